@@ -71,7 +71,7 @@ func (b *bundle) checkpoint(tb testing.TB, p store.Pipeline) {
 	require.NoError(tb, b.SavePipelineTexts(tb.Context(), p.ID, store.PipelineText{Ref: "r1", Text: "the whole proposal"}, store.PipelineText{Ref: "r2", Text: "the whole message"}))
 }
 
-// deliberations is a Temporal that starts pipelines, and answers for them.
+// deliberations is a Temporal that starts pipelines and answers for them.
 type deliberations struct {
 	client.Client
 	mu      sync.Mutex
@@ -178,7 +178,7 @@ func TestAPipelineIsSpawnedOnceForAKeyWithAllThatWasAsked(t *testing.T) {
 	require.Len(t, d.started, 1)
 	require.Equal(t, first.WorkflowID, d.started[0].ID)
 
-	b.forgetAnswers(t) // a server that died before it had answered
+	b.forgetAnswers(t) // a server that died before it answered
 	b.sends(t, "/api/spawn", order, http.StatusCreated, &again, "Idempotency-Key", "k")
 	require.Equal(t, first.PipelineID, again.PipelineID)
 	require.False(t, again.Created)

@@ -28,7 +28,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 )
 
-// document is what the tests read of the OpenAPI document.
+// document is the part of the OpenAPI document that the tests read.
 type document struct {
 	OpenAPI string `json:"openapi"`
 	Paths   map[string]map[string]struct {
@@ -68,7 +68,7 @@ func (b *bundle) send(tb testing.TB, method, path, body string, headers ...strin
 	return w
 }
 
-// in puts ids into the path of an operation.
+// in inserts ids into the path of an operation.
 func in(path, id string) string {
 	return strings.NewReplacer("{digest}", keptDigest, "{id}", id, "{other}", id, "{delivery}", id).Replace(path)
 }
@@ -101,7 +101,7 @@ func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
 			if strings.Contains(path, "{id}") {
 				for _, unknown := range []string{"999999", "0", "-1", "abc", "1.5", "9223372036854775808"} {
 					w := b.send(t, method, in(path, unknown), `{"phase": "tester", "goal": "x", "repo": "x", "model": "a/b", "name": "ci", "id": "1", "conclusion": "failure", "url": "https://example.com"}`)
-					if w.Code != http.StatusUnprocessableEntity { // the body was looked at first
+					if w.Code != http.StatusUnprocessableEntity { // the body was checked first
 						require.Equal(t, http.StatusNotFound, w.Code, "%s %s with %s: %s", method, path, unknown, w.Body)
 					}
 					documented(w, unknown)
@@ -115,7 +115,7 @@ func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
 				require.Equal(t, http.StatusBadRequest, w.Code, "%s with an unknown parameter: %s", path, w.Body)
 				continue
 			}
-			if op.RequestBody == nil { // there is nothing that could be wrong with it
+			if op.RequestBody == nil { // nothing in it could be wrong
 				continue
 			}
 			for _, body := range []string{"{", `[]`, `"x"`, `{"nonsense": 1}`} {
@@ -308,7 +308,7 @@ func TestAWebSocketSendsWhatAStreamSends(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, resp.StatusCode)
 }
 
-// Not parallel: what it counts is of the process.
+// Not parallel: it counts for the whole process.
 func TestAClientThatTakesNothingIsDroppedAndCounted(t *testing.T) {
 	b := setup(t)
 	id := b.run(t, "slow")

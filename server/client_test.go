@@ -255,7 +255,7 @@ func TestACommandThatIsStillCarriedOutIsWaitedFor(t *testing.T) {
 		switch n := asked.Add(1); {
 		case n == 1:
 			panic(http.ErrAbortHandler) //nolint:forbidigo // as net/http has it: the connection ends
-		case n <= apiclient.Tries+1: // the first try is still at work
+		case n <= apiclient.Tries+1: // the first try is still running
 			w.Header().Set("Content-Type", apitypes.ProblemType)
 			w.Header().Set("Retry-After", "2")
 			w.WriteHeader(http.StatusConflict)

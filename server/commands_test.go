@@ -24,14 +24,14 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// alive is a Temporal whose workflows tell their state.
+// alive is a Temporal whose workflows report their state.
 type alive struct {
 	client.Client
 	view contract.RunView
 	told []told
 }
 
-// told is what a workflow was told.
+// told is a message that a workflow got.
 type told struct {
 	name    string
 	command contract.Command
@@ -46,7 +46,7 @@ func (a *alive) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOptions
 	return acknowledged{}, nil
 }
 
-// acknowledged is the answer of a workflow that did what it was told.
+// acknowledged is the answer of a workflow that did what it was asked to do.
 type acknowledged struct{ client.WorkflowUpdateHandle }
 
 func (acknowledged) Get(_ context.Context, to any) error {
@@ -97,7 +97,7 @@ func (b *bundle) asking(tb testing.TB, kind string) int64 {
 	return id
 }
 
-// asks lets a run ask a person something, as its workflow does.
+// asks makes a run ask a person something, as its workflow does.
 func (b *bundle) asks(tb testing.TB, id int64, kind string, number int) {
 	tb.Helper()
 	until := time.Now().Add(time.Hour).UTC()
@@ -136,8 +136,8 @@ func (b *bundle) runsInEveryState(tb testing.TB) map[string]int64 {
 	return out
 }
 
-// sent is what the script of the pages sends for a button: the fields of the
-// form around it, and what the button itself says.
+// sent is what the script of the pages sends for a button: the fields of its form, and
+// the button's own values.
 func sent(tb testing.TB, button *html.Node, value func(field *html.Node) []string) (bodies []map[string]any) {
 	tb.Helper()
 	bodies = []map[string]any{{"by": "dashboard"}}
@@ -152,7 +152,8 @@ func sent(tb testing.TB, button *html.Node, value func(field *html.Node) []strin
 			if !slices.Contains([]string{"input", "select", "textarea"}, f.Data) || name == "" || len(wanted) > 0 && !slices.Contains(wanted, name) {
 				continue
 			}
-			// Each field has each of its values once; the others have their first one.
+			// Each field takes each of its values once; the others have their first
+			// one.
 			values := value(f)
 			others := bodies[0]
 			for _, body := range bodies[1:] {
@@ -180,7 +181,7 @@ func sent(tb testing.TB, button *html.Node, value func(field *html.Node) []strin
 	return bodies
 }
 
-// fill puts into a body what is in a field; an empty one is left out.
+// fill puts the value of a field into a body; an empty one is left out.
 func fill(tb testing.TB, body map[string]any, field *html.Node, name, text string) {
 	tb.Helper()
 	if text != "" {
@@ -204,8 +205,8 @@ func has(n *html.Node, name string) bool {
 // somePlan is a plan as people write one.
 const somePlan = `{"summary": "s", "complexity_score": 0.5, "steps": []}`
 
-// entries are what may be in a field: nothing where that is allowed, every option,
-// the ends of a range.
+// entries are the possible values of a field: empty if allowed, every option, the ends
+// of a range.
 func entries(field *html.Node) (out []string) {
 	switch {
 	case field.Data == "select":
@@ -255,7 +256,7 @@ func (b *bundle) requests(tb testing.TB) requests {
 	return r
 }
 
-// takes says whether the API takes a body at an address of a run.
+// takes reports whether the API accepts a body at an address of a run.
 func (r requests) takes(method, href string, run int64, body map[string]any) error {
 	path := strings.Replace(href, fmt.Sprintf("/runs/%d/", run), "/runs/{id}/", 1)
 	if r.paths[path][strings.ToLower(method)] == nil {
@@ -372,7 +373,7 @@ func TestAnAnswerIsToTheQuestionThatWasSeen(t *testing.T) {
 			path := fmt.Sprintf("/api/runs/%d/%s", id, strings.TrimSuffix(c.command, "-edited"))
 			seen := b.buttonOf(t, id, c.tab, c.command)
 
-			// The run goes on and asks again, about other work.
+			// The run continues and asks again, about other work.
 			b.record(t, contract.Record{
 				RunID: id, Run: &contract.RunChange{Status: "tester_running", Phase: contract.PhaseTester},
 				Interventions: []contract.InterventionNote{{Number: 1, Status: "resolved", Phase: contract.PhaseTester}},
@@ -397,7 +398,7 @@ func TestAnAnswerIsToTheQuestionThatWasSeen(t *testing.T) {
 	}
 }
 
-// works lets the builder of a run leave a patch.
+// works makes the builder of a run leave a patch.
 func (b *bundle) works(tb testing.TB, id int64, tree, patch string) {
 	tb.Helper()
 	e := b.begin(tb, id, contract.PhaseBuilder, "", contract.AgentBuilder)

@@ -45,7 +45,7 @@ func (b *bundle) listen(tb testing.TB) string {
 	return l.Addr().String()
 }
 
-// answer is what the tests look at of an answer.
+// answer is the part of an answer that the tests check.
 type answer struct {
 	StatusCode int
 	Header     http.Header
@@ -81,7 +81,7 @@ func TestAGigabyteIsRefusedAndNotKept(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, refused.StatusCode)
 	require.Equal(t, "application/problem+json", refused.Header.Get("Content-Type"))
 
-	// One that does not say how long it is, is cut at the bound.
+	// A body without a length is cut at the limit.
 	conn := dial(t, address)
 	_, err := io.WriteString(conn, head+"Transfer-Encoding: chunked\r\n\r\n")
 	require.NoError(t, err)
@@ -95,7 +95,7 @@ func TestAGigabyteIsRefusedAndNotKept(t *testing.T) {
 	}
 	require.Less(t, sent, 256<<20, "the connection was closed, not read to its end")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err == nil { // a reset may have thrown the answer away
+	if err == nil { // a reset may have discarded the answer
 		defer resp.Body.Close()
 		require.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
 	}
@@ -222,8 +222,8 @@ func TestTwoRequestsAtOnceUnderOneKeyDoTheThingOnce(t *testing.T) {
 	require.Len(t, list, 1)
 }
 
-// forgetAnswers makes the database what it is when a server has done what was
-// asked for and died before it could answer.
+// forgetAnswers leaves the database as it is when a server has carried out a request
+// and died before it could answer.
 func (b *bundle) forgetAnswers(tb testing.TB) {
 	tb.Helper()
 	conn, err := pgx.Connect(tb.Context(), b.address)
@@ -234,7 +234,7 @@ func (b *bundle) forgetAnswers(tb testing.TB) {
 	require.NotZero(tb, tag.RowsAffected())
 }
 
-// ExecuteWorkflow fails: the run is there, and a worker would start it later.
+// ExecuteWorkflow fails: the run exists, and a worker would start it later.
 func (t *temporal) ExecuteWorkflow(context.Context, client.StartWorkflowOptions, any, ...any) (client.WorkflowRun, error) {
 	return nil, errors.New("Temporal is away")
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// talk lets an execution of a run say so much, in a model's words and a tool's.
+// talk makes an execution of a run say that much, in a model's words and a tool's.
 func (b *bundle) talk(tb testing.TB, run int64, turns int, text string) contract.ExecutionRef {
 	tb.Helper()
 	e := b.record(tb, contract.Record{RunID: run, Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder}})
@@ -148,7 +148,7 @@ func TestNoSecretThatAToolReturnedIsShownToPeople(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	run := b.run(t, "x")
-	key := "AKIA" + "IOSFODNN7EXAMPLE" // in two, so that scanners of this repository find none
+	key := "AKIA" + "IOSFODNN7EXAMPLE" // in two parts, so that scanners of this repository find none
 	b.talk(t, run, 3, "before "+key+strings.Repeat("\nline of a file", 500)+key)
 	doc, said := b.page(t, fmt.Sprintf("/runs/%d/logs", run))
 	require.Contains(t, said, "before [redacted]")
@@ -245,7 +245,7 @@ func TestAFileIsShownAsWhatItIsAndNotAsWhatItIsCalled(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind    contract.ArtifactType
 		content []byte
-		media   string // that is sent to be shown; empty: it is only a download
+		media   string // type it is sent with to be shown; empty if it is only a download
 		says    string
 	}{
 		"a.txt":    {contract.ArtifactFile, picture(t), "image/png", ""},

@@ -19,7 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// spawned makes a pipeline of its own.
+// spawned makes a standalone pipeline.
 func (b *bundle) spawned(tb testing.TB, objective string) store.Pipeline {
 	tb.Helper()
 	p, _, err := b.SpawnPipeline(tb.Context(), store.NewPipelineRow{Objective: objective, Settings: contract.DeliberationSettings{
@@ -30,11 +30,11 @@ func (b *bundle) spawned(tb testing.TB, objective string) store.Pipeline {
 	return p
 }
 
-// longRef is under what name the long text of a test lies.
+// longRef is the name under which a test's long text is stored.
 const longRef = "c0ffee"
 
-// argued is a pipeline whose agents did everything, in words of the text: it was
-// given up, and recovered by another one, which is returned too.
+// argued is a pipeline whose agents did everything, with the given text everywhere: it
+// was aborted, and recovered by another one, which is returned too.
 func (b *bundle) argued(tb testing.TB, text string) (p, next store.Pipeline) {
 	tb.Helper()
 	at := time.Now().Add(-time.Hour)
@@ -108,7 +108,7 @@ func TestAPipelineIsShownInEveryStatusWithTheCommandsThatItTakes(t *testing.T) {
 		head := first(t, doc, "data-pipeline")
 		require.Equal(t, string(status), attribute(head, "data-status"))
 		require.Contains(t, text, "objective of "+string(status))
-		want := []string{"revoke", "stop"} // of ALPHA alone: BETA has failed
+		want := []string{"revoke", "stop"} // only of ALPHA: BETA has failed
 		if waiting != "" {
 			want = []string{"continue", "revoke", "stop"}
 			require.Equal(t, string(ui.Waiting), attribute(head, "data-state"))
@@ -147,7 +147,7 @@ func TestCommandsOfAPipelinesPageReachThePipeline(t *testing.T) {
 		if raw := attribute(n, "data-body"); raw != "" {
 			require.NoError(t, json.Unmarshal([]byte(raw), &body))
 		}
-		body["by"] = "dashboard" // as the script says
+		body["by"] = "dashboard" // as the script sends it
 		if has(n, "data-reason") {
 			body["reason"] = "because"
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// lived gives a run one of each kind of span, with the text in all of them, and
-// returns their keys.
+// lived gives a run one of each kind of span, with the text in all of them, and returns
+// their keys.
 func (b *bundle) lived(tb testing.TB, run int64, text string) []string {
 	tb.Helper()
 	ctx := tb.Context()

@@ -15,7 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// workPages are the pages of a run about what was done and what came of it.
+// workPages are the pages of a run about its work and the results.
 var workPages = []string{"heals", "changes", "changes?view=unified", "tests", "findings", "findings?state=all", "tests?status=failed"}
 
 // filePatch is a patch of one file, from the first text to the second; an empty
@@ -95,8 +95,8 @@ func (b *bundle) check(tb testing.TB, e contract.ExecutionRef, id string, cases 
 	require.NoError(tb, b.SaveCheck(tb.Context(), e, id, result, cases, findings, log))
 }
 
-// healed makes a run whose tester failed, was repaired, and went through; every
-// text is the given one.
+// healed makes a run whose tester failed, was repaired, and passed; every text is the
+// given one.
 func (b *bundle) healed(tb testing.TB, text string) int64 {
 	tb.Helper()
 	id := b.run(tb, text)

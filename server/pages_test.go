@@ -52,7 +52,7 @@ func TestPagesShowRunsInEveryStatus(t *testing.T) {
 	require.Contains(t, text, "No run is like that")
 }
 
-// attribute returns the value of an element's attribute, empty where it has none.
+// attribute returns the value of an element's attribute, empty if it has none.
 func attribute(n *html.Node, name string) string {
 	for _, a := range n.Attr {
 		if a.Key == name {
@@ -81,8 +81,8 @@ var injections = []string{
 	`<math><mtext></form><form><mglyph><style></math><img src onerror=alert(1)>`, `<noscript><p title="</noscript><img src=x onerror=alert(1)>">`,
 }
 
-// skeleton is a page without its texts: every element, every attribute. A text
-// of others may be the value of an attribute, but of none that is an address.
+// skeleton is a page without its texts: every element, every attribute. Foreign text
+// may be the value of an attribute, but not of one that is an address.
 func skeleton(tb testing.TB, n *html.Node, text string) string {
 	tb.Helper()
 	const harmless = "harmless"
@@ -117,8 +117,8 @@ func skeleton(tb testing.TB, n *html.Node, text string) string {
 // moments, durations and places differ from page to page.
 var moments = regexp.MustCompile(`(cursor|after|before|at)=[^&]*|[\d.]+(ms|[smhd%])?( \d+[smh])?`)
 
-// requireSame tells which elements one page has and the other has not. How many
-// of a kind there are depends on the time that things took: an axis has ticks.
+// requireSame reports which elements one page has and the other lacks. How many of a
+// kind there are depends on how long things took: an axis has ticks.
 func requireSame(tb testing.TB, want, got, path string) {
 	tb.Helper()
 	kinds := func(page string) []string {
@@ -309,7 +309,7 @@ func TestThoseWhoPlanARunByDeliberationAreAmongItsModels(t *testing.T) {
 	}
 }
 
-// asksModel lets an agent of a run ask a model once.
+// asksModel makes an agent of a run call a model once.
 func (b *bundle) asksModel(tb testing.TB, e contract.ExecutionRef, turn int, model string) {
 	tb.Helper()
 	call, err := b.ReserveCall(tb.Context(), store.Reservation{Execution: e, Turn: turn, Provider: "p", Model: model, Scopes: []store.Scope{store.RunScope(e.RunID, contract.RunBudget{})}})

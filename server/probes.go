@@ -12,10 +12,10 @@ import (
 	"github.com/rocketgpt/orchestrator/server/respond"
 )
 
-// readyTimeout bounds the questions of /readyz.
+// readyTimeout limits the checks of /readyz.
 const readyTimeout = 2 * time.Second
 
-// probes answers whether the server runs and is ready.
+// probes answers whether the server is running and ready.
 type probes struct {
 	*respond.Responder
 	Views    *views.Views
@@ -29,20 +29,20 @@ func (s *probes) register(mux *http.ServeMux) {
 	s.Get(mux, "/readyz", s.ready)
 }
 
-// readiness is what /readyz says.
+// readiness is the response of /readyz.
 type readiness struct {
 	// Status is ready, degraded (the server works, some agents do not) or
 	// unavailable.
 	Status   string `json:"status"`
 	Database string `json:"database"`
 	Temporal string `json:"temporal"`
-	// Roles says for each role ok, or what it lacks; absent without the database.
+	// Roles holds for each role ok, or what it lacks; absent without the database.
 	Roles map[string]string `json:"roles,omitempty"`
 }
 
-// ready says whether the server can do its work: database and Temporal answer.
-// Where nobody does the work of a role, runs wait, and the server is as able as
-// ever to say so: a balancer must not take it out of service.
+// ready reports whether the server can do its work: database and Temporal answer. If no
+// agent does the work of a role, runs wait, and the server can still report that: a
+// load balancer must not take it out of service.
 func (s *probes) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()

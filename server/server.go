@@ -32,40 +32,41 @@ type Options struct {
 	Feed       *feed.Feed
 	Artifacts  *artifact.Store
 	Temporal   client.Client
-	Runs       *control.Runs // what can be done with runs
+	Runs       *control.Runs // operations on runs
 	TemporalUI string        // address of the Temporal Web UI, for links; may be empty
 	Namespace  string        // of Temporal
-	// Hosts are names by which the server may be asked for, beside localhost and
-	// the addresses of the loopback. A request for another one is refused: the name
-	// may be of a site that made a browser come here (DNS rebinding).
+	// Hosts are additional host names that requests may use, besides localhost and the
+	// addresses of the loopback. A request for any other name is refused: the name may
+	// belong to a site that made a browser come here (DNS rebinding).
 	Hosts   []string
-	MaxBody int64 // the largest body of a request, in bytes; 0: DefaultMaxBody
-	// RequestTimeout bounds the time of a request that is no stream; 0: DefaultRequestTimeout.
+	MaxBody int64 // largest body of a request, in bytes; 0 means DefaultMaxBody
+	// RequestTimeout limits the time of a request that is not a stream; 0 means
+	// DefaultRequestTimeout.
 	RequestTimeout time.Duration
-	Hooks          *webhook.Hooks // who registered for events
+	Hooks          *webhook.Hooks // subscribers to events
 	Log            *slog.Logger
-	// Health is what is known of agents and queues. Without one the server has its
-	// own, which looks when somebody asks.
+	// Health is the state of agents and queues. If it is nil the server uses its own,
+	// which checks on request.
 	Health *health.Board
 }
 
 const (
-	// DefaultMaxBody is the largest body of a request where nothing else is said.
+	// DefaultMaxBody is the default limit on the body of a request.
 	DefaultMaxBody = 1 << 20
-	// DefaultRequestTimeout is the longest time of a request where nothing else is said.
+	// DefaultRequestTimeout is the default limit on the time of a request.
 	DefaultRequestTimeout = 5 * time.Minute
 )
 
-// Handler is the API and the dashboard.
+// Handler serves the API and the dashboard.
 type Handler struct {
 	http.Handler
 	streams *stream.Server
 }
 
-// Stop ends all streams, those that begin later at once, and waits until they
-// have ended or the context has: their clients continue elsewhere, or here later,
-// from their last id. Call it when no new connections are accepted any more
-// (http.Server.RegisterOnShutdown), else they come back at once.
+// Stop ends all streams, later ones as soon as they begin, and waits until they have
+// ended or the context has: their clients continue elsewhere, or here later, from their
+// last id. Call it once no new connections are accepted
+// (http.Server.RegisterOnShutdown), otherwise the clients reconnect at once.
 func (h *Handler) Stop(ctx context.Context) { h.streams.Stop(ctx) }
 
 // New returns the handler of the API and the dashboard.

@@ -54,8 +54,8 @@ func (t *temporal) CheckHealth(context.Context, *client.CheckHealthRequest) (*cl
 	return &client.CheckHealthResponse{}, t.err
 }
 
-// UpdateWorkflow is about a run that nobody works on, unless another Temporal is
-// behind this one.
+// UpdateWorkflow is for a run that has no worker, unless another Temporal is behind
+// this one.
 func (t *temporal) UpdateWorkflow(ctx context.Context, o client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
 	if t.Client != nil {
 		return t.Client.UpdateWorkflow(ctx, o)
@@ -88,7 +88,7 @@ func (noHistory) Next() (*history.HistoryEvent, error) {
 	return nil, errors.New("secret text of the inside")
 }
 
-// bundle is a server over a database of its own.
+// bundle is a server over its own database.
 type bundle struct {
 	*store.Store
 	*views.Views
@@ -149,7 +149,7 @@ func (b *bundle) get(tb testing.TB, path string, accept ...string) *httptest.Res
 	return b.ask(tb, http.MethodGet, path, accept...)
 }
 
-// page gets a page that must be there, and what it says.
+// page gets a page that must exist, and its text.
 func (b *bundle) page(tb testing.TB, path string) (*html.Node, string) {
 	tb.Helper()
 	w := b.get(tb, path)
@@ -197,7 +197,7 @@ func (b *bundle) record(tb testing.TB, r contract.Record) contract.ExecutionRef 
 	return result.Execution
 }
 
-// fill gives a run a plan, tests, findings, artifacts and events of the text.
+// fill gives a run a plan, tests, findings, artifacts and events with the text.
 func (b *bundle) fill(tb testing.TB, run int64, text string) {
 	tb.Helper()
 	ctx := tb.Context()
@@ -264,7 +264,7 @@ func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 	require.Empty(t, b.said(), "none of it is our mistake")
 }
 
-// requireProblem sees that an answer is problem+json without internals.
+// requireProblem checks that an answer is problem+json without internals.
 func requireProblem(tb testing.TB, w *httptest.ResponseRecorder) {
 	tb.Helper()
 	require.Equal(tb, "application/problem+json", w.Header().Get("Content-Type"))
@@ -312,7 +312,8 @@ func TestFiltersThatNoRunCanMatchAreRefused(t *testing.T) {
 	for _, q := range []string{"state=nonsense", "state=done%00", "time=yesterday", "time=5h"} {
 		require.Equal(t, http.StatusBadRequest, b.get(t, "/runs?"+q).Code, q)
 	}
-	// {"created_at":"2026-01-01T00:00:00Z","id":-1} and {"id":1} are no places.
+	// {"created_at":"2026-01-01T00:00:00Z","id":-1} and {"id":1} are not valid
+	// positions.
 	const wrongID, noTime = "cursor=eyJjcmVhdGVkX2F0IjoiMjAyNi0wMS0wMVQwMDowMDowMFoiLCJpZCI6LTF9", "cursor=eyJpZCI6MX0"
 	for _, q := range []string{"cursor=x", wrongID, noTime} {
 		require.Equal(t, http.StatusBadRequest, b.get(t, "/runs?"+q).Code, q)

@@ -42,7 +42,7 @@ import (
 // storm is how much happens to the readers of streams.
 type storm struct{ runs, events, breaks int }
 
-// stormOf is a small one, or with RGPT_STRESS=full the whole.
+// stormOf is a small one, or with RGPT_STRESS=full the full one.
 func stormOf() storm {
 	if os.Getenv("RGPT_STRESS") == "full" {
 		return storm{runs: 50, events: 20_000, breaks: 200}
@@ -50,7 +50,7 @@ func stormOf() storm {
 	return storm{runs: 10, events: 2000, breaks: 60}
 }
 
-// cluster is a database server of the test's own, which it can restart.
+// cluster is the test's own database server, which it can restart.
 type cluster struct {
 	options pgcluster.Options
 	*pgcluster.Cluster
@@ -83,8 +83,8 @@ func (c *cluster) restart(ctx context.Context) error {
 	return err
 }
 
-// emit adds events to a run until it has so many, a few in each transaction,
-// which ends at an odd moment; and goes on after whatever goes wrong.
+// emit adds events to a run until it has so many, a few in each transaction, which ends
+// at an odd moment; it continues after any failure.
 func emit(ctx context.Context, url string, run, total int64, odd *rand.Rand, done *atomic.Int64) error {
 	var conn *pgx.Conn
 	defer func() {
@@ -104,7 +104,7 @@ func emit(ctx context.Context, url string, run, total int64, odd *rand.Rand, don
 			}
 		}
 		now, err := burst(ctx, conn, run, total, odd)
-		if err != nil { // it may have been committed all the same: the row knows
+		if err != nil { // it may have been committed anyway: the row shows it
 			_ = conn.Close(ctx)
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -167,8 +167,8 @@ func (c *cut) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// reader follows a stream over connections that break, and sees that nothing is
-// lost or comes twice.
+// reader follows a stream over connections that break, and checks that nothing is lost
+// or repeated.
 type reader struct {
 	path   string // of server-sent events, or /ws
 	want   map[int64]int64
@@ -180,7 +180,7 @@ type reader struct {
 	made   int // breaks
 }
 
-// follow reads until everything has come.
+// follow reads until everything has arrived.
 func (r *reader) follow(ctx context.Context, url string) error {
 	for !r.complete() {
 		left := 1 << 40
@@ -256,7 +256,7 @@ func (r *reader) connect(ctx context.Context, client *http.Client, url string) e
 	for !r.complete() {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			return err // what is not whole does not count
+			return err // an incomplete event does not count
 		}
 		line = strings.TrimSuffix(line, "\n")
 		if text, ok := strings.CutPrefix(line, "id: "); ok {
@@ -368,7 +368,7 @@ func TestReadersWhoseConnectionsBreakSeeEachEventOnceAndInOrderThoughTheDatabase
 	}
 }
 
-// ask opens a stream and takes nothing of it but what the system takes by itself.
+// ask opens a stream and reads nothing from it except what the system reads by itself.
 func ask(tb testing.TB, site *httptest.Server, path string, small bool) net.Conn {
 	tb.Helper()
 	conn, err := net.Dial("tcp", site.Listener.Addr().String())
@@ -390,12 +390,12 @@ func (b *bundle) large(tb testing.TB, run int64, events int) {
 	}
 }
 
-// Not parallel: what it measures is of the process.
+// Not parallel: it measures the whole process.
 func TestClientsThatTakeNothingCostLittleAndHoldUpNobody(t *testing.T) {
 	b := setup(t)
 	id := b.run(t, "slow")
 	const small, events, stuck = 300, 500, 40
-	drafts := make([]contract.EventDraft, small) // such as make large pages
+	drafts := make([]contract.EventDraft, small) // like those that make large pages
 	for i := range drafts {
 		drafts[i] = contract.EventDraft{Type: contract.EventRunUpdated}
 	}
@@ -444,9 +444,9 @@ func TestAClientThatReadsSlowlyAndSteadilyIsKept(t *testing.T) {
 	id := b.run(t, "slow")
 	b.large(t, id, 60)
 	site := serve(t, b.handler.(*server.Handler))
-	dropped := slowStreams() // the others that count here are not parallel
+	dropped := slowStreams() // the other tests that count here are not parallel
 	conn := ask(t, site, fmt.Sprintf("/api/runs/%d/stream", id), true)
-	// 32 kB a second: less in 10 s than buffers hold that systems let grow.
+	// 32 kB a second: less in 10 s than the buffers that systems allow can hold.
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	chunk := make([]byte, 8<<10)
@@ -454,7 +454,7 @@ func TestAClientThatReadsSlowlyAndSteadilyIsKept(t *testing.T) {
 		require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
 		_, err := io.ReadFull(conn, chunk)
 		require.NoError(t, err, "after %s", time.Since(begun))
-		require.LessOrEqual(t, slowStreams(), dropped, "after %s", time.Since(begun)) // what the system holds comes also from one that was dropped
+		require.LessOrEqual(t, slowStreams(), dropped, "after %s", time.Since(begun)) // what the system holds also comes from a dropped one
 	}
 }
 
@@ -499,7 +499,7 @@ func TestAServerThatStopsEndsItsStreamsAndTellsTheirClients(t *testing.T) {
 	_, _, err = socket.Read(t.Context())
 	require.NoError(t, err)
 
-	const grace = time.Minute // ends in a moment; what is not told to end lasts for ever
+	const grace = time.Minute // ends in a moment; otherwise it would last for ever
 	ctx, cancel := context.WithTimeout(t.Context(), grace)
 	defer cancel()
 	var reading sync.WaitGroup

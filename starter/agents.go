@@ -17,7 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
-// agentsEvery is how often --watch looks again.
+// agentsEvery is the interval at which --watch refreshes.
 const agentsEvery = 2 * time.Second
 
 func newAgents(a *app) *cobra.Command {
@@ -56,7 +56,7 @@ counted; --all shows them, too.`,
 	return cmd
 }
 
-// pause waits, and reports whether to go on.
+// pause waits, and reports whether to continue.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -111,7 +111,7 @@ func seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
 }
 
-// worksOn names the runs and steps that an agent works on.
+// worksOn names the runs and steps that an agent is working on.
 func worksOn(agent views.Agent) string {
 	var names []string
 	for _, work := range agent.Work {

@@ -25,8 +25,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/trust"
 )
 
-// app is what commands share: where they read and write, and their
-// configuration.
+// app is what commands share: their input and output, and their configuration.
 type app struct {
 	in   io.Reader
 	out  io.Writer
@@ -36,7 +35,7 @@ type app struct {
 	json        bool
 	dataDirFlag string
 	serverFlag  string
-	serverSet   bool // by the flag
+	serverSet   bool // by the --server flag
 	configFile  string
 	set         map[string]string // settings given by flags
 }
@@ -45,8 +44,8 @@ func newApp(in io.Reader, out, errs io.Writer) *app {
 	return &app{in: in, out: out, errs: errs, env: os.Environ(), set: map[string]string{}}
 }
 
-// getenv returns a variable of the environment, empty when it is not set. Of
-// doubles the last counts.
+// getenv returns an environment variable, empty if it is not set. Of duplicates the
+// last one counts.
 func (a *app) getenv(name string) string {
 	for _, e := range slices.Backward(a.env) {
 		if value, ok := strings.CutPrefix(e, name+"="); ok {
@@ -77,7 +76,7 @@ func (a *app) stack() (*devstack.Stack, error) {
 	return s, err
 }
 
-// config reads the configuration: that of the present folder, else that of the
+// config reads the configuration: that of the current folder, otherwise that of the
 // stack, with the stack's addresses.
 func (a *app) config() (*config.Config, error) {
 	s, err := a.stack()
@@ -107,10 +106,10 @@ func (a *app) config() (*config.Config, error) {
 	return cfg, nil
 }
 
-// trusted are the files of folders that the user vouched for.
+// trusted are the configuration files of folders that the user trusts.
 func (a *app) trusted() trust.List { return trust.Default(a.getenv) }
 
-// printJSON prints a value as one indented document.
+// printJSON prints a value as one indented JSON document.
 func (a *app) printJSON(v any) {
 	enc := json.NewEncoder(a.out)
 	enc.SetIndent("", "  ")
@@ -120,16 +119,16 @@ func (a *app) printJSON(v any) {
 	}
 }
 
-// terminal reports whether output goes to a person's terminal.
+// terminal reports whether output goes to a terminal.
 func (a *app) terminal() bool {
 	f, ok := a.out.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// plainColumns is how wide a terminal is that does not say so.
+// plainColumns is the assumed width of a terminal that does not report one.
 const plainColumns = 80
 
-// columns is how wide the terminal is.
+// columns is the width of the terminal.
 func (a *app) columns() int {
 	if f, ok := a.out.(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 1 {
@@ -139,8 +138,8 @@ func (a *app) columns() int {
 	return plainColumns
 }
 
-// open opens the backend of a command: the server where one is named, else the
-// parts on this machine that it needs.
+// open opens the backend of a command: the server if one is named, otherwise the local
+// parts that the command needs.
 func (a *app) open(ctx context.Context, needs backend.Needs) (backend.Backend, error) {
 	if address := a.server(); address != "" {
 		return apiclient.New(address, func(text string) { fmt.Fprintln(a.errs, "rgpt: warning:", terminal.Clean(text)) })
@@ -160,11 +159,11 @@ func (a *app) open(ctx context.Context, needs backend.Needs) (backend.Backend, e
 	return backend.OpenLocal(ctx, cfg, dir, stack, needs)
 }
 
-// serverEnv names the server by which commands work.
+// serverEnv is the variable that names the server for commands.
 const serverEnv = "RGPT_SERVER"
 
-// server returns the address of the server by which commands work: that of the
-// flag, also an empty one, else that of the environment. Empty is this machine.
+// server returns the address of the server that commands use: that of the flag, even if
+// empty, otherwise that of the environment. Empty means this machine.
 func (a *app) server() string {
 	if a.serverSet {
 		return a.serverFlag
@@ -172,10 +171,10 @@ func (a *app) server() string {
 	return a.getenv(serverEnv)
 }
 
-// localOnly marks a command, and those below it, as one of this machine.
+// localOnly marks a command and its subcommands as working on this machine only.
 const localOnly = "local only"
 
-// local marks commands that work on this machine alone.
+// local marks commands that work on this machine only.
 func local(cmds ...*cobra.Command) []*cobra.Command {
 	for _, c := range cmds {
 		if c.Annotations == nil {
@@ -186,8 +185,8 @@ func local(cmds ...*cobra.Command) []*cobra.Command {
 	return cmds
 }
 
-// refuseServer refuses --server where it means nothing. The variable is not
-// refused: it is there for the other commands.
+// refuseServer refuses --server where it means nothing. The variable is not refused: it
+// is meant for the other commands.
 func (a *app) refuseServer(cmd *cobra.Command) error {
 	a.serverSet = cmd.Flags().Changed("server")
 	if !a.serverSet || a.serverFlag == "" {
@@ -201,8 +200,8 @@ func (a *app) refuseServer(cmd *cobra.Command) error {
 	return nil
 }
 
-// checkRemote refuses what a server would take for something of its own: a folder
-// is one of its host, and not one relative to the present folder.
+// checkRemote refuses what a server would take for its own: a folder must be one on the
+// server's host, and not relative to the current folder.
 func checkRemote(repo string) error {
 	if strings.HasPrefix(repo, "/") || strings.Contains(repo, ":") {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
-// shaky is a backend of which a part does not answer each question at once.
+// shaky is a backend in which a part fails to answer some requests at first.
 type shaky struct {
 	backend.Backend
 	asked int

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	completeTime = 2 * time.Second // a person waits for it with a finger on the key
+	completeTime = 2 * time.Second // a person is waiting at the keyboard
 	completeMost = 20
 )
 
@@ -33,8 +33,8 @@ func (a *app) completeRun(cmd *cobra.Command, args []string, _ string) ([]cobra.
 	})
 }
 
-// completePipeline offers the newest pipelines to a shell, and the agents of one
-// where a command is about them.
+// completePipeline offers the newest pipelines to a shell, and the agents of one if a
+// command is about them.
 func (a *app) completePipeline(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) == 1 && strings.Contains(cmd.Use, " AGENT") {
 		var agents []cobra.Completion
@@ -55,13 +55,13 @@ func (a *app) completePipeline(cmd *cobra.Command, args []string, _ string) ([]c
 	})
 }
 
-// offered is a thing with a number as a shell offers it.
+// offered is a numbered thing as a shell offers it.
 func offered(id int64, status, title string) cobra.Completion {
 	return cobra.CompletionWithDesc(strconv.FormatInt(id, 10), status+": "+terminal.Clean(title))
 }
 
-// offer offers what is read from the backend to a shell, in its order. Where there is
-// nothing to offer it keeps quiet: the shell has no place for an error.
+// offer offers what it reads from the backend to a shell, in that order. If there is
+// nothing to offer it prints nothing: the shell has nowhere to show an error.
 func (a *app) offer(cmd *cobra.Command, read func(context.Context, backend.Backend) ([]cobra.Completion, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
 	defer cancel()
@@ -84,6 +84,7 @@ func complete[T ~string](cmd *cobra.Command, flag string, values []T) {
 	for i, v := range values {
 		names[i] = string(v)
 	}
-	// Its only errors are a flag that is not there or done twice: ours to see in tests.
+	// It fails only for a flag that does not exist or is registered twice, which tests
+	// would show.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 }

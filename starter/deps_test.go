@@ -9,8 +9,7 @@ import (
 )
 
 // TestTheCommandLinksNeitherWorkflowsNorActivities keeps rgpt, which contains the
-// server, small and its builds fast: both speak to workflows by their names in
-// contract.
+// server, small and quick to build: both address workflows by their names in contract.
 func TestTheCommandLinksNeitherWorkflowsNorActivities(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()

@@ -68,7 +68,7 @@ it is interrupted.`,
 	return cmd
 }
 
-// stackOptions says what stack to run, by flags, environment and configuration.
+// stackOptions returns which stack to run, from flags, environment and configuration.
 func (a *app) stackOptions(ctx context.Context, scenario string, port int, portGiven bool) (devstack.Options, error) {
 	dir, err := a.dataDir()
 	if err != nil {
@@ -89,7 +89,7 @@ func (a *app) stackOptions(ctx context.Context, scenario string, port int, portG
 		}
 		here = filepath.Dir(named)
 	}
-	// The worker and the server read the same files, each time that they start.
+	// The worker and the server read the same files each time they start.
 	cfg, err := config.Load(config.Sources{Project: named, Dir: here, Env: a.env, Trusts: a.trusted().Trusts})
 	if err != nil {
 		return devstack.Options{}, err
@@ -112,8 +112,8 @@ func (a *app) stackOptions(ctx context.Context, scenario string, port int, portG
 	return o, nil
 }
 
-// answers sees that a database that is configured can be reached, before
-// anything is started that needs it.
+// answers checks that a configured database can be reached before anything that needs
+// it is started.
 func answers(ctx context.Context, url string) error {
 	if url == "" {
 		return nil
@@ -124,8 +124,8 @@ func answers(ctx context.Context, url string) error {
 	return err
 }
 
-// findPrograms finds the binaries that a stack is made of: beside this one, in
-// the folder bin, or in the PATH. The one of Temporal only where it is to run.
+// findPrograms finds the binaries of a stack: beside this one, in the folder bin, or in
+// the PATH. It looks for Temporal's only if Temporal is to run.
 func findPrograms(temporal bool) (devstack.Programs, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -152,7 +152,7 @@ func findProgram(self, name, how string) (string, error) {
 	return "", fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the program %s is not beside rgpt and not in the PATH; build it with `%s`", name, how)
 }
 
-// guard keeps the stack going until the command is interrupted, then stops it.
+// guard keeps the stack running until the command is interrupted, then stops it.
 func (a *app) guard(ctx context.Context, o devstack.Options) error {
 	fmt.Fprintln(a.errs, "Running. Interrupt (Ctrl-C) to stop everything.")
 	tick := time.NewTicker(time.Second)
@@ -185,8 +185,8 @@ func (a *app) guard(ctx context.Context, o devstack.Options) error {
 	}
 }
 
-// printStack prints where everything is, and who answers: the scripted model alone,
-// or only those who ask for it.
+// printStack prints all addresses, and which model answers: the scripted one always, or
+// only if asked for.
 func (a *app) printStack(s *devstack.Stack, scriptedAlone bool) {
 	if a.json {
 		a.printJSON(s)

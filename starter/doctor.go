@@ -58,7 +58,7 @@ Exit codes: 0 nothing failed (there may be warnings), 1 something failed.`,
 	}
 }
 
-// startAll mends whatever part of the stack is missing.
+// startAll starts whatever part of the stack is missing.
 const startAll = "rgpt dev --detach"
 
 // checks returns all checks, in the order in which parts build on each other.
@@ -96,8 +96,8 @@ func broken(name string, err error, mend string) doctor.Check {
 	return found(name, doctor.FailedBy(err, mend))
 }
 
-// mistakes lists what is wrong with the configuration, and says what could not
-// be checked without it.
+// mistakes lists what is wrong with the configuration, and what could not be checked
+// because of it.
 func mistakes(err error) doctor.Check {
 	var wrong *config.Error
 	if !errors.As(err, &wrong) {
@@ -124,7 +124,7 @@ func (a *app) programsCheck() doctor.Check {
 	return found("programs", doctor.Well("rgpt dev finds all that it starts"))
 }
 
-// stackCheck tells which processes of the stack run.
+// stackCheck reports which processes of the stack are running.
 func stackCheck(s *devstack.Stack) doctor.Check {
 	if s == nil {
 		return found("stack", doctor.Warned("none was started in this data folder", startAll+"; or set DATABASE_URL and TEMPORAL_ADDRESS to what runs elsewhere"))
@@ -151,11 +151,11 @@ func stackCheck(s *devstack.Stack) doctor.Check {
 func serverAnswers(ctx context.Context, address string, r doctor.Result) doctor.Result {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/readyz", http.NoBody)
 	if err == nil {
-		req.Close = true // nothing else is asked
+		req.Close = true // nothing else is asked of it
 		var answer *http.Response
 		if answer, err = http.DefaultClient.Do(req); err == nil {
 			defer answer.Body.Close()
-			_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<16)) // so that the connection ends well
+			_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<16)) // lets the connection close cleanly
 			if answer.StatusCode == http.StatusOK {
 				return r
 			}
@@ -166,8 +166,8 @@ func serverAnswers(ctx context.Context, address string, r doctor.Result) doctor.
 	return r
 }
 
-// serviceChecks check the services that a run needs. Where nothing was started
-// and nothing named, there is nothing to ask yet.
+// serviceChecks check the services that a run needs. If nothing was started and nothing
+// configured, there is nothing to check yet.
 func serviceChecks(cfg *config.Config, stack *devstack.Stack) []doctor.Check {
 	var checks []doctor.Check
 	if url := cfg.Database.URL; url == "" {
@@ -188,8 +188,8 @@ func serviceChecks(cfg *config.Config, stack *devstack.Stack) []doctor.Check {
 	return append(checks, doctor.Temporal(connect, cfg.Temporal.Address, cfg.Temporal.Namespace), doctor.Workers(connect, queues))
 }
 
-// artifactsCheck sees that the artifact store answers: it asks for a blob that
-// nobody stored.
+// artifactsCheck checks that the artifact store answers: it asks for a blob that nobody
+// stored.
 func artifactsCheck(cfg *config.Config, dir string) doctor.Check {
 	return doctor.Check{Name: "artifacts", Run: func(ctx context.Context) []doctor.Result {
 		if cfg.Artifacts.URL == "" {
@@ -247,7 +247,7 @@ func providerMend(p model.Provider, code contract.Code) string {
 	return fmt.Sprintf("see models.providers.%s (base_url, api_key_env), and that this machine reaches %s", p.Name, p.Address())
 }
 
-// printDiagnosis prints a table, with what to do on a line of its own.
+// printDiagnosis prints a table, with each remedy on its own line.
 func (a *app) printDiagnosis(results []doctor.Result) {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "STATE\tCHECK\tMESSAGE")

@@ -33,12 +33,13 @@ what to do when that fails is told in docs/ENVIRONMENTS.md.`,
 	return cmd
 }
 
-// shortDigest is how much of a digest people are shown.
+// shortDigest is the number of digits of a digest that users see.
 const shortDigest = 12
 
 func short(digest string) string { return digest[:min(len(digest), shortDigest)] }
 
-// withEnvironments opens the backend for a command about a repository, empty for all.
+// withEnvironments opens the backend for a command about a repository; an empty one
+// means all.
 func (a *app) withEnvironments(ctx context.Context, repo string, do func(backend.Backend) error) error {
 	if a.server() != "" && repo != "" {
 		if err := checkRemote(repo); err != nil {
@@ -95,7 +96,7 @@ func (a *app) printEnvironments(list []control.Environment) {
 	_ = w.Flush()
 }
 
-// size writes a number of bytes for people.
+// size formats a number of bytes.
 func size(n int64) string {
 	const unit = 1 << 10
 	if n < unit {
@@ -111,12 +112,12 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %s", value, name)
 }
 
-// lasted writes milliseconds for people.
+// lasted formats a duration in milliseconds.
 func lasted(n int64) string {
 	return (time.Duration(n) * time.Millisecond).Round(100 * time.Millisecond).String()
 }
 
-// shown is what `env show` was asked.
+// shown is a request of `env show`.
 type shown struct {
 	repo, base string
 	yaml       bool
@@ -174,7 +175,7 @@ func (a *app) showEnvironment(ctx context.Context, h backend.Backend, s shown, a
 		return err
 	case a.json:
 		a.printJSON(e)
-	case e.Found == nil: // of a server that does not tell
+	case e.Found == nil: // a server that does not report it
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the server does not return the contents of environment %s; upgrade the server to the version of this rgpt", short(e.Digest))
 	case s.yaml:
 		fmt.Fprint(a.out, terminal.CleanLines(e.Found.YAML))
@@ -204,7 +205,7 @@ func (a *app) findEnvironment(ctx context.Context, h backend.Backend, repo, base
 	return nil
 }
 
-// printFound prints what is found about a set-up, section after section.
+// printFound prints what was detected for a set-up, section by section.
 func (a *app) printFound(f control.FoundEnvironment) {
 	what := terminal.Clean(f.What)
 	if what == "" {
@@ -259,7 +260,7 @@ func (a *app) printFound(f control.FoundEnvironment) {
 	}
 }
 
-// projectLine renders a project on one line, without what is not known of it.
+// projectLine renders a project on one line, leaving out what is unknown.
 func projectLine(p control.FoundProject) string {
 	manager := strings.TrimSpace(p.Manager + " " + p.ManagerVersion)
 	if manager != "" {
@@ -302,7 +303,7 @@ other hosts are removed by their next cleanup. The next run that needs it builds
 	return cmd
 }
 
-// completeEnvironment offers the last used environments to a shell.
+// completeEnvironment offers the most recently used environments to a shell.
 func (a *app) completeEnvironment(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -362,7 +363,7 @@ root and replace what would be detected. They take precedence over environment.s
 	return cmd
 }
 
-// noneEmpty checks that each value of a repeatable flag says something.
+// noneEmpty checks that no value of a repeatable flag is empty.
 func noneEmpty(flag string, list []string) error {
 	for i, text := range list {
 		if strings.TrimSpace(text) == "" {
@@ -421,7 +422,7 @@ func newEnvUnset(a *app) *cobra.Command {
 	return cmd
 }
 
-// setupsMost is how many setups of a repository are looked through.
+// setupsMost is how many setups of a repository are searched.
 const setupsMost = 1000
 
 // revokeSetups revokes one setup, or all of a repository, and returns which.
@@ -498,8 +499,8 @@ func (a *app) printSetups(list []store.Setup) {
 	_ = w.Flush()
 }
 
-// setupLine renders what a setup says on one line: variables as a shell writes them,
-// commands in their order, hosts.
+// setupLine renders a setup on one line: variables in shell syntax, commands in order,
+// hosts.
 func setupLine(settings json.RawMessage) string {
 	var s environment.Settings
 	if err := json.Unmarshal(settings, &s); err != nil {

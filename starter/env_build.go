@@ -15,7 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
-// built is what `env build` came to.
+// built is the result of `env build`.
 type built struct {
 	RunID       int64                 `json:"runId"`
 	Status      contract.Status       `json:"status"`
@@ -55,7 +55,7 @@ Exit codes: 0 it is set up (checks may fail all the same), 2 it could not be set
 	return cmd
 }
 
-// readEnvironment reads the flag --env: a word, or a file.
+// readEnvironment reads the flag --env: a keyword or a file.
 func (a *app) readEnvironment(flag string) (string, error) {
 	switch flag {
 	case "", control.EnvironmentAuto:
@@ -99,7 +99,7 @@ func (a *app) buildEnvironment(ctx context.Context, c control.Creation, wait boo
 	return a.followBuild(ctx, h, created.Run)
 }
 
-// followBuild follows a run that only prepares to its end, and says what it came to.
+// followBuild follows a run that only prepares to its end, and reports the result.
 func (a *app) followBuild(ctx context.Context, h backend.Backend, run store.Run) error {
 	var show *progress
 	if !a.json {
@@ -135,8 +135,7 @@ func (a *app) followBuild(ctx context.Context, h backend.Backend, run store.Run)
 	return nil
 }
 
-// printPreparation prints what a run had before its first phase; nothing where it
-// has nothing.
+// printPreparation prints what a run prepared before its first phase, if anything.
 func (a *app) printPreparation(d views.RunDetails) {
 	if e := d.Environment; e != nil {
 		fmt.Fprintf(a.out, "  environment  %s\n", terminal.Clean(environmentLine(*e)))
@@ -169,7 +168,7 @@ func (a *app) printPreparation(d views.RunDetails) {
 	}
 }
 
-// environmentLine says in one line what became of an environment.
+// environmentLine says in one line how an environment turned out.
 func environmentLine(e views.RunEnvironment) string {
 	switch {
 	case e.State == views.PreparationRunning:
@@ -188,7 +187,7 @@ func environmentLine(e views.RunEnvironment) string {
 	return fmt.Sprintf("%s  %s: %s, %d files, %s in %s", short(e.Digest), e.Summary, size(e.Bytes), e.Files, how, lasted(e.DurationMS))
 }
 
-// baselineLine says in one line what became of a baseline.
+// baselineLine says in one line how a baseline turned out.
 func baselineLine(b views.RunBaseline) string {
 	switch {
 	case b.State == views.PreparationRunning:

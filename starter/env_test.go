@@ -216,7 +216,7 @@ func TestLiveOutputIsFollowedToTheEndOfTheRunAsWholeLines(t *testing.T) {
 	require.Equal(t, exitInput, p.run(t, "run", "logs", id2(id), "--follow", "--environment").code)
 }
 
-// slowRun prints pieces of output, as many as each page says, and ends after them.
+// slowRun prints as many pieces of output as each page says, and then ends.
 type slowRun struct {
 	pages []int
 	next  int

@@ -1,5 +1,5 @@
-// rgpt is the command line of RocketGPT: it starts runs, follows and steers
-// them, and starts everything that they need on one machine.
+// rgpt is the command line of RocketGPT: it starts, follows and steers runs, and starts
+// everything that they need on one machine.
 package main
 
 import (
@@ -23,11 +23,11 @@ import (
 
 // Exit codes, for scripts.
 const (
-	exitDone    = 0 // it worked; the run is done
-	exitError   = 1 // something went wrong that is not the run's fault
+	exitDone    = 0 // success; the run is done
+	exitError   = 1 // something other than the run failed
 	exitFailed  = 2 // the run failed
 	exitStopped = 3 // the run was stopped or timed out
-	exitInput   = 4 // the input cannot be used; nothing was done
+	exitInput   = 4 // invalid input; nothing was done
 )
 
 func main() {
@@ -46,7 +46,7 @@ func execute(ctx context.Context, a *app, args []string) int {
 	if err == nil {
 		return exitDone
 	}
-	// What cannot be understood is refused before all flags are read.
+	// What cannot be parsed is refused before all flags are read.
 	a.json = a.json || wantsJSON(args)
 	code, silent := codeOf(err)
 	if !silent {
@@ -55,7 +55,7 @@ func execute(ctx context.Context, a *app, args []string) int {
 	return exitIn(cmd, code)
 }
 
-// wantsJSON reports whether a command line asks for JSON, whatever else it says.
+// wantsJSON reports whether a command line asks for JSON, whatever else it contains.
 func wantsJSON(args []string) bool {
 	for _, arg := range args {
 		switch arg {
@@ -68,16 +68,16 @@ func wantsJSON(args []string) bool {
 	return false
 }
 
-// ended is a command's result that is no error but has an exit code of its own:
-// a run that failed or was stopped, and was reported already.
+// ended is the result of a command that did not fail but has its own exit code: its run
+// failed or was stopped, and that was reported already.
 type ended struct{ code int }
 
 func (e ended) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// usageError is a command line that cannot be understood.
+// usageError is a command line that cannot be parsed.
 type usageError struct{ error }
 
-// Unwrap returns what is wrong with it.
+// Unwrap returns the underlying error.
 func (e usageError) Unwrap() error { return e.error }
 
 // codeOf returns the exit code of an error, and whether it was reported already.
@@ -91,7 +91,7 @@ func codeOf(err error) (code int, silent bool) {
 		return exitInput, false
 	}
 	f := fault.Of(err)
-	if f.Code == contract.CodeDiskFull { // nobody but the caller can make room
+	if f.Code == contract.CodeDiskFull { // only the caller can free space
 		return exitInput, false
 	}
 	switch f.Class {
@@ -146,8 +146,8 @@ see rgpt pipeline --help.`,
 	return root
 }
 
-// refuseArgs makes arguments that a command does not take errors of usage, also
-// where a group of commands has none of that name.
+// refuseArgs makes unexpected arguments usage errors, also for a group of commands that
+// has no command of that name.
 func refuseArgs(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		refuseArgs(sub)
@@ -165,8 +165,8 @@ func refuseArgs(cmd *cobra.Command) {
 	}
 }
 
-// noArgs takes no arguments. Of a command with commands of its own, an argument
-// is one that does not exist.
+// noArgs takes no arguments. For a command with subcommands, an argument is a
+// subcommand that does not exist.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -175,15 +175,15 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("%s takes no argument, got %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
 	}
 	text := fmt.Sprintf("%s has no command %q", cmd.CommandPath(), args[0])
-	cmd.SuggestionsMinimumDistance = 2 // cobra's own default, which it sets too late for us
+	cmd.SuggestionsMinimumDistance = 2 // cobra's own default, which it sets too late here
 	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
 		text += "; did you mean " + strings.Join(like, " or ") + "?"
 	}
 	return fmt.Errorf("%s; see %s --help", text, cmd.CommandPath())
 }
 
-// faultOf is what an error is to programs. A command line that cannot be understood
-// is its author's mistake.
+// faultOf returns an error as programs see it. A command line that cannot be parsed is
+// its author's mistake.
 func faultOf(err error) *contract.Failure {
 	var usage usageError
 	if _, known := errors.AsType[*fault.Error](err); !known && errors.As(err, &usage) {
@@ -192,7 +192,7 @@ func faultOf(err error) *contract.Failure {
 	return fault.Of(err)
 }
 
-// reportError says what went wrong, and nothing secret.
+// reportError prints what went wrong, without secrets.
 func (a *app) reportError(err error) {
 	text := telemetry.Redact(err.Error())
 	if a.json {

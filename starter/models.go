@@ -56,7 +56,7 @@ func newModels(a *app) *cobra.Command {
 	return cmd
 }
 
-// models returns what is known of models, for which no part has to run here.
+// models returns what is known about models; no part of the stack has to run for it.
 func (a *app) models(ctx context.Context, check bool) (control.Models, error) {
 	if a.server() == "" {
 		cfg, err := a.config()
@@ -73,21 +73,21 @@ func (a *app) models(ctx context.Context, check bool) (control.Models, error) {
 	return h.Models(ctx, check)
 }
 
-// modelFlags are the flags by which commands take another model.
+// modelFlags are the flags that select another model.
 type modelFlags struct {
 	model       string
 	temperature float64
 	cmd         *cobra.Command
 }
 
-// add gives a command the flags; model and temperature say what they are for.
+// add gives a command the flags; model and temperature are their usage texts.
 func (m *modelFlags) add(cmd *cobra.Command, model, temperature string) {
 	m.cmd = cmd
 	cmd.Flags().StringVar(&m.model, "model", "", model)
 	cmd.Flags().Float64Var(&m.temperature, "temperature", 0, temperature)
 }
 
-// warmth returns the temperature that was given, nil for none.
+// warmth returns the temperature that was given, nil if none was.
 func (m *modelFlags) warmth() *float64 {
 	if !m.cmd.Flags().Changed("temperature") {
 		return nil
@@ -95,7 +95,7 @@ func (m *modelFlags) warmth() *float64 {
 	return &m.temperature
 }
 
-// check refuses a model that is not named as it has to be.
+// check refuses a malformed model name.
 func (m *modelFlags) check() error {
 	if m.model == "" {
 		return nil

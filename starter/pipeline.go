@@ -16,8 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
-// Exit codes of commands about pipelines. Input that cannot be used is an error
-// like others here.
+// Exit codes of commands about pipelines. Invalid input is an ordinary error here.
 const (
 	exitConsensus   = 0
 	exitNoConsensus = 2
@@ -65,7 +64,7 @@ Exit codes: 0 consensus (or the command worked), 1 error, 2 no consensus,
 	return cmd
 }
 
-// spawning is what `pipeline spawn` was asked.
+// spawning is a request of `pipeline spawn`.
 type spawning struct {
 	control.Spawning
 	taskFile   string
@@ -102,7 +101,7 @@ func newPipelineSpawn(a *app) *cobra.Command {
 	return cmd
 }
 
-// spawnPipeline makes a pipeline, or nothing where something is wrong.
+// spawnPipeline makes a pipeline, or nothing if something is wrong.
 func (a *app) spawnPipeline(ctx context.Context, s spawning) error {
 	if s.taskFile != "" {
 		task, err := a.readTask(s.taskFile)
@@ -143,7 +142,7 @@ func (a *app) spawnPipeline(ctx context.Context, s spawning) error {
 	})
 }
 
-// readTask reads a task that a person wrote.
+// readTask reads a task written by a person.
 func (a *app) readTask(file string) (*control.Task, error) {
 	text, err := a.read(file)
 	if err != nil {
@@ -173,8 +172,7 @@ func perhapsPipeline(cmd *cobra.Command, args []string) error {
 	return onePipeline(cmd, args)
 }
 
-// pipelineID reads a pipeline's id in the forms in which people meet it: 7, #7,
-// pipeline-7.
+// pipelineID reads a pipeline's id in the forms that users see: 7, #7, pipeline-7.
 func pipelineID(text string) (int64, error) {
 	id, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimPrefix(text, "#"), "pipeline-"), 10, 64)
 	if err != nil || id <= 0 {
@@ -183,7 +181,7 @@ func pipelineID(text string) (int64, error) {
 	return id, nil
 }
 
-// chosenPipeline is the pipeline of an argument, else the newest one.
+// chosenPipeline is the pipeline of an argument, otherwise the newest one.
 func chosenPipeline(ctx context.Context, h backend.Backend, args []string) (int64, error) {
 	if len(args) > 0 {
 		return pipelineID(args[0])
@@ -287,8 +285,8 @@ func newPipelineRevoke(a *app) *cobra.Command {
 	return cmd
 }
 
-// pipelineCommand gives a pipeline a command, says what it answered, and follows
-// it where that was asked.
+// pipelineCommand sends a command to a pipeline, prints its answer, and follows the
+// pipeline if asked to.
 func (a *app) pipelineCommand(ctx context.Context, arg string, give func(backend.Backend, int64) (contract.PipelineAck, error), wait bool) error {
 	id, err := pipelineID(arg)
 	if err != nil {

@@ -66,7 +66,7 @@ func (a *app) printPipelines(list []store.Pipeline) {
 	fmt.Fprintln(w, "PIPELINE\tSTATUS\tATTEMPT\tROUNDS\tGAMMA\tSCORE\tAGE\tPLANS\tOBJECTIVE")
 	for _, p := range list {
 		score := ""
-		if p.Status.Terminal() { // until then it says what is left to do
+		if p.Status.Terminal() { // until then it says what remains to be done
 			score = fmt.Sprintf("%.2f", p.Metrics.PerformanceScore)
 		}
 		status, plans := string(p.Status), ""
@@ -134,7 +134,7 @@ func (a *app) printOrchestration(o control.Orchestration) {
 	a.printBlackboard(o)
 }
 
-// printConsensus prints what was agreed on, all of it.
+// printConsensus prints the whole consensus.
 func (a *app) printConsensus(p store.Pipeline) {
 	if p.Consensus == nil {
 		return
@@ -142,7 +142,7 @@ func (a *app) printConsensus(p store.Pipeline) {
 	a.printText("  consensus  "+terminal.Clean(p.Consensus.About)+":", p.Consensus.Value.Head)
 }
 
-// printDecision prints why something was decided, and what speaks against it.
+// printDecision prints why something was decided, and the arguments against it.
 func (a *app) printDecision(d *contract.Decision) {
 	if d == nil {
 		return
@@ -162,8 +162,8 @@ func (a *app) printDecision(d *contract.Decision) {
 	list("remark", d.Remarks)
 }
 
-// printText prints what somebody wrote: after its head where it is one line, else
-// below it.
+// printText prints a text that somebody wrote: after its heading if it is one line,
+// otherwise below it.
 func (a *app) printText(head, text string) {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	if len(lines) == 1 {
@@ -176,7 +176,7 @@ func (a *app) printText(head, text string) {
 	}
 }
 
-// printMetrics prints what is counted of a pipeline, and what is remarkable.
+// printMetrics prints the metrics of a pipeline and anything unusual in them.
 func (a *app) printMetrics(p store.Pipeline) {
 	m := p.Metrics
 	fmt.Fprintf(a.out, "  rounds     %d of %d; %d messages (%d direct), %d writes, %d reads, %d votes, %d refused\n",
@@ -231,7 +231,7 @@ func (a *app) printBlackboard(o control.Orchestration) {
 	}
 }
 
-// verb says in a word how somebody votes.
+// verb returns the word for a vote.
 func verb(accept bool) string {
 	if accept {
 		return "accepts"
@@ -261,8 +261,8 @@ func newPipelineLogs(a *app) *cobra.Command {
 	return cmd
 }
 
-// pipelineLogs prints what happened in a pipeline, and with follow what happens
-// until it has ended.
+// pipelineLogs prints what happened in a pipeline and, with follow, what happens until
+// it has ended.
 func (a *app) pipelineLogs(ctx context.Context, h backend.Backend, id, after int64, follow bool) error {
 	p, err := h.Pipeline(ctx, id)
 	if err != nil {
@@ -283,8 +283,8 @@ func (a *app) pipelineLogs(ctx context.Context, h backend.Backend, id, after int
 // logPage is how many entries of a log are read at once.
 const logPage = 500
 
-// showLogs prints what is there after a number, which it moves on: as lines, or with
-// the whole of its texts.
+// showLogs prints the entries after a number, which it advances: as lines, or with
+// their full texts.
 func (a *app) showLogs(ctx context.Context, h backend.Backend, id int64, after *int64, whole bool) error {
 	for {
 		page, err := lasting(ctx, func() ([]control.PipelineLog, error) { return h.PipelineLogs(ctx, id, *after, logPage) })
@@ -301,7 +301,7 @@ func (a *app) showLogs(ctx context.Context, h backend.Backend, id int64, after *
 	}
 }
 
-// printPipelineLog prints one entry: as a line, or with the whole of its text.
+// printPipelineLog prints one entry: as a line, or with its full text.
 func (a *app) printPipelineLog(l control.PipelineLog, whole bool) {
 	if a.json {
 		if raw, err := json.Marshal(l); err == nil {
@@ -317,7 +317,7 @@ func (a *app) printPipelineLog(l control.PipelineLog, whole bool) {
 	a.printText(head, text)
 }
 
-// inWords says what an entry is, without its text.
+// inWords describes an entry without its text.
 func inWords(l control.PipelineLog) string {
 	switch l.Kind {
 	case control.LogMessage:
@@ -343,7 +343,7 @@ func inWords(l control.PipelineLog) string {
 	}
 }
 
-// eventInWords names the few things of an event's payload that people look for.
+// eventInWords names the few parts of an event's payload that people look for.
 func eventInWords(details json.RawMessage) string {
 	var m map[string]any
 	if json.Unmarshal(details, &m) != nil {

@@ -35,7 +35,7 @@ func (p *place) spawn(tb testing.TB, text string) store.Pipeline {
 	return made
 }
 
-// ends ends a pipeline; all texts are the given one.
+// ends makes a pipeline end; all its texts are the given one.
 func (p *place) ends(tb testing.TB, of store.Pipeline, text string, c contract.PipelineChange, recovers bool) {
 	tb.Helper()
 	c.Finished, c.Members = true, []contract.MemberView{{Member: contract.Alpha, Role: text, Status: contract.MemberDone, Phase: text, BlockedReason: text}}
@@ -167,7 +167,8 @@ func TestWhoWatchesIsToldAtOnceThatARecoveryDoesNotCome(t *testing.T) {
 	require.Less(t, time.Since(began), recoveryPatience, "nobody waits for what does not come")
 }
 
-// seeing is what a command says; it ends the command once that has a text.
+// seeing collects a command's output; it ends the command once the output contains a
+// text.
 type seeing struct {
 	bytes.Buffer
 	text string
@@ -182,8 +183,7 @@ func (s *seeing) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// watchUntil watches a pipeline until it is said to people that, and returns all
-// that was said.
+// watchUntil watches a pipeline until a text is printed, and returns all output.
 func (p *place) watchUntil(tb testing.TB, id int64, text string) string {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)

@@ -21,15 +21,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
-// recoveryPatience is how long who follows a pipeline waits for the recovery that
-// its end has announced, or for word that none comes. Either comes at once, unless
-// the worker dies in between.
+// recoveryPatience is how long a follower of a pipeline waits for the recovery that its
+// end announced, or for the report that none follows. Either comes at once, unless the
+// worker dies in between.
 const recoveryPatience = time.Minute
 
 // resultMark begins the last line of a pipeline that was followed to its end.
 const resultMark = "ORCHESTRATION_RESULT:"
 
-// orchestrationResult is how a pipeline ended: the last one of those that
+// orchestrationResult is how a pipeline ended: the last in a chain of pipelines that
 // recovered one another.
 type orchestrationResult struct {
 	Consensus   bool                         `json:"consensus"`
@@ -37,13 +37,13 @@ type orchestrationResult struct {
 	Metrics     contract.DeliberationMetrics `json:"metrics"`
 	AbortReason contract.AbortReason         `json:"abort_reason"`
 	// RequiresAutoRecovery says that it was aborted, and that none of the recoveries
-	// that followed came to a consensus.
+	// that followed reached a consensus.
 	RequiresAutoRecovery bool                    `json:"requires_auto_recovery"`
 	PipelineID           int64                   `json:"pipeline_id"`
 	Status               contract.PipelineStatus `json:"status"`
 	Final                string                  `json:"final"`
 	Attempts             int                     `json:"attempts"`
-	Pipelines            []int64                 `json:"pipelines"` // that were followed, the last of which says the rest
+	Pipelines            []int64                 `json:"pipelines"` // all that were followed; the other fields are those of the last
 	Failure              *contract.Failure       `json:"failure,omitempty"`
 }
 
@@ -65,8 +65,8 @@ func newPipelineWatch(a *app) *cobra.Command {
 	return cmd
 }
 
-// watchPipeline shows what happens in a pipeline, and in those that recover it,
-// until the last has ended, and returns the exit code that its end stands for.
+// watchPipeline shows what happens in a pipeline, and in those that recover it, until
+// the last has ended, and returns the exit code of its end.
 func (a *app) watchPipeline(ctx context.Context, h backend.Backend, id, after int64) error {
 	var all []int64
 	aborted := false
@@ -88,8 +88,8 @@ func (a *app) watchPipeline(ctx context.Context, h backend.Backend, id, after in
 	}
 }
 
-// followPipeline shows what happens in one pipeline. It returns how that ended,
-// and the pipeline that recovers it, 0 for none.
+// followPipeline shows what happens in one pipeline. It returns how that ended, and the
+// pipeline that recovers it, 0 if none does.
 func (a *app) followPipeline(ctx context.Context, h backend.Backend, id, after int64) (store.Pipeline, int64, error) {
 	p, err := lasting(ctx, func() (store.Pipeline, error) { return h.Pipeline(ctx, id) })
 	if err != nil {
@@ -103,7 +103,7 @@ func (a *app) followPipeline(ctx context.Context, h backend.Backend, id, after i
 	}
 	following, enough := context.WithCancel(ctx)
 	defer enough()
-	wait := func() { time.AfterFunc(recoveryPatience, enough) } // it does nothing once all is over
+	wait := func() { time.AfterFunc(recoveryPatience, enough) } // has no effect once all is over
 	if p.Status.Terminal() {
 		wait()
 	}
@@ -131,15 +131,15 @@ func (a *app) followPipeline(ctx context.Context, h backend.Backend, id, after i
 	return p, next, err
 }
 
-// askToContinue tells a person that a pipeline waits for one, if it still does.
+// askToContinue reports that a pipeline waits for a person, if it still does.
 func (a *app) askToContinue(ctx context.Context, h backend.Backend, id int64) {
 	if p, err := h.Pipeline(ctx, id); err == nil && p.WaitingFor != "" {
 		fmt.Fprintf(a.errs, "Pipeline %d waits for you: rgpt pipeline %s %d\n", id, p.WaitingFor, id)
 	}
 }
 
-// overBy reports whether an event is the last word of a pipeline: its own, or that
-// of a worker which closed one whose workflow had vanished.
+// overBy reports whether an event is the last one of a pipeline: its own, or that of a
+// worker that closed a pipeline whose workflow had vanished.
 func overBy(e contract.Event) bool {
 	var said struct {
 		Status  contract.PipelineStatus `json:"status"`
@@ -149,7 +149,7 @@ func overBy(e contract.Event) bool {
 	return closed || e.Type == contract.EventOrchestrationComplete
 }
 
-// recoveryIn reads of an event whether a recovery is to follow, and which one does.
+// recoveryIn reads from an event whether a recovery is to follow, and which one does.
 func recoveryIn(e contract.Event) (recovers bool, next int64) {
 	var said struct {
 		Recovers    bool  `json:"requires_auto_recovery"`
@@ -168,7 +168,7 @@ func recoveryIn(e contract.Event) (recovers bool, next int64) {
 	}
 }
 
-// settled reports whether nothing more comes of a pipeline.
+// settled reports whether a pipeline is over and no recovery follows.
 func settled(p store.Pipeline) bool {
 	switch {
 	case !p.Status.Terminal():
@@ -179,7 +179,7 @@ func settled(p store.Pipeline) bool {
 	return p.FinishedAt != nil && time.Since(*p.FinishedAt) > recoveryPatience
 }
 
-// recoveryOf says which pipeline one recovers.
+// recoveryOf says which pipeline this one recovers.
 func recoveryOf(p store.Pipeline) string {
 	if p.PriorID == 0 {
 		return ""
@@ -187,7 +187,7 @@ func recoveryOf(p store.Pipeline) string {
 	return fmt.Sprintf(" (attempt %d, recovers pipeline %d)", p.Attempt, p.PriorID)
 }
 
-// reportPipeline says how a pipeline ended. Its last line is for programs.
+// reportPipeline prints how a pipeline ended. The last line is for programs.
 func (a *app) reportPipeline(p store.Pipeline, all []int64, aborted bool) error {
 	consensus := p.Status == contract.PipelineCompleted
 	out := orchestrationResult{
@@ -211,8 +211,8 @@ func (a *app) reportPipeline(p store.Pipeline, all []int64, aborted bool) error 
 	return nil
 }
 
-// visible writes what in a JSON document could do something to a terminal as its
-// escapes: it means the same.
+// visible replaces characters of a JSON document that could affect a terminal by their
+// escapes: the meaning is the same.
 func visible(doc string) string {
 	var b strings.Builder
 	for _, r := range doc {
@@ -227,7 +227,7 @@ func visible(doc string) string {
 	return b.String()
 }
 
-// pipelineExit returns the exit code that a pipeline's end stands for.
+// pipelineExit returns the exit code for how a pipeline ended.
 func pipelineExit(p store.Pipeline) int {
 	switch {
 	case p.Status == contract.PipelineCompleted:
@@ -241,7 +241,7 @@ func pipelineExit(p store.Pipeline) int {
 	}
 }
 
-// printPipelineEnd says to people how a pipeline ended.
+// printPipelineEnd prints how a pipeline ended.
 func (a *app) printPipelineEnd(p store.Pipeline) {
 	took := ""
 	if p.FinishedAt != nil {

@@ -38,7 +38,7 @@ func oneRun(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// runID reads a run's id in the forms in which people meet it: 42, #42, run-42.
+// runID reads a run's id in the forms that users see: 42, #42, run-42.
 func runID(text string) (int64, error) {
 	digits := strings.TrimPrefix(strings.TrimPrefix(text, "#"), "run-")
 	id, err := strconv.ParseInt(digits, 10, 64)
@@ -48,7 +48,7 @@ func runID(text string) (int64, error) {
 	return id, nil
 }
 
-// exitOf returns the exit code that a run's end stands for.
+// exitOf returns the exit code for how a run ended.
 func exitOf(status contract.Status, code contract.Code) int {
 	switch {
 	case status == contract.StatusDone:

@@ -25,7 +25,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
-// creation is what `run create` was asked.
+// creation is a request of `run create`.
 type creation struct {
 	control.Creation
 	goalFile, planFile string
@@ -46,7 +46,7 @@ func newRunCreate(a *app) *cobra.Command {
   rgpt run create --repo . --goal "Fix the docs" --env none`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.stays = cmd.Flags().Changed("stay") // also 0, where the configuration says more
+			c.stays = cmd.Flags().Changed("stay") // also if it is 0 and the configuration sets more
 			return a.createRun(cmd.Context(), c)
 		},
 	}
@@ -76,7 +76,7 @@ func newRunCreate(a *app) *cobra.Command {
 	return cmd
 }
 
-// createRun makes a run, or nothing where something is wrong.
+// createRun makes a run, or nothing if something is wrong.
 func (a *app) createRun(ctx context.Context, c creation) error {
 	if err := a.takeSettings(c); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (a *app) createRun(ctx context.Context, c creation) error {
 	return a.reportCreated(ctx, h, created.Run, created.Fresh, c.wait)
 }
 
-// tellCreated says what is to be known of a run that was made.
+// tellCreated prints what the user should know about a run that was made.
 func (a *app) tellCreated(c control.Created) {
 	for _, note := range c.Notes {
 		fmt.Fprintln(a.errs, "Note:", note)
@@ -152,7 +152,7 @@ func (a *app) readInputs(c *creation) (err error) {
 	return c.Check()
 }
 
-// inputMost is more than any goal or plan needs, and little enough to read.
+// inputMost is more than any goal or plan needs, and still small enough to read.
 const inputMost = 16 << 20
 
 // read reads a text file, or standard input for -.
@@ -173,13 +173,13 @@ func (a *app) read(file string) (string, error) {
 	if len(raw) > inputMost {
 		return "", usageError{fmt.Errorf("cannot read %s: it is larger than %d MiB", file, inputMost>>20)}
 	}
-	if !utf8.Valid(raw) { // a parser would put marks in the place of what it cannot read
+	if !utf8.Valid(raw) { // a parser would replace what it cannot read
 		return "", usageError{fmt.Errorf("cannot read %s: it holds bytes that are not UTF-8; save it as UTF-8", file)}
 	}
 	return string(raw), nil
 }
 
-// readPlan reads a plan that a person wrote.
+// readPlan reads a plan written by a person.
 func (a *app) readPlan(file string) (*contract.Plan, error) {
 	text, err := a.read(file)
 	if err != nil {
@@ -192,16 +192,15 @@ func (a *app) readPlan(file string) (*contract.Plan, error) {
 	return &plan, verdict.Plan(plan)
 }
 
-// complaintMost is how much is said of what is wrong with a file: what is quoted of
-// one that is no text of a person's may be all of it.
+// complaintMost limits the message about an invalid file: a file that is not text may
+// be quoted as a whole.
 const complaintMost = 1000
 
-// readStrictly reads a file of YAML or JSON as what it is to be: one document
-// without anything that is not known.
+// readStrictly reads a YAML or JSON file as one document without unknown fields.
 func readStrictly(file, what, text string, into any) error {
 	docs := yaml.NewDecoder(strings.NewReader(text), yaml.Strict(), yaml.UseJSONUnmarshaler())
 	switch err := docs.Decode(into); {
-	case errors.Is(err, io.EOF): // whoever checks it says what is missing
+	case errors.Is(err, io.EOF): // the caller's check reports what is missing
 	case err != nil:
 		return usageError{fmt.Errorf("%s is no %s: %s", file, what, fault.Clip(errorText(err), complaintMost))}
 	}
@@ -211,7 +210,7 @@ func readStrictly(file, what, text string, into any) error {
 	return nil
 }
 
-// errorText is what an error says to people.
+// errorText is an error's text for users.
 func errorText(err error) string {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f.Message
@@ -219,7 +218,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// reportCreated says which run was made, and follows it where that was asked.
+// reportCreated prints which run was made, and follows it if asked to.
 func (a *app) reportCreated(ctx context.Context, h backend.Backend, run store.Run, fresh, wait bool) error {
 	if !wait {
 		if a.json {
@@ -242,7 +241,7 @@ func planOf(d views.RunDetails) (contract.Plan, bool) {
 	return out.Plan, err == nil && len(out.Plan.Steps) > 0
 }
 
-// printPlan shows a plan to somebody who is to judge it.
+// printPlan shows a plan to a person who is to approve it.
 func printPlan(w io.Writer, p contract.Plan) {
 	fmt.Fprintf(w, "Plan (complexity %.2f): %s\n", p.ComplexityScore, terminal.OneLine(p.Summary))
 	for _, s := range p.Steps {

@@ -17,7 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
-// diffCommand is what was asked of rgpt run diff.
+// diffCommand is a request of `rgpt run diff`.
 type diffCommand struct {
 	attempts []int
 	phase    string
@@ -50,7 +50,7 @@ since the attempt before.`,
 	return cmd
 }
 
-// sides reads which two are to be compared.
+// sides reads which two sides to compare.
 func (c diffCommand) sides(args []string) (sides [2]diff.Ref, err error) {
 	if err := oneOf("phase", contract.Phase(c.phase), contract.Phases()); err != nil {
 		return sides, err
@@ -97,8 +97,8 @@ func (a *app) diff(cmd *cobra.Command, c diffCommand, args []string) error {
 	return nil
 }
 
-// listedPoints is how many points, files and steps of one kind are printed; JSON
-// has all.
+// listedPoints is how many points, files and steps of one kind are printed; JSON has
+// all.
 const listedPoints = 20
 
 // printDiff prints a comparison, what is worse first.
@@ -157,7 +157,7 @@ func dash(s string) string {
 	return s
 }
 
-// points prints what is worse or better, of each kind the first ones.
+// points prints what is worse or better, the first ones of each kind.
 func (o diffOutput) points(title, mark string, s lipgloss.Style, points []diff.Point) {
 	if len(points) == 0 {
 		fmt.Fprintf(o, "\n%s: nothing\n", title)
@@ -223,7 +223,7 @@ func took(n int64, ended bool) string {
 	return ms(n)
 }
 
-// signed writes a difference of milliseconds with its sign.
+// signed formats a difference in milliseconds with its sign.
 func signed(n int64) string {
 	text := (time.Duration(n) * time.Millisecond).String()
 	if n >= 0 {
@@ -307,7 +307,7 @@ func (o diffOutput) code(d diff.CodeDiff) {
 	o.lines(lines)
 }
 
-// tests prints what is neither worse nor better but worth a look.
+// tests prints changes that are neither worse nor better but worth a look.
 func (o diffOutput) tests(d diff.TestsDiff) {
 	for _, l := range []struct {
 		name string

@@ -61,10 +61,10 @@ Nothing of that is paid for again, and the old run stays as it is.`,
 	return cmd
 }
 
-// reportFork says what the new run goes on from, or follows it.
+// reportFork prints where the new run continues from, or follows it.
 func (a *app) reportFork(ctx context.Context, h backend.Backend, created control.Created, wait bool) error {
 	run := created.Run
-	if len(created.Notes) > 0 { // the first says from where it goes on
+	if len(created.Notes) > 0 { // the first note says where it continues from
 		if !wait && !a.json {
 			fmt.Fprintf(a.out, "Run %d %s\n", run.ID, terminal.Clean(created.Notes[0]))
 		}

@@ -79,7 +79,7 @@ func checkFilter(f store.Filter) error {
 		oneOf("error", f.ErrorClass, contract.Classes()))
 }
 
-// oneOf refuses the value of a flag that is given and none of those there are.
+// oneOf refuses a flag's value that is given and not one of those allowed.
 func oneOf[T ~string](flag string, value T, all []T) error {
 	if value == "" || slices.Contains(all, value) {
 		return nil
@@ -293,16 +293,15 @@ func (a *app) getArtifact(ctx context.Context, h backend.Backend, d views.RunDet
 	return fault.New(contract.ClassHuman, store.CodeNotFound, "run %d has no artifact called %q; see rgpt run artifacts %d", d.ID, name, d.ID)
 }
 
-// written is what became of an artifact that was to be written to a folder.
+// written is the result of writing an artifact to a folder.
 type written struct {
 	Name  string `json:"name"`
 	File  string `json:"file,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// getArtifacts writes files below a folder. Names came from repositories, so
-// the folder is a border that none of them crosses. One that cannot be written
-// keeps none of the others back.
+// getArtifacts writes files below a folder. Names came from repositories, so none of
+// them may lead outside the folder. If one cannot be written the others still are.
 func (a *app) getArtifacts(ctx context.Context, h backend.Backend, d views.RunDetails, folder string) error {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return usageError{fmt.Errorf("cannot make the folder %s: %w", folder, err)}
@@ -343,8 +342,8 @@ func (a *app) printWritten(files []written) {
 	}
 }
 
-// checkName refuses names that are no place below a folder, and those that git
-// would act on if the folder is a repository.
+// checkName refuses names that are not a path below a folder, and those that git would
+// act on if the folder is a repository.
 func checkName(name string) error {
 	if !filepath.IsLocal(name) || filepath.Clean(name) == "." {
 		return errors.New("its name leads out of the folder")
@@ -414,7 +413,7 @@ func newRunTiming(a *app) *cobra.Command {
 	}
 }
 
-// noteTiming says what is not known of a run's timing.
+// noteTiming prints what is unknown about a run's timing.
 func (a *app) noteTiming(t control.Timing) {
 	switch {
 	case t.Note != "" && t.Unknown != nil:

@@ -177,8 +177,8 @@ func (a *app) printSetupLogs(ctx context.Context, h backend.Backend, d views.Run
 	return nil
 }
 
-// followOutput prints what a run's commands print, as it comes, until the run
-// has ended.
+// followOutput prints what a run's commands print, as it arrives, until the run has
+// ended.
 func (a *app) followOutput(ctx context.Context, arg string) error {
 	id, err := runID(arg)
 	if err != nil {
@@ -187,19 +187,19 @@ func (a *app) followOutput(ctx context.Context, arg string) error {
 	return a.with(ctx, 0, func(b backend.Backend) error { return a.followRun(ctx, b, id) })
 }
 
-// outputSource is where the output of a run is read.
+// outputSource is where a run's output is read from.
 type outputSource interface {
 	Run(ctx context.Context, id int64) (store.Run, error)
 	LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error)
 }
 
 // followRun prints the output of a run until it has ended. It pauses before it asks
-// again, unless as much came as it had asked for.
+// again, unless it got as much as it had asked for.
 func (a *app) followRun(ctx context.Context, h outputSource, id int64) error {
 	lines := outputLines{a: a, open: map[string]string{}}
 	defer lines.end()
 	for after := int64(0); ; {
-		// Whether it has ended is asked first, so that its last words are not missed.
+		// Ask first whether the run has ended, so that its last output is not missed.
 		run, err := lasting(ctx, func() (store.Run, error) { return h.Run(ctx, id) })
 		if err != nil {
 			return err
@@ -229,10 +229,10 @@ func (a *app) followRun(ctx context.Context, h outputSource, id int64) error {
 // outputLines prints pieces of output as lines, each with its source.
 type outputLines struct {
 	a    *app
-	open map[string]string // the line of each source that has not ended
+	open map[string]string // the unfinished line of each source
 }
 
-// openLineMost is how long a line without an end may become before it is printed.
+// openLineMost is how long an unfinished line may become before it is printed.
 const openLineMost = 8 << 10
 
 func (o *outputLines) print(p views.Output) {
@@ -262,7 +262,7 @@ func (o *outputLines) line(source, text string) {
 	fmt.Fprintf(o.a.out, "%s  %s\n", terminal.Clean(source), terminal.CleanLine(text))
 }
 
-// end prints the lines that never ended.
+// end prints the lines that were never finished.
 func (o *outputLines) end() {
 	for _, source := range slices.Sorted(maps.Keys(o.open)) {
 		if text := o.open[source]; text != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
-// rejudgeOrder says by what recorded results are judged again.
+// rejudgeOrder is a request to judge recorded results again.
 type rejudgeOrder struct {
 	major, medium int
 	pins, news    string
@@ -109,7 +109,7 @@ func (a *app) printRetrials(out control.Retrials) {
 	}
 }
 
-// opinion says to people what was thought of something.
+// opinion describes a verdict for users.
 func opinion(o control.Opinion) string {
 	switch {
 	case o.OK:

@@ -15,8 +15,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
-// tested makes a run whose planner answered as given and whose tester was green
-// with a test taken away, which it only reported.
+// tested makes a run whose planner answered as given and whose tester passed with a
+// test removed, which it only reported.
 func (p *place) tested(t *testing.T, answer string) int64 {
 	t.Helper()
 	ctx := t.Context()
@@ -55,7 +55,7 @@ func (p *place) tested(t *testing.T, answer string) int64 {
 		End: &contract.ExecutionEnd{ExecutionID: tester.ID, Status: contract.ExecutionCompleted},
 		Run: &contract.RunChange{Phase: contract.PhaseTester, Status: contract.PhaseTester.Completed()},
 	})
-	// A later attempt that could not be carried out is no verdict.
+	// A later attempt that could not be carried out has no verdict.
 	later := record(contract.Record{Begin: &contract.ExecutionBegin{Phase: contract.PhaseTester, Agent: contract.AgentTester}})
 	record(contract.Record{End: &contract.ExecutionEnd{
 		ExecutionID: later.ID, Status: contract.ExecutionFailed, Failure: &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeDatabaseDown, Message: "down"},
@@ -63,7 +63,7 @@ func (p *place) tested(t *testing.T, answer string) int64 {
 	return run.ID
 }
 
-// answer stores what the planner's model said.
+// answer stores what the planner's model answered.
 func (p *place) answer(t *testing.T, e contract.ExecutionRef, text string) {
 	t.Helper()
 	raw, err := json.Marshal(map[string]string{"text": text})

@@ -18,8 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
-// resuming returns the commands by which a run goes on after a failure, or is
-// repeated.
+// resuming returns the commands that continue a run after a failure, or repeat it.
 func resuming(a *app) []*cobra.Command {
 	return []*cobra.Command{newRunResume(a), newRunReplay(a), newRunHeal(a), newRunInterventions(a)}
 }
@@ -43,7 +42,7 @@ ended: what was finished is kept and not paid for again.`,
 	return cmd
 }
 
-// withTemporal calls f with a run and what commands need to steer it.
+// withTemporal calls f with a run and the clients that commands need to steer it.
 func (a *app) withTemporal(ctx context.Context, arg string, f func(backend.Backend, store.Run) error) error {
 	id, err := runID(arg)
 	if err != nil {
@@ -102,7 +101,7 @@ are not repeated; earlier executions and artifacts stay, numbered by attempt.`,
 	return cmd
 }
 
-// reportResumed says how a run went on.
+// reportResumed prints how a run continued.
 func (a *app) reportResumed(ctx context.Context, h backend.Backend, went control.Again, err error, run store.Run, wait bool) error {
 	switch {
 	case err != nil:
@@ -114,7 +113,7 @@ func (a *app) reportResumed(ctx context.Context, h backend.Backend, went control
 	}
 }
 
-// reportReplay says that a run is done again, or follows it.
+// reportReplay prints that a run is repeated, or follows it.
 func (a *app) reportReplay(ctx context.Context, h backend.Backend, result rerun.Result, run store.Run, wait bool) error {
 	switch {
 	case wait && !result.Begun:
@@ -210,9 +209,9 @@ func (a *app) printInterventions(list []views.Intervention) {
 	}
 }
 
-// waysOut says by which commands an open question can be answered.
+// waysOut lists the commands that can answer an open question.
 func waysOut(i views.Intervention) string {
-	if i.Kind == contract.InterventionQuota { // it is known what will be done
+	if i.Kind == contract.InterventionQuota { // what happens next is known
 		return fmt.Sprintf("Go on now: rgpt run approve %d   Give up: rgpt run reject %d", i.RunID, i.RunID)
 	}
 	return fmt.Sprintf("Try again: rgpt run approve %d   Other action: rgpt run heal %d --action ACTION   Give up: rgpt run reject %d", i.RunID, i.RunID, i.RunID)

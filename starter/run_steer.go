@@ -108,7 +108,7 @@ func newRunSwitchModel(a *app) *cobra.Command {
 	return cmd
 }
 
-// steer sends a command to a run and says what it answered.
+// steer sends a command to a run and prints the run's answer.
 func (a *app) steer(ctx context.Context, arg, name string, c contract.Command) error {
 	return a.command(ctx, arg, func(h backend.Backend, id int64) (contract.Ack, error) {
 		c.By = caller()
@@ -116,7 +116,7 @@ func (a *app) steer(ctx context.Context, arg, name string, c contract.Command) e
 	})
 }
 
-// command gives a run a command and says what it answered.
+// command sends a command to a run and prints its answer.
 func (a *app) command(ctx context.Context, arg string, give func(backend.Backend, int64) (contract.Ack, error)) error {
 	id, err := runID(arg)
 	if err != nil {
@@ -140,7 +140,7 @@ func (a *app) acknowledge(id int64, ack contract.Ack) error {
 	return nil
 }
 
-// caller names who gives a command.
+// caller names the user who gives a command.
 func caller() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username
@@ -148,7 +148,8 @@ func caller() string {
 	return "the command line"
 }
 
-// newRunCheck tells a run what a CI or a reviewer says about its branch.
+// newRunCheck returns the command that reports to a run what a CI or a reviewer says
+// about its branch.
 func newRunCheck(a *app) *cobra.Command {
 	var m contract.CheckMessage
 	var failed, passed, comment bool

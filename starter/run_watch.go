@@ -45,8 +45,8 @@ func newRunWatch(a *app) *cobra.Command {
 	return cmd
 }
 
-// follow shows a run's events as they come, until it has ended, and returns the
-// exit code that its end stands for.
+// follow shows a run's events as they arrive until it has ended, and returns the exit
+// code for how it ended.
 func (a *app) follow(ctx context.Context, h backend.Backend, id int64) error {
 	return a.followFrom(ctx, h, id, 0)
 }
@@ -57,7 +57,7 @@ func (a *app) followFrom(ctx context.Context, h backend.Backend, id, after int64
 		return err
 	}
 	if run.Status.Terminal() && after >= run.EventSeq {
-		return a.reportEnd(ctx, h, run) // there is nothing to wait for
+		return a.reportEnd(ctx, h, run) // nothing to wait for
 	}
 	show := a.newProgress(run)
 	defer show.close()
@@ -72,8 +72,7 @@ func (a *app) followFrom(ctx context.Context, h backend.Backend, id, after int64
 	return a.reportEnd(ctx, h, run)
 }
 
-// untilEnd waits until a run has ended, and shows its events; a nil show shows
-// none.
+// untilEnd waits until a run has ended, and shows its events; a nil show shows none.
 func (a *app) untilEnd(ctx context.Context, h backend.Backend, id, after int64, show *progress) error {
 	err := h.Follow(ctx, id, after, func(e contract.Event) error {
 		if show != nil {
@@ -101,14 +100,15 @@ func (a *app) untilEnd(ctx context.Context, h backend.Backend, id, after int64, 
 }
 
 const (
-	// followPatience is how long who follows a run waits for a part that does not answer.
+	// followPatience is how long a follower of a run waits for a part that does not
+	// answer.
 	followPatience = 5 * time.Minute
-	// followPause is the pause before it is asked again.
+	// followPause is the pause before asking again.
 	followPause = 500 * time.Millisecond
 )
 
-// lasting reads something for one who follows a run, and again while a part does not
-// answer: whoever saw a run through an outage is to see its end, too.
+// lasting reads something for a follower of a run, and reads it again while a part does
+// not answer: a user who followed a run through an outage should see its end, too.
 func lasting[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	for until := time.Now().Add(followPatience); ; {
 		v, err := read()
@@ -123,8 +123,7 @@ func lasting[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	}
 }
 
-// wentOn reports whether a run was replayed after an event that says that it
-// has ended.
+// wentOn reports whether a run was replayed after an event that reports its end.
 func (a *app) wentOn(ctx context.Context, h backend.Backend, end contract.Event) (bool, error) {
 	run, err := lasting(ctx, func() (store.Run, error) { return h.Run(ctx, end.RunID) })
 	if err != nil || !run.Status.Terminal() {
@@ -139,7 +138,7 @@ func (a *app) wentOn(ctx context.Context, h backend.Backend, end contract.Event)
 
 // isFinal reports whether an event says that its run has ended.
 func isFinal(e contract.Event) bool {
-	if ofDeliberation(e) { // its agents end, and not the run
+	if ofDeliberation(e) { // its agents ended, not the run
 		return false
 	}
 	var payload struct {
@@ -148,7 +147,7 @@ func isFinal(e contract.Event) bool {
 	return json.Unmarshal(e.Payload, &payload) == nil && payload.Status.Terminal()
 }
 
-// reportEnd says how a run ended and where its results are.
+// reportEnd prints how a run ended and where its results are.
 func (a *app) reportEnd(ctx context.Context, h backend.Backend, run store.Run) error {
 	code := contract.Code("")
 	if run.Failure != nil {
@@ -170,7 +169,7 @@ func (a *app) reportEnd(ctx context.Context, h backend.Backend, run store.Run) e
 	return nil
 }
 
-// printResult shows the plan of a run that was to make no more, and how it ended.
+// printResult shows the plan of a run that was only to plan, and how it ended.
 func (a *app) printResult(ctx context.Context, h backend.Backend, run store.Run) error {
 	if run.Settings.PlanOnly {
 		details, err := lasting(ctx, func() (views.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
@@ -216,8 +215,8 @@ func (a *app) printEnd(ctx context.Context, h backend.Backend, run store.Run) er
 	return err
 }
 
-// progress shows events: as lines, and on a terminal with a line at the bottom
-// that says what is going on now.
+// progress shows events: as lines, and on a terminal also with a bottom line that says
+// what is happening now.
 type progress struct {
 	a     *app
 	run   store.Run
@@ -227,10 +226,10 @@ type progress struct {
 	now   string
 	width int
 
-	mu        sync.Mutex // of all above, and of the terminal
-	preparing bool       // the environment is set up, or the base commit checked
-	last      string     // line that this printed
-	stop      func()     // ends tail; nil: it never began
+	mu        sync.Mutex // guards all above, and the terminal
+	preparing bool       // the environment is being set up, or the base commit checked
+	last      string     // last line printed by the preparation
+	stop      func()     // ends tail; nil if it never began
 }
 
 func (a *app) newProgress(run store.Run) *progress {
@@ -275,7 +274,7 @@ func (p *progress) event(e contract.Event) {
 	p.draw()
 }
 
-// planToApprove shows the plan where an event asks for its approval.
+// planToApprove shows the plan if an event asks for its approval.
 func (p *progress) planToApprove(ctx context.Context, h backend.Backend, e contract.Event) error {
 	var payload struct {
 		Kind string `json:"kind"`
@@ -333,7 +332,7 @@ func (p *progress) note(e contract.Event, kind, rest string) {
 	}
 }
 
-// draw writes the bottom line; clear takes it away again.
+// draw writes the bottom line; clear erases it.
 func (p *progress) draw() {
 	if !p.live || p.now == "" {
 		return
@@ -369,14 +368,14 @@ func (p *progress) close() {
 	p.clear()
 }
 
-// outputPoll is how often who watches asks for new output.
+// outputPoll is how often a follower asks for new output.
 const outputPoll = 500 * time.Millisecond
 
-// outputPage is how many pieces of output are asked for at once.
+// outputPage is how many pieces of output are requested at once.
 const outputPage = 500
 
-// tail shows the last line that a set-up or a check of the base commit printed,
-// on a terminal, until close. What cannot be read is not shown.
+// tail shows the last line that a set-up or a check of the base commit printed, on a
+// terminal, until close. Output that cannot be read is not shown.
 func (p *progress) tail(ctx context.Context, h backend.Backend) {
 	if !p.live {
 		return
@@ -407,7 +406,7 @@ func (p *progress) tail(ctx context.Context, h backend.Backend) {
 	})
 }
 
-// showLast shows the last line of pieces that says something.
+// showLast shows the last non-empty line of pieces.
 func (p *progress) showLast(pieces []views.Output) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -427,14 +426,14 @@ func (p *progress) showLast(pieces []views.Output) {
 	}
 }
 
-// ofDeliberation reports whether an event is told by a deliberation: that of a
-// planner stands among its run's own.
+// ofDeliberation reports whether an event belongs to a deliberation: a planner's events
+// are among those of its run.
 func ofDeliberation(e contract.Event) bool {
 	kind, _, dotted := strings.Cut(string(e.Type), ".")
 	return e.PipelineID() != 0 && (!dotted || kind == "pipeline")
 }
 
-// describe says in a few words what an event holds.
+// describe summarizes an event in a few words.
 func describe(e contract.Event) string {
 	if ofDeliberation(e) {
 		entry := control.LogOf(e)
@@ -484,7 +483,7 @@ func describe(e contract.Event) string {
 	return strings.Join(out, "  ")
 }
 
-// describePreparation says what an event of a run's environment or baseline holds.
+// describePreparation summarizes an event of a run's environment or baseline.
 func describePreparation(e contract.Event) (string, bool) {
 	p := views.PreparationOf([]contract.Event{e}, false)
 	switch e.Type {
@@ -516,7 +515,7 @@ func describePreparation(e contract.Event) (string, bool) {
 	}
 }
 
-// counted writes a number with what it counts: 1 step, 2 steps.
+// counted formats a number with its unit: 1 step, 2 steps.
 func counted(n, what string) string {
 	if n == "1" {
 		return n + " " + what

@@ -104,8 +104,8 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 	return listen(ctx, cfg.Server, handler, handler.Stop, ready)
 }
 
-// allowedHosts are the names by which the server may be asked for beside those
-// of the loopback: where it listens, unless that is everywhere, and what the
+// allowedHosts are the host names that requests may use besides those of the loopback:
+// the address where the server listens, unless that is every address, and what the
 // configuration adds.
 func allowedHosts(s config.Server) []string {
 	hosts := slices.Clone(s.AllowedHosts)
@@ -171,8 +171,8 @@ func newMigrate(a *app) *cobra.Command {
 	}
 }
 
-// listen serves until the context ends, then lets requests under way end in
-// their time. What lasts for as long as its client wants, stop ends then.
+// listen serves until the context ends, then lets open requests finish in time. Those
+// that last as long as their client wants are ended by stop.
 func listen(ctx context.Context, s config.Server, handler http.Handler, stop func(context.Context), ready string) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", s.Address)
@@ -197,7 +197,7 @@ func listen(ctx context.Context, s config.Server, handler http.Handler, stop fun
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(s.ShutdownTimeout, time.Second))
 	defer cancel()
 	stopped := make(chan struct{})
-	srv.RegisterOnShutdown(func() { defer close(stopped); stop(last) }) // nobody can come back by then
+	srv.RegisterOnShutdown(func() { defer close(stopped); stop(last) }) // no client can reconnect by then
 	err = srv.Shutdown(last)
 	<-stopped
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {

@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// place is where commands of a test run: a data folder and an environment of
-// their own, without a stack.
+// place is where a test's commands run: its own data folder and environment, without a
+// stack.
 type place struct {
 	dir string
 	env []string
@@ -68,7 +68,7 @@ func withStore(tb testing.TB) *place {
 	return p
 }
 
-// result is what a command did.
+// result is the outcome of a command.
 type result struct {
 	code      int
 	out, errs string
@@ -85,7 +85,7 @@ func (p *place) run(tb testing.TB, args ...string) result {
 	return result{code, out.String(), errs.String()}
 }
 
-// ok runs a command that must work.
+// ok runs a command that must succeed.
 func (p *place) ok(tb testing.TB, args ...string) result {
 	tb.Helper()
 	r := p.run(tb, args...)
@@ -93,12 +93,12 @@ func (p *place) ok(tb testing.TB, args ...string) result {
 	return r
 }
 
-// plan is a plan of one step, with all texts the given one.
+// plan is a plan of one step, with the given text everywhere.
 func plan(text string) contract.Plan {
 	return contract.Plan{Summary: text, Steps: []contract.Step{{ID: "step-001", Name: text, Description: text}}}
 }
 
-// fill makes a run that failed, with all texts the given one.
+// fill makes a run that failed, with the given text everywhere.
 func (p *place) fill(tb testing.TB, text string) int64 {
 	tb.Helper()
 	ctx := tb.Context()
@@ -157,7 +157,7 @@ func (p *place) artifact(tb testing.TB, run int64, name, content string) {
 	require.NoError(tb, p.AddArtifacts(tb.Context(), run, []contract.Artifact{{Name: name, Type: contract.ArtifactLog, Size: int64(len(content)), Digest: digest}}))
 }
 
-// freezeTimes makes every run take the same time, long ago.
+// freezeTimes gives every run the same duration, long ago.
 func (p *place) freezeTimes(tb testing.TB) {
 	tb.Helper()
 	conn, err := pgx.Connect(tb.Context(), p.url)
@@ -174,7 +174,7 @@ func (p *place) freezeTimes(tb testing.TB) {
 	require.NoError(tb, conn.Close(tb.Context()))
 }
 
-// varying matches what is different each time.
+// varying matches what differs from run to run.
 var varying = regexp.MustCompile(`\b\d+d\b`)
 
 func golden(tb testing.TB, name, got string) {
@@ -213,7 +213,7 @@ func TestCommandsThatNeedNoTemporalDoNotAskForIt(t *testing.T) {
 	t.Parallel()
 	p := withStore(t)
 	id := fmt.Sprint(p.fill(t, "x"))
-	p.env = append(p.env, "TEMPORAL_ADDRESS=192.0.2.1:7233") // answers nobody, and takes its time
+	p.env = append(p.env, "TEMPORAL_ADDRESS=192.0.2.1:7233") // an address that never answers, slowly
 	began := time.Now()
 	for _, args := range [][]string{{"run", "list"}, {"run", "inspect", id}, {"run", "export", id}, {"run", "logs", id}, {"run", "artifacts", id}, {"models"}, {"migrate"}} {
 		p.ok(t, args...)
@@ -286,13 +286,13 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 	}
 }
 
-// escapes are texts that do something to a terminal, or deceive who reads it.
+// escapes are texts that affect a terminal, or deceive a reader.
 var escapes = []string{
 	"\x1b[31mred", "\x1b]0;title\x07", "\x1b]8;;https://evil.example\x1b\\x", "\x1b]52;c;ZXZpbA==\x07", "\x1bP1$r\x1b\\", "\x9b31m", "a\rb", "a\x08b", "\x07", "\x00", "a\x7fb", "\x1b[2J\x1b[H", "\u009b31m",
 	"\u202egnp.exe", "\u2066x\u2069", "a\u200bb", "\ufeffx", "\U000E0041x", "a\u2028b", "a\nb", "a\x0bb\x0cc", "\x1b[6n", "\xff\xfe",
 }
 
-// hostile matches what must not reach a terminal, but for the end of a line.
+// hostile matches what must not reach a terminal, except for line ends.
 var hostile = regexp.MustCompile(`[\x00-\x09\x0b-\x1f\x7f\x{80}-\x{9f}\x{200b}\x{202a}-\x{202e}\x{2028}\x{2066}-\x{2069}\x{feff}\x{e0041}]`)
 
 func TestNoTextOfOthersActsOnATerminal(t *testing.T) {
@@ -446,7 +446,7 @@ func TestArtifactsNeverLeaveTheirFolder(t *testing.T) {
 	require.Equal(t, "last", p.ok(t, "run", "artifacts", fmt.Sprint(id), "--get", "last.txt").out)
 }
 
-// commands returns all commands that people see.
+// commands returns all commands that users see.
 func commands(root *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{root}
 	for _, c := range root.Commands() {
@@ -497,7 +497,7 @@ func exists(root *cobra.Command, flag string) bool {
 	return false
 }
 
-// requireParses sees that an example names a command and flags that it has.
+// requireParses checks that an example names an existing command and flags that it has.
 func requireParses(tb testing.TB, root *cobra.Command, line string) {
 	tb.Helper()
 	words := strings.Fields(line)

@@ -75,7 +75,7 @@ func configNames(dir string) []string {
 	return []string{filepath.Join(dir, config.FileName), filepath.Join(dir, config.LocalName)}
 }
 
-// configFiles are those that are there.
+// configFiles are those that exist.
 func configFiles(dir string) (found []string) {
 	for _, file := range configNames(dir) {
 		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {

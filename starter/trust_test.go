@@ -44,7 +44,7 @@ func TestTrustRemembersTheFilesOfAFolderAsTheyAre(t *testing.T) {
 	require.False(t, list.Trusts(local, []byte("{}\n")))
 }
 
-// Not parallel: the folder that one stands in is the process's.
+// Not parallel: the current folder belongs to the process.
 func TestADataFolderThatARepositoryBringsIsUsedByNoCommand(t *testing.T) {
 	clone, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
 	require.NoError(t, os.MkdirAll(filepath.Join(clone, ".rgpt"), 0o755))

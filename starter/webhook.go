@@ -27,7 +27,7 @@ server.webhooks.allow_private is set.`,
 	return cmd
 }
 
-// oneWebhook takes the number of a webhook.
+// oneWebhook takes the number of a webhook as the only argument.
 func oneWebhook(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("%s needs the number of one webhook; rgpt webhook list shows them", cmd.CommandPath())
@@ -78,7 +78,7 @@ func newWebhookAdd(a *app) *cobra.Command {
 	return cmd
 }
 
-// printMade tells of a new webhook, and its secret this one time.
+// printMade prints a new webhook with its secret, which is shown only this once.
 func (a *app) printMade(made webhook.Made) {
 	if a.json {
 		a.printJSON(struct {
@@ -126,7 +126,7 @@ func (a *app) printWebhooks(list []store.Webhook) {
 	_ = w.Flush()
 }
 
-// health says in words how a webhook is.
+// webhookHealth describes how a webhook is doing.
 func webhookHealth(h store.Webhook) string {
 	switch {
 	case !h.Enabled && h.DisabledReason != "":

@@ -1,6 +1,6 @@
-// Package apiclient is a client of the HTTP API that server serves. It does with
-// runs what control does, from anywhere: each command has a key of its own, so
-// that one whose answer is lost is sent again and carried out once.
+// Package apiclient is a client of the HTTP API that server serves. It does with runs
+// what control does, from anywhere: each command has its own key, so that a command
+// whose answer is lost is sent again but carried out once.
 package apiclient
 
 import (
@@ -28,26 +28,26 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/version"
 )
 
-// Bounds of what the client waits for.
+// Limits of what the client waits for.
 const (
-	// Tries is how often a request is sent before its answer is given up.
+	// Tries is how often a request is sent before the client gives up.
 	Tries = 5
-	// firstPause is the pause before the second try; each further one is twice
-	// as long, and a random part of it is left out.
+	// firstPause is the pause before the second try; each further one is twice as long,
+	// minus a random part.
 	firstPause = 200 * time.Millisecond
-	// busyPause is the pause before a request is sent again that the server is still
-	// carrying out: it waited a while for it already.
+	// busyPause is the pause before resending a request that the server is still
+	// carrying out: it has already waited for a while.
 	busyPause = 2 * time.Second
 	// connectTime is how long a connection may take.
 	connectTime = 10 * time.Second
 	// answerTime is how long an answer may take: commands wait for their run, at
 	// most 30 s.
 	answerTime = time.Minute
-	// createTime is how long making a run may take: its repository may have to be
+	// createTime is how long creating a run may take: its repository may have to be
 	// fetched first.
 	createTime = 15 * time.Minute
-	// silence is how long a stream or a download may stand still. Streams say
-	// every 15 s that they are still there.
+	// silence is how long a stream or a download may stall. Streams send a sign of life
+	// every 15 s.
 	silence = 45 * time.Second
 	// answerMost is the longest answer that is read.
 	answerMost = 1 << 30
@@ -55,7 +55,7 @@ const (
 	problemMost = 64 << 10
 )
 
-// Client speaks to one server. It can be used by many at once.
+// Client is a client of one server. It is safe for concurrent use.
 type Client struct {
 	base *url.URL
 	http *http.Client
@@ -64,8 +64,8 @@ type Client struct {
 }
 
 // New returns a client of the server at an address, http or https. A user and a
-// password in it are sent to the server as basic authentication and shown
-// nowhere. warn is told, once, that the server is of another version.
+// password in it are sent to the server as basic authentication and shown nowhere. warn
+// is called once if the server has another version.
 func New(address string, warn func(string)) (*Client, error) {
 	u, err := url.Parse(address) // its error would show a password
 	switch {
@@ -84,7 +84,7 @@ func New(address string, warn func(string)) (*Client, error) {
 			Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: connectTime}).DialContext,
 			TLSHandshakeTimeout: connectTime, ForceAttemptHTTP2: true, IdleConnTimeout: answerTime, MaxIdleConnsPerHost: 4,
 		},
-		// Who is asked is the user's to say, and a command is no page to follow.
+		// The user chooses the server, and a command is not a page to follow.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -93,10 +93,10 @@ func wrongAddress(why string) error {
 	return fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "the address of the server cannot be used: %s (--server, RGPT_SERVER)", why)
 }
 
-// Close lets go of connections.
+// Close closes connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Address returns the server's address without what is secret in it.
+// Address returns the server's address without its secrets.
 func (c *Client) Address() string {
 	u := *c.base
 	u.User = nil
@@ -108,16 +108,16 @@ type call struct {
 	method string
 	path   []string // below the server's address
 	query  url.Values
-	key    string // of idempotency; of what changes something
+	key    string // idempotency key of a call that changes something
 	body   any
-	time   time.Duration // that the answer may take; 0: answerTime
+	time   time.Duration // that the answer may take; 0 means answerTime
 	silent bool          // its answer has no content
 	known  *bool         // set if the answer to the first try had been given before; may be nil
 }
 
 func read(path ...string) call { return call{method: http.MethodGet, path: path} }
 
-// command is a call that changes something, under a key of its own.
+// command is a call that changes something, under its own key.
 func command(body any, path ...string) call {
 	return call{method: http.MethodPost, path: path, body: body, key: uuid.NewString()}
 }
@@ -129,10 +129,10 @@ func runPath(id int64, rest ...string) []string {
 // timeout is how long the answer to a call may take.
 func (r call) timeout() time.Duration { return cmp.Or(r.time, answerTime) }
 
-// ask makes a call and reads its answer. What fails on the way, and what a server
-// cannot do just now, is tried again, at most Tries times: the key makes a command
-// that is sent again count once. One that is still being carried out, as the answer
-// to an earlier try was lost, is waited for as long as for an answer.
+// ask makes a call and reads its answer. Failures on the way, and temporary ones of the
+// server, are retried, at most Tries times: the key makes a resent command count once.
+// A command that is still being carried out, because the answer to an earlier try was
+// lost, is awaited as long as any answer.
 func ask[T any](ctx context.Context, c *Client, r call) (out T, err error) {
 	var lost bool // an answer to a command that may have been carried out
 	began := time.Now()
@@ -153,7 +153,7 @@ func ask[T any](ctx context.Context, c *Client, r call) (out T, err error) {
 		}
 		lost, r.known = lost || again.sent, nil // from now on it may be the answer to this very call
 		if again.busy {
-			try, pause = try-1, pause/2 // this was none
+			try, pause = try-1, pause/2 // this was not a try
 			if wait(ctx, busyPause) != nil {
 				return out, err
 			}
@@ -186,8 +186,8 @@ type retriable struct {
 
 func (r retriable) Unwrap() error { return r.error }
 
-// explainRefusal says of a command that is refused, after an answer to it was lost, that
-// it may be its own work that it met.
+// explainRefusal adds to the refusal of a command, after an answer to it was lost, that
+// its own earlier try may be the reason.
 func (c *Client) explainRefusal(err error, r call, lost bool) error {
 	f := fault.Of(err)
 	if r.key == "" || !lost || f.Class != contract.ClassHuman {
@@ -219,8 +219,7 @@ func (c *Client) attempt(ctx context.Context, r call) ([]byte, error) {
 	return nil, err
 }
 
-// send makes a request and returns the answer, which is a success. The caller
-// closes its body.
+// send makes a request and returns its successful answer. The caller closes the body.
 func (c *Client) send(ctx context.Context, r call, header http.Header) (*http.Response, error) {
 	var content io.Reader = http.NoBody
 	if r.body != nil {
@@ -269,12 +268,12 @@ func (c *Client) unreachable(err error) error {
 		"the server at %s does not answer; see that it runs (rgpt dev status, rgpt server) and that --server or RGPT_SERVER names it", c.Address())
 }
 
-// notThisAPI is the error that something else than this API answers.
+// notThisAPI is the error that something other than this API answers.
 func (c *Client) notThisAPI(what string) error {
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "what answers at %s is no server of rgpt: %s; see --server or RGPT_SERVER", c.Address(), what)
 }
 
-// checkVersion warns once of a server of another major version.
+// checkVersion warns once about a server of another major version.
 func (c *Client) checkVersion(server string) {
 	theirs, ours := major(server), major(version.Version)
 	if theirs == "" || ours == "" || theirs == ours {
@@ -285,7 +284,7 @@ func (c *Client) checkVersion(server string) {
 	})
 }
 
-// major returns the first number of a version, empty where it has none.
+// major returns the first number of a version, empty if it has none.
 func major(text string) string {
 	number, _, _ := strings.Cut(strings.TrimPrefix(text, "v"), ".")
 	if number == "" || strings.Trim(number, "0123456789") != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 )
 
-// Create makes and starts a run. Without a key of its own the request gets one,
-// so that a lost answer makes no second run.
+// Create creates and starts a run. A request without a key gets one, so that a lost
+// answer does not make a second run.
 func (c *Client) Create(ctx context.Context, n control.Creation) (control.Created, error) {
 	r := command(apitypes.CreateRequest{
 		Repo: n.Repo, Base: n.Base, Goal: n.Goal, Description: n.Description, Project: n.Project, Model: n.Model, Plan: n.Plan, PlanOnly: n.PlanOnly, PlanBy: n.PlanBy,
@@ -24,10 +24,10 @@ func (c *Client) Create(ctx context.Context, n control.Creation) (control.Create
 	return c.created(ctx, r, n.Key == "")
 }
 
-// created makes a run and reads it. Under a key that nobody else knows it is new,
-// although the server may have made it at an earlier try. Under any other it is not
-// where the server gave the same answer to an earlier call; what that says of the
-// run's status was true then.
+// created makes a run and reads it. Under a key that nobody else knows it is new, even
+// if the server made it at an earlier try. Under any other key it is not new if the
+// server gave the same answer to an earlier call; the status in that answer was true
+// then.
 func (c *Client) created(ctx context.Context, r call, fresh bool) (control.Created, error) {
 	var known bool
 	r.known = &known
@@ -43,8 +43,8 @@ func (c *Client) created(ctx context.Context, r call, fresh bool) (control.Creat
 	return out, err
 }
 
-// Fork makes and starts a new run that goes on from a step of an old one, with
-// another model where one is named.
+// Fork creates and starts a new run that continues from a step of an old one, with
+// another model if one is named.
 func (c *Client) Fork(ctx context.Context, o rerun.ForkOrder, model string, temperature *float64) (control.Created, error) {
 	body := apitypes.ForkRequest{
 		OtherModel: apitypes.OtherModel{Model: model, Temperature: temperature},
@@ -56,8 +56,7 @@ func (c *Client) Fork(ctx context.Context, o rerun.ForkOrder, model string, temp
 	return c.created(ctx, command(body, runPath(o.RunID, "fork")...), true)
 }
 
-// Replay does a finished run again from a phase on, with another model where one
-// is named.
+// Replay repeats a finished run from a phase on, with another model if one is named.
 func (c *Client) Replay(ctx context.Context, o rerun.Order, model string, temperature *float64) (rerun.Result, error) {
 	return ask[rerun.Result](ctx, c, command(apitypes.ReplayRequest{
 		Why: apitypes.Why{By: o.By, Reason: o.Reason}, OtherModel: apitypes.OtherModel{Model: model, Temperature: temperature}, Phase: o.Phase, Step: o.Step,
@@ -77,28 +76,28 @@ func (c *Client) ApproveEdited(ctx context.Context, id int64, plan contract.Plan
 	return ask[contract.Ack](ctx, c, command(apitypes.ApproveRequest{Why: why(w), Answered: apitypes.Answered{ApprovalID: w.ApprovalID}, Plan: &plan}, runPath(id, "approve")...))
 }
 
-// Advance lets a paused run go on as far as the next phase.
+// Advance lets a paused run continue up to the next phase.
 func (c *Client) Advance(ctx context.Context, id int64, w contract.Command) (contract.Ack, error) {
 	return ask[contract.Ack](ctx, c, command(why(w), runPath(id, "advance")...))
 }
 
-// SwitchModel lets a run use another model from the next call on.
+// SwitchModel makes a run use another model from the next call on.
 func (c *Client) SwitchModel(ctx context.Context, id int64, model string, temperature *float64, w contract.Command) (contract.Ack, error) {
 	return ask[contract.Ack](ctx, c, command(apitypes.SwitchModelRequest{Why: why(w), Model: model, Temperature: temperature, Agent: w.Agent}, runPath(id, "models")...))
 }
 
-// Check tells a run that stays with its branch what a check or a review says.
+// Check reports to a run that stays with its branch the result of a check or a review.
 func (c *Client) Check(ctx context.Context, id int64, m contract.CheckMessage) (contract.Ack, error) {
 	m.ID = cmp.Or(m.ID, uuid.NewString()) // the same id counts once
 	return ask[contract.Ack](ctx, c, command(m, runPath(id, "checks")...))
 }
 
-// Resume lets a paused run go on, or a failed or stopped one from where it ended.
+// Resume continues a paused run, or a failed or stopped one from where it ended.
 func (c *Client) Resume(ctx context.Context, id int64, w contract.Command) (control.Again, error) {
 	return c.again(ctx, command(why(w), runPath(id, "resume")...))
 }
 
-// Heal answers a run that asks a person for help; a failed one goes on.
+// Heal answers a run that asks a person for help; a failed one continues.
 func (c *Client) Heal(ctx context.Context, id int64, w contract.Command) (control.Again, error) {
 	return c.again(ctx, command(apitypes.HealRequest{Why: why(w), Answered: apitypes.Answered{ApprovalID: w.ApprovalID}, Action: w.Action}, runPath(id, "heal")...))
 }

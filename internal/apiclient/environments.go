@@ -14,8 +14,8 @@ import (
 // outputMost is how many pieces of output one request asks for.
 const outputMost = 500
 
-// Environments returns kept environments, the last used first, at most limit:
-// those of one repository, or all where repo is empty.
+// Environments returns stored environments, most recently used first, at most limit:
+// those of one repository, or all if repo is empty.
 func (c *Client) Environments(ctx context.Context, repo string, limit int) ([]control.Environment, error) {
 	r := read("api", "environments")
 	r.query = parameters("repo", repo, "limit", strconv.Itoa(min(limit, pageMost)))
@@ -28,7 +28,7 @@ func (c *Client) Environment(ctx context.Context, digest string) (control.Enviro
 	return ask[control.Environment](ctx, c, read("api", "environments", digest))
 }
 
-// RemoveEnvironment forgets an environment and the baselines that ran in it.
+// RemoveEnvironment removes an environment and the baselines that ran in it.
 func (c *Client) RemoveEnvironment(ctx context.Context, digest string) (control.Environment, error) {
 	e, err := c.Environment(ctx, digest)
 	if err != nil {
@@ -47,8 +47,8 @@ func (c *Client) FindEnvironment(ctx context.Context, repo, base string) (contro
 	return ask[control.FoundEnvironment](ctx, c, r)
 }
 
-// Setups returns stored setups from new to old, at most limit: those of one
-// repository, or all where repo is empty.
+// Setups returns stored setups, newest first, at most limit: those of one repository,
+// or all if repo is empty.
 func (c *Client) Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error) {
 	r := read("api", "setups")
 	r.query = parameters("repo", repo, "limit", strconv.Itoa(min(limit, pageMost)))
@@ -56,12 +56,12 @@ func (c *Client) Setups(ctx context.Context, repo string, limit int) ([]store.Se
 	return list.Setups, err
 }
 
-// AddSetup stores how a repository is set up.
+// AddSetup stores how to set up a repository.
 func (c *Client) AddSetup(ctx context.Context, n control.NewSetup) (store.Setup, error) {
 	return ask[store.Setup](ctx, c, command(n, "api", "setups"))
 }
 
-// RevokeSetup takes a stored setup back. Who does it, the server says.
+// RevokeSetup revokes a stored setup. The server determines who does it.
 func (c *Client) RevokeSetup(ctx context.Context, id int64, _ string) (store.Setup, error) {
 	order := command(nil, "api", "setups", strconv.FormatInt(id, 10))
 	order.method, order.silent = http.MethodDelete, true

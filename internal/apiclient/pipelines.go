@@ -17,8 +17,8 @@ func pipelinePath(id int64, rest ...string) []string {
 	return append([]string{"api", "pipelines", fmt.Sprint(id)}, rest...)
 }
 
-// Spawn makes and starts a pipeline. Without a key of its own the request gets
-// one, so that a lost answer makes no second pipeline.
+// Spawn creates and starts a pipeline. A request without a key gets one, so that a lost
+// answer does not make a second pipeline.
 func (c *Client) Spawn(ctx context.Context, s control.Spawning) (control.Spawned, error) {
 	r := command(apitypes.SpawnRequest{
 		Objective: s.Objective, AutoContinue: s.AutoContinue, Task: s.Task, Mode: s.Mode, Model: s.Model, Timeout: s.Timeout, ForceGamma: s.ForceGamma, Project: s.Project,
@@ -57,7 +57,7 @@ func (c *Client) ListPipelines(ctx context.Context, f store.PipelineFilter) ([]s
 	return page.Pipelines, err
 }
 
-// Pipeline reads how a pipeline is.
+// Pipeline reads the state of a pipeline.
 func (c *Client) Pipeline(ctx context.Context, id int64) (store.Pipeline, error) {
 	return ask[store.Pipeline](ctx, c, read(pipelinePath(id)...))
 }
@@ -79,7 +79,7 @@ func (c *Client) PipelineLogs(ctx context.Context, id, after int64, limit int) (
 	return logs.Entries, err
 }
 
-// ContinuePipeline lets a pipeline go on after its report.
+// ContinuePipeline lets a pipeline continue after its report.
 func (c *Client) ContinuePipeline(ctx context.Context, id int64, n control.Continuation) (contract.PipelineAck, error) {
 	return ask[contract.PipelineAck](ctx, c, command(apitypes.ContinueRequest{
 		OfPipeline: apitypes.OfPipeline{PipelineID: id, By: n.By}, Mode: n.Mode, Model: n.Model, Timeout: n.Timeout,
@@ -91,22 +91,22 @@ func (c *Client) StopPipeline(ctx context.Context, id int64, w contract.Pipeline
 	return ask[contract.PipelineAck](ctx, c, command(apitypes.Why{By: w.By, Reason: w.Reason}, "api", "pipeline", fmt.Sprint(id), "stop"))
 }
 
-// RevokeMember takes an agent out of a pipeline.
+// RevokeMember removes an agent from a pipeline.
 func (c *Client) RevokeMember(ctx context.Context, id int64, m contract.Member, w contract.PipelineCommand) (contract.PipelineAck, error) {
 	return ask[contract.PipelineAck](ctx, c, command(apitypes.RevokeRequest{
 		OfPipeline: apitypes.OfPipeline{PipelineID: id, By: w.By}, Agent: m, Reason: w.Reason,
 	}, "api", "pipeline", "revoke"))
 }
 
-// SwitchPipelineModel lets an agent of a pipeline, or all of them, use another model.
+// SwitchPipelineModel makes an agent of a pipeline, or all of them, use another model.
 func (c *Client) SwitchPipelineModel(ctx context.Context, id int64, m contract.Member, model string, temperature *float64, w contract.PipelineCommand) (contract.PipelineAck, error) {
 	return ask[contract.PipelineAck](ctx, c, command(apitypes.SwitchModelsRequest{
 		OfPipeline: apitypes.OfPipeline{PipelineID: id, By: w.By}, Agent: m, Model: model, Temperature: temperature, Reason: w.Reason,
 	}, "api", "pipeline", "models"))
 }
 
-// FollowPipeline is Follow for the events of a pipeline. Their numbers are those
-// of the run that they belong to, so there are gaps between them.
+// FollowPipeline is Follow for the events of a pipeline. Their numbers are those of the
+// run that they belong to, so there are gaps between them.
 func (c *Client) FollowPipeline(ctx context.Context, id, after int64, fn func(contract.Event) error) error {
 	return c.followed(ctx, streamed{
 		path: pipelinePath(id, "stream"), again: fmt.Sprintf("rgpt pipeline watch %d", id),

@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// problem turns an answer that is no success into the error that it stands for.
+// problem turns an unsuccessful answer into the error that it represents.
 func (c *Client) problem(resp *http.Response) error {
 	var p apitypes.Problem
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
@@ -24,12 +24,12 @@ func (c *Client) problem(resp *http.Response) error {
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
 		return retriable{error: c.unavailable(resp, p), sent: true}
 	case http.StatusServiceUnavailable:
-		if known && p.Code == contract.CodeTimeout { // the server has waited for all the time there is
+		if known && p.Code == contract.CodeTimeout { // the server has used up the available time
 			return fault.New(p.Class, p.Code, "%s", textOf(p))
 		}
 		return retriable{error: c.unavailable(resp, p), sent: !known}
 	case http.StatusConflict:
-		if resp.Header.Get("Retry-After") != "" { // of all conflicts this one alone passes
+		if resp.Header.Get("Retry-After") != "" { // the only conflict that is temporary
 			return retriable{error: c.unavailable(resp, p), sent: true, busy: true}
 		}
 	}
@@ -59,7 +59,7 @@ func (c *Client) problem(resp *http.Response) error {
 	return fault.Restore(f)
 }
 
-// unavailable says that a part of the server's system does not answer.
+// unavailable says that a part of the server's system does not respond.
 func (c *Client) unavailable(resp *http.Response, p apitypes.Problem) error {
 	what := textOf(p)
 	if what == "" {
@@ -68,7 +68,7 @@ func (c *Client) unavailable(resp *http.Response, p apitypes.Problem) error {
 	return fault.New(contract.ClassInfra, contract.CodeUnavailable, "the server at %s cannot do this now: %s", c.Address(), what)
 }
 
-// textOf is what a problem says to people.
+// textOf is a problem's text for users.
 func textOf(p apitypes.Problem) string {
 	text := p.Detail
 	if text == "" {

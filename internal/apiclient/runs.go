@@ -24,7 +24,7 @@ import (
 // pageMost is how many runs or events one request asks for.
 const pageMost = 1000
 
-// parameters makes a query of names and values; empty values are left out.
+// parameters makes a query from names and values; empty values are left out.
 func parameters(pairs ...string) url.Values {
 	q := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -35,8 +35,8 @@ func parameters(pairs ...string) url.Values {
 	return q
 }
 
-// ListRuns returns runs, the newest first, as store.ListRuns does. A filter that
-// the server would not be told of is refused.
+// ListRuns returns runs, newest first, like store.ListRuns. A filter that cannot be
+// sent to the server is refused.
 func (c *Client) ListRuns(ctx context.Context, f store.Filter) ([]store.Run, error) {
 	told := store.Filter{Status: f.Status, Phase: f.Phase, Project: f.Project, ErrorClass: f.ErrorClass, Text: f.Text, Since: f.Since, Until: f.Until, Limit: f.Limit}
 	if !reflect.DeepEqual(told, f) {
@@ -75,7 +75,7 @@ func (c *Client) RunDetails(ctx context.Context, id int64) (views.RunDetails, er
 		d.Run.Baseline = d.Baseline.Key
 	}
 	for _, output := range []*json.RawMessage{&d.PlannerOutput, &d.BuilderOutput, &d.TesterOutput, &d.ReleaserOutput} {
-		if string(*output) == "null" { // as JSON has what is not there yet
+		if string(*output) == "null" { // JSON for what does not exist yet
 			*output = nil
 		}
 	}
@@ -98,8 +98,8 @@ func (c *Client) Conversations(ctx context.Context, id int64, phase contract.Pha
 	return logs.Conversations, err
 }
 
-// File opens a file of a run. The caller closes it. One that stands still for too
-// long, or ends early, ends with an error.
+// File opens a file of a run. The caller closes it. Reading one that stalls for too
+// long, or ends early, returns an error.
 func (c *Client) File(ctx context.Context, f contract.Artifact) (io.ReadCloser, error) {
 	resp, err := c.openStream(ctx, read(runPath(f.RunID, "artifacts", strconv.FormatInt(f.ID, 10))...), nil)
 	if err != nil {
@@ -115,13 +115,14 @@ func (c *Client) Diff(ctx context.Context, left, right diff.Ref) (diff.Diff, err
 	return ask[diff.Diff](ctx, c, r)
 }
 
-// OpenInterventions returns what waits for people, the oldest first, at most limit.
+// OpenInterventions returns the open questions to people, the oldest first, at most
+// limit.
 func (c *Client) OpenInterventions(ctx context.Context, limit int) ([]views.Intervention, error) {
 	list, err := ask[apitypes.Interventions](ctx, c, read("api", "interventions"))
 	return list.Interventions[:min(limit, len(list.Interventions))], err
 }
 
-// Timing tells where the time of a run went.
+// Timing returns where the time of a run went.
 func (c *Client) Timing(ctx context.Context, id int64) (control.Timing, error) {
 	return ask[control.Timing](ctx, c, read(runPath(id, "timing")...))
 }
@@ -131,7 +132,7 @@ func (c *Client) Rejudge(ctx context.Context, id int64, rules control.Rules) (co
 	return ask[control.Retrials](ctx, c, call{method: http.MethodPost, path: runPath(id, "rejudge"), body: rules})
 }
 
-// Models returns what the server's configuration says of models.
+// Models returns what the server's configuration says about models.
 func (c *Client) Models(ctx context.Context, check bool) (control.Models, error) {
 	r := read("api", "models")
 	if check {
@@ -140,12 +141,12 @@ func (c *Client) Models(ctx context.Context, check bool) (control.Models, error)
 	return ask[control.Models](ctx, c, r)
 }
 
-// Agents returns how the workers' agents and their queues are.
+// Agents returns the state of the workers' agents and their queues.
 func (c *Client) Agents(ctx context.Context) (health.Report, error) {
 	return ask[health.Report](ctx, c, read("api", "agents"))
 }
 
-// Links returns where else a run can be looked at.
+// Links returns where else a run can be viewed.
 func (c *Client) Links(ctx context.Context, id int64) (dashboard, temporal string, err error) {
 	links, err := ask[apitypes.Links](ctx, c, read(runPath(id, "links")...))
 	return fmt.Sprintf("%s/runs/%d", c.Address(), id), links.Temporal, err

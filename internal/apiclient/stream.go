@@ -19,16 +19,15 @@ import (
 )
 
 const (
-	// Patience is how long Follow waits for a server that is away before it gives up.
+	// Patience is how long Follow waits for an unavailable server before it gives up.
 	Patience = 5 * time.Minute
-	// reconnectPause is the pause before a stream is opened again.
+	// reconnectPause is the pause before a stream is reopened.
 	reconnectPause = 500 * time.Millisecond
 	// lineMost is the longest line of a stream, which is an event.
 	lineMost = 16 << 20
 )
 
-// streamBody is the body of an answer that may take as long as it likes, but may
-// not stand still.
+// streamBody is the body of an answer that may take any time but may not stall.
 type streamBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
@@ -36,10 +35,10 @@ type streamBody struct {
 	idle   *time.Timer
 }
 
-// errSilent ends what stands still.
+// errSilent ends a stalled stream.
 var errSilent = fmt.Errorf("nothing came for %s", silence)
 
-// openStream makes a call whose answer is read as it comes. It is not tried again.
+// openStream makes a call whose answer is read as it arrives. It is not retried.
 func (c *Client) openStream(ctx context.Context, r call, header http.Header) (*streamBody, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	f := &streamBody{cancel: cancel, ctx: ctx, idle: time.AfterFunc(silence, func() { cancel(errSilent) })}
@@ -53,7 +52,7 @@ func (c *Client) openStream(ctx context.Context, r call, header http.Header) (*s
 	return f, nil
 }
 
-// Read reads what came. What stands still for too long ends with an error.
+// Read reads what arrived. It returns an error after a stall of too long.
 func (f *streamBody) Read(p []byte) (int, error) {
 	n, err := f.ReadCloser.Read(p)
 	f.idle.Reset(silence)
@@ -70,10 +69,10 @@ func (f *streamBody) Close() error {
 	return f.ReadCloser.Close()
 }
 
-// Follow calls fn with each event of a run after a number, in order and each
-// exactly once, and waits for more, as store.Follow does. A lost connection is
-// made again, and the stream goes on after the last event; a server that is away
-// for longer than Patience ends it with an error.
+// Follow calls fn with each event of a run after a number, in order and exactly once,
+// and waits for more, like store.Follow. It reopens a lost connection and continues
+// after the last event; if the server is away for longer than Patience it returns an
+// error.
 func (c *Client) Follow(ctx context.Context, id, after int64, fn func(contract.Event) error) error {
 	return c.followed(ctx, streamed{
 		path: runPath(id, "stream"), again: fmt.Sprintf("rgpt run watch %d", id), ours: func(e contract.Event) bool { return e.RunID == id },
@@ -119,11 +118,11 @@ func (c *Client) followed(ctx context.Context, s streamed, after int64, fn func(
 	}
 }
 
-// stopped carries what a follower's function returned.
+// stopped carries the error that a follower's function returned.
 type stopped struct{ error }
 
-// follow reads the stream of a run until it ends, and moves after on with each
-// event. It says whether the stream was opened.
+// follow reads the stream of a run until it ends, and advances after with each event.
+// It reports whether the stream was opened.
 func (c *Client) follow(ctx context.Context, s streamed, after *int64, fn func(contract.Event) error) (opened bool, err error) {
 	r := read(s.path...)
 	header := http.Header{}
@@ -143,7 +142,7 @@ func (c *Client) follow(ctx context.Context, s streamed, after *int64, fn func(c
 			continue
 		}
 		if lines.Text() != "" || data == "" {
-			continue // an event is whole when an empty line follows
+			continue // an event is complete when an empty line follows
 		}
 		var e contract.Event
 		if err := json.Unmarshal([]byte(data), &e); err != nil || !s.ours(e) {
@@ -151,7 +150,7 @@ func (c *Client) follow(ctx context.Context, s streamed, after *int64, fn func(c
 		}
 		data = ""
 		switch {
-		case e.Seq <= *after: // known
+		case e.Seq <= *after: // already seen
 			continue
 		case e.Seq > *after+1 && !s.gaps:
 			return true, retriable{error: c.unreachable(fmt.Errorf("event %d is missing in its stream", *after+1)), sent: true}

@@ -21,8 +21,8 @@ func (c *Client) Webhooks(ctx context.Context) ([]store.Webhook, error) {
 	return out.Webhooks, err
 }
 
-// RegisterWebhook has events sent to a URL, from now on. Without a key of its own
-// the request gets one, so that a lost answer makes no second webhook.
+// RegisterWebhook sends events to a URL from now on. A request without a key gets one,
+// so that a lost answer does not make a second webhook.
 func (c *Client) RegisterWebhook(ctx context.Context, r webhook.Registration) (webhook.Made, error) {
 	var known bool
 	order := command(struct {
@@ -41,12 +41,12 @@ func (c *Client) RegisterWebhook(ctx context.Context, r webhook.Registration) (w
 	return webhook.Made{Webhook: out.Webhook, Secret: store.Secret(out.Secret), Fresh: !known}, err
 }
 
-// TestWebhook sends a test, once, and says what came of it.
+// TestWebhook sends a test, once, and returns the result.
 func (c *Client) TestWebhook(ctx context.Context, id int64) (store.Delivery, error) {
 	return ask[store.Delivery](ctx, c, command(nil, webhookPath(id, "test")...))
 }
 
-// Deliveries returns what was sent to a webhook, the newest first.
+// Deliveries returns what was sent to a webhook, newest first.
 func (c *Client) Deliveries(ctx context.Context, id int64, f store.DeliveryFilter) ([]store.Delivery, error) {
 	r := read(webhookPath(id, "deliveries")...)
 	r.query = url.Values{}

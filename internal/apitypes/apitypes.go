@@ -1,6 +1,6 @@
-// Package apitypes holds what the server of the HTTP API and its clients exchange:
-// headers, the bodies of requests and responses, and problems. The OpenAPI
-// document is made from these types.
+// Package apitypes has the types that the server of the HTTP API and its clients
+// exchange: headers, the bodies of requests and responses, and problems. The OpenAPI
+// document is generated from these types.
 package apitypes
 
 import (
@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// VersionHeader says in each answer which version serves.
+	// VersionHeader carries the server's version in each answer.
 	VersionHeader = "X-Rgpt-Version"
 	// KeyHeader makes a command that is sent again count once.
 	KeyHeader = "Idempotency-Key"
 	// ReplayedHeader says that an answer was given before.
 	ReplayedHeader = "Idempotency-Replayed"
-	// LastEventHeader says after which event a stream goes on.
+	// LastEventHeader says after which event a stream continues.
 	LastEventHeader = "Last-Event-ID"
 	// ProblemType is the media type of a Problem.
 	ProblemType = "application/problem+json"
 )
 
-// Problem is an error as RFC 9457 has it.
+// Problem is an error as defined by RFC 9457.
 type Problem struct {
 	Title  string         `json:"title"`
 	Status int            `json:"status"`
 	Detail string         `json:"detail,omitempty"`
 	Class  contract.Class `json:"error_type,omitempty" doc:"as in the table of failures, where there is one"`
 	Code   contract.Code  `json:"code,omitempty" doc:"as in the table of failures, where there is one"`
-	// Instance names the request, as the server's log does.
+	// Instance names the request as in the server's log.
 	Instance string    `json:"instance,omitempty"`
 	Errors   []Invalid `json:"errors,omitempty"`
 }
@@ -45,18 +45,18 @@ type Invalid struct {
 	Message string `json:"message"`
 }
 
-// BadRequest is the problem with a request that is not valid.
+// BadRequest is the problem with an invalid request.
 func BadRequest(detail string) Problem {
 	return Problem{Title: "The request cannot be understood", Status: http.StatusBadRequest, Detail: detail, Class: contract.ClassHuman, Code: contract.CodeInvalidConfig}
 }
 
-// Error makes a problem an answer of huma's.
+// Error lets huma return a problem as an error.
 func (p Problem) Error() string { return p.Title + ": " + p.Detail }
 
 // GetStatus returns the HTTP status of a problem.
 func (p Problem) GetStatus() int { return p.Status }
 
-// ContentType makes an answer problem+json.
+// ContentType makes the answer problem+json.
 func (p Problem) ContentType(string) string { return ProblemType }
 
 // RunList is a page of runs.
@@ -80,7 +80,7 @@ type Interventions struct {
 	Interventions []views.Intervention `json:"interventions"`
 }
 
-// Links are where else a run can be looked at.
+// Links are where else a run can be viewed.
 type Links struct {
 	Temporal string `json:"temporal,omitempty" doc:"its workflow in the Temporal Web UI"`
 }
@@ -114,47 +114,47 @@ type CreatedRun struct {
 	Notes      []string        `json:"notes,omitempty"`
 }
 
-// Why is who asks and why.
+// Why says who asks and why.
 type Why struct {
 	By     string `json:"by,omitempty" maxLength:"200" doc:"who says so; default: api"`
 	Reason string `json:"reason,omitempty" doc:"for the record, and for the next attempt"`
 }
 
-// Answered says which question is answered, so that nobody answers another one
-// than was seen.
+// Answered says which question is answered, so that nobody answers a question other
+// than the one they saw.
 type Answered struct {
 	ApprovalID string `json:"approval_id,omitempty" doc:"which question is answered; default: the open one"`
-	// Asked tells apart what is asked again under the same id, about other work.
+	// Asked distinguishes questions asked again under the same id, about other work.
 	Asked *time.Time `json:"asked,omitempty" doc:"when it was asked; a question that was asked at another time is not answered. Default: whenever"`
 }
 
-// AnswerRequest is what a person says to a run.
+// AnswerRequest is a person's answer to a run.
 type AnswerRequest struct {
 	Why
 	Answered
 }
 
-// ApproveRequest is a yes.
+// ApproveRequest is an approval.
 type ApproveRequest struct {
 	Why
 	Answered
 	Plan *contract.Plan `json:"plan,omitempty" doc:"the plan as edited, where a plan is approved"`
 }
 
-// HealRequest says what is to be done about a failure.
+// HealRequest says what to do about a failure.
 type HealRequest struct {
 	Why
 	Answered
 	Action contract.HealAction `json:"action,omitempty" doc:"what to do; default: the next action of the failure's class"`
 }
 
-// OtherModel is a model that is named.
+// OtherModel names a model.
 type OtherModel struct {
 	Model       string   `json:"model,omitempty" doc:"as provider/model"`
 	Temperature *float64 `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"how much answers vary"`
 }
 
-// ReplayRequest says from where on a run is done again.
+// ReplayRequest says from where a run is repeated.
 type ReplayRequest struct {
 	Why
 	OtherModel
@@ -162,7 +162,7 @@ type ReplayRequest struct {
 	Step  string         `json:"step,omitempty" doc:"of the builder: this step and those that depend on it, no others"`
 }
 
-// ForkRequest says from where a new run goes on.
+// ForkRequest says from where a new run continues.
 type ForkRequest struct {
 	OtherModel
 	Step         string         `json:"step,omitempty" doc:"the step to go on from; default: the plan's first"`
@@ -172,7 +172,7 @@ type ForkRequest struct {
 	Reason       string         `json:"reason,omitempty"`
 }
 
-// SwitchModelRequest lets a run use another model.
+// SwitchModelRequest makes a run use another model.
 type SwitchModelRequest struct {
 	Why
 	Model       string         `json:"model" minLength:"3" doc:"as provider/model"`
@@ -180,13 +180,13 @@ type SwitchModelRequest struct {
 	Agent       contract.Agent `json:"agent,omitempty" doc:"for this agent only, those that deliberate about the plan (alpha, beta, gamma) among them; default: all"`
 }
 
-// WentOn says how a run went on: by an answer of its own, or again from a phase on.
+// WentOn says how a run continued: with an answer, or again from a phase on.
 type WentOn struct {
 	Answer *contract.Ack `json:"answer,omitempty"`
 	Replay *rerun.Result `json:"replay,omitempty"`
 }
 
-// EnvironmentList is a list of kept environments.
+// EnvironmentList is a list of stored environments.
 type EnvironmentList struct {
 	Environments []control.Environment `json:"environments"`
 }
@@ -202,7 +202,7 @@ type SetupList struct {
 	Setups []store.Setup `json:"setups"`
 }
 
-// OutputList is what commands of a run printed.
+// OutputList is the output of a run's commands.
 type OutputList struct {
 	Output []views.Output `json:"output"`
 }

@@ -33,7 +33,7 @@ type OfPipeline struct {
 	By         string `json:"by,omitempty" maxLength:"200" doc:"who says so; default: api"`
 }
 
-// ContinueRequest lets a pipeline go on to its exchange.
+// ContinueRequest lets a pipeline continue to its exchange.
 type ContinueRequest struct {
 	OfPipeline
 	Mode    contract.PipelineMode `json:"mode,omitempty" enum:"openrouter,local" doc:"default: that of the spawn"`
@@ -51,14 +51,14 @@ type RecordErrorRequest struct {
 	Message   string            `json:"message" minLength:"1"`
 }
 
-// RevokeRequest takes an agent out of a pipeline.
+// RevokeRequest removes an agent from a pipeline.
 type RevokeRequest struct {
 	OfPipeline
 	Agent  contract.Member `json:"agent" doc:"ALPHA, BETA or GAMMA"`
 	Reason string          `json:"reason,omitempty" doc:"for the record"`
 }
 
-// SwitchModelsRequest lets agents of a pipeline use another model.
+// SwitchModelsRequest makes agents of a pipeline use another model.
 type SwitchModelsRequest struct {
 	OfPipeline
 	Agent       contract.Member `json:"agent,omitempty" doc:"ALPHA, BETA or GAMMA; absent: all of them"`

@@ -10,14 +10,14 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
-// bucket keeps blobs in whatever gocloud.dev/blob opens by URL.
+// bucket stores blobs in whatever gocloud.dev/blob opens by URL.
 type bucket struct {
 	*blob.Bucket
-	name string // the URL without its query, which may hold what nobody should read
+	name string // the URL without its query, which may contain secrets
 }
 
-// memoryStage is how much of a stream is held in memory before it goes to a
-// temporary file. Most artifacts are smaller.
+// memoryStage is how much of a stream is held in memory before it goes to a temporary
+// file. Most artifacts are smaller.
 const memoryStage = 1 << 20
 
 func (b *bucket) has(ctx context.Context, key string, size int64) (bool, error) {
@@ -31,8 +31,8 @@ func (b *bucket) has(ctx context.Context, key string, size int64) (bool, error) 
 	return size < 0 || attrs.Size == size, nil
 }
 
-// options avoid a guess at the content type and uploads in parts for what fits
-// into one request.
+// options avoid content type detection, and multipart uploads for what fits into one
+// request.
 func options() *blob.WriterOptions {
 	return &blob.WriterOptions{ContentType: "application/octet-stream"}
 }

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// directory keeps blobs as files. A file appears under its name complete or not
-// at all: it is written next to its place, flushed, and renamed.
+// directory stores blobs as files. A file appears under its name complete or not at
+// all: it is written next to its place, flushed, and renamed.
 //
-// It stands beside gocloud.dev's fileblob because that neither flushes what it
-// writes nor lets a key be chosen after the bytes came, and hashes every blob a
-// second time.
+// It is used instead of gocloud.dev's fileblob because that neither flushes what it
+// writes nor lets a key be chosen after the bytes came, and hashes every blob a second
+// time.
 type directory struct {
 	root string
 	sync bool
@@ -25,8 +25,8 @@ type directory struct {
 
 const (
 	partialDir = "partial"
-	// partialAge is after how long an unfinished file was surely left by a
-	// process that is gone. No single upload takes a day.
+	// partialAge is the age at which an unfinished file was certainly left by a dead
+	// process. No single upload takes a day.
 	partialAge = 24 * time.Hour
 )
 
@@ -43,8 +43,8 @@ func openDirectory(root string, sync bool) (*directory, error) {
 	return d, nil
 }
 
-// sweep removes what crashed processes left. It is a courtesy: whatever cannot
-// be removed stays.
+// sweep removes what crashed processes left, as far as it can: whatever cannot be
+// removed stays.
 func (d *directory) sweep() {
 	entries, err := os.ReadDir(filepath.Join(d.root, partialDir))
 	if err != nil {
@@ -59,8 +59,8 @@ func (d *directory) sweep() {
 
 func (d *directory) path(key string) string { return filepath.Join(d.root, filepath.FromSlash(key)) }
 
-// has compares the size too: a file that lost its end in a power cut is then
-// written again by the next Put instead of staying damaged for ever.
+// has compares the size too: the next Put then rewrites a file that lost its end in a
+// power cut, instead of leaving it damaged for ever.
 func (d *directory) has(_ context.Context, key string, size int64) (bool, error) {
 	info, err := os.Lstat(d.path(key))
 	switch {
@@ -127,7 +127,7 @@ func (d *directory) where() string { return d.root }
 
 func (d *directory) close() error { return nil }
 
-// partial is a file on its way.
+// partial is a file being written.
 type partial struct {
 	*os.File
 	dir *directory
@@ -165,7 +165,7 @@ func (p *partial) discard() {
 	_ = os.Remove(p.Name())
 }
 
-// rename tries without making the folder first, which exists nearly always.
+// rename tries without making the folder first, because it nearly always exists.
 func (d *directory) rename(from, key string) error {
 	target := d.path(key)
 	err := os.Rename(from, target)

@@ -21,24 +21,24 @@ type settings struct {
 	sync bool
 }
 
-// WithSync says whether a directory store flushes each blob to the disk before
-// Put returns. It does by default: a row in the database that names a blob
-// survives a power cut, so the blob must too. Without it a blob still survives
-// any crash of a process, and Put of 1 KiB takes about a fifth of the time;
-// tests and caches may want that. Buckets ignore it.
+// WithSync says whether a directory store flushes each blob to disk before Put returns.
+// It does by default: a row in the database that names a blob survives a power cut, so
+// the blob must too. Without it a blob still survives any crash of a process, and Put
+// of 1 KiB takes about a fifth of the time; tests and caches may want that. Buckets
+// ignore it.
 func WithSync(on bool) Option { return func(s *settings) { s.sync = on } }
 
 // Open opens the artifact store that a URL names:
 //
-//   - empty: the directory dir, made when it is missing
+//   - empty: the directory dir, created if it is missing
 //   - file:///path: that directory
 //   - s3://bucket?region=…&endpoint=https://…&prefix=…: an S3 bucket or one of
 //     a compatible store, with credentials from the usual AWS environment,
 //     files or instance role. An endpoint implies path-style addresses and only
 //     those checksums that the protocol requires, which is what compatible
 //     stores understand; use_path_style and request_checksum_calculation in the
-//     URL overrule that.
-//   - mem://: memory of this store alone, for tests
+//     URL override that.
+//   - mem://: memory of this store only, for tests
 //
 // A URL that cannot be used is a CONFIG_ERROR. Open does not connect.
 func Open(ctx context.Context, rawURL, dir string, opts ...Option) (*Store, error) {
@@ -88,8 +88,8 @@ func openBucket(ctx context.Context, u *url.URL) (*Store, error) {
 	return &Store{backend: &bucket{Bucket: b, name: name}}, nil
 }
 
-// compatible adds to an S3 URL with an endpoint of its own what stores that are
-// not Amazon's need.
+// compatible adds to an S3 URL with a custom endpoint what stores other than Amazon's
+// need.
 func compatible(u *url.URL) *url.URL {
 	q := u.Query()
 	if q.Get("endpoint") == "" {

@@ -16,8 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 )
 
-// TestMain gives the AWS client credentials, which it takes from the
-// environment alone; t.Setenv would forbid parallel tests.
+// TestMain gives the AWS client credentials, which it takes only from the environment;
+// t.Setenv would forbid parallel tests.
 func TestMain(m *testing.M) {
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",

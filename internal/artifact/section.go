@@ -8,20 +8,20 @@ import (
 )
 
 // Section reads any part of a blob without the rest of it: io.Reader, io.Seeker,
-// io.ReaderAt and io.Closer. What it reads is not checked against the digest,
-// which only the whole content can be. It is not safe for concurrent use.
+// io.ReaderAt and io.Closer. What it reads is not checked against the digest, as only
+// the whole content can be. It is not safe for concurrent use.
 type Section struct {
 	ctx    context.Context
 	store  *Store
 	digest string
 	size   int64
 	at     int64         // where the next Read begins
-	open   io.ReadCloser // stands at from; nil: nothing is open
+	open   io.ReadCloser // positioned at from; nil if nothing is open
 	from   int64
 }
 
-// Section returns a blob of a known size for reading parts of it. The context
-// bounds all reading. The caller closes it.
+// Section returns a blob of a known size for reading parts of it. The context limits
+// all reading. The caller closes it.
 func (s *Store) Section(ctx context.Context, digest string, size int64) (*Section, error) {
 	there, err := s.Exists(ctx, digest)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Store) Section(ctx context.Context, digest string, size int64) (*Sectio
 	return &Section{ctx: ctx, store: s, digest: digest, size: size}, nil
 }
 
-// Read reads on from where the last Read or Seek ended.
+// Read continues from where the last Read or Seek ended.
 func (c *Section) Read(p []byte) (int, error) {
 	if c.at >= c.size {
 		return 0, io.EOF
@@ -62,7 +62,7 @@ func (c *Section) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Seek says where the next Read begins.
+// Seek sets where the next Read begins.
 func (c *Section) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
@@ -89,7 +89,7 @@ func (c *Section) ReadAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// Close gives back what is open. The section may be read again.
+// Close closes what is open. The section may be read again.
 func (c *Section) Close() error {
 	if c.open == nil {
 		return nil

@@ -1,7 +1,7 @@
-// Package artifact keeps the files of runs as blobs that are named by the
-// digest of their content: in a directory, in an S3-compatible store, or in
-// memory for tests. A blob never changes, so putting one twice is harmless and
-// any worker may read what another has written.
+// Package artifact stores the files of runs as blobs named by the digest of their
+// content: in a directory, in an S3-compatible store, or in memory for tests. A blob
+// never changes, so putting one twice is harmless and any worker may read what another
+// has written.
 package artifact
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Errors that callers tell apart with errors.Is. Each comes wrapped in a fault
-// that says what to do.
+// Errors that callers distinguish with errors.Is. Each is wrapped in a fault that says
+// what to do.
 var (
 	// ErrNotFound: the store holds no blob with this digest.
 	ErrNotFound = errors.New("artifact not found")
@@ -30,28 +30,28 @@ var (
 	ErrDigest = errors.New("not an artifact digest")
 )
 
-// Store keeps blobs by digest. It is safe for concurrent use, also by several
+// Store stores blobs by digest. It is safe for concurrent use, also by several
 // processes on the same directory or bucket.
 type Store struct {
 	backend backend
 }
 
-// backend is where the bytes lie. Keys are made from digests and need no
-// checking. Errors of a missing key answer to errors.Is(err, ErrNotFound).
+// backend is where the bytes are stored. Keys are made from digests and need no
+// checking. Errors of a missing key match ErrNotFound with errors.Is.
 type backend interface {
-	// has reports whether the key holds exactly size bytes; a negative size
-	// asks for the key alone.
+	// has reports whether the key holds exactly size bytes; a negative size checks only
+	// the key.
 	has(ctx context.Context, key string, size int64) (bool, error)
 	// put writes the bytes so that readers see all of them or nothing.
 	put(ctx context.Context, key string, data []byte) error
-	// stage takes bytes whose key is not known yet.
+	// stage receives bytes whose key is not known yet.
 	stage(ctx context.Context) (stage, error)
 	open(ctx context.Context, key string) (io.ReadCloser, error)
 	// openAt is open from an offset on.
 	openAt(ctx context.Context, key string, offset int64) (io.ReadCloser, error)
-	// remove takes a key away. One that is not there is no error.
+	// remove removes a key. A missing one is not an error.
 	remove(ctx context.Context, key string) error
-	// where names the place for people.
+	// where names the place for users.
 	where() string
 	close() error
 }
@@ -64,8 +64,8 @@ type stage interface {
 	discard()
 }
 
-// Put stores data and returns its digest. Data that is stored already is not
-// written again. A full disk is an INFRA_ERROR with code disk_full.
+// Put stores data and returns its digest. Data that is already stored is not written
+// again. A full disk is an INFRA_ERROR with code disk_full.
 func (s *Store) Put(ctx context.Context, data []byte) (string, error) {
 	sum := sha256.Sum256(data)
 	digest := format(sum[:])
@@ -80,9 +80,9 @@ func (s *Store) Put(ctx context.Context, data []byte) (string, error) {
 	return digest, nil
 }
 
-// PutReader stores what r yields, without holding it in memory, and returns its
-// digest and its size in bytes. More than limit bytes is ErrTooLarge and leaves
-// nothing behind; a limit of 0 is none.
+// PutReader stores what r yields, without holding it in memory, and returns its digest
+// and its size in bytes. More than limit bytes is ErrTooLarge and leaves nothing
+// behind; a limit of 0 means none.
 func (s *Store) PutReader(ctx context.Context, r io.Reader, limit int64) (digest string, size int64, err error) {
 	staged, err := s.backend.stage(ctx)
 	if err != nil {
@@ -126,9 +126,9 @@ func (s *Store) Get(ctx context.Context, digest string) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// Reader returns the content of a blob as a stream. The last Read answers
-// ErrCorrupt instead of io.EOF when the content does not fit the digest, so
-// what was read before counts only after io.EOF. The caller closes it.
+// Reader returns the content of a blob as a stream. The last Read returns ErrCorrupt
+// instead of io.EOF if the content does not match the digest, so what was read before
+// is valid only after io.EOF. The caller closes it.
 func (s *Store) Reader(ctx context.Context, digest string) (io.ReadCloser, error) {
 	if err := Validate(digest); err != nil {
 		return nil, err
@@ -152,9 +152,9 @@ func (s *Store) Exists(ctx context.Context, digest string) (bool, error) {
 	return there, nil
 }
 
-// Remove takes a blob away, for good and for all that ever put the same content:
-// only whoever knows that nothing else can be named by its digest may call it. A blob
-// that is not there is no error. Readers that have it open may fail.
+// Remove removes a blob, permanently and for everyone who ever put the same content:
+// call it only if nothing else can refer to its digest. A missing blob is not an error.
+// Readers that have it open may fail.
 func (s *Store) Remove(ctx context.Context, digest string) error {
 	if err := Validate(digest); err != nil {
 		return err
@@ -165,7 +165,7 @@ func (s *Store) Remove(ctx context.Context, digest string) error {
 	return nil
 }
 
-// Close gives back what the store holds open. Readers stay usable.
+// Close releases what the store holds open. Readers stay usable.
 func (s *Store) Close() error { return s.backend.close() }
 
 // Digest returns the digest that data is stored under: sha256:<hex>.
@@ -176,8 +176,8 @@ func Digest(data []byte) string {
 
 const digestPrefix = "sha256:"
 
-// Validate checks that a text is a digest and nothing else: keys are made of
-// it, so it must not lead anywhere.
+// Validate checks that a text is a digest and nothing else: keys are made from it, so
+// it must not lead anywhere.
 func Validate(digest string) error {
 	if len(digest) != len(digestPrefix)+2*sha256.Size || digest[:len(digestPrefix)] != digestPrefix {
 		return badDigest(digest)

@@ -102,7 +102,7 @@ func TestARemovedBlobIsGoneAndCanBePutAgain(t *testing.T) {
 	everyStore(t, func(t *testing.T, s *artifact.Store) {
 		digest, err := s.Put(t.Context(), []byte("hello"))
 		require.NoError(t, err)
-		for range 2 { // what is not there is no error
+		for range 2 { // a missing one is not an error
 			require.NoError(t, s.Remove(t.Context(), digest))
 			_, err = s.Get(t.Context(), digest)
 			require.ErrorIs(t, err, artifact.ErrNotFound)
@@ -265,7 +265,7 @@ func TestAFullDiskIsAnInfraErrorThatNamesThePlace(t *testing.T) {
 	_, writeErr := full.WriteString("x")
 	require.Error(t, writeErr)
 
-	// The error of the real device reaches the store by the stream.
+	// The error of the real device reaches the store through the stream.
 	_, _, err = s.PutReader(t.Context(), iotest.ErrReader(writeErr), 0)
 	f := fault.Of(err)
 	require.Equal(t, contract.ClassInfra, f.Class)

@@ -11,13 +11,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// verifier passes a blob on and compares its digest at the end.
+// verifier passes a blob through and compares its digest at the end.
 type verifier struct {
 	io.ReadCloser
 	hash   hash.Hash
 	digest string
 	store  *Store
-	result error // what every Read after the end answers
+	result error // what every Read after the end returns
 }
 
 func (v *verifier) Read(p []byte) (int, error) {
@@ -54,7 +54,7 @@ func (c *contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// copyLimited copies r to w and refuses more than limit bytes; 0 is no limit.
+// copyLimited copies r to w and refuses more than limit bytes; 0 means no limit.
 func copyLimited(w io.Writer, r io.Reader, limit int64) (int64, error) {
 	if limit <= 0 {
 		return io.Copy(w, r)

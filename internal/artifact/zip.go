@@ -13,16 +13,16 @@ import (
 	"unicode/utf8"
 )
 
-// Entry is one file of a zip: the name that people see and the blob behind it.
+// Entry is one file of a zip: the name that users see and its blob.
 type Entry struct {
 	Name   string
 	Digest string
 }
 
-// Zip writes blobs as a zip archive to w while it reads them. The same entries
-// give the same bytes: they are sorted and carry no times. Names are made safe
-// to unpack anywhere; of two that would meet, the later gets a number. An error
-// leaves w with an archive that cannot be opened.
+// Zip writes blobs as a zip archive to w while it reads them. The same entries give the
+// same bytes: they are sorted and carry no times. Names are made safe to unpack
+// anywhere; of two that would collide, the later gets a number. After an error the
+// archive in w cannot be opened.
 func (s *Store) Zip(ctx context.Context, w io.Writer, entries []Entry) error {
 	archive := zip.NewWriter(w)
 	for _, e := range safeEntries(entries) {
@@ -55,7 +55,7 @@ func (s *Store) zipOne(ctx context.Context, archive *zip.Writer, e Entry) error 
 	return nil
 }
 
-// compressed are the endings of formats that do not get smaller.
+// compressed are the extensions of formats that do not get smaller.
 var compressed = []string{".zip", ".png", ".jpg", ".jpeg", ".webp", ".webm", ".mp4", ".gz", ".zst"}
 
 func method(name string) uint16 {
@@ -65,7 +65,7 @@ func method(name string) uint16 {
 	return zip.Deflate
 }
 
-// safeEntries sorts entries and gives each a safe name of its own.
+// safeEntries sorts entries and gives each a safe, unique name.
 func safeEntries(entries []Entry) []Entry {
 	out := make([]Entry, 0, len(entries))
 	for _, e := range entries {
@@ -83,8 +83,8 @@ func safeEntries(entries []Entry) []Entry {
 
 const maxSegment = 200 // bytes; file systems allow 255, a number may be added
 
-// safeName makes a relative path without dots, drives, control characters and
-// what Windows refuses.
+// safeName makes a relative path without dots, drives, control characters and what
+// Windows refuses.
 func safeName(name string) string {
 	var parts []string
 	for part := range strings.SplitSeq(strings.ReplaceAll(name, `\`, "/"), "/") {
@@ -105,7 +105,7 @@ func safeSegment(part string) string {
 		}
 		return r
 	}, part)
-	// Windows drops dots and spaces at the end, which would make names meet.
+	// Windows drops dots and spaces at the end, which would make names collide.
 	part = strings.TrimRight(part, ". ")
 	for len(part) > maxSegment {
 		_, size := utf8.DecodeLastRuneInString(part)
@@ -114,13 +114,13 @@ func safeSegment(part string) string {
 	return strings.TrimRight(part, ". ")
 }
 
-// names remembers which paths are taken, folded to lower case, because file
-// systems that ignore case must not lose files either: true for a file, false
-// for the folder of one.
+// names remembers which paths are taken, folded to lower case, because file systems
+// that ignore case must not lose files either: true for a file, false for the folder of
+// one.
 type names map[string]bool
 
-// add takes a name, changed as little as it must be to replace no file, stand
-// where no folder stands and lie in no file.
+// add takes a name, changed as little as necessary to replace no file, be in the place
+// of no folder and be inside no file.
 func (n names) add(name string) string {
 	dir := ""
 	segments := strings.Split(name, "/")
@@ -142,7 +142,7 @@ func (n names) free(name string, taken func(isFile, found bool) bool) string {
 			return candidate
 		}
 		ext := path.Ext(name)
-		if ext == path.Base(name) { // .env has no ending
+		if ext == path.Base(name) { // .env has no extension
 			ext = ""
 		}
 		candidate = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(name, ext), i, ext)

@@ -1,19 +1,18 @@
-// Package buildcache keeps what tools compiled and fetched, so that it need not
-// be done again, and keeps the runs apart while doing so.
+// Package buildcache stores what tools compiled and fetched, so that it need not
+// be done again, and isolates the runs from each other.
 //
-// Whoever can write into a build cache decides what runs next: the go tool, for
-// one, takes a compiled package from there on its word. So a cache has two
-// layers:
+// Anyone who can write to a build cache controls what runs next: the go tool, for
+// one, trusts a compiled package from there. So a cache has two layers:
 //
-//   - the base of a repository is filled by [Store.Fill] alone: by a compiler that
+//   - the base of a repository is filled only by [Store.Fill]: by a compiler that
 //     works on a commit which a run started from, before any agent's change,
 //     while no code of the repository runs. All commands read it, none can
-//     write it;
+//     write to it;
 //   - the layer above belongs to one use (an agent in a run, a check of an
-//     execution) and goes with it. What hostile code leaves there, only
-//     the same use reads.
+//     execution) and is removed with it. What hostile code leaves there is
+//     read only by the same use.
 //
-// Everything here can be removed and made again.
+// Everything here can be removed and rebuilt.
 package buildcache
 
 import (
@@ -42,8 +41,8 @@ type Store struct{ root string }
 // At returns the store in a directory, which need not exist yet.
 func At(dir string) Store { return Store{root: dir} }
 
-// Cache is what one use of the store gets. It must be closed: until then
-// nothing of it is swept.
+// Cache is what one use of the store gets. It must be closed: until then nothing of it
+// is swept.
 type Cache struct {
 	goCache sandbox.GoCache
 	files   string
@@ -51,8 +50,8 @@ type Cache struct {
 	own     string     // the layer's directory
 }
 
-// Open makes the layer of a use within a run, such as "builder" or "7/test-go-1",
-// over the base of the repository. The same use finds what it left.
+// Open makes the layer of a use within a run, such as "builder" or "7/test-go-1", over
+// the base of the repository. The same use finds what it left.
 func (s Store) Open(repo string, run int64, use string) (*Cache, error) {
 	if !filepath.IsLocal(use) {
 		return nil, fmt.Errorf("build cache: %q is no name for a layer", use)
@@ -73,8 +72,8 @@ func (s Store) Open(repo string, run int64, use string) (*Cache, error) {
 		c.entries = append(c.entries, entry)
 	}
 	c.own = filepath.Join(of, use)
-	// Both are written from inside sandboxes; what is above them is not, so
-	// that no path to them can be turned into a link.
+	// Both are written to from inside sandboxes; their parents are not, so that no path
+	// to them can be turned into a link.
 	c.goCache = sandbox.GoCache{Base: filepath.Join(base, "go"), Dir: filepath.Join(c.own, "go")}
 	c.files = filepath.Join(c.own, "files")
 	for _, dir := range []string{c.goCache.Base, c.goCache.Dir, c.files} {
@@ -86,7 +85,7 @@ func (s Store) Open(repo string, run int64, use string) (*Cache, error) {
 	return c, nil
 }
 
-// open returns the root without symbolic links, as the sandbox wants it.
+// open returns the root without symbolic links, as the sandbox requires.
 func (s Store) open() (string, error) {
 	if err := os.MkdirAll(s.root, 0o700); err != nil {
 		return "", fmt.Errorf("build cache: %w", err)
@@ -121,9 +120,9 @@ func (c *Cache) Give(command *sandbox.Command) {
 	}
 }
 
-// Home returns the folders that commands of the use see as their home and as
-// /tmp, for as long as the layer lasts: those of one key, such as the attempt of a
-// step, share them.
+// Home returns the folders that commands of the use see as their home and as /tmp, as
+// long as the layer exists: commands of one key, such as the attempt of a step, share
+// them.
 func (c *Cache) Home(key string) (home, tmp string, err error) {
 	if !filepath.IsLocal(key) {
 		return "", "", fmt.Errorf("build cache: %q is not a name for a home", key)
@@ -152,10 +151,10 @@ func (c *Cache) Discard() error {
 	return removeTree(c.own)
 }
 
-// Fill lets compile add to a repository's base, once for each key and by one at
-// a time; others wait. compile gets the directory to fill, and must run nothing
-// but compilers, on nothing that an agent wrote. What could not be compiled is
-// not tried again for the same key; what was compiled of it stays.
+// Fill lets compile add to a repository's base, once for each key and one at a time;
+// others wait. compile gets the directory to fill, and must run nothing but compilers,
+// on nothing that an agent wrote. A failed compilation is not tried again for the same
+// key; what it did compile stays.
 func (c *Cache) Fill(ctx context.Context, key string, compile func(ctx context.Context, dir string) error) error {
 	dir := c.goCache.Base
 	done := filepath.Join(filepath.Dir(dir), "filled")
@@ -192,8 +191,8 @@ func filled(file string) []string {
 
 func isFilled(file, key string) bool { return slices.Contains(filled(file), key) }
 
-// lockPoll is how often to look at a lock that somebody else holds: flock cannot
-// be waited for with a context.
+// lockPoll is how often to check a lock that another process holds: flock does not
+// support waiting with a context.
 const lockPoll = 20 * time.Millisecond
 
 func await(ctx context.Context, lock *os.File) error {
@@ -212,8 +211,8 @@ func await(ctx context.Context, lock *os.File) error {
 	}
 }
 
-// hold marks a directory as used now and locks it against the sweep, which may
-// remove it in the very moment in which it is opened.
+// hold marks a directory as used now and locks it against the sweep, which may remove
+// it just as it is opened.
 func hold(dir string) (*os.File, error) {
 	const tries = 100
 	for range tries {
@@ -227,7 +226,7 @@ func hold(dir string) (*os.File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("build cache: %w", err)
 		}
-		// The sweep holds its lock for a rename only.
+		// The sweep holds its lock only for a rename.
 		if unix.Flock(int(file.Fd()), unix.LOCK_SH) == nil && isAt(file, dir) {
 			now := time.Now()
 			return file, os.Chtimes(dir, now, now)
@@ -237,7 +236,7 @@ func hold(dir string) (*os.File, error) {
 	return nil, fmt.Errorf("build cache: %s is removed again and again", dir)
 }
 
-// isAt says whether an open directory is still the one of that name.
+// isAt reports whether an open directory is still the one of that name.
 func isAt(file *os.File, dir string) bool {
 	opened, err := file.Stat()
 	if err != nil {

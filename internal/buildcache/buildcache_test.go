@@ -32,7 +32,7 @@ func write(t *testing.T, path string, size int) {
 	require.NoError(t, os.WriteFile(path, make([]byte, size), 0o600))
 }
 
-// writable are all places of a command that it may write beside its workspace.
+// writable are all places of a command that it may write to besides its workspace.
 func writable(c sandbox.Command) []string {
 	dirs := []string{c.GoCache.Dir}
 	for _, m := range c.Mounts {

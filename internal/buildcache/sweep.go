@@ -19,24 +19,21 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/rmtree"
 )
 
-// RemoveRun removes what the uses of a run left. What is in use stays for the
-// sweep.
+// RemoveRun removes what the uses of a run left. What is in use stays for the sweep.
 func (s Store) RemoveRun(run int64) error {
 	_, err := remove(filepath.Join(s.root, "runs", strconv.FormatInt(run, 10)))
 	return err
 }
 
-// entry is what is removed as a whole: the layers of a run, or the base of a
-// repository.
+// entry is the unit of removal: the layers of a run, or the base of a repository.
 type entry struct {
 	path string
 	used time.Time
 	size int64
 }
 
-// Sweep removes what nobody used for maxAge, then what was not used for the
-// longest time until the store takes up no more than maxBytes. What is in use
-// stays. 0 is no bound.
+// Sweep removes what was not used for maxAge, then the least recently used until the
+// store takes up no more than maxBytes. What is in use stays. 0 means no limit.
 func (s Store) Sweep(ctx context.Context, maxAge time.Duration, maxBytes int64) error {
 	entries, err := s.entries(ctx)
 	if err != nil {
@@ -66,8 +63,8 @@ func (s Store) Sweep(ctx context.Context, maxAge time.Duration, maxBytes int64) 
 	return nil
 }
 
-// entries lists what the store holds, the longest unused first, and removes
-// what an interrupted sweep left.
+// entries lists what the store holds, least recently used first, and removes what an
+// interrupted sweep left.
 func (s Store) entries(ctx context.Context) ([]entry, error) {
 	var all []entry
 	for _, kind := range []string{"runs", "repos"} {
@@ -93,7 +90,7 @@ func (s Store) entries(ctx context.Context) ([]entry, error) {
 	return all, nil
 }
 
-// sizeOf is what a directory takes up on disk.
+// sizeOf is the disk usage of a directory.
 func sizeOf(ctx context.Context, dir string) (total int64) {
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
@@ -112,7 +109,7 @@ func sizeOf(ctx context.Context, dir string) (total int64) {
 	return total
 }
 
-// removedSuffix marks an entry that nobody can open any more.
+// removedSuffix marks an entry that can no longer be opened.
 const removedSuffix = ".removed"
 
 // remove removes an entry unless it is in use.
@@ -124,7 +121,7 @@ func remove(dir string) (bool, error) {
 	return true, removeTree(gone)
 }
 
-// takeAway renames an entry that nobody uses, so that nobody can begin to.
+// takeAway renames an unused entry, so that no use of it can begin.
 func takeAway(dir string) (gone string, err error) {
 	file, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,7 +141,7 @@ func takeAway(dir string) (gone string, err error) {
 	return gone, nil
 }
 
-// removeTree also removes directories that a command closed to their owner.
+// removeTree also removes directories that a command made inaccessible to their owner.
 func removeTree(dir string) error {
 	if err := rmtree.Remove(dir); err != nil {
 		return fmt.Errorf("build cache: %w", err)

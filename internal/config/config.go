@@ -1,8 +1,7 @@
-// Package config reads RocketGPT's settings: defaults, a base file, the
-// project's rgpt.yaml, a local file beside it, the environment, and flags, each
-// over the one before. Every mistake is reported at once, with the file, line
-// and key where it stands. What a repository brings along is less trusted and
-// goes through LoadRepository.
+// Package config reads RocketGPT's settings: defaults, a base file, the project's
+// rgpt.yaml, a local file beside it, the environment, and flags, each overriding the
+// one before. Every mistake is reported at once, with its file, line and key. The
+// settings of a repository are less trusted and go through LoadRepository.
 package config
 
 //go:generate go test -run ^TestTheDocumentsAreCurrent$ -update .
@@ -11,8 +10,8 @@ import (
 	"maps"
 )
 
-// Config holds all settings. It has been checked: values are within their
-// ranges and names that refer to others exist.
+// Config holds all settings. It has been validated: values are within their ranges and
+// names that refer to others exist.
 type Config struct {
 	Execution    Execution    `yaml:"execution" doc:"How runs are carried out and what they may use up."`
 	Findings     Findings     `yaml:"findings" repo:"yes" doc:"How many findings a run may have."`
@@ -31,9 +30,9 @@ type Config struct {
 	origins map[string]Origin
 }
 
-// Origin tells where the value of a key came from. Keys are dotted, elements of
-// lists have an index: models.default.model, verification.custom[0].name. A key
-// that nothing set, or that does not exist, has the default as its origin.
+// Origin returns where the value of a key came from. Keys are dotted, elements of lists
+// have an index: models.default.model, verification.custom[0].name. A key that nothing
+// set, or that does not exist, has the default as its origin.
 func (c *Config) Origin(key string) Origin {
 	if o, ok := c.origins[key]; ok {
 		return o

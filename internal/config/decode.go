@@ -13,16 +13,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// decoder turns YAML nodes into values of the kinds that the schema wants, and
-// collects what is wrong on the way.
+// decoder turns YAML nodes into values of the kinds that the schema requires, and
+// collects mistakes on the way.
 type decoder struct {
 	report  *report
 	origins map[string]Origin
 	at      func(*yaml.Node) Origin
 }
 
-// value decodes one node. It reports false where there is nothing to merge: an
-// empty section, or a mistake.
+// value decodes one node. It returns false if there is nothing to merge: an empty
+// section, or a mistake.
 func (d *decoder) value(n *yaml.Node, s *spec, key string) (any, bool) {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -104,8 +104,8 @@ func (d *decoder) next(name *yaml.Node, s *spec, key string) *spec {
 
 func notInName(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) }
 
-// list decodes a list. It replaces a list of a lower layer as a whole, with the
-// places of its elements.
+// list decodes a list. It replaces a list of a lower layer as a whole, with the places
+// of its elements.
 func (d *decoder) list(n *yaml.Node, s *spec, key string) (any, bool) {
 	if n.Kind != yaml.SequenceNode {
 		d.mistake(n, s, key)
@@ -114,8 +114,8 @@ func (d *decoder) list(n *yaml.Node, s *spec, key string) (any, bool) {
 	dropElements(d.origins, key)
 	out := make([]any, 0, len(n.Content))
 	for i, child := range n.Content {
-		// A mistaken element keeps its place, so that those after it keep
-		// their numbers; the mistake stops the configuration anyway.
+		// A mistaken element keeps its position, so that later ones keep their numbers;
+		// the mistake stops the configuration anyway.
 		v, ok := d.value(child, s.elem, fmt.Sprintf("%s[%d]", key, i))
 		if !ok {
 			if child.ShortTag() == "!!null" && s.elem.plural() {
@@ -177,7 +177,7 @@ func scalar(n *yaml.Node, s *spec) (any, bool) {
 	}
 }
 
-// found says what a node holds, for people.
+// found describes what a node holds, for users.
 func (s *spec) found(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:
@@ -210,7 +210,7 @@ func (s *spec) show(text string) string {
 // later are sections of the product that have no settings yet.
 var later = []string{"brain", "gate"}
 
-// unknown explains a key that does not exist, and guesses what was meant.
+// unknown explains a key that does not exist, and suggests what was meant.
 func unknown(s *spec, key, name string) string {
 	var names []string
 	for _, f := range s.fields {
@@ -232,15 +232,14 @@ func unknown(s *spec, key, name string) string {
 	return fmt.Sprintf("%s; expected one of %s", what, strings.Join(names, ", "))
 }
 
-// misplaced are keys that people write although a secret has no place in a file.
+// misplaced are keys that people write although secrets do not belong in a file.
 var misplaced = map[string]string{
 	"api_key":  "secrets do not belong in files; name a variable with api_key_env or a file with api_key_file",
 	"token":    "secrets do not belong in files; name a variable with api_key_env or a file with api_key_file",
 	"password": "secrets do not belong in files; give the database's in DATABASE_URL",
 }
 
-// nearest returns the name that a typing mistake is closest to, empty when none
-// is close.
+// nearest returns the name that a typing mistake is closest to, empty if none is close.
 func nearest(name string, names []string) string {
 	best, least := "", min(3, len(name)/3+1)
 	for _, candidate := range names {

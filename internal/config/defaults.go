@@ -2,8 +2,7 @@ package config
 
 import "time"
 
-// Default returns the settings that hold where nothing else is said. They work
-// as they are.
+// Default returns the default settings. They work as they are.
 func Default() *Config {
 	check := func(severity string) Check {
 		return Check{Enabled: Auto, Format: "auto", Severity: severity, Network: []string{}}
@@ -50,7 +49,7 @@ func Default() *Config {
 			Phases:          map[string]Choice{},
 			Fallback:        []Choice{},
 			Timeout:         120 * time.Second,
-			IdleTimeout:     3 * time.Minute, // reasoning models may think for long without a word
+			IdleTimeout:     3 * time.Minute, // reasoning models may think for a long time without output
 			MaxOutputTokens: 16_384,
 			Budgets:         Budgets{ReserveOutputTokens: 1024, WarnAt: 0.8},
 			Providers:       defaultProviders(),
@@ -78,8 +77,8 @@ func Default() *Config {
 	}
 }
 
-// defaultProviders make a key in the environment and models.default enough to
-// use the well-known services.
+// defaultProviders make a key in the environment and models.default enough to use the
+// well-known services.
 func defaultProviders() map[string]Provider {
 	provider := func(kind, keyEnv string) Provider {
 		return Provider{Kind: kind, APIKeyEnv: keyEnv, MaxConcurrent: 8, Headers: map[string]string{}}
@@ -93,9 +92,9 @@ func defaultProviders() map[string]Provider {
 	}
 }
 
-// ProtectedFiles are the files that no agent changes unseen, unless git.protected
-// says otherwise: those that decide what CI and git run, who reviews, and what this
-// program may do. No repair may touch them at all.
+// ProtectedFiles are the files that agents may not change unnoticed, unless
+// git.protected says otherwise: those that affect what CI and git run, who reviews, and
+// what this program may do. No repair may touch them at all.
 func ProtectedFiles() []string {
 	return []string{
 		".github/**", ".gitlab-ci*", ".gitlab-ci/**", ".gitlab/**", ".circleci/**", ".buildkite/**", "**/azure-pipelines*.{yml,yaml}",

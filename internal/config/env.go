@@ -11,11 +11,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// envPrefix begins the names of variables that are settings.
+// envPrefix is the prefix of variables that are settings.
 const envPrefix = "RGPT_"
 
-// wellKnown are variables that other tools of this field use too. The RGPT_
-// form counts before them.
+// wellKnown are variables that other tools in this field use too. The RGPT_ form takes
+// precedence.
 var wellKnown = [][2]string{
 	{"DATABASE_URL", "database.url"},
 	{"TEMPORAL_ADDRESS", "temporal.address"},
@@ -27,11 +27,11 @@ var wellKnown = [][2]string{
 	{"AUTO_ORCHESTRATE", "deliberation.auto_continue"},
 }
 
-// ofSeconds are well-known variables in which a number is one of seconds, as it
-// is elsewhere.
+// ofSeconds are well-known variables in which a plain number means seconds, as
+// elsewhere.
 var ofSeconds = []string{"GAMMA_STUCK_THRESHOLD", "ORCHESTRATION_TIMEOUT"}
 
-// inSeconds gives a plain number the unit that it has in a variable.
+// inSeconds gives a plain number in a variable its unit.
 func inSeconds(name, value string) string {
 	if _, err := strconv.ParseFloat(value, 64); err == nil && slices.Contains(ofSeconds, name) {
 		return value + "s"
@@ -39,8 +39,8 @@ func inSeconds(name, value string) string {
 	return value
 }
 
-// environ turns the form of os.Environ into a map. Of doubles the last counts,
-// as it does for the C library.
+// environ turns the form of os.Environ into a map. Of duplicates the last one counts,
+// as in the C library.
 func environ(env []string) map[string]string {
 	out := map[string]string{}
 	for _, e := range env {
@@ -51,8 +51,8 @@ func environ(env []string) map[string]string {
 	return out
 }
 
-// environment merges the settings of the environment. An empty variable sets
-// nothing, because many tools can only set variables and not remove them.
+// environment merges the settings of the environment. An empty variable sets nothing,
+// because many tools can only set variables and not remove them.
 func (l *loader) environment(env []string) {
 	vars := environ(env)
 	for _, known := range wellKnown {
@@ -76,21 +76,21 @@ func (l *loader) environment(env []string) {
 }
 
 // namesSection reports whether a variable is meant as a setting. Others, such as
-// RGPT_DATA_DIR, belong to someone else.
+// RGPT_DATA_DIR, are not settings.
 func namesSection(rest string) bool {
 	return slices.ContainsFunc(root().fields, func(f *spec) bool {
 		return strings.HasPrefix(rest, strings.ToUpper(f.name)+"_")
 	})
 }
 
-// kubernetes matches what Kubernetes puts into every container for a service
-// that is called rgpt-server, for example RGPT_SERVER_PORT_8080_TCP_ADDR.
+// kubernetes matches what Kubernetes puts into every container for a service that is
+// called rgpt-server, for example RGPT_SERVER_PORT_8080_TCP_ADDR.
 var kubernetes = regexp.MustCompile(`^[A-Z]+(_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 func fromKubernetes(rest string) bool { return kubernetes.MatchString(rest) }
 
-// envKey finds the key that a variable's name without the prefix stands for,
-// empty when there is none. Parts may be separated by one underscore or two.
+// envKey finds the key for a variable's name without the prefix, empty if there is
+// none. Parts may be separated by one underscore or two.
 func envKey(rest string) string {
 	return matchEnv(root(), strings.ReplaceAll(rest, "__", "_"), "")
 }
@@ -121,7 +121,7 @@ func matchEnv(s *spec, rest, key string) string {
 				return join(join(key, strings.ToLower(name)), f.name)
 			}
 		}
-	default: // nothing lies below a value
+	default: // a value has no keys below it
 	}
 	return ""
 }
@@ -133,14 +133,14 @@ func (l *loader) flags(flags map[string]string) {
 	}
 }
 
-// set merges a single value that was given as text.
+// set merges a single value given as text.
 func (l *loader) set(origin Origin, key, text string) {
 	if tree, ok := l.given(origin, key, text); ok {
 		l.merge(tree)
 	}
 }
 
-// given makes a layer of a single value that was given as text.
+// given makes a layer from a single value given as text.
 func (l *loader) given(origin Origin, key, text string) (tree map[string]any, ok bool) {
 	l.report.layer(origin)
 	s := root()
@@ -153,7 +153,7 @@ func (l *loader) given(origin Origin, key, text string) (tree map[string]any, ok
 			next = s.field(part)
 		case kindMap:
 			next = s.elem
-		default: // nothing lies below a value
+		default: // a value has no keys below it
 		}
 		if next == nil || part == "" {
 			l.report.add(origin, key, "%s", unknown(s, at, part))

@@ -16,8 +16,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Environment says how the dependencies of a project are installed before
-// agents and checks begin, and how long what was installed is kept.
+// Environment says how the dependencies of a project are installed before agents and
+// checks begin, and how long the installation is kept.
 type Environment struct {
 	Enabled    bool               `yaml:"enabled" doc:"Install what a project needs before its first step."`
 	Setup      []string           `yaml:"setup" repo:"yes" validate:"max=50,dive,required" doc:"Shell commands that install it, in this order. Empty: what the repository's files suggest." example:"[npm ci]"`
@@ -38,7 +38,7 @@ type EnvironmentNetwork struct {
 	AllowPrivate []string         `yaml:"allow_private" validate:"max=200,dive,privatehost" doc:"Hosts that may have private addresses, such as a registry inside a company. Loopback, link-local and cloud metadata addresses are never reached." example:"[nexus.example.com]"`
 }
 
-// HostCredential is a header for the requests to one host, inside TLS only.
+// HostCredential is a header for requests to one host, sent only inside TLS.
 type HostCredential struct {
 	Host   string `yaml:"host" secret:"true" validate:"required,hostpattern" doc:"The host, without a wildcard."`
 	Header string `yaml:"header" secret:"true" validate:"required,headername" doc:"Name of the header, such as Authorization."`
@@ -46,8 +46,8 @@ type HostCredential struct {
 	File   string `yaml:"file" secret:"true" validate:"omitempty,abspath" doc:"File on the worker's host that holds the header's value; read only when env is not given."`
 }
 
-// Value reads the header's value. getenv is usually os.Getenv. The error never
-// holds it.
+// Value reads the header's value. getenv is usually os.Getenv. The error never contains
+// it.
 func (c HostCredential) Value(getenv func(string) string) (string, error) {
 	if c.Env != "" {
 		if value := strings.TrimSpace(getenv(c.Env)); value != "" {
@@ -66,8 +66,8 @@ func (c HostCredential) Value(getenv func(string) string) (string, error) {
 	return value, nil
 }
 
-// HomeFolder returns the path below the home folder that an entry of
-// environment.cache means, and whether it means one: "~/.npm" and ".npm" do.
+// HomeFolder returns the path below the home folder for an entry of environment.cache,
+// and whether the entry is valid: "~/.npm" and ".npm" are.
 func HomeFolder(entry string) (string, bool) {
 	folder := path.Clean(strings.TrimPrefix(entry, "~/"))
 	return folder, folder != "." && folder != "~" && filepath.IsLocal(folder) && !strings.ContainsFunc(entry, func(r rune) bool { return r < ' ' })
@@ -76,8 +76,8 @@ func HomeFolder(entry string) (string, bool) {
 //go:embed registries.yaml
 var registries []byte
 
-// RegistryHosts returns the hosts of the public registries, by the language
-// whose packages they have: go, node, python, rust, java.
+// RegistryHosts returns the hosts of the public registries by language: go, node,
+// python, rust, java.
 func RegistryHosts() map[string][]string {
 	out := map[string][]string{}
 	for language, hosts := range parsedRegistries() {
@@ -94,7 +94,7 @@ var parsedRegistries = sync.OnceValue(func() map[string][]string {
 	return out
 })
 
-// allRegistryHosts are those of every language.
+// allRegistryHosts are the hosts for all languages.
 func allRegistryHosts() []string {
 	var all []string
 	for _, hosts := range parsedRegistries() {
@@ -104,18 +104,18 @@ func allRegistryHosts() []string {
 	return slices.Compact(all)
 }
 
-// deniedVariables change which programs and libraries are loaded, or where a
-// command believes to be: a build would then not be what it seems.
+// deniedVariables change which programs and libraries are loaded, or where a command
+// believes to be: a build would then not be what it seems.
 var deniedVariables = []string{
 	"PATH", "HOME", "SHELL", "ENV", "BASH_ENV", "IFS", "TMPDIR", "USER", "GLIBC_TUNABLES", "GCONV_PATH",
 	"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "PYTHONSTARTUP", "PYTHONHOME", "PERL5OPT", "RUBYOPT",
 	"RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "GOCACHE", "GOCACHEPROG", "GOTOOLCHAIN",
 }
 
-// deniedPrefixes begin names of families of such variables.
+// deniedPrefixes are the prefixes of families of such variables.
 var deniedPrefixes = []string{"LD_", "DYLD_", "BASH_FUNC_", "GIT_"}
 
-// deniedWords may not stand in the values of variables that pass options on.
+// deniedWords may not occur in the values of variables that pass on options.
 var deniedWords = map[string]*regexp.Regexp{
 	"GOFLAGS":      regexp.MustCompile(`(^|[\s"'])--?(toolexec|exec|overlay|vettool)\b`),
 	"NODE_OPTIONS": regexp.MustCompile(`(^|[\s"'])(--?r(equire)?\b|--import\b|--(experimental-)?loader\b|--openssl-config\b)`),
@@ -123,7 +123,7 @@ var deniedWords = map[string]*regexp.Regexp{
 	"GRADLE_OPTS":  regexp.MustCompile(`-javaagent|-agentlib|-agentpath|-XX:On`),
 }
 
-// isVariable says whether a name may be among environment.variables.
+// isVariable reports whether a name may be among environment.variables.
 func isVariable(name string) bool {
 	if !envNamePattern.MatchString(name) || slices.Contains(deniedVariables, name) {
 		return false
@@ -131,8 +131,8 @@ func isVariable(name string) bool {
 	return !slices.ContainsFunc(deniedPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// VariableProblem says why a variable may not be among environment.variables,
-// empty where it may.
+// VariableProblem says why a variable may not be among environment.variables, empty if
+// it may.
 func VariableProblem(name, value string) string {
 	switch denied := deniedWords[name]; {
 	case !isVariable(name):

@@ -21,14 +21,14 @@ type Execution struct {
 	ApproveRelease bool          `yaml:"approve_release" repo:"stricter" doc:"A person approves each release."`
 }
 
-// AgentLimits are what an agent may do wrong.
+// AgentLimits are how many mistakes an agent may make.
 type AgentLimits struct {
 	Errors     int `yaml:"errors" repo:"lower" validate:"min=0,max=1000" doc:"Failures that are its own."`
 	Repeats    int `yaml:"repeats" repo:"lower" validate:"min=0,max=1000" doc:"The same failure again."`
 	Violations int `yaml:"violations" repo:"lower" validate:"min=0,max=1000" doc:"Actions outside its allowed tools or paths, in one attempt at a step."`
 }
 
-// StepLimits bound the agent loop of one step. 0 is no limit.
+// StepLimits restrict the agent loop of one step. 0 means no limit.
 type StepLimits struct {
 	Turns      int           `yaml:"turns" validate:"min=0,max=10000" doc:"Model calls."`
 	Tokens     int64         `yaml:"tokens" validate:"min=0" doc:"Prompt and completion tokens together."`
@@ -38,7 +38,7 @@ type StepLimits struct {
 	ErrorLimit int           `yaml:"error_limit" validate:"min=0,max=1000" doc:"Unusable model answers in a row before the step fails."`
 }
 
-// RunLimits bound a whole run. 0 is no limit.
+// RunLimits restrict a whole run. 0 means no limit.
 type RunLimits struct {
 	Tokens  int64         `yaml:"tokens" validate:"min=0" doc:"Prompt and completion tokens together."`
 	CostUSD MicroUSD      `yaml:"cost_usd" validate:"min=0" doc:"Money for model calls."`
@@ -78,7 +78,7 @@ type Findings struct {
 	MaxMedium int `yaml:"max_medium" repo:"lower" validate:"min=0,max=1000000" doc:"More medium findings than this warn."`
 }
 
-// Git says how work is committed and where it goes.
+// Git says how work is committed and where it is pushed.
 type Git struct {
 	BranchPrefix  string        `yaml:"branch_prefix" repo:"yes" validate:"refprefix" doc:"Beginning of release branches; the run's id follows."`
 	Push          bool          `yaml:"push" doc:"Push release branches to the remote."`

@@ -3,7 +3,7 @@ package config
 // EnvKey is the key that a variable's name without RGPT_ stands for.
 var EnvKey = envKey
 
-// Values returns settings as a tree, without where they came from.
+// Values returns settings as a tree, without their origins.
 var Values = treeOf
 
 // Trust is what a repository may do with each key, by key.
@@ -15,7 +15,7 @@ func Trust() map[string]string {
 	return out
 }
 
-// LoadText is Load for a project file with this content alone.
+// LoadText is Load for a project file with only this content.
 func LoadText(content string) (*Config, error) {
 	l := newLoader(Default())
 	l.yaml([]byte(content), FileName)

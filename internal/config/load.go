@@ -22,33 +22,34 @@ import (
 // FileName is the name of a project's configuration.
 const FileName = "rgpt.yaml"
 
-// LocalName is the name of the file beside it for what should not be committed.
+// LocalName is the name of the file beside it for settings that should not be
+// committed.
 const LocalName = "rgpt.local.yaml"
 
-// Sources say where settings come from. The zero value reads the base file and
-// the environment.
+// Sources say where settings come from. The zero value reads the base file and the
+// environment.
 type Sources struct {
-	// Base is the base file. Empty: RGPT_CONFIG_BASE, or rgpt/rgpt.yaml below
+	// Base is the base file. Empty means RGPT_CONFIG_BASE, or rgpt/rgpt.yaml below
 	// XDG_CONFIG_HOME or ~/.config if it exists.
 	Base string
-	// Project is the project's file, as given by --config; it must exist.
-	// Empty: rgpt.yaml in Dir if it exists.
+	// Project is the project's file, as given by --config; it must exist. Empty means
+	// rgpt.yaml in Dir if it exists.
 	Project string
-	// Dir is the project's folder. Empty, with Project empty: no project.
+	// Dir is the project's folder. If it and Project are empty, there is no project.
 	Dir string
-	// Trusts reports whether the operator vouched for a file of Dir with this content.
-	// One that nobody vouched for has the rights of a repository's own, see
-	// LoadRepository: anybody may have put it there. Nil: all of Dir is the operator's.
+	// Trusts reports whether the operator trusts a file of Dir with this content. An
+	// untrusted file has the rights of a repository's own, see LoadRepository: anybody
+	// may have put it there. If nil, all of Dir is the operator's.
 	Trusts func(file string, content []byte) bool
-	// Env is the environment in the form of os.Environ. Nil: that of this
-	// process; empty but not nil: none.
+	// Env is the environment in the form of os.Environ. Nil means that of this process;
+	// empty but not nil means none.
 	Env []string
 	// Flags are settings by dotted key: execution.max_retries → 5.
 	Flags map[string]string
 }
 
-// Load reads all layers, merges and checks them. Its error is an *Error with
-// every mistake there is, a CONFIG_ERROR with code invalid_config.
+// Load reads all layers, merges and validates them. Its error is an *Error with every
+// mistake there is, a CONFIG_ERROR with code invalid_config.
 func Load(from Sources) (*Config, error) {
 	if from.Env == nil {
 		from.Env = os.Environ()
@@ -67,8 +68,8 @@ type loader struct {
 	merged  *koanf.Koanf
 }
 
-// delimiter separates keys inside koanf alone. Names of headers may hold dots;
-// this character cannot stand in a name.
+// delimiter separates keys only inside koanf. Names of headers may contain dots; this
+// character cannot occur in a name.
 const delimiter = "\x00"
 
 func newLoader(base *Config) *loader {
@@ -85,7 +86,7 @@ func treeOf(c *Config) map[string]any {
 	return tree
 }
 
-// merge puts a layer over what is there: keys one by one, lists as a whole.
+// merge merges a layer over the existing ones: keys one by one, lists as a whole.
 func (l *loader) merge(layer map[string]any) {
 	if err := l.merged.Load(confmap.Provider(layer, ""), nil); err != nil {
 		l.report.add(Origin{}, "", "%v", err)
@@ -117,11 +118,11 @@ func (l *loader) files(from Sources) {
 	l.found(localPath(project), from.Trusts)
 }
 
-// found reads a file that nobody named, with the rights that it has.
+// found reads a file that was not named explicitly, with the rights that it has.
 func (l *loader) found(path string, trusts func(string, []byte) bool) {
 	data, err := readFile(path)
 	if err != nil {
-		l.file(path, false) // it says what is wrong
+		l.file(path, false) // it reports what is wrong
 		return
 	}
 	whole := Origin{Source: SourceFile, File: path}
@@ -132,7 +133,7 @@ func (l *loader) found(path string, trusts func(string, []byte) bool) {
 	}
 	base, err := l.soFar()
 	if err != nil {
-		return // the mistakes of the layers below are told
+		return // the mistakes of the lower layers are reported
 	}
 	tree, ok := l.decode(data, path)
 	if !ok {
@@ -148,13 +149,13 @@ func (l *loader) found(path string, trusts func(string, []byte) bool) {
 	l.merge(tree)
 }
 
-// soFar is the configuration of the layers that were merged until now.
+// soFar is the configuration of the layers merged so far.
 func (l *loader) soFar() (*Config, error) {
 	below := &loader{origins: maps.Clone(l.origins), merged: l.merged.Copy()}
 	return below.finish()
 }
 
-// basePath finds the base file, and says whether it was named on purpose.
+// basePath finds the base file, and reports whether it was named explicitly.
 func basePath(env []string) (path string, named bool) {
 	vars := environ(env)
 	switch {
@@ -175,7 +176,8 @@ func localPath(project string) string {
 	return strings.TrimSuffix(project, ext) + ".local" + ext
 }
 
-// maxFile is more than any sensible configuration, and little enough to read.
+// maxFile is more than any sensible configuration needs, and still small enough to
+// read.
 const maxFile = 1 << 20
 
 func (l *loader) file(path string, mustExist bool) {
@@ -205,7 +207,7 @@ func readFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// cause leaves out the path, which the message has already.
+// cause leaves out the path, which the message already contains.
 func cause(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -245,7 +247,7 @@ func (l *loader) decode(data []byte, path string) (map[string]any, bool) {
 	return tree, ok
 }
 
-// syntaxError takes the line out of the parser's message.
+// syntaxError extracts the line from the parser's message.
 func syntaxError(err error) (line int, text string) {
 	text = strings.TrimPrefix(err.Error(), "yaml: ")
 	if n, scanErr := fmt.Sscanf(text, "line %d:", &line); scanErr == nil && n == 1 {
@@ -254,7 +256,7 @@ func syntaxError(err error) (line int, text string) {
 	return line, text
 }
 
-// finish makes the settings of what was merged and checks them.
+// finish turns the merged values into settings and validates them.
 func (l *loader) finish() (*Config, error) {
 	tree := l.merged.Raw()
 	root().fill(tree)
@@ -276,8 +278,8 @@ func (l *loader) finish() (*Config, error) {
 	return c, nil
 }
 
-// password puts the password of its file into the database's address, which
-// stays as it is when it has one.
+// password puts the password from its file into the database's address; an address that
+// has one stays as it is.
 func (l *loader) password(c *Config) {
 	const key = "database.password_file"
 	db := &c.Database

@@ -28,7 +28,7 @@ func write(t testing.TB, dir, name, content string) string {
 	return path
 }
 
-// equal compares settings without where they came from.
+// equal compares settings without their origins.
 func equal(t *testing.T, want, got *config.Config) {
 	t.Helper()
 	require.Equal(t, config.Values(want), config.Values(got))

@@ -17,7 +17,7 @@ type Mistake struct {
 	Text   string // what was expected and what was found
 }
 
-// String writes a mistake on one line: where, which key, what.
+// String formats a mistake on one line: where, which key, what.
 func (m Mistake) String() string {
 	parts := []string{m.Text}
 	if m.Key != "" && m.Origin.Source != SourceFlag {
@@ -29,13 +29,13 @@ func (m Mistake) String() string {
 	return strings.Join(parts, ": ")
 }
 
-// Error lists every mistake of a configuration. It stands for a CONFIG_ERROR
-// with code invalid_config.
+// Error lists every mistake of a configuration. It is a CONFIG_ERROR with code
+// invalid_config.
 type Error struct {
 	Mistakes []Mistake
 }
 
-// Error writes one mistake a line.
+// Error writes one mistake per line.
 func (e *Error) Error() string {
 	var b strings.Builder
 	if n := len(e.Mistakes); n == 1 {
@@ -49,13 +49,13 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap makes fault.Of see the class and code.
+// Unwrap lets fault.Of see the class and code.
 func (e *Error) Unwrap() error {
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s", e.Error())
 }
 
-// report collects mistakes. layers remembers the order in which places were
-// read, so that mistakes are listed in it.
+// report collects mistakes. layers remembers the order in which places were read, in
+// which mistakes are listed.
 type report struct {
 	mistakes []Mistake
 	layers   []Origin
@@ -65,7 +65,7 @@ func (r *report) add(o Origin, key, format string, args ...any) {
 	r.mistakes = append(r.mistakes, Mistake{Origin: o, Key: key, Text: fmt.Sprintf(format, args...)})
 }
 
-// about reports whether a mistake was found in the key or in what it holds.
+// about reports whether a mistake was found in the key or below it.
 func (r *report) about(key string) bool {
 	return slices.ContainsFunc(r.mistakes, func(m Mistake) bool {
 		rest, ok := strings.CutPrefix(m.Key, key)
@@ -73,8 +73,7 @@ func (r *report) about(key string) bool {
 	})
 }
 
-// err returns the mistakes in the order of their places, nil when there are
-// none.
+// err returns the mistakes in the order of their places, nil if there are none.
 func (r *report) err() error {
 	if len(r.mistakes) == 0 {
 		return nil
@@ -92,5 +91,5 @@ func (r *report) err() error {
 	return &Error{Mistakes: r.mistakes}
 }
 
-// layer says that a place is read now.
+// layer records that a place is being read.
 func (r *report) layer(o Origin) { r.layers = append(r.layers, o) }

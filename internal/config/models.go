@@ -2,11 +2,10 @@ package config
 
 import "time"
 
-// LongestModelCall is the most that models.timeout and a provider's own may be set to.
+// LongestModelCall is the maximum of models.timeout and of a provider's own timeout.
 const LongestModelCall = time.Hour
 
-// Models says which providers there are, which model does what, and what they
-// may cost.
+// Models says which providers exist, which model does what, and how much they may cost.
 type Models struct {
 	Default         Choice              `yaml:"default" doc:"The model of every agent that has none of its own. Without one, rgpt dev uses its scripted model."`
 	Phases          map[string]Choice   `yaml:"phases" repo:"models" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent: planner, builder, tester, releaser, analyzer, repair, and alpha, beta and gamma, which have the planner's where nothing else is said." example:"{planner: {provider: openai, model: gpt-5}}"`
@@ -45,7 +44,7 @@ type Provider struct {
 	Headers       map[string]string `yaml:"headers" secret:"true" validate:"max=50,dive,keys,headername,endkeys,headervalue" doc:"More HTTP headers to send." example:"{X-Title: RocketGPT}"`
 }
 
-// CatalogueEntry is what is known of one model.
+// CatalogueEntry is what is known about one model.
 type CatalogueEntry struct {
 	Provider      string   `yaml:"provider" validate:"required" doc:"Name or kind of a provider."`
 	Model         string   `yaml:"model" validate:"required" doc:"The provider's name of the model; * is any."`

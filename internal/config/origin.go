@@ -5,7 +5,7 @@ import "fmt"
 // Source is a layer of the configuration.
 type Source string
 
-// The layers, each over the one before.
+// The layers, each overriding the one before.
 const (
 	SourceDefault Source = ""
 	SourceFile    Source = "file"
@@ -14,7 +14,7 @@ const (
 	SourceRequest Source = "request" // for a run
 )
 
-// Origin tells where a value came from. The zero value is the default.
+// Origin says where a value came from. The zero value is the default.
 type Origin struct {
 	Source Source
 	File   string // of SourceFile
@@ -25,7 +25,7 @@ type Origin struct {
 // IsDefault reports whether nothing set the value.
 func (o Origin) IsDefault() bool { return o.Source == SourceDefault }
 
-// String names the place for people.
+// String names the place for users.
 func (o Origin) String() string {
 	switch o.Source {
 	case SourceFile:

@@ -10,10 +10,10 @@ import (
 // Key describes one setting.
 type Key struct {
 	Key        string // dotted; <name> stands for a key of a map, [] for any element of a list
-	Type       string // what a value must be, in words
-	Default    string // in the form of YAML; empty where there is none
+	Type       string // expected value, in words
+	Default    string // as YAML; empty if there is none
 	Doc        string
-	Env        string // variable that sets it; empty where there is none
+	Env        string // variable that sets it; empty if there is none
 	Repository string // what a repository's own file may do with it, in words
 }
 
@@ -81,7 +81,7 @@ var rights = map[string]string{
 	"timeout":    "up to verification.timeout",
 }
 
-// yaml writes a value as it stands in a file.
+// yaml formats a value as in a file.
 func (s *spec) yaml(v reflect.Value) string {
 	switch s.kind {
 	case kindList:

@@ -40,8 +40,8 @@ const exampleHead = `# Every setting of RocketGPT, with its default. Nothing of 
 # examples of what has no default. docs/CONFIGURATION.md explains the rest.
 `
 
-// RenderExample returns examples/rgpt.yaml: every setting with its default and what it
-// is for.
+// RenderExample returns examples/rgpt.yaml: every setting with its default and its
+// purpose.
 func RenderExample() string {
 	var b strings.Builder
 	b.WriteString(exampleHead)
@@ -53,7 +53,7 @@ func RenderExample() string {
 	return b.String()
 }
 
-// write writes one key with what it holds.
+// write writes one key with its content.
 func (s *spec) write(b *strings.Builder, v reflect.Value, indent string) {
 	switch {
 	case s.kind == kindSection:

@@ -15,13 +15,13 @@ import (
 //
 //   - it may set verification, the commands and variables of environment, deliberation.plan_by and
 //     git.branch_prefix, git.author_name and git.author_email;
-//   - it may give agents other models of those that the operator has named;
+//   - it may give agents other models among those that the operator has named;
 //   - it may lower the limits of execution, of findings, of deliberation and of
 //     verification.timeout, ask for more approvals and re-tests, and be stricter
 //     about changes of tests and about new ones, but not the reverse;
 //   - it may let a check reach only hosts that the operator allows to that check
 //     or to the sandbox, and an installation those and the public registries;
-//   - all else is refused, unless it says what the operator says anyway.
+//   - anything else is refused, unless it equals the operator's setting.
 //
 // The error is like that of Load and names the file by filename. base stays as
 // it is.
@@ -45,12 +45,11 @@ func LoadRepository(base *Config, data []byte, filename string) (*Config, error)
 	return l.finish()
 }
 
-// LoadRequest merges settings by dotted key, which came with a request for a
-// run, over the operator's. A request may set what a repository may, and raise
-// the limits of its run, too. It cannot do without approvals or judge tests more
-// laxly than the operator wants, and all else, such as providers, the sandbox and
-// where things are stored, is the operator's. The error is like that of Load.
-// base stays as it is.
+// LoadRequest merges settings by dotted key, which came with a request for a run, over
+// the operator's. A request may set what a repository may, and raise the limits of its
+// run, too. It cannot drop approvals or judge tests more laxly than the operator wants,
+// and everything else, such as providers, the sandbox and where things are stored, is
+// the operator's. The error is like that of Load. base stays as it is.
 func LoadRequest(base *Config, settings map[string]string) (*Config, error) {
 	l := newLoader(base)
 	g := guard{loader: l, base: base, who: "a request", limits: true}
@@ -65,10 +64,10 @@ func LoadRequest(base *Config, settings map[string]string) (*Config, error) {
 	return l.finish()
 }
 
-// LoadEnvironment reads a document with the section environment alone, such as
-// `rgpt env show --yaml` prints, which came with a request, and returns that
-// section merged over the operator's. The request may set of it what LoadRequest
-// lets it. The error is like that of Load and names the document by name.
+// LoadEnvironment reads a document that came with a request and has only the section
+// environment, such as `rgpt env show --yaml` prints, and returns that section merged
+// over the operator's. The request may set in it what LoadRequest allows. The error is
+// like that of Load and names the document by name.
 func LoadEnvironment(base *Config, data []byte, name string) (Environment, error) {
 	const section = "environment"
 	l := newLoader(base)
@@ -105,17 +104,17 @@ type guard struct {
 	*loader
 	base   *Config
 	who    string
-	limits bool // of a run may be raised, too
+	limits bool // of a run may also be raised
 }
 
-// check goes through what a repository's file sets. trust is what it may do with
-// the section that it is in.
+// check goes through what a repository's file sets. trust is what the file may do with
+// the section.
 func (g *guard) check(s *spec, value, base any, key, trust string) {
 	if s.trust != "" {
 		trust = s.trust
 	}
 	if value == nil || reflect.DeepEqual(value, base) {
-		return // says nothing that the operator does not say
+		return // repeats what the operator says
 	}
 	switch values := value.(type) {
 	case map[string]any:
@@ -141,7 +140,7 @@ func (g *guard) check(s *spec, value, base any, key, trust string) {
 	}
 }
 
-// refuse says why a repository may not set a value, empty when it may.
+// refuse says why a repository may not set a value, empty if it may.
 func (g *guard) refuse(trust, key string, value, base any) string {
 	if g.limits && slices.Contains(ofLimits, trust) {
 		return ""
@@ -190,8 +189,8 @@ func (g *guard) refuse(trust, key string, value, base any) string {
 	}
 }
 
-// refuseModel says that a provider or model is none that the operator named, and so
-// agreed to pay for.
+// refuseModel says that the operator did not name a provider or model, and so did not
+// agree to pay for it.
 func (g *guard) refuseModel(key string, value any) string {
 	m := g.base.Models
 	named := append(slices.Collect(maps.Values(m.Phases)), append(slices.Clone(m.Fallback), m.Default)...)
@@ -203,7 +202,7 @@ func (g *guard) refuseModel(key string, value any) string {
 	return g.who + " may choose only models that the operator has named, in models.default, models.fallback or models.phases"
 }
 
-// refuseHosts says which of the hosts are not among those that are allowed.
+// refuseHosts says which of the hosts are not among those allowed.
 func (g *guard) refuseHosts(value any, allowed []string, where string) string {
 	open, err := proxy.ParseHosts(allowed)
 	if err != nil {
@@ -211,7 +210,7 @@ func (g *guard) refuseHosts(value any, allowed []string, where string) string {
 	}
 	for _, host := range texts(value) {
 		wanted, err := proxy.ParseHosts([]string{host})
-		if err == nil && !open.Covers(wanted) { // what is no host is told when values are checked
+		if err == nil && !open.Covers(wanted) { // an invalid host is reported when values are validated
 			return fmt.Sprintf("%s may not open the network to %q; the operator may, %s", g.who, host, where)
 		}
 	}
@@ -229,8 +228,8 @@ func texts(list any) (out []string) {
 	return out
 }
 
-// sameName finds the operator's entry of a list that has the same name, for what
-// was allowed to it.
+// sameName finds the operator's entry of a list that has the same name, to see what it
+// is allowed.
 func sameName(entry, list any) any {
 	e, _ := entry.(map[string]any)
 	all, _ := list.([]any)
@@ -242,11 +241,11 @@ func sameName(entry, list any) any {
 	return nil
 }
 
-// ofLimits are the rights of those who may lower a limit but not raise it.
+// ofLimits are the rights to lower a limit but not raise it.
 var ofLimits = []string{"lower", "limit", "timeout"}
 
-// strictness has the values of settings that a repository may tighten, the
-// strictest first. What is none of them is refused when values are checked.
+// strictness has the values of settings that a repository may tighten, the strictest
+// first. Any other value is refused when values are validated.
 var strictness = []string{"enforce", "on", "ask", "report", "warn", "continue", "off"}
 
 func number(v any) int64 {

@@ -142,8 +142,8 @@ func TestARepositoryMayLimitWhatTheOperatorDoesNot(t *testing.T) {
 	require.Equal(t, 1000*config.USD, c.Execution.Run.CostUSD)
 }
 
-// A project of one's own has one file, which is read for the operator first and
-// for the repository then.
+// A project of the user's own has one file, which is read first for the operator and
+// then for the repository.
 func TestARepositoryMaySayWhatTheOperatorSays(t *testing.T) {
 	t.Parallel()
 	const content = `

@@ -37,7 +37,7 @@ type spec struct {
 	doc      string
 	example  string
 	fallback string // default of an element's field
-	trust    string // what a repository may do with it, empty: what it may with its section
+	trust    string // what a repository may do with it; empty means the same as with its section
 	rule     string // validator tag of the value itself
 	keys     string // validator tag of a map's keys
 	secret   bool   // its value is never shown
@@ -114,7 +114,7 @@ func kindOf(t reflect.Type) kind {
 	}
 }
 
-// field returns the field of a section, nil when it has none of that name.
+// field returns the field of a section, nil if it has none of that name.
 func (s *spec) field(name string) *spec {
 	for _, f := range s.fields {
 		if f.name == name {
@@ -124,11 +124,11 @@ func (s *spec) field(name string) *spec {
 	return nil
 }
 
-// ofHosts reports whether a key is a list of hosts. What it is now, was once
-// true or false.
+// ofHosts reports whether a key is a list of hosts. Such a key used to be true or
+// false.
 func (s *spec) ofHosts() bool { return s.kind == kindList && s.elem.rule == "hostpattern" }
 
-// plural reports whether a key holds more keys.
+// plural reports whether a key contains more keys.
 func (s *spec) plural() bool { return s.kind == kindSection || s.kind == kindMap }
 
 // expectation says what a value must be, for messages.
@@ -191,7 +191,7 @@ func (s *spec) textNoun() string {
 
 func (s *spec) required() bool { return strings.Contains(","+s.rule+",", ",required,") }
 
-// bounds says the range in the words of a sentence.
+// bounds describes the range for a sentence.
 func (s *spec) bounds() string {
 	low, high := s.bound("min"), s.bound("max")
 	switch {
@@ -234,8 +234,8 @@ func (s *spec) showBound(value string) string {
 	}
 }
 
-// tree turns settings into the form in which layers are merged: maps, lists and
-// values. Pointers that are nil are left out.
+// tree turns settings into the form in which layers are merged: maps, lists and values.
+// Nil pointers are left out.
 func (s *spec) tree(v reflect.Value) any {
 	switch s.kind {
 	case kindSection:
@@ -269,8 +269,8 @@ func (s *spec) tree(v reflect.Value) any {
 	}
 }
 
-// fill adds to elements of maps and lists the defaults of what they leave out.
-// It runs after the merge, so that a default never hides a lower layer.
+// fill adds defaults to elements of maps and lists. It runs after the merge, so that a
+// default never hides a lower layer.
 func (s *spec) fill(value any) {
 	switch s.kind {
 	case kindSection:

@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// Secrets returns the secret values that the settings hold or name, for the
-// logger to keep out of its output: the password of the database, the keys of
-// model providers and of Temporal, the values of their headers, the
-// credentials of registries. getenv is
-// usually os.Getenv. Files that cannot be read are left out; who uses them says
-// so.
+// Secrets returns the secret values that the settings contain or name, for the logger
+// to keep out of its output: the password of the database, the keys of model providers
+// and of Temporal, the values of their headers, the credentials of registries. getenv
+// is usually os.Getenv. Files that cannot be read are left out; the code that uses them
+// reports that.
 func (c *Config) Secrets(getenv func(string) string) []string {
 	var out []string
 	add := func(value string) {
@@ -27,7 +26,7 @@ func (c *Config) Secrets(getenv func(string) string) []string {
 	for _, credential := range c.Environment.Network.Credentials {
 		if value, err := credential.Value(getenv); err == nil {
 			add(value)
-			// Tools show the part after the scheme by itself.
+			// Tools print the part after the scheme separately.
 			if _, token, ok := strings.Cut(value, " "); ok {
 				add(token)
 			}
@@ -61,8 +60,8 @@ func passwordOf(rawURL string) string {
 	return password
 }
 
-// secretHeader: headers such as X-Title are no secrets, and hiding their values
-// would hide ordinary words.
+// secretHeader: headers such as X-Title are not secret, and hiding their values would
+// hide ordinary words.
 func secretHeader(name string) bool {
 	name = strings.ToLower(name)
 	for _, part := range []string{"auth", "key", "token", "secret", "cookie"} {

@@ -2,7 +2,7 @@ package config
 
 import "time"
 
-// Artifacts says where the files of runs are kept.
+// Artifacts says where the files of runs are stored.
 type Artifacts struct {
 	URL     string `yaml:"url" secret:"true" validate:"omitempty,storeurl" doc:"s3://bucket?region=…&endpoint=…&prefix=… or file:///path. Empty: a directory in the data folder."`
 	MaxFile Size   `yaml:"max_file" validate:"min=1024" doc:"Largest file that is kept; larger ones are left out and named."`
@@ -32,7 +32,7 @@ type Server struct {
 	Webhooks          Webhooks      `yaml:"webhooks" doc:"How events are sent to webhooks."`
 }
 
-// Webhooks says how events are sent to those who registered for them.
+// Webhooks says how events are sent to subscribers.
 type Webhooks struct {
 	AllowPrivate  bool          `yaml:"allow_private" doc:"Send to private, loopback and link-local addresses too. Only where whoever may register webhooks may reach whatever the server reaches."`
 	Source        string        `yaml:"source" validate:"required,max=200,urisource" doc:"Source of the CloudEvents. Give each installation that sends to the same receiver its own."`

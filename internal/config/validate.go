@@ -22,7 +22,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/proxy"
 )
 
-// form is a rule for texts, with what it expects in the words of a message.
+// form is a rule for texts, with its expectation in the words of a message.
 type form struct {
 	expected string
 	ok       func(string) bool
@@ -102,7 +102,7 @@ func isRelativePath(s string) bool {
 	return !path.IsAbs(s) && !strings.Contains(s, `\`) && clean != ".." && !strings.HasPrefix(clean, "../")
 }
 
-// validate is made once, because it studies the struct tags.
+// validate is made once, because it inspects the struct tags.
 var validate = sync.OnceValues(func() (*validator.Validate, error) {
 	v := validator.New(validator.WithRequiredStructEnabled())
 	v.RegisterTagNameFunc(func(f reflect.StructField) string { return f.Tag.Get("yaml") })
@@ -114,8 +114,8 @@ var validate = sync.OnceValues(func() (*validator.Validate, error) {
 	return v, nil
 })
 
-// check looks for values out of range and names that refer to nothing. What was
-// reported already is not reported again.
+// check looks for values out of range and names that refer to nothing. It does not
+// report again what was already reported.
 func check(c *Config, r *report) {
 	v, err := validate()
 	if err == nil {
@@ -150,8 +150,8 @@ func checkFailed(c *Config, r *report, w validator.FieldError) {
 	}
 }
 
-// locate reads the validator's name of a field, Config.models.providers[x].kind,
-// and returns the key, its description, and that of what holds it.
+// locate reads the validator's name of a field, Config.models.providers[x].kind, and
+// returns the key, its description, and that of its parent.
 func locate(namespace string) (key string, s, holder *spec) {
 	_, rest, _ := strings.Cut(namespace, ".")
 	s, holder = root(), root()
@@ -159,7 +159,8 @@ func locate(namespace string) (key string, s, holder *spec) {
 		var next *spec
 		var step string
 		if rest[0] == '[' {
-			// The last bracket that something follows, because keys may hold any.
+			// The last bracket that something follows, because keys may contain any
+			// character.
 			end := strings.Index(rest+".", "].")
 			if inner := strings.Index(rest, "]["); inner >= 0 && (end < 0 || inner < end) {
 				end = inner
@@ -189,7 +190,7 @@ func locate(namespace string) (key string, s, holder *spec) {
 	return key, s, holder
 }
 
-// place returns where a key was set, or else what holds it.
+// place returns where a key was set, or otherwise its parent.
 func place(c *Config, key string) Origin {
 	for key != "" {
 		if o, ok := c.origins[key]; ok {
@@ -200,7 +201,7 @@ func place(c *Config, key string) Origin {
 	return Origin{}
 }
 
-// showValue writes a value as people would.
+// showValue formats a value as people would write it.
 func (s *spec) showValue(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -226,18 +227,18 @@ func (s *spec) showValue(v any) string {
 	return "something else"
 }
 
-// problem is a setting that does not go with another.
+// problem is a setting that conflicts with another.
 type problem struct{ key, text string }
 
-// references finds names that refer to nothing, and settings that contradict
-// each other.
+// references finds names that refer to nothing, and settings that contradict each
+// other.
 func references(c *Config) []problem {
 	var out []problem
 	add := func(key, text string) { out = append(out, problem{key, text}) }
 	choice := func(key string, m Choice) {
 		provider := cmp.Or(m.Provider, c.Models.Default.Provider)
 		switch {
-		case m.Model == "" && m.Provider == "": // temperature alone goes with any model
+		case m.Model == "" && m.Provider == "": // temperature alone is valid for any model
 		case m.Model == "":
 			add(key+".model", "is missing; expected the provider's name of a model")
 		case provider == "":

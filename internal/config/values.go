@@ -31,7 +31,7 @@ var sizeUnits = []struct {
 // Int64 returns the number of bytes.
 func (s Size) Int64() int64 { return int64(s) }
 
-// String writes a size in the largest unit that gives a whole number.
+// String formats a size in the largest unit that gives a whole number.
 func (s Size) String() string {
 	for _, u := range sizeUnits[:4] {
 		if s != 0 && int64(s)%u.bytes == 0 {
@@ -41,8 +41,8 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10) + "B"
 }
 
-// ParseSize reads 64KiB, 10MB, 1.5GiB, or a plain number of bytes. Letters may
-// be of either case.
+// ParseSize reads 64KiB, 10MB, 1.5GiB, or a plain number of bytes. Letters may be upper
+// or lower case.
 func ParseSize(text string) (Size, error) {
 	number, factor := strings.TrimSpace(text), int64(1)
 	for _, u := range sizeUnits {
@@ -89,10 +89,10 @@ func ParseUSD(text string) (MicroUSD, error) {
 	return MicroUSD(micro), nil
 }
 
-// scaled multiplies a plain decimal number exactly. It fails where the product
-// is no whole number or does not fit.
+// scaled multiplies a plain decimal number exactly. It fails if the product is not a
+// whole number or does not fit.
 func scaled(number string, factor int64) (int64, bool) {
-	const longest = 40 // more digits than any int64 has, few enough to be quick
+	const longest = 40 // more digits than any int64 has, few enough to be fast
 	if number == "" || len(number) > longest || strings.Trim(number, "0123456789.-") != "" {
 		return 0, false
 	}

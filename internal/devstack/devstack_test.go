@@ -46,10 +46,10 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// build makes rgpt and rgpt-worker of the present sources. Temporal takes
-// minutes to build and comes from the repository's bin folder.
+// build makes rgpt and rgpt-worker from the current sources. Temporal takes minutes to
+// build and comes from the repository's bin folder.
 func build(dir string) error {
-	if err := os.Chmod(dir, 0o755); err != nil { // for a test that runs as somebody else
+	if err := os.Chmod(dir, 0o755); err != nil { // for a test that runs as another user
 		return err
 	}
 	root, err := filepath.Abs("../..")
@@ -86,7 +86,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// folder returns a data folder that a server of another user can pass through.
+// folder returns a data folder that a server of another user can traverse.
 func folder(tb testing.TB) string {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -232,7 +232,7 @@ func pids(s *devstack.Stack) map[devstack.Role]int {
 	return out
 }
 
-// mark puts something into the database that must be there later.
+// mark puts something into the database that must still exist later.
 func mark(tb testing.TB, s *devstack.Stack) {
 	tb.Helper()
 	conn, err := pgx.Connect(tb.Context(), s.Database)
@@ -308,7 +308,7 @@ func TestWhatAKilledStarterLeftBehindIsFoundAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, first.ID.Alive(), "no second server beside the first")
 	requireMark(t, again)
-	for _, line := range left(t, o.DataDir) { // the model of before is nobody's, and harms nobody
+	for _, line := range left(t, o.DataDir) { // the earlier model belongs to nobody, and does no harm
 		if strings.Contains(line, "scripted") {
 			stopStray(t, line, again)
 		}

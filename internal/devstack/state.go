@@ -1,7 +1,7 @@
 // Package devstack runs everything that a run needs on one machine: PostgreSQL,
-// Temporal with its Web UI, a scripted model, a worker and the server. It
-// starts what is not there yet, stops what it started, and keeps all state in
-// one data folder. `rgpt dev` and the tests use it.
+// Temporal with its Web UI, a scripted model, a worker and the server. It starts what
+// is missing, stops what it started, and keeps all state in one data folder. `rgpt dev`
+// and the tests use it.
 package devstack
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/proc"
 )
 
-// Role is what a process of the stack is there for.
+// Role is the role of a process in the stack.
 type Role string
 
 // The roles, in the order in which they start.
@@ -46,7 +46,7 @@ type Process struct {
 	ID       proc.ID   `json:"-"`
 	External bool      `json:"external,omitempty"` // not ours: never started, never stopped
 
-	Model string `json:"model_url,omitempty"` // the scripted model that it was told of when it started
+	Model string `json:"model_url,omitempty"` // the scripted model that it got when it started
 }
 
 // Stack is what runs in a data folder, and where.
@@ -67,7 +67,7 @@ type Stack struct {
 	ScenarioSum string    `json:"scenario_digest,omitempty"`
 }
 
-// ports are kept over restarts, so that links go on working.
+// ports are kept over restarts, so that links stay valid.
 type ports struct {
 	Postgres   int `json:"postgres"`
 	Temporal   int `json:"temporal"`
@@ -108,7 +108,7 @@ func (s *Stack) set(p Process) {
 	s.Processes = append(s.Processes, p)
 }
 
-// Running reports whether every process of the stack runs.
+// Running reports whether every process of the stack is running.
 func (s *Stack) Running() bool {
 	for _, p := range s.Processes {
 		if p.State == "down" {
@@ -123,7 +123,7 @@ const stateFile = "stack.json"
 // ErrNoStack says that no stack was ever started in a data folder.
 var ErrNoStack = errors.New("no stack was started here")
 
-// Load reads what runs in a data folder. The states of processes are as of now.
+// Load reads what runs in a data folder. The states of processes are current.
 func Load(dataDir string) (*Stack, error) {
 	dir, err := filepath.Abs(dataDir)
 	if err != nil {
@@ -144,7 +144,7 @@ func Load(dataDir string) (*Stack, error) {
 			"%s is damaged; stop the stack's processes and remove the file, the data stays", file)
 	}
 	if !filepath.IsAbs(s.DataDir) || !sameFolder(s.DataDir, dir) {
-		// Whoever ships a folder with a stack in it would have commands talk to theirs.
+		// Anyone who ships a folder with a stack in it would make commands use theirs.
 		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 			"%s describes a stack of another folder, %s: it was moved or copied here; stop that stack's processes and remove the file, the data stays", file, s.DataDir)
 	}
@@ -184,8 +184,8 @@ func (s *Stack) save() error {
 	return nil
 }
 
-// lock keeps two commands from changing a stack at the same time. The lock
-// ends with the process that holds it.
+// lock keeps two commands from changing a stack at the same time. The lock ends with
+// the process that holds it.
 func lock(dataDir string) (func(), error) {
 	file, err := os.OpenFile(filepath.Join(dataDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

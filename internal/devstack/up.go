@@ -29,21 +29,21 @@ import (
 // Options say what stack to run.
 type Options struct {
 	DataDir   string
-	Port      int    // of the server; 0 takes a free one, -1 the one it had or the default
-	Scenario  string // of the scripted model; empty: none is started unless NeedModel says so
-	NeedModel bool   // no provider is configured: the scripted model serves, without answers if it has no scenario
+	Port      int    // of the server; 0 takes a free one, -1 the previous one or the default
+	Scenario  string // of the scripted model; if empty, none is started unless NeedModel is set
+	NeedModel bool   // no provider is configured: the scripted model runs, without answers if it has no scenario
 	ConfigDir string // where the worker and the server look for rgpt.yaml
-	// ConfigFile is the file that they read instead, where somebody named one.
+	// ConfigFile is the file that they read instead, if one was named.
 	ConfigFile string
 	Programs   Programs                 // binaries
-	Database   string                   // DATABASE_URL: ours is not started
-	Temporal   string                   // TEMPORAL_ADDRESS: ours is not started
+	Database   string                   // DATABASE_URL; if set, ours is not started
+	Temporal   string                   // TEMPORAL_ADDRESS; if set, ours is not started
 	Namespace  string                   // of Temporal
-	Progress   func(string)             // says what is being done; may be nil
+	Progress   func(string)             // reports progress; may be nil
 	Without    []Role                   // roles that are left out, for tests that run them themselves
 	Env        func(role Role) []string // more environment for a process, for tests
 
-	// For measurements: where Temporal keeps its state, and settings that are tried.
+	// For measurements: where Temporal stores its state, and settings to try.
 	TemporalInPostgres bool              // in the cluster, not in a SQLite file beside it
 	TemporalArgs       []string          // more arguments for Temporal
 	PostgresSettings   map[string]string // more settings for PostgreSQL
@@ -56,13 +56,13 @@ type Programs struct {
 	Devserver string // temporal-devserver
 }
 
-// DefaultPort is where the server listens unless told otherwise.
+// DefaultPort is where the server listens by default.
 const DefaultPort = 8080
 
-const readyTime = 90 * time.Second // for a process to be ready, first schema included
+const readyTime = 90 * time.Second // for a process to become ready, including the first schema
 
-// Up starts what is not there yet and returns when all is ready. Called again
-// after any process died, it starts that one anew; the data stays.
+// Up starts what is missing and returns when everything is ready. Called again after a
+// process died, it starts that one again; the data stays.
 func Up(ctx context.Context, o Options) (*Stack, error) {
 	dir, err := filepath.Abs(o.DataDir)
 	if err != nil {
@@ -84,7 +84,7 @@ func Up(ctx context.Context, o Options) (*Stack, error) {
 	}
 	s.Stopped = false
 	u := &upper{Stack: s, o: o, started: map[Role]bool{}}
-	// What is refused here leaves nothing behind, not even a wish for a port.
+	// What is refused here leaves nothing behind, not even a requested port.
 	if err := u.prepare(); err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (u *upper) up(ctx context.Context) error {
 	return errors.Join(u.await(ctx, RoleWorker), u.await(ctx, RoleServer))
 }
 
-// left reports whether a role is to be left as it is: left out, or running.
+// left reports whether a role needs no start: it is left out, or running.
 func (u *upper) left(role Role) bool {
 	if slices.Contains(u.o.Without, role) {
 		return true
@@ -189,7 +189,7 @@ func (u *upper) takePort(ctx context.Context) error {
 	return u.port(ctx, &u.Ports.Server)
 }
 
-// free says whether a port can be listened on.
+// free reports whether a port can be listened on.
 func free(port int) error {
 	var config net.ListenConfig
 	l, err := config.Listen(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
@@ -200,8 +200,8 @@ func free(port int) error {
 	return l.Close()
 }
 
-// freeSoon is free, with patience: of a process that was killed a moment ago
-// the last threads may still hold the port.
+// freeSoon is free, with patience: the last threads of a process that was just killed
+// may still hold the port.
 func freeSoon(port int) error {
 	giveUp := time.Now().Add(portTime)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -215,7 +215,7 @@ func freeSoon(port int) error {
 	}
 }
 
-// portTime is how long a killed process may hold on to its port.
+// portTime is how long a killed process may hold its port.
 const portTime = 3 * time.Second
 
 // port keeps a port that is still free, or takes another.
@@ -251,7 +251,7 @@ func (u *upper) postgres(ctx context.Context) error {
 		return err
 	}
 	u.Database = c.URL("rgpt")
-	return u.save() // from here on a crash of ours leaves a server that can be found
+	return u.save() // from here on, if we crash, the server that we leave can be found
 }
 
 // hostOf returns host and port of a URL, and nothing secret.
@@ -291,9 +291,9 @@ func (u *upper) temporal(ctx context.Context) (*launch, error) {
 		}
 		env = append(env, "TEMPORAL_DEVSERVER_POSTGRES="+c.URL("postgres"))
 	} else {
-		// A file serves one machine better than the cluster does: on two cores
-		// a run took 2.84 s instead of 2.98, twenty at once 10.3 s instead of
-		// 11.5, for 150 ms less of processor time each.
+		// A file is faster than the cluster on one machine: on two cores a run took
+		// 2.84 s instead of 2.98, twenty at once 10.3 s instead of 11.5, for 150 ms
+		// less of processor time each.
 		args = append(args, "--db-filename", u.Path("temporal.db"))
 	}
 	u.Temporal = net.JoinHostPort("127.0.0.1", strconv.Itoa(u.Ports.Temporal))
@@ -336,7 +336,7 @@ func (u *upper) model(ctx context.Context) (*launch, error) {
 	return &launch{role: RoleModel, program: u.o.Programs.Starter, args: args, env: os.Environ(), address: address}, nil
 }
 
-// dropModel takes a scripted model out of the stack that a provider has replaced.
+// dropModel removes a scripted model from the stack that a provider has replaced.
 func (u *upper) dropModel(ctx context.Context) error {
 	p, ok := u.Process(RoleModel)
 	if !ok {
@@ -377,9 +377,9 @@ func (s *Stack) Environment() []string {
 	return env
 }
 
-// current reports whether a role is to be left as it is. One that was told of
-// another scripted model than there is now is stopped, so that it starts anew: it
-// would ask where nobody answers, or not know that somebody does.
+// current reports whether a role needs no start. A process that got another scripted
+// model than the current one is stopped, so that it starts again: it would ask where
+// nobody answers, or not know that a model does.
 func (u *upper) current(ctx context.Context, role Role) (bool, error) {
 	p, ok := u.Process(role)
 	if !u.left(role) || !ok || slices.Contains(u.o.Without, role) || p.Model == u.Model {
@@ -416,7 +416,7 @@ func (u *upper) server(ctx context.Context) (*launch, error) {
 	}, nil
 }
 
-// configArgs tells a process where the configuration lies.
+// configArgs passes a process the location of the configuration.
 func (u *upper) configArgs(args ...string) []string {
 	switch {
 	case u.ConfigFile != "":
@@ -435,15 +435,15 @@ type launch struct {
 	args    []string
 	env     []string
 	address string
-	model   string // the scripted model that it is told of
+	model   string // the scripted model that it gets
 }
 
 // readyFile is what a process writes when it is ready.
 func (u *upper) readyFile(role Role) string { return u.Path("run", string(role)+".json") }
 
-// start starts what a role needs, if anything. The process is in the stack's
-// file before it is waited for: if we are killed meanwhile, the next Up finds
-// it, and starts no second one beside it.
+// start starts what a role needs, if anything. The process is in the stack's file
+// before it is awaited: if we are killed meanwhile, the next Up finds it and does not
+// start a second one.
 func (u *upper) start(ctx context.Context, prepare func(context.Context) (*launch, error)) error {
 	l, err := prepare(ctx)
 	if err != nil || l == nil {
@@ -465,8 +465,8 @@ func (u *upper) start(ctx context.Context, prepare func(context.Context) (*launc
 	return u.save()
 }
 
-// await waits until the process of a role is ready, also one that an earlier Up
-// started and did not live to await. One that does not get ready is stopped.
+// await waits until the process of a role is ready, including one that an earlier,
+// interrupted Up started. One that does not become ready is stopped.
 func (u *upper) await(ctx context.Context, role Role) error {
 	p, ok := u.Process(role)
 	if !ok || p.External || !u.started[role] && !p.ID.Alive() {

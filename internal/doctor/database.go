@@ -26,18 +26,18 @@ func PostgreSQL() Check {
 	}}
 }
 
-// nobody is who a cluster that root starts runs as; see package pgcluster.
+// nobody is the user that a cluster started by root runs as; see package pgcluster.
 const nobody = 65534
 
-// account says whether the user that a private cluster runs as has a name here:
-// initdb refuses one without, as containers with any user id have it.
+// account reports whether the user that a private cluster runs as has a name here:
+// initdb refuses one without, as in containers with an arbitrary user id.
 func account(ctx context.Context, uid int) []Result {
 	if uid == 0 {
 		uid = nobody
 	}
 	err := exec.CommandContext(ctx, "getent", "passwd", strconv.Itoa(uid)).Run()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 2 { // 2: there is none; else it is there, or cannot be told
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 { // 2 means there is none; otherwise it exists, or is unknown
 		return nil
 	}
 	return []Result{{
@@ -69,8 +69,8 @@ const (
 	clockFail = time.Minute
 )
 
-// Clock compares this machine's clock with the database's. Deadlines, daily
-// budgets and the order of events go by both.
+// Clock compares this machine's clock with the database's. Deadlines, daily budgets and
+// the order of events depend on both.
 func Clock(url string) Check {
 	return Check{Name: "clock", Run: func(ctx context.Context) []Result {
 		conn, err := pgx.Connect(ctx, url)
@@ -88,8 +88,8 @@ func Clock(url string) Check {
 	}}
 }
 
-// judgeClock judges a difference of clocks that was measured with an error of
-// at most half of what the question took.
+// judgeClock judges a difference of clocks that was measured with an error of at most
+// half the duration of the query.
 func judgeClock(difference, took time.Duration) []Result {
 	text := fmt.Sprintf("differs from the database's by %s", difference.Round(time.Millisecond))
 	mend := "synchronise the clocks of both machines (NTP: timedatectl set-ntp true)"

@@ -1,6 +1,6 @@
-// Package doctor checks the parts that runs need and says how to mend what is
-// not well. Checks run side by side, each within a time limit, so that a part
-// that hangs neither hides nor delays what is wrong with the others.
+// Package doctor checks the parts that runs need and says how to fix what does not
+// work. Checks run in parallel, each within a time limit, so that a part that hangs
+// neither hides nor delays what is wrong with the others.
 package doctor
 
 import (
@@ -12,11 +12,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Status is how a part is.
+// Status is the state of a part.
 type Status string
 
-// The statuses, from well to ill. A warning keeps nothing from working that is
-// asked for now.
+// The statuses, from good to bad. A warning keeps nothing from working that is asked
+// for now.
 const (
 	OK   Status = "ok"
 	Warn Status = "warn"
@@ -41,9 +41,9 @@ type Check struct {
 // Limit is how long one check may take.
 const Limit = 15 * time.Second
 
-// Run carries out all checks side by side and returns their results in the
-// checks' order. A check that is not done within the limit, also one that does
-// not look at its context, fails.
+// Run carries out all checks in parallel and returns their results in the checks'
+// order. A check that is not done within the limit fails, even if it ignores its
+// context.
 func Run(ctx context.Context, limit time.Duration, checks ...Check) []Result {
 	found := make([][]Result, len(checks))
 	var wait sync.WaitGroup
@@ -61,14 +61,14 @@ func Run(ctx context.Context, limit time.Duration, checks ...Check) []Result {
 func (c Check) within(ctx context.Context, limit time.Duration) []Result {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	done := make(chan []Result, 1) // a late answer finds room and is forgotten
+	done := make(chan []Result, 1) // a late answer has room here and is dropped
 	go func() { done <- c.Run(ctx) }()
 	var results []Result
 	select {
 	case results = <-done:
 	case <-ctx.Done():
 		select {
-		case results = <-done: // it was told that the time is over, and says more than we can
+		case results = <-done: // its context has ended, and it says more than we can
 		case <-time.After(limit / 10):
 			results = Failed("gave no answer within "+limit.String(), "see whether the machine is overloaded; then check again")
 		}
@@ -91,7 +91,7 @@ func Ill(results []Result) bool {
 	return false
 }
 
-// Well is the result of a part that is well.
+// Well is the result of a part that works.
 func Well(format string, args ...any) []Result {
 	return []Result{{Status: OK, Message: fmt.Sprintf(format, args...)}}
 }

@@ -22,8 +22,8 @@ const (
 	diskWarn = 2 << 30
 )
 
-// DataFolder checks that the data folder can be written and that its disk has
-// room. One that is not there yet must be possible to make.
+// DataFolder checks that the data folder is writable and that its disk has room. If it
+// does not exist yet it must be possible to create it.
 func DataFolder(dir string) Check {
 	return Check{Name: "data folder", Run: func(context.Context) []Result {
 		at, err := nearest(dir)
@@ -52,7 +52,7 @@ func DataFolder(dir string) Check {
 	}}
 }
 
-// nearest returns the folder itself, or of what lies above it the first that is there.
+// nearest returns the folder itself, or the first of its parents that exists.
 func nearest(dir string) (string, error) {
 	for at := dir; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
@@ -81,7 +81,7 @@ const gitMajor, gitMinor = 2, 38
 
 var gitVersion = regexp.MustCompile(`git version (\d+)\.(\d+)\S*`)
 
-// Git checks that a git is there that is new enough.
+// Git checks that git is installed and new enough.
 func Git() Check {
 	return Check{Name: "git", Run: func(ctx context.Context) []Result {
 		out, err := exec.CommandContext(ctx, "git", "version").Output()
@@ -129,8 +129,8 @@ func Sandbox(build func() (*sandbox.Process, error), allowed bool) Check {
 	}}
 }
 
-// Toolchains tells which compilers and interpreters commands find in the sandbox,
-// and which this host has and cannot show them.
+// Toolchains reports which compilers and interpreters commands find in the sandbox, and
+// which this host has and cannot show them.
 func Toolchains(detect func() sandbox.Toolchains) Check {
 	return Check{Name: "tool chains", Run: func(context.Context) []Result {
 		t := detect()
@@ -148,7 +148,7 @@ func Toolchains(detect func() sandbox.Toolchains) Check {
 	}}
 }
 
-// features tells what is missing, and what is enforced after the fact alone.
+// features reports what is missing, and what is enforced only after the fact.
 func features(all []sandbox.Feature, status Status) []Result {
 	var out []Result
 	for _, f := range all {
@@ -191,7 +191,7 @@ func Chromium(getenv func(string) string) Check {
 	}}
 }
 
-// Machine checks that this system is one that everything runs on.
+// Machine checks that everything runs on this system.
 func Machine() Check {
 	return Check{Name: "machine", Run: func(context.Context) []Result {
 		text := fmt.Sprintf("%s/%s, %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())

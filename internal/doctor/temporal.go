@@ -19,8 +19,8 @@ import (
 // Connect connects to Temporal.
 type Connect func(context.Context) (client.Client, error)
 
-// Temporal checks that Temporal answers, has the namespace, and knows the
-// search attributes by which runs are listed.
+// Temporal checks that Temporal answers, has the namespace, and knows the search
+// attributes for listing runs.
 func Temporal(connect Connect, address, namespace string) Check {
 	return Check{Name: "temporal", Run: func(ctx context.Context) []Result {
 		c, err := connect(ctx)
@@ -74,8 +74,8 @@ type Queue struct {
 	Workflows bool // workflows run on it too
 }
 
-// pollerAge is when a poller counts as gone: Temporal remembers it for some
-// minutes, a live one asks again within a minute.
+// pollerAge is when a poller counts as gone: Temporal remembers it for some minutes, a
+// live one polls again within a minute.
 const pollerAge = 75 * time.Second
 
 // Workers checks that each task queue is polled.

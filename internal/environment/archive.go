@@ -16,13 +16,13 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// pack writes the tree below dir as tar, compressed by zstd. Names are relative
-// to dir and sorted. Files that have several names in the tree are written once.
-// What is not a file, directory or symbolic link is left out: a set-up has no
-// use for it, and nothing on another host may depend on it.
+// pack writes the tree below dir as a tar archive compressed with zstd. Names are
+// relative to dir and sorted. Hard-linked files are written once. Anything but files,
+// directories and symbolic links is left out: a set-up has no use for it, and nothing
+// on another host may depend on it.
 func pack(ctx context.Context, dir string, w io.Writer) error {
-	// The fastest level: a snapshot is written once on the way of a waiting run,
-	// and packages are mostly compressed or small text.
+	// The fastest level: a snapshot is written once while a run waits, and packages are
+	// mostly compressed or small text.
 	compressed, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return fmt.Errorf("pack an environment: %w", err)
@@ -45,7 +45,7 @@ type inode struct{ dev, ino uint64 }
 type packer struct {
 	dir   string
 	out   *tar.Writer
-	names map[inode]string // of files with several names
+	names map[inode]string // of hard-linked files
 }
 
 func (p *packer) add(at string, d fs.DirEntry) error {
@@ -98,9 +98,9 @@ func (p *packer) file(at string, info fs.FileInfo, header *tar.Header) error {
 	return err
 }
 
-// unpack writes what pack wrote below dir, which must be empty. Whatever names
-// and links the archive holds, nothing outside of dir is touched. At most most
-// bytes are written.
+// unpack writes what pack wrote below dir, which must be empty. Whatever names and
+// links the archive holds, nothing outside dir is touched. The total is limited to most
+// bytes.
 func unpack(ctx context.Context, r io.Reader, dir string, most int64) error {
 	expanded, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
 	if err != nil {
@@ -134,7 +134,7 @@ func unpack(ctx context.Context, r io.Reader, dir string, most int64) error {
 type unpacker struct {
 	root  *os.Root
 	left  int64
-	modes map[string]fs.FileMode // of directories that their owner may not write
+	modes map[string]fs.FileMode // of directories that their owner may not write to
 }
 
 func (u *unpacker) entry(header *tar.Header, content io.Reader) error {
@@ -168,12 +168,12 @@ func (u *unpacker) file(name string, mode fs.FileMode, header *tar.Header, conte
 		return err
 	}
 	_, err = io.Copy(file, content)
-	// Tools compare the times of sources with those of what they compiled.
+	// Tools compare the times of sources with those of compiled files.
 	err = errors.Join(err, file.Chmod(mode), file.Close(), u.root.Chtimes(name, header.ModTime, header.ModTime))
 	return err
 }
 
-// closeDirs takes the right to write from directories that did not have it.
+// closeDirs removes write permission from directories that did not have it.
 func (u *unpacker) closeDirs() error {
 	for name, mode := range u.modes {
 		if err := u.root.Chmod(name, mode); err != nil {

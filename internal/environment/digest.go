@@ -15,20 +15,19 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// recipeFormat changes when the same recipe makes another environment, or when
-// what is kept of one changes.
+// recipeFormat changes when the same recipe makes another environment, or when other
+// parts of an environment are stored.
 const recipeFormat = 2
 
-// usedTools are the tools whose versions decide about an environment.
+// usedTools are the tools whose versions affect an environment.
 var usedTools = map[string][]string{
 	"go": {"go"}, "node": {"node", "npm"}, "python": {"python"}, "rust": {"cargo", "rust"}, "java": {"java", "maven", "gradle"}, "make": {"make", "gcc"},
 }
 
-// Digest is the key of the environment that the recipe makes: a hash of
-// everything that goes into it, on this kind of machine. The content of inputs
-// comes from content; an input that cannot be read is an error, as its environment
-// could be taken for another's. Hints and missing tools do not count: they change
-// no command.
+// Digest is the key of the environment that the recipe makes: a hash of everything that
+// affects it, on this kind of machine. The content of inputs comes from content; an
+// input that cannot be read is an error, because its environment could be mistaken for
+// another one. Hints and missing tools do not count: they change no command.
 func (r Recipe) Digest(open func(path string) (io.ReadCloser, error), tools Tools) (string, error) {
 	inputs := map[string]string{}
 	for _, p := range r.Inputs {
@@ -39,7 +38,7 @@ func (r Recipe) Digest(open func(path string) (io.ReadCloser, error), tools Tool
 		inputs[p] = sum
 	}
 	versions := map[string]string{}
-	if r.Source != SourceDetected { // what such commands use is not known
+	if r.Source != SourceDetected { // what such commands use is unknown
 		maps.Copy(versions, tools)
 	}
 	for _, p := range r.Projects {
@@ -79,8 +78,8 @@ func digestOf(open func(path string) (io.ReadCloser, error), name string) (strin
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// YAML is the recipe as the section environment of rgpt.yaml, ready to commit.
-// Find with the settings that it says gives commands that do the same.
+// YAML is the recipe as the section environment of rgpt.yaml, ready to commit. Find
+// with these settings gives equivalent commands.
 func (r Recipe) YAML() []byte {
 	var file struct {
 		Environment struct {
@@ -103,7 +102,7 @@ func (r Recipe) YAML() []byte {
 	var out strings.Builder
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	// Strings in lists and maps can always be written.
+	// Strings in lists and maps can always be encoded.
 	_ = encoder.Encode(file)
 	return []byte(out.String())
 }
@@ -114,7 +113,7 @@ func (c Command) line() string {
 	if c.Dir != "." && c.Dir != "" {
 		line = "(cd " + sandbox.Quote(c.Dir) + " && { " + line + "; })"
 	} else if c.Optional {
-		line = "(" + line + ")" // a shell of its own, or its exit would end what follows
+		line = "(" + line + ")" // in a subshell, or its exit would end the commands that follow
 	}
 	if c.Optional {
 		line += " || true"

@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// Downloads is the folder of a host in which the set-ups of a repository leave
-// folders of their home for the next one, such as what a package manager has
-// downloaded: <key>/<folder>. Nothing of it is part of an environment. It is there to
-// save time: what is missing, or cannot be kept, fails nothing but the saving.
+// Downloads is the folder of a host in which the set-ups of a repository leave folders
+// of their home for the next set-up, such as the downloads of a package manager:
+// <key>/<folder>. None of it is part of an environment. It only saves time: if
+// something is missing or cannot be kept, nothing fails.
 type Downloads struct{ root string }
 
-// DownloadsAt returns what lies in a folder, which need not exist yet. It must be on
-// the file system of the Store.
+// DownloadsAt returns the Downloads in a folder, which need not exist yet. It must be
+// on the file system of the Store.
 func DownloadsAt(dir string) Downloads { return Downloads{root: dir} }
 
-// Take moves the folders of a key, those that are there, into the home of a draft.
-// Of two drafts that want the same ones at once, one gets them.
+// Take moves the existing folders of a key into the home of a draft. If two drafts want
+// the same folders at once, one gets them.
 func (d Downloads) Take(key string, folders []string, draft *Draft) error {
 	from := filepath.Join(d.root, key)
 	if _, err := os.Stat(from); len(folders) == 0 || errors.Is(err, fs.ErrNotExist) {
@@ -43,8 +43,8 @@ func (d Downloads) Take(key string, folders []string, draft *Draft) error {
 	return nil
 }
 
-// ownParents gives the folders around a folder of a home to its owner, the user of
-// set-up commands: they put more there.
+// ownParents gives the parents of a folder of a home to the owner of the home, the user
+// of set-up commands: the commands add to them.
 func ownParents(home, folder string) error {
 	info, err := os.Lstat(filepath.Join(home, folder))
 	if err != nil {
@@ -59,9 +59,9 @@ func ownParents(home, folder string) error {
 	return nil
 }
 
-// Put moves folders out of the home of a draft, in place of all that the key had. What
-// would bring them over most bytes together, or cannot be kept, is removed: none of it
-// stays in the draft. The error says what could not be kept.
+// Put moves folders out of the home of a draft, replacing all that the key had. Folders
+// that would exceed the limit, most bytes in total, or that cannot be kept, are
+// removed: none of them stays in the draft. The error says what could not be kept.
 func (d Downloads) Put(ctx context.Context, key string, folders []string, draft *Draft, most int64) error {
 	if len(folders) == 0 {
 		return nil
@@ -80,9 +80,9 @@ func (d Downloads) Put(ctx context.Context, key string, folders []string, draft 
 	return err
 }
 
-// put leaves a folder where it is that is reached through a link: set-up commands
-// chose what lies in the home. They have ended, so nothing changes meanwhile. It
-// returns the bytes that are kept.
+// put leaves a folder in place if it is reached through a link: set-up commands chose
+// what is in the home. They have ended, so nothing changes meanwhile. It returns the
+// bytes that are kept.
 func (d Downloads) put(ctx context.Context, to, folder string, draft *Draft, most int64) (int64, error) {
 	top, err := filepath.EvalSymlinks(draft.Home())
 	if err != nil {
@@ -93,7 +93,7 @@ func (d Downloads) put(ctx context.Context, to, folder string, draft *Draft, mos
 		return 0, nil //nolint:nilerr // there is nothing to keep
 	}
 	bytes, _ := usage(ctx, whole)
-	if err := ctx.Err(); err != nil { // it was not measured to its end
+	if err := ctx.Err(); err != nil { // not measured completely
 		return 0, errors.Join(err, removeAll(whole))
 	}
 	if bytes > most {
@@ -105,8 +105,8 @@ func (d Downloads) put(ctx context.Context, to, folder string, draft *Draft, mos
 	return bytes, nil
 }
 
-// Sweep removes what no set-up used for longer than age, and then what was not used
-// for longest until at most most bytes are left.
+// Sweep removes what no set-up used for longer than age, and then the least recently
+// used until the rest is within the limit of most bytes.
 func (d Downloads) Sweep(ctx context.Context, age time.Duration, most int64) error {
 	entries, err := os.ReadDir(d.root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,7 +121,7 @@ func (d Downloads) Sweep(ctx context.Context, age time.Duration, most int64) err
 			used[e.Name()] = info.ModTime()
 		}
 	}
-	keys := slices.SortedFunc(maps.Keys(used), func(a, b string) int { return used[b].Compare(used[a]) }) // the newest first
+	keys := slices.SortedFunc(maps.Keys(used), func(a, b string) int { return used[b].Compare(used[a]) }) // most recently used first
 	var failed error
 	for _, key := range keys {
 		dir := filepath.Join(d.root, key)

@@ -1,6 +1,6 @@
-// Package environment finds out how to set up what the builds and tests of a
+// Package environment determines how to set up what the builds and tests of a
 // repository need: which package managers to call, in which folders, with which
-// variables. Find reads files only. It executes nothing and asks no network.
+// variables. Find only reads files. It executes nothing and uses no network.
 package environment
 
 import (
@@ -15,31 +15,30 @@ import (
 
 // Settings is the section environment of rgpt.yaml, already validated.
 type Settings struct {
-	// Setup is run, one command after the other in the root of the repository,
-	// instead of what would be detected.
+	// Setup is run, one command after the other in the root of the repository, instead
+	// of the detected commands.
 	Setup []string `json:"setup,omitempty"`
-	// Hosts may be reached during the set-up; empty: the registries of the
-	// ecosystems that are found.
+	// Hosts may be reached during the set-up; empty means the registries of the
+	// detected ecosystems.
 	Hosts []string `json:"hosts,omitempty"`
-	// Variables are set for the set-up, agents and checks; they win over detected ones.
+	// Variables are set for the set-up, agents and checks; they override detected ones.
 	Variables map[string]string `json:"variables,omitempty"`
 	// Cache are folders below the home that a set-up leaves for the next one.
 	Cache []string `json:"cache,omitempty"`
 }
 
-// Tools has the versions of what the worker offers, by name: go, node, npm,
-// python, rust, cargo, java, maven, gradle, make, gcc. A name that is missing
-// means that the worker does not have the tool.
+// Tools has the versions of the tools that the worker offers, by name: go, node, npm,
+// python, rust, cargo, java, maven, gradle, make, gcc. A missing name means that the
+// worker does not have the tool.
 type Tools map[string]string
 
-// Facts are what git knows of the commit and its files do not say.
+// Facts are what git knows about the commit and its files do not say.
 type Facts struct {
 	// Version is the output of `git describe --tags`, for packages that take
 	// their version from git. It may be empty.
 	Version string
-	// Time is when the commit was made. Where no lock file fixes versions, packages
-	// are taken as they were then: newer ones most often break older tests. Zero
-	// takes the newest.
+	// Time is when the commit was made. If no lock file fixes versions, packages are
+	// taken as of that time: newer ones often break older tests. Zero takes the newest.
 	Time time.Time
 }
 
@@ -50,8 +49,8 @@ type Source string
 const (
 	SourceDetected   Source = "detected"
 	SourceConfigured Source = "configured"
-	SourceAgent      Source = "agent"  // set by who lets an agent write the commands
-	SourcePerson     Source = "person" // set by who takes them from a person
+	SourceAgent      Source = "agent"  // set by the caller that lets an agent write the commands
+	SourcePerson     Source = "person" // set by the caller that takes them from a person
 )
 
 // Recipe says how to set up an environment. The same files, settings, tools and
@@ -59,35 +58,35 @@ const (
 type Recipe struct {
 	Source   Source
 	Projects []Project
-	// Setup is run in order. A command that fails ends the set-up, unless it is optional.
+	// Setup is run in order. A command that fails ends the set-up, unless it is
+	// optional.
 	Setup []Command
-	// RunsCode says that the set-up runs code of the repository that Inputs may not name:
-	// commands that somebody wrote, scripts of an installation, a setup.py. What comes of
-	// it can be trusted as far as the branch can.
+	// RunsCode says that the set-up runs code of the repository that Inputs may not
+	// name: commands that somebody wrote, install scripts, a setup.py. Its result is
+	// only as trustworthy as the branch.
 	RunsCode bool
 	// Given says that the commands come from Settings, not from the files.
 	Given bool
 	// Hosts may be reached during the set-up. They come from the embedded list of
 	// registries and from Settings, never from a file of the repository.
 	Hosts []string
-	// Variables and Path (directories to put before PATH) hold for the set-up,
-	// agents and checks.
+	// Variables and Path (directories to put before PATH) apply to the set-up, agents
+	// and checks.
 	Variables map[string]string
 	Path      []string
-	// Drop lists directories below the home directory that nobody needs after the
+	// Drop lists directories below the home directory that are not needed after the
 	// set-up, such as download caches.
 	Drop []string
-	// Cache lists folders below the home directory that go from one set-up of the
-	// repository to the next, and are not part of the environment.
+	// Cache lists folders below the home directory that are passed from one set-up of
+	// the repository to the next, and are not part of the environment.
 	Cache []string
-	// Inputs are the files whose content decides about the environment, sorted.
+	// Inputs are the files whose content affects the environment, sorted.
 	Inputs  []string
 	Missing []MissingTool
-	// Hints are lines of the repository that tell how its authors set it up. They
+	// Hints are lines of the repository that describe how its authors set it up. They
 	// are hostile text for an agent or a person to judge.
 	Hints []Hint
-	// TestCommand is how the repository itself runs its tests, "" if it does not
-	// say so plainly.
+	// TestCommand is how the repository itself runs its tests, "" if that is not clear.
 	TestCommand string
 }
 
@@ -98,7 +97,8 @@ type Project struct {
 	Manager   string // npm, pnpm, yarn, yarn-berry, bun, uv, poetry, pdm, pipenv, pip, cargo, maven, gradle, go, make
 	Manifest  string // path of the file that made it a project
 	Lock      string // path of the lock file, "" without one
-	// ManagerVersion is the version that the repository asks for, "" without one.
+	// ManagerVersion is the version that the repository asks for, "" if it asks for
+	// none.
 	ManagerVersion string
 }
 
@@ -106,27 +106,27 @@ type Project struct {
 type Command struct {
 	Dir      string
 	Shell    string
-	Optional bool // its failure is told, and the set-up goes on
+	Optional bool // its failure is reported, and the set-up continues
 }
 
-// MissingTool is a tool that the repository asks for and the worker does not
+// MissingTool is a tool that the repository asks for and that the worker does not
 // offer, or not in this version.
 type MissingTool struct {
 	Name   string
 	Wanted string // such as ">=22" or "3.13"
-	Have   string // "" without any
+	Have   string // "" if there is none
 	From   string // the file that asks
 }
 
-// Hint is one line of a file that tells how to set the repository up.
+// Hint is one line of a file that describes how to set up the repository.
 type Hint struct {
 	File string
 	Line int
 	Text string
 }
 
-// The bounds of a recipe. What lies beyond them is left out: a repository of
-// more projects or commands needs a set-up that a person wrote.
+// The limits of a recipe. What exceeds them is left out: a repository with more
+// projects or commands needs a set-up written by a person.
 const (
 	maxProjects = 40
 	maxCommands = 60
@@ -142,10 +142,9 @@ type finder struct {
 	r     Recipe
 }
 
-// Find reads the files below root and says how to set up the environment that
-// they need. A file that cannot be read or parsed is passed over: its own tool
-// says best what is wrong with it. The error says that root itself cannot be
-// read.
+// Find reads the files below root and determines how to set up the environment that
+// they need. A file that cannot be read or parsed is skipped: its own tool reports best
+// what is wrong with it. The error says that root itself cannot be read.
 func Find(root *os.Root, s Settings, tools Tools, facts Facts) (Recipe, error) {
 	t, err := readTree(root, maxEntries)
 	if err != nil {
@@ -193,7 +192,7 @@ func unique(list []string) []string {
 	return slices.Compact(list)
 }
 
-// project notes a project and its files, and says whether there is room for it.
+// project records a project and its files, and reports whether there was room for it.
 func (f *finder) project(p Project) bool {
 	if len(f.r.Projects) >= maxProjects {
 		return false
@@ -203,7 +202,7 @@ func (f *finder) project(p Project) bool {
 	return true
 }
 
-// input notes files that decide about the environment, those that exist.
+// input records files that affect the environment, if they exist.
 func (f *finder) input(files ...string) {
 	for _, p := range files {
 		if p != "" && f.t.has(p) {
@@ -236,8 +235,8 @@ func (f *finder) path(dirs ...string) {
 
 func (f *finder) drop(dirs ...string) { f.r.Drop = append(f.r.Drop, dirs...) }
 
-// want notes a tool as missing unless the worker has it in the wanted version;
-// an empty wanted asks for any.
+// want records a tool as missing unless the worker has it in the wanted version; an
+// empty wanted accepts any.
 func (f *finder) want(name, wanted, from string, ok func(have, wanted string) bool) {
 	have := version(f.tools[name])
 	if have != "" && (wanted == "" || ok(have, wanted)) {
@@ -249,7 +248,7 @@ func (f *finder) want(name, wanted, from string, ok func(have, wanted string) bo
 	}
 }
 
-// Where the parts of an environment lie inside the sandbox.
+// Where the parts of an environment are inside the sandbox.
 const (
 	home     = sandbox.Home
 	localBin = home + "/.local/bin"

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// table is a TOML table of unknown shape. Its methods take a path of keys and
-// find nothing where the shape is another.
+// table is a TOML table of unknown shape. Its methods take a path of keys and find
+// nothing if the shape differs.
 type table map[string]any
 
 func (t *tree) table(p string) table {
@@ -42,14 +42,14 @@ func (t table) table(keys ...string) table {
 	return m
 }
 
-// names are the keys of a table that can be names of extras or groups, sorted.
+// names are the keys of a table that can name extras or groups, sorted.
 func (t table) names(keys ...string) []string {
 	names := slices.Sorted(maps.Keys(t.table(keys...)))
 	names = slices.DeleteFunc(names, func(name string) bool { return !groupName.MatchString(name) })
 	return names[:min(len(names), maxWords)]
 }
 
-// list are the strings of an array, or one string by itself.
+// list returns the strings of an array, or a single string as a list.
 func (t table) list(keys ...string) []string {
 	switch v := t.get(keys...).(type) {
 	case string:
@@ -66,8 +66,8 @@ func (t table) list(keys ...string) []string {
 	return nil
 }
 
-// ini is a file in the manner of Python's configparser: sections of names and
-// values. A value goes on over lines that are indented.
+// ini is a file in the format of Python's configparser: sections of names and values. A
+// value continues over indented lines.
 type ini map[string]map[string]string
 
 func (t *tree) ini(p string) ini { return parseINI(t.text(p)) }

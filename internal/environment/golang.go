@@ -7,12 +7,12 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// goOnline lifts what keeps Go from the network wherever commands run that must
-// not use it.
+// goOnline undoes what keeps Go off the network wherever commands run that must not use
+// it.
 const goOnline = "GOPROXY=https://proxy.golang.org GOSUMDB=sum.golang.org "
 
-// findGo fetches the modules of each go.mod. Go writes none of its files: a sum
-// that is missing stays missing, for the checks to see.
+// findGo fetches the modules of each go.mod. Go writes none of its files: a missing sum
+// stays missing, so that the checks see it.
 func findGo(f *finder) {
 	dirs := f.t.folders("go.mod")
 	members := f.goWork()
@@ -23,7 +23,7 @@ func findGo(f *finder) {
 		}
 		mod, err := modfile.ParseLax(manifest, []byte(f.t.text(manifest)), nil)
 		if err != nil {
-			continue // go will say what is wrong with it
+			continue // go will report what is wrong with it
 		}
 		if mod.Go != nil {
 			f.want("go", mod.Go.Version, manifest, atLeast)
@@ -45,7 +45,7 @@ func findGo(f *finder) {
 	}
 }
 
-// goWork fetches the modules of a workspace and says which folders are in it.
+// goWork fetches the modules of a workspace and returns which folders are in it.
 func (f *finder) goWork() []string {
 	if !f.t.has("go.work") {
 		return nil

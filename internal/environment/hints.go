@@ -45,7 +45,7 @@ func (f *finder) readHints() {
 	}
 }
 
-// hintFiles are read line by line: what matches is a hint.
+// hintFiles are read line by line: a line that matches is a hint.
 var (
 	devcontainerLine = regexp.MustCompile(`"(?:image|onCreateCommand|updateContentCommand|postCreateCommand|postStartCommand|features|version|ghcr\.io/[^"]*)"\s*:`)
 	installLine      = regexp.MustCompile(`\b(?:apt-get|apt|apk|dnf|yum|brew|pip3?|pipx|uv|poetry|pdm|pipenv|npm|npx|pnpm|yarn|bun|cargo|rustup|go|mvnw?|gradlew?|make|cmake|corepack|tox|nox|pytest)\s+\S`)
@@ -59,7 +59,7 @@ var (
 		{"AGENTS.md", installLine}, {"CLAUDE.md", installLine}, {"CONTRIBUTING.md", installLine}, {".github/CONTRIBUTING.md", installLine},
 		{"tox.ini", regexp.MustCompile(`^\s*(?:deps|extras|dependency_groups|commands|\[testenv.*|-r\s?\S+)\b`)},
 		{"noxfile.py", regexp.MustCompile(`\bsession\.(?:install|run)\(`)},
-		{".gitmodules", regexp.MustCompile(`^\s*(?:path|url)\s*=`)}, // a checkout lacks what they bring
+		{".gitmodules", regexp.MustCompile(`^\s*(?:path|url)\s*=`)}, // a checkout lacks their content
 		{"Makefile", installLine}, {"justfile", installLine}, {"Taskfile.yml", installLine},
 	}
 )
@@ -81,8 +81,8 @@ func (f *finder) hint(file string, line int, text string) {
 	}
 }
 
-// readWorkflow notes what the steps of a workflow run. Aliases are not followed:
-// they can make a small file a huge one.
+// readWorkflow records what the steps of a workflow run. Aliases are not followed: they
+// can make a small file huge.
 func (f *finder) readWorkflow(p string) {
 	var doc yaml.Node
 	if yaml.Unmarshal([]byte(f.t.text(p)), &doc) != nil || len(doc.Content) == 0 {
@@ -132,7 +132,7 @@ func (f *finder) readStep(file, job string, step *yaml.Node) {
 	}
 }
 
-// field is the value of a key of a mapping, nil without one.
+// field is the value of a key of a mapping, nil if it has no such key.
 func field(n *yaml.Node, key string) *yaml.Node {
 	var found *yaml.Node
 	each(n, func(name string, value *yaml.Node) {
@@ -159,8 +159,8 @@ func scalar(n *yaml.Node) string {
 	return n.Value
 }
 
-// ciHas says whether a workflow installs with a flag, by one of the programs,
-// in a job that runs tests.
+// ciHas reports whether a workflow installs with a flag, using one of the programs, in
+// a job that runs tests.
 func (f *finder) ciHas(flag string, programs ...string) bool {
 	return slices.ContainsFunc(f.beforeTests(), func(c ciCommand) bool {
 		list, ok := split(c.command)
@@ -171,8 +171,8 @@ func (f *finder) ciHas(flag string, programs ...string) bool {
 var runsTests = regexp.MustCompile(`^(?:(?:uv|poetry|pdm|pipenv|hatch) run (?:-\S+ )*|coverage run -m |python3? -m )*(?:pytest|unittest|tox|nox|ava|mocha|jest|vitest)\b|` +
 	`^(?:npm|pnpm|yarn|bun)(?: run)? (?:test|t\b|vitest|jest)|^hatch (?:run )?test|^(?:go|cargo) test\b|^(?:mvn|\./mvnw|gradle|\./gradlew)\b.*\b(?:test|verify|check|build|install|package)\b|^make (?:test|check)\b|^bash \S*test\S*$`)
 
-// beforeTests lists what jobs run before the first command that runs tests, of
-// the jobs that have one.
+// beforeTests lists what jobs run before their first command that runs tests, for the
+// jobs that have one.
 func (f *finder) beforeTests() []ciCommand {
 	var out, pending []ciCommand
 	job := ""

@@ -13,8 +13,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// hostileFiles try to bring a command of their own into the set-up wherever a
-// name or a version of theirs gets into one.
+// hostileFiles try to inject a command into the set-up wherever a name or a version of
+// theirs is used in one.
 const hostileFiles = `
 -- package.json --
 {"packageManager": "pnpm@9.0.0; touch /tmp/x $(touch pwned)", "dependencies": {"a": "1"}, "workspaces": ["$(touch pwned)"]}
@@ -83,7 +83,7 @@ func TestNamesFromTheRepositoryRunNothing(t *testing.T) {
 		for _, how := range []struct{ dir, shell string }{{filepath.Join(root.Name(), c.Dir), c.Shell}, {root.Name(), c.line()}} {
 			cmd := exec.Command("/bin/bash", "-c", how.shell)
 			cmd.Dir, cmd.Env = how.dir, []string{"PATH=" + bin}
-			_ = cmd.Run() // pip is not there
+			_ = cmd.Run() // pip is missing
 		}
 	}
 	require.FileExists(t, log, "the commands ran")

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// maxInputs bounds the files beside manifests and lock files that are looked at.
+// maxInputs limits how many files beside manifests and lock files are examined.
 const maxInputs = 2000
 
-// readBySetups are the files that installers read wherever they lie: manifests of
+// readBySetups are the files that installers read wherever they are: manifests of
 // members and of local dependencies, patches, generators' schemas, build logic.
 var readBySetups = regexp.MustCompile(`(^|/)(package\.json|\.npmrc|\.yarnrc(\.yml)?|setup\.(py|cfg)|pyproject\.toml|pom\.xml|Cargo\.toml|go\.mod|gradle\.properties|` +
 	`(requirements|constraints)[^/]*\.(txt|in)|[^/]+\.(gradle|gradle\.kts|versions\.toml|prisma))$|` +
@@ -37,7 +37,7 @@ func (f *finder) widen() {
 		case "node":
 			f.lifecycle(p)
 		case "go", "rust": // they only download
-		case "python": // a project that is built runs what its build names
+		case "python": // building a project runs what its build names
 			f.r.RunsCode = f.r.RunsCode || f.t.has(path.Join(p.Dir, "setup.py")) || strings.Contains(f.t.text(path.Join(p.Dir, "pyproject.toml")), "[build-system]")
 		default:
 			f.r.RunsCode = true
@@ -45,8 +45,9 @@ func (f *finder) widen() {
 	}
 }
 
-// buildsIn reports whether files that installers read have them run code of the
-// repository: scripts of members, packages in the repository, hooks of a package manager.
+// buildsIn reports whether files that installers read make them run code of the
+// repository: scripts of members, packages in the repository, hooks of a package
+// manager.
 func (f *finder) buildsIn(files []string) bool {
 	return slices.ContainsFunc(files, func(p string) bool {
 		switch path.Base(p) {
@@ -62,8 +63,8 @@ func (f *finder) buildsIn(files []string) bool {
 	}) || f.t.has(".pnpmfile.cjs")
 }
 
-// installs reports whether an installation runs scripts of a manifest that may be code of
-// the repository.
+// installs reports whether an installation runs scripts of a manifest that may be code
+// of the repository.
 func (f *finder) installs(manifest string) bool {
 	var m struct {
 		Scripts map[string]string `json:"scripts"`
@@ -75,10 +76,10 @@ func (f *finder) installs(manifest string) bool {
 // installScripts are those of a manifest that an installation runs.
 var installScripts = []string{"preinstall", "install", "postinstall", "prepublish", "preprepare", "prepare", "postprepare"}
 
-// harmless are scripts of an installation that run no code of the repository.
+// harmless are install scripts that run no code of the repository.
 var harmless = regexp.MustCompile(`^\s*((npx )?only-allow \w+|husky( install)?|is-ci \|\| husky( install)?|husky( install)? \|\| true|simple-git-hooks|lefthook install|exit 0|true|)\s*$`)
 
-// lifecycle adds the files that the scripts name which an installation runs.
+// lifecycle adds the files named by the scripts that an installation runs.
 func (f *finder) lifecycle(p Project) {
 	var m struct {
 		Scripts map[string]string `json:"scripts"`
@@ -89,8 +90,8 @@ func (f *finder) lifecycle(p Project) {
 	}
 }
 
-// named adds the files of the checkout whose paths are words of a command, and
-// the makefiles where it calls make. Files that those call in turn are not found.
+// named adds the files of the checkout whose paths are words of a command, and the
+// makefiles if it calls make. Files that those use in turn are not found.
 func (f *finder) named(dir, command string) {
 	for _, word := range strings.FieldsFunc(command, func(r rune) bool { return strings.ContainsRune(" \t\n;&|<>(){}'\"`=$,", r) }) {
 		f.input(path.Join(dir, word))

@@ -8,8 +8,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// findJava fetches what Maven or Gradle need by letting them build the tests and
-// run none: their own goals for it leave out what plugins ask for when they run.
+// findJava fetches what Maven or Gradle need by letting them build the tests and run
+// none: their own goals for fetching leave out what plugins request when they run.
 func findJava(f *finder) {
 	var maven, gradle []string
 	for _, dir := range f.t.folders("pom.xml") {
@@ -37,7 +37,7 @@ func findJava(f *finder) {
 	}
 }
 
-// within says whether a folder lies in one that is built already.
+// within reports whether a folder is inside one that is already built.
 func (f *finder) within(roots []string, dir string) bool {
 	for _, root := range roots {
 		if inside(dir, root) {
@@ -49,8 +49,7 @@ func (f *finder) within(roots []string, dir string) bool {
 
 var javaRelease = regexp.MustCompile(`<(?:maven\.compiler\.(?:release|source)|java\.version)>\s*(?:1\.)?(\d+)\s*<`)
 
-// javaOnline tells Java of the proxy, which it does not take from the variables
-// that all others read.
+// javaOnline configures Java's proxy, which it does not take from the usual variables.
 const javaOnline = `p="${HTTPS_PROXY:-}"; p="${p#*://}"; p="${p##*@}"; p="${p%%/*}"; [ -z "$p" ] || export JAVA_TOOL_OPTIONS="${JAVA_TOOL_OPTIONS:-} -Dhttp.proxyHost=${p%:*} -Dhttp.proxyPort=${p##*:} -Dhttps.proxyHost=${p%:*} -Dhttps.proxyPort=${p##*:}"; `
 
 func (f *finder) maven(dir string) bool {
@@ -65,24 +64,25 @@ func (f *finder) maven(dir string) bool {
 		f.want("java", found[1], manifest, atLeast)
 	}
 	f.want("maven", "", manifest, nil)
-	// Rules about the machine, such as the version of Maven, refuse what most often works.
+	// Rules about the machine, such as the version of Maven, reject what usually works.
 	f.set("MAVEN_OPTS", "-Dmaven.repo.local="+home+"/.m2/repository -Denforcer.skip=true")
 	// All classes with a method that none has: surefire fetches the runner of each
-	// module, which it does not where no class matches, and runs nothing.
+	// module, which it does not do if no class matches, and runs nothing.
 	run := "mvn --batch-mode --no-transfer-progress '-Dtest=*#noSuchTest' -DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false "
-	// Modules that need the archive of another are compiled only with it.
+	// Modules that need the archive of another one compile only with it.
 	run = either(run+"test", run+"--fail-at-end package")
-	// What was compiled is deleted: the classes of a test that a change deletes would still be run.
+	// Compiled files are deleted: the classes of a test that a change deletes would
+	// still be run.
 	modules := f.compiled(dir)
 	clean := sandbox.Quote(append([]string{"rm", "-rf"}, modules...)...)
-	// Of several modules, one that cannot be built here does not spoil the others.
+	// If one of several modules cannot be built here, the others are still set up.
 	optional := dir != "." || len(modules) > 1
 	f.command(Command{Dir: dir, Shell: javaOnline + run + "; s=$?; " + clean + "; exit $s", Optional: optional})
 	return true
 }
 
-// compiled are the folders into which Maven compiles, as seen from dir, without
-// those that the repository has itself.
+// compiled are the folders into which Maven compiles, relative to dir, except those
+// that the repository itself contains.
 func (f *finder) compiled(dir string) []string {
 	const maxModules = 200
 	var out []string
@@ -102,7 +102,7 @@ func (f *finder) gradle(dir string) string {
 	return "gradle"
 }
 
-// resolveAll is a script for Gradle with a task that fetches all that any
+// resolveAll is a script for Gradle with a task that fetches everything that any
 // configuration of any project names.
 const resolveAll = `allprojects { tasks.register("rgptResolve") { doLast { configurations.findAll { it.canBeResolved }.each { try { it.files } catch (Exception e) { logger.warn(e.message) } } } } }`
 

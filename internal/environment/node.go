@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// packageJSON is what matters of a package.json. Fields that come in several
+// packageJSON is the relevant part of a package.json. Fields that come in several
 // shapes are kept raw, or one of them would hide the others.
 type packageJSON struct {
 	Scripts              map[string]string `json:"scripts"`
@@ -45,13 +45,13 @@ func (t *tree) readPackage(p string) packageJSON {
 		"optionalDependencies": &m.OptionalDependencies, "packageManager": &m.PackageManager,
 		"engines": &m.Engines, "devEngines": &m.DevEngines, "workspaces": &m.Workspaces,
 	} {
-		_ = json.Unmarshal(fields[name], into) // a field of another shape says nothing
+		_ = json.Unmarshal(fields[name], into) // a field of another shape is ignored
 	}
 	return m
 }
 
-// nodeVariables keep managers from asking, from running programs of a service
-// that is not there, and installations from fetching browsers.
+// nodeVariables keep managers from prompting and from running programs of services that
+// are not available, and installations from fetching browsers.
 var nodeVariables = map[string]string{
 	"HUSKY":                                      "0", // hooks need a git directory
 	"ADBLOCK":                                    "1",
@@ -64,7 +64,7 @@ var nodeVariables = map[string]string{
 	"ELECTRON_SKIP_BINARY_DOWNLOAD":              "1",
 	"CHROMEDRIVER_SKIP_DOWNLOAD":                 "1",
 	"GECKODRIVER_SKIP_DOWNLOAD":                  "1",
-	"npm_config_engine_strict":                   "false", // what is asked for and not there is told
+	"npm_config_engine_strict":                   "false", // report what is asked for and missing
 	"npm_config_audit":                           "false",
 	"npm_config_fund":                            "false",
 	"npm_config_update_notifier":                 "false",
@@ -73,8 +73,8 @@ var nodeVariables = map[string]string{
 	"NEXT_TELEMETRY_DISABLED":                    "1",
 }
 
-// nodeLocks are the lock files and the managers that wrote them, the one that
-// counts first.
+// nodeLocks are the lock files and the managers that wrote them, in order of
+// precedence.
 var nodeLocks = []struct{ file, manager string }{
 	{"package-lock.json", "npm"}, {"npm-shrinkwrap.json", "npm"}, {"pnpm-lock.yaml", "pnpm"},
 	{"yarn.lock", "yarn"}, {"bun.lock", "bun"}, {"bun.lockb", "bun"},
@@ -146,7 +146,7 @@ func (f *finder) readNode(dir string) nodeProject {
 
 var packageManager = regexp.MustCompile(`^(npm|pnpm|yarn|bun)@(\d+(?:\.\d+){0,2}(?:-[\w.]+)?)(?:\+[\w.=/+-]+)?$`)
 
-// manager is the package manager that a manifest asks for by name.
+// manager is the package manager that a manifest names.
 func (m packageJSON) manager() (name, version string) {
 	if found := packageManager.FindStringSubmatch(m.PackageManager); found != nil {
 		return found[1], found[2]
@@ -174,8 +174,8 @@ func (m packageJSON) devEngine(field string) []engine {
 	return list
 }
 
-// isBerry tells yarn 2 and later from yarn 1: by the version asked for, the
-// settings file, or the lock file, which only theirs has metadata in.
+// isBerry distinguishes yarn 2 and later from yarn 1: by the version asked for, the
+// settings file, or the lock file, which has metadata only in yarn 2 and later.
 func (f *finder) isBerry(p nodeProject) bool {
 	if p.ManagerVersion != "" {
 		return !strings.HasPrefix(p.ManagerVersion, "1.") && !strings.HasPrefix(p.ManagerVersion, "0.")
@@ -205,8 +205,8 @@ func (f *finder) versionByLock(p nodeProject) string {
 	return ""
 }
 
-// workspace lists the folders that are installed together with p, and notes
-// what decides about them.
+// workspace lists the folders that are installed together with p, and records the files
+// that affect them.
 func (f *finder) workspace(p nodeProject) []string {
 	for _, name := range []string{".npmrc", ".yarnrc", ".yarnrc.yml", "bunfig.toml", "pnpm-workspace.yaml", ".pnpmfile.cjs", "lerna.json", ".nvmrc", ".node-version"} {
 		f.input(path.Join(p.Dir, name))
@@ -214,7 +214,7 @@ func (f *finder) workspace(p nodeProject) []string {
 	patterns := p.manifest.workspaces()
 	patterns = append(patterns, pnpmPackages(f.t.text(path.Join(p.Dir, "pnpm-workspace.yaml")))...)
 	patterns = slices.DeleteFunc(patterns, func(s string) bool {
-		return len(s) > 200 || strings.ContainsAny(s, "{[") || strings.Count(s, "*") > 6 // those can take a matcher very long
+		return len(s) > 200 || strings.ContainsAny(s, "{[") || strings.Count(s, "*") > 6 // a matcher takes very long on those
 	})
 	patterns = patterns[:min(len(patterns), maxWords)]
 	var members []string
@@ -227,8 +227,8 @@ func (f *finder) workspace(p nodeProject) []string {
 	return members
 }
 
-// pnpmPackages reads the patterns of a pnpm-workspace.yaml. It is read as a tree: made
-// into values, a small file with many keys can take up gigabytes.
+// pnpmPackages reads the patterns of a pnpm-workspace.yaml. It is read as a tree:
+// decoded into values, a small file with many keys can take up gigabytes.
 func pnpmPackages(text string) []string {
 	var doc yaml.Node
 	if yaml.Unmarshal([]byte(text), &doc) != nil || len(doc.Content) == 0 {
@@ -247,8 +247,8 @@ func pnpmPackages(text string) []string {
 	return patterns
 }
 
-// packageDirs lists the folders below dir with a package.json, those aside too:
-// a workspace may well have its website in it.
+// packageDirs lists the folders below dir with a package.json, including side folders:
+// a workspace may contain its website.
 func (t *tree) packageDirs(dir string) []string {
 	var dirs []string
 	for _, file := range t.below(dir) {
@@ -264,7 +264,7 @@ func matches(root, pattern, dir string) bool {
 	return glob.Match(pattern, dir)
 }
 
-// workspaces has either shape: a list, or an object with the list packages.
+// workspaces has one of two shapes: a list, or an object with the list packages.
 func (m packageJSON) workspaces() []string {
 	var list []string
 	var object struct {
@@ -277,7 +277,7 @@ func (m packageJSON) workspaces() []string {
 	return object.Packages
 }
 
-// nodeTools notes what a manifest asks for and the worker lacks.
+// nodeTools records what a manifest asks for and the worker lacks.
 func (f *finder) nodeTools(p nodeProject) {
 	var engines map[string]string
 	_ = json.Unmarshal(p.manifest.Engines, &engines)
@@ -302,7 +302,7 @@ func (f *finder) nodeTools(p nodeProject) {
 	f.want("node", "", p.Manifest, nil)
 }
 
-// nodeRuns says from which version of Node on a version of a manager runs.
+// nodeRuns holds the lowest version of Node that each version of a manager runs on.
 var nodeRuns = map[string][]struct{ manager, node string }{
 	"pnpm":       {{"11", "22.13"}, {"10", "18.12"}, {"9", "18.12"}, {"8", "16.14"}, {"7", "14.6"}, {"6", "12.17"}},
 	"yarn-berry": {{"4", "18.12"}, {"3", "12"}, {"2", "12"}},
@@ -313,8 +313,8 @@ var nodeRuns = map[string][]struct{ manager, node string }{
 // npmPackages are the names of the managers on the registry.
 var npmPackages = map[string]string{"pnpm": "pnpm", "yarn": "yarn", "yarn-berry": "@yarnpkg/cli-dist", "bun": "bun"}
 
-// usable is the version of a manager to install: the one asked for if the
-// worker's Node runs it, else the newest that it runs.
+// usable is the version of a manager to install: the one asked for if the worker's Node
+// runs it, otherwise the newest that it runs.
 func (f *finder) usable(p nodeProject) string {
 	have := version(f.tools["node"])
 	lines := nodeRuns[p.Manager]
@@ -333,7 +333,7 @@ func (f *finder) usable(p nodeProject) string {
 		if line.manager != major || have == "" || atLeast(have, line.node) {
 			continue
 		}
-		f.want("node", ">="+line.node, p.Manifest, satisfies) // for the manager it wants
+		f.want("node", ">="+line.node, p.Manifest, satisfies) // for the manager that it asks for
 		for _, older := range lines[n+1:] {
 			if atLeast(have, older.node) {
 				return older.manager
@@ -343,7 +343,7 @@ func (f *finder) usable(p nodeProject) string {
 	return wanted
 }
 
-// nodeInstall brings the manager and then the packages.
+// nodeInstall installs the manager and then the packages.
 func (f *finder) nodeInstall(p nodeProject) {
 	if p.Manager != "npm" {
 		spec := npmPackages[p.Manager] + "@" + f.usable(p)
@@ -356,13 +356,13 @@ func (f *finder) nodeInstall(p nodeProject) {
 	f.command(Command{Dir: p.Dir, Shell: install, Optional: p.Dir != "." && len(f.r.Projects) > 1})
 }
 
-// nodeCommand installs by the lock file; where that does not fit the manifest,
-// without insisting on it; and at last without the packages' own scripts, whose
-// failure most often costs less than all packages would.
+// nodeCommand installs from the lock file strictly; if that does not fit the manifest,
+// it does not insist on it; and finally it leaves out the packages' own scripts,
+// because their failure usually costs less than having no packages.
 func (f *finder) nodeCommand(p nodeProject) string {
 	scripts := ""
 	if f.ciHas("--ignore-scripts", "npm", "pnpm", "yarn") {
-		scripts = " --ignore-scripts" // as the project itself does it
+		scripts = " --ignore-scripts" // as the project itself does
 	}
 	keep := func(command string) string {
 		if p.Lock == "" {
@@ -413,8 +413,8 @@ var (
 	berryOnline = `env ${HTTPS_PROXY:+YARN_HTTPS_PROXY="$HTTPS_PROXY" YARN_HTTP_PROXY="$HTTPS_PROXY"} `
 )
 
-// berryCommand is for yarn 2 and later, which do not read the usual variables of
-// a proxy. With Plug'n'Play its cache is what programs import from.
+// berryCommand is for yarn 2 and later, which ignore the usual proxy variables. With
+// Plug'n'Play programs import from its cache.
 func (f *finder) berryCommand(p nodeProject, keep func(string) string) string {
 	linker := nodeLinker.FindStringSubmatch(f.t.text(path.Join(p.Dir, ".yarnrc.yml")))
 	if !f.t.isDir(path.Join(p.Dir, ".yarn/cache")) {

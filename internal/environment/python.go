@@ -21,20 +21,20 @@ type pythonProject struct {
 	setup  string // setup.py
 	venv   string // where its packages are installed
 	pkg    bool   // it can be installed itself
-	nested bool   // another project is more important
+	nested bool   // another project comes first
 }
 
 var pythonDrops = []string{".cache/pip", ".cache/uv", ".cache/pypoetry", ".cache/pdm", ".cache/pipenv", ".local/share/uv"}
 
-// findPython installs what the tests of Python projects import. All of it goes
-// into one virtual environment, except for a nested project with a lock file,
-// whose versions would contradict those of another.
+// findPython installs what the tests of Python projects import. All of it goes into one
+// virtual environment, except for a nested project with a lock file, whose versions
+// would conflict with those of another.
 func findPython(f *finder) {
 	var root *pythonProject
 	for _, dir := range f.pythonFolders() {
 		p := f.readPython(dir)
 		if root != nil && p.Lock == "" && (root.pkg || root.Lock != "") {
-			f.input(p.Manifest) // part of the root's project, or none of its tests' business
+			f.input(p.Manifest) // part of the root's project, or irrelevant to its tests
 			continue
 		}
 		p.venv = home + "/.venv"
@@ -59,8 +59,8 @@ func findPython(f *finder) {
 	}
 }
 
-// pythonFolders lists the folders of Python projects. A repository without any
-// manifest is one if nothing else is known of it and it has tests for pytest.
+// pythonFolders lists the folders of Python projects. A repository without any manifest
+// counts as one if nothing else is known about it and it has tests for pytest.
 func (f *finder) pythonFolders() []string {
 	dirs := f.t.folders(append(slices.Clone(pythonManifests), "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock")...)
 	dirs = slices.DeleteFunc(dirs, func(dir string) bool {
@@ -108,7 +108,7 @@ func (f *finder) readPython(dir string) pythonProject {
 	return p
 }
 
-// pythonInstall makes the virtual environment and fills it.
+// pythonInstall creates and fills the virtual environment.
 func (f *finder) pythonInstall(p pythonProject) {
 	f.pythonInputs(p)
 	f.pythonVersion(p)
@@ -142,7 +142,7 @@ func (f *finder) pythonInputs(p pythonProject) {
 
 var pythonRequires = regexp.MustCompile(`python_requires\s*=\s*["']([^"'\n]{1,100})["']`)
 
-// pythonVersion notes a Python that is asked for and not there.
+// pythonVersion records a Python version that is asked for and missing.
 func (f *finder) pythonVersion(p pythonProject) {
 	wanted, from := p.toml.str("project", "requires-python"), path.Join(p.Dir, "pyproject.toml")
 	if wanted == "" {
@@ -168,8 +168,8 @@ func (f *finder) pythonVersion(p pythonProject) {
 
 var gitVersion = regexp.MustCompile(`(\d+(?:\.\d+)*)(?:-(\d+)-g([0-9a-f]+))?$`)
 
-// packageVersion makes a version of Python's kind from git's description: the
-// one that setuptools_scm would say.
+// packageVersion makes a Python version from git's description: the one that
+// setuptools_scm would give.
 func packageVersion(described string) string {
 	found := gitVersion.FindStringSubmatch(clip(described, 200))
 	if found == nil {
@@ -183,8 +183,8 @@ func packageVersion(described string) string {
 	return strings.Join(parts, ".") + ".dev" + found[2] + "+g" + found[3]
 }
 
-// pretendVersion tells build backends that ask git for the version what git
-// would say: there is no git directory.
+// pretendVersion gives build backends that ask git for the version git's answer: there
+// is no git directory.
 func (f *finder) pretendVersion(p pythonProject) {
 	requires := strings.ReplaceAll(strings.ToLower(strings.Join(p.toml.list("build-system", "requires"), " ")), "_", "-")
 	v := packageVersion(f.facts.Version)
@@ -195,7 +195,8 @@ func (f *finder) pretendVersion(p pythonProject) {
 	scm := strings.Contains(requires, "setuptools-scm") || strings.Contains(requires, "setuptools-git-versioning") ||
 		strings.Contains(p.setup, "use_scm_version") || p.cfg.value("options", "use_scm_version") != ""
 	if name != "" && scm {
-		// Not for all packages: those that are built on the way have versions of their own.
+		// Not for all packages: those that are built along the way have their own
+		// versions.
 		f.set("SETUPTOOLS_SCM_PRETEND_VERSION_FOR_"+strings.ToUpper(notVariable.ReplaceAllString(clip(name, 100), "_")), v)
 	} else if scm || strings.Contains(requires, "hatch-vcs") || strings.Contains(requires, "flit-scm") {
 		f.set("SETUPTOOLS_SCM_PRETEND_VERSION", v)
@@ -217,8 +218,8 @@ func (f *finder) pretendVersion(p pythonProject) {
 
 var notVariable = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
-// tool installs a program of its own virtual environment, or its packages would
-// mix with those of the project.
+// tool installs a program into its own virtual environment; otherwise its packages
+// would mix with those of the project.
 func (f *finder) tool(name, spec string) {
 	dir := home + "/.local/lib/" + name
 	if spec == "" || !requirement.MatchString(name+spec) {
@@ -232,8 +233,8 @@ func (f *finder) tool(name, spec string) {
 	}, " && "))
 }
 
-// in sets a variable for the command of a nested project, which has a virtual
-// environment of its own; that of the first project is set for everyone.
+// in sets a variable for the command of a nested project, which has its own virtual
+// environment; that of the first project is set globally.
 func (p pythonProject) in(variable, command string) string {
 	if p.nested {
 		return variable + "=" + sandbox.Quote(p.venv) + " " + command
@@ -245,7 +246,7 @@ func (f *finder) uv(p pythonProject, n needs) {
 	f.tool("uv", p.ManagerVersion)
 	f.set("UV_PYTHON_DOWNLOADS", "never")
 	f.set("UV_FROZEN", "1")
-	f.set("UV_NO_SYNC", "1") // what agents run must not wait for the network
+	f.set("UV_NO_SYNC", "1") // commands of agents must not wait for the network
 	if !p.nested {
 		f.set("UV_PROJECT_ENVIRONMENT", p.venv)
 	}
@@ -305,8 +306,8 @@ func (f *finder) poetry(p pythonProject, n needs) {
 	f.command(Command{Dir: p.Dir, Shell: either(append(commands, again, f.plainly(p, n))...), Optional: p.nested})
 }
 
-// optionalGroups are the groups of Poetry that are installed only when asked
-// for, and that tests need by their names.
+// optionalGroups are the groups of Poetry that are installed only on request, and that
+// tests need judging by their names.
 func (p pythonProject) optionalGroups(n needs) []string {
 	var with []string
 	for name := range p.toml.table("tool", "poetry", "group") {
@@ -342,8 +343,8 @@ func (f *finder) pipenv(p pythonProject) {
 	f.command(Command{Dir: p.Dir, Shell: install, Optional: p.nested})
 }
 
-// plainly installs with pip what the project's own manager cannot: versions are
-// others then than in the lock file, but tests can run.
+// plainly installs with pip what the project's own manager cannot: versions differ from
+// those in the lock file, but tests can run.
 func (f *finder) plainly(p pythonProject, n needs) string {
 	install := []string{p.venv + "/bin/python", "-m", "pip", "install"}
 	args := slices.Clone(install)
@@ -365,8 +366,8 @@ func (f *finder) plainly(p pythonProject, n needs) string {
 	return "{ " + sandbox.Quote(append(install, upgrade)...) + " && " + sandbox.Quote(args...) + "; }"
 }
 
-// uploadedBefore are the options by which pip takes packages as they were at the
-// time of the commit.
+// uploadedBefore are the options with which pip takes packages as of the time of the
+// commit.
 func (f *finder) uploadedBefore() []string {
 	if f.facts.Time.IsZero() {
 		return nil
@@ -374,7 +375,7 @@ func (f *finder) uploadedBefore() []string {
 	return []string{"--uploaded-prior-to", f.facts.Time.UTC().Format(time.RFC3339)}
 }
 
-// self is the project with its extras, as pip knows it.
+// self is the project with its extras, in pip's syntax.
 func (p pythonProject) self(n needs) string {
 	if len(n.extras) == 0 {
 		return "."
@@ -382,8 +383,8 @@ func (p pythonProject) self(n needs) string {
 	return ".[" + strings.Join(n.extras, ",") + "]"
 }
 
-// developers are the requirements for tests and developers in the tables of
-// Poetry and PDM.
+// developers are the requirements for tests and developers in the tables of Poetry and
+// PDM.
 func (p pythonProject) developers() []string {
 	var out []string
 	for _, keys := range [][]string{{"tool", "poetry", "dev-dependencies"}, {"tool", "poetry", "group"}} {
@@ -418,8 +419,8 @@ func (p pythonProject) developers() []string {
 
 var caret = regexp.MustCompile(`^\^?(\d+)((?:\.\d+)*)$`)
 
-// pipVersion is a version as Poetry writes it in the words of pip: "^7.2" is
-// ">=7.2,<8". What has no such words asks for any version.
+// pipVersion translates a version from Poetry's syntax to pip's: "^7.2" is ">=7.2,<8".
+// A version that cannot be translated accepts any.
 func pipVersion(wanted string) string {
 	if found := caret.FindStringSubmatch(wanted); found != nil && strings.HasPrefix(wanted, "^") {
 		if found[1] == "0" {
@@ -433,14 +434,14 @@ func pipVersion(wanted string) string {
 	return wanted
 }
 
-// pip installs the project and all that its tests need at once, so that the
-// versions go together; if they do not, one after the other.
+// pip installs the project and all that its tests need at once, so that the versions
+// fit together; if that fails, one after the other.
 func (f *finder) pip(p pythonProject, n needs) {
 	python := p.venv + "/bin/python"
-	upgrade := sandbox.Quote(python, "-m", "pip", "install", "pip>=25.1") // knows dependency groups
+	upgrade := sandbox.Quote(python, "-m", "pip", "install", "pip>=25.1") // supports dependency groups
 	before := f.uploadedBefore()
 	if len(before) > 0 {
-		f.run(p.Dir, either(sandbox.Quote(python, "-m", "pip", "install", "pip>=26"), upgrade)) // knows dates too
+		f.run(p.Dir, either(sandbox.Quote(python, "-m", "pip", "install", "pip>=26"), upgrade)) // supports dates too
 	} else if len(n.groups) > 0 {
 		f.run(p.Dir, upgrade)
 	}

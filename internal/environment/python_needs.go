@@ -16,7 +16,7 @@ type needs struct {
 	groups   []string
 	files    []string // of requirements, relative to the root
 	packages []string
-	named    bool // the project itself says what its tests need
+	named    bool // the project itself declares what its tests need
 }
 
 func (n *needs) add(more needs) {
@@ -39,16 +39,16 @@ func (n needs) empty() bool {
 	return len(n.extras)+len(n.groups)+len(n.files)+len(n.packages) == 0
 }
 
-// The names by which extras and groups are for tests, and those of what
-// developers have on their machines.
+// The names of extras and groups that are for tests, and of those that developers
+// install.
 var (
 	testNames = map[string]bool{"test": true, "tests": true, "testing": true, "unittest": true, "unit": true, "pytest": true, "ci": true}
 	devNames  = map[string]bool{"dev": true, "develop": true, "development": true, "devel": true}
 )
 
-// pythonNeeds finds out what tests need: from what the workflows, tox and nox
-// install before they run tests; by the usual names; and, if no name is for
-// tests, from what developers install.
+// pythonNeeds determines what tests need: from what the workflows, tox and nox install
+// before they run tests; from the usual names; and, if no name is for tests, from what
+// developers install.
 func (f *finder) pythonNeeds(p pythonProject) needs {
 	var n needs
 	n.add(f.fromWorkflows(p))
@@ -89,14 +89,14 @@ func (f *finder) pythonNeeds(p pythonProject) needs {
 	return n
 }
 
-// keepKnown drops what the project does not have: a name in a workflow can be
-// that of another project.
+// keepKnown drops what the project does not have: a name in a workflow can belong to
+// another project.
 func (f *finder) keepKnown(p pythonProject, n *needs) {
 	extras, groups := p.extras(), p.toml.names("dependency-groups")
 	unknown := func(known []string) func(string) bool {
 		return func(name string) bool { return !slices.Contains(known, name) && !slices.Contains(known, normal(name)) }
 	}
-	if p.setup == "" { // whose extras a program may make
+	if p.setup == "" { // whose extras may be computed
 		n.extras = slices.DeleteFunc(n.extras, unknown(extras))
 	}
 	n.groups = slices.DeleteFunc(n.groups, unknown(groups))
@@ -141,7 +141,7 @@ func (p pythonProject) extras() []string {
 	return unique(out)
 }
 
-// testsRequire are the requirements that an old setup.py has for tests.
+// testsRequire are the test requirements of an old setup.py.
 func testsRequire(setup string) []string {
 	block := requireBlock.FindStringSubmatch(setup)
 	if block == nil {
@@ -192,8 +192,8 @@ func (f *finder) fromTox(p pythonProject) needs {
 	return n
 }
 
-// toxNames are the names in a setting: those of all environments, and those of
-// the ones for tests ("tests: cov").
+// toxNames are the names in a setting: those of all environments, and those of the test
+// environments ("tests: cov").
 func toxNames(value string) []string {
 	var out []string
 	for line := range strings.Lines(value) {
@@ -232,8 +232,8 @@ var (
 	notLiteral = regexp.MustCompile(`[^\s,]`)
 )
 
-// fromNox reads what the test sessions of a noxfile install, where that is
-// written out.
+// fromNox reads what the test sessions of a noxfile install, if it is written
+// literally.
 func (f *finder) fromNox(p pythonProject) needs {
 	var n needs
 	code := f.t.text(path.Join(p.Dir, "noxfile.py"))
@@ -274,13 +274,13 @@ func fromHatch(p pythonProject) needs {
 	return n
 }
 
-// notForTests are packages that workflows install for themselves.
+// notForTests are packages that workflows install for their own use.
 var notForTests = map[string]bool{
 	"pip": true, "wheel": true, "tox": true, "tox-uv": true, "tox-gh-actions": true, "tox-gh": true, "nox": true, "build": true, "twine": true,
 	"pre-commit": true, "codecov": true, "coveralls": true, "uv": true, "poetry": true, "pdm": true, "hatch": true, "pipenv": true, "virtualenv": true,
 }
 
-// installed reads a command that installs: pip, uv, poetry or pdm.
+// installed reads an install command: pip, uv, poetry or pdm.
 func (f *finder) installed(command, dir string, n *needs) {
 	list, ok := split(command)
 	if !ok {
@@ -331,7 +331,7 @@ func (f *finder) pipArguments(args []string, dir string, n *needs) {
 	}
 }
 
-// lockedArguments reads the flags by which managers with a lock file take more
+// lockedArguments reads the flags with which managers with a lock file install more
 // than the default.
 func lockedArguments(args []string, n *needs) {
 	for i := 0; i+1 < len(args) && strings.HasPrefix(args[i], "-"); i++ {
@@ -346,7 +346,7 @@ func lockedArguments(args []string, n *needs) {
 	}
 }
 
-// extrasOf are the names in brackets: of ".[a,b]" a and b.
+// extrasOf are the names in brackets: for ".[a,b]" a and b.
 func extrasOf(req string) []string {
 	_, rest, _ := strings.Cut(req, "[")
 	list, _, _ := strings.Cut(rest, "]")

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// maxIncludes bounds how many files of requirements are read for one project.
+// maxIncludes limits how many files of requirements are read for one project.
 const maxIncludes = 40
 
 var conventional = regexp.MustCompile(`^(?:requirements?[-_.](?:dev|develop|development|tests?|testing|ci)|(?:dev|development|tests?|testing|ci)[-_.]requirements?|requirements/(?:dev|develop|development|tests?|testing|ci|local)|tests?/requirements|requirements|test[-_]requirements)\.txt$`)
 
-// conventionalFiles are the files of requirements of a folder that, by their
-// names, list what it and its tests need.
+// conventionalFiles are the requirements files of a folder that, by their names, list
+// what it and its tests need.
 func (f *finder) conventionalFiles(dir string) []string {
 	var out []string
 	for _, file := range f.t.below(dir) {
@@ -31,7 +31,7 @@ func (f *finder) conventionalFiles(dir string) []string {
 	return out
 }
 
-// relativeTo is p as seen from dir, for p inside dir.
+// relativeTo is p relative to dir, for p inside dir.
 func relativeTo(dir, p string) string {
 	if dir == "." {
 		return p
@@ -39,8 +39,8 @@ func relativeTo(dir, p string) string {
 	return strings.TrimPrefix(p, dir+"/")
 }
 
-// requirements reads files of requirements with what they include. A file that
-// includes itself is read once.
+// requirements reads requirements files with what they include. A file that includes
+// itself is read once.
 func (f *finder) requirements(files []string) (lines []string) {
 	queue, seen := slices.Clone(files), map[string]bool{}
 	for len(queue) > 0 && len(seen) < maxIncludes {
@@ -71,8 +71,8 @@ func (f *finder) requirements(files []string) (lines []string) {
 
 var selfEditable = regexp.MustCompile(`^(?:-e|--editable)[ =]\s*\.(?:\[([^\]]*)\])?\s*(?:#.*)?$`)
 
-// selfInstalled takes over the extras with which files of requirements install
-// the project itself.
+// selfInstalled adopts the extras with which requirements files install the project
+// itself.
 func (f *finder) selfInstalled(n *needs) {
 	for _, line := range f.requirements(n.files) {
 		if found := selfEditable.FindStringSubmatch(line); found != nil {
@@ -87,14 +87,14 @@ func (f *finder) selfInstalled(n *needs) {
 
 var pythonTest = regexp.MustCompile(`(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py$`)
 
-// usesPytest says whether a folder has tests that pytest would find.
+// usesPytest reports whether a folder has tests that pytest would find.
 func (f *finder) usesPytest(dir string) bool {
 	return slices.ContainsFunc(f.t.below(dir), func(file string) bool {
 		return pythonTest.MatchString(file) && !aside(path.Dir(relativeTo(dir, file)))
 	})
 }
 
-// pytestPlugins are named by what of them stands in the settings of pytest.
+// pytestPlugins are identified by their options in the settings of pytest.
 var pytestPlugins = []struct {
 	plugin string
 	sign   *regexp.Regexp
@@ -116,8 +116,8 @@ var pytestPlugins = []struct {
 	{"pytest-trio", regexp.MustCompile(`\btrio_mode\b`)},
 }
 
-// missingTestPackages are pytest and the plugins that its settings use, where
-// tests are for it and nothing brings them. lock is the text of the lock file.
+// missingTestPackages are pytest and the plugins that its settings use, if there are
+// tests for it and nothing else installs them. lock is the text of the lock file.
 func (f *finder) missingTestPackages(p pythonProject, n needs, lock string) []string {
 	if !f.usesPytest(p.Dir) {
 		return nil

@@ -20,17 +20,16 @@ import (
 // Site is where a recipe is carried out.
 type Site struct {
 	Runner sandbox.Runner
-	// Command holds what every command of a set-up gets: limits, tool chains,
-	// variables of the worker. Its root is the checkout.
+	// Command holds what every command of a set-up gets: limits, toolchains, variables
+	// of the worker. Its root is the checkout.
 	Command sandbox.Command
-	// Proxy returns what serves a command that may reach hosts; see
-	// sandbox.Command.
+	// Proxy returns what serves a command that may reach hosts; see sandbox.Command.
 	Proxy func(hosts []string) func(net.Listener) []string
-	// OnOutput receives what is done and printed, as it comes.
+	// OnOutput receives the commands and their output, as they come.
 	OnOutput func(chunk []byte)
-	// OnOptional is told of each optional command that failed; may be nil.
+	// OnOptional is called for each optional command that failed; may be nil.
 	OnOptional func(*Failed)
-	// Timeout bounds the set-up as a whole.
+	// Timeout limits the set-up as a whole.
 	Timeout time.Duration
 }
 
@@ -39,17 +38,17 @@ type Failed struct {
 	Command  Command
 	ExitCode int
 	Why      string   // how it ended, such as "exit code 1" or "it took longer than 20m0s"
-	Output   string   // the end of what it printed
-	Refused  []string // hosts that it asked for and the proxy refused
+	Output   string   // the end of its output
+	Refused  []string // hosts that it requested and the proxy refused
 	Missing  bool     // its program was not found
 }
 
-// outputKept is how much of a failed command's output is told.
+// outputKept is how much of a failed command's output is reported.
 const outputKept = 8 << 10
 
-// SetUp carries a recipe out: on the checkout in s.Command.Root, and on the home
-// of the draft. A command that fails is a result; an error means that the set-up
-// could not be carried out at all.
+// SetUp carries out a recipe: on the checkout in s.Command.Root, and on the home of the
+// draft. A command that fails is a result; an error means that the set-up could not be
+// carried out at all.
 func SetUp(ctx context.Context, s Site, r Recipe, d *Draft) (*Failed, error) {
 	started := time.Now()
 	for _, c := range r.Setup {
@@ -116,8 +115,7 @@ func (s Site) run(ctx context.Context, r Recipe, c Command, d *Draft, left time.
 	return f, nil
 }
 
-// endOf is the end of what a command printed: the errors, and where they say
-// little, the rest.
+// endOf is the end of a command's output: the errors and, if they say little, the rest.
 func endOf(r sandbox.Result) string {
 	text := strings.ToValidUTF8(string(r.Stderr), "\uFFFD")
 	if len(text) < outputKept/2 {
@@ -145,7 +143,7 @@ func (c Command) String() string {
 }
 
 // Outfit gives a command what all commands in this environment have: the recipe's
-// variables, which win over what the worker gives, and its folders first in PATH.
+// variables, which override the worker's, and its folders first in PATH.
 func (r Recipe) Outfit(c *sandbox.Command) {
 	env := make(map[string]string, len(c.Env)+len(r.Variables))
 	maps.Copy(env, c.Env)
@@ -153,7 +151,7 @@ func (r Recipe) Outfit(c *sandbox.Command) {
 	c.Env, c.Path = env, r.Path
 }
 
-// Keep takes what a set-up left into the draft: everything in the checkout that
+// Keep moves what a set-up left into the draft: everything in the checkout that
 // untracked names, and the home without what the recipe drops.
 func Keep(checkout string, untracked []string, r Recipe, d *Draft) error {
 	home, err := os.OpenRoot(d.Home())
@@ -178,7 +176,7 @@ func Keep(checkout string, untracked []string, r Recipe, d *Draft) error {
 	return nil
 }
 
-// dropTree removes a folder below root whose folders may be closed to writing.
+// dropTree removes a folder below root that may contain read-only folders.
 func dropTree(root *os.Root, name string) error {
 	err := root.RemoveAll(name)
 	if !errors.Is(err, fs.ErrPermission) {
@@ -193,7 +191,7 @@ func dropTree(root *os.Root, name string) error {
 	return root.RemoveAll(name)
 }
 
-// keepPath moves one path of the checkout. Neither end may lead out by a link:
+// keepPath moves one path of the checkout. Neither end may lead outside through a link:
 // set-up commands chose both.
 func keepPath(checkout, work, name string) error {
 	name = path.Clean(name)
@@ -212,7 +210,7 @@ func keepPath(checkout, work, name string) error {
 	defer to.Close()
 	parent := path.Dir(name)
 	if info, err := from.Stat(parent); err != nil || !info.IsDir() {
-		return nil // it went with a folder that was moved before
+		return nil // it was inside a folder that was moved before
 	}
 	if err := to.MkdirAll(parent, 0o755); err != nil {
 		return err
@@ -234,10 +232,10 @@ func keepPath(checkout, work, name string) error {
 	return err
 }
 
-// Describe names what a recipe sets up, for people: "go, node (pnpm)", or
-// "2 configured commands".
+// Describe names what a recipe sets up, for users: "go, node (pnpm)", or "2 configured
+// commands".
 func (r Recipe) Describe() string {
-	if r.Given || r.Source == SourceConfigured { // recipes once kept did not say whose commands they have
+	if r.Given || r.Source == SourceConfigured { // old stored recipes do not say where their commands come from
 		count := "1 command"
 		if n := len(r.Setup); n != 1 {
 			count = fmt.Sprintf("%d commands", n)
@@ -266,7 +264,7 @@ func (r Recipe) Describe() string {
 	return strings.Join(parts, ", ")
 }
 
-// Absent lists the tools that a recipe misses, for people.
+// Absent lists the tools that a recipe misses, for users.
 func (r Recipe) Absent() []string {
 	var out []string
 	for _, m := range r.Missing {

@@ -10,23 +10,23 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// either runs commands until one ends well.
+// either runs commands until one succeeds.
 func either(commands ...string) string {
 	return strings.Join(commands, " || ")
 }
 
-// keeping runs a command that may change a file of the repository, and puts the
-// file back: what is set up must not show up as a change.
+// keeping runs a command that may change a file of the repository, and restores the
+// file: a set-up must not show up as a change.
 func keeping(file, command string) string {
 	file = sandbox.Quote(file)
 	return "{ kept=$(mktemp) && cp " + file + ` "$kept" && { ` + command + `; s=$?; cp "$kept" ` + file + `; rm -f "$kept"; [ "$s" -eq 0 ]; }; }`
 }
 
-// maxWords bounds the commands of others that are looked at.
+// maxWords limits how many words of a foreign command are examined.
 const maxWords = 60
 
-// split takes a simple command apart. It is false for one that a shell would
-// expand or that has more than one command: what it does is not known then.
+// split splits a simple command into words. It returns false for one that a shell would
+// expand or that has more than one command: its effect is unknown then.
 func split(command string) ([]string, bool) {
 	var out []string
 	var word strings.Builder
@@ -77,7 +77,7 @@ func clip(s string, n int) string {
 
 var notSlug = regexp.MustCompile(`[^a-z0-9]+`)
 
-// slug makes a file name of a folder's path, another one for each path.
+// slug makes a file name from a folder's path, a different one for each path.
 func slug(s string) string {
 	short := strings.Trim(clip(notSlug.ReplaceAllString(strings.ToLower(s), "-"), 40), "-")
 	if short == s {

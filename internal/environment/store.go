@@ -21,49 +21,48 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/rmtree"
 )
 
-// Store is the folder of a host in which environments lie, each as
+// Store is the folder of a host that holds environments, each as
 //
 //	<digest>/home           what every sandbox sees below its home
 //	<digest>/work           what it sees below its work tree
-//	<digest>/manifest.json  what it is; the last thing that is written
-//	new-<random>/           one that is being made
+//	<digest>/manifest.json  its description; written last
+//	new-<random>/           an environment that is being made
 //
-// An environment appears by one rename, so there is a whole one or none. Several
+// An environment appears by one rename, so it is either complete or absent. Several
 // processes of a host may share a Store; hosts share environments as archives.
 type Store struct{ root string }
 
 // At returns the store in a folder, which need not exist yet.
 func At(dir string) Store { return Store{root: dir} }
 
-// Manifest is what is known of an environment that was made.
+// Manifest is what is known about an environment that was made.
 type Manifest struct {
 	Digest string `json:"digest"`
 	RunID  int64  `json:"run_id"` // that made it
 	Recipe Recipe `json:"recipe"`
-	// Unignored are patterns, in the form of .gitignore and from the root of the
-	// work tree, of what set-up added there and the repository does not ignore.
+	// Unignored are patterns, in the form of .gitignore and from the root of the work
+	// tree, for files that the set-up added there and the repository does not ignore.
 	Unignored []string  `json:"unignored,omitempty"`
 	Bytes     int64     `json:"bytes"` // on disk
 	Files     int64     `json:"files"`
 	MadeAt    time.Time `json:"made_at"`
 }
 
-// Environment is one that is on this host. Nobody removes it before Close.
+// Environment is an environment on this host. It is not removed before Close.
 type Environment struct {
 	Manifest
 	dir  string
 	hold *os.File
 }
 
-// Home is the folder that shows through below a sandbox's home. It must not be
-// written.
+// Home is the folder that shows through below a sandbox's home. It must not be written
+// to.
 func (e *Environment) Home() string { return filepath.Join(e.dir, "home") }
 
-// Work is the folder that shows through below the work tree. It must not be
-// written.
+// Work is the folder that shows through below the work tree. It must not be written to.
 func (e *Environment) Work() string { return filepath.Join(e.dir, "work") }
 
-// Close gives the environment back. A nil one needs no Close, and may be closed.
+// Close releases the environment. A nil one needs no Close, but may be closed.
 func (e *Environment) Close() {
 	if e != nil {
 		_ = e.hold.Close()
@@ -99,7 +98,7 @@ func (s Store) Open(digest string) (*Environment, error) {
 		return nil, fmt.Errorf("open an environment: %w", err)
 	}
 	e := &Environment{dir: dir, hold: hold}
-	// Whoever removes it holds the lock for a rename only.
+	// A remover holds the lock only for a rename.
 	if err := unix.Flock(int(hold.Fd()), unix.LOCK_SH); err != nil || !isAt(hold, dir) {
 		e.Close()
 		return nil, ErrNotHere
@@ -116,7 +115,7 @@ func (s Store) Open(digest string) (*Environment, error) {
 	return e, os.Chtimes(dir, now, now)
 }
 
-// folder returns the store's folder without symbolic links, as sandboxes want it.
+// folder returns the store's folder without symbolic links, as sandboxes require.
 func (s Store) folder() (string, error) {
 	if err := os.MkdirAll(s.root, 0o755); err != nil {
 		return "", fmt.Errorf("environments: %w", err)
@@ -138,8 +137,8 @@ type Draft struct {
 	hold  *os.File
 }
 
-// New begins an environment in a folder of its own. What a process leaves behind
-// that was killed meanwhile, Sweep removes.
+// New begins an environment in its own folder. Sweep removes what a killed process
+// leaves behind.
 func (s Store) New() (*Draft, error) {
 	root, err := s.folder()
 	if err != nil {
@@ -176,8 +175,8 @@ func (d *Draft) Work() string { return filepath.Join(d.dir, "work") }
 // Tmp is a folder for the time of the set-up.
 func (d *Draft) Tmp() string { return filepath.Join(d.dir, "tmp") }
 
-// Seal ends the work on a draft: it writes the manifest, with the size counted,
-// and lets all of it reach the disk.
+// Seal ends the work on a draft: it writes the manifest, including the size, and syncs
+// everything to disk.
 func (d *Draft) Seal(ctx context.Context, m Manifest) (Manifest, error) {
 	if !digestForm.MatchString(m.Digest) {
 		return m, fmt.Errorf("%q is not the digest of an environment", m.Digest)
@@ -203,8 +202,8 @@ func (d *Draft) Seal(ctx context.Context, m Manifest) (Manifest, error) {
 // environment on any host.
 func (d *Draft) Pack(ctx context.Context, w io.Writer) error { return pack(ctx, d.dir, w) }
 
-// Commit makes a sealed draft the environment of its digest on this host, and
-// returns it open. Where another process was faster, that one's counts.
+// Commit makes a sealed draft the environment of its digest on this host, and returns
+// it open. If another process was faster, it returns that one's.
 func (d *Draft) Commit(digest string) (*Environment, error) {
 	defer d.Discard()
 	err := os.Rename(d.dir, filepath.Join(filepath.Dir(d.dir), digest))
@@ -224,8 +223,8 @@ func (d *Draft) Discard() {
 	_ = removeAll(d.dir)
 }
 
-// Restore makes the environment of a digest from an archive, of at most most
-// bytes when it is unpacked, and returns it open.
+// Restore makes the environment of a digest from an archive, whose unpacked size is
+// limited to most bytes, and returns it open.
 func (s Store) Restore(ctx context.Context, digest string, archive io.Reader, most int64) (*Environment, error) {
 	d, err := s.New()
 	if err != nil {
@@ -257,7 +256,7 @@ func (s Store) Restore(ctx context.Context, digest string, archive io.Reader, mo
 	return d.Commit(digest)
 }
 
-// List returns the environments of this host, the longest unused first.
+// List returns the environments of this host, least recently used first.
 func (s Store) List() ([]Kept, error) {
 	root, err := s.folder()
 	if err != nil {
@@ -283,22 +282,22 @@ func (s Store) List() ([]Kept, error) {
 	return all, nil
 }
 
-// Kept is an environment of this host and when it was used last.
+// Kept is an environment of this host and when it was last used.
 type Kept struct {
 	Manifest
 	Used time.Time
 }
 
-// Bounds say what a host keeps; 0 is no bound.
+// Bounds limit what a host keeps; 0 means no limit.
 type Bounds struct {
 	Age   time.Duration // since the last use
 	Bytes int64
 	Count int
 }
 
-// Sweep removes what nobody used for b.Age, then the longest unused until the
-// rest is within b.Bytes and b.Count, and what interrupted processes left. What
-// is open, and what needed says is needed, stays.
+// Sweep removes what was not used for b.Age, then the least recently used until the
+// rest is within b.Bytes and b.Count, and what interrupted processes left. Open
+// environments, and those that needed reports as needed, stay.
 func (s Store) Sweep(ctx context.Context, b Bounds, needed func(digest string) bool) error {
 	if err := s.sweepLeftovers(); err != nil {
 		return err
@@ -331,7 +330,7 @@ func (s Store) Sweep(ctx context.Context, b Bounds, needed func(digest string) b
 	return nil
 }
 
-// sweepLeftovers removes drafts and removed environments that nobody holds.
+// sweepLeftovers removes drafts and removed environments that no process holds.
 func (s Store) sweepLeftovers() error {
 	root, err := s.folder()
 	if err != nil {
@@ -351,7 +350,7 @@ func (s Store) sweepLeftovers() error {
 	return nil
 }
 
-// removeFree removes a folder unless a process that lives holds it.
+// removeFree removes a folder unless a live process holds it.
 func removeFree(dir string) error {
 	file, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -367,8 +366,8 @@ func removeFree(dir string) error {
 	return removeAll(dir)
 }
 
-// Remove removes an environment from this host and reports whether it did: one
-// that is open stays.
+// Remove removes an environment from this host and reports whether it did: an open one
+// stays.
 func (s Store) Remove(digest string) (bool, error) {
 	root, err := s.folder()
 	if err != nil || !digestForm.MatchString(digest) {
@@ -393,7 +392,7 @@ func (s Store) Remove(digest string) (bool, error) {
 	return true, removeAll(gone)
 }
 
-// isAt says whether an open folder is still the one of that name.
+// isAt reports whether an open folder is still the one of that name.
 func isAt(file *os.File, dir string) bool {
 	opened, err := file.Stat()
 	if err != nil {
@@ -403,11 +402,11 @@ func isAt(file *os.File, dir string) bool {
 	return err == nil && os.SameFile(opened, named)
 }
 
-// removeAll also removes folders that a command closed to their owner, as Go
-// closes those of its module cache.
+// removeAll also removes folders that a command made inaccessible to their owner, as Go
+// does in its module cache.
 func removeAll(dir string) error { return rmtree.Remove(dir) }
 
-// usage is what a folder takes up on disk, and of how many files.
+// usage is the disk usage of a folder and its number of files.
 func usage(ctx context.Context, dir string) (bytes, files int64) {
 	seen := map[inode]bool{}
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -439,8 +438,8 @@ func usage(ctx context.Context, dir string) (bytes, files int64) {
 	return bytes, files
 }
 
-// syncFolder writes what the kernel still holds of the folder's file system to
-// disk: after a power loss an environment must not have empty files.
+// syncFolder writes what the kernel still caches of the folder's file system to disk:
+// after a power loss an environment must not have empty files.
 func syncFolder(dir string) error {
 	file, err := os.Open(dir)
 	if err != nil {

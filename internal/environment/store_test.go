@@ -46,7 +46,7 @@ func commit(t *testing.T, d *Draft, digest string) *Environment {
 	return e
 }
 
-// contents are what lies below a folder: kinds, modes and contents by name.
+// contents are the entries below a folder: kinds, modes and contents by name.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

@@ -8,11 +8,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// plainTest is a test command that runs as it stands on a machine that was set
-// up: no matrix, no environments of its own.
+// plainTest is a test command that runs as it is on a machine that was set up: no
+// matrix, no environments.
 var plainTest = regexp.MustCompile(`^(?:(?:(?:uv|poetry|pdm|pipenv) run |python3? -m )?pytest|python3? -m unittest|npm (?:run )?test|npm t|(?:pnpm|yarn|bun)(?: run)? test|go test|cargo test|make (?:test|check))(?: |$)`)
 
-// testCommand is what the workflows run first of plain tests in the root, else
+// testCommand is the first plain test that the workflows run in the root, otherwise
 // what the manifest in the root says.
 func (f *finder) testCommand() string {
 	for _, c := range f.ci {
@@ -57,8 +57,8 @@ var (
 	makeTarget = regexp.MustCompile(`(?m)^(test|check)\s*::?(?:[^=]|$)`)
 )
 
-// findMake notes a project that is built by make or CMake alone: nothing is
-// fetched for it, but its tools have to be there.
+// findMake records a project that is built by make or CMake alone: nothing is fetched
+// for it, but its tools have to be available.
 func findMake(f *finder) {
 	if len(f.r.Projects) > 0 {
 		return

@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	maxEntries = 100_000   // that the walk looks at
-	maxFile    = 512 << 10 // bytes that are read of one manifest
-	maxLock    = 8 << 20   // bytes that are read of one lock file
+	maxEntries = 100_000   // that the walk visits
+	maxFile    = 512 << 10 // bytes that are read from one manifest
+	maxLock    = 8 << 20   // bytes that are read from one lock file
 	maxNesting = 100       // of brackets in a manifest: parsers of TOML recurse
-	maxDepth   = 4         // of folders in which projects are looked for
+	maxDepth   = 4         // of folders in which projects are searched for
 )
 
 // tree is the checkout as the search sees it: its regular files, found without
-// following a symbolic link.
+// following symbolic links.
 type tree struct {
 	root  *os.Root
 	files []string // slash-separated, sorted
 }
 
-// skippedDirs hold what others wrote, or what tools left.
+// skippedDirs hold third-party code or the output of tools.
 var skippedDirs = map[string]bool{
 	"node_modules": true, "bower_components": true, "site-packages": true, "__pycache__": true,
 	"target": true, "venv": true,
@@ -40,8 +40,8 @@ var dotDirs = map[string]bool{
 	".github": true, ".devcontainer": true, ".mvn": true, ".cargo": true, ".yarn": true, ".config": true, ".ci": true,
 }
 
-// readTree walks level by level, so that of a tree with more than most entries it
-// is the deepest folders that are left out: manifests lie near the root.
+// readTree walks level by level, so that in a tree with more than most entries the
+// deepest folders are left out: manifests are near the root.
 func readTree(root *os.Root, most int) (*tree, error) {
 	t := &tree{root: root}
 	level, seen := []string{"."}, 0
@@ -52,7 +52,7 @@ func readTree(root *os.Root, most int) (*tree, error) {
 			if err != nil && dir == "." {
 				return nil, fmt.Errorf("read the folders of the checkout: %w", err)
 			}
-			// The tools will say what else cannot be read.
+			// The tools will report what else cannot be read.
 			for _, d := range entries {
 				if seen++; seen > most {
 					slices.Sort(t.files)
@@ -75,18 +75,18 @@ func readTree(root *os.Root, most int) (*tree, error) {
 
 func passOver(p, name string) bool {
 	if p == ".yarn/cache" {
-		return true // thousands of archives; whether there is one is asked apart
+		return true // thousands of archives; whether there is one is checked separately
 	}
 	return skippedDirs[name] || strings.HasPrefix(name, ".") && !dotDirs[name]
 }
 
-// has says whether a regular file is there.
+// has reports whether a regular file exists.
 func (t *tree) has(p string) bool {
 	_, found := slices.BinarySearch(t.files, p)
 	return found
 }
 
-// first is the first of some files of a folder that is there, "" without any.
+// first is the first of some files of a folder that exists, "" if none does.
 func (t *tree) first(dir string, names ...string) string {
 	for _, name := range names {
 		if p := path.Join(dir, name); t.has(p) {
@@ -96,7 +96,7 @@ func (t *tree) first(dir string, names ...string) string {
 	return ""
 }
 
-// below lists the files of a folder, deep down.
+// below lists the files of a folder, recursively.
 func (t *tree) below(dir string) []string {
 	if dir == "." {
 		return t.files
@@ -106,14 +106,14 @@ func (t *tree) below(dir string) []string {
 	return t.files[from:to]
 }
 
-// isDir says whether a folder is there, even one that the walk passes over.
+// isDir reports whether a folder exists, even one that the walk skips.
 func (t *tree) isDir(p string) bool {
 	info, err := t.root.Lstat(p)
 	return err == nil && info.IsDir()
 }
 
-// text is the content of a manifest, "" when it is missing, too large or no
-// regular file.
+// text is the content of a manifest, "" if it is missing, too large or not a regular
+// file.
 func (t *tree) text(p string) string { return t.bounded(p, maxFile) }
 
 func (t *tree) bounded(p string, limit int64) string {
@@ -124,7 +124,7 @@ func (t *tree) bounded(p string, limit int64) string {
 	return string(data)
 }
 
-// toml decodes a TOML file into v and says whether that went well.
+// toml decodes a TOML file into v and reports whether that succeeded.
 func (t *tree) toml(p string, v any) bool {
 	text := t.text(p)
 	if text == "" || tooDeep(text) {
@@ -134,12 +134,12 @@ func (t *tree) toml(p string, v any) bool {
 	return err == nil
 }
 
-// json decodes a JSON file into v and says whether that went well.
+// json decodes a JSON file into v and reports whether that succeeded.
 func (t *tree) json(p string, v any) bool {
 	return json.Unmarshal([]byte(t.text(p)), v) == nil
 }
 
-// tooDeep: brackets in strings count too, which only makes it stricter.
+// tooDeep counts brackets in strings too, which only makes it stricter.
 func tooDeep(text string) bool {
 	depth := 0
 	for n := range len(text) {
@@ -155,8 +155,8 @@ func tooDeep(text string) bool {
 	return false
 }
 
-// sideDirs hold what comes along with a project: its website, examples and
-// measurements are projects of their own, which its tests do not need.
+// sideDirs hold what accompanies a project: its website, examples and benchmarks are
+// separate projects, which its tests do not need.
 var sideDirs = map[string]bool{
 	"docs": true, "doc": true, "documentation": true, "website": true, "site": true, "www": true,
 	"example": true, "examples": true, "sample": true, "samples": true, "demo": true, "demos": true,
@@ -165,10 +165,10 @@ var sideDirs = map[string]bool{
 	"vendor": true, "third_party": true, "dist": true, "fuzz": true, "fuzzing": true,
 }
 
-// testDirs hold tests, and now and then somebody else's project as test data.
+// testDirs hold tests, and sometimes other projects as test data.
 var testDirs = map[string]bool{"test": true, "tests": true, "__tests__": true, "spec": true}
 
-// aside says whether a folder lies in one of sideDirs or is hidden.
+// aside reports whether a folder is inside one of sideDirs or hidden.
 func aside(dir string) bool {
 	for part := range strings.SplitSeq(dir, "/") {
 		hidden := part != "." && strings.HasPrefix(part, ".") || strings.HasPrefix(part, "_")
@@ -183,8 +183,8 @@ func inTests(dir string) bool {
 	return slices.ContainsFunc(strings.Split(dir, "/"), func(part string) bool { return testDirs[part] })
 }
 
-// folders lists the folders that have one of the files, the root first, those
-// aside and those of tests left out.
+// folders lists the folders that have one of the files, the root first, leaving out
+// side folders and those of tests.
 func (t *tree) folders(names ...string) []string {
 	var dirs []string
 	for _, p := range t.files {
@@ -197,7 +197,7 @@ func (t *tree) folders(names ...string) []string {
 	return slices.Compact(dirs)
 }
 
-// inside says whether p is dir or lies in it.
+// inside reports whether p is dir or inside it.
 func inside(p, dir string) bool {
 	return dir == "." || p == dir || strings.HasPrefix(p, dir+"/")
 }
@@ -207,8 +207,8 @@ var (
 	errNotRegular = errors.New("not a regular file")
 )
 
-// readRegular reads a regular file of at most limit bytes, never through a link
-// at its end.
+// readRegular reads a regular file of at most limit bytes, never through a link as its
+// last part.
 func readRegular(root *os.Root, p string, limit int64) ([]byte, error) {
 	info, err := root.Lstat(p)
 	switch {

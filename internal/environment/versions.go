@@ -9,14 +9,14 @@ import (
 
 var versionNumber = regexp.MustCompile(`\d+(?:\.\d+){0,3}`)
 
-// version is the number in what a tool or a file says of its version.
+// version is the version number in the output of a tool or in a file.
 func version(s string) string { return versionNumber.FindString(clip(s, 200)) }
 
-// maxConstraint bounds the constraints that are parsed.
+// maxConstraint limits the length of constraints that are parsed.
 const maxConstraint = 300
 
-// satisfies says whether a version fulfils a constraint in the manner of npm.
-// One that nobody can read is taken as fulfilled: its tool will say so.
+// satisfies reports whether a version fulfils a constraint in npm's syntax. A
+// constraint that cannot be parsed counts as fulfilled: its tool will report it.
 func satisfies(have, wanted string) bool {
 	if len(wanted) > maxConstraint {
 		return true
@@ -39,7 +39,7 @@ var (
 	arbitrary  = regexp.MustCompile(`===?`)
 )
 
-// satisfiesPython does it for the specifiers of PEP 440 and of Poetry.
+// satisfiesPython does the same for the specifiers of PEP 440 and of Poetry.
 func satisfiesPython(have, wanted string) bool {
 	if len(wanted) > maxConstraint {
 		return true
@@ -53,7 +53,7 @@ func satisfiesPython(have, wanted string) bool {
 	return satisfies(have, strings.TrimRight(strings.TrimSpace(wanted), ","))
 }
 
-// atLeast says whether a version is wanted or newer, number by number.
+// atLeast reports whether a version is wanted or newer, number by number.
 func atLeast(have, wanted string) bool {
 	h, err := semver.NewVersion(threeParts(version(have)))
 	if err != nil {
@@ -63,7 +63,7 @@ func atLeast(have, wanted string) bool {
 	return err != nil || !h.LessThan(w)
 }
 
-// startsWith says whether a version is one of a line: 3.13.1 is one of 3.13.
+// startsWith reports whether a version belongs to a series: 3.13.1 belongs to 3.13.
 func startsWith(have, wanted string) bool {
 	wanted = version(wanted)
 	return wanted == "" || have == wanted || strings.HasPrefix(have, wanted+".")

@@ -1,7 +1,8 @@
-// Package inflight makes one call for all that want its result at the same time.
+// Package inflight makes one call for all callers that want its result at the same
+// time.
 //
-// A worker that was starved past its heartbeat gets a second try of a call whose
-// first one is still in flight: the second joins it instead of paying again.
+// A worker so starved that it missed its heartbeat gets a second attempt of a call
+// whose first one is still running: the second joins it instead of paying again.
 package inflight
 
 import (
@@ -14,7 +15,7 @@ import (
 	"go.temporal.io/sdk/worker"
 )
 
-// call is one call in flight, for all tries that wait for it.
+// call is one running call, for all attempts that wait for it.
 type call[V any] struct {
 	done   chan struct{} // closed when result and err are set
 	result V
@@ -22,29 +23,29 @@ type call[V any] struct {
 
 	// Guarded by Group.mu:
 	cancel    context.CancelFunc
-	waiting   int  // tries that wait for the result
-	paid      bool // the provider has been asked, and wants to be paid
+	waiting   int  // attempts that wait for the result
+	paid      bool // the provider was asked, and charges for it
 	cancelled bool
 }
 
-// Group holds the calls in flight, by key. The zero value is empty.
+// Group holds the running calls, by key. The zero value is empty.
 type Group[K comparable, V any] struct {
 	mu    sync.Mutex
 	calls map[K]*call[V]
 }
 
-// cancelTimeout is how long a cancelled call may take to give back its budget
-// before its activity ends without it.
+// cancelTimeout is how long a cancelled call may take to return its budget before its
+// activity ends without it.
 const cancelTimeout = 5 * time.Second
 
-// Do makes a call, or waits for the one of the same key that is in flight. The
-// call does not end with the try that began it: it continues until its result is
-// stored, unless nobody wants it any more. Fn gets a context for the call and a
-// function to say that the provider is asked now.
+// Do makes a call, or waits for the running one of the same key. The call does not end
+// with the attempt that began it: it continues until its result is stored, unless
+// nobody wants it any more. Fn gets a context for the call and a function that records
+// that the provider is being asked.
 func (g *Group[K, V]) Do(ctx context.Context, key K, fn func(ctx context.Context, paid func()) (V, error)) (V, error) {
 	var none V
 	c := g.join(ctx, key, fn)
-	for c == nil { // one that was cancelled has not ended yet
+	for c == nil { // a cancelled one has not ended yet
 		select {
 		case <-ctx.Done():
 			return none, ctx.Err()
@@ -67,7 +68,7 @@ func (g *Group[K, V]) Do(ctx context.Context, key K, fn func(ctx context.Context
 	return none, ctx.Err()
 }
 
-// Waiting returns how many tries wait for the call of a key.
+// Waiting returns how many attempts wait for the call of a key.
 func (g *Group[K, V]) Waiting(key K) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -77,7 +78,7 @@ func (g *Group[K, V]) Waiting(key K) int {
 	return 0
 }
 
-// join joins the call of a key, or begins it; nil where that one was cancelled.
+// join joins the call of a key, or begins it; nil if that one was cancelled.
 func (g *Group[K, V]) join(ctx context.Context, key K, fn func(context.Context, func()) (V, error)) *call[V] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,7 +106,7 @@ func (g *Group[K, V]) join(ctx context.Context, key K, fn func(context.Context, 
 	return c
 }
 
-// done returns what is closed when the call of a key has ended.
+// done returns a channel that is closed when the call of a key has ended.
 func (g *Group[K, V]) done(key K) <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -117,9 +118,9 @@ func (g *Group[K, V]) done(key K) <-chan struct{} {
 	return over
 }
 
-// leave takes a try off a call, and reports whether that ended the call. A call
-// that is paid for continues where its last try was only lost, by a heartbeat
-// that came too late or Temporal being away: the next try asks for it.
+// leave removes an attempt from a call, and reports whether that ended the call. A paid
+// call continues if its last attempt was only lost, by a late heartbeat or because
+// Temporal was away: the next attempt asks for it.
 func (g *Group[K, V]) leave(ctx context.Context, c *call[V]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -132,8 +133,8 @@ func (g *Group[K, V]) leave(ctx context.Context, c *call[V]) bool {
 	return true
 }
 
-// unwanted reports whether an activity's context ended because its run is
-// stopped or its worker stops, and not because Temporal lost sight of it.
+// unwanted reports whether an activity's context ended because its run is stopped or
+// its worker stops, and not because Temporal lost track of it.
 func unwanted(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return temporal.IsCanceledError(cause) || errors.Is(cause, worker.ErrWorkerShutdown)

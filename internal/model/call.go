@@ -18,7 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// call is one call under way.
+// call is one call in progress.
 type call struct {
 	client    *Client
 	provider  *endpoint
@@ -31,8 +31,8 @@ type call struct {
 	body      *countedBody // of a successful response
 }
 
-// run makes the call within its own deadline: streamed, or in one piece where
-// the provider says that it cannot stream.
+// run makes the call within its own deadline: streamed, or in one piece if the provider
+// says that it cannot stream.
 func (x *call) run(ctx context.Context) (Response, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, x.timeout(), errDeadline)
 	defer cancel()
@@ -69,8 +69,8 @@ func (x *call) send(ctx context.Context, stream bool) (Response, error) {
 	}
 	start := time.Now()
 	var raw *http.Response
-	// Not openai.NewClient, which would send keys and headers of the
-	// environment's OPENAI_ variables to whatever provider this is.
+	// Not openai.NewClient, which would send keys and headers from the OPENAI_
+	// variables of the environment to any provider.
 	client := openai.Client{}
 	if err := client.Post(ctx, "chat/completions", params, &raw, x.options(stream)...); err != nil {
 		return Response{}, err
@@ -83,21 +83,21 @@ func (x *call) send(ctx context.Context, stream bool) (Response, error) {
 		err = c.whole(raw.Body)
 	}
 	if x.body != nil && x.body.err != nil {
-		err = x.body.err // the reason, not what the parser made of it
+		err = x.body.err // the reason, not the parser's interpretation of it
 	}
 	resp := c.response()
 	resp.Latency, resp.Streamed = time.Since(start), isStream(raw)
 	return resp, err
 }
 
-// isStream reports whether a response is a stream of events; some servers
-// answer in one piece although they were asked to stream.
+// isStream reports whether a response is a stream of events; some servers answer in one
+// piece although they were asked to stream.
 func isStream(r *http.Response) bool {
 	t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return t == "text/event-stream"
 }
 
-// conclude turns what came of a call into what its caller gets.
+// conclude turns the outcome of a call into what its caller gets.
 func (x *call) conclude(ctx context.Context, resp Response, err error) (Response, error) {
 	if err == nil {
 		err = check(&resp)
@@ -120,8 +120,8 @@ func (x *call) conclude(ctx context.Context, resp Response, err error) (Response
 	return resp, explained
 }
 
-// account completes the usage of an answer: estimated where the provider said
-// nothing, with its price. An answer that could not be read at all has none.
+// account completes the usage of an answer: estimated if the provider did not report
+// it, with its price. An answer that could not be read at all has none.
 func (x *call) account(r *Response) {
 	u := &r.Usage
 	u.Calls = 1
@@ -148,7 +148,7 @@ type unusable struct {
 
 func (e *unusable) Error() string { return e.reason }
 
-// check says whether an answer is whole and usable, and puts it in order.
+// check checks that an answer is complete and usable, and normalizes it.
 func check(r *Response) error {
 	switch r.FinishReason {
 	case "":

@@ -16,25 +16,25 @@ type Capability string
 
 // The capabilities that the catalogue knows.
 const (
-	CapabilityJSONSchema Capability = "json_schema" // answers that are held to a JSON schema
+	CapabilityJSONSchema Capability = "json_schema" // answers that conform to a JSON schema
 	CapabilityTools      Capability = "tools"
 	CapabilityVision     Capability = "vision"
 	CapabilityEmbeddings Capability = "embeddings"
-	// CapabilityFixedTemperature is a model that refuses a temperature; it is
-	// not sent then.
+	// CapabilityFixedTemperature is a model that refuses a temperature; none is sent
+	// then.
 	CapabilityFixedTemperature Capability = "fixed_temperature"
 )
 
-// CatalogueEntry is what is known of one model.
+// CatalogueEntry is what is known about one model.
 type CatalogueEntry struct {
-	// Provider is a provider's name or kind; Model the name that it has there,
-	// "*" any.
+	// Provider is a provider's name or kind; Model is the model's name there, "*" means
+	// any.
 	Provider string `koanf:"provider" yaml:"provider" json:"provider" validate:"required"`
 	Model    string `koanf:"model" yaml:"model" json:"model" validate:"required"`
-	// ContextWindow and MaxOutput are in tokens; 0 is unknown.
+	// ContextWindow and MaxOutput are in tokens; 0 means unknown.
 	ContextWindow int64 `koanf:"context_window" yaml:"context_window,omitempty" json:"context_window,omitempty" validate:"gte=0"`
 	MaxOutput     int64 `koanf:"max_output" yaml:"max_output,omitempty" json:"max_output,omitempty" validate:"gte=0"`
-	// PriceIn and PriceOut are US dollars for a million tokens.
+	// PriceIn and PriceOut are US dollars per million tokens.
 	PriceIn      float64      `koanf:"price_in" yaml:"price_in,omitempty" json:"price_in,omitempty" validate:"gte=0"`
 	PriceOut     float64      `koanf:"price_out" yaml:"price_out,omitempty" json:"price_out,omitempty" validate:"gte=0"`
 	Capabilities []Capability `koanf:"capabilities" yaml:"capabilities,omitempty" json:"capabilities,omitempty" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature"`
@@ -43,8 +43,7 @@ type CatalogueEntry struct {
 // Can reports whether the model has a capability.
 func (e CatalogueEntry) Can(c Capability) bool { return slices.Contains(e.Capabilities, c) }
 
-// Catalogue lists models. Of two entries for the same model the later one
-// holds.
+// Catalogue lists models. Of two entries for the same model the later one applies.
 type Catalogue []CatalogueEntry
 
 //go:embed catalogue.yaml
@@ -63,17 +62,16 @@ var defaultCatalogue = sync.OnceValue(func() Catalogue {
 // DefaultCatalogue returns the catalogue that comes with the program.
 func DefaultCatalogue() Catalogue { return slices.Clone(defaultCatalogue()) }
 
-// With returns the catalogue with entries added; they hold where both know a
-// model.
+// With returns the catalogue with entries added; they override existing entries for the
+// same model.
 func (c Catalogue) With(entries ...CatalogueEntry) Catalogue {
 	return slices.Concat(c, entries)
 }
 
-// Find returns what is known of a provider's model: by the provider's name,
-// else by its kind, else by "*" of either. For a model that nothing is known
-// of, it reports false and returns an entry to work with: that of a provider
-// who charges has the highest prices known of its kind, so that a budget errs
-// on the safe side.
+// Find returns what is known about a provider's model: by the provider's name,
+// otherwise by its kind, otherwise by "*" of either. For an unknown model it returns
+// false and an entry to work with: for a provider that charges it has the highest
+// prices known of its kind, so that a budget errs on the safe side.
 func (c Catalogue) Find(p Provider, model string) (CatalogueEntry, bool) {
 	for _, want := range [][2]string{{p.Name, model}, {string(p.Kind), model}, {p.Name, "*"}, {string(p.Kind), "*"}} {
 		for _, e := range slices.Backward(c) {
@@ -100,16 +98,16 @@ func (c Catalogue) guess(p Provider, model string) CatalogueEntry {
 	return guess
 }
 
-// mostTokens bounds what a provider may claim for one call, so that sums of
-// hostile numbers stay numbers.
+// mostTokens limits what a provider may report for one call, so that sums of hostile
+// numbers do not overflow.
 const mostTokens = 1 << 40
 
-// Cost returns what a usage costs by an entry's prices, in millionths of a US
-// dollar, rounded up.
+// Cost returns the cost of a usage at an entry's prices, in millionths of a US dollar,
+// rounded up.
 func Cost(u contract.Usage, e CatalogueEntry) int64 {
-	// Dollars for a million tokens are millionths of a dollar for one.
+	// Dollars per million tokens are millionths of a dollar per token.
 	micro := float64(clamp(u.PromptTokens))*e.PriceIn + float64(clamp(u.CompletionTokens))*e.PriceOut
-	// Binary fractions make 0.3000000004 of 0.3, which must not cost one more.
+	// Binary fractions turn 0.3 into 0.3000000004, which must not cost one more.
 	return int64(math.Ceil(micro - 1e-6))
 }
 

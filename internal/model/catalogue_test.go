@@ -158,8 +158,8 @@ func TestAChoiceThatIsNotConfiguredIsRefused(t *testing.T) {
 	require.False(t, known)
 }
 
-// defaultProviders returns the providers that work without any configuration
-// but a key, each named after its kind.
+// defaultProviders returns the providers that need no configuration except a key, each
+// named after its kind.
 func defaultProviders() []Provider {
 	var all []Provider
 	for _, k := range []Kind{KindOpenAI, KindOpenRouter, KindAnthropic, KindGemini, KindOllama} {

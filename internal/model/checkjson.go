@@ -17,11 +17,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// CheckJSON checks that a model's text is one JSON document that fits a schema,
-// and returns the document. A Markdown fence around the whole text is taken
-// off; a property that may be null may be left out. What does not fit is an
-// LLM_ERROR with the code invalid_output that names the first places, fit to be
-// shown to the model. A schema that is none itself is a RUNTIME_ERROR.
+// CheckJSON checks that a model's text is one JSON document that fits a schema, and
+// returns the document. A Markdown fence around the whole text is removed; a property
+// that may be null may be omitted. A document that does not fit is an LLM_ERROR with
+// the code invalid_output that names the first places and can be shown to the model. An
+// invalid schema is a RUNTIME_ERROR.
 func CheckJSON(schema Schema, text string) (json.RawMessage, error) {
 	doc := bytes.TrimSpace([]byte(unfence(text)))
 	value, err := decodeOne(doc)
@@ -43,7 +43,7 @@ func CheckJSON(schema Schema, text string) (json.RawMessage, error) {
 	}
 }
 
-// decodeOne reads exactly one JSON value, numbers as they are written.
+// decodeOne reads exactly one JSON value, with numbers as they are written.
 func decodeOne(doc []byte) (any, error) {
 	if len(doc) == 0 {
 		return nil, errors.New("it is empty")
@@ -63,9 +63,8 @@ func decodeOne(doc []byte) (any, error) {
 	return value, nil
 }
 
-// validators has the validator of each schema that was checked against. Schemas
-// are the program's own, so they are few; making one takes longer than most calls
-// of the database.
+// validators caches the validator of each schema that was used. Schemas are the
+// program's own, so they are few; making one takes longer than most database calls.
 var validators sync.Map // the schema's text → *jsonschema.Schema
 
 // validatorOf returns the validator of a schema, which is made once.
@@ -81,7 +80,7 @@ func validatorOf(schema json.RawMessage) (*jsonschema.Schema, error) {
 	return made, err
 }
 
-// compile makes a validator of a schema in which whatever may be null is
+// compile makes a validator of a schema in which everything that may be null is
 // optional.
 func compile(schema json.RawMessage) (*jsonschema.Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
@@ -98,7 +97,7 @@ func compile(schema json.RawMessage) (*jsonschema.Schema, error) {
 	return c.Compile(name)
 }
 
-// nowhere keeps schemas from naming files or addresses.
+// nowhere keeps schemas from referring to files or addresses.
 type nowhere struct{}
 
 // Load refuses every reference outside the schema.
@@ -106,7 +105,7 @@ func (nowhere) Load(string) (any, error) {
 	return nil, errors.New("a schema refers to nothing outside itself")
 }
 
-// relax takes properties that may be null out of the required ones, everywhere.
+// relax makes properties that may be null optional, everywhere.
 func relax(v any) {
 	switch v := v.(type) {
 	case []any:
@@ -154,7 +153,7 @@ func mayBeNull(schema any) bool {
 	return false
 }
 
-// Bounds of what an error says of a document that does not fit.
+// Limits of what an error says about a document that does not fit.
 const (
 	mostPlaces = 5
 	mostWords  = 200 // of one place, in bytes
@@ -181,7 +180,7 @@ func places(e *jsonschema.ValidationError) string {
 	return strings.Join(all, "; ")
 }
 
-// unfence takes off a Markdown fence if the whole text is one fenced block.
+// unfence removes a Markdown fence if the whole text is one fenced block.
 func unfence(text string) string {
 	s := strings.TrimSpace(text)
 	ticks := len(s) - len(strings.TrimLeft(s, "`"))

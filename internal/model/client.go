@@ -17,11 +17,11 @@ type Options struct {
 	// MaxResponse is the largest answer, in bytes of its text and tool
 	// arguments; 0 means DefaultMaxResponse.
 	MaxResponse int64
-	// IdleTimeout is the longest silence of a provider within a streamed call,
-	// from the request on; 0 means DefaultIdleTimeout.
+	// IdleTimeout is the longest silence of a provider within a streamed call, counted
+	// from the request; 0 means DefaultIdleTimeout.
 	IdleTimeout time.Duration
-	// Transport carries the requests, for telemetry and tests; nil means one of
-	// the client's own.
+	// Transport carries the requests, for telemetry and tests; nil means the client's
+	// own.
 	Transport http.RoundTripper
 	// Getenv reads the environment; nil means os.Getenv.
 	Getenv func(string) string
@@ -30,7 +30,7 @@ type Options struct {
 // Defaults of a client.
 const (
 	DefaultMaxResponse = 8 << 20
-	DefaultIdleTimeout = 3 * time.Minute // reasoning models may think for long without a word
+	DefaultIdleTimeout = 3 * time.Minute // reasoning models may think for a long time without output
 )
 
 // Client calls models. It is safe for use by any number of goroutines.
@@ -42,15 +42,15 @@ type Client struct {
 	close     func()
 }
 
-// endpoint is a provider at work.
+// endpoint is a provider in use.
 type endpoint struct {
 	Provider
-	slots chan struct{} // one token for each call under way
+	slots chan struct{} // one token for each call in progress
 	whole sync.Map      // models that were found unable to stream
 }
 
-// New makes a client. A provider that cannot be used is a CONFIG_ERROR; missing
-// keys show when they are needed, since a run uses few of its providers.
+// New makes a client. A provider that cannot be used is a CONFIG_ERROR; missing keys
+// are reported only when they are needed, because a run uses few of its providers.
 func New(providers []Provider, catalogue Catalogue, opts Options) (*Client, error) {
 	c := &Client{providers: map[string]*endpoint{}, catalogue: catalogue, opts: opts.withDefaults()}
 	for _, p := range providers {
@@ -80,11 +80,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Close gives back idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.close() }
 
-// Entry returns what the catalogue knows of a model; see Catalogue.Find. It
-// reports false also when the provider is not configured.
+// Entry returns what the catalogue knows about a model; see Catalogue.Find. It also
+// returns false if the provider is not configured.
 func (c *Client) Entry(choice contract.ModelChoice) (CatalogueEntry, bool) {
 	p, ok := c.providers[choice.Provider]
 	if !ok {
@@ -93,8 +93,8 @@ func (c *Client) Entry(choice contract.ModelChoice) (CatalogueEntry, bool) {
 	return c.catalogue.Find(p.Provider, choice.Model)
 }
 
-// Configured sees, without asking anybody, that calls can go to a provider: it
-// is known, and its key is there. A CONFIG_ERROR says what to set.
+// Configured checks, without any request, that calls to a provider are possible: it is
+// known, and its key is set. A CONFIG_ERROR says what to set.
 func (c *Client) Configured(provider string) error {
 	p, ok := c.providers[provider]
 	if !ok {
@@ -106,9 +106,9 @@ func (c *Client) Configured(provider string) error {
 
 // Complete makes one call and waits for the whole answer.
 //
-// Every error is a *fault.Error. With an LLM_ERROR the response holds what
-// arrived and its usage: a refused, truncated or unusable answer is paid for
-// like a good one. With any other error it is empty.
+// Every error is a *fault.Error. With an LLM_ERROR the response holds what arrived and
+// its usage: a refused, truncated or unusable answer costs as much as a good one. With
+// any other error it is empty.
 func (c *Client) Complete(ctx context.Context, req Request) (Response, error) {
 	p, ok := c.providers[req.Choice.Provider]
 	if !ok {
@@ -136,7 +136,7 @@ func (c *Client) Complete(ctx context.Context, req Request) (Response, error) {
 // errNoSlot marks a call that ended while it waited for its turn.
 var errNoSlot = errors.New("all places of the provider stayed taken")
 
-// acquire waits for one of the provider's places.
+// acquire waits for one of the provider's slots.
 func (p *endpoint) acquire(ctx context.Context) error {
 	select {
 	case p.slots <- struct{}{}:

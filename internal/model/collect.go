@@ -12,7 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// collector puts an answer together and ends it when it grows over a limit.
+// collector assembles an answer and ends it if it grows over a limit.
 type collector struct {
 	limit, size int64
 
@@ -83,9 +83,8 @@ func (c *collector) add(chunk *openai.ChatCompletionChunk) error {
 	return c.checkSize()
 }
 
-// addCall adds a piece of a tool call. Pieces belong together by their index;
-// a new id under an old index is a new call, since some providers number all
-// calls 0.
+// addCall adds a piece of a tool call. Pieces belong together by their index; a new id
+// under an old index is a new call, because some providers number all calls 0.
 func (c *collector) addCall(d *openai.ChatCompletionChunkChoiceDeltaToolCall) {
 	b := c.byIndex[d.Index]
 	if b == nil || (d.ID != "" && b.id != "" && d.ID != b.id) {
@@ -107,8 +106,8 @@ func (c *collector) addCall(d *openai.ChatCompletionChunkChoiceDeltaToolCall) {
 	c.size += int64(len(d.ID) + len(d.Function.Name) + len(d.Function.Arguments))
 }
 
-// callOverhead is what an empty tool call counts, so that endless empty calls
-// reach the limit too.
+// callOverhead is the size that an empty tool call counts as, so that endless empty
+// calls reach the limit too.
 const callOverhead = 64
 
 func (c *collector) checkSize() error {
@@ -165,7 +164,7 @@ func (c *collector) use(u openai.CompletionUsage) {
 	c.usage.PromptTokens, c.usage.CompletionTokens = u.PromptTokens, u.CompletionTokens
 }
 
-// response returns what was collected, whole or not.
+// response returns what was collected, complete or not.
 func (c *collector) response() Response {
 	r := Response{Text: c.text.String(), FinishReason: c.finish, Usage: c.usage, Model: c.model}
 	if c.refusal.Len() > 0 {

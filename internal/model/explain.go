@@ -15,12 +15,12 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// MaxRetryAfter is the longest wait that a provider may ask for; a longer one
-// is shortened, since a limit that lasts is better met by another provider.
+// MaxRetryAfter is the longest wait that a provider may ask for; a longer one is
+// shortened, because a lasting limit is better handled by another provider.
 const MaxRetryAfter = 60 * time.Second
 
-// The bounds of the time for which a run waits because a provider says when an
-// exhausted quota is there again. Beyond MaxQuotaWait it asks the provider anew.
+// The limits of the time for which a run waits because a provider says when an
+// exhausted quota is available again. Beyond MaxQuotaWait it asks the provider again.
 const (
 	MinQuotaWait = time.Second
 	MaxQuotaWait = 24 * time.Hour
@@ -77,8 +77,8 @@ func (x *call) explainEnd(ctx context.Context, err error) *fault.Error {
 	}
 }
 
-// apiError is what providers write about an error. Code is a text with most,
-// the HTTP status with some.
+// apiError is the form in which providers report an error. Code is a text for most, the
+// HTTP status for some.
 type apiError struct {
 	Message string `json:"message"`
 	Type    string `json:"type"`
@@ -87,8 +87,8 @@ type apiError struct {
 	Param   any    `json:"param"`
 }
 
-// readAPIError finds the error in a body: an object, with Gemini a list of one,
-// with some a plain text.
+// readAPIError finds the error in a body: an object, for Gemini a list of one, for some
+// plain text.
 func readAPIError(body []byte) apiError {
 	var doc struct {
 		Error json.RawMessage `json:"error"`
@@ -117,8 +117,8 @@ func (e apiError) code() string {
 	return ""
 }
 
-// saysNoStream matches "type code status message", in lower case, of providers
-// that do not stream. All else that their words tell is for [fault.OfHTTP].
+// saysNoStream matches "type code status message", in lower case, of providers that do
+// not stream. Everything else in their messages is for [fault.OfHTTP].
 var saysNoStream = regexp.MustCompile(`\bstream(ing|_options)?\b[^.]{0,80}\b(not|un|isn't|unknown|unrecognized|unsupported|invalid)[ _-]?(support|avail|allow|implement|permitted|enabled|\b)|\b(unsupported|unknown|unrecognized|not support|cannot|can't|does not|doesn't|extra)\b[^.]{0,80}\bstream(ing|_options)?\b`)
 
 func (e apiError) words() string {
@@ -182,13 +182,13 @@ func (x *call) explainAPIError(status int, body []byte, said apiError) *fault.Er
 		hint = "; see that the model exists there and that base_url is right"
 	case contract.CodeQuotaExhausted:
 		hint = "; the provider's quota is used up: raise it or switch the model"
-	default: // the provider's words tell enough
+	default: // the provider's message says enough
 	}
 	return fault.New(class, code, "%s answered %s%s", x.who(), detail, hint)
 }
 
-// retryAfter reads how long a provider asks to wait, at most MaxQuotaWait. When a
-// window begins anew matters only where its limit was met: some tell it always.
+// retryAfter reads how long a provider asks to wait, at most MaxQuotaWait. The start of
+// the next window matters only if its limit was reached: some providers always send it.
 func retryAfter(h http.Header, now time.Time, limited bool) time.Duration {
 	limit := func(d time.Duration) time.Duration { return min(max(d, 0), MaxQuotaWait) }
 	number := func(name string) (float64, bool) {
@@ -210,7 +210,7 @@ func retryAfter(h http.Header, now time.Time, limited bool) time.Duration {
 	if !limited {
 		return 0
 	}
-	// When the window begins anew: seconds since 1970, with some milliseconds.
+	// When the next window begins: seconds since 1970, for some milliseconds.
 	if n, ok := number("X-RateLimit-Reset"); ok && n > millisecondsFrom {
 		return lasting(n-float64(now.UnixMilli()), time.Millisecond)
 	} else if ok && n > secondsFrom {
@@ -219,8 +219,8 @@ func retryAfter(h http.Header, now time.Time, limited bool) time.Duration {
 	return 0
 }
 
-// What a number must at least be to stand for a time since 1970 in seconds, and
-// in milliseconds: 2001, which is not the number of seconds of any wait.
+// The lowest number that is taken for a time since 1970 in seconds, and in
+// milliseconds: 2001, which as a wait in seconds would be absurd.
 const (
 	secondsFrom      = 1e9
 	millisecondsFrom = 1e12

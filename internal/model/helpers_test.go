@@ -32,7 +32,7 @@ func scenario(t *testing.T, yaml string) (baseURL, logPath string) {
 	return h.URL + "/v1", logPath
 }
 
-// serve serves a handler of the test's own.
+// serve serves the test's own handler.
 func serve(t *testing.T, h http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -76,7 +76,7 @@ func contextWithTimeout(t *testing.T, d time.Duration) (context.Context, context
 	return context.WithTimeout(t.Context(), d)
 }
 
-// breakConnection ends a request without one byte of an answer.
+// breakConnection ends a request without a single byte of an answer.
 func breakConnection(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	panic(http.ErrAbortHandler) //nolint:forbidigo // how a handler breaks its connection

@@ -18,8 +18,7 @@ const (
 	RoleTool      Role = "tool" // the result of a tool call
 )
 
-// Message is one turn of a conversation. Its JSON form is what transcripts
-// store.
+// Message is one turn of a conversation. Its JSON form is what transcripts store.
 type Message struct {
 	Role       Role       `json:"role"`
 	Text       string     `json:"text,omitempty"`
@@ -27,25 +26,24 @@ type Message struct {
 	ToolCallID string     `json:"tool_call_id,omitempty"` // of a tool's result: which call it answers
 }
 
-// ToolCall is a model's wish to call a tool. Arguments is the JSON object as
-// the model wrote it.
+// ToolCall is a model's request to call a tool. Arguments is the JSON object as the
+// model wrote it.
 type ToolCall struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
 }
 
-// Tool is a tool that a model may call. Parameters is the JSON schema of its
-// arguments; SchemaOf makes one from a Go type.
+// Tool is a tool that a model may call. Parameters is the JSON schema of its arguments;
+// SchemaOf makes one from a Go type.
 type Tool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	Parameters  json.RawMessage `json:"parameters"`
 }
 
-// Identity says on whose behalf a call is made. It goes with the request as
-// X-RGPT-Run, -Agent, -Phase, -Step, -Attempt and -Turn; what is zero is left
-// out.
+// Identity says on whose behalf a call is made. It is sent with the request as
+// X-RGPT-Run, -Agent, -Phase, -Step, -Attempt and -Turn; zero fields are omitted.
 type Identity struct {
 	Run     int64  `json:"run"`
 	Agent   string `json:"agent"`
@@ -60,21 +58,21 @@ type Request struct {
 	Choice   contract.ModelChoice
 	Messages []Message
 	Tools    []Tool
-	// Schema, when set, asks for one JSON document that fits it. Whether it does
-	// is for the caller to see, with CheckJSON.
+	// Schema, if set, asks for one JSON document that fits it. The caller checks that
+	// it does, with CheckJSON.
 	Schema *Schema
-	// Strict holds the answer to the tools' schemas: the provider enforces their
+	// Strict restricts the answer to the tools' schemas: the provider enforces their
 	// strict forms, and one of them is called.
 	Strict  bool
 	Headers Identity
-	// MaxOutput bounds the answer in tokens, at most by what the catalogue says
-	// that the model can do; 0 leaves it to the provider.
+	// MaxOutput limits the answer in tokens, at most to what the catalogue says that
+	// the model can do; 0 leaves it to the provider.
 	MaxOutput int64
-	// Timeout bounds the call, without the wait for one of the provider's
-	// places; 0 means the provider's. The context bounds both.
+	// Timeout limits the call, without the wait for one of the provider's slots; 0
+	// means the provider's. The context limits both.
 	Timeout time.Duration
 	// IdempotencyKey is the same for the same question, so that a provider that
-	// knows the header does not answer, and charge, twice.
+	// supports the header does not answer, and charge, twice.
 	IdempotencyKey string
 }
 
@@ -83,10 +81,10 @@ type Response struct {
 	Text         string         `json:"text"`
 	ToolCalls    []ToolCall     `json:"tool_calls,omitempty"`
 	FinishReason string         `json:"finish_reason"`       // stop, tool_calls, length, content_filter
-	Usage        contract.Usage `json:"usage"`               // with the price, by the catalogue
-	Estimated    bool           `json:"estimated,omitempty"` // the provider did not tell the usage
+	Usage        contract.Usage `json:"usage"`               // with the price from the catalogue
+	Estimated    bool           `json:"estimated,omitempty"` // the provider did not report the usage
 	Model        string         `json:"model"`               // as the provider named it
-	Latency      time.Duration  `json:"latency"`             // from request to the answer's end
+	Latency      time.Duration  `json:"latency"`             // from the request to the end of the answer
 	Streamed     bool           `json:"streamed"`
 }
 

@@ -14,14 +14,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// probeTimeout bounds a probe: a person waits for it.
+// probeTimeout limits a probe: a person waits for it.
 const probeTimeout = 10 * time.Second
 
-// Probe sees, without spending a token, whether a provider can be reached and
-// accepts its key: it asks for the list of models. An INFRA_ERROR says that it
-// cannot be reached, a CONFIG_ERROR what to set; messages name provider, base
-// URL and where the key comes from. A provider that is reached but busy (HTTP
-// 429) is well.
+// Probe checks, without spending a token, whether a provider can be reached and accepts
+// its key: it asks for the list of models. An INFRA_ERROR says that it cannot be
+// reached, a CONFIG_ERROR what to set; messages name provider, base URL and where the
+// key comes from. A provider that is reached but busy (HTTP 429) is healthy.
 func Probe(ctx context.Context, p Provider) error {
 	client, closeIdle := newHTTPClient(nil)
 	defer closeIdle()
@@ -44,7 +43,7 @@ func probe(ctx context.Context, client *http.Client, p Provider, getenv func(str
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	path := "/models"
-	if p.Kind == KindOpenRouter { // whose list of models is public
+	if p.Kind == KindOpenRouter { // its list of models is public
 		path = "/key"
 	}
 	status, err := ask(ctx, client, p, key, path)
@@ -108,7 +107,7 @@ func probed(p Provider, who string, status int) error {
 	case status < 400:
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s redirects elsewhere (HTTP %d); set base_url to the final address", who, status)
 	case p.Kind != KindScripted && p.BaseURL != kindDefaults[p.Kind].baseURL:
-		return nil // many compatible servers have no list of models; the first call will tell
+		return nil // many compatible servers have no list of models; the first call will show
 	default:
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s serves no list of models (HTTP %d); see that base_url is right, it usually ends in /v1", who, status)
 	}

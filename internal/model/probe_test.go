@@ -17,7 +17,7 @@ func TestProbeTellsWhatToMend(t *testing.T) {
 	cases := map[string]struct {
 		kind  Kind
 		h     http.HandlerFunc
-		class contract.Class // empty: it is well
+		class contract.Class // empty: it is healthy
 		code  contract.Code
 	}{
 		"well":                   {kind: KindOpenAI, h: answer(200, `{"data":[]}`)},

@@ -347,7 +347,7 @@ func TestAnAnswerOver50MegabytesIsCutWithoutBeingHeld(t *testing.T) {
 	}
 }
 
-// peakHeap samples the heap's growth until the function it returns is called.
+// peakHeap samples the heap's growth until the returned function is called.
 func peakHeap(t *testing.T) func() uint64 {
 	t.Helper()
 	var m runtime.MemStats
@@ -411,7 +411,7 @@ func TestNoMoreCallsThanAllowedAreUnderWayAtOnce(t *testing.T) {
 	}
 	proceed.L.Unlock()
 
-	// All places are taken: a call that can wait no longer says so.
+	// All slots are taken: a call that cannot wait any longer says so.
 	req := question()
 	ctx, cancel := contextWithTimeout(t, 20*time.Millisecond)
 	defer cancel()

@@ -10,39 +10,40 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Kind is the kind of a provider. It decides defaults and small differences in
-// the protocol.
+// Kind is the kind of a provider. It determines defaults and small differences in the
+// protocol.
 type Kind string
 
 // The kinds of providers.
 const (
 	KindOpenAI     Kind = "openai"
 	KindOpenRouter Kind = "openrouter"
-	KindAnthropic  Kind = "anthropic" // by its OpenAI-compatible endpoint
-	KindGemini     Kind = "gemini"    // by its OpenAI-compatible endpoint
+	KindAnthropic  Kind = "anthropic" // at its OpenAI-compatible endpoint
+	KindGemini     Kind = "gemini"    // at its OpenAI-compatible endpoint
 	KindOllama     Kind = "ollama"
 	KindCompatible Kind = "compatible" // any other OpenAI-compatible endpoint
 	KindScripted   Kind = "scripted"   // the scripted model server
 )
 
-// Provider is one configured model provider. Keys are never part of it: they
-// are read from the environment or a file when a call is made, so that a
-// changed key needs no restart.
+// Provider is one configured model provider. Keys are never part of it: they are read
+// from the environment or a file when a call is made, so that a changed key needs no
+// restart.
 type Provider struct {
 	// Name is how rules and catalogue refer to the provider.
 	Name string `koanf:"name" yaml:"name" json:"name" validate:"required"`
 	Kind Kind   `koanf:"kind" yaml:"kind" json:"kind" validate:"required,oneof=openai openrouter anthropic gemini ollama compatible scripted"`
 	// BaseURL is where the protocol's paths begin, such as https://api.openai.com/v1.
-	// Empty: the kind's own.
+	// Empty means the kind's default.
 	BaseURL string `koanf:"base_url" yaml:"base_url,omitempty" json:"base_url,omitempty" validate:"omitempty,url"`
-	// APIKeyEnv names the environment variable that holds the key, APIKeyFile a
-	// file that does; the file wins. Both empty: the kind's usual variable.
+	// APIKeyEnv names the environment variable that holds the key, APIKeyFile a file
+	// that does; the file takes precedence. If both are empty, it is the kind's usual
+	// variable.
 	APIKeyEnv  string `koanf:"api_key_env" yaml:"api_key_env,omitempty" json:"api_key_env,omitempty"`
 	APIKeyFile string `koanf:"api_key_file" yaml:"api_key_file,omitempty" json:"api_key_file,omitempty"`
 	// Timeout is the longest a single call may take; 0 means DefaultTimeout.
 	Timeout time.Duration `koanf:"timeout" yaml:"timeout,omitempty" json:"timeout,omitempty" validate:"gte=0"`
-	// MaxConcurrent bounds the calls under way at the same time from this
-	// process; 0 means DefaultMaxConcurrent.
+	// MaxConcurrent limits the simultaneous calls from this process; 0 means
+	// DefaultMaxConcurrent.
 	MaxConcurrent int `koanf:"max_concurrent" yaml:"max_concurrent,omitempty" json:"max_concurrent,omitempty" validate:"gte=0"`
 	// Headers are sent with every request. Their values count as secrets.
 	Headers map[string]string `koanf:"headers" yaml:"headers,omitempty" json:"headers,omitempty"`
@@ -54,8 +55,8 @@ const (
 	DefaultMaxConcurrent = 64
 )
 
-// kindDefaults are what a provider of a kind has where its configuration is
-// silent. A kind without a key variable works without a key.
+// kindDefaults are the defaults of a provider's kind. A kind without a key variable
+// works without a key.
 var kindDefaults = map[Kind]struct{ baseURL, keyEnv string }{
 	KindOpenAI:     {"https://api.openai.com/v1", "OPENAI_API_KEY"},
 	KindOpenRouter: {"https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"},

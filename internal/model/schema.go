@@ -9,10 +9,9 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// Schema is a JSON schema that an answer must fit. Name is for the provider: at
-// most 64 letters, digits, _ and -. Strict schemas can be enforced by providers
-// while the model writes: every object names all its properties as required and
-// allows no others.
+// Schema is a JSON schema that an answer must fit. Name is for the provider: at most 64
+// letters, digits, _ and -. Strict schemas can be enforced by providers while the model
+// writes: every object lists all its properties as required and allows no others.
 type Schema struct {
 	Name   string          `json:"name"`
 	JSON   json.RawMessage `json:"json"`
@@ -20,11 +19,10 @@ type Schema struct {
 }
 
 // SchemaOf makes the strict schema of a Go type. The tags of
-// github.com/invopop/jsonschema add descriptions, enums and limits. A field
-// with omitempty may be null, since a strict schema has no optional ones;
-// CheckJSON lets it be absent too. Types that a strict schema cannot express
-// (maps, any, json.RawMessage) give one that is not strict. T must not contain
-// itself.
+// github.com/invopop/jsonschema add descriptions, enums and limits. A field with
+// omitempty may be null, because a strict schema has no optional ones; CheckJSON
+// accepts its absence too. Types that a strict schema cannot express (maps, any,
+// json.RawMessage) give one that is not strict. T must not contain itself.
 func SchemaOf[T any]() Schema {
 	t := reflect.TypeFor[T]()
 	r := jsonschema.Reflector{Anonymous: true, DoNotReference: true, ExpandedStruct: t.Kind() == reflect.Struct}
@@ -39,7 +37,7 @@ func SchemaOf[T any]() Schema {
 	return Schema{Name: schemaName(t), JSON: text, Strict: m.strict}
 }
 
-// strictMaker makes every object strict and notes what cannot be.
+// strictMaker makes every object strict and records what cannot be.
 type strictMaker struct{ strict bool }
 
 func (m *strictMaker) visit(s *jsonschema.Schema) {
@@ -79,8 +77,8 @@ func (m *strictMaker) object(s *jsonschema.Schema) {
 	}
 }
 
-// orNull makes a schema that allows null beside what it allows already. The
-// description stays on the outside, where models look for it.
+// orNull makes a schema that also allows null. The description stays on the outside,
+// where models look for it.
 func orNull(s *jsonschema.Schema) *jsonschema.Schema {
 	description := s.Description
 	s.Description = ""

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// scrubber takes a provider's secrets out of texts: its key, the user name and
-// password of its address, the values of its headers.
+// scrubber removes a provider's secrets from texts: its key, the user name and password
+// of its address, the values of its headers.
 type scrubber struct{ replace *strings.Replacer }
 
-// shortestSecret is the least length of what is taken for a secret; shorter
-// values would tear ordinary words apart.
+// shortestSecret is the minimum length of a secret; shorter values would break up
+// ordinary words.
 const shortestSecret = 4
 
 // keyLike finds keys that a provider quotes in part, as in sk-abc…***xyz.
@@ -50,9 +50,9 @@ func (s *scrubber) clean(text string) string {
 	return keyLike.ReplaceAllString(s.replace.Replace(text), redacted)
 }
 
-// cause returns an error fit to be kept: the text of err without secrets and
-// without the request's URL. The error itself is dropped, for it could be
-// printed later with all that it holds.
+// cause returns an error that is safe to keep: the text of err without secrets and
+// without the request's URL. The error itself is dropped, because it could be printed
+// later with everything it contains.
 func (s *scrubber) cause(err error) error {
 	var inner *url.Error
 	if errors.As(err, &inner) {

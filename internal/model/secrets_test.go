@@ -19,7 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// The canaries; none of them may ever be seen in an error.
+// The canaries; none of them may ever appear in an error.
 const (
 	canaryKey      = "sk-canary-0123456789abcdef+/="
 	canaryUser     = "canaryuser"
@@ -27,8 +27,8 @@ const (
 	canaryHeader   = "canary-header-value"
 )
 
-// everywhere returns all texts that could be made of an error: printed, logged,
-// sent through Temporal.
+// everywhere returns all texts that could be made from an error: printed, logged, sent
+// through Temporal.
 func everywhere(t *testing.T, err error) string {
 	t.Helper()
 	var all strings.Builder

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Bounds are keywords of JSON schema for places within a schema: names of
-// properties and, for the entries of a list, [], joined by dots (steps.[].id).
+// Bounds are keywords of JSON schema for places within a schema: names of properties
+// and, for the entries of a list, [], joined by dots (steps.[].id).
 type Bounds map[string]map[string]any
 
-// Bounded returns the schema under another name with more bounds. A place that
-// the schema does not have is a mistake in our own code.
+// Bounded returns the schema under another name with more bounds. A place that the
+// schema does not have is a bug in our own code.
 func (s Schema) Bounded(name string, bounds Bounds) Schema {
 	var root any
 	if err := json.Unmarshal(s.JSON, &root); err != nil {
@@ -47,10 +47,9 @@ func placeIn(schema any, place string) any {
 	return schema
 }
 
-// stricter returns the form of a schema that providers can enforce: objects
-// have all their properties, where those that were optional may be null, and no
-// others; lengths of texts are stated as patterns, which is how they can be
-// stated there.
+// stricter returns the form of a schema that providers can enforce: objects have all
+// their properties, where optional ones may be null, and no others; lengths of texts
+// are expressed as patterns, the only form possible there.
 func stricter(schema any) any {
 	switch s := schema.(type) {
 	case []any:
@@ -89,7 +88,7 @@ func strictObject(out, properties map[string]any) {
 	out["properties"], out["required"], out["additionalProperties"] = strict, all, false
 }
 
-// lengthsAsPattern states the bounds of a text's length in another way.
+// lengthsAsPattern expresses the bounds of a text's length as a pattern.
 func lengthsAsPattern(s map[string]any) {
 	least, hasLeast := s["minLength"].(float64)
 	most, hasMost := s["maxLength"].(float64)

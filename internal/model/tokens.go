@@ -1,7 +1,7 @@
 package model
 
 // EstimateTokens estimates what a request costs before it is sent, to reserve
-// budgets and to see whether it fits a window. It errs on the high side for
+// budgets and to check whether it fits a window. It errs on the high side for
 // English and code:
 //
 //	bytes of all texts, tool calls and tool definitions / 4, plus a tenth,

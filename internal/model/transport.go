@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// newHTTPClient makes the HTTP client of all calls. Redirects are not followed:
-// they would carry prompts and keys to an address that nobody configured.
+// newHTTPClient makes the HTTP client of all calls. Redirects are not followed: they
+// would send prompts and keys to an address that nobody configured.
 func newHTTPClient(transport http.RoundTripper) (*http.Client, func()) {
 	closeIdle := func() {}
 	if transport == nil {
@@ -47,7 +47,7 @@ const maxErrorBody = 64 << 10
 // errTooLarge marks an answer over the limit.
 var errTooLarge = errors.New("the answer is larger than allowed")
 
-// middleware stands between openai-go and the network.
+// middleware sits between openai-go and the network.
 func (x *call) middleware(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	hideFromRetry(req.Header)
 	resp, err := next(req)
@@ -65,9 +65,9 @@ func (x *call) middleware(req *http.Request, next func(*http.Request) (*http.Res
 	return resp, nil
 }
 
-// hideFromRetry writes the idempotency key's header name in a form that means
-// the same to the server. In its usual form net/http takes it as a permission
-// to repeat a request whose connection broke; Temporal is the only retrier.
+// hideFromRetry writes the idempotency key's header name in a form that means the same
+// to the server. In its usual form net/http takes it as permission to repeat a request
+// whose connection broke; only Temporal retries.
 func hideFromRetry(h http.Header) {
 	if v, ok := h["Idempotency-Key"]; ok {
 		delete(h, "Idempotency-Key")
@@ -75,19 +75,19 @@ func hideFromRetry(h http.Header) {
 	}
 }
 
-// touchIf notes a sign of life of a call that is watched for silence.
+// touchIf records activity of a call that is watched for silence.
 func (w *watch) touchIf(watched bool) {
 	if watched {
 		w.touch()
 	}
 }
 
-// rawLimit bounds what must be held in memory at once: an answer in one piece,
-// or one event of a stream. It allows for JSON's escapes.
+// rawLimit limits what must be held in memory at once: an answer in one piece, or one
+// event of a stream. It allows for JSON's escapes.
 func (x *call) rawLimit() int64 { return 2*x.client.opts.MaxResponse + 64<<10 }
 
-// countedBody reports arriving bytes, refuses more than a limit in one event (or
-// in all, where there are no events), and remembers why reading failed.
+// countedBody reports arriving bytes, refuses more than a limit in one event (or in
+// total, if there are no events), and remembers why reading failed.
 type countedBody struct {
 	body   io.ReadCloser
 	seen   func()

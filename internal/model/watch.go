@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// lookInterval is how often a call is looked at for silence, at most.
+// lookInterval is the longest time between two checks of a call for silence.
 const lookInterval = 500 * time.Millisecond
 
 // Why a call was ended from this side.
@@ -16,12 +16,12 @@ var (
 	errIdle     = errors.New("the provider fell silent")
 )
 
-// watch accompanies one call and ends it when the provider sends nothing for too
-// long. The heartbeat of the activity around it says only that the worker lives.
+// watch watches one call and ends it if the provider sends nothing for too long. The
+// heartbeat of the surrounding activity shows only that the worker is alive.
 type watch struct {
 	cancel context.CancelCauseFunc
 	idle   time.Duration
-	last   atomic.Int64 // when bytes were last seen, in nanoseconds since began; 0: not watched
+	last   atomic.Int64 // when bytes were last seen, in nanoseconds since began; 0 means not watched
 	began  time.Time
 	quit   chan struct{}
 	done   chan struct{}
@@ -51,11 +51,11 @@ func (w *watch) run() {
 	}
 }
 
-// touch notes that the provider gave a sign of life.
+// touch records that the provider sent something.
 func (w *watch) touch() { w.last.Store(max(1, int64(time.Since(w.began)))) }
 
-// ignoreSilence stops watching for bytes: an answer in one piece has none to
-// show until it is done.
+// ignoreSilence stops watching for bytes: an answer in one piece has none until it is
+// done.
 func (w *watch) ignoreSilence() { w.last.Store(0) }
 
 // stop ends the watch.

@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// options are what goes with the request beside its body.
+// options are sent with the request besides its body.
 func (x *call) options(stream bool) []option.RequestOption {
 	opts := []option.RequestOption{
 		option.WithBaseURL(x.provider.BaseURL),
@@ -41,7 +41,7 @@ func (x *call) options(stream bool) []option.RequestOption {
 
 const userAgent = "rocketgpt-orchestrator"
 
-// headers attribute a request; what is empty is left out.
+// headers attribute a request; empty values are omitted.
 func (r *Request) headers() [][2]string {
 	number := func(n int64) string {
 		if n == 0 {
@@ -66,7 +66,7 @@ func (r *Request) headers() [][2]string {
 	return out
 }
 
-// printable replaces what a header cannot hold.
+// printable replaces characters that a header cannot contain.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
@@ -99,7 +99,7 @@ func (x *call) params() (openai.ChatCompletionNewParams, error) {
 	}
 	if x.req.Strict && len(p.Tools) > 0 {
 		p.ToolChoice = openai.ChatCompletionToolChoiceOptionUnionParam{OfAuto: param.NewOpt(string(openai.ChatCompletionToolChoiceOptionAutoRequired))}
-		if x.provider.Kind == KindOpenAI { // which enforces schemas of one call at a time only
+		if x.provider.Kind == KindOpenAI { // it enforces schemas of one call at a time only
 			p.ParallelToolCalls = param.NewOpt(false)
 		}
 	}
@@ -107,7 +107,7 @@ func (x *call) params() (openai.ChatCompletionNewParams, error) {
 		p.Temperature = param.NewOpt(*t)
 	}
 	if n := x.maxOutput(); n > 0 {
-		if x.provider.Kind == KindOpenAI { // whose reasoning models refuse the old name
+		if x.provider.Kind == KindOpenAI { // its reasoning models refuse the old name
 			p.MaxCompletionTokens = param.NewOpt(n)
 		} else {
 			p.MaxTokens = param.NewOpt(n)
@@ -116,8 +116,8 @@ func (x *call) params() (openai.ChatCompletionNewParams, error) {
 	return p, nil
 }
 
-// maxOutput is the bound of the answer that is sent, 0 for none. Anthropic's
-// own default is too small for code.
+// maxOutput is the limit of the answer that is sent, 0 for none. Anthropic's own
+// default is too small for code.
 func (x *call) maxOutput() int64 {
 	n, most := x.req.MaxOutput, x.entry.MaxOutput
 	if n <= 0 && x.provider.Kind == KindAnthropic {
@@ -139,8 +139,8 @@ func (s *Schema) format() openai.ChatCompletionNewParamsResponseFormatUnion {
 	}}
 }
 
-// withSchemaInWords asks for a schema in the conversation, for models that
-// cannot be held to one.
+// withSchemaInWords asks for a schema in the conversation, for models that cannot
+// enforce one.
 func withSchemaInWords(messages []Message, s *Schema) []Message {
 	text := "Answer with one JSON document that fits the JSON schema below, and with nothing else: no explanation, no Markdown.\n\n" + string(s.JSON)
 	out := append([]Message(nil), messages...)

@@ -9,7 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
-// compare judges a test that is still there, by the worst that was done to it.
+// compare judges a test that still exists, by the worst change to it.
 func (j *judge) compare(b, a *testfile.Unit, m *matcher) {
 	name, file := testfile.Clean(a.Name), a.File.Path
 	if why := newSkip(b, a); why != "" {
@@ -61,7 +61,7 @@ func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher
 // edited reports a test that changed without checking less.
 func (j *judge) edited(b, a *testfile.Unit) {
 	if b.Body == a.Body && slices.Equal(b.Cases, a.Cases) {
-		return // what it calls checks more
+		return // it calls functions that check more
 	}
 	name := testfile.Clean(a.Name)
 	if onlyGrows(b, a) {
@@ -72,7 +72,7 @@ func (j *judge) edited(b, a *testfile.Unit) {
 	j.report(Edited, a.Name, a.File.Path, a.Line, "%s is edited: what it does or expects is not what it was", name)
 }
 
-// judgeHelpers judges code of test files outside tests: helpers that lost assertions,
+// judgeHelpers judges code in test files outside tests: helpers that lost assertions,
 // and other code that tests need.
 func (j *judge) judgeHelpers(p pair) {
 	if p.file.same() || !p.file.Existed || !p.file.Exists || p.after.Broken != "" || p.after.Excluded != "" || languageOf(p.before.Path).IgnoreHelpers {
@@ -101,7 +101,7 @@ func (j *judge) judgeHelpers(p pair) {
 	}
 }
 
-// newSkip says why a test does not run any more, if that is new.
+// newSkip says why a test no longer runs, if that is new.
 func newSkip(b, a *testfile.Unit) string {
 	was, is := allSkips(b), allSkips(a)
 	if slices.ContainsFunc(was, func(s testfile.Skip) bool { return s.Always }) {
@@ -128,7 +128,7 @@ func newSkip(b, a *testfile.Unit) string {
 	return ""
 }
 
-// allSkips are the skips of a test and of all that it is in.
+// allSkips are the skips of a test and of everything around it.
 func allSkips(u *testfile.Unit) []testfile.Skip {
 	var out []testfile.Skip
 	for depth := 0; u != nil && depth < testfile.MaxDepth; u, depth = u.Parent, depth+1 {
@@ -137,8 +137,7 @@ func allSkips(u *testfile.Unit) []testfile.Skip {
 	return out
 }
 
-// inherited: it is the test around this one that is newly skipped, and will be
-// reported.
+// inherited: the test around this one is newly skipped, and will be reported.
 func inherited(b, a *testfile.Unit) bool {
 	return a.Parent.Test && b.Parent != nil && newSkip(b.Parent, a.Parent) != ""
 }

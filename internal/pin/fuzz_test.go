@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin"
 )
 
-// kinds has a path for each way in which a file is understood, and a text.
+// kinds has a path for each way of reading a file, and a text.
 var kinds = []change{
 	{path: "a_test.go", before: goFile(goPlain + goTable + goSuite)},
 	{path: "a.test.tsx", before: jsPlain},
@@ -32,7 +32,7 @@ var kinds = []change{
 	{path: "testdata/a.golden", before: "a"},
 }
 
-// fit: what comes out is bounded, says something, and is fit for people.
+// fit: the result is limited, informative, and presentable.
 func fit(t require.TestingT, problems []pin.Problem) {
 	require.LessOrEqual(t, len(problems), pin.MaxProblems+1)
 	for _, p := range problems {

@@ -9,8 +9,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
-// judge holds both sides of a change until all of it is known: a test may have
-// moved to another file.
+// judge holds both sides of a change until all of it is known: a test may have moved to
+// another file.
 type judge struct {
 	pairs    []pair
 	before   *testfile.Index
@@ -18,8 +18,8 @@ type judge struct {
 	problems []Problem
 }
 
-// pair is a file in its two versions. A version that is missing, in an unknown language,
-// or not a place for tests has no units.
+// pair is a file in its two versions. A version that is missing, in an unknown
+// language, or not a test file has no units.
 type pair struct {
 	file          File
 	before, after *testfile.File
@@ -37,7 +37,7 @@ func (j *judge) report(kind Kind, test, file string, line int, format string, ar
 	})
 }
 
-// add takes in a file and judges what concerns it alone.
+// add adds a file and judges what concerns it alone.
 func (j *judge) add(f File) {
 	if f.Path == "" || !f.Existed && !f.Exists {
 		return
@@ -84,7 +84,7 @@ func parse(p string, data []byte) *testfile.File {
 	return s
 }
 
-// judgeOversize judges what is too large to be read.
+// judgeOversize judges a file that is too large to be read.
 func (j *judge) judgeOversize(f File) {
 	switch {
 	case f.same() || !f.Existed || !Watches(f.RenamedFrom):
@@ -97,8 +97,8 @@ func (j *judge) judgeOversize(f File) {
 	}
 }
 
-// addRecorded takes in a file that tests compare with. Whether its content is now
-// elsewhere is known only at the end.
+// addRecorded adds a file that tests compare with. Whether its content is now elsewhere
+// is known only at the end.
 func (j *judge) addRecorded(f File) {
 	j.pairs = append(j.pairs, pair{file: f, before: &testfile.File{}, after: &testfile.File{}})
 }
@@ -179,7 +179,7 @@ func (j *judge) judgeOnly(p pair) {
 	j.report(Skipped, u.Name, p.file.Path, u.Line, "%s runs alone (only): all other tests are skipped", testfile.Clean(u.Name))
 }
 
-// judgeTest judges what became of one test.
+// judgeTest judges what happened to one test.
 func (j *judge) judgeTest(p pair, b *testfile.Unit, m *matcher) {
 	a := m.found[b]
 	if a != nil {

@@ -15,7 +15,7 @@ import (
 // languages are those whose tests are judged.
 var languages = []*language.Language{&golang.Language, &javascript.Language, &python.Language, &rust.Language, &java.Language}
 
-// languageOf is the language of the file at a path; one without a name where it is not known.
+// languageOf is the language of the file at a path; one without a name if unknown.
 func languageOf(p string) *language.Language {
 	for _, l := range languages {
 		if slices.Contains(l.Extensions, path.Ext(p)) {

@@ -5,9 +5,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
-// matcher finds each test of before among those of after: in its file by its
-// name, anywhere by name and body, anywhere by body, elsewhere by name. Each
-// test of after answers for one of before.
+// matcher matches each test of before with one of after: in its file by its name,
+// anywhere by name and body, anywhere by body, elsewhere by name. Each test of after
+// matches one of before.
 type matcher struct {
 	pairs       []pair
 	found       map[*testfile.Unit]*testfile.Unit
@@ -70,7 +70,7 @@ type key struct {
 	body lexer.Digest
 }
 
-// matchBy matches what is left by a key of both sides.
+// matchBy matches the remaining tests by a key of both sides.
 func (m *matcher) matchBy(of func(*testfile.Unit) (key, bool)) {
 	index := map[key][]*testfile.Unit{}
 	for _, p := range m.pairs {
@@ -102,8 +102,8 @@ func (m *matcher) take(b *testfile.Unit, candidates []*testfile.Unit) bool {
 	return true
 }
 
-// recordAdded records what is new in after: cases, tests, and functions that no
-// test run picks up.
+// recordAdded records what is new in after: cases, tests, and functions that no test
+// run picks up.
 func (m *matcher) recordAdded() {
 	for _, p := range m.pairs {
 		for _, b := range p.before.Units {
@@ -133,15 +133,15 @@ func (m *matcher) elsewhere(b *testfile.Unit) *testfile.Unit {
 	return m.helpers[key{b.File.Language, "", b.Body}]
 }
 
-// The bounds of the search for the other half of a test that was split: new
-// tests of the file, and checks in one.
+// The limits of the search for the other half of a test that was split: new tests of
+// the file, and checks in one.
 const (
 	maxSplit       = 50
 	maxSplitChecks = 200
 )
 
-// split: all checks that a test lost, two or more, stand in one new test of
-// its file. A single check proves nothing: many tests end with the same one.
+// split: all checks that a test lost, two or more, are in one new test of its file. A
+// single check proves nothing: many tests end with the same one.
 func (m *matcher) split(b, a *testfile.Unit) bool {
 	lost := missing(texts(b), texts(a))
 	if lost < 2 {

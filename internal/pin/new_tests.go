@@ -18,8 +18,8 @@ type Added struct {
 	// Path and Line are where it is.
 	Path string
 	Line int
-	// Name names it as [Problem.Test] does. It comes from the repository:
-	// it may be long and hold anything.
+	// Name names it as [Problem.Test] does. It comes from the repository: it may be
+	// long and contain anything.
 	Name string
 	// Cases says that the test is an old one, whose table has new cases.
 	Cases bool
@@ -28,7 +28,7 @@ type Added struct {
 	Suite bool
 }
 
-// Finding says that a test was seen not to fail without the change. why
+// Finding returns the finding that a test did not fail without the change. why
 // completes "TestLogin …".
 func (a Added) Finding(why string) contract.Finding {
 	what := testfile.Clean(a.Name)
@@ -92,9 +92,9 @@ func inSuite(u *testfile.Unit) bool {
 	return u.Method
 }
 
-// OfTests reports whether the file at this path belongs to the tests: it holds them,
-// helps them, or is what they compare with. A file of a language whose tests stand
-// beside the code does not.
+// OfTests reports whether the file at this path belongs to the tests: it contains them,
+// helps them, or is what they compare with. A file of a language whose tests are beside
+// the code does not.
 func OfTests(p string) bool {
 	p = cleanPath(p)
 	return p != "" && !languageOf(p).BesideCode && (runs(p) || supports(p) || isRecorded(p))

@@ -15,8 +15,9 @@ func cleanPath(p string) string {
 	return strings.TrimPrefix(path.Clean("/"+strings.ReplaceAll(p, "\\", "/")), "/")
 }
 
-// Watches reports whether a change of the file at this path can affect tests: it holds
-// tests, helps them, holds what they compare with, or says which of them run.
+// Watches reports whether a change of the file at this path can affect tests: it
+// contains tests, helps them, contains what they compare with, or says which of them
+// run.
 func Watches(p string) bool {
 	p = cleanPath(p)
 	return p != "" && (runs(p) || supports(p) || isRecorded(p) || settingsOf(p) != nil)
@@ -34,7 +35,7 @@ func supports(p string) bool {
 	return l.IsSupport != nil && l.IsSupport(p)
 }
 
-// isRecorded reports whether a file holds what tests compare with.
+// isRecorded reports whether a file contains what tests compare with.
 func isRecorded(p string) bool {
 	switch strings.ToLower(path.Ext(p)) {
 	case ".golden", ".snap", ".snapshot", ".approved":

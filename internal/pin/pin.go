@@ -1,8 +1,8 @@
 // Package pin judges what a change does to the tests of a repository.
 //
 // Tests are pinned: a change that deletes, skips, empties or weakens one, edits
-// it, or takes it out of the test run is a problem that is reported, and of some kinds
-// of problem a caller must refuse the change.
+// it, or takes it out of the test run is reported as a problem, and for some kinds of
+// problem a caller must refuse the change.
 //
 // [Check] compares files before and after a change. It reads and runs nothing:
 // the caller fetches each changed file for whose path, old or new, [Watches] is
@@ -11,10 +11,10 @@
 //   - Go by its own parser: functions, suites, subtests, tables, skips, build
 //     constraints, assertions, and helpers that hold assertions;
 //   - JavaScript, TypeScript, Python, Rust, Java and Kotlin by their tokens:
-//     strings, comments and nesting are honored, types and scopes are not;
+//     strings, comments and nesting are recognized, types and scopes are not;
 //   - recorded expectations (testdata, snapshots, fixtures) by their bytes;
 //   - configuration (package.json, pytest.ini, Makefile, workflows, …) by the
-//     lines that decide which tests run and whether their result counts.
+//     lines that determine which tests run and whether their result counts.
 //
 // [NewTests] says which tests a change adds, with the same knowledge.
 //
@@ -22,8 +22,8 @@
 // and formatting. Helpers are counted where they are known: unchanged files may
 // be passed along, so that assertions which moved into them are found.
 //
-// The author of a change may want tests to pass that should fail. Sizes, results and texts are bounded, work grows with
-// the size of the input, and nothing panics.
+// The author of a change may want tests to pass that should fail. Sizes, results and
+// texts are limited, work grows with the size of the input, and nothing panics.
 package pin
 
 import (
@@ -36,11 +36,11 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// The bounds of a check.
+// The limits of a check.
 const (
-	// MaxFileBytes is the largest file that is understood. A larger one is
-	// compared by its bytes; one that has grown over the limit counts as weakened,
-	// as it is unknown what it still tests.
+	// MaxFileBytes is the largest file that is parsed. A larger one is compared by its
+	// bytes; one that has grown over the limit counts as weakened, because it is
+	// unknown what it still tests.
 	MaxFileBytes = 1 << 20
 	// MaxProblems is how many problems a check lists. One more counts
 	// those that are not listed.
@@ -49,13 +49,13 @@ const (
 
 // File is one file before and after a change.
 type File struct {
-	// Path is where the file is after the change, or was when it is gone:
-	// relative to the repository, with slashes.
+	// Path is where the file is after the change, or was if it is deleted: relative to
+	// the repository, with slashes.
 	Path string
-	// RenamedFrom is where the file was before, when that is known. A rename
-	// may be given as two files too.
+	// RenamedFrom is where the file was before, if known. A rename may be given as two
+	// files too.
 	RenamedFrom string
-	// Before and After are the file's contents; Existed and Exists tell an empty
+	// Before and After are the file's contents; Existed and Exists distinguish an empty
 	// file from a missing one.
 	Before, After   []byte
 	Existed, Exists bool
@@ -68,14 +68,14 @@ type Kind string
 const (
 	// Deleted: a test, a case of it, or what it compares with is gone.
 	Deleted Kind = "deleted"
-	// Skipped: a test that ran is skipped now, always or under a new condition,
-	// or is expected to fail.
+	// Skipped: a test that ran is now skipped, always or under a new condition, or is
+	// expected to fail.
 	Skipped Kind = "skipped"
-	// Emptied: a test that checked something checks nothing any more.
+	// Emptied: a test that checked something no longer checks anything.
 	Emptied Kind = "emptied"
 	// Weakened: a test checks less, or cannot fail, or does not compile.
 	Weakened Kind = "weakened"
-	// RenamedAway: a test is still there under a name that is not run.
+	// RenamedAway: a test still exists under a name that is not run.
 	RenamedAway Kind = "renamed_away"
 	// Excluded: tests are kept out of the test run, or its result does not count.
 	Excluded Kind = "excluded"
@@ -83,8 +83,8 @@ const (
 	Edited Kind = "edited"
 )
 
-// Forbidden reports whether an agent that is to make tests pass must not do this.
-// An edit is reported only.
+// Forbidden reports whether an agent that is to make tests pass must not do this. An
+// edit is only reported.
 func (k Kind) Forbidden() bool { return k != Edited }
 
 // Problem is one thing that a change does to one test.
@@ -93,14 +93,14 @@ type Problem struct {
 	// Test names it: TestLogin/expired, "login > rejects", TestLogin::test_expired.
 	// Empty when it is about a whole file.
 	Test string
-	// Path and Line are where to look: in the file as it is now, or as it was
-	// when the test or the file is gone. Line 0 is the whole file.
+	// Path and Line say where to look: in the file as it is now, or as it was if the
+	// test or the file is gone. Line 0 means the whole file.
 	Path string
 	Line int
 	// Message says what was done to the test and how that shows.
 	Message string
-	// Severity is major for whatever is forbidden, medium for an edit, minor for
-	// an edit that only adds checks.
+	// Severity is major for whatever is forbidden, medium for an edit, minor for an
+	// edit that only adds checks.
 	Severity contract.Severity
 }
 
@@ -132,9 +132,9 @@ func Forbidden(problems []Problem) []Problem {
 	return slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { return !p.Kind.Forbidden() })
 }
 
-// Check compares the tests before and after a change and lists what was done to
-// them, by path and line. Files for which [Watches] is false are looked at
-// only for tests that now live where nothing runs them.
+// Check compares the tests before and after a change and lists what was done to them,
+// by path and line. Files for which [Watches] is false are only searched for tests that
+// have moved to where nothing runs them.
 func Check(ctx context.Context, files []File) ([]Problem, error) {
 	j, err := readFiles(ctx, files)
 	if err != nil {
@@ -144,8 +144,8 @@ func Check(ctx context.Context, files []File) ([]Problem, error) {
 	return limited(j.problems), nil
 }
 
-// readFiles parses files, each before and after. It ends with its context between two
-// of them.
+// readFiles parses files, each before and after. It stops between two of them if its
+// context ends.
 func readFiles(ctx context.Context, files []File) (*judge, error) {
 	j := newJudge()
 	for _, f := range files {
@@ -177,7 +177,7 @@ func (f *File) same() bool {
 	return f.Existed == f.Exists && f.RenamedFrom == f.Path && bytes.Equal(f.Before, f.After)
 }
 
-// limited sorts problems, removes repeats and says how many are too many.
+// limited sorts problems, removes duplicates and says how many are over the limit.
 func limited(problems []Problem) []Problem {
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line),
@@ -187,7 +187,7 @@ func limited(problems []Problem) []Problem {
 	if len(problems) <= MaxProblems {
 		return problems
 	}
-	// What is forbidden is kept first, so that many harmless edits hide nothing.
+	// Forbidden ones are kept first, so that many harmless edits hide nothing.
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Compare(slices.Index(contract.Severities(), a.Severity), slices.Index(contract.Severities(), b.Severity))
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin"
 )
 
-// gone stands for a file that is not there.
+// gone represents a file that does not exist.
 const gone = "\x00"
 
 // change is one file before and after.
@@ -183,7 +183,7 @@ func TestWhatTestsCompareWithIsPinned(t *testing.T) {
 	})
 }
 
-// checked is Check of files, which takes as long as it takes.
+// checked is Check of files, without a time limit.
 func checked(files []pin.File) []pin.Problem {
 	problems, _ := pin.Check(context.Background(), files)
 	return problems
@@ -195,8 +195,9 @@ func added(files []pin.File) []pin.Added {
 	return tests
 }
 
-// TestFilesThatAreMadeToTakeLongDoNot has files of a megabyte, of which each part once
-// made the check look at all that follows, and settings that took gigabytes as values.
+// TestFilesThatAreMadeToTakeLongDoNot has files of a megabyte, each part of which once
+// made the check read everything that follows, and settings that took gigabytes as
+// values.
 func TestFilesThatAreMadeToTakeLongDoNot(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]pin.File{

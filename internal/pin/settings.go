@@ -9,7 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
-// settingsOf returns what judges the settings in the file at a path, nil for a file
+// settingsOf returns the rule for the settings in the file at a path, nil for a file
 // without such settings. No file matches two rules of different languages.
 func settingsOf(p string) func(*settings.Change) {
 	rules := slices.Clone(settings.Rules)

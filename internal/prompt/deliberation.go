@@ -15,7 +15,7 @@ type MemberTask struct {
 	Moves        []contract.MoveKind // that it has
 	MovesPerTurn int
 	TextLimit    int
-	Subtasks     int // that GAMMA may make of the objective
+	Subtasks     int // that GAMMA may split the objective into
 	Described    int // bytes of the description of one
 	Together     int // bytes of all of them, as JSON
 	Task         contract.DeliberationTask
@@ -24,12 +24,12 @@ type MemberTask struct {
 	Plan         bool                // the consensus is to be a plan
 }
 
-// MemberNews is what a member is told before a turn. Texts are whole where their
-// Head is.
+// MemberNews is what a member learns before a turn. Texts are complete where their Head
+// is.
 type MemberNews struct {
 	Member   contract.Member
 	Turn     contract.Turn
-	Files    string // a listing of the repository, where there is one
+	Files    string // a listing of the repository, if there is one
 	Excerpts []Excerpt
 }
 
@@ -48,7 +48,7 @@ func Member(task MemberTask) (Prompt, error) {
 	return Prompt{Name: name, Version: version, System: system, Task: user}, err
 }
 
-// MemberVersion names the present text of all that a member is told by templates.
+// MemberVersion names the current text of all templates for a member.
 func MemberVersion(m contract.Member) (string, error) {
 	if !m.Valid() {
 		return "", fmt.Errorf("there is no prompt for the member %q", m)
@@ -65,10 +65,10 @@ func MemberVersion(m contract.Member) (string, error) {
 	return name + "@" + hex.EncodeToString(hash.Sum(nil))[:12], nil
 }
 
-// News renders what a member is told before a turn.
+// News renders what a member learns before a turn.
 func News(news MemberNews) (string, error) { return executed("member_news.md.tmpl", news) }
 
-// Agreement renders what a planner is told of a deliberation's consensus.
+// Agreement renders what a planner learns about a deliberation's consensus.
 func Agreement(consensus string) (string, error) { return executed("agreement", consensus) }
 
 func executed(name string, data any) (string, error) {

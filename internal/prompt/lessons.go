@@ -2,14 +2,14 @@ package prompt
 
 import "github.com/rocketgpt/orchestrator/contract"
 
-// Lessons are what an attempt is told of the ones before it that failed.
+// Lessons are what an attempt learns about the failed ones before it.
 type Lessons struct {
 	Heals      []Lesson
 	Strict     bool // nothing counts as done that was not shown to work
 	Generation int  // of the agent; above 1 it follows a revoked one
 }
 
-// Lesson is one failed attempt and what is to be done differently.
+// Lesson is one failed attempt and what to do differently.
 type Lesson struct {
 	ErrorType contract.Class
 	Code      contract.Code
@@ -19,12 +19,12 @@ type Lesson struct {
 	Words     string // of a person who was asked
 }
 
-// Instruction says what the action of a heal means for whoever tries next.
+// Instruction says what the action of a heal means for the next attempt.
 func (l Lesson) Instruction() string { return instructions[l.Action] }
 
 const machinery = "The failure lay in the machinery, not in the work. Do it again."
 
-// instructions are the words by which a heal changes what an agent does.
+// instructions are the words with which a heal changes what an agent does.
 var instructions = map[contract.HealAction]string{
 	contract.HealCorrectJSON: "Answer again. Correct exactly what was wrong: keep the content, mend the form. " +
 		"The answer must be one JSON document that fits the schema, without any text before or after it and without a code fence.",
@@ -55,17 +55,17 @@ type RepairTask struct {
 	GoalTitle       string
 	GoalDescription string
 	PlanSummary     string
-	Step            contract.Step // of the plan, whose work it takes over; without an id: none
+	Step            contract.Step // of the plan, whose work it takes over; without an id there is none
 	Phase           contract.Phase
 	ErrorType       contract.Class
 	Code            contract.Code
 	Message         string
 	RootCause       string
 	Evidence        string
-	Earlier         []string // repairs that did not help: what became of them, and their diffs
+	Earlier         []string // repairs that did not help: their results and diffs
 	Generation      int      // of the agent; above 1 it follows a revoked one
-	Handoff         string   // what that one left in writing
-	Project         *Project // nil: nothing is known of it
+	Handoff         string   // what the revoked agent left in writing
+	Project         *Project // nil if nothing is known
 	Files           string   // a listing
 }
 

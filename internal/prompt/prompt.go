@@ -1,6 +1,6 @@
-// Package prompt holds what agents are told: templates as files, rendered with
-// a task's facts. A prompt's version is the digest of its templates, so that
-// every answer can be traced to the words that asked for it.
+// Package prompt holds the prompts of agents: templates as files, rendered with a
+// task's facts. A prompt's version is the digest of its templates, so that every answer
+// can be traced to the words that asked for it.
 package prompt
 
 import (
@@ -23,8 +23,8 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"join":  strings.Join,
 }).ParseFS(files, "templates/*.tmpl"))
 
-// Prompt is a rendered prompt: what the model is (System), what it is to do
-// (Task), and the version of the templates that both were made from.
+// Prompt is a rendered prompt: what the model is (System), what it is to do (Task), and
+// the version of the templates that both were made from.
 type Prompt struct {
 	Name    string // planner, builder
 	Version string // planner@1a2b3c4d5e6f
@@ -32,7 +32,7 @@ type Prompt struct {
 	Task    string
 }
 
-// Excerpt is the beginning of a file that goes along as a fact.
+// Excerpt is the beginning of a file, included as a fact.
 type Excerpt struct {
 	Name string
 	Text string
@@ -42,9 +42,9 @@ type Excerpt struct {
 type PlannerTask struct {
 	GoalTitle       string
 	GoalDescription string
-	Consensus       string // of a deliberation about the goal; empty: there was none
+	Consensus       string // of a deliberation about the goal; empty if there was none
 	Lessons         Lessons
-	Project         *Project // nil: nothing is known of it
+	Project         *Project // nil if nothing is known
 	Branch          string
 	Base            string
 	Files           string // a listing
@@ -57,13 +57,13 @@ type BuilderTask struct {
 	GoalDescription string
 	PlanSummary     string
 	Lessons         Lessons
-	Project         *Project // nil: nothing is known of it
+	Project         *Project // nil if nothing is known
 	Step            contract.Step
-	Earlier         *Earlier // an attempt that this one goes on from, nil for none
+	Earlier         *Earlier // an attempt that this one continues, nil for none
 	Files           string   // a listing
 }
 
-// Earlier tells in short of an attempt whose conversation had grown too long.
+// Earlier summarizes an attempt whose conversation had grown too long.
 type Earlier struct {
 	Text string
 	Kept bool // the repository is as that attempt left it
@@ -91,7 +91,7 @@ func render(name string, task any) (Prompt, error) {
 	return Prompt{Name: name, Version: version, System: system.String(), Task: user.String()}, nil
 }
 
-// versionOf names the present text of a prompt's templates.
+// versionOf names the current text of a prompt's templates.
 func versionOf(name string) (string, error) {
 	hash := sha256.New()
 	for _, file := range []string{name + ".md.tmpl", name + "_task.md.tmpl", "lessons.md.tmpl", "agreement.md.tmpl", "project.md.tmpl"} {
@@ -104,8 +104,8 @@ func versionOf(name string) (string, error) {
 	return name + "@" + hex.EncodeToString(hash.Sum(nil))[:12], nil
 }
 
-// fence marks hostile text as data. A closing mark inside it is defused, so
-// that the text cannot end its own fence.
+// fence marks hostile text as data. A closing mark inside it is defused, so that the
+// text cannot end its own fence.
 func fence(name, text string) string {
 	return "<untrusted name=\"" + strings.NewReplacer(`"`, "'", "\n", " ", "<", "(", ">", ")").Replace(name) + "\">\n" +
 		strings.TrimRight(defused(text), "\n") + "\n</untrusted>"

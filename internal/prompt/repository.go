@@ -9,18 +9,18 @@ import (
 	"unicode/utf8"
 )
 
-// What a prompt says about a repository. It is paid for with each call of a
-// conversation, and names and texts are whatever the repository's author liked.
+// What a prompt says about a repository. It costs tokens in each call of a
+// conversation, and names and texts are whatever the repository's author chose.
 const (
 	// listedFiles is how many files a prompt names at most.
 	listedFiles = 1500
 	// listedBytes is how long that list is at most.
 	listedBytes = 64 << 10
-	// ExcerptBytes is how much of one file the planner is shown.
+	// ExcerptBytes is how much of one file the planner sees.
 	ExcerptBytes = 4 << 10
 	// ExcerptsBytes is how much of all of them together.
 	ExcerptsBytes = 16 << 10
-	// MaxExcerptFile is the largest file of which an excerpt is made.
+	// MaxExcerptFile is the largest file that is excerpted.
 	MaxExcerptFile = 1 << 20
 )
 
@@ -30,7 +30,7 @@ var descriptive = []string{
 	"go.mod", "package.json", "pyproject.toml", "Cargo.toml", "pom.xml", "build.gradle", "build.gradle.kts", "requirements.txt", "Makefile",
 }
 
-// FileList names files, one a line, as far as they fit a prompt.
+// FileList names files, one per line, as far as they fit a prompt.
 func FileList(files []string) string {
 	var b strings.Builder
 	for i, name := range files {
@@ -45,8 +45,8 @@ func FileList(files []string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// ShownPath is a path on one line: one with line breaks or other characters that
-// nobody sees, by which it could pass for something else, is quoted.
+// ShownPath is a path on one line: one with line breaks or other invisible characters,
+// with which it could pass for something else, is quoted.
 func ShownPath(name string) string {
 	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
 	if utf8.ValidString(name) && !strings.ContainsFunc(name, hidden) {

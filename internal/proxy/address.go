@@ -13,13 +13,13 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// class says whom an address belongs to, in the words of a refusal.
+// class says to whom an address belongs, in the words of a refusal.
 type class string
 
 const (
 	public      class = ""
 	loopback    class = "a loopback address"
-	private     class = "a private address" // the only class that Options.AllowPrivate opens
+	private     class = "a private address" // the only class that Options.AllowPrivate allows
 	linkLocal   class = "a link-local address"
 	multicast   class = "a multicast address"
 	unspecified class = "no address of a host"
@@ -28,9 +28,8 @@ const (
 	ownHost     class = "an address of the worker's own host"
 )
 
-// ranges are looked through in order: what is narrower stands first. The
-// ranges for documentation are not among them; nothing that is worth reaching
-// is there, and some networks route them.
+// ranges are searched in order: narrower ones come first. The ranges for documentation
+// are not included; nothing worth reaching is there, and some networks route them.
 var ranges = []struct {
 	prefix netip.Prefix
 	class  class
@@ -50,7 +49,7 @@ var ranges = []struct {
 	{netip.MustParsePrefix("172.16.0.0/12"), private},
 	{netip.MustParsePrefix("192.168.0.0/16"), private},
 	{netip.MustParsePrefix("100.64.0.0/10"), private}, // behind a provider's NAT
-	{netip.MustParsePrefix("198.18.0.0/15"), private}, // benchmarks; in practice inside of networks
+	{netip.MustParsePrefix("198.18.0.0/15"), private}, // benchmarks; in practice inside networks
 	{netip.MustParsePrefix("169.254.0.0/16"), linkLocal},
 	{netip.MustParsePrefix("192.0.0.0/24"), reserved},
 	{netip.MustParsePrefix("192.88.99.0/24"), reserved}, // relays of 6to4
@@ -60,7 +59,7 @@ var ranges = []struct {
 	{netip.MustParsePrefix("::/128"), unspecified},
 	{netip.MustParsePrefix("::1/128"), loopback},
 	{netip.MustParsePrefix("100::/64"), reserved},       // discarded
-	{netip.MustParsePrefix("64:ff9b:1::/48"), reserved}, // NAT64 of a site: what is inside cannot be told
+	{netip.MustParsePrefix("64:ff9b:1::/48"), reserved}, // NAT64 of a site: what is inside cannot be determined
 	{netip.MustParsePrefix("2001::/32"), reserved},      // Teredo
 	{netip.MustParsePrefix("fc00::/7"), private},
 	{netip.MustParsePrefix("fe80::/10"), linkLocal},
@@ -68,8 +67,8 @@ var ranges = []struct {
 	{netip.MustParsePrefix("ff00::/8"), multicast},
 }
 
-// carriers are ranges of IPv6 whose addresses lead to an IPv4 address that
-// stands in them, at that byte.
+// carriers are ranges of IPv6 whose addresses contain an IPv4 address to which they
+// lead, at that byte.
 var carriers = []struct {
 	prefix netip.Prefix
 	at     int
@@ -81,7 +80,7 @@ var carriers = []struct {
 	{netip.MustParsePrefix("2002::/16"), 2},        // 6to4
 }
 
-// classify tells whose address it is, wherever that stands in another.
+// classify returns whose address it is, even if it is contained in another.
 func classify(addr netip.Addr) class {
 	addr = addr.Unmap().WithZone("")
 	for _, r := range ranges {
@@ -105,8 +104,8 @@ func publicAddress(addr netip.Addr) error {
 	return nil
 }
 
-// hostAddresses are those of the interfaces of this machine, where the services
-// of the worker itself listen.
+// hostAddresses are those of the interfaces of this machine, where the worker's own
+// services listen.
 func hostAddresses() (map[netip.Addr]bool, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {

@@ -110,7 +110,7 @@ func TestAPrivateAddressIsReachedOnlyWhereTheOperatorSaysSo(t *testing.T) {
 	require.Contains(t, body, "environment.network.allow_private")
 	b.stop()
 
-	// What is never opened, whatever the operator writes.
+	// What is never allowed, whatever the operator writes.
 	b = newBench(t, "*.example.com")
 	b.options.AllowPrivate = []string{"*.example.com"}
 	n := 0

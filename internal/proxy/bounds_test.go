@@ -114,7 +114,7 @@ func TestCredentialsOnlyRead(t *testing.T) {
 		status, _ := do(request[0], request[1])
 		require.Equal(t, http.StatusForbidden, status, request)
 	}
-	kind = "application/json" // such as an API's that makes a file of that name
+	kind = "application/json" // like an API's that creates a file of that name
 	status, _ = do("POST", "/api/v1/repos/o/r/contents/.github/workflows/git-upload-pack")
 	require.Equal(t, http.StatusForbidden, status)
 	b.stop()

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// lifetime of the authority and of what it signs. The key is never written
+// lifetime of the authority and of the certificates it signs. The key is never written
 // anywhere, so it ends with the process.
 const lifetime = 10 * 365 * 24 * time.Hour
 
 // backdated allows for clocks that differ.
 const backdated = 24 * time.Hour
 
-// authority signs for hosts whose tunnels are opened to add credentials.
+// authority signs certificates for hosts whose tunnels are opened to add credentials.
 type authority struct {
 	certificate *x509.Certificate
 	key, leaf   *ecdsa.PrivateKey
@@ -67,7 +67,8 @@ func template(name string) (*x509.Certificate, error) {
 	}, nil
 }
 
-// certificateFor signs for one host, whatever name the client then asks for.
+// certificateFor signs a certificate for one host, whatever name the client then asks
+// for.
 func (a *authority) certificateFor(host string) (*tls.Certificate, error) {
 	cert, err := template("")
 	if err != nil {

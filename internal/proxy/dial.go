@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// dial connects to a host that is allowed, at an address that was checked.
+// dial connects to an allowed host, at an address that was checked.
 func (p *Proxy) dial(ctx context.Context, host string, port uint16) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.options.Limits.Dial)
 	defer cancel()
@@ -41,11 +41,11 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (net.Conn, e
 	return nil, fmt.Errorf("no connection: %w", errors.Join(all...))
 }
 
-// leastDial is what each of many addresses gets of Limits.Dial at least.
+// leastDial is the minimum share of Limits.Dial that each of many addresses gets.
 const leastDial = 2 * time.Second
 
-// dialOne connects to one of the addresses that are left, in its share of the time
-// that is left: one that does not answer must not use up that of the others.
+// dialOne connects to one of the remaining addresses, in its share of the remaining
+// time: one that does not answer must not use up that of the others.
 func (p *Proxy) dialOne(ctx context.Context, addr netip.AddrPort, left int) (net.Conn, error) {
 	if until, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -55,7 +55,7 @@ func (p *Proxy) dialOne(ctx context.Context, addr netip.AddrPort, left int) (net
 	return p.options.Dial(ctx, "tcp", addr.String())
 }
 
-// upstreamFor is the proxy that this machine uses for a host, nil for none.
+// upstreamFor is the proxy that this machine uses for a host, nil if none.
 func (p *Proxy) upstreamFor(host string, port uint16) (*url.URL, error) {
 	if p.upstream == nil {
 		return nil, nil //nolint:nilnil // no proxy is an answer
@@ -105,7 +105,7 @@ func (p *Proxy) dialUpstream(ctx context.Context, through *url.URL, host string,
 	return tunnel, nil
 }
 
-// upstreamAnswer is the status by which the worker's own proxy gave no tunnel.
+// upstreamAnswer is the status with which the worker's own proxy refused a tunnel.
 type upstreamAnswer int
 
 // Error implements error.
@@ -132,7 +132,7 @@ func askForTunnel(conn net.Conn, user *url.Userinfo, target string) (net.Conn, e
 	return &bufferedConn{Conn: conn, reader: reader}, nil
 }
 
-// bufferedConn gives first what was read ahead.
+// bufferedConn first returns what was read ahead.
 type bufferedConn struct {
 	net.Conn
 	reader *bufio.Reader
@@ -140,7 +140,7 @@ type bufferedConn struct {
 
 func (c *bufferedConn) Read(b []byte) (int, error) { return c.reader.Read(b) }
 
-// CloseWrite ends one direction where the connection can do that.
+// CloseWrite ends one direction if the connection supports it.
 func (c *bufferedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 func closeWrite(conn net.Conn) error {

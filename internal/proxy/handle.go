@@ -43,7 +43,7 @@ func (s *session) handle(w http.ResponseWriter, r *http.Request) {
 		x.refuse(w, err.Error(), false)
 		return
 	}
-	// net/http has put the authority of the URL in place of any Host header.
+	// net/http has replaced any Host header by the authority of the URL.
 	if x.check(w) {
 		x.forward(w, r, "http", nil)
 	}
@@ -66,7 +66,7 @@ func (x *exchange) forward(w http.ResponseWriter, r *http.Request, scheme string
 		ErrorLog:      log.New(io.Discard, "", 0),
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.URL.User = scheme, x.address(), nil
-			p.Out.URL.RawQuery = p.In.URL.RawQuery // as it is, also where it is not well formed
+			p.Out.URL.RawQuery = p.In.URL.RawQuery // as it is, even if it is malformed
 			p.Out.Host = hostHeader(scheme, x.address())
 			if len(secrets) > 0 {
 				for _, name := range otherMethod {
@@ -94,7 +94,7 @@ func (x *exchange) forward(w http.ResponseWriter, r *http.Request, scheme string
 	proxy.ServeHTTP(w, r)
 }
 
-// hostHeader leaves out the port that goes without saying.
+// hostHeader omits the default port.
 func hostHeader(scheme, address string) string {
 	return strings.TrimSuffix(address, map[string]string{"http": ":80", "https": ":443"}[scheme])
 }
@@ -116,7 +116,7 @@ func (c *countedBody) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// connect makes a tunnel, or opens it where a credential is to be added.
+// connect makes a tunnel, or opens it if a credential is to be added.
 func (s *session) connect(w http.ResponseWriter, r *http.Request) {
 	host, port, err := splitAuthority(r.Host, 0)
 	x := s.begin(http.MethodConnect, host, port)
@@ -135,8 +135,8 @@ func (s *session) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer x.end()
-	// Not with the context of the request, which ends when the client has said
-	// all that it has to say.
+	// Not with the context of the request, which ends when the client has sent
+	// everything.
 	upstream, err := s.dial(s.ctx, host, port)
 	if err != nil {
 		x.fail(w, err)
@@ -156,8 +156,8 @@ func (s *session) connect(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// accept answers CONNECT and takes the connection over, with what the client
-// sent ahead.
+// accept answers CONNECT and takes over the connection, with what the client sent
+// ahead.
 func accept(w http.ResponseWriter) (net.Conn, error) {
 	conn, buffer, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -173,8 +173,8 @@ func accept(w http.ResponseWriter) (net.Conn, error) {
 	return &bufferedConn{Conn: conn, reader: bufio.NewReader(io.MultiReader(io.LimitReader(buffer.Reader, int64(buffer.Reader.Buffered())), conn))}, nil
 }
 
-// pipe moves bytes in both directions until both have ended, one has failed, or
-// nothing has moved for the time of idle.
+// pipe moves bytes in both directions until both have ended, one has failed, or nothing
+// has moved for the idle time.
 func pipe(client net.Conn, upstream *metered, idle time.Duration) {
 	var both sync.WaitGroup
 	move := func(to, from net.Conn) {
@@ -205,9 +205,8 @@ func pipe(client net.Conn, upstream *metered, idle time.Duration) {
 	both.Wait()
 }
 
-// intercept ends TLS here and passes on the requests in it, with the host's
-// credentials. Each request has a record of its own; the tunnel has one only if
-// it came to nothing.
+// intercept terminates TLS here and passes on the requests in it, with the host's
+// credentials. Each request has its own record; the tunnel has one only if it failed.
 func (x *exchange) intercept(w http.ResponseWriter, secrets []secret) {
 	s := x.session
 	certificate, err := s.proxy.ca.certificateFor(x.record.Host)
@@ -254,7 +253,7 @@ func (s *session) inside(w http.ResponseWriter, r *http.Request, host string, po
 	defer x.end()
 	named, at, err := splitAuthority(r.Host, 443)
 	switch {
-	// The Host header chooses whom a server answers for; another name must not
+	// The Host header chooses the host that a server answers as; another name must not
 	// get this one's credential.
 	case err != nil || named != host || at != port || r.URL.Host != "" || r.Method == http.MethodConnect:
 		x.refuse(w, fmt.Sprintf("inside the tunnel the request is for another host, %q", printable(r.Host)), false)
@@ -265,16 +264,16 @@ func (s *session) inside(w http.ResponseWriter, r *http.Request, host string, po
 	}
 }
 
-// otherMethod are headers that let some servers take a request for one of another
+// otherMethod are headers that make some servers treat a request as one of another
 // method.
 var otherMethod = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
 
 // reads reports whether a request only fetches. A command must not publish with a
-// credential that is there to install.
+// credential that is meant for installing.
 func reads(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Method == http.MethodHead ||
 		r.Method == http.MethodPost && strings.HasSuffix(r.URL.EscapedPath(), "/git-upload-pack") &&
-			r.Header.Get("Content-Type") == "application/x-git-upload-pack-request" // which is no form of any API
+			r.Header.Get("Content-Type") == "application/x-git-upload-pack-request" // not the form of any API
 }
 
 // upstreamTLS verifies hosts as usual.

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// defaultPorts are those of a pattern that names none.
+// defaultPorts are the ports of a pattern that names none.
 var defaultPorts = []uint16{443, 80}
 
-// maxHostBytes is the length of the longest name that DNS has.
+// maxHostBytes is the length of the longest DNS name.
 const maxHostBytes = 253
 
-// Hosts is a list of patterns that says which hosts may be reached. The zero
-// value allows none.
+// Hosts is a list of patterns that says which hosts may be reached. The zero value
+// allows none.
 type Hosts []hostPattern
 
 // hostPattern is one entry of the list.
@@ -31,12 +31,11 @@ type hostPattern struct {
 	ports []uint16
 }
 
-// ParseHosts reads patterns: a name such as registry.npmjs.org, a wildcard such
-// as *.example.com, which means every name below example.com but not that name
-// itself, or a public address. A port may follow, as in example.com:8443;
-// without one, the ports 443 and 80 are meant. Names may be written in any case
-// and with letters of any language. The error names the pattern and says what
-// would be right.
+// ParseHosts reads patterns: a name such as registry.npmjs.org, a wildcard such as
+// *.example.com, which means every name below example.com but not that name itself, or
+// a public address. A port may follow, as in example.com:8443; without one, the ports
+// 443 and 80 are meant. Names may be in any case and with letters of any language. The
+// error names the pattern and says what would be valid.
 func ParseHosts(patterns []string) (Hosts, error) {
 	hosts := make(Hosts, 0, len(patterns))
 	for _, text := range patterns {
@@ -52,7 +51,7 @@ func ParseHosts(patterns []string) (Hosts, error) {
 	return hosts, nil
 }
 
-// CheckPrivate says what is wrong with a pattern of Options.AllowPrivate, nil for
+// CheckPrivate says what is wrong with a pattern of Options.AllowPrivate, nil if
 // nothing.
 func CheckPrivate(pattern string) error {
 	_, err := parsePrivate([]string{pattern})
@@ -109,7 +108,7 @@ func parsePattern(text string) (p hostPattern, err error) {
 	return p, err
 }
 
-// wildcardName refuses wildcards over what belongs to many owners.
+// wildcardName refuses wildcards over names that belong to many owners.
 func wildcardName(name string) error {
 	suffix, icann := publicsuffix.PublicSuffix(name)
 	if !strings.Contains(name, ".") || icann && suffix == name {
@@ -118,7 +117,7 @@ func wildcardName(name string) error {
 	return nil
 }
 
-// splitPattern parts a pattern into its host and ports.
+// splitPattern splits a pattern into its host and ports.
 func splitPattern(text string) (string, []uint16, error) {
 	if addr, err := netip.ParseAddr(text); err == nil {
 		return addr.String(), defaultPorts, nil
@@ -142,14 +141,14 @@ func splitPattern(text string) (string, []uint16, error) {
 	return host, []uint16{uint16(n)}, nil
 }
 
-// lookupProfile is that of registration without its ban on names which work,
+// lookupProfile is the profile for registration without its ban on names that work,
 // such as those with an underscore.
 var lookupProfile = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(false))
 
-// asciiName gives a name the form in which it is looked up and compared.
+// asciiName converts a name into the form in which it is looked up and compared.
 func asciiName(host string) (string, error) {
 	// A letter of another language takes up to four bytes. The conversion takes
-	// time by the square of the length, and clients choose the name.
+	// quadratic time, and clients choose the name.
 	if len(host) > 4*maxHostBytes {
 		return "", fmt.Errorf("is no name of a host; expected 1 to %d letters", maxHostBytes)
 	}
@@ -167,8 +166,8 @@ func asciiName(host string) (string, error) {
 			return "", fmt.Errorf("is no name of a host; expected letters, digits, - and _ between dots")
 		}
 	}
-	// What ends in a number is read as an address by some libraries, in forms
-	// such as 127.1, 0x7f000001 and 017700000001.
+	// What ends in a number is read as an address by some libraries, in forms such as
+	// 127.1, 0x7f000001 and 017700000001.
 	if last := labels[len(labels)-1]; isNumber(last) {
 		return "", fmt.Errorf("is neither a name nor a whole address; expected four numbers with dots, or a name")
 	}
@@ -192,7 +191,7 @@ func validLabel(label string) bool {
 	return true
 }
 
-// Allows says whether a host, a name or an address, may be reached on a port.
+// Allows reports whether a host, a name or an address, may be reached on a port.
 func (h Hosts) Allows(host string, port uint16) bool {
 	name, err := canonical(host)
 	return err == nil && slices.ContainsFunc(h, func(p hostPattern) bool {
@@ -200,7 +199,7 @@ func (h Hosts) Allows(host string, port uint16) bool {
 	})
 }
 
-// Covers says whether all that other allows, h allows too.
+// Covers reports whether h allows everything that other allows.
 func (h Hosts) Covers(other Hosts) bool {
 	return !slices.ContainsFunc(other, func(o hostPattern) bool {
 		return slices.ContainsFunc(o.ports, func(port uint16) bool {
@@ -209,7 +208,7 @@ func (h Hosts) Covers(other Hosts) bool {
 	})
 }
 
-// covers compares without the ports.
+// covers compares ignoring the ports.
 func (p hostPattern) covers(o hostPattern) bool {
 	if o.wild {
 		return p.wild && (p.name == o.name || strings.HasSuffix(o.name, "."+p.name))
@@ -224,7 +223,7 @@ func (p hostPattern) matches(name string) bool {
 	return p.name == name
 }
 
-// canonical is the form of a host in which patterns are compared with it.
+// canonical is the form of a host that is compared with patterns.
 func canonical(host string) (string, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		if addr.Zone() != "" {

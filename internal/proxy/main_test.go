@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// names is a resolver for tests; a name has the answers one after the other,
-// and the last one from then on.
+// names is a resolver for tests; a name returns its answers one after the other, and
+// then repeats the last one.
 type names struct {
 	mu      sync.Mutex
 	answers map[string][]string
@@ -49,9 +49,8 @@ func (n *names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, er
 	return out, nil
 }
 
-// bench is a proxy that serves one session, and the servers behind it. What is
-// dialled, a checked address, is led to a server of the test; only what was
-// given to route is.
+// bench is a proxy that serves one session, and the servers behind it. Connections to
+// checked addresses go to a server of the test; only those passed to route exist.
 type bench struct {
 	t       *testing.T
 	names   *names
@@ -163,7 +162,7 @@ type reply struct {
 	Header     http.Header
 }
 
-// tunnel asks for one and returns it with the answer.
+// tunnel requests one and returns it with the answer.
 func (b *bench) tunnel(target string) (net.Conn, *bufio.Reader, reply) {
 	b.t.Helper()
 	conn := b.conn()
@@ -191,7 +190,7 @@ func get(t *testing.T, c *http.Client, address string, header http.Header) (int,
 	return response.StatusCode, string(body)
 }
 
-// server answers with what it was asked.
+// plainServer answers with what it was asked.
 func plainServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(handler)

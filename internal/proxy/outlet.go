@@ -6,15 +6,14 @@ import (
 	"net"
 )
 
-// mostRefused bounds the hosts that an outlet returns: a command may ask for as
-// many as it likes.
+// mostRefused limits the hosts that an outlet returns: a command may ask for as many as
+// it likes.
 const mostRefused = 100
 
-// Outlet makes of a session what sandbox.Command.Proxy takes: a function that
-// serves the session and returns, as host:port and each once, the first hosts
-// that it refused as none of the session's. The first refusals of each host are
-// logged at level info, all else at level debug. The session's own OnRequest is
-// called too.
+// Outlet makes a function for sandbox.Command.Proxy from a session: it serves the
+// session and returns, as host:port and each once, the first refused hosts that are not
+// among the session's. The first refusals of each host are logged at level info,
+// everything else at level debug. The session's own OnRequest is called too.
 func (p *Proxy) Outlet(s Session, log *slog.Logger) func(net.Listener) []string {
 	return func(l net.Listener) []string {
 		var refused []string

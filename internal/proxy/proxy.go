@@ -1,5 +1,5 @@
 // Package proxy is the only way out of a sandbox. It is an HTTP proxy inside
-// the worker which lets a sandboxed command reach the hosts that the operator
+// the worker that lets a sandboxed command reach the hosts that the operator
 // named, and nothing else.
 //
 // What it promises:
@@ -9,18 +9,18 @@
 //     it has checked: loopback, link-local, multicast and reserved addresses,
 //     those of cloud metadata and of this machine are never reached, private
 //     ones only for hosts that the operator named (Options.AllowPrivate);
-//   - what is encrypted stays so: a tunnel is passed on unread. Only for hosts
-//     with a Credential does the proxy end TLS itself, to add the credential,
+//   - encrypted traffic stays encrypted: a tunnel is passed on unread. Only for hosts
+//     with a Credential does the proxy terminate TLS itself, to add the credential,
 //     which no command ever sees;
 //   - when Serve returns, no connection and no goroutine of it is left.
 //
-// A tunnel is known by the name that was asked for. Where one server, such as
-// that of a large content network, answers for many names, a command that may
-// reach one of them can ask it for another inside the tunnel.
+// A tunnel is identified by the requested name. If one server, such as that of a
+// large content network, answers for many names, a command that may reach one of
+// them can ask it for another inside the tunnel.
 //
-// It is built on net/http and httputil.ReverseProxy: the proxy libraries that
-// there are leave tunnels to goroutines that nobody can wait for, and dial by
-// name again after a check.
+// It is built on net/http and httputil.ReverseProxy: existing proxy libraries
+// leave tunnels to goroutines that nobody can wait for, and dial by name again
+// after a check.
 package proxy
 
 import (
@@ -36,14 +36,14 @@ import (
 	"golang.org/x/net/http/httpproxy"
 )
 
-// Port is the one on which a sandbox has its proxy, at 127.0.0.1 there.
+// Port is the port on which a sandbox has its proxy, at 127.0.0.1 there.
 const Port = 3128
 
 // DefaultSetting is the line of configuration that a refusal names.
 const DefaultSetting = "execution.sandbox.network"
 
-// RefusedHeader is in each answer by which the proxy refuses a request; its
-// value is RefusedValue.
+// RefusedHeader is in each answer with which the proxy refuses a request; its value is
+// RefusedValue.
 const (
 	RefusedHeader = "X-RGPT-Proxy"
 	RefusedValue  = "refused"
@@ -52,35 +52,34 @@ const (
 // Options configure New. The zero value reaches public addresses and has no
 // credentials.
 type Options struct {
-	// AllowPrivate are patterns of hosts, as for ParseHosts, which may have
-	// private addresses (RFC 1918, fc00::/7, 100.64.0.0/10): registries inside
-	// a company. They still must be allowed by the session.
+	// AllowPrivate are patterns of hosts, as for ParseHosts, that may have private
+	// addresses (RFC 1918, fc00::/7, 100.64.0.0/10): registries inside a company. The
+	// session must still allow them.
 	AllowPrivate []string
 	// Credentials are added to requests to the hosts that they name.
 	Credentials []Credential
 	Limits      Limits
-	// Upstream is the proxy by which this machine itself reaches the internet;
-	// nil: it needs none. What goes through it is resolved there, so addresses
-	// are checked by it, not by this proxy. Names, ports and addresses that are
-	// written as such are still checked here.
+	// Upstream is the proxy through which this machine itself reaches the internet; nil
+	// if it needs none. The upstream resolves what goes through it, so it checks
+	// addresses, not this proxy. Names, ports and literal addresses are still checked
+	// here.
 	Upstream *httpproxy.Config
-	// Resolver finds addresses; nil is net.DefaultResolver.
+	// Resolver finds addresses; nil means net.DefaultResolver.
 	Resolver Resolver
-	// Dial connects to a checked address, "203.0.113.7:443"; nil is a
-	// net.Dialer.
+	// Dial connects to a checked address, "203.0.113.7:443"; nil means a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// RootCAs verify the servers of intercepted hosts; nil: those of the
-	// system.
+	// RootCAs verify the servers of intercepted hosts; nil means those of the system.
 	RootCAs *x509.CertPool
 }
 
-// Limits bound one session, which is one command. Zero is the value of
+// Limits restrict one session, which is one command. Zero means the value of
 // DefaultLimits.
 type Limits struct {
-	// Connections of the command are open at once; more are turned away.
+	// Connections is how many connections of the command may be open at once; more are
+	// refused.
 	Connections int
-	// Bytes may move in both directions together. A session that moved more is
-	// cut off.
+	// Bytes is how many bytes may move in both directions together. A session that
+	// exceeds it is cut off.
 	Bytes int64
 	// Idle is the time without a byte after which a connection is closed.
 	Idle time.Duration
@@ -91,7 +90,7 @@ type Limits struct {
 	Dial time.Duration
 }
 
-// DefaultLimits are room enough for the dependencies of large projects.
+// DefaultLimits are enough for the dependencies of large projects.
 var DefaultLimits = Limits{
 	Connections: 256,
 	Bytes:       8 << 30,
@@ -103,8 +102,8 @@ var DefaultLimits = Limits{
 // headerBytes bounds the header of a request.
 const headerBytes = 64 << 10
 
-// Credential is a header that the requests to a host get, inside TLS only: on
-// plain HTTP anybody on the way could read it.
+// Credential is a header added to the requests to a host, inside TLS only: on plain
+// HTTP anybody on the way could read it.
 type Credential struct {
 	// Host is a pattern as for ParseHosts, without a wildcard.
 	Host string
@@ -115,8 +114,8 @@ type Credential struct {
 	Value string
 }
 
-// Record says what a session did: one request, or one tunnel, that has ended.
-// No header, path, body or credential is in it.
+// Record says what a session did: one request, or one tunnel, that has ended. It
+// contains no header, path, body or credential.
 type Record struct {
 	At       time.Time `json:"at"` // when it began
 	Host     string    `json:"host"`
@@ -126,21 +125,21 @@ type Record struct {
 	Received int64     `json:"received"` // bytes from the host, likewise
 	Verdict  Verdict   `json:"verdict"`
 	Reason   string    `json:"reason,omitempty"` // why it was not allowed, or failed
-	// Unlisted says of a refused request that its host is none of Session.Hosts.
+	// Unlisted says that the host of a refused request is not in Session.Hosts.
 	Unlisted bool `json:"unlisted,omitempty"`
-	// Passing says of a request that failed that it may succeed later: the network
-	// or the host did not do its part. A name that does not exist is none of these.
+	// Passing says that a failed request may succeed later: the failure was in the
+	// network or the host. A name that does not exist is not such a failure.
 	Passing bool   `json:"passing,omitempty"`
 	Who     string `json:"who,omitempty"` // Session.Who
 }
 
-// Verdict is what became of a request.
+// Verdict is the outcome of a request.
 type Verdict string
 
 // The verdicts.
 const (
 	Allowed Verdict = "allowed" // it reached the host
-	Refused Verdict = "refused" // it was not let out, or cut off by a limit
+	Refused Verdict = "refused" // it was not let out, or was cut off by a limit
 	Failed  Verdict = "failed"  // it was allowed but the host could not be reached
 )
 
@@ -150,11 +149,11 @@ type Session struct {
 	Hosts []string
 	// Who names it in records.
 	Who string
-	// Setting is the line of configuration that would allow one more host;
-	// empty: DefaultSetting.
+	// Setting is the line of configuration that would allow one more host; empty means
+	// DefaultSetting.
 	Setting string
-	// OnRequest is told of each request and tunnel when it has ended. Calls do
-	// not overlap, and none comes after Serve has returned. May be nil.
+	// OnRequest is called for each request and tunnel when it has ended. Calls do not
+	// overlap, and none comes after Serve has returned. May be nil.
 	OnRequest func(Record)
 }
 
@@ -173,8 +172,8 @@ type secret struct {
 	header, value string
 }
 
-// New checks the options and makes a proxy, with a certificate authority of its
-// own that exists in memory only.
+// New checks the options and makes a proxy, with its own certificate authority that
+// exists only in memory.
 func New(options Options) (*Proxy, error) {
 	private, err := parsePrivate(options.AllowPrivate)
 	if err != nil {
@@ -271,6 +270,6 @@ func (p *Proxy) credentials(host string, port uint16) []secret {
 	return out
 }
 
-// CACertificate returns, as PEM, the certificate of the authority which signs
-// for hosts with credentials. Commands must trust it to reach those.
+// CACertificate returns, as PEM, the certificate of the authority that signs for hosts
+// with credentials. Commands must trust it to reach those.
 func (p *Proxy) CACertificate() []byte { return p.ca.pem }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// session is one Serve.
+// session is one call of Serve.
 type session struct {
 	proxy     *Proxy
 	hosts     Hosts
@@ -34,9 +34,9 @@ type session struct {
 	busy   sync.WaitGroup    // handlers, and connections of clients
 }
 
-// Serve answers the requests of one sandbox until l is closed. Then it closes
-// what is open and returns; nothing of the session is left. The error says that
-// a pattern in s.Hosts is not valid, and nothing was served.
+// Serve answers the requests of one sandbox until l is closed. Then it closes what is
+// open and returns; nothing of the session remains. The error says that a pattern in
+// s.Hosts is invalid, and nothing was served.
 func (p *Proxy) Serve(l net.Listener, s Session) error {
 	hosts, err := ParseHosts(s.Hosts)
 	if err != nil {
@@ -74,12 +74,12 @@ func (p *Proxy) Serve(l net.Listener, s Session) error {
 	return nil
 }
 
-// idleConnections bounds the connections to hosts that one session keeps open for
-// the next request. Those in use are bounded by Limits.Connections.
+// idleConnections limits the connections to hosts that one session keeps open for the
+// next request. Limits.Connections limits those in use.
 const idleConnections = 64
 
-// server is an HTTP server for the client's side, which logs nothing: all that
-// it could say is what a hostile client sent.
+// server is an HTTP server for the client's side, which logs nothing: it could only log
+// what a hostile client sent.
 func (s *session) server(handler http.Handler) *http.Server {
 	limits := s.proxy.options.Limits
 	return &http.Server{
@@ -88,8 +88,8 @@ func (s *session) server(handler http.Handler) *http.Server {
 	}
 }
 
-// trackingListener lets the session close what it accepted, and turns away what
-// is too many.
+// trackingListener lets the session close what it accepted, and refuses connections
+// over the limit.
 type trackingListener struct {
 	net.Listener
 	session *session
@@ -126,8 +126,8 @@ type tracked struct {
 	closed  func()
 }
 
-// track takes a connection into the session; one that comes too late is closed.
-// The function is called when it is closed.
+// track adds a connection to the session; one that comes too late is closed. The
+// returned function is called when it is closed.
 func (s *session) track(conn net.Conn, closed func()) *tracked {
 	t := &tracked{Conn: conn, session: s, closed: closed}
 	s.mu.Lock()
@@ -159,7 +159,7 @@ func (t *tracked) Close() error {
 // CloseWrite ends one direction.
 func (t *tracked) CloseWrite() error { return closeWrite(t.Conn) }
 
-// enter counts a handler that begins; none does once the session ends.
+// enter counts a handler that begins; none may begin once the session ends.
 func (s *session) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,10 +170,10 @@ func (s *session) enter() bool {
 	return true
 }
 
-// spent says that the session has moved as much as it may.
+// spent reports whether the session has moved as many bytes as it may.
 func (s *session) spent() bool { return s.moved.Load() > s.proxy.options.Limits.Bytes }
 
-// end closes all connections, those of tunnels too.
+// end closes all connections, including those of tunnels.
 func (s *session) end() {
 	s.mu.Lock()
 	s.closed = true
@@ -187,15 +187,15 @@ func (s *session) end() {
 	}
 }
 
-// errBytes: the session has moved as much as it may.
+// errBytes: the session has moved as many bytes as it may.
 var errBytes = errors.New("the command has moved as much as one command may")
 
 func (s *session) limitReached() string {
 	return fmt.Sprintf("one command may move %d bytes through the proxy, and this one has", s.proxy.options.Limits.Bytes)
 }
 
-// metered is a connection to a host. It counts, keeps the session's limit, and
-// ends when nothing moves for too long.
+// metered is a connection to a host. It counts bytes, enforces the session's limit, and
+// ends if nothing moves for too long.
 type metered struct {
 	*tracked
 	sent, received atomic.Int64
@@ -213,7 +213,7 @@ func (m *metered) count(n int, total *atomic.Int64) error {
 
 // Read implements net.Conn.
 func (m *metered) Read(b []byte) (int, error) {
-	_ = m.SetDeadline(time.Now().Add(m.idle)) // both directions: a long upload is no silence
+	_ = m.SetDeadline(time.Now().Add(m.idle)) // both directions: a long upload is not silence
 	n, err := m.tracked.Read(b)
 	if over := m.count(n, &m.received); over != nil {
 		return n, over
@@ -243,7 +243,7 @@ func (s *session) dial(ctx context.Context, host string, port uint16) (*metered,
 	return &metered{tracked: s.track(conn, func() {}), idle: s.proxy.options.Limits.Idle}, nil
 }
 
-// dialAddress is dial as http.Transport calls it.
+// dialAddress is dial in the form that http.Transport calls.
 func (s *session) dialAddress(ctx context.Context, _, address string) (net.Conn, error) {
 	host, port, err := splitAuthority(address, 0)
 	if err != nil {
@@ -252,7 +252,7 @@ func (s *session) dialAddress(ctx context.Context, _, address string) (net.Conn,
 	return s.dial(ctx, host, port)
 }
 
-// splitAuthority parts a host and port, and gives the host its canonical form.
+// splitAuthority splits a host and port, and converts the host to its canonical form.
 func splitAuthority(authority string, fallback uint16) (string, uint16, error) {
 	host, port := authority, fallback
 	if h, text, err := net.SplitHostPort(authority); err == nil {
@@ -268,7 +268,7 @@ func splitAuthority(authority string, fallback uint16) (string, uint16, error) {
 	return host, port, err
 }
 
-// exchange is one request or tunnel under way.
+// exchange is one request or tunnel in progress.
 type exchange struct {
 	session *session
 	record  Record
@@ -289,12 +289,12 @@ func (x *exchange) end() {
 	x.session.onRequest(x.record)
 }
 
-// address is the host and port for people.
+// address is the host and port for users.
 func (x *exchange) address() string {
 	return net.JoinHostPort(x.record.Host, strconv.Itoa(int(x.record.Port)))
 }
 
-// check says whether the exchange may go on, and answers it if not.
+// check reports whether the exchange may continue, and answers it if not.
 func (x *exchange) check(w http.ResponseWriter) bool {
 	switch {
 	case !x.session.hosts.Allows(x.record.Host, x.record.Port):
@@ -319,7 +319,7 @@ func (x *exchange) refuse(w http.ResponseWriter, reason string, byList bool) {
 	answer(w, http.StatusForbidden, text)
 }
 
-// fail answers that the host was not reached, or refuses, as err says.
+// fail answers that the host was not reached, or refuses, depending on err.
 func (x *exchange) fail(w http.ResponseWriter, err error) {
 	var refused *refusedError
 	switch {
@@ -333,8 +333,8 @@ func (x *exchange) fail(w http.ResponseWriter, err error) {
 	}
 }
 
-// passing says of the error of an upstream connection whether another try may
-// succeed: the network or a server failed, rather than said no.
+// passing reports whether another attempt may succeed after the error of an upstream
+// connection: the network or a server failed, rather than refused.
 func passing(err error) bool {
 	var dns *net.DNSError
 	var op *net.OpError
@@ -354,8 +354,8 @@ func passing(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// plain leaves out of an error what a command must not know: addresses of this
-// network and of its name servers.
+// plain removes from an error what a command must not know: addresses of this network
+// and of its name servers.
 func plain(err error) string {
 	var dns *net.DNSError
 	var op *net.OpError
@@ -375,8 +375,8 @@ func plain(err error) string {
 	return clip(err.Error())
 }
 
-// longestReason bounds what is told of a request that failed: what a client sent
-// may be in it.
+// longestReason limits what is reported about a failed request: it may contain what a
+// client sent.
 const longestReason = 300
 
 func clip(reason string) string {
@@ -400,7 +400,7 @@ func Suggestion(host string, port uint16) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// printable bounds what a client sent for a record.
+// printable limits what a client sent for a record.
 func printable(s string) string {
 	const longest = 100
 	s = strings.Map(func(r rune) rune {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyPrefix begins the name of the file beside a directory that says which
-// base was copied into it.
+// copyPrefix begins the name of the file beside a directory that records which base was
+// copied into it.
 const copyPrefix = ".rgpt-copied-"
 
 var (
@@ -23,17 +23,17 @@ var (
 	errCopyTooSlow  = errors.New("sandbox: copying the base took the whole time of the command")
 )
 
-// copied is what a directory holds of a base.
+// copied records what a directory holds of a base.
 type copied struct {
 	Base string
-	// First is a path that the copying made. Where it is missing, somebody
-	// emptied the directory, and it is filled again.
+	// First is a path that the copying made. If it is missing, somebody emptied the
+	// directory, and it is filled again.
 	First string
 }
 
 // copyBases puts private copies of the bases into Root and Home, once for each
-// directory. What lies there already stays: it stands above the base. Hard
-// links would be faster, and let commands write the base.
+// directory. Existing files stay: they override the base. Hard links would be faster,
+// but would let commands write to the base.
 func copyBases(ctx context.Context, c Command, started time.Time) error {
 	if c.Limits.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -56,12 +56,12 @@ func copyBases(ctx context.Context, c Command, started time.Time) error {
 type baseCopy struct {
 	ctx   context.Context
 	base  string
-	limit int64 // of bytes; 0 for none
+	limit int64 // of bytes; 0 means none
 	bytes int64
 	first string
-	fresh bool // what is filled now was made by this copy
+	fresh bool // the directory being filled was made by this copy
 
-	root  *os.Root // what is filled; a command wrote there
+	root  *os.Root // the directory being filled; a command wrote there
 	owner unix.Stat_t
 	chown bool
 }
@@ -106,11 +106,11 @@ func (b *baseCopy) isDone(marker string) bool {
 	return err == nil
 }
 
-// unfinished is the name of what is being copied into a directory: what has its
-// own name is whole, and a copy that was interrupted begins anew.
+// unfinished is the name of a copy in progress: anything under its own name is
+// complete, and an interrupted copy starts again.
 const unfinished = ".rgpt-unfinished"
 
-// directory copies what is in the directory from of the base into to.
+// directory copies the content of the directory from of the base into to.
 func (b *baseCopy) directory(from, to string) error {
 	entries, err := os.ReadDir(filepath.Join(b.base, from))
 	if err != nil {
@@ -140,7 +140,7 @@ func (b *baseCopy) entry(from, to string, info fs.FileInfo) error {
 	case err == nil && there.IsDir() && info.IsDir():
 		return b.directory(from, to)
 	case err == nil:
-		return nil // it stands above the base's
+		return nil // it overrides the base's
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	case !info.IsDir() && !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
@@ -162,7 +162,7 @@ func (b *baseCopy) entry(from, to string, info fs.FileInfo) error {
 	return err
 }
 
-// copy copies one entry of the base to where nothing is.
+// copy copies one entry of the base to a free name.
 func (b *baseCopy) copy(from, to string, info fs.FileInfo) error {
 	switch {
 	case info.IsDir():
@@ -205,7 +205,7 @@ func (b *baseCopy) file(from, to string, info fs.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	// Some file systems let copies share their blocks until one is written.
+	// Some file systems let copies share their blocks until one is written to.
 	if unix.IoctlFileClone(int(target.Fd()), int(source.Fd())) != nil {
 		_, err = io.Copy(target, io.LimitReader(source, info.Size()))
 	}

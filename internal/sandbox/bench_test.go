@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkRunTrue tells what a sandbox costs over the bare command.
+// BenchmarkRunTrue measures what a sandbox costs over the bare command.
 func BenchmarkRunTrue(b *testing.B) {
 	b.Run("plain", func(b *testing.B) {
 		for b.Loop() {
@@ -40,8 +40,8 @@ const (
 	benchPerDir    = 50
 )
 
-// BenchmarkBase tells what a large base costs a command, as a ratio to the same
-// command without one, and what a copy of it would.
+// BenchmarkBase measures what a large base costs a command, as a ratio to the same
+// command without one, and what a copy of it would cost.
 func BenchmarkBase(b *testing.B) {
 	base, err := filepath.EvalSymlinks(b.TempDir())
 	require.NoError(b, err)

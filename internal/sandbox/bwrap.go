@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bubblewrap makes the namespaces with bwrap: a small program, much reviewed,
-// that does nothing else.
+// bubblewrap makes the namespaces with bwrap: a small, well-reviewed program that does
+// nothing else.
 type bubblewrap struct{ path string }
 
 // prepare implements isolator.
@@ -42,8 +42,8 @@ func (b bubblewrap) prepare(s *session) (*exec.Cmd, error) {
 	s.findInit = func() (int, error) { return readChildPID(info.read) }
 	args = append(args, "--info-fd", strconv.Itoa(info.childFD))
 
-	// Arguments go through a file: the command line of a process is readable
-	// by every user of the host.
+	// Arguments are passed in a file: the command line of a process is readable by
+	// every user of the host.
 	argsFile, err := s.memory("args", []byte(strings.Join(args, "\x00")+"\x00"))
 	if err != nil {
 		return nil, err
@@ -54,16 +54,16 @@ func (b bubblewrap) prepare(s *session) (*exec.Cmd, error) {
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = "/"
-	// No parent death signal: bwrap asks for one itself, right before it lets its process
-	// 1 begin, which a bwrap that is killed before leaves behind, waiting. When the worker
-	// is gone, the helper notices.
+	// No parent death signal: bwrap sets one itself, just before it lets its process 1
+	// begin. A bwrap that is killed earlier leaves that process behind, waiting. If the
+	// worker dies, the helper notices.
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	dropGroups(cmd.SysProcAttr)
 	return cmd, nil
 }
 
-// withPreparedMounts starts bwrap in a user and mount namespace in which the
-// prepared mounts lie over the paths they were made of.
+// withPreparedMounts starts bwrap in a user and mount namespace in which the prepared
+// mounts cover the paths that they were made from.
 func (b bubblewrap) withPreparedMounts(s *session, command []string, mounts []mount) *exec.Cmd {
 	for _, m := range mounts {
 		if m.FD != 0 {
@@ -79,8 +79,8 @@ func (b bubblewrap) withPreparedMounts(s *session, command []string, mounts []mo
 		attr.UidMappings, attr.GidMappings = userMappings(os.Geteuid()), userMappings(os.Getegid())
 		attr.GidMappingsEnableSetgroups = true
 	} else {
-		// The worker's user is root in there, who may mount; bwrap makes a
-		// namespace of its own inside, in which it is nobody in particular.
+		// The worker's user is root in there, who may mount; bwrap makes its own
+		// namespace inside, in which it has no privileges.
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 		attr.GidMappingsEnableSetgroups = unix.Geteuid() == 0
@@ -96,20 +96,20 @@ func (b bubblewrap) namespaceArgs(s *session) []string {
 	args := []string{
 		"--unshare-net", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox",
 		"--cap-drop", "ALL",
-		// Our helper is process 1. When it exits the kernel kills all the rest
+		// Our helper is process 1. When it exits the kernel kills all other processes
 		// before bwrap can see the exit, so there is nothing to wait for.
 		"--as-pid-1", "--die-with-parent", "--new-session",
 	}
 	if s.mapped != nil {
-		// Inside the namespace of withPreparedMounts; what the helper needs to
-		// become the user of the command.
+		// Inside the namespace of withPreparedMounts: what the helper needs to become
+		// the user of the command.
 		return append(args, "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_CHOWN")
 	}
 	return append(args, "--unshare-user", "--uid", strconv.Itoa(uid), "--gid", strconv.Itoa(uid))
 }
 
-// parentArgs make the directories above a mount point, which bwrap by itself
-// would close to all but their owner.
+// parentArgs make the directories above a mount point; bwrap itself would make them
+// accessible to their owner only.
 func parentArgs(dir string, made map[string]bool) []string {
 	if dir == "/" || made[dir] {
 		return nil
@@ -159,8 +159,8 @@ func fileArgs(s *session, target, perms string, data []byte) ([]string, error) {
 	return []string{"--perms", perms, "--file", strconv.Itoa(fd), target}, err
 }
 
-// readChildPID reads what bwrap says about the process it made; end of file
-// means that bwrap failed before, and says why on stderr.
+// readChildPID reads what bwrap reports about the process it made; end of file means
+// that bwrap failed before, and printed why on stderr.
 func readChildPID(f *os.File) (int, error) {
 	var info struct {
 		ChildPID int `json:"child-pid"`
@@ -171,9 +171,9 @@ func readChildPID(f *os.File) (int, error) {
 	return info.ChildPID, nil
 }
 
-// dropGroups takes the supplementary groups of root away: they open files that
-// belong to groups (docker, disk, adm). Only root may do that; an ordinary
-// user's groups stay, and reach only what is mounted.
+// dropGroups drops the supplementary groups of root: they give access to files that
+// belong to groups (docker, disk, adm). Only root can do that; an ordinary user's
+// groups stay, and reach only what is mounted.
 func dropGroups(attr *syscall.SysProcAttr) {
 	if unix.Geteuid() == 0 {
 		attr.Credential = &syscall.Credential{Uid: 0, Gid: uint32(unix.Getegid())}

@@ -16,16 +16,16 @@ import (
 // cgroupMount is where systemd and container runtimes mount cgroup v2.
 const cgroupMount = "/sys/fs/cgroup"
 
-// cgroup holds one run. With it the kernel itself keeps memory and processes
-// below their limits, at every moment and whatever kind of memory it is.
+// cgroup holds one run. With it the kernel itself keeps memory and processes below
+// their limits at every moment, whatever kind of memory it is.
 type cgroup struct {
 	path string
 	dir  *os.File
 }
 
-// findCgroup returns the directory to make cgroups in: the configured one, or
-// the worker's own if its children have the controllers already. It changes
-// nothing: delegation is the administrator's decision.
+// findCgroup returns the directory in which to make cgroups: the configured one, or the
+// worker's own if its children already have the controllers. It changes nothing:
+// delegation is the administrator's decision.
 func findCgroup(configured string) (string, error) {
 	dir := configured
 	if dir == "" {
@@ -99,7 +99,7 @@ func cgroupLimits(limits Limits) map[string]string {
 // helperMemory is room for the helper and bwrap, which are in the cgroup too.
 const helperMemory = 64 << 20
 
-// attach lets the child start in the cgroup, without a moment outside.
+// attach makes the child start in the cgroup, without a moment outside it.
 func (g *cgroup) attach(attr *syscall.SysProcAttr) {
 	attr.UseCgroupFD = true
 	attr.CgroupFD = int(g.dir.Fd())
@@ -109,7 +109,7 @@ func (g *cgroup) kill() {
 	_ = os.WriteFile(filepath.Join(g.path, "cgroup.kill"), []byte("1"), 0o644)
 }
 
-// exceeded says which limit the kernel enforced by killing.
+// exceeded returns which limit the kernel enforced by killing.
 func (g *cgroup) exceeded() string {
 	events, err := os.ReadFile(filepath.Join(g.path, "memory.events"))
 	if err == nil && eventCount(events, "oom_kill") > 0 {
@@ -129,8 +129,8 @@ func eventCount(data []byte, name string) int {
 	return 0
 }
 
-// close removes the cgroup. The kernel needs a moment after the last process
-// was waited for.
+// close removes the cgroup. The kernel needs a moment after the last process was
+// reaped.
 func (g *cgroup) close() {
 	if g.dir != nil {
 		_ = g.dir.Close()

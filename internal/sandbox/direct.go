@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// direct runs a command without namespaces. It is used only where the machine
-// offers none and the user allowed it (Options.AllowUnisolated). Landlock and
-// seccomp still apply if the kernel has them, and resource limits always do;
-// but the command sees the host's processes, may be able to stop the helper
-// and outlive its run, and finds its workspace at the host's path.
+// direct runs a command without namespaces. It is used only if the machine offers none
+// and the user allowed it (Options.AllowUnisolated). Landlock and seccomp still apply
+// if the kernel has them, and resource limits always do; but the command sees the
+// host's processes, may be able to stop the helper and outlive its run, and finds its
+// workspace at the host's path.
 type direct struct{}
 
 // prepare implements isolator.
@@ -49,7 +49,7 @@ func (direct) prepare(s *session) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// onHost names the host's paths in the environment: there are no others here.
+// onHost puts the host's paths into the environment: there are no others here.
 func onHost(env []string, s *session) []string {
 	places := map[string]string{}
 	for _, m := range extraMounts(s.command, s.toolchains) {
@@ -57,7 +57,7 @@ func onHost(env []string, s *session) []string {
 			places[m.Target] = m.Source
 		}
 	}
-	// The longest first: one may lie in another.
+	// The longest first: one may be inside another.
 	inside := slices.SortedFunc(maps.Keys(places), func(a, b string) int { return len(b) - len(a) })
 	for i := range env {
 		for _, place := range inside {
@@ -67,8 +67,7 @@ func onHost(env []string, s *session) []string {
 	return env
 }
 
-// replacePath replaces a path, and what begins with it, in a list of paths or
-// words.
+// replacePath replaces a path, and paths below it, in a list of paths or words.
 func replacePath(s, path, by string) string {
 	const before, after = "=: '\"", "/: '\""
 	var b strings.Builder
@@ -103,12 +102,12 @@ func directReadOnly(s *session) []string {
 	return paths
 }
 
-// treeTick is how often reapTree looks.
+// treeTick is how often reapTree checks.
 const treeTick = 10 * time.Millisecond
 
-// reapTree is reapUntil and dieWithWorker on one thread: Landlock, before its
-// version 8, makes a domain of its own for each thread, and lets none signal
-// what another has started.
+// reapTree is reapUntil and dieWithWorker on one thread: Landlock, before its version
+// 8, makes a separate domain for each thread, and no thread can signal what another has
+// started.
 func reapTree(child int) helperStatus {
 	life := []unix.PollFd{{Fd: lifeFD, Events: unix.POLLIN}}
 	for {
@@ -130,9 +129,9 @@ func reapTree(child int) helperStatus {
 	}
 }
 
-// killDescendants ends what the command left behind. Orphans become children
-// of this process, so the search finds all, and is repeated for those that
-// were just being made.
+// killDescendants ends what the command left behind. Orphans become children of this
+// process, so the search finds all of them, and is repeated for those that were just
+// being started.
 func killDescendants() {
 	procs, err := openProcesses(Unisolated, os.Getpid())
 	if err != nil {

@@ -11,28 +11,28 @@ import (
 
 const (
 	diskTick = 100 * time.Millisecond
-	// diskWalkEvery bounds how long files can grow while others free as much.
+	// diskWalkEvery limits how long files can grow unnoticed while others free as much.
 	diskWalkEvery = 2 * time.Second
-	// diskWalkShare: walking takes at most one part in so many of the time.
+	// diskWalkShare: walking takes at most this fraction (1/n) of the time.
 	diskWalkShare = 20
-	// diskDepth bounds the walk, which holds one descriptor for each level. A
-	// deeper tree has no honest purpose and could hide anything.
+	// diskDepth limits the depth of the walk, which holds one descriptor for each
+	// level. A deeper tree has no legitimate purpose and could hide anything.
 	diskDepth = 128
-	// clockSlack: the file system's clock runs up to a timer tick behind.
+	// clockSlack: the file system's clock lags by up to a timer tick.
 	clockSlack = 20 * time.Millisecond
 )
 
-// diskWatch measures what a command writes to its workspace and to the other
-// places that it may write. Files that it
-// made or changed are told by their change time, which no program can set
-// back; so nothing needs to be measured before the command starts.
+// diskWatch measures what a command writes to its workspace and to the other places
+// where it may write. Files that it created or changed are recognized by their change
+// time, which no program can set back; so nothing needs to be measured before the
+// command starts.
 type diskWatch struct {
 	roots    []string // the workspace first
 	limit    int64
 	procs    *processes
 	since    time.Time
 	exceeded atomic.Bool
-	hidden   int // looks in a row that found space gone which nothing explains
+	hidden   int // consecutive checks that found space missing without explanation
 	stop     chan struct{}
 	stopped  chan struct{}
 }
@@ -51,8 +51,7 @@ func (d *diskWatch) close() {
 	<-d.stopped
 }
 
-// loop walks when free space has shrunk since the last walk, or some time has
-// passed.
+// loop walks when free space has shrunk since the last walk, or some time has passed.
 func (d *diskWatch) loop() {
 	defer close(d.stopped)
 	ticker := time.NewTicker(diskTick)
@@ -78,14 +77,14 @@ func (d *diskWatch) loop() {
 		free = left
 		cost := time.Since(now)
 		next = now.Add(max(diskWalkEvery, diskWalkShare*cost))
-		// Whatever free space does, no walk follows at once on a long one.
+		// Whatever free space does, a long walk is not followed at once by another.
 		ticker.Reset(max(diskTick, diskWalkShare*cost))
 	}
 }
 
-// hides reports whether so much space is gone that nothing explains, and there is what
-// may hold it: descriptors on their way between processes, mappings that cannot be
-// measured.
+// hides reports whether so much space is missing that nothing explains it, and the
+// sandbox has something that may hold it: descriptors in transit between processes,
+// mappings that cannot be measured.
 func (d *diskWatch) hides(gone int64) bool {
 	if gone <= d.limit {
 		d.hidden = 0
@@ -107,8 +106,8 @@ func (d *diskWatch) free() int64 {
 	return int64(stat.Bfree) * stat.Bsize
 }
 
-// written sums the blocks of changed files, and of files without a name that
-// are still open or mapped.
+// written sums the blocks of changed files, and of deleted files that are still open or
+// mapped.
 func (d *diskWatch) written() int64 {
 	walk := diskWalk{since: d.since, limit: d.limit, seen: map[inode]bool{}}
 	for _, root := range d.roots {
@@ -123,7 +122,8 @@ func (d *diskWatch) written() int64 {
 	return walk.total
 }
 
-// pids lists through a handle of its own: d.procs.dir belongs to the watchdog.
+// pids lists the processes through a separate handle: d.procs.dir belongs to the
+// watchdog.
 func (p *processes) pids() []int {
 	dir, err := os.Open(p.path + "/.")
 	if err != nil {
@@ -143,8 +143,7 @@ type diskWalk struct {
 	seen  map[inode]bool // files with several names or handles
 }
 
-// dir walks without following links: the tree changes under the walk, by the
-// hand of whoever wrote it.
+// dir walks without following links: the command may change the tree during the walk.
 func (w *diskWalk) dir(dir *os.File, depth int) {
 	defer func() { _ = dir.Close() }()
 	if depth > diskDepth {
@@ -191,11 +190,11 @@ func (w *diskWalk) add(stat unix.Stat_t) {
 	w.total += max(stat.Blocks*blockSize, entrySpace)
 }
 
-// entrySpace is what a file counts at least: an empty one takes up an inode and its
-// place in a directory.
+// entrySpace is the minimum that a file counts: an empty one takes up an inode and its
+// directory entry.
 const entrySpace = 4 << 10
 
-// deleted adds regular files that are open and have no name any more.
+// deleted adds regular files that are open and no longer have a name.
 func (w *diskWalk) deleted(fdDir string) {
 	entries, err := os.ReadDir(fdDir)
 	if err != nil {

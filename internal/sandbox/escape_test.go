@@ -15,9 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostServices are what stands beside a worker: TCP and UDP on the loopback
-// (databases, Temporal), an abstract unix socket (X11, D-Bus) and one with a
-// path (docker.sock).
+// hostServices are services beside a worker: TCP and UDP on the loopback (databases,
+// Temporal), an abstract unix socket (X11, D-Bus) and one with a path (docker.sock).
 type hostServices struct {
 	tcp, udp, abstract, path string
 	touched                  atomic.Int64
@@ -194,8 +193,8 @@ func TestHelperIsOutOfReach(t *testing.T) {
 		} {
 			require.NotZero(t, runCommand(t, p, Command{Shell: script}).ExitCode, claim)
 		}
-		// Process 1 of a namespace gets no signal from inside but those it
-		// handles, and those that end it end the command.
+		// From inside, process 1 of a namespace gets only signals that it handles, and
+		// those that end it end the command.
 		require.Equal(t, "alive\n", shellOutput(t, p, "kill -9 1; kill -STOP 1; echo alive"))
 	})
 }
@@ -221,8 +220,8 @@ func TestHostProcessesAreOutOfReach(t *testing.T) {
 	})
 }
 
-// systemCalls asks the kernel for what build tools never need. The answer is
-// an errno: EPERM (1), or ENOSYS (38) for what a library may fall back from.
+// systemCalls asks the kernel for what build tools never need. The answer is an errno:
+// EPERM (1), or ENOSYS (38) if a library may fall back.
 const systemCalls = `
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -289,7 +288,7 @@ print(os.getuid(), os.path.expanduser("~sandbox"))'`)
 }
 
 // foreignABI makes a system call as 32-bit programs do, which filters for one
-// architecture overlook.
+// architecture miss.
 const foreignABI = `
 #include <stdio.h>
 int main(void) {

@@ -9,8 +9,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// A worker makes one runner at its start and runs every command with it. Its
-// main function has called sandbox.MaybeRunHelper first.
+// A worker makes one runner at its start and runs every command with it. Its main
+// function has called sandbox.MaybeRunHelper first.
 func ExampleProcess_Run() {
 	runner, err := sandbox.NewProcess(sandbox.Options{Toolchains: sandbox.DetectToolchains()})
 	if err != nil {

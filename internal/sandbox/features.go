@@ -20,9 +20,9 @@ import (
 type Feature struct {
 	// Name says what is isolated or limited.
 	Name string
-	// Available says whether it was seen to work here.
+	// Available says whether a test here confirmed it.
 	Available bool
-	// Required features are refused to be done without.
+	// Required: without this feature nothing runs.
 	Required bool
 	// By is what provides it: bubblewrap, namespaces, landlock, seccomp,
 	// cgroup, rlimit or watchdog.
@@ -36,12 +36,11 @@ type Feature struct {
 // IsolationError says that this machine cannot isolate commands.
 type IsolationError struct {
 	Missing []Feature
-	// Final: no setting does without what is missing.
+	// Final: no setting makes up for what is missing.
 	Final bool
 }
 
-// Error names what is missing, why, what fixes it, and what to set to run
-// without it.
+// Error names what is missing, why, how to fix it, and what to set to run without it.
 func (e *IsolationError) Error() string {
 	var b strings.Builder
 	b.WriteString("sandbox: commands cannot be isolated on this machine")
@@ -58,12 +57,12 @@ func (e *IsolationError) Error() string {
 	return b.String()
 }
 
-// probeTimeout bounds one self-test.
+// probeTimeout limits one self-test.
 const probeTimeout = 10 * time.Second
 
-// NewProcess finds the strongest isolation that this machine offers and tests
-// it with a command. If there is none, or less than the required features, it
-// returns an *IsolationError unless options allow that.
+// NewProcess finds the strongest isolation that this machine offers and tests it with a
+// command. If there is none, or fewer than the required features, it returns an
+// *IsolationError unless options allow that.
 func NewProcess(options Options) (*Process, error) {
 	base, err := newBase(options)
 	if err != nil {
@@ -78,7 +77,7 @@ func NewProcess(options Options) (*Process, error) {
 		}
 		p.features = append(p.features, missing...)
 		for i := range p.features {
-			// What replaced them was seen to work.
+			// A test confirmed what replaced them.
 			p.features[i].Required = p.features[i].Required && p.features[i].Available
 		}
 		return &p, nil
@@ -162,12 +161,11 @@ func (p *Process) try(variant Variant) *Feature {
 
 var errNoMounts = errors.New("commands without namespaces have no mounts of their own")
 
-// testOverlay runs a command above bases, where the work of this worker will
-// lie.
+// testOverlay runs a command above bases, in the folder where this worker will work.
 func (p *Process) testOverlay() error {
 	dir := p.options.DataDir
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		dir = "" // not made yet: it is tried where temporary files lie
+		dir = "" // not made yet: test it where temporary files are
 	}
 	dir, err := os.MkdirTemp(dir, "rgpt-overlay-probe-")
 	if err == nil {
@@ -219,9 +217,9 @@ func (p *Process) useCgroup() (err error) {
 	return err
 }
 
-// unisolated runs with what is left.
+// unisolated runs with whatever is left.
 func (p *Process) unisolated(missing []Feature) (*Process, error) {
-	if !p.seccomp { // nothing else keeps a command from the host's network
+	if !p.seccomp { // nothing else keeps a command off the host's network
 		return nil, &IsolationError{Missing: missing, Final: true}
 	}
 	p.variant, p.isolator = Unisolated, direct{}
@@ -238,7 +236,7 @@ func noSeccomp() Feature {
 		Detail: "the kernel has no seccomp filters", Fix: "boot a kernel built with CONFIG_SECCOMP_FILTER=y"}
 }
 
-// namespaceFix looks for the switch that keeps user namespaces from working.
+// namespaceFix finds the setting that disables user namespaces.
 func namespaceFix() string {
 	switches := []struct{ path, off, fix string }{
 		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
@@ -256,8 +254,7 @@ func namespaceFix() string {
 	return ""
 }
 
-// selfTest runs a command that reports its confinement, and believes nothing
-// else.
+// selfTest runs a command that reports its confinement, and trusts nothing else.
 func (p *Process) selfTest() error {
 	root, err := os.MkdirTemp("", "rgpt-sandbox-probe-")
 	if err != nil {
@@ -363,8 +360,8 @@ func (p *Process) landlockFeature() Feature {
 	return f
 }
 
-// limitFeatures tells a limit that the kernel keeps at every moment from one
-// that the watchdog enforces after the fact.
+// limitFeatures distinguishes limits that the kernel enforces at every moment from
+// those that the watchdog enforces after the fact.
 func (p *Process) limitFeatures(cgroupErr error) []Feature {
 	if p.cgroup != "" {
 		return []Feature{
@@ -386,8 +383,8 @@ func (p *Process) limitFeatures(cgroupErr error) []Feature {
 	}
 }
 
-// Features says what isolates commands here and what could be stronger.
+// Features reports what isolates commands here and what could be stronger.
 func (p *Process) Features() []Feature { return p.features }
 
-// Variant is the way of isolation that was chosen.
+// Variant is the method of isolation that was chosen.
 func (p *Process) Variant() Variant { return p.variant }

@@ -37,7 +37,7 @@ func feature(t *testing.T, p *Process, name string) Feature {
 	return Feature{}
 }
 
-// TestUnisolatedIsWhatItSays: it runs, on request only, with what is left.
+// TestUnisolatedIsWhatItSays: it runs, only on request, with whatever is left.
 func TestUnisolatedIsWhatItSays(t *testing.T) {
 	t.Parallel()
 	_, err := NewProcess(Options{Variant: Unisolated})

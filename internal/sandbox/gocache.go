@@ -14,23 +14,22 @@ import (
 	"time"
 )
 
-// GoCache is the build cache of the go tool in two layers: what a command
-// compiles goes into one of its own, what others may rely on is only read.
+// GoCache is the build cache of the go tool in two layers: what a command compiles goes
+// into its own layer, the shared one is only read.
 //
-// The go tool asks a program (GOCACHEPROG, Go 1.24 and newer) what is in the
-// cache; the helper of the sandbox is that program. It runs inside, with the
-// rights of the command: that Base stays as it is, is the mount's doing. An
-// older go tool does without Base.
+// The go tool asks a program (GOCACHEPROG, Go 1.24 and newer) what is in the cache; the
+// helper of the sandbox is that program. It runs inside, with the rights of the
+// command: it is the mount that protects Base. An older go tool works without Base.
 type GoCache struct {
-	// Base is a directory that was an earlier GoCache.Dir, seen read-only. ""
-	// or one that does not exist is no base.
+	// Base is a directory that was an earlier GoCache.Dir, mounted read-only. "" or a
+	// directory that does not exist means no base.
 	Base string
 	// Dir receives what the command compiles. It must exist.
 	Dir string
 }
 
-// goCacheArg as first argument makes the program serve a GoCache to the go
-// tool, by its protocol on standard input and output.
+// goCacheArg as first argument makes the program serve a GoCache to the go tool, over
+// its protocol on standard input and output.
 const goCacheArg = "rgpt-go-cache"
 
 // withGoCache makes the layers visible and names the program that serves them.
@@ -50,14 +49,14 @@ func (c Command) withGoCache(program string) Command {
 	return c
 }
 
-// Where a command finds what it compiled, and what others did for it.
+// Where a command finds what it compiled, and what others compiled for it.
 const (
 	goCacheInside     = "/var/cache/go"
 	goCacheBaseInside = "/var/cache/go-base"
 )
 
-// word quotes one word as the go tool splits them. A path that holds both
-// kinds of quotes cannot be written.
+// word quotes one word as the go tool splits them. A path that contains both kinds of
+// quotes cannot be expressed.
 func word(s string) string {
 	if strings.ContainsRune(s, '\'') {
 		return `"` + s + `"`
@@ -85,7 +84,7 @@ type goCacheAnswer struct {
 	DiskPath      string     `json:",omitempty"`
 }
 
-// serveGoCache answers the go tool until it closes or goes.
+// serveGoCache answers the go tool until it closes the connection or exits.
 func serveGoCache(c GoCache, in io.Reader, out io.Writer) error {
 	requests := json.NewDecoder(bufio.NewReaderSize(in, 64<<10))
 	answers := json.NewEncoder(out)
@@ -134,7 +133,7 @@ func (c GoCache) answer(r goCacheRequest, body []byte, to *goCacheAnswer) error 
 	return fmt.Errorf("unknown command %q", r.Command)
 }
 
-// get looks in the command's own layer first: there is what it compiled last.
+// get looks in the command's own layer first: it has what was compiled last.
 func (c GoCache) get(action []byte, to *goCacheAnswer) bool {
 	for _, dir := range []string{c.Dir, c.Base} {
 		if dir == "" {
@@ -164,8 +163,8 @@ func (c GoCache) get(action []byte, to *goCacheAnswer) bool {
 	return false
 }
 
-// put writes the output, then the entry that leads to it, each at once: who
-// reads while this one writes, or after it was killed, finds all or nothing.
+// put writes the output, then the entry that points to it, each atomically: a reader
+// sees all or nothing while this one writes, or after it was killed.
 func (c GoCache) put(r goCacheRequest, body []byte, to *goCacheAnswer) error {
 	if len(r.ActionID) == 0 || len(r.OutputID) == 0 {
 		return errors.New("an id is missing")

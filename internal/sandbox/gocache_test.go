@@ -25,7 +25,7 @@ func goProject(changed string) map[string]string {
 	return files
 }
 
-// ofGo is a command of the go tool with limits that fit it.
+// ofGo is a command of the go tool with suitable limits.
 func ofGo(t *testing.T, files map[string]string, cache GoCache, shell string) Command {
 	t.Helper()
 	if _, err := exec.LookPath("go"); err != nil {

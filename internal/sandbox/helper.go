@@ -25,7 +25,7 @@ const helperArg = "rgpt-sandbox-helper"
 const (
 	stageAttach = "attach" // before bwrap, in namespaces around it: attach prepared mounts
 	stageMounts = "mounts" // inside new namespaces: build the file system, then stageInit
-	stageDrop   = "drop"   // no namespaces to be had: drop what can be dropped, then stageInit
+	stageDrop   = "drop"   // no namespaces available: drop what can be dropped, then stageInit
 	stageInit   = "init"   // process 1: confine itself, run the command, reap orphans
 )
 
@@ -34,7 +34,7 @@ const (
 	configFD = 3 // helperConfig as JSON
 	statusFD = 4 // helperStatus messages to the worker
 	lifeFD   = 5 // end of file when the worker is gone
-	proxyFD  = 6 // with helperConfig.Proxy: takes the listener of the proxy
+	proxyFD  = 6 // with helperConfig.Proxy: carries the listener of the proxy to the worker
 )
 
 // helperConfig tells the helper what to set up and what to run.
@@ -44,34 +44,34 @@ type helperConfig struct {
 	Env      []string
 	Dir      string // absolute path in the sandbox
 	Rlimits  []rlimit
-	Landlock *landlockRules // nil where the kernel has none
+	Landlock *landlockRules // nil if the kernel has none
 	Seccomp  bool
-	// NoSockets forbids internet sockets by seccomp, for want of a network
+	// NoSockets forbids internet sockets by seccomp, because there is no network
 	// namespace.
 	NoSockets bool
-	// Isolated says that process ids and capabilities must be as in a
-	// namespace; the helper stops if they are not.
+	// Isolated says that process ids and capabilities must be as in a namespace;
+	// otherwise the helper stops.
 	Isolated bool
 	Niceness int
-	// SwitchUser: stageInit starts with the rights to become the command's
-	// user, and must.
+	// SwitchUser: stageInit starts with the rights to become the command's user, and
+	// must do so.
 	SwitchUser bool
 	// Mounts are made by stageMounts or stageAttach.
 	Mounts []mount
 	// Overlays are made before the mounts, by the same stage.
 	Overlays []overlay
-	// Next is what stageAttach becomes, with that many Descriptors.
+	// Next is the program that stageAttach becomes, with that many Descriptors.
 	Next        []string
 	Descriptors int
-	// Proxy has stageInit pass a listener to the worker by proxyFD.
+	// Proxy makes stageInit pass a listener to the worker through proxyFD.
 	Proxy bool
 }
 
 // helperStatus is one message to the worker.
 type helperStatus struct {
-	Ready  bool   `json:",omitempty"` // all is confined; the command starts now
+	Ready  bool   `json:",omitempty"` // confinement is complete; the command starts now
 	Failed string `json:",omitempty"` // nothing was run
-	// NoOverlay: it failed since an overlay was refused.
+	// NoOverlay: it failed because an overlay was refused.
 	NoOverlay bool `json:",omitempty"`
 	Exited    bool `json:",omitempty"`
 	Code      int  `json:",omitempty"`
@@ -80,21 +80,21 @@ type helperStatus struct {
 	MaxRSS    int64
 }
 
-// Priorities of commands: below the worker's, whose heartbeats and watchdog
-// come first; and lowest where the watchdog alone stops a fork bomb, which it
-// must get to run for.
+// Priorities of commands: below the worker's, whose heartbeats and watchdog come first;
+// and the lowest if only the watchdog stops a fork bomb, because the watchdog must get
+// to run.
 const (
 	niceness       = 5
 	lowestNiceness = 19
 )
 
-// helperReady is set once MaybeRunHelper was called: without it a re-exec of
-// this binary would run the whole program inside the sandbox.
+// helperReady is set once MaybeRunHelper was called: without it a re-exec of this
+// binary would run the whole program inside the sandbox.
 var helperReady atomic.Bool
 
-// MaybeRunHelper must be the first call in main and in TestMain of every
-// binary that uses this package. In the copy of the binary that runs inside a
-// sandbox it takes over and does not return; otherwise it does nothing.
+// MaybeRunHelper must be the first call in main and in TestMain of every binary that
+// uses this package. In the copy of the binary that runs inside a sandbox it takes over
+// and does not return; otherwise it does nothing.
 func MaybeRunHelper() {
 	helperReady.Store(true)
 	if len(os.Args) == 4 && os.Args[1] == goCacheArg {
@@ -107,8 +107,8 @@ func MaybeRunHelper() {
 	if !isHelper() {
 		return
 	}
-	// Credentials belong to threads: what one stage drops must be dropped for
-	// the thread that goes on to the next.
+	// Credentials belong to threads: what one stage drops must be dropped for the
+	// thread that continues with the next.
 	runtime.LockOSThread()
 	if err := runStage(os.Args[2]); err != nil {
 		var refused *overlayError
@@ -121,7 +121,7 @@ func MaybeRunHelper() {
 func isHelper() bool { return len(os.Args) == 3 && os.Args[1] == helperArg }
 
 func runStage(stage string) error {
-	// Also what the worker holds open and forgot to mark.
+	// Including what the worker holds open and forgot to mark.
 	if err := unix.CloseRange(configFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close inherited files (Linux 5.11 or newer is needed): %w", err)
 	}
@@ -145,7 +145,7 @@ func runStage(stage string) error {
 	return fmt.Errorf("unknown stage %q", stage)
 }
 
-// runAttach puts prepared mounts in place and goes on as bwrap.
+// runAttach puts prepared mounts in place and then becomes bwrap.
 func runAttach(config helperConfig) error {
 	if err := attachMounts(config.Mounts, config.Overlays); err != nil {
 		return err
@@ -153,14 +153,14 @@ func runAttach(config helperConfig) error {
 	if err := keepFiles(config.Descriptors); err != nil {
 		return err
 	}
-	// See prepare: bwrap asks for a parent death signal itself.
+	// See prepare: bwrap sets a parent death signal itself.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("let go of the worker: %w", err)
 	}
 	return fmt.Errorf("start %s: %w", config.Next[0], unix.Exec(config.Next[0], config.Next, []string{}))
 }
 
-// runMounts builds the file system of a namespace of our own.
+// runMounts builds the file system of our own namespace.
 func runMounts(config helperConfig) error {
 	if err := buildFileSystem(config.Mounts, config.Overlays); err != nil {
 		return err
@@ -200,12 +200,12 @@ func dieWithParent() error {
 	return nil
 }
 
-// configFile is never let go: a collected file closes its descriptor, which the
-// next stage reads from.
+// configFile is never released: a collected file closes its descriptor, which the next
+// stage reads from.
 var configFile *os.File
 
-// readConfig reads from the start whatever the offset is: stages follow each
-// other in one process and share it.
+// readConfig reads from the start whatever the offset is: stages follow each other in
+// one process and share it.
 func readConfig() (config helperConfig, err error) {
 	configFile = os.NewFile(configFD, "config")
 	var stat unix.Stat_t
@@ -221,13 +221,13 @@ func report(status helperStatus) {
 	if err != nil {
 		return
 	}
-	// One write below the size of a pipe's atomic writes; nobody to tell if it
-	// fails.
+	// One write below the size of a pipe's atomic writes; there is nobody to report to
+	// if it fails.
 	_, _ = unix.Write(statusFD, append(message, '\n'))
 }
 
-// execInit enters stageInit. The kernel computes the capabilities of the new
-// program from what this thread still has. Files up to last stay open.
+// execInit enters stageInit. The kernel computes the capabilities of the new program
+// from those that this thread still has. Files up to last stay open.
 func execInit(path string, last int) error {
 	if err := keepFiles(last - configFD + 1); err != nil {
 		return err
@@ -236,7 +236,7 @@ func execInit(path string, last int) error {
 	return fmt.Errorf("start stage init: %w", err)
 }
 
-// keepFiles lets the first n passed files stay open for the next program.
+// keepFiles keeps the first n passed files open for the next program.
 func keepFiles(n int) error {
 	for fd := configFD; fd < configFD+n; fd++ {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
@@ -246,12 +246,12 @@ func keepFiles(n int) error {
 	return nil
 }
 
-// dropCapabilities takes all capabilities from this thread, and from what it
+// dropCapabilities drops all capabilities of this thread, and of the program it
 // becomes.
 func dropCapabilities() error {
 	for capability := uintptr(0); capability <= 63; capability++ {
-		// Fails without CAP_SETPCAP and beyond the last capability; what
-		// counts is checked in stage init.
+		// Fails without CAP_SETPCAP and beyond the last capability; stage init checks
+		// what matters.
 		_ = unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
 	}
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
@@ -317,8 +317,8 @@ func quietRuntime() {
 	debug.SetGCPercent(-1)
 }
 
-// dieWithWorker ends the sandbox when the worker is gone. The kernel's parent
-// death signal does the same but is forgotten in some changes of credentials.
+// dieWithWorker ends the sandbox when the worker is gone. The kernel's parent death
+// signal does the same but is cleared by some changes of credentials.
 func dieWithWorker() {
 	var b [1]byte
 	for {
@@ -328,7 +328,7 @@ func dieWithWorker() {
 	}
 }
 
-// errOpenNetwork: a command without sockets needs a filter of system calls.
+// errOpenNetwork: a command without network needs a filter of system calls.
 var errOpenNetwork = errors.New("there is neither a network namespace nor a seccomp filter, so the command would have the host's network")
 
 func confine(config helperConfig) error {
@@ -339,13 +339,13 @@ func confine(config helperConfig) error {
 		if err := switchUser(); err != nil {
 			return err
 		}
-		// A change of user forgets it.
+		// A change of user clears it.
 		if err := dieWithParent(); err != nil {
 			return err
 		}
 	}
-	// The command runs as the same user: undumpable, this process cannot be
-	// read or written through /proc.
+	// The command runs as the same user: if undumpable, this process cannot be read or
+	// written to through /proc.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("undumpable: %w", err)
 	}
@@ -366,7 +366,7 @@ func confine(config helperConfig) error {
 	return nil
 }
 
-// checkState trusts no earlier stage: what must be gone is looked at.
+// checkState trusts no earlier stage: it checks that what must be gone is gone.
 func checkState(isolated bool) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no_new_privs: %w", err)
@@ -385,10 +385,10 @@ func checkState(isolated bool) error {
 	return nil
 }
 
-// lowerPriority makes this process as nice as asked. One that is nicer already,
-// because the worker was started so, stays as it is: only root may take that back.
+// lowerPriority makes this process as nice as requested. One that is already nicer,
+// because the worker was started so, stays as it is: only root may lower niceness.
 func lowerPriority(niceness int) error {
-	left, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // the kernel answers 20 less the niceness
+	left, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // the kernel returns 20 minus the niceness
 	if err == nil && 20-left >= niceness {
 		return nil
 	}
@@ -398,8 +398,7 @@ func lowerPriority(niceness int) error {
 	return nil
 }
 
-// start runs the command; for one that does not exist it gives the code that
-// a shell would.
+// start runs the command; if it does not exist it returns the code that a shell would.
 func start(config helperConfig) (pid, code int, err error) {
 	args := config.Args
 	if config.Shell != "" {
@@ -431,7 +430,7 @@ func codeFor(err error) int {
 	return 126
 }
 
-// setenv makes the command's PATH ours, for the search of the program.
+// setenv makes the command's PATH ours, to search for the program.
 func setenv(env []string) {
 	for _, kv := range env {
 		if path, ok := strings.CutPrefix(kv, "PATH="); ok {

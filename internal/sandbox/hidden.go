@@ -10,31 +10,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Two things use memory or disk space that no process shows: descriptors in flight
+// Two things use memory or disk space that no process shows: descriptors in transit
 // between processes (SCM_RIGHTS), whose file may be open nowhere else, and socket
-// buffers. The kernel does not say how much they are, except to a control
-// group. So where the host has lost more than a limit that nothing else of a sandbox
-// explains, and the sandbox has what could hold so much, for a while, it is taken to be
-// the one that does.
+// buffers. The kernel does not report their size, except to a control group. So if the
+// host has lost more than a limit that nothing else in a sandbox explains, and for a
+// while the sandbox has had something that could hold so much, it is assumed to be the
+// cause.
 const (
-	// socketBuffer is the most that one socket holds where nobody raised the system's
-	// limits: twice net.core.wmem_max, which counts the kernel's own overhead.
+	// socketBuffer is the most that one socket holds unless the system's limits were
+	// raised: twice net.core.wmem_max, which counts the kernel's own overhead.
 	socketBuffer = 2 * 212992
-	// hiddenLooks is how often in a row the suspicion must be found again, and
-	// hiddenEvery how many looks at the memory lie between two of them: it costs a look at
-	// each descriptor.
+	// hiddenLooks is how many consecutive checks must confirm the suspicion, and
+	// hiddenEvery how many memory checks are between two of them: each one has to
+	// inspect every descriptor.
 	hiddenLooks = 3
 	hiddenEvery = 10
 )
 
-// holders are what a sandbox could hide memory or files in.
+// holders are the places where a sandbox could hide memory or files.
 type holders struct {
 	sockets  int
 	inFlight int // descriptors that wait in sockets to be received
-	mapped   int // mappings of deleted files, where only root can see how large those are
+	mapped   int // mappings of deleted files, if only root can see how large those are
 }
 
-// holders counts the sockets of processes, and what waits in them.
+// holders counts the sockets of processes, and the descriptors waiting in them.
 func (p *processes) holders(pids []int) holders {
 	var h holders
 	seen := map[string]bool{}
@@ -62,7 +62,7 @@ func (p *processes) holders(pids []int) holders {
 	return h
 }
 
-// deletedMappings counts the mappings of files that have no name any more.
+// deletedMappings counts the mappings of files that no longer have a name.
 func (p *processes) deletedMappings(pid int) (n int) {
 	data, err := os.ReadFile(fmt.Sprintf("%s/%d/maps", p.path, pid))
 	if err != nil {
@@ -78,7 +78,7 @@ func (p *processes) deletedMappings(pid int) (n int) {
 }
 
 // waiting is how many descriptors wait in a socket to be received. Kernels before 5.11
-// do not say.
+// do not report it.
 func (p *processes) waiting(pid int, fd string) int {
 	data, err := os.ReadFile(fmt.Sprintf("%s/%d/fdinfo/%s", p.path, pid, fd))
 	if err != nil {
@@ -93,7 +93,7 @@ func (p *processes) waiting(pid int, fd string) int {
 	return n
 }
 
-// hostMemory is what the host has left, and what its shared memory takes up.
+// hostMemory is the host's available memory, and the size of its shared memory.
 type hostMemory struct{ available, shared int64 }
 
 func readHostMemory() hostMemory {

@@ -8,8 +8,8 @@ import (
 	landlocksys "github.com/landlock-lsm/go-landlock/landlock/syscall"
 )
 
-// landlockMinimum is the first version that can allow renames between
-// directories, without which most build tools fail.
+// landlockMinimum is the first version that can allow renames between directories,
+// without which most build tools fail.
 const landlockMinimum = 2
 
 // landlockRules are what the second layer allows, as paths in the sandbox.
@@ -27,11 +27,11 @@ func landlockVersion() int {
 	return version
 }
 
-// restrictFiles allows reading below rules.ReadOnly and writing below
-// rules.Writable, for all threads of this process and all it will start. It
-// also keeps them from signalling, and from connecting to abstract unix
-// sockets of, processes outside. Ports are left alone: the network namespace
-// decides about the network, and servers under test must listen.
+// restrictFiles allows reading below rules.ReadOnly and writing below rules.Writable,
+// for all threads of this process and everything it starts. It also keeps them from
+// signalling processes outside, and from connecting to their abstract unix sockets.
+// Ports are not restricted: the network namespace controls the network, and servers
+// under test must listen.
 func restrictFiles(rules landlockRules) error {
 	config := landlock.V9
 	config.HandledAccessNet = 0
@@ -50,8 +50,8 @@ func restrictFiles(rules landlockRules) error {
 	return nil
 }
 
-// splitByKind tells directories from files, for which the kernel refuses
-// rules about directories. What does not exist needs no rule.
+// splitByKind separates directories from files, for which the kernel refuses rules
+// about directories. What does not exist needs no rule.
 func splitByKind(paths []string) (dirs, files []string) {
 	for _, path := range paths {
 		info, err := os.Stat(path)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// helperPath is where the worker's own binary appears in the sandbox, for the
-// one exec that makes it process 1.
+// helperPath is where the worker's own binary appears in the sandbox, for the one exec
+// that makes it process 1.
 const helperPath = "/run/sandbox/helper"
 
 // mount is one step in building the file system of a sandbox. Both runners
@@ -31,11 +31,11 @@ const (
 	mountSymlink  mountKind = "symlink" // symbolic link
 	mountFile     mountKind = "file"    // small file with given content
 	mountProgram  mountKind = "program" // the same, executable
-	mountOver     mountKind = "over"    // small file with given content, in place of one that is there
+	mountOver     mountKind = "over"    // small file with given content, replacing an existing one
 	mountCopy     mountKind = "copy"    // copy of a small host file
 	mountProc     mountKind = "proc"    // /proc of the sandbox's own processes
 	mountDev      mountKind = "dev"     // minimal /dev
-	mountEmpty    mountKind = "empty"   // empty directory over what would be seen, closed by mountSeal
+	mountEmpty    mountKind = "empty"   // empty directory that hides what is there, closed by mountSeal
 	mountSeal     mountKind = "seal"    // makes a mountEmpty read-only, once all below it is mounted
 )
 
@@ -43,9 +43,9 @@ const (
 // first are symbolic links and are rebuilt as such.
 var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"}
 
-// What a command sees of /etc, and all it sees. A list of what is allowed: what
-// else lies there (shadow, host keys, tokens of package managers, Kubernetes
-// credentials) differs from host to host and cannot be enumerated.
+// What a command sees of /etc, and all it sees. It is an allow list: the other contents
+// (shadow, host keys, tokens of package managers, Kubernetes credentials) differ from
+// host to host and cannot be enumerated.
 var (
 	etcDirs = []string{
 		"alternatives", "chromium", "chromium.d", "crypto-policies", "fonts", "java-11-openjdk", "java-17-openjdk",
@@ -58,8 +58,8 @@ var (
 	}
 )
 
-// etcFileBytes bounds a file of /etc, which is copied: each further mount
-// would cost more time than all copies together.
+// etcFileBytes limits the size of a file of /etc, which is copied: each further mount
+// would take more time than all copies together.
 const etcFileBytes = 1 << 20
 
 // layout lists the mounts for a command, in the order they are made.
@@ -91,7 +91,7 @@ func layout(s *session) ([]mount, error) {
 	return mounts, nil
 }
 
-// directory is one of the host's, or else one in memory.
+// directory is one on the host, or otherwise one in memory.
 func directory(host, inside string, bytes int64) mount {
 	if host == "" {
 		return mount{Kind: mountScratch, Target: inside, Bytes: bytes}
@@ -120,7 +120,7 @@ func etcMounts() []mount {
 	var mounts []mount
 	for _, name := range etcDirs {
 		path := filepath.Join("/etc", name)
-		// The link's target is bound under the link's name: it may lie in /run.
+		// The link's target is bound under the link's name: it may be in /run.
 		if source, err := filepath.EvalSymlinks(path); err == nil {
 			mounts = append(mounts, mount{Kind: mountReadOnly, Source: source, Target: path})
 		}
@@ -138,9 +138,9 @@ func etcMounts() []mount {
 	return mounts
 }
 
-// maskedFiles tell of other users' pages and of the kernel. They ask for the
-// host's root by user id, which a command has if the worker is root and the file
-// system of the workspace cannot be mapped (see user.go).
+// maskedFiles reveal other users' pages and the kernel. They check for the host's root
+// by user id, which a command has if the worker is root and the file system of the
+// workspace cannot be mapped (see user.go).
 var maskedFiles = []string{"kpagecgroup", "kpagecount", "kpageflags", "slabinfo"}
 
 // maskedMounts hide them behind a device that cannot be opened there.
@@ -155,7 +155,7 @@ func maskedMounts() []mount {
 	return mounts
 }
 
-// identityFiles name the user of the sandbox and nobody of the host.
+// identityFiles name the user of the sandbox and none of the host's.
 func identityFiles() []mount {
 	return []mount{
 		{Kind: mountFile, Target: "/etc/passwd", Data: []byte("root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n" +
@@ -164,13 +164,12 @@ func identityFiles() []mount {
 		{Kind: mountFile, Target: "/etc/group", Data: []byte("root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n")},
 		{Kind: mountFile, Target: "/etc/hosts", Data: []byte("127.0.0.1 localhost sandbox\n::1 localhost\n")},
 		{Kind: mountFile, Target: "/etc/hostname", Data: []byte("sandbox\n")},
-		// There is nobody to ask for names; who the host asks is its own affair.
+		// There is no server to resolve names; which ones the host uses is private.
 		{Kind: mountFile, Target: "/etc/resolv.conf"},
 	}
 }
 
-// extraMounts are the toolchains and what the caller listed, parents before
-// children.
+// extraMounts are the toolchains and what the caller listed, parents before children.
 func extraMounts(c Command, toolchains []mount) []mount {
 	mounts := slices.Clone(toolchains)
 	for _, m := range c.Mounts {
@@ -195,7 +194,7 @@ func visibleAnyway(path string) bool {
 	return slices.ContainsFunc(systemDirs, func(dir string) bool { return within(path, dir) })
 }
 
-// writablePaths are the places a command may write: what Landlock, the second
+// writablePaths are the places where a command may write: what Landlock, the second
 // layer, allows whatever the mounts say.
 func writablePaths(c Command) []string {
 	paths := []string{Workspace, tmp, Home}

@@ -8,33 +8,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits bound one command and all processes it starts. In each field 0 means
-// the value of DefaultLimits and a negative number means no limit.
+// Limits restrict one command and all processes it starts. In each field 0 means the
+// value of DefaultLimits and a negative number means no limit.
 type Limits struct {
 	// Timeout is wall time, counted from the call of Run.
 	Timeout time.Duration
-	// CPUTime is the sum of user and system time over all processes.
+	// CPUTime is the total user and system time of all processes.
 	CPUTime time.Duration
-	// MemoryBytes is the memory of all processes together, without the pages
-	// of files that the kernel can drop. Without cgroup v2 it is measured
-	// several times a second, so a command can be over it for a moment.
+	// MemoryBytes is the memory of all processes together, without file pages that the
+	// kernel can drop. Without cgroup v2 it is measured several times a second, so a
+	// command can exceed it for a moment.
 	MemoryBytes int64
 	// FileBytes is the size of any one file the command writes.
 	FileBytes int64
-	// Processes is the number of processes and threads alive at once. A
-	// command that reaches it is ended.
+	// Processes is the number of processes and threads alive at once. A command that
+	// reaches it is ended.
 	Processes int
-	// OutputBytes is what is kept of each of the two output streams. More is
-	// dropped, and a command that writes outputKillFactor times as much is
-	// ended.
+	// OutputBytes is how much is kept of each of the two output streams. More is
+	// dropped, and a command that writes outputKillFactor times as much is ended.
 	OutputBytes int64
-	// DiskBytes is the disk space of files in the workspace that the command
-	// made or changed. Each of the private in-memory directories may take as
-	// much too, at most scratchBytes.
+	// DiskBytes is the disk space of files in the workspace that the command created or
+	// changed. Each of the private in-memory directories may take as much too, at most
+	// scratchBytes.
 	DiskBytes int64
 }
 
-// DefaultLimits holds what a build or a test run of a usual repository needs.
+// DefaultLimits are enough for a build or a test run of a typical repository.
 var DefaultLimits = Limits{
 	Timeout:     10 * time.Minute,
 	CPUTime:     40 * time.Minute,
@@ -46,11 +45,11 @@ var DefaultLimits = Limits{
 }
 
 const (
-	// scratchBytes bounds each of /tmp, the home and /dev/shm: they live in
-	// memory, which without cgroup v2 nothing else would account for.
+	// scratchBytes limits each of /tmp, the home and /dev/shm: they are in memory,
+	// which without cgroup v2 nothing else would account for.
 	scratchBytes = 1 << 30
-	// outputKillFactor: a test suite that talks a lot should pass; one that
-	// writes without end should not run until its time-out.
+	// outputKillFactor: a verbose test suite should pass; one that writes endlessly
+	// should not run until its timeout.
 	outputKillFactor = 256
 	openFiles        = 4096
 	// helperThreads is room for the helper's own threads, which the kernel
@@ -58,8 +57,8 @@ const (
 	helperThreads = 32
 )
 
-// withDefaults fills zero fields and turns "no limit" into 0, which is how the
-// rest of the package reads it.
+// withDefaults fills zero fields and turns "no limit" into 0, which is how the rest of
+// the package reads it.
 func (l Limits) withDefaults() Limits {
 	d := DefaultLimits
 	return Limits{
@@ -91,7 +90,7 @@ func (l Limits) scratch() int64 {
 	return scratchBytes
 }
 
-// rlimit is one resource limit in the form that the helper gets it.
+// rlimit is one resource limit in the form in which the helper gets it.
 type rlimit struct {
 	Resource int
 	Value    uint64
@@ -107,8 +106,8 @@ func (l Limits) rlimits() []rlimit {
 		limits = append(limits, rlimit{unix.RLIMIT_FSIZE, uint64(l.FileBytes)})
 	}
 	if l.CPUTime > 0 {
-		// The watchdog sees the sum first; this stops a single process when
-		// the worker itself is starved. A second more keeps them apart.
+		// The watchdog sees the sum first; this stops a single process if the worker
+		// itself is starved. An extra second keeps them apart.
 		limits = append(limits, rlimit{unix.RLIMIT_CPU, uint64(l.CPUTime/time.Second) + 2})
 	}
 	if l.MemoryBytes > 0 {
@@ -120,10 +119,9 @@ func (l Limits) rlimits() []rlimit {
 	return limits
 }
 
-// processLimitIsPerSandbox: since Linux 5.14 processes are counted for each
-// user namespace. Before, RLIMIT_NPROC would count what the user runs
-// elsewhere. The kernel never applies it to the host's root, hence the
-// watchdog in watch.go.
+// processLimitIsPerSandbox: since Linux 5.14 processes are counted for each user
+// namespace. Before, RLIMIT_NPROC would count what the user runs elsewhere. The kernel
+// never applies it to the host's root, hence the watchdog in watch.go.
 func processLimitIsPerSandbox() bool {
 	var name unix.Utsname
 	if unix.Uname(&name) != nil {
@@ -136,8 +134,7 @@ func processLimitIsPerSandbox() bool {
 	return major > 5 || major == 5 && minor >= 14
 }
 
-// setRlimits lowers soft and hard limits of this process; what is already
-// lower stays.
+// setRlimits lowers soft and hard limits of this process; lower ones stay.
 func setRlimits(limits []rlimit) error {
 	for _, l := range limits {
 		var now syscall.Rlimit

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLimitsEndCommands uses numbers small enough that even a limit that did
-// not work would not hurt the machine within the time-out.
+// TestLimitsEndCommands uses numbers so small that even a limit that did not work would
+// not hurt the machine within the timeout.
 func TestLimitsEndCommands(t *testing.T) {
 	cases := []struct {
 		limit  string
@@ -126,8 +126,8 @@ for size in (56, 16 << 10, (16 << 10) + 1, 1 << 30, 1 << 32):
 	})
 }
 
-// TestWatchdogBoundsProcesses is for machines where the kernel does not: root
-// on a file system that cannot be mapped. The bomb is bounded by itself.
+// TestWatchdogBoundsProcesses is for machines where the kernel does not: root on a file
+// system that cannot be mapped. The bomb limits itself.
 func TestWatchdogBoundsProcesses(t *testing.T) {
 	eachVariant(t, func(t *testing.T, p *Process) {
 		unmapped := *p

@@ -55,7 +55,7 @@ var runners = map[Variant]func() (*Process, error){
 	Namespaces: sync.OnceValues(func() (*Process, error) { return NewProcess(Options{Variant: Namespaces}) }),
 }
 
-// eachVariant runs a test for both ways to isolate: they promise the same.
+// eachVariant runs a test for both methods of isolation: they promise the same.
 func eachVariant(t *testing.T, test func(t *testing.T, p *Process)) {
 	t.Helper()
 	t.Parallel()
@@ -102,7 +102,7 @@ func shellOutput(t *testing.T, p *Process, script string) string {
 	return string(res.Stdout)
 }
 
-// await polls a condition; there is nothing to be notified by.
+// await polls a condition; there is no notification to wait for.
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(10 * time.Second)

@@ -11,12 +11,12 @@ import (
 
 const (
 	stagingRoot = "/newroot" // the file system under construction
-	stagingHost = "/oldroot" // the host's, until it is let go
+	stagingHost = "/oldroot" // the host's, until it is released
 )
 
-// buildFileSystem makes the mounts in the namespaces that this process was
-// started in, and makes them its root. It follows bubblewrap: first pivot to
-// an empty file system in memory, so that no host path is hidden by the work.
+// buildFileSystem makes the mounts in the namespaces in which this process was started,
+// and makes them its root. It follows bubblewrap: first it pivots to an empty file
+// system in memory, so that the work hides no host path.
 func buildFileSystem(mounts []mount, overlays []overlay) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("detach mounts from the host: %w", err)
@@ -42,8 +42,8 @@ func buildFileSystem(mounts []mount, overlays []overlay) error {
 	return pivotToFinal()
 }
 
-// attachMounts puts prepared mounts over the paths they were made of, for
-// bubblewrap to find them there. Nothing of it is seen by the host.
+// attachMounts puts prepared mounts over the paths they were made from, where
+// bubblewrap finds them. The host sees none of it.
 func attachMounts(mounts []mount, overlays []overlay) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("detach mounts from the host: %w", err)
@@ -157,7 +157,7 @@ func (m mount) bind(target string, attr uint64) error {
 	return setMountAttr(target, attr, true)
 }
 
-// bind makes a host path appear at target, with all that is mounted below it.
+// bind makes a host path appear at target, with everything mounted below it.
 func bind(source, target string, attr uint64) error {
 	source = stagingHost + source
 	info, err := os.Stat(source)
@@ -173,8 +173,8 @@ func bind(source, target string, attr uint64) error {
 	return setMountAttr(target, attr, true)
 }
 
-// mountFileOver shows a file of the staging file system, which has no name
-// afterwards, in place of a read-only one.
+// mountFileOver replaces a read-only file by a file of the staging file system, which
+// has no name afterwards.
 func mountFileOver(target string, data []byte) error {
 	file, err := os.CreateTemp("/", "over-")
 	if err != nil {
@@ -200,8 +200,8 @@ func makeMountPoint(target string, dir bool) error {
 	return os.WriteFile(target, nil, 0o444)
 }
 
-// setMountAttr adds attributes and keeps those that the host locked; the older
-// remount would have to repeat each of them.
+// setMountAttr adds attributes and keeps those that the host locked; the older remount
+// would have to repeat each of them.
 func setMountAttr(target string, attr uint64, recursive bool) error {
 	flags := uint(0)
 	if recursive {
@@ -234,7 +234,7 @@ func mountProcAt(target string) error {
 	if err := unix.Mount("proc", target, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return err
 	}
-	// /proc/sys asks for the host's root by user id, not for a capability.
+	// /proc/sys checks for the host's root by user id, not for a capability.
 	return setMountAttr(target, unix.MOUNT_ATTR_RDONLY, false)
 }
 
@@ -265,8 +265,7 @@ func mountDevAt(target string, shmBytes int64) error {
 	return setMountAttr(target, unix.MOUNT_ATTR_RDONLY, false)
 }
 
-// mountPtsAt gives the sandbox terminals of its own, for programs that run
-// others in one.
+// mountPtsAt gives the sandbox its own terminals, for programs that run others in one.
 func mountPtsAt(target string) error {
 	if err := os.Mkdir(target, 0o755); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaces makes the namespaces itself, where bubblewrap is missing: it
-// starts a copy of this binary in them, which builds the file system.
+// namespaces makes the namespaces itself if bubblewrap is missing: it starts a copy of
+// this binary in them, which builds the file system.
 type namespaces struct{}
 
 // prepare implements isolator.
@@ -25,8 +25,8 @@ func (namespaces) prepare(s *session) (*exec.Cmd, error) {
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: flags,
-		// One user, who is the worker's on the host: files made in the
-		// workspace belong to the worker.
+		// One user, who is the worker's on the host: files created in the workspace
+		// belong to the worker.
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: os.Geteuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: os.Getegid(), Size: 1}},
 		// For mounts and the loopback, inside the namespaces only; dropped
@@ -36,8 +36,8 @@ func (namespaces) prepare(s *session) (*exec.Cmd, error) {
 		Pdeathsig:   syscall.SIGKILL,
 	}
 	if s.overlays != nil {
-		// An overlay copies by the rights of who mounted it, and must get at
-		// files that their owner closed.
+		// An overlay copies with the rights of the user who mounted it, and must be
+		// able to read files that their owner made inaccessible.
 		cmd.SysProcAttr.AmbientCaps = append(cmd.SysProcAttr.AmbientCaps,
 			unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID)
 	}

@@ -15,21 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A sandbox has a network namespace of its own, with a loopback and nothing
-// else. The one way out is a listener on that loopback: process 1 makes it
-// inside the namespace and passes it to the worker, which serves it from
-// outside. A socket belongs to the namespace in which it was made, so nothing
-// need be relayed and no process need stand between.
+// A sandbox has its own network namespace, with only a loopback. The one way out is a
+// listener on that loopback: process 1 makes it inside the namespace and passes it to
+// the worker, which serves it from outside. A socket belongs to the namespace in which
+// it was made, so nothing needs to be relayed and no process in between is needed.
 
-// ProxyPort is the one on which a sandbox has its proxy, at 127.0.0.1.
+// ProxyPort is the port on which a sandbox has its proxy, at 127.0.0.1.
 const ProxyPort = 3128
 
 // proxyBacklog is how many connections wait to be accepted.
 const proxyBacklog = 128
 
-// offerListener makes the listener of the proxy and passes it to the worker. It
-// runs in process 1, before that confines itself. Nothing of it stays open
-// here, where the command could find it.
+// offerListener makes the listener of the proxy and passes it to the worker. It runs in
+// process 1, before that confines itself. It leaves nothing open here where the command
+// could find it.
 func offerListener() error {
 	defer func() { _ = unix.Close(proxyFD) }()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -52,7 +51,7 @@ func offerListener() error {
 // outlet is the worker's end of a sandbox's way out.
 type outlet struct {
 	serve func(net.Listener) []string
-	conn  *net.UnixConn // the listener comes through it
+	conn  *net.UnixConn // receives the listener
 	done  chan struct{} // closed when serve has returned
 
 	mu       sync.Mutex
@@ -63,7 +62,7 @@ type outlet struct {
 	err     error    // why serve was never called
 }
 
-// openOutlet passes the child the socket by which it hands its listener out.
+// openOutlet passes the child the socket through which it sends its listener.
 func (s *session) openOutlet() error {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -104,13 +103,13 @@ func (o *outlet) run() {
 	case err == nil:
 		o.refused = o.serve(listener)
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
-		// The sandbox ended before its command began, which is told elsewhere.
+		// The sandbox ended before its command began, which is reported elsewhere.
 	default:
 		o.err = fmt.Errorf("sandbox: the command had no proxy: %w", err)
 	}
 }
 
-// receive waits for the listener of process 1.
+// receive waits for the listener from process 1.
 func (o *outlet) receive() (net.Listener, error) {
 	data, control := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
 	n, m, _, _, err := o.conn.ReadMsgUnix(data, control)
@@ -134,7 +133,7 @@ func (o *outlet) receive() (net.Listener, error) {
 	return net.FileListener(file)
 }
 
-// close ends the way out and waits for the proxy. What was refused is returned.
+// close closes the way out, waits for the proxy and returns what was refused.
 func (o *outlet) close() ([]string, error) {
 	o.mu.Lock()
 	o.closed = true
@@ -162,7 +161,7 @@ func offlineEnv() map[string]string {
 	return map[string]string{"npm_config_offline": "true"}
 }
 
-// proxyEnv tells each tool, in its own words, where the proxy is.
+// proxyEnv tells each tool, in its own syntax, where the proxy is.
 func proxyEnv() map[string]string {
 	const host = "127.0.0.1"
 	port := strconv.Itoa(ProxyPort)
@@ -170,7 +169,7 @@ func proxyEnv() map[string]string {
 	java := "-Dhttp.proxyHost=" + host + " -Dhttp.proxyPort=" + port + " -Dhttps.proxyHost=" + host + " -Dhttps.proxyPort=" + port +
 		" -Dhttp.nonProxyHosts=localhost|127.*|[::1]"
 	env := map[string]string{
-		// Maven 3.9 looks at these properties only when told to.
+		// Maven 3.9 reads these properties only if told to.
 		"MAVEN_OPTS":  java + " -Daether.connector.http.useSystemProperties=true -Daether.transport.apache.useSystemProperties=true",
 		"GRADLE_OPTS": java,
 		"PIP_PROXY":   url,
@@ -186,7 +185,7 @@ func proxyEnv() map[string]string {
 	return env
 }
 
-// networkEnv is what the environment of a command says about the network.
+// networkEnv is the part of a command's environment that concerns the network.
 func networkEnv(c Command) map[string]string {
 	if c.Proxy == nil {
 		return offlineEnv()
@@ -198,8 +197,7 @@ func networkEnv(c Command) map[string]string {
 	return env
 }
 
-// trustEnv names the bundle for each tool that does not look where the system
-// has its own.
+// trustEnv names the bundle for each tool that does not look at the system's.
 func trustEnv(bundle string) map[string]string {
 	env := map[string]string{}
 	for _, name := range []string{
@@ -213,7 +211,7 @@ func trustEnv(bundle string) map[string]string {
 const (
 	// systemBundle is where programs of most distributions look.
 	systemBundle = "/etc/ssl/certs/ca-certificates.crt"
-	// ownBundle is where it lies on other hosts.
+	// ownBundle is where it is on other hosts.
 	ownBundle = "/run/sandbox/ca-certificates.crt"
 )
 
@@ -225,13 +223,13 @@ func bundleTarget() string {
 	return ownBundle
 }
 
-// hostBundles are where hosts keep the authorities that they trust.
+// hostBundles are where hosts keep the certificate authorities that they trust.
 var hostBundles = []string{
 	systemBundle, "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/cacert.pem",
 	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
 }
 
-// trustMounts lay the host's authorities, with those of the command, where the
+// trustMounts mount the host's authorities, with those of the command, where the
 // command looks for them.
 func trustMounts(c Command) ([]mount, error) {
 	if c.Proxy == nil || len(c.CACertificates) == 0 {

@@ -61,8 +61,8 @@ func wayOut(t *testing.T, names oneHost, hosts ...string) (func(net.Listener) []
 	}, p
 }
 
-// neighbours are all that a command could find beside the worker. What reaches
-// one of them is counted.
+// neighbours are everything that a command could find beside the worker. Anything that
+// reaches one of them is counted.
 type neighbours struct {
 	*hostServices
 	Targets map[string][2]string // name → kind and address, for the probes

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// capture keeps head and tail of one output stream in bounded memory.
+// capture keeps the head and the tail of one output stream in bounded memory.
 type capture struct {
 	stream Stream
 	limit  int64 // bytes to keep; 0 keeps all
@@ -15,10 +15,10 @@ type capture struct {
 	total int64
 	head  []byte
 	tail  []byte // a ring once full
-	next  int    // where the ring is written next
+	next  int    // where the ring is written to next
 }
 
-// sink hands chunks of both streams to the caller, one at a time.
+// sink passes chunks of both streams to the caller, one at a time.
 type sink struct {
 	mu sync.Mutex
 	fn func(Stream, []byte)
@@ -33,8 +33,8 @@ func (s *sink) send(stream Stream, chunk []byte) {
 	s.fn(stream, chunk)
 }
 
-// Write never fails and never blocks on memory: the command must not be able
-// to stop the reader.
+// Write never fails and never runs out of memory: the command must not be able to stop
+// the reader.
 func (c *capture) Write(p []byte) (int, error) {
 	c.sink.send(c.stream, p[:c.live(int64(len(p)))])
 	c.mu.Lock()
@@ -93,8 +93,7 @@ func (c *capture) written() int64 {
 	return c.total
 }
 
-// result joins head and tail, with a line between them that says what is
-// missing.
+// result joins head and tail, with a line in between that says what is missing.
 func (c *capture) result() (out []byte, truncated bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

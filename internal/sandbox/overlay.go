@@ -10,29 +10,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A base shows through below Root or Home by overlayfs: the base is the lower
-// layer, the directory of the command the upper one. Overlayfs takes layers by
-// path and clones their mounts for itself, so nothing of the base can be
-// written through the overlay whatever the command does, and once the overlay
-// is made, no path in the sandbox leads to the base. The overlay is made inside
-// the user namespace of the sandbox, which is why it keeps its notes in
-// attributes of users (userxattr) and follows none that redirect.
+// A base shows through below Root or Home by overlayfs: the base is the lower layer,
+// the directory of the command the upper one. Overlayfs takes layers by path and clones
+// their mounts for itself, so nothing in the base can be written to through the overlay
+// whatever the command does, and once the overlay is made, no path in the sandbox leads
+// to the base. The overlay is made inside the user namespace of the sandbox, which is
+// why it stores its metadata in user attributes (userxattr) and follows none that
+// redirect.
 
-// workPrefix begins the name of the directory beside an upper directory that
-// overlayfs prepares its changes in.
+// workPrefix begins the name of the directory beside an upper directory in which
+// overlayfs prepares its changes.
 const workPrefix = ".rgpt-overlay-"
 
 // overlay is one merged directory for the child to make.
 type overlay struct {
 	Target string // host path of the upper directory, which the overlay replaces
 	Base   string // host path of the lower directory
-	// ParentFD and BaseFD are mapped mounts of the directory that holds the
-	// upper directory, and of the base: 0 where the child opens the paths.
-	// Upper and work directory must be on one mount.
+	// ParentFD and BaseFD are mapped mounts of the directory that contains the upper
+	// directory, and of the base: 0 if the child opens the paths. Upper and work
+	// directory must be on one mount.
 	ParentFD, BaseFD int
 }
 
-// overlayError says that the kernel or a file system refused.
+// overlayError says that the kernel or a file system refused an overlay.
 type overlayError struct{ err error }
 
 func (e *overlayError) Error() string { return "overlay: " + e.err.Error() }
@@ -53,8 +53,8 @@ func (c Command) bases() [][2]string {
 	return pairs
 }
 
-// prepareOverlays makes work directories and, where the command's user is
-// mapped, the mounts that the layers are taken from.
+// prepareOverlays makes work directories and, if the command's user is mapped, the
+// mounts that the layers are taken from.
 func (s *session) prepareOverlays() error {
 	for _, pair := range s.command.bases() {
 		o := overlay{Target: pair[0], Base: pair[1]}
@@ -82,8 +82,8 @@ func (s *session) prepareOverlays() error {
 	return nil
 }
 
-// sameFile says whether the path's own name in a mount of the directory above
-// it leads to what the path does.
+// sameFile reports whether the path's last name, in a mount of its parent directory,
+// leads to the same file as the path.
 func sameFile(parent *os.File, path string) bool {
 	var a, b unix.Stat_t
 	return unix.Fstatat(int(parent.Fd()), filepath.Base(path), &a, unix.AT_SYMLINK_NOFOLLOW) == nil &&
@@ -96,7 +96,7 @@ func (s *session) makeWorkDirectory(upper string) error {
 		return err
 	}
 	work := workDirectory(upper)
-	// A worker that was killed may have left one.
+	// A killed worker may have left one.
 	if err := removeWorkDirectory(work); err != nil {
 		return err
 	}
@@ -110,8 +110,8 @@ func (s *session) makeWorkDirectory(upper string) error {
 	return os.Lchown(work, int(stat.Uid), int(stat.Gid))
 }
 
-// removeWorkDirectory removes what overlayfs made, which is closed to all: a
-// user who is not root must open it first.
+// removeWorkDirectory removes what overlayfs made, which has no permissions: a user who
+// is not root must open it first.
 func removeWorkDirectory(work string) error {
 	if os.RemoveAll(work) == nil {
 		return nil
@@ -138,9 +138,9 @@ func makeOverlays(overlays []overlay) (map[string]int, error) {
 	return made, nil
 }
 
-// make takes the layers by descriptors: no character of a path has a meaning
-// for the kernel then, and none shows in the list of mounts. The thread stays
-// the same throughout.
+// make passes the layers by descriptors: no character of a path has a meaning for the
+// kernel then, and none shows in the list of mounts. The thread stays the same
+// throughout.
 func (o overlay) make() (int, error) {
 	parent, base, done, err := o.layers()
 	if err != nil {
@@ -159,8 +159,8 @@ func (o overlay) make() (int, error) {
 	}
 	defer func() { _ = unix.Close(work) }()
 	if o.ParentFD != 0 {
-		// What overlayfs makes belongs to who mounts it: that must be the
-		// owner of the layers, who alone is mapped.
+		// What overlayfs makes belongs to the mounting user: that must be the owner of
+		// the layers, who alone is mapped.
 		back, err := becomeOwner()
 		if err != nil {
 			return 0, err
@@ -170,8 +170,8 @@ func (o overlay) make() (int, error) {
 	return mountOverlay(base, upper, work)
 }
 
-// layers opens the directories on mounts of this namespace: older kernels take
-// no others as layers.
+// layers opens the directories on mounts of this namespace: older kernels accept no
+// others as layers.
 func (o overlay) layers() (parent, base int, done func(), err error) {
 	if o.ParentFD == 0 {
 		if parent, err = openPath(unix.AT_FDCWD, filepath.Dir(o.Target)); err != nil {
@@ -209,8 +209,8 @@ func openPath(dir int, path string) (int, error) {
 	return fd, nil
 }
 
-// becomeOwner lets this thread make files as the user of the command, with the
-// rights of root in this namespace all the same.
+// becomeOwner makes this thread create files as the user of the command, while it keeps
+// the rights of root in this namespace.
 func becomeOwner() (back func(), err error) {
 	if err := unix.Setfsgid(uid); err != nil {
 		return nil, fmt.Errorf("change group for files: %w", err)
@@ -262,7 +262,7 @@ func mountOverlay(base, upper, work int) (int, error) {
 	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 }
 
-// kernelSays is what the kernel left about a refused mount.
+// kernelSays returns the kernel's message about a refused mount.
 func kernelSays(fs int) string {
 	buffer := make([]byte, 512)
 	n, err := unix.Read(fs, buffer)
@@ -272,7 +272,7 @@ func kernelSays(fs int) string {
 	return " (" + string(buffer[:n]) + ")"
 }
 
-// writes are the directories of the host that grow by what the command writes.
+// writes are the directories of the host that grow with what the command writes.
 func (s *session) writes() []string {
 	paths := s.command.writable()
 	for _, o := range s.overlays {
@@ -281,7 +281,7 @@ func (s *session) writes() []string {
 	return paths
 }
 
-// memoryDirs are the sandbox's directories that lie in memory.
+// memoryDirs are the sandbox's directories that are in memory.
 func (s *session) memoryDirs() []string {
 	dirs := []string{"/dev/shm"}
 	if s.command.Tmp == "" {

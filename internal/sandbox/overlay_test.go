@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// layered is a command with bases and directories of its own.
+// layered is a command with its own bases and directories.
 type layered struct {
 	base, homeBase, root, home, tmp string
 }
@@ -39,7 +39,7 @@ func (l layered) command(shell string) Command {
 	return Command{Root: l.root, WorkspaceBase: l.base, Home: l.home, HomeBase: l.homeBase, Tmp: l.tmp, Shell: shell}
 }
 
-// onlyOverlays fails a test that a copy would let pass.
+// onlyOverlays fails a test that a copy would pass.
 func onlyOverlays(t *testing.T, p *Process) {
 	t.Helper()
 	if f := feature(t, p, "overlay"); !f.Available {
@@ -91,8 +91,8 @@ func requireNothingLeft(t *testing.T, l layered) {
 	require.NotContains(t, string(mounts), filepath.Dir(l.root))
 }
 
-// hostile are attempts to change a base. Each must leave it as it is, whether
-// it fails or succeeds in the command's own layer.
+// hostile are attempts to change a base. Each must leave it as it is, whether it fails
+// or succeeds in the command's own layer.
 var hostile = map[string]string{
 	"write":                 "echo x >node_modules/one/index.js; echo x >>node_modules/two/index.js",
 	"chmod":                 "chmod 777 node_modules node_modules/two/index.js ~/.local/bin",
@@ -206,8 +206,8 @@ func TestLongCommandsLeaveNeitherProcessNorMount(t *testing.T) {
 	})
 }
 
-// TestAWorkDirectoryOfAKilledWorkerIsNoHindrance: it holds what only its owner,
-// or root, may open.
+// TestAWorkDirectoryOfAKilledWorkerIsNoHindrance: it contains what only its owner, or
+// root, may open.
 func TestAWorkDirectoryOfAKilledWorkerIsNoHindrance(t *testing.T) {
 	eachVariant(t, func(t *testing.T, p *Process) {
 		onlyOverlays(t, p)
@@ -263,8 +263,8 @@ func TestUnprivilegedWorkersHaveOverlaysToo(t *testing.T) {
 	require.NotContains(t, string(out), "--- SKIP")
 }
 
-// refusing is a directory where overlays cannot be made: one that is mounted
-// by itself has no neighbour on its mount.
+// refusing is a directory where overlays cannot be made: one that is itself a mount has
+// no neighbour on its mount.
 func refusing(t *testing.T, l layered) layered {
 	t.Helper()
 	require.NoError(t, unix.Mount("tmpfs", l.root, "tmpfs", 0, "size=64m"))
@@ -292,7 +292,7 @@ func TestRefusedOverlaysBecomePrivateCopies(t *testing.T) {
 		res = runCommand(t, p, l.command("cat node_modules/two/index.js"))
 		require.Equal(t, "two", string(res.Stdout), "an emptied directory is filled again")
 
-		// A copy that was interrupted is not taken for a whole one.
+		// An interrupted copy is not taken for a complete one.
 		require.NoError(t, os.RemoveAll(filepath.Join(l.root, "node_modules")))
 		require.NoError(t, os.MkdirAll(filepath.Join(l.root, unfinished, "one"), 0o700))
 		res = runCommand(t, p, l.command("cat node_modules/two/index.js; ls -A"))

@@ -21,14 +21,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Variant is a way to make a sandbox of processes.
+// Variant is a method of making a sandbox from processes.
 type Variant string
 
 // The variants, from strong to weak.
 const (
-	// Bubblewrap: namespaces by the bwrap program.
+	// Bubblewrap: namespaces made by the bwrap program.
 	Bubblewrap Variant = "bubblewrap"
-	// Namespaces: namespaces by a copy of this binary.
+	// Namespaces: namespaces made by a copy of this binary.
 	Namespaces Variant = "namespaces"
 	// Unisolated: no namespaces. See Options.AllowUnisolated.
 	Unisolated Variant = "unisolated"
@@ -36,30 +36,28 @@ const (
 
 // Options configure NewProcess. The zero value is the safe default.
 type Options struct {
-	// AllowUnisolated accepts a machine that cannot isolate: commands then run
-	// with whatever it does offer. Config key
-	// execution.sandbox.allow_unisolated.
+	// AllowUnisolated accepts a machine that cannot isolate: commands then run with
+	// whatever it does offer. Config key execution.sandbox.allow_unisolated.
 	AllowUnisolated bool
-	// Variant demands one way to isolate; "" takes the strongest that works.
+	// Variant demands one method of isolation; "" takes the strongest that works.
 	Variant Variant
-	// Executable is the binary to run as helper; "" is the running one. It
-	// must call MaybeRunHelper first. Its start is most of what a sandbox
-	// costs: a program that initialises much may name a small one here.
+	// Executable is the binary to run as helper; "" is the running one. It must call
+	// MaybeRunHelper first. Its start is most of the cost of a sandbox: a program that
+	// initialises a lot may name a small one here.
 	Executable string
 	// Toolchains are visible in every sandbox; see DetectToolchains.
 	Toolchains Toolchains
-	// DataDir is the worker's data folder, "" if it has none. No command is
-	// shown it, or a directory above it, and it is where overlays are tried.
+	// DataDir is the worker's data folder, "" if it has none. No command sees it, or a
+	// directory above it, and overlays are tested in it.
 	DataDir string
-	// CacheDir is a host directory for build caches that all commands of this
-	// runner may write, or "" for caches that end with each command. Commands
-	// that share it must trust each other: one can plant compiled code that
-	// another runs. So give runners for different repositories different
-	// directories.
+	// CacheDir is a host directory for build caches that all commands of this runner
+	// may write to, or "" for caches that end with each command. Commands that share it
+	// must trust each other: one can plant compiled code that another runs. So give
+	// runners for different repositories different directories.
 	CacheDir string
-	// Cgroup is a cgroup v2 directory, delegated to this user, with the memory
-	// and pids controllers enabled for its children; "" looks whether the
-	// worker's own cgroup is one.
+	// Cgroup is a cgroup v2 directory, delegated to this user, with the memory and pids
+	// controllers enabled for its children; "" checks whether the worker's own cgroup
+	// is one.
 	Cgroup string
 }
 
@@ -101,7 +99,7 @@ func (p *Process) Run(ctx context.Context, c Command) (Result, error) {
 	return p.runOnCopies(ctx, c, started)
 }
 
-// runOnCopies is for bases that cannot be overlaid: nothing was run yet.
+// runOnCopies handles bases that cannot be overlaid: nothing was run yet.
 func (p *Process) runOnCopies(ctx context.Context, c Command, started time.Time) (Result, error) {
 	err := copyBases(ctx, c, started)
 	switch {
@@ -142,7 +140,7 @@ func (p *Process) runOnce(ctx context.Context, c Command, started time.Time) (Re
 	return result, err
 }
 
-// complete checks c and adds what the runner's options say.
+// complete checks c and adds what the runner's options specify.
 func (p *Process) complete(c Command) (_ Command, err error) {
 	c.Limits = c.Limits.withDefaults()
 	if c.Proxy != nil && p.variant == Unisolated {
@@ -164,7 +162,7 @@ func (p *Process) complete(c Command) (_ Command, err error) {
 	}
 	program := helperPath
 	if p.variant == Unisolated {
-		// It is not mounted anywhere: the command finds it where it lies.
+		// It is not mounted anywhere: the command finds it where it is.
 		if program, err = filepath.EvalSymlinks(p.executable); err != nil {
 			return c, fmt.Errorf("sandbox: own binary: %w", err)
 		}
@@ -173,8 +171,7 @@ func (p *Process) complete(c Command) (_ Command, err error) {
 	return p.check(c.withGoCache(program))
 }
 
-// check refuses what would show a command more of the host than its caller
-// meant.
+// check refuses what would show a command more of the host than its caller meant.
 func (p *Process) check(c Command) (Command, error) {
 	for _, m := range c.Mounts {
 		if reason := exposes(m.Host, p.options.DataDir); reason != "" {
@@ -199,10 +196,10 @@ type run struct {
 
 	stdout, stderr *capture
 
-	waited   chan error        // the child was waited for
+	waited   chan error        // the child was reaped
 	initPID  chan int          // the helper's process exists
 	messages chan helperStatus // from the helper; closed when it is gone
-	killedAt time.Time         // first, by its end of the life pipe
+	killedAt time.Time         // first, by closing the life pipe
 }
 
 func (p *Process) start(s *session, started time.Time) (*run, error) {
@@ -256,8 +253,8 @@ func (p *Process) start(s *session, started time.Time) (*run, error) {
 	return r, nil
 }
 
-// fork starts the child from a thread that lives as long as the child does:
-// the kernel sends the parent death signal when the thread ends.
+// fork starts the child from a thread that lives as long as the child does: the kernel
+// sends the parent death signal when the thread ends.
 func (r *run) fork() error {
 	forked := make(chan error, 1)
 	go func() {
@@ -294,12 +291,12 @@ type outcome struct {
 	ready   bool
 	final   helperStatus
 	failed  string
-	refused bool // it failed for an overlay
+	refused bool // it failed because of an overlay
 	verdict verdict
 	cpu     time.Duration // last seen by the watchdog
 }
 
-// verdict says why a run was ended from outside; the zero value: it was not.
+// verdict says why a run was ended from outside; the zero value means that it was not.
 type verdict struct {
 	limit    string
 	timedOut bool
@@ -390,7 +387,7 @@ func (o *outcome) take(message helperStatus) {
 	}
 }
 
-// drain takes what the helper wrote before it ended.
+// drain reads what the helper wrote before it ended.
 func (o *outcome) drain(messages <-chan helperStatus) {
 	if messages == nil {
 		return
@@ -400,23 +397,23 @@ func (o *outcome) drain(messages <-chan helperStatus) {
 	}
 }
 
-// kill ends all processes of the run. Process 1 takes its namespace with it.
+// kill ends all processes of the run. The death of process 1 ends its namespace.
 func (r *run) kill(init *initProcess) {
 	if r.cgroup != nil {
 		r.cgroup.kill()
 	}
 	if r.variant == Unisolated && r.session.life.Close() == nil {
-		// The helper ends its descendants and itself when this end of the pipe
-		// closes; killed, it could not. If it does not, it is killed too.
+		// The helper ends its descendants and itself when this end of the pipe closes;
+		// if it were killed, it could not. If it does not, it is killed too.
 		return
 	}
 	if init != nil {
 		init.kill()
 		return
 	}
-	// Process 1 begins once bwrap has told who it is. A bwrap that is killed before
-	// leaves it waiting for ever; so it gets to tell, and its helper, which finds this
-	// end of the pipe closed, ends by itself.
+	// Process 1 begins once bwrap has reported its id. A bwrap that is killed before
+	// leaves it waiting for ever; so bwrap gets the time to report, and its helper,
+	// which finds this end of the pipe closed, ends by itself.
 	if r.session.life.Close() == nil {
 		r.killedAt = time.Now()
 	}
@@ -425,8 +422,8 @@ func (r *run) kill(init *initProcess) {
 	}
 }
 
-// startsWithin is how long bwrap may take to tell of process 1, until it is killed
-// all the same.
+// startsWithin is how long bwrap may take to report process 1 before it is killed
+// anyway.
 const startsWithin = 5 * time.Second
 
 func (r *run) result(o outcome, waitErr error) (Result, error) {
@@ -459,7 +456,7 @@ func (r *run) result(o outcome, waitErr error) (Result, error) {
 	return res, nil
 }
 
-// killedResult is that of a command whose helper did not live to report.
+// killedResult is the result of a command whose helper died before it could report.
 func (r *run) killedResult(res *Result) {
 	res.ExitCode = 128 + int(unix.SIGKILL)
 	res.Signal = unix.SIGKILL.String()
@@ -471,9 +468,9 @@ func (r *run) killedResult(res *Result) {
 	}
 }
 
-// limitExceeded names the limit: the watchdog's verdict, what the cgroup
-// counted, or the signals that stand for one limit. A shell reports the signal
-// of its child as exit code.
+// limitExceeded names the limit: the watchdog's verdict, what the cgroup counted, or a
+// signal that stands for one limit. A shell reports the signal of its child as exit
+// code.
 func (r *run) limitExceeded(o outcome) string {
 	if o.verdict.limit != "" {
 		return o.verdict.limit
@@ -493,7 +490,7 @@ func (r *run) limitExceeded(o outcome) string {
 	}
 }
 
-// setupError tells why the command was never started.
+// setupError says why the command was never started.
 func (r *run) setupError(failed string, stderr []byte, waitErr error) error {
 	detail := failed
 	if detail == "" {
@@ -511,7 +508,7 @@ func (r *run) setupError(failed string, stderr []byte, waitErr error) error {
 // initProcess is process 1 of a sandbox, seen from the host.
 type initProcess struct {
 	pid  int
-	file *os.File // pidfd: names this process even when the number is reused
+	file *os.File // pidfd: refers to this process even if the number is reused
 }
 
 func newInitProcess(pid int) *initProcess {

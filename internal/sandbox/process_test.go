@@ -197,7 +197,7 @@ func TestACommandThatIsCanceledWhileItStartsLeavesNothingBehind(t *testing.T) {
 		before := orphans(t)
 		for i := range 120 {
 			command := Command{Root: root, Shell: "sleep 300"}
-			if i%2 == 1 && p.Variant() == Bubblewrap { // bwrap starts from a stage of its own there
+			if i%2 == 1 && p.Variant() == Bubblewrap { // bwrap starts from a separate stage there
 				command.WorkspaceBase = base
 			}
 			// The moments from the fork to the first line of the command, one after the other.

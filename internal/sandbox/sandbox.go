@@ -5,27 +5,27 @@
 //
 // What a command gets:
 //
-//   - its workspace at [Workspace], the only place on disk it may write but
-//     for what the caller names; a /tmp and a home of its own, in memory,
-//     limited in size and gone afterwards, unless the caller gives directories;
-//   - below workspace and home, where the caller says so, a read-only tree that
+//   - its workspace at [Workspace], the only place on disk where it may write
+//     besides those that the caller names; its own /tmp and home, in memory,
+//     limited in size and deleted afterwards, unless the caller gives directories;
+//   - below workspace and home, if the caller says so, a read-only tree that
 //     many commands share (see [Command.WorkspaceBase]);
 //   - the system directories, a short list of files from /etc, and the
 //     toolchains of the worker, all read-only. Everything else on the host
 //     (home directories, /var, /run, data directories) does not exist for it;
-//   - no network, not even the host's loopback: a network namespace with a
-//     loopback of its own, and on that, with [Command.Proxy], an HTTP proxy;
+//   - no network, not even the host's loopback: a network namespace with its
+//     own loopback and on that, with [Command.Proxy], an HTTP proxy;
 //   - no capabilities, no set-uid programs, no terminal, a short list of
 //     forbidden system calls, a clean environment, three file descriptors;
 //   - limits on time, memory, processes, files, disk and output.
 //
-// When Run returns, every process of the command is dead, also those that
-// became daemons; when the worker is killed, they die with it.
+// When Run returns, every process of the command is dead, including daemons; if
+// the worker is killed, they die with it.
 //
 // The layers, from the outside: namespaces made by bubblewrap or by this
 // package itself (see [Variant]), then one helper process as process 1 inside
 // (see [MaybeRunHelper]) which adds Landlock, seccomp and resource limits, and
-// a watchdog on the host for what the kernel does not limit by itself.
+// a watchdog on the host for what the kernel itself does not limit.
 package sandbox
 
 import (
@@ -42,109 +42,105 @@ import (
 )
 
 const (
-	// Workspace is where a command finds its workspace. The path does not
-	// depend on the host's directory: messages, build caches and virtual
-	// environments mean the same wherever a workspace is opened next.
+	// Workspace is where a command finds its workspace. The path does not depend on the
+	// host's directory: messages, build caches and virtual environments stay valid
+	// wherever a workspace is opened next.
 	Workspace = "/workspace"
-	// Home is the private home directory of a command, empty at its start
-	// unless the caller gives one.
+	// Home is the private home directory of a command, empty at its start unless the
+	// caller gives one.
 	Home = "/home/sandbox"
 	// tmp is where a command finds its temporary directory.
 	tmp = "/tmp"
-	// uid is what a command sees as its user and group. Not 0, since tools
-	// change their behaviour for root.
+	// uid is what a command sees as its user and group. Not 0, because tools change
+	// their behaviour for root.
 	uid = 1000
 )
 
 // Runner runs commands in isolation.
 type Runner interface {
-	// Run runs one command to its end. A command that fails, is killed by a
-	// limit or does not exist is a Result. An error means that it could not be
-	// run in isolation at all, or that ctx ended: then the error wraps ctx's
-	// cause, and the Result holds what there was until then. Whatever Run
-	// returns, no process of the command is left.
+	// Run runs one command to its end. A command that fails, is killed by a limit or
+	// does not exist is a Result. An error means that it could not be run in isolation
+	// at all, or that ctx ended: then the error wraps ctx's cause, and the Result holds
+	// what there was until then. Whatever Run returns, no process of the command
+	// remains.
 	Run(ctx context.Context, c Command) (Result, error)
 }
 
 // Command says what to run and what it may use.
 type Command struct {
-	// Shell is run with bash -c, or sh -c where there is no bash. Exactly one
-	// of Shell and Args is given.
+	// Shell is run with bash -c, or sh -c if there is no bash. Exactly one of Shell and
+	// Args is given.
 	Shell string
-	// Args is a program and its arguments. The program is looked for in the
-	// PATH of the sandbox. As in a shell, one that is not found ends with exit
-	// code 127, one that may not be run with 126.
+	// Args is a program and its arguments. The program is searched for in the PATH of
+	// the sandbox. As in a shell, a program that is not found ends with exit code 127,
+	// one that may not be run with 126.
 	Args []string
-	// Root is the workspace directory on the host. The command sees it as
-	// Workspace. Of commands that run at the same time, each needs a Root (and
-	// a Home and a Tmp) of its own.
+	// Root is the workspace directory on the host. The command sees it as Workspace.
+	// Commands that run at the same time each need their own Root, Home and Tmp.
 	Root string
-	// WorkspaceBase is a directory on the host whose tree shows through below
-	// Root, such as installed packages. The command can read it and cannot
-	// change it: what it writes or deletes there is kept in Root, a deletion as
-	// a character device 0/0. Many commands may use one base at the same time.
-	// All of its files must belong to the owner of the directory.
+	// WorkspaceBase is a directory on the host whose tree shows through below Root,
+	// such as installed packages. The command can read it and cannot change it: what it
+	// writes or deletes there is recorded in Root, a deletion as a character device
+	// 0/0. Many commands may use one base at the same time. All of its files must
+	// belong to the owner of the directory.
 	//
-	// Beside Root, on the same file system, there is a directory named
-	// ".rgpt-overlay-" and the name of Root while the command runs; what lay
-	// there before is removed. Where the kernel or the file system refuses
-	// overlays, Run copies the base into Root instead and says so (see
-	// Result.BaseCopied).
+	// While the command runs there is a directory beside Root, on the same file system,
+	// named ".rgpt-overlay-" plus the name of Root; what was there before is removed.
+	// If the kernel or the file system refuses overlays, Run copies the base into Root
+	// instead and reports it (see Result.BaseCopied).
 	WorkspaceBase string
-	// Home is a directory on the host that the command sees as Home and may
-	// write, in place of one in memory. It counts for Limits.DiskBytes and
-	// outlives the command; the caller removes it.
+	// Home is a directory on the host that the command sees as Home and may write to,
+	// instead of one in memory. It counts for Limits.DiskBytes and outlives the
+	// command; the caller removes it.
 	Home string
 	// HomeBase is to Home what WorkspaceBase is to Root. It needs Home.
 	HomeBase string
-	// Tmp is a directory on the host that the command sees as /tmp, on the
-	// terms of Home.
+	// Tmp is a directory on the host that the command sees as /tmp, with the same rules
+	// as Home.
 	Tmp string
 	// Dir is the working directory relative to Root; "" is Root itself.
 	Dir string
-	// Env is added to a clean environment and wins over it. Nothing is
-	// inherited from the worker.
+	// Env is added to a clean environment and overrides it. Nothing is inherited from
+	// the worker.
 	Env map[string]string
-	// Path are directories inside that come before all others in PATH.
+	// Path are directories inside the sandbox that come first in PATH.
 	Path []string
 	// Stdin is the whole input; without it the command reads end of file.
 	Stdin  []byte
 	Limits Limits
-	// Proxy is the command's only way out: it serves an HTTP proxy on l, which
-	// listens on 127.0.0.1:ProxyPort inside the sandbox, until l is closed. Run
-	// closes l when the command has ended, and returns after Proxy has. What
-	// Proxy returns, the hosts that it refused as host:port, is
-	// Result.Refused. Tools find the proxy by the environment. Without Proxy
-	// there is no way out. A machine that offers no network namespace cannot
-	// have one: then Run returns an *IsolationError.
+	// Proxy is the command's only way out: it serves an HTTP proxy on l, which listens
+	// on 127.0.0.1:ProxyPort inside the sandbox, until l is closed. Run closes l when
+	// the command has ended, and returns after Proxy has. What Proxy returns, the hosts
+	// that it refused as host:port, becomes Result.Refused. Tools find the proxy
+	// through the environment. Without Proxy there is no way out. A machine that offers
+	// no network namespace cannot have one: then Run returns an *IsolationError.
 	Proxy func(l net.Listener) (refused []string)
-	// CACertificates, as PEM, are trusted by the command besides those that
-	// this host trusts, where tools read them from a file. Only with Proxy.
+	// CACertificates, as PEM, are trusted by the command in addition to those that this
+	// host trusts, by tools that read them from a file. Only with Proxy.
 	CACertificates []byte
-	// Mounts are further files and directories of the host to see.
+	// Mounts are further visible files and directories of the host.
 	Mounts []Mount
-	// GoCache is where the go tool keeps what it compiled, in place of a cache
-	// that ends with the command; without Dir there is none.
+	// GoCache is where the go tool keeps what it compiled, instead of a cache that ends
+	// with the command; without Dir there is none.
 	GoCache GoCache
-	// OnOutput receives output as it comes, up to Limits.OutputBytes for each
-	// stream. Calls do not overlap; chunk is valid during the call only.
+	// OnOutput receives output as it comes, up to Limits.OutputBytes for each stream.
+	// Calls do not overlap; chunk is valid only during the call.
 	OnOutput func(stream Stream, chunk []byte)
 }
 
-// Mount shows a file or directory of the host to a command.
+// Mount makes a file or directory of the host visible to a command.
 type Mount struct {
-	// Host is where it lies: an absolute path to what exists, without symbolic
-	// links, and not the home directory of the worker's user, the data folder
-	// (see Options.DataDir) or a directory above one of them.
+	// Host is its path on the host: absolute, existing, without symbolic links, and not
+	// the home directory of the worker's user, the data folder (see Options.DataDir) or
+	// a directory above one of them.
 	Host string
-	// Inside is where the command finds it: an absolute path that says nothing
-	// of the host, and is not in the workspace, the home, /tmp, /proc or /dev.
+	// Inside is where the command finds it: an absolute path that reveals nothing about
+	// the host, and is not in the workspace, the home, /tmp, /proc or /dev.
 	Inside string
-	// Writable lets the command change it. No writable Host may lie inside
-	// another or in Root. What one command leaves there, the next one reads: a
-	// build cache that untrusted commands share lets one repository poison the
-	// binaries of another. Give each trust domain (a repository, better a run)
-	// a directory of its own.
+	// Writable lets the command change it. A writable Host may not be inside another
+	// one or in Root. What one command leaves there, the next one reads: a build cache
+	// that untrusted commands share lets one repository poison the binaries of another.
+	// Give each trust domain (a repository, better a run) its own directory.
 	Writable bool
 }
 
@@ -159,36 +155,36 @@ const (
 
 // Result says how a command ended.
 type Result struct {
-	// ExitCode is the code the command left with, or 128 plus the signal's
-	// number when a signal ended it.
+	// ExitCode is the exit code of the command, or 128 plus the signal's number if a
+	// signal ended it.
 	ExitCode int
 	// Signal is the signal that ended the command ("killed", "segmentation
 	// fault"), or "".
 	Signal string
-	// Stdout and Stderr hold the output. Of a long one, head and tail are kept
+	// Stdout and Stderr hold the output. Of a long output, head and tail are kept
 	// around a line that says how many bytes are missing.
 	Stdout, Stderr                   []byte
 	StdoutTruncated, StderrTruncated bool
 	// TimedOut says that Limits.Timeout ended the command.
 	TimedOut bool
-	// LimitExceeded is the limit that ended the command as far as known: one
-	// of the Limit constants, or "".
+	// LimitExceeded is the limit that ended the command as far as known: one of the
+	// Limit constants, or "".
 	LimitExceeded string
-	// Duration is wall time, with the making of the sandbox.
+	// Duration is wall time, including the setup of the sandbox.
 	Duration time.Duration
-	// CPU is the time that all processes of the command used, user and system.
+	// CPU is the user and system time of all processes of the command.
 	CPU time.Duration
-	// Refused are the hosts that Command.Proxy did not let the command reach,
-	// as host:port.
+	// Refused are the hosts that Command.Proxy did not let the command reach, as
+	// host:port.
 	Refused []string
 	// MaxRSS is the largest resident size of any one process, in bytes.
 	MaxRSS int64
-	// BaseCopied says that WorkspaceBase and HomeBase lie as a copy in Root and
-	// Home, since an overlay was refused. The feature "overlay" says why.
+	// BaseCopied says that WorkspaceBase and HomeBase were copied into Root and Home,
+	// because an overlay was refused. The feature "overlay" says why.
 	BaseCopied bool
 }
 
-// OK says whether the command ended by itself with exit code 0.
+// OK reports whether the command ended by itself with exit code 0.
 func (r Result) OK() bool {
 	return r.ExitCode == 0 && r.Signal == "" && !r.TimedOut && r.LimitExceeded == ""
 }
@@ -203,16 +199,16 @@ const (
 	LimitFile      = "file"
 )
 
-// ErrInvalid is wrapped by the error for a Command that makes no sense; it
-// would fail on every machine.
+// ErrInvalid is wrapped by the error for an invalid Command, which would fail on every
+// machine.
 var ErrInvalid = errors.New("sandbox: invalid command")
 
 func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// check refuses commands whose paths could mean something else inside the
-// sandbox than the caller thought, and resolves Root.
+// check refuses commands whose paths could mean something else inside the sandbox than
+// the caller intended, and resolves Root.
 func (c Command) check() (Command, error) {
 	if (c.Shell == "") == (len(c.Args) == 0) {
 		return c, invalidf("exactly one of Shell and Args must be given")
@@ -245,7 +241,7 @@ func (c Command) check() (Command, error) {
 	return c.checkPaths()
 }
 
-// checkPaths looks at what the command shall see of the host.
+// checkPaths checks what the command is to see of the host.
 func (c Command) checkPaths() (Command, error) {
 	if c.HomeBase != "" && c.Home == "" {
 		return c, invalidf("a home base without a home")
@@ -273,8 +269,8 @@ func (c Command) checkPaths() (Command, error) {
 	return c, c.checkNesting()
 }
 
-// checkRealPath demands a path without symbolic links: one link below a
-// directory that an earlier command could write would bind whatever it chose.
+// checkRealPath requires a path without symbolic links: one link below a directory that
+// an earlier command could write to would bind whatever that command chose.
 func checkRealPath(path string) error {
 	if !filepath.IsAbs(path) || filepath.Clean(path) == "/" {
 		return invalidf("path %q must be absolute and below /", path)
@@ -300,8 +296,8 @@ func checkDirectory(path string) error {
 	return err
 }
 
-// checkInside refuses places that the sandbox itself makes, and what lies in
-// directories that the command may write: the mount point would be made there.
+// checkInside refuses places that the sandbox itself makes, and places in directories
+// that the command may write to: the mount point would be made there.
 func checkInside(m Mount) error {
 	if !filepath.IsAbs(m.Inside) || m.Inside == "/" {
 		return invalidf("the place %q of %q must be absolute and below /", m.Inside, m.Host)
@@ -330,9 +326,9 @@ func (c Command) writable() []string {
 	return paths
 }
 
-// checkNesting refuses a writable path inside another one, where a command
-// that runs beside could swap the inner one for a link while it is mounted,
-// and bases that a command could write by another way.
+// checkNesting refuses a writable path inside another one, where a concurrent command
+// could replace the inner one by a link while it is mounted, and bases that a command
+// could write to in another way.
 func (c Command) checkNesting() error {
 	all := c.writable()
 	for i, outer := range all {
@@ -360,7 +356,7 @@ func (c Command) checkNesting() error {
 	return nil
 }
 
-// within says whether path is dir or below it.
+// within reports whether path is dir or below it.
 func within(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
@@ -377,8 +373,7 @@ func hasNUL(values ...string) bool {
 
 var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
-// Quote makes a command of words for a POSIX shell, each quoted where it has to
-// be.
+// Quote makes a command of words for a POSIX shell, quoting those that need it.
 func Quote(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {

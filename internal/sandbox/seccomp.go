@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deniedCalls fail with EPERM, as they do for a user without rights. No build
-// or test needs them; many a kernel exploit starts with one.
+// deniedCalls fail with EPERM, as they do for a user without rights. No build or test
+// needs them; many kernel exploits start with one.
 var deniedCalls = []string{
 	// other processes
 	"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
@@ -23,15 +23,15 @@ var deniedCalls = []string{
 	"kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "create_module", "reboot",
 	"swapon", "swapoff", "acct", "syslog", "vhangup", "iopl", "ioperm", "nfsservctl", "lookup_dcookie", "_sysctl",
 	"settimeofday", "clock_settime", "adjtimex", "clock_adjtime", "stime", "sethostname", "setdomainname",
-	// large kernel interfaces with a history of holes
+	// large kernel interfaces with a history of vulnerabilities
 	"bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key", "vm86", "vm86old", "modify_ldt",
 	"io_uring_setup", "io_uring_enter", "io_uring_register", "fanotify_init",
-	// memory that no counter has
+	// memory that no counter includes
 	"memfd_secret",
 }
 
-// missingCalls fail with ENOSYS. clone3 passes its flags in memory, where a
-// filter cannot look; libraries then fall back to clone, where it can.
+// missingCalls fail with ENOSYS. clone3 passes its flags in memory, which a filter
+// cannot inspect; libraries then fall back to clone, which it can.
 var missingCalls = []string{"clone3"}
 
 const (
@@ -41,9 +41,9 @@ const (
 	missing = seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)
 )
 
-// installSeccomp loads the filter for all threads of this process and all it
-// will start. With denyNetwork, for want of a network namespace, sockets other
-// than unix ones fail too.
+// installSeccomp loads the filter for all threads of this process and everything it
+// starts. With denyNetwork, used without a network namespace, sockets other than unix
+// ones fail too.
 func installSeccomp(denyNetwork bool) error {
 	program, err := seccompProgram(denyNetwork)
 	if err != nil {
@@ -66,10 +66,10 @@ func installSeccomp(denyNetwork bool) error {
 	return nil
 }
 
-// seccompProgram puts checks of our own before those of the library, which
-// knows the numbers of system calls but lets programs of another architecture
-// (32-bit calls on amd64) pass unfiltered, and compares arguments as 64 bits
-// where the kernel looks at 32: a set upper bit would then slip through.
+// seccompProgram puts our own checks before those of the library, which knows the
+// numbers of system calls but lets programs of another architecture (32-bit calls on
+// amd64) pass unfiltered, and compares arguments as 64 bits where the kernel looks at
+// 32: a set upper bit would then slip through.
 func seccompProgram(denyNetwork bool) ([]bpf.Instruction, error) {
 	native, err := arch.GetInfo("")
 	if err != nil {
@@ -91,7 +91,7 @@ func seccompProgram(denyNetwork bool) ([]bpf.Instruction, error) {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(native.ID), SkipTrue: 1},
 		bpf.RetConstant{Val: uint32(missing)},
 		bpf.LoadAbsolute{Off: offsetNumber, Size: 4},
-		// Calls newer than the library's table are not known to be harmless.
+		// Calls newer than the library's table may not be harmless.
 		bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: newestCall(native), SkipTrue: 1},
 		bpf.RetConstant{Val: uint32(missing)},
 	}
@@ -103,9 +103,9 @@ func seccompProgram(denyNetwork bool) ([]bpf.Instruction, error) {
 	return append(program, rest...), nil
 }
 
-// segmentBytes is the largest segment of System V shared memory, which nobody can see
-// the size of from outside. Databases take one of a few bytes to find out whether they
-// run twice; the 4096 that a namespace may have come to 64 MiB.
+// segmentBytes is the largest segment of System V shared memory, whose size cannot be
+// seen from outside. Databases use one of a few bytes to detect a second instance; the
+// 4096 that a namespace may have add up to 64 MiB.
 const segmentBytes = 16 << 10
 
 // tiocLinux, like TIOCSTI, types into a terminal as if the user had.
@@ -122,8 +122,8 @@ func loadArg(n uint32) bpf.Instruction {
 	return bpf.LoadAbsolute{Off: offsetArgs + 8*n, Size: 4}
 }
 
-// onCall runs checks if the call is the named one; afterwards the number is
-// loaded again for what follows.
+// onCall runs checks if the call is the named one; afterwards it loads the number again
+// for the next check.
 func onCall(native *arch.Info, name string, checks []bpf.Instruction) []bpf.Instruction {
 	number, ok := native.SyscallNames[name]
 	if !ok {
@@ -154,7 +154,7 @@ func denyAbove(arg, most uint32) []bpf.Instruction {
 	}
 }
 
-// denyUnless lets only the given values of an argument pass.
+// denyUnless allows only the given values of an argument.
 func denyUnless(arg uint32, values ...uint32) []bpf.Instruction {
 	program := []bpf.Instruction{loadArg(arg)}
 	for i, v := range values {

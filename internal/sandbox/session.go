@@ -13,15 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isolator builds the namespaces of a sandbox, or does without.
+// isolator builds the namespaces of a sandbox, or runs without them.
 type isolator interface {
-	// prepare returns the program to start, which ends up in stageInit with
-	// s.config, and fills s.findInit.
+	// prepare returns the program to start, which becomes stageInit with s.config, and
+	// fills s.findInit.
 	prepare(s *session) (*exec.Cmd, error)
 }
 
-// session is one run: what is passed to the child, and what is to be closed
-// afterwards.
+// session is one run: what is passed to the child, and what to close afterwards.
 type session struct {
 	command    Command // checked, with defaults
 	executable string
@@ -30,16 +29,16 @@ type session struct {
 	status *os.File // read end: helperStatus messages
 	life   *os.File // write end: open as long as the worker lives
 	outlet *outlet  // nil without a way out
-	// findInit gives the host's number of the helper process. It may block
-	// until that exists.
+	// findInit returns the host's process id of the helper. It may block until the
+	// helper exists.
 	findInit func() (int, error)
 
-	// mapped are mounts with a mapping of ids, by host path, as descriptors of
-	// the child; nil where the command runs as the worker's user.
+	// mapped are mounts with a mapping of ids, by host path, as descriptors of the
+	// child; nil if the command runs as the worker's user.
 	mapped map[string]int
 	// overlays are to be made by the child; nil without bases.
 	overlays []overlay
-	// toolchains are mounts of the runner's options.
+	// toolchains are mounts from the runner's options.
 	toolchains []mount
 	// since is when the command could begin to write.
 	since time.Time
@@ -50,7 +49,8 @@ type session struct {
 
 func newSession(c Command, executable string, config helperConfig) (*session, error) {
 	s := &session{command: c, executable: executable, config: config, since: time.Now()}
-	// The first three, or four, have fixed numbers; the config is written when complete.
+	// The first three, or four, have fixed numbers; the config is written when it is
+	// complete.
 	if _, err := s.memory("config", nil); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func newSession(c Command, executable string, config helperConfig) (*session, er
 	return s, nil
 }
 
-// pass hands file to the child and returns its descriptor there.
+// pass passes file to the child and returns its descriptor there.
 func (s *session) pass(file *os.File) int {
 	s.childFiles = append(s.childFiles, file)
 	return configFD + len(s.childFiles) - 1
@@ -86,7 +86,7 @@ func (s *session) memory(name string, data []byte) (int, error) {
 	}
 	file := os.NewFile(uintptr(fd), name)
 	number := s.pass(file)
-	// Written at an offset: the child reads on from where this one stands.
+	// Written at an offset: the child reads on from this file's position.
 	if _, err := file.WriteAt(data, 0); err != nil {
 		return 0, fmt.Errorf("sandbox: file in memory: %w", err)
 	}
@@ -108,7 +108,7 @@ type readerPipe struct {
 	childFD int
 }
 
-// readerPipe makes a pipe that the child writes.
+// readerPipe makes a pipe that the child writes to.
 func (s *session) readerPipe() (readerPipe, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -120,8 +120,8 @@ func (s *session) readerPipe() (readerPipe, error) {
 
 func (s *session) onClose(f func()) { s.closers = append(s.closers, f) }
 
-// closeChildFiles lets go of what the started child now holds: only then does
-// the end of the child end the pipes.
+// closeChildFiles closes what the started child now holds: only then does the end of
+// the child end the pipes.
 func (s *session) closeChildFiles() {
 	for _, f := range s.childFiles {
 		_ = f.Close()
@@ -137,7 +137,7 @@ func (s *session) close() {
 	s.closers = nil
 }
 
-// environment is all that a command gets to know by its environment.
+// environment is all that a command learns from its environment.
 func environment(c Command, home, tmp string) []string {
 	env := map[string]string{
 		"PATH":   defaultPath,
@@ -175,8 +175,8 @@ func initialConfig(c Command, seccomp bool, landlock int) helperConfig {
 		config.Niceness = lowestNiceness
 	}
 	if landlock >= landlockMinimum {
-		// The root of the sandbox holds only what was mounted; a file that is
-		// reached by any other way is not below it and stays closed.
+		// The root of the sandbox holds only what was mounted; a file that is reached
+		// in any other way is not below it and stays inaccessible.
 		config.Landlock = &landlockRules{ReadOnly: []string{"/"}, Writable: writablePaths(c)}
 	}
 	return config

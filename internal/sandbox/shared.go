@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shared memory lives in files of a file system of the kernel's own: mappings without
-// a file, memfd_create, System V. Its pages are in no process's resident size once they
-// were given back (MADV_DONTNEED) or while nothing maps them, and yet take up memory
-// for as long as a mapping or a descriptor holds the file.
+// Shared memory is stored in files of a file system internal to the kernel: mappings
+// without a file, memfd_create, System V. Its pages are in no process's resident size
+// once they were given back (MADV_DONTNEED) or while nothing maps them, and yet they
+// take up memory for as long as a mapping or a descriptor holds the file.
 
-// sharedDevice is the device number of that file system, 0 where it cannot be told.
+// sharedDevice is the device number of that file system, 0 if it cannot be determined.
 var sharedDevice = sync.OnceValue(func() uint64 {
 	fd, err := unix.MemfdCreate("probe", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -27,10 +27,10 @@ var sharedDevice = sync.OnceValue(func() uint64 {
 	return stat.Dev
 })
 
-// sharedFiles is the memory of the shared files that processes hold, each counted
-// once. It looks at every mapping and descriptor, so it is asked only when the host's
-// shared memory has grown. Where the kernel shows them to no one but the host's root,
-// and this is not, it is 0.
+// sharedFiles is the memory of the shared files that processes hold, each counted once.
+// It inspects every mapping and descriptor, so it is called only when the host's shared
+// memory has grown. If the kernel shows them only to the host's root, and this process
+// is not root, it is 0.
 func (p *processes) sharedFiles(pids []int) int64 {
 	device := sharedDevice()
 	if device == 0 {

@@ -19,39 +19,37 @@ import (
 	"time"
 )
 
-// Toolchains are the compilers and interpreters of the worker, and what a
-// command needs in its environment to use them without a network. A command
-// finds them at places that say nothing of the host, such as /opt/go; those in
-// system directories stay where they are.
+// Toolchains are the compilers and interpreters of the worker, and what a command needs
+// in its environment to use them without a network. A command finds them at places that
+// reveal nothing about the host, such as /opt/go; those in system directories stay
+// where they are.
 type Toolchains struct {
-	// Env has PATH and what each toolchain asks for, with paths as a command
-	// sees them.
+	// Env has PATH and what each toolchain needs, with paths as a command sees them.
 	Env map[string]string
-	// Online is what differs for commands with a proxy; "" takes a variable of
-	// Env away.
+	// Online is what differs for commands with a proxy; "" removes a variable of Env.
 	Online map[string]string
 	// Found names them, for reports: "go 1.26.8 at /usr/local/go". The paths
 	// are the host's.
 	Found []string
-	// Refused says of each that cannot be shown, or not whole, why.
+	// Refused says for each toolchain that cannot be shown, or only partly, why.
 	Refused []string
-	// Versions are those of the tools that commands find, such as "go":
-	// "1.26.8". The names are go, node, npm, python, pip, rust, cargo, java,
-	// maven, gradle, make, cmake, gcc, clang and git.
+	// Versions are the versions of the tools that commands find, such as "go":
+	// "1.26.8". The names are go, node, npm, python, pip, rust, cargo, java, maven,
+	// gradle, make, cmake, gcc, clang and git.
 	Versions map[string]string
 
 	mounts []mount
 }
 
-// detectTimeout bounds the question to each toolchain.
+// detectTimeout limits each query of a toolchain.
 const detectTimeout = 10 * time.Second
 
 // toolchainRoot is where toolchains of the host appear.
 const toolchainRoot = "/opt"
 
-// DetectToolchains asks the toolchains in the worker's PATH where they live:
-// Go, Node, Python, Rust, Java, Maven and Gradle, however they were installed.
-// It runs them on the host, so the worker's PATH must be trustworthy.
+// DetectToolchains asks the toolchains in the worker's PATH where they are installed:
+// Go, Node, Python, Rust, Java, Maven and Gradle, however they were installed. It runs
+// them on the host, so the worker's PATH must be trustworthy.
 func DetectToolchains() Toolchains {
 	d := detection{env: map[string]string{}, online: map[string]string{}}
 	versions := make(chan map[string]string, 1)
@@ -85,9 +83,9 @@ func (d *detection) refuse(name, reason string) {
 	d.refused = append(d.refused, name+" is not shown to commands: "+reason)
 }
 
-// add makes a directory visible and its programs found, and returns where a
-// command sees the directory: "" if it must not. A toolchain that the system
-// directories hold stays where it is.
+// add makes a directory visible and its programs available, and returns where a command
+// sees the directory: "" if it must not. A toolchain in the system directories stays
+// where it is.
 func (d *detection) add(name, version, dir string) string {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil || dir == "/" {
@@ -118,8 +116,8 @@ func (d *detection) addBin(bin string) {
 	}
 }
 
-// exposes says what else than a toolchain a command would see in a directory,
-// or "": the keys of the worker's user, or the data of other runs.
+// exposes names what a command would see in a directory besides a toolchain, or "": the
+// keys of the worker's user, or the data of other runs.
 func exposes(path, dataDir string) string {
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		path = resolved
@@ -145,7 +143,7 @@ func exposes(path, dataDir string) string {
 	return ""
 }
 
-// homes are directories that no command may see whole.
+// homes are directories that no command may see as a whole.
 func homes() []string {
 	homes := []string{"/root", "/home", os.Getenv("HOME")}
 	if u, err := user.Current(); err == nil {
@@ -154,10 +152,10 @@ func homes() []string {
 	return homes
 }
 
-// golang: with no proxy a build can use the modules that are there and nothing
-// else; the checksum database could not be asked. GOFLAGS stays unset: what
-// go.mod, go.work and vendor say is right for a project, and a requirement that
-// go.mod lacks must be seen to be lacking.
+// golang: without a proxy a build can use only the modules that are there; the checksum
+// database cannot be reached. GOFLAGS stays unset: what go.mod, go.work and vendor say
+// is right for a project, and a requirement missing in go.mod must be seen to be
+// missing.
 func (d *detection) golang() {
 	var env struct{ GOROOT, GOVERSION, GOPROXY, GOSUMDB, GONOSUMDB, GOPRIVATE string }
 	if json.Unmarshal(ask("go", "env", "-json", "GOROOT", "GOVERSION", "GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE"), &env) != nil || env.GOROOT == "" {
@@ -175,8 +173,8 @@ func (d *detection) golang() {
 	d.env["GOTELEMETRY"] = "off"
 }
 
-// moduleProxies are those of the host without direct, which needs git and the
-// servers of all the world, and without passwords, which no command may see.
+// moduleProxies are those of the host without direct, which needs git and servers all
+// over the world, and without passwords, which no command may see.
 func moduleProxies(host string) string {
 	var out strings.Builder
 	for rest := host; rest != ""; {
@@ -199,7 +197,7 @@ func moduleProxies(host string) string {
 	return cmp.Or(strings.TrimRight(out.String(), ",|"), "https://proxy.golang.org")
 }
 
-// environment is what a command gets of it.
+// environment is the part of it that a command gets.
 func (t Toolchains) environment(online bool) map[string]string {
 	env := maps.Clone(t.Env)
 	if env == nil {
@@ -215,8 +213,8 @@ func (t Toolchains) environment(online bool) map[string]string {
 	return env
 }
 
-// node shows the directory above the program's only if it is node's own; of a
-// program that lies among others, such as in ~/bin, it shows that program.
+// node shows the directory above the program's only if it is node's own; if the program
+// is among others, such as in ~/bin, it shows only that program.
 func (d *detection) node() {
 	answer := strings.Fields(string(ask("node", "-p", `process.execPath + "\n" + process.versions.node`)))
 	if len(answer) != 2 {
@@ -259,9 +257,8 @@ func (d *detection) python() {
 	d.onlyInterpreter(prefix, inside, answer[3])
 }
 
-// onlyInterpreter leaves the interpreter of what bin holds: the scripts beside
-// it belong to packages of the host, and begin with the host's path of the
-// interpreter.
+// onlyInterpreter keeps only the interpreter of what bin holds: the scripts beside it
+// belong to packages of the host, and begin with the host's path of the interpreter.
 func (d *detection) onlyInterpreter(prefix, inside, version string) {
 	bin := filepath.Join(inside, "bin")
 	d.mounts = append(d.mounts, mount{Kind: mountEmpty, Target: bin})
@@ -278,7 +275,7 @@ func (d *detection) onlyInterpreter(prefix, inside, version string) {
 	for _, link := range []string{"python", "python3"} {
 		d.mounts = append(d.mounts, mount{Kind: mountSymlink, Source: name, Target: filepath.Join(bin, link)})
 	}
-	// What python says of its own place to those who build extensions.
+	// What python reports about its own location to builds of extensions.
 	for _, pattern := range []string{"lib/python" + version + "/_sysconfigdata_*.py", "lib/python" + version + "/config-*/Makefile", "lib/pkgconfig/python*.pc"} {
 		d.rewrite(prefix, inside, pattern)
 	}
@@ -289,10 +286,10 @@ func (d *detection) onlyInterpreter(prefix, inside, version string) {
 	d.hideIn(filepath.Join(prefix, "lib", "python"+version, "site-packages"), filepath.Join(inside, "lib", "python"+version, "site-packages"))
 }
 
-// rewrittenBytes bounds a file in which the place of a toolchain is replaced.
+// rewrittenBytes limits a file in which the location of a toolchain is replaced.
 const rewrittenBytes = 1 << 20
 
-// rewrite replaces the place of a toolchain in those of its files that name it.
+// rewrite replaces the location of a toolchain in those of its files that name it.
 func (d *detection) rewrite(prefix, inside, pattern string) {
 	files, _ := filepath.Glob(filepath.Join(prefix, pattern))
 	for _, file := range files {
@@ -308,13 +305,13 @@ func (d *detection) rewrite(prefix, inside, pattern string) {
 	}
 }
 
-// relinkedBytes bounds a program that is changed: one that is little more than
-// a call of its library.
+// relinkedBytes limits a program that is changed: one that is little more than a call
+// of its library.
 const relinkedBytes = 1 << 20
 
-// relinked returns a small program that finds its libraries at another place,
-// nil for one that asks for no place. Without it an interpreter that was built
-// with a shared library would find none, or that of another version.
+// relinked returns a small program that finds its libraries at another location, nil
+// for one that asks for no location. Without it an interpreter that was built with a
+// shared library would find none, or that of another version.
 func relinked(program, from, to string) []byte {
 	info, err := os.Stat(program)
 	if err != nil || info.Size() > relinkedBytes || len(to) > len(from) {
@@ -341,17 +338,17 @@ func relinked(program, from, to string) []byte {
 	return bytes.ReplaceAll(data, append([]byte(from), 0), padded)
 }
 
-// packageDirs are where the system's interpreters look for packages.
+// packageDirs are where the system's interpreters search for packages.
 var packageDirs = []string{
 	"/usr/lib/python3/dist-packages", "/usr/lib/python3.*/site-packages", "/usr/lib64/python3.*/site-packages",
 	"/usr/local/lib/python3.*/dist-packages", "/usr/local/lib/python3.*/site-packages", "/usr/local/lib64/python3.*/site-packages",
 }
 
-// packageTools are what python itself comes with, and what installs the rest.
+// packageTools are what python itself includes, and what installs the rest.
 var packageTools = regexp.MustCompile(`^(pip|setuptools|wheel|pkg_resources|_distutils_hack|distutils-precedence\.pth)($|-[0-9].*\.(dist|egg)-info$)`)
 
-// hidePackages hides what was installed on the host: a project that needs it
-// would pass here and fail elsewhere.
+// hidePackages hides what was installed on the host: a project that needs it would pass
+// here and fail elsewhere.
 func (d *detection) hidePackages() {
 	for _, pattern := range packageDirs {
 		dirs, _ := filepath.Glob(pattern)
@@ -388,7 +385,7 @@ func (d *detection) rust() {
 func (d *detection) java() {
 	home := os.Getenv("JAVA_HOME")
 	if home == "" {
-		// Two levels below its home, after all links.
+		// Two levels below its home, after resolving all links.
 		program := resolve("javac")
 		if program == "" {
 			program = resolve("java")
@@ -406,8 +403,8 @@ func (d *detection) java() {
 	}
 }
 
-// home adds a tool that lies in a directory of its own, told by one of some
-// files in it. One among others, such as a wrapper in ~/bin, is left out.
+// home adds a tool that has its own directory, recognized by one of some files in it.
+// One among others, such as a wrapper in ~/bin, is left out.
 func (d *detection) home(name, program string, proofs ...string) {
 	path := resolve(program)
 	if path == "" {
@@ -425,7 +422,7 @@ func (d *detection) home(name, program string, proofs ...string) {
 	}
 }
 
-// resolve returns where a program of the PATH really lies, or "".
+// resolve returns where a program in the PATH really is, or "".
 func resolve(program string) string {
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -487,8 +484,7 @@ func ask(program string, args ...string) []byte { return question(false, program
 // askAll is ask for a program that may answer on standard error.
 func askAll(program string, args ...string) []byte { return question(true, program, args) }
 
-// question runs a program in an empty directory, where no project file can
-// redirect it.
+// question runs a program in an empty directory, where no project file can redirect it.
 func question(both bool, program string, args []string) []byte {
 	path, err := exec.LookPath(program)
 	if err != nil {

@@ -33,7 +33,7 @@ func writeFiles(t *testing.T, root string, files map[string]string) {
 	}
 }
 
-// projects are small repositories and how their build is checked.
+// projects are small repositories and how to check their build.
 var projects = map[string]struct {
 	needs  []string // a command that must succeed on the host
 	files  map[string]string
@@ -138,7 +138,7 @@ func TestNpmGivesUpAtOnceWithoutANetwork(t *testing.T) {
 	})
 }
 
-// moved are commands that show a toolchain to work at its neutral place.
+// moved are commands that show that a toolchain works at its neutral place.
 var moved = map[string]struct {
 	program, files, shell string
 	output                []string

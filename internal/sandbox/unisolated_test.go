@@ -39,7 +39,7 @@ func TestACopyOfABaseThatIsInterruptedBeginsAnew(t *testing.T) {
 	require.Equal(t, contents(t, base), contents(t, filled))
 }
 
-// contents are the files below a folder with what they hold, and the folders.
+// contents are the files below a folder with their content, and the folders.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -55,7 +55,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// mortal is a context that ends after some looks at it.
+// mortal is a context that ends after some checks of it.
 type mortal struct {
 	context.Context
 	checks int

@@ -11,24 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A worker that is root should not run commands as root, even without
-// capabilities: the kernel does not limit the number of root's processes, and
-// every file that root owns is open to them. So commands of such a worker run
-// as nobody, in a user namespace of their own. The directories they may use
-// are mounted with a mapping of ids: what belongs to the owner of the
-// workspace seems to be nobody's, and what they create belongs to the owner.
+// A worker that is root should not run commands as root, even without capabilities: the
+// kernel does not limit the number of root's processes, and they can open every file
+// that root owns. So commands of such a worker run as nobody, in their own user
+// namespace. The directories they may use are mounted with a mapping of ids: files of
+// the owner of the workspace appear to be nobody's, and files they create belong to the
+// owner.
 //
-// Not every file system can be mapped so (overlayfs cannot). There a command
-// runs as the worker's own user, and the watchdog alone counts processes.
+// Not every file system can be mapped so (overlayfs cannot). There a command runs as
+// the worker's own user, and only the watchdog counts processes.
 
 // nobody is the user and group of such commands on the host.
 const nobody = 65534
 
-// canMapUsers says whether this process may mount with a mapping of ids.
+// canMapUsers reports whether this process may mount with a mapping of ids.
 func canMapUsers() bool { return unix.Geteuid() == 0 }
 
-// mapMounts passes a mapped mount for each directory that the caller of Run
-// named. It returns false where the file system has no such mounts.
+// mapMounts passes a mapped mount for each directory that the caller of Run named. It
+// returns false if the file system does not support such mounts.
 func (s *session) mapMounts() (bool, error) {
 	mapped := map[string]int{}
 	for _, path := range s.mappedPaths() {
@@ -50,8 +50,8 @@ func (s *session) mapMounts() (bool, error) {
 	return true, nil
 }
 
-// mappedPaths are the host's paths that the command sees, but for those below
-// which a base shows: their overlays are made of other mounts.
+// mappedPaths are the host's paths that the command sees, except those below which a
+// base shows: their overlays are made from other mounts.
 func (s *session) mappedPaths() []string {
 	var paths []string
 	for path, base := range map[string]string{s.command.Root: s.command.WorkspaceBase, s.command.Home: s.command.HomeBase, s.command.Tmp: ""} {
@@ -95,8 +95,8 @@ func mappedMount(path, like string) (*os.File, error) {
 
 type owner struct{ uid, gid int }
 
-// mappings are user namespaces in which one owner is nobody. The kernel takes
-// a mapping only in this form. They hold no process, and are kept.
+// mappings are user namespaces in which one owner is nobody. The kernel accepts a
+// mapping only in this form. They hold no process, and are cached.
 var mappings struct {
 	sync.Mutex
 	byOwner map[owner]*os.File
@@ -157,7 +157,7 @@ func switchUser() error {
 	if err := unix.Stat(Home, &home); err != nil {
 		return fmt.Errorf("home: %w", err)
 	}
-	if home.Uid != uid { // one in memory belongs to who mounted it
+	if home.Uid != uid { // one in memory belongs to the user who mounted it
 		if err := os.Chown(Home, uid, uid); err != nil {
 			return err
 		}
@@ -175,7 +175,7 @@ func switchUser() error {
 	return dropCapabilities()
 }
 
-// attach puts a mount that was passed at its place.
+// attach attaches a mount that was passed.
 func attach(fd int, target string) error {
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }

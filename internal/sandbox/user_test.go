@@ -40,8 +40,8 @@ func TestKernelItselfBoundsProcesses(t *testing.T) {
 		if feature(t, p, "number of processes").By == "watchdog" {
 			t.Skip("the watchdog does it here")
 		}
-		// Faster than any watchdog, and still refused: the limit and the
-		// helper's share is all there can be.
+		// Faster than any watchdog, and still refused: the limit and the helper's share
+		// is all there can be.
 		res := runCommand(t, p, Command{Limits: Limits{Processes: 30}, Args: []string{"python3", "-c", fmt.Sprintf(`
 import os, signal
 made = 0

@@ -11,20 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quickTick is how often processes are counted: a fork bomb is fast, and for
-// the host's root the kernel itself does not bound the number.
+// quickTick is how often processes are counted: a fork bomb is fast, and the kernel
+// itself does not limit the number for the host's root.
 const quickTick = 10 * time.Millisecond
 
-// fullEvery is the number of quick ticks between two looks at memory, CPU and
-// output, which cost more.
+// fullEvery is the number of quick ticks between two checks of memory, CPU and output,
+// which cost more.
 const fullEvery = 5
 
 // clockTick is the unit of CPU times in /proc, the same on all Linux
 // architectures that Go supports.
 const clockTick = time.Second / 100
 
-// watchdog measures the processes of one sandbox and says which limit they
-// exceed. It stands on the host, where the command cannot reach it.
+// watchdog measures the processes of one sandbox and reports which limit they exceed.
+// It runs on the host, where the command cannot reach it.
 type watchdog struct {
 	run    *run
 	limits Limits
@@ -32,11 +32,11 @@ type watchdog struct {
 	disk   *diskWatch
 	ticks  int
 	before hostMemory    // when the command began
-	hidden int           // looks in a row that found memory of the host gone which nothing explains
+	hidden int           // consecutive checks that found host memory missing without explanation
 	cpu    time.Duration // of all processes so far
 }
 
-// newWatchdog returns nil while the sandbox's own /proc is not to be seen.
+// newWatchdog returns nil while the sandbox's own /proc is not visible.
 func newWatchdog(r *run, pid int) *watchdog {
 	procs, err := openProcesses(r.variant, pid)
 	if err != nil {
@@ -96,7 +96,7 @@ func (w *watchdog) checkUsage(pids []int) string {
 	return ""
 }
 
-// hides reports whether the sandbox must be taken to hold memory that none of its
+// hides reports whether the sandbox must be assumed to hold memory that none of its
 // processes shows.
 func (w *watchdog) hides(pids []int, host hostMemory, use usage) bool {
 	if w.ticks%(fullEvery*hiddenEvery) != 0 {
@@ -108,7 +108,7 @@ func (w *watchdog) hides(pids []int, host hostMemory, use usage) bool {
 		w.hidden = 0
 		return false
 	}
-	// Files in memory that wait in sockets are part of the host's shared memory.
+	// In-memory files waiting in sockets are part of the host's shared memory.
 	shared := host.shared - w.before.shared - use.shared - use.scratch - use.files
 	h := w.procs.holders(pids)
 	if int64(h.sockets)*socketBuffer <= limit && (h.inFlight == 0 || shared <= limit) {
@@ -123,13 +123,13 @@ func (w *watchdog) hides(pids []int, host hostMemory, use usage) bool {
 // have grown before a sandbox's is counted file by file.
 const sharedSuspect = 4
 
-// processes lists the processes of a sandbox through its own /proc, which
-// shows no others.
+// processes lists the processes of a sandbox through its own /proc, which shows no
+// others.
 type processes struct {
 	dir  *os.File // the sandbox's /proc
 	root *os.File // the sandbox's /
 	path string   // dir as a path
-	// memory are the sandbox's directories that lie in memory.
+	// memory are the sandbox's directories that are in memory.
 	memory []string
 	tree   int // without namespaces: the process whose descendants count
 }
@@ -153,7 +153,7 @@ func openProcesses(variant Variant, pid int) (*processes, error) {
 	}
 	p := &processes{dir: dir, root: root, path: fmt.Sprintf("/proc/self/fd/%d", dir.Fd())}
 	if sameDevice(dir, "/proc") {
-		// Still, or again, the host's: its processes are not ours to judge.
+		// Still, or again, the host's: its processes are not ours to check.
 		p.close()
 		return nil, os.ErrNotExist
 	}
@@ -213,7 +213,7 @@ func (p *processes) descendants(pids []int) []int {
 	return below
 }
 
-// usage is what the processes of a sandbox use together.
+// usage is the total usage of a sandbox's processes.
 type usage struct {
 	cpu     time.Duration
 	threads int
@@ -223,7 +223,7 @@ type usage struct {
 	files   int64 // shared memory by its files; see sharedFiles
 }
 
-// memory is an upper bound, cheap to compute.
+// memory is an upper bound that is cheap to compute.
 func (u usage) memory() int64 { return u.anon + max(u.shared, u.scratch+u.files) }
 
 func (p *processes) usage(pids []int) usage {
@@ -257,8 +257,8 @@ type procStat struct {
 	ownTime, childTime time.Duration
 }
 
-// stat reads /proc/PID/stat. The name of the program stands in parentheses and
-// may contain any character, so fields are counted from the last one.
+// stat reads /proc/PID/stat. The name of the program is in parentheses and may contain
+// any character, so fields are counted from the last one.
 func (p *processes) stat(pid int) (procStat, bool) {
 	data, err := os.ReadFile(fmt.Sprintf("%s/%d/stat", p.path, pid))
 	if err != nil {
@@ -285,7 +285,7 @@ func (p *processes) resident(pid int) (anon, shared int64) {
 	if err != nil {
 		return 0, 0
 	}
-	// Page tables are memory too: a process can have many for little else.
+	// Page tables are memory too: a process can have many and little else.
 	return kilobytes(data, "RssAnon:") + kilobytes(data, "VmPTE:"), kilobytes(data, "RssShmem:")
 }
 
@@ -309,8 +309,7 @@ func kilobytes(data []byte, label string) int64 {
 	return n * 1024
 }
 
-// scratch is what lies in the private directories: it is memory, but of no
-// process.
+// scratch is the content of the private directories: it is memory, but of no process.
 func (p *processes) scratch() int64 {
 	if p.root == nil {
 		return 0
@@ -325,13 +324,13 @@ func (p *processes) scratch() int64 {
 	return total
 }
 
-// inodeMemory is about what an entry of a file system in memory takes up besides its
+// inodeMemory is roughly what an entry of an in-memory file system takes up besides its
 // content.
 const inodeMemory = 1 << 10
 
-// exactMemory divides shared pages among those who share them. It walks page
-// tables, so it is asked only when the upper bound is over the limit. Where it
-// cannot be read the upper bound stands.
+// exactMemory divides shared pages among those who share them. It walks page tables, so
+// it is called only when the upper bound is over the limit. If it cannot be read the
+// upper bound is used.
 func (p *processes) exactMemory(pids []int, files int64) int64 {
 	var anon, shared int64
 	for _, pid := range pids {

@@ -43,9 +43,9 @@ func entryOf(req *chatRequest) LogEntry {
 	return LogEntry{Run: c.run, Agent: c.agent, Phase: c.phase, Step: c.step, Attempt: c.attempt, Turn: c.turn, Model: req.Model, Schema: req.schema()}
 }
 
-// answer is one request's way out: whatever is sent, exactly one line is
-// logged, after all but the last bytes of the answer went out. So the line is
-// there once a client has its answer, and tells when it did not get it.
+// answer is the response to one request: whatever is sent, exactly one line is logged,
+// after all but the last bytes of the answer were sent. So the line exists once a
+// client has its answer, and says if the client did not get it.
 type answer struct {
 	server *Server
 	w      http.ResponseWriter
@@ -72,7 +72,7 @@ func (a *answer) gone() {
 	abort()
 }
 
-// abort breaks the connection, so that nobody takes what was sent for whole.
+// abort breaks the connection, so that nobody takes what was sent for complete.
 func abort() {
 	panic(http.ErrAbortHandler) //nolint:forbidigo // how a handler breaks its connection
 }
@@ -91,7 +91,7 @@ func (a *answer) complete(c *completion) {
 	a.send(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, c.document(), c.usage)
 }
 
-// send answers with a body that is known.
+// send answers with a known body.
 func (a *answer) send(status int, h http.Header, body []byte, u usage) {
 	a.start(status, h, len(body))
 	last := len(body) - 1
@@ -102,7 +102,7 @@ func (a *answer) send(status int, h http.Header, body []byte, u usage) {
 	_, _ = a.w.Write(body[last:])
 }
 
-// start sends status and headers; a length of less than 0 is not known.
+// start sends status and headers; a negative length means unknown.
 func (a *answer) start(status int, h http.Header, length int) {
 	for k, v := range h {
 		a.w.Header()[k] = v
@@ -113,19 +113,19 @@ func (a *answer) start(status int, h http.Header, length int) {
 	a.w.WriteHeader(status)
 }
 
-// write sends bytes at once and reports whether the client is still there.
+// write sends bytes at once and reports whether the client is still connected.
 func (a *answer) write(b []byte) bool {
 	return a.put(b) && http.NewResponseController(a.w).Flush() == nil && a.r.Context().Err() == nil
 }
 
-// put sends bytes when enough of them have come together.
+// put sends bytes once enough of them have accumulated.
 func (a *answer) put(b []byte) bool {
 	_, err := a.w.Write(b)
 	return err == nil
 }
 
-// stream answers with server-sent events. They go out together where they are
-// small: a write each would cost more than all the rest.
+// stream answers with server-sent events. Small ones are sent together: one write each
+// would cost more than everything else.
 func (a *answer) stream(c *completion) {
 	a.start(http.StatusOK, streamHeader, -1)
 	for event := range c.events() {
@@ -145,7 +145,7 @@ var (
 	doneEvent    = []byte("data: [DONE]\n\n")
 )
 
-// newCompletion makes what a rule says to a request.
+// newCompletion makes a rule's answer to a request.
 func newCompletion(req *chatRequest, number int, r *rule) *completion {
 	c := &completion{req: req, text: r.reply.text, calls: r.reply.calls, finish: "stop", id: completionID(req, number)}
 	if len(c.calls) > 0 {

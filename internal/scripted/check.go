@@ -13,10 +13,10 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// agents are the names that a rule may ask for.
+// agents are the names that a rule may match.
 var agents = []string{"planner", "builder", "tester", "releaser", "analyzer", "repair", "environment", "alpha", "beta", "gamma"}
 
-// checker turns documents into rules and collects every mistake on its way.
+// checker turns documents into rules and collects every mistake on the way.
 type checker struct {
 	file     *ast.File
 	mistakes []mistake
@@ -26,7 +26,7 @@ func (c *checker) add(key, format string, args ...any) {
 	c.mistakes = append(c.mistakes, mistake{line: lineOf(c.file, key), key: key, problem: fmt.Sprintf(format, args...)})
 }
 
-// whole reads a whole number that is at least a minimum; nothing is none.
+// whole reads an integer that is at least a minimum; an absent one is 0.
 func (c *checker) whole(key string, v any, least int64) int64 {
 	var n int64
 	switch v := v.(type) {
@@ -107,13 +107,13 @@ func (c *checker) when(key string, d *whenDoc) when {
 	return w
 }
 
-// knownPhase accepts phases (planner) and statuses of a run (planner_running).
-// The empty phase is that of requests outside any.
+// knownPhase accepts phases (planner) and statuses of a run (planner_running). The
+// empty phase is that of requests outside any phase.
 func knownPhase(s string) bool {
 	return s == "" || contract.Phase(s).Valid() || slices.Contains(contract.Statuses(), contract.Status(s))
 }
 
-// plainPhase makes planner of planner_running, so that both forms match.
+// plainPhase turns planner_running into planner, so that both forms match.
 func plainPhase(s string) string { return strings.TrimSuffix(s, "_running") }
 
 func (c *checker) reply(key string, d *replyDoc) reply {
@@ -154,7 +154,7 @@ func (c *checker) call(key string, d *callDoc) toolCall {
 	call := toolCall{name: d.Name, arguments: "{}"}
 	switch v := d.Arguments.(type) {
 	case nil:
-	case string: // as it is, so that a scenario can break it
+	case string: // as it is, so that a scenario can make it invalid
 		call.arguments = v
 	default:
 		text, err := toJSON(v)

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// completion is one answer, on its way into one of the protocol's two forms.
+// completion is one answer, to be sent in one of the protocol's two forms.
 type completion struct {
 	req    *chatRequest
 	id     string
@@ -113,8 +113,8 @@ func (c *completion) events() iter.Seq[[]byte] {
 	}
 }
 
-// callEvents sends a tool call as providers do: the name first, the arguments
-// in pieces.
+// callEvents sends a tool call as providers do: the name first, the arguments in
+// pieces.
 func (c *completion) callEvents(i int, yield func([]byte) bool) bool {
 	call := c.calls[i]
 	if !yield(c.delta(wireMessage{ToolCalls: []wireCall{{Index: &i, ID: c.callID(i), Type: "function", Function: wireFunction{Name: call.name}}}}, nil)) {
@@ -138,15 +138,15 @@ func (c *completion) chunk(choices []wireChoice, u *wireUsage) wireCompletion {
 
 func (c *completion) callID(i int) string { return "call_" + c.id + "_" + strconv.Itoa(i) }
 
-// Sizes of the pieces in which a text is streamed: a few for a short one, and
-// none so large that a client would not see the text grow.
+// Sizes of the pieces in which a text is streamed: a few for a short one, and none so
+// large that a client would not see the text grow.
 const (
 	fewPieces     = 4
 	smallestPiece = 16
 	largestPiece  = 64 << 10
 )
 
-// pieces cuts a text between characters.
+// pieces splits a text between characters.
 func pieces(s string) iter.Seq[string] {
 	size := min(max(len(s)/fewPieces+1, smallestPiece), largestPiece)
 	return func(yield func(string) bool) {

@@ -1,7 +1,7 @@
 // Package scripted is a model server that answers from a scenario file. It
 // speaks the OpenAI chat-completions protocol (tools, JSON schema, streaming)
 // and embeddings, so that demonstrations, tests and offline use reach it exactly
-// as they reach any provider.
+// like any provider.
 //
 // A scenario is YAML (or JSON):
 //
@@ -29,19 +29,19 @@
 // A fault is one of:
 //
 //	{status: 429, code: insufficient_quota}
-//	                    that status, with another code than goes with it
+//	                    that status, with a code other than its usual one
 //	{status: 500}       that HTTP status (400 to 599), with retry_after if given
 //	{timeout: true}     no answer at all; ends when the client gives up
-//	{truncate: true}    the answer is cut in its middle, with finish_reason "length"
+//	{truncate: true}    the answer is cut in the middle, with finish_reason "length"
 //	{malformed: true}   HTTP 200 with a body that is not JSON
 //	{disconnect: true}  the connection breaks in the middle of the answer
 //
-// A truncated, malformed or disconnected answer is made of the rule's reply if
-// it has one. Tokens are counted for answers and truncated answers only: of the
-// other faults the client never learns what they cost.
+// A truncated, malformed or disconnected answer is made from the rule's reply if
+// it has one. Tokens are counted only for answers and truncated answers: for the
+// other faults the client never learns the cost.
 //
 // Requests are attributed by the headers X-RGPT-Run, -Agent, -Phase, -Step,
 // -Attempt and -Turn. A request that no rule answers gets HTTP 400. A request
 // that repeats an Idempotency-Key gets the reply of the same rule again without
-// using it up once more, unless that was a fault.
+// using up the rule again, unless that was a fault.
 package scripted

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// drain knows the requests under way, so that a server that ends closes its
-// files after their last lines.
+// drain tracks the requests in progress, so that a server that ends closes its files
+// after their last lines.
 type drain struct {
 	mu     sync.Mutex
 	active int
 	ending bool
-	empty  chan struct{} // closed when ending and none is under way
+	empty  chan struct{} // closed when ending and none is in progress
 }
 
-// drainTimeout bounds the wait for clients that neither send nor take bytes.
+// drainTimeout limits the wait for clients that neither send nor receive bytes.
 const drainTimeout = 5 * time.Second
 
-// enter counts a request in; it reports false when the server has ended.
+// enter counts a request in; it returns false if the server has ended.
 func (d *drain) enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -36,7 +36,7 @@ func (d *drain) leave() {
 	}
 }
 
-// wait refuses further requests and waits for those under way.
+// wait refuses further requests and waits for those in progress.
 func (d *drain) wait() {
 	d.mu.Lock()
 	d.ending, d.empty = true, make(chan struct{})

@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// Dimensions of an embedding: the default, and the most that is answered.
+// Dimensions of an embedding: the default, and the maximum.
 const (
 	defaultDimensions = 256
 	maxDimensions     = 4096
@@ -122,8 +122,8 @@ func embed(text string, dimensions int) []float32 {
 	return unit(v)
 }
 
-// unit scales a vector to length 1; words that cancel each other out leave the
-// first axis.
+// unit scales a vector to length 1; if words cancel each other out it is the first
+// axis.
 func unit(v []float32) []float32 {
 	var sum float64
 	for _, x := range v {
@@ -140,7 +140,7 @@ func unit(v []float32) []float32 {
 	return v
 }
 
-// packed writes a vector as the protocol's base64 form: little-endian float32.
+// packed encodes a vector in the protocol's base64 form: little-endian float32.
 func packed(v []float32) string {
 	b := make([]byte, 0, 4*len(v))
 	for _, x := range v {

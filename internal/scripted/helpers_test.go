@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience bounds how long a test awaits a condition.
+// patience limits how long a test awaits a condition.
 const patience = 20 * time.Second
 
 // stand is a server under test.
@@ -28,7 +28,7 @@ type stand struct {
 	server *Server
 }
 
-// underWay returns how many requests the server is busy with.
+// underWay returns how many requests the server is working on.
 func (s *stand) underWay() int {
 	s.server.drain.mu.Lock()
 	defer s.server.drain.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *stand) send(a ask) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// says makes a request and returns the answer's text; a failure is its status.
+// says makes a request and returns the answer's text, or the status of a failure.
 func (s *stand) says(a ask) string {
 	s.t.Helper()
 	status, body := s.send(a)

@@ -14,20 +14,19 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// ledger knows how often each limited rule has answered and to which
-// idempotency keys. It is kept in a file beside the request log, so that a
-// server that was killed goes on where it was; the request log itself has no
-// room for keys.
+// ledger records how often each limited rule has answered and to which idempotency
+// keys. It is stored in a file beside the request log, so that a killed server
+// continues where it was; the request log itself has no room for keys.
 //
-// Only rules with times are in it: what an unlimited rule answered once it
-// answers again, because the limited rules before it never come back.
+// Only rules with times are in it: what an unlimited rule answered once it answers
+// again, because the limited rules before it never come back.
 type ledger struct {
 	rules []rule
 	used  []atomic.Int64
 
 	mu   sync.Mutex
-	keys map[string]int // key → rule that answered it, faults left out
-	file *os.File       // nil: memory only
+	keys map[string]int // key → rule that answered it, without faults
+	file *os.File       // nil means memory only
 }
 
 // header is the state file's first line, entry each one after it.
@@ -40,7 +39,7 @@ type entry struct {
 	Key  string `json:"key,omitempty"`
 }
 
-// statePath returns where the state of a log is kept.
+// statePath returns where the state of a log is stored.
 func statePath(logPath string) string { return logPath + ".state" }
 
 func openLedger(s *Scenario, logPath string) (*ledger, error) {
@@ -73,8 +72,8 @@ func openLedger(s *Scenario, logPath string) (*ledger, error) {
 	return l, nil
 }
 
-// restore reads the state of an earlier server with the same scenario. It
-// reports false when there is none.
+// restore reads the state of an earlier server with the same scenario. It returns false
+// if there is none.
 func (l *ledger) restore(path, digest string) (bool, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +90,7 @@ func (l *ledger) restore(path, digest string) (bool, error) {
 	for lines.Scan() {
 		var e entry
 		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Rule < 1 || e.Rule > len(l.rules) {
-			continue // the last line of a server that was killed while it wrote
+			continue // the last line of a server that was killed while writing
 		}
 		l.remember(e.Rule-1, e.Key)
 	}
@@ -121,8 +120,8 @@ func (l *ledger) usedUp(i int) bool {
 	return l.rules[i].times > 0 && l.used[i].Load() >= l.rules[i].times
 }
 
-// use takes one answer of a rule. It reports false when another request took
-// the last one meanwhile.
+// use takes one answer of a rule. It returns false if another request took the last one
+// meanwhile.
 func (l *ledger) use(i int, key string) (bool, error) {
 	if l.rules[i].times == 0 {
 		return true, nil
@@ -130,7 +129,7 @@ func (l *ledger) use(i int, key string) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if first, ok := l.keys[key]; ok && first == i {
-		return true, nil // the same request came twice at once
+		return true, nil // the same request came twice at the same time
 	}
 	if l.usedUp(i) {
 		return false, nil

@@ -15,12 +15,12 @@ import (
 const (
 	// StatusDropped: the scenario broke the connection, or the server ended.
 	StatusDropped = 0
-	// StatusClientGone: the client went away before it had the whole answer.
+	// StatusClientGone: the client left before it had the whole answer.
 	StatusClientGone = 499
 )
 
-// LogEntry is one line of the request log. Rule is the position of the rule
-// that answered, from 1; 0 for none.
+// LogEntry is one line of the request log. Rule is the position of the rule that
+// answered, from 1; 0 means none.
 type LogEntry struct {
 	Time             time.Time `json:"time"`
 	Run              int64     `json:"run"`
@@ -34,12 +34,12 @@ type LogEntry struct {
 	Status           int       `json:"status"`
 	PromptTokens     int64     `json:"prompt_tokens"`
 	CompletionTokens int64     `json:"completion_tokens"`
-	// Schema is the name of the JSON schema that the answer was to fit, or
-	// StrictTools; empty for neither.
+	// Schema is the name of the JSON schema required of the answer, or StrictTools;
+	// empty if neither.
 	Schema string `json:"schema,omitempty"`
 }
 
-// StrictTools is the schema of a request that holds the model to those of its
+// StrictTools is the schema of a request that restricts the model to the schemas of its
 // tools, each of them strict.
 const StrictTools = contract.StrictToolSchemas
 
@@ -114,8 +114,8 @@ func writeLine(w io.Writer, v any) error {
 	return err
 }
 
-// openLines opens a file of lines. A line that a killed server left unfinished
-// is ended first, so that the next one stands alone.
+// openLines opens a file of lines. It first ends a line that a killed server left
+// unfinished, so that the next one is separate.
 func openLines(path string, flags int) (*os.File, error) {
 	file, err := os.OpenFile(path, flags, 0o600)
 	if err != nil {

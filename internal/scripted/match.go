@@ -1,7 +1,7 @@
 package scripted
 
-// matches says whether a rule is about a request. The cheap conditions come
-// first: contains reads every message.
+// matches reports whether a rule matches a request. The cheap conditions come first:
+// contains reads every message.
 func (w *when) matches(r *chatRequest) bool {
 	c := &r.caller
 	return is(w.agent, c.agent) && is(w.phase, plainPhase(c.phase)) && is(w.step, c.step) &&
@@ -11,8 +11,8 @@ func (w *when) matches(r *chatRequest) bool {
 
 func is[T comparable](want *T, got T) bool { return want == nil || *want == got }
 
-// pick returns the position of the rule that answers a request, -1 for none,
-// and uses it up once.
+// pick returns the position of the rule that answers a request, -1 for none, and uses
+// it up once.
 func (s *Server) pick(r *chatRequest) (int, error) {
 	rules := s.scenario.rules
 	if i, ok := s.ledger.answered(r.key); ok && rules[i].when.matches(r) {

@@ -33,7 +33,7 @@ func (a *answer) hang() {
 	a.gone()
 }
 
-// truncated is a completion that reached the output limit in its middle.
+// truncated is a completion that reached the output limit in the middle.
 func truncated(c *completion, r *rule) *completion {
 	c.text = firstHalf(c.text)
 	if n := len(c.calls); n > 0 {
@@ -48,7 +48,7 @@ func truncated(c *completion, r *rule) *completion {
 	return c
 }
 
-// malformed answers with HTTP 200 and what is not JSON.
+// malformed answers with HTTP 200 and invalid JSON.
 func (a *answer) malformed(c *completion) {
 	if !c.req.Stream {
 		doc := c.document()
@@ -66,7 +66,7 @@ func (a *answer) malformed(c *completion) {
 	_, _ = a.w.Write(append(broken, doneEvent...))
 }
 
-// disconnect breaks the connection when half of the answer was sent.
+// disconnect breaks the connection after half of the answer was sent.
 func (a *answer) disconnect(c *completion) {
 	if c.req.Stream {
 		a.start(http.StatusOK, streamHeader, -1)
@@ -82,7 +82,7 @@ func (a *answer) disconnect(c *completion) {
 	abort()
 }
 
-// firstHalf cuts a text in its middle, between characters.
+// firstHalf cuts a text in the middle, between characters.
 func firstHalf(s string) string {
 	n := len(s) / 2
 	for n > 0 && !utf8.RuneStart(s[n]) {
@@ -99,7 +99,7 @@ type apiError struct {
 	retryAfter time.Duration
 }
 
-// statusError words a status as providers do, so that clients can tell an
+// statusError words a status as providers do, so that clients can distinguish an
 // exhausted quota from a rate limit.
 func statusError(f *faultSpec) apiError {
 	e := apiError{status: f.status, retryAfter: f.retryAfter, kind: "invalid_request_error", message: "the scenario says: " + strconv.Itoa(f.status) + " " + http.StatusText(f.status)}
@@ -147,7 +147,7 @@ func (e apiError) body() []byte {
 	return encode(map[string]any{"error": detail})
 }
 
-// writeError answers a request that is none of the model's.
+// writeError answers a request that is not for the model.
 func writeError(w http.ResponseWriter, e apiError) {
 	for k, v := range e.header() {
 		w.Header()[k] = v

@@ -12,8 +12,8 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// The documents below are the file's form; scenario.go holds its meaning.
-// Numbers are read as they stand: the YAML library would make 1 of 1.5.
+// The documents below are the file's form; scenario.go has its meaning. Numbers are
+// read as they are written: the YAML library would turn 1.5 into 1.
 
 type scenarioDoc struct {
 	Rules []ruleDoc `yaml:"rules"`
@@ -66,7 +66,7 @@ type faultDoc struct {
 
 // mistake is one thing wrong with a scenario, and where.
 type mistake struct {
-	line    int    // from 1; 0 when unknown
+	line    int    // from 1; 0 if unknown
 	key     string // rules[2].when.agent
 	problem string
 }
@@ -138,7 +138,7 @@ func locate(file *ast.File, err error) mistake {
 	return m
 }
 
-// problemOf words an error of the YAML library without its talk of Go types.
+// problemOf words an error of the YAML library without Go types.
 func problemOf(err yaml.Error) string {
 	var wrong *yaml.TypeError
 	if errors.As(err, &wrong) {
@@ -147,7 +147,7 @@ func problemOf(err yaml.Error) string {
 	return firstLine(err.GetMessage())
 }
 
-// plainType names a Go type in words of YAML.
+// plainType names a Go type in YAML terms.
 func plainType(t reflect.Type) string {
 	if t == nil {
 		return "null"

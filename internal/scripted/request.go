@@ -65,7 +65,7 @@ type chatRequest struct {
 	key    string // digest of the Idempotency-Key; empty without one
 }
 
-// schema names what the answer is held to.
+// schema names the schema that the answer must fit.
 func (r *chatRequest) schema() string {
 	if name := r.ResponseFormat.JSONSchema.Name; name != "" {
 		return name
@@ -109,7 +109,7 @@ func (c *content) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// contains looks in all message texts.
+// contains searches all message texts.
 func (r *chatRequest) contains(s string) bool {
 	for i := range r.Messages {
 		for _, text := range r.Messages[i].Content {
@@ -132,7 +132,7 @@ func (r *chatRequest) promptTokens() int64 {
 	return tokens(chars)
 }
 
-// tokens counts four characters as one token, and something as at least one.
+// tokens counts four characters as one token, and a non-empty text as at least one.
 func tokens(chars int) int64 {
 	if chars == 0 {
 		return 0
@@ -173,8 +173,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, v any) *apiErr
 	return nil
 }
 
-// keyOf shortens an idempotency key to a digest: keys are kept for as long as
-// the server lives.
+// keyOf shortens an idempotency key to a digest: keys are kept as long as the server
+// lives.
 func keyOf(h http.Header) string {
 	key := h.Get("Idempotency-Key")
 	if key == "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Scenario is a parsed and checked scenario. It never changes and may be used
-// by several servers.
+// Scenario is a parsed and checked scenario. It never changes and may be used by
+// several servers.
 type Scenario struct {
 	rules  []rule
 	digest string
@@ -27,7 +27,7 @@ func (s *Scenario) Digest() string { return s.digest }
 // rule is one rule of a scenario.
 type rule struct {
 	when    when
-	times   int64 // 0: always
+	times   int64 // 0 means always
 	latency time.Duration
 	reply   reply
 	usage   *usage
@@ -40,7 +40,7 @@ type when struct {
 	attempt, turn                       *int
 }
 
-// reply is what a model says.
+// reply is the model's answer.
 type reply struct {
 	text  string
 	calls []toolCall
@@ -48,7 +48,7 @@ type reply struct {
 
 type toolCall struct {
 	name      string
-	arguments string // JSON, unless the scenario wants it broken
+	arguments string // JSON, unless the scenario makes it invalid
 }
 
 type usage struct {
@@ -58,7 +58,7 @@ type usage struct {
 // faultSpec is what goes wrong instead of a plain answer; one of its kinds is set.
 type faultSpec struct {
 	status     int
-	code       string // of the error; "": what goes with the status
+	code       string // of the error; "" means the usual one for the status
 	retryAfter time.Duration
 	timeout    bool
 	truncate   bool
@@ -66,7 +66,7 @@ type faultSpec struct {
 	disconnect bool
 }
 
-// maxScenario bounds a scenario file. Replies of many megabytes are legitimate.
+// maxScenario limits a scenario file. Replies of many megabytes are legitimate.
 const maxScenario = 256 << 20
 
 // Load reads a scenario file. A file with mistakes is a CONFIG_ERROR that names
@@ -87,7 +87,7 @@ func Load(path string) (*Scenario, error) {
 	return Parse(path, data)
 }
 
-// Parse reads a scenario from memory. The name stands for the file in messages.
+// Parse reads a scenario from memory. The name represents the file in messages.
 func Parse(name string, data []byte) (*Scenario, error) {
 	rules, mistakes := parse(data)
 	if len(mistakes) > 0 {
@@ -97,7 +97,7 @@ func Parse(name string, data []byte) (*Scenario, error) {
 	return &Scenario{rules: rules, digest: hex.EncodeToString(sum[:])}, nil
 }
 
-// refuse makes one error of all mistakes, the first ones in full.
+// refuse makes one error from all mistakes, with the first ones in full.
 func refuse(name string, mistakes []mistake) error {
 	const most = 10
 	lines := make([]string, 0, most+1)

@@ -12,18 +12,18 @@ const DefaultMaxBody = 64<<20 + 1<<20 // 64 MiB of prompt and what JSON adds aro
 
 // Options configure a server. The zero value is usable.
 type Options struct {
-	// LogPath is the file that gets one JSON line for each request; its state
-	// (what is used up) is kept beside it and survives a restart with the same
-	// scenario. Removing the log file starts over. Empty: no log, no state.
+	// LogPath is the file that gets one JSON line for each request; its state (what is
+	// used up) is stored beside it and survives a restart with the same scenario.
+	// Removing the log file starts over. Empty means no log and no state.
 	LogPath string
 	// MaxBody is the largest request body in bytes; 0 means DefaultMaxBody.
 	MaxBody int64
-	// Logger gets what goes wrong after an answer was sent; nil means slog.Default.
+	// Logger gets errors that occur after an answer was sent; nil means slog.Default.
 	Logger *slog.Logger
 }
 
-// Server answers model requests from a scenario. It is an http.Handler, safe
-// for use by any number of requests at the same time.
+// Server answers model requests from a scenario. It is an http.Handler, safe for
+// concurrent use.
 type Server struct {
 	scenario *Scenario
 	opts     Options
@@ -32,13 +32,13 @@ type Server struct {
 	log      *requestLog
 
 	drain     drain
-	closing   chan struct{} // closed by Close; ends what waits
+	closing   chan struct{} // closed by Close; ends waiting requests
 	closeOnce sync.Once
 	closeErr  error
 }
 
-// New makes a server. It fails, with a CONFIG_ERROR, when the log or its state
-// cannot be opened.
+// New makes a server. It fails, with a CONFIG_ERROR, if the log or its state cannot be
+// opened.
 func New(scenario *Scenario, opts Options) (*Server, error) {
 	if opts.MaxBody == 0 {
 		opts.MaxBody = DefaultMaxBody
@@ -74,9 +74,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Close ends requests that wait (latency, timeout), gives the others a few
-// seconds to end, and closes the files when all lines are in them. Shut down
-// the http.Server after it, which would wait for what never answers.
+// Close ends requests that wait (latency, timeout), gives the others a few seconds to
+// end, and closes the files once all lines are written. Shut down the http.Server after
+// it; otherwise it would wait for requests that are never answered.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.closing)
@@ -89,7 +89,7 @@ func (s *Server) Close() error {
 	return s.closeErr
 }
 
-// nothing answers requests for anything else.
+// nothing answers requests for unknown paths.
 func (s *Server) nothing(w http.ResponseWriter, r *http.Request) {
 	writeError(w, apiError{
 		status: http.StatusNotFound, kind: "invalid_request_error", code: "unknown_url",
@@ -102,8 +102,8 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// models lists a name for each model that the scenario asks for, after the one
-// that stands for any.
+// models lists a name for each model that the scenario matches, after the one that
+// stands for any.
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	type entry struct {
 		ID      string `json:"id"`
@@ -123,8 +123,8 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(encode(map[string]any{"object": "list", "data": list}))
 }
 
-// wait lets a rule's latency pass. It reports false when the client or the
-// server went away meanwhile.
+// wait waits for a rule's latency. It returns false if the client or the server left
+// meanwhile.
 func (s *Server) wait(r *http.Request, d time.Duration) bool {
 	if d <= 0 {
 		return r.Context().Err() == nil

@@ -334,7 +334,7 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 	}
 }
 
-// signalled tells when a request's body was read to its end.
+// signalled reports when a request's body was read to its end.
 type signalled struct {
 	io.ReadCloser
 	done chan struct{}
@@ -385,7 +385,7 @@ func BenchmarkRequests(b *testing.B) {
 	}
 }
 
-// BenchmarkHandler leaves the network out: what an answer costs by itself.
+// BenchmarkHandler leaves the network out: it measures the cost of an answer itself.
 func BenchmarkHandler(b *testing.B) {
 	sc, err := Parse("s", []byte("rules:\n  - {when: {contains: dark}, reply: {json: {summary: done}}}\n"))
 	require.NoError(b, err)

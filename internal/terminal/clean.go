@@ -1,4 +1,4 @@
-// Package terminal makes hostile text fit for a terminal: nothing that it returns
+// Package terminal makes hostile text safe for a terminal: nothing that it returns
 // moves the cursor, changes colours or hides parts of the text.
 package terminal
 
@@ -10,9 +10,9 @@ import (
 // maxRunes is how much of one text is shown on a line.
 const maxRunes = 400
 
-// Clean makes hostile text fit for a terminal: one line of visible characters,
-// not too long. What it takes out could move the cursor, change colours, answer
-// as if it were typed, turn the direction of the text or hide parts of it.
+// Clean makes hostile text safe for a terminal: one line of visible characters, not too
+// long. What it removes could move the cursor, change colours, respond as if it were
+// typed, reverse the direction of the text or hide parts of it.
 func Clean(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -31,7 +31,7 @@ func Clean(s string) string {
 	return s
 }
 
-// CleanLines is Clean for a text of several lines, which it keeps.
+// CleanLines is Clean for a text of several lines, which stay.
 func CleanLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {
@@ -51,6 +51,6 @@ func CleanLine(s string) string {
 	return b.String()
 }
 
-// OneLine is Clean with each run of white space made one space, so that a model's
+// OneLine is Clean with each run of white space reduced to one space, so that a model's
 // text does not look like output of a program.
 func OneLine(text string) string { return strings.Join(strings.Fields(Clean(text)), " ") }

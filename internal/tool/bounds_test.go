@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A pattern of forty groups stands for 2^40 patterns: whoever tries them never ends.
+// A pattern of forty groups stands for 2^40 patterns: trying them all never ends.
 var bomb = strings.Repeat("{,}", 40) + "Z"
 
 func TestBracesInIgnoreRulesStandForThemselves(t *testing.T) {

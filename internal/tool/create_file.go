@@ -57,8 +57,8 @@ func (f *files) create(p createFileParams) (Result, error) {
 	return Result{OK: true, Changed: true, Path: name, Text: fmt.Sprintf("Created %s with %d lines.", name, countLines(content))}, nil
 }
 
-// createOver answers when there is something of that name. To create what is
-// there already is fine: it happens when a call is repeated.
+// createOver answers if something of that name exists. Creating a file that already has
+// this content is fine: it happens when a call is repeated.
 func (f *files) createOver(name string, content []byte) (Result, error) {
 	there, err := f.readWhole(name, int64(f.limits.WriteBytes))
 	if err == nil && bytes.Equal(there, content) {

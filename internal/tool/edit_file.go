@@ -65,15 +65,15 @@ func editedText(name string, lines []int) string {
 	return fmt.Sprintf("Changed %s at %d places (lines %s).", name, len(lines), join(lines))
 }
 
-// replacement is what to replace by what, in the file's own line endings.
+// replacement is what to replace with what, in the file's own line endings.
 type replacement struct{ old, new string }
 
-// matchLineEndings lets a model, which sees and writes plain line breaks, edit
-// a file with those of Windows, and keeps them.
+// matchLineEndings lets a model, which sees and writes plain line breaks, edit a file
+// with Windows line endings, and keeps them.
 func matchLineEndings(content string, p editFileParams) replacement {
 	windows := strings.Count(content, "\r\n")
 	if 2*windows <= strings.Count(content, "\n") {
-		windows = 0 // few or none: plain ones rule
+		windows = 0 // few or none: plain ones prevail
 	}
 	exact := strings.Contains(content, p.OldText)
 	switch {
@@ -112,9 +112,9 @@ func linesOf(content, text string) []int {
 }
 
 const (
-	// maxListed bounds the line numbers in a message.
+	// maxListed limits the line numbers in a message.
 	maxListed = 10
-	// maxNear bounds the near matches in a message.
+	// maxNear limits the near matches in a message.
 	maxNear = 3
 )
 
@@ -129,8 +129,8 @@ func join(lines []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// nearMatches tells where something like the wanted text stands: the same but
-// for spaces, or lines like its first one.
+// nearMatches says where text similar to the wanted text is: equal except for spaces,
+// or lines like its first one.
 func nearMatches(content, wanted string) string {
 	lines := strings.Split(content, "\n")
 	target := squeezeLines(wanted)
@@ -151,8 +151,8 @@ func nearMatches(content, wanted string) string {
 	return "Lines that resemble it:\n" + near + "Read the file again and copy the text exactly."
 }
 
-// squeezeLines returns the lines of a text that hold something, each with its
-// runs of spaces made one.
+// squeezeLines returns the non-empty lines of a text, each with its runs of spaces
+// reduced to one.
 func squeezeLines(text string) []string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -192,7 +192,7 @@ func startsWith(lines, target []string) bool {
 	return true
 }
 
-// similarLines lists lines that hold, or are held by, a line of the target.
+// similarLines lists lines that contain, or are contained in, a line of the target.
 func similarLines(lines, target []string) string {
 	var text strings.Builder
 	found := 0

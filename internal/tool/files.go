@@ -55,7 +55,7 @@ func openFiles(env Env) (*files, error) {
 
 func (f *files) close() { _ = f.root.Close() }
 
-// defineOnFiles makes a tool of a function on the files of the workspace.
+// defineOnFiles makes a tool from a function on the files of the workspace.
 func defineOnFiles[P any](d Definition, call func(ctx context.Context, f *files, params P) (Result, error)) Tool {
 	return define(d, func(ctx context.Context, env Env, params P) (Result, error) {
 		f, err := openFiles(env)
@@ -67,9 +67,9 @@ func defineOnFiles[P any](d Definition, call func(ctx context.Context, f *files,
 	})
 }
 
-// cleanPath checks a path that a model gave and returns it in its shortest
-// form. What a path means is decided by os.Root; what is refused here could not
-// be meant well, or would mean something else on another system.
+// cleanPath checks a path that a model gave and returns it in its shortest form.
+// os.Root decides what a path means; what is refused here is never legitimate, or would
+// mean something else on another system.
 func cleanPath(name string) (string, error) {
 	switch {
 	case name == "":
@@ -94,8 +94,8 @@ func hasDrive(name string) bool {
 	return len(name) >= 3 && name[1] == ':' && (name[2] == '\\' || name[2] == '/')
 }
 
-// explain turns what the file system said about a path into a refusal, where
-// the model can do something about it.
+// explain turns a file system error about a path into a refusal, if the model can do
+// something about it.
 func explain(name string, err error) error {
 	switch {
 	case err == nil:
@@ -121,8 +121,8 @@ func explain(name string, err error) error {
 	return fault.Wrap(err, f.Class, f.Code, "the file %s cannot be used", name)
 }
 
-// open opens a regular file. Pipes and devices, on which an open or a read
-// could wait for ever, are not waited for and refused.
+// open opens a regular file. It refuses pipes and devices, whose open or read could
+// block for ever, without waiting for them.
 func (f *files) open(name string, flag int) (*os.File, fs.FileInfo, error) {
 	file, err := f.root.OpenFile(name, flag|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -167,7 +167,7 @@ func tooLarge(name string, size, limit int64) error {
 	return refuse("", "%s has %d bytes; at most %d are allowed here.", name, size, limit)
 }
 
-// binaryProbe is how much of a file git looks at to tell text from binary.
+// binaryProbe is how much of a file git reads to distinguish text from binary.
 const binaryProbe = 8000
 
 func isBinary(content []byte) bool {
@@ -178,8 +178,8 @@ func binaryRefusal(name string, size int64) error {
 	return refuse("", "%s is a binary file of %d bytes.", name, size)
 }
 
-// overwrite replaces a file's content in place, so that its mode, and a link
-// that leads to it, stay.
+// overwrite replaces a file's content in place, so that its mode, and a link to it,
+// stay.
 func (f *files) overwrite(name string, content []byte) error {
 	file, _, err := f.open(name, os.O_WRONLY)
 	if err != nil {
@@ -192,7 +192,7 @@ func (f *files) overwrite(name string, content []byte) error {
 	return explain(name, errors.Join(err, file.Close()))
 }
 
-// countLines counts lines; a last one without a line end counts.
+// countLines counts lines; a last line without a line end counts.
 func countLines(content []byte) int {
 	n := bytes.Count(content, []byte("\n"))
 	if len(content) > 0 && content[len(content)-1] != '\n' {

@@ -66,7 +66,7 @@ func (f *files) list(ctx context.Context, p listFilesParams) (string, error) {
 	return text.String(), nil
 }
 
-// cleanDir is cleanPath where nothing means the top of the workspace.
+// cleanDir is cleanPath in which an empty path means the top of the workspace.
 func cleanDir(name string) (string, error) {
 	if name == "" {
 		return ".", nil
@@ -92,11 +92,11 @@ func checkGlob(pattern string) error {
 	return nil
 }
 
-// maxShownGlob is what of a refused glob is told to the model that wrote it.
+// maxShownGlob limits how much of a refused glob is quoted to the model that wrote it.
 const maxShownGlob = 200
 
-// matches reports whether a path matches a glob, taken relative to dir or, as
-// models often write it, to the workspace.
+// matches reports whether a path matches a glob, relative to dir or, as models often
+// write it, to the workspace.
 func matches(pattern, dir, name string) bool {
 	return pattern == "" || glob.Match(pattern, strings.TrimPrefix(name, dir+"/")) || glob.Match(pattern, name)
 }

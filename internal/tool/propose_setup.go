@@ -10,7 +10,7 @@ import (
 //go:embed propose_setup.md
 var proposeSetupDescription string
 
-// SetupProposal is how a repository is set up, as the environment agent says.
+// SetupProposal is how to set up a repository, as proposed by the environment agent.
 type SetupProposal struct {
 	Commands  []string          `json:"commands" jsonschema:"minItems=1,maxItems=30" jsonschema_description:"Shell commands, in their order."`
 	Variables map[string]string `json:"variables,omitempty" jsonschema_description:"Variables for the set-up and for every later command."`

@@ -58,11 +58,11 @@ type page struct {
 	lines     strings.Builder
 	last      int  // last line in it, 0 for none
 	total     int  // lines of the file, as far as it was read
-	cut       bool // more was wanted than fits
+	cut       bool // more was requested than fits
 	readToEnd bool
 }
 
-// countLimit bounds how much of a file is read to count its lines.
+// countLimit limits how much of a file is read to count its lines.
 const countLimit = 64 << 20
 
 func (f *files) readLines(reader *bufio.Reader, start, end int) (*page, error) {
@@ -86,7 +86,7 @@ func (f *files) readLines(reader *bufio.Reader, start, end int) (*page, error) {
 	return page, nil
 }
 
-// show adds a line to the page if it is wanted and fits.
+// show adds a line to the page if it is requested and fits.
 func (f *files) show(page *page, line string, size, start, end int) {
 	if page.cut || page.total < start || end > 0 && page.total > end {
 		return
@@ -99,8 +99,8 @@ func (f *files) show(page *page, line string, size, start, end int) {
 	page.last = page.total
 }
 
-// readLine reads a line, keeping no more of it than is shown, and returns its
-// whole size.
+// readLine reads a line, keeps only as much of it as is shown, and returns its whole
+// size.
 func (f *files) readLine(reader *bufio.Reader) (line string, size int, err error) {
 	var kept strings.Builder
 	for {

@@ -101,11 +101,11 @@ func commandText(r sandbox.Result, timeout time.Duration, outputBytes int) strin
 	return b.String()
 }
 
-// mostRefused bounds the hosts that an answer names.
+// mostRefused limits the hosts that an answer names.
 const mostRefused = 10
 
-// refusedText says which hosts a command may not reach, and that asking again
-// is of no use.
+// refusedText says which hosts a command may not reach, and that asking again does not
+// help.
 func refusedText(b *strings.Builder, refused []string) {
 	hosts := slices.Compact(slices.Sorted(slices.Values(refused)))
 	if len(hosts) == 0 {
@@ -122,18 +122,18 @@ func refusedText(b *strings.Builder, refused []string) {
 		"  execution.sandbox.network: [" + usual(hosts[0]) + "]\nTrying again changes nothing; do without them.\n")
 }
 
-// usual leaves out a port that need not be named.
+// usual omits a port that is the default.
 func usual(host string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80")
 }
 
-// output writes the beginning and, of what is too long, the larger part from
-// the end: there a build or a test says what went wrong.
+// output writes the beginning of a text and, if it is too long, the larger part from
+// its end: there a build or a test says what went wrong.
 func output(b *strings.Builder, name string, content []byte, limit int) {
 	if len(content) == 0 {
 		return
 	}
-	text := ansi.Strip(strings.ToValidUTF8(string(content), "\uFFFD")) // colours cost a model tokens and tell it nothing
+	text := ansi.Strip(strings.ToValidUTF8(string(content), "\uFFFD")) // colours cost a model tokens and carry no information
 	if len(text) > limit {
 		head, tail := text[:limit/4], text[len(text)-(limit-limit/4):]
 		text = strings.ToValidUTF8(head, "") + fmt.Sprintf("\n[… %d bytes are left out …]\n", len(text)-limit) + strings.ToValidUTF8(tail, "")

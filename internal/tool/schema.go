@@ -30,14 +30,15 @@ func (t typed[P]) Definition() Definition { return t.definition }
 func (t typed[P]) Call(ctx context.Context, env Env, args json.RawMessage) (Result, error) {
 	var params P
 	if err := json.Unmarshal(args, &params); err != nil {
-		// A number such as 1.0 or 1e9 passes a schema's integer but no int.
+		// A number such as 1.0 or 1e9 is an integer for a schema but does not decode
+		// into an int.
 		return badArguments(t.definition, err.Error()), nil
 	}
 	return t.call(ctx, env, params)
 }
 
-// define makes a tool of a function. The schema comes from P: its tags, and
-// every field without omitempty is required.
+// define makes a tool from a function. The schema comes from P: its tags, and every
+// field without omitempty is required.
 func define[P any](d Definition, call func(ctx context.Context, env Env, params P) (Result, error)) Tool {
 	d.Parameters = schemaOf[P]()
 	d.Description = strings.TrimSpace(d.Description)
@@ -58,15 +59,15 @@ func schemaOf[P any]() json.RawMessage {
 // schema checks arguments.
 type schema struct {
 	compiled *jsonschema.Schema
-	optional []string // arguments that may be left out
+	optional []string // optional arguments
 }
 
-// withoutNulls leaves out what is null and optional: in a strict schema nothing
-// can be left out, and null says that there is none.
+// withoutNulls removes optional arguments that are null: in a strict schema nothing can
+// be omitted, and null stands for an omitted value.
 func withoutNulls(args json.RawMessage, optional []string) json.RawMessage {
 	var given map[string]json.RawMessage
 	if json.Unmarshal(args, &given) != nil {
-		return args // which the schema finds too
+		return args // the schema finds this too
 	}
 	found := false
 	for _, name := range optional {
@@ -115,7 +116,7 @@ func compile(raw json.RawMessage) (*schema, error) {
 	return &schema{compiled, optional}, err
 }
 
-// check returns what is wrong with arguments, "" for nothing.
+// check returns what is wrong with arguments, "" if they are valid.
 func (s *schema) check(args json.RawMessage) string {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(args))
 	if err != nil {

@@ -53,7 +53,7 @@ func (f *files) search(ctx context.Context, p searchParams) (string, error) {
 		if !entry.Type().IsRegular() || !matches(place.glob, ".", name) {
 			return nil
 		}
-		// A file that cannot be searched is left out, as the description says.
+		// A file that cannot be searched is skipped, as the description says.
 		_ = f.searchFile(ctx, name, hits)
 		if hits.full {
 			return errEnough
@@ -66,12 +66,12 @@ func (f *files) search(ctx context.Context, p searchParams) (string, error) {
 	return hits.text(complete), nil
 }
 
-// The bounds of a search. The time for a line grows with its length times the size
-// of the compiled pattern, and nothing ends it in between.
+// The limits of a search. The time for a line grows with its length times the size of
+// the compiled pattern, and cannot be interrupted.
 const (
 	maxPattern = 1000     // bytes
 	maxProgram = 2000     // instructions
-	maxLine    = 32 << 10 // bytes that are looked at of each line
+	maxLine    = 32 << 10 // bytes that are searched of each line
 )
 
 func compilePattern(text string) (*regexp.Regexp, error) {

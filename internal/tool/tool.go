@@ -1,10 +1,10 @@
-// Package tool holds the tools that agents may call. Each tool is one file with
-// its description for models beside it.
+// Package tool holds the tools that agents may call. Each tool is one file with its
+// description for models beside it.
 //
-// A failure that the model should see is a Result; a Go error means that the
-// call could not be carried out, and may work when it is made again. Files are
-// touched only below the workspace, through os.Root, whatever a path or a
-// symbolic link says; commands run only in the sandbox.
+// A failure that the model should see is a Result; a Go error means that the call could
+// not be carried out, and may succeed if it is repeated. Files are accessed only below
+// the workspace, through os.Root, whatever a path or a symbolic link says; commands run
+// only in the sandbox.
 package tool
 
 import (
@@ -29,18 +29,17 @@ const (
 	DeleteFile = "delete_file"
 	RunCommand = "run_command"
 	CheckBase  = "check_base"
-	// ProposeSetup is for the environment agent alone.
+	// ProposeSetup is only for the environment agent.
 	ProposeSetup = "propose_setup"
 	Finish       = "finish"
 )
 
-// Definition is what a model is told of a tool, and how a call of it is
-// scheduled.
+// Definition is what a model learns about a tool, and how a call of it is scheduled.
 type Definition struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage // JSON schema of the arguments, an object
-	ReadOnly    bool            // leaves the workspace as it is, may run beside others
+	ReadOnly    bool            // does not change the workspace, may run in parallel with others
 	Long        bool            // may take more than 2 s
 }
 
@@ -48,34 +47,35 @@ type Definition struct {
 type Result struct {
 	OK bool
 	// Code says why a call failed, for programs: path_escape, forbidden,
-	// invalid_output, timeout, command_crashed. It is empty for what happens
-	// every day, such as a missing file or a command that ends with an error.
+	// invalid_output, timeout, command_crashed. It is empty for ordinary failures, such
+	// as a missing file or a command that ends with an error.
 	Code    contract.Code
 	Text    string // what the model sees
 	Changed bool   // the workspace may have changed
-	Path    string // with Changed: the only file that may have changed; "" when it could be any
+	Path    string // with Changed: the only file that may have changed; "" if it could be any
 	Finish  bool   // the model says that it is done
 	Summary string // of what it did, with Finish
-	Blocked string // what is in its way, with Finish; empty: it did it
+	Blocked string // what blocks it, with Finish; empty if it is done
 }
 
-// Env is what a call works on and with.
+// Env is what a call works with.
 type Env struct {
 	// Root is the workspace's directory on this host.
 	Root string
-	// Runner runs commands; nil where an agent has none.
+	// Runner runs commands; nil if an agent has none.
 	Runner Runner
-	// Command holds what every command of the agent gets: limits, environment,
-	// network, further paths. Shell, Root and OnOutput are set by the call, and
-	// its time-out when the model asks for a shorter one.
+	// Command holds what every command of the agent gets: limits, environment, network,
+	// further paths. The call sets Shell, Root and OnOutput, and the timeout if the
+	// model asks for a shorter one.
 	Command sandbox.Command
-	// Base lays out the repository as it was before any change, for one command:
-	// the command to complete, and what to do when it has ended. nil: there is none.
+	// Base checks out the repository as it was before any change, for one command: it
+	// returns the command to complete, and what to do when that has ended. It is nil if
+	// there is no base.
 	Base func(ctx context.Context) (c sandbox.Command, done func(), err error)
-	// Propose judges the form of a proposed setup and says what is wrong with it,
-	// empty for nothing. nil: none is wanted.
+	// Propose checks the form of a proposed setup and returns what is wrong with it,
+	// empty if nothing is. It is nil if no proposal is wanted.
 	Propose func(p SetupProposal) string
-	// Limits bound what a call reads, writes and answers.
+	// Limits restrict what a call reads, writes and answers.
 	Limits Limits
 	// OnOutput receives a command's output as it comes. May be nil.
 	OnOutput func(stream sandbox.Stream, chunk []byte)
@@ -86,25 +86,25 @@ type Runner interface {
 	Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error)
 }
 
-// Limits bound one call. Zero means the default of the same name.
+// Limits restrict one call. Zero means the default of the same name.
 type Limits struct {
-	ReadBytes       int   // text that read_file answers
-	LineBytes       int   // of a line that read_file and search answer
-	WriteBytes      int   // size of a file that create_file or edit_file makes or changes
+	ReadBytes       int   // text that read_file returns
+	LineBytes       int   // of a line that read_file and search return
+	WriteBytes      int   // size of a file that create_file or edit_file creates or changes
 	ListEntries     int   // files that list_files names
 	SearchHits      int   // lines that search finds
 	SearchFileBytes int64 // larger files are not searched
-	WalkEntries     int   // files that list_files and search look at
-	AnswerBytes     int   // of the lines that list_files and search answer
+	WalkEntries     int   // files that list_files and search visit
+	AnswerBytes     int   // of the lines that list_files and search return
 	OutputBytes     int   // of each output stream of a command, in the answer
 
-	WalkTime       time.Duration // that list_files and search look at files
-	CommandTimeout time.Duration // of a command whose call names none
+	WalkTime       time.Duration // that list_files and search may take to visit files
+	CommandTimeout time.Duration // of a command whose call sets none
 	MaxTimeout     time.Duration // longest that a call may ask for
 }
 
-// DefaultLimits leave a model room to work and keep one answer within a small
-// part of its window.
+// DefaultLimits leave a model room to work and keep one answer within a small part of
+// its context window.
 var DefaultLimits = Limits{
 	ReadBytes:       256 << 10,
 	LineBytes:       2000,
@@ -145,7 +145,7 @@ func positive[T ~int | ~int64](value, fallback T) T {
 	return value
 }
 
-// Tool is one tool. Arguments have passed its schema.
+// Tool is one tool. Its arguments have been validated against its schema.
 type Tool interface {
 	Definition() Definition
 	Call(ctx context.Context, env Env, args json.RawMessage) (Result, error)
@@ -160,8 +160,8 @@ type entry struct {
 	schema     *schema
 }
 
-// NewRegistry returns a registry of tools. A name that comes twice or a schema
-// that is none is an error.
+// NewRegistry returns a registry of tools. A duplicate name or an invalid schema is an
+// error.
 func NewRegistry(tools ...Tool) (*Registry, error) {
 	r := &Registry{}
 	for _, t := range tools {
@@ -195,7 +195,7 @@ func (r *Registry) find(name string) (entry, bool) {
 	return r.tools[i], true
 }
 
-// Names returns the names of all tools, in their order.
+// Names returns the names of all tools, in order.
 func (r *Registry) Names() []string {
 	names := make([]string, len(r.tools))
 	for i, e := range r.tools {
@@ -217,7 +217,7 @@ func (r *Registry) ForSetup() []string {
 	})
 }
 
-// Set returns the tools that an agent may use; all when no name is given.
+// Set returns the tools that an agent may use; all if no name is given.
 func (r *Registry) Set(names ...string) (*Set, error) {
 	if len(names) == 0 {
 		names = r.Names()
@@ -253,9 +253,9 @@ func (s *Set) Definition(name string) (Definition, bool) {
 	return e.definition, ok && slices.Contains(s.allowed, name)
 }
 
-// Call carries out a call of a model. A tool that does not exist or arguments
-// that break its schema are results with code invalid_output, a tool that is
-// not in the set one with code forbidden.
+// Call carries out a model's call. An unknown tool or arguments that violate its schema
+// give a result with code invalid_output, a tool that is not in the set one with code
+// forbidden.
 func (s *Set) Call(ctx context.Context, env Env, name string, args json.RawMessage) (Result, error) {
 	e, ok := s.registry.find(name)
 	if !ok {

@@ -32,7 +32,7 @@ type bench struct {
 
 func newBench(t testing.TB, files map[string]string) *bench {
 	t.Helper()
-	// The workspace lies beside a file that must never be reached.
+	// The workspace is beside a file that must never be reached.
 	top := t.TempDir()
 	root := filepath.Join(top, "work")
 	require.NoError(t, os.Mkdir(root, 0o755))
@@ -230,8 +230,8 @@ func TestNamesThatOnlyLookDangerousAreOrdinary(t *testing.T) {
 	b.canaryIsUntouched()
 }
 
-// A directory that turns into a link and back while files are written must
-// never lead a write outside.
+// A directory that turns into a link and back while files are written must never lead a
+// write outside.
 func TestALinkThatIsSwappedInDuringCallsLeadsNowhere(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]string{"real/secret": "inside"})
@@ -468,7 +468,7 @@ func TestDeleteFileDeletesFilesAlone(t *testing.T) {
 	require.False(t, b.call(DeleteFile, args{"path": "."}).OK)
 }
 
-// fakeRunner stands for the sandbox.
+// fakeRunner replaces the sandbox.
 type fakeRunner struct {
 	got    sandbox.Command
 	result sandbox.Result

@@ -20,10 +20,10 @@ var (
 	errTooSlow = errors.New("the files took too long to look at")
 )
 
-// walk calls visit for each regular file and symbolic link below a directory,
-// in the order of paths, leaving out what .gitignore files name and git
-// directories. Links are not followed. It reports false when there was more
-// than WalkEntries or WalkTime allow. visit gets a context that ends with either.
+// walk calls visit for each regular file and symbolic link below a directory, in the
+// order of paths, skipping git directories and what .gitignore files name. Links are
+// not followed. It returns false if there was more than WalkEntries or WalkTime allow.
+// visit gets a context that ends with either.
 func (f *files) walk(ctx context.Context, dir string, visit func(ctx context.Context, name string, entry fs.DirEntry) error) (complete bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, f.limits.WalkTime, errTooSlow)
 	defer cancel()
@@ -45,7 +45,7 @@ func (f *files) walkDir(ctx context.Context, dir string, rules []ignoreRule, lef
 	}
 	rules = slices.Concat(rules, f.ignoreRules(dir))
 	rules = rules[max(0, len(rules)-maxIgnoreRules):]
-	// Directories sort with their slash, so that paths come out in order.
+	// Directories sort with their slash, so that paths are visited in order.
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(sortName(a), sortName(b)) })
 	for _, entry := range entries {
 		if ctx.Err() != nil {
@@ -60,7 +60,7 @@ func (f *files) walkDir(ctx context.Context, dir string, rules []ignoreRule, lef
 		}
 		switch {
 		case entry.IsDir():
-			// A directory that cannot be read or vanished is left out.
+			// A directory that cannot be read or vanished is skipped.
 			if err := f.walkDir(ctx, name, rules, left, visit); err != nil && !errors.As(err, new(refusal)) {
 				return err
 			}
@@ -96,13 +96,13 @@ type ignoreRule struct {
 	base    string // directory of the file
 	pattern string // for package glob, relative to base
 	dirOnly bool
-	keep    bool // a line with ! takes an earlier one back
+	keep    bool // a line with ! reverts an earlier one
 }
 
-// The bounds of what is looked at of .gitignore files.
+// The limits on what is read of .gitignore files.
 const (
 	maxIgnoreFile  = 256 << 10 // bytes of one
-	maxIgnoreRules = 5000      // lines that hold for one folder; the nearest count
+	maxIgnoreRules = 5000      // lines that apply to one folder; the nearest count
 )
 
 func (f *files) ignoreRules(dir string) []ignoreRule {
@@ -130,13 +130,13 @@ func parseIgnore(dir, line string) (ignoreRule, bool) {
 	if strings.Contains(line, "/") {
 		rule.pattern = strings.TrimPrefix(line, "/")
 	} else {
-		rule.pattern = "**/" + line // a bare name counts at any depth
+		rule.pattern = "**/" + line // a bare name applies at any depth
 	}
 	rule.pattern = glob.Literal(rule.pattern)
 	return rule, line != "" && glob.Check(rule.pattern) == nil
 }
 
-// ignored reports what the last rule that matches says.
+// ignored returns the verdict of the last rule that matches.
 func ignored(rules []ignoreRule, name string, isDir bool) bool {
 	for _, rule := range slices.Backward(rules) {
 		if rule.dirOnly && !isDir {

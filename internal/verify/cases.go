@@ -8,8 +8,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// cases are those of all executions; a command that says nothing of tests is
-// one case itself.
+// cases are those of all executions; a command that reports no tests counts as one
+// case.
 func (r *run) cases() []output.Case {
 	var all []output.Case
 	if r.job.Check.Category != contract.CategoryTest {
@@ -56,8 +56,8 @@ func commandAsCase(e *execution) output.Case {
 	return c
 }
 
-// caseList bounds number and texts of cases. Failed ones are kept first, since
-// they are what is read; the order stays.
+// caseList limits number and texts of cases. Failed ones are kept first, because they
+// are the ones that are read; the order stays.
 func caseList(cases []output.Case, f *findings) []contract.TestCase {
 	room := output.MaxCases
 	for _, c := range cases {
@@ -90,7 +90,7 @@ func caseList(cases []output.Case, f *findings) []contract.TestCase {
 	return out
 }
 
-// ranNothing: a test check that ended well, in which no test did anything.
+// ranNothing: a test check that succeeded, in which no test did anything.
 func (r *run) ranNothing() bool {
 	if r.job.Check.Category != contract.CategoryTest || len(r.executions) == 0 {
 		return false
@@ -104,8 +104,8 @@ func (r *run) ranNothing() bool {
 	return s.Passed+s.Failed+s.Flaky == 0
 }
 
-// noTests: one shard of several may be without a test where another has some;
-// only the whole can lack what is required.
+// noTests: one shard of several may have no tests if another has some; only the whole
+// can lack required tests.
 func (r *run) noTests() contract.Finding {
 	what, severity := "no tests were run", contract.SeverityMinor
 	whole := r.job.Check.Shards <= 1

@@ -13,11 +13,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
-// Compile compiles what a checkout and its tests consist of into env.GoCache.Dir,
-// and runs none of it: the go tool compiles by what it reads, generates
-// nothing, and starts no program of the checkout. So what it leaves can be
-// trusted as far as the compiler can. That something does not compile is no
-// error; it stays out of the cache.
+// Compile compiles what a checkout and its tests consist of into env.GoCache.Dir, and
+// runs none of it: the go tool compiles what it reads, generates nothing, and starts no
+// program of the checkout. So its output can be trusted as far as the compiler can.
+// Code that does not compile is not an error; it stays out of the cache.
 func Compile(ctx context.Context, root string, env Env) error {
 	modules, err := checks.GoModulesIn(root)
 	if err != nil {
@@ -26,9 +25,8 @@ func Compile(ctx context.Context, root string, env Env) error {
 	for _, m := range modules {
 		for _, args := range [][]string{
 			{"go", "vet"},
-			// Each test program is handed to true instead of being started.
-			// go test vets packages in its own way and cannot use what
-			// go vet left.
+			// Each test program is passed to true instead of being started. go test
+			// vets packages in its own way and cannot use the results of go vet.
 			{"go", "test", "-count=1", "-exec=true"},
 		} {
 			c := sandbox.Command{

@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
-// layers is an Env with a build cache of its own and no other.
+// layers is an Env with only its own build cache.
 func layers(t *testing.T, cache sandbox.GoCache) Env {
 	t.Helper()
 	env := isolated(t, detected())
@@ -21,7 +21,7 @@ func layers(t *testing.T, cache sandbox.GoCache) Env {
 	return env
 }
 
-// compiledBase is a base that the tests of this package share from run to run:
+// compiledBase is a base that the tests of this package reuse from run to run:
 // compiling the standard library takes longer than all of them.
 func compiledBase(t *testing.T) string {
 	t.Helper()

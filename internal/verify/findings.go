@@ -81,7 +81,7 @@ func (r *run) judge(f *findings, e *execution) {
 	}
 }
 
-// judgeNetwork reports what a failed check wanted from the network and did not get.
+// judgeNetwork reports what a failed check requested from the network and did not get.
 func (r *run) judgeNetwork(f *findings, e *execution) {
 	key := checks.NetworkSetting(r.job.Check.Category)
 	switch {
@@ -95,8 +95,8 @@ func (r *run) judgeNetwork(f *findings, e *execution) {
 	}
 }
 
-// refusedHosts names some of many hosts, each once. They are what a command
-// asked for: text that it chose.
+// refusedHosts names some of many hosts, each once. They are what a command asked for:
+// text that it chose.
 func refusedHosts(all []string) []string {
 	const most, longest = 5, 100
 	hosts := slices.Compact(slices.Sorted(slices.Values(all)))
@@ -132,7 +132,7 @@ func caseMessage(c output.Case, what string) string {
 	return fault.Clip(text, output.MaxMessage)
 }
 
-// unavailable grades that a command could not start: of a lint it is worth a note.
+// unavailable grades that a command could not start: for a lint it is minor.
 func (r *run) unavailable() contract.Severity {
 	if r.job.Check.Category == contract.CategoryLint {
 		return contract.SeverityMinor

@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// plainRunner runs commands without isolation, so that tests of parsing and
-// judging do not depend on what the machine can isolate.
+// plainRunner runs commands without isolation, so that tests of parsing and judging do
+// not depend on what the machine can isolate.
 type plainRunner struct{}
 
 func (plainRunner) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error) {
@@ -94,7 +94,7 @@ func (s *streaming) Write(p []byte) (int, error) {
 	return s.all.Write(p)
 }
 
-// cannedRunner answers each command with what answer says.
+// cannedRunner answers each command with the result of answer.
 type cannedRunner struct {
 	mu       sync.Mutex
 	commands []sandbox.Command
@@ -112,7 +112,7 @@ func always(result sandbox.Result) *cannedRunner {
 	return &cannedRunner{answer: func(int, sandbox.Command) (sandbox.Result, error) { return result, nil }}
 }
 
-// reportOf is where a command is told to write its report, relative to the root.
+// reportOf is where a command is to write its report, relative to the root.
 func reportOf(c sandbox.Command) string {
 	said := strings.Join(c.Args, " ") + " " + c.Env["PLAYWRIGHT_JSON_OUTPUT_NAME"]
 	return regexp.MustCompile(`\.rgpt-verify/\S+\.(json|xml)`).FindString(said)
@@ -131,7 +131,7 @@ func checkout(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// detected are the settings that a new installation has.
+// detected are the settings of a new installation.
 func detected() checks.Settings { return checks.Settings{AutoDetect: true, Shards: 1} }
 
 // testCommand configures one test command.
@@ -177,7 +177,7 @@ func runWith(t *testing.T, root, id string, env Env) Outcome {
 	return o
 }
 
-// caseNamed finds the case whose name ends so.
+// caseNamed finds the case whose name ends with a text.
 func caseNamed(t *testing.T, o Outcome, suffix string) contract.TestCase {
 	t.Helper()
 	for _, c := range o.Cases {
@@ -205,7 +205,7 @@ func needs(t *testing.T, program string) {
 	}
 }
 
-// noting stands for the worker's proxy and notes what hosts it was asked for.
+// noting replaces the worker's proxy and records the requested hosts.
 func noting(asked *[][]string) func([]string) func(net.Listener) []string {
 	return func(hosts []string) func(net.Listener) []string {
 		if asked != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// liveOutput is what one command prints on its way to the log and to the caller.
+// liveOutput is the output of one command on its way to the log and to the caller.
 type liveOutput struct {
 	r    *run
 	text *output.GoText // non-nil: stdout is go test -json and is shown as text
@@ -76,7 +76,7 @@ type headTail struct {
 	total      int64
 }
 
-// Write makes it a writer; it never fails.
+// Write implements io.Writer; it never fails.
 func (b *headTail) Write(p []byte) (int, error) {
 	n := len(p)
 	b.total += int64(n)
@@ -102,11 +102,11 @@ func (b *headTail) Bytes() []byte {
 	return []byte(strings.ToValidUTF8(string(append(out, tail...)), "�"))
 }
 
-// Bounds on what is kept of a check.
+// Limits on what is kept of a check.
 const (
 	maxMessages  = 2 << 20 // bytes of all messages of its cases together
 	maxLog       = 512 << 10
 	maxReports   = 500
 	maxArtifacts = 200
-	maxOutput    = 16 << 20 // bytes of a stream that is a report itself
+	maxOutput    = 16 << 20 // bytes of a stream that is itself a report
 )

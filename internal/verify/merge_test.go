@@ -33,9 +33,9 @@ func TestMergedShardsAddUpInAnyOrder(t *testing.T) {
 	require.JSONEq(t, `{"summary":{"passed":0,"failed":0,"skipped":0,"flaky":0,"duration":0},"results":[],"artifacts":[]}`, string(empty))
 }
 
-// Merge sums up outcomes, such as the shards of a test run, into the tester's
-// result. Whatever order they come in, the result is the same. Durations are
-// added: shards run side by side, so the sum is work, not time.
+// Merge combines outcomes, such as the shards of a test run, into the tester's result.
+// The result does not depend on their order. Durations are added: shards run side by
+// side, so the sum is work, not time.
 func Merge(results ...Outcome) contract.TestResult {
 	out := contract.TestResult{Results: []contract.TestCase{}, Artifacts: []string{}}
 	for _, r := range results {

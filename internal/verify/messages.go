@@ -39,7 +39,7 @@ func unexplained(e *execution) string {
 	return fault.Clip(text+because(e), output.MaxMessage)
 }
 
-// because quotes the line of the output that tells most.
+// because quotes the most informative line of the output.
 func because(e *execution) string {
 	line := errorLine(e.Result.Stderr)
 	if line == "" {
@@ -51,7 +51,7 @@ func because(e *execution) string {
 	return ": " + fault.Clip(line, 300)
 }
 
-// errorLine is the last line that speaks of an error, else the last line.
+// errorLine is the last line that mentions an error, otherwise the last line.
 func errorLine(out []byte) string {
 	all := output.Lines(out[max(0, len(out)-16<<10):])
 	last := ""
@@ -71,7 +71,7 @@ func errorLine(out []byte) string {
 	return last
 }
 
-// mainMessage is the line that says most about a failed check.
+// mainMessage is the most informative line about a failed check.
 func (r *run) mainMessage(o Outcome) string {
 	for _, e := range r.executions {
 		if o := e.startFailure(); o != nil && r.job.Check.Category != contract.CategoryLint {
@@ -97,7 +97,7 @@ func (r *run) mainMessage(o Outcome) string {
 	return text
 }
 
-// tail is the end of what a command printed.
+// tail is the end of a command's output.
 func tail(e *execution) []byte {
 	const size = 16 << 10
 	out, errs := e.Result.Stdout, e.Result.Stderr

@@ -9,7 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// outcome sums up what ran.
+// outcome summarizes what ran.
 func (r *run) outcome() Outcome {
 	o := Outcome{Duration: time.Since(r.started)}
 	f := findings{category: r.job.Check.Category, list: r.job.Known}

@@ -14,11 +14,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// Proof says which new tests do without the change that they came with.
+// Proof says which new tests do not need the change that they came with.
 type Proof struct {
-	// Unproven are those that passed, or did not run, where the change was not.
+	// Unproven are those that passed, or did not run, without the change.
 	Unproven []Unproven
-	// Log is what the commands printed: head and tail of it when it was long.
+	// Log is the output of the commands: head and tail if it was long.
 	Log []byte
 	// Duration is wall time.
 	Duration time.Duration
@@ -38,19 +38,18 @@ const (
 	notRunAnyway  = "is not seen to run where the change is not, and nothing failed there"
 )
 
-// Prove runs new tests on a checkout that has the test files of a change, and all
-// else as it was before: what does not fail there says nothing about the change.
-// Only these tests run where their runner can tell them, at least only their
-// files or packages; a command that the settings or a script give runs as it is.
+// Prove runs new tests on a checkout that has the test files of a change, and
+// everything else as it was before: a test that does not fail there says nothing about
+// the change. Only these tests run if their runner can select them, otherwise only
+// their files or packages; a command that the settings or a script give runs as it is.
 //
-// A test that does not compile or load there has failed, for the change is what
-// it needs. So has one that no runner finds any more. Where a command failed and
-// does not name the test among its results, that counts as the test's failure:
-// nothing is held against a test of which nothing is known. Failed tests do not
-// run again.
+// A test that does not compile or load there has failed, because it needs the change.
+// So has one that no runner finds any more. If a command failed and does not name the
+// test among its results, that counts as the test's failure: a test of which nothing is
+// known gets the benefit of the doubt. Failed tests do not run again.
 //
-// Like [Run], it writes into the checkout. An error means that it could not be
-// carried out.
+// Like [Run], it writes into the checkout. An error means that it could not be carried
+// out.
 func Prove(ctx context.Context, root string, tests []pin.Added, env Env) (Proof, error) {
 	env.Settings.Shards, env.Settings.RerunFailed = 1, 0
 	r, err := prepare(root, env, func(p checks.Pipeline) (checks.Job, error) {
@@ -70,7 +69,7 @@ func Prove(ctx context.Context, root string, tests []pin.Added, env Env) (Proof,
 	return out, err
 }
 
-// prove runs what runs the tests, and says of each why it proves nothing; those
+// prove runs what runs the tests, and returns for each why it proves nothing; those
 // that prove something are left out. Of several commands one is enough.
 func (r *run) prove(ctx context.Context, tests []pin.Added) (map[pin.Added]string, error) {
 	seen, proven := map[pin.Added]string{}, map[pin.Added]bool{}
@@ -95,7 +94,7 @@ func (r *run) prove(ctx context.Context, tests []pin.Added) (map[pin.Added]strin
 	return seen, nil
 }
 
-// narrow is what of a command runs tests, and which of them: none where it runs
+// narrow is the part of a command that runs tests, and which of them: none if it runs
 // none, or its tool is not installed.
 func (r *run) narrow(ctx context.Context, inv checks.Invocation, tests []pin.Added) (checks.Invocation, []pin.Added, error) {
 	inv, ok, err := r.choose(ctx, inv)
@@ -118,7 +117,7 @@ func (e *execution) unproven(t pin.Added) string {
 			return ""
 		case c.Status == contract.TestSkipped:
 			skipped = true
-		default: // a failure that the exit code knows nothing of is none
+		default: // a failure that the exit code does not show does not count
 			passed = true
 		}
 	}
@@ -134,11 +133,11 @@ func (e *execution) unproven(t pin.Added) string {
 	case e.counted:
 		return notRunAnyway
 	}
-	return passesAnyway // a command that names no tests, and all is well with it
+	return passesAnyway // a command that names no tests and succeeded
 }
 
-// casesOf are the cases of a test: those of its very name where there are any,
-// else those whose names end with it ("it adds" is another test than "adds").
+// casesOf are the cases of a test: those with exactly its name if there are any,
+// otherwise those whose names end with it ("it adds" is another test than "adds").
 func (e *execution) casesOf(t pin.Added) []output.Case {
 	var all, exact []output.Case
 	for _, c := range e.Parsed.Cases {
@@ -156,11 +155,11 @@ func (e *execution) casesOf(t pin.Added) []output.Case {
 	return all
 }
 
-// dividers are what names of tests are put together with.
+// dividers are the separators in names of tests.
 var dividers = strings.NewReplacer(" › ", " > ", "::", ".")
 
-// isOf reports whether a case is of a test, as far as names can tell: the test
-// itself, one in it, or one of its parameters.
+// isOf reports whether a case belongs to a test, as far as names show: the test itself,
+// one in it, or one of its parameters.
 func (e *execution) isOf(c output.Case, t pin.Added) bool {
 	if strings.HasSuffix(t.Path, ".go") {
 		dir := output.Paths{GoDirs: e.Invocation.GoDirs}.GoDir(c.Group)
@@ -190,8 +189,8 @@ var (
 	startsPart = regexp.MustCompile(`^( > |\[| \()`)
 )
 
-// isOfGo reports whether a case is of a test of Go. Suites run under the name of
-// a test that nobody but the suite knows.
+// isOfGo reports whether a case belongs to a Go test. Suites run under the name of a
+// test that only the suite knows.
 func isOfGo(c output.Case, t pin.Added) bool {
 	test := checks.WithoutNumber(t.Name)
 	got := c.Test

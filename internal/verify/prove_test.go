@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// proof runs tests on a checkout and says of those that are unproven why.
+// proof runs tests on a checkout and says why the unproven ones are unproven.
 func proof(t *testing.T, files map[string]string, env Env, tests ...pin.Added) map[string]string {
 	t.Helper()
 	if env.Runner == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// parseReport reads one report file into the execution. Whatever the format,
-// the file's first bytes must agree with it.
+// parseReport reads one report file into the execution. Whatever the format, the file's
+// first bytes must match it.
 func (e *execution) parseReport(data []byte, s output.Paths) error {
 	format := e.Invocation.Format
 	if format == "" || format == output.FormatAuto || format == output.FormatExitCode {
@@ -25,15 +25,15 @@ func (e *execution) parseReport(data []byte, s output.Paths) error {
 	return err
 }
 
-// parseOutput reads the output of a command that wrote no report file. tests says
-// that it is to run tests: then what runners print for people counts too.
+// parseOutput reads the output of a command that wrote no report file. tests says that
+// it is meant to run tests: then what runners print for people counts too.
 func (e *execution) parseOutput(s output.Paths, tests bool) {
 	format := e.Invocation.Format
 	if format == "" || format == output.FormatAuto {
 		format = output.Sniff(e.Result.Stdout)
 		if format == output.FormatExitCode && tests {
 			text := e.runnersText(s)
-			// Beside another runner's sums, TAP is what some test of it prints.
+			// Beside another runner's summary, TAP is the output of some test of it.
 			if text.NotTAP || !tapStart.Match(e.Result.Stdout) {
 				e.takeText(text)
 				return
@@ -62,16 +62,16 @@ func (e *execution) parseOutput(s output.Paths, tests bool) {
 	}
 }
 
-// tapStart is where TAP begins that something else was printed before.
+// tapStart is where TAP begins after other output.
 var tapStart = regexp.MustCompile(`(?m)^TAP version 1[34]\r?$`)
 
-// parseText reads what test runners print for people. An output that none of them
-// is seen in counts as one test, unless the command is known to start a runner. It
-// reports whether one was seen.
+// parseText reads what test runners print for people. An output in which none is
+// recognized counts as one test, unless the command is known to start a runner. It
+// reports whether one was recognized.
 func (e *execution) parseText(s output.Paths) bool { return e.takeText(e.runnersText(s)) }
 
 // runnersText is what test runners print for people. Some, such as vitest, name
-// failures on stderr and end with their sums on stdout.
+// failures on stderr and end with their summaries on stdout.
 func (e *execution) runnersText(s output.Paths) output.Results {
 	return output.ParseRunners(slices.Concat(e.Result.Stderr, []byte("\n"), e.Result.Stdout), s)
 }
@@ -132,7 +132,7 @@ func (r *run) read(ctx context.Context, e *execution, before map[string]stamp) e
 	return nil
 }
 
-// textProblems looks for places in what the command printed.
+// textProblems searches the output of the command for places.
 func textProblems(e *execution, s output.Paths) []output.Problem {
 	found := output.ParseText(e.Result.Stderr, s)
 	return append(found, output.ParseText(e.Result.Stdout, s)...)

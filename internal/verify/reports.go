@@ -19,7 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// stamp tells a file that was written from one that was there.
+// stamp distinguishes a file that was written from one that was already there.
 type stamp struct {
 	size int64
 	time time.Time
@@ -27,7 +27,7 @@ type stamp struct {
 
 var errEnough = errors.New("enough files")
 
-// stamps lists the regular files that a command's reports may be. An error says that
+// stamps lists the regular files that may be a command's reports. An error says that
 // not all of them were seen.
 func stamps(ctx context.Context, root *os.Root, globs []string) (map[string]stamp, error) {
 	found := map[string]stamp{}
@@ -51,9 +51,9 @@ func stamps(ctx context.Context, root *os.Root, globs []string) (map[string]stam
 	return found, nil
 }
 
-// clearReports removes what detected commands are about to write, so that
-// nothing committed passes for it. What a configured pattern matches stays: it
-// may be a fixture; such files count only when the command changes them.
+// clearReports removes what detected commands are about to write, so that nothing
+// committed passes for it. Files that match a configured pattern stay, as they may be
+// fixtures; such files count only if the command changes them.
 func clearReports(root *os.Root, globs []string) error {
 	for _, p := range globs {
 		if path.Dir(p) != output.ScratchDir {
@@ -77,8 +77,8 @@ type report struct {
 	data []byte
 }
 
-// newReports reads the reports that are new or changed since before. What
-// cannot be used is named in notes.
+// newReports reads the reports that are new or changed since before. Unusable ones are
+// named in notes.
 func newReports(ctx context.Context, root *os.Root, globs []string, before map[string]stamp) (out []report, notes []string, err error) {
 	now, err := stamps(ctx, root, globs)
 	if err != nil {
@@ -137,7 +137,7 @@ func artifactFiles(root *os.Root, s output.Paths, all []output.Attachment) []Art
 	return uniqueNames(out)
 }
 
-// artifactPath is like the paths of problems, but lets the scratch directory pass and cuts
+// artifactPath is like the paths of problems, but allows the scratch directory and cuts
 // nothing.
 func artifactPath(s output.Paths, p string) (string, bool) {
 	if path.IsAbs(p) {

@@ -14,8 +14,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// verified runs all checks of a repository as the tester does: stage by stage,
-// each on a checkout of its own, and merges them.
+// verified runs all checks of a repository as the tester does: stage by stage, each on
+// its own checkout, and merges them.
 func verified(t *testing.T, files map[string]string, env Env) (map[string]Outcome, contract.TestResult) {
 	t.Helper()
 	p := plan(t, checkout(t, files), env.Settings)

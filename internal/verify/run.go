@@ -18,10 +18,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// Run carries out one check of the plan on a checkout. It writes into the
-// checkout, as builds and tests do: give it one of its own. A failed check is an
-// Outcome; an error means that it could not be carried out, and the Outcome
-// holds what there was until then.
+// Run carries out one check of the plan on a checkout. It writes into the checkout, as
+// builds and tests do: give it a separate one. A failed check is an Outcome; an error
+// means that it could not be carried out, and the Outcome holds what there was until
+// then.
 func Run(ctx context.Context, root string, check contract.Check, env Env) (Outcome, error) {
 	r, err := prepare(root, env, func(p checks.Pipeline) (checks.Job, error) {
 		j, ok := p.Job(check.ID)
@@ -38,7 +38,7 @@ func Run(ctx context.Context, root string, check contract.Check, env Env) (Outco
 	return r.outcome(), err
 }
 
-// prepare plans the checks of a checkout and makes it ready to run a job of them.
+// prepare plans the checks of a checkout and prepares it to run a job of them.
 func prepare(root string, env Env, choose func(p checks.Pipeline) (checks.Job, error)) (*run, error) {
 	if env.Runner == nil {
 		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no sandbox is set up to run checks in")
@@ -69,9 +69,9 @@ func prepare(root string, env Env, choose func(p checks.Pipeline) (checks.Job, e
 	return &run{job: j, env: env, root: root, dir: dir, log: headTail{limit: maxLog}, started: time.Now()}, nil
 }
 
-// linkPackages lets the checkout find the packages that the worker gives:
-// modules of the kind that import loads are looked for in folders only, never
-// in NODE_PATH. A checkout with packages of its own keeps those.
+// linkPackages lets the checkout find the packages that the worker provides: ES modules
+// are searched for in folders only, never in NODE_PATH. A checkout with its own
+// packages keeps those.
 func linkPackages(root *os.Root, given bool) error {
 	if !given {
 		return nil
@@ -92,23 +92,23 @@ type run struct {
 	started time.Time
 
 	executions []*execution
-	installed  *bool // whether Python finds the checkout's packages; nil: not asked yet
+	installed  *bool // whether Python finds the checkout's packages; nil if not yet checked
 }
 
 // execution is one command that ran.
 type execution struct {
 	checks.Finished
 	notes []string
-	// counted says that cases are the tool's own, so that none means none.
+	// counted says that cases are the tool's own, so that an empty list means none.
 	counted bool
-	// passedLater says that everything that failed has passed when run again.
+	// passedLater says that everything that failed passed in a re-run.
 	passedLater bool
 }
 
-// failed: the command did not end well.
+// failed: the command did not succeed.
 func (e *execution) failed() bool { return !e.Result.OK() && !e.Invocation.Advisory && !e.passedLater }
 
-// interruption says how a command ended that did not come to its own end.
+// interruption says how a command ended that did not end by itself.
 func (e *execution) interruption() contract.Code {
 	r := e.Result
 	switch {
@@ -163,8 +163,8 @@ func (r *run) choose(ctx context.Context, inv checks.Invocation) (checks.Invocat
 	return inv, true, nil
 }
 
-// execute runs a command and reads what it left. A nil execution comes with an
-// error only.
+// execute runs a command and reads its results. A nil execution comes only with an
+// error.
 func (r *run) execute(ctx context.Context, inv checks.Invocation) (*execution, error) {
 	if err := clearReports(r.dir, inv.Reports); err != nil {
 		return nil, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written")
@@ -190,7 +190,7 @@ func (r *run) execute(ctx context.Context, inv checks.Invocation) (*execution, e
 	return e, r.read(ctx, e, before)
 }
 
-// command runs in the sandbox with what is left of the check's time.
+// command runs in the sandbox with the remaining time of the check.
 func (r *run) command(ctx context.Context, inv checks.Invocation, onOutput func(sandbox.Stream, []byte)) (sandbox.Result, error) {
 	limits := r.env.Limits
 	if timeout, bounded := r.timeout(); bounded {
@@ -236,8 +236,8 @@ func workDir(dir string) string {
 	return dir
 }
 
-// environment: what the plan says wins over what the worker gives, but for
-// PYTHONPATH and NODE_OPTIONS nothing is in both.
+// environment: the plan overrides what the worker provides, but apart from PYTHONPATH
+// and NODE_OPTIONS nothing is in both.
 func (r *run) environment(inv checks.Invocation) map[string]string {
 	env := checks.WithEnv(r.env.Vars, inv.Env)
 	for _, list := range []string{"PYTHONPATH", "NODE_PATH"} {
@@ -259,13 +259,13 @@ func (r *run) mounts() []sandbox.Mount {
 	return append(slices.Clone(r.env.Mounts), sandbox.Mount{Host: r.env.NodeModules, Inside: NodeModulesInside})
 }
 
-// readsOutput: the output is the report, so that its middle must not be lost.
+// readsOutput: the output is the report, so its middle must not be lost.
 func readsOutput(inv checks.Invocation) bool {
 	return (len(inv.Reports) == 0 || inv.OrText) && inv.Format != output.FormatExitCode
 }
 
-// runnerError gives an error of the sandbox a class. That a sandbox cannot be
-// made is the host's fault, not the repository's.
+// runnerError gives an error of the sandbox a class. If a sandbox cannot be made it is
+// the host's fault, not the repository's.
 func runnerError(ctx context.Context, err error) error {
 	var isolation *sandbox.IsolationError
 	switch {
@@ -276,7 +276,7 @@ func runnerError(ctx context.Context, err error) error {
 	case errors.As(err, &isolation):
 		return fault.Wrap(err, contract.ClassConfig, contract.CodeIsolation, "checks cannot run: this machine cannot isolate commands")
 	case fault.Of(err).Code != contract.CodeUnknown:
-		return err // it has a class already
+		return err // it already has a class
 	}
 	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "the sandbox could not run a check")
 }

@@ -16,8 +16,8 @@ import (
 
 var toolchains = sync.OnceValue(sandbox.DetectToolchains)
 
-// goCache is the build cache of this machine. These tests trust the code they
-// build; compiling the standard library anew would take most of their time.
+// goCache is the build cache of this machine. These tests trust the code they build;
+// compiling the standard library again would take most of their time.
 var goCache = sync.OnceValue(func() string {
 	out, err := exec.Command("go", "env", "GOCACHE").Output()
 	if err != nil {
@@ -30,7 +30,7 @@ var goCache = sync.OnceValue(func() string {
 	return dir
 })
 
-// isolated returns an Env as a worker has it.
+// isolated returns an Env like a worker's.
 func isolated(t *testing.T, s checks.Settings) Env {
 	t.Helper()
 	p, err := sandbox.NewProcess(sandbox.Options{Toolchains: toolchains()})

@@ -11,13 +11,13 @@ import (
 
 // startFailure is why a command could not even begin its work.
 type startFailure struct {
-	line string // what says so
-	what string // what is missing, as far as it is known
+	line string // the line that says so
+	what string // what is missing, if known
 }
 
 // startFailure says why a command could not do its work at all, nil if it could: its
-// program is not there, or it says that what it needs was never installed. Where
-// tests ran, it could.
+// program is missing, or it says that what it needs was never installed. If tests ran,
+// it could.
 func (e *execution) startFailure() *startFailure {
 	r := e.Result
 	if !e.failed() || r.TimedOut || r.Signal != "" || r.LimitExceeded != "" || e.counted && e.Parsed.Summary() != (contract.TestSummary{}) {

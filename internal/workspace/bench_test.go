@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// cpuTime is what this process and those that it waited for have used.
+// cpuTime is the CPU time of this process and of those that it waited for.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var sum int64
@@ -45,8 +45,8 @@ func view(b *testing.B, m *Manager, ws contract.Workspace, key string) {
 	d.Close()
 }
 
-// A run's share of this package: steps side by side, each with some tool calls,
-// then integration, a clean checkout for verification, and release.
+// A run's share of this package: steps side by side, each with some tool calls, then
+// integration, a clean checkout for verification, and release.
 func BenchmarkRun(b *testing.B) {
 	for _, shape := range []struct{ files, steps, calls int }{{10, 6, 1}, {200, 6, 3}, {5000, 6, 3}} {
 		b.Run(fmt.Sprintf("files=%d/steps=%d/calls=%d", shape.files, shape.steps, shape.calls), func(b *testing.B) {

@@ -12,18 +12,18 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// ChangedFile is a regular file that differs between two workspaces. Content
-// beyond the caller's limit is left out, and so is that of a side without the file.
+// ChangedFile is a regular file that differs between two workspaces. Content beyond the
+// caller's limit is omitted, and so is that of a side without the file.
 type ChangedFile struct {
 	Path            string
 	Existed, Exists bool
 	Before, After   []byte
 }
 
-// Changed returns the files that differ from one workspace to another of the
-// same base, with their content, in the order of their paths. A rename is a
-// file that is gone and one that is new. Only those that wanted accepts are
-// returned; of each at most the given number of bytes.
+// Changed returns the files that differ from one workspace to another of the same base,
+// with their content, in the order of their paths. A rename is a removed file and a new
+// one. It returns only files that wanted accepts, and of each at most the given number
+// of bytes.
 func (m *Manager) Changed(ctx context.Context, from, to contract.Workspace, wanted func(path string) bool, most int64) ([]ChangedFile, error) {
 	var files []ChangedFile
 	err := m.with(ctx, from, func(r *mirror, baseTree string) (err error) {
@@ -80,7 +80,7 @@ func (r *mirror) changed(ctx context.Context, from, to string, wanted func(path 
 
 func isRegular(mode string) bool { return strings.HasPrefix(mode, "100") }
 
-// blobs returns the content of objects, each cut at most bytes, by one process.
+// blobs returns the content of objects, with one process; each is cut after most bytes.
 func (r *mirror) blobs(ctx context.Context, ids []string, most int64) ([][]byte, error) {
 	if len(ids) == 0 {
 		return nil, nil

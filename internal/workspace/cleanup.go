@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// CleanUp removes the directories of a key and of all keys below it: "42" stands
-// for "42" and "42/step-001/1", not for "421". It waits for those who use them.
+// CleanUp removes the directories of a key and of all keys below it: "42" stands for
+// "42" and "42/step-001/1", not for "421". It waits for their users.
 func (m *Manager) CleanUp(ctx context.Context, key string) error {
 	name, err := dirName(strings.TrimSuffix(key, "/"))
 	if err != nil {
@@ -36,10 +36,10 @@ func (m *Manager) CleanUp(ctx context.Context, key string) error {
 	return failed
 }
 
-// Sweep removes the directories of every key whose first part, such as the "42"
-// of "42/step-001/1", belongs to what has ended, as the caller knows. Those in
-// use stay until the next time, and so do those about which ended fails; the
-// errors come back when all others were looked at.
+// Sweep removes the directories of every key whose first part, such as the "42" of
+// "42/step-001/1", has ended according to the callback. Those in use stay until the
+// next time, and so do those for which ended fails; the errors are returned after all
+// others were processed.
 func (m *Manager) Sweep(ctx context.Context, ended func(ctx context.Context, first string) (bool, error)) error {
 	names, err := m.dirNames()
 	if err != nil {
@@ -65,7 +65,7 @@ func (m *Manager) Sweep(ctx context.Context, ended func(ctx context.Context, fir
 	return failed
 }
 
-// removeIfFree removes a directory unless somebody uses it.
+// removeIfFree removes a directory unless it is in use.
 func (m *Manager) removeIfFree(dir string) error {
 	lock, err := m.locks.tryExclusive(m.dirLock(dir))
 	if err != nil || lock == nil {
@@ -74,9 +74,8 @@ func (m *Manager) removeIfFree(dir string) error {
 	return m.removeDir(lock, dir)
 }
 
-// Prune removes what nobody used for a while: directories, mirrors, and objects
-// from before the host's last restart. What is in use stays. All of it can be
-// made again.
+// Prune removes what was not used for a while: directories, mirrors, and objects from
+// before the host's last restart. What is in use stays. All of it can be rebuilt.
 func (m *Manager) Prune(ctx context.Context, unused time.Duration) error {
 	before := time.Now().Add(-unused)
 	names, err := m.dirNames()
@@ -153,7 +152,7 @@ func (r *mirror) prune(before time.Time) error {
 		}
 	}
 	if err == nil && !used.After(before) {
-		// The lock's file goes last: who waits for it starts anew.
+		// The lock's file goes last: whoever waits for it starts again.
 		err = errors.Join(removeTree(filepath.Join(r.root, "bases")), removeTree(r.root))
 	}
 	if err != nil {
@@ -162,7 +161,7 @@ func (r *mirror) prune(before time.Time) error {
 	return nil
 }
 
-// lastUse is the latest change of a directory or of what lies directly in it.
+// lastUse is the latest change of a directory or of its direct entries.
 func lastUse(dir string) time.Time {
 	var last time.Time
 	if info, err := os.Stat(dir); err == nil {
@@ -183,8 +182,8 @@ func (m *Manager) dirLock(dir string) string {
 	return filepath.Join(m.options.CacheDir, "locks", dir+lockSuffix)
 }
 
-// dirNames returns the names of all directories, and of those of which only the
-// lock is left: a worker was killed between the two removals.
+// dirNames returns the names of all directories, and of those that have only their lock
+// left: a worker was killed between the two removals.
 func (m *Manager) dirNames() ([]string, error) {
 	var names []string
 	for _, dir := range []string{m.dirsRoot(), filepath.Dir(m.dirLock(""))} {

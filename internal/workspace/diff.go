@@ -14,13 +14,13 @@ import (
 // change is the difference between the base's tree and another.
 type change struct {
 	patch     []byte
-	lostLinks []gitlink // submodules of the base that are not in the tree
+	lostLinks []gitlink // submodules of the base that are missing in the tree
 }
 
 type gitlink struct{ path, id string }
 
-// limits bound a change. size tells the size of a changed file; nil when files
-// were measured before.
+// limits restrict a change. size returns the size of a changed file; nil if files were
+// measured before.
 type limits struct {
 	files    int
 	patch    int64
@@ -39,9 +39,9 @@ func (r *mirror) change(ctx context.Context, baseTree, tree string, limit limits
 	return r.gitChange(ctx, baseTree, tree, limit)
 }
 
-// gitChange is change for everything. One process lists the changed files and
-// then writes the patch; the list is looked at before the patch is read, so that
-// an outsized change is stopped early.
+// gitChange is change for all cases. One process lists the changed files and then
+// writes the patch; the list is checked before the patch is read, so that an oversized
+// change is stopped early.
 func (r *mirror) gitChange(ctx context.Context, baseTree, tree string, limit limits) (change, error) {
 	w := &changeWriter{limit: limit}
 	_, err := r.run(ctx, call{stdout: w, args: []string{
@@ -60,7 +60,7 @@ func (r *mirror) gitChange(ctx context.Context, baseTree, tree string, limit lim
 	return change{patch: w.buffer.Bytes(), lostLinks: w.lostLinks}, nil
 }
 
-// changeWriter takes git's raw list of files apart, then collects the patch.
+// changeWriter parses git's raw list of files, then collects the patch.
 type changeWriter struct {
 	limit     limits
 	buffer    bytes.Buffer
@@ -88,8 +88,7 @@ func (w *changeWriter) Write(p []byte) (int, error) {
 	return len(p), w.err
 }
 
-// finish handles a list that no patch follows, which git writes for nothing
-// that we know of.
+// finish handles a list that no patch follows, which git is not known to write.
 func (w *changeWriter) finish() error {
 	if !w.inPatch {
 		return runtimeFault("git listed changed files but wrote no patch")

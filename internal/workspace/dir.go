@@ -22,8 +22,8 @@ import (
 //	tree    the marker: repository, boot and tree that work holds, and whether
 //	        the index is behind
 //
-// The marker is gone while somebody may write, so what a crash leaves behind is
-// never taken for a state.
+// The marker is absent while the directory may be written to, so what a crash
+// leaves behind is never taken for a state.
 type Dir struct {
 	m        *Manager
 	repo     *mirror
@@ -33,18 +33,18 @@ type Dir struct {
 	writable bool
 	since    time.Time // when it was opened for writing
 	stale    bool      // the index is behind the tree
-	excludes string    // file of what Save passes over on top of what the repository ignores; see Ignore
+	excludes string    // file with patterns that Save skips on top of what the repository ignores; see Ignore
 	use      *heldLock
 	lock     *heldLock
 }
 
-// Open returns a directory for the key that holds exactly the workspace's
-// content, for one writer; others wait. Files that git ignores survive while
-// the content under the key goes from state to state by Save, and are removed
-// when it changes in any other way.
+// Open returns a directory for the key that holds exactly the workspace's content, for
+// one writer; others wait. Files that git ignores survive while the content under the
+// key goes from state to state by Save, and are removed when it changes in any other
+// way.
 //
-// The key is a path-like name such as "42/step-001/1". Whatever happens to the
-// directory without Save is undone by the next Open.
+// The key is a path-like name such as "42/step-001/1". Changes to the directory that
+// were not saved are undone by the next Open.
 func (m *Manager) Open(ctx context.Context, ws contract.Workspace, key string) (*Dir, error) {
 	d, err := m.attach(ctx, ws, key)
 	if err != nil {
@@ -63,8 +63,8 @@ func (m *Manager) Open(ctx context.Context, ws contract.Workspace, key string) (
 	return d, nil
 }
 
-// viewTries bounds how often View makes the directory before it gives way to
-// writers who change it each time.
+// viewTries limits how often View prepares the directory before it gives way to writers
+// who change it each time.
 const viewTries = 5
 
 // View is Open for readers, many at a time. Nothing may be written below Path.
@@ -120,7 +120,7 @@ func (d *Dir) Path() string { return filepath.Join(d.root, "work") }
 // Workspace returns the state that the directory was opened with or last saved.
 func (d *Dir) Workspace() contract.Workspace { return d.ws }
 
-// Close gives the directory back. It may be called more than once.
+// Close releases the directory. It may be called more than once.
 func (d *Dir) Close() {
 	if d.lock != nil {
 		d.lock.release()
@@ -138,16 +138,16 @@ func (d *Dir) lockPath() string {
 func (d *Dir) markerPath() string { return filepath.Join(d.root, "tree") }
 func (d *Dir) indexPath() string  { return filepath.Join(d.root, "index") }
 
-// staleIndex stands at the end of the marker when SaveFile recorded what git's
-// index does not know.
+// staleIndex is the end of the marker if SaveFile recorded changes that git's index
+// does not know.
 const staleIndex = " stale"
 
 func (d *Dir) marker(tree string) string {
 	return strings.Join([]string{d.repo.id, d.m.boot, tree}, " ")
 }
 
-// readMarker reports whether the directory's content is known at all, and
-// whether it is the wanted tree already.
+// readMarker reports whether the directory's content is known at all, and whether it is
+// already the wanted tree.
 func (d *Dir) readMarker() (trusted, wanted bool) {
 	content, err := os.ReadFile(d.markerPath())
 	if err != nil {
@@ -176,8 +176,7 @@ func (d *Dir) writeMarker() error {
 	return nil
 }
 
-// prepare makes the directory hold the wanted tree; the caller has the
-// exclusive lock.
+// prepare makes the directory hold the wanted tree; the caller has the exclusive lock.
 func (d *Dir) prepare(ctx context.Context) error {
 	trusted, wanted := d.readMarker()
 	if wanted {
@@ -197,7 +196,7 @@ func (d *Dir) prepare(ctx context.Context) error {
 	return d.checkOut(ctx, trusted)
 }
 
-// wipe empties a directory about which nothing is known.
+// wipe empties a directory of unknown content.
 func (d *Dir) wipe() error {
 	if err := removeTree(d.root); err != nil {
 		return wrapf(err, "a workspace directory cannot be emptied")
@@ -246,11 +245,11 @@ func (d *Dir) gitCall(ctx context.Context, c call) ([]byte, error) {
 	return d.repo.run(ctx, c)
 }
 
-// removeTree removes what commands filled, however deep and whoever it is closed to.
+// removeTree removes what commands wrote, however deep and whatever its permissions.
 func removeTree(path string) error { return rmtree.Remove(path) }
 
-// makeAccessible gives the owner back the rights on directories and regular
-// files below path. Only files that cannot be handled otherwise come here.
+// makeAccessible restores the owner's permissions on directories and regular files
+// below path. It is used only for files that cannot be handled otherwise.
 func makeAccessible(path string) {
 	_ = filepath.WalkDir(path, func(p string, _ fs.DirEntry, _ error) error {
 		if info, err := os.Lstat(p); err == nil {
@@ -269,8 +268,8 @@ func openMode(path string, mode fs.FileMode) {
 	}
 }
 
-// Keys become directory names that can be told back into keys, so that a
-// prefix of keys is a prefix of names.
+// Keys become directory names that can be decoded into keys, so that a prefix of keys
+// is a prefix of names.
 const maxNameLength = 200
 
 func dirName(key string) (string, error) {

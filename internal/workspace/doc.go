@@ -3,20 +3,20 @@
 //
 // A Manager keeps below its cache directory a bare mirror of each repository
 // with the base commits that runs started from, and a directory for each key
-// that callers work under. All of it is a cache: every state can be made again
+// that callers use. All of it is a cache: every state can be rebuilt
 // from the repository, the base commit and the patch in the blob store, on any
 // host.
 //
 // # What runs and what does not
 //
 // Work trees hold what models and commands from repositories wrote, so nothing
-// in them decides what git does on the host. The git directory and the index
-// lie outside the work tree. Git sees our configuration only: none of the
+// in them affects what git does on the host. The git directory and the index
+// are outside the work tree. Git sees only our configuration: none of the
 // system's or the user's, no hooks, no fsmonitor, no filters, no text
 // conversion, no external diff or merge program. Content is taken byte for
 // byte: attributes that would change line endings or encodings are switched
-// off, so that a tree is what was tested. Files that Git LFS keeps elsewhere
-// are therefore the pointers that the repository holds.
+// off, so that a tree is what was tested. Files that Git LFS stores elsewhere
+// are therefore the pointers that the repository contains.
 //
 // A repository on this host is read and written by upload-pack and receive-pack
 // with hooks and every setting that names a program overridden; the user's own
@@ -24,13 +24,12 @@
 //
 // # What needs a git process
 //
-// A process costs more than what most calls ask of it. So what is plain is done
+// A process costs more than the work that most calls need. So plain cases are handled
 // here: one file of a work tree becomes the next tree (SaveFile), two trees are
 // compared and their patch is written, trees that differ from their base in
-// files of their own are merged. Objects are read from packs by go-git and
-// written as git writes loose ones; what is read is checked against its id.
-// Plain is what cannot mean two things: text, usual names, regular files, SHA-1.
-// Everything else is errNeedsGit inside the package, and the git program does
-// it. Whether a change is plain follows from its trees alone, so that all hosts
-// make the same patch of it.
+// different files are merged. Objects are read from packs by go-git and written as
+// git writes loose ones; what is read is checked against its id. Plain is what is
+// unambiguous: text, usual names, regular files, SHA-1. Everything else is
+// errNeedsGit inside the package, and is left to the git program. Whether a change
+// is plain follows from its trees alone, so that all hosts make the same patch of it.
 package workspace

@@ -19,9 +19,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// safeSettings keep anything of a repository from running. Like ownSettings
-// they are given as git's command scope, which wins over the configuration of
-// any repository.
+// safeSettings keep anything in a repository from running. Like ownSettings they are
+// passed at git's command scope, which overrides the configuration of any repository.
 var safeSettings = [][2]string{
 	{"core.hooksPath", "/dev/null"},
 	{"core.fsmonitor", "false"},
@@ -37,8 +36,8 @@ var safeSettings = [][2]string{
 	{"maintenance.auto", "false"},
 }
 
-// ownSettings hold, on top of those, for work on our own mirrors. In the user's
-// repository the user's own are in force.
+// ownSettings apply in addition, for work on our own mirrors. In the user's repository
+// the user's own settings apply.
 var ownSettings = [][2]string{
 	// Content is taken byte for byte.
 	{"core.autocrlf", "false"},
@@ -48,7 +47,7 @@ var ownSettings = [][2]string{
 	{"core.ignoreCase", "false"},
 	{"core.precomposeUnicode", "false"},
 	{"core.sparseCheckout", "false"},
-	// A tree must be harmless on the systems of those who check it out.
+	// A tree must be harmless on the systems where it is checked out.
 	{"core.protectHFS", "true"},
 	{"core.protectNTFS", "true"},
 	// The same input gives the same output everywhere.
@@ -56,23 +55,23 @@ var ownSettings = [][2]string{
 	{"core.abbrev", "12"},
 	{"diff.renames", "false"},
 	{"merge.renames", "true"},
-	// A file that one step adds stays where it put it, also when another step
-	// moved its neighbours.
+	// A file that one step adds stays where the step put it, even if another step moved
+	// its neighbours.
 	{"merge.directoryRenames", "false"},
 	// Objects of runs live for minutes.
 	{"core.looseCompression", "1"},
 	{"core.bigFileThreshold", "64m"},
 	{"core.logAllRefUpdates", "false"},
 	{"fetch.unpackLimit", "1"},
-	// A server that says nothing for a minute is gone.
+	// A server that sends nothing for a minute is gone.
 	{"http.lowSpeedLimit", "1"},
 	{"http.lowSpeedTime", "60"},
 	{"fetch.writeCommitGraph", "false"},
 }
 
-// serverSettings go to upload-pack and receive-pack in a repository on this
-// host. Git takes the settings above away from them, as they belong to another
-// repository, so they stand on their command line.
+// serverSettings are passed to upload-pack and receive-pack in a repository on this
+// host. Git removes the settings above for them, as they belong to another repository,
+// so these are passed on their command line.
 var serverSettings = [][2]string{
 	{"core.hooksPath", "/dev/null"},
 	{"core.fsmonitor", "false"},
@@ -92,8 +91,8 @@ var serverSettings = [][2]string{
 const (
 	maxGitStderr = 16 << 10
 	maxGitStdout = 512 << 20
-	// gitStopGrace is how long git's helpers may keep its pipes open after it
-	// was killed.
+	// gitStopGrace is how long git's helpers may keep its pipes open after git was
+	// killed.
 	gitStopGrace = 2 * time.Second
 )
 
@@ -101,15 +100,15 @@ const (
 type call struct {
 	args   []string
 	dir    string   // working directory
-	env    []string // on top of the clean environment
+	env    []string // added to the clean environment
 	config [][2]string
 	stdin  io.Reader
 	stdout io.Writer // nil: captured and returned
 	allow  string    // protocols, separated by colons; "" is none
 	net    bool      // talks to another host
 	user   bool      // works in the user's repository, to read
-	// hold are lock files that the process inherits: when the worker is killed,
-	// a git process that outlives it keeps the lock until it ends too.
+	// hold are lock files that the process inherits: if the worker is killed, a git
+	// process that outlives it keeps the lock until it ends too.
 	hold []*os.File
 }
 
@@ -124,8 +123,8 @@ func (e *gitError) Error() string {
 	return fmt.Sprintf("git %s ended with exit code %d: %s", e.command, e.code, e.stderr)
 }
 
-// git runs one git process and returns its output. Errors are *gitError, or a
-// fault where git could not be run to its end.
+// git runs one git process and returns its output. Errors are *gitError, or a fault if
+// git could not be run to its end.
 func (m *Manager) git(ctx context.Context, c call) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, m.options.Git, c.args...)
 	cmd.Dir = c.dir
@@ -152,7 +151,7 @@ func (m *Manager) git(ctx context.Context, c call) ([]byte, error) {
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		// Output is kept: merge-tree and config use exit codes as answers.
+		// Output is returned as well: merge-tree and config use exit codes as answers.
 		return stdout.Bytes(), &gitError{command: c.args[0], code: exit.ExitCode(), stderr: tidyStderr(stderr.String())}
 	}
 	return nil, wrapf(err, "git %s could not be run", c.args[0])
@@ -163,8 +162,8 @@ func (m *Manager) gitEnv(c call) []string {
 		"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC", "HOME=/nonexistent",
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_ATTR_NOSYSTEM=1",
 		"GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_PAGER=cat", "GIT_EDITOR=false",
-		// Of a partial clone, missing objects stay missing: to fetch them git
-		// would run programs that the repository's configuration names.
+		// In a partial clone, missing objects stay missing: to fetch them git would run
+		// programs that the repository's configuration names.
 		"GIT_NO_LAZY_FETCH=1",
 		"GIT_NO_REPLACE_OBJECTS=1", "GIT_LITERAL_PATHSPECS=1",
 		"GIT_ALLOW_PROTOCOL=" + c.allow,
@@ -200,10 +199,10 @@ func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''
 
 var userinfo = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/@\s'"]+@`)
 
-// Redact takes user names and passwords out of the URLs in a text.
+// Redact removes user names and passwords from the URLs in a text.
 func Redact(text string) string { return userinfo.ReplaceAllString(text, "$1") }
 
-// tidyStderr makes git's complaint short and free of secrets.
+// tidyStderr makes git's message short and free of secrets.
 func tidyStderr(text string) string {
 	var lines []string
 	for line := range strings.SplitSeq(Redact(strings.ToValidUTF8(text, "?")), "\n") {
@@ -215,7 +214,7 @@ func tidyStderr(text string) string {
 	return strings.Join(lines, "; ")
 }
 
-// symptoms tell the class of a failed git process by what it says.
+// symptoms map what a failed git process printed to its class.
 var symptoms = []struct {
 	text  string
 	class contract.Class
@@ -245,7 +244,7 @@ var symptoms = []struct {
 	{"timed out", contract.ClassInfra, contract.CodeTimeout},
 }
 
-// remoteFault explains a failed talk with another repository by what git said.
+// remoteFault explains failed communication with another repository by git's message.
 func remoteFault(err error, format string, args ...any) error {
 	var ge *gitError
 	if !errors.As(err, &ge) {
@@ -286,7 +285,7 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// errOutputLimit ends a git process that writes more than is wanted.
+// errOutputLimit ends a git process that writes too much.
 var errOutputLimit = errors.New("git wrote more than is allowed")
 
 // limitedWriter fails after a number of bytes, which ends the git process.

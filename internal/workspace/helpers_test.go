@@ -20,8 +20,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// Each case of the properties here is many git processes. -rapid.checks on the
-// command line wins over this.
+// Each case of the properties here takes many git processes. -rapid.checks on the
+// command line overrides this.
 func init() { _ = flag.Set("rapid.checks", "15") }
 
 func TestMain(m *testing.M) {
@@ -57,12 +57,12 @@ func newManager(t testing.TB, change ...func(*Options)) *Manager {
 	return m
 }
 
-// anotherHost is a manager that shares nothing with m but the blobs.
+// anotherHost is a manager that shares only the blobs with m.
 func anotherHost(t testing.TB, m *Manager) *Manager {
 	return newManager(t, func(o *Options) { o.Blobs = m.options.Blobs })
 }
 
-// userGit runs git as a user does, with nothing of ours.
+// userGit runs git as a user does, without our settings.
 func userGit(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)

@@ -12,12 +12,12 @@ import (
 	"syscall"
 )
 
-// maxIgnoreBytes bounds the .gitignore files that are looked at here.
+// maxIgnoreBytes limits the size of .gitignore files that are read here.
 const maxIgnoreBytes = 64 << 10
 
-// mayBeIgnored reports whether git might leave a new file out. False is certain;
-// to find out more is left to git, whose rules are many: no pattern of the
-// .gitignore files on the way can mean the file or a directory that it is in.
+// mayBeIgnored reports whether git might ignore a new file. False is certain; anything
+// further is left to git, whose rules are many: false means that no pattern of the
+// .gitignore files on the path can match the file or a directory that it is in.
 func mayBeIgnored(root *os.Root, parts []string) bool {
 	for i := range parts {
 		content, ok := readIgnoreFile(root, path.Join(path.Join(parts[:i]...), ".gitignore"))
@@ -33,8 +33,8 @@ func mayBeIgnored(root *os.Root, parts []string) bool {
 	return false
 }
 
-// readIgnoreFile returns a .gitignore file's content, "" when there is none;
-// false when git has to look at it.
+// readIgnoreFile returns a .gitignore file's content, "" if there is none; false if git
+// has to read it.
 func readIgnoreFile(root *os.Root, name string) (string, bool) {
 	info, err := root.Lstat(name)
 	if os.IsNotExist(err) {
@@ -54,15 +54,15 @@ func readIgnoreFile(root *os.Root, name string) (string, bool) {
 
 var (
 	printable = regexp.MustCompile(`^[ -~]*$`)
-	// simplePattern are patterns that git and path.Match understand alike.
+	// simplePattern are patterns that git and path.Match interpret alike.
 	simplePattern = regexp.MustCompile(`^([^\[\]\\]|\[[A-Za-z0-9]+\])*$`)
 )
 
-// patternMayMatch looks at a pattern's last part alone, which always has to
-// match one part of the path.
+// patternMayMatch checks only a pattern's last part, which always has to match one part
+// of the path.
 func patternMayMatch(line string, parts []string) bool {
 	line = strings.TrimRight(strings.TrimSuffix(line, "\r"), " ")
-	if line == "" || line[0] == '#' || line[0] == '!' { // ! only takes an earlier pattern back
+	if line == "" || line[0] == '#' || line[0] == '!' { // ! only reverts an earlier pattern
 		return false
 	}
 	line = strings.TrimSuffix(line, "/")
@@ -76,9 +76,9 @@ func patternMayMatch(line string, parts []string) bool {
 	})
 }
 
-// Untracked lists what the work tree holds beside the workspace's files, from
-// its root, with folders of nothing else named as a whole ("node_modules/"): all
-// of it, and what of it the repository does not ignore.
+// Untracked lists what the work tree holds besides the workspace's files, from its
+// root, with folders of nothing else named as a whole ("node_modules/"): all of it, and
+// the part that the repository does not ignore.
 func (d *Dir) Untracked(ctx context.Context) (all, unignored []string, err error) {
 	if _, err := d.scrub(); err != nil {
 		return nil, nil, err
@@ -100,9 +100,9 @@ func (d *Dir) Untracked(ctx context.Context) (all, unignored []string, err error
 	return all, unignored, err
 }
 
-// Ignore lets Save pass over what matches patterns in the form of .gitignore, on
-// top of what the repository ignores, until the directory is closed. Files that
-// the workspace has are saved all the same.
+// Ignore makes Save skip what matches patterns in the form of .gitignore, in addition
+// to what the repository ignores, until the directory is closed. Files that the
+// workspace has are saved all the same.
 func (d *Dir) Ignore(patterns []string) error {
 	d.excludes = ""
 	if len(patterns) == 0 {
@@ -116,9 +116,9 @@ func (d *Dir) Ignore(patterns []string) error {
 	return nil
 }
 
-// IgnorePattern is the pattern in the form of .gitignore that stands for one path
-// from the root. A line break, which would begin another pattern, stands for any
-// character; nothing else is matched.
+// IgnorePattern is the pattern in the form of .gitignore that matches one path from the
+// root. A line break, which would begin another pattern, is replaced by a wildcard for
+// one character; nothing else is matched.
 func IgnorePattern(path string) string {
 	return "/" + strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, " ", `\ `, "\t", `\	`, "\n", "?", "\r", "?").Replace(path)
 }

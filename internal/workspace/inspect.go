@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// DefaultDiffBytes bounds the text of Diff when the caller does not.
+// DefaultDiffBytes limits the text of Diff if the caller does not.
 const DefaultDiffBytes = 256 << 10
 
 // FileStat counts the changed lines of a file.
@@ -31,8 +31,7 @@ type Stat struct {
 	Deleted int
 }
 
-// String is the sum in words, such as "3 files changed, 12 lines added, 4
-// removed".
+// String is the summary in words, such as "3 files changed, 12 lines added, 4 removed".
 func (s Stat) String() string {
 	return fmt.Sprintf("%s changed, %s added, %d removed", count(len(s.Files), "file"), count(s.Added, "line"), s.Deleted)
 }
@@ -44,9 +43,9 @@ func count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// Diff returns the unified diff from the base to the workspace, with renames,
-// for people and prompts. It is cut after maxBytes, at the end of a line and
-// with a note; 0 means DefaultDiffBytes.
+// Diff returns the unified diff from the base to the workspace, with renames, for
+// people and prompts. It is cut after maxBytes, at the end of a line and with a note; 0
+// means DefaultDiffBytes.
 func (m *Manager) Diff(ctx context.Context, ws contract.Workspace, maxBytes int) (string, error) {
 	var text string
 	err := m.with(ctx, ws, func(r *mirror, baseTree string) (err error) {
@@ -131,8 +130,8 @@ func (m *Manager) Files(ctx context.Context, ws contract.Workspace) ([]string, e
 	return slices.Clone(files), err
 }
 
-// files lists a tree: from what is known of the base and what differs from it,
-// as the steps of a run ask for much the same again and again.
+// files lists a tree: from the known files of the base and the differences from it, as
+// the steps of a run ask for nearly the same list again and again.
 func (r *mirror) files(ctx context.Context, baseTree, tree string) ([]string, error) {
 	if files, ok := r.m.listed.get(tree); ok {
 		return files, nil
@@ -152,7 +151,7 @@ func (r *mirror) filesFrom(ctx context.Context, baseTree, tree string) ([]string
 	if tree == baseTree {
 		return nil, errNeedsGit
 	}
-	differ := map[string]bool{} // true: it is there
+	differ := map[string]bool{} // true: it exists
 	err := r.changedFiles(baseTree, tree, "", func(c fileChange) error {
 		differ[c.path] = c.new.mode != ""
 		return nil
@@ -179,7 +178,7 @@ func (r *mirror) filesFrom(ctx context.Context, baseTree, tree string) ([]string
 	return files, nil
 }
 
-// listTree lists a tree by git.
+// listTree lists a tree with git.
 func (r *mirror) listTree(ctx context.Context, tree string) ([]string, error) {
 	out, err := r.run(ctx, call{args: []string{"ls-tree", "-r", "-z", "--name-only", tree}})
 	if err != nil {
@@ -190,13 +189,13 @@ func (r *mirror) listTree(ctx context.Context, tree string) ([]string, error) {
 	return files, nil
 }
 
-// maxListings bounds the trees whose lists of files are kept in memory.
+// maxListings limits the trees whose lists of files are kept in memory.
 const maxListings = 8
 
-// listings remember the files of trees; what a tree holds never changes.
+// listings remember the files of trees; the content of a tree never changes.
 type listings struct {
 	mu    sync.Mutex
-	trees []string // the one that was used last comes last
+	trees []string // most recently used last
 	files map[string][]string
 }
 
@@ -228,8 +227,8 @@ func (l *listings) touch(tree string) {
 	l.trees = append(slices.DeleteFunc(l.trees, func(t string) bool { return t == tree }), tree)
 }
 
-// BaseFile returns the content of a file at the workspace's base commit; false
-// when there is no regular file of that name, or one of more than most bytes.
+// BaseFile returns the content of a file at the workspace's base commit; false if there
+// is no regular file of that name, or if its size is over the limit, most.
 func (m *Manager) BaseFile(ctx context.Context, ws contract.Workspace, name string, most int64) (content []byte, found bool, err error) {
 	err = m.with(ctx, ws, func(r *mirror, baseTree string) (err error) {
 		content, found, err = r.plainFile(baseTree, name, most)
@@ -254,13 +253,13 @@ func (r *mirror) plainFile(tree, name string, most int64) ([]byte, bool, error) 
 	return content, true, nil
 }
 
-// gitFile reads a file of a tree by git.
+// gitFile reads a file of a tree with git.
 func (r *mirror) gitFile(ctx context.Context, tree, name string, most int64) ([]byte, bool, error) {
 	out, err := r.run(ctx, call{args: []string{"ls-tree", "-z", "--long", tree, "--", name}})
 	if err != nil {
 		return nil, false, localFault(err, "the file %s could not be looked for", name)
 	}
-	// mode, kind, id, size, then the name behind a tab
+	// mode, kind, id, size, then the name after a tab
 	fields := strings.Fields(strings.SplitN(string(out), "\t", 2)[0])
 	if len(fields) != 4 || fields[1] != kindBlob || fields[0] == modeLink {
 		return nil, false, nil
@@ -279,7 +278,7 @@ func (r *mirror) gitFile(ctx context.Context, tree, name string, most int64) ([]
 	return content, true, nil
 }
 
-// with calls f with the mirror, in which the workspace's tree is.
+// with calls f with the mirror that contains the workspace's tree.
 func (m *Manager) with(ctx context.Context, ws contract.Workspace, f func(r *mirror, baseTree string) error) error {
 	repo, baseTree, lock, err := m.use(ctx, ws.Repo, ws.Base)
 	if err != nil {

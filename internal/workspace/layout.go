@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// A folder that somebody sent may lead git to other repositories of this host: by
-// alternates, symbolic links, core.worktree or a .git file. A run would hand what is in
-// them to a model and to a remote that the folder names. So what git reads of a
-// repository must lie in the repository, or in what points back to it, or where the
-// operator says.
+// A foreign folder may lead git to other repositories of this host: by alternates,
+// symbolic links, core.worktree or a .git file. A run would pass their content to a
+// model and to a remote that the folder names. So what git reads of a repository must
+// be in the repository, or in something that points back to it, or where the operator
+// allows it.
 
-// mostLinked bounds a file of git's that names another place.
+// mostLinked limits the size of a git file that names another place.
 const mostLinked = 64 << 10
 
-// checkLayout refuses a repository on this host, by the top of its work tree or as a bare
-// one, whose data lie outside of it.
+// checkLayout refuses a repository on this host, given by the top of its work tree or
+// as a bare one, whose data is outside it.
 func (m *Manager) checkLayout(ctx context.Context, top string) error {
 	dir, err := m.gitDirOf(ctx, top)
 	if err != nil {
@@ -69,8 +69,8 @@ func (m *Manager) gitDirOf(ctx context.Context, top string) (string, error) {
 	return "", elsewhere(top, ".git leads to "+dir, dir)
 }
 
-// pointsBack reports whether a git directory says itself that it belongs to a work tree:
-// as that of a linked worktree, or of a submodule.
+// pointsBack reports whether a git directory itself says that it belongs to a work
+// tree: as that of a linked worktree, or of a submodule.
 func (m *Manager) pointsBack(ctx context.Context, dir, top string) bool {
 	if file, err := named(filepath.Join(dir, "gitdir"), ""); err == nil {
 		back, err := resolved(dir, filepath.Dir(file))
@@ -84,8 +84,8 @@ func (m *Manager) pointsBack(ctx context.Context, dir, top string) bool {
 	return err == nil && same(back, top)
 }
 
-// commonDir returns where the objects and branches of a git directory lie: for a linked
-// worktree that of its repository, which has the worktree in a folder of its own.
+// commonDir returns where the objects and branches of a git directory are: for a linked
+// worktree that of its repository, which has the worktree in its own folder.
 func (m *Manager) commonDir(top, dir string) (string, error) {
 	name, err := named(filepath.Join(dir, "commondir"), "")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,7 +104,7 @@ func (m *Manager) commonDir(top, dir string) (string, error) {
 	return "", elsewhere(top, "its commondir leads to "+common, common)
 }
 
-// checkGitDir refuses links, and whatever else is neither a file nor a folder, among
+// checkGitDir refuses links, and anything else that is neither a file nor a folder, in
 // what git reads of a repository.
 func (m *Manager) checkGitDir(ctx context.Context, top, dir string) error {
 	for _, name := range []string{"HEAD", "config", "config.worktree", "packed-refs", "shallow", "commondir", "gitdir", "info", "objects", "refs", "reftable", "worktrees"} {
@@ -114,7 +114,7 @@ func (m *Manager) checkGitDir(ctx context.Context, top, dir string) error {
 		}
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			switch {
-			case errors.Is(err, fs.ErrNotExist): // git tidies up while this looks
+			case errors.Is(err, fs.ErrNotExist): // git cleans up at the same time
 				return nil
 			case err != nil:
 				return repoFault("the repository %s cannot be read: %v", top, err)
@@ -158,7 +158,8 @@ func (m *Manager) checkAlternates(top, common string) error {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		// Git reads quoted paths, and paths up to a NUL. Such lines have no honest use.
+		// Git reads quoted paths, and paths up to a NUL. Such lines have no legitimate
+		// use.
 		if strings.HasPrefix(line, `"`) || strings.ContainsAny(line, "\x00\r\t") || strings.TrimSpace(line) != line {
 			return repoFault("%s of the repository %s has a path that is not written plainly: %q", name, top, line)
 		}
@@ -187,13 +188,13 @@ func (m *Manager) isLinked(dir string) bool {
 	})
 }
 
-// within reports whether a path is a folder or lies in it; both are free of links.
+// within reports whether a path is a folder or inside it; both are free of links.
 func within(root, path string) bool {
 	rel, err := filepath.Rel(root, path)
 	return err == nil && (rel == "." || filepath.IsLocal(rel))
 }
 
-// same reports whether two paths are one folder.
+// same reports whether two paths are the same folder.
 func same(a, b string) bool {
 	left, err := os.Stat(a)
 	if err != nil {
@@ -203,7 +204,7 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(left, right)
 }
 
-// resolved is a path as a file in dir names it, without links.
+// resolved is a path named in a file in dir, without links.
 func resolved(dir, path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
@@ -211,7 +212,7 @@ func resolved(dir, path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// named reads the path that a file of git's consists of, after a prefix.
+// named reads the path that a git file consists of, after a prefix.
 func named(file, prefix string) (string, error) {
 	stat, err := os.Lstat(file)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestARepositoryThatLeadsToAnotherOneIsRefused makes folders as somebody may send
-// them: each leads git to a repository of the operator's, whose content a run would hand
-// on.
+// TestARepositoryThatLeadsToAnotherOneIsRefused makes folders as an attacker may send
+// them: each leads git to a repository of the operator's, whose content a run would
+// pass on.
 func TestARepositoryThatLeadsToAnotherOneIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, lead := range map[string]func(t *testing.T, hostile, private string){
@@ -65,7 +65,7 @@ func TestARepositoryThatLeadsToAnotherOneIsRefused(t *testing.T) {
 	}
 }
 
-// replaceBy makes a part of a repository a link to a part of another.
+// replaceBy replaces a part of a repository with a link to a part of another.
 func replaceBy(part, by string) func(t *testing.T, hostile, private string) {
 	return func(t *testing.T, hostile, private string) {
 		require.NoError(t, os.RemoveAll(filepath.Join(hostile, part)))
@@ -73,8 +73,8 @@ func replaceBy(part, by string) func(t *testing.T, hostile, private string) {
 	}
 }
 
-// TestWhatIsSentAfterARunBeganIsRefusedToo changes the repository between the making of
-// a run and its fetch.
+// TestWhatIsSentAfterARunBeganIsRefusedToo changes the repository between the creation
+// of a run and its fetch.
 func TestWhatIsSentAfterARunBeganIsRefusedToo(t *testing.T) {
 	t.Parallel()
 	private, hostile := newRepo(t, map[string]string{"plans.txt": "secret\n"}), newRepo(t, map[string]string{"a.txt": "a\n"})

@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How long to wait before looking again at a lock that another process holds.
-// Within a process waiting needs no looking.
+// How long to wait before checking again a lock that another process holds. Within a
+// process, waiting needs no polling.
 const (
 	lockPollFirst   = time.Millisecond
 	lockPollLongest = 50 * time.Millisecond
 )
 
-// locks are reader-writer locks by path that work among goroutines and among
-// processes: a semaphore, which is fair and can be waited for with a context,
-// and below it flock, which the kernel releases however a process ends.
+// locks are reader-writer locks by path that work among goroutines and among processes:
+// a semaphore, which is fair and supports waiting with a context, and below it flock,
+// which the kernel releases however a process ends.
 type locks struct {
 	mu    sync.Mutex
 	paths map[string]*pathLock
@@ -30,12 +30,12 @@ type locks struct {
 
 type pathLock struct {
 	sem   *semaphore.Weighted
-	users int // holders and waiters; at 0 the entry goes
+	users int // holders and waiters; at 0 the entry is removed
 }
 
 func newLocks() *locks { return &locks{paths: map[string]*pathLock{}} }
 
-// heldLock is a lock that somebody holds.
+// heldLock is a lock that is held.
 type heldLock struct {
 	locks  *locks
 	path   string
@@ -68,7 +68,7 @@ func (l *locks) acquire(ctx context.Context, path string, weight int64, how int)
 	return &heldLock{locks: l, path: path, weight: weight, file: file}, nil
 }
 
-// tryExclusive takes the lock if nobody has it; otherwise it returns nil.
+// tryExclusive takes the lock if it is free; otherwise it returns nil.
 func (l *locks) tryExclusive(path string) (*heldLock, error) {
 	entry := l.enter(path)
 	if !entry.sem.TryAcquire(allReaders) {
@@ -109,9 +109,9 @@ func (l *locks) leave(path string) {
 	}
 }
 
-// release gives the lock back. It unlocks before it closes: a process that is
-// being started elsewhere in this program shares the open file for the moment
-// between its fork and its exec, and closing alone would leave it the lock.
+// release releases the lock. It unlocks before it closes: a process that is being
+// started elsewhere in this program shares the open file for the moment between its
+// fork and its exec, and closing alone would leave the lock with it.
 func (h *heldLock) release() {
 	_ = unix.Flock(int(h.file.Fd()), unix.LOCK_UN)
 	_ = h.file.Close()
@@ -122,8 +122,8 @@ func (h *heldLock) release() {
 	h.locks.leave(h.path)
 }
 
-// remove deletes the lock's file. Waiters see that theirs is not the file of
-// that name any more and start again.
+// remove deletes the lock's file. Waiters see that theirs is no longer the file of that
+// name and start again.
 func (h *heldLock) remove() error { return os.Remove(h.path) }
 
 func flockWait(ctx context.Context, path string, how int) (*os.File, error) {

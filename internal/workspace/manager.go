@@ -15,7 +15,7 @@ import (
 
 // Blobs stores content under its digest, sha256:<hex>. Patches go there.
 type Blobs interface {
-	// Put stores content and returns its digest. A repeat is harmless.
+	// Put stores content and returns its digest. Repeating it is harmless.
 	Put(ctx context.Context, content []byte) (digest string, err error)
 	// Get returns the content of a digest.
 	Get(ctx context.Context, digest string) ([]byte, error)
@@ -23,55 +23,55 @@ type Blobs interface {
 
 // Defaults of Options.
 const (
-	// DefaultMaxFileBytes bounds each file that a change adds or edits.
+	// DefaultMaxFileBytes limits each file that a change adds or edits.
 	DefaultMaxFileBytes = 100 << 20
-	// DefaultMaxChangedFiles bounds how many files a change touches.
+	// DefaultMaxChangedFiles limits how many files a change touches.
 	DefaultMaxChangedFiles = 50_000
-	// DefaultMaxPatchBytes bounds a change as a whole: the patch is held in
-	// memory when it is stored and applied.
+	// DefaultMaxPatchBytes limits a change as a whole: the patch is held in memory when
+	// it is stored and applied.
 	DefaultMaxPatchBytes = 256 << 20
-	// DefaultMaxRepositoryFiles bounds how many files a commit may have.
+	// DefaultMaxRepositoryFiles limits how many files a commit may have.
 	DefaultMaxRepositoryFiles = 500_000
-	// DefaultMaxRepositoryBytes bounds what is fetched of a repository, and what a
-	// commit's files take up.
+	// DefaultMaxRepositoryBytes limits what is fetched of a repository, and the total
+	// size of a commit's files.
 	DefaultMaxRepositoryBytes = 20 << 30
 )
 
-// Options configure a Manager. CacheDir and Blobs are required; zero elsewhere
-// means the default.
+// Options configure a Manager. CacheDir and Blobs are required; a zero in any other
+// field means its default.
 type Options struct {
-	// CacheDir is where mirrors and directories live. Several processes of a
-	// host may share one; hosts may not.
+	// CacheDir is where mirrors and directories are stored. Several processes of a host
+	// may share one; hosts may not.
 	CacheDir string
 	// Blobs stores patches.
 	Blobs Blobs
 	// Git is the git program; default: the one in PATH.
 	Git string
-	// MaxFileBytes, MaxChangedFiles and MaxPatchBytes bound what Save accepts,
-	// compared with the base.
+	// MaxFileBytes, MaxChangedFiles and MaxPatchBytes limit what Save accepts, compared
+	// with the base.
 	MaxFileBytes    int64
 	MaxChangedFiles int
 	MaxPatchBytes   int64
-	// MaxRepositoryFiles and MaxRepositoryBytes bound what this host takes of a
-	// repository.
+	// MaxRepositoryFiles and MaxRepositoryBytes limit how large a repository this host
+	// accepts.
 	MaxRepositoryFiles int64
 	MaxRepositoryBytes int64
-	// LinkedFolders are where repositories of this host may have data besides in
-	// themselves: objects that they borrow, git directories of their own.
+	// LinkedFolders are where repositories of this host may have data outside
+	// themselves: objects that they borrow, separate git directories.
 	LinkedFolders []string
-	// NetworkEnv is the environment (KEY=value) that git gets on top of its
-	// clean one when it talks to another host, for credentials and proxies.
-	// Default: the worker's own HOME, SSH_AUTH_SOCK, GIT_ASKPASS, SSH_ASKPASS,
-	// GIT_SSH_COMMAND, GIT_SSL_CAINFO, SSL_CERT_FILE and proxy variables.
+	// NetworkEnv is the environment (KEY=value) that git gets in addition to its clean
+	// one when it connects to another host, for credentials and proxies. Default: the
+	// worker's own HOME, SSH_AUTH_SOCK, GIT_ASKPASS, SSH_ASKPASS, GIT_SSH_COMMAND,
+	// GIT_SSL_CAINFO, SSL_CERT_FILE and proxy variables.
 	NetworkEnv []string
 }
 
-// ErrTooLarge is wrapped by the error of Save for a change over the limits of
-// Options; its message says what to do, fit for a model to read.
+// ErrTooLarge is wrapped by the error of Save for a change over the limits of Options;
+// its message says what to do, in a form that a model can read.
 var ErrTooLarge = errors.New("the change is too large")
 
-// Manager makes directories of workspaces and workspaces of directories. It
-// may be used by many goroutines, and by many processes with the same cache.
+// Manager turns workspaces into directories and directories into workspaces. It may be
+// used by many goroutines, and by many processes with the same cache.
 type Manager struct {
 	options Options
 	boot    string // identifies this start of the host, see bootID
@@ -139,9 +139,9 @@ func workerNetworkEnv() []string {
 	return env
 }
 
-// bootID changes when the host restarts. What was written without fsync
-// (work trees, objects of runs) is trusted only within one start: after a power
-// loss files may be empty although their names are there.
+// bootID changes when the host restarts. What was written without fsync (work trees,
+// objects of runs) is trusted only until the next restart: after a power loss files may
+// be empty although their names are there.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -150,14 +150,13 @@ func bootID() string {
 	return strings.TrimSpace(string(id))
 }
 
-// wrapf adds what was tried to an error and keeps the class that it stands for.
+// wrapf adds context to an error and keeps its class.
 func wrapf(err error, format string, args ...any) error {
 	f := fault.Of(err)
 	return fault.Wrap(err, f.Class, f.Code, format, args...)
 }
 
-// repoFault says that a repository or base cannot be used, which only the user
-// can mend.
+// repoFault says that a repository or base cannot be used, which only the user can fix.
 func repoFault(format string, args ...any) error {
 	return fault.New(contract.ClassHuman, contract.CodeRepository, format, args...)
 }

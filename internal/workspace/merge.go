@@ -10,9 +10,9 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Merge brings together what two workspaces changed since base. All three are
-// of one repository and base commit; ours and theirs may be slim. Changes that
-// do not go together come back as a Conflict, whose step the caller knows.
+// Merge merges what two workspaces changed since base. All three have the same
+// repository and base commit; ours and theirs may be slim. Conflicting changes are
+// returned as a Conflict; the caller knows its step.
 func (m *Manager) Merge(ctx context.Context, base, ours, theirs contract.Workspace) (contract.Workspace, *contract.Conflict, error) {
 	repo, baseTree, lock, err := m.use(ctx, base.Repo, base.Base)
 	if err != nil {
@@ -22,10 +22,10 @@ func (m *Manager) Merge(ctx context.Context, base, ours, theirs contract.Workspa
 	return repo.merge(ctx, baseTree, base, ours.Of(base), theirs.Of(base))
 }
 
-// Fold integrates changes into a workspace, in order. A change that starts
-// where the one before ended is taken over as it is; any other is merged with
-// what its step found as the common start. It returns the workspace after all
-// changes and after each of them; with a Conflict, as far as it came.
+// Fold integrates changes into a workspace, in order. A change that starts where the
+// previous one ended is applied as it is; any other is merged with the state that its
+// step started from as the common ancestor. It returns the workspace after all changes
+// and after each of them; with a Conflict, as far as it got.
 func (m *Manager) Fold(ctx context.Context, start contract.Workspace, changes []contract.Change) (final contract.Workspace, stages []contract.Workspace, conflict *contract.Conflict, err error) {
 	final = start
 	for len(changes) > 0 {
@@ -81,7 +81,7 @@ func (r *mirror) merge(ctx context.Context, baseTree string, base, ours, theirs 
 	if len(paths) > 0 {
 		return contract.Workspace{}, &contract.Conflict{Paths: paths}, nil
 	}
-	// Sizes of files were looked at when each side was saved.
+	// Sizes of files were checked when each side was saved.
 	change, err := r.change(ctx, baseTree, tree, limits{files: 2 * r.m.options.MaxChangedFiles, patch: r.m.options.MaxPatchBytes})
 	if err != nil {
 		return contract.Workspace{}, nil, err
@@ -90,10 +90,10 @@ func (r *mirror) merge(ctx context.Context, baseTree string, base, ours, theirs 
 	return ws, nil, err
 }
 
-// mergeApart merges trees that differ from the base in files of their own, where
-// there is nothing to decide: git, which also follows renames, makes the same.
-// A file that both changed, be it in the same way, and a name that one side made
-// a directory are left to git.
+// mergeApart merges trees that differ from the base in different files, where there is
+// nothing to decide: git, which also follows renames, gives the same result. A file
+// that both changed, even in the same way, and a name that one side made a directory
+// are left to git.
 func (r *mirror) mergeApart(base, ours, theirs string) (string, error) {
 	tree, err := r.mergeEntries(base, ours, theirs)
 	if err == nil && tree == "" {
@@ -146,7 +146,7 @@ func (r *mirror) mergeDirectory(base, ours, theirs treeEntry) (treeEntry, error)
 	return treeEntry{mode: modeDirectory, name: ours.name, id: id}, nil
 }
 
-// mergeTrees merges trees. Git wants commits, so each tree gets one.
+// mergeTrees merges trees. Git needs commits, so each tree gets one.
 func (r *mirror) mergeTrees(ctx context.Context, base, ours, theirs string) (tree string, conflicts []string, err error) {
 	parent, err := r.writeCommit(commitObject{tree: base, message: "base\n"})
 	if err != nil {

@@ -84,12 +84,12 @@ func TestFoldIntegratesAGraphOfStepsInOrder(t *testing.T) {
 		return contract.Change{Step: name, From: from.Slim(), To: to.Slim()}
 	}
 	one := step("one", ws)
-	two := step("two", one.To.Of(ws)) // goes on where one ended
+	two := step("two", one.To.Of(ws)) // continues where one ended
 	side := step("side", ws)          // at the same time
 	both, _, conflict, err := m.Fold(t.Context(), ws, []contract.Change{two, side})
 	require.NoError(t, err)
 	require.Nil(t, conflict)
-	last := step("last", both) // needs two and side
+	last := step("last", both) // needs both two and side
 	changes := []contract.Change{one, two, side, last}
 
 	final, stages, conflict, err := anotherHost(t, m).Fold(t.Context(), ws, changes)
@@ -131,8 +131,8 @@ func TestFoldStopsAtAConflictAndNamesTheStep(t *testing.T) {
 	require.Equal(t, ws, none)
 }
 
-// Changes of files of their own lead to one tree, in whatever order and
-// grouping they are folded.
+// Changes of different files lead to one tree, in whatever order and grouping they are
+// folded.
 func TestFoldingChangesThatDoNotOverlapMakesOneTree(t *testing.T) {
 	t.Parallel()
 	const steps = 4

@@ -15,17 +15,17 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// mirror is what the cache holds of one repository:
+// mirror is the cached copy of one repository:
 //
 //	git/              bare repository with the base commits, written with fsync
 //	bases/<commit>    the tree of each base commit that is there
 //	boot-<id>/objects objects that runs made since the host started
 //	boot-<id>/known/  names of the trees among them
-//	use.lock          shared by all who work, exclusive for Prune
-//	fetch.lock        exclusive for those who fetch
+//	use.lock          shared by all users, exclusive for Prune
+//	fetch.lock        exclusive for a fetch
 //
 // Objects of runs are written without fsync, which is most of git's cost for
-// small changes; a power loss may empty them, so they count for one boot only.
+// small changes; a power loss may empty them, so they are valid for one boot only.
 type mirror struct {
 	m      *Manager
 	id     string
@@ -36,11 +36,11 @@ type mirror struct {
 // commitID matches full object ids, SHA-1 and SHA-256.
 var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// privateAttributes win over every .gitattributes: no conversion of content, no
-// driver of any kind.
+// privateAttributes override every .gitattributes: no conversion of content, no driver
+// of any kind.
 const privateAttributes = "* -text !eol !crlf !ident !filter !working-tree-encoding !diff !merge !whitespace !conflict-marker-size\n"
 
-// mirrorOf returns the mirror of a repository, which may not be there yet.
+// mirrorOf returns the mirror of a repository, which may not exist yet.
 func (m *Manager) mirrorOf(repo string) (*mirror, error) {
 	src, err := parseSource(repo)
 	if err != nil {
@@ -63,7 +63,7 @@ func (r *mirror) knownPath(tree string) string {
 	return filepath.Join(r.bootDir(), "known", tree)
 }
 
-// base returns the tree of a base commit if it is there.
+// base returns the tree of a base commit if the mirror has it.
 func (r *mirror) base(commit string) (tree string, ok bool) {
 	content, err := os.ReadFile(r.basePath(commit))
 	tree = strings.TrimSpace(string(content))
@@ -131,7 +131,7 @@ func (r *mirror) runDurable(ctx context.Context, c call) ([]byte, error) {
 	return r.m.git(ctx, c)
 }
 
-// fetch brings a base commit into the mirror, alone and without its history.
+// fetch fetches a base commit into the mirror, alone and without its history.
 func (r *mirror) fetch(ctx context.Context, commit string) (tree string, err error) {
 	lock, err := r.m.locks.exclusive(ctx, r.fetchLock())
 	if err != nil {
@@ -171,8 +171,8 @@ func (r *mirror) fetch(ctx context.Context, commit string) (tree string, err err
 	return tree, nil
 }
 
-// checkSource refuses a repository on this host that leads elsewhere, and gives a better
-// message than git's for what is gone.
+// checkSource refuses a repository on this host that leads elsewhere, and gives a
+// better message than git's for one that no longer exists.
 func (r *mirror) checkSource(ctx context.Context) error {
 	path := strings.TrimPrefix(r.source.address, "file://")
 	if r.source.remote() {
@@ -184,7 +184,7 @@ func (r *mirror) checkSource(ctx context.Context) error {
 	return r.m.checkLayout(ctx, path)
 }
 
-// init makes the bare repository; a rename makes it appear whole or not at all.
+// init makes the bare repository; a rename makes it appear complete or not at all.
 func (r *mirror) init(ctx context.Context, idLength int) error {
 	if _, err := os.Stat(r.gitDir()); err == nil {
 		return nil
@@ -218,7 +218,7 @@ func (r *mirror) fetchCommit(ctx context.Context, commit string, lock *heldLock)
 	err := r.runFetch(ctx, lock, "--depth=1", commit+":refs/rgpt/base/"+commit)
 	var ge *gitError
 	if errors.As(err, &ge) && strings.Contains(ge.stderr, "unadvertised object") {
-		// An old server gives out what its branches and tags name, nothing else.
+		// An old server sends only what its branches and tags name.
 		err = r.runFetch(ctx, lock, "--force", "refs/heads/*:refs/rgpt/heads/*", "refs/tags/*:refs/rgpt/tags/*")
 	}
 	if errors.As(err, &ge) && strings.Contains(ge.stderr, "not our ref") {
@@ -275,8 +275,8 @@ func (r *mirror) deepen(ctx context.Context) error {
 	return nil
 }
 
-// removeStaleLocks removes lock files that a killed git left in the mirror. Our
-// own lock, which git processes inherit, says that none is at work.
+// removeStaleLocks removes lock files that a killed git left in the mirror. Our own
+// lock, which git processes inherit, guarantees that none is running.
 func removeStaleLocks(dir string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -289,7 +289,7 @@ func removeStaleLocks(dir string) {
 	})
 }
 
-// markKnown remembers that a tree, with all it holds, is in the object store.
+// markKnown records that a tree, with all it contains, is in the object store.
 func (r *mirror) markKnown(tree string) error {
 	file, err := os.OpenFile(r.knownPath(tree), os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -298,8 +298,8 @@ func (r *mirror) markKnown(tree string) error {
 	return file.Close()
 }
 
-// ensure makes sure that a workspace's tree is in the object store: from there,
-// or from the base and the patch.
+// ensure makes sure that a workspace's tree is in the object store: it is there
+// already, or is rebuilt from the base and the patch.
 func (r *mirror) ensure(ctx context.Context, ws contract.Workspace, baseTree string) error {
 	if ws.Tree == baseTree {
 		return nil
@@ -327,7 +327,7 @@ func (r *mirror) ensure(ctx context.Context, ws contract.Workspace, baseTree str
 	return r.markKnown(tree)
 }
 
-// apply applies a patch to a tree and returns the tree that this makes.
+// apply applies a patch to a tree and returns the resulting tree.
 func (r *mirror) apply(ctx context.Context, baseTree string, patch []byte) (string, error) {
 	dir, err := os.MkdirTemp(r.bootDir(), "apply-")
 	if err != nil {
@@ -346,8 +346,8 @@ func (r *mirror) apply(ctx context.Context, baseTree string, patch []byte) (stri
 	return strings.TrimSpace(string(out)), err
 }
 
-// Cached reports whether this host has the repository at the base commit, so
-// that opening a workspace of it fetches nothing.
+// Cached reports whether this host has the repository at the base commit, so that
+// opening a workspace of it fetches nothing.
 func (m *Manager) Cached(repo, base string) bool {
 	r, err := m.mirrorOf(repo)
 	if err != nil || !commitID.MatchString(base) {
@@ -357,8 +357,8 @@ func (m *Manager) Cached(repo, base string) bool {
 	return ok
 }
 
-// Start returns the workspace with which a run of a repository begins, and
-// fetches the base commit if it is not there yet.
+// Start returns the workspace with which a run of a repository begins, and fetches the
+// base commit if it is missing.
 func (m *Manager) Start(ctx context.Context, repo contract.Repo) (contract.Workspace, error) {
 	_, tree, lock, err := m.use(ctx, repo.URL, repo.Base)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 )
 
-// The author where none is given.
+// The default author.
 const (
 	defaultAuthor = "RocketGPT"
 	defaultEmail  = "rgpt@localhost"
@@ -50,7 +50,7 @@ func (c commitObject) encode() []byte {
 	return b.Bytes()
 }
 
-// identity makes a name or address fit for a commit's header.
+// identity makes a name or address valid in a commit's header.
 func identity(text, fallback string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == '<' || r == '>' || r == 0x7f {
@@ -97,10 +97,10 @@ func objectID(kind string, idLength int, content []byte) (id string, object []by
 	return hex.EncodeToString(sum[:]), object
 }
 
-// deflaters are costly to make and cheap to use again.
+// deflaters are expensive to make and cheap to reuse.
 var deflaters sync.Pool
 
-// deflate compresses an object as core.looseCompression of ownSettings says.
+// deflate compresses an object according to core.looseCompression of ownSettings.
 func deflate(object []byte) (string, error) {
 	w, ok := deflaters.Get().(*zlib.Writer)
 	if !ok {
@@ -121,8 +121,8 @@ func deflate(object []byte) (string, error) {
 	return packed.String(), nil
 }
 
-// writeObject stores an object of this boot as a loose one. The format is simple
-// and fixed, and a git process would cost a hundred times as much.
+// writeObject stores an object of this boot as a loose one. The format is simple and
+// fixed, and a git process would cost a hundred times as much.
 func (r *mirror) writeObject(kind string, idLength int, content []byte) (id string, err error) {
 	id, object := objectID(kind, idLength, content)
 	path := filepath.Join(r.objects(), id[:2], id[2:])
@@ -142,22 +142,22 @@ func (r *mirror) writeObject(kind string, idLength int, content []byte) (id stri
 	return id, nil
 }
 
-// errNeedsGit says that what was asked for is not among the plain cases that
-// are done in this process: the git program has to do it.
+// errNeedsGit says that the request is not one of the plain cases that are handled in
+// this process: the git program has to do it.
 var errNeedsGit = errors.New("the git program has to do this")
 
 const (
-	// maxObjectBytes bounds the objects that are read into memory here; git
-	// streams larger ones.
+	// maxObjectBytes limits the objects that are read into memory here; git streams
+	// larger ones.
 	maxObjectBytes = 1 << 20
-	// maxPackStores bounds the mirrors whose pack indexes are kept in memory,
-	// and packCacheBytes what is kept of each one's objects.
+	// maxPackStores limits the mirrors whose pack indexes are kept in memory, and
+	// packCacheBytes what is cached of each one's objects.
 	maxPackStores  = 8
 	packCacheBytes = 4 << 20
 )
 
-// object returns the content of an object of the mirror. What cannot be read
-// here, for whatever reason, is errNeedsGit.
+// object returns the content of an object of the mirror. What cannot be read here, for
+// whatever reason, is errNeedsGit.
 func (r *mirror) object(kind, id string) ([]byte, error) {
 	if len(id) != sha1Length {
 		return nil, errNeedsGit
@@ -209,11 +209,11 @@ func inflate(from io.Reader) (io.ReadCloser, error) {
 	return zlib.NewReader(from)
 }
 
-// packs read what git fetched into mirrors. Their packs are never repacked, so
-// that what was found once stays where it is.
+// packs read what git fetched into mirrors. Their packs are never repacked, so an
+// object that was found once stays where it is.
 type packs struct {
 	mu     sync.Mutex
-	stores []packStore // the one that was used last comes last
+	stores []packStore // most recently used last
 }
 
 type packStore struct {
@@ -221,8 +221,8 @@ type packStore struct {
 	store  *filesystem.ObjectStorage
 }
 
-// read returns an object. One that is not there may be in a pack that came
-// after the store was opened, so it is looked for once more in a new one.
+// read returns an object. A missing one may be in a pack that appeared after the store
+// was opened, so it is searched for once more in a new one.
 func (p *packs) read(gitDir, kind, id string) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

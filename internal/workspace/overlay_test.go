@@ -13,8 +13,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// TestWhatCommandsLeaveAboveABaseCanBeSaved: deletions of what lies below a
-// workspace are devices in it, and replaced directories carry attributes.
+// TestWhatCommandsLeaveAboveABaseCanBeSaved: deletions of files in the base are devices
+// in the workspace, and replaced directories carry attributes.
 func TestWhatCommandsLeaveAboveABaseCanBeSaved(t *testing.T) {
 	p, err := sandbox.NewProcess(sandbox.Options{})
 	if err != nil {

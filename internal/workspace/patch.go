@@ -12,21 +12,20 @@ import (
 )
 
 const (
-	// maxHunkBytes bounds what the one hunk of a changed file replaces and what
-	// it puts in its place. Git finds the small changes in a large file that lie
-	// far apart.
+	// maxHunkBytes limits what the one hunk of a changed file removes and adds. For a
+	// large file with small changes far apart, git does better.
 	maxHunkBytes = 128 << 10
 	// hunkContext is how many lines around a change a patch shows, as git does.
 	hunkContext = 3
 )
 
-// patchPath are the names of files that stand in a patch as they are; git
-// quotes the others.
+// patchPath are the file names that appear in a patch as they are; git quotes the
+// others.
 var patchPath = regexp.MustCompile(`^[ !#-\[\]-~]+$`)
 
-// plainChange is change for what needs no git process: text files of moderate
-// size. Whether it can be done follows from the two trees alone, and so does
-// the patch, so that every host makes the same.
+// plainChange is change for what needs no git process: text files of moderate size.
+// Whether that is possible follows from the two trees alone, and so does the patch, so
+// that every host makes the same.
 func (r *mirror) plainChange(ctx context.Context, baseTree, tree string, limit limits) (change, error) {
 	var patch bytes.Buffer
 	count := 0
@@ -49,7 +48,7 @@ func (r *mirror) plainChange(ctx context.Context, baseTree, tree string, limit l
 	return change{patch: patch.Bytes()}, nil
 }
 
-// writeFilePatch writes what git writes with --full-index --binary, but for one
+// writeFilePatch writes what git writes with --full-index --binary, with one
 // difference: a changed file has one hunk.
 func (r *mirror) writeFilePatch(w *bytes.Buffer, c fileChange) error {
 	if !patchPath.MatchString(c.path) {
@@ -70,7 +69,7 @@ func (r *mirror) writeFilePatch(w *bytes.Buffer, c fileChange) error {
 	if c.old.id == c.new.id || len(before)+len(after) == 0 {
 		return nil
 	}
-	// A tab ends a name that holds a space.
+	// A tab ends a name that contains a space.
 	end := "\n"
 	if strings.Contains(c.path, " ") {
 		end = "\t\n"
@@ -147,7 +146,7 @@ func writeHunk(w *bytes.Buffer, before, after []string, bounded bool) error {
 	return nil
 }
 
-// hunkRange counts lines from 1; a range without lines begins before its place.
+// hunkRange counts lines from 1; an empty range begins before its position.
 func hunkRange(start, count int) string {
 	if count > 0 {
 		start++
@@ -173,7 +172,7 @@ func bytesOf(lines []string) int {
 	return sum
 }
 
-// check refuses the file with which a change is over the limits.
+// check refuses the file that takes a change over the limits.
 func (l limits) check(count int, path string) error {
 	if count > l.files {
 		return tooLarge("more than %d files changed; remove generated files or list them in .gitignore", l.files)

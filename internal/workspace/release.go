@@ -15,7 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// CommitMessage is all of a commit but its content.
+// CommitMessage is everything in a commit except its content.
 type CommitMessage struct {
 	Subject     string
 	Body        string
@@ -25,8 +25,8 @@ type CommitMessage struct {
 	Date        time.Time
 }
 
-// text lays the message out as git does: subject, body, trailers, with an empty
-// line between.
+// text formats the message as git does: subject, body, trailers, with an empty line in
+// between.
 func (c CommitMessage) text() string {
 	parts := []string{oneLine(c.Subject)}
 	if parts[0] == "" {
@@ -53,10 +53,10 @@ func cleanText(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", ""), "\r\n", "\n")
 }
 
-// Commits makes a commit for each stage on top of the base and returns the last
-// one. Stages that change nothing get none; when none changes anything the
-// error has code empty_change. The same input makes the same commits on every
-// host. Stages may be slim; messages belong to them one by one.
+// Commits makes a commit for each stage on top of the base and returns the last one.
+// Stages that change nothing get none; if none changes anything the error has code
+// empty_change. The same input makes the same commits on every host. Stages may be
+// slim; each stage has one message.
 func (m *Manager) Commits(ctx context.Context, repo contract.Repo, stages []contract.Workspace, messages []CommitMessage) (string, error) {
 	if len(stages) != len(messages) {
 		return "", runtimeFault("%d stages have %d commit messages", len(stages), len(messages))
@@ -89,24 +89,24 @@ func (m *Manager) Commits(ctx context.Context, repo contract.Repo, stages []cont
 	return head, nil
 }
 
-// PublishOptions say where else a branch goes.
+// PublishOptions say where else to push a branch.
 type PublishOptions struct {
 	// Remote is the name of a remote of the repository, or a URL or path, to
 	// push the branch to as well. "" pushes nowhere else.
 	Remote string
-	// Replaces is the commit that the branch may be at now: what this run
-	// released there before. "" for none: the branch is new.
+	// Replaces is the commit that the branch may be at now: what this run released
+	// there before. "" means none: the branch is new.
 	Replaces string
 }
 
-// Publish creates a branch at a commit that Commits made on this host: in the
-// user's repository when it is a path, else at its URL; and at a remote when
-// asked. A branch that is at this commit already is fine; one that is somewhere
-// else is left alone, and the error has code branch_conflict. Only a branch that
-// is exactly where this run released it before is moved.
+// Publish creates a branch at a commit that Commits made on this host: in the user's
+// repository if it is a path, otherwise at its URL; and at a remote if requested. A
+// branch that is already at this commit is fine; one that is somewhere else is left
+// alone, and the error has code branch_conflict. A branch is moved only if it is
+// exactly where this run released it before.
 //
-// In a repository on this host only the branch and its objects are new: work
-// tree, index, checked-out branch and other references stay, and no hook runs.
+// In a repository on this host only the branch and its objects are new: work tree,
+// index, checked-out branch and other references stay, and no hook runs.
 func (m *Manager) Publish(ctx context.Context, repo contract.Repo, commit, branch string, options PublishOptions) error {
 	r, _, lock, err := m.use(ctx, repo.URL, repo.Base)
 	if err != nil {
@@ -133,7 +133,7 @@ func (m *Manager) Publish(ctx context.Context, repo contract.Repo, commit, branc
 	return r.push(ctx, remote, commit, ref, options.Replaces)
 }
 
-// plainBranch matches names that git takes for branches without a doubt.
+// plainBranch matches names that git certainly accepts for branches.
 var plainBranch = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]*(/[A-Za-z0-9_][A-Za-z0-9_-]*)*$`)
 
 // branchRef returns the full name of a branch.
@@ -150,11 +150,11 @@ func (m *Manager) branchRef(ctx context.Context, branch string) (string, error) 
 	return ref, err
 }
 
-// CheckBranch tells before any work is done whether Publish would find the way
-// free for a new branch: one of that name in the repository, or at the remote of
-// the options, and one that its name cannot stand beside, is an error with code
-// branch_conflict. What happens between this and Publish, Publish sees. A
-// repository that cannot be asked now is an error too, of its own class.
+// CheckBranch reports before any work is done whether Publish could create a new
+// branch: one of that name in the repository, or at the remote of the options, and one
+// that its name conflicts with, is an error with code branch_conflict. Publish detects
+// what happens in between. A repository that cannot be reached now is an error too,
+// with its own class.
 func (m *Manager) CheckBranch(ctx context.Context, repo contract.Repo, branch string, options PublishOptions) error {
 	ref, err := m.branchRef(ctx, branch)
 	if err != nil {
@@ -182,8 +182,7 @@ func (m *Manager) CheckBranch(ctx context.Context, repo contract.Repo, branch st
 	return nil
 }
 
-// checkFree asks a repository for a reference, those below it and those that it
-// would lie below.
+// checkFree asks a repository for a reference, those below it and those above it.
 func (m *Manager) checkFree(ctx context.Context, target source, ref string) error {
 	patterns := []string{ref, ref + "/*"}
 	for dir := path.Dir(ref); dir != "refs/heads"; dir = path.Dir(dir) {
@@ -204,8 +203,8 @@ func (m *Manager) checkFree(ctx context.Context, target source, ref string) erro
 	return nil
 }
 
-// remote finds what a user calls a remote: a name in the repository's
-// configuration, a URL or a path.
+// remote finds what a user calls a remote: a name in the repository's configuration, a
+// URL or a path.
 func (m *Manager) remote(ctx context.Context, repo source, name string) (source, error) {
 	if strings.HasPrefix(name, "-") {
 		return source{}, unknownRemote(name, repo)
@@ -233,8 +232,8 @@ func unknownRemote(name string, repo source) error {
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s has no remote %q; give the name of one it has (git remote -v) or a URL", repo, name)
 }
 
-// push makes a reference in a repository be at a commit, where it is not there
-// yet or is at the one that it replaces. Which it is, the push itself finds out.
+// push sets a reference in a repository to a commit, if it does not exist yet or is at
+// the one that it replaces. The push itself finds out which.
 func (r *mirror) push(ctx context.Context, to source, commit, ref, replaces string) error {
 	err := r.tryPush(ctx, to, commit, ref, "")
 	if replaces == "" || replaces == commit || err == nil {
@@ -249,7 +248,8 @@ func (r *mirror) push(ctx context.Context, to source, commit, ref, replaces stri
 func (r *mirror) tryPush(ctx context.Context, to source, commit, ref, lease string) error {
 	err := r.runPush(ctx, to, commit, ref, lease)
 	if needsHistory(err) {
-		// The other side lacks commits below the base. The mirror has none.
+		// The other side lacks commits below the base, and the mirror does not have
+		// them.
 		if err = r.deepen(ctx); err == nil {
 			err = r.runPush(ctx, to, commit, ref, lease)
 		}
@@ -257,14 +257,15 @@ func (r *mirror) tryPush(ctx context.Context, to source, commit, ref, lease stri
 	return r.explainPush(ctx, err, to, commit, ref)
 }
 
-// refAt returns the commit of a reference in another repository, "" for none.
+// refAt returns the commit of a reference in another repository, "" if it does not
+// exist.
 func (r *mirror) refAt(ctx context.Context, to source, ref string) (string, error) {
 	refs, err := r.m.remoteIDs(ctx, r.root, to, ref)
 	return refs[ref], err
 }
 
-// remoteIDs returns references of another repository that match the patterns,
-// and some more: a pattern matches the end of names, refs/heads/x/refs/heads/y too.
+// remoteIDs returns references of another repository that match the patterns, and some
+// more: a pattern matches the end of names, so refs/heads/x/refs/heads/y too.
 func (m *Manager) remoteIDs(ctx context.Context, dir string, to source, patterns ...string) (map[string]string, error) {
 	args := []string{"ls-remote"}
 	if !to.remote() {
@@ -278,12 +279,12 @@ func (m *Manager) remoteIDs(ctx context.Context, dir string, to source, patterns
 	return parseRemoteRefs(out).ids, nil
 }
 
-// runPush pushes a commit to a reference that is at the lease, or for "" does
-// not exist.
+// runPush pushes a commit to a reference that is at the lease or, for "", does not
+// exist.
 func (r *mirror) runPush(ctx context.Context, to source, commit, ref, lease string) error {
-	// The lease only narrows what the push may do: it never updates a reference
-	// that somebody made or moved meanwhile, which a plain push would when it
-	// can be fast-forwarded.
+	// The lease only restricts what the push may do: it never updates a reference that
+	// somebody created or moved meanwhile, which a plain push would do if it can be
+	// fast-forwarded.
 	args := []string{"push", "-q", "--no-verify", "--no-signed", "--recurse-submodules=no", "--force-with-lease=" + ref + ":" + lease}
 	if !to.remote() {
 		var more [][2]string
@@ -297,8 +298,8 @@ func (r *mirror) runPush(ctx context.Context, to source, commit, ref, lease stri
 	return err
 }
 
-// needsHistory tells the ways in which a push fails because the mirror holds
-// no history.
+// needsHistory recognizes the ways in which a push fails because the mirror holds no
+// history.
 func needsHistory(err error) bool {
 	var ge *gitError
 	if !errors.As(err, &ge) {
@@ -312,8 +313,8 @@ func needsHistory(err error) bool {
 	return false
 }
 
-// explainPush says why a push failed. Somebody else who made the same branch
-// meanwhile, perhaps an earlier try of ours, is seen by looking again.
+// explainPush says why a push failed. It looks again for a branch that somebody else,
+// perhaps our own earlier attempt, created meanwhile.
 func (r *mirror) explainPush(ctx context.Context, err error, to source, commit, ref string) error {
 	var ge *gitError
 	if !errors.As(err, &ge) {

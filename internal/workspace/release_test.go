@@ -136,7 +136,7 @@ func TestPublishPushesToTheURLThatARunStartedFrom(t *testing.T) {
 	requireRepoFault(t, m.Publish(t.Context(), r, commit, "rgpt/run-3", PublishOptions{}), "does not exist")
 }
 
-// The ssh that git is given here carries out the command on this host.
+// The ssh that git gets here runs the command on this host.
 func TestSSHURLsAreFetchedAndPushedTo(t *testing.T) {
 	t.Parallel()
 	source := newRepo(t, map[string]string{"a.txt": "a\n"})

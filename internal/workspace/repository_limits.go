@@ -15,13 +15,13 @@ import (
 // fetchTick is how often a fetch is measured.
 const fetchTick = 500 * time.Millisecond
 
-// tooLargeHere is the error of a repository that this host does not take.
+// tooLargeHere is the error for a repository that this host does not accept.
 func (r *mirror) tooLargeHere(what, setting string) error {
 	return fault.New(contract.ClassConfig, contract.CodeTooLarge, "%s %s (%s)", r.source, what, setting)
 }
 
 // fitsHost refuses a commit's tree with more files, or larger ones, than this host
-// checks out. A few kilobytes of a repository can stand for any number of both.
+// checks out. A few kilobytes of a repository can expand to any number of both.
 func (r *mirror) fitsHost(ctx context.Context, tree string) error {
 	o := r.m.options
 	count := &treeCounter{files: o.MaxRepositoryFiles, bytes: o.MaxRepositoryBytes}
@@ -37,14 +37,14 @@ func (r *mirror) fitsHost(ctx context.Context, tree string) error {
 	return nil
 }
 
-// treeCounter reads what ls-tree -l -z prints: "<mode> <type> <object> <size>\t<path>\0",
-// and counts down.
+// treeCounter reads what ls-tree -l -z prints: "<mode> <type> <object>
+// <size>\t<path>\0", and counts down.
 type treeCounter struct {
 	files, bytes int64
-	rest         []byte // of an entry that is not whole yet
+	rest         []byte // of an incomplete entry
 }
 
-// Write ends git, by an error, once a bound is passed.
+// Write ends git with an error once a limit is exceeded.
 func (c *treeCounter) Write(p []byte) (int, error) {
 	c.rest = append(c.rest, p...)
 	for {
@@ -66,7 +66,7 @@ func (c *treeCounter) Write(p []byte) (int, error) {
 }
 
 // bounded is a context that ends once the mirror's packs take up more than this host
-// keeps of a repository; large then says so. stop ends the measuring.
+// keeps of a repository; large then reports it. stop ends the measuring.
 func (r *mirror) bounded(ctx context.Context) (within context.Context, large func() bool, stop func()) {
 	within, cancel := context.WithCancel(ctx)
 	done, over := make(chan struct{}), false
@@ -90,7 +90,7 @@ func (r *mirror) bounded(ctx context.Context) (within context.Context, large fun
 	return within, func() bool { <-done; return over }, cancel
 }
 
-// packs is what the packs of the mirror take up, with those that are on their way.
+// packs is the size of the mirror's packs, including those being received.
 func (r *mirror) packs() (total int64) {
 	entries, _ := os.ReadDir(filepath.Join(r.gitDir(), "objects", "pack"))
 	for _, e := range entries {

@@ -16,21 +16,20 @@ import (
 
 // Info is what a person should know about a repository before a run.
 type Info struct {
-	// Path is the top of the work tree of a repository on this host, else "".
+	// Path is the top of the work tree of a repository on this host, otherwise "".
 	Path string
-	// Branch is the branch that is checked out, or a URL's default branch; ""
-	// when none is.
+	// Branch is the branch that is checked out, or a URL's default branch; "" if there
+	// is none.
 	Branch string
-	// Dirty says that the work tree has changes or files that are in no
-	// commit. They are no part of a run.
+	// Dirty says that the work tree has changes or files that are in no commit. They
+	// are not part of a run.
 	Dirty bool
 }
 
-// Resolve finds the repository and the commit that a user means. The repository
-// is an absolute path, perhaps of a folder inside a work tree, or a URL; rev ""
-// is what is checked out, or the default branch of a URL. Whatever is wrong
-// with them is a HUMAN_ERROR with code repository and a message that says what
-// to do.
+// Resolve finds the repository and the commit that a user means. The repository is an
+// absolute path, perhaps of a folder inside a work tree, or a URL; rev "" is what is
+// checked out, or the default branch of a URL. Anything wrong with them is a
+// HUMAN_ERROR with code repository and a message that says what to do.
 func (m *Manager) Resolve(ctx context.Context, repo, rev string) (contract.Repo, Info, error) {
 	src, err := parseSource(repo)
 	if err == nil && (strings.HasPrefix(rev, "-") || strings.ContainsAny(rev, "\x00\n\r")) {
@@ -45,8 +44,8 @@ func (m *Manager) Resolve(ctx context.Context, repo, rev string) (contract.Repo,
 	return m.resolveURL(ctx, src, rev)
 }
 
-// local runs git in the user's repository, to read. Its configuration is in
-// force there, below our own settings, which name no program; nothing can be
+// local runs git in the user's repository, to read. The repository's configuration
+// applies there, overridden by our own settings, which name no program; nothing can be
 // fetched, as no protocol is allowed.
 func (m *Manager) local(ctx context.Context, dir string, config [][2]string, args ...string) (string, error) {
 	out, err := m.git(ctx, call{args: args, dir: dir, config: config, user: true})
@@ -73,7 +72,7 @@ func (m *Manager) resolvePath(ctx context.Context, src source, rev string) (cont
 	return contract.Repo{URL: top, Base: commit, Branch: cmp.Or(rev, info.Branch, "HEAD")}, info, nil
 }
 
-// workTree returns the top of the work tree that a path lies in.
+// workTree returns the top of the work tree that contains a path.
 func (m *Manager) workTree(ctx context.Context, path string) (string, error) {
 	stat, err := os.Stat(path)
 	switch {
@@ -157,8 +156,8 @@ func unknownBase(repo, rev string, names []string) error {
 
 func list(names []string) string { return strings.Join(names, ", ") }
 
-// dirty tells whether a work tree has changes. To compare files git would run
-// the filters of the repository's configuration, so they are blanked.
+// dirty reports whether a work tree has changes. To compare files git would run the
+// filters of the repository's configuration, so they are blanked.
 func (m *Manager) dirty(ctx context.Context, top string) (bool, error) {
 	names, err := m.local(ctx, top, nil, "config", "-z", "--name-only", "--get-regexp", `^filter\.`)
 	var ge *gitError
@@ -174,8 +173,8 @@ func (m *Manager) dirty(ctx context.Context, top string) (bool, error) {
 			config = append(config, [2]string{name[:driver] + ".required", "false"})
 		}
 	}
-	// Files that git does not track count: a new one that nobody committed is
-	// what a user would miss in a run.
+	// Untracked files count: a new file that nobody committed is what a user would miss
+	// in a run.
 	out, err := m.local(ctx, top, config, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all")
 	if err != nil {
 		return false, localFault(err, "the state of %s could not be read", top)
@@ -258,7 +257,7 @@ func (r remoteRefs) find(rev string) string {
 // maxSuggestions is how many names a message about an unknown base lists.
 const maxSuggestions = 5
 
-// nearest returns the names most like the wanted one, best first.
+// nearest returns the names most similar to the wanted one, best first.
 func nearest(wanted string, names []string) []string {
 	names = slices.Clone(names)
 	slices.Sort(names)
@@ -267,7 +266,7 @@ func nearest(wanted string, names []string) []string {
 	return names[:min(len(names), maxSuggestions)]
 }
 
-// unlikeness is the edit distance, better when one name holds the other.
+// unlikeness is the edit distance, smaller if one name contains the other.
 func unlikeness(a, b string) int {
 	a, b = strings.ToLower(a), strings.ToLower(b)
 	row := make([]int, len(b)+1)

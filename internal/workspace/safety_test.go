@@ -30,7 +30,7 @@ func booby(t *testing.T) (command string, neverRan func()) {
 	}
 }
 
-// trap puts everything into a repository that makes git run a program.
+// trap puts everything into a repository that can make git run a program.
 func trap(t *testing.T, repo, command string) {
 	t.Helper()
 	config := ""
@@ -104,8 +104,8 @@ func TestNothingOfARepositoryRunsOnTheHost(t *testing.T) {
 	require.FileExists(t, filepath.Join(repo, ".git", "refs", "heads", "rgpt", "run-1"))
 }
 
-// The test above proves nothing if its traps do not work: a user's own git does
-// run them.
+// The test above proves nothing if its traps do not work: a user's own git does run
+// them.
 func TestTheTrapsOfTheTestAboveWork(t *testing.T) {
 	t.Parallel()
 	command, _ := booby(t)
@@ -114,7 +114,7 @@ func TestTheTrapsOfTheTestAboveWork(t *testing.T) {
 	write(t, repo, "a.txt", "changed\n")
 	cmd := exec.Command("git", "status")
 	cmd.Dir = repo
-	_ = cmd.Run() // the trap speaks no protocol of git's
+	_ = cmd.Run() // the trap does not speak git's protocol
 	content, err := os.ReadFile(canaryOf(t, command))
 	require.NoError(t, err)
 	require.NotEmpty(t, content)
@@ -300,7 +300,7 @@ func TestARepositoryOfAnotherUserCanBeUsed(t *testing.T) {
 	require.NoError(t, m.Publish(t.Context(), r, commit, "rgpt/run-1", PublishOptions{}))
 }
 
-// deepen makes folders below dir, so many in each other that no path reaches them.
+// deepen makes nested folders below dir, so deep that no path reaches them.
 func deepen(t *testing.T, dir string, levels int) {
 	t.Helper()
 	at, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -315,7 +315,7 @@ func deepen(t *testing.T, dir string, levels int) {
 	require.NoError(t, unix.Close(at))
 }
 
-// objectsOf counts the objects that were made since the host started.
+// objectsOf counts the objects created since the host started.
 func objectsOf(t *testing.T, m *Manager) int {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(m.options.CacheDir, "repos", "*", "boot-*", "objects", "??", "*"))
@@ -362,7 +362,7 @@ func TestAChangeOverTheLimitsIsRefusedAndUndone(t *testing.T) {
 		require.ErrorIs(t, err, ErrTooLarge)
 		require.Equal(t, contract.ClassSafety, fault.Of(err).Class)
 		require.Contains(t, err.Error(), c.says)
-		if name != "sum" { // which is known once git has compressed it
+		if name != "sum" { // known only once git has compressed it
 			require.Equal(t, kept, objectsOf(t, m), "git read and kept nothing of %s", name)
 		}
 		again, err := m.View(t.Context(), ws, "1/"+name)
@@ -412,7 +412,8 @@ func TestLocksHoldAmongProcesses(t *testing.T) {
 func TestARepositoryThatStandsForMoreThanThisHostTakesIsRefused(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
-	// Ten trees of ten times the one before: some hundred bytes for ten billion files.
+	// Ten trees, each ten times the previous one: a few hundred bytes for ten billion
+	// files.
 	tree := userGit(t, repo, "rev-parse", "HEAD^{tree}")
 	for range 10 {
 		var list strings.Builder

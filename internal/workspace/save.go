@@ -11,13 +11,12 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Save returns the state that the directory holds now and stores the patch
-// that leads to it. It is the last thing a writer does: what changes after it
-// may be lost.
+// Save returns the state that the directory holds now and stores the patch that leads
+// to it. A writer calls it last: later changes may be lost.
 //
-// What is not a file, directory or symbolic link, and whatever some system
-// would take for a git directory, is removed first. Submodules of the base stay
-// as they are. A change over the limits is refused with ErrTooLarge.
+// It first removes anything but files, directories and symbolic links, and whatever
+// some system would treat as a git directory. Submodules of the base stay as they are.
+// A change over the limits is refused with ErrTooLarge.
 func (d *Dir) Save(ctx context.Context) (contract.Workspace, error) {
 	if !d.writable || d.lock == nil {
 		return contract.Workspace{}, notWritable()
@@ -48,8 +47,8 @@ func notWritable() error {
 	return runtimeFault("a workspace directory that is not open for writing cannot be saved")
 }
 
-// Unchanged says, instead of Save, that the writer changed nothing, so that the
-// next one finds the directory as it was. It costs no git process.
+// Unchanged is called instead of Save if the writer changed nothing, so that the next
+// one finds the directory as it was. It costs no git process.
 func (d *Dir) Unchanged() error {
 	if !d.writable || d.lock == nil {
 		return nil
@@ -76,7 +75,7 @@ func (d *Dir) record(ctx context.Context, tree string) error {
 	return nil
 }
 
-// state stores a change's patch and returns the workspace that it leads to.
+// state stores a change's patch and returns the resulting workspace.
 func (r *mirror) state(ctx context.Context, of contract.Workspace, tree string, c change) (contract.Workspace, error) {
 	ws := contract.Workspace{Repo: of.Repo, Base: of.Base, Tree: tree}
 	if len(c.patch) > 0 {
@@ -104,7 +103,7 @@ func (d *Dir) limits() limits {
 	}
 }
 
-// addTries bounds how often staging makes room for git and tries again.
+// addTries limits how often staging clears the way for git and tries again.
 const addTries = 50
 
 // stage adds the work tree to the index and returns its tree.
@@ -135,7 +134,7 @@ func (d *Dir) stage(ctx context.Context) (string, error) {
 	return d.writeTree(ctx)
 }
 
-// refreshIndex brings the index up to what SaveFile recorded before: git adds
+// refreshIndex brings the index up to date with what SaveFile recorded before: git adds
 // no ignored file that the index does not know. The work tree is not touched.
 func (d *Dir) refreshIndex(ctx context.Context) error {
 	if !d.stale {
@@ -196,8 +195,8 @@ func (d *Dir) restoreLinks(ctx context.Context, links []gitlink) (string, error)
 	return d.writeTree(ctx)
 }
 
-// makeEmptyDir makes a directory, as git does for a submodule, in place of
-// whatever stands in its way. Links on the way are removed, not followed.
+// makeEmptyDir makes a directory, as git does for a submodule, in place of whatever is
+// in its way. Links on the path are removed, not followed.
 func makeEmptyDir(root *os.Root, path string) error {
 	for i := range len(path) + 1 {
 		if i < len(path) && path[i] != '/' {

@@ -13,11 +13,11 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// SaveFile is Save for a writer who touched one file, or removed it, and
-// nothing else since Open. The path is relative to the work tree, with slashes.
-// It returns what Save would, in nearly all cases without a git process: what is
-// not plain (links on the way, files with several names, unusual names, names that a .gitignore file may
-// mean, large files) it gives to Save.
+// SaveFile is Save for a writer who changed or removed one file, and nothing else since
+// Open. The path is relative to the work tree, with slashes. It returns what Save
+// would, nearly always without a git process: it leaves to Save what is not plain
+// (links on the path, hard-linked files, unusual names, names that a .gitignore file
+// may match, large files).
 func (d *Dir) SaveFile(ctx context.Context, path string) (contract.Workspace, error) {
 	if !d.writable || d.lock == nil {
 		return contract.Workspace{}, notWritable()
@@ -38,11 +38,11 @@ func (d *Dir) SaveFile(ctx context.Context, path string) (contract.Workspace, er
 	return d.ws, d.writeMarker()
 }
 
-// plainPart matches names in a path that mean the same to git and to every file
-// system, and that no rule of git's looks at.
+// plainPart matches names in a path that mean the same to git and to every file system,
+// and that no rule of git's affects.
 var plainPart = regexp.MustCompile(`^[A-Za-z0-9_.,+@=~ ()-]+$`)
 
-// plainParts takes a path apart; false when it is not plain.
+// plainParts splits a path; false if it is not plain.
 func plainParts(path string) ([]string, bool) {
 	parts := strings.Split(path, "/")
 	for _, part := range parts {
@@ -94,8 +94,8 @@ func (d *Dir) treeWith(path string) (string, error) {
 	return tree, err
 }
 
-// readPlain reads a regular file to which no link leads; mode "" is one that is
-// not there.
+// readPlain reads a regular file whose path has no links; mode "" means that it does
+// not exist.
 func readPlain(root *os.Root, parts []string) (mode string, content []byte, err error) {
 	var info fs.FileInfo
 	for i := range parts {
@@ -115,7 +115,7 @@ func readPlain(root *os.Root, parts []string) (mode string, content []byte, err 
 		return "", nil, errNeedsGit
 	}
 	defer file.Close()
-	// Of a file with several names the others changed too.
+	// Of a hard-linked file the other names changed too.
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || stat.Nlink != 1 {
 		return "", nil, errNeedsGit
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// saveFile opens a workspace, lets f change the file and saves it alone.
+// saveFile opens a workspace, lets f change the file and saves only that file.
 func saveFile(t testing.TB, m *Manager, ws contract.Workspace, key, path string, f func(dir string)) contract.Workspace {
 	t.Helper()
 	d, err := m.Open(t.Context(), ws, key)
@@ -26,8 +26,8 @@ func saveFile(t testing.TB, m *Manager, ws contract.Workspace, key, path string,
 	return after
 }
 
-// touch does what a tool does to one file: it makes, changes or removes it, and
-// does nothing where a directory or a link is in the way.
+// touch does what a tool does to one file: it creates, changes or removes it, and does
+// nothing if a directory or a link is in the way.
 func touch(rt *rapid.T, t testing.TB) (path string, f func(dir string)) {
 	path = rapid.SampledFrom([]string{
 		"a", "b.txt", "d/a", "d/b.log", "d/e/f", "d", "sp ace/x y", "-x", "new/deep/er/file.go", "build/out", "build", "vendor/x", "keep.log", "x.pyc",
@@ -57,8 +57,8 @@ func touch(rt *rapid.T, t testing.TB) (path string, f func(dir string)) {
 	}
 }
 
-// What SaveFile does in this process must be what git does, whatever came
-// before; and another host must be able to make the state from the patch.
+// What SaveFile does in this process must be what git does, whatever came before; and
+// another host must be able to rebuild the state from the patch.
 func TestSavingOneFileIsSavingTheWorkTree(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t, map[string]string{
@@ -112,7 +112,7 @@ func TestSavingOneFileIsSavingTheWorkTree(t *testing.T) {
 	require.Less(t, processes, int64(3*saved), "some were saved without git")
 }
 
-// listedByGit lists a workspace's files by the git program.
+// listedByGit lists a workspace's files with the git program.
 func (m *Manager) listedByGit(t testing.TB, ws contract.Workspace) (files []string, err error) {
 	err = m.with(t.Context(), ws, func(r *mirror, _ string) (err error) {
 		files, err = r.listTree(t.Context(), ws.Tree)
@@ -276,7 +276,7 @@ func TestChangesApartAreMergedAsGitMergesThem(t *testing.T) {
 func TestObjectsOfPacksAreReadAsGitReadsThem(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"big.bin": strings.Repeat("0123456789abcdef", maxObjectBytes/16+1)}
-	for i := range 40 { // alike, so that packs hold deltas
+	for i := range 40 { // similar, so that packs contain deltas
 		files[fmt.Sprintf("dir%d/file%d.txt", i%4, i)] = strings.Repeat(fmt.Sprintf("line %d\n", i%7), 300) + fmt.Sprint(i)
 	}
 	repo := newRepo(t, files)
@@ -303,7 +303,7 @@ func TestObjectsOfPacksAreReadAsGitReadsThem(t *testing.T) {
 	}
 	_, ws := start(t, m, repo)
 	read(ws)
-	// A second base comes in a pack of its own, after the first was opened.
+	// A second base comes in its own pack, after the first was opened.
 	write(t, repo, "dir1/file1.txt", "new\n")
 	userGit(t, repo, "commit", "-qam", "second")
 	_, next := start(t, m, repo)
@@ -312,7 +312,7 @@ func TestObjectsOfPacksAreReadAsGitReadsThem(t *testing.T) {
 	loose, err := filepath.Glob(filepath.Join(m.options.CacheDir, "repos", "*", "git", "objects", "??", "*"))
 	require.NoError(t, err)
 	require.Empty(t, loose, "they are in packs")
-	// What was pruned comes again in another pack than the one that is open.
+	// What was pruned comes again in a pack other than the open one.
 	require.NoError(t, m.Prune(t.Context(), -time.Hour))
 	_, err = m.Start(t.Context(), contract.Repo{URL: next.Repo, Base: next.Base})
 	require.NoError(t, err)
@@ -340,8 +340,7 @@ func TestADamagedObjectIsNeverTakenForContent(t *testing.T) {
 	require.ErrorIs(t, err, errNeedsGit)
 }
 
-// Git applies a patch only where the lines around a change are those that it
-// names.
+// Git applies a patch only if the lines around a change are those that it names.
 func TestPatchesOfChangesAnywhereInAFileApply(t *testing.T) {
 	t.Parallel()
 	lines := func(n int, change func(i int) string) string {

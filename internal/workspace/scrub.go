@@ -13,30 +13,29 @@ import (
 )
 
 const (
-	// maxDepth is how deep the folders of a work tree may lie in each other. No project
-	// comes near; what goes deeper is out of reach of paths, and so of git.
+	// maxDepth is how deeply the folders of a work tree may be nested. No project comes
+	// near; anything deeper is out of reach of paths, and so of git.
 	maxDepth = 200
 	// addFactor times the limit of a patch is how many bytes a change may have before
-	// git reads and keeps them: patches are compressed.
+	// git reads and stores them: patches are compressed.
 	addFactor = 4
-	// clockSlack: the clock of a file system runs up to a timer tick behind.
+	// clockSlack: the clock of a file system lags by up to a timer tick.
 	clockSlack = 20 * time.Millisecond
-	// maxListed bounds the list of a change's files.
+	// maxListed limits the list of a change's files.
 	maxListed = 64 << 20
 )
 
-// survey is what a writer made or changed, with what git ignores: an upper bound of
-// its change that costs nothing beside the walk.
+// survey is what a writer created or changed, including what git ignores: an upper
+// bound of the change that costs nothing beyond the walk.
 type survey struct {
 	files   int
 	bytes   int64
 	largest int64
 }
 
-// scrub removes from the work tree what must not get near git on the host: names
-// that some system takes for .git, and what is neither file, directory nor
-// symbolic link. Links are not followed. It returns what has changed since the
-// directory was opened.
+// scrub removes from the work tree what must not get near git on the host: names that
+// some system treats as .git, and anything but files, directories and symbolic links.
+// Links are not followed. It returns what has changed since the directory was opened.
 func (d *Dir) scrub() (survey, error) {
 	s := scrubber{root: d.Path(), since: d.since.Add(-clockSlack)}
 	err := s.walk(s.root)
@@ -85,7 +84,7 @@ func (s *scrubber) depth(path string) int {
 	return strings.Count(path[len(s.root):], "/")
 }
 
-// note counts a file that was made or changed; its change time nobody can set back.
+// note counts a file that was created or changed; its change time cannot be set back.
 func (s *scrubber) note(entry fs.DirEntry) {
 	info, err := entry.Info()
 	if err != nil {
@@ -100,7 +99,8 @@ func (s *scrubber) note(entry fs.DirEntry) {
 	s.found.largest = max(s.found.largest, info.Size())
 }
 
-// open makes a directory readable that a command closed, and scrubs what is in it.
+// open makes a directory readable whose permissions a command removed, and scrubs its
+// content.
 func (s *scrubber) open(path string, cause error) error {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().Perm()&0o700 == 0o700 {
@@ -115,9 +115,9 @@ func (s *scrubber) open(path string, cause error) error {
 	return fs.SkipDir
 }
 
-// fits refuses a change over the limits before git reads it: git keeps all that it
-// reads, also of what is refused afterwards. Only where so much has changed that it
-// might be over them is git asked which of that it ignores.
+// fits refuses a change over the limits before git reads it: git stores all that it
+// reads, even if it is refused afterwards. Git is asked what it ignores only if so much
+// has changed that it might be over the limits.
 func (d *Dir) fits(ctx context.Context, found survey) error {
 	l, most := d.limits(), addFactor*d.m.options.MaxPatchBytes
 	if found.files <= l.files && found.largest <= l.fileSize && found.bytes <= most {

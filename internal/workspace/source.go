@@ -14,18 +14,18 @@ type source struct {
 	allow   string // the protocol that git may use for it
 }
 
-// remote reports whether another program than git itself is asked: ssh or a
-// web server, perhaps on another host.
+// remote reports whether a program other than git itself is contacted: ssh or a web
+// server, perhaps on another host.
 func (s source) remote() bool { return s.allow != "file" }
 
-// String returns the address fit for messages.
+// String returns the address in a form fit for messages.
 func (s source) String() string { return Redact(s.address) }
 
 var scpLike = regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*:[^:]`)
 
-// parseSource accepts absolute paths, file:, ssh: and https: URLs and the short
-// form of ssh (host:path). Everything else is refused, above all ext:: and
-// other transports that name a program.
+// parseSource accepts absolute paths, file:, ssh: and https: URLs and the short form of
+// ssh (host:path). It refuses everything else, above all ext:: and other transports
+// that name a program.
 func parseSource(address string) (source, error) {
 	switch {
 	case address == "":
@@ -62,7 +62,7 @@ func parseURL(address string) (source, error) {
 			return source{}, credentialsFault(address)
 		}
 	case "https":
-		// A run's repository is stored and shown; a token would be too.
+		// A run's repository is stored and shown; so would a token be.
 		if u.User != nil {
 			return source{}, credentialsFault(address)
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The modes of what a tree holds.
+// The modes of tree entries.
 const (
 	modeFile       = "100644"
 	modeExecutable = "100755"
@@ -27,7 +27,7 @@ func (e treeEntry) isFile() bool {
 	return e.mode == modeFile || e.mode == modeExecutable || e.mode == modeLink
 }
 
-// sortKey is what git orders a tree by: directories have a slash at their end.
+// sortKey is the key by which git sorts a tree: directories end in a slash.
 func (e treeEntry) sortKey() string {
 	if e.isTree() {
 		return e.name + "/"
@@ -35,7 +35,7 @@ func (e treeEntry) sortKey() string {
 	return e.name
 }
 
-// entries returns what a tree holds; "" is a tree that is not there.
+// entries returns the entries of a tree; "" is a missing tree.
 func (r *mirror) entries(tree string) ([]treeEntry, error) {
 	if tree == "" {
 		return nil, nil
@@ -78,8 +78,8 @@ func (r *mirror) writeTreeObject(list []treeEntry) (string, error) {
 	return r.writeObject(kindTree, sha1Length, content.Bytes())
 }
 
-// withFile returns the tree in which the file at the path is leaf, or is gone
-// when leaf is nil. A path that leads through what is no directory is left to
+// withFile returns the tree in which the file at the path is leaf, or is removed if
+// leaf is nil. A path that leads through something other than a directory is left to
 // git, and so is one that names a directory.
 func (r *mirror) withFile(tree string, path []string, leaf *treeEntry) (string, error) {
 	list, err := r.entries(tree)
@@ -132,7 +132,7 @@ func (r *mirror) find(tree string, path []string) (treeEntry, bool, error) {
 	return r.find(list[at].id, path[1:])
 }
 
-// pair is what two trees hold under one name; an empty mode is nothing.
+// pair is what two trees hold under one name; an empty mode means nothing.
 type pair struct{ old, new treeEntry }
 
 func (p pair) name() string {
@@ -142,8 +142,8 @@ func (p pair) name() string {
 	return p.old.name
 }
 
-// pairUp brings the entries of two trees together by name, in order of names,
-// and leaves out those that are the same.
+// pairUp pairs the entries of two trees by name, in order of names, and leaves out
+// identical ones.
 func (r *mirror) pairUp(oldTree, newTree string) ([]pair, error) {
 	before, err := r.entries(oldTree)
 	if err != nil {
@@ -170,15 +170,15 @@ func (r *mirror) pairUp(oldTree, newTree string) ([]pair, error) {
 	return changed, nil
 }
 
-// fileChange is a file that two trees hold differently.
+// fileChange is a file that differs between two trees.
 type fileChange struct {
 	path     string
-	old, new treeEntry // an empty mode is a file that is not there
+	old, new treeEntry // an empty mode is a missing file
 }
 
-// changedFiles calls visit for each file in which two trees differ, in an order
-// that follows from the trees alone. Submodules that change and what becomes of
-// another kind are left to git.
+// changedFiles calls visit for each file in which two trees differ, in an order that
+// follows from the trees alone. Submodules that change and entries whose kind changes
+// are left to git.
 func (r *mirror) changedFiles(oldTree, newTree, dir string, visit func(fileChange) error) error {
 	changed, err := r.pairUp(oldTree, newTree)
 	if err != nil {

@@ -33,10 +33,10 @@ func (m *Manager) CommitTime(ctx context.Context, repo, base string) (time.Time,
 // releaseTag finds the version in the name of a tag: v1.2.3, release-1.2.
 var releaseTag = regexp.MustCompile(`(?:^|[^0-9.])(\d+(?:\.\d+){1,3}(?:(?:a|b|rc|\.post)\d+)?)$`)
 
-// Version is the version of a release that a base commit follows, by the tags of
-// its repository, such as 8.1.7; empty where there is none. Some builds ask git
-// for it, and sandboxes have no git directory. In a repository on this host it is
-// the last release before the commit, of another one the highest.
+// Version is the release version that a base commit follows, by the tags of its
+// repository, such as 8.1.7; empty if there is none. Some builds ask git for it, and
+// sandboxes have no git directory. In a repository on this host it is the last release
+// before the commit, in any other the highest.
 func (m *Manager) Version(ctx context.Context, repo, base string) (string, error) {
 	src, err := parseSource(repo)
 	if err != nil {
@@ -78,8 +78,8 @@ func versionIn(tag string) string {
 	return ""
 }
 
-// compareVersions compares numbers of versions; one with letters is before the
-// release that it leads to.
+// compareVersions compares version numbers; one with letters is before the release that
+// it leads to.
 func compareVersions(a, b string) int {
 	split := func(v string) []string { return strings.FieldsFunc(v, func(r rune) bool { return r == '.' }) }
 	x, y := split(a), split(b)
@@ -98,9 +98,9 @@ func compareVersions(a, b string) int {
 	return len(x) - len(y)
 }
 
-// Named returns the name under which runs of a repository are kept: the top of
-// the work tree of a folder, else the address as git gets it. Nothing is asked
-// over a network. A folder that is gone has the name that it is asked by.
+// Named returns the name under which runs of a repository are stored: the top of the
+// work tree of a folder, otherwise the address as git gets it. It uses no network. A
+// folder that no longer exists keeps the name given.
 func (m *Manager) Named(ctx context.Context, repo string) (string, error) {
 	src, err := parseSource(repo)
 	if err != nil {

@@ -56,8 +56,8 @@ func TestAStateCanBeMadeAgainOnAnotherHostFromThePatchAlone(t *testing.T) {
 	require.Equal(t, want, snapshot(t, there.Path()))
 }
 
-// mutate changes a directory at random: files, links, modes, directories that
-// become files and the other way round.
+// mutate changes a directory at random: files, links, modes, directories that become
+// files and the other way round.
 func mutate(rt *rapid.T, t testing.TB, dir string) {
 	name := rapid.SampledFrom([]string{"a", "b", "d/a", "d/b", "d/e/f", "sp ace", "tab\there", "quo\"te", "\xff\xfe", "ü", "-x", ".gitignore", "CRLF.bat"})
 	content := rapid.SampledFrom([]string{"", "one", "one\n", "one\ntwo\n", "one\r\ntwo\r\n", "\x00bin\x01", "diff --git a/a b/a\n", "*.log\n", strings.Repeat("long line ", 500)})
@@ -184,7 +184,7 @@ func TestADirectoryFromBeforeARestartOfTheHostIsNotTrusted(t *testing.T) {
 	m := newManager(t)
 	_, ws := start(t, m, repo)
 	after := edit(t, m, ws, "1", func(dir string) { write(t, dir, "a.txt", "b\n") })
-	// A power loss: names are there, content is not.
+	// A power loss: names exist, content does not.
 	objects, err := filepath.Glob(filepath.Join(m.options.CacheDir, "repos", "*", "boot-*", "objects", "??", "*"))
 	require.NoError(t, err)
 	require.NotEmpty(t, objects)

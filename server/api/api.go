@@ -39,14 +39,14 @@ type Server struct {
 	Namespace  string // of Temporal
 }
 
-// Register adds the routes below /api, but those of streams. The OpenAPI document
-// is made from the types of the operations, so it says what they do.
+// Register adds the routes below /api, except those of streams. The OpenAPI document is
+// generated from the types of the operations, so it matches what they do.
 func (s *Server) Register(mux *http.ServeMux) {
 	config := huma.DefaultConfig("RocketGPT Orchestrator", version.Version)
 	config.Info.Description = "Runs turn a goal and a git repository into a tested branch. Errors are problem+json (RFC 9457)."
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "/api/openapi", "", ""
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
-	config.CreateHooks = nil // answers hold what was asked for, and no links to schemas
+	config.CreateHooks = nil // answers hold what was asked for, without links to schemas
 	config.RejectUnknownQueryParameters = true
 	config.Tags = []*huma.Tag{
 		{Name: "runs", Description: "Make, read and compare runs"},
@@ -70,8 +70,8 @@ func (s *Server) Register(mux *http.ServeMux) {
 	s.Get(mux, "/api/runs/{id}/zip", s.Handle(s.getZip))
 }
 
-// schemaName names the schema of a type. Comparisons have findings, tests and
-// the like of their own: the names of theirs, and of rows, begin with the package.
+// schemaName names the schema of a type. Comparisons have their own findings, tests and
+// so on: the names of those, and of rows, begin with the package.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
@@ -85,8 +85,8 @@ func schemaName(t reflect.Type, hint string) string {
 	return name
 }
 
-// special reports whether a path is one of those that another path stands for, as
-// /things/find is one of /things/{id}.
+// special reports whether another path also matches this one, as /things/{id} matches
+// /things/find.
 func special(path string, all map[string]*huma.PathItem) bool {
 	parts := strings.Split(path, "/")
 	for other := range all {
@@ -105,8 +105,8 @@ func special(path string, all map[string]*huma.PathItem) bool {
 	return false
 }
 
-// refuseOthers answers methods that a path does not know. A special path refuses
-// the usual ones by name, as the mux wants it; the general one refuses the rest.
+// refuseOthers answers methods that a path does not support. A special path refuses the
+// usual ones by name, as the mux requires; the general one refuses the rest.
 func (s *Server) refuseOthers(mux *http.ServeMux, path string, item *huma.PathItem, special bool) {
 	var allowed []string
 	for method, op := range map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodPatch: item.Patch, http.MethodDelete: item.Delete} {
@@ -140,7 +140,7 @@ func operation(method, path, id, tag, summary string, more ...int) huma.Operatio
 	known := []int{http.StatusBadRequest, http.StatusNotFound, http.StatusServiceUnavailable}
 	return huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary, Tags: []string{tag},
-		Errors: append(known, more...), BodyReadTimeout: -1, MaxBodyBytes: -1, // it has been read already, in its time and size
+		Errors: append(known, more...), BodyReadTimeout: -1, MaxBodyBytes: -1, // already read within its time and size limits
 	}
 }
 
@@ -166,7 +166,7 @@ func handle[I, O any](s *Server, api huma.API, op huma.Operation, do func(contex
 	})
 }
 
-// given returns a body that may be left out.
+// given returns an optional body.
 func given[T any](body *T) (b T) {
 	if body != nil {
 		b = *body
@@ -174,13 +174,13 @@ func given[T any](body *T) (b T) {
 	return b
 }
 
-// Keyed is a request that is carried out once under a key (middleware.Idempotency).
+// Keyed is a request that is carried out once per key (middleware.Idempotency).
 type Keyed struct {
 	Key string `header:"Idempotency-Key" maxLength:"200" doc:"the same key and body are one request, however often it is sent, and get one answer for 24 h"`
 }
 
-// id returns what names the thing that a request makes, the same for the same
-// key; empty without one.
+// id returns the id of the thing that a request creates, the same for the same key;
+// empty without a key.
 func (k Keyed) id(what string, of ...int64) string {
 	if k.Key == "" {
 		return ""

@@ -21,8 +21,8 @@ type RunCommand struct {
 	Keyed
 }
 
-// command makes a command of a request. Its id comes from the key, so that what
-// is sent twice counts once.
+// command makes a command from a request. Its id is derived from the key, so that a
+// request sent twice counts once.
 func (in RunCommand) command(name string, w apitypes.Why) contract.Command {
 	c := contract.Command{By: w.By, Reason: w.Reason}
 	if c.By == "" {
@@ -79,9 +79,9 @@ func resumed(a control.Again, err error) (*body[apitypes.WentOn], error) {
 	return answered(apitypes.WentOn{Answer: a.Ack, Replay: a.Replay}, err)
 }
 
-// answers makes a command the answer to the question that somebody saw, or says
-// that it is no longer the open one. A run asks for its release under one id,
-// however often its work changed meanwhile: when it asked tells those apart.
+// answers makes a command the answer to the question that the sender saw, or refuses if
+// that is no longer the open one. A run asks for its release under one id, however
+// often its work changed meanwhile: the time of asking distinguishes those questions.
 func (s *Server) answers(ctx context.Context, run int64, seen apitypes.Answered, c *contract.Command) error {
 	c.ApprovalID = seen.ApprovalID
 	if seen.Asked == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/server/param"
 )
 
-// ofRepository selects what is kept for one repository.
+// ofRepository selects what is stored for one repository.
 type ofRepository struct {
 	Repo  string `query:"repo" doc:"only of this repository: a folder of the server's host or a URL"`
 	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"how many"`

@@ -64,11 +64,11 @@ func (s *Server) pipelineOperations(api huma.API) {
 	handle(s, api, post("/api/pipeline/failure-context", "failure-context", "Read why a pipeline failed, or have something kept with that"), s.failureContext)
 }
 
-// pipelines is what can be done with pipelines.
+// pipelines returns the operations on pipelines.
 func (s *Server) pipelines() *control.Pipelines { return s.Runs.Pipelines() }
 
-// pipelineCommand makes a command to a pipeline. Its id comes from the key, so
-// that what is sent twice counts once.
+// pipelineCommand makes a command to a pipeline. Its id is derived from the key, so
+// that a request sent twice counts once.
 func (k Keyed) pipelineCommand(what string, id int64, by string) contract.PipelineCommand {
 	return contract.PipelineCommand{ID: k.id(what, id), By: cmp.Or(by, contract.ByAPI)}
 }

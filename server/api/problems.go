@@ -25,7 +25,7 @@ func init() {
 			detail := d.ErrorDetail()
 			p.Errors = append(p.Errors, apitypes.Invalid{At: detail.Location, Message: detail.Message})
 			switch {
-			case strings.HasPrefix(detail.Location, "path."): // no such id was ever given
+			case strings.HasPrefix(detail.Location, "path."): // no such id was ever assigned
 				return apitypes.Problem{Title: "There is no such thing", Status: http.StatusNotFound, Class: contract.ClassHuman, Code: store.CodeNotFound}
 			case strings.HasPrefix(detail.Location, "query."), strings.HasPrefix(detail.Location, "header."):
 				p.Status = http.StatusBadRequest

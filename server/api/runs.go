@@ -99,7 +99,7 @@ type filters struct {
 	Cursor  string   `query:"cursor" doc:"next of the page before"`
 }
 
-// filter reads what the filters say, or refuses what no run can match.
+// filter reads the filters, or refuses what no run can match.
 func (in *filters) filter() (f store.Filter, err error) {
 	f = store.Filter{Phase: contract.Phase(in.Phase), Project: in.Project, ErrorClass: contract.Class(in.Error), Text: in.Text, Limit: in.Limit}
 	for _, status := range in.Status {

@@ -21,18 +21,18 @@ type webhooks struct {
 	Webhooks []store.Webhook `json:"webhooks"`
 }
 
-// madeWebhook is a webhook with its secret, which no other answer has.
+// madeWebhook is a webhook with its secret, which no other response contains.
 type madeWebhook struct {
 	store.Webhook
 	Secret string `json:"secret" doc:"signs what is sent; told in this answer alone"`
 }
 
-// deliveryPlace is a place in the list of deliveries.
+// deliveryPlace is a position in the list of deliveries.
 type deliveryPlace struct {
 	ID int64 `json:"delivery"`
 }
 
-// Valid reports whether it may be the place of a delivery.
+// Valid reports whether it can be the position of a delivery.
 func (p deliveryPlace) Valid() bool { return p.ID > 0 }
 
 type deliveryList struct {

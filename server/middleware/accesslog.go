@@ -19,7 +19,7 @@ func RequestID(ctx context.Context) string {
 	return id
 }
 
-// RequestIDHeader carries the id of a request, in answers and in the log.
+// RequestIDHeader carries the id of a request, in responses and in the log.
 const RequestIDHeader = "X-Request-Id"
 
 // AccessLog gives each request an id, logs it and counts it, with its outcome.
@@ -32,14 +32,14 @@ func AccessLog(next http.Handler, log *slog.Logger) http.Handler {
 		r = r.WithContext(context.WithValue(context.WithValue(r.Context(), requestIDKey{}, id), routeKey{}, &route))
 		next.ServeHTTP(out, r)
 		telemetry.ObserveRequest(route, out.status, time.Since(started))
-		// The path, not the query: that may hold what people look for.
+		// The path without the query, which may hold what people search for.
 		log.Log(r.Context(), levelOf(route), "A request was answered", "request", id, "method", r.Method, "path", r.URL.Path,
 			"status", out.status, "bytes", out.bytes, "took", time.Since(started))
 	})
 }
 
-// levelOf keeps what asks by itself, every few seconds, out of the log of what
-// people and programs wanted.
+// levelOf keeps requests that repeat by themselves every few seconds out of the log of
+// what people and programs asked for.
 func levelOf(route string) slog.Level {
 	switch route {
 	case "GET /healthz", "GET /readyz", "GET /metrics", "GET /static/":
@@ -50,7 +50,7 @@ func levelOf(route string) slog.Level {
 
 type routeKey struct{}
 
-// RecordRoute tells AccessLog which route a mux found: middleware in between
+// RecordRoute reports to AccessLog which route a mux found: middleware in between
 // copies the request.
 func RecordRoute(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -33,7 +33,7 @@ func LimitBody(next http.Handler, limit int64, fail Fail) http.Handler {
 	})
 }
 
-// ReadBody reads a request whole before anything is done: its body within its
+// ReadBody reads a whole request before anything is done, its body within the limits of
 // time and size. It refuses paths, queries and bodies that are not text.
 func ReadBody(next http.Handler, log *slog.Logger, fail Fail) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -51,7 +51,8 @@ func ReadBody(next http.Handler, log *slog.Logger, fail Fail) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		// While the request is carried out there is no deadline: it would end the request.
+		// While the request is carried out there is no deadline: it would end the
+		// request.
 		conn := http.NewResponseController(w)
 		logDeadline(log, r, conn.SetReadDeadline(time.Now().Add(bodyTimeout)))
 		body, err := readBody(w, r)

@@ -24,8 +24,8 @@ func HostCheck(next http.Handler, hosts []string, fail Fail) http.Handler {
 }
 
 // allowedHost reports whether a request's Host, with or without a port, names this
-// server: as the loopback, as the address at which the request came in, or by
-// one of its names.
+// server: as the loopback, as the address where the request arrived, or by one of its
+// names.
 func allowedHost(r *http.Request, hosts []string) bool {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -20,18 +20,18 @@ import (
 
 const (
 	maxKey = 200 // bytes
-	// maxKeyedPath is the longest path that a key is kept with, in bytes: more would
-	// fit into no index, and no path of ours is half as long.
+	// maxKeyedPath is the longest path that is stored with a key, in bytes: more would
+	// not fit into an index, and none of our paths is half as long.
 	maxKeyedPath = 1000
 	// keyWait is how long a request waits for another one under the same key.
 	keyWait = 10 * time.Second
-	// keyRetryAfter is after how many seconds it may ask again then.
+	// keyRetryAfter is after how many seconds the client may try again then.
 	keyRetryAfter = "2"
-	// keepTimeout bounds the time for keeping an answer: the client may be gone.
+	// keepTimeout limits the time for storing a response: the client may be gone.
 	keepTimeout = 10 * time.Second
 )
 
-// idempotency carries out requests under a key once.
+// idempotency carries out each keyed request once.
 type idempotency struct {
 	next  http.Handler
 	Store *store.Store
@@ -39,12 +39,12 @@ type idempotency struct {
 	fail  Fail
 }
 
-// Idempotency carries out a POST or DELETE under an idempotency key once, and
-// gives the same answer for store.KeepRequests. It keeps the answers of what
-// changed something: a refusal changed nothing, so its key may be used again.
-// A server that dies in between leaves a request without an answer. It is carried
-// out again then, by commands whose ids come from the key, so that nothing is
-// done twice.
+// Idempotency carries out a POST or DELETE under an idempotency key once, and gives the
+// same response for store.KeepRequests. It stores the responses of requests that
+// changed something: a refusal changed nothing, so its key may be used again. A server
+// that dies in between leaves a request without a response. It is carried out again
+// then, with commands whose ids are derived from the key, so that nothing is done
+// twice.
 func Idempotency(next http.Handler, requests *store.Store, log *slog.Logger, fail Fail) http.Handler {
 	return &idempotency{next, requests, log, fail}
 }
@@ -80,15 +80,15 @@ func (s *idempotency) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // requestDigest distinguishes the requests to one path.
 func requestDigest(r *http.Request, body []byte) string {
 	text := fmt.Appendf(nil, "%s\n%s", r.URL.RawQuery, body)
-	if r.Method != http.MethodPost { // POST is not named: keys that were used before this are still known
+	if r.Method != http.MethodPost { // POST is not part of the digest: keys that were used before this are still recognized
 		text = fmt.Appendf(nil, "%s %s", r.Method, text)
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// serveOnce carries out a request under a key that no other request has now, or
-// repeats the answer that it got before.
+// serveOnce carries out a request under a key that no other request is using, or
+// repeats the response that the key got before.
 func (s *idempotency) serveOnce(w http.ResponseWriter, r *http.Request, key string) {
 	body, err := readBody(w, r)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *idempotency) serveOnce(w http.ResponseWriter, r *http.Request, key stri
 	}
 	if known != nil {
 		w.Header().Set(apitypes.ReplayedHeader, "true")
-		if known.Status != http.StatusNoContent { // as to DELETE: without content, so without a type
+		if known.Status != http.StatusNoContent { // as for DELETE: without content, so without a type
 			w.Header().Set("Content-Type", known.ContentType)
 			w.Header().Set("Content-Length", strconv.Itoa(len(known.Body)))
 		}
@@ -123,7 +123,7 @@ func (s *idempotency) send(w http.ResponseWriter, r *http.Request, status int, b
 	}
 }
 
-// keep keeps an answer before it is sent, or frees the key where nothing was done.
+// keep stores a response before it is sent, or frees the key if nothing was done.
 func (s *idempotency) keep(r *http.Request, key string, a *bufferedResponse) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), keepTimeout)
 	defer cancel()
@@ -133,14 +133,14 @@ func (s *idempotency) keep(r *http.Request, key string, a *bufferedResponse) {
 		err = s.Store.AnswerRequest(ctx, r.URL.Path, key, store.Answer{Status: a.status, ContentType: a.Header().Get("Content-Type"), Body: a.body.Bytes()})
 	case a.status < http.StatusInternalServerError:
 		err = s.Store.ForgetRequest(ctx, r.URL.Path, key)
-	default: // nobody knows what was done: the key stays with this request
+	default: // it is unknown what was done: the key stays with this request
 	}
 	if err != nil {
 		s.log.ErrorContext(ctx, "The answer to a request under a key could not be kept", "request", RequestID(ctx), "error", err)
 	}
 }
 
-// bufferedResponse holds a response back until it is kept.
+// bufferedResponse holds a response back until it is stored.
 type bufferedResponse struct {
 	http.ResponseWriter
 	status int

@@ -7,14 +7,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/version"
 )
 
-// contentSecurityPolicy lets pages use what the server itself serves, and nothing
-// else: no inline script or style, no other host.
+// contentSecurityPolicy lets pages use only what the server itself serves: no inline
+// script or style, no other host.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; media-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// SecurityHeaders sets what every response carries: nothing is loaded from
-// elsewhere, no other site may frame a page or read a response. It names the
-// server's version as well.
+// SecurityHeaders sets the headers of every response: nothing is loaded from elsewhere,
+// no other site may frame a page or read a response. It adds the server's version as
+// well.
 func SecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// WriteTimeout is how long a client may take to read what it is sent, Chunk by Chunk.
+	// WriteTimeout is how long a client may take to read each Chunk of a response.
 	WriteTimeout = 10 * time.Second
 	// Chunk is how many bytes a client has to read within WriteTimeout.
 	Chunk = 16 << 10
 )
 
-// errTimeout is the cause of the end of the context of a request that took too long.
+// errTimeout is the cause that ends the context of a request that took too long.
 var errTimeout = apitypes.Problem{
 	Title: "It took too long", Status: http.StatusServiceUnavailable,
 	Detail: "Nothing says how far it came; look, or ask again under the same Idempotency-Key. (server.request_timeout)",
@@ -25,8 +25,8 @@ var errTimeout = apitypes.Problem{
 
 type timerKey struct{}
 
-// Timeout bounds what a request may take: until it has a response, and
-// WriteTimeout more until the client has read that.
+// Timeout limits the time of a request: until it has a response, plus WriteTimeout for
+// the client to read it.
 func Timeout(next http.Handler, limit time.Duration, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancelCause(r.Context())
@@ -38,16 +38,16 @@ func Timeout(next http.Handler, limit time.Duration, log *slog.Logger) http.Hand
 	})
 }
 
-// logDeadline logs that a connection takes no deadline. Those of tests do not.
+// logDeadline logs that a connection does not support deadlines. Those of tests do not.
 func logDeadline(log *slog.Logger, r *http.Request, err error) {
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		log.InfoContext(r.Context(), "A connection takes no deadline", "request", RequestID(r.Context()), "error", err)
 	}
 }
 
-// LiftTimeout lifts the limit that Timeout set on a request whose response lasts
-// for as long as its client reads it. The returned writer gives the client
-// WriteTimeout for each Chunk.
+// LiftTimeout lifts the limit that Timeout set on a request whose response lasts as
+// long as its client reads it. The returned writer gives the client WriteTimeout for
+// each Chunk.
 func LiftTimeout(w http.ResponseWriter, r *http.Request, log *slog.Logger) http.ResponseWriter {
 	if timer, ok := r.Context().Value(timerKey{}).(*time.Timer); ok {
 		timer.Stop()

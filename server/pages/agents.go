@@ -8,11 +8,10 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// lookEvery is how often, in seconds, a page looks again at what changes without
-// events.
+// lookEvery is how often, in seconds, a page refreshes what changes without events.
 const lookEvery = 5
 
-// agentsPage is how the workers' agents and the task queues are.
+// agentsPage shows the state of the workers' agents and the task queues.
 func (s *Server) agentsPage(r *http.Request, shell ui.Shell) (templ.Component, error) {
 	shell.Section, shell.Title, shell.Live = "agents", "Agents", "/api/stream"
 	shell.Every = lookEvery

@@ -23,14 +23,14 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// What pages of files show and read at most.
+// The most that pages of files show and read.
 const (
 	shownArtifactRows = 100
 	treeBytes         = 1 << 20  // of a JSON document that is shown as a tree
-	patchBytes        = 1 << 20  // of a patch that is drawn
+	patchBytes        = 1 << 20  // of a patch that is rendered
 	zipBytes          = 16 << 20 // of an archive's directory
 	shownZip          = 2000     // files of an archive
-	sniffed           = 8 << 10  // of a file, to see what it is
+	sniffed           = 8 << 10  // of a file, to detect its type
 )
 
 // artifactsTab lists the files of a run.
@@ -61,8 +61,7 @@ func (s *Server) artifactsTab(ctx context.Context, r *http.Request, h *ui.RunHea
 	return ui.ArtifactsTab(l), err
 }
 
-// artifactTab shows a file as what its content says that it is, whatever its
-// name and type say.
+// artifactTab shows a file according to its content, whatever its name and type say.
 func (s *Server) artifactTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	id, err := param.Number(r, "artifact")
 	if err != nil {
@@ -87,7 +86,7 @@ func (s *Server) artifactTab(ctx context.Context, r *http.Request, h *ui.RunHead
 	return ui.ArtifactTab(p), nil
 }
 
-// look fills in what of a file can be shown.
+// look fills in what can be shown of a file.
 func (s *Server) look(r *http.Request, p *ui.ArtifactPage, file *artifact.Section) error {
 	head, err := beginningOf(file, sniffed)
 	if err != nil {
@@ -144,8 +143,8 @@ func beginningOf(file *artifact.Section, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, most))
 }
 
-// mediaOf returns the type of a picture or a video that may be shown in a page,
-// by its first bytes. What can hold a script, such as SVG, is none.
+// mediaOf returns the type of a picture or a video that may be shown in a page, by its
+// first bytes. A type that can hold a script, such as SVG, is excluded.
 func mediaOf(head []byte) string {
 	kind := http.DetectContentType(head)
 	if slices.Contains([]string{"image/png", "image/jpeg", "image/webp", "image/gif", "video/webm", "video/mp4"}, kind) {
@@ -154,7 +153,7 @@ func mediaOf(head []byte) string {
 	return ""
 }
 
-// bounded reads at most so many bytes in all.
+// bounded reads at most so many bytes in total.
 type bounded struct {
 	io.ReaderAt
 	left int64
@@ -188,9 +187,9 @@ func zipEntries(file io.ReaderAt, size int64) ([]ui.ZipEntry, string) {
 	return out, ""
 }
 
-// artifactContent sends a picture or a video as what its content says that it is,
-// also parts of it. Nothing else of others is ever shown by a browser: it is a
-// download. Opened by itself, what is sent may run and load nothing.
+// artifactContent sends a picture or a video with the type of its content, and supports
+// range requests. A browser never shows any other foreign file: it is a download.
+// Opened directly, what is sent may not run or load anything.
 func (s *Server) artifactContent(w http.ResponseWriter, r *http.Request) error {
 	run, err := param.ID(r)
 	if err != nil {

@@ -25,22 +25,22 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// What the page of a run's changes shows at once.
+// The most that the page of a run's changes shows at once.
 const (
-	shownFiles     = 200       // files; the others are a page further
-	shownFileBytes = 48 << 10  // of one file's patch; a larger one is folded, and asked for when it is opened
+	shownFiles     = 200       // files; more are on the next pages
+	shownFileBytes = 48 << 10  // of one file's patch; a larger one is collapsed, and loaded when it is opened
 	shownDiffBytes = 256 << 10 // of all patches in the page together
-	oneFileBytes   = 2 << 20   // of a file's patch that is asked for by itself
+	oneFileBytes   = 2 << 20   // of a file's patch that is requested separately
 )
 
-// changeSource is a change that can be looked at: the whole of a run, or that
-// of a step or a heal.
+// changeSource is a change that can be viewed: that of the whole run, of a step or of a
+// heal.
 type changeSource struct {
 	ui.ChangeSource
 	load func(context.Context) (patchText, error)
 }
 
-// changesTab is what a run changes in the code.
+// changesTab shows what a run changes in the code.
 func (s *Server) changesTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	q, err := param.Query(r)
 	if err != nil {
@@ -77,7 +77,8 @@ func (s *Server) changesTab(ctx context.Context, r *http.Request, h *ui.RunHead)
 	return ui.ChangesTab(c), nil
 }
 
-// fillFiles chooses which files are listed, and of which the patch is in the page.
+// fillFiles chooses which files are listed, and which of them have their patch in the
+// page.
 func fillFiles(c *ui.Changes, all []ui.ChangedFile, one string) error {
 	var files []ui.ChangedFile
 	for i, f := range all {
@@ -112,7 +113,7 @@ func fillFiles(c *ui.Changes, all []ui.ChangedFile, one string) error {
 }
 
 // changePatch sends a change as a patch, as it is shown: without secrets, and with
-// binary files by their names alone where it is not a release's.
+// binary files by name only unless it is a release's.
 func (s *Server) changePatch(w http.ResponseWriter, r *http.Request) error {
 	id, err := param.ID(r)
 	if err != nil {
@@ -152,7 +153,7 @@ func (s *Server) changePatch(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// patchProblem says for people why a change cannot be shown.
+// patchProblem explains to users why a change cannot be shown.
 func (s *Server) patchProblem(ctx context.Context, run int64, err error) string {
 	if errors.Is(err, artifact.ErrNotFound) {
 		return "The patch is no longer in the artifact store."
@@ -169,7 +170,7 @@ func sourceNamed(sources []changeSource, name string) (changeSource, error) {
 	return sources[i], nil
 }
 
-// changeSources returns what there is to look at, the whole first.
+// changeSources returns the changes that can be viewed, the whole first.
 func (s *Server) changeSources(ctx context.Context, run store.Run) ([]changeSource, error) {
 	executions, err := s.Store.Executions(ctx, run.ID)
 	if err != nil {
@@ -192,8 +193,8 @@ func (s *Server) changeSources(ctx context.Context, run store.Run) ([]changeSour
 	return append(out, s.healChanges(patches, heals)...), nil
 }
 
-// wholeChange is that of the release; before there is one, that of the last work
-// which is known as a whole.
+// wholeChange is that of the release; before there is one, that of the last work whose
+// whole result is known.
 func (s *Server) wholeChange(run store.Run, executions []store.Execution, patches []contract.Artifact, heals []store.HealEvent) changeSource {
 	whole := s.workSoFar(executions, heals)
 	if run.ReleaseBranch != "" {
@@ -208,7 +209,7 @@ func (s *Server) wholeChange(run store.Run, executions []store.Execution, patche
 	return whole
 }
 
-// workSoFar is the change of the last work which is known as a whole.
+// workSoFar is the change of the last work whose whole result is known.
 func (s *Server) workSoFar(executions []store.Execution, heals []store.HealEvent) changeSource {
 	whole := changeSource{
 		ChangeSource: ui.ChangeSource{Label: "The whole change", What: "Nothing was changed yet."},
@@ -226,8 +227,8 @@ func (s *Server) workSoFar(executions []store.Execution, heals []store.HealEvent
 	return whole
 }
 
-// stateAfter returns the code that a phase or an accepted repair left, and what
-// that is in words; what is no such has no tree.
+// stateAfter returns the code that a phase or an accepted repair left, and a label for
+// it; for anything else the tree is empty.
 func stateAfter(e store.Execution, heals []store.HealEvent) (contract.Workspace, string) {
 	switch {
 	case len(e.Output) == 0:
@@ -236,7 +237,7 @@ func stateAfter(e store.Execution, heals []store.HealEvent) (contract.Workspace,
 		if json.Unmarshal(e.Output, &out) == nil && out.Tree != "" { // outputs of other phases have another form
 			return out, fmt.Sprintf("What the steps changed together, as of attempt %d of the %s. It is not released.", e.Attempt, e.Phase)
 		}
-	case e.Step == contract.StepRepair && e.Phase != contract.PhaseBuilder: // a builder's repair stands for one step's work
+	case e.Step == contract.StepRepair && e.Phase != contract.PhaseBuilder: // a builder's repair covers only one step's work
 		out := stepOutput(e)
 		for _, h := range heals {
 			if h.Status != contract.HealFailed && out.To.Tree != "" && h.Output().After["tree"] == out.To.Tree {
@@ -249,12 +250,12 @@ func stateAfter(e store.Execution, heals []store.HealEvent) (contract.Workspace,
 
 func stepOutput(e store.Execution) (out contract.StepOutput) {
 	if json.Unmarshal(e.Output, &out) != nil {
-		return contract.StepOutput{} // of another form: no step's
+		return contract.StepOutput{} // another form: not a step's
 	}
 	return out
 }
 
-// stepChanges are those of the steps that were done, in the order of the plan.
+// stepChanges are the changes of the steps that were done, in plan order.
 func (s *Server) stepChanges(plan contract.Plan, executions []store.Execution) []changeSource {
 	latest := map[string]contract.StepOutput{}
 	var names []string
@@ -288,7 +289,7 @@ func placeIn(plan contract.Plan, id string) int {
 	return len(plan.Steps)
 }
 
-// healChanges are the repairs, those that were thrown away too.
+// healChanges are the repairs, including discarded ones.
 func (s *Server) healChanges(patches []contract.Artifact, heals []store.HealEvent) []changeSource {
 	var out []changeSource
 	for _, h := range heals {
@@ -306,8 +307,8 @@ func (s *Server) healChanges(patches []contract.Artifact, heals []store.HealEven
 	return out
 }
 
-// healPatch returns the patch of a heal. A replay counts heals anew; the patch
-// is that of the last one with its number.
+// healPatch returns the patch of a heal. A replay numbers heals from the start again;
+// the patch is that of the last one with its number.
 func healPatch(patches []contract.Artifact, heals []store.HealEvent, h store.HealEvent) (contract.Artifact, bool) {
 	for _, other := range heals {
 		if other.Number == h.Number && other.ID > h.ID {
@@ -321,10 +322,10 @@ func healPatch(patches []contract.Artifact, heals []store.HealEvent, h store.Hea
 	return patches[i], true
 }
 
-// mostOffset is as far as a list is asked for by number.
+// mostOffset is the largest offset into a list.
 const mostOffset = 10_000_000
 
-// offset reads how many rows of a list are left out before those that are shown.
+// offset reads how many rows of a list are skipped before those that are shown.
 func offset(q url.Values, name string) (int, error) {
 	if q.Get(name) == "" {
 		return 0, nil

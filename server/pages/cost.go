@@ -14,11 +14,11 @@ import (
 
 // What the page of a run's cost shows.
 const (
-	costParts    = 160 // of the line of spending over time
+	costParts    = 160 // in the chart of spending over time
 	shownDearest = 12
 )
 
-// costTab is what a run used, and of whose money.
+// costTab shows what a run used, and which budgets paid for it.
 func (s *Server) costTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (templ.Component, error) {
 	run := h.Run
 	p := ui.CostPage{Run: run}
@@ -57,8 +57,8 @@ func (s *Server) costTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (t
 	return ui.CostTab(p), nil
 }
 
-// budgets returns the budgets that a run's calls are paid from: its own, and
-// that of the day on which it was last at work.
+// budgets returns the budgets that pay for a run's calls: its own, and that of the day
+// on which it was last active.
 func (s *Server) budgets(ctx context.Context, run store.Run, last time.Time) ([]ui.BudgetRow, error) {
 	own, err := s.Store.Budget(ctx, store.ScopeRun, fmt.Sprint(run.ID))
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// chooseDiff leads to the comparison of a run with the one that is named, by
-// default with the run that it was forked from or that came before it in its
-// project. The other one is the first side: what is worse in this run is told.
+// chooseDiff leads to the comparison of a run with the one that is named, by default
+// with the run that it was forked from or that came before it in its project. The other
+// run is the first side: the page reports what is worse in this run.
 func (s *Server) chooseDiff(w http.ResponseWriter, r *http.Request) error {
 	id, err := param.ID(r)
 	if err != nil {
@@ -77,7 +77,7 @@ func diffHref(a, b diff.Ref, phase string) string {
 	return to
 }
 
-// noDiff is the page for a run with which nothing can be compared.
+// noDiff is the page for a run that has nothing to compare with.
 func (s *Server) noDiff(r *http.Request, shell ui.Shell) (templ.Component, error) {
 	id, err := param.ID(r)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Server) diffPage(r *http.Request, shell ui.Shell) (templ.Component, err
 	return ui.Compared(p), nil
 }
 
-// attemptsOf returns the attempts of the phase that a side may be one of.
+// attemptsOf returns the attempts of a phase to choose from as a side.
 func (s *Server) attemptsOf(ctx context.Context, ref diff.Ref) (out []int, err error) {
 	phases, err := s.Views.Phases(ctx, ref.Run)
 	for _, p := range phases {

@@ -14,7 +14,7 @@ import (
 const (
 	shownEnvironments = 200
 	shownOutputBytes  = 32 << 10
-	shownOutputPieces = 500 // that are read for the end of the output
+	shownOutputPieces = 500 // read to find the end of the output
 )
 
 func (s *Server) environmentsPage(r *http.Request, shell ui.Shell) (templ.Component, error) {
@@ -23,8 +23,8 @@ func (s *Server) environmentsPage(r *http.Request, shell ui.Shell) (templ.Compon
 	return ui.Environments(ui.EnvironmentsPage{Shell: shell, Rows: rows}), err
 }
 
-// environmentTab is what a run had before its first phase. While that is made the
-// page is asked for again every few seconds, as output has no events.
+// environmentTab shows what a run prepared before its first phase. While that is being
+// prepared the page is reloaded every few seconds, as output has no events.
 func (s *Server) environmentTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (templ.Component, error) {
 	p := ui.EnvironmentPage{}
 	var err error
@@ -50,7 +50,7 @@ func (s *Server) environmentTab(ctx context.Context, _ *http.Request, h *ui.RunH
 	return ui.EnvironmentTab(p), nil
 }
 
-// lastOutput is the end of what a run's commands print now.
+// lastOutput is the end of what a run's commands are printing now.
 func (s *Server) lastOutput(ctx context.Context, id int64) (string, error) {
 	pieces, err := s.Views.LastOutput(ctx, id, shownOutputPieces)
 	if err != nil {

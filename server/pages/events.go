@@ -16,15 +16,15 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// What a page of events shows and reads at most.
+// The most that a page of events shows and reads.
 const (
 	shownEventRows = 100
-	scannedEvents  = 10000 // that are looked at for a type, for each page
+	scannedEvents  = 10000 // examined for a type, for each page
 	payloadText    = 16 << 10
 	mostPrefix     = 100
 )
 
-// eventsTab is all that happened in a run, event by event.
+// eventsTab shows all that happened in a run, event by event.
 func (s *Server) eventsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	q := r.URL.Query()
 	l := ui.EventList{Head: *h, Prefix: q.Get("type"), Oldest: q.Get("order") == "oldest", Live: !h.Run.Status.Terminal() || h.Run.StayingUntil != nil}
@@ -47,8 +47,8 @@ func (s *Server) eventsTab(ctx context.Context, r *http.Request, h *ui.RunHead) 
 	return ui.EventsTab(l), nil
 }
 
-// eventPlace reads from which number on, and whether up the list, a request asks
-// for events.
+// eventPlace reads from which number, and in which direction, a request asks for
+// events.
 func eventPlace(q url.Values, l ui.EventList) (from int64, up bool, err error) {
 	number := func(name string) int64 {
 		n, wrong := strconv.ParseInt(q.Get(name), 10, 64)
@@ -63,7 +63,7 @@ func eventPlace(q url.Values, l ui.EventList) (from int64, up bool, err error) {
 	case q.Get("after") != "":
 		from = number("after")
 		return from, false, err
-	case q.Get("at") != "" && l.Oldest: // the window begins with it
+	case q.Get("at") != "" && l.Oldest: // the window begins there
 		from = max(0, number("at")-1)
 		return from, false, err
 	case q.Get("at") != "":
@@ -75,7 +75,7 @@ func eventPlace(q url.Values, l ui.EventList) (from int64, up bool, err error) {
 	return l.Head.Run.EventSeq + 1, false, nil
 }
 
-// fillEvents reads a window of events beside a number.
+// fillEvents reads a window of events next to a number.
 func (s *Server) fillEvents(ctx context.Context, l *ui.EventList, from int64, up bool) error {
 	from = min(max(from, 0), l.Head.Run.EventSeq+1)
 	grows := l.Oldest != up // towards larger numbers
@@ -89,7 +89,7 @@ func (s *Server) fillEvents(ctx context.Context, l *ui.EventList, from int64, up
 	if err != nil {
 		return err
 	}
-	edge := w.Above + 1 // the last number that was looked at
+	edge := w.Above + 1 // the last number examined
 	if grows {
 		edge = w.Upto
 	}
@@ -120,7 +120,7 @@ func (s *Server) fillEvents(ctx context.Context, l *ui.EventList, from int64, up
 	return nil
 }
 
-// eventAddress returns the address of the events beside a number.
+// eventAddress returns the address of the events next to a number.
 func eventAddress(l *ui.EventList, name string, seq int64) string {
 	q := url.Values{name: {fmt.Sprint(l.Cursor(seq))}}
 	if l.Oldest {

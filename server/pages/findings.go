@@ -16,7 +16,7 @@ import (
 // shownFindingRows is how many findings the page of findings shows at once.
 const shownFindingRows = 100
 
-// findingsTab is what the verification of a run objected to.
+// findingsTab shows the findings of a run's verification.
 func (s *Server) findingsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	q, err := param.Query(r)
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 	shownHealBytes = 32 << 10 // of a repair's patch in the page; the page of changes has all of it
 )
 
-// healsTab is what failed in a run, what was done about it, and what came of it.
+// healsTab shows what failed in a run, what was done about it, and with what result.
 func (s *Server) healsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	q, err := param.Query(r)
 	if err != nil {
@@ -80,8 +80,7 @@ func (s *Server) healsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (
 	return ui.HealsTab(p), nil
 }
 
-// during returns what was asked of people in the time of the heals that are
-// shown.
+// during returns what people were asked during the heals that are shown.
 func during(asked []views.Intervention, heals []store.HealEvent, p ui.HealsPage) (out []views.Intervention) {
 	for _, a := range asked {
 		early := len(heals) > 0 && p.From+len(heals) < p.Total && a.CreatedAt.Before(heals[0].CreatedAt)
@@ -93,9 +92,9 @@ func during(asked []views.Intervention, heals []store.HealEvent, p ui.HealsPage)
 	return out
 }
 
-// pathOf lays out what happened as one path: attempt, what was done about its
-// failure, the next attempt, and so on. Heals and interventions come in the
-// order in which they began.
+// pathOf arranges what happened as one path: attempt, what was done about its failure,
+// the next attempt, and so on. Heals and interventions come in the order in which they
+// began.
 func pathOf(heals []store.HealEvent, asked []views.Intervention, executions []store.Execution) []ui.PathNode {
 	type moment struct {
 		heal *store.HealEvent
@@ -148,7 +147,7 @@ func withID(executions []store.Execution, id int64) *store.Execution {
 	return first(executions, func(e store.Execution) bool { return e.ID == id })
 }
 
-// first returns the first element that is meant; nil: none is.
+// first returns the first element that matches; nil if none does.
 func first[T any](all []T, meant func(T) bool) *T {
 	if i := slices.IndexFunc(all, meant); i >= 0 {
 		return &all[i]
@@ -156,8 +155,8 @@ func first[T any](all []T, meant func(T) bool) *T {
 	return nil
 }
 
-// firstAfter returns the first attempt of a phase, or of a step, that began in a
-// span of time.
+// firstAfter returns the first attempt of a phase, or of a step, that began in a span
+// of time.
 func firstAfter(executions []store.Execution, phase contract.Phase, step string, ended bool, from, to int64) *store.Execution {
 	if !ended {
 		return nil

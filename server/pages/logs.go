@@ -30,23 +30,23 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// What a page of a log shows and reads at most.
+// The most that a page of a log shows and reads.
 const (
 	shownEntries  = 100
-	scannedLog    = 1000     // messages that are looked at for what is searched, for each page
-	entryLines    = 12       // of a message; the rest has a page of its own
+	scannedLog    = 1000     // messages that are searched, for each page
+	entryLines    = 12       // of a message; the rest has its own page
 	entryText     = 8000     // characters of a message
-	linesBefore   = 3        // lines above what was found
-	entryBytes    = 4000     // of what is shown of a message
+	linesBefore   = 3        // lines above a match
+	entryBytes    = 4000     // of a message, as shown
 	outputBytes   = 64 << 10 // of a check's output that is read for the log
 	searchedBytes = 1 << 20  // of a check's output that is searched
 	mostSearch    = 200      // characters to search for
-	// logOverlap is how far from its end a log under way is read again: what was
-	// written at the same time may be seen a moment later.
+	// logOverlap is how far before its end a growing log is read again: an entry
+	// written at the same time may become visible a moment later.
 	logOverlap = 2 * time.Second
 )
 
-// logRequest is what of a log a request asks for.
+// logRequest is the part of a log that a request asks for.
 type logRequest struct {
 	ui.LogChoice
 	all    []store.Execution // of the run
@@ -99,7 +99,7 @@ func (l logRequest) query(from views.LogKey, back bool) views.LogQuery {
 	}
 }
 
-// address returns the address of a page of the same log at another place.
+// address returns the address of a page of the same log at another position.
 func (l logRequest) address(run int64, page, name, value string) string {
 	q := url.Values{}
 	for _, v := range [][2]string{
@@ -115,7 +115,7 @@ func (l logRequest) address(run int64, page, name, value string) string {
 	return ui.RunHref(run, page) + "?" + q.Encode()
 }
 
-// writeLogKey makes a place in a log a part of an address.
+// writeLogKey encodes a position in a log as part of an address.
 func writeLogKey(k views.LogKey) string {
 	return fmt.Sprintf("%d.%d.%d.%d.%s", k.At.UnixMicro(), k.ExecutionID, k.Turn, k.Place, k.Check)
 }
@@ -141,8 +141,8 @@ func readLogKey(text string) (k views.LogKey, err error) {
 	return views.LogKey{At: time.UnixMicro(n[0]).UTC(), ExecutionID: n[1], Turn: int(n[2]), Place: int(n[3]), Check: parts[4]}, nil
 }
 
-// windowOf reads where a window begins or ends. A run under way is shown from its
-// end, one that is over from its beginning.
+// windowOf reads where a window begins or ends. An active run is shown from its end, a
+// finished one from its beginning.
 func windowOf(q url.Values, over bool) (from views.LogKey, back bool, err error) {
 	at := q.Get("at")
 	switch {
@@ -158,11 +158,11 @@ func windowOf(q url.Values, over bool) (from views.LogKey, back bool, err error)
 		return views.LogStart, false, nil
 	}
 	from, err = readLogKey(at)
-	from.Place, from.Check = from.Place-1, "" // the window begins with the place itself
+	from.Place, from.Check = from.Place-1, "" // the window begins with the position itself
 	return from, false, err
 }
 
-// logsTab is what was said and done in a run, as one stream in the order of time.
+// logsTab shows what was said and done in a run, as one stream in the order of time.
 func (s *Server) logsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	run := h.Run.ID
 	l, err := s.logRequest(ctx, r, run)
@@ -194,7 +194,7 @@ func (s *Server) logsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (t
 	next := last
 	if !p.HasNext {
 		if next == views.LogStop {
-			next = views.LogStart // nothing is there yet
+			next = views.LogStart // nothing there yet
 		}
 		next = views.LogKey{At: next.At.Add(-logOverlap)}
 		if next.At.Before(views.LogStart.At) {
@@ -217,12 +217,12 @@ func (s *Server) logsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (t
 	return ui.LogsTab(p), nil
 }
 
-// redactMargin is how much more than what is shown of a message is read, so that a
-// secret is known for one where it is cut.
+// redactMargin is how much more of a message is read than shown, so that a secret is
+// recognized even if it is cut.
 const redactMargin = 1000
 
-// logTexts reads messages as Store.LogTexts does, and redacts them: tools return
-// files and output to agents as they are. Length says how much is left of the whole.
+// logTexts reads messages with Store.LogTexts and redacts them: tools return files and
+// output to agents unredacted. Length says how much of the whole remains.
 func (s *Server) logTexts(ctx context.Context, keys []views.LogKey, cut int) (map[views.LogKey]views.LogText, error) {
 	texts, err := s.Views.LogTexts(ctx, keys, cut+redactMargin)
 	for k, t := range texts {
@@ -240,8 +240,8 @@ func (s *Server) logTexts(ctx context.Context, keys []views.LogKey, cut int) (ma
 	return texts, err
 }
 
-// logEntries reads what stands at places of a log. Outputs of checks that do not
-// have what is searched for are left out.
+// logEntries reads the entries at positions of a log. Outputs of checks that do not
+// contain the search text are left out.
 func (s *Server) logEntries(ctx context.Context, run int64, l logRequest, keys []views.LogKey) ([]ui.LogEntry, error) {
 	texts, err := s.logTexts(ctx, keys, entryText)
 	if err != nil {
@@ -280,7 +280,7 @@ func (s *Server) logEntries(ctx context.Context, run int64, l logRequest, keys [
 	return out, nil
 }
 
-// entryID names an entry within a page. The id of a check is a text of others.
+// entryID names an entry within a page. The id of a check is text from elsewhere.
 func entryID(k views.LogKey) string {
 	id := fmt.Sprintf("l-%d-%d-%d", k.ExecutionID, k.Turn, k.Place)
 	if k.Check != "" {
@@ -304,8 +304,7 @@ func fillText(e *ui.LogEntry, t views.LogText, search string) {
 	}
 }
 
-// shownPart is the beginning of a text, or what stands around the first place
-// that has what is searched for.
+// shownPart is the beginning of a text, or the part around the first match.
 func shownPart(text, search string) string {
 	part := ui.FirstLines(text, entryLines, entryBytes)
 	hit := strings.Index(strings.ToLower(text), strings.ToLower(search))
@@ -316,7 +315,7 @@ func shownPart(text, search string) string {
 	for range linesBefore {
 		at = max(0, strings.LastIndexByte(text[:at], '\n'))
 	}
-	at = max(at, hit-entryBytes/2) // where there are no lines
+	at = max(at, hit-entryBytes/2) // if there are no lines
 	return "…\n" + ui.FirstLines(strings.TrimPrefix(strings.ToValidUTF8(text[at:], ""), "\n"), entryLines, entryBytes)
 }
 
@@ -352,7 +351,7 @@ func (s *Server) fillOutput(ctx context.Context, e *ui.LogEntry, o views.LogOutp
 	text = strings.TrimRight(text, "\n")
 	e.Lines = strings.Count(text, "\n") + 1
 	part := shownPart(text, search)
-	if search == "" && e.Bad && o.Size <= outputBytes { // what is wrong is told at the end
+	if search == "" && e.Bad && o.Size <= outputBytes { // errors are printed at the end
 		part = lastLines(text, entryLines)
 	}
 	if text == "" {
@@ -377,8 +376,8 @@ func lastLines(text string, lines int) string {
 	return ui.FirstLines(text[at+1:], lines, entryBytes)
 }
 
-// beginning reads the first part of a file as text. A file that is not there any
-// more has none.
+// beginning reads the first part of a file as text. A file that no longer exists has
+// none.
 func (s *Server) beginning(ctx context.Context, digest string, size, most int64) (string, error) {
 	if digest == "" || size == 0 {
 		return "", nil
@@ -399,7 +398,7 @@ func (s *Server) beginning(ctx context.Context, digest string, size, most int64)
 func (s *Server) logEntryTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	k, err := readLogKey(r.PathValue("entry"))
 	if err != nil {
-		return nil, store.ErrNotFound // no page led there
+		return nil, store.ErrNotFound // no page links there
 	}
 	run := h.Run.ID
 	executions, err := s.Views.LogExecutions(ctx, run)
@@ -449,17 +448,17 @@ func (s *Server) entryContent(ctx context.Context, run int64, k views.LogKey) (i
 	return nil, store.ErrNotFound
 }
 
-// What a window of a text shows and reads at most.
+// The most that a window of a text shows and reads.
 const (
 	shownLines  = 1000
 	lineBytes   = 2000
 	windowBytes = 1 << 20   // shown
-	textBytes   = 256 << 20 // read to come to a line
+	textBytes   = 256 << 20 // read to reach a line
 	foundLines  = 500
 )
 
-// textWindow reads the window of a text that a request asks for: from a line on,
-// or the lines from there on that have what is searched for.
+// textWindow reads the window of a text that a request asks for: from a line on, or the
+// lines from there on that match the search.
 func textWindow(r *http.Request, content io.Reader) (t ui.Text, err error) {
 	q := r.URL.Query()
 	from := 1
@@ -512,8 +511,7 @@ func textWindow(r *http.Request, content io.Reader) (t ui.Text, err error) {
 	return t, nil
 }
 
-// readLine reads a line, of which it keeps the beginning, and says how many
-// bytes it left out.
+// readLine reads a line, keeps its beginning, and returns how many bytes it left out.
 func readLine(r *bufio.Reader) (line []byte, rest int64, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -535,7 +533,7 @@ func readLine(r *bufio.Reader) (line []byte, rest int64, err error) {
 	}
 }
 
-// nextError leads to the next thing that went wrong after a place.
+// nextError leads to the next error after a position.
 func (s *Server) nextError(w http.ResponseWriter, r *http.Request) error {
 	run, err := param.ID(r)
 	if err != nil {
@@ -590,7 +588,7 @@ func (s *Server) logText(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Content-Disposition", respond.Attachment(fmt.Sprintf("run-%d.log", run)))
-	w = middleware.LiftTimeout(w, r, s.Log) // a long log takes its time; each piece of it has one
+	w = middleware.LiftTimeout(w, r, s.Log) // a long log takes time; each piece of it has its own limit
 	for from := views.LogStart; ; {
 		page, err := s.Views.LogWindow(ctx, l.query(from, false))
 		if err == nil {
@@ -598,7 +596,7 @@ func (s *Server) logText(w http.ResponseWriter, r *http.Request) error {
 		}
 		if err != nil {
 			s.Log.InfoContext(ctx, "A log ended early", "request", middleware.RequestID(ctx), "run", run, "error", err)
-			fmt.Fprintln(w, "\n=== The log could not be read to its end; ask for it again.") // nobody is left to tell if this fails
+			fmt.Fprintln(w, "\n=== The log could not be read to its end; ask for it again.") // nobody is left to report to if this fails
 			return nil
 		}
 		if !page.More {

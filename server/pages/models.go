@@ -18,10 +18,10 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// stateTimeout bounds the question to a run for its state.
+// stateTimeout limits the query of a run for its state.
 const stateTimeout = 2 * time.Second
 
-// today is when the day began by which budgets count: in UTC.
+// today is when the day of the budgets began, in UTC.
 func today() time.Time { return time.Now().UTC().Truncate(24 * time.Hour) }
 
 func (s *Server) modelsPage(r *http.Request, shell ui.Shell) (templ.Component, error) {
@@ -63,8 +63,8 @@ func calls(m ui.KnownModel) int {
 	return m.Today.Calls
 }
 
-// knownModels returns the models of the catalogue and those that were asked
-// today, by provider/model.
+// knownModels returns the models of the catalogue and those called today, by
+// provider/model.
 func (s *Server) knownModels(ctx context.Context) (map[string]*ui.KnownModel, error) {
 	known := map[string]*ui.KnownModel{}
 	for _, e := range setup.Catalogue(s.Runs.Config) {
@@ -83,7 +83,7 @@ func (s *Server) knownModels(ctx context.Context) (map[string]*ui.KnownModel, er
 	return known, err
 }
 
-// providerRow says how a provider does by the last call of today.
+// providerRow reports how a provider is doing, by its last call of today.
 func providerRow(name, kind, key string, known []ui.KnownModel) ui.ProviderRow {
 	row := ui.ProviderRow{Name: name, Kind: kind, Key: key, State: ui.Queued, Word: "Not asked today"}
 	var last *views.ModelActivity
@@ -102,7 +102,7 @@ func providerRow(name, kind, key string, known []ui.KnownModel) ui.ProviderRow {
 	return row
 }
 
-// modelsTab is which agent of a run asks which model, and lets it be switched.
+// modelsTab shows which agent of a run uses which model, and lets the user switch it.
 func (s *Server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (templ.Component, error) {
 	m := ui.RunModels{Head: *h, Live: !h.Run.Status.Terminal()}
 	usage, err := s.Views.ModelUsage(ctx, h.Run.ID)
@@ -140,8 +140,9 @@ func (s *Server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) 
 	return ui.RunModelsTab(m), nil
 }
 
-// modelOf says which model an agent of a run asks now, if that is known, and which
-// it asked. Of a run that has ended, where an agent asked a single one, it is that.
+// modelOf returns the model that an agent of a run uses now, if that is known, and
+// those it used. For a run that has ended, where an agent used a single one, it is that
+// one.
 func modelOf(agent contract.Agent, at contract.ModelChoice, now map[contract.Agent]contract.ModelChoice, usage []views.ModelUsage) ui.RunModel {
 	row := ui.RunModel{Agent: agent, At: at, Now: cmp.Or(now[agent], at)}
 	var asked []contract.ModelChoice
@@ -162,7 +163,8 @@ func modelOf(agent contract.Agent, at contract.ModelChoice, now map[contract.Age
 	return row
 }
 
-// membersOf are those who plan a run by deliberating, if any do or did.
+// membersOf are the members of the deliberation that plans or planned a run, if there
+// is one.
 func membersOf(run store.Run, now map[contract.Agent]contract.ModelChoice, usage []views.ModelUsage) (out []ui.RunModel) {
 	d := run.Settings.Deliberation
 	if d == nil {

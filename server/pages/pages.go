@@ -1,5 +1,5 @@
-// Package pages serves the dashboard: each file gathers what one page or tab shows
-// from rows and artifacts, and gives it to a template of server/ui.
+// Package pages serves the dashboard: each file gathers what one page or tab shows from
+// rows and artifacts, and passes it to a template of server/ui.
 package pages
 
 import (
@@ -76,7 +76,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 // page returns the content of a page in its shell.
 type page func(*http.Request, ui.Shell) (templ.Component, error)
 
-// page answers with a page.
+// page responds with a page.
 func (s *Server) page(p page) respond.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		shell, err := s.shell(r)
@@ -103,8 +103,8 @@ func (s *Server) shell(r *http.Request) (ui.Shell, error) {
 	return shell, err
 }
 
-// tab is a page of a run: its head and the content of one tab, which gets the
-// head to read and to add to.
+// tab is a page of a run: its head and the content of one tab, which can read the head
+// and add to it.
 func (s *Server) tab(name string, content func(context.Context, *http.Request, *ui.RunHead) (templ.Component, error)) page {
 	return func(r *http.Request, shell ui.Shell) (templ.Component, error) {
 		id, err := param.ID(r)
@@ -127,5 +127,5 @@ func (s *Server) tab(name string, content func(context.Context, *http.Request, *
 	}
 }
 
-// stream is the address of the stream that keeps a run's page live.
+// streamOf is the address of the stream that keeps a run's page live.
 func streamOf(id, seq int64) string { return fmt.Sprintf("/api/runs/%d/stream?after=%d", id, seq) }

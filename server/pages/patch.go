@@ -20,8 +20,8 @@ import (
 const (
 	// shownPatchBytes is how much of a patch is read. A larger one is cut.
 	shownPatchBytes = 16 << 20
-	// patchCacheBytes bounds the patches that are kept in memory, so that a page
-	// which shows a large one file by file reads it once.
+	// patchCacheBytes limits the patches that are kept in memory, so that a page which
+	// shows a large one file by file reads it once.
 	patchCacheBytes = 64 << 20
 )
 
@@ -32,13 +32,13 @@ type patchText struct {
 	files []ui.ChangedFile
 }
 
-// patchCache keeps the patches that were shown last, by the digests they were
-// made from. A digest's content never changes, so nothing is ever stale. The
-// zero value is ready.
+// patchCache caches the patches that were shown last, by the digests they were made
+// from. The content of a digest never changes, so nothing is ever stale. The zero value
+// is ready to use.
 type patchCache struct {
 	mu    sync.Mutex
 	known map[string]patchText
-	order []string // the one that was asked for last is the last
+	order []string // most recently used last
 	bytes int
 }
 
@@ -80,8 +80,8 @@ func (c *patchCache) touch(key string) {
 	c.order = append(c.order, key)
 }
 
-// patchBetween returns what was done between two patches of one base, fit to be
-// shown: without secrets, as text. Empty digests are the base itself.
+// patchBetween returns the difference between two patches of one base, ready to be
+// shown: without secrets, as text. An empty digest means the base itself.
 func (s *Server) patchBetween(ctx context.Context, from, to string) (patchText, error) {
 	return s.cachedPatch(from+".."+to, func() (patchText, error) {
 		var sides [2][]byte
@@ -94,7 +94,7 @@ func (s *Server) patchBetween(ctx context.Context, from, to string) (patchText, 
 				return patchText{}, err
 			}
 			if cut {
-				return patchText{cut: true}, nil // half a patch leads nowhere
+				return patchText{cut: true}, nil // half a patch is of no use
 			}
 			sides[i] = content
 		}
@@ -106,7 +106,7 @@ func (s *Server) patchBetween(ctx context.Context, from, to string) (patchText, 
 	})
 }
 
-// storedPatch returns a patch of an artifact, which holds no secrets.
+// storedPatch returns a patch of an artifact, which contains no secrets.
 func (s *Server) storedPatch(ctx context.Context, digest string) (patchText, error) {
 	return s.cachedPatch(digest, func() (patchText, error) {
 		content, cut, err := s.readPatch(ctx, digest)
@@ -139,8 +139,8 @@ func (s *Server) readPatch(ctx context.Context, digest string) (content []byte, 
 	return content, cut, err
 }
 
-// filesOf splits a patch by file. It goes by the lines that git begins a file
-// with, so that a patch from which something was taken out is shown as well.
+// filesOf splits a patch by file. It goes by the lines with which git begins a file, so
+// that a patch from which something was removed is shown as well.
 func filesOf(patch string) []ui.ChangedFile {
 	const begin = "diff --git "
 	var files []ui.ChangedFile
@@ -157,14 +157,14 @@ func filesOf(patch string) []ui.ChangedFile {
 	return files
 }
 
-// digestOf tells two texts of one page from each other.
+// digestOf distinguishes the texts of one page.
 func digestOf(text string) string {
 	const digestBytes = 8
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:digestBytes])
 }
 
-// fileOf reads what a patch says of one file.
+// fileOf reads what a patch says about one file.
 func fileOf(patch string) ui.ChangedFile {
 	f := ui.ChangedFile{Status: "modified", Text: patch, Bytes: len(patch), Digest: digestOf(patch)}
 	head, body := patch, ""
@@ -185,7 +185,7 @@ func fileOf(patch string) ui.ChangedFile {
 	return f
 }
 
-// readHead reads one line of what stands before a file's changes.
+// readHead reads one line of what precedes a file's changes.
 func readHead(f *ui.ChangedFile, line string) {
 	word := func(prefix string) (string, bool) { return strings.CutPrefix(line, prefix) }
 	if rest, is := word("diff --git "); is {
@@ -209,8 +209,8 @@ func readHead(f *ui.ChangedFile, line string) {
 	}
 }
 
-// nameOfBoth returns the name in "a/NAME b/NAME", which has no other sign of
-// where one ends.
+// nameOfBoth returns the name in "a/NAME b/NAME", where nothing else shows where one
+// ends.
 func nameOfBoth(both string) string {
 	if strings.HasPrefix(both, `"`) {
 		if end := strings.Index(both, `" "`); end >= 0 {
@@ -220,8 +220,8 @@ func nameOfBoth(both string) string {
 	return nameIn(both[:len(both)/2])
 }
 
-// nameIn returns a name without the a/ or b/ before it. A tab ends one that
-// holds a space.
+// nameIn returns a name without its leading a/ or b/. A tab ends a name that contains a
+// space.
 func nameIn(name string) string {
 	name = unquoted(strings.TrimSuffix(name, "\t"))
 	if _, rest, ok := strings.Cut(name, "/"); ok {
@@ -230,7 +230,7 @@ func nameIn(name string) string {
 	return name
 }
 
-// unquoted reads a name as git writes those with unusual bytes.
+// unquoted reads a name that git quoted because of unusual bytes.
 func unquoted(name string) string {
 	if strings.HasPrefix(name, `"`) {
 		if plain, err := strconv.Unquote(name); err == nil {

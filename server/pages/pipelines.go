@@ -37,7 +37,7 @@ func (s *Server) pipelinesPage(r *http.Request, shell ui.Shell) (templ.Component
 	if err != nil {
 		return nil, err
 	}
-	filter.Limit = shownPipelines + 1 // one more tells whether there are older ones
+	filter.Limit = shownPipelines + 1 // one more shows whether there are older ones
 	if p.Rows, err = s.Store.ListPipelines(ctx, filter); err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func pipelineChoice(r *http.Request, c *ui.PipelineChoice) (f store.PipelineFilt
 	return f, err
 }
 
-// pipelinePage is one deliberation.
+// pipelinePage shows one deliberation.
 func (s *Server) pipelinePage(r *http.Request, shell ui.Shell) (templ.Component, error) {
 	ctx := r.Context()
 	id, err := param.ID(r)
@@ -92,8 +92,8 @@ func (s *Server) pipelinePage(r *http.Request, shell ui.Shell) (templ.Component,
 		return nil, err
 	}
 	q := p.Pipeline
-	// What happens after this number comes by the stream; what happened before is
-	// in what is read from here on.
+	// What happens after this number arrives by the stream; what happened before is in
+	// what is read from here on.
 	seq, err := s.Feed.LastEvent(ctx, q.RunID)
 	if err != nil {
 		return nil, err
@@ -113,8 +113,9 @@ func (s *Server) pipelinePage(r *http.Request, shell ui.Shell) (templ.Component,
 	return ui.PipelineView(p), nil
 }
 
-// relatedPipelines reads what a pipeline belongs to: the run that it plans, the
-// pipeline that it recovers, the one that recovers it, and what it left for that.
+// relatedPipelines reads what a pipeline is related to: the run that it plans, the
+// pipeline that it recovers, the one that recovers it, and the handoff it left for that
+// one.
 func (s *Server) relatedPipelines(ctx context.Context, p *ui.PipelinePage) error {
 	q := p.Pipeline
 	if q.ForRun {
@@ -186,7 +187,7 @@ func (s *Server) handoffOf(ctx context.Context, p store.Pipeline) (contract.Arti
 	return s.Views.ArtifactNamed(ctx, p.RunID, p.HandoffRef)
 }
 
-// handoff sends the handoff of a pipeline as a file to keep.
+// handoff sends the handoff of a pipeline as a file to save.
 func (s *Server) handoff(w http.ResponseWriter, r *http.Request) error {
 	id, err := param.ID(r)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // shownPlans is how many versions of a plan are listed.
 const shownPlans = 50
 
-// planTab is the plan of a run as a graph, and what became of its steps.
+// planTab shows the plan of a run as a graph, and the state of its steps.
 func (s *Server) planTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	q, err := planQuery(h.Run.ID, r.URL.Query())
 	if err != nil {
@@ -77,8 +77,7 @@ func planQuery(run int64, v url.Values) (q ui.PlanQuery, err error) {
 	return q, nil
 }
 
-// planVersion reads the version that is asked for and the one that it is
-// compared with.
+// planVersion reads the requested version and the one that it is compared with.
 func (s *Server) planVersion(ctx context.Context, run store.Run, p *ui.PlanPage) (err error) {
 	asked := p.Query.Version
 	if asked == 0 {
@@ -115,7 +114,7 @@ func (s *Server) planVersion(ctx context.Context, run store.Run, p *ui.PlanPage)
 	return nil
 }
 
-// step is what is known of the step that is looked at; nil: there is none.
+// step returns what is known about the selected step; nil if it does not exist.
 func (s *Server) step(ctx context.Context, run int64, p ui.PlanPage, work []views.Span) (*ui.StepDetail, error) {
 	step, known := p.Plan.Step(p.Query.Step)
 	if !known {
@@ -153,7 +152,7 @@ func (s *Server) step(ctx context.Context, run int64, p ui.PlanPage, work []view
 	}
 	e, err := s.Store.Execution(ctx, run, done)
 	if errors.Is(err, store.ErrNotFound) {
-		return d, nil // it went between two reads
+		return d, nil // it disappeared between two reads
 	}
 	if err != nil {
 		return nil, err

@@ -21,14 +21,14 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// What the page of replays shows at most.
+// The most that the page of replays shows.
 const (
 	shownReplays = 50
 	shownConsole = 120 // lines
 	consoleText  = 240 // characters of a line
 )
 
-// replayTab is where a run is done again, forked, or let go on, and watched.
+// replayTab is where a run is repeated, forked or continued, and watched.
 func (s *Server) replayTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	p, run := ui.ReplayPage{Head: *h}, h.Run
 	q := r.URL.Query()
@@ -68,8 +68,8 @@ func (s *Server) replayTab(ctx context.Context, r *http.Request, h *ui.RunHead) 
 	return ui.ReplayTab(p), err
 }
 
-// points are the places from which a run can be done again: phases that began,
-// and steps of the builder.
+// points are the places from which a run can be repeated: phases that began, and steps
+// of the builder.
 func points(phases []ui.PhaseStrip, steps []rerun.Outlook, executions []store.Execution) (out []ui.ReplayPoint) {
 	latest := map[[2]string]store.Execution{}
 	for _, e := range executions {
@@ -100,7 +100,7 @@ func points(phases []ui.PhaseStrip, steps []rerun.Outlook, executions []store.Ex
 	return out
 }
 
-// stepPoint is a step of the builder from which a run can be done again.
+// stepPoint is a step of the builder from which a run can be repeated.
 func stepPoint(o rerun.Outlook, latest map[[2]string]store.Execution) ui.ReplayPoint {
 	p := ui.ReplayPoint{Phase: contract.PhaseBuilder, Step: o.Step, Kept: append([]string{string(contract.PhasePlanner)}, o.Kept...)}
 	p.Again = append(append(p.Again, o.Again...), string(contract.PhaseTester), string(contract.PhaseReleaser))
@@ -113,7 +113,7 @@ func stepPoint(o rerun.Outlook, latest map[[2]string]store.Execution) ui.ReplayP
 	return p
 }
 
-// lastTime adds up what was spent the last time on what is done again.
+// lastTime adds up what was spent last time on what is repeated.
 func lastTime(p *ui.ReplayPoint, latest map[[2]string]store.Execution, again func(store.Execution) bool) {
 	for _, e := range latest {
 		if !again(e) {
@@ -128,8 +128,8 @@ func lastTime(p *ui.ReplayPoint, latest map[[2]string]store.Execution, again fun
 	}
 }
 
-// modelNames returns the models that can be chosen: those that are known, and
-// those that the run has.
+// modelNames returns the models to choose from: those that are known, and those that
+// the run uses.
 func (s *Server) modelNames(run store.Run) (out []string) {
 	for _, m := range run.Settings.Models {
 		out = append(out, m.Provider+"/"+m.Model)
@@ -156,8 +156,8 @@ func (s *Server) replayRows(ctx context.Context, run int64) (out []ui.ReplayRow,
 	return out, err
 }
 
-// console is the last of what happened, was said and was printed since a moment,
-// line by line in the order of time.
+// console is the last of what happened, was said and was printed since a moment, line
+// by line in the order of time.
 func (s *Server) console(ctx context.Context, run store.Run, executions []store.Execution, since time.Time) ([]ui.ConsoleLine, error) {
 	var lines []ui.ConsoleLine
 	events, err := s.Views.EventsIn(ctx, run.ID, views.EventWindow{
@@ -188,7 +188,7 @@ func (s *Server) console(ctx context.Context, run store.Run, executions []store.
 		line := ui.ConsoleLine{ID: "c-" + entryID(k), At: k.At, Href: ui.RunHref(run.ID, "logs") + "?at=" + url.QueryEscape(writeLogKey(k)) + "#" + entryID(k)}
 		switch k.Turn {
 		case views.LogEnd:
-			continue // an event tells it
+			continue // reported by an event
 		case views.LogCheck:
 			line.Word, line.Class, line.Text = outputs[k].Result.Check.ID, "k-test", checkLine(outputs[k].Result)
 		default:
@@ -216,7 +216,7 @@ func checkLine(r contract.CheckResult) string {
 	return words
 }
 
-// messageLine is a message on one line: who, in which look, what.
+// messageLine is a message on one line: its author, its CSS class, its text.
 func messageLine(t views.LogText) (word, class, text string) {
 	switch t.Role {
 	case "assistant":
@@ -234,5 +234,5 @@ func messageLine(t views.LogText) (word, class, text string) {
 	return cmp.Or(t.Tool, t.Role), class, text
 }
 
-// oneLine replaces the line breaks of a text by spaces.
+// oneLine replaces the line breaks of a text with spaces.
 func oneLine(s string) string { return strings.NewReplacer("\n", " ", "\r", " ").Replace(s) }

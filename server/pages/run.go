@@ -18,7 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// runHead reads what every page of a run begins with.
+// runHead reads the head of every page of a run.
 func (s *Server) runHead(ctx context.Context, shell ui.Shell, id int64, tab string) (h ui.RunHead, err error) {
 	h.Shell, h.Tab = shell, tab
 	if h.Run, err = s.Store.Run(ctx, id); err != nil {
@@ -70,7 +70,7 @@ func stripOf(attempts []views.PhaseAttempt) []ui.PhaseStrip {
 	return out
 }
 
-// What the first tab of a run shows at most.
+// The most that the first tab of a run shows.
 const (
 	shownWork      = 40
 	shownRed       = 5
@@ -80,7 +80,7 @@ const (
 	shownEvents    = 14
 )
 
-// overviewTab is what a run's phases came to.
+// overviewTab shows the results of a run's phases.
 func (s *Server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (templ.Component, error) {
 	o, id := ui.Overview{Head: *h}, h.Run.ID
 	var err error
@@ -140,8 +140,8 @@ func (s *Server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead
 	return ui.OverviewTab(o), nil
 }
 
-// fillChange shows what would be released: the work as it is now, whatever was
-// released before.
+// fillChange shows what would be released: the current work, whatever was released
+// before.
 func (s *Server) fillChange(ctx context.Context, a *ui.Ask, executions []store.Execution, heals []store.HealEvent) {
 	patch, err := s.workSoFar(executions, heals).load(ctx)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *Server) fillChange(ctx context.Context, a *ui.Ask, executions []store.E
 	a.Cut, a.Digest = patch.cut || len(a.Patch) < len(patch.text), digestOf(a.Patch)
 }
 
-// lastFailure returns how the last execution that failed did so; nil: none did.
+// lastFailure returns the failure of the last execution that failed; nil if none did.
 func lastFailure(executions []store.Execution) *contract.Failure {
 	for _, e := range slices.Backward(executions) {
 		if e.Failure != nil {
@@ -162,8 +162,8 @@ func lastFailure(executions []store.Execution) *contract.Failure {
 	return nil
 }
 
-// latestWork returns the latest execution of each phase and step, the last
-// ones of them, and how many executions that leaves out.
+// latestWork returns the latest execution of each phase and step, the last ones of
+// them, and how many executions that leaves out.
 func latestWork(all []store.Execution) (shown []store.Execution, omitted int) {
 	type work struct {
 		phase contract.Phase
@@ -182,7 +182,7 @@ func latestWork(all []store.Execution) (shown []store.Execution, omitted int) {
 	return shown, len(all) - len(shown)
 }
 
-// redTests returns the first tests of the last verification that are not green.
+// redTests returns the first tests of the last verification that did not pass.
 func (s *Server) redTests(ctx context.Context, executions []store.Execution) (red []contract.TestCase, err error) {
 	var last int64
 	for _, e := range executions {

@@ -15,7 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// What the list of runs shows at most.
+// The most that the list of runs shows.
 const (
 	shownRuns      = 50
 	shownQuestions = 20
@@ -30,7 +30,7 @@ func (s *Server) runsPage(r *http.Request, shell ui.Shell) (templ.Component, err
 	if err != nil {
 		return nil, err
 	}
-	filter.Limit = shownRuns + 1 // one more tells whether there are older ones
+	filter.Limit = shownRuns + 1 // one more shows whether there are older ones
 	runs, err := s.Store.ListRuns(ctx, filter)
 	if err != nil {
 		return nil, err

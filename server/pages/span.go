@@ -22,10 +22,10 @@ const (
 	shownText      = 20_000  // bytes of a text
 	shownPatch     = 200_000 // bytes of a patch
 	shownSpanCases = 12
-	openFirst      = 4 // texts that are open at once
+	openFirst      = 4 // texts that are expanded at first
 )
 
-// span returns what is known of a span of a run by its key, or ErrNotFound.
+// span returns what is known about a span of a run by its key, or ErrNotFound.
 func (s *Server) span(ctx context.Context, run int64, key string, known []views.Span) (*ui.SpanDetail, error) {
 	kind, rest, _ := strings.Cut(key, "-")
 	ids := numbers(rest)
@@ -49,8 +49,8 @@ func (s *Server) span(ctx context.Context, run int64, key string, known []views.
 	return nil, store.ErrNotFound
 }
 
-// numbers reads numbers with dashes between them; nil: they are none. All fit
-// where turns are kept.
+// numbers reads numbers separated by dashes; nil if the text is anything else. All fit
+// into the columns that store turns.
 func numbers(text string) []int64 {
 	var out []int64
 	for part := range strings.SplitSeq(text, "-") {
@@ -126,7 +126,7 @@ func (s *Server) callSpan(ctx context.Context, run, id int64) (*ui.SpanDetail, e
 	return d, nil
 }
 
-// messageSections shows a message: its text, and the tools that it wants.
+// messageSections shows a message: its text, and its tool calls.
 func messageSections(m views.Spoken, open bool) (out []ui.Section) {
 	title := "Message of the " + m.Role
 	switch {
@@ -157,12 +157,12 @@ func textSection(title, text string, size int64, open bool) ui.Section {
 
 func toolCalls(raw json.RawMessage) (calls []model.ToolCall) {
 	if json.Unmarshal(raw, &calls) != nil {
-		return nil // an answer that was no conversation's: its text is shown
+		return nil // an answer outside a conversation: its text is shown
 	}
 	return calls
 }
 
-// indented writes JSON on several lines; what is none stays as it is.
+// indented formats JSON on several lines; anything else stays as it is.
 func indented(text string) string {
 	var v any
 	if json.Unmarshal([]byte(text), &v) != nil {
@@ -222,8 +222,8 @@ func stateOf(ok bool) ui.State {
 	return ui.Failed
 }
 
-// patchSection shows what changed between two patches of the same base: of each
-// file that they differ in, its whole change since the base.
+// patchSection shows what changed between two patches of the same base: for each file
+// in which they differ, its whole change since the base.
 func (s *Server) patchSection(ctx context.Context, before, after string) ([]ui.Section, error) {
 	was, err := s.knownPatch(ctx, before)
 	if err != nil {
@@ -255,8 +255,7 @@ func (s *Server) patchSection(ctx context.Context, before, after string) ([]ui.S
 	return []ui.Section{section}, nil
 }
 
-// knownPatch is the patch that is kept under a digest. One that is not kept any
-// more is empty.
+// knownPatch is the patch stored under a digest. One that is no longer stored is empty.
 func (s *Server) knownPatch(ctx context.Context, digest string) (patchText, error) {
 	if digest == "" {
 		return patchText{}, nil
@@ -378,7 +377,7 @@ func (s *Server) changeOf(ctx context.Context, e store.Execution) ([]ui.Section,
 	return s.patchSection(ctx, out.From.Patch, out.To.Patch)
 }
 
-// waitSpan shows a wait as the timeline knows it.
+// waitSpan shows a wait as the timeline records it.
 func waitSpan(known []views.Span, key string) (*ui.SpanDetail, error) {
 	at := slices.IndexFunc(known, func(p views.Span) bool { return p.Key == key })
 	if at < 0 {

@@ -1,6 +1,5 @@
-// Package param reads and checks the parameters of requests: parts of paths,
-// queries, and cursors of lists. What it refuses is an apitypes.Problem or
-// store.ErrNotFound.
+// Package param reads and checks the parameters of requests: parts of paths, queries,
+// and cursors of lists. It refuses with an apitypes.Problem or store.ErrNotFound.
 package param
 
 import (
@@ -24,7 +23,7 @@ func ID(r *http.Request) (int64, error) { return Number(r, "id") }
 func Number(r *http.Request, name string) (int64, error) {
 	id, err := strconv.ParseInt(r.PathValue(name), 10, 64)
 	if err != nil || id <= 0 {
-		return 0, store.ErrNotFound // no such number was ever given
+		return 0, store.ErrNotFound // no such number was ever assigned
 	}
 	return id, nil
 }

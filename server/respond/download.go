@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/server/middleware"
 )
 
-// Download sends an artifact as a file to keep.
+// Download sends an artifact as a file to save.
 func (res *Responder) Download(w http.ResponseWriter, r *http.Request, files *artifact.Store, a contract.Artifact) error {
 	content, err := files.Reader(r.Context(), a.Digest)
 	if err != nil {
@@ -32,8 +32,8 @@ func (res *Responder) Download(w http.ResponseWriter, r *http.Request, files *ar
 	return nil
 }
 
-// Attachment returns the Content-Disposition that offers a file under the last
-// part of its name, whatever system that name was made on.
+// Attachment returns the Content-Disposition that offers a file under the last part of
+// its name, whatever system the name comes from.
 func Attachment(name string) string {
 	name = path.Base(strings.ReplaceAll(name, `\`, "/"))
 	name = strings.Map(func(r rune) rune {

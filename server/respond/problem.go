@@ -14,9 +14,9 @@ import (
 	"github.com/rocketgpt/orchestrator/server/middleware"
 )
 
-// Problem returns the problem that a client gets for an error, and logs what it
-// does not get. A context that ended for a problem (middleware.Timeout) is
-// answered with that.
+// Problem returns the problem that a client gets for an error, and logs the details
+// that it does not get. If the context ended because of a problem (middleware.Timeout),
+// it returns that one.
 func (res *Responder) Problem(ctx context.Context, err error) apitypes.Problem {
 	var p apitypes.Problem
 	if !errors.As(err, &p) && !errors.As(context.Cause(ctx), &p) {
@@ -29,7 +29,7 @@ func (res *Responder) Problem(ctx context.Context, err error) apitypes.Problem {
 	return p
 }
 
-// problemOf returns what an error means to a client.
+// problemOf translates an error for a client.
 func problemOf(err error) apitypes.Problem {
 	f := fault.Of(err)
 	switch {
@@ -52,7 +52,7 @@ func problemOf(err error) apitypes.Problem {
 	}
 }
 
-// missing says what was not found, where that is known.
+// missing names what was not found, if that is known.
 func missing(f *contract.Failure) string {
 	if f.Code == store.CodeNotFound {
 		return f.Message

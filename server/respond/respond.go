@@ -1,5 +1,5 @@
-// Package respond writes responses: JSON, pages, files, and errors as problems.
-// What an error holds inside stays in the log.
+// Package respond writes responses: JSON, pages, files, and errors as problems. The
+// details of an error stay in the log.
 package respond
 
 import (
@@ -23,7 +23,7 @@ type Responder struct{ Log *slog.Logger }
 // Handler answers a request, or returns an error to answer it with.
 type Handler func(http.ResponseWriter, *http.Request) error
 
-// Handle makes a handler one of net/http's.
+// Handle turns a handler into an http.Handler.
 func (res *Responder) Handle(h Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil {
@@ -41,7 +41,7 @@ func (res *Responder) Get(mux *http.ServeMux, path string, h http.HandlerFunc) {
 	})
 }
 
-// Error answers with an error: people get a page, programs problem+json.
+// Error answers with an error: browsers get a page, programs problem+json.
 func (res *Responder) Error(w http.ResponseWriter, r *http.Request, err error) {
 	p := res.Problem(r.Context(), err)
 	if !strings.HasPrefix(r.URL.Path, "/api/") && strings.Contains(r.Header.Get("Accept"), "text/html") {
@@ -58,7 +58,7 @@ func (res *Responder) JSON(w http.ResponseWriter, status int, v any) {
 	res.encode(w, status, "application/json", v)
 }
 
-// encode makes the whole answer before it sends any of it.
+// encode builds the whole response before it sends any of it.
 func (res *Responder) encode(w http.ResponseWriter, status int, kind string, v any) {
 	var out bytes.Buffer
 	if err := json.NewEncoder(&out).Encode(v); err != nil {
@@ -70,7 +70,7 @@ func (res *Responder) encode(w http.ResponseWriter, status int, kind string, v a
 	res.Write(w, status, kind, out.Bytes())
 }
 
-// Page answers with a page, which it renders whole before it sends any of it.
+// Page answers with a page, which it renders completely before it sends any of it.
 func (res *Responder) Page(w http.ResponseWriter, r *http.Request, status int, content templ.Component) {
 	var out bytes.Buffer
 	if err := content.Render(r.Context(), &out); err != nil {
@@ -81,7 +81,7 @@ func (res *Responder) Page(w http.ResponseWriter, r *http.Request, status int, c
 	res.Write(w, status, "text/html; charset=utf-8", out.Bytes())
 }
 
-// Write answers with content of a type.
+// Write answers with content of the given type.
 func (res *Responder) Write(w http.ResponseWriter, status int, kind string, content []byte) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
@@ -91,9 +91,9 @@ func (res *Responder) Write(w http.ResponseWriter, status int, kind string, cont
 	}
 }
 
-// Shell is what a page has around its content without a look at the database.
-// Theme and rail are chosen by hand and kept in cookies, so that a page arrives
-// as it was chosen.
+// Shell is what surrounds a page's content and needs no database. Theme and rail are
+// the user's choices, stored in cookies, so that a page is rendered with them from the
+// start.
 func Shell(r *http.Request) ui.Shell {
 	shell := ui.Shell{Title: "RocketGPT"}
 	if c, err := r.Cookie("theme"); err == nil && (c.Value == "light" || c.Value == "dark") {

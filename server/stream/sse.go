@@ -83,9 +83,9 @@ func (s *Server) sse(w http.ResponseWriter, r *http.Request, run, pipeline strin
 	}
 }
 
-// eventLine returns the line that names an event. A client that wants every event
-// as a message, whatever its type, asks with as=message: a browser dispatches named
-// events only to listeners of those names.
+// eventLine returns the line that names an event. A client that wants every event as a
+// message, whatever its type, asks with as=message: a browser dispatches named events
+// only to listeners for those names.
 func eventLine(r *http.Request, e contract.Event) string {
 	if r.URL.Query().Get("as") == "message" {
 		return ""
@@ -93,5 +93,5 @@ func eventLine(r *http.Request, e contract.Event) string {
 	return "event: " + oneLine(string(e.Type)) + "\n"
 }
 
-// oneLine keeps a text from being more than one line of a stream.
+// oneLine keeps a text on one line of a stream.
 func oneLine(s string) string { return strings.NewReplacer("\n", " ", "\r", " ").Replace(s) }

@@ -1,7 +1,7 @@
-// Package stream sends events as they happen: as server-sent events (sse.go) and
-// over WebSockets (websocket.go), from the same cursors. A client that is cut off
-// continues after the last id that it got, without a missed or a double event;
-// one that reads too slowly is dropped.
+// Package stream sends events as they happen: as server-sent events (sse.go) and over
+// WebSockets (websocket.go), from the same cursors. A disconnected client continues
+// after the last id that it got, without missing or repeating an event; one that reads
+// too slowly is dropped.
 package stream
 
 import (
@@ -51,8 +51,8 @@ func (s *Server) Register(mux *http.ServeMux) {
 	get("/ws", s.websocket)
 }
 
-// opened returns a context for a stream that ends with the given one, or when the
-// server stops, and a function to be called when the stream has ended.
+// opened returns a context for a stream that ends with the given one or when the server
+// stops, and a function to call when the stream has ended.
 func (s *Server) opened(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	s.mu.Lock()
@@ -70,12 +70,12 @@ func (s *Server) opened(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// stopped reports whether all streams end.
+// stopped reports whether all streams are ending.
 func (s *Server) stopped() bool { return s.stopping.Err() != nil }
 
-// Stop ends all streams, those that begin later at once, and waits until they
-// have ended or the context has: their clients continue elsewhere, or here later,
-// from their last id.
+// Stop ends all streams, later ones as soon as they begin, and waits until they have
+// ended or the context has: their clients continue elsewhere, or here later, from their
+// last id.
 func (s *Server) Stop(ctx context.Context) {
 	s.mu.Lock()
 	s.stop()

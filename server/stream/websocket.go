@@ -13,15 +13,15 @@ import (
 	"github.com/rocketgpt/orchestrator/server/middleware"
 )
 
-// message is what is sent over a WebSocket: an event, and the id after which a
-// client continues.
+// message is what a WebSocket sends: an event, and the id after which a client
+// continues.
 type message struct {
 	ID    string         `json:"id"`
 	Event contract.Event `json:"event"`
 }
 
 // websocket sends events over a WebSocket: those of the run or the pipeline in the
-// query, else of all runs. It does not read what a client sends.
+// query, otherwise of all runs. It ignores what a client sends.
 func (s *Server) websocket(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	follow, err := s.follow(r, q.Get("run"), q.Get("pipeline"))
@@ -30,7 +30,7 @@ func (s *Server) websocket(w http.ResponseWriter, r *http.Request) error {
 	}
 	middleware.LiftTimeout(w, r, s.Log)
 	middleware.LimitSendBuffer(r, s.Log)
-	// Other origins are refused by the library.
+	// The library refuses other origins.
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
 		s.Log.InfoContext(r.Context(), "No WebSocket came about", "request", middleware.RequestID(r.Context()), "error", err)
@@ -45,7 +45,7 @@ func (s *Server) websocket(w http.ResponseWriter, r *http.Request) error {
 	go ping(ctx, cancel, conn)
 	err = follow(following, func(id string, e contract.Event) error {
 		if following.Err() != nil {
-			return following.Err() // between events: a client gets each of them whole
+			return following.Err() // between events: a client gets whole events
 		}
 		raw, err := json.Marshal(message{id, e})
 		if err != nil {
@@ -55,9 +55,9 @@ func (s *Server) websocket(w http.ResponseWriter, r *http.Request) error {
 		defer done()
 		return conn.Write(write, websocket.MessageText, raw)
 	})
-	telemetry.CountSlowStream(telemetry.StreamWebSocket, err) // its connection is closed by now
+	telemetry.CountSlowStream(telemetry.StreamWebSocket, err) // its connection is already closed
 	switch {
-	case ctx.Err() != nil: // the client went
+	case ctx.Err() != nil: // the client left
 	case s.stopped():
 		_ = conn.Close(websocket.StatusGoingAway, "the server ends; go on after the last id")
 	case r.Context().Err() == nil:
@@ -68,7 +68,7 @@ func (s *Server) websocket(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// ping ends a stream whose client went away without closing the connection.
+// ping ends a stream whose client left without closing the connection.
 func ping(ctx context.Context, gone context.CancelFunc, conn *websocket.Conn) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()

@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// Why an execution was paid for.
+// The reasons why an execution was paid for.
 const (
 	firstTime = "first time"
 	forHeal   = "heals"
@@ -25,33 +25,33 @@ const (
 type CostPage struct {
 	Run      store.Run
 	Usage    contract.Usage
-	Open     int // calls in flight
+	Open     int // calls in progress
 	Budgets  []BudgetRow
 	Groups   []CostGroup // by phase, agent, model
-	Why      CostGroup   // what healing and replays cost
-	Rows     []CostRow   // by phase, agent and model, what cost most first
+	Why      CostGroup   // cost of healing and replays
+	Rows     []CostRow   // by phase, agent and model, most expensive first
 	Dearest  []store.ModelCall
-	Over     []int64 // millionths of a dollar spent, at the end of each part of the time; tokens where nothing cost money
-	InTokens bool    // Over is tokens
+	Over     []int64 // millionths of a dollar spent, at the end of each interval; tokens if nothing cost money
+	InTokens bool    // Over holds tokens
 	From, To time.Time
-	Limit    int64 // of Over; 0: none
+	Limit    int64 // of Over; 0 means none
 }
 
-// BudgetRow is a budget and what it holds.
+// BudgetRow is a budget and its balance.
 type BudgetRow struct {
 	Name    string
 	Setting string // that sets its limits
 	store.Budget
-	LimitTokens, LimitMicros int64 // 0: none
+	LimitTokens, LimitMicros int64 // 0 means none
 }
 
-// CostGroup is what was used, by one thing.
+// CostGroup is the usage by one criterion.
 type CostGroup struct {
 	Title string
 	Rows  []CostRow
 }
 
-// CostRow is what was used of or by something.
+// CostRow is the usage of one group.
 type CostRow struct {
 	Name string
 	contract.Usage
@@ -59,8 +59,8 @@ type CostRow struct {
 
 func (u CostRow) tokens() int64 { return u.PromptTokens + u.CompletionTokens }
 
-// Reckon adds up what a run used. Work are its executions; what came after a
-// heal, and what a replay led to, is counted as theirs.
+// Reckon adds up what a run used. Work are its executions; those that followed a heal
+// or a replay are counted as caused by it.
 func (p *CostPage) Reckon(spending []views.Spending, work []views.Span, heals []views.Span, replays []views.Replay) {
 	of := map[int64]views.Span{}
 	for _, e := range work {
@@ -104,7 +104,7 @@ func rowsOf(by map[string]contract.Usage) []CostRow {
 	return out
 }
 
-// reasons says of executions why they were there, other than for the first time.
+// reasons says why executions ran, other than for the first time.
 func reasons(work, heals []views.Span, replays []views.Replay) map[int64]string {
 	type owner struct {
 		phase contract.Phase
@@ -138,7 +138,7 @@ func reasons(work, heals []views.Span, replays []views.Replay) map[int64]string 
 	return out
 }
 
-// Healing is what heals cost.
+// healing is the cost of heals.
 func (p *CostPage) healing() contract.Usage {
 	for _, r := range p.Why.Rows {
 		if r.Name == forHeal {
@@ -148,7 +148,7 @@ func (p *CostPage) healing() contract.Usage {
 	return contract.Usage{}
 }
 
-// chartWidth and chartHeight are the inner sizes of the chart of spending.
+// chartWidth and chartHeight are the inner dimensions of the spending chart.
 const (
 	chartWidth  = 1000
 	chartHeight = 180
@@ -166,8 +166,8 @@ func (p *CostPage) top() int64 {
 	return most
 }
 
-// limitShown reports whether the budget is near enough to be in the chart: one
-// that is far above would leave the line flat.
+// limitShown reports whether the budget is near enough to be in the chart: one that is
+// far above would flatten the line.
 func (p *CostPage) limitShown() bool {
 	const near = 4
 	return p.Limit > 0 && len(p.Over) > 0 && p.Limit <= near*max(1, p.Over[len(p.Over)-1])
@@ -178,7 +178,7 @@ func (p *CostPage) y(v int64) float64 {
 	return chartHeight * (1 - head*float64(v)/float64(p.top()))
 }
 
-// line is the path of what was spent over time; closed, for the ground below it.
+// line is the path of spending over time; closed, for the area below it.
 func (p *CostPage) line(closed bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "M0 %d", chartHeight)
@@ -193,7 +193,7 @@ func (p *CostPage) line(closed bool) string {
 
 func number(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) }
 
-// amount writes a value of the chart.
+// amount formats a value of the chart.
 func (p *CostPage) amount(v int64) string {
 	if p.InTokens {
 		return Count(v) + " tokens"

@@ -20,7 +20,7 @@ func eventState(t contract.EventType) State {
 		return Running
 	case contract.EventRecoveryStarted:
 		return Healing
-	default: // told by its name
+	default: // its name says it all
 	}
 	switch {
 	case strings.HasSuffix(name, ".error"), strings.HasSuffix(name, ".failed"), strings.HasSuffix(name, ".rejected"), t == contract.EventAgentRevoked:
@@ -38,7 +38,7 @@ func eventState(t contract.EventType) State {
 	}
 }
 
-// EventWords says on one line what an event tells beside its type.
+// EventWords summarizes on one line what an event holds besides its type.
 func EventWords(e contract.Event) string {
 	var p map[string]any
 	if json.Unmarshal(e.Payload, &p) != nil {
@@ -67,7 +67,7 @@ func EventWords(e contract.Event) string {
 	return strings.Join(parts, " · ")
 }
 
-// ConsoleEvent is an event as a line of the console.
+// ConsoleEvent formats an event as a line of the console.
 func ConsoleEvent(e contract.Event) ConsoleLine {
 	return ConsoleLine{
 		ID: fmt.Sprintf("c-event-%d", e.Seq), At: e.CreatedAt, Class: eventState(e.Type).class(), Word: string(e.Type), Text: EventWords(e),

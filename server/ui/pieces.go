@@ -12,15 +12,15 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Piece is a part of a text in one look.
+// Piece is a part of a text in one style.
 type Piece struct {
 	Text  string
-	Class string // of colours that the output had
-	Found bool   // it is what was searched for
+	Class string // for the colours of the output
+	Found bool   // matches the search
 }
 
-// Pieces returns a text without control sequences; what those said of colours
-// becomes classes. What is searched for is marked, whatever its case.
+// Pieces returns a text without control sequences; the colours they set become classes.
+// Matches of the search are marked, ignoring case.
 func Pieces(text, search string) []Piece {
 	pieces := []Piece{{Text: text}}
 	if strings.ContainsAny(text, "\x1b\u009b\r\b") {
@@ -74,10 +74,10 @@ func coloured(text string) (out []Piece) {
 	return out
 }
 
-// look is how a terminal would show text, as far as it is shown here: the eight
-// colours, bold and faint.
+// look is how a terminal would show text, to the extent that it is shown here: the
+// eight colours, bold and faint.
 type look struct {
-	colour      int // 1 to 8; 0: none
+	colour      int // 1 to 8; 0 means none
 	bold, faint bool
 }
 
@@ -111,7 +111,7 @@ func (l *look) set(params ansi.Params) {
 		case n >= sgrBright && n < sgrBright+sgrColors:
 			l.colour = n - sgrBright + 1
 		case n == sgrExtended || n == sgrBackground:
-			return // 256 colours and more: what follows are its parameters
+			return // 256 colours and more: the parameters that follow belong to it
 		}
 	}
 }
@@ -130,10 +130,10 @@ func (l *look) class() string {
 	return strings.Join(names, " ")
 }
 
-// found splits a piece where it contains what is searched for.
+// found splits a piece where it contains the search text.
 func found(p Piece, search string) (out []Piece) {
 	text, low, search := p.Text, strings.ToLower(p.Text), strings.ToLower(search)
-	if len(low) != len(text) { // another length in the other case: places would be wrong
+	if len(low) != len(text) { // lower case has another length: positions would be wrong
 		low = text
 	}
 	for {
@@ -150,7 +150,7 @@ func found(p Piece, search string) (out []Piece) {
 	}
 }
 
-// FirstLines returns the beginning of a text, at most some lines and bytes of it.
+// FirstLines returns the beginning of a text, at most so many lines and bytes.
 func FirstLines(text string, lines, most int) string {
 	at := 0
 	for range lines {
@@ -170,14 +170,14 @@ func FirstLines(text string, lines, most int) string {
 
 // Node is a value of a JSON document, in the document's order.
 type Node struct {
-	Key     string // in its object; empty: in an array, or the document itself
+	Key     string // in its object; empty in an array and for the document itself
 	Kind    byte   // { [ " or 0 for true, false, null and numbers
 	Text    string // of a string or another value
 	Kids    []Node
-	Omitted bool // there are more kids than are shown
+	Omitted bool // there are more children than shown
 }
 
-// What a tree shows at most.
+// The most that a tree shows.
 const (
 	treeNodes = 2000
 	treeDepth = 32
@@ -186,8 +186,8 @@ const (
 
 var errTree = errors.New("too deep")
 
-// TreeOf reads a JSON document; ok is false for what is none, or is deeper than
-// anybody looks.
+// TreeOf reads a JSON document; ok is false if it is invalid or too deeply nested to
+// show.
 func TreeOf(raw []byte) (n Node, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -247,9 +247,9 @@ func kids(d *json.Decoder, n *Node, left *int, depth int) error {
 	return err
 }
 
-// IsText reports whether a beginning of a file is text.
+// IsText reports whether the beginning of a file is text.
 func IsText(head []byte) bool {
-	if len(head) > utf8.UTFMax { // the last character may be cut
+	if len(head) > utf8.UTFMax { // the last character may be truncated
 		for range utf8.UTFMax - 1 {
 			if r, _ := utf8.DecodeLastRune(head); r != utf8.RuneError {
 				break
@@ -270,8 +270,8 @@ type Line struct {
 type Text struct {
 	Href   string // of the page that shows it, without its query
 	Lines  []Line
-	Prev   int // first line of the window before; 0: none
-	Next   int // first line of the window after; 0: none
+	Prev   int // first line of the previous window; 0 means none
+	Next   int // first line of the next window; 0 means none
 	Search string
-	Short  string // why not all of it can be shown; empty: it can
+	Short  string // why part of it cannot be shown; empty if all can
 }

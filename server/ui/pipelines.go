@@ -14,8 +14,8 @@ import (
 // PipelineHref returns the address of a pipeline's page.
 func PipelineHref(id int64) string { return fmt.Sprintf("/pipelines/%d", id) }
 
-// PipelineState returns the state that a pipeline is shown as, and the word for
-// it: that of its status.
+// PipelineState returns the state that a pipeline is shown with, and the word for it:
+// that of its status.
 func PipelineState(p store.Pipeline) (State, string) {
 	word := statusWord(p.Status)
 	switch p.Status {
@@ -37,10 +37,10 @@ func PipelineState(p store.Pipeline) (State, string) {
 	return Failed, word
 }
 
-// statusWord is a status of a pipeline as people read it: Orchestration failed.
+// statusWord is a pipeline's status for users: Orchestration failed.
 func statusWord(s contract.PipelineStatus) string { return capital(strings.ToLower(Words(s))) }
 
-// memberState is the state that a member is shown as, and the word for it.
+// memberState is the state that a member is shown with, and the word for it.
 func memberState(s contract.MemberStatus) (State, string) {
 	word := capital(Words(s))
 	switch s {
@@ -50,7 +50,7 @@ func memberState(s contract.MemberStatus) (State, string) {
 		return Done, word
 	case contract.MemberFailed:
 		return Failed, word
-	case contract.MemberTimedOut: // with its opening: it may come back
+	case contract.MemberTimedOut: // during the opening: it may return
 		return Paused, word
 	case contract.MemberRevoked:
 		return Stopped, word
@@ -59,12 +59,12 @@ func memberState(s contract.MemberStatus) (State, string) {
 	return Queued, word
 }
 
-// PipelineChoice is what a list of pipelines is filtered by, as the address says.
+// PipelineChoice is the filter of a list of pipelines, as in the address.
 type PipelineChoice struct {
 	Status, Kind, Abort, Text, Time string
 }
 
-// Any reports whether anything is chosen.
+// Any reports whether any filter is set.
 func (c PipelineChoice) Any() bool { return c != PipelineChoice{} }
 
 // The kinds of pipelines to choose from.
@@ -73,7 +73,7 @@ const (
 	PipelinesOfRun = "run"
 )
 
-// Known reports whether every choice is one that there is.
+// Known reports whether every filter has a valid value.
 func (c PipelineChoice) Known() bool {
 	_, ok := c.Since(time.Now())
 	return ok && (c.Status == "" || slices.Contains(contract.PipelineStatuses(), contract.PipelineStatus(c.Status))) &&
@@ -81,8 +81,8 @@ func (c PipelineChoice) Known() bool {
 		(c.Abort == "" || slices.Contains(abortReasons(), contract.AbortReason(c.Abort)))
 }
 
-// Since returns from when on a choice of time counts, the zero time where none is
-// made; false: there is no such choice.
+// Since returns the time from which a time filter counts, the zero time without a
+// filter; false if the filter is invalid.
 func (c PipelineChoice) Since(now time.Time) (time.Time, bool) {
 	if c.Time == "" {
 		return time.Time{}, true
@@ -95,16 +95,16 @@ func abortReasons() []contract.AbortReason {
 	return []contract.AbortReason{contract.AbortStuck, contract.AbortIterationLimit, contract.AbortTimeout}
 }
 
-// Place is one place of the blackboard: its newest version, the ones before, and
-// what was said of it.
+// Place is one place on the blackboard: its newest version, the earlier ones, and what
+// was said about it.
 type Place struct {
 	contract.Entry
 	Earlier []contract.Entry // the newest first
-	Said    []contract.Entry // evaluations and objections, in the order in which they were written
+	Said    []contract.Entry // evaluations and objections, in the order of writing
 }
 
-// PlacesOf arranges all versions of all entries: by section, in the order in
-// which places were written first. What is said of an entry stands with it.
+// PlacesOf arranges all versions of all entries: by section, in the order in which
+// places were first written. Remarks on an entry are listed with it.
 func PlacesOf(entries []contract.Entry) map[contract.Section][]Place {
 	type at struct {
 		section contract.Section
@@ -120,7 +120,7 @@ func PlacesOf(entries []contract.Entry) map[contract.Section][]Place {
 		byKey[k] = append(byKey[k], e)
 	}
 	out := map[contract.Section][]Place{}
-	home := map[string]*Place{} // of what can be spoken of
+	home := map[string]*Place{} // places that can have remarks
 	var about []contract.Entry
 	for _, k := range order {
 		versions := byKey[k]
@@ -152,12 +152,12 @@ func PlacesOf(entries []contract.Entry) map[contract.Section][]Place {
 	return out
 }
 
-// spoken reports whether an entry says something of another one.
+// spoken reports whether an entry is a remark on another one.
 func spoken(e contract.Entry) bool {
 	return e.About != "" && (e.Kind == contract.MoveEvaluate || e.Kind == contract.MoveObject || e.Kind == contract.MoveResolve)
 }
 
-// sectionWord is a section of the blackboard as people read it, and what it is for.
+// sectionWord is a section's name for users, and its purpose.
 func sectionWord(s contract.Section) (word, what string) {
 	switch s {
 	case contract.SectionProblem:
@@ -172,7 +172,7 @@ func sectionWord(s contract.Section) (word, what string) {
 	return capital(Words(s)), ""
 }
 
-// entryKind says what an entry is in a word.
+// entryKind names the kind of an entry.
 func entryKind(e contract.Entry) string {
 	switch e.Kind {
 	case contract.MoveAnalyse:
@@ -196,14 +196,14 @@ func entryKind(e contract.Entry) string {
 	return Words(e.Kind)
 }
 
-// entryTag is the look of what became of an entry.
+// entryTag is the style for an entry's outcome.
 func entryTag(e contract.Entry) string {
 	switch e.State {
 	case contract.EntryAccepted, contract.EntryAnswered:
 		return "good"
 	case contract.EntryLive:
 		if e.Kind == contract.MoveObject {
-			return "warn" // it is open
+			return "warn" // still open
 		}
 	case contract.EntryWithdrawn, contract.EntryMerged, contract.EntrySettled:
 	}
@@ -220,10 +220,10 @@ func entryStateWord(e contract.Entry) string {
 // entryID is the anchor of an entry.
 func entryID(e contract.Entry) string { return "entry-" + string(e.Section) + "-" + e.Key }
 
-// entryHref leads to the anchor of an entry.
+// entryHref is the link to the anchor of an entry.
 func entryHref(e contract.Entry) string { return "#" + query(entryID(e)) }
 
-// Ballot is one version of a synthesis with what each voter thinks of it.
+// Ballot is one version of a synthesis with the vote of each voter.
 type Ballot struct {
 	Key     string
 	Version int
@@ -231,8 +231,8 @@ type Ballot struct {
 	Votes   map[contract.Member]contract.Vote
 }
 
-// BallotsOf arranges votes by the versions that they are about, the newest
-// version of each synthesis first. A version that nobody voted on is there too.
+// BallotsOf arranges votes by the versions they are about, the newest version of each
+// synthesis first. A version that nobody voted on is included.
 func BallotsOf(p PipelinePage) []Ballot {
 	entries, votes := p.Entries, p.Votes
 	type about struct {
@@ -257,8 +257,8 @@ func BallotsOf(p PipelinePage) []Ballot {
 	for _, v := range votes {
 		add(v.Key, v.Version).Votes[v.Voter] = v
 	}
-	// The state is that of the whole entry, in its newest version; what was agreed on may be
-	// an earlier one.
+	// The state is that of the whole entry, in its newest version; the version agreed
+	// on may be an earlier one.
 	if c := p.Pipeline.Consensus; c != nil && c.AboutVersion > 0 {
 		for _, k := range order {
 			if b := all[k]; b.Key == c.About && b.State == contract.EntryAccepted {
@@ -267,7 +267,7 @@ func BallotsOf(p PipelinePage) []Ballot {
 		}
 		add(c.About, c.AboutVersion).State = contract.EntryAccepted
 	}
-	keys := map[string]int{} // in the order in which they were written
+	keys := map[string]int{} // in the order of writing
 	for _, k := range order {
 		if _, known := keys[k.key]; !known {
 			keys[k.key] = len(keys)
@@ -283,7 +283,7 @@ func BallotsOf(p PipelinePage) []Ballot {
 	return out
 }
 
-// voters are those whose votes a table shows: GAMMA only if it has one.
+// voters are the columns of a table of votes: GAMMA only if it voted.
 func voters(votes []contract.Vote) []contract.Member {
 	out := []contract.Member{contract.Alpha, contract.Beta}
 	if slices.ContainsFunc(votes, func(v contract.Vote) bool { return v.Voter == contract.Gamma }) {
@@ -296,7 +296,7 @@ func voters(votes []contract.Vote) []contract.Member {
 type ScorePart struct {
 	Name   string
 	Points float64
-	Most   float64 // of what it can add; below 0: what it can take
+	Most   float64 // the most it can add; negative: the most it can subtract
 	Why    string
 }
 
@@ -341,10 +341,10 @@ func ScoreParts(m contract.DeliberationMetrics, iterations int) []ScorePart {
 	return []ScorePart{consensus, rounds, conflicts, gamma, refused}
 }
 
-// score writes a score as people read it.
+// score formats a score for users.
 func score(s float64) string { return fmt.Sprintf("%.2f", s) }
 
-// points writes a part of a score: what it takes with a minus.
+// points formats a part of a score: with a minus if it subtracts.
 func points(p float64) string {
 	if p < 0 {
 		return fmt.Sprintf("−%.2f", -p)
@@ -352,7 +352,7 @@ func points(p float64) string {
 	return fmt.Sprintf("%.2f", p)
 }
 
-// gammaWhy says why GAMMA joined, by what the deliberation decides by.
+// gammaWhy says why GAMMA joined, by the deliberation's decision rule.
 func gammaWhy(r contract.GammaReason, s contract.DeliberationSettings) string {
 	switch r {
 	case contract.GammaStuck:
@@ -386,7 +386,7 @@ func gammaWhen(s contract.DeliberationSettings) string {
 	return strings.Join(append(when, "and to validate what ALPHA and BETA agree on once both are done"), ", ")
 }
 
-// abortWords says why a deliberation was given up.
+// abortWords says why a deliberation was aborted.
 func abortWords(p store.Pipeline) string {
 	switch p.AbortReason {
 	case contract.AbortStuck:
@@ -410,7 +410,7 @@ func abortWords(p store.Pipeline) string {
 	return ""
 }
 
-// openingWords say who has done the opening work.
+// openingWords say who has finished the opening work.
 func openingWords(p store.Pipeline) string {
 	var ready, late, gone []string
 	for _, who := range voters(nil) {
@@ -441,13 +441,13 @@ func openingWords(p store.Pipeline) string {
 	return strings.Join(words, " ")
 }
 
-// readsAndWrites counts what was done with a blackboard.
+// readsAndWrites counts reads and writes of a blackboard.
 func readsAndWrites(m contract.DeliberationMetrics) string {
 	return plural(m.BlackboardWrites, "write", "writes") + ", " + plural(m.BlackboardReads, "read", "reads")
 }
 
-// agreed says who agreed on what, or how far they are from it; nothing where
-// none was reached.
+// agreed says who agreed on what, or how close they are to it; empty if nothing was
+// agreed on.
 func agreed(p store.Pipeline, ballots []Ballot) string {
 	if c := p.Consensus; c != nil && c.Achieved != nil && *c.Achieved {
 		what := strings.Join(c.From, ", ")
@@ -482,7 +482,7 @@ func agreed(p store.Pipeline, ballots []Ballot) string {
 	return fmt.Sprintf("%s v%d: %s", b.Key, b.Version, strings.Join(parts, ", "))
 }
 
-// member returns what is told of a member; nil: it is not there.
+// member returns what is known about a member; nil if it does not exist.
 func member(p store.Pipeline, m contract.Member) *contract.MemberView {
 	for i := range p.Members {
 		if p.Members[i].Member == m {
@@ -497,7 +497,7 @@ func alive(p store.Pipeline, m contract.MemberView) bool {
 	return !p.Status.Terminal() && m.Status != contract.MemberFailed && m.Status != contract.MemberRevoked
 }
 
-// spent is what all members of a pipeline used.
+// spent is the total usage of a pipeline's members.
 func spent(p store.Pipeline) (u contract.Usage) {
 	for _, m := range p.Members {
 		u = u.Add(m.Usage)
@@ -505,7 +505,7 @@ func spent(p store.Pipeline) (u contract.Usage) {
 	return u
 }
 
-// PipelineActions are the few commands that are possible now.
+// PipelineActions are the commands that are possible now.
 func PipelineActions(p store.Pipeline) []Command {
 	if p.Status.Terminal() {
 		return nil
@@ -531,7 +531,7 @@ func revokeCommand(p store.Pipeline, m contract.MemberView) Command {
 	}
 }
 
-// firstAndRest parts a text: some lines that are shown, and what is folded.
+// firstAndRest splits a text: some lines to show, and the rest to collapse.
 func firstAndRest(text string, lines int) (first, rest string) {
 	first = FirstLines(text, lines, len(text))
 	return first, strings.Trim(text[len(first):], "\n")

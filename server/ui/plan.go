@@ -18,22 +18,22 @@ import (
 const (
 	planNodeWidth  = 240
 	planNodeHeight = 68
-	bendHeight     = 10 // of an edge that passes a layer
+	bendHeight     = 10 // of an edge that crosses a layer
 	acrossGap      = 56
 	downGap        = 14
 	aroundPlan     = 12
 )
 
-// PlanZooms are the sizes that a plan is drawn in, in hundredths.
+// PlanZooms are the zoom levels of a plan, in percent.
 func PlanZooms() []int { return []int{50, 75, 100, 150} }
 
-// PlanQuery is what a plan's address says.
+// PlanQuery is the query in a plan's address.
 type PlanQuery struct {
 	Run      int64
-	Version  int64 // 0: the plan that counts
-	Against  int64 // version that it is compared with; 0: the one before
+	Version  int64 // 0 means the plan in force
+	Against  int64 // version that it is compared with; 0 means the previous one
 	Step     string
-	Zoom     int // in hundredths
+	Zoom     int // in percent
 	Critical bool
 }
 
@@ -69,10 +69,10 @@ func (q PlanQuery) with(change func(*PlanQuery)) string {
 // StepHref returns the address of a step in the plan of its run.
 func StepHref(run int64, step string) string { return PlanQuery{Run: run, Step: step}.Href() }
 
-// PlanNode is a step where it is drawn.
+// PlanNode is a step with its position in the drawing.
 type PlanNode struct {
 	contract.Step
-	Number   int // in the order in which steps can be done, from 1
+	Number   int // in an order in which steps can be done, from 1
 	State    State
 	Attempts int
 	Took     time.Duration
@@ -86,7 +86,7 @@ type PlanEdge struct {
 	From, To string
 	Path     string
 	Critical bool
-	Near     bool // of the step that is looked at
+	Near     bool // of the selected step
 }
 
 // PlanGraph is a plan as it is drawn.
@@ -95,23 +95,23 @@ type PlanGraph struct {
 	Edges         []PlanEdge
 	Width, Height int
 	Chain         int           // steps of the critical path
-	ChainTook     time.Duration // 0: nothing was done yet
+	ChainTook     time.Duration // 0 if nothing was done yet
 }
 
-// cell is a place in a layer: a step, or an edge that passes by.
+// cell is a slot in a layer: a step, or an edge that crosses it.
 type cell struct {
-	step   string // empty: an edge passes
+	step   string // empty if an edge crosses
 	up     []*cell
 	weight float64
 	y, h   int
 }
 
-// DrawPlan lays a plan out: a step stands in the layer after the last of those
-// that it needs. Dependencies that follow from others are not drawn. Work are
-// the executions of its steps.
+// DrawPlan lays out a plan: a step is in the layer after the last of those that it
+// needs. Dependencies implied by others are not drawn. Work are the executions of the
+// plan's steps.
 func DrawPlan(plan contract.Plan, work []views.Span, run store.Run, q PlanQuery) PlanGraph {
 	order := plan.Order()
-	if len(order) != len(plan.Steps) { // a plan with a cycle is none that can be carried out; it is shown as it was written
+	if len(order) != len(plan.Steps) { // a plan with a cycle cannot be carried out; it is shown as it was written
 		order = nil
 		for _, s := range plan.Steps {
 			order = append(order, s.ID)
@@ -180,8 +180,8 @@ func layersOf(order []string, needs map[string][]string) (layer map[string]int, 
 	return layer, layers
 }
 
-// cellsOf fills the layers with steps, and with a thin cell for each edge that
-// passes one.
+// cellsOf fills the layers with steps, and with a thin cell for each edge that crosses
+// one.
 func cellsOf(order []string, needs map[string][]string, layer map[string]int, layers int) (of map[string]*cell, columns [][]*cell, bends map[[2]string][]*cell) {
 	of, columns, bends = map[string]*cell{}, make([][]*cell, layers), map[[2]string][]*cell{}
 	for _, id := range order {
@@ -205,8 +205,8 @@ func cellsOf(order []string, needs map[string][]string, layer map[string]int, la
 	return of, columns, bends
 }
 
-// arrange orders the cells of each layer after those of the layer before, and
-// puts each layer in the middle.
+// arrange orders the cells of each layer by those of the previous layer, and centres
+// each layer.
 func arrange(columns [][]*cell) {
 	tallest := 0
 	for _, column := range columns {
@@ -229,7 +229,7 @@ func arrange(columns [][]*cell) {
 	}
 }
 
-// place puts cells below each other and returns how high they are.
+// place stacks cells and returns their total height.
 func place(column []*cell, top int) int {
 	y := top
 	for _, c := range column {
@@ -239,7 +239,7 @@ func place(column []*cell, top int) int {
 	return max(0, y-downGap-top)
 }
 
-// edgePath draws an edge as a smooth line through the places where it passes layers.
+// edgePath draws an edge as a smooth line through the points where it crosses layers.
 func edgePath(from, to PlanNode, layer int, bends []*cell) string {
 	x, y := from.X+planNodeWidth, from.Y+planNodeHeight/2
 	d := fmt.Sprintf("M%d %d", x, y)
@@ -283,8 +283,8 @@ func stepStates(work []views.Span, run store.Run) map[string]stepState {
 	return out
 }
 
-// criticalSteps is the chain of steps that took longest, in order. Where nothing
-// was done yet it is the chain that is hardest by the plan's own estimate.
+// criticalSteps is the chain of steps that took longest, in order. If nothing was done
+// yet it is the chain that is hardest by the plan's own estimate.
 func criticalSteps(plan contract.Plan, order []string, needs map[string][]string, states map[string]stepState) []string {
 	until, before := map[string]time.Duration{}, map[string]string{}
 	last := ""
@@ -326,7 +326,7 @@ type StepChange struct {
 	Fields   []string
 }
 
-// ComparePlans tells how the steps of a plan differ from those of one before.
+// ComparePlans returns how the steps of a plan differ from those of an earlier one.
 func ComparePlans(before, after contract.Plan) (out []StepChange) {
 	for _, s := range after.Steps {
 		old, known := before.Step(s.ID)

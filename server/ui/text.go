@@ -10,7 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// State is one of the few states that everything is shown in.
+// State is one of the few states in which everything is shown.
 type State string
 
 // The states.
@@ -25,7 +25,7 @@ const (
 	Stopped State = "stopped"
 )
 
-// StateOf returns the state that a run's status is shown as.
+// StateOf returns the state for a run's status.
 func StateOf(s contract.Status) State {
 	switch s {
 	case contract.StatusDone:
@@ -47,7 +47,7 @@ func StateOf(s contract.Status) State {
 	}
 }
 
-// ExecutionState returns the state that an execution is shown as.
+// ExecutionState returns the state for an execution.
 func ExecutionState(s contract.ExecutionStatus) State {
 	switch s {
 	case contract.ExecutionCompleted:
@@ -61,7 +61,7 @@ func ExecutionState(s contract.ExecutionStatus) State {
 	}
 }
 
-// HealState returns the state that a heal is shown as.
+// HealState returns the state for a heal.
 func HealState(s contract.HealStatus) State {
 	switch s {
 	case contract.HealSuccess:
@@ -95,12 +95,12 @@ func (s State) icon() string {
 	}
 }
 
-// word is a state as people read it.
+// word is a state's name for users.
 func (s State) word() string { return strings.ToUpper(string(s[:1])) + string(s[1:]) }
 
 func (s State) class() string { return "s-" + string(s) }
 
-// Dollars writes millionths of a dollar as people read them: $0.42, $0.0031, $12.
+// Dollars formats millionths of a dollar: $0.42, $0.0031, $12.
 func Dollars(micros int64) string {
 	d := float64(micros) / 1e6
 	switch {
@@ -115,7 +115,7 @@ func Dollars(micros int64) string {
 	}
 }
 
-// Count writes a number as people read it: 812, 81k, 1.2M.
+// Count formats a number: 812, 81k, 1.2M.
 func Count(n int64) string {
 	switch {
 	case n < 1000:
@@ -129,7 +129,7 @@ func Count(n int64) string {
 	}
 }
 
-// grouped writes a number with spaces between its thousands.
+// grouped formats a number with spaces between its thousands.
 func grouped(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for at := len(text) - 3; at > 0; at -= 3 {
@@ -138,7 +138,7 @@ func grouped(n int64) string {
 	return text
 }
 
-// Size writes a number of bytes: 812 B, 3.4 KiB.
+// Size formats a number of bytes: 812 B, 3.4 KiB.
 func Size(n int64) string {
 	const step = 1024
 	value, unit := float64(n), ""
@@ -154,7 +154,8 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f %s", value, unit)
 }
 
-// Lasted writes a duration with the two units that matter: 340ms, 12s, 2m 10s, 3h 5m, 2d 4h.
+// Lasted formats a duration with the two units that matter: 340ms, 12s, 2m 10s, 3h 5m,
+// 2d 4h.
 func Lasted(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch d = max(d, 0); {
@@ -180,7 +181,7 @@ func twoUnits(d, big time.Duration, bigName string, small time.Duration, smallNa
 	return fmt.Sprintf("%d%s", d/big, bigName)
 }
 
-// Age writes how long ago something was, with one unit: 12s, 4m, 3h, 2d.
+// Age formats how long ago something was, with one unit: 12s, 4m, 3h, 2d.
 func Age(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < time.Minute:
@@ -194,13 +195,13 @@ func Age(d time.Duration) string {
 	}
 }
 
-// Exact writes a moment for machines and for those who hover.
+// Exact formats a moment for machines and for tooltips.
 func Exact(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 MST") }
 
 // Short returns the beginning of a commit or a digest.
 func Short(s string) string { return s[:min(len(s), 10)] }
 
-// Cut bounds a text to a number of bytes.
+// Cut limits a text to a number of bytes.
 func Cut(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -208,10 +209,10 @@ func Cut(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// Words writes a name of ours as words: correct_json becomes correct json.
+// Words formats one of our names as words: correct_json becomes correct json.
 func Words[T ~string](name T) string { return strings.ReplaceAll(string(name), "_", " ") }
 
-// plural writes a number of things.
+// plural formats a number with its noun.
 func plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

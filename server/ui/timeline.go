@@ -18,28 +18,28 @@ import (
 
 // Limits of what a timeline shows.
 const (
-	MostBars    = 1000 // of each kind of activity; shorter ones are left out until one zooms in
-	lanesShown  = 40   // more steps than that are folded into one lane
-	packedRows  = 4    // of bars that are side by side in a lane
+	MostBars    = 1000 // of each kind of activity; shorter ones are left out until the user zooms in
+	lanesShown  = 40   // more steps are folded into one lane
+	packedRows  = 4    // of overlapping bars in a lane
 	foldedRows  = 6
-	narrowest   = 0.0018 // of the width: bars that took less are drawn as wide as that
-	gapWidth    = 0.03   // of the width, of a pause that is not drawn at length
+	narrowest   = 0.0018 // of the width: shorter bars are drawn this wide
+	gapWidth    = 0.03   // of the width, of a pause that is not drawn to scale
 	gapsAtMost  = 0.3    // of the width, of all such pauses
 	shortestGap = time.Minute
-	gapShare    = 0.25 // of the time at work: shorter pauses are drawn at length
+	gapShare    = 0.25 // of the active time: shorter pauses are drawn to scale
 	edge        = 5 * time.Second
 	tickEvery   = 0.09 // of the width, at least, between two labels of the axis
 )
 
-// TimelineQuery is what a timeline's address says.
+// TimelineQuery is the query in a timeline's address.
 type TimelineQuery struct {
 	Run      int64
-	From, To time.Duration // since the run began; both 0: the whole run
+	From, To time.Duration // since the run began; both 0 mean the whole run
 	Hidden   []views.SpanKind
-	Gaps     bool   // pauses are drawn at length
+	Gaps     bool   // pauses are drawn to scale
 	Lanes    bool   // no lane is folded
 	Table    bool   // as a table
-	Span     string // that is looked at
+	Span     string // the selected one
 }
 
 // Href returns the address of the timeline that the query asks for.
@@ -82,7 +82,7 @@ func (q TimelineQuery) with(change func(*TimelineQuery)) string {
 
 func (q TimelineQuery) hides(k views.SpanKind) bool { return slices.Contains(q.Hidden, k) }
 
-// toggled is the address where a kind is hidden, or shown again.
+// toggled is the address that hides a kind, or shows it again.
 func (q TimelineQuery) toggled(k views.SpanKind) string {
 	return q.with(func(q *TimelineQuery) {
 		if at := slices.Index(q.Hidden, k); at >= 0 {
@@ -107,9 +107,8 @@ type stretch struct {
 	gap      bool
 }
 
-// NewScale makes the scale of a stretch of time. Unless at length, pauses that
-// are long against the time at work, and in which nothing was going on, become
-// narrow.
+// NewScale makes the scale of a stretch of time. Unless drawn to scale, pauses in which
+// nothing happened and that are long compared with the active time become narrow.
 func NewScale(from, to time.Time, spans []views.Span, atLength bool) Scale {
 	if !to.After(from) {
 		to = from.Add(time.Millisecond)
@@ -147,7 +146,7 @@ func NewScale(from, to time.Time, spans []views.Span, atLength bool) Scale {
 	return Scale{parts}
 }
 
-// pauses divides a stretch of time into what is at work and long pauses.
+// pauses divides a stretch of time into active parts and long pauses.
 func pauses(from, to time.Time, spans []views.Span) []stretch {
 	var busy [][2]time.Time
 	add := func(a, b time.Time) {
@@ -170,7 +169,7 @@ func pauses(from, to time.Time, spans []views.Span) []stretch {
 			add(s.From, end)
 		case views.SpanWait:
 			add(s.From, s.From)
-		default: // what encloses others says only that something began and ended
+		default: // an enclosing span shows only that something began and ended
 			add(s.From, s.From.Add(min(edge, end.Sub(s.From))))
 			add(end.Add(-min(edge, end.Sub(s.From))), end)
 		}
@@ -208,7 +207,7 @@ func pauses(from, to time.Time, spans []views.Span) []stretch {
 	return parts
 }
 
-// X returns where a moment is, from 0 to 1.
+// X returns the position of a moment, from 0 to 1.
 func (s Scale) X(t time.Time) float64 {
 	for _, p := range s.parts {
 		if t.Before(p.from) {
@@ -221,7 +220,7 @@ func (s Scale) X(t time.Time) float64 {
 	return 1
 }
 
-// At returns the moment that is at a place from 0 to 1.
+// At returns the moment at a position from 0 to 1.
 func (s Scale) At(x float64) time.Time {
 	for _, p := range s.parts {
 		if x <= p.x1 && p.x1 > p.x0 {
@@ -242,9 +241,10 @@ type Tick struct {
 	Word string
 }
 
-// ticks returns round times since the run began that are apart enough to be read.
+// ticks returns round times since the run began that are far enough apart to be
+// readable.
 func (s Scale) ticks(start time.Time) []Tick {
-	var shown float64 // time of a whole width
+	var shown float64 // time per full width
 	for _, p := range s.parts {
 		if !p.gap && p.x1 > p.x0 {
 			shown = max(shown, float64(p.to.Sub(p.from))/(p.x1-p.x0))
@@ -276,7 +276,7 @@ func (s Scale) ticks(start time.Time) []Tick {
 	return out
 }
 
-// offset writes a round time since the run began.
+// offset formats a round time since the run began.
 func offset(d time.Duration) string {
 	if d < time.Second && d > 0 {
 		return fmt.Sprintf("%dms", d.Milliseconds())
@@ -310,7 +310,7 @@ func roundStep(least time.Duration) time.Duration {
 type Lane struct {
 	ID     string
 	Name   string
-	Title  string // what a step is about
+	Title  string // what the step is about
 	More   string // below the name
 	Deep   bool   // a step of the phase above
 	Href   string
@@ -318,12 +318,12 @@ type Lane struct {
 	Height int
 }
 
-// Bar is a span where it is drawn.
+// Bar is a span with its position in the drawing.
 type Bar struct {
 	views.Span
 	X, W float64
 	Y, H int
-	Word string // on the bar, where there is room
+	Word string // on the bar, if it fits
 }
 
 // Timeline is a run's time as it is drawn.
@@ -332,12 +332,12 @@ type Timeline struct {
 	Start, End time.Time // of the whole run
 	From, To   time.Time // of what is shown
 	Now        time.Time
-	Live       bool // the run goes on
+	Live       bool // the run is active
 	Spans      []views.Span
 	Replays    []views.Replay
 	Omitted    int               // short spans that are not shown
-	Detail     *SpanDetail       // of the span that is looked at; nil: none
-	Names      map[string]string // of the plan's steps by their ids
+	Detail     *SpanDetail       // of the selected span; nil if none is
+	Names      map[string]string // of the plan's steps, by id
 
 	Scale  Scale
 	Lanes  []Lane
@@ -346,7 +346,7 @@ type Timeline struct {
 	spans string // address of a span, without its key
 }
 
-// Extent returns from when to when a run took place.
+// Extent returns the time from a run's first activity to its last.
 func Extent(run store.Run, spans []views.Span, now time.Time) (from, to time.Time) {
 	from, to = run.CreatedAt, now
 	if run.FinishedAt != nil && run.Status.Terminal() && run.StayingUntil == nil {
@@ -415,9 +415,8 @@ type laneOwner struct {
 	step  string
 }
 
-// grouped divides the spans among those whose they are: phases in their order,
-// each before its steps. What is outside of the time is left out, but for
-// executions.
+// grouped divides the spans among their owners: phases in order, each before its steps.
+// Spans outside the time shown are left out, except executions.
 func (t *Timeline) grouped() (owners []laneOwner, lanes map[laneOwner][]views.Span, waits, heals []views.Span) {
 	of, lanes := map[int64]laneOwner{}, map[laneOwner][]views.Span{}
 	for _, s := range t.Spans {
@@ -452,7 +451,7 @@ func (t *Timeline) grouped() (owners []laneOwner, lanes map[laneOwner][]views.Sp
 	return owners, lanes, waits, heals
 }
 
-// encloses reports whether a span is an attempt, in which others lie.
+// encloses reports whether a span is an attempt, which contains others.
 func encloses(s views.Span) bool { return s.Kind == views.SpanPhase || s.Kind == views.SpanStep }
 
 func btoi(b bool) int {
@@ -462,7 +461,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// outside reports whether a span is not in what is shown.
+// outside reports whether a span is outside the time shown.
 func (t *Timeline) outside(s views.Span) bool {
 	return s.From.After(t.To) || s.End(t.Now).Before(t.From) || t.Query.hides(s.Kind)
 }
@@ -475,7 +474,7 @@ const (
 	betweenBar = 2
 )
 
-// work is the lane of a phase or a step: its attempts, below them what they did.
+// work is the lane of a phase or a step: its attempts, and below them their activities.
 func (t *Timeline) work(phase contract.Phase, step string, spans []views.Span) Lane {
 	l := Lane{ID: "lane-" + string(phase) + "-" + step, Name: string(phase), Deep: step != "", Href: RunHref(t.Query.Run, "logs") + "?phase=" + string(phase)}
 	if step != "" {
@@ -517,8 +516,7 @@ func (t *Timeline) lane(id, name string, spans []views.Span, rows int) Lane {
 	return l
 }
 
-// packed puts spans into rows so that they do not cover each other, as far as
-// there are rows.
+// packed arranges spans in rows so that they do not overlap, as far as there are rows.
 func (t *Timeline) packed(spans []views.Span, top, rows int) (bars []Bar, bottom int) {
 	spans = slices.Clone(spans)
 	slices.SortStableFunc(spans, func(a, b views.Span) int { return a.From.Compare(b.From) })
@@ -590,7 +588,7 @@ func spanName(s views.Span) string {
 	}
 }
 
-// spanState is the state that a span is shown in.
+// spanState is the state for a span.
 func spanState(s views.Span) State {
 	switch {
 	case s.Kind == views.SpanWait && s.Status == contract.ExecutionRunning:
@@ -620,11 +618,11 @@ func kindWord(k views.SpanKind) string {
 	}
 }
 
-// share writes a place or a width for SVG.
+// share formats a position or a width for SVG.
 func share(x float64) string { return strconv.FormatFloat(math.Round(x*1e5)/1e3, 'f', -1, 64) + "%" }
 
-// zoom returns the address of another part of the time: the middle of what is
-// shown, or more around it.
+// zoom returns the address of another stretch of time: the middle of what is shown, or
+// more around it.
 func (t *Timeline) zoom(x0, x1 float64) string {
 	return t.Query.with(func(q *TimelineQuery) {
 		from, to := t.extended(x0), t.extended(x1)
@@ -641,7 +639,7 @@ func (t *Timeline) zoom(x0, x1 float64) string {
 	})
 }
 
-// extended is At for places beyond the edges too.
+// extended is At for positions beyond the edges as well.
 func (t *Timeline) extended(x float64) time.Time {
 	whole := float64(t.To.Sub(t.From))
 	switch {
@@ -656,8 +654,8 @@ func (t *Timeline) extended(x float64) time.Time {
 
 func (t *Timeline) zoomed() bool { return t.Query.To > t.Query.From }
 
-// stretches is the scale for the script: from and to in milliseconds since the
-// run began, and their places.
+// stretches is the scale for the script: from and to in milliseconds since the run
+// began, and their positions.
 func (t *Timeline) stretches() string {
 	out := make([][4]float64, len(t.Scale.parts))
 	for i, p := range t.Scale.parts {
@@ -665,7 +663,7 @@ func (t *Timeline) stretches() string {
 	}
 	text, err := json.Marshal(out)
 	if err != nil {
-		return "[]" // never: numbers
+		return "[]" // cannot happen: these are numbers
 	}
 	return string(text)
 }
@@ -685,7 +683,7 @@ func miniBars(work, pauses []views.Span, run store.Run) (bars []Bar, from, to ti
 		case views.SpanPhase:
 			bars = append(bars, t.bar(s, max(0, row)*miniRow+1, miniRow-2))
 		case views.SpanHeal, views.SpanWait:
-			if row < 0 { // an approval: a plan is approved by the planner's side
+			if row < 0 { // an approval: the planner side approves a plan
 				row = slices.Index(phases, contract.PhaseReleaser)
 				if s.Name == "plan" {
 					row = slices.Index(phases, contract.PhasePlanner)

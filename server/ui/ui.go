@@ -1,10 +1,9 @@
-// Package ui draws the dashboard: its pages as templ components, its style,
-// scripts, fonts and icons. Everything is embedded; nothing is loaded from
-// elsewhere. Pages arrive rendered; the script keeps them live and sends
-// commands.
+// Package ui renders the dashboard: its pages as templ components, its style, scripts,
+// fonts and icons. Everything is embedded; nothing is loaded from elsewhere. Pages
+// arrive rendered; the script keeps them live and sends commands.
 //
-// After a change of a .templ file: make generate. After a change of
-// package.json: make ui.
+// After a change of a .templ file: make generate. After a change of package.json: make
+// ui.
 package ui
 
 import (
@@ -21,8 +20,8 @@ import (
 //go:embed static icons
 var files embed.FS
 
-// assets are the files that a browser loads, below a folder named after their
-// digest: they may be kept for ever, and a new build has new names.
+// assets are the files that a browser loads, below a folder named after their digest:
+// they may be cached for ever, and a new build has new names.
 var (
 	assets    = sub("static")
 	assetsDir = "/static/" + digest(assets) + "/"
@@ -31,7 +30,7 @@ var (
 func sub(dir string) fs.FS {
 	out, err := fs.Sub(files, dir)
 	if err != nil {
-		return files // never: the folder is embedded
+		return files // cannot happen: the folder is embedded
 	}
 	return out
 }
@@ -50,12 +49,11 @@ func digest(from fs.FS) string {
 	return hex.EncodeToString(sum.Sum(nil))[:12]
 }
 
-// Asset returns the address of a file of the folder static.
+// Asset returns the address of a file in the folder static.
 func Asset(name string) string { return assetsDir + name }
 
-// Static serves the files below /static/, and leaves what is none to another
-// handler. What is asked for under the digest of another build is answered too,
-// but not kept.
+// Static serves the files below /static/, and leaves everything else to another
+// handler. A request under the digest of another build is answered too, but not cached.
 func Static(none http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		build, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/static/"), "/")
@@ -83,5 +81,6 @@ var icons = func() map[string]string {
 	return out
 }()
 
-// shapes returns the inside of an icon. The shapes are ours, no text of others.
+// shapes returns the inside of an icon. The shapes are our own, not text from
+// elsewhere.
 func shapes(name string) templ.Component { return templ.Raw(icons[name]) }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Await tries until ok returns true, and fails when the time is over with what
-// it waited for and what ok said last.
+// Await tries until ok returns true, and fails when the time is over with what it
+// waited for and what ok returned last.
 func Await(tb testing.TB, what string, most time.Duration, ok func() (bool, string)) {
 	tb.Helper()
 	deadline := time.NewTimer(most)

@@ -10,13 +10,12 @@ import (
 	"testing"
 )
 
-// binDirEnv names a folder with binaries that are to be tested instead of
-// building them.
+// binDirEnv names a folder with binaries to test instead of building them.
 const binDirEnv = "RGPT_BIN_DIR"
 
 const devserver = "temporal-devserver"
 
-// Root returns the folder of the repository that the tests are part of.
+// Root returns the folder of the repository that the tests belong to.
 func Root() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
@@ -56,7 +55,7 @@ var binaries = sync.OnceValues(func() (string, error) {
 	return dir, os.Symlink(filepath.Join(Root(), "bin", devserver), filepath.Join(dir, devserver))
 })
 
-// RemoveBinaries removes what Binaries built; for the end of TestMain.
+// RemoveBinaries removes what Binaries built; call it at the end of TestMain.
 func RemoveBinaries() {
 	if os.Getenv(binDirEnv) != "" {
 		return

@@ -1,4 +1,4 @@
-// Package harness lets tests work with the product as its users do: real
-// processes, the command line, a repository on disk. It looks inside (rows,
-// histories, files, processes) only to check what must always hold.
+// Package harness lets tests use the product as its users do: real processes, the
+// command line, a repository on disk. It looks inside (rows, histories, files,
+// processes) only to check invariants.
 package harness

@@ -19,8 +19,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/proc"
 )
 
-// Freeze stops the process of a role and all that it started, as a paused virtual
-// machine does, and returns what lets them go on. The end of the test does, too.
+// Freeze stops the process of a role and all that it started, like a paused virtual
+// machine, and returns a function that lets them continue. So does the end of the test.
 func (s *Stack) Freeze(tb testing.TB, role devstack.Role) (thaw func()) {
 	tb.Helper()
 	p, ok := s.state(tb).Process(role)
@@ -35,7 +35,7 @@ func (s *Stack) Freeze(tb testing.TB, role devstack.Role) (thaw func()) {
 		frozen = nil
 	}
 	tb.Cleanup(thaw)
-	// A stopped process starts no other, so this comes to an end.
+	// A stopped process starts no other, so this terminates.
 	for next := []int{p.PID}; len(next) > 0; next = next[1:] {
 		frozen = append(frozen, next[0])
 		if err := syscall.Kill(next[0], syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -50,10 +50,11 @@ func (s *Stack) Freeze(tb testing.TB, role devstack.Role) (thaw func()) {
 	return thaw
 }
 
-// stateOf returns the state and the parent of a process; no state: it is gone.
+// stateOf returns the state and the parent of a process; an empty state means that it
+// is gone.
 func stateOf(pid int) (state string, parent int) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	at := strings.LastIndex(string(text), ") ") // the name before it may hold anything
+	at := strings.LastIndex(string(text), ") ") // the name before it may contain anything
 	if at < 0 {
 		return "", 0
 	}
@@ -83,8 +84,8 @@ func Tree(pid int) []int {
 	return all
 }
 
-// StartWorker starts a worker beside those of the stack, of another program or with
-// another environment. The end of the test stops it.
+// StartWorker starts a worker beside those of the stack, with another program or
+// environment. The end of the test stops it.
 func (s *Stack) StartWorker(tb testing.TB, program string, env ...string) (worker proc.ID, log string) {
 	tb.Helper()
 	ctx := context.WithoutCancel(tb.Context())

@@ -22,7 +22,7 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows"
 )
 
-// History is what Temporal keeps of one workflow.
+// History is Temporal's history of one workflow.
 type History struct {
 	WorkflowID string
 	*historypb.History
@@ -45,7 +45,7 @@ func (s *Stack) Histories(tb testing.TB, run int64) []History {
 	return s.historiesOf(tb, ids)
 }
 
-// historiesOf reads the histories of workflows, of which the first must be there.
+// historiesOf reads the histories of workflows, of which the first must exist.
 func (s *Stack) historiesOf(tb testing.TB, ids []string) []History {
 	tb.Helper()
 	c := s.Temporal(tb)
@@ -69,14 +69,15 @@ func (s *Stack) historiesOf(tb testing.TB, ids []string) []History {
 	return all
 }
 
-// Follow tells each event of a workflow's history once, in order and as it comes,
-// until the workflow is over or tell says that it is enough.
+// Follow calls tell with each event of a workflow's history once, in order and as it
+// comes, until the workflow is over or tell returns that it is enough.
 func Follow(ctx context.Context, c client.Client, id string, tell func(*historypb.HistoryEvent) (enough bool, err error)) error {
 	told := int64(0)
 	for {
 		err := followFrom(ctx, c, id, &told, tell)
 		var moved *serviceerror.InvalidArgument
-		// Pages end where Temporal writes the workflow in another way; those after begin anew.
+		// Pages end where Temporal writes the workflow in another way; later ones start
+		// from the beginning again.
 		if !errors.As(err, &moved) || !strings.Contains(moved.Message, "branch tokens") {
 			return err
 		}
@@ -101,7 +102,7 @@ func followFrom(ctx context.Context, c client.Client, id string, told *int64, te
 	return nil
 }
 
-// Replay sees that the code of today makes the same decisions.
+// Replay checks that today's code makes the same decisions.
 func (h History) Replay(tb testing.TB) {
 	tb.Helper()
 	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{})
@@ -138,8 +139,8 @@ func (h History) LargestEvent() (bytes int, kind string) {
 	return bytes, kind
 }
 
-// FirstStartAfter is when the first activity after a moment was started, by the
-// clock of Temporal; zero for none.
+// FirstStartAfter is when the first activity after a moment was started, by Temporal's
+// clock; zero if none was.
 func (h History) FirstStartAfter(at time.Time) time.Time {
 	var first time.Time
 	for _, e := range h.Events {

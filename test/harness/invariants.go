@@ -22,7 +22,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// CheckInvariants checks what must hold of runs whatever happened to them:
+// CheckInvariants checks what must hold for runs whatever happened to them:
 //
 //  1. each is over, or waits with a named reason
 //  2. each side effect happened once
@@ -34,7 +34,7 @@ import (
 //  8. each history replays
 //  9. nothing is left of a run that is over
 //
-// They hold of runs that healed themselves, that were done again by a reset of
+// They hold for runs that healed themselves, that were repeated by a reset of
 // their workflow, and that were forked from others. That the faults fired and
 // that most runs ended well (10) only the test knows.
 func CheckInvariants(tb testing.TB, s *Stack, runs ...int64) {
@@ -97,7 +97,7 @@ func (c *checked) isOver() {
 	}
 }
 
-// happenedOnce checks the rows for doubles and gaps.
+// happenedOnce checks the rows for duplicates and gaps.
 func (c *checked) happenedOnce() {
 	c.Helper()
 	for i, e := range c.run.Events {
@@ -109,7 +109,7 @@ func (c *checked) happenedOnce() {
 		key := string(e.Phase) + "/" + e.Step
 		attempts[key]++
 		require.Equal(c, attempts[key], e.Attempt, c.which("attempts of %s are counted from 1", key))
-		if !deliberates(e) { // recoveries of a deliberation count on
+		if !deliberates(e) { // recoveries of a deliberation continue the count
 			require.LessOrEqual(c, e.Attempt, 1+len(c.run.SelfHealEvents)+c.replays(), c.which("%s was carried out again without a heal", key))
 		}
 		if c.run.Status.Terminal() {
@@ -130,26 +130,26 @@ func (c *checked) happenedOnce() {
 	require.Equal(c, 1, c.count(contract.EventRunCreated, ""), c.which("it was created once"))
 }
 
-// deliberates reports whether an execution is that of a member of a deliberation,
-// which plans the run.
+// deliberates reports whether an execution is that of a member of the deliberation that
+// plans the run.
 func deliberates(e store.Execution) bool {
 	return e.Phase == contract.PhasePlanner && slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return m.Agent() == e.Agent })
 }
 
-// replays is how often the run was done again: each time it said so.
+// replays is how often the run was repeated, by its events.
 func (c *checked) replays() int { return c.count(contract.EventRunUpdated, "replay") }
 
-// fates is what became of the executions of a phase or of a step.
+// fates counts the outcomes of the executions of a phase or of a step.
 type fates struct{ began, completed, failed int }
 
-// announcedOnce checks that the events of each execution are there once: that
-// it began, and what became of it. An end that came from outside (a stop, a
-// time-out) may be told by the run alone.
+// announcedOnce checks that the events of each execution exist once: its beginning and
+// its outcome. An end that came from outside (a stop, a timeout) may be reported only
+// by the run.
 func (c *checked) announcedOnce() {
 	c.Helper()
 	executed := map[[2]string]fates{}
 	for _, e := range c.run.Executions {
-		if deliberates(e) { // its pipeline tells of it
+		if deliberates(e) { // its pipeline reports it
 			continue
 		}
 		key := [2]string{string(e.Phase), e.Step}
@@ -181,8 +181,8 @@ func (c *checked) announcedOnce() {
 	}
 }
 
-// healedOnce checks that each heal has one row, one beginning and one end. A
-// run that was done again counts on from where it began.
+// healedOnce checks that each heal has one row, one beginning and one end. A repeated
+// run continues the count from where it began.
 func (c *checked) healedOnce() {
 	c.Helper()
 	ends := 0
@@ -216,8 +216,8 @@ func (c *checked) healedOnce() {
 	}
 }
 
-// healsInHistory is how many heals the run's workflow knows of: those before
-// its last reset and those after it.
+// healsInHistory is how many heals the run's workflow knows: those before its last
+// reset and those after it.
 func (c *checked) healsInHistory() int {
 	c.Helper()
 	n := 0
@@ -238,21 +238,20 @@ func (c *checked) histories() []History {
 	return c.kept
 }
 
-// takenOver reports whether a step was done in the run that this one was
-// forked from.
+// takenOver reports whether a step was done in the run that this one was forked from.
 func (c *checked) takenOver(step string) bool {
 	f := c.run.Settings.Fork
 	return f != nil && slices.ContainsFunc(f.Kept, func(s contract.StepOutput) bool { return s.Step == step })
 }
 
-// repaired reports whether the Repair agent finished a step in its stead.
+// repaired reports whether the Repair agent finished a step instead.
 func (c *checked) repaired(step string) bool {
 	return slices.ContainsFunc(c.run.SelfHealEvents, func(h store.HealEvent) bool {
 		return h.Step == step && h.HealAction == contract.HealRepair && h.Status == contract.HealSuccess
 	})
 }
 
-// count counts events of a type and, where one is named, a step.
+// count counts events of a type and, if one is named, a step.
 func (c *checked) count(kind contract.EventType, step string) int {
 	n := 0
 	for _, e := range c.run.Events {
@@ -263,8 +262,8 @@ func (c *checked) count(kind contract.EventType, step string) int {
 	return n
 }
 
-// releasedOnce checks the branch: its commits are those of the run's steps, and
-// there is none of a run that is not done.
+// releasedOnce checks the branch: its commits are those of the run's steps, and a run
+// that is not done has none.
 func (c *checked) releasedOnce() {
 	c.Helper()
 	if strings.Contains(c.run.Repo, "://") {
@@ -277,10 +276,10 @@ func (c *checked) releasedOnce() {
 		return
 	}
 	if c.replays() > 0 && c.run.Status != contract.StatusDone {
-		return // what it released before is that of an earlier attempt, or of whoever moved it
+		return // an earlier release belongs to an earlier attempt, or to whoever moved the branch
 	}
 	require.Equal(c, branch+" "+c.run.ReleaseCommit, there, c.which("the branch is what was released"))
-	if c.run.Settings.Release.Stay == 0 { // one that stays may fail to mend what it released
+	if c.run.Settings.Release.Stay == 0 { // one that stays may fail to fix what it released
 		require.Equal(c, contract.StatusDone, c.run.Status, c.which("it released something"))
 	}
 	steps := strings.Fields(Git(c, c.run.Repo, "log", "--format=%(trailers:key=RGPT-Step,valueonly)", c.run.BaseCommit+".."+branch))
@@ -294,7 +293,7 @@ func (c *checked) releasedOnce() {
 	require.Equal(c, "0", merges, c.which("the branch is straight"))
 }
 
-// inOrder checks that nothing began before what it depends on was done.
+// inOrder checks that nothing began before its dependencies were done.
 func (c *checked) inOrder() {
 	c.Helper()
 	before := contract.EventRunCreated
@@ -314,7 +313,7 @@ func (c *checked) inOrder() {
 	}
 }
 
-// seq is the number of the first event of a type and step, 0 for none.
+// seq is the number of the first event of a type and step, 0 if none.
 func (c *checked) seq(kind contract.EventType, step string) int64 {
 	for _, e := range c.run.Events {
 		if e.Type == kind && (step == "" || strings.Contains(string(e.Payload), `"`+step+`"`)) {
@@ -331,7 +330,7 @@ func (c *checked) mustSeq(kind contract.EventType, step string) int64 {
 	return n
 }
 
-// asHistorySays checks the rows against what a worker makes of the histories.
+// asHistorySays checks the rows against what a worker derives from the histories.
 func (c *checked) asHistorySays() {
 	c.Helper()
 	var view contract.RunView
@@ -348,7 +347,7 @@ func (c *checked) asHistorySays() {
 	require.Equal(c, c.run.Phase, view.Phase, c.which("phase"))
 	require.Equal(c, c.run.WaitingFor, view.WaitingFor, c.which("what it waits for"))
 	if f := view.Failure; f != nil {
-		f.Worker, f.Wait = "", 0 // what a heal goes by; rows do not keep it
+		f.Worker, f.Wait = "", 0 // inputs of a heal that rows do not store
 	}
 	require.Equal(c, c.run.Failure, view.Failure, c.which("failure"))
 	require.Equal(c, c.run.ReleaseBranch, view.Branch, c.which("branch"))
@@ -372,8 +371,7 @@ func (c *checked) asHistorySays() {
 	}
 }
 
-// healsAsHistorySays checks the rows of heals against what their workflows
-// answered.
+// healsAsHistorySays checks the rows of heals against the results of their workflows.
 func (c *checked) healsAsHistorySays() {
 	c.Helper()
 	answers := map[string]contract.Directive{}
@@ -384,7 +382,7 @@ func (c *checked) healsAsHistorySays() {
 			answers[h.WorkflowID] = d
 		}
 	}
-	last := map[int]store.HealEvent{} // of each number: those of earlier attempts have no workflow any more
+	last := map[int]store.HealEvent{} // of each number: those of earlier attempts no longer have a workflow
 	for _, h := range c.run.SelfHealEvents {
 		last[h.Number] = h
 	}
@@ -442,9 +440,9 @@ func (c *checked) resultAsHistorySays() {
 	}, result, c.which("its workflow's result"))
 }
 
-// inFlight is how long after the model logged an answer a killed process may
-// take that answer with it: the time from the last byte to the commit of its
-// row. No client can make this nothing.
+// inFlight is how long after the model logged an answer a killed process may lose that
+// answer: the time from the last byte to the commit of its row. No client can reduce
+// this to zero.
 const inFlight = 150 * time.Millisecond
 
 // turn names a model call.
@@ -475,8 +473,8 @@ func (c *checked) booked() {
 	require.Equal(c, served, rows, c.which("what was booked is what the model served"))
 }
 
-// served returns the tokens of the answers that the model gave in a run, each to
-// another turn. An answer that a kill took with it was asked for again.
+// served returns the tokens of the model's answers in a run, each to a different turn.
+// An answer that was lost in a kill was asked for again.
 func (s *Stack) served(tb testing.TB, run int64, which func(string, ...any) string) (tokens int64) {
 	tb.Helper()
 	answered := map[turn][]scripted.LogEntry{}
@@ -497,15 +495,15 @@ func (s *Stack) served(tb testing.TB, run int64, which func(string, ...any) stri
 	return tokens
 }
 
-// KilledAfter reports whether a process was killed while an answer that was
-// logged at a time was on its way into the database.
+// KilledAfter reports whether a process was killed while an answer logged at a time was
+// being written to the database.
 func (s *Stack) KilledAfter(at time.Time) bool {
 	return slices.ContainsFunc(s.Kills(), func(k Kill) bool {
 		return k.Role != devstack.RoleServer && k.At.After(at.Add(-inFlight)) && k.At.Before(at.Add(inFlight))
 	})
 }
 
-// lost notes an answer that a kill took with it.
+// lost records an answer that was lost in a kill.
 func (s *Stack) lost(tb testing.TB) {
 	tb.Logf("note: an answer was lost between the model and its row, and was asked for again")
 	s.mu.Lock()
@@ -539,8 +537,8 @@ func (c *checked) cleanedUp() {
 	})
 }
 
-// CheckSandboxes checks that no sandboxed process runs on; for moments when no
-// run is at work.
+// CheckSandboxes checks that no sandboxed process is still running; for moments when no
+// run is active.
 func (s *Stack) CheckSandboxes(tb testing.TB) {
 	tb.Helper()
 	Await(tb, "all sandboxed processes to be gone", 20*time.Second, func() (bool, string) {

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// CheckNothingLeft sees that nothing of a stopped stack runs or is mounted.
+// CheckNothingLeft checks that nothing of a stopped stack is running or mounted.
 func (s *Stack) CheckNothingLeft(tb testing.TB) {
 	tb.Helper()
 	Await(tb, "all processes of the stack to be gone", 20*time.Second, func() (bool, string) {
@@ -28,8 +28,8 @@ func (s *Stack) CheckNothingLeft(tb testing.TB) {
 	require.NotContains(tb, string(mounts), s.DataDir, "a mount is left")
 }
 
-// processesOf describes the processes that have to do with a folder: by their
-// arguments, environment, working directory or mounts.
+// processesOf describes the processes that are related to a folder: by their arguments,
+// environment, working directory or mounts.
 func processesOf(dir string) []string {
 	entries, _ := os.ReadDir("/proc")
 	var out []string
@@ -68,7 +68,7 @@ func sandboxesOf(dataDir string) []string {
 	return out
 }
 
-// digestOf is the digest of all that lies below a folder: names, kinds, content.
+// digestOf is the digest of everything below a folder: names, kinds, content.
 func digestOf(tb testing.TB, dir string) string {
 	tb.Helper()
 	hash := sha256.New()

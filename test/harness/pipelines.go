@@ -52,9 +52,8 @@ func (s *Stack) PipelineHistories(tb testing.TB, p store.Pipeline) []History {
 	return s.historiesOf(tb, ids)
 }
 
-// CheckPipelines checks what must hold of pipelines of their own, and of those
-// that recovered them, whatever happened to them: what CheckInvariants checks of
-// runs, where it applies.
+// CheckPipelines checks what must hold for standalone pipelines, and for those that
+// recovered them, whatever happened to them: the checks of CheckInvariants that apply.
 func CheckPipelines(tb testing.TB, s *Stack, ids ...int64) {
 	tb.Helper()
 	accounts := map[int64][]store.Pipeline{}
@@ -91,7 +90,8 @@ func CheckPipelines(tb testing.TB, s *Stack, ids ...int64) {
 	s.checkSecrets(tb, all)
 }
 
-// account is what pipelines that recovered one another spent and told, being checked.
+// account is what pipelines that recovered one another spent and reported, being
+// checked.
 type account struct {
 	testing.TB
 	s          *Stack
@@ -156,7 +156,7 @@ func (c *account) of(p store.Pipeline, kinds ...contract.EventType) (out []contr
 	return out
 }
 
-// names reports whether an event tells of a pipeline.
+// names reports whether an event is about a pipeline.
 func names(e contract.Event, pipeline int64) bool {
 	var said struct {
 		ID int64 `json:"pipeline_id"`
@@ -164,7 +164,7 @@ func names(e contract.Event, pipeline int64) bool {
 	return json.Unmarshal(e.Payload, &said) == nil && said.ID == pipeline
 }
 
-// happenedOnce checks rows and events for doubles and for what is missing.
+// happenedOnce checks rows and events for duplicates and gaps.
 func (c *account) happenedOnce(p store.Pipeline) {
 	c.Helper()
 	require.Len(c, c.of(p, contract.EventPipelineSpawned), 1, c.which(p, "it was spawned once"))
@@ -199,7 +199,7 @@ func (c *account) happenedOnce(p store.Pipeline) {
 	}
 }
 
-// asHistorySays checks the row against what a worker makes of the history.
+// asHistorySays checks the row against what a worker derives from the history.
 func (c *account) asHistorySays(p store.Pipeline) {
 	c.Helper()
 	var view contract.DeliberationView
@@ -223,12 +223,12 @@ func (c *account) asHistorySays(p store.Pipeline) {
 // recordedErrors is how many refusals a deliberation records one by one.
 const recordedErrors = 100
 
-// refused checks the rows of what was refused: they are what the history's records
-// say, in their order, and bounded.
+// refused checks the rows of refusals: they are those of the history's records, in
+// order, and limited.
 func (c *account) refused(p store.Pipeline, h History) {
 	c.Helper()
 	var told, kept []contract.Error
-	reported := 0 // by somebody else than the deliberation: those are no refusals
+	reported := 0 // by somebody other than the deliberation: those are not refusals
 	for _, e := range h.Events {
 		if e.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest().GetInput().GetName() == contract.UpdateRecordError ||
 			e.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() == contract.UpdateRecordError {
@@ -295,7 +295,7 @@ func (c *account) booked() {
 		for _, m := range p.Members {
 			told += m.Usage.Tokens()
 			i := slices.IndexFunc(c.executions, func(e store.Execution) bool { return e.ID == m.ExecutionID })
-			// Of a call that was cancelled, or that failed, the answer may have been paid for.
+			// The answer of a cancelled or failed call may have been paid for.
 			if whole := over && i >= 0 && c.executions[i].Status == contract.ExecutionCompleted; whole {
 				require.Equal(c, byExecution[m.ExecutionID], m.Usage.Tokens(), c.which(p, "what "+string(m.Member)+" says that it took"))
 			}

@@ -32,7 +32,7 @@ func Repo(tb testing.TB, dir string, files map[string]string) string {
 	return dir
 }
 
-// WriteFiles writes files; those that end in .sh can be run.
+// WriteFiles writes files; those that end in .sh are executable.
 func WriteFiles(tb testing.TB, dir string, files map[string]string) {
 	tb.Helper()
 	for name, text := range files {

@@ -17,11 +17,11 @@ type Rules []map[string]any
 // Goal returns a goal that the rules of a name answer.
 func Goal(name string) string { return "Improve the sample, as in " + mark(name) }
 
-// mark is what tells the runs of one stack apart for the scripted model.
+// mark is what distinguishes the runs of one stack for the scripted model.
 func mark(name string) string { return "<scenario " + name + ">" }
 
-// Named lets rules answer only runs whose goal is Goal(name), so that one stack
-// serves many scenarios at the same time.
+// Named lets rules answer only runs whose goal is Goal(name), so that one stack serves
+// many scenarios at the same time.
 func (r Rules) Named(name string) Rules {
 	out := make(Rules, len(r))
 	for i, rule := range r {
@@ -55,8 +55,8 @@ func ReadRules(tb testing.TB, file string) Rules {
 	return doc.Rules
 }
 
-// ReadScenarios reads scenario files, each named after its file without folder
-// and ending, as one.
+// ReadScenarios reads scenario files, each named after its file without folder and
+// extension, as one.
 func ReadScenarios(tb testing.TB, globs ...string) Rules {
 	tb.Helper()
 	var all Rules

@@ -18,10 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// CheckSecrets sees that neither the key of a model provider nor the password of
-// the database stands anywhere: logs, rows, histories, artifacts, output of
-// commands. The files by which the owner of the data folder finds the stack
-// hold the password on purpose.
+// CheckSecrets checks that neither the key of a model provider nor the password of the
+// database occurs anywhere: logs, rows, histories, artifacts, output of commands. The
+// files by which the owner of the data folder finds the stack contain the password on
+// purpose.
 func (s *Stack) CheckSecrets(tb testing.TB, runs ...int64) {
 	tb.Helper()
 	var all []History
@@ -66,7 +66,7 @@ func (h secretHunt) look(where string, text []byte) {
 	}
 }
 
-// payloads looks into what JSON shows in base64 only.
+// payloads searches what JSON shows only in base64.
 func (h secretHunt) payloads(history History) {
 	h.Helper()
 	var walk func(v any)
@@ -110,7 +110,7 @@ func (h secretHunt) files(root string) {
 	}))
 }
 
-// zip looks into the files of an archive.
+// zip searches the files of an archive.
 func (h secretHunt) zip(path string, text []byte) {
 	h.Helper()
 	archive, err := zip.NewReader(bytes.NewReader(text), int64(len(text)))
@@ -126,7 +126,7 @@ func (h secretHunt) zip(path string, text []byte) {
 	}
 }
 
-// database looks into every row of every table.
+// database searches every row of every table.
 func (h secretHunt) database(address string) {
 	h.Helper()
 	ctx := h.Context()

@@ -32,20 +32,20 @@ import (
 // Options say what stack a test wants.
 type Options struct {
 	Scenario Rules
-	Config   string   // rgpt.yaml of the operator, who trusts it; empty for none
+	Config   string   // rgpt.yaml of the operator, who trusts it; empty means none
 	Env      []string // more environment for every command and process
 }
 
-// Stack is a running stack in a folder of its own, with all that belongs to it.
+// Stack is a running stack in its own folder, with all that belongs to it.
 type Stack struct {
 	Dir     string // the test's folder; the data folder is below it
 	DataDir string
 	Work    string // where commands are run
-	Secret  string // a canary that must never be seen
+	Secret  string // a canary that must never appear
 
 	bin    string
 	env    []string
-	canary string // digest of a folder that nobody may touch
+	canary string // digest of a folder that must not be touched
 
 	open                       sync.Mutex
 	db                         *store.Store
@@ -53,7 +53,7 @@ type Stack struct {
 	dbAddress, temporalAddress string
 
 	mu          sync.Mutex
-	output      bytes.Buffer // of all commands but those that show addresses
+	output      bytes.Buffer // of all commands except those that show addresses
 	kills       []Kill
 	lostAnswers int
 }
@@ -65,8 +65,7 @@ type Kill struct {
 	Back time.Time // when it was started again
 }
 
-// Start starts a stack. It is stopped, and checked for what it leaves behind,
-// when the test ends.
+// Start starts a stack. It is stopped, and checked for leftovers, when the test ends.
 func Start(tb testing.TB, o Options) *Stack {
 	tb.Helper()
 	s := New(tb, o)
@@ -78,8 +77,8 @@ func Start(tb testing.TB, o Options) *Stack {
 // New prepares a stack without starting it.
 func New(tb testing.TB, o Options) *Stack {
 	tb.Helper()
-	// Not tb.TempDir: the folder of a failed test stays, and PostgreSQL's user
-	// must get there.
+	// Not tb.TempDir: the folder of a failed test stays, and PostgreSQL's user must
+	// have access to it.
 	dir, err := os.MkdirTemp("", "rgpt-test-") //nolint:usetesting // see above
 	require.NoError(tb, err)
 	s := &Stack{
@@ -115,7 +114,7 @@ func cleanEnv() []string {
 	})
 }
 
-// Result is what a command did.
+// Result is the outcome of a command.
 type Result struct {
 	Stdout, Stderr string
 	Code           int
@@ -141,7 +140,7 @@ func (s *Stack) Run(tb testing.TB, dir string, args ...string) Result {
 	return s.RunWith(tb, dir, nil, "", args...)
 }
 
-// RGPT runs rgpt where the stack's configuration lies.
+// RGPT runs rgpt in the folder of the stack's configuration.
 func (s *Stack) RGPT(tb testing.TB, args ...string) Result {
 	tb.Helper()
 	return s.Run(tb, s.Work, args...)
@@ -171,7 +170,7 @@ func (s *Stack) RunWith(tb testing.TB, dir string, env []string, stdin string, a
 	return result
 }
 
-// OK runs rgpt and requires that it worked.
+// OK runs rgpt and requires success.
 func (s *Stack) OK(tb testing.TB, args ...string) Result {
 	tb.Helper()
 	r := s.RGPT(tb, args...)
@@ -179,7 +178,7 @@ func (s *Stack) OK(tb testing.TB, args ...string) Result {
 	return r
 }
 
-// Up starts the stack, or what of it does not run any more.
+// Up starts the stack, or the parts of it that are no longer running.
 func (s *Stack) Up(tb testing.TB) {
 	tb.Helper()
 	args := []string{"dev", "--detach", "--json"}
@@ -211,7 +210,7 @@ func (s *Stack) state(tb testing.TB) *devstack.Stack {
 // State returns what runs where.
 func (s *Stack) State(tb testing.TB) *devstack.Stack { return s.state(tb) }
 
-// Kill kills the process of a role as a crash would: without a word.
+// Kill kills the process of a role as a crash would, without warning.
 func (s *Stack) Kill(tb testing.TB, role devstack.Role) {
 	tb.Helper()
 	p, ok := s.state(tb).Process(role)
@@ -232,8 +231,8 @@ func (s *Stack) Kills() []Kill {
 	return slices.Clone(s.kills)
 }
 
-// End stops the stack, checks that nothing is left of it, and removes its
-// folder. The folder of a failed test stays.
+// End stops the stack, checks that nothing is left of it, and removes its folder. The
+// folder of a failed test stays.
 func (s *Stack) End(tb testing.TB) {
 	tb.Helper()
 	s.open.Lock()
@@ -250,7 +249,7 @@ func (s *Stack) End(tb testing.TB) {
 	require.NoError(tb, os.RemoveAll(s.Dir))
 }
 
-// Store opens the database. It stays open as long as the stack's address stays.
+// Store opens the database. It stays open while the stack's address stays the same.
 func (s *Stack) Store(tb testing.TB) *store.Store {
 	tb.Helper()
 	s.open.Lock()
@@ -294,7 +293,7 @@ func (s *Stack) close() {
 	}
 }
 
-// Requests returns what the scripted model was asked, for runs or for all.
+// Requests returns the requests to the scripted model, for some runs or for all.
 func (s *Stack) Requests(tb testing.TB, runs ...int64) []scripted.LogEntry {
 	tb.Helper()
 	all, err := scripted.ReadLog(filepath.Join(s.DataDir, "scripted-requests.jsonl"))
@@ -319,7 +318,7 @@ func (s *Stack) Create(tb testing.TB, args ...string) int64 {
 	return made.RunID
 }
 
-// Inspect reads a whole run by the command line.
+// Inspect reads a whole run with the command line.
 func (s *Stack) Inspect(tb testing.TB, run int64) views.RunDetails {
 	tb.Helper()
 	var d views.RunDetails

@@ -1,5 +1,5 @@
-// Package annotation reads languages in which an annotation or attribute makes a function
-// a test, by their tokens.
+// Package annotation reads languages in which an annotation or attribute makes a
+// function a test, by their tokens.
 package annotation
 
 import (
@@ -18,16 +18,17 @@ type file struct {
 	root   *testfile.Unit
 }
 
-// Syntax says how such a language differs from the others.
+// Syntax says how a language differs from the others.
 type Syntax struct {
 	// Attribute finds the annotation that begins at a token, and where it ends; the
-	// second is 0 where none begins.
+	// second is 0 if none begins.
 	Attribute func(src *lexer.Source, i int) (lexer.Span, int)
 	// Function reports whether a function's name and parameters begin at a token. May be nil.
 	Function func(src *lexer.Source, i int) bool
 	// Catches: try blocks have handlers.
 	Catches bool
-	// VoidTests: functions that return nothing and whose names begin with test are tests.
+	// VoidTests: functions that return nothing and whose names begin with test are
+	// tests.
 	VoidTests bool
 }
 
@@ -100,7 +101,7 @@ func (f *file) group(i, end int, parent *testfile.Unit, attributes []lexer.Span,
 	return f.Close(open) + 1
 }
 
-// annotate takes #[ignore], #[cfg(…)], @Disabled and the like.
+// annotate reads #[ignore], #[cfg(…)], @Disabled and the like.
 func (f *file) annotate(u *testfile.Unit, attributes []lexer.Span) (test bool) {
 	for _, a := range attributes {
 		name := f.At(a.From).Text
@@ -146,7 +147,7 @@ func (f *file) cases(u *testfile.Unit, a lexer.Span, name string) {
 	}
 }
 
-// arguments takes @Test(enabled = false).
+// arguments reads @Test(enabled = false).
 func (f *file) arguments(u *testfile.Unit, a lexer.Span) {
 	for k := a.From; k < a.To; k++ {
 		if f.At(k).Is("enabled") && f.At(k+2).Is("false") {
@@ -158,7 +159,8 @@ func (f *file) arguments(u *testfile.Unit, a lexer.Span) {
 	}
 }
 
-// conditionalCompilation takes #[cfg(…)]: any condition but test may leave the test out.
+// conditionalCompilation reads #[cfg(…)]: any condition except test may leave the test
+// out.
 func (f *file) conditionalCompilation(u *testfile.Unit, a lexer.Span) {
 	ordinary := true
 	for k := a.From + 1; k < a.To; k++ {
@@ -281,7 +283,7 @@ func (f *file) branch(i, end int, p *testfile.Position) (int, bool) {
 	return f.Close(open) + 1, leaves && known == testfile.True
 }
 
-// try: where the handler lets nothing out, what is checked cannot fail.
+// try: if the handler catches everything, what is checked cannot fail.
 func (f *file) try(i int, p testfile.Position) int {
 	stop := f.Close(i + 1)
 	if p.Nesting++; p.Nesting > lexer.MaxNesting {

@@ -56,8 +56,8 @@ func (w walker) isCheck(n *ast.CallExpr, root string) bool {
 	return false
 }
 
-// isExpression reports whether a function of an assertion library that is not listed
-// is a check: it is given t.
+// isExpression reports whether an unlisted function of an assertion library is a check:
+// it is passed t.
 func (w walker) isExpression(n *ast.CallExpr) bool {
 	return len(n.Args) > 0 && w.passesTesting(n.Args[0])
 }
@@ -97,7 +97,7 @@ func (w walker) check(n *ast.CallExpr, root string) {
 	w.add(testfile.Check{Digest: w.g.digest(n), Vague: vagueAssertions[base], Conditional: w.depth > 0})
 }
 
-// fakeTesting recognizes new(testing.T) and &testing.T{}, which no failure reaches.
+// fakeTesting recognizes new(testing.T) and &testing.T{}, whose failures go nowhere.
 func (w walker) fakeTesting(x ast.Expr) bool {
 	switch x := ast.Unparen(x).(type) {
 	case *ast.UnaryExpr:
@@ -109,7 +109,7 @@ func (w walker) fakeTesting(x ast.Expr) bool {
 	return false
 }
 
-// trivial reports whether it compares a thing with itself or looks at constants only.
+// trivial reports whether it compares a thing with itself or checks only constants.
 func (w walker) trivial(name string, args []ast.Expr) bool {
 	if len(args) == 0 {
 		return false

@@ -18,7 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
-// localMark stands in the key of a closure between its function and its name.
+// localMark separates the function from the name in the key of a closure.
 const localMark = "·"
 
 // file is a Go file that is being read.
@@ -127,7 +127,7 @@ func idents(names []*ast.Ident) []ast.Expr {
 	return out
 }
 
-// recordTables remembers which variables are lists, written out.
+// recordTables remembers which variables are literal lists.
 func recordTables(tables map[string][]ast.Expr, names, values []ast.Expr) {
 	if len(names) != len(values) {
 		return
@@ -143,7 +143,7 @@ func recordTables(tables map[string][]ast.Expr, names, values []ast.Expr) {
 	}
 }
 
-// elements are those of a list or map that is written out.
+// elements are those of a literal list or map.
 func elements(x ast.Expr) ([]ast.Expr, bool) {
 	lit, ok := ast.Unparen(x).(*ast.CompositeLit)
 	if !ok {
@@ -156,7 +156,7 @@ func elements(x ast.Expr) ([]ast.Expr, bool) {
 	return nil, false
 }
 
-// otherStatements records what stands outside functions, without imports.
+// otherStatements records statements outside functions, without imports.
 func (g *file) otherStatements() {
 	for _, d := range g.ast.Decls {
 		gen, ok := d.(*ast.GenDecl)
@@ -189,7 +189,7 @@ func testKind(name string) string {
 	return ""
 }
 
-// function reads a function at the top of a file.
+// function reads a top-level function.
 func (g *file) function(f *ast.FuncDecl) {
 	u := g.result.Add(&testfile.Unit{Name: f.Name.Name, Key: f.Name.Name, Line: g.line(f), Empty: len(f.Body.List) == 0})
 	kind := testKind(f.Name.Name)
@@ -301,7 +301,7 @@ func (g *file) callee(call *ast.CallExpr) string {
 	return ""
 }
 
-// scan makes tokens, without what gofmt adds and takes away.
+// scan makes tokens, ignoring what gofmt adds and removes.
 func (g *file) scan(data []byte) {
 	var s scanner.Scanner
 	set := token.NewFileSet()
@@ -388,7 +388,7 @@ func (g *file) main(f *ast.FuncDecl) {
 	}
 }
 
-// exitsWithSuccess finds an unconditional end of the process that reports success.
+// exitsWithSuccess finds an unconditional exit of the process that reports success.
 func (g *file) exitsWithSuccess(statements []ast.Stmt) bool {
 	for _, s := range statements {
 		x, ok := s.(*ast.ExprStmt)

@@ -1,5 +1,5 @@
 // Package golang reads tests in Go with Go's own parser: functions, suites, subtests,
-// tables, skips, build constraints, assertions, and helpers that hold assertions.
+// tables, skips, build constraints, assertions, and helpers that contain assertions.
 package golang
 
 import (
@@ -18,7 +18,7 @@ var Language = language.Language{
 	RunsAlone: runsAlone,
 }
 
-// ignored reports whether the go command leaves out a path.
+// ignored reports whether the go command ignores a path.
 func ignored(p string) bool {
 	for i, part := range strings.Split(p, "/") {
 		if strings.HasPrefix(part, "_") || strings.HasPrefix(part, ".") || part == "testdata" || i == 0 && part == "vendor" {
@@ -28,8 +28,8 @@ func ignored(p string) bool {
 	return false
 }
 
-// runsAlone is false for benchmarks, and for examples that do not say what they
-// print: no test run runs those.
+// runsAlone is false for benchmarks, and for examples without an output comment: no
+// test run runs those.
 func runsAlone(u *testfile.Unit) bool {
 	return !strings.HasPrefix(u.Name, "Benchmark") && (!strings.HasPrefix(u.Name, "Example") || len(u.Checks) > 0)
 }

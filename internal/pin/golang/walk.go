@@ -25,7 +25,7 @@ type walker struct {
 	g      *file
 	u      *testfile.Unit
 	scope  *scope
-	weight int      // how often this place is passed: once for each case of a table
+	weight int      // how often this place is reached: once for each case of a table
 	depth  int      // conditions around this place
 	guard  ast.Node // the innermost condition
 	inner  bool     // in a function within the function
@@ -105,8 +105,8 @@ func (w walker) use(name string, fallback int) {
 	w.u.Calls = append(w.u.Calls, testfile.Call{Key: name, Weight: w.weight, Conditional: w.depth > 0, Assumed: fallback})
 }
 
-// block goes through statements up to the one after which nothing runs, and
-// reports whether there is one.
+// block walks statements up to the one after which nothing runs, and reports whether
+// there is one.
 func (w walker) block(list []ast.Stmt) bool {
 	for i, s := range list {
 		before := len(w.u.Checks) + len(w.u.Calls)
@@ -122,7 +122,7 @@ func (w walker) block(list []ast.Stmt) bool {
 	return false
 }
 
-// ends reports whether nothing after a statement runs. It looks a bounded number of
+// ends reports whether nothing after a statement runs. It checks a limited number of
 // levels down.
 func (w walker) ends(s ast.Stmt, levels int) bool {
 	if levels == 0 {
@@ -197,7 +197,7 @@ func endsWithReturn(list []ast.Stmt) bool {
 	return ok
 }
 
-// loop goes through a loop over a table once for each of its cases.
+// loop walks a loop over a table once for each of its cases.
 func (w walker) loop(n *ast.RangeStmt) {
 	ast.Walk(w, n.X)
 	if list, ok := w.table(n.X); ok {
@@ -260,8 +260,8 @@ func (w walker) assign(n *ast.AssignStmt) ast.Visitor {
 	return nil
 }
 
-// closure makes a function within a function a unit of its own: what it checks
-// counts where it is called.
+// closure makes a function within a function a separate unit: what it checks counts
+// where it is called.
 func (w walker) closure(name string, f *ast.FuncLit) {
 	u := w.g.result.Add(&testfile.Unit{
 		Name: w.u.Name + "." + name, Key: w.u.Name + localMark + name + localMark + strconv.Itoa(len(w.scope.closures)), Local: true,
@@ -276,8 +276,8 @@ func (w walker) closure(name string, f *ast.FuncLit) {
 
 func (w walker) isTesting(name string) bool { return w.scope.testing[name] }
 
-// call judges a call: a subtest, a check, a skip, or a helper. It returns nil
-// where all of it was walked.
+// call judges a call: a subtest, a check, a skip, or a helper. It returns nil if it
+// walked all of it.
 func (w walker) call(n *ast.CallExpr, statement bool) ast.Visitor {
 	if w.subtest(n) {
 		return nil
@@ -338,7 +338,7 @@ func (w walker) passesTesting(a ast.Expr) bool {
 	return false
 }
 
-// root is the name that a chain of calls begins with.
+// root is the name with which a chain of calls begins.
 func (w walker) root(x ast.Expr) string {
 	for range testfile.MaxDepth {
 		switch t := ast.Unparen(x).(type) {
@@ -362,7 +362,7 @@ func (w walker) add(c testfile.Check) {
 	w.u.Checks = append(w.u.Checks, c)
 }
 
-// subtest makes t.Run("name", func…) a unit of its own.
+// subtest makes t.Run("name", func…) a separate unit.
 func (w walker) subtest(n *ast.CallExpr) bool {
 	x, method, _ := strings.Cut(w.g.callee(n), ".")
 	if method != "Run" || len(n.Args) != 2 || !w.isTesting(x) && x != w.scope.receiver || x == "" {

@@ -27,7 +27,7 @@ var Language = language.Language{
 	},
 }
 
-// annotationAt takes @Test and @Disabled("why").
+// annotationAt reads @Test and @Disabled("why").
 func annotationAt(src *lexer.Source, i int) (lexer.Span, int) {
 	if !src.At(i).Is("@") || src.At(i+1).Kind != lexer.Word || src.At(i+1).Is("interface") {
 		return lexer.Span{}, 0

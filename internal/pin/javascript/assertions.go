@@ -7,7 +7,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
-// method takes names after a dot: this.skip(), request.expect(200).
+// method reads names after a dot: this.skip(), request.expect(200).
 func (f *file) method(i int, p *testfile.Position) bool {
 	if !f.At(i-1).Is(".") || !f.At(i+1).Is("(") {
 		return false
@@ -34,7 +34,7 @@ var (
 	vagueNegated  = lexer.Set("toBeNull toBeUndefined toThrow toThrowError toBe toEqual null undefined throw equal")
 )
 
-// expression takes a word at which a check or a call may begin.
+// expression reads a word at which a check or a call may begin.
 func (f *file) expression(i int, p *testfile.Position) int {
 	t := f.At(i)
 	switch {
@@ -72,7 +72,7 @@ func (f *file) chain(i int) int {
 	}
 }
 
-// expect takes expect(x).not.toBe(y).
+// expect reads expect(x).not.toBe(y).
 func (f *file) expect(i int, p testfile.Position) int {
 	j := i + 1
 	if f.At(j).Is(".") && (f.At(j+1).Is("soft") || f.At(j+1).Is("poll")) {
@@ -111,7 +111,7 @@ func (f *file) trivial(a, b lexer.Span) bool {
 	return constant && b.To-b.From == 1 && f.At(b.From).Literal() || f.Digest(a.From, a.To) == f.Digest(b.From, b.To) && !f.At(a.To-1).Is(")")
 }
 
-// assert takes assert(x) and assert.equal(x, y).
+// assert reads assert(x) and assert.equal(x, y).
 func (f *file) assert(i int, p testfile.Position) int {
 	j := i + 1
 	name := ""

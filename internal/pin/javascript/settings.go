@@ -29,8 +29,8 @@ type runnerSettings struct {
 	flags  map[string]bool
 }
 
-// compareRunnerSettings judges the settings of a JavaScript test runner. They are read as
-// tokens: a configuration is a program, and is not run.
+// compareRunnerSettings judges the settings of a JavaScript test runner. They are read
+// as tokens: a configuration is a program, and is not run.
 func compareRunnerSettings(c *settings.Change) {
 	before, after := runnerSettingsOf(c.Before), runnerSettingsOf(c.After)
 	if !c.Exists {

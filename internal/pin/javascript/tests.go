@@ -12,8 +12,8 @@ var (
 	groupNames = lexer.Set("describe suite context xdescribe fdescribe xcontext fcontext")
 )
 
-// testCall takes test("…", () => …), with all that may stand between the name
-// and the bracket.
+// testCall reads test("…", () => …), with everything allowed between the name and the
+// bracket.
 func (f *file) testCall(i int, p testfile.Position) int {
 	name := f.At(i).Text
 	if !testNames[name] && !groupNames[name] || f.At(i-1).Is("function") {
@@ -48,7 +48,7 @@ type testHead struct {
 	last   string // the last modifier
 }
 
-// modifiers takes .skip, .only, .each([…]) and the like.
+// modifiers reads .skip, .only, .each([…]) and the like.
 func (f *file) modifiers(j int, c *testHead) int {
 	switch c.name {
 	case "xit", "xtest", "xdescribe", "xspecify", "xcontext":
@@ -97,8 +97,8 @@ func (f *file) each(j int, c *testHead) int {
 	return j
 }
 
-// isTest tells the call that makes a test from others of the same name: it has
-// a title and a function, or is marked as to be written.
+// isTest distinguishes the call that makes a test from others of the same name: it has
+// a title and a function, or is marked as todo.
 func (f *file) isTest(args []lexer.Span, c *testHead) bool {
 	if len(args) == 0 {
 		return false
@@ -133,8 +133,8 @@ func (f *file) isFunction(i int) bool {
 	return f.At(i).Is("function") || f.isArrow(i)
 }
 
-// skipCall takes test.skip(), test.skip(condition, "why") and the like, which
-// belong to the test or group around them.
+// skipCall reads test.skip(), test.skip(condition, "why") and the like, which belong to
+// the enclosing test or group.
 func (f *file) skipCall(i, stop int, args []lexer.Span, c *testHead, p testfile.Position) int {
 	switch c.last {
 	case "skip", "fixme", "fail":
@@ -187,7 +187,7 @@ func (f *file) makeTest(whole lexer.Span, args []lexer.Span, c testHead, p testf
 	f.holes[p.Unit] = append(f.holes[p.Unit], whole)
 }
 
-// options takes {skip: true, only: true}.
+// options reads {skip: true, only: true}.
 func (f *file) options(open int, u *testfile.Unit) {
 	for _, a := range f.Split(open) {
 		key, value := f.At(a.From), f.At(a.From+2)

@@ -13,7 +13,7 @@ type file struct {
 	*lexer.Source
 	result *testfile.File
 	root   *testfile.Unit // the file itself
-	tables map[string]int // lists that are written out, by name: their bracket
+	tables map[string]int // literal lists, by name: their bracket
 	holes  map[*testfile.Unit][]lexer.Span
 }
 
@@ -23,7 +23,7 @@ func scan(data []byte) *lexer.Source {
 
 func parse(s *testfile.File, data []byte) {
 	src := scan(data)
-	markup := strings.HasSuffix(path.Ext(s.Path), "x") // text in markup may hold any bracket
+	markup := strings.HasSuffix(path.Ext(s.Path), "x") // text in markup may contain any bracket
 	if src.Broken != "" && (src.TooDeep || !markup) {
 		s.Broken = src.Broken
 		return
@@ -49,12 +49,12 @@ func (f *file) findTables() {
 	}
 }
 
-// walk goes through statements and counts what they check.
+// walk walks statements and counts what they check.
 func (f *file) walk(s lexer.Span, p testfile.Position) {
 	if p.Nesting++; p.Nesting > lexer.MaxNesting {
 		return
 	}
-	s.To = min(s.To, len(f.Tokens)) // what markup leaves open ends nowhere
+	s.To = min(s.To, len(f.Tokens)) // what markup leaves open has no end
 	for i := s.From; i < s.To; {
 		next, dead := f.step(i, s.To, &p)
 		if dead {
@@ -64,7 +64,7 @@ func (f *file) walk(s lexer.Span, p testfile.Position) {
 	}
 }
 
-// step takes what begins at a token. It returns where to go on, and whether nothing
+// step reads what begins at a token. It returns where to continue, and whether nothing
 // after it runs.
 func (f *file) step(i, end int, p *testfile.Position) (int, bool) {
 	t := f.At(i)
@@ -105,10 +105,10 @@ func (f *file) step(i, end int, p *testfile.Position) (int, bool) {
 	return f.expression(i, p), false
 }
 
-// dotted are words that mean something after a dot too.
+// dotted are words that have a meaning after a dot too.
 var dotted = lexer.Set("test should")
 
-// body is what a condition governs: a block or one statement.
+// body is what a condition controls: a block or one statement.
 func (f *file) body(i, end int) (lexer.Span, int) {
 	if f.At(i).Is("{") {
 		to := min(f.Close(i), end)
@@ -118,7 +118,7 @@ func (f *file) body(i, end int) (lexer.Span, int) {
 	return lexer.Span{From: i, To: to}, to
 }
 
-// statement is where a statement ends that no brace does.
+// statement is the end of a statement that is not a block.
 func (f *file) statement(i, end int) int {
 	from := i
 	end = min(end, len(f.Tokens))
@@ -137,17 +137,17 @@ func (f *file) statement(i, end int) int {
 	return min(i, end)
 }
 
-// continuesLine: a line that begins like this belongs to the one before.
+// continuesLine: a line that begins like this continues the previous one.
 func continuesLine(t lexer.Token) bool {
 	return t.Kind == lexer.Punct && !t.Is("{") && !t.Is("(") && !t.Is("[") && !t.Is("!") && !t.Is("}") && !t.Is("...")
 }
 
-// expectsMore: a line that ends like this goes on.
+// expectsMore: a line that ends like this continues.
 func expectsMore(t lexer.Token) bool {
 	return t.Kind == lexer.Punct && !t.Is(")") && !t.Is("]") && !t.Is("}") && !t.Is(";")
 }
 
-// branch takes if and while.
+// branch reads if and while.
 func (f *file) branch(i, end int, p *testfile.Position) (int, bool) {
 	if !f.At(i + 1).Is("(") {
 		return i + 1, false
@@ -209,7 +209,7 @@ func (f *file) otherwise(i, end int, known testfile.Truth, p testfile.Position) 
 	return next
 }
 
-// conditional takes switch and catch: what is in their blocks runs sometimes.
+// conditional reads switch and catch: the content of their blocks runs sometimes.
 func (f *file) conditional(i int, p testfile.Position) int {
 	j := i + 1
 	if f.At(j).Is("(") {
@@ -225,7 +225,7 @@ func (f *file) conditional(i int, p testfile.Position) int {
 	return f.Close(j) + 1
 }
 
-// try: where the handler lets nothing out, what is checked cannot fail.
+// try: if the handler catches everything, what is checked cannot fail.
 func (f *file) try(i int, p testfile.Position) int {
 	if !f.At(i + 1).Is("{") {
 		return i + 1
@@ -243,7 +243,7 @@ func (f *file) try(i int, p testfile.Position) int {
 	return stop + 1
 }
 
-// loop takes for (const x of list).
+// loop reads for (const x of list).
 func (f *file) loop(i, end int, p testfile.Position) int {
 	j := i + 1
 	if f.At(j).Is("await") {
@@ -265,8 +265,8 @@ func (f *file) loop(i, end int, p testfile.Position) int {
 	return next
 }
 
-// cases records the cases of a list that begins at a token, or whose name stands
-// there, and returns how many: 1 for what is not known.
+// cases records the cases of a list that begins at a token, or is named there, and
+// returns how many: 1 if unknown.
 func (f *file) cases(i int, u *testfile.Unit) int {
 	if f.At(i).Kind == lexer.Word {
 		open, ok := f.tables[f.At(i).Text]
@@ -281,7 +281,7 @@ func (f *file) cases(i int, u *testfile.Unit) int {
 	return f.result.ListCases(u, f.Source, i)
 }
 
-// forEach takes list.forEach(…).
+// forEach reads list.forEach(…).
 func (f *file) forEach(i int, p testfile.Position) int {
 	if !f.At(i-1).Is(".") || !f.At(i+1).Is("(") {
 		return 0
@@ -297,7 +297,7 @@ func (f *file) forEach(i int, p testfile.Position) int {
 	return stop + 1
 }
 
-// exit takes return and throw.
+// exit reads return and throw.
 func (f *file) exit(i, end int, p *testfile.Position) (int, bool) {
 	stop := f.statement(i, end)
 	if f.At(i).Is("throw") {
@@ -319,8 +319,8 @@ func returnsNothing(f *file, s lexer.Span) bool {
 	return s.To-s.From <= 2 || f.At(s.From+1).StartsLine || f.At(s.From+1).Literal() || f.At(s.From+1).Is("Promise")
 }
 
-// function makes functions with a name units of their own: what they check
-// counts where they are called.
+// function makes named functions separate units: what they check counts where they are
+// called.
 func (f *file) function(i, end int, p testfile.Position) int {
 	name, from := f.At(i+1), i+2
 	if f.At(i).Is("function") {
@@ -350,7 +350,7 @@ func (f *file) function(i, end int, p testfile.Position) int {
 	return next
 }
 
-// isArrow: a function without the word for it begins here.
+// isArrow: an arrow function begins here.
 func (f *file) isArrow(i int) bool {
 	if f.At(i).Is("(") {
 		i = f.Close(i)

@@ -1,4 +1,4 @@
-// Package language says what a language provides so that its tests are judged.
+// Package language says what a language provides for judging its tests.
 package language
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
-// Language says how the tests of a language are found and read.
+// Language says how to find and read the tests of a language.
 type Language struct {
 	// Name is unique.
 	Name string
@@ -17,18 +17,19 @@ type Language struct {
 	Extensions []string
 	// IsTest reports whether a test runner looks for tests in the file at a path.
 	IsTest func(path string) bool
-	// IsSupport reports whether the file at a path is code that tests call; nil where none is.
+	// IsSupport reports whether the file at a path is code that tests call; nil if
+	// there is no such code.
 	IsSupport func(path string) bool
 	// Parse reads a file.
 	Parse func(s *testfile.File, data []byte)
 	// RunsAlone reports whether a runner can run a new test without the others. It is
-	// nil where no runner of the language can.
+	// nil if no runner of the language can.
 	RunsAlone func(u *testfile.Unit) bool
-	// Settings are the files of its own tools that say which tests run.
+	// Settings are the files of the language's own tools that say which tests run.
 	Settings []settings.Rule
-	// FolderScope: tests can call the functions of their folder only, else all.
+	// FolderScope: tests can call only the functions of their folder, otherwise all.
 	FolderScope bool
-	// BesideCode: tests stand in the files of the code that they test.
+	// BesideCode: tests are in the files of the code that they test.
 	BesideCode bool
 	// IgnoreHelpers: changes of code outside tests are not judged.
 	IgnoreHelpers bool

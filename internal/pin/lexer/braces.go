@@ -10,7 +10,7 @@ import (
 type Dialect struct {
 	Templates      bool // `…${…}…`
 	Regexes        bool // /…/
-	SingleQuotes   bool // 'text'; else 'c' is a character and 'a a lifetime
+	SingleQuotes   bool // 'text'; otherwise 'c' is a character and 'a a lifetime
 	RawTexts       bool // r#"…"#
 	NestedComments bool // /* /* */ */
 	TripleQuotes   bool // """…"""
@@ -23,7 +23,7 @@ type scanner struct {
 	data []byte
 	at   int
 	line int
-	last int    // line of the token before
+	last int    // line of the previous token
 	lone [2]int // line on which a quote of this kind closes nothing: ' and "
 }
 
@@ -40,7 +40,7 @@ func (b *scanner) has(s string) bool {
 	return len(b.data)-b.at >= len(s) && string(b.data[b.at:b.at+len(s)]) == s
 }
 
-// emit adds the token between here and an end.
+// emit adds the token from here to an end.
 func (b *scanner) emit(kind TokenKind, end int, value string) {
 	b.Tokens = append(b.Tokens, Token{Kind: kind, Text: value, Line: b.line, StartsLine: b.line != b.last})
 	b.last = b.line
@@ -79,7 +79,7 @@ func (b *scanner) next() {
 	}
 }
 
-// until is the place after the next occurrence of a text, or the end.
+// until is the position after the next occurrence of a text, or the end.
 func (b *scanner) until(s string, from int) int {
 	from = min(from, len(b.data))
 	if i := bytes.Index(b.data[from:], []byte(s)); i >= 0 {
@@ -109,8 +109,8 @@ func (b *scanner) comment() {
 	b.advance(i)
 }
 
-// quoted takes a text in quotes. One that its line does not end is an
-// apostrophe in markup, and taken as such.
+// quoted reads a quoted text. One that is not closed on its line is treated as an
+// apostrophe in markup.
 func (b *scanner) quoted(quote byte) {
 	kind := 0
 	if quote == '"' {
@@ -157,8 +157,8 @@ func (b *scanner) character() {
 	b.emit(Punct, b.at+1, "'")
 }
 
-// template takes `…${…}…` as one text. Brackets within are counted with a
-// stack, for templates nest.
+// template reads `…${…}…` as one text. It counts brackets inside with a stack, because
+// templates nest.
 func (b *scanner) template() {
 	var open []byte // '`' within text, '{' within an expression
 	open = append(open, '`')
@@ -185,7 +185,7 @@ func (b *scanner) template() {
 	b.emit(Text, end, string(b.data[min(b.at+1, end):max(b.at+1, end-1)]))
 }
 
-// rawText takes r"…" and r#"…"#.
+// rawText reads r"…" and r#"…"#.
 func (b *scanner) rawText() bool {
 	i := b.at + 1
 	for i < len(b.data) && b.data[i] == '#' {
@@ -217,8 +217,8 @@ var beforeRegex = Set("return typeof case in of delete void throw new else do in
 // maxRegex is the longest regular expression, in bytes.
 const maxRegex = 2048
 
-// regex takes /…/ where no division can stand. What its line does not end is
-// not a regular expression.
+// regex reads /…/ where no division can be. If it is not closed on its line it is not a
+// regular expression.
 func (b *scanner) regex() bool {
 	if n := len(b.Tokens); n > 0 {
 		t := b.Tokens[n-1]
@@ -247,7 +247,7 @@ func (b *scanner) regex() bool {
 	return false
 }
 
-// operators of more than one character that must not be taken apart.
+// operators of more than one character that must not be split.
 var operators = []string{"===", "!==", "...", "=>", "==", "!=", "&&", "||", "??", "?.", "->", "::", "<=", ">="}
 
 func (b *scanner) punct() {
@@ -257,7 +257,7 @@ func (b *scanner) punct() {
 			return
 		}
 	}
-	// What a formatter adds and takes away is left out.
+	// What a formatter adds and removes is left out.
 	switch c := b.data[b.at]; c {
 	case ')', ']', '}':
 		if n := len(b.Tokens); n > 0 && b.Tokens[n-1].Is(",") && b.Tokens[n-1].Kind == Punct {

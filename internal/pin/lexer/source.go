@@ -1,6 +1,6 @@
-// Package lexer cuts source text into tokens.
+// Package lexer splits source text into tokens.
 //
-// Strings, comments and brackets are honored; nothing is parsed. The digest of any
+// Strings, comments and brackets are recognized; nothing is parsed. The digest of any
 // range of tokens costs the same, however long it is, and ignores what formatters
 // change.
 package lexer
@@ -10,19 +10,19 @@ import (
 	"math/bits"
 )
 
-// Source is a file as tokens. The digest of any range of them is free: nested tests
-// would take quadratic time otherwise.
+// Source is a file as tokens. The digest of any range of them costs nothing: nested
+// tests would take quadratic time otherwise.
 type Source struct {
 	Tokens  []Token
 	Pairs   []int    // index of the bracket that closes or opens this one, or -1
-	hashes  []uint64 // of the tokens before
-	counts  []int    // of the tokens before that mean something
+	hashes  []uint64 // of the preceding tokens
+	counts  []int    // of the preceding significant tokens
 	powers  []uint64
 	Broken  string // why it is not valid code
-	TooDeep bool   // it is nested deeper than any code
+	TooDeep bool   // it is nested deeper than any real code
 }
 
-// MaxNesting is how deep brackets may be nested.
+// MaxNesting is how deeply brackets may be nested.
 const MaxNesting = 400
 
 var (
@@ -120,8 +120,8 @@ func (s *Source) At(i int) Token {
 	return s.Tokens[i]
 }
 
-// Close is the index of the bracket that closes the one at i; the end of the
-// source when nothing does.
+// Close is the index of the bracket that closes the one at i; the end of the source if
+// none does.
 func (s *Source) Close(i int) int {
 	if i < 0 || i >= len(s.Pairs) {
 		return len(s.Tokens)
@@ -132,12 +132,12 @@ func (s *Source) Close(i int) int {
 	return s.Pairs[i]
 }
 
-// Split cuts the tokens between an opening bracket and its end at the commas
-// that stand directly in it; none where nothing closes it.
+// Split splits the tokens between an opening bracket and its end at the commas directly
+// inside; none if nothing closes it.
 func (s *Source) Split(open int) []Span {
 	end := s.Close(open)
 	if end >= len(s.Tokens) {
-		return nil // the rest of a long file would be looked at for each of many
+		return nil // otherwise the rest of a long file would be searched many times
 	}
 	var out []Span
 	from := open + 1
@@ -157,8 +157,8 @@ func (s *Source) Split(open int) []Span {
 	return out
 }
 
-// DigestWithout is the digest of a span as if some spans in it, which are sorted,
-// were not there.
+// DigestWithout is the digest of a span as if some spans in it, which are sorted, did
+// not exist.
 func (s *Source) DigestWithout(whole Span, holes []Span) Digest {
 	whole = Span{max(whole.From, 0), min(whole.To, len(s.Tokens))}
 	var out uint64
@@ -178,10 +178,10 @@ func (s *Source) DigestWithout(whole Span, holes []Span) Digest {
 	return Digest(out) + 1
 }
 
-// MaxStatement is how many tokens of a statement without braces are looked at.
+// MaxStatement is how many tokens of a statement without braces are read.
 const MaxStatement = 400
 
-// TextDigest is the digest of a text that is no token.
+// TextDigest is the digest of a text that is not a token.
 func TextDigest(s string) Digest {
 	return (&Source{Tokens: []Token{{Kind: Text, Text: s}}}).Index().Digest(0, 1)
 }

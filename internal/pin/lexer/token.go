@@ -39,7 +39,7 @@ const (
 	Text // a string, a character or a regular expression
 )
 
-// Span is the tokens from one index up to another, which is not part of it.
+// Span is the tokens from one index up to, but not including, another.
 type Span struct{ From, To int }
 
 // Digest identifies a text without comments and formatting, within one process.

@@ -13,8 +13,8 @@ var (
 	skipCalls  = lexer.Set("skip skipTest xfail importorskip")
 )
 
-// expression looks for checks in the tokens of a statement, and reports whether
-// nothing after it runs.
+// expression searches the tokens of a statement for checks, and reports whether nothing
+// after it runs.
 func (f *file) expression(s lexer.Span, p *testfile.Position) bool {
 	if f.At(s.From).Is("assert") {
 		f.assertion(s, *p)
@@ -50,7 +50,7 @@ func (f *file) expression(s lexer.Span, p *testfile.Position) bool {
 	return dead
 }
 
-// marks takes pytestmark = …, __test__ = False, test_x = None, del test_x.
+// marks reads pytestmark = …, __test__ = False, test_x = None, del test_x.
 func (f *file) marks(s lexer.Span, p *testfile.Position) {
 	first, second := f.At(s.From), f.At(s.From+1)
 	switch {
@@ -83,7 +83,7 @@ func (f *file) drop(parent *testfile.Unit, name string) {
 	f.dropped[name] = len(f.result.Units)
 }
 
-// assertion takes assert x, "why".
+// assertion reads assert x, "why".
 func (f *file) assertion(s lexer.Span, p testfile.Position) {
 	whole := lexer.Span{From: s.From + 1, To: s.To}
 	for k := whole.From; k < whole.To; k++ {
@@ -108,7 +108,7 @@ func (f *file) assertion(s lexer.Span, p testfile.Position) {
 
 var vagueAssertions = lexer.Set("assertIsNotNone assertTrue assertIsInstance assertNotEqual assert_called")
 
-// assertionCall takes self.assertEqual(x, y), pytest.raises(E), mock.assert_called().
+// assertionCall reads self.assertEqual(x, y), pytest.raises(E), mock.assert_called().
 func (f *file) assertionCall(i int, p testfile.Position) {
 	name := f.At(i).Text
 	args := f.Split(i + 1)

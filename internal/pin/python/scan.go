@@ -7,13 +7,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
 )
 
-// Marks of the tokens that stand for indentation.
+// Marks of the tokens that represent indentation.
 const (
 	indent = "\x01"
 	dedent = "\x02"
 )
 
-// scan makes tokens and logical lines. Texts that are statements are comments.
+// scan makes tokens and logical lines. Texts that are statements are treated as
+// comments.
 func (f *file) scan(data []byte) {
 	p := &scanner{file: f, data: data, line: 1}
 	for p.at < len(data) {
@@ -57,7 +58,7 @@ func (p *scanner) begin() {
 	p.from = -1
 }
 
-// first comes before the first token of a logical line.
+// first is called before the first token of a logical line.
 func (p *scanner) first() {
 	if p.from >= 0 {
 		return
@@ -104,7 +105,7 @@ func (p *scanner) emit(kind lexer.TokenKind, end int, value string) {
 	p.at = end
 }
 
-// next takes a token and reports whether the logical line ends with it.
+// next reads a token and reports whether the logical line ends with it.
 func (p *scanner) next() bool {
 	c := p.data[p.at]
 	switch {
@@ -147,7 +148,7 @@ func (p *scanner) word() {
 	p.emit(kind, i, string(p.data[p.at:i]))
 }
 
-// quoted takes a text whose quotes begin at i.
+// quoted reads a text whose quotes begin at i.
 func (p *scanner) quoted(i int) {
 	quote := string(p.data[i])
 	if i+2 < len(p.data) && string(p.data[i:i+3]) == strings.Repeat(quote, 3) {
@@ -190,7 +191,7 @@ func (p *scanner) punct(c byte) {
 
 var operators = []string{"==", "!=", "->", ":=", "<=", ">=", "**", "//", "..."}
 
-// findBlockEnds finds where what is indented below each line ends.
+// findBlockEnds finds where the block indented below each line ends.
 func (f *file) findBlockEnds() {
 	var open []int
 	for i, l := range f.lines {
@@ -214,5 +215,5 @@ func (f *file) findBlockEnds() {
 type logicalLine struct {
 	indent   int
 	from, to int // tokens
-	end      int // index of the first line after what is indented below it
+	end      int // index of the first line after the block indented below it
 }

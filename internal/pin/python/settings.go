@@ -19,7 +19,7 @@ var (
 // pytestSections hold settings of pytest.
 var pytestSections = map[string]bool{"pytest": true, "tool:pytest": true, "tool.pytest.ini_options": true, "tool.pytest": true}
 
-// iniFile is what an INI or TOML file says of tests: settings of pytest, and
+// iniFile is what an INI or TOML file says about tests: settings of pytest, and
 // commands of tox and the like.
 type iniFile struct {
 	pytest   map[string]*strings.Builder
@@ -35,7 +35,7 @@ func (f *iniFile) value(key string) string {
 
 func (f *iniFile) words(key string) []string { return wordsInValue.FindAllString(f.value(key), -1) }
 
-// readIni reads INI and TOML files alike: keys, and values with their further
+// readIni reads INI and TOML files alike: keys, and values with their continuation
 // lines.
 func readIni(data []byte) *iniFile {
 	f := &iniFile{pytest: map[string]*strings.Builder{}}
@@ -94,13 +94,13 @@ func pytestConfig(c *settings.Change) {
 	}
 }
 
-// pytestDefaults are the values of settings that are missing.
+// pytestDefaults are the values of missing settings.
 var pytestDefaults = map[string][]string{
 	"python_files": {"test_*.py", "*_test.py"}, "python_classes": {"Test"}, "python_functions": {"test"},
 }
 
-// compareSelection judges a setting that picks tests: what it picked must still be
-// picked.
+// compareSelection judges a setting that selects tests: what it selected must still be
+// selected.
 func compareSelection(c *settings.Change, k string, before, after *iniFile) {
 	was, is := before.words(k), after.words(k)
 	if len(was) == 0 {
@@ -109,7 +109,7 @@ func compareSelection(c *settings.Change, k string, before, after *iniFile) {
 	if len(is) == 0 {
 		is = pytestDefaults[k]
 	}
-	if len(is) == 0 { // all of the repository is looked through
+	if len(is) == 0 { // the whole repository is searched
 		return
 	}
 	if len(was) == 0 {
@@ -128,8 +128,7 @@ func compareSelection(c *settings.Change, k string, before, after *iniFile) {
 	}
 }
 
-// conftestHooks are words by which a conftest.py keeps tests from running or
-// failing.
+// conftestHooks are words with which a conftest.py keeps tests from running or failing.
 var conftestHooks = lexer.Set(`skip skipif xfail deselected collect_ignore collect_ignore_glob pytest_ignore_collect exitstatus outcome
 	pytest_pyfunc_call pytest_runtest_protocol pytest_runtestloop pytest_collection_modifyitems wasxfail`)
 

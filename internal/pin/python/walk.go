@@ -38,7 +38,7 @@ func parse(s *testfile.File, data []byte) {
 	f.otherStatements()
 }
 
-// walk goes through logical lines and counts what they check.
+// walk walks logical lines and counts what they check.
 func (f *file) walk(from, to int, p testfile.Position) {
 	var decorators []int
 	if p.Nesting++; p.Nesting > lexer.MaxNesting {
@@ -52,7 +52,7 @@ func (f *file) walk(from, to int, p testfile.Position) {
 			continue
 		}
 		next, dead := f.step(i, to, decorators, &p)
-		if dead && p.Unit.Key != "" && !strings.HasPrefix(p.Unit.Key, "class ") { // what a file defines is reported all the same
+		if dead && p.Unit.Key != "" && !strings.HasPrefix(p.Unit.Key, "class ") { // what a file defines is reported anyway
 			return
 		}
 		decorators = nil
@@ -109,7 +109,7 @@ func (f *file) suppresses(l logicalLine) bool {
 	return false
 }
 
-// colon is where the head of a compound statement ends.
+// colon is where the header of a compound statement ends.
 func (f *file) colon(l logicalLine) int {
 	for k := l.from; k < l.to; k++ {
 		if f.Pairs[k] > k {
@@ -121,8 +121,7 @@ func (f *file) colon(l logicalLine) int {
 	return l.to
 }
 
-// walkBlock goes through what belongs to a compound statement, on its line and
-// below.
+// walkBlock walks what belongs to a compound statement, on its line and below.
 func (f *file) walkBlock(i int, p testfile.Position) {
 	l := f.lines[i]
 	if c := f.colon(l); c+1 < l.to {
@@ -178,7 +177,7 @@ func (f *file) loop(i int, p testfile.Position) {
 	f.walkBlock(i, p)
 }
 
-// cases records the cases of a list, and returns how many: 1 for what is not known.
+// cases records the cases of a list, and returns how many: 1 if unknown.
 func (f *file) cases(i int, u *testfile.Unit) int {
 	if open, ok := f.lists[f.At(i).Text]; ok && f.At(i).Kind == lexer.Word {
 		i = open
@@ -189,7 +188,7 @@ func (f *file) cases(i int, u *testfile.Unit) int {
 	return f.result.ListCases(u, f.Source, i)
 }
 
-// swallows reports whether a handler that follows lets no failed assertion out.
+// swallows reports whether a following handler catches every failed assertion.
 func (f *file) swallows(i, to, indent int) bool {
 	for ; i < to && f.lines[i].indent == indent && f.At(f.lines[i].from).Is("except"); i = f.lines[i].end {
 		l := f.lines[i]
@@ -211,7 +210,7 @@ func (f *file) swallows(i, to, indent int) bool {
 	return false
 }
 
-// exit takes return and raise.
+// exit reads return and raise.
 func (f *file) exit(i, to int, p *testfile.Position) {
 	l := f.lines[i]
 	if f.At(l.from).Is("raise") {
@@ -252,7 +251,7 @@ func (f *file) function(i, start int, decorators []int, p testfile.Position) {
 		u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it is defined"})
 	}
 	if inTests && strings.HasSuffix(p.Unit.Key, "?") {
-		u.Test = false // its class holds no tests
+		u.Test = false // its class contains no tests
 	}
 	weight := 1
 	for _, d := range decorators {
@@ -273,7 +272,7 @@ func (f *file) function(i, start int, decorators []int, p testfile.Position) {
 	f.holes[p.Unit] = append(f.holes[p.Unit], lexer.Span{From: from, To: end})
 }
 
-// end is where the tokens of a line and of what is below it end.
+// end is where the tokens of a line and of the block below it end.
 func (f *file) end(i int) int {
 	if l := f.lines[i]; l.end > i+1 {
 		return f.lines[l.end-1].to
@@ -322,7 +321,7 @@ func (f *file) class(i, start int, decorators []int, p testfile.Position) {
 	f.holes[p.Unit] = append(f.holes[p.Unit], lexer.Span{From: from, To: f.end(i)})
 }
 
-// decorate takes @pytest.mark.skip and the like, and returns how many cases a
+// decorate reads @pytest.mark.skip and the like, and returns how many cases a
 // parametrization has.
 func (f *file) decorate(l logicalLine, u *testfile.Unit) int {
 	for k := l.from; k < l.to && !f.At(k).Is("("); k++ {
@@ -362,7 +361,7 @@ func (f *file) removeShadowed() {
 	}
 }
 
-// otherStatements records what stands outside functions, without imports and lists.
+// otherStatements records statements outside functions, without imports and lists.
 func (f *file) otherStatements() {
 	holes := f.holes[f.root]
 	for i := 0; i < len(f.lines); i++ {

@@ -17,7 +17,7 @@ var Language = language.Language{
 	},
 }
 
-// attribute takes #[test] and #![cfg(test)].
+// attribute reads #[test] and #![cfg(test)].
 func attribute(src *lexer.Source, i int) (lexer.Span, int) {
 	open := i + 1
 	if src.At(open).Is("!") {

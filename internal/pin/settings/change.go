@@ -1,5 +1,5 @@
 // Package settings judges changes of files that say which tests run, and whether their
-// result counts: Makefiles, workflows, build files and rgpt.yaml. It has what the
+// result counts: Makefiles, workflows, build files and rgpt.yaml. It provides what the
 // languages need to judge the settings of their own test runners.
 //
 // No file is executed to judge it.
@@ -12,7 +12,7 @@ import (
 
 // Notice is what a change of settings does to tests.
 type Notice struct {
-	Text   string // of the new file, to point at
+	Text   string // of the new file, to point to
 	Reason string
 }
 
@@ -48,13 +48,13 @@ func (c *Change) Command(what, before, after string) {
 	}
 }
 
-// Rule says which files hold settings of tests, and how a change of one is judged.
+// Rule says which files contain settings of tests, and how a change of one is judged.
 type Rule struct {
 	Path  *regexp.Regexp
 	Judge func(*Change)
 }
 
-// Rules are those of tools that belong to no single language.
+// Rules are those of tools that are not specific to one language.
 var Rules = []Rule{
 	{regexp.MustCompile(`(^|/)(GNUm|[Mm])akefile$|\.mk$`), makeTargets},
 	{regexp.MustCompile(`^rgpt(\.local)?\.yaml$`), rgptSettings},

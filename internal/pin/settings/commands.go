@@ -28,8 +28,8 @@ var suppressions = []struct {
 	{regexp.MustCompile(`(?m)^\s*-?\s*if:\s*(\$\{\{)?\s*false`), "it never runs"},
 }
 
-// Suppressed says how a command now keeps tests from running or failing; it is empty
-// where that is not new.
+// Suppressed says how a command now keeps tests from running or failing; it is empty if
+// that is not new.
 func Suppressed(before, after string) string {
 	for _, s := range suppressions {
 		if len(s.pattern.FindAllStringIndex(after, -1)) > len(s.pattern.FindAllStringIndex(before, -1)) {
@@ -45,7 +45,7 @@ var TestRunner = regexp.MustCompile(`\b(jest|vitest|mocha|ava|playwright|cypress
 // indirectRunner matches commands that may start others.
 var indirectRunner = regexp.MustCompile(`\b(npm|yarn|pnpm|bun|npx|make|\$\(MAKE\)|turbo|nx|lerna|just|task|bash|sh|node|python3?|tsx|ts-node)\b|\./`)
 
-// Uncommented returns the lines that are not comments. Those begin with a sign.
+// Uncommented returns the lines that are not comments, which begin with a sign.
 func Uncommented(data []byte, sign string) []string {
 	var out []string
 	for line := range strings.Lines(string(data)) {
@@ -57,5 +57,5 @@ func Uncommented(data []byte, sign string) []string {
 	return out
 }
 
-// NoTests matches folders that hold no tests of a project's own.
+// NoTests matches folders that contain no tests of the project itself.
 var NoTests = regexp.MustCompile(`node_modules|dist|build|\.git|coverage|\.next|\.cache|/out/|vendor|\.turbo|target|\.\{|^\*\*/\.|__snapshots__|fixtures`)

@@ -73,7 +73,7 @@ func makeTargets(c *Change) {
 	}
 }
 
-// maxTargets is how many targets of one rule are looked at.
+// maxTargets is how many targets of one rule are read.
 const maxTargets = 64
 
 func compareTarget(c *Change, name string, was, is *target) {

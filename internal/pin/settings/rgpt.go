@@ -68,7 +68,7 @@ func compareSetting(c *Change, k, was, is string) {
 	}
 }
 
-// defaultSeverity is that of the findings of a stage.
+// defaultSeverity is the severity of a stage's findings.
 func defaultSeverity(k string) string {
 	switch {
 	case strings.HasPrefix(k, "verification.lint."):
@@ -90,9 +90,9 @@ func removedSetting(c *Change, k, was string) {
 	c.Edit("", k+" is gone")
 }
 
-// settingsIn are the settings of verification and findings by their path; nil for
-// what is not YAML. The file is read as a tree: made into values, a small one can take up
-// any amount of memory, by repeated keys or by aliases of aliases.
+// settingsIn are the settings of verification and findings by their path; nil if the
+// file is not YAML. The file is read as a tree: decoded into values, a small one can
+// take up any amount of memory, by repeated keys or by aliases of aliases.
 func settingsIn(data []byte) map[string]string {
 	var doc yaml.Node
 	if yaml.Unmarshal(data, &doc) != nil {
@@ -121,20 +121,20 @@ func settingsIn(data []byte) map[string]string {
 	return l.out
 }
 
-// mergeKey brings the keys of another mapping, which the settings do not allow.
+// mergeKey merges the keys of another mapping, which the settings do not allow.
 const mergeKey = "<<"
 
-// maxSettings bounds how many settings of a file are compared.
+// maxSettings limits how many settings of a file are compared.
 const maxSettings = 500
 
-// maxSettingNodes bounds how many values of a file of settings are looked at, those
+// maxSettingNodes limits how many values of a settings file are read, counting those
 // behind aliases each time.
 const maxSettingNodes = 20_000
 
 type settingsReader struct {
 	out   map[string]string
 	left  int
-	wrong bool // a key is there twice
+	wrong bool // a key occurs twice
 }
 
 func (l *settingsReader) add(at string, n *yaml.Node, depth int) {
@@ -169,11 +169,11 @@ func (l *settingsReader) add(at string, n *yaml.Node, depth int) {
 				l.out[at] = strings.ToLower(n.Value)
 			}
 		}
-	case yaml.DocumentNode, yaml.AliasNode: // there are none within a document, and none of one that is followed
+	case yaml.DocumentNode, yaml.AliasNode: // documents are not nested, and aliases were followed above
 	}
 }
 
-// nameIn is what a mapping has under the key name.
+// nameIn is the value of the key name in a mapping.
 func nameIn(n *yaml.Node) string {
 	if n.Kind != yaml.MappingNode {
 		return ""

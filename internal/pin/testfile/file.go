@@ -1,7 +1,7 @@
-// Package testfile describes what a file of tests holds, whatever its language: tests,
+// Package testfile describes the content of a test file, whatever its language: tests,
 // groups, helpers, and what they check, call and skip.
 //
-// Work on it grows with the size of the files: nesting, weights and names are bounded.
+// Work grows with the size of the files: nesting, weights and names are limited.
 package testfile
 
 import (
@@ -10,10 +10,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
 )
 
-// File is what one version of a file holds.
+// File is the content of one version of a file.
 type File struct {
 	Path       string
-	Language   string // name; empty where it is not known
+	Language   string // name; empty if unknown
 	Scope      string // files of the same scope can call each other's functions
 	Units      []*Unit
 	Statements []lexer.Digest // outside units, without imports

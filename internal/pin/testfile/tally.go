@@ -6,7 +6,7 @@ import "slices"
 // any number.
 const maxWeight = 1 << 20
 
-// Saturate bounds a count.
+// Saturate limits a count.
 func Saturate(n int) int { return max(0, min(n, maxWeight)) }
 
 // Tally counts what a test checks: by itself and through what it calls.
@@ -53,8 +53,8 @@ func (d *Index) Add(s *File) {
 	d.local[s] = own
 }
 
-// Tally counts the checks of a unit and of what it calls, without those of the
-// tests in it.
+// Tally counts the checks of a unit and of what it calls, except those of the tests in
+// it.
 func (d *Index) Tally(u *Unit) Tally {
 	switch u.state {
 	case 1:
@@ -74,8 +74,7 @@ func (d *Index) Tally(u *Unit) Tally {
 	return t
 }
 
-// called is what a call checks. Of several functions with one name the
-// weakest counts.
+// called is what a call checks. Of several functions with one name the weakest counts.
 func (d *Index) called(s *File, c Call) Tally {
 	if u := d.local[s][c.Key]; u != nil {
 		return d.Tally(u)
@@ -93,7 +92,7 @@ func (d *Index) called(s *File, c Call) Tally {
 	return least
 }
 
-// TallyWithSubtests counts the checks of a test with those of the tests in it.
+// TallyWithSubtests counts the checks of a test including those of the tests in it.
 func (d *Index) TallyWithSubtests(u *Unit) Tally {
 	if d.inclusive == nil {
 		d.inclusive = map[*Unit]Tally{}
@@ -110,7 +109,7 @@ func (d *Index) TallyWithSubtests(u *Unit) Tally {
 	return d.inclusive[u]
 }
 
-// maxHomonyms is how many functions of one name are told apart.
+// maxHomonyms is how many functions of one name are distinguished.
 const maxHomonyms = 8
 
 // NewIndex returns an empty index.

@@ -10,16 +10,16 @@ import (
 
 // Unit is a test, a group of tests, or a function that tests call.
 type Unit struct {
-	Name         string // of the test, with those around it
+	Name         string // of the test, with the enclosing ones
 	Key          string // by which other code calls it
-	Test         bool   // else a group or a helper
+	Test         bool   // otherwise a group or a helper
 	Local        bool   // a closure: no code outside its function calls it
-	Method       bool   // of a suite, whose name is known at run time only
+	Method       bool   // of a suite, whose name is known only at run time
 	Line         int
 	Parent       *Unit
 	File         *File
 	Body         lexer.Digest // without its name and the units in it
-	Empty        bool         // it has no statement
+	Empty        bool         // it has no statements
 	Checks       []Check
 	Calls        []Call
 	Cases        []lexer.Digest // of a table
@@ -27,7 +27,7 @@ type Unit struct {
 	EarlyReturns int // returns under a condition before anything was checked
 
 	tallied Tally
-	state   uint8 // of the tally: 0 unknown, 1 under way, 2 known
+	state   uint8 // of the tally: 0 unknown, 1 in progress, 2 known
 }
 
 // Check is an assertion.
@@ -38,21 +38,21 @@ type Check struct {
 	Conditional bool         // it is made under a condition
 }
 
-// Call is the use of a function that may hold assertions.
+// Call is the use of a function that may contain assertions.
 type Call struct {
-	Key         string // of the unit that is called
+	Key         string // of the called unit
 	Weight      int
 	Conditional bool
-	Assumed     int // how many assertions it counts as where the unit is not known
+	Assumed     int // how many assertions it counts as if the unit is unknown
 }
 
 // Skip is a reason why a test does not count.
 type Skip struct {
-	Always bool // else under a condition
+	Always bool // otherwise under a condition
 	Reason string
 }
 
-// ShortName bounds a name. Nesting would make names grow quadratically.
+// ShortName limits a name. Nesting would make names grow quadratically.
 func ShortName(name string) string {
 	if len(name) > 8*maxText {
 		name = name[:4*maxText] + strconv.Itoa(int(lexer.TextDigest(name)>>1))
@@ -78,5 +78,5 @@ func Clean(s string) string {
 	return s
 }
 
-// MaxDepth is how many levels of nested tests are looked at.
+// MaxDepth is how many levels of nested tests are read.
 const MaxDepth = 64

@@ -7,11 +7,11 @@ import (
 // Position is the place that a walk through a file has reached.
 type Position struct {
 	Unit       *Unit
-	Weight     int          // how often the place is passed: once for each case of a table
+	Weight     int          // how often the place is reached: once for each case of a table
 	Conditions int          // around it
 	Guard      lexer.Digest // the innermost condition
 	TopLevel   bool         // directly in the body of the unit
-	Swallowed  bool         // failures do not get out of here
+	Swallowed  bool         // failures are caught here
 	Nesting    int          // how many blocks are around it
 }
 
@@ -24,10 +24,10 @@ func (p Position) Add(c Check) {
 	p.Unit.Checks = append(p.Unit.Checks, c)
 }
 
-// Truth is what is known of a condition without running the code.
+// Truth is what is known about a condition without running the code.
 type Truth uint8
 
-// What may be known of a condition.
+// What may be known about a condition.
 const (
 	Unknown Truth = iota
 	True
@@ -67,7 +67,7 @@ func Constant(f *lexer.Source, s lexer.Span) Truth {
 	return known
 }
 
-// constantOperators looks for x && false, true || x, x === x.
+// constantOperators finds x && false, true || x, x === x.
 func constantOperators(f *lexer.Source, s lexer.Span) Truth {
 	for i := s.From; i < min(s.To, s.From+lexer.MaxStatement); i++ {
 		t := f.At(i)
@@ -97,7 +97,7 @@ func constantOperators(f *lexer.Source, s lexer.Span) Truth {
 	return Unknown
 }
 
-// ReportsFailure reports whether something in a handler lets a failure out.
+// ReportsFailure reports whether something in a handler reports a failure.
 func ReportsFailure(f *lexer.Source, s lexer.Span) bool {
 	for i := s.From; i < min(s.To, s.From+lexer.MaxStatement); i++ {
 		switch f.At(i).Text {

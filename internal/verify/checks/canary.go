@@ -18,7 +18,7 @@ import (
 // with exit code 0 before the tests have run, and it can print what a runner prints.
 // So exit code 0 and a list of results are not enough: where a runner allows it, a
 // command must also show that its tests came to their end, in a way that cannot be
-// known beforehand:
+// predicted:
 //
 //   - a report has a random name (hideReports), and some runners must leave one;
 //   - a test with a random name, the canary, runs after all others (Go, unittest).
@@ -26,10 +26,10 @@ import (
 // Code that searches its own process or the checkout for those names can still
 // forge results. See "Results that nobody saw" in docs/ARCHITECTURE.md.
 
-// CanaryName begins the names of tests that are added to a run.
+// CanaryName is the prefix of the names of tests that are added to a run.
 const CanaryName = "rgpt_canary_"
 
-// secret is a name that code written before it was made cannot know.
+// secret is a name that code written before cannot know.
 func secret() string { return strings.ToLower(rand.Text()) }
 
 // MakeScratch makes ScratchDir.
@@ -51,7 +51,7 @@ func (i Invocation) Guard(root *os.Root) (Invocation, error) {
 	return i.canary(root, i, secret())
 }
 
-// hideReports gives the reports that a detected command writes another name each
+// hideReports gives the reports that a detected command writes a different name each
 // time, so that nothing can be put there beforehand.
 func hideReports(inv Invocation, secret string) Invocation {
 	if len(inv.typed) == 0 && inv.Shell == "" {
@@ -87,21 +87,21 @@ type Finished struct {
 }
 
 // DropUnseen records that the tests of a command, or of a package in dir, were not seen
-// to end. What passed there is not counted.
+// to end. Passes there are not counted.
 func (f *Finished) DropUnseen(l output.Level, dir, text string, of func(output.Case) bool) {
 	f.Parsed.Cases = slices.DeleteFunc(f.Parsed.Cases, func(c output.Case) bool { return c.Status == contract.TestPassed && of(c) })
 	f.Parsed.Reported = nil
 	f.Parsed.Problems = append(f.Parsed.Problems, output.Problem{Level: l, Path: dir, Rule: RuleCutShort, Message: text})
 }
 
-// RuleCutShort marks the finding that tests ended with exit code 0 and were not seen
-// to run to their end.
+// RuleCutShort marks the finding that tests ended with exit code 0 but were not seen to
+// run to their end.
 const RuleCutShort = "tests-cut-short"
 
 func anyCase(output.Case) bool { return true }
 
-// unseenMessage says what was not seen of a command that ended with exit code 0. It has no
-// counts: the same finding of the base commit is recognized by its message.
+// unseenMessage says what was not seen of a command that ended with exit code 0. It has
+// no counts: the same finding on the base commit is recognized by its message.
 func unseenMessage(f *Finished, missing, causes string) string {
 	return fmt.Sprintf("`%s` ended with exit code 0, but its tests were not seen to end: %s. What it reports as passed does not count. "+
 		"Code under test has ended the process early, or printed results of its own; look for %s in what is imported and tested",

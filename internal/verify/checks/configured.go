@@ -9,8 +9,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// configuredJobs are the checks of a stage whose command the user gave. Tests
-// are sharded when the command asks which shard it is.
+// configuredJobs are the checks of a stage whose command the user gave. Tests are
+// sharded if the command uses the number of its shard.
 func configuredJobs(c contract.Category, set StageSettings, shards int) []Job {
 	if c != contract.CategoryTest || !knowsShards(set.Command) {
 		shards = 1
@@ -64,8 +64,8 @@ func customJobs(custom []Custom) []Job {
 // RuleNoTests marks the finding that no test ran.
 const RuleNoTests = "no-tests"
 
-// NoTests is the finding about a check that ran nothing: major where tests are
-// required, else of the given severity.
+// NoTests is the finding about a check that ran nothing: major if tests are required,
+// otherwise of the given severity.
 func NoTests(what string, severity contract.Severity, required bool) contract.Finding {
 	f := contract.Finding{Severity: severity, Category: contract.CategoryTest, Message: what, Rule: RuleNoTests}
 	if required {

@@ -19,13 +19,13 @@ import (
 type GoModule struct {
 	Dir      string
 	members  []string // directories of a workspace's modules; nil: dir itself
-	Patterns []string // what "all packages" is called here
+	Patterns []string // the pattern for "all packages" here
 	Env      map[string]string
 	dirs     map[string]string // of all modules: path → directory
 }
 
-// planGo finds Go modules. Without go.work each module is a command of its own
-// in the same check, since "./..." ends where the next module begins.
+// planGo finds Go modules. Without go.work each module is a separate command in the
+// same check, because "./..." ends where the next module begins.
 func planGo(t *checkout, p planning) []Job {
 	modules := goModules(t)
 	if len(modules) == 0 {
@@ -36,8 +36,8 @@ func planGo(t *checkout, p planning) []Job {
 		build = append(build, m.run(append([]string{"go", "build", "-o", os.DevNull}, m.Patterns...), output.FormatExitCode))
 		lint = append(lint, m.run(append([]string{"go", "vet"}, m.Patterns...), output.FormatExitCode))
 	}
-	// gofmt reads files that do not compile, such as test data, and complains
-	// about them in its exit code.
+	// gofmt also reads files that do not compile, such as test data, and reports them
+	// in its exit code.
 	lint = append(lint, Invocation{Args: []string{"gofmt", "-l", "."}, Format: output.FormatFileList, Advisory: true})
 	jobs := []Job{
 		simpleJob(contract.CategoryBuild, "go", "go build", build...),
@@ -135,7 +135,7 @@ func goWorkspace(t *checkout) GoModule {
 	return w
 }
 
-// goModuleOf is the innermost module around dir, -1 for none.
+// goModuleOf is the innermost module around dir, -1 if there is none.
 func goModuleOf(modules []GoModule, dir string) int {
 	best, size := -1, -1
 	for n, m := range modules {
@@ -152,9 +152,9 @@ func goModuleOf(modules []GoModule, dir string) int {
 	return best
 }
 
-// Dependencies names what a checkout is built of beside its own packages: two
-// checkouts of one repository with the same answer profit from the same
-// [Compile]. It is "" where Compile has nothing to do.
+// Dependencies names what a checkout is built from besides its own packages: two
+// checkouts of one repository with the same result benefit from the same [Compile]. It
+// is "" if Compile has nothing to do.
 func Dependencies(root string) string {
 	t, err := openTree(root)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 )
 
 // goCanary adds a fuzz target with a random name to each package with tests. Those run
-// once all tests have ended, also the parallel ones, and those of an external test
-// package run last. It is added by an overlay, so that the checkout has the files
-// that it had, and in an external test package, so that nothing else has to be
-// compiled again.
+// once all tests have ended, including parallel ones, and those of an external test
+// package run last. It is added by an overlay, so that the files of the checkout stay
+// as they are, and in an external test package, so that nothing else has to be compiled
+// again.
 func goCanary(m GoModule, packages []goPackage) func(*os.Root, Invocation, string) (Invocation, error) {
 	return func(root *os.Root, inv Invocation, secret string) (Invocation, error) {
 		target := "Fuzz_" + CanaryName + secret
@@ -53,7 +53,7 @@ func goCanary(m GoModule, packages []goPackage) func(*os.Root, Invocation, strin
 	}
 }
 
-// goEnded holds the packages that passed against those whose canary did.
+// goEnded compares the packages that passed with those whose canary did.
 func goEnded(root *os.Root, f *Finished, s output.Paths, target string, expected map[string]bool) {
 	f.Parsed.Cases = slices.DeleteFunc(f.Parsed.Cases, func(c output.Case) bool { return c.Test == target })
 	if f.Result.StdoutTruncated {
@@ -82,7 +82,7 @@ func goEnded(root *os.Root, f *Finished, s output.Paths, target string, expected
 		l, text := output.Error, fmt.Sprintf("go test says that %s passed, but its tests were not seen to end: a test that was added to run last did not run. What it reports as passed does not count. "+
 			"Code under test has ended the test program with exit code 0, or printed results of its own; look for os.Exit, syscall.Exit and syscall.Exec in init functions and in what tests call", output.Name(pkg))
 		if !slices.ContainsFunc(f.Parsed.Cases, ofPackage) && goTestFuncs(root, dir)["TestMain"] {
-			// As tests do that want a database which is not there.
+			// As tests do that need a database which is not available.
 			l, text = output.Warning, fmt.Sprintf("go test says that %s passed, but none of its tests ran: its TestMain, or something before it, ended the test program with exit code 0", output.Name(pkg))
 		}
 		f.DropUnseen(l, dir, text, ofPackage)

@@ -21,7 +21,7 @@ import (
 type goPackage struct {
 	module int // index
 	dir    string
-	name   string // without the _test of external tests; "" where it is not known
+	name   string // without the _test of external tests; "" if unknown
 }
 
 // planGoTests shards by package. A single shard runs "./...", which also finds
@@ -59,7 +59,7 @@ func goShard(modules []GoModule, packages []goPackage) []Invocation {
 	return runs
 }
 
-// goPattern is what the package in a directory is called in its module.
+// goPattern is the name of the package in a directory within its module.
 func goPattern(m GoModule, dir string) string {
 	if dir == m.Dir {
 		return "."
@@ -67,8 +67,8 @@ func goPattern(m GoModule, dir string) string {
 	return "./" + relTo(m.Dir, dir)
 }
 
-// goTest runs packages of one of the modules. Without -count=1 a cached result
-// would be a result of another checkout.
+// goTest runs packages of one of the modules. Without -count=1 a cached result could
+// come from another checkout.
 func goTest(modules []GoModule, n int, patterns []string, packages []goPackage) Invocation {
 	m := modules[n]
 	packages = slices.DeleteFunc(slices.Clone(packages), func(p goPackage) bool { return p.module != n })
@@ -79,8 +79,8 @@ func goTest(modules []GoModule, n int, patterns []string, packages []goPackage) 
 	return run
 }
 
-// goTestAgain runs the failed tests of the packages they are in. A subtest
-// cannot run without the test around it.
+// goTestAgain runs the failed tests in their packages. A subtest cannot run without the
+// test around it.
 func goTestAgain(m GoModule, packages []goPackage, failed []output.Case) Invocation {
 	var paths, tests []string
 	for _, c := range failed {
@@ -133,9 +133,9 @@ func goBuilds(t *checkout, f string) bool {
 	return err != nil || ok
 }
 
-// dropUndeclared removes cases whose test no source file declares: a test
-// binary can print what it likes, also the framing of results. What remains
-// is for the exit code to judge.
+// dropUndeclared removes cases whose test no source file declares: a test binary can
+// print anything, including the framing of results. The exit code decides about the
+// rest.
 func dropUndeclared(root *os.Root, s output.Paths, p *output.Results) {
 	declared := map[string]map[string]bool{}
 	kept := p.Cases[:0]
@@ -209,6 +209,6 @@ func goTestOnly(modules []GoModule, at int, tests []pin.Added) (Invocation, []pi
 	return run, covered
 }
 
-// maxNamed bounds the names that go test -run is given: more do not fit into one
-// argument of a command, and their packages run whole.
+// maxNamed limits the names passed to go test -run: more do not fit into one argument
+// of a command, and their packages run completely.
 const maxNamed = 64 << 10

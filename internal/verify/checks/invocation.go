@@ -15,9 +15,9 @@ import (
 type Job struct {
 	Check       contract.Check
 	Invocations []Invocation       // one after the other
-	Known       []contract.Finding // what planning found already
-	Severity    contract.Severity  // of errors; empty: the category's default
-	Timeout     time.Duration      // 0: Env.Limits
+	Known       []contract.Finding // what planning already found
+	Severity    contract.Severity  // of errors; empty means the category's default
+	Timeout     time.Duration      // 0 means Env.Limits
 }
 
 // Invocation is one command of a check.
@@ -31,23 +31,23 @@ type Invocation struct {
 	Reports []string // globs of the reports it writes, relative to the root
 	Network []string // hosts that it may reach
 
-	Setup    bool // makes what the next commands need; where it fails they do not run
-	Advisory bool // its exit code says nothing
+	Setup    bool // prepares what the next commands need; if it fails they do not run
+	Advisory bool // its exit code means nothing
 	// Runner: it starts a test runner, so a failure that names no test is not a test.
 	Runner bool
-	// OrText: what is printed counts where no report was written.
+	// OrText: the output counts if no report was written.
 	OrText bool
-	// PrintedSummary reads the runner's own count of its tests from what it prints, where
-	// its report counts differently.
+	// PrintedSummary reads the runner's own count of its tests from its output, if its
+	// report counts differently.
 	PrintedSummary func(stdout, stderr []byte) *contract.TestSummary
-	Probe          []string    // when this ends with 0 the invocation runs, else instead
-	Instead        *Invocation // nil: nothing
+	Probe          []string    // if this ends with 0 the invocation runs, otherwise Instead
+	Instead        *Invocation // nil means nothing
 
 	// Source is a folder of Python packages that may have to be on the path.
 	Source string
 	GoDirs map[string]string // Go modules: path → directory
-	// canary adds to the command a test of a random name that runs last; see canary.go.
-	// Nil where its runner cannot run one.
+	// canary adds to the command a test with a random name that runs last; see
+	// canary.go. Nil if its runner cannot run one.
 	canary func(root *os.Root, inv Invocation, secret string) (Invocation, error)
 	// Ended checks that the tests ran to their end. May be nil.
 	Ended func(f *Finished, s output.Paths)
@@ -55,10 +55,10 @@ type Invocation struct {
 	HiddenTest string
 	// Audit compares the results with the sources. May be nil.
 	Audit func(root *os.Root, s output.Paths, p *output.Results)
-	// Again narrows the command to failed cases. Nil: all of it runs again.
+	// Again narrows the command to failed cases. If nil, all of it runs again.
 	Again func(failed []output.Case) Invocation
-	// Only narrows the command to some tests, and returns which of them it runs. Nil: all
-	// of it runs, for all of them.
+	// Only narrows the command to some tests, and returns which of them it runs. If
+	// nil, all of it runs, for all of them.
 	Only func(tests []pin.Added) (Invocation, []pin.Added)
 }
 

@@ -9,8 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// planJava builds and tests with Maven or Gradle, whose runners leave JUnit
-// reports behind.
+// planJava builds and tests with Maven or Gradle, whose runners write JUnit reports.
 func planJava(t *checkout, p planning) []Job {
 	var build, test []Invocation
 	for _, dir := range t.projects("pom.xml") {
@@ -48,7 +47,7 @@ func maven(dir string, network []string, f output.Format, goal string) Invocatio
 func gradle(t *checkout, dir string, network []string, f output.Format, tasks ...string) Invocation {
 	program := []string{"gradle"}
 	if t.has(path.Join(dir, "gradlew")) {
-		program = []string{"sh", "./gradlew"} // it need not be executable in a checkout
+		program = []string{"sh", "./gradlew"} // it may not be executable in a checkout
 	}
 	program = append(program, "--no-daemon", "--console=plain")
 	if len(network) == 0 {
@@ -57,8 +56,8 @@ func gradle(t *checkout, dir string, network []string, f output.Format, tasks ..
 	return Invocation{Args: append(program, tasks...), Dir: dir, Format: f, Network: network}
 }
 
-// resolveJava turns the paths of packages into those of files: of each stack
-// the innermost frame whose file is in the checkout.
+// resolveJava turns the paths of packages into those of files: for each stack the
+// innermost frame whose file is in the checkout.
 func resolveJava(root *os.Root, _ output.Paths, p *output.Results) {
 	t := &checkout{root: root}
 	if t.walk() != nil {

@@ -13,8 +13,8 @@ import (
 var makeTarget = regexp.MustCompile(`(?m)^(build|all|test|check|lint)\s*::?(?:[^=]|$)`)
 
 // planMake offers the targets of a Makefile: build or all, test or check, and lint.
-// Like planC, it is asked for the stages that nothing else is known for: a target
-// that only starts the tests of an ecosystem would run them twice.
+// Like planC, it is asked only for stages that nothing else covers: a target that just
+// starts the tests of an ecosystem would run them twice.
 func planMake(t *checkout) []Job {
 	for _, f := range []string{"GNUmakefile", "makefile", "Makefile"} {
 		if !t.has(f) {
@@ -54,9 +54,9 @@ var (
 	automakeInit = regexp.MustCompile(`\bAM_INIT_AUTOMAKE\b`)
 )
 
-// planC finds the tests of a C or C++ project: those that CMake knows, else those of
-// Automake's check target. A check has a checkout of its own, so each configures
-// and builds for itself.
+// planC finds the tests of a C or C++ project: those that CMake knows, otherwise those
+// of Automake's check target. Each check has its own checkout, so each configures and
+// builds for itself.
 func planC(t *checkout) []Job {
 	switch {
 	case t.has("CMakeLists.txt"):

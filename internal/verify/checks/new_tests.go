@@ -33,8 +33,8 @@ func inScripts(tests []pin.Added, dir string) []pin.Added {
 
 var scriptSource = regexp.MustCompile(`\.[cm]?[jt]sx?$`)
 
-// WithoutNumber is the name of a test without what tells it from others of the
-// same name.
+// WithoutNumber is the name of a test without the number that distinguishes it from
+// others of the same name.
 func WithoutNumber(test string) string { return numbered.ReplaceAllString(test, "") }
 
 var numbered = regexp.MustCompile(` #\d+$`)

@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// manifest is what matters of a package.json.
+// manifest is the relevant part of a package.json.
 type manifest struct {
 	Scripts        map[string]string `json:"scripts"`
 	PackageManager string            `json:"packageManager"`
@@ -28,12 +28,12 @@ type nodeProject struct {
 	manager  string // npm, pnpm, yarn or bun
 }
 
-// nodeEnv keeps npm from asking the registry about itself and tools from
-// waiting for a terminal. It says nothing about colours: there are tests of them.
+// nodeEnv keeps npm from asking the registry about itself and tools from waiting for a
+// terminal. It does not set colours: some tests are about them.
 var nodeEnv = map[string]string{
 	"CI": "1", "NO_UPDATE_NOTIFIER": "1",
 	"npm_config_update_notifier": "false", "npm_config_audit": "false", "npm_config_fund": "false",
-	// What is to be used is installed already, and nothing can be fetched.
+	// What is to be used is already installed, and nothing can be fetched.
 	"COREPACK_ENABLE_NETWORK": "0", "COREPACK_ENABLE_STRICT": "0", "npm_config_manage_package_manager_versions": "false",
 	"npm_config_verify_deps_before_run": "false", "YARN_ENABLE_TELEMETRY": "0",
 }
@@ -60,7 +60,7 @@ func nodeProjects(t *checkout) []nodeProject {
 	var projects []nodeProject
 	for _, dir := range dirs {
 		p := nodeProject{dir: dir}
-		// A broken package.json is for the package manager to complain about.
+		// The package manager reports a broken package.json.
 		_ = json.Unmarshal([]byte(t.read(path.Join(dir, "package.json"))), &p.manifest)
 		p.manager = managerOf(t, dir, p.manifest.PackageManager)
 		projects = append(projects, p)
@@ -74,8 +74,8 @@ var lockFiles = []struct{ name, manager string }{
 	{"pnpm-lock.yaml", "pnpm"}, {"yarn.lock", "yarn"}, {"bun.lock", "bun"}, {"bun.lockb", "bun"},
 }
 
-// managerOf is the package manager of a project: the one that it names, else the
-// one whose lock file lies in it or in the root, else npm.
+// managerOf is the package manager of a project: the one that it names, otherwise the
+// one whose lock file is in it or in the root, otherwise npm.
 func managerOf(t *checkout, dir, named string) string {
 	named, _, _ = strings.Cut(named, "@")
 	for _, lock := range lockFiles {
@@ -103,8 +103,8 @@ func nodeScripts(projects []nodeProject, script string) []Invocation {
 	return runs
 }
 
-// script runs a script of the project by its package manager. All of them but npm
-// hand over what follows its name as it is.
+// script runs a script of the project with its package manager. All of them except npm
+// pass on what follows its name as it is.
 func (p nodeProject) script(name string, args ...string) Invocation {
 	command := []string{p.manager, "run", name}
 	switch p.manager {
@@ -123,17 +123,18 @@ var (
 	// npm init writes this script; it means that there are none.
 	noTestScript = regexp.MustCompile(`no test specified`)
 	bareRunner   = regexp.MustCompile(`^\s*node\s+--test\s*$`)
-	// What node's runner takes for tests when it is given no files.
+	// What node's runner treats as tests if it is given no files.
 	nodeTestName = regexp.MustCompile(`(^|/)(test|test-[^/]+|[^/]+[._-]test)\.[cm]?js$`)
 	nodeSource   = regexp.MustCompile(`\.[cm]?js$`)
 	usesNodeTest = regexp.MustCompile(`['"\x60]node:test['"\x60]`)
-	// At the beginning of a line nothing stands around it that could keep it from running.
+	// At the beginning of a line there is nothing around it that could keep it from
+	// running.
 	declaresNodeTest = regexp.MustCompile(`(?m)^(?:await\s+|void\s+)?(?:test|it|describe|suite)\s*\(`)
 	usesPW           = regexp.MustCompile(`['"\x60]@playwright/test['"\x60]`)
 )
 
-// nodeTests makes the test checks: files dealt to shards where node's runner
-// runs them, the script test where something else does.
+// nodeTests makes the test checks: files distributed over shards if node's runner runs
+// them, the script test if something else does.
 func nodeTests(t *checkout, projects []nodeProject, shards int) []Job {
 	dirs := make([]string, len(projects))
 	for n, p := range projects {
@@ -168,14 +169,13 @@ func nodeTests(t *checkout, projects []nodeProject, shards int) []Job {
 	return shardJobs("node", "Node tests", all)
 }
 
-// onlyPlaywright: the script runs nothing else, and Playwright has a check of its own.
+// onlyPlaywright: the script runs nothing else, and Playwright has its own check.
 func (p nodeProject) onlyPlaywright() bool {
 	s := runnersOf(p.manifest.Scripts, "test")
 	return len(s.calls) > 0 && !s.unknown && !slices.ContainsFunc(s.calls, func(c runnerCall) bool { return c.runner != "playwright" })
 }
 
-// isNodeTest: what node's runner would find by name, and what says that it is
-// written for it.
+// isNodeTest: what node's runner would find by name and is recognizably written for it.
 func isNodeTest(t *checkout, f string) bool {
 	if !nodeSource.MatchString(f) || inOutput(f) || inFixture(path.Dir(f)) {
 		return false
@@ -217,11 +217,11 @@ func nodeTest(dir string, files []string) Invocation {
 	return run
 }
 
-// silentFiles finds files that were written for node:test and reported no test
-// of theirs, as when they leave by process.exit. The runner calls such a file a
-// passed test; nothing in it has passed. One that declares tests, whatever happens, was
-// ended by force; another may be there for others to import. Without a list of files,
-// any of the checkout may have run.
+// silentFiles finds files that were written for node:test and reported no tests, for
+// example because they left by process.exit. The runner counts such a file as a passed
+// test; nothing in it has passed. A file that declares tests unconditionally was ended
+// early; another one may only exist for others to import. Without a list of files, any
+// in the checkout may have run.
 func silentFiles(root *os.Root, files []string, p *output.Results) {
 	for n, c := range p.Cases {
 		if c.Status != contract.TestPassed || files != nil && !slices.Contains(files, c.Name) {
@@ -248,8 +248,8 @@ func silentFiles(root *os.Root, files []string, p *output.Results) {
 	}
 }
 
-// caseFiles are the files of failed cases, nil unless all are known to be
-// among those that ran.
+// caseFiles are the files of failed cases, nil unless all are known to be among those
+// that ran.
 func caseFiles(failed []output.Case, ran []string) []string {
 	var files []string
 	for _, c := range failed {
@@ -262,9 +262,9 @@ func caseFiles(failed []output.Case, ran []string) []string {
 	return slices.Compact(files)
 }
 
-// testScript runs the script test of a project as the project does, and only lets
-// its results be printed in a form that programs read: by a reporter of the one runner
-// that it starts, where arguments of the script reach that; else by what is printed.
+// testScript runs the script test of a project as the project does, and only makes it
+// print its results in a machine-readable form: by a reporter of the one runner that it
+// starts, if arguments of the script reach that; otherwise by reading the output.
 func (p nodeProject) testScript() Invocation {
 	run := p.reporting()
 	whole := run
@@ -281,7 +281,7 @@ func (p nodeProject) reporting() Invocation {
 	}
 	c := found.calls[0]
 	if c.runner == "node" && !hasOption(c.args, "--test-reporter") {
-		// It reaches the runner wherever in the script it stands.
+		// It reaches the runner wherever in the script that is.
 		run := p.script("test")
 		run.Format, run.Runner = output.FormatTAP, true
 		run.Env = WithEnv(run.Env, map[string]string{"NODE_OPTIONS": "--test-reporter=tap"})
@@ -303,8 +303,8 @@ func (p nodeProject) reporting() Invocation {
 	return run
 }
 
-// reporter is what lets a runner print its results in another form beside or in
-// place of its own, nil where there is nothing of the kind.
+// reporter is the option that makes a runner print its results in another form in
+// addition to or instead of its own, nil if it has none.
 func (c runnerCall) reporter(dir string) (args []string, f output.Format, report string) {
 	report = scratch("node", dir, 1)
 	switch {
@@ -324,7 +324,8 @@ func (c runnerCall) reporter(dir string) (args []string, f output.Format, report
 	return nil, output.FormatAuto, ""
 }
 
-// hasOption reports whether arguments hold one of some options, with a value or not.
+// hasOption reports whether arguments contain one of some options, with a value or
+// without.
 func hasOption(args []string, options ...string) bool {
 	return slices.ContainsFunc(args, func(a string) bool {
 		a, _, _ = strings.Cut(a, "=")

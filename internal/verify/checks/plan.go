@@ -1,8 +1,8 @@
-// Package checks plans the checks of a checkout: what to build, test, lint and scan, by the
-// settings and by what the files say for each language and tool.
+// Package checks plans the checks of a checkout: what to build, test, lint and scan,
+// based on the settings and on the files of each language and tool.
 //
-// Planning reads files and executes nothing. The same files and settings give the same plan
-// on every host.
+// Planning reads files and executes nothing. The same files and settings give the same
+// plan on every host.
 package checks
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// Pipeline is what the verification of a checkout consists of.
+// Pipeline is the list of checks that verify a checkout.
 type Pipeline struct {
-	// Stages lists the checks: those of a stage may run side by side, a stage
-	// starts when the one before has ended.
+	// Stages lists the checks: those of a stage may run in parallel, a stage starts
+	// when the previous one has ended.
 	Stages [][]contract.Check
 	jobs   map[string]Job
 }
@@ -50,10 +50,10 @@ func scratch(kind, dir string, shard int) string {
 	return path.Join(output.ScratchDir, fmt.Sprintf("%s-%s-%d", kind, where, shard))
 }
 
-// planner finds what there is to do for one family of tools.
+// planner finds what to do for one family of tools.
 type planner func(t *checkout, p planning) []Job
 
-// planning is what planners need to know of the settings.
+// planning is the part of the settings that planners need.
 type planning struct {
 	shards  int
 	network []string // verification.build.network
@@ -91,8 +91,8 @@ func (p *Pipeline) add(jobs ...Job) {
 	}
 }
 
-// detect asks every planner, and then CMake, Automake and Make, in this order, for
-// the stages that nothing before knows.
+// detect asks every planner, and then CMake, Automake and Make, in this order, for the
+// stages that are still empty.
 func detect(t *checkout, s Settings) map[contract.Category][]Job {
 	found := map[contract.Category][]Job{}
 	if !s.AutoDetect {
@@ -112,7 +112,7 @@ func detect(t *checkout, s Settings) map[contract.Category][]Job {
 	return found
 }
 
-// stage is the list of jobs of a category: what is configured, else what was
+// stage is the list of jobs of a category: what is configured, otherwise what was
 // detected.
 func stage(c contract.Category, s Settings, found []Job) []Job {
 	if c == contract.CategoryCustom {
@@ -141,7 +141,7 @@ func union(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// nothingToRun makes the absence of a stage visible where it matters.
+// nothingToRun makes the absence of a stage visible if it matters.
 func nothingToRun(c contract.Category, enabled Switch, requireTests bool) []Job {
 	j := Job{Check: contract.Check{ID: string(c) + "-none", Category: c, Name: "nothing to " + verb[c]}}
 	switch {
@@ -188,8 +188,7 @@ func slug(s string) string {
 	return strings.Trim(output.Bound(notSlug.ReplaceAllString(strings.ToLower(s), "-"), 40), "-")
 }
 
-// groupByDir splits files among the projects they belong to; a file belongs to
-// the innermost.
+// groupByDir groups files by project; a file belongs to the innermost one.
 func groupByDir(dirs, files []string) map[string][]string {
 	groups := map[string][]string{}
 	for _, f := range files {

@@ -23,8 +23,8 @@ if [ ! -e "$cli" ] && [ -n "$RGPT_NODE_MODULES" ]; then cli="$RGPT_NODE_MODULES/
 if [ -e "$cli" ]; then exec node "$cli" "$@"; fi
 exec npx --no-install playwright "$@"`
 
-// planPlaywright runs Playwright, which shards by itself. Each shard is a
-// check, so that each gets a worker and browsers of its own.
+// planPlaywright runs Playwright, which shards by itself. Each shard is a check, so
+// that each gets its own worker and browsers.
 func planPlaywright(t *checkout, p planning) []Job {
 	dirs, tests := playwrightTests(t)
 	if len(tests) == 0 {
@@ -62,8 +62,8 @@ func playwright(dir string, known []string, shard, shards int) Invocation {
 		args = append(args, "--shard="+strconv.Itoa(shard)+"/"+strconv.Itoa(shards))
 	}
 	run := playwrightRun(dir, scratch("playwright", dir, shard), args)
-	// The second time writes elsewhere: traces and screenshots of the first
-	// are what explains a flaky test.
+	// The second run writes elsewhere: traces and screenshots of the first explain a
+	// flaky test.
 	again := scratch("playwright-again", dir, shard)
 	run.Again = func(failed []output.Case) Invocation {
 		var files []string

@@ -14,21 +14,21 @@ import (
 
 var pythonMarkers = []string{"pyproject.toml", "setup.cfg", "setup.py", "pytest.ini", "tox.ini", "requirements.txt", "conftest.py"}
 
-// pythonTestName is what pytest and unittest both take for tests; pytest's
-// other habit, x_test.py, unittest runs when it is given the file.
+// pythonTestName is what pytest and unittest both recognize as tests; pytest's other
+// convention, x_test.py, is run by unittest if it is given the file.
 var pythonTestName = regexp.MustCompile(`(^|/)(test_[^/]*|[^/]*_test|tests?)\.py$`)
 
-// pythonHas answers whether a package is installed. The checkout itself is
-// taken from the path first, or a file pytest.py in it would count.
+// pythonHas reports whether a package is installed. The checkout itself is removed from
+// the path first, or a file pytest.py in it would count.
 const pythonHas = `import sys
 sys.path = [p for p in sys.path if p not in ("", ".")]
 import importlib.util as u
 sys.exit(u.find_spec(sys.argv[1]) is None)`
 
-// planPython tests with what the project is set up for and lints with what is
-// installed, which is found out in the sandbox at the time of the run. Which tests
-// there are, pytest's own configuration decides; files are dealt to shards only
-// where the settings ask for several.
+// planPython tests with what the project is configured for and lints with what is
+// installed, which is determined in the sandbox during the run. pytest's own
+// configuration decides which tests there are; files are distributed over shards only
+// if the settings ask for several.
 func planPython(t *checkout, p planning) []Job {
 	sources := t.match(func(f string) bool { return strings.HasSuffix(f, ".py") && !inOutput(f) && !inFixture(path.Dir(f)) })
 	tests := slices.DeleteFunc(slices.Clone(sources), func(f string) bool { return !pythonTestName.MatchString(f) || !isPythonTest(t, f) })
@@ -60,7 +60,7 @@ var pytestSections = map[string]*regexp.Regexp{
 	"setup.cfg":      regexp.MustCompile(`(?m)^\[tool:pytest\]`),
 }
 
-// configuresPytest reports whether a project says how pytest is to be run.
+// configuresPytest reports whether a project configures pytest.
 func configuresPytest(t *checkout) bool {
 	for file, section := range pytestSections {
 		if t.has(file) && (section == nil || section.MatchString(t.read(file))) {
@@ -76,7 +76,8 @@ func hasPythonAtTop(sources []string) bool {
 	return slices.ContainsFunc(sources, func(f string) bool { return !strings.Contains(f, "/") })
 }
 
-// tests.py and test.py are tests in Django's habit only if they say so.
+// isPythonTest treats tests.py and test.py, Django's convention, as tests only if their
+// content shows it.
 func isPythonTest(t *checkout, f string) bool {
 	base := path.Base(f)
 	if base != "test.py" && base != "tests.py" {
@@ -86,8 +87,8 @@ func isPythonTest(t *checkout, f string) bool {
 	return strings.Contains(text, "unittest") || strings.Contains(text, "pytest") || strings.Contains(text, "def test_")
 }
 
-// pythonTests runs pytest as the project does, or on some files; where there is no
-// pytest, unittest on the files that look like tests.
+// pythonTests runs pytest as the project does, or on some files; without pytest,
+// unittest on the files that look like tests.
 func pythonTests(t *checkout, files, known []string, shard int) Invocation {
 	run := pytest(t, files, known, shard)
 	run.Probe = []string{"python3", "-c", pythonHas, "pytest"}
@@ -96,8 +97,8 @@ func pythonTests(t *checkout, files, known []string, shard int) Invocation {
 	return run
 }
 
-// pytest adds to the project's own options only what makes a report, and takes the
-// place of none: xunit1 names the file and line of each case.
+// pytest adds to the project's own options only what makes a report, and replaces none:
+// xunit1 contains the file and line of each case.
 func pytest(t *checkout, files, known []string, shard int) Invocation {
 	report := scratch("pytest", "", shard) + ".xml"
 	args := []string{"python3", "-m", "pytest", "--junitxml=" + report, "-o", "junit_family=xunit1"}
@@ -141,8 +142,8 @@ var (
 	barePythonTest  = regexp.MustCompile(`(?m)^(async\s+)?def\s+test_`)
 )
 
-// needPytest finds files that unittest cannot run or, worse, passes over in
-// silence: functions outside of classes are no tests to it.
+// needPytest finds files that unittest cannot run or, worse, silently skips: functions
+// outside classes are not tests for it.
 func needPytest(root *os.Root, files []string, p *output.Results) {
 	for _, f := range files {
 		text, _ := output.ReadRegular(root, f, maxSource)
@@ -155,8 +156,8 @@ func needPytest(root *os.Root, files []string, p *output.Results) {
 	}
 }
 
-// pythonEnv keeps Python from writing into the checkout and, for unittest, lets
-// tests import what lies beside them, as its discovery does.
+// pythonEnv keeps Python from writing into the checkout and, for unittest, lets tests
+// import what is beside them, as its discovery does.
 func pythonEnv(t *checkout, tests []string) map[string]string {
 	env := map[string]string{"PYTHONDONTWRITEBYTECODE": "1"}
 	var dirs []string
@@ -171,11 +172,11 @@ func pythonEnv(t *checkout, tests []string) map[string]string {
 	return env
 }
 
-// pythonSource is where packages lie that are imported only once they are installed.
+// pythonSource is where packages are that can be imported only once they are installed.
 const pythonSource = "src"
 
 // sourceOf is the folder that a Python command needs on its path unless its packages
-// are installed from there, "" for none.
+// are installed from there, "" if none.
 func sourceOf(t *checkout) string {
 	if slices.ContainsFunc(t.files, func(f string) bool { return strings.HasPrefix(f, pythonSource+"/") && strings.HasSuffix(f, ".py") }) {
 		return pythonSource

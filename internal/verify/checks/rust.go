@@ -7,7 +7,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// planRust builds and tests crates. What they need lies in cargo's cache or a vendor
+// planRust builds and tests crates. What they need is in cargo's cache or a vendor
 // folder: cargo does not try the network unless the command may use it.
 func planRust(t *checkout, p planning) []Job {
 	var build, test []Invocation
@@ -39,8 +39,8 @@ var (
 	cargoEnded = regexp.MustCompile(`(?m)^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored; (\d+) measured;`)
 )
 
-// cargoFinished holds the tests that cargo's test programs announce against those in
-// their sums: a program that a test ends has none.
+// cargoFinished compares the tests that cargo's test programs announce with those in
+// their summaries: a program that was ended by a test has none.
 func cargoFinished(f *Finished, _ output.Paths) {
 	if !f.Result.OK() || f.Result.StdoutTruncated {
 		return

@@ -9,7 +9,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Bounds on what is read of the scripts of a package.json.
+// Limits on what is read of the scripts of a package.json.
 const (
 	maxScript     = 16 << 10 // bytes of one script
 	maxScriptHops = 8        // references from script to script
@@ -20,21 +20,21 @@ const (
 type runnerCall struct {
 	runner string   // mocha, jest, vitest, …, as in runnerNames
 	args   []string // its arguments; what the shell would expand is ""
-	// last says that arguments that are given to the script reach the runner, and
-	// dashes how many "--" must come before them for the references between.
+	// last says that arguments passed to the script reach the runner, and dashes how
+	// many "--" must precede them because of the references in between.
 	last   bool
 	dashes int
 }
 
-// script resolves the script of a package.json, and those that it refers to, into
-// the test runners that it starts. It executes nothing, and guesses nothing: what
-// it does not understand it leaves out.
+// script resolves the script of a package.json, and those that it refers to, into the
+// test runners that it starts. It executes nothing, and guesses nothing: it leaves out
+// what it does not understand.
 type script struct {
 	scripts map[string]string
 	calls   []runnerCall
 	runs    int
-	// unknown says that something may run tests that nobody could look into, such
-	// as the scripts of other packages or a program that nothing is known of.
+	// unknown says that something may run tests without being readable here, such as
+	// the scripts of other packages or an unknown program.
 	unknown bool
 }
 
@@ -76,8 +76,8 @@ func (s *script) follow(name string, last bool, dashes int, path []string) {
 	})
 }
 
-// endOf is the simple command that text appended to a script becomes part of, nil
-// for none.
+// endOf is the simple command that text appended to a script becomes part of, nil if
+// none.
 func endOf(file *syntax.File) *syntax.CallExpr {
 	if len(file.Stmts) == 0 {
 		return nil
@@ -98,7 +98,7 @@ func endOf(file *syntax.File) *syntax.CallExpr {
 	}
 }
 
-// plain is a word without its quotes, "" where the shell would put something else.
+// plain is a word without its quotes, "" if the shell would expand it.
 func plain(w *syntax.Word) string {
 	var b strings.Builder
 	for _, part := range w.Parts {
@@ -122,13 +122,13 @@ func plain(w *syntax.Word) string {
 	return b.String()
 }
 
-// runnerNames are the test runners that are known, by the name of their program.
+// runnerNames are the known test runners, by the name of their program.
 var runnerNames = map[string]string{
 	"mocha": "mocha", "_mocha": "mocha", "jest": "jest", "vitest": "vitest", "ava": "ava", "tape": "tape",
 	"tap": "tap", "jasmine": "jasmine", "uvu": "uvu", "playwright": "playwright", "react-scripts": "jest",
 }
 
-// wrappers start another program, which follows after arguments of their own.
+// wrappers start another program, which follows their own arguments.
 var wrappers = map[string]bool{
 	"cross-env": true, "cross-env-shell": true, "env": true, "c8": true, "nyc": true, "dotenv": true, "env-cmd": true,
 	"npx": true, "pnpx": true, "bunx": true, "time": true, "nice": true, "xvfb-run": true, "timeout": true, "exec": true,
@@ -146,7 +146,7 @@ func program(word string) string {
 	return path.Base(word)
 }
 
-// command looks at one simple command.
+// command examines one simple command.
 func (s *script) command(words []string, last bool, dashes int, path []string) {
 	for len(words) > 0 {
 		first, rest := program(words[0]), words[1:]
@@ -173,7 +173,7 @@ func (s *script) command(words []string, last bool, dashes int, path []string) {
 	}
 }
 
-// testless are programs that are known to run no tests, by their purpose.
+// testless are programs that are known to run no tests.
 var testless = set(
 	// shells
 	"cd", "echo", "printf", "export", "set", "unset", "true", "false", ":", "test", "[", "exit", "sleep", "wait",
@@ -190,7 +190,7 @@ var testless = set(
 	"graphql-codegen",
 	// servers to test against
 	"wait-on", "kill-port", "http-server", "serve",
-	// what is done with coverage: nyc report, c8 check-coverage
+	// uses of coverage: nyc report, c8 check-coverage
 	"report", "check-coverage", "codecov", "coveralls",
 	// package managers, and what they do besides running something
 	"install", "i", "ci", "add", "pack", "publish", "audit", "link", "dedupe", "why", "husky", "patch-package",
@@ -214,8 +214,8 @@ func (s *script) found(runner string, args []string, last bool, dashes int) {
 	s.calls = append(s.calls, runnerCall{runner: runner, args: args, last: last, dashes: dashes})
 }
 
-// wrapped is what a wrapper starts: from the first word on that is a program which
-// can run tests. Where there is none it must begin with one that runs none.
+// wrapped is what a wrapper starts: the words from the first one that is a program
+// which can run tests. If there is none it must begin with a program that runs none.
 func (s *script) wrapped(words []string) []string {
 	for i, w := range words {
 		name := program(w)
@@ -232,7 +232,7 @@ func (s *script) wrapped(words []string) []string {
 	return nil
 }
 
-// node looks at what node is to run: its own test runner, or another one's file.
+// node examines what node is to run: its own test runner, or another one's file.
 func (s *script) node(name string, args []string, last bool, dashes int) {
 	for i, a := range args {
 		switch {
@@ -247,15 +247,15 @@ func (s *script) node(name string, args []string, last bool, dashes int) {
 			if name == "node" && i > 0 && strings.HasPrefix(args[i-1], "-") && takesValue[args[i-1]] {
 				continue
 			}
-			s.unknown = true // a program of the repository's own may run tests
+			s.unknown = true // a program of the repository may run tests
 			return
 		}
 	}
 	s.unknown = s.unknown || hasOperand(args)
 }
 
-// hasOperand: node is given a program, such as scripts/check, beside options and
-// their values.
+// hasOperand: node is given a program, such as scripts/check, besides options and their
+// values.
 func hasOperand(args []string) bool {
 	for i, a := range args {
 		value := i > 0 && (takesValue[args[i-1]] || evaluates[args[i-1]])
@@ -266,14 +266,14 @@ func hasOperand(args []string) bool {
 	return false
 }
 
-// evaluates are the options of node that are followed by a text to run.
+// evaluates are the options of node that are followed by code to run.
 var evaluates = set("-e", "--eval", "-p", "--print", "-pe")
 
 // takesValue are the options of node that are followed by their value.
 var takesValue = map[string]bool{"-r": true, "--require": true, "--import": true, "--loader": true, "--experimental-loader": true, "-C": true, "--conditions": true}
 
-// manager follows a call of a package manager: a script by its name, a test runner,
-// or all packages of a workspace. It returns the words of what else is started.
+// manager follows a call of a package manager: a script by its name, a test runner, or
+// all packages of a workspace. It returns the words of anything else that is started.
 func (s *script) manager(name string, args []string, last bool, dashes int, path []string) []string {
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		if slices.Contains([]string{"-r", "--recursive", "-w", "--workspace", "--workspaces", "-ws", "--filter", "-F", "--cwd", "-C", "--prefix", "--dir"}, strings.SplitN(args[0], "=", 2)[0]) {
@@ -317,8 +317,8 @@ func (s *script) manager(name string, args []string, last bool, dashes int, path
 	if name == "npm" && !slices.Contains(rest, "--") {
 		dashes++
 	}
-	// What is given along with the reference narrows what the script does, and
-	// says nothing about its runner.
+	// Arguments of the reference narrow what the script does, and say nothing about its
+	// runner.
 	s.follow(verb, last, dashes, path)
 	return nil
 }

@@ -21,7 +21,7 @@ type Switch string
 
 // The positions of a switch. Empty means auto.
 const (
-	SwitchAuto Switch = "auto"  // when something is configured or detected
+	SwitchAuto Switch = "auto"  // if something is configured or detected
 	SwitchOn   Switch = "true"  // always; having nothing to run is a finding
 	SwitchOff  Switch = "false" // never
 )
@@ -29,18 +29,18 @@ const (
 // Settings is the section verification of the configuration.
 type Settings struct {
 	AutoDetect   bool          `json:"auto_detect"`
-	Shards       int           `json:"shards"` // at most this many for each kind of tests; 0 and 1: no sharding
+	Shards       int           `json:"shards"` // at most this many for each kind of tests; 0 and 1 mean no sharding
 	Build        StageSettings `json:"build"`
 	Test         StageSettings `json:"test"`
 	Lint         StageSettings `json:"lint"`
 	Security     StageSettings `json:"security"`
 	Custom       []Custom      `json:"custom"`
 	RerunFailed  int           `json:"rerun_failed"`  // how often failed tests run again
-	RequireTests bool          `json:"require_tests"` // no tests is a major finding, else a minor one, or a medium one where all were skipped
+	RequireTests bool          `json:"require_tests"` // having no tests is a major finding, otherwise a minor one, or a medium one if all were skipped
 	// PinnedTests says how a change of tests counts. No check of Plan depends on it.
 	PinnedTests verdict.PinnedTests `json:"pinned_tests,omitempty"`
-	// NewTests says how a new test counts that does not need its change. No check
-	// of Plan depends on it.
+	// NewTests says how a new test counts that does not need its change. No check of
+	// Plan depends on it.
 	NewTests verdict.NewTests `json:"prove_new_tests,omitempty"`
 }
 
@@ -57,7 +57,7 @@ func (s Settings) stage(c contract.Category) StageSettings {
 	}
 }
 
-// check refuses settings that would be read differently than meant.
+// check refuses settings that would be interpreted differently than intended.
 func (s Settings) check() error {
 	for _, c := range contract.Categories()[:4] {
 		set := s.stage(c)
@@ -88,17 +88,17 @@ func (s Settings) check() error {
 	return nil
 }
 
-// StageSettings configures one stage. A command replaces what detection finds.
+// StageSettings configures one stage. A command replaces the detected ones.
 type StageSettings struct {
 	Enabled  Switch            `json:"enabled"`
 	Command  string            `json:"command"` // for the shell, in the root of the checkout
 	Format   output.Format     `json:"format"`
 	Report   string            `json:"report"`   // glob of the files that the command writes, relative to the root
-	Severity contract.Severity `json:"severity"` // of errors; empty: the stage's default
+	Severity contract.Severity `json:"severity"` // of errors; empty means the stage's default
 	Network  Hosts             `json:"network"`  // that its commands may reach
 }
 
-// Custom is a check of the user's own.
+// Custom is a check defined by the user.
 type Custom struct {
 	Name     string            `json:"name"`
 	Command  string            `json:"command"`
@@ -109,12 +109,11 @@ type Custom struct {
 	Network  Hosts             `json:"network"` // that its command may reach
 }
 
-// Hosts are patterns of hosts. Without any there is no network.
+// Hosts are patterns of hosts. An empty list means no network.
 type Hosts []string
 
-// UnmarshalJSON reads a list. The true or false of runs that were made before
-// there were lists is read as none: a network without bounds is not to be had
-// any more.
+// UnmarshalJSON reads a list. The true or false of runs created before lists existed is
+// read as an empty list: an unrestricted network is no longer available.
 func (h *Hosts) UnmarshalJSON(data []byte) error {
 	var old bool
 	if json.Unmarshal(data, &old) == nil {
@@ -142,8 +141,8 @@ func badSetting(format string, args ...any) error {
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, format, args...)
 }
 
-// checkGlob says what is wrong with a pattern of reports, nil for nothing: it must
-// not leave the checkout, nor cost much.
+// checkGlob says what is wrong with a pattern of reports, nil if nothing: it must not
+// leave the checkout, nor be expensive.
 func checkGlob(pattern string) error {
 	if path.IsAbs(pattern) || !filepath.IsLocal(pattern) {
 		return errors.New("leaves the repository; expected a pattern relative to its root")

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxTree   = 100_000 // entries that planning looks at
+	maxTree   = 100_000 // entries that planning visits
 	maxSource = 1 << 20 // bytes that planning reads of one file
 )
 
@@ -23,13 +23,13 @@ type checkout struct {
 	files []string // slash-separated, sorted
 }
 
-// skippedDirs hold the code of others, which tools leave out.
+// skippedDirs hold third-party code, which tools leave out.
 var skippedDirs = map[string]bool{
 	"node_modules": true, "bower_components": true, "site-packages": true, "__pycache__": true,
 }
 
-// outputDirs hold, in the habits of Node and Python, dependencies and what a
-// build left.
+// outputDirs hold, by the conventions of Node and Python, dependencies and build
+// output.
 var outputDirs = map[string]bool{
 	"vendor": true, "venv": true, "env": true, "target": true, "dist": true, "build": true,
 	"coverage": true, "third_party": true,
@@ -69,7 +69,7 @@ func (t *checkout) walk() error {
 		switch {
 		case failed != nil && p == ".":
 			return failed
-		case failed != nil: // the tools will say what cannot be read
+		case failed != nil: // the tools will report what cannot be read
 		case d.IsDir() && p != "." && (skippedDirs[d.Name()] || strings.HasPrefix(d.Name(), ".")):
 			return fs.SkipDir
 		case d.Type().IsRegular():
@@ -81,13 +81,13 @@ func (t *checkout) walk() error {
 	return err
 }
 
-// has reports whether a regular file is there.
+// has reports whether a regular file exists.
 func (t *checkout) has(p string) bool {
 	_, found := slices.BinarySearch(t.files, p)
 	return found
 }
 
-// read returns the beginning of a regular file, "" when it cannot be read.
+// read returns the beginning of a regular file, "" if it cannot be read.
 func (t *checkout) read(p string) string {
 	data, err := output.ReadRegular(t.root, p, maxSource)
 	if err != nil && !errors.Is(err, output.ErrTooLarge) {
@@ -107,8 +107,8 @@ func (t *checkout) match(ok func(p string) bool) []string {
 	return out
 }
 
-// projects returns the directories of a kind of project: the root if it has
-// one of the marker files, else the directories just below that have.
+// projects returns the directories of a kind of project: the root if it has one of the
+// marker files, otherwise the directories just below that have one.
 func (t *checkout) projects(markers ...string) []string {
 	if slices.ContainsFunc(markers, t.has) {
 		return []string{"."}
@@ -137,7 +137,7 @@ func inFixture(dir string) bool {
 	return false
 }
 
-// relTo is p as seen from dir, for p inside dir.
+// relTo is p relative to dir, for p inside dir.
 func relTo(dir, p string) string {
 	if dir == "." || dir == "" {
 		return p
@@ -145,7 +145,7 @@ func relTo(dir, p string) string {
 	return strings.TrimPrefix(p, dir+"/")
 }
 
-// up is p as seen from dir, for any p below the root.
+// up is p relative to dir, for any p below the root.
 func up(dir, p string) string {
 	if dir == "." || dir == "" {
 		return p
@@ -153,8 +153,8 @@ func up(dir, p string) string {
 	return strings.Repeat("../", depth(dir)) + p
 }
 
-// roundRobin deals items to at most n shards, each of which gets some. Which
-// gets what depends on the order of the items alone.
+// roundRobin distributes items over at most n shards, none of them empty. The
+// distribution depends only on the order of the items.
 func roundRobin[T any](items []T, n int) [][]T {
 	n = max(1, min(n, len(items), maxShards))
 	shards := make([][]T, n)
@@ -164,5 +164,5 @@ func roundRobin[T any](items []T, n int) [][]T {
 	return shards
 }
 
-// maxShards keeps a wrong setting from making thousands of checks.
+// maxShards keeps a wrong setting from creating thousands of checks.
 const maxShards = 64

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Hostile outputs, made to be dear.
+// Hostile outputs, made to be expensive.
 func TestNoOutputIsTooDearToRead(t *testing.T) {
 	t.Parallel()
 	const size = 512 << 10

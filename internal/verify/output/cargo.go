@@ -13,9 +13,8 @@ var (
 	cargoSum    = regexp.MustCompile(`^test result: \w+\. (\d+) passed; (\d+) failed;`)
 )
 
-// parseCargo reads what cargo test prints: results on stdout, which target
-// they belong to on stderr. The two are not in step, so a case is known by its
-// path alone.
+// parseCargo reads the output of cargo test: results on stdout, the targets they belong
+// to on stderr. The two are not in step, so a case is identified by its path alone.
 func parseCargo(stdout []byte, s Paths) Results {
 	var out Results
 	failures := map[string]int{}
@@ -38,7 +37,7 @@ func parseCargo(stdout []byte, s Paths) Results {
 		if line == "failures:" {
 			current = -1
 		}
-		// Within a failed test's output anything can stand.
+		// A failed test's output can contain anything.
 		if m := cargoCase.FindStringSubmatch(line); m != nil && current < 0 && len(out.Cases) < 2*MaxCases {
 			c := cargoResult(m)
 			if c.Status == contract.TestFailed {
@@ -74,8 +73,8 @@ func cargoResult(m []string) Case {
 	return c
 }
 
-// cargoExplain collects what a failed test's panic says, and its place. What
-// the test printed before tells less, the stack after it nothing more.
+// cargoExplain collects the message of a failed test's panic, and its place. The output
+// before it says less, the stack after it nothing more.
 func cargoExplain(c *Case, line string, s Paths) (more bool) {
 	if strings.HasPrefix(line, "stack backtrace:") || strings.HasPrefix(line, "note: ") {
 		return false

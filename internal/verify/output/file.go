@@ -6,14 +6,14 @@ import (
 	"os"
 )
 
-// Why a file is not read, or not all of it.
+// Why a file is not read, or not completely.
 var (
 	ErrTooLarge   = errors.New("file is too large")
 	ErrNotRegular = errors.New("not a regular file")
 )
 
-// ReadRegular reads a regular file, never through a link at its end. A file
-// over the limit is read up to it, with ErrTooLarge.
+// ReadRegular reads a regular file, never through a link as its last part. A file over
+// the limit is read up to it, with ErrTooLarge.
 func ReadRegular(root *os.Root, p string, limit int64) ([]byte, error) {
 	info, err := root.Lstat(p)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package output reads what build tools, test runners and linters print and write: test
 // cases, problems, and the files that they leave.
 //
-// All of it is hostile. Texts are cut, freed of terminal codes and made valid UTF-8, paths
-// outside the checkout are dropped, and work grows with the size of the input.
+// All of it is hostile. Texts are cut, stripped of terminal codes and made valid UTF-8,
+// paths outside the checkout are dropped, and work grows with the size of the input.
 package output
 
 import (
@@ -39,8 +39,8 @@ func Parse(f Format, data []byte, s Paths, cut bool) (Results, error) {
 	}
 }
 
-// Sniff recognizes a format by its beginning. What it does not know is judged
-// by the exit code.
+// Sniff recognizes a format by its beginning. For an unknown format the exit code
+// decides.
 func Sniff(data []byte) Format {
 	head := bytes.TrimLeft(bytes.TrimPrefix(data[:min(len(data), 64<<10)], []byte("\xef\xbb\xbf")), " \t\r\n")
 	firstLine, _, _ := bytes.Cut(head, []byte("\n"))

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write golden files instead of comparing them")
 
-// golden is what a parser makes of a file, in a form that people can review.
+// golden is a parser's result for a file, in a form that people can review.
 func golden(t *testing.T, file string, p Results) {
 	t.Helper()
 	var b strings.Builder

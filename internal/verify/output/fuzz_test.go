@@ -10,8 +10,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// fuzzFormat feeds a parser anything. Whatever comes out must be bounded, fit
-// for people and inside the checkout.
+// fuzzFormat feeds a parser anything. The result must be limited, presentable and
+// inside the checkout.
 func fuzzFormat(f *testing.F, format Format, dir string) {
 	f.Helper()
 	files, _ := filepath.Glob(filepath.Join("testdata", dir, "*"))

@@ -22,7 +22,7 @@ type GoEvent struct {
 	FailedBuild string
 }
 
-// goTestState is what the events say of one test or, without a name, of a
+// goTestState is what the events say about one test or, without a name, about a
 // package.
 type goTestState struct {
 	pkg, test string
@@ -36,15 +36,14 @@ type goTestState struct {
 // goKey finds a test.
 type goKey struct{ pkg, test string }
 
-// goTestParser folds events. Its rules favour red: a test that failed once
-// stays failed, one that never began does not count, one that never ended
-// failed.
+// goTestParser folds events. Its rules favour failure: a test that failed once stays
+// failed, one that never began does not count, one that never ended failed.
 type goTestParser struct {
 	tests      map[goKey]*goTestState
 	order      []goKey
 	builds     map[string]*strings.Builder
 	broken     map[string]bool // packages that did not build
-	otherLines []string        // lines that are no events
+	otherLines []string        // lines that are not events
 }
 
 const (
@@ -114,7 +113,7 @@ func (p *goTestParser) build(e GoEvent) {
 	}
 }
 
-// around is the test around a subtest, "" for one at the top.
+// around is the test around a subtest, "" for a top-level one.
 func around(test string) string { return test[:max(0, strings.LastIndexByte(test, '/'))] }
 
 func (p *goTestParser) state(k goKey) *goTestState {
@@ -132,7 +131,7 @@ func (p *goTestParser) state(k goKey) *goTestState {
 	return t
 }
 
-// end records how a test ended. What failed stays failed.
+// end records how a test ended. A failed test stays failed.
 func (t *goTestState) end(status contract.TestStatus, elapsed float64) {
 	if t.status == contract.TestFailed {
 		return
@@ -175,7 +174,7 @@ func (p *goTestParser) result(s Paths, cut bool) Results {
 	return out
 }
 
-// settle fails the tests that never ended, and says which tests have a failed
+// settle fails the tests that never ended, and returns which tests have a failed
 // subtest.
 func (p *goTestParser) settle(cut bool) map[goKey]bool {
 	failedBelow := map[goKey]bool{}
@@ -216,8 +215,8 @@ func (t *goTestState) testCase(s Paths) Case {
 	return c
 }
 
-// failureText finds where a test complains and what about: its first message, or
-// its panic with the innermost frame in the checkout.
+// failureText finds where a test fails and why: its first message, or its panic with
+// the innermost frame in the checkout.
 func (t *goTestState) failureText(s Paths) (file string, line int, text string) {
 	var said []string
 	panicked := ""
@@ -253,8 +252,8 @@ func (t *goTestState) failureText(s Paths) (file string, line int, text string) 
 	return file, line, text
 }
 
-// packageProblem: a package that failed without a failed test, as by
-// TestMain, a time-out of its own or a fatal error.
+// packageProblem: a package that failed without a failed test, for example by TestMain,
+// its own timeout or a fatal error.
 func (t *goTestState) packageProblem(s Paths) Problem {
 	file, line, text := t.failureText(s)
 	if text == "" || text == "the test did not end" {

@@ -9,8 +9,8 @@ import (
 // javaFrame is a line of a stack: at com.example.AppTest.fails(AppTest.java:12)
 var javaFrame = regexp.MustCompile(`^\s*at (?:[^\s()/]+/)*([\w$.]+)\.[\w$<>]+\((\w+\.(?:java|kt|scala|groovy)):(\d+)\)`)
 
-// javaFrames are the places of a stack in reverse, so that the innermost comes
-// last. The path is that of the package; resolveJava finds the source root.
+// javaFrames are the places of a stack in reverse, so that the innermost comes last.
+// The path is that of the package; resolveJava finds the source root.
 func javaFrames(body string) []Problem {
 	var out []Problem
 	for line := range strings.Lines(body) {

@@ -15,8 +15,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Real reports are a handful of levels deep. The library keeps the text of
-// every element with that of all around it, so that depth multiplies size.
+// Real reports are a handful of levels deep. The library keeps the text of every
+// element together with that of all enclosing ones, so that depth multiplies size.
 const (
 	maxXMLDepth    = 12
 	maxXMLElements = 400_000
@@ -38,7 +38,7 @@ func parseJUnit(data []byte, s Paths) (Results, error) {
 	return out, nil
 }
 
-// checkXML refuses what no test runner writes and what would cost too much.
+// checkXML refuses what no test runner writes and what would be too expensive.
 func checkXML(data []byte) error {
 	if len(data) > MaxReportBytes {
 		return ErrTooLarge
@@ -116,7 +116,7 @@ func junitCase(t junit.Test, suite junit.Suite, s Paths, file string) Case {
 	return c
 }
 
-// junitFailure takes message and place out of a failed case.
+// junitFailure extracts message and place from a failed case.
 func junitFailure(c *Case, t junit.Test, s Paths) {
 	body := ""
 	if t.Error != nil {

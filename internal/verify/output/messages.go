@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// pattern reads a complaint that stands in one line. Groups are named file,
-// line, level, rule and message.
+// pattern reads a message that is on one line. Groups are named file, line, level, rule
+// and message.
 type pattern struct {
 	re     *regexp.Regexp
 	groups map[string]int
@@ -35,7 +35,7 @@ var linePatterns = []pattern{
 	compile(`^(?P<file>[^\s()]+\.[cm]?[jt]sx?)\((?P<line>\d+),\d+\): (?P<level>error|warning) (?P<rule>TS\d+): (?P<message>.+)$`),
 	// tsc --pretty: src/a.ts:3:5 - error TS2322: message
 	compile(`^(?P<file>[^\s:]+\.[cm]?[jt]sx?):(?P<line>\d+):\d+ - (?P<level>error|warning) (?P<rule>TS\d+): (?P<message>.+)$`),
-	// go vet of what does not compile: vet: ./a.go:3:5: message
+	// go vet of code that does not compile: vet: ./a.go:3:5: message
 	compile(`^vet: (?P<file>[^\s:]+\.go):(?P<line>\d+)(?::\d+)?: (?P<message>.+)$`),
 	// gcc, clang, javac, kotlinc: a.c:3:5: error: message [-Wrule]
 	compile(`^(?:[ew]: )?(?P<file>(?:file://)?[^\s:]+):(?P<line>\d+):(?:\d+:)? ?(?P<level>fatal error|error|warning|note|info|style)(?:\[(?P<rule>[\w-]+)\])?: (?P<message>.+)$`),
@@ -43,14 +43,14 @@ var linePatterns = []pattern{
 	compile(`^(?P<file>[^\s:]+):(?P<line>\d+):\d+: (?P<message>.+) \[(?P<level>Error|Warning)(?:/(?P<rule>[^\]]+))?\]$`),
 	// flake8, ruff, pylint: a.py:3:5: E501 message
 	compile(`^(?P<file>[^\s:]+\.pyi?):(?P<line>\d+):(?:\d+:)? (?P<rule>[A-Z]{1,4}\d{2,5}):? (?P<message>.+)$`),
-	// go, and who writes alike: a.go:3:5: message
+	// go, and tools with the same format: a.go:3:5: message
 	compile(`^(?P<file>[^\s:]+\.[A-Za-z][A-Za-z0-9]{0,9}):(?P<line>\d+)(?::\d+)?: (?P<message>\S.*)$`),
 	// go.mod:3: message, Makefile:3: *** message
 	compile(`^(?P<file>(?:[^\s:]*/)?(?:go\.mod|go\.work|Makefile|GNUmakefile|Dockerfile)):(?P<line>\d+)(?::\d+)?: (?P<message>.+)$`),
 }
 
-// ParseText looks for places and complaints in what compilers, linters and
-// interpreters print for people.
+// ParseText searches the output of compilers, linters and interpreters for places and
+// messages.
 func ParseText(data []byte, s Paths) []Problem {
 	const half = 1 << 20
 	if len(data) > 2*half { // patterns cost more than a hostile output is worth
@@ -73,7 +73,7 @@ func ParseText(data []byte, s Paths) []Problem {
 	return t.found
 }
 
-// textParser remembers what lines above said about those below.
+// textParser remembers what earlier lines say about later ones.
 type textParser struct {
 	paths Paths
 	found []Problem
@@ -97,7 +97,7 @@ func (t *textParser) line(all []string, n int) {
 	}
 }
 
-// single reads the complaints that stand in one line.
+// single reads messages that are on one line.
 func (t *textParser) single(line string) {
 	for _, p := range linePatterns {
 		m := p.re.FindStringSubmatch(line)
@@ -176,7 +176,7 @@ var pythonSorry = regexp.MustCompile(`^(?:\*\*\* )?(?:Sorry: )?(\w+Error): (.+) 
 
 var compiling = regexp.MustCompile(`^\*\*\* Error compiling '([^']+)'`)
 
-// compileall names the file above the error, which has its last part only.
+// compileall names the file above the error, which contains only its last part.
 func (t *textParser) compileall(line string) bool {
 	if m := compiling.FindStringSubmatch(line); m != nil {
 		t.file = t.paths.rel(m[1])
@@ -201,8 +201,8 @@ var (
 	rustPlace = regexp.MustCompile(`^\s*--> (\S+?):(\d+):\d+$`)
 )
 
-// rust joins the heading of a diagnostic with the place below it. Ruff writes
-// alike.
+// rust joins the heading of a diagnostic with the place below it. Ruff uses the same
+// format.
 func (t *textParser) rust(line string) bool {
 	if m := rustHead.FindStringSubmatch(line); m != nil {
 		t.rustc = Problem{Level: textLevel(m[1]), Rule: m[2], Message: Message(m[3])}
@@ -225,7 +225,7 @@ var (
 	eslintRow  = regexp.MustCompile(`^\s+(\d+):\d+\s+(error|warning)\s+(.+?)(?:\s{2,}(\S+))?$`)
 )
 
-// eslint's default format has the file on a line of its own.
+// eslint's default format has the file on a separate line.
 func (t *textParser) eslint(line string) bool {
 	if eslintFile.MatchString(line) {
 		t.file = t.paths.rel(line)
@@ -243,8 +243,7 @@ var (
 	nodeError = regexp.MustCompile(`^(?:Uncaught )?(?:\w*Error|AssertionError)(?: \[\w+\])?: .+$`)
 )
 
-// node prints the place of an error that nobody caught, the source, and then
-// the error.
+// node prints the place of an uncaught error, the source, and then the error.
 func (t *textParser) node(all []string, n int) bool {
 	m := nodeHead.FindStringSubmatch(all[n])
 	if m == nil {
@@ -271,8 +270,7 @@ var locationPatterns = []*regexp.Regexp{
 	regexp.MustCompile(`^(?:E\s+)?([^\s:]+\.[A-Za-z]{1,5}):(\d+)(?::\d+)?(?::|$)`),                // pytest, Go and many
 }
 
-// locations are the places in the checkout that a stack or a message names, in
-// its order.
+// locations are the places in the checkout that a stack or a message names, in order.
 func locations(text string, s Paths) []Problem {
 	var out []Problem
 	for line := range strings.Lines(Bound(text, 256<<10)) {
@@ -296,7 +294,7 @@ func locations(text string, s Paths) []Problem {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// Number reads a line number or a count; what is none is 0.
+// Number reads a line number or a count; anything else is 0.
 func Number(s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 || n > math.MaxInt32 {
@@ -313,8 +311,7 @@ func float(s string) float64 {
 	return f
 }
 
-// milliseconds of a duration that a tool states. A year is more than any test
-// takes.
+// milliseconds of a duration that a tool reports. A year is more than any test takes.
 func milliseconds(seconds float64) int64 {
 	const year = 365 * 24 * 3600
 	if math.IsNaN(seconds) || seconds < 0 {

@@ -28,8 +28,8 @@ func (s Paths) goFile(pkg, file string) string {
 	return Name(path.Join(dir, file))
 }
 
-// rel turns a path as a tool prints it into one relative to the checkout. It
-// is empty for a path outside the checkout.
+// rel turns a path as a tool prints it into one relative to the checkout. It is empty
+// for a path outside the checkout.
 func (s Paths) rel(p string) string {
 	p = strings.TrimSpace(p)
 	if rest, ok := strings.CutPrefix(p, "file://"); ok {
@@ -56,7 +56,7 @@ func (s Paths) rel(p string) string {
 	return Name(p)
 }
 
-// Inside turns an absolute path into one relative to the checkout, if it is in it.
+// Inside turns an absolute path into one relative to the checkout, if it is inside.
 func (s Paths) Inside(p string) (string, bool) {
 	for _, root := range []string{sandbox.Workspace, s.Root} {
 		if rest, ok := strings.CutPrefix(p, root+"/"); ok && root != "" {
@@ -88,7 +88,7 @@ func Below(p, dir string) bool {
 	return dir == "." || p == dir || strings.HasPrefix(p, dir+"/")
 }
 
-// ScratchDir is where detected commands write their reports: inside the
-// checkout, as nothing else outlives the sandbox. The name begins with a dot
-// so that linters and test runners leave it alone.
+// ScratchDir is where detected commands write their reports: inside the checkout, as
+// nothing else outlives the sandbox. The name begins with a dot so that linters and
+// test runners ignore it.
 const ScratchDir = ".rgpt-verify"

@@ -9,7 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// The report of Playwright's JSON reporter, as far as it is used.
+// The report of Playwright's JSON reporter, the parts that are used.
 type pwReport struct {
 	Config struct {
 		RootDir string `json:"rootDir"`
@@ -135,8 +135,8 @@ func pwCase(spec pwSpec, t pwTest, titles []string, rootDir string, s Paths) Cas
 	return c
 }
 
-// status: what the reporter does not call expected, flaky or skipped failed,
-// and what it calls expected must have run.
+// status: what the reporter does not call expected, flaky or skipped failed, and what
+// it calls expected must have run.
 func (t pwTest) status() contract.TestStatus {
 	switch t.Status {
 	case "expected":

@@ -8,7 +8,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Level is how serious a tool says that something is.
+// Level is the seriousness that a tool assigns to a problem.
 type Level string
 
 // The levels.
@@ -18,8 +18,8 @@ const (
 	Note    Level = "note"
 )
 
-// Problem is what a tool complains about. Path is relative to the checkout, and empty
-// where it is outside or unknown.
+// Problem is what a tool reports. Path is relative to the checkout, and empty if it is
+// outside or unknown.
 type Problem struct {
 	Level   Level
 	Path    string
@@ -57,10 +57,10 @@ type Results struct {
 	Cases       []Case
 	Problems    []Problem
 	Attachments []Attachment
-	// Unexplained: something failed besides the failed cases. When those pass later, the
+	// Unexplained: something failed besides the failed cases. If those pass later, the
 	// command has still failed.
 	Unexplained bool
-	// Reported is the runner's own count of its tests; nil where it gives none.
+	// Reported is the runner's own count of its tests; nil if it gives none.
 	Reported *contract.TestSummary
 	// NotTAP: the count is from a runner that does not write TAP.
 	NotTAP bool
@@ -84,8 +84,9 @@ func (p *Results) Add(more Results) {
 	}
 }
 
-// Summary counts the tests: by the runner's own count where it gives one, but never
-// with fewer failures than its cases have. What failed first and passed later is flaky.
+// Summary counts the tests: by the runner's own count if it gives one, but never with
+// fewer failures than its cases have. A test that failed first and passed later is
+// flaky.
 func (p *Results) Summary() contract.TestSummary {
 	cases := Summarize(p.Cases)
 	if p.Reported == nil {
@@ -134,7 +135,7 @@ func Summarize(cases []Case) contract.TestSummary {
 	return s
 }
 
-// artifactType goes by the media type that the reporter states, else by name.
+// artifactType uses the media type that the reporter states, otherwise the name.
 func artifactType(mediaType, p string) contract.ArtifactType {
 	ext := strings.ToLower(path.Ext(p))
 	switch {

@@ -8,13 +8,13 @@ import (
 )
 
 // failedNames are the names of failed tests of one runner, each of them once: jest
-// tells them again in a summary.
+// repeats them in a summary.
 type failedNames struct {
 	list []string
 	seen map[string]bool
 }
 
-// wait keeps the name of a failed test for the next sum of its runner.
+// wait keeps the name of a failed test for the next summary of its runner.
 func (r *runnerText) wait(runner, n string) {
 	names := r.names[runner]
 	if names == nil {
@@ -30,9 +30,9 @@ func (r *runnerText) wait(runner, n string) {
 	}
 }
 
-// take hands over the names that belong to a sum of a runner, at most as many as it
-// counts. The others are no tests of it. Only vitest names failures on another
-// stream than its sums, so that those of a run to come may be among them.
+// take returns the names that belong to a summary of a runner, at most as many as it
+// counts. The others are not its tests. Only vitest prints failures on a different
+// stream than its summaries, so that those of a later run may be among them.
 func (r *runnerText) take(runner string, failed int) []string {
 	names := r.names[runner]
 	if names == nil {
@@ -57,7 +57,7 @@ func (r *runnerText) failed(n string) {
 	}
 }
 
-// heading is what the lines below the last heading of a runner are about.
+// heading is what the lines below a runner's last heading are about.
 type heading int
 
 const (
@@ -68,7 +68,7 @@ const (
 	skippedCTests
 )
 
-// notice keeps in mind what later lines are to be read by.
+// notice remembers what is needed to read later lines.
 func (r *runnerText) notice(line string) {
 	switch {
 	case strings.Contains(line, " Failed Suites "):
@@ -84,14 +84,14 @@ func (r *runnerText) notice(line string) {
 	}
 }
 
-// listing is what the lines below a sum may tell of its tests.
+// listing is what the lines below a summary may say about its tests.
 type listing struct {
 	runner string
-	left   int // failed tests that are yet without a name
+	left   int // failed tests that still have no name
 	named  int
 }
 
-// listed takes in a line of what mocha, node and CTest list below their sums.
+// listed reads a line of what mocha, node and CTest list below their summaries.
 func (r *runnerText) listed(line string) bool {
 	switch {
 	case r.heading == failedCTests || r.heading == skippedCTests:
@@ -111,7 +111,7 @@ func (r *runnerText) listed(line string) bool {
 	return false
 }
 
-// list names a failed test of the sum above.
+// list names a failed test of the summary above.
 func (r *runnerText) list(n string) {
 	r.listing.left--
 	r.listing.named++
@@ -146,7 +146,7 @@ var (
 	unittestFail  = regexp.MustCompile(`^(?:ERROR|FAIL): (\S+) \(([\w.]+)\)$`)
 )
 
-// failedLines name a failed test in one line, before the sum.
+// failedLines name a failed test on one line, before the summary.
 var failedLines = []struct {
 	runner string
 	re     *regexp.Regexp
@@ -158,7 +158,7 @@ var failedLines = []struct {
 	{"cargo", regexp.MustCompile(`^test (.+?)(?: - should panic)? \.\.\. FAILED$`)},
 }
 
-// ctest reads what stands below a heading of CTest.
+// ctest reads what is below a heading of CTest.
 func (r *runnerText) ctest(line string) bool {
 	m := ctestListed.FindStringSubmatch(line)
 	below := r.listing.runner == "ctest"
@@ -178,7 +178,7 @@ func (r *runnerText) ctest(line string) bool {
 	return true
 }
 
-// skippedCTest moves a test out of the sum above: there a skipped one counts as
+// skippedCTest moves a test out of the summary above: there a skipped one counts as
 // passed, and a disabled one not at all.
 func (r *runnerText) skippedCTest(why string) {
 	switch why {
@@ -190,7 +190,7 @@ func (r *runnerText) skippedCTest(why string) {
 	}
 }
 
-// failure takes in the name of a failed test that stands before the sum.
+// failure reads the name of a failed test that precedes the summary.
 func (r *runnerText) failure(line string) {
 	if m := vitestFailed.FindStringSubmatch(line); m != nil {
 		r.vitest(m)
@@ -217,7 +217,7 @@ func (r *runnerText) failure(line string) {
 	}
 }
 
-// vitest lists what is not a test under a heading of its own.
+// vitest lists what is not a test under a separate heading.
 func (r *runnerText) vitest(m []string) {
 	if m[2] == "" || r.heading == failedSuites {
 		r.file(m[1])
@@ -226,7 +226,7 @@ func (r *runnerText) vitest(m []string) {
 	r.wait("vitest", strings.ReplaceAll(strings.TrimPrefix(m[2], " > "), " > ", " › "))
 }
 
-// jest marks more than failed tests in the same way.
+// jest marks other things besides failed tests in the same way.
 func (r *runnerText) jest(title string) {
 	switch {
 	case title == "Test suite failed to run":

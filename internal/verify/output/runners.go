@@ -7,11 +7,11 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// ParseRunners reads what test runners print for people: the sums at the end of
-// each of their runs, and the names of failed tests. Several runs in one output,
-// as of a script that starts two runners or of the packages of a workspace, add up.
-// The sums are the runner's own. A failed test that they do not count adds a failure;
-// nothing takes one away.
+// ParseRunners reads what test runners print for people: the summaries at the end of
+// each run, and the names of failed tests. Several runs in one output, as from a script
+// that starts two runners or from the packages of a workspace, add up. The summaries
+// are the runner's own. A failed test that they do not count adds a failure; nothing
+// removes one.
 func ParseRunners(data []byte, s Paths) Results {
 	var out Results
 	for _, stream := range streams(data) {
@@ -62,21 +62,21 @@ type runnerText struct {
 	paths   Paths
 	lines   []string
 	at      int
-	names   map[string]*failedNames // failed tests that wait for a sum, by their runner
+	names   map[string]*failedNames // failed tests that wait for a summary, by their runner
 	listing listing
 	heading heading
-	marks   int  // tests that ava marked as passed since the last sum
+	marks   int  // tests that ava marked as passed since the last summary
 	broken  bool // something failed besides tests: a file that does not load
 }
 
-// runnerSum is a line by which a runner ends its account, and what it says.
+// runnerSum is a line with which a runner ends its report, and its meaning.
 type runnerSum struct {
 	runner string
 	re     *regexp.Regexp
 	read   func(r *runnerText, m []string) (contract.TestSummary, bool)
 }
 
-// words adds up counts with their words: "1 failed, 2 passed".
+// countedWord matches counts with their words: "1 failed, 2 passed".
 var countedWord = regexp.MustCompile(`(\d+) (?:tests? )?(known failure|expected fail|expected failure|failed|failures?|errors?|skipped|todo|pending|passed|xfailed|xpassed|deselected|ignored|uncaught|unhandled)`)
 
 func words(text string) contract.TestSummary {
@@ -97,8 +97,8 @@ func words(text string) contract.TestSummary {
 
 var pytestSubtests = regexp.MustCompile(`(\d+) subtests failed`)
 
-// pytestWords counts tests and not their subtests, as pytest collects them. Those that
-// failed count where the test around them is not reported as failed.
+// pytestWords counts tests and not their subtests, as pytest collects them. Failed
+// subtests count if the test around them is not reported as failed.
 func pytestWords(text string) contract.TestSummary {
 	sum := words(text)
 	if m := pytestSubtests.FindStringSubmatch(text); m != nil && sum.Failed == 0 {
@@ -147,7 +147,7 @@ var runnerSums = []runnerSum{
 }
 
 var (
-	// pytestSum is the last line of pytest. Without -q it stands between signs.
+	// pytestSum is the last line of pytest. Without -q it is surrounded by signs.
 	pytestSum = regexp.MustCompile(`^=* ?((?:no tests ran|\d+ (?:failed|passed|skipped|deselected|xfailed|xpassed|errors?|warnings?|subtests \w+))(?:, \d+ (?:subtests )?\w+)*) in [\d.]+s(?: \([\d:, a-z]+\))? ?=*$`)
 	avaSum    = regexp.MustCompile(`^ {2}(\d+) (tests? failed|known failures?|tests? passed|tests? skipped|tests? todo|uncaught exceptions?|unhandled rejections?)$`)
 )
@@ -169,7 +169,7 @@ func (r *runnerText) line(line string) {
 	}
 }
 
-// end closes the account of one run.
+// end closes the report of one run.
 func (r *runnerText) end(runner string, sum contract.TestSummary) {
 	taken := r.take(runner, sum.Failed)
 	for _, n := range taken {
@@ -183,7 +183,7 @@ func (r *runnerText) end(runner string, sum contract.TestSummary) {
 	*r.out.Reported = r.out.Reported.Add(sum)
 }
 
-// below reads lines of the form "  2 pending" that follow, and moves behind them.
+// below reads the lines of the form " 2 pending" that follow, and skips them.
 func (r *runnerText) below(re *regexp.Regexp, each func(m []string)) {
 	for r.at+1 < len(r.lines) {
 		m := re.FindStringSubmatch(r.lines[r.at+1])
@@ -197,7 +197,7 @@ func (r *runnerText) below(re *regexp.Regexp, each func(m []string)) {
 
 var mochaBelow = regexp.MustCompile(`^ {2}(\d+) (pending|failing)$`)
 
-// mocha puts an empty line before its sums, as tests that print seldom do.
+// mocha prints an empty line before its summary, which tests rarely do.
 func (r *runnerText) mocha(m []string) (contract.TestSummary, bool) {
 	if r.at > 0 && r.lines[r.at-1] != "" {
 		return contract.TestSummary{}, false
@@ -246,7 +246,7 @@ func (r *runnerText) bun(m []string) (contract.TestSummary, bool) {
 	return sum, ran
 }
 
-// ava's sums are one block of lines; what was not a test is no failed test.
+// ava's summary is one block of lines; what was not a test is not a failed test.
 func (r *runnerText) ava(m []string) (contract.TestSummary, bool) {
 	var sum contract.TestSummary
 	others := 0
@@ -274,7 +274,7 @@ func (r *runnerText) ava(m []string) (contract.TestSummary, bool) {
 
 var pointsBelow = regexp.MustCompile(`^(?:ℹ|#) (suites|pass|fail|cancelled|skipped|skip|todo|duration_ms)\s+(\d+)(?:\.\d+)?$`)
 
-// points are the sums of node's runner and of those that write TAP.
+// points are the summaries of node's runner and of those that write TAP.
 func (r *runnerText) points([]string) (contract.TestSummary, bool) {
 	var sum contract.TestSummary
 	found := false
@@ -294,7 +294,7 @@ func (r *runnerText) points([]string) (contract.TestSummary, bool) {
 
 var unittestEnds = regexp.MustCompile(`^(OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$`)
 
-// unittest says how many ran, and on one of the next lines what became of them.
+// unittest prints how many ran, and on one of the next lines how they ended.
 func (r *runnerText) unittest(m []string) (contract.TestSummary, bool) {
 	for _, line := range r.lines[r.at+1 : min(len(r.lines), r.at+5)] {
 		end := unittestEnds.FindStringSubmatch(line)
@@ -308,8 +308,8 @@ func (r *runnerText) unittest(m []string) (contract.TestSummary, bool) {
 
 var unittestCount = regexp.MustCompile(`(failures|errors|skipped|expected failures|unexpected successes)=(\d+)`)
 
-// unittestSum takes the counts apart: an expected failure has passed, an
-// unexpected success has failed.
+// unittestSum splits the counts: an expected failure has passed, an unexpected success
+// has failed.
 func unittestSum(ran int, text string) contract.TestSummary {
 	var sum contract.TestSummary
 	for part := range strings.SplitSeq(text, ", ") {
@@ -348,9 +348,9 @@ func (r *runnerText) automake([]string) (contract.TestSummary, bool) {
 	return sum, found
 }
 
-// PytestPrinted is what pytest says at its end. Its report has a test that passed and
-// whose teardown then failed once, as failed; pytest counts it as both. What it
-// says may be kept quiet by the project's options: then the report counts.
+// PytestPrinted is the summary that pytest prints. Its report has a test that passed
+// and whose teardown then failed once, as failed; pytest counts it as both. The
+// project's options may suppress the summary: then the report counts.
 func PytestPrinted(stdout, _ []byte) *contract.TestSummary {
 	all := Lines(stdout)
 	for n := len(all) - 1; n >= max(0, len(all)-200); n-- {

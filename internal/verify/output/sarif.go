@@ -34,7 +34,7 @@ func parseSARIF(data []byte, s Paths) (Results, error) {
 	return out, nil
 }
 
-// counts leaves out what is no problem here and now.
+// counts leaves out what is not a problem here and now.
 func counts(r *sarif.Result) bool {
 	if r.Kind != "" && r.Kind != "fail" && r.Kind != "review" && r.Kind != "open" {
 		return false
@@ -48,8 +48,8 @@ func sarifProblem(run *sarif.Run, r *sarif.Result, rules map[string]*sarif.Repor
 	if p.Message == "" {
 		p.Message = p.Rule
 	}
-	// A suppression in the code may be the very change under scrutiny: it
-	// makes a result small, not invisible.
+	// A suppression in the code may be the very change under review: it makes a result
+	// minor, not invisible.
 	if len(r.Suppressions) > 0 {
 		p.Level, p.Message = Note, Message("suppressed: "+p.Message)
 	}
@@ -117,8 +117,8 @@ func sarifRuleID(r *sarif.Result, rule *sarif.ReportingDescriptor) string {
 	return ""
 }
 
-// sarifLevel: the result's level, else the rule's, else warning, as the
-// standard has it.
+// sarifLevel: the result's level, otherwise the rule's, otherwise warning, as in the
+// standard.
 func sarifLevel(l string, rule *sarif.ReportingDescriptor) Level {
 	if l == "" && rule != nil && rule.DefaultConfiguration != nil {
 		l = rule.DefaultConfiguration.Level
@@ -158,8 +158,8 @@ func first(texts ...*string) string {
 	return ""
 }
 
-// sarifFailures: an analysis that says that it did not succeed has found
-// nothing because it did not look.
+// sarifFailures: an analysis that reports that it did not succeed has found nothing
+// because it did not look.
 func sarifFailures(run *sarif.Run) []Problem {
 	var out []Problem
 	for _, i := range run.Invocations {

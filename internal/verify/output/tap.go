@@ -21,7 +21,7 @@ const maxTAPDepth = 100
 // tapPoint is a test point with the diagnostics below it.
 type tapPoint struct {
 	indent   int
-	number   int // 0: the runner gives none
+	number   int // 0 if the runner gives none
 	ok       bool
 	title    string
 	tag      string // skip, todo
@@ -30,11 +30,11 @@ type tapPoint struct {
 	children []tapPoint
 }
 
-// parseTAP reads the Test Anything Protocol, version 13 and 14, with subtests
-// by indentation as node's runner writes them. Points inside others are the
-// cases; the point around them is their group. cut: the middle is missing.
+// parseTAP reads the Test Anything Protocol, version 13 and 14, with subtests by
+// indentation as node's runner writes them. Points inside others are the cases; the
+// point around them is their group. cut: the middle is missing.
 //
-// Where the runner ends with its own sums (node, mocha, tape), those are the counts:
+// If the runner ends with its own summary (node, mocha, tape), that has the counts:
 // node counts the test around subtests too, and tape assertions.
 func parseTAP(data []byte, s Paths, cut bool) Results {
 	out := tapOf(data, s, cut, false)
@@ -42,8 +42,8 @@ func parseTAP(data []byte, s Paths, cut bool) Results {
 	return out
 }
 
-// parseAva reads the TAP of ava, whose plan does not count exceptions outside of
-// tests and what it says of files: they are no tests.
+// parseAva reads the TAP of ava, whose plan does not count exceptions outside tests and
+// messages about files: they are not tests.
 func parseAva(data []byte, s Paths, cut bool) Results { return tapOf(data, s, cut, true) }
 
 func tapOf(data []byte, s Paths, cut, planOnly bool) Results {
@@ -60,7 +60,7 @@ func tapOf(data []byte, s Paths, cut, planOnly bool) Results {
 		}
 		tapCases(&out, p, "", s)
 	}
-	// What is left below the top belongs to a point that never came.
+	// What is left below the top level belongs to a point that never came.
 	for _, level := range t.points[1:] {
 		for _, p := range level {
 			tapCases(&out, p, "", s)
@@ -70,7 +70,7 @@ func tapOf(data []byte, s Paths, cut, planOnly bool) Results {
 	return out
 }
 
-// problem is a point that is no test.
+// problem is a point that is not a test.
 func (p tapPoint) problem(s Paths) Problem {
 	out := Problem{Level: Error, Rule: "test-file", Message: Message(p.title)}
 	if at := locations(p.yaml["stack"]+"\n"+p.yaml["at"], s); len(at) > 0 {
@@ -81,8 +81,8 @@ func (p tapPoint) problem(s Paths) Problem {
 
 var tapSum = regexp.MustCompile(`^# (tests|pass|fail|cancelled|skipped|skip|todo)\s+(\d+)$`)
 
-// tapSums are the sums at the end of each document of TAP, nil where there are none.
-// What is still to do has not passed, also where the runner counts it so.
+// tapSums are the summaries at the end of each TAP document, nil if there are none. A
+// todo test has not passed, even if the runner counts it so.
 func tapSums(data []byte, p *Results) *contract.TestSummary {
 	var all []map[string]int
 	sums := map[string]int{}
@@ -101,7 +101,7 @@ func tapSums(data []byte, p *Results) *contract.TestSummary {
 		return nil
 	}
 	var out contract.TestSummary
-	uncounted := todoCases(p.Cases) // that no document counts apart from what passed
+	uncounted := todoCases(p.Cases) // that no document counts separately from passed ones
 	tells := true
 	for _, s := range all {
 		out.Passed += s["pass"]
@@ -118,7 +118,7 @@ func tapSums(data []byte, p *Results) *contract.TestSummary {
 	return &out
 }
 
-// todoCases counts the tests that are still to do.
+// todoCases counts the todo tests.
 func todoCases(cases []Case) int {
 	todo := 0
 	for _, c := range cases {
@@ -129,8 +129,8 @@ func todoCases(cases []Case) int {
 	return todo
 }
 
-// tapParser holds the points not yet taken by the point around them, one list
-// for each level of indentation.
+// tapParser holds the points not yet claimed by an enclosing point, one list for each
+// level of indentation.
 type tapParser struct {
 	points  [maxTAPDepth][]tapPoint
 	last    *tapPoint
@@ -239,7 +239,7 @@ func tapCases(out *Results, p tapPoint, group string, s Paths) (failed int) {
 	for _, c := range p.children {
 		failed += tapCases(out, c, title, s)
 	}
-	// A group can fail by itself, in a hook.
+	// A group itself can fail, in a hook.
 	byItself := !p.ok && p.tag == "" && p.yaml["failureType"] != "subtestsFailed" && failed == 0
 	if len(p.children) > 0 && !byItself {
 		return failed
@@ -266,7 +266,7 @@ func (p tapPoint) testCase(title string, s Paths) Case {
 	c.File = s.rel(file)
 	switch {
 	case p.tag == "skip", p.tag == "todo":
-		// A test that is still to do has not passed, whatever it did.
+		// A todo test has not passed, whatever it did.
 		c.Status, c.Message = contract.TestSkipped, Message(p.tag+" "+p.why)
 	case p.ok:
 		c.Status = contract.TestPassed

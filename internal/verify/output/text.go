@@ -7,7 +7,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Bounds on what is kept of what hostile tools print and write.
+// Limits on what is kept of what hostile tools print and write.
 const (
 	MaxFindings    = 500
 	MaxCases       = 20_000
@@ -21,8 +21,8 @@ const (
 // short ones.
 var ansi = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-Z\\\\-_])")
 
-// Clean makes one line or text of a tool fit for people: valid UTF-8, without
-// terminal codes and control characters.
+// Clean makes one line or text of a tool presentable: valid UTF-8, without terminal
+// codes and control characters.
 func Clean(s string) string {
 	s = strings.ToValidUTF8(s, "�")
 	if strings.IndexByte(s, 0x1b) >= 0 {
@@ -51,7 +51,7 @@ func Name(s string) string {
 	return fault.Clip(strings.Join(strings.Fields(Clean(Bound(s, 8*maxName))), " "), maxName)
 }
 
-// Bound keeps the cost of cleaning a text within reason.
+// Bound limits the cost of cleaning a text.
 func Bound(s string, n int) string {
 	if len(s) > n {
 		return s[:n]
@@ -59,8 +59,8 @@ func Bound(s string, n int) string {
 	return s
 }
 
-// Lines cuts an output into lines without their ends. A line longer than any
-// tool's is cut.
+// Lines splits an output into lines without their ends. Lines longer than any tool's
+// are cut.
 func Lines(data []byte) []string {
 	text := strings.ReplaceAll(strings.ToValidUTF8(string(data), "�"), "\r\n", "\n")
 	all := strings.Split(text, "\n")

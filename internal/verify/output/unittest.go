@@ -16,20 +16,19 @@ var (
 	pythonError  = regexp.MustCompile(`^(?:E\s+)?((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Failure|Failed|Iteration|NotFound)?)(?:: (.*))?$`)
 )
 
-// unittestParser collects cases by id. A result stands at the end of the line
-// that names the test or of one below it, since a test can have a docstring or
-// print something itself.
+// unittestParser collects cases by id. A result is at the end of the line that names
+// the test or of a later one, because a test can have a docstring or print something
+// itself.
 type unittestParser struct {
 	out     Results
 	index   map[string]int // test → case
-	current string         // the test whose result is to come
-	ran     int            // how many the runner says it ran; -1: it did not say
+	current string         // the test whose result is still to come
+	ran     int            // how many tests the runner says it ran; -1 if it did not say
 	paths   Paths
 }
 
-// parseUnittest reads what python3 -m unittest -v prints. The reports at the
-// end name again what failed; where they and the lines before disagree, the
-// reports count.
+// parseUnittest reads the output of python3 -m unittest -v. The reports at the end
+// repeat what failed; if they and the earlier lines disagree, the reports count.
 func parseUnittest(data []byte, s Paths) Results {
 	p := unittestParser{index: map[string]int{}, ran: -1, paths: s}
 	all := Lines(data)
@@ -43,7 +42,7 @@ func parseUnittest(data []byte, s Paths) Results {
 		}
 	}
 	if p.ran >= 0 && p.ran < passed {
-		// Lines of the tests' own look like results.
+		// Lines printed by the tests can look like results.
 		p.out.Problems = append(p.out.Problems, Problem{
 			Level:   Warning,
 			Message: "the output names " + itoa(passed) + " passed tests, but only " + itoa(p.ran) + " were run",
@@ -73,7 +72,7 @@ func (p *unittestParser) line(all []string, n int) {
 	}
 }
 
-// report takes in a failure: the first one that says why.
+// report records a failure: the first one that says why.
 func (p *unittestParser) report(c Case) {
 	at, seen := p.index[c.Test]
 	if !seen {
@@ -92,7 +91,7 @@ func (p *unittestParser) add(c Case) {
 	}
 }
 
-// unittestID: since Python 3.11 the brackets hold the test as well.
+// unittestID: since Python 3.11 the brackets contain the test as well.
 func unittestID(test, class string) string {
 	if strings.HasSuffix(class, "."+test) {
 		return class
@@ -142,8 +141,8 @@ func unittestFailure(m []string, below []string, s Paths) Case {
 	return c
 }
 
-// pythonReason is the line of a traceback that names the exception, with the
-// rest of a message of several lines.
+// pythonReason is the line of a traceback that names the exception, with the rest of a
+// multi-line message.
 func pythonReason(body string) string {
 	all := strings.Split(body, "\n")
 	for n := len(all) - 1; n >= 0; n-- {
