@@ -16,7 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/workflows/deliberation/deliberationtest"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
 // forum is what deliberations under test use: models that answer as configured, and the
@@ -67,11 +67,11 @@ func newForum(t *testing.T) *forum {
 		if f.taken != "" {
 			ctx, done := workflow.WithCancel(ctx)
 			defer done()
-			if err := workflow.ExecuteChildWorkflow(flow.Child(ctx, f.taken, contract.QueueRun), "sleeper").GetChildWorkflowExecution().Get(ctx, nil); err != nil {
+			if err := workflow.ExecuteChildWorkflow(options.Child(ctx, f.taken, contract.QueueRun), "sleeper").GetChildWorkflowExecution().Get(ctx, nil); err != nil {
 				return out, err
 			}
 		}
-		err := workflow.ExecuteChildWorkflow(flow.Child(ctx, contract.PipelineWorkflowID(in.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, in).Get(ctx, &out)
+		err := workflow.ExecuteChildWorkflow(options.Child(ctx, contract.PipelineWorkflowID(in.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, in).Get(ctx, &out)
 		return out, err
 	}, workflow.RegisterOptions{Name: "host"})
 	f.env.RegisterWorkflowWithOptions(func(ctx workflow.Context) error { return workflow.Sleep(ctx, 24*time.Hour) }, workflow.RegisterOptions{Name: "sleeper"})

@@ -20,7 +20,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/workflows/deliberation/deliberationtest"
 	"github.com/rocketgpt/orchestrator/workflows/deliberation/state"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
 // agrees makes ALPHA and BETA reach a consensus on s1 in the first round.
@@ -823,7 +823,7 @@ func TestARecoveryThatTakesNoStopIsCancelled(t *testing.T) {
 			result := f.deliberate(attempts(1))
 			require.Equal(t, contract.PipelineStopped, result.Status)
 			require.Contains(t, f.last(8).Failure.Message, "cancelled")
-			require.Less(t, f.env.Now().Sub(began), 10*time.Second+2*flow.StopPatience)
+			require.Less(t, f.env.Now().Sub(began), 10*time.Second+2*options.StopPatience)
 		})
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
 )
 
 func TestARunPassesThroughTheLifecycle(t *testing.T) {
@@ -406,7 +406,7 @@ func TestShortWorkIsOneHopAndAnOrdinaryActivityWhereTheHostIsCold(t *testing.T) 
 	})
 	t.Run("more merges than are short", func(t *testing.T) {
 		t.Parallel()
-		require.Equal(t, []string{ordinary(contract.ActivityIntegrate), quick(contract.ActivityTestPlan)}, run(t, false, flow.LocalMerges+2))
+		require.Equal(t, []string{ordinary(contract.ActivityIntegrate), quick(contract.ActivityTestPlan)}, run(t, false, affinity.LocalMerges+2))
 	})
 }
 

@@ -45,7 +45,7 @@ const unlimited = math.MaxInt32
 // once does so again. What cannot reach a host has already worked for minutes, and
 // waits longer. Our own database is waited for without limit: what a run knows must be
 // written, however late. How often other work is retried meanwhile is limited where its
-// activity is started (workflows/internal/flow).
+// activity is started (workflows/internal/options).
 var byKind = map[kind]Retry{
 	{contract.ClassInfra, contract.CodeTimeout}:      {Attempts: 5, First: 250 * time.Millisecond, Factor: 2, Longest: 20 * time.Second},
 	{contract.ClassInfra, contract.CodeUnreachable}:  {Attempts: 5, First: 5 * time.Second, Factor: 3, Longest: time.Minute},

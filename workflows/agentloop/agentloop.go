@@ -11,7 +11,10 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
+	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
+	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 )
 
 // Workflow is one agent loop: the model thinks, calls tools and sees the results, until
@@ -47,9 +50,9 @@ func Workflow(ctx workflow.Context, in contract.StepInput) (contract.StepResult,
 type loop struct {
 	contract.LoopState
 	in       contract.StepInput
-	affinity *flow.Affinity // where its work is done
+	affinity *affinity.Affinity // where its work is done
 	log      log.Logger
-	rows     *flow.Recorder
+	rows     *records.Recorder
 	signals  workflow.ReceiveChannel // orders from the run
 	opened   bool
 	lost     string // the chosen worker, if it did not take work
@@ -60,9 +63,9 @@ type loop struct {
 func newLoop(ctx workflow.Context, in contract.StepInput) *loop {
 	l := &loop{
 		in:       in,
-		affinity: &flow.Affinity{Queue: workflow.GetInfo(ctx).TaskQueueName, Worker: in.Worker},
+		affinity: &affinity.Affinity{Queue: workflow.GetInfo(ctx).TaskQueueName, Worker: in.Worker},
 		log:      log.With(workflow.GetLogger(ctx), "run", in.RunID, "step", in.Step),
-		rows:     flow.NewRecorder(ctx, in.RunID),
+		rows:     records.NewRecorder(ctx, in.RunID),
 
 		signals: workflow.GetSignalChannel(ctx, contract.SignalOrders),
 	}
@@ -84,7 +87,7 @@ func (l *loop) workerLost(ctx workflow.Context, worker string) {
 	// While a step is being opened, its first record is in progress and waits for this
 	// work.
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		if err := l.rows.Write(ctx, flow.WorkerLostRecord(flow.WorkKey(l.in.Phase, l.in.Step), worker, l.affinity.Queue)); err != nil {
+		if err := l.rows.Write(ctx, affinity.WorkerLostRecord(affinity.WorkKey(l.in.Phase, l.in.Step), worker, l.affinity.Queue)); err != nil {
 			l.log.Error("Could not record that a worker was lost", "worker", worker, "error", err)
 		}
 	})
@@ -135,7 +138,7 @@ func (l *loop) open(ctx workflow.Context) *contract.Failure {
 	var result contract.OpenStepResult
 	execution, err := l.rows.WriteWith(ctx, begin, func(rec contract.Record) (contract.ExecutionRef, error) {
 		var err error
-		result, err = flow.LocalFirst(ctx, l.affinity, contract.ActivityOpenStep, len(l.in.Needs), func(quick bool) any {
+		result, err = affinity.LocalFirst(ctx, l.affinity, contract.ActivityOpenStep, len(l.in.Needs), func(quick bool) any {
 			return contract.OpenStepInput{
 				Record: rec, PlanID: l.in.PlanID, Workspace: l.in.Workspace, Needs: l.in.Needs, Quick: quick, Lessons: l.in.Lessons, Heal: l.in.Heal, Talk: l.in.Talk, GoOn: l.in.GoOn, Setup: l.in.Setup,
 			}
@@ -148,7 +151,7 @@ func (l *loop) open(ctx workflow.Context) *contract.Failure {
 	}
 	l.Workspace, l.From, l.Prompt, l.conflict = result.Workspace, result.Workspace, result.Prompt, result.Conflict
 	if result.Conflict != nil {
-		return flow.MergeConflict(*result.Conflict)
+		return commands.MergeConflict(*result.Conflict)
 	}
 	if result.At.Tree != "" {
 		l.Workspace = result.At
@@ -167,7 +170,7 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 	}
 	l.Turn++
 	var think contract.ThinkResult
-	err := l.affinity.Execute(ctx, l.in.Settings.ModelTimeout+flow.ModelWait, contract.ActivityThink, contract.ThinkInput{
+	err := l.affinity.Execute(ctx, l.in.Settings.ModelTimeout+options.ModelWait, contract.ActivityThink, contract.ThinkInput{
 		Execution: l.Execution, Turn: l.Turn, Model: l.Model, Budget: l.in.Settings.RunBudget, Timeout: l.in.Settings.ModelTimeout,
 		Schema: l.in.Lessons.Schema, Left: l.budgetLeft(),
 	}).Get(ctx, &think)
@@ -210,7 +213,7 @@ func (l *loop) validate(ctx workflow.Context) *contract.Failure {
 	}
 	queue, most := contract.QueueTester, l.in.Settings.VerifyTimeout
 	var plan contract.TestPlanResult
-	err := workflow.ExecuteActivity(flow.Remote(ctx, queue, flow.LongWork), contract.ActivityTestPlan, contract.TestPlanInput{
+	err := workflow.ExecuteActivity(options.Remote(ctx, queue, options.LongWork), contract.ActivityTestPlan, contract.TestPlanInput{
 		Execution: l.Execution, Workspace: l.Workspace,
 	}).Get(ctx, &plan)
 	if err != nil {
@@ -221,7 +224,7 @@ func (l *loop) validate(ctx workflow.Context) *contract.Failure {
 	}
 	for _, check := range plan.Stages[0] {
 		var result contract.CheckResult
-		err := workflow.ExecuteActivity(flow.Remote(ctx, queue, most+l.in.Settings.SetupTimeout), contract.ActivityVerify, contract.VerifyInput{
+		err := workflow.ExecuteActivity(options.Remote(ctx, queue, most+l.in.Settings.SetupTimeout), contract.ActivityVerify, contract.VerifyInput{
 			Execution: l.Execution, Workspace: l.Workspace, Check: check, Timeout: most,
 		}).Get(ctx, &result)
 		if err != nil {
@@ -321,18 +324,18 @@ func (l *loop) callTool(ctx workflow.Context, call contract.ToolCallRef) workflo
 		Execution: l.Execution, Turn: l.Turn, Index: call.Index, Workspace: l.Workspace, Timeout: l.in.Settings.CommandTimeout,
 	}
 	ordinary := func() workflow.Future {
-		return l.affinity.Execute(ctx, l.in.Settings.CommandTimeout+l.in.Settings.SetupTimeout+flow.SaveTime, contract.ActivityTool, args)
+		return l.affinity.Execute(ctx, l.in.Settings.CommandTimeout+l.in.Settings.SetupTimeout+options.SaveTime, contract.ActivityTool, args)
 	}
 	if call.Long || l.affinity.Worker != "" {
 		return ordinary()
 	}
 	args.Quick = true
-	here := workflow.ExecuteLocalActivity(flow.LocalOnce(ctx), contract.ActivityTool, args)
+	here := workflow.ExecuteLocalActivity(options.LocalOnce(ctx), contract.ActivityTool, args)
 	result, set := workflow.NewFuture(ctx)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var out contract.ToolOutcome
 		err := here.Get(ctx, &out)
-		if err == nil && out.Cold || err != nil && flow.RunRemotely(err) {
+		if err == nil && out.Cold || err != nil && options.RunRemotely(err) {
 			args.Quick = false
 			err = ordinary().Get(ctx, &out)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/workflows/deliberation/state"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
 )
 
 // handle registers the query and the commands of people and services, and listens to
@@ -19,7 +19,7 @@ func (d *deliberation) handle(ctx workflow.Context) error {
 	if err := workflow.SetQueryHandler(ctx, contract.QueryBlackboard, func() (contract.DeliberationView, error) { return d.View(), nil }); err != nil {
 		return err
 	}
-	commands := flow.Commands[contract.PipelineCommand, contract.PipelineAck]{
+	handlers := commands.Commands[contract.PipelineCommand, contract.PipelineAck]{
 		ID:      func(c contract.PipelineCommand) string { return c.ID },
 		Accepts: d.accepts,
 		Repeated: func(name string, _ contract.PipelineCommand) contract.PipelineAck {
@@ -27,7 +27,7 @@ func (d *deliberation) handle(ctx workflow.Context) error {
 		},
 		Refused: d.refuse,
 	}
-	if err := commands.Register(ctx, nil,
+	if err := handlers.Register(ctx, nil,
 		d.command(contract.UpdateContinue, d.checkContinue, d.applyContinue),
 		d.command(contract.UpdateStop, nil, d.applyStop),
 		d.command(contract.UpdateSwitchModel, d.checkSwitchModel, d.applySwitchModel),
@@ -55,8 +55,8 @@ func (d *deliberation) handle(ctx workflow.Context) error {
 }
 
 // command is a command that changes the state and reports in words what happened.
-func (d *deliberation) command(name string, check func(contract.PipelineCommand) error, apply func(workflow.Context, contract.PipelineCommand) string) flow.Command[contract.PipelineCommand, contract.PipelineAck] {
-	return flow.Command[contract.PipelineCommand, contract.PipelineAck]{
+func (d *deliberation) command(name string, check func(contract.PipelineCommand) error, apply func(workflow.Context, contract.PipelineCommand) string) commands.Command[contract.PipelineCommand, contract.PipelineAck] {
+	return commands.Command[contract.PipelineCommand, contract.PipelineAck]{
 		Name: name, Check: check,
 		Apply: func(ctx workflow.Context, c contract.PipelineCommand) (contract.PipelineAck, error) {
 			message := apply(ctx, c)
@@ -80,12 +80,12 @@ func (d *deliberation) refuse(_ workflow.Context, name string, args contract.Pip
 
 // accepts returns why a command cannot be accepted now, whatever it asks for.
 func (d *deliberation) accepts(name string, args contract.PipelineCommand) error {
-	if len(args.Reason) > flow.MaxReason || len(args.Context) > flow.MaxReason || len(args.By) > flow.MaxReason || len(args.ID) > flow.MaxReason {
-		return flow.Rejected("a text of %s is longer than the %d bytes allowed", name, flow.MaxReason)
+	if len(args.Reason) > commands.MaxReason || len(args.Context) > commands.MaxReason || len(args.By) > commands.MaxReason || len(args.ID) > commands.MaxReason {
+		return commands.Rejected("a text of %s is longer than the %d bytes allowed", name, commands.MaxReason)
 	}
 	passedOn := d.recovering() && (name == contract.UpdateStop || name == contract.UpdateSwitchModel)
 	if d.Ending.Finished && !passedOn {
-		return flow.Rejected("pipeline %d has ended (%s)%s; %s changes nothing any more", d.Input.PipelineID, d.Status, d.recoveryNote(), name)
+		return commands.Rejected("pipeline %d has ended (%s)%s; %s changes nothing any more", d.Input.PipelineID, d.Status, d.recoveryNote(), name)
 	}
 	return nil
 }
@@ -105,10 +105,10 @@ func (d *deliberation) recoveryNote() string {
 func (d *deliberation) checkModels(c contract.PipelineCommand) error {
 	for _, agent := range workflow.DeterministicKeys(c.Models) {
 		if !slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return m.Agent() == agent }) {
-			return flow.Rejected("no member of a deliberation is called %q", fault.Clip(string(agent), state.KeyLength))
+			return commands.Rejected("no member of a deliberation is called %q", fault.Clip(string(agent), state.KeyLength))
 		}
-		if m := c.Models[agent]; m.Provider == "" || m.Model == "" || len(m.Provider)+len(m.Model) > flow.MaxReason {
-			return flow.Rejected("%s needs a provider and a model, of at most %d bytes", agent, flow.MaxReason)
+		if m := c.Models[agent]; m.Provider == "" || m.Model == "" || len(m.Provider)+len(m.Model) > commands.MaxReason {
+			return commands.Rejected("%s needs a provider and a model, of at most %d bytes", agent, commands.MaxReason)
 		}
 	}
 	return nil
@@ -116,7 +116,7 @@ func (d *deliberation) checkModels(c contract.PipelineCommand) error {
 
 func (d *deliberation) checkSwitchModel(c contract.PipelineCommand) error {
 	if len(c.Models) == 0 {
-		return flow.Rejected("switch_model needs a model for alpha, beta or gamma")
+		return commands.Rejected("switch_model needs a model for alpha, beta or gamma")
 	}
 	return d.checkModels(c)
 }
@@ -161,9 +161,9 @@ func (d *deliberation) checkContinue(c contract.PipelineCommand) error {
 	}
 	switch {
 	case c.Mode != "" && !slices.Contains(contract.PipelineModes(), c.Mode):
-		return flow.Rejected("there is no mode %q", fault.Clip(string(c.Mode), state.KeyLength))
+		return commands.Rejected("there is no mode %q", fault.Clip(string(c.Mode), state.KeyLength))
 	case c.Timeout < 0:
-		return flow.Rejected("the time of the exchange cannot be negative")
+		return commands.Rejected("the time of the exchange cannot be negative")
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ func whoAndWhy(c contract.PipelineCommand) string {
 	if by == "" {
 		by = "an unnamed service"
 	}
-	return "by " + fault.Clip(by, contract.TextHead) + flow.Because(fault.Clip(c.Reason, contract.TextHead))
+	return "by " + fault.Clip(by, contract.TextHead) + commands.Because(fault.Clip(c.Reason, contract.TextHead))
 }
 
 func (d *deliberation) applyStop(_ workflow.Context, c contract.PipelineCommand) string {
@@ -220,10 +220,10 @@ func (d *deliberation) applyStop(_ workflow.Context, c contract.PipelineCommand)
 
 func (d *deliberation) checkMember(c contract.PipelineCommand) error {
 	if !c.Member.Valid() {
-		return flow.Rejected("a member is needed: ALPHA, BETA or GAMMA")
+		return commands.Rejected("a member is needed: ALPHA, BETA or GAMMA")
 	}
 	if s := d.Participant(c.Member); s == nil || s.Dead {
-		return flow.Rejected("%s is not there, or no longer", c.Member)
+		return commands.Rejected("%s is not there, or no longer", c.Member)
 	}
 	return nil
 }
@@ -238,13 +238,13 @@ func (d *deliberation) checkError(c contract.PipelineCommand) error {
 		return err
 	}
 	if c.Error == nil || c.Error.Message == "" || !slices.Contains(contract.Classes(), c.Error.Class) {
-		return flow.Rejected("record_error needs an error with a class and a message")
+		return commands.Rejected("record_error needs an error with a class and a message")
 	}
 	if s := c.Error.Severity; s != "" && !slices.Contains(contract.Severities(), s) {
-		return flow.Rejected("the severity %q is none of %v", fault.Clip(string(s), state.KeyLength), contract.Severities())
+		return commands.Rejected("the severity %q is none of %v", fault.Clip(string(s), state.KeyLength), contract.Severities())
 	}
-	if len(c.Error.Message) > flow.MaxReason || len(c.Error.Code) > state.KeyLength {
-		return flow.Rejected("the error's message or code is too long")
+	if len(c.Error.Message) > commands.MaxReason || len(c.Error.Code) > state.KeyLength {
+		return commands.Rejected("the error's message or code is too long")
 	}
 	return nil
 }
@@ -263,10 +263,10 @@ func (d *deliberation) applyError(_ workflow.Context, c contract.PipelineCommand
 
 func (d *deliberation) checkContext(c contract.PipelineCommand) error {
 	if c.Context == "" {
-		return flow.Rejected("failure_context needs a context")
+		return commands.Rejected("failure_context needs a context")
 	}
 	if len(d.Ending.Notes) >= state.MaxContextNotes {
-		return flow.Rejected("%d notes are kept already", state.MaxContextNotes)
+		return commands.Rejected("%d notes are kept already", state.MaxContextNotes)
 	}
 	return nil
 }

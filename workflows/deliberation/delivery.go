@@ -8,7 +8,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
 // deliver waits until a signal between a deliberation and a member has arrived. If
@@ -19,7 +20,7 @@ func deliver(ctx workflow.Context, signal workflow.Future, in contract.DeliverIn
 	if err == nil || ctx.Err() != nil || hasEnded(err) {
 		return err
 	}
-	return workflow.ExecuteActivity(flow.Persistent(ctx), contract.ActivityDeliver, in).Get(ctx, nil)
+	return workflow.ExecuteActivity(options.Persistent(ctx), contract.ActivityDeliver, in).Get(ctx, nil)
 }
 
 // hasEnded reports whether a delivery failed because the receiving workflow has ended.
@@ -31,7 +32,7 @@ func hasEnded(err error) bool {
 // validateMoves returns why moves cannot come from a member. It changes nothing.
 func (d *deliberation) validateMoves(_ workflow.Context, m contract.Moves) error {
 	if s := d.ByToken(m.Token); s == nil || s.Member != m.Member {
-		return flow.Rejected("these moves are of no member of pipeline %d", d.Input.PipelineID)
+		return commands.Rejected("these moves are of no member of pipeline %d", d.Input.PipelineID)
 	}
 	return nil
 }
@@ -53,12 +54,12 @@ func (m *member) acceptTurnUpdates(ctx workflow.Context) error {
 	m.delivered = workflow.NewBufferedChannel(ctx, turnBuffer)
 	return workflow.SetUpdateHandlerWithOptions(ctx, contract.SignalTurn, func(_ workflow.Context, t contract.Turn) error {
 		if !m.delivered.SendAsync(t) {
-			return flow.Rejected("%s has %d turns before it", m.in.Member, turnBuffer)
+			return commands.Rejected("%s has %d turns before it", m.in.Member, turnBuffer)
 		}
 		return nil
 	}, workflow.UpdateHandlerOptions{Validator: func(_ workflow.Context, t contract.Turn) error {
 		if !m.isOwn(t) {
-			return flow.Rejected("this turn is not of the deliberation of %s", m.in.Member)
+			return commands.Rejected("this turn is not of the deliberation of %s", m.in.Member)
 		}
 		return nil
 	}})

@@ -6,7 +6,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
+	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 )
 
 // Member is the workflow of ALPHA, BETA or GAMMA: it waits for its turn, lets its model
@@ -14,7 +15,7 @@ import (
 // deliberation. Each turn is one model call. It ends when it is cancelled or when a
 // call fails for good; a member that failed is a result with a failure, not an error.
 func Member(ctx workflow.Context, in contract.MemberInput) (contract.MemberResult, error) {
-	m := &member{in: in, rows: flow.NewRecorder(ctx, in.RunID), log: log.With(workflow.GetLogger(ctx), "pipeline", in.PipelineID, "member", in.Member), model: in.Model}
+	m := &member{in: in, rows: records.NewRecorder(ctx, in.RunID), log: log.With(workflow.GetLogger(ctx), "pipeline", in.PipelineID, "member", in.Member), model: in.Model}
 	failure := fault.Of(m.acceptTurnUpdates(ctx))
 	if failure == nil {
 		failure = m.open(ctx)
@@ -32,7 +33,7 @@ func Member(ctx workflow.Context, in contract.MemberInput) (contract.MemberResul
 type member struct {
 	in        contract.MemberInput
 	log       log.Logger
-	rows      *flow.Recorder
+	rows      *records.Recorder
 	model     contract.ModelChoice
 	execution contract.ExecutionRef
 	turns     int
@@ -57,7 +58,7 @@ func (m *member) open(ctx workflow.Context) *contract.Failure {
 	m.execution = began.Execution
 	last, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	return fault.Of(workflow.ExecuteLocalActivity(flow.Local(last), contract.ActivityOpenMember, contract.OpenMemberInput{
+	return fault.Of(workflow.ExecuteLocalActivity(options.Local(last), contract.ActivityOpenMember, contract.OpenMemberInput{
 		Execution: m.execution, PipelineID: m.in.PipelineID, Member: m.in.Member, Attempt: m.in.Attempt,
 	}).Get(last, nil))
 }
@@ -100,7 +101,7 @@ func (m *member) takeTurn(ctx workflow.Context, turn contract.Turn) *contract.Fa
 		brief.Parent = parent.ID
 	}
 	var think contract.ThinkResult
-	err := workflow.ExecuteActivity(flow.Remote(ctx, contract.QueuePlanner, m.in.ModelTimeout+flow.ModelWait), contract.ActivityThink, contract.ThinkInput{
+	err := workflow.ExecuteActivity(options.Remote(ctx, contract.QueuePlanner, m.in.ModelTimeout+options.ModelWait), contract.ActivityThink, contract.ThinkInput{
 		Execution: m.execution, Turn: m.turns, Model: m.model, Budget: m.in.Budget, Timeout: m.in.ModelTimeout, Brief: &brief,
 	}).Get(ctx, &think)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/workflows/deliberation/state"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
 // recordWriter writes what happens in a deliberation to the database: one record after
@@ -34,7 +34,7 @@ func (m *recordWriter) write(ctx workflow.Context) {
 		}
 		m.seq++
 		m.writing = true
-		err := workflow.ExecuteActivity(flow.Persistent(ctx), contract.ActivityPipelineRecord, m.state.NextRecord(m.seq, workflow.Now(ctx))).Get(ctx, nil)
+		err := workflow.ExecuteActivity(options.Persistent(ctx), contract.ActivityPipelineRecord, m.state.NextRecord(m.seq, workflow.Now(ctx))).Get(ctx, nil)
 		m.writing = false
 		if err != nil {
 			m.failed = err

@@ -15,7 +15,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/workflows/deliberation/state"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
 // Workflow is one pipeline: ALPHA and BETA work on an objective, each alone, then
@@ -123,7 +124,7 @@ func (d *deliberation) recordCancel(ctx workflow.Context) {
 	if ctx.Err() == nil {
 		return
 	}
-	flow.RunSignalHandlers(ctx) // a stop that came together with it has who wants it, and why
+	commands.RunSignalHandlers(ctx) // a stop that came together with it has who wants it, and why
 	if d.stop == nil {
 		d.stop = &fault.New(contract.ClassHuman, contract.CodeCancelled, "the deliberation was cancelled; partial results are kept").Failure
 	}
@@ -207,9 +208,9 @@ func (d *deliberation) until(ctx workflow.Context, over func(now time.Time) bool
 // become moves the pipeline to another status and shows it in Temporal too.
 func (d *deliberation) become(ctx workflow.Context, s contract.PipelineStatus, waiting string) {
 	d.SetStatus(s, workflow.Now(ctx), waiting)
-	attributes := []temporal.SearchAttributeUpdate{flow.KeyStatus.ValueSet(string(s))}
+	attributes := []temporal.SearchAttributeUpdate{options.KeyStatus.ValueSet(string(s))}
 	if d.shownStatus == "" {
-		attributes = append(attributes, flow.KeyTenant.ValueSet(d.Input.Tenant), flow.KeyRun.ValueSet(d.Input.RunID))
+		attributes = append(attributes, options.KeyTenant.ValueSet(d.Input.Tenant), options.KeyRun.ValueSet(d.Input.RunID))
 	}
 	d.shownStatus = s
 	if err := workflow.UpsertTypedSearchAttributes(ctx, attributes...); err != nil {
@@ -225,7 +226,7 @@ func (d *deliberation) spawn(ctx workflow.Context, m contract.Member, reason con
 	s := d.Settings
 	own, cancel := workflow.NewDisconnectedContext(ctx)
 	child := workflow.ExecuteChildWorkflow(
-		flow.Child(own, contract.MemberWorkflowID(d.Input.PipelineID, m), contract.QueuePlanner), contract.WorkflowMember, contract.MemberInput{
+		options.Child(own, contract.MemberWorkflowID(d.Input.PipelineID, m), contract.QueuePlanner), contract.WorkflowMember, contract.MemberInput{
 			PipelineID: d.Input.PipelineID, RunID: d.Input.RunID, Attempt: d.Input.Attempt, Member: m, Token: token,
 			Model: s.Models[m.Agent()], Budget: s.Budget, ModelTimeout: s.ModelTimeout, MovesPerTurn: s.MovesPerTurn, TextLimit: s.TextLimit,
 		})
@@ -274,7 +275,7 @@ func (d *deliberation) dismiss(ctx workflow.Context) {
 	for _, s := range d.Participants {
 		d.members[s.Member].cancel()
 	}
-	gone, err := workflow.AwaitWithTimeout(ctx, flow.MemberPatience, func() bool {
+	gone, err := workflow.AwaitWithTimeout(ctx, options.MemberPatience, func() bool {
 		for _, s := range d.Participants {
 			if !d.members[s.Member].ended {
 				return false
@@ -283,7 +284,7 @@ func (d *deliberation) dismiss(ctx workflow.Context) {
 		return true
 	})
 	if err != nil || !gone {
-		d.log.Warn("Members did not end in time; they will when their worker is back", "waited", flow.MemberPatience, "error", err)
+		d.log.Warn("Members did not end in time; they will when their worker is back", "waited", options.MemberPatience, "error", err)
 	}
 }
 
@@ -372,7 +373,7 @@ func names(seats []*state.Participant) []string {
 // and records that.
 func (d *deliberation) writeHandoff(ctx workflow.Context, reason string) {
 	var written contract.WriteHandoffResult
-	err := workflow.ExecuteActivity(flow.Persistent(ctx), contract.ActivityWriteHandoff, contract.WriteHandoffInput{
+	err := workflow.ExecuteActivity(options.Persistent(ctx), contract.ActivityWriteHandoff, contract.WriteHandoffInput{
 		RunID: d.Input.RunID, Handoff: d.Handoff(reason, workflow.Now(ctx)),
 	}).Get(ctx, &written)
 	d.Ending.HandoffRef = written.Ref
@@ -519,12 +520,12 @@ func RunChild(ctx workflow.Context, n contract.NewPipeline, k Hooks) (contract.D
 	last, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	var in contract.DeliberationInput
-	if err := workflow.ExecuteActivity(flow.Persistent(last), contract.ActivityCreatePipeline, n).Get(last, &in); err != nil {
+	if err := workflow.ExecuteActivity(options.Persistent(last), contract.ActivityCreatePipeline, n).Get(last, &in); err != nil {
 		return result, err
 	}
 	k.Created(in)
 	childCtx, cancel := workflow.WithCancel(last)
-	child := workflow.ExecuteChildWorkflow(flow.Child(childCtx, contract.PipelineWorkflowID(in.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, in)
+	child := workflow.ExecuteChildWorkflow(options.Child(childCtx, contract.PipelineWorkflowID(in.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, in)
 	k.Starting(child)
 	if err := child.GetChildWorkflowExecution().Get(last, nil); err != nil {
 		return result, neverBegan(last, in.PipelineID, err)
@@ -549,7 +550,7 @@ func RunChild(ctx workflow.Context, n contract.NewPipeline, k Hooks) (contract.D
 func neverBegan(ctx workflow.Context, id int64, why error) error {
 	failure := fault.New(contract.ClassInfra, contract.CodeUnavailable,
 		"pipeline %d never began: its workflow could not be started (%s); see that Temporal is well, and try again", id, fault.Of(why).Message)
-	if err := workflow.ExecuteActivity(flow.Persistent(ctx), contract.ActivityClosePipeline, contract.ClosePipelineInput{
+	if err := workflow.ExecuteActivity(options.Persistent(ctx), contract.ActivityClosePipeline, contract.ClosePipelineInput{
 		PipelineID: id, Failure: failure.Failure,
 	}).Get(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Error("Could not close a pipeline that never began", "pipeline", id, "error", err)
@@ -568,7 +569,7 @@ func stopChild(ctx workflow.Context, child workflow.ChildWorkflowFuture, by cont
 		workflow.GetLogger(ctx).Warn("Could not tell a deliberation who stops it; it is cancelled", "error", err)
 		return false
 	}
-	ended, err := workflow.AwaitWithTimeout(ctx, flow.StopPatience, child.IsReady)
+	ended, err := workflow.AwaitWithTimeout(ctx, options.StopPatience, child.IsReady)
 	return ended && err == nil
 }
 

@@ -8,7 +8,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
+	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
@@ -89,14 +90,14 @@ func (r *run) open(ctx workflow.Context, q question) (*approval, contract.Record
 			notes["reason"] = "protected files would be pushed: " + r.Protected.Words()
 			payload["reason"], payload["protected"] = notes["reason"], r.Protected
 		}
-		asked, reminder = flow.EventRecord(contract.EventApprovalRequested, payload), flow.EventRecord(contract.EventApprovalReminded, payload)
+		asked, reminder = records.EventRecord(contract.EventApprovalRequested, payload), records.EventRecord(contract.EventApprovalReminded, payload)
 		asked.Notes = notes
 	} else {
 		r.Heals.Questions++
 		a.id = contract.InterventionID(r.in.RunID, r.Heals.Questions)
 		reason, action := q.problem.Reason, q.problem.ActionRequired
 		payload := map[string]any{"intervention_id": a.id, "kind": q.kind, "phase": q.phase, "reason": reason, "action_required": action, "deadline": until}
-		asked, reminder = flow.EventRecord(contract.EventInterventionRequested, payload), flow.EventRecord(contract.EventInterventionReminded, payload)
+		asked, reminder = records.EventRecord(contract.EventInterventionRequested, payload), records.EventRecord(contract.EventInterventionReminded, payload)
 		asked.Interventions = []contract.InterventionNote{{
 			Number: r.Heals.Questions, Status: "open", Phase: q.phase, Reason: reason, ActionRequired: action, Deadline: &until,
 		}}
@@ -142,7 +143,7 @@ func (r *run) askApproval(ctx workflow.Context, kind string) *contract.Failure {
 		r.Approved[a.kind] = state.Consent{Subject: r.subject(a.kind), By: a.by}
 		return nil
 	}
-	rec := flow.EventRecord(contract.EventApprovalExpired, a.payload())
+	rec := records.EventRecord(contract.EventApprovalExpired, a.payload())
 	rec.Notes = map[string]string{"id": a.id, "kind": a.kind, "status": "expired"}
 	r.addNotApproved(&rec, a)
 	if _, err := r.transition(ctx, rec); err != nil {
@@ -189,7 +190,7 @@ func (r *run) addNotApproved(rec *contract.Record, a *approval) {
 // notApproved returns the failure of a run whose plan or release was not approved.
 func (r *run) notApproved(a *approval) *contract.Failure {
 	if a.rejected {
-		return &fault.New(contract.ClassHuman, contract.CodeRejected, "%s rejected the %s%s", a.by, a.kind, flow.Because(a.reason)).Failure
+		return &fault.New(contract.ClassHuman, contract.CodeRejected, "%s rejected the %s%s", a.by, a.kind, commands.Because(a.reason)).Failure
 	}
 	return &fault.New(contract.ClassHuman, contract.CodeApprovalExpired,
 		"nobody approved the %s within %s (execution.approval.wait), which counts as a no", a.kind, r.in.Settings.ApprovalWait).Failure
@@ -233,7 +234,7 @@ func (a *approval) resolved(kind contract.EventType, note contract.InterventionN
 func (r *run) notHelped(a *approval, class contract.Class, code contract.Code, problem string) *contract.Failure {
 	switch {
 	case a.rejected:
-		return &contract.Failure{Class: class, Code: code, Message: fmt.Sprintf("%s gave up%s: %s", a.by, flow.Because(a.reason), problem)}
+		return &contract.Failure{Class: class, Code: code, Message: fmt.Sprintf("%s gave up%s: %s", a.by, commands.Because(a.reason), problem)}
 	case a.expired:
 		return &contract.Failure{Class: class, Code: code, Message: fmt.Sprintf(
 			"nobody answered within %s (execution.intervention.wait): %s", r.in.Settings.InterventionWait, problem)}
@@ -257,7 +258,7 @@ func (r *run) intervene(ctx workflow.Context, p contract.Phase, d contract.Direc
 		if a.rejected {
 			heal.Output.Message = a.by + " gave up"
 		}
-		rec.Events = append(rec.Events, flow.HealEvent(contract.EventHealFailed, d, heal.Output.Message))
+		rec.Events = append(rec.Events, records.HealEvent(contract.EventHealFailed, d, heal.Output.Message))
 	}
 	rec.Heals = []contract.HealNote{heal}
 	if _, err := r.transition(ctx, rec); err != nil {
@@ -287,8 +288,8 @@ func (r *run) waitForQuota(ctx workflow.Context, p contract.Phase, d contract.Di
 		rec.Heals = append(rec.Heals, contract.HealNote{
 			Number: d.Number, Status: contract.HealFailed, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Result: result},
 		})
-		rec.Events = append(rec.Events, flow.HealEvent(contract.EventHealFailed, d, result))
-		failure = &fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "%s did not want to wait for the provider's limit%s", a.by, flow.Because(a.reason)).Failure
+		rec.Events = append(rec.Events, records.HealEvent(contract.EventHealFailed, d, result))
+		failure = &fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "%s did not want to wait for the provider's limit%s", a.by, commands.Because(a.reason)).Failure
 	}
 	if _, err := r.transition(ctx, rec); err != nil {
 		return r.failureOf(err)
@@ -301,11 +302,11 @@ func (r *run) checkAnswer(c contract.Command) error {
 	a := r.controls.approval
 	switch {
 	case a == nil:
-		return flow.Rejected("run %d waits for no approval; it is %s", r.in.RunID, r.Status)
+		return commands.Rejected("run %d waits for no approval; it is %s", r.in.RunID, r.Status)
 	case c.ApprovalID != "" && c.ApprovalID != a.id:
-		return flow.Rejected("run %d waits for approval %s, not %s", r.in.RunID, a.id, c.ApprovalID)
+		return commands.Rejected("run %d waits for approval %s, not %s", r.in.RunID, a.id, c.ApprovalID)
 	case a.answered():
-		return flow.Rejected("approval %s has been answered", a.id)
+		return commands.Rejected("approval %s has been answered", a.id)
 	}
 	return nil
 }
@@ -317,9 +318,9 @@ func (r *run) checkApprove(c contract.Command) error {
 	a := r.controls.approval
 	switch {
 	case c.PlanID != 0 && a.kind != contract.ApprovalPlan:
-		return flow.Rejected("approval %s is about the %s; the plan cannot be edited any more", a.id, a.kind)
+		return commands.Rejected("approval %s is about the %s; the plan cannot be edited any more", a.id, a.kind)
 	case a.kind == contract.ApprovalRelease && r.Protected.Total > 0 && contract.Nameless(c.By):
-		return flow.Rejected("approval %s is about protected files (%s), which only a person with a name can approve", a.id, r.Protected.Words())
+		return commands.Rejected("approval %s is about protected files (%s), which only a person with a name can approve", a.id, r.Protected.Words())
 	}
 	return nil
 }
@@ -333,7 +334,7 @@ func (r *run) readEdited(ctx workflow.Context, c contract.Command) error {
 	}
 	plan, err := r.adopt(ctx, c.PlanID)
 	if err != nil {
-		return flow.Rejected("plan %d cannot be approved: %s", c.PlanID, fault.Of(err).Message)
+		return commands.Rejected("plan %d cannot be approved: %s", c.PlanID, fault.Of(err).Message)
 	}
 	r.controls.edited[c.PlanID] = plan
 	return nil
@@ -360,10 +361,10 @@ func (r *run) applyReject(_ workflow.Context, c contract.Command) (contract.Reco
 
 func (r *run) checkHeal(c contract.Command) error {
 	if a := r.controls.approval; a == nil || a.answered() || a.kind != contract.InterventionHelp {
-		return flow.Rejected("run %d asks for no help; it is %s and heals itself", r.in.RunID, r.Status)
+		return commands.Rejected("run %d asks for no help; it is %s and heals itself", r.in.RunID, r.Status)
 	}
 	if c.Action != "" && !c.Action.Valid() {
-		return flow.Rejected("unknown heal action %q", c.Action)
+		return commands.Rejected("unknown heal action %q", c.Action)
 	}
 	return r.checkAnswer(c)
 }
@@ -384,9 +385,9 @@ func (r *run) answer(event contract.EventType, status string) contract.Record {
 	}
 	if a.intervention() {
 		// The caller of ask writes the result.
-		return flow.EventRecord(contract.EventRunUpdated, map[string]any{"answered": a.id, "by": a.by, "reason": a.reason})
+		return records.EventRecord(contract.EventRunUpdated, map[string]any{"answered": a.id, "by": a.by, "reason": a.reason})
 	}
-	rec := flow.EventRecord(event, a.payload())
+	rec := records.EventRecord(event, a.payload())
 	rec.Notes = map[string]string{"id": a.id, "kind": a.kind, "status": status, "by": a.by, "reason": a.reason}
 	return rec
 }

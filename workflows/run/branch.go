@@ -8,7 +8,9 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
+	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
@@ -69,7 +71,7 @@ func (r *run) startWatch(ctx workflow.Context) error {
 	release := r.in.Settings.Release
 	until := workflow.Now(ctx).Add(release.Stay)
 	r.Watch.Until, r.Watch.MaxRepairs = &until, release.MaxRepairs
-	_, err := r.transition(ctx, flow.EventRecord(contract.EventStayStarted, map[string]any{
+	_, err := r.transition(ctx, records.EventRecord(contract.EventStayStarted, map[string]any{
 		"branch": r.Branch, "commit": r.Commit, "deadline": until, "max_repairs": release.MaxRepairs,
 	}))
 	r.Watch.On = err == nil
@@ -135,7 +137,7 @@ func (r *run) outdated(m contract.CheckMessage) string {
 func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.Failure {
 	r.Watch.CheckName = m.Name
 	var taken contract.TakenCheck
-	err := workflow.ExecuteLocalActivity(flow.Local(ctx), contract.ActivityTakeCheck, contract.TakeCheckInput{
+	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityTakeCheck, contract.TakeCheckInput{
 		RunID: r.in.RunID, Repo: r.in.Settings.Repo.URL, Branch: r.Branch, Most: r.Watch.MaxRepairs, Message: m,
 	}).Get(ctx, &taken)
 	switch {
@@ -161,7 +163,7 @@ func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.
 	r.Watch.Check = taken.ID
 	r.Failed = state.FailedWork{}
 	r.Phase, r.Status, r.Failure = contract.PhaseTester, contract.PhaseTester.Error(), failure
-	if _, err := r.transition(ctx, flow.EventRecord(contract.EventCheckReceived, map[string]any{
+	if _, err := r.transition(ctx, records.EventRecord(contract.EventCheckReceived, map[string]any{
 		"id": m.ID, "name": m.Name, "check_kind": m.Kind, "commit": r.Commit, "url": m.URL, "by": m.By, "repair": taken.Repair,
 		"status": r.Status, "error_type": failure.Class, "error_message": failure.Message,
 	})); err != nil {
@@ -228,11 +230,11 @@ func (r *run) endWatch(ctx workflow.Context, failure *contract.Failure) (*contra
 // handleChecks registers the update and the signal by which messages come. The IDs are
 // those of messages that came before the workflow continued as new.
 func (r *run) handleChecks(ctx workflow.Context, ids []string) error {
-	r.checks = flow.Commands[contract.CheckMessage, contract.Ack]{
+	r.checks = commands.Commands[contract.CheckMessage, contract.Ack]{
 		ID: func(m contract.CheckMessage) string { return m.ID },
 		Accepts: func(_ string, m contract.CheckMessage) error {
 			if why := r.unwanted(m); why != "" {
-				return flow.Rejected("%s", why)
+				return commands.Rejected("%s", why)
 			}
 			return nil
 		},
@@ -244,7 +246,7 @@ func (r *run) handleChecks(ctx workflow.Context, ids []string) error {
 			r.ignore(ctx, m.Cut(), contract.EventCheckIgnored, fault.Of(why).Message)
 		},
 	}
-	return r.checks.Register(ctx, ids, flow.Command[contract.CheckMessage, contract.Ack]{
+	return r.checks.Register(ctx, ids, commands.Command[contract.CheckMessage, contract.Ack]{
 		Name: contract.UpdateCheck,
 		Apply: func(ctx workflow.Context, m contract.CheckMessage) (contract.Ack, error) {
 			return r.receive(ctx, m.Cut()), nil
@@ -314,7 +316,7 @@ func (r *run) ignore(ctx workflow.Context, m contract.CheckMessage, kind contrac
 // recordCheckEvent writes an event about messages, as long as the run's workflow is
 // running.
 func (r *run) recordCheckEvent(ctx workflow.Context, kind contract.EventType, payload map[string]any) {
-	if _, err := r.transition(ctx, flow.EventRecord(kind, payload)); err != nil {
+	if _, err := r.transition(ctx, records.EventRecord(kind, payload)); err != nil {
 		r.log.Error("Could not record what became of a message about the branch", "event", kind, "error", err)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
@@ -25,7 +25,7 @@ func (r *run) recordFailure(ctx workflow.Context, agent contract.Agent, b contra
 // handOff writes down what a revoked agent tried, and why it was revoked.
 func (r *run) handOff(ctx workflow.Context, agent contract.Agent, generation int, why string, last contract.ExecutionRef) error {
 	var handoff contract.HandoffResult
-	err := workflow.ExecuteLocalActivity(flow.Local(ctx), contract.ActivityHandoff, contract.HandoffInput{
+	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityHandoff, contract.HandoffInput{
 		Execution: last, Agent: agent, Generation: generation, Reason: why,
 	}).Get(ctx, &handoff)
 	if err != nil {

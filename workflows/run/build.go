@@ -7,7 +7,9 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
+	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
@@ -104,7 +106,7 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 	// What needs no merge is done here at no cost; the step merges the rest.
 	start, rest := contract.FastForward(r.in.Settings.Repo.Workspace(), needs)
 	model, told := r.Models[contract.AgentBuilder], r.Revision
-	child := workflow.ExecuteChildWorkflow(flow.Child(ctx, contract.StepWorkflowID(r.in.RunID, step.ID), contract.QueueBuilder), contract.WorkflowStep, contract.StepInput{
+	child := workflow.ExecuteChildWorkflow(options.Child(ctx, contract.StepWorkflowID(r.in.RunID, step.ID), contract.QueueBuilder), contract.WorkflowStep, contract.StepInput{
 		RunID: r.in.RunID, Step: step.ID, PlanID: r.PlanID, Agent: contract.AgentBuilder, Phase: contract.PhaseBuilder,
 		Workspace: start, Needs: rest, Model: model, Settings: r.loopSettings(), Lessons: r.lessonsOf(contract.PhaseBuilder, step.ID),
 		Talk: r.forkedConversation(step.ID), GoOn: r.Heals.TakeResume(step.ID), Worker: r.affinityOf(contract.PhaseBuilder, step.ID).Worker,
@@ -194,7 +196,7 @@ func (r *run) integrate(ctx workflow.Context, g *stepGraph) (any, *contract.Fail
 		r.Stages = append(r.Stages, head.Slim())
 	}
 	if len(rest) > 0 {
-		result, err := flow.LocalFirst(ctx, r.affinityOf(contract.PhaseBuilder, ""), contract.ActivityIntegrate, len(rest), func(quick bool) any {
+		result, err := affinity.LocalFirst(ctx, r.affinityOf(contract.PhaseBuilder, ""), contract.ActivityIntegrate, len(rest), func(quick bool) any {
 			return contract.IntegrateInput{RunID: r.in.RunID, Workspace: head, Changes: rest, Quick: quick}
 		}, func(r contract.IntegrateResult) bool { return r.Cold })
 		if err != nil {
@@ -202,7 +204,7 @@ func (r *run) integrate(ctx workflow.Context, g *stepGraph) (any, *contract.Fail
 		}
 		if c := result.Conflict; c != nil {
 			r.Failed = state.FailedWork{Step: c.Step, Workspace: result.Workspace}
-			return nil, flow.MergeConflict(*c)
+			return nil, commands.MergeConflict(*c)
 		}
 		head = result.Workspace
 		r.Stages = append(r.Stages, result.Stages...)

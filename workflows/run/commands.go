@@ -5,7 +5,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
+	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 )
 
 // controls is what people asked of a run.
@@ -26,9 +27,9 @@ func (c *controls) stopping() bool { return c.stop != nil }
 // handle registers queries, updates and signals.
 func (r *run) handle(ctx workflow.Context, before *snapshot) error {
 	r.controls.edited = map[int64]contract.PlanResult{}
-	var commands, checks []string
+	var commandIDs, checkIDs []string
 	if before != nil {
-		commands, checks = before.Commands, before.Checks
+		commandIDs, checkIDs = before.Commands, before.Checks
 	}
 	if err := workflow.SetQueryHandler(ctx, contract.QueryState, func() (contract.RunView, error) {
 		id := ""
@@ -47,7 +48,7 @@ func (r *run) handle(ctx workflow.Context, before *snapshot) error {
 	if err := workflow.SetQueryHandler(ctx, contract.QueryTranscript, func() ([]contract.TranscriptKey, error) { return r.transcriptKeys(), nil }); err != nil {
 		return err
 	}
-	r.commands = flow.Commands[contract.Command, contract.Ack]{
+	r.commands = commands.Commands[contract.Command, contract.Ack]{
 		ID:      func(c contract.Command) string { return c.ID },
 		Accepts: r.accepts,
 		Repeated: func(name string, _ contract.Command) contract.Ack {
@@ -57,7 +58,7 @@ func (r *run) handle(ctx workflow.Context, before *snapshot) error {
 	}
 	approve := r.command(contract.UpdateApprove, r.checkApprove, r.applyApprove)
 	approve.Prepare = r.readEdited
-	if err := r.commands.Register(ctx, commands,
+	if err := r.commands.Register(ctx, commandIDs,
 		approve,
 		r.command(contract.UpdateReject, r.checkAnswer, r.applyReject),
 		r.command(contract.UpdatePause, r.checkPause, r.applyPause),
@@ -69,13 +70,13 @@ func (r *run) handle(ctx workflow.Context, before *snapshot) error {
 	); err != nil {
 		return err
 	}
-	return r.handleChecks(ctx, checks)
+	return r.handleChecks(ctx, checkIDs)
 }
 
 // command is a command that changes the state and reports what happened: as a record
 // and, for its sender, in words.
-func (r *run) command(name string, check func(contract.Command) error, apply func(workflow.Context, contract.Command) (contract.Record, string)) flow.Command[contract.Command, contract.Ack] {
-	return flow.Command[contract.Command, contract.Ack]{
+func (r *run) command(name string, check func(contract.Command) error, apply func(workflow.Context, contract.Command) (contract.Record, string)) commands.Command[contract.Command, contract.Ack] {
+	return commands.Command[contract.Command, contract.Ack]{
 		Name: name, Check: check,
 		Apply: func(ctx workflow.Context, c contract.Command) (contract.Ack, error) {
 			r.controls.changed = true
@@ -97,7 +98,7 @@ func (r *run) refuse(ctx workflow.Context, name string, args contract.Command, w
 	if r.Status.Terminal() && !r.Watch.On || r.controls.stopping() {
 		return
 	}
-	if _, err := r.transition(ctx, flow.EventRecord(contract.EventRunUpdated, map[string]any{"refused": name, "by": args.By, "reason": reason})); err != nil {
+	if _, err := r.transition(ctx, records.EventRecord(contract.EventRunUpdated, map[string]any{"refused": name, "by": args.By, "reason": reason})); err != nil {
 		r.log.Error("Could not record that a signal was refused", "signal", name, "error", err)
 	}
 }
@@ -126,31 +127,31 @@ func (r *run) transcriptKeys() []contract.TranscriptKey {
 
 // accepts returns why no command of a name can be accepted now.
 func (r *run) accepts(name string, args contract.Command) error {
-	if len(args.Reason) > flow.MaxReason {
-		return flow.Rejected("the reason is %d bytes long, more than the %d allowed", len(args.Reason), flow.MaxReason)
+	if len(args.Reason) > commands.MaxReason {
+		return commands.Rejected("the reason is %d bytes long, more than the %d allowed", len(args.Reason), commands.MaxReason)
 	}
 	if r.Watch.On && r.Status.Terminal() && !r.controls.stopping() {
 		if name == contract.UpdateStop {
 			return nil
 		}
-		return flow.Rejected("run %d is done and only watches its branch; %s changes nothing, stop ends that", r.in.RunID, name)
+		return commands.Rejected("run %d is done and only watches its branch; %s changes nothing, stop ends that", r.in.RunID, name)
 	}
 	if r.Status.Terminal() || r.controls.stopping() {
-		return flow.Rejected("run %d has ended (%s); %s changes nothing any more", r.in.RunID, r.Status, name)
+		return commands.Rejected("run %d has ended (%s); %s changes nothing any more", r.in.RunID, r.Status, name)
 	}
 	return nil
 }
 
 func (r *run) checkPause(contract.Command) error {
 	if r.controls.paused {
-		return flow.Rejected("run %d is paused already", r.in.RunID)
+		return commands.Rejected("run %d is paused already", r.in.RunID)
 	}
 	return nil
 }
 
 func (r *run) applyPause(ctx workflow.Context, c contract.Command) (contract.Record, string) {
 	r.pause(ctx, "paused by "+c.By)
-	return flow.EventRecord(contract.EventRunUpdated, map[string]any{"status": r.Status, "by": c.By, "reason": c.Reason}),
+	return records.EventRecord(contract.EventRunUpdated, map[string]any{"status": r.Status, "by": c.By, "reason": c.Reason}),
 		"paused; what is under way finishes, nothing new starts"
 }
 
@@ -165,14 +166,14 @@ func (r *run) pause(ctx workflow.Context, why string) {
 
 func (r *run) checkResume(contract.Command) error {
 	if !r.controls.paused {
-		return flow.Rejected("run %d is not paused; it is %s", r.in.RunID, r.Status)
+		return commands.Rejected("run %d is not paused; it is %s", r.in.RunID, r.Status)
 	}
 	return nil
 }
 
 func (r *run) applyResume(ctx workflow.Context, c contract.Command) (contract.Record, string) {
 	r.unpause(ctx)
-	return flow.EventRecord(contract.EventRunUpdated, map[string]any{"status": r.Status, "by": c.By}), "goes on"
+	return records.EventRecord(contract.EventRunUpdated, map[string]any{"status": r.Status, "by": c.By}), "goes on"
 }
 
 func (r *run) unpause(ctx workflow.Context) {
@@ -188,7 +189,7 @@ func (r *run) unpause(ctx workflow.Context) {
 
 func (r *run) checkAdvance(contract.Command) error {
 	if !r.controls.paused {
-		return flow.Rejected("run %d is %s and goes on by itself; advance moves a paused run to the next phase", r.in.RunID, r.Status)
+		return commands.Rejected("run %d is %s and goes on by itself; advance moves a paused run to the next phase", r.in.RunID, r.Status)
 	}
 	return nil
 }
@@ -197,7 +198,7 @@ func (r *run) checkAdvance(contract.Command) error {
 func (r *run) applyAdvance(ctx workflow.Context, c contract.Command) (contract.Record, string) {
 	r.controls.oneStep = true
 	r.unpause(ctx)
-	return flow.EventRecord(contract.EventRunUpdated, map[string]any{"status": r.Status, "by": c.By, "advance": true}),
+	return records.EventRecord(contract.EventRunUpdated, map[string]any{"status": r.Status, "by": c.By, "advance": true}),
 		"goes on until the next phase, then pauses again"
 }
 
@@ -206,10 +207,10 @@ func (r *run) applyStop(_ workflow.Context, c contract.Command) (contract.Record
 	if by == "" {
 		by = "an unnamed service"
 	}
-	r.controls.stop = &fault.New(contract.ClassHuman, contract.CodeCancelled, "stopped by %s%s; partial results are kept", by, flow.Because(c.Reason)).Failure
+	r.controls.stop = &fault.New(contract.ClassHuman, contract.CodeCancelled, "stopped by %s%s; partial results are kept", by, commands.Because(c.Reason)).Failure
 	r.controls.stopper = &contract.PipelineCommand{ID: c.ID, By: by, Reason: c.Reason}
 	r.cancel()
-	return flow.EventRecord(contract.EventRunUpdated, map[string]any{"stopping": true, "by": c.By, "reason": c.Reason}), "is being stopped"
+	return records.EventRecord(contract.EventRunUpdated, map[string]any{"stopping": true, "by": c.By, "reason": c.Reason}), "is being stopped"
 }
 
 // awaitStart waits until a phase may start: not paused, and approved if that is
@@ -218,7 +219,7 @@ func (r *run) awaitStart(ctx workflow.Context, p contract.Phase) *contract.Failu
 	if r.controls.oneStep && p != contract.PhasePlanner {
 		r.controls.oneStep = false
 		r.pause(ctx, "advanced as far as the "+string(p))
-		if _, err := r.transition(ctx, flow.EventRecord(contract.EventRunUpdated, map[string]any{"status": r.Status})); err != nil {
+		if _, err := r.transition(ctx, records.EventRecord(contract.EventRunUpdated, map[string]any{"status": r.Status})); err != nil {
 			return r.failureOf(err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
@@ -61,7 +61,7 @@ func (r *run) continueAsNew(ctx workflow.Context, next contract.Phase) error {
 	if err := r.flush(ctx); err != nil {
 		return err
 	}
-	flow.RunSignalHandlers(ctx)
+	commands.RunSignalHandlers(ctx)
 	if err := workflow.Await(ctx, func() bool {
 		return workflow.AllHandlersFinished(ctx) && r.commands.Idle() && r.checks.Idle()
 	}); err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/workflows/deliberation"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
 // planTogether gets the run's plan from a deliberation, if that was requested or the
@@ -88,7 +88,7 @@ func (r *run) syncDeliberationModels(ctx workflow.Context) {
 // the consensus is already a plan.
 func (r *run) keepTranscript(ctx workflow.Context, execution contract.ExecutionRef) error {
 	var minutes contract.MinutesResult
-	err := workflow.ExecuteActivity(flow.Persistent(ctx), contract.ActivityMinutes, contract.MinutesInput{
+	err := workflow.ExecuteActivity(options.Persistent(ctx), contract.ActivityMinutes, contract.MinutesInput{
 		RunID: r.in.RunID, Execution: execution, Result: *r.Consensus,
 	}).Get(ctx, &minutes)
 	if err == nil {

@@ -8,7 +8,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
+	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 )
 
 // prepare gives a run what its commands need before anything is paid for: the
@@ -25,7 +26,7 @@ func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 		case failure != nil:
 			return failure
 		case problem == nil:
-			return r.failureOf(flow.NewTask(ctx))
+			return r.failureOf(options.NewTask(ctx))
 		case r.in.Settings.PrepareOnly: // whoever requested it has the answer
 			return &contract.Failure{Class: problem.class, Code: problem.code, Message: problem.Reason, Cause: problem.cause}
 		}
@@ -76,24 +77,24 @@ type setupProblem struct {
 // setUp gets the environment of the base commit.
 func (r *run) setUp(ctx workflow.Context) (*setupProblem, *contract.Failure) {
 	s := r.in.Settings
-	if _, err := r.transition(ctx, flow.EventRecord(contract.EventEnvironmentStarted, nil)); err != nil {
+	if _, err := r.transition(ctx, records.EventRecord(contract.EventEnvironmentStarted, nil)); err != nil {
 		return nil, r.failureOf(err)
 	}
 	var env contract.EnvironmentResult
-	err := r.affinityOf(contract.PhaseTester, "").Execute(ctx, s.Environment.Timeout+flow.LongWork, contract.ActivityEnvironment, contract.EnvironmentInput{
+	err := r.affinityOf(contract.PhaseTester, "").Execute(ctx, s.Environment.Timeout+options.LongWork, contract.ActivityEnvironment, contract.EnvironmentInput{
 		RunID: r.in.RunID, Workspace: s.Repo.Workspace(), Timeout: s.Environment.Timeout,
 	}).Get(ctx, &env)
 	if err != nil {
 		return r.prepareFailed(ctx, err)
 	}
 	if env.Failure == nil {
-		_, err = r.transition(ctx, flow.EventRecord(contract.EventEnvironmentReady, map[string]any{
+		_, err = r.transition(ctx, records.EventRecord(contract.EventEnvironmentReady, map[string]any{
 			"environment": env.Digest, "kept": env.Kept, "bytes": env.Bytes, "files": env.Files, "duration_ms": env.DurationMS,
 			"summary": env.Summary, "missing": env.Missing,
 		}))
 		return nil, r.failureOf(err)
 	}
-	_, err = r.transition(ctx, flow.EventRecord(contract.EventEnvironmentError, map[string]any{
+	_, err = r.transition(ctx, records.EventRecord(contract.EventEnvironmentError, map[string]any{
 		"error_type": env.Failure.Class, "error_code": env.Failure.Code, "error_message": env.Failure.Message, "cause": env.Failure.Cause,
 		"missing": env.Missing, "duration_ms": env.DurationMS, "advice": env.Advice,
 	}))
@@ -110,7 +111,7 @@ func (r *run) prepareFailed(ctx workflow.Context, err error) (*setupProblem, *co
 	if ctx.Err() != nil {
 		return nil, failure
 	}
-	if _, err := r.transition(ctx, flow.EventRecord(contract.EventEnvironmentError, map[string]any{
+	if _, err := r.transition(ctx, records.EventRecord(contract.EventEnvironmentError, map[string]any{
 		"error_type": failure.Class, "error_code": failure.Code, "error_message": failure.Message,
 	})); err != nil {
 		return nil, r.failureOf(err)
@@ -132,7 +133,7 @@ func (r *run) prepareFailed(ctx workflow.Context, err error) (*setupProblem, *co
 func (r *run) baseline(ctx workflow.Context) (*setupProblem, *contract.Failure) {
 	var b contract.BaselineResult
 	ask := func(done bool) error {
-		return r.affinityOf(contract.PhaseTester, "").Execute(ctx, flow.LongWork, contract.ActivityBaseline, contract.BaselineInput{
+		return r.affinityOf(contract.PhaseTester, "").Execute(ctx, options.LongWork, contract.ActivityBaseline, contract.BaselineInput{
 			RunID: r.in.RunID, Workspace: r.in.Settings.Repo.Workspace(), Done: done,
 		}).Get(ctx, &b)
 	}
@@ -140,7 +141,7 @@ func (r *run) baseline(ctx workflow.Context) (*setupProblem, *contract.Failure) 
 		return r.prepareFailed(ctx, err)
 	}
 	if len(b.Stages) > 0 {
-		if _, err := r.transition(ctx, flow.EventRecord(contract.EventBaselineStarted, map[string]any{"checks": checkNames(b.Stages)})); err != nil {
+		if _, err := r.transition(ctx, records.EventRecord(contract.EventBaselineStarted, map[string]any{"checks": checkNames(b.Stages)})); err != nil {
 			return nil, r.failureOf(err)
 		}
 		if err := r.runBaseline(ctx, b); err != nil {
@@ -150,7 +151,7 @@ func (r *run) baseline(ctx workflow.Context) (*setupProblem, *contract.Failure) 
 			return r.prepareFailed(ctx, err)
 		}
 	}
-	if _, err := r.transition(ctx, flow.EventRecord(contract.EventBaselineReady, map[string]any{
+	if _, err := r.transition(ctx, records.EventRecord(contract.EventBaselineReady, map[string]any{
 		"summary": b.Summary, "red": b.Red, "unavailable": b.Unavailable, "duration_ms": b.DurationMS, "baseline": b.Key, "advice": b.Advice,
 	})); err != nil {
 		return nil, r.failureOf(err)

@@ -4,7 +4,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
+	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 )
 
 // environmentTries is how often the environment agent is asked in one run. What it does
@@ -25,7 +26,7 @@ func (r *run) askEnvironmentAgent(ctx workflow.Context, agent *environmentAgent,
 	settings.Budget.Turns = r.in.Settings.Environment.AgentTurns
 	var result contract.StepResult
 	err := workflow.ExecuteChildWorkflow(
-		flow.Child(ctx, contract.StepWorkflowID(r.in.RunID, contract.StepEnvironment), contract.QueueRepair), contract.WorkflowStep, contract.StepInput{
+		options.Child(ctx, contract.StepWorkflowID(r.in.RunID, contract.StepEnvironment), contract.QueueRepair), contract.WorkflowStep, contract.StepInput{
 			RunID: r.in.RunID, Step: contract.StepEnvironment, Agent: contract.AgentEnvironment, Phase: contract.PhaseTester,
 			Workspace: r.in.Settings.Repo.Workspace(), Model: r.Models[contract.AgentRepair], Settings: settings,
 			Setup: &contract.SetupTask{Problem: p.Reason, Output: p.cause},
@@ -45,14 +46,14 @@ func (r *run) askEnvironmentAgent(ctx workflow.Context, agent *environmentAgent,
 	execution := contract.ExecutionRef{
 		ID: result.ExecutionID, RunID: r.in.RunID, Phase: contract.PhaseTester, Step: contract.StepEnvironment, Agent: contract.AgentEnvironment, Attempt: result.Attempt,
 	}
-	if err := r.affinityOf(contract.PhaseTester, "").Execute(ctx, flow.LongWork, contract.ActivityProposal, contract.ProposalInput{Execution: execution}).Get(ctx, &proposal); err != nil {
+	if err := r.affinityOf(contract.PhaseTester, "").Execute(ctx, options.LongWork, contract.ActivityProposal, contract.ProposalInput{Execution: execution}).Get(ctx, &proposal); err != nil {
 		return false, r.failureOf(err)
 	}
 	if proposal.Setup == 0 {
 		return false, nil
 	}
 	agent.proposed = proposal.Setup
-	_, err = r.transition(ctx, flow.EventRecord(contract.EventSetupProposed, map[string]any{"setup": proposal.Setup}))
+	_, err = r.transition(ctx, records.EventRecord(contract.EventSetupProposed, map[string]any{"setup": proposal.Setup}))
 	return true, r.failureOf(err)
 }
 
@@ -68,12 +69,12 @@ func (r *run) judgeSetup(ctx workflow.Context, agent *environmentAgent, problem 
 	}
 	agent.proposed = 0
 	var judged contract.JudgeSetupResult
-	if err := r.affinityOf(contract.PhaseTester, "").Execute(ctx, flow.LongWork, contract.ActivityJudgeSetup, in).Get(ctx, &judged); err != nil {
+	if err := r.affinityOf(contract.PhaseTester, "").Execute(ctx, options.LongWork, contract.ActivityJudgeSetup, in).Get(ctx, &judged); err != nil {
 		return r.failureOf(err)
 	}
 	if judged.Unproven != "" {
 		in.Proven, in.Why = false, judged.Unproven
 	}
-	_, err := r.transition(ctx, flow.EventRecord(contract.EventSetupJudged, map[string]any{"setup": in.Setup, "proven": in.Proven, "why": in.Why}))
+	_, err := r.transition(ctx, records.EventRecord(contract.EventSetupJudged, map[string]any{"setup": in.Setup, "proven": in.Proven, "why": in.Why}))
 	return r.failureOf(err)
 }

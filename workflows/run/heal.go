@@ -8,7 +8,9 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
+	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
@@ -87,17 +89,17 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 		return d, err
 	}
 	s, agent := r.in.Settings, contract.AgentOf(p)
-	key := triedAt(flow.WorkKey(p, r.Failed.Step), failure)
+	key := triedAt(affinity.WorkKey(p, r.Failed.Step), failure)
 	in := contract.HealInput{
 		RunID: r.in.RunID, Number: r.Heals.Number, Phase: p, Step: r.Failed.Step, Execution: r.executionOf(p, r.Failed.Step),
 		Failure: *failure, Tried: r.Heals.Tried[key], Asked: asked.Action, By: asked.By, Words: asked.Reason, Workspace: r.repairFrom(p),
 		Model: r.Models[agent], Repair: r.Models[contract.AgentRepair], Others: r.otherModels(),
 		PlanID: r.PlanID, PlanGiven: s.PlanGiven, QuotaWait: s.QuotaWait, Settings: r.loopSettings(),
 		From: r.Failed.From, Orders: r.instructionsFor(contract.AgentRepair), Generation: r.Heals.Budget(contract.AgentRepair).Generation,
-		Compacted: r.Heals.Compact[flow.WorkKey(p, r.Failed.Step)], Avoid: r.Heals.Excluded,
+		Compacted: r.Heals.Compact[affinity.WorkKey(p, r.Failed.Step)], Avoid: r.Heals.Excluded,
 		Check: r.Watch.Check,
 	}
-	child := workflow.ExecuteChildWorkflow(flow.Child(ctx, contract.HealWorkflowID(r.in.RunID, in.Number), contract.QueueRepair),
+	child := workflow.ExecuteChildWorkflow(options.Child(ctx, contract.HealWorkflowID(r.in.RunID, in.Number), contract.QueueRepair),
 		contract.WorkflowSelfHeal, in)
 	if child.GetChildWorkflowExecution().Get(ctx, nil) == nil {
 		r.Heals.UnderWay = in.Number
@@ -188,7 +190,7 @@ func (r *run) applyDirective(ctx workflow.Context, p contract.Phase, d contract.
 	if back == contract.PhaseBuilder {
 		step = r.Failed.Step
 	}
-	r.Heals.Lessons[flow.WorkKey(back, step)] = append(r.Heals.Lessons[flow.WorkKey(back, step)], d.Number)
+	r.Heals.Lessons[affinity.WorkKey(back, step)] = append(r.Heals.Lessons[affinity.WorkKey(back, step)], d.Number)
 	if d.Strict {
 		r.Heals.Strict[back] = true
 	}
@@ -228,7 +230,7 @@ func (r *run) markApplied() {
 // applyForm applies what a directive says about how the next attempts ask and where
 // they work.
 func (r *run) applyForm(back contract.Phase, step string, d contract.Directive) {
-	key := flow.WorkKey(back, step)
+	key := affinity.WorkKey(back, step)
 	switch {
 	case d.Schema:
 		r.Heals.Schema[back] = true
@@ -250,8 +252,8 @@ func (r *run) applyForm(back contract.Phase, step string, d contract.Directive) 
 }
 
 // affinityOf returns where the work of a phase or step is done.
-func (r *run) affinityOf(p contract.Phase, step string) *flow.Affinity {
-	key := flow.WorkKey(p, step)
+func (r *run) affinityOf(p contract.Phase, step string) *affinity.Affinity {
+	key := affinity.WorkKey(p, step)
 	if r.affinities[key] == nil {
 		r.affinities[key] = r.newAffinity(key, "")
 	}
@@ -260,13 +262,13 @@ func (r *run) affinityOf(p contract.Phase, step string) *flow.Affinity {
 
 // newAffinity binds the work of a phase or step to one worker, "" for any worker of the
 // role.
-func (r *run) newAffinity(key, worker string) *flow.Affinity {
+func (r *run) newAffinity(key, worker string) *affinity.Affinity {
 	phase, _, _ := strings.Cut(key, "/")
-	at := &flow.Affinity{Queue: contract.QueueOf(contract.Phase(phase)), Worker: worker}
+	at := &affinity.Affinity{Queue: contract.QueueOf(contract.Phase(phase)), Worker: worker}
 	at.OnLost = func(ctx workflow.Context, worker string) {
 		r.Heals.Exclude(worker)
 		r.log.Warn("The worker chosen for a phase did not take its work; any other may", "phase", phase, "worker", worker)
-		if err := r.rows.Write(ctx, flow.WorkerLostRecord(key, worker, at.Queue)); err != nil {
+		if err := r.rows.Write(ctx, affinity.WorkerLostRecord(key, worker, at.Queue)); err != nil {
 			r.log.Error("Could not record that a worker was lost", "worker", worker, "error", err)
 		}
 	}
@@ -312,7 +314,7 @@ func (r *run) openHealOutcomes() ([]contract.HealNote, []contract.EventDraft) {
 		notes = append(notes, contract.HealNote{
 			Number: a.Number, Status: contract.HealFailed, ErrorType: a.Class, Action: a.Action, Output: contract.HealOutput{Result: result},
 		})
-		events = append(events, flow.HealEvent(contract.EventHealFailed, a.Directive, result))
+		events = append(events, records.HealEvent(contract.EventHealFailed, a.Directive, result))
 	}
 	r.Heals.Applied = nil
 	return notes, events
@@ -340,7 +342,7 @@ func (r *run) healOutcomes(p contract.Phase, failure *contract.Failure) ([]contr
 		notes = append(notes, contract.HealNote{
 			Number: a.Number, Status: status, ErrorType: a.Class, Action: a.Action, Output: contract.HealOutput{Result: result},
 		})
-		events = append(events, flow.HealEvent(kind, a.Directive, result))
+		events = append(events, records.HealEvent(kind, a.Directive, result))
 	}
 	r.Heals.Applied = waiting
 	return notes, events
@@ -354,7 +356,7 @@ func (r *run) loopSettings() contract.LoopSettings {
 
 // lessonsOf returns the lessons for the next attempt of a phase or step.
 func (r *run) lessonsOf(p contract.Phase, step string) contract.Lessons {
-	key := flow.WorkKey(p, step)
+	key := affinity.WorkKey(p, step)
 	l := contract.Lessons{Heals: r.Heals.Lessons[key], Strict: r.Heals.Strict[p], Schema: r.Heals.Schema[p], Compact: r.Heals.Compact[key]}
 	if c := r.Heals.Budgets[contract.AgentOf(p)]; c != nil {
 		l.Generation = c.Generation

@@ -8,26 +8,27 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
+	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 )
 
 func (r *run) checkSwitchModel(c contract.Command) error {
 	if c.Model == nil || c.Model.Provider == "" || c.Model.Model == "" {
-		return flow.Rejected("switch_model needs a provider and a model")
+		return commands.Rejected("switch_model needs a provider and a model")
 	}
 	if known := r.providers(); !slices.Contains(known, c.Model.Provider) {
-		return flow.Rejected("run %d has no model provider %q; it was started with %s", r.in.RunID, c.Model.Provider, flow.ListFew(known))
+		return commands.Rejected("run %d has no model provider %q; it was started with %s", r.in.RunID, c.Model.Provider, commands.ListFew(known))
 	}
 	_, known := r.Models[c.Agent]
 	switch isMember := slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return m.Agent() == c.Agent }); {
 	case c.Agent == "", known:
 		return nil
 	case !isMember:
-		return flow.Rejected("no agent is called %q", fault.Clip(string(c.Agent), flow.MaxName))
+		return commands.Rejected("no agent is called %q", fault.Clip(string(c.Agent), commands.MaxName))
 	case !r.deliberates(c.Agent):
-		return flow.Rejected("nobody deliberates about the plan of run %d (plan_by planner), so %s is never asked; switch the planner's model instead", r.in.RunID, c.Agent)
+		return commands.Rejected("nobody deliberates about the plan of run %d (plan_by planner), so %s is never asked; switch the planner's model instead", r.in.RunID, c.Agent)
 	case r.Consensus != nil:
-		return flow.Rejected("the deliberation about the plan of run %d is over (pipeline %d), so %s is not asked any more; to deliberate anew: rgpt run replay %d --phase planner",
+		return commands.Rejected("the deliberation about the plan of run %d is over (pipeline %d), so %s is not asked any more; to deliberate anew: rgpt run replay %d --phase planner",
 			r.in.RunID, r.Consensus.PipelineID, c.Agent, r.in.RunID)
 	}
 	return nil
@@ -61,7 +62,7 @@ func (r *run) applySwitchModel(ctx workflow.Context, c contract.Command) (contra
 	if c.Agent != "" {
 		whom = "the " + string(c.Agent)
 	}
-	return flow.EventRecord(contract.EventModelSwitched, map[string]any{"agent": c.Agent, "model": c.Model, "by": c.By}),
+	return records.EventRecord(contract.EventModelSwitched, map[string]any{"agent": c.Agent, "model": c.Model, "by": c.By}),
 		fmt.Sprintf("%s use %s of %s from the next call on", whom, c.Model.Model, c.Model.Provider)
 }
 

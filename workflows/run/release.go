@@ -4,7 +4,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
 // releaseOutput is what a run's releaser_output shows.
@@ -22,7 +22,7 @@ func (r *run) findProtected(ctx workflow.Context) error {
 	if !contract.Pushes(r.in.Settings.Repo, s) || len(s.Protected) == 0 {
 		return nil
 	}
-	return r.affinityOf(contract.PhaseReleaser, "").Execute(ctx, flow.LongWork, contract.ActivityProtected, contract.ProtectedInput{
+	return r.affinityOf(contract.PhaseReleaser, "").Execute(ctx, options.LongWork, contract.ActivityProtected, contract.ProtectedInput{
 		Workspace: r.Workspace, Stages: r.Stages, Patterns: s.Protected,
 	}).Get(ctx, &r.Protected)
 }
@@ -34,7 +34,7 @@ func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRe
 		credits[i] = r.Credits[c.Step]
 	}
 	var result contract.ReleaseResult
-	err := r.affinityOf(contract.PhaseReleaser, "").Execute(ctx, flow.LongWork, contract.ActivityRelease, contract.ReleaseInput{
+	err := r.affinityOf(contract.PhaseReleaser, "").Execute(ctx, options.LongWork, contract.ActivityRelease, contract.ReleaseInput{
 		Execution: execution, Repo: r.in.Settings.Repo, PlanID: r.PlanID, Workspace: r.Workspace,
 		Credits: credits, Stages: r.Stages, Release: r.in.Settings.Release, ApprovedBy: r.approverOf(contract.ApprovalRelease),
 	}).Get(ctx, &result)

@@ -13,7 +13,10 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
+	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
+	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
@@ -40,10 +43,10 @@ type run struct {
 	state.State
 	in        contract.RunInput
 	log       log.Logger
-	rows      *flow.Recorder
+	rows      *records.Recorder
 	controls  controls // what people asked for: pause, stop, approvals
-	commands  flow.Commands[contract.Command, contract.Ack]
-	checks    flow.Commands[contract.CheckMessage, contract.Ack]
+	commands  commands.Commands[contract.Command, contract.Ack]
+	checks    commands.Commands[contract.CheckMessage, contract.Ack]
 	cancel    workflow.CancelFunc
 	stopClock workflow.CancelFunc // stops the timer for the run's time limit
 
@@ -53,7 +56,7 @@ type run struct {
 
 	completed         *contract.Record                        // of a phase, not written yet; see complete
 	reachable         map[string]bool                         // steps whose workflows have started and can be signalled
-	affinities        map[string]*flow.Affinity               // where work is done, by phase or step
+	affinities        map[string]*affinity.Affinity           // where work is done, by phase or step
 	errorTypeShown    bool                                    // Temporal shows the class of a failure
 	deliberation      workflow.ChildWorkflowFuture            // about the plan, the last one; nil: there was none
 	knownMemberModels map[contract.Agent]contract.ModelChoice // models of the deliberation's members, as last sent to them
@@ -64,9 +67,9 @@ func newRun(ctx workflow.Context, in contract.RunInput) *run {
 		State:      state.New(in),
 		in:         in,
 		log:        log.With(workflow.GetLogger(ctx), "run", in.RunID),
-		rows:       flow.NewRecorder(ctx, in.RunID),
+		rows:       records.NewRecorder(ctx, in.RunID),
 		reachable:  map[string]bool{},
-		affinities: map[string]*flow.Affinity{},
+		affinities: map[string]*affinity.Affinity{},
 	}
 	if f := in.Settings.Fork; f != nil {
 		r.keepSteps(f.Kept)
@@ -196,7 +199,7 @@ func (r *run) phaseWork(ctx workflow.Context, p contract.Phase, execution contra
 func (r *run) separateCommands(ctx workflow.Context) *contract.Failure {
 	for r.controls.changed {
 		r.controls.changed = false
-		if err := flow.NewTask(ctx); err != nil {
+		if err := options.NewTask(ctx); err != nil {
 			return r.failureOf(err)
 		}
 		if failure := r.awaitUnpaused(ctx); failure != nil { // somebody may have paused the run meanwhile
@@ -239,7 +242,7 @@ func (r *run) replayed(ctx workflow.Context, p contract.Phase, o contract.Replay
 			kept = append(kept, s.Step)
 		}
 	}
-	_, err := r.transition(ctx, flow.EventRecord(contract.EventRunUpdated, map[string]any{
+	_, err := r.transition(ctx, records.EventRecord(contract.EventRunUpdated, map[string]any{
 		"replay": p, "step": o.Step, "model": o.Model, "kept_steps": kept, "by": o.By, "reason": o.Reason,
 	}))
 	return err
@@ -349,9 +352,9 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 // worker sweeps its own later. They are caches: leftovers only cost disk space, so a
 // failure is only logged.
 func (r *run) cleanUp(ctx workflow.Context) {
-	options := flow.Remote(ctx, contract.QueueBuilder, flow.CleanUpTimeout)
-	options = workflow.WithScheduleToCloseTimeout(options, flow.CleanUpTimeout)
-	if err := workflow.ExecuteActivity(options, contract.ActivityCleanUp, r.in.RunID).Get(ctx, nil); err != nil {
+	activity := options.Remote(ctx, contract.QueueBuilder, options.CleanUpTimeout)
+	activity = workflow.WithScheduleToCloseTimeout(activity, options.CleanUpTimeout)
+	if err := workflow.ExecuteActivity(activity, contract.ActivityCleanUp, r.in.RunID).Get(ctx, nil); err != nil {
 		r.log.Warn("Could not remove the run's working directories now; the worker's sweep will", "error", err)
 	}
 }
@@ -384,7 +387,7 @@ func (r *run) plan(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 func (r *run) askPlanner(ctx workflow.Context, execution contract.ExecutionRef) (contract.PlanResult, error) {
 	s := r.in.Settings
 	var result contract.PlanResult
-	err := r.affinityOf(contract.PhasePlanner, "").Execute(ctx, s.ModelTimeout+flow.ModelWait, contract.ActivityPlan, contract.PlanInput{
+	err := r.affinityOf(contract.PhasePlanner, "").Execute(ctx, s.ModelTimeout+options.ModelWait, contract.ActivityPlan, contract.PlanInput{
 		Execution: execution, Repo: s.Repo, Model: r.Models[contract.AgentPlanner], Budget: s.RunBudget, Timeout: s.ModelTimeout,
 		Branch: r.branchToRelease(), Lessons: r.lessonsOf(contract.PhasePlanner, ""), Consensus: r.Consensus,
 	}).Get(ctx, &result)
@@ -394,7 +397,7 @@ func (r *run) askPlanner(ctx workflow.Context, execution contract.ExecutionRef) 
 // adopt reads a plan that a person supplied or edited, and checks it.
 func (r *run) adopt(ctx workflow.Context, planID int64) (contract.PlanResult, error) {
 	var result contract.PlanResult
-	err := workflow.ExecuteLocalActivity(flow.Local(ctx), contract.ActivityAdoptPlan, contract.AdoptPlanInput{
+	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityAdoptPlan, contract.AdoptPlanInput{
 		RunID: r.in.RunID, PlanID: planID,
 	}).Get(ctx, &result)
 	return result, err
@@ -455,7 +458,7 @@ func (r *run) startClock(ctx workflow.Context) {
 // replayed run is the one of its first attempt.
 func (r *run) timeLeft(ctx workflow.Context, most time.Duration) time.Duration {
 	var from time.Time
-	err := workflow.ExecuteLocalActivity(flow.Local(ctx), contract.ActivityRunTimeFrom, r.in.RunID).Get(ctx, &from)
+	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityRunTimeFrom, r.in.RunID).Get(ctx, &from)
 	if err != nil {
 		r.log.Error("Could not see since when the run is at work; its first timer counts", "error", err)
 		return 0
@@ -467,15 +470,15 @@ func (r *run) timeLeft(ctx workflow.Context, most time.Duration) time.Duration {
 // search attributes.
 func (r *run) transition(ctx workflow.Context, rec contract.Record) (contract.RecordResult, error) {
 	attributes := []temporal.SearchAttributeUpdate{
-		flow.KeyPhase.ValueSet(string(r.Phase)),
-		flow.KeyStatus.ValueSet(string(r.Status)),
+		options.KeyPhase.ValueSet(string(r.Phase)),
+		options.KeyStatus.ValueSet(string(r.Status)),
 	}
 	switch {
 	case r.Failure != nil:
-		attributes = append(attributes, flow.KeyErrorType.ValueSet(string(r.Failure.Class)))
+		attributes = append(attributes, options.KeyErrorType.ValueSet(string(r.Failure.Class)))
 		r.errorTypeShown = true
 	case r.errorTypeShown: // healed
-		attributes = append(attributes, flow.KeyErrorType.ValueUnset())
+		attributes = append(attributes, options.KeyErrorType.ValueUnset())
 		r.errorTypeShown = false
 	}
 	if err := workflow.UpsertTypedSearchAttributes(ctx, attributes...); err != nil {

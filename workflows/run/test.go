@@ -6,7 +6,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
 // testOutput is what a run's tester_output shows besides results and artifacts, which
@@ -27,7 +28,7 @@ type testOutput struct {
 // decides whether the run continues.
 func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
 	s := r.in.Settings
-	plan, err := flow.LocalFirst(ctx, r.affinityOf(contract.PhaseTester, ""), contract.ActivityTestPlan, 0, func(quick bool) any {
+	plan, err := affinity.LocalFirst(ctx, r.affinityOf(contract.PhaseTester, ""), contract.ActivityTestPlan, 0, func(quick bool) any {
 		return contract.TestPlanInput{Execution: execution, Workspace: r.Workspace, Quick: quick}
 	}, func(r contract.TestPlanResult) bool { return r.Cold })
 	if err != nil {
@@ -87,7 +88,7 @@ func stopsRun(c contract.CheckResult) bool {
 // report sums up the checks of an execution.
 func (r *run) report(ctx workflow.Context, execution contract.ExecutionRef) (contract.TestReportResult, error) {
 	var report contract.TestReportResult
-	err := workflow.ExecuteLocalActivity(flow.Local(ctx), contract.ActivityTestReport, contract.TestReportInput{
+	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityTestReport, contract.TestReportInput{
 		Execution: execution, Thresholds: r.in.Settings.Thresholds,
 	}).Get(ctx, &report)
 	return report, err

@@ -9,7 +9,10 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
+	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
+	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 )
 
 // Workflow heals one failure of a run: it diagnoses the failure, chooses the next
@@ -17,7 +20,7 @@ import (
 // which the run applies. An action that could not be carried out is a directive too,
 // which says so; the run asks for the next one.
 func Workflow(ctx workflow.Context, in contract.HealInput) (contract.Directive, error) {
-	h := &heal{in: in, failure: in.Failure, rows: flow.NewRecorder(ctx, in.RunID), instructions: in.Orders}
+	h := &heal{in: in, failure: in.Failure, rows: records.NewRecorder(ctx, in.RunID), instructions: in.Orders}
 	h.listen(ctx)
 	if err := h.diagnose(ctx); err != nil {
 		return contract.Directive{}, err
@@ -43,7 +46,7 @@ type heal struct {
 	in           contract.HealInput
 	failure      contract.Failure // after the diagnosis
 	rootCause    string
-	rows         *flow.Recorder
+	rows         *records.Recorder
 	output       contract.HealOutput
 	instructions contract.Orders              // of the run, the newest
 	agent        workflow.ChildWorkflowFuture // the Repair agent, while it is running
@@ -95,7 +98,7 @@ func (h *heal) diagnose(ctx workflow.Context) error {
 	ctx, done := disconnected(ctx)
 	defer done()
 	var d contract.Diagnosis
-	err := workflow.ExecuteLocalActivity(flow.Local(ctx), contract.ActivityDiagnose, contract.DiagnoseInput{
+	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityDiagnose, contract.DiagnoseInput{
 		Execution: h.in.Execution, Failure: h.in.Failure, Check: h.in.Check,
 	}).Get(ctx, &d)
 	h.failure, h.rootCause = d.Failure, d.RootCause
@@ -115,7 +118,7 @@ func (h *heal) lookForWorker(ctx workflow.Context) {
 	ctx, done := disconnected(ctx)
 	defer done()
 	var found contract.WorkersResult
-	err := workflow.ExecuteLocalActivity(flow.Local(ctx), contract.ActivityWorkers, contract.WorkersInput{Queue: contract.QueueOf(h.in.Phase)}).Get(ctx, &found)
+	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityWorkers, contract.WorkersInput{Queue: contract.QueueOf(h.in.Phase)}).Get(ctx, &found)
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("Could not look for another worker; the next action is tried", "run", h.in.RunID, "error", err)
 		return
@@ -355,7 +358,7 @@ func (h *heal) runRepairAgent(ctx workflow.Context) (contract.StepResult, error)
 		model = h.instructions.Model
 	}
 	child := workflow.ExecuteChildWorkflow(
-		flow.Child(ctx, contract.RepairWorkflowID(h.in.RunID, h.in.Number), contract.QueueRepair), contract.WorkflowStep, contract.StepInput{
+		options.Child(ctx, contract.RepairWorkflowID(h.in.RunID, h.in.Number), contract.QueueRepair), contract.WorkflowStep, contract.StepInput{
 			RunID: h.in.RunID, Step: contract.StepRepair, PlanID: h.in.PlanID, Agent: contract.AgentRepair, Phase: h.in.Phase,
 			Workspace: h.in.Workspace, Model: model, Settings: h.in.Settings, Lessons: contract.Lessons{Generation: h.in.Generation},
 			Heal: &contract.HealTask{Number: h.in.Number, Step: h.in.Step, Execution: h.in.Execution, Failure: h.failure, RootCause: h.rootCause, Check: h.in.Check},
@@ -420,7 +423,7 @@ func refusal(j contract.Judgement) contract.Failure {
 func (h *heal) judge(ctx workflow.Context, execution contract.ExecutionRef, from, to contract.Workspace) (contract.Judgement, error) {
 	ctx, done := disconnected(ctx)
 	defer done()
-	judged, err := flow.LocalFirst(ctx, &flow.Affinity{Queue: contract.QueueRepair}, contract.ActivityJudge, 0, func(quick bool) any {
+	judged, err := affinity.LocalFirst(ctx, &affinity.Affinity{Queue: contract.QueueRepair}, contract.ActivityJudge, 0, func(quick bool) any {
 		return contract.JudgeInput{Execution: execution, Number: h.in.Number, From: from, To: to, Quick: quick}
 	}, func(j contract.Judgement) bool { return j.Cold })
 	h.output.Diff, h.output.Before["tree"] = judged.Diff, from.Tree
@@ -431,7 +434,7 @@ func (h *heal) judge(ctx workflow.Context, execution contract.ExecutionRef, from
 func (h *heal) createDefaults(ctx workflow.Context) (contract.Directive, error) {
 	out := contract.Directive{Back: h.in.Phase}
 	var made contract.DefaultsResult
-	err := workflow.ExecuteActivity(flow.Remote(ctx, contract.QueueRepair, flow.LongWork), contract.ActivityCreateDefaults, contract.DefaultsInput{
+	err := workflow.ExecuteActivity(options.Remote(ctx, contract.QueueRepair, options.LongWork), contract.ActivityCreateDefaults, contract.DefaultsInput{
 		Execution: h.in.Execution, Workspace: h.in.Workspace, Wanted: h.failure.Message + "\n" + h.rootCause,
 	}).Get(ctx, &made)
 	if err != nil {
@@ -441,7 +444,7 @@ func (h *heal) createDefaults(ctx workflow.Context) (contract.Directive, error) 
 		out.Failed = "the repository documents no defaults for what is missing"
 		return out, nil
 	}
-	h.changed("made "+flow.ListFew(made.Made)+" from the examples beside them", "files", made.Made)
+	h.changed("made "+commands.ListFew(made.Made)+" from the examples beside them", "files", made.Made)
 	verdict, err := h.judge(ctx, h.in.Execution, h.in.Workspace, made.Workspace)
 	if err != nil || verdict.Refused != "" {
 		out.Failed = verdict.Refused
@@ -463,7 +466,7 @@ func (h *heal) recordEnd(ctx workflow.Context, d contract.Directive) error {
 	var events []contract.EventDraft
 	if d.Failed != "" {
 		note.Status, note.Output.Result = contract.HealFailed, d.Failed
-		events = append(events, flow.HealEvent(contract.EventHealFailed, d, d.Failed))
+		events = append(events, records.HealEvent(contract.EventHealFailed, d, d.Failed))
 	}
 	return h.rows.Write(ctx, contract.Record{Heals: []contract.HealNote{note}, Events: events})
 }

@@ -1,4 +1,4 @@
-package flow
+package options
 
 import (
 	"go.temporal.io/sdk/temporal"

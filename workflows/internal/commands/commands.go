@@ -1,4 +1,6 @@
-package flow
+// Package commands applies what people and services ask of a workflow, each command
+// at most once.
+package commands
 
 import (
 	"go.temporal.io/sdk/workflow"

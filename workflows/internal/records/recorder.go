@@ -1,10 +1,12 @@
-package flow
+// Package records writes what happens in a run into its rows, in order.
+package records
 
 import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
 // Recorder writes a workflow's records to the database, one after the other, in the
@@ -38,7 +40,7 @@ func (r *Recorder) WriteLatest(ctx workflow.Context, draft func() contract.Recor
 		return result, err
 	}
 	defer r.mu.Unlock()
-	err := workflow.ExecuteLocalActivity(Local(ctx), contract.ActivityRecord, r.next(ctx, draft())).Get(ctx, &result)
+	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityRecord, r.next(ctx, draft())).Get(ctx, &result)
 	return result, err
 }
 
@@ -58,7 +60,7 @@ func (r *Recorder) WriteWith(ctx workflow.Context, rec contract.Record, work fun
 		return execution, nil
 	}
 	var result contract.RecordResult
-	if err := workflow.ExecuteLocalActivity(Local(last), contract.ActivityRecord, rec).Get(last, &result); err != nil {
+	if err := workflow.ExecuteLocalActivity(options.Local(last), contract.ActivityRecord, rec).Get(last, &result); err != nil {
 		return contract.ExecutionRef{}, err
 	}
 	return result.Execution, failed

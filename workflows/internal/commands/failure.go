@@ -1,4 +1,4 @@
-package flow
+package commands
 
 import (
 	"github.com/rocketgpt/orchestrator/contract"

@@ -1,4 +1,6 @@
-package flow
+// Package options has the time-outs and retry policies of all activities and child
+// workflows, and the search attributes that workflows set.
+package options
 
 import (
 	"errors"
@@ -110,27 +112,6 @@ func Persistent(ctx workflow.Context) workflow.Context {
 		HeartbeatTimeout:       heartbeat,
 		RetryPolicy:            retryPolicy(0),
 	})
-}
-
-// LocalMerges is how many changes local work may merge. More may take longer than a
-// workflow task should wait.
-const LocalMerges = 8
-
-// LocalFirst carries out work on a repository as a local activity. If that returns that
-// it would take long on this host (cold), takes long, or has many changes to merge, an
-// ordinary activity does it. Both give the same answer. Work that belongs to one worker
-// is never done as a local activity.
-func LocalFirst[R any](ctx workflow.Context, at *Affinity, name string, merges int, args func(quick bool) any, cold func(R) bool) (R, error) {
-	var result R
-	if merges <= LocalMerges && at.Worker == "" {
-		err := workflow.ExecuteLocalActivity(LocalOnce(ctx), name, args(true)).Get(ctx, &result)
-		if err != nil && !RunRemotely(err) || err == nil && !cold(result) {
-			return result, err
-		}
-	}
-	var ordinary R
-	err := at.Execute(ctx, LongWork, name, args(false)).Get(ctx, &ordinary)
-	return ordinary, err
 }
 
 // Child returns a context for a child workflow on its agent's queue.

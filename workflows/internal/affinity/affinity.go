@@ -1,0 +1,93 @@
+// Package affinity decides which worker does the work of a phase or step.
+package affinity
+
+import (
+	"errors"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
+	"github.com/rocketgpt/orchestrator/workflows/internal/records"
+)
+
+// workerPatience is how long work waits for its chosen worker. After that any worker of
+// the role does it, because the chosen one may have died.
+const workerPatience = 15 * time.Second
+
+// Affinity is where an attempt does its work: on the queue of its role or, after a
+// heal, on the queue of one worker of the role.
+type Affinity struct {
+	Queue  string
+	Worker string // empty: any worker of the role
+	// OnLost is called once, when the worker did not take work in time.
+	OnLost func(ctx workflow.Context, worker string)
+}
+
+// Execute carries out work that takes at most that long. If the chosen worker does not
+// take it in time, this work and all work after it goes to the role.
+func (p *Affinity) Execute(ctx workflow.Context, most time.Duration, name string, args any) workflow.Future {
+	if p.Worker == "" {
+		return workflow.ExecuteActivity(options.Remote(ctx, p.Queue, most), name, args)
+	}
+	worker := p.Worker
+	there := workflow.ExecuteActivity(workflow.WithScheduleToStartTimeout(options.Remote(ctx, contract.QueueOfWorker(worker), most), workerPatience), name, args)
+	result, set := workflow.NewFuture(ctx)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		if !workerAbsent(there.Get(ctx, nil)) {
+			set.Chain(there)
+			return
+		}
+		if p.Worker == worker {
+			p.Worker = ""
+			p.OnLost(ctx, worker)
+		}
+		set.Chain(workflow.ExecuteActivity(options.Remote(ctx, p.Queue, most), name, args))
+	})
+	return result
+}
+
+// workerAbsent reports whether work failed because no worker took it in time.
+func workerAbsent(err error) bool {
+	var timeout *temporal.TimeoutError
+	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
+}
+
+// WorkKey names the work of a phase's next attempt: the phase, or one step of it.
+func WorkKey(p contract.Phase, step string) string {
+	if step == "" {
+		return string(p)
+	}
+	return string(p) + "/" + step
+}
+
+// LocalMerges is how many changes local work may merge. More may take longer than a
+// workflow task should wait.
+const LocalMerges = 8
+
+// LocalFirst carries out work on a repository as a local activity. If that returns that
+// it would take long on this host (cold), takes long, or has many changes to merge, an
+// ordinary activity does it. Both give the same answer. Work that belongs to one worker
+// is never done as a local activity.
+func LocalFirst[R any](ctx workflow.Context, at *Affinity, name string, merges int, args func(quick bool) any, cold func(R) bool) (R, error) {
+	var result R
+	if merges <= LocalMerges && at.Worker == "" {
+		err := workflow.ExecuteLocalActivity(options.LocalOnce(ctx), name, args(true)).Get(ctx, &result)
+		if err != nil && !options.RunRemotely(err) || err == nil && !cold(result) {
+			return result, err
+		}
+	}
+	var ordinary R
+	err := at.Execute(ctx, options.LongWork, name, args(false)).Get(ctx, &ordinary)
+	return ordinary, err
+}
+
+// WorkerLostRecord returns the record that the worker chosen for work did not take it.
+func WorkerLostRecord(work, worker, queue string) contract.Record {
+	return records.EventRecord(contract.EventRunUpdated, map[string]any{
+		"work": work, "worker_lost": worker, "queue": queue, "waited": workerPatience.String(),
+	})
+}
