@@ -48,7 +48,7 @@ func (d *decoder) value(n *yaml.Node, s *spec, key string) (any, bool) {
 
 func (d *decoder) mistake(n *yaml.Node, s *spec, key string) {
 	if s.ofHosts() && n.ShortTag() == "!!bool" {
-		d.report.add(d.at(n), key, "is a list of hosts: replace true by the allowed hosts, such as [registry.npmjs.org], and false by an empty list, []")
+		d.report.add(d.at(n), key, "is a list of hosts: replace true by the allowed hosts, such as [packages.example.com], and false by an empty list, []")
 		return
 	}
 	d.report.add(d.at(n), key, "expected %s, got %s", s.expectation(), s.found(n))

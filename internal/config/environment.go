@@ -33,7 +33,7 @@ type Environment struct {
 
 // EnvironmentNetwork is what an installation may reach.
 type EnvironmentNetwork struct {
-	Hosts        []string         `yaml:"hosts" repo:"registries" validate:"max=200,dive,hostpattern" doc:"Hosts that an installation may reach. Empty: the public registries of the languages that are found." example:"[registry.npmjs.org, nexus.example.com]"`
+	Hosts        []string         `yaml:"hosts" repo:"registries" validate:"max=200,dive,hostpattern" doc:"Hosts that an installation may reach. Empty: the public registries of the languages that are found." example:"[packages.example.com, nexus.example.com]"`
 	Credentials  []HostCredential `yaml:"credentials" validate:"max=100,dive" doc:"Headers that the worker adds to requests to private registries. Commands never see them." example:"[{host: nexus.example.com, header: Authorization, env: NEXUS_AUTHORIZATION}]"`
 	AllowPrivate []string         `yaml:"allow_private" validate:"max=200,dive,privatehost" doc:"Hosts that may have private addresses, such as a registry inside a company. Loopback, link-local and cloud metadata addresses are never reached." example:"[nexus.example.com]"`
 }

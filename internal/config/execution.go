@@ -49,7 +49,7 @@ type RunLimits struct {
 type Sandbox struct {
 	Runner          string        `yaml:"runner" validate:"oneof=process" doc:"What confines commands: process uses namespaces, Landlock and seccomp of this host."`
 	AllowUnisolated bool          `yaml:"allow_unisolated" doc:"Run commands although this host lacks a feature that isolation needs. Only for hosts that hold nothing of value."`
-	Network         []string      `yaml:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that commands of agents and all checks may reach, through the worker's proxy: a name, or *.example.com for all names below it, with a port where it is neither 443 nor 80." example:"[registry.npmjs.org, \"*.example.com\"]"`
+	Network         []string      `yaml:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that commands of agents and all checks may reach, through the worker's proxy: a name, or *.example.com for all names below it, with a port where it is neither 443 nor 80." example:"[packages.example.com, \"*.example.com\"]"`
 	Memory          Size          `yaml:"memory" validate:"min=16777216" doc:"Memory of all processes of a command together."`
 	Processes       int           `yaml:"processes" validate:"min=8,max=100000" doc:"Processes and threads of a command at the same time."`
 	CPUTime         time.Duration `yaml:"cpu_time" validate:"min=1s" doc:"Processor time of all processes of a command together."`

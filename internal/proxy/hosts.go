@@ -31,7 +31,7 @@ type hostPattern struct {
 	ports []uint16
 }
 
-// ParseHosts reads patterns: a name such as registry.npmjs.org, a wildcard such as
+// ParseHosts reads patterns: a name such as packages.example.com, a wildcard such as
 // *.example.com, which means every name below example.com but not that name itself, or
 // a public address. A port may follow, as in example.com:8443; without one, the ports
 // 443 and 80 are meant. Names may be in any case and with letters of any language. The
@@ -77,9 +77,9 @@ func parsePrivate(patterns []string) (Hosts, error) {
 func parsePattern(text string) (p hostPattern, err error) {
 	switch {
 	case text == "":
-		return p, fmt.Errorf("is empty; expected a host such as registry.npmjs.org")
+		return p, fmt.Errorf("is empty; expected a host such as packages.example.com")
 	case strings.ContainsAny(text, "/@ \t\r\n"):
-		return p, fmt.Errorf("is no host; expected a name without scheme, user and path, such as registry.npmjs.org or example.com:8443")
+		return p, fmt.Errorf("is no host; expected a name without scheme, user and path, such as packages.example.com or example.com:8443")
 	}
 	host, ports, err := splitPattern(text)
 	if err != nil {
