@@ -34,9 +34,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(storetest.Main(m))
 }
 
-// house is everything that activities use, all real except the model, which answers
+// fixture is everything that activities use, all real except the model, which answers
 // from a scenario over HTTP.
-type house struct {
+type fixture struct {
 	*activities.Activities
 	t       *testing.T
 	env     *testsuite.TestActivityEnvironment
@@ -50,11 +50,11 @@ type house struct {
 
 var choice = contract.ModelChoice{Provider: setup.Scripted, Model: setup.Scripted}
 
-// newHouse creates a run on a repository with one file, with a scenario's rules.
-func newHouse(t *testing.T, rules string) *house {
+// newFixture creates a run on a repository with one file, with a scenario's rules.
+func newFixture(t *testing.T, rules string) *fixture {
 	t.Helper()
 	dir := t.TempDir()
-	h := &house{t: t, log: filepath.Join(dir, "requests.jsonl"), dataDir: dir}
+	h := &fixture{t: t, log: filepath.Join(dir, "requests.jsonl"), dataDir: dir}
 	scenario, err := scripted.Parse("test", []byte("rules:\n"+rules))
 	require.NoError(t, err)
 	model, err := scripted.New(scenario, scripted.Options{LogPath: h.log})
@@ -94,7 +94,7 @@ func newHouse(t *testing.T, rules string) *house {
 	return h
 }
 
-func (h *house) makeRun(cfg *config.Config) {
+func (h *fixture) makeRun(cfg *config.Config) {
 	h.t.Helper()
 	source := filepath.Join(h.dataDir, "source")
 	require.NoError(h.t, os.MkdirAll(source, 0o755))
@@ -119,7 +119,7 @@ func (h *house) makeRun(cfg *config.Config) {
 	require.NoError(h.t, err)
 }
 
-func (h *house) git(args ...string) string {
+func (h *fixture) git(args ...string) string {
 	h.t.Helper()
 	cmd := exec.CommandContext(h.t.Context(), "git", append([]string{"-C", filepath.Join(h.dataDir, "source")}, args...)...)
 	out, err := cmd.CombinedOutput()
@@ -128,7 +128,7 @@ func (h *house) git(args ...string) string {
 }
 
 // begin opens an execution, like a workflow with a record.
-func (h *house) begin(p contract.Phase, step string) contract.ExecutionRef {
+func (h *fixture) begin(p contract.Phase, step string) contract.ExecutionRef {
 	h.t.Helper()
 	h.seq++
 	result, err := h.Store.Record(h.t.Context(), store.Source{WorkflowID: "w", WorkflowRunID: "r"}, contract.Record{
@@ -139,7 +139,7 @@ func (h *house) begin(p contract.Phase, step string) contract.ExecutionRef {
 }
 
 // do carries out an activity and returns its result and failure.
-func do[T any](h *house, f, in any) (T, *contract.Failure) {
+func do[T any](h *fixture, f, in any) (T, *contract.Failure) {
 	h.t.Helper()
 	var out T
 	value, err := h.env.ExecuteActivity(f, in)
@@ -151,7 +151,7 @@ func do[T any](h *house, f, in any) (T, *contract.Failure) {
 }
 
 // served returns how often the model answered.
-func (h *house) served() int {
+func (h *fixture) served() int {
 	h.t.Helper()
 	entries, err := scripted.ReadLog(h.log)
 	require.NoError(h.t, err)
@@ -165,7 +165,7 @@ func (h *house) served() int {
 }
 
 // openStep opens a step's conversation on the base.
-func (h *house) openStep() (contract.ExecutionRef, contract.Workspace) {
+func (h *fixture) openStep() (contract.ExecutionRef, contract.Workspace) {
 	h.t.Helper()
 	opened, failure := do[contract.OpenStepResult](h, h.OpenStep, h.opening())
 	require.Nil(h.t, failure)
@@ -174,7 +174,7 @@ func (h *house) openStep() (contract.ExecutionRef, contract.Workspace) {
 }
 
 // opening is a step's workflow's first input.
-func (h *house) opening() contract.OpenStepInput {
+func (h *fixture) opening() contract.OpenStepInput {
 	h.seq++
 	return contract.OpenStepInput{
 		Record: contract.Record{RunID: h.run.ID, Seq: h.seq, Begin: &contract.ExecutionBegin{
@@ -192,7 +192,7 @@ const editHello = `
 
 func TestAModelCallWhoseAnswerIsStoredPaysNothing(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, editHello)
+	h := newFixture(t, editHello)
 	e, _ := h.openStep()
 	in := contract.ThinkInput{Execution: e, Turn: 1, Model: choice}
 	first, failure := do[contract.ThinkResult](h, h.Think, in)
@@ -210,7 +210,7 @@ func TestAModelCallWhoseAnswerIsStoredPaysNothing(t *testing.T) {
 
 func TestAnUnusableAnswerIsPaidOnceAndKept(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, `
+	h := newFixture(t, `
   - when: {agent: planner}
     fault: {truncate: true}
     reply: {json: {summary: "a long plan that is cut", complexity_score: 0.1, steps: []}}
@@ -238,7 +238,7 @@ func TestAPlanThatBreaksItsSchemaIsAnLLMErrorAndACircleALogicError(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t, "\n  - when: {agent: planner}\n    reply: "+c.reply+"\n")
+			h := newFixture(t, "\n  - when: {agent: planner}\n    reply: "+c.reply+"\n")
 			_, failure := do[contract.PlanResult](h, h.Plan, contract.PlanInput{Execution: h.begin(contract.PhasePlanner, ""), Repo: h.repo, Model: choice})
 			require.NotNil(t, failure)
 			require.Contains(t, failure.Message, c.class)
@@ -248,7 +248,7 @@ func TestAPlanThatBreaksItsSchemaIsAnLLMErrorAndACircleALogicError(t *testing.T)
 
 func TestAToolCallLeadsFromOneWorkspaceToTheNextAndARepeatIsHarmless(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, editHello)
+	h := newFixture(t, editHello)
 	e, ws := h.openStep()
 	_, failure := do[contract.ThinkResult](h, h.Think, contract.ThinkInput{Execution: e, Turn: 1, Model: choice})
 	require.Nil(t, failure)
@@ -274,7 +274,7 @@ func TestACallThatLeavesTheRepositoryIsRefused(t *testing.T) {
 			args := `{"path": "` + path + `", "content": "gotcha"}`
 			var check map[string]string
 			require.NoError(t, json.Unmarshal([]byte(args), &check))
-			h := newHouse(t, "\n  - when: {agent: builder}\n    reply: {tool_calls: [{name: create_file, arguments: "+args+"}]}\n")
+			h := newFixture(t, "\n  - when: {agent: builder}\n    reply: {tool_calls: [{name: create_file, arguments: "+args+"}]}\n")
 			e, ws := h.openStep()
 			_, failure := do[contract.ThinkResult](h, h.Think, contract.ThinkInput{Execution: e, Turn: 1, Model: choice})
 			require.Nil(t, failure)
@@ -289,7 +289,7 @@ func TestACallThatLeavesTheRepositoryIsRefused(t *testing.T) {
 
 func TestFinishBesideACallThatFailedIsAnsweredInTheNextTurn(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, `
+	h := newFixture(t, `
   - when: {agent: builder, turn: 1}
     reply: {tool_calls: [{name: edit_file, arguments: {path: missing.txt, old_text: a, new_text: b}}, {name: finish, arguments: {summary: done}}]}
   - when: {agent: builder, turn: 2, contains: "Not finished"}
@@ -310,7 +310,7 @@ func TestFinishBesideACallThatFailedIsAnsweredInTheNextTurn(t *testing.T) {
 
 func TestVerificationRunsOnACleanCheckoutAndARedTestIsAResult(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	verify := func(ws contract.Workspace) contract.TestReportResult {
 		e := h.begin(contract.PhaseTester, "")
 		plan, failure := do[contract.TestPlanResult](h, h.PlanTests, contract.TestPlanInput{Execution: e, Workspace: ws})
@@ -343,7 +343,7 @@ func TestVerificationRunsOnACleanCheckoutAndARedTestIsAResult(t *testing.T) {
 
 func TestAReleaseMadeTwiceIsOneBranchWithOneSetOfArtifacts(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, editHello)
+	h := newFixture(t, editHello)
 	e, ws := h.openStep()
 	_, failure := do[contract.ThinkResult](h, h.Think, contract.ThinkInput{Execution: e, Turn: 1, Model: choice})
 	require.Nil(t, failure)
@@ -378,7 +378,7 @@ func TestAReleaseMadeTwiceIsOneBranchWithOneSetOfArtifacts(t *testing.T) {
 
 func TestAPushOfProtectedFilesThatNobodyApprovedIsRefused(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	dir, err := h.Workspaces.Open(t.Context(), h.repo.Workspace(), "protected")
 	require.NoError(t, err)
 	for name, text := range map[string]string{".GitHub/workflows/x.yml": "on: push\n", "deploy/Jenkinsfile": "x\n", "docs/ci.md": "x\n"} {
@@ -416,7 +416,7 @@ func TestAPushOfProtectedFilesThatNobodyApprovedIsRefused(t *testing.T) {
 // same.
 func TestProtectedFilesThatALaterCommitTakesBackNeedAnApprovalToo(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	dir, err := h.Workspaces.Open(t.Context(), h.repo.Workspace(), "taken back")
 	require.NoError(t, err)
 	defer dir.Close()
@@ -445,7 +445,7 @@ func TestProtectedFilesThatALaterCommitTakesBackNeedAnApprovalToo(t *testing.T) 
 
 func TestABudgetThatIsUsedUpEndsTheCalls(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, `
+	h := newFixture(t, `
   - when: {agent: builder}
     reply: {tool_calls: [{name: list_files, arguments: {}}]}
     usage: {prompt_tokens: 900, completion_tokens: 100}
@@ -463,7 +463,7 @@ func TestABudgetThatIsUsedUpEndsTheCalls(t *testing.T) {
 
 func TestACallWhoseRequestIsMoreThanItsStepHasLeftIsNotMade(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, editHello)
+	h := newFixture(t, editHello)
 	e, _ := h.openStep()
 	in := contract.ThinkInput{Execution: e, Turn: 1, Model: choice, Left: &contract.StepLeft{Tokens: 100}}
 	_, failure := do[contract.ThinkResult](h, h.Think, in)
@@ -484,7 +484,7 @@ func TestACallWhoseRequestIsMoreThanItsStepHasLeftIsNotMade(t *testing.T) {
 
 func TestAStepIsOpenedOnceHoweverOftenItIsAskedFor(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	in := h.opening()
 	first, failure := do[contract.OpenStepResult](h, h.OpenStep, in)
 	require.Nil(t, failure)
@@ -499,7 +499,7 @@ func TestAStepIsOpenedOnceHoweverOftenItIsAskedFor(t *testing.T) {
 
 func TestAHostWithoutTheRepositoryAnswersColdAndHasBegunTheStep(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	in := h.opening()
 	in.Workspace.Base = strings.Repeat("0", 40)
 	cold, failure := do[contract.OpenStepResult](h, h.OpenStep, in)
@@ -516,7 +516,7 @@ func TestAHostWithoutTheRepositoryAnswersColdAndHasBegunTheStep(t *testing.T) {
 
 func TestAStepIsToldWhatThePlanSaysThatItsRunFroze(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	edited, err := h.Store.SavePlan(t.Context(), h.run.ID, 0, "ann", contract.Plan{Summary: "never accepted", Steps: []contract.Step{{ID: "step-001", Name: "Another", Description: "another thing"}}})
 	require.NoError(t, err)
 	told := func(planID int64) string {
@@ -537,7 +537,7 @@ func TestAStepIsToldWhatThePlanSaysThatItsRunFroze(t *testing.T) {
 
 func TestAPlanIsStoredOnceAndKeepsItsID(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, `
+	h := newFixture(t, `
   - when: {agent: planner}
     reply: {json: {summary: s, complexity_score: 0.1, steps: [{id: step-009, name: a, description: a, dependencies: [], estimated_complexity: low, risk_level: low, verification_criteria: [], files: []}]}}
 `)
@@ -556,7 +556,7 @@ func TestAPlanIsStoredOnceAndKeepsItsID(t *testing.T) {
 
 func TestMoreMediumFindingsThanTheThresholdWarnAndFailNothing(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	e := h.begin(contract.PhaseTester, "")
 	check := contract.CheckResult{Check: contract.Check{ID: "lint", Category: contract.CategoryLint}, OK: true, Medium: 3}
 	require.NoError(t, h.Store.SaveCheck(t.Context(), e, "lint", check, nil, nil, ""))
@@ -570,7 +570,7 @@ func TestMoreMediumFindingsThanTheThresholdWarnAndFailNothing(t *testing.T) {
 
 func TestThePlannerIsShownWhatTheRepositorySaysAboutItself(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, `
+	h := newFixture(t, `
   - when: {agent: planner, contains: "@grep -q hello hello.txt"}
     reply: {text: "it saw the Makefile"}
 `)

@@ -14,7 +14,7 @@ import (
 )
 
 // commit adds files to the repository; the run starts from there.
-func (h *house) commit(files map[string]string) {
+func (h *fixture) commit(files map[string]string) {
 	h.t.Helper()
 	source := filepath.Join(h.dataDir, "source")
 	for name, text := range files {
@@ -31,7 +31,7 @@ func (h *house) commit(files map[string]string) {
 }
 
 // built returns the files of the build caches whose path contains all parts.
-func (h *house) built(parts ...string) (found []string) {
+func (h *fixture) built(parts ...string) (found []string) {
 	h.t.Helper()
 	root := filepath.Join(h.dataDir, "cache", "build")
 	require.NoError(h.t, filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
@@ -49,7 +49,7 @@ func (h *house) built(parts ...string) (found []string) {
 
 func TestACheckReadsTheBaseAndLeavesNoLayer(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	h.commit(map[string]string{"go.mod": "module example.com/m\n\ngo 1.21\n", "m.go": "package m\n\n// Answer is the answer.\nconst Answer = 42\n"})
 	e := h.begin(contract.PhaseTester, "")
 	check := func(ws contract.Workspace) contract.CheckResult {
@@ -76,7 +76,7 @@ func TestACheckReadsTheBaseAndLeavesNoLayer(t *testing.T) {
 
 func TestWhatAnAgentCompiledIsThereForItsNextCommandAndGoesWithTheRun(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  - reply: {tool_calls: [{name: run_command, arguments: {command: \"echo built >$GOCACHE/x-entry\"}}]}")
+	h := newFixture(t, "  - reply: {tool_calls: [{name: run_command, arguments: {command: \"echo built >$GOCACHE/x-entry\"}}]}")
 	e, ws := h.openStep()
 	_, failure := do[contract.ThinkResult](h, h.Think, contract.ThinkInput{Execution: e, Turn: 1, Model: choice})
 	require.Nil(t, failure)
@@ -91,7 +91,7 @@ func TestWhatAnAgentCompiledIsThereForItsNextCommandAndGoesWithTheRun(t *testing
 
 func TestTheSizeOfALogIsThatOfWhatIsStored(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	h.commit(map[string]string{"Makefile": "test:\n\t@echo 'Authorization: Bearer sk-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH'\n"})
 	e := h.begin(contract.PhaseTester, "")
 	_, failure := do[contract.CheckResult](h, h.Verify, contract.VerifyInput{

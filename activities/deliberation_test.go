@@ -22,7 +22,7 @@ import (
 
 // talk is a pipeline with one active member.
 type talk struct {
-	*house
+	*fixture
 	pipeline store.Pipeline
 	member   contract.ExecutionRef
 }
@@ -30,7 +30,7 @@ type talk struct {
 // deliberating creates an independent pipeline, in which BETA has begun.
 func deliberating(t *testing.T, rules string) *talk {
 	t.Helper()
-	h := newHouse(t, rules)
+	h := newFixture(t, rules)
 	settings, err := setup.Deliberation(h.Config, "")
 	require.NoError(t, err)
 	p, _, err := h.Store.SpawnPipeline(t.Context(), store.NewPipelineRow{Settings: settings, Task: contract.DeliberationTask{
@@ -38,11 +38,11 @@ func deliberating(t *testing.T, rules string) *talk {
 		Subtasks: []contract.Subtask{{ID: "t1", Description: "measure", Dependencies: []string{"t0"}}},
 	}})
 	require.NoError(t, err)
-	return &talk{house: h, pipeline: p, member: h.opened(p, contract.Beta)}
+	return &talk{fixture: h, pipeline: p, member: h.opened(p, contract.Beta)}
 }
 
 // opened begins a member's execution and opens its conversation.
-func (h *house) opened(p store.Pipeline, m contract.Member) contract.ExecutionRef {
+func (h *fixture) opened(p store.Pipeline, m contract.Member) contract.ExecutionRef {
 	h.t.Helper()
 	h.seq++
 	begun, err := h.Store.Record(h.t.Context(), store.Source{WorkflowID: contract.MemberWorkflowID(p.ID, m), WorkflowRunID: "r"}, contract.Record{
@@ -62,8 +62,8 @@ func (d *talk) turn(n int, news contract.News, refused ...contract.Error) contra
 	}}
 }
 
-// told returns the text of all messages to a model in an execution.
-func (h *house) told(execution int64) string {
+// transcript returns the text of all messages to a model in an execution.
+func (h *fixture) transcript(execution int64) string {
 	h.t.Helper()
 	messages, err := h.Store.Conversation(h.t.Context(), execution)
 	require.NoError(h.t, err)
@@ -87,13 +87,13 @@ func TestAMemberIsToldItsRoleItsTaskAndTheNewsAndAnswersWithMoves(t *testing.T) 
   - when: {agent: beta, turn: 2, contains: "ALPHA does not accept s1, version 1"}
     reply: {json: {moves: [{move: vote, key: s1, version: 1, accept: true}]}}
 `)
-	first, failure := do[contract.ThinkResult](d.house, d.Think, d.turn(1, contract.News{}))
+	first, failure := do[contract.ThinkResult](d.fixture, d.Think, d.turn(1, contract.News{}))
 	require.Nil(t, failure)
 	require.Equal(t, []contract.Move{
 		{Kind: contract.MovePropose, Key: "p1", Text: contract.Text{Head: "Redis", Size: 5}}, {Kind: contract.MoveDone, Text: contract.Text{Head: "that is all", Size: 11}},
 	}, first.Moves)
 	require.Equal(t, int64(110), first.Usage.Tokens())
-	again, failure := do[contract.ThinkResult](d.house, d.Think, d.turn(1, contract.News{Why: "told otherwise"}))
+	again, failure := do[contract.ThinkResult](d.fixture, d.Think, d.turn(1, contract.News{Why: "told otherwise"}))
 	require.Nil(t, failure)
 	require.Equal(t, first, again)
 	require.Equal(t, 1, d.served(), "a stored answer is paid once")
@@ -113,11 +113,11 @@ func TestAMemberIsToldItsRoleItsTaskAndTheNewsAndAnswersWithMoves(t *testing.T) 
 		}},
 		Members: []contract.MemberView{{Member: contract.Alpha, Role: "research", Status: contract.MemberDone}, {Member: contract.Beta, Role: "synthesis", Status: contract.MemberThinking}},
 	}
-	second, failure := do[contract.ThinkResult](d.house, d.Think, d.turn(2, news, contract.Error{Message: "key p9 does not exist"}))
+	second, failure := do[contract.ThinkResult](d.fixture, d.Think, d.turn(2, news, contract.Error{Message: "key p9 does not exist"}))
 	require.Nil(t, failure)
 	require.Len(t, second.Moves, 1)
 	require.True(t, *second.Moves[0].Accept)
-	told := d.told(d.member.ID)
+	told := d.transcript(d.member.ID)
 	for _, part := range []string{
 		"You are BETA", "- no downtime", "- it is fast", "- t1: measure (after t0)", `"move": "vote"`, "This is your opening turn",
 		"Round 2 of 10, 90s left", "solutions/p1, version 3, by ALPHA, propose, live", "complexity 0.5", "GAMMA to BETA", "key p9 does not exist", "BETA (synthesis): you",
@@ -143,7 +143,7 @@ func TestALongTextIsKeptAndToldWholeToWhoReadsIt(t *testing.T) {
   - when: {agent: beta, turn: 2, contains: %q}
     reply: {json: {moves: []}}
 `, whole, whole))
-	first, failure := do[contract.ThinkResult](d.house, d.Think, d.turn(1, contract.News{}))
+	first, failure := do[contract.ThinkResult](d.fixture, d.Think, d.turn(1, contract.News{}))
 	require.Nil(t, failure)
 	text := first.Moves[0].Text
 	require.LessOrEqual(t, len(text.Head), contract.TextHead)
@@ -151,7 +151,7 @@ func TestALongTextIsKeptAndToldWholeToWhoReadsIt(t *testing.T) {
 	kept, err := d.Store.PipelineTexts(t.Context(), d.pipeline.ID, []string{text.Ref})
 	require.NoError(t, err)
 	require.Equal(t, whole, kept[text.Ref])
-	_, failure = do[contract.ThinkResult](d.house, d.Think, d.turn(2, contract.News{Messages: []contract.Message{{From: contract.Alpha, Text: text}}}))
+	_, failure = do[contract.ThinkResult](d.fixture, d.Think, d.turn(2, contract.News{Messages: []contract.Message{{From: contract.Alpha, Text: text}}}))
 	require.Nil(t, failure)
 	require.Equal(t, 2, d.served(), "the rule asks for the whole text")
 }
@@ -172,7 +172,7 @@ func TestAnAnswerThatIsNoTurnIsAResultThatWasPaidOnce(t *testing.T) {
 			t.Parallel()
 			d := deliberating(t, "\n  - when: {agent: beta, turn: 1}\n    "+c.rule+"\n    usage: {prompt_tokens: 100, completion_tokens: 10}\n  - when: {agent: beta, turn: 2}\n    reply: {json: {moves: []}}\n")
 			for range 2 {
-				out, failure := do[contract.ThinkResult](d.house, d.Think, d.turn(1, contract.News{}))
+				out, failure := do[contract.ThinkResult](d.fixture, d.Think, d.turn(1, contract.News{}))
 				require.Nil(t, failure)
 				require.Contains(t, out.Bad, c.says)
 				require.NotEmpty(t, out.Bad)
@@ -180,7 +180,7 @@ func TestAnAnswerThatIsNoTurnIsAResultThatWasPaidOnce(t *testing.T) {
 				require.Empty(t, out.Moves)
 			}
 			require.Equal(t, 1, d.served())
-			_, failure := do[contract.ThinkResult](d.house, d.Think, d.turn(2, contract.News{}))
+			_, failure := do[contract.ThinkResult](d.fixture, d.Think, d.turn(2, contract.News{}))
 			require.Nil(t, failure, "it goes on")
 		})
 	}
@@ -199,7 +199,7 @@ func TestAHugeAnswerIsPaidForOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := deliberating(t, "\n  - when: {agent: beta, turn: 1}\n    reply: "+reply+"\n    usage: {prompt_tokens: 100, completion_tokens: 10}\n  - when: {agent: beta, turn: 2}\n    reply: {json: {moves: []}}\n")
-			first, failure := do[contract.ThinkResult](d.house, d.Think, d.turn(1, contract.News{}))
+			first, failure := do[contract.ThinkResult](d.fixture, d.Think, d.turn(1, contract.News{}))
 			require.Nil(t, failure)
 			size, err := json.Marshal(first)
 			require.NoError(t, err)
@@ -207,11 +207,11 @@ func TestAHugeAnswerIsPaidForOnce(t *testing.T) {
 			for _, m := range first.Moves {
 				require.Greater(t, len(m.Key), 64, "a key that is too long stays one that is refused")
 			}
-			again, failure := do[contract.ThinkResult](d.house, d.Think, d.turn(1, contract.News{}))
+			again, failure := do[contract.ThinkResult](d.fixture, d.Think, d.turn(1, contract.News{}))
 			require.Nil(t, failure)
 			require.Equal(t, first, again)
 			require.Equal(t, 1, d.served())
-			_, failure = do[contract.ThinkResult](d.house, d.Think, d.turn(2, contract.News{}))
+			_, failure = do[contract.ThinkResult](d.fixture, d.Think, d.turn(2, contract.News{}))
 			require.Nil(t, failure, "it goes on")
 			messages, err := d.Store.Conversation(t.Context(), d.member.ID)
 			require.NoError(t, err)
@@ -229,12 +229,12 @@ func TestAHugeAnswerIsPaidForOnce(t *testing.T) {
 func TestARecoveryIsToldWhatTheAttemptBeforeLeft(t *testing.T) {
 	t.Parallel()
 	d := deliberating(t, "  []")
-	in, failure := do[contract.DeliberationInput](d.house, d.CreatePipeline, contract.NewPipeline{
+	in, failure := do[contract.DeliberationInput](d.fixture, d.CreatePipeline, contract.NewPipeline{
 		RunID: d.pipeline.RunID, Prior: d.pipeline.ID, Attempt: 2, Settings: d.pipeline.Settings,
 		Inherited: &contract.Inherited{PipelineID: d.pipeline.ID, Attempt: 1, AbortReason: contract.AbortStuck, Context: "ALPHA was silent", Instructions: "vote earlier"},
 	})
 	require.Nil(t, failure)
-	again, failure := do[contract.DeliberationInput](d.house, d.CreatePipeline, contract.NewPipeline{RunID: d.pipeline.RunID, Prior: d.pipeline.ID, Attempt: 2, Settings: d.pipeline.Settings})
+	again, failure := do[contract.DeliberationInput](d.fixture, d.CreatePipeline, contract.NewPipeline{RunID: d.pipeline.RunID, Prior: d.pipeline.ID, Attempt: 2, Settings: d.pipeline.Settings})
 	require.Nil(t, failure)
 	require.Equal(t, in, again)
 	require.Equal(t, []any{2, d.pipeline.RunID, "Choose a cache", 1}, []any{in.Attempt, in.RunID, in.Task.Objective, in.Inherited.Attempt})
@@ -242,11 +242,11 @@ func TestARecoveryIsToldWhatTheAttemptBeforeLeft(t *testing.T) {
 	require.NoError(t, err)
 	e := d.opened(next, contract.Beta)
 	require.Equal(t, 2, e.Attempt, "executions are counted over recoveries")
-	told := d.told(e.ID)
+	told := d.transcript(e.ID)
 	for _, part := range []string{"This is attempt 2", "(stuck)", "ALPHA was silent", "vote earlier"} {
 		require.Contains(t, told, part)
 	}
-	gamma := d.told(d.opened(next, contract.Gamma).ID)
+	gamma := d.transcript(d.opened(next, contract.Gamma).ID)
 	require.Contains(t, gamma, `"move": "verdict"`)
 	require.NotContains(t, gamma, `"move": "propose"`)
 }
@@ -254,7 +254,7 @@ func TestARecoveryIsToldWhatTheAttemptBeforeLeft(t *testing.T) {
 func TestARecoveryThatCouldNotBeStartedIsClosedOnceWithTheReason(t *testing.T) {
 	t.Parallel()
 	d := deliberating(t, "  []")
-	in, failure := do[contract.DeliberationInput](d.house, d.CreatePipeline, contract.NewPipeline{RunID: d.pipeline.RunID, Prior: d.pipeline.ID, Attempt: 2, Settings: d.pipeline.Settings})
+	in, failure := do[contract.DeliberationInput](d.fixture, d.CreatePipeline, contract.NewPipeline{RunID: d.pipeline.RunID, Prior: d.pipeline.ID, Attempt: 2, Settings: d.pipeline.Settings})
 	require.Nil(t, failure)
 	why := contract.Failure{Class: contract.ClassInfra, Code: contract.CodeUnavailable, Message: "it never began: no room"}
 	for range 2 {
@@ -299,7 +299,7 @@ func TestTheModeOfAPipelineIsThatOfTheModelsThatItUses(t *testing.T) {
 	now, err := d.Store.Pipeline(t.Context(), d.pipeline.ID)
 	require.NoError(t, err)
 	require.Equal(t, []any{contract.ModeOpenRouter, contract.ModeOpenRouter}, []any{now.Mode, now.Settings.Mode}, "it was switched")
-	in, failure := do[contract.DeliberationInput](d.house, d.CreatePipeline, contract.NewPipeline{RunID: d.pipeline.RunID, Prior: d.pipeline.ID, Attempt: 2, Settings: settings})
+	in, failure := do[contract.DeliberationInput](d.fixture, d.CreatePipeline, contract.NewPipeline{RunID: d.pipeline.RunID, Prior: d.pipeline.ID, Attempt: 2, Settings: settings})
 	require.Nil(t, failure)
 	require.Equal(t, contract.ModeOpenRouter, in.Settings.Mode)
 }
@@ -316,7 +316,7 @@ func TestAHandoffIsAnArtifactWithWholeTextsThatIsKeptForADay(t *testing.T) {
 		LastMessages: map[contract.Member][]contract.Message{contract.Alpha: {{Seq: 1, From: contract.Alpha, Text: long}}},
 	}}
 	for range 2 {
-		out, failure := do[contract.WriteHandoffResult](d.house, d.WriteHandoff, in)
+		out, failure := do[contract.WriteHandoffResult](d.fixture, d.WriteHandoff, in)
 		require.Nil(t, failure)
 		require.Equal(t, fmt.Sprintf("pipeline-%d/handoff.json", d.pipeline.ID), out.Ref)
 	}
@@ -336,7 +336,7 @@ func TestAHandoffIsAnArtifactWithWholeTextsThatIsKeptForADay(t *testing.T) {
 const planDoc = `{"summary": "agreed", "complexity_score": 0.9, "steps": [{"id": "step-001", "name": "a", "description": "a", "dependencies": [], "estimated_complexity": "low", "risk_level": "low", "verification_criteria": [], "files": []}]}`
 
 // deliberated creates a deliberation of the run that agreed on a text.
-func (h *house) deliberated(planner contract.ExecutionRef, consensus string) contract.DeliberationResult {
+func (h *fixture) deliberated(planner contract.ExecutionRef, consensus string) contract.DeliberationResult {
 	h.t.Helper()
 	settings, err := setup.Deliberation(h.Config, "")
 	require.NoError(h.t, err)
@@ -364,7 +364,7 @@ func (h *house) deliberated(planner contract.ExecutionRef, consensus string) con
 
 func TestAConsensusThatIsAPlanIsTakenAsItIsAndItsMinutesAreKept(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	planner := h.begin(contract.PhasePlanner, "")
 	in := contract.MinutesInput{RunID: h.run.ID, Execution: planner, Result: h.deliberated(planner, "```json\n"+planDoc+"\n```")}
 	first, failure := do[contract.MinutesResult](h, h.Minutes, in)
@@ -414,7 +414,7 @@ func TestAConsensusInProseIsMadeAPlanByThePlanner(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t, c.rules)
+			h := newFixture(t, c.rules)
 			in := contract.PlanInput{Execution: h.begin(contract.PhasePlanner, ""), Repo: h.repo, Model: choice}
 			var own contract.PlanResult
 			if c.before {
@@ -453,7 +453,7 @@ func TestAConsensusInProseIsMadeAPlanByThePlanner(t *testing.T) {
 }
 
 // executionOf returns the first execution of an agent in the run.
-func (h *house) executionOf(agent contract.Agent) int64 {
+func (h *fixture) executionOf(agent contract.Agent) int64 {
 	h.t.Helper()
 	executions, err := h.Store.Executions(h.t.Context(), h.run.ID)
 	require.NoError(h.t, err)
@@ -463,7 +463,7 @@ func (h *house) executionOf(agent contract.Agent) int64 {
 }
 
 // planOf returns an execution's plan; it must have one.
-func (h *house) planOf(execution int64) int64 {
+func (h *fixture) planOf(execution int64) int64 {
 	h.t.Helper()
 	mark := contract.Plan{Summary: "there was none"}
 	id, err := h.Store.SavePlan(h.t.Context(), h.run.ID, execution, "test", mark)
@@ -479,7 +479,7 @@ func (h *house) planOf(execution int64) int64 {
 // belongs to the member that began first.
 func TestAConsensusThatIsAPlanLeavesThePlannersOwn(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "\n  - when: {agent: planner, attempt: 1, turn: 1}\n    reply: {json: "+strings.Replace(planDoc, "agreed", "too complex", 1)+"}\n")
+	h := newFixture(t, "\n  - when: {agent: planner, attempt: 1, turn: 1}\n    reply: {json: "+strings.Replace(planDoc, "agreed", "too complex", 1)+"}\n")
 	in := contract.PlanInput{Execution: h.begin(contract.PhasePlanner, ""), Repo: h.repo, Model: choice}
 	own, failure := do[contract.PlanResult](h, h.Plan, in)
 	require.Nil(t, failure)
@@ -497,7 +497,7 @@ func TestAConsensusThatIsAPlanLeavesThePlannersOwn(t *testing.T) {
 
 func TestMembersThatPlanARunAreShownItsRepository(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, `
+	h := newFixture(t, `
   - when: {agent: alpha, turn: 1, contains: "@grep -q hello hello.txt"}
     reply: {json: {moves: []}}
   - when: {agent: alpha, turn: 2}
@@ -508,14 +508,14 @@ func TestMembersThatPlanARunAreShownItsRepository(t *testing.T) {
 	require.NoError(t, err)
 	p, err := h.Store.CreatePipeline(t.Context(), contract.NewPipeline{RunID: h.run.ID, ForRun: true, Execution: planner.ID, Attempt: 1, Settings: settings})
 	require.NoError(t, err)
-	d := &talk{house: h, pipeline: p, member: h.opened(p, contract.Alpha)}
+	d := &talk{fixture: h, pipeline: p, member: h.opened(p, contract.Alpha)}
 	for n := 1; n <= 2; n++ {
 		in := d.turn(n, contract.News{})
 		in.Brief.Member = contract.Alpha
 		_, failure := do[contract.ThinkResult](h, h.Think, in)
 		require.Nil(t, failure)
 	}
-	told := h.told(d.member.ID)
+	told := h.transcript(d.member.ID)
 	require.Equal(t, 1, strings.Count(told, "The repository has these files"), "once is enough")
 	require.Contains(t, told, "becomes its plan")
 	require.Contains(t, told, "Objective: Say more")
@@ -553,7 +553,7 @@ func TestADeliberationIsToldOfATurnAsSoonAsItsAnswerIsStored(t *testing.T) {
 		in.Brief.Parent, in.Brief.Token = "pipeline-7", "its own"
 		return in
 	}
-	first, failure := do[contract.ThinkResult](d.house, d.Think, asked(1))
+	first, failure := do[contract.ThinkResult](d.fixture, d.Think, asked(1))
 	require.Nil(t, failure)
 	require.True(t, first.Told)
 	require.Empty(t, first.Moves, "they are where they were told")
@@ -564,20 +564,20 @@ func TestADeliberationIsToldOfATurnAsSoonAsItsAnswerIsStored(t *testing.T) {
 	require.Equal(t, []contract.Moves{want}, temporal.heard)
 	require.Equal(t, []string{"pipeline-7 moves"}, temporal.to)
 
-	again, failure := do[contract.ThinkResult](d.house, d.Think, asked(1))
+	again, failure := do[contract.ThinkResult](d.fixture, d.Think, asked(1))
 	require.Nil(t, failure)
 	require.Equal(t, first, again)
 	require.Equal(t, []contract.Moves{want, want}, temporal.heard, "told again it is the same, and paid once")
 	require.Equal(t, 1, d.served())
 
 	temporal.deaf = errors.New("it is away")
-	kept, failure := do[contract.ThinkResult](d.house, d.Think, asked(1))
+	kept, failure := do[contract.ThinkResult](d.fixture, d.Think, asked(1))
 	require.Nil(t, failure, "the member's workflow tells it")
 	require.False(t, kept.Told)
 	require.Equal(t, want.Moves, kept.Moves)
 
 	temporal.deaf, temporal.heard = nil, nil
-	bad, failure := do[contract.ThinkResult](d.house, d.Think, asked(2))
+	bad, failure := do[contract.ThinkResult](d.fixture, d.Think, asked(2))
 	require.Nil(t, failure)
 	require.True(t, bad.Told)
 	require.Len(t, temporal.heard, 1)

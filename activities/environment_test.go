@@ -27,7 +27,7 @@ import (
 
 func TestRunsThatWaitForASetupThatFailsDoNotTryItAgain(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	var err error
 	h.Proxy, err = setup.Proxy(h.Config)
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestRunsThatWaitForASetupThatFailsDoNotTryItAgain(t *testing.T) {
 
 func TestASetupComesFromTheRunThenAPersonThenTheConfigurationThenAnAgent(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	var err error
 	h.Proxy, err = setup.Proxy(h.Config)
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestASetupComesFromTheRunThenAPersonThenTheConfigurationThenAnAgent(t *test
 }
 
 // setUpBy creates an environment with a command.
-func (h *house) setUpBy(command string) contract.EnvironmentResult {
+func (h *fixture) setUpBy(command string) contract.EnvironmentResult {
 	h.t.Helper()
 	var err error
 	h.Proxy, err = setup.Proxy(h.Config)
@@ -124,7 +124,7 @@ func (h *house) setUpBy(command string) contract.EnvironmentResult {
 }
 
 // setUpWith makes the run one that is set up by a command.
-func (h *house) setUpWith(command string) {
+func (h *fixture) setUpWith(command string) {
 	h.t.Helper()
 	h.Config.Environment.Setup = []string{command}
 	settings, spec, err := setup.Freeze(h.Config, h.repo)
@@ -136,7 +136,7 @@ func (h *house) setUpWith(command string) {
 }
 
 // prepared creates the environment of the run.
-func (h *house) prepared() contract.EnvironmentResult {
+func (h *fixture) prepared() contract.EnvironmentResult {
 	h.t.Helper()
 	out, err := h.Environment(h.t.Context(), contract.EnvironmentInput{RunID: h.run.ID, Workspace: h.repo.Workspace(), Timeout: 60e9})
 	require.NoError(h.t, err)
@@ -144,7 +144,7 @@ func (h *house) prepared() contract.EnvironmentResult {
 }
 
 // madeFile returns a file of the work tree that an environment of this host added.
-func (h *house) madeFile(digest, name string) string {
+func (h *fixture) madeFile(digest, name string) string {
 	h.t.Helper()
 	env, err := setup.Environments(h.dataDir).Open(digest)
 	require.NoError(h.t, err)
@@ -155,7 +155,7 @@ func (h *house) madeFile(digest, name string) string {
 }
 
 // lose removes an environment from this host, and its archive.
-func (h *house) lose(digest string) {
+func (h *fixture) lose(digest string) {
 	h.t.Helper()
 	row, err := h.Store.Environment(h.t.Context(), digest)
 	require.NoError(h.t, err)
@@ -167,7 +167,7 @@ func (h *house) lose(digest string) {
 
 func TestALostEnvironmentIsMadeAgainWithoutTheAgentsChange(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	made := h.setUpBy("cp h*.txt made.out") // no input is named, so that the digest stays
 	require.Nil(t, made.Failure)
 	require.Equal(t, "hello\n", h.madeFile(made.Digest, "made.out"))
@@ -186,7 +186,7 @@ func TestALostEnvironmentIsMadeAgainWithoutTheAgentsChange(t *testing.T) {
 
 func TestARemovedEnvironmentIsMadeAgainThoughAHostHasACopy(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	const command = "date +%N > made.out"
 	made := h.setUpBy(command)
 	require.Nil(t, made.Failure)
@@ -230,7 +230,7 @@ func TestASetUpThatCannotReachAHostIsTriedAgain(t *testing.T) {
 	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "from the registry") }))
 	t.Cleanup(registry.Close)
 	var away atomic.Bool
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	var err error
 	h.Proxy, err = proxy.New(proxy.Options{Resolver: publicly{}, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		if away.Load() {
@@ -261,7 +261,7 @@ func TestASetUpThatCannotReachAHostIsTriedAgain(t *testing.T) {
 
 func TestAnOutcomeThatIsNotKeptOutlastsThatAnotherRunAsks(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	h.Config.Verification.Test.Command = "sh -c 'exit 127'"
 	require.Nil(t, h.setUpBy("true").Failure)
 	one := h.run.ID
@@ -295,7 +295,7 @@ func TestAnOutcomeThatIsNotKeptOutlastsThatAnotherRunAsks(t *testing.T) {
 
 func TestToolsOfAnotherVersionMakeABaselineOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	require.Nil(t, h.setUpBy("true").Failure)
 	keys := map[string]bool{}
 	for _, version := range []string{"1", "2", "1"} {
@@ -309,7 +309,7 @@ func TestToolsOfAnotherVersionMakeABaselineOfTheirOwn(t *testing.T) {
 
 func TestASetUpFindsWhatTheLastOneOfItsRepositoryDownloaded(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	h.Config.Environment.Cache = []string{"~/.cache/tool", "~/.none"}
 	require.Nil(t, h.setUpBy("mkdir -p ~/.cache/tool && echo downloaded > ~/.cache/tool/package").Failure)
 	second := h.setUpBy("cp ~/.cache/tool/package made.out; touch ~/.cache/more ~/.cache/tool/more")

@@ -17,7 +17,7 @@ import (
 const canary = "sk-canary4711q7Zt4Lw9Xn2Vb6Rm"
 
 // testedBy makes a command the run's test, or build.
-func (h *house) testedBy(v checks.Settings) {
+func (h *fixture) testedBy(v checks.Settings) {
 	h.t.Helper()
 	var err error
 	h.run, _, err = h.Store.CreateRun(h.t.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: h.run.Settings, Spec: setup.RunSpec{Verification: v}})
@@ -27,8 +27,8 @@ func (h *house) testedBy(v checks.Settings) {
 	require.NoError(h.t, err)
 }
 
-// toldToRepair returns the text of all messages to an agent that heals.
-func (h *house) toldToRepair(failed contract.ExecutionRef, failure contract.Failure) string {
+// repairPrompt returns the text of all messages to an agent that heals.
+func (h *fixture) repairPrompt(failed contract.ExecutionRef, failure contract.Failure) string {
 	h.t.Helper()
 	in := h.opening()
 	in.Record.Begin.Phase, in.Record.Begin.Step, in.Record.Begin.Agent = contract.PhaseTester, "repair", contract.AgentRepair
@@ -46,7 +46,7 @@ func (h *house) toldToRepair(failed contract.ExecutionRef, failure contract.Fail
 
 func TestSecretsInTheOutputOfTestsAreNeitherStoredNorToldToAnAgent(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	h.testedBy(checks.Settings{Test: checks.StageSettings{
 		Command: `printf '1..1\nnot ok 1 - logs in\n  ---\n  error: "refused the key ` + canary + `"\n  ...\n'; exit 1`, Format: output.FormatTAP,
 	}})
@@ -69,14 +69,14 @@ func TestSecretsInTheOutputOfTestsAreNeitherStoredNorToldToAnAgent(t *testing.T)
 	// What was stored earlier, or by others, is not shown either.
 	checks[0].Cases[0].Message, result.Message = "the key is "+canary, "failed with "+canary
 	require.NoError(t, h.Store.SaveCheck(t.Context(), e, "test-configured-1", result, checks[0].Cases, nil, ""))
-	told := h.toldToRepair(e, *report.Failure)
+	told := h.repairPrompt(e, *report.Failure)
 	require.Contains(t, told, "the key is "+telemetry.Redacted)
 	require.NotContains(t, told, canary)
 }
 
 func TestWhatARunMakesOfItsOwnConfigurationDoesNotCountInIt(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	ws := h.greeter(verdict.PinnedEnforce)
 	before, _, _ := h.planned(ws)
 	ws = h.with(ws, "rgpt.yaml", "findings: {max_major: 1000, max_medium: 1000}\nverification:\n  auto_detect: false\n  pinned_tests: off\n  prove_new_tests: off\n  test: {command: 'true'}\n")
@@ -89,7 +89,7 @@ func TestWhatARunMakesOfItsOwnConfigurationDoesNotCountInIt(t *testing.T) {
 
 func TestTheChecksOfAStepThatIsCarriedOutStrictlyAreDiagnosedLikeThoseOfTheTester(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	h.testedBy(checks.Settings{Build: checks.StageSettings{Command: "echo 'write out.o: no space left on device' >&2; exit 1", Format: output.FormatExitCode}})
 	e, ws := h.openStep()
 	result, failure := do[contract.CheckResult](h, h.Verify, contract.VerifyInput{
@@ -112,7 +112,7 @@ func TestTheChecksOfAStepThatIsCarriedOutStrictlyAreDiagnosedLikeThoseOfTheTeste
 
 // proved verifies a change in all stages of its plan, and returns the findings
 // about new tests, and whether they ran without the change.
-func (h *house) proved(ws contract.Workspace) (found []store.Finding, ran bool) {
+func (h *fixture) proved(ws contract.Workspace) (found []store.Finding, ran bool) {
 	h.t.Helper()
 	e := h.begin(contract.PhaseTester, "")
 	plan, failure := do[contract.TestPlanResult](h, h.PlanTests, contract.TestPlanInput{Execution: e, Workspace: ws})
@@ -137,7 +137,7 @@ func (h *house) proved(ws contract.Workspace) (found []store.Finding, ran bool) 
 
 func TestNewTestsAreRunOnTheOldCodeWithTheFilesOfTestsAsTheChangeLeavesThem(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	ws := h.greeter(verdict.PinnedEnforce)
 	const louder = "package greeter\n\n// Greet greets.\nfunc Greet() string { return \"Hello!\" }\n"
 	const vacuous = "package greeter\n\nimport \"testing\"\n\nfunc TestNotSilent(t *testing.T) {\n\tif Greet() == \"\" || testing.Short() {\n\t\tt.Fatal(\"silent\")\n\t}\n}\n"

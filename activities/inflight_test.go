@@ -34,9 +34,9 @@ type gate struct {
 }
 
 // gated is a house whose model is behind a gate.
-func gated(t *testing.T) (*house, *gate) {
+func gated(t *testing.T) (*fixture, *gate) {
 	t.Helper()
-	h := newHouse(t, editHello)
+	h := newFixture(t, editHello)
 	behind, err := url.Parse(strings.TrimSuffix(h.Config.Models.Providers[setup.Scripted].BaseURL, "/v1"))
 	require.NoError(t, err)
 	pass := httputil.NewSingleHostReverseProxy(behind)
@@ -83,7 +83,7 @@ func think(ctx context.Context, a *activities.Activities, in contract.ThinkInput
 }
 
 // awaitWaiting waits until that many attempts wait for turn 1 of an execution.
-func (h *house) awaitWaiting(a *activities.Activities, e contract.ExecutionRef, want int) {
+func (h *fixture) awaitWaiting(a *activities.Activities, e contract.ExecutionRef, want int) {
 	h.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -97,7 +97,7 @@ func (h *house) awaitWaiting(a *activities.Activities, e contract.ExecutionRef, 
 	}
 }
 
-func (h *house) requireOnePaidCall(want int64) {
+func (h *fixture) requireOnePaidCall(want int64) {
 	h.t.Helper()
 	require.Equal(h.t, 1, h.served())
 	usage, err := h.Store.Usage(h.t.Context(), h.run.ID)
@@ -240,7 +240,7 @@ func (l lines) Write(p []byte) (int, error) {
 }
 
 // otherWorker returns another worker on the same database.
-func (h *house) otherWorker() *activities.Activities {
+func (h *fixture) otherWorker() *activities.Activities {
 	h.t.Helper()
 	db, err := store.Open(h.t.Context(), h.url, store.Options{MaxConns: 4})
 	require.NoError(h.t, err)

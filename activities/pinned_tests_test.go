@@ -35,7 +35,7 @@ func TestAgain(t *testing.T) {
 
 // greeter makes the run begin with a Go project that has tests, with pinned
 // tests in the given mode.
-func (h *house) greeter(mode verdict.PinnedTests) contract.Workspace {
+func (h *fixture) greeter(mode verdict.PinnedTests) contract.Workspace {
 	h.t.Helper()
 	for name, text := range map[string]string{
 		"go.mod": "module example.com/greeter\n\ngo 1.21\n", "greeter_test.go": greeterTest,
@@ -63,7 +63,7 @@ func (h *house) greeter(mode verdict.PinnedTests) contract.Workspace {
 }
 
 // with returns the workspace with one file changed, or removed if text is empty.
-func (h *house) with(ws contract.Workspace, name, text string) contract.Workspace {
+func (h *fixture) with(ws contract.Workspace, name, text string) contract.Workspace {
 	h.t.Helper()
 	dir, err := h.Workspaces.Open(h.t.Context(), ws, "edit")
 	require.NoError(h.t, err)
@@ -81,7 +81,7 @@ func (h *house) with(ws contract.Workspace, name, text string) contract.Workspac
 
 // planned plans the verification of a workspace and returns what the planning alone
 // found, with the report over it.
-func (h *house) planned(ws contract.Workspace) (contract.TestPlanResult, []store.Finding, contract.TestReportResult) {
+func (h *fixture) planned(ws contract.Workspace) (contract.TestPlanResult, []store.Finding, contract.TestReportResult) {
 	h.t.Helper()
 	e := h.begin(contract.PhaseTester, "")
 	plan, failure := do[contract.TestPlanResult](h, h.PlanTests, contract.TestPlanInput{Execution: e, Workspace: ws, Quick: true})
@@ -107,7 +107,7 @@ var (
 
 func TestATestThatTheChangeTookAwayIsAFindingAndFailsTheTester(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	ws := h.greeter(verdict.PinnedEnforce)
 	plan, findings, report := h.planned(h.with(ws, "greeter_test.go", withoutAgain))
 	require.NotEmpty(t, plan.Stages)
@@ -126,7 +126,7 @@ func TestATestThatTheChangeTookAwayIsAFindingAndFailsTheTester(t *testing.T) {
 
 func TestAGoalAboutTestsMayTakeThemAwayAndPeopleSeeIt(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	ws := h.greeter(verdict.PinnedReport)
 	_, findings, report := h.planned(h.with(ws, "greeter_test.go", withoutAgain))
 	require.Len(t, findings, 1)
@@ -137,7 +137,7 @@ func TestAGoalAboutTestsMayTakeThemAwayAndPeopleSeeIt(t *testing.T) {
 
 func TestAnotherExpectationIsAFindingThatFailsNothingByItself(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	ws := h.greeter(verdict.PinnedEnforce)
 	_, findings, report := h.planned(h.with(ws, "greeter_test.go", otherGreet))
 	require.Len(t, findings, 1)
@@ -148,7 +148,7 @@ func TestAnotherExpectationIsAFindingThatFailsNothingByItself(t *testing.T) {
 
 func TestAChangeThatLeavesTestsAloneIsNoProblemAndSaysThatItWasLookedAt(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	ws := h.greeter(verdict.PinnedEnforce)
 	more := greeterTest + "\nfunc TestMore(t *testing.T) {\n\tif Greet() == \"x\" {\n\t\tt.Fatal(\"x\")\n\t}\n}\n"
 	for _, changed := range []contract.Workspace{ws, h.with(ws, "hello.txt", "bye"), h.with(ws, "greeter_test.go", more)} {
@@ -162,7 +162,7 @@ func TestAChangeThatLeavesTestsAloneIsNoProblemAndSaysThatItWasLookedAt(t *testi
 func TestWhoTurnedPinnedTestsOffIsNotTold(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []verdict.PinnedTests{verdict.PinnedOff, ""} {
-		h := newHouse(t, "  []")
+		h := newFixture(t, "  []")
 		ws := h.greeter(mode)
 		plan, findings, _ := h.planned(h.with(ws, "greeter_test.go", ""))
 		require.Empty(t, plan.Done)
@@ -172,7 +172,7 @@ func TestWhoTurnedPinnedTestsOffIsNotTold(t *testing.T) {
 
 func TestAReTestRunsTheSameCommandAsTheCheckThatItRepeatsWithoutASecondTry(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	spec := setup.RunSpec{Verification: checks.Settings{RerunFailed: 1, Test: checks.StageSettings{
 		// Fails the first time in each checkout, and passes when it is run again.
 		Command: `if test -e tried; then printf '1..1\nok 1 - second\n'; else touch tried; printf '1..1\nnot ok 1 - second\n'; exit 1; fi`,

@@ -17,7 +17,7 @@ import (
 )
 
 // documented makes the run begin with examples of files, by name.
-func (h *house) documented(examples map[string]string) contract.Workspace {
+func (h *fixture) documented(examples map[string]string) contract.Workspace {
 	h.t.Helper()
 	for name, text := range examples {
 		file := filepath.Join(h.dataDir, "source", name)
@@ -38,7 +38,7 @@ func (h *house) documented(examples map[string]string) contract.Workspace {
 
 func TestDefaultsAreMadeOfSettingsAloneAndNeverWhereToolsTakeOrders(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, editHello)
+	h := newFixture(t, editHello)
 	big := "a: " + strings.Repeat("x", 64<<10) + "\n"
 	ws := h.documented(map[string]string{
 		"settings.yaml.example": "a: 1\n", "conf/app.sample.json": "{}\n", ".env.example": "A=1\n",
@@ -60,7 +60,7 @@ func TestDefaultsAreMadeOfSettingsAloneAndNeverWhereToolsTakeOrders(t *testing.T
 
 func TestNoMoreThanTwentyDefaultsAreMade(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, editHello)
+	h := newFixture(t, editHello)
 	examples, wanted := map[string]string{}, "not found:"
 	for i := range 25 {
 		name := fmt.Sprintf("many/%02d.yaml", i)
@@ -74,7 +74,7 @@ func TestNoMoreThanTwentyDefaultsAreMade(t *testing.T) {
 
 func TestAPatchOfWhatNoAgentMayChangeIsRefusedAsAViolation(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, editHello)
+	h := newFixture(t, editHello)
 	ws := h.documented(map[string]string{".github/workflows/ci.yml": "on: push\n", ".circleci/config.yml": "x: 1\n", "rgpt.yaml": "findings: {max_major: 0}\n", "sub/a.txt": "a\n"})
 	judge := func(to contract.Workspace) contract.Judgement {
 		t.Helper()
@@ -97,7 +97,7 @@ func TestAPatchOfWhatNoAgentMayChangeIsRefusedAsAViolation(t *testing.T) {
 // the base commit, and tests that the run wrote or edited itself.
 func TestARepairChangesNoDemandOfTheBase(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, editHello)
+	h := newFixture(t, editHello)
 	test := func(name, want string) string {
 		return "package hello\n\nimport \"testing\"\n\nfunc " + name + "(t *testing.T) {\n\tif got := Hello(); got != " + want + " {\n\t\tt.Fatal(got)\n\t}\n}\n"
 	}
@@ -121,7 +121,7 @@ func TestARepairChangesNoDemandOfTheBase(t *testing.T) {
 
 func TestARepairAgentThatFollowsARevokedOneIsToldItsHandoff(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, editHello)
+	h := newFixture(t, editHello)
 	failed := h.begin(contract.PhaseTester, "")
 	h.seq++
 	_, err := h.Store.Record(t.Context(), store.Source{WorkflowID: "w", WorkflowRunID: "r"}, contract.Record{RunID: h.run.ID, Seq: h.seq, Begin: &contract.ExecutionBegin{
@@ -153,7 +153,7 @@ func TestAFailureOfThisMachineThatTheBaseHasTooHidesNoNewOne(t *testing.T) {
 	const unreachable = "httpcore.ConnectError: [Errno -3] Temporary failure in name resolution\n"
 	check := contract.Check{ID: "test-1", Name: "pytest", Category: contract.CategoryTest}
 	diagnosed := func(baseLog string) contract.Diagnosis {
-		h := newHouse(t, "  []")
+		h := newFixture(t, "  []")
 		kept := func(log string) string {
 			digest, err := h.Artifacts.Put(t.Context(), []byte(log))
 			require.NoError(t, err)
@@ -183,7 +183,7 @@ func TestAFailureOfThisMachineThatTheBaseHasTooHidesNoNewOne(t *testing.T) {
 
 func TestAProposedSetupIsStoredOnceHoweverOftenThatIsDone(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	e := h.begin(contract.PhaseTester, contract.StepEnvironment)
 	said, err := json.Marshal(model.Message{Role: model.RoleAssistant, ToolCalls: []model.ToolCall{{
 		ID: "c", Name: tool.ProposeSetup, Arguments: `{"commands":["make deps"],"variables":{"CI":"1"},"reason":"the Makefile says so"}`,
@@ -219,7 +219,7 @@ func TestASetupWhoseBaselinePassedNothingStaysItsRuns(t *testing.T) {
 		{contract.CheckResult{Check: contract.Check{ID: "test", Category: contract.CategoryTest}, Code: contract.CodeTestsFailed, Summary: contract.TestSummary{Passed: 1, Failed: 9}}, true},
 		{contract.CheckResult{Check: contract.Check{ID: "test", Category: contract.CategoryTest}, OK: true}, true},
 	} {
-		h := newHouse(t, "  []")
+		h := newFixture(t, "  []")
 		proposed, err := h.Store.AddSetup(t.Context(), store.Setup{Repo: h.run.Repo, Source: "agent", Settings: json.RawMessage(`{"setup":["true"]}`), RunID: h.run.ID})
 		require.NoError(t, err)
 		_, err = h.Store.OpenBaseline(t.Context(), h.run.ID, store.Baseline{Key: "k", Repo: h.run.Repo, Stages: [][]contract.Check{{c.result.Check}}})
@@ -237,7 +237,7 @@ func TestASetupWhoseBaselinePassedNothingStaysItsRuns(t *testing.T) {
 
 func TestTheEnvironmentAgentIsToldTheChecksThoughNothingCouldBeSetUp(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "  []")
+	h := newFixture(t, "  []")
 	h.Config.Environment.Variables = map[string]string{"SHARED": "yes"}
 	h.setUpWith("exit 1")
 	opened, failure := do[contract.OpenStepResult](h, h.OpenStep, contract.OpenStepInput{

@@ -28,7 +28,7 @@ import (
 type alive struct {
 	client.Client
 	view contract.RunView
-	told []told
+	message []told
 }
 
 // told is a message that a workflow got.
@@ -42,7 +42,7 @@ func (a *alive) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOptions
 	if !ok {
 		return nil, fmt.Errorf("%s is told %T", o.UpdateName, o.Args[0])
 	}
-	a.told = append(a.told, told{o.UpdateName, command})
+	a.message = append(a.message, told{o.UpdateName, command})
 	return acknowledged{}, nil
 }
 
@@ -384,16 +384,16 @@ func TestAnAnswerIsToTheQuestionThatWasSeen(t *testing.T) {
 			w = b.send(t, http.MethodPost, path, seen)
 			require.Equal(t, http.StatusConflict, w.Code, w.Body)
 			require.Contains(t, w.Body.String(), "no longer asks")
-			require.Empty(t, run.told, "the run hears nothing of it")
+			require.Empty(t, run.message, "the run hears nothing of it")
 
 			w = b.send(t, http.MethodPost, path, b.buttonOf(t, id, c.tab, c.command))
 			require.Equal(t, http.StatusOK, w.Code, w.Body)
-			require.Len(t, run.told, 1)
+			require.Len(t, run.message, 1)
 			want := fmt.Sprintf("run-%d/%s", id, c.asked)
 			if c.asked != "plan" && c.asked != "release" {
 				want = contract.InterventionID(id, 2)
 			}
-			require.Equal(t, want, run.told[0].command.ApprovalID, "and refuses it too when it asks something else by then")
+			require.Equal(t, want, run.message[0].command.ApprovalID, "and refuses it too when it asks something else by then")
 		})
 	}
 }

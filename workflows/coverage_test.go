@@ -144,7 +144,7 @@ func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
 		case contract.WorkflowDeliberation:
 			all = append(all, recordedDeliberation(t, events))
 		case contract.WorkflowMember:
-			told, given = told || slices.ContainsFunc(events, toldByItsCall), given || slices.ContainsFunc(events, givenByUpdate)
+			told, given = told || slices.ContainsFunc(events, endsModelCall), given || slices.ContainsFunc(events, givenByUpdate)
 		case contract.WorkflowRun:
 			if continuedAsNew(events) {
 				continue
@@ -202,9 +202,9 @@ func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
 	}
 }
 
-// toldByItsCall reports whether an event is the end of a model call that sent the
+// endsModelCall reports whether an event is the end of a model call that sent the
 // deliberation its moves.
-func toldByItsCall(e *historypb.HistoryEvent) bool {
+func endsModelCall(e *historypb.HistoryEvent) bool {
 	payloads := e.GetActivityTaskCompletedEventAttributes().GetResult().GetPayloads()
 	var r contract.ThinkResult
 	return len(payloads) > 0 && json.Unmarshal(payloads[0].GetData(), &r) == nil && r.Told

@@ -116,8 +116,8 @@ func (f *forum) activities(env *testsuite.TestWorkflowEnvironment) {
 	})
 }
 
-// deed counts an activity.
-func (f *forum) deed() {
+// countActivity counts an activity.
+func (f *forum) countActivity() {
 	f.mu.Lock()
 	f.done++
 	n := f.done
@@ -128,7 +128,7 @@ func (f *forum) deed() {
 }
 
 func (f *forum) execution(_ context.Context, rec contract.Record) (contract.RecordResult, error) {
-	f.deed()
+	f.countActivity()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out contract.RecordResult
@@ -166,7 +166,7 @@ func saying(pipeline int64, m contract.Member, turn int) string {
 }
 
 func (f *forum) think(_ context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
-	f.deed()
+	f.countActivity()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.thinks = append(f.thinks, in)
@@ -185,7 +185,7 @@ func (f *forum) think(_ context.Context, in contract.ThinkInput) (contract.Think
 }
 
 func (f *forum) record(ctx context.Context, rec contract.PipelineRecord) error {
-	f.deed()
+	f.countActivity()
 	if f.onRecord != nil {
 		f.onRecord(rec)
 	}

@@ -500,9 +500,9 @@ func TestAnApprovalThatWasNotGivenTellsPeopleWhyAndWhatNext(t *testing.T) {
 	}
 }
 
-// settledOnce requires that each heal of a run ended, and that its end was recorded
+// requireEndedOnce requires that each heal of a run ended, and that its end was recorded
 // once.
-func (w *world) settledOnce(t *testing.T) {
+func (w *world) requireEndedOnce(t *testing.T) {
 	t.Helper()
 	notes := w.healNotes()
 	for number, n := range notes {
@@ -545,7 +545,7 @@ func TestAHealIsSettledHoweverItsRunEnds(t *testing.T) {
 			})
 			result := w.orchestrate(t, healing, func(s *contract.Settings) { s.RunBudget.Time = 30 * time.Minute })
 			require.Equal(t, c.status, result.Status)
-			w.settledOnce(t)
+			w.requireEndedOnce(t)
 			var got []contract.HealStatus
 			for i := range len(w.healNotes()) {
 				got = append(got, w.healNotes()[i+1].Status)

@@ -283,9 +283,9 @@ func TestASwitchOfTheBuildersModelConcernsNobodyWhoDeliberates(t *testing.T) {
 	require.NotEqual(t, "better", p.settings[0].Models[contract.AgentAlpha].Model)
 }
 
-// asked returns which models the members called, by member and turn: alpha-1. Those of
+// modelsCalled returns which models the members called, by member and turn: alpha-1. Those of
 // a recovery are alpha-1', and so on.
-func (p *planners) asked() map[string]string {
+func (p *planners) modelsCalled() map[string]string {
 	out := map[string]string{}
 	p.onThink = func(in contract.ThinkInput) {
 		if in.Brief != nil {
@@ -312,7 +312,7 @@ func TestASwitchOfAModelReachesTheNextCallOfWhoeverDeliberates(t *testing.T) {
 		t.Run("of "+cmp.Or(string(agent), "all"), func(t *testing.T) {
 			t.Parallel()
 			p := newPlanners(t)
-			asked := p.asked()
+			asked := p.modelsCalled()
 			p.slowly("alpha", 10*time.Second)
 			var view contract.RunView
 			var told *answer
@@ -349,7 +349,7 @@ func TestASwitchOfAModelReachesARecoveryAndOneThatIsMadeJustThen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlanners(t)
-			asked := p.asked()
+			asked := p.modelsCalled()
 			p.disagree()
 			p.slowly("alpha", 10*time.Second)
 			n := 0

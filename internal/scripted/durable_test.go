@@ -16,32 +16,32 @@ func TestARestartKeepsWhatIsUsedUp(t *testing.T) {
 	const scenario = "rules:\n  - {reply: {text: a}, times: 3}\n  - {fault: {status: 500}, times: 1}\n  - {reply: {text: b}}\n"
 	folder := t.TempDir()
 	s := start(t, scenario, folder)
-	require.Equal(t, "a", s.says(ask{}))
-	require.Equal(t, "a", s.says(ask{}))
+	require.Equal(t, "a", s.reply(ask{}))
+	require.Equal(t, "a", s.reply(ask{}))
 	s.stop()
 
 	s = start(t, scenario, folder)
-	require.Equal(t, "a", s.says(ask{}))
-	require.Equal(t, "500", s.says(ask{}))
+	require.Equal(t, "a", s.reply(ask{}))
+	require.Equal(t, "500", s.reply(ask{}))
 	s.stop()
 
 	s = start(t, scenario, folder)
-	require.Equal(t, "b", s.says(ask{}))
+	require.Equal(t, "b", s.reply(ask{}))
 	require.Len(t, s.lines(), 5, "the log goes on")
 	s.stop()
 
 	t.Run("another scenario starts over", func(t *testing.T) {
 		s := start(t, scenario+"# changed\n", folder)
-		require.Equal(t, "a", s.says(ask{}))
+		require.Equal(t, "a", s.reply(ask{}))
 		s.stop()
 	})
 	t.Run("without its log it starts over", func(t *testing.T) {
 		require.NoError(t, os.Remove(s.log))
 		s := start(t, scenario+"# changed\n", folder)
 		for range 3 {
-			require.Equal(t, "a", s.says(ask{}))
+			require.Equal(t, "a", s.reply(ask{}))
 		}
-		require.Equal(t, "500", s.says(ask{}))
+		require.Equal(t, "500", s.reply(ask{}))
 	})
 }
 
@@ -50,7 +50,7 @@ func TestAServerKilledWhileItWroteGoesOn(t *testing.T) {
 	const scenario = "rules:\n  - {reply: {text: a}, times: 2}\n  - {reply: {text: b}}\n"
 	folder := t.TempDir()
 	s := start(t, scenario, folder)
-	require.Equal(t, "a", s.says(ask{}))
+	require.Equal(t, "a", s.reply(ask{}))
 	s.stop()
 	for _, path := range []string{s.log, statePath(s.log)} {
 		file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
@@ -64,11 +64,11 @@ func TestAServerKilledWhileItWroteGoesOn(t *testing.T) {
 	require.Len(t, lines, 1)
 
 	s = start(t, scenario, folder)
-	require.Equal(t, "a", s.says(ask{}))
-	require.Equal(t, "b", s.says(ask{}))
+	require.Equal(t, "a", s.reply(ask{}))
+	require.Equal(t, "b", s.reply(ask{}))
 	s.stop()
 	s = start(t, scenario, folder)
-	require.Equal(t, "b", s.says(ask{}))
+	require.Equal(t, "b", s.reply(ask{}))
 	data, err := os.ReadFile(s.log)
 	require.NoError(t, err)
 	require.Equal(t, 5, strings.Count(string(data), "\n"), "four requests and the torn line")
@@ -79,23 +79,23 @@ func TestARepeatedKeyGetsTheSameReplyAndUsesNothingUp(t *testing.T) {
 	const scenario = "rules:\n  - {reply: {text: a}, times: 1}\n  - {reply: {text: b}, times: 1}\n  - {reply: {text: c}}\n"
 	folder := t.TempDir()
 	s := start(t, scenario, folder)
-	require.Equal(t, "a", s.says(ask{key: "k1"}))
-	require.Equal(t, "a", s.says(ask{key: "k1"}))
-	require.Equal(t, "b", s.says(ask{key: "k2"}))
+	require.Equal(t, "a", s.reply(ask{key: "k1"}))
+	require.Equal(t, "a", s.reply(ask{key: "k1"}))
+	require.Equal(t, "b", s.reply(ask{key: "k2"}))
 	s.stop()
 
 	s = start(t, scenario, folder)
-	require.Equal(t, "a", s.says(ask{key: "k1"}), "also after a restart")
-	require.Equal(t, "b", s.says(ask{key: "k2"}))
-	require.Equal(t, "c", s.says(ask{key: "k3"}))
-	require.Equal(t, "c", s.says(ask{}), "no key is no key")
+	require.Equal(t, "a", s.reply(ask{key: "k1"}), "also after a restart")
+	require.Equal(t, "b", s.reply(ask{key: "k2"}))
+	require.Equal(t, "c", s.reply(ask{key: "k3"}))
+	require.Equal(t, "c", s.reply(ask{}), "no key is no key")
 }
 
 func TestARepeatedKeyWithAnotherQuestionIsANewRequest(t *testing.T) {
 	t.Parallel()
 	s := start(t, "rules:\n  - {when: {turn: 1}, reply: {text: a}, times: 1}\n  - {reply: {text: b}}\n", t.TempDir())
-	require.Equal(t, "a", s.says(ask{key: "k", caller: caller{turn: 1}}))
-	require.Equal(t, "b", s.says(ask{key: "k", caller: caller{turn: 2}}))
+	require.Equal(t, "a", s.reply(ask{key: "k", caller: caller{turn: 1}}))
+	require.Equal(t, "b", s.reply(ask{key: "k", caller: caller{turn: 2}}))
 }
 
 func TestAFaultIsNeverRepeatedForAKey(t *testing.T) {
@@ -109,8 +109,8 @@ func TestAFaultIsNeverRepeatedForAKey(t *testing.T) {
 				_ = resp.Body.Close()
 			}
 			await(t, "the line of the request", func() bool { return len(s.lines()) == 1 })
-			require.Equal(t, "well", s.says(ask{key: "k"}))
-			require.Equal(t, "well", s.says(ask{key: "k"}))
+			require.Equal(t, "well", s.reply(ask{key: "k"}))
+			require.Equal(t, "well", s.reply(ask{key: "k"}))
 		})
 	}
 }
@@ -137,8 +137,8 @@ func TestAClientThatVanishedDuringTheLatencyGetsTheSameReplyLater(t *testing.T) 
 	require.Equal(t, StatusClientGone, s.lines()[0].Status)
 	require.Zero(t, s.lines()[0].CompletionTokens, "what nobody got is not served")
 
-	require.Equal(t, "b", s.says(ask{key: "other"}))
-	require.Equal(t, "a", s.says(ask{key: "k"}))
+	require.Equal(t, "b", s.reply(ask{key: "other"}))
+	require.Equal(t, "a", s.reply(ask{key: "k"}))
 }
 
 func TestTheSameKeyTwiceAtOnceUsesARuleOnce(t *testing.T) {
@@ -146,7 +146,7 @@ func TestTheSameKeyTwiceAtOnceUsesARuleOnce(t *testing.T) {
 	s := start(t, "rules:\n  - {latency: 20ms, reply: {text: a}, times: 1}\n  - {reply: {text: b}}\n", t.TempDir())
 	var wg sync.WaitGroup
 	for range 10 {
-		wg.Go(func() { require.Equal(t, "a", s.says(ask{key: "k"})) })
+		wg.Go(func() { require.Equal(t, "a", s.reply(ask{key: "k"})) })
 	}
 	wg.Wait()
 }

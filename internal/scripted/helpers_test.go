@@ -105,8 +105,8 @@ func (s *stand) send(a ask) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// says makes a request and returns the answer's text, or the status of a failure.
-func (s *stand) says(a ask) string {
+// reply makes a request and returns the answer's text, or the status of a failure.
+func (s *stand) reply(a ask) string {
 	s.t.Helper()
 	status, body := s.send(a)
 	if status != http.StatusOK {

@@ -46,7 +46,7 @@ rules:
 		"nothing matches":           {ask{model: "small"}, "400"},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, s.says(tc.ask)) })
+		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, s.reply(tc.ask)) })
 	}
 }
 
@@ -55,7 +55,7 @@ func TestARuleThatIsUsedUpLetsTheNextAnswer(t *testing.T) {
 	s := start(t, "rules:\n  - {reply: {text: a}, times: 2}\n  - {fault: {status: 503}, times: 1}\n  - {reply: {text: b}, times: 1}\n", t.TempDir())
 	var got []string
 	for range 5 {
-		got = append(got, s.says(ask{}))
+		got = append(got, s.reply(ask{}))
 	}
 	require.Equal(t, []string{"a", "a", "503", "b", "400"}, got)
 	var rules, status []int
@@ -73,7 +73,7 @@ func TestNoMoreAnswersThanAllowedUnderManyRequestsAtOnce(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 10 {
-				s.says(ask{})
+				s.reply(ask{})
 			}
 		})
 	}
@@ -104,7 +104,7 @@ func TestARequestThatNoRuleAnswersIsToldWhichItWas(t *testing.T) {
 func TestTheLogHasTheFieldsOfTheDesignAndNoOthers(t *testing.T) {
 	t.Parallel()
 	s := start(t, "rules:\n  - reply: {text: \"12345678\"}\n", t.TempDir())
-	s.says(ask{text: strings.Repeat("x", 92)})
+	s.reply(ask{text: strings.Repeat("x", 92)})
 	data, err := os.ReadFile(s.log)
 	require.NoError(t, err)
 	var keys []string
@@ -178,7 +178,7 @@ func TestLatencyDelaysItsOwnRequestOnly(t *testing.T) {
 		wg.Go(func() { errs[i] = s.breaks(ask{caller: caller{agent: "planner"}}.request(ctx, t, s.url)) })
 	}
 	for range 20 {
-		require.Equal(t, "at once", s.says(ask{}))
+		require.Equal(t, "at once", s.reply(ask{}))
 	}
 	cancel()
 	wg.Wait()
@@ -191,7 +191,7 @@ func TestLatencyIsWaitedOut(t *testing.T) {
 	t.Parallel()
 	s := start(t, "rules:\n  - {latency: 60ms, reply: {text: late}}\n", t.TempDir())
 	began := time.Now()
-	require.Equal(t, "late", s.says(ask{}))
+	require.Equal(t, "late", s.reply(ask{}))
 	require.GreaterOrEqual(t, time.Since(began), 60*time.Millisecond)
 }
 
@@ -199,7 +199,7 @@ func TestBodiesUpTo64MegabytesAreAccepted(t *testing.T) {
 	// Not parallel: it needs much memory.
 	s := start(t, "rules:\n  - {when: {contains: needle}, reply: {text: found}}\n", t.TempDir())
 	hay := strings.Repeat("x", 64<<20-1024)
-	require.Equal(t, "found", s.says(ask{text: hay + "needle"}))
+	require.Equal(t, "found", s.reply(ask{text: hay + "needle"}))
 	status, body := s.send(ask{text: hay + strings.Repeat("x", 3<<20)})
 	require.Equal(t, http.StatusRequestEntityTooLarge, status)
 	require.Contains(t, body, "context_length_exceeded")
@@ -215,7 +215,7 @@ func TestRequestsThatAreNoneGetAnErrorAndALine(t *testing.T) {
 	}
 	require.Len(t, s.lines(), 5)
 	require.EqualValues(t, 9, s.lines()[4].Run)
-	require.Equal(t, "a", s.says(ask{raw: `{"messages": [{"role": "assistant", "content": null}, {"role": "user"}]}`}), "content may be missing")
+	require.Equal(t, "a", s.reply(ask{raw: `{"messages": [{"role": "assistant", "content": null}, {"role": "user"}]}`}), "content may be missing")
 }
 
 func TestOtherAddresses(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// takes requests a repair of a branch.
-func takes(run int64, id, branch string) contract.TakeCheckInput {
+// takeCheck requests a repair of a branch.
+func takeCheck(run int64, id, branch string) contract.TakeCheckInput {
 	return contract.TakeCheckInput{RunID: run, Repo: "/repo", Branch: branch, Most: 3, Message: contract.CheckMessage{ID: id, Name: "ci", Details: "boom\x00"}}
 }
 
@@ -27,7 +27,7 @@ func TestRepairsOfABranchAreCountedAcrossRunsAndNeverExceedTheirBound(t *testing
 	for i := range got {
 		g.Go(func() (err error) {
 			run := []int64{b.First.ID, other.ID}[i%2]
-			got[i], err = b.AddBranchMessage(t.Context(), "w", takes(run, fmt.Sprint("m", i), "shared"))
+			got[i], err = b.AddBranchMessage(t.Context(), "w", takeCheck(run, fmt.Sprint("m", i), "shared"))
 			return err
 		})
 	}
@@ -40,7 +40,7 @@ func TestRepairsOfABranchAreCountedAcrossRunsAndNeverExceedTheirBound(t *testing
 	}
 	slices.Sort(repairs)
 	require.Equal(t, []int{1, 2, 3}, repairs)
-	elsewhere, err := b.AddBranchMessage(t.Context(), "w", takes(b.First.ID, "else", "another"))
+	elsewhere, err := b.AddBranchMessage(t.Context(), "w", takeCheck(b.First.ID, "else", "another"))
 	require.NoError(t, err)
 	require.Equal(t, 1, elsewhere.Repair, "another branch has repairs of its own")
 	m, err := b.BranchMessage(t.Context(), elsewhere.ID)
@@ -51,16 +51,16 @@ func TestRepairsOfABranchAreCountedAcrossRunsAndNeverExceedTheirBound(t *testing
 func TestAMessageAboutABranchIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	once, err := b.AddBranchMessage(t.Context(), "w1", takes(b.First.ID, "m", "x"))
+	once, err := b.AddBranchMessage(t.Context(), "w1", takeCheck(b.First.ID, "m", "x"))
 	require.NoError(t, err)
-	again, err := b.AddBranchMessage(t.Context(), "w1", takes(b.First.ID, "m", "x"))
+	again, err := b.AddBranchMessage(t.Context(), "w1", takeCheck(b.First.ID, "m", "x"))
 	require.NoError(t, err)
 	require.Equal(t, once, again)
 	require.False(t, again.Again)
-	reset, err := b.AddBranchMessage(t.Context(), "w2", takes(b.First.ID, "m", "x"))
+	reset, err := b.AddBranchMessage(t.Context(), "w2", takeCheck(b.First.ID, "m", "x"))
 	require.NoError(t, err)
 	require.True(t, reset.Again, "a run that is done again is told that it had been taken")
-	next, err := b.AddBranchMessage(t.Context(), "w2", takes(b.First.ID, "m2", "x"))
+	next, err := b.AddBranchMessage(t.Context(), "w2", takeCheck(b.First.ID, "m2", "x"))
 	require.NoError(t, err)
 	require.Equal(t, 2, next.Repair)
 }

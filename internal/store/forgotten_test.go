@@ -36,23 +36,23 @@ func (w *teller) next(phases int) (contract.Record, bool) {
 	case w.at > 2*phases:
 		return contract.Record{}, false
 	case phase == phases:
-		return w.told(contract.Record{
+		return w.addEnd(contract.Record{
 			Run: &contract.RunChange{Status: contract.StatusDone, Finished: true}, Events: []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]any{"status": "done"}}},
 		}), true
 	case part == 0:
 		p := contract.Phases()[phase%len(contract.Phases())]
-		return w.told(contract.Record{
+		return w.addEnd(contract.Record{
 			Run: &contract.RunChange{Phase: p, Status: p.Running()}, Begin: &contract.ExecutionBegin{Phase: p, Step: fmt.Sprint("step-", phase), Agent: contract.AgentOf(p)},
 			Events: []contract.EventDraft{{Type: p.Started(), Payload: map[string]any{"begun": phase}}},
 		}), true
 	}
-	return w.told(contract.Record{Run: &contract.RunChange{Status: contract.StatusPaused}, Events: []contract.EventDraft{
+	return w.addEnd(contract.Record{Run: &contract.RunChange{Status: contract.StatusPaused}, Events: []contract.EventDraft{
 		{Type: contract.EventRunUpdated, Payload: map[string]any{"change": phase}},
 	}}), true
 }
 
-// told adds the end that was not recorded yet.
-func (w *teller) told(r contract.Record) contract.Record {
+// addEnd adds the end that was not recorded yet.
+func (w *teller) addEnd(r contract.Record) contract.Record {
 	if e := w.ended; e != nil {
 		w.ended = nil
 		r.End, r.EndEvents, r.Events = e.End, len(e.Events), append(slices.Clone(e.Events), r.Events...)
@@ -103,7 +103,7 @@ func TestWhatHistoryForgotIsToldOnceAndHidesNothing(t *testing.T) {
 			}
 			var sent []contract.Record
 			for _, c := range asked {
-				r, _, err := send(&w, task, w.told(contract.Record{
+				r, _, err := send(&w, task, w.addEnd(contract.Record{
 					Run:    &contract.RunChange{Status: contract.StatusPaused, WaitingFor: fmt.Sprint(c)},
 					Events: []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]any{"command": c}}},
 				}))

@@ -110,7 +110,7 @@ func bareStep(ctx workflow.Context, done map[string]workflow.Future, id string, 
 }
 
 // bare measures bare workflows.
-func (h *house) bare(ctx context.Context, latency time.Duration, n int, atOnce bool) (phaseResult, error) {
+func (h *benchStack) bare(ctx context.Context, latency time.Duration, n int, atOnce bool) (phaseResult, error) {
 	ids := make([]string, n)
 	r, err := h.measure(ctx, n, atOnce, func(ctx context.Context, i int) error {
 		ids[i] = "bare-" + uuid.NewString()
@@ -136,7 +136,7 @@ func (h *house) bare(ctx context.Context, latency time.Duration, n int, atOnce b
 }
 
 // readBare reads the history of a bare workflow: from its first event to its last.
-func (h *house) readBare(ctx context.Context, id string) (one, error) {
+func (h *benchStack) readBare(ctx context.Context, id string) (one, error) {
 	var o one
 	var first, last time.Time
 	events := h.temporal.GetWorkflowHistory(ctx, id, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)

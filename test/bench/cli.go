@@ -21,7 +21,7 @@ type cliResult struct {
 
 // measureCLI starts runs by the command line, one after the other. What is
 // around a run counts, not the run itself.
-func measureCLI(ctx context.Context, h *house, n int) (*cliResult, error) {
+func measureCLI(ctx context.Context, h *benchStack, n int) (*cliResult, error) {
 	type each struct{ whole, before, after time.Duration }
 	all := make([]each, n)
 	for i := range all {

@@ -159,7 +159,7 @@ type signalled struct {
 	Each   float64 `json:"per_second"`
 }
 
-func measureDeliberations(ctx context.Context, h *house, o options, say func(string, ...any)) (*deliberating, error) {
+func measureDeliberations(ctx context.Context, h *benchStack, o options, say func(string, ...any)) (*deliberating, error) {
 	d := &deliberating{}
 	if _, err := h.deliberate(ctx, topicDebate, warmRuns, false); err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func how(atOnce bool) string {
 
 // deliberate lets a number of pipelines come to a decision, and checks that each
 // that did did so once.
-func (h *house) deliberate(ctx context.Context, topic string, n int, atOnce bool) (deliberated, error) {
+func (h *benchStack) deliberate(ctx context.Context, topic string, n int, atOnce bool) (deliberated, error) {
 	r := deliberated{Topic: topic, N: n, AtOnce: atOnce, Ended: map[contract.PipelineStatus]int{}}
 	h.model.forget()
 	pipelines, took := make([]int64, n), make([]time.Duration, n)
@@ -238,7 +238,7 @@ func lateIn(report contract.DeliberationReport) (n int) {
 }
 
 // readAll reads what pipelines left, and what the model saw of them.
-func (h *house) readAll(ctx context.Context, pipelines []int64, r *deliberated) error {
+func (h *benchStack) readAll(ctx context.Context, pipelines []int64, r *deliberated) error {
 	var events, calls []int
 	var seen []time.Duration
 	for _, id := range pipelines {
@@ -252,7 +252,7 @@ func (h *house) readAll(ctx context.Context, pipelines []int64, r *deliberated) 
 			r.Recovered++
 		}
 		if p.Status == contract.PipelineCompleted {
-			if err := h.once(ctx, p, answered); err != nil {
+			if err := h.requireOnce(ctx, p, answered); err != nil {
 				return err
 			}
 		}
@@ -287,8 +287,8 @@ func (h *house) readAll(ctx context.Context, pipelines []int64, r *deliberated) 
 }
 
 // spawn makes a pipeline and starts its workflow, as the server does.
-func (h *house) spawn(ctx context.Context, topic string) (int64, error) {
-	p, _, err := h.store.SpawnPipeline(ctx, store.NewPipelineRow{Task: contract.DeliberationTask{Objective: topic}, Settings: h.council})
+func (h *benchStack) spawn(ctx context.Context, topic string) (int64, error) {
+	p, _, err := h.store.SpawnPipeline(ctx, store.NewPipelineRow{Task: contract.DeliberationTask{Objective: topic}, Settings: h.deliberation})
 	if err != nil {
 		return 0, err
 	}
@@ -296,13 +296,13 @@ func (h *house) spawn(ctx context.Context, topic string) (int64, error) {
 }
 
 // decided waits for a pipeline's workflow, and for those that recover it.
-func (h *house) decided(ctx context.Context, id int64) error {
+func (h *benchStack) decided(ctx context.Context, id int64) error {
 	return h.temporal.GetWorkflow(ctx, contract.PipelineWorkflowID(id), "").Get(ctx, nil)
 }
 
-// once checks that a pipeline that came to a consensus by itself was told and
-// paid for exactly once: its row, its events, its budget and the model agree.
-func (h *house) once(ctx context.Context, p store.Pipeline, answered int) error {
+// requireOnce checks that a pipeline that came to a consensus by itself was told and
+// paid for exactly requireOnce: its row, its events, its budget and the model agree.
+func (h *benchStack) requireOnce(ctx context.Context, p store.Pipeline, answered int) error {
 	events, err := h.store.Events(ctx, p.RunID, 0, 1000)
 	if err != nil {
 		return err
@@ -354,7 +354,7 @@ func (h *house) once(ctx context.Context, p store.Pipeline, answered int) error 
 
 // eventsOf counts the events of a pipeline's workflow and of its members, and
 // those of the longest history among them.
-func (h *house) eventsOf(ctx context.Context, p store.Pipeline) (all, longest int, err error) {
+func (h *benchStack) eventsOf(ctx context.Context, p store.Pipeline) (all, longest int, err error) {
 	ids := []string{contract.PipelineWorkflowID(p.ID)}
 	for _, m := range p.Members {
 		ids = append(ids, contract.MemberWorkflowID(p.ID, m.Member))
@@ -374,7 +374,7 @@ func (h *house) eventsOf(ctx context.Context, p store.Pipeline) (all, longest in
 }
 
 // disagree lets pipelines use up all their rounds and recoveries.
-func (h *house) disagree(ctx context.Context) (*endless, error) {
+func (h *benchStack) disagree(ctx context.Context) (*endless, error) {
 	r := &endless{Deliberations: warmRuns}
 	for range r.Deliberations {
 		id, err := h.spawn(ctx, topicEndless)

@@ -90,7 +90,7 @@ type healing struct {
 // healRuns is how often each is measured, after one that warms up.
 const healRuns = 10
 
-func measureHealing(ctx context.Context, h *house, o options) (*healing, error) {
+func measureHealing(ctx context.Context, h *benchStack, o options) (*healing, error) {
 	r := &healing{}
 	plan, err := h.healed(ctx, goalPlan, contract.PhasePlanner)
 	if err != nil {
@@ -117,7 +117,7 @@ type healedRuns struct {
 
 // healed makes runs whose phase fails once, one after the other, and measures
 // from the failure to the phase's next attempt without the model's time.
-func (h *house) healed(ctx context.Context, goal string, p contract.Phase) (r healedRuns, err error) {
+func (h *benchStack) healed(ctx context.Context, goal string, p contract.Phase) (r healedRuns, err error) {
 	for i := range healRuns + 1 {
 		id, err := h.createFor(ctx, goal)
 		if err == nil {
@@ -138,7 +138,7 @@ func (h *house) healed(ctx context.Context, goal string, p contract.Phase) (r he
 
 // readHeal reads from the events of a run how long its heal took, and how long
 // of that the model and the tools.
-func (h *house) readHeal(ctx context.Context, id int64, p contract.Phase, r *healedRuns) error {
+func (h *benchStack) readHeal(ctx context.Context, id int64, p contract.Phase, r *healedRuns) error {
 	run, err := h.views.RunDetails(ctx, id)
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (h *house) readHeal(ctx context.Context, id int64, p contract.Phase, r *hea
 
 // replays does the tests of runs again by the command line, and measures from
 // the start of the command to the phase's first event.
-func (h *house) replays(ctx context.Context, ids []int64) (spread, error) {
+func (h *benchStack) replays(ctx context.Context, ids []int64) (spread, error) {
 	var took []time.Duration
 	for _, id := range ids {
 		run, err := h.store.Run(ctx, id)
@@ -216,7 +216,7 @@ func (h *house) replays(ctx context.Context, ids []int64) (spread, error) {
 var errFound = errors.New("found")
 
 // rgpt runs a command of the command line.
-func (h *house) rgpt(ctx context.Context, args ...string) error {
+func (h *benchStack) rgpt(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, h.options.Programs.Starter, append(args, "--data-dir", h.stack.DataDir)...)
 	cmd.Dir, cmd.Env = h.options.ConfigDir, append(os.Environ(), h.stack.Environment()...)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -258,7 +258,7 @@ func bareHeal(ctx workflow.Context) error {
 }
 
 // bareHeals measures bare heals, from the failure to the start of the next attempt.
-func (h *house) bareHeals(ctx context.Context) (spread, error) {
+func (h *benchStack) bareHeals(ctx context.Context) (spread, error) {
 	w, err := startBare(h.temporal)
 	if err != nil {
 		return spread{}, err

@@ -173,7 +173,7 @@ func run(ctx context.Context, o options, out, errs io.Writer) error {
 
 // measureStack measures what needs a running stack.
 func measureStack(ctx context.Context, o options, all *results, say func(string, ...any)) (err error) {
-	h, err := startHouse(ctx, o, say)
+	h, err := startStack(ctx, o, say)
 	if h != nil {
 		defer func() { err = errors.Join(err, h.close(ctx)) }()
 	}

@@ -44,7 +44,7 @@ type one struct {
 
 // measurePhases measures the product and the bare workflow for each latency:
 // one at a time, then all at once.
-func measurePhases(ctx context.Context, h *house, o options, say func(string, ...any)) ([]phaseResult, error) {
+func measurePhases(ctx context.Context, h *benchStack, o options, say func(string, ...any)) ([]phaseResult, error) {
 	bare, err := startBare(h.temporal)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func measurePhases(ctx context.Context, h *house, o options, say func(string, ..
 }
 
 // product measures runs of the product.
-func (h *house) product(ctx context.Context, latency time.Duration, n int, atOnce bool) (phaseResult, error) {
+func (h *benchStack) product(ctx context.Context, latency time.Duration, n int, atOnce bool) (phaseResult, error) {
 	ids := make([]int64, n)
 	r, err := h.measure(ctx, n, atOnce, func(ctx context.Context, i int) (err error) {
 		if ids[i], err = h.create(ctx, latency); err != nil {
@@ -105,7 +105,7 @@ func (h *house) product(ctx context.Context, latency time.Duration, n int, atOnc
 }
 
 // measure does something n times and reads the clock and the processes.
-func (h *house) measure(ctx context.Context, n int, atOnce bool, do func(context.Context, int) error) (phaseResult, error) {
+func (h *benchStack) measure(ctx context.Context, n int, atOnce bool, do func(context.Context, int) error) (phaseResult, error) {
 	m := startMeter(h.stack)
 	group, ctx := errgroup.WithContext(ctx)
 	if !atOnce {
@@ -120,7 +120,7 @@ func (h *house) measure(ctx context.Context, n int, atOnce bool, do func(context
 }
 
 // readRun reads what the rows and histories say of a run.
-func (h *house) readRun(ctx context.Context, id int64) (one, error) {
+func (h *benchStack) readRun(ctx context.Context, id int64) (one, error) {
 	run, err := h.store.Run(ctx, id)
 	if err != nil {
 		return one{}, err

@@ -62,7 +62,7 @@ func (r results) printParts(out io.Writer) error {
 	}
 	parts := []string{timing.Environment, timing.Baseline, timing.Model, timing.Tools, timing.Tests, timing.Git, timing.Queue, timing.Orchestration}
 	t := newTable(out, "Where the wall time of a run went (medians; a moment belongs to the first column that was at work)",
-		append([]string{"LATENCY", "RUNS", "WHAT"}, upper(parts)...)...)
+		append([]string{"LATENCY", "RUNS", "WHAT"}, uppercased(parts)...)...)
 	for _, p := range r.Phases {
 		if len(p.Parts) == 0 {
 			continue
@@ -76,7 +76,7 @@ func (r results) printParts(out io.Writer) error {
 	return t.Flush()
 }
 
-func upper(words []string) []string {
+func uppercased(words []string) []string {
 	out := make([]string, len(words))
 	for i, w := range words {
 		out[i] = strings.ToUpper(w)

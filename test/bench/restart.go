@@ -42,7 +42,7 @@ const restartKills = 5
 
 // measureRestart kills the worker in mid-run and starts it again at once, again
 // and again.
-func measureRestart(ctx context.Context, h *house) (*restart, error) {
+func measureRestart(ctx context.Context, h *benchStack) (*restart, error) {
 	usual, err := h.product(ctx, restartLatency, restartRuns, true)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func measureRestart(ctx context.Context, h *house) (*restart, error) {
 
 // killWorker starts runs, kills the worker while all are under way, and starts
 // it again. It returns the runs, when it was started, and how long until it polled.
-func (h *house) killWorker(ctx context.Context) (ids []int64, again time.Time, polls time.Duration, err error) {
+func (h *benchStack) killWorker(ctx context.Context) (ids []int64, again time.Time, polls time.Duration, err error) {
 	ids = make([]int64, restartRuns)
 	for i := range ids {
 		if ids[i], err = h.create(ctx, restartLatency); err != nil {
@@ -104,7 +104,7 @@ func (h *house) killWorker(ctx context.Context) (ids []int64, again time.Time, p
 }
 
 // awaitStep waits until the builder of a run is at work.
-func (h *house) awaitStep(ctx context.Context, id int64) error {
+func (h *benchStack) awaitStep(ctx context.Context, id int64) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -126,7 +126,7 @@ func (h *house) awaitStep(ctx context.Context, id int64) error {
 // firstStart returns when the first activity of a run started after a moment,
 // and whether that was one that had to be noticed as lost first. Short work in a
 // workflow task counts too: its marker says when the task was over.
-func (h *house) firstStart(ctx context.Context, id int64, after time.Time) (first time.Time, lost bool, err error) {
+func (h *benchStack) firstStart(ctx context.Context, id int64, after time.Time) (first time.Time, lost bool, err error) {
 	ids := []string{contract.RunWorkflowID(id)}
 	for _, step := range stepIDs() {
 		ids = append(ids, contract.StepWorkflowID(id, step))

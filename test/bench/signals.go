@@ -48,7 +48,7 @@ func bareAnswerer(ctx workflow.Context, caller string) error {
 }
 
 // signals measures bare round trips: of one pair at a time, and of many at once.
-func (h *house) signals(ctx context.Context, many int) ([]signalled, error) {
+func (h *benchStack) signals(ctx context.Context, many int) ([]signalled, error) {
 	w, err := startBare(h.temporal)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (h *house) signals(ctx context.Context, many int) ([]signalled, error) {
 	return all, nil
 }
 
-func (h *house) signal(ctx context.Context, pairs int, atOnce bool) (signalled, error) {
+func (h *benchStack) signal(ctx context.Context, pairs int, atOnce bool) (signalled, error) {
 	r := signalled{Pairs: pairs, AtOnce: atOnce}
 	took := make([][]time.Duration, pairs)
 	begun := time.Now()

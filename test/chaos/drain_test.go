@@ -38,7 +38,7 @@ func TestAWorkerThatIsToldToStopEndsWhatItCanAndLeavesTheRestToTheNext(t *testin
 
 	d.awaitWork(t, id, contract.StepWorkflowID(id, "step-001"), contract.ActivityThink, func() bool { return d.thinks(t, id, "step-001", 2) })
 	d.tellToStop(t)
-	require.Len(t, d.asked(t, id, "step-001", 2), 1, "the model was heard to the end")
+	require.Len(t, d.answerOf(t, id, "step-001", 2), 1, "the model was heard to the end")
 	calls, err := d.db.ModelCalls(t.Context(), id)
 	require.NoError(t, err)
 	for _, c := range calls {
@@ -99,8 +99,8 @@ func (d *disturbed) thinks(t *testing.T, id int64, step string, turn int) bool {
 	return false
 }
 
-// asked is what the model answered for a turn.
-func (d *disturbed) asked(t *testing.T, id int64, step string, turn int) (times []time.Time) {
+// answerOf is what the model answered for a turn.
+func (d *disturbed) answerOf(t *testing.T, id int64, step string, turn int) (times []time.Time) {
 	t.Helper()
 	for _, e := range d.Requests(t, id) {
 		if e.Step == step && e.Turn == turn {

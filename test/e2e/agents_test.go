@@ -35,7 +35,7 @@ func TestAgentsQueuesAndMetricsTellWhatIs(t *testing.T) {
 	flaky["times"] = 1
 	w := &world{Stack: harness.Start(t, harness.Options{
 		Scenario: append(
-			first(makes(wrong), flaky, mends(wrong, "right")).Named("agents-healed"),
+			first(makes(wrong), flaky, repairs(wrong, "right")).Named("agents-healed"),
 			append(makes("right").Named("agents-waits"), quarrelling().Named("agents-deliberate")...)...),
 		Config: fmt.Sprintf("worker: {heartbeat: 1s, offline_after: 12s, probe_interval: 1s, metrics_address: %q}\nserver: {watch_interval: 1s}\ndeliberation: {iterations: 1, recoveries: 1}\n", workerAddress),
 	})}

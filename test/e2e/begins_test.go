@@ -26,7 +26,7 @@ const beginnings = 5
 func TestWhatIsStoppedWhileItBeginsLeavesNothingOpen(t *testing.T) {
 	t.Parallel()
 	rules := append(agreeing("begins").Named("begins"), oneStep(call("create_file", "path", "made.txt", "content", "made\n")).Named("begins-run")...)
-	c := &council{Stack: harness.Start(t, harness.Options{Scenario: rules})}
+	c := &pipelineWorld{Stack: harness.Start(t, harness.Options{Scenario: rules})}
 	t.Run("a member of a deliberation", func(t *testing.T) { c.untilMet(t, c.memberBegins) })
 	repo := harness.ShellRepo(t, filepath.Join(c.Dir, "begins-repo"))
 	t.Run("a step of a run", func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestWhatIsStoppedWhileItBeginsLeavesNothingOpen(t *testing.T) {
 
 // untilMet repeats a trial until the history that it returns is of a workflow that
 // was cancelled before its first task was done.
-func (c *council) untilMet(t *testing.T, trial func(*testing.T) harness.History) {
+func (c *pipelineWorld) untilMet(t *testing.T, trial func(*testing.T) harness.History) {
 	t.Helper()
 	for range beginnings {
 		h := trial(t)
@@ -59,7 +59,7 @@ func (c *council) untilMet(t *testing.T, trial func(*testing.T) harness.History)
 }
 
 // memberBegins returns the history of ALPHA.
-func (c *council) memberBegins(t *testing.T) harness.History {
+func (c *pipelineWorld) memberBegins(t *testing.T) harness.History {
 	t.Helper()
 	alpha := string(contract.Alpha.Agent())
 	id := c.diesWhileItBegins(t, alpha, func() (int64, int64) {
@@ -75,7 +75,7 @@ func (c *council) memberBegins(t *testing.T) harness.History {
 }
 
 // stepBegins returns the history of the step.
-func (c *council) stepBegins(t *testing.T, repo string) harness.History {
+func (c *pipelineWorld) stepBegins(t *testing.T, repo string) harness.History {
 	t.Helper()
 	id := c.Create(t, "--repo", repo, "--goal", harness.Goal("begins-run"), "--approve-plan")
 	c.runs = append(c.runs, id)
@@ -91,7 +91,7 @@ func (c *council) stepBegins(t *testing.T, repo string) harness.History {
 	return c.historyOf(t, c.Histories(t, id), contract.StepWorkflowID(id, "step-001"))
 }
 
-func (c *council) historyOf(t *testing.T, all []harness.History, workflow string) harness.History {
+func (c *pipelineWorld) historyOf(t *testing.T, all []harness.History, workflow string) harness.History {
 	t.Helper()
 	i := slices.IndexFunc(all, func(h harness.History) bool { return h.WorkflowID == workflow })
 	require.GreaterOrEqual(t, i, 0, workflow)
@@ -101,7 +101,7 @@ func (c *council) historyOf(t *testing.T, all []harness.History, workflow string
 // diesWhileItBegins kills the worker when an execution has its row and cannot write
 // its conversation, and cancels workflows before there is another one. Begin returns
 // what it began, and the run whose execution it is.
-func (c *council) diesWhileItBegins(t *testing.T, step string, begin func() (id, run int64), workflows func(id int64) []string) int64 {
+func (c *pipelineWorld) diesWhileItBegins(t *testing.T, step string, begin func() (id, run int64), workflows func(id int64) []string) int64 {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), c.State(t).Database)
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func (c *council) diesWhileItBegins(t *testing.T, step string, begin func() (id,
 }
 
 // endsOnce sees that the execution that began is the only one, and was cancelled.
-func (c *council) endsOnce(t *testing.T, run int64, step string) {
+func (c *pipelineWorld) endsOnce(t *testing.T, run int64, step string) {
 	t.Helper()
 	var status []contract.ExecutionStatus
 	for _, e := range c.executionsOf(t, run, step) {
@@ -133,7 +133,7 @@ func (c *council) endsOnce(t *testing.T, run int64, step string) {
 	require.Equal(t, []contract.ExecutionStatus{contract.ExecutionCancelled}, status, "executions of %s", step)
 }
 
-func (c *council) executionsOf(t *testing.T, run int64, step string) []store.Execution {
+func (c *pipelineWorld) executionsOf(t *testing.T, run int64, step string) []store.Execution {
 	t.Helper()
 	all, err := c.Store(t).Executions(t.Context(), run)
 	require.NoError(t, err)

@@ -62,7 +62,7 @@ type subject struct {
 // length of an undisturbed one. Which turns ALPHA takes while BETA still thinks is
 // up to the clock; what they propose, what they agree on, how they voted, and the
 // plan that is made of it are the same.
-func (c *council) killsAnywhere(t *testing.T) (kills int) {
+func (c *pipelineWorld) killsAnywhere(t *testing.T) (kills int) {
 	undisturbed := []subject{c.end(t, c.begin(t, false)), c.end(t, c.begin(t, true))}
 	for seed := range killed(t) {
 		r := rand.New(rand.NewPCG(uint64(seed), 17))
@@ -90,7 +90,7 @@ func (c *council) killsAnywhere(t *testing.T) (kills int) {
 }
 
 // begin starts a deliberation.
-func (c *council) begin(t *testing.T, plans bool) subject {
+func (c *pipelineWorld) begin(t *testing.T, plans bool) subject {
 	t.Helper()
 	if !plans {
 		return subject{pipeline: c.note(c.Spawn(t, "--objective", harness.Goal("killed"), "--auto-continue"))}
@@ -99,7 +99,7 @@ func (c *council) begin(t *testing.T, plans bool) subject {
 }
 
 // planned starts a run that a deliberation plans.
-func (c *council) planned(t *testing.T, scenario string) subject {
+func (c *pipelineWorld) planned(t *testing.T, scenario string) subject {
 	t.Helper()
 	repo := filepath.Join(c.Dir, "planned-repo")
 	if _, err := os.Stat(repo); errors.Is(err, os.ErrNotExist) {
@@ -127,7 +127,7 @@ func workflowOf(pipeline int64, whose string) string {
 }
 
 // awaitEvents waits until a history is as long as told, or does not grow any more.
-func (c *council) awaitEvents(t *testing.T, pipeline int64, whose string, length int64) {
+func (c *pipelineWorld) awaitEvents(t *testing.T, pipeline int64, whose string, length int64) {
 	t.Helper()
 	harness.Await(t, fmt.Sprintf("event %d of the %q of pipeline %d", length, whose, pipeline), deliberate, func() (bool, string) {
 		d, err := c.Temporal(t).DescribeWorkflowExecution(t.Context(), workflowOf(pipeline, whose), "")
@@ -145,7 +145,7 @@ func (c *council) awaitEvents(t *testing.T, pipeline int64, whose string, length
 
 // end waits for the end of a deliberation, and of the run that it plans, and reads
 // what it came to. Its histories replay.
-func (c *council) end(t *testing.T, s subject) subject {
+func (c *pipelineWorld) end(t *testing.T, s subject) subject {
 	t.Helper()
 	p := c.AwaitPipeline(t, s.pipeline, "over", deliberate, func(p store.Pipeline) bool { return p.Status.Terminal() })
 	require.Equal(t, contract.PipelineCompleted, p.Status, "%v", p.Failure)

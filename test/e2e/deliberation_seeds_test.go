@@ -91,7 +91,7 @@ func seeded(t *testing.T, from, to int, endings, sums map[string]int) {
 		rules = s.add(rules)
 		all = append(all, &disturbed{script: s, r: rand.New(rand.NewPCG(uint64(seed), 13)), early: map[string]bool{}, sums: map[string]int{}})
 	}
-	c := &council{Stack: harness.Start(t, harness.Options{Scenario: rules})}
+	c := &pipelineWorld{Stack: harness.Start(t, harness.Options{Scenario: rules})}
 	ctx, cancel := context.WithTimeout(t.Context(), seedTime)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
@@ -113,7 +113,7 @@ func seeded(t *testing.T, from, to int, endings, sums map[string]int) {
 
 // checkSeeds checks what became of each deliberation, counts how they ended, and
 // returns how many there were, with those that recovered others.
-func (c *council) checkSeeds(t *testing.T, all []*disturbed, endings, sums map[string]int) (pipelines int) {
+func (c *pipelineWorld) checkSeeds(t *testing.T, all []*disturbed, endings, sums map[string]int) (pipelines int) {
 	t.Helper()
 	log := map[int64][]scripted.LogEntry{}
 	for _, e := range c.Requests(t) {
@@ -391,8 +391,8 @@ type minutesOf struct {
 	gamma    contract.GammaReason
 }
 
-// minutes reads what is kept. Nothing of it is there twice.
-func (c *council) minutes(t *testing.T, p store.Pipeline) minutesOf {
+// recordOf reads what is kept. Nothing of it is there twice.
+func (c *pipelineWorld) recordOf(t *testing.T, p store.Pipeline) minutesOf {
 	t.Helper()
 	m := minutesOf{
 		messages: map[string]contract.Message{}, votes: map[string]contract.Vote{}, written: map[string]contract.Entry{}, errors: map[string]contract.Error{},
@@ -427,7 +427,7 @@ func (c *council) minutes(t *testing.T, p store.Pipeline) minutesOf {
 }
 
 // castIn reads the votes of a deliberation, and what was told of it.
-func (c *council) castIn(t *testing.T, p store.Pipeline, m *minutesOf) {
+func (c *pipelineWorld) castIn(t *testing.T, p store.Pipeline, m *minutesOf) {
 	t.Helper()
 	events, err := c.Store(t).PipelineEvents(t.Context(), p.ID, 0, 0)
 	require.NoError(t, err)
@@ -465,9 +465,9 @@ func (c *council) castIn(t *testing.T, p store.Pipeline, m *minutesOf) {
 
 // checkSeed compares what is kept of a deliberation with what its models were asked
 // and said.
-func (c *council) checkSeed(t *testing.T, d *disturbed, p store.Pipeline, log []scripted.LogEntry) {
+func (c *pipelineWorld) checkSeed(t *testing.T, d *disturbed, p store.Pipeline, log []scripted.LogEntry) {
 	t.Helper()
-	m := c.minutes(t, p)
+	m := c.recordOf(t, p)
 	want := contract.DeliberationMetrics{}
 	said := map[string]bool{}
 	for _, v := range p.Members {

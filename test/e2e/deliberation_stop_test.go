@@ -43,7 +43,7 @@ const (
 func TestAPipelineCanBeStoppedAtEveryPointOfItsHistory(t *testing.T) {
 	t.Parallel()
 	rules := append(mediated().Named("mediated"), talking("given-up").Named("given-up")...)
-	c := &council{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: patient + "  iterations: 4\n  recoveries: 1\n"})}
+	c := &pipelineWorld{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: patient + "  iterations: 4\n  recoveries: 1\n"})}
 	for _, name := range []string{"mediated", "given-up"} {
 		r, result := c.spawned(t, name)
 		require.Equal(t, exitConsensus, r.Code, "%s", r)
@@ -94,7 +94,7 @@ type stopPoint struct {
 
 // stopsAt starts a pipeline for each step of events and stops it once its history
 // has got there.
-func (c *council) stopsAt(t *testing.T, scenario string, step, whole int) []stopPoint {
+func (c *pipelineWorld) stopsAt(t *testing.T, scenario string, step, whole int) []stopPoint {
 	t.Helper()
 	out := []stopPoint{{event: 1, cancelled: true}}
 	for at := 1; at <= whole; at += step {
@@ -115,7 +115,7 @@ func (c *council) stopsAt(t *testing.T, scenario string, step, whole int) []stop
 
 // stopAt starts a pipeline and stops it at a point of its history. It is called
 // side by side, and returns what goes wrong.
-func (c *council) stopAt(ctx context.Context, t *testing.T, scenario string, s *stopPoint) error {
+func (c *pipelineWorld) stopAt(ctx context.Context, t *testing.T, scenario string, s *stopPoint) error {
 	var made struct {
 		ID int64 `json:"pipeline_id"`
 	}
@@ -142,7 +142,7 @@ func (c *council) stopAt(ctx context.Context, t *testing.T, scenario string, s *
 }
 
 // send posts a document to the stack's server, from any goroutine.
-func (c *council) send(ctx context.Context, t *testing.T, path string, body, into any) (status int, err error) {
+func (c *pipelineWorld) send(ctx context.Context, t *testing.T, path string, body, into any) (status int, err error) {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return 0, err
@@ -169,7 +169,7 @@ func (c *council) send(ctx context.Context, t *testing.T, path string, body, int
 
 // endedByStop checks what became of a pipeline that was stopped and of the one that
 // recovered it, if there is one, and returns how the last of them ended.
-func (c *council) endedByStop(t *testing.T, s stopPoint) contract.PipelineStatus {
+func (c *pipelineWorld) endedByStop(t *testing.T, s stopPoint) contract.PipelineStatus {
 	t.Helper()
 	which := fmt.Sprintf("pipeline %d, stopped at event %d", s.id, s.event)
 	var last store.Pipeline
@@ -211,7 +211,7 @@ func (c *council) endedByStop(t *testing.T, s stopPoint) contract.PipelineStatus
 
 // saysWhoAndWhy checks that a pipeline that was stopped, and the one that it recovers,
 // if it does, tell who did it and why.
-func (c *council) saysWhoAndWhy(t *testing.T, s stopPoint, last store.Pipeline) {
+func (c *pipelineWorld) saysWhoAndWhy(t *testing.T, s stopPoint, last store.Pipeline) {
 	t.Helper()
 	why := "the deliberation was cancelled"
 	if !s.cancelled {
@@ -224,7 +224,7 @@ func (c *council) saysWhoAndWhy(t *testing.T, s stopPoint, last store.Pipeline) 
 }
 
 // endOf waits for a workflow's end, and returns when that was.
-func (c *council) endOf(t *testing.T, h harness.History) time.Time {
+func (c *pipelineWorld) endOf(t *testing.T, h harness.History) time.Time {
 	t.Helper()
 	err := c.Temporal(t).GetWorkflow(t.Context(), h.WorkflowID, "").Get(t.Context(), nil)
 	require.NoError(t, err, h.WorkflowID)
@@ -267,7 +267,7 @@ func pointsOf(h *historypb.History) (stop, deed *point) {
 
 // reportedOnce checks that a pipeline left one last report, which is partial where
 // there is no consensus.
-func (c *council) reportedOnce(t *testing.T, p store.Pipeline, h *historypb.History) {
+func (c *pipelineWorld) reportedOnce(t *testing.T, p store.Pipeline, h *historypb.History) {
 	t.Helper()
 	var kinds []string
 	for _, e := range h.Events {
@@ -292,7 +292,7 @@ func (c *council) reportedOnce(t *testing.T, p store.Pipeline, h *historypb.Hist
 }
 
 // carrierEnded checks that the row that carries a pipeline has ended with it.
-func (c *council) carrierEnded(t *testing.T, p store.Pipeline) {
+func (c *pipelineWorld) carrierEnded(t *testing.T, p store.Pipeline) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), c.State(t).Database)
 	require.NoError(t, err)

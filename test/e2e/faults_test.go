@@ -33,8 +33,8 @@ func (w *world) faults(t *testing.T) {
 		"fault-invalid-plan": {class: contract.ClassLLM, code: contract.CodeInvalidOutput},
 		"fault-loop":         {class: contract.ClassLLM, code: contract.CodeLoop, says: "read_file"},
 		"fault-red-test":     {class: contract.ClassAssertion, code: contract.CodeTestsFailed, says: "test", check: redTestIsFound},
-		"fault-rate-limit":   {check: w.asked(429)},
-		"fault-server-error": {check: w.asked(500)},
+		"fault-rate-limit":   {check: w.requireStatus(429)},
+		"fault-server-error": {check: w.requireStatus(500)},
 	}
 	ids := map[string]int64{}
 	for _, file := range files {
@@ -77,8 +77,8 @@ func redTestIsFound(t *testing.T, run views.RunDetails) {
 	require.Contains(t, run.Failure.Message, "the change has also touched tests: TestGreet is edited")
 }
 
-// asked requires that the model answered with a status, so that the fault fired.
-func (w *world) asked(status int) func(t *testing.T, run views.RunDetails) {
+// requireStatus requires that the model answered with a status, so that the fault fired.
+func (w *world) requireStatus(status int) func(t *testing.T, run views.RunDetails) {
 	return func(t *testing.T, run views.RunDetails) {
 		t.Helper()
 		fired := 0

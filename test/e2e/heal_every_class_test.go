@@ -20,7 +20,7 @@ func everyClassRules() harness.Rules {
 		rule(on("agent", "planner", "attempt", 2), aCircle(), 300),
 		rule(on("agent", "builder", "attempt", 1), escape, 50),
 		rule(on("agent", "builder", "attempt", 2), status(402), 0),
-		mends(wrong, "crash", "attempt", 1), mends("crash", "right", "attempt", 2),
+		repairs(wrong, "crash", "attempt", 1), repairs("crash", "right", "attempt", 2),
 	).Named("heal-every-class")
 }
 

@@ -16,9 +16,9 @@ import (
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
-// mending is a run whose red test is repaired in three turns that take time: a
+// slowRepair is a run whose red test is repaired in three turns that take time: a
 // command, the patch, the end.
-func mending() harness.Rules {
+func slowRepair() harness.Rules {
 	turn := func(n int, list ...harness.Call) map[string]any {
 		return rule(on("agent", "repair", "turn", n), delayed(calls(list...), "600ms"), 100*n)
 	}
@@ -32,7 +32,7 @@ func mending() harness.Rules {
 func faultyRules() harness.Rules {
 	var all harness.Rules
 	for name, rules := range map[string]harness.Rules{
-		"mend":  mending(),
+		"mend":  slowRepair(),
 		"ask":   first(makes("right"), rule(on("agent", "builder", "attempt", 1), status(401), 0)),
 		"quota": first(makes("right"), rule(on("agent", "builder", "attempt", 1), status(402), 0)),
 		// Of two actions the first takes its time and comes to nothing.
@@ -75,8 +75,8 @@ type moment struct {
 	reached  func(t *testing.T, w *faultWorld, id int64) (bool, string)
 }
 
-// told is the moment in which an event was told for the nth time.
-func told(kind contract.EventType, about string, nth int) func(*testing.T, *faultWorld, int64) (bool, string) {
+// eventTime is the moment in which an event was eventTime for the nth time.
+func eventTime(kind contract.EventType, about string, nth int) func(*testing.T, *faultWorld, int64) (bool, string) {
 	return func(t *testing.T, w *faultWorld, id int64) (bool, string) {
 		t.Helper()
 		all, err := w.Store(t).Events(t.Context(), id, 0, 1000)
@@ -117,13 +117,13 @@ func commandRuns(*testing.T, *faultWorld, int64) (bool, string) {
 func moments() []moment {
 	worker, temporal := devstack.RoleWorker, devstack.RoleTemporal
 	return []moment{
-		{"the heal begins", "mend", worker, told(contract.EventHealStarted, "", 1)},
+		{"the heal begins", "mend", worker, eventTime(contract.EventHealStarted, "", 1)},
 		{"the Repair agent waits for the model", "mend", worker, thinks(1)},
 		{"the Repair agent's command runs", "mend", worker, commandRuns},
 		{"between two calls of the Repair agent", "mend", worker, thinks(3)},
-		{"the repair is judged", "mend", worker, told(contract.EventStepCompleted, contract.StepRepair, 1)},
-		{"the directive is applied", "mend", worker, told(contract.EventArtifactAdded, "heal/1/change.patch", 1)},
-		{"the tester begins again", "mend", worker, told(contract.PhaseTester.Started(), "", 2)},
+		{"the repair is judged", "mend", worker, eventTime(contract.EventStepCompleted, contract.StepRepair, 1)},
+		{"the directive is applied", "mend", worker, eventTime(contract.EventArtifactAdded, "heal/1/change.patch", 1)},
+		{"the tester begins again", "mend", worker, eventTime(contract.PhaseTester.Started(), "", 2)},
 		{"the run waits for a person", "ask", worker, waitsFor("intervention")},
 		{"the run waits for a quota", "quota", worker, waitsFor("quota")},
 		{"the Repair agent waits for the model", "mend", temporal, thinks(1)},
@@ -181,7 +181,7 @@ func (w *faultWorld) killedAt(t *testing.T, m moment) {
 	w.helpIfAsked(t, m.scenario, id)
 	w.end(t, id, contract.StatusDone)
 	run, undisturbed := w.Inspect(t, id), w.first[m.scenario]
-	require.Equal(t, toldOf(undisturbed), toldOf(run), "what is told of it")
+	require.Equal(t, eventsOf(undisturbed), eventsOf(run), "what is told of it")
 	require.Equal(t, healsOf(undisturbed), healsOf(run))
 	require.Len(t, run.Interventions, len(undisturbed.Interventions))
 	require.Equal(t, commitsOf(t, undisturbed), commitsOf(t, run), "each change is applied once")
@@ -190,9 +190,9 @@ func (w *faultWorld) killedAt(t *testing.T, m moment) {
 	harness.CheckInvariants(t, w.Stack, id)
 }
 
-// toldOf lists what was told of a run since it was prepared: the types of its
+// eventsOf lists what was told of a run since it was prepared: the types of its
 // events and their steps. What was prepared is kept, so later runs tell less of it.
-func toldOf(run views.RunDetails) []string {
+func eventsOf(run views.RunDetails) []string {
 	var out []string
 	begun := slices.IndexFunc(run.Events, func(e contract.Event) bool { return e.Type == contract.PhasePlanner.Started() })
 	for _, e := range run.Events[max(0, begun):] {
@@ -314,7 +314,7 @@ func (w *faultWorld) cancelled(t *testing.T) {
 
 func (w *faultWorld) endedFirst(t *testing.T) {
 	id := w.start(t, "healed-slowly")
-	w.reach(t, id, moment{name: "the builder begins again", reached: told(contract.PhaseBuilder.Started(), "", 2)})
+	w.reach(t, id, moment{name: "the builder begins again", reached: eventTime(contract.PhaseBuilder.Started(), "", 2)})
 	w.OK(t, "run", "stop", arg(id))
 	w.end(t, id, contract.StatusCancelled)
 	run := w.Inspect(t, id)

@@ -116,8 +116,8 @@ func makes(text string) harness.Rules {
 	}})
 }
 
-// mends is a Repair agent that replaces a text of what the builder made.
-func mends(from, to string, when ...any) map[string]any {
+// repairs is a Repair agent that replaces a text of what the builder made.
+func repairs(from, to string, when ...any) map[string]any {
 	return rule(on(append([]any{"agent", "repair"}, when...)...),
 		calls(call("edit_file", "path", "made.txt", "old_text", from, "new_text", to), harness.Finish("mended it")), 300)
 }
@@ -154,12 +154,12 @@ func (w *healWorld) healCases() map[string]healCase {
 		"plan-no-json": {
 			rules:  first(makes("right"), rule(on("agent", "planner", "attempt", 1), says(halfAPlan), 300)),
 			status: contract.StatusDone, heals: []string{"LLM_ERROR invalid_output correct_json success"},
-			check: w.told("planner", "must be one JSON document", halfAPlan),
+			check: w.requireReceived("planner", "must be one JSON document", halfAPlan),
 		},
 		"plan-circle": {
 			rules:  first(makes("right"), rule(on("agent", "planner", "attempt", 1), aCircle(), 300)),
 			status: contract.StatusDone, heals: []string{"LOGIC_ERROR invalid_plan refine_plan success"},
-			check: w.told("planner", "without circles", "circle"),
+			check: w.requireReceived("planner", "without circles", "circle"),
 		},
 		"builder-refuses": {
 			rules:  first(makes("right"), rule(on("agent", "builder", "attempt", 1), says(declined), 300)),
@@ -186,7 +186,7 @@ func (w *healWorld) healCases() map[string]healCase {
 			},
 		},
 		"one-red-test": {
-			rules: first(makes(wrong), mends(wrong, "right", "phase", "tester_running")), repo: mendable(),
+			rules: first(makes(wrong), repairs(wrong, "right", "phase", "tester_running")), repo: mendable(),
 			status: contract.StatusDone, heals: []string{"ASSERTION_ERROR tests_failed repair success"},
 			check: repairedBy("heal-1"),
 		},
@@ -206,7 +206,7 @@ func (w *healWorld) healCases() map[string]healCase {
 				t.Helper()
 				require.Equal(t, 1, countEvents(run, contract.EventAgentRevoked))
 				requireArtifact(t, run, "handoff/builder-1.md")
-				w.told("builder", "The rules stay as they are", "take over from an agent that was revoked")(t, run)
+				w.requireReceived("builder", "The rules stay as they are", "take over from an agent that was revoked")(t, run)
 			},
 		},
 		"quota-elsewhere": {
@@ -271,7 +271,7 @@ func (w *healWorld) healCases() map[string]healCase {
 			},
 		},
 		"crash": {
-			rules: first(makes("crash"), mends("crash", "right")), repo: mendable(),
+			rules: first(makes("crash"), repairs("crash", "right")), repo: mendable(),
 			status: contract.StatusDone,
 			heals:  []string{"RUNTIME_ERROR command_crashed rerun_strict failed", "RUNTIME_ERROR command_crashed repair success"},
 		},
@@ -290,7 +290,7 @@ func (w *healWorld) healCases() map[string]healCase {
 		},
 		"never-mended": {
 			rules: first(makes(wrong),
-				mends(wrong, "very wrong", "attempt", 1), mends("very wrong", "quite wrong", "attempt", 2), mends("quite wrong", "so wrong", "attempt", 3), mends(wrong, "still wrong")),
+				repairs(wrong, "very wrong", "attempt", 1), repairs("very wrong", "quite wrong", "attempt", 2), repairs("quite wrong", "so wrong", "attempt", 3), repairs(wrong, "still wrong")),
 			repo: mendable(), args: []string{"--set", helpInTime}, status: contract.StatusFailed,
 			check: func(t *testing.T, run views.RunDetails) {
 				t.Helper()
@@ -302,7 +302,7 @@ func (w *healWorld) healCases() map[string]healCase {
 			},
 		},
 		"mended-in-two-repairs": {
-			rules: first(makes(wrong), mends(wrong, "still wrong", "attempt", 1), mends("still wrong", "right", "attempt", 2)), repo: mendable(),
+			rules: first(makes(wrong), repairs(wrong, "still wrong", "attempt", 1), repairs("still wrong", "right", "attempt", 2)), repo: mendable(),
 			status: contract.StatusDone,
 			heals:  []string{"ASSERTION_ERROR tests_failed repair failed", "ASSERTION_ERROR tests_failed repair success"},
 			check: func(t *testing.T, run views.RunDetails) {
@@ -329,7 +329,7 @@ func (w *healWorld) healCases() map[string]healCase {
 				rule(on("agent", "builder", "attempt", 1), escape, 50),
 				rule(on("agent", "builder", "attempt", 2), says(declined), 50),
 				rule(on("agent", "builder", "attempt", 3), status(402), 0),
-				mends(wrong, "crash", "attempt", 1), mends("crash", "right", "attempt", 2)),
+				repairs(wrong, "crash", "attempt", 1), repairs("crash", "right", "attempt", 2)),
 			repo: mendable(), status: contract.StatusDone,
 			heals: []string{
 				"LLM_ERROR invalid_output correct_json failed", "LOGIC_ERROR invalid_plan refine_plan success",
@@ -388,8 +388,8 @@ func repairedBy(step string) func(*testing.T, views.RunDetails) {
 	}
 }
 
-// told requires that an agent's last attempt was told texts.
-func (w *healWorld) told(agent contract.Agent, texts ...string) func(*testing.T, views.RunDetails) {
+// requireReceived requires that an agent's last attempt was requireReceived texts.
+func (w *healWorld) requireReceived(agent contract.Agent, texts ...string) func(*testing.T, views.RunDetails) {
 	return func(t *testing.T, run views.RunDetails) {
 		t.Helper()
 		var last int64
@@ -561,7 +561,7 @@ func (w *healWorld) helped(t *testing.T) {
 	require.Equal(t, "retry", run.Interventions[0].Answer)
 	require.Equal(t, "the key is there now", run.Interventions[0].Words)
 	w.explained(t, run)
-	w.told("builder", "the key is there now")(t, run)
+	w.requireReceived("builder", "the key is there now")(t, run)
 }
 
 func (w *healWorld) givenUp(t *testing.T) {

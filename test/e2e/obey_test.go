@@ -15,16 +15,16 @@ import (
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
-// guarded is a repository with what no agent may change.
-func guarded() map[string]string {
+// protectedRepo is a repository with what no agent may change.
+func protectedRepo() map[string]string {
 	files := mendable()
 	files[".github/workflows/ci.yml"] = "on: push\njobs:\n  test:\n    runs-on: ubuntu-latest\n    steps:\n      - run: ./test.sh\n"
 	return files
 }
 
-// obeys is a Repair agent that does as it was told, however wrong, by the given
+// obedientRepair is a Repair agent that does as it was told, however wrong, by the given
 // turns, the last of them again and again.
-func obeys(turns ...[]harness.Call) harness.Rules {
+func obedientRepair(turns ...[]harness.Call) harness.Rules {
 	var out harness.Rules
 	for i, turn := range turns {
 		when := on("agent", "repair", "turn", i+1)
@@ -67,7 +67,7 @@ func TestAnObedientRepairAgentGainsNothing(t *testing.T) {
 	cases := obedientCases()
 	var rules harness.Rules
 	for name, c := range cases {
-		rules = append(rules, append(obeys(c.turns...), makes(wrong)...).Named("obeys-"+name)...)
+		rules = append(rules, append(obedientRepair(c.turns...), makes(wrong)...).Named("obeys-"+name)...)
 	}
 	rules = append(rules, first(makes(wrong),
 		delayed(rule(on("agent", "repair", "turn", 1), calls(call("edit_file", "path", "made.txt", "old_text", wrong, "new_text", "right")), 50), "4s"),
@@ -79,7 +79,7 @@ func TestAnObedientRepairAgentGainsNothing(t *testing.T) {
 	t.Run("side by side", func(t *testing.T) {
 		for name, c := range cases {
 			t.Run(name, parallel(func(t *testing.T) {
-				repo := harness.Repo(t, filepath.Join(w.Dir, "repo-"+name), guarded())
+				repo := harness.Repo(t, filepath.Join(w.Dir, "repo-"+name), protectedRepo())
 				id := w.startIn(t, repo, "obeys-"+name, "--set", helpInTime)
 				w.end(t, id, contract.StatusFailed)
 				run := w.Inspect(t, id)

@@ -32,8 +32,8 @@ const (
 // deliberate is the longest that a chain of pipelines may take.
 const deliberate = 6 * time.Minute
 
-// council is what the tests of one stack of pipelines share.
-type council struct {
+// pipelineWorld is what the tests of one stack of pipelines share.
+type pipelineWorld struct {
 	*harness.Stack
 	mu        sync.Mutex
 	pipelines []int64 // of their own
@@ -54,7 +54,7 @@ func TestPipelinesDeliberate(t *testing.T) {
 	} {
 		rules = append(rules, r.Named(name)...)
 	}
-	c := &council{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: `deliberation:
+	c := &pipelineWorld{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: `deliberation:
   gamma_stuck_after: 10m
   abort_after: 20m
   timeout: 30m
@@ -94,7 +94,7 @@ func TestPipelinesDeliberate(t *testing.T) {
 func TestPipelinesThatGetNowhereAreHelpedAndGivenUp(t *testing.T) {
 	t.Parallel()
 	rules := append(stuckOnce().Named("stuck"), lateOpening().Named("late-opening")...)
-	c := &council{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: `deliberation:
+	c := &pipelineWorld{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: `deliberation:
   gamma_stuck_after: 5s
   abort_after: 25s
   timeout: 30m
@@ -139,7 +139,7 @@ func TestAPipelineSurvivesKills(t *testing.T) {
 	for _, run := range []string{"killed-run", "switched"} {
 		rules = append(rules, oneStep(call("create_file", "path", "made.txt", "content", "made\n")).Named(run)...)
 	}
-	c := &council{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: `deliberation:
+	c := &pipelineWorld{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: `deliberation:
   gamma_stuck_after: 10m
   abort_after: 20m
   timeout: 30m
@@ -169,7 +169,7 @@ func TestAPipelineSurvivesKills(t *testing.T) {
 
 // stoppedAndCancelledMeanwhile stops and cancels a pipeline whose worker is dead: the
 // next one finds both at once, and tells who stopped it.
-func (c *council) stoppedAndCancelledMeanwhile(t *testing.T) {
+func (c *pipelineWorld) stoppedAndCancelledMeanwhile(t *testing.T) {
 	t.Helper()
 	id := c.note(c.Spawn(t, "--objective", harness.Goal("killed"), "--auto-continue"))
 	c.AwaitPipeline(t, id, "its opening", deliberate, func(p store.Pipeline) bool { return p.Status == contract.PipelineRunning })
@@ -185,7 +185,7 @@ func (c *council) stoppedAndCancelledMeanwhile(t *testing.T) {
 
 // switchedMeanwhile lets a member of a run's deliberation use another model from its
 // next turn on.
-func (c *council) switchedMeanwhile(t *testing.T) {
+func (c *pipelineWorld) switchedMeanwhile(t *testing.T) {
 	t.Helper()
 	s := c.planned(t, "switched")
 	c.AwaitPipeline(t, s.pipeline, "its opening", deliberate, func(p store.Pipeline) bool { return p.Status == contract.PipelineRunning })
@@ -201,7 +201,7 @@ func (c *council) switchedMeanwhile(t *testing.T) {
 }
 
 // agreed is what a pipeline came to: proposals, syntheses and votes.
-func (c *council) agreed(t *testing.T, id int64) (out []string) {
+func (c *pipelineWorld) agreed(t *testing.T, id int64) (out []string) {
 	t.Helper()
 	entries, err := c.Store(t).PipelineEntries(t.Context(), id, true, true)
 	require.NoError(t, err)
@@ -219,7 +219,7 @@ func (c *council) agreed(t *testing.T, id int64) (out []string) {
 	return out
 }
 
-func (c *council) note(id int64) int64 {
+func (c *pipelineWorld) note(id int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pipelines = append(c.pipelines, id)
@@ -250,7 +250,7 @@ func resultIn(t *testing.T, r harness.Result) (out ending) {
 }
 
 // spawned makes a pipeline of a scenario and waits for its end.
-func (c *council) spawned(t *testing.T, scenario string, args ...string) (harness.Result, ending) {
+func (c *pipelineWorld) spawned(t *testing.T, scenario string, args ...string) (harness.Result, ending) {
 	t.Helper()
 	r := c.RGPT(t, append([]string{"pipeline", "spawn", "--objective", harness.Goal(scenario), "--auto-continue", "--wait"}, args...)...)
 	result := resultIn(t, r)
@@ -258,15 +258,15 @@ func (c *council) spawned(t *testing.T, scenario string, args ...string) (harnes
 	return r, result
 }
 
-func (c *council) pipeline(t *testing.T, id int64) store.Pipeline {
+func (c *pipelineWorld) pipeline(t *testing.T, id int64) store.Pipeline {
 	t.Helper()
 	p, err := c.Store(t).Pipeline(t.Context(), id)
 	require.NoError(t, err)
 	return p
 }
 
-// told returns the types of a pipeline's events, in order.
-func (c *council) told(t *testing.T, id int64) (types []contract.EventType, statuses []string) {
+// eventTypes returns the types of a pipeline's events, in order.
+func (c *pipelineWorld) eventTypes(t *testing.T, id int64) (types []contract.EventType, statuses []string) {
 	t.Helper()
 	events, err := c.Store(t).PipelineEvents(t.Context(), id, 0, 0)
 	require.NoError(t, err)
@@ -283,14 +283,14 @@ func (c *council) told(t *testing.T, id int64) (types []contract.EventType, stat
 	return types, statuses
 }
 
-func (c *council) caching(t *testing.T) {
+func (c *pipelineWorld) caching(t *testing.T) {
 	r := c.RGPT(t, "pipeline", "spawn", "--objective", "Design a caching strategy", "--auto-continue", "--wait", "--json")
 	require.Equal(t, exitConsensus, r.Code, "%s", r)
 	result := resultIn(t, r)
 	id := c.note(result.PipelineID)
 	require.Equal(t, []any{true, false, contract.AbortReason(""), contract.PipelineCompleted}, []any{result.Consensus, result.RequiresAutoRecovery, result.AbortReason, result.Status})
 	require.Contains(t, result.Final, "60 s as the bound")
-	types, statuses := c.told(t, id)
+	types, statuses := c.eventTypes(t, id)
 	require.Equal(t, []string{"SPAWNED", "RUNNING", "REPORT", "ORCHESTRATING", "COMPLETED"}, statuses)
 	for _, want := range []contract.EventType{
 		contract.EventOrchestrationStarted, contract.EventAgentSpawned, contract.EventAgentMessage, contract.EventGammaSpawned,
@@ -321,21 +321,21 @@ func (c *council) caching(t *testing.T) {
 	require.Equal(t, exitError, c.RGPT(t, "pipeline", "continue", fmt.Sprint(id)).Code)
 }
 
-func (c *council) conflict(t *testing.T) {
+func (c *pipelineWorld) conflict(t *testing.T) {
 	r, result := c.spawned(t, "conflict")
 	require.Equal(t, exitConsensus, r.Code, "%s", r)
 	p := c.pipeline(t, result.PipelineID)
 	require.Equal(t, []any{contract.GammaConflict, contract.Gamma, "g1"}, []any{p.Metrics.GammaReason, p.Consensus.Author, p.Consensus.About})
 }
 
-func (c *council) success(t *testing.T) {
+func (c *pipelineWorld) success(t *testing.T) {
 	r, result := c.spawned(t, "validated")
 	require.Equal(t, exitConsensus, r.Code, "%s", r)
 	p := c.pipeline(t, result.PipelineID)
 	require.Equal(t, []any{contract.GammaSuccess, contract.Gamma, "s1"}, []any{p.Metrics.GammaReason, p.Consensus.Author, p.Consensus.About})
 }
 
-func (c *council) forced(t *testing.T) {
+func (c *pipelineWorld) forced(t *testing.T) {
 	r, result := c.spawned(t, "forced", "--gamma")
 	require.Equal(t, exitConsensus, r.Code, "%s", r)
 	require.Equal(t, contract.GammaForced, c.pipeline(t, result.PipelineID).Metrics.GammaReason)
@@ -347,7 +347,7 @@ func (c *council) forced(t *testing.T) {
 	require.Equal(t, contract.GammaComplexity, c.pipeline(t, result.PipelineID).Metrics.GammaReason)
 }
 
-func (c *council) recovers(t *testing.T) {
+func (c *pipelineWorld) recovers(t *testing.T) {
 	r, result := c.spawned(t, "rounds")
 	require.Equal(t, exitConsensus, r.Code, "%s", r)
 	require.False(t, result.RequiresAutoRecovery)
@@ -369,7 +369,7 @@ func (c *council) recovers(t *testing.T) {
 	require.True(t, slices.ContainsFunc(artifacts, func(a contract.Artifact) bool { return a.Name == first.HandoffRef }), "the handoff is an artifact: %v", artifacts)
 }
 
-func (c *council) runsOut(t *testing.T) {
+func (c *pipelineWorld) runsOut(t *testing.T) {
 	r, result := c.spawned(t, "late", "--timeout", "3")
 	require.Equal(t, exitAborted, r.Code, "%s", r)
 	require.Equal(t, []any{false, contract.AbortTimeout, true, contract.PipelineTimeout}, []any{result.Consensus, result.AbortReason, result.RequiresAutoRecovery, result.Status})
@@ -378,14 +378,14 @@ func (c *council) runsOut(t *testing.T) {
 	require.Zero(t, c.pipeline(t, result.PipelineID).RecoveredBy)
 }
 
-func (c *council) noConsensus(t *testing.T) {
+func (c *pipelineWorld) noConsensus(t *testing.T) {
 	r, result := c.spawned(t, "silent")
 	require.Equal(t, exitNoConsensus, r.Code, "%s", r)
 	require.Equal(t, []any{false, contract.AbortReason(""), contract.PipelineOrchestrationFailed}, []any{result.Consensus, result.AbortReason, result.Status})
 	require.Equal(t, contract.GammaSuccess, c.pipeline(t, result.Pipelines[0]).Metrics.GammaReason, "both were done, and GAMMA had nothing to validate")
 }
 
-func (c *council) oneFails(t *testing.T) {
+func (c *pipelineWorld) oneFails(t *testing.T) {
 	r, result := c.spawned(t, "alone")
 	require.Equal(t, exitConsensus, r.Code, "%s", r)
 	p := c.pipeline(t, result.PipelineID)
@@ -394,7 +394,7 @@ func (c *council) oneFails(t *testing.T) {
 	require.NotNil(t, p.Members[i].Failure)
 }
 
-func (c *council) bothFail(t *testing.T) {
+func (c *pipelineWorld) bothFail(t *testing.T) {
 	r, result := c.spawned(t, "nobody")
 	require.Equal(t, exitError, r.Code, "%s", r)
 	require.Equal(t, contract.PipelineFailed, result.Status)
@@ -405,7 +405,7 @@ func (c *council) bothFail(t *testing.T) {
 	require.Zero(t, p.RecoveredBy, "another one would fail for the same reason")
 }
 
-func (c *council) revoked(t *testing.T) {
+func (c *pipelineWorld) revoked(t *testing.T) {
 	id := c.note(c.Spawn(t, "--objective", harness.Goal("revoked")))
 	c.AwaitPipeline(t, id, "at its report", deliberate, func(p store.Pipeline) bool { return p.WaitingFor == contract.UpdateContinue })
 	c.OK(t, "pipeline", "revoke", fmt.Sprint(id), "beta", "--reason", "it repeats itself")
@@ -419,14 +419,14 @@ func (c *council) revoked(t *testing.T) {
 }
 
 // post sends a body to the stack's server.
-func (c *council) post(t *testing.T, path string, body any, status int, out any) {
+func (c *pipelineWorld) post(t *testing.T, path string, body any, status int, out any) {
 	t.Helper()
 	raw, err := json.Marshal(body)
 	require.NoError(t, err)
 	c.call(t, http.MethodPost, path, raw, status, out)
 }
 
-func (c *council) call(t *testing.T, method, path string, raw []byte, status int, out any) {
+func (c *pipelineWorld) call(t *testing.T, method, path string, raw []byte, status int, out any) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, c.State(t).Server+path, bytes.NewReader(raw))
 	require.NoError(t, err)
@@ -443,7 +443,7 @@ func (c *council) call(t *testing.T, method, path string, raw []byte, status int
 	}
 }
 
-func (c *council) continued(t *testing.T) {
+func (c *pipelineWorld) continued(t *testing.T) {
 	var made struct {
 		ID      int64 `json:"pipeline_id"`
 		Created bool  `json:"created"`
@@ -475,7 +475,7 @@ func (c *council) continued(t *testing.T) {
 	c.post(t, fmt.Sprintf("/api/pipeline/%d/stop", made.ID), map[string]any{"reason": "late"}, http.StatusConflict, nil)
 }
 
-func (c *council) stopped(t *testing.T) {
+func (c *pipelineWorld) stopped(t *testing.T) {
 	id := c.note(c.Spawn(t, "--objective", harness.Goal("stopped"), "--auto-continue"))
 	c.AwaitPipeline(t, id, "in the exchange", deliberate, func(p store.Pipeline) bool { return p.Status == contract.PipelineOrchestrating })
 	harness.Await(t, "both to be asked in the exchange", deliberate, func() (bool, string) {
@@ -494,7 +494,7 @@ func (c *council) stopped(t *testing.T) {
 	require.Equal(t, exitAborted, c.RGPT(t, "pipeline", "watch", fmt.Sprint(id)).Code)
 }
 
-func (c *council) remotely(t *testing.T) {
+func (c *pipelineWorld) remotely(t *testing.T) {
 	server := c.State(t).Server
 	remote := func(args ...string) harness.Result {
 		return c.RunWith(t, c.Work, []string{"RGPT_SERVER=" + server}, "", append([]string{"--data-dir", filepath.Join(c.Dir, "nothing"), "pipeline"}, args...)...)
@@ -509,7 +509,7 @@ func (c *council) remotely(t *testing.T) {
 }
 
 // plans lets deliberations plan runs.
-func (c *council) plans(t *testing.T) {
+func (c *pipelineWorld) plans(t *testing.T) {
 	repo := harness.ShellRepo(t, filepath.Join(c.Dir, "repo"))
 	for scenario, args := range map[string][]string{"planned": {"--plan-by", "deliberation"}, "too-hard": nil} {
 		id := c.Create(t, append([]string{"--repo", repo, "--goal", harness.Goal(scenario)}, args...)...)

@@ -19,17 +19,17 @@ import (
 func TestARunStaysWithItsBranch(t *testing.T) {
 	t.Parallel()
 	var rules harness.Rules
-	mended := first(makes("right"), mends("right", "better", "attempt", 1), mends("better", "best", "attempt", 2))
+	mended := first(makes("right"), repairs("right", "better", "attempt", 1), repairs("better", "best", "attempt", 2))
 	for name, r := range map[string]harness.Rules{
 		"stay-mended": mended, "stay-bounded": mended, "stay-flooded": mended,
-		"stay-killed": first(makes("right"), delayed(mends("right", "better", "attempt", 1), "1500ms")),
+		"stay-killed": first(makes("right"), delayed(repairs("right", "better", "attempt", 1), "1500ms")),
 	} {
 		rules = append(rules, r.Named(name)...)
 	}
 	w := &world{Stack: harness.Start(t, harness.Options{Scenario: rules})}
 	w.shell = harness.Repo(t, filepath.Join(w.Dir, "shell"), mendable())
 	t.Run("side by side", func(t *testing.T) {
-		t.Run("red checks move the branch by one commit each", parallel(w.stayMended))
+		t.Run("red checks move the branch by one commit each", parallel(w.watchAndFix))
 		t.Run("repairs are bounded and the branch stays", parallel(w.stayBounded))
 		t.Run("a run continues as new before its updates are refused", parallel(w.stayFlooded))
 	})
@@ -62,7 +62,7 @@ func (w *world) moved(t *testing.T, before views.RunDetails, heal string) views.
 	return now
 }
 
-func (w *world) stayMended(t *testing.T) {
+func (w *world) watchAndFix(t *testing.T) {
 	run := w.stays(t, "stay-mended")
 	id := arg(run.ID)
 	log := filepath.Join(w.Dir, "unit.log")
@@ -72,7 +72,7 @@ func (w *world) stayMended(t *testing.T) {
 	run = w.moved(t, run, "heal-1")
 	require.Contains(t, w.OK(t, check...).Stdout, "had come before")
 	require.Contains(t, harness.Git(t, w.shell, "show", run.ReleaseBranch+":made.txt"), "better")
-	(&healWorld{world: w}).told(contract.AgentRepair, "it says right, want better", "ci/unit is red")(t, run)
+	(&healWorld{world: w}).requireReceived(contract.AgentRepair, "it says right, want better", "ci/unit is red")(t, run)
 
 	// A service that only signals, with Temporal's own client.
 	require.NoError(t, w.Temporal(t).SignalWorkflow(t.Context(), contract.RunWorkflowID(run.ID), "", contract.UpdateCheck, map[string]any{

@@ -91,8 +91,8 @@ func touches(h hunk, from, to int) bool {
 	return h.newFrom < to && h.newTo > from
 }
 
-// Own says how the tests that a commit added or changed fared.
-type Own struct {
+// OwnTests says how the tests that a commit added or changed fared.
+type OwnTests struct {
 	Passed  []Test `json:"passed,omitempty"`
 	Failed  []Test `json:"failed,omitempty"`  // a case of it failed
 	Skipped []Test `json:"skipped,omitempty"` // no case of it passed, and one was skipped
@@ -101,11 +101,11 @@ type Own struct {
 }
 
 // ownTests looks the tests of a commit up among the cases that were reported.
-func ownTests(tests []Test, cases []contract.TestCase) Own {
+func ownTests(tests []Test, cases []contract.TestCase) OwnTests {
 	if len(cases) == 0 {
-		return Own{Unnamed: true}
+		return OwnTests{Unnamed: true}
 	}
-	var own Own
+	var own OwnTests
 	for _, t := range tests {
 		found := map[contract.TestStatus]bool{}
 		for _, c := range cases {

@@ -408,7 +408,7 @@ func TestTestsThatACommitTouchedAreFoundByName(t *testing.T) {
 		{Name: "group > does what it says", Status: contract.TestFailed}, {Name: "tests::works", Status: contract.TestSkipped},
 		{Name: "tests/test_b.py::test_newer", Status: contract.TestPassed},
 	})
-	require.Equal(t, Own{Passed: s.Tests[:1], Failed: s.Tests[1:2], Skipped: s.Tests[2:3], Missing: s.Tests[3:]}, own)
+	require.Equal(t, OwnTests{Passed: s.Tests[:1], Failed: s.Tests[1:2], Skipped: s.Tests[2:3], Missing: s.Tests[3:]}, own)
 	require.True(t, ownTests(s.Tests, nil).Unnamed)
 }
 

@@ -10,18 +10,18 @@ import (
 
 // deliberations tells pipelines in every status, the oldest first. They are told
 // after the runs, whose numbers they leave alone.
-func (f *filler) deliberations(ctx context.Context) error {
+func (f *dataset) deliberations(ctx context.Context) error {
 	for _, one := range []struct {
 		ago  time.Duration
-		tell func(*tale)
+		tell func(*runWriter)
 	}{
 		{11 * time.Hour, f.agreesOnCaching}, {9 * time.Hour, f.timesOutAndRecovers}, {7 * time.Hour, f.validated}, {6 * time.Hour, f.getsStuck},
 		{5 * time.Hour, f.neverAgrees}, {4 * time.Hour, f.bothDie}, {3 * time.Hour, f.isStopped}, {2 * time.Hour, f.fromTheRight},
 		{50 * time.Minute, f.onePartnerLeft}, {25 * time.Minute, f.waitsToContinue}, {2 * time.Minute, f.mediates}, {40 * time.Second, f.opens}, {8 * time.Second, f.isSpawned},
 	} {
-		t := &tale{ctx: ctx, f: f, now: f.now.Add(-one.ago)}
+		t := &runWriter{ctx: ctx, f: f, now: f.now.Add(-one.ago)}
 		one.tell(t)
-		if err := t.told(); err != nil {
+		if err := t.backdate(); err != nil {
 			return err
 		}
 	}
@@ -54,7 +54,7 @@ Success criteria:
 `
 
 // agreesOnCaching is as good as it gets: two proposals, one synthesis, one round more.
-func (f *filler) agreesOnCaching(t *tale) {
+func (f *dataset) agreesOnCaching(t *runWriter) {
 	at := t.now
 	c := f.convene(t, contract.DeliberationTask{
 		TaskID: "CACHE-118", Objective: "Design a caching strategy for the catalogue service\n\n900 requests a second at noon, 40 ms for the slowest hundredth, and nobody may see a price that is older than a minute.", Complexity: 0.6,
@@ -106,7 +106,7 @@ func (f *filler) agreesOnCaching(t *tale) {
 func auto(s *contract.DeliberationSettings) { s.AutoContinue = true }
 
 // timesOutAndRecovers runs out of time; its recovery agrees, with GAMMA's help.
-func (f *filler) timesOutAndRecovers(t *tale) {
+func (f *dataset) timesOutAndRecovers(t *runWriter) {
 	at := t.now
 	c := f.convene(t, contract.DeliberationTask{Objective: "Choose how tenants are kept apart in the reporting database", SuccessCriteria: []string{"no query of a tenant sees rows of another", "a tenant can be restored alone"}, TimeoutSeconds: 90}, auto)
 	c.begins()
@@ -147,7 +147,7 @@ func (f *filler) timesOutAndRecovers(t *tale) {
 }
 
 // validated is about something complex: GAMMA is there early, and decides.
-func (f *filler) validated(t *tale) {
+func (f *dataset) validated(t *runWriter) {
 	at := t.now
 	c := f.convene(t, contract.DeliberationTask{Objective: "Replace the nightly settlement batch with a stream, without ever paying twice and without a window in which nothing is paid, across two regions that are 80 ms apart and a ledger that only takes whole days", Complexity: 0.9}, auto)
 	c.begins()
@@ -186,7 +186,7 @@ func (f *filler) validated(t *tale) {
 }
 
 // getsStuck has an agent whose model answers slower and slower; nobody comes back to it.
-func (f *filler) getsStuck(t *tale) {
+func (f *dataset) getsStuck(t *runWriter) {
 	at := t.now
 	c := f.convene(t, contract.DeliberationTask{Objective: "Find out why p99 doubles every Thursday at 14:00"}, func(s *contract.DeliberationSettings) { s.AutoContinue, s.Recoveries = true, 0 })
 	c.begins()
@@ -210,7 +210,7 @@ func (f *filler) getsStuck(t *tale) {
 }
 
 // neverAgrees uses all its rounds.
-func (f *filler) neverAgrees(t *tale) {
+func (f *dataset) neverAgrees(t *runWriter) {
 	at := t.now
 	c := f.convene(t, contract.DeliberationTask{Objective: "Tabs or spaces for generated code: settle it once and for all services, and say why"}, func(s *contract.DeliberationSettings) { s.AutoContinue, s.Recoveries = true, 0 })
 	c.begins()
@@ -243,7 +243,7 @@ func (f *filler) neverAgrees(t *tale) {
 }
 
 // bothDie has no provider.
-func (f *filler) bothDie(t *tale) {
+func (f *dataset) bothDie(t *runWriter) {
 	at := t.now
 	c := f.convene(t, contract.DeliberationTask{Objective: "Plan the move of the search index to the new cluster"}, auto)
 	c.begins()
@@ -257,7 +257,7 @@ func (f *filler) bothDie(t *tale) {
 }
 
 // isStopped ends by a person's order, in the middle.
-func (f *filler) isStopped(t *tale) {
+func (f *dataset) isStopped(t *runWriter) {
 	at := t.now
 	c := f.convene(t, contract.DeliberationTask{Objective: "Compare three vendors for e-mail delivery"}, auto)
 	c.begins()
@@ -270,7 +270,7 @@ func (f *filler) isStopped(t *tale) {
 }
 
 // fromTheRight is written from the right, with long words that cannot be broken.
-func (f *filler) fromTheRight(t *tale) {
+func (f *dataset) fromTheRight(t *runWriter) {
 	at := t.now
 	c := f.convene(t, contract.DeliberationTask{Objective: "اختيار استراتيجية للترجمة الآلية في صفحات المساعدة، مع الحفاظ على المصطلحات (glossary v2.4) وسهولة المراجعة", Constraints: []string{"لا تُرسل بيانات العملاء إلى الخارج"}}, auto)
 	c.begins()
@@ -289,7 +289,7 @@ func (f *filler) fromTheRight(t *tale) {
 }
 
 // onePartnerLeft goes on with BETA alone.
-func (f *filler) onePartnerLeft(t *tale) {
+func (f *dataset) onePartnerLeft(t *runWriter) {
 	at := t.now
 	c := f.convene(t, contract.DeliberationTask{Objective: "Decide which of the 212 feature flags can go"}, auto)
 	c.begins()
@@ -307,7 +307,7 @@ func (f *filler) onePartnerLeft(t *tale) {
 }
 
 // waitsToContinue has shown its report and waits for a person.
-func (f *filler) waitsToContinue(t *tale) {
+func (f *dataset) waitsToContinue(t *runWriter) {
 	at := t.now
 	c := f.convene(t, contract.DeliberationTask{Objective: "Choose the database of the new ledger: Postgres as it is, Postgres with Citus, or CockroachDB"}, func(s *contract.DeliberationSettings) { s.AutoContinue, s.ContinueWait = false, 3*time.Hour })
 	c.begins()
@@ -321,7 +321,7 @@ func (f *filler) waitsToContinue(t *tale) {
 }
 
 // mediates is under way, with GAMMA between two that are stuck in a conflict.
-func (f *filler) mediates(t *tale) {
+func (f *dataset) mediates(t *runWriter) {
 	at := t.now
 	c := f.convene(t, contract.DeliberationTask{Objective: "Agree on one retry policy for all outgoing webhooks", SuccessCriteria: []string{"a receiver that is away for a day misses nothing", "one that is slow holds nobody up"}}, auto)
 	c.begins()
@@ -353,7 +353,7 @@ func (f *filler) mediates(t *tale) {
 }
 
 // opens has both agents at their opening work.
-func (f *filler) opens(t *tale) {
+func (f *dataset) opens(t *runWriter) {
 	at := t.now
 	c := f.convene(t, contract.DeliberationTask{Objective: "Write down how we name things in events"}, nil)
 	c.begins()
@@ -361,13 +361,13 @@ func (f *filler) opens(t *tale) {
 }
 
 // isSpawned waits for its workflow.
-func (f *filler) isSpawned(t *tale) {
+func (f *dataset) isSpawned(t *runWriter) {
 	c := f.convene(t, contract.DeliberationTask{Objective: "Split the monolith's scheduler out, or leave it"}, nil)
 	c.past(t.now)
 }
 
 // plansByDeliberation is a run whose plan came of a deliberation.
-func (f *filler) plansByDeliberation(n int) story {
+func (f *dataset) plansByDeliberation(n int) story {
 	return func(ctx context.Context, number int64, at time.Time) error {
 		r := chance(number)
 		t, plan := f.ordinary(ctx, n, at)
@@ -394,13 +394,13 @@ func (f *filler) plansByDeliberation(n int) story {
 		t.tested(t.checks(verifies(number, tests(r, 80, nil))...))
 		t.completesRelease(patch)
 		t.score(0.93)
-		return t.told()
+		return t.backdate()
 	}
 }
 
 // planning has ALPHA and BETA at its plan. Their pipeline is the newest of all,
 // so it is told last.
-func (f *filler) planning(ctx context.Context, _ int64, at time.Time) error {
+func (f *dataset) planning(ctx context.Context, _ int64, at time.Time) error {
 	t, _ := f.ordinary(ctx, 7, at)
 	e := t.starts(contract.PhasePlanner)
 	t.asksForPlan(e)
@@ -413,14 +413,14 @@ func (f *filler) planning(ctx context.Context, _ int64, at time.Time) error {
 		c.writes(contract.Alpha, contract.MovePropose, "journal", "Keep drafts in a journal that is written before the screen changes.")
 		c.tells()
 		c.past(began)
-		return t.told()
+		return t.backdate()
 	})
 	return nil
 }
 
 // argues tells a deliberation that went through everything, in words of a text.
-func (f *filler) argues(ctx context.Context, at time.Time, text string) error {
-	t := &tale{ctx: ctx, f: f, now: at}
+func (f *dataset) argues(ctx context.Context, at time.Time, text string) error {
+	t := &runWriter{ctx: ctx, f: f, now: at}
 	c := f.convene(t, contract.DeliberationTask{
 		TaskID: text, Objective: text + "\n" + text, Complexity: 0.9, Constraints: []string{text}, SuccessCriteria: []string{text},
 		Subtasks: []contract.Subtask{{ID: text, Description: text, Status: text, Dependencies: []string{text}}},
@@ -461,5 +461,5 @@ func (f *filler) argues(ctx context.Context, at time.Time, text string) error {
 	next.reports("checkpoint", text)
 	c.past(at)
 	next.past(at.Add(time.Minute))
-	return t.told()
+	return t.backdate()
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // goesThrough tells a run that does all that its plan says and releases it.
-func (t *tale) goesThrough(number int64, plan contract.Plan, cases []contract.TestCase, findings ...contract.Finding) {
+func (t *runWriter) goesThrough(number int64, plan contract.Plan, cases []contract.TestCase, findings ...contract.Finding) {
 	r := chance(number)
 	t.plans(plan, between(r, 9*time.Second, 30*time.Second))
 	patch := t.implements(r, plan)
@@ -19,31 +19,31 @@ func (t *tale) goesThrough(number int64, plan contract.Plan, cases []contract.Te
 	t.completesRelease(patch)
 }
 
-func (f *filler) longTitle(ctx context.Context, number int64, at time.Time) error {
+func (f *dataset) longTitle(ctx context.Context, number int64, at time.Time) error {
 	goal := "Make the nightly reconciliation of card payments, bank transfers, vouchers, and manual corrections against the ledger resumable, " +
 		"so that an interrupted night goes on in the morning from the last statement that was booked, tells accounting by e-mail which of the four sources are incomplete, and never books a statement twice even where a provider sends it again under another name"
-	t := f.begin(ctx, telling{project: "reconciliation-of-card-payments-bank-transfers-and-vouchers-for-all-subsidiaries", goal: goal, description: strings.Repeat("Every source has its own window and its own idea of time. ", 60), at: at})
+	t := f.begin(ctx, runOptions{project: "reconciliation-of-card-payments-bank-transfers-and-vouchers-for-all-subsidiaries", goal: goal, description: strings.Repeat("Every source has its own window and its own idea of time. ", 60), at: at})
 	plan := smallPlan(goal, "internal/reconcile/night.go", "internal/reconcile/night_test.go")
 	plan.Steps[0].Name = goal
 	t.goesThrough(number, plan, tests(chance(number), 33, map[int]contract.TestCase{0: {Name: "internal/reconcile.Test" + strings.Repeat("StatementsThatComeTwice", 12), Status: contract.TestPassed}}))
-	return t.told()
+	return t.backdate()
 }
 
 // unbreakable has texts without any place to break a line.
-func (f *filler) unbreakable(ctx context.Context, number int64, at time.Time) error {
+func (f *dataset) unbreakable(ctx context.Context, number int64, at time.Time) error {
 	goal := "FixTheFactoryOf" + strings.Repeat("AbstractSingletonProxyFactoryBean", 7)
-	t := f.begin(ctx, telling{project: strings.Repeat("monorepo", 14), goal: goal, description: strings.Repeat("x", 3000), at: at})
+	t := f.begin(ctx, runOptions{project: strings.Repeat("monorepo", 14), goal: goal, description: strings.Repeat("x", 3000), at: at})
 	name := "src/main/java/" + strings.Repeat("AbstractSingletonProxyFactoryBean", 6) + ".java"
 	failing := map[int]contract.TestCase{1: {Name: strings.Repeat("ATestWithoutAnyPlaceToBreakItsName", 9), Status: contract.TestFlaky, Message: strings.Repeat("0123456789abcdef", 200)}}
 	t.goesThrough(number, smallPlan(goal, name), tests(chance(number), 5, failing),
 		contract.Finding{Severity: contract.SeverityMedium, Category: contract.CategoryLint, Message: strings.Repeat("unbreakable", 90), Location: name + ":18446744073709551615", Rule: strings.Repeat("rule", 40)})
-	return t.told()
+	return t.backdate()
 }
 
-func (f *filler) longFiles(ctx context.Context, number int64, at time.Time) error {
+func (f *dataset) longFiles(ctx context.Context, number int64, at time.Time) error {
 	deep := "services/" + strings.Repeat("a-rather-long-folder-name/", 9) + "a file with spaces, commas, and a name that goes on (copy 2) [final].test.integration.spec.tsx"
 	goal := "Move the integration tests out of the deepest folder there is"
-	t := f.begin(ctx, telling{project: "web/frontend", goal: goal, at: at})
+	t := f.begin(ctx, runOptions{project: "web/frontend", goal: goal, at: at})
 	r := chance(number)
 	plan := smallPlan(goal, deep, "README.md")
 	t.plans(plan, 12*time.Second)
@@ -53,27 +53,27 @@ func (f *filler) longFiles(ctx context.Context, number int64, at time.Time) erro
 	t.keeps(e.ID, file{"tester/1/" + deep + ".log", contract.ArtifactLog, []byte("ok\n")}, file{"tester/1/" + deep, contract.ArtifactFile, nil})
 	t.tested(t.checks(checks...))
 	t.completesRelease(patch)
-	return t.told()
+	return t.backdate()
 }
 
 // script is a run whose texts are in another script than Latin.
-func (f *filler) script(project, goal, description, name string) story {
+func (f *dataset) script(project, goal, description, name string) story {
 	return func(ctx context.Context, number int64, at time.Time) error {
-		t := f.begin(ctx, telling{project: project, goal: goal, description: description, at: at})
+		t := f.begin(ctx, runOptions{project: project, goal: goal, description: description, at: at})
 		plan := smallPlan(goal, name, "README.md")
 		plan.Steps[0].Name, plan.Steps[1].Description = goal, description
 		t.goesThrough(number, plan, tests(chance(number), 21, map[int]contract.TestCase{2: {Name: goal, Status: contract.TestFlaky, Message: description}}),
 			contract.Finding{Severity: contract.SeverityMinor, Category: contract.CategoryLint, Message: description, Location: name + ":7", Rule: "typography"})
-		return t.told()
+		return t.backdate()
 	}
 }
 
 // expensive has the numbers of a very large run: 1.2 million tokens and more,
 // 123.45 dollars, 10,000 tests.
-func (f *filler) expensive(ctx context.Context, number int64, at time.Time) error {
+func (f *dataset) expensive(ctx context.Context, number int64, at time.Time) error {
 	r := chance(number)
 	opus := contract.ModelChoice{Provider: "anthropic", Model: "claude-opus-4-1"}
-	t := f.begin(ctx, telling{
+	t := f.begin(ctx, runOptions{
 		project: "monorepo", goal: "Replace the home-made ORM in all 214 packages", at: at, models: map[contract.Agent]contract.ModelChoice{contract.AgentBuilder: opus},
 		settings: func(s *contract.Settings) { s.RunBudget.MicroUSD, s.RunBudget.Tokens = 150_000_000, 20_000_000 },
 	})
@@ -109,14 +109,14 @@ func (f *filler) expensive(ctx context.Context, number int64, at time.Time) erro
 	t.tested(t.checks(verifies(number, tests(r, 10_000, map[int]contract.TestCase{40: {Status: contract.TestFlaky}, 77: {Status: contract.TestSkipped, Message: "needs a GPU"}}), lintFindings...)...))
 	t.completesRelease(patch)
 	t.score(0.83)
-	return t.told()
+	return t.backdate()
 }
 
 // fiveHundredBars has a timeline of 40 minutes with 500 bars: model calls, tool
 // calls, checks, heals, waits for people.
-func (f *filler) fiveHundredBars(ctx context.Context, number int64, at time.Time) error {
+func (f *dataset) fiveHundredBars(ctx context.Context, number int64, at time.Time) error {
 	r := chance(number)
-	t := f.begin(ctx, telling{
+	t := f.begin(ctx, runOptions{
 		project: "search", goal: "Find out why ranking is slow, and mend it without changing results", at: at,
 		settings: func(s *contract.Settings) { s.MaxRetries = 6; s.Parallel = 4 },
 	})
@@ -159,7 +159,7 @@ func (f *filler) fiveHundredBars(ctx context.Context, number int64, at time.Time
 	t.tested(t.checks(shards(number, 80, nil)...))
 	t.completesRelease(patch)
 	t.score(0.66)
-	return t.told()
+	return t.backdate()
 }
 
 // shards is a suite in eight parts.
@@ -177,7 +177,7 @@ func shards(number int64, cases int, failing map[int]contract.TestCase) []inspec
 }
 
 // hundredThousandLines has the log of a suite with 100,000 lines.
-func (f *filler) hundredThousandLines(ctx context.Context, number int64, at time.Time) error {
+func (f *dataset) hundredThousandLines(ctx context.Context, number int64, at time.Time) error {
 	r := chance(number)
 	t, plan := f.ordinary(ctx, 4, at)
 	t.plans(plan, 12*time.Second)
@@ -187,12 +187,12 @@ func (f *filler) hundredThousandLines(ctx context.Context, number int64, at time
 	checks[1].log, checks[1].took = logLines(100_000), 12*time.Minute
 	t.tested(t.checks(checks...))
 	t.completesRelease(patch)
-	return t.told()
+	return t.backdate()
 }
 
 // browser is a run whose tests ran in a browser, with files of every type, and
 // findings of every severity and category, some of which are resolved.
-func (f *filler) browser(ctx context.Context, number int64, at time.Time) error {
+func (f *dataset) browser(ctx context.Context, number int64, at time.Time) error {
 	r := chance(number)
 	t, plan := f.ordinary(ctx, 2, at)
 	t.plans(plan, 12*time.Second)
@@ -218,21 +218,21 @@ func (f *filler) browser(ctx context.Context, number int64, at time.Time) error 
 	t.tested(t.checks(suite, quality))
 	t.completesRelease(patch)
 	t.score(0.79)
-	return t.told()
+	return t.backdate()
 }
 
 // stayingWaits is done and stays with its branch; stayingMends mends a red check.
-func (f *filler) stayingWaits(ctx context.Context, number int64, at time.Time) error {
-	return f.stay(ctx, number, at, false)
+func (f *dataset) stayingWaits(ctx context.Context, number int64, at time.Time) error {
+	return f.watchBranch(ctx, number, at, false)
 }
 
-func (f *filler) stayingMends(ctx context.Context, number int64, at time.Time) error {
-	return f.stay(ctx, number, at, true)
+func (f *dataset) watchAndFix(ctx context.Context, number int64, at time.Time) error {
+	return f.watchBranch(ctx, number, at, true)
 }
 
-func (f *filler) stay(ctx context.Context, number int64, at time.Time, red bool) error {
+func (f *dataset) watchBranch(ctx context.Context, number int64, at time.Time, red bool) error {
 	s := subjects[number%int64(len(subjects))]
-	t := f.begin(ctx, telling{project: s.project, goal: s.goal + ", and stay with the pull request", description: s.description, at: at, settings: func(s *contract.Settings) {
+	t := f.begin(ctx, runOptions{project: s.project, goal: s.goal + ", and stay with the pull request", description: s.description, at: at, settings: func(s *contract.Settings) {
 		s.Release.Stay, s.Release.MaxRepairs, s.Release.Push, s.Release.Remote = 3*day, 3, true, "origin"
 	}})
 	r := chance(number)
@@ -244,7 +244,7 @@ func (f *filler) stay(ctx context.Context, number int64, at time.Time, red bool)
 	t.releases(patch)
 	t.stays(3 * day)
 	if !red {
-		return t.told()
+		return t.backdate()
 	}
 	t.now = f.now.Add(-2 * time.Minute)
 	t.receives(contract.CheckMessage{
@@ -254,22 +254,22 @@ func (f *filler) stay(ctx context.Context, number int64, at time.Time, red bool)
 	m := repairOf(number, 1)
 	m.turns[2].inFlight, m.turns = true, m.turns[:3]
 	t.healStarts(&m)
-	return t.told()
+	return t.backdate()
 }
 
 // baseline and regressed are two runs of one goal, to be compared.
-func (f *filler) baseline(ctx context.Context, number int64, at time.Time) error {
-	t := f.begin(ctx, telling{project: "payments-api", goal: "Limit login attempts per account and per address", description: subjects[0].description, at: at})
+func (f *dataset) baseline(ctx context.Context, number int64, at time.Time) error {
+	t := f.begin(ctx, runOptions{project: "payments-api", goal: "Limit login attempts per account and per address", description: subjects[0].description, at: at})
 	plan := smallPlan("Limit login attempts", "internal/auth/login.go", "internal/auth/limiter.go")
 	t.goesThrough(number, plan, tests(chance(7), 212, map[int]contract.TestCase{
 		9: {Status: contract.TestFlaky, Message: "failed once, then passed"}, 30: {Status: contract.TestSkipped}, 101: {Status: contract.TestFlaky, Message: "timed out once"},
 	}), lintFindings[0])
 	t.score(0.95)
-	return t.told()
+	return t.backdate()
 }
 
-func (f *filler) regressed(ctx context.Context, number int64, at time.Time) error {
-	t := f.begin(ctx, telling{
+func (f *dataset) regressed(ctx context.Context, number int64, at time.Time) error {
+	t := f.begin(ctx, runOptions{
 		project: "payments-api", goal: "Limit login attempts per account and per address", description: subjects[0].description, at: at,
 		models: map[contract.Agent]contract.ModelChoice{contract.AgentBuilder: {Provider: "openrouter", Model: "qwen/qwen3-coder"}},
 	})
@@ -292,5 +292,5 @@ func (f *filler) regressed(ctx context.Context, number int64, at time.Time) erro
 	t.tested(t.checks(verifies(number, tests(chance(7), 212, red), lintFindings...)...))
 	t.ends(t.failure)
 	t.score(0.31)
-	return t.told()
+	return t.backdate()
 }

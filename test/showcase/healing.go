@@ -8,8 +8,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// mending is what self-heal does about a failure.
-type mending struct {
+// healing is what self-heal does about a failure.
+type healing struct {
 	action  contract.HealAction
 	cause   string // with the telling lines
 	message string
@@ -30,13 +30,13 @@ type mending struct {
 }
 
 // mends lets self-heal take care of the failure of the present phase.
-func (t *tale) mends(m mending) {
+func (t *runWriter) mends(m healing) {
 	t.healStarts(&m)
 	t.healEnds(m)
 }
 
 // healStarts begins a heal and leaves it under way.
-func (t *tale) healStarts(m *mending) {
+func (t *runWriter) healStarts(m *healing) {
 	if t.err != nil {
 		return
 	}
@@ -66,10 +66,10 @@ func (t *tale) healStarts(m *mending) {
 	}
 }
 
-func (t *tale) healWorkflow(m *mending) string { return contract.HealWorkflowID(t.run.ID, m.number) }
+func (t *runWriter) healWorkflow(m *healing) string { return contract.HealWorkflowID(t.run.ID, m.number) }
 
 // repairs is the work of the Repair agent.
-func (t *tale) repairs(m mending) {
+func (t *runWriter) repairs(m healing) {
 	choice := t.run.Settings.Models[contract.AgentRepair]
 	workflow := contract.RepairWorkflowID(t.run.ID, m.number)
 	e := t.recordOf(workflow, 1, contract.Record{
@@ -92,7 +92,7 @@ func (t *tale) repairs(m mending) {
 
 // healEnds writes what a heal came to. What it was worth is told when the phase
 // has run again.
-func (t *tale) healEnds(m mending) {
+func (t *runWriter) healEnds(m healing) {
 	t.wait(m.took)
 	note := contract.HealNote{
 		Number: m.number, Status: contract.HealApplied, ErrorType: m.class, Action: m.action,
@@ -123,12 +123,12 @@ func (t *tale) healEnds(m mending) {
 	t.recordOf(t.healWorkflow(&m), 2, contract.Record{Heals: []contract.HealNote{note}, Events: events})
 }
 
-func (m mending) outcome(result string) map[string]any {
+func (m healing) outcome(result string) map[string]any {
 	return map[string]any{"heal": m.number, "heal_action": m.action, "error_type": m.class, "error_code": m.code, "result": result}
 }
 
 // settle says of the heals that were applied what became of them.
-func (t *tale) settle(p contract.Phase, failure *contract.Failure) (notes []contract.HealNote, events []contract.EventDraft) {
+func (t *runWriter) settle(p contract.Phase, failure *contract.Failure) (notes []contract.HealNote, events []contract.EventDraft) {
 	for _, m := range t.applied {
 		status, kind, result := contract.HealSuccess, contract.EventHealSuccess, "the "+string(p)+" went through"
 		switch {
@@ -147,7 +147,7 @@ func (t *tale) settle(p contract.Phase, failure *contract.Failure) (notes []cont
 }
 
 // asks opens an approval: of the plan, or of the release.
-func (t *tale) asks(kind string, wait time.Duration) {
+func (t *runWriter) asks(kind string, wait time.Duration) {
 	t.status, t.waiting = contract.StatusWaitingForApproval, kind
 	id := fmt.Sprintf("run-%d/%s", t.run.ID, kind)
 	until := t.now.Add(wait)
@@ -158,7 +158,7 @@ func (t *tale) asks(kind string, wait time.Duration) {
 }
 
 // answers an approval.
-func (t *tale) answers(kind, by, reason string, granted bool) {
+func (t *runWriter) answers(kind, by, reason string, granted bool) {
 	id := fmt.Sprintf("run-%d/%s", t.run.ID, kind)
 	status, what := "granted", contract.EventApprovalGranted
 	if !granted {
@@ -173,7 +173,7 @@ func (t *tale) answers(kind, by, reason string, granted bool) {
 }
 
 // needsHelp asks a person, who has to do something.
-func (t *tale) needsHelp(kind, reason, action string, wait time.Duration) {
+func (t *runWriter) needsHelp(kind, reason, action string, wait time.Duration) {
 	t.questions++
 	t.status, t.waiting = contract.StatusWaitingForApproval, kind
 	until := t.now.Add(wait)
@@ -189,7 +189,7 @@ func (t *tale) needsHelp(kind, reason, action string, wait time.Duration) {
 }
 
 // helped is a person's answer to a call for help.
-func (t *tale) helped(by, answer, words string) {
+func (t *runWriter) helped(by, answer, words string) {
 	t.waiting = ""
 	t.status = t.phase.Running()
 	t.record(contract.Record{
@@ -201,19 +201,19 @@ func (t *tale) helped(by, answer, words string) {
 }
 
 // pauses holds the run.
-func (t *tale) pauses(by, reason string) {
+func (t *runWriter) pauses(by, reason string) {
 	t.status, t.waiting = contract.StatusPaused, "paused by "+by
 	t.happens(contract.EventRunUpdated, map[string]any{"status": t.status, "by": by, "reason": reason})
 }
 
 // switches changes the model of an agent from now on.
-func (t *tale) switches(agent contract.Agent, to contract.ModelChoice, by string) {
+func (t *runWriter) switches(agent contract.Agent, to contract.ModelChoice, by string) {
 	t.run.Settings.Models[agent] = to
 	t.happens(contract.EventModelSwitched, map[string]any{"agent": agent, "model": to, "by": by})
 }
 
 // replays does an ended run again from a phase on, as a reset of its workflow does.
-func (t *tale) replays(p contract.Phase, by, reason string, to *contract.ModelChoice) {
+func (t *runWriter) replays(p contract.Phase, by, reason string, to *contract.ModelChoice) {
 	t.do(func() error {
 		_, err := t.f.store.AddReplay(t.ctx, t.run.ID, t.workflowRun, p, contract.ReplayOrder{Model: to, By: by, Reason: reason}, "")
 		return err
@@ -232,7 +232,7 @@ func (t *tale) replays(p contract.Phase, by, reason string, to *contract.ModelCh
 }
 
 // stays keeps the run with its branch.
-func (t *tale) stays(d time.Duration) {
+func (t *runWriter) stays(d time.Duration) {
 	until := t.now.Add(d)
 	t.staying = &until
 	t.happens(contract.EventStayStarted, map[string]any{
@@ -241,7 +241,7 @@ func (t *tale) stays(d time.Duration) {
 }
 
 // receives a message of a check about the branch, which is to be mended.
-func (t *tale) receives(m contract.CheckMessage) {
+func (t *runWriter) receives(m contract.CheckMessage) {
 	m.Commit = t.commit
 	t.do(func() error {
 		_, err := t.f.store.AddBranchMessage(t.ctx, t.workflowRun, contract.TakeCheckInput{

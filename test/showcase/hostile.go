@@ -56,7 +56,7 @@ func HostileTexts() []string {
 
 // hostile tells a run for each hostile text, which stands wherever a text of a
 // model, a repository, a test or a person can stand, and one with all of them.
-func (f *filler) hostile(ctx context.Context) error {
+func (f *dataset) hostile(ctx context.Context) error {
 	texts := HostileTexts()
 	for i, text := range append(texts, strings.Join(texts, "\n")) {
 		if err := f.attack(ctx, int64(i+1), text); err != nil {
@@ -84,10 +84,10 @@ func (f *filler) hostile(ctx context.Context) error {
 }
 
 // attack tells one run that went through everything, in words of the text.
-func (f *filler) attack(ctx context.Context, number int64, text string) error {
+func (f *dataset) attack(ctx context.Context, number int64, text string) error {
 	name := "src/" + text + "/" + text + ".go"
 	model := contract.ModelChoice{Provider: "ollama", Model: text}
-	t := f.begin(ctx, telling{
+	t := f.begin(ctx, runOptions{
 		project: text, goal: text, description: text + "\n" + text, at: f.now.Add(-time.Duration(40-number) * time.Hour),
 		models: map[contract.Agent]contract.ModelChoice{contract.AgentBuilder: model, contract.AgentRepair: model, contract.AgentPlanner: model},
 		settings: func(s *contract.Settings) {
@@ -104,7 +104,7 @@ func (f *filler) attack(ctx context.Context, number int64, text string) error {
 		{name: "run_command", args: map[string]any{"command": text, text: text}, result: text, took: time.Second, wrong: contract.CodeCommandCrashed},
 		{name: text, args: map[string]any{"path": text}, result: text},
 	}}
-	repair := mending{
+	repair := healing{
 		action: contract.HealRepair, cause: text, message: text, step: "step-002", by: text, took: time.Second, turns: []turn{said},
 		before: map[string]any{"text": text, text: text}, after: map[string]any{"text": text, text: text},
 		patch: "diff --git a/" + oneLine(text) + " b/" + oneLine(text) + "\n--- a/" + oneLine(text) + "\n+++ b/" + oneLine(text) + "\n@@ -1,1 +1,1 @@ " + oneLine(text) + "\n-" + oneLine(text) + "\n+" + oneLine(text) + " again\n",
@@ -150,7 +150,7 @@ func (f *filler) attack(ctx context.Context, number int64, text string) error {
 		t.receives(contract.CheckMessage{ID: objectID(text), Kind: contract.CheckComment, Name: cut(oneLine(text), 150), Summary: text, Details: text, URL: text, By: cut(oneLine(text), 150)})
 		t.ends(fail(contract.ClassAssertion, contract.CodeCheckFailed, text, text))
 	}
-	return t.told()
+	return t.backdate()
 }
 
 func oneLine(s string) string { return strings.NewReplacer("\n", " ", "\r", " ").Replace(s) }

@@ -8,16 +8,16 @@ import (
 )
 
 // queued is a run whose workflow was not started yet.
-func (f *filler) queued(project, goal string) story {
+func (f *dataset) queued(project, goal string) story {
 	return func(ctx context.Context, _ int64, at time.Time) error {
-		return f.begin(ctx, telling{project: project, goal: goal, at: at}).told()
+		return f.begin(ctx, runOptions{project: project, goal: goal, at: at}).backdate()
 	}
 }
 
 // building has done three of six steps and is at two more.
-func (f *filler) building(ctx context.Context, number int64, at time.Time) error {
+func (f *dataset) building(ctx context.Context, number int64, at time.Time) error {
 	r := chance(number)
-	t := f.begin(ctx, telling{project: "storefront", goal: "Add dark mode", description: subjects[2].description, at: at})
+	t := f.begin(ctx, runOptions{project: "storefront", goal: "Add dark mode", description: subjects[2].description, at: at})
 	plan := planOf("Tokens first, then the switch, then what remembers it.", 0.44,
 		part{name: "Gather all colours as tokens", text: "One file; no colour is written anywhere else.", files: []string{"web/tokens.css"}},
 		part{name: "Give every token a dark value", text: "Contrast of at least 4.5.", files: []string{"web/tokens.css"}, after: []int{1}},
@@ -38,24 +38,24 @@ func (f *filler) building(ctx context.Context, number int64, at time.Time) error
 		all[i].turns[1].inFlight, all[i].turns[1].calls = true, nil
 	}
 	t.builds(all[:5])
-	return t.told()
+	return t.backdate()
 }
 
 // testing has green checks and one that is under way.
-func (f *filler) testing(ctx context.Context, number int64, at time.Time) error {
+func (f *dataset) testing(ctx context.Context, number int64, at time.Time) error {
 	r := chance(number)
 	t, plan := f.ordinary(ctx, 1, at)
 	t.plans(plan, 11*time.Second)
 	t.implements(r, plan)
 	t.starts(contract.PhaseTester)
 	t.checks(verifies(number, tests(r, 64, nil))[:1]...)
-	return t.told()
+	return t.backdate()
 }
 
 // healing has the Repair agent at work on its second failure.
-func (f *filler) healing(ctx context.Context, number int64, at time.Time) error {
+func (f *dataset) healing(ctx context.Context, number int64, at time.Time) error {
 	r := chance(number)
-	t := f.begin(ctx, telling{project: "payments-api", goal: "Fix the flaky login test", description: "It fails about once in forty times, always on the slow runner.", at: at})
+	t := f.begin(ctx, runOptions{project: "payments-api", goal: "Fix the flaky login test", description: "It fails about once in forty times, always on the slow runner.", at: at})
 	plan := smallPlan("Fix the flaky login test", "internal/auth/login_test.go")
 	t.plans(plan, 9*time.Second)
 	t.implements(r, plan)
@@ -68,22 +68,22 @@ func (f *filler) healing(ctx context.Context, number int64, at time.Time) error 
 	m.turns = m.turns[:3]
 	m.turns[2].inFlight, m.turns[2].calls = true, nil
 	t.healStarts(&m)
-	return t.told()
+	return t.backdate()
 }
 
-func (f *filler) waitsForPlan(ctx context.Context, _ int64, at time.Time) error {
-	t := f.begin(ctx, telling{
+func (f *dataset) waitsForPlan(ctx context.Context, _ int64, at time.Time) error {
+	t := f.begin(ctx, runOptions{
 		project: "billing", goal: "Move the ledger's export to integer cents", at: at, description: "Accounting reads these files by machine.",
 		settings: func(s *contract.Settings) { s.ApprovePlan = true },
 	})
 	t.plans(migrationPlan(), 44*time.Second)
 	t.asks("plan", day)
-	return t.told()
+	return t.backdate()
 }
 
-func (f *filler) waitsForRelease(ctx context.Context, number int64, at time.Time) error {
+func (f *dataset) waitsForRelease(ctx context.Context, number int64, at time.Time) error {
 	r := chance(number)
-	t := f.begin(ctx, telling{
+	t := f.begin(ctx, runOptions{
 		project: "payments-api", goal: "Cache modules in the CI workflow", at: at,
 		settings: func(s *contract.Settings) { s.ApproveRelease = true; s.ApprovalWait = 2 * time.Hour },
 	})
@@ -96,10 +96,10 @@ func (f *filler) waitsForRelease(ctx context.Context, number int64, at time.Time
 		Severity: contract.SeverityMedium, Category: contract.CategorySecurity, Message: "the workflow's token may write to the repository; give it contents: read", Location: ".github/workflows/ci.yml:9", Rule: "excessive-permissions",
 	})...))
 	t.asks("release", 137*time.Minute)
-	return t.told()
+	return t.backdate()
 }
 
-func (f *filler) waitsForQuota(ctx context.Context, number int64, at time.Time) error {
+func (f *dataset) waitsForQuota(ctx context.Context, number int64, at time.Time) error {
 	r := chance(number)
 	t, plan := f.ordinary(ctx, 9, at)
 	t.plans(plan, 16*time.Second)
@@ -109,15 +109,15 @@ func (f *filler) waitsForQuota(ctx context.Context, number int64, at time.Time) 
 	labours[0].failure = failure
 	t.builds(labours[:1])
 	t.fails(contract.PhaseBuilder, failure)
-	t.mends(mending{action: contract.HealOtherProvider, cause: failure.Cause, failed: "the fallback openrouter/qwen/qwen3-coder is at its limit, too", took: time.Second})
+	t.mends(healing{action: contract.HealOtherProvider, cause: failure.Cause, failed: "the fallback openrouter/qwen/qwen3-coder is at its limit, too", took: time.Second})
 	t.failure = failure
-	m := mending{action: contract.HealWait, cause: failure.Cause, message: "waits until the window of the limit is over", took: time.Second}
+	m := healing{action: contract.HealWait, cause: failure.Cause, message: "waits until the window of the limit is over", took: time.Second}
 	t.healStarts(&m)
 	t.needsHelp(contract.InterventionQuota, "waits for its window: "+failure.Message, "none: the run goes on at the deadline; approve to go on now, reject to give up", 3*time.Hour)
-	return t.told()
+	return t.backdate()
 }
 
-func (f *filler) waitsForHelp(ctx context.Context, number int64, at time.Time) error {
+func (f *dataset) waitsForHelp(ctx context.Context, number int64, at time.Time) error {
 	r := chance(number)
 	t, plan := f.ordinary(ctx, 6, at)
 	t.plans(plan, 16*time.Second)
@@ -125,14 +125,14 @@ func (f *filler) waitsForHelp(ctx context.Context, number int64, at time.Time) e
 	t.starts(contract.PhaseTester)
 	failure := fail(contract.ClassConfig, contract.CodeUnauthorized, "terraform could not read the state: the credentials of the worker are refused (403)", "AccessDenied: s3:GetObject on arn:aws:s3:::tf-state/prod")
 	t.fails(contract.PhaseTester, failure)
-	t.mends(mending{action: contract.HealAskPerson, cause: failure.Cause + "\nError: error loading state\nStatus code: 403", message: "asked a person", took: time.Second})
+	t.mends(healing{action: contract.HealAskPerson, cause: failure.Cause + "\nError: error loading state\nStatus code: 403", message: "asked a person", took: time.Second})
 	t.needsHelp(contract.InterventionHelp, failure.Message, "let the worker's role read the bucket tf-state, then let it try again", 4*time.Hour)
 	t.wait(2 * time.Hour)
 	t.happens(contract.EventInterventionReminded, map[string]any{"intervention_id": contract.InterventionID(t.run.ID, 1), "kind": contract.InterventionHelp, "phase": contract.PhaseTester})
-	return t.told()
+	return t.backdate()
 }
 
-func (f *filler) paused(ctx context.Context, number int64, at time.Time) error {
+func (f *dataset) paused(ctx context.Context, number int64, at time.Time) error {
 	r := chance(number)
 	t, plan := f.ordinary(ctx, 3, at)
 	t.plans(plan, 13*time.Second)
@@ -140,5 +140,5 @@ func (f *filler) paused(ctx context.Context, number int64, at time.Time) error {
 	t.switches(contract.AgentBuilder, contract.ModelChoice{Provider: "openai", Model: "gpt-5-codex"}, "jonas")
 	t.builds(works(r, plan)[:1])
 	t.pauses("jonas", "looks at the prices with finance first")
-	return t.told()
+	return t.backdate()
 }

@@ -51,9 +51,9 @@ func shapeOf(i, runs int) shape {
 
 // scale copies runs, their executions, phases, events, model calls, heals and
 // findings into the database.
-func (f *filler) scale(ctx context.Context, o Options) error {
+func (f *dataset) scale(ctx context.Context, o Options) error {
 	runs, events := cmp.Or(o.Runs, ScaleRuns), cmp.Or(o.Events, ScaleEvents)
-	s := scaling{filler: f, runs: runs, each: events / runs, more: events % runs, settings: map[string]inputs{}}
+	s := scaling{dataset: f, runs: runs, each: events / runs, more: events % runs, settings: map[string]inputs{}}
 	return pgx.BeginFunc(ctx, f.sql, func(tx pgx.Tx) error {
 		for _, table := range []struct {
 			name    string
@@ -94,7 +94,7 @@ func (f *filler) scale(ctx context.Context, o Options) error {
 }
 
 type scaling struct {
-	*filler
+	*dataset
 	runs, each, more int
 	settings         map[string]inputs // by project
 }

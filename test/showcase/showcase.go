@@ -80,8 +80,8 @@ func Config() *config.Config {
 	return cfg
 }
 
-// filler fills one database.
-type filler struct {
+// dataset fills one database.
+type dataset struct {
 	store *store.Store
 	blobs *artifact.Store
 	sql   *pgxpool.Pool
@@ -107,7 +107,7 @@ func Fill(ctx context.Context, o Options) error {
 		o.Now = time.Now()
 	}
 	// The database keeps microseconds.
-	f := &filler{store: db, blobs: o.Artifacts, sql: sql, now: o.Now.UTC().Truncate(time.Microsecond), cfg: Config(), cat: model.DefaultCatalogue()}
+	f := &dataset{store: db, blobs: o.Artifacts, sql: sql, now: o.Now.UTC().Truncate(time.Microsecond), cfg: Config(), cat: model.DefaultCatalogue()}
 	if filled, err := f.filled(ctx); err != nil || filled {
 		return errors.Join(err, errIf(filled))
 	}
@@ -134,7 +134,7 @@ func errIf(filled bool) error {
 	return nil
 }
 
-func (f *filler) filled(ctx context.Context) (filled bool, err error) {
+func (f *dataset) filled(ctx context.Context) (filled bool, err error) {
 	if err := f.sql.QueryRow(ctx, "SELECT EXISTS (SELECT FROM orchestrator_runs)").Scan(&filled); err != nil {
 		return false, fmt.Errorf("look whether the database is filled: %w", err)
 	}
@@ -142,7 +142,7 @@ func (f *filler) filled(ctx context.Context) (filled bool, err error) {
 }
 
 // settle lets the database know what it holds now.
-func (f *filler) settle(ctx context.Context) error {
+func (f *dataset) settle(ctx context.Context) error {
 	if _, err := f.sql.Exec(ctx, "VACUUM ANALYZE"); err != nil {
 		return fmt.Errorf("gather the statistics of the fill: %w", err)
 	}
@@ -150,7 +150,7 @@ func (f *filler) settle(ctx context.Context) error {
 }
 
 // freeze resolves the inputs of a run as its creation does.
-func (f *filler) freeze(project string) (contract.Settings, setup.RunSpec, error) {
+func (f *dataset) freeze(project string) (contract.Settings, setup.RunSpec, error) {
 	settings, spec, err := setup.Freeze(f.cfg, contract.Repo{
 		URL: path.Join("/srv/git", path.Base(project)), Base: objectID("base", project), Tree: objectID("tree", project), Branch: "main",
 	})
@@ -159,7 +159,7 @@ func (f *filler) freeze(project string) (contract.Settings, setup.RunSpec, error
 }
 
 // cost prices a call as the worker does, by the catalogue.
-func (f *filler) cost(c contract.ModelChoice, u contract.Usage) int64 {
+func (f *dataset) cost(c contract.ModelChoice, u contract.Usage) int64 {
 	p := model.Provider{Name: c.Provider, Kind: model.Kind(f.cfg.Models.Providers[c.Provider].Kind)}
 	entry, _ := f.cat.Find(p, c.Model)
 	return model.Cost(u, entry)
@@ -168,7 +168,7 @@ func (f *filler) cost(c contract.ModelChoice, u contract.Usage) int64 {
 // agents writes workers' agents in every health, some of which were not heard of
 // for long. Those that are well promise no beat for a day, and so stay well
 // while a database is looked at.
-func (f *filler) agents(ctx context.Context) error {
+func (f *dataset) agents(ctx context.Context) error {
 	const mib, day = 1 << 20, 24 * time.Hour
 	now := time.Now()
 	one := func(role string, worker string, health contract.Health, detail string, done, failed int64, work ...contract.Work) store.AgentBeat {
@@ -211,7 +211,7 @@ func (f *filler) agents(ctx context.Context) error {
 }
 
 // score sets what the Analyzer says of a run, which has no function of its own yet.
-func (t *tale) score(q float64) {
+func (t *runWriter) score(q float64) {
 	t.do(func() error {
 		_, err := t.f.sql.Exec(t.ctx, "UPDATE orchestrator_runs SET quality_score = $2 WHERE id = $1", t.run.ID, q)
 		return err

@@ -8,8 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// stamps remembers when in a tale the rows were written that the database stamps
-// with its own clock.
+// stamps holds the times of rows that the database stamps with its own clock.
 type stamps struct {
 	events struct {
 		from, to []int64
@@ -26,7 +25,7 @@ type stamps struct {
 		check     []string
 		from, to  []time.Time
 	}
-	told int64
+	lastEvent int64
 }
 
 func (s *stamps) call(execution int64, turn int, from, to time.Time, open bool) {
@@ -42,22 +41,22 @@ func (s *stamps) check(execution int64, check string, from, to time.Time) {
 }
 
 // stamp says that the events that were written since the last one happened now.
-func (t *tale) stamp() {
+func (t *runWriter) stamp() {
 	t.do(func() error {
 		var last int64
 		if err := t.f.sql.QueryRow(t.ctx, "SELECT event_seq FROM orchestrator_runs WHERE id = $1", t.run.ID).Scan(&last); err != nil {
 			return fmt.Errorf("read how many events run %d has: %w", t.run.ID, err)
 		}
-		if s := &t.stamps; last > s.told {
-			s.events.from, s.events.to, s.events.at = append(s.events.from, s.told), append(s.events.to, last), append(s.events.at, t.now)
-			s.told = last
+		if s := &t.stamps; last > s.lastEvent {
+			s.events.from, s.events.to, s.events.at = append(s.events.from, s.lastEvent), append(s.events.to, last), append(s.events.at, t.now)
+			s.lastEvent = last
 		}
 		return nil
 	})
 }
 
-// told moves all of a run into its past and returns the first error of its telling.
-func (t *tale) told() error {
+// backdate moves all of a run into its past and returns the first error.
+func (t *runWriter) backdate() error {
 	t.do(func() error {
 		return pgx.BeginFunc(t.ctx, t.f.sql, func(tx pgx.Tx) error { return t.stamps.apply(t.ctx, tx, t.run.ID, t.now) })
 	})

@@ -22,41 +22,41 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(storetest.Main(m)) }
 
-// house is a store with artifacts and a repository.
-type house struct {
+// fixture is a store with artifacts and a repository.
+type fixture struct {
 	*store.Store
 	blobs *artifact.Store
 	repo  repo
 	base  string // tree
 }
 
-func newHouse(tb testing.TB) house {
+func newFixture(tb testing.TB) fixture {
 	tb.Helper()
 	blobs, err := artifact.Open(tb.Context(), "", filepath.Join(tb.TempDir(), "artifacts"))
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, blobs.Close()) })
-	h := house{Store: storetest.New(tb), blobs: blobs, repo: newRepo(tb)}
+	h := fixture{Store: storetest.New(tb), blobs: blobs, repo: newRepo(tb)}
 	h.base = h.repo.tree(tb, files{"calc.go": "package calc\n"})
 	return h
 }
 
 // story is a run built from its records.
 type story struct {
-	house
+	fixture
 	tb  testing.TB
 	id  int64
 	seq int64
 	now time.Time
 }
 
-func (h house) run(tb testing.TB) *story {
+func (h fixture) run(tb testing.TB) *story {
 	tb.Helper()
 	run, _, err := h.CreateRun(tb.Context(), store.NewRun{
 		Project: "calculator", GoalTitle: "divide", MaxRetries: 3,
 		Settings: contract.Settings{Repo: contract.Repo{URL: "/repos/calculator", Base: "c0ffee", Tree: h.base, Branch: "main"}},
 	})
 	require.NoError(tb, err)
-	return &story{house: h, tb: tb, id: run.ID, now: start}
+	return &story{fixture: h, tb: tb, id: run.ID, now: start}
 }
 
 func (s *story) record(r contract.Record) contract.ExecutionRef {
@@ -136,7 +136,7 @@ func (s *story) side(attempt int, phase contract.Phase) diff.Side {
 }
 
 // healed is a run whose first tester failed and whose second passed.
-func healed(tb testing.TB, h house) *story {
+func healed(tb testing.TB, h fixture) *story {
 	tb.Helper()
 	s := h.run(tb)
 	planner := s.begin(contract.PhasePlanner, "", 10)
@@ -154,7 +154,7 @@ func healed(tb testing.TB, h house) *story {
 
 func TestAnAttemptIsWhatHappenedSinceTheOneBefore(t *testing.T) {
 	t.Parallel()
-	s := healed(t, newHouse(t))
+	s := healed(t, newFixture(t))
 	first, second := s.side(1, ""), s.side(2, "")
 	require.Equal(t, "failed", first.Status)
 	require.Equal(t, "completed", second.Status)
@@ -185,7 +185,7 @@ func TestAnAttemptIsWhatHappenedSinceTheOneBefore(t *testing.T) {
 
 func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 	t.Parallel()
-	s := healed(t, newHouse(t))
+	s := healed(t, newFixture(t))
 	for _, ref := range []diff.Ref{{Run: 4711}, {Run: s.id, Attempt: 3}, {Run: s.id, Attempt: 1, Phase: contract.PhaseReleaser}} {
 		_, err := diff.Load(t.Context(), s.Store, views.New(s.Store), s.blobs, ref)
 		require.ErrorIs(t, err, store.ErrNotFound)
@@ -197,7 +197,7 @@ func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 
 func TestOfABuilderThatDidNotFinishTheLastSavedChangeCounts(t *testing.T) {
 	t.Parallel()
-	s := newHouse(t).run(t)
+	s := newFixture(t).run(t)
 	require.Equal(t, "no code is recorded: nothing was built", s.side(0, "").Code.Why)
 	builder := s.begin(contract.PhaseBuilder, "", 0)
 	step := s.begin(contract.PhaseBuilder, "step-001", 0)
@@ -220,7 +220,7 @@ func TestOfABuilderThatDidNotFinishTheLastSavedChangeCounts(t *testing.T) {
 
 func TestCodeThatCannotBeReadIsSaid(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	s := h.run(t)
 	builder := s.begin(contract.PhaseBuilder, "", 0)
 	s.end(builder, contract.ExecutionCompleted, map[string]any{"tree": "beef", "patch": "sha256:" + fmt.Sprintf("%064d", 0)})
@@ -236,7 +236,7 @@ func TestCodeThatCannotBeReadIsSaid(t *testing.T) {
 
 func TestTestsOfOlderCodeAreNamed(t *testing.T) {
 	t.Parallel()
-	s := newHouse(t).run(t)
+	s := newFixture(t).run(t)
 	s.build(files{"calc.go": "1\n"}, 0)
 	s.test(test("a", failed))
 	s.build(files{"calc.go": "2\n"}, 0)
@@ -250,7 +250,7 @@ func TestTestsOfOlderCodeAreNamed(t *testing.T) {
 
 func TestWhatAnAcceptedRepairWroteCounts(t *testing.T) {
 	t.Parallel()
-	s := newHouse(t).run(t)
+	s := newFixture(t).run(t)
 	s.build(files{"calc.go": "wrong\n"}, 0)
 	s.test(test("a", failed))
 	s.repair(1, contract.HealSuccess, files{"calc.go": "right\n"})
@@ -275,7 +275,7 @@ func (s *story) repair(number int, status contract.HealStatus, content files) {
 
 func TestAChangeThatIsTooLargeIsComparedByItsTree(t *testing.T) {
 	t.Parallel()
-	s := newHouse(t).run(t)
+	s := newFixture(t).run(t)
 	digest, err := s.blobs.Put(context.WithoutCancel(t.Context()), make([]byte, diff.MaxPatchRead+1))
 	require.NoError(t, err)
 	s.end(s.begin(contract.PhaseBuilder, "", 0), contract.ExecutionCompleted, map[string]any{"tree": "beef", "patch": digest})

@@ -18,8 +18,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// asked returns how often this process has sent the database some queries.
-func asked(tb testing.TB, operations ...string) (n uint64) {
+// queryCount returns how often this process has sent the database some queries.
+func queryCount(tb testing.TB, operations ...string) (n uint64) {
 	tb.Helper()
 	families, err := telemetry.Registry.Gather()
 	require.NoError(tb, err)
@@ -72,18 +72,18 @@ func TestFollowersWhoWaitAskNothingAndShareWhatComes(t *testing.T) {
 	}
 	defer func() { stop(); following.Wait(); f.Close() }()
 	until(t, "all to have seen what there is", func() bool { return seen.Load() == each+2*each })
-	polls := func() uint64 { return asked(t, "EventsSince") }
+	polls := func() uint64 { return queryCount(t, "EventsSince") }
 	at := polls()
 	until(t, "the last to come to rest", func() bool { return polls() > at+2 })
 
-	at, reads := polls(), asked(t, "Events", "Feed")
+	at, reads := polls(), queryCount(t, "Events", "Feed")
 	until(t, "polls", func() bool { return polls() >= at+10 })
-	require.Less(t, asked(t, "Events", "Feed")-reads, uint64(10), "%d who wait ask nothing", 2*each)
+	require.Less(t, queryCount(t, "Events", "Feed")-reads, uint64(10), "%d who wait ask nothing", 2*each)
 
-	reads = asked(t, "Events", "Feed")
+	reads = queryCount(t, "Events", "Feed")
 	b.Apply(t, contract.Record{Events: storetest.Drafts(1)})
 	until(t, "all to see it", func() bool { return seen.Load() == 3*each+each/2+each })
-	require.Less(t, asked(t, "Events", "Feed")-reads, uint64(20), "they share the reading")
+	require.Less(t, queryCount(t, "Events", "Feed")-reads, uint64(20), "they share the reading")
 }
 
 func TestWhatNobodyAnnouncedIsFoundByPolling(t *testing.T) {

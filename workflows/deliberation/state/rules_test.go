@@ -20,8 +20,8 @@ func decomposes(parts ...contract.Subtask) contract.Move {
 	return contract.Move{Kind: contract.MoveDecompose, Text: deliberationtest.Text("its parts"), Subtasks: parts}
 }
 
-// told returns the entries and changes in a turn's news, by key.
-func told(turn contract.Turn) (entries map[string]contract.Entry, changes map[string]contract.StateChange) {
+// news returns the entries and changes in a turn's news, by key.
+func news(turn contract.Turn) (entries map[string]contract.Entry, changes map[string]contract.StateChange) {
 	entries, changes = map[string]contract.Entry{}, map[string]contract.StateChange{}
 	for _, e := range turn.News.Entries {
 		entries[e.Key] = e
@@ -53,7 +53,7 @@ func TestOnlyAnObjectionThatWasShownIsAnsweredAndItsAuthorHearsTheAnswer(t *test
 	c.round([]contract.Move{answers(unseen, "because of the cache")}, nil)
 	require.Equal(t, contract.EntryAnswered, c.objection(unseen).State)
 	require.Empty(t, c.turns[contract.Alpha].Errors, "the real answer is taken")
-	entries, changes := told(c.turns[contract.Beta])
+	entries, changes := news(c.turns[contract.Beta])
 	answer := entries[contract.AnswerKey(unseen, "ALPHA-4-1")]
 	require.Equal(t, "because of the cache", answer.Value.Head)
 	require.Equal(t, unseen, answer.About)
@@ -119,7 +119,7 @@ func TestNewsTellsTextsOnceAndChangesInALine(t *testing.T) {
 	c := exchanging()
 	c.round([]contract.Move{deliberationtest.Proposes("p1")}, []contract.Move{deliberationtest.Proposes("p2")})
 	c.round(nil, []contract.Move{deliberationtest.Synthesises("s1", "p1", "p2")})
-	entries, changes := told(c.turns[contract.Alpha])
+	entries, changes := news(c.turns[contract.Alpha])
 	require.Contains(t, entries, "s1")
 	require.NotContains(t, entries, "p1", "it wrote it")
 	require.NotContains(t, entries, "p2", "it has read it")
@@ -264,7 +264,7 @@ func TestWhatThereWasNoRoomForIsToldLaterAndNotAnsweredBefore(t *testing.T) {
 	require.Contains(t, c.turns[contract.Alpha].News.Note, "older entries")
 	c.round([]contract.Move{answers("p1", "so")}, nil)
 	require.Len(t, c.objections(c.at(contract.SectionSolutions, "p1")), len(many)-first, "those that were not shown are open")
-	entries, _ := told(c.turns[contract.Alpha])
+	entries, _ := news(c.turns[contract.Alpha])
 	require.NotEmpty(t, entries)
 	for key := range entries {
 		require.Equal(t, contract.EntryLive, c.objection(key).State)
@@ -320,7 +320,7 @@ func TestSubtasksAreToldWholeOnceAndFitATurn(t *testing.T) {
 	require.Less(t, size(turn), contract.PayloadLimit/2)
 	require.Len(t, turn.News.Subtasks, len(parts))
 	require.NotEmpty(t, turn.News.Subtasks[0].Description)
-	entries, _ := told(turn)
+	entries, _ := news(turn)
 	require.Contains(t, entries, contract.KeySubtasks)
 	require.Empty(t, entries[contract.KeySubtasks].Subtasks, "told once")
 	c.round([]contract.Move{deliberationtest.Tells("", "a")}, []contract.Move{deliberationtest.Tells("", "b")})

@@ -23,31 +23,31 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
-// house is a running stack with what the bench needs of it.
-type house struct {
-	dir      string // everything lies below it
-	base     string // the base file of the configuration; empty for none
-	repo     string
-	keep     bool
-	options  devstack.Options
-	stack    *devstack.Stack
-	store    *store.Store
-	views    *views.Views
-	feed     *feed.Feed
-	temporal client.Client
-	newRun   store.NewRun // of the sample repository, without a goal
-	model    *hearing     // of deliberations; nil where none are measured
-	council  contract.DeliberationSettings
+// benchStack is a running stack with what the bench needs of it.
+type benchStack struct {
+	dir          string // everything lies below it
+	base         string // the base file of the configuration; empty for none
+	repo         string
+	keep         bool
+	options      devstack.Options
+	stack        *devstack.Stack
+	store        *store.Store
+	views        *views.Views
+	feed         *feed.Feed
+	temporal     client.Client
+	newRun       store.NewRun   // of the sample repository, without a goal
+	model        *deliveryModel // of deliberations; nil where none are measured
+	deliberation contract.DeliberationSettings
 }
 
-// startHouse makes a data folder, the sample repository and the scenario, and
+// startStack makes a data folder, the sample repository and the scenario, and
 // brings a stack up. What is returned with an error must be closed too.
-func startHouse(ctx context.Context, o options, say func(string, ...any)) (*house, error) {
+func startStack(ctx context.Context, o options, say func(string, ...any)) (*benchStack, error) {
 	dir, err := os.MkdirTemp("", "rgpt-bench-")
 	if err != nil {
 		return nil, err
 	}
-	h := &house{dir: dir, repo: filepath.Join(dir, "sample"), keep: o.keep}
+	h := &benchStack{dir: dir, repo: filepath.Join(dir, "sample"), keep: o.keep}
 	if err := h.prepare(ctx, o); err != nil {
 		return h, err
 	}
@@ -59,7 +59,7 @@ func startHouse(ctx context.Context, o options, say func(string, ...any)) (*hous
 }
 
 // prepare makes the files and says what stack to run.
-func (h *house) prepare(ctx context.Context, o options) error {
+func (h *benchStack) prepare(ctx context.Context, o options) error {
 	settings, data := filepath.Join(h.dir, "config"), filepath.Join(h.dir, "data")
 	for _, d := range []string{h.repo, settings, data} {
 		if err := os.Mkdir(d, 0o755); err != nil {
@@ -114,7 +114,7 @@ func programs(bin string) devstack.Programs {
 }
 
 // open connects to the stack and freezes a run's inputs, once for all runs.
-func (h *house) open(ctx context.Context) error {
+func (h *benchStack) open(ctx context.Context) error {
 	// Only what the stack says counts, whatever the caller's environment names.
 	cfg, err := setup.Load(config.Sources{Base: h.base, Dir: h.options.ConfigDir, Env: h.stack.Environment()}, h.stack.Model)
 	if err != nil {
@@ -127,12 +127,12 @@ func (h *house) open(ctx context.Context) error {
 	if h.temporal, err = temporal.Connect(ctx, cfg.Temporal, slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
-	if h.council, err = setup.Deliberation(cfg, ""); err != nil {
+	if h.deliberation, err = setup.Deliberation(cfg, ""); err != nil {
 		return err
 	}
-	h.council.AutoContinue = true
-	for agent := range h.council.Models {
-		h.council.Models[agent] = contract.ModelChoice{Provider: hearingProvider, Model: setup.Scripted}
+	h.deliberation.AutoContinue = true
+	for agent := range h.deliberation.Models {
+		h.deliberation.Models[agent] = contract.ModelChoice{Provider: watchedProvider, Model: setup.Scripted}
 	}
 	blobs, err := setup.Artifacts(ctx, cfg, h.stack.DataDir)
 	if err != nil {
@@ -165,11 +165,11 @@ func (h *house) open(ctx context.Context) error {
 }
 
 // create makes a run and starts its workflow, as `rgpt run create` does.
-func (h *house) create(ctx context.Context, latency time.Duration) (int64, error) {
+func (h *benchStack) create(ctx context.Context, latency time.Duration) (int64, error) {
 	return h.createFor(ctx, goal(latency))
 }
 
-func (h *house) createFor(ctx context.Context, goal string) (int64, error) {
+func (h *benchStack) createFor(ctx context.Context, goal string) (int64, error) {
 	n := h.newRun
 	n.GoalTitle = goal
 	run, _, err := h.store.CreateRun(ctx, n)
@@ -180,7 +180,7 @@ func (h *house) createFor(ctx context.Context, goal string) (int64, error) {
 }
 
 // await waits for a run to end well.
-func (h *house) await(ctx context.Context, id int64) error {
+func (h *benchStack) await(ctx context.Context, id int64) error {
 	var result contract.RunResult
 	if err := h.temporal.GetWorkflow(ctx, contract.RunWorkflowID(id), "").Get(ctx, &result); err != nil {
 		return fmt.Errorf("run %d: %w", id, err)
@@ -199,7 +199,7 @@ func (h *house) await(ctx context.Context, id int64) error {
 const stopTime = time.Minute
 
 // close stops the stack and removes its data, unless both are to be kept.
-func (h *house) close(ctx context.Context) error {
+func (h *benchStack) close(ctx context.Context) error {
 	if h.temporal != nil {
 		h.temporal.Close()
 	}

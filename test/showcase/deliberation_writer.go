@@ -13,12 +13,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// council tells one deliberation through the functions of the store that its
-// workflow's activities use. What happens is gathered and written with the next
-// record. It is a tale of the row that pays for it: of a run, or of one that only
-// carries pipelines.
-type council struct {
-	*tale
+// deliberationWriter writes one deliberation through the functions of the store that its
+// workflow's activities use. Changes are collected and written with the next record.
+// The run that pays for it is a real one, or one that only carries pipelines.
+type deliberationWriter struct {
+	*runWriter
 	p      store.Pipeline
 	number int64 // of the last record
 	next   contract.PipelineRecord
@@ -42,8 +41,8 @@ type council struct {
 }
 
 // convene spawns a pipeline of its own.
-func (f *filler) convene(t *tale, task contract.DeliberationTask, change func(*contract.DeliberationSettings)) *council {
-	c := &council{tale: t, state: contract.PipelineSpawned}
+func (f *dataset) convene(t *runWriter, task contract.DeliberationTask, change func(*contract.DeliberationSettings)) *deliberationWriter {
+	c := &deliberationWriter{runWriter: t, state: contract.PipelineSpawned}
 	t.do(func() error {
 		settings, err := f.deliberation(change)
 		if err != nil {
@@ -58,8 +57,8 @@ func (f *filler) convene(t *tale, task contract.DeliberationTask, change func(*c
 }
 
 // recovers makes the pipeline that recovers one that failed.
-func (c *council) recovers() *council {
-	next := &council{tale: c.tale, state: contract.PipelineSpawned}
+func (c *deliberationWriter) recovers() *deliberationWriter {
+	next := &deliberationWriter{runWriter: c.runWriter, state: contract.PipelineSpawned}
 	inherited := &contract.Inherited{
 		PipelineID: c.p.ID, Attempt: c.p.Attempt, AbortReason: c.abort, HandoffRef: c.handoff,
 		Context:      fmt.Sprintf("Attempt %d ended without a consensus (%s) after %d rounds.", c.p.Attempt, c.abort, c.round),
@@ -92,9 +91,9 @@ func (c *council) recovers() *council {
 	return next
 }
 
-// deliberates makes the pipeline that plans the run of a tale.
-func (t *tale) deliberates(execution contract.ExecutionRef) *council {
-	c := &council{tale: t, state: contract.PipelineSpawned}
+// deliberates makes the pipeline that plans a run.
+func (t *runWriter) deliberates(execution contract.ExecutionRef) *deliberationWriter {
+	c := &deliberationWriter{runWriter: t, state: contract.PipelineSpawned}
 	t.do(func() error {
 		settings, err := t.f.deliberation(func(s *contract.DeliberationSettings) { s.AutoContinue = true })
 		if err != nil {
@@ -108,7 +107,7 @@ func (t *tale) deliberates(execution contract.ExecutionRef) *council {
 }
 
 // deliberation resolves by what a deliberation decides, as spawning one does.
-func (f *filler) deliberation(change func(*contract.DeliberationSettings)) (contract.DeliberationSettings, error) {
+func (f *dataset) deliberation(change func(*contract.DeliberationSettings)) (contract.DeliberationSettings, error) {
 	s, err := setup.Deliberation(f.cfg, contract.ModeOpenRouter)
 	if change != nil {
 		change(&s)
@@ -117,7 +116,7 @@ func (f *filler) deliberation(change func(*contract.DeliberationSettings)) (cont
 }
 
 // begins is the opening: ALPHA and BETA are there, the task is on the blackboard.
-func (c *council) begins() {
+func (c *deliberationWriter) begins() {
 	c.state, c.metrics.Start = contract.PipelineRunning, c.now
 	c.happened(contract.EventOrchestrationStarted, map[string]any{"attempt": c.p.Attempt})
 	c.places(contract.Entry{Section: contract.SectionProblem, Key: contract.KeyTask, Author: contract.SystemAuthor, Value: c.text(c.p.Task.Objective), Version: 1})
@@ -127,13 +126,13 @@ func (c *council) begins() {
 }
 
 // is moves the deliberation to a status.
-func (c *council) is(s contract.PipelineStatus) {
+func (c *deliberationWriter) is(s contract.PipelineStatus) {
 	c.state = s
 	c.happened(contract.EventPipelineUpdated, map[string]any{"status": s})
 }
 
 // joins begins the work of a member.
-func (c *council) joins(who contract.Member) {
+func (c *deliberationWriter) joins(who contract.Member) {
 	role := map[contract.Member]string{contract.Alpha: "research", contract.Beta: "synthesis", contract.Gamma: "mediation"}[who]
 	agent := who.Agent()
 	begun := c.recordOf(contract.MemberWorkflowID(c.p.ID, who), 1, contract.Record{
@@ -146,13 +145,13 @@ func (c *council) joins(who contract.Member) {
 }
 
 // gamma says why GAMMA joined.
-func (c *council) gamma(why contract.GammaReason) {
+func (c *deliberationWriter) gamma(why contract.GammaReason) {
 	at := c.now
 	c.metrics.GammaSpawned, c.metrics.GammaReason, c.metrics.GammaAt = true, why, &at
 	c.happened(contract.EventGammaSpawned, map[string]any{"reason": why})
 }
 
-func (c *council) member(who contract.Member) *contract.MemberView {
+func (c *deliberationWriter) member(who contract.Member) *contract.MemberView {
 	for i := range c.members {
 		if c.members[i].Member == who {
 			return &c.members[i]
@@ -162,7 +161,7 @@ func (c *council) member(who contract.Member) *contract.MemberView {
 }
 
 // thinksFor is a turn of a member: one model call.
-func (c *council) thinksFor(who contract.Member, took time.Duration, say string) {
+func (c *deliberationWriter) thinksFor(who contract.Member, took time.Duration, say string) {
 	m := c.member(who)
 	m.Turns++
 	in, out := int64(1800+420*m.Turns+len(c.entries)*90), int64(260+len(say)/3)
@@ -175,7 +174,7 @@ func (c *council) thinksFor(who contract.Member, took time.Duration, say string)
 }
 
 // text is a text as histories have it: what is too long lies in the database.
-func (c *council) text(s string) contract.Text {
+func (c *deliberationWriter) text(s string) contract.Text {
 	if len(s) <= contract.TextHead {
 		return contract.Text{Head: s, Size: len(s)}
 	}
@@ -188,7 +187,7 @@ func (c *council) text(s string) contract.Text {
 }
 
 // places puts an entry on the blackboard, or another state of one.
-func (c *council) places(e contract.Entry) {
+func (c *deliberationWriter) places(e contract.Entry) {
 	if e.Timestamp.IsZero() {
 		e.Timestamp = c.now
 	}
@@ -204,7 +203,7 @@ func (c *council) places(e contract.Entry) {
 }
 
 // writes is a move of a member that leaves an entry.
-func (c *council) writes(who contract.Member, kind contract.MoveKind, key, text string, more ...func(*contract.Entry)) {
+func (c *deliberationWriter) writes(who contract.Member, kind contract.MoveKind, key, text string, more ...func(*contract.Entry)) {
 	e := contract.Entry{Section: contract.SectionSolutions, Key: key, Author: who, Kind: kind, Value: c.text(text), Version: 1, State: contract.EntryLive}
 	switch kind {
 	case contract.MoveAnalyse:
@@ -239,7 +238,7 @@ func (c *council) writes(who contract.Member, kind contract.MoveKind, key, text 
 }
 
 // merges says that a synthesis took proposals over.
-func (c *council) merges(from []string) {
+func (c *deliberationWriter) merges(from []string) {
 	for _, e := range c.entries {
 		for _, key := range from {
 			if e.Key == key && e.State == contract.EntryLive {
@@ -250,7 +249,7 @@ func (c *council) merges(from []string) {
 }
 
 // becomes sets what became of the entry with a key.
-func (c *council) becomes(key string, s contract.EntryState) {
+func (c *deliberationWriter) becomes(key string, s contract.EntryState) {
 	for _, e := range c.entries {
 		if e.Key == key {
 			e.State = s
@@ -270,7 +269,7 @@ func complexity(s float64) func(*contract.Entry) {
 }
 
 // says is a message of a member.
-func (c *council) says(who, to contract.Member, text string) {
+func (c *deliberationWriter) says(who, to contract.Member, text string) {
 	m := contract.Message{Seq: len(c.messages) + 1, From: who, To: to, Text: c.text(text), At: c.now}
 	m.ID = fmt.Sprintf("%s-%d-%d", who, c.member(who).Turns, m.Seq)
 	c.messages, c.next.Messages = append(c.messages, m), append(c.next.Messages, m)
@@ -283,7 +282,7 @@ func (c *council) says(who, to contract.Member, text string) {
 }
 
 // thinksOf is a vote of a member.
-func (c *council) thinksOf(who contract.Member, key string, version int, accept bool, text string) {
+func (c *deliberationWriter) thinksOf(who contract.Member, key string, version int, accept bool, text string) {
 	v := contract.Vote{ID: fmt.Sprintf("%s-%d-v%d", who, c.member(who).Turns, len(c.votes)), Voter: who, Key: key, Version: version, Accept: accept, Text: c.text(text), At: c.now}
 	c.votes, c.next.Votes = append(c.votes, v), append(c.next.Votes, v)
 	c.metrics.Votes++
@@ -292,7 +291,7 @@ func (c *council) thinksOf(who contract.Member, key string, version int, accept 
 }
 
 // refuses is a move that is not taken.
-func (c *council) refuses(who contract.Member, class contract.Class, code contract.Code, message string) {
+func (c *deliberationWriter) refuses(who contract.Member, class contract.Class, code contract.Code, message string) {
 	c.next.Errors = append(c.next.Errors, contract.Error{Member: who, Class: class, Code: code, Message: message})
 	c.metrics.Refused++
 	c.refused++
@@ -301,7 +300,7 @@ func (c *council) refuses(who contract.Member, class contract.Class, code contra
 }
 
 // conflict counts conflicts that were detected, or resolved.
-func (c *council) conflict(detected, resolved int) {
+func (c *deliberationWriter) conflict(detected, resolved int) {
 	c.metrics.ConflictsDetected += detected
 	c.metrics.ConflictsResolved += resolved
 	for range detected {
@@ -313,14 +312,14 @@ func (c *council) conflict(detected, resolved int) {
 }
 
 // rounds ends rounds of the exchange.
-func (c *council) rounds(n int) {
+func (c *deliberationWriter) rounds(n int) {
 	c.round += n
 	c.metrics.Iterations = c.round
 	c.metrics.BlackboardReads += 2 * n
 }
 
 // reports writes a report of what there is.
-func (c *council) reports(kind, summary string) {
+func (c *deliberationWriter) reports(kind, summary string) {
 	metrics := c.metrics
 	c.report = &contract.DeliberationReport{
 		PipelineID: c.p.ID, Kind: kind, Status: c.state, Agents: c.members, Blackboard: c.entries, Votes: c.votes, Metrics: &metrics,
@@ -330,7 +329,7 @@ func (c *council) reports(kind, summary string) {
 }
 
 // opened ends the opening: the report, and what waits for it.
-func (c *council) opened(waits bool) {
+func (c *deliberationWriter) opened(waits bool) {
 	for i := range c.members {
 		if c.members[i].Status == contract.MemberThinking {
 			c.members[i].Status = contract.MemberIdle
@@ -344,7 +343,7 @@ func (c *council) opened(waits bool) {
 }
 
 // exchanges begins the exchange.
-func (c *council) exchanges() {
+func (c *deliberationWriter) exchanges() {
 	c.asks = ""
 	c.is(contract.PipelineOrchestrating)
 	for i := range c.members {
@@ -354,7 +353,7 @@ func (c *council) exchanges() {
 }
 
 // agrees ends with a consensus: by votes, or by GAMMA's verdict.
-func (c *council) agrees(by contract.Member, key, text string) {
+func (c *deliberationWriter) agrees(by contract.Member, key, text string) {
 	yes := true
 	if by != contract.Gamma {
 		by = contract.SystemAuthor
@@ -381,7 +380,7 @@ func (c *council) agrees(by contract.Member, key, text string) {
 }
 
 // decide sums up what was chosen, as deliberations do.
-func (c *council) decide(by contract.Member, key, text string) *contract.Decision {
+func (c *deliberationWriter) decide(by contract.Member, key, text string) *contract.Decision {
 	d := &contract.Decision{Key: key, Text: c.text(text)}
 	if by == contract.Gamma {
 		d.By = by
@@ -410,7 +409,7 @@ func (c *council) decide(by contract.Member, key, text string) *contract.Decisio
 }
 
 // givesUp ends without a consensus, in the order of an abort.
-func (c *council) givesUp(status contract.PipelineStatus, why contract.AbortReason, hint string) {
+func (c *deliberationWriter) givesUp(status contract.PipelineStatus, why contract.AbortReason, hint string) {
 	c.abort = why
 	reason := string(why)
 	if reason == "" {
@@ -434,7 +433,7 @@ func (c *council) givesUp(status contract.PipelineStatus, why contract.AbortReas
 }
 
 // leaves writes the handoff.
-func (c *council) leaves(hint string) {
+func (c *deliberationWriter) leaves(hint string) {
 	c.handoff = fmt.Sprintf("pipeline-%d/handoff.json", c.p.ID)
 	handoff := contract.Handoff{
 		PipelineID: c.p.ID, Attempt: c.p.Attempt, AbortReason: c.abort, Proposals: c.entries, ConsensusState: c.votes, Agents: c.members,
@@ -446,7 +445,7 @@ func (c *council) leaves(hint string) {
 }
 
 // closes ends the deliberation and its members.
-func (c *council) closes(status contract.PipelineStatus, report, summary string) {
+func (c *deliberationWriter) closes(status contract.PipelineStatus, report, summary string) {
 	end := c.now
 	c.metrics.End = &end
 	for i := range c.members {
@@ -473,14 +472,14 @@ func (c *council) closes(status contract.PipelineStatus, report, summary string)
 }
 
 // dies ends a member with a failure.
-func (c *council) dies(who contract.Member, failure *contract.Failure) {
+func (c *deliberationWriter) dies(who contract.Member, failure *contract.Failure) {
 	m := c.member(who)
 	m.Status, m.Failure = contract.MemberFailed, failure
 	c.happened(contract.EventAgentEnded, map[string]any{"member": who, "status": m.Status, "error_type": failure.Class})
 }
 
 // happened is an event of the pipeline, written with the next record.
-func (c *council) happened(kind contract.EventType, payload map[string]any) {
+func (c *deliberationWriter) happened(kind contract.EventType, payload map[string]any) {
 	if payload == nil {
 		payload = map[string]any{}
 	}
@@ -488,7 +487,7 @@ func (c *council) happened(kind contract.EventType, payload map[string]any) {
 }
 
 // tells writes what has gathered.
-func (c *council) tells() {
+func (c *deliberationWriter) tells() {
 	c.number++
 	c.metrics.PerformanceScore = c.metrics.Score(c.p.Settings.Iterations)
 	r := c.next
@@ -506,7 +505,7 @@ func (c *council) tells() {
 }
 
 // past moves the pipeline into the past, as told does with its run.
-func (c *council) past(created time.Time) {
+func (c *deliberationWriter) past(created time.Time) {
 	c.do(func() error {
 		_, err := c.f.sql.Exec(c.ctx, "UPDATE orchestrator_pipelines SET created_at = $2, updated_at = $3 WHERE id = $1", c.p.ID, created, c.now)
 		return err

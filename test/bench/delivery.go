@@ -18,25 +18,25 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 )
 
-// hearing is a scripted model in this process that notes who says what, and when
+// deliveryModel is a scripted model in this process that notes who says what, and when
 // somebody else is told of it.
-type hearing struct {
+type deliveryModel struct {
 	url    string
 	model  *scripted.Server
 	server *http.Server
 
 	mu   sync.Mutex
-	runs map[int64]*overheard
+	runs map[int64]*callLog
 }
 
-// overheard is what passed between the model and the agents of one account.
-type overheard struct {
-	answered map[asked]int
+// callLog is what passed between the model and the agents of one account.
+type callLog struct {
+	answered map[callKey]int
 	words    []*word
 }
 
-// asked names a model call.
-type asked struct {
+// callKey names a model call.
+type callKey struct {
 	agent         string
 	attempt, turn int
 }
@@ -49,7 +49,7 @@ type word struct {
 }
 
 // listen starts the model.
-func listen(ctx context.Context) (*hearing, error) {
+func listen(ctx context.Context) (*deliveryModel, error) {
 	text, err := yaml.Marshal(map[string]any{"rules": deliberationRules()})
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func listen(ctx context.Context) (*hearing, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &hearing{runs: map[int64]*overheard{}}
+	m := &deliveryModel{runs: map[int64]*callLog{}}
 	if m.model, err = scripted.New(scenario, scripted.Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func listen(ctx context.Context) (*hearing, error) {
 	return m, nil
 }
 
-func (m *hearing) close() error {
+func (m *deliveryModel) close() error {
 	if m == nil {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (m *hearing) close() error {
 // ServeHTTP answers as the scenario says. The time of a request is when all of it
 // has come, that of an answer when its first byte goes out: what lies between two
 // of them is nothing that the model did.
-func (m *hearing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (m *deliveryModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -91,11 +91,11 @@ func (m *hearing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	now := time.Now()
 	run, _ := strconv.ParseInt(r.Header.Get("X-RGPT-Run"), 10, 64)
-	call := asked{agent: r.Header.Get("X-RGPT-Agent")}
+	call := callKey{agent: r.Header.Get("X-RGPT-Agent")}
 	call.attempt, _ = strconv.Atoi(r.Header.Get("X-RGPT-Attempt"))
 	call.turn, _ = strconv.Atoi(r.Header.Get("X-RGPT-Turn"))
 	if run > 0 {
-		m.told(run, call, body, now)
+		m.markDelivered(run, call, body, now)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	m.model.ServeHTTP(&firstByte{ResponseWriter: w, out: func(status int) {
@@ -105,8 +105,8 @@ func (m *hearing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}}, r)
 }
 
-// told notes what an agent hears of others for the first time.
-func (m *hearing) told(run int64, call asked, body []byte, at time.Time) {
+// markDelivered notes what an agent hears of others for the first time.
+func (m *deliveryModel) markDelivered(run int64, call callKey, body []byte, at time.Time) {
 	m.mu.Lock()
 	var open []*word
 	for _, w := range m.account(run).words {
@@ -129,7 +129,7 @@ func (m *hearing) told(run int64, call asked, body []byte, at time.Time) {
 
 // markOf returns what is findable in the answer to a request; nil if nothing is
 // said to anybody.
-func markOf(body []byte, call asked) []byte {
+func markOf(body []byte, call callKey) []byte {
 	agent := contract.Agent(call.agent)
 	silent := call.turn == 1 || call.turn > spokenTurns || agent == contract.AgentGamma || bytes.Contains(body, []byte(topicEndless))
 	if silent || agent == contract.AgentBeta && call.turn == dialogueFrom && bytes.Contains(body, []byte(topicDialogue)) {
@@ -139,7 +139,7 @@ func markOf(body []byte, call asked) []byte {
 }
 
 // says notes an answer, and the message in it.
-func (m *hearing) says(run int64, call asked, mark []byte, at time.Time) {
+func (m *deliveryModel) says(run int64, call callKey, mark []byte, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := m.account(run)
@@ -149,24 +149,24 @@ func (m *hearing) says(run int64, call asked, mark []byte, at time.Time) {
 	}
 }
 
-func (m *hearing) account(run int64) *overheard {
+func (m *deliveryModel) account(run int64) *callLog {
 	o := m.runs[run]
 	if o == nil {
-		o = &overheard{answered: map[asked]int{}}
+		o = &callLog{answered: map[callKey]int{}}
 		m.runs[run] = o
 	}
 	return o
 }
 
 // forget begins anew.
-func (m *hearing) forget() {
+func (m *deliveryModel) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.runs)
 }
 
 // of returns how many answers an account got, and its messages.
-func (m *hearing) of(run int64) (answered int, words []word) {
+func (m *deliveryModel) of(run int64) (answered int, words []word) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := m.account(run)
@@ -197,13 +197,13 @@ func (f *firstByte) WriteHeader(status int) {
 // Unwrap lets an answer be flushed.
 func (f *firstByte) Unwrap() http.ResponseWriter { return f.ResponseWriter }
 
-// hearingProvider is the provider of the model in this process.
-const hearingProvider = "watched"
+// watchedProvider is the provider of the model in this process.
+const watchedProvider = "watched"
 
 // config is the configuration that makes the stack know the model.
-func (m *hearing) config() ([]byte, error) {
+func (m *deliveryModel) config() ([]byte, error) {
 	text, err := yaml.Marshal(map[string]any{"models": map[string]any{"providers": map[string]any{
-		hearingProvider: map[string]any{"kind": "scripted", "base_url": m.url, "max_concurrent": 1000},
+		watchedProvider: map[string]any{"kind": "scripted", "base_url": m.url, "max_concurrent": 1000},
 	}}})
 	if err != nil {
 		return nil, fmt.Errorf("configure the model: %w", err)

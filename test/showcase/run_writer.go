@@ -17,13 +17,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// tale tells what happened to one run, in the order in which it happened, through
-// the functions of the store that activities use. Its clock is that of the tale,
-// which lies in the past; what the database stamps itself is moved there at the
-// end. The first error ends the telling; whoever tells asks for it once.
-type tale struct {
+// runWriter writes what happened to one run, in order, through the functions of the
+// store that activities use. Its clock is in the past; timestamps of the database are
+// moved there at the end. After the first error nothing more is written; backdate
+// returns it.
+type runWriter struct {
 	ctx context.Context
-	f   *filler
+	f   *dataset
 	err error
 
 	run    store.Run
@@ -45,7 +45,7 @@ type tale struct {
 	heals      int
 	questions  int
 	lastAction contract.HealAction
-	applied    []mending
+	applied    []healing
 	waiting    string
 	failure    *contract.Failure
 	branch     string
@@ -55,8 +55,8 @@ type tale struct {
 	stamps stamps
 }
 
-// telling is how a tale begins.
-type telling struct {
+// runOptions describe a run and its start.
+type runOptions struct {
 	project, goal, description string
 	at                         time.Time
 	models                     map[contract.Agent]contract.ModelChoice // beside those of the configuration
@@ -65,8 +65,8 @@ type telling struct {
 }
 
 // begin creates a run.
-func (f *filler) begin(ctx context.Context, in telling) *tale {
-	t := &tale{ctx: ctx, f: f, now: in.at, status: contract.StatusPending, executions: map[contract.Phase]contract.ExecutionRef{}, done: map[string]bool{}}
+func (f *dataset) begin(ctx context.Context, in runOptions) *runWriter {
+	t := &runWriter{ctx: ctx, f: f, now: in.at, status: contract.StatusPending, executions: map[contract.Phase]contract.ExecutionRef{}, done: map[string]bool{}}
 	settings, spec, err := f.freeze(in.project)
 	if err != nil {
 		t.err = err
@@ -92,19 +92,19 @@ func (f *filler) begin(ctx context.Context, in telling) *tale {
 	return t
 }
 
-// do carries out one piece of a tale unless an earlier one failed.
-func (t *tale) do(work func() error) {
+// do carries out one part of a run unless an earlier one failed.
+func (t *runWriter) do(work func() error) {
 	if t.err == nil {
 		t.err = work()
 	}
 }
 
 // wait lets time pass.
-func (t *tale) wait(d time.Duration) { t.now = t.now.Add(d) }
+func (t *runWriter) wait(d time.Duration) { t.now = t.now.Add(d) }
 
 // record writes a record of the run's own workflow: its state, and the
 // completion of the phase before, as workflows write them.
-func (t *tale) record(r contract.Record) (result contract.RecordResult) {
+func (t *runWriter) record(r contract.Record) (result contract.RecordResult) {
 	t.do(func() (err error) {
 		if done := t.completed; done != nil {
 			t.completed = nil
@@ -126,7 +126,7 @@ func (t *tale) record(r contract.Record) (result contract.RecordResult) {
 }
 
 // recordOf writes the records of a child's workflow.
-func (t *tale) recordOf(workflow string, seq int64, r contract.Record) (result contract.RecordResult) {
+func (t *runWriter) recordOf(workflow string, seq int64, r contract.Record) (result contract.RecordResult) {
 	t.do(func() (err error) {
 		r.RunID, r.Seq, r.At = t.run.ID, seq, t.now
 		result, err = t.f.store.Record(t.ctx, store.Source{WorkflowID: workflow, WorkflowRunID: uuidOf(workflow, t.run.ID, t.executions[t.phase].ID)}, r)
@@ -141,12 +141,12 @@ func event(kind contract.EventType, payload any) []contract.EventDraft {
 }
 
 // happens writes an event of the run.
-func (t *tale) happens(kind contract.EventType, payload map[string]any) {
+func (t *runWriter) happens(kind contract.EventType, payload map[string]any) {
 	t.record(contract.Record{Events: event(kind, payload)})
 }
 
 // starts begins a phase.
-func (t *tale) starts(p contract.Phase) contract.ExecutionRef {
+func (t *runWriter) starts(p contract.Phase) contract.ExecutionRef {
 	t.phase, t.status = p, p.Running()
 	agent := contract.AgentOf(p)
 	result := t.record(contract.Record{
@@ -158,7 +158,7 @@ func (t *tale) starts(p contract.Phase) contract.ExecutionRef {
 }
 
 // completes ends a phase well. It is written with what follows.
-func (t *tale) completes(p contract.Phase, output any) {
+func (t *runWriter) completes(p contract.Phase, output any) {
 	t.do(func() error {
 		raw, err := json.Marshal(output)
 		if err != nil {
@@ -176,7 +176,7 @@ func (t *tale) completes(p contract.Phase, output any) {
 }
 
 // fails ends a phase with a failure.
-func (t *tale) fails(p contract.Phase, failure *contract.Failure) {
+func (t *runWriter) fails(p contract.Phase, failure *contract.Failure) {
 	t.status, t.failure = p.Error(), failure
 	notes, events := t.settle(p, failure)
 	t.record(contract.Record{
@@ -186,7 +186,7 @@ func (t *tale) fails(p contract.Phase, failure *contract.Failure) {
 }
 
 // ends ends the run with a failure: as failed, or as stopped where a person did that.
-func (t *tale) ends(failure *contract.Failure) {
+func (t *runWriter) ends(failure *contract.Failure) {
 	t.status, t.failure, t.waiting = contract.StatusFailed, failure, ""
 	if failure.Code == contract.CodeCancelled {
 		t.status = contract.StatusCancelled
@@ -195,7 +195,7 @@ func (t *tale) ends(failure *contract.Failure) {
 }
 
 // stops ends a run in the middle of a phase, by a person's order.
-func (t *tale) stops(by, reason string) {
+func (t *runWriter) stops(by, reason string) {
 	failure := fail(contract.ClassHuman, contract.CodeCancelled, "stopped by "+by+" ("+reason+"); partial results are kept", "")
 	t.happens(contract.EventRunUpdated, map[string]any{"stopping": true, "by": by, "reason": reason})
 	t.wait(2 * time.Second)
@@ -225,7 +225,7 @@ type use struct {
 
 // thinks makes the model calls and tool calls of one turn and returns when they
 // were over.
-func (t *tale) thinks(e contract.ExecutionRef, choice contract.ModelChoice, version string, n int, at time.Time, w turn) time.Time {
+func (t *runWriter) thinks(e contract.ExecutionRef, choice contract.ModelChoice, version string, n int, at time.Time, w turn) time.Time {
 	done := at.Add(w.took)
 	usage := contract.Usage{Calls: 1, PromptTokens: w.in, CompletionTokens: w.out}
 	usage.MicroUSD = t.f.cost(choice, usage)
@@ -267,7 +267,7 @@ func (t *tale) thinks(e contract.ExecutionRef, choice contract.ModelChoice, vers
 	return done
 }
 
-func (t *tale) uses(e contract.ExecutionRef, n, i int, started, done time.Time, c use) {
+func (t *runWriter) uses(e contract.ExecutionRef, n, i int, started, done time.Time, c use) {
 	t.do(func() error {
 		before := t.tree
 		if c.changed {
@@ -289,7 +289,7 @@ func (t *tale) uses(e contract.ExecutionRef, n, i int, started, done time.Time, 
 }
 
 // opens stores what an agent is told first.
-func (t *tale) opens(e contract.ExecutionRef, p prompt.Prompt, err error) {
+func (t *runWriter) opens(e contract.ExecutionRef, p prompt.Prompt, err error) {
 	t.do(func() error {
 		if err != nil {
 			return err
@@ -306,7 +306,7 @@ func (t *tale) opens(e contract.ExecutionRef, p prompt.Prompt, err error) {
 }
 
 // plans goes through the planner's phase, up to its completion.
-func (t *tale) plans(plan contract.Plan, took time.Duration) {
+func (t *runWriter) plans(plan contract.Plan, took time.Duration) {
 	e := t.starts(contract.PhasePlanner)
 	p := t.asksForPlan(e)
 	choice := t.run.Settings.Models[contract.AgentPlanner]
@@ -315,7 +315,7 @@ func (t *tale) plans(plan contract.Plan, took time.Duration) {
 }
 
 // asksForPlan opens the planner's conversation.
-func (t *tale) asksForPlan(e contract.ExecutionRef) prompt.Prompt {
+func (t *runWriter) asksForPlan(e contract.ExecutionRef) prompt.Prompt {
 	p, err := prompt.Planner(prompt.PlannerTask{
 		GoalTitle: t.run.GoalTitle, GoalDescription: t.run.GoalDescription, Branch: t.run.BaseBranch, Base: t.run.BaseCommit, Files: listing,
 	})
@@ -324,7 +324,7 @@ func (t *tale) asksForPlan(e contract.ExecutionRef) prompt.Prompt {
 }
 
 // takesPlan stores the planner's plan as the one that counts.
-func (t *tale) takesPlan(e contract.ExecutionRef, plan contract.Plan) {
+func (t *runWriter) takesPlan(e contract.ExecutionRef, plan contract.Plan) {
 	t.do(func() (err error) {
 		t.plan = plan
 		t.planID, err = t.f.store.SavePlan(t.ctx, t.run.ID, e.ID, string(contract.AgentPlanner), plan)
@@ -338,12 +338,12 @@ type labour struct {
 	step    string
 	turns   []turn
 	failure *contract.Failure
-	open    bool // is still at work when the tale is told
+	open    bool // still running at the end
 }
 
 // builds carries out steps, those that are free at the same time, as the builder
 // does. It ends when all that were given have ended or are under way.
-func (t *tale) builds(work []labour) {
+func (t *runWriter) builds(work []labour) {
 	r := rota{ends: map[string]time.Time{}, slots: make([]time.Time, max(1, t.run.Settings.Parallel))}
 	for i := range r.slots {
 		r.slots[i] = t.now
@@ -380,7 +380,7 @@ type rota struct {
 // never is when the place of a step is free that is still under way.
 const never = 100 * time.Hour
 
-func (r *rota) add(t *tale, w labour) {
+func (r *rota) add(t *runWriter, w labour) {
 	slot := 0
 	for i := range r.slots {
 		if r.slots[i].Before(r.slots[slot]) {
@@ -420,11 +420,11 @@ func lengthOf(w turn) time.Duration {
 	return all
 }
 
-func (t *tale) stepWorkflow(step string) string {
+func (t *runWriter) stepWorkflow(step string) string {
 	return contract.StepWorkflowID(t.run.ID, step)
 }
 
-func (t *tale) opensStep(w labour, choice contract.ModelChoice) (contract.ExecutionRef, string) {
+func (t *runWriter) opensStep(w labour, choice contract.ModelChoice) (contract.ExecutionRef, string) {
 	step, _ := t.plan.Step(w.step)
 	result := t.recordOf(t.stepWorkflow(w.step), 1, contract.Record{
 		Begin:  &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: w.step, Agent: contract.AgentBuilder, Model: choice},
@@ -437,7 +437,7 @@ func (t *tale) opensStep(w labour, choice contract.ModelChoice) (contract.Execut
 	return result.Execution, p.Version
 }
 
-func (t *tale) closesStep(e contract.ExecutionRef, w labour, choice contract.ModelChoice, version string) {
+func (t *runWriter) closesStep(e contract.ExecutionRef, w labour, choice contract.ModelChoice, version string) {
 	end := &contract.ExecutionEnd{ExecutionID: e.ID, Status: contract.ExecutionCompleted, Failure: w.failure}
 	told := event(contract.EventStepCompleted, map[string]any{"step": w.step, "attempt": e.Attempt, "turns": len(w.turns)})
 	if w.failure != nil {
@@ -454,7 +454,7 @@ func (t *tale) closesStep(e contract.ExecutionRef, w labour, choice contract.Mod
 }
 
 // built ends the builder's phase with a patch.
-func (t *tale) built(patch string) {
+func (t *runWriter) built(patch string) {
 	t.do(func() (err error) {
 		t.patch, err = t.f.blobs.Put(t.ctx, []byte(patch))
 		return err
@@ -465,7 +465,7 @@ func (t *tale) built(patch string) {
 
 // implements goes through the builder's phase: every step of a plan. It returns
 // the patch.
-func (t *tale) implements(r *rand.Rand, plan contract.Plan) string {
+func (t *runWriter) implements(r *rand.Rand, plan contract.Plan) string {
 	t.starts(contract.PhaseBuilder)
 	t.builds(works(r, plan))
 	patch := patchOf(plan)
@@ -486,7 +486,7 @@ type inspection struct {
 }
 
 // checks carries out checks one after the other.
-func (t *tale) checks(all ...inspection) []contract.CheckResult {
+func (t *runWriter) checks(all ...inspection) []contract.CheckResult {
 	e := t.executions[contract.PhaseTester]
 	var out []contract.CheckResult
 	for _, c := range all {
@@ -555,7 +555,7 @@ func below(prefix string, files []file) []file {
 }
 
 // keeps stores artifacts and returns the digest of the first.
-func (t *tale) keeps(execution int64, files ...file) (digest string) {
+func (t *runWriter) keeps(execution int64, files ...file) (digest string) {
 	t.do(func() error {
 		artifacts := make([]contract.Artifact, len(files))
 		for i, f := range files {
@@ -575,7 +575,7 @@ func (t *tale) keeps(execution int64, files ...file) (digest string) {
 }
 
 // tested ends the tester's phase: well, or with what its red checks say.
-func (t *tale) tested(results []contract.CheckResult) {
+func (t *runWriter) tested(results []contract.CheckResult) {
 	var sum contract.TestSummary
 	var major, medium, minor int
 	var failure *contract.Failure
@@ -594,7 +594,7 @@ func (t *tale) tested(results []contract.CheckResult) {
 }
 
 // releases goes through the releaser's phase: the branch, the report, the zip.
-func (t *tale) releases(patch string) {
+func (t *runWriter) releases(patch string) {
 	e := t.starts(contract.PhaseReleaser)
 	t.wait(900 * time.Millisecond)
 	t.branch, t.commit = t.run.Settings.Release.Branch, objectID("commit", t.run.ID, e.Attempt)
@@ -622,7 +622,7 @@ func (t *tale) releases(patch string) {
 
 // completesRelease goes through the releaser's phase and writes what is not written
 // yet of the run.
-func (t *tale) completesRelease(patch string) {
+func (t *runWriter) completesRelease(patch string) {
 	t.releases(patch)
 	t.record(contract.Record{})
 }
