@@ -32,6 +32,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rocketgpt/orchestrator/internal/dirlock"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
@@ -46,8 +47,8 @@ func At(dir string) Store { return Store{root: dir} }
 type Cache struct {
 	goCache sandbox.GoCache
 	files   string
-	entries []*os.File // locked
-	own     string     // the layer's directory
+	entries []*dirlock.Lock
+	own     string // the layer's directory
 }
 
 // Open makes the layer of a use within a run, such as "builder" or "7/test-go-1", over
@@ -140,7 +141,7 @@ func (c *Cache) Home(key string) (home, tmp string, err error) {
 // Close ends the use. The layer stays for the next one of the same name.
 func (c *Cache) Close() {
 	for _, entry := range c.entries {
-		_ = entry.Close()
+		entry.Release()
 	}
 	c.entries = nil
 }
@@ -213,35 +214,21 @@ func await(ctx context.Context, lock *os.File) error {
 
 // hold marks a directory as used now and locks it against the sweep, which may remove
 // it just as it is opened.
-func hold(dir string) (*os.File, error) {
+func hold(dir string) (*dirlock.Lock, error) {
 	const tries = 100
 	for range tries {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("build cache: %w", err)
 		}
-		file, err := os.Open(dir)
+		lock, err := dirlock.Use(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("build cache: %w", err)
 		}
-		// The sweep holds its lock only for a rename.
-		if unix.Flock(int(file.Fd()), unix.LOCK_SH) == nil && isAt(file, dir) {
-			now := time.Now()
-			return file, os.Chtimes(dir, now, now)
-		}
-		_ = file.Close()
+		now := time.Now()
+		return lock, os.Chtimes(dir, now, now)
 	}
 	return nil, fmt.Errorf("build cache: %s is removed again and again", dir)
-}
-
-// isAt reports whether an open directory is still the one of that name.
-func isAt(file *os.File, dir string) bool {
-	opened, err := file.Stat()
-	if err != nil {
-		return false
-	}
-	named, err := os.Lstat(dir)
-	return err == nil && os.SameFile(opened, named)
 }

@@ -14,8 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/rocketgpt/orchestrator/internal/dirlock"
 	"github.com/rocketgpt/orchestrator/internal/rmtree"
 )
 
@@ -123,18 +122,15 @@ func remove(dir string) (bool, error) {
 
 // takeAway renames an unused entry, so that no use of it can begin.
 func takeAway(dir string) (gone string, err error) {
-	file, err := os.Open(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	lock, err := dirlock.Claim(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, dirlock.ErrInUse) {
 		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("build cache: %w", err)
 	}
-	defer file.Close()
+	defer lock.Release()
 	gone = fmt.Sprintf("%s.%d%s", dir, time.Now().UnixNano(), removedSuffix)
-	if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || !isAt(file, dir) {
-		return "", nil
-	}
 	if err := os.Rename(dir, gone); err != nil {
 		return "", fmt.Errorf("build cache: %w", err)
 	}

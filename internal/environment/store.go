@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rocketgpt/orchestrator/internal/dirlock"
 	"github.com/rocketgpt/orchestrator/internal/rmtree"
 )
 
@@ -52,7 +53,7 @@ type Manifest struct {
 type Environment struct {
 	Manifest
 	dir  string
-	hold *os.File
+	lock *dirlock.Lock
 }
 
 // Home is the folder that shows through below a sandbox's home. It must not be written
@@ -65,7 +66,7 @@ func (e *Environment) Work() string { return filepath.Join(e.dir, "work") }
 // Close releases the environment. A nil one needs no Close, but may be closed.
 func (e *Environment) Close() {
 	if e != nil {
-		_ = e.hold.Close()
+		e.lock.Release()
 	}
 }
 
@@ -90,19 +91,14 @@ func (s Store) Open(digest string) (*Environment, error) {
 		return nil, err
 	}
 	dir := filepath.Join(root, digest)
-	hold, err := os.Open(dir)
+	lock, err := dirlock.Use(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotHere
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open an environment: %w", err)
 	}
-	e := &Environment{dir: dir, hold: hold}
-	// A remover holds the lock only for a rename.
-	if err := unix.Flock(int(hold.Fd()), unix.LOCK_SH); err != nil || !isAt(hold, dir) {
-		e.Close()
-		return nil, ErrNotHere
-	}
+	e := &Environment{dir: dir, lock: lock}
 	content, err := os.ReadFile(filepath.Join(dir, manifestFile))
 	if err == nil {
 		err = json.Unmarshal(content, &e.Manifest)
@@ -134,7 +130,7 @@ func (s Store) folder() (string, error) {
 type Draft struct {
 	store Store
 	dir   string
-	hold  *os.File
+	lock  *dirlock.Lock
 }
 
 // New begins an environment in its own folder. Sweep removes what a killed process
@@ -155,9 +151,7 @@ func (s Store) New() (*Draft, error) {
 		}
 	}
 	if err == nil {
-		if d.hold, err = os.Open(dir); err == nil {
-			err = unix.Flock(int(d.hold.Fd()), unix.LOCK_SH)
-		}
+		d.lock, err = dirlock.Use(dir)
 	}
 	if err != nil {
 		d.Discard()
@@ -216,9 +210,9 @@ func (d *Draft) Commit(digest string) (*Environment, error) {
 
 // Discard removes the draft. After Commit it does nothing.
 func (d *Draft) Discard() {
-	if d.hold != nil {
-		_ = d.hold.Close()
-		d.hold = nil
+	if d.lock != nil {
+		d.lock.Release()
+		d.lock = nil
 	}
 	_ = removeAll(d.dir)
 }
@@ -352,17 +346,14 @@ func (s Store) sweepLeftovers() error {
 
 // removeFree removes a folder unless a live process holds it.
 func removeFree(dir string) error {
-	file, err := os.Open(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	lock, err := dirlock.Claim(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, dirlock.ErrInUse) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("remove what is left of an environment: %w", err)
 	}
-	defer file.Close()
-	if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
-		return nil
-	}
+	defer lock.Release()
 	return removeAll(dir)
 }
 
@@ -374,32 +365,19 @@ func (s Store) Remove(digest string) (bool, error) {
 		return false, err
 	}
 	dir := filepath.Join(root, digest)
-	file, err := os.Open(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	lock, err := dirlock.Claim(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, dirlock.ErrInUse) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("remove an environment: %w", err)
 	}
-	defer file.Close()
-	if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || !isAt(file, dir) {
-		return false, nil
-	}
+	defer lock.Release()
 	gone := fmt.Sprintf("%s.%d%s", dir, time.Now().UnixNano(), goneSuffix)
 	if err := os.Rename(dir, gone); err != nil {
 		return false, fmt.Errorf("remove an environment: %w", err)
 	}
 	return true, removeAll(gone)
-}
-
-// isAt reports whether an open folder is still the one of that name.
-func isAt(file *os.File, dir string) bool {
-	opened, err := file.Stat()
-	if err != nil {
-		return false
-	}
-	named, err := os.Lstat(dir)
-	return err == nil && os.SameFile(opened, named)
 }
 
 // removeAll also removes folders that a command made inaccessible to their owner, as Go

@@ -120,8 +120,8 @@ func TestWhatWasNotCommittedIsNoEnvironment(t *testing.T) {
 	require.NoError(t, s.Sweep(t.Context(), Bounds{}, func(string) bool { return false }))
 	require.DirExists(t, d.Home(), "a draft of a process that lives stays")
 
-	require.NoError(t, d.hold.Close()) // as the end of its process does
-	d.hold = nil
+	d.lock.Release() // as the end of its process does
+	d.lock = nil
 	require.NoError(t, s.Sweep(t.Context(), Bounds{}, func(string) bool { return false }))
 	require.NoDirExists(t, d.dir)
 }
