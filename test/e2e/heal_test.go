@@ -433,6 +433,7 @@ func newSpare(t *testing.T) *spare {
 // TestFailuresAreHealed meets each failure that self-heal knows on one real
 // stack, and checks what is written of it.
 func TestFailuresAreHealed(t *testing.T) {
+	t.Parallel()
 	w := &healWorld{t: t}
 	other := newSpare(t)
 	cases := w.healCases()

@@ -116,6 +116,7 @@ var proofCases = map[string]proofCase{
 // TestANewTestForAFixMustFailWithoutIt runs changes with honest and with vacuous
 // new tests on one real stack.
 func TestANewTestForAFixMustFailWithoutIt(t *testing.T) {
+	t.Parallel()
 	languages := map[string]language{"go": inGo, "node": inNode}
 	var rules harness.Rules
 	for lang, l := range languages {
