@@ -16,8 +16,8 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
         -o "/out/${program#*:}" "./${program%%:*}" || exit 1; \
     done
 
-# What both images share. The user has a fixed number, so that volumes keep
-# their owner when an image is built anew.
+# Both images share this stage. The user has a fixed number, so that volumes
+# keep their owner when an image is rebuilt.
 FROM debian:12.12-slim AS runtime
 RUN apt-get update \
  && apt-get install -y --no-install-recommends bubblewrap ca-certificates curl git \
@@ -38,8 +38,8 @@ ENTRYPOINT ["rgpt"]
 CMD ["server", "--address", "0.0.0.0:8080"]
 
 # A worker tests repositories, so it needs their toolchains. This one has Go. For
-# others make an image FROM this target, and install them under /usr, /opt or
-# wherever the PATH finds them: the worker shows them to the sandbox by itself.
+# others, build an image FROM this target and install them under /usr, /opt or in
+# the PATH: the worker makes them visible in the sandbox by itself.
 FROM runtime AS worker
 COPY --from=build /usr/local/go /usr/local/go
 ENV PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin

@@ -1,4 +1,4 @@
-# Every target is one command that the continuous integration uses too.
+# Continuous integration uses the same targets.
 SHELL := /bin/bash
 BIN   := $(CURDIR)/bin
 GO    ?= go
@@ -11,7 +11,7 @@ help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 .PHONY: setup
-setup: ## Install what the machine lacks (Postgres, bubblewrap; with rights, else say how)
+setup: ## Install missing tools (Postgres, bubblewrap); without the rights, print how
 	@./scripts/setup.sh
 
 .PHONY: build
@@ -33,27 +33,27 @@ demo: setup build devserver ## Start everything and turn a goal into a tested br
 
 .PHONY: demo-node
 demo-node: export RGPT_BROWSER = 1
-demo-node: setup build devserver ## The same on a web page, whose tests run in a real browser
+demo-node: setup build devserver ## The same for a web page whose tests run in a real browser
 	@./examples/demo-node.sh
 
 .PHONY: check
-check: tools ## Format, lint and test what changed and what depends on it, without whole stacks
+check: tools ## Format, lint and test changed packages and their dependents, without whole stacks
 	@./scripts/check.sh
 
 .PHONY: unit
-unit: setup tools ## All tests that need no whole stack
+unit: setup tools ## Run all tests that need no whole stack
 	@./scripts/stages.sh unit
 
 .PHONY: test
-test: setup build devserver tools ## Everything: generated code, lint, vulnerabilities, all tests; with times
+test: setup build devserver tools ## Check generated code, lint, vulnerabilities and all tests; print times
 	@./scripts/stages.sh
 
 .PHONY: race
-race: setup build tools ## The race detector over all that needs no whole stack
+race: setup build tools ## Run all tests that need no whole stack with the race detector
 	@$(BIN)/gotestsum --format pkgname --format-hide-empty-pkg -- -race -timeout 40m $$($(GO) list ./... | grep -vE '/test/|/internal/devstack$$')
 
 .PHONY: lint
-lint: tools ## golangci-lint and workflowcheck
+lint: tools ## Run golangci-lint and workflowcheck
 	@$(LINT) run ./...
 	@$(BIN)/workflowcheck -config .workflowcheck.yml ./workflows/...
 
@@ -64,7 +64,7 @@ generate: ## Generate code (queries by sqlc, pages by templ) and the configurati
 	@$(GO) generate ./internal/config
 
 .PHONY: ui
-ui: ## Take the dashboard's scripts, fonts and icons from npm anew
+ui: ## Update the dashboard's scripts, fonts and icons from npm
 	@cd server/ui && npm ci --no-audit --no-fund && node vendor.mjs
 
 .PHONY: tools
@@ -75,7 +75,7 @@ $(LINT): tools/lint/go.mod
 	@cd tools/lint && $(GO) build -o $(BIN)/ tool
 
 .PHONY: bench
-bench: build devserver ## Benchmarks that print ratios side by side
+bench: build devserver ## Run benchmarks that print ratios side by side
 	@$(GO) run ./test/bench
 
 .PHONY: record-histories
@@ -83,23 +83,23 @@ record-histories: build devserver ## Record histories of every ending of a run a
 	@$(GO) run ./test/recordhistories -out workflows/testdata/histories/$(or $(DIR),$(VERSION))
 
 .PHONY: e2e
-e2e: build devserver ## Whole stacks driven from outside: good runs, faults, bad input, steering
+e2e: build devserver ## Test whole stacks from outside: good runs, faults, bad input, commands
 	@$(GO) test ./test/e2e -count=1 -timeout 30m
 
 .PHONY: browser
-browser: build devserver tools ## Every page in a real browser: full of work, hostile, live (make test has a part of it)
+browser: build devserver tools ## Test every page in a real browser: full, hostile, live (make test has a part of it)
 	@RGPT_BROWSER=1 $(BIN)/gotestsum --format pkgname -- -timeout 40m ./test/browser
 
 .PHONY: chaos
-chaos: build devserver ## Fault tests: kills, freezes, full disks … in mid-run (RGPT_CHAOS=long for many more, RGPT_SOAK=2h for leaks)
+chaos: build devserver ## Run fault tests: kills, freezes, full disks … in mid-run (RGPT_CHAOS=long for many more, RGPT_SOAK=2h for leaks)
 	@$(GO) test ./test/chaos -count=1 -v $(if $(RGPT_SOAK),-run LeakNothing -timeout 0,-timeout 60m)
 
 .PHONY: clean
-clean: ## Remove what was built
+clean: ## Remove build results
 	@rm -rf $(BIN)
 
 .PHONY: pre-commit
-pre-commit: $(LINT) ## gofmt, and lint of the packages whose Go files are staged
+pre-commit: $(LINT) ## Run gofmt, and lint the packages whose Go files are staged
 	@LINT=$(LINT) ./scripts/pre-commit.sh
 
 .PHONY: hooks

@@ -7,7 +7,7 @@ export PATH="$root/bin:$PATH"
 export RGPT_DATA_DIR="${RGPT_DATA_DIR:-$root/.rgpt}"
 sample="$RGPT_DATA_DIR/samples/go"
 
-# The stack first: it makes the data folder, and remembers that you did.
+# Start the stack first: it creates the data folder and records you as its creator.
 rgpt dev --detach --scenario "$here/go/good.yaml" --port "${PORT:-8080}"
 "$here/make-sample.sh" go "$sample"
 echo

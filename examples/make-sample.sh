@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes one of the sample repositories: make-sample.sh go|node FOLDER
+# Creates one of the sample repositories: make-sample.sh go|node FOLDER
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-kind=${1:?which sample: go or node}
-folder=${2:?the folder to make it in}
-[ -d "$here/$kind/files" ] || { echo "there is no sample called $kind; choose go or node" >&2; exit 4; }
+kind=${1:?missing sample: go or node}
+folder=${2:?missing target folder}
+[ -d "$here/$kind/files" ] || { echo "sample not found: $kind; choose go or node" >&2; exit 4; }
 [ ! -e "$folder/.git" ] || exit 0
 mkdir -p "$folder"
 cp -R "$here/$kind/files/." "$folder/"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the packages of the Node sample's browser tests once, into a cache
-# folder and by a lock file, for the worker to lend to the sandbox:
-# node-packages.sh [--where], which only prints the folder.
+# Installs the packages of the Node sample's browser tests once, from a lock file,
+# into a cache folder that the worker provides to the sandbox.
+# Usage: node-packages.sh [--where]; --where only prints the folder.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source="$here/node/packages"
@@ -18,6 +18,6 @@ mkdir -p "$(dirname "$folder")"
 fresh=$(mktemp -d "$folder.XXXXXX")
 trap 'rm -rf "$fresh"' EXIT
 cp "$source/package.json" "$source/package-lock.json" "$fresh/"
-# The browser comes from the system: nothing that npm runs downloads one.
+# The browser comes from the system: npm must not download one.
 PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --prefix "$fresh" --ignore-scripts --no-audit --no-fund --loglevel=error
 mv -T "$fresh" "$folder" 2>/dev/null || [ -d "$folder/node_modules" ]

@@ -1,6 +1,6 @@
 -- +goose Up
 
--- One orchestration of one goal against one repository. Everything here but
+-- One orchestration of one goal for one repository. Everything here except
 -- the inputs is a projection of the run's workflow, written by records.
 CREATE TABLE orchestrator_runs (
     id                  BIGSERIAL PRIMARY KEY,
@@ -37,14 +37,14 @@ CREATE TABLE orchestrator_runs (
     releaser_output     JSONB,
     release_branch      TEXT NOT NULL DEFAULT '',
     release_commit      TEXT NOT NULL DEFAULT '',
-    settings            JSONB NOT NULL, -- what the workflow decides by, frozen when the run is created
-    spec                JSONB,          -- what else was resolved once for this run
+    settings            JSONB NOT NULL, -- settings of the workflow, frozen when the run is created
+    spec                JSONB,          -- other inputs that were resolved once for this run
     workflow_id         TEXT NOT NULL DEFAULT '',
     workflow_run_id     TEXT NOT NULL DEFAULT '',
     workflow_started_at TIMESTAMPTZ,    -- null: the reconciler has to start the workflow
     idempotency_key     TEXT,
     request_digest      TEXT NOT NULL DEFAULT '',
-    event_seq           BIGINT NOT NULL DEFAULT 0, -- of the last event; its row lock puts events in order
+    event_seq           BIGINT NOT NULL DEFAULT 0, -- of the last event; its row lock orders events
     created_at          TIMESTAMPTZ NOT NULL DEFAULT now(),
     updated_at          TIMESTAMPTZ NOT NULL DEFAULT now(),
     started_at          TIMESTAMPTZ,
@@ -82,7 +82,7 @@ CREATE TABLE orchestrator_executions (
     UNIQUE (run_id, phase, step, attempt)
 );
 
--- The timeline of a run: one row for each attempt of a phase.
+-- The timeline of a run: one row per attempt of a phase.
 CREATE TABLE orchestrator_phases (
     run_id       BIGINT NOT NULL REFERENCES orchestrator_runs ON DELETE CASCADE,
     phase        TEXT NOT NULL CHECK (phase IN ('planner', 'builder', 'tester', 'releaser')),
@@ -95,9 +95,9 @@ CREATE TABLE orchestrator_phases (
 );
 CREATE UNIQUE INDEX orchestrator_phases_execution ON orchestrator_phases (execution_id);
 
--- What happened, ordered for each run, each exactly once. A reader of one run
--- goes by seq. A reader over all runs goes by (tx, id) and reads only what lies
--- below the oldest transaction under way, so that it skips no late commit.
+-- Events, ordered per run, each exactly once. A reader of one run orders by
+-- seq. A reader of all runs orders by (tx, id) and reads only rows below the
+-- oldest open transaction, so that it skips no late commit.
 CREATE TABLE orchestrator_events (
     id         BIGSERIAL PRIMARY KEY,
     run_id     BIGINT NOT NULL REFERENCES orchestrator_runs ON DELETE CASCADE,
@@ -110,7 +110,7 @@ CREATE TABLE orchestrator_events (
 );
 CREATE INDEX orchestrator_events_tx ON orchestrator_events (tx, id);
 
--- The records that were applied, with their answers: a repeat changes nothing.
+-- Applied records, with their answers: a duplicate changes nothing.
 CREATE TABLE orchestrator_records (
     workflow_id     TEXT NOT NULL,
     workflow_run_id TEXT NOT NULL,
@@ -125,7 +125,7 @@ CREATE INDEX orchestrator_records_run ON orchestrator_records (run_id);
 CREATE TABLE orchestrator_plans (
     id           BIGSERIAL PRIMARY KEY,
     run_id       BIGINT NOT NULL REFERENCES orchestrator_runs ON DELETE CASCADE,
-    execution_id BIGINT REFERENCES orchestrator_executions ON DELETE CASCADE, -- null: a person gave or edited it
+    execution_id BIGINT REFERENCES orchestrator_executions ON DELETE CASCADE, -- null: a person provided or edited it
     author       TEXT NOT NULL DEFAULT '',
     plan         JSONB NOT NULL,
     created_at   TIMESTAMPTZ NOT NULL DEFAULT now(),
@@ -138,7 +138,7 @@ CREATE TABLE orchestrator_artifacts (
     run_id       BIGINT NOT NULL REFERENCES orchestrator_runs ON DELETE CASCADE,
     execution_id BIGINT REFERENCES orchestrator_executions ON DELETE SET NULL,
     name         TEXT NOT NULL,
-    path         TEXT NOT NULL, -- within the run, for people; the content lies under hash
+    path         TEXT NOT NULL, -- within the run, for people; the content is stored under hash
     type         TEXT NOT NULL CHECK (type IN ('zip', 'screenshot', 'video', 'trace', 'json', 'log', 'patch', 'report', 'file')),
     size         BIGINT NOT NULL CHECK (size >= 0),
     hash         TEXT NOT NULL,
@@ -267,9 +267,9 @@ CREATE TABLE orchestrator_tool_calls (
     PRIMARY KEY (execution_id, turn, call_index)
 );
 
--- One model call for each turn of an execution. A call is reserved before it
--- is made and settled after; tries counts reservations, settled lists those
--- whose end has been booked.
+-- One model call per turn of an execution. A call is reserved before it is
+-- made and settled after; tries counts reservations, settled lists the
+-- settled tries.
 CREATE TABLE orchestrator_model_calls (
     id                BIGSERIAL PRIMARY KEY,
     run_id            BIGINT NOT NULL REFERENCES orchestrator_runs ON DELETE CASCADE,
@@ -303,7 +303,8 @@ CREATE TABLE orchestrator_model_calls (
 CREATE INDEX orchestrator_model_calls_run ON orchestrator_model_calls (run_id, id);
 CREATE INDEX orchestrator_model_calls_open ON orchestrator_model_calls (started_at) WHERE status = 'reserved';
 
--- What a run, a tenant or a day has spent and holds for calls in flight.
+-- Amounts that a run, a tenant or a day has spent and has reserved for calls
+-- in flight.
 CREATE TABLE orchestrator_budgets (
     scope_kind      TEXT NOT NULL CHECK (scope_kind IN ('run', 'tenant', 'day')),
     scope_key       TEXT NOT NULL,

@@ -1,13 +1,14 @@
 -- +goose Up
 
--- The plan that counts: the one that came with the run, that of its planner, or
--- one that a person edited and whose approval the run has accepted. Plans are
--- never overwritten. No foreign key: each plan's deletion would look for it.
+-- The current plan: the one that the run was created with, that of its
+-- planner, or one that a person edited and whose approval the run has
+-- accepted. Plans are never overwritten. No foreign key, because each
+-- deletion of a plan would check it.
 ALTER TABLE orchestrator_runs ADD COLUMN plan_id BIGINT;
 UPDATE orchestrator_runs r SET plan_id = (SELECT max(p.id) FROM orchestrator_plans p WHERE p.run_id = r.id);
 
--- The number of the last record of workflow_run_id, and the workflow run ids
--- that another one has taken over from: what still comes from those is late.
+-- The number of the last record of workflow_run_id, and the replaced workflow
+-- run ids: records from these are late.
 ALTER TABLE orchestrator_runs ADD COLUMN workflow_seq BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE orchestrator_runs ADD COLUMN superseded_runs TEXT[] NOT NULL DEFAULT '{}';
 UPDATE orchestrator_runs r SET workflow_seq = coalesce((

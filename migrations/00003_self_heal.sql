@@ -8,8 +8,8 @@ ALTER TABLE orchestrator_self_heal_events
     ADD COLUMN asked_by     TEXT NOT NULL DEFAULT '', -- empty: the run itself
     ADD COLUMN status       TEXT NOT NULL DEFAULT 'started' CHECK (status IN ('started', 'applied', 'success', 'failed')),
     ADD COLUMN finished_at  TIMESTAMPTZ;
--- A replay counts a run's heals anew from where it begins, so the execution
--- that failed is part of what names a heal.
+-- A replay restarts the count of a run's heals from where it begins, so the
+-- failed execution is part of the identity of a heal.
 DROP INDEX orchestrator_self_heal_events_run;
 CREATE UNIQUE INDEX orchestrator_self_heal_events_run ON orchestrator_self_heal_events (run_id, number, execution_id);
 
@@ -21,16 +21,16 @@ ALTER TABLE orchestrator_manual_interventions
     ADD COLUMN words           TEXT NOT NULL DEFAULT '';
 DROP INDEX orchestrator_manual_interventions_run;
 CREATE UNIQUE INDEX orchestrator_manual_interventions_run ON orchestrator_manual_interventions (run_id, number, workflow_run_id);
--- What waits for a person, over all runs.
+-- Questions that wait for a person, across all runs.
 CREATE INDEX orchestrator_manual_interventions_open ON orchestrator_manual_interventions (id) WHERE status = 'open';
 
--- Replays: from which phase on a run was done again, and what was different.
+-- Replays: the phase from which a run was repeated, and the differences.
 CREATE TABLE orchestrator_replays (
     id           BIGSERIAL PRIMARY KEY,
     run_id       BIGINT NOT NULL REFERENCES orchestrator_runs ON DELETE CASCADE,
     phase        TEXT NOT NULL,
     replay_order JSONB NOT NULL DEFAULT '{}',
-    execution_id BIGINT, -- that it led to; null: not begun yet
+    execution_id BIGINT, -- that it started; null: not started yet
     created_at   TIMESTAMPTZ NOT NULL DEFAULT now()
 );
 CREATE INDEX orchestrator_replays_run ON orchestrator_replays (run_id, phase, id);

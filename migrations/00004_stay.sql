@@ -1,12 +1,12 @@
 -- +goose Up
 ALTER TABLE orchestrator_runs ADD COLUMN staying_until TIMESTAMPTZ; -- null: it does not stay with its branch
 
--- What was said about released branches and led to a repair, or would have.
+-- Messages about released branches that led to a repair, or would have.
 CREATE TABLE orchestrator_branch_messages (
     id              BIGSERIAL PRIMARY KEY,
     run_id          BIGINT NOT NULL REFERENCES orchestrator_runs ON DELETE CASCADE,
     message_id      TEXT NOT NULL, -- the sender's: the same one counts once
-    workflow_run_id TEXT NOT NULL, -- that took it
+    workflow_run_id TEXT NOT NULL, -- that accepted it
     repo            TEXT NOT NULL,
     branch          TEXT NOT NULL,
     repair          INT NOT NULL, -- which of the branch's repairs it led to, from 1; 0: there were enough

@@ -1,9 +1,10 @@
 -- +goose Up
 
--- What a record is about, and the workflow task that wrote it, as the length of
--- its history. A record that was written in a task which was never completed is
--- in no history: it is forgotten. When another one comes under its number it
--- gets one below zero, until it comes again itself.
+-- The content of a record, and the workflow task that wrote it, as the length
+-- of its history. A record from a task that was never completed is not part
+-- of any history: it is forgotten. If another record arrives under its
+-- number, the forgotten one gets a negative number, until it arrives again
+-- itself.
 ALTER TABLE orchestrator_records
     ADD COLUMN signature TEXT NOT NULL DEFAULT '', -- empty: unknown
     ADD COLUMN task      BIGINT NOT NULL DEFAULT 0; -- 0: unknown
@@ -11,6 +12,6 @@ CREATE INDEX orchestrator_records_forgotten ON orchestrator_records (run_id) WHE
 
 -- +goose Down
 DROP INDEX orchestrator_records_forgotten;
--- Nothing would know these again.
+-- These records could not be identified again.
 DELETE FROM orchestrator_records WHERE seq < 0;
 ALTER TABLE orchestrator_records DROP COLUMN signature, DROP COLUMN task;

@@ -1,7 +1,7 @@
 -- +goose Up
 
--- What an agent says of itself with each heartbeat. By what intervals it is to be
--- judged it says too: whoever reads needs no settings of the worker's.
+-- The status that an agent reports with each heartbeat. It includes the
+-- intervals for judging it, so a reader does not need the worker's settings.
 ALTER TABLE orchestrator_agents
     ADD COLUMN worker        TEXT NOT NULL DEFAULT '',               -- identity of its process: host:pid:3f9a
     ADD COLUMN detail        TEXT NOT NULL DEFAULT '',               -- why it is not healthy, in words
@@ -12,7 +12,7 @@ ALTER TABLE orchestrator_agents
     ADD COLUMN beat_seconds  DOUBLE PRECISION NOT NULL DEFAULT 5,    -- time between heartbeats
     ADD COLUMN offline_after DOUBLE PRECISION NOT NULL DEFAULT 60;   -- seconds without one
 
--- Runs that are not over: a few, however many there ever were.
+-- Unfinished runs: a few, regardless of the total.
 CREATE INDEX orchestrator_runs_unfinished ON orchestrator_runs (status) WHERE status NOT IN ('done', 'failed', 'cancelled');
 
 -- +goose Down

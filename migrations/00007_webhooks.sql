@@ -1,6 +1,7 @@
 -- +goose Up
 
--- Where events are sent to. The secret is kept as it is, because it signs.
+-- Destinations of events. The secret is stored in plain text, because it
+-- signs.
 CREATE TABLE orchestrator_webhooks (
     id              BIGSERIAL PRIMARY KEY,
     tenant          TEXT NOT NULL DEFAULT 'local',
@@ -12,7 +13,7 @@ CREATE TABLE orchestrator_webhooks (
     enabled         BOOLEAN NOT NULL DEFAULT true,
     disabled_reason TEXT NOT NULL DEFAULT '',
     failing_since   TIMESTAMPTZ, -- the first failure since the last success
-    since           PG_SNAPSHOT NOT NULL DEFAULT pg_current_snapshot(), -- events that were visible then are not for it
+    since           PG_SNAPSHOT NOT NULL DEFAULT pg_current_snapshot(), -- events that were visible then are not sent to it
     idempotency_key TEXT,
     request_digest  TEXT NOT NULL DEFAULT '',
     created_at      TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
@@ -20,8 +21,8 @@ CREATE TABLE orchestrator_webhooks (
     UNIQUE (tenant, idempotency_key)
 );
 
--- How far the events have been turned into deliveries: one row, under whose lock
--- that is done.
+-- The position up to which events have been turned into deliveries: one row,
+-- which is locked during this step.
 CREATE TABLE orchestrator_webhook_feed (
     one BOOLEAN PRIMARY KEY DEFAULT true CHECK (one),
     tx  XID8 NOT NULL,
@@ -39,13 +40,13 @@ CREATE TABLE orchestrator_webhook_deliveries (
     seq           BIGINT NOT NULL DEFAULT 0,
     event_type    TEXT NOT NULL,
     status        TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'sending', 'delivered', 'failed')),
-    attempts      INT NOT NULL DEFAULT 0, -- that were begun, in all
-    used          INT NOT NULL DEFAULT 0, -- of those that are allowed; begins anew with a redelivery
-    next_try      TIMESTAMPTZ,            -- of one that is being sent: when somebody else may take it over; null: it is over
+    attempts      INT NOT NULL DEFAULT 0, -- that were started, in total
+    used          INT NOT NULL DEFAULT 0, -- of the allowed ones; a redelivery starts again at 0
+    next_try      TIMESTAMPTZ,            -- while it is being sent: when another server may take it over; null: it has ended
     response_code INT NOT NULL DEFAULT 0, -- of the last attempt; 0: there was no response
     duration_ms   BIGINT NOT NULL DEFAULT 0,
     error         TEXT NOT NULL DEFAULT '',
-    request       TEXT,                   -- which test, or the last redelivery, was asked for by this key
+    request       TEXT,                   -- the key under which the test, or the last redelivery, was requested
     created_at    TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
     finished_at   TIMESTAMPTZ,
     UNIQUE (webhook_id, event_id),
@@ -60,14 +61,14 @@ CREATE TABLE orchestrator_webhook_attempts (
     delivery_id   BIGINT NOT NULL REFERENCES orchestrator_webhook_deliveries ON DELETE CASCADE,
     attempt       INT NOT NULL CHECK (attempt > 0),
     started_at    TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
-    finished_at   TIMESTAMPTZ, -- null: under way
+    finished_at   TIMESTAMPTZ, -- null: in progress
     response_code INT NOT NULL DEFAULT 0,
     duration_ms   BIGINT NOT NULL DEFAULT 0,
     error         TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (delivery_id, attempt)
 );
 
--- What was asked for under an idempotency key, and what was answered.
+-- Requests under an idempotency key, and their answers.
 CREATE TABLE orchestrator_requests (
     tenant       TEXT NOT NULL DEFAULT 'local',
     route        TEXT NOT NULL,
@@ -81,7 +82,7 @@ CREATE TABLE orchestrator_requests (
 );
 CREATE INDEX orchestrator_requests_age ON orchestrator_requests (created_at);
 
--- Replays that were asked for under a key, by what it led to.
+-- Replays that were requested under a key, by their result.
 ALTER TABLE orchestrator_replays
     ADD COLUMN request           TEXT,
     ADD COLUMN from_workflow_run TEXT NOT NULL DEFAULT ''; -- the workflow run that was reset

@@ -1,12 +1,13 @@
 -- +goose Up
 
--- What a pipeline spends, and its events, belong to a run: to the one that it
--- plans, or to a row of kind 'pipeline' that only carries it and its recoveries.
--- Such a row is no run: it stands in no list of runs.
+-- The costs and events of a pipeline belong to a run: to the one that it
+-- plans, or to a row of kind 'pipeline' that only carries it and its
+-- recoveries. Such a row is not a run and appears in no list of runs.
 ALTER TABLE orchestrator_runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'run' CHECK (kind IN ('run', 'pipeline'));
 
--- One deliberation of ALPHA, BETA and GAMMA. Everything here but the inputs is a
--- projection of its workflow, pipeline-<id>, written by its records.
+-- One deliberation of ALPHA, BETA and GAMMA. Everything here except the
+-- inputs is a projection of its workflow, pipeline-<id>, written by its
+-- records.
 CREATE TABLE orchestrator_pipelines (
     id                  BIGSERIAL PRIMARY KEY,
     run_id              BIGINT NOT NULL REFERENCES orchestrator_runs ON DELETE CASCADE,
@@ -48,7 +49,7 @@ CREATE INDEX orchestrator_pipelines_run ON orchestrator_pipelines (run_id, id);
 CREATE UNIQUE INDEX orchestrator_pipelines_planner ON orchestrator_pipelines (execution_id) WHERE prior_id IS NULL AND execution_id IS NOT NULL;
 CREATE INDEX orchestrator_pipelines_unstarted ON orchestrator_pipelines (created_at) WHERE workflow_started_at IS NULL;
 
--- Every version of every place of the blackboard.
+-- Every version of every entry of the blackboard.
 CREATE TABLE orchestrator_pipeline_entries (
     pipeline_id BIGINT NOT NULL REFERENCES orchestrator_pipelines ON DELETE CASCADE,
     section     TEXT NOT NULL CHECK (section IN ('problem', 'solutions', 'synthesis', 'consensus')),
@@ -87,7 +88,7 @@ CREATE TABLE orchestrator_pipeline_votes (
     PRIMARY KEY (pipeline_id, key, version, voter)
 );
 
--- What was refused of members and of who spoke in their name.
+-- Rejected moves of members, and rejected signals in their name.
 CREATE TABLE orchestrator_pipeline_errors (
     id          BIGSERIAL PRIMARY KEY,
     pipeline_id BIGINT NOT NULL REFERENCES orchestrator_pipelines ON DELETE CASCADE,
@@ -108,7 +109,7 @@ CREATE TABLE orchestrator_pipeline_reports (
     PRIMARY KEY (pipeline_id, kind)
 );
 
--- The texts of members that are too long for histories, by their digest.
+-- Texts of members that are too long for histories, by their digest.
 CREATE TABLE orchestrator_pipeline_texts (
     pipeline_id BIGINT NOT NULL REFERENCES orchestrator_pipelines ON DELETE CASCADE,
     ref         TEXT NOT NULL,
@@ -117,7 +118,7 @@ CREATE TABLE orchestrator_pipeline_texts (
     PRIMARY KEY (pipeline_id, ref)
 );
 
--- The records that were applied: a repeat changes nothing.
+-- Applied records: a duplicate changes nothing.
 CREATE TABLE orchestrator_pipeline_records (
     workflow_id     TEXT NOT NULL,
     workflow_run_id TEXT NOT NULL,

@@ -1,8 +1,8 @@
 -- +goose Up
 
--- Environments: what was installed for a repository, by the digest of what went
--- in. The content lies in the artifact store as an archive, and unpacked on each
--- host that has used it.
+-- Environments: the installed files of a repository, by the digest of the
+-- inputs. The content is an archive in the artifact store, and is unpacked on
+-- each host that has used it.
 CREATE TABLE orchestrator_environments (
     digest       TEXT PRIMARY KEY,
     repo         TEXT NOT NULL,
@@ -21,9 +21,9 @@ CREATE TABLE orchestrator_environments (
 CREATE INDEX orchestrator_environments_repo ON orchestrator_environments (repo, created_at DESC);
 CREATE INDEX orchestrator_environments_used ON orchestrator_environments (used_at);
 
--- How to set up a repository, where its files do not tell: found by an agent and
--- proven by a baseline, or said by a person. The newest that is proven and not
--- revoked counts.
+-- How to set up a repository whose files do not define it: found by an agent
+-- and proven by a baseline, or defined by a person. The newest setup that is
+-- proven and not revoked counts.
 CREATE TABLE orchestrator_setups (
     id         BIGSERIAL PRIMARY KEY,
     repo       TEXT NOT NULL,
@@ -39,8 +39,8 @@ CREATE TABLE orchestrator_setups (
 );
 CREATE INDEX orchestrator_setups_repo ON orchestrator_setups (repo, id DESC) WHERE revoked_at IS NULL;
 
--- What a project's own checks come to on a base commit, by the digest of its
--- tree, its environment and the settings of the verification.
+-- Results of a project's own checks on a base commit, by the digest of its
+-- tree, its environment and the verification settings.
 CREATE TABLE orchestrator_baselines (
     key         TEXT PRIMARY KEY,
     repo        TEXT NOT NULL,
@@ -66,20 +66,20 @@ CREATE TABLE orchestrator_baseline_checks (
     PRIMARY KEY (key, check_id)
 );
 
--- Which environment and baseline a run has, and the setup that it uses.
+-- The environment and baseline of a run, and the setup that it uses.
 ALTER TABLE orchestrator_runs
     ADD COLUMN environment TEXT NOT NULL DEFAULT '',
     ADD COLUMN baseline TEXT NOT NULL DEFAULT '',
     ADD COLUMN setup_id BIGINT REFERENCES orchestrator_setups ON DELETE SET NULL;
 CREATE INDEX orchestrator_runs_environment ON orchestrator_runs (environment) WHERE environment <> '';
 
--- A finding that the base commit had too is known, and not charged to the change.
+-- A finding that the base commit also had is known, and does not count
+-- against the change.
 ALTER TABLE orchestrator_findings
     ADD COLUMN status TEXT NOT NULL DEFAULT 'new' CHECK (status IN ('new', 'known'));
 
--- What set-ups, checks and commands print while they run, for those who watch.
--- The whole output is an artifact when they have ended; these rows are removed
--- after an hour.
+-- Live output of set-ups, checks and commands. After their end, the whole
+-- output is an artifact; these rows are removed after an hour.
 CREATE TABLE orchestrator_outputs (
     id         BIGSERIAL PRIMARY KEY,
     run_id     BIGINT NOT NULL REFERENCES orchestrator_runs ON DELETE CASCADE,

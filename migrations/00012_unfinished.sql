@@ -1,5 +1,5 @@
 -- +goose Up
--- Which runs stay with their branch is asked every minute by each worker.
+-- Each worker queries every minute which runs stay with their branch.
 CREATE INDEX orchestrator_runs_staying ON orchestrator_runs (id) WHERE staying_until IS NOT NULL;
 
 -- +goose Down

@@ -1,5 +1,5 @@
 -- +goose Up
--- How grave an error of a member is.
+-- The severity of a member's error.
 ALTER TABLE orchestrator_pipeline_errors ADD COLUMN severity TEXT NOT NULL DEFAULT 'medium' CHECK (severity IN ('major', 'medium', 'minor'));
 UPDATE orchestrator_pipeline_errors SET severity = 'major' WHERE error_class = 'SAFETY_ERROR';
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Formats, lints and tests what changed, and tests what depends on it: the packages
-# with uncommitted changes and those of commits that BASE does not have (default: the
-# upstream branch; without one the last commit). Tests that start whole stacks are
-# left to `make test`.
+# Formats, lints and tests changed packages, and tests the packages that depend on
+# them. Changed packages have uncommitted changes or commits that BASE does not have
+# (default: the upstream branch; without one the last commit). Tests that start whole
+# stacks run only in `make test`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go}
@@ -24,7 +24,7 @@ mapfile -t changed < <(printf '%s\n' "${go_files[@]}" | xargs -n1 dirname | sort
 printf 'Changed: %s\n' "${changed[*]}"
 ./bin/golangci-lint run "${changed[@]/#/./}"
 
-# All packages whose code or tests import, directly or not, what changed.
+# All packages whose code or tests import a changed package, directly or indirectly.
 targets=$(printf "$module/%s\n" "${changed[@]}")
 mapfile -t packages < <(
 	$go list -test -deps=false -f '{{if .ForTest}}{{.ForTest}}{{else}}{{.ImportPath}}{{end}} {{join .Deps " "}}' ./... |

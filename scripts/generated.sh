@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sees that generated code is what its sources say: queries by sqlc, pages by templ.
-# Where it is not it has been generated again, to be committed.
+# Verifies that generated code matches its sources: queries by sqlc, pages by templ.
+# Outdated code is generated again and must be committed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 sums() { find internal/store/db server/ui -name '*.go' -exec sha256sum {} + | sort -k2; }

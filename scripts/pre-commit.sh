@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks what is about to be committed: gofmt of the staged Go files, and lint of
+# Checks the staged changes: gofmt of the staged Go files, and lint of
 # their packages. The modules below devserver and tools are not linted.
 set -euo pipefail
 cd "$(git rev-parse --show-toplevel)"

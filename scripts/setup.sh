@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Sees that the machine has what the project needs beyond Go, git and Node:
-# PostgreSQL's server programs and bubblewrap, and for the browser example
-# Chromium. Installs them where it may; else prints the one command to run.
+# Installs what the project needs beyond Go, git and Node: PostgreSQL's server
+# programs and bubblewrap, and for the browser example Chromium. Without the rights
+# to install them, prints the command to run.
 set -euo pipefail
 
 missing=()
@@ -31,7 +31,7 @@ elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
 	echo "Installing ${missing[*]}."
 	sudo -n bash -c "DEBIAN_FRONTEND=noninteractive $install" >/tmp/rgpt-setup.log 2>&1 || { tail -n 20 /tmp/rgpt-setup.log >&2; exit 1; }
 else
-	echo "The machine lacks ${missing[*]}, and installing needs rights that you do not have here. Run this once:" >&2
+	echo "Missing: ${missing[*]}. You do not have the rights to install them. Run this once as an administrator:" >&2
 	echo "  sudo sh -c '$install'" >&2
 	exit 1
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the stages of `make test` that are named as arguments, all of them without
-# arguments: prints how long each took and, at the end, the slowest 20 tests. Stops
-# at the first stage that fails.
+# Runs the stages of `make test` that are given as arguments, or all of them. Prints
+# the duration of each stage and, at the end, the slowest 20 tests. Stops at the
+# first stage that fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/bin
@@ -9,8 +9,8 @@ go=${GO:-go}
 records=$(mktemp -d) # what gotestsum writes of each stage, for the table
 trap 'rm -rf "$records"' EXIT
 
-# Tests that start whole stacks run one package after another: they would compete
-# for the processors, and have deadlines.
+# Tests that start whole stacks run one package after another, because they have
+# deadlines and would compete for the processors.
 stacks='/test/(e2e|chaos|browser)$'
 
 # Most tests wait for other processes, so more of them run at once than there are

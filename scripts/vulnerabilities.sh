@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Looks for known vulnerabilities that our code can reach. It needs the database at
-# vuln.go.dev, or another one in GOVULNDB; where that cannot be reached, as on a
-# machine without a way out, it says so and checks nothing.
+# vuln.go.dev, or another one in GOVULNDB; if that is unreachable, as on a
+# machine without internet access, it reports this and skips the check.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(mktemp)

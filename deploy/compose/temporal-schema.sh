@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes Temporal's databases on PostgreSQL and brings their schema up to date.
-# Safe to run again: it changes nothing that is there.
+# Creates Temporal's databases on PostgreSQL and updates their schema. Safe to run
+# again: it does not change existing data.
 set -eu
 SQL_PASSWORD=$(cat /run/secrets/postgres_password)
 export SQL_PASSWORD

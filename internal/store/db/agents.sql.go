@@ -63,9 +63,10 @@ type AgentsRow struct {
 	Silent        float64
 }
 
-// How agents are is decided here, as of now: one that died cannot say so. What a
-// silent one worked on nobody may be working on any more.
-// Where there are more than are shown, each role has its share, the healthy first.
+// Determines the health of agents at the time of the query, because a dead agent
+// cannot report it. The work of a silent agent is omitted: another agent may have it
+// by now. If there are more agents than are shown, each role gets its share, healthy
+// ones first.
 func (q *Queries) Agents(ctx context.Context, arg AgentsParams) ([]AgentsRow, error) {
 	rows, err := q.db.Query(ctx, agents, arg.Missed, arg.Most)
 	if err != nil {
@@ -128,8 +129,8 @@ type ForgetAgentsParams struct {
 	Most      int32
 }
 
-// Removes those that have been silent for long, and of the silent the oldest
-// where a worker that is started over and over leaves too many.
+// Removes agents that have been silent for long, and the oldest silent ones if a
+// worker that restarts repeatedly leaves too many.
 func (q *Queries) ForgetAgents(ctx context.Context, arg ForgetAgentsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, forgetAgents, arg.Retention, arg.Missed, arg.Most)
 	if err != nil {
@@ -162,8 +163,7 @@ type HeartbeatsParams struct {
 	Agents       json.RawMessage
 }
 
-// What the agents of one worker say of themselves, by the
-// database's clock.
+// Stores the status that the agents of one worker report, with the database's clock.
 func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) error {
 	_, err := q.db.Exec(ctx, heartbeats,
 		arg.Version,
@@ -193,7 +193,7 @@ WHERE is_applied AND NOT EXISTS (
     SELECT FROM goose_db_version later WHERE later.version_id = v.version_id AND later.id > v.id AND NOT later.is_applied)
 `
 
-// A row for each change; the newest of each version counts.
+// One row per change; the newest of each version counts.
 func (q *Queries) SchemaVersion(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, schemaVersion)
 	var column_1 int64

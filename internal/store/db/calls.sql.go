@@ -55,7 +55,7 @@ type BookLateCallParams struct {
 	ID               int64
 }
 
-// Counts what a superseded try has used. The call itself stays as it is.
+// Counts the usage of a superseded attempt. The call itself does not change.
 func (q *Queries) BookLateCall(ctx context.Context, arg BookLateCallParams) error {
 	_, err := q.db.Exec(ctx, bookLateCall,
 		arg.Try,
@@ -420,7 +420,7 @@ type OpenCallParams struct {
 	Model       string
 }
 
-// Makes the row of a call that is about to be reserved for the first time.
+// Creates the row of a call that is about to be reserved for the first time.
 func (q *Queries) OpenCall(ctx context.Context, arg OpenCallParams) error {
 	_, err := q.db.Exec(ctx, openCall,
 		arg.RunID,

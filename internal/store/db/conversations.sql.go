@@ -26,8 +26,8 @@ type AppendMessagesParams struct {
 	Messages    json.RawMessage
 }
 
-// Adds messages to a turn of a conversation, from a position on. Those that
-// are there stay as they are.
+// Adds messages to a turn of a conversation, from a position on. Existing messages
+// do not change.
 func (q *Queries) AppendMessages(ctx context.Context, arg AppendMessagesParams) error {
 	_, err := q.db.Exec(ctx, appendMessages,
 		arg.ExecutionID,
@@ -155,7 +155,7 @@ type OpenConversationParams struct {
 	Messages    json.RawMessage
 }
 
-// The opening is written as a whole or not at all.
+// The opening is written completely or not at all.
 func (q *Queries) OpenConversation(ctx context.Context, arg OpenConversationParams) error {
 	_, err := q.db.Exec(ctx, openConversation, arg.ExecutionID, arg.Messages)
 	return err

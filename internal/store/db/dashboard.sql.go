@@ -88,9 +88,9 @@ type CasesRow struct {
 	Matching int32
 }
 
-// Test cases, what is not green first. Those of a green re-test were counted
-// before and are left out, as everywhere. Materialized: each document is unpacked
-// once.
+// Test cases, failed and skipped ones first. Cases of a passed re-test were counted
+// before and are omitted, as everywhere. Materialized, so that each document is
+// unpacked once.
 func (q *Queries) Cases(ctx context.Context, arg CasesParams) ([]CasesRow, error) {
 	rows, err := q.db.Query(ctx, cases,
 		arg.FromRow,
@@ -266,7 +266,7 @@ type FindingsPageParams struct {
 	Most     int32
 }
 
-// Open ones first, the worst of them first.
+// Open ones first, the most severe of them first.
 func (q *Queries) FindingsPage(ctx context.Context, arg FindingsPageParams) ([]Finding, error) {
 	rows, err := q.db.Query(ctx, findingsPage,
 		arg.RunID,
@@ -377,7 +377,7 @@ type ModelActivityRow struct {
 	LastError        string
 }
 
-// What was asked of each model since a moment.
+// Calls of each model since a given time.
 func (q *Queries) ModelActivity(ctx context.Context, since time.Time) ([]ModelActivityRow, error) {
 	rows, err := q.db.Query(ctx, modelActivity, since)
 	if err != nil {
@@ -418,7 +418,7 @@ SELECT coalesce(
 FROM orchestrator_runs r WHERE r.id = $1 AND r.kind = 'run'
 `
 
-// The run of the same project before this one; of the first, the one after it.
+// The previous run of the same project; for the first run, the next one.
 func (q *Queries) NeighbourRun(ctx context.Context, id int64) (int64, error) {
 	row := q.db.QueryRow(ctx, neighbourRun, id)
 	var id_2 int64
@@ -481,7 +481,7 @@ WITH RECURSIVE named AS (
 SELECT project::text FROM named WHERE project IS NOT NULL LIMIT $1::int
 `
 
-// By steps through the index: there are few projects and many runs.
+// Skips through the index: there are few projects and many runs.
 func (q *Queries) Projects(ctx context.Context, most int32) ([]string, error) {
 	rows, err := q.db.Query(ctx, projects, most)
 	if err != nil {
@@ -539,7 +539,7 @@ type QuestionsRow struct {
 	Since          time.Time
 }
 
-// What runs ask people, the most pressing first. A run has one open question:
+// Questions of runs to people, the most urgent first. A run has one open question:
 // an approval, or an intervention.
 func (q *Queries) Questions(ctx context.Context, arg QuestionsParams) ([]QuestionsRow, error) {
 	rows, err := q.db.Query(ctx, questions, arg.RunID, arg.Most)
@@ -611,8 +611,8 @@ type RunCardsRow struct {
 	Micros    int64
 }
 
-// What a list shows of runs beside their rows. The latest execution of a step of the
-// plan that counts does.
+// Data that a list shows next to the rows of runs. For a step of the current plan,
+// the latest execution counts.
 func (q *Queries) RunCards(ctx context.Context, ids []int64) ([]RunCardsRow, error) {
 	rows, err := q.db.Query(ctx, runCards, ids)
 	if err != nil {

@@ -134,7 +134,7 @@ const environment = `-- name: Environment :one
 UPDATE orchestrator_environments SET used_at = now() WHERE digest = $1 RETURNING digest, repo, base_commit, source, recipe, archive, archive_size, bytes, files, duration_ms, run_id, created_at, used_at
 `
 
-// Reading one counts as its use.
+// Reading an environment counts as its use.
 func (q *Queries) Environment(ctx context.Context, digest string) (Environment, error) {
 	row := q.db.QueryRow(ctx, environment, digest)
 	var i Environment
@@ -165,7 +165,7 @@ type EnvironmentsBeginParams struct {
 	Most   int32
 }
 
-// Those whose digest begins with a prefix of hexadecimal digits.
+// Environments with a digest that starts with a prefix of hexadecimal digits.
 func (q *Queries) EnvironmentsBegin(ctx context.Context, arg EnvironmentsBeginParams) ([]Environment, error) {
 	rows, err := q.db.Query(ctx, environmentsBegin, arg.Prefix, arg.Most)
 	if err != nil {
@@ -205,7 +205,7 @@ SELECT DISTINCT environment FROM orchestrator_runs
 WHERE environment <> '' AND status NOT IN ('done', 'failed', 'cancelled')
 `
 
-// Those of runs that have not ended.
+// Environments of unfinished runs.
 func (q *Queries) EnvironmentsInUse(ctx context.Context) ([]string, error) {
 	rows, err := q.db.Query(ctx, environmentsInUse)
 	if err != nil {
@@ -334,7 +334,7 @@ type OpenBaselineParams struct {
 	RunID       *int64
 }
 
-// The first one of a key counts; its stages are those that are carried out.
+// The first baseline of a key counts; its stages are the ones that run.
 func (q *Queries) OpenBaseline(ctx context.Context, arg OpenBaselineParams) (Baseline, error) {
 	row := q.db.QueryRow(ctx, openBaseline,
 		arg.Key,
@@ -415,7 +415,7 @@ type RemoveUnusedEnvironmentsRow struct {
 	Archive string
 }
 
-// Those that nobody used for some time and that no run needs which has not ended.
+// Environments that were unused for some time and that no unfinished run needs.
 func (q *Queries) RemoveUnusedEnvironments(ctx context.Context, arg RemoveUnusedEnvironmentsParams) ([]RemoveUnusedEnvironmentsRow, error) {
 	rows, err := q.db.Query(ctx, removeUnusedEnvironments, arg.Age, arg.Most)
 	if err != nil {
@@ -503,7 +503,7 @@ type SaveEnvironmentParams struct {
 	RunID       *int64
 }
 
-// The newest archive of a digest counts: the one before may be lost.
+// The newest archive of a digest counts, because the previous one may be lost.
 func (q *Queries) SaveEnvironment(ctx context.Context, arg SaveEnvironmentParams) error {
 	_, err := q.db.Exec(ctx, saveEnvironment,
 		arg.Digest,
@@ -605,7 +605,7 @@ const setupOf = `-- name: SetupOf :one
 SELECT id, repo, source, settings, reason, proven, run_id, created_by, created_at, revoked_at, revoked_by FROM orchestrator_setups WHERE repo = $1 AND proven AND revoked_at IS NULL ORDER BY id DESC LIMIT 1
 `
 
-// The one that counts for a repository.
+// The current setup of a repository.
 func (q *Queries) SetupOf(ctx context.Context, repo string) (Setup, error) {
 	row := q.db.QueryRow(ctx, setupOf, repo)
 	var i Setup

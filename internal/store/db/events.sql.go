@@ -53,8 +53,8 @@ type AddArtifactsRow struct {
 	Notified string
 }
 
-// Inserts the artifacts that the run does not have under their name yet, each
-// with its event. Runs under the lock of the run.
+// Inserts the artifacts that the run does not have under their name yet, each with
+// its event. Runs under the lock of the run.
 func (q *Queries) AddArtifacts(ctx context.Context, arg AddArtifactsParams) (AddArtifactsRow, error) {
 	row := q.db.QueryRow(ctx, addArtifacts, arg.Artifacts, arg.RunID, arg.EventType)
 	var i AddArtifactsRow
@@ -260,7 +260,7 @@ type EventsOfRow struct {
 	CreatedAt time.Time
 }
 
-// Those of some types, in order.
+// Events of some types, in order.
 func (q *Queries) EventsOf(ctx context.Context, arg EventsOfParams) ([]EventsOfRow, error) {
 	rows, err := q.db.Query(ctx, eventsOf, arg.RunID, arg.Types, arg.Most)
 	if err != nil {
@@ -302,9 +302,9 @@ type EventsSinceRow struct {
 	Seq   int64
 }
 
-// The runs with events of transactions from one on, up to which event of each,
-// and from which transaction on to ask next: all below it is over. One row
-// without a run when there are none.
+// The runs with events of transactions from a given one on, the last event of each,
+// and the transaction from which to continue: all earlier ones have ended. One row
+// without a run if there are none.
 func (q *Queries) EventsSince(ctx context.Context, afterTx string) ([]EventsSinceRow, error) {
 	rows, err := q.db.Query(ctx, eventsSince, afterTx)
 	if err != nil {
@@ -350,8 +350,8 @@ type FeedRow struct {
 	CreatedAt time.Time
 }
 
-// Events of all runs. What a transaction that is still under way may add lies
-// above the limit, so a cursor that has passed a row has passed all before it.
+// Events of all runs. Rows that an open transaction may still add lie above the
+// limit, so a cursor that has passed a row has passed all earlier rows.
 func (q *Queries) Feed(ctx context.Context, arg FeedParams) ([]FeedRow, error) {
 	rows, err := q.db.Query(ctx, feed, arg.AfterTx, arg.AfterID, arg.Most)
 	if err != nil {
@@ -441,7 +441,7 @@ type ResolveEarlierFindingsParams struct {
 	ExecutionID int64
 }
 
-// What an earlier execution of the same check found is superseded.
+// Findings of an earlier execution of the same check are superseded.
 func (q *Queries) ResolveEarlierFindings(ctx context.Context, arg ResolveEarlierFindingsParams) error {
 	_, err := q.db.Exec(ctx, resolveEarlierFindings, arg.RunID, arg.CheckID, arg.ExecutionID)
 	return err

@@ -33,9 +33,9 @@ type AddReplayParams struct {
 	RunID         int64
 }
 
-// Runs under the lock of the run. No row: the run's workflow is not the given
-// one any more, or is at work, or somebody else is about to replay it. An order
-// that was not taken for a minute belongs to a replay that never came about.
+// Runs under the lock of the run. No row: the run's workflow is no longer the given
+// one, or is active, or another caller is about to replay the run. An order that was
+// not taken for a minute belongs to a replay that never started.
 func (q *Queries) AddReplay(ctx context.Context, arg AddReplayParams) (int64, error) {
 	row := q.db.QueryRow(ctx, addReplay,
 		arg.Phase,
@@ -53,7 +53,7 @@ const dropReplay = `-- name: DropReplay :exec
 DELETE FROM orchestrator_replays WHERE id = $1 AND execution_id IS NULL
 `
 
-// Forgets a replay that never began.
+// Deletes a replay that never started.
 func (q *Queries) DropReplay(ctx context.Context, id int64) error {
 	_, err := q.db.Exec(ctx, dropReplay, id)
 	return err
@@ -73,7 +73,7 @@ type OpenInterventionsRow struct {
 	Kind               string
 }
 
-// What waits for a person, oldest first.
+// Questions that wait for a person, oldest first.
 func (q *Queries) OpenInterventions(ctx context.Context, most int32) ([]OpenInterventionsRow, error) {
 	rows, err := q.db.Query(ctx, openInterventions, most)
 	if err != nil {
@@ -143,7 +143,7 @@ SELECT coalesce((SELECT max(o.created_at) FROM orchestrator_replays o WHERE o.ru
 FROM orchestrator_runs r WHERE r.id = $1
 `
 
-// When a run was last told to do something again, or created if never.
+// The last time that a run was started again, or its creation if it never was.
 func (q *Queries) RunTimeFrom(ctx context.Context, runID int64) (time.Time, error) {
 	row := q.db.QueryRow(ctx, runTimeFrom, runID)
 	var at time.Time
@@ -175,8 +175,8 @@ type TakeReplayParams struct {
 	Phase       string
 }
 
-// The order by which an execution began: that which waited for its phase, once.
-// The execution's model is that of the order, if it names one.
+// The order that started an execution: the one that waited for its phase, used once.
+// The execution gets the model of the order, if the order names one.
 func (q *Queries) TakeReplay(ctx context.Context, arg TakeReplayParams) (json.RawMessage, error) {
 	row := q.db.QueryRow(ctx, takeReplay, arg.ExecutionID, arg.RunID, arg.Phase)
 	var replay_order json.RawMessage

@@ -95,7 +95,7 @@ type ArtifactsOfRow struct {
 	Agent       string
 }
 
-// Artifacts of a run with what made them, after one, that are as asked for.
+// Artifacts of a run that match the filter, after a given one, with their origin.
 func (q *Queries) ArtifactsOf(ctx context.Context, arg ArtifactsOfParams) ([]ArtifactsOfRow, error) {
 	rows, err := q.db.Query(ctx, artifactsOf,
 		arg.RunID,
@@ -160,7 +160,7 @@ type EventsBetweenRow struct {
 	CreatedAt time.Time
 }
 
-// Events whose number is above one and at most another, the first ones first.
+// Events with a number above one and at most another, in order.
 func (q *Queries) EventsBetween(ctx context.Context, arg EventsBetweenParams) ([]EventsBetweenRow, error) {
 	rows, err := q.db.Query(ctx, eventsBetween,
 		arg.Cut,
@@ -220,7 +220,7 @@ type EventsBetweenDownRow struct {
 	CreatedAt time.Time
 }
 
-// EventsBetween, the last ones first.
+// EventsBetween, in reverse order.
 func (q *Queries) EventsBetweenDown(ctx context.Context, arg EventsBetweenDownParams) ([]EventsBetweenDownRow, error) {
 	rows, err := q.db.Query(ctx, eventsBetweenDown,
 		arg.Cut,
@@ -280,8 +280,8 @@ type FailedCallsRow struct {
 	Position    int32
 }
 
-// The places in time of tool calls that came to nothing, between two moments,
-// from one of them on.
+// The positions in time of tool calls that failed, between two times, from one of
+// them on.
 func (q *Queries) FailedCalls(ctx context.Context, arg FailedCallsParams) ([]FailedCallsRow, error) {
 	rows, err := q.db.Query(ctx, failedCalls,
 		arg.Results,
@@ -368,10 +368,10 @@ type LogAfterRow struct {
 	Hit         bool
 }
 
-// The next keys after a place, of conversations of some executions, in the order
-// of time. Only those executions are read whose next message is among the first
-// ones: what the others say comes after the horizon, which has a key of its own
-// with no turn. A key that is no hit was looked at in vain.
+// The next keys after a position, from conversations of some executions, in order of
+// time. Reads only executions whose next message is among the first ones: later
+// messages of the others lie behind the horizon, which has a separate key without a
+// turn. A key that is not a hit was read without a match.
 func (q *Queries) LogAfter(ctx context.Context, arg LogAfterParams) ([]LogAfterRow, error) {
 	rows, err := q.db.Query(ctx, logAfter,
 		arg.Executions,
@@ -461,7 +461,8 @@ type LogBeforeRow struct {
 	Hit         bool
 }
 
-// LogAfter, the other way: the last keys before a place, the last first.
+// LogAfter in the other direction: the last keys before a position, the last one
+// first.
 func (q *Queries) LogBefore(ctx context.Context, arg LogBeforeParams) ([]LogBeforeRow, error) {
 	rows, err := q.db.Query(ctx, logBefore,
 		arg.Executions,
@@ -621,7 +622,7 @@ type LogExecutionsRow struct {
 	FinishedAt       *time.Time
 }
 
-// The executions of a run without what they gave, which may be large.
+// The executions of a run without their output, which may be large.
 func (q *Queries) LogExecutions(ctx context.Context, runID int64) ([]LogExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, logExecutions, runID)
 	if err != nil {
@@ -703,7 +704,8 @@ type LogTextsRow struct {
 	CallIndex   int32
 }
 
-// Messages by their places, cut to a length; those of tools with what the call did.
+// Messages by their positions, truncated; messages of tools include the result of
+// the call.
 func (q *Queries) LogTexts(ctx context.Context, arg LogTextsParams) ([]LogTextsRow, error) {
 	rows, err := q.db.Query(ctx, logTexts,
 		arg.Cut,
@@ -769,7 +771,7 @@ type ReplaysOfRow struct {
 	Status      string
 }
 
-// How a run was done again, the last time first, with the execution that it led to.
+// Replays of a run, the latest first, each with the execution that it started.
 func (q *Queries) ReplaysOf(ctx context.Context, arg ReplaysOfParams) ([]ReplaysOfRow, error) {
 	rows, err := q.db.Query(ctx, replaysOf, arg.RunID, arg.Most)
 	if err != nil {

@@ -107,8 +107,8 @@ type OutputsRow struct {
 	Settled   bool
 }
 
-// A piece is settled when none with a lower id can come any more: some time after
-// it was stored, and at once where the run has ended.
+// A piece is settled when no piece with a lower id can follow: some time after it
+// was stored, or at once if the run has ended.
 func (q *Queries) Outputs(ctx context.Context, arg OutputsParams) ([]OutputsRow, error) {
 	rows, err := q.db.Query(ctx, outputs,
 		arg.SettleSeconds,

@@ -25,7 +25,7 @@ type AccountOfPipelineRow struct {
 	Status          string
 }
 
-// The row that a pipeline hangs on, whatever its kind.
+// The row that carries a pipeline, of any kind.
 func (q *Queries) AccountOfPipeline(ctx context.Context, runID int64) (AccountOfPipelineRow, error) {
 	row := q.db.QueryRow(ctx, accountOfPipeline, runID)
 	var i AccountOfPipelineRow
@@ -92,8 +92,8 @@ type CreatePipelineRow struct {
 }
 
 // Inserts the pipeline of a run's planner, or one that recovers another, with its
-// event; what carries a recovery is under way again. No row: there is one
-// already. Runs under the lock of the run.
+// event. The row that carries a recovery becomes active again. No row: the pipeline
+// already exists. Runs under the lock of the run.
 func (q *Queries) CreatePipeline(ctx context.Context, arg CreatePipelineParams) (CreatePipelineRow, error) {
 	row := q.db.QueryRow(ctx, createPipeline,
 		arg.ForRun,
@@ -172,7 +172,7 @@ type LastPipelineMessagesParams struct {
 	Most       int32
 }
 
-// The last of each member, in the order in which they were taken.
+// The last messages of each member, in the order in which they were accepted.
 func (q *Queries) LastPipelineMessages(ctx context.Context, arg LastPipelineMessagesParams) ([]json.RawMessage, error) {
 	rows, err := q.db.Query(ctx, lastPipelineMessages, arg.Senders, arg.PipelineID, arg.Most)
 	if err != nil {
@@ -218,7 +218,7 @@ type ListPipelinesParams struct {
 	Most     int32
 }
 
-// Newest first. Planned anew each time, as lists of runs are.
+// Newest first. Planned for each call, like lists of runs.
 func (q *Queries) ListPipelines(ctx context.Context, arg ListPipelinesParams) ([]Pipeline, error) {
 	rows, err := q.db.Query(ctx, listPipelines,
 		arg.Statuses,
@@ -335,7 +335,7 @@ type PipelineByKeyRow struct {
 	ID            int64
 }
 
-// The pipeline that a key made; 0 where it made something else.
+// The pipeline that a key created; 0 if it created something else.
 func (q *Queries) PipelineByKey(ctx context.Context, arg PipelineByKeyParams) (PipelineByKeyRow, error) {
 	row := q.db.QueryRow(ctx, pipelineByKey, arg.Tenant, arg.IdempotencyKey)
 	var i PipelineByKeyRow
@@ -356,7 +356,7 @@ type PipelineEntriesParams struct {
 	EveryVersion bool
 }
 
-// The newest version of each place, or all of them.
+// The newest version of each entry, or all versions.
 func (q *Queries) PipelineEntries(ctx context.Context, arg PipelineEntriesParams) ([]json.RawMessage, error) {
 	rows, err := q.db.Query(ctx, pipelineEntries, arg.PipelineID, arg.EveryVersion)
 	if err != nil {
@@ -434,7 +434,7 @@ type PipelineEventsRow struct {
 	CreatedAt time.Time
 }
 
-// Of the account's events those that name the pipeline.
+// The events of the account that name the pipeline.
 func (q *Queries) PipelineEvents(ctx context.Context, arg PipelineEventsParams) ([]PipelineEventsRow, error) {
 	rows, err := q.db.Query(ctx, pipelineEvents, arg.PipelineID, arg.AfterSeq, arg.Most)
 	if err != nil {
@@ -590,7 +590,7 @@ WITH known AS (
     FROM drafts d JOIN orchestrator_runs r ON r.id = $3
     ORDER BY d.n
 ), follows AS (
-    -- The row that carries pipelines is as the newest of them is.
+    -- The row that carries pipelines has the status of the newest one.
     SELECT NOT $27::bool AND c.yes AND NOT EXISTS (SELECT FROM orchestrator_pipelines n WHERE n.run_id = $3 AND n.id > c.id) AS yes
     FROM changed c
 ), counted AS (
@@ -652,8 +652,8 @@ type PipelineRecordRow struct {
 	Notified   string
 }
 
-// Applies a record, once for its number. Runs under the lock of the run, so that
-// records and events are in order. No row: there is no such pipeline.
+// Applies a record, once per number. Runs under the lock of the run, so that records
+// and events are in order. No row: the pipeline does not exist.
 func (q *Queries) PipelineRecord(ctx context.Context, arg PipelineRecordParams) (PipelineRecordRow, error) {
 	row := q.db.QueryRow(ctx, pipelineRecord,
 		arg.Status,
@@ -732,7 +732,7 @@ type PipelineTextsRow struct {
 	Text string
 }
 
-// What was inherited lies where it was written.
+// Inherited texts are stored with the pipeline that wrote them.
 func (q *Queries) PipelineTexts(ctx context.Context, arg PipelineTextsParams) ([]PipelineTextsRow, error) {
 	rows, err := q.db.Query(ctx, pipelineTexts, arg.Refs, arg.PipelineID)
 	if err != nil {
@@ -834,8 +834,8 @@ type SpawnPipelineRow struct {
 	Notified string
 }
 
-// Inserts a pipeline with the row that carries it and its first event. No row:
-// the tenant has used the idempotency key before.
+// Inserts a pipeline with the row that carries it and its first event. No row: the
+// tenant has used the idempotency key before.
 func (q *Queries) SpawnPipeline(ctx context.Context, arg SpawnPipelineParams) (SpawnPipelineRow, error) {
 	row := q.db.QueryRow(ctx, spawnPipeline,
 		arg.Tenant,
@@ -901,7 +901,7 @@ type UnstartedPipelinesParams struct {
 	Most             int32
 }
 
-// A run's planner and a pipeline that is recovered start theirs by themselves.
+// A run's planner and a recovered pipeline start their pipelines themselves.
 func (q *Queries) UnstartedPipelines(ctx context.Context, arg UnstartedPipelinesParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, unstartedPipelines, arg.OlderThanSeconds, arg.Most)
 	if err != nil {

@@ -32,7 +32,7 @@ WITH stored AS (
         FROM orchestrator_records f
         WHERE f.workflow_id = $1 AND f.workflow_run_id = $2 AND f.seq < 0) AS last
     FROM orchestrator_records r
-    -- A value, not a join: without one this reads nothing.
+    -- A value, not a join: without a value this reads no rows.
     WHERE r.workflow_id = $1 AND r.workflow_run_id = $2 AND r.seq >= (SELECT s.seq FROM stored s)
 )
 UPDATE orchestrator_records r
@@ -51,11 +51,12 @@ type ForgetRecordsParams struct {
 	RunID         int64
 }
 
-// Sets aside, under numbers below zero, what is stored under the number of a
-// record that is another one, and all that follows: their workflow task was
-// never completed, or its history would have told the sender of them. Where
-// something of a later task, or of the same one, follows, it is the sender who
-// was overtaken. Without such a record this is one look at the primary key.
+// Moves stored records to negative numbers if a different record arrives under the
+// number of one of them: that record and all later ones. Their workflow task was
+// never completed; otherwise its history would contain them, and the sender would
+// know them. If a later record comes from a later task, or from the same one, the
+// sender itself was overtaken. If there is no such record, this is one lookup of the
+// primary key.
 func (q *Queries) ForgetRecords(ctx context.Context, arg ForgetRecordsParams) error {
 	_, err := q.db.Exec(ctx, forgetRecords,
 		arg.WorkflowID,
@@ -72,9 +73,9 @@ const lockRun = `-- name: LockRun :exec
 SELECT id FROM orchestrator_runs WHERE id = $1 FOR NO KEY UPDATE
 `
 
-// The first statement of every transaction that adds events to a run: the row
-// lock puts transactions in order, and the statements after it see what those
-// before have committed.
+// The first statement of every transaction that adds events to a run. The row lock
+// orders the transactions, and later statements see what earlier transactions have
+// committed.
 func (q *Queries) LockRun(ctx context.Context, runID int64) error {
 	_, err := q.db.Exec(ctx, lockRun, runID)
 	return err
@@ -94,7 +95,7 @@ WITH prior AS (
     ORDER BY f.seq DESC
     LIMIT 1
 ), overtaken AS (
-    -- A later task has written on: that of the sender is not the one that counts.
+    -- A later task has written records: the sender's task no longer counts.
     SELECT l.seq
     FROM (SELECT r.seq, r.task FROM orchestrator_records r
           WHERE r.workflow_id = $1 AND r.workflow_run_id = $2 AND r.seq > 0 AND r.seq < $3
@@ -135,7 +136,7 @@ WITH prior AS (
     INSERT INTO orchestrator_phases (run_id, phase, attempt, execution_id, started_at)
     SELECT b.run_id, b.phase, b.attempt, b.id, b.started_at FROM begun b WHERE b.step = ''
 ), taken_up AS (
-    -- What had begun goes on, with the model of now.
+    -- A started execution continues, with the current model.
     UPDATE orchestrator_executions e
     SET provider = $13, model = $14, status = CASE e.status WHEN 'cancelled' THEN 'running' ELSE e.status END,
         finished_at = CASE e.status WHEN 'cancelled' THEN NULL ELSE e.finished_at END
@@ -174,7 +175,8 @@ WITH prior AS (
     FROM ended e
     WHERE p.execution_id = e.id
 ), unneeded AS (
-    -- What forgotten records began that have not come again until the run ended.
+    -- Work that forgotten records started and that did not arrive again before the
+    -- run ended.
     SELECT (f.result -> 'execution' ->> 'id')::bigint AS id
     FROM orchestrator_records f
     WHERE $22::bool AND f.run_id = $6 AND f.seq < 0
@@ -206,8 +208,8 @@ WITH prior AS (
     SET status = excluded.status, decided_by = excluded.decided_by, reason = excluded.reason,
         deadline = coalesce(excluded.deadline, a.deadline), decided_at = excluded.decided_at,
         created_at = CASE WHEN excluded.status = 'pending' THEN excluded.created_at ELSE a.created_at END
-    -- A heal or a replay comes to the same question again: then it is open anew. One
-    -- that expired with its run is answered where that end was forgotten.
+    -- A heal or a replay reaches the same question again, which reopens it. A
+    -- question that expired with its run is answered if that end was forgotten.
     WHERE a.status IN ('pending', 'expired') OR excluded.status = 'pending'
 ), healed AS (
     INSERT INTO orchestrator_self_heal_events AS h (run_id, number, execution_id, phase, step, error_type, error_code, heal_action,
@@ -229,7 +231,7 @@ WITH prior AS (
                         WHERE l.run_id = f.run_id AND l.number = n.number ORDER BY l.id DESC LIMIT 1) AS newest
     WHERE n.status <> 'started' AND h.run_id = f.run_id AND h.number = n.number AND h.id = newest.id AND h.status IN ('started', 'applied')
 ), asked AS (
-    -- A question, or what a person has to do although the run waits no longer.
+    -- A question, or a task for a person although the run no longer waits.
     INSERT INTO orchestrator_manual_interventions (run_id, number, workflow_run_id, phase, reason, action_required, status, deadline,
                                                    answer, words, resolved_by, created_at, resolved_at)
     SELECT f.run_id, n.number, $2, coalesce(n.phase, ''), n.reason, coalesce(n.action_required, ''), n.status, n.deadline,
@@ -246,7 +248,7 @@ WITH prior AS (
     CROSS JOIN jsonb_to_recordset($30::jsonb) AS n (number int, status text, answer text, words text, resolved_by text)
     WHERE n.status <> 'open' AND i.run_id = f.run_id AND i.number = n.number AND i.workflow_run_id = $2 AND i.status = 'open'
 ), abandoned AS (
-    -- Nobody waits for an answer any more once the run has ended.
+    -- After the end of the run, no question waits for an answer.
     UPDATE orchestrator_manual_interventions i
     SET status = 'expired', resolved_at = $15
     FROM timely t
@@ -260,8 +262,8 @@ WITH prior AS (
     SELECT row_number() OVER (ORDER BY n) AS n, $31::jsonb -> (n - 1) ->> 'type' AS event_type,
            coalesce($31 -> (n - 1) -> 'payload', '{}') AS payload
     FROM generate_series(1, jsonb_array_length($31)) AS n
-    -- That an execution has ended is told once, also when a reset workflow
-    -- comes to its end again.
+    -- The end of an execution is announced once, even if a reset workflow reaches it
+    -- again.
     WHERE CASE WHEN n > $32::int THEN NOT EXISTS (SELECT FROM again)
                ELSE NOT EXISTS (SELECT FROM orchestrator_executions e WHERE e.id = $7 AND e.status <> 'running') END
 ), written AS (
@@ -291,7 +293,7 @@ WITH prior AS (
         release_branch = CASE WHEN t.set_run AND $43::text <> '' THEN $43 ELSE r.release_branch END,
         release_commit = CASE WHEN t.set_run AND $44::text <> '' THEN $44 ELSE r.release_commit END,
         started_at = CASE WHEN t.set_run AND $35 <> 'pending' THEN coalesce(r.started_at, $15) ELSE r.started_at END,
-        -- A run that stays and is as it was has not ended anew.
+        -- A run that stays and has the same status has not ended again.
         finished_at = CASE WHEN NOT t.set_run THEN r.finished_at
                            WHEN $22 AND $9 AND r.status = $35 THEN coalesce(r.finished_at, $15)
                            WHEN $22 THEN $15 END,
@@ -390,19 +392,19 @@ type RecordRow struct {
 	Notified     string
 }
 
-// Applies a record under the lock of its run, or answers what it answered the
-// first time, or says that its sender was overtaken. No row: there is no such run, or it has no such execution to end.
+// Applies a record under the lock of its run, or returns its first answer, or
+// reports that its sender was overtaken. No row: the run does not exist, or does not
+// have the execution to end.
 //
-// The run's own workflow numbers its records. A late one (of a lower number, or
-// of a workflow run that another has taken over from) begins and ends its
-// executions, and says nothing about the run any more. A workflow run that was
-// not seen before takes over: the run was reset. Only so is a terminal status
-// left, by a run's own workflow that stays with its branch, and by one whose end
-// was forgotten.
+// The run's own workflow numbers its records. A late record (with a lower number, or
+// from a workflow run that another one has replaced) starts and ends its executions,
+// but no longer changes the run. A workflow run that was not seen before takes over:
+// the run was reset. A terminal status is left only in this case, by a run's own
+// workflow that stays with its branch, and by one whose end was forgotten.
 //
-// A forgotten record that comes again has been told and has begun what it
-// begins: it gives its answer, and its number, to the one that came.
-// Metrics count what was applied here, once: a run that was set, a phase that ended.
+// A forgotten record that arrives again has already published its events and started
+// its executions. It passes its answer, and its number, to the arriving record.
+// Metrics count what was applied here, once: a change of the run, an ended phase.
 func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, error) {
 	row := q.db.QueryRow(ctx, record,
 		arg.WorkflowID,

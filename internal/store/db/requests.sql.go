@@ -62,8 +62,8 @@ type BeginRequestRow struct {
 	Answer      []byte
 }
 
-// Notes that something is asked for under a key, and returns what is known of
-// it. One that is too old is another one.
+// Stores a request under a key, and returns what is known about it. An expired
+// request counts as a new one.
 func (q *Queries) BeginRequest(ctx context.Context, arg BeginRequestParams) (BeginRequestRow, error) {
 	row := q.db.QueryRow(ctx, beginRequest,
 		arg.Route,

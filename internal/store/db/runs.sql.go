@@ -333,8 +333,8 @@ type ListRunsRow struct {
 	SetupID         *int64
 }
 
-// Newest first. Planned anew each time, so that the filters that are not used
-// fall away and the others meet their index.
+// Newest first. Planned for each call, so that unused filters are dropped and the
+// others use their index.
 func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsRow, error) {
 	rows, err := q.db.Query(ctx, listRuns,
 		arg.Tenant,
@@ -407,7 +407,7 @@ const lockQueue = `-- name: LockQueue :exec
 SELECT pg_advisory_xact_lock(hashtextextended('rgpt queue of runs', 0))
 `
 
-// Who counts the runs at work and lets another one in does so alone.
+// Serializes transactions that count the active runs and admit another one.
 func (q *Queries) LockQueue(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockQueue)
 	return err
@@ -427,7 +427,7 @@ type ManualInterventionsRow struct {
 	Kind               string
 }
 
-// What each is about is told by the event that goes with it.
+// The event of each intervention contains its kind.
 func (q *Queries) ManualInterventions(ctx context.Context, runID int64) ([]ManualInterventionsRow, error) {
 	rows, err := q.db.Query(ctx, manualInterventions, runID)
 	if err != nil {
@@ -479,8 +479,8 @@ type MarkStartedParams struct {
 	RunID         int64
 }
 
-// Which workflow carries out a run. Records know better which of its workflow
-// runs counts, so one that they have named stays.
+// Sets the workflow of a run. Records know better which workflow run counts, so one
+// that they have named stays.
 func (q *Queries) MarkStarted(ctx context.Context, arg MarkStartedParams) (int64, error) {
 	result, err := q.db.Exec(ctx, markStarted, arg.WorkflowID, arg.WorkflowRunID, arg.RunID)
 	if err != nil {
@@ -597,7 +597,7 @@ type QueueRunParams struct {
 	Most       int32
 }
 
-// Lets a run wait for its turn where as many are at work as may be, or others wait.
+// Queues a run if the limit of active runs is reached, or others are waiting.
 func (q *Queries) QueueRun(ctx context.Context, arg QueueRunParams) (int64, error) {
 	result, err := q.db.Exec(ctx, queueRun, arg.WaitingFor, arg.RunID, arg.Most)
 	if err != nil {
@@ -624,8 +624,8 @@ type QuietRunsParams struct {
 	QuietSeconds float64
 }
 
-// Runs that have a workflow, have not ended or stay with their branch, and have said
-// nothing for a while, by id. Two indexes, so two halves.
+// Runs that have a workflow, have not ended or stay with their branch, and have
+// written no records for a while, by id. Two indexes, so two halves.
 func (q *Queries) QuietRuns(ctx context.Context, arg QuietRunsParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, quietRuns, arg.Most, arg.After, arg.QuietSeconds)
 	if err != nil {
@@ -704,7 +704,7 @@ type SavePlanParams struct {
 	Plan        json.RawMessage
 }
 
-// Of an execution that has a plan already, the row that is there, as it is.
+// If an execution already has a plan, returns the existing row unchanged.
 func (q *Queries) SavePlan(ctx context.Context, arg SavePlanParams) (int64, error) {
 	row := q.db.QueryRow(ctx, savePlan,
 		arg.RunID,
@@ -771,7 +771,7 @@ WHERE id = ANY(ARRAY(
 RETURNING id
 `
 
-// Lets as many runs in as there is room for, those that wait longest first.
+// Admits as many runs as the limit allows, the longest waiting first.
 func (q *Queries) UnqueueRuns(ctx context.Context, most int32) ([]int64, error) {
 	rows, err := q.db.Query(ctx, unqueueRuns, most)
 	if err != nil {

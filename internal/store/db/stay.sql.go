@@ -45,8 +45,8 @@ type AddBranchMessageRow struct {
 	WorkflowRunID string
 }
 
-// Runs under the lock of the branch. A message that is there answers what it
-// answered the first time.
+// Runs under the lock of the branch. A message that already exists returns its first
+// answer.
 func (q *Queries) AddBranchMessage(ctx context.Context, arg AddBranchMessageParams) (AddBranchMessageRow, error) {
 	row := q.db.QueryRow(ctx, addBranchMessage,
 		arg.RunID,
@@ -77,7 +77,7 @@ const lockBranch = `-- name: LockBranch :exec
 SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))
 `
 
-// Repairs of a branch are counted one after the other, whichever run they are of.
+// Repairs of a branch are counted one after the other, for all runs.
 func (q *Queries) LockBranch(ctx context.Context, branch string) error {
 	_, err := q.db.Exec(ctx, lockBranch, branch)
 	return err

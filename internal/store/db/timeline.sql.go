@@ -320,7 +320,7 @@ type PatchBeforeParams struct {
 	CallIndex   int32
 }
 
-// The patch of the workspace before a tool call, as the call before it left it.
+// The patch of the workspace before a tool call, as the previous call left it.
 func (q *Queries) PatchBefore(ctx context.Context, arg PatchBeforeParams) (string, error) {
 	row := q.db.QueryRow(ctx, patchBefore, arg.ExecutionID, arg.Turn, arg.CallIndex)
 	var patch string
@@ -400,7 +400,7 @@ type SpokenInTurnRow struct {
 	ToolCalls json.RawMessage
 }
 
-// What a model was told before a turn and what it answered, the beginnings of it.
+// The input of a model before a turn and its answer, truncated.
 func (q *Queries) SpokenInTurn(ctx context.Context, arg SpokenInTurnParams) ([]SpokenInTurnRow, error) {
 	rows, err := q.db.Query(ctx, spokenInTurn,
 		arg.ExecutionID,
@@ -470,7 +470,7 @@ type TimelineCallsRow struct {
 	Total            int64
 }
 
-// Without their answers, of a window of time; the longest first.
+// Without answers, for a window of time; the longest first.
 func (q *Queries) TimelineCalls(ctx context.Context, arg TimelineCallsParams) ([]TimelineCallsRow, error) {
 	rows, err := q.db.Query(ctx, timelineCalls,
 		arg.RunID,
@@ -610,7 +610,7 @@ type TimelineExecutionsRow struct {
 	FinishedAt       *time.Time
 }
 
-// Without their outputs.
+// Without outputs.
 func (q *Queries) TimelineExecutions(ctx context.Context, arg TimelineExecutionsParams) ([]TimelineExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, timelineExecutions, arg.RunID, arg.Most)
 	if err != nil {
@@ -849,7 +849,7 @@ type TimelineWaitsRow struct {
 	Until      *time.Time
 }
 
-// When a run waited for people, or for a provider's limit.
+// The times when a run waited for people, or for a provider's limit.
 func (q *Queries) TimelineWaits(ctx context.Context, arg TimelineWaitsParams) ([]TimelineWaitsRow, error) {
 	rows, err := q.db.Query(ctx, timelineWaits, arg.Most, arg.RunID)
 	if err != nil {

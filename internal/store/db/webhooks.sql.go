@@ -36,8 +36,8 @@ type ChangeWebhookParams struct {
 	ID          int64
 }
 
-// Who enables one again gives it another chance: what it failed before is over.
-// It is sent what happens from then on, and what waits for it.
+// Enabling a webhook resets its failures. It receives new events from then on, and
+// the waiting ones.
 func (q *Queries) ChangeWebhook(ctx context.Context, arg ChangeWebhookParams) (int64, error) {
 	result, err := q.db.Exec(ctx, changeWebhook,
 		arg.Url,
@@ -81,7 +81,7 @@ WITH possible AS (
 ), claimed AS (
     UPDATE orchestrator_webhook_deliveries d
     SET status = 'sending', attempts = d.attempts + 1, next_try = clock_timestamp() + make_interval(secs => $6::float8),
-        used = d.used + CASE WHEN d.status = 'sending' THEN 0 ELSE 1 END -- one that was cut off does not count
+        used = d.used + CASE WHEN d.status = 'sending' THEN 0 ELSE 1 END -- an interrupted attempt does not count
     FROM due u
     WHERE d.id = u.id
     RETURNING d.id, d.webhook_id, d.event_id, d.run_id, d.seq, d.event_type, d.attempts, d.used, d.created_at
@@ -121,9 +121,9 @@ type ClaimDeliveriesRow struct {
 	HappenedAt *time.Time
 }
 
-// Takes deliveries that are due, for a time: those of webhooks that are well
-// first. One that fails gets one at a time, and all that fail together a part of
-// the places, so that they hold up nobody.
+// Leases deliveries that are due, those of healthy webhooks first. A failing webhook
+// gets one delivery at a time, and all failing webhooks together get a part of the
+// slots, so that they do not delay others.
 func (q *Queries) ClaimDeliveries(ctx context.Context, arg ClaimDeliveriesParams) ([]ClaimDeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, claimDeliveries,
 		arg.BusyWebhooks,
@@ -186,7 +186,7 @@ type CreateWebhookParams struct {
 	Most           int32
 }
 
-// No row: there are as many as may be, or the key was used before.
+// No row: the limit is reached, or the key was used before.
 func (q *Queries) CreateWebhook(ctx context.Context, arg CreateWebhookParams) (int64, error) {
 	row := q.db.QueryRow(ctx, createWebhook,
 		arg.Url,
@@ -259,7 +259,8 @@ type DeliveriesRow struct {
 	Log          json.RawMessage
 }
 
-// Of a webhook, the newest first: after a place in the list, or one of them.
+// Deliveries of a webhook, newest first: after a position in the list, or one of
+// them.
 func (q *Queries) Deliveries(ctx context.Context, arg DeliveriesParams) ([]DeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, deliveries,
 		arg.WebhookID,
@@ -349,8 +350,9 @@ type EndDeliveryRow struct {
 	Disabled bool
 }
 
-// Books what came of an attempt. That it arrived counts whoever says so; another
-// outcome only from whoever has the delivery. Tests say nothing of a webhook's health.
+// Stores the outcome of an attempt. A success counts from any server; another
+// outcome counts only from the server that holds the delivery. Tests do not affect a
+// webhook's health.
 func (q *Queries) EndDelivery(ctx context.Context, arg EndDeliveryParams) (EndDeliveryRow, error) {
 	row := q.db.QueryRow(ctx, endDelivery,
 		arg.ResponseCode,
@@ -406,10 +408,10 @@ type FeedWebhooksRow struct {
 	Deliveries int32
 }
 
-// Turns the next events into deliveries, and moves the place up to which that is
-// done, in one statement: whatever happens, each event meets each webhook once.
-// Events are read as Feed reads them. A place beyond all transactions is of
-// another database cluster: then it goes on from now.
+// Turns the next events into deliveries, and moves the position, in one statement:
+// each event reaches each webhook once, whatever happens. Reads events as Feed does.
+// A position beyond all transactions comes from another database cluster; it is then
+// reset to now.
 func (q *Queries) FeedWebhooks(ctx context.Context, most int32) (FeedWebhooksRow, error) {
 	row := q.db.QueryRow(ctx, feedWebhooks, most)
 	var i FeedWebhooksRow
@@ -430,7 +432,7 @@ type RedeliverParams struct {
 	ID        int64
 }
 
-// Not one that is being sent; by the same key once.
+// Not for a delivery that is being sent; once per key.
 func (q *Queries) Redeliver(ctx context.Context, arg RedeliverParams) (int64, error) {
 	result, err := q.db.Exec(ctx, redeliver, arg.Request, arg.WebhookID, arg.ID)
 	if err != nil {
@@ -452,7 +454,7 @@ type SweepDeliveriesParams struct {
 	Most             int32
 }
 
-// Old entries of the log; those that are still to be sent stay, unless their
+// Old entries of the log. Deliveries that are still to be sent stay, unless their
 // webhook is disabled.
 func (q *Queries) SweepDeliveries(ctx context.Context, arg SweepDeliveriesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, sweepDeliveries, arg.OlderThanSeconds, arg.Most)
@@ -493,8 +495,8 @@ type TestWebhookRow struct {
 	Secret    string
 }
 
-// Makes a delivery that is a test, as one that is being sent. With a key that
-// was used before, the one that is there; it is fresh if nobody sends it.
+// Creates a test delivery that is being sent. With a key that was used before,
+// returns the existing one; it is fresh if no server is sending it.
 func (q *Queries) TestWebhook(ctx context.Context, arg TestWebhookParams) (TestWebhookRow, error) {
 	row := q.db.QueryRow(ctx, testWebhook,
 		arg.EventType,
@@ -552,7 +554,8 @@ type WebhooksRow struct {
 	Pending        int64
 }
 
-// All, or one, with how many deliveries wait. Never with the secret.
+// All webhooks, or one, with the number of waiting deliveries. Never with the
+// secret.
 func (q *Queries) Webhooks(ctx context.Context, id *int64) ([]WebhooksRow, error) {
 	rows, err := q.db.Query(ctx, webhooks, id)
 	if err != nil {

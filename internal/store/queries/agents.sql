@@ -1,6 +1,5 @@
 -- name: Heartbeats :exec
--- What the agents of one worker say of themselves, by the
--- database's clock.
+-- Stores the status that the agents of one worker report, with the database's clock.
 INSERT INTO orchestrator_agents (name, type, version, health_status, cpu_usage, memory_usage, last_heartbeat,
                                  worker, detail, work, tasks_done, tasks_failed, started_at, beat_seconds, offline_after)
 SELECT a.name, a.type, @version::text, a.health_status, @cpu_usage::float8, @memory_usage::bigint, clock_timestamp(),
@@ -13,9 +12,10 @@ SET type = excluded.type, version = excluded.version, health_status = excluded.h
     beat_seconds = excluded.beat_seconds, offline_after = excluded.offline_after;
 
 -- name: Agents :many
--- How agents are is decided here, as of now: one that died cannot say so. What a
--- silent one worked on nobody may be working on any more.
--- Where there are more than are shown, each role has its share, the healthy first.
+-- Determines the health of agents at the time of the query, because a dead agent
+-- cannot report it. The work of a silent agent is omitted: another agent may have it
+-- by now. If there are more agents than are shown, each role gets its share, healthy
+-- ones first.
 WITH heard AS (
     SELECT name, type, version, health_status, cpu_usage, memory_usage, last_heartbeat, worker, detail, work, tasks_done, tasks_failed, started_at,
            offline_after, beat_seconds * @missed::float8 AS patience,
@@ -45,8 +45,8 @@ FROM shown
 ORDER BY health = 'offline', CASE WHEN health = 'offline' THEN last_heartbeat END DESC NULLS LAST, type, name;
 
 -- name: ForgetAgents :execrows
--- Removes those that have been silent for long, and of the silent the oldest
--- where a worker that is started over and over leaves too many.
+-- Removes agents that have been silent for long, and the oldest silent ones if a
+-- worker that restarts repeatedly leaves too many.
 DELETE FROM orchestrator_agents a
 WHERE a.last_heartbeat < clock_timestamp() - interval '1 second' * greatest(@retention::float8, a.offline_after)
    OR a.name IN (
@@ -63,7 +63,7 @@ WHERE status NOT IN ('done', 'failed', 'cancelled') AND kind = 'run' GROUP BY st
 SELECT count(*) FROM orchestrator_manual_interventions WHERE status = 'open';
 
 -- name: SchemaVersion :one
--- A row for each change; the newest of each version counts.
+-- One row per change; the newest of each version counts.
 SELECT coalesce(max(version_id), 0)::bigint FROM goose_db_version v
 WHERE is_applied AND NOT EXISTS (
     SELECT FROM goose_db_version later WHERE later.version_id = v.version_id AND later.id > v.id AND NOT later.is_applied);

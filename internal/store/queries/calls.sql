@@ -1,5 +1,5 @@
 -- name: OpenCall :exec
--- Makes the row of a call that is about to be reserved for the first time.
+-- Creates the row of a call that is about to be reserved for the first time.
 INSERT INTO orchestrator_model_calls (run_id, execution_id, turn, phase, step, agent, provider, model, status, tries)
 VALUES (@run_id, @execution_id, @turn, @phase, @step, @agent, @provider, @model, 'failed', 0)
 ON CONFLICT (execution_id, turn) DO NOTHING;
@@ -75,7 +75,7 @@ SET status = 'failed', settled = array_append(settled, @try::int), reserved_toke
 WHERE id = @id;
 
 -- name: BookLateCall :exec
--- Counts what a superseded try has used. The call itself stays as it is.
+-- Counts the usage of a superseded attempt. The call itself does not change.
 UPDATE orchestrator_model_calls
 SET settled = array_append(settled, @try::int),
     prompt_tokens = prompt_tokens + @prompt_tokens, completion_tokens = completion_tokens + @completion_tokens,

@@ -1,6 +1,6 @@
 -- name: AppendMessages :exec
--- Adds messages to a turn of a conversation, from a position on. Those that
--- are there stay as they are.
+-- Adds messages to a turn of a conversation, from a position on. Existing messages
+-- do not change.
 INSERT INTO orchestrator_transcripts (execution_id, turn, position, role, content)
 SELECT @execution_id::bigint, @turn::int, sqlc.arg(start_at)::int + m.n - 1,
        coalesce(m.value ->> 'role', ''), m.value -> 'content'
@@ -8,7 +8,7 @@ FROM (SELECT n, @messages::jsonb -> (n - 1) AS value FROM generate_series(1, jso
 ON CONFLICT (execution_id, turn, position) DO NOTHING;
 
 -- name: OpenConversation :exec
--- The opening is written as a whole or not at all.
+-- The opening is written completely or not at all.
 INSERT INTO orchestrator_transcripts (execution_id, turn, position, role, content)
 SELECT @execution_id::bigint, 0, m.n - 1,
        coalesce(m.value ->> 'role', ''), m.value -> 'content'

@@ -1,6 +1,6 @@
 -- name: RunCards :many
--- What a list shows of runs beside their rows. The latest execution of a step of the
--- plan that counts does.
+-- Data that a list shows next to the rows of runs. For a step of the current plan,
+-- the latest execution counts.
 SELECT r.id, coalesce(p.step_count, 0)::int AS steps,
        (SELECT count(*) FROM (
             SELECT DISTINCT ON (e.step) e.step, e.status FROM orchestrator_executions e
@@ -24,7 +24,7 @@ CROSS JOIN LATERAL (
         WHERE e.run_id = r.id AND e.phase = 'tester' AND e.step = '' ORDER BY e.attempt DESC LIMIT 1)) t;
 
 -- name: Questions :many
--- What runs ask people, the most pressing first. A run has one open question:
+-- Questions of runs to people, the most urgent first. A run has one open question:
 -- an approval, or an intervention.
 SELECT r.id, r.project, r.goal_title, r.phase, r.waiting_for,
        coalesce(a.id, '')::text AS approval_id,
@@ -45,7 +45,7 @@ LIMIT @most::int;
 SELECT count(*)::int FROM orchestrator_runs WHERE status = 'waiting_for_approval' AND kind = 'run';
 
 -- name: Projects :many
--- By steps through the index: there are few projects and many runs.
+-- Skips through the index: there are few projects and many runs.
 WITH RECURSIVE named AS (
     (SELECT project FROM orchestrator_runs WHERE kind = 'run' ORDER BY project LIMIT 1)
     UNION ALL
@@ -59,7 +59,7 @@ SELECT (SELECT count(*) FROM orchestrator_findings f WHERE f.run_id = @run_id AN
        (SELECT count(*) FROM orchestrator_artifacts a WHERE a.run_id = @run_id)::int AS artifacts;
 
 -- name: ModelActivity :many
--- What was asked of each model since a moment.
+-- Calls of each model since a given time.
 SELECT provider, model, count(*)::int AS calls, count(*) FILTER (WHERE status = 'failed')::int AS failed,
        count(*) FILTER (WHERE status = 'reserved')::int AS under_way,
        coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens, coalesce(sum(completion_tokens), 0)::bigint AS completion_tokens,
@@ -78,9 +78,9 @@ SELECT execution_id, check_id, result, log_digest, started_at, finished_at
 FROM orchestrator_checks WHERE execution_id = @execution_id ORDER BY started_at, check_id;
 
 -- name: Cases :many
--- Test cases, what is not green first. Those of a green re-test were counted
--- before and are left out, as everywhere. Materialized: each document is unpacked
--- once.
+-- Test cases, failed and skipped ones first. Cases of a passed re-test were counted
+-- before and are omitted, as everywhere. Materialized, so that each document is
+-- unpacked once.
 WITH cases AS MATERIALIZED (
     SELECT c.check_id, t.nr, t.doc, CASE t.doc ->> 'status' WHEN 'failed' THEN 0 WHEN 'flaky' THEN 1 WHEN 'skipped' THEN 2 ELSE 3 END AS rank
     FROM orchestrator_checks c CROSS JOIN LATERAL jsonb_array_elements(c.cases) WITH ORDINALITY AS t(doc, nr)
@@ -114,7 +114,7 @@ SELECT severity, category, check_id, resolved, count(*)::int AS n FROM orchestra
 WHERE run_id = @run_id GROUP BY severity, category, check_id, resolved ORDER BY check_id;
 
 -- name: FindingsPage :many
--- Open ones first, the worst of them first.
+-- Open ones first, the most severe of them first.
 SELECT * FROM orchestrator_findings
 WHERE run_id = @run_id AND (@severity::text = '' OR severity = @severity::text) AND (@category::text = '' OR category = @category::text)
   AND (@check_id::text = '' OR check_id = @check_id::text) AND (sqlc.narg(resolved)::boolean IS NULL OR resolved = sqlc.narg(resolved))
@@ -122,7 +122,7 @@ ORDER BY resolved, CASE severity WHEN 'major' THEN 0 WHEN 'medium' THEN 1 ELSE 2
 LIMIT @most::int OFFSET @from_row::int;
 
 -- name: NeighbourRun :one
--- The run of the same project before this one; of the first, the one after it.
+-- The previous run of the same project; for the first run, the next one.
 SELECT coalesce(
     (SELECT o.id FROM orchestrator_runs o WHERE o.kind = 'run' AND o.project = r.project AND (o.created_at, o.id) < (r.created_at, r.id) ORDER BY o.created_at DESC, o.id DESC LIMIT 1),
     (SELECT o.id FROM orchestrator_runs o WHERE o.kind = 'run' AND o.project = r.project AND (o.created_at, o.id) > (r.created_at, r.id) ORDER BY o.created_at, o.id LIMIT 1), 0)::bigint AS id

@@ -1,5 +1,5 @@
 -- name: Environment :one
--- Reading one counts as its use.
+-- Reading an environment counts as its use.
 UPDATE orchestrator_environments SET used_at = now() WHERE digest = @digest RETURNING *;
 
 -- name: ListEnvironments :many
@@ -9,7 +9,7 @@ ORDER BY used_at DESC, digest
 LIMIT @most::int;
 
 -- name: SaveEnvironment :exec
--- The newest archive of a digest counts: the one before may be lost.
+-- The newest archive of a digest counts, because the previous one may be lost.
 INSERT INTO orchestrator_environments (digest, repo, base_commit, source, recipe, archive, archive_size, bytes, files, duration_ms, run_id)
 VALUES (@digest, @repo, @base_commit, @source, @recipe, @archive, @archive_size, @bytes, @files, @duration_ms, sqlc.narg(run_id))
 ON CONFLICT (digest) DO UPDATE
@@ -19,14 +19,14 @@ SET archive = excluded.archive, archive_size = excluded.archive_size, bytes = ex
 -- name: RemoveEnvironment :many
 DELETE FROM orchestrator_environments WHERE digest = @digest RETURNING archive;
 -- name: RemoveUnusedEnvironments :many
--- Those that nobody used for some time and that no run needs which has not ended.
+-- Environments that were unused for some time and that no unfinished run needs.
 DELETE FROM orchestrator_environments e
 WHERE e.digest = ANY (ARRAY(SELECT u.digest FROM orchestrator_environments u WHERE u.used_at < now() - make_interval(secs => @age) ORDER BY u.used_at LIMIT @most))
   AND e.used_at < now() - make_interval(secs => @age)
   AND NOT EXISTS (SELECT 1 FROM orchestrator_runs r WHERE r.environment = e.digest AND r.status NOT IN ('done', 'failed', 'cancelled'))
 RETURNING e.digest, e.archive;
 -- name: EnvironmentsInUse :many
--- Those of runs that have not ended.
+-- Environments of unfinished runs.
 SELECT DISTINCT environment FROM orchestrator_runs
 WHERE environment <> '' AND status NOT IN ('done', 'failed', 'cancelled');
 
@@ -36,7 +36,7 @@ VALUES (@repo, @source, @settings, @reason, sqlc.narg(run_id), @created_by, @pro
 RETURNING *;
 
 -- name: SetupOf :one
--- The one that counts for a repository.
+-- The current setup of a repository.
 SELECT * FROM orchestrator_setups WHERE repo = @repo AND proven AND revoked_at IS NULL ORDER BY id DESC LIMIT 1;
 
 -- name: SetupByID :one
@@ -69,7 +69,7 @@ WHERE id = @run_id;
 UPDATE orchestrator_runs SET baseline = @baseline, updated_at = clock_timestamp() WHERE id = @run_id;
 
 -- name: OpenBaseline :one
--- The first one of a key counts; its stages are those that are carried out.
+-- The first baseline of a key counts; its stages are the ones that run.
 INSERT INTO orchestrator_baselines (key, repo, base_commit, tree, environment, stages, commands, run_id)
 VALUES (@key, @repo, @base_commit, @tree, @environment, @stages, @commands, sqlc.narg(run_id))
 ON CONFLICT (key) DO UPDATE SET key = excluded.key
@@ -94,5 +94,5 @@ DELETE FROM orchestrator_baselines WHERE key = @key;
 DELETE FROM orchestrator_baselines WHERE environment = @environment::text AND environment <> '';
 
 -- name: EnvironmentsBegin :many
--- Those whose digest begins with a prefix of hexadecimal digits.
+-- Environments with a digest that starts with a prefix of hexadecimal digits.
 SELECT * FROM orchestrator_environments WHERE digest >= @prefix::text AND digest <= @prefix || repeat('f', 64) ORDER BY digest LIMIT @most::int;

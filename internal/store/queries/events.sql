@@ -6,8 +6,8 @@ ORDER BY seq
 LIMIT @most::int;
 
 -- name: Feed :many
--- Events of all runs. What a transaction that is still under way may add lies
--- above the limit, so a cursor that has passed a row has passed all before it.
+-- Events of all runs. Rows that an open transaction may still add lie above the
+-- limit, so a cursor that has passed a row has passed all earlier rows.
 SELECT tx::text::bigint AS tx, id, run_id, seq, event_type, payload, created_at
 FROM orchestrator_events
 WHERE (tx, id) > (CAST(@after_tx::text AS xid8), @after_id::bigint)
@@ -19,9 +19,9 @@ LIMIT @most::int;
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS tx;
 
 -- name: EventsSince :many
--- The runs with events of transactions from one on, up to which event of each,
--- and from which transaction on to ask next: all below it is over. One row
--- without a run when there are none.
+-- The runs with events of transactions from a given one on, the last event of each,
+-- and the transaction from which to continue: all earlier ones have ended. One row
+-- without a run if there are none.
 SELECT n.upto::text::bigint AS upto, coalesce(e.run_id, 0)::bigint AS run_id, coalesce(e.seq, 0)::bigint AS seq
 FROM (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS upto) n
 LEFT JOIN (
@@ -33,8 +33,8 @@ LEFT JOIN (
 SELECT event_seq FROM orchestrator_runs WHERE id = @run_id;
 
 -- name: AddArtifacts :one
--- Inserts the artifacts that the run does not have under their name yet, each
--- with its event. Runs under the lock of the run.
+-- Inserts the artifacts that the run does not have under their name yet, each with
+-- its event. Runs under the lock of the run.
 WITH given AS (
     SELECT n, @artifacts::jsonb -> (n - 1) AS a FROM generate_series(1, jsonb_array_length(@artifacts)) AS n
 ), added AS (
@@ -83,7 +83,7 @@ FROM orchestrator_artifacts WHERE run_id = @run_id ORDER BY id;
 DELETE FROM orchestrator_findings WHERE execution_id = @execution_id AND check_id = @check_id;
 
 -- name: ResolveEarlierFindings :exec
--- What an earlier execution of the same check found is superseded.
+-- Findings of an earlier execution of the same check are superseded.
 UPDATE orchestrator_findings
 SET resolved = true, resolved_at = clock_timestamp()
 WHERE run_id = @run_id AND check_id = @check_id AND execution_id < @execution_id AND NOT resolved;
@@ -143,7 +143,7 @@ SELECT * FROM orchestrator_checks WHERE execution_id = @execution_id ORDER BY st
 SELECT * FROM orchestrator_findings WHERE run_id = @run_id ORDER BY id;
 
 -- name: EventsOf :many
--- Those of some types, in order.
+-- Events of some types, in order.
 SELECT run_id, seq, event_type, payload, created_at FROM orchestrator_events
 WHERE run_id = @run_id AND event_type = ANY(@types::text[])
 ORDER BY seq

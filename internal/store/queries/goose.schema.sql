@@ -1,4 +1,4 @@
--- Goose's own table, for sqlc to know its columns. Goose makes it.
+-- Goose's own table, so that sqlc knows its columns. Goose creates it.
 CREATE TABLE goose_db_version (
     id         INTEGER PRIMARY KEY,
     version_id BIGINT NOT NULL,

@@ -1,5 +1,5 @@
 -- name: OpenInterventions :many
--- What waits for a person, oldest first.
+-- Questions that wait for a person, oldest first.
 SELECT sqlc.embed(i), coalesce((SELECT e.payload ->> 'kind' FROM orchestrator_events e
     WHERE e.run_id = i.run_id AND e.event_type IN ('intervention.requested', 'intervention.resolved', 'intervention.expired')
       AND e.payload ->> 'intervention_id' = 'run-' || i.run_id || '/intervention/' || i.number AND e.payload ? 'kind'
@@ -8,9 +8,9 @@ FROM orchestrator_manual_interventions i
 WHERE i.status = 'open' ORDER BY i.id LIMIT @most;
 
 -- name: AddReplay :one
--- Runs under the lock of the run. No row: the run's workflow is not the given
--- one any more, or is at work, or somebody else is about to replay it. An order
--- that was not taken for a minute belongs to a replay that never came about.
+-- Runs under the lock of the run. No row: the run's workflow is no longer the given
+-- one, or is active, or another caller is about to replay the run. An order that was
+-- not taken for a minute belongs to a replay that never started.
 WITH stale AS (
     DELETE FROM orchestrator_replays o
     WHERE o.run_id = @run_id AND o.execution_id IS NULL AND o.created_at < clock_timestamp() - interval '1 minute'
@@ -27,12 +27,12 @@ RETURNING id;
 SELECT id, phase, replay_order, from_workflow_run FROM orchestrator_replays WHERE run_id = @run_id AND request = @request::text;
 
 -- name: DropReplay :exec
--- Forgets a replay that never began.
+-- Deletes a replay that never started.
 DELETE FROM orchestrator_replays WHERE id = @id AND execution_id IS NULL;
 
 -- name: TakeReplay :one
--- The order by which an execution began: that which waited for its phase, once.
--- The execution's model is that of the order, if it names one.
+-- The order that started an execution: the one that waited for its phase, used once.
+-- The execution gets the model of the order, if the order names one.
 WITH taken AS (
     UPDATE orchestrator_replays r
     SET execution_id = @execution_id::bigint
@@ -50,6 +50,6 @@ WITH taken AS (
 SELECT t.replay_order FROM taken t;
 
 -- name: RunTimeFrom :one
--- When a run was last told to do something again, or created if never.
+-- The last time that a run was started again, or its creation if it never was.
 SELECT coalesce((SELECT max(o.created_at) FROM orchestrator_replays o WHERE o.run_id = r.id), r.created_at)::timestamptz AS at
 FROM orchestrator_runs r WHERE r.id = @run_id;

@@ -1,14 +1,14 @@
 -- name: LogExecutions :many
--- The executions of a run without what they gave, which may be large.
+-- The executions of a run without their output, which may be large.
 SELECT id, phase, step, agent, attempt, status, error_class, error_code, left(error_message, 4000)::text AS error_message,
        provider, model, prompt_tokens, completion_tokens, cost_micros, turns, started_at, finished_at
 FROM orchestrator_executions WHERE run_id = @run_id ORDER BY started_at, id;
 
 -- name: LogAfter :many
--- The next keys after a place, of conversations of some executions, in the order
--- of time. Only those executions are read whose next message is among the first
--- ones: what the others say comes after the horizon, which has a key of its own
--- with no turn. A key that is no hit was looked at in vain.
+-- The next keys after a position, from conversations of some executions, in order of
+-- time. Reads only executions whose next message is among the first ones: later
+-- messages of the others lie behind the horizon, which has a separate key without a
+-- turn. A key that is not a hit was read without a match.
 WITH heads AS MATERIALIZED (
     SELECT e.id, h.created_at FROM unnest(@executions::bigint[]) AS e(id)
     CROSS JOIN LATERAL (
@@ -43,7 +43,8 @@ SELECT h.at, h.id, -1, -1, false FROM horizon h
 ORDER BY 1, 2, 3, 4;
 
 -- name: LogBefore :many
--- LogAfter, the other way: the last keys before a place, the last first.
+-- LogAfter in the other direction: the last keys before a position, the last one
+-- first.
 WITH heads AS MATERIALIZED (
     SELECT e.id, h.created_at FROM unnest(@executions::bigint[]) AS e(id)
     CROSS JOIN LATERAL (
@@ -78,8 +79,8 @@ SELECT h.at, h.id, -1, -1, false FROM horizon h
 ORDER BY 1 DESC, 2 DESC, 3 DESC, 4 DESC;
 
 -- name: FailedCalls :many
--- The places in time of tool calls that came to nothing, between two moments,
--- from one of them on.
+-- The positions in time of tool calls that failed, between two times, from one of
+-- them on.
 SELECT t.created_at, t.execution_id, t.turn, t.position
 FROM orchestrator_tool_calls c
 JOIN orchestrator_transcripts t ON t.execution_id = c.execution_id AND t.turn = c.turn AND t.position = c.call_index + @results::int
@@ -93,7 +94,8 @@ FROM orchestrator_checks WHERE execution_id = ANY (@executions::bigint[])
 ORDER BY finished_at, execution_id, check_id;
 
 -- name: LogTexts :many
--- Messages by their places, cut to a length; those of tools with what the call did.
+-- Messages by their positions, truncated; messages of tools include the result of
+-- the call.
 SELECT t.execution_id, t.turn, t.position, t.role, t.created_at,
        left(coalesce(t.content ->> 'text', ''), @cut::int)::text AS text,
        char_length(coalesce(t.content ->> 'text', ''))::int AS length,
@@ -121,7 +123,7 @@ CROSS JOIN LATERAL (
     SELECT * FROM orchestrator_checks h WHERE h.execution_id = k.execution_id AND h.check_id = k.check_id LIMIT 1) c;
 
 -- name: ArtifactsOf :many
--- Artifacts of a run with what made them, after one, that are as asked for.
+-- Artifacts of a run that match the filter, after a given one, with their origin.
 SELECT a.id, coalesce(a.execution_id, 0)::bigint AS execution_id, a.name, a.type, a.size, a.hash, a.created_at,
        coalesce(e.phase, '')::text AS phase, coalesce(e.step, '')::text AS step, coalesce(e.attempt, 0)::int AS attempt, coalesce(e.agent, '')::text AS agent
 FROM orchestrator_artifacts a LEFT JOIN orchestrator_executions e ON e.id = a.execution_id
@@ -139,21 +141,21 @@ FROM orchestrator_artifacts a LEFT JOIN orchestrator_executions e ON e.id = a.ex
 WHERE a.run_id = @run_id AND a.id = @id;
 
 -- name: EventsBetween :many
--- Events whose number is above one and at most another, the first ones first.
+-- Events with a number above one and at most another, in order.
 SELECT run_id, seq, event_type, left(payload::text, @cut::int)::text AS payload, octet_length(payload::text)::int AS size, created_at
 FROM orchestrator_events
 WHERE run_id = @run_id AND seq > @above AND seq <= @upto AND starts_with(event_type, @prefix::text)
 ORDER BY seq LIMIT @most::int;
 
 -- name: EventsBetweenDown :many
--- EventsBetween, the last ones first.
+-- EventsBetween, in reverse order.
 SELECT run_id, seq, event_type, left(payload::text, @cut::int)::text AS payload, octet_length(payload::text)::int AS size, created_at
 FROM orchestrator_events
 WHERE run_id = @run_id AND seq > @above AND seq <= @upto AND starts_with(event_type, @prefix::text)
 ORDER BY seq DESC LIMIT @most::int;
 
 -- name: ReplaysOf :many
--- How a run was done again, the last time first, with the execution that it led to.
+-- Replays of a run, the latest first, each with the execution that it started.
 SELECT r.id, r.phase, (r.replay_order - 'kept'::text)::jsonb AS replay_order, jsonb_path_query_array(r.replay_order, '$.kept[*].step')::jsonb AS kept, r.created_at,
        coalesce(r.execution_id, 0)::bigint AS execution_id, coalesce(e.attempt, 0)::int AS attempt, coalesce(e.status, '')::text AS status
 FROM orchestrator_replays r LEFT JOIN orchestrator_executions e ON e.id = r.execution_id

@@ -1,6 +1,6 @@
 -- name: SpawnPipeline :one
--- Inserts a pipeline with the row that carries it and its first event. No row:
--- the tenant has used the idempotency key before.
+-- Inserts a pipeline with the row that carries it and its first event. No row: the
+-- tenant has used the idempotency key before.
 WITH carrier AS (
     INSERT INTO orchestrator_runs (kind, tenant, project, goal_title, goal_description, repo, settings, max_retries,
                                    idempotency_key, request_digest, event_seq)
@@ -19,15 +19,15 @@ WITH carrier AS (
 SELECT s.id, pg_notify('rgpt_events', s.run_id || ':1')::text AS notified FROM spawned s;
 
 -- name: PipelineByKey :one
--- The pipeline that a key made; 0 where it made something else.
+-- The pipeline that a key created; 0 if it created something else.
 SELECT r.id AS run_id, r.request_digest, coalesce(p.id, 0)::bigint AS id
 FROM orchestrator_runs r LEFT JOIN orchestrator_pipelines p ON p.run_id = r.id AND p.attempt = 1 AND NOT p.for_run
 WHERE r.tenant = @tenant AND r.idempotency_key = @idempotency_key::text;
 
 -- name: CreatePipeline :one
 -- Inserts the pipeline of a run's planner, or one that recovers another, with its
--- event; what carries a recovery is under way again. No row: there is one
--- already. Runs under the lock of the run.
+-- event. The row that carries a recovery becomes active again. No row: the pipeline
+-- already exists. Runs under the lock of the run.
 WITH created AS (
     INSERT INTO orchestrator_pipelines (run_id, for_run, execution_id, tenant, objective, task, settings, inherited, mode,
                                         auto_continue, attempt, prior_id)
@@ -62,14 +62,14 @@ SELECT id FROM orchestrator_pipelines WHERE prior_id = @prior_id::bigint;
 SELECT id FROM orchestrator_pipelines WHERE execution_id = @execution_id::bigint AND prior_id IS NULL;
 
 -- name: AccountOfPipeline :one
--- The row that a pipeline hangs on, whatever its kind.
+-- The row that carries a pipeline, of any kind.
 SELECT id, kind, tenant, project, goal_title, goal_description, status FROM orchestrator_runs WHERE id = @run_id;
 
 -- name: GetPipeline :one
 SELECT * FROM orchestrator_pipelines WHERE id = @id;
 
 -- name: ListPipelines :many
--- Newest first. Planned anew each time, as lists of runs are.
+-- Newest first. Planned for each call, like lists of runs.
 SELECT * FROM orchestrator_pipelines
 WHERE (sqlc.narg(statuses)::text[] IS NULL OR status = ANY (sqlc.narg(statuses)::text[]))
   AND (sqlc.narg(run_id)::bigint IS NULL OR run_id = sqlc.narg(run_id)::bigint)
@@ -82,7 +82,7 @@ ORDER BY created_at DESC, id DESC
 LIMIT @most::int;
 
 -- name: UnstartedPipelines :many
--- A run's planner and a pipeline that is recovered start theirs by themselves.
+-- A run's planner and a recovered pipeline start their pipelines themselves.
 SELECT id FROM orchestrator_pipelines
 WHERE workflow_started_at IS NULL AND status = 'SPAWNED' AND attempt = 1 AND NOT for_run
   AND created_at <= clock_timestamp() - make_interval(secs => @older_than_seconds::float8)
@@ -97,8 +97,8 @@ SET workflow_id = @workflow_id,
 WHERE id = @id;
 
 -- name: PipelineRecord :one
--- Applies a record, once for its number. Runs under the lock of the run, so that
--- records and events are in order. No row: there is no such pipeline.
+-- Applies a record, once per number. Runs under the lock of the run, so that records
+-- and events are in order. No row: the pipeline does not exist.
 WITH known AS (
     SELECT p.id, p.run_id, p.for_run, p.status IN ('COMPLETED', 'FAILED', 'TIMEOUT', 'ORCHESTRATION_FAILED', 'STOPPED') AND p.status <> @status::text AS over,
            p.finished_at IS NULL AS open, coalesce(p.started_at, p.created_at) AS began,
@@ -172,7 +172,7 @@ WITH known AS (
     FROM drafts d JOIN orchestrator_runs r ON r.id = @run_id
     ORDER BY d.n
 ), follows AS (
-    -- The row that carries pipelines is as the newest of them is.
+    -- The row that carries pipelines has the status of the newest one.
     SELECT NOT @for_run::bool AND c.yes AND NOT EXISTS (SELECT FROM orchestrator_pipelines n WHERE n.run_id = @run_id AND n.id > c.id) AS yes
     FROM changed c
 ), counted AS (
@@ -193,7 +193,7 @@ SELECT EXISTS (SELECT FROM fresh) AS fresh, coalesce(h.yes, false)::bool AS chan
 FROM known k LEFT JOIN counted c ON true LEFT JOIN changed h ON true;
 
 -- name: PipelineEntries :many
--- The newest version of each place, or all of them.
+-- The newest version of each entry, or all versions.
 SELECT e.entry FROM orchestrator_pipeline_entries e
 WHERE e.pipeline_id = @pipeline_id AND (@every_version::bool OR NOT EXISTS (
     SELECT FROM orchestrator_pipeline_entries n
@@ -207,7 +207,7 @@ ORDER BY seq
 LIMIT @most::int;
 
 -- name: LastPipelineMessages :many
--- The last of each member, in the order in which they were taken.
+-- The last messages of each member, in the order in which they were accepted.
 SELECT l.message FROM unnest(@senders::text[]) AS s (sender) CROSS JOIN LATERAL (
     SELECT m.seq, m.message FROM orchestrator_pipeline_messages m
     WHERE m.pipeline_id = @pipeline_id AND m.sender = s.sender
@@ -224,7 +224,7 @@ SELECT id, error, created_at FROM orchestrator_pipeline_errors WHERE pipeline_id
 SELECT report FROM orchestrator_pipeline_reports WHERE pipeline_id = @pipeline_id AND kind = @kind;
 
 -- name: PipelineEvents :many
--- Of the account's events those that name the pipeline.
+-- The events of the account that name the pipeline.
 SELECT e.run_id, e.seq, e.event_type, e.payload, e.created_at
 FROM orchestrator_pipelines p JOIN orchestrator_events e ON e.run_id = p.run_id
 WHERE p.id = @pipeline_id AND e.seq > @after_seq::bigint AND e.payload ->> 'pipeline_id' = p.id::text
@@ -237,7 +237,7 @@ SELECT @pipeline_id, unnest(@refs::text[]), unnest(@texts::text[])
 ON CONFLICT DO NOTHING;
 
 -- name: PipelineTexts :many
--- What was inherited lies where it was written.
+-- Inherited texts are stored with the pipeline that wrote them.
 SELECT DISTINCT ON (t.ref) t.ref, t.text
 FROM orchestrator_pipelines p JOIN orchestrator_pipelines o ON o.run_id = p.run_id AND o.id <= p.id
 JOIN orchestrator_pipeline_texts t ON t.pipeline_id = o.id AND t.ref = ANY (@refs::text[])

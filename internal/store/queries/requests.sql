@@ -1,6 +1,6 @@
 -- name: BeginRequest :one
--- Notes that something is asked for under a key, and returns what is known of
--- it. One that is too old is another one.
+-- Stores a request under a key, and returns what is known about it. An expired
+-- request counts as a new one.
 WITH stale AS (
     SELECT r.created_at < clock_timestamp() - make_interval(secs => @keep_seconds::float8) AS old FROM orchestrator_requests r
     WHERE r.tenant = 'local' AND r.route = @route AND r.key = @key

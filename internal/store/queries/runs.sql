@@ -22,8 +22,8 @@ SELECT c.id, pg_notify('rgpt_events', c.id || ':1')::text AS notified FROM creat
 SELECT id, request_digest FROM orchestrator_runs WHERE tenant = @tenant AND idempotency_key = @idempotency_key::text;
 
 -- name: MarkStarted :execrows
--- Which workflow carries out a run. Records know better which of its workflow
--- runs counts, so one that they have named stays.
+-- Sets the workflow of a run. Records know better which workflow run counts, so one
+-- that they have named stays.
 UPDATE orchestrator_runs
 SET workflow_id = @workflow_id,
     workflow_run_id = CASE WHEN workflow_run_id = '' THEN @workflow_run_id ELSE workflow_run_id END,
@@ -32,11 +32,11 @@ SET workflow_id = @workflow_id,
 WHERE id = @run_id;
 
 -- name: LockQueue :exec
--- Who counts the runs at work and lets another one in does so alone.
+-- Serializes transactions that count the active runs and admit another one.
 SELECT pg_advisory_xact_lock(hashtextextended('rgpt queue of runs', 0));
 
 -- name: QueueRun :execrows
--- Lets a run wait for its turn where as many are at work as may be, or others wait.
+-- Queues a run if the limit of active runs is reached, or others are waiting.
 UPDATE orchestrator_runs r
 SET queued_at = coalesce(r.queued_at, clock_timestamp()), waiting_for = sqlc.arg(waiting_for), updated_at = clock_timestamp()
 WHERE r.id = sqlc.arg(run_id) AND r.workflow_started_at IS NULL AND r.status = 'pending'
@@ -49,7 +49,7 @@ WHERE r.id = sqlc.arg(run_id) AND r.workflow_started_at IS NULL AND r.status = '
 SELECT (count(*) > 0)::bool FROM (SELECT 1 FROM orchestrator_runs WHERE queued_at IS NOT NULL LIMIT 1) q;
 
 -- name: UnqueueRuns :many
--- Lets as many runs in as there is room for, those that wait longest first.
+-- Admits as many runs as the limit allows, the longest waiting first.
 UPDATE orchestrator_runs
 SET queued_at = NULL, waiting_for = '', updated_at = clock_timestamp()
 WHERE id = ANY(ARRAY(
@@ -81,8 +81,8 @@ FROM orchestrator_runs WHERE id = @id AND kind = 'run';
 SELECT planner_output, builder_output, tester_output, releaser_output FROM orchestrator_runs WHERE id = @id AND kind = 'run';
 
 -- name: ListRuns :many
--- Newest first. Planned anew each time, so that the filters that are not used
--- fall away and the others meet their index.
+-- Newest first. Planned for each call, so that unused filters are dropped and the
+-- others use their index.
 SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, base_branch, phase, status,
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
        error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
@@ -103,8 +103,8 @@ ORDER BY created_at DESC, id DESC
 LIMIT @most::int;
 
 -- name: QuietRuns :many
--- Runs that have a workflow, have not ended or stay with their branch, and have said
--- nothing for a while, by id. Two indexes, so two halves.
+-- Runs that have a workflow, have not ended or stay with their branch, and have
+-- written no records for a while, by id. Two indexes, so two halves.
 SELECT id FROM orchestrator_runs
 WHERE kind = 'run' AND workflow_id <> '' AND id > @after::bigint AND status NOT IN ('done', 'failed', 'cancelled')
   AND updated_at <= clock_timestamp() - make_interval(secs => @quiet_seconds::float8)
@@ -119,7 +119,7 @@ LIMIT @most::int;
 SELECT * FROM orchestrator_self_heal_events WHERE run_id = @run_id ORDER BY id;
 
 -- name: ManualInterventions :many
--- What each is about is told by the event that goes with it.
+-- The event of each intervention contains its kind.
 SELECT sqlc.embed(i), coalesce((SELECT e.payload ->> 'kind' FROM orchestrator_events e
     WHERE e.run_id = i.run_id AND e.event_type IN ('intervention.requested', 'intervention.resolved', 'intervention.expired')
       AND e.payload ->> 'intervention_id' = 'run-' || i.run_id || '/intervention/' || i.number AND e.payload ? 'kind'
@@ -137,7 +137,7 @@ SELECT * FROM orchestrator_phases WHERE run_id = @run_id ORDER BY started_at, ex
 SELECT * FROM orchestrator_executions WHERE run_id = @run_id ORDER BY id;
 
 -- name: SavePlan :one
--- Of an execution that has a plan already, the row that is there, as it is.
+-- If an execution already has a plan, returns the existing row unchanged.
 INSERT INTO orchestrator_plans (run_id, execution_id, author, plan)
 VALUES (@run_id, sqlc.narg(execution_id), @author, @plan)
 ON CONFLICT (execution_id) DO UPDATE SET execution_id = excluded.execution_id

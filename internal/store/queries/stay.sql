@@ -1,10 +1,10 @@
 -- name: LockBranch :exec
--- Repairs of a branch are counted one after the other, whichever run they are of.
+-- Repairs of a branch are counted one after the other, for all runs.
 SELECT pg_advisory_xact_lock(hashtextextended(@branch::text, 0));
 
 -- name: AddBranchMessage :one
--- Runs under the lock of the branch. A message that is there answers what it
--- answered the first time.
+-- Runs under the lock of the branch. A message that already exists returns its first
+-- answer.
 WITH prior AS (
     SELECT m.id, m.repair, m.workflow_run_id
     FROM orchestrator_branch_messages m

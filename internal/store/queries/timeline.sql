@@ -1,11 +1,11 @@
 -- name: TimelineExecutions :many
--- Without their outputs.
+-- Without outputs.
 SELECT e.id, e.phase, e.step, e.agent, e.attempt, e.status, e.error_class, e.error_code, left(e.error_message, 400)::text AS error_message,
        e.provider, e.model, e.turns, e.prompt_tokens, e.completion_tokens, e.cost_micros, e.started_at, e.finished_at
 FROM orchestrator_executions e WHERE e.run_id = @run_id ORDER BY e.started_at, e.id LIMIT @most::int;
 
 -- name: TimelineCalls :many
--- Without their answers, of a window of time; the longest first.
+-- Without answers, for a window of time; the longest first.
 SELECT c.id, c.execution_id, c.turn, c.agent, c.provider, c.model, c.status, c.tries, c.prompt_tokens, c.completion_tokens, c.cost_micros,
        c.reserved_tokens, c.reserved_micros, c.error_class, c.started_at, c.finished_at, count(*) OVER () AS total
 FROM orchestrator_model_calls c
@@ -36,7 +36,7 @@ SELECT h.id, h.number, h.phase, h.step, h.execution_id, h.error_type, h.heal_act
 FROM orchestrator_self_heal_events h WHERE h.run_id = @run_id ORDER BY h.id LIMIT @most::int;
 
 -- name: TimelineWaits :many
--- When a run waited for people, or for a provider's limit.
+-- The times when a run waited for people, or for a provider's limit.
 SELECT 'approval'::text AS kind, a.id::text AS id, a.kind AS about, a.status, ''::text AS phase, left(a.reason, 400)::text AS reason, a.decided_by AS answered_by, a.created_at AS since, a.decided_at AS until
 FROM orchestrator_approvals a WHERE a.run_id = @run_id
 UNION ALL
@@ -67,13 +67,13 @@ SELECT c.* FROM orchestrator_tool_calls c JOIN orchestrator_executions e ON e.id
 WHERE e.run_id = @run_id AND c.execution_id = @execution_id AND c.turn = @turn AND c.call_index = @call_index;
 
 -- name: PatchBefore :one
--- The patch of the workspace before a tool call, as the call before it left it.
+-- The patch of the workspace before a tool call, as the previous call left it.
 SELECT coalesce(c.outcome #>> '{workspace,patch}', '')::text AS patch FROM orchestrator_tool_calls c
 WHERE c.execution_id = @execution_id AND (c.turn, c.call_index) < (@turn::int, @call_index::int)
 ORDER BY c.turn DESC, c.call_index DESC LIMIT 1;
 
 -- name: SpokenInTurn :many
--- What a model was told before a turn and what it answered, the beginnings of it.
+-- The input of a model before a turn and its answer, truncated.
 SELECT t.turn, t.position, t.role, left(coalesce(t.content ->> 'text', ''), 20000)::text AS text,
        octet_length(coalesce(t.content ->> 'text', ''))::bigint AS size, coalesce(t.content -> 'tool_calls', '[]')::jsonb AS tool_calls
 FROM orchestrator_transcripts t

@@ -1,5 +1,5 @@
 -- name: CreateWebhook :one
--- No row: there are as many as may be, or the key was used before.
+-- No row: the limit is reached, or the key was used before.
 INSERT INTO orchestrator_webhooks (url, events, project, description, secret, enabled, idempotency_key, request_digest)
 SELECT @url, @events::text[], @project, @description, @secret, @enabled, sqlc.narg(idempotency_key), @request_digest
 WHERE (SELECT count(*) FROM orchestrator_webhooks) < @most::int
@@ -10,7 +10,8 @@ RETURNING id;
 SELECT id, secret, request_digest FROM orchestrator_webhooks WHERE tenant = 'local' AND idempotency_key = @idempotency_key::text;
 
 -- name: Webhooks :many
--- All, or one, with how many deliveries wait. Never with the secret.
+-- All webhooks, or one, with the number of waiting deliveries. Never with the
+-- secret.
 SELECT w.id, w.url, w.events, w.project, w.description, w.enabled, w.disabled_reason, w.failing_since, w.created_at, w.updated_at,
        (SELECT count(*) FROM orchestrator_webhook_deliveries d WHERE d.webhook_id = w.id AND d.next_try IS NOT NULL)::bigint AS pending
 FROM orchestrator_webhooks w
@@ -18,8 +19,8 @@ WHERE sqlc.narg(id)::bigint IS NULL OR w.id = sqlc.narg(id)
 ORDER BY w.id;
 
 -- name: ChangeWebhook :execrows
--- Who enables one again gives it another chance: what it failed before is over.
--- It is sent what happens from then on, and what waits for it.
+-- Enabling a webhook resets its failures. It receives new events from then on, and
+-- the waiting ones.
 UPDATE orchestrator_webhooks
 SET url = coalesce(sqlc.narg(url)::text, url),
     events = coalesce(sqlc.narg(events)::text[], events),
@@ -37,10 +38,10 @@ WHERE id = @id;
 DELETE FROM orchestrator_webhooks WHERE id = @id;
 
 -- name: FeedWebhooks :one
--- Turns the next events into deliveries, and moves the place up to which that is
--- done, in one statement: whatever happens, each event meets each webhook once.
--- Events are read as Feed reads them. A place beyond all transactions is of
--- another database cluster: then it goes on from now.
+-- Turns the next events into deliveries, and moves the position, in one statement:
+-- each event reaches each webhook once, whatever happens. Reads events as Feed does.
+-- A position beyond all transactions comes from another database cluster; it is then
+-- reset to now.
 WITH place AS (
     SELECT CASE WHEN f.tx > pg_snapshot_xmax(pg_current_snapshot()) THEN pg_snapshot_xmin(pg_current_snapshot()) ELSE f.tx END AS tx, f.id
     FROM orchestrator_webhook_feed f
@@ -72,9 +73,9 @@ WITH place AS (
 SELECT (SELECT count(*) FROM page)::int AS events, (SELECT count(*) FROM queued)::int AS deliveries;
 
 -- name: ClaimDeliveries :many
--- Takes deliveries that are due, for a time: those of webhooks that are well
--- first. One that fails gets one at a time, and all that fail together a part of
--- the places, so that they hold up nobody.
+-- Leases deliveries that are due, those of healthy webhooks first. A failing webhook
+-- gets one delivery at a time, and all failing webhooks together get a part of the
+-- slots, so that they do not delay others.
 WITH possible AS (
     SELECT d.id, d.next_try, w.url, w.secret, w.failing_since IS NOT NULL AS failing,
            row_number() OVER (PARTITION BY w.failing_since IS NOT NULL ORDER BY d.next_try, d.id) AS place
@@ -101,7 +102,7 @@ WITH possible AS (
 ), claimed AS (
     UPDATE orchestrator_webhook_deliveries d
     SET status = 'sending', attempts = d.attempts + 1, next_try = clock_timestamp() + make_interval(secs => @lease_seconds::float8),
-        used = d.used + CASE WHEN d.status = 'sending' THEN 0 ELSE 1 END -- one that was cut off does not count
+        used = d.used + CASE WHEN d.status = 'sending' THEN 0 ELSE 1 END -- an interrupted attempt does not count
     FROM due u
     WHERE d.id = u.id
     RETURNING d.id, d.webhook_id, d.event_id, d.run_id, d.seq, d.event_type, d.attempts, d.used, d.created_at
@@ -115,8 +116,8 @@ FROM claimed c JOIN due u ON u.id = c.id LEFT JOIN orchestrator_events e ON e.id
 ORDER BY c.id;
 
 -- name: TestWebhook :one
--- Makes a delivery that is a test, as one that is being sent. With a key that
--- was used before, the one that is there; it is fresh if nobody sends it.
+-- Creates a test delivery that is being sent. With a key that was used before,
+-- returns the existing one; it is fresh if no server is sending it.
 WITH made AS (
     INSERT INTO orchestrator_webhook_deliveries (webhook_id, event_type, status, attempts, used, next_try, request)
     SELECT w.id, @event_type::text, 'sending', 1, 1, clock_timestamp() + make_interval(secs => @lease_seconds::float8), sqlc.narg(request)
@@ -132,8 +133,9 @@ SELECT d.id, false, d.created_at, '', '' FROM orchestrator_webhook_deliveries d
 WHERE d.webhook_id = @webhook_id AND d.request = sqlc.narg(request);
 
 -- name: EndDelivery :one
--- Books what came of an attempt. That it arrived counts whoever says so; another
--- outcome only from whoever has the delivery. Tests say nothing of a webhook's health.
+-- Stores the outcome of an attempt. A success counts from any server; another
+-- outcome counts only from the server that holds the delivery. Tests do not affect a
+-- webhook's health.
 WITH attempt AS (
     UPDATE orchestrator_webhook_attempts a
     SET finished_at = clock_timestamp(), response_code = @response_code::int, duration_ms = @duration_ms::bigint, error = @error::text
@@ -160,14 +162,15 @@ WITH attempt AS (
 SELECT (SELECT count(*) FROM ended)::int AS booked, coalesce((SELECT NOT h.enabled FROM health h), false)::bool AS disabled;
 
 -- name: Redeliver :execrows
--- Not one that is being sent; by the same key once.
+-- Not for a delivery that is being sent; once per key.
 UPDATE orchestrator_webhook_deliveries d
 SET status = 'pending', used = 0, next_try = clock_timestamp(), finished_at = NULL, request = coalesce(sqlc.narg(request)::text, d.request)
 WHERE d.webhook_id = @webhook_id AND d.id = @id AND (d.status <> 'sending' OR d.next_try <= clock_timestamp())
   AND (sqlc.narg(request)::text IS NULL OR d.request IS DISTINCT FROM sqlc.narg(request));
 
 -- name: Deliveries :many
--- Of a webhook, the newest first: after a place in the list, or one of them.
+-- Deliveries of a webhook, newest first: after a position in the list, or one of
+-- them.
 SELECT d.id, d.webhook_id, (d.event_id IS NULL)::bool AS test, d.run_id, d.seq, d.event_type, d.status, d.attempts, d.next_try, d.response_code,
        d.duration_ms, d.error, d.created_at, d.finished_at, d.request, d.used,
        (SELECT coalesce(jsonb_agg(jsonb_build_object('attempt', a.attempt, 'started_at', a.started_at, 'finished_at', a.finished_at,
@@ -182,7 +185,7 @@ ORDER BY d.id DESC
 LIMIT @most::int;
 
 -- name: SweepDeliveries :execrows
--- Old entries of the log; those that are still to be sent stay, unless their
+-- Old entries of the log. Deliveries that are still to be sent stay, unless their
 -- webhook is disabled.
 DELETE FROM orchestrator_webhook_deliveries
 WHERE id = ANY (ARRAY(SELECT d.id FROM orchestrator_webhook_deliveries d JOIN orchestrator_webhooks w ON w.id = d.webhook_id
