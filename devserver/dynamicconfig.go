@@ -128,7 +128,7 @@ func dynamicConfig(overrides []string) (dynamicconfig.StaticClient, error) {
 	for _, override := range overrides {
 		name, value, ok := strings.Cut(override, "=")
 		if !ok || name == "" {
-			return nil, fmt.Errorf("--dynamic-config-value %q: want KEY=JSON, e.g. frontend.rps=100", override)
+			return nil, fmt.Errorf("--dynamic-config-value %q: expected KEY=JSON, such as frontend.rps=100", override)
 		}
 		// JSON is YAML, and YAML's reader keeps whole numbers whole, which the
 		// server insists on.

@@ -72,27 +72,27 @@ func newFlagSet(raw *rawFlags) *pflag.FlagSet {
 	o := &raw.opts
 
 	fs.StringVar(&o.IP, "ip", "127.0.0.1", "`address` that the gRPC and HTTP frontend listens on")
-	fs.IntVarP(&o.Port, "port", "p", defaultPort, "`port` of the gRPC frontend; 0 takes a free one")
-	fs.IntVar(&o.HTTPPort, "http-port", 0, "`port` of Temporal's HTTP API; 0 takes a free one")
+	fs.IntVarP(&o.Port, "port", "p", defaultPort, "`port` of the gRPC frontend; 0 for a free port")
+	fs.IntVar(&o.HTTPPort, "http-port", 0, "`port` of Temporal's HTTP API; 0 for a free port")
 	fs.StringVar(&o.UIIP, "ui-ip", "", "`address` that the Web UI listens on (default: the value of --ip)")
-	fs.IntVar(&o.UIPort, "ui-port", 0, "`port` of the Web UI (default: --port + 1000, a free one with --port 0); 0 takes a free one")
+	fs.IntVar(&o.UIPort, "ui-port", 0, "`port` of the Web UI (default: --port + 1000, or a free port with --port 0); 0 for a free port")
 	fs.BoolVar(&o.Headless, "headless", false, "run without the Web UI")
 	fs.IntVar(&o.MetricsPort, "metrics-port", 0, "`port` on which /metrics serves Prometheus metrics (default: none)")
 
-	fs.StringVarP(&o.DatabaseFile, "db-filename", "f", "", "SQLite `file` that keeps the state, made if absent (default: state in memory, lost at the end)")
-	fs.StringVar(&o.Postgres, "postgres", "", "`URL` of a Postgres that keeps the state; databases and schema are made and upgraded as needed. "+
-		"The environment variable "+postgresEnv+" does the same, and keeps the password off the process list")
+	fs.StringVarP(&o.DatabaseFile, "db-filename", "f", "", "SQLite `file` for the state, created if it does not exist (default: in memory, lost on exit)")
+	fs.StringVar(&o.Postgres, "postgres", "", "`URL` of a Postgres server for the state; databases and schema are created and upgraded as needed. "+
+		"The environment variable "+postgresEnv+" does the same and keeps the password out of the process list")
 	fs.StringVar(&o.PostgresDB, "postgres-db", "temporal", "`name` of the Postgres database for executions")
 	fs.StringVar(&o.PostgresVisibilityDB, "postgres-visibility-db", "temporal_visibility", "`name` of the Postgres database for visibility (lists and search)")
 
 	fs.StringArrayVarP(&raw.namespaces, "namespace", "n", nil, "`namespace` to create unless it exists; repeatable; \"default\" always exists")
 	fs.StringArrayVar(&raw.searchAttributes, "search-attribute", nil, "search attribute to register in these namespaces, as `Name=Type`; repeatable; "+
 		"types: "+strings.Join(searchAttributeTypes(), ", "))
-	fs.StringArrayVar(&o.DynamicConfig, "dynamic-config-value", nil, "dynamic config value as `KEY=JSON`, e.g. frontend.rps=100; repeatable; wins over the built-in values")
+	fs.StringArrayVar(&o.DynamicConfig, "dynamic-config-value", nil, "dynamic config value as `KEY=JSON`, e.g. frontend.rps=100; repeatable; overrides the built-in values")
 
 	fs.StringVar(&raw.logLevel, "log-level", "warn", "`level` of the server's log on standard error: debug, info, warn, error, never")
 	fs.StringVar(&o.LogFormat, "log-format", "text", "`format` of the log: text, json")
-	fs.StringVar(&o.ReadyFile, "ready-file", "", "`file` that is written, as JSON with pid and addresses, once everything serves; removed at the end")
+	fs.StringVar(&o.ReadyFile, "ready-file", "", "JSON `file` with pid and addresses, written when everything is ready and removed on exit")
 	fs.BoolVarP(&o.ShowVersion, "version", "v", false, "print the versions and exit")
 	return fs
 }
@@ -108,7 +108,7 @@ func parseFlags(args []string, getenv func(string) string) (Options, error) {
 		return Options{}, fmt.Errorf("reading the command line: %w; see temporal-devserver --help", err)
 	}
 	if rest := fs.Args(); len(rest) > 0 {
-		return Options{}, fmt.Errorf("reading the command line: unexpected argument %q: this program takes flags only; see temporal-devserver --help", rest[0])
+		return Options{}, fmt.Errorf("reading the command line: unexpected argument %q: only flags are accepted; see temporal-devserver --help", rest[0])
 	}
 	opts := raw.opts
 	if opts.ShowVersion {
@@ -124,7 +124,7 @@ func parseFlags(args []string, getenv func(string) string) (Options, error) {
 	if !fs.Changed("ui-port") && opts.Port != 0 {
 		opts.UIPort = opts.Port + uiPortOffset
 		if opts.UIPort > 65535 && !opts.Headless {
-			return Options{}, fmt.Errorf("--port %d leaves no room for the Web UI at %d: name its port with --ui-port, or use --headless", opts.Port, opts.UIPort)
+			return Options{}, fmt.Errorf("--port %d leaves no valid port for the Web UI (%d): set --ui-port, or use --headless", opts.Port, opts.UIPort)
 		}
 	}
 	if err := checkPortNumbers(opts); err != nil {
@@ -148,20 +148,20 @@ func parseFlags(args []string, getenv func(string) string) (Options, error) {
 		return Options{}, err
 	}
 	if opts.LogFormat != "text" && opts.LogFormat != "json" {
-		return Options{}, fmt.Errorf("--log-format %q is unknown: use text or json", opts.LogFormat)
+		return Options{}, fmt.Errorf("--log-format %q is invalid: use text or json", opts.LogFormat)
 	}
 	return opts, nil
 }
 
 func chooseStore(o *Options, getenv func(string) string) error {
 	if o.Postgres != "" && o.DatabaseFile != "" {
-		return errors.New("--postgres and --db-filename are both given: the state can be in one place only, drop one of them")
+		return errors.New("--postgres and --db-filename cannot be used together: choose one")
 	}
 	if o.DatabaseFile == "" {
 		o.Postgres = cmp.Or(o.Postgres, getenv(postgresEnv))
 	}
 	if o.Postgres != "" && (o.PostgresDB == "" || o.PostgresVisibilityDB == "" || o.PostgresDB == o.PostgresVisibilityDB) {
-		return fmt.Errorf("--postgres-db %q and --postgres-visibility-db %q must be two different names: both schemas have tables of the same name", o.PostgresDB, o.PostgresVisibilityDB)
+		return fmt.Errorf("--postgres-db %q and --postgres-visibility-db %q must be different: both schemas have tables with the same names", o.PostgresDB, o.PostgresVisibilityDB)
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func parseNamespaces(names []string) ([]string, error) {
 	namespaces := []string{defaultNamespace}
 	for _, name := range names {
 		if name == "" || strings.HasPrefix(name, "temporal-") {
-			return nil, fmt.Errorf("--namespace %q: a name may not be empty and may not begin with \"temporal-\", which the server keeps for itself", name)
+			return nil, fmt.Errorf("--namespace %q: a name must not be empty or begin with \"temporal-\", which is reserved for the server", name)
 		}
 		if !slices.Contains(namespaces, name) {
 			namespaces = append(namespaces, name)
@@ -184,7 +184,7 @@ func parseLogLevel(name string) (level slog.Level, err error) {
 		return logNever, nil
 	}
 	if err := level.UnmarshalText([]byte(name)); err != nil {
-		return 0, fmt.Errorf("--log-level %q is unknown: use debug, info, warn, error or never", name)
+		return 0, fmt.Errorf("--log-level %q is invalid: use debug, info, warn, error or never", name)
 	}
 	return level, nil
 }
@@ -205,10 +205,10 @@ func checkPortNumbers(o Options) error {
 			continue
 		}
 		if p.port < 0 || p.port > 65535 {
-			return fmt.Errorf("--%s %d is not a port: use 1 to 65535, or 0 for a free one", p.flag, p.port)
+			return fmt.Errorf("--%s %d is not a port: use 1 to 65535, or 0 for a free port", p.flag, p.port)
 		}
 		if other, taken := seen[p.port]; taken {
-			return fmt.Errorf("--%s and --%s are both %d: give them different ports", other, p.flag, p.port)
+			return fmt.Errorf("--%s and --%s are both %d: use different ports", other, p.flag, p.port)
 		}
 		seen[p.port] = p.flag
 	}
@@ -224,17 +224,17 @@ func parseSearchAttributes(values []string) (map[string]enumspb.IndexedValueType
 	for _, v := range values {
 		name, typeName, ok := strings.Cut(v, "=")
 		if !ok || !searchAttributeName.MatchString(name) {
-			return nil, fmt.Errorf("--search-attribute %q: want Name=Type, where the name has letters, digits, _ and - only", v)
+			return nil, fmt.Errorf("--search-attribute %q: expected Name=Type, where the name has only letters, digits, _ and -", v)
 		}
 		if sadefs.IsReserved(name) {
-			return nil, fmt.Errorf("--search-attribute %q: the server has an attribute %s of its own: choose another name", v, name)
+			return nil, fmt.Errorf("--search-attribute %q: %s is a built-in attribute: choose another name", v, name)
 		}
 		t, err := enumspb.IndexedValueTypeFromString(typeName)
 		if err != nil || t == enumspb.INDEXED_VALUE_TYPE_UNSPECIFIED {
 			return nil, fmt.Errorf("--search-attribute %q: unknown type %q: use %s", v, typeName, strings.Join(searchAttributeTypes(), ", "))
 		}
 		if other, twice := attributes[name]; twice && other != t {
-			return nil, fmt.Errorf("--search-attribute %s is given as %s and as %s: decide on one type", name, other, t)
+			return nil, fmt.Errorf("--search-attribute %s has two types, %s and %s: use one", name, other, t)
 		}
 		attributes[name] = t
 	}
@@ -266,14 +266,14 @@ Usage:
 Examples:
   temporal-devserver                                    state in memory, ports 7233 and 8233
   temporal-devserver --db-filename temporal.db          state in a SQLite file
-  temporal-devserver --port 0 --ready-file ready.json   free ports, told in the file
+  temporal-devserver --port 0 --ready-file ready.json   free ports, listed in the file
   temporal-devserver --postgres 'postgres://me@127.0.0.1:5432/postgres?sslmode=disable'
   ` + postgresEnv + `='postgres://me:secret@127.0.0.1:5432/postgres' temporal-devserver
 
 Flags:
 ` + newFlagSet(&raw).FlagUsagesWrapped(110) + `
-Exit codes: 0 stopped as asked, 4 a port is in use, 1 any other error.
-The state outlives a kill -9 in a SQLite file and in Postgres. One server at a time may use a database.
+Exit codes: 0 stopped on request, 4 a port is in use, 1 any other error.
+State in a SQLite file or in Postgres survives kill -9. Only one server at a time can use a database.
 This server has no authentication and no TLS: keep it on a loopback address.
 `
 }

@@ -65,13 +65,13 @@ func TestWrongFlagsAreRefusedByName(t *testing.T) {
 		"port":                   {[]string{"--port", "70000"}, "--port"},
 		"no room for the UI":     {[]string{"--port", "65000"}, "--ui-port"},
 		"same port twice":        {[]string{"--port", "7000", "--http-port", "7000"}, "--port and --http-port are both 7000"},
-		"two stores":             {[]string{"--postgres", "x", "--db-filename", "y"}, "one place only"},
-		"one database for both":  {[]string{"--postgres", "x", "--postgres-db", "a", "--postgres-visibility-db", "a"}, "different names"},
+		"two stores":             {[]string{"--postgres", "x", "--db-filename", "y"}, "cannot be used together"},
+		"one database for both":  {[]string{"--postgres", "x", "--postgres-db", "a", "--postgres-visibility-db", "a"}, "must be different"},
 		"reserved namespace":     {[]string{"--namespace", "temporal-system"}, "--namespace"},
 		"attribute without type": {[]string{"--search-attribute", "A"}, "Name=Type"},
 		"attribute type":         {[]string{"--search-attribute", "A=String"}, "Bool, Datetime, Double, Int, Keyword, KeywordList, Text"},
 		"reserved attribute":     {[]string{"--search-attribute", "WorkflowId=Keyword"}, "WorkflowId"},
-		"attribute of two types": {[]string{"--search-attribute", "A=Int", "--search-attribute", "A=Text"}, "decide on one type"},
+		"attribute of two types": {[]string{"--search-attribute", "A=Int", "--search-attribute", "A=Text"}, "has two types"},
 		"log level":              {[]string{"--log-level", "loud"}, "--log-level"},
 		"log format":             {[]string{"--log-format", "xml"}, "--log-format"},
 		"dynamic config form":    {[]string{"--dynamic-config-value", "a"}, "KEY=JSON"},
@@ -134,7 +134,7 @@ func TestSearchAttributeColumnsAreGivenInOrderAndRunOut(t *testing.T) {
 	require.False(t, changed)
 
 	_, err = addAliases(aliases, map[string]enumspb.IndexedValueType{"C": enumspb.INDEXED_VALUE_TYPE_TEXT, "D": enumspb.INDEXED_VALUE_TYPE_TEXT})
-	require.ErrorContains(t, err, "columns that the database has for type Text are taken")
+	require.ErrorContains(t, err, "database columns for type Text are in use")
 }
 
 func TestEventuallyReturnsTheLastErrorOfTheTry(t *testing.T) {

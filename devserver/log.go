@@ -62,7 +62,7 @@ func (l serverLogger) Fatal(msg string, tags ...tag.Tag) {
 	for _, t := range tags {
 		fmt.Fprintf(&text, " %s=%v", t.Key(), t.Value())
 	}
-	fmt.Fprintf(os.Stderr, "temporal-devserver: Temporal's server cannot go on: %s:%s\n", msg, text.String())
+	fmt.Fprintf(os.Stderr, "temporal-devserver: the Temporal server cannot continue: %s:%s\n", msg, text.String())
 	if strings.Contains(text.String(), "address already in use") {
 		os.Exit(exitPortInUse)
 	}

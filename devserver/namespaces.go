@@ -137,13 +137,13 @@ func addAliases(aliases map[string]string, attributes map[string]enumspb.Indexed
 		want := attributes[name]
 		if column, ok := columnOf[name]; ok {
 			if have := columns[column]; have != want {
-				return false, fmt.Errorf("search attribute %s is registered as %s, --search-attribute says %s: a type cannot be changed, use another name", name, have, want)
+				return false, fmt.Errorf("search attribute %s is registered as %s, but --search-attribute has %s: a type cannot be changed, use another name", name, have, want)
 			}
 			continue
 		}
 		column := freeColumn(columns, aliases, want)
 		if column == "" {
-			return false, fmt.Errorf("search attribute %s: all columns that the database has for type %s are taken: use fewer attributes of this type", name, want)
+			return false, fmt.Errorf("search attribute %s: all database columns for type %s are in use: use fewer attributes of this type", name, want)
 		}
 		aliases[column] = name
 		changed = true

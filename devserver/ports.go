@@ -16,7 +16,7 @@ type PortInUseError struct {
 }
 
 func (e *PortInUseError) Error() string {
-	return fmt.Sprintf("listening on %s (--%s): the port is in use by another process: stop that process, or choose another port with --%s (0 takes a free one)",
+	return fmt.Sprintf("listening on %s (--%s): the port is in use by another process: stop that process, or choose another port with --%s (0 for a free port)",
 		e.Address, e.Flag, e.Flag)
 }
 
@@ -32,7 +32,7 @@ func claimPort(ctx context.Context, flag, ip string, port int) (int, error) {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return 0, &PortInUseError{Flag: flag, Address: address}
 	case err != nil:
-		return 0, fmt.Errorf("listening on %s (--%s): %w: choose an address of this machine and a port that you may use", address, flag, err)
+		return 0, fmt.Errorf("listening on %s (--%s): %w: choose an address of this machine and a port that you are allowed to use", address, flag, err)
 	}
 	defer listener.Close()
 	if port != 0 {
@@ -49,12 +49,12 @@ func keepAside(ctx context.Context, listener net.Listener) (int, error) {
 	address := listener.Addr().(*net.TCPAddr)
 	dialled, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(dialHost(address.IP.String()), strconv.Itoa(address.Port)))
 	if err != nil {
-		return 0, fmt.Errorf("taking a free port on %s: %w", address, err)
+		return 0, fmt.Errorf("finding a free port on %s: %w", address, err)
 	}
 	defer dialled.Close()
 	accepted, err := listener.Accept()
 	if err != nil {
-		return 0, fmt.Errorf("taking a free port on %s: %w", address, err)
+		return 0, fmt.Errorf("finding a free port on %s: %w", address, err)
 	}
 	return address.Port, accepted.Close()
 }

@@ -93,7 +93,7 @@ func parsePostgresURL(url string) (*pgx.ConnConfig, error) {
 	if err != nil {
 		// Messages of the URL parser quote the part that they dislike, which
 		// may be a piece of a password with an unescaped character in it.
-		cause := errors.New("it is not a valid URL")
+		cause := errors.New("not a valid URL")
 		if _, urlErr := neturl.Parse(url); urlErr == nil && errors.Unwrap(err) != nil {
 			cause = errors.Unwrap(err)
 		}
@@ -147,7 +147,7 @@ func connect(ctx context.Context, cfg *pgx.ConnConfig) (*pgx.Conn, error) {
 		err = final
 	}
 	if err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w: check that it runs and that the URL is right", describe(cfg), err)
+		return nil, fmt.Errorf("connecting to %s: %w: check that it is running and that the URL is correct", describe(cfg), err)
 	}
 	return conn, nil
 }
@@ -176,7 +176,7 @@ func createDatabases(ctx context.Context, base *pgx.ConnConfig, names ...string)
 		switch {
 		case err == nil, hasCode(err, codeDuplicateDatabase, codeUniqueViolation):
 		case hasCode(err, codeInsufficientPrivilege):
-			return fmt.Errorf("%s on %s: %w: run that statement as a superuser and make user %s the owner, or give the user CREATEDB", create, describe(base), err, base.User)
+			return fmt.Errorf("%s on %s: %w: run that statement as a superuser and make user %s the owner, or grant the user CREATEDB", create, describe(base), err, base.User)
 		default:
 			return fmt.Errorf("%s on %s: %w", create, describe(base), err)
 		}
@@ -237,8 +237,8 @@ func upgradeSchema(ctx context.Context, cfg *pgx.ConnConfig, name string) error 
 		return dbschema.NewUpdateSchemaTask(db, &dbschema.UpdateConfig{SchemaName: name}, log.NewNoopLogger()).Run()
 	})
 	if err != nil {
-		return fmt.Errorf("installing Temporal's schema on %s: %w: the database is as it was before; "+
-			"if it holds something else than Temporal's tables, choose another one by --postgres-db and --postgres-visibility-db", describe(cfg), err)
+		return fmt.Errorf("installing Temporal's schema on %s: %w: the database is unchanged; "+
+			"if it contains other tables than Temporal's, choose another one with --postgres-db and --postgres-visibility-db", describe(cfg), err)
 	}
 	return nil
 }
@@ -344,7 +344,7 @@ func retakeLock(ctx context.Context, cfg *pgx.ConnConfig, logger serverLogger, l
 	for ctx.Err() == nil {
 		conn, err := takeLock(ctx, cfg)
 		if err == nil {
-			logger.Info("Postgres is back.") //nolint:contextcheck // the server's logger knows no context
+			logger.Info("Postgres is available again.") //nolint:contextcheck // the server's logger knows no context
 			return conn
 		}
 		var taken *databaseTakenError
@@ -365,7 +365,7 @@ type databaseTakenError struct {
 }
 
 func (e *databaseTakenError) Error() string {
-	return fmt.Sprintf("taking %s for this server: another temporal-devserver uses it (%s): stop that one, or choose other databases by --postgres-db and --postgres-visibility-db", e.where, e.holder)
+	return fmt.Sprintf("locking %s: another temporal-devserver is using it (%s): stop it, or choose other databases with --postgres-db and --postgres-visibility-db", e.where, e.holder)
 }
 
 // takeLock gives a server that was just killed a moment to leave: its lock

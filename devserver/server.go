@@ -278,7 +278,7 @@ func awaitServing(ctx context.Context, address string, namespaces []string, shar
 			return probe(ctx, frontend, namespace, shards)
 		})
 		if err != nil {
-			return fmt.Errorf("waiting for namespace %q to be served at %s: %w: see the log, with --log-level info for more", namespace, address, err)
+			return fmt.Errorf("waiting for namespace %q at %s: %w: see the log (--log-level info shows more)", namespace, address, err)
 		}
 	}
 	return nil

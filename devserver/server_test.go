@@ -109,7 +109,7 @@ func TestSearchAttributesCanBeUsedAtOnceAndSurviveARestart(t *testing.T) {
 
 		code, output := runToEnd(t, append(store, "--port", "0", "--search-attribute", "RunStatus=Int")...)
 		require.Equal(t, exitError, code)
-		require.Contains(t, output, "RunStatus is registered as Keyword, --search-attribute says Int")
+		require.Contains(t, output, "RunStatus is registered as Keyword, but --search-attribute has Int")
 	})
 }
 
@@ -357,7 +357,7 @@ func TestServerEndsWhenAnotherTookItsDatabase(t *testing.T) {
 		require.FailNow(t, "the server goes on with a database that is another's")
 	}
 	require.Equal(t, exitError, p.cmd.ProcessState.ExitCode())
-	require.Contains(t, p.output.String(), "another temporal-devserver uses it")
+	require.Contains(t, p.output.String(), "another temporal-devserver is using it")
 }
 
 func TestPostgresIsSetUpOnceAndItsPasswordNeverShown(t *testing.T) {

@@ -40,7 +40,7 @@ func openSQLite(ctx context.Context, file string) (*store, error) {
 		return nil, fmt.Errorf("opening the SQLite file %s: %w", file, err)
 	}
 	if strings.ContainsAny(path, "?#%") {
-		return nil, fmt.Errorf("opening the SQLite file %s: the path holds one of the characters ? # %%, which SQLite's URL form cannot carry: choose another path", path)
+		return nil, fmt.Errorf("opening the SQLite file %s: the path contains ?, # or %%, which SQLite URLs do not support: choose another path", path)
 	}
 	attributes := map[string]string{
 		"mode": "rwc",
@@ -107,10 +107,10 @@ func setupSQLite(ctx context.Context, path string) error {
 		return err
 	}
 	if tables > 0 {
-		// 0: made by another program with Temporal's schema, such as the
-		// official CLI; there is nothing to compare with.
+		// 0: created by another program with Temporal's schema, such as the
+		// official CLI; its version is unknown.
 		if found != 0 && found != checksum {
-			return fmt.Errorf("it was made with another version of Temporal's SQLite schema, for which there is no upgrade: move the file away, or run the version that made it")
+			return fmt.Errorf("it was created with another version of Temporal's SQLite schema and cannot be upgraded: move the file away, or run the version that created it")
 		}
 		return nil
 	}

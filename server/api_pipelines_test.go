@@ -293,7 +293,7 @@ func TestCommandsToPipelinesThatCannotTakeThemSayWhy(t *testing.T) {
 			require.Contains(t, w.Body.String(), says, path)
 		}
 	}
-	each(999999, http.StatusNotFound, "there is no pipeline 999999")
+	each(999999, http.StatusNotFound, "pipeline 999999 not found")
 	require.Empty(t, d.told)
 	for _, id := range []any{0, -1, `"x"`, 1.5} {
 		for path, body := range commands(id) {

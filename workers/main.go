@@ -23,11 +23,11 @@ import (
 
 func main() {
 	sandbox.MaybeRunHelper()
-	dataDir := flag.String("data-dir", os.Getenv(setup.DataDir), "folder of caches and artifacts (RGPT_DATA_DIR)")
-	configDir := flag.String("config-dir", "", "folder of rgpt.yaml")
-	configFile := flag.String("config", "", "file that is read instead")
-	checkTrust := flag.Bool("check-trust", false, "read of that folder only what a repository may set, unless its user trusted it (rgpt trust)")
-	ready := flag.String("ready-file", "", "file to write once the worker polls")
+	dataDir := flag.String("data-dir", os.Getenv(setup.DataDir), "folder for caches and artifacts (RGPT_DATA_DIR)")
+	configDir := flag.String("config-dir", "", "folder that contains rgpt.yaml")
+	configFile := flag.String("config", "", "configuration file to read instead")
+	checkTrust := flag.Bool("check-trust", false, "accept only settings that a repository may set from that folder, unless it is trusted (rgpt trust)")
+	ready := flag.String("ready-file", "", "file to write when the worker is ready")
 	showVersion := flag.Bool("version", false, "show the version")
 	flag.Parse()
 	if *showVersion {

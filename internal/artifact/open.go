@@ -51,7 +51,7 @@ func Open(ctx context.Context, rawURL, dir string, opts ...Option) (*Store, erro
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "artifacts.url is not a URL; expected s3://bucket or file:///path, or nothing for a directory")
+		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "artifacts.url is not a URL; expected s3://bucket or file:///path, or an empty value for a directory")
 	}
 	switch u.Scheme {
 	case "file":
@@ -62,13 +62,13 @@ func Open(ctx context.Context, rawURL, dir string, opts ...Option) (*Store, erro
 	case "mem":
 		return openBucket(ctx, u)
 	default:
-		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "artifacts.url: no store is known for %q; expected s3://bucket or file:///path, or nothing for a directory", u.Scheme)
+		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "artifacts.url: unsupported scheme %q; expected s3://bucket or file:///path, or an empty value for a directory", u.Scheme)
 	}
 }
 
 func openStore(dir string, set settings) (*Store, error) {
 	if dir == "" {
-		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "artifacts: neither a URL nor a directory was given")
+		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "artifacts: neither a URL nor a directory is set")
 	}
 	d, err := openDirectory(dir, set.sync)
 	if err != nil {

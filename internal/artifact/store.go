@@ -147,7 +147,7 @@ func (s *Store) Exists(ctx context.Context, digest string) (bool, error) {
 	}
 	there, err := s.backend.has(ctx, keyOf(digest), -1)
 	if err != nil {
-		return false, s.explain(err, "look for artifact %s", digest)
+		return false, s.explain(err, "find artifact %s", digest)
 	}
 	return there, nil
 }
@@ -196,7 +196,7 @@ func badDigest(digest string) error {
 		digest = digest[:shown] + "…"
 	}
 	return fault.Wrap(ErrDigest, contract.ClassRuntime, contract.CodeUnknown,
-		"%q is no artifact digest; expected sha256: and 64 hexadecimal digits in lower case", digest)
+		"%q is not an artifact digest; expected sha256: and 64 lower-case hexadecimal digits", digest)
 }
 
 func format(sum []byte) string { return digestPrefix + hex.EncodeToString(sum) }
@@ -220,13 +220,13 @@ func (s *Store) explain(err error, format string, args ...any) error {
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown,
-			"could not %s: it is not in %s; workers on several hosts need one store for all of them (artifacts.url)", what, s.backend.where())
+			"could not %s: not found in %s; workers on several hosts need a shared store (artifacts.url)", what, s.backend.where())
 	case errors.Is(err, ErrTooLarge):
 		return fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown,
-			"could not %s: it is larger than allowed (artifacts.max_file)", what)
+			"could not %s: it exceeds artifacts.max_file", what)
 	case f.Code == contract.CodeDiskFull:
 		return fault.Wrap(err, contract.ClassInfra, contract.CodeDiskFull,
-			"could not %s: no space is left in %s; free some there or move the store (artifacts.url)", what, s.backend.where())
+			"could not %s: no space left in %s; free some or move the store (artifacts.url)", what, s.backend.where())
 	default:
 		return fault.Wrap(err, f.Class, f.Code, "could not %s in %s", what, s.backend.where())
 	}

@@ -34,7 +34,7 @@ func (v *verifier) Read(p []byte) (int, error) {
 		v.result = v.store.explain(err, "read artifact %s", v.digest)
 	case format(v.hash.Sum(nil)) != v.digest:
 		v.result = fault.Wrap(ErrCorrupt, contract.ClassRuntime, contract.CodeUnknown,
-			"artifact %s in %s is damaged: its content does not fit its digest; restore it from a backup or run the phase that made it again", v.digest, v.store.backend.where())
+			"artifact %s in %s is damaged: its content does not match its digest; restore it from a backup or rerun the phase that created it", v.digest, v.store.backend.where())
 	default:
 		v.result = io.EOF
 	}

@@ -13,19 +13,19 @@ import (
 // Config holds all settings. It has been validated: values are within their ranges and
 // names that refer to others exist.
 type Config struct {
-	Execution    Execution    `yaml:"execution" doc:"How runs are carried out and what they may use up."`
-	Findings     Findings     `yaml:"findings" repo:"yes" doc:"How many findings a run may have."`
-	Verification Verification `yaml:"verification" doc:"How a change is built, tested and checked. What is not configured is detected."`
-	Environment  Environment  `yaml:"environment" doc:"How the dependencies of a project are installed, and kept."`
-	Git          Git          `yaml:"git" doc:"How work is committed and where it goes."`
-	Artifacts    Artifacts    `yaml:"artifacts" doc:"Where the files of runs are kept."`
-	Logging      Logging      `yaml:"logging" doc:"What is logged, how and where."`
-	Models       Models       `yaml:"models" doc:"Model providers, which model does what, and what they may cost."`
-	Deliberation Deliberation `yaml:"deliberation" doc:"How ALPHA, BETA and GAMMA deliberate, by themselves or to plan a run. They may use up what a run may (execution.run)."`
+	Execution    Execution    `yaml:"execution" doc:"Limits, retries, approvals and isolation of runs."`
+	Findings     Findings     `yaml:"findings" repo:"yes" doc:"How many findings a run may have before it fails or warns."`
+	Verification Verification `yaml:"verification" doc:"How changes are built, tested and checked. Commands that are not configured are detected."`
+	Environment  Environment  `yaml:"environment" doc:"How the dependencies of a project are installed and cached."`
+	Git          Git          `yaml:"git" doc:"How changes are committed and pushed."`
+	Artifacts    Artifacts    `yaml:"artifacts" doc:"Where the files of runs are stored."`
+	Logging      Logging      `yaml:"logging" doc:"Log level, format and files."`
+	Models       Models       `yaml:"models" doc:"Model providers, the model of each agent, and budgets."`
+	Deliberation Deliberation `yaml:"deliberation" doc:"How ALPHA, BETA and GAMMA deliberate, on their own or to plan a run. The limits of execution.run apply to a deliberation too."`
 	Server       Server       `yaml:"server" doc:"The HTTP API and dashboard."`
-	Temporal     Temporal     `yaml:"temporal" doc:"The Temporal service that runs workflows."`
-	Worker       Worker       `yaml:"worker" doc:"The processes that carry out workflows and activities."`
-	Database     Database     `yaml:"database" doc:"The PostgreSQL database."`
+	Temporal     Temporal     `yaml:"temporal" doc:"Connection to the Temporal service that runs workflows."`
+	Worker       Worker       `yaml:"worker" doc:"The processes that execute workflows and activities."`
+	Database     Database     `yaml:"database" doc:"Connection to the PostgreSQL database."`
 
 	origins map[string]Origin
 }

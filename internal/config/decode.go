@@ -48,7 +48,7 @@ func (d *decoder) value(n *yaml.Node, s *spec, key string) (any, bool) {
 
 func (d *decoder) mistake(n *yaml.Node, s *spec, key string) {
 	if s.ofHosts() && n.ShortTag() == "!!bool" {
-		d.report.add(d.at(n), key, "is a list of hosts: replace true by the allowed hosts, such as [packages.example.com], and false by an empty list, []")
+		d.report.add(d.at(n), key, "is a list of hosts: replace true with the allowed hosts, such as [packages.example.com], and false with an empty list, []")
 		return
 	}
 	d.report.add(d.at(n), key, "expected %s, got %s", s.expectation(), s.found(n))
@@ -85,11 +85,11 @@ func (d *decoder) mapping(n *yaml.Node, s *spec, key string) (any, bool) {
 // next finds the description of a key in a section or map.
 func (d *decoder) next(name *yaml.Node, s *spec, key string) *spec {
 	if name.ShortTag() == "!!merge" {
-		d.report.add(d.at(name), key, "<< is not understood; write the keys out")
+		d.report.add(d.at(name), key, "<< is not supported; write the keys out")
 		return nil
 	}
 	if name.Kind != yaml.ScalarNode || name.Value == "" || strings.ContainsFunc(name.Value, notInName) {
-		d.report.add(d.at(name), key, "expected a name as key")
+		d.report.add(d.at(name), key, "invalid key; expected a name")
 		return nil
 	}
 	if s.kind == kindMap {
@@ -177,13 +177,13 @@ func scalar(n *yaml.Node, s *spec) (any, bool) {
 	}
 }
 
-// found describes what a node holds, for users.
+// found describes the content of a node, for users.
 func (s *spec) found(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:
 		return "a list"
 	case n.Kind == yaml.MappingNode:
-		return "keys and values"
+		return "a mapping"
 	case n.ShortTag() == "!!null":
 		return "nothing"
 	case n.ShortTag() == "!!str":
@@ -219,7 +219,7 @@ func unknown(s *spec, key, name string) string {
 	what := "unknown key"
 	if key == "" {
 		if slices.Contains(later, name) {
-			return "this version has no settings for it; remove the section"
+			return "this version has no settings in this section; remove it"
 		}
 		what = "unknown section"
 	}
@@ -234,9 +234,9 @@ func unknown(s *spec, key, name string) string {
 
 // misplaced are keys that people write although secrets do not belong in a file.
 var misplaced = map[string]string{
-	"api_key":  "secrets do not belong in files; name a variable with api_key_env or a file with api_key_file",
-	"token":    "secrets do not belong in files; name a variable with api_key_env or a file with api_key_file",
-	"password": "secrets do not belong in files; give the database's in DATABASE_URL",
+	"api_key":  "secrets do not belong in this file; use api_key_env or api_key_file",
+	"token":    "secrets do not belong in this file; use api_key_env or api_key_file",
+	"password": "secrets do not belong in this file; set DATABASE_URL",
 }
 
 // nearest returns the name that a typing mistake is closest to, empty if none is close.

@@ -4,22 +4,22 @@ import "time"
 
 // Deliberation says how ALPHA, BETA and GAMMA deliberate.
 type Deliberation struct {
-	Mode                string        `yaml:"mode" validate:"oneof=openrouter local" doc:"Which models deliberate: openrouter has the configured ones, of whatever provider; local the scripted one, as has an installation without another."`
-	AutoContinue        bool          `yaml:"auto_continue" doc:"Go on by itself after the report of the opening work, where nothing critical failed. Otherwise somebody has to say so."`
-	PlanBy              string        `yaml:"plan_by" repo:"yes" validate:"oneof=auto planner deliberation" doc:"Who plans runs: the planner, a deliberation, or (auto) a deliberation where the planner finds the goal more complex than gamma_complexity_over."`
-	GammaStuckAfter     time.Duration `yaml:"gamma_stuck_after" validate:"min=100ms,max=24h" doc:"GAMMA joins when an agent shows no progress for this long. GAMMA_STUCK_THRESHOLD sets it too, in seconds."`
-	GammaConflictAt     int           `yaml:"gamma_conflict_at" validate:"min=2,max=1000" doc:"GAMMA joins when this many proposals are unresolved. GAMMA_CONFLICT_THRESHOLD sets it too."`
-	GammaComplexityOver float64       `yaml:"gamma_complexity_over" validate:"min=0,max=1" doc:"GAMMA joins when the objective is found more complex than this; 0: never for that reason. GAMMA_COMPLEXITY_THRESHOLD sets it too."`
-	AbortAfter          time.Duration `yaml:"abort_after" validate:"min=100ms,max=24h" doc:"A deliberation without any progress for this long is given up."`
-	Iterations          int           `yaml:"iterations" repo:"lower" validate:"min=1,max=50" doc:"Rounds of exchange, after which it is given up."`
-	Timeout             time.Duration `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Longest time of the exchange. A task may name another. ORCHESTRATION_TIMEOUT sets it too, in seconds."`
-	OpeningTimeout      time.Duration `yaml:"opening_timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Longest time that the opening work of an agent is waited for."`
-	ContinueWait        time.Duration `yaml:"continue_wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long the report waits for somebody to say that it goes on. No answer stops the deliberation."`
-	Recoveries          int           `yaml:"recoveries" repo:"lower" validate:"min=0,max=10" doc:"How many deliberations may follow, one after the other, where one failed."`
-	ErrorLimit          int           `yaml:"error_limit" validate:"min=1,max=1000" doc:"Errors of an agent; with more of them it is revoked."`
-	RepeatLimit         int           `yaml:"repeat_limit" validate:"min=1,max=1000" doc:"Repeats of the same error of an agent; with more of them it is revoked."`
-	ViolationLimit      int           `yaml:"violation_limit" validate:"min=0,max=1000" doc:"Moves that an agent's role does not have; with more of them it is revoked."`
-	MovesPerTurn        int           `yaml:"moves_per_turn" validate:"min=1,max=32" doc:"Moves that an agent may make in one turn."`
-	TextLimit           Size          `yaml:"text_limit" validate:"min=1024,max=131072" doc:"Longest text of one move."`
-	Entries             int           `yaml:"entries" validate:"min=10,max=1000" doc:"Entries that the blackboard may have."`
+	Mode                string        `yaml:"mode" validate:"oneof=openrouter local" doc:"Models that deliberate. openrouter: the configured models, of any provider. local: the scripted model, which is also used where no other model is configured."`
+	AutoContinue        bool          `yaml:"auto_continue" doc:"Continue automatically after the report of the opening work unless something critical failed. false: wait for a person to continue."`
+	PlanBy              string        `yaml:"plan_by" repo:"yes" validate:"oneof=auto planner deliberation" doc:"What plans runs: planner, deliberation, or auto, which starts a deliberation if the planner rates the goal's complexity above gamma_complexity_over."`
+	GammaStuckAfter     time.Duration `yaml:"gamma_stuck_after" validate:"min=100ms,max=24h" doc:"GAMMA joins when an agent makes no progress for this long. Also set by GAMMA_STUCK_THRESHOLD, in seconds."`
+	GammaConflictAt     int           `yaml:"gamma_conflict_at" validate:"min=2,max=1000" doc:"GAMMA joins when this many proposals are unresolved. Also set by GAMMA_CONFLICT_THRESHOLD."`
+	GammaComplexityOver float64       `yaml:"gamma_complexity_over" validate:"min=0,max=1" doc:"GAMMA joins when the complexity of the objective is above this. 0: complexity is ignored. Also set by GAMMA_COMPLEXITY_THRESHOLD."`
+	AbortAfter          time.Duration `yaml:"abort_after" validate:"min=100ms,max=24h" doc:"A deliberation that makes no progress for this long is aborted."`
+	Iterations          int           `yaml:"iterations" repo:"lower" validate:"min=1,max=50" doc:"Maximum rounds of discussion before the deliberation is aborted."`
+	Timeout             time.Duration `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of the discussion. A task may set its own. Also set by ORCHESTRATION_TIMEOUT, in seconds."`
+	OpeningTimeout      time.Duration `yaml:"opening_timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum time to wait for an agent's opening work."`
+	ContinueWait        time.Duration `yaml:"continue_wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long to wait, after the report, for a person to continue. Without an answer the deliberation stops."`
+	Recoveries          int           `yaml:"recoveries" repo:"lower" validate:"min=0,max=10" doc:"Maximum successive deliberations that recover a failed one."`
+	ErrorLimit          int           `yaml:"error_limit" validate:"min=1,max=1000" doc:"Maximum errors of an agent. An agent that exceeds it is revoked."`
+	RepeatLimit         int           `yaml:"repeat_limit" validate:"min=1,max=1000" doc:"Maximum repeats of the same error by an agent. An agent that exceeds it is revoked."`
+	ViolationLimit      int           `yaml:"violation_limit" validate:"min=0,max=1000" doc:"Maximum moves that an agent's role does not allow. An agent that exceeds it is revoked."`
+	MovesPerTurn        int           `yaml:"moves_per_turn" validate:"min=1,max=32" doc:"Maximum moves of an agent in one turn."`
+	TextLimit           Size          `yaml:"text_limit" validate:"min=1024,max=131072" doc:"Maximum length of the text of one move."`
+	Entries             int           `yaml:"entries" validate:"min=10,max=1000" doc:"Maximum entries on the blackboard."`
 }

@@ -70,7 +70,7 @@ func (l *loader) environment(env []string) {
 			l.set(origin, key, vars[name])
 		} else if !fromKubernetes(rest) {
 			l.report.layer(origin)
-			l.report.add(origin, "", "no setting has this name; the reference of settings lists them all")
+			l.report.add(origin, "", "unknown setting; docs/CONFIGURATION.md lists all settings")
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (l *loader) given(origin Origin, key, text string) (tree map[string]any, ok
 		s = next
 	}
 	if s.plural() {
-		l.report.add(origin, key, "is a section; name one of its keys")
+		l.report.add(origin, key, "is a section; set one of its keys")
 		return nil, false
 	}
 	d := decoder{report: &l.report, origins: l.origins, at: func(*yaml.Node) Origin { return origin }}

@@ -19,31 +19,31 @@ import (
 // Environment says how the dependencies of a project are installed before agents and
 // checks begin, and how long the installation is kept.
 type Environment struct {
-	Enabled    bool               `yaml:"enabled" doc:"Install what a project needs before its first step."`
-	Setup      []string           `yaml:"setup" repo:"yes" validate:"max=50,dive,required" doc:"Shell commands that install it, in this order. Empty: what the repository's files suggest." example:"[npm ci]"`
-	Network    EnvironmentNetwork `yaml:"network" doc:"What the installation may reach."`
-	Variables  map[string]string  `yaml:"variables" repo:"yes" validate:"max=100,dive,keys,variable,endkeys" doc:"More variables for the environment of every command." example:"{DJANGO_SETTINGS_MODULE: app.settings}"`
-	Cache      []string           `yaml:"cache" repo:"yes" validate:"max=20,dive,homepath" doc:"Folders below the home folder that a set-up leaves for the next one of the same repository, such as downloads. They are not part of the environment." example:"[~/.npm, ~/.cache/pip]"`
-	Timeout    time.Duration      `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Longest time that an installation may take."`
-	AgentTurns int                `yaml:"agent_turns" repo:"lower" validate:"min=0,max=1000" doc:"Model calls that the environment agent may make to fix a failed setup. 0: no agent is asked."`
-	Disk       Size               `yaml:"disk" validate:"min=16777216" doc:"Disk space for all environments on this host. The least recently used are removed first, never one in use."`
-	Count      int                `yaml:"count" validate:"min=1,max=100000" doc:"Environments that this host keeps."`
-	Age        time.Duration      `yaml:"age" validate:"min=1h" doc:"Environments that no run used for this long are removed."`
+	Enabled    bool               `yaml:"enabled" doc:"Install the dependencies of a project before its first step."`
+	Setup      []string           `yaml:"setup" repo:"yes" validate:"max=50,dive,required" doc:"Shell commands that install the dependencies, in this order. Empty: detected from the repository's files." example:"[npm ci]"`
+	Network    EnvironmentNetwork `yaml:"network" doc:"Network access of the installation."`
+	Variables  map[string]string  `yaml:"variables" repo:"yes" validate:"max=100,dive,keys,variable,endkeys" doc:"Additional environment variables for every command." example:"{DJANGO_SETTINGS_MODULE: app.settings}"`
+	Cache      []string           `yaml:"cache" repo:"yes" validate:"max=20,dive,homepath" doc:"Folders in the home folder that are kept for the next setup of the same repository, such as downloads. They are not part of the environment." example:"[~/.npm, ~/.cache/pip]"`
+	Timeout    time.Duration      `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of an installation."`
+	AgentTurns int                `yaml:"agent_turns" repo:"lower" validate:"min=0,max=1000" doc:"Maximum model calls of the environment agent to fix a failed setup. 0: the agent is not used."`
+	Disk       Size               `yaml:"disk" validate:"min=16777216" doc:"Disk space for all environments on this host. The least recently used are removed first; environments in use are kept."`
+	Count      int                `yaml:"count" validate:"min=1,max=100000" doc:"Maximum environments that this host keeps."`
+	Age        time.Duration      `yaml:"age" validate:"min=1h" doc:"Environments that are unused for this long are removed."`
 }
 
 // EnvironmentNetwork is what an installation may reach.
 type EnvironmentNetwork struct {
-	Hosts        []string         `yaml:"hosts" repo:"registries" validate:"max=200,dive,hostpattern" doc:"Hosts that an installation may reach. Empty: the public registries of the languages that are found." example:"[packages.example.com, nexus.example.com]"`
-	Credentials  []HostCredential `yaml:"credentials" validate:"max=100,dive" doc:"Headers that the worker adds to requests to private registries. Commands never see them." example:"[{host: nexus.example.com, header: Authorization, env: NEXUS_AUTHORIZATION}]"`
-	AllowPrivate []string         `yaml:"allow_private" validate:"max=200,dive,privatehost" doc:"Hosts that may have private addresses, such as a registry inside a company. Loopback, link-local and cloud metadata addresses are never reached." example:"[nexus.example.com]"`
+	Hosts        []string         `yaml:"hosts" repo:"registries" validate:"max=200,dive,hostpattern" doc:"Hosts that an installation may reach. Empty: the public registries of the detected languages." example:"[packages.example.com, nexus.example.com]"`
+	Credentials  []HostCredential `yaml:"credentials" validate:"max=100,dive" doc:"Headers that the worker adds to requests to private registries. Commands cannot see them." example:"[{host: nexus.example.com, header: Authorization, env: NEXUS_AUTHORIZATION}]"`
+	AllowPrivate []string         `yaml:"allow_private" validate:"max=200,dive,privatehost" doc:"Hosts that may resolve to private addresses, such as a company's registry. Loopback, link-local and cloud metadata addresses are always blocked." example:"[nexus.example.com]"`
 }
 
 // HostCredential is a header for requests to one host, sent only inside TLS.
 type HostCredential struct {
-	Host   string `yaml:"host" secret:"true" validate:"required,hostpattern" doc:"The host, without a wildcard."`
+	Host   string `yaml:"host" secret:"true" validate:"required,hostpattern" doc:"Host name, without a wildcard."`
 	Header string `yaml:"header" secret:"true" validate:"required,headername" doc:"Name of the header, such as Authorization."`
-	Env    string `yaml:"env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable of the worker that holds the header's value."`
-	File   string `yaml:"file" secret:"true" validate:"omitempty,abspath" doc:"File on the worker's host that holds the header's value; read only when env is not given."`
+	Env    string `yaml:"env" secret:"true" validate:"omitempty,envname" doc:"Name of the worker's environment variable that holds the header's value."`
+	File   string `yaml:"file" secret:"true" validate:"omitempty,abspath" doc:"File on the worker's host that holds the header's value. Set either env or file."`
 }
 
 // Value reads the header's value. getenv is usually os.Getenv. The error never contains
@@ -53,7 +53,7 @@ func (c HostCredential) Value(getenv func(string) string) (string, error) {
 		if value := strings.TrimSpace(getenv(c.Env)); value != "" {
 			return value, nil
 		}
-		return "", fmt.Errorf("the credential of %s is not there: the environment variable %s is empty or not set", c.Host, c.Env)
+		return "", fmt.Errorf("the credential of %s is missing: the environment variable %s is empty or not set", c.Host, c.Env)
 	}
 	data, err := os.ReadFile(c.File)
 	if err != nil {
@@ -61,7 +61,7 @@ func (c HostCredential) Value(getenv func(string) string) (string, error) {
 	}
 	value := strings.TrimSpace(string(data))
 	if value == "" {
-		return "", fmt.Errorf("the credential of %s is not there: the file %s is empty", c.Host, c.File)
+		return "", fmt.Errorf("the credential of %s is missing: the file %s is empty", c.Host, c.File)
 	}
 	return value, nil
 }
@@ -136,7 +136,7 @@ func isVariable(name string) bool {
 func VariableProblem(name, value string) string {
 	switch denied := deniedWords[name]; {
 	case !isVariable(name):
-		return "may not be set: it changes which programs and libraries are loaded, or is not a name"
+		return "is not allowed: it changes which programs and libraries are loaded, or is not a valid name"
 	case denied != nil && denied.MatchString(value):
 		return "has an option that loads other programs or code, which is not allowed here"
 	case strings.ContainsRune(value, 0):
@@ -151,10 +151,10 @@ func environmentProblems(e Environment) []problem {
 	for i, c := range e.Network.Credentials {
 		key := "environment.network.credentials[" + strconv.Itoa(i) + "]"
 		if (c.Env == "") == (c.File == "") {
-			out = append(out, problem{key, "expected either env, the name of a variable, or file, and not both"})
+			out = append(out, problem{key, "expected either env (the name of a variable) or file, not both"})
 		}
 		if strings.HasPrefix(c.Host, "*.") {
-			out = append(out, problem{key + ".host", "expected one host without a wildcard; whoever has another name below it would get the credential too"})
+			out = append(out, problem{key + ".host", "expected one host without a wildcard; owners of its other subdomains would get the credential too"})
 		}
 	}
 	for name, value := range e.Variables {

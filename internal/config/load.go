@@ -140,10 +140,10 @@ func (l *loader) found(path string, trusts func(string, []byte) bool) {
 		return
 	}
 	before := len(l.report.mistakes)
-	g := guard{loader: l, base: base, who: "a file that nobody has trusted"}
+	g := guard{loader: l, base: base, who: "an untrusted file"}
 	g.check(root(), tree, treeOf(base), "", "")
 	if len(l.report.mistakes) > before {
-		l.report.add(whole, "", "has settings of an operator, and nobody has trusted it; if you wrote it, or have read it: rgpt trust %s", filepath.Dir(path))
+		l.report.add(whole, "", "has settings that only an operator may set, and is not trusted; if you wrote or reviewed it, run: rgpt trust %s", filepath.Dir(path))
 		return
 	}
 	l.merge(tree)
@@ -234,7 +234,7 @@ func (l *loader) decode(data []byte, path string) (map[string]any, bool) {
 	}
 	if err != nil {
 		line, text := syntaxError(err)
-		l.report.add(at(line), "", "is not YAML: %s", text)
+		l.report.add(at(line), "", "invalid YAML: %s", text)
 		return nil, false
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
@@ -297,7 +297,7 @@ func (l *loader) password(c *Config) {
 		l.report.add(l.origins[key], key, "cannot be read: %v", cause(err))
 		return
 	case password == "":
-		l.report.add(l.origins[key], key, "expected a file with a password, this one is empty")
+		l.report.add(l.origins[key], key, "expected a file with a password, but it is empty")
 		return
 	}
 	u.User = url.UserPassword(u.User.Username(), password)

@@ -39,9 +39,9 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	if n := len(e.Mistakes); n == 1 {
-		b.WriteString("the configuration has a mistake:")
+		b.WriteString("the configuration is invalid:")
 	} else {
-		fmt.Fprintf(&b, "the configuration has %d mistakes:", n)
+		fmt.Fprintf(&b, "the configuration has %d errors:", n)
 	}
 	for _, m := range e.Mistakes {
 		b.WriteString("\n  " + m.String())

@@ -29,50 +29,50 @@ func TestMistakesSayWhereAndWhatWasExpected(t *testing.T) {
 		{"money with a currency", "execution: {run: {cost_usd: $5}}", `FILE:1: execution.run.cost_usd: expected an amount of US dollars such as 2.50 of at least 0, got "$5"`},
 		{"negative money", "execution: {run: {cost_usd: -0.5}}", `FILE:1: execution.run.cost_usd: expected an amount of US dollars such as 2.50 of at least 0, got -0.5`},
 		{"money below a millionth", "execution: {run: {cost_usd: 0.0000001}}", `FILE:1: execution.run.cost_usd: expected an amount of US dollars such as 2.50 of at least 0, got 0.0000001`},
-		{"a word that YAML reads as true", "verification: {test: {command: true}}", `FILE:1: verification.test.command: expected a text, got true (put it in quotes)`},
+		{"a word that YAML reads as true", "verification: {test: {command: true}}", `FILE:1: verification.test.command: expected a string, got true (put it in quotes)`},
 		{"nothing for a value", "execution:\n  max_retries:", `FILE:2: execution.max_retries: expected a whole number from 0 to 20, got nothing`},
 		{"one of several words", "logging: {level: loud}", `FILE:1: logging.level: expected one of debug, info, warn, error, got "loud"`},
 		{"a list for a text", "logging: {level: [info]}", `FILE:1: logging.level: expected one of debug, info, warn, error, got a list`},
 		{"a text for a list", "worker: {roles: run}", `FILE:1: worker.roles: expected a list, got "run"`},
 		{"a wrong entry of a list", "worker:\n  roles:\n    - run\n    - king", `FILE:4: worker.roles[1]: expected one of run, planner, builder, tester, releaser, analyzer, repair, got "king"`},
 		{"nothing in a list", "worker:\n  roles:\n    -", `FILE:3: worker.roles[0]: expected one of run, planner, builder, tester, releaser, analyzer, repair, got nothing`},
-		{"a text for a section", "execution: fast", `FILE:1: execution: expected keys and values, got "fast"`},
-		{"a list for everything", "- a", `FILE:1: expected keys and values, got a list`},
+		{"a text for a section", "execution: fast", `FILE:1: execution: expected a mapping, got "fast"`},
+		{"a list for everything", "- a", `FILE:1: expected a mapping, got a list`},
 		{"a typing mistake", "execution:\n  parallel_step: 4", `FILE:2: execution.parallel_step: unknown key; did you mean parallel_steps?`},
 		{"a key that nobody knows", "findings: {nonsense: 4}", `FILE:1: findings.nonsense: unknown key; expected one of max_major, max_medium`},
 		{"a section with a typing mistake", "excution: {}", `FILE:1: excution: unknown section; did you mean execution?`},
 		{"a section that nobody knows", "zoo: {}", `FILE:1: zoo: unknown section; expected one of execution, findings, verification, environment, git, artifacts, logging, models, deliberation, server, temporal, worker, database`},
-		{"a section without settings", "brain:\n  index: true", `FILE:1: brain: this version has no settings for it; remove the section`},
-		{"a secret", "models: {providers: {openai: {api_key: sk-123}}}", `FILE:1: models.providers.openai.api_key: unknown key; secrets do not belong in files; name a variable with api_key_env or a file with api_key_file`},
+		{"a section without settings", "brain:\n  index: true", `FILE:1: brain: this version has no settings in this section; remove it`},
+		{"a secret", "models: {providers: {openai: {api_key: sk-123}}}", `FILE:1: models.providers.openai.api_key: unknown key; secrets do not belong in this file; use api_key_env or api_key_file`},
 		{"a secret in place of its name", "models: {providers: {openai: {api_key_env: sk-123}}}", `FILE:1: models.providers.openai.api_key_env: expected the name of an environment variable, not its value, got a value that is not shown because it may be secret`},
 		{"a database that is none", "database: {url: \"mysql://u:p@h/d\"}", `FILE:1: database.url: expected a URL such as postgres://user@host:5432/name, got a value that is not shown because it may be secret`},
 		{"a key twice", "execution:\n  max_retries: 1\n  max_retries: 2", `FILE:3: execution.max_retries: is set twice, first on line 2`},
 		{"a section twice", "findings: {}\ngit: {}\nfindings: {}", `FILE:3: findings: is set twice, first on line 1`},
-		{"merge keys", "execution: &e {max_retries: 1}\ngit: {<<: *e}", `FILE:2: git: << is not understood; write the keys out`},
-		{"a key that is no name", "? [a]\n: b", `FILE:1: expected a name as key`},
+		{"merge keys", "execution: &e {max_retries: 1}\ngit: {<<: *e}", `FILE:2: git: << is not supported; write the keys out`},
+		{"a key that is no name", "? [a]\n: b", `FILE:1: invalid key; expected a name`},
 		{"two documents", "git: {}\n---\ngit: {}", `FILE: expected a single YAML document`},
-		{"broken YAML", "git:\n  push: [", `FILE:2: is not YAML: did not find expected node content`},
-		{"a tab", "git:\n\tpush: true", `FILE:2: is not YAML: found character that cannot start any token`},
-		{"an unknown anchor", "git: *nobody", `FILE: is not YAML: unknown anchor 'nobody' referenced`},
-		{"a provider's bad name", "models: {providers: {My Box: {kind: ollama}}}", `FILE:1: models.providers.My Box: expected as key a name of small letters, digits, - and _ that begins with a letter`},
+		{"broken YAML", "git:\n  push: [", `FILE:2: invalid YAML: did not find expected node content`},
+		{"a tab", "git:\n\tpush: true", `FILE:2: invalid YAML: found character that cannot start any token`},
+		{"an unknown anchor", "git: *nobody", `FILE: invalid YAML: unknown anchor 'nobody' referenced`},
+		{"a provider's bad name", "models: {providers: {My Box: {kind: ollama}}}", `FILE:1: models.providers.My Box: invalid key; expected a name of lower-case letters, digits, - and _ that begins with a letter`},
 		{"a provider without kind", "models: {providers: {box: {base_url: \"http://h\"}}}", `FILE:1: models.providers.box.kind: is missing; expected one of openai, openrouter, anthropic, gemini, ollama, compatible, scripted`},
-		{"a provider without address", "models: {providers: {box: {kind: compatible}}}", `FILE:1: models.providers.box.base_url: is missing; a provider of kind compatible has no public address`},
+		{"a provider without address", "models: {providers: {box: {kind: compatible}}}", `FILE:1: models.providers.box.base_url: is missing; providers of kind compatible have no default URL`},
 		{"an address that is none", "models: {providers: {box: {kind: compatible, base_url: \"ftp://h\"}}}", `FILE:1: models.providers.box.base_url: expected an http or https URL, got a value that is not shown because it may be secret`},
-		{"a header's bad name", "models: {providers: {openai: {headers: {\"a b\": c}}}}", `FILE:1: models.providers.openai.headers.a b: expected as key the name of an HTTP header`},
+		{"a header's bad name", "models: {providers: {openai: {headers: {\"a b\": c}}}}", `FILE:1: models.providers.openai.headers.a b: invalid key; expected the name of an HTTP header`},
 		{"an unknown provider", "models:\n  default: {provider: opnai, model: m}", `FILE:2: models.default.provider: expected one of the configured providers (anthropic, gemini, ollama, openai, openrouter), got "opnai"`},
-		{"a choice without model", "models: {default: {provider: openai}}", `FILE:1: models.default.model: is missing; expected the provider's name of a model`},
+		{"a choice without model", "models: {default: {provider: openai}}", `FILE:1: models.default.model: is missing; expected the provider's name for a model`},
 		{"a phase without provider", "models: {phases: {builder: {model: m}}}", `FILE:1: models.phases.builder.provider: is missing; expected one of the configured providers (anthropic, gemini, ollama, openai, openrouter)`},
-		{"an unknown agent", "models: {phases: {painter: {provider: openai, model: m}}}", `FILE:1: models.phases.painter: expected as key one of planner, builder, tester, releaser, analyzer, repair, alpha, beta, gamma`},
+		{"an unknown agent", "models: {phases: {painter: {provider: openai, model: m}}}", `FILE:1: models.phases.painter: invalid key; expected one of planner, builder, tester, releaser, analyzer, repair, alpha, beta, gamma`},
 		{"a temperature out of range", "models: {phases: {builder: {temperature: 3}}}", `FILE:1: models.phases.builder.temperature: expected a number from 0 to 2, got 3`},
 		{"a catalogue entry of nobody", "models: {catalogue: [{provider: x, model: m}]}", `FILE:1: models.catalogue[0].provider: expected one of the configured providers (anthropic, gemini, ollama, openai, openrouter), got "x"`},
-		{"a check without command", "verification:\n  custom:\n    - name: a", `FILE:3: verification.custom[0].command: is missing; expected a text that is not empty`},
-		{"two checks of one name", "verification: {custom: [{name: a, command: x}, {name: a, command: y}]}", `FILE:1: verification.custom[1].name: expected a name of its own, "a" is taken`},
+		{"a check without command", "verification:\n  custom:\n    - name: a", `FILE:3: verification.custom[0].command: is missing; expected a non-empty string`},
+		{"two checks of one name", "verification: {custom: [{name: a, command: x}, {name: a, command: y}]}", `FILE:1: verification.custom[1].name: expected a unique name; "a" is already used`},
 		{"a report elsewhere", "verification: {test: {report: ../../x}}", `FILE:1: verification.test.report: expected a path or glob inside the repository, got "../../x"`},
-		{"a branch that git refuses", "git: {branch_prefix: \"-x..y\"}", `FILE:1: git.branch_prefix: expected the beginning of a git branch name such as rgpt/run-, got "-x..y"`},
+		{"a branch that git refuses", "git: {branch_prefix: \"-x..y\"}", `FILE:1: git.branch_prefix: expected a prefix of a git branch name such as rgpt/run-, got "-x..y"`},
 		{"an address without port", "server: {address: localhost}", `FILE:1: server.address: expected an address and port such as 127.0.0.1:8080, got "localhost"`},
 		{"a store that is none", "artifacts: {url: \"ftp://x\"}", `FILE:1: artifacts.url: expected a URL such as s3://bucket or file:///path, got a value that is not shown because it may be secret`},
-		{"half a certificate", "temporal: {tls: {enabled: true, cert_file: c.pem}}", `FILE:1: temporal.tls.key_file: is missing; temporal.tls.cert_file needs it`},
-		{"a key without TLS", "temporal:\n  api_key_env: KEY", `FILE:1: temporal.tls.enabled: must be true, because temporal.api_key_env is set and a key needs TLS`},
+		{"half a certificate", "temporal: {tls: {enabled: true, cert_file: c.pem}}", `FILE:1: temporal.tls.key_file: is missing; temporal.tls.cert_file requires it`},
+		{"a key without TLS", "temporal:\n  api_key_env: KEY", `FILE:1: temporal.tls.enabled: must be true, because temporal.api_key_env is set and an API key requires TLS`},
 		{"a relative folder", "execution: {sandbox: {read_only: [opt]}}", `FILE:1: execution.sandbox.read_only[0]: expected an absolute path, got "opt"`},
 	}
 	for _, tt := range tests {
@@ -81,7 +81,7 @@ func TestMistakesSayWhereAndWhatWasExpected(t *testing.T) {
 			path := write(t, t.TempDir(), "rgpt.yaml", tt.in)
 			_, err := config.Load(config.Sources{Project: path, Env: []string{}})
 			require.Error(t, err)
-			require.Equal(t, "the configuration has a mistake:\n  "+tt.want, strings.ReplaceAll(err.Error(), path, "FILE"))
+			require.Equal(t, "the configuration is invalid:\n  "+tt.want, strings.ReplaceAll(err.Error(), path, "FILE"))
 		})
 	}
 }
@@ -96,17 +96,17 @@ func TestMistakesOfTheEnvironmentAndFlagsNameThem(t *testing.T) {
 		Flags: map[string]string{"execution.parallel_step": "1", "git": "x", "server.address": "x", "": "x", "findings.max_major": "-1"},
 	})
 	require.Error(t, err)
-	require.Equal(t, `the configuration has 11 mistakes:
+	require.Equal(t, `the configuration has 11 errors:
   environment variable DATABASE_URL: database.url: expected a URL such as postgres://user@host:5432/name, got a value that is not shown because it may be secret
   environment variable TEMPORAL_ADDRESS: temporal.address: expected a host and port such as 127.0.0.1:7233, got "nowhere"
   environment variable RGPT_EXECUTION_MAX_RETRIES: execution.max_retries: expected a whole number from 0 to 20, got "many"
-  environment variable RGPT_EXECUTION_NONSENSE: no setting has this name; the reference of settings lists them all
-  environment variable RGPT_MODELS_PROVIDERS_OPENAI_HEADERS: no setting has this name; the reference of settings lists them all
+  environment variable RGPT_EXECUTION_NONSENSE: unknown setting; docs/CONFIGURATION.md lists all settings
+  environment variable RGPT_MODELS_PROVIDERS_OPENAI_HEADERS: unknown setting; docs/CONFIGURATION.md lists all settings
   environment variable RGPT_WORKER_ROLES: worker.roles[1]: expected one of run, planner, builder, tester, releaser, analyzer, repair, got "king"
   flag : unknown section; expected one of execution, findings, verification, environment, git, artifacts, logging, models, deliberation, server, temporal, worker, database
   flag execution.parallel_step: unknown key; did you mean parallel_steps?
   flag findings.max_major: expected a whole number from 0 to 1000000, got -1
-  flag git: is a section; name one of its keys
+  flag git: is a section; set one of its keys
   flag server.address: expected an address and port such as 127.0.0.1:8080, got "x"`, err.Error())
 }
 
@@ -119,7 +119,7 @@ func TestEveryMistakeOfEveryFileIsListedInOrder(t *testing.T) {
 	_, err := config.Load(config.Sources{Base: base, Project: project, Env: []string{}})
 	require.Error(t, err)
 	text := strings.NewReplacer(base, "BASE", project, "PROJECT", local, "LOCAL").Replace(err.Error())
-	require.Equal(t, `the configuration has 6 mistakes:
+	require.Equal(t, `the configuration has 6 errors:
   BASE:2: logging.level: expected one of debug, info, warn, error, got "loud"
   BASE:3: logging.format: expected one of auto, json, text, got "xml"
   PROJECT:1: git.push: expected true or false, got 1

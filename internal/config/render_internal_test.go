@@ -35,9 +35,9 @@ func code(s string) string {
 	return "`" + s + "`"
 }
 
-const exampleHead = `# Every setting of RocketGPT, with its default. Nothing of it is needed: keep the
-# lines that you change, and remove the rest. Lines that begin with "#:" are
-# examples of what has no default. docs/CONFIGURATION.md explains the rest.
+const exampleHead = `# Every setting of RocketGPT with its default. All are optional: keep the lines that
+# you change, and remove the rest. Lines that begin with "#:" are examples of settings
+# without a default. docs/CONFIGURATION.md explains the rest.
 `
 
 // RenderExample returns examples/rgpt.yaml: every setting with its default and its

@@ -80,7 +80,7 @@ func LoadEnvironment(base *Config, data []byte, name string) (Environment, error
 	tree, ok := l.decode(data, name)
 	for _, key := range slices.Sorted(maps.Keys(tree)) {
 		if key != section {
-			l.report.add(l.origins[key], key, "is not part of an environment; only the section %s is read here", section)
+			l.report.add(l.origins[key], key, "is not allowed here; only the section %s is read", section)
 		}
 	}
 	if _, given := tree[section]; ok && !given {
@@ -152,27 +152,27 @@ func (g *guard) refuse(trust, key string, value, base any) string {
 		if number(value) <= number(base) {
 			return ""
 		}
-		return g.who + " may lower this but not raise it; the operator's configuration says " + show(base)
+		return g.who + " may lower this but not raise it; the operator's value is " + show(base)
 	case "limit":
 		if low, high := number(value), number(base); high == 0 || low != 0 && low <= high {
 			return ""
 		}
-		return g.who + " may lower this limit but not raise it (0 is no limit); the operator's configuration says " + show(base)
+		return g.who + " may lower this limit but not raise it (0 means no limit); the operator's value is " + show(base)
 	case "stricter":
 		if value == true {
 			return ""
 		}
-		return g.who + " may turn this on but not off; the operator's configuration wants it"
+		return g.who + " may turn this on but not off; the operator's configuration requires it"
 	case "raise":
 		if number(value) >= number(base) {
 			return ""
 		}
-		return g.who + " may raise this but not lower it; the operator's configuration says " + show(base)
+		return g.who + " may raise this but not lower it; the operator's value is " + show(base)
 	case "tighten":
 		if slices.Index(strictness, fmt.Sprint(value)) <= slices.Index(strictness, fmt.Sprint(base)) {
 			return ""
 		}
-		return g.who + " may make this stricter but not laxer; the operator's configuration says " + show(base)
+		return g.who + " may make this stricter but not less strict; the operator's value is " + show(base)
 	case "timeout":
 		if limit := g.base.Verification.Timeout; number(value) > int64(limit) {
 			return fmt.Sprintf("%s may not allow more time than the operator's verification.timeout, %s", g.who, formatDuration(limit))
@@ -183,7 +183,7 @@ func (g *guard) refuse(trust, key string, value, base any) string {
 	case "network":
 		return g.refuseHosts(value, slices.Concat(g.base.Execution.Sandbox.Network, texts(base)), "here or with execution.sandbox.network")
 	case "registries":
-		return g.refuseHosts(value, slices.Concat(allRegistryHosts(), g.base.Execution.Sandbox.Network, texts(base)), "here; the public registries need no permission")
+		return g.refuseHosts(value, slices.Concat(allRegistryHosts(), g.base.Execution.Sandbox.Network, texts(base)), "here; public registries are always allowed")
 	default:
 		return g.who + " may not set this: " + reasonFor(key)
 	}
@@ -199,19 +199,19 @@ func (g *guard) refuseModel(key string, value any) string {
 	}) {
 		return ""
 	}
-	return g.who + " may choose only models that the operator has named, in models.default, models.fallback or models.phases"
+	return g.who + " may choose only models that the operator lists in models.default, models.fallback or models.phases"
 }
 
 // refuseHosts says which of the hosts are not among those allowed.
 func (g *guard) refuseHosts(value any, allowed []string, where string) string {
 	open, err := proxy.ParseHosts(allowed)
 	if err != nil {
-		return "the operator's hosts are not understood: " + err.Error()
+		return "the operator's hosts are invalid: " + err.Error()
 	}
 	for _, host := range texts(value) {
 		wanted, err := proxy.ParseHosts([]string{host})
 		if err == nil && !open.Covers(wanted) { // an invalid host is reported when values are validated
-			return fmt.Sprintf("%s may not open the network to %q; the operator may, %s", g.who, host, where)
+			return fmt.Sprintf("%s may not open the network to %q; only the operator may, %s", g.who, host, where)
 		}
 	}
 	return ""
@@ -261,20 +261,20 @@ func show(v any) string { return (&spec{}).showValue(v) }
 // reasons say why a repository may not touch a section.
 var reasons = [][2]string{
 	{"execution.sandbox", "the sandbox protects the operator's host"},
-	{"environment.", "what is kept and trusted on the worker's host is the operator's to say"},
-	{"git.", "where work is pushed is the operator's to say"},
-	{"deliberation", "it decides what the operator pays for"},
-	{"models.", "providers, keys and budgets are the operator's"},
-	{"artifacts", "where data is stored is the operator's to say"},
-	{"logging", "it concerns the operator's hosts"},
-	{"server", "it concerns the operator's hosts"},
-	{"temporal", "it concerns the operator's hosts"},
-	{"worker", "it concerns the operator's hosts"},
-	{"database", "it concerns the operator's hosts"},
+	{"environment.", "only the operator decides what is kept and trusted on the worker's host"},
+	{"git.", "only the operator decides where changes are pushed"},
+	{"deliberation", "it affects what the operator pays"},
+	{"models.", "providers, keys and budgets belong to the operator"},
+	{"artifacts", "only the operator decides where data is stored"},
+	{"logging", "it affects the operator's hosts"},
+	{"server", "it affects the operator's hosts"},
+	{"temporal", "it affects the operator's hosts"},
+	{"worker", "it affects the operator's hosts"},
+	{"database", "it affects the operator's hosts"},
 }
 
 func reasonFor(key string) string {
-	why := "it is the operator's to say"
+	why := "only the operator may set it"
 	for _, r := range reasons {
 		if strings.HasPrefix(key, r[0]) {
 			why = r[1]

@@ -59,38 +59,38 @@ func TestARepositoryMayNotWidenWhatItMayDo(t *testing.T) {
 		{"the sandbox", "execution: {sandbox: {allow_unisolated: true}}", "rgpt.yaml:1: execution.sandbox.allow_unisolated: a repository may not set this: the sandbox protects the operator's host"},
 		{"the sandbox's limits", "execution:\n  sandbox:\n    memory: 1GiB", "rgpt.yaml:3: execution.sandbox.memory: a repository may not set this: the sandbox protects the operator's host"},
 		{"folders of the host", "execution: {sandbox: {read_only: [/etc]}}", "rgpt.yaml:1: execution.sandbox.read_only: a repository may not set this: the sandbox protects the operator's host"},
-		{"pushing", "git: {push: true}", "rgpt.yaml:1: git.push: a repository may not set this: where work is pushed is the operator's to say"},
-		{"the remote", "git: {remote: \"https://evil\"}", "rgpt.yaml:1: git.remote: a repository may not set this: where work is pushed is the operator's to say"},
-		{"a provider", "models: {providers: {evil: {kind: compatible, base_url: \"http://evil\"}}}", "rgpt.yaml:1: models.providers.evil.base_url: a repository may not set this: providers, keys and budgets are the operator's"},
-		{"a provider's address", "models: {providers: {openai: {base_url: \"http://evil\"}}}", "rgpt.yaml:1: models.providers.openai.base_url: a repository may not set this: providers, keys and budgets are the operator's"},
-		{"budgets", "models: {budgets: {day_tokens: 1}}", "rgpt.yaml:1: models.budgets.day_tokens: a repository may not set this: providers, keys and budgets are the operator's"},
-		{"the default model", "models: {default: {model: x}}", "rgpt.yaml:1: models.default.model: a repository may not set this: providers, keys and budgets are the operator's"},
-		{"the server", "server: {address: \"0.0.0.0:80\"}", "rgpt.yaml:1: server.address: a repository may not set this: it concerns the operator's hosts"},
-		{"the database", "database: {url: \"postgres://evil/x\"}", "rgpt.yaml:1: database.url: a repository may not set this: it concerns the operator's hosts"},
-		{"the store", "artifacts: {url: \"s3://evil\"}", "rgpt.yaml:1: artifacts.url: a repository may not set this: where data is stored is the operator's to say"},
-		{"more money", "execution: {run: {cost_usd: 1000}}", "rgpt.yaml:1: execution.run.cost_usd: a repository may lower this limit but not raise it (0 is no limit); the operator's configuration says 25"},
-		{"endless money", "execution: {step: {cost_usd: 0}}", "rgpt.yaml:1: execution.step.cost_usd: a repository may lower this limit but not raise it (0 is no limit); the operator's configuration says 5"},
-		{"laxer about tests", "verification: {pinned_tests: report}", "rgpt.yaml:1: verification.pinned_tests: a repository may make this stricter but not laxer; the operator's configuration says \"enforce\""},
-		{"blind to tests", "verification: {pinned_tests: off}", "rgpt.yaml:1: verification.pinned_tests: a repository may make this stricter but not laxer; the operator's configuration says \"enforce\""},
-		{"more retries", "execution: {max_retries: 20}", "rgpt.yaml:1: execution.max_retries: a repository may lower this but not raise it; the operator's configuration says 3"},
-		{"more time for commands", "execution: {command_timeout: 1h}", "rgpt.yaml:1: execution.command_timeout: a repository may lower this but not raise it; the operator's configuration says 5m"},
-		{"more time for checks", "verification: {timeout: 1h}", "rgpt.yaml:1: verification.timeout: a repository may lower this but not raise it; the operator's configuration says 15m"},
+		{"pushing", "git: {push: true}", "rgpt.yaml:1: git.push: a repository may not set this: only the operator decides where changes are pushed"},
+		{"the remote", "git: {remote: \"https://evil\"}", "rgpt.yaml:1: git.remote: a repository may not set this: only the operator decides where changes are pushed"},
+		{"a provider", "models: {providers: {evil: {kind: compatible, base_url: \"http://evil\"}}}", "rgpt.yaml:1: models.providers.evil.base_url: a repository may not set this: providers, keys and budgets belong to the operator"},
+		{"a provider's address", "models: {providers: {openai: {base_url: \"http://evil\"}}}", "rgpt.yaml:1: models.providers.openai.base_url: a repository may not set this: providers, keys and budgets belong to the operator"},
+		{"budgets", "models: {budgets: {day_tokens: 1}}", "rgpt.yaml:1: models.budgets.day_tokens: a repository may not set this: providers, keys and budgets belong to the operator"},
+		{"the default model", "models: {default: {model: x}}", "rgpt.yaml:1: models.default.model: a repository may not set this: providers, keys and budgets belong to the operator"},
+		{"the server", "server: {address: \"0.0.0.0:80\"}", "rgpt.yaml:1: server.address: a repository may not set this: it affects the operator's hosts"},
+		{"the database", "database: {url: \"postgres://evil/x\"}", "rgpt.yaml:1: database.url: a repository may not set this: it affects the operator's hosts"},
+		{"the store", "artifacts: {url: \"s3://evil\"}", "rgpt.yaml:1: artifacts.url: a repository may not set this: only the operator decides where data is stored"},
+		{"more money", "execution: {run: {cost_usd: 1000}}", "rgpt.yaml:1: execution.run.cost_usd: a repository may lower this limit but not raise it (0 means no limit); the operator's value is 25"},
+		{"endless money", "execution: {step: {cost_usd: 0}}", "rgpt.yaml:1: execution.step.cost_usd: a repository may lower this limit but not raise it (0 means no limit); the operator's value is 5"},
+		{"laxer about tests", "verification: {pinned_tests: report}", "rgpt.yaml:1: verification.pinned_tests: a repository may make this stricter but not less strict; the operator's value is \"enforce\""},
+		{"blind to tests", "verification: {pinned_tests: off}", "rgpt.yaml:1: verification.pinned_tests: a repository may make this stricter but not less strict; the operator's value is \"enforce\""},
+		{"more retries", "execution: {max_retries: 20}", "rgpt.yaml:1: execution.max_retries: a repository may lower this but not raise it; the operator's value is 3"},
+		{"more time for commands", "execution: {command_timeout: 1h}", "rgpt.yaml:1: execution.command_timeout: a repository may lower this but not raise it; the operator's value is 5m"},
+		{"more time for checks", "verification: {timeout: 1h}", "rgpt.yaml:1: verification.timeout: a repository may lower this but not raise it; the operator's value is 15m"},
 		{"more time for its own check", "verification:\n  custom:\n    - name: a\n      command: b\n      timeout: 1h", "rgpt.yaml:5: verification.custom[0].timeout: a repository may not allow more time than the operator's verification.timeout, 15m"},
-		{"more major findings", "findings: {max_major: 1000}", "rgpt.yaml:1: findings.max_major: a repository may lower this but not raise it; the operator's configuration says 0"},
-		{"more medium findings", "findings:\n  max_medium: 11", "rgpt.yaml:2: findings.max_medium: a repository may lower this but not raise it; the operator's configuration says 10"},
-		{"new tests that prove nothing", "verification: {prove_new_tests: off}", "rgpt.yaml:1: verification.prove_new_tests: a repository may make this stricter but not laxer; the operator's configuration says \"warn\""},
-		{"the network", "verification: {test: {network: [evil.org]}}", "rgpt.yaml:1: verification.test.network: a repository may not open the network to \"evil.org\"; the operator may, here or with execution.sandbox.network"},
-		{"the network for its own check", "verification: {custom: [{name: a, command: b, network: [evil.org]}]}", "rgpt.yaml:1: verification.custom[0].network: a repository may not open the network to \"evil.org\"; the operator may, here or with execution.sandbox.network"},
-		{"the network as it once was", "verification: {test: {network: true}}", "rgpt.yaml:1: verification.test.network: is a list of hosts: replace true by the allowed hosts, such as [packages.example.com], and false by an empty list, []"},
-		{"the network for the installation", "environment: {network: {hosts: [registry.npmjs.org, evil.org]}}", "rgpt.yaml:1: environment.network.hosts: a repository may not open the network to \"evil.org\"; the operator may, here; the public registries need no permission"},
-		{"credentials", "environment: {network: {credentials: [{host: a.org, header: X, env: HOME}]}}", "rgpt.yaml:1: environment.network.credentials[0].env: a repository may not set this: what is kept and trusted on the worker's host is the operator's to say"},
+		{"more major findings", "findings: {max_major: 1000}", "rgpt.yaml:1: findings.max_major: a repository may lower this but not raise it; the operator's value is 0"},
+		{"more medium findings", "findings:\n  max_medium: 11", "rgpt.yaml:2: findings.max_medium: a repository may lower this but not raise it; the operator's value is 10"},
+		{"new tests that prove nothing", "verification: {prove_new_tests: off}", "rgpt.yaml:1: verification.prove_new_tests: a repository may make this stricter but not less strict; the operator's value is \"warn\""},
+		{"the network", "verification: {test: {network: [evil.org]}}", "rgpt.yaml:1: verification.test.network: a repository may not open the network to \"evil.org\"; only the operator may, here or with execution.sandbox.network"},
+		{"the network for its own check", "verification: {custom: [{name: a, command: b, network: [evil.org]}]}", "rgpt.yaml:1: verification.custom[0].network: a repository may not open the network to \"evil.org\"; only the operator may, here or with execution.sandbox.network"},
+		{"the network as it once was", "verification: {test: {network: true}}", "rgpt.yaml:1: verification.test.network: is a list of hosts: replace true with the allowed hosts, such as [packages.example.com], and false with an empty list, []"},
+		{"the network for the installation", "environment: {network: {hosts: [registry.npmjs.org, evil.org]}}", "rgpt.yaml:1: environment.network.hosts: a repository may not open the network to \"evil.org\"; only the operator may, here; public registries are always allowed"},
+		{"credentials", "environment: {network: {credentials: [{host: a.org, header: X, env: HOME}]}}", "rgpt.yaml:1: environment.network.credentials[0].env: a repository may not set this: only the operator decides what is kept and trusted on the worker's host"},
 		{"private addresses", "environment: {network: {allow_private: [a.org]}}", "rgpt.yaml:1: environment.network.allow_private: a repository may not set this"},
-		{"what is loaded", "environment: {variables: {LD_PRELOAD: ./x.so}}", "rgpt.yaml:1: environment.variables.LD_PRELOAD: expected as key the name of an environment variable that does not change which programs are loaded"},
+		{"what is loaded", "environment: {variables: {LD_PRELOAD: ./x.so}}", "rgpt.yaml:1: environment.variables.LD_PRELOAD: invalid key; expected the name of an environment variable that does not change which programs are loaded"},
 		{"what Go starts", "environment: {variables: {GOFLAGS: -mod=mod -toolexec=./x}}", "rgpt.yaml:1: environment.variables.GOFLAGS: has an option that loads other programs or code"},
 		{"what Node loads", "environment: {variables: {NODE_OPTIONS: \"--max-old-space-size=4096 --require ./x.js\"}}", "rgpt.yaml:1: environment.variables.NODE_OPTIONS: has an option that loads"},
-		{"no baseline", "verification: {baseline: off}", "rgpt.yaml:1: verification.baseline: a repository may make this stricter but not laxer; the operator's configuration says \"on\""},
-		{"an unknown provider", "models: {phases: {builder: {provider: evil, model: m}}}", "rgpt.yaml:1: models.phases.builder.provider: a repository may choose only models that the operator has named"},
-		{"a dearer model", "models: {phases: {builder: {provider: openai, model: o1-pro}}}", "rgpt.yaml:1: models.phases.builder.model: a repository may choose only models that the operator has named, in models.default, models.fallback or models.phases"},
+		{"no baseline", "verification: {baseline: off}", "rgpt.yaml:1: verification.baseline: a repository may make this stricter but not less strict; the operator's value is \"on\""},
+		{"an unknown provider", "models: {phases: {builder: {provider: evil, model: m}}}", "rgpt.yaml:1: models.phases.builder.provider: a repository may choose only models that the operator lists"},
+		{"a dearer model", "models: {phases: {builder: {provider: openai, model: o1-pro}}}", "rgpt.yaml:1: models.phases.builder.model: a repository may choose only models that the operator lists in models.default, models.fallback or models.phases"},
 		{"nonsense", "zoo: 1", "rgpt.yaml:1: zoo: unknown section; expected one of execution, findings, verification, environment, git, artifacts, logging, models, deliberation, server, temporal, worker, database"},
 	}
 	for _, tt := range tests {
@@ -108,9 +108,9 @@ func TestARepositoryMayNotSwitchApprovalsOff(t *testing.T) {
 	base.Execution.ApprovePlan = true
 	base.Verification.RequireTests = true
 	_, err := config.LoadRepository(base, []byte("execution: {approve_plan: false}\nverification: {require_tests: false}"), "rgpt.yaml")
-	require.EqualError(t, err, `the configuration has 2 mistakes:
-  rgpt.yaml:1: execution.approve_plan: a repository may turn this on but not off; the operator's configuration wants it
-  rgpt.yaml:2: verification.require_tests: a repository may turn this on but not off; the operator's configuration wants it`)
+	require.EqualError(t, err, `the configuration has 2 errors:
+  rgpt.yaml:1: execution.approve_plan: a repository may turn this on but not off; the operator's configuration requires it
+  rgpt.yaml:2: verification.require_tests: a repository may turn this on but not off; the operator's configuration requires it`)
 }
 
 func TestARepositoryMayUseTheNetworkThatTheOperatorOpened(t *testing.T) {
@@ -167,7 +167,7 @@ func TestEverySettingHasItsTrust(t *testing.T) {
 		"execution.approve_plan": "true only", "findings.max_major": "lower only", "verification.custom[].command": "yes",
 		"verification.test.network": "hosts that the operator allows", "environment.network.hosts": "registries, and hosts that the operator allows",
 		"environment.setup": "yes", "environment.variables": "yes", "environment.network.credentials[].env": "no", "environment.enabled": "no", "git.push": "no", "git.remote": "no", "git.author_name": "yes",
-		"models.phases.<name>.model": "models that the operator has named", "models.providers.<name>.base_url": "no", "models.default.model": "no",
+		"models.phases.<name>.model": "models that the operator lists", "models.providers.<name>.base_url": "no", "models.default.model": "no",
 		"server.address": "no", "temporal.address": "no", "worker.roles": "no", "database.url": "no", "artifacts.url": "no", "logging.dir": "no",
 	} {
 		require.Equal(t, want, trust[key], key)
@@ -183,8 +183,8 @@ func TestARepositoryMayAskForMoreReTestsAndStricterPinsButNotTheReverse(t *testi
 	require.Equal(t, 3, c.Execution.StableRetests)
 	require.Equal(t, "enforce", c.Verification.PinnedTests)
 	for in, want := range map[string]string{
-		"execution: {stable_retests: 1}":      "a repository may raise this but not lower it; the operator's configuration says 2",
-		"verification: {pinned_tests: off}":   "a repository may make this stricter but not laxer; the operator's configuration says \"report\"",
+		"execution: {stable_retests: 1}":      "a repository may raise this but not lower it; the operator's value is 2",
+		"verification: {pinned_tests: off}":   "a repository may make this stricter but not less strict; the operator's value is \"report\"",
 		"verification: {pinned_tests: never}": "one of enforce, report, off",
 	} {
 		_, err := config.LoadRepository(base, []byte(in), "rgpt.yaml")

@@ -152,7 +152,7 @@ func (s *spec) sample() string {
 func (s *spec) noun() string {
 	switch s.kind {
 	case kindSection, kindMap:
-		return "keys and values"
+		return "a mapping"
 	case kindList:
 		return "a list"
 	case kindBool:
@@ -184,9 +184,9 @@ func (s *spec) textNoun() string {
 		}
 	}
 	if s.required() {
-		return "a text that is not empty"
+		return "a non-empty string"
 	}
-	return "a text"
+	return "a string"
 }
 
 func (s *spec) required() bool { return strings.Contains(","+s.rule+",", ",required,") }

@@ -30,10 +30,10 @@ func TestAFileThatNobodyTrustedHasTheRightsOfARepository(t *testing.T) {
 	} {
 		write(config.FileName, settings)
 		_, err := load(false, "")
-		require.ErrorContains(t, err, "nobody has trusted it", settings)
+		require.ErrorContains(t, err, "is not trusted", settings)
 		require.ErrorContains(t, err, "rgpt trust "+dir)
 		_, err = load(true, settings+"#")
-		require.ErrorContains(t, err, "nobody has trusted it", "it has changed since")
+		require.ErrorContains(t, err, "is not trusted", "it has changed since")
 		_, err = load(true, settings)
 		require.NoError(t, err, settings)
 	}
@@ -53,7 +53,7 @@ func TestAFileThatNobodyTrustedHasTheRightsOfARepository(t *testing.T) {
 	require.NoError(t, err, "a file that was named is the operator's")
 	write(config.FileName, "verification: [\n")
 	_, err = load(false, "")
-	require.ErrorContains(t, err, "is not YAML")
+	require.ErrorContains(t, err, "invalid YAML")
 }
 
 func TestWhatAFileMayLowerIsMeasuredByTheLayersBelowIt(t *testing.T) {

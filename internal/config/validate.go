@@ -37,12 +37,12 @@ var (
 )
 
 var forms = map[string]form{
-	"name":        {"a name of small letters, digits, - and _ that begins with a letter", namePattern.MatchString},
+	"name":        {"a name of lower-case letters, digits, - and _ that begins with a letter", namePattern.MatchString},
 	"envname":     {"the name of an environment variable, not its value", envNamePattern.MatchString},
 	"headername":  {"the name of an HTTP header", headerPattern.MatchString},
 	"headervalue": {"an HTTP header value on one line", func(s string) bool { return !strings.ContainsAny(s, "\r\n\x00") }},
-	"refprefix":   {"the beginning of a git branch name such as rgpt/run-", isRefPrefix},
-	"person":      {"a name without <, > and line breaks", func(s string) bool { return !strings.ContainsAny(s, "<>\r\n\x00") }},
+	"refprefix":   {"a prefix of a git branch name such as rgpt/run-", isRefPrefix},
+	"person":      {"a name without <, > or line breaks", func(s string) bool { return !strings.ContainsAny(s, "<>\r\n\x00") }},
 	"address":     {"an e-mail address", addressPattern.MatchString},
 	"hostport":    {"a host and port such as 127.0.0.1:7233", func(s string) bool { return isHostPort(s, 1) && !strings.HasPrefix(s, ":") }},
 	"host":        {"a host name or address without a port", isHost},
@@ -54,9 +54,9 @@ var forms = map[string]form{
 	"hostpattern": {"a host such as packages.example.com, *.example.com or example.com:8443", isHostPattern},
 	"privatehost": {"a name such as nexus.example.com, *.example.com or nexus.example.com:8443; hosts are reached by name, not by address", isPrivateHost},
 	"variable":    {"the name of an environment variable that does not change which programs are loaded", isVariable},
-	"homepath":    {"a folder below the home folder such as ~/.npm", func(s string) bool { _, ok := HomeFolder(s); return ok }},
+	"homepath":    {"a folder in the home folder such as ~/.npm", func(s string) bool { _, ok := HomeFolder(s); return ok }},
 	"abspath":     {"an absolute path", filepath.IsAbs},
-	"glob":        {"a pattern of paths such as .github/** or **/Jenkinsfile", func(s string) bool { return s != "" && glob.Check(s) == nil }},
+	"glob":        {"a path pattern such as .github/** or **/Jenkinsfile", func(s string) bool { return s != "" && glob.Check(s) == nil }},
 	"relpath":     {"a path or glob inside the repository", isRelativePath},
 }
 
@@ -142,7 +142,7 @@ func checkFailed(c *Config, r *report, w validator.FieldError) {
 	case r.about(key):
 	case holder.kind == kindMap && strings.HasPrefix(holder.keys, w.Tag()):
 		keys := &spec{kind: kindText, rule: holder.keys}
-		r.add(place(c, key), key, "expected as key %s", keys.expectation())
+		r.add(place(c, key), key, "invalid key; expected %s", keys.expectation())
 	case w.Tag() == "required":
 		r.add(place(c, key), key, "is missing; expected %s", s.expectation())
 	default:
@@ -224,7 +224,7 @@ func (s *spec) showValue(v any) string {
 	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice || list.Kind() == reflect.Map {
 		return strconv.Itoa(list.Len())
 	}
-	return "something else"
+	return "another value"
 }
 
 // problem is a setting that conflicts with another.
@@ -240,7 +240,7 @@ func references(c *Config) []problem {
 		switch {
 		case m.Model == "" && m.Provider == "": // temperature alone is valid for any model
 		case m.Model == "":
-			add(key+".model", "is missing; expected the provider's name of a model")
+			add(key+".model", "is missing; expected the provider's name for a model")
 		case provider == "":
 			add(key+".provider", "is missing; expected "+oneOfProviders(c))
 		case !c.knows(provider):
@@ -258,13 +258,13 @@ func references(c *Config) []problem {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Models.Providers)) {
 		if p := c.Models.Providers[name]; p.Kind == "compatible" && p.BaseURL == "" {
-			add("models.providers."+name+".base_url", "is missing; a provider of kind compatible has no public address")
+			add("models.providers."+name+".base_url", "is missing; providers of kind compatible have no default URL")
 		}
 	}
 	names := map[string]bool{}
 	for i, check := range c.Verification.Custom {
 		if names[check.Name] {
-			add("verification.custom["+strconv.Itoa(i)+"].name", "expected a name of its own, "+strconv.Quote(check.Name)+" is taken")
+			add("verification.custom["+strconv.Itoa(i)+"].name", "expected a unique name; "+strconv.Quote(check.Name)+" is already used")
 		}
 		names[check.Name] = true
 	}
@@ -272,11 +272,11 @@ func references(c *Config) []problem {
 	tls := c.Temporal.TLS
 	switch {
 	case tls.CertFile != "" && tls.KeyFile == "":
-		add("temporal.tls.key_file", "is missing; temporal.tls.cert_file needs it")
+		add("temporal.tls.key_file", "is missing; temporal.tls.cert_file requires it")
 	case tls.CertFile == "" && tls.KeyFile != "":
-		add("temporal.tls.cert_file", "is missing; temporal.tls.key_file needs it")
+		add("temporal.tls.cert_file", "is missing; temporal.tls.key_file requires it")
 	case !tls.Enabled && c.Temporal.APIKeyEnv != "":
-		add("temporal.tls.enabled", "must be true, because temporal.api_key_env is set and a key needs TLS")
+		add("temporal.tls.enabled", "must be true, because temporal.api_key_env is set and an API key requires TLS")
 	}
 	return out
 }

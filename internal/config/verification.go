@@ -4,41 +4,41 @@ import "time"
 
 // Verification says how a change is built, tested and checked.
 type Verification struct {
-	AutoDetect    bool          `yaml:"auto_detect" repo:"yes" doc:"Find out from the repository's files what to run where no command is given."`
-	Shards        int           `yaml:"shards" repo:"yes" validate:"min=1,max=32" doc:"Parts into which tests are split that can be, to run side by side."`
-	Timeout       time.Duration `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Longest time that one check may take."`
-	RerunFailed   int           `yaml:"rerun_failed" repo:"yes" validate:"min=0,max=10" doc:"How often failed tests run again to tell flaky ones from broken ones."`
-	RequireTests  bool          `yaml:"require_tests" repo:"stricter" doc:"A change for which no test was found to run is a failure."`
-	PinnedTests   string        `yaml:"pinned_tests" repo:"tighten" validate:"oneof=enforce report off" doc:"What deleted, skipped, emptied or weakened tests count as: enforce makes them major findings, report medium ones, for goals that are about the tests themselves; off does not look."`
-	Baseline      string        `yaml:"baseline" repo:"tighten" validate:"oneof=on off" doc:"Run the checks on the base commit, too, to tell failures that were already there from those that the change causes."`
-	BaselineRed   string        `yaml:"baseline_red" repo:"tighten" validate:"oneof=continue ask" doc:"What a run does when its base commit already fails checks: continue, or ask a person."`
-	ProveNewTests string        `yaml:"prove_new_tests" repo:"tighten" validate:"oneof=enforce warn off" doc:"What a new test counts as that does not fail without the change it came with: enforce makes it a major finding, warn a medium one; off does not run new tests without their change."`
-	Build         Check         `yaml:"build" repo:"yes" doc:"Builds the project."`
-	Test          Check         `yaml:"test" repo:"yes" doc:"Runs its tests."`
-	Lint          Check         `yaml:"lint" repo:"yes" doc:"Runs its linters."`
-	Security      Check         `yaml:"security" repo:"yes" doc:"Looks for vulnerabilities."`
-	Custom        []CustomCheck `yaml:"custom" repo:"yes" validate:"max=50,dive" doc:"More checks, which run last and in this order." example:"[{name: licences, command: ./scripts/licences.sh}]"`
+	AutoDetect    bool          `yaml:"auto_detect" repo:"yes" doc:"Detect commands that are not configured from the repository's files."`
+	Shards        int           `yaml:"shards" repo:"yes" validate:"min=1,max=32" doc:"Number of parallel parts into which tests are split, where they can be."`
+	Timeout       time.Duration `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of one check."`
+	RerunFailed   int           `yaml:"rerun_failed" repo:"yes" validate:"min=0,max=10" doc:"How often failed tests are rerun to tell flaky tests from broken ones."`
+	RequireTests  bool          `yaml:"require_tests" repo:"stricter" doc:"Fail a change if no tests are found to run."`
+	PinnedTests   string        `yaml:"pinned_tests" repo:"tighten" validate:"oneof=enforce report off" doc:"How deleted, skipped, emptied or weakened tests are reported. enforce: as major findings. report: as medium findings, for goals about the tests themselves. off: not at all."`
+	Baseline      string        `yaml:"baseline" repo:"tighten" validate:"oneof=on off" doc:"Also run the checks on the base commit, to tell existing failures from failures that the change causes."`
+	BaselineRed   string        `yaml:"baseline_red" repo:"tighten" validate:"oneof=continue ask" doc:"What a run does if its base commit already fails checks: continue, or ask a person."`
+	ProveNewTests string        `yaml:"prove_new_tests" repo:"tighten" validate:"oneof=enforce warn off" doc:"How a new test that also passes without its change is reported. enforce: as a major finding. warn: as a medium finding. off: new tests are not run without their change."`
+	Build         Check         `yaml:"build" repo:"yes" doc:"Check that builds the project."`
+	Test          Check         `yaml:"test" repo:"yes" doc:"Check that runs the tests."`
+	Lint          Check         `yaml:"lint" repo:"yes" doc:"Check that runs the linters."`
+	Security      Check         `yaml:"security" repo:"yes" doc:"Check that looks for vulnerabilities."`
+	Custom        []CustomCheck `yaml:"custom" repo:"yes" validate:"max=50,dive" doc:"Additional checks. They run last, in this order." example:"[{name: licences, command: ./scripts/licences.sh}]"`
 }
 
 // Check is one kind of check.
 type Check struct {
-	Enabled  Toggle   `yaml:"enabled" validate:"oneof=auto true false" doc:"auto runs it when it is configured or detected; true makes it a failure when there is nothing to run."`
-	Command  string   `yaml:"command" doc:"Shell command. Empty: what the repository's files suggest."`
-	Format   string   `yaml:"format" validate:"oneof=auto go-test-json junit sarif tap playwright exit-code" doc:"Format of what the command reports."`
-	Report   string   `yaml:"report" validate:"omitempty,relpath" doc:"Glob of the report files that the command writes. Empty: the report is its output."`
-	Severity string   `yaml:"severity" validate:"oneof=major medium minor" doc:"Severity of findings to which the report gives none."`
-	Network  []string `yaml:"network" repo:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that the command may reach, besides those of execution.sandbox.network."`
+	Enabled  Toggle   `yaml:"enabled" validate:"oneof=auto true false" doc:"auto: run the check if it is configured or detected. true: fail if there is no command to run. false: skip it."`
+	Command  string   `yaml:"command" doc:"Shell command. Empty: detected from the repository's files."`
+	Format   string   `yaml:"format" validate:"oneof=auto go-test-json junit sarif tap playwright exit-code" doc:"Format of the command's report."`
+	Report   string   `yaml:"report" validate:"omitempty,relpath" doc:"Glob of the report files that the command writes. Empty: its output is the report."`
+	Severity string   `yaml:"severity" validate:"oneof=major medium minor" doc:"Severity of findings that have none in the report."`
+	Network  []string `yaml:"network" repo:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that the command may reach, in addition to execution.sandbox.network."`
 }
 
 // CustomCheck is a check that a project adds.
 type CustomCheck struct {
-	Name     string        `yaml:"name" validate:"required,name" doc:"What it is called in findings."`
+	Name     string        `yaml:"name" validate:"required,name" doc:"Name of the check in findings."`
 	Command  string        `yaml:"command" validate:"required" doc:"Shell command."`
-	Format   string        `yaml:"format" default:"exit-code" validate:"oneof=auto go-test-json junit sarif tap playwright exit-code" doc:"Format of what the command reports."`
-	Report   string        `yaml:"report" validate:"omitempty,relpath" doc:"Glob of the report files that the command writes. Empty: the report is its output."`
-	Severity string        `yaml:"severity" default:"major" validate:"oneof=major medium minor" doc:"Severity of findings to which the report gives none."`
-	Timeout  time.Duration `yaml:"timeout" repo:"timeout" validate:"min=0,max=24h" doc:"Longest time it may take. 0: verification.timeout."`
-	Network  []string      `yaml:"network" repo:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that the command may reach, besides those of execution.sandbox.network."`
+	Format   string        `yaml:"format" default:"exit-code" validate:"oneof=auto go-test-json junit sarif tap playwright exit-code" doc:"Format of the command's report."`
+	Report   string        `yaml:"report" validate:"omitempty,relpath" doc:"Glob of the report files that the command writes. Empty: its output is the report."`
+	Severity string        `yaml:"severity" default:"major" validate:"oneof=major medium minor" doc:"Severity of findings that have none in the report."`
+	Timeout  time.Duration `yaml:"timeout" repo:"timeout" validate:"min=0,max=24h" doc:"Maximum duration of the check. 0: the value of verification.timeout."`
+	Network  []string      `yaml:"network" repo:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that the command may reach, in addition to execution.sandbox.network."`
 }
 
 // Toggle is auto, true or false.

@@ -29,7 +29,7 @@ func TestARunThatOnlyPreparesNeedsNeitherModelNorGoal(t *testing.T) {
 	require.Equal(t, "Set up app", c.Goal)
 
 	_, err = runs.prepare(t.Context(), Creation{Repo: repo, Goal: "x"}, &Created{})
-	require.ErrorContains(t, err, "no model is chosen", "any other run needs one")
+	require.ErrorContains(t, err, "no model is configured", "any other run needs one")
 
 	runs.Config.Environment.Enabled = false
 	_, err = runs.prepare(t.Context(), c, &Created{})
@@ -68,7 +68,7 @@ func TestTheEnvironmentOfOneRunIsNoneOrWhatItsDocumentSaysWithinTheRulesOfReques
 		"environment: {variables: {LD_PRELOAD: /x}}":                                   "LD_PRELOAD",
 		"execution: {max_retries: 9}\nenvironment: {}":                                 "only the section environment",
 		"{}":               "has no section",
-		"environment: [":   "is not YAML",
+		"environment: [":   "invalid YAML",
 		"/etc/environment": "expected",
 	} {
 		_, _, err = chosen(text)

@@ -69,7 +69,7 @@ func Up(ctx context.Context, o Options) (*Stack, error) {
 		return nil, fmt.Errorf("find the data folder %s: %w", o.DataDir, err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the data folder %s cannot be made", dir)
+		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "cannot create the data folder %s", dir)
 	}
 	unlock, err := lock(dir)
 	if err != nil {
@@ -137,7 +137,7 @@ func (u *upper) prepare() error {
 	}
 	for _, folder := range []string{"logs", "run"} {
 		if err := os.MkdirAll(u.Path(folder), 0o750); err != nil {
-			return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the data folder %s cannot be written", u.DataDir)
+			return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the data folder %s is not writable", u.DataDir)
 		}
 	}
 	return nil
@@ -195,7 +195,7 @@ func free(port int) error {
 	l, err := config.Listen(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return fault.Wrap(err, contract.ClassHuman, contract.CodeInvalidConfig,
-			"port %d is in use; stop what listens there, or choose another with --port (0 takes a free one)", port)
+			"port %d is in use; stop the process that listens on it, or choose another port with --port (0 for a free port)", port)
 	}
 	return l.Close()
 }
@@ -357,7 +357,7 @@ func digest(file string) (string, error) {
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", fault.Wrap(err, contract.ClassHuman, contract.CodeInvalidConfig, "the scenario %s cannot be read", file)
+		return "", fault.Wrap(err, contract.ClassHuman, contract.CodeInvalidConfig, "cannot read the scenario %s", file)
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:]), nil
@@ -385,7 +385,7 @@ func (u *upper) current(ctx context.Context, role Role) (bool, error) {
 	if !u.left(role) || !ok || slices.Contains(u.o.Without, role) || p.Model == u.Model {
 		return u.left(role), nil
 	}
-	u.say(fmt.Sprintf("Restarting the %s, for which the scripted model is another one", role))
+	u.say(fmt.Sprintf("Restarting the %s to use the new scripted model", role))
 	return false, p.ID.Stop(ctx, stopTime, syscall.SIGTERM)
 }
 
@@ -424,7 +424,7 @@ func (u *upper) configArgs(args ...string) []string {
 	case u.ConfigDir == "":
 		return args
 	}
-	// It may have changed since, and be a folder that somebody else made.
+	// It may have changed since, and someone else may have created it.
 	return append(args, "--config-dir", u.ConfigDir, "--check-trust")
 }
 
@@ -490,7 +490,7 @@ func awaitReady(ctx context.Context, p Process, file string) error {
 		}
 		if !p.ID.Alive() {
 			return fault.New(contract.ClassConfig, contract.CodeUnavailable,
-				"the %s ended while it started; the end of %s says:\n%s", p.Role, p.Log, proc.Tail(p.Log, 8))
+				"the %s exited during startup; the last lines of %s:\n%s", p.Role, p.Log, proc.Tail(p.Log, 8))
 		}
 		select {
 		case <-ctx.Done():

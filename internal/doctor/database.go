@@ -22,7 +22,7 @@ func PostgreSQL() Check {
 		if bin := pgcluster.Installed(ctx); bin != "" {
 			return append(Well("programs in %s; rgpt dev starts a private cluster", bin), account(ctx, os.Geteuid())...)
 		}
-		return Warned("no PostgreSQL programs are installed; rgpt dev would download some", "apt-get install postgresql, or set DATABASE_URL")
+		return Warned("PostgreSQL is not installed; rgpt dev would download it", "apt-get install postgresql, or set DATABASE_URL")
 	}}
 }
 
@@ -41,7 +41,7 @@ func account(ctx context.Context, uid int) []Result {
 		return nil
 	}
 	return []Result{{
-		Status: Fail, Message: fmt.Sprintf("the user id %d has no entry in /etc/passwd; initdb, which makes the private cluster, refuses it", uid),
+		Status: Fail, Message: fmt.Sprintf("user ID %d has no entry in /etc/passwd, so initdb cannot create the private cluster", uid),
 		Mend: fmt.Sprintf("echo 'rgpt:x:%d:%d::/tmp:/bin/sh' >> /etc/passwd, or set DATABASE_URL", uid, uid),
 	}}
 }
@@ -51,15 +51,15 @@ func Database(url string) Check {
 	return Check{Name: "database", Run: func(ctx context.Context) []Result {
 		have, err := store.SchemaVersion(ctx, url)
 		if err != nil {
-			return FailedBy(err, "start PostgreSQL (rgpt dev --detach brings its own), or correct DATABASE_URL")
+			return FailedBy(err, "start PostgreSQL (rgpt dev --detach includes one), or correct DATABASE_URL")
 		}
 		switch want := migrations.Latest(); {
 		case have < want:
-			return Failed(fmt.Sprintf("the schema has version %d, this rgpt needs %d", have, want), "rgpt migrate")
+			return Failed(fmt.Sprintf("the schema has version %d, but this rgpt requires %d", have, want), "rgpt migrate")
 		case have > want:
-			return Failed(fmt.Sprintf("the schema has version %d, newer than the %d of this rgpt", have, want), "use the newer rgpt")
+			return Failed(fmt.Sprintf("the schema has version %d, newer than version %d of this rgpt", have, want), "use a newer rgpt")
 		default:
-			return Well("it answers, schema version %d", have)
+			return Well("reachable, schema version %d", have)
 		}
 	}}
 }
@@ -75,13 +75,13 @@ func Clock(url string) Check {
 	return Check{Name: "clock", Run: func(ctx context.Context) []Result {
 		conn, err := pgx.Connect(ctx, url)
 		if err != nil {
-			return Warned("it could not be compared with the database's, which cannot be reached", "mend the database first")
+			return Warned("not compared with the database's clock: the database is unreachable", "fix the database first")
 		}
 		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 		var theirs time.Time
 		before := time.Now()
 		if err := conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&theirs); err != nil {
-			return Warned("it could not be compared with the database's: "+err.Error(), "mend the database first")
+			return Warned("not compared with the database's clock: "+err.Error(), "fix the database first")
 		}
 		took := time.Since(before)
 		return judgeClock(theirs.Sub(before.Add(took/2)).Abs(), took)
@@ -91,7 +91,7 @@ func Clock(url string) Check {
 // judgeClock judges a difference of clocks that was measured with an error of at most
 // half the duration of the query.
 func judgeClock(difference, took time.Duration) []Result {
-	text := fmt.Sprintf("differs from the database's by %s", difference.Round(time.Millisecond))
+	text := fmt.Sprintf("differs from the database's clock by %s", difference.Round(time.Millisecond))
 	mend := "synchronise the clocks of both machines (NTP: timedatectl set-ntp true)"
 	switch sure := difference - took/2; {
 	case sure > clockFail:
@@ -99,5 +99,5 @@ func judgeClock(difference, took time.Duration) []Result {
 	case sure > clockWarn:
 		return Warned(text, mend)
 	}
-	return Well("agrees with the database's")
+	return Well("matches the database's clock")
 }

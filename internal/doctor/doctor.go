@@ -15,8 +15,8 @@ import (
 // Status is the state of a part.
 type Status string
 
-// The statuses, from good to bad. A warning keeps nothing from working that is asked
-// for now.
+// The statuses, from good to bad. With a warning, everything that is needed now still
+// works.
 const (
 	OK   Status = "ok"
 	Warn Status = "warn"
@@ -70,7 +70,7 @@ func (c Check) within(ctx context.Context, limit time.Duration) []Result {
 		select {
 		case results = <-done: // its context has ended, and it says more than we can
 		case <-time.After(limit / 10):
-			results = Failed("gave no answer within "+limit.String(), "see whether the machine is overloaded; then check again")
+			results = Failed("no result within "+limit.String(), "check whether the machine is overloaded, then try again")
 		}
 	}
 	for i := range results {

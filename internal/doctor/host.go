@@ -31,22 +31,22 @@ func DataFolder(dir string) Check {
 			err = tryWrite(at)
 		}
 		if err != nil {
-			return Failed(fmt.Sprintf("%s cannot be written: %v", dir, err), "make it writable for you, or choose another with --data-dir or RGPT_DATA_DIR")
+			return Failed(fmt.Sprintf("%s is not writable: %v", dir, err), "make it writable for your user, or choose another one with --data-dir or RGPT_DATA_DIR")
 		}
 		var fs unix.Statfs_t
 		if err := unix.Statfs(at, &fs); err != nil {
-			return Warned(fmt.Sprintf("how much room %s has could not be found out: %v", at, err), "see df "+at)
+			return Warned(fmt.Sprintf("could not read the free space of %s: %v", at, err), "run df "+at)
 		}
 		free := fs.Bavail * uint64(fs.Bsize) //nolint:gosec // a block size is positive
 		text := fmt.Sprintf("%s, %.1f GiB free", dir, float64(free)/(1<<30))
-		mend := "make room on its disk, or choose another folder with --data-dir or RGPT_DATA_DIR"
+		mend := "free space on its disk, or choose another folder with --data-dir or RGPT_DATA_DIR"
 		switch {
 		case free < diskFail, fs.Files > 0 && fs.Ffree < 1000:
-			return Failed(text+": too little", mend)
+			return Failed(text+": not enough", mend)
 		case free < diskWarn:
-			return Warned(text+": little", mend)
+			return Warned(text+": low", mend)
 		case at != dir:
-			return Well("%s (will be made)", text)
+			return Well("%s (will be created)", text)
 		}
 		return Well("%s", text)
 	}}
@@ -58,7 +58,7 @@ func nearest(dir string) (string, error) {
 		info, err := os.Stat(at)
 		switch {
 		case err == nil && !info.IsDir():
-			return "", fmt.Errorf("%s is no folder", at)
+			return "", fmt.Errorf("%s is not a folder", at)
 		case err == nil:
 			return at, nil
 		case !errors.Is(err, os.ErrNotExist) || at == filepath.Dir(at):
@@ -86,7 +86,7 @@ func Git() Check {
 	return Check{Name: "git", Run: func(ctx context.Context) []Result {
 		out, err := exec.CommandContext(ctx, "git", "version").Output()
 		if err != nil {
-			return Failed(fmt.Sprintf("git does not run: %v", err), fmt.Sprintf("install git %d.%d or newer", gitMajor, gitMinor))
+			return Failed(fmt.Sprintf("cannot run git: %v", err), fmt.Sprintf("install git %d.%d or newer", gitMajor, gitMinor))
 		}
 		return judgeGit(strings.TrimSpace(string(out)))
 	}}
@@ -95,7 +95,7 @@ func Git() Check {
 func judgeGit(said string) []Result {
 	m := gitVersion.FindStringSubmatch(said)
 	if m == nil {
-		return Warned(fmt.Sprintf("the version is not clear from %q", said), fmt.Sprintf("see that git is %d.%d or newer", gitMajor, gitMinor))
+		return Warned(fmt.Sprintf("cannot read the version from %q", said), fmt.Sprintf("check that git is %d.%d or newer", gitMajor, gitMinor))
 	}
 	major, _ := strconv.Atoi(m[1]) // digits, by the pattern
 	minor, _ := strconv.Atoi(m[2])
@@ -114,7 +114,7 @@ func Sandbox(build func() (*sandbox.Process, error), allowed bool) Check {
 			return features(missing.Missing, Fail)
 		}
 		if err != nil {
-			return FailedBy(err, "see that this machine is a Linux with user namespaces or bubblewrap")
+			return FailedBy(err, "check that this machine runs Linux with user namespaces or bubblewrap")
 		}
 		results := Well("commands are isolated by %s", p.Variant())
 		if p.Variant() == sandbox.Unisolated {
@@ -139,10 +139,10 @@ func Toolchains(detect func() sandbox.Toolchains) Check {
 			out = append(out, Result{Status: OK, Message: found})
 		}
 		for _, refused := range t.Refused {
-			out = append(out, Result{Status: Warn, Message: "refused: " + refused, Mend: "install it in a folder of its own that holds nothing else, or for all users; then start the worker again"})
+			out = append(out, Result{Status: Warn, Message: "refused: " + refused, Mend: "install it in a separate folder that contains nothing else, or for all users; then restart the worker"})
 		}
 		if len(out) == 0 {
-			return Warned("none is found", "install what your projects need and put it into the worker's PATH")
+			return Warned("none found", "install the tools that your projects need and add them to the worker's PATH")
 		}
 		return out
 	}}
@@ -156,7 +156,7 @@ func features(all []sandbox.Feature, status Status) []Result {
 			if f.By == "watchdog" && f.Fix != "" {
 				out = append(out, Result{
 					Check: "sandbox: " + f.Name, Status: Warn, Mend: f.Fix,
-					Message: "commands are watched and stopped past their limit, which the kernel could keep them from reaching: " + f.Detail,
+					Message: "commands are stopped after they exceed their limit, which the kernel could enforce directly: " + f.Detail,
 				})
 			}
 			continue
@@ -166,7 +166,7 @@ func features(all []sandbox.Feature, status Status) []Result {
 			r.Message = "missing: " + f.Detail
 		}
 		if status == Warn {
-			r.Message += "; something else does its work"
+			r.Message += "; a substitute is used"
 		}
 		out = append(out, r)
 	}
@@ -178,7 +178,7 @@ func Chromium(getenv func(string) string) Check {
 	return Check{Name: "browser tests", Run: func(context.Context) []Result {
 		if file := getenv("PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH"); file != "" {
 			if info, err := os.Stat(file); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
-				return Warned(fmt.Sprintf("PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH names %s, which is no program", file), "correct or unset it")
+				return Warned(fmt.Sprintf("PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH is %s, which is not an executable", file), "correct or unset it")
 			}
 			return Well("%s", file)
 		}
@@ -187,7 +187,7 @@ func Chromium(getenv func(string) string) Check {
 				return Well("%s", file)
 			}
 		}
-		return Warned("no Chromium is installed; only tests that drive a browser need one", "apt-get install chromium, or npx playwright install chromium")
+		return Warned("Chromium is not installed; only browser tests need it", "apt-get install chromium, or npx playwright install chromium")
 	}}
 }
 
@@ -196,7 +196,7 @@ func Machine() Check {
 	return Check{Name: "machine", Run: func(context.Context) []Result {
 		text := fmt.Sprintf("%s/%s, %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 		if runtime.GOOS != "linux" {
-			return Failed(text, "run on Linux; elsewhere in a container or a virtual machine")
+			return Failed(text, "run on Linux, or in a Linux container or virtual machine")
 		}
 		return Well("%s", text)
 	}}

@@ -25,19 +25,19 @@ func Temporal(connect Connect, address, namespace string) Check {
 	return Check{Name: "temporal", Run: func(ctx context.Context) []Result {
 		c, err := connect(ctx)
 		if err != nil {
-			return FailedBy(err, "start it (rgpt dev --detach brings its own), or correct TEMPORAL_ADDRESS")
+			return FailedBy(err, "start it (rgpt dev --detach includes one), or correct TEMPORAL_ADDRESS")
 		}
 		defer c.Close()
 		_, err = c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
 		var unknown *serviceerror.NamespaceNotFound
 		if errors.As(err, &unknown) {
-			return Failed(fmt.Sprintf("%s answers but has no namespace %q", address, namespace),
+			return Failed(fmt.Sprintf("%s is reachable but has no namespace %q", address, namespace),
 				fmt.Sprintf("temporal operator namespace create --namespace %s --address %s, or correct TEMPORAL_NAMESPACE", namespace, address))
 		}
 		if err != nil {
-			return FailedBy(fmt.Errorf("ask %s for the namespace %q: %w", address, namespace, err), "see Temporal's log")
+			return FailedBy(fmt.Errorf("read namespace %q from %s: %w", namespace, address, err), "see Temporal's log")
 		}
-		return append(Well("%s answers, namespace %s", address, namespace), attributes(ctx, c, address, namespace)...)
+		return append(Well("%s is reachable, namespace %s", address, namespace), attributes(ctx, c, address, namespace)...)
 	}}
 }
 
@@ -45,7 +45,7 @@ func attributes(ctx context.Context, c client.Client, address, namespace string)
 	const name = "search attributes"
 	known, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if err != nil {
-		return []Result{{Check: name, Status: Warn, Message: "they could not be listed: " + err.Error(), Mend: "see that this client may use Temporal's operator service"}}
+		return []Result{{Check: name, Status: Warn, Message: "cannot list them: " + err.Error(), Mend: "check that this client may use Temporal's operator service"}}
 	}
 	var missing, mend []string
 	for _, want := range contract.SearchAttributes() {
@@ -63,7 +63,7 @@ func attributes(ctx context.Context, c client.Client, address, namespace string)
 	}
 	command := fmt.Sprintf("temporal operator search-attribute create --address %s --namespace %s %s", address, namespace, strings.Join(mend, " "))
 	if len(mend) == 0 {
-		command = "remove those of the wrong type from the namespace, or use another namespace"
+		command = "remove the attributes of the wrong type from the namespace, or use another namespace"
 	}
 	return []Result{{Check: name, Status: Fail, Message: "runs cannot start without " + strings.Join(missing, ", "), Mend: command}}
 }
@@ -83,7 +83,7 @@ func Workers(connect Connect, queues []Queue) Check {
 	return Check{Name: "workers", Run: func(ctx context.Context) []Result {
 		c, err := connect(ctx)
 		if err != nil {
-			return Warned("not checked: Temporal does not answer", "mend Temporal first")
+			return Warned("not checked: Temporal does not answer", "fix Temporal first")
 		}
 		defer c.Close()
 		var idle []string
@@ -96,7 +96,7 @@ func Workers(connect Connect, queues []Queue) Check {
 			for _, kind := range kinds {
 				polled, err := pollers(ctx, c, q.Name, kind, hosts)
 				if err != nil {
-					return FailedBy(fmt.Errorf("ask who polls %s: %w", q.Name, err), "see Temporal's log")
+					return FailedBy(fmt.Errorf("list the pollers of %s: %w", q.Name, err), "see Temporal's log")
 				}
 				if !polled {
 					idle = append(idle, fmt.Sprintf("%s (%s)", q.Name, strings.ToLower(kind.String())))
@@ -104,8 +104,8 @@ func Workers(connect Connect, queues []Queue) Check {
 			}
 		}
 		if len(idle) > 0 {
-			return Failed("nobody polls "+strings.Join(idle, ", ")+": work there waits",
-				"start a worker with these roles (rgpt dev --detach, or rgpt-worker), and see its log")
+			return Failed("no worker polls "+strings.Join(idle, ", ")+": its work is waiting",
+				"start a worker with these roles (rgpt dev --detach, or rgpt-worker), and check its log")
 		}
 		return Well("%d task queues are polled by %d workers", len(queues), len(hosts))
 	}}

@@ -1,5 +1,5 @@
 // Package freeport finds ports for servers that are started with a number:
-// those whose listeners we cannot hand over open.
+// servers to which no open listener can be passed.
 package freeport
 
 import (
@@ -40,7 +40,7 @@ func Take(ctx context.Context) (int, error) {
 		}
 		last = err
 	}
-	return 0, fmt.Errorf("find a free port on 127.0.0.1: none of %d tried is; the last: %w", tries, last)
+	return 0, fmt.Errorf("find a free port on 127.0.0.1: all %d tried are in use; last error: %w", tries, last)
 }
 
 // pick chooses a port below those that the system gives away, which begin at

@@ -177,11 +177,11 @@ func checkCall(i int, c *ToolCall) error {
 		c.Arguments = "{}"
 	}
 	if c.Name == "" {
-		return &unusable{contract.CodeInvalidOutput, fmt.Sprintf("tool call %d names no tool", i+1)}
+		return &unusable{contract.CodeInvalidOutput, fmt.Sprintf("tool call %d has no tool name", i+1)}
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(c.Arguments), &object); err != nil || object == nil {
-		return &unusable{contract.CodeInvalidOutput, fmt.Sprintf("the arguments of tool call %d (%s) are no JSON object", i+1, fault.Clip(c.Name, 64))}
+		return &unusable{contract.CodeInvalidOutput, fmt.Sprintf("the arguments of tool call %d (%s) are not a JSON object", i+1, fault.Clip(c.Name, 64))}
 	}
 	return nil
 }

@@ -30,16 +30,16 @@ func CheckJSON(schema Schema, text string) (json.RawMessage, error) {
 	}
 	compiled, err := validatorOf(schema.JSON)
 	if err != nil {
-		return nil, fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "the JSON schema %q is not valid", schema.Name)
+		return nil, fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "the JSON schema %q is invalid", schema.Name)
 	}
 	var invalid *jsonschema.ValidationError
 	switch err := compiled.Validate(value); {
 	case err == nil:
 		return doc, nil
 	case errors.As(err, &invalid):
-		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the answer does not fit its JSON schema: %s", places(invalid))
+		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the answer does not match its JSON schema: %s", places(invalid))
 	default:
-		return nil, fault.Wrap(err, contract.ClassLLM, contract.CodeInvalidOutput, "the answer could not be compared with its JSON schema")
+		return nil, fault.Wrap(err, contract.ClassLLM, contract.CodeInvalidOutput, "the answer could not be checked against its JSON schema")
 	}
 }
 
@@ -53,12 +53,12 @@ func decodeOne(doc []byte) (any, error) {
 	var value any
 	if err := dec.Decode(&value); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-			return nil, errors.New("it ends too early")
+			return nil, errors.New("it is incomplete")
 		}
 		return nil, fmt.Errorf("%w (byte %d)", err, dec.InputOffset())
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("text follows it at byte %d", dec.InputOffset())
+		return nil, fmt.Errorf("unexpected text after it at byte %d", dec.InputOffset())
 	}
 	return value, nil
 }
@@ -102,7 +102,7 @@ type nowhere struct{}
 
 // Load refuses every reference outside the schema.
 func (nowhere) Load(string) (any, error) {
-	return nil, errors.New("a schema refers to nothing outside itself")
+	return nil, errors.New("a schema must not refer to anything outside itself")
 }
 
 // relax makes properties that may be null optional, everywhere.

@@ -59,7 +59,7 @@ func New(providers []Provider, catalogue Catalogue, opts Options) (*Client, erro
 		}
 		p = p.WithDefaults()
 		if c.providers[p.Name] != nil {
-			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "two model providers have the name %s", p.Name)
+			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "two model providers are named %s", p.Name)
 		}
 		c.providers[p.Name] = &endpoint{Provider: p, slots: make(chan struct{}, p.MaxConcurrent)}
 	}
@@ -113,10 +113,10 @@ func (c *Client) Complete(ctx context.Context, req Request) (Response, error) {
 	p, ok := c.providers[req.Choice.Provider]
 	if !ok {
 		return Response{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"no model provider has the name %q; configure it under models.providers", req.Choice.Provider)
+			"model provider %q not found; configure it under models.providers", req.Choice.Provider)
 	}
 	if req.Choice.Model == "" {
-		return Response{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no model of provider %s is chosen", p.Name)
+		return Response{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no model is selected for provider %s", p.Name)
 	}
 	key, err := p.key(c.opts.Getenv)
 	if err != nil {
@@ -134,7 +134,7 @@ func (c *Client) Complete(ctx context.Context, req Request) (Response, error) {
 }
 
 // errNoSlot marks a call that ended while it waited for its turn.
-var errNoSlot = errors.New("all places of the provider stayed taken")
+var errNoSlot = errors.New("all slots of the provider were in use")
 
 // acquire waits for one of the provider's slots.
 func (p *endpoint) acquire(ctx context.Context) error {

@@ -41,16 +41,16 @@ func (x *call) explain(ctx context.Context, err error) *fault.Error {
 	case errors.As(err, &bad):
 		return fault.New(contract.ClassLLM, bad.code, "%s: %s", x.who(), x.scrub.clean(bad.reason))
 	case errors.Is(err, errTooLarge):
-		return fault.New(contract.ClassLLM, contract.CodeTruncated, "%s: the answer is larger than %d bytes and was cut", x.who(), x.client.opts.MaxResponse)
+		return fault.New(contract.ClassLLM, contract.CodeTruncated, "%s: the answer exceeds %d bytes and was cut off", x.who(), x.client.opts.MaxResponse)
 	case errors.As(err, &reported):
 		return x.explainReported(reported)
 	case ctx.Err() != nil:
 		return x.explainEnd(ctx, err)
 	case errors.As(err, &malformed):
-		return fault.Wrap(x.scrub.cause(malformed.err), contract.ClassLLM, contract.CodeInvalidOutput, "%s: the answer is not the protocol's JSON", x.who())
+		return fault.Wrap(x.scrub.cause(malformed.err), contract.ClassLLM, contract.CodeInvalidOutput, "%s: the answer is not valid JSON of the protocol", x.who())
 	default:
 		return fault.Wrap(x.scrub.cause(err), contract.ClassInfra, contract.CodeUnavailable,
-			"%s: the provider could not be reached or broke the connection", x.who())
+			"%s: the provider could not be reached or closed the connection", x.who())
 	}
 }
 
@@ -63,15 +63,15 @@ func (x *call) who() string {
 func (x *call) explainEnd(ctx context.Context, err error) *fault.Error {
 	waiting := ""
 	if errors.Is(err, errNoSlot) {
-		waiting = fmt.Sprintf(" while all %d places of the provider were taken (max_concurrent)", x.provider.MaxConcurrent)
+		waiting = fmt.Sprintf(" while all %d slots of the provider were in use (max_concurrent)", x.provider.MaxConcurrent)
 	}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errIdle):
-		return fault.New(contract.ClassInfra, contract.CodeTimeout, "%s: nothing arrived for %s (models.idle_timeout)", x.who(), x.client.opts.IdleTimeout)
+		return fault.New(contract.ClassInfra, contract.CodeTimeout, "%s: no data received for %s (models.idle_timeout)", x.who(), x.client.opts.IdleTimeout)
 	case errors.Is(cause, errDeadline):
-		return fault.New(contract.ClassInfra, contract.CodeTimeout, "%s: no whole answer within %s (models.timeout)", x.who(), x.timeout())
+		return fault.New(contract.ClassInfra, contract.CodeTimeout, "%s: no complete answer within %s (models.timeout)", x.who(), x.timeout())
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fault.Wrap(context.DeadlineExceeded, contract.ClassInfra, contract.CodeTimeout, "%s: the time for this work ended%s", x.who(), waiting)
+		return fault.Wrap(context.DeadlineExceeded, contract.ClassInfra, contract.CodeTimeout, "%s: the deadline for this work passed%s", x.who(), waiting)
 	default:
 		return fault.Wrap(context.Canceled, contract.ClassInfra, contract.CodeCancelled, "%s: the call was cancelled%s", x.who(), waiting)
 	}
@@ -145,7 +145,7 @@ func (x *call) explainStatus(e *statusError) *fault.Error {
 	said := readAPIError(e.body)
 	if e.status >= 300 && e.status < 400 {
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"%s: the address redirects elsewhere (HTTP %d), which is not followed; set base_url to the final address", x.who(), e.status)
+			"%s: the address redirects elsewhere (HTTP %d), and redirects are not followed; set base_url to the final address", x.who(), e.status)
 	}
 	failed := x.explainAPIError(e.status, e.body, said)
 	limited := failed.Code == contract.CodeRateLimited || failed.Code == contract.CodeQuotaExhausted
@@ -177,9 +177,9 @@ func (x *call) explainAPIError(status int, body []byte, said apiError) *fault.Er
 	hint := ""
 	switch code {
 	case contract.CodeUnauthorized:
-		hint = "; the key comes from " + x.provider.KeySource()
+		hint = "; the API key comes from " + x.provider.KeySource()
 	case contract.CodeModelNotFound:
-		hint = "; see that the model exists there and that base_url is right"
+		hint = "; check that the provider has this model and that base_url is correct"
 	case contract.CodeQuotaExhausted:
 		hint = "; the provider's quota is used up: raise it or switch the model"
 	default: // the provider's message says enough

@@ -28,7 +28,7 @@ func Probe(ctx context.Context, p Provider) error {
 }
 
 func unknownProvider(name string) error {
-	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no model provider has the name %q; configure it under models.providers", name)
+	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "model provider %q not found; configure it under models.providers", name)
 }
 
 func probe(ctx context.Context, client *http.Client, p Provider, getenv func(string) string) error {
@@ -92,7 +92,7 @@ func unreachable(ctx context.Context, err error, scrub *scrubber, who string) er
 		return fault.Wrap(context.Canceled, contract.ClassInfra, contract.CodeCancelled, "the probe of %s was cancelled", who)
 	}
 	return fault.Wrap(scrub.cause(err), contract.ClassInfra, contract.CodeUnavailable,
-		"%s cannot be reached; see that it runs and that its base_url is right", who)
+		"%s cannot be reached; check that it is running and that its base_url is correct", who)
 }
 
 // probed judges a probe's HTTP status.
@@ -101,14 +101,14 @@ func probed(p Provider, who string, status int) error {
 	case status >= 200 && status < 300, status == http.StatusTooManyRequests:
 		return nil
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return fault.New(contract.ClassConfig, contract.CodeUnauthorized, "%s refuses the key (HTTP %d); the key comes from %s", who, status, p.KeySource())
+		return fault.New(contract.ClassConfig, contract.CodeUnauthorized, "%s rejected the API key (HTTP %d); the key comes from %s", who, status, p.KeySource())
 	case status >= http.StatusInternalServerError && status != http.StatusNotImplemented:
-		return fault.New(contract.ClassInfra, contract.CodeUnavailable, "%s is not well (HTTP %d)", who, status)
+		return fault.New(contract.ClassInfra, contract.CodeUnavailable, "%s is unavailable (HTTP %d)", who, status)
 	case status < 400:
-		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s redirects elsewhere (HTTP %d); set base_url to the final address", who, status)
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s redirects to another address (HTTP %d); set base_url to the final address", who, status)
 	case p.Kind != KindScripted && p.BaseURL != kindDefaults[p.Kind].baseURL:
 		return nil // many compatible servers have no list of models; the first call will show
 	default:
-		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s serves no list of models (HTTP %d); see that base_url is right, it usually ends in /v1", who, status)
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s has no list of models (HTTP %d); check base_url, which usually ends in /v1", who, status)
 	}
 }

@@ -69,7 +69,7 @@ func TestWhatProvidersSayOfAnErrorDecidesItsCode(t *testing.T) {
 		},
 		"Gemini: key": {
 			h:     answer(400, `[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}]`),
-			class: contract.ClassConfig, code: contract.CodeUnauthorized, says: "the key comes from",
+			class: contract.ClassConfig, code: contract.CodeUnauthorized, says: "the API key comes from",
 		},
 		"Azure: filter": {
 			h:     answer(400, `{"error":{"message":"The response was filtered","code":"content_filter"}}`),
@@ -341,7 +341,7 @@ func TestAnAnswerOver50MegabytesIsCutWithoutBeingHeld(t *testing.T) {
 			peak := peakHeap(t)
 			_, err := c.Complete(t.Context(), question())
 			f := requireFault(t, err, contract.ClassLLM, contract.CodeTruncated)
-			require.Contains(t, f.Message, "larger than 2097152 bytes")
+			require.Contains(t, f.Message, "exceeds 2097152 bytes")
 			require.Less(t, peak(), uint64(40<<20), "bytes of heap at the most")
 		})
 	}
@@ -417,7 +417,7 @@ func TestNoMoreCallsThanAllowedAreUnderWayAtOnce(t *testing.T) {
 	defer cancel()
 	_, err := c.Complete(ctx, req)
 	f := requireFault(t, err, contract.ClassInfra, contract.CodeTimeout)
-	require.Contains(t, f.Message, "all 3 places")
+	require.Contains(t, f.Message, "all 3 slots")
 
 	proceed.L.Lock()
 	open = true

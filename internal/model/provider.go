@@ -95,20 +95,20 @@ func (p Provider) Check() error {
 		return bad("a model provider has no name")
 	}
 	if _, ok := kindDefaults[p.Kind]; !ok {
-		return bad("model provider %s: kind %q is none of openai, openrouter, anthropic, gemini, ollama, compatible, scripted", p.Name, p.Kind)
+		return bad("model provider %s: invalid kind %q; expected openai, openrouter, anthropic, gemini, ollama, compatible or scripted", p.Name, p.Kind)
 	}
 	if p.BaseURL == "" {
-		return bad("model provider %s: kind %s needs a base_url", p.Name, p.Kind)
+		return bad("model provider %s: kind %s requires a base_url", p.Name, p.Kind)
 	}
 	u, err := url.Parse(p.BaseURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return bad("model provider %s: base_url is no http or https URL", p.Name) // not repeated: it may hold a password
+		return bad("model provider %s: base_url is not an http or https URL", p.Name) // not repeated: it may hold a password
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
-		return bad("model provider %s: base_url must end with its path; send what follows ? or # as headers", p.Name)
+		return bad("model provider %s: base_url must not have a query or fragment (? or #); send such values as headers", p.Name)
 	}
 	if p.Timeout < 0 || p.MaxConcurrent < 0 {
-		return bad("model provider %s: timeout and max_concurrent cannot be less than 0", p.Name)
+		return bad("model provider %s: timeout and max_concurrent must not be negative", p.Name)
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (p Provider) key(getenv func(string) string) (string, error) {
 	case p.APIKeyFile != "":
 		data, err := os.ReadFile(p.APIKeyFile)
 		if err != nil {
-			return "", fault.Wrap(err, contract.ClassConfig, contract.CodeUnauthorized, "the key of model provider %s cannot be read from %s", p.Name, p.KeySource())
+			return "", fault.Wrap(err, contract.ClassConfig, contract.CodeUnauthorized, "cannot read the API key of model provider %s from %s", p.Name, p.KeySource())
 		}
 		key = strings.TrimSpace(string(data))
 	case p.APIKeyEnv != "":
@@ -153,11 +153,11 @@ func (p Provider) key(getenv func(string) string) (string, error) {
 	}
 	if key == "" {
 		return "", fault.New(contract.ClassConfig, contract.CodeUnauthorized,
-			"model provider %s (%s) has no key: %s is empty; set it, or choose another provider", p.Name, p.Address(), p.KeySource())
+			"model provider %s (%s) has no API key: %s is empty; set it, or choose another provider", p.Name, p.Address(), p.KeySource())
 	}
 	if strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return "", fault.New(contract.ClassConfig, contract.CodeUnauthorized,
-			"the key of model provider %s, from %s, holds control characters; write the key alone, on one line", p.Name, p.KeySource())
+			"the API key of model provider %s, from %s, contains control characters; it must be a single line with only the key", p.Name, p.KeySource())
 	}
 	return key, nil
 }

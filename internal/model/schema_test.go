@@ -89,9 +89,9 @@ func TestCheckJSONTakesWhatFitsAndNamesWhatDoesNot(t *testing.T) {
 		"empty":                    {text: "  ", says: []string{"empty"}},
 		"prose":                    {text: "Here is the plan:", says: []string{"not one JSON document"}},
 		"prose before the fence":   {text: "Sure!\n```json\n" + good + "\n```", says: []string{"not one JSON document"}},
-		"prose after it":           {text: good + " Done.", says: []string{"text follows it at byte"}},
-		"two documents":            {text: good + good, says: []string{"text follows"}},
-		"cut off":                  {text: good[:60], says: []string{"ends too early"}},
+		"prose after it":           {text: good + " Done.", says: []string{"unexpected text after it at byte"}},
+		"two documents":            {text: good + good, says: []string{"unexpected text after it"}},
+		"cut off":                  {text: good[:60], says: []string{"it is incomplete"}},
 		"fence not closed":         {text: "```json\n" + good, says: []string{"not one JSON document"}},
 		"only a fence":             {text: "```", says: []string{"not one JSON document"}},
 		"wrong type":               {text: `{"summary":1,"complexity_score":0,"steps":[]}`, says: []string{"at /summary"}},
@@ -131,7 +131,7 @@ func TestEachAnswerIsCheckedAgainstItsOwnSchemaHoweverOften(t *testing.T) {
 		_, err := CheckJSON(of("object"), `{}`)
 		require.NoError(t, err)
 		_, err = CheckJSON(of("array"), `{}`)
-		require.ErrorContains(t, err, "does not fit its JSON schema", "another schema of the same name")
+		require.ErrorContains(t, err, "does not match its JSON schema", "another schema of the same name")
 		_, err = CheckJSON(of("array"), `[]`)
 		require.NoError(t, err)
 	}

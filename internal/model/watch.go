@@ -12,8 +12,8 @@ const lookInterval = 500 * time.Millisecond
 
 // Why a call was ended from this side.
 var (
-	errDeadline = errors.New("the call took longer than it may")
-	errIdle     = errors.New("the provider fell silent")
+	errDeadline = errors.New("the call exceeded its time limit")
+	errIdle     = errors.New("the provider stopped sending data")
 )
 
 // watch watches one call and ends it if the provider sends nothing for too long. The

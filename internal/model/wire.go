@@ -185,7 +185,7 @@ func (t Tool) param(strict bool) (openai.ChatCompletionToolUnionParam, error) {
 	if len(t.Parameters) > 0 {
 		parameters = nil
 		if err := json.Unmarshal(t.Parameters, &parameters); err != nil || parameters == nil {
-			return openai.ChatCompletionToolUnionParam{}, fault.New(contract.ClassRuntime, contract.CodeUnknown, "the parameters of tool %q are no JSON schema", t.Name)
+			return openai.ChatCompletionToolUnionParam{}, fault.New(contract.ClassRuntime, contract.CodeUnknown, "the parameters of tool %q are not a JSON schema", t.Name)
 		}
 	}
 	f := shared.FunctionDefinitionParam{Name: t.Name, Parameters: parameters}

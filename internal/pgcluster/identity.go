@@ -40,8 +40,8 @@ func unprivileged(dir string) (identity, error) {
 		}
 	}
 	return identity{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-		"PostgreSQL does not run as root, user namespaces are off, and neither postgres nor nobody can reach %s; "+
-			"run as an ordinary user, or choose a data folder that others can pass through", dir)
+		"PostgreSQL does not run as root, user namespaces are disabled, and neither user postgres nor user nobody can access %s; "+
+			"run as an ordinary user, or choose a data folder that other users can traverse", dir)
 }
 
 // apply gives the identity to a process about to start.
@@ -63,7 +63,7 @@ func (i identity) own(files ...string) error {
 	}
 	for _, f := range files {
 		if err := os.Chown(f, int(i.account.Uid), int(i.account.Gid)); err != nil {
-			return fmt.Errorf("give %s to the server's user: %w", f, err)
+			return fmt.Errorf("change the owner of %s to the server's user: %w", f, err)
 		}
 	}
 	return nil

@@ -156,7 +156,7 @@ func (c *Cluster) CreateDatabase(ctx context.Context, name string) error {
 	defer conn.Close(ctx)
 	var there bool
 	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&there); err != nil {
-		return fmt.Errorf("look for the database %s: %w", name, err)
+		return fmt.Errorf("find the database %s: %w", name, err)
 	}
 	if there {
 		return nil
@@ -209,12 +209,12 @@ func (c *Cluster) await(ctx context.Context, log string) error {
 		}
 		if !c.Process.Alive() {
 			return fault.New(contract.ClassInfra, contract.CodeUnavailable,
-				"PostgreSQL on port %d ended while it started; the end of %s says:\n%s", c.Port, log, proc.Tail(log, 5))
+				"PostgreSQL on port %d exited during startup; the last lines of %s:\n%s", c.Port, log, proc.Tail(log, 5))
 		}
 		select {
 		case <-ctx.Done():
 			return fault.Wrap(err, contract.ClassInfra, contract.CodeTimeout,
-				"PostgreSQL on port %d did not take connections within %s; see %s", c.Port, startTime, log)
+				"PostgreSQL on port %d did not accept connections within %s; see %s", c.Port, startTime, log)
 		case <-tick.C:
 		}
 	}
@@ -227,14 +227,14 @@ func initialise(ctx context.Context, bin, dir string, who identity) error {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
-		return fmt.Errorf("make the folder of the cluster %s: %w", dir, err)
+		return fmt.Errorf("create the cluster's folder %s: %w", dir, err)
 	}
 	fresh := dir + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
-		return fmt.Errorf("remove a half-made cluster: %w", err)
+		return fmt.Errorf("remove an incomplete cluster: %w", err)
 	}
 	if err := os.Mkdir(fresh, 0o700); err != nil {
-		return fmt.Errorf("make the cluster's folder: %w", err)
+		return fmt.Errorf("create the cluster's folder: %w", err)
 	}
 	defer os.RemoveAll(fresh)
 	if err := os.WriteFile(secretFile(fresh), []byte(rand.Text()+"\n"), 0o600); err != nil {
@@ -253,16 +253,16 @@ func initialise(ctx context.Context, bin, dir string, who identity) error {
 	who.apply(cmd.SysProcAttr)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		if strings.Contains(string(out), "No space left on device") {
-			return fault.Wrap(err, contract.ClassInfra, contract.CodeDiskFull, "there is no space for a PostgreSQL cluster in %s; make room, or choose another data folder", dir)
+			return fault.Wrap(err, contract.ClassInfra, contract.CodeDiskFull, "no space for a PostgreSQL cluster in %s; free some, or choose another data folder", dir)
 		}
 		return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
-			"initdb could not make a PostgreSQL cluster in %s: %s", dir, strings.TrimSpace(string(out)))
+			"initdb could not create a PostgreSQL cluster in %s: %s", dir, strings.TrimSpace(string(out)))
 	}
 	if err := os.Rename(secretFile(fresh), secretFile(dir)); err != nil {
-		return fmt.Errorf("keep the cluster's password: %w", err)
+		return fmt.Errorf("save the cluster's password: %w", err)
 	}
 	if err := os.Rename(fresh, dir); err != nil {
-		return fmt.Errorf("put the cluster into its place: %w", err)
+		return fmt.Errorf("move the cluster into place: %w", err)
 	}
 	return nil
 }

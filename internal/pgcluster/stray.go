@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/proc"
 )
 
-// stopStray stops a server of the cluster that nobody remembers: whoever started
+// stopStray stops a server of the cluster that was not recorded: the process that started
 // it was killed before it could note that. Two servers cannot share a folder.
 func stopStray(ctx context.Context, dir string) error {
 	id, ok := stray(dir)
@@ -22,7 +22,7 @@ func stopStray(ctx context.Context, dir string) error {
 		return nil
 	}
 	if err := id.Stop(ctx, stopTime, syscall.SIGINT); err != nil {
-		return fmt.Errorf("stop the server that is left in %s: %w", dir, err)
+		return fmt.Errorf("stop the leftover server in %s: %w", dir, err)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (id ID) Stop(ctx context.Context, grace time.Duration, polite syscall.Signa
 		_ = syscall.Kill(id.PID, syscall.SIGKILL)
 	}
 	if !id.await(ctx, 5*time.Second) {
-		return fmt.Errorf("process %d does not end, not even by SIGKILL", id.PID)
+		return fmt.Errorf("process %d did not exit, even after SIGKILL", id.PID)
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ type Spec struct {
 // starter and the starter's terminal.
 func Start(s Spec) (ID, error) {
 	if err := os.MkdirAll(filepath.Dir(s.Log), 0o750); err != nil {
-		return ID{}, fmt.Errorf("make the folder of the log %s: %w", s.Log, err)
+		return ID{}, fmt.Errorf("create the folder of the log %s: %w", s.Log, err)
 	}
 	log, err := os.OpenFile(s.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -116,7 +116,7 @@ func Start(s Spec) (ID, error) {
 	// Reap it if it ends while we still live; otherwise init does.
 	go func() { _ = cmd.Wait() }()
 	if err != nil {
-		return ID{}, fmt.Errorf("%s ended at once; see %s", s.Path, s.Log)
+		return ID{}, fmt.Errorf("%s exited immediately; see %s", s.Path, s.Log)
 	}
 	return id, nil
 }
@@ -135,13 +135,13 @@ func Tail(file string, lines int) string {
 func stat(pid int) (start uint64, state byte, err error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, 0, fmt.Errorf("look at process %d: %w", pid, err)
+		return 0, 0, fmt.Errorf("inspect process %d: %w", pid, err)
 	}
 	// The name in parentheses may hold anything, so count from its end.
 	_, rest, ok := strings.Cut(string(raw[strings.LastIndexByte(string(raw), ')')+0:]), ") ")
 	fields := strings.Fields(rest)
 	if !ok || len(fields) < 20 {
-		return 0, 0, fmt.Errorf("look at process %d: /proc/%d/stat is not readable", pid, pid)
+		return 0, 0, fmt.Errorf("inspect process %d: /proc/%d/stat is not readable", pid, pid)
 	}
 	start, err = strconv.ParseUint(fields[19], 10, 64)
 	return start, fields[0][0], err

@@ -22,9 +22,9 @@ const (
 	private     class = "a private address" // the only class that Options.AllowPrivate allows
 	linkLocal   class = "a link-local address"
 	multicast   class = "a multicast address"
-	unspecified class = "no address of a host"
+	unspecified class = "not a host's address"
 	reserved    class = "a reserved address"
-	metadata    class = "an address of cloud metadata"
+	metadata    class = "a cloud metadata address"
 	ownHost     class = "an address of the worker's own host"
 )
 
@@ -99,7 +99,7 @@ func classify(addr netip.Addr) class {
 
 func publicAddress(addr netip.Addr) error {
 	if class := classify(addr); class != public {
-		return fmt.Errorf("is %s, which is never reached by its number; expected a name or a public address", class)
+		return fmt.Errorf("is %s, which is always blocked; expected a name or a public address", class)
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (p *Proxy) addresses(ctx context.Context, host string, port uint16) ([]neti
 	if len(good) > 0 {
 		return good, nil
 	}
-	reason := fmt.Sprintf("the name leads to %s", refused)
+	reason := fmt.Sprintf("the name resolves to %s", refused)
 	if refused == private {
 		reason += "; the operator can allow that with environment.network.allow_private"
 	}
@@ -166,7 +166,7 @@ func (p *Proxy) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	}
 	found, err := p.options.Resolver.LookupNetIP(ctx, "ip", host)
 	if err == nil && len(found) == 0 {
-		err = errors.New("the name has no address")
+		err = errors.New("the name does not resolve to an address")
 	}
 	return found, err
 }

@@ -51,7 +51,7 @@ func TestANameThatLeadsToAForbiddenAddressIsRefused(t *testing.T) {
 	for n > 0 {
 		code, body := get(t, client, "http://"+label(n)+"/", nil)
 		require.Equal(t, http.StatusForbidden, code, b.names.answers[label(n)])
-		require.Contains(t, body, "the name leads to ")
+		require.Contains(t, body, "the name resolves to ")
 		_, _, response := b.tunnel(label(n) + ":443")
 		require.Equal(t, http.StatusForbidden, response.StatusCode)
 		require.Equal(t, RefusedValue, response.Header.Get(RefusedHeader))

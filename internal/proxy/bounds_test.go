@@ -31,7 +31,7 @@ func strange(bytes int) string {
 func TestANameThatIsTooLongIsNotConverted(t *testing.T) {
 	t.Parallel()
 	_, err := asciiName(strange(60_000))
-	require.ErrorContains(t, err, "expected 1 to 253 letters", "the conversion of such a name takes a second")
+	require.ErrorContains(t, err, "expected 1 to 253 characters", "the conversion of such a name takes a second")
 	_, err = asciiName(strange(90) + ".example.com")
 	require.NoError(t, err)
 }
@@ -124,7 +124,7 @@ func TestCredentialsOnlyRead(t *testing.T) {
 func TestAPrivateHostIsNamedNotNumbered(t *testing.T) {
 	t.Parallel()
 	_, err := New(Options{AllowPrivate: []string{"10.0.0.5"}})
-	require.ErrorContains(t, err, "expected the name that leads to it")
+	require.ErrorContains(t, err, "expected a name that resolves to it")
 }
 
 func TestOnlyWhatMayPassIsCalledPassing(t *testing.T) {

@@ -73,7 +73,7 @@ func (p *Proxy) upstreamFor(host string, port uint16) (*url.URL, error) {
 	through, err := p.upstream(&url.URL{Scheme: scheme, Host: net.JoinHostPort(host, strconv.Itoa(int(port)))})
 	if err != nil {
 		// The error could quote the address with a password in it.
-		return nil, errors.New("the worker's own proxy settings (HTTPS_PROXY, HTTP_PROXY) are not valid")
+		return nil, errors.New("the worker's own proxy settings (HTTPS_PROXY, HTTP_PROXY) are invalid")
 	}
 	return through, nil
 }
@@ -82,14 +82,14 @@ func (p *Proxy) upstreamFor(host string, port uint16) (*url.URL, error) {
 func (p *Proxy) dialUpstream(ctx context.Context, through *url.URL, host string, port uint16) (net.Conn, error) {
 	address, secure := through.Host, through.Scheme == "https"
 	if through.Scheme != "http" && !secure {
-		return nil, fmt.Errorf("the worker's own proxy is of kind %q; only http and https ones can be used", through.Scheme)
+		return nil, fmt.Errorf("the worker's own proxy has the unsupported scheme %q; use http or https", through.Scheme)
 	}
 	if through.Port() == "" {
 		address = net.JoinHostPort(through.Hostname(), map[bool]string{false: "80", true: "443"}[secure])
 	}
 	conn, err := p.options.Dial(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("the worker's own proxy is not reached: %w", err)
+		return nil, fmt.Errorf("cannot reach the worker's own proxy: %w", err)
 	}
 	// Handshake and answer end with ctx.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
@@ -100,7 +100,7 @@ func (p *Proxy) dialUpstream(ctx context.Context, through *url.URL, host string,
 	tunnel, err := askForTunnel(conn, through.User, net.JoinHostPort(host, strconv.Itoa(int(port))))
 	if err != nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("the worker's own proxy gives no tunnel: %w", err)
+		return nil, fmt.Errorf("the worker's own proxy did not open a tunnel: %w", err)
 	}
 	return tunnel, nil
 }
@@ -109,7 +109,7 @@ func (p *Proxy) dialUpstream(ctx context.Context, through *url.URL, host string,
 type upstreamAnswer int
 
 // Error implements error.
-func (a upstreamAnswer) Error() string { return fmt.Sprintf("it answered %d", int(a)) }
+func (a upstreamAnswer) Error() string { return fmt.Sprintf("it responded with %d", int(a)) }
 
 func askForTunnel(conn net.Conn, user *url.Userinfo, target string) (net.Conn, error) {
 	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: target}, Host: target, Header: http.Header{}}

@@ -32,7 +32,7 @@ func (s *session) handle(w http.ResponseWriter, r *http.Request) {
 		defer x.end()
 		x.record.Verdict, x.record.Reason = Refused, "expected CONNECT, or a URL that begins with http://"
 		w.Header().Set(RefusedHeader, RefusedValue)
-		answer(w, http.StatusBadRequest, "This is the proxy of a sandbox. It takes CONNECT, and requests with a whole http:// URL.\n")
+		answer(w, http.StatusBadRequest, "This is the sandbox proxy. It accepts CONNECT and requests with a full http:// URL.\n")
 		return
 	}
 	host, port, err := splitAuthority(r.URL.Host, 80)
@@ -52,7 +52,7 @@ func (s *session) handle(w http.ResponseWriter, r *http.Request) {
 // forward passes a request on and the answer back.
 func (x *exchange) forward(w http.ResponseWriter, r *http.Request, scheme string, secrets []secret) {
 	if r.Header.Get("Upgrade") != "" {
-		x.refuse(w, "a change of protocol (Upgrade) is possible only inside a tunnel; use CONNECT", false)
+		x.refuse(w, "protocol upgrades (Upgrade) are supported only inside a tunnel; use CONNECT", false)
 		return
 	}
 	var sent, received atomic.Int64
@@ -82,7 +82,7 @@ func (x *exchange) forward(w http.ResponseWriter, r *http.Request, scheme string
 				response.Header.Del("Set-Cookie") // a session of the credential's owner
 			}
 			response.Body = &countedBody{ReadCloser: response.Body, total: &received, onError: func(err error) {
-				x.record.Verdict, x.record.Reason, x.record.Passing = Failed, "the answer broke off: "+plain(err), passing(err)
+				x.record.Verdict, x.record.Reason, x.record.Passing = Failed, "the response was interrupted: "+plain(err), passing(err)
 				if x.session.spent() {
 					x.record.Verdict, x.record.Reason, x.record.Passing = Refused, x.session.limitReached(), false
 				}
@@ -145,7 +145,7 @@ func (s *session) connect(w http.ResponseWriter, r *http.Request) {
 	defer func() { _ = upstream.Close() }()
 	client, err := accept(w)
 	if err != nil {
-		x.record.Verdict, x.record.Reason = Failed, "the client has gone"
+		x.record.Verdict, x.record.Reason = Failed, "the client disconnected"
 		return
 	}
 	defer client.Close()
@@ -212,7 +212,7 @@ func (x *exchange) intercept(w http.ResponseWriter, secrets []secret) {
 	certificate, err := s.proxy.ca.certificateFor(x.record.Host)
 	if err != nil {
 		defer x.end()
-		x.fail(w, fmt.Errorf("no certificate can be made for it: %w", err))
+		x.fail(w, fmt.Errorf("cannot create a certificate for it: %w", err))
 		return
 	}
 	conn, err := accept(w)
@@ -227,7 +227,7 @@ func (x *exchange) intercept(w http.ResponseWriter, secrets []secret) {
 	if err != nil {
 		defer x.end()
 		x.record.Verdict = Failed
-		x.record.Reason = "the client broke off the TLS handshake: it does not trust the certificates of the sandbox's proxy, or speaks something else than TLS"
+		x.record.Reason = "the client aborted the TLS handshake: it does not trust the sandbox proxy's certificates, or does not use TLS"
 		return
 	}
 	one := &oneListener{conn: client, done: make(chan struct{})}
@@ -256,9 +256,9 @@ func (s *session) inside(w http.ResponseWriter, r *http.Request, host string, po
 	// The Host header chooses the host that a server answers as; another name must not
 	// get this one's credential.
 	case err != nil || named != host || at != port || r.URL.Host != "" || r.Method == http.MethodConnect:
-		x.refuse(w, fmt.Sprintf("inside the tunnel the request is for another host, %q", printable(r.Host)), false)
+		x.refuse(w, fmt.Sprintf("the request inside the tunnel is for another host, %q", printable(r.Host)), false)
 	case !reads(r):
-		x.refuse(w, "with the operator's credentials it is only read from: by GET, HEAD, and git's POST to /git-upload-pack", false)
+		x.refuse(w, "with the operator's credentials only reading is allowed: GET, HEAD, and git's POST to /git-upload-pack", false)
 	case x.check(w):
 		x.forward(w, r, "https", secrets)
 	}

@@ -64,7 +64,7 @@ func parsePrivate(patterns []string) (Hosts, error) {
 	for _, text := range patterns {
 		p, err := parsePattern(text)
 		if err == nil && p.addr.IsValid() {
-			err = errors.New("is an address; expected the name that leads to it, as a host is reached by its name alone")
+			err = errors.New("is an address; expected a name that resolves to it, because hosts are reached only by name")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("host %q: %w", text, err)
@@ -79,7 +79,7 @@ func parsePattern(text string) (p hostPattern, err error) {
 	case text == "":
 		return p, fmt.Errorf("is empty; expected a host such as packages.example.com")
 	case strings.ContainsAny(text, "/@ \t\r\n"):
-		return p, fmt.Errorf("is no host; expected a name without scheme, user and path, such as packages.example.com or example.com:8443")
+		return p, fmt.Errorf("is not a host; expected a name without scheme, user and path, such as packages.example.com or example.com:8443")
 	}
 	host, ports, err := splitPattern(text)
 	if err != nil {
@@ -94,13 +94,13 @@ func parsePattern(text string) (p hostPattern, err error) {
 		host, p.wild = rest, true
 	}
 	if strings.Contains(host, "*") {
-		return p, fmt.Errorf("has * where it has no meaning; expected a name, or *. before one as in *.example.com")
+		return p, fmt.Errorf("has a misplaced *; expected a name, or *. before a name as in *.example.com")
 	}
 	if p.name, err = asciiName(host); err != nil {
 		return p, err
 	}
 	if p.name == "localhost" || strings.HasSuffix(p.name, ".localhost") {
-		return p, fmt.Errorf("is the machine itself, which is never reached through the proxy")
+		return p, fmt.Errorf("is this machine itself, which the proxy always blocks")
 	}
 	if p.wild {
 		err = wildcardName(p.name)
@@ -112,7 +112,7 @@ func parsePattern(text string) (p hostPattern, err error) {
 func wildcardName(name string) error {
 	suffix, icann := publicsuffix.PublicSuffix(name)
 	if !strings.Contains(name, ".") || icann && suffix == name {
-		return fmt.Errorf("covers names of many owners; expected the domain of one, as in *.example.com")
+		return fmt.Errorf("covers domains of many owners; expected a single owner's domain, as in *.example.com")
 	}
 	return nil
 }
@@ -132,11 +132,11 @@ func splitPattern(text string) (string, []uint16, error) {
 	}
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		return "", nil, fmt.Errorf("is no host; expected a name or address and perhaps a port, such as example.com:8443 or [2001:db8::1]:443")
+		return "", nil, fmt.Errorf("is not a host; expected a name or address, with an optional port, such as example.com:8443 or [2001:db8::1]:443")
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 {
-		return "", nil, fmt.Errorf("has the port %q; expected a number from 1 to 65535", port)
+		return "", nil, fmt.Errorf("has the invalid port %q; expected a number from 1 to 65535", port)
 	}
 	return host, []uint16{uint16(n)}, nil
 }
@@ -150,26 +150,26 @@ func asciiName(host string) (string, error) {
 	// A letter of another language takes up to four bytes. The conversion takes
 	// quadratic time, and clients choose the name.
 	if len(host) > 4*maxHostBytes {
-		return "", fmt.Errorf("is no name of a host; expected 1 to %d letters", maxHostBytes)
+		return "", fmt.Errorf("is not a valid host name; expected 1 to %d characters", maxHostBytes)
 	}
 	name, err := lookupProfile.ToASCII(strings.TrimSuffix(host, "."))
 	if err != nil {
-		return "", fmt.Errorf("is no name of a host: %w", err)
+		return "", fmt.Errorf("is not a valid host name: %w", err)
 	}
 	name = strings.ToLower(name)
 	if len(name) == 0 || len(name) > maxHostBytes {
-		return "", fmt.Errorf("is no name of a host; expected 1 to %d letters", maxHostBytes)
+		return "", fmt.Errorf("is not a valid host name; expected 1 to %d characters", maxHostBytes)
 	}
 	labels := strings.Split(name, ".")
 	for _, label := range labels {
 		if !validLabel(label) {
-			return "", fmt.Errorf("is no name of a host; expected letters, digits, - and _ between dots")
+			return "", fmt.Errorf("is not a valid host name; expected letters, digits, - and _ between dots")
 		}
 	}
 	// What ends in a number is read as an address by some libraries, in forms such as
 	// 127.1, 0x7f000001 and 017700000001.
 	if last := labels[len(labels)-1]; isNumber(last) {
-		return "", fmt.Errorf("is neither a name nor a whole address; expected four numbers with dots, or a name")
+		return "", fmt.Errorf("is neither a name nor a complete address; expected four numbers with dots, or a name")
 	}
 	return name, nil
 }
@@ -227,7 +227,7 @@ func (p hostPattern) matches(name string) bool {
 func canonical(host string) (string, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		if addr.Zone() != "" {
-			return "", fmt.Errorf("an address with a zone is of one machine only")
+			return "", fmt.Errorf("an address with a zone is valid on one machine only")
 		}
 		return addr.Unmap().String(), nil
 	}

@@ -188,7 +188,7 @@ func New(options Options) (*Proxy, error) {
 		p.secrets = append(p.secrets, s)
 	}
 	if p.ca, err = newAuthority(); err != nil {
-		return nil, fmt.Errorf("proxy: make a certificate authority: %w", err)
+		return nil, fmt.Errorf("proxy: create a certificate authority: %w", err)
 	}
 	if options.Upstream != nil {
 		p.upstream = options.Upstream.ProxyFunc()
@@ -228,14 +228,14 @@ func parseCredential(c Credential) (s secret, err error) {
 		return s, err
 	}
 	if s.hosts = (Hosts{host}); host.wild {
-		return s, fmt.Errorf("expected one host; whoever has another name below it would get the credential too")
+		return s, fmt.Errorf("expected one host; owners of its other subdomains would get the credential too")
 	}
 	s.header, s.value = http.CanonicalHeaderKey(c.Header), strings.TrimSpace(c.Value)
 	switch {
 	case !headerName(s.header):
-		return s, fmt.Errorf("header %q is no name of a header; expected one such as Authorization", c.Header)
+		return s, fmt.Errorf("header %q is not a valid header name; expected one such as Authorization", c.Header)
 	case s.value == "":
-		return s, fmt.Errorf("header %s has no value; is the variable set, or the file empty?", s.header)
+		return s, fmt.Errorf("header %s has no value; check that the variable is set or that the file is not empty", s.header)
 	case strings.ContainsFunc(s.value, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return s, fmt.Errorf("header %s has a value with line breaks or control characters", s.header)
 	}

@@ -208,7 +208,7 @@ func TestHostsThatCannotBeReachedAreFailures(t *testing.T) {
 	b.start()
 	response, body := b.raw("CONNECT unknown.example.com:443 HTTP/1.1\r\nHost: unknown.example.com:443\r\n\r\n")
 	require.Equal(t, http.StatusBadGateway, response.StatusCode)
-	require.Contains(t, body, "the name has no address")
+	require.Contains(t, body, "the name does not resolve to an address")
 	require.NotContains(t, body, "10.9.8.7", "the name server is of this network")
 	response, body = b.raw("GET http://down.example.com/ HTTP/1.1\r\nHost: down.example.com\r\n\r\n")
 	require.Equal(t, http.StatusBadGateway, response.StatusCode)
@@ -308,12 +308,12 @@ func TestAClientThatDoesNotTrustTheProxyIsRecorded(t *testing.T) {
 func TestCredentialsThatCannotWorkAreRefusedWithoutTheirValue(t *testing.T) {
 	t.Parallel()
 	for says, c := range map[string]Credential{
-		"expected one host":         {Host: "*.example.com", Header: "Authorization", Value: token},
-		"is no name of a header":    {Host: "example.com", Header: "Proxy-Authorization", Value: token},
-		"is no host":                {Host: "exam ple", Header: "Authorization", Value: token},
-		"has a value with line":     {Host: "example.com", Header: "Authorization", Value: token + "\r\nX: y"},
-		"is the variable set, or":   {Host: "example.com", Header: "Authorization", Value: " "},
-		`"Au th" is no name of a h`: {Host: "example.com", Header: "Au th", Value: token},
+		"expected one host":          {Host: "*.example.com", Header: "Authorization", Value: token},
+		"is not a valid header name": {Host: "example.com", Header: "Proxy-Authorization", Value: token},
+		"is not a host":              {Host: "exam ple", Header: "Authorization", Value: token},
+		"has a value with line":      {Host: "example.com", Header: "Authorization", Value: token + "\r\nX: y"},
+		"check that the variable is": {Host: "example.com", Header: "Authorization", Value: " "},
+		`"Au th" is not a valid hea`: {Host: "example.com", Header: "Au th", Value: token},
 	} {
 		_, err := New(Options{Credentials: []Credential{c}})
 		require.ErrorContains(t, err, says)

@@ -99,7 +99,7 @@ type trackingListener struct {
 
 // tooMany is the answer to a client that has too many connections open.
 const tooMany = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" +
-	"The proxy of the sandbox has as many connections of this command open as one command may have.\n"
+	"The sandbox proxy has reached the connection limit of this command.\n"
 
 // Accept implements net.Listener.
 func (l *trackingListener) Accept() (net.Conn, error) {
@@ -188,10 +188,10 @@ func (s *session) end() {
 }
 
 // errBytes: the session has moved as many bytes as it may.
-var errBytes = errors.New("the command has moved as much as one command may")
+var errBytes = errors.New("the command has reached its transfer limit")
 
 func (s *session) limitReached() string {
-	return fmt.Sprintf("one command may move %d bytes through the proxy, and this one has", s.proxy.options.Limits.Bytes)
+	return fmt.Sprintf("the command has reached its transfer limit of %d bytes", s.proxy.options.Limits.Bytes)
 }
 
 // metered is a connection to a host. It counts bytes, enforces the session's limit, and
@@ -258,7 +258,7 @@ func splitAuthority(authority string, fallback uint16) (string, uint16, error) {
 	if h, text, err := net.SplitHostPort(authority); err == nil {
 		n, err := strconv.ParseUint(text, 10, 16)
 		if err != nil || n == 0 {
-			return "", 0, fmt.Errorf("port %q is no number from 1 to 65535", text)
+			return "", 0, fmt.Errorf("port %q is not a number from 1 to 65535", text)
 		}
 		host, port = h, uint16(n)
 	} else if fallback == 0 {
@@ -298,7 +298,7 @@ func (x *exchange) address() string {
 func (x *exchange) check(w http.ResponseWriter) bool {
 	switch {
 	case !x.session.hosts.Allows(x.record.Host, x.record.Port):
-		x.refuse(w, "it is not among the hosts that this command may reach", true)
+		x.refuse(w, "it is not one of the hosts that this command may reach", true)
 	case x.session.spent():
 		x.refuse(w, x.session.limitReached(), false)
 	default:
@@ -311,9 +311,9 @@ func (x *exchange) check(w http.ResponseWriter) bool {
 func (x *exchange) refuse(w http.ResponseWriter, reason string, byList bool) {
 	reason = clip(reason)
 	x.record.Verdict, x.record.Reason, x.record.Unlisted = Refused, reason, byList
-	text := fmt.Sprintf("The proxy of the sandbox refuses %s: %s.\n", x.address(), reason)
+	text := fmt.Sprintf("The sandbox proxy refuses %s: %s.\n", x.address(), reason)
 	if byList {
-		text += fmt.Sprintf("Only the operator can allow it, with this line of configuration:\n  %s: [%s]\n", x.session.setting, Suggestion(x.record.Host, x.record.Port))
+		text += fmt.Sprintf("Only the operator can allow it, with this setting:\n  %s: [%s]\n", x.session.setting, Suggestion(x.record.Host, x.record.Port))
 	}
 	w.Header().Set(RefusedHeader, RefusedValue)
 	answer(w, http.StatusForbidden, text)
@@ -329,7 +329,7 @@ func (x *exchange) fail(w http.ResponseWriter, err error) {
 		x.refuse(w, x.session.limitReached(), false)
 	default:
 		x.record.Verdict, x.record.Reason, x.record.Passing = Failed, plain(err), passing(err)
-		answer(w, http.StatusBadGateway, fmt.Sprintf("The proxy of the sandbox cannot reach %s: %s.\n", x.address(), x.record.Reason))
+		answer(w, http.StatusBadGateway, fmt.Sprintf("The sandbox proxy cannot reach %s: %s.\n", x.address(), x.record.Reason))
 	}
 }
 
@@ -362,13 +362,13 @@ func plain(err error) string {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return "the name has no address"
+		return "the name does not resolve to an address"
 	case errors.As(err, &dns):
 		return "the name cannot be resolved"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return "no answer in time"
+		return "timed out"
 	case errors.Is(err, context.Canceled):
-		return "the command has gone, or ended"
+		return "the command disconnected or ended"
 	case errors.As(err, &op):
 		return clip(op.Op + ": " + op.Err.Error())
 	}

@@ -16,12 +16,12 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	}
 	i, err := s.pick(req)
 	if err != nil {
-		a.fail(apiError{status: http.StatusInternalServerError, kind: "server_error", message: "the scripted model cannot write its state: " + err.Error()})
+		a.fail(apiError{status: http.StatusInternalServerError, kind: "server_error", message: "cannot write the state of the scripted model: " + err.Error()})
 		return
 	}
 	if i < 0 {
 		a.fail(apiError{status: http.StatusBadRequest, kind: "invalid_request_error", code: "no_rule",
-			message: "no rule of the scenario answers this request: " + req.caller.String() + ", model " + quote(req.Model)})
+			message: "no rule of the scenario matches this request: " + req.caller.String() + ", model " + quote(req.Model)})
 		return
 	}
 	a.entry.Rule = i + 1
@@ -58,7 +58,7 @@ func (a *answer) log(status int, u usage) {
 	a.entry.Time = time.Now().UTC()
 	a.entry.Status, a.entry.PromptTokens, a.entry.CompletionTokens = status, u.prompt, u.completion
 	if err := a.server.log.write(a.entry); err != nil {
-		a.server.opts.Logger.Error("the scripted model cannot write its request log", "error", err.Error())
+		a.server.opts.Logger.Error("cannot write the request log of the scripted model", "error", err.Error())
 	}
 }
 

@@ -36,11 +36,11 @@ func (c *checker) whole(key string, v any, least int64) int64 {
 	case uint64:
 		n = int64(min(v, math.MaxInt64))
 	default:
-		c.add(key, "%q is no whole number", firstLine(fmt.Sprint(v)))
+		c.add(key, "%q is not a whole number", firstLine(fmt.Sprint(v)))
 		return least
 	}
 	if n < least {
-		c.add(key, "is %d; at least %d", n, least)
+		c.add(key, "is %d; expected at least %d", n, least)
 	}
 	return n
 }
@@ -76,22 +76,22 @@ func (c *checker) answer(key string, d *ruleDoc, r *rule) {
 	}
 	switch {
 	case d.Reply == nil && d.Fault == nil:
-		c.add(key, "has neither reply nor fault")
+		c.add(key, "requires reply or fault")
 	case d.Reply == nil && (r.fault.truncate || r.fault.malformed || r.fault.disconnect):
 		r.reply = reply{text: `{"summary": "this answer was to be longer, but the scenario breaks it in its middle"}`}
 	case d.Reply != nil && d.Fault != nil && (r.fault.status != 0 || r.fault.timeout):
-		c.add(key+".reply", "a rule with the fault status or timeout never replies; leave reply out")
+		c.add(key+".reply", "a rule with the fault status or timeout never replies; remove reply")
 	}
 }
 
 func (c *checker) when(key string, d *whenDoc) when {
 	w := when{agent: d.Agent, step: d.Step, contains: d.Contains, model: d.Model}
 	if d.Agent != nil && !slices.Contains(agents, *d.Agent) {
-		c.add(key+".agent", "%q is no agent; one of %s", firstLine(*d.Agent), strings.Join(agents, ", "))
+		c.add(key+".agent", "%q is not an agent; expected one of %s", firstLine(*d.Agent), strings.Join(agents, ", "))
 	}
 	if d.Phase != nil {
 		if !knownPhase(*d.Phase) {
-			c.add(key+".phase", "%q is no phase; planner_running, builder_running, tester_running or releaser_running", firstLine(*d.Phase))
+			c.add(key+".phase", "%q is not a phase; expected planner_running, builder_running, tester_running or releaser_running", firstLine(*d.Phase))
 		}
 		p := plainPhase(*d.Phase)
 		w.phase = &p
@@ -124,7 +124,7 @@ func (c *checker) reply(key string, d *replyDoc) reply {
 		}
 	}
 	if kinds != 1 {
-		c.add(key, "needs exactly one of json, text and tool_calls (text may go with tool_calls)")
+		c.add(key, "requires exactly one of json, text and tool_calls (text is allowed with tool_calls)")
 		return reply{}
 	}
 	var r reply
@@ -139,7 +139,7 @@ func (c *checker) reply(key string, d *replyDoc) reply {
 		r.text = text
 	}
 	if d.ToolCalls != nil && len(d.ToolCalls) == 0 {
-		c.add(key+".tool_calls", "is empty; name one call or more")
+		c.add(key+".tool_calls", "is empty; expected at least one call")
 	}
 	for i := range d.ToolCalls {
 		r.calls = append(r.calls, c.call(fmt.Sprintf("%s.tool_calls[%d]", key, i), &d.ToolCalls[i]))
@@ -178,24 +178,24 @@ func (c *checker) fault(key string, d *faultDoc) *faultSpec {
 		}
 	}
 	if kinds != 1 {
-		c.add(key, "needs exactly one of status, timeout, truncate, malformed and disconnect")
+		c.add(key, "requires exactly one of status, timeout, truncate, malformed and disconnect")
 	}
 	if d.Status != nil {
 		f.status = int(c.whole(key+".status", d.Status, http.StatusBadRequest))
 		if f.status > 599 {
-			c.add(key+".status", "is %d; an HTTP status of a failure is 400 to 599", f.status)
+			c.add(key+".status", "is %d; expected the HTTP status of an error, 400 to 599", f.status)
 		}
 	}
 	if d.Code != nil {
 		if f.code = *d.Code; d.Status == nil {
-			c.add(key+".code", "goes with status only")
+			c.add(key+".code", "is allowed only with status")
 		} else if !errorCode.MatchString(f.code) {
-			c.add(key+".code", "is %q; an error's code is one word, as insufficient_quota is", f.code)
+			c.add(key+".code", "is %q; expected one word, such as insufficient_quota", f.code)
 		}
 	}
 	if d.RetryAfter != nil {
 		if d.Status == nil {
-			c.add(key+".retry_after", "goes with status only")
+			c.add(key+".retry_after", "is allowed only with status")
 		}
 		var err error
 		if f.retryAfter, err = duration(*d.RetryAfter); err != nil {

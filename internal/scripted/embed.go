@@ -40,7 +40,7 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 	}
 	var list []json.RawMessage
 	if err := json.Unmarshal(data, &list); err != nil || len(list) == 0 {
-		return errors.New("input is neither a text nor a list of texts")
+		return errors.New("input is neither a string nor a list of strings")
 	}
 	if b := list[0]; b[0] != '"' && b[0] != '[' { // one text as token ids
 		*t = texts{string(data)}
@@ -69,7 +69,7 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 	case len(req.Input) == 0:
 		problem = &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", message: "input is missing or empty"}
 	case req.Dimensions < 1 || req.Dimensions > maxDimensions:
-		problem = &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", message: fmt.Sprintf("dimensions is %d; 1 to %d", req.Dimensions, maxDimensions)}
+		problem = &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", message: fmt.Sprintf("dimensions is %d; expected 1 to %d", req.Dimensions, maxDimensions)}
 	}
 	if problem != nil {
 		a.fail(*problem)

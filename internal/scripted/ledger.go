@@ -155,5 +155,5 @@ func (l *ledger) close() error {
 }
 
 func unusable(err error, path string) error {
-	return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the scripted model's file %s cannot be used", path)
+	return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "cannot use file %s of the scripted model", path)
 }

@@ -89,7 +89,7 @@ func parse(data []byte) ([]rule, []mistake) {
 		return nil, []mistake{locate(nil, err)}
 	}
 	if n := documents(file); n != 1 {
-		return nil, []mistake{{line: 1, key: "rules", problem: fmt.Sprintf("a scenario is one YAML document with the key rules; this file has %d", n)}}
+		return nil, []mistake{{line: 1, key: "rules", problem: fmt.Sprintf("expected one YAML document with the key rules; got %d documents", n)}}
 	}
 	var doc scenarioDoc
 	if err := yaml.NewDecoder(strings.NewReader(string(data)), yaml.Strict(), yaml.UseOrderedMap()).Decode(&doc); err != nil {
@@ -97,7 +97,7 @@ func parse(data []byte) ([]rule, []mistake) {
 	}
 	c := checker{file: file}
 	if doc.Rules == nil {
-		c.add("rules", "is missing; a scenario is a list of rules")
+		c.add("rules", "is missing; expected a list of rules")
 	}
 	rules := make([]rule, 0, len(doc.Rules))
 	for i := range doc.Rules {
@@ -142,7 +142,7 @@ func locate(file *ast.File, err error) mistake {
 func problemOf(err yaml.Error) string {
 	var wrong *yaml.TypeError
 	if errors.As(err, &wrong) {
-		return fmt.Sprintf("is a %s where a %s belongs", plainType(wrong.SrcType), plainType(wrong.DstType))
+		return fmt.Sprintf("expected %s, got %s", plainType(wrong.DstType), plainType(wrong.SrcType))
 	}
 	return firstLine(err.GetMessage())
 }
@@ -155,19 +155,19 @@ func plainType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Slice, reflect.Array:
 		if t == reflect.TypeFor[yaml.MapSlice]() {
-			return "mapping"
+			return "a mapping"
 		}
-		return "list"
+		return "a list"
 	case reflect.Struct, reflect.Map:
-		return "mapping"
+		return "a mapping"
 	case reflect.Bool:
 		return "true or false"
 	case reflect.String:
-		return "text"
+		return "a string"
 	case reflect.Pointer:
 		return plainType(t.Elem())
 	default:
-		return "number"
+		return "a number"
 	}
 }
 
@@ -231,10 +231,10 @@ func lineOf(file *ast.File, key string) int {
 func duration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no duration; write 200ms, 1s or 2m", firstLine(s))
+		return 0, fmt.Errorf("%q is not a duration; expected a value such as 200ms, 1s or 2m", firstLine(s))
 	}
 	if d < 0 {
-		return 0, fmt.Errorf("%s is less than nothing", s)
+		return 0, fmt.Errorf("%s is negative", s)
 	}
 	return d, nil
 }

@@ -163,12 +163,12 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, v any) *apiErr
 	switch {
 	case errors.As(err, &large):
 		return &apiError{status: http.StatusRequestEntityTooLarge, kind: "invalid_request_error", code: "context_length_exceeded",
-			message: fmt.Sprintf("the request is larger than %d bytes", s.opts.MaxBody)}
+			message: fmt.Sprintf("the request exceeds %d bytes", s.opts.MaxBody)}
 	case err != nil:
-		return &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", message: "the request's body did not arrive whole"}
+		return &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", message: "the request body is incomplete"}
 	}
 	if err := json.Unmarshal(body.Bytes(), v); err != nil {
-		return &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", message: "the request's body is not the JSON of this endpoint: " + err.Error()}
+		return &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", message: "the request body is not valid JSON for this endpoint: " + err.Error()}
 	}
 	return nil
 }

@@ -74,15 +74,15 @@ const maxScenario = 256 << 20
 func Load(path string) (*Scenario, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the scenario file %s cannot be read", path)
+		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "cannot read the scenario file %s", path)
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxScenario {
 		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"the scenario %s is no regular file of at most %d MiB", path, maxScenario>>20)
+			"the scenario %s is not a regular file of at most %d MiB", path, maxScenario>>20)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the scenario file %s cannot be read", path)
+		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "cannot read the scenario file %s", path)
 	}
 	return Parse(path, data)
 }
@@ -108,5 +108,5 @@ func refuse(name string, mistakes []mistake) error {
 		}
 		lines = append(lines, m.in(name))
 	}
-	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the scenario has mistakes: %s", strings.Join(lines, "; "))
+	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the scenario is invalid: %s", strings.Join(lines, "; "))
 }

@@ -15,12 +15,12 @@ import (
 
 // ownerFile is in a data folder and in the user's list of trusted folders: the current
 // user created the folder, at this place. A folder .rgpt that came with an archive or a
-// clone names somebody else's programs and addresses.
+// clone may name another user's programs and addresses.
 const ownerFile = "owner"
 
-// DefaultDataDir returns the data folder: RGPT_DATA_DIR, else .rgpt in the present
+// DefaultDataDir returns the data folder: RGPT_DATA_DIR, else .rgpt in the current
 // folder if it exists, else .rgpt in the home folder if it exists, else .rgpt in the
-// present folder. One in the present folder that this user neither created
+// current folder. One in the current folder that this user neither created
 // (ClaimDataDir) nor trusted is refused.
 func DefaultDataDir() (string, error) {
 	if dir := os.Getenv(DataDir); dir != "" {
@@ -46,13 +46,13 @@ func DefaultDataDir() (string, error) {
 	return here, nil
 }
 
-// ours refuses a data folder that git tracks, or that somebody else created.
+// ours refuses a data folder that git tracks, or that another user created.
 func ours(dir string) error {
 	tracked, err := trust.Tracked(dir)
 	switch {
 	case err != nil:
 		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig,
-			"the data folder %s is not used, as nobody knows who made it; name one with --data-dir or RGPT_DATA_DIR", dir)
+			"the data folder %s is not used because its owner cannot be verified; set one with --data-dir or RGPT_DATA_DIR", dir)
 	case tracked:
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 			"git tracks files in the data folder %s, so it comes from the repository and is not used. Choose another one with --data-dir or RGPT_DATA_DIR, or remove it from the repository", dir)
@@ -68,7 +68,7 @@ func ours(dir string) error {
 		return nil
 	}
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-		"the data folder %s was not made by you here, so it is not used: it may come from someone else. If it is yours, run `rgpt trust %s`; otherwise choose another one with --data-dir or RGPT_DATA_DIR", dir, dir)
+		"the data folder %s is not used because you did not create it here: it may come from someone else. If it is yours, run `rgpt trust %s`; otherwise choose another one with --data-dir or RGPT_DATA_DIR", dir, dir)
 }
 
 // defaultName is the name of a data folder that commands find automatically. Others are
@@ -83,7 +83,7 @@ func ClaimDataDir(dir string) error {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the data folder %s cannot be made", dir)
+		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "cannot create the data folder %s", dir)
 	}
 	if !IsDataDir(dir) {
 		return nil
@@ -99,7 +99,7 @@ func TrustDataDir(list trust.List, dir string) error {
 	owner := filepath.Join(dir, ownerFile)
 	// An existing file, even a link to elsewhere, is replaced, not written through.
 	if err := os.Remove(owner); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("write who owns the data folder: %w", err)
+		return fmt.Errorf("record the owner of the data folder: %w", err)
 	}
 	file, err := os.OpenFile(owner, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
@@ -107,7 +107,7 @@ func TrustDataDir(list trust.List, dir string) error {
 		err = errors.Join(err, file.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("write who owns the data folder: %w", err)
+		return fmt.Errorf("record the owner of the data folder: %w", err)
 	}
 	return list.Add(owner)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/model"
 )
 
-// Who may plan runs, for deliberation.plan_by.
+// Values of deliberation.plan_by.
 const (
 	planByPlanner      = "planner"
 	planByDeliberation = "deliberation"
@@ -41,7 +41,7 @@ func Deliberation(cfg *config.Config, mode contract.PipelineMode) (contract.Deli
 // the planner's; in local mode the scripted one.
 func MemberModels(cfg *config.Config, mode contract.PipelineMode) (map[contract.Agent]contract.ModelChoice, error) {
 	if !slices.Contains(contract.PipelineModes(), mode) {
-		return nil, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "the mode %q is none of a deliberation; use openrouter or local", mode)
+		return nil, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "invalid deliberation mode %q; use openrouter or local", mode)
 	}
 	scripted, err := scriptedModel(cfg)
 	if mode == contract.ModeLocal && err != nil {
@@ -104,7 +104,7 @@ func scriptedModel(cfg *config.Config) (contract.ModelChoice, error) {
 		return Timed(cfg, choice), nil
 	}
 	return contract.ModelChoice{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-		"mode local needs the scripted model, and no provider is of kind scripted; use mode openrouter, or start the stack with a scenario: rgpt dev --scenario FILE")
+		"mode local requires a provider of kind scripted, and none is configured; use mode openrouter, or start the stack with a scenario: rgpt dev --scenario FILE")
 }
 
 // ModeOf returns the mode in which models deliberate.

@@ -19,7 +19,7 @@ func Proxy(cfg *config.Config) (*proxy.Proxy, error) {
 	for _, c := range n.Credentials {
 		value, err := c.Value(os.Getenv)
 		if err != nil {
-			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "environment.network.credentials cannot be used")
+			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "environment.network.credentials is invalid")
 		}
 		options.Credentials = append(options.Credentials, proxy.Credential{Host: c.Host, Header: c.Header, Value: value})
 	}
@@ -28,7 +28,7 @@ func Proxy(cfg *config.Config) (*proxy.Proxy, error) {
 	}
 	p, err := proxy.New(options)
 	if err != nil {
-		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the proxy of the sandboxes cannot be made")
+		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "cannot create the sandbox proxy")
 	}
 	return p, nil
 }

@@ -286,7 +286,7 @@ func Fallbacks(cfg *config.Config) ([]contract.ModelChoice, error) {
 		m := Timed(cfg, contract.ModelChoice{Provider: cmp.Or(c.Provider, cfg.Models.Default.Provider), Model: c.Model, Temperature: c.Temperature})
 		if _, ok := cfg.Models.Providers[m.Provider]; !ok || m.Model == "" {
 			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-				"models.fallback[%d] needs a model, and a provider that is configured under models.providers; it has %q and %q", i, m.Model, m.Provider)
+				"models.fallback[%d] requires a model and a provider from models.providers; got model %q and provider %q", i, m.Model, m.Provider)
 		}
 		out = append(out, m)
 	}
@@ -320,11 +320,11 @@ func modelOf(cfg *config.Config, agent contract.Agent, others ...contract.Agent)
 	}
 	if chosen.Provider == "" || chosen.Model == "" {
 		return chosen, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"no model is chosen for the %s; set models.default (provider and model) in rgpt.yaml, or start the stack with a scenario: rgpt dev --scenario FILE", agent)
+			"no model is configured for the %s; set models.default (provider and model) in rgpt.yaml, or start the stack with a scenario: rgpt dev --scenario FILE", agent)
 	}
 	if _, ok := cfg.Models.Providers[chosen.Provider]; !ok {
 		return chosen, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"the model of the %s is at provider %q, which is not configured under models.providers", agent, chosen.Provider)
+			"the model of the %s uses provider %q, which is not configured under models.providers", agent, chosen.Provider)
 	}
 	return Timed(cfg, chosen), nil
 }

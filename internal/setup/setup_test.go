@@ -417,7 +417,7 @@ func TestADataFolderThatSomebodyElseMadeIsNotUsed(t *testing.T) {
 	require.NoError(t, os.Symlink(victim, filepath.Join(folder, "owner")))
 	require.NoError(t, setup.ClaimDataDir(folder), "what has something in it is not claimed")
 	_, err := setup.DefaultDataDir()
-	require.ErrorContains(t, err, "was not made by you")
+	require.ErrorContains(t, err, "you did not create it here")
 	require.ErrorContains(t, err, "rgpt trust")
 	require.NoError(t, setup.TrustDataDir(trust.Default(os.Getenv), folder))
 	dir, err := setup.DefaultDataDir()
@@ -431,7 +431,7 @@ func TestADataFolderThatSomebodyElseMadeIsNotUsed(t *testing.T) {
 	require.NoError(t, os.Rename(folder+"2", filepath.Join(here, "moved", ".rgpt")))
 	t.Chdir(filepath.Join(here, "moved"))
 	_, err = setup.DefaultDataDir()
-	require.ErrorContains(t, err, "was not made by you", "it was moved here")
+	require.ErrorContains(t, err, "you did not create it here", "it was moved here")
 }
 
 func TestSecretsOfTheConfigurationAreNeverShown(t *testing.T) {

@@ -26,7 +26,7 @@ func (s *Store) AddBranchMessage(ctx context.Context, workflowRunID string, in c
 		WorkflowRunID: workflowRunID, Most: int32(in.Most), Message: doc,
 	})
 	if err != nil {
-		return contract.TakenCheck{}, dberr.OfRun(err, in.RunID, "store what was said about the branch of run %d", in.RunID)
+		return contract.TakenCheck{}, dberr.OfRun(err, in.RunID, "store a message about the branch of run %d", in.RunID)
 	}
 	return contract.TakenCheck{ID: row.ID, Repair: int(row.Repair), Again: row.WorkflowRunID != workflowRunID}, nil
 }

@@ -109,7 +109,7 @@ func refusal(r Reservation, budgets map[scopeKey]db.Budget, carried bool) error 
 		case p.spent+p.reserved+p.estimate <= p.limit, p.reserved == 0:
 		case busy == nil:
 			busy = fault.Wrap(ErrBudgetBusy, contract.ClassInfra, contract.CodeUnavailable,
-				"the budget of %s is held by model calls in flight: %s spent, %s set aside, %s asked for, %s allowed; it is tried again",
+				"the budget of %s is reserved by model calls in progress: %s spent, %s reserved, %s requested, %s allowed; the call is retried",
 				p.whose(), p.amount(p.spent), p.amount(p.reserved), p.amount(p.estimate), p.amount(p.limit))
 		}
 	}
@@ -138,7 +138,7 @@ func warning(near []Scope, r Reservation, budgets map[scopeKey]db.Budget, carrie
 	var lines []string
 	for _, p := range parts(r, budgets, carried) {
 		if total := p.spent + p.reserved + p.estimate; slices.Contains(near, p.scope) && float64(total) >= mark*float64(p.limit) {
-			lines = append(lines, fmt.Sprintf("the budget of %s is nearly used up: %s of %s spent or set aside (%s)",
+			lines = append(lines, fmt.Sprintf("the budget of %s is nearly used up: %s of %s spent or reserved (%s)",
 				p.whose(), p.amount(total), p.amount(p.limit), p.setting()))
 		}
 	}
@@ -150,7 +150,7 @@ func (p part) whose() string {
 	case p.scope.Kind == ScopeDay:
 		return "the day " + p.scope.Key
 	case p.scope.Kind == ScopeRun && p.carried:
-		return "this pipeline and those that recover it"
+		return "this pipeline and its recoveries"
 	}
 	return string(p.scope.Kind) + " " + p.scope.Key
 }

@@ -54,7 +54,7 @@ func (s *Store) TellBefore(ctx context.Context, executionID int64, turn int, mes
 	if err != nil || len(messages) == 0 {
 		return err
 	}
-	return dberr.Explain(s.q.AppendMessages(ctx, before(executionID, turn, doc)), "add to the conversation of execution %d before turn %d", executionID, turn)
+	return dberr.Explain(s.q.AppendMessages(ctx, before(executionID, turn, doc)), "extend the conversation of execution %d before turn %d", executionID, turn)
 }
 
 // before converts what is added before a turn.
@@ -168,7 +168,7 @@ func (s *Store) ToolCall(ctx context.Context, runID, executionID int64, turn, in
 	if errors.Is(err, pgx.ErrNoRows) {
 		return call, "", nil // the first one
 	}
-	return call, patchBefore, dberr.Explain(err, "read what came before tool call %d of turn %d of execution %d", index, turn, executionID)
+	return call, patchBefore, dberr.Explain(err, "read the tool calls before call %d of turn %d of execution %d", index, turn, executionID)
 }
 
 func toolCallOf(r db.ToolCall) (ToolCall, error) {

@@ -77,7 +77,7 @@ func (s *Store) RemoveEnvironment(ctx context.Context, digest string) (archive s
 func (s *Store) RemoveUnusedEnvironments(ctx context.Context, age time.Duration) (archives []string, err error) {
 	rows, err := s.q.RemoveUnusedEnvironments(ctx, db.RemoveUnusedEnvironmentsParams{Age: age.Seconds(), Most: 1000})
 	if err != nil {
-		return nil, dberr.Explain(err, "remove environments that nobody uses")
+		return nil, dberr.Explain(err, "remove unused environments")
 	}
 	for _, row := range rows {
 		archives = append(archives, row.Archive)
@@ -91,7 +91,7 @@ func (s *Store) RemoveUnusedEnvironments(ctx context.Context, age time.Duration)
 // EnvironmentsInUse returns the environments of runs that have not ended.
 func (s *Store) EnvironmentsInUse(ctx context.Context) ([]string, error) {
 	digests, err := s.q.EnvironmentsInUse(ctx)
-	return digests, dberr.Explain(err, "look for environments in use")
+	return digests, dberr.Explain(err, "find environments in use")
 }
 
 var digestPrefix = regexp.MustCompile(`^[0-9a-f]{6,64}$`)
@@ -109,19 +109,19 @@ func (s *Store) FindEnvironment(ctx context.Context, digest string) (Environment
 	}
 	rows, err := s.q.EnvironmentsBegin(ctx, db.EnvironmentsBeginParams{Prefix: digest, Most: 2})
 	if err != nil {
-		return Environment{}, dberr.Explain(err, "look for environment %s", digest)
+		return Environment{}, dberr.Explain(err, "find environment %s", digest)
 	}
 	if len(rows) == 0 {
 		return Environment{}, noEnvironment(digest)
 	}
 	if len(rows) > 1 && rows[0].Digest != digest {
-		return Environment{}, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "more than one environment has a digest that begins with %s; give more of it", digest)
+		return Environment{}, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "several environments have a digest that begins with %s; use a longer prefix", digest)
 	}
 	return environmentOf(rows[0]), nil
 }
 
 func noEnvironment(digest string) error {
-	return dberr.NotFound("there is no environment %.64s; rgpt env list shows those there are", digest)
+	return dberr.NotFound("environment %.64s not found; see rgpt env list", digest)
 }
 
 func environmentOf(r db.Environment) Environment {
@@ -157,13 +157,13 @@ func (s *Store) AddSetup(ctx context.Context, n Setup) (Setup, error) {
 		Repo: rowconv.Text(n.Repo), Source: n.Source, Settings: settings, Reason: rowconv.Text(n.Reason), RunID: rowconv.Optional(n.RunID), CreatedBy: rowconv.Text(n.CreatedBy),
 		Proven: n.Source != "agent",
 	})
-	return setupOf(row), dberr.Explain(err, "store how %s is set up", n.Repo)
+	return setupOf(row), dberr.Explain(err, "store the setup of %s", n.Repo)
 }
 
 // SetupOf returns the setup that a repository uses, or ErrNotFound.
 func (s *Store) SetupOf(ctx context.Context, repo string) (Setup, error) {
 	row, err := s.q.SetupOf(ctx, rowconv.Text(repo))
-	return setupOf(row), dberr.Explain(err, "read how %s is set up", repo)
+	return setupOf(row), dberr.Explain(err, "read the setup of %s", repo)
 }
 
 // SetupByID returns a setup, even a revoked one, or ErrNotFound.
@@ -187,7 +187,7 @@ func (s *Store) RevokeSetup(ctx context.Context, id int64, by string) (bool, err
 // ProveSetup makes a repository use a setup, and reports whether that is allowed.
 func (s *Store) ProveSetup(ctx context.Context, id int64) (bool, error) {
 	n, err := s.q.ProveSetup(ctx, id)
-	return n > 0, dberr.Explain(err, "note that setup %d works", id)
+	return n > 0, dberr.Explain(err, "record that setup %d works", id)
 }
 
 // SetRunSetup records which setup a run tries; 0 is none.
@@ -196,7 +196,7 @@ func (s *Store) SetRunSetup(ctx context.Context, runID, setupID int64) error {
 	if err == nil && n == 0 {
 		return dberr.NoRun(runID)
 	}
-	return dberr.Explain(err, "note the setup of run %d", runID)
+	return dberr.Explain(err, "record the setup of run %d", runID)
 }
 
 func setupOf(r db.Setup) Setup {
@@ -213,7 +213,7 @@ func (s *Store) SetRunEnvironment(ctx context.Context, runID int64, digest strin
 	if err == nil && n == 0 {
 		return dberr.NoRun(runID)
 	}
-	return dberr.Explain(err, "note the environment of run %d", runID)
+	return dberr.Explain(err, "record the environment of run %d", runID)
 }
 
 // Baseline is the results of a project's checks on a base commit.
@@ -264,11 +264,11 @@ func (s *Store) OpenBaseline(ctx context.Context, runID int64, b Baseline) (Base
 		Key: b.Key, Repo: rowconv.Text(b.Repo), BaseCommit: b.BaseCommit, Tree: b.Tree, Environment: b.Environment, Stages: stages, Commands: commands, RunID: rowconv.Optional(runID),
 	})
 	if err != nil {
-		return Baseline{}, dberr.Explain(err, "begin the baseline of %s", b.BaseCommit)
+		return Baseline{}, dberr.Explain(err, "start the baseline of %s", b.BaseCommit)
 	}
 	if runID != 0 {
 		if _, err := s.q.SetRunBaseline(ctx, db.SetRunBaselineParams{Baseline: b.Key, RunID: runID}); err != nil {
-			return Baseline{}, dberr.Explain(err, "note the baseline of run %d", runID)
+			return Baseline{}, dberr.Explain(err, "record the baseline of run %d", runID)
 		}
 	}
 	return s.baselineOf(ctx, row)

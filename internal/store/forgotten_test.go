@@ -136,7 +136,7 @@ func TestWhatHistoryForgotIsToldOnceAndHidesNothing(t *testing.T) {
 				z := rapid.SampledFrom(zombies).Draw(t, "zombie")
 				_, err := b.Record(context.Background(), from, z)
 				if err != nil {
-					require.ErrorContains(t, err, "done again elsewhere")
+					require.ErrorContains(t, err, "another worker has taken over")
 				}
 			}
 		}
@@ -323,7 +323,7 @@ func TestAWorkerWhoseTaskIsDoneAgainElsewhereChangesNothing(t *testing.T) {
 	_, err = b.by(3, 1, began(contract.PhasePlanner)) // its number belongs to another one
 	require.NoError(t, err)
 	_, err = b.by(3, 2, began(contract.PhaseBuilder))
-	require.ErrorContains(t, err, "done again elsewhere")
+	require.ErrorContains(t, err, "another worker has taken over")
 	require.Equal(t, contract.ClassInfra, fault.Of(err).Class)
 	require.Equal(t, before, b.all(t))
 	require.Equal(t, contract.StatusPaused, b.status(t))
@@ -337,7 +337,7 @@ func TestTwoWorkersThatDoOneTaskAtTheSameTimeTellItOnce(t *testing.T) {
 		zombie := func(ctx context.Context) error { // its task has timed out, but it does not know that
 			for i, p := range phases {
 				if _, err := b.by(3, int64(i+1), began(p)); err != nil {
-					require.ErrorContains(t, err, "done again elsewhere")
+					require.ErrorContains(t, err, "another worker has taken over")
 					return nil
 				}
 			}

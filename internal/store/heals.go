@@ -76,7 +76,7 @@ func (s *Store) AddReplay(ctx context.Context, runID int64, workflowRunID string
 	id, err := q.AddReplay(ctx, db.AddReplayParams{RunID: runID, WorkflowRunID: workflowRunID, Phase: string(phase), ReplayOrder: doc, Request: rowconv.Optional(key)})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, fault.New(contract.ClassHuman, contract.CodeForbidden,
-			"run %d is being replayed by somebody else, or was until just now; see it with rgpt run watch %d, or try again in a minute", runID, runID)
+			"another replay of run %d is in progress or has just finished; see rgpt run watch %d, or try again in a minute", runID, runID)
 	}
 	return id, dberr.Explain(err, "store the replay of run %d", runID)
 }
@@ -94,7 +94,7 @@ type KeyedReplay struct {
 func (s *Store) ReplayByKey(ctx context.Context, runID int64, key string) (KeyedReplay, error) {
 	row, err := s.q.ReplayByRequest(ctx, db.ReplayByRequestParams{RunID: runID, Request: key})
 	if err != nil {
-		return KeyedReplay{}, dberr.Explain(err, "look for the replay that a key made")
+		return KeyedReplay{}, dberr.Explain(err, "find the replay of a key")
 	}
 	order, err := rowconv.Decode[contract.ReplayOrder](row.ReplayOrder)
 	return KeyedReplay{ID: row.ID, Phase: contract.Phase(row.Phase), Order: order, FromWorkflowRun: row.FromWorkflowRun}, err
@@ -104,12 +104,12 @@ func (s *Store) ReplayByKey(ctx context.Context, runID int64, key string) (Keyed
 // replay.
 func (s *Store) RunTimeFrom(ctx context.Context, runID int64) (time.Time, error) {
 	at, err := s.q.RunTimeFrom(ctx, runID)
-	return at, dberr.Explain(err, "look when run %d began", runID)
+	return at, dberr.Explain(err, "read when run %d started", runID)
 }
 
 // DropReplay removes a replay that never began.
 func (s *Store) DropReplay(ctx context.Context, id int64) error {
-	return dberr.Explain(s.q.DropReplay(ctx, id), "forget replay %d", id)
+	return dberr.Explain(s.q.DropReplay(ctx, id), "remove replay %d", id)
 }
 
 // TakeReplay returns the replay by which an execution of a phase began, nil if it began
@@ -121,7 +121,7 @@ func (s *Store) TakeReplay(ctx context.Context, e contract.ExecutionRef) (*contr
 		return nil, nil
 	}
 	if err != nil {
-		return nil, dberr.Explain(err, "look for a replay of run %d", e.RunID)
+		return nil, dberr.Explain(err, "find a replay of run %d", e.RunID)
 	}
 	o, err := rowconv.Decode[contract.ReplayOrder](doc)
 	return &o, err

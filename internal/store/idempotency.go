@@ -28,7 +28,7 @@ func (s *Store) BeginRequest(ctx context.Context, route, key, digest string) (*A
 	known, err := s.q.BeginRequest(ctx, db.BeginRequestParams{Route: route, Key: key, Digest: digest, KeepSeconds: KeepRequests.Seconds()})
 	switch {
 	case err != nil:
-		return nil, dberr.Explain(err, "look for an answer under the key")
+		return nil, dberr.Explain(err, "find the response of the idempotency key")
 	case known.Digest != digest:
 		return nil, keyConflict()
 	case known.Status == 0:
@@ -39,24 +39,24 @@ func (s *Store) BeginRequest(ctx context.Context, route, key, digest string) (*A
 }
 
 func keyConflict() error {
-	return fault.New(contract.ClassHuman, CodeConflict, "the idempotency key was used for another request; use a new key for a new one")
+	return fault.New(contract.ClassHuman, CodeConflict, "the idempotency key was already used for a different request; use a new key")
 }
 
 // AnswerRequest keeps the answer to a request.
 func (s *Store) AnswerRequest(ctx context.Context, route, key string, a Answer) error {
 	return dberr.Explain(s.q.AnswerRequest(ctx, db.AnswerRequestParams{Route: route, Key: key, Status: int32(a.Status), ContentType: a.ContentType, Answer: a.Body}),
-		"keep the answer under the key")
+		"store the response of the idempotency key")
 }
 
 // ForgetRequest removes a request that did nothing, so that its key is free.
 func (s *Store) ForgetRequest(ctx context.Context, route, key string) error {
-	return dberr.Explain(s.q.ForgetRequest(ctx, db.ForgetRequestParams{Route: route, Key: key}), "free the key")
+	return dberr.Explain(s.q.ForgetRequest(ctx, db.ForgetRequestParams{Route: route, Key: key}), "release the idempotency key")
 }
 
 // SweepRequests removes expired answers, and returns how many.
 func (s *Store) SweepRequests(ctx context.Context) (int64, error) {
 	return sweep(func() (int64, error) {
 		n, err := s.q.SweepRequests(ctx, db.SweepRequestsParams{OlderThanSeconds: KeepRequests.Seconds(), Most: sweepPage})
-		return n, dberr.Explain(err, "remove old answers")
+		return n, dberr.Explain(err, "remove old responses")
 	})
 }

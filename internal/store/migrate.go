@@ -31,7 +31,7 @@ func Migrate(ctx context.Context, url string) (err error) {
 	}
 	if _, err := provider.Up(ctx); err != nil {
 		f := fault.Of(err)
-		return fault.Wrap(err, f.Class, f.Code, "cannot bring the database to schema version %d", migrations.Latest())
+		return fault.Wrap(err, f.Class, f.Code, "cannot migrate the database to schema version %d", migrations.Latest())
 	}
 	return withConn(ctx, cfg, func(q *db.Queries) error { return checkSchema(ctx, q) })
 }

@@ -259,7 +259,7 @@ func (s *Store) SettleCall(ctx context.Context, id CallID, usage contract.Usage,
 	})
 	if err == nil && superseded {
 		return fault.Wrap(ErrSuperseded, contract.ClassInfra, contract.CodeUnavailable,
-			"model call %d was answered by another worker meanwhile; its answer counts", id.Call)
+			"another worker answered model call %d first; its answer is used", id.Call)
 	}
 	return dberr.Explain(err, "settle model call %d", id.Call)
 }
@@ -302,7 +302,7 @@ func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failu
 func (s *Store) GiveUpCalls(ctx context.Context, olderThan time.Duration, limit int) (int, error) {
 	rows, err := s.q.OpenCallsBefore(ctx, db.OpenCallsBeforeParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
 	if err != nil {
-		return 0, dberr.Explain(err, "look for model calls that were given up")
+		return 0, dberr.Explain(err, "find abandoned model calls")
 	}
 	for i, r := range rows {
 		if err := s.giveUp(ctx, r.ID, r.Tries); err != nil {
@@ -316,7 +316,7 @@ func (s *Store) GiveUpCalls(ctx context.Context, olderThan time.Duration, limit 
 func (s *Store) giveUpCalls(ctx context.Context, executionID int64) error {
 	rows, err := s.q.OpenCallsOfExecution(ctx, executionID)
 	if err != nil {
-		return dberr.Explain(err, "look for open model calls of execution %d", executionID)
+		return dberr.Explain(err, "find open model calls of execution %d", executionID)
 	}
 	for _, r := range rows {
 		if err := s.giveUp(ctx, r.ID, r.Tries); err != nil {
@@ -339,11 +339,11 @@ func (s *Store) giveUp(ctx context.Context, id int64, tries int32) error {
 			return err
 		}
 		batch.queue(q.DropCall(ctx, db.DropCallParams{
-			ID: id, ErrorClass: string(contract.ClassInfra), ErrorCode: string(contract.CodeWorkerLost), ErrorMessage: "the call was never finished",
+			ID: id, ErrorClass: string(contract.ClassInfra), ErrorCode: string(contract.CodeWorkerLost), ErrorMessage: "the call never finished",
 		}))
 		return batch.flush(ctx)
 	})
-	return dberr.Explain(err, "give up model call %d", id)
+	return dberr.Explain(err, "abandon model call %d", id)
 }
 
 // book locks the budgets of a call that is locked and queues their changes: usage is
@@ -386,7 +386,7 @@ func (s *Store) Answer(ctx context.Context, executionID int64, turn int) (json.R
 func (s *Store) Usage(ctx context.Context, runID int64) (contract.Usage, error) {
 	row, err := s.q.Usage(ctx, runID)
 	if err != nil {
-		return contract.Usage{}, dberr.Explain(err, "add up the model calls of run %d", runID)
+		return contract.Usage{}, dberr.Explain(err, "sum up the model calls of run %d", runID)
 	}
 	return contract.Usage{
 		Calls: int(row.Calls), PromptTokens: row.PromptTokens, CompletionTokens: row.CompletionTokens, MicroUSD: row.CostMicros,

@@ -186,11 +186,11 @@ func TestABudgetThatAPipelineUsedUpIsNotToldAsThatOfARunNobodyKnows(t *testing.T
 	r.Tokens = 5000
 	first, err := b.ReserveCall(t.Context(), r)
 	require.NoError(t, err)
-	require.Contains(t, first.Warning, "the budget of this pipeline and those that recover it is nearly used up")
+	require.Contains(t, first.Warning, "the budget of this pipeline and its recoveries is nearly used up")
 	require.NoError(t, b.SettleCall(t.Context(), first.ID, used(1200), 0, raw(`{}`), nil))
 	r.Turn = 2
 	_, err = b.ReserveCall(t.Context(), r)
-	require.ErrorContains(t, err, "the budget of this pipeline and those that recover it is used up: 1200 tokens of 1000 tokens spent; raise execution.run.tokens and spawn the pipeline again")
+	require.ErrorContains(t, err, "the budget of this pipeline and its recoveries is used up: 1200 tokens of 1000 tokens spent; raise execution.run.tokens and spawn the pipeline again")
 }
 
 func TestBudgetThatIsUsedUpNamesTheSettingToRaise(t *testing.T) {

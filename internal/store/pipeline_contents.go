@@ -131,7 +131,7 @@ func (s *Store) NewestReported(ctx context.Context, kind string) (int64, error) 
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, dberr.NotFound("no pipeline has a %s report yet", kind)
 	}
-	return id, dberr.Explain(err, "look for the newest %s report", kind)
+	return id, dberr.Explain(err, "find the newest %s report", kind)
 }
 
 // PipelineText is a text that is too long for histories.

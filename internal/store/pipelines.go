@@ -138,14 +138,14 @@ func (s *Store) SpawnPipeline(ctx context.Context, n NewPipelineRow) (Pipeline, 
 func (s *Store) PipelineByKey(ctx context.Context, tenant, key, digest string) (Pipeline, error) {
 	known, err := s.q.PipelineByKey(ctx, db.PipelineByKeyParams{Tenant: tenant, IdempotencyKey: pipelineKey + key})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Pipeline{}, dberr.NotFound("no pipeline was made under this key")
+		return Pipeline{}, dberr.NotFound("no pipeline has this key")
 	}
 	if err != nil {
-		return Pipeline{}, dberr.Explain(err, "look for the pipeline that a key made")
+		return Pipeline{}, dberr.Explain(err, "find the pipeline of a key")
 	}
 	if known.ID == 0 || known.RequestDigest != digest {
 		return Pipeline{}, fault.New(contract.ClassHuman, CodeConflict,
-			"the idempotency key %q was used for another request; use a new key for a new pipeline", key)
+			"the idempotency key %q was already used for a different request; use a new key", key)
 	}
 	return s.Pipeline(ctx, known.ID)
 }
@@ -209,7 +209,7 @@ func spawnedPayload(objective string, settings contract.DeliberationSettings, at
 func (s *Store) CreatePipeline(ctx context.Context, n contract.NewPipeline) (Pipeline, error) {
 	if n.Prior == 0 && (n.Execution == 0 || !n.ForRun) {
 		return Pipeline{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
-			"a pipeline that a workflow starts recovers another or plans a run; this one of run %d names neither", n.RunID)
+			"a pipeline that a workflow starts must recover another one or plan a run; this one of run %d does neither", n.RunID)
 	}
 	params, err := s.newPipeline(ctx, n)
 	if err != nil {
@@ -284,7 +284,7 @@ func (s *Store) taskOf(ctx context.Context, n contract.NewPipeline) (string, con
 	if n.Prior != 0 { // all of it; the workflow has only the beginnings
 		prior, err := s.Pipeline(ctx, n.Prior)
 		if err == nil && prior.RunID != n.RunID {
-			err = dberr.NotFound("pipeline %d is not one of run %d", n.Prior, n.RunID)
+			err = dberr.NotFound("pipeline %d does not belong to run %d", n.Prior, n.RunID)
 		}
 		return prior.Objective, prior.Task, err
 	}
@@ -318,7 +318,7 @@ func (s *Store) Pipeline(ctx context.Context, id int64) (Pipeline, error) {
 
 func ofPipeline(err error, id int64, format string, args ...any) error {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return dberr.NotFound("there is no pipeline %d; rgpt pipeline list shows those there are", id)
+		return dberr.NotFound("pipeline %d not found; see rgpt pipeline list", id)
 	}
 	return dberr.Explain(err, format, args...)
 }
@@ -393,7 +393,7 @@ func pipelineOf(row db.Pipeline) (Pipeline, error) {
 func (s *Store) UnstartedPipelines(ctx context.Context, olderThan time.Duration, limit int) ([]Pipeline, error) {
 	ids, err := s.q.UnstartedPipelines(ctx, db.UnstartedPipelinesParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
 	if err != nil {
-		return nil, dberr.Explain(err, "look for pipelines without a workflow")
+		return nil, dberr.Explain(err, "find pipelines without a workflow")
 	}
 	return rowconv.ConvertAll(ids, func(id int64) (Pipeline, error) { return s.Pipeline(ctx, id) })
 }

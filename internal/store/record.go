@@ -30,7 +30,7 @@ type Source struct {
 // repeat changes nothing and returns what the first one returned. Records of one run
 // are applied one after the other.
 //
-// A late record says nothing about the run any more: one with a lower number than an
+// A late record no longer changes the run: one with a lower number than an
 // earlier record of its workflow, or of a workflow run that another has replaced. So a
 // status never goes back, and a terminal one changes only for a workflow run that was
 // not seen before, as after a reset, or if the run's own workflow says that it watches
@@ -38,7 +38,7 @@ type Source struct {
 //
 // A record is in the rows before it is in a history. If its workflow task dies in
 // between, the history does not have the record, and the task is repeated: usually the
-// same records come again. If not, another one counts under the number (by what records
+// same records follow. If not, another one counts under the number (by what records
 // are about, and by the history of the task), and is applied in full. A lost record
 // that comes later under another number adds no second event and begins nothing twice.
 // A worker that still writes for a task that was repeated is refused. What a lost
@@ -57,14 +57,14 @@ func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (con
 	}))
 	row, err := q.Record(ctx, params)
 	if errors.Is(err, pgx.ErrNoRows) && r.End != nil {
-		return contract.RecordResult{}, dberr.NotFound("there is no run %d with an execution %d that could end", r.RunID, r.End.ExecutionID)
+		return contract.RecordResult{}, dberr.NotFound("run %d has no open execution %d", r.RunID, r.End.ExecutionID)
 	}
 	if err != nil {
 		return contract.RecordResult{}, dberr.OfRun(err, r.RunID, "record run %d", r.RunID)
 	}
 	if row.Overtaken {
 		return contract.RecordResult{}, fault.New(contract.ClassInfra, contract.CodeWorkerLost,
-			"record %d of workflow %s is of a workflow task that was done again elsewhere; nothing of it was applied, the other one goes on", r.Seq, from.WorkflowID)
+			"record %d of workflow %s belongs to a workflow task that another worker has taken over; it was not applied", r.Seq, from.WorkflowID)
 	}
 	if row.OpenCalls > 0 { // for a repeat too: the first one may have died here
 		if err := s.giveUpCalls(ctx, r.End.ExecutionID); err != nil {
@@ -112,7 +112,7 @@ func recordParams(from Source, r contract.Record) (db.RecordParams, error) {
 	p := db.RecordParams{WorkflowID: from.WorkflowID, WorkflowRunID: from.WorkflowRunID, Seq: r.Seq, RunID: r.RunID, At: r.At}
 	if from.WorkflowID == "" || from.WorkflowRunID == "" || r.Seq < 1 {
 		return p, fault.New(contract.ClassRuntime, contract.CodeUnknown,
-			"a record of run %d needs workflow id, workflow run id and a number from 1, has %q, %q and %d", r.RunID, from.WorkflowID, from.WorkflowRunID, r.Seq)
+			"a record of run %d requires a workflow ID, a workflow run ID and a number of at least 1; got %q, %q and %d", r.RunID, from.WorkflowID, from.WorkflowRunID, r.Seq)
 	}
 	p.Signature, p.Task = rowconv.Text(signature(r)), r.Task
 	if p.At.IsZero() {
@@ -173,7 +173,7 @@ func approvalParams(p *db.RecordParams, notes map[string]string) error {
 	if notes["deadline"] != "" {
 		deadline, err := time.Parse(time.RFC3339Nano, notes["deadline"])
 		if err != nil {
-			return fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "the deadline of approval %s is no time", p.ApprovalID)
+			return fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "the deadline of approval %s is not a time", p.ApprovalID)
 		}
 		p.ApprovalDeadline = &deadline
 	}

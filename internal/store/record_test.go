@@ -257,7 +257,7 @@ func TestRecordOfAnUnknownRunOrExecutionIsNotFound(t *testing.T) {
 	b := setup(t)
 	_, err := b.Record(t.Context(), b.Source(), contract.Record{RunID: 4711, Seq: 1, Events: storetest.Drafts(1)})
 	require.ErrorIs(t, err, store.ErrNotFound)
-	require.ErrorContains(t, err, "there is no run 4711")
+	require.ErrorContains(t, err, "run 4711 not found")
 	_, err = b.Record(t.Context(), b.Source(), contract.Record{RunID: b.First.ID, Seq: 1, Events: storetest.Drafts(1), End: &contract.ExecutionEnd{ExecutionID: 4711, Status: contract.ExecutionFailed}})
 	require.ErrorIs(t, err, store.ErrNotFound)
 	require.Len(t, b.all(t), 1, "nothing of such a record is applied")

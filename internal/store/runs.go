@@ -121,11 +121,11 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun) (Run, bool, error) {
 func (s *Store) RunByKey(ctx context.Context, tenant, key, digest string) (Run, error) {
 	known, err := s.q.RunByKey(ctx, db.RunByKeyParams{Tenant: tenant, IdempotencyKey: key})
 	if err != nil {
-		return Run{}, dberr.Explain(err, "look for the run that a key made")
+		return Run{}, dberr.Explain(err, "find the run of a key")
 	}
 	if known.RequestDigest != digest {
 		return Run{}, fault.New(contract.ClassHuman, CodeConflict,
-			"the idempotency key %q was used for another request, which made run %d; use a new key for a new run", key, known.ID)
+			"the idempotency key %q was already used for a different request, which created run %d; use a new key", key, known.ID)
 	}
 	return s.Run(ctx, known.ID)
 }
@@ -193,7 +193,7 @@ func (s *Store) Enqueue(ctx context.Context, runID int64, most int) (queued bool
 		queued = n > 0
 		return err
 	})
-	return queued, dberr.Explain(err, "look whether run %d has to wait for its turn", runID)
+	return queued, dberr.Explain(err, "check whether run %d has to wait in the queue", runID)
 }
 
 // Dequeue starts the turn of waiting runs, longest wait first, and returns them: the
@@ -203,7 +203,7 @@ func (s *Store) Dequeue(ctx context.Context, most int) ([]int64, error) {
 		most = math.MaxInt32
 	}
 	if queued, err := s.q.AnyQueued(ctx); err != nil || !queued { // the usual case
-		return nil, dberr.Explain(err, "look whether runs wait for their turn")
+		return nil, dberr.Explain(err, "check whether runs wait in the queue")
 	}
 	var ids []int64
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
@@ -215,7 +215,7 @@ func (s *Store) Dequeue(ctx context.Context, most int) ([]int64, error) {
 		ids, err = q.UnqueueRuns(ctx, int32(most))
 		return err
 	})
-	return ids, dberr.Explain(err, "look whose turn it is")
+	return ids, dberr.Explain(err, "find the next runs in the queue")
 }
 
 // PendingUnstarted returns the oldest runs, at most limit, that were created longer
@@ -224,7 +224,7 @@ func (s *Store) Dequeue(ctx context.Context, most int) ([]int64, error) {
 func (s *Store) PendingUnstarted(ctx context.Context, olderThan time.Duration, limit int) ([]Run, error) {
 	ids, err := s.q.PendingUnstarted(ctx, db.PendingUnstartedParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
 	if err != nil {
-		return nil, dberr.Explain(err, "look for runs without a workflow")
+		return nil, dberr.Explain(err, "find runs without a workflow")
 	}
 	return rowconv.ConvertAll(ids, func(id int64) (Run, error) { return s.Run(ctx, id) })
 }
@@ -234,7 +234,7 @@ func (s *Store) PendingUnstarted(ctx context.Context, olderThan time.Duration, l
 // than quiet ago.
 func (s *Store) QuietRuns(ctx context.Context, quiet time.Duration, after int64, limit int) ([]int64, error) {
 	ids, err := s.q.QuietRuns(ctx, db.QuietRunsParams{QuietSeconds: quiet.Seconds(), After: after, Most: int32(limit)})
-	return ids, dberr.Explain(err, "look for runs that have not ended")
+	return ids, dberr.Explain(err, "find unfinished runs")
 }
 
 // Run returns a run, or ErrNotFound.

@@ -36,10 +36,10 @@ var (
 	ErrNotFound = dberr.ErrNotFound
 	// ErrBudgetBusy: the call fits into the budget only if running calls cost less than
 	// was reserved for them; retry shortly.
-	ErrBudgetBusy = errors.New("the budget is held by calls in flight")
+	ErrBudgetBusy = errors.New("the budget is reserved by calls in progress")
 	// ErrSuperseded: another attempt of the same model call was settled first. The next
 	// ReserveCall returns the answer that counts.
-	ErrSuperseded = errors.New("another try of this model call was settled first")
+	ErrSuperseded = errors.New("another attempt of this model call was settled first")
 )
 
 // Codes that refine failures of the store.
@@ -170,7 +170,7 @@ func (s *Store) Snapshot(ctx context.Context, fn func(*Store) error) error {
 func parse(url string) (*pgxpool.Config, error) {
 	if url == "" { // otherwise PostgreSQL's own variables and sockets would be tried
 		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"no database is configured; set DATABASE_URL (database.url), or use rgpt dev, which brings its own")
+			"no database is configured; set DATABASE_URL (database.url), or use rgpt dev, which starts one")
 	}
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -215,10 +215,10 @@ func unreachable(err error, cfg *pgx.ConnConfig) *fault.Error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && fault.Of(pg).Class == contract.ClassConfig {
 		return fault.Wrap(pg, contract.ClassConfig, contract.CodeInvalidConfig,
-			"PostgreSQL at %s refuses user %q for database %q; correct database.url (DATABASE_URL)", where, cfg.User, cfg.Database)
+			"PostgreSQL at %s rejected user %q for database %q; correct database.url (DATABASE_URL)", where, cfg.User, cfg.Database)
 	}
 	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
-		"PostgreSQL at %s cannot be reached; see that it runs and that database.url (DATABASE_URL) names it", where)
+		"PostgreSQL at %s cannot be reached; check that it is running and that database.url (DATABASE_URL) is correct", where)
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
@@ -245,10 +245,10 @@ func checkSchema(ctx context.Context, q *db.Queries) error {
 	switch {
 	case have < want:
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"the database has schema version %d, this binary needs %d: run rgpt migrate (rgpt dev does it by itself)", have, want)
+			"the database has schema version %d, but this binary requires %d: run rgpt migrate (rgpt dev does it automatically)", have, want)
 	case have > want:
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"the database has schema version %d, newer than the %d of this binary: use the newer rgpt, whose rgpt migrate or rgpt dev made it", have, want)
+			"the database has schema version %d, newer than version %d of this binary: use the newer rgpt that migrated it", have, want)
 	}
 	return nil
 }

@@ -41,13 +41,13 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 type Webhook struct {
 	ID             int64      `json:"id"`
 	URL            string     `json:"url"`
-	Events         []string   `json:"events" doc:"patterns of event types; empty: all"`
-	Project        string     `json:"project,omitempty" doc:"events of this project's runs only"`
+	Events         []string   `json:"events" doc:"patterns of event types; empty means all"`
+	Project        string     `json:"project,omitempty" doc:"only events of this project's runs"`
 	Description    string     `json:"description,omitempty"`
 	Enabled        bool       `json:"enabled"`
-	DisabledReason string     `json:"disabled_reason,omitempty" doc:"why it was disabled, where nobody did it"`
-	FailingSince   *time.Time `json:"failing_since,omitempty" doc:"the first failure since the last success"`
-	Pending        int64      `json:"pending" doc:"deliveries that are still to be made"`
+	DisabledReason string     `json:"disabled_reason,omitempty" doc:"why it was disabled automatically"`
+	FailingSince   *time.Time `json:"failing_since,omitempty" doc:"time of the first failure since the last success"`
+	Pending        int64      `json:"pending" doc:"pending deliveries"`
 	CreatedAt      time.Time  `json:"created_at"`
 	UpdatedAt      time.Time  `json:"updated_at"`
 }
@@ -83,15 +83,15 @@ func (s *Store) CreateWebhook(ctx context.Context, n NewWebhook) (w Webhook, sec
 		return w, n.Secret, true, err
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {
-		return w, "", false, dberr.Explain(err, "make the webhook")
+		return w, "", false, dberr.Explain(err, "create the webhook")
 	}
 	known, err := s.q.WebhookByKey(ctx, n.Key)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return w, "", false, fault.New(contract.ClassHuman, contract.CodeForbidden,
-			"there are %d webhooks already, as many as may be (server.webhooks.max_webhooks); remove one first", n.Most)
+			"the limit of %d webhooks is reached (server.webhooks.max_webhooks); remove one first", n.Most)
 	case err != nil:
-		return w, "", false, dberr.Explain(err, "make the webhook")
+		return w, "", false, dberr.Explain(err, "create the webhook")
 	case known.RequestDigest != n.Digest:
 		return w, "", false, keyConflict()
 	}
@@ -125,7 +125,7 @@ func (s *Store) Webhook(ctx context.Context, id int64) (Webhook, error) {
 }
 
 func noWebhook(id int64) error {
-	return dberr.NotFound("there is no webhook %d; rgpt webhook list shows those there are", id)
+	return dberr.NotFound("webhook %d not found; see rgpt webhook list", id)
 }
 
 // ChangeWebhook changes a webhook and returns its new state, or ErrNotFound.
@@ -166,7 +166,7 @@ const feedPage = 500
 // webhook.
 func (s *Store) QueueDeliveries(ctx context.Context) (bool, error) {
 	n, err := s.q.FeedWebhooks(ctx, feedPage)
-	return n.Events > 0, dberr.Explain(err, "turn events into deliveries")
+	return n.Events > 0, dberr.Explain(err, "create deliveries from events")
 }
 
 // Claim limits which deliveries may be taken.
@@ -213,7 +213,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, c Claim) ([]DueDelivery, er
 			d.Event = &contract.Event{RunID: r.RunID, Seq: r.Seq, Type: contract.EventType(r.EventType), Payload: r.Payload, CreatedAt: *r.HappenedAt}
 		}
 		return d
-	}), dberr.Explain(err, "look for deliveries that are due")
+	}), dberr.Explain(err, "find due deliveries")
 }
 
 // TestWebhook creates a test delivery, taken for a lease by the caller. With a key that
@@ -226,13 +226,13 @@ func (s *Store) TestWebhook(ctx context.Context, id int64, eventType, key string
 	}
 	return DueDelivery{
 		ID: r.ID, WebhookID: id, Test: true, EventType: eventType, Attempt: 1, Used: 1, URL: r.Url, Secret: Secret(r.Secret), CreatedAt: r.CreatedAt,
-	}, r.Fresh, dberr.Explain(err, "make a test of webhook %d", id)
+	}, r.Fresh, dberr.Explain(err, "create a test delivery of webhook %d", id)
 }
 
 // DeliveryStatus is the state of a delivery.
 type DeliveryStatus string
 
-// The statuses of deliveries. Delivered and failed are final, until somebody requests
+// The statuses of deliveries. Delivered and failed are final until a user requests
 // the delivery again.
 const (
 	DeliveryPending   DeliveryStatus = "pending"
@@ -261,34 +261,34 @@ type DeliveryOutcome struct {
 }
 
 // EndDelivery records the result of an attempt, and reports whether that disabled the
-// webhook. An attempt that somebody else has taken over changes only its own entry,
+// webhook. An attempt that another server has taken over changes only its own entry,
 // unless it arrived.
 func (s *Store) EndDelivery(ctx context.Context, o DeliveryOutcome) (disabled bool, err error) {
 	r, err := s.q.EndDelivery(ctx, db.EndDeliveryParams{
 		ID: o.ID, Attempt: int32(o.Attempt), Status: string(o.Status), WaitSeconds: o.Wait.Seconds(), ResponseCode: int32(o.ResponseCode),
 		DurationMs: o.Took.Milliseconds(), Error: rowconv.Text(o.Error), DisableAfterSeconds: o.DisableAfter.Seconds(), Gone: o.Gone, DisabledReason: rowconv.Text(o.DisabledReason),
 	})
-	return r.Disabled, dberr.Explain(err, "book attempt %d of delivery %d", o.Attempt, o.ID)
+	return r.Disabled, dberr.Explain(err, "record attempt %d of delivery %d", o.Attempt, o.ID)
 }
 
 // Delivery is one event for one webhook, and its result.
 type Delivery struct {
 	ID           int64             `json:"id"`
 	WebhookID    int64             `json:"webhook_id"`
-	Message      string            `json:"message" doc:"id of the message, the same in every attempt: webhook-id and the CloudEvent's id"`
+	Message      string            `json:"message" doc:"message ID, the same in every attempt: the webhook-id header and the CloudEvent's id"`
 	Test         bool              `json:"test,omitempty"`
 	RunID        int64             `json:"runId,omitempty"`
 	Seq          int64             `json:"seq,omitempty"`
 	EventType    string            `json:"event_type"`
 	Status       DeliveryStatus    `json:"status" enum:"pending,sending,delivered,failed"`
-	Attempts     int               `json:"attempts" doc:"that were begun"`
-	NextTry      *time.Time        `json:"next_try,omitempty" doc:"of one that is being sent: when another server may take it over"`
-	ResponseCode int               `json:"response_code,omitempty" doc:"of the last attempt; absent: there was no response"`
+	Attempts     int               `json:"attempts" doc:"attempts started"`
+	NextTry      *time.Time        `json:"next_try,omitempty" doc:"time of the next attempt; while sending, when another server may take over"`
+	ResponseCode int               `json:"response_code,omitempty" doc:"HTTP status of the last attempt; absent if there was no response"`
 	DurationMS   int64             `json:"duration_ms"`
-	Error        string            `json:"error,omitempty" doc:"of the last attempt, in words"`
+	Error        string            `json:"error,omitempty" doc:"error of the last attempt"`
 	CreatedAt    time.Time         `json:"created_at"`
 	FinishedAt   *time.Time        `json:"finished_at,omitempty"`
-	Log          []DeliveryAttempt `json:"log" doc:"each attempt"`
+	Log          []DeliveryAttempt `json:"log" doc:"all attempts"`
 
 	request string // that last requested it
 }
@@ -297,7 +297,7 @@ type Delivery struct {
 type DeliveryAttempt struct {
 	Attempt      int        `json:"attempt"`
 	StartedAt    time.Time  `json:"started_at"`
-	FinishedAt   *time.Time `json:"finished_at" doc:"null: it is under way"`
+	FinishedAt   *time.Time `json:"finished_at" doc:"null while the attempt is in progress"`
 	ResponseCode int        `json:"response_code,omitempty"`
 	DurationMS   int64      `json:"duration_ms"`
 	Error        string     `json:"error,omitempty"`
@@ -371,11 +371,11 @@ func (s *Store) Redeliver(ctx context.Context, webhook, id int64, key string) (D
 	}
 	n, err := s.q.Redeliver(ctx, db.RedeliverParams{WebhookID: webhook, ID: id, Request: rowconv.Optional(key)})
 	if err != nil {
-		return Delivery{}, dberr.Explain(err, "make delivery %d again", id)
+		return Delivery{}, dberr.Explain(err, "repeat delivery %d", id)
 	}
 	d, err := s.Delivery(ctx, webhook, id)
 	if err == nil && n == 0 && (key == "" || d.request != key) {
-		err = fault.New(contract.ClassHuman, contract.CodeRejected, "delivery %d is being sent just now; see what comes of it first", id)
+		err = fault.New(contract.ClassHuman, contract.CodeRejected, "delivery %d is being sent; wait for its result first", id)
 	}
 	return d, err
 }

@@ -58,7 +58,7 @@ func container(ctx context.Context) (string, func() error, error) {
 func cluster(ctx context.Context) (string, func() error, error) {
 	dir, err := os.MkdirTemp("", "rgpt-storetest-")
 	if err != nil {
-		return "", nil, fmt.Errorf("make a folder for the cluster: %w", err)
+		return "", nil, fmt.Errorf("create a folder for the cluster: %w", err)
 	}
 	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the server may run as another user, who passes through
 		return "", nil, fmt.Errorf("open the cluster's folder: %w", err)
@@ -99,7 +99,7 @@ rm -rf "$1"
 func guard(ctx context.Context, dir, data string) (func() error, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("watch over the cluster: %w", err)
+		return nil, fmt.Errorf("watch the cluster: %w", err)
 	}
 	defer r.Close()
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", watch, "storetest-watch", dir, data)
@@ -107,7 +107,7 @@ func guard(ctx context.Context, dir, data string) (func() error, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // an interrupt at the terminal is not for it
 	if err := cmd.Start(); err != nil {
 		w.Close()
-		return nil, fmt.Errorf("watch over the cluster: %w", err)
+		return nil, fmt.Errorf("watch the cluster: %w", err)
 	}
 	return func() error {
 		w.Close()

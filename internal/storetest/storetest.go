@@ -125,7 +125,7 @@ func create(tb testing.TB, migrated bool) string {
 		sql += " TEMPLATE " + s.template + s.strategy
 	}
 	if _, err := s.admin.Exec(tb.Context(), sql); err != nil {
-		tb.Fatalf("make the test's database: %v", err)
+		tb.Fatalf("create the test's database: %v", err)
 	}
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // the test's own is over
@@ -202,7 +202,7 @@ func prepare(ctx context.Context, address string, stop func() error) (*server, e
 	cfg.MaxConns = 4
 	admin, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("reach the server: %w", err)
+		return nil, fmt.Errorf("connect to the server: %w", err)
 	}
 	s := &server{url: u, admin: admin, template: "rgpt_template_" + version, stop: stop}
 	err = pgx.BeginFunc(ctx, admin, func(tx pgx.Tx) error { return s.makeTemplate(ctx, tx) })
@@ -217,7 +217,7 @@ func prepare(ctx context.Context, address string, stop func() error) (*server, e
 // who do the same. The database gets its name when it is complete.
 func (s *server) makeTemplate(ctx context.Context, lock pgx.Tx) error {
 	if _, err := lock.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext('rgpt storetest'))"); err != nil {
-		return fmt.Errorf("wait for others: %w", err)
+		return fmt.Errorf("wait for other processes: %w", err)
 	}
 	var there bool
 	// Copying files needs a checkpoint, which is quick where nothing is synced,
@@ -231,7 +231,7 @@ func (s *server) makeTemplate(ctx context.Context, lock pgx.Tx) error {
 	half := s.template + "_new"
 	for _, sql := range []string{"DROP DATABASE IF EXISTS " + half + " WITH (FORCE)", "CREATE DATABASE " + half} {
 		if _, err := s.admin.Exec(ctx, sql); err != nil {
-			return fmt.Errorf("make the template: %w", err)
+			return fmt.Errorf("create the template: %w", err)
 		}
 	}
 	if err := store.Migrate(ctx, s.database(half)); err != nil {

@@ -37,75 +37,75 @@ var (
 	factory = promauto.With(Registry)
 
 	// PhaseDuration is the time from the start of a phase to its end.
-	PhaseDuration = histogram("rgpt_phase_duration_seconds", "Time that a phase of a run took, by how it ended.",
+	PhaseDuration = histogram("rgpt_phase_duration_seconds", "Duration of run phases, by status.",
 		[]float64{0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600}, "phase", "status")
 	// Runs counts runs that ended.
-	Runs = counter("rgpt_runs_total", "How often a run ended, by how.", "status")
+	Runs = counter("rgpt_runs_total", "Finished runs, by status.", "status")
 	// Findings counts findings of verification.
-	Findings = counter("rgpt_findings_total", "Findings of verification.", "severity", "category")
+	Findings = counter("rgpt_findings_total", "Findings of verification, by severity and category.", "severity", "category")
 	// Heals counts self-heals, once it is known whether they helped.
-	Heals = counter("rgpt_heals_total", "What self-heal did, by what came of it.", "class", "action", "result")
+	Heals = counter("rgpt_heals_total", "Self-heal actions, by failure class, action and result.", "class", "action", "result")
 	// Environments counts how runs got their environment; result is kept, made or failed.
-	Environments = counter("rgpt_environments_total", "How runs got their environment: kept from before, made, or failed.", "result")
+	Environments = counter("rgpt_environments_total", "Environments of runs, by result: kept, made or failed.", "result")
 	// EnvironmentDuration is the time until a run had its environment, waiting
 	// included.
-	EnvironmentDuration = histogram("rgpt_environment_duration_seconds", "Time until a run had its environment, by how it got it.",
+	EnvironmentDuration = histogram("rgpt_environment_duration_seconds", "Time until a run's environment was ready, by result.",
 		[]float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1200}, "result")
 	// Egress counts requests of sandboxes to the network; verdict is allowed,
 	// refused or failed.
-	Egress = counter("rgpt_egress_requests_total", "Requests of sandboxed commands to the network, by what became of them.", "verdict")
+	Egress = counter("rgpt_egress_requests_total", "Network requests of sandboxed commands, by verdict.", "verdict")
 	// Pipelines counts pipelines that ended, each attempt separately; abort is why it was
 	// aborted, or none.
-	Pipelines = counter("rgpt_pipelines_total", "How often a pipeline ended, by how and by why it was given up.", "status", "abort")
+	Pipelines = counter("rgpt_pipelines_total", "Finished pipelines, by status and abort reason.", "status", "abort")
 	// PipelineDuration is the time from the start of a pipeline to its end, including the
 	// time that it waited for a person.
-	PipelineDuration = histogram("rgpt_pipeline_duration_seconds", "Time that a pipeline took, by how it ended.",
+	PipelineDuration = histogram("rgpt_pipeline_duration_seconds", "Duration of pipelines, by status.",
 		[]float64{1, 5, 10, 30, 60, 120, 180, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600}, "status")
 	// PipelineIterations is how many rounds of exchange a pipeline took.
-	PipelineIterations = histogram("rgpt_pipeline_iterations", "Rounds of exchange that a pipeline took, by how it ended.",
+	PipelineIterations = histogram("rgpt_pipeline_iterations", "Rounds of discussion per pipeline, by status.",
 		[]float64{0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50}, "status")
 	// Gammas counts how often GAMMA joined a pipeline.
-	Gammas = counter("rgpt_pipeline_gamma_total", "How often GAMMA joined a pipeline, by why.", "reason")
+	Gammas = counter("rgpt_pipeline_gamma_total", "How often GAMMA joined a pipeline, by reason.", "reason")
 	// PipelineRecoveries counts recoveries that were started; abort is why the previous
 	// pipeline was aborted, or none.
-	PipelineRecoveries = counter("rgpt_pipeline_recoveries_total", "Recoveries of pipelines, by why the one before was given up.", "abort")
+	PipelineRecoveries = counter("rgpt_pipeline_recoveries_total", "Recoveries of pipelines, by abort reason of the previous pipeline.", "abort")
 	// PipelineMessages counts messages between members; kind is direct or broadcast.
-	PipelineMessages = counter("rgpt_pipeline_messages_total", "Messages that agents of pipelines told each other.", "kind")
+	PipelineMessages = counter("rgpt_pipeline_messages_total", "Messages between agents of pipelines, by kind.", "kind")
 	// PipelineRefused counts refused moves and signals. It has no labels, and only the
 	// processes that count it export it.
-	PipelineRefused = counter("rgpt_pipeline_refused_total", "Moves and signals of pipelines that were refused.")
+	PipelineRefused = counter("rgpt_pipeline_refused_total", "Rejected moves and signals of pipelines.")
 	// PipelineErrors counts errors that were recorded of members, by member (alpha,
 	// beta, gamma, or none) and failure class.
-	PipelineErrors = counter("rgpt_pipeline_errors_total", "Errors that were recorded in pipelines, by agent and failure class.", "agent", "class")
+	PipelineErrors = counter("rgpt_pipeline_errors_total", "Errors recorded in pipelines, by agent and failure class.", "agent", "class")
 	// Tokens counts tokens that were paid for; kind is prompt or completion.
-	Tokens = counter("rgpt_model_tokens_total", "Tokens that models were paid for.", "provider", "model", "kind")
+	Tokens = counter("rgpt_model_tokens_total", "Billed model tokens, by provider, model and kind.", "provider", "model", "kind")
 	// Cost counts money for model calls, in US dollars.
-	Cost = counter("rgpt_model_cost_usd_total", "Money for model calls, in US dollars.", "provider", "model")
+	Cost = counter("rgpt_model_cost_usd_total", "Cost of model calls, in US dollars.", "provider", "model")
 	// ModelCallDuration is the duration of model calls, including failed ones.
-	ModelCallDuration = histogram("rgpt_model_call_duration_seconds", "Time that model calls took, failed ones too.",
+	ModelCallDuration = histogram("rgpt_model_call_duration_seconds", "Duration of model calls, including failed ones.",
 		[]float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300}, "provider", "model")
 	// ModelErrors counts failed model calls by failure class and code.
 	ModelErrors = counter("rgpt_model_errors_total", "Failed model calls, by failure class and code.", "provider", "model", "class", "code")
 	// BudgetWarnings counts budgets of runs and days that have used up
 	// models.budgets.warn_at.
-	BudgetWarnings = counter("rgpt_budget_warnings_total", "Budgets that are nearly used up.")
+	BudgetWarnings = counter("rgpt_budget_warnings_total", "Warnings about budgets that are nearly used up.")
 	// ToolCalls counts tool calls of agents; outcome is ok or a failure code.
-	ToolCalls = counter("rgpt_tool_calls_total", "Tool calls of agents, by how they ended.", "tool", "outcome")
+	ToolCalls = counter("rgpt_tool_calls_total", "Tool calls of agents, by outcome.", "tool", "outcome")
 	// WebhookAttempts counts attempts to deliver to webhooks. Outcome is delivered,
 	// pending (it will be retried) or failed (it was the last attempt).
-	WebhookAttempts = counter("rgpt_webhook_attempts_total", "Attempts to deliver to webhooks, by what became of the delivery.", "outcome")
+	WebhookAttempts = counter("rgpt_webhook_attempts_total", "Webhook delivery attempts, by outcome.", "outcome")
 	// DatabaseDuration is the duration of database operations.
-	DatabaseDuration = histogram("rgpt_database_duration_seconds", "Time that database operations took.",
+	DatabaseDuration = histogram("rgpt_database_duration_seconds", "Duration of database operations.",
 		[]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10}, "operation", "outcome")
 	// RequestDuration is the duration of HTTP requests: for streams, how long they were
 	// open.
-	RequestDuration = histogram("rgpt_http_request_duration_seconds", "Time that HTTP requests took, by route and class of status.",
+	RequestDuration = histogram("rgpt_http_request_duration_seconds", "Duration of HTTP requests, by route and status class.",
 		[]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}, "route", "status")
 	// StreamsOpen is how many streams of events are open; kind is sse or websocket.
-	StreamsOpen = gauge("rgpt_streams_open", "Streams of events that are open.", "kind")
+	StreamsOpen = gauge("rgpt_streams_open", "Open event streams.", "kind")
 	// StreamsDropped counts streams that the server ended; reason is slow (the client read
 	// nothing for long) or broken (events could not be read).
-	StreamsDropped = counter("rgpt_streams_dropped_total", "Streams of events that the server ended, by why.", "kind", "reason")
+	StreamsDropped = counter("rgpt_streams_dropped_total", "Event streams that the server closed, by reason.", "kind", "reason")
 )
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {
@@ -352,7 +352,7 @@ func ObserveModelCall(model contract.ModelChoice, took time.Duration, usage cont
 }
 
 // CountToolCall records a tool call. The tool must exist: names that a model invented
-// would fill the memory of whoever reads the metrics. An empty code means success.
+// would fill the memory of those that read the metrics. An empty code means success.
 func CountToolCall(tool string, code contract.Code) {
 	outcome := string(code)
 	if outcome == "" {

@@ -53,7 +53,7 @@ func Connect(ctx context.Context, t config.Temporal, log *slog.Logger) (client.C
 	c, err := client.DialContext(ctx, options)
 	if err != nil {
 		return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
-			"Temporal at %s does not answer; see that it runs (rgpt dev status) and that temporal.address is right", t.Address)
+			"Temporal at %s does not answer; check that it is running (rgpt dev status) and that temporal.address is correct", t.Address)
 	}
 	return c, nil
 }
@@ -70,17 +70,17 @@ func tlsConfig(t config.TemporalTLS) (*tls.Config, error) {
 	if t.CAFile != "" {
 		pem, err := os.ReadFile(t.CAFile)
 		if err != nil {
-			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "temporal.tls.ca_file cannot be read")
+			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "cannot read temporal.tls.ca_file")
 		}
 		out.RootCAs = x509.NewCertPool()
 		if !out.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "temporal.tls.ca_file %s holds no certificate", t.CAFile)
+			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "temporal.tls.ca_file %s contains no certificate", t.CAFile)
 		}
 	}
 	if t.CertFile != "" {
 		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 		if err != nil {
-			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "temporal.tls.cert_file and key_file are no pair")
+			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "temporal.tls.cert_file and key_file do not match")
 		}
 		out.Certificates = []tls.Certificate{pair}
 	}

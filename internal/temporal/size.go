@@ -23,7 +23,7 @@ func CheckSize(what string, values ...any) error {
 	}
 	if n := proto.Size(payloads); n > contract.PayloadLimit {
 		return fault.New(contract.ClassRuntime, contract.CodeTooLarge,
-			"the %s takes %d bytes, more than the %d that a workflow's history takes in one piece; use fewer steps, checks or shorter names", what, n, contract.PayloadLimit)
+			"the %s has %d bytes, more than the limit of %d for one entry of a workflow's history; use fewer steps or checks, or shorter names", what, n, contract.PayloadLimit)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (e *workflowOutbound) SignalExternalWorkflow(ctx workflow.Context, workflow
 }
 
 func (e *workflowOutbound) NewContinueAsNewError(ctx workflow.Context, workflowFunc any, args ...any) error {
-	if err := checkSize("state that workflow "+workflow.GetInfo(ctx).WorkflowExecution.ID+" continues with", args...); err != nil {
+	if err := checkSize("state with which workflow "+workflow.GetInfo(ctx).WorkflowExecution.ID+" continues", args...); err != nil {
 		return err
 	}
 	return e.Next.NewContinueAsNewError(ctx, workflowFunc, args...)

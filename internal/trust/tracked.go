@@ -16,9 +16,9 @@ import (
 const gitTime = 10 * time.Second
 
 // Tracked reports whether git tracks a path, or something below it, in the repository
-// that it lies in; outside of any it does not. Whoever made the repository made that
-// then. Git is told to run nothing that the repository's own configuration names, and
-// to take no folder of the repository for another repository.
+// that contains it; outside of a repository it does not. What git tracks comes from the
+// repository's authors. Git runs nothing that the repository's own configuration names,
+// and treats no folder of the repository as another repository.
 func Tracked(path string) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), gitTime)
 	defer cancel()
@@ -34,7 +34,7 @@ func Tracked(path string) (bool, error) {
 	case ctx.Err() == nil && strings.Contains(said.String(), "not a git repository (or any"):
 		return false, nil
 	case errors.Is(err, exec.ErrNotFound):
-		return false, errors.New("git is not installed, and says whether somebody else made it")
+		return false, errors.New("git is not installed, so it is unknown whether the folder belongs to a repository")
 	}
-	return false, fmt.Errorf("git does not say whether it tracks it: %w: %s", err, strings.TrimSpace(said.String()))
+	return false, fmt.Errorf("check whether git tracks it: %w: %s", err, strings.TrimSpace(said.String()))
 }

@@ -1,5 +1,5 @@
-// Package trust remembers which configuration files a person has vouched for. A
-// folder that somebody else made, such as a fresh clone, may hold a file rgpt.yaml
+// Package trust remembers which configuration files a person trusts. A
+// folder that someone else created, such as a fresh clone, may hold a file rgpt.yaml
 // that sends keys elsewhere or opens the sandbox; only what a person trusted, as it
 // was then, counts as the operator's.
 package trust
@@ -61,7 +61,7 @@ func (l List) Remove(files ...string) error {
 
 func (l List) change(files []string, add bool) error {
 	if l.path == "" {
-		return errors.New("there is no place to remember what is trusted: neither HOME nor XDG_CONFIG_HOME is set")
+		return errors.New("cannot store the list of trusted files: neither HOME nor XDG_CONFIG_HOME is set")
 	}
 	lines, err := l.read()
 	if err != nil {

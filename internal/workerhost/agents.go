@@ -46,7 +46,7 @@ type agents struct {
 func newAgents(parts *activities.Activities, o Options) *agents {
 	self, err := process.NewProcess(int32(os.Getpid())) //nolint:gosec // a process id
 	if err != nil {
-		o.Log.Warn("What the worker's process uses cannot be measured", "error", err)
+		o.Log.Warn("Could not measure the resource usage of the worker process", "error", err)
 	}
 	return &agents{
 		store: parts.Store, log: o.Log, settings: o.Config.Worker, roles: roleNames(o), tasks: o.tasks, process: self, started: time.Now(),
@@ -77,9 +77,9 @@ func (a *agents) report(ctx context.Context, b store.Beat) {
 	defer cancel()
 	err := a.store.Heartbeat(ctx, b)
 	if err != nil && !a.mute {
-		a.log.WarnContext(ctx, "A heartbeat did not arrive; without three the agents of this worker count as unhealthy", "error", err)
+		a.log.WarnContext(ctx, "A heartbeat failed; after three the agents of this worker are unhealthy", "error", err)
 	} else if err == nil && a.mute {
-		a.log.InfoContext(ctx, "Heartbeats arrive again")
+		a.log.InfoContext(ctx, "Heartbeats succeed again")
 	}
 	a.mute = err != nil
 }
@@ -95,7 +95,7 @@ func (a *agents) status(ctx context.Context) store.Beat {
 	for _, role := range a.roles {
 		one := store.AgentBeat{Name: role + "@" + temporal.Identity(), Type: role, HealthStatus: contract.HealthHealthy, Detail: a.lacking[role]}
 		if !a.probed {
-			one.HealthStatus, one.Detail = contract.HealthUnknown, "it has just started"
+			one.HealthStatus, one.Detail = contract.HealthUnknown, "just started"
 		} else if one.Detail != "" {
 			one.HealthStatus = contract.HealthDegraded
 		}
@@ -132,9 +132,9 @@ func (a *agents) probe(ctx context.Context) {
 	for _, role := range a.roles {
 		switch was, is := a.lacking[role], lacking[role]; {
 		case is != "" && is != was:
-			a.log.WarnContext(ctx, "An agent lacks what its work needs", "role", role, "lacks", is)
+			a.log.WarnContext(ctx, "An agent lacks something that its work needs", "role", role, "lacks", is)
 		case is == "" && was != "":
-			a.log.InfoContext(ctx, "An agent has again what its work needs", "role", role)
+			a.log.InfoContext(ctx, "An agent again has everything that its work needs", "role", role)
 		}
 	}
 	a.lacking, a.probed = lacking, true
@@ -143,8 +143,8 @@ func (a *agents) probe(ctx context.Context) {
 func (a *agents) forget(ctx context.Context) {
 	n, err := a.store.ForgetAgents(ctx, a.settings.AgentRetention)
 	if err != nil && ctx.Err() == nil {
-		a.log.WarnContext(ctx, "Could not remove agents that are long offline", "error", err)
+		a.log.WarnContext(ctx, "Could not remove agents that have been offline for long", "error", err)
 	} else if n > 0 {
-		a.log.InfoContext(ctx, "Removed agents that were long offline", "agents", n)
+		a.log.InfoContext(ctx, "Removed agents that had been offline for long", "agents", n)
 	}
 }

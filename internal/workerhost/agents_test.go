@@ -175,7 +175,7 @@ func TestAnAgentThatTemporalDoesNotKnowOrThatHasNoModelIsDegraded(t *testing.T) 
 	c.temporal.away.Store(false)
 	c.temporal.deaf.Store(true)
 	c.await(t, "releaser", func(a views.Agent) bool {
-		return strings.Contains(a.Detail, "it has not seen this worker ask rgpt-releaser")
+		return strings.Contains(a.Detail, "this worker does not poll rgpt-releaser")
 	})
 	c.temporal.deaf.Store(false)
 	c.await(t, "releaser", is(contract.HealthHealthy))
@@ -192,7 +192,7 @@ func TestAnAgentThatTemporalDoesNotKnowOrThatHasNoModelIsDegraded(t *testing.T) 
 	require.Contains(t, lacking["planner"], "RGPT_TEST_NO_SUCH_KEY is empty")
 	require.Empty(t, lacking["releaser"], "it asks no model")
 	p.config = config.Default()
-	require.Contains(t, p.lacking(t.Context(), []string{"planner"})["planner"], "no model is chosen for the planner")
+	require.Contains(t, p.lacking(t.Context(), []string{"planner"})["planner"], "no model is configured for the planner")
 }
 
 func TestWhatAgentsWorkOnIsToldWithTheirHeartbeats(t *testing.T) {

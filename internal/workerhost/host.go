@@ -209,7 +209,7 @@ func startOwn(c client.Client, parts *activities.Activities, o Options) (worker.
 		}
 	}
 	if err := w.Start(); err != nil {
-		return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "the worker's own queue cannot be served")
+		return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "cannot serve the worker's own queue")
 	}
 	return w, nil
 }
@@ -253,10 +253,10 @@ func checkRoles(o Options) error {
 	}
 	if len(idle) > 0 && len(idle) == len(o.Config.Worker.Roles) {
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"worker.roles names only %v, for which there is no work yet; name others, or leave it empty for all", idle)
+			"worker.roles lists only %v, which have no work yet; add other roles, or leave it empty for all", idle)
 	}
 	if len(idle) > 0 {
-		o.Log.Warn("For some of worker.roles there is no work yet", "roles", idle)
+		o.Log.Warn("Some roles in worker.roles have no work yet", "roles", idle)
 	}
 	return nil
 }

@@ -39,6 +39,6 @@ func quarantined(info activity.Info, before answers, most int) error {
 		return nil
 	}
 	return fault.New(contract.ClassInfra, contract.CodeQuarantined,
-		"%s was begun %d times and no worker came to its end: it killed them, or took longer than it may; it is not tried again (worker.lost_attempts)",
+		"%s started %d times and never finished: it killed the worker or exceeded its time limit; it is not retried (worker.lost_attempts)",
 		info.ActivityType.Name, lost)
 }

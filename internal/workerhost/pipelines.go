@@ -17,14 +17,14 @@ import (
 )
 
 // reconcilePipelines starts the workflows of pipelines whose creator died between the
-// row and the start, and ends the rows of those whose workflow ended without writing
+// row and the start, and ends the rows of pipelines whose workflow ended without writing
 // its end.
 func reconcilePipelines(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) error {
 	var looked time.Time
 	return every(ctx, reconcileEvery, func() {
 		waiting, err := db.UnstartedPipelines(ctx, reconcileAfter, 100)
 		if err != nil {
-			log.Warn("Could not look for pipelines without a workflow", "error", err)
+			log.Warn("Could not find pipelines without a workflow", "error", err)
 			return
 		}
 		for _, p := range waiting {
@@ -48,7 +48,7 @@ func reconcilePipelines(ctx context.Context, c client.Client, db *store.Store, l
 func closeAbandonedPipelines(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) {
 	open, err := db.ListPipelines(ctx, store.PipelineFilter{Status: openPipelines(), Limit: abandonedRuns})
 	if err != nil {
-		log.Warn("Could not look for pipelines whose workflow has ended", "error", err)
+		log.Warn("Could not find pipelines whose workflow has ended", "error", err)
 		return
 	}
 	for _, p := range open {
@@ -56,7 +56,7 @@ func closeAbandonedPipelines(ctx context.Context, c client.Client, db *store.Sto
 			continue
 		}
 		if err := closePipelineIfEnded(ctx, latestOf(c), db, p.ID); err != nil {
-			log.Warn("Could not see whether a pipeline still has its workflow", "pipeline", p.ID, "error", err)
+			log.Warn("Could not check whether a pipeline still has its workflow", "pipeline", p.ID, "error", err)
 		}
 	}
 }
@@ -89,7 +89,7 @@ func closePipelineIfEnded(ctx context.Context, look latest, db *store.Store, id 
 		return closeUnbegun(ctx, look, db, p)
 	}
 	failure := fault.New(contract.ClassInfra, contract.CodeWorkerLost,
-		"the pipeline's workflow ended (%s) without saying how the deliberation ended; what it found is kept, spawn it anew", state).Failure
+		"the pipeline's workflow ended (%s) without a result of the deliberation; what it found is kept; spawn it again", state).Failure
 	from := store.Source{WorkflowID: workflow, WorkflowRunID: ended}
 	if !p.ForRun {
 		if err := closeExecutions(ctx, db, from, p.RunID, &failure); err != nil {
@@ -108,7 +108,7 @@ func gone(err error) bool {
 
 // madeBy returns the workflow that created a pipeline and must start it as its child:
 // the run that it plans, or the pipeline that it recovers. It is empty for one that
-// somebody spawned, which the reconciler starts.
+// a person spawned, which the reconciler starts.
 func madeBy(p store.Pipeline) string {
 	switch {
 	case p.PriorID != 0:
@@ -145,13 +145,13 @@ func unbegun(maker string, state enumspb.WorkflowExecutionStatus) (contract.Pipe
 	switch state {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
 		return contract.PipelineStopped, fault.New(contract.ClassHuman, contract.CodeCancelled,
-			"it never began: %s, which made it, came to its end before it could start it", maker).Failure
+			"it never started: %s, which created it, ended first", maker).Failure
 	default:
 		how := state.String()
 		if state == enumspb.WORKFLOW_EXECUTION_STATUS_UNSPECIFIED {
-			how = "Temporal does not know it any more"
+			how = "unknown to Temporal"
 		}
 		return contract.PipelineFailed, fault.New(contract.ClassInfra, contract.CodeWorkerLost,
-			"it never began: the workflow of %s, which made it, ended (%s) before it could start it; spawn it anew", maker, how).Failure
+			"it never started: workflow %s, which created it, ended first (%s); spawn it again", maker, how).Failure
 	}
 }

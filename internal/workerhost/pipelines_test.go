@@ -81,7 +81,7 @@ func temporalHas(states map[string]enumspb.WorkflowExecutionStatus) latest {
 	return func(_ context.Context, id string) (string, enumspb.WorkflowExecutionStatus, error) {
 		state, known := states[id]
 		if !known {
-			return "", 0, fmt.Errorf("look at workflow %s: %w", id, serviceerror.NewNotFound("no such workflow"))
+			return "", 0, fmt.Errorf("describe workflow %s: %w", id, serviceerror.NewNotFound("no such workflow"))
 		}
 		return "first", state, nil
 	}

@@ -125,15 +125,15 @@ func (p *prober) polled(ctx context.Context, role contract.WorkerRole) []doctor.
 	for _, kind := range kinds {
 		queue, err := p.temporal.DescribeTaskQueue(ctx, role.Queue, kind)
 		if err != nil {
-			p.log.DebugContext(ctx, "Temporal did not say who polls a queue", "queue", role.Queue, "error", err)
-			return doctor.Failed("it does not answer", "see that it runs; the worker reconnects by itself")
+			p.log.DebugContext(ctx, "Could not read the pollers of a queue", "queue", role.Queue, "error", err)
+			return doctor.Failed("it does not answer", "check that it is running; the worker reconnects automatically")
 		}
 		known := false
 		for _, one := range queue.GetPollers() {
 			known = known || one.GetIdentity() == temporal.Identity() && time.Since(one.GetLastAccessTime().AsTime()) < polledWithin
 		}
 		if !known {
-			return doctor.Failed("it has not seen this worker ask "+role.Queue+" for work", "if it stays so, start the worker again")
+			return doctor.Failed("this worker does not poll "+role.Queue+" yet", "if this persists, restart the worker")
 		}
 	}
 	return nil
@@ -143,7 +143,7 @@ func (p *prober) polled(ctx context.Context, role contract.WorkerRole) []doctor.
 func (p *prober) sandboxWorks(ctx context.Context) []doctor.Result {
 	if err := p.tryOut(ctx); err != nil {
 		p.log.DebugContext(ctx, "The sandbox did not work", "error", err)
-		return doctor.Failed("commands cannot be isolated ("+fault.Of(err).Message+")", "rgpt doctor on this host says what is missing")
+		return doctor.Failed("commands cannot be isolated ("+fault.Of(err).Message+")", "run rgpt doctor on this host to see what is missing")
 	}
 	return nil
 }
@@ -154,12 +154,12 @@ func (p *prober) tryOut(ctx context.Context) error {
 		root, err = filepath.EvalSymlinks(root)
 	}
 	if err != nil {
-		return fmt.Errorf("make a folder for the sandbox's probe: %w", err)
+		return fmt.Errorf("create a folder for the sandbox probe: %w", err)
 	}
 	defer os.RemoveAll(root)
 	result, err := p.sandbox.Run(ctx, sandbox.Command{Args: []string{"true"}, Root: root, Limits: sandbox.Limits{Timeout: probeTime}})
 	if err == nil && !result.OK() {
-		err = fmt.Errorf("a command that does nothing ended with %d", result.ExitCode)
+		err = fmt.Errorf("a command that does nothing exited with code %d", result.ExitCode)
 	}
 	return err
 }

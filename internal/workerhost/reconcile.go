@@ -53,7 +53,7 @@ func giveTurns(ctx context.Context, c client.Client, db *store.Store, most int, 
 	return every(ctx, turnEvery, func() {
 		ids, err := db.Dequeue(ctx, most)
 		if err != nil {
-			log.Warn("Could not look whose turn it is", "error", err)
+			log.Warn("Could not find the next runs in the queue", "error", err)
 			return
 		}
 		for _, id := range ids {
@@ -62,7 +62,7 @@ func giveTurns(ctx context.Context, c client.Client, db *store.Store, most int, 
 				err = temporal.StartRun(ctx, c, db, run)
 			}
 			if err != nil { // it no longer waits, so reconcile starts it
-				log.Warn("Could not start a run whose turn it is; it will be tried again", "run", id, "error", err)
+				log.Warn("Could not start the next run in the queue; it will be retried", "run", id, "error", err)
 			}
 		}
 	})
@@ -74,12 +74,12 @@ func reconcile(ctx context.Context, c client.Client, db *store.Store, log *slog.
 	return every(ctx, reconcileEvery, func() {
 		runs, err := db.PendingUnstarted(ctx, reconcileAfter, 100)
 		if err != nil {
-			log.Warn("Could not look for runs without a workflow", "error", err)
+			log.Warn("Could not find runs without a workflow", "error", err)
 			return
 		}
 		// Release budgets that workers held when they died.
 		if _, err := db.GiveUpCalls(ctx, abandonedAfter, 100); err != nil {
-			log.Warn("Could not free what abandoned model calls hold", "error", err)
+			log.Warn("Could not release the reservations of abandoned model calls", "error", err)
 		}
 		for _, run := range runs {
 			if err := temporal.StartRun(ctx, c, db, run); err != nil {
@@ -108,7 +108,7 @@ func closeQuiet(ctx context.Context, look latest, db *store.Store, quiet time.Du
 		}
 		for _, id := range ids {
 			if err := closeIfEnded(ctx, look, db, id); err != nil {
-				log.Warn("Could not see whether a run still has its workflow", "run", id, "error", err)
+				log.Warn("Could not check whether a run still has its workflow", "run", id, "error", err)
 			}
 			after = id
 		}
@@ -132,7 +132,7 @@ func latestOf(c client.Client) latest {
 	return func(ctx context.Context, id string) (string, enumspb.WorkflowExecutionStatus, error) {
 		answer, err := c.DescribeWorkflowExecution(ctx, id, "")
 		if err != nil {
-			return "", 0, fmt.Errorf("look at workflow %s: %w", id, err)
+			return "", 0, fmt.Errorf("describe workflow %s: %w", id, err)
 		}
 		info := answer.GetWorkflowExecutionInfo()
 		return info.GetExecution().GetRunId(), info.GetStatus(), nil
@@ -162,7 +162,7 @@ func closeIfEnded(ctx context.Context, look latest, db *store.Store, id int64) e
 		return err
 	}
 	failure := fault.New(contract.ClassInfra, contract.CodeWorkerLost,
-		"the run's workflow ended (%s) without saying how the run ended; its partial results are kept, start it anew", state).Failure
+		"the run's workflow ended (%s) without a result; its partial results are kept; start it again", state).Failure
 	from := store.Source{WorkflowID: workflow, WorkflowRunID: ended}
 	if run.Status.Terminal() {
 		return closeStay(ctx, db, from, run, failure.Message)
@@ -252,12 +252,12 @@ func sweep(ctx context.Context, parts *activities.Activities, log *slog.Logger) 
 			log.Warn("Could not remove all working directories of ended runs", "error", err)
 		}
 		if err := parts.Workspaces.Prune(ctx, cacheAge); err != nil && ctx.Err() == nil {
-			log.Warn("Could not sweep the cache", "error", err)
+			log.Warn("Could not clean up the cache", "error", err)
 		}
 		sweepEnvironments(ctx, parts, log)
 		bounds := parts.Config.Execution.Sandbox
 		if err := setup.BuildCaches(parts.DataDir).Sweep(ctx, bounds.CacheAge, bounds.CacheSize.Int64()); err != nil && ctx.Err() == nil {
-			log.Warn("Could not sweep the build caches", "error", err)
+			log.Warn("Could not clean up the build caches", "error", err)
 		}
 	})
 }
@@ -284,7 +284,7 @@ func sweepEnvironments(ctx context.Context, parts *activities.Activities, log *s
 			setup.Downloads(parts.DataDir).Sweep(ctx, e.Age, e.Disk.Int64()/downloadsShare), removeArchives(ctx, parts, e.Age))
 	}
 	if err != nil && ctx.Err() == nil {
-		log.Warn("Could not sweep the environments", "error", err)
+		log.Warn("Could not clean up the environments", "error", err)
 	}
 }
 

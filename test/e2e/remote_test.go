@@ -385,7 +385,7 @@ func (w *world) refusedRemotely(t *testing.T) {
 	}
 	// What is the operator's cannot be set by a request, nor anything that is none.
 	for key, says := range map[string]string{
-		"models.providers.scripted.base_url=http://127.0.0.1:1": "providers, keys and budgets are the operator's", "execution.sandbox.network=example.com": "the sandbox protects",
+		"models.providers.scripted.base_url=http://127.0.0.1:1": "providers, keys and budgets belong to the operator", "execution.sandbox.network=example.com": "the sandbox protects",
 		"no.such_key=1": "no", "findings.max_major=many": "findings.max_major", "database.url=postgres://x/y": "operator",
 	} {
 		r := w.remote(t, server, "run", "create", "--repo", w.shell, "--goal", "x", "--set", key)

@@ -12,6 +12,6 @@ import (
 
 func main() {
 	sandbox.MaybeRunHelper()
-	fmt.Fprintln(os.Stderr, "rgpt-sandbox is started by rgpt-worker and does nothing by itself")
+	fmt.Fprintln(os.Stderr, "rgpt-sandbox is started by rgpt-worker and does nothing on its own")
 	os.Exit(2)
 }

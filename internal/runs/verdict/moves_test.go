@@ -48,7 +48,7 @@ func TestAnAnswerThatIsNoTurnIsAnErrorThatTheModelCanRead(t *testing.T) {
 	for name, c := range map[string]struct{ text, says string }{
 		"words":            {"I agree with BETA.", "not one JSON document"},
 		"nothing":          {"", "it is empty"},
-		"two documents":    {`{"moves": []} {"moves": []}`, "text follows it"},
+		"two documents":    {`{"moves": []} {"moves": []}`, "unexpected text after it"},
 		"a list":           {`[]`, "schema"},
 		"another member":   {`{"moves": [{"move": "done", "member": "BETA"}]}`, "member"},
 		"a sender":         {`{"from": "BETA", "moves": []}`, "from"},

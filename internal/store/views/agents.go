@@ -14,18 +14,18 @@ import (
 // Agent is a worker's agent as it last reported itself, with the health that its
 // silence since then shows.
 type Agent struct {
-	Name          string          `json:"name" doc:"unique: builder@host:1234:3f9a"`
-	Type          string          `json:"type" doc:"its role: builder"`
+	Name          string          `json:"name" doc:"unique name, such as builder@host:1234:3f9a"`
+	Type          string          `json:"type" doc:"role, such as builder"`
 	Version       string          `json:"version"`
 	HealthStatus  contract.Health `json:"health_status" doc:"healthy, degraded, unknown, unhealthy or offline"`
 	Detail        string          `json:"detail,omitempty" doc:"why it is not healthy"`
-	CPUUsage      float64         `json:"cpu_usage" doc:"cores that its process uses, with all its agents"`
-	MemoryUsage   int64           `json:"memory_usage" doc:"bytes that its process uses, with all its agents"`
+	CPUUsage      float64         `json:"cpu_usage" doc:"processor cores used by its process, with all its agents"`
+	MemoryUsage   int64           `json:"memory_usage" doc:"bytes of memory used by its process, with all its agents"`
 	LastHeartbeat *time.Time      `json:"last_heartbeat"`
 	Silent        float64         `json:"silent_seconds" doc:"time since its last heartbeat"`
-	Worker        string          `json:"worker" doc:"its process: host:1234:3f9a"`
-	Work          []contract.Work `json:"work" doc:"what it works on; empty for one that is silent"`
-	TasksDone     int64           `json:"tasks_done" doc:"activities that it carried out since it started"`
+	Worker        string          `json:"worker" doc:"its process, such as host:1234:3f9a"`
+	Work          []contract.Work `json:"work" doc:"current work; empty if it sends no heartbeats"`
+	TasksDone     int64           `json:"tasks_done" doc:"activities completed since it started"`
 	TasksFailed   int64           `json:"tasks_failed" doc:"activities that failed since it started"`
 	StartedAt     *time.Time      `json:"started_at"`
 }
@@ -49,7 +49,7 @@ func (v *Views) Agents(ctx context.Context) ([]Agent, error) {
 			TasksDone: r.TasksDone, TasksFailed: r.TasksFailed, StartedAt: r.StartedAt,
 		}
 		if err := json.Unmarshal(r.Work, &agents[i].Work); err != nil {
-			return nil, fmt.Errorf("read what agent %s works on: %w", r.Name, err)
+			return nil, fmt.Errorf("read the work of agent %s: %w", r.Name, err)
 		}
 	}
 	return agents, nil
@@ -74,13 +74,13 @@ func (v *Views) Unfinished(ctx context.Context) (Unfinished, error) {
 	}
 	rows, err := v.q.UnfinishedRuns(ctx)
 	if err != nil {
-		return out, dberr.Explain(err, "count the runs that are not over")
+		return out, dberr.Explain(err, "count the unfinished runs")
 	}
 	for _, r := range rows {
 		out.Runs[contract.Status(r.Status)] = r.Runs
 	}
 	if out.Interventions, err = v.q.CountInterventions(ctx); err != nil {
-		return out, dberr.Explain(err, "count what waits for a person")
+		return out, dberr.Explain(err, "count the requests that wait for a person")
 	}
 	return out, v.unfinishedPipelines(ctx, &out)
 }
@@ -97,5 +97,5 @@ func (v *Views) unfinishedPipelines(ctx context.Context, out *Unfinished) error 
 		out.Pipelines[contract.PipelineStatus(r.Status)] = r.Pipelines
 		out.Waiting += r.Waiting
 	}
-	return dberr.Explain(err, "count the pipelines that are not over")
+	return dberr.Explain(err, "count the unfinished pipelines")
 }

@@ -21,7 +21,7 @@ type Card struct {
 func (v *Views) Cards(ctx context.Context, ids []int64) (map[int64]Card, error) {
 	rows, err := v.q.RunCards(ctx, ids)
 	if err != nil {
-		return nil, dberr.Explain(err, "read what came of %d runs", len(ids))
+		return nil, dberr.Explain(err, "read the results of %d runs", len(ids))
 	}
 	cards := make(map[int64]Card, len(rows))
 	for _, r := range rows {
@@ -48,12 +48,12 @@ type Counts struct {
 // Counts returns how much there is of a run.
 func (v *Views) Counts(ctx context.Context, runID int64) (Counts, error) {
 	row, err := v.q.RunCounts(ctx, runID)
-	return Counts{Findings: int(row.Findings), Artifacts: int(row.Artifacts)}, dberr.Explain(err, "count what run %d has", runID)
+	return Counts{Findings: int(row.Findings), Artifacts: int(row.Artifacts)}, dberr.Explain(err, "count the contents of run %d", runID)
 }
 
 // Neighbour returns the run of the same project that came before a run; for the first
 // run the one after it; 0 if there is no other.
 func (v *Views) Neighbour(ctx context.Context, runID int64) (int64, error) {
 	id, err := v.q.NeighbourRun(ctx, runID)
-	return id, dberr.OfRun(err, runID, "look for a run beside run %d", runID)
+	return id, dberr.OfRun(err, runID, "find a run next to run %d", runID)
 }

@@ -24,15 +24,15 @@ const (
 // RunEnvironment is the state of the environment of a run's base commit.
 type RunEnvironment struct {
 	State      PreparationState  `json:"state" enum:"running,ready,failed"`
-	Digest     string            `json:"digest" doc:"empty: there is none, or none yet"`
-	Kept       bool              `json:"kept" doc:"it was there already"`
-	Bytes      int64             `json:"bytes" doc:"on disk, unpacked"`
+	Digest     string            `json:"digest" doc:"digest of the environment; empty if there is none yet"`
+	Kept       bool              `json:"kept" doc:"reused from an earlier run"`
+	Bytes      int64             `json:"bytes" doc:"unpacked size on disk"`
 	Files      int64             `json:"files"`
-	DurationMS int64             `json:"duration_ms" doc:"of the set-up, or of fetching what was kept"`
-	Summary    string            `json:"summary" doc:"what was set up, such as: go, node (pnpm)"`
-	Missing    []string          `json:"missing,omitempty" doc:"tools that the repository asks for and the worker lacks"`
-	SetupID    int64             `json:"setup_id,omitempty" doc:"the stored setup that it was made by"`
-	Failure    *contract.Failure `json:"failure,omitempty" doc:"why it failed; absent where the run ended before"`
+	DurationMS int64             `json:"duration_ms" doc:"time of the setup, or of restoring a kept environment"`
+	Summary    string            `json:"summary" doc:"installed tools, such as: go, node (pnpm)"`
+	Missing    []string          `json:"missing,omitempty" doc:"tools that the repository requires and the worker lacks"`
+	SetupID    int64             `json:"setup_id,omitempty" doc:"ID of the stored setup that created it"`
+	Failure    *contract.Failure `json:"failure,omitempty" doc:"why it failed; absent if the run ended first"`
 	Advice     string            `json:"advice,omitempty" doc:"what a person can do about the failure"`
 }
 
@@ -45,10 +45,10 @@ type RunBaseline struct {
 	Skipped     int              `json:"skipped"`
 	Red         []string         `json:"red,omitempty" doc:"names of the checks that fail"`
 	Unavailable []string         `json:"unavailable,omitempty" doc:"checks that could not start, with the reason"`
-	DurationMS  int64            `json:"duration_ms" doc:"of all checks, as they ran"`
+	DurationMS  int64            `json:"duration_ms" doc:"wall-clock time of all checks"`
 	Advice      string           `json:"advice,omitempty" doc:"what a person can do about checks that could not start"`
 
-	Failure *contract.Failure `json:"failure,omitempty" doc:"why the checks could not be carried out; absent where the run ended before"`
+	Failure *contract.Failure `json:"failure,omitempty" doc:"why the checks could not run; absent if the run ended first"`
 }
 
 // Preparation is what a run prepared before its first phase; a part is nil if it has

@@ -41,13 +41,13 @@ func (v *Views) Questions(ctx context.Context, runID int64, most int) ([]Questio
 			ApprovalID: r.ApprovalID, Intervention: int(r.Intervention), Reason: r.Reason, ActionRequired: r.ActionRequired,
 			Deadline: cmp.Or(r.HelpBy, r.ApproveBy), Since: r.Since,
 		}
-	}), dberr.Explain(err, "read what waits for people")
+	}), dberr.Explain(err, "read the requests that wait for people")
 }
 
 // Waiting returns how many runs wait for a person.
 func (v *Views) Waiting(ctx context.Context) (int, error) {
 	n, err := v.q.CountWaiting(ctx)
-	return int(n), dberr.Explain(err, "count what waits for people")
+	return int(n), dberr.Explain(err, "count the requests that wait for people")
 }
 
 // WaitingPipelines returns how many pipelines wait for a person.
@@ -86,7 +86,7 @@ func (v *Views) Interventions(ctx context.Context, runID int64) ([]Intervention,
 // the given number.
 func (v *Views) OpenInterventions(ctx context.Context, most int) ([]Intervention, error) {
 	rows, err := v.q.OpenInterventions(ctx, int32(most))
-	return rowconv.Convert(rows, func(r db.OpenInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) }), dberr.Explain(err, "read what waits for a person")
+	return rowconv.Convert(rows, func(r db.OpenInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) }), dberr.Explain(err, "read the requests that wait for a person")
 }
 
 func interventionOf(m db.ManualIntervention, kind string) Intervention {

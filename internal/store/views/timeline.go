@@ -86,7 +86,7 @@ func (v *Views) Work(ctx context.Context, runID int64) ([]Span, error) {
 			p.Kind, p.Name = SpanStep, r.Step
 		}
 		return p
-	}), dberr.Explain(err, "read what run %d carried out", runID)
+	}), dberr.Explain(err, "read the executions of run %d", runID)
 }
 
 // Pauses returns a run's heals and its waits for people as spans.

@@ -26,7 +26,7 @@ func (v *Views) ModelUsage(ctx context.Context, runID int64) ([]ModelUsage, erro
 		return ModelUsage{Agent: contract.Agent(u.Agent), Provider: u.Provider, Model: u.Model, Usage: contract.Usage{
 			Calls: int(u.Calls), PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, MicroUSD: u.CostMicros,
 		}}
-	}), dberr.Explain(err, "read what run %d used of models", runID)
+	}), dberr.Explain(err, "read the model usage of run %d", runID)
 }
 
 // ModelActivity is the use of a model in a period.
@@ -51,7 +51,7 @@ func (v *Views) ModelActivity(ctx context.Context, since time.Time) ([]ModelActi
 			},
 			Latency: time.Duration(r.LatencyMs) * time.Millisecond, LastAt: r.LastAt, LastStatus: r.LastStatus, LastError: r.LastError,
 		}
-	}), dberr.Explain(err, "read what was asked of models")
+	}), dberr.Explain(err, "read the model requests")
 }
 
 // Spending is one execution's usage of one model.
@@ -70,7 +70,7 @@ func (v *Views) Spending(ctx context.Context, runID int64) ([]Spending, error) {
 		return Spending{ExecutionID: r.ExecutionID, Provider: r.Provider, Model: r.Model, Open: int(r.Open), Usage: contract.Usage{
 			Calls: int(r.Calls), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros,
 		}}
-	}), dberr.Explain(err, "add up what run %d used", runID)
+	}), dberr.Explain(err, "sum up the usage of run %d", runID)
 }
 
 // SpentBy returns what a run had spent at the end of each of a number of equal parts of
@@ -87,7 +87,7 @@ func (v *Views) SpentBy(ctx context.Context, runID int64, from, to time.Time, pa
 		micros[i] += micros[i-1]
 		tokens[i] += tokens[i-1]
 	}
-	return micros, tokens, dberr.Explain(err, "add up what run %d spent over time", runID)
+	return micros, tokens, dberr.Explain(err, "sum up the spending of run %d over time", runID)
 }
 
 // DearestCalls returns the most expensive model calls of a run, at most the given
@@ -100,5 +100,5 @@ func (v *Views) DearestCalls(ctx context.Context, runID int64, most int) ([]stor
 			Provider: r.Provider, Model: r.Model, Usage: contract.Usage{Calls: 1, PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros},
 			StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 		}
-	}), dberr.Explain(err, "read the model calls of run %d that cost most", runID)
+	}), dberr.Explain(err, "read the most expensive model calls of run %d", runID)
 }

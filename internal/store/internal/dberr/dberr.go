@@ -36,7 +36,7 @@ func Explain(err error, format string, args ...any) error {
 	var pg *pgconn.PgError
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return NotFound("cannot %s: there is no such row", what)
+		return NotFound("cannot %s: not found", what)
 	case errors.As(err, &pg) && pg.Code == "23503": // a foreign key to a missing row
 		return NotFound("cannot %s: %s", what, pg.Detail)
 	}
@@ -44,7 +44,7 @@ func Explain(err error, format string, args ...any) error {
 	case down(err):
 		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database does not answer", what)
 	case pg != nil && unable(pg.Code):
-		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database cannot do it now: %s (SQLSTATE %s)", what, pg.Message, pg.Code)
+		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database is currently unable to do it: %s (SQLSTATE %s)", what, pg.Message, pg.Code)
 	}
 	f := fault.Of(err)
 	return fault.Wrap(err, f.Class, f.Code, "cannot %s", what)
@@ -63,7 +63,7 @@ func down(err error) bool {
 }
 
 // unable reports whether an SQLSTATE (PostgreSQL manual, appendix A) says that the
-// database runs but cannot work until somebody repairs it: it is out of space or memory
+// database runs but cannot work until someone repairs it: it is out of space or memory
 // (class 53), its disk fails (58), it is read-only (25006) or damaged (XX001, XX002).
 // No work is abandoned because of that.
 func unable(state string) bool {
@@ -77,7 +77,7 @@ func NotFound(format string, args ...any) error {
 
 // NoRun returns the error of a run that does not exist.
 func NoRun(id int64) error {
-	return NotFound("there is no run %d; rgpt run list shows those there are", id)
+	return NotFound("run %d not found; see rgpt run list", id)
 }
 
 // OfRun is Explain for a statement that finds no row if the run does not exist.

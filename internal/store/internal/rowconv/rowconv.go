@@ -47,7 +47,7 @@ func Document(raw json.RawMessage) (json.RawMessage, error) {
 		return nil, nil
 	}
 	if !json.Valid(raw) {
-		return nil, fault.New(contract.ClassRuntime, contract.CodeUnknown, "cannot store what should be JSON and is none")
+		return nil, fault.New(contract.ClassRuntime, contract.CodeUnknown, "cannot store invalid JSON")
 	}
 	if utf8.Valid(raw) && !suspicious(raw) {
 		return raw, nil
@@ -56,7 +56,7 @@ func Document(raw json.RawMessage) (json.RawMessage, error) {
 	decoder.UseNumber()
 	var v any
 	if err := decoder.Decode(&v); err != nil {
-		return nil, fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "cannot store what should be JSON")
+		return nil, fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "cannot store the JSON")
 	}
 	return marshal(storable(v))
 }
@@ -71,7 +71,7 @@ func marshal(v any) (json.RawMessage, error) {
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(v); err != nil {
-		return nil, fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "cannot make JSON of a %T", v)
+		return nil, fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "cannot encode a %T as JSON", v)
 	}
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }

@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	ready := flag.String("ready-file", "", "file to write once the worker polls")
+	ready := flag.String("ready-file", "", "file to write when the worker is ready")
 	flag.String("config-dir", "", "as the worker has it; nothing is read there")
 	flag.Bool("check-trust", false, "as the worker has it")
 	flag.Parse()
