@@ -164,7 +164,7 @@ func TestAnAnswerThatIsNoTurnIsAResultThatWasPaidOnce(t *testing.T) {
 	}{
 		"prose":       {`reply: {text: "I am ALPHA and I approve."}`, "not one JSON document", contract.CodeInvalidOutput},
 		"a sender":    {`reply: {json: {moves: [{move: done, member: ALPHA}]}}`, "schema", contract.CodeInvalidOutput},
-		"five moves":  {`reply: {json: {moves: [{move: done}, {move: done}, {move: done}, {move: done}, {move: done}]}}`, "5 moves in one turn", contract.CodeInvalidOutput},
+		"five moves":  {`reply: {json: {moves: [{move: done}, {move: done}, {move: done}, {move: done}, {move: done}]}}`, "the answer has 5 moves", contract.CodeInvalidOutput},
 		"a long text": {fmt.Sprintf(`reply: {json: {moves: [{move: message, text: %q}]}}`, strings.Repeat("x", 4097)), "4097 bytes", contract.CodeInvalidOutput},
 		"a cut one":   {"fault: {truncate: true}\n    reply: {json: {moves: [{move: message, text: \"a long message that is cut\"}]}}", "", contract.CodeTruncated},
 	} {

@@ -259,7 +259,7 @@ func TestACommandThatIsStillCarriedOutIsWaitedFor(t *testing.T) {
 			w.Header().Set("Content-Type", apitypes.ProblemType)
 			w.Header().Set("Retry-After", "2")
 			w.WriteHeader(http.StatusConflict)
-			_, _ = io.WriteString(w, `{"title": "The same request is being carried out", "status": 409, "detail": "Ask again shortly", "code": "conflict"}`)
+			_, _ = io.WriteString(w, `{"title": "The same request is already in progress", "status": 409, "detail": "Retry shortly", "code": "conflict"}`)
 		default:
 			_, _ = io.WriteString(w, `{"runId": 7, "phase": "tester", "workflow_run_id": "x", "begun": true}`)
 		}

@@ -383,7 +383,7 @@ func TestAnAnswerIsToTheQuestionThatWasSeen(t *testing.T) {
 			b.asks(t, id, c.asked, 2)
 			w = b.send(t, http.MethodPost, path, seen)
 			require.Equal(t, http.StatusConflict, w.Code, w.Body)
-			require.Contains(t, w.Body.String(), "no longer asks")
+			require.Contains(t, w.Body.String(), "no longer waits for this answer")
 			require.Empty(t, run.message, "the run hears nothing of it")
 
 			w = b.send(t, http.MethodPost, path, b.buttonOf(t, id, c.tab, c.command))
@@ -439,22 +439,22 @@ func TestAReleaseIsApprovedWithWhatWouldBeReleasedInSight(t *testing.T) {
 	got, said := shown(long)
 	require.Contains(t, got, "+first")
 	require.Less(t, len(got), 300<<10)
-	require.Contains(t, said, "longer than what is shown here")
+	require.Contains(t, said, "The change is too long to show in full here")
 	_, said = b.page(t, ui.RunHref(long, ""))
-	require.Contains(t, said, "Look at all of it before you answer")
+	require.Contains(t, said, "Review the whole change before you answer")
 
 	same := b.planned(t)
 	b.works(t, same, "t0", "")
 	b.asks(t, same, "release", 1)
 	_, said = shown(same)
-	require.Contains(t, said, "nothing would change")
+	require.Contains(t, said, "The release changes no code")
 
 	gone := b.planned(t)
 	e := b.begin(t, gone, contract.PhaseBuilder, "", contract.AgentBuilder)
 	b.end(t, e, contract.Workspace{Tree: "t1", Patch: strings.Repeat("ab", 32)}, nil)
 	b.asks(t, gone, "release", 1)
 	_, said = shown(gone)
-	require.Contains(t, said, "What would be released cannot be shown")
+	require.Contains(t, said, "The change to release cannot be shown")
 }
 
 func TestHalfAPatchIsNotSentAsTheWhole(t *testing.T) {
@@ -465,8 +465,8 @@ func TestHalfAPatchIsNotSentAsTheWhole(t *testing.T) {
 	w := b.get(t, fmt.Sprintf("/runs/%d/changes.patch", id))
 	require.Equal(t, http.StatusUnprocessableEntity, w.Code, "%d bytes", w.Body.Len())
 	_, said := b.page(t, ui.RunHref(id, "changes"))
-	require.Contains(t, said, "too large to be shown whole")
-	require.NotContains(t, said, "Nothing was changed yet")
+	require.Contains(t, said, "too large to show in full")
+	require.NotContains(t, said, "No changes yet")
 	require.NotContains(t, said, "Copy as patch")
 }
 

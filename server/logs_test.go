@@ -141,7 +141,7 @@ func TestTheLogIsSearchedOnTheServerAndLongTextsHaveAPageOfTheirOwn(t *testing.T
 	require.Contains(t, said, "502")
 	require.NotContains(t, said, "answer 3")
 	_, said = b.page(t, fmt.Sprintf("/runs/%d/logs?q=nothing", run))
-	require.Contains(t, said, "Nothing in the log is like that")
+	require.Contains(t, said, "No matching log entries")
 }
 
 func TestNoSecretThatAToolReturnedIsShownToPeople(t *testing.T) {
@@ -255,11 +255,11 @@ func TestAFileIsShownAsWhatItIsAndNotAsWhatItIsCalled(t *testing.T) {
 		"e.json":   {contract.ArtifactJSON, []byte(`{"b": [1, "two", null], "a": {}}`), "", "two"},
 		"f.patch":  {contract.ArtifactPatch, []byte("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n"), "", "+new"},
 		"g.zip":    {contract.ArtifactTrace, archive.Bytes(), "", "npx playwright show-trace"},
-		"h.bin":    {contract.ArtifactFile, []byte{0, 1, 2, 3}, "", "nothing else that can be shown"},
+		"h.bin":    {contract.ArtifactFile, []byte{0, 1, 2, 3}, "", "This file cannot be shown here"},
 		"i.log":    {contract.ArtifactLog, []byte("one\ntwo\nthree"), "", "three"},
 		"empty":    {contract.ArtifactFile, nil, "", "This file is empty"},
 		"bad.json": {contract.ArtifactJSON, []byte(`{"a": `), "", `{"a":`},
-		"bad.zip":  {contract.ArtifactZip, []byte("PK\x03\x04 and nothing"), "", "no archive"},
+		"bad.zip":  {contract.ArtifactZip, []byte("PK\x03\x04 and nothing"), "", "This archive cannot be read here"},
 	} {
 		id := b.file(t, run, name, c.kind, c.content)
 		_, said := b.page(t, fmt.Sprintf("/runs/%d/artifacts/%d", run, id))
@@ -367,7 +367,7 @@ func TestEventsAreListedFromEitherEndAndByType(t *testing.T) {
 	}
 	doc, said := b.page(t, fmt.Sprintf("/runs/%d/events?type=tester.", run))
 	require.Empty(t, attributes(doc, "data-cursor"))
-	require.Contains(t, said, "No event of this run has such a type")
+	require.Contains(t, said, "No events of this type")
 }
 
 func TestTheReplayPageSaysWhatIsKeptAndWhatIsDoneAgain(t *testing.T) {
@@ -392,7 +392,7 @@ func TestTheReplayPageSaysWhatIsKeptAndWhatIsDoneAgain(t *testing.T) {
 	_, said := b.page(t, fmt.Sprintf("/runs/%d/replay?from=builder&step=step-001", run))
 	require.Contains(t, said, "step-001, step-002, tester, releaser", "with what depends on it")
 	require.Contains(t, said, "planner, step-003")
-	require.Contains(t, said, "The run is under way")
+	require.Contains(t, said, "The run is in progress")
 	doc, _ := b.page(t, fmt.Sprintf("/runs/%d/replay?from=builder", run))
 	require.NotContains(t, attributes(doc, "data-command"), "replay", "not while it is under way")
 
@@ -402,7 +402,7 @@ func TestTheReplayPageSaysWhatIsKeptAndWhatIsDoneAgain(t *testing.T) {
 	require.Contains(t, attributes(doc, "data-body"), `{"phase":"builder","step":"step-002"}`)
 	require.Contains(t, said, "the branch is replaced")
 	require.Contains(t, strings.Join(attributes(doc, "data-ask"), "\n"), "Replay run", "it is asked once")
-	require.Contains(t, said, "This run was never done again")
+	require.Contains(t, said, "No replays yet")
 	_, err = b.AddReplay(t.Context(), run, "first", contract.PhaseBuilder, contract.ReplayOrder{Step: "step-002", By: "mia", Reason: "try again", Kept: []contract.StepOutput{{Change: contract.Change{Step: "step-003"}}}}, "")
 	require.NoError(t, err)
 	_, said = b.page(t, fmt.Sprintf("/runs/%d/replay", run))

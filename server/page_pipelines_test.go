@@ -172,7 +172,7 @@ func TestAPipelineThatWaitsForNobodyOffersNoContinue(t *testing.T) {
 	b := setup(t)
 	p := b.spawned(t, "o")
 	_, text := b.page(t, ui.PipelineHref(p.ID))
-	for _, want := range []string{"Not there yet", "There is nothing to score yet", "Nobody has said anything yet", "There is no synthesis", "GAMMA is not there"} {
+	for _, want := range []string{"Not joined", "No score yet", "No messages yet", "No synthesis to vote on yet", "GAMMA has not joined"} {
 		require.Contains(t, text, want, "of one that has not begun")
 	}
 	b.pipelineSays(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineReport}})
@@ -187,8 +187,8 @@ func TestAPipelineSaysWhyItFailedAndWhatCameOfIt(t *testing.T) {
 	p, next := b.argued(t, "harmless")
 	doc, text := b.page(t, ui.PipelineHref(p.ID))
 	for _, want := range []string{
-		"nobody made progress for 1m", "Hint: harmless", "goes on from here", "recovered by", "an agent showed no progress for 30s", "an agent was stuck", "60 messages, more than 50",
-		"rejects", "earlier version", "from attempt 1", "Errors and refused moves", "None", "invalid output",
+		"no agent made progress for 1m", "Hint: harmless", "continues from here", "recovered by", "an agent showed no progress for 30s", "an agent was stuck", "60 messages, more than 50",
+		"rejects", "earlier version", "from attempt 1", "Errors and rejected moves", "None", "invalid output",
 	} {
 		require.Contains(t, strings.ToLower(text), strings.ToLower(want))
 	}
@@ -291,7 +291,7 @@ func TestPipelinesAreFilteredAndPaged(t *testing.T) {
 	doc, _ = b.page(t, older)
 	require.Len(t, attributes(doc, "data-pipeline"), 12)
 	_, text := b.page(t, "/pipelines?text=nothing+like+it")
-	require.Contains(t, text, "No pipeline is like that")
+	require.Contains(t, text, "No matching pipelines")
 	for _, bad := range []string{"status=WELL", "kind=x", "abort=x", "time=x", "cursor=x"} {
 		require.Equal(t, http.StatusBadRequest, b.get(t, "/pipelines?"+bad).Code, bad)
 	}
@@ -362,8 +362,8 @@ func TestAPipelineTellsOnceHowItEnded(t *testing.T) {
 		recovers int
 		has, not []string
 	}{
-		"stopped":            {contract.PipelineChange{Status: contract.PipelineStopped, Failure: stopped}, 2, []string{"Stopped by ann (enough); partial results are kept.", "What is stopped is not recovered."}, []string{"HUMAN_ERROR"}},
-		"stuck":              {contract.PipelineChange{Status: contract.PipelineOrchestrationFailed, AbortReason: contract.AbortStuck, Failure: agreed, FailureCtx: &contract.FailureContext{RecoveryHint: hint}}, 0, []string{"nobody made progress", "recoveries are off"}, []string{"LOGIC_ERROR"}},
+		"stopped":            {contract.PipelineChange{Status: contract.PipelineStopped, Failure: stopped}, 2, []string{"Stopped by ann (enough); partial results are kept.", "Stopped pipelines are not recovered."}, []string{"HUMAN_ERROR"}},
+		"stuck":              {contract.PipelineChange{Status: contract.PipelineOrchestrationFailed, AbortReason: contract.AbortStuck, Failure: agreed, FailureCtx: &contract.FailureContext{RecoveryHint: hint}}, 0, []string{"no agent made progress", "recoveries are disabled"}, []string{"LOGIC_ERROR"}},
 		"stuck, then broken": {contract.PipelineChange{Status: contract.PipelineOrchestrationFailed, AbortReason: contract.AbortStuck, Failure: lost, FailureCtx: &contract.FailureContext{RecoveryHint: hint}}, 2, []string{"it could not be recovered: no row"}, nil},
 		"without a key":      {contract.PipelineChange{Status: contract.PipelineFailed, Failure: keyless, FailureCtx: &contract.FailureContext{RecoveryHint: hint}}, 2, []string{"CONFIG_ERROR", "openai refused the key", "the same agents would fail in the same way"}, nil},
 	} {
@@ -388,9 +388,9 @@ func TestWhoWasLateWithTheOpeningIsNamedWhereAPipelineAsks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for text, beta := range map[string]contract.MemberStatus{
-		"ALPHA and BETA have done their opening work":                                 contract.MemberIdle,
-		"ALPHA has done its opening work, on its own. BETA took too long; what comes": contract.MemberTimedOut,
-		"ALPHA has done its opening work, on its own. BETA failed and is gone.":       contract.MemberRevoked,
+		"ALPHA and BETA have each finished their opening work.":                 contract.MemberIdle,
+		"ALPHA has finished its opening work. BETA took too long; late results": contract.MemberTimedOut,
+		"ALPHA has finished its opening work. BETA failed and left.":            contract.MemberRevoked,
 	} {
 		p := b.spawned(t, "o")
 		b.pipelineSays(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{

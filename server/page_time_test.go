@@ -87,7 +87,7 @@ func TestEveryPieceOfWorkHasABarARowAndAnAddress(t *testing.T) {
 		require.Contains(t, attributes(bars, "id"), "bar-"+key)
 		require.Contains(t, attributes(rows, "id"), "row-"+key)
 		_, text := b.page(t, fmt.Sprintf("/runs/%d/timeline?span=%s", id, url.QueryEscape(key)))
-		require.NotContains(t, text, "No such span", key)
+		require.NotContains(t, text, "Span not found", key)
 	}
 	for key, said := range map[string][]string{
 		keys[1]: {"asked words", "answered words", "written words", "1.0k in, 234 out", "$0.42"},
@@ -171,7 +171,7 @@ func TestAPlanShowsItsStepsItsVersionsAndWhatChanged(t *testing.T) {
 	doc, text := b.page(t, fmt.Sprintf("/runs/%d/plan?step=step-002", id))
 	require.Contains(t, attributes(doc, "id"), "node-step-001")
 	require.Contains(t, attributes(doc, "id"), "edge-step-001-step-002")
-	for _, said := range []string{"added", "removed", "step-000", "by a person", "counts", "Not begun yet", "The summary or the complexity"} {
+	for _, said := range []string{"added", "removed", "step-000", "by a person", "counts", "Not started yet", "The summary or the complexity"} {
 		require.Contains(t, text, said)
 	}
 	_, text = b.page(t, fmt.Sprintf("/runs/%d/plan?step=step-001", id))

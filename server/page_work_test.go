@@ -158,13 +158,13 @@ func TestPagesOfWorkSayWhatIsMissingInARunThatHasDoneNothing(t *testing.T) {
 	b := setup(t)
 	id := b.run(t, "goal")
 	for page, want := range map[string]string{
-		"heals": "Nothing had to be healed", "changes": "Nothing was changed yet", "tests": "Nothing was tested yet", "findings": "Nothing was found",
+		"heals": "No heals.", "changes": "No changes yet", "tests": "No tests yet", "findings": "No findings.",
 	} {
 		_, text := b.page(t, fmt.Sprintf("/runs/%d/%s", id, page))
 		require.Contains(t, text, want)
 	}
 	_, text := b.page(t, fmt.Sprintf("/runs/%d/diff", id))
-	require.Contains(t, text, "no other run of this project")
+	require.Contains(t, text, "This project has no other runs yet")
 }
 
 func TestPagesOfWorkRefuseWhatNobodyCanMean(t *testing.T) {
@@ -256,8 +256,8 @@ func TestAChangeIsShownAsAWholeByStepAndByHeal(t *testing.T) {
 		"?step=step-001":  {[]string{"a.go", "+new", "1 file"}, []string{"+added"}},
 		"?step=step-002":  {[]string{"b.go", "+added", "1 file"}, []string{"-old"}},
 		"?step=heal-1":    {[]string{"a.go", "-new", "+mended"}, []string{"+added"}},
-		"?path=B.GO":      {[]string{"+added", "1 of them shown"}, []string{"-old"}},
-		"?path=nowhere":   {[]string{"No file of this change"}, []string{"-old"}},
+		"?path=B.GO":      {[]string{"+added", "1 shown"}, []string{"-old"}},
+		"?path=nowhere":   {[]string{"No file path in this change matches"}, []string{"-old"}},
 		"?file=2":         {[]string{"+added", "All files"}, []string{"-old"}},
 		"?view=unified":   {[]string{"+new"}, nil},
 		"?from=1":         {[]string{"+added", "2 to 2 of 2 files"}, []string{"-old"}},
@@ -309,7 +309,7 @@ func TestALargeFileIsFoldedUntilItIsAskedFor(t *testing.T) {
 	doc, text := b.page(t, fmt.Sprintf("/runs/%d/changes", id))
 	require.NotContains(t, text, "0123456789")
 	require.Contains(t, text, "Show this file, 195.4 KiB")
-	require.Contains(t, text, "This file is binary")
+	require.Contains(t, text, "Binary file: content not shown")
 	require.NotContains(t, text, secret, "secrets are taken out")
 	require.Contains(t, attributes(doc, "data-part"), fmt.Sprintf("/runs/%d/changes?file=1", id))
 	_, text = b.page(t, fmt.Sprintf("/runs/%d/changes?file=1", id))
@@ -397,7 +397,7 @@ func TestPicturesOfATestAreShownBesideItAndAsNothingElse(t *testing.T) {
 	for _, a := range all {
 		ids[a.Name[strings.LastIndexByte(a.Name, '/')+1:]] = a.ID
 	}
-	require.Contains(t, text, "Other files of tests", "the second picture is of no test that is known")
+	require.Contains(t, text, "Other test files", "the second picture is of no test that is known")
 	sources := attributes(doc, "src")
 	require.Contains(t, sources, fmt.Sprintf("/runs/%d/artifacts/%d/content", id, ids["test-failed-1.png"]))
 	for n := range doc.Descendants() {

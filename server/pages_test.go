@@ -49,7 +49,7 @@ func TestPagesShowRunsInEveryStatus(t *testing.T) {
 	_, text := b.page(t, "/runs")
 	require.Contains(t, text, "Waiting for you (1)")
 	_, text = b.page(t, "/runs?text=nowhere")
-	require.Contains(t, text, "No run is like that")
+	require.Contains(t, text, "No matching runs")
 }
 
 // attribute returns the value of an element's attribute, empty if it has none.
@@ -172,7 +172,7 @@ func TestPeopleGetErrorsAsPages(t *testing.T) {
 	w := b.get(t, "/runs/999", browser)
 	require.Equal(t, http.StatusNotFound, w.Code)
 	require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
-	require.Contains(t, w.Body.String(), "There is no such thing")
+	require.Contains(t, w.Body.String(), "Not found")
 	w = b.get(t, "/runs?state="+url.QueryEscape("<script>"), browser)
 	require.Equal(t, http.StatusBadRequest, w.Code)
 	require.NotContains(t, w.Body.String(), "<script>")

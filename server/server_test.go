@@ -402,7 +402,7 @@ func TestHealthAndReadinessAreTwoThings(t *testing.T) {
 		return said.Roles
 	}
 	roles := ready(http.StatusOK, "degraded", "ok", "ok")
-	require.Contains(t, roles["builder"], "no agent is there", "the server does its work all the same")
+	require.Contains(t, roles["builder"], "no agent; start a worker", "the server does its work all the same")
 	beat := store.Beat{Worker: "h:1:aa", StartedAt: time.Now(), Every: time.Minute, OfflineAfter: time.Hour}
 	for _, r := range contract.WorkerRoles() {
 		beat.Agents = append(beat.Agents, store.AgentBeat{Name: r.Name + "@h:1:aa", Type: r.Name, HealthStatus: contract.HealthHealthy})

@@ -23,10 +23,10 @@ const agentsEvery = 2 * time.Second
 func newAgents(a *app) *cobra.Command {
 	var all, watch bool
 	cmd := &cobra.Command{
-		Use: "agents", Short: "Show the workers' agents, how they are, what they work on, and their queues", Args: noArgs,
-		Long: `Shows each role of each worker: whether it is healthy and if not why, what it
-works on, and how many tasks wait in its queue. Agents that are offline are
-counted; --all shows them, too.`,
+		Use: "agents", Short: "Show the workers' agents, their status and current work, and the task queues", Args: noArgs,
+		Long: `Shows each role of each worker: whether it is healthy (and if not, why), what it
+works on, and how many tasks wait in its queue. Offline agents are counted;
+--all lists them.`,
 		Example: `  rgpt agents
   rgpt agents --watch
   rgpt agents --json`,
@@ -51,8 +51,8 @@ counted; --all shows them, too.`,
 			}
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "show agents that are offline, too")
-	cmd.Flags().BoolVar(&watch, "watch", false, "look again and again, until it is interrupted")
+	cmd.Flags().BoolVar(&all, "all", false, "include offline agents")
+	cmd.Flags().BoolVar(&watch, "watch", false, "refresh until interrupted")
 	return cmd
 }
 
@@ -100,7 +100,7 @@ func (a *app) printAgents(r health.Report, all bool) {
 	if r.QueuesProblem != "" {
 		fmt.Fprintln(a.out, "Queues: "+r.QueuesProblem)
 	}
-	fmt.Fprintln(w, "QUEUE\tWAITING\tOLDEST\tWORKERS\tCOME/s\tGO/s")
+	fmt.Fprintln(w, "QUEUE\tWAITING\tOLDEST\tWORKERS\tADDED/s\tDISPATCHED/s")
 	for _, q := range r.Queues {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%.1f\t%.1f\n", q.Name, q.Backlog, seconds(q.BacklogAge), q.Pollers, q.AddRate, q.DispatchRate)
 	}

@@ -87,7 +87,7 @@ func (a *app) config() (*config.Config, error) {
 	scripted := a.getenv(setup.ScriptedURL)
 	if from.Project == "" {
 		if from.Dir, err = os.Getwd(); err != nil {
-			return nil, fmt.Errorf("find the present folder: %w", err)
+			return nil, fmt.Errorf("find the current folder: %w", err)
 		}
 		from.Trusts = a.trusted().Trusts
 	}
@@ -115,7 +115,7 @@ func (a *app) printJSON(v any) {
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		fmt.Fprintln(a.errs, "rgpt: the result could not be printed:", err)
+		fmt.Fprintln(a.errs, "rgpt: cannot print the result:", err)
 	}
 }
 
@@ -194,7 +194,7 @@ func (a *app) refuseServer(cmd *cobra.Command) error {
 	}
 	for c := cmd; c != nil; c = c.Parent() {
 		if c.Annotations[localOnly] != "" {
-			return usageError{fmt.Errorf("%s works on this machine only and not through a server; leave --server out", cmd.CommandPath())}
+			return usageError{fmt.Errorf("%s works only on this machine, not through a server; omit --server", cmd.CommandPath())}
 		}
 	}
 	return nil
@@ -206,7 +206,7 @@ func checkRemote(repo string) error {
 	if strings.HasPrefix(repo, "/") || strings.Contains(repo, ":") {
 		return nil
 	}
-	return usageError{fmt.Errorf("--repo %s: with --server a folder is one of the server's host; give its absolute path there, or a URL", repo)}
+	return usageError{fmt.Errorf("--repo %s: with --server, a folder must be an absolute path on the server's host; give that path, or a URL", repo)}
 }
 
 // with calls do with the backend of a command.

@@ -27,21 +27,21 @@ func newDev(a *app) *cobra.Command {
 	var detach bool
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Start everything that runs need on this machine",
-		Long: `Starts what is not there yet: PostgreSQL (or DATABASE_URL), Temporal with its
-Web UI (or TEMPORAL_ADDRESS), a model (the configured provider, else a scripted
-one), a worker and the server. All state is in the data folder and survives a
-restart, also after any process was killed: start it again and it goes on.
+		Short: "Start everything that runs need on this machine: database, Temporal, model, worker and server",
+		Long: `Starts what is not running yet: PostgreSQL (or uses DATABASE_URL), Temporal with its
+Web UI (or uses TEMPORAL_ADDRESS), a model (the configured provider, else a scripted
+one), a worker and the server. All state is in the data folder and survives restarts
+and killed processes: start again to continue.
 
-Without --detach it stays, starts again what dies, and stops everything when
-it is interrupted.`,
+Without --detach it stays in the foreground, restarts processes that die, and stops
+everything when interrupted.`,
 		Example: `  rgpt dev --detach
   rgpt dev --detach --data-dir /tmp/try --scenario examples/go/good.yaml --port 0
   rgpt dev status`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if port < 0 || port > 65535 {
-				return usageError{fmt.Errorf("--port %d is no port; ports go from 1 to 65535, and 0 takes a free one", port)}
+				return usageError{fmt.Errorf("--port %d is not a port; expected 1 to 65535, or 0 for a free port", port)}
 			}
 			o, err := a.stackOptions(cmd.Context(), scenario, port, cmd.Flags().Changed("port"))
 			if err != nil {
@@ -61,9 +61,9 @@ it is interrupted.`,
 			return a.guard(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&scenario, "scenario", "", "answer as the scripted model from this file")
-	cmd.Flags().IntVar(&port, "port", devstack.DefaultPort, "port of the server; 0 takes a free one")
-	cmd.Flags().BoolVar(&detach, "detach", false, "return once all is ready, and leave it running")
+	cmd.Flags().StringVar(&scenario, "scenario", "", "scenario file that the scripted model answers from")
+	cmd.Flags().IntVar(&port, "port", devstack.DefaultPort, "port of the server; 0 for a free port")
+	cmd.Flags().BoolVar(&detach, "detach", false, "return when everything is ready, and leave it running")
 	cmd.AddCommand(newDevStatus(a), newDevStop(a))
 	return cmd
 }
@@ -80,7 +80,7 @@ func (a *app) stackOptions(ctx context.Context, scenario string, port int, portG
 	}
 	here, err := os.Getwd()
 	if err != nil {
-		return devstack.Options{}, fmt.Errorf("find the present folder: %w", err)
+		return devstack.Options{}, fmt.Errorf("find the current folder: %w", err)
 	}
 	named := a.configFile
 	if named != "" {
@@ -149,12 +149,12 @@ func findProgram(self, name, how string) (string, error) {
 	if file, err := exec.LookPath(name); err == nil {
 		return file, nil
 	}
-	return "", fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the program %s is not beside rgpt and not in the PATH; build it with `%s`", name, how)
+	return "", fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the program %s was not found beside rgpt or in the PATH; build it with `%s`", name, how)
 }
 
 // guard keeps the stack running until the command is interrupted, then stops it.
 func (a *app) guard(ctx context.Context, o devstack.Options) error {
-	fmt.Fprintln(a.errs, "Running. Interrupt (Ctrl-C) to stop everything.")
+	fmt.Fprintln(a.errs, "Running. Press Ctrl-C to stop everything.")
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	o.Port = -1 // the ports it has
@@ -176,7 +176,7 @@ func (a *app) guard(ctx context.Context, o devstack.Options) error {
 		}
 		for _, p := range s.Processes {
 			if p.State == "down" {
-				fmt.Fprintf(a.errs, "The %s ended; starting it again. Its log: %s\n", p.Role, p.Log)
+				fmt.Fprintf(a.errs, "The %s exited; restarting it. Log: %s\n", p.Role, p.Log)
 			}
 		}
 		if _, err := devstack.Up(ctx, o); err != nil && ctx.Err() == nil {
@@ -209,11 +209,11 @@ func (a *app) printStack(s *devstack.Stack, scriptedAlone bool) {
 	switch {
 	case s.Model == "":
 	case !scriptedAlone:
-		fmt.Fprintln(a.out, "Note: the scripted model answers where it is asked for (mode local, model scripted/scripted); all else uses the models that are configured")
+		fmt.Fprintln(a.out, "Note: the scripted model answers only when selected (mode local, model scripted/scripted); everything else uses the configured models")
 	default:
 		what := "answers come from " + s.Scenario
 		if s.Scenario == "" {
-			what = "it has NO answers: set models.default in " + config.FileName + ", or start again with --scenario FILE"
+			what = "the scripted model has NO answers: set models.default in " + config.FileName + ", or restart with --scenario FILE"
 		}
 		fmt.Fprintln(a.out, strings.ToUpper("note:"), "no real model is used;", what)
 	}
@@ -255,7 +255,7 @@ func (a *app) printProcesses(s *devstack.Stack) {
 
 func newDevStop(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "stop", Short: "Stop what rgpt dev started; the data stays", Args: noArgs,
+		Use: "stop", Short: "Stop everything that rgpt dev started; the data is kept", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir, err := a.dataDir()
 			if err != nil {
@@ -268,7 +268,7 @@ func newDevStop(a *app) *cobra.Command {
 			if a.json {
 				a.printJSON(s)
 			} else {
-				fmt.Fprintln(a.out, "Stopped; the data stays in", s.DataDir)
+				fmt.Fprintln(a.out, "Stopped; the data is kept in", s.DataDir)
 			}
 			return nil
 		},

@@ -30,10 +30,10 @@ import (
 
 func newDoctor(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Check every part and say how to mend it",
+		Use: "doctor", Short: "Check every component and say how to fix it",
 		Long: `Checks the configuration, the data folder, git, PostgreSQL, Temporal, workers,
-models, the sandbox and the processes of the stack, and says how to mend what is
-not well. Nothing is changed and no token is spent.
+models, the sandbox and the processes of the stack, and says how to fix each
+problem. It changes nothing and spends no tokens.
 
 Exit codes: 0 nothing failed (there may be warnings), 1 something failed.`,
 		Example: `  rgpt doctor
@@ -65,19 +65,19 @@ const startAll = "rgpt dev --detach"
 func (a *app) checks() []doctor.Check {
 	dir, err := a.dataDir()
 	if err != nil {
-		return []doctor.Check{broken("data folder", err, "name it with --data-dir")}
+		return []doctor.Check{broken("data folder", err, "set it with --data-dir")}
 	}
 	checks := []doctor.Check{doctor.Machine(), doctor.Git(), doctor.DataFolder(dir), a.programsCheck()}
 	stack, err := a.stack()
 	if err != nil {
-		return append(checks, broken("stack", err, "stop the processes by hand and remove the file; the data stays"))
+		return append(checks, broken("stack", err, "stop the processes manually and remove the file; the data is kept"))
 	}
 	checks = append(checks, stackCheck(stack))
 	cfg, err := a.config()
 	if err != nil {
 		return append(checks, mistakes(err))
 	}
-	checks = append(checks, found("configuration", doctor.Well("%s has no mistakes", cmp.Or(a.configFile, "it"))))
+	checks = append(checks, found("configuration", doctor.Well("%s is valid", cmp.Or(a.configFile, "it"))))
 	checks = append(checks, serviceChecks(cfg, stack)...)
 	checks = append(checks, artifactsCheck(cfg, dir))
 	checks = append(checks, modelChecks(cfg)...)
@@ -101,7 +101,7 @@ func broken(name string, err error, mend string) doctor.Check {
 func mistakes(err error) doctor.Check {
 	var wrong *config.Error
 	if !errors.As(err, &wrong) {
-		return broken("configuration", err, "see the reference of settings")
+		return broken("configuration", err, "see the settings reference")
 	}
 	var results []doctor.Result
 	for _, m := range wrong.Mistakes {
@@ -112,7 +112,7 @@ func mistakes(err error) doctor.Check {
 		results = append(results, doctor.Result{Status: doctor.Fail, Message: m.String(), Mend: mend})
 	}
 	return found("configuration", append(results, doctor.Result{
-		Check: "other parts", Status: doctor.Warn, Message: "services, models and sandbox were not checked", Mend: "mend the configuration, then check again",
+		Check: "other parts", Status: doctor.Warn, Message: "services, models and sandbox were not checked", Mend: "fix the configuration, then check again",
 	}))
 }
 
@@ -121,13 +121,13 @@ func (a *app) programsCheck() doctor.Check {
 	if _, err := findPrograms(a.getenv("TEMPORAL_ADDRESS") == ""); err != nil {
 		return found("programs", doctor.Warned(fault.Of(err).Message, "make build devserver"))
 	}
-	return found("programs", doctor.Well("rgpt dev finds all that it starts"))
+	return found("programs", doctor.Well("rgpt dev finds all programs that it starts"))
 }
 
 // stackCheck reports which processes of the stack are running.
 func stackCheck(s *devstack.Stack) doctor.Check {
 	if s == nil {
-		return found("stack", doctor.Warned("none was started in this data folder", startAll+"; or set DATABASE_URL and TEMPORAL_ADDRESS to what runs elsewhere"))
+		return found("stack", doctor.Warned("not started in this data folder", startAll+"; or set DATABASE_URL and TEMPORAL_ADDRESS to services that run elsewhere"))
 	}
 	return doctor.Check{Name: "stack", Run: func(ctx context.Context) []doctor.Result {
 		var results []doctor.Result
@@ -137,7 +137,7 @@ func stackCheck(s *devstack.Stack) doctor.Check {
 			case p.External:
 				r.Message = "runs elsewhere: " + p.Address
 			case p.State == "down":
-				r.Status, r.Message, r.Mend = doctor.Fail, "does not run; its log: "+p.Log, startAll
+				r.Status, r.Message, r.Mend = doctor.Fail, "is not running; log: "+p.Log, startAll
 			case p.Role == devstack.RoleServer:
 				r = serverAnswers(ctx, s.Server, r)
 			}
@@ -159,15 +159,15 @@ func serverAnswers(ctx context.Context, address string, r doctor.Result) doctor.
 			if answer.StatusCode == http.StatusOK {
 				return r
 			}
-			err = fmt.Errorf("it answers %s: a part that it needs is missing", answer.Status)
+			err = fmt.Errorf("it answers %s: a component that it needs is unavailable", answer.Status)
 		}
 	}
-	r.Status, r.Message, r.Mend = doctor.Fail, err.Error(), "mend what else failed; then rgpt dev stop, "+startAll
+	r.Status, r.Message, r.Mend = doctor.Fail, err.Error(), "fix the other failed checks; then rgpt dev stop, "+startAll
 	return r
 }
 
 // serviceChecks check the services that a run needs. If nothing was started and nothing
-// configured, there is nothing to check yet.
+// configured, these checks have no subject yet.
 func serviceChecks(cfg *config.Config, stack *devstack.Stack) []doctor.Check {
 	var checks []doctor.Check
 	if url := cfg.Database.URL; url == "" {
@@ -176,7 +176,7 @@ func serviceChecks(cfg *config.Config, stack *devstack.Stack) []doctor.Check {
 		checks = append(checks, doctor.Database(url), doctor.Clock(url))
 	}
 	if stack == nil && cfg.Origin("temporal.address").IsDefault() {
-		return append(checks, found("temporal", doctor.Warned("none was started or named", startAll+", or set TEMPORAL_ADDRESS")))
+		return append(checks, found("temporal", doctor.Warned("not started and no address configured", startAll+", or set TEMPORAL_ADDRESS")))
 	}
 	connect := func(ctx context.Context) (client.Client, error) {
 		return temporal.Connect(ctx, cfg.Temporal, slog.New(slog.DiscardHandler))
@@ -203,7 +203,7 @@ func artifactsCheck(cfg *config.Config, dir string) doctor.Check {
 		if err != nil {
 			return doctor.FailedBy(err, "correct artifacts.url and its credentials")
 		}
-		return doctor.Well("the store of artifacts.url answers")
+		return doctor.Well("the store at artifacts.url answers")
 	}}
 }
 
@@ -229,7 +229,7 @@ func modelChecks(cfg *config.Config) []doctor.Check {
 				return doctor.FailedBy(err, providerMend(p, fault.Of(err).Code))
 			}
 			if p.Kind == model.KindScripted {
-				return doctor.Warned("answers from a scenario: no real model is used", "set models.default in "+config.FileName)
+				return doctor.Warned("answers from a scenario; no real model is used", "set models.default in "+config.FileName)
 			}
 			return doctor.Well("answers at %s, for %v", p.Address(), agents)
 		}})
@@ -244,7 +244,7 @@ func providerMend(p model.Provider, code contract.Code) string {
 	if p.Kind == model.KindScripted {
 		return startAll
 	}
-	return fmt.Sprintf("see models.providers.%s (base_url, api_key_env), and that this machine reaches %s", p.Name, p.Address())
+	return fmt.Sprintf("check models.providers.%s (base_url, api_key_env), and that this machine can reach %s", p.Name, p.Address())
 }
 
 // printDiagnosis prints a table, with each remedy on its own line.

@@ -24,10 +24,10 @@ import (
 
 func newEnv(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "env", Short: "See and say how repositories are set up",
+		Use: "env", Short: "Show and define how repositories are set up",
 		Long: `An environment is what the builds and tests of a repository need: its installed
-dependencies, made once and kept by digest. What is found out, how it is made and
-what to do when that fails is told in docs/ENVIRONMENTS.md.`,
+dependencies, built once and kept by digest. docs/ENVIRONMENTS.md describes what is
+detected, how it is built, and what to do when that fails.`,
 	}
 	cmd.AddCommand(newEnvList(a), newEnvShow(a), newEnvBuild(a), newEnvRemove(a), newEnvSet(a), newEnvUnset(a), newEnvSetups(a))
 	return cmd
@@ -53,12 +53,12 @@ func newEnvList(a *app) *cobra.Command {
 	var repo string
 	var limit int
 	cmd := &cobra.Command{
-		Use: "list", Short: "List kept environments, the last used first", Args: noArgs,
+		Use: "list", Short: "List kept environments, most recently used first", Args: noArgs,
 		Example: `  rgpt env list
   rgpt env list --repo . --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
-				return usageError{fmt.Errorf("--limit %d is too little; ask for at least one environment", limit)}
+				return usageError{fmt.Errorf("--limit %d is too small; must be at least 1", limit)}
 			}
 			return a.withEnvironments(cmd.Context(), repo, func(h backend.Backend) error {
 				list, err := h.Environments(cmd.Context(), repo, limit)
@@ -69,8 +69,8 @@ func newEnvList(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&repo, "repo", "", "only of this repository: a folder or a URL")
-	cmd.Flags().IntVar(&limit, "limit", 50, "how many")
+	cmd.Flags().StringVar(&repo, "repo", "", "only this repository: a folder or a URL")
+	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of results")
 	return cmd
 }
 
@@ -80,11 +80,11 @@ func (a *app) printEnvironments(list []control.Environment) {
 		return
 	}
 	if len(list) == 0 {
-		fmt.Fprintln(a.out, "There are no environments. Each run builds the one it needs. To build one without a run: rgpt env build --repo .")
+		fmt.Fprintln(a.out, "No environments. Each run builds the one it needs. Build one without a run: rgpt env build --repo .")
 		return
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "DIGEST\tREPOSITORY\tWHAT\tSIZE\tFILES\tTOOK\tMADE\tUSED\tIN USE")
+	fmt.Fprintln(w, "DIGEST\tREPOSITORY\tCONTENT\tSIZE\tFILES\tTOOK\tBUILT\tUSED\tIN USE")
 	for _, e := range list {
 		used := ""
 		if e.InUse {
@@ -127,27 +127,27 @@ func newEnvShow(a *app) *cobra.Command {
 	var s shown
 	cmd := &cobra.Command{
 		Use: "show [DIGEST | RUN]", Short: "Show the setup of an environment, a run or a repository",
-		Long: `Shows projects, commands, hosts, variables, missing tools and hints: of a kept
-environment, of a run, or with --repo as a new run would find them in its files. Nothing is
-executed.`,
+		Long: `Shows the projects, commands, hosts, variables, missing tools and hints of a kept
+environment, of a run, or, with --repo, as a new run would detect them in the repository's
+files. Nothing is executed.`,
 		Example: `  rgpt env show 3f2a9c1b7d10
   rgpt env show 42
   rgpt env show --repo . --yaml > environment.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1, (len(args) == 1) == (s.repo != ""):
-				return usageError{fmt.Errorf("%s needs either the digest of an environment, the id of a run, or --repo", cmd.CommandPath())}
+				return usageError{fmt.Errorf("%s needs exactly one of: the digest of an environment, the id of a run, or --repo", cmd.CommandPath())}
 			case s.base != "" && s.repo == "":
-				return usageError{fmt.Errorf("--base goes with --repo")}
+				return usageError{fmt.Errorf("--base requires --repo")}
 			case s.yaml && a.json:
-				return usageError{fmt.Errorf("--yaml and --json do not go together")}
+				return usageError{fmt.Errorf("--yaml and --json cannot be combined")}
 			}
 			return a.withEnvironments(cmd.Context(), s.repo, func(h backend.Backend) error { return a.showEnvironment(cmd.Context(), h, s, args) })
 		},
 	}
-	cmd.Flags().StringVar(&s.repo, "repo", "", "find it now in this repository: a folder or a URL")
-	cmd.Flags().StringVar(&s.base, "base", "", "branch, tag or commit of --repo (default: what is checked out, or the default branch)")
-	cmd.Flags().BoolVar(&s.yaml, "yaml", false, "print it as the section environment of rgpt.yaml")
+	cmd.Flags().StringVar(&s.repo, "repo", "", "detect it now in this repository: a folder or a URL")
+	cmd.Flags().StringVar(&s.base, "base", "", "branch, tag or commit of --repo (default: the checked-out commit, or the default branch)")
+	cmd.Flags().BoolVar(&s.yaml, "yaml", false, "print it as the environment section of rgpt.yaml")
 	cmd.ValidArgsFunction = a.completeEnvironment
 	return cmd
 }
@@ -161,7 +161,7 @@ func (a *app) showEnvironment(ctx context.Context, h backend.Backend, s shown, a
 		run, err := h.Run(ctx, id)
 		switch {
 		case err == nil && run.Environment == "":
-			fmt.Fprintf(a.errs, "Note: run %d has no environment; this is what is found at its base commit now\n", id)
+			fmt.Fprintf(a.errs, "Note: run %d has no environment; showing what is detected at its base commit now\n", id)
 			return a.findEnvironment(ctx, h, run.Repo, run.BaseCommit, s.yaml)
 		case err == nil:
 			digest = run.Environment
@@ -180,7 +180,7 @@ func (a *app) showEnvironment(ctx context.Context, h backend.Backend, s shown, a
 	case s.yaml:
 		fmt.Fprint(a.out, terminal.CleanLines(e.Found.YAML))
 	default:
-		fmt.Fprintf(a.out, "Environment %s: %s, %d files, made in %s\n", e.Digest, size(e.Bytes), e.Files, lasted(e.DurationMS))
+		fmt.Fprintf(a.out, "Environment %s: %s, %d files, built in %s\n", e.Digest, size(e.Bytes), e.Files, lasted(e.DurationMS))
 		a.printFound(*e.Found)
 	}
 	return nil
@@ -209,7 +209,7 @@ func (a *app) findEnvironment(ctx context.Context, h backend.Backend, repo, base
 func (a *app) printFound(f control.FoundEnvironment) {
 	what := terminal.Clean(f.What)
 	if what == "" {
-		what = "nothing to set up"
+		what = "no setup needed"
 	}
 	fmt.Fprintf(a.out, "%s at %.12s: %s (%s)\n", terminal.Clean(f.Repo), f.Base, what, f.Source)
 	section := func(title string, lines []string) {
@@ -250,13 +250,13 @@ func (a *app) printFound(f control.FoundEnvironment) {
 	}
 	section("Projects", projects)
 	section("Commands", commands)
-	section("Hosts that the set-up may reach", f.Hosts)
+	section("Hosts that the setup may reach", f.Hosts)
 	section("Variables", variables)
 	section("Folders before PATH", f.Path)
 	section("Missing on this worker", missing)
 	section("Hints from the repository (not verified)", hints)
 	if f.TestCommand != "" {
-		section("Its own test command", []string{f.TestCommand})
+		section("Test command of the repository", []string{f.TestCommand})
 	}
 }
 
@@ -280,7 +280,7 @@ func newEnvRemove(a *app) *cobra.Command {
 other hosts are removed by their next cleanup. The next run that needs it builds it again.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("%s needs the digest of one environment; rgpt env list shows them", cmd.CommandPath())
+				return fmt.Errorf("%s needs the digest of one environment; rgpt env list shows digests", cmd.CommandPath())
 			}
 			return nil
 		},
@@ -293,7 +293,7 @@ other hosts are removed by their next cleanup. The next run that needs it builds
 				if a.json {
 					a.printJSON(map[string]any{"removed": e.Digest})
 				} else {
-					fmt.Fprintf(a.out, "Environment %s of %s is removed\n", short(e.Digest), terminal.Clean(e.Repo))
+					fmt.Fprintf(a.out, "Removed environment %s of %s\n", short(e.Digest), terminal.Clean(e.Repo))
 				}
 				return nil
 			})
@@ -322,8 +322,8 @@ func newEnvSet(a *app) *cobra.Command {
 	var variables []string
 	cmd := &cobra.Command{
 		Use: "set --repo PATH_OR_URL --command SHELL…", Short: "Define how a repository is set up",
-		Long: `Defines how a repository is set up, from its next run on. The commands run in this order in its
-root and replace what would be detected. They take precedence over environment.setup in any rgpt.yaml;
+		Long: `Defines how a repository is set up, starting with its next run. The commands run in this order in
+its root and replace the detected ones. They take precedence over environment.setup in any rgpt.yaml;
 --env FILE overrides both for one run. Allowed hosts: public registries, and hosts that the operator allows.`,
 		Example: `  rgpt env set --repo . --command 'npm ci' --command 'npm run build:types' --reason "needs generated types"
   rgpt env set --repo . --variable DJANGO_SETTINGS_MODULE=app.settings`,
@@ -348,7 +348,7 @@ root and replace what would be detected. They take precedence over environment.s
 				if a.json {
 					a.printJSON(made)
 				} else {
-					fmt.Fprintf(a.out, "Setup %d counts for %s from its next run on. Try it: rgpt env build --repo %s\n", made.ID, terminal.Clean(made.Repo), terminal.Clean(made.Repo))
+					fmt.Fprintf(a.out, "Setup %d applies to %s from its next run on. Try it: rgpt env build --repo %s\n", made.ID, terminal.Clean(made.Repo), terminal.Clean(made.Repo))
 				}
 				return nil
 			})
@@ -356,10 +356,10 @@ root and replace what would be detected. They take precedence over environment.s
 	}
 	f := cmd.Flags()
 	f.StringVar(&n.Repo, "repo", "", "repository: a folder or a URL")
-	f.StringArrayVar(&n.Commands, "command", nil, "shell command of the set-up; repeatable, in order")
-	f.StringArrayVar(&n.Hosts, "host", nil, "host that the set-up may reach, instead of those that are found; repeatable")
-	f.StringArrayVar(&variables, "variable", nil, "variable of the set-up, agents and checks: name=value; repeatable")
-	f.StringVar(&n.Reason, "reason", "", "for the record")
+	f.StringArrayVar(&n.Commands, "command", nil, "shell command of the setup; repeatable, in order")
+	f.StringArrayVar(&n.Hosts, "host", nil, "host that the setup may reach, instead of the detected ones; repeatable")
+	f.StringArrayVar(&variables, "variable", nil, "variable for the setup, agents and checks: name=value; repeatable")
+	f.StringVar(&n.Reason, "reason", "", "reason to record")
 	return cmd
 }
 
@@ -379,7 +379,7 @@ func pairs(flag string, list []string) (map[string]string, error) {
 	for _, text := range list {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || name == "" {
-			return nil, usageError{fmt.Errorf("--%s %q is not of the form name=value", flag, text)}
+			return nil, usageError{fmt.Errorf("--%s %q must have the form name=value", flag, text)}
 		}
 		if out == nil {
 			out = map[string]string{}
@@ -399,7 +399,7 @@ func newEnvUnset(a *app) *cobra.Command {
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if (repo != "") == (id > 0) || id < 0 {
-				return usageError{fmt.Errorf("%s needs either --repo or --id; rgpt env setups shows them", cmd.CommandPath())}
+				return usageError{fmt.Errorf("%s needs either --repo or --id; rgpt env setups lists them", cmd.CommandPath())}
 			}
 			return a.withEnvironments(cmd.Context(), repo, func(h backend.Backend) error {
 				revoked, err := revokeSetups(cmd.Context(), h, repo, id)
@@ -411,14 +411,14 @@ func newEnvUnset(a *app) *cobra.Command {
 					return nil
 				}
 				for _, id := range revoked {
-					fmt.Fprintf(a.out, "Setup %d is revoked\n", id)
+					fmt.Fprintf(a.out, "Revoked setup %d\n", id)
 				}
 				return nil
 			})
 		},
 	}
-	cmd.Flags().StringVar(&repo, "repo", "", "all that was said about this repository: its files count again")
-	cmd.Flags().Int64Var(&id, "id", 0, "this setup; an older one of its repository counts again")
+	cmd.Flags().StringVar(&repo, "repo", "", "all setups of this repository; detection from its files applies again")
+	cmd.Flags().Int64Var(&id, "id", 0, "this setup; the repository's previous one applies again")
 	return cmd
 }
 
@@ -459,7 +459,7 @@ func newEnvSetups(a *app) *cobra.Command {
 		Example: `  rgpt env setups --repo .`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
-				return usageError{fmt.Errorf("--limit %d is too little; ask for at least one setup", limit)}
+				return usageError{fmt.Errorf("--limit %d is too small; must be at least 1", limit)}
 			}
 			return a.withEnvironments(cmd.Context(), repo, func(h backend.Backend) error {
 				list, err := h.Setups(cmd.Context(), repo, limit)
@@ -470,8 +470,8 @@ func newEnvSetups(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&repo, "repo", "", "only of this repository: a folder or a URL")
-	cmd.Flags().IntVar(&limit, "limit", 50, "how many")
+	cmd.Flags().StringVar(&repo, "repo", "", "only this repository: a folder or a URL")
+	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of results")
 	return cmd
 }
 
@@ -481,7 +481,7 @@ func (a *app) printSetups(list []store.Setup) {
 		return
 	}
 	if len(list) == 0 {
-		fmt.Fprintln(a.out, "There are no setups. Define one: rgpt env set --repo . --command '…'")
+		fmt.Fprintln(a.out, "No setups. Define one: rgpt env set --repo . --command '…'")
 		return
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)

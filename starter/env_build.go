@@ -29,11 +29,11 @@ func newEnvBuild(a *app) *cobra.Command {
 	var env string
 	wait := true
 	cmd := &cobra.Command{
-		Use: "build --repo PATH_OR_URL", Short: "Set a repository up and run its checks, without a change",
-		Long: `Builds the environment of a commit, unless it is stored already, and runs the project's own checks in it:
-what each run does before anything is paid for. It asks no model and no person.
+		Use: "build --repo PATH_OR_URL", Short: "Set up a repository and run its checks, without a change",
+		Long: `Builds the environment of a commit, unless it is already stored, and runs the project's own checks in it:
+what each run does before it costs anything. It calls no model and asks no person.
 
-Exit codes: 0 it is set up (checks may fail all the same), 2 it could not be set up, or a check could not start.`,
+Exit codes: 0 set up (checks may still fail), 2 the setup failed or a check could not start.`,
 		Example: `  rgpt env build --repo .
   rgpt env build --repo https://example.com/app.git --base v2 --json
   rgpt env build --repo . --env my-environment.yaml`,
@@ -46,12 +46,12 @@ Exit codes: 0 it is set up (checks may fail all the same), 2 it could not be set
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Repo, "repo", "", "repository: a folder or a URL; with --server a folder of the server's host")
-	f.StringVar(&c.Base, "base", "", "branch, tag or commit (default: what is checked out, or the default branch)")
+	f.StringVar(&c.Repo, "repo", "", "repository: a folder or a URL; with --server, a folder on the server's host")
+	f.StringVar(&c.Base, "base", "", "branch, tag or commit (default: the checked-out commit, or the default branch)")
 	f.StringVar(&c.Project, "project", "", "name of the project (default: the repository's name)")
-	f.StringVar(&c.Key, "idempotency-key", "", "the same key makes one run, however often it is asked for")
+	f.StringVar(&c.Key, "idempotency-key", "", "requests with the same key create only one run")
 	f.StringVar(&env, "env", control.EnvironmentAuto, "auto, or a YAML file with an environment section, as printed by rgpt env show --yaml")
-	f.BoolVar(&wait, "wait", true, "follow it to its end")
+	f.BoolVar(&wait, "wait", true, "follow it until it ends")
 	return cmd
 }
 
@@ -65,7 +65,7 @@ func (a *app) readEnvironment(flag string) (string, error) {
 	}
 	text, err := a.read(flag)
 	if err == nil && strings.TrimSpace(text) == "" {
-		err = usageError{fmt.Errorf("%s is empty; --env takes auto, none, or a YAML file with an environment section", flag)}
+		err = usageError{fmt.Errorf("%s is empty; --env must be auto, none, or a YAML file with an environment section", flag)}
 	}
 	return text, err
 }
@@ -174,15 +174,15 @@ func environmentLine(e views.RunEnvironment) string {
 	case e.State == views.PreparationRunning:
 		return "is being set up"
 	case e.State == views.PreparationFailed && e.Failure == nil:
-		return "was not set up: the run ended before"
+		return "was not set up: the run ended first"
 	case e.State == views.PreparationFailed:
 		return "could not be set up"
 	case e.Digest == "":
-		return "there is nothing to set up"
+		return "no setup needed"
 	}
-	how := "made"
+	how := "built"
 	if e.Kept {
-		how = "kept"
+		how = "reused"
 	}
 	return fmt.Sprintf("%s  %s: %s, %d files, %s in %s", short(e.Digest), e.Summary, size(e.Bytes), e.Files, how, lasted(e.DurationMS))
 }
@@ -191,11 +191,11 @@ func environmentLine(e views.RunEnvironment) string {
 func baselineLine(b views.RunBaseline) string {
 	switch {
 	case b.State == views.PreparationRunning:
-		return "the checks run on the base commit"
+		return "the checks are running on the base commit"
 	case b.State == views.PreparationFailed && b.Failure == nil:
-		return "the checks did not finish on the base commit: the run ended before"
+		return "the checks did not finish on the base commit: the run ended first"
 	case b.State == views.PreparationFailed:
-		return "the checks could not be carried out on the base commit"
+		return "the checks could not run on the base commit"
 	}
 	return fmt.Sprintf("%d passed, %d failed, %d skipped in %s", b.Passed, b.Failed, b.Skipped, lasted(b.DurationMS))
 }

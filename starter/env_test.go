@@ -66,12 +66,12 @@ func (p *place) end(tb testing.TB, id int64) {
 func TestKeptEnvironmentsAreListedShownAndRemovedOnlyWhenNoRunUsesThem(t *testing.T) {
 	t.Parallel()
 	p := withStore(t)
-	require.Contains(t, p.ok(t, "env", "list").out, "There are no environments")
+	require.Contains(t, p.ok(t, "env", "list").out, "No environments.")
 	id := withEnvironment(t, p)
 
 	list := p.ok(t, "env", "list").out
 	require.Regexp(t, `3f2a9c1b3f2a  /repos/app  node \(pnpm\)  5\.0 MiB  7 +12\.3s .* yes`, list)
-	require.Contains(t, p.ok(t, "env", "list", "--repo", "/repos/other").out, "There are no environments")
+	require.Contains(t, p.ok(t, "env", "list", "--repo", "/repos/other").out, "No environments.")
 
 	for _, args := range [][]string{{madeDigest}, {madeDigest[:6]}, {"run-" + id2(id)}} {
 		shown := p.ok(t, append([]string{"env", "show"}, args...)...).out
@@ -101,7 +101,7 @@ func TestKeptEnvironmentsAreListedShownAndRemovedOnlyWhenNoRunUsesThem(t *testin
 	env, err := draft.Commit(madeDigest)
 	require.NoError(t, err)
 	env.Close()
-	require.Contains(t, p.ok(t, "env", "rm", madeDigest[:8]).out, "is removed")
+	require.Contains(t, p.ok(t, "env", "rm", madeDigest[:8]).out, "Removed environment")
 	_, err = setup.Environments(p.dir).Open(madeDigest)
 	require.ErrorIs(t, err, environment.ErrNotHere)
 	require.Equal(t, exitInput, p.run(t, "env", "show", madeDigest).code)
@@ -135,7 +135,7 @@ func TestASetupIsFoundWithoutExecutingAnythingAndAPersonsWordCountsMore(t *testi
 		r := p.run(t, append([]string{"env", "set", "--repo", repo}, wrong...)...)
 		require.Equal(t, exitInput, r.code, "%v: %s", wrong, r.errs)
 	}
-	require.Contains(t, p.ok(t, "env", "setups").out, "There are no setups")
+	require.Contains(t, p.ok(t, "env", "setups").out, "No setups.")
 	p.ok(t, "env", "set", "--repo", repo, "--command", "make deps", "--command", "make more", "--variable", "A=b", "--reason", "because")
 	shown = p.ok(t, "env", "show", "--repo", repo, "--json")
 	var found struct {
@@ -179,7 +179,7 @@ func TestARunTellsItsEnvironmentAndBaseline(t *testing.T) {
 	p := withStore(t)
 	id := id2(withEnvironment(t, p))
 	text := p.ok(t, "run", "inspect", id).out
-	require.Contains(t, text, "environment  3f2a9c1b3f2a  node (pnpm): 5.0 MiB, 7 files, made in 12.3s")
+	require.Contains(t, text, "environment  3f2a9c1b3f2a  node (pnpm): 5.0 MiB, 7 files, built in 12.3s")
 	require.Contains(t, text, "missing    node >=22")
 	require.Contains(t, text, "baseline     3 passed, 1 failed, 0 skipped in 400ms")
 	require.Contains(t, text, "fails      Node tests")

@@ -108,17 +108,17 @@ func newRoot(a *app) *cobra.Command {
 		Short: "Turn a goal into a tested branch",
 		Long: `rgpt turns a goal and a git repository into a tested change: agents plan it,
 write it, test it and release it as a branch. Each run is a Temporal workflow:
-it survives crashes, can be paused, approved, stopped and read afterwards.
+it survives crashes, and you can pause, approve, stop and inspect it.
 
 Start with:
-  rgpt dev --detach                                      everything on this machine
-  rgpt run create --repo . --goal "…" --wait             a run, followed to its end
+  rgpt dev --detach                                      start everything on this machine
+  rgpt run create --repo . --goal "…" --wait             start a run and follow it until it ends
 
 With --server URL (or RGPT_SERVER) the commands run, env, pipeline, agents, models and webhook work through the
-HTTP API of a server and print the same. Folders of repositories are then those of its host.
+HTTP API of a server and print the same. Repository folders are then folders on its host.
 
 Exit codes: 0 done, 1 error, 2 the run failed, 3 it was stopped or timed out,
-4 the input cannot be used and nothing was done. Those of rgpt pipeline are others:
+4 invalid input and nothing was done. rgpt pipeline has its own exit codes:
 see rgpt pipeline --help.`,
 		Args:              noArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -134,9 +134,9 @@ see rgpt pipeline --help.`,
 		return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.dataDirFlag, "data-dir", "", "data folder (default: RGPT_DATA_DIR, else .rgpt here, else .rgpt in the home folder)")
-	flags.StringVar(&a.configFile, "config", "", "configuration file (default: rgpt.yaml here, if it is trusted: rgpt trust)")
-	flags.StringVar(&a.serverFlag, "server", "", "work through the HTTP API of the server at this address (default: RGPT_SERVER, else the parts on this machine)")
+	flags.StringVar(&a.dataDirFlag, "data-dir", "", "data folder (default: RGPT_DATA_DIR, else .rgpt in the current folder, else .rgpt in the home folder)")
+	flags.StringVar(&a.configFile, "config", "", "configuration file (default: rgpt.yaml in the current folder, if trusted; see rgpt trust)")
+	flags.StringVar(&a.serverFlag, "server", "", "use the HTTP API of the server at this address (default: RGPT_SERVER, else the services of this machine)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.refuseServer(cmd) }
 	root.AddCommand(newRun(a), newPipeline(a), newAgents(a), newModels(a), newEnv(a), newWebhook(a))
@@ -172,7 +172,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if !cmd.HasAvailableSubCommands() {
-		return fmt.Errorf("%s takes no argument, got %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
+		return fmt.Errorf("%s takes no arguments, got %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
 	}
 	text := fmt.Sprintf("%s has no command %q", cmd.CommandPath(), args[0])
 	cmd.SuggestionsMinimumDistance = 2 // cobra's own default, which it sets too late here

@@ -39,14 +39,13 @@ func exitIn(cmd *cobra.Command, code int) int {
 func newPipeline(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pipeline",
-		Short: "Let ALPHA and BETA deliberate about an objective",
-		Long: `A pipeline is a deliberation: ALPHA and BETA work on an objective, each on its own,
-then exchange what they found until they agree. GAMMA joins where it is needed.
+		Short: "Have ALPHA and BETA deliberate on an objective",
+		Long: `A pipeline is a deliberation: ALPHA and BETA first work on an objective independently,
+then exchange their results until they agree. GAMMA joins when needed.
 
 With --wait, and in watch, the last line is ORCHESTRATION_RESULT: and a JSON document
 with consensus, task_id, metrics, abort_reason, requires_auto_recovery (it was
-aborted, and none of the recoveries that followed came to a consensus), pipeline_id,
-status and final.
+aborted, and no recovery reached a consensus), pipeline_id, status and final.
 
 Exit codes: 0 consensus (or the command worked), 1 error, 2 no consensus,
 3 aborted or stopped.`,
@@ -87,16 +86,16 @@ func newPipelineSpawn(a *app) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&s.Objective, "objective", "", "what is to be deliberated")
+	f.StringVar(&s.Objective, "objective", "", "question or task to deliberate on")
 	f.StringVar(&s.taskFile, "task", "", "file (YAML or JSON) with task_id, objective, complexity, subtasks, constraints, success_criteria, timeout_seconds; - is standard input")
-	f.StringVar(&s.Project, "project", "", "whose budgets pay (default: pipeline)")
-	f.StringVar(&mode, "mode", "", "openrouter (the configured models) or local (the scripted one)")
+	f.StringVar(&s.Project, "project", "", "project whose budget is charged (default: pipeline)")
+	f.StringVar(&mode, "mode", "", "openrouter (the configured models) or local (the scripted model)")
 	f.StringVar(&s.Model, "model", "", "model of all agents, as provider/model")
-	f.StringVar(&s.Key, "idempotency-key", "", "the same key makes one pipeline, however often it is asked for")
-	f.IntVar(&s.Timeout, "timeout", 0, "seconds of the exchange (deliberation.timeout)")
-	f.BoolVar(&s.auto, "auto-continue", false, "go on by itself after the report of the opening work")
-	f.BoolVar(&s.ForceGamma, "gamma", false, "GAMMA is there from the start")
-	f.BoolVar(&s.wait, "wait", false, "follow the pipeline, and what recovers it, to the end")
+	f.StringVar(&s.Key, "idempotency-key", "", "requests with the same key create only one pipeline")
+	f.IntVar(&s.Timeout, "timeout", 0, "time limit of the exchange, in seconds (deliberation.timeout)")
+	f.BoolVar(&s.auto, "auto-continue", false, "continue automatically after the report of the opening work")
+	f.BoolVar(&s.ForceGamma, "gamma", false, "have GAMMA join from the start")
+	f.BoolVar(&s.wait, "wait", false, "follow the pipeline and its recoveries until they end")
 	complete(cmd, "mode", contract.PipelineModes())
 	return cmd
 }
@@ -120,10 +119,10 @@ func (a *app) spawnPipeline(ctx context.Context, s spawning) error {
 		}
 		p := made.Pipeline
 		if made.Waiting != "" {
-			fmt.Fprintln(a.errs, "rgpt: pipeline", p.ID, "was made but not started yet; the worker will:", terminal.Clean(made.Waiting))
+			fmt.Fprintln(a.errs, "rgpt: pipeline", p.ID, "was created but has not started yet; the worker will start it:", terminal.Clean(made.Waiting))
 		}
 		if made.Fresh && s.Model == "" && s.Mode == contract.ModeOpenRouter && p.Mode == contract.ModeLocal {
-			fmt.Fprintln(a.errs, "rgpt: no model but the scripted one is configured, so it is what deliberates (mode local); see rgpt models")
+			fmt.Fprintln(a.errs, "rgpt: only the scripted model is configured, so it is used (mode local); see rgpt models")
 		}
 		switch {
 		case s.wait:
@@ -133,7 +132,7 @@ func (a *app) spawnPipeline(ctx context.Context, s spawning) error {
 		default:
 			how := "spawned"
 			if !made.Fresh {
-				how = "was spawned under this key before"
+				how = "was already spawned with this key"
 			}
 			fmt.Fprintf(a.out, "Pipeline %d %s: %s\n", p.ID, how, terminal.Clean(p.Objective))
 			fmt.Fprintf(a.out, "Follow it with: rgpt pipeline watch %d\n", p.ID)
@@ -176,7 +175,7 @@ func perhapsPipeline(cmd *cobra.Command, args []string) error {
 func pipelineID(text string) (int64, error) {
 	id, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimPrefix(text, "#"), "pipeline-"), 10, 64)
 	if err != nil || id <= 0 {
-		return 0, usageError{fmt.Errorf("%q is no pipeline; pipelines have numbers, such as 7 (see rgpt pipeline list)", text)}
+		return 0, usageError{fmt.Errorf("%q is not a pipeline ID; expected a number such as 7 (see rgpt pipeline list)", text)}
 	}
 	return id, nil
 }
@@ -191,7 +190,7 @@ func chosenPipeline(ctx context.Context, h backend.Backend, args []string) (int6
 		return 0, err
 	}
 	if len(newest) == 0 {
-		return 0, usageError{errors.New(`there is no pipeline yet; spawn one: rgpt pipeline spawn --objective "…"`)}
+		return 0, usageError{errors.New(`no pipelines yet; spawn one: rgpt pipeline spawn --objective "…"`)}
 	}
 	return newest[0].ID, nil
 }
@@ -201,7 +200,7 @@ func newPipelineContinue(a *app) *cobra.Command {
 	var mode string
 	var wait bool
 	cmd := &cobra.Command{
-		Use: "continue PIPELINE", Short: "Let a pipeline go on after its report", Args: onePipeline,
+		Use: "continue PIPELINE", Short: "Continue a pipeline after its report", Args: onePipeline,
 		Example: `  rgpt pipeline continue 7
   rgpt pipeline continue 7 --mode openrouter --model openrouter/some-model --timeout 300 --wait`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -212,10 +211,10 @@ func newPipelineContinue(a *app) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&mode, "mode", "", "openrouter or local (default: that of the spawn)")
+	f.StringVar(&mode, "mode", "", "openrouter or local (default: as spawned)")
 	f.StringVar(&n.Model, "model", "", "model of all agents from now on, as provider/model")
-	f.IntVar(&n.Timeout, "timeout", 0, "seconds of the exchange")
-	f.BoolVar(&wait, "wait", false, "follow the pipeline, and what recovers it, to the end")
+	f.IntVar(&n.Timeout, "timeout", 0, "time limit of the exchange, in seconds")
+	f.BoolVar(&wait, "wait", false, "follow the pipeline and its recoveries until they end")
 	complete(cmd, "mode", contract.PipelineModes())
 	return cmd
 }
@@ -223,7 +222,7 @@ func newPipelineContinue(a *app) *cobra.Command {
 func newPipelineStop(a *app) *cobra.Command {
 	var c contract.PipelineCommand
 	cmd := &cobra.Command{
-		Use: "stop PIPELINE", Short: "Stop a pipeline; what it found is kept", Args: onePipeline,
+		Use: "stop PIPELINE", Short: "Stop a pipeline; its results so far are kept", Args: onePipeline,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.By = caller()
 			return a.pipelineCommand(cmd.Context(), args[0], func(h backend.Backend, id int64) (contract.PipelineAck, error) {
@@ -231,7 +230,7 @@ func newPipelineStop(a *app) *cobra.Command {
 			}, false)
 		},
 	}
-	cmd.Flags().StringVar(&c.Reason, "reason", "", "why, for the record")
+	cmd.Flags().StringVar(&c.Reason, "reason", "", "reason to record")
 	return cmd
 }
 
@@ -240,7 +239,7 @@ func newPipelineSwitchModel(a *app) *cobra.Command {
 	var model modelFlags
 	var c contract.PipelineCommand
 	cmd := &cobra.Command{
-		Use: "switch-model PIPELINE --model PROVIDER/MODEL", Short: "Let a pipeline's agents use another model from their next turn on", Args: onePipeline,
+		Use: "switch-model PIPELINE --model PROVIDER/MODEL", Short: "Switch the model of a pipeline's agents from their next turn on", Args: onePipeline,
 		Example: `  rgpt pipeline switch-model 7 --model openai/gpt-5
   rgpt pipeline switch-model 7 --model ollama/qwen3 --agent beta --temperature 0.2`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -256,9 +255,9 @@ func newPipelineSwitchModel(a *app) *cobra.Command {
 			}, false)
 		},
 	}
-	model.add(cmd, "the model, as provider/model", "how much answers vary")
-	cmd.Flags().StringVar(&agent, "agent", "", "for this agent only: alpha, beta or gamma")
-	cmd.Flags().StringVar(&c.Reason, "reason", "", "why, for the record")
+	model.add(cmd, "the model, as provider/model", "temperature: how much answers vary")
+	cmd.Flags().StringVar(&agent, "agent", "", "only for this agent: alpha, beta or gamma")
+	cmd.Flags().StringVar(&c.Reason, "reason", "", "reason to record")
 	complete(cmd, "agent", contract.Members())
 	return cmd
 }
@@ -266,7 +265,7 @@ func newPipelineSwitchModel(a *app) *cobra.Command {
 func newPipelineRevoke(a *app) *cobra.Command {
 	var c contract.PipelineCommand
 	cmd := &cobra.Command{
-		Use: "revoke PIPELINE AGENT", Short: "Take ALPHA, BETA or GAMMA out of a pipeline; the others go on",
+		Use: "revoke PIPELINE AGENT", Short: "Remove ALPHA, BETA or GAMMA from a pipeline; the others continue",
 		Example: `  rgpt pipeline revoke 7 BETA --reason "it repeats itself"`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
@@ -281,7 +280,7 @@ func newPipelineRevoke(a *app) *cobra.Command {
 			}, false)
 		},
 	}
-	cmd.Flags().StringVar(&c.Reason, "reason", "", "why, for the record")
+	cmd.Flags().StringVar(&c.Reason, "reason", "", "reason to record")
 	return cmd
 }
 

@@ -21,12 +21,12 @@ func newPipelineList(a *app) *cobra.Command {
 	var f store.PipelineFilter
 	var statuses []string
 	cmd := &cobra.Command{
-		Use: "list", Short: "List pipelines, the newest first", Args: noArgs,
+		Use: "list", Short: "List pipelines, newest first", Args: noArgs,
 		Example: `  rgpt pipeline list --status COMPLETED
   rgpt pipeline list --text caching --limit 5 --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.Limit < 1 {
-				return usageError{fmt.Errorf("--limit %d is too little; ask for at least one pipeline", f.Limit)}
+				return usageError{fmt.Errorf("--limit %d is too small; must be at least 1", f.Limit)}
 			}
 			f.Status = nil
 			for _, text := range statuses {
@@ -45,10 +45,10 @@ func newPipelineList(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only with one of these statuses, such as COMPLETED")
-	cmd.Flags().StringVar(&f.Text, "text", "", "only with this text in the objective")
-	cmd.Flags().Int64Var(&f.RunID, "run", 0, "only those that plan this run")
-	cmd.Flags().IntVar(&f.Limit, "limit", 50, "how many")
+	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only pipelines with one of these statuses, such as COMPLETED")
+	cmd.Flags().StringVar(&f.Text, "text", "", "only pipelines with this text in the objective")
+	cmd.Flags().Int64Var(&f.RunID, "run", 0, "only pipelines that plan this run")
+	cmd.Flags().IntVar(&f.Limit, "limit", 50, "maximum number of results")
 	complete(cmd, "status", contract.PipelineStatuses())
 	return cmd
 }
@@ -59,7 +59,7 @@ func (a *app) printPipelines(list []store.Pipeline) {
 		return
 	}
 	if len(list) == 0 {
-		fmt.Fprintln(a.out, `There are no pipelines. Spawn one: rgpt pipeline spawn --objective "…"`)
+		fmt.Fprintln(a.out, `No pipelines. Spawn one: rgpt pipeline spawn --objective "…"`)
 		return
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
@@ -162,7 +162,7 @@ func (a *app) printDecision(d *contract.Decision) {
 	list("remark", d.Remarks)
 }
 
-// printText prints a text that somebody wrote: after its heading if it is one line,
+// printText prints a text that an agent wrote: after its heading if it is one line,
 // otherwise below it.
 func (a *app) printText(head, text string) {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
@@ -179,7 +179,7 @@ func (a *app) printText(head, text string) {
 // printMetrics prints the metrics of a pipeline and anything unusual in them.
 func (a *app) printMetrics(p store.Pipeline) {
 	m := p.Metrics
-	fmt.Fprintf(a.out, "  rounds     %d of %d; %d messages (%d direct), %d writes, %d reads, %d votes, %d refused\n",
+	fmt.Fprintf(a.out, "  rounds     %d of %d; %d messages (%d direct), %d writes, %d reads, %d votes, %d rejected\n",
 		p.Iteration, p.Settings.Iterations, m.TotalMessages, m.DirectMessages, m.BlackboardWrites, m.BlackboardReads, m.Votes, m.Refused)
 	fmt.Fprintf(a.out, "  conflicts  %d detected, %d resolved\n", m.ConflictsDetected, m.ConflictsResolved)
 	if m.GammaSpawned {
@@ -243,7 +243,7 @@ func newPipelineLogs(a *app) *cobra.Command {
 	var follow bool
 	var after int64
 	cmd := &cobra.Command{
-		Use: "logs [PIPELINE]", Short: "Show messages, writes, votes, errors and changes of status, in order (default: the newest)", Args: perhapsPipeline,
+		Use: "logs [PIPELINE]", Short: "Show messages, writes, votes, errors and status changes, in order (default: the newest)", Args: perhapsPipeline,
 		Example: `  rgpt pipeline logs 7
   rgpt pipeline logs 7 --follow --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -256,8 +256,8 @@ func newPipelineLogs(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&follow, "follow", false, "go on until the pipeline has ended")
-	cmd.Flags().Int64Var(&after, "after", 0, "leave out entries up to this number")
+	cmd.Flags().BoolVar(&follow, "follow", false, "follow until the pipeline ends")
+	cmd.Flags().Int64Var(&after, "after", 0, "skip entries up to this number")
 	return cmd
 }
 
@@ -321,7 +321,7 @@ func (a *app) printPipelineLog(l control.PipelineLog, whole bool) {
 func inWords(l control.PipelineLog) string {
 	switch l.Kind {
 	case control.LogMessage:
-		to := "everybody"
+		to := "everyone"
 		if l.To != "" {
 			to = string(l.To)
 		}

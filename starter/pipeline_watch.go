@@ -50,7 +50,7 @@ type orchestrationResult struct {
 func newPipelineWatch(a *app) *cobra.Command {
 	var after int64
 	cmd := &cobra.Command{
-		Use: "watch [PIPELINE]", Short: "Follow a pipeline, and what recovers it, to the end (default: the newest)", Args: perhapsPipeline,
+		Use: "watch [PIPELINE]", Short: "Follow a pipeline and its recoveries until they end (default: the newest)", Args: perhapsPipeline,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
 				id, err := chosenPipeline(cmd.Context(), h, args)
@@ -61,7 +61,7 @@ func newPipelineWatch(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Int64Var(&after, "after", 0, "leave out events up to this number")
+	cmd.Flags().Int64Var(&after, "after", 0, "skip events up to this number")
 	return cmd
 }
 
@@ -74,7 +74,7 @@ func (a *app) watchPipeline(ctx context.Context, h backend.Backend, id, after in
 		all = append(all, id)
 		p, next, err := a.followPipeline(ctx, h, id, after)
 		if ctx.Err() != nil {
-			fmt.Fprintf(a.errs, "Pipeline %d goes on without you. Follow it with: rgpt pipeline watch %d\n", id, id)
+			fmt.Fprintf(a.errs, "Pipeline %d continues in the background. Follow it with: rgpt pipeline watch %d\n", id, id)
 			return ended{exitError}
 		}
 		if err != nil {
@@ -134,7 +134,7 @@ func (a *app) followPipeline(ctx context.Context, h backend.Backend, id, after i
 // askToContinue reports that a pipeline waits for a person, if it still does.
 func (a *app) askToContinue(ctx context.Context, h backend.Backend, id int64) {
 	if p, err := h.Pipeline(ctx, id); err == nil && p.WaitingFor != "" {
-		fmt.Fprintf(a.errs, "Pipeline %d waits for you: rgpt pipeline %s %d\n", id, p.WaitingFor, id)
+		fmt.Fprintf(a.errs, "Pipeline %d is waiting for you: rgpt pipeline %s %d\n", id, p.WaitingFor, id)
 	}
 }
 

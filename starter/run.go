@@ -13,7 +13,7 @@ import (
 func newRun(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Start, follow and steer runs",
+		Short: "Start, follow and control runs",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -43,7 +43,7 @@ func runID(text string) (int64, error) {
 	digits := strings.TrimPrefix(strings.TrimPrefix(text, "#"), "run-")
 	id, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || id <= 0 {
-		return 0, usageError{fmt.Errorf("%q is no run; runs have numbers, such as 42 (see rgpt run list)", text)}
+		return 0, usageError{fmt.Errorf("%q is not a run ID; expected a number such as 42 (see rgpt run list)", text)}
 	}
 	return id, nil
 }

@@ -51,25 +51,25 @@ func newRunCreate(a *app) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Repo, "repo", "", "repository: a folder or a URL; with --server a folder of the server's host")
-	f.StringVar(&c.Base, "base", "", "branch, tag or commit to start from (default: what is checked out, or the default branch)")
-	f.StringVar(&c.Goal, "goal", "", "what the change is to achieve; its first line is the title")
-	f.StringVar(&c.Description, "description", "", "more about the goal")
+	f.StringVar(&c.Repo, "repo", "", "repository: a folder or a URL; with --server, a folder on the server's host")
+	f.StringVar(&c.Base, "base", "", "branch, tag or commit to start from (default: the checked-out commit, or the default branch)")
+	f.StringVar(&c.Goal, "goal", "", "what the change should achieve; the first line is the title")
+	f.StringVar(&c.Description, "description", "", "additional details of the goal")
 	f.StringVar(&c.goalFile, "goal-file", "", "read the goal from this file; - is standard input")
-	f.StringVar(&c.planFile, "plan", "", "carry out the plan of this file (YAML or JSON) instead of asking the planner")
+	f.StringVar(&c.planFile, "plan", "", "use the plan in this file (YAML or JSON) instead of asking the planner")
 	f.StringVar(&c.env, "env", control.EnvironmentAuto, "auto: set up as configured; none: no environment and no baseline; FILE: a YAML file with an environment section, as printed by rgpt env show --yaml")
 	f.StringVar(&c.Project, "project", "", "name of the project (default: the repository's name)")
 	f.StringVar(&c.Model, "model", "", "model of all agents, as provider/model")
-	f.StringVar(&c.Key, "idempotency-key", "", "the same key makes one run, however often it is asked for")
-	f.BoolVar(&c.PlanOnly, "plan-only", false, "end with the plan")
-	f.StringVar(&c.PlanBy, "plan-by", "", "who plans: planner, deliberation (of ALPHA and BETA), or auto: one where the planner finds the goal too complex (deliberation.plan_by)")
-	f.BoolVar(&c.ApprovePlan, "approve-plan", false, "wait for a person before building")
-	f.BoolVar(&c.ApproveRelease, "approve-release", false, "wait for a person before releasing")
-	f.BoolVar(&c.Push, "push", false, "push the branch to --remote as well")
+	f.StringVar(&c.Key, "idempotency-key", "", "requests with the same key create only one run")
+	f.BoolVar(&c.PlanOnly, "plan-only", false, "stop after the plan")
+	f.StringVar(&c.PlanBy, "plan-by", "", "who plans: planner, deliberation (ALPHA and BETA), or auto: deliberation if the planner finds the goal too complex (deliberation.plan_by)")
+	f.BoolVar(&c.ApprovePlan, "approve-plan", false, "wait for approval before building")
+	f.BoolVar(&c.ApproveRelease, "approve-release", false, "wait for approval before releasing")
+	f.BoolVar(&c.Push, "push", false, "also push the branch to --remote")
 	f.StringVar(&c.Remote, "remote", "", "remote to push to: a name or a URL (default with --push: origin)")
-	f.BoolVar(&c.wait, "wait", false, "follow the run to its end")
-	f.DurationVar(&c.stay, "stay", 0, "how long the run stays with its branch after the release and mends failing checks (git.stay)")
-	f.DurationVar(&c.timeout, "timeout", 0, "longest time that the run may take (execution.run.time)")
+	f.BoolVar(&c.wait, "wait", false, "follow the run until it ends")
+	f.DurationVar(&c.stay, "stay", 0, "how long the run stays with its branch after the release and fixes failing checks (git.stay)")
+	f.DurationVar(&c.timeout, "timeout", 0, "maximum duration of the run (execution.run.time)")
 	f.StringArrayVar(&c.set, "set", nil, "set a configuration key for this run: key=value; repeatable")
 	_ = cmd.RegisterFlagCompletionFunc("env", cobra.FixedCompletions([]cobra.Completion{control.EnvironmentAuto, control.EnvironmentNone}, cobra.ShellCompDirectiveDefault))
 	complete(cmd, "plan-by", []string{"auto", "planner", "deliberation"})
@@ -109,7 +109,7 @@ func (a *app) tellCreated(c control.Created) {
 		fmt.Fprintln(a.errs, "Note:", note)
 	}
 	if c.Waiting != "" {
-		fmt.Fprintln(a.errs, "rgpt: run", c.Run.ID, "was made but not started yet; the worker will:", c.Waiting)
+		fmt.Fprintln(a.errs, "rgpt: run", c.Run.ID, "was created but has not started yet; the worker will start it:", c.Waiting)
 	}
 }
 
@@ -118,7 +118,7 @@ func (a *app) takeSettings(c creation) error {
 	for _, s := range c.set {
 		key, value, ok := strings.Cut(s, "=")
 		if !ok || key == "" {
-			return usageError{fmt.Errorf("--set %q is not of the form key=value", s)}
+			return usageError{fmt.Errorf("--set %q must have the form key=value", s)}
 		}
 		a.set[key] = value
 	}
@@ -135,7 +135,7 @@ func (a *app) takeSettings(c creation) error {
 func (a *app) readInputs(c *creation) (err error) {
 	if c.goalFile != "" {
 		if c.Goal != "" {
-			return usageError{errors.New("give --goal or --goal-file, not both")}
+			return usageError{errors.New("--goal and --goal-file cannot be combined")}
 		}
 		if c.Goal, err = a.read(c.goalFile); err != nil {
 			return err
@@ -174,7 +174,7 @@ func (a *app) read(file string) (string, error) {
 		return "", usageError{fmt.Errorf("cannot read %s: it is larger than %d MiB", file, inputMost>>20)}
 	}
 	if !utf8.Valid(raw) { // a parser would replace what it cannot read
-		return "", usageError{fmt.Errorf("cannot read %s: it holds bytes that are not UTF-8; save it as UTF-8", file)}
+		return "", usageError{fmt.Errorf("cannot read %s: it is not valid UTF-8; save it as UTF-8", file)}
 	}
 	return string(raw), nil
 }
@@ -202,10 +202,10 @@ func readStrictly(file, what, text string, into any) error {
 	switch err := docs.Decode(into); {
 	case errors.Is(err, io.EOF): // the caller's check reports what is missing
 	case err != nil:
-		return usageError{fmt.Errorf("%s is no %s: %s", file, what, fault.Clip(errorText(err), complaintMost))}
+		return usageError{fmt.Errorf("%s is not a valid %s: %s", file, what, fault.Clip(errorText(err), complaintMost))}
 	}
 	if err := docs.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return usageError{fmt.Errorf("%s is no %s: it holds more than one document (---); one would be left out", file, what)}
+		return usageError{fmt.Errorf("%s is not a valid %s: it contains more than one document (---); keep one", file, what)}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -28,13 +29,13 @@ type diffCommand struct {
 func newRunDiff(a *app) *cobra.Command {
 	var c diffCommand
 	cmd := &cobra.Command{
-		Use: "diff RUN[@ATTEMPT] RUN[@ATTEMPT]", Short: "Compare two runs or two attempts of one, what is worse first",
-		Long: `Compare two runs, or two attempts of one: plan, code, test results, findings,
-time, tokens, cost and heals of the second, as against the first.
+		Use: "diff RUN[@ATTEMPT] RUN[@ATTEMPT]", Short: "Compare two runs or two attempts of one run, regressions first",
+		Long: `Compares two runs, or two attempts of one run: plan, code, test results, findings,
+time, tokens, cost and heals of the second against the first.
 
-42 is the run as it is now. 42@1 is how it stood when the first attempt of its
-tester had ended (--phase: of another phase), with the time and money spent
-since the attempt before.`,
+42 is the run as it is now. 42@1 is its state when the first attempt of its tester
+ended (--phase selects another phase), with the time and money spent since the
+previous attempt.`,
 		Example: `  rgpt run diff 41 42
   rgpt run diff 42@1 42@2 --patch
   rgpt run diff 42 --attempts 1,2 --phase builder
@@ -42,10 +43,10 @@ since the attempt before.`,
 		Args: func(_ *cobra.Command, args []string) error { _, err := c.sides(args); return err },
 		RunE: func(cmd *cobra.Command, args []string) error { return a.diff(cmd, c, args) },
 	}
-	cmd.Flags().IntSliceVar(&c.attempts, "attempts", nil, "two attempts of one run, such as 1,2")
-	cmd.Flags().StringVar(&c.phase, "phase", string(contract.PhaseTester), "whose attempts are counted")
-	cmd.Flags().BoolVar(&c.patch, "patch", false, "print the patch from the first one's code to the second one's")
-	cmd.Flags().BoolVar(&c.exitCode, "exit-code", false, "exit with 2 when something is worse")
+	cmd.Flags().IntSliceVar(&c.attempts, "attempts", nil, "compare two attempts of one run, such as 1,2")
+	cmd.Flags().StringVar(&c.phase, "phase", string(contract.PhaseTester), "phase whose attempts are counted")
+	cmd.Flags().BoolVar(&c.patch, "patch", false, "print the patch from the first run's code to the second's")
+	cmd.Flags().BoolVar(&c.exitCode, "exit-code", false, "exit with code 2 if anything is worse")
 	complete(cmd, "phase", contract.Phases())
 	return cmd
 }
@@ -57,9 +58,9 @@ func (c diffCommand) sides(args []string) (sides [2]diff.Ref, err error) {
 	}
 	switch {
 	case c.attempts == nil && len(args) != 2:
-		return sides, fmt.Errorf("run diff compares two: rgpt run diff 41 42, or rgpt run diff 42 --attempts 1,2; got %d", len(args))
+		return sides, fmt.Errorf("run diff needs two runs (rgpt run diff 41 42) or two attempts (rgpt run diff 42 --attempts 1,2); got %d", len(args))
 	case c.attempts != nil && (len(args) != 1 || len(c.attempts) != 2 || strings.Contains(args[0], "@")):
-		return sides, fmt.Errorf("--attempts takes one run and two numbers: rgpt run diff 42 --attempts 1,2")
+		return sides, fmt.Errorf("--attempts needs one run and two numbers: rgpt run diff 42 --attempts 1,2")
 	case c.attempts != nil:
 		args = []string{fmt.Sprintf("%s@%d", args[0], c.attempts[0]), fmt.Sprintf("%s@%d", args[0], c.attempts[1])}
 	}
@@ -118,7 +119,7 @@ func (a *app) printDiff(d diff.Diff, patch bool) {
 	if patch && d.Code.Patch != "" {
 		fmt.Fprintf(o, "\n%s", terminal.CleanLines(d.Code.Patch))
 		if d.Code.PatchCut {
-			fmt.Fprintf(o, "[the patch is cut here: it is longer than %d bytes]\n", diff.MaxPatch)
+			fmt.Fprintf(o, "[patch truncated: it is longer than %d bytes]\n", diff.MaxPatch)
 		}
 	}
 }
@@ -160,7 +161,7 @@ func dash(s string) string {
 // points prints what is worse or better, the first ones of each kind.
 func (o diffOutput) points(title, mark string, s lipgloss.Style, points []diff.Point) {
 	if len(points) == 0 {
-		fmt.Fprintf(o, "\n%s: nothing\n", title)
+		fmt.Fprintf(o, "\n%s: none\n", title)
 		return
 	}
 	fmt.Fprintf(o, "\n%s\n", o.paint(s, fmt.Sprintf("%s: %d", title, len(points))))
@@ -235,19 +236,19 @@ func signed(n int64) string {
 func (o diffOutput) plan(d diff.PlanDiff) {
 	switch {
 	case !d.LeftRecorded && !d.RightRecorded:
-		fmt.Fprintln(o, "Plan: none on either side")
+		fmt.Fprintln(o, "Plan: none in either run")
 		return
 	case !d.LeftRecorded:
-		fmt.Fprintln(o, "Plan: none on the left")
+		fmt.Fprintln(o, "Plan: none in the first")
 		return
 	case !d.RightRecorded:
-		fmt.Fprintln(o, "Plan: none on the right")
+		fmt.Fprintln(o, "Plan: none in the second")
 		return
 	case d.Same:
-		fmt.Fprintln(o, "Plan: the same")
+		fmt.Fprintln(o, "Plan: identical")
 		return
 	}
-	fmt.Fprintf(o, "Plan: of the steps %d added, %d removed, %d changed, %d the same\n", len(d.StepsAdded), len(d.StepsRemoved), len(d.StepsChanged), len(d.StepsSame))
+	fmt.Fprintf(o, "Plan steps: %d added, %d removed, %d changed, %d identical\n", len(d.StepsAdded), len(d.StepsRemoved), len(d.StepsChanged), len(d.StepsSame))
 	var lines []string
 	for _, s := range d.StepsAdded {
 		lines = append(lines, fmt.Sprintf("+ %s %s", s.ID, s.Name))
@@ -259,7 +260,7 @@ func (o diffOutput) plan(d diff.PlanDiff) {
 		lines = append(lines, fmt.Sprintf("~ %s %s: %s", s.ID, s.Name, fieldNames(s.Changed)))
 	}
 	if len(d.Changed) > 0 {
-		lines = append(lines, "~ of the plan itself: "+fieldNames(d.Changed))
+		lines = append(lines, "~ plan: "+fieldNames(d.Changed))
 	}
 	o.lines(lines)
 }
@@ -286,13 +287,13 @@ func (o diffOutput) lines(lines []string) {
 func (o diffOutput) code(d diff.CodeDiff) {
 	switch {
 	case d.Same:
-		fmt.Fprintln(o, "Code: the same, byte for byte")
+		fmt.Fprintln(o, "Code: identical")
 		return
 	case !d.LeftRecorded || !d.RightRecorded:
 		fmt.Fprintln(o, "Code: cannot be compared")
 		return
 	}
-	fmt.Fprintf(o, "Code: differs in %d of its files, +%d -%d lines\n", len(d.Files), d.Added, d.Removed)
+	fmt.Fprintf(o, "Code: %s changed, +%d -%d lines\n", counted(strconv.Itoa(len(d.Files)), "file"), d.Added, d.Removed)
 	var lines []string
 	for _, f := range d.Files {
 		change := fmt.Sprintf("+%d -%d", f.Added, f.Removed)
@@ -300,7 +301,7 @@ func (o diffOutput) code(d diff.CodeDiff) {
 		case f.Binary:
 			change = "binary"
 		case f.Unsure:
-			change += ", as far as the runs' own changes tell"
+			change += ", based on the runs' own changes"
 		}
 		lines = append(lines, fmt.Sprintf("%-8s %s (%s)", f.Status, f.Path, change))
 	}

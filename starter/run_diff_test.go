@@ -25,7 +25,7 @@ func TestTwoStoredRunsAreComparedWhatIsWorseFirst(t *testing.T) {
 	golden(t, "diff.txt", r.out)
 	require.Less(t, strings.Index(r.out, "Worse: "), strings.Index(r.out, "Better: "))
 
-	require.Contains(t, p.ok(t, "run", "diff", "run-1", "#1", "--exit-code").out, "Worse: nothing", "a run is not worse than itself")
+	require.Contains(t, p.ok(t, "run", "diff", "run-1", "#1", "--exit-code").out, "Worse: none", "a run is not worse than itself")
 	require.Equal(t, exitFailed, p.run(t, "run", "diff", "1", "2", "--exit-code").code)
 	require.Contains(t, p.ok(t, "run", "diff", "1@1", "2@1").out, "tester failed")
 	require.Equal(t, p.ok(t, "run", "diff", "1@1", "1@1").out, p.ok(t, "run", "diff", "1", "--attempts", "1,1").out)
@@ -53,7 +53,7 @@ func TestComparisonsOfWhatIsNotThereExitWith4(t *testing.T) {
 		require.Empty(t, r.out, line)
 		require.True(t, strings.HasPrefix(r.errs, "rgpt: "), "%s: %s", line, r.errs)
 	}
-	require.Contains(t, p.run(t, "run", "diff", "1", "1@2").errs, "no attempt 2 of the tester, but 1 in all")
+	require.Contains(t, p.run(t, "run", "diff", "1", "1@2").errs, "no attempt 2 of the tester; it has 1")
 }
 
 // compared is a side with something in every part of a comparison.

@@ -20,15 +20,15 @@ func newRunFork(a *app) *cobra.Command {
 	o := rerun.ForkOrder{}
 	cmd := &cobra.Command{
 		Use: "fork RUN", Short: "Start a new run from a step of an old one", Args: oneRun,
-		Long: `Starts a new run that goes on from a step of an old one: with its plan, the changes of the
+		Long: `Starts a new run that continues from a step of an old one: with its plan, the changes of the
 steps that it depends on, and its conversation and workspace as they were after a turn.
-Nothing of that is paid for again, and the old run stays as it is.`,
+None of that is paid for again, and the old run is not changed.`,
 		Example: `  rgpt run fork 42 --step step-003
   rgpt run fork 42 --step step-003 --turn 4 --model openai/gpt-5
   rgpt run fork 42 --step step-003 --instructions "Use the standard library only."`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Turn < -1 {
-				return usageError{fmt.Errorf("--turn %d: turns count from 0, the opening of the conversation", o.Turn)}
+				return usageError{fmt.Errorf("--turn %d must be 0 (the start of the conversation) or more", o.Turn)}
 			}
 			if planFile != "" {
 				plan, err := a.readPlan(planFile)
@@ -51,13 +51,13 @@ Nothing of that is paid for again, and the old run stays as it is.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Step, "step", "", "the step to go on from (default: the plan's first)")
-	f.IntVar(&o.Turn, "turn", -1, "take over the step's conversation and workspace up to this turn (default: the step begins anew)")
-	model.add(cmd, "another model for the builder, as provider/model", "how much answers vary")
-	f.StringVar(&o.Instructions, "instructions", "", "what the model is told on top")
-	f.StringVar(&planFile, "plan", "", "another plan (YAML or JSON) that has the step")
-	f.StringVar(&o.Reason, "reason", "", "why, for the record")
-	f.BoolVar(&wait, "wait", false, "follow the new run to its end")
+	f.StringVar(&o.Step, "step", "", "step to continue from (default: the first step of the plan)")
+	f.IntVar(&o.Turn, "turn", -1, "keep the step's conversation and workspace up to this turn (default: the step starts over)")
+	model.add(cmd, "model for the builder, as provider/model", "temperature: how much answers vary")
+	f.StringVar(&o.Instructions, "instructions", "", "additional instructions for the model")
+	f.StringVar(&planFile, "plan", "", "file with another plan (YAML or JSON) that contains the step")
+	f.StringVar(&o.Reason, "reason", "", "reason to record")
+	f.BoolVar(&wait, "wait", false, "follow the new run until it ends")
 	return cmd
 }
 

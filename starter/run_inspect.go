@@ -29,7 +29,7 @@ func newRunList(a *app) *cobra.Command {
 	var statuses []string
 	var phase, class string
 	cmd := &cobra.Command{
-		Use: "list", Short: "List runs, the newest first", Args: noArgs,
+		Use: "list", Short: "List runs, newest first", Args: noArgs,
 		Example: `  rgpt run list --status failed --error LLM_ERROR
   rgpt run list --text "dark mode" --limit 5 --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,12 +53,12 @@ func newRunList(a *app) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only with one of these statuses, such as done or builder_running")
-	cmd.Flags().StringVar(&phase, "phase", "", "only in this phase")
-	cmd.Flags().StringVar(&class, "error", "", "only those that failed with this class, such as LLM_ERROR")
-	cmd.Flags().StringVar(&f.Project, "project", "", "only of this project")
-	cmd.Flags().StringVar(&f.Text, "text", "", "only with this text in the goal")
-	cmd.Flags().IntVar(&f.Limit, "limit", 50, "how many")
+	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only runs with one of these statuses, such as done or builder_running")
+	cmd.Flags().StringVar(&phase, "phase", "", "only runs in this phase")
+	cmd.Flags().StringVar(&class, "error", "", "only runs that failed with this error class, such as LLM_ERROR")
+	cmd.Flags().StringVar(&f.Project, "project", "", "only runs of this project")
+	cmd.Flags().StringVar(&f.Text, "text", "", "only runs with this text in the goal")
+	cmd.Flags().IntVar(&f.Limit, "limit", 50, "maximum number of results")
 	complete(cmd, "status", contract.Statuses())
 	complete(cmd, "phase", contract.Phases())
 	complete(cmd, "error", contract.Classes())
@@ -68,7 +68,7 @@ func newRunList(a *app) *cobra.Command {
 // checkFilter refuses what no run can match.
 func checkFilter(f store.Filter) error {
 	if f.Limit < 1 {
-		return usageError{fmt.Errorf("--limit %d is too little; ask for at least one run", f.Limit)}
+		return usageError{fmt.Errorf("--limit %d is too small; must be at least 1", f.Limit)}
 	}
 	for _, status := range f.Status {
 		if err := oneOf("status", status, contract.Statuses()); err != nil {
@@ -88,7 +88,7 @@ func oneOf[T ~string](flag string, value T, all []T) error {
 	for i, v := range all {
 		names[i] = string(v)
 	}
-	return usageError{fmt.Errorf("--%s %q is none of %s", flag, value, strings.Join(names, ", "))}
+	return usageError{fmt.Errorf("--%s %q is invalid; must be one of %s", flag, value, strings.Join(names, ", "))}
 }
 
 func (a *app) printRuns(runs []store.Run) {
@@ -97,7 +97,7 @@ func (a *app) printRuns(runs []store.Run) {
 		return
 	}
 	if len(runs) == 0 {
-		fmt.Fprintln(a.out, `There are no runs. Start one: rgpt run create --repo . --goal "…"`)
+		fmt.Fprintln(a.out, `No runs. Start one: rgpt run create --repo . --goal "…"`)
 		return
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
@@ -139,7 +139,7 @@ func (a *app) withRun(ctx context.Context, arg string, needs backend.Needs, f fu
 
 func newRunInspect(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "inspect RUN", Short: "Show the whole run", Args: oneRun,
+		Use: "inspect RUN", Short: "Show everything about a run", Args: oneRun,
 		Example: `  rgpt run inspect 42
   rgpt run inspect 42 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -185,7 +185,7 @@ func (a *app) printDetails(d views.RunDetails) {
 	}
 	for _, i := range d.Interventions {
 		if i.Status == "open" {
-			fmt.Fprintf(a.out, "waits for a person: %s\n  to do: %s (rgpt run interventions %d)\n", terminal.Clean(i.Reason), terminal.Clean(i.ActionRequired), d.ID)
+			fmt.Fprintf(a.out, "waiting for a person: %s\n  to do: %s (rgpt run interventions %d)\n", terminal.Clean(i.Reason), terminal.Clean(i.ActionRequired), d.ID)
 		}
 	}
 	fmt.Fprintf(a.out, "\n%d model calls, %d tokens, $%s; %d artifacts (rgpt run artifacts %d)\n",
@@ -223,7 +223,7 @@ func newRunExport(a *app) *cobra.Command {
 					return err
 				}
 				if err := os.WriteFile(file, text, 0o600); err != nil {
-					return usageError{fmt.Errorf("the report cannot be written: %w", err)}
+					return usageError{fmt.Errorf("cannot write the report: %w", err)}
 				}
 				return nil
 			})
@@ -238,7 +238,7 @@ func newRunExport(a *app) *cobra.Command {
 func newRunArtifacts(a *app) *cobra.Command {
 	var get, folder string
 	cmd := &cobra.Command{
-		Use: "artifacts RUN", Short: "List the files of a run, or fetch them", Args: oneRun,
+		Use: "artifacts RUN", Short: "List or download the files of a run", Args: oneRun,
 		Example: `  rgpt run artifacts 42
   rgpt run artifacts 42 --get report.md
   rgpt run artifacts 42 --folder out`,
@@ -255,8 +255,8 @@ func newRunArtifacts(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&get, "get", "", "name of the file to fetch; it is printed unless --folder is given")
-	cmd.Flags().StringVar(&folder, "folder", "", "folder to write files to; without --get all of them")
+	cmd.Flags().StringVar(&get, "get", "", "name of the file to download; printed unless --folder is given")
+	cmd.Flags().StringVar(&folder, "folder", "", "folder to write files to; all files unless --get is given")
 	return cmd
 }
 
@@ -290,7 +290,7 @@ func (a *app) getArtifact(ctx context.Context, h backend.Backend, d views.RunDet
 		_, err = io.Copy(a.out, r)
 		return err
 	}
-	return fault.New(contract.ClassHuman, store.CodeNotFound, "run %d has no artifact called %q; see rgpt run artifacts %d", d.ID, name, d.ID)
+	return fault.New(contract.ClassHuman, store.CodeNotFound, "run %d has no artifact named %q; see rgpt run artifacts %d", d.ID, name, d.ID)
 }
 
 // written is the result of writing an artifact to a folder.
@@ -304,7 +304,7 @@ type written struct {
 // them may lead outside the folder. If one cannot be written the others still are.
 func (a *app) getArtifacts(ctx context.Context, h backend.Backend, d views.RunDetails, folder string) error {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
-		return usageError{fmt.Errorf("cannot make the folder %s: %w", folder, err)}
+		return usageError{fmt.Errorf("cannot create the folder %s: %w", folder, err)}
 	}
 	root, err := os.OpenRoot(folder)
 	if err != nil {
@@ -346,11 +346,11 @@ func (a *app) printWritten(files []written) {
 // act on if the folder is a repository.
 func checkName(name string) error {
 	if !filepath.IsLocal(name) || filepath.Clean(name) == "." {
-		return errors.New("its name leads out of the folder")
+		return errors.New("its path leads outside the folder")
 	}
 	for part := range strings.SplitSeq(filepath.ToSlash(name), "/") {
 		if strings.EqualFold(part, ".git") {
-			return errors.New("its name leads into a git directory")
+			return errors.New("its path leads into a git directory")
 		}
 	}
 	return nil
@@ -381,7 +381,7 @@ func writeArtifact(ctx context.Context, h backend.Backend, root *os.Root, f cont
 
 func newRunTiming(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "timing RUN", Short: "Tell where a run's time went: model, tools, tests, git, queue, orchestration", Args: oneRun,
+		Use: "timing RUN", Short: "Show where a run's time went: model, tools, tests, git, queue, orchestration", Args: oneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := runID(args[0])
 			if err != nil {

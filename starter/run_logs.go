@@ -35,7 +35,7 @@ func newRunLogs(a *app) *cobra.Command {
 	var phase, step string
 	var environment, follow bool
 	cmd := &cobra.Command{
-		Use: "logs RUN", Short: "Show what was said and done: conversations of agents and output of checks", Args: oneRun,
+		Use: "logs RUN", Short: "Show agent conversations and check output", Args: oneRun,
 		Example: `  rgpt run logs 42
   rgpt run logs 42 --phase builder --step step-001
   rgpt run logs 42 --environment
@@ -64,9 +64,9 @@ func newRunLogs(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&phase, "phase", "", "only of this phase")
-	cmd.Flags().StringVar(&step, "step", "", "only of this step")
-	cmd.Flags().BoolVar(&environment, "environment", false, "only the logs of set-ups")
+	cmd.Flags().StringVar(&phase, "phase", "", "only this phase")
+	cmd.Flags().StringVar(&step, "step", "", "only this step")
+	cmd.Flags().BoolVar(&environment, "environment", false, "only setup logs")
 	cmd.Flags().BoolVar(&follow, "follow", false, "print the output of setup, checks and commands live, until the run ends")
 	complete(cmd, "phase", contract.Phases())
 	return cmd
@@ -167,10 +167,10 @@ func (a *app) printSetupLogs(ctx context.Context, h backend.Backend, d views.Run
 	if found {
 		return nil
 	}
-	why := "it was not set up by this run"
+	why := "this run did not build its environment"
 	if d.Run.Environment != "" {
 		if e, err := h.Environment(ctx, d.Run.Environment); err == nil && e.RunID != 0 && e.RunID != d.ID {
-			why = fmt.Sprintf("its environment was made by run %d: rgpt run logs %d --environment", e.RunID, e.RunID)
+			why = fmt.Sprintf("its environment was built by run %d: rgpt run logs %d --environment", e.RunID, e.RunID)
 		}
 	}
 	fmt.Fprintf(a.errs, "Note: run %d has no setup log: %s\n", d.ID, why)

@@ -19,19 +19,19 @@ type rejudgeOrder struct {
 func newRunRejudge(a *app) *cobra.Command {
 	var o rejudgeOrder
 	cmd := &cobra.Command{
-		Use: "rejudge RUN", Short: "Judge a run's recorded plans and test results again, by other rules", Args: oneRun,
-		Long: `Judges again what a run has recorded: the checks and findings of its last tester by the
-thresholds given, those of the run where none is given, and its planner's answers by the rules of
-this version. Nothing runs, no model is asked, and the run stays as it is. Exits with 2 when
-something is worse than it was judged then.`,
+		Use: "rejudge RUN", Short: "Judge a run's recorded plans and test results again, with other rules", Args: oneRun,
+		Long: `Judges a run's records again: the checks and findings of its last tester with the given
+thresholds (default: those of the run), and its planner's answers with the rules of this version.
+It runs no checks, calls no model, and does not change the run. Exits with code 2 if any result
+is worse than before.`,
 		Example: `  rgpt run rejudge 42 --max-major 0
   rgpt run rejudge 42 --pinned-tests enforce --prove-new-tests enforce --json`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.rejudge(cmd, o, args[0]) },
 	}
-	cmd.Flags().IntVar(&o.major, "max-major", 0, "major findings that a run may have (default: the run's findings.max_major)")
-	cmd.Flags().IntVar(&o.medium, "max-medium", 0, "medium findings after which it warns (default: the run's findings.max_medium)")
-	cmd.Flags().StringVar(&o.pins, "pinned-tests", "", "how changes of tests count (default: the run's verification.pinned_tests)")
-	cmd.Flags().StringVar(&o.news, "prove-new-tests", "", "how new tests count that do not need their change (default: the run's verification.prove_new_tests)")
+	cmd.Flags().IntVar(&o.major, "max-major", 0, "maximum number of major findings (default: the run's findings.max_major)")
+	cmd.Flags().IntVar(&o.medium, "max-medium", 0, "warn above this number of medium findings (default: the run's findings.max_medium)")
+	cmd.Flags().StringVar(&o.pins, "pinned-tests", "", "how to treat changed tests (default: the run's verification.pinned_tests)")
+	cmd.Flags().StringVar(&o.news, "prove-new-tests", "", "how to treat new tests that pass without the change (default: the run's verification.prove_new_tests)")
 	complete(cmd, "pinned-tests", verdict.PinnedModes())
 	complete(cmd, "prove-new-tests", verdict.NewModes())
 	return cmd
@@ -48,7 +48,7 @@ func (o *rejudgeOrder) rules(cmd *cobra.Command) (r control.Rules, err error) {
 			continue
 		}
 		if most.value < 0 {
-			return r, usageError{fmt.Errorf("--%s %d: a number of findings, from 0", most.name, most.value)}
+			return r, usageError{fmt.Errorf("--%s %d must be 0 or more", most.name, most.value)}
 		}
 		*most.rule = &most.value
 	}
@@ -96,7 +96,7 @@ func (a *app) printRetrials(out control.Retrials) {
 		if r.Attempt > 0 {
 			name = fmt.Sprintf("%s, attempt %d", r.What, r.Attempt)
 		}
-		fmt.Fprintf(a.out, "%s: %s\n  then: %s\n  now:  %s\n", name, r.Change, opinion(r.Before), opinion(r.Now))
+		fmt.Fprintf(a.out, "%s: %s\n  before: %s\n  now:    %s\n", name, r.Change, opinion(r.Before), opinion(r.Now))
 		if r.What == "tester" {
 			fmt.Fprintf(a.out, "  findings: %d major, %d medium, %d minor\n", r.Major, r.Medium, r.Minor)
 		}

@@ -88,9 +88,9 @@ func TestARunJudgedByItsOwnRulesIsAsItWas(t *testing.T) {
 	id := contract.RunWorkflowID(p.tested(t, goodPlan))
 	r := p.ok(t, "run", "rejudge", id)
 	require.Contains(t, r.out, "at most 1 major and 5 medium findings, pinned tests: report, new tests: warn")
-	require.Contains(t, r.out, "planner, attempt 1: same\n  then: good\n  now:  good\n")
+	require.Contains(t, r.out, "planner, attempt 1: same\n  before: good\n  now:    good\n")
 	require.Contains(t, r.out, "plan: same\n")
-	require.Contains(t, r.out, "tester, attempt 1: same\n  then: good\n  now:  good\n  findings: 1 major, 2 medium, 0 minor\n")
+	require.Contains(t, r.out, "tester, attempt 1: same\n  before: good\n  now:    good\n  findings: 1 major, 2 medium, 0 minor\n")
 }
 
 func TestStricterRulesAreWorseAndSayWhyAndChangeNothing(t *testing.T) {
@@ -138,7 +138,7 @@ func TestARedTestStaysRedHoweverManyFindingsAreAllowed(t *testing.T) {
 	last := out.Retrials[len(out.Retrials)-1]
 	require.Equal(t, "same", last.Change)
 	require.False(t, last.Now.OK)
-	require.Contains(t, out.Notes[0], "it was not compared")
+	require.Contains(t, out.Notes[0], "they were not compared")
 	out = p.ok(t, "run", "rejudge", contract.RunWorkflowID(out.RunID), "--prove-new-tests", "enforce", "--json").retrials(t)
 	require.Contains(t, out.Notes[0], "they were not run without it")
 }
@@ -149,7 +149,7 @@ func TestWhatCannotBeJudgedAgainIsRefused(t *testing.T) {
 	run, _, err := p.CreateRun(t.Context(), store.NewRun{Project: "p", GoalTitle: "g"})
 	require.NoError(t, err)
 	id := contract.RunWorkflowID(run.ID)
-	require.Contains(t, p.run(t, "run", "rejudge", id).errs, "recorded nothing that could be judged again")
+	require.Contains(t, p.run(t, "run", "rejudge", id).errs, "cannot be judged again")
 	require.Equal(t, exitInput, p.run(t, "run", "rejudge", id, "--pinned-tests", "never").code)
 	require.Equal(t, exitInput, p.run(t, "run", "rejudge", id, "--max-major", "-1").code)
 }

@@ -27,9 +27,9 @@ func newRunResume(a *app) *cobra.Command {
 	var reason string
 	var wait bool
 	cmd := &cobra.Command{
-		Use: "resume RUN", Short: "Let a paused run go on, or a failed or stopped one from where it ended", Args: oneRun,
-		Long: `Lets a paused run go on. A failed or stopped run goes on from the phase in which it
-ended: what was finished is kept and not paid for again.`,
+		Use: "resume RUN", Short: "Resume a paused run, or a failed or stopped run from where it ended", Args: oneRun,
+		Long: `Resumes a paused run. A failed or stopped run resumes from the phase in which it ended:
+finished work is kept and not paid for again.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withTemporal(cmd.Context(), args[0], func(h backend.Backend, run store.Run) error {
 				went, err := h.Resume(cmd.Context(), run.ID, contract.Command{By: caller(), Reason: reason})
@@ -37,8 +37,8 @@ ended: what was finished is kept and not paid for again.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
-	cmd.Flags().BoolVar(&wait, "wait", false, "follow the run to its end")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason to record")
+	cmd.Flags().BoolVar(&wait, "wait", false, "follow the run until it ends")
 	return cmd
 }
 
@@ -63,9 +63,9 @@ func newRunReplay(a *app) *cobra.Command {
 	var wait bool
 	o := rerun.Order{}
 	cmd := &cobra.Command{
-		Use: "replay RUN --phase PHASE", Short: "Do a run again from a phase on", Args: oneRun,
-		Long: `Does a finished run again from a phase on, by a reset of its workflow. Phases before it
-are not repeated; earlier executions and artifacts stay, numbered by attempt.`,
+		Use: "replay RUN --phase PHASE", Short: "Repeat a run from a phase on", Args: oneRun,
+		Long: `Repeats a finished run from a phase on, by resetting its workflow. Earlier phases are not
+repeated; earlier executions and artifacts are kept, numbered by attempt.`,
 		Example: `  rgpt run replay 42 --phase tester
   rgpt run replay 42 --phase builder --step step-003
   rgpt run replay 42 --phase planner --model openai/gpt-5 --temperature 0.2`,
@@ -75,10 +75,10 @@ are not repeated; earlier executions and artifacts stay, numbered by attempt.`,
 			}
 			o.Phase, o.By = contract.Phase(strings.TrimSuffix(phase, "_running")), caller()
 			if !o.Phase.Valid() {
-				return usageError{fmt.Errorf("--phase %q: choose one of %v", phase, contract.Phases())}
+				return usageError{fmt.Errorf("--phase %q is invalid; must be one of %v", phase, contract.Phases())}
 			}
 			if o.Step != "" && o.Phase != contract.PhaseBuilder {
-				return usageError{fmt.Errorf("--step %s: steps are the builder's; leave --phase %s out", o.Step, phase)}
+				return usageError{fmt.Errorf("--step %s: only the builder has steps; omit --phase %s", o.Step, phase)}
 			}
 			if err := model.check(); err != nil {
 				return err
@@ -94,10 +94,10 @@ are not repeated; earlier executions and artifacts stay, numbered by attempt.`,
 		},
 	}
 	cmd.Flags().StringVar(&phase, "phase", "", "planner, builder, tester or releaser")
-	cmd.Flags().StringVar(&o.Step, "step", "", "of the builder: this step and those that depend on it, no others")
-	model.add(cmd, "another model for the phase, as provider/model", "how much answers vary, for the phase")
-	cmd.Flags().StringVar(&o.Reason, "reason", "", "why, for the record")
-	cmd.Flags().BoolVar(&wait, "wait", false, "follow the run to its end")
+	cmd.Flags().StringVar(&o.Step, "step", "", "builder only: repeat only this step and the steps that depend on it")
+	model.add(cmd, "model for the phase, as provider/model", "temperature for the phase: how much answers vary")
+	cmd.Flags().StringVar(&o.Reason, "reason", "", "reason to record")
+	cmd.Flags().BoolVar(&wait, "wait", false, "follow the run until it ends")
 	return cmd
 }
 
@@ -118,7 +118,7 @@ func (a *app) reportReplay(ctx context.Context, h backend.Backend, result rerun.
 	switch {
 	case wait && !result.Begun:
 		return fault.New(contract.ClassInfra, contract.CodeUnavailable,
-			"no worker has taken run %d up yet; it begins when one does (rgpt dev status); follow it: rgpt run watch %d --after %d", run.ID, run.ID, run.EventSeq)
+			"no worker has picked up run %d yet; it starts when one does (rgpt dev status); follow it: rgpt run watch %d --after %d", run.ID, run.ID, run.EventSeq)
 	case wait:
 		return a.followFrom(ctx, h, run.ID, run.EventSeq)
 	case a.json:
@@ -126,9 +126,9 @@ func (a *app) reportReplay(ctx context.Context, h backend.Backend, result rerun.
 		return nil
 	}
 	if !result.Begun {
-		fmt.Fprintf(a.errs, "No worker has taken run %d up yet; it begins when one does (rgpt dev status)\n", run.ID)
+		fmt.Fprintf(a.errs, "No worker has picked up run %d yet; it starts when one does (rgpt dev status)\n", run.ID)
 	}
-	fmt.Fprintf(a.out, "Run %d goes on from its %s; follow it: rgpt run watch %d --after %d\n", run.ID, result.Phase, run.ID, run.EventSeq)
+	fmt.Fprintf(a.out, "Run %d continues from its %s; follow it: rgpt run watch %d --after %d\n", run.ID, result.Phase, run.ID, run.EventSeq)
 	if len(result.Kept) > 0 {
 		fmt.Fprintf(a.out, "Kept: %s\n", strings.Join(result.Kept, ", "))
 	}
@@ -139,15 +139,15 @@ func newRunHeal(a *app) *cobra.Command {
 	var c contract.Command
 	var action string
 	cmd := &cobra.Command{
-		Use: "heal RUN", Short: "Heal by hand what a run asks help for, or a failed run", Args: oneRun,
-		Long: `Answers a run that asks a person for help: it heals the failure by the given action, or by
-those of its class anew. A run that has failed goes on from where it failed.`,
+		Use: "heal RUN", Short: "Apply a heal action to a failed run, or to one that asks for help", Args: oneRun,
+		Long: `Answers a run that asks a person for help: the run heals the failure with the given action, or
+starts again with the actions of its class. A failed run continues from where it failed.`,
 		Example: `  rgpt run heal 42
   rgpt run heal 42 --action repair --reason "the helper in math.go is off by one"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Action = contract.HealAction(action)
 			if action != "" && !c.Action.Valid() {
-				return usageError{fmt.Errorf("--action %q: choose one of %v", action, contract.HealActions())}
+				return usageError{fmt.Errorf("--action %q is invalid; must be one of %v", action, contract.HealActions())}
 			}
 			return a.withTemporal(cmd.Context(), args[0], func(h backend.Backend, run store.Run) error {
 				c.By = caller()
@@ -156,14 +156,14 @@ those of its class anew. A run that has failed goes on from where it failed.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&action, "action", "", "what to do (default: the next action of the failure's class)")
-	cmd.Flags().StringVar(&c.Reason, "reason", "", "what the next attempt is told")
+	cmd.Flags().StringVar(&action, "action", "", "heal action (default: the next action of the failure's class)")
+	cmd.Flags().StringVar(&c.Reason, "reason", "", "instructions for the next attempt")
 	return cmd
 }
 
 func newRunInterventions(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "interventions [RUN]", Short: "List what waits for a person, or all that a run ever asked", Args: cobra.MaximumNArgs(1),
+		Use: "interventions [RUN]", Short: "List open interventions, or all interventions of a run", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return a.withRun(cmd.Context(), args[0], 0, func(_ backend.Backend, d views.RunDetails) error {
@@ -192,7 +192,7 @@ func (a *app) printInterventions(list []views.Intervention) {
 		return
 	}
 	if len(list) == 0 {
-		fmt.Fprintln(a.out, "Nothing waits for a person.")
+		fmt.Fprintln(a.out, "No open interventions.")
 	}
 	for _, i := range list {
 		fmt.Fprintf(a.out, "Run %d, %s, %s", i.RunID, contract.InterventionID(i.RunID, i.Number), i.Status)
@@ -212,7 +212,7 @@ func (a *app) printInterventions(list []views.Intervention) {
 // waysOut lists the commands that can answer an open question.
 func waysOut(i views.Intervention) string {
 	if i.Kind == contract.InterventionQuota { // what happens next is known
-		return fmt.Sprintf("Go on now: rgpt run approve %d   Give up: rgpt run reject %d", i.RunID, i.RunID)
+		return fmt.Sprintf("Continue now: rgpt run approve %d   Give up: rgpt run reject %d", i.RunID, i.RunID)
 	}
 	return fmt.Sprintf("Try again: rgpt run approve %d   Other action: rgpt run heal %d --action ACTION   Give up: rgpt run reject %d", i.RunID, i.RunID, i.RunID)
 }

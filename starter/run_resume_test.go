@@ -14,7 +14,7 @@ func TestOnlyAnswersThatARunTakesAreOffered(t *testing.T) {
 	t.Parallel()
 	p := withStore(t)
 	for kind, want := range map[string]string{
-		contract.InterventionQuota: "Go on now: rgpt run approve", contract.InterventionHelp: "Other action: rgpt run heal",
+		contract.InterventionQuota: "Continue now: rgpt run approve", contract.InterventionHelp: "Other action: rgpt run heal",
 	} {
 		run, _, err := p.CreateRun(t.Context(), store.NewRun{Project: kind, GoalTitle: kind, Settings: contract.Settings{Repo: contract.Repo{URL: "/r", Base: "b", Tree: "t"}}})
 		require.NoError(t, err)
@@ -31,5 +31,5 @@ func TestOnlyAnswersThatARunTakesAreOffered(t *testing.T) {
 			require.NotContains(t, out, "rgpt run heal", "a run that waits for a quota refuses it")
 		}
 	}
-	require.Contains(t, p.ok(t, "run", "interventions").out, "Go on now: rgpt run approve")
+	require.Contains(t, p.ok(t, "run", "interventions").out, "Continue now: rgpt run approve")
 }

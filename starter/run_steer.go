@@ -24,19 +24,19 @@ func steering(a *app) []*cobra.Command {
 			Use: use, Short: short, Args: oneRun,
 			RunE: func(cmd *cobra.Command, args []string) error { return a.steer(cmd.Context(), args[0], name, c) },
 		}
-		cmd.Flags().StringVar(&c.Reason, "reason", "", "why, for the record")
+		cmd.Flags().StringVar(&c.Reason, "reason", "", "reason to record")
 		if flags != nil {
 			flags(cmd, &c)
 		}
 		return cmd
 	}
 	approval := func(cmd *cobra.Command, c *contract.Command) {
-		cmd.Flags().StringVar(&c.ApprovalID, "approval", "", "which approval (default: the open one)")
+		cmd.Flags().StringVar(&c.ApprovalID, "approval", "", "ID of the approval (default: the open one)")
 	}
 	return []*cobra.Command{
 		newRunApprove(a),
-		command(contract.UpdateReject, "reject RUN", "Say no to what a run waits for", approval),
-		command(contract.UpdatePause, "pause RUN", "Let what is under way finish, and start nothing new", nil),
+		command(contract.UpdateReject, "reject RUN", "Reject what a run waits for", approval),
+		command(contract.UpdatePause, "pause RUN", "Pause a run: finish current work, and start no more", nil),
 		command(contract.UpdateStop, "stop RUN", "Stop a run; its partial results are kept", nil),
 		newRunAdvance(a),
 		newRunSwitchModel(a),
@@ -47,7 +47,7 @@ func newRunApprove(a *app) *cobra.Command {
 	var c contract.Command
 	var planFile string
 	cmd := &cobra.Command{
-		Use: "approve RUN", Short: "Say yes to what a run waits for", Args: oneRun,
+		Use: "approve RUN", Short: "Approve what a run waits for", Args: oneRun,
 		Example: `  rgpt run approve 42 --reason "looks right"
   rgpt run approve 42 --plan edited.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,8 +57,8 @@ func newRunApprove(a *app) *cobra.Command {
 			return a.approveEdited(cmd.Context(), args[0], planFile, c)
 		},
 	}
-	cmd.Flags().StringVar(&c.Reason, "reason", "", "why, for the record")
-	cmd.Flags().StringVar(&c.ApprovalID, "approval", "", "which approval (default: the open one)")
+	cmd.Flags().StringVar(&c.Reason, "reason", "", "reason to record")
+	cmd.Flags().StringVar(&c.ApprovalID, "approval", "", "ID of the approval (default: the open one)")
 	cmd.Flags().StringVar(&planFile, "plan", "", "approve the plan as edited in this file (YAML or JSON)")
 	return cmd
 }
@@ -74,7 +74,7 @@ func (a *app) approveEdited(ctx context.Context, arg, file string, c contract.Co
 
 func newRunAdvance(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "advance RUN", Short: "Let a paused run go on as far as the next phase; start one that never started", Args: oneRun,
+		Use: "advance RUN", Short: "Resume a paused run until its next phase; start a run that never started", Args: oneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.command(cmd.Context(), args[0], func(h backend.Backend, id int64) (contract.Ack, error) {
 				return h.Advance(cmd.Context(), id, contract.Command{By: caller()})
@@ -87,7 +87,7 @@ func newRunSwitchModel(a *app) *cobra.Command {
 	var agent string
 	var model modelFlags
 	cmd := &cobra.Command{
-		Use: "switch-model RUN --model PROVIDER/MODEL", Short: "Let a run use another model from the next call on", Args: oneRun,
+		Use: "switch-model RUN --model PROVIDER/MODEL", Short: "Switch the model of a run from the next call on", Args: oneRun,
 		Example: `  rgpt run switch-model 42 --model openai/gpt-5
   rgpt run switch-model 42 --model ollama/qwen3-coder --agent builder --temperature 0.2`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -103,8 +103,8 @@ func newRunSwitchModel(a *app) *cobra.Command {
 			})
 		},
 	}
-	model.add(cmd, "the model, as provider/model", "how much answers vary")
-	cmd.Flags().StringVar(&agent, "agent", "", "for this agent only: planner, builder, repair, …, or alpha, beta, gamma while they deliberate about the plan")
+	model.add(cmd, "the model, as provider/model", "temperature: how much answers vary")
+	cmd.Flags().StringVar(&agent, "agent", "", "only for this agent: planner, builder, repair, …, or alpha, beta, gamma while they deliberate on the plan")
 	return cmd
 }
 
@@ -155,7 +155,7 @@ func newRunCheck(a *app) *cobra.Command {
 	var failed, passed, comment bool
 	var log string
 	cmd := &cobra.Command{
-		Use: "check RUN --name NAME --failed|--passed|--comment", Short: "Tell a run that stays with its branch what a check or a review says", Args: oneRun,
+		Use: "check RUN --name NAME --failed|--passed|--comment", Short: "Report the result of a check or a review to a run that stays with its branch", Args: oneRun,
 		Example: `  rgpt run check 42 --name ci/unit --failed --log unit.log --commit "$SHA" --id "$CI_JOB_ID"
   rgpt run check 42 --name greet.go:12 --comment --log - < comment.txt`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -167,21 +167,21 @@ func newRunCheck(a *app) *cobra.Command {
 			case comment:
 				m.Kind = contract.CheckComment
 			default:
-				return usageError{errors.New("say what the check came to: --failed, --passed, or --comment for what a reviewer says")}
+				return usageError{errors.New("the result is missing: give --failed, --passed, or --comment for a review comment")}
 			}
 			return a.check(cmd.Context(), args[0], log, m)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&m.Name, "name", "", "the check's name; of a comment, where it was made")
+	f.StringVar(&m.Name, "name", "", "name of the check; for a comment, its location")
 	f.BoolVar(&failed, "failed", false, "the check failed")
 	f.BoolVar(&passed, "passed", false, "the check passed")
-	f.BoolVar(&comment, "comment", false, "it is a review comment")
-	f.StringVar(&m.Summary, "summary", "", "what happened, in a line")
-	f.StringVar(&log, "log", "", "file with the check's output or the comment's text; - reads it from the standard input")
-	f.StringVar(&m.Commit, "commit", "", "the commit that it is about (default: the one that is released)")
-	f.StringVar(&m.ID, "id", "", "the same id counts once (default: a new one each time)")
-	f.StringVar(&m.URL, "url", "", "where people can read more")
+	f.BoolVar(&comment, "comment", false, "this is a review comment")
+	f.StringVar(&m.Summary, "summary", "", "what happened, in one line")
+	f.StringVar(&log, "log", "", "file with the check's output or the comment's text; - is standard input")
+	f.StringVar(&m.Commit, "commit", "", "commit that was checked (default: the released one)")
+	f.StringVar(&m.ID, "id", "", "reports with the same ID count once (default: a new ID each time)")
+	f.StringVar(&m.URL, "url", "", "URL with details for people")
 	cmd.MarkFlagsMutuallyExclusive("failed", "passed", "comment")
 	return cmd
 }

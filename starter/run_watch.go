@@ -25,7 +25,7 @@ import (
 func newRunWatch(a *app) *cobra.Command {
 	var after int64
 	cmd := &cobra.Command{
-		Use: "watch RUN", Short: "Follow a run to its end", Args: oneRun,
+		Use: "watch RUN", Short: "Follow a run until it ends", Args: oneRun,
 		Example: `  rgpt run watch 42
   rgpt run watch 42 --after 17 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,7 +41,7 @@ func newRunWatch(a *app) *cobra.Command {
 			return a.followFrom(cmd.Context(), h, id, after)
 		},
 	}
-	cmd.Flags().Int64Var(&after, "after", 0, "leave out events up to this number")
+	cmd.Flags().Int64Var(&after, "after", 0, "skip events up to this number")
 	return cmd
 }
 
@@ -93,7 +93,7 @@ func (a *app) untilEnd(ctx context.Context, h backend.Backend, id, after int64, 
 		if show != nil {
 			show.close()
 		}
-		fmt.Fprintf(a.errs, "Run %d goes on without you. Follow it with: rgpt run watch %d\n", id, id)
+		fmt.Fprintf(a.errs, "Run %d continues in the background. Follow it with: rgpt run watch %d\n", id, id)
 		return ended{exitError}
 	}
 	return err
@@ -200,7 +200,7 @@ func (a *app) printEnd(ctx context.Context, h backend.Backend, run store.Run) er
 		fmt.Fprintf(a.out, "  branch     %s (%.12s) in %s\n", terminal.Clean(run.ReleaseBranch), run.ReleaseCommit, terminal.Clean(run.Repo))
 	}
 	if until := run.StayingUntil; until != nil {
-		fmt.Fprintf(a.out, "  stays      with its branch until %s; tell it of red checks with rgpt run check %d, end that with rgpt run stop %d\n",
+		fmt.Fprintf(a.out, "  stays      with its branch until %s; report failed checks with rgpt run check %d, end it with rgpt run stop %d\n",
 			until.Local().Format(time.DateTime), run.ID, run.ID)
 	}
 	if run.ReleaseCommit != "" {

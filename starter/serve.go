@@ -54,9 +54,9 @@ func newServer(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&address, "address", "", "address and port to listen on (default: server.address)")
 	cmd.Flags().StringVar(&temporalUI, "temporal-ui", "", "address of the Temporal Web UI, for links")
-	cmd.Flags().StringVar(&ready, "ready-file", "", "file to write once the server listens")
-	cmd.Flags().StringVar(&configDir, "config-dir", "", "folder of rgpt.yaml")
-	cmd.Flags().BoolVar(&checkTrust, "check-trust", false, "read of that folder only what a repository may set, unless its user trusted it (rgpt trust)")
+	cmd.Flags().StringVar(&ready, "ready-file", "", "file to write when the server is listening")
+	cmd.Flags().StringVar(&configDir, "config-dir", "", "folder that contains rgpt.yaml")
+	cmd.Flags().BoolVar(&checkTrust, "check-trust", false, "unless that folder is trusted (rgpt trust), use only the settings that a repository may set")
 	return cmd
 }
 
@@ -140,8 +140,8 @@ func newScripted() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&address, "address", "127.0.0.1:0", "address and port to listen on")
-	cmd.Flags().StringVar(&log, "log", "", "file that gets one JSON line for each request")
-	cmd.Flags().StringVar(&ready, "ready-file", "", "file to write once it listens")
+	cmd.Flags().StringVar(&log, "log", "", "file to append one JSON line per request to")
+	cmd.Flags().StringVar(&ready, "ready-file", "", "file to write when it is listening")
 	cmd.Flags().StringVar(&file, "scenario", "", "scenario file")
 	return cmd
 }
@@ -149,14 +149,14 @@ func newScripted() *cobra.Command {
 // newMigrate brings a database's schema up to date.
 func newMigrate(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "migrate", Short: "Bring the database's schema up to date", Args: noArgs,
+		Use: "migrate", Short: "Migrate the database to the current schema", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.config()
 			if err != nil {
 				return err
 			}
 			if cfg.Database.URL == "" {
-				return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no database is configured; set DATABASE_URL, or use rgpt dev, which brings its own")
+				return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no database is configured; set DATABASE_URL, or use rgpt dev, which starts its own")
 			}
 			if err := store.Migrate(cmd.Context(), cfg.Database.URL); err != nil {
 				return err
@@ -165,7 +165,7 @@ func newMigrate(a *app) *cobra.Command {
 				a.printJSON(map[string]any{"schema_version": migrations.Latest()})
 				return nil
 			}
-			fmt.Fprintln(a.out, "The database's schema is up to date.")
+			fmt.Fprintln(a.out, "The database schema is up to date.")
 			return nil
 		},
 	}

@@ -206,7 +206,7 @@ func TestCommandsThatReadPrintWhatTheyPrinted(t *testing.T) {
 	timed := p.ok(t, "run", "timing", id)
 	golden(t, "timing.txt", timed.out)
 	require.Contains(t, timed.errs, "Temporal at 127.0.0.1:1 does not answer", "and the rest is told all the same")
-	require.Contains(t, p.ok(t, "run", "list", "--status", "done").out, "There are no runs")
+	require.Contains(t, p.ok(t, "run", "list", "--status", "done").out, "No runs.")
 }
 
 func TestCommandsThatNeedNoTemporalDoNotAskForIt(t *testing.T) {
@@ -385,12 +385,12 @@ func TestAGoalIsReadFromOnePlace(t *testing.T) {
 		"given":              {goal: "Add dark mode", want: "Add dark mode"},
 		"a file":             {file: file, want: "From a file\n"},
 		"standard input":     {file: "-", want: "goal from standard input"},
-		"two sources":        {goal: "x", file: file, wrong: "not both"},
+		"two sources":        {goal: "x", file: file, wrong: "cannot be combined"},
 		"no such file":       {file: filepath.Join(dir, "nothing"), wrong: "cannot read"},
 		"a folder":           {file: dir, wrong: "cannot read"},
 		"a file without end": {file: "/dev/zero", wrong: "larger than 16 MiB"},
 		"a file too large":   {file: large, wrong: "larger than 16 MiB"},
-		"a file of bytes":    {file: latin, wrong: "not UTF-8"},
+		"a file of bytes":    {file: latin, wrong: "not valid UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -425,7 +425,7 @@ func TestArtifactsNeverLeaveTheirFolder(t *testing.T) {
 	p.artifact(t, id, "last.txt", "last")
 	r := p.run(t, "run", "artifacts", fmt.Sprint(id), "--folder", folder)
 	require.Equal(t, exitError, r.code, "it says that something is missing")
-	require.Contains(t, r.errs, "leads out of the folder")
+	require.Contains(t, r.errs, "leads outside the folder")
 	require.Contains(t, r.errs, "git directory")
 	content, err := os.ReadFile(filepath.Join(folder, "last.txt"))
 	require.NoError(t, err)

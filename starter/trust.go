@@ -17,17 +17,16 @@ import (
 func newTrust(a *app) *cobra.Command {
 	var remove bool
 	cmd := &cobra.Command{
-		Use: "trust [FOLDER]", Short: "Vouch for the configuration in a folder, or for a data folder",
-		Long: `Remembers rgpt.yaml and rgpt.local.yaml of a folder (default: this one), as they are
-now, as the operator's own. Commands that run there, and rgpt dev, use all of what
-they say; of files that nobody trusted they use only what a repository may set, and
-refuse the rest. After each change of a file it has to be trusted again.
+		Use: "trust [FOLDER]", Short: "Trust the configuration in a folder, or a data folder",
+		Long: `Trusts rgpt.yaml and rgpt.local.yaml of a folder (default: the current one), as they are
+now, as the operator's own. Commands that run there, and rgpt dev, use all of their
+settings; from untrusted files they accept only the settings that a repository may set,
+and refuse the rest. A file must be trusted again after each change.
 
-Of a data folder (.rgpt) it remembers that you made it: one that came with an archive
-or was moved here is not used before.
+For a data folder (.rgpt), it records that you created it: a data folder that was
+unpacked from an archive or moved here is not used until you trust it.
 
-Files that are named with --config, and the base file of the configuration, need no
-such word.`,
+Files given with --config, and the base configuration file, are always trusted.`,
 		Example: `  rgpt trust
   rgpt trust --remove ~/projects/tried`,
 		Args: cobra.MaximumNArgs(1),
@@ -47,12 +46,12 @@ such word.`,
 				if err := a.trusted().Remove(append(configNames(dir), setup.OwnerFile(dir))...); err != nil {
 					return err
 				}
-				fmt.Fprintf(a.out, "The configuration in %s is trusted no longer.\n", terminal.Clean(dir))
+				fmt.Fprintf(a.out, "The configuration in %s is no longer trusted.\n", terminal.Clean(dir))
 				return nil
 			}
 			files := configFiles(dir)
 			if len(files) == 0 {
-				return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "there is no %s in %s to trust", config.FileName, dir)
+				return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "cannot find a %s to trust in %s", config.FileName, dir)
 			}
 			if _, err := config.Load(config.Sources{Dir: dir, Env: a.env}); err != nil {
 				return err
@@ -66,7 +65,7 @@ such word.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&remove, "remove", false, "trust them no longer")
+	cmd.Flags().BoolVar(&remove, "remove", false, "stop trusting them")
 	return cmd
 }
 

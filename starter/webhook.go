@@ -18,9 +18,9 @@ import (
 
 func newWebhook(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "webhook", Short: "Have events sent to a URL",
-		Long: `Events of runs are sent as signed CloudEvents by the server, at least once each; docs/API.md says
-how a receiver checks the signature. Private addresses are refused unless
+		Use: "webhook", Short: "Send events to a URL",
+		Long: `The server sends the events of runs as signed CloudEvents, each at least once; docs/API.md
+describes how a receiver verifies the signature. Private addresses are rejected unless
 server.webhooks.allow_private is set.`,
 	}
 	cmd.AddCommand(newWebhookAdd(a), newWebhookList(a), newWebhookTest(a), newWebhookDeliveries(a), newWebhookRemove(a))
@@ -30,7 +30,7 @@ server.webhooks.allow_private is set.`,
 // oneWebhook takes the number of a webhook as the only argument.
 func oneWebhook(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("%s needs the number of one webhook; rgpt webhook list shows them", cmd.CommandPath())
+		return fmt.Errorf("%s needs the ID of one webhook; see rgpt webhook list", cmd.CommandPath())
 	}
 	_, err := webhookID(args[0])
 	return err
@@ -39,7 +39,7 @@ func oneWebhook(cmd *cobra.Command, args []string) error {
 func webhookID(arg string) (int64, error) {
 	id, err := strconv.ParseInt(arg, 10, 64)
 	if err != nil || id <= 0 {
-		return 0, usageError{fmt.Errorf("%q is no number of a webhook; rgpt webhook list shows those there are", arg)}
+		return 0, usageError{fmt.Errorf("%q is not a webhook ID; see rgpt webhook list", arg)}
 	}
 	return id, nil
 }
@@ -48,7 +48,7 @@ func newWebhookAdd(a *app) *cobra.Command {
 	var r webhook.Registration
 	var secretFile string
 	cmd := &cobra.Command{
-		Use: "add URL", Short: "Register a URL for events, from now on", Args: cobra.ExactArgs(1),
+		Use: "add URL", Short: "Register a URL for future events", Args: cobra.ExactArgs(1),
 		Example: `  rgpt webhook add https://ci.example.com/hooks/rgpt
   rgpt webhook add https://chat.example.com/x --event run.failed --event 'approval.*' --project app`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,11 +70,11 @@ func newWebhookAdd(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringSliceVar(&r.Events, "event", nil, "event type or pattern such as run.* (default: all; may be given several times)")
-	cmd.Flags().StringVar(&r.Project, "project", "", "events of this project's runs only")
-	cmd.Flags().StringVar(&r.Description, "description", "", "what it is for")
-	cmd.Flags().StringVar(&secretFile, "secret-file", "", "file with the secret, whsec_… (default: one is made)")
-	cmd.Flags().StringVar(&r.Key, "idempotency-key", "", "the same key makes one webhook, however often it is asked for")
+	cmd.Flags().StringSliceVar(&r.Events, "event", nil, "event type or pattern such as run.*; repeatable (default: all)")
+	cmd.Flags().StringVar(&r.Project, "project", "", "only events of this project's runs")
+	cmd.Flags().StringVar(&r.Description, "description", "", "description of the webhook")
+	cmd.Flags().StringVar(&secretFile, "secret-file", "", "file with the secret, whsec_… (default: generated)")
+	cmd.Flags().StringVar(&r.Key, "idempotency-key", "", "requests with the same key create only one webhook")
 	return cmd
 }
 
@@ -87,12 +87,12 @@ func (a *app) printMade(made webhook.Made) {
 		}{made.Webhook, made.Secret.Reveal()})
 		return
 	}
-	fmt.Fprintf(a.out, "Webhook %d sends to %s\nSecret, told this once: %s\n", made.Webhook.ID, terminal.Clean(made.Webhook.URL), made.Secret.Reveal())
+	fmt.Fprintf(a.out, "Webhook %d sends to %s\nSecret (shown only once): %s\n", made.Webhook.ID, terminal.Clean(made.Webhook.URL), made.Secret.Reveal())
 }
 
 func newWebhookList(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List webhooks and how they are", Args: noArgs,
+		Use: "list", Short: "List webhooks and their status", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
 				list, err := h.Webhooks(cmd.Context())
@@ -111,7 +111,7 @@ func (a *app) printWebhooks(list []store.Webhook) {
 		return
 	}
 	if len(list) == 0 {
-		fmt.Fprintln(a.out, "There are no webhooks. Register one: rgpt webhook add URL")
+		fmt.Fprintln(a.out, "No webhooks. Register one: rgpt webhook add URL")
 		return
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
@@ -142,7 +142,7 @@ func webhookHealth(h store.Webhook) string {
 
 func newWebhookTest(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "test WEBHOOK", Short: "Send a test and say what came of it", Args: oneWebhook,
+		Use: "test WEBHOOK", Short: "Send a test event and show the result", Args: oneWebhook,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := webhookID(args[0])
 			if err != nil {
@@ -168,9 +168,9 @@ func (a *app) printTest(d store.Delivery) {
 	case a.json:
 		a.printJSON(d)
 	case d.Status == store.DeliveryDelivered:
-		fmt.Fprintf(a.out, "It arrived: %d after %s\n", d.ResponseCode, time.Duration(d.DurationMS)*time.Millisecond)
+		fmt.Fprintf(a.out, "Delivered: %d after %s\n", d.ResponseCode, time.Duration(d.DurationMS)*time.Millisecond)
 	default:
-		fmt.Fprintf(a.out, "It did not arrive: %s\n", terminal.Clean(d.Error))
+		fmt.Fprintf(a.out, "Not delivered: %s\n", terminal.Clean(d.Error))
 	}
 }
 
@@ -178,7 +178,7 @@ func newWebhookDeliveries(a *app) *cobra.Command {
 	var f store.DeliveryFilter
 	var status string
 	cmd := &cobra.Command{
-		Use: "deliveries WEBHOOK", Short: "Show what was sent, the newest first", Args: oneWebhook,
+		Use: "deliveries WEBHOOK", Short: "List deliveries, newest first", Args: oneWebhook,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := webhookID(args[0])
 			if err != nil {
@@ -197,9 +197,9 @@ func newWebhookDeliveries(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&status, "status", "", "only with this status: pending, sending, delivered or failed")
-	cmd.Flags().IntVar(&f.Limit, "limit", 50, "how many")
-	cmd.Flags().Int64Var(&f.Before, "before", 0, "those older than this one")
+	cmd.Flags().StringVar(&status, "status", "", "only deliveries with this status: pending, sending, delivered or failed")
+	cmd.Flags().IntVar(&f.Limit, "limit", 50, "maximum number of results")
+	cmd.Flags().Int64Var(&f.Before, "before", 0, "only deliveries older than this ID")
 	complete(cmd, "status", store.DeliveryStatuses())
 	return cmd
 }
@@ -210,7 +210,7 @@ func (a *app) printDeliveries(list []store.Delivery) {
 		return
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "DELIVERY\tMESSAGE\tEVENT\tSTATUS\tATTEMPTS\tANSWER\tNEXT TRY\tERROR")
+	fmt.Fprintln(w, "DELIVERY\tMESSAGE\tEVENT\tSTATUS\tATTEMPTS\tRESPONSE\tNEXT TRY\tERROR")
 	for _, d := range list {
 		next := ""
 		if d.NextTry != nil {
@@ -223,7 +223,7 @@ func (a *app) printDeliveries(list []store.Delivery) {
 
 func newWebhookRemove(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "remove WEBHOOK", Short: "Remove a webhook and the log of its deliveries", Args: oneWebhook,
+		Use: "remove WEBHOOK", Short: "Remove a webhook and its delivery log", Args: oneWebhook,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := webhookID(args[0])
 			if err != nil {
@@ -236,7 +236,7 @@ func newWebhookRemove(a *app) *cobra.Command {
 				if a.json {
 					a.printJSON(map[string]any{"removed": id})
 				} else {
-					fmt.Fprintf(a.out, "Webhook %d is removed\n", id)
+					fmt.Fprintf(a.out, "Removed webhook %d\n", id)
 				}
 				return nil
 			})

@@ -70,11 +70,11 @@ func New(address string, warn func(string)) (*Client, error) {
 	u, err := url.Parse(address) // its error would show a password
 	switch {
 	case err != nil || u.Host == "" || u.Opaque != "":
-		return nil, wrongAddress("it is no URL such as http://localhost:8080")
+		return nil, wrongAddress("expected a URL such as http://localhost:8080")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, wrongAddress("its scheme is neither http nor https")
+		return nil, wrongAddress("the scheme must be http or https")
 	case u.RawQuery != "" || u.Fragment != "":
-		return nil, wrongAddress("it has a query or a fragment")
+		return nil, wrongAddress("a query or fragment is not allowed")
 	}
 	if password, ok := u.User.Password(); ok {
 		telemetry.RegisterSecret(password)
@@ -90,7 +90,7 @@ func New(address string, warn func(string)) (*Client, error) {
 }
 
 func wrongAddress(why string) error {
-	return fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "the address of the server cannot be used: %s (--server, RGPT_SERVER)", why)
+	return fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "invalid server address: %s (--server, RGPT_SERVER)", why)
 }
 
 // Close closes connections.
@@ -143,7 +143,7 @@ func ask[T any](ctx context.Context, c *Client, r call) (out T, err error) {
 				return out, nil
 			}
 			if err = json.Unmarshal(raw, &out); err != nil {
-				err = c.notThisAPI("its answer is none of this API")
+				err = c.notThisAPI("its response is not from this API")
 			}
 			return out, err
 		}
@@ -193,7 +193,7 @@ func (c *Client) explainRefusal(err error, r call, lost bool) error {
 	if r.key == "" || !lost || f.Class != contract.ClassHuman {
 		return err
 	}
-	return fault.New(f.Class, f.Code, "%s; the answer to an earlier try was lost on the way, so this may be because it was carried out then: see rgpt run list and rgpt run inspect", f.Message)
+	return fault.New(f.Class, f.Code, "%s; the response to an earlier try was lost, so that try may already have succeeded: see rgpt run list and rgpt run inspect", f.Message)
 }
 
 // attempt makes a call once and returns the body of its answer.
@@ -214,7 +214,7 @@ func (c *Client) attempt(ctx context.Context, r call) ([]byte, error) {
 		err = retriable{error: c.unreachable(err), sent: true}
 	}
 	if ctx.Err() == nil && limited.Err() != nil {
-		return nil, fault.New(contract.ClassInfra, contract.CodeTimeout, "the server at %s did not answer within %s; what was asked may still be done", c.Address(), most)
+		return nil, fault.New(contract.ClassInfra, contract.CodeTimeout, "the server at %s did not answer within %s; it may still carry out the request", c.Address(), most)
 	}
 	return nil, err
 }
@@ -225,7 +225,7 @@ func (c *Client) send(ctx context.Context, r call, header http.Header) (*http.Re
 	if r.body != nil {
 		raw, err := json.Marshal(r.body)
 		if err != nil {
-			return nil, fmt.Errorf("write the request as JSON: %w", err)
+			return nil, fmt.Errorf("encode the request as JSON: %w", err)
 		}
 		content = bytes.NewReader(raw)
 	}
@@ -233,7 +233,7 @@ func (c *Client) send(ctx context.Context, r call, header http.Header) (*http.Re
 	to.RawQuery = r.query.Encode()
 	req, err := http.NewRequestWithContext(ctx, r.method, to.String(), content)
 	if err != nil {
-		return nil, wrongAddress("it is no URL such as http://localhost:8080")
+		return nil, wrongAddress("expected a URL such as http://localhost:8080")
 	}
 	for name, values := range header {
 		req.Header[name] = values
@@ -265,12 +265,12 @@ func (c *Client) unreachable(err error) error {
 		err = u.Err
 	}
 	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
-		"the server at %s does not answer; see that it runs (rgpt dev status, rgpt server) and that --server or RGPT_SERVER names it", c.Address())
+		"the server at %s does not answer; check that it is running (rgpt dev status, rgpt server) and that --server or RGPT_SERVER is correct", c.Address())
 }
 
 // notThisAPI is the error that something other than this API answers.
 func (c *Client) notThisAPI(what string) error {
-	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "what answers at %s is no server of rgpt: %s; see --server or RGPT_SERVER", c.Address(), what)
+	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the service at %s is not an rgpt server: %s; check --server or RGPT_SERVER", c.Address(), what)
 }
 
 // checkVersion warns once about a server of another major version.
@@ -280,7 +280,7 @@ func (c *Client) checkVersion(server string) {
 		return
 	}
 	c.once.Do(func() {
-		c.warn(fmt.Sprintf("the server at %s is version %s, this is %s: commands may not mean the same to both", c.Address(), server, version.Version))
+		c.warn(fmt.Sprintf("the server at %s is version %s, this is version %s: commands may behave differently", c.Address(), server, version.Version))
 	})
 }
 

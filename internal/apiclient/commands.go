@@ -105,7 +105,7 @@ func (c *Client) Heal(ctx context.Context, id int64, w contract.Command) (contro
 func (c *Client) again(ctx context.Context, r call) (control.Again, error) {
 	went, err := ask[apitypes.WentOn](ctx, c, r)
 	if err == nil && went.Answer == nil && went.Replay == nil {
-		err = c.notThisAPI("it does not say how the run went on")
+		err = c.notThisAPI("it does not say how the run continued")
 	}
 	return control.Again{Ack: went.Answer, Replay: went.Replay}, err
 }

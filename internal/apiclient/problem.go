@@ -65,7 +65,7 @@ func (c *Client) unavailable(resp *http.Response, p apitypes.Problem) error {
 	if what == "" {
 		what = resp.Status
 	}
-	return fault.New(contract.ClassInfra, contract.CodeUnavailable, "the server at %s cannot do this now: %s", c.Address(), what)
+	return fault.New(contract.ClassInfra, contract.CodeUnavailable, "the server at %s cannot process this now: %s", c.Address(), what)
 }
 
 // textOf is a problem's text for users.

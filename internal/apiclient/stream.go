@@ -36,13 +36,13 @@ type streamBody struct {
 }
 
 // errSilent ends a stalled stream.
-var errSilent = fmt.Errorf("nothing came for %s", silence)
+var errSilent = fmt.Errorf("no data for %s", silence)
 
 // openStream makes a call whose answer is read as it arrives. It is not retried.
 func (c *Client) openStream(ctx context.Context, r call, header http.Header) (*streamBody, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	f := &streamBody{cancel: cancel, ctx: ctx, idle: time.AfterFunc(silence, func() { cancel(errSilent) })}
-	resp, err := c.send(ctx, r, header) //nolint:bodyclose // whoever reads it closes it
+	resp, err := c.send(ctx, r, header) //nolint:bodyclose // the reader closes it
 	if err != nil {
 		f.idle.Stop()
 		cancel(nil)
@@ -110,7 +110,7 @@ func (c *Client) followed(ctx context.Context, s streamed, after int64, fn func(
 		}
 		if away := time.Since(last); away > Patience {
 			return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
-				"the server at %s has been away for %s; the work goes on without it: follow it later with %s --after %d", c.Address(), away.Round(time.Second), s.again, after)
+				"the server at %s has been unavailable for %s; the work continues without it: follow it later with %s --after %d", c.Address(), away.Round(time.Second), s.again, after)
 		}
 		if wait(ctx, reconnectPause) != nil {
 			return ctx.Err()
@@ -146,14 +146,14 @@ func (c *Client) follow(ctx context.Context, s streamed, after *int64, fn func(c
 		}
 		var e contract.Event
 		if err := json.Unmarshal([]byte(data), &e); err != nil || !s.ours(e) {
-			return true, c.notThisAPI("its stream has something else than the events that were asked for")
+			return true, c.notThisAPI("its stream contains unexpected data")
 		}
 		data = ""
 		switch {
 		case e.Seq <= *after: // already seen
 			continue
 		case e.Seq > *after+1 && !s.gaps:
-			return true, retriable{error: c.unreachable(fmt.Errorf("event %d is missing in its stream", *after+1)), sent: true}
+			return true, retriable{error: c.unreachable(fmt.Errorf("event %d is missing from its stream", *after+1)), sent: true}
 		}
 		*after = e.Seq
 		if err := fn(e); err != nil {
@@ -162,7 +162,7 @@ func (c *Client) follow(ctx context.Context, s streamed, after *int64, fn func(c
 	}
 	err = lines.Err()
 	if errors.Is(err, bufio.ErrTooLong) {
-		return true, c.notThisAPI(fmt.Sprintf("its stream has a line of more than %d MiB", lineMost>>20))
+		return true, c.notThisAPI(fmt.Sprintf("its stream contains a line of more than %d MiB", lineMost>>20))
 	}
 	if err == nil {
 		err = io.ErrUnexpectedEOF

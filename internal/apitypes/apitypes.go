@@ -32,8 +32,8 @@ type Problem struct {
 	Title  string         `json:"title"`
 	Status int            `json:"status"`
 	Detail string         `json:"detail,omitempty"`
-	Class  contract.Class `json:"error_type,omitempty" doc:"as in the table of failures, where there is one"`
-	Code   contract.Code  `json:"code,omitempty" doc:"as in the table of failures, where there is one"`
+	Class  contract.Class `json:"error_type,omitempty" doc:"as in the table of failures, if it applies"`
+	Code   contract.Code  `json:"code,omitempty" doc:"as in the table of failures, if it applies"`
 	// Instance names the request as in the server's log.
 	Instance string    `json:"instance,omitempty"`
 	Errors   []Invalid `json:"errors,omitempty"`
@@ -41,13 +41,13 @@ type Problem struct {
 
 // Invalid is one thing that is wrong with a request.
 type Invalid struct {
-	At      string `json:"at" doc:"where: body.goal, query.limit"`
+	At      string `json:"at" doc:"location, such as body.goal or query.limit"`
 	Message string `json:"message"`
 }
 
 // BadRequest is the problem with an invalid request.
 func BadRequest(detail string) Problem {
-	return Problem{Title: "The request cannot be understood", Status: http.StatusBadRequest, Detail: detail, Class: contract.ClassHuman, Code: contract.CodeInvalidConfig}
+	return Problem{Title: "Invalid request", Status: http.StatusBadRequest, Detail: detail, Class: contract.ClassHuman, Code: contract.CodeInvalidConfig}
 }
 
 // Error lets huma return a problem as an error.
@@ -62,7 +62,7 @@ func (p Problem) ContentType(string) string { return ProblemType }
 // RunList is a page of runs.
 type RunList struct {
 	Runs []store.Run `json:"runs"`
-	Next string      `json:"next,omitempty" doc:"cursor of the next page; absent on the last one"`
+	Next string      `json:"next,omitempty" doc:"cursor of the next page; absent on the last page"`
 }
 
 // EventList is a part of a run's events.
@@ -82,50 +82,50 @@ type Interventions struct {
 
 // Links are where else a run can be viewed.
 type Links struct {
-	Temporal string `json:"temporal,omitempty" doc:"its workflow in the Temporal Web UI"`
+	Temporal string `json:"temporal,omitempty" doc:"workflow of the run in the Temporal Web UI"`
 }
 
 // CreateRequest asks for a run.
 type CreateRequest struct {
-	Repo           string            `json:"repo" minLength:"1" doc:"repository: a folder of the server's host or a URL"`
+	Repo           string            `json:"repo" minLength:"1" doc:"repository: a folder on the server's host or a URL"`
 	Base           string            `json:"base,omitempty" doc:"branch, tag or commit to start from"`
-	Goal           string            `json:"goal,omitempty" minLength:"1" doc:"what the change is to achieve; its first line is the title. Only a run that prepares needs none"`
-	Description    string            `json:"description,omitempty" doc:"more about the goal"`
+	Goal           string            `json:"goal,omitempty" minLength:"1" doc:"what the change should achieve; the first line is the title. Optional only with prepare_only"`
+	Description    string            `json:"description,omitempty" doc:"additional details of the goal"`
 	Project        string            `json:"project,omitempty" doc:"default: the repository's name"`
 	Model          string            `json:"model,omitempty" doc:"model of all agents, as provider/model"`
-	Plan           *contract.Plan    `json:"plan,omitempty" doc:"carried out instead of asking the planner"`
-	PlanOnly       bool              `json:"plan_only,omitempty" doc:"end with the plan"`
-	PrepareOnly    bool              `json:"prepare_only,omitempty" doc:"end with the environment and the baseline; asks no model and no person"`
-	Environment    string            `json:"environment,omitempty" doc:"auto: as configured; none: neither environment nor baseline; else a YAML document with the section environment, for this run alone"`
-	PlanBy         string            `json:"plan_by,omitempty" enum:"auto,planner,deliberation" doc:"who plans: the planner, a deliberation of ALPHA and BETA, or (auto) one where the planner finds the goal too complex; default: as configured"`
-	ApprovePlan    bool              `json:"approve_plan,omitempty" doc:"wait for a person before building"`
-	ApproveRelease bool              `json:"approve_release,omitempty" doc:"wait for a person before releasing"`
-	Push           bool              `json:"push,omitempty" doc:"push the branch as well"`
-	Remote         string            `json:"remote,omitempty" doc:"to push to: a name or a URL"`
-	Settings       map[string]string `json:"settings,omitempty" doc:"of the configuration, by dotted key, for this run alone: its limits, and what a repository may set"`
+	Plan           *contract.Plan    `json:"plan,omitempty" doc:"plan to use instead of asking the planner"`
+	PlanOnly       bool              `json:"plan_only,omitempty" doc:"stop after the plan"`
+	PrepareOnly    bool              `json:"prepare_only,omitempty" doc:"stop after the environment and the baseline; calls no model and asks no person"`
+	Environment    string            `json:"environment,omitempty" doc:"auto: as configured; none: no environment and no baseline; otherwise a YAML document with an environment section, for this run only"`
+	PlanBy         string            `json:"plan_by,omitempty" enum:"auto,planner,deliberation" doc:"who plans: planner, deliberation (ALPHA and BETA), or auto: deliberation if the planner finds the goal too complex; default: as configured"`
+	ApprovePlan    bool              `json:"approve_plan,omitempty" doc:"wait for approval before building"`
+	ApproveRelease bool              `json:"approve_release,omitempty" doc:"wait for approval before releasing"`
+	Push           bool              `json:"push,omitempty" doc:"also push the branch"`
+	Remote         string            `json:"remote,omitempty" doc:"remote to push to: a name or a URL"`
+	Settings       map[string]string `json:"settings,omitempty" doc:"configuration settings by dotted key, for this run only: its limits, and settings that a repository may set"`
 }
 
 // CreatedRun says which run was made.
 type CreatedRun struct {
 	RunID      int64           `json:"runId"`
 	Status     contract.Status `json:"status"`
-	Created    bool            `json:"created" doc:"false: the same key had made it before"`
+	Created    bool            `json:"created" doc:"false: already created by a request with the same key"`
 	WorkflowID string          `json:"workflow_id"`
 	Notes      []string        `json:"notes,omitempty"`
 }
 
 // Why says who asks and why.
 type Why struct {
-	By     string `json:"by,omitempty" maxLength:"200" doc:"who says so; default: api"`
-	Reason string `json:"reason,omitempty" doc:"for the record, and for the next attempt"`
+	By     string `json:"by,omitempty" maxLength:"200" doc:"who gives the command; default: api"`
+	Reason string `json:"reason,omitempty" doc:"reason to record, and instructions for the next attempt"`
 }
 
 // Answered says which question is answered, so that nobody answers a question other
 // than the one they saw.
 type Answered struct {
-	ApprovalID string `json:"approval_id,omitempty" doc:"which question is answered; default: the open one"`
+	ApprovalID string `json:"approval_id,omitempty" doc:"ID of the answered question; default: the open one"`
 	// Asked distinguishes questions asked again under the same id, about other work.
-	Asked *time.Time `json:"asked,omitempty" doc:"when it was asked; a question that was asked at another time is not answered. Default: whenever"`
+	Asked *time.Time `json:"asked,omitempty" doc:"time of the question; the answer is rejected if the open question was asked at another time. Default: any time"`
 }
 
 // AnswerRequest is a person's answer to a run.
@@ -138,46 +138,46 @@ type AnswerRequest struct {
 type ApproveRequest struct {
 	Why
 	Answered
-	Plan *contract.Plan `json:"plan,omitempty" doc:"the plan as edited, where a plan is approved"`
+	Plan *contract.Plan `json:"plan,omitempty" doc:"edited plan, when approving a plan"`
 }
 
 // HealRequest says what to do about a failure.
 type HealRequest struct {
 	Why
 	Answered
-	Action contract.HealAction `json:"action,omitempty" doc:"what to do; default: the next action of the failure's class"`
+	Action contract.HealAction `json:"action,omitempty" doc:"heal action; default: the next action of the failure's class"`
 }
 
 // OtherModel names a model.
 type OtherModel struct {
-	Model       string   `json:"model,omitempty" doc:"as provider/model"`
-	Temperature *float64 `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"how much answers vary"`
+	Model       string   `json:"model,omitempty" doc:"model, as provider/model"`
+	Temperature *float64 `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"temperature: how much answers vary"`
 }
 
 // ReplayRequest says from where a run is repeated.
 type ReplayRequest struct {
 	Why
 	OtherModel
-	Phase contract.Phase `json:"phase,omitempty" enum:"planner,builder,tester,releaser" doc:"from which phase on; with a step: builder"`
-	Step  string         `json:"step,omitempty" doc:"of the builder: this step and those that depend on it, no others"`
+	Phase contract.Phase `json:"phase,omitempty" enum:"planner,builder,tester,releaser" doc:"phase to repeat from; with a step: builder"`
+	Step  string         `json:"step,omitempty" doc:"builder only: repeat only this step and the steps that depend on it"`
 }
 
 // ForkRequest says from where a new run continues.
 type ForkRequest struct {
 	OtherModel
-	Step         string         `json:"step,omitempty" doc:"the step to go on from; default: the plan's first"`
-	Turn         *int           `json:"turn,omitempty" minimum:"0" doc:"take over the step's conversation up to this turn; default: the step begins anew"`
-	Instructions string         `json:"instructions,omitempty" doc:"what the model is told on top"`
-	Plan         *contract.Plan `json:"plan,omitempty" doc:"another plan that has the step"`
+	Step         string         `json:"step,omitempty" doc:"step to continue from; default: the first step of the plan"`
+	Turn         *int           `json:"turn,omitempty" minimum:"0" doc:"keep the step's conversation up to this turn; default: the step starts over"`
+	Instructions string         `json:"instructions,omitempty" doc:"additional instructions for the model"`
+	Plan         *contract.Plan `json:"plan,omitempty" doc:"another plan that contains the step"`
 	Reason       string         `json:"reason,omitempty"`
 }
 
 // SwitchModelRequest makes a run use another model.
 type SwitchModelRequest struct {
 	Why
-	Model       string         `json:"model" minLength:"3" doc:"as provider/model"`
+	Model       string         `json:"model" minLength:"3" doc:"model, as provider/model"`
 	Temperature *float64       `json:"temperature,omitempty" minimum:"0" maximum:"2"`
-	Agent       contract.Agent `json:"agent,omitempty" doc:"for this agent only, those that deliberate about the plan (alpha, beta, gamma) among them; default: all"`
+	Agent       contract.Agent `json:"agent,omitempty" doc:"only for this agent, including those that deliberate on the plan (alpha, beta, gamma); default: all"`
 }
 
 // WentOn says how a run continued: with an answer, or again from a phase on.
@@ -193,8 +193,8 @@ type EnvironmentList struct {
 
 // FindRequest asks how a repository would be set up.
 type FindRequest struct {
-	Repo string `json:"repo" minLength:"1" doc:"repository: a folder of the server's host or a URL"`
-	Base string `json:"base,omitempty" doc:"branch, tag or commit; default: what is checked out, or the default branch"`
+	Repo string `json:"repo" minLength:"1" doc:"repository: a folder on the server's host or a URL"`
+	Base string `json:"base,omitempty" doc:"branch, tag or commit; default: the checked-out commit, or the default branch"`
 }
 
 // SetupList is a list of stored setups, the newest first.

@@ -140,7 +140,7 @@ func (r *Runs) known(ctx context.Context, key, digest string) (*Created, error) 
 		return nil, err
 	}
 	out := Created{Run: run}
-	if run.WorkflowID == "" { // whoever created it got no further
+	if run.WorkflowID == "" { // its creator got no further
 		r.start(ctx, &out)
 	}
 	return &out, nil
@@ -164,7 +164,7 @@ func (r *Runs) start(ctx context.Context, c *Created) {
 		c.Waiting = fault.Of(err).Message
 		return
 	case queued:
-		c.Notes = append(c.Notes, fmt.Sprintf("it waits for its turn: %d runs are at work (execution.concurrent_runs)", most))
+		c.Notes = append(c.Notes, fmt.Sprintf("the run is queued: %d runs are in progress (execution.concurrent_runs)", most))
 		return
 	}
 	if err := temporal.StartRun(ctx, r.Temporal, r.Store, c.Run); err != nil {
@@ -179,10 +179,10 @@ func (c Creation) Check() error {
 		return err
 	}
 	if c.Repo == "" {
-		return wrong("no repository is named; name a folder or a URL (--repo)")
+		return wrong("no repository given; give a folder or a URL (--repo)")
 	}
 	if c.PrepareOnly && c.Environment == EnvironmentNone {
-		return wrong("there is nothing to build without an environment; leave out --env none")
+		return wrong("cannot build without an environment; omit --env none")
 	}
 	if c.Model != "" {
 		return CheckModel(c.Model)
@@ -193,12 +193,12 @@ func (c Creation) Check() error {
 // goal splits the goal into title and description.
 func (c Creation) goal() (title, description string, err error) {
 	if !utf8.ValidString(c.Goal+c.Description) || strings.ContainsRune(c.Goal+c.Description, 0) {
-		return "", "", wrong("the goal is no text: it holds bytes that are not UTF-8, or NUL")
+		return "", "", wrong("the goal must be valid UTF-8 without NUL bytes")
 	}
 	title, description, _ = strings.Cut(strings.TrimSpace(c.Goal), "\n")
 	title, description = strings.TrimSpace(title), strings.TrimSpace(strings.TrimSpace(description)+"\n\n"+c.Description)
 	if title == "" {
-		return "", "", wrong(`the goal is empty; say what the change is to achieve, such as --goal "Add dark mode"`)
+		return "", "", wrong(`the goal is empty; describe what the change should achieve, such as --goal "Add dark mode"`)
 	}
 	return title, description, nil
 }
@@ -207,7 +207,7 @@ func (c Creation) goal() (title, description string, err error) {
 func (r *Runs) goal(c Creation) (title, description string, err error) {
 	title, description, err = c.goal()
 	if most := r.Config.Execution.MaxGoalBytes.Int64(); err == nil && int64(len(title)+len(description)) > most {
-		err = wrong("the goal has %d bytes, more than the %d allowed (execution.max_goal_bytes); say it shorter and put details into the repository",
+		err = wrong("the goal has %d bytes, more than the %d allowed (execution.max_goal_bytes); shorten it and put details into the repository",
 			len(title)+len(description), most)
 	}
 	return title, description, err
@@ -295,7 +295,7 @@ func (r *Runs) chooseEnvironment(c Creation, s *contract.Settings, spec *setup.R
 		}
 	}
 	if s.Environment == nil && (c.PrepareOnly || c.Environment != "" && c.Environment != EnvironmentAuto) {
-		return wrong("environments are switched off in the operator's configuration (environment.enabled); nothing can be set up")
+		return wrong("environments are disabled in the operator's configuration (environment.enabled)")
 	}
 	return nil
 }
@@ -317,7 +317,7 @@ func (r *Runs) resolve(ctx context.Context, c Creation, out *Created) (contract.
 	repo.Tree = start.Tree
 	if info.Dirty {
 		out.Notes = append(out.Notes, fmt.Sprintf(
-			"%s has changes that are in no commit. They are no part of the run, which starts from %.12s.", info.Path, repo.Base))
+			"%s has uncommitted changes. The run does not include them; it starts from %.12s.", info.Path, repo.Base))
 	}
 	cfg, err := repositoryConfig(ctx, workspaces, r.Config, start, info)
 	return repo, cfg, err
@@ -354,7 +354,7 @@ func repositoryConfig(ctx context.Context, workspaces *workspace.Manager, cfg *c
 		return cfg, err
 	}
 	if len(data) > maxConfig {
-		return nil, wrong("%s has %d bytes, more than the %d that are read of one; what it forbids cannot be left out", name, len(data), maxConfig)
+		return nil, wrong("%s has %d bytes, more than the %d allowed; it must be read in full because it may contain restrictions", name, len(data), maxConfig)
 	}
 	return config.LoadRepository(cfg, data, name)
 }
@@ -380,7 +380,7 @@ func chooseModel(cfg *config.Config, s *contract.Settings, choice string) error 
 // CheckModel returns an error unless a model is named as provider/model.
 func CheckModel(choice string) error {
 	if provider, name, ok := strings.Cut(choice, "/"); !ok || provider == "" || name == "" {
-		return wrong("the model %q is not of the form provider/model", choice)
+		return wrong("the model %q must have the form provider/model", choice)
 	}
 	return nil
 }
@@ -393,7 +393,7 @@ func Model(cfg *config.Config, choice string) (contract.ModelChoice, error) {
 	}
 	provider, name, _ := strings.Cut(choice, "/")
 	if _, known := cfg.Models.Providers[provider]; !known {
-		return contract.ModelChoice{}, wrong("no model provider is called %q; see rgpt models", provider)
+		return contract.ModelChoice{}, wrong("model provider %q not found; see rgpt models", provider)
 	}
 	return setup.Timed(cfg, contract.ModelChoice{Provider: provider, Model: name}), nil
 }
@@ -414,7 +414,7 @@ func probe(ctx context.Context, cfg *config.Config, s contract.Settings) error {
 			names = append(names, m.Provider)
 		}
 	}
-	return reachable(ctx, cfg, names, "the run was not made")
+	return reachable(ctx, cfg, names, "the run was not created")
 }
 
 // reachable checks that model providers answer and accept their keys, which uses no
@@ -449,7 +449,7 @@ func projectOf(url string) string {
 func digestOf(request any) (string, error) {
 	raw, err := json.Marshal(request)
 	if err != nil {
-		return "", fmt.Errorf("recognise the request: %w", err)
+		return "", fmt.Errorf("digest the request: %w", err)
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:]), nil

@@ -40,8 +40,8 @@ func TestAGoalIsATitleAndWhatFollows(t *testing.T) {
 		"both":                  {in: Creation{Goal: "Add\none", Description: "two"}, title: "Add", description: "one\n\ntwo"},
 		"nothing":               {in: Creation{}, wrong: "is empty"},
 		"white space":           {in: Creation{Goal: " \n\t"}, wrong: "is empty"},
-		"NUL":                   {in: Creation{Goal: "a\x00b"}, wrong: "no text"},
-		"no UTF-8":              {in: Creation{Goal: "a", Description: "\xff"}, wrong: "no text"},
+		"NUL":                   {in: Creation{Goal: "a\x00b"}, wrong: "must be valid UTF-8 without NUL bytes"},
+		"no UTF-8":              {in: Creation{Goal: "a", Description: "\xff"}, wrong: "must be valid UTF-8 without NUL bytes"},
 		"too long":              {in: Creation{Goal: strings.Repeat("x", int(config.Default().Execution.MaxGoalBytes.Int64())+1)}, wrong: "max_goal_bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ type Environment struct {
 	Recipe json.RawMessage `json:"recipe,omitempty" hidden:"true"`
 
 	What  string `json:"what" doc:"what was set up, such as: go, node (pnpm)"`
-	InUse bool   `json:"in_use" doc:"a run that has not ended has it"`
+	InUse bool   `json:"in_use" doc:"used by a run that has not ended"`
 	// Found is what it was made from, if one environment is requested.
 	Found *FoundEnvironment `json:"found,omitempty"`
 }
@@ -44,14 +44,14 @@ type FoundEnvironment struct {
 	What        string            `json:"what"`
 	Projects    []FoundProject    `json:"projects"`
 	Commands    []FoundCommand    `json:"commands"`
-	Hosts       []string          `json:"hosts" doc:"that the set-up may reach"`
+	Hosts       []string          `json:"hosts" doc:"hosts that the setup may reach"`
 	Variables   map[string]string `json:"variables"`
 	Path        []string          `json:"path,omitempty" doc:"folders before PATH"`
 	Missing     []FoundTool       `json:"missing"`
-	Hints       []FoundHint       `json:"hints" doc:"lines of the repository about its set-up; nobody has checked them"`
+	Hints       []FoundHint       `json:"hints" doc:"lines of the repository about its setup, not verified"`
 	TestCommand string            `json:"test_command,omitempty"`
-	SetupID     int64             `json:"setup_id,omitempty" doc:"the stored setup that counts for the repository"`
-	YAML        string            `json:"yaml" doc:"the same as the section environment of rgpt.yaml"`
+	SetupID     int64             `json:"setup_id,omitempty" doc:"ID of the stored setup that applies to the repository"`
+	YAML        string            `json:"yaml" doc:"the same as an environment section of rgpt.yaml"`
 	Notes       []string          `json:"notes,omitempty"`
 }
 
@@ -60,7 +60,7 @@ type FoundProject struct {
 	Dir            string `json:"dir"`
 	Ecosystem      string `json:"ecosystem"`
 	Manager        string `json:"manager"`
-	ManagerVersion string `json:"manager_version,omitempty" doc:"that the repository asks for"`
+	ManagerVersion string `json:"manager_version,omitempty" doc:"version that the repository requires"`
 	Manifest       string `json:"manifest"`
 	Lock           string `json:"lock,omitempty"`
 }
@@ -69,7 +69,7 @@ type FoundProject struct {
 type FoundCommand struct {
 	Dir      string `json:"dir"`
 	Shell    string `json:"shell"`
-	Optional bool   `json:"optional,omitempty" doc:"its failure does not end the set-up"`
+	Optional bool   `json:"optional,omitempty" doc:"if it fails, the setup continues"`
 }
 
 // FoundTool is a tool that the repository asks for and the worker lacks.
@@ -77,7 +77,7 @@ type FoundTool struct {
 	Name   string `json:"name"`
 	Wanted string `json:"wanted,omitempty"`
 	Have   string `json:"have,omitempty"`
-	From   string `json:"from" doc:"the file that asks"`
+	From   string `json:"from" doc:"file that requires it"`
 }
 
 // FoundHint is a line of the repository about how its authors set it up.
@@ -167,7 +167,7 @@ func (r *Runs) RemoveEnvironment(ctx context.Context, digest string) (Environmen
 		return e, err
 	}
 	if e.InUse {
-		return e, refused("environment %.12s is used by a run that has not ended; wait for its end, or stop it", e.Digest)
+		return e, refused("environment %.12s is used by a run that has not ended; wait until it ends, or stop it", e.Digest)
 	}
 	archive, err := r.Store.RemoveEnvironment(ctx, e.Digest)
 	if err != nil {
@@ -188,7 +188,7 @@ func (r *Runs) RemoveEnvironment(ctx context.Context, digest string) (Environmen
 // set up: nothing is executed, and nothing kept.
 func (r *Runs) FindEnvironment(ctx context.Context, repo, base string) (FoundEnvironment, error) {
 	if repo == "" {
-		return FoundEnvironment{}, wrong("no repository is named; name a folder or a URL (--repo)")
+		return FoundEnvironment{}, wrong("no repository given; give a folder or a URL (--repo)")
 	}
 	repo, err := located(repo)
 	if err != nil {
@@ -217,7 +217,7 @@ func (r *Runs) FindEnvironment(ctx context.Context, repo, base string) (FoundEnv
 	out := foundOf(at.URL, at.Base, recipe)
 	out.SetupID, out.Notes = known.ID, notes.Notes
 	if !cfg.Environment.Enabled {
-		out.Notes = append(out.Notes, "environments are switched off in the operator's configuration (environment.enabled): runs do not set this up")
+		out.Notes = append(out.Notes, "environments are disabled in the operator's configuration (environment.enabled): runs do not build this")
 	}
 	return *out, nil
 }
@@ -265,12 +265,12 @@ func factsOf(ctx context.Context, workspaces *workspace.Manager, at contract.Rep
 // NewSetup is how a person sets up a repository. At least one of commands, hosts and
 // variables is given.
 type NewSetup struct {
-	Repo      string            `json:"repo" minLength:"1" doc:"a folder of the server's host or a URL"`
-	Commands  []string          `json:"commands,omitempty" maxItems:"50" doc:"shell commands, run in this order in the root of the repository; none: what its files suggest"`
-	Hosts     []string          `json:"hosts,omitempty" maxItems:"200" doc:"hosts that the setup may reach: public registries, and what the operator allows; empty: as configured"`
-	Variables map[string]string `json:"variables,omitempty" doc:"for the set-up, agents and checks"`
+	Repo      string            `json:"repo" minLength:"1" doc:"a folder on the server's host or a URL"`
+	Commands  []string          `json:"commands,omitempty" maxItems:"50" doc:"shell commands, run in this order in the root of the repository; default: detected from its files"`
+	Hosts     []string          `json:"hosts,omitempty" maxItems:"200" doc:"hosts that the setup may reach: public registries, and hosts that the operator allows; default: as configured"`
+	Variables map[string]string `json:"variables,omitempty" doc:"for the setup, agents and checks"`
 	Reason    string            `json:"reason,omitempty"`
-	By        string            `json:"by,omitempty" maxLength:"200" doc:"who says so; default: api"`
+	By        string            `json:"by,omitempty" maxLength:"200" doc:"who defines it; default: api"`
 }
 
 // AddSetup stores a person's setup of a repository. Runs use it if they are prepared
@@ -280,7 +280,7 @@ func (r *Runs) AddSetup(ctx context.Context, n NewSetup) (store.Setup, error) {
 		return store.Setup{}, wrong("the setup is empty; give at least one command, host or variable (--command, --host, --variable)")
 	}
 	if n.Repo == "" {
-		return store.Setup{}, wrong("no repository is named; name a folder or a URL (--repo)")
+		return store.Setup{}, wrong("no repository given; give a folder or a URL (--repo)")
 	}
 	repo, err := r.named(ctx, n.Repo)
 	if err != nil {
@@ -304,7 +304,7 @@ func (r *Runs) AddSetup(ctx context.Context, n NewSetup) (store.Setup, error) {
 // checkSetup checks a setup like the section environment of a request.
 func (r *Runs) checkSetup(n NewSetup) error {
 	if text := n.Reason + n.By; strings.ContainsRune(text, 0) {
-		return wrong("the reason is no text: it holds NUL")
+		return wrong("the reason must not contain NUL bytes")
 	}
 	section := map[string]any{}
 	if len(n.Commands) > 0 {
@@ -343,10 +343,10 @@ func (r *Runs) RevokeSetup(ctx context.Context, id int64, by string) (store.Setu
 	}
 	known, err := r.Store.SetupByID(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return known, fault.Wrap(store.ErrNotFound, contract.ClassHuman, store.CodeNotFound, "there is no setup %d; rgpt env setups shows those there are", id)
+		return known, fault.Wrap(store.ErrNotFound, contract.ClassHuman, store.CodeNotFound, "setup %d not found; see rgpt env setups", id)
 	}
 	if err == nil && !revoked {
-		err = refused("setup %d was revoked before", id)
+		err = refused("setup %d is already revoked", id)
 	}
 	return known, err
 }

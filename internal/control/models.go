@@ -12,10 +12,10 @@ import (
 // Models is the configuration of models.
 type Models struct {
 	Providers []ModelProvider                         `json:"providers"`
-	Agents    map[contract.Agent]contract.ModelChoice `json:"agents" doc:"which agent uses which; alpha, beta and gamma are those that deliberate"` // without those that have none
-	Settings  map[contract.Agent]string               `json:"settings" doc:"the setting that each agent's model comes from, such as models.phases.planner"`
+	Agents    map[contract.Agent]contract.ModelChoice `json:"agents" doc:"model of each agent; alpha, beta and gamma deliberate"` // without those that have none
+	Settings  map[contract.Agent]string               `json:"settings" doc:"setting that each agent's model comes from, such as models.phases.planner"`
 	Catalogue model.Catalogue                         `json:"catalogue"`
-	Unset     string                                  `json:"unset,omitempty" doc:"why agents have no models, where they have none"`
+	Unset     string                                  `json:"unset,omitempty" doc:"why agents without models have none"`
 }
 
 // ModelProvider is one provider of models.
@@ -24,7 +24,7 @@ type ModelProvider struct {
 	Kind    string `json:"kind"`
 	Address string `json:"address"`
 	Key     string `json:"key" doc:"where the key comes from; never the key"`
-	State   string `json:"state,omitempty" doc:"ok, or why it does not answer; only where that was asked"`
+	State   string `json:"state,omitempty" doc:"ok, or why it does not answer; only if checked"`
 }
 
 // Models returns the configuration of models. With check each provider is asked whether

@@ -15,11 +15,11 @@ import (
 // Orchestration is a whole pipeline.
 type Orchestration struct {
 	store.Pipeline
-	Blackboard []contract.Entry              `json:"blackboard" doc:"by section, in the order in which places were first written"`
-	Votes      []contract.Vote               `json:"votes" doc:"the last one of each voter on each version"`
+	Blackboard []contract.Entry              `json:"blackboard" doc:"by section, in the order in which keys were first written"`
+	Votes      []contract.Vote               `json:"votes" doc:"last vote of each voter on each version"`
 	Messages   []contract.Message            `json:"messages" doc:"the last 50 of each agent"`
-	Errors     []store.PipelineError         `json:"errors" doc:"what was refused of agents, and recorded of them"`
-	Reports    []contract.DeliberationReport `json:"reports" doc:"checkpoint, partial, final: those that there are"`
+	Errors     []store.PipelineError         `json:"errors" doc:"rejected moves and recorded errors of agents"`
+	Reports    []contract.DeliberationReport `json:"reports" doc:"available reports: checkpoint, partial, final"`
 }
 
 // Decision returns the pipeline's decision and its reasons; nil if there is none. Of
@@ -84,7 +84,7 @@ func (p *Pipelines) Report(ctx context.Context, id int64, kind string) (contract
 func (p *Pipelines) Newest(ctx context.Context) (store.Pipeline, error) {
 	list, err := p.Store.ListPipelines(ctx, store.PipelineFilter{Limit: 1})
 	if err == nil && len(list) == 0 {
-		err = fault.Wrap(store.ErrNotFound, contract.ClassHuman, store.CodeNotFound, `there is no pipeline yet; spawn one: rgpt pipeline spawn --objective "…"`)
+		err = fault.Wrap(store.ErrNotFound, contract.ClassHuman, store.CodeNotFound, `no pipelines yet; spawn one: rgpt pipeline spawn --objective "…"`)
 	}
 	if err != nil {
 		return store.Pipeline{}, err
@@ -107,12 +107,12 @@ const (
 
 // PipelineLog is one thing that happened in a pipeline.
 type PipelineLog struct {
-	Seq       int64                   `json:"seq" doc:"number of the event, to go on after"`
+	Seq       int64                   `json:"seq" doc:"number of the event, to continue after"`
 	At        time.Time               `json:"at"`
 	Kind      LogKind                 `json:"kind" enum:"message,write,vote,error,status,event"`
 	Type      contract.EventType      `json:"event_type"`
-	Agent     contract.Member         `json:"agent,omitempty" doc:"who did it"`
-	To        contract.Member         `json:"to,omitempty" doc:"of a message; absent: everybody"`
+	Agent     contract.Member         `json:"agent,omitempty" doc:"agent that acted"`
+	To        contract.Member         `json:"to,omitempty" doc:"recipient of a message; absent: everyone"`
 	Section   contract.Section        `json:"section,omitempty"`
 	Key       string                  `json:"key,omitempty"`
 	Version   int                     `json:"version,omitempty"`

@@ -68,7 +68,7 @@ func (s Spawning) Check() error {
 		err = s.checkModels()
 	}
 	if err == nil && (s.Timeout < 0 || s.Timeout > longestSeconds) {
-		err = wrong("the timeout is %d; give 1 to %d seconds, or leave it out", s.Timeout, longestSeconds)
+		err = wrong("the timeout is %d; must be 1 to %d seconds, or omitted", s.Timeout, longestSeconds)
 	}
 	return err
 }
@@ -85,7 +85,7 @@ func checkMode(mode contract.PipelineMode) error {
 	case "", contract.ModeOpenRouter, contract.ModeLocal:
 		return nil
 	}
-	return wrong("the mode %q is none of a deliberation; use openrouter or local", mode)
+	return wrong("the mode %q is invalid; use openrouter or local", mode)
 }
 
 // task returns the task with the objective, which may be given in either.
@@ -95,10 +95,10 @@ func (s Spawning) task() (t Task, err error) {
 	}
 	own, said := strings.TrimSpace(t.Objective), strings.TrimSpace(s.Objective)
 	if own != "" && said != "" && own != said {
-		return t, wrong("the task has another objective than the request; give one of them")
+		return t, wrong("the objectives of the task and of the request differ; give only one")
 	}
 	if t.Objective = cmp.Or(said, own); t.Objective == "" {
-		return t, wrong(`the objective is empty; say what is to be deliberated, such as --objective "Design a caching strategy"`)
+		return t, wrong(`the objective is empty; give one, such as --objective "Design a caching strategy"`)
 	}
 	return t, t.Check()
 }
@@ -114,7 +114,7 @@ func (p *Pipelines) Spawn(ctx context.Context, s Spawning) (Spawned, error) {
 		return Spawned{}, err
 	}
 	if most := p.Config.Execution.MaxGoalBytes.Int64(); int64(task.size()) > most {
-		return Spawned{}, wrong("objective and task have %d bytes, more than the %d allowed (execution.max_goal_bytes); say it shorter", task.size(), most)
+		return Spawned{}, wrong("objective and task have %d bytes, more than the %d allowed (execution.max_goal_bytes); shorten them", task.size(), most)
 	}
 	digest, err := digestOf(s)
 	if err != nil {
@@ -185,7 +185,7 @@ func (p *Pipelines) settings(ctx context.Context, s Spawning) (contract.Delibera
 	if s.Timeout > 0 {
 		settings.Timeout = time.Duration(s.Timeout) * time.Second
 	}
-	return settings, p.probe(ctx, settings.Models, "the pipeline was not made")
+	return settings, p.probe(ctx, settings.Models, "the pipeline was not created")
 }
 
 // models returns the settings with the models of a mode, or with one model for all
@@ -201,7 +201,7 @@ func (p *Pipelines) models(mode contract.PipelineMode, name string) (contract.De
 	}
 	scripted := p.Config.Models.Providers[chosen.Provider].Kind == string(model.KindScripted)
 	if mode == contract.ModeLocal && !scripted {
-		return settings, wrong("mode local deliberates with the scripted model, and %s is another one; leave the model out, or use mode openrouter", name)
+		return settings, wrong("mode local uses the scripted model, not %s; omit the model, or use mode openrouter", name)
 	}
 	deliberateWith(p.Config, &settings, chosen)
 	return settings, nil
@@ -243,7 +243,7 @@ func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (con
 		return contract.PipelineAck{}, err
 	}
 	if c.Timeout < 0 || c.Timeout > longestSeconds {
-		return contract.PipelineAck{}, wrong("the timeout is %d; give 1 to %d seconds, or leave it out", c.Timeout, longestSeconds)
+		return contract.PipelineAck{}, wrong("the timeout is %d; must be 1 to %d seconds, or omitted", c.Timeout, longestSeconds)
 	}
 	now, err := p.Store.Pipeline(ctx, id)
 	if err != nil {
@@ -256,7 +256,7 @@ func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (con
 		if err != nil {
 			return contract.PipelineAck{}, err
 		}
-		if err := p.probe(ctx, settings.Models, fmt.Sprintf("pipeline %d was not told to go on", id)); err != nil {
+		if err := p.probe(ctx, settings.Models, fmt.Sprintf("pipeline %d was not continued", id)); err != nil {
 			return contract.PipelineAck{}, err
 		}
 		command.Mode, command.Models = settings.Mode, settings.Models
@@ -301,7 +301,7 @@ func (p *Pipelines) SwitchModel(ctx context.Context, id int64, m contract.Member
 	return p.tell(ctx, id, contract.UpdateSwitchModel, c)
 }
 
-// RecordError counts against a member an error that somebody else reported. Secrets are
+// RecordError counts against a member an error that a caller reported. Secrets are
 // removed before it becomes part of a history.
 func (p *Pipelines) RecordError(ctx context.Context, id int64, e contract.Error, c contract.PipelineCommand) (contract.PipelineAck, error) {
 	var err error
@@ -309,13 +309,13 @@ func (p *Pipelines) RecordError(ctx context.Context, id int64, e contract.Error,
 		return contract.PipelineAck{}, err
 	}
 	if !slices.Contains(contract.Classes(), e.Class) {
-		return contract.PipelineAck{}, wrong("the error_type %q is none of %v", e.Class, contract.Classes())
+		return contract.PipelineAck{}, wrong("the error_type %q is invalid; must be one of %v", e.Class, contract.Classes())
 	}
 	if e.Message = strings.TrimSpace(telemetry.Redact(e.Message)); e.Message == "" {
-		return contract.PipelineAck{}, wrong("the error has no message; say what went wrong")
+		return contract.PipelineAck{}, wrong("the error has no message; describe what went wrong")
 	}
 	if e.Severity != "" && !slices.Contains(contract.Severities(), e.Severity) {
-		return contract.PipelineAck{}, wrong("the severity %q is none of %v", e.Severity, contract.Severities())
+		return contract.PipelineAck{}, wrong("the severity %q is invalid; must be one of %v", e.Severity, contract.Severities())
 	}
 	e.Code = cmp.Or(e.Code, contract.CodeUnknown)
 	e.Message = fault.Clip(e.Message, contract.TextHead)
@@ -358,7 +358,7 @@ func (p *Pipelines) FailureContext(ctx context.Context, id int64, c contract.Pip
 func member(m contract.Member) (contract.Member, error) {
 	known := contract.Member(strings.ToUpper(string(m)))
 	if !known.Valid() {
-		return "", wrong("%q is no agent of a pipeline; these are %v", m, contract.Members())
+		return "", wrong("%q is not an agent of a pipeline; must be one of %v", m, contract.Members())
 	}
 	return known, nil
 }
@@ -408,8 +408,8 @@ func (p *Pipelines) untold(ctx context.Context, was store.Pipeline, name string,
 		case lookup != nil || !now.Status.Terminal():
 			return refused("pipeline %d has not started yet; try again in a moment", was.ID)
 		case now.RecoveredBy != 0:
-			return refused("pipeline %d has ended (%s) and was recovered by pipeline %d; %s changes nothing any more", was.ID, now.Status, now.RecoveredBy, name)
+			return refused("pipeline %d has ended (%s) and was recovered by pipeline %d; %s has no effect", was.ID, now.Status, now.RecoveredBy, name)
 		}
-		return refused("pipeline %d has ended (%s); %s changes nothing any more", was.ID, now.Status, name)
+		return refused("pipeline %d has ended (%s); %s has no effect", was.ID, now.Status, name)
 	})
 }

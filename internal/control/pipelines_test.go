@@ -37,26 +37,26 @@ func TestASpawningThatCannotBeUsedSaysWhy(t *testing.T) {
 	long := strings.Repeat("x", maxTaskName+1)
 	subtasks := func(s ...contract.Subtask) *Task { return &Task{Objective: "o", Subtasks: s} }
 	for why, s := range map[string]Spawning{
-		"the objective is empty":         {},
-		"no text":                        {Objective: "a\x00b"},
-		"another objective":              {Objective: "a", Task: &Task{Objective: "b"}},
-		`the mode "remote" is none`:      {Objective: "a", Mode: "remote"},
-		"not of the form provider/model": {Objective: "a", Model: "gpt"},
-		"the timeout is -1":              {Objective: "a", Timeout: -1},
-		"timeout_seconds is 86401":       {Objective: "a", Task: &Task{TimeoutSeconds: 86401}},
-		"task_id has 101 bytes":          {Objective: "a", Task: &Task{TaskID: long}},
-		"a subtask needs an id":          {Task: subtasks(contract.Subtask{Description: "d"})},
-		`two subtasks are called "a"`:    {Task: subtasks(contract.Subtask{ID: "a"}, contract.Subtask{ID: "a"})},
-		`"a" cannot depend on "b"`:       {Task: subtasks(contract.Subtask{ID: "a", Dependencies: []string{"b"}})},
-		`"a" cannot depend on "a"`:       {Task: subtasks(contract.Subtask{ID: "a", Dependencies: []string{"a"}})},
-		`["a" "b" "c"] depend on each other`: {Task: subtasks(
+		"the objective is empty":                               {},
+		"the task must be valid UTF-8 without NUL bytes":       {Objective: "a\x00b"},
+		"the objectives of the task and of the request differ": {Objective: "a", Task: &Task{Objective: "b"}},
+		`the mode "remote" is invalid`:                         {Objective: "a", Mode: "remote"},
+		"must have the form provider/model":                    {Objective: "a", Model: "gpt"},
+		"the timeout is -1":                                    {Objective: "a", Timeout: -1},
+		"timeout_seconds is 86401":                             {Objective: "a", Task: &Task{TimeoutSeconds: 86401}},
+		"task_id has 101 bytes":                                {Objective: "a", Task: &Task{TaskID: long}},
+		"a subtask needs an id":                                {Task: subtasks(contract.Subtask{Description: "d"})},
+		`two subtasks have the id "a"`:                         {Task: subtasks(contract.Subtask{ID: "a"}, contract.Subtask{ID: "a"})},
+		`"a" cannot depend on "b"`:                             {Task: subtasks(contract.Subtask{ID: "a", Dependencies: []string{"b"}})},
+		`"a" cannot depend on "a"`:                             {Task: subtasks(contract.Subtask{ID: "a", Dependencies: []string{"a"}})},
+		`["a" "b" "c"] form a dependency cycle`: {Task: subtasks(
 			contract.Subtask{ID: "free"}, contract.Subtask{ID: "a", Dependencies: []string{"free", "c"}},
 			contract.Subtask{ID: "b", Dependencies: []string{"a"}}, contract.Subtask{ID: "c", Dependencies: []string{"b"}})},
-		"101 subtasks":                       {Task: subtasks(make([]contract.Subtask, 101)...)},
-		"more than the 100 constraints or":   {Task: &Task{Objective: "o", Constraints: make([]string, 101)}},
-		"that are not UTF-8":                 {Objective: "a", Task: &Task{SuccessCriteria: []string{"\xff"}}},
-		"complexity is 2; give a number":     {Objective: "a", Task: &Task{Complexity: 2}},
-		"a subtask needs an id of at most 1": {Task: subtasks(contract.Subtask{ID: "a", Status: long})},
+		"101 subtasks":                                            {Task: subtasks(make([]contract.Subtask, 101)...)},
+		"more than 100 constraints or":                            {Task: &Task{Objective: "o", Constraints: make([]string, 101)}},
+		"must be valid UTF-8 without NUL bytes":                   {Objective: "a", Task: &Task{SuccessCriteria: []string{"\xff"}}},
+		"complexity is 2; must be a number":                       {Objective: "a", Task: &Task{Complexity: 2}},
+		"a subtask needs an id; id and status may have at most 1": {Task: subtasks(contract.Subtask{ID: "a", Status: long})},
 	} {
 		err := s.Check()
 		require.ErrorContains(t, err, why)
@@ -93,9 +93,9 @@ func TestTheModeOfAPipelineIsThatOfItsModels(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "other", s.Models[contract.AgentGamma].Model)
 	_, err = p.models(contract.ModeLocal, "openai/gpt-5")
-	require.ErrorContains(t, err, "mode local deliberates with the scripted model")
+	require.ErrorContains(t, err, "mode local uses the scripted model")
 	_, err = p.models("", "nowhere/x")
-	require.ErrorContains(t, err, `no model provider is called "nowhere"`)
+	require.ErrorContains(t, err, `model provider "nowhere" not found`)
 }
 
 func TestTheModelOfAllAgentsIsThatOfThoseWhoDeliberateToo(t *testing.T) {
@@ -141,11 +141,11 @@ func TestWhatCannotReachTheModelsOfADeliberationIsRefusedBefore(t *testing.T) {
 	require.NoError(t, probe(t.Context(), cfg, run), "nobody deliberates unless the plan is complex")
 	run.PlanBy = contract.PlanByDeliberation
 	err := probe(t.Context(), cfg, run)
-	require.ErrorContains(t, err, "the run was not made: ")
+	require.ErrorContains(t, err, "the run was not created: ")
 	require.Equal(t, contract.CodeUnauthorized, fault.Of(err).Code)
 	require.Equal(t, 1, strings.Count(err.Error(), "keyless"), "said once")
 	run.PlanGiven = true
 	require.NoError(t, probe(t.Context(), cfg, run), "the plan is there")
 	p := &Pipelines{Config: cfg}
-	require.ErrorContains(t, p.probe(t.Context(), run.Deliberation.Models, "pipeline 7 was not told to go on"), "pipeline 7 was not told to go on: ")
+	require.ErrorContains(t, p.probe(t.Context(), run.Deliberation.Models, "pipeline 7 was not continued"), "pipeline 7 was not continued: ")
 }

@@ -111,7 +111,7 @@ func (r *Runs) Timing(ctx context.Context, id int64) (Timing, error) {
 func (r *Runs) history(ctx context.Context, id int64, plan contract.Plan) (timing.History, error) {
 	none := timing.History{Git: timing.Group{Name: timing.Git}, Queue: timing.Group{Name: timing.Queue}}
 	if r.Temporal == nil {
-		return none, fault.New(contract.ClassInfra, contract.CodeUnavailable, "there is no connection to Temporal")
+		return none, fault.New(contract.ClassInfra, contract.CodeUnavailable, "not connected to Temporal")
 	}
 	ctx, cancel := context.WithTimeout(ctx, historyTime)
 	defer cancel()

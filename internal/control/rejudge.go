@@ -16,21 +16,21 @@ import (
 // Rules are the rules by which recorded results are judged again. Missing ones are as
 // they were for the run.
 type Rules struct {
-	MaxMajor    *int                `json:"max_major,omitempty" minimum:"0" doc:"major findings that a run may have; default: the run's findings.max_major"`
-	MaxMedium   *int                `json:"max_medium,omitempty" minimum:"0" doc:"medium findings after which it warns; default: the run's findings.max_medium"`
-	PinnedTests verdict.PinnedTests `json:"pinned_tests,omitempty" doc:"how changes of tests count; default: the run's verification.pinned_tests"`
-	NewTests    verdict.NewTests    `json:"prove_new_tests,omitempty" doc:"how new tests count that do not need their change; default: the run's verification.prove_new_tests"`
+	MaxMajor    *int                `json:"max_major,omitempty" minimum:"0" doc:"maximum number of major findings; default: the run's findings.max_major"`
+	MaxMedium   *int                `json:"max_medium,omitempty" minimum:"0" doc:"warn above this number of medium findings; default: the run's findings.max_medium"`
+	PinnedTests verdict.PinnedTests `json:"pinned_tests,omitempty" doc:"how to treat changed tests; default: the run's verification.pinned_tests"`
+	NewTests    verdict.NewTests    `json:"prove_new_tests,omitempty" doc:"how to treat new tests that pass without the change; default: the run's verification.prove_new_tests"`
 }
 
 // Check returns an error for rules that are not valid.
 func (r Rules) Check() error {
 	switch {
 	case r.MaxMajor != nil && *r.MaxMajor < 0, r.MaxMedium != nil && *r.MaxMedium < 0:
-		return wrong("the number of findings that a run may have is 0 or more")
+		return wrong("max_major and max_medium must be 0 or more")
 	case r.PinnedTests != "" && !slices.Contains(verdict.PinnedModes(), r.PinnedTests):
-		return wrong("pinned_tests %q is none of %v", r.PinnedTests, verdict.PinnedModes())
+		return wrong("pinned_tests %q is invalid; must be one of %v", r.PinnedTests, verdict.PinnedModes())
 	case r.NewTests != "" && !slices.Contains(verdict.NewModes(), r.NewTests):
-		return wrong("prove_new_tests %q is none of %v", r.NewTests, verdict.NewModes())
+		return wrong("prove_new_tests %q is invalid; must be one of %v", r.NewTests, verdict.NewModes())
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (r *Retrials) judge(ctx context.Context, db *store.Store, run store.Run) er
 		return err
 	}
 	if len(r.Retrials) == 0 {
-		return fault.New(contract.ClassHuman, contract.CodeUnknown, "run %d has recorded nothing that could be judged again: no plan, and no tester that came to a verdict", run.ID)
+		return fault.New(contract.ClassHuman, contract.CodeUnknown, "run %d cannot be judged again: it has recorded no plan, and no tester reached a verdict", run.ID)
 	}
 	for i := range r.Retrials {
 		r.Retrials[i].compare()
@@ -161,7 +161,7 @@ func (r *Retrials) plans(ctx context.Context, db *store.Store, executions []stor
 	return nil
 }
 
-// plan judges the current plan, whoever wrote it. It was accepted once.
+// plan judges the current plan, of any author. It was accepted once.
 func (r *Retrials) plan(ctx context.Context, db *store.Store, run store.Run) error {
 	plan, err := db.Plan(ctx, run.ID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -189,10 +189,10 @@ func (r *Retrials) tests(ctx context.Context, db *store.Store, executions []stor
 			return slices.ContainsFunc(recorded, func(c verdict.Recorded) bool { return c.Result.Check.ID == id })
 		}
 		if r.PinnedTests.On() && !was(contract.CheckPinnedTests) {
-			r.Notes = append(r.Notes, "what the change did to tests is not known: it was not compared (verification.pinned_tests was off)")
+			r.Notes = append(r.Notes, "changes of tests are unknown: they were not compared (verification.pinned_tests was off)")
 		}
 		if r.NewTests.On() && r.unproved {
-			r.Notes = append(r.Notes, "whether new tests fail without the change is not known: they were not run without it (verification.prove_new_tests was off)")
+			r.Notes = append(r.Notes, "it is unknown whether new tests fail without the change: they were not run without it (verification.prove_new_tests was off)")
 		}
 		now := verdict.Again(recorded, r.Thresholds, verdict.Modes{Pinned: r.PinnedTests, New: r.NewTests})
 		r.Retrials = append(r.Retrials, Retrial{
@@ -201,7 +201,7 @@ func (r *Retrials) tests(ctx context.Context, db *store.Store, executions []stor
 		})
 		return nil
 	}
-	r.Notes = append(r.Notes, "no tester of this run came to a verdict")
+	r.Notes = append(r.Notes, "no tester of this run reached a verdict")
 	return nil
 }
 

@@ -23,7 +23,7 @@ import (
 const answerTime = 30 * time.Second
 
 // ErrSilent is the error of a command that a run or pipeline did not answer in time.
-var ErrSilent = errors.New("no answer came")
+var ErrSilent = errors.New("no response in time")
 
 // Steer sends a command, by the name of an update, to a run and waits for its answer.
 // Commands with the same ID are one command. If the run refuses, the error is a
@@ -127,7 +127,7 @@ func (r *Runs) steerError(ctx context.Context, id int64, name string, err error)
 	return unsent(err, fmt.Sprintf("run %d", id), name, func() error {
 		run, lookup := r.Store.Run(context.WithoutCancel(ctx), id)
 		if lookup == nil && run.Status.Terminal() {
-			return refused("run %d has ended (%s); %s changes nothing any more", id, run.Status, name)
+			return refused("run %d has ended (%s); %s has no effect", id, run.Status, name)
 		}
 		return refused("run %d has not started yet; try again in a moment, or start it with rgpt run advance %d", id, id)
 	})
@@ -146,7 +146,7 @@ func unsent(err error, target, name string, gone func() error) error {
 	}
 	if silent(err) {
 		return fault.Wrap(ErrSilent, contract.ClassInfra, contract.CodeTimeout,
-			"%s did not answer %s within %s, and may still take it; see that a worker runs (rgpt dev status)", target, name, answerTime)
+			"%s did not answer %s within %s, and may still accept it; check that a worker is running (rgpt dev status)", target, name, answerTime)
 	}
 	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "%s could not be sent to %s", name, target)
 }
@@ -168,7 +168,7 @@ func (r *Runs) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, 
 		if ack, ok := r.told(ctx, id, c.ID); ok {
 			return ack, nil
 		}
-		return contract.Ack{}, refused("run %d does not wait for the approval of a plan; it is %s", id, view.Status)
+		return contract.Ack{}, refused("run %d is not waiting for the approval of a plan; it is %s", id, view.Status)
 	}
 	if c.PlanID, err = r.Store.SavePlan(ctx, id, 0, c.By, plan); err != nil {
 		return contract.Ack{}, err
@@ -189,7 +189,7 @@ func (r *Runs) Advance(ctx context.Context, id int64, c contract.Command) (contr
 	if err := temporal.StartRun(ctx, r.Temporal, r.Store, run); err != nil {
 		return contract.Ack{}, err
 	}
-	return contract.Ack{Applied: true, Status: run.Status, Message: "was started"}, nil
+	return contract.Ack{Applied: true, Status: run.Status, Message: "started"}, nil
 }
 
 // SwitchModel lets a run, or one agent of it, use another model from the next

@@ -34,14 +34,14 @@ func (c *Complexity) UnmarshalJSON(raw []byte) error {
 	if json.Unmarshal(raw, &word) == nil {
 		known, ok := complexityWords[word]
 		if !ok {
-			return wrong("complexity %q is neither a number from 0 to 1 nor low, medium or high", word)
+			return wrong("complexity %q is invalid; must be a number from 0 to 1, or low, medium or high", word)
 		}
 		*c = known
 		return nil
 	}
 	var share float64
 	if err := json.Unmarshal(raw, &share); err != nil || share < 0 || share > 1 {
-		return wrong("complexity %.40s is neither a number from 0 to 1 nor low, medium or high", raw)
+		return wrong("complexity %.40s is invalid; must be a number from 0 to 1, or low, medium or high", raw)
 	}
 	*c = Complexity(share)
 	return nil
@@ -61,20 +61,20 @@ func (Complexity) Schema(huma.Registry) *huma.Schema {
 
 // Task is what a pipeline is about, as people write it.
 type Task struct {
-	TaskID          string             `json:"task_id,omitempty" maxLength:"100" doc:"names it in results; default: one is made"`
+	TaskID          string             `json:"task_id,omitempty" maxLength:"100" doc:"ID of the task in results; default: generated"`
 	Objective       string             `json:"objective,omitempty" doc:"default: the objective of the request"`
 	Complexity      Complexity         `json:"complexity,omitempty"`
 	Subtasks        []contract.Subtask `json:"subtasks,omitempty" maxItems:"100"`
 	Constraints     []string           `json:"constraints,omitempty" maxItems:"100"`
 	SuccessCriteria []string           `json:"success_criteria,omitempty" maxItems:"100"`
-	TimeoutSeconds  int                `json:"timeout_seconds,omitempty" minimum:"0" maximum:"86400" doc:"of the exchange; 0: as configured"`
+	TimeoutSeconds  int                `json:"timeout_seconds,omitempty" minimum:"0" maximum:"86400" doc:"time limit of the exchange; 0: as configured"`
 }
 
 // Check returns what is wrong with a task, apart from its length.
 func (t Task) Check() error {
 	for _, text := range t.texts() {
 		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			return wrong("the task holds something that is no text: bytes that are not UTF-8, or NUL")
+			return wrong("the task must be valid UTF-8 without NUL bytes")
 		}
 	}
 	switch {
@@ -83,11 +83,11 @@ func (t Task) Check() error {
 	case len(t.Subtasks) > maxSubtasks:
 		return wrong("the task has %d subtasks, more than the %d allowed", len(t.Subtasks), maxSubtasks)
 	case len(t.Constraints) > maxConditions, len(t.SuccessCriteria) > maxConditions:
-		return wrong("the task has more than the %d constraints or success criteria allowed", maxConditions)
+		return wrong("the task has more than %d constraints or success criteria", maxConditions)
 	case t.TimeoutSeconds < 0 || t.TimeoutSeconds > longestSeconds:
-		return wrong("timeout_seconds is %d; give 1 to %d, or leave it out", t.TimeoutSeconds, longestSeconds)
+		return wrong("timeout_seconds is %d; must be 1 to %d, or omitted", t.TimeoutSeconds, longestSeconds)
 	case t.Complexity < 0 || t.Complexity > 1:
-		return wrong("complexity is %g; give a number from 0 to 1, or low, medium or high", float64(t.Complexity))
+		return wrong("complexity is %g; must be a number from 0 to 1, or low, medium or high", float64(t.Complexity))
 	}
 	return t.checkSubtasks()
 }
@@ -97,19 +97,19 @@ func (t Task) checkSubtasks() error {
 	for _, s := range t.Subtasks {
 		switch {
 		case s.ID == "" || len(s.ID) > maxTaskName || len(s.Status) > maxTaskName:
-			return wrong("a subtask needs an id of at most %d bytes, and so many for its status", maxTaskName)
+			return wrong("a subtask needs an id; id and status may have at most %d bytes each", maxTaskName)
 		case known[s.ID]:
-			return wrong("two subtasks are called %q", s.ID)
+			return wrong("two subtasks have the id %q", s.ID)
 		}
 		known[s.ID] = true
 	}
 	for _, s := range t.Subtasks {
 		if i := slices.IndexFunc(s.Dependencies, func(id string) bool { return !known[id] || id == s.ID }); i >= 0 {
-			return wrong("subtask %q cannot depend on %q: there is no other subtask of that id", s.ID, s.Dependencies[i])
+			return wrong("subtask %q cannot depend on %q: no other subtask has that id", s.ID, s.Dependencies[i])
 		}
 	}
 	if circle := t.circle(); len(circle) > 0 {
-		return wrong("the subtasks %q depend on each other in a circle, or on others that do", circle)
+		return wrong("the subtasks %q form a dependency cycle, or depend on one", circle)
 	}
 	return nil
 }

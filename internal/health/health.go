@@ -41,27 +41,27 @@ const (
 type Queue struct {
 	Name    string `json:"name"`
 	Role    string `json:"role"`
-	Backlog int64  `json:"backlog" doc:"tasks that wait, about"`
+	Backlog int64  `json:"backlog" doc:"approximate number of waiting tasks"`
 	// BacklogAge is how long the oldest of them has waited.
 	BacklogAge   float64 `json:"backlog_age_seconds"`
-	AddRate      float64 `json:"add_rate" doc:"tasks a second that came, over the last 30 s"`
-	DispatchRate float64 `json:"dispatch_rate" doc:"tasks a second that workers took, over the last 30 s"`
-	Pollers      int     `json:"pollers" doc:"workers that ask for its tasks"`
+	AddRate      float64 `json:"add_rate" doc:"tasks added per second, over the last 30 s"`
+	DispatchRate float64 `json:"dispatch_rate" doc:"tasks dispatched to workers per second, over the last 30 s"`
+	Pollers      int     `json:"pollers" doc:"workers that poll the queue"`
 	// History is the backlog of the last looks, oldest first.
-	History []int64 `json:"history" doc:"backlog of the last looks, the oldest first"`
+	History []int64 `json:"history" doc:"recent values of the backlog, oldest first"`
 }
 
 // Report is the state of the installation at one time.
 type Report struct {
 	Agents []views.Agent `json:"agents"`
-	Queues []Queue       `json:"queues" doc:"as of queues_at; empty where Temporal never answered"`
+	Queues []Queue       `json:"queues" doc:"as of queues_at; empty if Temporal never answered"`
 	// QueuesAt is when Temporal last described the queues.
 	QueuesAt *time.Time `json:"queues_at,omitempty"`
 	// QueuesProblem is why QueuesAt is older than it should be.
 	QueuesProblem string `json:"queues_problem,omitempty"`
 	// Roles says for each role whether at least one healthy agent polls its queue: ok, or
 	// what is missing.
-	Roles map[string]string `json:"roles" doc:"for each role ok, or what it lacks"`
+	Roles map[string]string `json:"roles" doc:"for each role: ok, or what is missing"`
 
 	Unfinished views.Unfinished `json:"-"`
 }
@@ -124,7 +124,7 @@ func (b *Board) Report(ctx context.Context) (Report, error) {
 	return r, err
 }
 
-// lookIfOld looks unless somebody did recently, or is doing so.
+// lookIfOld looks unless another call did recently, or is doing so.
 func (b *Board) lookIfOld(ctx context.Context) {
 	b.mu.Lock()
 	fresh := time.Since(b.lookAt) < 2*b.interval
@@ -162,7 +162,7 @@ func (b *Board) look(ctx context.Context) {
 	case stranger == nil:
 		b.remember(queues, began)
 	case b.last.QueuesProblem == "":
-		b.log.WarnContext(ctx, "Temporal does not say how the task queues are", "error", stranger)
+		b.log.WarnContext(ctx, "Temporal does not report the task queues", "error", stranger)
 		b.last.QueuesProblem = "Temporal does not answer"
 	}
 	if away == nil {
@@ -194,7 +194,7 @@ func (b *Board) tell(ctx context.Context, agents []views.Agent) {
 		}
 		switch a.HealthStatus {
 		case contract.HealthUnhealthy, contract.HealthDegraded:
-			b.log.WarnContext(ctx, "An agent is not well", "agent", a.Name, "health", a.HealthStatus, "was", was, "detail", a.Detail, "silent_seconds", a.Silent)
+			b.log.WarnContext(ctx, "An agent is unhealthy", "agent", a.Name, "health", a.HealthStatus, "was", was, "detail", a.Detail, "silent_seconds", a.Silent)
 		case contract.HealthHealthy, contract.HealthUnknown, contract.HealthOffline:
 			b.log.InfoContext(ctx, "An agent is "+string(a.HealthStatus), "agent", a.Name, "was", was)
 		}
@@ -207,7 +207,7 @@ func (b *Board) tell(ctx context.Context, agents []views.Agent) {
 func Roles(agents []views.Agent) map[string]string {
 	out := map[string]string{}
 	for _, role := range contract.WorkerRoles() {
-		out[role.Name] = "no agent is there; start a worker with this role"
+		out[role.Name] = "no agent; start a worker with this role"
 	}
 	for _, a := range agents {
 		was, known := out[a.Type]
@@ -216,7 +216,7 @@ func Roles(agents []views.Agent) map[string]string {
 		case a.HealthStatus == contract.HealthHealthy:
 			out[a.Type] = OK
 		default:
-			out[a.Type] = "no agent is healthy; rgpt agents says why"
+			out[a.Type] = "no agent is healthy; see rgpt agents"
 		}
 	}
 	return out

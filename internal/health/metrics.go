@@ -12,12 +12,12 @@ import (
 const staleLooks = 3
 
 var (
-	queueBacklog    = prometheus.NewDesc("rgpt_queue_backlog", "Tasks that wait in a task queue, about.", []string{"queue"}, nil)
-	queueBacklogAge = prometheus.NewDesc("rgpt_queue_backlog_age_seconds", "How long the oldest waiting task of a queue has waited.", []string{"queue"}, nil)
-	queuePollers    = prometheus.NewDesc("rgpt_queue_pollers", "Workers that ask a task queue for work.", []string{"queue"}, nil)
+	queueBacklog    = prometheus.NewDesc("rgpt_queue_backlog", "Approximate number of tasks waiting in a task queue.", []string{"queue"}, nil)
+	queueBacklogAge = prometheus.NewDesc("rgpt_queue_backlog_age_seconds", "Waiting time of the oldest task in a queue.", []string{"queue"}, nil)
+	queuePollers    = prometheus.NewDesc("rgpt_queue_pollers", "Workers that poll a task queue.", []string{"queue"}, nil)
 	agentsByHealth  = prometheus.NewDesc("rgpt_agents", "Agents of workers, by role and health.", []string{"role", "health"}, nil)
-	unfinishedRuns  = prometheus.NewDesc("rgpt_runs_unfinished", "Runs that are not over, by status.", []string{"status"}, nil)
-	openPipelines   = prometheus.NewDesc("rgpt_pipelines_unfinished", "Pipelines that are not over, by status.", []string{"status"}, nil)
+	unfinishedRuns  = prometheus.NewDesc("rgpt_runs_unfinished", "Runs that have not ended, by status.", []string{"status"}, nil)
+	openPipelines   = prometheus.NewDesc("rgpt_pipelines_unfinished", "Pipelines that have not ended, by status.", []string{"status"}, nil)
 	waitPipelines   = prometheus.NewDesc("rgpt_pipelines_waiting", "Pipelines that wait for a person to continue them.", nil, nil)
 	interventions   = prometheus.NewDesc("rgpt_interventions_open", "Questions that wait for a person.", nil, nil)
 )

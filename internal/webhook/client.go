@@ -57,7 +57,7 @@ type response struct {
 func (h *Hooks) post(ctx context.Context, d store.DueDelivery) response {
 	req, err := h.request(ctx, d, time.Now())
 	if err != nil {
-		return response{wrong: "the message could not be made: " + err.Error()}
+		return response{wrong: "cannot create the message: " + err.Error()}
 	}
 	resp, err := h.client.Do(req)
 	if err != nil {
@@ -70,7 +70,7 @@ func (h *Hooks) post(ctx context.Context, d store.DueDelivery) response {
 	case resp.StatusCode >= 200 && resp.StatusCode < 300:
 		return out
 	case resp.StatusCode >= 300 && resp.StatusCode < 400:
-		out.wrong = "it answered " + status(resp.StatusCode) + ", and redirects are not followed; register the address where it is now"
+		out.wrong = "it answered " + status(resp.StatusCode) + ", and redirects are not followed; register the new address"
 	default:
 		out.wrong = "it answered " + status(resp.StatusCode)
 	}
@@ -92,15 +92,15 @@ func inWords(err error, timeout time.Duration) string {
 	var to interface{ Timeout() bool }
 	switch {
 	case errors.Is(err, ssrf.ErrProhibitedIP):
-		return "its name leads to a private, loopback or otherwise reserved address, which nothing is sent to (server.webhooks.allow_private)"
+		return "its name resolves to a private, loopback or otherwise reserved address, which is not allowed (server.webhooks.allow_private)"
 	case errors.As(err, &to) && to.Timeout():
-		return "it did not answer within " + timeout.String()
+		return "no response within " + timeout.String()
 	case errors.As(err, &dns):
 		return "its name could not be resolved"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "it closed the connection without an answer"
+		return "it closed the connection without a response"
 	default:
-		return "it could not be reached: " + err.Error()
+		return "cannot reach it: " + err.Error()
 	}
 }
 

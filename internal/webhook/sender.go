@@ -77,7 +77,7 @@ func (h *Hooks) queue(ctx context.Context, fed func()) {
 			return more, err
 		})
 		if err != nil && ctx.Err() == nil {
-			h.log.ErrorContext(ctx, "Events are not turned into webhook deliveries; trying again", "error", err)
+			h.log.ErrorContext(ctx, "Events could not be queued for webhook delivery; trying again", "error", err)
 		}
 		if !pause(ctx, again) {
 			return
@@ -143,7 +143,7 @@ func (h *Hooks) claim(ctx context.Context, busy *underway) []store.DueDelivery {
 		Busy: busy.byWebhook, MostEach: h.settings.MaxEach, MostFailing: max(0, h.settings.MaxConcurrent/2-busy.failing), Most: free, Lease: h.lease(),
 	})
 	if err != nil && ctx.Err() == nil {
-		h.log.ErrorContext(ctx, "Webhook deliveries cannot be taken; trying again", "error", err)
+		h.log.ErrorContext(ctx, "Webhook deliveries could not be claimed; trying again", "error", err)
 		pause(ctx, again)
 	}
 	return due
@@ -156,7 +156,7 @@ func (h *Hooks) attempt(ctx context.Context, d store.DueDelivery) {
 	began := time.Now()
 	var r response
 	if d.Event == nil && !d.Test {
-		r.wrong = "the event is no longer kept"
+		r.wrong = "the event is no longer stored"
 	} else {
 		r = h.post(held, d)
 	}
@@ -171,8 +171,8 @@ func (h *Hooks) attempt(ctx context.Context, d store.DueDelivery) {
 			}
 			return
 		}
-		if !pause(held, again) { // then somebody else takes it over, and may send it twice
-			h.log.ErrorContext(ctx, "What came of a webhook delivery could not be stored", "webhook", d.WebhookID, "delivery", d.ID, "error", err)
+		if !pause(held, again) { // then another server takes it over, and may send it twice
+			h.log.ErrorContext(ctx, "The result of a webhook delivery could not be stored", "webhook", d.WebhookID, "delivery", d.ID, "error", err)
 			return
 		}
 	}
@@ -187,12 +187,12 @@ func (h *Hooks) outcome(d store.DueDelivery, r response) store.DeliveryOutcome {
 	if r.wrong == "" {
 		return out
 	}
-	out.DisabledReason = fmt.Sprintf("every delivery failed for %s, last because %s; enable it again when that is mended", h.settings.DisableAfter, r.wrong)
+	out.DisabledReason = fmt.Sprintf("every delivery failed for %s; last error: %s; fix the cause and enable it again", h.settings.DisableAfter, r.wrong)
 	if out.Gone {
-		out.DisabledReason = "it answered 410 Gone, which says that it wants nothing any more"
+		out.DisabledReason = "it answered 410 Gone: the receiver wants no more events"
 	}
 	allowed := h.settings.Attempts
-	if d.Test { // somebody is watching, and can ask again
+	if d.Test { // a person is watching, and can ask again
 		allowed = 1
 	}
 	out.Status = store.DeliveryFailed

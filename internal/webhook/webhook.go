@@ -118,7 +118,7 @@ func newSecret() store.Secret {
 func digestOf(r Registration) (string, error) {
 	raw, err := json.Marshal([]any{r.URL, r.Events, r.Project, r.Description, r.Secret.Reveal(), r.Disabled})
 	if err != nil {
-		return "", fmt.Errorf("recognise the registration: %w", err)
+		return "", fmt.Errorf("digest the registration: %w", err)
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:]), nil
@@ -139,7 +139,7 @@ func (h *Hooks) check(c *store.WebhookChange) error {
 			continue
 		}
 		if !utf8.ValidString(*field.text) || strings.ContainsRune(*field.text, 0) || len(*field.text) > field.most {
-			return wrong("%s: this is no text of at most %d bytes", name, field.most)
+			return wrong("%s: must be text of at most %d bytes", name, field.most)
 		}
 	}
 	if c.URL != nil {
@@ -165,11 +165,11 @@ func (h *Hooks) checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return wrong("url: this is no http or https URL with a host")
+		return wrong("url: must be an http or https URL with a host")
 	case u.User != nil:
-		return wrong("url: a URL is shown to everybody who may see webhooks, so it may hold no user and password; check the signature instead")
+		return wrong("url: must not contain a user or password, because everyone with access to webhooks sees it; verify the signature instead")
 	case u.Fragment != "":
-		return wrong("url: what follows # is never sent; leave it out")
+		return wrong("url: must not contain a fragment (#…), because it is never sent")
 	}
 	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && !h.settings.AllowPrivate && guardian.SafeAddr(ip) != nil {
 		return wrong("url: %s is a private, loopback or otherwise reserved address; see server.webhooks.allow_private", ip)
@@ -184,14 +184,14 @@ var pattern = regexp.MustCompile(`^[a-z*][a-z_*]*(\.[a-z_*]+)*$`)
 func patterns(in []string) ([]string, error) {
 	out := []string{}
 	if len(in) > maxPatterns {
-		return nil, wrong("events: these are %d patterns, more than the %d that may be", len(in), maxPatterns)
+		return nil, wrong("events: got %d patterns, more than the %d allowed", len(in), maxPatterns)
 	}
 	for _, p := range in {
 		if p == "*" {
 			return []string{}, nil
 		}
 		if len(p) > maxPattern || !pattern.MatchString(p) {
-			return nil, wrong("events: %.100q is neither an event type nor a pattern such as run.* or *.failed", p)
+			return nil, wrong("events: %.100q is not an event type or a pattern such as run.* or *.failed", p)
 		}
 		out = append(out, p)
 	}
@@ -203,7 +203,7 @@ func keyOf(secret store.Secret) ([]byte, error) {
 	text, ok := strings.CutPrefix(secret.Reveal(), secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(text)
 	if !ok || err != nil || len(key) < minSecret || len(key) > maxSecret {
-		return nil, wrong("secret: it must be %s followed by %d to %d random bytes in base64; leave it out to have one made", secretPrefix, minSecret, maxSecret)
+		return nil, wrong("secret: must be %s followed by %d to %d random bytes in base64; omit it to generate one", secretPrefix, minSecret, maxSecret)
 	}
 	return key, nil
 }

@@ -391,7 +391,7 @@ func TestAReceiverThatIsDownGetsEverythingWhenItIsUp(t *testing.T) {
 		all := b.all(t, id)
 		return len(all) == 1 && all[0].Attempts >= 2
 	})
-	require.Contains(t, b.all(t, id)[0].Log[0].Error, "it could not be reached: ")
+	require.Contains(t, b.all(t, id)[0].Log[0].Error, "cannot reach it: ")
 	w, err := b.Webhook(t.Context(), id)
 	require.NoError(t, err)
 	require.NotNil(t, w.FailingSince)
@@ -499,7 +499,7 @@ func TestAWebhookThatFailsForLongIsDisabledAndSaysWhy(t *testing.T) {
 		return w
 	}
 	await(t, "its end", func() bool { return !hook().Enabled })
-	require.Contains(t, hook().DisabledReason, "every delivery failed for 500ms, last because it answered 503")
+	require.Contains(t, hook().DisabledReason, "every delivery failed for 500ms; last error: it answered 503")
 	require.EqualValues(t, 1, hook().Pending, "what was not delivered waits")
 	well.Store(true)
 	d, err := b.hooks.Test(t.Context(), id, "")

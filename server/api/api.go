@@ -49,12 +49,12 @@ func (s *Server) Register(mux *http.ServeMux) {
 	config.CreateHooks = nil // answers hold what was asked for, without links to schemas
 	config.RejectUnknownQueryParameters = true
 	config.Tags = []*huma.Tag{
-		{Name: "runs", Description: "Make, read and compare runs"},
-		{Name: "steering", Description: "Commands to a run; each waits for the run's answer"},
-		{Name: "pipelines", Description: "Deliberations of ALPHA, BETA and GAMMA; commands wait for the pipeline's answer"},
-		{Name: "environments", Description: "What repositories are set up with, and how"},
-		{Name: "webhooks", Description: "Who is sent events, and what came of it"},
-		{Name: "system", Description: "Agents, models and what waits for people"},
+		{Name: "runs", Description: "Create, read and compare runs"},
+		{Name: "steering", Description: "Commands to a run; each waits for the run's response"},
+		{Name: "pipelines", Description: "Deliberations of ALPHA, BETA and GAMMA; commands wait for the pipeline's response"},
+		{Name: "environments", Description: "Environments and setups of repositories"},
+		{Name: "webhooks", Description: "Webhooks and their deliveries"},
+		{Name: "system", Description: "Agents, models, and questions that wait for people"},
 	}
 	api := humago.New(mux, config)
 	s.runOperations(api)
@@ -121,7 +121,7 @@ func (s *Server) refuseOthers(mux *http.ServeMux, path string, item *huma.PathIt
 	refuse := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
 		s.Error(w, r, apitypes.Problem{
-			Title: "This method is not known here", Status: http.StatusMethodNotAllowed, Detail: "Use " + strings.Join(allowed, " or ") + ".",
+			Title: "Method not allowed", Status: http.StatusMethodNotAllowed, Detail: "Use " + strings.Join(allowed, " or ") + ".",
 		})
 	}
 	if !special {
@@ -176,7 +176,7 @@ func given[T any](body *T) (b T) {
 
 // Keyed is a request that is carried out once per key (middleware.Idempotency).
 type Keyed struct {
-	Key string `header:"Idempotency-Key" maxLength:"200" doc:"the same key and body are one request, however often it is sent, and get one answer for 24 h"`
+	Key string `header:"Idempotency-Key" maxLength:"200" doc:"requests with the same key and body are carried out once, and get the same response for 24 h"`
 }
 
 // id returns the id of the thing that a request creates, the same for the same key;

@@ -65,7 +65,7 @@ func (s *Server) getZip(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if err := out.Close(); err != nil {
-		s.Log.InfoContext(r.Context(), "A client went away", "error", err)
+		s.Log.InfoContext(r.Context(), "A client disconnected", "error", err)
 	}
 	return nil
 }

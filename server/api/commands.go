@@ -37,8 +37,8 @@ func (s *Server) commandOperations(api huma.API) {
 		return operation(http.MethodPost, "/api/runs/{id}/"+name, name+"-run", "steering", summary, http.StatusConflict, http.StatusUnprocessableEntity)
 	}
 	for _, c := range []struct{ path, update, summary string }{
-		{"reject", contract.UpdateReject, "Say no to what a run waits for"},
-		{"pause", contract.UpdatePause, "Let what is under way finish, and start nothing new"},
+		{"reject", contract.UpdateReject, "Reject what a run waits for"},
+		{"pause", contract.UpdatePause, "Pause a run: finish current work, and start no more"},
 		{"stop", contract.UpdateStop, "Stop a run; its partial results are kept"},
 	} {
 		handle(s, api, post(c.path, c.summary), func(ctx context.Context, in *struct {
@@ -53,20 +53,20 @@ func (s *Server) commandOperations(api huma.API) {
 			return answered(s.Runs.Steer(ctx, in.ID, c.update, cmd))
 		})
 	}
-	handle(s, api, post("approve", "Say yes to what a run waits for, also to a plan as edited"), s.approve)
-	handle(s, api, post("advance", "Let a paused run go on as far as the next phase; start one that never started"), func(ctx context.Context, in *bareCommand) (*body[contract.Ack], error) {
+	handle(s, api, post("approve", "Approve what a run waits for, optionally with an edited plan"), s.approve)
+	handle(s, api, post("advance", "Resume a paused run until its next phase; start a run that never started"), func(ctx context.Context, in *bareCommand) (*body[contract.Ack], error) {
 		return answered(s.Runs.Advance(ctx, in.ID, in.command("advance", given(in.Body))))
 	})
-	handle(s, api, post("resume", "Let a paused run go on, or a failed or stopped one from where it ended"), func(ctx context.Context, in *bareCommand) (*body[apitypes.WentOn], error) {
+	handle(s, api, post("resume", "Resume a paused run, or a failed or stopped run from where it ended"), func(ctx context.Context, in *bareCommand) (*body[apitypes.WentOn], error) {
 		return resumed(s.Runs.Resume(ctx, in.ID, in.command("resume", given(in.Body))))
 	})
-	handle(s, api, post("heal", "Answer a run that asks for help; let a failed one go on"), s.heal)
-	handle(s, api, post("replay", "Do a finished run again from a phase on"), s.replay)
+	handle(s, api, post("heal", "Apply a heal action to a failed run, or to one that asks for help"), s.heal)
+	handle(s, api, post("replay", "Repeat a finished run from a phase on"), s.replay)
 	fork := post("fork", "Start a new run from a step of an old one")
 	fork.DefaultStatus = http.StatusCreated
 	handle(s, api, fork, s.fork)
-	handle(s, api, post("models", "Let a run use another model from the next call on"), s.switchModel)
-	handle(s, api, post("checks", "Tell a run that stays with its branch what a check or a review says"), s.check)
+	handle(s, api, post("models", "Switch the model of a run from the next call on"), s.switchModel)
+	handle(s, api, post("checks", "Report the result of a check or a review to a run that stays with its branch"), s.check)
 }
 
 // bareCommand is a command with nothing but a reason.
@@ -95,7 +95,7 @@ func (s *Server) answers(ctx context.Context, run int64, seen apitypes.Answered,
 		return err
 	}
 	if len(open) == 0 || !open[0].Since.Equal(*seen.Asked) {
-		return fault.New(contract.ClassHuman, contract.CodeRejected, "run %d no longer asks what was answered; look at it again", run)
+		return fault.New(contract.ClassHuman, contract.CodeRejected, "run %d no longer waits for this answer; reload its questions", run)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (s *Server) heal(ctx context.Context, in *struct {
 		return nil, err
 	}
 	if c.Action = b.Action; c.Action != "" && !c.Action.Valid() {
-		return nil, apitypes.BadRequest(fmt.Sprintf("action %q is none of %v", c.Action, contract.HealActions()))
+		return nil, apitypes.BadRequest(fmt.Sprintf("action %q is invalid; must be one of %v", c.Action, contract.HealActions()))
 	}
 	return resumed(s.Runs.Heal(ctx, in.ID, c))
 }
@@ -140,9 +140,9 @@ func (s *Server) replay(ctx context.Context, in *struct {
 	case o.Phase == "" && o.Step != "":
 		o.Phase = contract.PhaseBuilder
 	case o.Phase == "":
-		return nil, apitypes.BadRequest("phase: say from which phase on")
+		return nil, apitypes.BadRequest("phase: required")
 	case o.Step != "" && o.Phase != contract.PhaseBuilder:
-		return nil, apitypes.BadRequest("step: steps are the builder's; leave the phase out")
+		return nil, apitypes.BadRequest("step: only the builder has steps; omit the phase")
 	}
 	run, err := s.Store.Run(ctx, in.ID)
 	if err != nil {

@@ -16,43 +16,43 @@ import (
 
 // ofRepository selects what is stored for one repository.
 type ofRepository struct {
-	Repo  string `query:"repo" doc:"only of this repository: a folder of the server's host or a URL"`
-	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"how many"`
+	Repo  string `query:"repo" doc:"only this repository: a folder on the server's host or a URL"`
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"maximum number of results"`
 }
 
 // OfEnvironment is a request about one environment.
 type OfEnvironment struct {
-	Digest string `path:"digest" maxLength:"64" doc:"the environment's digest, or its beginning, at least six digits"`
+	Digest string `path:"digest" maxLength:"64" doc:"digest of the environment, or its first six or more digits"`
 }
 
 func (s *Server) environmentOperations(api huma.API) {
 	op := func(method, path, id, summary string, more ...int) huma.Operation {
 		return operation(method, path, id, "environments", summary, more...)
 	}
-	handle(s, api, op(http.MethodGet, "/api/environments", "list-environments", "List kept environments, the last used first", http.StatusUnprocessableEntity), s.listEnvironments)
-	handle(s, api, op(http.MethodGet, "/api/environments/{digest}", "get-environment", "One environment, and what it was made of", http.StatusUnprocessableEntity), func(ctx context.Context, in *OfEnvironment) (*body[control.Environment], error) {
+	handle(s, api, op(http.MethodGet, "/api/environments", "list-environments", "List kept environments, most recently used first", http.StatusUnprocessableEntity), s.listEnvironments)
+	handle(s, api, op(http.MethodGet, "/api/environments/{digest}", "get-environment", "Get an environment and its inputs", http.StatusUnprocessableEntity), func(ctx context.Context, in *OfEnvironment) (*body[control.Environment], error) {
 		return answered(s.Runs.Environment(ctx, in.Digest))
 	})
-	handle(s, api, op(http.MethodDelete, "/api/environments/{digest}", "delete-environment", "Forget an environment and its baselines; refused while a run uses it", http.StatusConflict, http.StatusUnprocessableEntity), func(ctx context.Context, in *struct {
+	handle(s, api, op(http.MethodDelete, "/api/environments/{digest}", "delete-environment", "Delete an environment and its baselines; rejected while a run uses it", http.StatusConflict, http.StatusUnprocessableEntity), func(ctx context.Context, in *struct {
 		OfEnvironment
 		Keyed
 	}) (*struct{}, error) {
 		_, err := s.Runs.RemoveEnvironment(ctx, in.Digest)
 		return nil, err
 	})
-	handle(s, api, op(http.MethodPost, "/api/environments/find", "find-environment", "Say how a commit would be set up, from its files; executes nothing", http.StatusConflict, http.StatusUnprocessableEntity), s.findEnvironment)
-	handle(s, api, op(http.MethodGet, "/api/setups", "list-setups", "List how repositories are set up where their files do not say, the newest first", http.StatusUnprocessableEntity), s.listSetups)
-	add := op(http.MethodPost, "/api/setups", "add-setup", "Say how a repository is set up, from now on", http.StatusConflict, http.StatusUnprocessableEntity)
+	handle(s, api, op(http.MethodPost, "/api/environments/find", "find-environment", "Show how a commit would be set up, from its files; executes nothing", http.StatusConflict, http.StatusUnprocessableEntity), s.findEnvironment)
+	handle(s, api, op(http.MethodGet, "/api/setups", "list-setups", "List setups defined by people and agents, newest first", http.StatusUnprocessableEntity), s.listSetups)
+	add := op(http.MethodPost, "/api/setups", "add-setup", "Define how a repository is set up, starting with its next run", http.StatusConflict, http.StatusUnprocessableEntity)
 	add.DefaultStatus = http.StatusCreated
 	handle(s, api, add, s.addSetup)
 	handle(s, api, op(http.MethodDelete, "/api/setups/{id}", "delete-setup", "Revoke a setup; it stays in the list", http.StatusConflict), func(ctx context.Context, in *struct {
 		Keyed
-		ID int64 `path:"id" minimum:"1" doc:"the setup's number"`
+		ID int64 `path:"id" minimum:"1" doc:"ID of the setup"`
 	}) (*struct{}, error) {
 		_, err := s.Runs.RevokeSetup(ctx, in.ID, contract.ByAPI)
 		return nil, err
 	})
-	handle(s, api, operation(http.MethodGet, "/api/runs/{id}/output", "get-output", "runs", "Live output of a run's setup, checks and commands; kept for an hour"), s.getOutput)
+	handle(s, api, operation(http.MethodGet, "/api/runs/{id}/output", "get-output", "runs", "Get the live output of a run's setup, checks and commands; kept for an hour"), s.getOutput)
 }
 
 func (s *Server) listEnvironments(ctx context.Context, in *ofRepository) (*body[apitypes.EnvironmentList], error) {
@@ -85,7 +85,7 @@ func (s *Server) addSetup(ctx context.Context, in *struct {
 
 func (s *Server) getOutput(ctx context.Context, in *struct {
 	OfRun
-	After int64 `query:"after" minimum:"0" doc:"id of the last piece that is known; 0: from the first on"`
+	After int64 `query:"after" minimum:"0" doc:"return pieces after this ID; 0: from the first"`
 	Limit int   `query:"limit" minimum:"1" maximum:"500" default:"500"`
 }) (*body[apitypes.OutputList], error) {
 	list, err := s.Runs.LiveOutput(ctx, in.ID, in.After, in.Limit)

@@ -17,7 +17,7 @@ import (
 
 // OfPipeline is a request about one pipeline.
 type OfPipeline struct {
-	ID int64 `path:"id" minimum:"1" doc:"the pipeline's number"`
+	ID int64 `path:"id" minimum:"1" doc:"ID of the pipeline"`
 }
 
 func (s *Server) pipelineOperations(api huma.API) {
@@ -27,28 +27,28 @@ func (s *Server) pipelineOperations(api huma.API) {
 	post := func(path, id, summary string) huma.Operation {
 		return operation(http.MethodPost, path, id, "pipelines", summary, http.StatusConflict, http.StatusUnprocessableEntity)
 	}
-	spawn := post("/api/spawn", "spawn-pipeline", "Let ALPHA and BETA deliberate about an objective")
+	spawn := post("/api/spawn", "spawn-pipeline", "Have ALPHA and BETA deliberate on an objective")
 	spawn.DefaultStatus = http.StatusCreated
 	handle(s, api, spawn, s.spawn)
-	handle(s, api, get("/api/pipelines", "list-pipelines", "List pipelines, the newest first"), s.listPipelines)
-	handle(s, api, get("/api/pipelines/{id}", "get-pipeline", "How a pipeline is"), func(ctx context.Context, in *OfPipeline) (*body[store.Pipeline], error) {
+	handle(s, api, get("/api/pipelines", "list-pipelines", "List pipelines, newest first"), s.listPipelines)
+	handle(s, api, get("/api/pipelines/{id}", "get-pipeline", "Get the status of a pipeline"), func(ctx context.Context, in *OfPipeline) (*body[store.Pipeline], error) {
 		return answered(s.Store.Pipeline(ctx, in.ID))
 	})
-	handle(s, api, get("/api/pipeline/{id}/orchestration", "get-orchestration", "The whole pipeline: blackboard, votes, messages, errors, reports"), func(ctx context.Context, in *struct {
+	handle(s, api, get("/api/pipeline/{id}/orchestration", "get-orchestration", "Get the whole pipeline: blackboard, votes, messages, errors, reports"), func(ctx context.Context, in *struct {
 		OfPipeline
-		Versions bool `query:"versions" doc:"every version of what stands on the blackboard"`
+		Versions bool `query:"versions" doc:"include every version of the blackboard's entries"`
 	}) (*body[control.Orchestration], error) {
 		return answered(s.pipelines().Orchestration(ctx, in.ID, in.Versions))
 	})
-	handle(s, api, get("/api/pipeline/logs", "get-pipeline-logs", "Messages, writes, votes, errors and changes of status, in order"), s.pipelineLogs)
-	handle(s, api, get("/api/checkpoint/report", "get-report", "What agents found so far"), func(ctx context.Context, in *struct {
-		Pipeline int64  `query:"pipeline_id" minimum:"1" doc:"default: the newest pipeline that has the report"`
-		Kind     string `query:"kind" enum:"checkpoint,partial,final" default:"checkpoint" doc:"checkpoint: after the opening work"`
+	handle(s, api, get("/api/pipeline/logs", "get-pipeline-logs", "List messages, writes, votes, errors and status changes, in order"), s.pipelineLogs)
+	handle(s, api, get("/api/checkpoint/report", "get-report", "Get the agents' results so far"), func(ctx context.Context, in *struct {
+		Pipeline int64  `query:"pipeline_id" minimum:"1" doc:"default: the newest pipeline with such a report"`
+		Kind     string `query:"kind" enum:"checkpoint,partial,final" default:"checkpoint" doc:"checkpoint: the report after the opening work"`
 	}) (*body[contract.DeliberationReport], error) {
 		return answered(s.pipelines().Report(ctx, in.Pipeline, cmp.Or(in.Kind, contract.ReportCheckpoint)))
 	})
-	handle(s, api, post("/api/pipeline/continue", "continue-pipeline", "Let a pipeline go on after its report"), s.continuePipeline)
-	handle(s, api, post("/api/pipeline/{id}/stop", "stop-pipeline", "Stop a pipeline; what it found is kept"), func(ctx context.Context, in *struct {
+	handle(s, api, post("/api/pipeline/continue", "continue-pipeline", "Continue a pipeline after its report"), s.continuePipeline)
+	handle(s, api, post("/api/pipeline/{id}/stop", "stop-pipeline", "Stop a pipeline; its results so far are kept"), func(ctx context.Context, in *struct {
 		OfPipeline
 		Keyed
 		Body *apitypes.Why
@@ -58,10 +58,10 @@ func (s *Server) pipelineOperations(api huma.API) {
 		c.Reason = b.Reason
 		return answered(s.pipelines().Stop(ctx, in.ID, c))
 	})
-	handle(s, api, post("/api/pipeline/errors/record", "record-pipeline-error", "Count an error against an agent"), s.recordPipelineError)
-	handle(s, api, post("/api/pipeline/models", "switch-pipeline-models", "Let the agents of a pipeline use another model from their next turn on"), s.switchModels)
-	handle(s, api, post("/api/pipeline/revoke", "revoke-agent", "Take an agent out of a pipeline; the others go on"), s.revokeMember)
-	handle(s, api, post("/api/pipeline/failure-context", "failure-context", "Read why a pipeline failed, or have something kept with that"), s.failureContext)
+	handle(s, api, post("/api/pipeline/errors/record", "record-pipeline-error", "Record an error of an agent"), s.recordPipelineError)
+	handle(s, api, post("/api/pipeline/models", "switch-pipeline-models", "Switch the model of a pipeline's agents from their next turn on"), s.switchModels)
+	handle(s, api, post("/api/pipeline/revoke", "revoke-agent", "Remove an agent from a pipeline; the others continue"), s.revokeMember)
+	handle(s, api, post("/api/pipeline/failure-context", "failure-context", "Get why a pipeline failed, or add a note to its failure context"), s.failureContext)
 }
 
 // pipelines returns the operations on pipelines.
@@ -89,17 +89,17 @@ func (s *Server) spawn(ctx context.Context, in *struct {
 		PipelineID: made.Pipeline.ID, Status: made.Pipeline.Status, WorkflowID: contract.PipelineWorkflowID(made.Pipeline.ID), Created: made.Fresh,
 	}
 	if made.Waiting != "" {
-		out.Notes = append(out.Notes, "it was made but not started yet; a worker will start it")
+		out.Notes = append(out.Notes, "created but not started yet; a worker will start it")
 	}
 	return answered(out, err)
 }
 
 func (s *Server) listPipelines(ctx context.Context, in *struct {
-	Status []string `query:"status,explode" maxItems:"20" doc:"only with one of these statuses; may be given several times"`
-	Text   string   `query:"text" doc:"only with this text in the objective"`
-	Run    int64    `query:"run" minimum:"1" doc:"only those that plan this run"`
-	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"how many"`
-	Cursor string   `query:"cursor" doc:"next of the page before"`
+	Status []string `query:"status,explode" maxItems:"20" doc:"only pipelines with one of these statuses; repeatable"`
+	Text   string   `query:"text" doc:"only pipelines with this text in the objective"`
+	Run    int64    `query:"run" minimum:"1" doc:"only pipelines that plan this run"`
+	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"maximum number of results"`
+	Cursor string   `query:"cursor" doc:"value of next from the previous page"`
 }) (*body[apitypes.PipelineList], error) {
 	f := store.PipelineFilter{Text: in.Text, RunID: in.Run, Limit: in.Limit}
 	for _, status := range in.Status {
@@ -129,7 +129,7 @@ func (s *Server) listPipelines(ctx context.Context, in *struct {
 
 func (s *Server) pipelineLogs(ctx context.Context, in *struct {
 	Pipeline int64 `query:"pipeline_id" minimum:"1" doc:"default: the newest pipeline"`
-	After    int64 `query:"after" minimum:"0" doc:"number of the last entry that is known; 0: from the first on"`
+	After    int64 `query:"after" minimum:"0" doc:"return entries after this number; 0: from the first"`
 	Limit    int   `query:"limit" minimum:"1" maximum:"1000" default:"200"`
 }) (*body[apitypes.PipelineLogs], error) {
 	p := s.pipelines()

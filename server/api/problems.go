@@ -14,7 +14,7 @@ import (
 )
 
 func init() {
-	// What huma itself finds wrong with a request is a problem like all others.
+	// Errors that huma itself finds in a request are problems like all others.
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		p := apitypes.Problem{Title: http.StatusText(status), Status: status, Detail: message}
 		for _, err := range errs {
@@ -26,13 +26,13 @@ func init() {
 			p.Errors = append(p.Errors, apitypes.Invalid{At: detail.Location, Message: detail.Message})
 			switch {
 			case strings.HasPrefix(detail.Location, "path."): // no such id was ever assigned
-				return apitypes.Problem{Title: "There is no such thing", Status: http.StatusNotFound, Class: contract.ClassHuman, Code: store.CodeNotFound}
+				return apitypes.Problem{Title: "Not found", Status: http.StatusNotFound, Class: contract.ClassHuman, Code: store.CodeNotFound}
 			case strings.HasPrefix(detail.Location, "query."), strings.HasPrefix(detail.Location, "header."):
 				p.Status = http.StatusBadRequest
 			}
 		}
 		if len(p.Errors) > 0 {
-			p.Title, p.Class, p.Code = "The request cannot be understood", contract.ClassHuman, contract.CodeInvalidConfig
+			p.Title, p.Class, p.Code = "Invalid request", contract.ClassHuman, contract.CodeInvalidConfig
 		}
 		return p
 	}

@@ -23,52 +23,52 @@ import (
 
 // OfRun is a request about one run.
 type OfRun struct {
-	ID int64 `path:"id" minimum:"1" doc:"the run's number"`
+	ID int64 `path:"id" minimum:"1" doc:"ID of the run"`
 }
 
 func (s *Server) runOperations(api huma.API) {
 	get := func(path, id, summary string) huma.Operation {
 		return operation(http.MethodGet, path, id, "runs", summary)
 	}
-	handle(s, api, get("/api/runs", "list-runs", "List runs, the newest first"), s.listRuns)
-	create := operation(http.MethodPost, "/api/runs", "create-run", "runs", "Make and start a run", http.StatusConflict, http.StatusUnprocessableEntity)
+	handle(s, api, get("/api/runs", "list-runs", "List runs, newest first"), s.listRuns)
+	create := operation(http.MethodPost, "/api/runs", "create-run", "runs", "Create and start a run", http.StatusConflict, http.StatusUnprocessableEntity)
 	create.DefaultStatus = http.StatusCreated
 	handle(s, api, create, s.createRun)
-	handle(s, api, get("/api/runs/{id}", "get-run", "The whole run"), func(ctx context.Context, in *OfRun) (*body[views.RunDetails], error) {
+	handle(s, api, get("/api/runs/{id}", "get-run", "Get everything about a run"), func(ctx context.Context, in *OfRun) (*body[views.RunDetails], error) {
 		return answered(s.Views.RunDetails(ctx, in.ID))
 	})
-	handle(s, api, get("/api/runs/{id}/events", "list-events", "A run's events, in order, without gaps"), s.listEvents)
-	handle(s, api, get("/api/runs/{id}/logs", "get-logs", "What agents said and did, by execution and turn"), s.getLogs)
-	handle(s, api, get("/api/runs/{id}/findings", "list-findings", "What verification found"), func(ctx context.Context, in *OfRun) (*body[findings], error) {
+	handle(s, api, get("/api/runs/{id}/events", "list-events", "List a run's events, in order and without gaps"), s.listEvents)
+	handle(s, api, get("/api/runs/{id}/logs", "get-logs", "List agent conversations, by execution and turn"), s.getLogs)
+	handle(s, api, get("/api/runs/{id}/findings", "list-findings", "List the findings of verification"), func(ctx context.Context, in *OfRun) (*body[findings], error) {
 		if _, err := s.Store.Run(ctx, in.ID); err != nil {
 			return nil, err
 		}
 		list, err := s.Store.Findings(ctx, in.ID)
 		return answered(findings{store.NotNil(list)}, err)
 	})
-	handle(s, api, get("/api/runs/{id}/artifacts", "list-artifacts", "The files of a run"), func(ctx context.Context, in *OfRun) (*body[artifacts], error) {
+	handle(s, api, get("/api/runs/{id}/artifacts", "list-artifacts", "List the files of a run"), func(ctx context.Context, in *OfRun) (*body[artifacts], error) {
 		if _, err := s.Store.Run(ctx, in.ID); err != nil {
 			return nil, err
 		}
 		list, err := s.Store.Artifacts(ctx, in.ID)
 		return answered(artifacts{store.NotNil(list)}, err)
 	})
-	handle(s, api, get("/api/runs/{id}/interventions", "list-interventions-of-run", "What a run ever asked people"), func(ctx context.Context, in *OfRun) (*body[apitypes.Interventions], error) {
+	handle(s, api, get("/api/runs/{id}/interventions", "list-interventions-of-run", "List all interventions of a run"), func(ctx context.Context, in *OfRun) (*body[apitypes.Interventions], error) {
 		d, err := s.Views.RecentDetails(ctx, in.ID, 1)
 		return answered(apitypes.Interventions{Interventions: store.NotNil(d.Interventions)}, err)
 	})
-	handle(s, api, get("/api/runs/{id}/diff/{other}", "diff-runs", "Compare two runs, or attempts of one: what is worse in the second first"), s.diffRuns)
-	handle(s, api, get("/api/runs/{id}/timing", "get-timing", "Where a run's time went"), func(ctx context.Context, in *OfRun) (*body[control.Timing], error) {
+	handle(s, api, get("/api/runs/{id}/diff/{other}", "diff-runs", "Compare two runs, or two attempts of one run, regressions first"), s.diffRuns)
+	handle(s, api, get("/api/runs/{id}/timing", "get-timing", "Show where a run's time went"), func(ctx context.Context, in *OfRun) (*body[control.Timing], error) {
 		return answered(s.Runs.Timing(ctx, in.ID))
 	})
-	rejudge := operation(http.MethodPost, "/api/runs/{id}/rejudge", "rejudge-run", "runs", "Judge a run's recorded plans and test results by other rules; changes nothing", http.StatusUnprocessableEntity)
+	rejudge := operation(http.MethodPost, "/api/runs/{id}/rejudge", "rejudge-run", "runs", "Judge a run's recorded plans and test results again, with other rules; changes nothing", http.StatusUnprocessableEntity)
 	handle(s, api, rejudge, func(ctx context.Context, in *struct {
 		OfRun
 		Body *control.Rules
 	}) (*body[control.Retrials], error) {
 		return answered(s.Runs.Rejudge(ctx, in.ID, given(in.Body)))
 	})
-	handle(s, api, get("/api/runs/{id}/links", "get-links", "Where else a run can be looked at"), s.getLinks)
+	handle(s, api, get("/api/runs/{id}/links", "get-links", "Get links to other views of a run"), s.getLinks)
 }
 
 func (s *Server) getLinks(ctx context.Context, in *OfRun) (*body[apitypes.Links], error) {
@@ -87,16 +87,16 @@ type (
 
 // filters select runs, for the API and for pages.
 type filters struct {
-	Status  []string `query:"status,explode" maxItems:"20" doc:"only with one of these statuses; may be given several times"`
-	Phase   string   `query:"phase" doc:"only in this phase"`
-	Project string   `query:"project" doc:"only of this project"`
-	Error   string   `query:"error" doc:"only those that failed with this class"`
-	Text    string   `query:"text" doc:"only with this text in the goal"`
-	Waiting bool     `query:"waiting" doc:"true: only those that wait for a person"`
-	Since   string   `query:"since" doc:"only those created then or later, as 2026-01-31T08:00:00Z (RFC 3339)"`
-	Until   string   `query:"until" doc:"only those created before, in the same form"`
-	Limit   int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"how many"`
-	Cursor  string   `query:"cursor" doc:"next of the page before"`
+	Status  []string `query:"status,explode" maxItems:"20" doc:"only runs with one of these statuses; repeatable"`
+	Phase   string   `query:"phase" doc:"only runs in this phase"`
+	Project string   `query:"project" doc:"only runs of this project"`
+	Error   string   `query:"error" doc:"only runs that failed with this error class"`
+	Text    string   `query:"text" doc:"only runs with this text in the goal"`
+	Waiting bool     `query:"waiting" doc:"true: only runs that wait for a person"`
+	Since   string   `query:"since" doc:"only runs created at or after this time, such as 2026-01-31T08:00:00Z (RFC 3339)"`
+	Until   string   `query:"until" doc:"only runs created before this time (RFC 3339)"`
+	Limit   int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"maximum number of results"`
+	Cursor  string   `query:"cursor" doc:"value of next from the previous page"`
 }
 
 // filter reads the filters, or refuses what no run can match.
@@ -111,7 +111,7 @@ func (in *filters) filter() (f store.Filter, err error) {
 	}
 	if in.Waiting {
 		if len(f.Status) > 0 && !slices.Contains(f.Status, contract.StatusWaitingForApproval) {
-			return f, apitypes.BadRequest(fmt.Sprintf("status and waiting: only a run that is %s waits for a person", contract.StatusWaitingForApproval))
+			return f, apitypes.BadRequest(fmt.Sprintf("status and waiting: only runs with status %s wait for a person", contract.StatusWaitingForApproval))
 		}
 		f.Status = []contract.Status{contract.StatusWaitingForApproval}
 	}
@@ -134,7 +134,7 @@ func moment(name, text string) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return at, apitypes.BadRequest(name + ": this is no time such as 2026-01-31T08:00:00Z (RFC 3339)")
+		return at, apitypes.BadRequest(name + ": must be a time such as 2026-01-31T08:00:00Z (RFC 3339)")
 	}
 	return at, nil
 }
@@ -161,7 +161,7 @@ type newRun struct {
 func createdOf(c control.Created) apitypes.CreatedRun {
 	out := apitypes.CreatedRun{RunID: c.Run.ID, Status: c.Run.Status, Created: c.Fresh, WorkflowID: contract.RunWorkflowID(c.Run.ID), Notes: c.Notes}
 	if c.Waiting != "" {
-		out.Notes = append(out.Notes, "it was made but not started yet; a worker will start it")
+		out.Notes = append(out.Notes, "created but not started yet; a worker will start it")
 	}
 	return out
 }
@@ -186,7 +186,7 @@ func (s *Server) createRun(ctx context.Context, in *newRun) (*body[apitypes.Crea
 // eventPage asks for events of a run.
 type eventPage struct {
 	OfRun
-	After int64 `query:"after" minimum:"0" doc:"number of the last event that is known; 0: from the first on"`
+	After int64 `query:"after" minimum:"0" doc:"return events after this number; 0: from the first"`
 	Limit int   `query:"limit" minimum:"1" maximum:"1000" default:"200"`
 }
 
@@ -201,8 +201,8 @@ func (s *Server) listEvents(ctx context.Context, in *eventPage) (*body[apitypes.
 // logQuery selects conversations.
 type logQuery struct {
 	OfRun
-	Phase string `query:"phase" enum:"planner,builder,tester,releaser" doc:"only of this phase"`
-	Step  string `query:"step" doc:"only of this step"`
+	Phase string `query:"phase" enum:"planner,builder,tester,releaser" doc:"only this phase"`
+	Step  string `query:"step" doc:"only this step"`
 }
 
 func (s *Server) getLogs(ctx context.Context, in *logQuery) (*body[apitypes.Logs], error) {
@@ -213,10 +213,10 @@ func (s *Server) getLogs(ctx context.Context, in *logQuery) (*body[apitypes.Logs
 // twoRuns asks for a comparison.
 type twoRuns struct {
 	OfRun
-	Other        int64  `path:"other" minimum:"1" doc:"the run that it is compared with: the second one"`
-	Attempt      int    `query:"attempt" minimum:"0" doc:"of the first run; 0: the run as it is now"`
-	OtherAttempt int    `query:"other_attempt" minimum:"0"`
-	Phase        string `query:"phase" enum:"planner,builder,tester,releaser" default:"tester" doc:"whose attempts are counted"`
+	Other        int64  `path:"other" minimum:"1" doc:"ID of the second run"`
+	Attempt      int    `query:"attempt" minimum:"0" doc:"attempt of the first run; 0: the run as it is now"`
+	OtherAttempt int    `query:"other_attempt" minimum:"0" doc:"attempt of the second run; 0: the run as it is now"`
+	Phase        string `query:"phase" enum:"planner,builder,tester,releaser" default:"tester" doc:"phase whose attempts are counted"`
 }
 
 func (s *Server) diffRuns(ctx context.Context, in *twoRuns) (*body[diff.Diff], error) {

@@ -19,10 +19,10 @@ func (s *Server) systemOperations(api huma.API) {
 	get := func(path, id, summary string) huma.Operation {
 		return operation(http.MethodGet, path, id, "system", summary)
 	}
-	handle(s, api, get("/api/agents", "list-agents", "The workers' agents: how they are, what they work on, and the queues that they serve"), func(ctx context.Context, _ *struct{}) (*body[health.Report], error) {
+	handle(s, api, get("/api/agents", "list-agents", "List the workers' agents, their status and current work, and the task queues"), func(ctx context.Context, _ *struct{}) (*body[health.Report], error) {
 		return answered(s.Health.Report(ctx))
 	})
-	handle(s, api, get("/api/interventions", "list-interventions", "What waits for a person, over all runs: interventions, and every question with what it is about"), func(ctx context.Context, _ *struct{}) (*body[waiting], error) {
+	handle(s, api, get("/api/interventions", "list-interventions", "List what waits for a person across all runs: interventions, and all questions with their subject"), func(ctx context.Context, _ *struct{}) (*body[waiting], error) {
 		list, err := s.Views.OpenInterventions(ctx, mostInterventions)
 		if err != nil {
 			return nil, err
@@ -30,8 +30,8 @@ func (s *Server) systemOperations(api huma.API) {
 		questions, err := s.Views.Questions(ctx, 0, mostInterventions)
 		return answered(waiting{Interventions: store.NotNil(list), Questions: store.NotNil(questions)}, err)
 	})
-	handle(s, api, get("/api/models", "list-models", "Providers, what is known of models, and which agent uses which"), func(ctx context.Context, in *struct {
-		Check bool `query:"check" doc:"ask each provider whether it answers and accepts its key; no token is spent"`
+	handle(s, api, get("/api/models", "list-models", "List model providers, known models, and which agent uses which model"), func(ctx context.Context, in *struct {
+		Check bool `query:"check" doc:"check that each provider answers and accepts its key; spends no tokens"`
 	}) (*body[control.Models], error) {
 		return answered(s.Runs.Models(ctx, in.Check), nil)
 	})
@@ -39,6 +39,6 @@ func (s *Server) systemOperations(api huma.API) {
 
 // waiting is what runs wait for.
 type waiting struct {
-	Interventions []views.Intervention `json:"interventions" doc:"the oldest first"`
-	Questions     []views.Question     `json:"questions" doc:"interventions and approvals, the next deadline first"`
+	Interventions []views.Intervention `json:"interventions" doc:"oldest first"`
+	Questions     []views.Question     `json:"questions" doc:"interventions and approvals, earliest deadline first"`
 }

@@ -14,7 +14,7 @@ import (
 
 // OfWebhook is a request about one webhook.
 type OfWebhook struct {
-	ID int64 `path:"id" minimum:"1" doc:"the webhook's number"`
+	ID int64 `path:"id" minimum:"1" doc:"ID of the webhook"`
 }
 
 type webhooks struct {
@@ -24,7 +24,7 @@ type webhooks struct {
 // madeWebhook is a webhook with its secret, which no other response contains.
 type madeWebhook struct {
 	store.Webhook
-	Secret string `json:"secret" doc:"signs what is sent; told in this answer alone"`
+	Secret string `json:"secret" doc:"signs deliveries; shown only in this response"`
 }
 
 // deliveryPlace is a position in the list of deliveries.
@@ -37,43 +37,43 @@ func (p deliveryPlace) Valid() bool { return p.ID > 0 }
 
 type deliveryList struct {
 	Deliveries []store.Delivery `json:"deliveries"`
-	Next       string           `json:"next,omitempty" doc:"cursor of the next page; absent on the last one"`
+	Next       string           `json:"next,omitempty" doc:"cursor of the next page; absent on the last page"`
 }
 
 func (s *Server) webhookOperations(api huma.API) {
 	op := func(method, path, id, summary string, more ...int) huma.Operation {
 		return operation(method, "/api/webhooks"+path, id, "webhooks", summary, more...)
 	}
-	handle(s, api, op(http.MethodGet, "", "list-webhooks", "Where events are sent to"), func(ctx context.Context, _ *struct{}) (*body[webhooks], error) {
+	handle(s, api, op(http.MethodGet, "", "list-webhooks", "List webhooks and their status"), func(ctx context.Context, _ *struct{}) (*body[webhooks], error) {
 		list, err := s.Store.Webhooks(ctx)
 		return answered(webhooks{store.NotNil(list)}, err)
 	})
-	create := op(http.MethodPost, "", "create-webhook", "Have events sent to a URL, from now on", http.StatusConflict, http.StatusUnprocessableEntity)
+	create := op(http.MethodPost, "", "create-webhook", "Register a URL for future events", http.StatusConflict, http.StatusUnprocessableEntity)
 	create.DefaultStatus = http.StatusCreated
 	handle(s, api, create, s.createWebhook)
-	handle(s, api, op(http.MethodGet, "/{id}", "get-webhook", "A webhook and how it is"), func(ctx context.Context, in *OfWebhook) (*body[store.Webhook], error) {
+	handle(s, api, op(http.MethodGet, "/{id}", "get-webhook", "Get a webhook and its status"), func(ctx context.Context, in *OfWebhook) (*body[store.Webhook], error) {
 		return answered(s.Store.Webhook(ctx, in.ID))
 	})
-	handle(s, api, op(http.MethodPatch, "/{id}", "change-webhook", "Change what is given; enable one that was disabled", http.StatusConflict, http.StatusUnprocessableEntity), s.changeWebhook)
-	handle(s, api, op(http.MethodDelete, "/{id}", "delete-webhook", "Remove a webhook and the log of its deliveries"), func(ctx context.Context, in *struct {
+	handle(s, api, op(http.MethodPatch, "/{id}", "change-webhook", "Change the given fields; enable a disabled webhook", http.StatusConflict, http.StatusUnprocessableEntity), s.changeWebhook)
+	handle(s, api, op(http.MethodDelete, "/{id}", "delete-webhook", "Remove a webhook and its delivery log"), func(ctx context.Context, in *struct {
 		OfWebhook
 		Keyed
 	}) (*struct{}, error) {
 		return nil, s.Store.DeleteWebhook(ctx, in.ID)
 	})
-	handle(s, api, op(http.MethodPost, "/{id}/test", "test-webhook", "Send a test, once, and say what came of it", http.StatusConflict), func(ctx context.Context, in *struct {
+	handle(s, api, op(http.MethodPost, "/{id}/test", "test-webhook", "Send a test event once and return the result", http.StatusConflict), func(ctx context.Context, in *struct {
 		OfWebhook
 		Keyed
 	}) (*body[store.Delivery], error) {
 		return answered(s.Hooks.Test(ctx, in.ID, in.id("test", in.ID)))
 	})
-	handle(s, api, op(http.MethodGet, "/{id}/deliveries", "list-deliveries", "What was sent, the newest first, with each attempt"), s.listDeliveries)
-	again := op(http.MethodPost, "/{id}/deliveries/{delivery}/redeliver", "redeliver", "Send a delivery again, with all its attempts", http.StatusConflict)
+	handle(s, api, op(http.MethodGet, "/{id}/deliveries", "list-deliveries", "List deliveries with their attempts, newest first"), s.listDeliveries)
+	again := op(http.MethodPost, "/{id}/deliveries/{delivery}/redeliver", "redeliver", "Send a delivery again, with the full number of attempts", http.StatusConflict)
 	again.DefaultStatus = http.StatusAccepted
 	handle(s, api, again, func(ctx context.Context, in *struct {
 		OfWebhook
 		Keyed
-		Delivery int64 `path:"delivery" minimum:"1" doc:"the delivery's number"`
+		Delivery int64 `path:"delivery" minimum:"1" doc:"ID of the delivery"`
 	}) (*body[store.Delivery], error) {
 		return answered(s.Store.Redeliver(ctx, in.ID, in.Delivery, in.id("redeliver", in.ID, in.Delivery)))
 	})
@@ -82,11 +82,11 @@ func (s *Server) webhookOperations(api huma.API) {
 func (s *Server) createWebhook(ctx context.Context, in *struct {
 	Keyed
 	Body struct {
-		URL         string   `json:"url" minLength:"1" doc:"http or https; without user and password"`
-		Events      []string `json:"events,omitempty" doc:"event types, or patterns such as run.* and *.failed; none: all"`
-		Project     string   `json:"project,omitempty" doc:"events of this project's runs only"`
+		URL         string   `json:"url" minLength:"1" doc:"http or https, without user and password"`
+		Events      []string `json:"events,omitempty" doc:"event types, or patterns such as run.* and *.failed; default: all"`
+		Project     string   `json:"project,omitempty" doc:"only events of this project's runs"`
 		Description string   `json:"description,omitempty"`
-		Secret      string   `json:"secret,omitempty" doc:"whsec_ and 24 to 64 random bytes in base64; default: one is made"`
+		Secret      string   `json:"secret,omitempty" doc:"whsec_ followed by 24 to 64 random bytes in base64; default: generated"`
 		Enabled     *bool    `json:"enabled,omitempty" doc:"default: true"`
 	}
 }) (*body[madeWebhook], error) {
@@ -102,11 +102,11 @@ func (s *Server) changeWebhook(ctx context.Context, in *struct {
 	OfWebhook
 	Body struct {
 		URL         *string       `json:"url,omitempty"`
-		Events      []string      `json:"events,omitempty" doc:"instead of those there are; [] and [\"*\"]: all"`
+		Events      []string      `json:"events,omitempty" doc:"replaces the current list; [] and [\"*\"]: all"`
 		Project     *string       `json:"project,omitempty" doc:"empty: all projects"`
 		Description *string       `json:"description,omitempty"`
-		Secret      *store.Secret `json:"secret,omitempty" doc:"signs from now on"`
-		Enabled     *bool         `json:"enabled,omitempty" doc:"true gives one that was disabled another chance"`
+		Secret      *store.Secret `json:"secret,omitempty" doc:"new signing secret, effective immediately"`
+		Enabled     *bool         `json:"enabled,omitempty" doc:"true enables a disabled webhook again"`
 	}
 }) (*body[store.Webhook], error) {
 	b := in.Body
@@ -117,10 +117,10 @@ func (s *Server) changeWebhook(ctx context.Context, in *struct {
 
 func (s *Server) listDeliveries(ctx context.Context, in *struct {
 	OfWebhook
-	Status string `query:"status" enum:"pending,sending,delivered,failed" doc:"only with this status"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"how many"`
-	Before int64  `query:"before" minimum:"0" doc:"only those older than this delivery; a cursor is stronger"`
-	Cursor string `query:"cursor" doc:"next of the page before"`
+	Status string `query:"status" enum:"pending,sending,delivered,failed" doc:"only deliveries with this status"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"maximum number of results"`
+	Before int64  `query:"before" minimum:"0" doc:"only deliveries older than this ID; cursor takes precedence"`
+	Cursor string `query:"cursor" doc:"value of next from the previous page"`
 }) (*body[deliveryList], error) {
 	from, err := param.ReadCursor[deliveryPlace](in.Cursor)
 	if err != nil {

@@ -25,7 +25,7 @@ const bodyTimeout = 10 * time.Second
 func LimitBody(next http.Handler, limit int64, fail Fail) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > limit {
-			fail(w, r, tooLarge(fmt.Sprintf("Its body has %d bytes, more than the %d allowed (server.max_body).", r.ContentLength, limit)))
+			fail(w, r, tooLarge(fmt.Sprintf("The body has %d bytes, more than the %d allowed (server.max_body).", r.ContentLength, limit)))
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
@@ -38,12 +38,12 @@ func LimitBody(next http.Handler, limit int64, fail Fail) http.Handler {
 func ReadBody(next http.Handler, log *slog.Logger, fail Fail) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !param.IsText(r.URL.Path) {
-			fail(w, r, apitypes.Problem{Title: "There is no such thing", Status: http.StatusNotFound, Detail: "The path is no text in UTF-8.", Class: contract.ClassHuman, Code: store.CodeNotFound})
+			fail(w, r, apitypes.Problem{Title: "Not found", Status: http.StatusNotFound, Detail: "The path is not valid UTF-8.", Class: contract.ClassHuman, Code: store.CodeNotFound})
 			return
 		}
 		for name, values := range r.URL.Query() {
 			if !param.IsText(name) || !param.IsText(strings.Join(values, "")) {
-				fail(w, r, apitypes.BadRequest("the query is no text: it holds bytes that are not UTF-8, or NUL"))
+				fail(w, r, apitypes.BadRequest("the query must be valid UTF-8 without NUL bytes"))
 				return
 			}
 		}
@@ -72,17 +72,17 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var large *http.MaxBytesError
 	switch {
 	case err == nil && !utf8.Valid(body):
-		return nil, apitypes.BadRequest("the body is no text: it holds bytes that are not UTF-8")
+		return nil, apitypes.BadRequest("the body must be valid UTF-8")
 	case err == nil:
 		return body, nil
 	case errors.As(err, &large):
-		return nil, tooLarge(fmt.Sprintf("Its body has more than the %d bytes allowed (server.max_body).", large.Limit))
+		return nil, tooLarge(fmt.Sprintf("The body has more than the %d bytes allowed (server.max_body).", large.Limit))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
-		return nil, apitypes.Problem{Title: "The request came too slowly", Status: http.StatusRequestTimeout, Detail: fmt.Sprintf("Its body was not there after %s.", bodyTimeout)}
+		return nil, apitypes.Problem{Title: "The request was sent too slowly", Status: http.StatusRequestTimeout, Detail: fmt.Sprintf("The body was not complete after %s.", bodyTimeout)}
 	default:
 		w.Header().Set("Connection", "close")
-		return nil, apitypes.BadRequest("Its body ended early.")
+		return nil, apitypes.BadRequest("The body is incomplete.")
 	}
 }
 

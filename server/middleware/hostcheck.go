@@ -14,8 +14,8 @@ func HostCheck(next http.Handler, hosts []string, fail Fail) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !allowedHost(r, hosts) {
 			fail(w, r, apitypes.Problem{
-				Title: "This server is not asked for by this name", Status: http.StatusMisdirectedRequest,
-				Detail: "Use localhost, or add the name to server.allowed_hosts.",
+				Title: "Unrecognized Host header", Status: http.StatusMisdirectedRequest,
+				Detail: "Use localhost, or add the host to server.allowed_hosts.",
 			})
 			return
 		}

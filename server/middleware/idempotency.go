@@ -56,7 +56,7 @@ func (s *idempotency) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !param.IsText(key) || len(key) > maxKey {
-		s.fail(w, r, apitypes.BadRequest(fmt.Sprintf("header.%s: this is no text of at most %d bytes", apitypes.KeyHeader, maxKey)))
+		s.fail(w, r, apitypes.BadRequest(fmt.Sprintf("header.%s: must be text of at most %d bytes", apitypes.KeyHeader, maxKey)))
 		return
 	}
 	if len(r.URL.Path) > maxKeyedPath {
@@ -71,7 +71,7 @@ func (s *idempotency) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !owned {
 		w.Header().Set("Retry-After", keyRetryAfter)
-		s.fail(w, r, apitypes.Problem{Title: "The same request is being carried out", Status: http.StatusConflict, Detail: "Ask again shortly; you get its answer then.", Code: store.CodeConflict})
+		s.fail(w, r, apitypes.Problem{Title: "The same request is already in progress", Status: http.StatusConflict, Detail: "Retry shortly to get its response.", Code: store.CodeConflict})
 		return
 	}
 	s.serveOnce(w, r, key)
@@ -119,7 +119,7 @@ func (s *idempotency) serveOnce(w http.ResponseWriter, r *http.Request, key stri
 func (s *idempotency) send(w http.ResponseWriter, r *http.Request, status int, body []byte) {
 	w.WriteHeader(status)
 	if _, err := w.Write(body); err != nil {
-		s.log.InfoContext(r.Context(), "A client went away", "error", err)
+		s.log.InfoContext(r.Context(), "A client disconnected", "error", err)
 	}
 }
 
@@ -136,7 +136,7 @@ func (s *idempotency) keep(r *http.Request, key string, a *bufferedResponse) {
 	default: // it is unknown what was done: the key stays with this request
 	}
 	if err != nil {
-		s.log.ErrorContext(ctx, "The answer to a request under a key could not be kept", "request", RequestID(ctx), "error", err)
+		s.log.ErrorContext(ctx, "The response to a request with a key could not be stored", "request", RequestID(ctx), "error", err)
 	}
 }
 

@@ -19,8 +19,8 @@ const (
 
 // errTimeout is the cause that ends the context of a request that took too long.
 var errTimeout = apitypes.Problem{
-	Title: "It took too long", Status: http.StatusServiceUnavailable,
-	Detail: "Nothing says how far it came; look, or ask again under the same Idempotency-Key. (server.request_timeout)",
+	Title: "The request timed out", Status: http.StatusServiceUnavailable,
+	Detail: "It may have been partly or fully processed: check the result, or repeat it with the same Idempotency-Key. (server.request_timeout)",
 }
 
 type timerKey struct{}
@@ -41,7 +41,7 @@ func Timeout(next http.Handler, limit time.Duration, log *slog.Logger) http.Hand
 // logDeadline logs that a connection does not support deadlines. Those of tests do not.
 func logDeadline(log *slog.Logger, r *http.Request, err error) {
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
-		log.InfoContext(r.Context(), "A connection takes no deadline", "request", RequestID(r.Context()), "error", err)
+		log.InfoContext(r.Context(), "A connection does not support deadlines", "request", RequestID(r.Context()), "error", err)
 	}
 }
 

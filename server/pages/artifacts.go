@@ -47,7 +47,7 @@ func (s *Server) artifactsTab(ctx context.Context, r *http.Request, h *ui.RunHea
 	if v := q.Get("after"); v != "" {
 		var err error
 		if after, err = strconv.ParseInt(v, 10, 64); err != nil {
-			return nil, apitypes.BadRequest("after: this is no number of a file")
+			return nil, apitypes.BadRequest("after: must be the number of a file")
 		}
 	}
 	var err error
@@ -73,7 +73,7 @@ func (s *Server) artifactTab(ctx context.Context, r *http.Request, h *ui.RunHead
 	}
 	file, err := s.Artifacts.Section(ctx, p.File.Digest, p.File.Size)
 	if errors.Is(err, artifact.ErrNotFound) {
-		p.Words = "What this file held is not stored any more."
+		p.Words = "The content of this file is no longer stored."
 		return ui.ArtifactTab(p), nil
 	}
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Server) look(r *http.Request, p *ui.ArtifactPage, file *artifact.Sectio
 		p.Words = "This file is empty."
 		return nil
 	case !ui.IsText(head):
-		p.Words = "This is no text, and nothing else that can be shown here. Download it."
+		p.Words = "This file cannot be shown here. Download it."
 		return nil
 	}
 	return lookAtText(r, p, file)
@@ -173,16 +173,16 @@ func zipEntries(file io.ReaderAt, size int64) ([]ui.ZipEntry, string) {
 	archive, err := zip.NewReader(&bounded{file, zipBytes}, size)
 	switch {
 	case errors.Is(err, errLargeZip):
-		return nil, "This archive has too many files to be listed here. Download it."
+		return nil, "This archive has too many files to list here. Download it."
 	case err != nil && !errors.Is(err, zip.ErrInsecurePath):
-		return nil, "This is no archive that can be read here. Download it."
+		return nil, "This archive cannot be read here. Download it."
 	}
 	out := []ui.ZipEntry{}
 	for _, f := range firstOf(archive.File, shownZip) {
 		out = append(out, ui.ZipEntry{Name: strings.ToValidUTF8(f.Name, "\ufffd"), Size: f.UncompressedSize64})
 	}
 	if more := len(archive.File) - len(out); more > 0 {
-		return out, fmt.Sprintf("The archive has %d more files than are listed here.", more)
+		return out, fmt.Sprintf("The archive has %d more files, which are not listed here.", more)
 	}
 	return out, ""
 }
@@ -217,7 +217,7 @@ func (s *Server) artifactContent(w http.ResponseWriter, r *http.Request) error {
 	}
 	media := mediaOf(head)
 	if media == "" {
-		return apitypes.BadRequest("this file is no picture and no video; download it: /api/runs/" + url.PathEscape(r.PathValue("id")) + "/artifacts/" + url.PathEscape(r.PathValue("artifact")))
+		return apitypes.BadRequest("this file is neither an image nor a video; download it: /api/runs/" + url.PathEscape(r.PathValue("id")) + "/artifacts/" + url.PathEscape(r.PathValue("artifact")))
 	}
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'; base-uri 'none'")

@@ -142,7 +142,7 @@ func (s *Server) changePatch(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	case p.cut: // half a patch must not be taken for the whole
-		return fault.New(contract.ClassHuman, contract.CodeTooLarge, "this change is larger than the %s that are put together here; the artifacts of run %d have all of it", ui.Size(shownPatchBytes), id)
+		return fault.New(contract.ClassHuman, contract.CodeTooLarge, "this change exceeds the limit of %s for a combined patch; the artifacts of run %d contain all of it", ui.Size(shownPatchBytes), id)
 	}
 	name := fmt.Sprintf("run-%d.patch", id)
 	if source.Name != "" {
@@ -159,7 +159,7 @@ func (s *Server) patchProblem(ctx context.Context, run int64, err error) string 
 		return "The patch is no longer in the artifact store."
 	}
 	s.Log.ErrorContext(ctx, "A patch could not be read", "request", middleware.RequestID(ctx), "run", run, "error", err)
-	return "The patch could not be read; the server's log says why. Nothing is lost: the run has what it needs."
+	return "The patch could not be read; see the server's log. Nothing is lost: the run has what it needs."
 }
 
 func sourceNamed(sources []changeSource, name string) (changeSource, error) {
@@ -200,7 +200,7 @@ func (s *Server) wholeChange(run store.Run, executions []store.Execution, patche
 	if run.ReleaseBranch != "" {
 		for _, a := range slices.Backward(patches) {
 			if path.Base(a.Name) == "change.patch" && !strings.HasPrefix(a.Name, "heal/") {
-				whole.What = "What " + ui.Cut(run.ReleaseBranch, 100) + " changes."
+				whole.What = "Changes in " + ui.Cut(run.ReleaseBranch, 100) + "."
 				whole.load = func(ctx context.Context) (patchText, error) { return s.storedPatch(ctx, a.Digest) }
 				return whole
 			}
@@ -212,7 +212,7 @@ func (s *Server) wholeChange(run store.Run, executions []store.Execution, patche
 // workSoFar is the change of the last work whose whole result is known.
 func (s *Server) workSoFar(executions []store.Execution, heals []store.HealEvent) changeSource {
 	whole := changeSource{
-		ChangeSource: ui.ChangeSource{Label: "The whole change", What: "Nothing was changed yet."},
+		ChangeSource: ui.ChangeSource{Label: "The whole change", What: "No changes yet."},
 		load:         func(context.Context) (patchText, error) { return patchText{}, nil },
 	}
 	for _, e := range slices.Backward(executions) {
@@ -235,13 +235,13 @@ func stateAfter(e store.Execution, heals []store.HealEvent) (contract.Workspace,
 	case e.Step == "":
 		var out contract.Workspace
 		if json.Unmarshal(e.Output, &out) == nil && out.Tree != "" { // outputs of other phases have another form
-			return out, fmt.Sprintf("What the steps changed together, as of attempt %d of the %s. It is not released.", e.Attempt, e.Phase)
+			return out, fmt.Sprintf("Combined changes of the steps, as of attempt %d of the %s. Not released.", e.Attempt, e.Phase)
 		}
 	case e.Step == contract.StepRepair && e.Phase != contract.PhaseBuilder: // a builder's repair covers only one step's work
 		out := stepOutput(e)
 		for _, h := range heals {
 			if h.Status != contract.HealFailed && out.To.Tree != "" && h.Output().After["tree"] == out.To.Tree {
-				return out.To, fmt.Sprintf("What the steps and repairs changed together, as of heal %d. It is not released.", h.Number)
+				return out.To, fmt.Sprintf("Combined changes of the steps and repairs, as of heal %d. Not released.", h.Number)
 			}
 		}
 	}
@@ -273,7 +273,7 @@ func (s *Server) stepChanges(plan contract.Plan, executions []store.Execution) [
 		done := latest[name]
 		step, _ := plan.Step(name)
 		out = append(out, changeSource{
-			ui.ChangeSource{Name: name, Label: strings.TrimSuffix(ui.Cut(name, 40)+" · "+ui.Cut(step.Name, 80), " · "), What: "What this step changed."},
+			ui.ChangeSource{Name: name, Label: strings.TrimSuffix(ui.Cut(name, 40)+" · "+ui.Cut(step.Name, 80), " · "), What: "Changes made by this step."},
 			func(ctx context.Context) (patchText, error) {
 				return s.patchBetween(ctx, done.From.Patch, done.To.Patch)
 			},
@@ -298,7 +298,7 @@ func (s *Server) healChanges(patches []contract.Artifact, heals []store.HealEven
 				ui.ChangeSource{
 					Name:  fmt.Sprintf("heal-%d", h.Number),
 					Label: fmt.Sprintf("Heal %d · %s for %s", h.Number, ui.Words(h.HealAction), h.ErrorType),
-					What:  "What the repair changed.",
+					What:  "Changes made by the repair.",
 				},
 				func(ctx context.Context) (patchText, error) { return s.storedPatch(ctx, a.Digest) },
 			})
@@ -332,7 +332,7 @@ func offset(q url.Values, name string) (int, error) {
 	}
 	n, err := strconv.Atoi(q.Get(name))
 	if err != nil || n < 0 || n > mostOffset {
-		return 0, apitypes.BadRequest(fmt.Sprintf("%s %q is no number from 0 to %d", name, q.Get(name), mostOffset))
+		return 0, apitypes.BadRequest(fmt.Sprintf("%s %q must be a number from 0 to %d", name, q.Get(name), mostOffset))
 	}
 	return n, nil
 }

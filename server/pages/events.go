@@ -32,10 +32,10 @@ func (s *Server) eventsTab(ctx context.Context, r *http.Request, h *ui.RunHead) 
 		return nil, err
 	}
 	if len(l.Prefix) > mostPrefix {
-		return nil, apitypes.BadRequest(fmt.Sprintf("type: at most %d characters", mostPrefix))
+		return nil, apitypes.BadRequest(fmt.Sprintf("type: must be at most %d characters", mostPrefix))
 	}
 	if order := q.Get("order"); order != "" && order != "oldest" && order != "newest" {
-		return nil, apitypes.BadRequest("order is one of [newest oldest]")
+		return nil, apitypes.BadRequest("order: must be one of [newest oldest]")
 	}
 	from, up, err := eventPlace(q, l)
 	if err != nil {
@@ -53,7 +53,7 @@ func eventPlace(q url.Values, l ui.EventList) (from int64, up bool, err error) {
 	number := func(name string) int64 {
 		n, wrong := strconv.ParseInt(q.Get(name), 10, 64)
 		if wrong != nil {
-			err = apitypes.BadRequest(name + ": this is no place in the list of events")
+			err = apitypes.BadRequest(name + ": must be a position in the list of events")
 		}
 		return max(n, -n)
 	}

@@ -64,11 +64,11 @@ func (s *Server) logRequest(ctx context.Context, r *http.Request, run int64) (l 
 	}
 	switch {
 	case len(l.Search) > mostSearch:
-		return l, apitypes.BadRequest(fmt.Sprintf("q: search for at most %d characters", mostSearch))
+		return l, apitypes.BadRequest(fmt.Sprintf("q: must be at most %d characters", mostSearch))
 	case l.Level != "" && l.Level != "error":
-		return l, apitypes.BadRequest(fmt.Sprintf("level %q is none of [error]", ui.Cut(l.Level, 40)))
+		return l, apitypes.BadRequest(fmt.Sprintf("level %q is invalid; must be one of [error]", ui.Cut(l.Level, 40)))
 	case l.Role != "" && !slices.Contains([]string{"system", "user", "assistant", "tool", views.LogRoleCheck}, l.Role):
-		return l, apitypes.BadRequest(fmt.Sprintf("role %q is none of [system user assistant tool check]", ui.Cut(l.Role, 40)))
+		return l, apitypes.BadRequest(fmt.Sprintf("role %q is invalid; must be one of [system user assistant tool check]", ui.Cut(l.Role, 40)))
 	}
 	if err := param.OneOf("phase", contract.Phase(l.Phase), contract.Phases()); err != nil {
 		return l, err
@@ -76,7 +76,7 @@ func (s *Server) logRequest(ctx context.Context, r *http.Request, run int64) (l 
 	var id int64
 	if l.Execution != "" {
 		if id, err = strconv.ParseInt(l.Execution, 10, 64); err != nil {
-			return l, apitypes.BadRequest("execution: this is no number")
+			return l, apitypes.BadRequest("execution: must be a number")
 		}
 	}
 	if l.all, err = s.Views.LogExecutions(ctx, run); err != nil {
@@ -123,7 +123,7 @@ func writeLogKey(k views.LogKey) string {
 func readLogKey(text string) (k views.LogKey, err error) {
 	parts := strings.SplitN(text, ".", 5)
 	if len(parts) != 5 {
-		return k, apitypes.BadRequest("this is no place in a log")
+		return k, apitypes.BadRequest("invalid position in the log")
 	}
 	var n [4]int64
 	for i := range n {
@@ -132,11 +132,11 @@ func readLogKey(text string) (k views.LogKey, err error) {
 			bits = 32
 		}
 		if n[i], err = strconv.ParseInt(parts[i], 10, bits); err != nil {
-			return k, apitypes.BadRequest("this is no place in a log")
+			return k, apitypes.BadRequest("invalid position in the log")
 		}
 	}
 	if n[0] < 0 || n[0] > views.LogStop.At.UnixMicro() {
-		return k, apitypes.BadRequest("this is no place in a log")
+		return k, apitypes.BadRequest("invalid position in the log")
 	}
 	return views.LogKey{At: time.UnixMicro(n[0]).UTC(), ExecutionID: n[1], Turn: int(n[2]), Place: int(n[3]), Check: parts[4]}, nil
 }
@@ -384,7 +384,7 @@ func (s *Server) beginning(ctx context.Context, digest string, size, most int64)
 	}
 	file, err := s.Artifacts.Section(ctx, digest, size)
 	if errors.Is(err, artifact.ErrNotFound) {
-		return "(what it printed is not stored any more)", nil
+		return "(the output is no longer stored)", nil
 	}
 	if err != nil {
 		return "", err
@@ -464,11 +464,11 @@ func textWindow(r *http.Request, content io.Reader) (t ui.Text, err error) {
 	from := 1
 	if v := q.Get("from"); v != "" {
 		if from, err = strconv.Atoi(v); err != nil || from < 1 {
-			return t, apitypes.BadRequest("from: lines are counted from 1")
+			return t, apitypes.BadRequest("from: must be a line number from 1")
 		}
 	}
 	if t.Search = q.Get("q"); len(t.Search) > mostSearch {
-		return t, apitypes.BadRequest(fmt.Sprintf("q: search for at most %d characters", mostSearch))
+		return t, apitypes.BadRequest(fmt.Sprintf("q: must be at most %d characters", mostSearch))
 	}
 	if err := param.CheckText("q", t.Search); err != nil {
 		return t, err
@@ -506,7 +506,7 @@ func textWindow(r *http.Request, content io.Reader) (t ui.Text, err error) {
 		t.Lines = append(t.Lines, ui.Line{No: no, Pieces: ui.Pieces(text, t.Search)})
 	}
 	if limited.N <= 0 && t.Next == 0 {
-		t.Short = fmt.Sprintf("Only the first %s of this file are shown here. Download it to see the rest.", ui.Size(textBytes))
+		t.Short = fmt.Sprintf("Only the first %s of this file are shown. Download it to see the rest.", ui.Size(textBytes))
 	}
 	return t, nil
 }
@@ -596,7 +596,7 @@ func (s *Server) logText(w http.ResponseWriter, r *http.Request) error {
 		}
 		if err != nil {
 			s.Log.InfoContext(ctx, "A log ended early", "request", middleware.RequestID(ctx), "run", run, "error", err)
-			fmt.Fprintln(w, "\n=== The log could not be read to its end; ask for it again.") // nobody is left to report to if this fails
+			fmt.Fprintln(w, "\n=== The log is incomplete: reading it failed. Request it again.") // nobody is left to report to if this fails
 			return nil
 		}
 		if !page.More {

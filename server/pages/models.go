@@ -85,7 +85,7 @@ func (s *Server) knownModels(ctx context.Context) (map[string]*ui.KnownModel, er
 
 // providerRow reports how a provider is doing, by its last call of today.
 func providerRow(name, kind, key string, known []ui.KnownModel) ui.ProviderRow {
-	row := ui.ProviderRow{Name: name, Kind: kind, Key: key, State: ui.Queued, Word: "Not asked today"}
+	row := ui.ProviderRow{Name: name, Kind: kind, Key: key, State: ui.Queued, Word: "Not used today"}
 	var last *views.ModelActivity
 	for _, k := range known {
 		if k.Provider == name && k.Today != nil && (last == nil || k.Today.LastAt.After(last.LastAt)) {
@@ -116,7 +116,7 @@ func (s *Server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) 
 		if view, err := s.Runs.State(ctx, h.Run.ID); err == nil {
 			now = view.Models
 		} else {
-			m.Live, m.Told = false, "The run's workflow does not answer just now, so what is shown is what the run began with. Nothing is lost; look again shortly."
+			m.Live, m.Told = false, "The run's workflow is not answering, so this page shows the models that the run started with. Nothing is lost; try again shortly."
 			if errors.Is(err, store.ErrNotFound) {
 				return nil, err
 			}

@@ -64,14 +64,14 @@ func planQuery(run int64, v url.Values) (q ui.PlanQuery, err error) {
 	for name, to := range map[string]*int64{"version": &q.Version, "against": &q.Against} {
 		if text := v.Get(name); text != "" {
 			if *to, err = strconv.ParseInt(text, 10, 64); err != nil || *to < 1 {
-				return q, apitypes.BadRequest(name + " is no number of a version of the plan")
+				return q, apitypes.BadRequest(name + ": must be a version number of the plan")
 			}
 		}
 	}
 	if text := v.Get("zoom"); text != "" {
 		q.Zoom, err = strconv.Atoi(text)
 		if err != nil || !slices.Contains(ui.PlanZooms(), q.Zoom) {
-			return q, apitypes.BadRequest("zoom: choose 50, 75, 100 or 150")
+			return q, apitypes.BadRequest("zoom: must be 50, 75, 100 or 150")
 		}
 	}
 	return q, nil

@@ -150,7 +150,7 @@ func messageSections(m views.Spoken, open bool) (out []ui.Section) {
 func textSection(title, text string, size int64, open bool) ui.Section {
 	s := ui.Section{Title: title, Text: ui.Cut(text, shownText), Open: open}
 	if int64(len(s.Text)) < size {
-		s.Note = fmt.Sprintf("The beginning of %s; the log has all of it.", ui.Size(size))
+		s.Note = fmt.Sprintf("Truncated: the beginning of %s. The log contains all of it.", ui.Size(size))
 	}
 	return s
 }
@@ -248,9 +248,9 @@ func (s *Server) patchSection(ctx context.Context, before, after string) ([]ui.S
 	if files == 0 {
 		return nil, nil
 	}
-	section := ui.Section{Title: "Change", Text: ui.Cut(changed.String(), shownPatch), Patch: true, Open: true, Note: "Of each file that was changed here, its whole change since the run's base."}
+	section := ui.Section{Title: "Change", Text: ui.Cut(changed.String(), shownPatch), Patch: true, Open: true, Note: "For each file changed here: all its changes since the run's base."}
 	if changed.Len() > shownPatch {
-		section.Note += fmt.Sprintf(" The beginning of %s.", ui.Size(int64(changed.Len())))
+		section.Note += fmt.Sprintf(" Truncated: the beginning of %s.", ui.Size(int64(changed.Len())))
 	}
 	return []ui.Section{section}, nil
 }
@@ -284,7 +284,7 @@ func (s *Server) checkSpan(ctx context.Context, run, execution int64, id string)
 		{Name: "log", Value: "Of the tester", Href: fmt.Sprintf("/runs/%d/logs?execution=%d", run, execution)},
 	}
 	if c.Result.Message != "" {
-		d.Sections = append(d.Sections, textSection("What it says", c.Result.Message, int64(len(c.Result.Message)), true))
+		d.Sections = append(d.Sections, textSection("Message", c.Result.Message, int64(len(c.Result.Message)), true))
 	}
 	for _, t := range c.Cases {
 		if (t.Status == contract.TestFailed || t.Status == contract.TestFlaky) && len(d.Sections) < shownSpanCases {
@@ -386,7 +386,7 @@ func waitSpan(known []views.Span, key string) (*ui.SpanDetail, error) {
 	w := known[at]
 	d := &ui.SpanDetail{Title: "Waited for a person", Kind: views.SpanWait, State: ui.ExecutionState(w.Status), From: w.From, To: w.To}
 	if w.To == nil {
-		d.Title, d.State = "Waits for a person", ui.Waiting
+		d.Title, d.State = "Waiting for a person", ui.Waiting
 	}
 	d.Facts = []ui.Fact{{Name: "about", Value: ui.Cut(w.Name, 400)}, {Name: "in", Value: string(w.Phase)}, {Name: "reason", Value: ui.Cut(w.Detail, 600)}}
 	return d, nil

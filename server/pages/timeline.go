@@ -75,11 +75,11 @@ func timelineQuery(run int64, v url.Values) (q ui.TimelineQuery, err error) {
 		return q, err
 	}
 	if as := v.Get("as"); as != "" && as != "table" && as != "bars" {
-		return q, apitypes.BadRequest("as: choose bars or table")
+		return q, apitypes.BadRequest("as: must be bars or table")
 	}
 	for _, name := range strings.FieldsFunc(v.Get("hide"), func(r rune) bool { return r == ',' }) {
 		if !slices.Contains(views.SpanKinds(), views.SpanKind(name)) {
-			return q, apitypes.BadRequest("hide: there is no such kind of work; choose of model, tool, test, heal, wait")
+			return q, apitypes.BadRequest("hide: must be a list of model, tool, test, heal, wait")
 		}
 		if k := views.SpanKind(name); !slices.Contains(q.Hidden, k) {
 			q.Hidden = append(q.Hidden, k)
@@ -92,7 +92,7 @@ func timelineQuery(run int64, v url.Values) (q ui.TimelineQuery, err error) {
 		return q, err
 	}
 	if q.To < q.From || q.From < 0 {
-		return q, apitypes.BadRequest("from and to: both are milliseconds since the run began, and from is the earlier one")
+		return q, apitypes.BadRequest("from and to: must be milliseconds since the run began, with from before to")
 	}
 	return q, nil
 }
@@ -103,7 +103,7 @@ func milliseconds(name, text string) (time.Duration, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > longestSpan.Milliseconds() {
-		return 0, apitypes.BadRequest(name + " is no number of milliseconds since the run began")
+		return 0, apitypes.BadRequest(name + ": must be a number of milliseconds since the run began")
 	}
 	return time.Duration(n) * time.Millisecond, nil
 }

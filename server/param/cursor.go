@@ -30,7 +30,7 @@ func ReadCursor[P Position](text string) (p P, err error) {
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || json.Unmarshal(raw, &p) != nil || !p.Valid() {
-		return p, apitypes.BadRequest("cursor: this is none that this list gave")
+		return p, apitypes.BadRequest("cursor: must be a cursor returned by this list")
 	}
 	return p, nil
 }

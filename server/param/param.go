@@ -44,7 +44,7 @@ func OneOf[T ~string](name string, value T, all []T) error {
 	if value == "" || slices.Contains(all, value) {
 		return nil
 	}
-	return apitypes.BadRequest(fmt.Sprintf("%s %q is none of %v", name, value, all))
+	return apitypes.BadRequest(fmt.Sprintf("%s %q is invalid; must be one of %v", name, value, all))
 }
 
 // IsText reports whether a string is text: UTF-8 without NUL.
@@ -54,7 +54,7 @@ func IsText(text string) bool { return utf8.ValidString(text) && !strings.Contai
 func CheckText(pairs ...string) error {
 	for i := 1; i < len(pairs); i += 2 {
 		if !IsText(pairs[i]) {
-			return apitypes.BadRequest(pairs[i-1] + " is no text: it holds bytes that are not UTF-8, or NUL")
+			return apitypes.BadRequest(pairs[i-1] + " must be valid UTF-8 without NUL bytes")
 		}
 	}
 	return nil

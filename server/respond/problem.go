@@ -34,21 +34,21 @@ func problemOf(err error) apitypes.Problem {
 	f := fault.Of(err)
 	switch {
 	case errors.Is(err, store.ErrNotFound), f.Code == store.CodeNotFound:
-		return apitypes.Problem{Title: "There is no such thing", Status: http.StatusNotFound, Detail: missing(f), Class: contract.ClassHuman, Code: store.CodeNotFound}
+		return apitypes.Problem{Title: "Not found", Status: http.StatusNotFound, Detail: missing(f), Class: contract.ClassHuman, Code: store.CodeNotFound}
 	case errors.Is(err, artifact.ErrNotFound):
-		return apitypes.Problem{Title: "The file is no longer kept", Status: http.StatusGone, Class: contract.ClassHuman, Code: store.CodeNotFound}
+		return apitypes.Problem{Title: "The file is no longer stored", Status: http.StatusGone, Class: contract.ClassHuman, Code: store.CodeNotFound}
 	case f.Code == store.CodeConflict:
 		return apitypes.Problem{Title: "The key was used for another request", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Code == contract.CodeRejected, f.Code == contract.CodeForbidden:
-		return apitypes.Problem{Title: "This is not taken now", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
+		return apitypes.Problem{Title: "Not possible in the current state", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Class == contract.ClassHuman, f.Class == contract.ClassConfig, f.Class == contract.ClassLogic, f.Class == contract.ClassSafety:
-		return apitypes.Problem{Title: "This cannot be done", Status: http.StatusUnprocessableEntity, Detail: f.Message, Class: f.Class, Code: f.Code}
+		return apitypes.Problem{Title: "The request cannot be processed", Status: http.StatusUnprocessableEntity, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case errors.Is(err, control.ErrSilent):
-		return apitypes.Problem{Title: "No answer came", Status: http.StatusServiceUnavailable, Detail: f.Message, Class: f.Class, Code: f.Code}
+		return apitypes.Problem{Title: "No response in time", Status: http.StatusServiceUnavailable, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Class == contract.ClassInfra:
-		return apitypes.Problem{Title: "A part of the system does not answer", Status: http.StatusServiceUnavailable, Detail: "Nothing is lost; try again shortly.", Class: f.Class}
+		return apitypes.Problem{Title: "A component is unavailable", Status: http.StatusServiceUnavailable, Detail: "Nothing is lost; try again shortly.", Class: f.Class}
 	default:
-		return apitypes.Problem{Title: "Something went wrong here", Status: http.StatusInternalServerError, Detail: "The server's log says more."}
+		return apitypes.Problem{Title: "Internal server error", Status: http.StatusInternalServerError, Detail: "See the server's log for details."}
 	}
 }
 

@@ -37,7 +37,7 @@ func (res *Responder) Get(mux *http.ServeMux, path string, h http.HandlerFunc) {
 	mux.HandleFunc("GET "+path, h)
 	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "GET, HEAD")
-		res.Error(w, r, apitypes.Problem{Title: "This can only be read", Status: http.StatusMethodNotAllowed, Detail: "Runs are started and steered with rgpt run."})
+		res.Error(w, r, apitypes.Problem{Title: "Method not allowed", Status: http.StatusMethodNotAllowed, Detail: "This address is read-only. Use rgpt run to start and control runs."})
 	})
 }
 
@@ -62,10 +62,10 @@ func (res *Responder) JSON(w http.ResponseWriter, status int, v any) {
 func (res *Responder) encode(w http.ResponseWriter, status int, kind string, v any) {
 	var out bytes.Buffer
 	if err := json.NewEncoder(&out).Encode(v); err != nil {
-		res.Log.Error("An answer could not be written as JSON", "error", err)
+		res.Log.Error("A response could not be encoded as JSON", "error", err)
 		status, kind = http.StatusInternalServerError, apitypes.ProblemType
 		out.Reset()
-		out.WriteString(`{"title":"Something went wrong here","status":500}`)
+		out.WriteString(`{"title":"Internal server error","status":500}`)
 	}
 	res.Write(w, status, kind, out.Bytes())
 }
@@ -75,7 +75,7 @@ func (res *Responder) Page(w http.ResponseWriter, r *http.Request, status int, c
 	var out bytes.Buffer
 	if err := content.Render(r.Context(), &out); err != nil {
 		res.Log.ErrorContext(r.Context(), "A page could not be rendered", "request", middleware.RequestID(r.Context()), "error", err)
-		http.Error(w, "The page could not be rendered; the server's log says more.", http.StatusInternalServerError)
+		http.Error(w, "The page could not be rendered; see the server's log for details.", http.StatusInternalServerError)
 		return
 	}
 	res.Write(w, status, "text/html; charset=utf-8", out.Bytes())
@@ -87,7 +87,7 @@ func (res *Responder) Write(w http.ResponseWriter, status int, kind string, cont
 	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
 	w.WriteHeader(status)
 	if _, err := w.Write(content); err != nil {
-		res.Log.Info("A client went away", "error", err)
+		res.Log.Info("A client disconnected", "error", err)
 	}
 }
 

@@ -23,7 +23,7 @@ type follower func(ctx context.Context, each func(id string, e contract.Event) e
 // are numbered together with those of its run.
 func (s *Server) follow(r *http.Request, run, pipeline string) (follower, error) {
 	if run != "" && pipeline != "" {
-		return nil, apitypes.BadRequest("run and pipeline: name one of them")
+		return nil, apitypes.BadRequest("run and pipeline: only one may be given")
 	}
 	if run == "" && pipeline == "" {
 		return s.followAll(r)
@@ -38,7 +38,7 @@ func (s *Server) follow(r *http.Request, run, pipeline string) (follower, error)
 	}
 	after, err := strconv.ParseInt(lastID(r, "0"), 10, 64)
 	if err != nil || after < 0 {
-		return nil, apitypes.BadRequest("Last-Event-ID and after are numbers of events of the " + what)
+		return nil, apitypes.BadRequest("Last-Event-ID and after must be event numbers of the " + what)
 	}
 	if pipeline != "" {
 		_, err = s.Store.Pipeline(r.Context(), id)
@@ -73,7 +73,7 @@ func (s *Server) feedCursor(r *http.Request) (c feed.Cursor, err error) {
 		c.ID, wrong = strconv.ParseInt(id, 10, 64)
 	}
 	if !ok || err != nil || wrong != nil || c.Tx < 0 || c.ID < 0 {
-		return c, apitypes.BadRequest("Last-Event-ID and after are ids that this stream gave")
+		return c, apitypes.BadRequest("Last-Event-ID and after must be ids sent by this stream")
 	}
 	return c, nil
 }

@@ -33,7 +33,7 @@ func (s *Server) websocket(w http.ResponseWriter, r *http.Request) error {
 	// The library refuses other origins.
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
-		s.Log.InfoContext(r.Context(), "No WebSocket came about", "request", middleware.RequestID(r.Context()), "error", err)
+		s.Log.InfoContext(r.Context(), "A WebSocket could not be opened", "request", middleware.RequestID(r.Context()), "error", err)
 		return nil
 	}
 	defer func() { _ = conn.CloseNow() }()
@@ -59,10 +59,10 @@ func (s *Server) websocket(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case ctx.Err() != nil: // the client left
 	case s.stopped():
-		_ = conn.Close(websocket.StatusGoingAway, "the server ends; go on after the last id")
+		_ = conn.Close(websocket.StatusGoingAway, "the server is shutting down; resume after the last id")
 	case r.Context().Err() == nil:
 		telemetry.CountDroppedStream(telemetry.StreamWebSocket, telemetry.DroppedBroken)
-		_ = conn.Close(websocket.StatusTryAgainLater, "a part of the system is away; go on after the last id")
+		_ = conn.Close(websocket.StatusTryAgainLater, "a component is unavailable; resume after the last id")
 	}
 	s.Log.InfoContext(r.Context(), "A WebSocket ended", "request", middleware.RequestID(r.Context()), "error", err)
 	return nil

@@ -170,7 +170,7 @@ func Agents(p AgentsPage) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = Note(Waiting, "Not every role can work.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Note(Waiting, "Some roles have no healthy agent.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -180,7 +180,7 @@ func Agents(p AgentsPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Report.Agents) == 0 {
-				templ_7745c5c3_Err = Empty("server", "No worker has ever reported itself here. Runs wait until one does; nothing is lost.", "rgpt-worker").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Empty("server", "No worker has registered yet. Runs wait until one does; nothing is lost.", "rgpt-worker").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -198,7 +198,7 @@ func Agents(p AgentsPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "</span></header><div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">Agents of the workers, those that are offline last</caption> <thead><tr><th>State</th><th>Agent</th><th class=\"grow\">Host</th><th>Works on</th><th>Version</th><th class=\"num\">Done / failed</th><th class=\"num\">CPU</th><th class=\"num\">Memory</th><th class=\"num\">Heartbeat</th></tr></thead> <tbody>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "</span></header><div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">Agents of the workers, offline ones last</caption> <thead><tr><th>State</th><th>Agent</th><th class=\"grow\">Host</th><th>Working on</th><th>Version</th><th class=\"num\">Done / failed</th><th class=\"num\">CPU</th><th class=\"num\">Memory</th><th class=\"num\">Heartbeat</th></tr></thead> <tbody>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -223,9 +223,9 @@ func Agents(p AgentsPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var8 string
-				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs("as Temporal said ")
+				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs("as reported by Temporal ")
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `agents.templ`, Line: 79, Col: 27}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `agents.templ`, Line: 79, Col: 34}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 				if templ_7745c5c3_Err != nil {
@@ -273,12 +273,12 @@ func Agents(p AgentsPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Report.Queues) == 0 {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<p class=\"dim pad\">Temporal has not answered yet. What waits there is safe.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<p class=\"dim pad\">Temporal has not answered yet. Queued tasks are safe.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<table class=\"table rows\"><caption class=\"sr\">Task queues of the roles</caption> <thead><tr><th>Role</th><th>Queue</th><th class=\"num\">Workers</th><th class=\"num\">Waiting</th><th class=\"num\">Oldest waits</th><th class=\"num\">In / s</th><th class=\"num\">Out / s</th><th class=\"grow\">Backlog</th></tr></thead> <tbody>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<table class=\"table rows\"><caption class=\"sr\">Task queues of the roles</caption> <thead><tr><th>Role</th><th>Queue</th><th class=\"num\">Workers</th><th class=\"num\">Waiting</th><th class=\"num\">Oldest wait</th><th class=\"num\">In / s</th><th class=\"num\">Out / s</th><th class=\"grow\">Backlog</th></tr></thead> <tbody>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -736,27 +736,27 @@ func agentRow(a views.Agent) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "</span></td><td class=\"num\" data-label=\"cpu\" title=\"cores, of its whole process\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "</span></td><td class=\"num\" data-label=\"cpu\" title=\"cores used by the process\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var39 string
 		templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%.2f", a.CPUUsage))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `agents.templ`, Line: 155, Col: 104}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `agents.templ`, Line: 155, Col: 102}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 60, "</td><td class=\"num\" data-label=\"memory\" title=\"of its whole process\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 60, "</td><td class=\"num\" data-label=\"memory\" title=\"memory used by the process\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var40 string
 		templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinStringErrs(Size(a.MemoryUsage))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `agents.templ`, Line: 156, Col: 88}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `agents.templ`, Line: 156, Col: 94}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var40))
 		if templ_7745c5c3_Err != nil {

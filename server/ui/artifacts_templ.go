@@ -54,11 +54,11 @@ func ArtifactsTab(l ArtifactList) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = logSelect("type", "Every type", l.Type, names(artifactTypes())).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = logSelect("type", "All types", l.Type, names(artifactTypes())).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = logSelect("phase", "Every phase", l.Phase, names(contract.Phases())).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = logSelect("phase", "All phases", l.Phase, names(contract.Phases())).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -102,12 +102,12 @@ func ArtifactsTab(l ArtifactList) templ.Component {
 		}
 		if len(l.Files) == 0 {
 			if l.Type+l.Phase+l.Text != "" {
-				templ_7745c5c3_Err = Empty("search", "No file is like that.", "").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Empty("search", "No matching files.", "").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = Empty("archive", "No files yet. Outputs of checks, screenshots, traces and the release's report come here.", "").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Empty("archive", "No files yet. Check output, screenshots, traces and the release report appear here.", "").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -523,7 +523,7 @@ func ArtifactTab(p ArtifactPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "<p>Download it, then look at it on your own machine:</p><p class=\"line\"><code class=\"wrap\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "<p>Download it, then open it on your own machine:</p><p class=\"line\"><code class=\"wrap\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

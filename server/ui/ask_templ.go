@@ -230,7 +230,7 @@ func askPlan(a Ask) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "</p><div class=\"tablebox\"><table class=\"table rows top\"><caption class=\"sr\">The steps that would be carried out</caption> <thead><tr><th>Step</th><th class=\"grow\">What</th><th class=\"files\">Files</th><th>After</th><th>Risk</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "</p><div class=\"tablebox\"><table class=\"table rows top\"><caption class=\"sr\">Steps to carry out</caption> <thead><tr><th>Step</th><th class=\"grow\">What</th><th class=\"files\">Files</th><th>After</th><th>Risk</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -390,7 +390,7 @@ func askPlan(a Ask) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = reject(a, "Reject", fmt.Sprintf("Reject this plan? Run %d fails; it can be resumed, which plans anew with your reason.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = reject(a, "Reject", fmt.Sprintf("Reject this plan? Run %d fails; if you resume it, it plans again with your reason.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -411,7 +411,7 @@ func askPlan(a Ask) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = Do(Command{Name: "approve-edited", Label: "Approve as edited", Icon: "check", Href: answerHref(a, "approve"), Body: answerBody(a), Ask: "Approve the plan as you edited it? What you wrote is what will be built."}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = Do(Command{Name: "approve-edited", Label: "Approve as edited", Icon: "check", Href: answerHref(a, "approve"), Body: answerBody(a), Ask: "Approve your edited plan? The builder carries it out as written."}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -658,17 +658,17 @@ func askRelease(a Ask) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = Note(Failed, "What would be released cannot be shown.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var28), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Note(Failed, "The change to release cannot be shown.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var28), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case a.Patch == "" && !a.Cut:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 50, "<p class=\"dim\">The code is as it was: nothing would change.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 50, "<p class=\"dim\">The release changes no code.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case a.Patch != "":
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 51, "<div class=\"diffbox\" id=\"ask-change\" tabindex=\"0\" role=\"group\" aria-label=\"What would be released\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 51, "<div class=\"diffbox\" id=\"ask-change\" tabindex=\"0\" role=\"group\" aria-label=\"Change to release\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -707,13 +707,13 @@ func askRelease(a Ask) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "\">Look at all of it before you answer</a>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "\">Review the whole change before you answer</a>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = Note(Waiting, "The change is longer than what is shown here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var30), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Note(Waiting, "The change is too long to show in full here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var30), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -835,12 +835,12 @@ func askHelp(a Ask) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 64, "</dl><form class=\"stack\" id=\"help\"><label class=\"field\"><span>What you did, or what the next attempt should know</span><textarea name=\"reason\" rows=\"3\" dir=\"auto\"></textarea></label><div class=\"line\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 64, "</dl><form class=\"stack\" id=\"help\"><label class=\"field\"><span>What you did, or instructions for the next attempt</span><textarea name=\"reason\" rows=\"3\" dir=\"auto\"></textarea></label><div class=\"line\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		if a.Question.Kind == "quota" {
-			templ_7745c5c3_Err = Do(Command{Name: "approve", Label: "Go on at once", Fields: "reason", Icon: "play", Class: "primary", Key: "a", Href: answerHref(a, "approve"), Body: answerBody(a), Ask: "Go on without waiting for the provider's window? If the limit still holds, the run will wait again."}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Do(Command{Name: "approve", Label: "Continue now", Fields: "reason", Icon: "play", Class: "primary", Key: "a", Href: answerHref(a, "approve"), Body: answerBody(a), Ask: "Continue without waiting for the provider's limit to reset? If the limit still applies, the run waits again."}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -848,20 +848,20 @@ func askHelp(a Ask) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = reject(a, "Give up", fmt.Sprintf("Give run %d up? It fails with what it asked about; its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = reject(a, "Give up", fmt.Sprintf("Give up run %d? It fails with the failure that it asked about; its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 66, " <span class=\"dim\">No answer: it goes on by itself at the end of the wait.</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 66, " <span class=\"dim\">Without an answer, the run continues when the wait ends.</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = Do(Command{Name: "approve", Label: "Try again", Fields: "reason", Icon: "rotate-ccw", Class: "primary", Key: "a", Href: answerHref(a, "approve"), Body: answerBody(a), Ask: fmt.Sprintf("Let the %s run again, with what you wrote?", a.Question.Phase)}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Do(Command{Name: "approve", Label: "Try again", Fields: "reason", Icon: "rotate-ccw", Class: "primary", Key: "a", Href: answerHref(a, "approve"), Body: answerBody(a), Ask: fmt.Sprintf("Run the %s again, with your instructions?", a.Question.Phase)}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 67, " <select name=\"action\" aria-label=\"Action for the heal\"><option value=\"\">the next action of its class</option> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 67, " <select name=\"action\" aria-label=\"Action for the heal\"><option value=\"\">the next action of the failure's class</option> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -903,7 +903,7 @@ func askHelp(a Ask) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = Do(Command{Name: "heal", Label: "Heal", Fields: "reason action", Icon: "bandage", Href: answerHref(a, "heal"), Body: answerBody(a), Ask: "Heal with this action, with what you wrote?"}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Do(Command{Name: "heal", Label: "Heal", Fields: "reason action", Icon: "bandage", Href: answerHref(a, "heal"), Body: answerBody(a), Ask: "Heal with this action and your instructions?"}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -911,7 +911,7 @@ func askHelp(a Ask) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = reject(a, "Give up", fmt.Sprintf("Give run %d up? It fails with what it asked about; its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = reject(a, "Give up", fmt.Sprintf("Give up run %d? It fails with the failure that it asked about; its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -141,7 +141,7 @@ func ChangesTab(c Changes) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(c.Sources) > 1 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<select name=\"step\" aria-label=\"Whose change\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<select name=\"step\" aria-label=\"Source of the change\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -228,7 +228,7 @@ func ChangesTab(c Changes) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<button class=\"button\" data-noscript>Show</button></form><div class=\"line push\"><div class=\"seg\" role=\"group\" aria-label=\"How it is drawn\"><a href=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<button class=\"button\" data-noscript>Show</button></form><div class=\"line push\"><div class=\"seg\" role=\"group\" aria-label=\"View\"><a href=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -384,7 +384,7 @@ func ChangesTab(c Changes) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var14 string
-				templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs("The first " + Size(int64(c.Bytes)) + " of it are here. The artifacts of the run have all of it.")
+				templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs("The first " + Size(int64(c.Bytes)) + " are shown. The run's artifacts contain the whole change.")
 				if templ_7745c5c3_Err != nil {
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `changes.templ`, Line: 146, Col: 105}
 				}
@@ -398,7 +398,7 @@ func ChangesTab(c Changes) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = Note(Waiting, "The change is too large to be shown whole.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Note(Waiting, "The change is too large to show in full.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -409,7 +409,7 @@ func ChangesTab(c Changes) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else if c.Matching == 0 && c.Problem == "" && c.Total > 0 {
-			templ_7745c5c3_Err = Empty("file-diff", "No file of this change has that in its path.", "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Empty("file-diff", "No file path in this change matches.", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -454,9 +454,9 @@ func ChangesTab(c Changes) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var17 string
-				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%d of them shown", c.Matching))
+				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%d shown", c.Matching))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `changes.templ`, Line: 159, Col: 67}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `changes.templ`, Line: 159, Col: 59}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 				if templ_7745c5c3_Err != nil {
@@ -522,11 +522,11 @@ func ChangesTab(c Changes) templ.Component {
 func emptyChange(c Changes) string {
 	switch {
 	case c.Step != "":
-		return "This changed nothing in the code."
+		return "No code changes."
 	case c.Head.Run.Status.Terminal():
-		return "This run changed nothing in the code."
+		return "This run made no code changes."
 	}
-	return "Nothing was changed yet. What the builder writes is shown here, step by step and as a whole."
+	return "No changes yet. The builder's changes appear here, per step and combined."
 }
 
 func lineCounts(added, removed int) templ.Component {
@@ -930,9 +930,9 @@ func changedFile(c Changes, f ChangedFile) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var39 string
-			templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs("This file is binary: its content is not shown, " + Size(int64(f.Bytes)) + " in the patch.")
+			templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs("Binary file: content not shown, " + Size(int64(f.Bytes)) + " in the patch.")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `changes.templ`, Line: 258, Col: 117}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `changes.templ`, Line: 258, Col: 102}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 			if templ_7745c5c3_Err != nil {

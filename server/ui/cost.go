@@ -18,7 +18,7 @@ const (
 	firstTime = "first time"
 	forHeal   = "heals"
 	forReplay = "replays"
-	again     = "done again after a resume"
+	again     = "repeated after a resume"
 )
 
 // CostPage is what a run used and what it may use.
@@ -84,7 +84,7 @@ func (p *CostPage) Reckon(spending []views.Spending, work []views.Span, heals []
 		p.Open += s.Open
 	}
 	p.Groups = []CostGroup{{"By phase", rowsOf(by["phase"])}, {"By agent", rowsOf(by["agent"])}, {"By model", rowsOf(by["model"])}}
-	p.Why, p.Rows = CostGroup{"What healing cost", rowsOf(by["why"])}, rowsOf(by["row"])
+	p.Why, p.Rows = CostGroup{"Cost of healing", rowsOf(by["why"])}, rowsOf(by["row"])
 }
 
 func sum(a, b contract.Usage) contract.Usage {

@@ -32,7 +32,7 @@ func CostTab(p CostPage) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if p.Usage.Calls == 0 && p.Open == 0 && p.Usage.MicroUSD == 0 {
-			templ_7745c5c3_Err = Empty("coins", "Nothing was spent yet. What each model call uses is booked here, by phase, agent and model, beside the budgets that it is paid from.", "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Empty("coins", "Nothing spent yet. The cost of each model call appears here, by phase, agent and model, next to the budgets.", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -185,14 +185,14 @@ func costFacts(p CostPage) templ.Component {
 			}
 		}
 		if h := p.healing(); h.Calls > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<div><dt>of it for heals</dt><dd>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<div><dt>spent on heals</dt><dd>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var8 string
 			templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(Dollars(h.MicroUSD))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `cost.templ`, Line: 34, Col: 57}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `cost.templ`, Line: 34, Col: 56}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 			if templ_7745c5c3_Err != nil {
@@ -426,20 +426,20 @@ func costOverTime(p CostPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else if p.Limit > 0 {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "<p class=\"dim\">The budget, ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "<p class=\"dim\">The budget of ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var22 string
 				templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(p.amount(p.Limit))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `cost.templ`, Line: 60, Col: 51}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `cost.templ`, Line: 60, Col: 53}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, ", is far above.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, " is beyond this chart.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -496,7 +496,7 @@ func costBudgets(p CostPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "<div class=\"body\"><table class=\"table rows\"><caption class=\"sr\">Budgets, what is spent, and what is set aside for calls in flight</caption> <thead><tr><th class=\"grow\">Budget</th><th class=\"num\">Spent</th><th class=\"num\">Reserved</th><th class=\"num\">Of</th><th>Used</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "<div class=\"body\"><table class=\"table rows\"><caption class=\"sr\">Budgets: spent, and reserved for calls in flight</caption> <thead><tr><th class=\"grow\">Budget</th><th class=\"num\">Spent</th><th class=\"num\">Reserved</th><th class=\"num\">Of</th><th>Used</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -844,7 +844,7 @@ func percentWords(part, all int64) string {
 	if all <= 0 {
 		return "nothing"
 	}
-	return fmt.Sprintf("%d%% of all", 100*part/all)
+	return fmt.Sprintf("%d%% of the total", 100*part/all)
 }
 
 func costDearest(p CostPage) templ.Component {
@@ -891,7 +891,7 @@ func costDearest(p CostPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 62, "<div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">The model calls that cost most</caption> <thead><tr><th class=\"num\">Cost</th><th class=\"grow\">Where</th><th>Model</th><th class=\"num\">In</th><th class=\"num\">Out</th><th class=\"num\">Took</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 62, "<div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">Most expensive model calls</caption> <thead><tr><th class=\"num\">Cost</th><th class=\"grow\">Where</th><th>Model</th><th class=\"num\">In</th><th class=\"num\">Out</th><th class=\"num\">Took</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1046,11 +1046,11 @@ func costTable(p CostPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = boxHead("All of it", "", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var50), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = boxHead("All usage", "", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var50), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 74, "<div class=\"body\"><table class=\"table rows\"><caption class=\"sr\">What was used, by phase, agent and model</caption> <thead><tr><th class=\"grow\">Phase · agent · model</th><th class=\"num\">Calls</th><th class=\"num\">Tokens in</th><th class=\"num\">Tokens out</th><th class=\"num\">Cost</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 74, "<div class=\"body\"><table class=\"table rows\"><caption class=\"sr\">Usage by phase, agent and model</caption> <thead><tr><th class=\"grow\">Phase · agent · model</th><th class=\"num\">Calls</th><th class=\"num\">Tokens in</th><th class=\"num\">Tokens out</th><th class=\"num\">Cost</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

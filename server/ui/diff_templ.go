@@ -74,7 +74,7 @@ func NoDiff(s Shell, id int64) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<p>There is no other run of this project yet. Name any run to compare this one with.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<p>This project has no other runs yet. Enter any run to compare with this one.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -217,11 +217,11 @@ func Compared(p DiffPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = diffPoints("Worse", Failed, p.Regressions, "Nothing is worse.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = diffPoints("Worse", Failed, p.Regressions, "No regressions.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = diffPoints("Better", Done, p.Improvements, "Nothing is better.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = diffPoints("Better", Done, p.Improvements, "No improvements.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -267,7 +267,7 @@ func Compared(p DiffPage) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = Note(Waiting, "What was not compared").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Note(Waiting, "Not compared").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -835,9 +835,9 @@ func diffPoints(title string, state State, points []diff.Point, none string) tem
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var36 string
-					templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("and %d more, which the API tells", len(points)-mostPoints))
+					templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("and %d more, available from the API", len(points)-mostPoints))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 194, Col: 99}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 194, Col: 102}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var36))
 					if templ_7745c5c3_Err != nil {
@@ -1206,15 +1206,15 @@ func diffPlan(d diff.Diff) templ.Component {
 func planWords(p diff.PlanDiff) string {
 	switch {
 	case !p.LeftRecorded && !p.RightRecorded:
-		return "none on either side"
+		return "none in either run"
 	case !p.LeftRecorded:
-		return "none on the left"
+		return "none in the left run"
 	case !p.RightRecorded:
-		return "none on the right"
+		return "none in the right run"
 	case p.Same:
-		return "the same"
+		return "identical"
 	}
-	return fmt.Sprintf("of the steps %d added, %d removed, %d changed, %d the same", len(p.StepsAdded), len(p.StepsRemoved), len(p.StepsChanged), len(p.StepsSame))
+	return fmt.Sprintf("%d steps added, %d removed, %d changed, %d identical", len(p.StepsAdded), len(p.StepsRemoved), len(p.StepsChanged), len(p.StepsSame))
 }
 
 func fieldWords(v any) string {
@@ -1273,7 +1273,7 @@ func diffCode(p DiffPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Code.Files) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 96, "<div class=\"body\"><table class=\"table\"><caption class=\"sr\">Files that are not the same</caption> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 96, "<div class=\"body\"><table class=\"table\"><caption class=\"sr\">Files that differ</caption> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1334,7 +1334,7 @@ func diffCode(p DiffPage) templ.Component {
 						}
 					}
 					if f.Unsure {
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 102, "<span class=\"tag\" title=\"The runs started from different commits: this is what their own changes tell.\">unsure</span>")
+						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 102, "<span class=\"tag\" title=\"The runs started from different commits: this is based on their own changes.\">unsure</span>")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -1427,7 +1427,7 @@ func diffCode(p DiffPage) templ.Component {
 				}
 			}
 			if p.Code.PatchCut {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 114, "<p class=\"dim\">The patch is shortened here.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 114, "<p class=\"dim\">The patch is truncated here.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1454,11 +1454,11 @@ const (
 func codeWords(c diff.CodeDiff) string {
 	switch {
 	case c.Same:
-		return "the same, byte for byte"
+		return "identical"
 	case !c.LeftRecorded || !c.RightRecorded:
 		return "cannot be compared"
 	case len(c.Files) == 0:
-		return "the same, as far as is known"
+		return "identical, as far as known"
 	}
 	return plural(len(c.Files), "file differs", "files differ")
 }
@@ -1688,11 +1688,11 @@ func outcome(s string) string {
 func testsWords(t diff.TestsDiff) string {
 	switch {
 	case !t.LeftRecorded && !t.RightRecorded:
-		return "nothing was tested on either side"
+		return "not tested in either run"
 	case !t.LeftRecorded:
-		return "nothing was tested on the left"
+		return "not tested in the left run"
 	case !t.RightRecorded:
-		return "nothing was tested on the right"
+		return "not tested in the right run"
 	}
 	for _, list := range testLists(t) {
 		if len(list.tests) > 0 {
@@ -1700,7 +1700,7 @@ func testsWords(t diff.TestsDiff) string {
 		}
 	}
 	if len(t.Checks) == 0 {
-		return "the same"
+		return "identical"
 	}
 	return ""
 }
@@ -1744,9 +1744,9 @@ func diffFindings(f diff.FindingsDiff) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var75 string
-		templ_7745c5c3_Var75, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%d new, %d fixed, %d the same", len(f.New), len(f.Fixed), len(f.Same)))
+		templ_7745c5c3_Var75, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%d new, %d fixed, %d identical", len(f.New), len(f.Fixed), len(f.Same)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 457, Col: 106}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 457, Col: 107}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var75))
 		if templ_7745c5c3_Err != nil {
@@ -1769,7 +1769,7 @@ func diffFindings(f diff.FindingsDiff) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = findingList("Nobody knows: the check did not run", "dim", f.Unchecked).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = findingList("Unknown: the check did not run", "dim", f.Unchecked).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -65,12 +65,12 @@ func Environments(p EnvironmentsPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Rows) == 0 {
-				templ_7745c5c3_Err = Empty("package", "There are no environments yet. Each run builds the one it needs. To build one without a run:", "rgpt env build --repo .").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Empty("package", "No environments yet. Each run builds the one it needs. To build one without a run:", "rgpt env build --repo .").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<div class=\"scroll\"><table class=\"table rows\"><thead><tr><th>Digest</th><th>Repository</th><th>What</th><th>Size</th><th>Files</th><th>Took</th><th>Used</th><th>Made by</th><th>In use</th></tr></thead> <tbody>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<div class=\"scroll\"><table class=\"table rows\"><thead><tr><th>Digest</th><th>Repository</th><th>Content</th><th>Size</th><th>Files</th><th>Took</th><th>Used</th><th>Built by</th><th>In use</th></tr></thead> <tbody>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -293,14 +293,14 @@ func EnvironmentTab(p EnvironmentPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "</dd></div><div><dt>what</dt><dd dir=\"auto\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "</dd></div><div><dt>content</dt><dd dir=\"auto\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var14 string
 				templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(Cut(p.Environment.Summary, 200))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `environments.templ`, Line: 76, Col: 71}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `environments.templ`, Line: 76, Col: 74}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 				if templ_7745c5c3_Err != nil {
@@ -458,12 +458,12 @@ func EnvironmentTab(p EnvironmentPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if b.State == views.PreparationRunning {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, "<p>The checks run on the base commit.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, "<p>The checks are running on the base commit.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else if b.Failure != nil {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 40, "<p>The checks could not be carried out on the base commit.</p><p class=\"wrap bad\" dir=\"auto\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 40, "<p>The checks could not run on the base commit.</p><p class=\"wrap bad\" dir=\"auto\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -481,7 +481,7 @@ func EnvironmentTab(p EnvironmentPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else if b.State == views.PreparationFailed {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<p>The checks did not finish on the base commit: the run ended before.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<p>The checks did not finish on the base commit: the run ended first.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -379,12 +379,12 @@ func EventsTab(l EventList) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if l.Prefix != "" {
-				templ_7745c5c3_Err = Empty("search", "No event of this run has such a type.", "").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Empty("search", "No events of this type.", "").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = Empty("activity", "Nothing happened yet. Every step of the run leaves an event here.", "").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Empty("activity", "No events yet. Every step of the run appears here as an event.", "").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -116,12 +116,12 @@ func FindingsTab(f FindingsPage) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(f.Counts) == 0 {
-			templ_7745c5c3_Err = Empty("shield-check", "Nothing was found. What builds, tests, linters, scanners and the pipeline's own checks object to is listed here.", "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Empty("shield-check", "No findings. Problems found by builds, tests, linters, scanners and the pipeline's own checks appear here.", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<dl class=\"kv gate\" id=\"gate\" aria-label=\"Open findings and how many the gate lets through\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<dl class=\"kv gate\" id=\"gate\" aria-label=\"Open findings and the gate's limits\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -360,7 +360,7 @@ func FindingsTab(f FindingsPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<div class=\"tablebox\"><table class=\"table rows top\" data-rows id=\"findings\"><caption class=\"sr\">Findings, open ones first, the worst of them first</caption> <thead><tr><th>Severity</th><th class=\"grow\">Finding</th><th>Check</th><th>State</th><th class=\"num\">Found</th></tr></thead> <tbody data-chunk>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<div class=\"tablebox\"><table class=\"table rows top\" data-rows id=\"findings\"><caption class=\"sr\">Findings, open ones first, most severe first</caption> <thead><tr><th>Severity</th><th class=\"grow\">Finding</th><th>Check</th><th>State</th><th class=\"num\">Found</th></tr></thead> <tbody data-chunk>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -386,9 +386,9 @@ func FindingsTab(f FindingsPage) templ.Component {
 
 func noFindings(f FindingsPage) string {
 	if f.State == "" && f.Severity == "" && f.Category == "" && f.Check == "" {
-		return "Nothing is open: all that was found is resolved."
+		return "No open findings: all are resolved."
 	}
-	return "No finding is like that."
+	return "No matching findings."
 }
 
 func gateWords(n, allowed int) templ.Component {
@@ -427,7 +427,7 @@ func gateWords(n, allowed int) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "</span> <span class=\"dim\">any number is let through</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "</span> <span class=\"dim\">no limit</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -728,7 +728,7 @@ func findingRow(f store.Finding) templ.Component {
 			}
 		}
 		if f.Location != "" {
-			templ_7745c5c3_Err = Copy(Cut(f.Location, 1000), "the place").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Copy(Cut(f.Location, 1000), "the location").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -868,7 +868,7 @@ func findingPager(f FindingsPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 69, "\">First ones</a> ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 69, "\">First page</a> ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

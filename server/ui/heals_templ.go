@@ -39,7 +39,7 @@ type PathNode struct {
 	Asked   *views.Intervention
 }
 
-// HealCard is one heal with all that is told of it.
+// HealCard is one heal with all that is known of it.
 type HealCard struct {
 	store.HealEvent
 	Out         contract.HealOutput
@@ -74,7 +74,7 @@ func HealsTab(p HealsPage) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(p.Cards)+len(p.Asked) == 0 {
-			templ_7745c5c3_Err = Empty("bandage", "Nothing had to be healed. When a phase fails, what was done about it is shown here: cause, action, change, result.", "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Empty("bandage", "No heals. When a phase fails, its heal appears here: cause, action, change, result.", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -191,7 +191,7 @@ func (s *pathStop) describe() {
 
 func healWord(s contract.HealStatus) string {
 	return map[contract.HealStatus]string{
-		contract.HealStarted: "at work", contract.HealApplied: "trying again", contract.HealSuccess: "it worked", contract.HealFailed: "it did not help",
+		contract.HealStarted: "in progress", contract.HealApplied: "trying again", contract.HealSuccess: "succeeded", contract.HealFailed: "failed",
 	}[s]
 }
 
@@ -208,9 +208,9 @@ func askedState(a views.Intervention) State {
 func askedWord(a views.Intervention) string {
 	switch {
 	case a.Status == "open":
-		return "waits for an answer"
+		return "waiting for an answer"
 	case a.Status == "expired":
-		return "nobody answered"
+		return "no answer"
 	}
 	return Words(cmp.Or(a.Answer, a.Status)) + byWhom(a.ResolvedBy)
 }
@@ -379,7 +379,7 @@ func healPath(path []PathNode) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			var templ_7745c5c3_Var12 = []any{templ.KV("mend", s.Attempt == nil)}
+			var templ_7745c5c3_Var12 = []any{templ.KV("heal", s.Attempt == nil)}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var12...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -879,11 +879,11 @@ func healCard(h RunHead, c HealCard) templ.Component {
 func resultWord(c HealCard) string {
 	switch c.Status {
 	case contract.HealStarted:
-		return "The action is being carried out."
+		return "The action is in progress."
 	case contract.HealApplied:
-		return "The " + string(backOf(c)) + " is at work again."
+		return "The " + string(backOf(c)) + " is running again."
 	default:
-		return "No more was said about it."
+		return "No details recorded."
 	}
 }
 
@@ -1148,7 +1148,7 @@ func whatWasTried(c HealCard) templ.Component {
 			}
 		}
 		if rows := changedSettings(c); len(rows) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 81, "<table class=\"table\"><caption class=\"sr\">What was different</caption> <thead><tr><th></th><th>Before</th><th>After</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 81, "<table class=\"table\"><caption class=\"sr\">Parameters before and after</caption> <thead><tr><th></th><th>Before</th><th>After</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1235,9 +1235,9 @@ func whatWasTried(c HealCard) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var57 string
-			templ_7745c5c3_Var57, templ_7745c5c3_Err = templ.JoinStringErrs("The run went back to the " + string(backOf(c)) + ".")
+			templ_7745c5c3_Var57, templ_7745c5c3_Err = templ.JoinStringErrs("The run returned to the " + string(backOf(c)) + ".")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `heals.templ`, Line: 346, Col: 73}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `heals.templ`, Line: 346, Col: 72}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var57))
 			if templ_7745c5c3_Err != nil {
@@ -1356,7 +1356,7 @@ func whatChanged(h RunHead, c HealCard) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = Note(Failed, "What it changed cannot be shown.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var59), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Note(Failed, "The change cannot be shown.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var59), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1367,9 +1367,9 @@ func whatChanged(h RunHead, c HealCard) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var61 string
-			templ_7745c5c3_Var61, templ_7745c5c3_Err = templ.JoinStringErrs("What changed: before | after")
+			templ_7745c5c3_Var61, templ_7745c5c3_Err = templ.JoinStringErrs("Changes: before | after")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `heals.templ`, Line: 407, Col: 36}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `heals.templ`, Line: 407, Col: 31}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var61))
 			if templ_7745c5c3_Err != nil {
@@ -1398,9 +1398,9 @@ func whatChanged(h RunHead, c HealCard) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var63 string
-				templ_7745c5c3_Var63, templ_7745c5c3_Err = templ.JoinStringErrs("All of it, " + plural(c.Files, "file", "files"))
+				templ_7745c5c3_Var63, templ_7745c5c3_Err = templ.JoinStringErrs("Whole change, " + plural(c.Files, "file", "files"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `heals.templ`, Line: 409, Col: 170}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `heals.templ`, Line: 409, Col: 173}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var63))
 				if templ_7745c5c3_Err != nil {
@@ -1424,7 +1424,7 @@ func whatChanged(h RunHead, c HealCard) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if !c.Whole {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 102, "<p class=\"dim\">The change is shortened here.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 102, "<p class=\"dim\">The change is truncated here.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1632,7 +1632,7 @@ func askedCard(h RunHead, a views.Intervention) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 120, "\">Look and answer</a></p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 120, "\">Review and answer</a></p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -159,11 +159,11 @@ func Page(s Shell) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = railLink(s, "runs", "/runs", "play", "Runs", s.Waiting, plural(s.Waiting, "run waits for you", "runs wait for you")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = railLink(s, "runs", "/runs", "play", "Runs", s.Waiting, plural(s.Waiting, "run is waiting for you", "runs are waiting for you")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = railLink(s, "pipelines", "/pipelines", "users", "Pipelines", s.Asking, plural(s.Asking, "pipeline waits for you", "pipelines wait for you")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = railLink(s, "pipelines", "/pipelines", "users", "Pipelines", s.Asking, plural(s.Asking, "pipeline is waiting for you", "pipelines are waiting for you")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -179,7 +179,7 @@ func Page(s Shell) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "<div class=\"foot\"><button type=\"button\" data-theme-switch title=\"Light, dark or as the system\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "<div class=\"foot\"><button type=\"button\" data-theme-switch title=\"Light, dark or system theme\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -195,7 +195,7 @@ func Page(s Shell) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<span class=\"label\">Keys</span></button> <button type=\"button\" data-rail-switch title=\"Narrow or wide\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<span class=\"label\">Keys</span></button> <button type=\"button\" data-rail-switch title=\"Collapse or expand\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -447,7 +447,7 @@ func keysDialog() templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = key("a", "Approve what this run asks, after a confirmation; continue a pipeline").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = key("a", "Approve the run's question (with confirmation), or continue a pipeline").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -540,7 +540,7 @@ func confirmDialog() templ.Component {
 			templ_7745c5c3_Var21 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "<dialog id=\"confirm\" aria-labelledby=\"confirm-title\"><form method=\"dialog\"><h2 id=\"confirm-title\"></h2><p class=\"wrap\" id=\"confirm-text\"></p><label class=\"field\" id=\"confirm-person\"><span>Your name, for the record</span><input type=\"text\" name=\"by\" maxlength=\"200\" autocomplete=\"name\" required></label> <label class=\"field\" id=\"confirm-reason\"><span>Reason, for the record</span><textarea name=\"reason\" rows=\"2\"></textarea></label><div class=\"buttons\"><button class=\"button\" value=\"\" formnovalidate>Cancel</button> <button class=\"button primary\" value=\"yes\" data-confirm></button></div></form></dialog>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "<dialog id=\"confirm\" aria-labelledby=\"confirm-title\"><form method=\"dialog\"><h2 id=\"confirm-title\"></h2><p class=\"wrap\" id=\"confirm-text\"></p><label class=\"field\" id=\"confirm-person\"><span>Your name (recorded)</span><input type=\"text\" name=\"by\" maxlength=\"200\" autocomplete=\"name\" required></label> <label class=\"field\" id=\"confirm-reason\"><span>Reason (recorded)</span><textarea name=\"reason\" rows=\"2\"></textarea></label><div class=\"buttons\"><button class=\"button\" value=\"\" formnovalidate>Cancel</button> <button class=\"button primary\" value=\"yes\" data-confirm></button></div></form></dialog>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -811,7 +811,7 @@ func Problem(s Shell, title, detail, instance string) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "<p>Nothing was changed by this request. <a class=\"link\" href=\"/runs\">Go to the runs</a></p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "<p>This request changed nothing. <a class=\"link\" href=\"/runs\">Go to the runs</a></p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -66,7 +66,7 @@ type LogEntry struct {
 type LogCall struct {
 	Name string
 	Args Node
-	Raw  string // what is no JSON
+	Raw  string // arguments that are not JSON
 }
 
 // LogCalls reads the tool calls of a message.
@@ -145,25 +145,25 @@ func LogsTab(p LogPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = logSelect("phase", "Every phase", p.Choice.Phase, names(contract.Phases())).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = logSelect("phase", "All phases", p.Choice.Phase, names(contract.Phases())).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = logSelect("agent", "Every agent", p.Choice.Agent, names(p.Agents)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = logSelect("agent", "All agents", p.Choice.Agent, names(p.Agents)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Steps) > 0 {
-			templ_7745c5c3_Err = logSelect("step", "Every step", p.Choice.Step, p.Steps).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = logSelect("step", "All steps", p.Choice.Step, p.Steps).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = logSelect("role", "Every role", p.Choice.Role, logRoles()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = logSelect("role", "All roles", p.Choice.Role, logRoles()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = logSelect("level", "Every level", p.Choice.Level, []string{"error"}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = logSelect("level", "All levels", p.Choice.Level, []string{"error"}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -199,7 +199,7 @@ func LogsTab(p LogPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "\" maxlength=\"200\" placeholder=\"Search what was said and printed\" aria-label=\"Search the log\" data-search> <button class=\"button\" data-noscript>Show</button> <span class=\"line push\"><a class=\"button quiet\" href=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "\" maxlength=\"200\" placeholder=\"Search messages and output\" aria-label=\"Search the log\" data-search> <button class=\"button\" data-noscript>Show</button> <span class=\"line push\"><a class=\"button quiet\" href=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -334,12 +334,12 @@ func LogsTab(p LogPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if p.Choice.Any() {
-				templ_7745c5c3_Err = Empty("search", "Nothing in the log is like that.", "").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Empty("search", "No matching log entries.", "").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = Empty("scroll-text", "Nothing was said or done yet. What agents say, what tools answer and what checks print comes here, line by line.", "").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Empty("scroll-text", "No log entries yet. Agent messages, tool results and check output appear here line by line.", "").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -350,7 +350,7 @@ func LogsTab(p LogPage) templ.Component {
 			}
 		}
 		if p.Looked && p.HasNext {
-			templ_7745c5c3_Err = more("next", p.Next, p.HasNext, "Search on").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = more("next", p.Next, p.HasNext, "Continue search").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1221,7 +1221,7 @@ func TreeView(n Node, open int) templ.Component {
 					}
 				}
 				if n.Omitted {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 92, "<li class=\"dim\">… and more, which is too much to show here</li>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 92, "<li class=\"dim\">… and more than can be shown here</li>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -1327,7 +1327,7 @@ func treeKey(n Node) templ.Component {
 func emptyTree(n Node) string {
 	switch {
 	case n.Omitted:
-		return "… too much to show here"
+		return "… more than can be shown here"
 	case n.Kind == '{':
 		return "{}"
 	}
@@ -1539,7 +1539,7 @@ func TextView(t Text) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 111, "\">Lines before</a></p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 111, "\">Previous lines</a></p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1550,12 +1550,12 @@ func TextView(t Text) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if t.Search != "" {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 113, "No line has that.")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 113, "No matching lines.")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 114, "There are no lines here.")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 114, "No lines.")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1654,7 +1654,7 @@ func TextView(t Text) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 125, "\">Lines after</a></p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 125, "\">Next lines</a></p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

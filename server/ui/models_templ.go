@@ -104,7 +104,7 @@ func Models(p ModelsPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <div class=\"cols\"><section class=\"box flat\" id=\"by-phase\"><header><h2>Model by phase</h2><span class=\"dim\">where a run or a pipeline says nothing else; set in <code>rgpt.yaml</code> under <code>models</code></span></header><div class=\"body scroll\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <div class=\"cols\"><section class=\"box flat\" id=\"by-phase\"><header><h2>Model by phase</h2><span class=\"dim\">unless a run or a pipeline sets another; configured in <code>rgpt.yaml</code> under <code>models</code></span></header><div class=\"body scroll\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -127,7 +127,7 @@ func Models(p ModelsPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<table class=\"table rows\"><caption class=\"sr\">Which agent asks which model</caption> <thead><tr><th>Agent</th><th class=\"grow\">Model, and the setting it comes from</th><th class=\"num\">$ per 1M, in / out</th><th class=\"num\" title=\"of the model, by all agents\">Calls today</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<table class=\"table rows\"><caption class=\"sr\">Model of each agent</caption> <thead><tr><th>Agent</th><th class=\"grow\">Model and its setting</th><th class=\"num\">$ per 1M, in / out</th><th class=\"num\" title=\"calls of the model by all agents\">Calls today</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -270,7 +270,7 @@ func Models(p ModelsPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "</span></header><div class=\"body scroll\"><table class=\"table rows\"><caption class=\"sr\">Providers and how they do</caption> <thead><tr><th>State</th><th>Provider</th><th>Kind</th><th class=\"grow\">Key</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "</span></header><div class=\"body scroll\"><table class=\"table rows\"><caption class=\"sr\">Providers and their status</caption> <thead><tr><th>State</th><th>Provider</th><th>Kind</th><th class=\"grow\">Key</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -353,7 +353,7 @@ func Models(p ModelsPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, ", those in use first</span></header><div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">What is known of models, and what was asked of them today</caption> <thead><tr><th class=\"grow\">Model</th><th class=\"num\">Context</th><th class=\"num\">Max output</th><th class=\"num\">In / out, $ per 1M</th><th class=\"num\">Calls</th><th class=\"num\">Failed</th><th class=\"num\">Tokens</th><th class=\"num\">Median</th><th class=\"num\">Cost</th><th>Last call</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, ", in use first</span></header><div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">Known models and their use today</caption> <thead><tr><th class=\"grow\">Model</th><th class=\"num\">Context</th><th class=\"num\">Max output</th><th class=\"num\">In / out, $ per 1M</th><th class=\"num\">Calls</th><th class=\"num\">Failed</th><th class=\"num\">Tokens</th><th class=\"num\">Median</th><th class=\"num\">Cost</th><th>Last call</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -626,7 +626,7 @@ func RunModelsTab(m RunModels) templ.Component {
 			templ_7745c5c3_Var31 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<section class=\"box flat\" id=\"run-models\"><header><h2>Models of this run</h2><span class=\"dim\">a switch counts from the next call on; what a run began with stays in its record</span></header><div class=\"body\"><table class=\"table rows\"><caption class=\"sr\">Which agent asks which model</caption> <thead><tr><th>Agent</th><th class=\"grow\">Model</th><th class=\"num\">Calls</th><th class=\"num\">Tokens</th><th class=\"num\">Cost</th><th>Switch to</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<section class=\"box flat\" id=\"run-models\"><header><h2>Models of this run</h2><span class=\"dim\">a switch applies from the next call on; the run's record keeps its original models</span></header><div class=\"body\"><table class=\"table rows\"><caption class=\"sr\">Model of each agent</caption> <thead><tr><th>Agent</th><th class=\"grow\">Model</th><th class=\"num\">Calls</th><th class=\"num\">Tokens</th><th class=\"num\">Cost</th><th>Switch to</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -853,20 +853,20 @@ func runModelRow(a RunModel) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		for _, name := range a.Also {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 66, "<div class=\"clip mono dim\">asked ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 66, "<div class=\"clip mono dim\">also used ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var41 string
 			templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(Cut(name, 120))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `models.templ`, Line: 259, Col: 53}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `models.templ`, Line: 259, Col: 57}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var41))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 67, ", too</div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 67, "</div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

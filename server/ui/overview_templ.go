@@ -293,7 +293,7 @@ func plannerBox(o Overview) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = boxHead("Plan", RunHref(o.Head.Run.ID, "plan"), "All of it").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = boxHead("Plan", RunHref(o.Head.Run.ID, "plan"), "Whole plan").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -306,7 +306,7 @@ func plannerBox(o Overview) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(o.Plan.Steps) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<p class=\"dim\">No plan yet. The planner reads the repository and says what to change, step by step.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<p class=\"dim\">No plan yet. The planner reads the repository and plans the change step by step.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -417,12 +417,12 @@ func builderBox(o Overview) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(o.Executions) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<p class=\"dim pad\">Nothing was done yet.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<p class=\"dim pad\">No work yet.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "<table class=\"table\"><caption class=\"sr\">What was carried out</caption> <thead><tr><th>State</th><th class=\"grow\">What</th><th class=\"wide\">Model</th><th class=\"num\">Tokens</th><th class=\"num\">Took</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "<table class=\"table\"><caption class=\"sr\">Executions</caption> <thead><tr><th>State</th><th class=\"grow\">What</th><th class=\"wide\">Model</th><th class=\"num\">Tokens</th><th class=\"num\">Took</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -697,7 +697,7 @@ func testerBox(o Overview) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(o.Red) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 51, "<div class=\"body\"><table class=\"table top\"><caption class=\"sr\">Tests that are not green</caption> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 51, "<div class=\"body\"><table class=\"table top\"><caption class=\"sr\">Failed and flaky tests</caption> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -756,12 +756,12 @@ func testerBox(o Overview) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else if o.Head.Card.Tests.Passed > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<div class=\"body\"><p class=\"dim pad\">Nothing is red.</p></div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<div class=\"body\"><p class=\"dim pad\">All checks pass.</p></div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 60, "<div class=\"body\"><p class=\"dim pad\">Nothing was tested yet.</p></div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 60, "<div class=\"body\"><p class=\"dim pad\">No tests yet.</p></div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -964,7 +964,7 @@ func releaserBox(o Overview) templ.Component {
 			}
 			ctx = templ.InitializeContext(ctx)
 			if o.Head.Run.ReleaseBranch != "" {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "<span class=\"good\">made</span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "<span class=\"good\">created</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -980,7 +980,7 @@ func releaserBox(o Overview) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if o.Head.Run.ReleaseBranch == "" {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 74, "<p class=\"dim\">No branch yet. It is made when every check is green and nobody objects.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 74, "<p class=\"dim\">No branch yet. It is created when all checks pass and the release is approved, if required.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1151,7 +1151,7 @@ func healsBox(o Overview) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 86, "<div class=\"body\"><table class=\"table top\"><caption class=\"sr\">What failed and what was tried, the last first</caption> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 86, "<div class=\"body\"><table class=\"table top\"><caption class=\"sr\">Failures and heal actions, newest first</caption> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1280,7 +1280,7 @@ func findingsBox(o Overview) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 96, "<div class=\"body\"><table class=\"table top\"><caption class=\"sr\">Open findings, the worst first</caption> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 96, "<div class=\"body\"><table class=\"table top\"><caption class=\"sr\">Open findings, most severe first</caption> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1436,7 +1436,7 @@ func eventsBox(o Overview) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 106, "<div class=\"body\"><table class=\"table\"><caption class=\"sr\">The last events, the newest first</caption> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 106, "<div class=\"body\"><table class=\"table\"><caption class=\"sr\">Latest events, newest first</caption> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

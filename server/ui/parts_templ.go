@@ -806,7 +806,7 @@ type Command struct {
 	Class   string // primary, danger, quiet
 	Ask     string // what will happen; asked once; empty: not asked
 	Reason  bool   // a reason is asked for as well
-	Person  bool   // and the name of whoever says so, which counts
+	Person  bool   // and the name of the person, which is recorded
 	Key     string // that presses it
 	Fields  string // names of the form's fields that are sent, with spaces between; empty: all
 	Outcome string // the address to go to afterwards; empty: stay

@@ -152,9 +152,9 @@ func PipelineView(p PipelinePage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var3 string
-				templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs("GAMMA is not there. It joins " + gammaWhen(p.Pipeline.Settings) + ".")
+				templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs("GAMMA has not joined. It joins " + gammaWhen(p.Pipeline.Settings) + ".")
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 65, Col: 111}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 65, Col: 113}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 				if templ_7745c5c3_Err != nil {
@@ -580,7 +580,7 @@ func headStatus(q store.Pipeline) string {
 	_, word := PipelineState(q)
 	switch {
 	case q.WaitingFor != "" && !q.Status.Terminal():
-		return word + " · waits for you"
+		return word + " · waiting for you"
 	case q.Status == contract.PipelineOrchestrating:
 		return fmt.Sprintf("%s · round %d", word, q.Iteration+1)
 	}
@@ -624,14 +624,14 @@ func recoveryLine(p PipelinePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, "Recovery</span> <span>takes up <a class=\"link\" href=\"")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, "Recovery</span> <span>continues <a class=\"link\" href=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var23 templ.SafeURL
 				templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(PipelineHref(p.Prior.ID)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 185, Col: 76}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 185, Col: 77}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
 				if templ_7745c5c3_Err != nil {
@@ -644,7 +644,7 @@ func recoveryLine(p PipelinePage) templ.Component {
 				var templ_7745c5c3_Var24 string
 				templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("#%d", p.Prior.ID))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 185, Col: 111}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 185, Col: 112}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 				if templ_7745c5c3_Err != nil {
@@ -938,9 +938,9 @@ func pipelineTrouble(p PipelinePage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var39 string
-					templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("Pipeline #%d goes on from here", p.Next.ID))
+					templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("Pipeline #%d continues from here", p.Next.ID))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 241, Col: 127}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 241, Col: 129}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 					if templ_7745c5c3_Err != nil {
@@ -1005,15 +1005,15 @@ func tellsMore(q store.Pipeline) bool {
 func noRecovery(q store.Pipeline) string {
 	switch {
 	case q.Status == contract.PipelineStopped:
-		return "What is stopped is not recovered."
+		return "Stopped pipelines are not recovered."
 	case q.Settings.Recoveries == 0:
-		return "No other attempt follows: recoveries are off. Somebody has to look."
+		return "No further attempt: recoveries are disabled. Manual review is required."
 	case q.Attempt > q.Settings.Recoveries:
-		return fmt.Sprintf("No other attempt follows: this is the last of %d. Somebody has to look.", q.Settings.Recoveries+1)
+		return fmt.Sprintf("No further attempt: this is the last of %d. Manual review is required.", q.Settings.Recoveries+1)
 	case q.Status == contract.PipelineFailed && q.Failure != nil && q.Failure.Class != contract.ClassInfra && q.Failure.Class != contract.ClassLLM:
-		return "It is not recovered: the same agents would fail in the same way. Mend that, and spawn it again."
+		return "Not recovered: the same agents would fail in the same way. Fix the cause and spawn the pipeline again."
 	}
-	return "No other attempt has followed."
+	return "No further attempt followed."
 }
 
 func failureContext(c contract.FailureContext) templ.Component {
@@ -1188,7 +1188,7 @@ func continuePanel(p PipelinePage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 92, "</span><h2 id=\"ask-title\">Let them exchange?</h2>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 92, "</span><h2 id=\"ask-title\">Start the discussion?</h2>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1211,9 +1211,9 @@ func continuePanel(p PipelinePage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var49 string
-		templ_7745c5c3_Var49, templ_7745c5c3_Err = templ.JoinStringErrs(openingWords(p.Pipeline) + " Continue, and they see what the other found, propose, weigh and vote. Unanswered, the pipeline is stopped.")
+		templ_7745c5c3_Var49, templ_7745c5c3_Err = templ.JoinStringErrs(openingWords(p.Pipeline) + " If you continue, they see each other's results, propose, evaluate and vote. Without an answer, the pipeline is stopped.")
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 323, Col: 157}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 323, Col: 170}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var49))
 		if templ_7745c5c3_Err != nil {
@@ -1229,14 +1229,14 @@ func continuePanel(p PipelinePage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 97, "<form class=\"stack\"><details class=\"fold\"><summary>With another model or time</summary><div class=\"fields\"><label class=\"field\"><span>Model of all agents from now on</span><input type=\"text\" name=\"model\" maxlength=\"200\" placeholder=\"provider/model\"></label> <label class=\"field\"><span>Seconds of the exchange</span><input type=\"number\" name=\"timeout\" min=\"1\" max=\"86400\" placeholder=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 97, "<form class=\"stack\"><details class=\"fold\"><summary>Change the model or the time limit</summary><div class=\"fields\"><label class=\"field\"><span>Model of all agents from now on</span><input type=\"text\" name=\"model\" maxlength=\"200\" placeholder=\"provider/model\"></label> <label class=\"field\"><span>Time limit of the exchange, in seconds</span><input type=\"number\" name=\"timeout\" min=\"1\" max=\"86400\" placeholder=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var50 string
 		templ_7745c5c3_Var50, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%.0f", p.Pipeline.Settings.ExchangeTime(p.Pipeline.Task).Seconds()))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 332, Col: 213}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 332, Col: 228}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var50))
 		if templ_7745c5c3_Err != nil {
@@ -1250,7 +1250,7 @@ func continuePanel(p PipelinePage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 99, "<a class=\"link\" href=\"#reports\">The checkpoint report</a></div></form></div></section>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 99, "<a class=\"link\" href=\"#reports\">Checkpoint report</a></div></form></div></section>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1755,7 +1755,7 @@ func folded(text string, lines int) templ.Component {
 }
 
 // wroteText is a text of a member. What is not in the page is fetched when
-// somebody asks for it.
+// a reader asks for it.
 func wroteText(pipeline int64, t contract.Text) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1865,7 +1865,7 @@ func wholeText(pipeline int64, t contract.Text) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var74 string
-		templ_7745c5c3_Var74, templ_7745c5c3_Err = templ.JoinStringErrs("All of it, " + Size(int64(t.Size)))
+		templ_7745c5c3_Var74, templ_7745c5c3_Err = templ.JoinStringErrs("Full text, " + Size(int64(t.Size)))
 		if templ_7745c5c3_Err != nil {
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 490, Col: 154}
 		}
@@ -1921,7 +1921,7 @@ func PipelineTextPage(p PipelineText) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = Head([]Crumb{{"Pipelines", "/pipelines"}, {fmt.Sprintf("#%d", p.Pipeline), PipelineHref(p.Pipeline)}, {"text", ""}}, "A text of the deliberation").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Head([]Crumb{{"Pipelines", "/pipelines"}, {fmt.Sprintf("#%d", p.Pipeline), PipelineHref(p.Pipeline)}, {"text", ""}}, "Text of the deliberation").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -2168,7 +2168,7 @@ func memberColumn(p PipelinePage, who contract.Member) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = badge(Queued, "Not there yet", "badge").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = badge(Queued, "Not joined", "badge").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -2327,7 +2327,7 @@ func memberFacts(p PipelinePage, m contract.MemberView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = Meter(m.Progress, 1, progressState(m), fmt.Sprintf("%s is %.0f%% through", m.Member, 100*m.Progress)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = Meter(m.Progress, 1, progressState(m), fmt.Sprintf("%s has finished %.0f%%", m.Member, 100*m.Progress)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -2563,7 +2563,7 @@ func memberFacts(p PipelinePage, m contract.MemberView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 193, "\">What it was told and said</a></dd></div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 193, "\">Prompts and answers</a></dd></div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -2915,7 +2915,7 @@ func blackboard(p PipelinePage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 221, " Nothing yet.")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 221, " No entries yet.")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -3046,7 +3046,7 @@ func placeView(p PipelinePage, place Place) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if place.Section == contract.SectionConsensus && place.Key == contract.KeyFinal && p.Pipeline.Consensus != nil {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 231, "<a class=\"link\" href=\"#consensus\">On top of this page</a> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 231, "<a class=\"link\" href=\"#consensus\">At the top of this page</a> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -3316,14 +3316,14 @@ func entryHead(e contract.Entry) templ.Component {
 			}
 		}
 		if e.Score != nil {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 259, "<span class=\"tag\" title=\"what it thinks of it, 0 to 1\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 259, "<span class=\"tag\" title=\"score given, 0 to 1\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var137 string
 			templ_7745c5c3_Var137, templ_7745c5c3_Err = templ.JoinStringErrs(score(*e.Score))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 820, Col: 75}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 820, Col: 66}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var137))
 			if templ_7745c5c3_Err != nil {
@@ -3335,14 +3335,14 @@ func entryHead(e contract.Entry) templ.Component {
 			}
 		}
 		if e.ComplexityScore != nil {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 261, "<span class=\"tag\" title=\"how complex it finds the objective, 0 to 1\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 261, "<span class=\"tag\" title=\"estimated complexity of the objective, 0 to 1\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var138 string
 			templ_7745c5c3_Var138, templ_7745c5c3_Err = templ.JoinStringErrs("complexity " + score(*e.ComplexityScore))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 823, Col: 115}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 823, Col: 118}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var138))
 			if templ_7745c5c3_Err != nil {
@@ -3561,12 +3561,12 @@ func thread(p PipelinePage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Messages) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 279, "<p class=\"dim pad\">Nobody has said anything yet. What agents tell one another stands here, in the order in which it was said.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 279, "<p class=\"dim pad\">No messages yet. Messages between agents appear here in order.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 280, "<div class=\"thread\" data-console tabindex=\"0\" role=\"region\" aria-label=\"What they told one another\"><ol>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 280, "<div class=\"thread\" data-console tabindex=\"0\" role=\"region\" aria-label=\"Messages between agents\"><ol>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -3684,17 +3684,17 @@ func votesBox(p PipelinePage, ballots []Ballot) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		who := voters(p.Votes)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 290, "<section class=\"box flat\" id=\"votes\" aria-labelledby=\"votes-title\"><header><h2 id=\"votes-title\">Votes</h2><span class=\"dim\">both have to accept the same version</span></header><div class=\"body\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 290, "<section class=\"box flat\" id=\"votes\" aria-labelledby=\"votes-title\"><header><h2 id=\"votes-title\">Votes</h2><span class=\"dim\">both must accept the same version</span></header><div class=\"body\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		if len(ballots) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 291, "<p class=\"dim pad\">There is no synthesis to vote on yet.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 291, "<p class=\"dim pad\">No synthesis to vote on yet.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 292, "<table class=\"table top\"><caption class=\"sr\">Versions of syntheses, and what each agent thinks of them</caption> <thead><tr><th>Version</th>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 292, "<table class=\"table top\"><caption class=\"sr\">Versions of syntheses and the votes on them</caption> <thead><tr><th>Version</th>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -3900,12 +3900,12 @@ func scoreBox(p store.Pipeline) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.Metrics.Start.IsZero() {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 313, "<p class=\"dim pad\">There is nothing to score yet.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 313, "<p class=\"dim pad\">No score yet.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 314, "<table class=\"table\"><caption class=\"sr\">What the score is made of</caption> <thead><tr><th>Part</th><th class=\"grow\">Why</th><th class=\"num\">Points</th><th class=\"num\">Of</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 314, "<table class=\"table\"><caption class=\"sr\">Parts of the score</caption> <thead><tr><th>Part</th><th class=\"grow\">Why</th><th class=\"num\">Points</th><th class=\"num\">Of</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -4081,9 +4081,9 @@ func metricsBox(p store.Pipeline) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var171 string
-		templ_7745c5c3_Var171, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%d taken, %d refused", m.Decisions, m.Refused))
+		templ_7745c5c3_Var171, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%d accepted, %d rejected", m.Decisions, m.Refused))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 996, Col: 88}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 996, Col: 92}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var171))
 		if templ_7745c5c3_Err != nil {
@@ -4132,7 +4132,7 @@ func metricsBox(p store.Pipeline) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Analysis) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 335, "<p class=\"dim\">Nothing about these numbers is remarkable.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 335, "<p class=\"dim\">These numbers show nothing unusual.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -4207,7 +4207,7 @@ func reportsBox(p PipelinePage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Reports) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 342, "<p class=\"dim\">None yet. The first one is written when the opening work is done.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 342, "<p class=\"dim\">None yet. The first one is written when the opening work is finished.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -4370,7 +4370,7 @@ func refusedBox(p PipelinePage) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if p.Refused > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 356, "<section class=\"box flat\" id=\"refused\" aria-labelledby=\"refused-title\"><header><h2 id=\"refused-title\">Errors and refused moves</h2>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 356, "<section class=\"box flat\" id=\"refused\" aria-labelledby=\"refused-title\"><header><h2 id=\"refused-title\">Errors and rejected moves</h2>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -4399,7 +4399,7 @@ func refusedBox(p PipelinePage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var183 string
-				templ_7745c5c3_Var183, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%d more were refused with these, and only counted", more))
+				templ_7745c5c3_Var183, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%d more were rejected with these and only counted", more))
 				if templ_7745c5c3_Err != nil {
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 1090, Col: 95}
 				}
@@ -4412,7 +4412,7 @@ func refusedBox(p PipelinePage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 361, "</header><div class=\"body\"><table class=\"table top\"><caption class=\"sr\">What was refused of agents and recorded of them, in order</caption> <thead><tr><th>Time</th><th>Agent</th><th class=\"grow\">What</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 361, "</header><div class=\"body\"><table class=\"table top\"><caption class=\"sr\">Rejected moves and recorded errors of agents, in order</caption> <thead><tr><th>Time</th><th>Agent</th><th class=\"grow\">What</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -4777,7 +4777,7 @@ func limitsBox(s contract.DeliberationSettings, exchange time.Duration) templ.Co
 			templ_7745c5c3_Var198 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 392, "<section class=\"box\"><header><h2>What it decides by</h2></header><div class=\"body\"><dl class=\"kv tall\"><div><dt>GAMMA joins</dt><dd>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 392, "<section class=\"box\"><header><h2>Settings</h2></header><div class=\"body\"><dl class=\"kv tall\"><div><dt>GAMMA joins</dt><dd>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -4790,14 +4790,14 @@ func limitsBox(s contract.DeliberationSettings, exchange time.Duration) templ.Co
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 393, "</dd></div><div><dt>Given up as stuck</dt><dd>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 393, "</dd></div><div><dt>Aborted as stuck</dt><dd>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var200 string
-		templ_7745c5c3_Var200, templ_7745c5c3_Err = templ.JoinStringErrs("after " + Lasted(s.AbortAfter) + " without any progress")
+		templ_7745c5c3_Var200, templ_7745c5c3_Err = templ.JoinStringErrs("after " + Lasted(s.AbortAfter) + " without progress")
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 1189, Col: 98}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 1189, Col: 93}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var200))
 		if templ_7745c5c3_Err != nil {
@@ -4847,13 +4847,13 @@ func limitsBox(s contract.DeliberationSettings, exchange time.Duration) templ.Co
 			return templ_7745c5c3_Err
 		}
 		if s.AutoContinue {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 398, "goes on by itself")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 398, "continues automatically")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
 			var templ_7745c5c3_Var204 string
-			templ_7745c5c3_Var204, templ_7745c5c3_Err = templ.JoinStringErrs("waits " + Lasted(s.ContinueWait) + " for somebody to continue")
+			templ_7745c5c3_Var204, templ_7745c5c3_Err = templ.JoinStringErrs("waits " + Lasted(s.ContinueWait) + " for a person to continue")
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 1199, Col: 72}
 			}
@@ -4917,7 +4917,7 @@ func inheritedBox(in contract.Inherited) templ.Component {
 			templ_7745c5c3_Var207 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 402, "<section class=\"box\" id=\"inherited\"><header><h2>Taken over</h2><a class=\"link\" href=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 402, "<section class=\"box\" id=\"inherited\"><header><h2>Inherited</h2><a class=\"link\" href=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -161,13 +161,13 @@ func spoken(e contract.Entry) bool {
 func sectionWord(s contract.Section) (word, what string) {
 	switch s {
 	case contract.SectionProblem:
-		return "Problem", "What is asked, and what the agents found out about it."
+		return "Problem", "The objective, and what the agents found out about it."
 	case contract.SectionSolutions:
-		return "Solutions", "Proposals, and what was said of them."
+		return "Solutions", "Proposals, and remarks on them."
 	case contract.SectionSynthesis:
-		return "Synthesis", "What was made of the proposals, to be voted on."
+		return "Synthesis", "Combined proposals to vote on."
 	case contract.SectionConsensus:
-		return "Consensus", "What they agreed on, or GAMMA decided."
+		return "Consensus", "What ALPHA and BETA agreed on, or GAMMA decided."
 	}
 	return capital(Words(s)), ""
 }
@@ -310,33 +310,33 @@ const (
 // ScoreParts explains the performance score of a deliberation: its parts add up
 // to contract.DeliberationMetrics.Score.
 func ScoreParts(m contract.DeliberationMetrics, iterations int) []ScorePart {
-	consensus := ScorePart{Name: "Consensus", Most: scoreConsensus, Why: "none was reached"}
+	consensus := ScorePart{Name: "Consensus", Most: scoreConsensus, Why: "not reached"}
 	if m.End == nil {
 		consensus.Why = "not yet"
 	}
 	if m.Consensus {
-		consensus.Points, consensus.Why = scoreConsensus, "it was reached"
+		consensus.Points, consensus.Why = scoreConsensus, "reached"
 	}
-	rounds := ScorePart{Name: "Rounds left", Most: scoreRounds, Why: fmt.Sprintf("%d of %d were used", m.Iterations, iterations)}
+	rounds := ScorePart{Name: "Rounds left", Most: scoreRounds, Why: fmt.Sprintf("%d of %d used", m.Iterations, iterations)}
 	if iterations > 0 {
 		rounds.Points = scoreRounds * (1 - min(1, float64(m.Iterations)/float64(iterations)))
 	}
-	conflicts := ScorePart{Name: "Conflicts resolved", Points: scoreConflicts, Most: scoreConflicts, Why: "there were none"}
+	conflicts := ScorePart{Name: "Conflicts resolved", Points: scoreConflicts, Most: scoreConflicts, Why: "no conflicts"}
 	if m.ConflictsDetected > 0 {
 		conflicts.Points = scoreConflicts * min(1, float64(m.ConflictsResolved)/float64(m.ConflictsDetected))
 		conflicts.Why = fmt.Sprintf("%d of %d", m.ConflictsResolved, m.ConflictsDetected)
 	}
-	gamma := ScorePart{Name: "Without GAMMA", Points: scoreNoGamma, Most: scoreNoGamma, Why: "it was not needed"}
+	gamma := ScorePart{Name: "Without GAMMA", Points: scoreNoGamma, Most: scoreNoGamma, Why: "not needed"}
 	if m.GammaSpawned {
-		gamma.Points, gamma.Why = scoreGammaCame, "it joined: "+string(m.GammaReason)
+		gamma.Points, gamma.Why = scoreGammaCame, "joined: "+string(m.GammaReason)
 		if m.GammaReason == contract.GammaStuck {
 			gamma.Points = 0
 		}
 	}
-	refused := ScorePart{Name: "Refused moves", Most: -scoreMostRefused, Why: "none"}
+	refused := ScorePart{Name: "Rejected moves", Most: -scoreMostRefused, Why: "none"}
 	if m.Refused > 0 {
 		refused.Points = -min(scoreMostRefused, scoreRefused*float64(m.Refused))
-		refused.Why = plural(m.Refused, "move was refused", "moves were refused")
+		refused.Why = plural(m.Refused, "rejected move", "rejected moves")
 	}
 	return []ScorePart{consensus, rounds, conflicts, gamma, refused}
 }
@@ -362,11 +362,11 @@ func gammaWhy(r contract.GammaReason, s contract.DeliberationSettings) string {
 	case contract.GammaComplexity:
 		return fmt.Sprintf("the complexity was found to be over %.2f", s.GammaComplexityOver)
 	case contract.GammaSuccess:
-		return "ALPHA and BETA are done: it looks at what they agreed on"
+		return "ALPHA and BETA are done: GAMMA reviews what they agreed on"
 	case contract.GammaRecovery:
-		return "an earlier attempt failed: it is there from the start"
+		return "an earlier attempt failed: GAMMA joins from the start"
 	case contract.GammaForced:
-		return "it was asked for when the pipeline was spawned"
+		return "requested when the pipeline was spawned"
 	}
 	return ""
 }
@@ -390,21 +390,21 @@ func gammaWhen(s contract.DeliberationSettings) string {
 func abortWords(p store.Pipeline) string {
 	switch p.AbortReason {
 	case contract.AbortStuck:
-		return "It was given up: nobody made progress for " + Lasted(p.Settings.AbortAfter) + "."
+		return "Aborted: no agent made progress for " + Lasted(p.Settings.AbortAfter) + "."
 	case contract.AbortIterationLimit:
-		return "It was given up: " + plural(p.Settings.Iterations, "round", "rounds") + " of exchange brought no consensus."
+		return "Aborted: no consensus after " + plural(p.Settings.Iterations, "round", "rounds") + " of exchange."
 	case contract.AbortTimeout:
-		return "It was given up: the time of the exchange, " + Lasted(p.Settings.ExchangeTime(p.Task)) + ", was over."
+		return "Aborted: the exchange exceeded its time limit of " + Lasted(p.Settings.ExchangeTime(p.Task)) + "."
 	}
 	switch p.Status {
 	case contract.PipelineFailed:
-		return "No agent was left."
+		return "No agents left."
 	case contract.PipelineOrchestrationFailed:
-		return "Everybody was done, and there was no consensus."
+		return "All agents finished without a consensus."
 	case contract.PipelineStopped:
-		return "It was stopped. What was found until then is kept."
+		return "Stopped. The results until then are kept."
 	case contract.PipelineTimeout:
-		return "Its time was over."
+		return "Timed out."
 	case contract.PipelineSpawned, contract.PipelineRunning, contract.PipelineReport, contract.PipelineOrchestrating, contract.PipelineCompleted:
 	}
 	return ""
@@ -428,15 +428,15 @@ func openingWords(p store.Pipeline) string {
 	var words []string
 	switch len(ready) {
 	case 1:
-		words = append(words, ready[0]+" has done its opening work, on its own.")
+		words = append(words, ready[0]+" has finished its opening work.")
 	case 2:
-		words = append(words, "ALPHA and BETA have done their opening work, each on its own.")
+		words = append(words, "ALPHA and BETA have each finished their opening work.")
 	}
 	if len(late) > 0 {
-		words = append(words, strings.Join(late, " and ")+" took too long; what comes later still counts.")
+		words = append(words, strings.Join(late, " and ")+" took too long; late results still count.")
 	}
 	if len(gone) > 0 {
-		words = append(words, strings.Join(gone, " and ")+" failed and is gone.")
+		words = append(words, strings.Join(gone, " and ")+" failed and left.")
 	}
 	return strings.Join(words, " ")
 }
@@ -512,7 +512,7 @@ func PipelineActions(p store.Pipeline) []Command {
 	}
 	return []Command{{
 		Name: "stop", Label: "Stop", Icon: "circle-stop", Href: fmt.Sprintf("/api/pipeline/%d/stop", p.ID), Class: "danger", Reason: true,
-		Ask: fmt.Sprintf("Stop pipeline %d? Its agents end within 10 seconds. What was found so far is kept as a partial report; it cannot be taken up again.", p.ID),
+		Ask: fmt.Sprintf("Stop pipeline %d? Its agents end within 10 seconds. The results so far are kept as a partial report; the pipeline cannot be resumed.", p.ID),
 	}}
 }
 
@@ -527,7 +527,7 @@ func revokeCommand(p store.Pipeline, m contract.MemberView) Command {
 	return Command{
 		Name: "revoke", Label: "Revoke", Icon: "ban", Href: "/api/pipeline/revoke", Class: "danger small", Reason: true,
 		Body: fmt.Sprintf(`{"pipeline_id": %d, "agent": %q}`, p.ID, m.Member),
-		Ask:  fmt.Sprintf("Revoke %s in pipeline %d? Its pending model call is cancelled, and it does not come back. The others go on if they can.", m.Member, p.ID),
+		Ask:  fmt.Sprintf("Revoke %s in pipeline %d? Its pending model call is cancelled, and it cannot rejoin. The others continue if they can.", m.Member, p.ID),
 	}
 }
 

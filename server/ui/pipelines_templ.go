@@ -131,16 +131,16 @@ func Pipelines(p PipelinesPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "</select> <select name=\"abort\" aria-label=\"Given up\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "</select> <select name=\"abort\" aria-label=\"Aborted\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = option("", "Given up or not", p.Choice.Abort).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = option("", "Aborted or not", p.Choice.Abort).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			for _, a := range abortReasons() {
-				templ_7745c5c3_Err = option(string(a), "Given up: "+Words(a), p.Choice.Abort).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = option(string(a), "Aborted: "+Words(a), p.Choice.Abort).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -162,7 +162,7 @@ func Pipelines(p PipelinesPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Rows) > 0 {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "<div class=\"tablebox\"><table class=\"table rows\" data-rows data-hold><caption class=\"sr\">Pipelines, the newest first</caption> <thead><tr><th>Status</th><th>Pipeline</th><th class=\"grow\">Objective</th><th class=\"num\">Attempt</th><th>Consensus</th><th>GAMMA</th><th class=\"num\">Rounds</th><th class=\"num\">Score</th><th class=\"num\">Age</th></tr></thead> <tbody data-chunk>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "<div class=\"tablebox\"><table class=\"table rows\" data-rows data-hold><caption class=\"sr\">Pipelines, newest first</caption> <thead><tr><th>Status</th><th>Pipeline</th><th class=\"grow\">Objective</th><th class=\"num\">Attempt</th><th>Consensus</th><th>GAMMA</th><th class=\"num\">Rounds</th><th class=\"num\">Score</th><th class=\"num\">Age</th></tr></thead> <tbody data-chunk>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -196,12 +196,12 @@ func Pipelines(p PipelinesPage) templ.Component {
 					}
 				}
 			} else if p.Choice.Any() {
-				templ_7745c5c3_Err = Empty("filter", "No pipeline is like that. Choose less, or clear the filters.", "").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Empty("filter", "No matching pipelines. Change or clear the filters.", "").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = Empty("users", "Here is every deliberation: ALPHA proposes, BETA weighs, GAMMA mediates where it must, and what they agree on is kept. Start the first one:", `rgpt pipeline spawn --objective "Choose a cache for sessions" --wait`).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Empty("users", "All deliberations appear here: ALPHA proposes, BETA evaluates, GAMMA mediates when needed, and the consensus is kept. Start the first one:", `rgpt pipeline spawn --objective "Choose a cache for sessions" --wait`).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -277,12 +277,12 @@ func askingPipelines(list []store.Pipeline, all int) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "\">All of them</a>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "\">All</a>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "</header><div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">Pipelines that wait to be continued</caption> <thead class=\"sr\"><tr><th>Pipeline</th><th>What it asks</th><th>Asked</th><th>Answer</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "</header><div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">Pipelines waiting to be continued</caption> <thead class=\"sr\"><tr><th>Pipeline</th><th>Question</th><th>Asked</th><th>Answer</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -326,14 +326,14 @@ func askingPipelines(list []store.Pipeline, all int) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "</a></td><td class=\"grow\"><div class=\"clip\" dir=\"auto\"><strong>Let them exchange?</strong> <span class=\"dim\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "</a></td><td class=\"grow\"><div class=\"clip\" dir=\"auto\"><strong>Start the discussion?</strong> <span class=\"dim\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var12 string
 			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(Cut(q.Objective, 200))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipelines.templ`, Line: 91, Col: 130}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipelines.templ`, Line: 91, Col: 133}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {
@@ -360,7 +360,7 @@ func askingPipelines(list []store.Pipeline, all int) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "\">Look and answer</a></td></tr>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "\">Review and answer</a></td></tr>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -948,13 +948,13 @@ func noteWords(p store.Pipeline) string {
 	case p.Metrics.Consensus:
 		return words + fmt.Sprintf("consensus after %s, score %s", plural(p.Iteration, "round", "rounds"), score(p.Metrics.PerformanceScore))
 	case p.AbortReason != "":
-		return words + "given up: " + Words(p.AbortReason)
+		return words + "aborted: " + Words(p.AbortReason)
 	case p.Status.Terminal():
 		return words + "no consensus"
 	case p.Status == contract.PipelineOrchestrating:
 		return words + fmt.Sprintf("round %d of %d", max(1, p.Iteration), p.Settings.Iterations)
 	}
-	return words + "ALPHA and BETA look at the goal, each on its own"
+	return words + "ALPHA and BETA are analyzing the goal independently"
 }
 
 var _ = templruntime.GeneratedTemplate

@@ -69,7 +69,7 @@ func PlanTab(p PlanPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Plan.Steps) == 0 {
-			templ_7745c5c3_Err = Empty("route", "No plan yet. The planner reads the repository and says what to change, step by step; the steps and what each needs are drawn here.", fmt.Sprintf("rgpt run watch %d", p.Query.Run)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Empty("route", "No plan yet. The planner reads the repository and plans the change step by step; the steps and their dependencies appear here.", fmt.Sprintf("rgpt run watch %d", p.Query.Run)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -216,7 +216,7 @@ func planFacts(p PlanPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "</dd></div><div><dt>made</dt><dd>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "</dd></div><div><dt>created</dt><dd>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -251,7 +251,7 @@ func planFacts(p PlanPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.Shown.ID != p.Counts && p.Counts != 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<div><dt class=\"sr\">which</dt><dd class=\"warn\">not the version that counts</dd></div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<div><dt class=\"sr\">which</dt><dd class=\"warn\">not the current version</dd></div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -456,7 +456,7 @@ func planGraph(p PlanPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, "\" role=\"group\" aria-label=\"Steps and what they need\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, "\" role=\"group\" aria-label=\"Steps and their dependencies\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -929,7 +929,7 @@ func stepPanel(p PlanPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.Detail == nil {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 67, "<h2>No such step</h2>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 67, "<h2>Step not found</h2>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -974,7 +974,7 @@ func stepPanel(p PlanPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.Detail == nil {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "<p class=\"dim wrap\">This version of the plan has no step of this name.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "<p class=\"dim wrap\">This version of the plan has no step with this name.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1208,7 +1208,7 @@ func stepBody(p PlanPage, d StepDetail) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(d.Attempts) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 98, "<p class=\"dim\">Not begun yet.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 98, "<p class=\"dim\">Not started yet.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1502,7 +1502,7 @@ func planVersions(p PlanPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 122, "<div class=\"body scroll\"><table class=\"table\"><caption class=\"sr\">Versions of the plan, the newest first</caption> <thead><tr><th>Version</th><th class=\"grow\">By</th><th class=\"num\">Steps</th><th class=\"num\">Made</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 122, "<div class=\"body scroll\"><table class=\"table\"><caption class=\"sr\">Versions of the plan, newest first</caption> <thead><tr><th>Version</th><th class=\"grow\">By</th><th class=\"num\">Steps</th><th class=\"num\">Created</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1672,7 +1672,7 @@ func planVersions(p PlanPage) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = boxHead(fmt.Sprintf("What version %d changed", p.Shown.ID), "", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var77), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = boxHead(fmt.Sprintf("Changes in version %d", p.Shown.ID), "", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var77), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1681,7 +1681,7 @@ func planVersions(p PlanPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if len(p.Changes) == 0 && !p.Summary {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 140, "<p class=\"dim pad\">Nothing: both have the same steps.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 140, "<p class=\"dim pad\">None: both versions have the same steps.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -178,13 +178,13 @@ func replayForm(p ReplayPage) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<span class=\"dim\">from a phase, or from a step of the builder</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<span class=\"dim\">from a phase, or from a builder step</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = boxHead("Do it again", "", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = boxHead("Replay", "", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -193,12 +193,12 @@ func replayForm(p ReplayPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Points) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 7, "<p class=\"dim\">No phase has begun yet, so there is nothing to do again.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 7, "<p class=\"dim\">No phase has started yet, so the run cannot be replayed.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "<nav class=\"seg points\" aria-label=\"From where\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "<nav class=\"seg points\" aria-label=\"Replay from\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -292,14 +292,14 @@ func replayChosen(p ReplayPage, point ReplayPoint) templ.Component {
 			templ_7745c5c3_Var6 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<dl class=\"kv tall\" id=\"outlook\"><div><dt>Done again</dt><dd class=\"wrap\" dir=\"auto\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<dl class=\"kv tall\" id=\"outlook\"><div><dt>Repeated</dt><dd class=\"wrap\" dir=\"auto\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var7 string
 		templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(listed(point.Again))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `replay.templ`, Line: 129, Col: 75}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `replay.templ`, Line: 129, Col: 73}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 		if templ_7745c5c3_Err != nil {
@@ -393,7 +393,7 @@ func replayChosen(p ReplayPage, point ReplayPoint) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, "</div><label class=\"field\"><span>Reason, for the record and for the next attempt</span><textarea name=\"reason\" rows=\"2\" maxlength=\"4000\"></textarea></label><div class=\"line\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, "</div><label class=\"field\"><span>Reason (recorded, and given to the next attempt)</span><textarea name=\"reason\" rows=\"2\" maxlength=\"4000\"></textarea></label><div class=\"line\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -406,12 +406,12 @@ func replayChosen(p ReplayPage, point ReplayPoint) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else if p.Head.Run.StayingUntil != nil {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<p class=\"dim\">The run stays with its branch. Stop it first; then it can be done again.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<p class=\"dim\">The run stays with its branch. Stop it before you replay it.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "<p class=\"dim\">The run is under way. It can be done again when it is over; stop it first if you do not want to wait.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "<p class=\"dim\">The run is in progress. Replay it when it ends, or stop it first.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -441,7 +441,7 @@ func modelFields(p ReplayPage) templ.Component {
 			templ_7745c5c3_Var13 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<label class=\"field\"><span>Model</span> <select name=\"model\"><option value=\"\">As before</option> ")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<label class=\"field\"><span>Model</span> <select name=\"model\"><option value=\"\">Unchanged</option> ")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -477,7 +477,7 @@ func modelFields(p ReplayPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "</select></label> <label class=\"field\"><span>Temperature, 0 to 2</span><input type=\"number\" name=\"temperature\" min=\"0\" max=\"2\" step=\"0.1\" placeholder=\"as before\"></label>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "</select></label> <label class=\"field\"><span>Temperature, 0 to 2</span><input type=\"number\" name=\"temperature\" min=\"0\" max=\"2\" step=\"0.1\" placeholder=\"unchanged\"></label>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -486,7 +486,7 @@ func modelFields(p ReplayPage) templ.Component {
 }
 
 func releaseWords(r store.Run) string {
-	return fmt.Sprintf("%s is released at %s. If this comes to another result, the branch is replaced, unless somebody else has moved it.", Cut(r.ReleaseBranch, 120), Short(r.ReleaseCommit))
+	return fmt.Sprintf("%s is released at %s. If the result differs, the branch is replaced, unless someone else has moved it.", Cut(r.ReleaseBranch, 120), Short(r.ReleaseCommit))
 }
 
 func replayCommand(p ReplayPage, point ReplayPoint) Command {
@@ -496,7 +496,7 @@ func replayCommand(p ReplayPage, point ReplayPoint) Command {
 	}
 	if p.Head.Run.ReleaseBranch != "" {
 		c.Class = "danger"
-		c.Ask = fmt.Sprintf("Replay run %d over its release? %s Done again: %s.", p.Head.Run.ID, releaseWords(p.Head.Run), listed(point.Again))
+		c.Ask = fmt.Sprintf("Replay run %d over its release? %s Repeated: %s.", p.Head.Run.ID, releaseWords(p.Head.Run), listed(point.Again))
 	}
 	return c
 }
@@ -635,12 +635,12 @@ func replayConsole(p ReplayPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Console) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, "<p class=\"dim pad\">Nothing happened yet. As the run goes on, its events, what agents say and what tests print come here, line by line.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, "<p class=\"dim pad\">No output yet. Events, agent messages and test output appear here line by line.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "<div class=\"console mono\" id=\"console\" data-console role=\"log\" aria-label=\"What happens\" tabindex=\"0\"><ol>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "<div class=\"console mono\" id=\"console\" data-console role=\"log\" aria-label=\"Live output\" tabindex=\"0\"><ol>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -780,7 +780,7 @@ func goOn(p ReplayPage) templ.Component {
 			ctx = templ.InitializeContext(ctx)
 			return nil
 		})
-		templ_7745c5c3_Err = boxHead("Go on", "", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var30), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = boxHead("Continue", "", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var30), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -790,14 +790,14 @@ func goOn(p ReplayPage) templ.Component {
 		}
 		switch StateOf(p.Head.Run.Status) {
 		case Failed, Stopped:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 56, "<p>What is done stays; the run goes on from where it ended")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 56, "<p>Finished work is kept; the run continues from where it ended")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var31 string
 			templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinStringErrs(endedIn(p.Head.Run))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `replay.templ`, Line: 236, Col: 84}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `replay.templ`, Line: 236, Col: 89}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var31))
 			if templ_7745c5c3_Err != nil {
@@ -808,35 +808,35 @@ func goOn(p ReplayPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case Paused:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 58, "<p>The run is paused. Resume lets it go on, One phase as far as the next phase.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 58, "<p>The run is paused. Resume continues it; One phase continues it until the next phase.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case Waiting:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<p>The run waits for an answer. <a class=\"link\" href=\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<p>The run is waiting for an answer. <a class=\"link\" href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var32 templ.SafeURL
 			templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(RunHref(p.Head.Run.ID, "")))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `replay.templ`, Line: 240, Col: 101}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `replay.templ`, Line: 240, Col: 106}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var32))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 60, "\">Look and answer</a></p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 60, "\">Review and answer</a></p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case Done:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 61, "<p class=\"dim\">The run is done. Do it again from a phase, or fork it.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 61, "<p class=\"dim\">The run is done. Replay it from a phase, or fork it.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 62, "<p class=\"dim\">The run is at work by itself.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 62, "<p class=\"dim\">The run is in progress and needs no input.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -892,7 +892,7 @@ func goOn(p ReplayPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 69, "</select></label> <label class=\"field\"><span>Advice</span><textarea name=\"reason\" rows=\"2\" maxlength=\"4000\"></textarea></label><div class=\"line\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 69, "</select></label> <label class=\"field\"><span>Instructions</span><textarea name=\"reason\" rows=\"2\" maxlength=\"4000\"></textarea></label><div class=\"line\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -973,7 +973,7 @@ func forkForm(p ReplayPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 73, "<span class=\"dim\">a new run from a step; this one stays as it is</span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 73, "<span class=\"dim\">a new run from a step; this run is not changed</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1029,7 +1029,7 @@ func forkForm(p ReplayPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 80, "</select></label> <label class=\"field\"><span>After turn</span><input type=\"number\" name=\"turn\" min=\"0\" step=\"1\" placeholder=\"from its beginning\"></label>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 80, "</select></label> <label class=\"field\"><span>After turn</span><input type=\"number\" name=\"turn\" min=\"0\" step=\"1\" placeholder=\"start of the step\"></label>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1037,7 +1037,7 @@ func forkForm(p ReplayPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 81, "</div><label class=\"field\"><span>Instructions on top</span><textarea name=\"instructions\" rows=\"2\" maxlength=\"20000\"></textarea></label> <details class=\"fold\"><summary>Another plan</summary><label class=\"field\"><span>The whole plan as JSON; it must have the step</span><textarea class=\"mono\" name=\"plan\" rows=\"8\" data-type=\"json\" spellcheck=\"false\"></textarea></label></details> <label class=\"field\"><span>Reason</span><input type=\"text\" name=\"reason\" maxlength=\"4000\"></label><div class=\"line\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 81, "</div><label class=\"field\"><span>Additional instructions</span><textarea name=\"instructions\" rows=\"2\" maxlength=\"20000\"></textarea></label> <details class=\"fold\"><summary>Another plan</summary><label class=\"field\"><span>The whole plan as JSON; it must contain the step</span><textarea class=\"mono\" name=\"plan\" rows=\"8\" data-type=\"json\" spellcheck=\"false\"></textarea></label></details> <label class=\"field\"><span>Reason</span><input type=\"text\" name=\"reason\" maxlength=\"4000\"></label><div class=\"line\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1149,12 +1149,12 @@ func replayHistory(p ReplayPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.History) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 87, "<p class=\"dim pad\">This run was never done again.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 87, "<p class=\"dim pad\">No replays yet.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 88, "<div class=\"body\"><table class=\"table top\"><caption class=\"sr\">Replays, the last first</caption> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 88, "<div class=\"body\"><table class=\"table top\"><caption class=\"sr\">Replays, newest first</caption> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1286,7 +1286,7 @@ func replayHistory(p ReplayPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 103, "<span class=\"dim\">not begun</span> ")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 103, "<span class=\"dim\">not started</span> ")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -1346,7 +1346,7 @@ func replayFrom(r ReplayRow) string {
 func replayWhy(r ReplayRow) string {
 	words := "by " + Cut(r.Order.By, 80)
 	if r.Order.By == "" {
-		words = "by somebody"
+		words = "by an unknown person"
 	}
 	if r.Order.Reason != "" {
 		words += ": " + Cut(r.Order.Reason, 300)

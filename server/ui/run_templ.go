@@ -227,7 +227,7 @@ func RunPage(h RunHead) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "\">Look and answer</a>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "\">Review and answer</a>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -1050,7 +1050,7 @@ func Actions(r store.Run, q *views.Question) []Command {
 	pause := Command{Name: "pause", Label: "Pause", Icon: "pause", Href: api("pause")}
 	stop := Command{
 		Name: "stop", Label: "Stop", Icon: "circle-stop", Href: api("stop"), Class: "danger", Reason: true,
-		Ask: fmt.Sprintf("Stop run %d? What is under way is given up. What was done so far is kept, and the run can be resumed.", r.ID),
+		Ask: fmt.Sprintf("Stop run %d? Work in progress is discarded. Finished work is kept, and the run can be resumed.", r.ID),
 	}
 	resume := Command{Name: "resume", Label: "Resume", Icon: "play", Href: api("resume"), Class: "primary"}
 	switch StateOf(r.Status) {
@@ -1066,7 +1066,7 @@ func Actions(r store.Run, q *views.Question) []Command {
 		}
 		return []Command{stop}
 	case Failed, Stopped:
-		resume.Ask = fmt.Sprintf("Let run %d go on from where it ended? What was done before is not done again.", r.ID)
+		resume.Ask = fmt.Sprintf("Resume run %d from where it ended? Finished work is not repeated.", r.ID)
 		return []Command{resume}
 	default:
 		if r.StayingUntil != nil {

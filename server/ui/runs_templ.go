@@ -194,7 +194,7 @@ func Runs(p RunsPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Rows) > 0 {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<div class=\"tablebox\"><table class=\"table rows\" data-rows data-hold><caption class=\"sr\">Runs, the newest first</caption> <thead><tr><th>State</th><th>Run</th><th class=\"grow\">Goal</th><th>Project</th><th>Where it is</th><th class=\"num\">Steps</th><th class=\"num\">Tests</th><th class=\"num\">Heals</th><th class=\"num\">Cost</th><th class=\"num\">Age</th></tr></thead> <tbody data-chunk>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<div class=\"tablebox\"><table class=\"table rows\" data-rows data-hold><caption class=\"sr\">Runs, newest first</caption> <thead><tr><th>State</th><th>Run</th><th class=\"grow\">Goal</th><th>Project</th><th>Phase</th><th class=\"num\">Steps</th><th class=\"num\">Tests</th><th class=\"num\">Heals</th><th class=\"num\">Cost</th><th class=\"num\">Age</th></tr></thead> <tbody data-chunk>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -228,12 +228,12 @@ func Runs(p RunsPage) templ.Component {
 					}
 				}
 			} else if p.Choice.Any() {
-				templ_7745c5c3_Err = Empty("filter", "No run is like that. Choose less, or clear the filters.", "").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Empty("filter", "No matching runs. Change or clear the filters.", "").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = Empty("play", "Here is every run: what it is to achieve, how far it is, what it asks, and what came of it. Start the first one:", `rgpt run create --repo . --goal "Add dark mode" --wait`).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Empty("play", "All runs appear here, with their goals, progress, questions and results. Start the first one:", `rgpt run create --repo . --goal "Add dark mode" --wait`).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -486,7 +486,7 @@ func Questions(list []views.Question) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, ")</h2></header><div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">What runs ask people, the next deadline first</caption> <thead class=\"sr\"><tr><th>Run</th><th>What it asks</th><th>Project</th><th>Deadline</th><th>Answer</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, ")</h2></header><div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">Questions of runs, earliest deadline first</caption> <thead class=\"sr\"><tr><th>Run</th><th>Question</th><th>Project</th><th>Deadline</th><th>Answer</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -614,7 +614,7 @@ func Questions(list []views.Question) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, "\">Look and answer</a></td></tr>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, "\">Review and answer</a></td></tr>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -635,7 +635,7 @@ func Asks(q views.Question) string {
 	case q.Kind == "release":
 		return "Approve the release"
 	case q.Kind == "quota":
-		return "A provider's limit: wait, or go on elsewhere"
+		return "Provider limit: wait, or switch the model"
 	case q.ActionRequired != "":
 		return Cut(q.ActionRequired, 160)
 	default:

@@ -113,7 +113,7 @@ func TestsTab(t TestsPage) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if t.Shown.ExecutionID == 0 {
-			templ_7745c5c3_Err = Empty("flask-conical", "Nothing was tested yet. When the builder is done, the tester builds, tests, lints and scans the change on a clean checkout.", "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Empty("flask-conical", "No tests yet. When the builder is done, the tester builds, tests, lints and scans the change on a clean checkout.", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -552,7 +552,7 @@ func checksBox(t TestsPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(t.Checks) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "<p class=\"dim pad\">No check has ended yet.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "<p class=\"dim pad\">No check has finished yet.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1057,7 +1057,7 @@ func casesBox(t TestsPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 84, "<table class=\"table rows top\" data-rows><caption class=\"sr\">Tests, those that are not green first</caption> <thead><tr><th>Outcome</th><th class=\"grow\">Test</th><th>Check</th><th class=\"num\">Took</th></tr></thead> <tbody data-chunk>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 84, "<table class=\"table rows top\" data-rows><caption class=\"sr\">Tests, failed and flaky ones first</caption> <thead><tr><th>Outcome</th><th class=\"grow\">Test</th><th>Check</th><th class=\"num\">Took</th></tr></thead> <tbody data-chunk>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1094,11 +1094,11 @@ func statusClass(s contract.TestStatus, n int) string {
 func noCases(t TestsPage) string {
 	switch {
 	case t.Text != "" || t.Status != "" || t.From > 0:
-		return "No test is like that."
+		return "No matching tests."
 	case t.Shown.FinishedAt == nil:
-		return "No test has ended yet."
+		return "No test has finished yet."
 	}
-	return "The checks of this attempt named no tests."
+	return "The checks of this attempt reported no tests."
 }
 
 func casePager(t TestsPage) templ.Component {
@@ -1154,7 +1154,7 @@ func casePager(t TestsPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 90, "\">First ones</a> ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 90, "\">First page</a> ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1551,7 +1551,7 @@ func testFilesBox(t TestsPage) templ.Component {
 			templ_7745c5c3_Var67 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 121, "<section class=\"box\" id=\"test-files\"><header><h2>Other files of tests</h2><a class=\"link push\" href=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 121, "<section class=\"box\" id=\"test-files\"><header><h2>Other test files</h2><a class=\"link push\" href=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -580,7 +580,7 @@ func spanName(s views.Span) string {
 	case views.SpanHeal:
 		return "Heal: " + Words(s.Name)
 	case views.SpanWait:
-		return "Waits for: " + Cut(s.Name, 80)
+		return "Waiting for: " + Cut(s.Name, 80)
 	case views.SpanStep:
 		return "Step " + Cut(s.Name, 64)
 	default:

@@ -44,7 +44,7 @@ func TimelineTab(t *Timeline) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(t.Spans) == 0 {
-			templ_7745c5c3_Err = Empty("route", "Nothing was done in this time. As soon as an agent is at work its phases, steps, model calls, tools and tests are drawn here.", "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Empty("route", "No work in this period. Phases, steps, model calls, tools and tests appear here as soon as an agent works.", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -216,7 +216,7 @@ func timelineBar(t *Timeline) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "\" data-soft data-key=\"+\" title=\"Zoom in (+, or drag over the bars, or Ctrl and the wheel)\">+<span class=\"sr\">zoom in</span></a> <a href=\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "\" data-soft data-key=\"+\" title=\"Zoom in (+, drag over the bars, or Ctrl+wheel)\">+<span class=\"sr\">zoom in</span></a> <a href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -319,7 +319,7 @@ func timelineBar(t *Timeline) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, " at length</a>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, " in full</a>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -418,15 +418,15 @@ func timelineBar(t *Timeline) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var23 string
-			templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(plural(t.Omitted, "short one is", "short ones are"))
+			templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(plural(t.Omitted, "short span is", "short spans are"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `timeline.templ`, Line: 83, Col: 76}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `timeline.templ`, Line: 83, Col: 78}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, " left out; zoom in to see them</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, " not shown; zoom in to see them</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -745,9 +745,9 @@ func timelineChart(t *Timeline) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var40 string
-			templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinStringErrs("Nothing was going on for " + Lasted(g.to.Sub(g.from)))
+			templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinStringErrs("Idle for " + Lasted(g.to.Sub(g.from)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `timeline.templ`, Line: 148, Col: 126}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `timeline.templ`, Line: 148, Col: 110}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var40))
 			if templ_7745c5c3_Err != nil {
@@ -760,7 +760,7 @@ func timelineChart(t *Timeline) templ.Component {
 			var templ_7745c5c3_Var41 string
 			templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(Age(g.to.Sub(g.from)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `timeline.templ`, Line: 148, Col: 159}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `timeline.templ`, Line: 148, Col: 143}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var41))
 			if templ_7745c5c3_Err != nil {
@@ -1205,7 +1205,7 @@ func timelineTable(t *Timeline) templ.Component {
 			templ_7745c5c3_Var67 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 104, "<div class=\"tablebox scroll\" id=\"timeline\" data-charts><table class=\"table rows\" data-rows><caption class=\"sr\">What was done when, in the order in which it began</caption> <thead><tr><th class=\"num\">Began after</th><th class=\"num\">Took</th><th>State</th><th class=\"grow\">What</th><th>Where</th><th class=\"num\">Tokens</th><th class=\"num\">Cost</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 104, "<div class=\"tablebox scroll\" id=\"timeline\" data-charts><table class=\"table rows\" data-rows><caption class=\"sr\">All work, in order of its start</caption> <thead><tr><th class=\"num\">Started after</th><th class=\"num\">Took</th><th>State</th><th class=\"grow\">What</th><th>Where</th><th class=\"num\">Tokens</th><th class=\"num\">Cost</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1606,7 +1606,7 @@ func spanPanel(t *Timeline) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if t.Detail == nil {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 131, "<header><h2>No such span</h2>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 131, "<header><h2>Span not found</h2>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1614,7 +1614,7 @@ func spanPanel(t *Timeline) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 132, "</header><div class=\"body\"><p class=\"dim wrap\">This run has no span of this name. It may be of another run, or not have begun yet.</p></div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 132, "</header><div class=\"body\"><p class=\"dim wrap\">This run has no span with this name. It may belong to another run, or not have started yet.</p></div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1666,7 +1666,7 @@ func spanPanel(t *Timeline) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 137, "</header><div class=\"body\"><dl class=\"kv tall\"><div><dt>began</dt><dd title=\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 137, "</header><div class=\"body\"><dl class=\"kv tall\"><div><dt>started</dt><dd title=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

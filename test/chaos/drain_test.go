@@ -146,7 +146,7 @@ func TestRunsOutliveAMinuteWithoutAnyWorker(t *testing.T) {
 	unwanted := d.run(t, "Stopped while nobody works")
 	refused := d.RGPT(t, "run", "stop", fmt.Sprint(unwanted))
 	require.NotZero(t, refused.Code, "who stops it hears that nobody has")
-	require.Contains(t, refused.Stderr, "see that a worker runs")
+	require.Contains(t, refused.Stderr, "check that a worker is running")
 	<-gone
 	require.Equal(t, before.EventSeq, d.underWay(t, id).EventSeq, "nothing happened")
 	require.Equal(t, contract.StatusPending, d.underWay(t, later).Status)

@@ -185,7 +185,7 @@ func (w *world) dirty(t *testing.T) {
 	harness.WriteFiles(t, repo, map[string]string{"notes.txt": "changed, not committed\n", "new.txt": "new\n"})
 	out := w.RGPT(t, "run", "create", "--repo", repo, "--goal", harness.Goal("quick"), "--wait")
 	require.Zero(t, out.Code, "%s", out)
-	require.Contains(t, out.Stderr, "no part of the run")
+	require.Contains(t, out.Stderr, "The run does not include them")
 	run := w.lastOf(t, repo)
 	require.Equal(t, "one\ntwo\nthree", w.shows(t, run, "notes.txt"))
 	require.Equal(t, "M notes.txt\n?? new.txt", harness.Git(t, repo, "status", "--porcelain"), "the changes stay")

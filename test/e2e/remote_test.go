@@ -217,7 +217,7 @@ func (w *world) againRemotely(t *testing.T) {
 	require.Equal(t, exitFailed, r.Code, "%s", r)
 	out := w.byServer(t, server, "run", "resume", arg(id), "--wait")
 	require.Contains(t, out, "is done")
-	require.Contains(t, w.byServer(t, server, "run", "replay", arg(id), "--phase", "tester", "--model", "scripted/third"), "goes on from its tester")
+	require.Contains(t, w.byServer(t, server, "run", "replay", arg(id), "--phase", "tester", "--model", "scripted/third"), "continues from its tester")
 	w.end(t, id, contract.StatusDone)
 
 	id = w.createdBy(t, server, "other")
@@ -394,13 +394,13 @@ func (w *world) refusedRemotely(t *testing.T) {
 	}
 	relative := w.remote(t, server, "run", "create", "--repo", ".", "--goal", "x")
 	require.Equal(t, exitInput, relative.Code)
-	require.Contains(t, relative.Stderr, "a folder is one of the server's host")
+	require.Contains(t, relative.Stderr, "with --server, a folder must be an absolute path on the server's host")
 	for _, args := range [][]string{{"dev"}, {"dev", "status"}, {"dev", "stop"}, {"doctor"}, {"server"}, {"migrate"}} {
 		r := w.RGPT(t, append([]string{"--server", server}, args...)...)
 		require.Equal(t, exitInput, r.Code, "%s", r)
-		require.Contains(t, r.Stderr, "works on this machine only")
+		require.Contains(t, r.Stderr, "works only on this machine")
 	}
-	for address, says := range map[string]string{"ftp://localhost": "neither http nor https", "localhost:8080": "no URL", "http://": "no URL", "http://ann:hunter2secret@[::1": "no URL", "http://localhost?x=1": "query"} {
+	for address, says := range map[string]string{"ftp://localhost": "must be http or https", "localhost:8080": "expected a URL", "http://": "expected a URL", "http://ann:hunter2secret@[::1": "expected a URL", "http://localhost?x=1": "query"} {
 		r := w.RGPT(t, "--server", address, "run", "list")
 		require.Equal(t, exitInput, r.Code, "%s", r)
 		require.Contains(t, r.Stderr, says)
@@ -414,9 +414,9 @@ func (w *world) refusedRemotely(t *testing.T) {
 	defer other.Close()
 	r := w.RGPT(t, "--server", other.URL, "run", "list")
 	require.Equal(t, exitInput, r.Code)
-	require.Contains(t, r.Stderr, "is no server of rgpt")
+	require.Contains(t, r.Stderr, "is not an rgpt server")
 	require.Equal(t, 0, w.RunWith(t, w.Work, []string{"RGPT_SERVER=" + other.URL}, "", "--server", "", "run", "list").Code, "an empty flag is this machine")
-	require.NotContains(t, w.RunWith(t, w.Work, []string{"RGPT_SERVER=" + other.URL}, "", "dev", "status").Stderr, "this machine only")
+	require.NotContains(t, w.RunWith(t, w.Work, []string{"RGPT_SERVER=" + other.URL}, "", "dev", "status").Stderr, "only on this machine")
 }
 
 func (w *world) webhooksRemotely(t *testing.T) {
@@ -434,7 +434,7 @@ func (w *world) webhooksRemotely(t *testing.T) {
 	id := strconv.FormatInt(made.ID, 10)
 	sent := w.remote(t, server, "webhook", "test", id)
 	require.Equal(t, exitError, sent.Code, "%s", sent)
-	require.Contains(t, sent.Stdout, "It did not arrive: ")
+	require.Contains(t, sent.Stdout, "Not delivered: ")
 	for _, args := range [][]string{{"list"}, {"list", "--json"}, {"deliveries", id}, {"deliveries", id, "--json"}, {"deliveries", id, "--status", "delivered"}, {"deliveries", id, "--before", "1"}} {
 		args = append([]string{"webhook"}, args...)
 		require.Equal(t, w.OK(t, args...).Stdout, w.byServer(t, server, args...), args)
@@ -443,7 +443,7 @@ func (w *world) webhooksRemotely(t *testing.T) {
 	refused := w.remote(t, server, "webhook", "add", "ftp://hooks.invalid/x")
 	require.Equal(t, w.RGPT(t, "webhook", "add", "ftp://hooks.invalid/x").Stderr, refused.Stderr)
 	require.Equal(t, exitInput, refused.Code, "%s", refused)
-	require.Equal(t, "Webhook "+id+" is removed\n", w.byServer(t, server, "webhook", "remove", id))
+	require.Equal(t, "Removed webhook "+id+"\n", w.byServer(t, server, "webhook", "remove", id))
 	none := w.remote(t, server, "webhook", "remove", id)
 	require.Equal(t, w.RGPT(t, "webhook", "remove", id).Code, none.Code, "%s", none)
 }

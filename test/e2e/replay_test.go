@@ -316,14 +316,14 @@ func (w *world) replayRefused(t *testing.T) {
 		require.Contains(t, r.Stderr, reason)
 	}
 	busy := w.start(t, "slow")
-	refused("under way", arg(busy), "--phase", "planner")
+	refused("in progress", arg(busy), "--phase", "planner")
 	planned := w.done(t, "quick", "--plan-only")
-	refused("never came to its tester", arg(planned.ID), "--phase", "tester")
+	refused("never reached its tester", arg(planned.ID), "--phase", "tester")
 	run := w.done(t, "quick")
 	refused("no step step-999", arg(run.ID), "--step", "step-999")
-	refused("choose one of", arg(run.ID), "--phase", "cook")
-	refused("no model provider", arg(run.ID), "--phase", "planner", "--model", "nobody/x")
-	refused("steps are the builder's", arg(run.ID), "--phase", "tester", "--step", "step-001")
+	refused("must be one of", arg(run.ID), "--phase", "cook")
+	refused(`model provider "nobody" not found`, arg(run.ID), "--phase", "planner", "--model", "nobody/x")
+	refused("only the builder has steps", arg(run.ID), "--phase", "tester", "--step", "step-001")
 	state := w.State(t)
 	_, err := w.Temporal(t).WorkflowService().DeleteWorkflowExecution(t.Context(), &workflowservice.DeleteWorkflowExecutionRequest{
 		Namespace: state.Namespace, WorkflowExecution: &common.WorkflowExecution{WorkflowId: contract.RunWorkflowID(run.ID)},
@@ -333,7 +333,7 @@ func (w *world) replayRefused(t *testing.T) {
 		_, err := w.Temporal(t).DescribeWorkflowExecution(t.Context(), contract.RunWorkflowID(run.ID), "")
 		return err != nil, "it remembers"
 	})
-	refused("forgotten the history", arg(run.ID), "--phase", "tester")
+	refused("no longer has the history", arg(run.ID), "--phase", "tester")
 	w.mu.Lock() // there is no history to be looked through for secrets
 	w.runs = slices.DeleteFunc(w.runs, func(id int64) bool { return id == run.ID })
 	w.mu.Unlock()

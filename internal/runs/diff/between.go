@@ -8,8 +8,8 @@ import (
 // Between returns the patch from what one patch makes of a base to what another one
 // makes of the same base: what was done in between. An empty patch is the base itself.
 // Files are in the order of their paths, each with as few lines as show the change,
-// even if the patches have more. Nothing is removed from the text: whoever shows it
-// does that.
+// even if the patches have more. Nothing is removed from the text: its readers do
+// that.
 func Between(from, to []byte) (string, error) {
 	left, err := parsePatch(from)
 	if err != nil {

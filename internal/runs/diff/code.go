@@ -67,9 +67,9 @@ func compareCode(a, b Side) (CodeDiff, []string) {
 	}
 	switch {
 	case a.Repo != b.Repo:
-		notes = append(notes, "the runs are of different repositories: of the code, what each of them changed is compared")
+		notes = append(notes, "the runs use different repositories: only the changes made by each run are compared")
 	case !d.SameBase:
-		notes = append(notes, fmt.Sprintf("the runs started from different commits (%.12s and %.12s): of the code, what each of them changed is compared", a.Base, b.Base))
+		notes = append(notes, fmt.Sprintf("the runs started from different commits (%.12s and %.12s): only the changes made by each run are compared", a.Base, b.Base))
 	}
 	if d.Same || !d.LeftRecorded || !d.RightRecorded {
 		return d, notes
@@ -77,12 +77,12 @@ func compareCode(a, b Side) (CodeDiff, []string) {
 	left, err := parsePatch(a.Code.Patch)
 	if err != nil {
 		d.LeftRecorded = false
-		return d, append(notes, fmt.Sprintf("%s: the recorded patch cannot be understood: %v", a.Ref, err))
+		return d, append(notes, fmt.Sprintf("%s: the recorded patch cannot be parsed: %v", a.Ref, err))
 	}
 	right, err := parsePatch(b.Code.Patch)
 	if err != nil {
 		d.RightRecorded = false
-		return d, append(notes, fmt.Sprintf("%s: the recorded patch cannot be understood: %v", b.Ref, err))
+		return d, append(notes, fmt.Sprintf("%s: the recorded patch cannot be parsed: %v", b.Ref, err))
 	}
 	d.compareFiles(left, right)
 	return d, notes
@@ -189,7 +189,7 @@ func parsePatch(patch []byte) (map[string]*touch, error) {
 		return nil, err
 	}
 	if len(files) == 0 && len(bytes.TrimSpace(patch)) > 0 {
-		return nil, fmt.Errorf("it names no file")
+		return nil, fmt.Errorf("it does not contain a file")
 	}
 	out := make(map[string]*touch, len(files))
 	for _, f := range files {

@@ -247,18 +247,18 @@ func TestSecretsInTheCodeAreNotShown(t *testing.T) {
 func TestCodeThatIsMissingOrBrokenIsSaidAndNotGuessed(t *testing.T) {
 	t.Parallel()
 	a, b := side(1), side(2)
-	a.Code = diff.Code{Why: "no code is recorded: nothing was built"}
+	a.Code = diff.Code{Why: "no code is recorded: the builder did not run"}
 	b.Code = diff.Code{Tree: "beef"}
 	d := diff.Compare(a, b)
 	require.False(t, d.Code.LeftRecorded)
 	require.True(t, d.Code.RightRecorded)
 	require.False(t, d.Code.Same)
-	require.Contains(t, d.Notes, "1: no code is recorded: nothing was built")
+	require.Contains(t, d.Notes, "1: no code is recorded: the builder did not run")
 	for _, patch := range []string{"garbage", "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,9 +1,9 @@\n x\n"} {
 		a.Code = diff.Code{Tree: "c0ffee", Patch: []byte(patch)}
 		d = diff.Compare(a, b)
 		require.False(t, d.Code.LeftRecorded, patch)
-		require.Contains(t, strings.Join(d.Notes, "\n"), "cannot be understood", patch)
+		require.Contains(t, strings.Join(d.Notes, "\n"), "cannot be parsed", patch)
 		require.Empty(t, d.Code.Files)
 	}
 }

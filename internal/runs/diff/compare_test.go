@@ -163,7 +163,7 @@ func TestChecksThatDidNotRunAreOneRegressionEach(t *testing.T) {
 	right.Status, right.Checks = "failed", []store.Check{build(false)}
 	d := diff.Compare(left, right)
 	require.Equal(t, []diff.Kind{diff.KindStatus, diff.KindCheckRed, diff.KindCheckGone}, kinds(d.Regressions))
-	require.Equal(t, "test-go did not run, with 2 tests that it had", d.Regressions[2].Message)
+	require.Equal(t, "test-go did not run; it had 2 tests", d.Regressions[2].Message)
 	require.Equal(t, []string{"a", "b"}, names(d.Tests.Gone))
 	require.Empty(t, d.Findings.Fixed, "what nobody looked at is not fixed")
 	require.Len(t, d.Findings.Unchecked, 1)
@@ -174,13 +174,13 @@ func TestChecksThatDidNotRunAreOneRegressionEach(t *testing.T) {
 	right.Status = "builder_running"
 	d = diff.Compare(left, right)
 	require.Empty(t, d.Regressions, "what is still to come is not judged")
-	require.Contains(t, d.Notes, "2: nothing was tested")
+	require.Contains(t, d.Notes, "2: not tested")
 
 	right = side(2, test("a", passed))
 	right.Status, right.Tester.FinishedAt = "tester_running", nil
 	d = diff.Compare(left, right)
 	require.Empty(t, d.Regressions)
-	require.Contains(t, d.Notes, "2: the tests are under way; what is missing is not judged")
+	require.Contains(t, d.Notes, "2: tests are in progress; missing tests are not judged")
 }
 
 func finding(severity contract.Severity, rule, message, location string) store.Finding {

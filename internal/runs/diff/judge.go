@@ -79,10 +79,10 @@ func judge(a, b Side, d Diff) (regressions, improvements []Point) {
 
 func (v *verdict) worseEnd() {
 	if l, r := rank(v.a.Status), rank(v.b.Status); l >= 0 && r > l {
-		v.add(Point{Kind: KindStatus}, "it is %s, and was %s%s", v.b.Status, v.a.Status, because(v.b.Failure))
+		v.add(Point{Kind: KindStatus}, "status is %s, was %s%s", v.b.Status, v.a.Status, because(v.b.Failure))
 	}
 	if v.a.Tester != nil && v.b.Tester == nil && v.b.over() {
-		v.add(Point{Kind: KindUntested}, "nothing was tested")
+		v.add(Point{Kind: KindUntested}, "not tested")
 	}
 }
 
@@ -106,9 +106,9 @@ func (v *verdict) worseChecks() {
 	for _, c := range v.d.Tests.Checks {
 		switch {
 		case c.Left == CheckOK && c.Right == CheckRed && !failing[c.Check]:
-			v.add(Point{Kind: KindCheckRed, Check: c.Check}, "%s is red, and was ok", c.Check)
+			v.add(Point{Kind: KindCheckRed, Check: c.Check}, "%s fails, passed before", c.Check)
 		case c.Right == "" && v.b.ended() && lost[c.Check] > 0:
-			v.add(Point{Kind: KindCheckGone, Check: c.Check}, "%s did not run, with %s that it had", c.Check, plural(lost[c.Check], "test"))
+			v.add(Point{Kind: KindCheckGone, Check: c.Check}, "%s did not run; it had %s", c.Check, plural(lost[c.Check], "test"))
 		case c.Right == "" && v.b.ended():
 			v.add(Point{Kind: KindCheckGone, Check: c.Check}, "%s did not run", c.Check)
 		}
@@ -154,7 +154,7 @@ func testOf(f Finding) string {
 func was(s contract.TestStatus) string {
 	switch s {
 	case "":
-		return "; it was not there"
+		return "; it did not exist"
 	case contract.TestFlaky:
 		return "; it was flaky"
 	default:
@@ -167,27 +167,27 @@ func was(s contract.TestStatus) string {
 func (v *verdict) worseCosts() {
 	for _, t := range v.d.Timing {
 		if t.LeftEnded && t.RightEnded && beyond(t.LeftMS, t.RightMS, SlowerLeast.Milliseconds()) {
-			v.add(Point{Kind: KindSlower, Phase: t.Phase}, "the %s took %s, on the left %s", t.Phase, ms(t.RightMS), ms(t.LeftMS))
+			v.add(Point{Kind: KindSlower, Phase: t.Phase}, "the %s took %s, was %s", t.Phase, ms(t.RightMS), ms(t.LeftMS))
 		}
 	}
 	if c := v.d.Cost; beyond(c.LeftMicroUSD, c.RightMicroUSD, DearerMicroUSD) {
-		v.add(Point{Kind: KindDearer}, "models cost $%.4f, on the left $%.4f", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
+		v.add(Point{Kind: KindDearer}, "models cost $%.4f, was $%.4f", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
 	}
 }
 
 func (v *verdict) betterEnd() {
 	if l, r := rank(v.a.Status), rank(v.b.Status); r >= 0 && l > r {
-		v.add(Point{Kind: KindStatusBetter}, "it is %s, and was %s", v.b.Status, v.a.Status)
+		v.add(Point{Kind: KindStatusBetter}, "status is %s, was %s", v.b.Status, v.a.Status)
 	}
 	if v.b.Tester != nil && v.a.Tester == nil && v.a.over() {
-		v.add(Point{Kind: KindTested}, "it was tested")
+		v.add(Point{Kind: KindTested}, "tested")
 	}
 	for _, c := range v.d.Tests.Checks {
 		switch {
 		case c.Left == CheckRed && c.Right == CheckOK:
-			v.add(Point{Kind: KindCheckOK, Check: c.Check}, "%s is ok, and was red", c.Check)
+			v.add(Point{Kind: KindCheckOK, Check: c.Check}, "%s passes, failed before", c.Check)
 		case c.Left == "" && c.Right == CheckOK && v.a.ended():
-			v.add(Point{Kind: KindCheckRan, Check: c.Check}, "%s ran and is ok", c.Check)
+			v.add(Point{Kind: KindCheckRan, Check: c.Check}, "%s ran and passed", c.Check)
 		}
 	}
 }
@@ -215,11 +215,11 @@ func (v *verdict) betterTests() {
 func (v *verdict) betterCosts() {
 	for _, t := range v.d.Timing {
 		if t.LeftEnded && t.RightEnded && beyond(t.RightMS, t.LeftMS, SlowerLeast.Milliseconds()) {
-			v.add(Point{Kind: KindFaster, Phase: t.Phase}, "the %s took %s, on the left %s", t.Phase, ms(t.RightMS), ms(t.LeftMS))
+			v.add(Point{Kind: KindFaster, Phase: t.Phase}, "the %s took %s, was %s", t.Phase, ms(t.RightMS), ms(t.LeftMS))
 		}
 	}
 	if c := v.d.Cost; beyond(c.RightMicroUSD, c.LeftMicroUSD, DearerMicroUSD) {
-		v.add(Point{Kind: KindCheaper}, "models cost $%.4f, on the left $%.4f", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
+		v.add(Point{Kind: KindCheaper}, "models cost $%.4f, was $%.4f", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
 	}
 }
 

@@ -88,7 +88,7 @@ func cut(executions []store.Execution, ref Ref) (extent, error) {
 			}
 		}
 		return extent{}, fault.Wrap(store.ErrNotFound, contract.ClassHuman, store.CodeNotFound,
-			"run %d has no attempt %d of the %s, but %d in all; see rgpt run inspect %d", ref.Run, ref.Attempt, phase, there, ref.Run)
+			"run %d has no attempt %d of the %s; it has %d; see rgpt run inspect %d", ref.Run, ref.Attempt, phase, there, ref.Run)
 	}
 	from, to := 0, nextPhase(executions, at)
 	for i := range slices.Backward(executions[:at]) {
@@ -225,7 +225,7 @@ func (s *Side) loadPlan(ctx context.Context, db *store.Store, part extent) error
 	}
 	s.Plan = &plan
 	if planners := part.count(contract.PhasePlanner); part.end != nil && out.PlanID == 0 && planners > 1 {
-		s.Notes = append(s.Notes, fmt.Sprintf("%s: the plan is the one that counts in the run now; which one counted for this attempt is not recorded", s.Ref))
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: the plan is the run's current one; the plan of this attempt is not recorded", s.Ref))
 	}
 	return nil
 }
@@ -284,24 +284,24 @@ func contentOf(e store.Execution, heals []store.HealEvent) (c content) {
 // noteLater adds a note if code and tests are not from the same attempt.
 func (s *Side) noteLater(part extent, from store.Execution) {
 	if b := part.last(contract.PhaseBuilder); b != nil && b.Phase == from.Phase && b.ID != from.ID {
-		s.Notes = append(s.Notes, fmt.Sprintf("%s: the code is that of attempt %d of the %s; attempt %d did not finish", s.Ref, from.Attempt, from.Phase, b.Attempt))
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: the code is from attempt %d of the %s; attempt %d did not finish", s.Ref, from.Attempt, from.Phase, b.Attempt))
 	}
 	if s.Tester != nil && s.Tester.StartedAt.Before(from.StartedAt) && from.Step == contract.StepRepair {
-		s.Notes = append(s.Notes, fmt.Sprintf("%s: the tests are those of attempt %d of the tester, before a repair changed the code", s.Ref, s.Tester.Attempt))
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: the tests are from attempt %d of the tester, before a repair changed the code", s.Ref, s.Tester.Attempt))
 		return
 	}
 	if s.Tester != nil && s.Tester.StartedAt.Before(from.StartedAt) {
-		s.Notes = append(s.Notes, fmt.Sprintf("%s: the tests are those of attempt %d of the tester, before attempt %d of the %s changed the code", s.Ref, s.Tester.Attempt, from.Attempt, from.Phase))
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: the tests are from attempt %d of the tester, before attempt %d of the %s changed the code", s.Ref, s.Tester.Attempt, from.Attempt, from.Phase))
 	}
 }
 
 // loadPartial uses what the last tool call left if no builder has finished.
 func (s *Side) loadPartial(ctx context.Context, db *store.Store, blobs Blobs, repo contract.Repo, part extent) error {
-	s.Code.Why = "no code is recorded: nothing was built"
+	s.Code.Why = "no code is recorded: the builder did not run"
 	if part.last(contract.PhaseBuilder) == nil {
 		return nil
 	}
-	s.Code.Why = "no code is recorded: the builder did not finish, and no step had saved a change"
+	s.Code.Why = "no code is recorded: the builder did not finish, and no step saved a change"
 	calls, err := db.ToolCalls(ctx, s.Ref.Run)
 	if err != nil {
 		return err
@@ -320,7 +320,7 @@ func (s *Side) loadPartial(ctx context.Context, db *store.Store, blobs Blobs, re
 	}
 	w := last.Outcome.Workspace
 	s.Code = readCode(ctx, blobs, content{Tree: w.Tree, Patch: w.Patch}, repo)
-	s.Notes = append(s.Notes, fmt.Sprintf("%s: the code is what step %s had made last; the builder did not finish, so what other steps made may be missing", s.Ref, by.Step))
+	s.Notes = append(s.Notes, fmt.Sprintf("%s: the code is the last result of step %s; the builder did not finish, so changes of other steps may be missing", s.Ref, by.Step))
 	return nil
 }
 
@@ -329,17 +329,17 @@ func readCode(ctx context.Context, blobs Blobs, c content, repo contract.Repo) C
 	code := Code{Tree: c.Tree}
 	if c.Patch == "" {
 		if repo.Tree != "" && repo.Tree != c.Tree {
-			code.Why = "the patch that leads to the recorded tree is not recorded"
+			code.Why = "the patch for the recorded tree is missing"
 		}
 		return code
 	}
 	patch, err := readPatch(ctx, blobs, c.Patch)
 	if err != nil {
-		code.Why = "the recorded patch cannot be read: " + fault.Of(err).Message
+		code.Why = "cannot read the recorded patch: " + fault.Of(err).Message
 		return code
 	}
 	if len(patch) > MaxPatchRead {
-		code.Why = fmt.Sprintf("the change is larger than the %d MB that are read for a comparison", MaxPatchRead>>20)
+		code.Why = fmt.Sprintf("the change exceeds the limit of %d MB for comparisons", MaxPatchRead>>20)
 		return code
 	}
 	code.Patch = patch

@@ -192,16 +192,16 @@ func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 		require.Equal(t, contract.ClassHuman, fault.Of(err).Class)
 	}
 	_, err := diff.Load(t.Context(), s.Store, views.New(s.Store), s.blobs, diff.Ref{Run: s.id, Attempt: 3})
-	require.ErrorContains(t, err, "has no attempt 3 of the tester, but 2 in all")
+	require.ErrorContains(t, err, "has no attempt 3 of the tester; it has 2")
 }
 
 func TestOfABuilderThatDidNotFinishTheLastSavedChangeCounts(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t).run(t)
-	require.Equal(t, "no code is recorded: nothing was built", s.side(0, "").Code.Why)
+	require.Equal(t, "no code is recorded: the builder did not run", s.side(0, "").Code.Why)
 	builder := s.begin(contract.PhaseBuilder, "", 0)
 	step := s.begin(contract.PhaseBuilder, "step-001", 0)
-	require.Contains(t, s.side(0, "").Code.Why, "no step had saved a change")
+	require.Contains(t, s.side(0, "").Code.Why, "no step saved a change")
 	for turn, text := range []string{"// one\n", "// two\n"} {
 		out := s.built(files{"calc.go": "package calc\n" + text})
 		call := store.ToolCall{Tool: "edit_file", Outcome: contract.ToolOutcome{OK: true, Workspace: contract.Workspace{Tree: out["tree"].(string), Patch: out["patch"].(string)}}, StartedAt: s.now, FinishedAt: s.now.Add(time.Duration(turn) * time.Second)}
@@ -215,7 +215,7 @@ func TestOfABuilderThatDidNotFinishTheLastSavedChangeCounts(t *testing.T) {
 	require.Contains(t, string(side.Code.Patch), "+// two")
 	require.Empty(t, side.Code.Why)
 	require.Len(t, side.Notes, 1)
-	require.Contains(t, side.Notes[0], "what step step-001 had made last; the builder did not finish")
+	require.Contains(t, side.Notes[0], "the code is the last result of step step-001; the builder did not finish")
 }
 
 func TestCodeThatCannotBeReadIsSaid(t *testing.T) {
@@ -226,7 +226,7 @@ func TestCodeThatCannotBeReadIsSaid(t *testing.T) {
 	s.end(builder, contract.ExecutionCompleted, map[string]any{"tree": "beef", "patch": "sha256:" + fmt.Sprintf("%064d", 0)})
 	side := s.side(0, "")
 	require.Equal(t, "beef", side.Code.Tree)
-	require.Contains(t, side.Code.Why, "the recorded patch cannot be read")
+	require.Contains(t, side.Code.Why, "cannot read the recorded patch")
 
 	same := h.run(t)
 	same.end(same.begin(contract.PhaseBuilder, "", 0), contract.ExecutionCompleted, map[string]any{"tree": h.base, "patch": ""})
@@ -243,8 +243,8 @@ func TestTestsOfOlderCodeAreNamed(t *testing.T) {
 	s.begin(contract.PhaseBuilder, "", 0)
 	side := s.side(0, "")
 	require.Equal(t, []string{
-		fmt.Sprintf("%d: the code is that of attempt 2 of the builder; attempt 3 did not finish", s.id),
-		fmt.Sprintf("%d: the tests are those of attempt 1 of the tester, before attempt 2 of the builder changed the code", s.id),
+		fmt.Sprintf("%d: the code is from attempt 2 of the builder; attempt 3 did not finish", s.id),
+		fmt.Sprintf("%d: the tests are from attempt 1 of the tester, before attempt 2 of the builder changed the code", s.id),
 	}, side.Notes)
 }
 
@@ -280,6 +280,6 @@ func TestAChangeThatIsTooLargeIsComparedByItsTree(t *testing.T) {
 	require.NoError(t, err)
 	s.end(s.begin(contract.PhaseBuilder, "", 0), contract.ExecutionCompleted, map[string]any{"tree": "beef", "patch": digest})
 	side := s.side(0, "")
-	require.Contains(t, side.Code.Why, "larger than the 32 MB")
+	require.Contains(t, side.Code.Why, "exceeds the limit of 32 MB")
 	require.Empty(t, side.Code.Patch)
 }

@@ -32,14 +32,14 @@ func ParseRef(text string) (Ref, error) {
 	digits := strings.TrimPrefix(strings.TrimPrefix(run, "#"), "run-")
 	id, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || id <= 0 {
-		return Ref{}, fmt.Errorf("%q is no run; write its number, such as 42, or 42@2 for an attempt of it", text)
+		return Ref{}, fmt.Errorf("%q is not a run; expected a number such as 42, or 42@2 for its second attempt", text)
 	}
 	ref := Ref{Run: id}
 	if !hasAttempt {
 		return ref, nil
 	}
 	if ref.Attempt, err = strconv.Atoi(attempt); err != nil || ref.Attempt <= 0 {
-		return Ref{}, fmt.Errorf("%q names no attempt; attempts are counted from 1, such as in 42@2", text)
+		return Ref{}, fmt.Errorf("%q is not an attempt; attempts are counted from 1, such as 42@2", text)
 	}
 	return ref, nil
 }

@@ -197,14 +197,14 @@ func keysOf[K comparable, V any](a, b map[K]V, compare func(K, K) int) []K {
 	return keys
 }
 
-// testNotes notes which tests cannot be told from those that are still to come.
+// testNotes notes which tests cannot be distinguished from those that have yet to run.
 func testNotes(a, b Side) (notes []string) {
 	for _, s := range []Side{a, b} {
 		switch {
 		case s.Tester == nil:
-			notes = append(notes, fmt.Sprintf("%s: nothing was tested", s.Ref))
+			notes = append(notes, fmt.Sprintf("%s: not tested", s.Ref))
 		case !s.ended():
-			notes = append(notes, fmt.Sprintf("%s: the tests are under way; what is missing is not judged", s.Ref))
+			notes = append(notes, fmt.Sprintf("%s: tests are in progress; missing tests are not judged", s.Ref))
 		}
 	}
 	return notes

@@ -38,7 +38,7 @@ func Fork(ctx context.Context, st *store.Store, o ForkOrder) (store.NewRun, erro
 		o.Step = plan.Order()[0]
 	}
 	if _, ok := plan.Step(o.Step); !ok {
-		return store.NewRun{}, refuse("the plan has no step %s to go on from", o.Step)
+		return store.NewRun{}, refuse("the plan has no step %s to continue from", o.Step)
 	}
 	done, err := changes(ctx, st, old)
 	if err != nil {
@@ -48,7 +48,7 @@ func Fork(ctx context.Context, st *store.Store, o ForkOrder) (store.NewRun, erro
 	for _, id := range plan.Requires(o.Step) {
 		c, ok := done[id]
 		if !ok {
-			return store.NewRun{}, refuse("step %s of run %d needs %s, which was never completed; fork from there", o.Step, o.RunID, id)
+			return store.NewRun{}, refuse("step %s of run %d needs step %s, which was never completed; fork from that step", o.Step, o.RunID, id)
 		}
 		fork.Kept = append(fork.Kept, c)
 	}
@@ -121,7 +121,7 @@ func talk(ctx context.Context, st *store.Store, o ForkOrder) (*contract.Conversa
 	}
 	if last == 0 {
 		if o.Turn > 0 {
-			return nil, refuse("step %s of run %d never began a conversation, so it has no turn %d; without a turn it begins anew", o.Step, o.RunID, o.Turn)
+			return nil, refuse("step %s of run %d has no conversation, so it has no turn %d; omit the turn to start the step over", o.Step, o.RunID, o.Turn)
 		}
 		return nil, nil
 	}
@@ -137,7 +137,7 @@ func talk(ctx context.Context, st *store.Store, o ForkOrder) (*contract.Conversa
 
 // Describe returns in words where a fork continues from.
 func Describe(f contract.Fork) string {
-	words := fmt.Sprintf("goes on from %s of run %d", f.Step, f.RunID)
+	words := fmt.Sprintf("continues from %s of run %d", f.Step, f.RunID)
 	if f.Talk != nil {
 		words += fmt.Sprintf(", after turn %d of its conversation", f.Talk.Turn)
 	}

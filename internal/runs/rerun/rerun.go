@@ -70,7 +70,7 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Order) (R
 		}
 	}
 	if !run.Status.Terminal() {
-		return Result{}, refuse("run %d is %s and cannot be replayed while it is under way; stop it first: rgpt run stop %d", run.ID, run.Status, run.ID)
+		return Result{}, refuse("run %d is %s and cannot be replayed while it is in progress; stop it first: rgpt run stop %d", run.ID, run.Status, run.ID)
 	}
 	if run.StayingUntil != nil {
 		return Result{}, refuse("run %d stays with its branch until %s and cannot be replayed while it does; stop it first: rgpt run stop %d",
@@ -80,7 +80,7 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Order) (R
 		o.Phase = run.Phase
 	}
 	if !o.Phase.Valid() {
-		return Result{}, refuse("%q is no phase; choose one of %v", o.Phase, contract.Phases())
+		return Result{}, refuse("%q is not a phase; must be one of %v", o.Phase, contract.Phases())
 	}
 	at, err := resetPoint(ctx, temporal, o)
 	if err != nil {
@@ -237,7 +237,7 @@ func resetPoint(ctx context.Context, temporal Temporal, o Order) (point, error) 
 	}
 	p := point{newest: described.GetWorkflowExecutionInfo().GetExecution().GetRunId()}
 	if err := closed(ctx, temporal, id, p.newest); err != nil {
-		return point{}, refuse("run %d has ended and its workflow is still at work: it is being replayed already, or cleans up; try again in a moment", o.RunID)
+		return point{}, refuse("run %d has ended but its workflow is still running: it is already being replayed, or is cleaning up; try again in a moment", o.RunID)
 	}
 	for p.workflowRun = p.newest; ; {
 		found, err := searchHistory(ctx, temporal, p.workflowRun, o)
@@ -254,7 +254,7 @@ func resetPoint(ctx context.Context, temporal Temporal, o Order) (point, error) 
 			p.event = found.first // it ended during the preparation, which comes before the planner
 			return p, nil
 		}
-		return point{}, refuse("run %d never came to its %s; replay an earlier phase: %v", o.RunID, o.Phase, contract.Phases())
+		return point{}, refuse("run %d never reached its %s; replay an earlier phase: %v", o.RunID, o.Phase, contract.Phases())
 	}
 }
 
@@ -302,7 +302,7 @@ func closed(ctx context.Context, temporal Temporal, id, workflowRun string) erro
 func unreadable(err error, o Order) error {
 	var gone *serviceerror.NotFound
 	if errors.As(err, &gone) {
-		return refuse("Temporal has forgotten the history of run %d, so it cannot be replayed; start a new run", o.RunID)
+		return refuse("Temporal no longer has the history of run %d, so the run cannot be replayed; start a new run", o.RunID)
 	}
 	return fault.Wrap(err, fault.Of(err).Class, fault.Of(err).Code, "the history of run %d could not be read", o.RunID)
 }

@@ -174,7 +174,7 @@ func TestAForkGoesOnFromTheLastConversationAndNotFromAStepThatWasStoppedAsItBega
 	require.NoError(t, err)
 	require.Nil(t, of, "it begins anew")
 	_, err = talk(t.Context(), b.Store, order(1))
-	require.ErrorContains(t, err, "never began a conversation")
+	require.ErrorContains(t, err, "has no conversation, so it has no turn")
 	spoke := b.attempt(contract.PhaseBuilder, "a", "t0", "t1")
 	require.NoError(t, b.OpenConversation(t.Context(), spoke.ID, []store.Message{{Role: "system", Content: json.RawMessage(`"work"`)}}))
 	b.attempt(contract.PhaseBuilder, "a", "", "")

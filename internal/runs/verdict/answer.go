@@ -36,7 +36,7 @@ func ReadPlan(schema model.Schema, text string) (contract.Plan, error) {
 		return plan, err
 	}
 	if err := json.Unmarshal(doc, &plan); err != nil {
-		return plan, fault.Wrap(err, contract.ClassLLM, contract.CodeInvalidOutput, "the planner's answer is no plan")
+		return plan, fault.Wrap(err, contract.ClassLLM, contract.CodeInvalidOutput, "the planner's answer is not a plan")
 	}
 	return plan, Plan(plan)
 }

@@ -284,9 +284,9 @@ func missingFinding(message string, mode PinnedTests) contract.Finding {
 // fewerMessage says how many tests ran, for unknown names.
 func fewerMessage(ran, before int) string {
 	if ran == 1 {
-		return fmt.Sprintf("1 test ran, but %d on the base commit", before)
+		return fmt.Sprintf("1 test ran, but %d ran on the base commit", before)
 	}
-	return fmt.Sprintf("%d tests ran, but %d on the base commit", ran, before)
+	return fmt.Sprintf("%d tests ran, but %d ran on the base commit", ran, before)
 }
 
 // missingMessage says which tests are missing; if there are many only the first.
@@ -341,7 +341,7 @@ func LostChecks(base []contract.CheckResult, baseCommands map[string]string, sta
 		}
 		lost = append(lost, contract.Finding{
 			Severity: contract.SeverityMajor, Category: contract.CategoryTest, Rule: pinnedRule + string(pin.Excluded),
-			Message: fault.Clip(fmt.Sprintf("the check %s no longer runs: it ran %d tests on the base commit (`%s`), and the change has no such check",
+			Message: fault.Clip(fmt.Sprintf("the check %s no longer runs: it ran %d tests on the base commit (`%s`), and does not exist with the change",
 				c.Name, executed(r.Summary), baseCommands[c.ID]), maxComparedMsg),
 		})
 	}
@@ -419,7 +419,7 @@ func replacedTests(base []Recorded, now Recorded, pins []contract.Finding) strin
 			return missingMessage(lost)
 		}
 	case named:
-		return fmt.Sprintf("this check took the place of others, which ran %d tests on the base commit, and does not say which tests it ran", before)
+		return fmt.Sprintf("this check replaced others, which ran %d tests on the base commit, and does not report which tests it ran", before)
 	case ran < before && !slices.ContainsFunc(pins, takesAway):
 		return fewerMessage(ran, before)
 	}

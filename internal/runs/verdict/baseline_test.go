@@ -162,8 +162,8 @@ func TestTestsOfTheBaseThatDoNotRunAnyMoreAreMissing(t *testing.T) {
 		"skipped is told":      {ran(pass("m.A"), pass("m.TestLogin/expired"), contract.TestCase{Name: "n.C", Status: contract.TestSkipped}), nil, ""},
 		"it did not build":     {red(contract.CategoryTest, contract.CodeTestsFailed), nil, ""},
 		"two are gone":         {ran(pass("m.A")), nil, "2 tests of the base commit are missing: m.TestLogin/expired, n.C"},
-		"only counts one":      {counted(1), nil, "1 test ran, but 3 on the base commit"},
-		"only counts":          {counted(2), nil, "2 tests ran, but 3 on the base commit"},
+		"only counts one":      {counted(1), nil, "1 test ran, but 3 ran on the base commit"},
+		"only counts":          {counted(2), nil, "2 tests ran, but 3 ran on the base commit"},
 		"enough of them":       {counted(3), nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -253,10 +253,10 @@ func TestACheckThatTakesThePlaceOfAnotherRunsItsTests(t *testing.T) {
 	}{
 		"the same, spelled in another way": {named, ran(pass("a.ts › TestAdd"), pass("a.ts › TestSub"), pass("TestMul"), pass("TestNew")), nil, ""},
 		"one is missing":                   {named, ran(pass("TestAdd"), pass("TestSub"), pass("TestOther")), nil, "1 test of the base commit is missing: pkg.TestMul"},
-		"one line that says ok":            {named, counted(1), nil, "does not say which tests it ran"},
-		"as many, without names":           {named, counted(3), nil, "does not say which tests it ran"},
+		"one line that says ok":            {named, counted(1), nil, "does not report which tests it ran"},
+		"as many, without names":           {named, counted(3), nil, "does not report which tests it ran"},
 		"as many, and none had names":      {unnamed, counted(3), nil, ""},
-		"fewer, and none had names":        {unnamed, counted(2), nil, "2 tests ran, but 3 on the base commit"},
+		"fewer, and none had names":        {unnamed, counted(2), nil, "2 tests ran, but 3 ran on the base commit"},
 		"none at all":                      {unnamed, counted(0), nil, "0 tests ran, but 3 on the base commit"},
 		"one that pins report":             {named, ran(pass("TestAdd"), pass("TestSub")), []contract.Finding{{Rule: "pinned-tests/deleted", Message: "TestMul is deleted"}}, ""},
 	} {

@@ -57,10 +57,10 @@ func ReadMoves(text string, most MoveBounds) ([]Said, error) {
 		} `json:"moves"`
 	}
 	if err := json.Unmarshal(doc, &answer); err != nil {
-		return nil, fault.Wrap(err, contract.ClassLLM, contract.CodeInvalidOutput, "the answer is no list of moves")
+		return nil, fault.Wrap(err, contract.ClassLLM, contract.CodeInvalidOutput, "the answer is not a list of moves")
 	}
 	if n := len(answer.Moves); n > most.Moves {
-		return nil, unusable("it has %d moves in one turn, more than the %d allowed", n, most.Moves)
+		return nil, unusable("the answer has %d moves, more than the %d allowed in one turn", n, most.Moves)
 	}
 	said := make([]Said, len(answer.Moves))
 	for i, m := range answer.Moves {
@@ -68,7 +68,7 @@ func ReadMoves(text string, most MoveBounds) ([]Said, error) {
 			return nil, unusable("the text of move %d (%s) has %d bytes, more than the %d allowed", i+1, m.Kind, n, most.Text)
 		}
 		if n := len(m.From); n > mostFrom {
-			return nil, unusable("move %d (%s) is made of %d others, more than the %d allowed", i+1, m.Kind, n, mostFrom)
+			return nil, unusable("move %d (%s) combines %d others, more than the %d allowed", i+1, m.Kind, n, mostFrom)
 		}
 		if err := readSubtasks(i, m.Subtasks); err != nil {
 			return nil, err

@@ -57,7 +57,7 @@ func TestAnAnswerThatIsNoTurnIsAnErrorThatTheModelCanRead(t *testing.T) {
 		"a ready text":     {`{"moves": [{"move": "propose", "key": "p", "text": {"ref": "abc"}}]}`, "/moves/0/text"},
 		"a large score":    {`{"moves": [{"move": "evaluate", "key": "p", "score": 7}]}`, "/moves/0/score"},
 		"a stranger":       {`{"moves": [{"move": "message", "to": "ROOT", "text": "x"}]}`, "/moves/0/to"},
-		"too many moves":   {many, "17 moves in one turn, more than the 16 allowed"},
+		"too many moves":   {many, "the answer has 17 moves, more than the 16 allowed in one turn"},
 		"a long text":      {fmt.Sprintf(`{"moves": [{"move": "message", "text": %q}]}`, strings.Repeat("x", 1025)), "1025 bytes, more than the 1024 allowed"},
 		"many ingredients": {`{"moves": [{"move": "synthesise", "key": "s", "from": [` + strings.TrimSuffix(strings.Repeat(`"p",`, 17), ",") + `]}]}`, "17 others"},
 	} {

@@ -43,5 +43,5 @@ func ProofCheck() contract.Check {
 // both as they count in a mode. The mode must be on.
 func Proved(findings []contract.Finding, mode NewTests) (contract.CheckResult, []contract.Finding) {
 	return judged(ProofCheck(), findings, mode.grade,
-		"let each fail where the change is missing; where it is meant to hold on both sides, as in a refactoring, start the run with --set verification.prove_new_tests=warn")
+		"each new test must fail without the change; if they are meant to pass with and without it, as in a refactoring, start the run with --set verification.prove_new_tests=warn")
 }

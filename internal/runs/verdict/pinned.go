@@ -51,7 +51,7 @@ const shownProblems = 3
 // both as they count in a mode. The mode must be on.
 func Pinned(findings []contract.Finding, mode PinnedTests) (contract.CheckResult, []contract.Finding) {
 	return judged(contract.Check{ID: contract.CheckPinnedTests, Category: contract.CategoryTest, Name: "Pinned tests"}, findings, mode.grade,
-		"put these tests back, or, where the goal is about the tests themselves, start the run with --set verification.pinned_tests=report")
+		"restore these tests, or, if the goal is to change the tests, start the run with --set verification.pinned_tests=report")
 }
 
 // judged builds the outcome of a check that counts by its findings, as a mode grades

@@ -34,7 +34,7 @@ func Of(checks []contract.CheckResult, most contract.Thresholds) contract.TestRe
 	case s.Skipped > 0 && s.Passed+s.Failed+s.Flaky == 0:
 		out.Warning = fmt.Sprintf("no test ran: all %d were skipped", s.Skipped)
 	case out.Medium > most.MaxMedium:
-		out.Warning = fmt.Sprintf("verification has %d medium findings, more than the %d after which it warns (findings.max_medium)", out.Medium, most.MaxMedium)
+		out.Warning = fmt.Sprintf("verification has %d medium findings, above the warning threshold of %d (findings.max_medium)", out.Medium, most.MaxMedium)
 	}
 	return out
 }
@@ -65,7 +65,7 @@ func failure(out contract.TestReportResult, checks []contract.CheckResult, most 
 	}
 	for _, c := range red {
 		if stops(c) {
-			return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "not stable: failed in re-test %d of %d: %s, which was green before: %s",
+			return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "not stable: failed in re-test %d of %d: %s, which passed before: %s",
 				c.Check.Retest, c.Check.Retests, c.Check.Original().ID, c.Message)
 		}
 	}
@@ -99,7 +99,7 @@ func redCheck(c contract.CheckResult, out contract.TestReportResult, checks []co
 		return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "%d of %d tests failed, in %s: %s%s",
 			out.Summary.Failed, out.Summary.Failed+out.Summary.Passed+out.Summary.Flaky, name, message, known(c)+touched(checks))
 	case contract.CodeTimeout:
-		return fault.New(contract.ClassRuntime, contract.CodeTimeout, "%s took longer than %s may (verification.timeout): %s", name, time.Duration(c.DurationMS)*time.Millisecond, message)
+		return fault.New(contract.ClassRuntime, contract.CodeTimeout, "%s exceeded its time limit after %s (verification.timeout): %s", name, time.Duration(c.DurationMS)*time.Millisecond, message)
 	case contract.CodeCommandCrashed:
 		return fault.New(contract.ClassRuntime, contract.CodeCommandCrashed, "%s crashed: %s", name, message)
 	case contract.CodeMissing:
@@ -116,7 +116,7 @@ func known(c contract.CheckResult) string {
 	if c.Known == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d of its findings were there on the base commit too", c.Known)
+	return fmt.Sprintf("; %d of its findings also exist on the base commit", c.Known)
 }
 
 // touched says what the change did to tests: a test that fails because it was changed
@@ -124,7 +124,7 @@ func known(c contract.CheckResult) string {
 func touched(checks []contract.CheckResult) string {
 	for _, c := range checks {
 		if c.Check.ID == contract.CheckPinnedTests && c.Message != "" {
-			return "; the change has also touched tests: " + c.Message
+			return "; the change also modified tests: " + c.Message
 		}
 	}
 	return ""

@@ -32,7 +32,7 @@ func TestATestThatIsTakenAwayFailsARunWhereTestsAreEnforcedAndWarnsWhereTheyAreR
 	require.Equal(t, []int{1, 1, 1}, []int{enforced.Major, enforced.Medium, enforced.Minor})
 	out := verdict.Of([]contract.CheckResult{enforced, passed}, contract.Thresholds{MaxMedium: 1})
 	require.Equal(t, contract.CodeFindings, out.Failure.Code)
-	require.Contains(t, out.Failure.Message, "pinned-tests: TestA is deleted; TestB is changed; put these tests back")
+	require.Contains(t, out.Failure.Message, "pinned-tests: TestA is deleted; TestB is changed; restore these tests")
 	require.Contains(t, out.Failure.Message, "verification.pinned_tests=report")
 
 	reported, graded := verdict.Pinned(findings, verdict.PinnedReport)
@@ -67,7 +67,7 @@ func TestARedTestStaysARedTestAlsoWhereTestsWereChangedAndSaysSo(t *testing.T) {
 	out := verdict.Of([]contract.CheckResult{pins, failed}, contract.Thresholds{MaxMajor: 100})
 	require.Equal(t, contract.ClassAssertion, out.Failure.Class)
 	require.Equal(t, contract.CodeTestsFailed, out.Failure.Code)
-	require.Equal(t, "1 of 2 tests failed, in test-go-1: TestGreet failed; the change has also touched tests: TestB is changed", out.Failure.Message)
+	require.Equal(t, "1 of 2 tests failed, in test-go-1: TestGreet failed; the change also modified tests: TestB is changed", out.Failure.Message)
 	require.True(t, verdict.Judged(out.Failure))
 }
 
@@ -95,7 +95,7 @@ func TestAGreenReTestCountsNothingAndARedOneFails(t *testing.T) {
 	red.Code = contract.CodeTimeout
 	out = verdict.Of([]contract.CheckResult{passed, again, red}, contract.Thresholds{MaxMajor: 100})
 	require.Equal(t, contract.ClassAssertion, out.Failure.Class)
-	require.Equal(t, "not stable: failed in re-test 2 of 3: test-go-1, which was green before: TestGreet failed", out.Failure.Message)
+	require.Equal(t, "not stable: failed in re-test 2 of 3: test-go-1, which passed before: TestGreet failed", out.Failure.Message)
 	require.Equal(t, 1, out.Summary.Failed)
 }
 
@@ -128,7 +128,7 @@ func TestANewTestThatProvesNothingIsMajorWhereThatIsEnforcedAndMediumWhereItWarn
 	out := verdict.Of([]contract.CheckResult{passed, enforced}, contract.Thresholds{})
 	require.Equal(t, contract.ClassAssertion, out.Failure.Class)
 	require.Equal(t, contract.CodeFindings, out.Failure.Code)
-	require.Contains(t, out.Failure.Message, "new-tests: TestA passes also without the change; let each fail where the change is missing")
+	require.Contains(t, out.Failure.Message, "new-tests: TestA passes also without the change; each new test must fail without the change")
 	require.Contains(t, out.Failure.Message, "verification.prove_new_tests=warn")
 	require.Nil(t, verdict.Of([]contract.CheckResult{passed, enforced}, contract.Thresholds{MaxMajor: 1}).Failure, "it counts by its findings")
 

@@ -149,7 +149,7 @@ function morph(from, to) {
           b.setAttribute("data-closed", ""); // also for the next time
         }
         if (a.dataset?.dirty && "value" in a) return false;
-        // The button beside what somebody writes answers what they saw when they wrote it.
+        // The button beside a field in use answers what its user saw when writing.
         if (a.dataset?.command && $("[data-dirty]", a.form ?? a) && !refused.has(a.form)) return false;
         return true;
       },
@@ -174,7 +174,7 @@ function hold(table, to) {
   body.replaceChildren(...kept);
 }
 
-// lengthen keeps what somebody scrolled to of a long list: the page as the server
+// lengthen keeps the part of a long list that was scrolled to: the page as the server
 // draws it has the beginning, and a link to what follows.
 function lengthen(from, to) {
   const list = $("[data-chunk]:not([data-keep])", from);
@@ -317,7 +317,7 @@ export async function send(button) {
   try {
     body = { by: "dashboard", ...(form ? fields(form, button.dataset.fields) : {}), ...JSON.parse(button.dataset.body || "{}") };
   } catch (error) {
-    toast("failed", `What was entered is no JSON: ${error.message}`);
+    toast("failed", `Invalid JSON: ${error.message}`);
     return;
   }
   const given = await confirmed(button);
@@ -347,7 +347,7 @@ export async function send(button) {
     if (button.dataset.then) location.href = button.dataset.then.replace("{runId}", told.runId ?? "");
     else await refresh();
   } catch {
-    toast("failed", "The server did not answer. What was asked may have been done: look before you ask again.");
+    toast("failed", "The server did not answer. The action may still have been carried out: check before you try again.");
   } finally {
     sending.delete(button);
     button.removeAttribute("aria-busy");
@@ -365,13 +365,13 @@ document.addEventListener("click", (event) => {
   const copy = at("[data-copy]");
   if (copy) {
     event.preventDefault();
-    navigator.clipboard?.writeText(copy.dataset.copy).then(() => toast("done", "Copied"), () => toast("failed", "The browser does not let this page copy."));
+    navigator.clipboard?.writeText(copy.dataset.copy).then(() => toast("done", "Copied"), () => toast("failed", "The browser does not allow copying from this page."));
     return;
   }
   const source = at("[data-copy-from]");
   if (source) {
     fetch(source.dataset.copyFrom).then((answer) => (answer.ok ? answer.text() : Promise.reject(answer))).then((text) => navigator.clipboard.writeText(text))
-      .then(() => toast("done", "Copied"), () => toast("failed", "It could not be copied. Download it instead."));
+      .then(() => toast("done", "Copied"), () => toast("failed", "Copying failed. Download it instead."));
     return;
   }
   if (at("[data-close]")) at("dialog")?.close();
@@ -555,7 +555,7 @@ function steady(list, change) {
   if (seen?.isConnected) scrollBy(0, seen.getBoundingClientRect().top - before);
 }
 
-// A list that is followed, [data-follow], has its end in sight until somebody
+// A list that is followed, [data-follow], has its end in sight until the user
 // scrolls up. The address says what is in sight.
 let following = false;
 let catching = false;
@@ -588,7 +588,7 @@ function follow(on) {
   for (const button of $$("[data-follow-end]")) button.hidden = on;
 }
 
-// A console, [data-console], shows its last line unless somebody scrolled up.
+// A console, [data-console], shows its last line unless the user scrolled up.
 let reading = false;
 document.addEventListener("scroll", (event) => {
   const box = event.target;
@@ -727,7 +727,7 @@ async function unfold(fold) {
   const fresh = there && $("details.diff > .body", there);
   if (!fresh) {
     fold.dataset.part = from;
-    toast("failed", "This file could not be read from the server. Open it again to try again.");
+    toast("failed", "Loading this file failed. Open it again to retry.");
     return;
   }
   body.replaceChildren(...fresh.children);

@@ -57,7 +57,7 @@ test('a pipeline that waits is continued on its page, which follows it to the co
   const seen = await statuses(page, id);
   await status(page, id, 'REPORT');
   await expect(shown(page, id)).toHaveAttribute('data-state', 'waiting', patient);
-  await expect(page.locator('#ask')).toContainText('Let them exchange?');
+  await expect(page.locator('#ask')).toContainText('Start the discussion?');
   await expect(page.locator('#reports')).toContainText('Checkpoint');
   await expect(page.locator('#section-solutions')).toContainText('A read-through cache in front of the database');
   await expect(page.locator('#section-problem'), 'what was found out').toContainText('complexity 0.90');
@@ -111,7 +111,7 @@ test('an agent is revoked and the pipeline stopped on its page, and what was fou
   await expect(page.locator('#beta button[data-command="revoke"]')).toHaveCount(0);
   await command(page, 'stop', { asks: true, reason: 'enough of this' });
   await status(page, id, 'STOPPED');
-  await expect(page.locator('main')).toContainText('What is stopped is not recovered.');
+  await expect(page.locator('main')).toContainText('Stopped pipelines are not recovered.');
   await expect(page.locator('main')).toContainText('enough of this');
   await expect(page.locator('#reports')).toContainText('Partial');
   await expect(page.locator('#section-solutions'), 'what was found').toContainText('Another way.');
@@ -132,7 +132,7 @@ test('a pipeline that is given up leads to its recovery, and back', async ({ pag
   await expect(link).toHaveCount(1, patient);
   await expect(page.locator('#recovery')).toContainText('Recovered by');
   await expect(page.locator('#failure-context')).toContainText('4');
-  await expect(page.locator('main')).toContainText('4 rounds of exchange brought no consensus');
+  await expect(page.locator('main')).toContainText('no consensus after 4 rounds of exchange');
   await expect(page.locator('#metrics'), 'the analysis').toContainText('conflicts, more than 3');
   const [download] = await Promise.all([page.waitForEvent('download'), page.locator('a[data-download="handoff"]').click()]);
   const file = info.outputPath('handoff.json');

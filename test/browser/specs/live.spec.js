@@ -228,7 +228,7 @@ test('the tabs of a healed run show what changed, and it is done again from a ph
   await page.goto(`/runs/${id}/replay`);
   const attempts = async () => (await details(request, id)).phases.filter((p) => p.phase === 'tester').length;
   const before = await attempts();
-  await tabTo(page, page.locator('nav[aria-label="From where"] a', { hasText: 'tester' }));
+  await tabTo(page, page.locator('nav[aria-label="Replay from"] a', { hasText: 'tester' }));
   await page.keyboard.press('Enter');
   await page.waitForURL('**/replay?from=tester');
   const same = await marked(page);
