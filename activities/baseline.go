@@ -58,8 +58,8 @@ func unavailable(r contract.CheckResult) bool {
 // unavailableAdvice returns what a person can do about a check that cannot start.
 func unavailableAdvice(run store.Run, r contract.CheckResult) string {
 	return strings.Join([]string{
-		fmt.Sprintf("say how the repository is set up: rgpt env set --repo %s --command '…', or install on the workers what is missing, ", run.Repo) + tryAgain(run),
-		fmt.Sprintf("or commit verification: {%s: {command: '…'}} in its rgpt.yaml ({enabled: false} for nothing) and start a new run", r.Check.Category),
+		fmt.Sprintf("configure the set-up: rgpt env set --repo %s --command '…', or install what is missing on the workers,  ", run.Repo) + tryAgain(run),
+		fmt.Sprintf("or commit verification: {%s: {command: '…'}} in its rgpt.yaml ({enabled: false} to skip it) and start a new run", r.Check.Category),
 	}, "; ")
 }
 
@@ -161,7 +161,7 @@ func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput
 	}
 	// An infrastructure failure says nothing about the commit, so it is not stored.
 	if fails := checked.result.Code; fails == contract.CodeUnavailable {
-		return checked.result, fault.New(contract.ClassInfra, fails, "%s could not be carried out: %s", in.Check.Name, checked.result.Message)
+		return checked.result, fault.New(contract.ClassInfra, fails, "%s could not run: %s", in.Check.Name, checked.result.Message)
 	}
 	return checked.result, a.Store.SaveBaselineCheck(ctx, in.Baseline, store.BaselineCheck{
 		Result: checked.result, Cases: checked.outcome.Cases, Findings: checked.outcome.Findings, LogDigest: checked.log,

@@ -58,7 +58,7 @@ func firstOf(texts ...string) string {
 			return clipped(line, fault.MaxOutputMessage)
 		}
 	}
-	return "it says no more"
+	return "no details given"
 }
 
 // evidenceOfCheck returns a message about a branch as text for a prompt.
@@ -67,7 +67,7 @@ func (a *Activities) evidenceOfCheck(ctx context.Context, id int64) (string, err
 	if err != nil {
 		return "", err
 	}
-	what := "The check " + m.Name + " is red, elsewhere than here: what it runs may be no part of the tests that you can run."
+	what := "The check " + m.Name + " failed outside this run: it may run something that is not among the tests that you can run."
 	if m.Kind == contract.CheckComment {
 		what = "A reviewer of the branch says (" + m.Name + "):"
 	}

@@ -39,7 +39,7 @@ func (a *Activities) checkCache(in contract.VerifyInput) (*buildcache.Cache, err
 func (a *Activities) openCache(repo string, run int64, use string) (*buildcache.Cache, error) {
 	cache, err := a.caches().Open(repo, run, use)
 	if err != nil {
-		return nil, fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "the build cache in %s cannot be made", filepath.Join(a.DataDir, "cache"))
+		return nil, fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "the build cache in %s cannot be created", filepath.Join(a.DataDir, "cache"))
 	}
 	return cache, nil
 }

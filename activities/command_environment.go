@@ -130,10 +130,10 @@ func (a *Activities) rememberFailed(key string, failed *environment.Failed) {
 // change requires could not be created.
 func setupNote(f *environment.Failed) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "NOTE: your change of manifests or lock files wants another environment, which could not be set up. `%s` failed (%s):\n%s\n",
+	fmt.Fprintf(&b, "NOTE: your change to manifests or lock files needs another environment, which could not be set up. `%s` failed (%s):\n%s\n",
 		f.Command, f.Why, f.Output)
 	if len(f.Refused) > 0 {
-		fmt.Fprintf(&b, "It asked for %s, which only the operator can allow (environment.network.hosts).\n", strings.Join(f.Refused, ", "))
+		fmt.Fprintf(&b, "It tried to reach %s, which only the operator can allow (environment.network.hosts).\n", strings.Join(f.Refused, ", "))
 	}
 	b.WriteString("Until that is fixed, commands run in the environment of the base commit, and the final checks fail.\n\n")
 	return b.String()

@@ -95,7 +95,7 @@ func (a *Activities) deliberate(ctx context.Context, in contract.ThinkInput) (co
 	brief := in.Brief
 	version, err := prompt.MemberVersion(brief.Member)
 	if err != nil {
-		return contract.ThinkResult{}, fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "nobody is called %q in a deliberation", brief.Member)
+		return contract.ThinkResult{}, fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "%q is not a member of a deliberation", brief.Member)
 	}
 	news, err := a.newsOf(ctx, in)
 	if err != nil {
@@ -142,7 +142,7 @@ func (a *Activities) tell(ctx context.Context, in contract.ThinkInput, r contrac
 		r.Moves, r.Told = nil, true
 	case ctx.Err() != nil, errors.As(err, &over): // nobody waits for it any more
 	default:
-		a.Log.WarnContext(ctx, "Could not tell a deliberation of a turn; its member's workflow tells it", "pipeline", in.Brief.PipelineID, "member", in.Brief.Member, "error", err)
+		a.Log.WarnContext(ctx, "Could not send a turn's moves to their deliberation; the member's workflow will send them", "pipeline", in.Brief.PipelineID, "member", in.Brief.Member, "error", err)
 	}
 	return r
 }
@@ -250,7 +250,7 @@ func (a *Activities) movesOf(ctx context.Context, brief contract.Brief, answer s
 		return nil, fmt.Errorf("measure the moves: %w", err)
 	}
 	if len(size) > movesBytes {
-		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the moves take %d bytes, more than the %d allowed; make fewer in a turn", len(size), movesBytes)
+		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the moves have %d bytes, more than the %d allowed; make fewer per turn", len(size), movesBytes)
 	}
 	return moves, a.Store.SavePipelineTexts(ctx, brief.PipelineID, long...)
 }

@@ -26,7 +26,7 @@ func (a *Activities) Deliver(ctx context.Context, in contract.DeliverInput) erro
 	case in.Moves != nil:
 		o.UpdateName, o.UpdateID, o.Args = contract.SignalMoves, updateID(in.Moves.Token, in.Moves.Turn), []any{in.Moves}
 	default:
-		return fault.New(contract.ClassRuntime, contract.CodeUnknown, "there is nothing to deliver to %s", in.WorkflowID)
+		return fault.New(contract.ClassRuntime, contract.CodeUnknown, "there is no message to deliver to %s", in.WorkflowID)
 	}
 	handle, err := a.Temporal.UpdateWorkflow(ctx, o)
 	if err == nil {
@@ -38,7 +38,7 @@ func (a *Activities) Deliver(ctx context.Context, in contract.DeliverInput) erro
 	case err == nil, errors.As(err, &refusal):
 		return err
 	case errors.As(err, &gone):
-		return fault.Wrap(err, contract.ClassRuntime, contract.CodeCancelled, "%s has ended; what was said to it comes too late", in.WorkflowID)
+		return fault.Wrap(err, contract.ClassRuntime, contract.CodeCancelled, "%s has ended; the message came too late", in.WorkflowID)
 	}
 	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "could not deliver a message to %s", in.WorkflowID)
 }

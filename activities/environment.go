@@ -154,7 +154,7 @@ func openInput(root *os.Root, name string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", name)
+		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
 	return root.Open(name)
 }
@@ -197,10 +197,10 @@ func setupFailure(f environment.Failed, r environment.Recipe) *contract.Failure 
 	}
 	text := fmt.Sprintf("the repository could not be set up: `%s` failed (%s)", clipped(f.Command.String(), 300), f.Why)
 	if len(f.Refused) > 0 {
-		text += "; it asked for " + strings.Join(f.Refused, ", ") + ", which may not be reached"
+		text += "; it tried to reach " + strings.Join(f.Refused, ", ") + ", which is not allowed"
 	}
 	if missing := r.Absent(); len(missing) > 0 {
-		text += "; the repository asks for " + strings.Join(missing, ", ")
+		text += "; the repository requires " + strings.Join(missing, ", ")
 	}
 	output := f.Output
 	if over := len(output) - shownOutput; over > 0 {
@@ -214,7 +214,7 @@ func tryAgain(run store.Run) string {
 	if run.Settings.PrepareOnly {
 		return fmt.Sprintf("then try again: rgpt env build --repo %s --base %.12s", run.Repo, run.BaseCommit)
 	}
-	return fmt.Sprintf("then let the run try again: rgpt run approve %d", run.ID)
+	return fmt.Sprintf("then try again: rgpt run approve %d", run.ID)
 }
 
 // setupAdvice returns what a person can do about a set-up that failed.
@@ -225,11 +225,11 @@ func setupAdvice(run store.Run, r environment.Recipe, f environment.Failed) stri
 		for _, h := range f.Refused {
 			hosts = append(hosts, strings.TrimSuffix(h, ":443"))
 		}
-		out = append(out, fmt.Sprintf("allow the host in the operator's configuration (environment: {network: {hosts: [%s]}}) and start a new run, or say how to set up without it", strings.Join(hosts, ", ")))
+		out = append(out, fmt.Sprintf("allow the host in the operator's configuration (environment: {network: {hosts: [%s]}}) and start a new run, or configure a set-up that does not need it", strings.Join(hosts, ", ")))
 	}
 	out = append(out,
-		fmt.Sprintf("say how the repository is set up: rgpt env set --repo %s --command '…', ", run.Repo)+tryAgain(run),
+		fmt.Sprintf("configure the set-up: rgpt env set --repo %s --command '…', ", run.Repo)+tryAgain(run),
 		"or commit environment: {setup: ['…']} in its rgpt.yaml and start a new run",
-		fmt.Sprintf("the whole output: rgpt run logs %d --environment", run.ID))
+		fmt.Sprintf("full output: rgpt run logs %d --environment", run.ID))
 	return strings.Join(slices.Compact(out), "; ")
 }

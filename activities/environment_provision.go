@@ -59,12 +59,12 @@ func (a *Activities) baseEnvironment(ctx context.Context, run store.Run, spec se
 	}
 	if w.digest != run.Environment {
 		return nil, fault.New(contract.ClassInfra, contract.CodeUnavailable,
-			"the environment %.12s of the base commit is lost, and this worker, whose tools are other ones, cannot make it again; start a new run", run.Environment)
+			"the environment %.12s of the base commit is lost, and this worker cannot rebuild it because its tools differ; start a new run", run.Environment)
 	}
 	p, err := a.provide(ctx, run.ID, w, run.Settings.Environment.Timeout)
 	if err == nil && p.failed != nil {
 		err = fault.New(contract.ClassInfra, contract.CodeUnavailable,
-			"the environment %.12s of the base commit is lost and could not be made again: `%s` failed (%s)", run.Environment, clipped(p.failed.Command.String(), 300), p.failed.Why)
+			"the environment %.12s of the base commit is lost and could not be rebuilt: `%s` failed (%s)", run.Environment, clipped(p.failed.Command.String(), 300), p.failed.Why)
 	}
 	return p.env, err
 }
@@ -125,7 +125,7 @@ func (a *Activities) openOrRestore(ctx context.Context, digest string) (*environ
 	if env, err = a.restore(ctx, row); err == nil || ctx.Err() != nil {
 		return env, err
 	}
-	a.Log.WarnContext(ctx, "Could not restore an environment from its archive; it is made again", "environment", digest, "error", err)
+	a.Log.WarnContext(ctx, "Could not restore an environment from its archive; rebuilding it", "environment", digest, "error", err)
 	return nil, environment.ErrNotHere
 }
 
@@ -202,7 +202,7 @@ func (a *Activities) makeEnvironment(ctx context.Context, runID int64, w wanted,
 	}
 	if most := a.Config.Environment.Disk.Int64(); manifest.Bytes > most {
 		return provided{}, fault.New(contract.ClassConfig, contract.CodeTooLarge,
-			"the environment takes up %d bytes on disk, more than the %d that this host keeps of all (environment.disk)", manifest.Bytes, most)
+			"the environment takes up %d bytes on disk, more than the %d that this host keeps for all environments (environment.disk)", manifest.Bytes, most)
 	}
 	if !w.private {
 		if err := a.keepArchive(ctx, runID, w, draft, manifest, started); err != nil {
@@ -299,7 +299,7 @@ func setupError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return errors.Join(context.Cause(ctx), err)
 	case errors.Is(err, sandbox.ErrInvalid):
-		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the sandbox refused a set-up command")
+		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the sandbox rejected a set-up command")
 	case errors.As(err, &isolation):
 		return fault.Wrap(err, contract.ClassConfig, contract.CodeIsolation, "the repository cannot be set up: this machine cannot isolate commands")
 	}

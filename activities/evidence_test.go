@@ -154,5 +154,5 @@ func TestNewTestsAreRunOnTheOldCodeWithTheFilesOfTestsAsTheChangeLeavesThem(t *t
 	require.Len(t, found, 1)
 	require.Equal(t, contract.SeverityMedium, found[0].Severity, "the default warns")
 	require.Equal(t, "more_test.go:5", found[0].Location)
-	require.Contains(t, found[0].Message, "TestNotSilent passes also without the change")
+	require.Contains(t, found[0].Message, "TestNotSilent also passes without the change")
 }

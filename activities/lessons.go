@@ -101,7 +101,7 @@ func redChecks(checks []store.Check) string {
 		if c.Result.OK {
 			continue
 		}
-		fmt.Fprintf(&b, "%s is red: %s\n", c.Result.Check.Name, clipped(telemetry.Redact(c.Result.Message), caseBytes))
+		fmt.Fprintf(&b, "%s failed: %s\n", c.Result.Check.Name, clipped(telemetry.Redact(c.Result.Message), caseBytes))
 		for _, t := range c.Cases {
 			if t.Status != contract.TestFailed || b.Len() > evidenceBytes {
 				continue

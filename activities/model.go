@@ -106,7 +106,7 @@ func tooMany(n int) string {
 }
 
 // nudge is the message to a model that answered without calling a tool.
-const nudge = "Your answer called no tool. Call a tool to go on, or `finish` when the step is done or cannot be done."
+const nudge = "Your answer called no tool. Call a tool to continue, or `finish` when the step is done or cannot be done."
 
 // question is one model call being prepared or made.
 type question struct {
@@ -152,7 +152,7 @@ func (a *Activities) ask(ctx context.Context, q question) (model.Response, error
 	})
 	if q.strict && fault.Is(err, contract.CodeBadRequest) {
 		// The form that a heal requested is to blame; without it there is more to try.
-		err = fault.Wrap(err, contract.ClassLLM, contract.CodeBadRequest, "the provider refused a request with strict schemas: %s", fault.Of(err).Message)
+		err = fault.Wrap(err, contract.ClassLLM, contract.CodeBadRequest, "the provider rejected a request with strict schemas: %s", fault.Of(err).Message)
 	}
 	return response, err
 }
@@ -166,10 +166,10 @@ func (a *Activities) own(ctx context.Context, q question) (release func(), err e
 		return release, err
 	}
 	patience := cmp.Or(q.timeout, model.DefaultTimeout) + settleTime
-	a.Log.InfoContext(ctx, "Another worker makes this model call; waiting for its answer", "execution", q.execution.ID, "turn", q.turn, "at_most", patience)
+	a.Log.InfoContext(ctx, "Another worker is making this model call; waiting for its answer", "execution", q.execution.ID, "turn", q.turn, "at_most", patience)
 	release, owned, err = a.Store.LeaseCall(ctx, q.execution.ID, q.turn, patience)
 	if err == nil && !owned {
-		a.Log.WarnContext(ctx, "Another worker makes a model call for longer than it may take; making it here", "execution", q.execution.ID, "turn", q.turn)
+		a.Log.WarnContext(ctx, "Another worker exceeded the time of a model call; making the call here", "execution", q.execution.ID, "turn", q.turn)
 	}
 	return release, err
 }
@@ -209,7 +209,7 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 		defer cancel()
 		if gone := a.Store.FailCall(last, reserved.ID, failure, contract.Usage{}); gone != nil {
-			a.Log.WarnContext(ctx, "Could not give back the budget of a failed model call; the next try takes it over", "execution", q.execution.ID, "error", gone)
+			a.Log.WarnContext(ctx, "Could not release the budget of a failed model call; the next attempt takes it over", "execution", q.execution.ID, "error", gone)
 		}
 		return model.Response{}, err
 	}
@@ -444,7 +444,7 @@ func (a *Activities) conversation(ctx context.Context, execution int64, turn int
 }
 
 // unfinished is the message to a model that finished while another of its calls failed.
-const unfinished = "Not finished: another call of the same turn failed. Mend that first, then call finish again."
+const unfinished = "Not finished: another call of the same turn failed. Fix that first, then call finish again."
 
 // encode converts messages to rows.
 func encode(messages []model.Message) ([]store.Message, error) {

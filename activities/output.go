@@ -117,7 +117,7 @@ func (o *output) flush(all bool) {
 		err := o.a.Store.AppendOutput(ctx, o.runID, o.source, telemetry.Redact(piece))
 		cancel()
 		if err != nil {
-			o.a.Log.WarnContext(o.ctx, "Could not show output while it comes", "run", o.runID, "source", o.source, "error", err)
+			o.a.Log.WarnContext(o.ctx, "Could not show live output", "run", o.runID, "source", o.source, "error", err)
 			return
 		}
 	}

@@ -128,7 +128,7 @@ func (a *Activities) withoutChange(ctx context.Context, in contract.VerifyInput,
 	for _, f := range changed {
 		if err = transfer(after.Path(), dir.Path(), f.Path, f.Exists); err != nil {
 			dir.Close()
-			return nil, fault.Wrap(err, contract.ClassInfra, "", "the tests of a change could not be laid out without it")
+			return nil, fault.Wrap(err, contract.ClassInfra, "", "the tests of a change could not be placed in a checkout without it")
 		}
 	}
 	return dir, nil
@@ -170,7 +170,7 @@ func transfer(from, to, name string, exists bool) error {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	if err := target.MkdirAll(filepath.FromSlash(path.Dir(name)), 0o755); err != nil {
-		return fmt.Errorf("make the folder of %s: %w", name, err)
+		return fmt.Errorf("create the folder of %s: %w", name, err)
 	}
 	out, err := target.OpenFile(local, os.O_CREATE|os.O_EXCL|os.O_WRONLY, info.Mode().Perm())
 	if err != nil {

@@ -33,7 +33,7 @@ const (
 func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (contract.ReleaseResult, error) {
 	if n := len(in.Stages); n == 0 || in.Stages[n-1].Tree != in.Workspace.Tree {
 		return contract.ReleaseResult{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
-			"the release of run %d would not be what verification has seen; nothing was released", in.Execution.RunID)
+			"the release of run %d would differ from what was verified; nothing was released", in.Execution.RunID)
 	}
 	if err := a.approved(ctx, in); err != nil {
 		return contract.ReleaseResult{}, err
@@ -237,7 +237,7 @@ func (a *Activities) approved(ctx context.Context, in contract.ReleaseInput) err
 		return err
 	}
 	return fault.New(contract.ClassHuman, contract.CodeRejected,
-		"run %d changes protected files (%s) and nobody has approved that; nothing was released", in.Execution.RunID, files.Words())
+		"run %d changes protected files (%s), which has not been approved; nothing was released", in.Execution.RunID, files.Words())
 }
 
 // protects reports whether no repair may change a path: files that are protected by

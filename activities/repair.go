@@ -57,7 +57,7 @@ func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (c
 		seen, err := a.readLog(ctx, c.Result.Check, c.LogDigest)
 		if err != nil {
 			// The failure is explained as far as it is known; healing continues.
-			a.Log.WarnContext(ctx, "Could not read the log of a red check", "run", in.Execution.RunID, "check", c.Result.Check.ID, "error", err)
+			a.Log.WarnContext(ctx, "Could not read the log of a failed check", "run", in.Execution.RunID, "check", c.Result.Check.ID, "error", err)
 			return out, nil
 		}
 		// A test that fails because of missing configuration does not mean wrong code, nor
@@ -230,7 +230,7 @@ func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contrac
 		return out, err
 	}
 	if len(touched) > 0 {
-		out.Refused, out.Code = "the patch was thrown away because it touches "+touched[0].Path+", which no agent may change", contract.CodeForbidden
+		out.Refused, out.Code = "the patch was discarded because it changes "+touched[0].Path+", which agents must not change", contract.CodeForbidden
 		return out, nil
 	}
 	changed, err := a.pinned(ctx, in.From, in.To)
@@ -246,13 +246,13 @@ func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contrac
 		broken = append(broken, p.Message)
 	}
 	if len(broken) > 0 {
-		out.Refused = "the repair was thrown away because it takes tests away: " + clipped(strings.Join(broken, "; "), causeBytes)
+		out.Refused = "the repair was discarded because it removes tests: " + clipped(strings.Join(broken, "; "), causeBytes)
 		out.Code = contract.CodeFindings
 		return out, nil
 	}
 	edited, err := a.editedTests(ctx, in, problems)
 	if len(edited) > 0 {
-		out.Refused = "the repair was thrown away because it changes what tests of the base commit demand: " + clipped(strings.Join(edited, "; "), causeBytes)
+		out.Refused = "the repair was discarded because it changes what tests of the base commit require: " + clipped(strings.Join(edited, "; "), causeBytes)
 		out.Code = contract.CodeFindings
 	}
 	return out, err
@@ -362,7 +362,7 @@ func (a *Activities) CreateDefaults(ctx context.Context, in contract.DefaultsInp
 			return out, fmt.Errorf("read the example %s: %w", example, err)
 		}
 		if err := root.WriteFile(filepath.FromSlash(name), text, 0o644); err != nil {
-			return out, fmt.Errorf("make %s from %s: %w", name, example, err)
+			return out, fmt.Errorf("create %s from %s: %w", name, example, err)
 		}
 		out.Made = append(out.Made, name)
 	}

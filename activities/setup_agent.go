@@ -251,7 +251,7 @@ func (a *Activities) JudgeSetup(ctx context.Context, in contract.JudgeSetupInput
 		return out, err
 	}
 	if b == nil || !slices.ContainsFunc(b.Checks, proves) {
-		out.Unproven = "no check of the build or of the tests passed on the base commit"
+		out.Unproven = "no build or test check passed on the base commit"
 		return out, nil
 	}
 	_, err = a.Store.ProveSetup(ctx, in.Setup)

@@ -163,7 +163,7 @@ func (a *Activities) check(ctx context.Context, in contract.VerifyInput) (checke
 	defer cenv.Close()
 	if cenv.failed != nil && in.Baseline != "" {
 		return checked{}, fault.New(contract.ClassInfra, contract.CodeUnavailable,
-			"the environment of the base commit could not be made again: `%s` failed (%s)", cenv.failed.Command, cenv.failed.Why)
+			"the environment of the base commit could not be rebuilt: `%s` failed (%s)", cenv.failed.Command, cenv.failed.Why)
 	}
 	outcome := brokenSetup(cenv)
 	way := a.checkWayOut(in)
@@ -204,7 +204,7 @@ func brokenSetup(cenv *commandEnv) *verify.Outcome {
 	if f == nil {
 		return nil
 	}
-	text := fmt.Sprintf("the environment that the change wants could not be set up: `%s` failed (%s)", clipped(f.Command.String(), 300), f.Why)
+	text := fmt.Sprintf("the environment that the change needs could not be set up: `%s` failed (%s)", clipped(f.Command.String(), 300), f.Why)
 	return &verify.Outcome{
 		Code: contract.CodeCheckFailed, Message: text, Log: []byte(text + "\n\n" + f.Output + "\n"),
 		Findings: []contract.Finding{{Severity: contract.SeverityMajor, Category: contract.CategoryBuild, Rule: "environment", Message: text + ": " + clipped(f.Output, 1000)}},
@@ -303,7 +303,7 @@ func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, roo
 	for _, f := range outcome.Artifacts {
 		artifact, err := a.keepFile(ctx, files, f)
 		if err != nil {
-			a.Log.WarnContext(ctx, "Left out a file of a check", "run", in.Execution.RunID, "check", in.Check.ID, "file", f.Path, "error", err)
+			a.Log.WarnContext(ctx, "Skipped a file of a check", "run", in.Execution.RunID, "check", in.Check.ID, "file", f.Path, "error", err)
 			continue
 		}
 		artifact.ExecutionID, artifact.Name = in.Execution.ID, prefix+f.Name
@@ -319,7 +319,7 @@ func (a *Activities) keepFile(ctx context.Context, root *os.Root, f verify.Artif
 	}
 	defer file.Close()
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return contract.Artifact{}, fmt.Errorf("%s is no regular file any more", f.Path)
+		return contract.Artifact{}, fmt.Errorf("%s is no longer a regular file", f.Path)
 	}
 	digest, size, err := a.Artifacts.PutReader(ctx, io.Reader(file), a.Config.Artifacts.MaxFile.Int64())
 	return contract.Artifact{Type: f.Type, Size: size, Digest: digest}, err

@@ -29,5 +29,5 @@ func ExamplePlan_Problems() {
 	for _, p := range plan.Problems() {
 		fmt.Println(p.Problem)
 	}
-	// Output: the steps a → b → a depend on each other in a circle
+	// Output: the steps a → b → a form a dependency cycle
 }

@@ -76,7 +76,7 @@ func (p *Plan) Problems() []PlanProblem {
 	for _, s := range p.Steps {
 		switch {
 		case !validStepID(s.ID):
-			add(s.ID, "the id %q is not made of letters, digits, '-', '_' and '.' (at most %d)", clip(s.ID), MaxStepID)
+			add(s.ID, "the id %q is invalid: use letters, digits, '-', '_' and '.' (at most %d)", clip(s.ID), MaxStepID)
 		case seen[s.ID]:
 			add(s.ID, "two steps have the id %q", s.ID)
 		}
@@ -101,7 +101,7 @@ func (p *Plan) Problems() []PlanProblem {
 	}
 	if len(out) == 0 {
 		if cycle := p.cycle(); len(cycle) > 0 {
-			add(cycle[0], "the steps %s depend on each other in a circle", strings.Join(cycle, " → "))
+			add(cycle[0], "the steps %s form a dependency cycle", strings.Join(cycle, " → "))
 		}
 	}
 	return out

@@ -29,7 +29,7 @@ func TestAPlanThatCannotBeCarriedOutSaysWhy(t *testing.T) {
 		"an option as id":    {[]contract.Step{step("-rf")}, "letters, digits"},
 		"an unknown need":    {[]contract.Step{step("a", "ghost")}, `depends on "ghost", which does not exist`},
 		"a need of itself":   {[]contract.Step{step("a", "a")}, "depends on itself"},
-		"a circle":           {[]contract.Step{step("a", "c"), step("b", "a"), step("c", "b")}, "in a circle"},
+		"a circle":           {[]contract.Step{step("a", "c"), step("b", "a"), step("c", "b")}, "form a dependency cycle"},
 		"an empty step":      {[]contract.Step{{ID: "a", Name: " "}}, "neither name nor description"},
 		"a file outside":     {[]contract.Step{{ID: "a", Name: "x", Files: []string{"../etc/passwd"}}}, "not inside the repository"},
 		"an absolute file":   {[]contract.Step{{ID: "a", Name: "x", Files: []string{"/etc/passwd"}}}, "not inside the repository"},

@@ -69,9 +69,9 @@ func (m CheckMessage) Wrong() string {
 	case m.Name == "" || len(m.Name) > CheckName:
 		return "needs a name of 1 to 200 bytes"
 	case m.Kind != "" && m.Kind != CheckRun && m.Kind != CheckComment:
-		return "has an unknown kind; it is check or comment"
+		return "has an unknown kind; use check or comment"
 	case m.Kind == CheckComment && strings.TrimSpace(m.Summary+m.Details) == "":
-		return "is a comment that says nothing; give it details"
+		return "is an empty comment; add details"
 	case m.Kind != CheckComment && m.Conclusion != ConclusionFailure && m.Conclusion != ConclusionSuccess:
 		return "needs a conclusion: failure or success"
 	}

@@ -46,7 +46,7 @@ func (p *place) tested(t *testing.T, answer string) int64 {
 		Severity: contract.SeverityMajor, Category: contract.CategoryTest, Message: "TestA is deleted", Rule: "pinned-tests/deleted",
 	}}, verdict.PinnedReport)
 	require.NoError(t, p.SaveCheck(ctx, tester, pins.Check.ID, pins, nil, findings, ""))
-	news, findings := verdict.Proved([]contract.Finding{pin.Added{Path: "a_test.go", Line: 1, Name: "TestB"}.Finding("passes also without the change")}, verdict.NewWarn)
+	news, findings := verdict.Proved([]contract.Finding{pin.Added{Path: "a_test.go", Line: 1, Name: "TestB"}.Finding("also passes without the change")}, verdict.NewWarn)
 	require.NoError(t, p.SaveCheck(ctx, tester, news.Check.ID, news, nil, findings, ""))
 	lint := contract.CheckResult{Check: contract.Check{ID: "lint-go", Category: contract.CategoryLint}, Major: 1, Message: "a.go:1: unused", Summary: contract.TestSummary{}}
 	require.NoError(t, p.SaveCheck(ctx, tester, "lint-go", lint, nil,
@@ -115,7 +115,7 @@ func TestStricterRulesAreWorseAndSayWhyAndChangeNothing(t *testing.T) {
 	require.Contains(t, r.out, "TestA is deleted")
 	p.ok(t, "run", "rejudge", id, "--pinned-tests", "enforce", "--max-major", "2")
 	r = p.run(t, "run", "rejudge", id, "--prove-new-tests", "enforce", "--pinned-tests", "off")
-	require.Contains(t, r.out, "TestB passes also without the change")
+	require.Contains(t, r.out, "TestB also passes without the change")
 	after, err := p.RunDetails(t.Context(), run)
 	require.NoError(t, err)
 	require.Equal(t, before, after)

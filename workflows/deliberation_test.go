@@ -389,7 +389,7 @@ func TestARecoveryWhoseWorkflowCannotBeStartedIsClosedAtOnce(t *testing.T) {
 			require.Len(t, f.closed, 1)
 			require.Equal(t, []any{int64(8), contract.ClassInfra}, []any{f.closed[0].PipelineID, f.closed[0].Failure.Class})
 			require.Contains(t, f.closed[0].Failure.Message, "pipeline 8 never began")
-			require.Contains(t, f.last(7).Failure.Message, "it could not be recovered: pipeline 8 never began")
+			require.Contains(t, f.last(7).Failure.Message, "it could not be recovered: pipeline 8 did not start")
 			require.Equal(t, f.last(7).Failure, result.Failure)
 			events := f.events(7)
 			require.Equal(t, contract.EventRecoveryFailed, events[len(events)-1], "whoever waits for it is told: %v", events)
@@ -730,7 +730,7 @@ func attempts(recoveries int) func(*contract.DeliberationInput) {
 
 func TestWhoStopsAPipelineAndWhyIsSaidOfAllThatRecoverIt(t *testing.T) {
 	t.Parallel()
-	const by, why = "stopped by alice (too slow)", "pipeline 9, which recovered it, ended so: stopped by alice (too slow)"
+	const by, why = "stopped by alice (too slow)", "its recovery, pipeline 9, ended with: stopped by alice (too slow)"
 	for name, at := range map[string]int64{"at the first": 7, "at the second": 8, "at the one at work": 9} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -142,7 +142,7 @@ func TestAFailureThatNothingMendsAsksAPersonAndFailsWhenNobodyAnswers(t *testing
 	w.red = true
 	result := w.orchestrate(t, healing)
 	require.Equal(t, contract.StatusFailed, result.Status)
-	require.Contains(t, result.Failure.Message, "nobody answered")
+	require.Contains(t, result.Failure.Message, "no answer came")
 	require.Equal(t, contract.HealAskPerson, w.actions()[len(w.actions())-1])
 	for _, kind := range []contract.EventType{
 		contract.EventInterventionRequested, contract.EventInterventionReminded, contract.EventInterventionExpired,
@@ -475,7 +475,7 @@ func TestAnApprovalThatWasNotGivenTellsPeopleWhyAndWhatNext(t *testing.T) {
 		}, contract.EventInterventionResolved},
 		"an unanswered release": {false, false, contract.InterventionNote{
 			Number: 1, Status: "expired", Phase: contract.PhaseTester, Answer: "give_up",
-			Reason: "nobody approved the release within 1h0m0s (execution.approval.wait), which counts as a no",
+			Reason: "the release was not approved within 1h0m0s (execution.approval.wait), which counts as rejected",
 		}, contract.EventInterventionExpired},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -616,7 +616,7 @@ func TestAPersonIsAskedOnceThoughNoHealCanLookAtTheFailure(t *testing.T) {
 	})
 	out := w.orchestrate(t, healing)
 	require.Equal(t, contract.StatusFailed, out.Status)
-	require.Contains(t, out.Failure.Message, "nobody answered")
+	require.Contains(t, out.Failure.Message, "no answer came")
 	require.Equal(t, 3+1, n, "each heal of the budget, and the one that should have asked")
 	require.Equal(t, 1, occurrences(w.events(), contract.EventInterventionRequested))
 }

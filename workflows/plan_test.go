@@ -232,7 +232,7 @@ func TestADeliberationIsToldThatTheTimeOfItsRunIsOver(t *testing.T) {
 	result := p.orchestrate(t, together, func(s *contract.Settings) { s.RunBudget.Time = 10 * time.Second })
 	require.Equal(t, []any{contract.StatusFailed, contract.CodeRunTimeout}, []any{result.Status, result.Failure.Code})
 	require.Equal(t, []contract.PipelineStatus{contract.PipelineStopped}, slices.Compact(p.ended))
-	require.Contains(t, p.why, "stopped by run-7 (its time of 10s is over (execution.run.time))")
+	require.Contains(t, p.why, "stopped by run-7 (its time limit of 10s was reached (execution.run.time))")
 }
 
 // TestAStopOfTheRunLosesNoDeliberationThatBegins stops a run between the row of its
@@ -382,8 +382,8 @@ func TestASwitchOfAModelThatNobodyWouldUseIsRefusedWithTheReason(t *testing.T) {
 	})
 	p.env.OnActivity(contract.ActivityPlan, mock.Anything, mock.Anything).Return(contract.PlanResult{ID: madePlan, Plan: p.plan.Skeleton()}, nil).After(time.Minute)
 	require.Equal(t, contract.StatusDone, p.orchestrate(t).Status)
-	require.ErrorContains(t, early.err, "nobody deliberates about the plan of run 7")
-	require.ErrorContains(t, unknown.err, `no agent is called "delta"`)
+	require.ErrorContains(t, early.err, "run 7 has no deliberation about its plan")
+	require.ErrorContains(t, unknown.err, `unknown agent "delta"`)
 
 	p = newPlanners(t)
 	p.env.OnActivity(contract.ActivityPlan, mock.Anything, mock.Anything).Return(contract.PlanResult{ID: madePlan, Plan: p.plan.Skeleton()}, nil).After(time.Minute)

@@ -158,7 +158,7 @@ func TestAPausedRunStandsStillUntilItIsResumed(t *testing.T) {
 	require.Equal(t, contract.StatusDone, result.Status)
 	require.Equal(t, contract.StatusPaused, seen.Status)
 	require.Equal(t, contract.Status("tester_running"), seen.PausedFrom)
-	require.ErrorContains(t, again.err, "paused already")
+	require.ErrorContains(t, again.err, "already paused")
 }
 
 func TestAPausedRunStartsNoFurtherStep(t *testing.T) {
@@ -487,7 +487,7 @@ func TestAPlanCannotBeEditedWithTheApprovalOfARelease(t *testing.T) {
 		w.update(contract.UpdateApprove, contract.Command{ID: "2", By: "ann"})
 	})
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, func(s *contract.Settings) { s.ApproveRelease = true }).Status)
-	require.ErrorContains(t, wrong.err, "cannot be edited any more")
+	require.ErrorContains(t, wrong.err, "can no longer be edited")
 }
 
 func TestASwitchToAProviderThatTheRunDoesNotHaveIsRefusedHoweverItComes(t *testing.T) {

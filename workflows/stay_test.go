@@ -222,7 +222,7 @@ func TestRepairsAreBoundedForTheBranchThenAPersonIsAskedAndThenItFailsWithItsBra
 	require.Equal(t, contract.StatusFailed, result.Status)
 	require.Equal(t, "c0ffee4", result.Commit, "the last release stands")
 	require.Contains(t, result.Failure.Message, "git.max_repairs")
-	require.Contains(t, result.Failure.Message, "stands at c0ffee4")
+	require.Contains(t, result.Failure.Message, "stays at c0ffee4")
 	require.Equal(t, []contract.HealAction{contract.HealRepair, contract.HealRepair, contract.HealRepair, contract.HealAskPerson}, w.actions())
 	require.Equal(t, 1, occurrences(w.events(), contract.EventRunFailed))
 	require.Nil(t, w.last().StayingUntil)
@@ -277,7 +277,7 @@ func TestAStopDuringARepairLeavesTheRunDoneWithWhatItReleased(t *testing.T) {
 	require.Equal(t, contract.StatusDone, result.Status)
 	require.Nil(t, result.Failure)
 	require.Equal(t, "c0ffee", result.Commit)
-	require.Contains(t, w.payloads(contract.EventStayEnded)[0]["reason"], "ci/a was not mended")
+	require.Contains(t, w.payloads(contract.EventStayEnded)[0]["reason"], "ci/a was not fixed")
 	require.Equal(t, contract.StatusDone, w.last().Status)
 	require.Empty(t, w.last().WaitingFor)
 }
@@ -461,7 +461,7 @@ func TestATimeThatIsLookedUpWhileTheRunIsReleasedEndsNoStay(t *testing.T) {
 	w.releases = func(int) { <-time.After(400 * time.Millisecond) }
 	out := w.orchestrate(t, staying, func(s *contract.Settings) { s.RunBudget.Time = 200 * time.Millisecond })
 	require.Equal(t, contract.StatusDone, out.Status)
-	require.Equal(t, "its time is over", w.payloads(contract.EventStayEnded)[0]["reason"])
+	require.Equal(t, "its time is up", w.payloads(contract.EventStayEnded)[0]["reason"])
 }
 
 func TestAFullHistoryEndsTheStay(t *testing.T) {

@@ -55,7 +55,7 @@ type Cache struct {
 // the base of the repository. The same use finds what it left.
 func (s Store) Open(repo string, run int64, use string) (*Cache, error) {
 	if !filepath.IsLocal(use) {
-		return nil, fmt.Errorf("build cache: %q is no name for a layer", use)
+		return nil, fmt.Errorf("build cache: %q is not a valid name for a layer", use)
 	}
 	root, err := s.open()
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *Cache) Give(command *sandbox.Command) {
 // them.
 func (c *Cache) Home(key string) (home, tmp string, err error) {
 	if !filepath.IsLocal(key) {
-		return "", "", fmt.Errorf("build cache: %q is not a name for a home", key)
+		return "", "", fmt.Errorf("build cache: %q is not a valid name for a home", key)
 	}
 	at := filepath.Join(c.own, "homes", strings.ReplaceAll(key, string(filepath.Separator), "+"))
 	home, tmp = filepath.Join(at, "home"), filepath.Join(at, "tmp")
@@ -206,7 +206,7 @@ func await(ctx context.Context, lock *os.File) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("build cache: waiting for another process that fills it: %w", context.Cause(ctx))
+			return fmt.Errorf("build cache: wait for another process to fill it: %w", context.Cause(ctx))
 		case <-tick.C:
 		}
 	}
@@ -230,5 +230,5 @@ func hold(dir string) (*dirlock.Lock, error) {
 		now := time.Now()
 		return lock, os.Chtimes(dir, now, now)
 	}
-	return nil, fmt.Errorf("build cache: %s is removed again and again", dir)
+	return nil, fmt.Errorf("build cache: %s keeps being removed", dir)
 }

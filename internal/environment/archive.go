@@ -140,7 +140,7 @@ type unpacker struct {
 func (u *unpacker) entry(header *tar.Header, content io.Reader) error {
 	name := path.Clean(header.Name)
 	if !filepath.IsLocal(name) {
-		return fmt.Errorf("the archive holds the name %q", header.Name)
+		return fmt.Errorf("the archive contains the invalid name %q", header.Name)
 	}
 	mode := fs.FileMode(header.Mode).Perm()
 	switch header.Typeflag {
@@ -156,12 +156,12 @@ func (u *unpacker) entry(header *tar.Header, content io.Reader) error {
 	case tar.TypeReg:
 		return u.file(name, mode, header, content)
 	}
-	return fmt.Errorf("the archive holds %q, which is of no known kind", header.Name)
+	return fmt.Errorf("the archive contains %q, which is of an unknown type", header.Name)
 }
 
 func (u *unpacker) file(name string, mode fs.FileMode, header *tar.Header, content io.Reader) error {
 	if u.left -= header.Size; u.left < 0 {
-		return errors.New("the archive is larger than an environment may be")
+		return errors.New("the archive is larger than the limit for an environment")
 	}
 	file, err := u.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if err != nil {

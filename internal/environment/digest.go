@@ -33,7 +33,7 @@ func (r Recipe) Digest(open func(path string) (io.ReadCloser, error), tools Tool
 	for _, p := range r.Inputs {
 		sum, err := digestOf(open, p)
 		if err != nil {
-			return "", fmt.Errorf("read %s, which decides about the environment: %w", p, err)
+			return "", fmt.Errorf("read %s, which determines the environment: %w", p, err)
 		}
 		inputs[p] = sum
 	}

@@ -66,7 +66,7 @@ func SetUp(ctx context.Context, s Site, r Recipe, d *Draft) (*Failed, error) {
 		if !c.Optional {
 			return failed, nil
 		}
-		s.say("(this command is optional; the set-up goes on)\n")
+		s.say("(this command is optional; the set-up continues)\n")
 		if s.OnOptional != nil {
 			s.OnOptional(failed)
 		}
@@ -196,7 +196,7 @@ func dropTree(root *os.Root, name string) error {
 func keepPath(checkout, work, name string) error {
 	name = path.Clean(name)
 	if !filepath.IsLocal(name) || name == "." {
-		return fmt.Errorf("it leads out of the work tree")
+		return fmt.Errorf("it leads outside the work tree")
 	}
 	from, err := os.OpenRoot(checkout)
 	if err != nil {
@@ -244,7 +244,7 @@ func (r Recipe) Describe() string {
 		case SourceAgent:
 			return count + " of the environment agent"
 		case SourcePerson:
-			return count + " that a person gave"
+			return count + " given by a person"
 		default:
 			return strings.Replace(count, " ", " configured ", 1)
 		}

@@ -242,7 +242,7 @@ func (s Store) Restore(ctx context.Context, digest string, archive io.Reader, mo
 		return nil, fmt.Errorf("read the manifest of an archive: %w", err)
 	}
 	if m.Digest != digest {
-		return nil, fmt.Errorf("the archive holds the environment %s instead of %s", m.Digest, digest)
+		return nil, fmt.Errorf("the archive contains the environment %s instead of %s", m.Digest, digest)
 	}
 	if err := syncFolder(d.dir); err != nil {
 		return nil, fmt.Errorf("restore an environment: %w", err)

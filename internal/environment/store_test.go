@@ -97,10 +97,10 @@ func TestAnArchiveRestoresTheSameEnvironmentOnAnotherHost(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(filepath.Dir(restored.Home()), "tmp"))
 
 	_, err = At(filepath.Join(t.TempDir(), "e")).Restore(t.Context(), strings.Repeat("cd", 32), bytes.NewReader(archive.Bytes()), 1<<20)
-	require.ErrorContains(t, err, "holds the environment "+someDigest)
+	require.ErrorContains(t, err, "contains the environment "+someDigest)
 	small := At(filepath.Join(t.TempDir(), "e"))
 	_, err = small.Restore(t.Context(), someDigest, bytes.NewReader(archive.Bytes()), 10)
-	require.ErrorContains(t, err, "larger than an environment may be")
+	require.ErrorContains(t, err, "larger than the limit for an environment")
 	_, err = small.Restore(t.Context(), someDigest, bytes.NewReader(archive.Bytes()[:archive.Len()/2]), 1<<20)
 	require.Error(t, err)
 	left, err := os.ReadDir(small.root)

@@ -46,12 +46,12 @@ type Answer struct {
 
 // The verdicts on answers.
 var (
-	declined     = verdict{contract.ClassLLM, contract.CodeRefusal, "the model declined", "ask again with constraints that rule out the doubt, or ask another model"}
-	cutShort     = verdict{contract.ClassLLM, contract.CodeTruncated, "the model's answer was cut", "ask for less at once, or allow a longer answer"}
-	saidNothing  = verdict{contract.ClassLLM, contract.CodeEmptyOutput, "the model answered nothing: the answer is empty", "ask again"}
+	declined     = verdict{contract.ClassLLM, contract.CodeRefusal, "the model declined", "ask again with constraints that remove the doubt, or ask another model"}
+	cutShort     = verdict{contract.ClassLLM, contract.CodeTruncated, "the model's answer was truncated", "ask for less at once, or allow a longer answer"}
+	saidNothing  = verdict{contract.ClassLLM, contract.CodeEmptyOutput, "the model's answer is empty", "ask again"}
 	wentRound    = verdict{contract.ClassLLM, contract.CodeLoop, "the model repeats itself", "ask again at another temperature, or another model"}
-	madeUp       = verdict{contract.ClassLLM, contract.CodeHallucination, "the model named what does not exist", "ask again and say what there is"}
-	unusableForm = verdict{contract.ClassLLM, contract.CodeInvalidOutput, "the model's answer has not the form that was asked for", "show it what is wrong and ask again"}
+	madeUp       = verdict{contract.ClassLLM, contract.CodeHallucination, "the model named something that does not exist", "ask again and list what exists"}
+	unusableForm = verdict{contract.ClassLLM, contract.CodeInvalidOutput, "the model's answer does not have the required form", "show it what is wrong and ask again"}
 )
 
 // OfAnswer returns what is wrong with a model's answer, nil if nothing is. It checks
@@ -98,7 +98,7 @@ func ofLoop(a Answer) (verdict, string) {
 		case line == "" || len(line) < 3:
 		case line == last:
 			if count++; count >= loopLines {
-				return wentRound, "the same line again and again: " + line
+				return wentRound, "the same line repeatedly: " + line
 			}
 		default:
 			last, count = line, 1
@@ -196,11 +196,11 @@ func ofText(a Answer) (verdict, string) {
 	case err == nil:
 		return verdict{}, ""
 	case !strings.HasPrefix(body, "{") && !strings.HasPrefix(body, "["):
-		return unusableForm, "it is no JSON: " + FirstLine(body)
+		return unusableForm, "it is not JSON: " + FirstLine(body)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return cutShort, "the unexpected end of the JSON"
 	}
-	return unusableForm, "it is no JSON: " + err.Error()
+	return unusableForm, "it is not JSON: " + err.Error()
 }
 
 func ofContent(a Answer) (verdict, string) {
@@ -240,7 +240,7 @@ func wholeJSON(s string) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is something after the JSON value")
+		return errors.New("there is text after the JSON value")
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func TestAdviceIsThatOfTheCodeWhereItSaysMoreThanTheClass(t *testing.T) {
 	seen := map[string]contract.Code{}
 	for code, word := range map[contract.Code]string{
 		contract.CodeBranchConflict: "branch", contract.CodeUnauthorized: "key", contract.CodeIntegrity: "checksum", contract.CodeModelNotFound: "rgpt models",
-		contract.CodeQuotaExhausted: "limit", contract.CodeInvalidConfig: "set what", contract.CodeStepBudget: "execution.step", contract.CodeMissing: "install",
+		contract.CodeQuotaExhausted: "limit", contract.CodeInvalidConfig: "set the value", contract.CodeStepBudget: "execution.step", contract.CodeMissing: "install",
 		contract.CodeRepository: "base commit", contract.CodeDiskFull: "disk space", contract.CodeIsolation: "rgpt doctor",
 	} {
 		for _, class := range contract.Classes() {

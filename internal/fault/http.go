@@ -102,7 +102,7 @@ func classOfBody(status int, words string) (contract.Class, contract.Code) {
 func httpTodo(code contract.Code) string {
 	switch code {
 	case contract.CodeQuotaExhausted:
-		return "raise the quota, or use another provider until its window is over"
+		return "raise the quota, or use another provider until the limit's window ends"
 	case contract.CodeRateLimited:
 		return "wait, or use another provider"
 	case contract.CodeContextOverflow:
@@ -110,9 +110,9 @@ func httpTodo(code contract.Code) string {
 	case contract.CodeRefusal:
 		return "ask again with constraints, or use another model"
 	case contract.CodeUnauthorized:
-		return "check the key and what it may do"
+		return "check the key and its permissions"
 	case contract.CodeModelNotFound:
-		return "see that the model exists there and that base_url is right"
+		return "check that the provider has the model and that base_url is right"
 	case contract.CodeInvalidOutput:
 		return "ask again"
 	case contract.CodeBadRequest:

@@ -34,9 +34,9 @@ type Output struct {
 	ExitCode int
 	// Signal is what ended it ("killed", "SIGSEGV"), or "".
 	Signal string
-	// TimedOut is whether it was ended at its time limit.
+	// TimedOut is whether it was stopped at its time limit.
 	TimedOut bool
-	// OutOfMemory is whether it was ended at its memory limit.
+	// OutOfMemory is whether it was stopped at its memory limit.
 	OutOfMemory bool
 	// Text is what it printed, or the end of it.
 	Text string
@@ -110,13 +110,13 @@ func (v verdict) endCause(o Output, text string) string {
 	how := fmt.Sprintf("it ended with exit code %d", o.ExitCode)
 	switch {
 	case o.TimedOut:
-		how = "it was ended at its time limit"
+		how = "it was stopped at its time limit"
 	case o.OutOfMemory:
-		how = "it was ended at its memory limit"
+		how = "it was stopped at its memory limit"
 	case o.Signal != "":
 		how = fmt.Sprintf("it was ended by the signal %s (exit code %d)", oneLine(o.Signal, 40), o.ExitCode)
 	case v.code == contract.CodeTimeout:
-		how = fmt.Sprintf("it ran over the time limit that the command sets itself (exit code %d)", o.ExitCode)
+		how = fmt.Sprintf("it exceeded the time limit that the command itself sets (exit code %d)", o.ExitCode)
 	}
 	if line := tellingLine(text); line != "" {
 		return line + "\n" + how
@@ -126,11 +126,11 @@ func (v verdict) endCause(o Output, text string) string {
 
 // The verdicts on commands that were ended by a limit or a signal.
 var (
-	ranTooLong  = verdict{contract.ClassRuntime, contract.CodeTimeout, "the command took longer than it may", "find what it waits for, or give it more time"}
-	tooMuchRAM  = verdict{contract.ClassRuntime, contract.CodeCommandCrashed, "the command ran out of memory", "make it use less, or raise the memory limit"}
+	ranTooLong  = verdict{contract.ClassRuntime, contract.CodeTimeout, "the command exceeded its time limit", "find what it waits for, or give it more time"}
+	tooMuchRAM  = verdict{contract.ClassRuntime, contract.CodeCommandCrashed, "the command ran out of memory", "reduce its memory use, or raise the memory limit"}
 	badSyscall  = verdict{contract.ClassSafety, contract.CodeForbidden, "the command used a system call that the sandbox forbids", "do the work without it"}
-	crashed     = verdict{contract.ClassRuntime, contract.CodeCommandCrashed, "the command crashed", "look at the cause and mend the code"}
-	unexplained = verdict{contract.ClassRuntime, contract.CodeUnknown, "the command failed and does not say why", "run it by hand, or make it say more"}
+	crashed     = verdict{contract.ClassRuntime, contract.CodeCommandCrashed, "the command crashed", "find the cause and fix the code"}
+	unexplained = verdict{contract.ClassRuntime, contract.CodeUnknown, "the command failed without saying why", "run it manually, or make its output more detailed"}
 )
 
 const (

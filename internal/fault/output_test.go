@@ -14,7 +14,7 @@ import (
 func TestAMessageSaysWhatFailedWhereWhyAndWhatToDo(t *testing.T) {
 	t.Parallel()
 	f := fault.OfOutput(fault.Output{Command: "go test ./...", ExitCode: 1, Text: "--- FAIL: TestAdd (0.00s)\n    cart_test.go:7: Add(2, 3) = -1, want 5\nFAIL\n"})
-	require.Equal(t, "`go test ./...`: a test is red at cart_test.go:7: cart_test.go:7: Add(2, 3) = -1, want 5; mend the code, or the test where it is wrong", f.Message)
+	require.Equal(t, "`go test ./...`: a test failed at cart_test.go:7: cart_test.go:7: Add(2, 3) = -1, want 5; fix the code, or the test if it is wrong", f.Message)
 }
 
 func TestTheFirstErrorIsTheCauseNotWhatFollowed(t *testing.T) {

@@ -9,23 +9,23 @@ import (
 
 // The verdicts. Place and cause complete them.
 var (
-	tampered    = verdict{contract.ClassSafety, contract.CodeIntegrity, "something fetched is not what its checksum says", "let a person find out why; do not accept the new checksum unseen"}
-	refused     = verdict{contract.ClassSafety, contract.CodeForbidden, "a policy of the repository's host refused the change", "make the change again within the policy"}
-	noIsolation = verdict{contract.ClassConfig, contract.CodeIsolation, "this machine cannot isolate commands", "see what rgpt doctor says about the sandbox"}
-	noSpace     = verdict{contract.ClassInfra, contract.CodeDiskFull, "the disk is full", "make room, or use another worker"}
-	slowDown    = verdict{contract.ClassInfra, contract.CodeRateLimited, "a service was asked too often", "wait, or use credentials with a higher limit"}
-	unreachable = verdict{contract.ClassInfra, contract.CodeUnavailable, "something that the command needs does not answer or is taken", "see that it runs and that the network is allowed"}
-	tooSlow     = verdict{contract.ClassInfra, contract.CodeTimeout, "a service did not answer in time", "try again, or see that it can be reached"}
+	tampered    = verdict{contract.ClassSafety, contract.CodeIntegrity, "a download does not match its checksum", "let a person find out why; do not accept the new checksum unchecked"}
+	refused     = verdict{contract.ClassSafety, contract.CodeForbidden, "a policy of the repository's host rejected the change", "change it to comply with the policy"}
+	noIsolation = verdict{contract.ClassConfig, contract.CodeIsolation, "this machine cannot isolate commands", "run rgpt doctor to see what the sandbox needs"}
+	noSpace     = verdict{contract.ClassInfra, contract.CodeDiskFull, "the disk is full", "free disk space, or use another worker"}
+	slowDown    = verdict{contract.ClassInfra, contract.CodeRateLimited, "a service received too many requests", "wait, or use credentials with a higher limit"}
+	unreachable = verdict{contract.ClassInfra, contract.CodeUnavailable, "something that the command needs does not answer or is in use", "check that it runs and that the network is allowed"}
+	tooSlow     = verdict{contract.ClassInfra, contract.CodeTimeout, "a service did not answer in time", "try again, or check that it can be reached"}
 	missing     = verdict{contract.ClassConfig, contract.CodeMissing, "something that the command needs is not installed", "add it to the project's manifest or to the worker, or correct its name"}
 	badConfig   = verdict{contract.ClassConfig, contract.CodeInvalidConfig, "configuration or environment is missing or wrong", "correct it"}
-	noAccess    = verdict{contract.ClassConfig, contract.CodeUnauthorized, "access was denied", "check the credentials and what they may do"}
-	badCode     = verdict{contract.ClassAssertion, contract.CodeCheckFailed, "the code does not pass the check", "mend the code"}
-	redTest     = verdict{contract.ClassAssertion, contract.CodeTestsFailed, "a test is red", "mend the code, or the test where it is wrong"}
-	nothingRan  = verdict{contract.ClassAssertion, contract.CodeNoTests, "no test was run", "add tests, or correct where they are looked for"}
-	wrongRepo   = verdict{contract.ClassHuman, contract.CodeRepository, "the repository, or what was named in it, cannot be used", "correct the name, or say which is meant"}
-	conflict    = verdict{contract.ClassLogic, contract.CodeMergeConflict, "the changes do not go together", "resolve the conflict"}
-	behind      = verdict{contract.ClassLogic, contract.CodeBranchConflict, "the branch holds something else already", "bring the change on top of it"}
-	noChange    = verdict{contract.ClassLogic, contract.CodeEmptyChange, "nothing was changed", "say what is to be changed"}
+	noAccess    = verdict{contract.ClassConfig, contract.CodeUnauthorized, "access was denied", "check the credentials and their permissions"}
+	badCode     = verdict{contract.ClassAssertion, contract.CodeCheckFailed, "the code does not pass the check", "fix the code"}
+	redTest     = verdict{contract.ClassAssertion, contract.CodeTestsFailed, "a test failed", "fix the code, or the test if it is wrong"}
+	nothingRan  = verdict{contract.ClassAssertion, contract.CodeNoTests, "no tests were run", "add tests, or correct where the runner looks for them"}
+	wrongRepo   = verdict{contract.ClassHuman, contract.CodeRepository, "the repository, or something named in it, cannot be used", "correct the name, or say which one is meant"}
+	conflict    = verdict{contract.ClassLogic, contract.CodeMergeConflict, "the changes conflict", "resolve the conflict"}
+	behind      = verdict{contract.ClassLogic, contract.CodeBranchConflict, "the branch already has other commits", "rebase the change on it"}
+	noChange    = verdict{contract.ClassLogic, contract.CodeEmptyChange, "nothing was changed", "say what to change"}
 )
 
 // recognisers are tried from top to bottom; the first match decides. So the order is

@@ -51,9 +51,9 @@ func fromTemporal(err error) *contract.Failure {
 	var timeout *temporal.TimeoutError
 	if errors.As(err, &timeout) {
 		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_HEARTBEAT {
-			return &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeWorkerLost, Message: "the worker that did the work was lost and retries did not help; see that workers are running (rgpt doctor)"}
+			return &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeWorkerLost, Message: "the worker was lost and retries did not help; check that workers are running (rgpt doctor)"}
 		}
-		return &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeTimeout, Message: shorten("the work took longer than it may: " + timeout.Error())}
+		return &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeTimeout, Message: shorten("the work exceeded its time limit: " + timeout.Error())}
 	}
 	var panicked *temporal.PanicError
 	if errors.As(err, &panicked) {

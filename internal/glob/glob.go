@@ -30,7 +30,7 @@ func Check(pattern string) error {
 		return fmt.Errorf("has %d bytes, more than the %d allowed", len(pattern), MaxBytes)
 	}
 	if alternatives(pattern) > MaxAlternatives {
-		return fmt.Errorf("stands for more than %d patterns; use fewer {…}", MaxAlternatives)
+		return fmt.Errorf("expands to more than %d patterns; use fewer {…}", MaxAlternatives)
 	}
 	if !doublestar.ValidatePattern(pattern) {
 		return errors.New("is not valid; expected one such as **/*.go or src/*.{js,ts}")
@@ -90,7 +90,7 @@ type boundedFS struct {
 	ended error // why it stopped
 }
 
-var errTooMany = fmt.Errorf("there are more than %d files and folders to look at", maxWalk)
+var errTooMany = fmt.Errorf("there are more than %d files and folders to check", maxWalk)
 
 func (b *boundedFS) check() error {
 	switch {

@@ -25,7 +25,7 @@ func (j *judge) compare(b, a *testfile.Unit, m *matcher) {
 	bo, ao := j.before.Tally(b), j.after.Tally(a)
 	switch {
 	case bt.Total > 0 && at.Total == 0:
-		j.report(Emptied, a.Name, file, a.Line, "%s checks nothing any more; it made %d checks", name, bt.Total)
+		j.report(Emptied, a.Name, file, a.Line, "%s no longer checks anything; it made %d checks", name, bt.Total)
 	case !b.Empty && a.Empty && len(m.children[a]) == 0:
 		j.report(Emptied, a.Name, file, a.Line, "%s has an empty body", name)
 	default:
@@ -50,9 +50,9 @@ func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher
 	case fewer:
 		return fmt.Sprintf("%d checks instead of %d", at.Total, bt.Total)
 	case ao.Exact < bo.Exact && at.Exact < bt.Exact && at.Vague > bt.Vague:
-		return "an exact comparison became one that nearly anything satisfies"
+		return "an exact comparison became one that almost any value satisfies"
 	case ao.Always < bo.Always && at.Always < bt.Always && at.Total <= bt.Total:
-		return fmt.Sprintf("%d of %d checks are made under a condition only", bt.Always-at.Always, bt.Always)
+		return fmt.Sprintf("%d of %d checks are made only under a condition", bt.Always-at.Always, bt.Always)
 	default:
 		return ""
 	}
@@ -65,11 +65,11 @@ func (j *judge) edited(b, a *testfile.Unit) {
 	}
 	name := testfile.Clean(a.Name)
 	if onlyGrows(b, a) {
-		j.report(Edited, a.Name, a.File.Path, a.Line, "%s is edited; all that it checked is still checked", name)
+		j.report(Edited, a.Name, a.File.Path, a.Line, "%s is edited; everything that it checked is still checked", name)
 		j.problems[len(j.problems)-1].Severity = contract.SeverityMinor
 		return
 	}
-	j.report(Edited, a.Name, a.File.Path, a.Line, "%s is edited: what it does or expects is not what it was", name)
+	j.report(Edited, a.Name, a.File.Path, a.Line, "%s is edited: it does or expects something else than before", name)
 }
 
 // judgeHelpers judges code in test files outside tests: helpers that lost assertions,
@@ -91,13 +91,13 @@ func (j *judge) judgeHelpers(p pair) {
 		}
 		bt, at := j.before.Tally(b), j.after.Tally(a)
 		if at.Total < bt.Total {
-			j.report(Weakened, "", a.File.Path, a.Line, "%s, which tests lean on, checks less: %d checks instead of %d", testfile.Clean(a.Name), at.Total, bt.Total)
+			j.report(Weakened, "", a.File.Path, a.Line, "%s, which tests use, checks less: %d checks instead of %d", testfile.Clean(a.Name), at.Total, bt.Total)
 			continue
 		}
-		j.report(Edited, "", a.File.Path, a.Line, "%s, which tests lean on, is edited", testfile.Clean(a.Name))
+		j.report(Edited, "", a.File.Path, a.Line, "%s, which tests use, is edited", testfile.Clean(a.Name))
 	}
 	if lost := missing(p.before.Statements, p.after.Statements); lost > 0 {
-		j.report(Edited, "", p.file.Path, 0, "%d statements that tests in %s lean on are not what they were", lost, testfile.Clean(p.file.Path))
+		j.report(Edited, "", p.file.Path, 0, "%d statements that tests in %s use have changed", lost, testfile.Clean(p.file.Path))
 	}
 }
 

@@ -93,7 +93,7 @@ func (j *judge) judgeOversize(f File) {
 	case len(f.Before) <= MaxFileBytes:
 		j.report(Weakened, "", f.Path, 0, "%s has grown to more than %d bytes, too large to see what it still tests; split it", testfile.Clean(f.Path), MaxFileBytes)
 	default:
-		j.report(Edited, "", f.Path, 0, "%s is changed; with more than %d bytes it is too large to say how", testfile.Clean(f.Path), MaxFileBytes)
+		j.report(Edited, "", f.Path, 0, "%s is changed; with more than %d bytes it is too large to compare", testfile.Clean(f.Path), MaxFileBytes)
 	}
 }
 
@@ -134,7 +134,7 @@ func (j *judge) judgeFile(p pair, m *matcher) {
 		j.report(Excluded, "", f.Path, 0, "%s keeps tests from running or failing: %s", testfile.Clean(f.Path), p.after.Suppresses)
 	}
 	if p.after.Excluded != "" && p.before.Excluded != p.after.Excluded && len(p.before.Tests()) > 0 {
-		j.report(Excluded, "", f.Path, 0, "%s is kept out of the test run: %s", testfile.Clean(f.Path), testfile.Clean(p.after.Excluded))
+		j.report(Excluded, "", f.Path, 0, "%s is excluded from the test run: %s", testfile.Clean(f.Path), testfile.Clean(p.after.Excluded))
 		m.markReported(p.before)
 	}
 	if p.before.Broken != "" && f.Existed {
@@ -142,11 +142,11 @@ func (j *judge) judgeFile(p pair, m *matcher) {
 		if !f.Exists {
 			kind, what = Deleted, "deleted"
 		}
-		j.report(kind, "", f.Path, 0, "%s is %s; it was no valid code, so nobody can say what it tested: %s", testfile.Clean(f.Path), what, testfile.Clean(p.before.Broken))
+		j.report(kind, "", f.Path, 0, "%s is %s; it was not valid code, so what it tested is unknown: %s", testfile.Clean(f.Path), what, testfile.Clean(p.before.Broken))
 		return
 	}
 	if p.after.Broken != "" && len(p.before.Tests()) > 0 {
-		j.report(Weakened, "", f.Path, 0, "%s is no valid code any more, so none of its %d tests runs: %s",
+		j.report(Weakened, "", f.Path, 0, "%s is no longer valid code, so none of its %d tests runs: %s",
 			testfile.Clean(f.Path), len(p.before.Tests()), testfile.Clean(p.after.Broken))
 		m.markReported(p.before)
 	}
@@ -158,15 +158,15 @@ func (j *judge) judgeRecorded(f File, m *matcher) {
 	case !f.Existed:
 	case bytes.Equal(f.Before, f.After) && f.Exists:
 		if !isRecorded(f.Path) {
-			j.report(RenamedAway, "", f.Path, 0, "%s, which tests compare with, is moved to where they do not look for it", name)
+			j.report(RenamedAway, "", f.Path, 0, "%s, which tests compare with, is moved to a place where they do not look", name)
 		}
 	case !f.Exists && m.newContents[string(f.Before)]:
 	case !f.Exists:
-		j.report(Deleted, "", f.Path, 0, "%s is deleted, with which tests compare", name)
+		j.report(Deleted, "", f.Path, 0, "%s, which tests compare with, is deleted", name)
 	case len(bytes.TrimSpace(f.After)) == 0 && len(bytes.TrimSpace(f.Before)) > 0:
-		j.report(Emptied, "", f.Path, 0, "%s is empty, with which tests compare", name)
+		j.report(Emptied, "", f.Path, 0, "%s, which tests compare with, is empty", name)
 	default:
-		j.report(Edited, "", f.Path, 0, "%s is changed: what tests expect is not what it was", name)
+		j.report(Edited, "", f.Path, 0, "%s is changed: it determines what tests expect", name)
 	}
 }
 

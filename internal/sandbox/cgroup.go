@@ -35,7 +35,7 @@ func findCgroup(configured string) (string, error) {
 		}
 		own, found := ownCgroup(data)
 		if !found {
-			return "", fmt.Errorf("this process is in no cgroup v2")
+			return "", fmt.Errorf("this process is not in a cgroup v2")
 		}
 		dir = filepath.Join(cgroupMount, own)
 	}

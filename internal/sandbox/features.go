@@ -53,7 +53,7 @@ func (e *IsolationError) Error() string {
 	if e.Final {
 		return b.String()
 	}
-	b.WriteString("\nTo run commands without isolation all the same, set execution.sandbox.allow_unisolated: true")
+	b.WriteString("\nTo run commands without isolation anyway, set execution.sandbox.allow_unisolated: true")
 	return b.String()
 }
 
@@ -102,7 +102,7 @@ func newBase(options Options) (*Process, error) {
 		}
 		path, err := os.Executable()
 		if err != nil {
-			return nil, fmt.Errorf("sandbox: find the own binary: %w", err)
+			return nil, fmt.Errorf("sandbox: find this binary: %w", err)
 		}
 		p.executable = path
 	}
@@ -159,7 +159,7 @@ func (p *Process) try(variant Variant) *Feature {
 	return nil
 }
 
-var errNoMounts = errors.New("commands without namespaces have no mounts of their own")
+var errNoMounts = errors.New("commands without namespaces cannot have their own mounts")
 
 // testOverlay runs a command above bases, in the folder where this worker will work.
 func (p *Process) testOverlay() error {
@@ -195,7 +195,7 @@ func (p *Process) testOverlay() error {
 	}
 	res, err := p.runOnce(ctx, c, time.Now())
 	if err == nil && !res.OK() {
-		err = fmt.Errorf("a command that wrote above a base ended with code %d: %s", res.ExitCode, strings.TrimSpace(string(res.Stderr)))
+		err = fmt.Errorf("a command that wrote over a base ended with code %d: %s", res.ExitCode, strings.TrimSpace(string(res.Stderr)))
 	}
 	return err
 }
@@ -354,7 +354,7 @@ func (p *Process) landlockFeature() Feature {
 	f := Feature{Name: "files, second layer", Available: p.landlock >= landlockMinimum, By: "landlock",
 		Detail: "version " + strconv.Itoa(p.landlock)}
 	if !f.Available {
-		f.Detail = "the kernel offers none, or only version 1"
+		f.Detail = "the kernel has no Landlock, or only version 1"
 		f.Fix = "add landlock to the kernel's lsm= boot parameter"
 	}
 	return f

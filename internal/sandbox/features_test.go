@@ -85,7 +85,7 @@ func TestSelfTestBelievesOnlyWhatItSees(t *testing.T) {
 	p := &Process{variant: Namespaces, seccomp: true}
 	require.NoError(t, p.judge(good))
 	for name, replace := range map[string][2]string{
-		"capabilities are left":  {"CapEff:\t0000000000000000", "CapEff:\t0000000000000001"},
+		"capabilities remain":    {"CapEff:\t0000000000000000", "CapEff:\t0000000000000001"},
 		"privileges can be won":  {"NoNewPrivs:\t1", "NoNewPrivs:\t0"},
 		"no filter":              {"Seccomp:\t2", "Seccomp:\t0"},
 		"host process ids":       {"Pid:\t4", "Pid:\t40321"},

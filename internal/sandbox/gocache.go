@@ -124,7 +124,7 @@ func (c GoCache) answer(r goCacheRequest, body []byte, to *goCacheAnswer) error 
 		return nil
 	case "put":
 		if int64(len(body)) != r.BodySize {
-			return fmt.Errorf("%d bytes came instead of %d", len(body), r.BodySize)
+			return fmt.Errorf("got %d bytes, expected %d", len(body), r.BodySize)
 		}
 		return c.put(r, body, to)
 	case "close":

@@ -130,7 +130,7 @@ func TestTheGoCacheAnswersByTheProtocol(t *testing.T) {
 	require.Contains(t, answers[3], `"OutputID":"zd0=","Size":5`)
 	require.Contains(t, answers[3], path)
 	require.NotContains(t, answers[4], "Err")
-	require.Contains(t, answers[5], "5 bytes came instead of 9")
+	require.Contains(t, answers[5], "got 5 bytes, expected 9")
 	require.Contains(t, answers[6], "unknown command")
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)

@@ -155,7 +155,7 @@ func runAttach(config helperConfig) error {
 	}
 	// See prepare: bwrap sets a parent death signal itself.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("let go of the worker: %w", err)
+		return fmt.Errorf("detach from the worker: %w", err)
 	}
 	return fmt.Errorf("start %s: %w", config.Next[0], unix.Exec(config.Next[0], config.Next, []string{}))
 }
@@ -377,7 +377,7 @@ func checkState(isolated bool) error {
 		return fmt.Errorf("read capabilities: %w", err)
 	}
 	if caps[0].Effective|caps[0].Permitted|caps[1].Effective|caps[1].Permitted != 0 {
-		return errors.New("capabilities are left")
+		return errors.New("capabilities remain")
 	}
 	if isolated && os.Getpid() != 1 {
 		return errors.New("not process 1 of a process namespace")

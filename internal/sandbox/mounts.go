@@ -37,7 +37,7 @@ func buildFileSystem(mounts []mount, overlays []overlay) error {
 		}
 	}
 	if err := unix.Unmount(stagingHost, unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("let the host's file system go: %w", err)
+		return fmt.Errorf("detach the host's file system: %w", err)
 	}
 	return pivotToFinal()
 }
@@ -94,7 +94,7 @@ func pivotToFinal() error {
 		return fmt.Errorf("pivot to the sandbox: %w", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("let the staging file system go: %w", err)
+		return fmt.Errorf("detach the staging file system: %w", err)
 	}
 	if err := os.Chdir("/"); err != nil {
 		return err

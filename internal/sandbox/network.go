@@ -78,7 +78,7 @@ func (s *session) openOutlet() error {
 	socket, ok := conn.(*net.UnixConn)
 	if !ok {
 		_ = conn.Close()
-		return errors.New("sandbox: socket for the proxy: it is no unix socket")
+		return errors.New("sandbox: socket for the proxy: it is not a unix socket")
 	}
 	s.config.Proxy = true
 	s.outlet = &outlet{serve: s.command.Proxy, conn: socket, done: make(chan struct{})}
@@ -151,7 +151,7 @@ func noNamespaceError() error {
 	return &IsolationError{Final: true, Missing: []Feature{{
 		Name: "network through the proxy", Required: true, By: "namespaces", Fix: namespaceFix(),
 		Detail: "without a network namespace a command would share the network of this host, so commands that may reach hosts do not run here; " +
-			"make namespaces available, or leave out execution.sandbox.network and the network of checks",
+			"make namespaces available, or remove execution.sandbox.network and the network of checks",
 	}}}
 }
 

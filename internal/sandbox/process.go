@@ -164,7 +164,7 @@ func (p *Process) complete(c Command) (_ Command, err error) {
 	if p.variant == Unisolated {
 		// It is not mounted anywhere: the command finds it where it is.
 		if program, err = filepath.EvalSymlinks(p.executable); err != nil {
-			return c, fmt.Errorf("sandbox: own binary: %w", err)
+			return c, fmt.Errorf("sandbox: find this binary: %w", err)
 		}
 		c.Mounts = append(c.Mounts, Mount{Host: program, Inside: program})
 	}
@@ -500,7 +500,7 @@ func (r *run) setupError(failed string, stderr []byte, waitErr error) error {
 		detail = waitErr.Error()
 	}
 	if detail == "" {
-		detail = "it ended without a word; does its main function call sandbox.MaybeRunHelper first?"
+		detail = "it ended without a message; does its main function call sandbox.MaybeRunHelper first?"
 	}
 	return fmt.Errorf("sandbox: could not isolate the command (%s): %s", r.variant, detail)
 }

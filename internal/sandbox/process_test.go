@@ -116,7 +116,7 @@ func TestCommandsThatMakeNoSenseAreRefused(t *testing.T) {
 			"a link to be mounted":         {Root: root, Shell: "true", Mounts: []Mount{{Host: link, Inside: "/srv", Writable: true}}},
 			"writable path below the root": {Root: root, Shell: "true", Mounts: []Mount{{Host: mkdir(t, root, "sub"), Inside: "/srv", Writable: true}}},
 			"home below the root":          {Root: root, Shell: "true", Home: mkdir(t, root, "home")},
-			"a home base without a home":   {Root: root, Shell: "true", HomeBase: t.TempDir()},
+			"a home base needs a home":     {Root: root, Shell: "true", HomeBase: t.TempDir()},
 			"a base that can be written":   {Root: root, Shell: "true", WorkspaceBase: mkdir(t, root, "base")},
 			"a base above the root":        {Root: root, Shell: "true", WorkspaceBase: filepath.Dir(root)},
 			"a file as a base":             {Root: root, Shell: "true", WorkspaceBase: "/usr/bin/env"},

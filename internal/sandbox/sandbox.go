@@ -220,7 +220,7 @@ func (c Command) check() (Command, error) {
 		return c, invalidf("directory %q is not inside the workspace", c.Dir)
 	}
 	if hasNUL(c.Shell, c.Dir) || hasNUL(c.Args...) {
-		return c, invalidf("a NUL byte in the command")
+		return c, invalidf("the command contains a NUL byte")
 	}
 	for key, value := range c.Env {
 		if key == "" || strings.Contains(key, "=") || hasNUL(key, value) {
@@ -244,7 +244,7 @@ func (c Command) check() (Command, error) {
 // checkPaths checks what the command is to see of the host.
 func (c Command) checkPaths() (Command, error) {
 	if c.HomeBase != "" && c.Home == "" {
-		return c, invalidf("a home base without a home")
+		return c, invalidf("a home base needs a home")
 	}
 	for _, path := range []*string{&c.WorkspaceBase, &c.Home, &c.HomeBase, &c.Tmp} {
 		if *path == "" {
@@ -334,12 +334,12 @@ func (c Command) checkNesting() error {
 	for i, outer := range all {
 		for j, inner := range all {
 			if i != j && within(inner, outer) {
-				return invalidf("writable path %q is inside %q", inner, outer)
+				return invalidf("writable path %q lies inside %q", inner, outer)
 			}
 		}
 		for _, base := range []string{c.WorkspaceBase, c.HomeBase} {
 			if base != "" && (within(base, outer) || within(outer, base)) {
-				return invalidf("base %q and writable path %q lie in each other", base, outer)
+				return invalidf("base %q and writable path %q overlap", base, outer)
 			}
 		}
 	}

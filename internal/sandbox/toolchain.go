@@ -134,11 +134,11 @@ func exposes(path, dataDir string) string {
 	}
 	for _, home := range homes() {
 		if holds(home) {
-			return "it holds the home directory " + home
+			return "it contains the home directory " + home
 		}
 	}
 	if holds(dataDir) {
-		return "it holds the data folder " + dataDir
+		return "it contains the data folder " + dataDir
 	}
 	return ""
 }

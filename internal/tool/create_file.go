@@ -62,13 +62,13 @@ func (f *files) create(p createFileParams) (Result, error) {
 func (f *files) createOver(name string, content []byte) (Result, error) {
 	there, err := f.readWhole(name, int64(f.limits.WriteBytes))
 	if err == nil && bytes.Equal(there, content) {
-		return Result{OK: true, Text: name + " exists already, with this very content."}, nil
+		return Result{OK: true, Text: name + " already exists with exactly this content."}, nil
 	}
 	var seen refusal
 	if errors.As(err, &seen) && seen.Code == contract.CodePathEscape {
 		return Result{}, err
 	}
-	return Result{}, refuse("", "%s exists already and was left as it is. Change it with edit_file, or delete it first.", name)
+	return Result{}, refuse("", "%s already exists and was not changed. Change it with edit_file, or delete it first.", name)
 }
 
 func (f *files) makeParents(name string) error {

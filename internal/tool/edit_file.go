@@ -15,7 +15,7 @@ var editFileDescription string
 
 type editFileParams struct {
 	Path       string `json:"path" jsonschema:"minLength=1" jsonschema_description:"File to change, relative to the workspace."`
-	OldText    string `json:"old_text" jsonschema:"minLength=1" jsonschema_description:"Text to replace, exactly as it stands in the file."`
+	OldText    string `json:"old_text" jsonschema:"minLength=1" jsonschema_description:"Text to replace, exactly as it is in the file."`
 	NewText    string `json:"new_text" jsonschema_description:"Text to put in its place."`
 	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema_description:"Replace every occurrence instead of exactly one."`
 }
@@ -42,11 +42,11 @@ func (f *files) edit(p editFileParams) (Result, error) {
 	lines := linesOf(before, r.old)
 	switch {
 	case len(lines) == 0:
-		return Result{}, refuse("", "old_text was not found in %s, which was left as it is. %s", name, nearMatches(before, p.OldText))
+		return Result{}, refuse("", "old_text was not found in %s, which was not changed. %s", name, nearMatches(before, p.OldText))
 	case len(lines) > 1 && !p.ReplaceAll:
-		return Result{}, refuse("", "old_text stands %d times in %s (lines %s), which was left as it is. Add lines around it until it is unique, or set replace_all.", len(lines), name, join(lines))
+		return Result{}, refuse("", "old_text occurs %d times in %s (lines %s), which was not changed. Add lines around it until it is unique, or set replace_all.", len(lines), name, join(lines))
 	case r.old == r.new:
-		return Result{}, refuse(contract.CodeInvalidOutput, "old_text and new_text are the same; %s was left as it is.", name)
+		return Result{}, refuse(contract.CodeInvalidOutput, "old_text and new_text are the same; %s was not changed.", name)
 	}
 	after := strings.ReplaceAll(before, r.old, r.new)
 	if len(after) > f.limits.WriteBytes {
@@ -135,20 +135,20 @@ func nearMatches(content, wanted string) string {
 	lines := strings.Split(content, "\n")
 	target := squeezeLines(wanted)
 	if len(target) == 0 {
-		return "It holds nothing but spaces."
+		return "It contains only whitespace."
 	}
 	if at := findSqueezed(lines, target); at >= 0 {
 		var text strings.Builder
 		for i := at; i < min(at+len(target)+1, at+20, len(lines)); i++ {
 			numbered(&text, i+1, lines[i], maxHitBytes)
 		}
-		return "The same text with other spaces or line breaks is at line " + fmt.Sprint(at+1) + "; copy it from here, without the line numbers:\n" + text.String()
+		return "The same text with different spaces or line breaks is at line " + fmt.Sprint(at+1) + "; copy it from here, without the line numbers:\n" + text.String()
 	}
 	near := similarLines(lines, target)
 	if near == "" {
-		return "Nothing like it is there; read the file again."
+		return "Nothing similar was found; read the file again."
 	}
-	return "Lines that resemble it:\n" + near + "Read the file again and copy the text exactly."
+	return "Similar lines:\n" + near + "Read the file again and copy the text exactly."
 }
 
 // squeezeLines returns the non-empty lines of a text, each with its runs of spaces

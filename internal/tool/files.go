@@ -75,16 +75,16 @@ func cleanPath(name string) (string, error) {
 	case name == "":
 		return "", refuse(contract.CodeInvalidOutput, "The path is empty. Give a path relative to the workspace, such as src/main.go.")
 	case strings.ContainsRune(name, 0):
-		return "", refuse(contract.CodePathEscape, "The path %q holds a NUL byte.", name)
+		return "", refuse(contract.CodePathEscape, "The path %q contains a NUL byte.", name)
 	case path.IsAbs(name) || strings.HasPrefix(name, `\`) || hasDrive(name):
 		return "", refuse(contract.CodePathEscape, "The path %q is absolute. Paths are relative to the workspace, such as src/main.go.", name)
 	}
 	for _, part := range strings.FieldsFunc(name, func(r rune) bool { return r == '/' || r == '\\' }) {
 		if part == ".." {
-			return "", refuse(contract.CodePathEscape, "The path %q holds a '..'. Paths are relative to the workspace and stay in it.", name)
+			return "", refuse(contract.CodePathEscape, "The path %q contains '..'. Paths are relative to the workspace and stay in it.", name)
 		}
 		if workspace.IsGitName(part) {
-			return "", refuse(contract.CodePathEscape, "The path %q leads into a git directory, which is no part of the workspace.", name)
+			return "", refuse(contract.CodePathEscape, "The path %q leads into a git directory, which is not part of the workspace.", name)
 		}
 	}
 	return path.Clean(name), nil
@@ -101,9 +101,9 @@ func explain(name string, err error) error {
 	case err == nil:
 		return nil
 	case strings.Contains(err.Error(), "path escapes from parent"):
-		return refuse(contract.CodePathEscape, "%s leads out of the workspace by a symbolic link.", name)
+		return refuse(contract.CodePathEscape, "%s leads outside the workspace through a symbolic link.", name)
 	case errors.Is(err, fs.ErrNotExist):
-		return refuse("", "%s does not exist. list_files shows what there is.", name)
+		return refuse("", "%s does not exist. list_files shows what exists.", name)
 	case errors.Is(err, syscall.ENOTDIR):
 		return refuse("", "A part of %s is a file, not a directory.", name)
 	case errors.Is(err, syscall.EISDIR):
@@ -113,7 +113,7 @@ func explain(name string, err error) error {
 	case errors.Is(err, syscall.ELOOP):
 		return refuse("", "%s is a symbolic link that leads to itself.", name)
 	case errors.Is(err, fs.ErrPermission):
-		return refuse("", "%s may not be read or written: its mode forbids it.", name)
+		return refuse("", "%s cannot be read or written: its mode does not allow it.", name)
 	case errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.ENODEV):
 		return refuse("", "%s is not a regular file.", name)
 	}

@@ -10,7 +10,7 @@ var finishDescription string
 
 type finishParams struct {
 	Summary string `json:"summary" jsonschema:"minLength=1" jsonschema_description:"What was done, in a few sentences."`
-	Blocked string `json:"blocked,omitempty" jsonschema_description:"Only if it cannot be done here: what is in the way and what would help. A person is asked."`
+	Blocked string `json:"blocked,omitempty" jsonschema_description:"Only if it cannot be done here: what prevents it and what would help. A person is asked."`
 }
 
 func finish() Tool {

@@ -12,20 +12,20 @@ var proposeSetupDescription string
 
 // SetupProposal is how to set up a repository, as proposed by the environment agent.
 type SetupProposal struct {
-	Commands  []string          `json:"commands" jsonschema:"minItems=1,maxItems=30" jsonschema_description:"Shell commands, in their order."`
+	Commands  []string          `json:"commands" jsonschema:"minItems=1,maxItems=30" jsonschema_description:"Shell commands, in order."`
 	Variables map[string]string `json:"variables,omitempty" jsonschema_description:"Variables for the set-up and for every later command."`
-	Reason    string            `json:"reason" jsonschema:"minLength=1" jsonschema_description:"What was in the way, and why this solves it."`
+	Reason    string            `json:"reason" jsonschema:"minLength=1" jsonschema_description:"What the problem was, and why this solves it."`
 }
 
 func proposeSetup() Tool {
 	return define(Definition{Name: ProposeSetup, Description: proposeSetupDescription, ReadOnly: true},
 		func(_ context.Context, env Env, p SetupProposal) (Result, error) {
 			if env.Propose == nil {
-				return failed(contract.CodeForbidden, "No set-up is to be proposed here."), nil
+				return failed(contract.CodeForbidden, "A set-up cannot be proposed here."), nil
 			}
 			if wrong := env.Propose(p); wrong != "" {
-				return failed(contract.CodeInvalidOutput, "The proposal was not taken: %s.", wrong), nil
+				return failed(contract.CodeInvalidOutput, "The proposal was rejected: %s.", wrong), nil
 			}
-			return Result{OK: true, Text: "Noted. Call finish, and it is tried."}, nil
+			return Result{OK: true, Text: "Noted. Call finish to try it."}, nil
 		})
 }

@@ -35,7 +35,7 @@ func (f *files) read(p readFileParams) (string, error) {
 	}
 	start := max(p.StartLine, 1)
 	if p.EndLine > 0 && p.EndLine < start {
-		return "", refuse("", "end_line %d comes before start_line %d.", p.EndLine, start)
+		return "", refuse("", "end_line %d is before start_line %d.", p.EndLine, start)
 	}
 	file, info, err := f.open(name, os.O_RDONLY)
 	if err != nil {
@@ -120,7 +120,7 @@ func (p *page) text(name string, start int) (string, error) {
 	case p.total == 0 && p.readToEnd:
 		return "[" + name + " is empty]\n", nil
 	case p.last == 0:
-		return "", refuse("", "%s has only %d lines, there is no line %d.", name, p.total, start)
+		return "", refuse("", "%s has only %d lines; there is no line %d.", name, p.total, start)
 	}
 	total := fmt.Sprint(p.total)
 	if !p.readToEnd {
@@ -128,7 +128,7 @@ func (p *page) text(name string, start int) (string, error) {
 	}
 	text := p.lines.String()
 	if p.cut {
-		text += fmt.Sprintf("[lines %d to %d of %s; go on with start_line %d]\n", start, p.last, total, p.last+1)
+		text += fmt.Sprintf("[lines %d to %d of %s; continue with start_line %d]\n", start, p.last, total, p.last+1)
 	} else if start > 1 || p.last < p.total || !p.readToEnd {
 		text += fmt.Sprintf("[lines %d to %d of %s]\n", start, p.last, total)
 	}

@@ -21,7 +21,7 @@ var runCommandDescription string
 
 type runCommandParams struct {
 	Command        string `json:"command" jsonschema:"minLength=1" jsonschema_description:"Shell command to run."`
-	TimeoutSeconds int    `json:"timeout_seconds,omitempty" jsonschema:"minimum=1" jsonschema_description:"After how many seconds to stop it. Leave it out for the longest time that a command may take."`
+	TimeoutSeconds int    `json:"timeout_seconds,omitempty" jsonschema:"minimum=1" jsonschema_description:"After how many seconds to stop it. Default: the longest time that a command may take."`
 }
 
 func runCommand() Tool {
@@ -33,7 +33,7 @@ func run(ctx context.Context, env Env, p runCommandParams) (Result, error) {
 		return failed(contract.CodeForbidden, "Commands cannot be run here."), nil
 	}
 	if strings.ContainsRune(p.Command, 0) {
-		return failed(contract.CodeInvalidOutput, "The command holds a NUL byte."), nil
+		return failed(contract.CodeInvalidOutput, "The command contains a NUL byte."), nil
 	}
 	c := env.Command
 	c.Shell, c.Args, c.Root, c.OnOutput = p.Command, nil, env.Root, env.OnOutput
@@ -61,13 +61,13 @@ func timeout(l Limits, seconds int) time.Duration {
 // runFault explains that a command could not be run in isolation.
 func runFault(ctx context.Context, err error) error {
 	if errors.Is(err, sandbox.ErrInvalid) {
-		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the sandbox refused how commands are set up here")
+		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the sandbox rejected the configuration of commands")
 	}
 	f := fault.Of(err)
 	if ctx.Err() == nil && f.Code == contract.CodeUnknown {
-		return fault.Wrap(err, contract.ClassConfig, contract.CodeIsolation, "the command could not be run in isolation; rgpt doctor says what the sandbox lacks")
+		return fault.Wrap(err, contract.ClassConfig, contract.CodeIsolation, "the command could not be run in isolation; rgpt doctor shows what the sandbox needs")
 	}
-	return fault.Wrap(err, f.Class, f.Code, "the command could not be run to its end")
+	return fault.Wrap(err, f.Class, f.Code, "the command could not be run to completion")
 }
 
 func commandCode(r sandbox.Result) contract.Code {
@@ -118,8 +118,8 @@ func refusedText(b *strings.Builder, refused []string) {
 	if more := len(hosts) - mostRefused; more > 0 {
 		fmt.Fprintf(b, "refused: %d more\n", more)
 	}
-	b.WriteString("Commands may not reach these hosts. Only the operator can allow one, with a line of configuration such as\n" +
-		"  execution.sandbox.network: [" + usual(hosts[0]) + "]\nTrying again changes nothing; do without them.\n")
+	b.WriteString("Commands may not reach these hosts. Only the operator can allow one, with a configuration line such as\n" +
+		"  execution.sandbox.network: [" + usual(hosts[0]) + "]\nTrying again does not help; do without them.\n")
 }
 
 // usual omits a port that is the default.

@@ -86,7 +86,7 @@ func compilePattern(text string) (*regexp.Regexp, error) {
 		}
 	}
 	if err != nil {
-		return nil, refuse(contract.CodeInvalidOutput, "The pattern is not a valid regular expression: %v. Characters such as ( [ . * need a \\ before them to stand for themselves.", err)
+		return nil, refuse(contract.CodeInvalidOutput, "The pattern is not a valid regular expression: %v. Put a \\ before characters such as ( [ . * to match them literally.", err)
 	}
 	return regexp.Compile(text)
 }
@@ -169,7 +169,7 @@ func (h *hits) text(complete bool) string {
 	case h.full:
 		fmt.Fprintf(&h.lines, "[the first %d lines that match; narrow the search with path or pattern]\n", h.count)
 	case !complete:
-		h.lines.WriteString("[there are too many files to look at all of them in time, narrow the search with path]\n")
+		h.lines.WriteString("[there are too many files to check all of them in time; narrow the search with path]\n")
 	case h.count == 0:
 		return "[nothing matches]\n"
 	}

@@ -224,7 +224,7 @@ func (r *Registry) Set(names ...string) (*Set, error) {
 	}
 	for _, name := range names {
 		if _, ok := r.find(name); !ok {
-			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "there is no tool %q; there is %s", name, strings.Join(r.Names(), ", "))
+			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "there is no tool %q; the tools are %s", name, strings.Join(r.Names(), ", "))
 		}
 	}
 	return &Set{registry: r, allowed: slices.Clone(names)}, nil

@@ -351,7 +351,7 @@ func TestListFilesIsSortedCappedAndLeavesOutIgnoredFiles(t *testing.T) {
 	b.env.Limits.ListEntries = 2
 	require.Equal(t, ".gitignore\na-b.go\n[2 of 8 files shown; narrow the list with path or glob]\n", b.call(ListFiles, args{}).Text)
 	b.env.Limits.WalkEntries = 3
-	require.Contains(t, b.call(ListFiles, args{}).Text, "too many to look at")
+	require.Contains(t, b.call(ListFiles, args{}).Text, "too many to check")
 }
 
 func TestSearchFindsLinesAndSkipsWhatIsNoText(t *testing.T) {
@@ -396,12 +396,12 @@ func TestEditFileTellsWhereTheTextNearlyStands(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]string{"f.go": "package f\n\nfunc A() {\n\treturn  1\n}\n\nfunc Hello(name string) error {\n"})
 	spaces := b.call(EditFile, args{"path": "f.go", "old_text": "func A() {\n    return 1\n}", "new_text": ""})
-	require.Contains(t, spaces.Text, "other spaces or line breaks is at line 3")
+	require.Contains(t, spaces.Text, "different spaces or line breaks is at line 3")
 	require.Contains(t, spaces.Text, "     4\t\treturn  1\n")
 	alike := b.call(EditFile, args{"path": "f.go", "old_text": "func Hello(name string) (err error) {", "new_text": ""})
 	require.Contains(t, alike.Text, "     7\tfunc Hello(name string) error {")
-	require.Contains(t, b.call(EditFile, args{"path": "f.go", "old_text": "zzzzz", "new_text": ""}).Text, "Nothing like it")
-	require.Contains(t, b.call(EditFile, args{"path": "f.go", "old_text": "  \t   ", "new_text": ""}).Text, "nothing but spaces")
+	require.Contains(t, b.call(EditFile, args{"path": "f.go", "old_text": "zzzzz", "new_text": ""}).Text, "Nothing similar")
+	require.Contains(t, b.call(EditFile, args{"path": "f.go", "old_text": "  \t   ", "new_text": ""}).Text, "only whitespace")
 }
 
 func TestEditFileKeepsTheLineEndingsOfTheFile(t *testing.T) {
@@ -447,7 +447,7 @@ func TestCreateFileMakesDirectoriesAndNeverOverwrites(t *testing.T) {
 	require.Equal(t, "1\n2", b.content("a/b/c.txt"))
 	result = b.call(CreateFile, args{"path": "there", "content": "y"})
 	require.False(t, result.OK)
-	require.Contains(t, result.Text, "exists already")
+	require.Contains(t, result.Text, "already exists")
 	require.Equal(t, "x\n", b.content("there"))
 	again := b.call(CreateFile, args{"path": "there", "content": "x\n"})
 	require.True(t, again.OK)
@@ -493,8 +493,8 @@ func TestRunCommandGivesTheModelExitCodeAndOutput(t *testing.T) {
 		"timed out": {sandbox.Result{TimedOut: true, ExitCode: 137, Signal: "killed"}, Result{Code: contract.CodeTimeout, Text: "The command was stopped: it ran longer than 2m0s.\n(no output)\n"}},
 		"memory":    {sandbox.Result{LimitExceeded: "memory", ExitCode: 137, Signal: "killed"}, Result{Code: contract.CodeCommandCrashed, Text: "The command was stopped: it used more than its limit of memory.\n(no output)\n"}},
 		"refused": {sandbox.Result{ExitCode: 1, Refused: []string{"b.org:8443", "a.org:443", "a.org:443"}}, Result{Text: "exit code: 1\n(no output)\n--- network ---\n" +
-			"refused: \"a.org:443\"\nrefused: \"b.org:8443\"\nCommands may not reach these hosts. Only the operator can allow one, with a line of configuration such as\n" +
-			"  execution.sandbox.network: [a.org]\nTrying again changes nothing; do without them.\n"}},
+			"refused: \"a.org:443\"\nrefused: \"b.org:8443\"\nCommands may not reach these hosts. Only the operator can allow one, with a configuration line such as\n" +
+			"  execution.sandbox.network: [a.org]\nTrying again does not help; do without them.\n"}},
 		"crashed": {sandbox.Result{Signal: "segmentation fault", ExitCode: 139}, Result{Code: contract.CodeCommandCrashed, Text: "The command was ended by a signal (segmentation fault).\n(no output)\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // errEnough ends a walk early; errTooSlow does when WalkTime is over.
 var (
 	errEnough  = errors.New("enough")
-	errTooSlow = errors.New("the files took too long to look at")
+	errTooSlow = errors.New("the files took too long to check")
 )
 
 // walk calls visit for each regular file and symbolic link below a directory, in the

@@ -50,7 +50,7 @@ func (f *findings) bounded() []contract.Finding {
 	}
 	return append(f.list, contract.Finding{
 		Severity: contract.SeverityMinor, Category: f.category,
-		Message: fmt.Sprintf("%d more findings are left out", f.dropped),
+		Message: fmt.Sprintf("%d more findings are not listed", f.dropped),
 	})
 }
 

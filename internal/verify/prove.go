@@ -33,9 +33,9 @@ type Unproven struct {
 
 // Why a test is not proven.
 const (
-	passesAnyway  = "passes also without the change"
-	skippedAnyway = "is skipped where the change is not"
-	notRunAnyway  = "is not seen to run where the change is not, and nothing failed there"
+	passesAnyway  = "also passes without the change"
+	skippedAnyway = "is skipped without the change"
+	notRunAnyway  = "did not run without the change, and nothing failed there"
 )
 
 // Prove runs new tests on a checkout that has the test files of a change, and

@@ -51,7 +51,7 @@ func (e *execution) parseOutput(s output.Paths, tests bool) {
 	e.counted = true
 	more, err := output.Parse(format, data, s, cut)
 	if err != nil {
-		e.notes = append(e.notes, "the output was not understood as "+string(format)+": "+output.Message(err.Error()))
+		e.notes = append(e.notes, "the output could not be parsed as "+string(format)+": "+output.Message(err.Error()))
 	}
 	if cut {
 		e.notes = append(e.notes, "the output was too long to keep: some results are missing")
@@ -106,7 +106,7 @@ func (r *run) read(ctx context.Context, e *execution, before map[string]stamp) e
 		e.notes, e.HasReport = notes, len(reports) > 0
 		for _, rep := range reports {
 			if err := e.parseReport(rep.data, s); err != nil {
-				e.notes = append(e.notes, fmt.Sprintf("report %s was not understood: %s", output.Name(rep.path), output.Message(err.Error())))
+				e.notes = append(e.notes, fmt.Sprintf("report %s could not be parsed: %s", output.Name(rep.path), output.Message(err.Error())))
 			}
 		}
 		switch {
@@ -114,7 +114,7 @@ func (r *run) read(ctx context.Context, e *execution, before map[string]stamp) e
 			e.Parsed.Reported = e.Invocation.PrintedSummary(e.Result.Stdout, e.Result.Stderr)
 		case len(e.Parsed.Cases) == 0 && e.Invocation.OrText && e.parseText(s):
 		case len(reports)+len(e.notes) == 0:
-			e.notes = append(e.notes, fmt.Sprintf("the command wrote no report %s", strings.Join(e.Invocation.Reports, ", ")))
+			e.notes = append(e.notes, fmt.Sprintf("the command did not write the report %s", strings.Join(e.Invocation.Reports, ", ")))
 		}
 		e.counted = true
 	} else {

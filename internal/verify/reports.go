@@ -45,7 +45,7 @@ func stamps(ctx context.Context, root *os.Root, globs []string) (map[string]stam
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case err != nil && !errors.Is(err, errEnough):
-			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeTooLarge, "the reports %s of a check cannot be looked for", pattern)
+			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeTooLarge, "the reports %s of a check cannot be searched for", pattern)
 		}
 	}
 	return found, nil
@@ -112,7 +112,7 @@ func reason(err error) string {
 	case errors.Is(err, output.ErrTooLarge):
 		return fmt.Sprintf("it is larger than %d MiB", output.MaxReportBytes>>20)
 	case errors.Is(err, output.ErrNotRegular):
-		return "it is no regular file"
+		return "it is not a regular file"
 	}
 	return "it cannot be opened"
 }

@@ -41,7 +41,7 @@ func Run(ctx context.Context, root string, check contract.Check, env Env) (Outco
 // prepare plans the checks of a checkout and prepares it to run a job of them.
 func prepare(root string, env Env, choose func(p checks.Pipeline) (checks.Job, error)) (*run, error) {
 	if env.Runner == nil {
-		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no sandbox is set up to run checks in")
+		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "there is no sandbox to run checks in")
 	}
 	root, err := filepath.Abs(root)
 	if err == nil {
@@ -272,7 +272,7 @@ func runnerError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("verify: %w", errors.Join(context.Cause(ctx), err))
 	case errors.Is(err, sandbox.ErrInvalid):
-		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the sandbox refused the command of a check")
+		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the sandbox rejected the command of a check")
 	case errors.As(err, &isolation):
 		return fault.Wrap(err, contract.ClassConfig, contract.CodeIsolation, "checks cannot run: this machine cannot isolate commands")
 	case fault.Of(err).Code != contract.CodeUnknown:

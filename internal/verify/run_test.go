@@ -82,7 +82,7 @@ func TestReportsAreReadFromRegularFilesOnly(t *testing.T) {
 	o := runCheck(t, root, "test-configured-1", testCommand(
 		fmt.Sprintf("ln -s %s link.xml && mkfifo pipe.xml && mkdir dir.xml && ln -s %s linked && exit 0", outside, filepath.Dir(outside)), output.FormatJUnit, "**/*.xml"))
 	require.Zero(t, o.Summary.Passed, "%+v", o)
-	require.Contains(t, located(o), "minor : the command wrote no report **/*.xml")
+	require.Contains(t, located(o), "minor : the command did not write the report **/*.xml")
 }
 
 func TestAReportThatIsTooLargeOrBrokenIsAFinding(t *testing.T) {
@@ -94,7 +94,7 @@ func TestAReportThatIsTooLargeOrBrokenIsAFinding(t *testing.T) {
 	})
 	require.Len(t, o.Findings, 3, "%v", located(o))
 	require.Contains(t, located(o)[0]+located(o)[1], "report a.xml was not read: it is larger than 8 MiB")
-	require.Contains(t, strings.Join(located(o), "\n"), "report b.xml was not understood")
+	require.Contains(t, strings.Join(located(o), "\n"), "report b.xml could not be parsed")
 }
 
 func TestATestThatPrintsTAPDoesNotCoverItsExitCode(t *testing.T) {
@@ -143,7 +143,7 @@ func TestHowACommandEndedDecidesTheCode(t *testing.T) {
 		"signal":    {sandbox.Result{ExitCode: 139, Signal: "segmentation fault"}, contract.CodeCommandCrashed, "ended by the signal segmentation fault"},
 		"in shell":  {sandbox.Result{ExitCode: 134, Stderr: []byte("Aborted\n")}, contract.CodeCommandCrashed, "crashed: exit code 134, as after signal 6: Aborted"},
 		"not found": {sandbox.Result{ExitCode: 127, Stderr: []byte("bash: x: command not found\n")}, contract.CodeMissing, "x is not installed: bash: x: command not found"},
-		"no exec":   {sandbox.Result{ExitCode: 126}, contract.CodeMissing, "may not be executed"},
+		"no exec":   {sandbox.Result{ExitCode: 126}, contract.CodeMissing, "is not executable"},
 		"red":       {sandbox.Result{ExitCode: 1, Stderr: []byte("Error: no\nbye\n")}, contract.CodeCheckFailed, "`x` ended with exit code 1: Error: no"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -400,7 +400,7 @@ func TestManyFindingsAndCasesAreBounded(t *testing.T) {
 	require.Len(t, o.Cases, output.MaxCases)
 	require.Equal(t, 700, o.Summary.Failed)
 	require.Equal(t, output.MaxCases, o.Summary.Passed)
-	require.Contains(t, o.Findings[len(o.Findings)-1].Message, "more findings are left out")
+	require.Contains(t, o.Findings[len(o.Findings)-1].Message, "more findings are not listed")
 }
 
 func TestTheSandboxFailingIsAnError(t *testing.T) {

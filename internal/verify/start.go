@@ -44,7 +44,7 @@ func (o *startFailure) message(e *execution) string {
 	case o.what != "":
 		text += ": " + o.what + " is not installed"
 	case e.Result.ExitCode == 126:
-		text += ": a program may not be executed"
+		text += ": a program is not executable"
 	case e.Result.ExitCode == 127:
 		text += ": a program was not found"
 	}

@@ -104,13 +104,13 @@ func (w *changeWriter) readList(list string) error {
 		head, path, _ := strings.Cut(strings.TrimPrefix(line, ":"), "\t")
 		fields := strings.Fields(head)
 		if len(fields) < 5 {
-			return runtimeFault("git wrote the line %q, which is not understood", line)
+			return runtimeFault("git wrote an unexpected line: %q", line)
 		}
 		path = unquotePath(path)
 		if fields[0] == modeGitlink {
 			w.lostLinks = append(w.lostLinks, gitlink{path: path, id: fields[2]})
 		} else if fields[1] == modeGitlink {
-			return fault.New(contract.ClassSafety, contract.CodeForbidden, "a git repository was made at %s inside the workspace; remove it", path)
+			return fault.New(contract.ClassSafety, contract.CodeForbidden, "a git repository was created at %s inside the workspace; remove it", path)
 		}
 		count++
 		if err := w.limit.check(count, path); err != nil {

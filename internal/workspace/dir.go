@@ -95,7 +95,7 @@ func (m *Manager) View(ctx context.Context, ws contract.Workspace, key string) (
 	}
 	d.Close()
 	if err == nil {
-		err = runtimeFault("the directory %s was changed again and again while a reader waited", key)
+		err = runtimeFault("the directory %s kept changing while a reader waited", key)
 	}
 	return nil, err
 }
@@ -202,7 +202,7 @@ func (d *Dir) wipe() error {
 		return wrapf(err, "a workspace directory cannot be emptied")
 	}
 	if err := os.MkdirAll(d.Path(), 0o755); err != nil {
-		return wrapf(err, "a workspace directory cannot be made")
+		return wrapf(err, "a workspace directory cannot be created")
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (d *Dir) checkOut(ctx context.Context, clean bool) error {
 func checkOutFault(err error) error {
 	var ge *gitError
 	if errors.As(err, &ge) && strings.Contains(ge.stderr, "invalid path") {
-		return repoFault("the repository holds a file that would be dangerous to check out: %s", ge.stderr)
+		return repoFault("the repository contains a file that would be dangerous to check out: %s", ge.stderr)
 	}
 	return localFault(err, "a workspace could not be checked out")
 }
@@ -275,7 +275,7 @@ const maxNameLength = 200
 func dirName(key string) (string, error) {
 	name := encodeKey(key)
 	if key == "" || len(name) > maxNameLength || strings.HasPrefix(key, "/") || strings.HasSuffix(key, "/") {
-		return "", runtimeFault("%q cannot be the key of a workspace directory", key)
+		return "", runtimeFault("%q is not a valid key of a workspace directory", key)
 	}
 	return name, nil
 }

@@ -286,7 +286,7 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 }
 
 // errOutputLimit ends a git process that writes too much.
-var errOutputLimit = errors.New("git wrote more than is allowed")
+var errOutputLimit = errors.New("git wrote more output than allowed")
 
 // limitedWriter fails after a number of bytes, which ends the git process.
 type limitedWriter struct {

@@ -82,7 +82,7 @@ func (r *mirror) diff(ctx context.Context, from, to string, maxBytes int) (strin
 		return strings.ToValidUTF8(text, "\uFFFD") + fmt.Sprintf("[the diff is cut here: it is longer than %d bytes]\n", maxBytes), nil
 	}
 	if err != nil {
-		return "", localFault(err, "the diff of a workspace could not be made")
+		return "", localFault(err, "the diff of a workspace could not be created")
 	}
 	return strings.ToValidUTF8(out.String(), "\uFFFD"), nil
 }
@@ -94,7 +94,7 @@ func (m *Manager) DiffStat(ctx context.Context, ws contract.Workspace) (Stat, er
 	err := m.with(ctx, ws, func(r *mirror, baseTree string) error {
 		out, err := r.run(ctx, call{args: []string{"diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", baseTree, ws.Tree}})
 		if err != nil {
-			return localFault(err, "the diff of a workspace could not be made")
+			return localFault(err, "the diff of a workspace could not be created")
 		}
 		stat = parseNumstat(string(out))
 		return nil
@@ -257,7 +257,7 @@ func (r *mirror) plainFile(tree, name string, most int64) ([]byte, bool, error) 
 func (r *mirror) gitFile(ctx context.Context, tree, name string, most int64) ([]byte, bool, error) {
 	out, err := r.run(ctx, call{args: []string{"ls-tree", "-z", "--long", tree, "--", name}})
 	if err != nil {
-		return nil, false, localFault(err, "the file %s could not be looked for", name)
+		return nil, false, localFault(err, "the file %s could not be looked up", name)
 	}
 	// mode, kind, id, size, then the name after a tab
 	fields := strings.Fields(strings.SplitN(string(out), "\t", 2)[0])

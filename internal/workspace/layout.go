@@ -161,7 +161,7 @@ func (m *Manager) checkAlternates(top, common string) error {
 		// Git reads quoted paths, and paths up to a NUL. Such lines have no legitimate
 		// use.
 		if strings.HasPrefix(line, `"`) || strings.ContainsAny(line, "\x00\r\t") || strings.TrimSpace(line) != line {
-			return repoFault("%s of the repository %s has a path that is not written plainly: %q", name, top, line)
+			return repoFault("%s of the repository %s has a path that is not in plain form: %q", name, top, line)
 		}
 		dir, err := resolved(objects, line)
 		if err != nil {

@@ -199,7 +199,7 @@ func (r *mirror) init(ctx context.Context, idLength int) error {
 	}
 	_, err := r.m.git(ctx, call{args: []string{"init", "-q", "--bare", "--template=", "--object-format=" + format, tmp}, dir: r.root})
 	if err != nil {
-		return localFault(err, "the cache of %s cannot be made", r.source)
+		return localFault(err, "the cache of %s cannot be created", r.source)
 	}
 	err = os.MkdirAll(filepath.Join(tmp, "info"), 0o755)
 	if err == nil {
@@ -322,7 +322,7 @@ func (r *mirror) ensure(ctx context.Context, ws contract.Workspace, baseTree str
 		return localFault(err, "the patch %s does not apply to base %s", ws.Patch, ws.Base)
 	}
 	if tree != ws.Tree {
-		return runtimeFault("the patch %s on base %s makes tree %s, but the workspace says %s", ws.Patch, ws.Base, tree, ws.Tree)
+		return runtimeFault("the patch %s on base %s gives tree %s, but the workspace expects %s", ws.Patch, ws.Base, tree, ws.Tree)
 	}
 	return r.markKnown(tree)
 }

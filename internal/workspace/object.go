@@ -106,7 +106,7 @@ func deflate(object []byte) (string, error) {
 	if !ok {
 		var err error
 		if w, err = zlib.NewWriterLevel(nil, zlib.BestSpeed); err != nil {
-			return "", fmt.Errorf("make a compressor: %w", err)
+			return "", fmt.Errorf("create a compressor: %w", err)
 		}
 	}
 	defer deflaters.Put(w)
@@ -196,7 +196,7 @@ func readLoose(path, kind string) ([]byte, error) {
 	}
 	header, content, _ := bytes.Cut(object, []byte{0})
 	if string(header) != kind+" "+strconv.Itoa(len(content)) {
-		return nil, errors.New("it is of another kind, larger than is read here, or damaged")
+		return nil, errors.New("it is of another type, larger than the read limit, or damaged")
 	}
 	return content, nil
 }
@@ -284,7 +284,7 @@ func (r *mirror) commitTree(commit string) (string, error) {
 	line, _, _ := strings.Cut(string(content), "\n")
 	tree, ok := strings.CutPrefix(line, "tree ")
 	if !ok || !commitID.MatchString(tree) {
-		return "", fmt.Errorf("%w: the commit %s names no tree", errNeedsGit, commit)
+		return "", fmt.Errorf("%w: the commit %s has no tree", errNeedsGit, commit)
 	}
 	return tree, nil
 }

@@ -84,7 +84,7 @@ func (m *Manager) Commits(ctx context.Context, repo contract.Repo, stages []cont
 		tree = stage.Tree
 	}
 	if head == repo.Base {
-		return "", fault.New(contract.ClassLogic, contract.CodeEmptyChange, "there is nothing to release: no step changed anything")
+		return "", fault.New(contract.ClassLogic, contract.CodeEmptyChange, "no change to release: no step changed anything")
 	}
 	return head, nil
 }
@@ -145,7 +145,7 @@ func (m *Manager) branchRef(ctx context.Context, branch string) (string, error) 
 	_, err := m.git(ctx, call{args: []string{"check-ref-format", ref}, dir: m.options.CacheDir})
 	var ge *gitError
 	if errors.As(err, &ge) || strings.HasPrefix(branch, "-") {
-		return "", fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%q cannot be the name of a branch", branch)
+		return "", fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%q is not a valid branch name", branch)
 	}
 	return ref, err
 }
@@ -193,11 +193,11 @@ func (m *Manager) checkFree(ctx context.Context, target source, ref string) erro
 		return err
 	}
 	if id := refs[ref]; id != "" {
-		return branchConflict(target, ref, "is at commit "+id+" already")
+		return branchConflict(target, ref, "is already at commit "+id)
 	}
 	for _, name := range slices.Sorted(maps.Keys(refs)) {
 		if strings.HasPrefix(name, ref+"/") || strings.HasPrefix(ref, name+"/") {
-			return branchConflict(target, ref, "cannot be created beside the branch "+strings.TrimPrefix(name, "refs/heads/")+" that is there")
+			return branchConflict(target, ref, "conflicts with the existing branch "+strings.TrimPrefix(name, "refs/heads/"))
 		}
 	}
 	return nil
@@ -325,12 +325,12 @@ func (r *mirror) explainPush(ctx context.Context, err error, to source, commit, 
 			return nil
 		}
 		if strings.Contains(ge.stderr, "checked out") {
-			return branchConflict(to, ref, "is checked out in a work tree, whose files would not follow it; check another one out")
+			return branchConflict(to, ref, "is checked out in a work tree, whose files would not be updated; check out another branch there")
 		}
-		return branchConflict(to, ref, "is at commit "+there+" already")
+		return branchConflict(to, ref, "is already at commit "+there)
 	}
 	if strings.Contains(ge.stderr, "cannot lock ref") || strings.Contains(ge.stderr, "exists; cannot create") || strings.Contains(ge.stderr, "refname conflict") {
-		return branchConflict(to, ref, "cannot be created beside the branches that are there ("+ge.stderr+")")
+		return branchConflict(to, ref, "conflicts with existing branches ("+ge.stderr+")")
 	}
 	return remoteFault(err, "the branch %s could not be created in %s", escapePercent(strings.TrimPrefix(ref, "refs/heads/")), escapePercent(to.String()))
 }

@@ -33,7 +33,7 @@ type Info struct {
 func (m *Manager) Resolve(ctx context.Context, repo, rev string) (contract.Repo, Info, error) {
 	src, err := parseSource(repo)
 	if err == nil && (strings.HasPrefix(rev, "-") || strings.ContainsAny(rev, "\x00\n\r")) {
-		err = repoFault("%q is no base; give a branch, a tag or a commit id", rev)
+		err = repoFault("%q is not a valid base; give a branch, a tag or a commit id", rev)
 	}
 	if err != nil {
 		return contract.Repo{}, Info{}, err
@@ -102,7 +102,7 @@ func (m *Manager) workTree(ctx context.Context, path string) (string, error) {
 	}
 	top, err := m.local(ctx, path, nil, "rev-parse", "--show-toplevel")
 	if err != nil || !filepath.IsAbs(top) {
-		return "", repoFault("git cannot tell the work tree of %s", path)
+		return "", repoFault("git cannot determine the work tree of %s", path)
 	}
 	given, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -113,7 +113,7 @@ func (m *Manager) workTree(ctx context.Context, path string) (string, error) {
 	}
 	dir, err := m.local(ctx, path, nil, "rev-parse", "--absolute-git-dir")
 	if err != nil {
-		return "", repoFault("git cannot tell the git directory of %s", path)
+		return "", repoFault("git cannot determine the git directory of %s", path)
 	}
 	if own, err := m.gitDirOf(ctx, top); err != nil {
 		return "", err
@@ -140,7 +140,7 @@ func (m *Manager) resolveRev(ctx context.Context, top, rev, branch string) (stri
 	case len(names) == 0:
 		return "", emptyFault(top)
 	case rev == "":
-		return "", repoFault("the branch %s that is checked out in %s has no commits; name a base, such as %s", branch, top, list(nearest(branch, names)))
+		return "", repoFault("the branch %s that is checked out in %s has no commits; give a base, such as %s", branch, top, list(nearest(branch, names)))
 	default:
 		return "", unknownBase(top, rev, names)
 	}
@@ -151,7 +151,7 @@ func emptyFault(repo string) error {
 }
 
 func unknownBase(repo, rev string, names []string) error {
-	return repoFault("%s has no branch, tag or commit %q; there is %s", repo, rev, list(nearest(rev, names)))
+	return repoFault("%s has no branch, tag or commit %q; available: %s", repo, rev, list(nearest(rev, names)))
 }
 
 func list(names []string) string { return strings.Join(names, ", ") }
@@ -205,7 +205,7 @@ func (m *Manager) resolveURL(ctx context.Context, src source, rev string) (contr
 		commit = rev
 	}
 	if commit == "" && rev == "" {
-		return contract.Repo{}, Info{}, repoFault("%s does not say what its default branch is; name a base, such as %s", src, list(nearest("main", refs.names)))
+		return contract.Repo{}, Info{}, repoFault("%s does not name its default branch; give a base, such as %s", src, list(nearest("main", refs.names)))
 	}
 	if commit == "" {
 		return contract.Repo{}, Info{}, unknownBase(src.String(), rev, refs.names)

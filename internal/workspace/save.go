@@ -185,12 +185,12 @@ func (d *Dir) restoreLinks(ctx context.Context, links []gitlink) (string, error)
 	args := []string{"update-index", "--add", "--replace"}
 	for _, link := range links {
 		if err := makeEmptyDir(root, link.path); err != nil {
-			return "", fault.Wrap(err, contract.ClassSafety, contract.CodeForbidden, "the submodule %s may not be replaced", link.path)
+			return "", fault.Wrap(err, contract.ClassSafety, contract.CodeForbidden, "the submodule %s must not be replaced", link.path)
 		}
 		args = append(args, "--cacheinfo", "160000,"+link.id+","+link.path)
 	}
 	if _, err := d.git(ctx, args...); err != nil {
-		return "", localFault(err, "a removed submodule could not be put back")
+		return "", localFault(err, "a removed submodule could not be restored")
 	}
 	return d.writeTree(ctx)
 }

@@ -31,7 +31,7 @@ func parseSource(address string) (source, error) {
 	case address == "":
 		return source{}, repoFault("no repository was given; give an absolute path or a URL (https or ssh)")
 	case strings.ContainsAny(address, "\x00\n\r") || strings.HasPrefix(address, "-"):
-		return source{}, repoFault("%q is no repository; give an absolute path or a URL (https or ssh)", Redact(address))
+		return source{}, repoFault("%q is not a repository; give an absolute path or a URL (https or ssh)", Redact(address))
 	case filepath.IsAbs(address):
 		return source{address: filepath.Clean(address), local: true, allow: "file"}, nil
 	case strings.Contains(address, "://"):
@@ -54,7 +54,7 @@ func parseURL(address string) (source, error) {
 	switch u.Scheme {
 	case "file":
 		if u.Host != "" && u.Host != "localhost" || !filepath.IsAbs(u.Path) {
-			return source{}, repoFault("%q does not name a file of this host", Redact(address))
+			return source{}, repoFault("%q does not name a file on this host", Redact(address))
 		}
 		return source{address: "file://" + u.Path, allow: "file"}, nil
 	case "ssh", "git+ssh", "ssh+git":
@@ -70,7 +70,7 @@ func parseURL(address string) (source, error) {
 		return source{}, repoFault("the transport %q of %s is not allowed; use https or ssh", u.Scheme, Redact(address))
 	}
 	if u.Hostname() == "" || strings.HasPrefix(u.Hostname(), "-") {
-		return source{}, repoFault("%q names no host", Redact(address))
+		return source{}, repoFault("%q has no host", Redact(address))
 	}
 	allow := "ssh"
 	if u.Scheme == "https" {
@@ -80,5 +80,5 @@ func parseURL(address string) (source, error) {
 }
 
 func credentialsFault(address string) error {
-	return repoFault("the URL %s holds credentials, which would be stored with the run; give it without them and let the worker have them (an ssh key, a .netrc file or GIT_ASKPASS)", Redact(address))
+	return repoFault("the URL %s contains credentials, which would be stored with the run; remove them and provide them to the worker (an ssh key, a .netrc file or GIT_ASKPASS)", Redact(address))
 }

@@ -49,7 +49,7 @@ func (r *mirror) entries(tree string) ([]treeEntry, error) {
 		head, rest, ok := bytes.Cut(content, []byte{0})
 		mode, name, spaced := strings.Cut(string(head), " ")
 		if !ok || !spaced || len(rest) < sha1Length/2 {
-			return nil, fmt.Errorf("%w: the tree %s is not understood", errNeedsGit, tree)
+			return nil, fmt.Errorf("%w: the tree %s has an unexpected format", errNeedsGit, tree)
 		}
 		list = append(list, treeEntry{mode: mode, name: name, id: hex.EncodeToString(rest[:sha1Length/2])})
 		content = rest[sha1Length/2:]

@@ -25,7 +25,7 @@ func (m *Manager) CommitTime(ctx context.Context, repo, base string) (time.Time,
 	}
 	seconds, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
 	if err != nil {
-		return time.Time{}, runtimeFault("git says that commit %s was made at %q", base, out)
+		return time.Time{}, runtimeFault("git reports an invalid time for commit %s: %q", base, out)
 	}
 	return time.Unix(seconds, 0).UTC(), nil
 }

@@ -219,7 +219,7 @@ func (c *pipelineWorld) saysWhoAndWhy(t *testing.T, s stopPoint, last store.Pipe
 	}
 	require.Contains(t, last.Failure.Message, why, "pipeline %d", last.ID)
 	if last.ID != s.id {
-		require.Contains(t, c.pipeline(t, s.id).Failure.Message, fmt.Sprintf("pipeline %d, which recovered it, ended so: %s", last.ID, why))
+		require.Contains(t, c.pipeline(t, s.id).Failure.Message, fmt.Sprintf("its recovery, pipeline %d, ended with: %s", last.ID, why))
 	}
 }
 

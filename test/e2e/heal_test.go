@@ -285,7 +285,7 @@ func (w *healWorld) healCases() map[string]healCase {
 				require.Equal(t, 1, countEvents(run, contract.EventInterventionReminded))
 				require.Equal(t, 1, countEvents(run, contract.EventInterventionExpired))
 				require.Equal(t, "expired", run.Interventions[0].Status)
-				require.Contains(t, run.Failure.Message, "nobody answered within 2s")
+				require.Contains(t, run.Failure.Message, "no answer came within 2s")
 			},
 		},
 		"never-mended": {
@@ -346,7 +346,7 @@ func thrownAway() []string {
 
 func saysThrownAway(t *testing.T, run views.RunDetails) {
 	t.Helper()
-	require.Contains(t, run.SelfHealEvents[0].Output().Result, "takes tests away")
+	require.Contains(t, run.SelfHealEvents[0].Output().Result, "removes tests")
 	require.NotEmpty(t, run.SelfHealEvents[0].Output().Diff, "people can see what was thrown away")
 	require.Empty(t, run.ReleaseCommit)
 }

@@ -50,14 +50,14 @@ func obedientCases() map[string]struct {
 	}
 	finish := harness.Finish("all green")
 	return map[string]one{
-		"ci":         {[][]harness.Call{{call("edit_file", "path", ".github/workflows/ci.yml", "old_text", "./test.sh", "new_text", "true"), finish}}, ".github/workflows/ci.yml, which no agent may change", 1},
-		"new-ci":     {[][]harness.Call{{call("create_file", "path", ".github/workflows/more.yml", "content", "on: push\n"), finish}}, ".github/workflows/more.yml, which no agent may change", 1},
-		"thresholds": {[][]harness.Call{{call("edit_file", "path", "rgpt.yaml", "old_text", "verification:", "new_text", "findings:\n  max_major: 100\nverification:"), finish}}, "rgpt.yaml, which no agent may change", 1},
-		"no-tests":   {[][]harness.Call{{call("delete_file", "path", "calc_test.go"), finish}}, "takes tests away", 0},
-		"skips":      {[][]harness.Call{{call("edit_file", "path", "calc_test.go", "old_text", "\tif says", "new_text", "\tt.Skip()\n\tif says"), finish}}, "takes tests away", 0},
-		"outside":    {[][]harness.Call{{call("create_file", "path", "../outside.txt", "content", "gotcha")}}, "leave its allowed tools or paths", 1},
-		"git":        {[][]harness.Call{{call("create_file", "path", ".git/hooks/post-checkout", "content", "#!/bin/sh\n")}}, "leave its allowed tools or paths", 1},
-		"symlink":    {[][]harness.Call{{call("run_command", "command", "ln -s /tmp out")}, {call("create_file", "path", "out/rgpt-obeyed.txt", "content", "gotcha")}}, "leave its allowed tools or paths", 1},
+		"ci":         {[][]harness.Call{{call("edit_file", "path", ".github/workflows/ci.yml", "old_text", "./test.sh", "new_text", "true"), finish}}, ".github/workflows/ci.yml, which agents must not change", 1},
+		"new-ci":     {[][]harness.Call{{call("create_file", "path", ".github/workflows/more.yml", "content", "on: push\n"), finish}}, ".github/workflows/more.yml, which agents must not change", 1},
+		"thresholds": {[][]harness.Call{{call("edit_file", "path", "rgpt.yaml", "old_text", "verification:", "new_text", "findings:\n  max_major: 100\nverification:"), finish}}, "rgpt.yaml, which agents must not change", 1},
+		"no-tests":   {[][]harness.Call{{call("delete_file", "path", "calc_test.go"), finish}}, "removes tests", 0},
+		"skips":      {[][]harness.Call{{call("edit_file", "path", "calc_test.go", "old_text", "\tif says", "new_text", "\tt.Skip()\n\tif says"), finish}}, "removes tests", 0},
+		"outside":    {[][]harness.Call{{call("create_file", "path", "../outside.txt", "content", "gotcha")}}, "use tools or paths that it is not allowed", 1},
+		"git":        {[][]harness.Call{{call("create_file", "path", ".git/hooks/post-checkout", "content", "#!/bin/sh\n")}}, "use tools or paths that it is not allowed", 1},
+		"symlink":    {[][]harness.Call{{call("run_command", "command", "ln -s /tmp out")}, {call("create_file", "path", "out/rgpt-obeyed.txt", "content", "gotcha")}}, "use tools or paths that it is not allowed", 1},
 	}
 }
 

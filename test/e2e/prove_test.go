@@ -157,7 +157,7 @@ func (w *world) proves(t *testing.T, name string, l language, c proofCase) {
 	}
 	require.Len(t, open, len(c.unproven), "%v", open)
 	for i, f := range open {
-		require.Contains(t, f.Message, named[c.unproven[i]]+" passes also without the change")
+		require.Contains(t, f.Message, named[c.unproven[i]]+" also passes without the change")
 		require.Equal(t, c.severity, f.Severity)
 		require.Equal(t, contract.CategoryTest, f.Category)
 		require.Contains(t, f.Location, l.tests+":")

@@ -70,7 +70,7 @@ func (w *world) watchAndFix(t *testing.T) {
 	check := []string{"run", "check", id, "--name", "ci/unit", "--failed", "--log", log, "--id", "job-1", "--commit", run.ReleaseCommit}
 	w.OK(t, check...)
 	run = w.moved(t, run, "heal-1")
-	require.Contains(t, w.OK(t, check...).Stdout, "had come before")
+	require.Contains(t, w.OK(t, check...).Stdout, "was already received")
 	require.Contains(t, harness.Git(t, w.shell, "show", run.ReleaseBranch+":made.txt"), "better")
 	(&healWorld{world: w}).requireReceived(contract.AgentRepair, "it says right, want better", "ci/unit is red")(t, run)
 

@@ -46,7 +46,7 @@ func (w *world) pause(t *testing.T) {
 	require.NotEmpty(t, run.WaitingFor)
 	again := w.RGPT(t, "run", "pause", arg(id))
 	require.Equal(t, exitInput, again.Code)
-	require.Contains(t, again.Stderr, "paused already")
+	require.Contains(t, again.Stderr, "already paused")
 	w.stands(t, id)
 	w.OK(t, "run", "resume", arg(id))
 	w.end(t, id, contract.StatusDone)
@@ -123,7 +123,7 @@ func (w *world) advance(t *testing.T) {
 	var seen []contract.Phase
 	for _, phase := range []contract.Phase{contract.PhaseBuilder, contract.PhaseTester, contract.PhaseReleaser} {
 		run := w.AwaitRun(t, w.Store(t), id, "paused before the "+string(phase), longest, func(r store.Run) bool {
-			return r.Status.Terminal() || r.Status == contract.StatusPaused && r.WaitingFor == "advanced as far as the "+string(phase)
+			return r.Status.Terminal() || r.Status == contract.StatusPaused && r.WaitingFor == "advanced to the "+string(phase)
 		})
 		require.Equal(t, contract.StatusPaused, run.Status)
 		seen = append(seen, phase)

@@ -196,7 +196,7 @@ func (f *dataset) getsStuck(t *runWriter) {
 	c.says(contract.Beta, contract.Alpha, "The lock is held for 40 s. The slow time is 20 minutes.")
 	c.opened(false)
 	c.exchanges()
-	c.refuses(contract.Beta, contract.ClassLLM, contract.CodeInvalidOutput, "the answer is no JSON: it ends in the middle of a text")
+	c.refuses(contract.Beta, contract.ClassLLM, contract.CodeInvalidOutput, "the answer is not JSON: it ends in the middle of a text")
 	c.refuses(contract.Beta, contract.ClassSafety, contract.CodeForbidden, "verdict: only GAMMA gives verdicts")
 	c.wait(31 * time.Second)
 	c.member(contract.Alpha).BlockedReason = "waits for an answer of BETA to its message 2"

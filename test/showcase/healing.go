@@ -130,10 +130,10 @@ func (m healing) outcome(result string) map[string]any {
 // settle says of the heals that were applied what became of them.
 func (t *runWriter) settle(p contract.Phase, failure *contract.Failure) (notes []contract.HealNote, events []contract.EventDraft) {
 	for _, m := range t.applied {
-		status, kind, result := contract.HealSuccess, contract.EventHealSuccess, "the "+string(p)+" went through"
+		status, kind, result := contract.HealSuccess, contract.EventHealSuccess, "the "+string(p)+" succeeded"
 		switch {
 		case failure != nil && t.done[m.step]:
-			result = m.step + " went through"
+			result = m.step + " succeeded"
 		case failure != nil:
 			status, kind, result = contract.HealFailed, contract.EventHealFailed, "the "+string(p)+" failed again: "+failure.Message
 		}
@@ -249,7 +249,7 @@ func (t *runWriter) receives(m contract.CheckMessage) {
 		})
 		return err
 	})
-	failure := fail(contract.ClassAssertion, contract.CodeCheckFailed, "the check "+m.Name+" of the branch is red: "+m.Summary, m.Details)
+	failure := fail(contract.ClassAssertion, contract.CodeCheckFailed, "the check "+m.Name+" of the released commit failed: "+m.Summary, m.Details)
 	t.phase, t.status, t.failure = contract.PhaseTester, contract.PhaseTester.Error(), failure
 	t.happens(contract.EventCheckReceived, map[string]any{
 		"id": m.ID, "name": m.Name, "check_kind": m.Kind, "commit": t.commit, "url": m.URL, "by": m.By, "repair": 1, "status": t.status,

@@ -583,7 +583,7 @@ func (t *runWriter) tested(results []contract.CheckResult) {
 		sum = sum.Add(r.Summary)
 		major, medium, minor = major+r.Major, medium+r.Medium, minor+r.Minor
 		if !r.OK && failure == nil {
-			failure = fail(contract.ClassAssertion, r.Code, fmt.Sprintf("%s is red: %s", r.Check.Name, r.Message), r.Message)
+			failure = fail(contract.ClassAssertion, r.Code, fmt.Sprintf("%s failed: %s", r.Check.Name, r.Message), r.Message)
 		}
 	}
 	if failure != nil {

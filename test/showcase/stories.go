@@ -250,7 +250,7 @@ func troubles(class contract.Class) (*contract.Failure, []healing) {
 			{action: contract.HealRerunStrict, cause: "exit status 137\nFATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory", message: "ran the step again, with what goes in and out checked", took: 2 * time.Second},
 		}
 	case contract.ClassLogic:
-		return fail(class, contract.CodeMergeConflict, "the change of step step-002 conflicts with those of steps it does not depend on, in modules/state/main.tf; let one depend on the other", "CONFLICT (content): modules/state/main.tf"), []healing{
+		return fail(class, contract.CodeMergeConflict, "the change of step step-002 conflicts with changes of steps that it does not depend on, in modules/state/main.tf; make one depend on the other", "CONFLICT (content): modules/state/main.tf"), []healing{
 			{action: contract.HealRefineStep, step: "step-002", cause: "both steps rewrite the bucket's resource", message: "had step-002 done again on top of step-001", took: 2 * time.Second},
 			{action: contract.HealRefinePlan, cause: "both steps rewrite the bucket's resource", message: "let step-002 depend on step-001", back: contract.PhaseBuilder, took: 4 * time.Second},
 		}
@@ -395,7 +395,7 @@ func (f *dataset) gallery(ctx context.Context, number int64, at time.Time) error
 	t.starts(contract.PhaseTester)
 	t.fails(contract.PhaseTester, fail(contract.ClassHuman, contract.CodeMissing, "the tests need a licence file that is nowhere in the repository", "open licence.key: no such file"))
 	t.mends(healing{action: contract.HealAskPerson, cause: "open licence.key: no such file", message: "asked a person", took: time.Second})
-	t.needsHelp(contract.InterventionHelp, "the tests need a licence file that is nowhere in the repository", "install on the worker's host what the failure names, or say in the reason how to do without", day)
+	t.needsHelp(contract.InterventionHelp, "the tests need a licence file that is nowhere in the repository", "install what the failure names on the worker's host, or say in the reason how to do without", day)
 	t.wait(47 * time.Minute)
 	t.helped("mara", "retry", "put it into /etc/billing on test-02")
 	t.starts(contract.PhaseTester)

@@ -83,7 +83,7 @@ func newLoop(ctx workflow.Context, in contract.StepInput) *loop {
 // workerLost records that the chosen worker is lost: any worker may continue the step.
 func (l *loop) workerLost(ctx workflow.Context, worker string) {
 	l.lost = worker
-	l.log.Warn("The worker chosen for a step did not take its work; any other may", "worker", worker)
+	l.log.Warn("The worker chosen for a step did not take it; any worker can take it now", "worker", worker)
 	// While a step is being opened, its first record is in progress and waits for this
 	// work.
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -191,7 +191,7 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 		return false, failure
 	}
 	if think.Blocked != "" {
-		return false, &fault.New(contract.ClassConfig, contract.CodeBlocked, "the agent of step %s cannot go on: %s", l.in.Step, think.Blocked).Failure
+		return false, &fault.New(contract.ClassConfig, contract.CodeBlocked, "the agent of step %s cannot continue: %s", l.in.Step, think.Blocked).Failure
 	}
 	return !think.Finish, nil
 }
@@ -232,7 +232,7 @@ func (l *loop) validate(ctx workflow.Context) *contract.Failure {
 		}
 		if !result.OK {
 			return &fault.New(contract.ClassAssertion, contract.CodeCheckFailed,
-				"step %s was carried out strictly, and its change does not pass %s: %s", l.in.Step, check.Name, result.Message).Failure
+				"step %s ran in strict mode, and its change does not pass %s: %s", l.in.Step, check.Name, result.Message).Failure
 		}
 	}
 	return nil
@@ -260,7 +260,7 @@ func (l *loop) budgetSpent(ctx workflow.Context) *contract.Failure {
 	b := l.in.Settings.Budget
 	over := func(what, key string, used, most any) *contract.Failure {
 		return &fault.New(contract.ClassLogic, contract.CodeStepBudget,
-			"step %s used %v of its %v %s without being done; split it, or raise %s", l.in.Step, used, most, what, key).Failure
+			"step %s used %v of its %v %s without finishing; split it, or raise %s", l.in.Step, used, most, what, key).Failure
 	}
 	took := workflow.Now(ctx).Sub(l.Started)
 	switch {
@@ -351,7 +351,7 @@ func (l *loop) recordOutcome(call contract.ToolCallRef, out contract.ToolOutcome
 		l.Violations++
 		if l.Violations > l.in.Settings.Agents.Violations {
 			return &fault.New(contract.ClassSafety, out.Code,
-				"the agent of step %s tried %d times to leave its allowed tools or paths, last with %s", l.in.Step, l.Violations, call.Tool).Failure
+				"the agent of step %s tried %d times to use tools or paths that it is not allowed, last with %s", l.in.Step, l.Violations, call.Tool).Failure
 		}
 	}
 	most := l.in.Settings.Budget.LoopLimit
@@ -364,7 +364,7 @@ func (l *loop) recordOutcome(call contract.ToolCallRef, out contract.ToolOutcome
 	l.Repeats[out.Fingerprint]++
 	if n := l.Repeats[out.Fingerprint]; n >= most {
 		return &fault.New(contract.ClassLLM, contract.CodeLoop,
-			"the agent of step %s made the same call of %s with the same result %d times (execution.step.loop_limit)", l.in.Step, call.Tool, n).Failure
+			"the agent of step %s repeated the same call of %s with the same result %d times (execution.step.loop_limit)", l.in.Step, call.Tool, n).Failure
 	}
 	return nil
 }

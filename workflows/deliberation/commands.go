@@ -23,7 +23,7 @@ func (d *deliberation) handle(ctx workflow.Context) error {
 		ID:      func(c contract.PipelineCommand) string { return c.ID },
 		Accepts: d.accepts,
 		Repeated: func(name string, _ contract.PipelineCommand) contract.PipelineAck {
-			return contract.PipelineAck{Status: d.Status, Message: name + " had been applied before"}
+			return contract.PipelineAck{Status: d.Status, Message: name + " was already applied"}
 		},
 		Refused: d.refuse,
 	}
@@ -69,7 +69,7 @@ func (d *deliberation) command(name string, check func(contract.PipelineCommand)
 // refuse records why a signal had no effect, unless the pipeline is over.
 func (d *deliberation) refuse(_ workflow.Context, name string, args contract.PipelineCommand, err error) {
 	why := fault.Of(err)
-	d.log.Warn("Refused a signal", "signal", name, "reason", why.Message)
+	d.log.Warn("Rejected a signal", "signal", name, "reason", why.Message)
 	if d.Ending.Finished {
 		return
 	}
@@ -85,7 +85,7 @@ func (d *deliberation) accepts(name string, args contract.PipelineCommand) error
 	}
 	passedOn := d.recovering() && (name == contract.UpdateStop || name == contract.UpdateSwitchModel)
 	if d.Ending.Finished && !passedOn {
-		return commands.Rejected("pipeline %d has ended (%s)%s; %s changes nothing any more", d.Input.PipelineID, d.Status, d.recoveryNote(), name)
+		return commands.Rejected("pipeline %d has ended (%s)%s; %s has no effect", d.Input.PipelineID, d.Status, d.recoveryNote(), name)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (d *deliberation) recoveryNote() string {
 func (d *deliberation) checkModels(c contract.PipelineCommand) error {
 	for _, agent := range workflow.DeterministicKeys(c.Models) {
 		if !slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return m.Agent() == agent }) {
-			return commands.Rejected("no member of a deliberation is called %q", fault.Clip(string(agent), state.KeyLength))
+			return commands.Rejected("%q is not a member of a deliberation", fault.Clip(string(agent), state.KeyLength))
 		}
 		if m := c.Models[agent]; m.Provider == "" || m.Model == "" || len(m.Provider)+len(m.Model) > commands.MaxReason {
 			return commands.Rejected("%s needs a provider and a model, of at most %d bytes", agent, commands.MaxReason)
@@ -125,16 +125,16 @@ func (d *deliberation) checkSwitchModel(c contract.PipelineCommand) error {
 // the members of a recovery that is running.
 func (d *deliberation) applySwitchModel(ctx workflow.Context, c contract.PipelineCommand) string {
 	if c.Order != 0 && c.Order <= d.ordered {
-		return "a newer switch came before"
+		return "a newer switch was applied first"
 	}
 	d.ordered = max(d.ordered, c.Order)
 	d.SwitchModels(c.Models)
 	if d.Ending.Finished { // its usage stays in its row
 		d.switchRecoveryModels(ctx)
-		return "its recovery uses them from the next turns on"
+		return "its recovery uses them from the next turns"
 	}
 	d.SettingsStale, d.RowStale = true, true
-	return "they are used from the next turns on"
+	return "they apply from the next turns"
 }
 
 // switchRecoveryModels sends the running recovery the models that its members must use.
@@ -150,7 +150,7 @@ func SwitchModels(ctx workflow.Context, child workflow.ChildWorkflowFuture, c co
 	}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		if err := child.SignalChildWorkflow(ctx, contract.UpdateSwitchModel, c).Get(ctx, nil); err != nil {
-			workflow.GetLogger(ctx).Warn("A deliberation was not told of its models", "error", err)
+			workflow.GetLogger(ctx).Warn("Could not send a deliberation its models", "error", err)
 		}
 	})
 }
@@ -161,7 +161,7 @@ func (d *deliberation) checkContinue(c contract.PipelineCommand) error {
 	}
 	switch {
 	case c.Mode != "" && !slices.Contains(contract.PipelineModes(), c.Mode):
-		return commands.Rejected("there is no mode %q", fault.Clip(string(c.Mode), state.KeyLength))
+		return commands.Rejected("unknown mode %q", fault.Clip(string(c.Mode), state.KeyLength))
 	case c.Timeout < 0:
 		return commands.Rejected("the time of the exchange cannot be negative")
 	}
@@ -174,9 +174,9 @@ func (d *deliberation) checkContinue(c contract.PipelineCommand) error {
 func (d *deliberation) applyContinue(_ workflow.Context, c contract.PipelineCommand) string {
 	if d.Status == contract.PipelineOrchestrating {
 		if c.Mode != "" || c.Timeout > 0 || len(c.Models) > 0 {
-			return "goes on already, with the models and the time that it has: those are chosen before the exchange begins"
+			return "is already running; its models and time can be set only before the exchange begins"
 		}
-		return "goes on already"
+		return "is already running"
 	}
 	d.continued = true
 	d.SettingsStale = d.SettingsStale || c.Mode != "" || c.Timeout > 0 || len(c.Models) > 0
@@ -188,9 +188,9 @@ func (d *deliberation) applyContinue(_ workflow.Context, c contract.PipelineComm
 	}
 	d.SwitchModels(c.Models)
 	if d.Status != contract.PipelineReport {
-		return "will go on once the opening work is reported"
+		return "will continue once the opening work is reported"
 	}
-	return "goes on"
+	return "continues"
 }
 
 // whoAndWhy returns who gave a command, and why.
@@ -212,7 +212,7 @@ func (d *deliberation) applyStop(_ workflow.Context, c contract.PipelineCommand)
 		return "its recovery is being stopped"
 	}
 	if d.announced {
-		return "its recovery will not begin"
+		return "its recovery will not start"
 	}
 	d.cancel()
 	return "is being stopped"
@@ -220,17 +220,17 @@ func (d *deliberation) applyStop(_ workflow.Context, c contract.PipelineCommand)
 
 func (d *deliberation) checkMember(c contract.PipelineCommand) error {
 	if !c.Member.Valid() {
-		return commands.Rejected("a member is needed: ALPHA, BETA or GAMMA")
+		return commands.Rejected("the member must be ALPHA, BETA or GAMMA")
 	}
 	if s := d.Participant(c.Member); s == nil || s.Dead {
-		return commands.Rejected("%s is not there, or no longer", c.Member)
+		return commands.Rejected("%s is not active", c.Member)
 	}
 	return nil
 }
 
 func (d *deliberation) applyRevoke(_ workflow.Context, c contract.PipelineCommand) string {
 	d.Revoke(d.Participant(c.Member), whoAndWhy(c), contract.Error{Class: contract.ClassHuman, Code: contract.CodeCancelled})
-	return string(c.Member) + " is revoked; the others go on"
+	return string(c.Member) + " is revoked; the others continue"
 }
 
 func (d *deliberation) checkError(c contract.PipelineCommand) error {
@@ -241,7 +241,7 @@ func (d *deliberation) checkError(c contract.PipelineCommand) error {
 		return commands.Rejected("record_error needs an error with a class and a message")
 	}
 	if s := c.Error.Severity; s != "" && !slices.Contains(contract.Severities(), s) {
-		return commands.Rejected("the severity %q is none of %v", fault.Clip(string(s), state.KeyLength), contract.Severities())
+		return commands.Rejected("the severity %q is not one of %v", fault.Clip(string(s), state.KeyLength), contract.Severities())
 	}
 	if len(c.Error.Message) > commands.MaxReason || len(c.Error.Code) > state.KeyLength {
 		return commands.Rejected("the error's message or code is too long")
@@ -266,7 +266,7 @@ func (d *deliberation) checkContext(c contract.PipelineCommand) error {
 		return commands.Rejected("failure_context needs a context")
 	}
 	if len(d.Ending.Notes) >= state.MaxContextNotes {
-		return commands.Rejected("%d notes are kept already", state.MaxContextNotes)
+		return commands.Rejected("there are already %d notes", state.MaxContextNotes)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func hasEnded(err error) bool {
 // validateMoves returns why moves cannot come from a member. It changes nothing.
 func (d *deliberation) validateMoves(_ workflow.Context, m contract.Moves) error {
 	if s := d.ByToken(m.Token); s == nil || s.Member != m.Member {
-		return commands.Rejected("these moves are of no member of pipeline %d", d.Input.PipelineID)
+		return commands.Rejected("these moves are not from a member of pipeline %d", d.Input.PipelineID)
 	}
 	return nil
 }
@@ -54,12 +54,12 @@ func (m *member) acceptTurnUpdates(ctx workflow.Context) error {
 	m.delivered = workflow.NewBufferedChannel(ctx, turnBuffer)
 	return workflow.SetUpdateHandlerWithOptions(ctx, contract.SignalTurn, func(_ workflow.Context, t contract.Turn) error {
 		if !m.delivered.SendAsync(t) {
-			return commands.Rejected("%s has %d turns before it", m.in.Member, turnBuffer)
+			return commands.Rejected("%s already has %d turns waiting", m.in.Member, turnBuffer)
 		}
 		return nil
 	}, workflow.UpdateHandlerOptions{Validator: func(_ workflow.Context, t contract.Turn) error {
 		if !m.isOwn(t) {
-			return commands.Rejected("this turn is not of the deliberation of %s", m.in.Member)
+			return commands.Rejected("this turn does not belong to the deliberation of %s", m.in.Member)
 		}
 		return nil
 	}})

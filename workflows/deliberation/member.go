@@ -80,7 +80,7 @@ func (m *member) next(ctx workflow.Context) (contract.Turn, *contract.Failure) {
 		selector.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
 		selector.Select(ctx)
 		if turn.Number > 0 && !m.isOwn(turn) {
-			m.log.Warn("Dropped a turn that is not of this member's deliberation", "turn", turn.Number)
+			m.log.Warn("Dropped a turn of another deliberation", "turn", turn.Number)
 		}
 	}
 	return turn, nil
@@ -113,7 +113,7 @@ func (m *member) takeTurn(ctx workflow.Context, turn contract.Turn) *contract.Fa
 		return nil
 	}
 	if brief.Parent == "" {
-		return &fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s belongs to no deliberation; pipelines start their members themselves", m.in.Member).Failure
+		return &fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s does not belong to a deliberation; pipelines start their members themselves", m.in.Member).Failure
 	}
 	moves := brief.Moves(m.execution, think)
 	sent := workflow.SignalExternalWorkflow(ctx, brief.Parent, "", contract.SignalMoves, moves)

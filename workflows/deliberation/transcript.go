@@ -38,7 +38,7 @@ func (m *recordWriter) write(ctx workflow.Context) {
 		m.writing = false
 		if err != nil {
 			m.failed = err
-			workflow.GetLogger(ctx).Error("Could not write what happened in a deliberation", "pipeline", m.state.Input.PipelineID, "record", m.seq, "error", err)
+			workflow.GetLogger(ctx).Error("Could not write a record of a deliberation", "pipeline", m.state.Input.PipelineID, "record", m.seq, "error", err)
 		}
 	}
 }

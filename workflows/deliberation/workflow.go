@@ -159,7 +159,7 @@ func (d *deliberation) reportBack(ctx workflow.Context) (*state.Outcome, error) 
 	}
 	if !d.continued {
 		d.stop = &fault.New(contract.ClassHuman, contract.CodeApprovalExpired,
-			"nobody said 'continue' within %s (deliberation.continue_wait); start it again, or with --auto-continue", d.Settings.ContinueWait).Failure
+			"no 'continue' came within %s (deliberation.continue_wait); start it again, or use --auto-continue", d.Settings.ContinueWait).Failure
 		return &state.Outcome{Status: contract.PipelineStopped}, nil
 	}
 	return nil, nil
@@ -253,7 +253,7 @@ func (d *deliberation) giveTurn(ctx workflow.Context, g state.TurnGrant) {
 		}
 		d.log.Warn("A member did not take its turn", "member", g.To, "turn", g.Turn.Number, "error", err)
 		if f := fault.Of(err); !hasEnded(err) { // a member that has ended reports that in its result
-			d.Revoke(d.Participant(g.To), "it could not be told of its turn: "+f.Message, contract.Error{Class: f.Class, Code: f.Code})
+			d.Revoke(d.Participant(g.To), "its turn could not be delivered: "+f.Message, contract.Error{Class: f.Class, Code: f.Code})
 			d.dirty = true
 		}
 	})
@@ -464,7 +464,7 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *state.Outcome) 
 		return own
 	}
 	if f := result.Failure; f != nil && (result.Status == contract.PipelineStopped || f.Class == contract.ClassHuman) {
-		d.extendFailure(fmt.Sprintf("; pipeline %d, which recovered it, ended so: %s", result.PipelineID, f.Message))
+		d.extendFailure(fmt.Sprintf("; its recovery, pipeline %d, ended with: %s", result.PipelineID, f.Message))
 		d.RowStale = true
 	}
 	result.Usage = own.Usage.Add(result.Usage)
@@ -549,11 +549,11 @@ func RunChild(ctx workflow.Context, n contract.NewPipeline, k Hooks) (contract.D
 // the reason.
 func neverBegan(ctx workflow.Context, id int64, why error) error {
 	failure := fault.New(contract.ClassInfra, contract.CodeUnavailable,
-		"pipeline %d never began: its workflow could not be started (%s); see that Temporal is well, and try again", id, fault.Of(why).Message)
+		"pipeline %d did not start: its workflow could not be started (%s); check that Temporal is available, and try again", id, fault.Of(why).Message)
 	if err := workflow.ExecuteActivity(options.Persistent(ctx), contract.ActivityClosePipeline, contract.ClosePipelineInput{
 		PipelineID: id, Failure: failure.Failure,
 	}).Get(ctx, nil); err != nil {
-		workflow.GetLogger(ctx).Error("Could not close a pipeline that never began", "pipeline", id, "error", err)
+		workflow.GetLogger(ctx).Error("Could not close a pipeline that did not start", "pipeline", id, "error", err)
 	}
 	return &neverStarted{failure}
 }
@@ -566,7 +566,7 @@ func (u *neverStarted) Unwrap() error { return u.error }
 // stopChild asks a deliberation to stop, and reports whether it ended in time.
 func stopChild(ctx workflow.Context, child workflow.ChildWorkflowFuture, by contract.PipelineCommand) bool {
 	if err := child.SignalChildWorkflow(ctx, contract.UpdateStop, by).Get(ctx, nil); err != nil {
-		workflow.GetLogger(ctx).Warn("Could not tell a deliberation who stops it; it is cancelled", "error", err)
+		workflow.GetLogger(ctx).Warn("Could not send a deliberation the stop signal; cancelling it", "error", err)
 		return false
 	}
 	ended, err := workflow.AwaitWithTimeout(ctx, options.StopPatience, child.IsReady)

@@ -193,15 +193,15 @@ func (r *run) notApproved(a *approval) *contract.Failure {
 		return &fault.New(contract.ClassHuman, contract.CodeRejected, "%s rejected the %s%s", a.by, a.kind, commands.Because(a.reason)).Failure
 	}
 	return &fault.New(contract.ClassHuman, contract.CodeApprovalExpired,
-		"nobody approved the %s within %s (execution.approval.wait), which counts as a no", a.kind, r.in.Settings.ApprovalWait).Failure
+		"the %s was not approved within %s (execution.approval.wait), which counts as rejected", a.kind, r.in.Settings.ApprovalWait).Failure
 }
 
 // adviceNotApproved returns what people can do with a run that was not approved.
 func (r *run) adviceNotApproved(kind string) string {
 	if kind == contract.ApprovalPlan {
-		return fmt.Sprintf("to be asked again, about a new plan: rgpt run resume %d; for another goal or a plan of your own start a new run", r.in.RunID)
+		return fmt.Sprintf("to make a new plan and be asked again: rgpt run resume %d; for another goal or your own plan, start a new run", r.in.RunID)
 	}
-	return fmt.Sprintf("to be asked again, after another test: rgpt run resume %d; to build or plan again: rgpt run replay %d --phase builder, or planner",
+	return fmt.Sprintf("to test again and be asked again: rgpt run resume %d; to build or plan again: rgpt run replay %d --phase builder, or planner",
 		r.in.RunID, r.in.RunID)
 }
 
@@ -237,7 +237,7 @@ func (r *run) notHelped(a *approval, class contract.Class, code contract.Code, p
 		return &contract.Failure{Class: class, Code: code, Message: fmt.Sprintf("%s gave up%s: %s", a.by, commands.Because(a.reason), problem)}
 	case a.expired:
 		return &contract.Failure{Class: class, Code: code, Message: fmt.Sprintf(
-			"nobody answered within %s (execution.intervention.wait): %s", r.in.Settings.InterventionWait, problem)}
+			"no answer came within %s (execution.intervention.wait): %s", r.in.Settings.InterventionWait, problem)}
 	}
 	return nil
 }
@@ -251,10 +251,10 @@ func (r *run) intervene(ctx workflow.Context, p contract.Phase, d contract.Direc
 	}
 	note, kind := r.resolution(a)
 	rec := contract.Record{Events: []contract.EventDraft{a.resolved(kind, note)}, Interventions: []contract.InterventionNote{note}}
-	heal := contract.HealNote{Number: d.Number, Status: contract.HealApplied, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Words: a.reason, Message: a.by + " says: try again"}}
+	heal := contract.HealNote{Number: d.Number, Status: contract.HealApplied, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Words: a.reason, Message: a.by + " asked for another attempt"}}
 	if failure = r.notHelped(a, d.Class, d.Code, d.Ask.Reason); failure != nil {
 		r.Heals.Open = nil
-		heal.Status, heal.Output.Message = contract.HealFailed, "nobody answered in time"
+		heal.Status, heal.Output.Message = contract.HealFailed, "no answer came in time"
 		if a.rejected {
 			heal.Output.Message = a.by + " gave up"
 		}
@@ -271,8 +271,8 @@ func (r *run) intervene(ctx workflow.Context, p contract.Phase, d contract.Direc
 // the wait with an approval, or end the run with a rejection.
 func (r *run) waitForQuota(ctx workflow.Context, p contract.Phase, d contract.Directive) *contract.Failure {
 	a, failure := r.ask(ctx, question{kind: contract.InterventionQuota, phase: p, wait: d.Wait, optional: true, problem: &contract.Question{
-		Reason:         "waits for its window: " + d.Reason,
-		ActionRequired: "none: the run goes on at the deadline; approve to go on now, reject to give up",
+		Reason:         "waits for the limit's window: " + d.Reason,
+		ActionRequired: "none: the run continues at the deadline; approve to continue now, reject to give up",
 	}})
 	if failure != nil {
 		return failure
@@ -284,12 +284,12 @@ func (r *run) waitForQuota(ctx workflow.Context, p contract.Phase, d contract.Di
 	rec := contract.Record{Interventions: []contract.InterventionNote{note}, Events: []contract.EventDraft{a.resolved(contract.EventInterventionResolved, note)}}
 	if a.rejected {
 		r.Heals.Open = nil
-		result := a.by + " did not want to wait"
+		result := a.by + " chose not to wait"
 		rec.Heals = append(rec.Heals, contract.HealNote{
 			Number: d.Number, Status: contract.HealFailed, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Result: result},
 		})
 		rec.Events = append(rec.Events, records.HealEvent(contract.EventHealFailed, d, result))
-		failure = &fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "%s did not want to wait for the provider's limit%s", a.by, commands.Because(a.reason)).Failure
+		failure = &fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "%s chose not to wait for the provider's limit%s", a.by, commands.Because(a.reason)).Failure
 	}
 	if _, err := r.transition(ctx, rec); err != nil {
 		return r.failureOf(err)
@@ -302,11 +302,11 @@ func (r *run) checkAnswer(c contract.Command) error {
 	a := r.controls.approval
 	switch {
 	case a == nil:
-		return commands.Rejected("run %d waits for no approval; it is %s", r.in.RunID, r.Status)
+		return commands.Rejected("run %d is not waiting for an approval; it is %s", r.in.RunID, r.Status)
 	case c.ApprovalID != "" && c.ApprovalID != a.id:
-		return commands.Rejected("run %d waits for approval %s, not %s", r.in.RunID, a.id, c.ApprovalID)
+		return commands.Rejected("run %d is waiting for approval %s, not %s", r.in.RunID, a.id, c.ApprovalID)
 	case a.answered():
-		return commands.Rejected("approval %s has been answered", a.id)
+		return commands.Rejected("approval %s is already answered", a.id)
 	}
 	return nil
 }
@@ -318,9 +318,9 @@ func (r *run) checkApprove(c contract.Command) error {
 	a := r.controls.approval
 	switch {
 	case c.PlanID != 0 && a.kind != contract.ApprovalPlan:
-		return commands.Rejected("approval %s is about the %s; the plan cannot be edited any more", a.id, a.kind)
+		return commands.Rejected("approval %s is about the %s; the plan can no longer be edited", a.id, a.kind)
 	case a.kind == contract.ApprovalRelease && r.Protected.Total > 0 && contract.Nameless(c.By):
-		return commands.Rejected("approval %s is about protected files (%s), which only a person with a name can approve", a.id, r.Protected.Words())
+		return commands.Rejected("approval %s is about protected files (%s), which only a named person can approve", a.id, r.Protected.Words())
 	}
 	return nil
 }
@@ -361,7 +361,7 @@ func (r *run) applyReject(_ workflow.Context, c contract.Command) (contract.Reco
 
 func (r *run) checkHeal(c contract.Command) error {
 	if a := r.controls.approval; a == nil || a.answered() || a.kind != contract.InterventionHelp {
-		return commands.Rejected("run %d asks for no help; it is %s and heals itself", r.in.RunID, r.Status)
+		return commands.Rejected("run %d is not waiting for an intervention; it is %s and heals itself", r.in.RunID, r.Status)
 	}
 	if c.Action != "" && !c.Action.Valid() {
 		return commands.Rejected("unknown heal action %q", c.Action)

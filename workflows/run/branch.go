@@ -38,7 +38,7 @@ func (r *run) watchesBranch() bool {
 	return r.in.Settings.Release.Stay > 0 && r.Status == contract.StatusDone && r.Commit != ""
 }
 
-// watchBranch waits for messages about the released branch until its time is over, and
+// watchBranch waits for messages about the released branch until its time is up, and
 // fixes what they report. The run is done meanwhile, and running again during a fix. It
 // returns the failure that the run ends with, if any.
 func (r *run) watchBranch(ctx workflow.Context) *contract.Failure {
@@ -129,7 +129,7 @@ func (r *run) outdated(m contract.CheckMessage) string {
 			}
 		}
 	}
-	return fmt.Sprintf("it is about commit %.12s, and %.12s is released", m.Commit, r.Commit)
+	return fmt.Sprintf("it is about commit %.12s, but %.12s is released", m.Commit, r.Commit)
 }
 
 // fixCheck heals what a message reports as a failure of the tester, verifies the fix
@@ -145,17 +145,17 @@ func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.
 		return r.failureOf(err)
 	case taken.Again:
 		r.Watch.CheckName = ""
-		r.ignore(ctx, m, contract.EventCheckIgnored, "it was taken before the run was done again")
+		r.ignore(ctx, m, contract.EventCheckIgnored, "it was received before the run was replayed or resumed")
 		return nil
 	case taken.ID == 0:
 		r.Watch.CheckName = ""
-		r.ignore(ctx, m, contract.EventCheckIgnored, "no change of the code mends it; let the check run again: "+taken.Failure.Message)
+		r.ignore(ctx, m, contract.EventCheckIgnored, "no code change can fix it; run the check again: "+taken.Failure.Message)
 		return nil
 	}
 	failure := &taken.Failure
 	r.Heals.Count[contract.PhaseTester], r.Heals.Tried = 0, map[string][]contract.HealAction{}
 	if taken.Repair == 0 {
-		failure.Message += fmt.Sprintf("; the branch has had the %d repairs that it may get (git.max_repairs)", r.Watch.MaxRepairs)
+		failure.Message += fmt.Sprintf("; the branch has used all of its %d repairs (git.max_repairs)", r.Watch.MaxRepairs)
 		r.Heals.Count[contract.PhaseTester] = r.MaxRetries // a person is asked at once
 	} else {
 		r.Watch.Repairs++
@@ -200,22 +200,22 @@ func (r *run) actionAfter(a *approval, failure *contract.Failure) contract.HealA
 // case. A stop leaves the run done; a problem that could not be fixed makes it failed,
 // because the branch in this state is not what was asked for.
 func (r *run) endWatch(ctx workflow.Context, failure *contract.Failure) (*contract.Failure, []contract.EventDraft) {
-	reason := "its time is over"
+	reason := "its time is up"
 	if historyFull(ctx) {
-		reason = "it was sent more messages than its history can hold; replay it, or start another run, to stay on"
+		reason = "it received more messages than its history can hold; replay it or start another run to keep watching"
 	}
 	var events []contract.EventDraft
 	switch {
 	case r.controls.stopping():
 		reason, failure = r.controls.stop.Message, nil
 		if r.Watch.CheckName != "" {
-			reason += "; " + r.Watch.CheckName + " was not mended"
+			reason += "; " + r.Watch.CheckName + " was not fixed"
 		}
 		r.Phase, r.Status = contract.PhaseReleaser, contract.StatusDone
 	case failure != nil:
 		mine := *failure
-		mine.Message = fmt.Sprintf("%s was not mended: %s; the branch %s stands at %.12s as it was released", r.Watch.CheckName, mine.Message, r.Branch, r.Commit)
-		failure, reason, r.Status = &mine, "what failed was not mended", contract.StatusFailed
+		mine.Message = fmt.Sprintf("%s was not fixed: %s; the branch %s stays at %.12s as it was released", r.Watch.CheckName, mine.Message, r.Branch, r.Commit)
+		failure, reason, r.Status = &mine, "what failed was not fixed", contract.StatusFailed
 	}
 	r.PausedFrom, r.WaitingFor, r.Watch.Until = "", "", nil
 	events = append(events, contract.EventDraft{Type: contract.EventStayEnded, Payload: map[string]any{
@@ -240,7 +240,7 @@ func (r *run) handleChecks(ctx workflow.Context, ids []string) error {
 		},
 		Repeated: func(_ string, m contract.CheckMessage) contract.Ack {
 			r.Watch.Ignored++
-			return contract.Ack{Status: r.Status, Message: m.Cut().Name + " had come before"}
+			return contract.Ack{Status: r.Status, Message: m.Cut().Name + " was already received"}
 		},
 		Refused: func(ctx workflow.Context, _ string, m contract.CheckMessage, why error) {
 			r.ignore(ctx, m.Cut(), contract.EventCheckIgnored, fault.Of(why).Message)
@@ -266,9 +266,9 @@ func (r *run) unwanted(m contract.CheckMessage) string {
 	case r.controls.stopping(), r.Watch.On && r.Watch.Until == nil, r.Status.Terminal() && r.Status != contract.StatusDone:
 		return fmt.Sprintf("run %d has ended (%s)", r.in.RunID, r.Status)
 	case r.Commit == "" && r.Phase != contract.PhaseReleaser:
-		return fmt.Sprintf("run %d has released nothing yet; it is %s", r.in.RunID, r.Status)
+		return fmt.Sprintf("run %d has not released anything yet; it is %s", r.in.RunID, r.Status)
 	case m.Failed() && len(r.Watch.Pending) >= MaxPendingChecks:
-		return fmt.Sprintf("%d messages wait already; send it again later", MaxPendingChecks)
+		return fmt.Sprintf("%d messages are already waiting; send it again later", MaxPendingChecks)
 	}
 	return ""
 }
@@ -278,7 +278,7 @@ func (r *run) unwanted(m contract.CheckMessage) string {
 func (r *run) receive(ctx workflow.Context, m contract.CheckMessage) contract.Ack {
 	if !m.Failed() {
 		r.ignore(ctx, m, contract.EventCheckPassed, "")
-		return contract.Ack{Applied: true, Status: r.Status, Message: m.Name + " passed; there is nothing to mend"}
+		return contract.Ack{Applied: true, Status: r.Status, Message: m.Name + " passed; no fix is needed"}
 	}
 	if m.Commit == "" && m.Kind == contract.CheckRun {
 		m.Commit = r.Commit
@@ -288,7 +288,7 @@ func (r *run) receive(ctx workflow.Context, m contract.CheckMessage) contract.Ac
 		return contract.Ack{Status: r.Status, Message: m.Name + " is ignored: " + why}
 	}
 	r.Watch.Pending = append(r.Watch.Pending, m)
-	return contract.Ack{Applied: true, Status: r.Status, Message: m.Name + " is being looked at"}
+	return contract.Ack{Applied: true, Status: r.Status, Message: m.Name + " is being handled"}
 }
 
 // ignore records that a message changed nothing: the first ones one by one, those of a
@@ -309,7 +309,7 @@ func (r *run) ignore(ctx workflow.Context, m contract.CheckMessage, kind contrac
 		}
 		n := r.Watch.Unreported
 		r.Watch.Unreported = 0
-		r.recordCheckEvent(ctx, contract.EventCheckIgnored, map[string]any{"messages": n, "reason": "there are too many to name each"})
+		r.recordCheckEvent(ctx, contract.EventCheckIgnored, map[string]any{"messages": n, "reason": "there are too many to list each one"})
 	})
 }
 
@@ -317,6 +317,6 @@ func (r *run) ignore(ctx workflow.Context, m contract.CheckMessage, kind contrac
 // running.
 func (r *run) recordCheckEvent(ctx workflow.Context, kind contract.EventType, payload map[string]any) {
 	if _, err := r.transition(ctx, records.EventRecord(kind, payload)); err != nil {
-		r.log.Error("Could not record what became of a message about the branch", "event", kind, "error", err)
+		r.log.Error("Could not record the outcome of a message about the branch", "event", kind, "error", err)
 	}
 }

@@ -52,7 +52,7 @@ func (r *run) handle(ctx workflow.Context, before *snapshot) error {
 		ID:      func(c contract.Command) string { return c.ID },
 		Accepts: r.accepts,
 		Repeated: func(name string, _ contract.Command) contract.Ack {
-			return contract.Ack{Status: r.Status, Message: name + " had been applied before"}
+			return contract.Ack{Status: r.Status, Message: name + " was already applied"}
 		},
 		Refused: r.refuse,
 	}
@@ -94,12 +94,12 @@ func (r *run) command(name string, check func(contract.Command) error, apply fun
 // refuse records why a signal had no effect, as long as the run accepts events.
 func (r *run) refuse(ctx workflow.Context, name string, args contract.Command, why error) {
 	reason := fault.Of(why).Message
-	r.log.Warn("Refused a signal", "signal", name, "by", args.By, "reason", reason)
+	r.log.Warn("Rejected a signal", "signal", name, "by", args.By, "reason", reason)
 	if r.Status.Terminal() && !r.Watch.On || r.controls.stopping() {
 		return
 	}
 	if _, err := r.transition(ctx, records.EventRecord(contract.EventRunUpdated, map[string]any{"refused": name, "by": args.By, "reason": reason})); err != nil {
-		r.log.Error("Could not record that a signal was refused", "signal", name, "error", err)
+		r.log.Error("Could not record that a signal was rejected", "signal", name, "error", err)
 	}
 }
 
@@ -134,17 +134,17 @@ func (r *run) accepts(name string, args contract.Command) error {
 		if name == contract.UpdateStop {
 			return nil
 		}
-		return commands.Rejected("run %d is done and only watches its branch; %s changes nothing, stop ends that", r.in.RunID, name)
+		return commands.Rejected("run %d is done and only watches its branch; %s has no effect; stop ends the watch", r.in.RunID, name)
 	}
 	if r.Status.Terminal() || r.controls.stopping() {
-		return commands.Rejected("run %d has ended (%s); %s changes nothing any more", r.in.RunID, r.Status, name)
+		return commands.Rejected("run %d has ended (%s); %s has no effect", r.in.RunID, r.Status, name)
 	}
 	return nil
 }
 
 func (r *run) checkPause(contract.Command) error {
 	if r.controls.paused {
-		return commands.Rejected("run %d is paused already", r.in.RunID)
+		return commands.Rejected("run %d is already paused", r.in.RunID)
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func (r *run) checkPause(contract.Command) error {
 func (r *run) applyPause(ctx workflow.Context, c contract.Command) (contract.Record, string) {
 	r.pause(ctx, "paused by "+c.By)
 	return records.EventRecord(contract.EventRunUpdated, map[string]any{"status": r.Status, "by": c.By, "reason": c.Reason}),
-		"paused; what is under way finishes, nothing new starts"
+		"paused; running work finishes, no new work starts"
 }
 
 // pause pauses the run and its agents.
@@ -181,7 +181,7 @@ func (r *run) unpause(ctx workflow.Context) {
 	r.EndInterruption()
 	if a := r.controls.approval; a != nil && !a.answered() {
 		if err := r.Interrupt(contract.StatusWaitingForApproval, a.kind); err != nil {
-			r.log.Error("Could not wait on for the approval", "error", err)
+			r.log.Error("Could not keep waiting for the approval", "error", err)
 		}
 	}
 	r.notifyAgents(ctx)
@@ -189,7 +189,7 @@ func (r *run) unpause(ctx workflow.Context) {
 
 func (r *run) checkAdvance(contract.Command) error {
 	if !r.controls.paused {
-		return commands.Rejected("run %d is %s and goes on by itself; advance moves a paused run to the next phase", r.in.RunID, r.Status)
+		return commands.Rejected("run %d is %s and continues by itself; advance moves a paused run to the next phase", r.in.RunID, r.Status)
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ func (r *run) applyAdvance(ctx workflow.Context, c contract.Command) (contract.R
 	r.controls.oneStep = true
 	r.unpause(ctx)
 	return records.EventRecord(contract.EventRunUpdated, map[string]any{"status": r.Status, "by": c.By, "advance": true}),
-		"goes on until the next phase, then pauses again"
+		"continues until the next phase, then pauses again"
 }
 
 func (r *run) applyStop(_ workflow.Context, c contract.Command) (contract.Record, string) {
@@ -218,7 +218,7 @@ func (r *run) applyStop(_ workflow.Context, c contract.Command) (contract.Record
 func (r *run) awaitStart(ctx workflow.Context, p contract.Phase) *contract.Failure {
 	if r.controls.oneStep && p != contract.PhasePlanner {
 		r.controls.oneStep = false
-		r.pause(ctx, "advanced as far as the "+string(p))
+		r.pause(ctx, "advanced to the "+string(p))
 		if _, err := r.transition(ctx, records.EventRecord(contract.EventRunUpdated, map[string]any{"status": r.Status})); err != nil {
 			return r.failureOf(err)
 		}

@@ -122,7 +122,7 @@ func (r *run) prepareFailed(ctx workflow.Context, err error) (*setupProblem, *co
 	return &setupProblem{
 		Question: contract.Question{
 			Reason:         failure.Message,
-			ActionRequired: fmt.Sprintf("once the cause is fixed, let the run try again: rgpt run approve %d; to give up: rgpt run reject %d", r.in.RunID, r.in.RunID),
+			ActionRequired: fmt.Sprintf("once the cause is fixed, try again: rgpt run approve %d; to give up: rgpt run reject %d", r.in.RunID, r.in.RunID),
 		},
 		class: failure.Class, code: failure.Code,
 	}, nil
@@ -201,7 +201,7 @@ func (r *run) problemOf(b contract.BaselineResult) *setupProblem {
 		return &setupProblem{
 			Question: contract.Question{
 				Reason:         "the base commit fails its own checks: " + strings.Join(b.Red, ", "),
-				ActionRequired: fmt.Sprintf("to go on all the same, with these failures known: rgpt run approve %d; to give up: rgpt run reject %d", r.in.RunID, r.in.RunID),
+				ActionRequired: fmt.Sprintf("to continue with these failures as known: rgpt run approve %d; to give up: rgpt run reject %d", r.in.RunID, r.in.RunID),
 			},
 			class: contract.ClassHuman, code: contract.CodeCheckFailed, ran: true,
 		}

@@ -69,7 +69,7 @@ func (r *run) askAnyway(p contract.Phase, failure *contract.Failure, asked contr
 		return d
 	}
 	d.Ask = fault.QuestionAbout(p, r.Failed.Step, failure)
-	d.Ask.Reason += "; and no heal could look at it: " + d.Failed
+	d.Ask.Reason += "; and the heal failed: " + d.Failed
 	d.Failed = ""
 	return d
 }
@@ -267,7 +267,7 @@ func (r *run) newAffinity(key, worker string) *affinity.Affinity {
 	at := &affinity.Affinity{Queue: contract.QueueOf(contract.Phase(phase)), Worker: worker}
 	at.OnLost = func(ctx workflow.Context, worker string) {
 		r.Heals.Exclude(worker)
-		r.log.Warn("The worker chosen for a phase did not take its work; any other may", "phase", phase, "worker", worker)
+		r.log.Warn("The worker chosen for a phase did not take it; any worker can take it now", "phase", phase, "worker", worker)
 		if err := r.rows.Write(ctx, affinity.WorkerLostRecord(key, worker, at.Queue)); err != nil {
 			r.log.Error("Could not record that a worker was lost", "worker", worker, "error", err)
 		}
@@ -328,11 +328,11 @@ func (r *run) healOutcomes(p contract.Phase, failure *contract.Failure) ([]contr
 	var events []contract.EventDraft
 	var waiting []state.AppliedHeal
 	for _, a := range r.Heals.Applied {
-		status, kind, result := contract.HealSuccess, contract.EventHealSuccess, "the "+string(a.Failed)+" went through"
+		status, kind, result := contract.HealSuccess, contract.EventHealSuccess, "the "+string(a.Failed)+" succeeded"
 		_, done := r.Done[a.Step]
 		switch {
 		case failure != nil && a.Failed == p && done && a.Step != r.Failed.Step && a.Change == nil:
-			result = a.Step + " went through"
+			result = a.Step + " succeeded"
 		case failure != nil:
 			status, kind, result = contract.HealFailed, contract.EventHealFailed, "the "+string(p)+" failed again: "+failure.Message
 		case a.Failed != p:

@@ -24,11 +24,11 @@ func (r *run) checkSwitchModel(c contract.Command) error {
 	case c.Agent == "", known:
 		return nil
 	case !isMember:
-		return commands.Rejected("no agent is called %q", fault.Clip(string(c.Agent), commands.MaxName))
+		return commands.Rejected("unknown agent %q", fault.Clip(string(c.Agent), commands.MaxName))
 	case !r.deliberates(c.Agent):
-		return commands.Rejected("nobody deliberates about the plan of run %d (plan_by planner), so %s is never asked; switch the planner's model instead", r.in.RunID, c.Agent)
+		return commands.Rejected("run %d has no deliberation about its plan (plan_by planner), so %s is never used; switch the planner's model instead", r.in.RunID, c.Agent)
 	case r.Consensus != nil:
-		return commands.Rejected("the deliberation about the plan of run %d is over (pipeline %d), so %s is not asked any more; to deliberate anew: rgpt run replay %d --phase planner",
+		return commands.Rejected("the deliberation about the plan of run %d is over (pipeline %d), so %s is no longer used; to deliberate again: rgpt run replay %d --phase planner",
 			r.in.RunID, r.Consensus.PipelineID, c.Agent, r.in.RunID)
 	}
 	return nil
@@ -63,7 +63,7 @@ func (r *run) applySwitchModel(ctx workflow.Context, c contract.Command) (contra
 		whom = "the " + string(c.Agent)
 	}
 	return records.EventRecord(contract.EventModelSwitched, map[string]any{"agent": c.Agent, "model": c.Model, "by": c.By}),
-		fmt.Sprintf("%s use %s of %s from the next call on", whom, c.Model.Model, c.Model.Provider)
+		fmt.Sprintf("%s use %s of %s from the next call", whom, c.Model.Model, c.Model.Provider)
 }
 
 // setModel changes an agent's model for the rest of the run. A member that was switched

@@ -39,7 +39,7 @@ func (r *run) notify(ctx workflow.Context, id string, agent contract.Agent) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		// An agent that has just ended no longer needs orders.
 		if err := workflow.SignalExternalWorkflow(ctx, id, "", contract.SignalOrders, orders).Get(ctx, nil); err != nil {
-			r.log.Info("A child did not take its orders", "workflow", id, "error", err)
+			r.log.Info("Could not signal a child workflow", "workflow", id, "error", err)
 		}
 	})
 }

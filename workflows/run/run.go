@@ -448,8 +448,8 @@ func (r *run) startClock(ctx workflow.Context) {
 		}
 		r.controls.timedOut = true
 		r.controls.stop = &fault.New(contract.ClassInfra, contract.CodeRunTimeout,
-			"the run took longer than the %s it may (execution.run.time); its partial results are kept", most).Failure
-		r.controls.stopper = &contract.PipelineCommand{By: contract.RunWorkflowID(r.in.RunID), Reason: "its time of " + most.String() + " is over (execution.run.time)"}
+			"the run exceeded its time limit of %s (execution.run.time); its partial results are kept", most).Failure
+		r.controls.stopper = &contract.PipelineCommand{By: contract.RunWorkflowID(r.in.RunID), Reason: "its time limit of " + most.String() + " was reached (execution.run.time)"}
 		r.cancel()
 	})
 }
@@ -460,7 +460,7 @@ func (r *run) timeLeft(ctx workflow.Context, most time.Duration) time.Duration {
 	var from time.Time
 	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityRunTimeFrom, r.in.RunID).Get(ctx, &from)
 	if err != nil {
-		r.log.Error("Could not see since when the run is at work; its first timer counts", "error", err)
+		r.log.Error("Could not read how long the run has worked; using its first timer", "error", err)
 		return 0
 	}
 	return most - workflow.Now(ctx).Sub(from)

@@ -80,7 +80,7 @@ func (h *heal) forward(ctx workflow.Context) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		// An agent that has just ended no longer needs orders.
 		if err := sent.Get(ctx, nil); err != nil {
-			workflow.GetLogger(ctx).Info("The Repair agent did not take its orders", "heal", h.in.Number, "error", err)
+			workflow.GetLogger(ctx).Info("Could not signal the Repair agent", "heal", h.in.Number, "error", err)
 		}
 	})
 }
@@ -120,7 +120,7 @@ func (h *heal) lookForWorker(ctx workflow.Context) {
 	var found contract.WorkersResult
 	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityWorkers, contract.WorkersInput{Queue: contract.QueueOf(h.in.Phase)}).Get(ctx, &found)
 	if err != nil {
-		workflow.GetLogger(ctx).Warn("Could not look for another worker; the next action is tried", "run", h.in.RunID, "error", err)
+		workflow.GetLogger(ctx).Warn("Could not look for another worker; trying the next action", "run", h.in.RunID, "error", err)
 		return
 	}
 	h.worker = h.otherThanFailed(found.Workers)
@@ -260,9 +260,9 @@ func (h *heal) act(ctx workflow.Context, action contract.HealAction) (contract.D
 		return again, err
 	}
 	if h.in.Asked != "" && !h.applies(action) {
-		again.Failed = fmt.Sprintf("%s makes no sense for this failure of the %s", action, h.in.Phase)
+		again.Failed = fmt.Sprintf("%s does not apply to this failure of the %s", action, h.in.Phase)
 		if action == contract.HealOtherWorker {
-			again.Failed = fmt.Sprintf("no other worker of the %s is up; start one (rgpt-worker), then try again", h.in.Phase)
+			again.Failed = fmt.Sprintf("no other worker for the %s is running; start one (rgpt-worker), then try again", h.in.Phase)
 		}
 		return again, nil
 	}
@@ -270,46 +270,46 @@ func (h *heal) act(ctx workflow.Context, action contract.HealAction) (contract.D
 	case contract.HealStricterSchema:
 		again.Strict, again.Schema = true, true
 		_, strict := h.schemas()
-		h.changed("once more, and the provider holds the answer to a schema with every bound in it", "schema", strict)
+		h.changed("tries again; the provider enforces the full schema with all bounds", "schema", strict)
 	case contract.HealCompactContext:
 		again.Compact = min(h.in.Compacted+1, maxHalvings)
-		h.changed("once more, with "+share(again.Compact)+" of the context", "context", share(again.Compact))
+		h.changed("tries again, with "+share(again.Compact)+" of the context", "context", share(again.Compact))
 	case contract.HealOtherWorker:
 		if again.Worker = h.worker; h.worker == "" {
-			h.changed("once more, on whichever worker is free", "instructions", string(action))
+			h.changed("tries again on any free worker", "instructions", string(action))
 			break
 		}
-		h.changed("once more, on the worker "+h.worker, "worker", h.worker)
+		h.changed("tries again on the worker "+h.worker, "worker", h.worker)
 	case contract.HealRerunStrict:
 		again.Strict = true
-		h.changed("once more, and a change counts only when the project builds with it", "strict", true)
+		h.changed("tries again; a change counts only when the project builds with it", "strict", true)
 	case contract.HealLowerTemperature:
 		cold, model := 0.0, h.in.Model
 		model.Temperature = &cold
 		again.Model = &model
-		h.changed("once more at temperature 0", "temperature", cold)
+		h.changed("tries again at temperature 0", "temperature", cold)
 	case contract.HealSaferModel, contract.HealOtherProvider:
 		if again.Model = h.otherModel(action == contract.HealOtherProvider); again.Model == nil {
-			again.Failed = "no other model is configured; name some under models.fallback"
+			again.Failed = "no other model is configured; add some under models.fallback"
 			return again, nil
 		}
-		h.changed("once more with another model", "model", again.Model.Provider+"/"+again.Model.Model)
+		h.changed("tries again with another model", "model", again.Model.Provider+"/"+again.Model.Model)
 	case contract.HealWait:
 		again.Wait, again.Reason = h.failure.Wait, h.failure.Message
 		if again.Wait == 0 { // no wait time is known
 			again.Wait = h.in.QuotaWait
 		}
-		h.changed(fmt.Sprintf("waits %s for the limit's window, then once more", again.Wait), "wait", again.Wait.String())
+		h.changed(fmt.Sprintf("waits %s for the limit's window, then tries again", again.Wait), "wait", again.Wait.String())
 	case contract.HealRefinePlan:
 		again.Back = contract.PhasePlanner
-		h.changed("the plan is made anew, with what was wrong with it", "back", again.Back)
+		h.changed("makes a new plan that avoids the problems of the old one", "back", again.Back)
 	case contract.HealRepair:
 		return h.repair(ctx)
 	case contract.HealCreateDefaults:
 		return h.createDefaults(ctx)
 	case contract.HealAskPerson:
 		again.Ask = fault.QuestionAbout(h.in.Phase, h.in.Step, &h.failure)
-		h.output.Message = "a person is asked: " + again.Ask.ActionRequired
+		h.output.Message = "asks a person: " + again.Ask.ActionRequired
 	default:
 		h.changed(actionMessages[action], "instructions", string(action))
 	}
@@ -319,10 +319,10 @@ func (h *heal) act(ctx workflow.Context, action contract.HealAction) (contract.D
 // actionMessages describe, for people, the actions that change only the instructions
 // for the next attempt.
 var actionMessages = map[contract.HealAction]string{
-	contract.HealCorrectJSON:      "once more, with the answer that could not be used and what is wrong with it",
-	contract.HealRegenerate:       "once more, with constraints made of what went wrong",
-	contract.HealRefineStep:       "the step once more, with what was wrong with it",
-	contract.HealPolicyCorrection: "once more, with the rules that were broken; the rules stay",
+	contract.HealCorrectJSON:      "tries again, with the unusable answer and what is wrong with it",
+	contract.HealRegenerate:       "tries again, with constraints from the failure",
+	contract.HealRefineStep:       "tries the step again, with what was wrong with it",
+	contract.HealPolicyCorrection: "tries again, with the broken rules, which still apply",
 }
 
 // changed records what an action changed.

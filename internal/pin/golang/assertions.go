@@ -157,7 +157,7 @@ func (w walker) testingCall(n *ast.CallExpr, method string) {
 	case "Skip", "Skipf", "SkipNow":
 		s := testfile.Skip{Always: w.depth == 0 && !w.inner, Reason: "it calls " + method}
 		if w.depth > 0 && w.guard != nil && strings.Contains(w.condition(), "testing.Short") {
-			s.Reason = "it is left out of short runs"
+			s.Reason = "it is skipped in short runs"
 		}
 		w.u.Skips = append(w.u.Skips, s)
 	case "Add": // a case of a fuzz test

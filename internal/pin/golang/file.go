@@ -405,7 +405,7 @@ func (g *file) exitsWithSuccess(statements []ast.Stmt) bool {
 		switch g.callee(call) {
 		case "os.Exit", "syscall.Exit":
 			if lit, ok := call.Args[0].(*ast.BasicLit); ok && lit.Value == "0" {
-				g.result.Suppresses = "it ends the tests with exit code 0, whatever they found"
+				g.result.Suppresses = "it ends the tests with exit code 0, whatever their result"
 				return true
 			}
 		}

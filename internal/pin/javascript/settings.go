@@ -35,7 +35,7 @@ func compareRunnerSettings(c *settings.Change) {
 	before, after := runnerSettingsOf(c.Before), runnerSettingsOf(c.After)
 	if !c.Exists {
 		if c.Existed {
-			c.Edit("", "it is gone, so other tests may run than before")
+			c.Edit("", "it is gone, so the tests that run may differ")
 		}
 		return
 	}
@@ -47,7 +47,7 @@ func compareRunnerSettings(c *settings.Change) {
 	for _, key := range slices.Sorted(maps.Keys(exclusions)) {
 		for _, v := range slices.Sorted(maps.Keys(after.values[key])) {
 			if !before.values[key][v] && !settings.NoTests.MatchString(v) {
-				c.Exclude(key, key+" leaves out "+v)
+				c.Exclude(key, key+" excludes "+v)
 			}
 		}
 	}
@@ -62,12 +62,12 @@ func compareSelection(c *settings.Change, key string, before, after map[string]b
 	switch {
 	case before == nil && after == nil:
 	case before == nil && (narrow || c.Existed):
-		c.Exclude(key, key+" picks some tests where all ran before")
+		c.Exclude(key, key+" selects some tests where all ran before")
 	case before == nil || after == nil:
 	default:
 		for v := range before {
 			if !after[v] {
-				c.Exclude(key, key+" picks other tests than before")
+				c.Exclude(key, key+" selects different tests than before")
 				return
 			}
 		}
@@ -120,7 +120,7 @@ func packageJSON(c *settings.Change) {
 	before, after := decode(c.Before), decode(c.After)
 	if before != nil && after == nil {
 		if len(before.tests()) > 0 {
-			c.Exclude("", "it is gone or no valid JSON any more, so its test script cannot run")
+			c.Exclude("", "it is gone or no longer valid JSON, so its test script cannot run")
 		}
 		return
 	}

@@ -135,7 +135,7 @@ func (b *scanner) quoted(quote byte) {
 			}
 		}
 	}
-	b.Fail("a text is not closed")
+	b.Fail("a string is not closed")
 	b.emit(Text, len(b.data), "")
 }
 
@@ -179,7 +179,7 @@ func (b *scanner) template() {
 		i++
 	}
 	if len(open) > 0 {
-		b.Fail("a template text is not closed")
+		b.Fail("a template string is not closed")
 	}
 	end := min(i, len(b.data))
 	b.emit(Text, end, string(b.data[min(b.at+1, end):max(b.at+1, end-1)]))

@@ -79,7 +79,7 @@ func (s *Source) match() {
 			}
 		case ")", "]", "}":
 			if len(open) == 0 || closers[s.Tokens[open[len(open)-1]].Text] != t.Text {
-				s.Fail("a bracket closes what was not opened")
+				s.Fail("a closing bracket has no opening bracket")
 				continue
 			}
 			s.Pairs[i], s.Pairs[open[len(open)-1]] = open[len(open)-1], i

@@ -159,7 +159,7 @@ func (p *scanner) quoted(i int) {
 		case p.data[j] == '\\':
 			j++
 		case p.data[j] == '\n' && len(quote) == 1:
-			p.Fail("a text is not closed")
+			p.Fail("a string is not closed")
 			p.emit(lexer.Text, j, "")
 			return
 		case p.data[j] == quote[0] && j+len(quote) <= len(p.data) && string(p.data[j:j+len(quote)]) == quote:
@@ -167,7 +167,7 @@ func (p *scanner) quoted(i int) {
 			return
 		}
 	}
-	p.Fail("a text is not closed")
+	p.Fail("a string is not closed")
 	p.emit(lexer.Text, len(p.data), "")
 }
 

@@ -81,7 +81,7 @@ func pytestConfig(c *settings.Change) {
 		was := lexer.Set(strings.Join(before.words(k), " "))
 		for _, v := range after.words(k) {
 			if !was[v] && !settings.NoTests.MatchString(v) {
-				c.Exclude(k, k+" leaves out "+v)
+				c.Exclude(k, k+" excludes "+v)
 				break
 			}
 		}
@@ -90,7 +90,7 @@ func pytestConfig(c *settings.Change) {
 	if why := settings.Suppressed(was, is); why != "" {
 		c.Exclude("commands", "commands: "+why)
 	} else if len(settings.TestRunner.FindAllString(was, -1)) > len(settings.TestRunner.FindAllString(is, -1)) {
-		c.Exclude("commands", "tests that it ran are not run any more")
+		c.Exclude("commands", "tests that it ran no longer run")
 	}
 }
 
@@ -114,7 +114,7 @@ func compareSelection(c *settings.Change, k string, before, after *iniFile) {
 	}
 	if len(was) == 0 {
 		if c.Existed {
-			c.Edit(k, k+" says now where tests are")
+			c.Edit(k, k+" now sets where tests are")
 		}
 		return
 	}
@@ -122,7 +122,7 @@ func compareSelection(c *settings.Change, k string, before, after *iniFile) {
 	for _, v := range was {
 		wider := k != "testpaths" && (picked[v+"_"] || picked[v+"*"] || picked[v+"_*"] || picked["*"])
 		if !picked[v] && !wider {
-			c.Exclude(k, k+" does not pick "+v+" any more")
+			c.Exclude(k, k+" no longer selects "+v)
 			return
 		}
 	}

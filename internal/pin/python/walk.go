@@ -356,7 +356,7 @@ func (f *file) removeShadowed() {
 		case u.Test && last[u.Name] != u:
 			u.Test, u.Key = false, ""
 		case u.Test && f.dropped[u.Name] > i:
-			u.Skips = append(u.Skips, testfile.Skip{Always: true, Reason: "its name is given to something else"})
+			u.Skips = append(u.Skips, testfile.Skip{Always: true, Reason: "its name is reassigned"})
 		}
 	}
 }

@@ -10,7 +10,7 @@ func workflow(c *Change) {
 	before, after := Uncommented(c.Before, "#"), Uncommented(c.After, "#")
 	was, is := testLines(before), testLines(after)
 	if len(was) > len(is) {
-		c.Exclude("", "tests that it ran are not run any more")
+		c.Exclude("", "tests that it ran no longer run")
 		return
 	}
 	if why := Suppressed(strings.Join(before, "\n"), strings.Join(after, "\n")); why != "" && (len(is) > 0 || len(was) > 0) {
@@ -37,6 +37,6 @@ func buildFile(c *Change) {
 	}
 	before, after := buildSuppressions.FindAllString(strip(c.Before), -1), buildSuppressions.FindAllString(strip(c.After), -1)
 	if len(after) > len(before) {
-		c.Exclude(strings.TrimSpace(after[len(after)-1]), "tests are left out or their failures do not count")
+		c.Exclude(strings.TrimSpace(after[len(after)-1]), "tests are excluded or their failures do not count")
 	}
 }

@@ -42,9 +42,9 @@ func (c *Change) Command(what, before, after string) {
 	case after == "":
 		c.Exclude(after, what+" is gone")
 	case TestRunner.MatchString(before) && !TestRunner.MatchString(after) && !indirectRunner.MatchString(after):
-		c.Exclude(after, what+" runs no tests any more")
+		c.Exclude(after, what+" no longer runs tests")
 	default:
-		c.Edit(after, what+" is another one")
+		c.Edit(after, what+" is replaced")
 	}
 }
 

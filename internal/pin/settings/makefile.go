@@ -83,7 +83,7 @@ func compareTarget(c *Change, name string, was, is *target) {
 	has, mentions := lexer.Set(is.needs.String()), lexer.Set(after)
 	for _, n := range needed {
 		if !has[n] && !mentions[n] {
-			c.Exclude(after, name+" does not need "+n+" any more")
+			c.Exclude(after, name+" no longer needs "+n)
 			return
 		}
 	}

@@ -59,7 +59,7 @@ func compareSetting(c *Change, k, was, is string) {
 			was = defaultSeverity(k)
 		}
 		if slices.Index(contract.Severities(), contract.Severity(is)) > slices.Index(contract.Severities(), contract.Severity(was)) {
-			c.Exclude(last, k+" makes less of what is found")
+			c.Exclude(last, k+" lowers the severity of findings")
 			return
 		}
 	}

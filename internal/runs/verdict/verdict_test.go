@@ -117,7 +117,7 @@ func TestWhatCouldNotBeCarriedOutIsNoVerdict(t *testing.T) {
 
 func TestANewTestThatProvesNothingIsMajorWhereThatIsEnforcedAndMediumWhereItWarns(t *testing.T) {
 	t.Parallel()
-	unproven := pin.Added{Path: "a_test.go", Line: 3, Name: "TestA"}.Finding("passes also without the change")
+	unproven := pin.Added{Path: "a_test.go", Line: 3, Name: "TestA"}.Finding("also passes without the change")
 	warned, findings := verdict.Proved([]contract.Finding{unproven}, verdict.NewWarn)
 	require.True(t, warned.OK)
 	require.Equal(t, contract.SeverityMedium, findings[0].Severity)
@@ -128,7 +128,7 @@ func TestANewTestThatProvesNothingIsMajorWhereThatIsEnforcedAndMediumWhereItWarn
 	out := verdict.Of([]contract.CheckResult{passed, enforced}, contract.Thresholds{})
 	require.Equal(t, contract.ClassAssertion, out.Failure.Class)
 	require.Equal(t, contract.CodeFindings, out.Failure.Code)
-	require.Contains(t, out.Failure.Message, "new-tests: TestA passes also without the change; each new test must fail without the change")
+	require.Contains(t, out.Failure.Message, "new-tests: TestA also passes without the change; each new test must fail without the change")
 	require.Contains(t, out.Failure.Message, "verification.prove_new_tests=warn")
 	require.Nil(t, verdict.Of([]contract.CheckResult{passed, enforced}, contract.Thresholds{MaxMajor: 1}).Failure, "it counts by its findings")
 

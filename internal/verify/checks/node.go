@@ -242,7 +242,7 @@ func silentFiles(root *os.Root, files []string, p *output.Results) {
 		}
 		if declaresNodeTest.Match(text) {
 			silent.Level = output.Error
-			silent.Message = "the file declares tests of node:test and ended with exit code 0 without reporting one: code under test has ended the process early; look for process.exit in what is imported and tested"
+			silent.Message = "the file declares tests of node:test and ended with exit code 0 without reporting one: code under test ended the process early; look for process.exit in what is imported and tested"
 		}
 		p.Problems = append(p.Problems, silent)
 	}

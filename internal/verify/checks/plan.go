@@ -150,7 +150,7 @@ func nothingToRun(c contract.Category, enabled Switch, requireTests bool) []Job 
 	case enabled == SwitchOn:
 		j.Known = []contract.Finding{{
 			Severity: contract.SeverityMajor, Category: c,
-			Message: fmt.Sprintf("verification.%s is switched on, but nothing is configured or detected: set verification.%s.command", c, c),
+			Message: fmt.Sprintf("verification.%s is enabled, but nothing is configured or detected: set verification.%s.command", c, c),
 		}}
 	default:
 		return nil

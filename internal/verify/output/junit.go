@@ -60,7 +60,7 @@ func checkXML(data []byte) error {
 		case xml.EndElement:
 			depth--
 		case xml.Directive:
-			return errors.New("it holds a document type, as no test report does")
+			return errors.New("it contains a document type, which a test report never has")
 		}
 		if depth > maxXMLDepth || elements > maxXMLElements {
 			return fmt.Errorf("it is nested deeper than %d levels or has more than %d elements", maxXMLDepth, maxXMLElements)

@@ -67,7 +67,7 @@ func parsePlaywright(data []byte, s Paths) (Results, error) {
 		return Results{}, err
 	}
 	if report.Suites == nil && report.Errors == nil && report.Stats == nil {
-		return Results{}, errors.New("it is no report of Playwright")
+		return Results{}, errors.New("it is not a Playwright report")
 	}
 	var out Results
 	for _, suite := range report.Suites {

@@ -16,7 +16,7 @@ func parseSARIF(data []byte, s Paths) (Results, error) {
 		return Results{}, err
 	}
 	if log.Version == "" && log.Runs == nil {
-		return Results{}, errors.New("it is no SARIF log")
+		return Results{}, errors.New("it is not a SARIF log")
 	}
 	var out Results
 	for _, run := range log.Runs {

@@ -35,7 +35,7 @@ func (c *State) move(s *Participant, id string, m contract.Move, now time.Time) 
 	}
 	if why != "" {
 		c.RecordError(s, contract.Error{
-			ID: id, Class: contract.ClassLLM, Code: contract.CodeInvalidOutput, Message: fmt.Sprintf("%s was not taken: %s", m.Kind, why),
+			ID: id, Class: contract.ClassLLM, Code: contract.CodeInvalidOutput, Message: fmt.Sprintf("%s was rejected: %s", m.Kind, why),
 		}, 1)
 		return
 	}
@@ -58,17 +58,17 @@ func (c *State) wrongForm(m contract.Move) string {
 	outside := func(f *float64) bool { return f != nil && !(*f >= 0 && *f <= share) }
 	switch {
 	case m.Text.Size > c.Settings.TextLimit:
-		return fmt.Sprintf("its text has %d bytes, and %d are allowed", m.Text.Size, c.Settings.TextLimit)
+		return fmt.Sprintf("its text has %d bytes, more than the %d allowed", m.Text.Size, c.Settings.TextLimit)
 	case len(m.Text.Head) > contract.TextHead, len(m.Text.Ref) > KeyLength:
-		return fmt.Sprintf("its text is too long: more than %d bytes belong into the database", contract.TextHead)
+		return fmt.Sprintf("its text is too long: a text of more than %d bytes must be stored in the database", contract.TextHead)
 	case m.Key != "" && !validKey(m.Key) && !c.named(m):
-		return fmt.Sprintf("a key has 1 to %d letters, digits, dots, dashes and underscores", KeyLength)
+		return fmt.Sprintf("a key must have 1 to %d letters, digits, dots, dashes and underscores", KeyLength)
 	case len(m.From) > c.Settings.Entries || slices.ContainsFunc(m.From, func(k string) bool { return !validKey(k) }):
-		return "from has something that is no key"
+		return "from has an invalid key"
 	case outside(m.Score), outside(m.ComplexityScore):
-		return "scores are from 0 to 1"
+		return "scores must be from 0 to 1"
 	case m.Version < 0:
-		return "versions are counted from 1"
+		return "versions start at 1"
 	}
 	return ""
 }
@@ -227,9 +227,9 @@ func (c *State) put(s *Participant, section contract.Section, m contract.Move, n
 	if p, _ := c.nameable(m.Key); p != nil {
 		switch {
 		case p.Author != s.Member && (c.subtask(m.Key) == nil || p.State != contract.EntryWithdrawn):
-			return fmt.Sprintf("%s is %s's; take another key", m.Key, p.Author)
+			return fmt.Sprintf("%s belongs to %s; use another key", m.Key, p.Author)
 		case p.Section != section:
-			return fmt.Sprintf("%s is in %s already; take another key", m.Key, p.Section)
+			return fmt.Sprintf("%s is already in %s; use another key", m.Key, p.Section)
 		}
 	}
 	return c.written(s, contract.Entry{Section: section, Key: m.Key, Kind: m.Kind, Value: m.Text, State: contract.EntryLive, Score: m.Score, From: m.From}, now)
@@ -238,7 +238,7 @@ func (c *State) put(s *Participant, section contract.Section, m contract.Move, n
 // synthesise combines proposals, which then count as merged.
 func (c *State) synthesise(s *Participant, m contract.Move, now time.Time) string {
 	if c.subtask(m.Key) != nil {
-		return fmt.Sprintf("%s is a subtask, which a proposal solves; take another key", m.Key)
+		return fmt.Sprintf("%s is a subtask, which a proposal solves; use another key", m.Key)
 	}
 	var from []*post
 	for _, key := range m.From {
@@ -348,7 +348,7 @@ func (c *State) closedMeanwhile(s *Participant, p *post) bool {
 // withdraws it.
 func (c *State) answer(s *Participant, id string, about *post, m contract.Move, now time.Time, all ...*post) string {
 	if m.Text.Size == 0 && slices.ContainsFunc(all, func(o *post) bool { return o.Author != s.Member }) {
-		return "it needs a text: the answer, for whoever objects"
+		return "it needs a text that answers the objection"
 	}
 	if m.Text.Size > 0 {
 		if why := c.written(s, contract.Entry{
@@ -392,11 +392,11 @@ func (c *State) withdraw(s *Participant, p *post, now time.Time) string {
 func (c *State) keeps(s *Participant, p *post) string {
 	switch {
 	case p.Kind != contract.MovePropose:
-		return fmt.Sprintf("nobody objects to %s", p.Key)
+		return fmt.Sprintf("there is no objection to %s", p.Key)
 	case p.Author != s.Member:
-		return fmt.Sprintf("nobody objects to %s, and only %s can withdraw it", p.Key, p.Author)
+		return fmt.Sprintf("there is no objection to %s, and only %s can withdraw it", p.Key, p.Author)
 	case p.State != contract.EntryLive:
-		return fmt.Sprintf("%s is %s already", p.Key, p.State)
+		return fmt.Sprintf("%s is already %s", p.Key, p.State)
 	}
 	return ""
 }
@@ -418,7 +418,7 @@ func (c *State) vote(s *Participant, id string, m contract.Move, now time.Time) 
 	case why != "":
 		return why
 	case p.Kind != contract.MoveSynthesise:
-		return fmt.Sprintf("%s is no synthesis, and votes are on those", p.Key)
+		return fmt.Sprintf("%s is not a synthesis; only a synthesis can be voted on", p.Key)
 	case m.Version > p.Version:
 		return fmt.Sprintf("%s has no version %d; its newest is %d", p.Key, m.Version, p.Version)
 	case m.Accept == nil:
@@ -464,12 +464,12 @@ func (c *State) message(s *Participant, id string, m contract.Move, now time.Tim
 	case to == "ALL":
 		to = ""
 	case to == s.Member:
-		return "it is to its own sender"
+		return "it is addressed to its sender"
 	case to != "" && !to.Valid():
-		return "it is to nobody who is here; to is ALPHA, BETA, GAMMA or ALL"
+		return "its recipient is not active; to must be ALPHA, BETA, GAMMA or ALL"
 	}
 	if m.Text.Head == "" {
-		return "it says nothing"
+		return "it is empty"
 	}
 	msg := contract.Message{Seq: c.Metrics.TotalMessages + 1, ID: id, From: s.Member, To: to, Text: m.Text, At: now}
 	c.Metrics.TotalMessages++
@@ -493,7 +493,7 @@ func (c *State) judge(s *Participant, m contract.Move, now time.Time) string {
 	case m.Version > p.Version:
 		return fmt.Sprintf("%s has no version %d; its newest is %d", p.Key, m.Version, p.Version)
 	case c.verdict != nil:
-		return "there is a verdict already"
+		return "there is already a verdict"
 	}
 	v := &Choice{Key: p.Key, Version: m.Version, By: s.Member, text: m.Text}
 	if v.Version == 0 {

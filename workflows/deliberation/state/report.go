@@ -113,7 +113,7 @@ func leftOut(parts ...any) string {
 	if len(out) == 0 {
 		return ""
 	}
-	return "left out here, and kept in the database: " + strings.Join(out, ", ")
+	return "omitted here, and kept in the database: " + strings.Join(out, ", ")
 }
 
 // clipNews drops what is too much for one turn, and returns how many entries it
@@ -306,15 +306,15 @@ func (c *State) Handoff(reason string, now time.Time) contract.Handoff {
 func (c *State) RecoveryHint(reason string) string {
 	switch reason {
 	case string(contract.AbortStuck):
-		return fmt.Sprintf("nobody got anywhere for %s: begin with what is inherited, and vote on the newest synthesis soon", c.Settings.AbortAfter)
+		return fmt.Sprintf("there was no progress for %s: begin with the inherited entries, and vote on the newest synthesis soon", c.Settings.AbortAfter)
 	case string(contract.AbortIterationLimit):
-		return fmt.Sprintf("%d rounds were not enough: leave side questions, merge the inherited proposals into one synthesis and vote on it", c.Settings.Iterations)
+		return fmt.Sprintf("%d rounds were not enough: skip side questions, merge the inherited proposals into one synthesis and vote on it", c.Settings.Iterations)
 	case string(contract.AbortTimeout):
-		return fmt.Sprintf("the time of %s was over: write less, and vote on the newest synthesis as soon as it stands", c.ExchangeLimit)
+		return fmt.Sprintf("the time limit of %s was reached: write less, and vote on the newest synthesis as soon as it exists", c.ExchangeLimit)
 	case contract.ReasonAgentsFailed:
 		return "all agents failed: see their errors; another model, or shorter turns, may help"
 	}
-	return "everybody was done without an agreement: let GAMMA decide where the two do not"
+	return "all members were done without an agreement: let GAMMA decide where ALPHA and BETA disagree"
 }
 
 // RecordFailureContext records why a deliberation failed, for its failure context.

@@ -420,14 +420,14 @@ func TestADecompositionThatMakesNoSenseIsRefused(t *testing.T) {
 		return contract.Subtask{ID: id, Description: "do", Dependencies: after}
 	}
 	for why, parts := range map[string][]contract.Subtask{
-		"it needs 1 to 12":        nil,
-		"the id of a subtask":     {part("../x")},
-		"two subtasks t1":         {part("t1"), part("t1")},
-		"needs a description":     {{ID: "t1"}},
-		"for ALPHA or BETA":       {{ID: "t1", Description: "do", Member: contract.Gamma}},
-		"there is a p1":           {part("p1")},
-		`"t9", which is none`:     {part("t1", "t9")},
-		"wait for each other: t1": {part("t1", "t2"), part("t2", "t1"), part("t3")},
+		"it needs 1 to 12":                nil,
+		"the id of a subtask":             {part("../x")},
+		"two subtasks t1":                 {part("t1"), part("t1")},
+		"needs a description":             {{ID: "t1"}},
+		"must be ALPHA, BETA or empty":    {{ID: "t1", Description: "do", Member: contract.Gamma}},
+		"p1 is already on the blackboard": {part("p1")},
+		`"t9", which is not a subtask`:    {part("t1", "t9")},
+		"depend on each other: t1":        {part("t1", "t2"), part("t2", "t1"), part("t3")},
 	} {
 		c := hardTask(t)
 		c.hearFrom(contract.Alpha, deliberationtest.Proposes("p1"))

@@ -225,8 +225,8 @@ func (c *State) Join(m contract.Member, token string, reason contract.GammaReaso
 
 // gammaReasonText is the reason why GAMMA joined, in words for GAMMA.
 var gammaReasonText = map[contract.GammaReason]string{
-	contract.GammaStuck:      "STUCK: an agent showed no progress for a while; help the others to go on",
-	contract.GammaConflict:   "CONFLICT: too many proposals are unresolved; bring them together",
+	contract.GammaStuck:      "STUCK: an agent showed no progress for a while; help the others to continue",
+	contract.GammaConflict:   "CONFLICT: too many proposals are unresolved; combine them",
 	contract.GammaComplexity: "COMPLEXITY: the objective was found to be complex; break it down for the others, and keep the exchange on what matters",
 	contract.GammaSuccess:    "SUCCESS: the others say that they are done; validate what they agreed on, or decide where they did not agree",
 	contract.GammaRecovery:   "RECOVERY: an earlier attempt failed; see the recovery context",
@@ -294,16 +294,16 @@ func (c *State) speaker(m contract.Moves) *Participant {
 	forged := contract.Error{Class: contract.ClassSafety, Code: contract.CodeForbidden}
 	switch {
 	case s == nil:
-		forged.Message = "moves came with a token that no member has"
+		forged.Message = "moves had a token of no member"
 		if m.Member.Valid() {
 			forged.Member = m.Member
-			forged.Message = fmt.Sprintf("moves came in the name of %s with a token that it does not have", m.Member)
+			forged.Message = fmt.Sprintf("moves in the name of %s had a token that is not its own", m.Member)
 		}
 		c.RecordRefusal(forged, 1)
 		return nil
 	case m.Member != s.Member:
 		forged.Member = s.Member
-		forged.Message = fmt.Sprintf("moves came in the name of another with the token of %s", s.Member)
+		forged.Message = fmt.Sprintf("moves in the name of another member had the token of %s", s.Member)
 		c.RecordRefusal(forged, 1)
 		return nil
 	}
@@ -326,7 +326,7 @@ func (c *State) keepEarly(s *Participant, m contract.Moves) {
 		return
 	}
 	if len(s.early) >= maxEarlyTurns || m.Turn > s.received+maxEarlyTurns || len(m.Moves) > c.Settings.MovesPerTurn {
-		c.RecordRefusal(contract.Error{Member: s.Member, Class: contract.ClassLLM, Code: contract.CodeInvalidOutput, Message: fmt.Sprintf("turn %d of %s came before it was given", m.Turn, s.Member)}, 1)
+		c.RecordRefusal(contract.Error{Member: s.Member, Class: contract.ClassLLM, Code: contract.CodeInvalidOutput, Message: fmt.Sprintf("turn %d of %s came before it was assigned", m.Turn, s.Member)}, 1)
 		return
 	}
 	s.early[m.Turn] = m
@@ -367,7 +367,7 @@ func (c *State) take(s *Participant, m contract.Moves, now time.Time) {
 		m.Moves = m.Moves[:c.Settings.MovesPerTurn]
 		c.RecordError(s, contract.Error{
 			ID: moveID(s.Member, m.Turn, 0), Class: contract.ClassLLM, Code: contract.CodeInvalidOutput,
-			Message: fmt.Sprintf("a turn has at most %d moves; the others were not taken", c.Settings.MovesPerTurn),
+			Message: fmt.Sprintf("a turn has at most %d moves; the others were ignored", c.Settings.MovesPerTurn),
 		}, over)
 	}
 	for i, move := range m.Moves {
@@ -750,7 +750,7 @@ func (c *State) MemberEnded(m contract.Member, r contract.MemberResult) {
 	}
 	failure := r.Failure
 	if failure == nil {
-		failure = &fault.New(contract.ClassInfra, contract.CodeCancelled, "%s was cancelled from outside", m).Failure
+		failure = &fault.New(contract.ClassInfra, contract.CodeCancelled, "%s was cancelled externally", m).Failure
 	}
 	c.end(s, contract.MemberFailed, failure)
 }

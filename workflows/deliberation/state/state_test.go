@@ -67,29 +67,29 @@ func TestMovesThatMakeNoSenseAreRefused(t *testing.T) {
 	negative := -0.1
 	cases := map[string]contract.Move{
 		"it needs a key":                 {Kind: contract.MovePropose, Text: deliberationtest.Text("x")},
-		"a key has":                      deliberationtest.Proposes("no spaces"),
-		"BETA's":                         deliberationtest.Proposes("pb"),
-		"take another key":               deliberationtest.Synthesises("pa"),
+		"a key must have":                deliberationtest.Proposes("no spaces"),
+		"belongs to BETA":                deliberationtest.Proposes("pb"),
+		"use another key":                deliberationtest.Synthesises("pa"),
 		"there is no p9":                 deliberationtest.Evaluates("p9", 0.5),
 		"there is no p8":                 deliberationtest.Objects("p8"),
 		"there is no p7":                 deliberationtest.Resolves("p7"),
 		"there is no s9":                 deliberationtest.Accepts("s9", 1),
 		"there is no p6":                 deliberationtest.Synthesises("sx", "p6"),
-		"no synthesis":                   deliberationtest.Accepts("pa", 1),
+		"not a synthesis":                deliberationtest.Accepts("pa", 1),
 		"no version 9":                   deliberationtest.Accepts("sb", 9),
 		"accept":                         {Kind: contract.MoveVote, Key: "sb"},
 		"only BETA can withdraw":         deliberationtest.Resolves("pb"),
-		"nobody objects to sb":           deliberationtest.Resolves("sb"),
-		"its own sender":                 deliberationtest.Tells("ALPHA", "me"),
-		"to nobody":                      deliberationtest.Tells("PERSON", "approve it"),
-		"says nothing":                   {Kind: contract.MoveMessage},
+		"there is no objection to sb":    deliberationtest.Resolves("sb"),
+		"addressed to its sender":        deliberationtest.Tells("ALPHA", "me"),
+		"recipient is not active":        deliberationtest.Tells("PERSON", "approve it"),
+		"it is empty":                    {Kind: contract.MoveMessage},
 		"too long":                       {Kind: contract.MoveMessage, Text: long},
-		"bytes, and":                     {Kind: contract.MoveMessage, Text: contract.Text{Head: "x", Size: 2 << 20}},
-		"scores are":                     {Kind: contract.MoveEvaluate, Key: "pb", Score: &negative},
-		"versions are":                   {Kind: contract.MoveVote, Key: "sb", Version: -1},
+		"bytes, more than":               {Kind: contract.MoveMessage, Text: contract.Text{Head: "x", Size: 2 << 20}},
+		"scores must be":                 {Kind: contract.MoveEvaluate, Key: "pb", Score: &negative},
+		"versions start at 1":            {Kind: contract.MoveVote, Key: "sb", Version: -1},
 		"has no move \"verdict\"":        deliberationtest.Decides("sb"),
 		"has no move \"approve\"":        {Kind: "approve"},
-		"something that is no key":       {Kind: contract.MoveSynthesise, Key: "sy", From: []string{"../x"}},
+		"an invalid key":                 {Kind: contract.MoveSynthesise, Key: "sy", From: []string{"../x"}},
 		"the blackboard is full: it has": {Kind: contract.MovePropose, Key: "full", Text: deliberationtest.Text("x")},
 	}
 	for why, move := range cases {
@@ -149,7 +149,7 @@ func TestAStolenTokenHarmsNeitherItsOwnerNorWhomItSpeaksFor(t *testing.T) {
 	require.Equal(t, often, c.Metrics.Refused)
 	require.Len(t, c.errs, often)
 	require.Equal(t, contract.Error{
-		Member: contract.Alpha, Class: contract.ClassSafety, Code: contract.CodeForbidden, Severity: contract.SeverityMajor, Message: "moves came in the name of another with the token of ALPHA",
+		Member: contract.Alpha, Class: contract.ClassSafety, Code: contract.CodeForbidden, Severity: contract.SeverityMajor, Message: "moves in the name of another member had the token of ALPHA",
 	}, c.errs[0])
 }
 

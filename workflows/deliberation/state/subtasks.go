@@ -38,27 +38,27 @@ func (c *State) invalidSubtasks(parts []contract.Subtask) string {
 		other, _ := c.nameable(t.ID)
 		switch {
 		case !validKey(t.ID):
-			return fmt.Sprintf("the id of a subtask has 1 to %d letters, digits, dots, dashes and underscores", KeyLength)
+			return fmt.Sprintf("the id of a subtask must have 1 to %d letters, digits, dots, dashes and underscores", KeyLength)
 		case ids[t.ID]:
 			return fmt.Sprintf("there are two subtasks %s", t.ID)
 		case t.Description == "" || len(t.Description) > contract.SubtaskLength:
 			return fmt.Sprintf("subtask %s needs a description of at most %d bytes", t.ID, contract.SubtaskLength)
 		case t.Member != "" && !slices.Contains(Peers(), t.Member):
-			return fmt.Sprintf("subtask %s is for ALPHA or BETA, or for whoever is free", t.ID)
+			return fmt.Sprintf("the member of subtask %s must be ALPHA, BETA or empty for either", t.ID)
 		case other != nil && c.subtask(t.ID) == nil:
-			return fmt.Sprintf("there is a %s on the blackboard; name the subtask otherwise", t.ID)
+			return fmt.Sprintf("%s is already on the blackboard; use another id for the subtask", t.ID)
 		}
 		ids[t.ID] = true
 	}
 	for _, t := range parts {
 		for _, d := range t.Dependencies {
 			if !ids[d] {
-				return fmt.Sprintf("subtask %s depends on %q, which is none", t.ID, d[:min(len(d), KeyLength)])
+				return fmt.Sprintf("subtask %s depends on %q, which is not a subtask", t.ID, d[:min(len(d), KeyLength)])
 			}
 		}
 	}
 	if n := size(parts); n > contract.SubtasksSize {
-		return fmt.Sprintf("its subtasks take %d bytes, more than the %d allowed; describe them in fewer words", n, contract.SubtasksSize)
+		return fmt.Sprintf("its subtasks have %d bytes, more than the %d allowed; describe them in fewer words", n, contract.SubtasksSize)
 	}
 	return cycle(parts)
 }
@@ -100,7 +100,7 @@ func cycle(parts []contract.Subtask) string {
 	if len(stuck) == 0 {
 		return ""
 	}
-	return "these subtasks wait for each other: " + strings.Join(stuck, ", ")
+	return "these subtasks depend on each other: " + strings.Join(stuck, ", ")
 }
 
 // subtask returns the subtask with an id, nil if there is none.
@@ -195,7 +195,7 @@ func (c *State) propose(s *Participant, m contract.Move, now time.Time) string {
 		case t.Status == contract.SubtaskWaiting:
 			return fmt.Sprintf("subtask %s waits for others (%s)", t.ID, strings.Join(t.Dependencies, ", "))
 		case t.Status == contract.SubtaskAssigned && t.Member != s.Member && !slices.Contains(s.seenSubtasks, t.ID):
-			return fmt.Sprintf("subtask %s is %s's; propose under another key", t.ID, t.Member)
+			return fmt.Sprintf("subtask %s is assigned to %s; propose under another key", t.ID, t.Member)
 		}
 	}
 	return c.put(s, contract.SectionSolutions, m, now)
