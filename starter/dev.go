@@ -27,11 +27,11 @@ func newDev(a *app) *cobra.Command {
 	var detach bool
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Start everything that runs need on this machine: database, Temporal, model, worker and server",
+		Short: "Start the local stack: database, Temporal, model, worker and server",
 		Long: `Starts what is not running yet: PostgreSQL (or uses DATABASE_URL), Temporal with its
 Web UI (or uses TEMPORAL_ADDRESS), a model (the configured provider, else a scripted
 one), a worker and the server. All state is in the data folder and survives restarts
-and killed processes: start again to continue.
+and killed processes: run it again to continue.
 
 Without --detach it stays in the foreground, restarts processes that die, and stops
 everything when interrupted.`,

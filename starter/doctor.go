@@ -30,7 +30,7 @@ import (
 
 func newDoctor(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Check every component and say how to fix it",
+		Use: "doctor", Short: "Check every component and suggest fixes",
 		Long: `Checks the configuration, the data folder, git, PostgreSQL, Temporal, workers,
 models, the sandbox and the processes of the stack, and says how to fix each
 problem. It changes nothing and spends no tokens.

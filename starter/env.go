@@ -26,8 +26,8 @@ func newEnv(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "env", Short: "Show and define how repositories are set up",
 		Long: `An environment is what the builds and tests of a repository need: its installed
-dependencies, built once and kept by digest. docs/ENVIRONMENTS.md describes what is
-detected, how it is built, and what to do when that fails.`,
+dependencies, built once and kept by digest. docs/ENVIRONMENTS.md describes detection,
+builds, and what to do about failures.`,
 	}
 	cmd.AddCommand(newEnvList(a), newEnvShow(a), newEnvBuild(a), newEnvRemove(a), newEnvSet(a), newEnvUnset(a), newEnvSetups(a))
 	return cmd

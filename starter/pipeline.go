@@ -255,7 +255,7 @@ func newPipelineSwitchModel(a *app) *cobra.Command {
 			}, false)
 		},
 	}
-	model.add(cmd, "the model, as provider/model", "temperature: how much answers vary")
+	model.add(cmd, "the model, as provider/model", "sampling temperature")
 	cmd.Flags().StringVar(&agent, "agent", "", "only for this agent: alpha, beta or gamma")
 	cmd.Flags().StringVar(&c.Reason, "reason", "", "reason to record")
 	complete(cmd, "agent", contract.Members())

@@ -95,7 +95,7 @@ repeated; earlier executions and artifacts are kept, numbered by attempt.`,
 	}
 	cmd.Flags().StringVar(&phase, "phase", "", "planner, builder, tester or releaser")
 	cmd.Flags().StringVar(&o.Step, "step", "", "builder only: repeat only this step and the steps that depend on it")
-	model.add(cmd, "model for the phase, as provider/model", "temperature for the phase: how much answers vary")
+	model.add(cmd, "model for the phase, as provider/model", "sampling temperature for the phase")
 	cmd.Flags().StringVar(&o.Reason, "reason", "", "reason to record")
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the run until it ends")
 	return cmd

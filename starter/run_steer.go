@@ -36,7 +36,7 @@ func steering(a *app) []*cobra.Command {
 	return []*cobra.Command{
 		newRunApprove(a),
 		command(contract.UpdateReject, "reject RUN", "Reject what a run waits for", approval),
-		command(contract.UpdatePause, "pause RUN", "Pause a run: finish current work, and start no more", nil),
+		command(contract.UpdatePause, "pause RUN", "Pause a run after its current work finishes", nil),
 		command(contract.UpdateStop, "stop RUN", "Stop a run; its partial results are kept", nil),
 		newRunAdvance(a),
 		newRunSwitchModel(a),
@@ -103,7 +103,7 @@ func newRunSwitchModel(a *app) *cobra.Command {
 			})
 		},
 	}
-	model.add(cmd, "the model, as provider/model", "temperature: how much answers vary")
+	model.add(cmd, "the model, as provider/model", "sampling temperature")
 	cmd.Flags().StringVar(&agent, "agent", "", "only for this agent: planner, builder, repair, …, or alpha, beta, gamma while they deliberate on the plan")
 	return cmd
 }
@@ -181,7 +181,7 @@ func newRunCheck(a *app) *cobra.Command {
 	f.StringVar(&log, "log", "", "file with the check's output or the comment's text; - is standard input")
 	f.StringVar(&m.Commit, "commit", "", "commit that was checked (default: the released one)")
 	f.StringVar(&m.ID, "id", "", "reports with the same ID count once (default: a new ID each time)")
-	f.StringVar(&m.URL, "url", "", "URL with details for people")
+	f.StringVar(&m.URL, "url", "", "URL with more details")
 	cmd.MarkFlagsMutuallyExclusive("failed", "passed", "comment")
 	return cmd
 }

@@ -151,7 +151,7 @@ type HealRequest struct {
 // OtherModel names a model.
 type OtherModel struct {
 	Model       string   `json:"model,omitempty" doc:"model, as provider/model"`
-	Temperature *float64 `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"temperature: how much answers vary"`
+	Temperature *float64 `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"sampling temperature"`
 }
 
 // ReplayRequest says from where a run is repeated.

@@ -63,7 +63,7 @@ type SwitchModelsRequest struct {
 	OfPipeline
 	Agent       contract.Member `json:"agent,omitempty" doc:"ALPHA, BETA or GAMMA; default: all"`
 	Model       string          `json:"model" minLength:"1" maxLength:"400" doc:"model, as provider/model"`
-	Temperature *float64        `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"temperature: how much answers vary"`
+	Temperature *float64        `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"sampling temperature"`
 	Reason      string          `json:"reason,omitempty" doc:"reason to record"`
 }
 

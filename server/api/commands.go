@@ -38,7 +38,7 @@ func (s *Server) commandOperations(api huma.API) {
 	}
 	for _, c := range []struct{ path, update, summary string }{
 		{"reject", contract.UpdateReject, "Reject what a run waits for"},
-		{"pause", contract.UpdatePause, "Pause a run: finish current work, and start no more"},
+		{"pause", contract.UpdatePause, "Pause a run after its current work finishes"},
 		{"stop", contract.UpdateStop, "Stop a run; its partial results are kept"},
 	} {
 		handle(s, api, post(c.path, c.summary), func(ctx context.Context, in *struct {

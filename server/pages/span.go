@@ -304,7 +304,7 @@ func (s *Server) healSpan(ctx context.Context, run, id int64) (*ui.SpanDetail, e
 	d.Facts = []ui.Fact{
 		{Name: "number", Value: strconv.Itoa(h.Number)}, {Name: "in", Value: where(h.Phase, h.Step)},
 		{Name: "for", Value: string(h.ErrorType) + " " + ui.Words(h.ErrorCode)}, {Name: "cause", Value: ui.Cut(h.RootCause, 600)},
-		{Name: "asked by", Value: ui.Cut(h.AskedBy, 80)}, {Name: "went back to", Value: string(out.Back)}, {Name: "result", Value: ui.Cut(out.Result, 400)},
+		{Name: "asked by", Value: ui.Cut(h.AskedBy, 80)}, {Name: "returned to", Value: string(out.Back)}, {Name: "result", Value: ui.Cut(out.Result, 400)},
 	}
 	if out.Usage != nil {
 		d.Facts = append(d.Facts, usageFacts(*out.Usage)...)
@@ -313,7 +313,7 @@ func (s *Server) healSpan(ctx context.Context, run, id int64) (*ui.SpanDetail, e
 		d.Facts = append(d.Facts, ui.Fact{Name: "failed", Value: "What failed", Href: ui.SpanHref(run, fmt.Sprintf("exec-%d", h.ExecutionID))})
 	}
 	if out.Message != "" {
-		d.Sections = append(d.Sections, textSection("What was done", out.Message, int64(len(out.Message)), true))
+		d.Sections = append(d.Sections, textSection("Action taken", out.Message, int64(len(out.Message)), true))
 	}
 	for _, part := range []struct {
 		title  string

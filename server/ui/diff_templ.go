@@ -1214,7 +1214,7 @@ func planWords(p diff.PlanDiff) string {
 	case p.Same:
 		return "identical"
 	}
-	return fmt.Sprintf("%d steps added, %d removed, %d changed, %d identical", len(p.StepsAdded), len(p.StepsRemoved), len(p.StepsChanged), len(p.StepsSame))
+	return fmt.Sprintf("steps: %d added, %d removed, %d changed, %d identical", len(p.StepsAdded), len(p.StepsRemoved), len(p.StepsChanged), len(p.StepsSame))
 }
 
 func fieldWords(v any) string {

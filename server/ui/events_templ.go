@@ -71,7 +71,7 @@ func EventsTab(l EventList) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "\" maxlength=\"100\" placeholder=\"Type begins with\" aria-label=\"Type begins with\" data-search> <datalist id=\"event-kinds\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "\" maxlength=\"100\" placeholder=\"Type starts with\" aria-label=\"Type starts with\" data-search> <datalist id=\"event-kinds\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -1569,7 +1569,7 @@ func planVersions(p PlanPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if v.ID == p.Counts {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 128, "<span class=\"tag good\">counts</span> ")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 128, "<span class=\"tag good\">current</span> ")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
