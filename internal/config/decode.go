@@ -21,7 +21,7 @@ type decoder struct {
 	at      func(*yaml.Node) Origin
 }
 
-// value decodes one node. It returns false if there is nothing to merge: an empty
+// value decodes one node. It returns false if it has no value to merge: an empty
 // section, or a mistake.
 func (d *decoder) value(n *yaml.Node, s *spec, key string) (any, bool) {
 	for n.Kind == yaml.AliasNode {

@@ -20,7 +20,7 @@ func TestWorkIsQuarantinedOnceMostAttemptsEndedWithoutAWord(t *testing.T) {
 	require.NoError(t, quarantined(at(40), answers{Failures: 37}, 3), "what its workers told of is counted elsewhere")
 	err := quarantined(at(4), answers{}, 3)
 	require.Equal(t, contract.CodeQuarantined, fault.Of(err).Code)
-	require.ErrorContains(t, err, "begun 3 times")
+	require.ErrorContains(t, err, "started 3 times")
 	require.True(t, isLast(err))
 	records := at(40)
 	records.TaskQueue = contract.QueueRun

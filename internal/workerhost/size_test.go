@@ -90,7 +90,7 @@ func TestWhatIsTooLargeForAHistoryIsRefusedByNameWhereverItWouldEnter(t *testing
 			require.Error(t, err)
 			failure := fault.Of(err)
 			require.Equal(t, contract.CodeTooLarge, failure.Code, "%v", err)
-			require.Contains(t, failure.Message, "more than the 65536")
+			require.Contains(t, failure.Message, "more than the limit of 65536")
 			require.Equal(t, c.ran, ran)
 
 			_, err = carryOut(t, func(ctx workflow.Context) (text, error) { return c.flow(ctx, full) })

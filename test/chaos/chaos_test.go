@@ -352,7 +352,7 @@ func TestWorkThatTakesItsWorkerAlongIsGivenUpAndAPersonIsAsked(t *testing.T) {
 	questions, err := views.New(db).Questions(t.Context(), id, 1)
 	require.NoError(t, err)
 	require.Len(t, questions, 1)
-	require.Contains(t, questions[0].Reason, contract.ActivityVerify+" was begun 2 times")
+	require.Contains(t, questions[0].Reason, contract.ActivityVerify+" started 2 times")
 	s.OK(t, "run", "reject", fmt.Sprint(id))
 	run := s.AwaitStatus(t, db, id, contract.StatusFailed, time.Minute)
 	require.Equal(t, contract.CodeQuarantined, run.Failure.Code)
