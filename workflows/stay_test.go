@@ -189,7 +189,7 @@ func TestAMessageCountsOnceHoweverOftenItComes(t *testing.T) {
 	require.Len(t, w.actions(), 1)
 	require.NoError(t, again.err)
 	require.False(t, again.ack.Applied)
-	require.Contains(t, again.ack.Message, "before")
+	require.Contains(t, again.ack.Message, "already received")
 }
 
 func TestAMessageAboutAnotherCommitIsIgnored(t *testing.T) {
