@@ -104,7 +104,7 @@ func commandsOf(p checks.Pipeline) map[string]string {
 }
 
 // baselineKey names a baseline by what its outcomes depend on: the files, the
-// environment, the tools, and how they are checked. What is judged only after a change
+// environment, the tools, and the checks. What is judged only after a change
 // does not matter.
 func (a *Activities) baselineKey(run store.Run, ws contract.Workspace, s checks.Settings, p checks.Pipeline, commands map[string]string) (string, error) {
 	s.PinnedTests, s.NewTests = "", ""
@@ -159,7 +159,7 @@ func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput
 	if err != nil {
 		return contract.CheckResult{}, err
 	}
-	// An infrastructure failure says nothing about the commit, so it is not stored.
+	// An infrastructure failure does not describe the commit, so it is not stored.
 	if fails := checked.result.Code; fails == contract.CodeUnavailable {
 		return checked.result, fault.New(contract.ClassInfra, fails, "%s could not run: %s", in.Check.Name, checked.result.Message)
 	}
@@ -267,7 +267,7 @@ func (a *Activities) baselineOf(ctx context.Context, run store.Run) (*store.Base
 	}
 	b, err := a.Store.Baseline(ctx, run.Baseline)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil // somebody removed it; then nothing is known
+		return nil, nil // it was removed; then its outcome is unknown
 	}
 	return &b, err
 }

@@ -144,7 +144,7 @@ type attempt struct {
 	size   int    // of its conversation
 	before string // what it was shown of the attempt before it
 	calls  []pastCall
-	errors []string // what its model was told about unusable answers
+	errors []string // what its model received about unusable answers
 }
 
 // pastCall is a tool call of an earlier attempt.

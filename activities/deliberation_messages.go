@@ -16,7 +16,7 @@ import (
 )
 
 // Deliver sends a turn to a member, or moves to a deliberation, as an update. A repeat
-// is the same update, which is applied once. Its id cannot be guessed: if somebody sent
+// is the same update, which is applied once. Its id cannot be guessed: if someone sent
 // a forged one under it, ours would be answered like the forged one.
 func (a *Activities) Deliver(ctx context.Context, in contract.DeliverInput) error {
 	o := client.UpdateWorkflowOptions{WorkflowID: in.WorkflowID, WaitForStage: client.WorkflowUpdateStageCompleted}

@@ -22,7 +22,7 @@ import (
 // wanted is the environment that a workspace needs.
 type wanted struct {
 	recipe    environment.Recipe
-	digest    string // empty: there is nothing to set up
+	digest    string // empty: no set-up is needed
 	scope     string // which commits may share the result: those of a repository, or of a branch of it
 	workspace contract.Workspace
 	setup     int64 // of the stored setup that the recipe follows; 0: none

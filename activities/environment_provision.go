@@ -129,7 +129,7 @@ func (a *Activities) openOrRestore(ctx context.Context, digest string) (*environ
 	return nil, environment.ErrNotHere
 }
 
-// dropRemoved removes this host's copy of an environment that somebody removed (rgpt
+// dropRemoved removes this host's copy of an environment that was removed (rgpt
 // env rm), even if another one has been created since.
 func (a *Activities) dropRemoved(ctx context.Context, digest string) error {
 	env, err := a.environments().Open(digest)

@@ -32,7 +32,7 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, left: in.Left, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
 	})
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
-		// The model was told and may fix it; the workflow counts.
+		// The model sees the problem and may fix it; the workflow counts.
 		return contract.ThinkResult{Usage: answer.Usage, Bad: f.Message}, nil
 	}
 	if err != nil {
@@ -367,7 +367,7 @@ type callKey struct {
 func (q question) key() callKey { return callKey{q.execution.ID, q.turn} }
 
 // said returns what the answer adds to the conversation. An unusable answer is kept as
-// text, and the model is told what was wrong with it.
+// text, and the model sees what was wrong with it.
 func said(q question, answer stored) []model.Message {
 	if q.schema != nil && (answer.Failure == nil || !q.member) {
 		message := answer.Message()
@@ -397,7 +397,7 @@ func said(q question, answer stored) []model.Message {
 	return []model.Message{{Role: model.RoleAssistant, Text: text}, {Role: model.RoleUser, Text: wrong}}
 }
 
-// conversation reads the messages before a turn. What is told before the turn comes
+// conversation reads the messages before a turn. What it receives before the turn comes
 // last, unless it is stored there already. A tool call without a result, which is
 // `finish` beside calls that failed, is answered here: a provider refuses a
 // conversation with open calls.

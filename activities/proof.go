@@ -28,7 +28,7 @@ import (
 const provenTests = 500
 
 // toProve lists the new tests of a change that must fail without it: none if the change
-// consists only of tests, because then there is nothing that they could test.
+// consists only of tests, because then they have no change to test.
 func (a *Activities) toProve(ctx context.Context, base, ws contract.Workspace, files []pin.File) ([]pin.Added, error) {
 	tests, err := pin.NewTests(ctx, files)
 	if err != nil || len(tests) == 0 {

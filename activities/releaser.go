@@ -122,7 +122,7 @@ func (a *Activities) keepReport(ctx context.Context, in contract.ReleaseInput, r
 	if err != nil {
 		return err
 	}
-	// The status the run will have once this is stored, unless somebody stops it right
+	// The status the run will have once this is stored, unless someone stops it right
 	// now.
 	details.ReleaseBranch, details.ReleaseCommit, details.Status = result.Branch, result.Commit, contract.StatusDone
 	patch, err := a.Workspaces.Diff(ctx, in.Workspace, patchBytes)

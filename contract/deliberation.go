@@ -669,7 +669,7 @@ type StateChange struct {
 	By      Member     `json:"by"`
 }
 
-// Error is a move or a signal that was refused, or an error that somebody outside
+// Error is a move or a signal that was refused, or an error that someone outside
 // recorded for a member.
 type Error struct {
 	ID       string   `json:"id,omitempty"`
@@ -680,7 +680,7 @@ type Error struct {
 	Message  string   `json:"message"`
 }
 
-// Grade returns how serious an error is: as somebody recorded it, else major if rules
+// Grade returns how serious an error is: as it was recorded, else major if rules
 // were broken, and medium if something was only unusable.
 func (e Error) Grade() Severity {
 	switch {

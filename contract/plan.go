@@ -59,7 +59,7 @@ type PlanProblem struct {
 
 // Problems returns every reason why the plan cannot be carried out: no steps, too many,
 // invalid or duplicate ids, unknown dependencies, cycles, steps without a name, files
-// outside the repository. An empty result means that it can. Whoever read the plan has
+// outside the repository. An empty result means that it can. The reader of the plan has
 // already checked JSON and schema.
 func (p *Plan) Problems() []PlanProblem {
 	var out []PlanProblem

@@ -31,7 +31,7 @@ type HealInput struct {
 	Tried     []HealAction  `json:"tried,omitempty"` // for this failure before
 	Asked     HealAction    `json:"asked,omitempty"` // by a person; empty: the next of the table
 	By        string        `json:"by,omitempty"`    // who asked; empty: the run itself
-	Words     string        `json:"words,omitempty"` // from whoever asked, for the next attempt
+	Words     string        `json:"words,omitempty"` // from the person who asked, for the next attempt
 	Workspace Workspace     `json:"workspace"`       // where a repair starts
 	Model     ModelChoice   `json:"model"`           // of the agent that failed
 	Repair    ModelChoice   `json:"repair"`          // of the Repair agent

@@ -73,7 +73,7 @@ func TestARunThatWatchesItsBranchContinuesAsNewAndKnowsWhatItKnew(t *testing.T) 
 	result := second.finishes(t, next)
 	require.Equal(t, contract.StatusDone, result.Status, "%+v", result.Failure)
 	require.False(t, repeated.ack.Applied, "a message that came before the new history still counts as seen")
-	require.Contains(t, repeated.ack.Message, "come before")
+	require.Contains(t, repeated.ack.Message, "already received")
 	require.Equal(t, []contract.EventType{contract.EventCheckReceived}, second.events()[:1], "nothing is prepared, planned or announced again")
 	require.Empty(t, second.planned)
 	require.Equal(t, 2, second.last().RetryCount, "heals count on")
@@ -116,7 +116,7 @@ func TestARunThatIsPausedStaysPausedWhenItContinuesAsNew(t *testing.T) {
 		second.update(contract.UpdateResume, contract.Command{ID: "r", By: "ann"})
 	})
 	require.Equal(t, contract.StatusDone, second.finishes(t, next).Status)
-	require.Contains(t, again.ack.Message, "applied before")
+	require.Contains(t, again.ack.Message, "already applied")
 }
 
 func TestARunContinuesAsNewBeforeTemporalRefusesItsUpdates(t *testing.T) {

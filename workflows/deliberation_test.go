@@ -388,7 +388,7 @@ func TestARecoveryWhoseWorkflowCannotBeStartedIsClosedAtOnce(t *testing.T) {
 			require.Equal(t, contract.PipelineOrchestrationFailed, result.Status, "how it ended stands")
 			require.Len(t, f.closed, 1)
 			require.Equal(t, []any{int64(8), contract.ClassInfra}, []any{f.closed[0].PipelineID, f.closed[0].Failure.Class})
-			require.Contains(t, f.closed[0].Failure.Message, "pipeline 8 never began")
+			require.Contains(t, f.closed[0].Failure.Message, "pipeline 8 did not start")
 			require.Contains(t, f.last(7).Failure.Message, "it could not be recovered: pipeline 8 did not start")
 			require.Equal(t, f.last(7).Failure, result.Failure)
 			events := f.events(7)

@@ -189,7 +189,7 @@ func TestAMessageCountsOnceHoweverOftenItComes(t *testing.T) {
 	require.Len(t, w.actions(), 1)
 	require.NoError(t, again.err)
 	require.False(t, again.ack.Applied)
-	require.Contains(t, again.ack.Message, "before")
+	require.Contains(t, again.ack.Message, "already received")
 }
 
 func TestAMessageAboutAnotherCommitIsIgnored(t *testing.T) {
@@ -327,7 +327,7 @@ func TestACheckBeforeTheReleaseIsIgnoredWithItsReason(t *testing.T) {
 	require.Equal(t, "c0ffee", w.orchestrate(t, staying).Commit)
 	ignored := w.payloads(contract.EventCheckIgnored)
 	require.Len(t, ignored, 1)
-	require.Contains(t, ignored[0]["reason"], "released nothing yet")
+	require.Contains(t, ignored[0]["reason"], "not released anything yet")
 }
 
 func TestMessagesThatComeDuringARepairWaitInOrder(t *testing.T) {
@@ -395,7 +395,7 @@ func TestMoreMessagesThanMayWaitAreRefused(t *testing.T) {
 	}
 	w.after(time.Hour, func() { w.check(red("a")) })
 	require.Equal(t, "c0ffee2", w.orchestrate(t, staying).Commit)
-	require.ErrorContains(t, refused.err, "wait already")
+	require.ErrorContains(t, refused.err, "already waiting")
 	require.Equal(t, run.MaxPendingChecks, occurrences(w.events(), contract.EventCheckIgnored), "they are about the commit before")
 }
 

@@ -90,7 +90,7 @@ func (d Downloads) put(ctx context.Context, to, folder string, draft *Draft, mos
 	}
 	whole := filepath.Join(top, folder)
 	if resolved, err := filepath.EvalSymlinks(whole); err != nil || resolved != whole {
-		return 0, nil //nolint:nilerr // there is nothing to keep
+		return 0, nil //nolint:nilerr // no downloads to keep
 	}
 	bytes, _ := usage(ctx, whole)
 	if err := ctx.Err(); err != nil { // not measured completely

@@ -62,7 +62,7 @@ type Recipe struct {
 	// optional.
 	Setup []Command
 	// RunsCode says that the set-up runs code of the repository that Inputs may not
-	// name: commands that somebody wrote, install scripts, a setup.py. Its result is
+	// name: commands that a person wrote, install scripts, a setup.py. Its result is
 	// only as trustworthy as the branch.
 	RunsCode bool
 	// Given says that the commands come from Settings, not from the files.

@@ -23,7 +23,7 @@ const (
 // maxWalk bounds the directory entries that one Walk looks at.
 const maxWalk = 1_000_000
 
-// Check says what is wrong with a pattern, nil for nothing: that it is no pattern, or
+// Check says what is wrong with a pattern, nil for nothing: that it is invalid, or
 // is over one of the bounds.
 func Check(pattern string) error {
 	if len(pattern) > MaxBytes {

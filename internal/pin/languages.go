@@ -12,7 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/rust"
 )
 
-// languages are those whose tests are judged.
+// languages are the languages with tests that are judged.
 var languages = []*language.Language{&golang.Language, &javascript.Language, &python.Language, &rust.Language, &java.Language}
 
 // languageOf is the language of the file at a path; one without a name if unknown.

@@ -41,7 +41,7 @@ func (a Added) Finding(why string) contract.Finding {
 	}.finding(RuleUnproven)
 }
 
-// NewTests lists the tests that a change adds, and those whose tables it gives
+// NewTests lists the tests that a change adds, and the tests with tables to which it adds
 // new cases: of Go, JavaScript, TypeScript and Python, in the order of the files.
 // A test that was moved or renamed with the same body is not new, and a test inside a
 // new one is listed with that one.

@@ -22,32 +22,32 @@ type Lesson struct {
 // Instruction says what the action of a heal means for the next attempt.
 func (l Lesson) Instruction() string { return instructions[l.Action] }
 
-const machinery = "The failure lay in the machinery, not in the work. Do it again."
+const machinery = "The infrastructure failed, not the work. Do it again."
 
 // instructions are the words with which a heal changes what an agent does.
 var instructions = map[contract.HealAction]string{
-	contract.HealCorrectJSON: "Answer again. Correct exactly what was wrong: keep the content, mend the form. " +
+	contract.HealCorrectJSON: "Answer again. Correct exactly what was wrong: keep the content, fix the form. " +
 		"The answer must be one JSON document that fits the schema, without any text before or after it and without a code fence.",
-	contract.HealRegenerate: "Start over rather than repeat that answer. Constraints: use only tools, files and steps that exist; " +
-		"keep the answer short enough to be complete; answer in the form that is asked for and nothing else.",
+	contract.HealRegenerate: "Start over instead of repeating that answer. Constraints: use only tools, files and steps that exist; " +
+		"keep the answer short enough to be complete; answer in the required form and nothing else.",
 	contract.HealCompactContext: "You are given less context than before: what was left out is marked. Read only the parts of files that you need, and answer briefly.",
-	contract.HealStricterSchema: "The schema is enforced to the letter now: every required field, no other field, the types and " +
+	contract.HealStricterSchema: "The schema is enforced strictly now: every required field, no other field, the types and " +
 		"enumerations as they are given.",
 	contract.HealLowerTemperature: "Answer as plainly and predictably as you can.",
-	contract.HealSaferModel:       "Another model failed at this. Do the plain thing that was asked for.",
+	contract.HealSaferModel:       "Another model failed at this. Do exactly what was asked, in the simplest way.",
 	contract.HealOtherWorker:      machinery,
 	contract.HealOtherProvider:    machinery,
 	contract.HealWait:             machinery,
-	contract.HealRepair:           "The Repair agent has mended what it could. Build on that.",
+	contract.HealRepair:           "The Repair agent has fixed what it could. Build on that.",
 	contract.HealRerunStrict: "Do it again with care: check each precondition before you rely on it, and run the project's build or tests " +
 		"before you call it done.",
 	contract.HealRefinePlan: "Make a better plan: take each point of the critique and see how the new plan avoids it. " +
-		"Each step must exist for a reason and depend only on steps that exist, without circles; steps that touch the same lines depend on each other.",
-	contract.HealRefineStep:     "Do the step in another way than before: smaller edits, fewer turns, the most important part first.",
-	contract.HealCreateDefaults: "Missing configuration was made from the examples that the repository documents.",
+		"Each step must exist for a reason and depend only on steps that exist, without cycles; steps that touch the same lines depend on each other.",
+	contract.HealRefineStep:     "Do the step differently than before: smaller edits, fewer turns, the most important part first.",
+	contract.HealCreateDefaults: "Missing configuration was created from the examples that the repository documents.",
 	contract.HealPolicyCorrection: "That broke a rule. The rules stay as they are: only the tools that you are given, only paths inside the " +
 		"repository, never its .git directory, never deleted or weakened tests. Reach the goal within them; if that is impossible, finish and say so.",
-	contract.HealAskPerson: "A person was asked and wants it tried again.",
+	contract.HealAskPerson: "A person was asked and requested another attempt.",
 }
 
 // RepairTask is what the Repair agent must know.

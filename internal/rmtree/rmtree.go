@@ -1,6 +1,6 @@
 // Package rmtree removes directories that strangers filled: folders closed to
 // everybody, trees deeper than any path or number of descriptors. Links are not
-// followed, whoever changes the tree meanwhile.
+// followed, even if the tree changes meanwhile.
 package rmtree
 
 import (
@@ -119,7 +119,7 @@ func (r *remover) moveUp(dir int, name string) bool {
 	}
 }
 
-// open opens a folder, whoever it is closed to, and no link. Its parent must be open
+// open opens a folder, even one without permissions, but not a link. Its parent must be open
 // for writing, too, for its entries to go.
 func open(dir int, name string) (*os.File, error) {
 	const how = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC

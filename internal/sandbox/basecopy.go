@@ -26,7 +26,7 @@ var (
 // copied records what a directory holds of a base.
 type copied struct {
 	Base string
-	// First is a path that the copying made. If it is missing, somebody emptied the
+	// First is a path that the copying made. If it is missing, someone emptied the
 	// directory, and it is filled again.
 	First string
 }

@@ -79,7 +79,7 @@ func (b bubblewrap) withPreparedMounts(s *session, command []string, mounts []mo
 		attr.UidMappings, attr.GidMappings = userMappings(os.Geteuid()), userMappings(os.Getegid())
 		attr.GidMappingsEnableSetgroups = true
 	} else {
-		// The worker's user is root in there, who may mount; bwrap makes its own
+		// The worker's user is root in there and can mount; bwrap makes its own
 		// namespace inside, in which it has no privileges.
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
@@ -97,7 +97,7 @@ func (b bubblewrap) namespaceArgs(s *session) []string {
 		"--unshare-net", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox",
 		"--cap-drop", "ALL",
 		// Our helper is process 1. When it exits the kernel kills all other processes
-		// before bwrap can see the exit, so there is nothing to wait for.
+		// before bwrap can see the exit, so there is no process to wait for.
 		"--as-pid-1", "--die-with-parent", "--new-session",
 	}
 	if s.mapped != nil {

@@ -328,7 +328,7 @@ func (p *processes) scratch() int64 {
 // content.
 const inodeMemory = 1 << 10
 
-// exactMemory divides shared pages among those who share them. It walks page tables, so
+// exactMemory divides shared pages among the processes that share them. It walks page tables, so
 // it is called only when the upper bound is over the limit. If it cannot be read the
 // upper bound is used.
 func (p *processes) exactMemory(pids []int, files int64) int64 {

@@ -39,7 +39,7 @@ const (
 )
 
 // Prove runs new tests on a checkout that has the test files of a change, and
-// everything else as it was before: a test that does not fail there says nothing about
+// everything else as it was before: a test that does not fail there does not test
 // the change. Only these tests run if their runner can select them, otherwise only
 // their files or packages; a command that the settings or a script give runs as it is.
 //
@@ -137,7 +137,7 @@ func (e *execution) unproven(t pin.Added) string {
 }
 
 // casesOf are the cases of a test: those with exactly its name if there are any,
-// otherwise those whose names end with it ("it adds" is another test than "adds").
+// otherwise the tests with names that end with it ("it adds" is another test than "adds").
 func (e *execution) casesOf(t pin.Added) []output.Case {
 	var all, exact []output.Case
 	for _, c := range e.Parsed.Cases {

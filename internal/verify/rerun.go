@@ -9,7 +9,7 @@ import (
 
 // rerun runs failed tests again, to distinguish flaky ones from broken ones. Only a
 // command whose failure its failed cases explain is run again: after a crash or a
-// compile error there is nothing to compare.
+// compile error no results can be compared.
 func (r *run) rerun(ctx context.Context) error {
 	if r.job.Check.Category != contract.CategoryTest {
 		return nil

@@ -34,7 +34,7 @@ type Outcome struct {
 	OK bool `json:"ok"`
 	// Started: every command could begin its work. A command whose program, package or
 	// dependencies are not installed could not; a lint is OK even then, with a minor
-	// finding, because it says nothing about the code.
+	// finding, because it does not describe the code.
 	Started bool `json:"started"`
 	// Code says why not, for programs: tests_failed, check_failed, timeout,
 	// command_crashed, missing_dependency or no_tests. Empty if OK.

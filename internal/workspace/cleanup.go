@@ -152,7 +152,7 @@ func (r *mirror) prune(before time.Time) error {
 		}
 	}
 	if err == nil && !used.After(before) {
-		// The lock's file goes last: whoever waits for it starts again.
+		// The lock's file goes last: a process that waits for it starts again.
 		err = errors.Join(removeTree(filepath.Join(r.root, "bases")), removeTree(r.root))
 	}
 	if err != nil {

@@ -283,7 +283,7 @@ func (m *Manager) remoteIDs(ctx context.Context, dir string, to source, patterns
 // exist.
 func (r *mirror) runPush(ctx context.Context, to source, commit, ref, lease string) error {
 	// The lease only restricts what the push may do: it never updates a reference that
-	// somebody created or moved meanwhile, which a plain push would do if it can be
+	// someone created or moved meanwhile, which a plain push would do if it can be
 	// fast-forwarded.
 	args := []string{"push", "-q", "--no-verify", "--no-signed", "--recurse-submodules=no", "--force-with-lease=" + ref + ":" + lease}
 	if !to.remote() {
@@ -313,7 +313,7 @@ func needsHistory(err error) bool {
 	return false
 }
 
-// explainPush says why a push failed. It looks again for a branch that somebody else,
+// explainPush says why a push failed. It looks again for a branch that someone else,
 // perhaps our own earlier attempt, created meanwhile.
 func (r *mirror) explainPush(ctx context.Context, err error, to source, commit, ref string) error {
 	var ge *gitError

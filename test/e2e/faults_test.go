@@ -28,7 +28,7 @@ func (w *world) faults(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(harness.Root(), "examples", "go", "fault-*.yaml"))
 	require.NoError(t, err)
 	expected := map[string]outcome{
-		"fault-cycle":        {class: contract.ClassLogic, code: contract.CodeInvalidPlan, says: "circle"},
+		"fault-cycle":        {class: contract.ClassLogic, code: contract.CodeInvalidPlan, says: "dependency cycle"},
 		"fault-escape":       {class: contract.ClassSafety, code: contract.CodePathEscape, says: "step-001"},
 		"fault-invalid-plan": {class: contract.ClassLLM, code: contract.CodeInvalidOutput},
 		"fault-loop":         {class: contract.ClassLLM, code: contract.CodeLoop, says: "read_file"},

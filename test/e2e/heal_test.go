@@ -159,7 +159,7 @@ func (w *healWorld) healCases() map[string]healCase {
 		"plan-circle": {
 			rules:  first(makes("right"), rule(on("agent", "planner", "attempt", 1), aCircle(), 300)),
 			status: contract.StatusDone, heals: []string{"LOGIC_ERROR invalid_plan refine_plan success"},
-			check: w.requireReceived("planner", "without circles", "circle"),
+			check: w.requireReceived("planner", "without cycles", "dependency cycle"),
 		},
 		"builder-refuses": {
 			rules:  first(makes("right"), rule(on("agent", "builder", "attempt", 1), says(declined), 300)),

@@ -72,7 +72,7 @@ func (w *world) watchAndFix(t *testing.T) {
 	run = w.moved(t, run, "heal-1")
 	require.Contains(t, w.OK(t, check...).Stdout, "was already received")
 	require.Contains(t, harness.Git(t, w.shell, "show", run.ReleaseBranch+":made.txt"), "better")
-	(&healWorld{world: w}).requireReceived(contract.AgentRepair, "it says right, want better", "ci/unit is red")(t, run)
+	(&healWorld{world: w}).requireReceived(contract.AgentRepair, "it says right, want better", "The check ci/unit failed")(t, run)
 
 	// A service that only signals, with Temporal's own client.
 	require.NoError(t, w.Temporal(t).SignalWorkflow(t.Context(), contract.RunWorkflowID(run.ID), "", contract.UpdateCheck, map[string]any{

@@ -256,7 +256,7 @@ func troubles(class contract.Class) (*contract.Failure, []healing) {
 		}
 	case contract.ClassConfig:
 		return fail(class, contract.CodeInvalidConfig, "DATABASE_URL is not set, which the project's tests need; set it in the worker's environment", "pq: no configuration"), []healing{
-			{action: contract.HealCreateDefaults, cause: "DATABASE_URL is not set", message: "made .env from .env.example", after: map[string]any{"made": []string{".env"}}, patch: diffOf(".env", nil, []string{"DATABASE_URL=postgres://localhost:5432/app_test?sslmode=disable"}), took: 2 * time.Second},
+			{action: contract.HealCreateDefaults, cause: "DATABASE_URL is not set", message: "created .env from .env.example", after: map[string]any{"made": []string{".env"}}, patch: diffOf(".env", nil, []string{"DATABASE_URL=postgres://localhost:5432/app_test?sslmode=disable"}), took: 2 * time.Second},
 		}
 	case contract.ClassSafety:
 		return fail(class, contract.CodePathEscape, "the builder tried to write ../../../etc/cron.d/job, which lies outside the workspace", "path escapes from parent"), []healing{

@@ -318,7 +318,7 @@ func (l *loop) callSideBySide(ctx workflow.Context, calls []contract.ToolCallRef
 }
 
 // callTool carries out one tool call. Short ones are local activities; long ones, and
-// those whose repository is not on this host yet, are ordinary activities.
+// calls with a repository that is not on this host yet, are ordinary activities.
 func (l *loop) callTool(ctx workflow.Context, call contract.ToolCallRef) workflow.Future {
 	args := contract.ToolInput{
 		Execution: l.Execution, Turn: l.Turn, Index: call.Index, Workspace: l.Workspace, Timeout: l.in.Settings.CommandTimeout,

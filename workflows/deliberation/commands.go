@@ -249,7 +249,7 @@ func (d *deliberation) checkError(c contract.PipelineCommand) error {
 	return nil
 }
 
-// applyError counts against a member an error that somebody else reported.
+// applyError counts against a member an error that someone else reported.
 func (d *deliberation) applyError(_ workflow.Context, c contract.PipelineCommand) string {
 	e := *c.Error
 	e.ID, e.Message = fault.Clip(c.ID, state.KeyLength), fault.Clip(e.Message, contract.TextHead)

@@ -13,7 +13,7 @@ import (
 )
 
 // deliver waits until a signal between a deliberation and a member has arrived. If
-// Temporal takes no more signals for the receiver because somebody has flooded it,
+// Temporal takes no more signals for the receiver because someone has flooded it,
 // deliver sends an update instead.
 func deliver(ctx workflow.Context, signal workflow.Future, in contract.DeliverInput) error {
 	err := signal.Get(ctx, nil)

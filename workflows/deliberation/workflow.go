@@ -435,7 +435,7 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *state.Outcome) 
 		d.recordCancel(outer)
 		d.recoveryFailed(fault.Restore(*d.stop))
 		why := *d.Ending.Failure
-		why.Class, why.Code = d.stop.Class, d.stop.Code // nobody may retry what somebody stopped
+		why.Class, why.Code = d.stop.Class, d.stop.Code // what a person stopped is not retried
 		own.Failure = &why
 		return own
 	}
@@ -478,7 +478,7 @@ func (d *deliberation) extendFailure(words string) {
 	d.Ending.Failure = &failure
 }
 
-// recoveryFailed records why the announced recovery failed, and notifies whoever waits
+// recoveryFailed records why the announced recovery failed, and notifies a workflow that waits
 // for one that was never created.
 func (d *deliberation) recoveryFailed(err error) {
 	d.announced = false

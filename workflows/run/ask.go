@@ -229,7 +229,7 @@ func (a *approval) resolved(kind contract.EventType, note contract.InterventionN
 	return contract.EventDraft{Type: kind, Payload: map[string]any{"intervention_id": a.id, "by": note.By, "answer": note.Answer, "reason": a.reason}}
 }
 
-// notHelped returns the failure of a problem that nobody helped with, nil if somebody
+// notHelped returns the failure of a problem that no one helped with, nil if someone
 // did.
 func (r *run) notHelped(a *approval, class contract.Class, code contract.Code, problem string) *contract.Failure {
 	switch {

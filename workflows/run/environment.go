@@ -27,7 +27,7 @@ func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 			return failure
 		case problem == nil:
 			return r.failureOf(options.NewTask(ctx))
-		case r.in.Settings.PrepareOnly: // whoever requested it has the answer
+		case r.in.Settings.PrepareOnly: // the requester has the answer
 			return &contract.Failure{Class: problem.class, Code: problem.code, Message: problem.Reason, Cause: problem.cause}
 		}
 		if failure := r.solve(ctx, &agent, problem); failure != nil {

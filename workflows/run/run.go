@@ -202,7 +202,7 @@ func (r *run) separateCommands(ctx workflow.Context) *contract.Failure {
 		if err := options.NewTask(ctx); err != nil {
 			return r.failureOf(err)
 		}
-		if failure := r.awaitUnpaused(ctx); failure != nil { // somebody may have paused the run meanwhile
+		if failure := r.awaitUnpaused(ctx); failure != nil { // the run may have been paused meanwhile
 			return failure
 		}
 	}

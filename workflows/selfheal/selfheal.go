@@ -444,7 +444,7 @@ func (h *heal) createDefaults(ctx workflow.Context) (contract.Directive, error) 
 		out.Failed = "the repository documents no defaults for what is missing"
 		return out, nil
 	}
-	h.changed("made "+commands.ListFew(made.Made)+" from the examples beside them", "files", made.Made)
+	h.changed("created "+commands.ListFew(made.Made)+" from the examples beside them", "files", made.Made)
 	verdict, err := h.judge(ctx, h.in.Execution, h.in.Workspace, made.Workspace)
 	if err != nil || verdict.Refused != "" {
 		out.Failed = verdict.Refused

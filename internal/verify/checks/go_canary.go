@@ -53,7 +53,7 @@ func goCanary(m GoModule, packages []goPackage) func(*os.Root, Invocation, strin
 	}
 }
 
-// goEnded compares the packages that passed with those whose canary did.
+// goEnded compares the packages that passed with the packages in which the canary passed.
 func goEnded(root *os.Root, f *Finished, s output.Paths, target string, expected map[string]bool) {
 	f.Parsed.Cases = slices.DeleteFunc(f.Parsed.Cases, func(c output.Case) bool { return c.Test == target })
 	if f.Result.StdoutTruncated {

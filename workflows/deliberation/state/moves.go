@@ -358,7 +358,7 @@ func (c *State) answer(s *Participant, id string, about *post, m contract.Move, 
 		}
 	}
 	for _, o := range all {
-		if o.State != contract.EntryLive { // somebody else was first; the answer is sent all the same
+		if o.State != contract.EntryLive { // another answer was first; this one is sent too
 			continue
 		}
 		state := contract.EntryAnswered

@@ -1,6 +1,6 @@
 // Package state holds what a deliberation knows and decides: participants, blackboard,
 // votes, rounds. It is a pure state machine: time comes in as an argument, and what
-// must be written waits in it until somebody writes it.
+// must be written waits in it until it is written.
 package state
 
 import (
