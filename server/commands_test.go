@@ -27,7 +27,7 @@ import (
 // alive is a Temporal whose workflows report their state.
 type alive struct {
 	client.Client
-	view contract.RunView
+	view    contract.RunView
 	message []told
 }
 

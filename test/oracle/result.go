@@ -35,7 +35,7 @@ type Result struct {
 	Phases             []Phase  `json:"phases,omitempty"`
 
 	Tests    contract.TestSummary `json:"tests"`
-	Own      OwnTests                  `json:"own_tests"`
+	Own      OwnTests             `json:"own_tests"`
 	Findings []contract.Finding   `json:"findings,omitempty"` // those that are open
 	Heals    []Heal               `json:"heals,omitempty"`
 	Tokens   int64                `json:"tokens"`

@@ -66,7 +66,9 @@ func (t *runWriter) healStarts(m *healing) {
 	}
 }
 
-func (t *runWriter) healWorkflow(m *healing) string { return contract.HealWorkflowID(t.run.ID, m.number) }
+func (t *runWriter) healWorkflow(m *healing) string {
+	return contract.HealWorkflowID(t.run.ID, m.number)
+}
 
 // repairs is the work of the Repair agent.
 func (t *runWriter) repairs(m healing) {
