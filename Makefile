@@ -28,12 +28,12 @@ $(BIN)/temporal-devserver: $(wildcard devserver/*.go) devserver/go.mod
 	@$(GO) build -C devserver -trimpath -ldflags "-s -w" -o $(BIN)/temporal-devserver .
 
 .PHONY: demo
-demo: setup build devserver ## Start everything and turn a goal into a tested branch
+demo: setup build $(if $(TEMPORAL_ADDRESS),,devserver) ## Start everything and turn a goal into a tested branch
 	@./examples/demo.sh
 
 .PHONY: demo-node
 demo-node: export RGPT_BROWSER = 1
-demo-node: setup build devserver ## The same for a web page whose tests run in a real browser
+demo-node: setup build $(if $(TEMPORAL_ADDRESS),,devserver) ## The same for a web page whose tests run in a real browser
 	@./examples/demo-node.sh
 
 .PHONY: check

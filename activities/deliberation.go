@@ -109,28 +109,28 @@ func (a *Activities) deliberate(ctx context.Context, in contract.ThinkInput) (co
 		keep: func(text string) bool { return tellable(text, bounds) },
 	})
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
-		return a.tell(ctx, in, contract.ThinkResult{Usage: answer.Usage, Bad: f.Message, Code: f.Code}), nil
+		return a.sendMoves(ctx, in, contract.ThinkResult{Usage: answer.Usage, Bad: f.Message, Code: f.Code}), nil
 	}
 	if err != nil {
 		return contract.ThinkResult{}, err
 	}
 	moves, err := a.movesOf(ctx, *brief, answer.Text)
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM {
-		return a.tell(ctx, in, contract.ThinkResult{Usage: answer.Usage, Bad: f.Message, Code: f.Code}), nil
+		return a.sendMoves(ctx, in, contract.ThinkResult{Usage: answer.Usage, Bad: f.Message, Code: f.Code}), nil
 	}
 	if err != nil {
 		return contract.ThinkResult{}, err
 	}
-	return a.tell(ctx, in, contract.ThinkResult{Usage: answer.Usage, Moves: moves}), nil
+	return a.sendMoves(ctx, in, contract.ThinkResult{Usage: answer.Usage, Moves: moves}), nil
 }
 
 // tellTime limits how long this activity tries to send a member's moves to the
 // deliberation. The member's workflow sends what could not be sent in time.
 const tellTime = 5 * time.Second
 
-// tell sends the deliberation at once what a member does. The answer is stored by then,
+// sendMoves sends the deliberation at once what a member does. The answer is stored by then,
 // so a repeat sends the same, and moves that arrive twice count once.
-func (a *Activities) tell(ctx context.Context, in contract.ThinkInput, r contract.ThinkResult) contract.ThinkResult {
+func (a *Activities) sendMoves(ctx context.Context, in contract.ThinkInput, r contract.ThinkResult) contract.ThinkResult {
 	if in.Brief.Parent == "" || a.Temporal == nil {
 		return r
 	}
@@ -299,8 +299,8 @@ func (a *Activities) keep(ctx context.Context, of contract.ExecutionRef, name st
 	}})
 }
 
-// minutes is the transcript that is kept of a run's deliberation, as JSON.
-type minutes struct {
+// deliberationTranscript is the transcript that is kept of a run's deliberation, as JSON.
+type deliberationTranscript struct {
 	Pipeline   store.Pipeline              `json:"pipeline"`
 	Blackboard []contract.Entry            `json:"blackboard"`
 	Messages   []contract.Message          `json:"messages"`
@@ -311,7 +311,7 @@ type minutes struct {
 // Minutes keeps the transcript of a run's deliberation as artifacts, and stores its
 // consensus as a plan of the run if it is itself a plan.
 func (a *Activities) Minutes(ctx context.Context, in contract.MinutesInput) (contract.MinutesResult, error) {
-	m, err := a.minutesOf(ctx, in.Result)
+	m, err := a.transcriptOf(ctx, in.Result)
 	if err != nil {
 		return contract.MinutesResult{}, err
 	}
@@ -342,9 +342,9 @@ func (a *Activities) Minutes(ctx context.Context, in contract.MinutesInput) (con
 	return out, nil
 }
 
-// minutesOf reads all that is kept of a deliberation, with whole texts.
-func (a *Activities) minutesOf(ctx context.Context, result contract.DeliberationResult) (minutes, error) {
-	m := minutes{Result: result}
+// transcriptOf reads all that is kept of a deliberation, with whole texts.
+func (a *Activities) transcriptOf(ctx context.Context, result contract.DeliberationResult) (deliberationTranscript, error) {
+	m := deliberationTranscript{Result: result}
 	var err error
 	if m.Pipeline, err = a.Store.Pipeline(ctx, result.PipelineID); err != nil {
 		return m, err
@@ -374,7 +374,7 @@ func planOwner(p store.Pipeline, planner contract.ExecutionRef) int64 {
 }
 
 // markdown renders the transcript for people.
-func (m minutes) markdown() string {
+func (m deliberationTranscript) markdown() string {
 	var b strings.Builder
 	p := m.Pipeline
 	fmt.Fprintf(&b, "# Minutes of deliberation %d\n\n%s, attempt %d, %d iterations.\n\n## Objective\n\n%s\n", p.ID, m.Result.Status, p.Attempt, m.Result.Metrics.Iterations, quoted(p.Objective))

@@ -19,8 +19,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// wanted is the environment that a workspace needs.
-type wanted struct {
+// requiredEnvironment is the environment that a workspace needs.
+type requiredEnvironment struct {
 	recipe    environment.Recipe
 	digest    string // empty: no set-up is needed
 	scope     string // which commits may share the result: those of a repository, or of a branch of it
@@ -96,8 +96,8 @@ func (a *Activities) setupFor(ctx context.Context, run store.Run, spec setup.Run
 }
 
 // wantedBy finds out what a checkout of a run's repository needs.
-func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.RunSpec, known store.Setup, ws contract.Workspace, checkout string) (wanted, error) {
-	w := wanted{workspace: ws, setup: known.ID}
+func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.RunSpec, known store.Setup, ws contract.Workspace, checkout string) (requiredEnvironment, error) {
+	w := requiredEnvironment{workspace: ws, setup: known.ID}
 	settings, err := setup.WithStored(spec.Environment, known)
 	if err != nil {
 		return w, err

@@ -82,7 +82,7 @@ func (a *Activities) keptEnvironment(ctx context.Context, digest string) (*envir
 
 // provide returns an environment: from this host, else from the artifact store, else a
 // new one.
-func (a *Activities) provide(ctx context.Context, runID int64, w wanted, timeout time.Duration) (provided, error) {
+func (a *Activities) provide(ctx context.Context, runID int64, w requiredEnvironment, timeout time.Duration) (provided, error) {
 	env, err := a.environments().Open(w.digest)
 	if err == nil {
 		return provided{env: env, kept: true}, nil
@@ -169,7 +169,7 @@ func (a *Activities) restore(ctx context.Context, row store.Environment) (*envir
 // makeEnvironment carries a recipe out and keeps the result: first as an archive for
 // all hosts, then on this one, so that a crash in between leaves a whole environment or
 // none.
-func (a *Activities) makeEnvironment(ctx context.Context, runID int64, w wanted, timeout time.Duration) (provided, error) {
+func (a *Activities) makeEnvironment(ctx context.Context, runID int64, w requiredEnvironment, timeout time.Duration) (provided, error) {
 	started := time.Now()
 	dir, err := a.Workspaces.Open(ctx, w.workspace, fmt.Sprintf("%d/environment", runID))
 	if err != nil {
@@ -224,7 +224,7 @@ const downloadShare = 10
 // set-up, and leaves its own. The set-up of an agent's change, or a proposed setup that
 // is not proven, gets and leaves none: its packages must not reach other runs.
 func (a *Activities) setUpWithDownloads(
-	ctx context.Context, runID int64, w wanted, checkout string, draft *environment.Draft, timeout time.Duration,
+	ctx context.Context, runID int64, w requiredEnvironment, checkout string, draft *environment.Draft, timeout time.Duration,
 ) (*environment.Failed, error) {
 	if w.private || w.unproven || len(w.recipe.Cache) == 0 {
 		return a.carryOutSetup(ctx, runID, w, checkout, draft, timeout)
@@ -245,7 +245,7 @@ func (a *Activities) setUpWithDownloads(
 
 // carryOutSetup runs a recipe's commands and stores their output and network requests
 // as artifacts of the run.
-func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w wanted, checkout string, draft *environment.Draft, timeout time.Duration) (*environment.Failed, error) {
+func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w requiredEnvironment, checkout string, draft *environment.Draft, timeout time.Duration) (*environment.Failed, error) {
 	out := a.output(ctx, runID, "environment")
 	egress := a.egress("environment of run "+fmt.Sprint(runID), "environment.network.hosts")
 	command := a.limited()
@@ -332,7 +332,7 @@ func (a *Activities) keepSetupFiles(ctx context.Context, runID int64, digest str
 }
 
 // keepArchive stores a sealed environment in the artifact store and records it.
-func (a *Activities) keepArchive(ctx context.Context, runID int64, w wanted, draft *environment.Draft, m environment.Manifest, started time.Time) error {
+func (a *Activities) keepArchive(ctx context.Context, runID int64, w requiredEnvironment, draft *environment.Draft, m environment.Manifest, started time.Time) error {
 	reader, writer := io.Pipe()
 	go func() { writer.CloseWithError(draft.Pack(ctx, writer)) }()
 	archive, size, err := a.Artifacts.PutReader(ctx, reader, a.Config.Environment.Disk.Int64())

@@ -143,7 +143,7 @@ type stored = verdict.Answer
 func (a *Activities) ask(ctx context.Context, q question) (model.Response, error) {
 	q.timeout = cmp.Or(q.choice.Timeout, q.timeout)
 	response, err := a.calls.Do(ctx, q.key(), func(ctx context.Context, paid func()) (model.Response, error) {
-		release, err := a.own(ctx, q)
+		release, err := a.leaseCall(ctx, q)
 		if err != nil {
 			return model.Response{}, err
 		}
@@ -157,10 +157,10 @@ func (a *Activities) ask(ctx context.Context, q question) (model.Response, error
 	return response, err
 }
 
-// own makes this worker the owner of a call. If another live worker is already making
-// it, although Temporal lost track of that worker, own waits for it as long as the call
+// leaseCall makes this worker the owner of a call. If another live worker is already making
+// it, although Temporal lost track of that worker, leaseCall waits for it as long as the call
 // may take: its answer is paid for.
-func (a *Activities) own(ctx context.Context, q question) (release func(), err error) {
+func (a *Activities) leaseCall(ctx context.Context, q question) (release func(), err error) {
 	release, owned, err := a.Store.LeaseCall(ctx, q.execution.ID, q.turn, 0)
 	if err != nil || owned {
 		return release, err
@@ -213,7 +213,7 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 		}
 		return model.Response{}, err
 	}
-	if unsettled := a.settle(ctx, q, reserved.ID, stored{Response: response, Failure: failure}); unsettled != nil {
+	if unsettled := a.storeAnswer(ctx, q, reserved.ID, stored{Response: response, Failure: failure}); unsettled != nil {
 		return model.Response{}, unsettled
 	}
 	return response, err
@@ -320,26 +320,26 @@ const (
 	settleLimit = 30 * time.Minute
 )
 
-// settle stores the answer and its cost. The answer is paid for: while the database is
+// storeAnswer stores the answer and its cost. The answer is paid for: while the database is
 // down it is kept here. That continues after the activity is over, which happens soon
 // if Temporal uses the same database; the next attempt then joins the call instead of
 // asking, and paying, again.
-func (a *Activities) settle(ctx context.Context, q question, call store.CallID, answer stored) error {
+func (a *Activities) storeAnswer(ctx context.Context, q question, call store.CallID, answer stored) error {
 	raw, err := json.Marshal(answer)
 	if err != nil {
 		return fmt.Errorf("store the answer of execution %d, turn %d: %w", q.execution.ID, q.turn, err)
 	}
-	messages, err := encode(said(q, answer))
+	messages, err := encode(answerMessages(q, answer))
 	if err != nil {
 		return err
 	}
-	return a.settleAtLast(context.WithoutCancel(ctx), q, func(ctx context.Context) error {
-		return a.Store.SettleCall(ctx, call, answer.Usage, answer.Latency, raw, messages)
+	return a.storeUntilAccepted(context.WithoutCancel(ctx), q, func(ctx context.Context) error {
+		return a.Store.CompleteCall(ctx, call, answer.Usage, answer.Latency, raw, messages)
 	})
 }
 
-// settleAtLast retries until the database takes the answer or refuses it for good.
-func (a *Activities) settleAtLast(ctx context.Context, q question, try func(context.Context) error) error {
+// storeUntilAccepted retries until the database takes the answer or refuses it for good.
+func (a *Activities) storeUntilAccepted(ctx context.Context, q question, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
 	for wait := budgetWait; ; wait = min(2*wait, settleWait) {
@@ -366,9 +366,9 @@ type callKey struct {
 
 func (q question) key() callKey { return callKey{q.execution.ID, q.turn} }
 
-// said returns what the answer adds to the conversation. An unusable answer is kept as
+// answerMessages returns what the answer adds to the conversation. An unusable answer is kept as
 // text, and the model sees what was wrong with it.
-func said(q question, answer stored) []model.Message {
+func answerMessages(q question, answer stored) []model.Message {
 	if q.schema != nil && (answer.Failure == nil || !q.member) {
 		message := answer.Message()
 		if q.keep != nil && !q.keep(message.Text) {
@@ -421,7 +421,7 @@ func (a *Activities) conversation(ctx context.Context, execution int64, turn int
 		if row.Turn >= turn {
 			break
 		}
-		if row.ToldBefore(turn) {
+		if row.AddedBefore(turn) {
 			told = nil
 		}
 		var m model.Message

@@ -202,7 +202,7 @@ func TestAReTestRunsTheSameCommandAsTheCheckThatItRepeatsWithoutASecondTry(t *te
 	first := carryOut(check)
 	require.True(t, first.OK, first.Message)
 	require.Equal(t, 1, first.Summary.Flaky)
-	second := carryOut(check.Again(1, 2))
+	second := carryOut(check.AsRetest(1, 2))
 	require.Equal(t, check.ID+"~2", second.Check.ID)
 	require.False(t, second.OK)
 	report, failure := do[contract.TestReportResult](h, h.TestReport, contract.TestReportInput{Execution: e})

@@ -60,7 +60,7 @@ func (a *Activities) project(ctx context.Context, run store.Run) (*prompt.Projec
 
 // tellBaseline adds which checks judge the result, and how they ended before it.
 func tellBaseline(p *prompt.Project, b *store.Baseline) {
-	p.Checks = checksTold(b.Stages, b.Commands)
+	p.Checks = promptChecks(b.Stages, b.Commands)
 	var sum contract.TestSummary
 	more := 0
 	fails := func(text string) {
@@ -94,8 +94,8 @@ func tellBaseline(p *prompt.Project, b *store.Baseline) {
 	}
 }
 
-// checksTold lists checks with their commands for a prompt.
-func checksTold(stages [][]contract.Check, commands map[string]string) []prompt.Check {
+// promptChecks lists checks with their commands for a prompt.
+func promptChecks(stages [][]contract.Check, commands map[string]string) []prompt.Check {
 	var told []prompt.Check
 	for _, stage := range stages {
 		for _, c := range stage {

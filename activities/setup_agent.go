@@ -156,7 +156,7 @@ func plannedChecks(run store.Run, checkout string) ([]prompt.Check, error) {
 	if err != nil {
 		return nil, err
 	}
-	return checksTold(pipeline.Stages, commandsOf(pipeline)), nil
+	return promptChecks(pipeline.Stages, commandsOf(pipeline)), nil
 }
 
 // Proposal stores the setup that the environment agent proposed last, for its run to

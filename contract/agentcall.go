@@ -317,9 +317,9 @@ const CheckPinnedTests = "pinned-tests"
 // of the change: they must fail there.
 const CheckNewTests = "new-tests"
 
-// Again returns the check as one of several re-tests, with its own id: test-go-1~2 runs
+// AsRetest returns the check as one of several re-tests, with its own id: test-go-1~2 runs
 // test-go-1 the second time.
-func (c Check) Again(retest, retests int) Check {
+func (c Check) AsRetest(retest, retests int) Check {
 	c.ID = fmt.Sprintf("%s~%d", c.Original().ID, retest+1)
 	c.Retest, c.Retests = retest, retests
 	return c

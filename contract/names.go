@@ -88,8 +88,8 @@ const (
 	UpdateAdvance     = "advance"
 )
 
-// SignalOrders sends a step the current orders of its run; see Orders.
-const SignalOrders = "orders"
+// SignalDirectives sends a step the current directives of its run; see Directives.
+const SignalDirectives = "orders"
 
 // PayloadLimit is how many bytes an input or a result of a workflow, activity, signal
 // or update may have: what is in a history stays there, and is read again at each

@@ -273,9 +273,9 @@ type TranscriptKey struct {
 	Workflow    string `json:"workflow"` // id of the workflow that holds the conversation
 }
 
-// Orders are what a run tells its running steps to do from now on. Those with the
+// Directives are what a run tells its running steps to do from now on. Those with the
 // highest Seq count, in whatever order they arrive.
-type Orders struct {
+type Directives struct {
 	Seq    int64       `json:"seq"` // counted by the run from 1
 	Paused bool        `json:"paused,omitempty"`
 	Model  ModelChoice `json:"model"`

@@ -41,7 +41,7 @@ type HealInput struct {
 	QuotaWait time.Duration `json:"quota_wait"`
 	Settings  LoopSettings  `json:"settings"`
 	From      Workspace     `json:"from,omitzero"`   // where the failed step had begun
-	Orders    Orders        `json:"orders,omitzero"` // for the Repair agent, as of now; later ones come as signals
+	Orders    Directives    `json:"orders,omitzero"` // for the Repair agent, as of now; later ones come as signals
 	// Generation is that of the Repair agent; above 1 it replaces a revoked one.
 	Generation int      `json:"generation,omitempty"`
 	Compacted  int      `json:"compacted,omitempty"` // how often its context was cut before
@@ -59,21 +59,21 @@ type Directive struct {
 	Strict bool         `json:"strict,omitempty"` // the result is checked before it counts
 	Schema bool         `json:"schema,omitempty"` // the provider gets the strict forms of schemas
 	// Compact is how often the next attempt's context is halved.
-	Compact int           `json:"compact,omitempty"`
-	Worker  string        `json:"worker,omitempty"` // that does the work of the next attempts
-	Change  *Change       `json:"change,omitempty"` // what was patched; it is verified like any other
-	Credit  *Credit       `json:"credit,omitempty"` // of the change
-	Wait    time.Duration `json:"wait,omitempty"`   // before the phase runs again
-	Reason  string        `json:"reason,omitempty"` // of the wait, for people
-	Ask     *Question     `json:"ask,omitempty"`    // only a person can help
-	Usage   Usage         `json:"usage"`
-	Blame   *Blame        `json:"blame,omitempty"` // for what the Repair agent did wrong
+	Compact     int           `json:"compact,omitempty"`
+	Worker      string        `json:"worker,omitempty"` // that does the work of the next attempts
+	Change      *Change       `json:"change,omitempty"` // what was patched; it is verified like any other
+	Credit      *Credit       `json:"credit,omitempty"` // of the change
+	Wait        time.Duration `json:"wait,omitempty"`   // before the phase runs again
+	Reason      string        `json:"reason,omitempty"` // of the wait, for people
+	Ask         *Question     `json:"ask,omitempty"`    // only a person can help
+	Usage       Usage         `json:"usage"`
+	RepairFault *Blame        `json:"blame,omitempty"` // for what the Repair agent did wrong
 	// Class and Code are those of the failure after the diagnosis.
 	Class Class `json:"error_type"`
 	Code  Code  `json:"code,omitempty"`
 }
 
-// Blame is what the Repair agent did wrong. It counts against the agent like the
+// RepairFault is what the Repair agent did wrong. It counts against the agent like the
 // failures of planner and builder.
 type Blame struct {
 	Failure   Failure      `json:"failure"`

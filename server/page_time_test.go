@@ -42,7 +42,7 @@ func (b *bundle) lived(tb testing.TB, run int64, text string) []string {
 	require.NoError(tb, b.OpenConversation(ctx, step.ID, []store.Message{said(model.Message{Role: model.RoleUser, Text: "asked " + text})}))
 	held, err := b.ReserveCall(ctx, store.Reservation{Execution: step, Turn: 1, Provider: text, Model: text, Tokens: 100, MicroUSD: 50_000, Scopes: []store.Scope{store.RunScope(run, contract.RunBudget{}), store.DayScope(time.Now(), 0, 0)}})
 	require.NoError(tb, err)
-	require.NoError(tb, b.SettleCall(ctx, held.ID, contract.Usage{Calls: 1, PromptTokens: 1000, CompletionTokens: 234, MicroUSD: 420_000}, time.Second, []byte(`{}`),
+	require.NoError(tb, b.CompleteCall(ctx, held.ID, contract.Usage{Calls: 1, PromptTokens: 1000, CompletionTokens: 234, MicroUSD: 420_000}, time.Second, []byte(`{}`),
 		[]store.Message{said(model.Message{Role: model.RoleAssistant, Text: "answered " + text, ToolCalls: []model.ToolCall{{ID: "1", Name: "write_file", Arguments: fmt.Sprintf(`{"path":%q}`, "written "+text)}}})}))
 	open, err := b.ReserveCall(ctx, store.Reservation{Execution: step, Turn: 2, Provider: text, Model: text, Tokens: 100, MicroUSD: 70_000, Scopes: []store.Scope{store.RunScope(run, contract.RunBudget{})}})
 	require.NoError(tb, err)
@@ -201,7 +201,7 @@ func BenchmarkTimelineOfTwoThousandBars(b *testing.B) {
 	for turn := range 2000 {
 		held, err := s.ReserveCall(ctx, store.Reservation{Execution: step, Turn: turn + 1, Provider: "p", Model: "m", Scopes: []store.Scope{store.RunScope(id, contract.RunBudget{})}})
 		require.NoError(b, err)
-		require.NoError(b, s.SettleCall(ctx, held.ID, contract.Usage{Calls: 1, PromptTokens: 10, MicroUSD: 10}, time.Millisecond, []byte(`{}`), nil))
+		require.NoError(b, s.CompleteCall(ctx, held.ID, contract.Usage{Calls: 1, PromptTokens: 10, MicroUSD: 10}, time.Millisecond, []byte(`{}`), nil))
 		_, err = s.SaveToolResult(ctx, step.ID, turn+1, 0, store.ToolCall{Tool: "read_file", StartedAt: time.Now(), FinishedAt: time.Now()}, store.Message{Role: "tool", Content: []byte(`{"text":"x"}`)})
 		require.NoError(b, err)
 	}

@@ -314,7 +314,7 @@ func (b *bundle) asksModel(tb testing.TB, e contract.ExecutionRef, turn int, mod
 	tb.Helper()
 	call, err := b.ReserveCall(tb.Context(), store.Reservation{Execution: e, Turn: turn, Provider: "p", Model: model, Scopes: []store.Scope{store.RunScope(e.RunID, contract.RunBudget{})}})
 	require.NoError(tb, err)
-	require.NoError(tb, b.SettleCall(tb.Context(), call.ID, contract.Usage{Calls: 1}, time.Second, json.RawMessage(`{}`), nil))
+	require.NoError(tb, b.CompleteCall(tb.Context(), call.ID, contract.Usage{Calls: 1}, time.Second, json.RawMessage(`{}`), nil))
 }
 
 func TestTheModelsOfARunAreThoseThatItUses(t *testing.T) {

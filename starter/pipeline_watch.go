@@ -98,7 +98,7 @@ func (a *app) followPipeline(ctx context.Context, h backend.Backend, id, after i
 	if !a.json {
 		fmt.Fprintf(a.out, "Pipeline %d%s: %s\n", p.ID, recoveryOf(p), terminal.Clean(p.Objective))
 	}
-	if settled(p) {
+	if isOver(p) {
 		return p, p.RecoveredBy, a.showLogs(ctx, h, id, &after, false)
 	}
 	following, enough := context.WithCancel(ctx)
@@ -168,8 +168,8 @@ func recoveryIn(e contract.Event) (recovers bool, next int64) {
 	}
 }
 
-// settled reports whether a pipeline is over and no recovery follows.
-func settled(p store.Pipeline) bool {
+// isOver reports whether a pipeline is over and no recovery follows.
+func isOver(p store.Pipeline) bool {
 	switch {
 	case !p.Status.Terminal():
 		return false

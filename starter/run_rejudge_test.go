@@ -71,7 +71,7 @@ func (p *place) answer(t *testing.T, e contract.ExecutionRef, text string) {
 	require.NoError(t, p.OpenConversation(t.Context(), e.ID, []store.Message{{Role: "user", Content: json.RawMessage(`{"role":"user","text":"plan"}`)}}))
 	call, err := p.ReserveCall(t.Context(), store.Reservation{Execution: e, Turn: 1, Provider: "scripted", Model: "m", PromptVersion: "planner@1", Tokens: 1})
 	require.NoError(t, err)
-	require.NoError(t, p.SettleCall(t.Context(), call.ID, contract.Usage{Calls: 1}, 0, raw, nil))
+	require.NoError(t, p.CompleteCall(t.Context(), call.ID, contract.Usage{Calls: 1}, 0, raw, nil))
 }
 
 const goodPlan = `{"summary":"s","complexity_score":0.1,"steps":[{"id":"step-001","name":"a","description":"a","dependencies":[],"estimated_complexity":"low","risk_level":"low","verification_criteria":[],"files":[]}]}`

@@ -61,7 +61,7 @@ func newRunReplay(a *app) *cobra.Command {
 	var phase string
 	var model modelFlags
 	var wait bool
-	o := rerun.Order{}
+	o := rerun.Request{}
 	cmd := &cobra.Command{
 		Use: "replay RUN --phase PHASE", Short: "Repeat a run from a phase on", Args: oneRun,
 		Long: `Repeats a finished run from a phase on, by resetting its workflow. Earlier phases are not
@@ -102,7 +102,7 @@ repeated; earlier executions and artifacts are kept, numbered by attempt.`,
 }
 
 // reportResumed prints how a run continued.
-func (a *app) reportResumed(ctx context.Context, h backend.Backend, went control.Again, err error, run store.Run, wait bool) error {
+func (a *app) reportResumed(ctx context.Context, h backend.Backend, went control.Resumption, err error, run store.Run, wait bool) error {
 	switch {
 	case err != nil:
 		return err

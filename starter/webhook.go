@@ -79,7 +79,7 @@ func newWebhookAdd(a *app) *cobra.Command {
 }
 
 // printMade prints a new webhook with its secret, which is shown only this once.
-func (a *app) printMade(made webhook.Made) {
+func (a *app) printMade(made webhook.Created) {
 	if a.json {
 		a.printJSON(struct {
 			store.Webhook

@@ -124,8 +124,8 @@ func TestOrdersThatArriveJustBeforeAStepContinuesAsNewAreCarriedOver(t *testing.
 	w.env.SetContinueAsNewSuggested(true)
 	// With the result of the last call and in the same workflow task.
 	w.env.OnActivity(contract.ActivityTool, anything, anything).Return(func(context.Context, contract.ToolInput) (contract.ToolOutcome, error) {
-		w.env.SignalWorkflow(contract.SignalOrders, contract.Orders{Seq: 2, Paused: true, Model: contract.ModelChoice{Provider: "scripted", Model: "better"}})
-		w.env.SignalWorkflow(contract.SignalOrders, contract.Orders{Seq: 1, Model: contract.ModelChoice{Provider: "scripted", Model: "older"}})
+		w.env.SignalWorkflow(contract.SignalDirectives, contract.Directives{Seq: 2, Paused: true, Model: contract.ModelChoice{Provider: "scripted", Model: "better"}})
+		w.env.SignalWorkflow(contract.SignalDirectives, contract.Directives{Seq: 1, Model: contract.ModelChoice{Provider: "scripted", Model: "older"}})
 		return contract.ToolOutcome{OK: true}, nil
 	})
 	loop(t, w, nil)
@@ -141,7 +141,7 @@ func TestAStepThatContinuesAsNewWhilePausedStaysPaused(t *testing.T) {
 	early := 0
 	w.after(time.Hour, func() {
 		early = w.thinks["step-001"]
-		w.env.SignalWorkflow(contract.SignalOrders, contract.Orders{Seq: 3, Model: contract.ModelChoice{Provider: "scripted", Model: "scripted"}})
+		w.env.SignalWorkflow(contract.SignalDirectives, contract.Directives{Seq: 3, Model: contract.ModelChoice{Provider: "scripted", Model: "scripted"}})
 	})
 	loop(t, w, &contract.LoopState{
 		Execution: contract.ExecutionRef{ID: 5, RunID: 7, Step: "step-001", Attempt: 1}, Turn: 1, Started: w.env.Now(), Records: 1, Orders: 2, Paused: true,

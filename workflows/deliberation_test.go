@@ -75,7 +75,7 @@ func TestGammaJoinsForEachReason(t *testing.T) {
 	}{
 		contract.GammaStuck: {set: func(f *forum) {
 			open(f)
-			f.say(contract.Alpha, 2, deliberationtest.Tells("", "hello"))
+			f.say(contract.Alpha, 2, deliberationtest.Sends("", "hello"))
 			f.slow(contract.Beta, 2, 40*time.Second)
 		}},
 		contract.GammaConflict: {set: func(f *forum) {
@@ -157,15 +157,15 @@ func TestAnAbortTakesItsStepsInOrder(t *testing.T) {
 		},
 		contract.AbortIterationLimit: {
 			set: func(f *forum) {
-				f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
+				f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 			},
 			status: contract.PipelineOrchestrationFailed, rounds: 10,
 		},
 		contract.AbortTimeout: {
 			set: func(f *forum) {
 				for turn := 2; turn < 20; turn++ {
-					f.say(contract.Alpha, turn, deliberationtest.Tells("", "hm"))
-					f.say(contract.Beta, turn, deliberationtest.Tells("", "hm"))
+					f.say(contract.Alpha, turn, deliberationtest.Sends("", "hm"))
+					f.say(contract.Beta, turn, deliberationtest.Sends("", "hm"))
 					f.slow(contract.Alpha, turn, 22*time.Second) // rounds do not end at the time limit
 					f.slow(contract.Beta, turn, 22*time.Second)
 				}
@@ -229,7 +229,7 @@ func TestVotesStandWhereGammaSaysNothingOfThem(t *testing.T) {
 		"it is done":    func(f *forum) { f.say(contract.Gamma, 1, deliberationtest.Done()) },
 		"it failed":     func(f *forum) { f.fails["7/GAMMA-1"] = fault.New(contract.ClassLLM, contract.CodeRefusal, "no") },
 		"time is over":  func(f *forum) { f.slow(contract.Gamma, 1, time.Hour) },
-		"rounds are up": func(f *forum) { f.say(contract.Gamma, 1, deliberationtest.Tells("", "hm")) },
+		"rounds are up": func(f *forum) { f.say(contract.Gamma, 1, deliberationtest.Sends("", "hm")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -260,7 +260,7 @@ func TestATurnThatIsUnderWayWhenTheLastRoundEndsIsHeard(t *testing.T) {
 		after  time.Duration // from the start
 	}{
 		"its verdict is final":             {takes: 20 * time.Second, says: deliberationtest.Decides("s1"), status: contract.PipelineCompleted, after: 20 * time.Second},
-		"its silence ends it":              {takes: 20 * time.Second, says: deliberationtest.Tells("", "hm"), status: contract.PipelineOrchestrationFailed, abort: contract.AbortIterationLimit, after: 20 * time.Second},
+		"its silence ends it":              {takes: 20 * time.Second, says: deliberationtest.Sends("", "hm"), status: contract.PipelineOrchestrationFailed, abort: contract.AbortIterationLimit, after: 20 * time.Second},
 		"its failure ends it":              {takes: 20 * time.Second, fails: true, status: contract.PipelineOrchestrationFailed, abort: contract.AbortIterationLimit, after: 20 * time.Second},
 		"not past the time of an exchange": {takes: time.Hour, in: func(s *contract.DeliberationSettings) { s.Timeout = 10 * time.Second }, status: contract.PipelineTimeout, abort: contract.AbortTimeout, after: 10 * time.Second},
 		"not past the time without progress": {
@@ -278,8 +278,8 @@ func TestATurnThatIsUnderWayWhenTheLastRoundEndsIsHeard(t *testing.T) {
 			f := newForum(t)
 			f.say(contract.Alpha, 1, deliberationtest.Proposes("p1"))
 			f.say(contract.Beta, 1, deliberationtest.Synthesises("s1"))
-			f.say(contract.Alpha, 2, deliberationtest.Tells("GAMMA", "hm"))
-			f.say(contract.Beta, 2, deliberationtest.Tells("ALPHA", "hm"))
+			f.say(contract.Alpha, 2, deliberationtest.Sends("GAMMA", "hm"))
+			f.say(contract.Beta, 2, deliberationtest.Sends("ALPHA", "hm"))
 			f.say(contract.Gamma, 1, c.says)
 			if c.fails {
 				f.fails["7/GAMMA-1"] = fault.New(contract.ClassLLM, contract.CodeRefusal, "no")
@@ -310,7 +310,7 @@ func TestAVoteOfALastTurnCounts(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
 	f.say(contract.Beta, 1, deliberationtest.Synthesises("s1"))
-	f.say(contract.Gamma, 1, deliberationtest.Tells("ALPHA", "vote"))
+	f.say(contract.Gamma, 1, deliberationtest.Sends("ALPHA", "vote"))
 	f.say(contract.Alpha, 3, deliberationtest.Accepts("s1", 1))
 	f.say(contract.Beta, 2, deliberationtest.Accepts("s1", 1))
 	f.slow(contract.Gamma, 1, 5*time.Second)
@@ -332,7 +332,7 @@ func TestARecoveryInheritsAndSucceeds(t *testing.T) {
 			}
 			return []contract.Move{deliberationtest.Accepts("inherited_alpha_s1", 1)}
 		}
-		return []contract.Move{deliberationtest.Tells("", "hm")}
+		return []contract.Move{deliberationtest.Sends("", "hm")}
 	}
 	f.say(contract.Alpha, 1, deliberationtest.Proposes("p1"), deliberationtest.Synthesises("s1"))
 	f.say(contract.Beta, 1, deliberationtest.Proposes("p1b"), deliberationtest.Resolves("p1b"))
@@ -362,7 +362,7 @@ func TestARecoveryInheritsAndSucceeds(t *testing.T) {
 func TestARecoveryThatCannotBeginIsSaid(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
-	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 	f.broken[contract.ActivityCreatePipeline] = fault.ToTemporal(fault.New(contract.ClassRuntime, contract.CodeTooLarge, "no room"), 5)
 	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 1 })
 	require.Equal(t, contract.PipelineOrchestrationFailed, result.Status)
@@ -381,7 +381,7 @@ func TestARecoveryWhoseWorkflowCannotBeStartedIsClosedAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newForum(t)
-			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
+			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 			f.broken[contract.ActivityClosePipeline] = broken
 			f.taken = contract.PipelineWorkflowID(8)
 			result := f.deliberate(attempts(1))
@@ -429,7 +429,7 @@ func TestACallWhoseAnswerCameTooLateIsPaidInTheResultToo(t *testing.T) {
 func TestRecoveriesRunOut(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
-	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 2 })
 	require.Equal(t, contract.PipelineOrchestrationFailed, result.Status)
 	require.Equal(t, contract.AbortIterationLimit, result.AbortReason)
@@ -488,7 +488,7 @@ func TestBothDeadIsFailedWithACheckpoint(t *testing.T) {
 			for _, m := range state.Peers() {
 				f.fails[saying(7, m, c.turn)] = fault.New(c.class, contract.CodeUnauthorized, "no")
 			}
-			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
+			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 			result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Recoveries, in.Settings.Iterations = 1, 1 })
 			last := f.last(7)
 			require.Equal(t, contract.PipelineFailed, last.Status)
@@ -508,7 +508,7 @@ func TestAnOpeningThatTimesOutIsNotWaitedForAndStillCounts(t *testing.T) {
 	f := newForum(t)
 	f.agrees()
 	f.slow(contract.Beta, 1, 75*time.Second) // of 60
-	f.say(contract.Alpha, 2, deliberationtest.Tells("", "where are you"))
+	f.say(contract.Alpha, 2, deliberationtest.Sends("", "where are you"))
 	for turn := 3; turn < 9; turn++ {
 		f.say(contract.Alpha, turn, deliberationtest.Accepts("s1", 1))
 	}
@@ -700,7 +700,7 @@ func TestAStopThatComesBeforeTheFirstTaskStopsADeliberation(t *testing.T) {
 func TestAStopWhileItIsRecoveredStopsTheRecovery(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
-	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.MatchedBy(func(in contract.ThinkInput) bool { return in.Brief.PipelineID == 8 })).Return(f.think).After(10 * time.Second).Maybe()
 	var stop, late *pipelineAnswer
 	f.after(5*time.Second, func() {
@@ -718,7 +718,7 @@ func TestAStopWhileItIsRecoveredStopsTheRecovery(t *testing.T) {
 // untilRecovered makes attempts of a pipeline fail, until the one with an id takes a
 // minute for each turn.
 func (f *forum) untilRecovered(id int64) {
-	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.MatchedBy(func(in contract.ThinkInput) bool { return in.Brief.PipelineID == id })).
 		Return(f.think).After(time.Minute).Maybe()
 }
@@ -841,7 +841,7 @@ func TestAStopWhileARecoveryBeginsLosesNoPipeline(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			f := newForum(t)
-			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
+			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 			f.onCreate = func() { stop(f) }
 			f.begin(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 1 })
 			require.True(t, f.env.IsWorkflowCompleted())
@@ -862,7 +862,7 @@ func TestAStopWhileARecoveryBeginsLosesNoPipeline(t *testing.T) {
 func TestAStopThatComesAtTheEndKeepsTheRecoveryFromBeginning(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
-	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 	f.onRecord = func(rec contract.PipelineRecord) {
 		if tellsOfItsEnd(rec) {
 			require.NoError(f.t, f.env.SignalWorkflowByID("pipeline-7", contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"}))
@@ -1047,7 +1047,7 @@ func TestForgedTurnsAreNotTaken(t *testing.T) {
 func TestAHandoffThatCannotBeWrittenIsSaid(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
-	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 	f.broken[contract.ActivityWriteHandoff] = fault.ToTemporal(fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no store"), 1)
 	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations = 1 })
 	require.Equal(t, contract.AbortIterationLimit, result.AbortReason)
@@ -1077,8 +1077,8 @@ func TestRecordsSayEverythingOnceInOrder(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
 	f.agrees()
-	f.say(contract.Alpha, 2, deliberationtest.Tells("BETA", "one"), deliberationtest.Tells("", "two"), deliberationtest.Objects("s1"))
-	f.say(contract.Beta, 2, deliberationtest.Tells("ALPHA", "three"), deliberationtest.Resolves("s1"), deliberationtest.Accepts("s1", 1))
+	f.say(contract.Alpha, 2, deliberationtest.Sends("BETA", "one"), deliberationtest.Sends("", "two"), deliberationtest.Objects("s1"))
+	f.say(contract.Beta, 2, deliberationtest.Sends("ALPHA", "three"), deliberationtest.Resolves("s1"), deliberationtest.Accepts("s1", 1))
 	for turn := 3; turn < 6; turn++ {
 		f.say(contract.Alpha, turn, deliberationtest.Accepts("s1", 1))
 		f.say(contract.Beta, turn, deliberationtest.Accepts("s1", 1), deliberationtest.Resolves("s1"))
@@ -1112,7 +1112,7 @@ func TestAStopAtAnyPointLeavesNothingOpen(t *testing.T) {
 		f := newForum(t)
 		f.say(contract.Alpha, 1, deliberationtest.Analyses(0.9), deliberationtest.Proposes("p1"))
 		f.say(contract.Beta, 1, deliberationtest.Synthesises("s1"))
-		f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
+		f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 		f.say(contract.Gamma, 3, deliberationtest.Decides("s1"))
 		var stopped atomic.Bool
 		f.onDeed = func(n int) {
@@ -1174,7 +1174,7 @@ func TestProgressMovesTheEndWithoutATimerOfItsOwn(t *testing.T) {
 	const spoken, thought = 8, 5 * time.Second
 	for turn := 2; turn <= spoken; turn++ {
 		for _, m := range state.Peers() {
-			f.say(m, turn, deliberationtest.Tells("", fmt.Sprint("word ", turn)))
+			f.say(m, turn, deliberationtest.Sends("", fmt.Sprint("word ", turn)))
 			f.slow(m, turn, thought)
 		}
 	}

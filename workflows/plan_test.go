@@ -90,7 +90,7 @@ func (p *planners) failingLocked(name string) error {
 // disagree makes ALPHA and BETA never vote.
 func (p *planners) disagree() {
 	for _, m := range []string{"alpha", "beta"} {
-		p.answers[m] = []contract.ThinkResult{{Moves: []contract.Move{deliberationtest.Tells("", "hm")}}}
+		p.answers[m] = []contract.ThinkResult{{Moves: []contract.Move{deliberationtest.Sends("", "hm")}}}
 	}
 }
 

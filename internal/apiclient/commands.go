@@ -57,33 +57,35 @@ func (c *Client) Fork(ctx context.Context, o rerun.ForkOrder, model string, temp
 }
 
 // Replay repeats a finished run from a phase on, with another model if one is named.
-func (c *Client) Replay(ctx context.Context, o rerun.Order, model string, temperature *float64) (rerun.Result, error) {
+func (c *Client) Replay(ctx context.Context, o rerun.Request, model string, temperature *float64) (rerun.Result, error) {
 	return ask[rerun.Result](ctx, c, command(apitypes.ReplayRequest{
-		Why: apitypes.Why{By: o.By, Reason: o.Reason}, OtherModel: apitypes.OtherModel{Model: model, Temperature: temperature}, Phase: o.Phase, Step: o.Step,
+		Attribution: apitypes.Attribution{By: o.By, Reason: o.Reason}, OtherModel: apitypes.OtherModel{Model: model, Temperature: temperature}, Phase: o.Phase, Step: o.Step,
 	}, runPath(o.RunID, "replay")...))
 }
 
-// why says who gives a command and why.
-func why(w contract.Command) apitypes.Why { return apitypes.Why{By: w.By, Reason: w.Reason} }
+// attribution says who gives a command and attribution.
+func attribution(w contract.Command) apitypes.Attribution {
+	return apitypes.Attribution{By: w.By, Reason: w.Reason}
+}
 
 // Steer sends a command, by the name of an update, to a run and returns its answer.
 func (c *Client) Steer(ctx context.Context, id int64, name string, w contract.Command) (contract.Ack, error) {
-	return ask[contract.Ack](ctx, c, command(apitypes.AnswerRequest{Why: why(w), Answered: apitypes.Answered{ApprovalID: w.ApprovalID}}, runPath(id, name)...))
+	return ask[contract.Ack](ctx, c, command(apitypes.AnswerRequest{Attribution: attribution(w), Answered: apitypes.Answered{ApprovalID: w.ApprovalID}}, runPath(id, name)...))
 }
 
 // ApproveEdited approves a plan as a person edited it.
 func (c *Client) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, w contract.Command) (contract.Ack, error) {
-	return ask[contract.Ack](ctx, c, command(apitypes.ApproveRequest{Why: why(w), Answered: apitypes.Answered{ApprovalID: w.ApprovalID}, Plan: &plan}, runPath(id, "approve")...))
+	return ask[contract.Ack](ctx, c, command(apitypes.ApproveRequest{Attribution: attribution(w), Answered: apitypes.Answered{ApprovalID: w.ApprovalID}, Plan: &plan}, runPath(id, "approve")...))
 }
 
 // Advance lets a paused run continue up to the next phase.
 func (c *Client) Advance(ctx context.Context, id int64, w contract.Command) (contract.Ack, error) {
-	return ask[contract.Ack](ctx, c, command(why(w), runPath(id, "advance")...))
+	return ask[contract.Ack](ctx, c, command(attribution(w), runPath(id, "advance")...))
 }
 
 // SwitchModel makes a run use another model from the next call on.
 func (c *Client) SwitchModel(ctx context.Context, id int64, model string, temperature *float64, w contract.Command) (contract.Ack, error) {
-	return ask[contract.Ack](ctx, c, command(apitypes.SwitchModelRequest{Why: why(w), Model: model, Temperature: temperature, Agent: w.Agent}, runPath(id, "models")...))
+	return ask[contract.Ack](ctx, c, command(apitypes.SwitchModelRequest{Attribution: attribution(w), Model: model, Temperature: temperature, Agent: w.Agent}, runPath(id, "models")...))
 }
 
 // Check reports to a run that stays with its branch the result of a check or a review.
@@ -93,19 +95,19 @@ func (c *Client) Check(ctx context.Context, id int64, m contract.CheckMessage) (
 }
 
 // Resume continues a paused run, or a failed or stopped one from where it ended.
-func (c *Client) Resume(ctx context.Context, id int64, w contract.Command) (control.Again, error) {
-	return c.again(ctx, command(why(w), runPath(id, "resume")...))
+func (c *Client) Resume(ctx context.Context, id int64, w contract.Command) (control.Resumption, error) {
+	return c.resumed(ctx, command(attribution(w), runPath(id, "resume")...))
 }
 
 // Heal answers a run that asks a person for help; a failed one continues.
-func (c *Client) Heal(ctx context.Context, id int64, w contract.Command) (control.Again, error) {
-	return c.again(ctx, command(apitypes.HealRequest{Why: why(w), Answered: apitypes.Answered{ApprovalID: w.ApprovalID}, Action: w.Action}, runPath(id, "heal")...))
+func (c *Client) Heal(ctx context.Context, id int64, w contract.Command) (control.Resumption, error) {
+	return c.resumed(ctx, command(apitypes.HealRequest{Attribution: attribution(w), Answered: apitypes.Answered{ApprovalID: w.ApprovalID}, Action: w.Action}, runPath(id, "heal")...))
 }
 
-func (c *Client) again(ctx context.Context, r call) (control.Again, error) {
+func (c *Client) resumed(ctx context.Context, r call) (control.Resumption, error) {
 	went, err := ask[apitypes.WentOn](ctx, c, r)
 	if err == nil && went.Answer == nil && went.Replay == nil {
 		err = c.notThisAPI("it does not say how the run continued")
 	}
-	return control.Again{Ack: went.Answer, Replay: went.Replay}, err
+	return control.Resumption{Ack: went.Answer, Replay: went.Replay}, err
 }

@@ -88,7 +88,7 @@ func (c *Client) ContinuePipeline(ctx context.Context, id int64, n control.Conti
 
 // StopPipeline stops a pipeline.
 func (c *Client) StopPipeline(ctx context.Context, id int64, w contract.PipelineCommand) (contract.PipelineAck, error) {
-	return ask[contract.PipelineAck](ctx, c, command(apitypes.Why{By: w.By, Reason: w.Reason}, "api", "pipeline", fmt.Sprint(id), "stop"))
+	return ask[contract.PipelineAck](ctx, c, command(apitypes.Attribution{By: w.By, Reason: w.Reason}, "api", "pipeline", fmt.Sprint(id), "stop"))
 }
 
 // RevokeMember removes an agent from a pipeline.

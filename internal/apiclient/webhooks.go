@@ -23,7 +23,7 @@ func (c *Client) Webhooks(ctx context.Context) ([]store.Webhook, error) {
 
 // RegisterWebhook sends events to a URL from now on. A request without a key gets one,
 // so that a lost answer does not make a second webhook.
-func (c *Client) RegisterWebhook(ctx context.Context, r webhook.Registration) (webhook.Made, error) {
+func (c *Client) RegisterWebhook(ctx context.Context, r webhook.Registration) (webhook.Created, error) {
 	var known bool
 	order := command(struct {
 		URL         string   `json:"url"`
@@ -38,7 +38,7 @@ func (c *Client) RegisterWebhook(ctx context.Context, r webhook.Registration) (w
 		store.Webhook
 		Secret string `json:"secret"`
 	}](ctx, c, order)
-	return webhook.Made{Webhook: out.Webhook, Secret: store.Secret(out.Secret), Fresh: !known}, err
+	return webhook.Created{Webhook: out.Webhook, Secret: store.Secret(out.Secret), Fresh: !known}, err
 }
 
 // TestWebhook sends a test, once, and returns the result.

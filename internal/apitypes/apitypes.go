@@ -114,8 +114,8 @@ type CreatedRun struct {
 	Notes      []string        `json:"notes,omitempty"`
 }
 
-// Why says who asks and why.
-type Why struct {
+// Attribution says who asks and why.
+type Attribution struct {
 	By     string `json:"by,omitempty" maxLength:"200" doc:"who gives the command; default: api"`
 	Reason string `json:"reason,omitempty" doc:"reason to record, and instructions for the next attempt"`
 }
@@ -130,20 +130,20 @@ type Answered struct {
 
 // AnswerRequest is a person's answer to a run.
 type AnswerRequest struct {
-	Why
+	Attribution
 	Answered
 }
 
 // ApproveRequest is an approval.
 type ApproveRequest struct {
-	Why
+	Attribution
 	Answered
 	Plan *contract.Plan `json:"plan,omitempty" doc:"edited plan, when approving a plan"`
 }
 
 // HealRequest says what to do about a failure.
 type HealRequest struct {
-	Why
+	Attribution
 	Answered
 	Action contract.HealAction `json:"action,omitempty" doc:"heal action; default: the next action of the failure's class"`
 }
@@ -156,7 +156,7 @@ type OtherModel struct {
 
 // ReplayRequest says from where a run is repeated.
 type ReplayRequest struct {
-	Why
+	Attribution
 	OtherModel
 	Phase contract.Phase `json:"phase,omitempty" enum:"planner,builder,tester,releaser" doc:"phase to repeat from; with a step: builder"`
 	Step  string         `json:"step,omitempty" doc:"builder only: repeat only this step and the steps that depend on it"`
@@ -174,7 +174,7 @@ type ForkRequest struct {
 
 // SwitchModelRequest makes a run use another model.
 type SwitchModelRequest struct {
-	Why
+	Attribution
 	Model       string         `json:"model" minLength:"3" doc:"model, as provider/model"`
 	Temperature *float64       `json:"temperature,omitempty" minimum:"0" maximum:"2"`
 	Agent       contract.Agent `json:"agent,omitempty" doc:"only for this agent, including those that deliberate on the plan (alpha, beta, gamma); default: all"`

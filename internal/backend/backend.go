@@ -40,9 +40,9 @@ type Backend interface {
 
 	Create(ctx context.Context, c control.Creation) (control.Created, error)
 	Fork(ctx context.Context, o rerun.ForkOrder, model string, temperature *float64) (control.Created, error)
-	Replay(ctx context.Context, o rerun.Order, model string, temperature *float64) (rerun.Result, error)
-	Resume(ctx context.Context, id int64, c contract.Command) (control.Again, error)
-	Heal(ctx context.Context, id int64, c contract.Command) (control.Again, error)
+	Replay(ctx context.Context, o rerun.Request, model string, temperature *float64) (rerun.Result, error)
+	Resume(ctx context.Context, id int64, c contract.Command) (control.Resumption, error)
+	Heal(ctx context.Context, id int64, c contract.Command) (control.Resumption, error)
 	Steer(ctx context.Context, id int64, name string, c contract.Command) (contract.Ack, error)
 	ApproveEdited(ctx context.Context, id int64, plan contract.Plan, c contract.Command) (contract.Ack, error)
 	Advance(ctx context.Context, id int64, c contract.Command) (contract.Ack, error)
@@ -50,7 +50,7 @@ type Backend interface {
 	Check(ctx context.Context, id int64, m contract.CheckMessage) (contract.Ack, error)
 
 	Webhooks(ctx context.Context) ([]store.Webhook, error)
-	RegisterWebhook(ctx context.Context, r webhook.Registration) (webhook.Made, error)
+	RegisterWebhook(ctx context.Context, r webhook.Registration) (webhook.Created, error)
 	TestWebhook(ctx context.Context, id int64) (store.Delivery, error)
 	Deliveries(ctx context.Context, id int64, f store.DeliveryFilter) ([]store.Delivery, error)
 	RemoveWebhook(ctx context.Context, id int64) error

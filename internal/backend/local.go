@@ -170,7 +170,7 @@ func (l Local) Fork(ctx context.Context, o rerun.ForkOrder, model string, temper
 }
 
 // Replay repeats a run from a phase on.
-func (l Local) Replay(ctx context.Context, o rerun.Order, model string, temperature *float64) (rerun.Result, error) {
+func (l Local) Replay(ctx context.Context, o rerun.Request, model string, temperature *float64) (rerun.Result, error) {
 	run, err := l.Store.Run(ctx, o.RunID)
 	if err != nil {
 		return rerun.Result{}, err
@@ -189,7 +189,7 @@ func (l Local) hooks() *webhook.Hooks {
 func (l Local) Webhooks(ctx context.Context) ([]store.Webhook, error) { return l.Store.Webhooks(ctx) }
 
 // RegisterWebhook adds a webhook.
-func (l Local) RegisterWebhook(ctx context.Context, r webhook.Registration) (webhook.Made, error) {
+func (l Local) RegisterWebhook(ctx context.Context, r webhook.Registration) (webhook.Created, error) {
 	return l.hooks().Register(ctx, r)
 }
 

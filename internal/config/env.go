@@ -135,13 +135,13 @@ func (l *loader) flags(flags map[string]string) {
 
 // set merges a single value given as text.
 func (l *loader) set(origin Origin, key, text string) {
-	if tree, ok := l.given(origin, key, text); ok {
+	if tree, ok := l.textLayer(origin, key, text); ok {
 		l.merge(tree)
 	}
 }
 
-// given makes a layer from a single value given as text.
-func (l *loader) given(origin Origin, key, text string) (tree map[string]any, ok bool) {
+// textLayer makes a layer from a single value textLayer as text.
+func (l *loader) textLayer(origin Origin, key, text string) (tree map[string]any, ok bool) {
 	l.report.layer(origin)
 	s := root()
 	parts := strings.Split(key, ".")

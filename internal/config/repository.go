@@ -54,7 +54,7 @@ func LoadRequest(base *Config, settings map[string]string) (*Config, error) {
 	l := newLoader(base)
 	g := guard{loader: l, base: base, who: "a request", limits: true}
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
-		tree, ok := l.given(Origin{Source: SourceRequest, Name: key}, key, settings[key])
+		tree, ok := l.textLayer(Origin{Source: SourceRequest, Name: key}, key, settings[key])
 		if !ok {
 			continue
 		}

@@ -131,7 +131,7 @@ func check(c *Config, r *report) {
 	}
 	for _, p := range references(c) {
 		if !r.about(p.key) {
-			r.add(place(c, p.key), p.key, "%s", p.text)
+			r.add(originOf(c, p.key), p.key, "%s", p.text)
 		}
 	}
 }
@@ -142,11 +142,11 @@ func checkFailed(c *Config, r *report, w validator.FieldError) {
 	case r.about(key):
 	case holder.kind == kindMap && strings.HasPrefix(holder.keys, w.Tag()):
 		keys := &spec{kind: kindText, rule: holder.keys}
-		r.add(place(c, key), key, "invalid key; expected %s", keys.expectation())
+		r.add(originOf(c, key), key, "invalid key; expected %s", keys.expectation())
 	case w.Tag() == "required":
-		r.add(place(c, key), key, "is missing; expected %s", s.expectation())
+		r.add(originOf(c, key), key, "is missing; expected %s", s.expectation())
 	default:
-		r.add(place(c, key), key, "expected %s, got %s", s.expectation(), s.showValue(w.Value()))
+		r.add(originOf(c, key), key, "expected %s, got %s", s.expectation(), s.showValue(w.Value()))
 	}
 }
 
@@ -190,8 +190,8 @@ func locate(namespace string) (key string, s, holder *spec) {
 	return key, s, holder
 }
 
-// place returns where a key was set, or otherwise its parent.
-func place(c *Config, key string) Origin {
+// originOf returns where a key was set, or otherwise its parent.
+func originOf(c *Config, key string) Origin {
 	for key != "" {
 		if o, ok := c.origins[key]; ok {
 			return o

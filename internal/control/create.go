@@ -395,7 +395,7 @@ func Model(cfg *config.Config, choice string) (contract.ModelChoice, error) {
 	if _, known := cfg.Models.Providers[provider]; !known {
 		return contract.ModelChoice{}, wrong("model provider %q not found; see rgpt models", provider)
 	}
-	return setup.Timed(cfg, contract.ModelChoice{Provider: provider, Model: name}), nil
+	return setup.WithTimeout(cfg, contract.ModelChoice{Provider: provider, Model: name}), nil
 }
 
 // probe checks that the models that write can be reached, before anything is created.

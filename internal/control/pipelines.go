@@ -384,7 +384,7 @@ func (p *Pipelines) tell(ctx context.Context, id int64, name string, c contract.
 		ack, err = p.update(limited, id, name, uuid.NewString(), c)
 	}
 	if err != nil {
-		return ack, p.untold(ctx, now, name, err)
+		return ack, p.commandFailure(ctx, now, name, err)
 	}
 	return ack, nil
 }
@@ -400,8 +400,8 @@ func (p *Pipelines) update(ctx context.Context, id int64, name, updateID string,
 	return ack, err
 }
 
-// untold returns why a command had no effect.
-func (p *Pipelines) untold(ctx context.Context, was store.Pipeline, name string, err error) error {
+// commandFailure returns why a command had no effect.
+func (p *Pipelines) commandFailure(ctx context.Context, was store.Pipeline, name string, err error) error {
 	return unsent(err, fmt.Sprintf("pipeline %d", was.ID), name, func() error {
 		now, lookup := p.Store.Pipeline(context.WithoutCancel(ctx), was.ID)
 		switch {

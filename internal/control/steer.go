@@ -66,9 +66,9 @@ func (r *Runs) update(ctx context.Context, id int64, name, updateID string, args
 	return ack, err
 }
 
-// told returns the run's answer to an update that it was sent before, if it was sent
+// storedAck returns the run's answer to an update that it was sent before, if it was sent
 // and the run accepted it.
-func (r *Runs) told(ctx context.Context, id int64, updateID string) (ack contract.Ack, ok bool) {
+func (r *Runs) storedAck(ctx context.Context, id int64, updateID string) (ack contract.Ack, ok bool) {
 	if updateID == "" {
 		return ack, false
 	}
@@ -165,7 +165,7 @@ func (r *Runs) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, 
 		return contract.Ack{}, r.steerError(ctx, id, contract.UpdateApprove, err)
 	}
 	if view.WaitingFor != "plan" {
-		if ack, ok := r.told(ctx, id, c.ID); ok {
+		if ack, ok := r.storedAck(ctx, id, c.ID); ok {
 			return ack, nil
 		}
 		return contract.Ack{}, refused("run %d is not waiting for the approval of a plan; it is %s", id, view.Status)

@@ -83,7 +83,7 @@ func Up(ctx context.Context, o Options) (*Stack, error) {
 		return nil, err
 	}
 	s.Stopped = false
-	u := &upper{Stack: s, o: o, started: map[Role]bool{}}
+	u := &starter{Stack: s, o: o, started: map[Role]bool{}}
 	// What is refused here leaves nothing behind, not even a requested port.
 	if err := u.prepare(); err != nil {
 		return nil, err
@@ -97,21 +97,21 @@ func Up(ctx context.Context, o Options) (*Stack, error) {
 	return s, s.save()
 }
 
-// upper brings a stack up.
-type upper struct {
+// starter brings a stack up.
+type starter struct {
 	*Stack
 	o       Options
 	started map[Role]bool // by this Up
 }
 
-func (u *upper) say(text string) {
+func (u *starter) say(text string) {
 	if u.o.Progress != nil {
 		u.o.Progress(text)
 	}
 }
 
 // prepare settles what can be settled before anything starts.
-func (u *upper) prepare() error {
+func (u *starter) prepare() error {
 	if u.Namespace = u.o.Namespace; u.Namespace == "" {
 		u.Namespace = "default"
 	}
@@ -143,7 +143,7 @@ func (u *upper) prepare() error {
 	return nil
 }
 
-func (u *upper) up(ctx context.Context) error {
+func (u *starter) up(ctx context.Context) error {
 	if err := u.postgres(ctx); err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (u *upper) up(ctx context.Context) error {
 }
 
 // left reports whether a role needs no start: it is left out, or running.
-func (u *upper) left(role Role) bool {
+func (u *starter) left(role Role) bool {
 	if slices.Contains(u.o.Without, role) {
 		return true
 	}
@@ -179,7 +179,7 @@ func (u *upper) left(role Role) bool {
 
 // takePort settles the server's port before anything starts, so that a port in
 // use is reported at once.
-func (u *upper) takePort(ctx context.Context) error {
+func (u *starter) takePort(ctx context.Context) error {
 	if u.left(RoleServer) {
 		return nil
 	}
@@ -219,7 +219,7 @@ func freeSoon(port int) error {
 const portTime = 3 * time.Second
 
 // port keeps a port that is still free, or takes another.
-func (u *upper) port(ctx context.Context, p *int) error {
+func (u *starter) port(ctx context.Context, p *int) error {
 	if *p != 0 && freeSoon(*p) == nil {
 		return nil
 	}
@@ -228,7 +228,7 @@ func (u *upper) port(ctx context.Context, p *int) error {
 	return err
 }
 
-func (u *upper) postgres(ctx context.Context) error {
+func (u *starter) postgres(ctx context.Context) error {
 	if u.o.Database != "" {
 		u.Database = u.o.Database
 		u.set(Process{Role: RolePostgres, State: "external", External: true, Address: hostOf(u.Database)})
@@ -264,7 +264,7 @@ func hostOf(url string) string {
 	return host
 }
 
-func (u *upper) temporal(ctx context.Context) (*launch, error) {
+func (u *starter) temporal(ctx context.Context) (*launch, error) {
 	if u.o.Temporal != "" {
 		u.Temporal = u.o.Temporal
 		u.set(Process{Role: RoleTemporal, State: "external", External: true, Address: u.Temporal})
@@ -301,7 +301,7 @@ func (u *upper) temporal(ctx context.Context) (*launch, error) {
 	return &launch{role: RoleTemporal, program: u.o.Programs.Devserver, args: args, env: env, address: u.Temporal}, nil
 }
 
-func (u *upper) model(ctx context.Context) (*launch, error) {
+func (u *starter) model(ctx context.Context) (*launch, error) {
 	if u.Scenario == "" && !u.o.NeedModel {
 		return nil, u.dropModel(ctx)
 	}
@@ -337,7 +337,7 @@ func (u *upper) model(ctx context.Context) (*launch, error) {
 }
 
 // dropModel removes a scripted model from the stack that a provider has replaced.
-func (u *upper) dropModel(ctx context.Context) error {
+func (u *starter) dropModel(ctx context.Context) error {
 	p, ok := u.Process(RoleModel)
 	if !ok {
 		return nil
@@ -380,7 +380,7 @@ func (s *Stack) Environment() []string {
 // current reports whether a role needs no start. A process that got another scripted
 // model than the current one is stopped, so that it starts again: it would ask where
 // nobody answers, or not know that a model does.
-func (u *upper) current(ctx context.Context, role Role) (bool, error) {
+func (u *starter) current(ctx context.Context, role Role) (bool, error) {
 	p, ok := u.Process(role)
 	if !u.left(role) || !ok || slices.Contains(u.o.Without, role) || p.Model == u.Model {
 		return u.left(role), nil
@@ -389,7 +389,7 @@ func (u *upper) current(ctx context.Context, role Role) (bool, error) {
 	return false, p.ID.Stop(ctx, stopTime, syscall.SIGTERM)
 }
 
-func (u *upper) worker(ctx context.Context) (*launch, error) {
+func (u *starter) worker(ctx context.Context) (*launch, error) {
 	if left, err := u.current(ctx, RoleWorker); left || err != nil {
 		return nil, err
 	}
@@ -401,7 +401,7 @@ func (u *upper) worker(ctx context.Context) (*launch, error) {
 	}, nil
 }
 
-func (u *upper) server(ctx context.Context) (*launch, error) {
+func (u *starter) server(ctx context.Context) (*launch, error) {
 	if left, err := u.current(ctx, RoleServer); left || err != nil {
 		return nil, err
 	}
@@ -417,7 +417,7 @@ func (u *upper) server(ctx context.Context) (*launch, error) {
 }
 
 // configArgs passes a process the location of the configuration.
-func (u *upper) configArgs(args ...string) []string {
+func (u *starter) configArgs(args ...string) []string {
 	switch {
 	case u.ConfigFile != "":
 		return append(args, "--config", u.ConfigFile)
@@ -439,12 +439,12 @@ type launch struct {
 }
 
 // readyFile is what a process writes when it is ready.
-func (u *upper) readyFile(role Role) string { return u.Path("run", string(role)+".json") }
+func (u *starter) readyFile(role Role) string { return u.Path("run", string(role)+".json") }
 
 // start starts what a role needs, if anything. The process is in the stack's file
 // before it is awaited: if we are killed meanwhile, the next Up finds it and does not
 // start a second one.
-func (u *upper) start(ctx context.Context, prepare func(context.Context) (*launch, error)) error {
+func (u *starter) start(ctx context.Context, prepare func(context.Context) (*launch, error)) error {
 	l, err := prepare(ctx)
 	if err != nil || l == nil {
 		return err
@@ -467,7 +467,7 @@ func (u *upper) start(ctx context.Context, prepare func(context.Context) (*launc
 
 // await waits until the process of a role is ready, including one that an earlier,
 // interrupted Up started. One that does not become ready is stopped.
-func (u *upper) await(ctx context.Context, role Role) error {
+func (u *starter) await(ctx context.Context, role Role) error {
 	p, ok := u.Process(role)
 	if !ok || p.External || !u.started[role] && !p.ID.Alive() {
 		return nil

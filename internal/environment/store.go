@@ -251,7 +251,7 @@ func (s Store) Restore(ctx context.Context, digest string, archive io.Reader, mo
 }
 
 // List returns the environments of this host, least recently used first.
-func (s Store) List() ([]Kept, error) {
+func (s Store) List() ([]HostEnvironment, error) {
 	root, err := s.folder()
 	if err != nil {
 		return nil, err
@@ -260,30 +260,30 @@ func (s Store) List() ([]Kept, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list environments: %w", err)
 	}
-	var all []Kept
+	var all []HostEnvironment
 	for _, f := range found {
 		info, err := f.Info()
 		if err != nil || !digestForm.MatchString(f.Name()) {
 			continue
 		}
 		content, err := os.ReadFile(filepath.Join(root, f.Name(), manifestFile))
-		k := Kept{Used: info.ModTime()}
+		k := HostEnvironment{Used: info.ModTime()}
 		if err == nil && json.Unmarshal(content, &k.Manifest) == nil {
 			all = append(all, k)
 		}
 	}
-	slices.SortFunc(all, func(a, b Kept) int { return cmp.Or(a.Used.Compare(b.Used), cmp.Compare(a.Digest, b.Digest)) })
+	slices.SortFunc(all, func(a, b HostEnvironment) int { return cmp.Or(a.Used.Compare(b.Used), cmp.Compare(a.Digest, b.Digest)) })
 	return all, nil
 }
 
-// Kept is an environment of this host and when it was last used.
-type Kept struct {
+// HostEnvironment is an environment of this host and when it was last used.
+type HostEnvironment struct {
 	Manifest
 	Used time.Time
 }
 
-// Bounds limit what a host keeps; 0 means no limit.
-type Bounds struct {
+// Retention limit what a host keeps; 0 means no limit.
+type Retention struct {
 	Age   time.Duration // since the last use
 	Bytes int64
 	Count int
@@ -292,7 +292,7 @@ type Bounds struct {
 // Sweep removes what was not used for b.Age, then the least recently used until the
 // rest is within b.Bytes and b.Count, and what interrupted processes left. Open
 // environments, and those that needed reports as needed, stay.
-func (s Store) Sweep(ctx context.Context, b Bounds, needed func(digest string) bool) error {
+func (s Store) Sweep(ctx context.Context, b Retention, needed func(digest string) bool) error {
 	if err := s.sweepLeftovers(); err != nil {
 		return err
 	}

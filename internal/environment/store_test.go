@@ -117,12 +117,12 @@ func TestWhatWasNotCommittedIsNoEnvironment(t *testing.T) {
 	all, err := s.List()
 	require.NoError(t, err)
 	require.Empty(t, all)
-	require.NoError(t, s.Sweep(t.Context(), Bounds{}, func(string) bool { return false }))
+	require.NoError(t, s.Sweep(t.Context(), Retention{}, func(string) bool { return false }))
 	require.DirExists(t, d.Home(), "a draft of a process that lives stays")
 
 	d.lock.Release() // as the end of its process does
 	d.lock = nil
-	require.NoError(t, s.Sweep(t.Context(), Bounds{}, func(string) bool { return false }))
+	require.NoError(t, s.Sweep(t.Context(), Retention{}, func(string) bool { return false }))
 	require.NoDirExists(t, d.dir)
 }
 
@@ -163,12 +163,12 @@ func TestSweepRemovesTheLongestUnusedButNeverWhatIsOpenOrNeeded(t *testing.T) {
 	}
 	require.Equal(t, digests, names())
 	needed := func(digest string) bool { return digest == digests[2] }
-	require.NoError(t, s.Sweep(t.Context(), Bounds{Count: 3}, needed))
+	require.NoError(t, s.Sweep(t.Context(), Retention{Count: 3}, needed))
 	require.Equal(t, digests[1:], names())
-	require.NoError(t, s.Sweep(t.Context(), Bounds{Count: 1}, needed))
+	require.NoError(t, s.Sweep(t.Context(), Retention{Count: 1}, needed))
 	require.Equal(t, digests[1:3], names(), "one is open, one is needed")
 	open.Close()
-	require.NoError(t, s.Sweep(t.Context(), Bounds{Age: time.Minute}, func(string) bool { return false }))
+	require.NoError(t, s.Sweep(t.Context(), Retention{Age: time.Minute}, func(string) bool { return false }))
 	require.Empty(t, names())
 	left, err := os.ReadDir(s.root)
 	require.NoError(t, err)

@@ -94,7 +94,7 @@ func (c *completion) events() iter.Seq[[]byte] {
 		if !yield(c.delta(wireMessage{Role: "assistant", Content: &empty}, nil)) {
 			return
 		}
-		for part := range pieces(c.text) {
+		for part := range chunks(c.text) {
 			if !yield(c.delta(wireMessage{Content: &part}, nil)) {
 				return
 			}
@@ -120,7 +120,7 @@ func (c *completion) callEvents(i int, yield func([]byte) bool) bool {
 	if !yield(c.delta(wireMessage{ToolCalls: []wireCall{{Index: &i, ID: c.callID(i), Type: "function", Function: wireFunction{Name: call.name}}}}, nil)) {
 		return false
 	}
-	for part := range pieces(call.arguments) {
+	for part := range chunks(call.arguments) {
 		if !yield(c.delta(wireMessage{ToolCalls: []wireCall{{Index: &i, Function: wireFunction{Arguments: part}}}}, nil)) {
 			return false
 		}
@@ -146,8 +146,8 @@ const (
 	largestPiece  = 64 << 10
 )
 
-// pieces splits a text between characters.
-func pieces(s string) iter.Seq[string] {
+// chunks splits a text between characters.
+func chunks(s string) iter.Seq[string] {
 	size := min(max(len(s)/fewPieces+1, smallestPiece), largestPiece)
 	return func(yield func(string) bool) {
 		for len(s) > 0 {

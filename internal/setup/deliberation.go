@@ -101,7 +101,7 @@ func scriptedModel(cfg *config.Config) (contract.ModelChoice, error) {
 		if own := cfg.Models.Default; own.Provider == name && own.Model != "" {
 			choice.Model, choice.Temperature = own.Model, own.Temperature
 		}
-		return Timed(cfg, choice), nil
+		return WithTimeout(cfg, choice), nil
 	}
 	return contract.ModelChoice{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 		"mode local requires a provider of kind scripted, and none is configured; use mode openrouter, or start the stack with a scenario: rgpt dev --scenario FILE")

@@ -283,7 +283,7 @@ func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Setti
 func Fallbacks(cfg *config.Config) ([]contract.ModelChoice, error) {
 	var out []contract.ModelChoice
 	for i, c := range cfg.Models.Fallback {
-		m := Timed(cfg, contract.ModelChoice{Provider: cmp.Or(c.Provider, cfg.Models.Default.Provider), Model: c.Model, Temperature: c.Temperature})
+		m := WithTimeout(cfg, contract.ModelChoice{Provider: cmp.Or(c.Provider, cfg.Models.Default.Provider), Model: c.Model, Temperature: c.Temperature})
 		if _, ok := cfg.Models.Providers[m.Provider]; !ok || m.Model == "" {
 			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 				"models.fallback[%d] requires a model and a provider from models.providers; got model %q and provider %q", i, m.Model, m.Provider)
@@ -326,12 +326,12 @@ func modelOf(cfg *config.Config, agent contract.Agent, others ...contract.Agent)
 		return chosen, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 			"the model of the %s uses provider %q, which is not configured under models.providers", agent, chosen.Provider)
 	}
-	return Timed(cfg, chosen), nil
+	return WithTimeout(cfg, chosen), nil
 }
 
-// Timed returns a choice with its provider's time-out, if the provider has one, so that
+// WithTimeout returns a choice with its provider's time-out, if the provider has one, so that
 // it is frozen with the run.
-func Timed(cfg *config.Config, choice contract.ModelChoice) contract.ModelChoice {
+func WithTimeout(cfg *config.Config, choice contract.ModelChoice) contract.ModelChoice {
 	choice.Timeout = cfg.Models.Providers[choice.Provider].Timeout
 	return choice
 }

@@ -96,7 +96,7 @@ func TestConversationIsReadInTheOrderThatAModelNeeds(t *testing.T) {
 
 	reserved, err := b.ReserveCall(t.Context(), reservation(execution, 1))
 	require.NoError(t, err)
-	require.NoError(t, b.SettleCall(t.Context(), reserved.ID, used(10), 0, raw(`{}`), []store.Message{message("assistant", "calls")}))
+	require.NoError(t, b.CompleteCall(t.Context(), reserved.ID, used(10), 0, raw(`{}`), []store.Message{message("assistant", "calls")}))
 	_, _, err = b.ToolResult(t.Context(), execution.ID, 1, 0)
 	require.ErrorIs(t, err, store.ErrNotFound)
 	call := func(tree string) store.ToolCall {

@@ -39,7 +39,7 @@ func BenchmarkReserveAndSettle(b *testing.B) {
 		r.Scopes = []store.Scope{store.RunScope(s.First.ID, contract.RunBudget{}), store.DayScope(time.Now(), 0, 0), {Kind: store.ScopeTenant, Key: "local"}}
 		reserved, err := s.ReserveCall(b.Context(), r)
 		require.NoError(b, err)
-		err = s.SettleCall(b.Context(), reserved.ID, used(100), time.Second, raw(`{"text": "done"}`), []store.Message{{Role: "assistant", Content: raw(`"done"`)}})
+		err = s.CompleteCall(b.Context(), reserved.ID, used(100), time.Second, raw(`{"text": "done"}`), []store.Message{{Role: "assistant", Content: raw(`"done"`)}})
 		require.NoError(b, err)
 	}
 }

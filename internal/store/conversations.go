@@ -29,9 +29,9 @@ type TranscriptEntry struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// ToldBefore reports whether the message was added before a turn, after all messages of
+// AddedBefore reports whether the message was added before a turn, after all messages of
 // the previous turn; see TellBefore.
-func (e TranscriptEntry) ToldBefore(turn int) bool {
+func (e TranscriptEntry) AddedBefore(turn int) bool {
 	return e.Turn == turn-1 && e.Position >= rowconv.ToolResults
 }
 

@@ -216,12 +216,12 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 	return out, nil, batch.flush(ctx)
 }
 
-// SettleCall books what a model call used instead of what was reserved, and stores its
+// CompleteCall books what a model call used instead of what was reserved, and stores its
 // answer and the messages that it adds to the conversation as its turn, all or nothing.
 // The same attempt settled twice is booked once. An attempt that was taken over is
 // booked too, because the provider has to be paid; if it comes second, its answer is
 // dropped and it gets ErrSuperseded.
-func (s *Store) SettleCall(ctx context.Context, id CallID, usage contract.Usage, latency time.Duration, answer json.RawMessage, messages []Message) error {
+func (s *Store) CompleteCall(ctx context.Context, id CallID, usage contract.Usage, latency time.Duration, answer json.RawMessage, messages []Message) error {
 	answer, err := rowconv.Document(answer)
 	if err != nil {
 		return err

@@ -56,7 +56,7 @@ func TestParallelReservationsOvershootByNoMoreThanCallsInFlight(t *testing.T) {
 				case err != nil:
 					return err
 				}
-				if err := b.SettleCall(t.Context(), reserved.ID, used(cost), 0, raw(`{}`), nil); err != nil {
+				if err := b.CompleteCall(t.Context(), reserved.ID, used(cost), 0, raw(`{}`), nil); err != nil {
 					return err
 				}
 				turn++
@@ -97,12 +97,12 @@ func TestTakenOverReservationIsNotDoubled(t *testing.T) {
 	messages := func(text string) []store.Message {
 		return []store.Message{{Role: "assistant", Content: raw("%q", text)}}
 	}
-	require.NoError(t, b.SettleCall(t.Context(), first.ID, used(40), time.Second, raw(`"first"`), messages("first")))
+	require.NoError(t, b.CompleteCall(t.Context(), first.ID, used(40), time.Second, raw(`"first"`), messages("first")))
 	b.requireBudget(t, 40, 0)
-	err = b.SettleCall(t.Context(), second.ID, used(50), time.Second, raw(`"second"`), messages("second"))
+	err = b.CompleteCall(t.Context(), second.ID, used(50), time.Second, raw(`"second"`), messages("second"))
 	require.ErrorIs(t, err, store.ErrSuperseded)
-	require.ErrorIs(t, b.SettleCall(t.Context(), second.ID, used(50), time.Second, raw(`"second"`), nil), store.ErrSuperseded, "a repeat hears the same")
-	require.NoError(t, b.SettleCall(t.Context(), first.ID, used(40), time.Second, raw(`"first"`), nil))
+	require.ErrorIs(t, b.CompleteCall(t.Context(), second.ID, used(50), time.Second, raw(`"second"`), nil), store.ErrSuperseded, "a repeat hears the same")
+	require.NoError(t, b.CompleteCall(t.Context(), first.ID, used(40), time.Second, raw(`"first"`), nil))
 	b.requireBudget(t, 90, 0)
 	done, err := b.ReserveCall(t.Context(), reservation(execution, 1))
 	require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestSettledTwiceIsSettledOnce(t *testing.T) {
 	var g errgroup.Group
 	for range 20 {
 		g.Go(func() error {
-			return b.SettleCall(t.Context(), reserved.ID, used(60), 1500*time.Millisecond, raw(`{"text":"hi"}`),
+			return b.CompleteCall(t.Context(), reserved.ID, used(60), 1500*time.Millisecond, raw(`{"text":"hi"}`),
 				[]store.Message{{Role: "assistant", Content: raw(`"hi"`)}, {Role: "user", Content: raw(`"go on"`)}})
 		})
 	}
@@ -166,7 +166,7 @@ func TestFailedCallGivesItsReservationBackAndCanBeMadeAgain(t *testing.T) {
 	b.requireBudget(t, 20, 100)
 	require.NoError(t, b.FailCall(t.Context(), first.ID, failure, used(20)), "a late repeat")
 	b.requireBudget(t, 20, 100)
-	require.NoError(t, b.SettleCall(t.Context(), second.ID, used(30), 0, raw(`{}`), nil))
+	require.NoError(t, b.CompleteCall(t.Context(), second.ID, used(30), 0, raw(`{}`), nil))
 	require.NoError(t, b.FailCall(t.Context(), second.ID, failure, used(30)), "settled is settled")
 	b.requireBudget(t, 50, 0)
 	usage, err := b.Usage(t.Context(), b.First.ID)
@@ -187,7 +187,7 @@ func TestABudgetThatAPipelineUsedUpIsNotToldAsThatOfARunNobodyKnows(t *testing.T
 	first, err := b.ReserveCall(t.Context(), r)
 	require.NoError(t, err)
 	require.Contains(t, first.Warning, "the budget of this pipeline and its recoveries is nearly used up")
-	require.NoError(t, b.SettleCall(t.Context(), first.ID, used(1200), 0, raw(`{}`), nil))
+	require.NoError(t, b.CompleteCall(t.Context(), first.ID, used(1200), 0, raw(`{}`), nil))
 	r.Turn = 2
 	_, err = b.ReserveCall(t.Context(), r)
 	require.ErrorContains(t, err, "the budget of this pipeline and its recoveries is used up: 1200 tokens of 1000 tokens spent; raise execution.run.tokens and spawn the pipeline again")
@@ -208,7 +208,7 @@ func TestBudgetThatIsUsedUpNamesTheSettingToRaise(t *testing.T) {
 	_, err = b.ReserveCall(t.Context(), reservation(execution, 2))
 	require.ErrorIs(t, err, store.ErrBudgetBusy, "the call in flight may cost less")
 	require.Equal(t, contract.ClassInfra, fault.Of(err).Class)
-	require.NoError(t, b.SettleCall(t.Context(), first.ID, used(10), 0, raw(`{}`), nil))
+	require.NoError(t, b.CompleteCall(t.Context(), first.ID, used(10), 0, raw(`{}`), nil))
 	second, err := b.ReserveCall(t.Context(), reservation(execution, 2))
 	require.NoError(t, err, "it did")
 	require.False(t, second.Warned, "a budget warns once")
@@ -217,7 +217,7 @@ func TestBudgetThatIsUsedUpNamesTheSettingToRaise(t *testing.T) {
 	events = slices.DeleteFunc(events, func(e contract.Event) bool { return e.Type != contract.EventBudgetWarning })
 	require.Len(t, events, 1)
 	require.Contains(t, string(events[0].Payload), "5000 tokens of 1000 tokens")
-	require.NoError(t, b.SettleCall(t.Context(), second.ID, contract.Usage{PromptTokens: 10, MicroUSD: 4_200_000}, 0, raw(`{}`), nil))
+	require.NoError(t, b.CompleteCall(t.Context(), second.ID, contract.Usage{PromptTokens: 10, MicroUSD: 4_200_000}, 0, raw(`{}`), nil))
 
 	_, err = b.ReserveCall(t.Context(), reservation(execution, 3))
 	require.NoError(t, err, "this one has no limit of money")
@@ -229,7 +229,7 @@ func TestBudgetThatIsUsedUpNamesTheSettingToRaise(t *testing.T) {
 	r.Turn, r.Scopes = 5, []store.Scope{store.DayScope(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), 1, 0)}
 	reserved, err := b.ReserveCall(t.Context(), r)
 	require.NoError(t, err)
-	require.NoError(t, b.SettleCall(t.Context(), reserved.ID, used(2), 0, raw(`{}`), nil))
+	require.NoError(t, b.CompleteCall(t.Context(), reserved.ID, used(2), 0, raw(`{}`), nil))
 	r.Turn = 6
 	_, err = b.ReserveCall(t.Context(), r)
 	require.ErrorContains(t, err, "the day 2026-01-02 is used up: 2 tokens of 1 tokens spent; raise models.budgets.day_tokens")
@@ -255,9 +255,9 @@ func TestWhatAModelIsToldBeforeATurnIsKeptWithTheReservationAndStays(t *testing.
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	require.JSONEq(t, `"news"`, string(all[0].Content))
-	require.True(t, all[0].ToldBefore(2))
-	require.False(t, all[0].ToldBefore(1))
-	require.False(t, all[0].ToldBefore(3))
+	require.True(t, all[0].AddedBefore(2))
+	require.False(t, all[0].AddedBefore(1))
+	require.False(t, all[0].AddedBefore(3))
 
 	full := telling(two, "news")
 	full.Tokens = 5000
@@ -276,11 +276,11 @@ func TestRefusedTakeoverGivesTheOldReservationBack(t *testing.T) {
 	require.NoError(t, err)
 	other, err := b.ReserveCall(t.Context(), reservation(two, 1))
 	require.NoError(t, err)
-	require.NoError(t, b.SettleCall(t.Context(), other.ID, used(1000), 0, raw(`{}`), nil))
+	require.NoError(t, b.CompleteCall(t.Context(), other.ID, used(1000), 0, raw(`{}`), nil))
 	_, err = b.ReserveCall(t.Context(), reservation(one, 1))
 	require.True(t, fault.Is(err, contract.CodeBudgetExceeded))
 	b.requireBudget(t, 1000, 0)
-	require.NoError(t, b.SettleCall(t.Context(), dead.ID, used(70), 0, raw(`{}`), nil), "it was alive after all")
+	require.NoError(t, b.CompleteCall(t.Context(), dead.ID, used(70), 0, raw(`{}`), nil), "it was alive after all")
 	b.requireBudget(t, 1070, 0)
 }
 
@@ -302,7 +302,7 @@ func TestCallsThatNobodyFinishesAreGivenUp(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	b.requireBudget(t, 0, 0)
-	require.NoError(t, b.SettleCall(t.Context(), call.ID, used(30), 0, raw(`{}`), nil), "it is paid for all the same")
+	require.NoError(t, b.CompleteCall(t.Context(), call.ID, used(30), 0, raw(`{}`), nil), "it is paid for all the same")
 	b.requireBudget(t, 30, 0)
 }
 
@@ -314,7 +314,7 @@ func TestAnExecutionThatEndsSaysWhatWasPaidInIt(t *testing.T) {
 		reserved, err := b.ReserveCall(t.Context(), reservation(execution, turn))
 		require.NoError(t, err)
 		if turn < 3 { // the last one is cancelled
-			require.NoError(t, b.SettleCall(t.Context(), reserved.ID, used(40), 0, raw(`{}`), nil))
+			require.NoError(t, b.CompleteCall(t.Context(), reserved.ID, used(40), 0, raw(`{}`), nil))
 		}
 	}
 	end := contract.Record{RunID: b.First.ID, Seq: 2, End: &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionCancelled}}
@@ -346,7 +346,7 @@ func TestTakeoversAndSettlementsInAnyOrderKeepTheBooks(t *testing.T) {
 				if reserved.Answer != nil {
 					continue
 				}
-				err = b.SettleCall(t.Context(), reserved.ID, used(10), 0, raw(`{}`), nil)
+				err = b.CompleteCall(t.Context(), reserved.ID, used(10), 0, raw(`{}`), nil)
 				if err != nil && !errors.Is(err, store.ErrSuperseded) {
 					return err
 				}

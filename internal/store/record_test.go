@@ -107,7 +107,7 @@ func TestRecordCarriesARunThroughItsLife(t *testing.T) {
 	require.Equal(t, contract.ExecutionRef{ID: execution.ID, RunID: b.First.ID, Phase: contract.PhasePlanner, Agent: contract.AgentPlanner, Attempt: 1}, execution)
 	reserved, err := b.ReserveCall(t.Context(), store.Reservation{Execution: execution, Turn: 1, Provider: "scripted", Model: "m", Tokens: 50})
 	require.NoError(t, err)
-	require.NoError(t, b.SettleCall(t.Context(), reserved.ID, contract.Usage{PromptTokens: 30, CompletionTokens: 7, MicroUSD: 11}, time.Second, raw(`{"x":1}`), nil))
+	require.NoError(t, b.CompleteCall(t.Context(), reserved.ID, contract.Usage{PromptTokens: 30, CompletionTokens: 7, MicroUSD: 11}, time.Second, raw(`{"x":1}`), nil))
 
 	failure := &contract.Failure{Class: contract.ClassLLM, Code: contract.CodeInvalidOutput, Message: "no JSON", Cause: "a poem"}
 	b.Apply(t, contract.Record{

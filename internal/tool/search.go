@@ -35,22 +35,22 @@ func (f *files) search(ctx context.Context, p searchParams) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	place, err := f.searchPlace(p.Path)
+	scope, err := f.searchPlace(p.Path)
 	if err != nil {
 		return "", err
 	}
 	hits := &hits{limits: f.limits, pattern: pattern}
-	if place.file {
+	if scope.file {
 		ctx, cancel := context.WithTimeoutCause(ctx, f.limits.WalkTime, errTooSlow)
 		defer cancel()
-		err = f.searchFile(ctx, place.dir, hits)
+		err = f.searchFile(ctx, scope.dir, hits)
 		if err != nil && !errors.Is(err, errTooSlow) {
 			return "", err
 		}
 		return hits.text(err == nil), nil
 	}
-	complete, err := f.walk(ctx, place.dir, func(ctx context.Context, name string, entry fs.DirEntry) error {
-		if !entry.Type().IsRegular() || !matches(place.glob, ".", name) {
+	complete, err := f.walk(ctx, scope.dir, func(ctx context.Context, name string, entry fs.DirEntry) error {
+		if !entry.Type().IsRegular() || !matches(scope.glob, ".", name) {
 			return nil
 		}
 		// A file that cannot be searched is skipped, as the description says.

@@ -64,15 +64,15 @@ type Registration struct {
 	Key         string // idempotency key: the same key creates one webhook
 }
 
-// Made is a webhook that was created, with its secret, which is shown once.
-type Made struct {
+// Created is a webhook that was created, with its secret, which is shown once.
+type Created struct {
 	Webhook store.Webhook
 	Secret  store.Secret
 	Fresh   bool // false: the same key had created it before
 }
 
 // Register creates a webhook, which gets events from now on.
-func (h *Hooks) Register(ctx context.Context, r Registration) (Made, error) {
+func (h *Hooks) Register(ctx context.Context, r Registration) (Created, error) {
 	if r.Events == nil {
 		r.Events = []string{}
 	}
@@ -81,16 +81,16 @@ func (h *Hooks) Register(ctx context.Context, r Registration) (Made, error) {
 		change.Secret = &r.Secret
 	}
 	if err := h.check(&change); err != nil {
-		return Made{}, err
+		return Created{}, err
 	}
 	digest, err := digestOf(r)
 	if err != nil {
-		return Made{}, err
+		return Created{}, err
 	}
 	if r.Secret == "" {
 		r.Secret = newSecret()
 	}
-	var out Made
+	var out Created
 	out.Webhook, out.Secret, out.Fresh, err = h.store.CreateWebhook(ctx, store.NewWebhook{
 		URL: r.URL, Project: r.Project, Description: r.Description, Events: change.Events, Secret: r.Secret, Enabled: !r.Disabled,
 		Most: h.settings.Max, Key: r.Key, Digest: digest,

@@ -103,7 +103,7 @@ func (b *bench) events(tb testing.TB, types ...contract.EventType) {
 	require.NoError(tb, err)
 }
 
-func (b *bench) register(tb testing.TB, r webhook.Registration) webhook.Made {
+func (b *bench) register(tb testing.TB, r webhook.Registration) webhook.Created {
 	tb.Helper()
 	made, err := b.hooks.Register(tb.Context(), r)
 	require.NoError(tb, err)

@@ -279,7 +279,7 @@ func sweepEnvironments(ctx context.Context, parts *activities.Activities, log *s
 	if err == nil {
 		e := parts.Config.Environment
 		err = errors.Join(
-			setup.Environments(parts.DataDir).Sweep(ctx, environment.Bounds{Age: e.Age, Bytes: e.Disk.Int64(), Count: e.Count},
+			setup.Environments(parts.DataDir).Sweep(ctx, environment.Retention{Age: e.Age, Bytes: e.Disk.Int64(), Count: e.Count},
 				func(digest string) bool { return slices.Contains(used, digest) }),
 			setup.Downloads(parts.DataDir).Sweep(ctx, e.Age, e.Disk.Int64()/downloadsShare), removeArchives(ctx, parts, e.Age))
 	}

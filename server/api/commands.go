@@ -23,7 +23,7 @@ type RunCommand struct {
 
 // command makes a command from a request. Its id is derived from the key, so that a
 // request sent twice counts once.
-func (in RunCommand) command(name string, w apitypes.Why) contract.Command {
+func (in RunCommand) command(name string, w apitypes.Attribution) contract.Command {
 	c := contract.Command{By: w.By, Reason: w.Reason}
 	if c.By == "" {
 		c.By = contract.ByAPI
@@ -46,7 +46,7 @@ func (s *Server) commandOperations(api huma.API) {
 			Body *apitypes.AnswerRequest
 		}) (*body[contract.Ack], error) {
 			b := given(in.Body)
-			cmd := in.command(c.path, b.Why)
+			cmd := in.command(c.path, b.Attribution)
 			if err := s.answers(ctx, in.ID, b.Answered, &cmd); err != nil {
 				return nil, err
 			}
@@ -72,10 +72,10 @@ func (s *Server) commandOperations(api huma.API) {
 // bareCommand is a command with nothing but a reason.
 type bareCommand struct {
 	RunCommand
-	Body *apitypes.Why
+	Body *apitypes.Attribution
 }
 
-func resumed(a control.Again, err error) (*body[apitypes.WentOn], error) {
+func resumed(a control.Resumption, err error) (*body[apitypes.WentOn], error) {
 	return answered(apitypes.WentOn{Answer: a.Ack, Replay: a.Replay}, err)
 }
 
@@ -105,7 +105,7 @@ func (s *Server) approve(ctx context.Context, in *struct {
 	Body *apitypes.ApproveRequest
 }) (*body[contract.Ack], error) {
 	b := given(in.Body)
-	c := in.command("approve", b.Why)
+	c := in.command("approve", b.Attribution)
 	if err := s.answers(ctx, in.ID, b.Answered, &c); err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (s *Server) heal(ctx context.Context, in *struct {
 	Body *apitypes.HealRequest
 }) (*body[apitypes.WentOn], error) {
 	b := given(in.Body)
-	c := in.command("heal", b.Why)
+	c := in.command("heal", b.Attribution)
 	if err := s.answers(ctx, in.ID, b.Answered, &c); err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (s *Server) replay(ctx context.Context, in *struct {
 	Body apitypes.ReplayRequest
 }) (*body[rerun.Result], error) {
 	b := in.Body
-	o := rerun.Order{RunID: in.ID, Phase: b.Phase, Step: b.Step, By: in.command("replay", b.Why).By, Reason: b.Reason, Key: in.id("replay", in.ID)}
+	o := rerun.Request{RunID: in.ID, Phase: b.Phase, Step: b.Step, By: in.command("replay", b.Attribution).By, Reason: b.Reason, Key: in.id("replay", in.ID)}
 	switch {
 	case o.Phase == "" && o.Step != "":
 		o.Phase = contract.PhaseBuilder
@@ -178,7 +178,7 @@ func (s *Server) switchModel(ctx context.Context, in *struct {
 	RunCommand
 	Body apitypes.SwitchModelRequest
 }) (*body[contract.Ack], error) {
-	c := in.command("models", in.Body.Why)
+	c := in.command("models", in.Body.Attribution)
 	c.Agent = in.Body.Agent
 	return answered(s.Runs.SwitchModel(ctx, in.ID, in.Body.Model, in.Body.Temperature, c))
 }

@@ -51,7 +51,7 @@ func (s *Server) pipelineOperations(api huma.API) {
 	handle(s, api, post("/api/pipeline/{id}/stop", "stop-pipeline", "Stop a pipeline; its results so far are kept"), func(ctx context.Context, in *struct {
 		OfPipeline
 		Keyed
-		Body *apitypes.Why
+		Body *apitypes.Attribution
 	}) (*body[contract.PipelineAck], error) {
 		b := given(in.Body)
 		c := in.pipelineCommand("stop-pipeline", in.ID, b.By)

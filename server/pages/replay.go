@@ -70,7 +70,7 @@ func (s *Server) replayTab(ctx context.Context, r *http.Request, h *ui.RunHead) 
 
 // points are the places from which a run can be repeated: phases that began, and steps
 // of the builder.
-func points(phases []ui.PhaseStrip, steps []rerun.Outlook, executions []store.Execution) (out []ui.ReplayPoint) {
+func points(phases []ui.PhaseStrip, steps []rerun.Preview, executions []store.Execution) (out []ui.ReplayPoint) {
 	latest := map[[2]string]store.Execution{}
 	for _, e := range executions {
 		latest[[2]string{string(e.Phase), e.Step}] = e
@@ -101,7 +101,7 @@ func points(phases []ui.PhaseStrip, steps []rerun.Outlook, executions []store.Ex
 }
 
 // stepPoint is a step of the builder from which a run can be repeated.
-func stepPoint(o rerun.Outlook, latest map[[2]string]store.Execution) ui.ReplayPoint {
+func stepPoint(o rerun.Preview, latest map[[2]string]store.Execution) ui.ReplayPoint {
 	p := ui.ReplayPoint{Phase: contract.PhaseBuilder, Step: o.Step, Kept: append([]string{string(contract.PhasePlanner)}, o.Kept...)}
 	p.Again = append(append(p.Again, o.Again...), string(contract.PhaseTester), string(contract.PhaseReleaser))
 	lastTime(&p, latest, func(e store.Execution) bool {

@@ -2963,7 +2963,7 @@ func blackboard(p PipelinePage) templ.Component {
 	})
 }
 
-func countPlaces(places map[contract.Section][]Place) (n int) {
+func countPlaces(places map[contract.Section][]BlackboardEntry) (n int) {
 	for _, s := range contract.Sections() {
 		for _, p := range places[s] {
 			n += 1 + len(p.Said)
@@ -2972,7 +2972,7 @@ func countPlaces(places map[contract.Section][]Place) (n int) {
 	return n
 }
 
-func placeView(p PipelinePage, place Place) templ.Component {
+func placeView(p PipelinePage, place BlackboardEntry) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -95,9 +95,9 @@ func abortReasons() []contract.AbortReason {
 	return []contract.AbortReason{contract.AbortStuck, contract.AbortIterationLimit, contract.AbortTimeout}
 }
 
-// Place is one place on the blackboard: its newest version, the earlier ones, and what
+// BlackboardEntry is one place on the blackboard: its newest version, the earlier ones, and what
 // was said about it.
-type Place struct {
+type BlackboardEntry struct {
 	contract.Entry
 	Earlier []contract.Entry // the newest first
 	Said    []contract.Entry // evaluations and objections, in the order of writing
@@ -105,7 +105,7 @@ type Place struct {
 
 // PlacesOf arranges all versions of all entries: by section, in the order in which
 // places were first written. Remarks on an entry are listed with it.
-func PlacesOf(entries []contract.Entry) map[contract.Section][]Place {
+func PlacesOf(entries []contract.Entry) map[contract.Section][]BlackboardEntry {
 	type at struct {
 		section contract.Section
 		key     string
@@ -119,8 +119,8 @@ func PlacesOf(entries []contract.Entry) map[contract.Section][]Place {
 		}
 		byKey[k] = append(byKey[k], e)
 	}
-	out := map[contract.Section][]Place{}
-	home := map[string]*Place{} // places that can have remarks
+	out := map[contract.Section][]BlackboardEntry{}
+	home := map[string]*BlackboardEntry{} // places that can have remarks
 	var about []contract.Entry
 	for _, k := range order {
 		versions := byKey[k]
@@ -129,7 +129,7 @@ func PlacesOf(entries []contract.Entry) map[contract.Section][]Place {
 			about = append(about, versions[0])
 			continue
 		}
-		out[k.section] = append(out[k.section], Place{Entry: versions[0], Earlier: versions[1:]})
+		out[k.section] = append(out[k.section], BlackboardEntry{Entry: versions[0], Earlier: versions[1:]})
 	}
 	for _, places := range out {
 		for i, p := range places {
@@ -147,7 +147,7 @@ func PlacesOf(entries []contract.Entry) map[contract.Section][]Place {
 		}
 	}
 	for _, e := range strays {
-		out[e.Section] = append(out[e.Section], Place{Entry: e})
+		out[e.Section] = append(out[e.Section], BlackboardEntry{Entry: e})
 	}
 	return out
 }

@@ -254,7 +254,7 @@ func (t *runWriter) thinks(e contract.ExecutionRef, choice contract.ModelChoice,
 		if err != nil {
 			return err
 		}
-		return t.f.store.SettleCall(t.ctx, reserved.ID, usage, w.took, raw, messages)
+		return t.f.store.CompleteCall(t.ctx, reserved.ID, usage, w.took, raw, messages)
 	})
 	if w.inFlight || w.failure != nil {
 		return done

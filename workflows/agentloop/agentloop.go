@@ -67,7 +67,7 @@ func newLoop(ctx workflow.Context, in contract.StepInput) *loop {
 		log:      log.With(workflow.GetLogger(ctx), "run", in.RunID, "step", in.Step),
 		rows:     records.NewRecorder(ctx, in.RunID),
 
-		signals: workflow.GetSignalChannel(ctx, contract.SignalOrders),
+		signals: workflow.GetSignalChannel(ctx, contract.SignalDirectives),
 	}
 	l.affinity.OnLost = l.workerLost
 	if in.State != nil {
@@ -98,7 +98,7 @@ func (l *loop) workerLost(ctx workflow.Context, worker string) {
 func (l *loop) listen(ctx workflow.Context) error {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		for {
-			var o contract.Orders
+			var o contract.Directives
 			if !l.signals.Receive(ctx, &o) {
 				return
 			}
@@ -115,7 +115,7 @@ func (l *loop) listen(ctx workflow.Context) error {
 }
 
 // apply takes orders over, unless it already has newer ones.
-func (l *loop) apply(o contract.Orders) {
+func (l *loop) apply(o contract.Directives) {
 	if o.Seq > l.Orders {
 		l.Orders, l.Paused, l.Model = o.Seq, o.Paused, o.Model
 	}
@@ -412,7 +412,7 @@ func (l *loop) finish(ctx workflow.Context, failure *contract.Failure) (contract
 // run would be lost with this history, so it reads them first.
 func (l *loop) continueAsNew(ctx workflow.Context) error {
 	for {
-		var o contract.Orders
+		var o contract.Directives
 		if !l.signals.ReceiveAsync(&o) {
 			break
 		}

@@ -24,8 +24,8 @@ func TestOrdersThatNobodyHasReadAreReadBeforeAStepContinuesAsNew(t *testing.T) {
 		return l.continueAsNew(ctx)
 	}, workflow.RegisterOptions{Name: "deaf"})
 	env.RegisterDelayedCallback(func() {
-		env.SignalWorkflow(contract.SignalOrders, contract.Orders{Seq: 1, Model: contract.ModelChoice{Provider: "scripted", Model: "better"}})
-		env.SignalWorkflow(contract.SignalOrders, contract.Orders{Seq: 2, Paused: true, Model: contract.ModelChoice{Provider: "scripted", Model: "better"}})
+		env.SignalWorkflow(contract.SignalDirectives, contract.Directives{Seq: 1, Model: contract.ModelChoice{Provider: "scripted", Model: "better"}})
+		env.SignalWorkflow(contract.SignalDirectives, contract.Directives{Seq: 2, Paused: true, Model: contract.ModelChoice{Provider: "scripted", Model: "better"}})
 	}, time.Second)
 	env.ExecuteWorkflow("deaf", contract.StepInput{RunID: 7, Step: "step-001"})
 	var again *workflow.ContinueAsNewError

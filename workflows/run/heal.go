@@ -129,8 +129,8 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 		r.Heals.Count[p]++
 		r.RetryCount++
 	}
-	if d.Blame != nil {
-		r.recordFailure(ctx, contract.AgentRepair, *d.Blame)
+	if d.RepairFault != nil {
+		r.recordFailure(ctx, contract.AgentRepair, *d.RepairFault)
 	}
 	return d, ctx.Err() // a heal that was stopped has begun, and counts
 }

@@ -30,15 +30,15 @@ func (r *run) notifyHeal(ctx workflow.Context) {
 }
 
 // instructionsFor returns the current orders for an agent.
-func (r *run) instructionsFor(agent contract.Agent) contract.Orders {
-	return contract.Orders{Seq: r.Revision, Paused: r.controls.paused, Model: r.Models[agent]}
+func (r *run) instructionsFor(agent contract.Agent) contract.Directives {
+	return contract.Directives{Seq: r.Revision, Paused: r.controls.paused, Model: r.Models[agent]}
 }
 
 func (r *run) notify(ctx workflow.Context, id string, agent contract.Agent) {
 	orders := r.instructionsFor(agent)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		// An agent that has just ended no longer needs orders.
-		if err := workflow.SignalExternalWorkflow(ctx, id, "", contract.SignalOrders, orders).Get(ctx, nil); err != nil {
+		if err := workflow.SignalExternalWorkflow(ctx, id, "", contract.SignalDirectives, orders).Get(ctx, nil); err != nil {
 			r.log.Info("Could not signal a child workflow", "workflow", id, "error", err)
 		}
 	})

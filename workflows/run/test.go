@@ -122,7 +122,7 @@ func retestChecks(stages [][]contract.Check, round, rounds int) []contract.Check
 	for _, stage := range stages {
 		for _, c := range stage {
 			if c.Category == contract.CategoryTest && c.ID != contract.CheckNewTests {
-				out = append(out, c.Again(round, rounds))
+				out = append(out, c.AsRetest(round, rounds))
 			}
 		}
 	}

@@ -48,7 +48,7 @@ type heal struct {
 	rootCause    string
 	rows         *records.Recorder
 	output       contract.HealOutput
-	instructions contract.Orders              // of the run, the newest
+	instructions contract.Directives          // of the run, the newest
 	agent        workflow.ChildWorkflowFuture // the Repair agent, while it is running
 
 	worker string // other than the one that failed; empty: none
@@ -56,10 +56,10 @@ type heal struct {
 
 // listen receives the run's orders, and passes them on to the Repair agent.
 func (h *heal) listen(ctx workflow.Context) {
-	told := workflow.GetSignalChannel(ctx, contract.SignalOrders)
+	told := workflow.GetSignalChannel(ctx, contract.SignalDirectives)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		for {
-			var o contract.Orders
+			var o contract.Directives
 			if !told.Receive(ctx, &o) {
 				return
 			}
@@ -76,7 +76,7 @@ func (h *heal) forward(ctx workflow.Context) {
 	if h.agent == nil {
 		return
 	}
-	sent := h.agent.SignalChildWorkflow(ctx, contract.SignalOrders, h.instructions)
+	sent := h.agent.SignalChildWorkflow(ctx, contract.SignalDirectives, h.instructions)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		// An agent that has just ended no longer needs orders.
 		if err := sent.Get(ctx, nil); err != nil {
@@ -342,7 +342,7 @@ func (h *heal) repair(ctx workflow.Context) (contract.Directive, error) {
 	switch {
 	case result.Failure != nil:
 		out.Failed = "the Repair agent failed: " + result.Failure.Message
-		out.Blame = &contract.Blame{Failure: *result.Failure, Execution: h.executionOf(result)}
+		out.RepairFault = &contract.Blame{Failure: *result.Failure, Execution: h.executionOf(result)}
 		return out, nil //nolint:nilerr // a failed repair is a result
 	case result.Change.From.Tree == result.Change.To.Tree:
 		out.Failed = "the Repair agent changed nothing"
@@ -390,7 +390,7 @@ func (h *heal) takeOver(ctx workflow.Context, out contract.Directive, result con
 	if err != nil || verdict.Refused != "" {
 		out.Failed = verdict.Refused
 		if err == nil {
-			out.Blame = &contract.Blame{Failure: refusal(verdict), Execution: execution}
+			out.RepairFault = &contract.Blame{Failure: refusal(verdict), Execution: execution}
 		}
 		return out, err
 	}

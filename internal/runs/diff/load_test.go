@@ -77,7 +77,7 @@ func (s *story) begin(phase contract.Phase, step string, tokens int64) contract.
 		call, err := s.ReserveCall(s.tb.Context(), store.Reservation{Execution: ref, Turn: 1, Provider: "scripted", Model: "m", Tokens: tokens})
 		require.NoError(s.tb, err)
 		usage := contract.Usage{PromptTokens: tokens, MicroUSD: tokens * 1000}
-		require.NoError(s.tb, s.SettleCall(s.tb.Context(), call.ID, usage, time.Millisecond, json.RawMessage(`{}`), nil))
+		require.NoError(s.tb, s.CompleteCall(s.tb.Context(), call.ID, usage, time.Millisecond, json.RawMessage(`{}`), nil))
 	}
 	return ref
 }

@@ -27,8 +27,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// Order is what to repeat, and what is different this time.
-type Order struct {
+// Request is what to repeat, and what is different this time.
+type Request struct {
 	RunID       int64
 	Phase       contract.Phase // empty: the one in which the run ended
 	Step        string         // of the builder: this step and what depends on it; empty: the whole phase
@@ -59,7 +59,7 @@ type Temporal struct {
 // Replay repeats a run from a phase on. It refuses, with a reason and as a HUMAN_ERROR,
 // a run that is still running, a phase that the run never reached, and a run whose
 // history Temporal has deleted.
-func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Order) (Result, error) {
+func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Request) (Result, error) {
 	run, err := st.Run(ctx, o.RunID)
 	if err != nil {
 		return Result{}, err
@@ -119,7 +119,7 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Order) (R
 
 // requestID lets Temporal recognize a reset that is requested again, because the first
 // requester may have died.
-func requestID(o Order) string {
+func requestID(o Request) string {
 	if o.Key == "" {
 		return uuid.NewString()
 	}
@@ -136,7 +136,7 @@ func keptSteps(o contract.ReplayOrder) (steps []string) {
 // again answers a replay whose key was used before, if it happened: then the run's
 // workflow is another one than it was to reset. If not, the requester died in between,
 // and nothing was done yet.
-func again(ctx context.Context, temporal Temporal, st *store.Store, o Order) (Result, bool, error) {
+func again(ctx context.Context, temporal Temporal, st *store.Store, o Request) (Result, bool, error) {
 	known, err := st.ReplayByKey(ctx, o.RunID, o.Key)
 	if errors.Is(err, store.ErrNotFound) {
 		return Result{}, false, nil
@@ -197,7 +197,7 @@ func begun(ctx context.Context, st *store.Store, runID int64, workflowRun string
 }
 
 // orderOf returns the order for the phase that is repeated.
-func orderOf(ctx context.Context, st *store.Store, run store.Run, o Order) (contract.ReplayOrder, error) {
+func orderOf(ctx context.Context, st *store.Store, run store.Run, o Request) (contract.ReplayOrder, error) {
 	order := contract.ReplayOrder{Step: o.Step, Model: o.Model, By: o.By, Reason: o.Reason}
 	var err error
 	if order.Kept, err = keep(ctx, st, run, o); err != nil {
@@ -229,7 +229,7 @@ type point struct {
 
 // resetPoint finds the workflow task in which the run's last execution of a phase
 // began: history up to there stays, what follows is repeated.
-func resetPoint(ctx context.Context, temporal Temporal, o Order) (point, error) {
+func resetPoint(ctx context.Context, temporal Temporal, o Request) (point, error) {
 	id := contract.RunWorkflowID(o.RunID)
 	described, err := temporal.DescribeWorkflowExecution(ctx, id, "")
 	if err != nil {
@@ -266,7 +266,7 @@ type landmarks struct {
 }
 
 // searchHistory looks for the start of a phase in one history of a run.
-func searchHistory(ctx context.Context, temporal Temporal, workflowRun string, o Order) (out landmarks, err error) {
+func searchHistory(ctx context.Context, temporal Temporal, workflowRun string, o Request) (out landmarks, err error) {
 	history := temporal.GetWorkflowHistory(ctx, contract.RunWorkflowID(o.RunID), workflowRun, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		e, err := history.Next()
@@ -299,7 +299,7 @@ func closed(ctx context.Context, temporal Temporal, id, workflowRun string) erro
 	return err
 }
 
-func unreadable(err error, o Order) error {
+func unreadable(err error, o Request) error {
 	var gone *serviceerror.NotFound
 	if errors.As(err, &gone) {
 		return refuse("Temporal no longer has the history of run %d, so the run cannot be replayed; start a new run", o.RunID)
@@ -359,7 +359,7 @@ func changes(ctx context.Context, st *store.Store, run store.Run) (map[string]co
 }
 
 // keep returns the changes of the builder's steps that are not repeated.
-func keep(ctx context.Context, st *store.Store, run store.Run, o Order) ([]contract.StepOutput, error) {
+func keep(ctx context.Context, st *store.Store, run store.Run, o Request) ([]contract.StepOutput, error) {
 	if o.Phase != contract.PhaseBuilder || o.Step == "" && !o.OnlyMissing {
 		return nil, nil
 	}

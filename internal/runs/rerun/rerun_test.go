@@ -98,7 +98,7 @@ func (b *book) heal(number int, failed contract.ExecutionRef, step, from, to str
 }
 
 // kept returns the resulting trees of the steps that are not repeated.
-func (b *book) kept(o Order) map[string]string {
+func (b *book) kept(o Request) map[string]string {
 	b.t.Helper()
 	o.RunID, o.Phase = b.run.ID, contract.PhaseBuilder
 	all, err := keep(b.t.Context(), b.Store, b.run, o)
@@ -120,9 +120,9 @@ func TestAStepThatWasRepairedIsKept(t *testing.T) {
 		b.heal(1, failed, "a", "t0", "mended")
 		b.attempt(contract.PhaseBuilder, "repair", "t0", "mended")
 		b.attempt(contract.PhaseBuilder, "c", "t0", "")
-		require.Equal(t, map[string]string{"a": "mended"}, b.kept(Order{OnlyMissing: true}))
-		require.Equal(t, map[string]string{"a": "mended"}, b.kept(Order{Step: "c"}))
-		require.Empty(t, b.kept(Order{Step: "a"}), "it is done again when that is asked for")
+		require.Equal(t, map[string]string{"a": "mended"}, b.kept(Request{OnlyMissing: true}))
+		require.Equal(t, map[string]string{"a": "mended"}, b.kept(Request{Step: "c"}))
+		require.Empty(t, b.kept(Request{Step: "a"}), "it is done again when that is asked for")
 	})
 	t.Run("it had conflicted", func(t *testing.T) {
 		t.Parallel()
@@ -130,27 +130,27 @@ func TestAStepThatWasRepairedIsKept(t *testing.T) {
 		b.attempt(contract.PhaseBuilder, "a", "t0", "done")
 		done := b.attempt(contract.PhaseBuilder, "c", "t0", "conflicting")
 		b.heal(1, done, "c", "done", "together")
-		require.Equal(t, map[string]string{"a": "done", "c": "together"}, b.kept(Order{OnlyMissing: true}))
+		require.Equal(t, map[string]string{"a": "done", "c": "together"}, b.kept(Request{OnlyMissing: true}))
 	})
 	t.Run("the repair came to nothing", func(t *testing.T) {
 		t.Parallel()
 		b := newBook(t, a)
 		b.heal(1, b.attempt(contract.PhaseBuilder, "a", "t0", ""), "a", "", "")
-		require.Empty(t, b.kept(Order{OnlyMissing: true}))
+		require.Empty(t, b.kept(Request{OnlyMissing: true}))
 	})
 	t.Run("a later attempt counts", func(t *testing.T) {
 		t.Parallel()
 		b := newBook(t, a)
 		b.heal(1, b.attempt(contract.PhaseBuilder, "a", "t0", ""), "a", "t0", "mended")
 		b.attempt(contract.PhaseBuilder, "a", "t0", "")
-		require.Empty(t, b.kept(Order{OnlyMissing: true}), "it was done again and failed")
+		require.Empty(t, b.kept(Request{OnlyMissing: true}), "it was done again and failed")
 	})
 	t.Run("of another plan", func(t *testing.T) {
 		t.Parallel()
 		b := newBook(t, a)
 		b.heal(1, b.attempt(contract.PhaseBuilder, "a", "t0", ""), "a", "t0", "mended")
 		b.attempt(contract.PhasePlanner, "", "", "planned")
-		require.Empty(t, b.kept(Order{OnlyMissing: true}))
+		require.Empty(t, b.kept(Request{OnlyMissing: true}))
 	})
 }
 
@@ -160,9 +160,9 @@ func TestAStepThatAForkTookOverIsKeptUntilItIsDoneAgain(t *testing.T) {
 	b.run.Settings.Fork = &contract.Fork{RunID: 1, Step: "c", Kept: []contract.StepOutput{output("a", "t0", "taken")}}
 	b.attempt(contract.PhasePlanner, "", "", "planned")
 	b.attempt(contract.PhaseBuilder, "c", "taken", "done")
-	require.Equal(t, map[string]string{"a": "taken", "c": "done"}, b.kept(Order{OnlyMissing: true}))
+	require.Equal(t, map[string]string{"a": "taken", "c": "done"}, b.kept(Request{OnlyMissing: true}))
 	b.attempt(contract.PhaseBuilder, "a", "t0", "")
-	require.Equal(t, map[string]string{"c": "done"}, b.kept(Order{OnlyMissing: true}), "a was done again and failed")
+	require.Equal(t, map[string]string{"c": "done"}, b.kept(Request{OnlyMissing: true}), "a was done again and failed")
 }
 
 func TestAForkGoesOnFromTheLastConversationAndNotFromAStepThatWasStoppedAsItBegan(t *testing.T) {

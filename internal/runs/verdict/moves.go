@@ -35,8 +35,8 @@ type MoveBounds struct {
 	Text  int // bytes of one text
 }
 
-// Said is a move as a model made it. Its Text is empty: Whole is the full text.
-type Said struct {
+// ModelMove is a move as a model made it. Its Text is empty: Whole is the full text.
+type ModelMove struct {
 	contract.Move
 	Whole string
 }
@@ -45,7 +45,7 @@ type Said struct {
 // size; whether a move is possible now is decided where it is carried out. Unusable
 // answers are an LLM_ERROR with code invalid_output, whose message can be shown to the
 // model.
-func ReadMoves(text string, most MoveBounds) ([]Said, error) {
+func ReadMoves(text string, most MoveBounds) ([]ModelMove, error) {
 	doc, err := model.CheckJSON(MovesSchema(), text)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func ReadMoves(text string, most MoveBounds) ([]Said, error) {
 	if n := len(answer.Moves); n > most.Moves {
 		return nil, unusable("the answer has %d moves, more than the %d allowed in one turn", n, most.Moves)
 	}
-	said := make([]Said, len(answer.Moves))
+	said := make([]ModelMove, len(answer.Moves))
 	for i, m := range answer.Moves {
 		if n := len(m.Text); n > most.Text {
 			return nil, unusable("the text of move %d (%s) has %d bytes, more than the %d allowed", i+1, m.Kind, n, most.Text)
@@ -77,7 +77,7 @@ func ReadMoves(text string, most MoveBounds) ([]Said, error) {
 		for j := range m.From {
 			m.From[j] = plainKey(m.From[j])
 		}
-		said[i] = Said{Move: m.Move, Whole: m.Text}
+		said[i] = ModelMove{Move: m.Move, Whole: m.Text}
 	}
 	return said, nil
 }

@@ -25,7 +25,7 @@ func TestEveryMoveOfTheDesignIsRead(t *testing.T) {
 		{"move": "verdict", "key": "s1", "text": "final"}, {"move": "done", "text": "done"}]}`, bounds)
 	require.NoError(t, err)
 	hard, good, yes := 0.6, 0.7, true
-	require.Equal(t, []verdict.Said{
+	require.Equal(t, []verdict.ModelMove{
 		{Move: contract.Move{Kind: contract.MoveAnalyse, ComplexityScore: &hard}, Whole: "hard"},
 		{Move: contract.Move{Kind: contract.MovePropose, Key: "p1"}, Whole: "do it"},
 		{Move: contract.Move{Kind: contract.MoveEvaluate, Key: "p1", Score: &good}, Whole: "good"},

@@ -82,16 +82,16 @@ func TestSkippedTestsAreNoneThatPassed(t *testing.T) {
 func TestAGreenReTestCountsNothingAndARedOneFails(t *testing.T) {
 	t.Parallel()
 	again := passed
-	again.Check = passed.Check.Again(1, 3)
+	again.Check = passed.Check.AsRetest(1, 3)
 	require.Equal(t, "test-go-1~2", again.Check.ID)
 	require.Equal(t, passed.Check, again.Check.Original())
-	require.Equal(t, "test-go-1~4", again.Check.Again(3, 3).ID)
+	require.Equal(t, "test-go-1~4", again.Check.AsRetest(3, 3).ID)
 	out := verdict.Of([]contract.CheckResult{passed, again}, contract.Thresholds{})
 	require.Nil(t, out.Failure)
 	require.Equal(t, 2, out.Summary.Passed)
 
 	red := failed
-	red.Check = failed.Check.Again(2, 3)
+	red.Check = failed.Check.AsRetest(2, 3)
 	red.Code = contract.CodeTimeout
 	out = verdict.Of([]contract.CheckResult{passed, again, red}, contract.Thresholds{MaxMajor: 100})
 	require.Equal(t, contract.ClassAssertion, out.Failure.Class)

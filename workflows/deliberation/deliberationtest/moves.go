@@ -35,8 +35,8 @@ func Rejects(key string, version int) contract.Move {
 	return contract.Move{Kind: contract.MoveVote, Key: key, Version: version, Accept: &no}
 }
 
-// Tells returns a message; to "" means everybody.
-func Tells(to, words string) contract.Move {
+// Sends returns a message; to "" means everybody.
+func Sends(to, words string) contract.Move {
 	return contract.Move{Kind: contract.MoveMessage, To: to, Text: Text(words)}
 }
 

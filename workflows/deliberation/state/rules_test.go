@@ -315,7 +315,7 @@ func TestSubtasksAreToldWholeOnceAndFitATurn(t *testing.T) {
 	}
 	c.round(nil, nil)
 	c.hearFrom(contract.Gamma, decomposes(parts...))
-	c.round([]contract.Move{deliberationtest.Tells("", "a")}, []contract.Move{deliberationtest.Tells("", "b")})
+	c.round([]contract.Move{deliberationtest.Sends("", "a")}, []contract.Move{deliberationtest.Sends("", "b")})
 	turn := c.turns[contract.Alpha]
 	require.Less(t, size(turn), contract.PayloadLimit/2)
 	require.Len(t, turn.News.Subtasks, len(parts))
@@ -323,7 +323,7 @@ func TestSubtasksAreToldWholeOnceAndFitATurn(t *testing.T) {
 	entries, _ := news(turn)
 	require.Contains(t, entries, contract.KeySubtasks)
 	require.Empty(t, entries[contract.KeySubtasks].Subtasks, "told once")
-	c.round([]contract.Move{deliberationtest.Tells("", "a")}, []contract.Move{deliberationtest.Tells("", "b")})
+	c.round([]contract.Move{deliberationtest.Sends("", "a")}, []contract.Move{deliberationtest.Sends("", "b")})
 	require.Empty(t, c.turns[contract.Alpha].News.Subtasks[0].Description)
 	require.NotEmpty(t, c.turns[contract.Beta].News.Subtasks[0].Description, "it is to solve it")
 }

@@ -80,8 +80,8 @@ func TestMovesThatMakeNoSenseAreRefused(t *testing.T) {
 		"accept":                         {Kind: contract.MoveVote, Key: "sb"},
 		"only BETA can withdraw":         deliberationtest.Resolves("pb"),
 		"there is no objection to sb":    deliberationtest.Resolves("sb"),
-		"addressed to its sender":        deliberationtest.Tells("ALPHA", "me"),
-		"recipient is not active":        deliberationtest.Tells("PERSON", "approve it"),
+		"addressed to its sender":        deliberationtest.Sends("ALPHA", "me"),
+		"recipient is not active":        deliberationtest.Sends("PERSON", "approve it"),
 		"it is empty":                    {Kind: contract.MoveMessage},
 		"too long":                       {Kind: contract.MoveMessage, Text: long},
 		"bytes, more than":               {Kind: contract.MoveMessage, Text: contract.Text{Head: "x", Size: 2 << 20}},
@@ -117,7 +117,7 @@ func TestEveryTurnIsTakenOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
 	say := func(turn int, words string) {
-		c.Receive(contract.Moves{Token: "ALPHA-token", Member: contract.Alpha, Turn: turn, Moves: []contract.Move{deliberationtest.Tells("", words)}}, c.now)
+		c.Receive(contract.Moves{Token: "ALPHA-token", Member: contract.Alpha, Turn: turn, Moves: []contract.Move{deliberationtest.Sends("", words)}}, c.now)
 	}
 	say(3, "three") // early
 	say(1, "one")   // had come
@@ -193,13 +193,13 @@ func TestAFloodIsCountedAndRecordedOnlyInPart(t *testing.T) {
 	c := newTable()
 	const flood = 10_000
 	for i := range flood {
-		c.Receive(contract.Moves{Token: "x", Member: contract.Alpha, Turn: i, Moves: []contract.Move{deliberationtest.Tells("", "hm")}}, c.now)
+		c.Receive(contract.Moves{Token: "x", Member: contract.Alpha, Turn: i, Moves: []contract.Move{deliberationtest.Sends("", "hm")}}, c.now)
 	}
 	require.Equal(t, flood, c.Metrics.Refused)
 	require.Len(t, c.errs, MaxRefusalsRecorded)
 	require.Zero(t, c.Metrics.TotalMessages)
 
-	many := slices.Repeat([]contract.Move{deliberationtest.Tells("", "hm")}, flood)
+	many := slices.Repeat([]contract.Move{deliberationtest.Sends("", "hm")}, flood)
 	c.hearFrom(contract.Alpha, many...)
 	require.Equal(t, c.Settings.MovesPerTurn, c.Metrics.TotalMessages, "the first of a turn count")
 	require.Equal(t, flood+flood-c.Settings.MovesPerTurn, c.Metrics.Refused)
@@ -211,13 +211,13 @@ func TestWhoIsDoneIsWokenByWhatIsForIt(t *testing.T) {
 		moves []contract.Move
 		woken bool
 	}{
-		"a message to it":                                 {[]contract.Move{deliberationtest.Tells("ALPHA", "psst")}, true},
+		"a message to it":                                 {[]contract.Move{deliberationtest.Sends("ALPHA", "psst")}, true},
 		"an objection to what it wrote":                   {[]contract.Move{deliberationtest.Objects("pa")}, true},
 		"a synthesis of a partner at work":                {[]contract.Move{deliberationtest.Synthesises("s1")}, true},
-		"a message to all":                                {[]contract.Move{deliberationtest.Tells("ALL", "hm")}, false},
+		"a message to all":                                {[]contract.Move{deliberationtest.Sends("ALL", "hm")}, false},
 		"a proposal":                                      {[]contract.Move{deliberationtest.Proposes("pb")}, false},
 		"a synthesis of a partner that is done":           {[]contract.Move{deliberationtest.Synthesises("s1"), deliberationtest.Done()}, false},
-		"a message to it of a partner that is done":       {[]contract.Move{deliberationtest.Tells("ALPHA", "psst"), deliberationtest.Done()}, true},
+		"a message to it of a partner that is done":       {[]contract.Move{deliberationtest.Sends("ALPHA", "psst"), deliberationtest.Done()}, true},
 		"an objection to what it wrote that was answered": {[]contract.Move{deliberationtest.Objects("pa"), deliberationtest.Resolves("pa")}, false},
 	} {
 		for _, first := range Peers() { // in either order
@@ -248,10 +248,10 @@ func TestTurnsAreGivenForNewsOrWhenNobodyThinks(t *testing.T) {
 	require.Empty(t, c.give(), "both think")
 	c.hearFrom(contract.Alpha)
 	require.Empty(t, c.give(), "BETA thinks, and there is no news for ALPHA")
-	c.hearFrom(contract.Beta, deliberationtest.Tells("ALPHA", "news"))
+	c.hearFrom(contract.Beta, deliberationtest.Sends("ALPHA", "news"))
 	require.Equal(t, Peers(), c.give(), "nobody thinks")
 	require.Equal(t, 1, c.Metrics.Iterations)
-	c.hearFrom(contract.Beta, deliberationtest.Tells("", "hm"))
+	c.hearFrom(contract.Beta, deliberationtest.Sends("", "hm"))
 	require.Empty(t, c.give(), "ALPHA thinks; nothing is new to BETA")
 	c.hearFrom(contract.Alpha, deliberationtest.Proposes("pa"))
 	require.Equal(t, Peers(), c.give())
@@ -269,8 +269,8 @@ func TestOneThatAnswersAtOnceIsNotGivenTurnsWithoutEndWhileAnotherThinks(t *test
 	c.give()
 	given := 0
 	for range 50 { // BETA thinks all the while
-		c.hearFrom(contract.Alpha, deliberationtest.Tells("GAMMA", "ping"))
-		c.hearFrom(contract.Gamma, deliberationtest.Tells("ALPHA", "pong"))
+		c.hearFrom(contract.Alpha, deliberationtest.Sends("GAMMA", "ping"))
+		c.hearFrom(contract.Gamma, deliberationtest.Sends("ALPHA", "pong"))
 		given += len(c.give())
 	}
 	require.LessOrEqual(t, given, 2*turnsInRound)
@@ -293,7 +293,7 @@ func TestProgressIsToldInWholePercents(t *testing.T) {
 	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.Iterations = 7 })
 	for range 14 { // so many turns
 		for _, m := range c.give() {
-			c.hearFrom(m, deliberationtest.Tells("", "hm"))
+			c.hearFrom(m, deliberationtest.Sends("", "hm"))
 		}
 		for _, v := range c.views() {
 			told, err := json.Marshal(v.Progress)
@@ -314,7 +314,7 @@ func TestARoundInWhichTheLastAreRevokedIsCountedOnce(t *testing.T) {
 	require.NotNil(t, c.PeersGone())
 	require.Equal(t, 1, c.Metrics.Iterations)
 	c.Decided = true
-	c.hearFrom(contract.Gamma, deliberationtest.Tells("", "hello?"))
+	c.hearFrom(contract.Gamma, deliberationtest.Sends("", "hello?"))
 	require.Equal(t, []int{1, 1}, []int{c.Metrics.Iterations, c.Metrics.TotalMessages}, "what is said while it ends is kept, and makes no round")
 }
 
@@ -322,7 +322,7 @@ func TestAConsensusIsAboutOneVersion(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
 	c.hearFrom(contract.Alpha, deliberationtest.Synthesises("s1"), deliberationtest.Accepts("s1", 0))
-	c.hearFrom(contract.Beta, deliberationtest.Tells("", "hm"))
+	c.hearFrom(contract.Beta, deliberationtest.Sends("", "hm"))
 	c.give()
 	c.hearFrom(contract.Alpha, deliberationtest.Synthesises("s1"))
 	c.hearFrom(contract.Beta)
@@ -434,7 +434,7 @@ func (p *party) invent(m contract.Member) []contract.Move {
 		func() contract.Move { return deliberationtest.Proposes(fmt.Sprint("t", 1+p.r.IntN(3))) },
 		func() contract.Move { return deliberationtest.Accepts(key(), p.r.IntN(3)) }, func() contract.Move { return deliberationtest.Rejects(key(), p.r.IntN(3)) },
 		func() contract.Move {
-			return deliberationtest.Tells([]string{"", "ALL", "ALPHA", "BETA", "GAMMA", "PERSON"}[p.r.IntN(6)], "hm")
+			return deliberationtest.Sends([]string{"", "ALL", "ALPHA", "BETA", "GAMMA", "PERSON"}[p.r.IntN(6)], "hm")
 		},
 		func() contract.Move { return deliberationtest.Analyses(p.r.Float64()) }, deliberationtest.Done, func() contract.Move { return deliberationtest.Decides(key()) },
 	}
@@ -474,7 +474,7 @@ func (p *party) post(m contract.Member, turn contract.Turn) {
 	}
 	if p.r.IntN(10) == 0 {
 		forged := moves
-		forged.Token, forged.Moves = "guessed", []contract.Move{deliberationtest.Tells("", "forged"), deliberationtest.Decides("s1")}
+		forged.Token, forged.Moves = "guessed", []contract.Move{deliberationtest.Sends("", "forged"), deliberationtest.Decides("s1")}
 		p.mail = append(p.mail, letter{at: soon(15), moves: forged})
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// Outlook is what a replay of the builder from a step on would repeat and keep.
-type Outlook struct {
+// Preview is what a replay of the builder from a step on would repeat and keep.
+type Preview struct {
 	Step  string   // from which on
 	Again []string // steps that are repeated, including the first, in the plan's order
 	Kept  []string // whose work is kept
@@ -17,7 +17,7 @@ type Outlook struct {
 
 // Outlooks returns for each step of a run's plan, in order, what a replay from there on
 // would repeat and keep. A run without a plan has none.
-func Outlooks(ctx context.Context, st *store.Store, run store.Run) ([]Outlook, error) {
+func Outlooks(ctx context.Context, st *store.Store, run store.Run) ([]Preview, error) {
 	plan, err := st.Plan(ctx, run.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
@@ -29,14 +29,14 @@ func Outlooks(ctx context.Context, st *store.Store, run store.Run) ([]Outlook, e
 	if err != nil {
 		return nil, err
 	}
-	var out []Outlook
+	var out []Preview
 	order := plan.Order()
 	requires := map[string][]string{}
 	for _, id := range order {
 		requires[id] = plan.Requires(id)
 	}
 	for _, from := range order {
-		o := Outlook{Step: from}
+		o := Preview{Step: from}
 		for _, id := range order {
 			if _, kept := done[id]; kept && id != from && !slices.Contains(requires[id], from) {
 				o.Kept = append(o.Kept, id)

@@ -11,53 +11,53 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
-// Again is the result of continuing a run: its workflow accepted a command, or the run
+// Resumption is the result of continuing a run: its workflow accepted a command, or the run
 // is repeated from a phase on.
-type Again struct {
+type Resumption struct {
 	Ack    *contract.Ack // of a run that is running
 	Replay *rerun.Result // of one that was over
 }
 
 // Resume continues a paused run, or a failed or stopped one from where it ended.
-func (r *Runs) Resume(ctx context.Context, id int64, c contract.Command) (Again, error) {
+func (r *Runs) Resume(ctx context.Context, id int64, c contract.Command) (Resumption, error) {
 	return r.goOn(ctx, id, contract.UpdateResume, c, contract.StatusFailed, contract.StatusCancelled)
 }
 
 // Heal answers a run that asks a person for help; a failed run continues from where it
 // failed.
-func (r *Runs) Heal(ctx context.Context, id int64, c contract.Command) (Again, error) {
+func (r *Runs) Heal(ctx context.Context, id int64, c contract.Command) (Resumption, error) {
 	return r.goOn(ctx, id, contract.UpdateHeal, c, contract.StatusFailed)
 }
 
-func (r *Runs) goOn(ctx context.Context, id int64, name string, c contract.Command, over ...contract.Status) (Again, error) {
+func (r *Runs) goOn(ctx context.Context, id int64, name string, c contract.Command, over ...contract.Status) (Resumption, error) {
 	run, err := r.Store.Run(ctx, id)
 	if err != nil {
-		return Again{}, err
+		return Resumption{}, err
 	}
 	replay := slices.Contains(over, run.Status)
 	if c.ID != "" { // the same command may have been carried out already, and the run have changed since
 		_, err := r.Store.ReplayByKey(ctx, id, c.ID)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return Again{}, err
+			return Resumption{}, err
 		}
 		replayed := err == nil
 		if replay && !replayed {
-			if ack, ok := r.told(ctx, id, c.ID); ok {
-				return Again{Ack: &ack}, nil
+			if ack, ok := r.storedAck(ctx, id, c.ID); ok {
+				return Resumption{Ack: &ack}, nil
 			}
 		}
 		replay = replay || replayed
 	}
 	if replay {
-		result, err := r.Replay(ctx, rerun.Order{RunID: id, OnlyMissing: true, By: c.By, Reason: c.Reason, Key: c.ID})
-		return Again{Replay: &result}, err
+		result, err := r.Replay(ctx, rerun.Request{RunID: id, OnlyMissing: true, By: c.By, Reason: c.Reason, Key: c.ID})
+		return Resumption{Replay: &result}, err
 	}
 	ack, err := r.Steer(ctx, id, name, c)
-	return Again{Ack: &ack}, err
+	return Resumption{Ack: &ack}, err
 }
 
 // Replay repeats a finished run from a phase on.
-func (r *Runs) Replay(ctx context.Context, o rerun.Order) (rerun.Result, error) {
+func (r *Runs) Replay(ctx context.Context, o rerun.Request) (rerun.Result, error) {
 	return rerun.Replay(ctx, rerun.Temporal{Client: r.Temporal, Namespace: r.Config.Temporal.Namespace, Converter: temporal.Converter()}, r.Store, o)
 }
 
