@@ -347,7 +347,7 @@ func TestTheModelsOfARunAreThoseThatItUses(t *testing.T) {
 	}
 	live := rows()
 	require.Contains(t, live["alpha"], "p/better switched")
-	require.Contains(t, live["alpha"], "asked p/thinks, too")
+	require.Contains(t, live["alpha"], "also used p/thinks")
 	require.Contains(t, live["beta"], "p/thinks")
 	for _, agent := range []string{"planner", "alpha", "beta", "gamma"} {
 		require.Contains(t, live[agent], "can be switched", agent)
