@@ -205,7 +205,7 @@ func TestAPipelineSaysWhyItFailedAndWhatCameOfIt(t *testing.T) {
 	require.Contains(t, w.Header().Get("Content-Disposition"), "attachment")
 
 	doc, text = b.page(t, ui.PipelineHref(next.ID))
-	require.Contains(t, text, "takes up #")
+	require.Contains(t, text, "continues #")
 	require.Contains(t, attributes(doc, "href"), ui.PipelineHref(p.ID))
 	require.Equal(t, http.StatusNotFound, b.get(t, ui.PipelineHref(next.ID)+"/handoff").Code, "it has left none")
 	_, text = b.page(t, ui.PipelineHref(next.ID)+"/texts/"+longRef)

@@ -240,7 +240,7 @@ func TestTheHealsOfARunAreToldAsAPathAndAsCards(t *testing.T) {
 			stops = append(stops, label)
 		}
 	}
-	require.Equal(t, []string{"tester · 1: ASSERTION_ERROR", "1 repair: it worked", "tester · 2: Done", "asked a person: retry, an assertion"}, stops)
+	require.Equal(t, []string{"tester · 1: ASSERTION_ERROR", "1 repair: succeeded", "tester · 2: Done", "asked a person: retry, an assertion"}, stops)
 	for _, want := range []string{"the cause", "Patched the code", "$0.42", "1.0k tokens", "mended", "A person was asked"} {
 		require.Contains(t, text, want)
 	}

@@ -347,7 +347,7 @@ func TestTheModelsOfARunAreThoseThatItUses(t *testing.T) {
 	}
 	live := rows()
 	require.Contains(t, live["alpha"], "p/better switched")
-	require.Contains(t, live["alpha"], "asked p/thinks, too")
+	require.Contains(t, live["alpha"], "also used p/thinks")
 	require.Contains(t, live["beta"], "p/thinks")
 	for _, agent := range []string{"planner", "alpha", "beta", "gamma"} {
 		require.Contains(t, live[agent], "can be switched", agent)
@@ -355,6 +355,6 @@ func TestTheModelsOfARunAreThoseThatItUses(t *testing.T) {
 	b.record(t, contract.Record{RunID: run.ID, Run: &contract.RunChange{Status: contract.StatusDone, Finished: true}})
 	ended := rows()
 	require.Contains(t, ended["gamma"], "p/better switched", "all that it asked")
-	require.Contains(t, ended["alpha"], "asked p/better, too")
+	require.Contains(t, ended["alpha"], "also used p/better")
 	require.NotContains(t, ended["alpha"], "can be switched")
 }

@@ -257,7 +257,7 @@ func TestACheckThatTakesThePlaceOfAnotherRunsItsTests(t *testing.T) {
 		"as many, without names":           {named, counted(3), nil, "does not report which tests it ran"},
 		"as many, and none had names":      {unnamed, counted(3), nil, ""},
 		"fewer, and none had names":        {unnamed, counted(2), nil, "2 tests ran, but 3 ran on the base commit"},
-		"none at all":                      {unnamed, counted(0), nil, "0 tests ran, but 3 on the base commit"},
+		"none at all":                      {unnamed, counted(0), nil, "0 tests ran, but 3 ran on the base commit"},
 		"one that pins report":             {named, ran(pass("TestAdd"), pass("TestSub")), []contract.Finding{{Rule: "pinned-tests/deleted", Message: "TestMul is deleted"}}, ""},
 	} {
 		out := verdict.Replaced([]verdict.Recorded{c.base}, c.now, c.pins, verdict.PinnedEnforce)
@@ -266,7 +266,7 @@ func TestACheckThatTakesThePlaceOfAnotherRunsItsTests(t *testing.T) {
 		require.True(t, verdict.Replaced([]verdict.Recorded{c.base}, c.now, c.pins, verdict.PinnedReport).Result.OK, name)
 	}
 	several := verdict.Replaced([]verdict.Recorded{counted(3), counted(2)}, counted(4), nil, verdict.PinnedEnforce)
-	require.Contains(t, several.Result.Message, "4 tests ran, but 5 on the base commit")
+	require.Contains(t, several.Result.Message, "4 tests ran, but 5 ran on the base commit")
 }
 
 func counted(passed int) verdict.Recorded {
