@@ -18,7 +18,7 @@ func TestConfigurationThatTurnsTestsOffIsFound(t *testing.T) {
 		one("no valid JSON", "package.json", pkg("jest"), `{"name": `, "excluded"),
 		one("another runner", "package.json", pkg("jest"), pkg("vitest run"), "edited"),
 		one("another script", "package.json", pkg("jest"), `{"name": "x", "version": "2", "scripts": {"build": "tsup", "test": "jest"}}`),
-		one("jest in package.json leaves out", "package.json", `{"jest": {}}`, `{"jest": {"testPathIgnorePatterns": ["login"]}}`, "excluded"),
+		one("jest in package.json excludes", "package.json", `{"jest": {}}`, `{"jest": {"testPathIgnorePatterns": ["login"]}}`, "excluded"),
 		one("a new script", "package.json", `{}`, pkg("jest")),
 
 		one("pytest ignores", "pytest.ini", "[pytest]\naddopts = -q\n", "[pytest]\naddopts = -q --ignore=tests/test_login.py\n", "excluded"),

@@ -96,8 +96,8 @@ func TestResolveSaysWhatIsWrongWithAPath(t *testing.T) {
 		{filepath.Join(full, ".git"), "", "inside a git directory"},
 		{filepath.Join(full, ".git", "refs"), "", "inside a git directory"},
 		{".", "", "neither an absolute path"},
-		{full, "--output=/tmp/x", "is no base"},
-		{full, "a\nb", "is no base"},
+		{full, "--output=/tmp/x", "is not a valid base"},
+		{full, "a\nb", "is not a valid base"},
 	} {
 		_, _, err := m.Resolve(t.Context(), c.repo, c.rev)
 		requireRepoFault(t, err, c.says)
@@ -114,14 +114,14 @@ func TestAnUnknownBaseNamesUpToFiveSimilarBranches(t *testing.T) {
 	for _, address := range []string{repo, "file://" + repo} {
 		_, _, err := m.Resolve(t.Context(), address, "featur/login")
 		requireRepoFault(t, err, `"featur/login"`, "feature/login, feature/logout")
-		_, listed, _ := strings.Cut(fault.Of(err).Message, "there is ")
+		_, listed, _ := strings.Cut(fault.Of(err).Message, "available: ")
 		require.Len(t, strings.Split(listed, ", "), maxSuggestions)
 		_, _, err = m.Resolve(t.Context(), address, strings.Repeat("a", 40))
 		requireRepoFault(t, err, strings.Repeat("a", 40))
 	}
 	userGit(t, repo, "checkout", "-q", "--orphan", "fresh")
 	_, _, err := m.Resolve(t.Context(), repo, "")
-	requireRepoFault(t, err, "the branch fresh", "no commits", "name a base")
+	requireRepoFault(t, err, "the branch fresh", "no commits", "give a base")
 }
 
 func TestResolveReadsAURLWithoutAWorkTree(t *testing.T) {
