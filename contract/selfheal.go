@@ -67,7 +67,7 @@ type Directive struct {
 	Reason      string        `json:"reason,omitempty"` // of the wait, for people
 	Ask         *Question     `json:"ask,omitempty"`    // only a person can help
 	Usage       Usage         `json:"usage"`
-	RepairFault *Blame        `json:"blame,omitempty"` // for what the Repair agent did wrong
+	RepairFault *RepairFault  `json:"blame,omitempty"` // for what the Repair agent did wrong
 	// Class and Code are those of the failure after the diagnosis.
 	Class Class `json:"error_type"`
 	Code  Code  `json:"code,omitempty"`
@@ -75,7 +75,7 @@ type Directive struct {
 
 // RepairFault is what the Repair agent did wrong. It counts against the agent like the
 // failures of planner and builder.
-type Blame struct {
+type RepairFault struct {
 	Failure   Failure      `json:"failure"`
 	Execution ExecutionRef `json:"execution"`
 }

@@ -10,7 +10,7 @@ import (
 
 // recordFailure counts a failure for an agent. An agent that has used up a budget is
 // replaced by a fresh one, which gets a written record of what was tried.
-func (r *run) recordFailure(ctx workflow.Context, agent contract.Agent, b contract.Blame) {
+func (r *run) recordFailure(ctx workflow.Context, agent contract.Agent, b contract.RepairFault) {
 	c := r.Heals.Budget(agent)
 	why := c.Spend(r.Failed.Step, &b.Failure, r.in.Settings.Agents)
 	if why == "" {

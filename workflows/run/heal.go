@@ -21,7 +21,7 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 		return "", failure
 	}
 	if agent := contract.AgentOf(p); p.UsesModel() { // what the others find is not their fault
-		r.recordFailure(ctx, agent, contract.Blame{Failure: *failure, Execution: r.executionOf(p, r.Failed.Step)})
+		r.recordFailure(ctx, agent, contract.RepairFault{Failure: *failure, Execution: r.executionOf(p, r.Failed.Step)})
 	}
 	var asked contract.Command // by a person
 	for {

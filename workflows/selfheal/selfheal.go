@@ -342,7 +342,7 @@ func (h *heal) repair(ctx workflow.Context) (contract.Directive, error) {
 	switch {
 	case result.Failure != nil:
 		out.Failed = "the Repair agent failed: " + result.Failure.Message
-		out.RepairFault = &contract.Blame{Failure: *result.Failure, Execution: h.executionOf(result)}
+		out.RepairFault = &contract.RepairFault{Failure: *result.Failure, Execution: h.executionOf(result)}
 		return out, nil //nolint:nilerr // a failed repair is a result
 	case result.Change.From.Tree == result.Change.To.Tree:
 		out.Failed = "the Repair agent changed nothing"
@@ -390,7 +390,7 @@ func (h *heal) takeOver(ctx workflow.Context, out contract.Directive, result con
 	if err != nil || verdict.Refused != "" {
 		out.Failed = verdict.Refused
 		if err == nil {
-			out.RepairFault = &contract.Blame{Failure: refusal(verdict), Execution: execution}
+			out.RepairFault = &contract.RepairFault{Failure: refusal(verdict), Execution: execution}
 		}
 		return out, err
 	}
