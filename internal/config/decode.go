@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/agnivade/levenshtein"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -243,35 +244,11 @@ var misplaced = map[string]string{
 func nearest(name string, names []string) string {
 	best, least := "", min(3, len(name)/3+1)
 	for _, candidate := range names {
-		if d := distance(name, candidate, least); d < least {
+		if d := levenshtein.ComputeDistance(name, candidate); d < least {
 			best, least = candidate, d
 		}
 	}
 	return best
-}
-
-// distance counts insertions, deletions and replacements, and gives up at limit.
-func distance(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
-		return limit
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 func join(key, name string) string {

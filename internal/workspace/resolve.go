@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agnivade/levenshtein"
+
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
@@ -269,23 +271,9 @@ func nearest(wanted string, names []string) []string {
 // unlikeness is the edit distance, smaller if one name contains the other.
 func unlikeness(a, b string) int {
 	a, b = strings.ToLower(a), strings.ToLower(b)
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
+	distance := levenshtein.ComputeDistance(a, b)
 	if a != "" && (strings.Contains(b, a) || strings.Contains(a, b)) {
-		return row[len(b)] / 4
+		return distance / 4
 	}
-	return row[len(b)]
+	return distance
 }
