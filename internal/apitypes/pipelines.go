@@ -15,7 +15,7 @@ type SpawnRequest struct {
 	Model        string                `json:"model,omitempty" doc:"model of all agents, as provider/model"`
 	Timeout      int                   `json:"timeout,omitempty" minimum:"0" maximum:"86400" doc:"time limit of the exchange, in seconds; default: the task's, or as configured"`
 	ForceGamma   bool                  `json:"force_gamma,omitempty" doc:"have GAMMA join from the start"`
-	Project      string                `json:"project,omitempty" doc:"project whose budget is charged; default: pipeline"`
+	Project      string                `json:"project,omitempty" doc:"project that the pipeline is listed under; default: pipeline"`
 }
 
 // SpawnedPipeline says which pipeline a request has made.

@@ -76,7 +76,7 @@ type Worker struct {
 	OfflineAfter               time.Duration `yaml:"offline_after" validate:"min=1s,max=24h" doc:"Time without a heartbeat after which an agent is offline. An agent is never offline before it is unhealthy."`
 	AgentRetention             time.Duration `yaml:"agent_retention" validate:"min=1m,max=8760h" doc:"How long offline agents are kept in the list."`
 	ProbeInterval              time.Duration `yaml:"probe_interval" validate:"min=100ms,max=1h" doc:"How often the worker checks what its agents need: Temporal, git, sandbox, models, disk space."`
-	Roles                      []string      `yaml:"roles" validate:"dive,oneof=run planner builder tester releaser analyzer repair" doc:"Roles of this worker: run, planner, builder, tester, releaser, analyzer, repair. Empty: all."`
+	Roles                      []string      `yaml:"roles" validate:"dive,oneof=run planner builder tester releaser analyzer repair" doc:"Roles of this worker: run, planner, builder, tester, releaser, analyzer, repair. Empty: all. The analyzer has no work yet."`
 }
 
 // Database is the PostgreSQL database.
