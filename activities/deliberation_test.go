@@ -270,7 +270,7 @@ func TestARecoveryThatCouldNotBeStartedIsClosedOnceWithTheReason(t *testing.T) {
 	require.Len(t, events, 2, "that it was made, and that it ended, once")
 	require.Contains(t, string(events[1].Payload), "no room")
 	_, err = d.env.ExecuteActivity(d.ClosePipeline, contract.ClosePipelineInput{PipelineID: 4711, Failure: why})
-	require.ErrorContains(t, err, "no pipeline 4711")
+	require.ErrorContains(t, err, "pipeline 4711 not found")
 
 	_, err = d.env.ExecuteActivity(d.PipelineRecord, contract.PipelineRecord{
 		PipelineID: d.pipeline.ID, RunID: d.pipeline.RunID, Seq: 1, Change: &contract.PipelineChange{Status: contract.PipelineRunning},

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib" // goose works through database/sql
 	"github.com/pressly/goose/v3"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -223,9 +224,13 @@ func TestAnUpgradeKeepsWhatIsThereAndSendsNothingOfThePast(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Record(t.Context(), b.Source(), contract.Record{RunID: b.First.ID, Seq: b.NextSeq(), Events: storetest.Drafts(1)})
 	require.NoError(t, err)
-	queued, err := s.QueueDeliveries(t.Context())
-	require.NoError(t, err)
-	require.True(t, queued)
+	// An event is queued once no older transaction of the cluster is open, of which the
+	// other tests may have some.
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		queued, err := s.QueueDeliveries(t.Context())
+		require.NoError(c, err)
+		require.True(c, queued)
+	}, time.Minute, 20*time.Millisecond)
 	hooks, err := s.Webhooks(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 1, hooks[0].Pending)
