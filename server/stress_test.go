@@ -29,6 +29,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/await"
 	"github.com/rocketgpt/orchestrator/internal/pgcluster"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
@@ -414,7 +415,7 @@ func TestClientsThatTakeNothingCostLittleAndHoldUpNobody(t *testing.T) {
 	for range stuck {
 		ask(t, site, path, false)
 	}
-	until(t, "all to be open", func() bool { return open() == others+stuck })
+	await.Until(t, "all to be open", func() bool { return open() == others+stuck })
 
 	resp, err := http.Get(site.URL + path)
 	require.NoError(t, err)
@@ -431,7 +432,7 @@ func TestClientsThatTakeNothingCostLittleAndHoldUpNobody(t *testing.T) {
 	t.Logf("One that reads had it all while %.0f of %d that take nothing were dropped; these hold %.1f MB of %d", slowStreams()-dropped, stuck, float64(held)/(1<<20), events/10)
 	require.Less(t, held, int64(stuck<<20), "500 events of 100 kB each do not pile up")
 
-	until(t, "those who take nothing to be dropped", func() bool { return slowStreams() == dropped+stuck })
+	await.Until(t, "those who take nothing to be dropped", func() bool { return slowStreams() == dropped+stuck })
 	site.CloseClientConnections()
 	site.Close() // nobody writes to the log any more
 	require.Equal(t, stuck, strings.Count(b.log.String(), "A reader of a stream was dropped"), "with the reason in the log")
@@ -461,21 +462,6 @@ func TestAClientThatReadsSlowlyAndSteadilyIsKept(t *testing.T) {
 // slowStreams is how many streams were dropped as slow.
 func slowStreams() float64 {
 	return testutil.ToFloat64(telemetry.StreamsDropped.WithLabelValues("sse", "slow"))
-}
-
-// until waits for a condition.
-func until(tb testing.TB, what string, holds func() bool) {
-	tb.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(2 * time.Minute)
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-late:
-			require.FailNow(tb, "waited too long for "+what)
-		}
-	}
 }
 
 func TestAServerThatStopsEndsItsStreamsAndTellsTheirClients(t *testing.T) {

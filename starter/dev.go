@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
 func newDev(a *app) *cobra.Command {
@@ -105,11 +107,26 @@ func (a *app) stackOptions(ctx context.Context, scenario string, port int, portG
 	}
 	if !cfg.Origin("temporal.address").IsDefault() {
 		o.Temporal = cfg.Temporal.Address
+		if err := prepareTemporal(ctx, cfg.Temporal); err != nil {
+			return devstack.Options{}, err
+		}
 	}
 	if !portGiven {
 		o.Port = -1
 	}
 	return o, nil
+}
+
+// prepareTemporal registers what runs need at a Temporal server that is not ours.
+func prepareTemporal(ctx context.Context, t config.Temporal) error {
+	ctx, cancel := context.WithTimeout(ctx, backend.TemporalTimeout)
+	defer cancel()
+	c, err := temporal.Connect(ctx, t, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return temporal.RegisterSearchAttributes(ctx, c, t.Namespace)
 }
 
 // answers checks that a configured database can be reached before anything that needs

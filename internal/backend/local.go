@@ -24,8 +24,8 @@ import (
 const (
 	// DatabaseTimeout is how long a command waits for the database while a person waits.
 	DatabaseTimeout = 3 * time.Second
-	// temporalTimeout is how long to wait for Temporal if there is an answer without it.
-	temporalTimeout = 10 * time.Second
+	// TemporalTimeout is how long a command waits for Temporal while a person waits.
+	TemporalTimeout = 10 * time.Second
 	// agentsTTL is how long a report on agents counts as current.
 	agentsTTL = time.Second
 )
@@ -128,7 +128,7 @@ func (l Local) Timing(ctx context.Context, id int64) (control.Timing, error) {
 	if _, err := l.Store.Run(ctx, id); err != nil {
 		return control.Timing{}, err
 	}
-	limited, cancel := context.WithTimeout(ctx, temporalTimeout)
+	limited, cancel := context.WithTimeout(ctx, TemporalTimeout)
 	defer cancel()
 	c, unreachable := temporal.Connect(limited, l.Config.Temporal, slog.New(slog.DiscardHandler))
 	runs := *l.Runs

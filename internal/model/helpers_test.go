@@ -81,13 +81,3 @@ func breakConnection(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	panic(http.ErrAbortHandler) //nolint:forbidigo // how a handler breaks its connection
 }
-
-// await waits until a condition holds.
-func await(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); <-tick.C {
-		require.True(t, time.Now().Before(deadline), "awaited in vain: %s", what)
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/await"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 )
 
@@ -156,7 +157,7 @@ func TestASilentProviderEndsByTheDeadline(t *testing.T) {
 		_, err := c.Complete(t.Context(), req)
 		f := requireFault(t, err, contract.ClassInfra, contract.CodeTimeout)
 		require.Contains(t, f.Message, "within 50ms")
-		await(t, "the line of a client that left", func() bool {
+		await.Until(t, "the line of a client that left", func() bool {
 			lines, err := scripted.ReadLog(log)
 			return err == nil && len(lines) == 1 && lines[0].Status == scripted.StatusClientGone
 		})

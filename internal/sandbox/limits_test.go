@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/await"
 )
 
 // TestLimitsEndCommands uses numbers so small that even a limit that did not work would
@@ -202,7 +204,7 @@ func TestDiskWatchCountsWhatChangedAndNothingElse(t *testing.T) {
 	}
 	write("old/big", 1<<20)
 	var since time.Time
-	await(t, "the file system's clock moved on", func() bool {
+	await.Until(t, "the file system's clock moved on", func() bool {
 		write("probe", 1)
 		old, err := os.Stat(filepath.Join(root, "old", "big"))
 		require.NoError(t, err)

@@ -102,22 +102,6 @@ func shellOutput(t *testing.T, p *Process, script string) string {
 	return string(res.Stdout)
 }
 
-// await polls a condition; there is no notification to wait for.
-func await(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-deadline.C:
-			require.FailNow(t, "waited in vain: "+what)
-		case <-tick.C:
-		}
-	}
-}
-
 // processesWith lists host processes whose command line holds a marker.
 func processesWith(t *testing.T, marker string) []string {
 	t.Helper()

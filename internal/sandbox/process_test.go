@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/await"
 )
 
 func TestResultTellsHowACommandEnded(t *testing.T) {
@@ -205,7 +207,7 @@ func TestACommandThatIsCanceledWhileItStartsLeavesNothingBehind(t *testing.T) {
 			_, _ = p.Run(ctx, command)
 			cancel()
 		}
-		await(t, "the end of all sandboxes whose worker is gone", func() bool {
+		await.Until(t, "the end of all sandboxes whose worker is gone", func() bool {
 			return !slices.ContainsFunc(orphans(t), func(o string) bool { return !slices.Contains(before, o) })
 		})
 	})
@@ -230,14 +232,14 @@ func TestSandboxDiesWithItsWorker(t *testing.T) {
 		worker := exec.Command(os.Args[0])
 		worker.Env = append(os.Environ(), childVariable+"="+strings.Join([]string{string(p.Variant()), root, script}, "\n"))
 		require.NoError(t, worker.Start())
-		await(t, "the command is up", func() bool {
+		await.Until(t, "the command is up", func() bool {
 			_, err := os.Stat(filepath.Join(root, "up"))
 			return err == nil
 		})
 		require.NotEmpty(t, processesWith(t, marker))
 		require.NoError(t, worker.Process.Kill())
 		_ = worker.Wait()
-		await(t, "all processes are gone", func() bool { return len(processesWith(t, marker)) == 0 })
+		await.Until(t, "all processes are gone", func() bool { return len(processesWith(t, marker)) == 0 })
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/await"
 )
 
 func TestARestartKeepsWhatIsUsedUp(t *testing.T) {
@@ -108,7 +110,7 @@ func TestAFaultIsNeverRepeatedForAKey(t *testing.T) {
 			if err == nil {
 				_ = resp.Body.Close()
 			}
-			await(t, "the line of the request", func() bool { return len(s.lines()) == 1 })
+			await.Until(t, "the line of the request", func() bool { return len(s.lines()) == 1 })
 			require.Equal(t, "well", s.reply(ask{key: "k"}))
 			require.Equal(t, "well", s.reply(ask{key: "k"}))
 		})
@@ -126,14 +128,14 @@ func TestAClientThatVanishedDuringTheLatencyGetsTheSameReplyLater(t *testing.T) 
 		vanished = s.breaks(ask{key: "k"}.request(ctx, t, s.url))
 	})
 	// The rule is taken once the state says so.
-	await(t, "the state of the rule", func() bool {
+	await.Until(t, "the state of the rule", func() bool {
 		data, err := os.ReadFile(statePath(s.log))
 		return err == nil && strings.Count(string(data), "\n") == 2
 	})
 	cancel()
 	wg.Wait()
 	require.ErrorIs(t, vanished, context.Canceled)
-	await(t, "the line of the request", func() bool { return len(s.lines()) == 1 })
+	await.Until(t, "the line of the request", func() bool { return len(s.lines()) == 1 })
 	require.Equal(t, StatusClientGone, s.lines()[0].Status)
 	require.Zero(t, s.lines()[0].CompletionTokens, "what nobody got is not served")
 

@@ -10,13 +10,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
-
-// patience limits how long a test awaits a condition.
-const patience = 20 * time.Second
 
 // stand is a server under test.
 type stand struct {
@@ -123,16 +119,6 @@ func (s *stand) lines() []LogEntry {
 	all, err := ReadLog(s.log)
 	require.NoError(s.t, err)
 	return all
-}
-
-// await waits until a condition holds.
-func await(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !condition(); <-tick.C {
-		require.True(t, time.Now().Before(deadline), "awaited in vain: %s", what)
-	}
 }
 
 // breaks makes a request that gets no answer and returns why.

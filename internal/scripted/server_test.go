@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/await"
 )
 
 func TestTheFirstRuleThatMatchesAnswers(t *testing.T) {
@@ -322,7 +324,7 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 	}
 	<-arrived
 	<-arrived
-	await(t, "both requests", func() bool { return s.underWay() == 2 })
+	await.Until(t, "both requests", func() bool { return s.underWay() == 2 })
 	s.stop()
 	wg.Wait()
 	require.Error(t, errs[0])

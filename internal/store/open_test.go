@@ -14,11 +14,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib" // goose works through database/sql
 	"github.com/pressly/goose/v3"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/await"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/freeport"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -226,12 +226,13 @@ func TestAnUpgradeKeepsWhatIsThereAndSendsNothingOfThePast(t *testing.T) {
 	require.NoError(t, err)
 	// An event is queued once no older transaction of the cluster is open, of which the
 	// other tests may have some.
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		queued, err := s.QueueDeliveries(t.Context())
-		require.NoError(c, err)
-		require.True(c, queued)
-	}, time.Minute, 20*time.Millisecond)
-	hooks, err := s.Webhooks(t.Context())
-	require.NoError(t, err)
-	require.EqualValues(t, 1, hooks[0].Pending)
+	pending := func() int64 {
+		_, err := s.QueueDeliveries(t.Context())
+		require.NoError(t, err)
+		hooks, err := s.Webhooks(t.Context())
+		require.NoError(t, err)
+		return hooks[0].Pending
+	}
+	await.Until(t, "the event to be queued", func() bool { return pending() > 0 })
+	require.EqualValues(t, 1, pending())
 }

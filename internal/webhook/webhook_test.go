@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/await"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -128,22 +129,6 @@ func (b *bench) all(tb testing.TB, id int64) []store.Delivery {
 	}
 }
 
-// await waits for a condition, checking repeatedly.
-func await(tb testing.TB, what string, ok func() bool) {
-	tb.Helper()
-	late := time.NewTimer(3 * time.Minute)
-	defer late.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-late.C:
-			require.FailNow(tb, "waited in vain", what)
-		case <-tick.C:
-		}
-	}
-}
-
 // received is a request as a receiver got it.
 type received struct {
 	header http.Header
@@ -200,7 +185,7 @@ func TestAnEventArrivesAsASignedCloudEvent(t *testing.T) {
 	b.start(t)
 	made := b.register(t, webhook.Registration{URL: rec.URL + "/hook?x=1", Events: []string{"run.*"}})
 	b.events(t, contract.EventRunUpdated, contract.EventHealStarted)
-	await(t, "the event", func() bool { return len(rec.all()) == 1 })
+	await.Until(t, "the event", func() bool { return len(rec.all()) == 1 })
 	got := rec.all()[0]
 	events, err := b.Events(t.Context(), b.run, 1, 1)
 	require.NoError(t, err)
@@ -263,7 +248,7 @@ func TestAWebhookGetsWhatItAskedForAndNothingFromBefore(t *testing.T) {
 		"all": all, "star": all, "project": all, "other": nil, "off": nil, "no_wild": nil,
 		"exact": {"heal.failed"}, "ends": {"run.failed", "heal.failed"}, "begins": {"run.updated", "run.failed", "heal.started"},
 	} {
-		await(t, name, func() bool { return len(b.all(t, ids[name])) == len(want) })
+		await.Until(t, name, func() bool { return len(b.all(t, ids[name])) == len(want) })
 		var got []string
 		for _, d := range b.all(t, ids[name]) {
 			got = append(got, d.EventType)
@@ -353,7 +338,7 @@ func TestAReceiverThatFailsIsTriedAgainUntilItTakesTheEvent(t *testing.T) {
 	id := b.register(t, webhook.Registration{URL: rec.URL}).Webhook.ID
 	b.start(t)
 	b.events(t, contract.EventRunUpdated)
-	await(t, "success", func() bool {
+	await.Until(t, "success", func() bool {
 		all := b.all(t, id)
 		return len(all) == 1 && all[0].Status == store.DeliveryDelivered
 	})
@@ -387,7 +372,7 @@ func TestAReceiverThatIsDownGetsEverythingWhenItIsUp(t *testing.T) {
 	id := b.register(t, webhook.Registration{URL: "http://" + address}).Webhook.ID
 	stop := b.start(t)
 	b.events(t, contract.EventRunUpdated)
-	await(t, "two attempts", func() bool {
+	await.Until(t, "two attempts", func() bool {
 		all := b.all(t, id)
 		return len(all) == 1 && all[0].Attempts >= 2
 	})
@@ -401,7 +386,7 @@ func TestAReceiverThatIsDownGetsEverythingWhenItIsUp(t *testing.T) {
 	_, err = b.hooks.Change(t.Context(), id, store.WebhookChange{URL: &up.URL})
 	require.NoError(t, err)
 	b.start(t)
-	await(t, "all three", func() bool { return len(up.ids()) == 3 })
+	await.Until(t, "all three", func() bool { return len(up.ids()) == 3 })
 }
 
 func TestRetryAfterIsHonouredWithinBounds(t *testing.T) {
@@ -421,7 +406,7 @@ func TestRetryAfterIsHonouredWithinBounds(t *testing.T) {
 	b.register(t, webhook.Registration{URL: rec.URL})
 	b.start(t)
 	b.events(t, contract.EventRunUpdated)
-	await(t, "three attempts", func() bool { return len(rec.all()) == 3 })
+	await.Until(t, "three attempts", func() bool { return len(rec.all()) == 3 })
 	got := rec.all()
 	require.GreaterOrEqual(t, got[1].at.Sub(got[0].at), 1900*time.Millisecond, "not before it may, though the first wait is 20 ms")
 	require.GreaterOrEqual(t, got[2].at.Sub(got[1].at), 2900*time.Millisecond, "a day is cut to the bound, not ignored")
@@ -466,7 +451,7 @@ func TestADeliveryThatNeverArrivesFailsAfterItsLastAttempt(t *testing.T) {
 		all := b.all(t, id)
 		return len(all) == 1 && all[0].Status == store.DeliveryFailed
 	}
-	await(t, "the end", failed)
+	await.Until(t, "the end", failed)
 	d := b.all(t, id)[0]
 	require.Equal(t, 3, d.Attempts)
 	require.NotNil(t, d.FinishedAt)
@@ -474,7 +459,7 @@ func TestADeliveryThatNeverArrivesFailsAfterItsLastAttempt(t *testing.T) {
 	// Somebody requests it again: with all attempts, once for a key.
 	_, err := b.Redeliver(t.Context(), id, d.ID, "k")
 	require.NoError(t, err)
-	await(t, "three more", func() bool { return failed() && b.all(t, id)[0].Attempts == 6 })
+	await.Until(t, "three more", func() bool { return failed() && b.all(t, id)[0].Attempts == 6 })
 	again, err := b.Redeliver(t.Context(), id, d.ID, "k")
 	require.NoError(t, err)
 	require.Equal(t, store.DeliveryFailed, again.Status, "it was asked for by this key already")
@@ -498,7 +483,7 @@ func TestAWebhookThatFailsForLongIsDisabledAndSaysWhy(t *testing.T) {
 		require.NoError(t, err)
 		return w
 	}
-	await(t, "its end", func() bool { return !hook().Enabled })
+	await.Until(t, "its end", func() bool { return !hook().Enabled })
 	require.Contains(t, hook().DisabledReason, "every delivery failed for 500ms; last error: it answered 503")
 	require.EqualValues(t, 1, hook().Pending, "what was not delivered waits")
 	well.Store(true)
@@ -511,7 +496,7 @@ func TestAWebhookThatFailsForLongIsDisabledAndSaysWhy(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, w.Enabled)
 	require.Empty(t, w.DisabledReason)
-	await(t, "what waited", func() bool { return hook().Pending == 0 })
+	await.Until(t, "what waited", func() bool { return hook().Pending == 0 })
 }
 
 func TestAReceiverThatIsGoneIsDisabledAtOnce(t *testing.T) {
@@ -521,7 +506,7 @@ func TestAReceiverThatIsGoneIsDisabledAtOnce(t *testing.T) {
 	id := b.register(t, webhook.Registration{URL: rec.URL}).Webhook.ID
 	b.start(t)
 	b.events(t, contract.EventRunUpdated)
-	await(t, "its end", func() bool {
+	await.Until(t, "its end", func() bool {
 		w, err := b.Webhook(t.Context(), id)
 		require.NoError(t, err)
 		return !w.Enabled && strings.Contains(w.DisabledReason, "410")
@@ -567,7 +552,7 @@ func TestWhatAKilledServerLeftIsDeliveredByAnother(t *testing.T) {
 	server.Stderr = os.Stderr
 	require.NoError(t, server.Start())
 	b.events(t, contract.EventRunUpdated, contract.EventRunUpdated, contract.EventRunUpdated)
-	await(t, "a delivery under way", func() bool { return len(rec.all()) > 0 })
+	await.Until(t, "a delivery under way", func() bool { return len(rec.all()) > 0 })
 	cut := rec.all()[0].id()
 	require.NoError(t, server.Process.Kill())
 	require.Error(t, server.Wait())
@@ -575,7 +560,7 @@ func TestWhatAKilledServerLeftIsDeliveredByAnother(t *testing.T) {
 	b.events(t, contract.EventRunUpdated) // while nothing is running
 
 	b.start(t)
-	await(t, "everything", func() bool {
+	await.Until(t, "everything", func() bool {
 		all := b.all(t, id)
 		for _, d := range all {
 			if d.Status != store.DeliveryDelivered {
@@ -631,7 +616,7 @@ func TestTwoServersNeverSendTheSameDeliveryAtTheSameTime(t *testing.T) {
 		b.events(t, types...)
 	}
 	var all []store.Delivery
-	await(t, "everything", func() bool {
+	await.Until(t, "everything", func() bool {
 		w, err := b.Webhook(t.Context(), id)
 		require.NoError(t, err)
 		return len(rec.ids()) == 200 && w.Pending == 0
@@ -663,7 +648,7 @@ func TestADeadReceiverHoldsUpNobodyElse(t *testing.T) {
 	for range 20 {
 		b.events(t, types...)
 	}
-	await(t, "all events at both that are well", func() bool { return len(well[0].ids()) == 2000 && len(well[1].ids()) == 2000 })
+	await.Until(t, "all events at both that are well", func() bool { return len(well[0].ids()) == 2000 && len(well[1].ids()) == 2000 })
 	w, err := b.Webhook(t.Context(), id)
 	require.NoError(t, err)
 	require.EqualValues(t, 2000, w.Pending, "the dead one still waits for all of its own")

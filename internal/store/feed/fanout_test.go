@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/await"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
@@ -40,21 +41,6 @@ func queryCount(tb testing.TB, operations ...string) (n uint64) {
 	return n
 }
 
-// until waits for a condition.
-func until(tb testing.TB, what string, holds func() bool) {
-	tb.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(2 * time.Minute)
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-late:
-			require.FailNow(tb, "waited too long", what)
-		}
-	}
-}
-
 // Not parallel: it counts for the whole process.
 func TestFollowersWhoWaitAskNothingAndShareWhatComes(t *testing.T) {
 	b := storetest.Setup(t)
@@ -71,18 +57,18 @@ func TestFollowersWhoWaitAskNothingAndShareWhatComes(t *testing.T) {
 		})
 	}
 	defer func() { stop(); following.Wait(); f.Close() }()
-	until(t, "all to have seen what there is", func() bool { return seen.Load() == each+2*each })
+	await.Until(t, "all to have seen what there is", func() bool { return seen.Load() == each+2*each })
 	polls := func() uint64 { return queryCount(t, "EventsSince") }
 	at := polls()
-	until(t, "the last to come to rest", func() bool { return polls() > at+2 })
+	await.Until(t, "the last to come to rest", func() bool { return polls() > at+2 })
 
 	at, reads := polls(), queryCount(t, "Events", "Feed")
-	until(t, "polls", func() bool { return polls() >= at+10 })
+	await.Until(t, "polls", func() bool { return polls() >= at+10 })
 	require.Less(t, queryCount(t, "Events", "Feed")-reads, uint64(10), "%d who wait ask nothing", 2*each)
 
 	reads = queryCount(t, "Events", "Feed")
 	b.Apply(t, contract.Record{Events: storetest.Drafts(1)})
-	until(t, "all to see it", func() bool { return seen.Load() == 3*each+each/2+each })
+	await.Until(t, "all to see it", func() bool { return seen.Load() == 3*each+each/2+each })
 	require.Less(t, queryCount(t, "Events", "Feed")-reads, uint64(20), "they share the reading")
 }
 
