@@ -67,7 +67,7 @@ func (a *Activities) evidenceOfCheck(ctx context.Context, id int64) (string, err
 	if err != nil {
 		return "", err
 	}
-	what := "The check " + m.Name + " failed outside this run: it may run something that is not among the tests that you can run."
+	what := "The check " + m.Name + " failed outside this run. It may cover something that the tests available to you do not."
 	if m.Kind == contract.CheckComment {
 		what = "A reviewer of the branch says (" + m.Name + "):"
 	}

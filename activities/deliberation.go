@@ -383,7 +383,7 @@ func (m deliberationTranscript) markdown() string {
 		fmt.Fprintf(&b, "- %s (%s): %s, %d turns, %d errors, %d tokens\n", v.Member, v.Role, v.Status, v.Turns, v.Errors, v.Usage.Tokens())
 	}
 	if m.Result.Metrics.GammaSpawned {
-		fmt.Fprintf(&b, "\nGAMMA joined for the reason %s.\n", m.Result.Metrics.GammaReason)
+		fmt.Fprintf(&b, "\nGAMMA joined (reason: %s).\n", m.Result.Metrics.GammaReason)
 	}
 	b.WriteString("\n## Blackboard\n")
 	for _, e := range m.Blackboard {

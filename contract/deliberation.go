@@ -471,9 +471,9 @@ func (m DeliberationMetrics) Analysis() []string {
 	switch open := m.ConflictsDetected - m.ConflictsResolved + m.ConflictsOpen; {
 	case m.ConflictsDetected <= ManyConflicts:
 	case open > 0:
-		out = append(out, fmt.Sprintf("%d conflicts, more than %d, %d of them open: the success criteria may contradict each other", m.ConflictsDetected, ManyConflicts, open))
+		out = append(out, fmt.Sprintf("%d conflicts (threshold %d), %d of them open: the success criteria may contradict each other", m.ConflictsDetected, ManyConflicts, open))
 	default:
-		out = append(out, fmt.Sprintf("%d conflicts, more than %d, all resolved: the members reviewed each other's work closely", m.ConflictsDetected, ManyConflicts))
+		out = append(out, fmt.Sprintf("%d conflicts (threshold %d) were all resolved: the members reviewed each other's work closely", m.ConflictsDetected, ManyConflicts))
 	}
 	if m.GammaReason == GammaStuck {
 		out = append(out, "GAMMA joined because an agent was stuck: see its last messages, its errors and how long its model calls took")

@@ -112,7 +112,7 @@ func TestWhileItOnlyStaysARunRefusesEveryCommandButStop(t *testing.T) {
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, staying).Status)
 	require.Len(t, answers, 4)
 	for _, a := range answers {
-		require.ErrorContains(t, a.err, "watches its branch")
+		require.ErrorContains(t, a.err, "only watching its branch")
 	}
 }
 

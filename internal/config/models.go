@@ -50,7 +50,7 @@ type CatalogueEntry struct {
 	Model         string   `yaml:"model" validate:"required" doc:"The provider's name for the model. *: any model."`
 	ContextWindow int      `yaml:"context_window" validate:"min=0" doc:"Maximum tokens of prompt and answer together. 0: unknown."`
 	MaxOutput     int      `yaml:"max_output" validate:"min=0" doc:"Maximum tokens of an answer. 0: unknown."`
-	PriceIn       MicroUSD `yaml:"price_in" validate:"min=0" doc:"US dollars per million prompt tokens."`
-	PriceOut      MicroUSD `yaml:"price_out" validate:"min=0" doc:"US dollars per million answer tokens."`
+	PriceIn       MicroUSD `yaml:"price_in" validate:"min=0" doc:"US dollars per million input tokens."`
+	PriceOut      MicroUSD `yaml:"price_out" validate:"min=0" doc:"US dollars per million output tokens."`
 	Capabilities  []string `yaml:"capabilities" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature" doc:"Features of the model. fixed_temperature: it rejects a temperature. Nothing uses vision and embeddings yet."`
 }

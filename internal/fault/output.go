@@ -114,7 +114,7 @@ func (v verdict) endCause(o Output, text string) string {
 	case o.OutOfMemory:
 		how = "it was stopped at its memory limit"
 	case o.Signal != "":
-		how = fmt.Sprintf("it was ended by the signal %s (exit code %d)", oneLine(o.Signal, 40), o.ExitCode)
+		how = fmt.Sprintf("it was terminated by signal %s (exit code %d)", oneLine(o.Signal, 40), o.ExitCode)
 	case v.code == contract.CodeTimeout:
 		how = fmt.Sprintf("it exceeded the time limit that the command itself sets (exit code %d)", o.ExitCode)
 	}

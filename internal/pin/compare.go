@@ -65,7 +65,7 @@ func (j *judge) edited(b, a *testfile.Unit) {
 	}
 	name := testfile.Clean(a.Name)
 	if onlyGrows(b, a) {
-		j.report(Edited, a.Name, a.File.Path, a.Line, "%s is edited; everything that it checked is still checked", name)
+		j.report(Edited, a.Name, a.File.Path, a.Line, "%s is edited; all of its earlier checks remain", name)
 		j.problems[len(j.problems)-1].Severity = contract.SeverityMinor
 		return
 	}

@@ -89,11 +89,11 @@ func (j *judge) judgeOversize(f File) {
 	switch {
 	case f.same() || !f.Existed || !Watches(f.RenamedFrom):
 	case !f.Exists:
-		j.report(Deleted, "", f.Path, 0, "%s is deleted; with more than %d bytes it was too large to see what it tested", testfile.Clean(f.Path), MaxFileBytes)
+		j.report(Deleted, "", f.Path, 0, "%s is deleted; it was too large to examine (more than %d bytes)", testfile.Clean(f.Path), MaxFileBytes)
 	case len(f.Before) <= MaxFileBytes:
 		j.report(Weakened, "", f.Path, 0, "%s has grown to more than %d bytes, too large to see what it still tests; split it", testfile.Clean(f.Path), MaxFileBytes)
 	default:
-		j.report(Edited, "", f.Path, 0, "%s is changed; with more than %d bytes it is too large to compare", testfile.Clean(f.Path), MaxFileBytes)
+		j.report(Edited, "", f.Path, 0, "%s is changed; it is too large to compare (more than %d bytes)", testfile.Clean(f.Path), MaxFileBytes)
 	}
 }
 

@@ -121,11 +121,11 @@ func (o *outlet) receive() (net.Listener, error) {
 	}
 	messages, err := unix.ParseSocketControlMessage(control[:m])
 	if err != nil || len(messages) != 1 {
-		return nil, fmt.Errorf("its listener did not arrive: %w", errors.Join(err, io.ErrUnexpectedEOF))
+		return nil, fmt.Errorf("its listening socket was not received: %w", errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
 	if err != nil || len(fds) != 1 {
-		return nil, fmt.Errorf("its listener did not arrive: %w", errors.Join(err, io.ErrUnexpectedEOF))
+		return nil, fmt.Errorf("its listening socket was not received: %w", errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	unix.CloseOnExec(fds[0])
 	file := os.NewFile(uintptr(fds[0]), "listener of the proxy")

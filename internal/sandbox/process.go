@@ -175,7 +175,7 @@ func (p *Process) complete(c Command) (_ Command, err error) {
 func (p *Process) check(c Command) (Command, error) {
 	for _, m := range c.Mounts {
 		if reason := exposes(m.Host, p.options.DataDir); reason != "" {
-			return c, invalidf("%q may not be shown to commands: %s", m.Host, reason)
+			return c, invalidf("%q must not be exposed to commands: %s", m.Host, reason)
 		}
 		for _, t := range p.options.Toolchains.mounts {
 			if m.Inside != t.Target && within(t.Target, m.Inside) {

@@ -44,7 +44,7 @@ func (h HealEvent) Output() contract.HealOutput {
 // Heals returns what self-heal did in a run, in the order in which it began.
 func (s *Store) Heals(ctx context.Context, runID int64) ([]HealEvent, error) {
 	rows, err := s.q.SelfHealEvents(ctx, runID)
-	return rowconv.Convert(rows, healOf), dberr.Explain(err, "read the heals of run %d", runID)
+	return rowconv.Convert(rows, healOf), dberr.Explain(err, "read the self-heal events of run %d", runID)
 }
 
 // Heal returns a heal of a run, or ErrNotFound.

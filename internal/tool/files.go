@@ -206,7 +206,7 @@ func numbered(b *strings.Builder, number int, line string, maxBytes int) {
 	line = strings.TrimRight(line, "\r\n")
 	cut := ""
 	if len(line) > maxBytes {
-		cut = fmt.Sprintf(" [the line is cut here, it has %d bytes]", len(line))
+		cut = fmt.Sprintf(" [line truncated; it has %d bytes]", len(line))
 		line = line[:maxBytes]
 	}
 	fmt.Fprintf(b, "%6d\t%s%s\n", number, strings.ToValidUTF8(line, "\uFFFD"), cut)

@@ -26,6 +26,6 @@ func proposeSetup() Tool {
 			if wrong := env.Propose(p); wrong != "" {
 				return failed(contract.CodeInvalidOutput, "The proposal was rejected: %s.", wrong), nil
 			}
-			return Result{OK: true, Text: "Noted. Call finish to try it."}, nil
+			return Result{OK: true, Text: "Recorded. Call finish to try the proposal."}, nil
 		})
 }

@@ -64,7 +64,7 @@ func ended(r sandbox.Result) string {
 	case r.LimitExceeded != "":
 		return "ended at the limit of " + r.LimitExceeded
 	case r.Signal != "":
-		return "ended by the signal " + r.Signal
+		return "terminated by signal " + r.Signal
 	}
 	return fmt.Sprintf("exit code %d", r.ExitCode)
 }

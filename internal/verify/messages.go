@@ -20,7 +20,7 @@ func brokenMessage(e *execution, r *run) string {
 	case e.Result.LimitExceeded != "":
 		return fmt.Sprintf("`%s` was ended because it went over the limit of %s", command, e.Result.LimitExceeded)
 	case e.Result.Signal != "":
-		return fmt.Sprintf("`%s` was ended by the signal %s%s", command, e.Result.Signal, because(e))
+		return fmt.Sprintf("`%s` was terminated by signal %s%s", command, e.Result.Signal, because(e))
 	}
 	return fmt.Sprintf("`%s` crashed: exit code %d, as after signal %d%s", command, e.Result.ExitCode, e.Result.ExitCode-128, because(e))
 }

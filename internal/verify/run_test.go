@@ -140,7 +140,7 @@ func TestHowACommandEndedDecidesTheCode(t *testing.T) {
 	}{
 		"time-out":  {sandbox.Result{ExitCode: 137, Signal: "killed", TimedOut: true}, contract.CodeTimeout, "`x` was ended at the time limit of the check, 50s"},
 		"memory":    {sandbox.Result{ExitCode: 137, Signal: "killed", LimitExceeded: sandbox.LimitMemory}, contract.CodeCommandCrashed, "over the limit of memory"},
-		"signal":    {sandbox.Result{ExitCode: 139, Signal: "segmentation fault"}, contract.CodeCommandCrashed, "ended by the signal segmentation fault"},
+		"signal":    {sandbox.Result{ExitCode: 139, Signal: "segmentation fault"}, contract.CodeCommandCrashed, "terminated by signal segmentation fault"},
 		"in shell":  {sandbox.Result{ExitCode: 134, Stderr: []byte("Aborted\n")}, contract.CodeCommandCrashed, "crashed: exit code 134, as after signal 6: Aborted"},
 		"not found": {sandbox.Result{ExitCode: 127, Stderr: []byte("bash: x: command not found\n")}, contract.CodeMissing, "x is not installed: bash: x: command not found"},
 		"no exec":   {sandbox.Result{ExitCode: 126}, contract.CodeMissing, "is not executable"},

@@ -79,7 +79,7 @@ func (r *mirror) diff(ctx context.Context, from, to string, maxBytes int) (strin
 	if limited.cut {
 		text := out.String()
 		text = text[:strings.LastIndexByte(text, '\n')+1]
-		return strings.ToValidUTF8(text, "\uFFFD") + fmt.Sprintf("[the diff is cut here: it is longer than %d bytes]\n", maxBytes), nil
+		return strings.ToValidUTF8(text, "\uFFFD") + fmt.Sprintf("[diff truncated: it is longer than %d bytes]\n", maxBytes), nil
 	}
 	if err != nil {
 		return "", localFault(err, "the diff of a workspace could not be created")

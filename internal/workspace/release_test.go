@@ -187,7 +187,7 @@ func TestDiffStatAndFilesTellWhatChanged(t *testing.T) {
 	require.Contains(t, diff, "Binary files")
 	cut, err := m.Diff(t.Context(), after, 200)
 	require.NoError(t, err)
-	require.True(t, strings.HasPrefix(diff, strings.Split(cut, "[the diff is cut")[0]))
+	require.True(t, strings.HasPrefix(diff, strings.Split(cut, "[diff truncated")[0]))
 	require.Contains(t, cut, "longer than 200 bytes")
 	stat, err := m.DiffStat(t.Context(), after)
 	require.NoError(t, err)

@@ -150,7 +150,7 @@ func messageSections(m views.Spoken, open bool) (out []ui.Section) {
 func textSection(title, text string, size int64, open bool) ui.Section {
 	s := ui.Section{Title: title, Text: ui.Cut(text, shownText), Open: open}
 	if int64(len(s.Text)) < size {
-		s.Note = fmt.Sprintf("Truncated: the beginning of %s. The log contains all of it.", ui.Size(size))
+		s.Note = fmt.Sprintf("Truncated: only the beginning of %s is shown. The log contains all of it.", ui.Size(size))
 	}
 	return s
 }
@@ -250,7 +250,7 @@ func (s *Server) patchSection(ctx context.Context, before, after string) ([]ui.S
 	}
 	section := ui.Section{Title: "Change", Text: ui.Cut(changed.String(), shownPatch), Patch: true, Open: true, Note: "For each file changed here: all its changes since the run's base."}
 	if changed.Len() > shownPatch {
-		section.Note += fmt.Sprintf(" Truncated: the beginning of %s.", ui.Size(int64(changed.Len())))
+		section.Note += fmt.Sprintf(" Truncated: only the beginning of %s is shown.", ui.Size(int64(changed.Len())))
 	}
 	return []ui.Section{section}, nil
 }

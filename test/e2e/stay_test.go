@@ -83,7 +83,7 @@ func (w *world) watchAndFix(t *testing.T) {
 	require.Equal(t, 2, countEvents(run, contract.EventCheckReceived))
 
 	require.Contains(t, w.RGPT(t, "run", "replay", id, "--phase", "tester").Stderr, "stays with its branch")
-	require.Contains(t, w.RGPT(t, "run", "pause", id).Stderr, "watches its branch")
+	require.Contains(t, w.RGPT(t, "run", "pause", id).Stderr, "only watching its branch")
 	require.Contains(t, w.OK(t, "run", "watch", id).Stdout, "stays")
 	w.OK(t, "run", "stop", id)
 	ended := w.AwaitRun(t, w.Store(t), run.ID, "alone", longest, func(r store.Run) bool { return r.StayingUntil == nil })

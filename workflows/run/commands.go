@@ -134,7 +134,7 @@ func (r *run) accepts(name string, args contract.Command) error {
 		if name == contract.UpdateStop {
 			return nil
 		}
-		return commands.Rejected("run %d is done and only watches its branch; %s has no effect; stop ends the watch", r.in.RunID, name)
+		return commands.Rejected("run %d is done and is only watching its branch, so %s has no effect; use stop to end the watch", r.in.RunID, name)
 	}
 	if r.Status.Terminal() || r.controls.stopping() {
 		return commands.Rejected("run %d has ended (%s); %s has no effect", r.in.RunID, r.Status, name)

@@ -108,7 +108,7 @@ func (v *verdict) worseChecks() {
 		case c.Left == CheckOK && c.Right == CheckRed && !failing[c.Check]:
 			v.add(Point{Kind: KindCheckRed, Check: c.Check}, "%s fails, passed before", c.Check)
 		case c.Right == "" && v.b.ended() && lost[c.Check] > 0:
-			v.add(Point{Kind: KindCheckGone, Check: c.Check}, "%s did not run; it had %s", c.Check, plural(lost[c.Check], "test"))
+			v.add(Point{Kind: KindCheckGone, Check: c.Check}, "%s did not run; it ran %s before", c.Check, plural(lost[c.Check], "test"))
 		case c.Right == "" && v.b.ended():
 			v.add(Point{Kind: KindCheckGone, Check: c.Check}, "%s did not run", c.Check)
 		}

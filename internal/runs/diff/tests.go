@@ -204,7 +204,7 @@ func testNotes(a, b Side) (notes []string) {
 		case s.Tester == nil:
 			notes = append(notes, fmt.Sprintf("%s: not tested", s.Ref))
 		case !s.ended():
-			notes = append(notes, fmt.Sprintf("%s: tests are in progress; missing tests are not judged", s.Ref))
+			notes = append(notes, fmt.Sprintf("%s: tests are still running; missing tests are not counted", s.Ref))
 		}
 	}
 	return notes

@@ -93,7 +93,7 @@ func (v *Views) Work(ctx context.Context, runID int64) ([]Span, error) {
 func (v *Views) Pauses(ctx context.Context, runID int64) ([]Span, error) {
 	heals, err := v.q.TimelineHeals(ctx, db.TimelineHealsParams{RunID: runID, Most: mostHeals})
 	if err != nil {
-		return nil, dberr.Explain(err, "read the heals of run %d", runID)
+		return nil, dberr.Explain(err, "read the self-heal events of run %d", runID)
 	}
 	spans := rowconv.Convert(heals, func(r db.TimelineHealsRow) Span {
 		return Span{

@@ -133,7 +133,7 @@ test('a pipeline that is given up leads to its recovery, and back', async ({ pag
   await expect(page.locator('#recovery')).toContainText('Recovered by');
   await expect(page.locator('#failure-context')).toContainText('4');
   await expect(page.locator('main')).toContainText('no consensus after 4 rounds of exchange');
-  await expect(page.locator('#metrics'), 'the analysis').toContainText('conflicts, more than 3');
+  await expect(page.locator('#metrics'), 'the analysis').toContainText('conflicts (threshold 3)');
   const [download] = await Promise.all([page.waitForEvent('download'), page.locator('a[data-download="handoff"]').click()]);
   const file = info.outputPath('handoff.json');
   await download.saveAs(file);
