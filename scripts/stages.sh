@@ -13,9 +13,9 @@ trap 'rm -rf "$records"' EXIT
 # deadlines and would compete for the processors.
 stacks='/test/(e2e|chaos|browser)$'
 
-# Most tests wait for other processes, so more of them run at once than there are
-# processors.
-at_once=6
+# Tests of whole stacks wait most of the time, so more of them run at once than there
+# are processors.
+at_once=5
 
 # Collecting garbage less often takes memory and saves a tenth of the processor time
 # of processes that live for seconds.
@@ -31,7 +31,7 @@ stage_generated() { ./scripts/generated.sh; }
 stage_lint() { make --no-print-directory lint; }
 stage_vulnerabilities() { ./scripts/vulnerabilities.sh; }
 stage_devserver() { (cd devserver && tests devserver -timeout 15m ./...); }
-stage_unit() { tests unit -timeout 30m -parallel $at_once $($go list ./... | grep -vE "$stacks"); }
+stage_unit() { tests unit -timeout 30m $($go list ./... | grep -vE "$stacks"); }
 stage_stacks() { tests stacks -timeout 55m -p 1 -parallel $at_once ./test/e2e ./test/chaos; }
 stage_browser() { tests browser -timeout 10m -run TestPagesAreDrawnAnewWithoutLoss ./test/browser; }
 
