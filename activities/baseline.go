@@ -58,7 +58,7 @@ func unavailable(r contract.CheckResult) bool {
 // unavailableAdvice returns what a person can do about a check that cannot start.
 func unavailableAdvice(run store.Run, r contract.CheckResult) string {
 	return strings.Join([]string{
-		fmt.Sprintf("configure the set-up: rgpt env set --repo %s --command '…', or install what is missing on the workers,  ", run.Repo) + tryAgain(run),
+		fmt.Sprintf("configure the setup: rgpt env set --repo %s --command '…', or install what is missing on the workers,  ", run.Repo) + tryAgain(run),
 		fmt.Sprintf("or commit verification: {%s: {command: '…'}} in its rgpt.yaml ({enabled: false} to skip it) and start a new run", r.Check.Category),
 	}, "; ")
 }

@@ -46,7 +46,7 @@ func failureOfCheck(m contract.CheckMessage) contract.Failure {
 		out.Class, out.Code = seen.Class, seen.Code
 	}
 	said := firstOf(m.Summary, seen.Message)
-	out.Message = fmt.Sprintf("the check %s of the released commit failed: %s", m.Name, said)
+	out.Message = fmt.Sprintf("check %s failed on the released commit: %s", m.Name, said)
 	out.Cause = clipped(cmp.Or(seen.Cause, said), causeBytes)
 	return out
 }

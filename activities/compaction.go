@@ -240,7 +240,7 @@ func (t attempt) inShort(most int) string {
 	}
 	part("Files changed", t.names(false))
 	part("Files read", t.names(true))
-	part("Errors, the last ones", t.lastErrors())
+	part("Most recent errors", t.lastErrors())
 	part("Before that", t.before)
 	b.WriteString("Calls:\n")
 	lines, left := []string{}, most-b.Len()

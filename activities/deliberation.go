@@ -142,7 +142,7 @@ func (a *Activities) sendMoves(ctx context.Context, in contract.ThinkInput, r co
 		r.Moves, r.Told = nil, true
 	case ctx.Err() != nil, errors.As(err, &over): // nobody waits for it any more
 	default:
-		a.Log.WarnContext(ctx, "Could not send a turn's moves to their deliberation; the member's workflow will send them", "pipeline", in.Brief.PipelineID, "member", in.Brief.Member, "error", err)
+		a.Log.WarnContext(ctx, "Could not send a turn's moves to the deliberation; the member's workflow will send them", "pipeline", in.Brief.PipelineID, "member", in.Brief.Member, "error", err)
 	}
 	return r
 }
@@ -250,7 +250,7 @@ func (a *Activities) movesOf(ctx context.Context, brief contract.Brief, answer s
 		return nil, fmt.Errorf("measure the moves: %w", err)
 	}
 	if len(size) > movesBytes {
-		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the moves have %d bytes, more than the %d allowed; make fewer per turn", len(size), movesBytes)
+		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the moves total %d bytes, more than the %d allowed; make fewer moves per turn", len(size), movesBytes)
 	}
 	return moves, a.Store.SavePipelineTexts(ctx, brief.PipelineID, long...)
 }

@@ -59,7 +59,7 @@ func (a *Activities) baseEnvironment(ctx context.Context, run store.Run, spec se
 	}
 	if w.digest != run.Environment {
 		return nil, fault.New(contract.ClassInfra, contract.CodeUnavailable,
-			"the environment %.12s of the base commit is lost, and this worker cannot rebuild it because its tools differ; start a new run", run.Environment)
+			"the environment %.12s of the base commit is lost, and this worker cannot rebuild it because it has different tools; start a new run", run.Environment)
 	}
 	p, err := a.provide(ctx, run.ID, w, run.Settings.Environment.Timeout)
 	if err == nil && p.failed != nil {
@@ -232,7 +232,7 @@ func (a *Activities) setUpWithDownloads(
 	downloads, key := setup.Downloads(a.DataDir), digestOf("downloads", w.scope)
 	warn := func(err error) {
 		if err != nil {
-			a.Log.WarnContext(ctx, "Could not use the downloads of earlier set-ups", "run", runID, "error", err)
+			a.Log.WarnContext(ctx, "Could not reuse the downloads of earlier setups", "run", runID, "error", err)
 		}
 	}
 	warn(downloads.Take(key, w.recipe.Cache, draft))

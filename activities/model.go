@@ -169,7 +169,7 @@ func (a *Activities) leaseCall(ctx context.Context, q question) (release func(),
 	a.Log.InfoContext(ctx, "Another worker is making this model call; waiting for its answer", "execution", q.execution.ID, "turn", q.turn, "at_most", patience)
 	release, owned, err = a.Store.LeaseCall(ctx, q.execution.ID, q.turn, patience)
 	if err == nil && !owned {
-		a.Log.WarnContext(ctx, "Another worker exceeded the time of a model call; making the call here", "execution", q.execution.ID, "turn", q.turn)
+		a.Log.WarnContext(ctx, "Another worker's model call timed out; making the call here", "execution", q.execution.ID, "turn", q.turn)
 	}
 	return release, err
 }
@@ -209,7 +209,7 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 		defer cancel()
 		if gone := a.Store.FailCall(last, reserved.ID, failure, contract.Usage{}); gone != nil {
-			a.Log.WarnContext(ctx, "Could not release the budget of a failed model call; the next attempt takes it over", "execution", q.execution.ID, "error", gone)
+			a.Log.WarnContext(ctx, "Could not release the budget reserved for a failed model call; the next attempt takes over the reservation", "execution", q.execution.ID, "error", gone)
 		}
 		return model.Response{}, err
 	}
@@ -239,7 +239,7 @@ func (a *Activities) affordable(ctx context.Context, q question, r model.Request
 		return err
 	}
 	return fault.New(contract.ClassLogic, contract.CodeStepBudget,
-		"step %s has %d %s left, and its next request alone would take about %d; it was not sent. Split the step, or raise %s", q.execution.Step, has, what, needs, setting)
+		"step %s has %d %s left, but its next request needs about %d, so it was not sent. Split the step, or raise %s", q.execution.Step, has, what, needs, setting)
 }
 
 // complete makes the call within its own span.

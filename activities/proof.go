@@ -128,7 +128,7 @@ func (a *Activities) withoutChange(ctx context.Context, in contract.VerifyInput,
 	for _, f := range changed {
 		if err = transfer(after.Path(), dir.Path(), f.Path, f.Exists); err != nil {
 			dir.Close()
-			return nil, fault.Wrap(err, contract.ClassInfra, "", "the tests of a change could not be placed in a checkout without it")
+			return nil, fault.Wrap(err, contract.ClassInfra, "", "the tests of a change could not be added to a checkout without the change")
 		}
 	}
 	return dir, nil

@@ -86,7 +86,7 @@ func badProposal(p tool.SetupProposal) string {
 		case len(c) > proposedCommand:
 			return fmt.Sprintf("a command has %d bytes, more than the %d allowed", len(c), proposedCommand)
 		case strings.ContainsRune(c, 0):
-			return "a command has a NUL byte"
+			return "a command contains a NUL byte"
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Variables)) {

@@ -57,7 +57,7 @@ func (a *Activities) toolCall(ctx context.Context, in contract.ToolInput) (model
 	}
 	if in.Index >= len(answer.ToolCalls) {
 		return model.ToolCall{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
-			"turn %d of execution %d has %d tool calls, not one at %d", in.Turn, in.Execution.ID, len(answer.ToolCalls), in.Index)
+			"turn %d of execution %d has %d tool calls, but none at index %d", in.Turn, in.Execution.ID, len(answer.ToolCalls), in.Index)
 	}
 	return answer.ToolCalls[in.Index], nil
 }

@@ -44,7 +44,7 @@ func (a *Activities) Workers(ctx context.Context, in contract.WorkersInput) (con
 func (a *Activities) pollers(ctx context.Context, queue string) ([]*taskqueuepb.PollerInfo, error) {
 	answer, err := a.Temporal.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
 	if err != nil {
-		return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "Temporal did not say which workers serve the queue %s", queue)
+		return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "Temporal did not report which workers serve queue %s", queue)
 	}
 	return slices.DeleteFunc(answer.GetPollers(), func(p *taskqueuepb.PollerInfo) bool {
 		return time.Since(p.GetLastAccessTime().AsTime()) > seenWithin

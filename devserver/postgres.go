@@ -238,7 +238,7 @@ func upgradeSchema(ctx context.Context, cfg *pgx.ConnConfig, name string) error 
 	})
 	if err != nil {
 		return fmt.Errorf("installing Temporal's schema on %s: %w: the database is unchanged; "+
-			"if it contains other tables than Temporal's, choose another one with --postgres-db and --postgres-visibility-db", describe(cfg), err)
+			"if it contains tables other than Temporal's, choose another database with --postgres-db and --postgres-visibility-db", describe(cfg), err)
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func TestTheTimingOfARunWhoseHistoryCannotBeReadSaysSoAndNothingOfTheInside(t *t
 	require.NoError(t, err)
 	require.Equal(t, id, timing.RunID)
 	require.NotEmpty(t, timing.Parts)
-	require.Contains(t, timing.Note, "git and queue are counted as orchestration")
+	require.Contains(t, timing.Note, "git and queue time is counted as orchestration")
 	require.NotContains(t, b.get(t, fmt.Sprintf("/api/runs/%d/timing", id)).Body.String(), "secret text")
 }
 
@@ -158,7 +158,7 @@ func TestWhatIsRefusedAfterALostAnswerMayBeWhatTheCommandDid(t *testing.T) {
 	}), quietly)
 	_, err := c.Resume(t.Context(), 7, contract.Command{})
 	require.Equal(t, contract.CodeRejected, fault.Of(err).Code)
-	require.Contains(t, err.Error(), "run 7 is at work; the response to an earlier try was lost")
+	require.Contains(t, err.Error(), "run 7 is at work; the response to an earlier attempt was lost")
 	require.Len(t, keys, 2)
 	require.NotEmpty(t, keys[0])
 	require.Equal(t, keys[0], keys[1])

@@ -145,7 +145,7 @@ files. Nothing is executed.`,
 			return a.withEnvironments(cmd.Context(), s.repo, func(h backend.Backend) error { return a.showEnvironment(cmd.Context(), h, s, args) })
 		},
 	}
-	cmd.Flags().StringVar(&s.repo, "repo", "", "detect it now in this repository: a folder or a URL")
+	cmd.Flags().StringVar(&s.repo, "repo", "", "detect the setup of this repository now: a folder or a URL")
 	cmd.Flags().StringVar(&s.base, "base", "", "branch, tag or commit of --repo (default: the checked-out commit, or the default branch)")
 	cmd.Flags().BoolVar(&s.yaml, "yaml", false, "print it as the environment section of rgpt.yaml")
 	cmd.ValidArgsFunction = a.completeEnvironment
@@ -176,7 +176,7 @@ func (a *app) showEnvironment(ctx context.Context, h backend.Backend, s shown, a
 	case a.json:
 		a.printJSON(e)
 	case e.Found == nil: // a server that does not report it
-		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the server does not return the contents of environment %s; upgrade the server to the version of this rgpt", short(e.Digest))
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the server does not return the contents of environment %s; upgrade the server to the same version as this rgpt", short(e.Digest))
 	case s.yaml:
 		fmt.Fprint(a.out, terminal.CleanLines(e.Found.YAML))
 	default:

@@ -68,7 +68,7 @@ func newRunCreate(a *app) *cobra.Command {
 	f.BoolVar(&c.Push, "push", false, "also push the branch to --remote")
 	f.StringVar(&c.Remote, "remote", "", "remote to push to: a name or a URL (default with --push: origin)")
 	f.BoolVar(&c.wait, "wait", false, "follow the run until it ends")
-	f.DurationVar(&c.stay, "stay", 0, "how long the run stays with its branch after the release and fixes failing checks (git.stay)")
+	f.DurationVar(&c.stay, "stay", 0, "how long the run watches its branch after the release to fix failing checks (git.stay)")
 	f.DurationVar(&c.timeout, "timeout", 0, "maximum duration of the run (execution.run.time)")
 	f.StringArrayVar(&c.set, "set", nil, "set a configuration key for this run: key=value; repeatable")
 	_ = cmd.RegisterFlagCompletionFunc("env", cobra.FixedCompletions([]cobra.Completion{control.EnvironmentAuto, control.EnvironmentNone}, cobra.ShellCompDirectiveDefault))

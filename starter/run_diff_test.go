@@ -53,7 +53,7 @@ func TestComparisonsOfWhatIsNotThereExitWith4(t *testing.T) {
 		require.Empty(t, r.out, line)
 		require.True(t, strings.HasPrefix(r.errs, "rgpt: "), "%s: %s", line, r.errs)
 	}
-	require.Contains(t, p.run(t, "run", "diff", "1", "1@2").errs, "no attempt 2 of the tester; it has 1")
+	require.Contains(t, p.run(t, "run", "diff", "1", "1@2").errs, "no attempt 2 of the tester (attempts recorded: 1)")
 }
 
 // compared is a side with something in every part of a comparison.

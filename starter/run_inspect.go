@@ -255,7 +255,7 @@ func newRunArtifacts(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&get, "get", "", "name of the file to download; printed unless --folder is given")
+	cmd.Flags().StringVar(&get, "get", "", "file to download, by name; printed unless --folder is given")
 	cmd.Flags().StringVar(&folder, "folder", "", "folder to write files to; all files unless --get is given")
 	return cmd
 }
@@ -402,7 +402,7 @@ func newRunTiming(a *app) *cobra.Command {
 				return nil
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "WHERE\tCALLS\tBUSY\tOF THE WALL TIME\t")
+			fmt.Fprintln(w, "WHERE\tCALLS\tBUSY\tOF WALL TIME\t")
 			for _, part := range t.Parts {
 				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.0f %%\n", part.Name, part.Count, ms(part.BusyMS), ms(part.WallMS), 100*float64(part.WallMS)/float64(max(t.WallMS, 1)))
 			}

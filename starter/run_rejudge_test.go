@@ -138,7 +138,7 @@ func TestARedTestStaysRedHoweverManyFindingsAreAllowed(t *testing.T) {
 	last := out.Retrials[len(out.Retrials)-1]
 	require.Equal(t, "same", last.Change)
 	require.False(t, last.Now.OK)
-	require.Contains(t, out.Notes[0], "they were not compared")
+	require.Contains(t, out.Notes[0], "the tests were not compared")
 	out = p.ok(t, "run", "rejudge", contract.RunWorkflowID(out.RunID), "--prove-new-tests", "enforce", "--json").retrials(t)
 	require.Contains(t, out.Notes[0], "they were not run without it")
 }

@@ -63,8 +63,8 @@ func newRunReplay(a *app) *cobra.Command {
 	var wait bool
 	o := rerun.Request{}
 	cmd := &cobra.Command{
-		Use: "replay RUN --phase PHASE", Short: "Repeat a run from a phase on", Args: oneRun,
-		Long: `Repeats a finished run from a phase on, by resetting its workflow. Earlier phases are not
+		Use: "replay RUN --phase PHASE", Short: "Repeat a run from a given phase", Args: oneRun,
+		Long: `Repeats a finished run from a given phase by resetting its workflow. Earlier phases are not
 repeated; earlier executions and artifacts are kept, numbered by attempt.`,
 		Example: `  rgpt run replay 42 --phase tester
   rgpt run replay 42 --phase builder --step step-003

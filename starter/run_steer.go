@@ -47,7 +47,7 @@ func newRunApprove(a *app) *cobra.Command {
 	var c contract.Command
 	var planFile string
 	cmd := &cobra.Command{
-		Use: "approve RUN", Short: "Approve what a run waits for", Args: oneRun,
+		Use: "approve RUN", Short: "Approve what a run is waiting for", Args: oneRun,
 		Example: `  rgpt run approve 42 --reason "looks right"
   rgpt run approve 42 --plan edited.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -379,7 +379,7 @@ func TestARepairAgentThatLeavesItsPathsIsRevokedAndAFreshOneFindsItsHandoff(t *t
 	})
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
 	require.Equal(t, []map[string]any{{
-		"agent": contract.AgentRepair, "generation": 1, "reason": "it went outside its allowed tools or paths", "handoff": "handoff/repair-1.md",
+		"agent": contract.AgentRepair, "generation": 1, "reason": "it tried to use tools or paths that are not allowed", "handoff": "handoff/repair-1.md",
 	}}, w.revoked())
 	require.Equal(t, 2, w.opened[contract.StepRepair].Lessons.Generation)
 }

@@ -222,7 +222,7 @@ func TestRepairsAreBoundedForTheBranchThenAPersonIsAskedAndThenItFailsWithItsBra
 	require.Equal(t, contract.StatusFailed, result.Status)
 	require.Equal(t, "c0ffee4", result.Commit, "the last release stands")
 	require.Contains(t, result.Failure.Message, "git.max_repairs")
-	require.Contains(t, result.Failure.Message, "stays at c0ffee4")
+	require.Contains(t, result.Failure.Message, "stays at the released commit c0ffee4")
 	require.Equal(t, []contract.HealAction{contract.HealRepair, contract.HealRepair, contract.HealRepair, contract.HealAskPerson}, w.actions())
 	require.Equal(t, 1, occurrences(w.events(), contract.EventRunFailed))
 	require.Nil(t, w.last().StayingUntil)

@@ -143,7 +143,7 @@ func ask[T any](ctx context.Context, c *Client, r call) (out T, err error) {
 				return out, nil
 			}
 			if err = json.Unmarshal(raw, &out); err != nil {
-				err = c.notThisAPI("its response is not from this API")
+				err = c.notThisAPI("its response is not from the rgpt API")
 			}
 			return out, err
 		}
@@ -193,7 +193,7 @@ func (c *Client) explainRefusal(err error, r call, lost bool) error {
 	if r.key == "" || !lost || f.Class != contract.ClassHuman {
 		return err
 	}
-	return fault.New(f.Class, f.Code, "%s; the response to an earlier try was lost, so that try may already have succeeded: see rgpt run list and rgpt run inspect", f.Message)
+	return fault.New(f.Class, f.Code, "%s; the response to an earlier attempt was lost, so that attempt may have succeeded: see rgpt run list and rgpt run inspect", f.Message)
 }
 
 // attempt makes a call once and returns the body of its answer.

@@ -110,7 +110,7 @@ func (c *Client) followed(ctx context.Context, s streamed, after int64, fn func(
 		}
 		if away := time.Since(last); away > Patience {
 			return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
-				"the server at %s has been unavailable for %s; the work continues without it: follow it later with %s --after %d", c.Address(), away.Round(time.Second), s.again, after)
+				"the server at %s has been unavailable for %s; the work continues without the server: to follow it later, run %s --after %d", c.Address(), away.Round(time.Second), s.again, after)
 		}
 		if wait(ctx, reconnectPause) != nil {
 			return ctx.Err()

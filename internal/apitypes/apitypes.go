@@ -32,8 +32,8 @@ type Problem struct {
 	Title  string         `json:"title"`
 	Status int            `json:"status"`
 	Detail string         `json:"detail,omitempty"`
-	Class  contract.Class `json:"error_type,omitempty" doc:"as in the table of failures, if it applies"`
-	Code   contract.Code  `json:"code,omitempty" doc:"as in the table of failures, if it applies"`
+	Class  contract.Class `json:"error_type,omitempty" doc:"class from the table of failures, if one applies"`
+	Code   contract.Code  `json:"code,omitempty" doc:"class from the table of failures, if one applies"`
 	// Instance names the request as in the server's log.
 	Instance string    `json:"instance,omitempty"`
 	Errors   []Invalid `json:"errors,omitempty"`
@@ -95,7 +95,7 @@ type CreateRequest struct {
 	Model          string            `json:"model,omitempty" doc:"model of all agents, as provider/model"`
 	Plan           *contract.Plan    `json:"plan,omitempty" doc:"plan to use instead of asking the planner"`
 	PlanOnly       bool              `json:"plan_only,omitempty" doc:"stop after the plan"`
-	PrepareOnly    bool              `json:"prepare_only,omitempty" doc:"stop after the environment and the baseline; calls no model and asks no person"`
+	PrepareOnly    bool              `json:"prepare_only,omitempty" doc:"stop after the environment and the baseline, without calling a model or asking a person"`
 	Environment    string            `json:"environment,omitempty" doc:"auto: as configured; none: no environment and no baseline; otherwise a YAML document with an environment section, for this run only"`
 	PlanBy         string            `json:"plan_by,omitempty" enum:"auto,planner,deliberation" doc:"who plans: planner, deliberation (ALPHA and BETA), or auto: deliberation if the planner finds the goal too complex; default: as configured"`
 	ApprovePlan    bool              `json:"approve_plan,omitempty" doc:"wait for approval before building"`

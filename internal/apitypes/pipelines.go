@@ -45,7 +45,7 @@ type ContinueRequest struct {
 type RecordErrorRequest struct {
 	OfPipeline
 	Agent     contract.Member   `json:"agent" doc:"ALPHA, BETA or GAMMA"`
-	ErrorType contract.Class    `json:"error_type" doc:"a class of the table of failures, such as LLM_ERROR"`
+	ErrorType contract.Class    `json:"error_type" doc:"a class from the table of failures, such as LLM_ERROR"`
 	ErrorCode contract.Code     `json:"error_code,omitempty" maxLength:"64" doc:"default: unknown"`
 	Severity  contract.Severity `json:"severity,omitempty" enum:"major,medium,minor" doc:"default: major for SAFETY_ERROR, else medium"`
 	Message   string            `json:"message" minLength:"1"`
@@ -70,7 +70,7 @@ type SwitchModelsRequest struct {
 // FailureContextRequest asks for a failure context, or for a note in it.
 type FailureContextRequest struct {
 	OfPipeline
-	Context string `json:"context,omitempty" doc:"note to store with the failure context if the pipeline fails; absent: only read it"`
+	Context string `json:"context,omitempty" doc:"note to store with the failure context if the pipeline fails; absent: only read the context"`
 }
 
 // PipelineList is a page of pipelines.

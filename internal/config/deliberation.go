@@ -6,7 +6,7 @@ import "time"
 type Deliberation struct {
 	Mode                string        `yaml:"mode" validate:"oneof=openrouter local" doc:"Models that deliberate. openrouter: the configured models, of any provider. local: the scripted model, which is also used where no other model is configured."`
 	AutoContinue        bool          `yaml:"auto_continue" doc:"Continue automatically after the report of the opening work unless something critical failed. false: wait for a person to continue."`
-	PlanBy              string        `yaml:"plan_by" repo:"yes" validate:"oneof=auto planner deliberation" doc:"What plans runs: planner, deliberation, or auto, which starts a deliberation if the planner rates the goal's complexity above gamma_complexity_over."`
+	PlanBy              string        `yaml:"plan_by" repo:"yes" validate:"oneof=auto planner deliberation" doc:"Who plans runs: planner, deliberation, or auto, which starts a deliberation if the planner rates the goal's complexity above gamma_complexity_over."`
 	GammaStuckAfter     time.Duration `yaml:"gamma_stuck_after" validate:"min=100ms,max=24h" doc:"GAMMA joins when an agent makes no progress for this long. Also set by GAMMA_STUCK_THRESHOLD, in seconds."`
 	GammaConflictAt     int           `yaml:"gamma_conflict_at" validate:"min=2,max=1000" doc:"GAMMA joins when this many proposals are unresolved. Also set by GAMMA_CONFLICT_THRESHOLD."`
 	GammaComplexityOver float64       `yaml:"gamma_complexity_over" validate:"min=0,max=1" doc:"GAMMA joins when the complexity of the objective is above this. 0: complexity is ignored. Also set by GAMMA_COMPLEXITY_THRESHOLD."`
@@ -15,7 +15,7 @@ type Deliberation struct {
 	Timeout             time.Duration `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of the discussion. A task may set its own. Also set by ORCHESTRATION_TIMEOUT, in seconds."`
 	OpeningTimeout      time.Duration `yaml:"opening_timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum time to wait for an agent's opening work."`
 	ContinueWait        time.Duration `yaml:"continue_wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long to wait, after the report, for a person to continue. Without an answer the deliberation stops."`
-	Recoveries          int           `yaml:"recoveries" repo:"lower" validate:"min=0,max=10" doc:"Maximum successive deliberations that recover a failed one."`
+	Recoveries          int           `yaml:"recoveries" repo:"lower" validate:"min=0,max=10" doc:"Maximum consecutive deliberations that try to recover a failed one."`
 	ErrorLimit          int           `yaml:"error_limit" validate:"min=1,max=1000" doc:"Maximum errors of an agent. An agent that exceeds it is revoked."`
 	RepeatLimit         int           `yaml:"repeat_limit" validate:"min=1,max=1000" doc:"Maximum repeats of the same error by an agent. An agent that exceeds it is revoked."`
 	ViolationLimit      int           `yaml:"violation_limit" validate:"min=0,max=1000" doc:"Maximum moves that an agent's role does not allow. An agent that exceeds it is revoked."`

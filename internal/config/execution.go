@@ -4,14 +4,14 @@ import "time"
 
 // Execution has the limits of runs, their approvals and their isolation.
 type Execution struct {
-	ConcurrentRuns int           `yaml:"concurrent_runs" validate:"min=0,max=100000" doc:"Maximum runs that work at the same time, over all workers. Others queue in the order of their creation. Runs that wait for a person do not count. 0: no limit."`
+	ConcurrentRuns int           `yaml:"concurrent_runs" validate:"min=0,max=100000" doc:"Maximum runs in progress at the same time, across all workers. Others are queued in order of creation. Runs that wait for a person do not count. 0: no limit."`
 	ParallelSteps  int           `yaml:"parallel_steps" repo:"lower" validate:"min=1,max=64" doc:"Maximum steps of a run that are built at the same time."`
-	MaxRetries     int           `yaml:"max_retries" repo:"lower" validate:"min=0,max=20" doc:"How often self-heal may restart a phase before it asks a person. 0: a run fails at its first failure."`
-	StableRetests  int           `yaml:"stable_retests" repo:"raise" validate:"min=0,max=20" doc:"How often passed tests are repeated in full before the tester is done. Failed tests are not rerun in a repetition: one failure fails the phase."`
+	MaxRetries     int           `yaml:"max_retries" repo:"lower" validate:"min=0,max=20" doc:"How many times self-heal may restart a phase before it asks a person. 0: a run fails at its first failure."`
+	StableRetests  int           `yaml:"stable_retests" repo:"raise" validate:"min=0,max=20" doc:"How many times passed tests are repeated in full before the tester is done. A repetition does not rerun failed tests: one failure fails the phase."`
 	MaxGoalBytes   Size          `yaml:"max_goal_bytes" repo:"lower" validate:"min=1024,max=1048576" doc:"Maximum length of a goal's title and description together."`
 	CommandTimeout time.Duration `yaml:"command_timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of one command of an agent."`
 	Step           StepLimits    `yaml:"step" repo:"limit" doc:"Limits of one step's agent. 0: no limit."`
-	Agent          AgentLimits   `yaml:"agent" doc:"Limits on the errors of a run's agent. An agent that exceeds one is revoked, and another one continues from a written handoff. The section deliberation has its own limits."`
+	Agent          AgentLimits   `yaml:"agent" doc:"Limits on the errors of a run's agent. An agent that exceeds one is revoked, and another continues from a written handoff. The deliberation section has its own limits."`
 	Run            RunLimits     `yaml:"run" repo:"limit" doc:"Limits of a whole run. 0: no limit."`
 	Sandbox        Sandbox       `yaml:"sandbox" doc:"Isolation and limits of the commands of agents and repositories."`
 	Approval       Approval      `yaml:"approval" doc:"Approvals by people."`
@@ -34,7 +34,7 @@ type StepLimits struct {
 	Tokens     int64         `yaml:"tokens" validate:"min=0" doc:"Maximum prompt and completion tokens of one step. 0: no limit."`
 	CostUSD    MicroUSD      `yaml:"cost_usd" validate:"min=0" doc:"Maximum cost of one step's model calls, in US dollars. 0: no limit."`
 	Time       time.Duration `yaml:"time" validate:"min=0" doc:"Maximum wall-clock time of one step. 0: no limit."`
-	LoopLimit  int           `yaml:"loop_limit" validate:"min=0,max=1000" doc:"Identical tool calls with identical results after which the agent is instructed to stop repeating itself. 0: no limit."`
+	LoopLimit  int           `yaml:"loop_limit" validate:"min=0,max=1000" doc:"Number of identical tool calls with identical results after which the agent is asked to stop repeating itself. 0: no limit."`
 	ErrorLimit int           `yaml:"error_limit" validate:"min=0,max=1000" doc:"Consecutive unusable model answers after which the step fails. 0: no limit."`
 }
 
@@ -52,7 +52,7 @@ type Sandbox struct {
 	Network         []string      `yaml:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that commands of agents and all checks may reach through the worker's proxy: a name, or *.example.com for all its subdomains, with a port unless it is 443 or 80." example:"[packages.example.com, \"*.example.com\"]"`
 	Memory          Size          `yaml:"memory" validate:"min=16777216" doc:"Maximum memory of all processes of a command together."`
 	Processes       int           `yaml:"processes" validate:"min=8,max=100000" doc:"Maximum processes and threads of a command at the same time."`
-	CPUTime         time.Duration `yaml:"cpu_time" validate:"min=1s" doc:"Maximum processor time of all processes of a command together."`
+	CPUTime         time.Duration `yaml:"cpu_time" validate:"min=1s" doc:"Maximum CPU time of all processes of a command together."`
 	FileSize        Size          `yaml:"file_size" validate:"min=1048576" doc:"Maximum size of a file that a command writes."`
 	Disk            Size          `yaml:"disk" validate:"min=1048576" doc:"Maximum disk space that a command may use in the workspace."`
 	Output          Size          `yaml:"output" validate:"min=1024,max=1073741824" doc:"How much of a command's standard output, and of its standard error, is kept."`
@@ -64,12 +64,12 @@ type Sandbox struct {
 
 // Approval is about questions to people.
 type Approval struct {
-	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for an answer, with a reminder at half of it. No answer counts as a rejection."`
+	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for an answer, with a reminder halfway through. No answer counts as a rejection."`
 }
 
 // Intervention is about requests for a person's help.
 type Intervention struct {
-	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for help, with a reminder at half of it. Without an answer the run fails."`
+	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for help, with a reminder halfway through. Without an answer the run fails."`
 }
 
 // Findings are thresholds.
@@ -88,7 +88,7 @@ type Git struct {
 	MaxFiles      int64         `yaml:"max_files" validate:"min=1,max=100000000" doc:"Maximum files in a repository at the commit that a run starts from."`
 	MaxSize       Size          `yaml:"max_size" validate:"min=1048576" doc:"Maximum download size of a repository, and maximum total size of its files at the commit that a run starts from."`
 	LinkedFolders []string      `yaml:"linked_folders" validate:"max=100,dive,required" doc:"Folders of this host in which repositories may keep data outside themselves: borrowed objects (git clone --reference) and separate git directories (git init --separate-git-dir)." example:"[/srv/git]"`
-	Protected     []string      `yaml:"protected" validate:"max=100,dive,glob" doc:"Patterns of files that decide what runs with the rights of others once they are pushed, such as CI configuration. A release that changes one is pushed only after a person approves it by name. Case is ignored." example:"[\".github/**\", deploy/**]"`
+	Protected     []string      `yaml:"protected" validate:"max=100,dive,glob" doc:"Patterns of files that control what runs with other people's permissions once pushed, such as CI configuration. A release that changes such a file is pushed only after a person approves the file by name. Case is ignored." example:"[\".github/**\", deploy/**]"`
 	Stay          time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run watches its branch after the release to fix what a failing check or a review comment reports (rgpt run check). 0: the run ends with the release."`
 	MaxRepairs    int           `yaml:"max_repairs" repo:"lower" validate:"min=0,max=100" doc:"Maximum repairs of a branch after the release, across all runs. After that a person is asked."`
 }

@@ -8,13 +8,13 @@ const LongestModelCall = time.Hour
 // Models says which providers exist, which model does what, and how much they may cost.
 type Models struct {
 	Default         Choice              `yaml:"default" doc:"Model of every agent without an entry in models.phases. Not set: rgpt dev uses its scripted model."`
-	Phases          map[string]Choice   `yaml:"phases" repo:"models" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent: planner, builder, tester, releaser, analyzer, repair, alpha, beta, gamma. alpha, beta and gamma use the planner's model by default. Nothing uses the models of tester, releaser and analyzer yet." example:"{planner: {provider: openai, model: gpt-5}}"`
+	Phases          map[string]Choice   `yaml:"phases" repo:"models" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent: planner, builder, tester, releaser, analyzer, repair, alpha, beta, gamma. alpha, beta and gamma use the planner's model by default. The models of tester, releaser and analyzer are not used yet." example:"{planner: {provider: openai, model: gpt-5}}"`
 	Fallback        []Choice            `yaml:"fallback" validate:"max=20,dive" doc:"Models that self-heal switches to, in order, when a model or its provider fails. The models of the other agents follow." example:"[{provider: openrouter, model: some/model}]"`
 	Timeout         time.Duration       `yaml:"timeout" validate:"min=1s,max=1h" doc:"Maximum duration of one model call."`
 	IdleTimeout     time.Duration       `yaml:"idle_timeout" validate:"min=1s,max=1h" doc:"Maximum time without data from the provider during a call, counted from the request. After that the call is cancelled and retried."`
-	MaxOutputTokens int                 `yaml:"max_output_tokens" validate:"min=256,max=1000000" doc:"Maximum tokens of an answer to request."`
-	Budgets         Budgets             `yaml:"budgets" doc:"Limits over all runs of this installation."`
-	Providers       map[string]Provider `yaml:"providers" validate:"max=100,dive,keys,name,endkeys" doc:"Providers by a name of your choice."`
+	MaxOutputTokens int                 `yaml:"max_output_tokens" validate:"min=256,max=1000000" doc:"Maximum answer tokens to request from the model."`
+	Budgets         Budgets             `yaml:"budgets" doc:"Limits across all runs of this installation."`
+	Providers       map[string]Provider `yaml:"providers" validate:"max=100,dive,keys,name,endkeys" doc:"Providers, each under a name of your choice."`
 	Catalogue       []CatalogueEntry    `yaml:"catalogue" validate:"max=1000,dive" doc:"Properties of models. They override the built-in catalogue." example:"[{provider: openai, model: my-model, context_window: 200000, max_output: 32000, price_in: 1.25, price_out: 10}]"`
 }
 
@@ -52,5 +52,5 @@ type CatalogueEntry struct {
 	MaxOutput     int      `yaml:"max_output" validate:"min=0" doc:"Maximum tokens of an answer. 0: unknown."`
 	PriceIn       MicroUSD `yaml:"price_in" validate:"min=0" doc:"US dollars per million input tokens."`
 	PriceOut      MicroUSD `yaml:"price_out" validate:"min=0" doc:"US dollars per million output tokens."`
-	Capabilities  []string `yaml:"capabilities" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature" doc:"Features of the model. fixed_temperature: it rejects a temperature. Nothing uses vision and embeddings yet."`
+	Capabilities  []string `yaml:"capabilities" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature" doc:"Features of the model. fixed_temperature: it rejects a temperature. vision and embeddings are not used yet."`
 }

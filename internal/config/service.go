@@ -38,7 +38,7 @@ type Webhooks struct {
 	Source        string        `yaml:"source" validate:"required,max=200,urisource" doc:"Source attribute of the CloudEvents. Use a different one for each installation that sends to the same receiver."`
 	Max           int           `yaml:"max_webhooks" validate:"min=1,max=1000" doc:"Maximum number of webhooks."`
 	Timeout       time.Duration `yaml:"timeout" validate:"min=100ms,max=5m" doc:"Maximum time for a receiver to respond."`
-	Attempts      int           `yaml:"attempts" validate:"min=1,max=100" doc:"Maximum attempts per delivery. With the default waits they take about a day."`
+	Attempts      int           `yaml:"attempts" validate:"min=1,max=100" doc:"Maximum attempts per delivery. With the default waits, all attempts together take about a day."`
 	FirstWait     time.Duration `yaml:"first_wait" validate:"min=10ms,max=1h" doc:"Wait before the second attempt. Each further wait is three times as long, plus or minus 20%."`
 	LongestWait   time.Duration `yaml:"longest_wait" validate:"min=10ms,max=168h" doc:"Maximum wait between attempts, even if a receiver asks for more (Retry-After)."`
 	MaxConcurrent int           `yaml:"max_concurrent" validate:"min=2,max=1000" doc:"Maximum concurrent deliveries per server. At most half of them go to failing webhooks."`
@@ -70,7 +70,7 @@ type Worker struct {
 	MaxConcurrentWorkflowTasks int           `yaml:"max_concurrent_workflow_tasks" validate:"min=2,max=10000" doc:"Maximum concurrent workflow tasks per role."`
 	CachedWorkflows            int           `yaml:"cached_workflows" validate:"min=0,max=100000" doc:"Workflows that are kept in memory between their tasks. 0: none, so that each task replays the whole history, which is slow."`
 	StopTimeout                time.Duration `yaml:"stop_timeout" validate:"min=0,max=1h" doc:"How long activities may continue when the worker stops. The last third, at most 3s, is reserved for reporting unfinished activities to Temporal."`
-	LostAttempts               int           `yaml:"lost_attempts" validate:"min=1,max=1000" doc:"How often an activity may start without finishing, because it kills its worker or times out. After that it is not retried, and a person is asked."`
+	LostAttempts               int           `yaml:"lost_attempts" validate:"min=1,max=1000" doc:"How many times an activity may start without finishing, because it kills its worker or times out. After that it is not retried, and a person is asked."`
 	MetricsAddress             string        `yaml:"metrics_address" validate:"omitempty,listen" doc:"Address and port for /metrics and /healthz. Empty: they are not served."`
 	Heartbeat                  time.Duration `yaml:"heartbeat" validate:"min=100ms,max=10m" doc:"How often the worker sends a heartbeat for its agents. An agent that misses three is unhealthy."`
 	OfflineAfter               time.Duration `yaml:"offline_after" validate:"min=1s,max=24h" doc:"Time without a heartbeat after which an agent is offline. An agent is never offline before it is unhealthy."`
@@ -81,7 +81,7 @@ type Worker struct {
 
 // Database is the PostgreSQL database.
 type Database struct {
-	URL          string `yaml:"url" secret:"true" validate:"omitempty,postgresurl" doc:"Connection URL: postgres://user:password@host:5432/name. Prefer DATABASE_URL to a file. Empty: rgpt dev starts its own database."`
+	URL          string `yaml:"url" secret:"true" validate:"omitempty,postgresurl" doc:"Connection URL: postgres://user:password@host:5432/name. Prefer DATABASE_URL to storing the URL in a file. Empty: rgpt dev starts its own database."`
 	PasswordFile string `yaml:"password_file" doc:"File that holds the password if database.url has none, such as a Docker or Kubernetes secret."`
 	MaxConns     int    `yaml:"max_conns" validate:"min=2,max=1000" doc:"Maximum connections per process."`
 }

@@ -5,9 +5,9 @@ import "time"
 // Verification says how a change is built, tested and checked.
 type Verification struct {
 	AutoDetect    bool          `yaml:"auto_detect" repo:"yes" doc:"Detect commands that are not configured from the repository's files."`
-	Shards        int           `yaml:"shards" repo:"yes" validate:"min=1,max=32" doc:"Number of parallel parts into which tests are split, where they can be."`
+	Shards        int           `yaml:"shards" repo:"yes" validate:"min=1,max=32" doc:"Number of parallel parts to split tests into, where possible."`
 	Timeout       time.Duration `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of one check."`
-	RerunFailed   int           `yaml:"rerun_failed" repo:"yes" validate:"min=0,max=10" doc:"How often failed tests are rerun to tell flaky tests from broken ones."`
+	RerunFailed   int           `yaml:"rerun_failed" repo:"yes" validate:"min=0,max=10" doc:"How many times failed tests are rerun to tell flaky tests from broken ones."`
 	RequireTests  bool          `yaml:"require_tests" repo:"stricter" doc:"Fail a change if no tests are found to run."`
 	PinnedTests   string        `yaml:"pinned_tests" repo:"tighten" validate:"oneof=enforce report off" doc:"How deleted, skipped, emptied or weakened tests are reported. enforce: as major findings. report: as medium findings, for goals about the tests themselves. off: not at all."`
 	Baseline      string        `yaml:"baseline" repo:"tighten" validate:"oneof=on off" doc:"Also run the checks on the base commit, to tell existing failures from failures that the change causes."`

@@ -48,7 +48,7 @@ type FoundEnvironment struct {
 	Variables   map[string]string `json:"variables"`
 	Path        []string          `json:"path,omitempty" doc:"folders before PATH"`
 	Missing     []FoundTool       `json:"missing"`
-	Hints       []FoundHint       `json:"hints" doc:"lines of the repository about its setup, not verified"`
+	Hints       []FoundHint       `json:"hints" doc:"lines from the repository about its setup, not verified"`
 	TestCommand string            `json:"test_command,omitempty"`
 	SetupID     int64             `json:"setup_id,omitempty" doc:"ID of the stored setup that applies to the repository"`
 	YAML        string            `json:"yaml" doc:"the same as an environment section of rgpt.yaml"`
@@ -217,7 +217,7 @@ func (r *Runs) FindEnvironment(ctx context.Context, repo, base string) (FoundEnv
 	out := foundOf(at.URL, at.Base, recipe)
 	out.SetupID, out.Notes = known.ID, notes.Notes
 	if !cfg.Environment.Enabled {
-		out.Notes = append(out.Notes, "environments are disabled in the operator's configuration (environment.enabled): runs do not build this")
+		out.Notes = append(out.Notes, "environments are disabled in the operator's configuration (environment.enabled): runs do not build this environment")
 	}
 	return *out, nil
 }

@@ -15,7 +15,7 @@ type Models struct {
 	Agents    map[contract.Agent]contract.ModelChoice `json:"agents" doc:"model of each agent; alpha, beta and gamma deliberate"` // without those that have none
 	Settings  map[contract.Agent]string               `json:"settings" doc:"setting that each agent's model comes from, such as models.phases.planner"`
 	Catalogue model.Catalogue                         `json:"catalogue"`
-	Unset     string                                  `json:"unset,omitempty" doc:"why agents without models have none"`
+	Unset     string                                  `json:"unset,omitempty" doc:"why some agents have no model"`
 }
 
 // ModelProvider is one provider of models.
@@ -23,7 +23,7 @@ type ModelProvider struct {
 	Name    string `json:"name"`
 	Kind    string `json:"kind"`
 	Address string `json:"address"`
-	Key     string `json:"key" doc:"where the key comes from; never the key"`
+	Key     string `json:"key" doc:"where the key comes from; never the key itself"`
 	State   string `json:"state,omitempty" doc:"ok, or why it does not answer; only if checked"`
 }
 

@@ -107,7 +107,7 @@ const (
 
 // PipelineLog is one thing that happened in a pipeline.
 type PipelineLog struct {
-	Seq       int64                   `json:"seq" doc:"number of the event, to continue after"`
+	Seq       int64                   `json:"seq" doc:"number of the event; pass it to continue after this event"`
 	At        time.Time               `json:"at"`
 	Kind      LogKind                 `json:"kind" enum:"message,write,vote,error,status,event"`
 	Type      contract.EventType      `json:"event_type"`

@@ -131,7 +131,7 @@ func (r *Retrials) judge(ctx context.Context, db *store.Store, run store.Run) er
 		return err
 	}
 	if len(r.Retrials) == 0 {
-		return fault.New(contract.ClassHuman, contract.CodeUnknown, "run %d cannot be judged again: it has recorded no plan, and no tester reached a verdict", run.ID)
+		return fault.New(contract.ClassHuman, contract.CodeUnknown, "run %d cannot be judged again: it has no recorded plan, and no tester reached a verdict", run.ID)
 	}
 	for i := range r.Retrials {
 		r.Retrials[i].compare()
@@ -189,7 +189,7 @@ func (r *Retrials) tests(ctx context.Context, db *store.Store, executions []stor
 			return slices.ContainsFunc(recorded, func(c verdict.Recorded) bool { return c.Result.Check.ID == id })
 		}
 		if r.PinnedTests.On() && !was(contract.CheckPinnedTests) {
-			r.Notes = append(r.Notes, "changes of tests are unknown: they were not compared (verification.pinned_tests was off)")
+			r.Notes = append(r.Notes, "changes to tests are unknown: the tests were not compared (verification.pinned_tests was off)")
 		}
 		if r.NewTests.On() && r.unproved {
 			r.Notes = append(r.Notes, "it is unknown whether new tests fail without the change: they were not run without it (verification.prove_new_tests was off)")

@@ -57,7 +57,7 @@ func Database(url string) Check {
 		case have < want:
 			return Failed(fmt.Sprintf("the schema has version %d, but this rgpt requires %d", have, want), "rgpt migrate")
 		case have > want:
-			return Failed(fmt.Sprintf("the schema has version %d, newer than version %d of this rgpt", have, want), "use a newer rgpt")
+			return Failed(fmt.Sprintf("the schema has version %d, newer than the version %d that this rgpt requires", have, want), "use a newer rgpt")
 		default:
 			return Well("reachable, schema version %d", have)
 		}

@@ -35,7 +35,7 @@ func DataFolder(dir string) Check {
 		}
 		var fs unix.Statfs_t
 		if err := unix.Statfs(at, &fs); err != nil {
-			return Warned(fmt.Sprintf("could not read the free space of %s: %v", at, err), "run df "+at)
+			return Warned(fmt.Sprintf("could not determine the free disk space for %s: %v", at, err), "run df "+at)
 		}
 		free := fs.Bavail * uint64(fs.Bsize) //nolint:gosec // a block size is positive
 		text := fmt.Sprintf("%s, %.1f GiB free", dir, float64(free)/(1<<30))
@@ -156,7 +156,7 @@ func features(all []sandbox.Feature, status Status) []Result {
 			if f.By == "watchdog" && f.Fix != "" {
 				out = append(out, Result{
 					Check: "sandbox: " + f.Name, Status: Warn, Mend: f.Fix,
-					Message: "commands are stopped after they exceed their limit, which the kernel could enforce directly: " + f.Detail,
+					Message: "commands are stopped only after they exceed a limit that the kernel could enforce directly: " + f.Detail,
 				})
 			}
 			continue

@@ -37,7 +37,7 @@ func (d Downloads) Take(key string, folders []string, draft *Draft) error {
 			err = ownParents(draft.Home(), folder)
 		}
 		if err != nil {
-			return fmt.Errorf("take %s of an earlier set-up: %w", folder, err)
+			return fmt.Errorf("reuse %s from an earlier set-up: %w", folder, err)
 		}
 	}
 	return nil

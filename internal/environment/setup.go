@@ -105,7 +105,7 @@ func (s Site) run(ctx context.Context, r Recipe, c Command, d *Draft, left time.
 	case result.TimedOut:
 		f.Why = fmt.Sprintf("the set-up took longer than %s (environment.timeout)", s.Timeout)
 	case result.LimitExceeded != "":
-		f.Why = "it used more than its limit of " + result.LimitExceeded
+		f.Why = "it exceeded its limit of " + result.LimitExceeded
 	case result.Signal != "":
 		f.Why = "a signal ended it (" + result.Signal + ")"
 	default:
@@ -170,7 +170,7 @@ func Keep(checkout string, untracked []string, r Recipe, d *Draft) error {
 	}
 	for _, name := range untracked {
 		if err := keepPath(checkout, d.Work(), name); err != nil {
-			return fmt.Errorf("keep %s of a set-up: %w", name, err)
+			return fmt.Errorf("keep %s from a set-up: %w", name, err)
 		}
 	}
 	return nil
@@ -196,7 +196,7 @@ func dropTree(root *os.Root, name string) error {
 func keepPath(checkout, work, name string) error {
 	name = path.Clean(name)
 	if !filepath.IsLocal(name) || name == "." {
-		return fmt.Errorf("it leads outside the work tree")
+		return fmt.Errorf("it points outside the work tree")
 	}
 	from, err := os.OpenRoot(checkout)
 	if err != nil {

@@ -46,12 +46,12 @@ type Answer struct {
 
 // The verdicts on answers.
 var (
-	declined     = verdict{contract.ClassLLM, contract.CodeRefusal, "the model declined", "ask again with constraints that remove the doubt, or ask another model"}
+	declined     = verdict{contract.ClassLLM, contract.CodeRefusal, "the model declined", "ask again with constraints that resolve its concerns, or ask another model"}
 	cutShort     = verdict{contract.ClassLLM, contract.CodeTruncated, "the model's answer was truncated", "ask for less at once, or allow a longer answer"}
 	saidNothing  = verdict{contract.ClassLLM, contract.CodeEmptyOutput, "the model's answer is empty", "ask again"}
-	wentRound    = verdict{contract.ClassLLM, contract.CodeLoop, "the model repeats itself", "ask again at another temperature, or another model"}
+	wentRound    = verdict{contract.ClassLLM, contract.CodeLoop, "the model repeats itself", "ask again at another temperature, or ask another model"}
 	madeUp       = verdict{contract.ClassLLM, contract.CodeHallucination, "the model named something that does not exist", "ask again and list what exists"}
-	unusableForm = verdict{contract.ClassLLM, contract.CodeInvalidOutput, "the model's answer does not have the required form", "show it what is wrong and ask again"}
+	unusableForm = verdict{contract.ClassLLM, contract.CodeInvalidOutput, "the model's answer does not have the required format", "show it what is wrong and ask again"}
 )
 
 // OfAnswer returns what is wrong with a model's answer, nil if nothing is. It checks

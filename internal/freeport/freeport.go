@@ -40,7 +40,7 @@ func Take(ctx context.Context) (int, error) {
 		}
 		last = err
 	}
-	return 0, fmt.Errorf("find a free port on 127.0.0.1: all %d tried are in use; last error: %w", tries, last)
+	return 0, fmt.Errorf("find a free port on 127.0.0.1: all %d ports tried are in use; last error: %w", tries, last)
 }
 
 // pick chooses a port below those that the system gives away, which begin at

@@ -137,7 +137,7 @@ func (c *collector) whole(body io.Reader) error {
 		if len(doc.Error) > 0 && string(doc.Error) != "null" {
 			return &providerError{body: data}
 		}
-		return &malformedError{errors.New("it contains no choice")}
+		return &malformedError{errors.New("it contains no choices")}
 	}
 	c.model = answer.Model
 	if answer.JSON.Usage.Valid() {

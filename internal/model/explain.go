@@ -47,7 +47,7 @@ func (x *call) explain(ctx context.Context, err error) *fault.Error {
 	case ctx.Err() != nil:
 		return x.explainEnd(ctx, err)
 	case errors.As(err, &malformed):
-		return fault.Wrap(x.scrub.cause(malformed.err), contract.ClassLLM, contract.CodeInvalidOutput, "%s: the answer is not valid JSON of the protocol", x.who())
+		return fault.Wrap(x.scrub.cause(malformed.err), contract.ClassLLM, contract.CodeInvalidOutput, "%s: the answer is not valid JSON for the protocol", x.who())
 	default:
 		return fault.Wrap(x.scrub.cause(err), contract.ClassInfra, contract.CodeUnavailable,
 			"%s: the provider could not be reached or closed the connection", x.who())

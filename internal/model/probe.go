@@ -109,6 +109,6 @@ func probed(p Provider, who string, status int) error {
 	case p.Kind != KindScripted && p.BaseURL != kindDefaults[p.Kind].baseURL:
 		return nil // many compatible servers have no list of models; the first call will show
 	default:
-		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s has no list of models (HTTP %d); check base_url, which usually ends in /v1", who, status)
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s does not provide a list of models (HTTP %d); check base_url, which usually ends in /v1", who, status)
 	}
 }

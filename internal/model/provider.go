@@ -132,7 +132,7 @@ func (p Provider) KeySource() string {
 	case p.APIKeyEnv != "":
 		return "the environment variable " + p.APIKeyEnv
 	default:
-		return "none (set api_key_env or api_key_file of the provider)"
+		return "none (set api_key_env or api_key_file for the provider)"
 	}
 }
 

@@ -40,7 +40,7 @@ func unprivileged(dir string) (identity, error) {
 		}
 	}
 	return identity{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-		"PostgreSQL does not run as root, user namespaces are disabled, and neither user postgres nor user nobody can access %s; "+
+		"PostgreSQL refuses to run as root, user namespaces are disabled, and neither user postgres nor user nobody can access %s; "+
 			"run as an ordinary user, or choose a data folder that other users can traverse", dir)
 }
 

@@ -253,7 +253,7 @@ func initialise(ctx context.Context, bin, dir string, who identity) error {
 	who.apply(cmd.SysProcAttr)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		if strings.Contains(string(out), "No space left on device") {
-			return fault.Wrap(err, contract.ClassInfra, contract.CodeDiskFull, "no space for a PostgreSQL cluster in %s; free some, or choose another data folder", dir)
+			return fault.Wrap(err, contract.ClassInfra, contract.CodeDiskFull, "not enough disk space for a PostgreSQL cluster in %s; free some, or choose another data folder", dir)
 		}
 		return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
 			"initdb could not create a PostgreSQL cluster in %s: %s", dir, strings.TrimSpace(string(out)))

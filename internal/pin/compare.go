@@ -25,7 +25,7 @@ func (j *judge) compare(b, a *testfile.Unit, m *matcher) {
 	bo, ao := j.before.Tally(b), j.after.Tally(a)
 	switch {
 	case bt.Total > 0 && at.Total == 0:
-		j.report(Emptied, a.Name, file, a.Line, "%s no longer checks anything; it made %d checks", name, bt.Total)
+		j.report(Emptied, a.Name, file, a.Line, "%s no longer checks anything; it used to make %d checks", name, bt.Total)
 	case !b.Empty && a.Empty && len(m.children[a]) == 0:
 		j.report(Emptied, a.Name, file, a.Line, "%s has an empty body", name)
 	default:
@@ -69,7 +69,7 @@ func (j *judge) edited(b, a *testfile.Unit) {
 		j.problems[len(j.problems)-1].Severity = contract.SeverityMinor
 		return
 	}
-	j.report(Edited, a.Name, a.File.Path, a.Line, "%s is edited: it does or expects something else than before", name)
+	j.report(Edited, a.Name, a.File.Path, a.Line, "%s is edited: it does or expects something different than before", name)
 }
 
 // judgeHelpers judges code in test files outside tests: helpers that lost assertions,
@@ -91,7 +91,7 @@ func (j *judge) judgeHelpers(p pair) {
 		}
 		bt, at := j.before.Tally(b), j.after.Tally(a)
 		if at.Total < bt.Total {
-			j.report(Weakened, "", a.File.Path, a.Line, "%s, which tests use, checks less: %d checks instead of %d", testfile.Clean(a.Name), at.Total, bt.Total)
+			j.report(Weakened, "", a.File.Path, a.Line, "%s, which tests use, makes fewer checks: %d instead of %d", testfile.Clean(a.Name), at.Total, bt.Total)
 			continue
 		}
 		j.report(Edited, "", a.File.Path, a.Line, "%s, which tests use, is edited", testfile.Clean(a.Name))

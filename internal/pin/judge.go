@@ -91,7 +91,7 @@ func (j *judge) judgeOversize(f File) {
 	case !f.Exists:
 		j.report(Deleted, "", f.Path, 0, "%s is deleted; it was too large to examine (more than %d bytes)", testfile.Clean(f.Path), MaxFileBytes)
 	case len(f.Before) <= MaxFileBytes:
-		j.report(Weakened, "", f.Path, 0, "%s has grown to more than %d bytes, too large to see what it still tests; split it", testfile.Clean(f.Path), MaxFileBytes)
+		j.report(Weakened, "", f.Path, 0, "%s has grown to more than %d bytes, too large to determine what it still tests; split it", testfile.Clean(f.Path), MaxFileBytes)
 	default:
 		j.report(Edited, "", f.Path, 0, "%s is changed; it is too large to compare (more than %d bytes)", testfile.Clean(f.Path), MaxFileBytes)
 	}
@@ -158,13 +158,13 @@ func (j *judge) judgeRecorded(f File, m *matcher) {
 	case !f.Existed:
 	case bytes.Equal(f.Before, f.After) && f.Exists:
 		if !isRecorded(f.Path) {
-			j.report(RenamedAway, "", f.Path, 0, "%s, which tests compare with, is moved to a place where they do not look", name)
+			j.report(RenamedAway, "", f.Path, 0, "%s, which tests compare against, is moved to a place where they do not look for it", name)
 		}
 	case !f.Exists && m.newContents[string(f.Before)]:
 	case !f.Exists:
-		j.report(Deleted, "", f.Path, 0, "%s, which tests compare with, is deleted", name)
+		j.report(Deleted, "", f.Path, 0, "%s, which tests compare against, is deleted", name)
 	case len(bytes.TrimSpace(f.After)) == 0 && len(bytes.TrimSpace(f.Before)) > 0:
-		j.report(Emptied, "", f.Path, 0, "%s, which tests compare with, is empty", name)
+		j.report(Emptied, "", f.Path, 0, "%s, which tests compare against, is empty", name)
 	default:
 		j.report(Edited, "", f.Path, 0, "%s is changed: it determines what tests expect", name)
 	}

@@ -169,7 +169,7 @@ func asciiName(host string) (string, error) {
 	// What ends in a number is read as an address by some libraries, in forms such as
 	// 127.1, 0x7f000001 and 017700000001.
 	if last := labels[len(labels)-1]; isNumber(last) {
-		return "", fmt.Errorf("is neither a name nor a complete address; expected four numbers with dots, or a name")
+		return "", fmt.Errorf("is neither a name nor a complete address; expected four numbers separated by dots, or a name")
 	}
 	return name, nil
 }

@@ -20,7 +20,7 @@ const copyPrefix = ".rgpt-copied-"
 
 var (
 	errCopyTooLarge = errors.New("sandbox: the base is larger than the disk limit")
-	errCopyTooSlow  = errors.New("sandbox: copying the base took the whole time of the command")
+	errCopyTooSlow  = errors.New("sandbox: copying the base used up the command's time limit")
 )
 
 // copied records what a directory holds of a base.

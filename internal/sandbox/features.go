@@ -338,7 +338,7 @@ func (p *Process) describe(cgroupErr error) []Feature {
 func (p *Process) privileges() string {
 	const always = "no capabilities, no set-uid programs; commands run as "
 	if p.mapUsers {
-		return always + "nobody where the file system of the workspace allows"
+		return always + "nobody where the workspace's file system allows it"
 	}
 	return always + "user " + strconv.Itoa(unix.Geteuid())
 }

@@ -195,7 +195,7 @@ func runDrop() error {
 
 func dieWithParent() error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
-		return fmt.Errorf("tie to the worker: %w", err)
+		return fmt.Errorf("tie this process to the worker: %w", err)
 	}
 	return nil
 }
@@ -273,7 +273,7 @@ func runInit(config helperConfig) error {
 	quietRuntime()
 	// A worker in Go makes its pipes non-blocking.
 	if err := unix.SetNonblock(lifeFD, false); err != nil {
-		return fmt.Errorf("tie to the worker: %w", err)
+		return fmt.Errorf("tie this process to the worker: %w", err)
 	}
 	if config.Isolated {
 		go dieWithWorker()
@@ -329,7 +329,7 @@ func dieWithWorker() {
 }
 
 // errOpenNetwork: a command without network needs a filter of system calls.
-var errOpenNetwork = errors.New("there is neither a network namespace nor a seccomp filter, so the command would have the host's network")
+var errOpenNetwork = errors.New("there is neither a network namespace nor a seccomp filter, so the command would use the host's network")
 
 func confine(config helperConfig) error {
 	if config.NoSockets && !config.Seccomp {
@@ -380,7 +380,7 @@ func checkState(isolated bool) error {
 		return errors.New("capabilities remain")
 	}
 	if isolated && os.Getpid() != 1 {
-		return errors.New("not process 1 of a process namespace")
+		return errors.New("not process 1 of a PID namespace")
 	}
 	return nil
 }

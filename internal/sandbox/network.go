@@ -43,7 +43,7 @@ func offerListener() error {
 		return fmt.Errorf("listener of the proxy: %w", err)
 	}
 	if err := unix.Sendmsg(proxyFD, []byte{1}, unix.UnixRights(fd), nil, 0); err != nil {
-		return fmt.Errorf("pass the listener of the proxy on: %w", err)
+		return fmt.Errorf("pass on the proxy listener: %w", err)
 	}
 	return nil
 }
@@ -150,8 +150,8 @@ func (o *outlet) close() ([]string, error) {
 func noNamespaceError() error {
 	return &IsolationError{Final: true, Missing: []Feature{{
 		Name: "network through the proxy", Required: true, By: "namespaces", Fix: namespaceFix(),
-		Detail: "without a network namespace a command would share the network of this host, so commands that may reach hosts do not run here; " +
-			"make namespaces available, or remove execution.sandbox.network and the network of checks",
+		Detail: "without a network namespace a command would share the network of this host, so commands with network access do not run here; " +
+			"make namespaces available, or remove execution.sandbox.network and the network settings of checks",
 	}}}
 }
 

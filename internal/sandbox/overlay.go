@@ -213,10 +213,10 @@ func openPath(dir int, path string) (int, error) {
 // the rights of root in this namespace.
 func becomeOwner() (back func(), err error) {
 	if err := unix.Setfsgid(uid); err != nil {
-		return nil, fmt.Errorf("change group for files: %w", err)
+		return nil, fmt.Errorf("change the group for file access: %w", err)
 	}
 	if err := unix.Setfsuid(uid); err != nil {
-		return nil, fmt.Errorf("change user for files: %w", err)
+		return nil, fmt.Errorf("change the user for file access: %w", err)
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var caps [2]unix.CapUserData

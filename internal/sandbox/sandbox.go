@@ -244,7 +244,7 @@ func (c Command) check() (Command, error) {
 // checkPaths checks what the command is to see of the host.
 func (c Command) checkPaths() (Command, error) {
 	if c.HomeBase != "" && c.Home == "" {
-		return c, invalidf("a home base needs a home")
+		return c, invalidf("a home base requires a home directory")
 	}
 	for _, path := range []*string{&c.WorkspaceBase, &c.Home, &c.HomeBase, &c.Tmp} {
 		if *path == "" {
@@ -300,11 +300,11 @@ func checkDirectory(path string) error {
 // that the command may write to: the mount point would be made there.
 func checkInside(m Mount) error {
 	if !filepath.IsAbs(m.Inside) || m.Inside == "/" {
-		return invalidf("the place %q of %q must be absolute and below /", m.Inside, m.Host)
+		return invalidf("the target path %q of %q must be absolute and below /", m.Inside, m.Host)
 	}
 	for _, own := range []string{Workspace, Home, tmp, "/proc", "/dev", "/run/sandbox", "/etc"} {
 		if within(own, m.Inside) || own != "/etc" && within(m.Inside, own) {
-			return invalidf("%q cannot be shown at %q, which is the sandbox's own", m.Host, m.Inside)
+			return invalidf("%q cannot be shown at %q, which the sandbox reserves for itself", m.Host, m.Inside)
 		}
 	}
 	return nil
@@ -346,7 +346,7 @@ func (c Command) checkNesting() error {
 	for i, m := range c.Mounts {
 		for _, other := range c.Mounts[:i] {
 			if m.Host == other.Host && m != other {
-				return invalidf("%q cannot be shown at %q and %q", m.Host, other.Inside, m.Inside)
+				return invalidf("%q cannot be shown at both %q and %q", m.Host, other.Inside, m.Inside)
 			}
 			if m.Inside == other.Inside && m != other {
 				return invalidf("%q and %q cannot both be shown at %q", other.Host, m.Host, m.Inside)

@@ -58,5 +58,5 @@ const mostOffline = 500
 // all but the newest offline ones. It returns how many.
 func (s *Store) ForgetAgents(ctx context.Context, retention time.Duration) (int64, error) {
 	n, err := s.q.ForgetAgents(ctx, db.ForgetAgentsParams{Retention: retention.Seconds(), Missed: contract.MissedBeats, Most: mostOffline})
-	return n, dberr.Explain(err, "remove agents that have been offline for long")
+	return n, dberr.Explain(err, "remove agents that have been offline for a long time")
 }

@@ -140,7 +140,7 @@ func (s *Store) ToolResult(ctx context.Context, executionID int64, turn, index i
 		}
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
-		return ToolCall{}, Message{}, dberr.NotFound("execution %d has no result of tool call %d of turn %d", executionID, index, turn)
+		return ToolCall{}, Message{}, dberr.NotFound("execution %d has no result for tool call %d of turn %d", executionID, index, turn)
 	}
 	return ToolCall{}, Message{}, dberr.Explain(err, "read tool call %d of turn %d of execution %d", index, turn, executionID)
 }

@@ -94,7 +94,7 @@ type KeyedReplay struct {
 func (s *Store) ReplayByKey(ctx context.Context, runID int64, key string) (KeyedReplay, error) {
 	row, err := s.q.ReplayByRequest(ctx, db.ReplayByRequestParams{RunID: runID, Request: key})
 	if err != nil {
-		return KeyedReplay{}, dberr.Explain(err, "find the replay of a key")
+		return KeyedReplay{}, dberr.Explain(err, "find the replay for an idempotency key")
 	}
 	order, err := rowconv.Decode[contract.ReplayOrder](row.ReplayOrder)
 	return KeyedReplay{ID: row.ID, Phase: contract.Phase(row.Phase), Order: order, FromWorkflowRun: row.FromWorkflowRun}, err
@@ -104,7 +104,7 @@ func (s *Store) ReplayByKey(ctx context.Context, runID int64, key string) (Keyed
 // replay.
 func (s *Store) RunTimeFrom(ctx context.Context, runID int64) (time.Time, error) {
 	at, err := s.q.RunTimeFrom(ctx, runID)
-	return at, dberr.Explain(err, "read when run %d started", runID)
+	return at, dberr.Explain(err, "read the start time of run %d", runID)
 }
 
 // DropReplay removes a replay that never began.

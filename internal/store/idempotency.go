@@ -28,7 +28,7 @@ func (s *Store) BeginRequest(ctx context.Context, route, key, digest string) (*A
 	known, err := s.q.BeginRequest(ctx, db.BeginRequestParams{Route: route, Key: key, Digest: digest, KeepSeconds: KeepRequests.Seconds()})
 	switch {
 	case err != nil:
-		return nil, dberr.Explain(err, "find the response of the idempotency key")
+		return nil, dberr.Explain(err, "find the response for the idempotency key")
 	case known.Digest != digest:
 		return nil, keyConflict()
 	case known.Status == 0:
@@ -45,7 +45,7 @@ func keyConflict() error {
 // AnswerRequest keeps the answer to a request.
 func (s *Store) AnswerRequest(ctx context.Context, route, key string, a Answer) error {
 	return dberr.Explain(s.q.AnswerRequest(ctx, db.AnswerRequestParams{Route: route, Key: key, Status: int32(a.Status), ContentType: a.ContentType, Answer: a.Body}),
-		"store the response of the idempotency key")
+		"store the response for the idempotency key")
 }
 
 // ForgetRequest removes a request that did nothing, so that its key is free.

@@ -138,10 +138,10 @@ func (s *Store) SpawnPipeline(ctx context.Context, n NewPipelineRow) (Pipeline, 
 func (s *Store) PipelineByKey(ctx context.Context, tenant, key, digest string) (Pipeline, error) {
 	known, err := s.q.PipelineByKey(ctx, db.PipelineByKeyParams{Tenant: tenant, IdempotencyKey: pipelineKey + key})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Pipeline{}, dberr.NotFound("no pipeline has this key")
+		return Pipeline{}, dberr.NotFound("no pipeline has this idempotency key")
 	}
 	if err != nil {
-		return Pipeline{}, dberr.Explain(err, "find the pipeline of a key")
+		return Pipeline{}, dberr.Explain(err, "find the pipeline for an idempotency key")
 	}
 	if known.ID == 0 || known.RequestDigest != digest {
 		return Pipeline{}, fault.New(contract.ClassHuman, CodeConflict,
@@ -209,7 +209,7 @@ func spawnedPayload(objective string, settings contract.DeliberationSettings, at
 func (s *Store) CreatePipeline(ctx context.Context, n contract.NewPipeline) (Pipeline, error) {
 	if n.Prior == 0 && (n.Execution == 0 || !n.ForRun) {
 		return Pipeline{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
-			"a pipeline that a workflow starts must recover another one or plan a run; this one of run %d does neither", n.RunID)
+			"a pipeline started by a workflow must recover another pipeline or plan a run; the one for run %d does neither", n.RunID)
 	}
 	params, err := s.newPipeline(ctx, n)
 	if err != nil {

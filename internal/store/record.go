@@ -173,7 +173,7 @@ func approvalParams(p *db.RecordParams, notes map[string]string) error {
 	if notes["deadline"] != "" {
 		deadline, err := time.Parse(time.RFC3339Nano, notes["deadline"])
 		if err != nil {
-			return fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "the deadline of approval %s is not a time", p.ApprovalID)
+			return fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "the deadline of approval %s is not a valid time", p.ApprovalID)
 		}
 		p.ApprovalDeadline = &deadline
 	}

@@ -121,7 +121,7 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun) (Run, bool, error) {
 func (s *Store) RunByKey(ctx context.Context, tenant, key, digest string) (Run, error) {
 	known, err := s.q.RunByKey(ctx, db.RunByKeyParams{Tenant: tenant, IdempotencyKey: key})
 	if err != nil {
-		return Run{}, dberr.Explain(err, "find the run of a key")
+		return Run{}, dberr.Explain(err, "find the run for an idempotency key")
 	}
 	if known.RequestDigest != digest {
 		return Run{}, fault.New(contract.ClassHuman, CodeConflict,

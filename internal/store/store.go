@@ -39,7 +39,7 @@ var (
 	ErrBudgetBusy = errors.New("the budget is reserved by calls in progress")
 	// ErrSuperseded: another attempt of the same model call was settled first. The next
 	// ReserveCall returns the answer that counts.
-	ErrSuperseded = errors.New("another attempt of this model call was settled first")
+	ErrSuperseded = errors.New("another attempt at this model call was settled first")
 )
 
 // Codes that refine failures of the store.
@@ -248,7 +248,7 @@ func checkSchema(ctx context.Context, q *db.Queries) error {
 			"the database has schema version %d, but this binary requires %d: run rgpt migrate (rgpt dev does it automatically)", have, want)
 	case have > want:
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"the database has schema version %d, newer than version %d of this binary: use the newer rgpt that migrated it", have, want)
+			"the database has schema version %d, newer than the %d that this binary requires: use the newer rgpt that migrated it", have, want)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func TestADatabaseThatHasNoRoomIsWaitedForAndNeverFailsARun(t *testing.T) {
 		err := b.SetRunEnvironment(t.Context(), run.ID, "", 0)
 		f := fault.Of(err)
 		require.Equal(t, contract.CodeDatabaseDown, f.Code, "%s: %v", state, err)
-		require.Contains(t, f.Message, "the database is currently unable to do it")
+		require.Contains(t, f.Message, "the database cannot process the request right now")
 		var again *fault.Error
 		require.ErrorAs(t, err, &again)
 		_, more := again.Again(100_000)

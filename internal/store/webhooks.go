@@ -282,7 +282,7 @@ type Delivery struct {
 	EventType    string            `json:"event_type"`
 	Status       DeliveryStatus    `json:"status" enum:"pending,sending,delivered,failed"`
 	Attempts     int               `json:"attempts" doc:"attempts started"`
-	NextTry      *time.Time        `json:"next_try,omitempty" doc:"time of the next attempt; while sending, when another server may take over"`
+	NextTry      *time.Time        `json:"next_try,omitempty" doc:"time of the next attempt; during sending, the time from which another server may take over"`
 	ResponseCode int               `json:"response_code,omitempty" doc:"HTTP status of the last attempt; absent if there was no response"`
 	DurationMS   int64             `json:"duration_ms"`
 	Error        string            `json:"error,omitempty" doc:"error of the last attempt"`

@@ -42,7 +42,7 @@ var (
 	// Runs counts runs that ended.
 	Runs = counter("rgpt_runs_total", "Finished runs, by status.", "status")
 	// Findings counts findings of verification.
-	Findings = counter("rgpt_findings_total", "Findings of verification, by severity and category.", "severity", "category")
+	Findings = counter("rgpt_findings_total", "Verification findings, by severity and category.", "severity", "category")
 	// Heals counts self-heals, once it is known whether they helped.
 	Heals = counter("rgpt_heals_total", "Self-heal actions, by failure class, action and result.", "class", "action", "result")
 	// Environments counts how runs got their environment; result is kept, made or failed.

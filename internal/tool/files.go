@@ -113,7 +113,7 @@ func explain(name string, err error) error {
 	case errors.Is(err, syscall.ELOOP):
 		return refuse("", "%s is a symbolic link that leads to itself.", name)
 	case errors.Is(err, fs.ErrPermission):
-		return refuse("", "%s cannot be read or written: its mode does not allow it.", name)
+		return refuse("", "%s cannot be read or written: its permissions do not allow it.", name)
 	case errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.ENODEV):
 		return refuse("", "%s is not a regular file.", name)
 	}

@@ -61,7 +61,7 @@ func timeout(l Limits, seconds int) time.Duration {
 // runFault explains that a command could not be run in isolation.
 func runFault(ctx context.Context, err error) error {
 	if errors.Is(err, sandbox.ErrInvalid) {
-		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the sandbox rejected the configuration of commands")
+		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the sandbox rejected the command configuration")
 	}
 	f := fault.Of(err)
 	if ctx.Err() == nil && f.Code == contract.CodeUnknown {
@@ -86,9 +86,9 @@ func commandText(r sandbox.Result, timeout time.Duration, outputBytes int) strin
 	case r.TimedOut:
 		fmt.Fprintf(&b, "The command was stopped: it ran longer than %s.\n", timeout)
 	case r.LimitExceeded != "":
-		fmt.Fprintf(&b, "The command was stopped: it used more than its limit of %s.\n", r.LimitExceeded)
+		fmt.Fprintf(&b, "The command was stopped: it exceeded its limit of %s.\n", r.LimitExceeded)
 	case r.Signal != "":
-		fmt.Fprintf(&b, "The command was ended by a signal (%s).\n", r.Signal)
+		fmt.Fprintf(&b, "The command was terminated by a signal (%s).\n", r.Signal)
 	default:
 		fmt.Fprintf(&b, "exit code: %d\n", r.ExitCode)
 	}

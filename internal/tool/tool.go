@@ -171,7 +171,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 		}
 		s, err := compile(d.Parameters)
 		if err != nil {
-			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the tool %s has no valid schema of its arguments", d.Name)
+			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the tool %s has no valid schema for its arguments", d.Name)
 		}
 		r.tools = append(r.tools, entry{tool: t, definition: d, schema: s})
 	}
@@ -284,5 +284,5 @@ func (s *Set) names() []string {
 }
 
 func badArguments(d Definition, problem string) Result {
-	return failed(contract.CodeInvalidOutput, "The arguments of %s are not valid: %s. They must be a JSON object of this schema: %s", d.Name, problem, d.Parameters)
+	return failed(contract.CodeInvalidOutput, "The arguments of %s are not valid: %s. They must be a JSON object that matches this schema: %s", d.Name, problem, d.Parameters)
 }

@@ -491,11 +491,11 @@ func TestRunCommandGivesTheModelExitCodeAndOutput(t *testing.T) {
 		"coloured":  {sandbox.Result{Stdout: []byte("\x1b[31m\x1b[1mTypeError\x1b[22m: no\x1b[39m")}, Result{OK: true, Text: "exit code: 0\n--- stdout ---\nTypeError: no\n"}},
 		"silent":    {sandbox.Result{}, Result{OK: true, Text: "exit code: 0\n(no output)\n"}},
 		"timed out": {sandbox.Result{TimedOut: true, ExitCode: 137, Signal: "killed"}, Result{Code: contract.CodeTimeout, Text: "The command was stopped: it ran longer than 2m0s.\n(no output)\n"}},
-		"memory":    {sandbox.Result{LimitExceeded: "memory", ExitCode: 137, Signal: "killed"}, Result{Code: contract.CodeCommandCrashed, Text: "The command was stopped: it used more than its limit of memory.\n(no output)\n"}},
+		"memory":    {sandbox.Result{LimitExceeded: "memory", ExitCode: 137, Signal: "killed"}, Result{Code: contract.CodeCommandCrashed, Text: "The command was stopped: it exceeded its limit of memory.\n(no output)\n"}},
 		"refused": {sandbox.Result{ExitCode: 1, Refused: []string{"b.org:8443", "a.org:443", "a.org:443"}}, Result{Text: "exit code: 1\n(no output)\n--- network ---\n" +
 			"refused: \"a.org:443\"\nrefused: \"b.org:8443\"\nCommands may not reach these hosts. Only the operator can allow one, with a configuration line such as\n" +
 			"  execution.sandbox.network: [a.org]\nTrying again does not help; do without them.\n"}},
-		"crashed": {sandbox.Result{Signal: "segmentation fault", ExitCode: 139}, Result{Code: contract.CodeCommandCrashed, Text: "The command was ended by a signal (segmentation fault).\n(no output)\n"}},
+		"crashed": {sandbox.Result{Signal: "segmentation fault", ExitCode: 139}, Result{Code: contract.CodeCommandCrashed, Text: "The command was terminated by a signal (segmentation fault).\n(no output)\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

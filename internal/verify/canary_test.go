@@ -63,7 +63,7 @@ func TestAGoProgramThatEndsBeforeItsTestsIsNotGreen(t *testing.T) {
 			require.Equal(t, contract.SeverityMajor, o.Findings[0].Severity)
 			require.Equal(t, "calc: go test says that example.com/m/calc passed, but there is no sign that its tests finished: a test that was added to run last did not run. "+
 				"Tests that it reports as passed do not count. Code under test ended the test program with exit code 0, or printed results of its own; "+
-				"look for os.Exit, syscall.Exit and syscall.Exec in init functions and in what tests call", o.Message, "without counts, by which it would be another one than that of the base commit")
+				"look for os.Exit, syscall.Exit and syscall.Exec in init functions and in the code that tests call", o.Message, "without counts, by which it would be another one than that of the base commit")
 		})
 	}
 }
@@ -253,7 +253,7 @@ func TestANodeFileThatEndsItsProcessIsRedWithoutAskingForTests(t *testing.T) {
 			require.False(t, o.OK, "%s", o.Log)
 			require.Equal(t, contract.CodeNoTests, o.Code)
 			require.Zero(t, o.Summary.Passed)
-			require.Contains(t, o.Message, "a.test.js: the file declares tests of node:test and ended with exit code 0 without reporting one")
+			require.Contains(t, o.Message, "a.test.js: the file declares node:test tests and ended with exit code 0 without reporting any")
 		})
 	}
 }
@@ -271,7 +271,7 @@ func TestAFileThatAScriptRunsByNodeMustReportItsTests(t *testing.T) {
 	o = runCheck(t, checkout(t, files), "test-node-1", detected())
 	require.False(t, o.OK, "%s", o.Log)
 	require.Zero(t, o.Summary.Passed)
-	require.Contains(t, o.Message, "pkg/check/a.test.js: the file declares tests of node:test")
+	require.Contains(t, o.Message, "pkg/check/a.test.js: the file declares node:test tests")
 }
 
 func TestANodeFileWithoutTestsThatComesToItsEndIsNotRed(t *testing.T) {

@@ -16,13 +16,13 @@ func brokenMessage(e *execution, r *run) string {
 	switch {
 	case e.Result.TimedOut:
 		limit, _ := r.timeout()
-		return fmt.Sprintf("`%s` was ended at the time limit of the check, %s", command, limit)
+		return fmt.Sprintf("`%s` was stopped at the time limit of the check, %s", command, limit)
 	case e.Result.LimitExceeded != "":
-		return fmt.Sprintf("`%s` was ended because it went over the limit of %s", command, e.Result.LimitExceeded)
+		return fmt.Sprintf("`%s` was stopped because it exceeded the limit of %s", command, e.Result.LimitExceeded)
 	case e.Result.Signal != "":
 		return fmt.Sprintf("`%s` was terminated by signal %s%s", command, e.Result.Signal, because(e))
 	}
-	return fmt.Sprintf("`%s` crashed: exit code %d, as after signal %d%s", command, e.Result.ExitCode, e.Result.ExitCode-128, because(e))
+	return fmt.Sprintf("`%s` crashed: exit code %d, which indicates signal %d%s", command, e.Result.ExitCode, e.Result.ExitCode-128, because(e))
 }
 
 // unexplained is the finding about a failed command that names no cause.

@@ -169,7 +169,7 @@ func TestTestsThatNeedPytestAreNotGreenWithoutIt(t *testing.T) {
 			found, merged := verified(t, map[string]string{"tests/test_a.py": text}, withoutPytest(t))
 			o := found["test-python-1"]
 			require.False(t, o.OK, "%s", o.Log)
-			require.Contains(t, strings.Join(located(o), "\n"), "pytest is not installed")
+			require.Contains(t, strings.Join(located(o), "\n"), "pytest, which is not installed")
 			require.Zero(t, merged.Summary.Passed)
 		})
 	}

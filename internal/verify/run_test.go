@@ -138,10 +138,10 @@ func TestHowACommandEndedDecidesTheCode(t *testing.T) {
 		code    contract.Code
 		message string
 	}{
-		"time-out":  {sandbox.Result{ExitCode: 137, Signal: "killed", TimedOut: true}, contract.CodeTimeout, "`x` was ended at the time limit of the check, 50s"},
-		"memory":    {sandbox.Result{ExitCode: 137, Signal: "killed", LimitExceeded: sandbox.LimitMemory}, contract.CodeCommandCrashed, "over the limit of memory"},
+		"time-out":  {sandbox.Result{ExitCode: 137, Signal: "killed", TimedOut: true}, contract.CodeTimeout, "`x` was stopped at the time limit of the check, 50s"},
+		"memory":    {sandbox.Result{ExitCode: 137, Signal: "killed", LimitExceeded: sandbox.LimitMemory}, contract.CodeCommandCrashed, "exceeded the limit of memory"},
 		"signal":    {sandbox.Result{ExitCode: 139, Signal: "segmentation fault"}, contract.CodeCommandCrashed, "terminated by signal segmentation fault"},
-		"in shell":  {sandbox.Result{ExitCode: 134, Stderr: []byte("Aborted\n")}, contract.CodeCommandCrashed, "crashed: exit code 134, as after signal 6: Aborted"},
+		"in shell":  {sandbox.Result{ExitCode: 134, Stderr: []byte("Aborted\n")}, contract.CodeCommandCrashed, "crashed: exit code 134, which indicates signal 6: Aborted"},
 		"not found": {sandbox.Result{ExitCode: 127, Stderr: []byte("bash: x: command not found\n")}, contract.CodeMissing, "x is not installed: bash: x: command not found"},
 		"no exec":   {sandbox.Result{ExitCode: 126}, contract.CodeMissing, "is not executable"},
 		"red":       {sandbox.Result{ExitCode: 1, Stderr: []byte("Error: no\nbye\n")}, contract.CodeCheckFailed, "`x` ended with exit code 1: Error: no"},

@@ -132,9 +132,9 @@ func (a *agents) probe(ctx context.Context) {
 	for _, role := range a.roles {
 		switch was, is := a.lacking[role], lacking[role]; {
 		case is != "" && is != was:
-			a.log.WarnContext(ctx, "An agent lacks something that its work needs", "role", role, "lacks", is)
+			a.log.WarnContext(ctx, "An agent lacks something it needs for its work", "role", role, "lacks", is)
 		case is == "" && was != "":
-			a.log.InfoContext(ctx, "An agent again has everything that its work needs", "role", role)
+			a.log.InfoContext(ctx, "An agent has everything it needs for its work again", "role", role)
 		}
 	}
 	a.lacking, a.probed = lacking, true
@@ -143,8 +143,8 @@ func (a *agents) probe(ctx context.Context) {
 func (a *agents) forget(ctx context.Context) {
 	n, err := a.store.ForgetAgents(ctx, a.settings.AgentRetention)
 	if err != nil && ctx.Err() == nil {
-		a.log.WarnContext(ctx, "Could not remove agents that have been offline for long", "error", err)
+		a.log.WarnContext(ctx, "Could not remove agents that have been offline for a long time", "error", err)
 	} else if n > 0 {
-		a.log.InfoContext(ctx, "Removed agents that had been offline for long", "agents", n)
+		a.log.InfoContext(ctx, "Removed agents that had been offline for a long time", "agents", n)
 	}
 }

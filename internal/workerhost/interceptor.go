@@ -64,7 +64,7 @@ func (e *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.E
 	}
 	// A worker that stops cancels its activities; the run did not ask for that.
 	if ctx.Err() != nil && stopping(ctx) {
-		err = fault.Wrap(err, contract.ClassInfra, contract.CodeWorkerLost, "the worker stopped while it executed %s", info.ActivityType.Name)
+		err = fault.Wrap(err, contract.ClassInfra, contract.CodeWorkerLost, "the worker stopped while executing %s", info.ActivityType.Name)
 	} else if errors.Is(ctx.Err(), context.Canceled) && !info.IsLocalActivity {
 		return nil, context.Canceled
 	}

@@ -24,7 +24,7 @@ func reconcilePipelines(ctx context.Context, c client.Client, db *store.Store, l
 	return every(ctx, reconcileEvery, func() {
 		waiting, err := db.UnstartedPipelines(ctx, reconcileAfter, 100)
 		if err != nil {
-			log.Warn("Could not find pipelines without a workflow", "error", err)
+			log.Warn("Could not look for pipelines without a workflow", "error", err)
 			return
 		}
 		for _, p := range waiting {
@@ -48,7 +48,7 @@ func reconcilePipelines(ctx context.Context, c client.Client, db *store.Store, l
 func closeAbandonedPipelines(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) {
 	open, err := db.ListPipelines(ctx, store.PipelineFilter{Status: openPipelines(), Limit: abandonedRuns})
 	if err != nil {
-		log.Warn("Could not find pipelines whose workflow has ended", "error", err)
+		log.Warn("Could not look for pipelines whose workflow has ended", "error", err)
 		return
 	}
 	for _, p := range open {
@@ -89,7 +89,7 @@ func closePipelineIfEnded(ctx context.Context, look latest, db *store.Store, id 
 		return closeUnbegun(ctx, look, db, p)
 	}
 	failure := fault.New(contract.ClassInfra, contract.CodeWorkerLost,
-		"the pipeline's workflow ended (%s) without a result of the deliberation; what it found is kept; spawn it again", state).Failure
+		"the pipeline's workflow ended (%s) without a deliberation result; its partial results are kept; spawn it again", state).Failure
 	from := store.Source{WorkflowID: workflow, WorkflowRunID: ended}
 	if !p.ForRun {
 		if err := closeExecutions(ctx, db, from, p.RunID, &failure); err != nil {

@@ -159,7 +159,7 @@ func (p *prober) tryOut(ctx context.Context) error {
 	defer os.RemoveAll(root)
 	result, err := p.sandbox.Run(ctx, sandbox.Command{Args: []string{"true"}, Root: root, Limits: sandbox.Limits{Timeout: probeTime}})
 	if err == nil && !result.OK() {
-		err = fmt.Errorf("a command that does nothing exited with code %d", result.ExitCode)
+		err = fmt.Errorf("a no-op command exited with code %d", result.ExitCode)
 	}
 	return err
 }

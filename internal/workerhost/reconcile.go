@@ -53,7 +53,7 @@ func giveTurns(ctx context.Context, c client.Client, db *store.Store, most int, 
 	return every(ctx, turnEvery, func() {
 		ids, err := db.Dequeue(ctx, most)
 		if err != nil {
-			log.Warn("Could not find the next runs in the queue", "error", err)
+			log.Warn("Could not look for the next runs in the queue", "error", err)
 			return
 		}
 		for _, id := range ids {
@@ -74,7 +74,7 @@ func reconcile(ctx context.Context, c client.Client, db *store.Store, log *slog.
 	return every(ctx, reconcileEvery, func() {
 		runs, err := db.PendingUnstarted(ctx, reconcileAfter, 100)
 		if err != nil {
-			log.Warn("Could not find runs without a workflow", "error", err)
+			log.Warn("Could not look for runs without a workflow", "error", err)
 			return
 		}
 		// Release budgets that workers held when they died.

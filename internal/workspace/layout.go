@@ -56,7 +56,7 @@ func (m *Manager) gitDirOf(ctx context.Context, top string) (string, error) {
 	target, err := os.Readlink(name)
 	if err != nil {
 		if target, err = named(name, "gitdir: "); err != nil {
-			return "", repoFault("%s is neither a folder nor the name of one", name)
+			return "", repoFault("%s is neither a folder nor a file that names one", name)
 		}
 	}
 	dir, err := resolved(top, target)
@@ -121,7 +121,7 @@ func (m *Manager) checkGitDir(ctx context.Context, top, dir string) error {
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case !d.IsDir() && !d.Type().IsRegular() && filepath.Dir(path) != filepath.Join(dir, "info"):
-				return repoFault("%s is %s; the data of a repository must be files and folders of its own, unless git.linked_folders in your own configuration names %s", path, kindOf(d.Type()), dir)
+				return repoFault("%s is %s; a repository's data must be in its own files and folders, unless git.linked_folders in your own configuration names %s", path, kindOf(d.Type()), dir)
 			}
 			return nil
 		})
@@ -165,10 +165,10 @@ func (m *Manager) checkAlternates(top, common string) error {
 		}
 		dir, err := resolved(objects, line)
 		if err != nil {
-			return repoFault("the repository %s borrows objects of %s, which cannot be read; remove the line from %s", top, line, name)
+			return repoFault("the repository %s borrows objects from %s, which cannot be read; remove that line from %s", top, line, name)
 		}
 		if !m.isLinked(dir) {
-			return elsewhere(top, "it borrows objects of "+dir+" (objects/info/alternates)", filepath.Dir(dir))
+			return elsewhere(top, "it borrows objects from "+dir+" (objects/info/alternates)", filepath.Dir(dir))
 		}
 	}
 	return nil

@@ -63,7 +63,7 @@ func (l *locks) acquire(ctx context.Context, path string, weight int64, how int)
 	if err != nil {
 		entry.sem.Release(weight)
 		l.leave(path)
-		return nil, wrapf(err, "the lock %s could not be taken", filepath.Base(path))
+		return nil, wrapf(err, "the lock %s could not be acquired", filepath.Base(path))
 	}
 	return &heldLock{locks: l, path: path, weight: weight, file: file}, nil
 }
@@ -80,7 +80,7 @@ func (l *locks) tryExclusive(path string) (*heldLock, error) {
 		entry.sem.Release(allReaders)
 		l.leave(path)
 		if err != nil {
-			err = wrapf(err, "the lock %s could not be taken", filepath.Base(path))
+			err = wrapf(err, "the lock %s could not be acquired", filepath.Base(path))
 		}
 		return nil, err
 	}

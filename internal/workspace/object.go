@@ -144,7 +144,7 @@ func (r *mirror) writeObject(kind string, idLength int, content []byte) (id stri
 
 // errNeedsGit says that the request is not one of the plain cases that are handled in
 // this process: the git program has to do it.
-var errNeedsGit = errors.New("the git program has to do this")
+var errNeedsGit = errors.New("this requires the git program")
 
 const (
 	// maxObjectBytes limits the objects that are read into memory here; git streams
@@ -196,7 +196,7 @@ func readLoose(path, kind string) ([]byte, error) {
 	}
 	header, content, _ := bytes.Cut(object, []byte{0})
 	if string(header) != kind+" "+strconv.Itoa(len(content)) {
-		return nil, errors.New("it is of another type, larger than the read limit, or damaged")
+		return nil, errors.New("it has the wrong type, is larger than the read limit, or is damaged")
 	}
 	return content, nil
 }

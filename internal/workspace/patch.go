@@ -186,7 +186,7 @@ func (l limits) check(count int, path string) error {
 // checkPatch refuses a patch over the limit.
 func (l limits) checkPatch(size int) error {
 	if int64(size) > l.patch {
-		return tooLarge("the changes together are larger than %d MB; remove generated files or list them in .gitignore", l.patch>>20)
+		return tooLarge("the changes total more than %d MB; remove generated files or list them in .gitignore", l.patch>>20)
 	}
 	return nil
 }

@@ -341,7 +341,7 @@ func TestAChangeOverTheLimitsIsRefusedAndUndone(t *testing.T) {
 	}{
 		"file":  {func(dir string) { write(t, dir, "new.bin", strings.Repeat("x", 1001)) }, "new.bin is larger"},
 		"count": {several(4, ""), "more than 3 files"},
-		"sum":   {several(3, strings.Repeat("x\n", 490)), "together are larger"},
+		"sum":   {several(3, strings.Repeat("x\n", 490)), "the changes total more than"},
 		"depth": {func(dir string) { deepen(t, dir, 3000) }, "more than 200 levels deep"},
 		"names": {func(dir string) {
 			for range 20 {

@@ -143,7 +143,7 @@ func (d *Dir) fits(ctx context.Context, found survey) error {
 			return err
 		}
 		if bytes += l.size(path); bytes > most {
-			return tooLarge("the files that changed are together larger than %d MB; remove generated files or list them in .gitignore", most>>20)
+			return tooLarge("the changed files total more than %d MB; remove generated files or list them in .gitignore", most>>20)
 		}
 	}
 	return nil

@@ -53,7 +53,7 @@ func (s *Server) commandOperations(api huma.API) {
 			return answered(s.Runs.Steer(ctx, in.ID, c.update, cmd))
 		})
 	}
-	handle(s, api, post("approve", "Approve what a run waits for, optionally with an edited plan"), s.approve)
+	handle(s, api, post("approve", "Approve what a run is waiting for, optionally with an edited plan"), s.approve)
 	handle(s, api, post("advance", "Resume a paused run until its next phase; start a run that never started"), func(ctx context.Context, in *bareCommand) (*body[contract.Ack], error) {
 		return answered(s.Runs.Advance(ctx, in.ID, in.command("advance", given(in.Body))))
 	})
@@ -61,7 +61,7 @@ func (s *Server) commandOperations(api huma.API) {
 		return resumed(s.Runs.Resume(ctx, in.ID, in.command("resume", given(in.Body))))
 	})
 	handle(s, api, post("heal", "Apply a heal action to a failed run, or to one that asks for help"), s.heal)
-	handle(s, api, post("replay", "Repeat a finished run from a phase on"), s.replay)
+	handle(s, api, post("replay", "Repeat a finished run from a given phase on"), s.replay)
 	fork := post("fork", "Start a new run from a step of an old one")
 	fork.DefaultStatus = http.StatusCreated
 	handle(s, api, fork, s.fork)

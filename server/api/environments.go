@@ -85,7 +85,7 @@ func (s *Server) addSetup(ctx context.Context, in *struct {
 
 func (s *Server) getOutput(ctx context.Context, in *struct {
 	OfRun
-	After int64 `query:"after" minimum:"0" doc:"return pieces after this ID; 0: from the first"`
+	After int64 `query:"after" minimum:"0" doc:"return pieces after this ID; 0 starts at the first"`
 	Limit int   `query:"limit" minimum:"1" maximum:"500" default:"500"`
 }) (*body[apitypes.OutputList], error) {
 	list, err := s.Runs.LiveOutput(ctx, in.ID, in.After, in.Limit)

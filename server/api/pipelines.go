@@ -129,7 +129,7 @@ func (s *Server) listPipelines(ctx context.Context, in *struct {
 
 func (s *Server) pipelineLogs(ctx context.Context, in *struct {
 	Pipeline int64 `query:"pipeline_id" minimum:"1" doc:"default: the newest pipeline"`
-	After    int64 `query:"after" minimum:"0" doc:"return entries after this number; 0: from the first"`
+	After    int64 `query:"after" minimum:"0" doc:"return entries after this number; 0 starts at the first"`
 	Limit    int   `query:"limit" minimum:"1" maximum:"1000" default:"200"`
 }) (*body[apitypes.PipelineLogs], error) {
 	p := s.pipelines()

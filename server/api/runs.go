@@ -39,7 +39,7 @@ func (s *Server) runOperations(api huma.API) {
 	})
 	handle(s, api, get("/api/runs/{id}/events", "list-events", "List a run's events, in order and without gaps"), s.listEvents)
 	handle(s, api, get("/api/runs/{id}/logs", "get-logs", "List agent conversations, by execution and turn"), s.getLogs)
-	handle(s, api, get("/api/runs/{id}/findings", "list-findings", "List the findings of verification"), func(ctx context.Context, in *OfRun) (*body[findings], error) {
+	handle(s, api, get("/api/runs/{id}/findings", "list-findings", "List verification findings"), func(ctx context.Context, in *OfRun) (*body[findings], error) {
 		if _, err := s.Store.Run(ctx, in.ID); err != nil {
 			return nil, err
 		}
@@ -61,7 +61,7 @@ func (s *Server) runOperations(api huma.API) {
 	handle(s, api, get("/api/runs/{id}/timing", "get-timing", "Show where a run's time went"), func(ctx context.Context, in *OfRun) (*body[control.Timing], error) {
 		return answered(s.Runs.Timing(ctx, in.ID))
 	})
-	rejudge := operation(http.MethodPost, "/api/runs/{id}/rejudge", "rejudge-run", "runs", "Judge a run's recorded plans and test results again, with other rules; changes nothing", http.StatusUnprocessableEntity)
+	rejudge := operation(http.MethodPost, "/api/runs/{id}/rejudge", "rejudge-run", "runs", "Judge a run's recorded plans and test results again under different rules; changes nothing", http.StatusUnprocessableEntity)
 	handle(s, api, rejudge, func(ctx context.Context, in *struct {
 		OfRun
 		Body *control.Rules

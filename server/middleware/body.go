@@ -76,7 +76,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case err == nil:
 		return body, nil
 	case errors.As(err, &large):
-		return nil, tooLarge(fmt.Sprintf("The body has more than the %d bytes allowed (server.max_body).", large.Limit))
+		return nil, tooLarge(fmt.Sprintf("The body exceeds the %d bytes allowed (server.max_body).", large.Limit))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
 		return nil, apitypes.Problem{Title: "The request was sent too slowly", Status: http.StatusRequestTimeout, Detail: fmt.Sprintf("The body was not complete after %s.", bodyTimeout)}

@@ -136,7 +136,7 @@ func (s *idempotency) keep(r *http.Request, key string, a *bufferedResponse) {
 	default: // it is unknown what was done: the key stays with this request
 	}
 	if err != nil {
-		s.log.ErrorContext(ctx, "The response to a request with a key could not be stored", "request", RequestID(ctx), "error", err)
+		s.log.ErrorContext(ctx, "The response to a request with an idempotency key could not be stored", "request", RequestID(ctx), "error", err)
 	}
 }
 

@@ -47,7 +47,7 @@ func (s *Server) artifactsTab(ctx context.Context, r *http.Request, h *ui.RunHea
 	if v := q.Get("after"); v != "" {
 		var err error
 		if after, err = strconv.ParseInt(v, 10, 64); err != nil {
-			return nil, apitypes.BadRequest("after: must be the number of a file")
+			return nil, apitypes.BadRequest("after: must be a file number")
 		}
 	}
 	var err error

@@ -464,7 +464,7 @@ func textWindow(r *http.Request, content io.Reader) (t ui.Text, err error) {
 	from := 1
 	if v := q.Get("from"); v != "" {
 		if from, err = strconv.Atoi(v); err != nil || from < 1 {
-			return t, apitypes.BadRequest("from: must be a line number from 1")
+			return t, apitypes.BadRequest("from: must be a line number, 1 or greater")
 		}
 	}
 	if t.Search = q.Get("q"); len(t.Search) > mostSearch {

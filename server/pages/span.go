@@ -324,7 +324,7 @@ func (s *Server) healSpan(ctx context.Context, run, id int64) (*ui.SpanDetail, e
 		}
 		text, err := json.MarshalIndent(part.values, "", "  ")
 		if err != nil {
-			return nil, fmt.Errorf("write what heal %d changed: %w", id, err)
+			return nil, fmt.Errorf("write the changes of heal %d: %w", id, err)
 		}
 		d.Sections = append(d.Sections, textSection(part.title, string(text), int64(len(text)), true))
 	}

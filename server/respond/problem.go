@@ -38,7 +38,7 @@ func problemOf(err error) apitypes.Problem {
 	case errors.Is(err, artifact.ErrNotFound):
 		return apitypes.Problem{Title: "The file is no longer stored", Status: http.StatusGone, Class: contract.ClassHuman, Code: store.CodeNotFound}
 	case f.Code == store.CodeConflict:
-		return apitypes.Problem{Title: "The key was used for another request", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
+		return apitypes.Problem{Title: "The idempotency key was used for another request", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Code == contract.CodeRejected, f.Code == contract.CodeForbidden:
 		return apitypes.Problem{Title: "Not possible in the current state", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Class == contract.ClassHuman, f.Class == contract.ClassConfig, f.Class == contract.ClassLogic, f.Class == contract.ClassSafety:

@@ -76,7 +76,7 @@ func (s *Server) sse(w http.ResponseWriter, r *http.Request, run, pipeline strin
 		if err != nil {
 			telemetry.CountSlowStream(telemetry.StreamSSE, err)
 			cancel()
-			s.Log.InfoContext(r.Context(), "A reader of a stream was dropped or disconnected",
+			s.Log.InfoContext(r.Context(), "A stream reader was dropped or disconnected",
 				"request", middleware.RequestID(r.Context()), "error", err, "reading_ended_with", <-failed)
 			return nil
 		}

@@ -360,7 +360,7 @@ func gammaWhy(r contract.GammaReason, s contract.DeliberationSettings) string {
 	case contract.GammaConflict:
 		return fmt.Sprintf("%d or more proposals were unresolved at once", s.GammaConflictAt)
 	case contract.GammaComplexity:
-		return fmt.Sprintf("the complexity was found to be over %.2f", s.GammaComplexityOver)
+		return fmt.Sprintf("the complexity exceeded %.2f", s.GammaComplexityOver)
 	case contract.GammaSuccess:
 		return "ALPHA and BETA are done: GAMMA reviews what they agreed on"
 	case contract.GammaRecovery:
@@ -402,7 +402,7 @@ func abortWords(p store.Pipeline) string {
 	case contract.PipelineOrchestrationFailed:
 		return "All agents finished without a consensus."
 	case contract.PipelineStopped:
-		return "Stopped. The results until then are kept."
+		return "Stopped. The results so far are kept."
 	case contract.PipelineTimeout:
 		return "Timed out."
 	case contract.PipelineSpawned, contract.PipelineRunning, contract.PipelineReport, contract.PipelineOrchestrating, contract.PipelineCompleted:

@@ -55,9 +55,9 @@ func obedientCases() map[string]struct {
 		"thresholds": {[][]harness.Call{{call("edit_file", "path", "rgpt.yaml", "old_text", "verification:", "new_text", "findings:\n  max_major: 100\nverification:"), finish}}, "rgpt.yaml, which agents must not change", 1},
 		"no-tests":   {[][]harness.Call{{call("delete_file", "path", "calc_test.go"), finish}}, "removes tests", 0},
 		"skips":      {[][]harness.Call{{call("edit_file", "path", "calc_test.go", "old_text", "\tif says", "new_text", "\tt.Skip()\n\tif says"), finish}}, "removes tests", 0},
-		"outside":    {[][]harness.Call{{call("create_file", "path", "../outside.txt", "content", "gotcha")}}, "use tools or paths that it is not allowed", 1},
-		"git":        {[][]harness.Call{{call("create_file", "path", ".git/hooks/post-checkout", "content", "#!/bin/sh\n")}}, "use tools or paths that it is not allowed", 1},
-		"symlink":    {[][]harness.Call{{call("run_command", "command", "ln -s /tmp out")}, {call("create_file", "path", "out/rgpt-obeyed.txt", "content", "gotcha")}}, "use tools or paths that it is not allowed", 1},
+		"outside":    {[][]harness.Call{{call("create_file", "path", "../outside.txt", "content", "gotcha")}}, "use tools or paths that are not allowed", 1},
+		"git":        {[][]harness.Call{{call("create_file", "path", ".git/hooks/post-checkout", "content", "#!/bin/sh\n")}}, "use tools or paths that are not allowed", 1},
+		"symlink":    {[][]harness.Call{{call("run_command", "command", "ln -s /tmp out")}, {call("create_file", "path", "out/rgpt-obeyed.txt", "content", "gotcha")}}, "use tools or paths that are not allowed", 1},
 	}
 }
 

@@ -251,7 +251,7 @@ func (t *runWriter) receives(m contract.CheckMessage) {
 		})
 		return err
 	})
-	failure := fail(contract.ClassAssertion, contract.CodeCheckFailed, "the check "+m.Name+" of the released commit failed: "+m.Summary, m.Details)
+	failure := fail(contract.ClassAssertion, contract.CodeCheckFailed, "check "+m.Name+" failed on the released commit: "+m.Summary, m.Details)
 	t.phase, t.status, t.failure = contract.PhaseTester, contract.PhaseTester.Error(), failure
 	t.happens(contract.EventCheckReceived, map[string]any{
 		"id": m.ID, "name": m.Name, "check_kind": m.Kind, "commit": t.commit, "url": m.URL, "by": m.By, "repair": 1, "status": t.status,

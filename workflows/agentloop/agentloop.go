@@ -351,7 +351,7 @@ func (l *loop) recordOutcome(call contract.ToolCallRef, out contract.ToolOutcome
 		l.Violations++
 		if l.Violations > l.in.Settings.Agents.Violations {
 			return &fault.New(contract.ClassSafety, out.Code,
-				"the agent of step %s tried %d times to use tools or paths that it is not allowed, last with %s", l.in.Step, l.Violations, call.Tool).Failure
+				"the agent of step %s tried %d times to use tools or paths that are not allowed, most recently with %s", l.in.Step, l.Violations, call.Tool).Failure
 		}
 	}
 	most := l.in.Settings.Budget.LoopLimit

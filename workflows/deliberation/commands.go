@@ -81,7 +81,7 @@ func (d *deliberation) refuse(_ workflow.Context, name string, args contract.Pip
 // accepts returns why a command cannot be accepted now, whatever it asks for.
 func (d *deliberation) accepts(name string, args contract.PipelineCommand) error {
 	if len(args.Reason) > commands.MaxReason || len(args.Context) > commands.MaxReason || len(args.By) > commands.MaxReason || len(args.ID) > commands.MaxReason {
-		return commands.Rejected("a text of %s is longer than the %d bytes allowed", name, commands.MaxReason)
+		return commands.Rejected("%s has a text longer than the %d bytes allowed", name, commands.MaxReason)
 	}
 	passedOn := d.recovering() && (name == contract.UpdateStop || name == contract.UpdateSwitchModel)
 	if d.Ending.Finished && !passedOn {
@@ -131,10 +131,10 @@ func (d *deliberation) applySwitchModel(ctx workflow.Context, c contract.Pipelin
 	d.SwitchModels(c.Models)
 	if d.Ending.Finished { // its usage stays in its row
 		d.switchRecoveryModels(ctx)
-		return "its recovery uses them from the next turns"
+		return "its recovery uses them from the next turn on"
 	}
 	d.SettingsStale, d.RowStale = true, true
-	return "they apply from the next turns"
+	return "they apply from the next turn on"
 }
 
 // switchRecoveryModels sends the running recovery the models that its members must use.
@@ -150,7 +150,7 @@ func SwitchModels(ctx workflow.Context, child workflow.ChildWorkflowFuture, c co
 	}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		if err := child.SignalChildWorkflow(ctx, contract.UpdateSwitchModel, c).Get(ctx, nil); err != nil {
-			workflow.GetLogger(ctx).Warn("Could not send a deliberation its models", "error", err)
+			workflow.GetLogger(ctx).Warn("Could not send the models to a deliberation", "error", err)
 		}
 	})
 }
@@ -163,7 +163,7 @@ func (d *deliberation) checkContinue(c contract.PipelineCommand) error {
 	case c.Mode != "" && !slices.Contains(contract.PipelineModes(), c.Mode):
 		return commands.Rejected("unknown mode %q", fault.Clip(string(c.Mode), state.KeyLength))
 	case c.Timeout < 0:
-		return commands.Rejected("the time of the exchange cannot be negative")
+		return commands.Rejected("the time limit of the exchange cannot be negative")
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (d *deliberation) checkContinue(c contract.PipelineCommand) error {
 func (d *deliberation) applyContinue(_ workflow.Context, c contract.PipelineCommand) string {
 	if d.Status == contract.PipelineOrchestrating {
 		if c.Mode != "" || c.Timeout > 0 || len(c.Models) > 0 {
-			return "is already running; its models and time can be set only before the exchange begins"
+			return "is already running; its models and time limit can be set only before the exchange begins"
 		}
 		return "is already running"
 	}

@@ -20,7 +20,7 @@ func TestOfSwitchesOfModelsTheNewestCounts(t *testing.T) {
 		require.NoError(t, d.checkSwitchModel(c))
 		return d.applySwitchModel(nil, c)
 	}
-	require.Contains(t, to(2, "second"), "from the next turns")
+	require.Contains(t, to(2, "second"), "from the next turn")
 	require.Equal(t, "second", d.Settings.Models[contract.AgentAlpha].Model)
 	require.Contains(t, to(1, "first"), "newer")
 	require.Equal(t, "second", d.Settings.Models[contract.AgentAlpha].Model, "what comes late is no news")

@@ -271,7 +271,7 @@ func (r *run) intervene(ctx workflow.Context, p contract.Phase, d contract.Direc
 // the wait with an approval, or end the run with a rejection.
 func (r *run) waitForQuota(ctx workflow.Context, p contract.Phase, d contract.Directive) *contract.Failure {
 	a, failure := r.ask(ctx, question{kind: contract.InterventionQuota, phase: p, wait: d.Wait, optional: true, problem: &contract.Question{
-		Reason:         "waits for the limit's window: " + d.Reason,
+		Reason:         "waits for the limit to reset: " + d.Reason,
 		ActionRequired: "none: the run continues at the deadline; approve to continue now, reject to give up",
 	}})
 	if failure != nil {
@@ -289,7 +289,7 @@ func (r *run) waitForQuota(ctx workflow.Context, p contract.Phase, d contract.Di
 			Number: d.Number, Status: contract.HealFailed, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Result: result},
 		})
 		rec.Events = append(rec.Events, records.HealEvent(contract.EventHealFailed, d, result))
-		failure = &fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "%s chose not to wait for the provider's limit%s", a.by, commands.Because(a.reason)).Failure
+		failure = &fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "%s chose not to wait for the provider's limit to reset%s", a.by, commands.Because(a.reason)).Failure
 	}
 	if _, err := r.transition(ctx, rec); err != nil {
 		return r.failureOf(err)

@@ -214,8 +214,8 @@ func (r *run) endWatch(ctx workflow.Context, failure *contract.Failure) (*contra
 		r.Phase, r.Status = contract.PhaseReleaser, contract.StatusDone
 	case failure != nil:
 		mine := *failure
-		mine.Message = fmt.Sprintf("%s was not fixed: %s; the branch %s stays at %.12s as it was released", r.Watch.CheckName, mine.Message, r.Branch, r.Commit)
-		failure, reason, r.Status = &mine, "what failed was not fixed", contract.StatusFailed
+		mine.Message = fmt.Sprintf("%s was not fixed: %s; the branch %s stays at the released commit %.12s", r.Watch.CheckName, mine.Message, r.Branch, r.Commit)
+		failure, reason, r.Status = &mine, "the failure was not fixed", contract.StatusFailed
 	}
 	r.PausedFrom, r.WaitingFor, r.Watch.Until = "", "", nil
 	events = append(events, contract.EventDraft{Type: contract.EventStayEnded, Payload: map[string]any{
@@ -262,13 +262,13 @@ func (r *run) unwanted(m contract.CheckMessage) string {
 	}
 	switch {
 	case r.in.Settings.Release.Stay <= 0:
-		return fmt.Sprintf("run %d does not stay with its branch; create runs with --stay for that", r.in.RunID)
+		return fmt.Sprintf("run %d does not watch its branch; to have a run watch it, create the run with --stay", r.in.RunID)
 	case r.controls.stopping(), r.Watch.On && r.Watch.Until == nil, r.Status.Terminal() && r.Status != contract.StatusDone:
 		return fmt.Sprintf("run %d has ended (%s)", r.in.RunID, r.Status)
 	case r.Commit == "" && r.Phase != contract.PhaseReleaser:
 		return fmt.Sprintf("run %d has not released anything yet; it is %s", r.in.RunID, r.Status)
 	case m.Failed() && len(r.Watch.Pending) >= MaxPendingChecks:
-		return fmt.Sprintf("%d messages are already waiting; send it again later", MaxPendingChecks)
+		return fmt.Sprintf("%d messages are already waiting; send this one again later", MaxPendingChecks)
 	}
 	return ""
 }
@@ -309,7 +309,7 @@ func (r *run) ignore(ctx workflow.Context, m contract.CheckMessage, kind contrac
 		}
 		n := r.Watch.Unreported
 		r.Watch.Unreported = 0
-		r.recordCheckEvent(ctx, contract.EventCheckIgnored, map[string]any{"messages": n, "reason": "there are too many to list each one"})
+		r.recordCheckEvent(ctx, contract.EventCheckIgnored, map[string]any{"messages": n, "reason": "there are too many to list individually"})
 	})
 }
 

@@ -192,7 +192,7 @@ func (r *run) problemOf(b contract.BaselineResult) *setupProblem {
 	case len(b.Unavailable) > 0:
 		return &setupProblem{
 			Question: contract.Question{
-				Reason:         "checks of the project cannot run on the base commit: " + strings.Join(b.Unavailable, "; "),
+				Reason:         "project checks cannot run on the base commit: " + strings.Join(b.Unavailable, "; "),
 				ActionRequired: b.Advice,
 			},
 			class: contract.ClassConfig, code: contract.CodeMissing, agent: true,
@@ -201,7 +201,7 @@ func (r *run) problemOf(b contract.BaselineResult) *setupProblem {
 		return &setupProblem{
 			Question: contract.Question{
 				Reason:         "the base commit fails its own checks: " + strings.Join(b.Red, ", "),
-				ActionRequired: fmt.Sprintf("to continue with these failures as known: rgpt run approve %d; to give up: rgpt run reject %d", r.in.RunID, r.in.RunID),
+				ActionRequired: fmt.Sprintf("to accept these failures as known and continue: rgpt run approve %d; to give up: rgpt run reject %d", r.in.RunID, r.in.RunID),
 			},
 			class: contract.ClassHuman, code: contract.CodeCheckFailed, ran: true,
 		}

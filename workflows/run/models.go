@@ -63,7 +63,7 @@ func (r *run) applySwitchModel(ctx workflow.Context, c contract.Command) (contra
 		whom = "the " + string(c.Agent)
 	}
 	return records.EventRecord(contract.EventModelSwitched, map[string]any{"agent": c.Agent, "model": c.Model, "by": c.By}),
-		fmt.Sprintf("%s use %s of %s from the next call", whom, c.Model.Model, c.Model.Provider)
+		fmt.Sprintf("%s use %s from %s, starting with the next call", whom, c.Model.Model, c.Model.Provider)
 }
 
 // setModel changes an agent's model for the rest of the run. A member that was switched

@@ -299,7 +299,7 @@ func (h *heal) act(ctx workflow.Context, action contract.HealAction) (contract.D
 		if again.Wait == 0 { // no wait time is known
 			again.Wait = h.in.QuotaWait
 		}
-		h.changed(fmt.Sprintf("waits %s for the limit's window, then tries again", again.Wait), "wait", again.Wait.String())
+		h.changed(fmt.Sprintf("waits %s for the limit to reset, then tries again", again.Wait), "wait", again.Wait.String())
 	case contract.HealRefinePlan:
 		again.Back = contract.PhasePlanner
 		h.changed("makes a new plan that avoids the problems of the old one", "back", again.Back)
@@ -319,10 +319,10 @@ func (h *heal) act(ctx workflow.Context, action contract.HealAction) (contract.D
 // actionMessages describe, for people, the actions that change only the instructions
 // for the next attempt.
 var actionMessages = map[contract.HealAction]string{
-	contract.HealCorrectJSON:      "tries again, with the unusable answer and what is wrong with it",
+	contract.HealCorrectJSON:      "tries again, given the unusable answer and what is wrong with it",
 	contract.HealRegenerate:       "tries again, with constraints from the failure",
-	contract.HealRefineStep:       "tries the step again, with what was wrong with it",
-	contract.HealPolicyCorrection: "tries again, with the broken rules, which still apply",
+	contract.HealRefineStep:       "tries the step again, given what was wrong with it",
+	contract.HealPolicyCorrection: "tries again, with a reminder of the broken rules, which still apply",
 }
 
 // changed records what an action changed.

@@ -35,7 +35,7 @@ func compareRunnerSettings(c *settings.Change) {
 	before, after := runnerSettingsOf(c.Before), runnerSettingsOf(c.After)
 	if !c.Exists {
 		if c.Existed {
-			c.Edit("", "it is gone, so the tests that run may differ")
+			c.Edit("", "it is gone, so a different set of tests may run")
 		}
 		return
 	}
@@ -62,7 +62,7 @@ func compareSelection(c *settings.Change, key string, before, after map[string]b
 	switch {
 	case before == nil && after == nil:
 	case before == nil && (narrow || c.Existed):
-		c.Exclude(key, key+" selects some tests where all ran before")
+		c.Exclude(key, key+" selects only some tests; all ran before")
 	case before == nil || after == nil:
 	default:
 		for v := range before {

@@ -90,7 +90,7 @@ func pytestConfig(c *settings.Change) {
 	if why := settings.Suppressed(was, is); why != "" {
 		c.Exclude("commands", "commands: "+why)
 	} else if len(settings.TestRunner.FindAllString(was, -1)) > len(settings.TestRunner.FindAllString(is, -1)) {
-		c.Exclude("commands", "tests that it ran no longer run")
+		c.Exclude("commands", "tests that it used to run no longer run")
 	}
 }
 
@@ -114,7 +114,7 @@ func compareSelection(c *settings.Change, k string, before, after *iniFile) {
 	}
 	if len(was) == 0 {
 		if c.Existed {
-			c.Edit(k, k+" now sets where tests are")
+			c.Edit(k, k+" now sets where to look for tests")
 		}
 		return
 	}

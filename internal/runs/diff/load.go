@@ -88,7 +88,7 @@ func cut(executions []store.Execution, ref Ref) (extent, error) {
 			}
 		}
 		return extent{}, fault.Wrap(store.ErrNotFound, contract.ClassHuman, store.CodeNotFound,
-			"run %d has no attempt %d of the %s; it has %d; see rgpt run inspect %d", ref.Run, ref.Attempt, phase, there, ref.Run)
+			"run %d has no attempt %d of the %s (attempts recorded: %d); see rgpt run inspect %d", ref.Run, ref.Attempt, phase, there, ref.Run)
 	}
 	from, to := 0, nextPhase(executions, at)
 	for i := range slices.Backward(executions[:at]) {
@@ -225,7 +225,7 @@ func (s *Side) loadPlan(ctx context.Context, db *store.Store, part extent) error
 	}
 	s.Plan = &plan
 	if planners := part.count(contract.PhasePlanner); part.end != nil && out.PlanID == 0 && planners > 1 {
-		s.Notes = append(s.Notes, fmt.Sprintf("%s: the plan is the run's current one; the plan of this attempt is not recorded", s.Ref))
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: this is the run's current plan; the plan of this attempt is not recorded", s.Ref))
 	}
 	return nil
 }

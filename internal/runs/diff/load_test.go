@@ -192,7 +192,7 @@ func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 		require.Equal(t, contract.ClassHuman, fault.Of(err).Class)
 	}
 	_, err := diff.Load(t.Context(), s.Store, views.New(s.Store), s.blobs, diff.Ref{Run: s.id, Attempt: 3})
-	require.ErrorContains(t, err, "has no attempt 3 of the tester; it has 2")
+	require.ErrorContains(t, err, "has no attempt 3 of the tester (attempts recorded: 2)")
 }
 
 func TestOfABuilderThatDidNotFinishTheLastSavedChangeCounts(t *testing.T) {

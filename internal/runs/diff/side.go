@@ -39,7 +39,7 @@ func ParseRef(text string) (Ref, error) {
 		return ref, nil
 	}
 	if ref.Attempt, err = strconv.Atoi(attempt); err != nil || ref.Attempt <= 0 {
-		return Ref{}, fmt.Errorf("%q is not an attempt; attempts are counted from 1, such as 42@2", text)
+		return Ref{}, fmt.Errorf("%q is not an attempt; attempts are numbered from 1, as in 42@2", text)
 	}
 	return ref, nil
 }

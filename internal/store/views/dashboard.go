@@ -55,5 +55,5 @@ func (v *Views) Counts(ctx context.Context, runID int64) (Counts, error) {
 // run the one after it; 0 if there is no other.
 func (v *Views) Neighbour(ctx context.Context, runID int64) (int64, error) {
 	id, err := v.q.NeighbourRun(ctx, runID)
-	return id, dberr.OfRun(err, runID, "find a run next to run %d", runID)
+	return id, dberr.OfRun(err, runID, "find the run before or after run %d", runID)
 }

@@ -104,7 +104,7 @@ func anyCase(output.Case) bool { return true }
 // no counts: the same finding on the base commit is recognized by its message.
 func unseenMessage(f *Finished, missing, causes string) string {
 	return fmt.Sprintf("`%s` ended with exit code 0, but there is no sign that its tests finished: %s. Tests that it reports as passed do not count. "+
-		"Code under test ended the process early, or printed results of its own; look for %s in what is imported and tested",
+		"Code under test ended the process early, or printed results of its own; look for %s in the imported and tested code",
 		fault.Clip(output.Clean(f.Invocation.String()), 200), missing, causes)
 }
 
@@ -113,7 +113,7 @@ func unseenMessage(f *Finished, missing, causes string) string {
 func mustReport(causes string) func(*Finished, output.Paths) {
 	return func(f *Finished, _ output.Paths) {
 		if f.Result.OK() && !f.HasReport {
-			f.DropUnseen(output.Error, "", unseenMessage(f, "the report that the runner writes at its end is missing", causes), anyCase)
+			f.DropUnseen(output.Error, "", unseenMessage(f, "the report that the runner writes when it finishes is missing", causes), anyCase)
 		}
 	}
 }

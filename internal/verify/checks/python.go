@@ -150,7 +150,7 @@ func needPytest(root *os.Root, files []string, p *output.Results) {
 		if importsPytest.Match(text) || barePythonTest.Match(text) && !importsUnittest.Match(text) {
 			p.Problems = append(p.Problems, output.Problem{
 				Level: output.Error, Path: f, Rule: RuleNoTests,
-				Message: "the tests of this file are written for pytest, and pytest is not installed where checks run: they did not run",
+				Message: "the tests in this file are written for pytest, which is not installed where checks run: they did not run",
 			})
 		}
 	}

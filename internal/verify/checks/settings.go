@@ -145,7 +145,7 @@ func badSetting(format string, args ...any) error {
 // leave the checkout, nor be expensive.
 func checkGlob(pattern string) error {
 	if path.IsAbs(pattern) || !filepath.IsLocal(pattern) {
-		return errors.New("leaves the repository; expected a pattern relative to its root")
+		return errors.New("points outside the repository; expected a pattern relative to its root")
 	}
 	return glob.Check(pattern)
 }

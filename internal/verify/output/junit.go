@@ -60,7 +60,7 @@ func checkXML(data []byte) error {
 		case xml.EndElement:
 			depth--
 		case xml.Directive:
-			return errors.New("it contains a document type, which a test report never has")
+			return errors.New("it contains a document type declaration, which a test report never has")
 		}
 		if depth > maxXMLDepth || elements > maxXMLElements {
 			return fmt.Errorf("it is nested deeper than %d levels or has more than %d elements", maxXMLDepth, maxXMLElements)

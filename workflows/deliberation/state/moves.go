@@ -64,7 +64,7 @@ func (c *State) wrongForm(m contract.Move) string {
 	case m.Key != "" && !validKey(m.Key) && !c.named(m):
 		return fmt.Sprintf("a key must have 1 to %d letters, digits, dots, dashes and underscores", KeyLength)
 	case len(m.From) > c.Settings.Entries || slices.ContainsFunc(m.From, func(k string) bool { return !validKey(k) }):
-		return "from has an invalid key"
+		return "the from field has an invalid key"
 	case outside(m.Score), outside(m.ComplexityScore):
 		return "scores must be from 0 to 1"
 	case m.Version < 0:
@@ -238,7 +238,7 @@ func (c *State) put(s *Participant, section contract.Section, m contract.Move, n
 // synthesise combines proposals, which then count as merged.
 func (c *State) synthesise(s *Participant, m contract.Move, now time.Time) string {
 	if c.subtask(m.Key) != nil {
-		return fmt.Sprintf("%s is a subtask, which a proposal solves; use another key", m.Key)
+		return fmt.Sprintf("%s is a subtask, which only a proposal can solve; use another key", m.Key)
 	}
 	var from []*post
 	for _, key := range m.From {
@@ -466,7 +466,7 @@ func (c *State) message(s *Participant, id string, m contract.Move, now time.Tim
 	case to == s.Member:
 		return "it is addressed to its sender"
 	case to != "" && !to.Valid():
-		return "its recipient is not active; to must be ALPHA, BETA, GAMMA or ALL"
+		return "its recipient is not active; the to field must be ALPHA, BETA, GAMMA or ALL"
 	}
 	if m.Text.Head == "" {
 		return "it is empty"

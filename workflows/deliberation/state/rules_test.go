@@ -422,9 +422,9 @@ func TestADecompositionThatMakesNoSenseIsRefused(t *testing.T) {
 	for why, parts := range map[string][]contract.Subtask{
 		"it needs 1 to 12":                nil,
 		"the id of a subtask":             {part("../x")},
-		"two subtasks t1":                 {part("t1"), part("t1")},
+		"two subtasks have the id t1":     {part("t1"), part("t1")},
 		"needs a description":             {{ID: "t1"}},
-		"must be ALPHA, BETA or empty":    {{ID: "t1", Description: "do", Member: contract.Gamma}},
+		"must be ALPHA or BETA, or empty": {{ID: "t1", Description: "do", Member: contract.Gamma}},
 		"p1 is already on the blackboard": {part("p1")},
 		`"t9", which is not a subtask`:    {part("t1", "t9")},
 		"depend on each other: t1":        {part("t1", "t2"), part("t2", "t1"), part("t3")},

@@ -294,7 +294,7 @@ func (c *State) speaker(m contract.Moves) *Participant {
 	forged := contract.Error{Class: contract.ClassSafety, Code: contract.CodeForbidden}
 	switch {
 	case s == nil:
-		forged.Message = "moves had a token of no member"
+		forged.Message = "moves had a token that belongs to no member"
 		if m.Member.Valid() {
 			forged.Member = m.Member
 			forged.Message = fmt.Sprintf("moves in the name of %s had a token that is not its own", m.Member)

@@ -40,11 +40,11 @@ func (c *State) invalidSubtasks(parts []contract.Subtask) string {
 		case !validKey(t.ID):
 			return fmt.Sprintf("the id of a subtask must have 1 to %d letters, digits, dots, dashes and underscores", KeyLength)
 		case ids[t.ID]:
-			return fmt.Sprintf("there are two subtasks %s", t.ID)
+			return fmt.Sprintf("two subtasks have the id %s", t.ID)
 		case t.Description == "" || len(t.Description) > contract.SubtaskLength:
 			return fmt.Sprintf("subtask %s needs a description of at most %d bytes", t.ID, contract.SubtaskLength)
 		case t.Member != "" && !slices.Contains(Peers(), t.Member):
-			return fmt.Sprintf("the member of subtask %s must be ALPHA, BETA or empty for either", t.ID)
+			return fmt.Sprintf("the member of subtask %s must be ALPHA or BETA, or empty to allow either", t.ID)
 		case other != nil && c.subtask(t.ID) == nil:
 			return fmt.Sprintf("%s is already on the blackboard; use another id for the subtask", t.ID)
 		}

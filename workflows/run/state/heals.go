@@ -118,7 +118,7 @@ func (b *ErrorBudget) Spend(step string, f *contract.Failure, l contract.AgentLi
 	}
 	switch l.Past(b.Errors, b.Same[kind], violations) {
 	case contract.OffenceViolations:
-		return "it went outside its allowed tools or paths"
+		return "it tried to use tools or paths that are not allowed"
 	case contract.OffenceRepeats:
 		return fmt.Sprintf("it repeated the same error %d times", l.Repeats)
 	case contract.OffenceErrors:

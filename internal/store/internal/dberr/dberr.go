@@ -44,7 +44,7 @@ func Explain(err error, format string, args ...any) error {
 	case down(err):
 		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database does not answer", what)
 	case pg != nil && unable(pg.Code):
-		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database is currently unable to do it: %s (SQLSTATE %s)", what, pg.Message, pg.Code)
+		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database cannot process the request right now: %s (SQLSTATE %s)", what, pg.Message, pg.Code)
 	}
 	f := fault.Of(err)
 	return fault.Wrap(err, f.Class, f.Code, "cannot %s", what)
