@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path"
+	"regexp"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
@@ -35,6 +36,18 @@ func (j *judge) report(kind Kind, test, file string, line int, format string, ar
 	j.problems = append(j.problems, Problem{
 		Kind: kind, Test: testfile.Clean(test), Path: file, Line: line, Severity: severity, Message: fmt.Sprintf(format, args...),
 	})
+}
+
+// nameEnd follows the name in the messages of what no longer runs.
+var nameEnd = regexp.MustCompile(` is deleted|, which tests compare against, is (?:deleted|moved)| is now | was in | is excluded from `)
+
+// NameIn returns the test or file that the message of a Deleted, RenamedAway or
+// Excluded problem begins with, "" if it begins with none.
+func NameIn(message string) string {
+	if at := nameEnd.FindStringIndex(message); at != nil {
+		return message[:at[0]]
+	}
+	return ""
 }
 
 // add adds a file and judges what concerns it alone.

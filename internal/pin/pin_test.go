@@ -51,6 +51,9 @@ func try(t *testing.T, examples []example) {
 			got := []string{}
 			for _, p := range problems {
 				got = append(got, strings.TrimSpace(string(p.Kind)+" "+p.Test))
+				if p.Kind == pin.Deleted || p.Kind == pin.RenamedAway {
+					require.NotEmpty(t, pin.NameIn(p.Message), p.Message)
+				}
 			}
 			if len(e.want) == 0 {
 				require.Empty(t, problems)
@@ -76,6 +79,15 @@ func TestLogin(t *testing.T) {
 		Message:  "TestLogin is skipped now: it calls Skip; a skipped test never counts as passed",
 		Location: "auth/login_test.go:9", Rule: "pinned-tests/skipped",
 	}}, pin.Findings(problems))
+}
+
+func TestAnExcludedFileIsNamedByItsProblem(t *testing.T) {
+	t.Parallel()
+	const test = "func TestLogin(t *testing.T) { require.NoError(t, Login()) }"
+	problems := checked([]pin.File{change{"login_test.go", goFile(test), "//go:build ignore\n\n" + goFile(test)}.file()})
+	require.Len(t, problems, 1)
+	require.Equal(t, pin.Excluded, problems[0].Kind)
+	require.Equal(t, "login_test.go", pin.NameIn(problems[0].Message), problems[0].Message)
 }
 
 func TestOnlyAnEditIsNotForbidden(t *testing.T) {

@@ -497,9 +497,6 @@ func takesAway(f contract.Finding) bool {
 	return ok && slices.Contains([]pin.Kind{pin.Deleted, pin.RenamedAway, pin.Excluded}, pin.Kind(kind))
 }
 
-// pinnedName ends the name of a test in the message of a finding about it.
-var pinnedName = regexp.MustCompile(` (?:is deleted|is now |was in |is moved |is kept out )`)
-
 // oneSpelling makes test names comparable that runners and sources spell differently.
 var oneSpelling = strings.NewReplacer(" › ", " ", " > ", " ", "::", " ", "/", " ", ".", " ", "[", " [")
 
@@ -511,8 +508,8 @@ func goneByPins(pins []contract.Finding) func(name string) bool {
 		if !takesAway(f) {
 			continue
 		}
-		if at := pinnedName.FindStringIndex(f.Message); at != nil {
-			names = append(names, " "+oneSpelling.Replace(f.Message[:at[0]])+" ")
+		if name := pin.NameIn(f.Message); name != "" {
+			names = append(names, " "+oneSpelling.Replace(name)+" ")
 		}
 	}
 	return func(name string) bool {
