@@ -435,7 +435,7 @@ func TestClientsThatTakeNothingCostLittleAndHoldUpNobody(t *testing.T) {
 	await.Until(t, "those who take nothing to be dropped", func() bool { return slowStreams() == dropped+stuck })
 	site.CloseClientConnections()
 	site.Close() // nobody writes to the log any more
-	require.Equal(t, stuck, strings.Count(b.log.String(), "A reader of a stream was dropped"), "with the reason in the log")
+	require.Equal(t, stuck, strings.Count(b.log.String(), "A stream reader was dropped"), "with the reason in the log")
 	require.Contains(t, b.log.String(), "i/o timeout")
 }
 
