@@ -84,7 +84,7 @@ func (w *world) watchAndFix(t *testing.T) {
 
 	require.Contains(t, w.RGPT(t, "run", "replay", id, "--phase", "tester").Stderr, "stays with its branch")
 	require.Contains(t, w.RGPT(t, "run", "pause", id).Stderr, "only watching its branch")
-	require.Contains(t, w.OK(t, "run", "watch", id).Stdout, "stays")
+	require.Contains(t, w.OK(t, "run", "watch", id).Stdout, "watches")
 	w.OK(t, "run", "stop", id)
 	ended := w.AwaitRun(t, w.Store(t), run.ID, "alone", longest, func(r store.Run) bool { return r.StayingUntil == nil })
 	require.Equal(t, contract.StatusDone, ended.Status)

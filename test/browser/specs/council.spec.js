@@ -71,7 +71,7 @@ test('a pipeline that waits is continued on its page, which follows it to the co
   await expect(page.locator('#entry-synthesis-cache')).toHaveAttribute('data-entry-state', 'accepted');
   await expect(page.locator('[data-ballot="cache v1"] .s-done'), 'both accept').toHaveCount(2);
   await expect(page.locator('#messages')).toContainText('What happens when the feed is late?');
-  await expect(page.locator('#gamma')).toContainText('the complexity was found to be over 0.80');
+  await expect(page.locator('#gamma')).toContainText('the complexity exceeded 0.80');
   await expect(page.locator('#reports')).toContainText('Final');
   await expect(page.locator('button[data-command]'), 'nothing can be done to what is over').toHaveCount(0);
   await same();
