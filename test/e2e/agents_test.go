@@ -108,7 +108,7 @@ func (w *world) killed(t *testing.T) {
 	})
 	table := w.OK(t, "agents").Stdout
 	require.Regexp(t, `rgpt-run +[1-9]`, table)
-	require.Contains(t, table, "builder: no agent is there")
+	require.Contains(t, table, "builder: no agent; start a worker with this role")
 
 	w.Up(t)
 	require.Equal(t, contract.StatusDone, w.AwaitEnd(t, w.Store(t), id, longest).Status)
