@@ -88,6 +88,8 @@ func (w *world) watchAndFix(t *testing.T) {
 	w.OK(t, "run", "stop", id)
 	ended := w.AwaitRun(t, w.Store(t), run.ID, "alone", longest, func(r store.Run) bool { return r.StayingUntil == nil })
 	require.Equal(t, contract.StatusDone, ended.Status)
+	// The row is written a moment before the workflow ends; until then it knows the message.
+	require.NoError(t, w.Temporal(t).GetWorkflow(t.Context(), contract.RunWorkflowID(run.ID), "").Get(t.Context(), nil))
 	require.NotZero(t, w.RGPT(t, check...).Code, "a run that has ended takes no checks")
 }
 
