@@ -134,7 +134,6 @@ type trial struct {
 }
 
 func TestKillingAnyProcessAtAnyMomentLosesRepeatsAndOverspendsNothing(t *testing.T) {
-	t.Parallel()
 	size, seed := sizeOf(t), seed(t)
 	t.Logf("seed %d; %s=%d repeats it", seed, seedEnv, seed)
 	random := rand.New(rand.NewPCG(seed, seed))
@@ -325,7 +324,6 @@ func (r row) latency() string {
 // TestWorkThatTakesItsWorkerAlongIsGivenUpAndAPersonIsAsked kills the worker whenever
 // it has begun a check, as one does that needs all of its memory.
 func TestWorkThatTakesItsWorkerAlongIsGivenUpAndAPersonIsAsked(t *testing.T) {
-	t.Parallel()
 	const most = 2
 	s := harness.Start(t, harness.Options{Scenario: work(), Config: "worker:\n  lost_attempts: 2\n"})
 	db := s.Store(t)
