@@ -26,7 +26,7 @@ func (a *Activities) Deliver(ctx context.Context, in contract.DeliverInput) erro
 	case in.Moves != nil:
 		o.UpdateName, o.UpdateID, o.Args = contract.SignalMoves, updateID(in.Moves.Token, in.Moves.Turn), []any{in.Moves}
 	default:
-		return fault.New(contract.ClassRuntime, contract.CodeUnknown, "there is no message to deliver to %s", in.WorkflowID)
+		return fault.New(contract.ClassRuntime, contract.CodeUnknown, "no message to deliver to %s", in.WorkflowID)
 	}
 	handle, err := a.Temporal.UpdateWorkflow(ctx, o)
 	if err == nil {
