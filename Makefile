@@ -6,6 +6,10 @@ LINT  := $(BIN)/golangci-lint
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X github.com/rocketgpt/orchestrator/internal/version.Version=$(VERSION)
 
+# Leave out of Temporal what serves other installations: Kubernetes as a source of workers,
+# and Google's storage by gRPC. That is a quarter of the packages.
+export DEVSERVER_TAGS := release,disable_grpc_modules
+
 .PHONY: help
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -15,25 +19,30 @@ setup: ## Install missing tools (Postgres, bubblewrap); without the rights, prin
 	@./scripts/setup.sh
 
 .PHONY: build
-build: ## Build rgpt and rgpt-worker into bin/
-	@$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o $(BIN)/rgpt ./starter
-	@$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o $(BIN)/rgpt-worker ./workers
-	@$(GO) build -trimpath -ldflags "-s -w" -o $(BIN)/rgpt-sandbox ./workers/sandbox
+build: ## Build rgpt, rgpt-worker and rgpt-sandbox into bin/
+	@# Without -trimpath, which would compile every package once more than tests and lint
+	@# do. The images are built with it.
+	@$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/rgpt ./starter
+	@$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/rgpt-worker ./workers
+	@$(GO) build -ldflags "-s -w" -o $(BIN)/rgpt-sandbox ./workers/sandbox
 
 .PHONY: devserver
 devserver: $(BIN)/temporal-devserver ## Build Temporal and its Web UI (5 minutes the first time)
 
 $(BIN)/temporal-devserver: $(wildcard devserver/*.go) devserver/go.mod
-	@echo "Building Temporal and its Web UI; the first time takes about 5 minutes."
-	@$(GO) build -C devserver -trimpath -ldflags "-s -w" -o $(BIN)/temporal-devserver .
+	@./scripts/build-devserver.sh $@
+
+.PHONY: temporal
+temporal: ## Build Temporal unless it is installed or TEMPORAL_ADDRESS names a server
+	@[ -n "$$TEMPORAL_ADDRESS" ] || ./scripts/temporal-cli.sh || $(MAKE) --no-print-directory devserver
 
 .PHONY: demo
-demo: setup build $(if $(TEMPORAL_ADDRESS),,devserver) ## Start everything and turn a goal into a tested branch
+demo: setup build temporal ## Start everything and turn a goal into a tested branch
 	@./examples/demo.sh
 
 .PHONY: demo-node
 demo-node: export RGPT_BROWSER = 1
-demo-node: setup build $(if $(TEMPORAL_ADDRESS),,devserver) ## The same for a web page whose tests run in a real browser
+demo-node: setup build temporal ## The same for a web page whose tests run in a real browser
 	@./examples/demo-node.sh
 
 .PHONY: check

@@ -11,7 +11,10 @@ trap 'rm -rf "$records"' EXIT
 
 # Tests that start whole stacks run one package after another, because they have
 # deadlines and would compete for the processors.
-stacks='/test/(e2e|chaos|browser)$'
+stacks='/test/(e2e|chaos|browser)$|/internal/devstack$'
+
+# Lint has vetted the tests already, and nobody debugs these binaries.
+lean='-vet=off -ldflags=-w'
 
 # Tests of whole stacks wait most of the time, so more of them run at once than there
 # are processors.
@@ -20,6 +23,9 @@ at_once=5
 # Collecting garbage less often takes memory and saves a tenth of the processor time
 # of processes that live for seconds.
 export GOGC=${GOGC:-400}
+
+# What make build made; the tests need not build it again.
+export RGPT_BIN_DIR=$bin
 
 tests() { # NAME ARGUMENTS…: go test, with a summary
 	local name=$1
@@ -30,10 +36,10 @@ tests() { # NAME ARGUMENTS…: go test, with a summary
 stage_generated() { ./scripts/generated.sh; }
 stage_lint() { make --no-print-directory lint; }
 stage_vulnerabilities() { ./scripts/vulnerabilities.sh; }
-stage_devserver() { (cd devserver && tests devserver -timeout 15m ./...); }
-stage_unit() { tests unit -timeout 30m $($go list ./... | grep -vE "$stacks"); }
-stage_stacks() { tests stacks -timeout 55m -p 1 -parallel $at_once ./test/e2e ./test/chaos; }
-stage_browser() { tests browser -timeout 10m -run TestPagesAreDrawnAnewWithoutLoss ./test/browser; }
+stage_devserver() { (cd devserver && tests devserver $lean -tags "${DEVSERVER_TAGS:-}" -timeout 15m ./...); }
+stage_unit() { tests unit $lean -timeout 30m $($go list ./... | grep -vE "$stacks"); }
+stage_stacks() { tests stacks $lean -count=1 -timeout 55m -p 1 -parallel $at_once ./internal/devstack ./test/e2e ./test/chaos; }
+stage_browser() { tests browser $lean -count=1 -timeout 10m -run TestPagesAreDrawnAnewWithoutLoss ./test/browser; }
 
 stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(generated lint vulnerabilities devserver unit stacks browser)

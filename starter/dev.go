@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -76,7 +77,7 @@ func (a *app) stackOptions(ctx context.Context, scenario string, port int, portG
 	if err != nil {
 		return devstack.Options{}, err
 	}
-	programs, err := findPrograms(a.getenv("TEMPORAL_ADDRESS") == "")
+	programs, err := findPrograms(ctx, a.getenv("TEMPORAL_ADDRESS") == "")
 	if err != nil {
 		return devstack.Options{}, err
 	}
@@ -142,20 +143,27 @@ func answers(ctx context.Context, url string) error {
 }
 
 // findPrograms finds the binaries of a stack: beside this one, in the folder bin, or in
-// the PATH. It looks for Temporal's only if Temporal is to run.
-func findPrograms(temporal bool) (devstack.Programs, error) {
+// the PATH. It looks for Temporal's only if Temporal is to run; the temporal command
+// serves where our own server was not built.
+func findPrograms(ctx context.Context, needTemporal bool) (devstack.Programs, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return devstack.Programs{}, fmt.Errorf("find this program: %w", err)
 	}
 	p := devstack.Programs{Starter: self}
-	if p.Worker, err = findProgram(self, "rgpt-worker", "make build"); err != nil {
+	if p.Worker, err = findProgram(self, "rgpt-worker", "make build"); err != nil || !needTemporal {
 		return p, err
 	}
-	if temporal {
-		p.Devserver, err = findProgram(self, "temporal-devserver", "make devserver")
+	p.Devserver, err = findProgram(self, "temporal-devserver", "make devserver")
+	cli, missing := exec.LookPath("temporal")
+	if missing != nil {
+		return p, err
 	}
-	return p, err
+	if tooOld := devstack.CheckTemporalCLI(ctx, cli); tooOld != nil {
+		return p, errors.Join(err, tooOld)
+	}
+	p.TemporalCLI = cli
+	return p, nil
 }
 
 func findProgram(self, name, how string) (string, error) {

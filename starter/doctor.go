@@ -118,10 +118,12 @@ func mistakes(err error) doctor.Check {
 
 // programsCheck looks for the binaries that rgpt dev starts.
 func (a *app) programsCheck() doctor.Check {
-	if _, err := findPrograms(a.getenv("TEMPORAL_ADDRESS") == ""); err != nil {
-		return found("programs", doctor.Warned(fault.Of(err).Message, "make build devserver"))
-	}
-	return found("programs", doctor.Well("rgpt dev finds all programs that it starts"))
+	return doctor.Check{Name: "programs", Run: func(ctx context.Context) []doctor.Result {
+		if _, err := findPrograms(ctx, a.getenv("TEMPORAL_ADDRESS") == ""); err != nil {
+			return doctor.Warned(fault.Of(err).Message, "make build devserver")
+		}
+		return doctor.Well("rgpt dev finds all programs that it starts")
+	}}
 }
 
 // stackCheck reports which processes of the stack are running.

@@ -46,8 +46,9 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// build makes rgpt and rgpt-worker from the current sources. Temporal takes minutes to
-// build and comes from the repository's bin folder.
+// build makes rgpt and rgpt-worker from the current sources, unless RGPT_BIN_DIR names a
+// folder that has them. Temporal takes minutes to build and comes from the repository's
+// bin folder.
 func build(dir string) error {
 	if err := os.Chmod(dir, 0o755); err != nil { // for a test that runs as another user
 		return err
@@ -60,6 +61,12 @@ func build(dir string) error {
 		Starter: filepath.Join(dir, "rgpt"), Worker: filepath.Join(dir, "rgpt-worker"), Devserver: filepath.Join(dir, "temporal-devserver"),
 	}
 	for binary, source := range map[string]string{programs.Starter: "./starter", programs.Worker: "./workers", filepath.Join(dir, "rgpt-sandbox"): "./workers/sandbox"} {
+		if built := os.Getenv("RGPT_BIN_DIR"); built != "" {
+			if err := copyFile(filepath.Join(built, filepath.Base(binary)), binary); err != nil {
+				return err
+			}
+			continue
+		}
 		cmd := exec.Command("go", "build", "-o", binary, source)
 		cmd.Dir = root
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -51,9 +51,10 @@ type Options struct {
 
 // Programs are the binaries that a stack is made of.
 type Programs struct {
-	Starter   string // rgpt
-	Worker    string // rgpt-worker
-	Devserver string // temporal-devserver
+	Starter     string // rgpt
+	Worker      string // rgpt-worker
+	Devserver   string // temporal-devserver
+	TemporalCLI string // temporal, whose server is used where Devserver is missing
 }
 
 // DefaultPort is where the server listens by default.
@@ -277,6 +278,13 @@ func (u *starter) temporal(ctx context.Context) (*launch, error) {
 	if err := errors.Join(u.port(ctx, &u.Ports.Temporal), u.port(ctx, &u.Ports.TemporalUI)); err != nil {
 		return nil, err
 	}
+	u.Temporal = net.JoinHostPort("127.0.0.1", strconv.Itoa(u.Ports.Temporal))
+	u.TemporalUI = "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(u.Ports.TemporalUI))
+	if cli, err := u.usesCLI(); err != nil {
+		return nil, err
+	} else if cli {
+		return u.temporalCLI(), nil
+	}
 	ready := u.readyFile(RoleTemporal)
 	args := []string{"--port", strconv.Itoa(u.Ports.Temporal), "--ui-port", strconv.Itoa(u.Ports.TemporalUI), "--namespace", u.Namespace, "--ready-file", ready}
 	for _, a := range contract.SearchAttributes() {
@@ -294,10 +302,8 @@ func (u *starter) temporal(ctx context.Context) (*launch, error) {
 		// A file is faster than the cluster on one machine: on two cores a run took
 		// 2.84 s instead of 2.98, twenty at once 10.3 s instead of 11.5, for 150 ms
 		// less of processor time each.
-		args = append(args, "--db-filename", u.Path("temporal.db"))
+		args = append(args, "--db-filename", u.Path(devserverState))
 	}
-	u.Temporal = net.JoinHostPort("127.0.0.1", strconv.Itoa(u.Ports.Temporal))
-	u.TemporalUI = "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(u.Ports.TemporalUI))
 	return &launch{role: RoleTemporal, program: u.o.Programs.Devserver, args: args, env: env, address: u.Temporal}, nil
 }
 
@@ -472,20 +478,32 @@ func (u *starter) await(ctx context.Context, role Role) error {
 	if !ok || p.External || !u.started[role] && !p.ID.Alive() {
 		return nil
 	}
-	if err := awaitReady(ctx, p, u.readyFile(role)); err != nil {
+	if err := awaitReady(ctx, p, u.ready(role)); err != nil {
 		return errors.Join(err, p.ID.Stop(context.WithoutCancel(ctx), stopTime, syscall.SIGTERM))
 	}
 	return nil
 }
 
-// awaitReady waits for a process's ready file.
-func awaitReady(ctx context.Context, p Process, file string) error {
+// ready returns the test whether the process of a role is ready: it has written its
+// ready file, or answers if it writes none.
+func (u *starter) ready(role Role) func(context.Context) bool {
+	if cli, _ := u.usesCLI(); cli && role == RoleTemporal {
+		return func(ctx context.Context) bool { return serving(ctx, u.Temporal, u.Namespace) }
+	}
+	return func(context.Context) bool {
+		_, err := os.Stat(u.readyFile(role))
+		return err == nil
+	}
+}
+
+// awaitReady waits until a process is ready.
+func awaitReady(ctx context.Context, p Process, ready func(context.Context) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if _, err := os.Stat(file); err == nil {
+		if ready(ctx) {
 			return nil
 		}
 		if !p.ID.Alive() {
