@@ -99,91 +99,84 @@ time.sleep(60)'`},
 		{LimitDisk, "reserved space", Limits{DiskBytes: 16 << 20}, `fallocate -l 64M f; sleep 60`},
 		{LimitOutput, "endless output", Limits{OutputBytes: 4 << 10}, `yes`},
 	}
-	eachVariant(t, func(t *testing.T, p *Process) {
-		for _, c := range cases {
-			t.Run(c.limit+": "+c.name, func(t *testing.T) {
-				if c.name == "fork bomb" && feature(t, p, "number of processes").By == "watchdog" {
-					t.Skip("not without the kernel's help; see TestWatchdogBoundsProcesses")
-				}
-				marker := fmt.Sprintf("marker-%d", time.Now().UnixNano())
-				c.limits.Timeout = 15 * time.Second
-				res := runCommand(t, p, Command{Shell: ": " + marker + "\n" + c.shell, Limits: c.limits})
-				require.Equal(t, c.limit, res.LimitExceeded, "%+v\n%s", res, res.Stderr)
-				require.False(t, res.OK())
-				require.False(t, res.TimedOut)
-				require.Empty(t, processesWith(t, marker))
-			})
-		}
-	})
+	p := isolated(t)
+	for _, c := range cases {
+		t.Run(c.limit+": "+c.name, func(t *testing.T) {
+			if c.name == "fork bomb" && feature(t, p, "number of processes").By == "watchdog" {
+				t.Skip("not without the kernel's help; see TestWatchdogBoundsProcesses")
+			}
+			marker := fmt.Sprintf("marker-%d", time.Now().UnixNano())
+			c.limits.Timeout = 15 * time.Second
+			res := runCommand(t, p, Command{Shell: ": " + marker + "\n" + c.shell, Limits: c.limits})
+			require.Equal(t, c.limit, res.LimitExceeded, "%+v\n%s", res, res.Stderr)
+			require.False(t, res.OK())
+			require.False(t, res.TimedOut)
+			require.Empty(t, processesWith(t, marker))
+		})
+	}
 }
 
 func TestSystemVSharedMemoryIsSmall(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		res := runCommand(t, p, Command{Shell: `python3 -c 'import ctypes, errno
+	p := isolated(t)
+	res := runCommand(t, p, Command{Shell: `python3 -c 'import ctypes, errno
 libc = ctypes.CDLL(None, use_errno=True)
 libc.shmget.argtypes = [ctypes.c_int, ctypes.c_size_t, ctypes.c_int]
 for size in (56, 16 << 10, (16 << 10) + 1, 1 << 30, 1 << 32):
     print(size, libc.shmget(0, size, 0o1600) >= 0 or errno.errorcode[ctypes.get_errno()])'`})
-		require.Equal(t, "56 True\n16384 True\n16385 EPERM\n1073741824 EPERM\n4294967296 EPERM\n", string(res.Stdout), "%s", res.Stderr)
-	})
+	require.Equal(t, "56 True\n16384 True\n16385 EPERM\n1073741824 EPERM\n4294967296 EPERM\n", string(res.Stdout), "%s", res.Stderr)
 }
 
 // TestWatchdogBoundsProcesses is for machines where the kernel does not: root on a file
 // system that cannot be mapped. The bomb limits itself.
 func TestWatchdogBoundsProcesses(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		unmapped := *p
-		unmapped.mapUsers = false
-		res := runCommand(t, &unmapped, Command{Limits: Limits{Processes: 40},
-			Shell: `for i in $(seq 200); do sleep 60 & done; wait`})
-		require.Equal(t, LimitProcesses, res.LimitExceeded)
-	})
+	p := isolated(t)
+	unmapped := *p
+	unmapped.mapUsers = false
+	res := runCommand(t, &unmapped, Command{Limits: Limits{Processes: 40},
+		Shell: `for i in $(seq 200); do sleep 60 & done; wait`})
+	require.Equal(t, LimitProcesses, res.LimitExceeded)
 }
 
 func TestTimeoutEndsASleeper(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		res := runCommand(t, p, Command{Shell: "trap '' TERM; echo begun; sleep 300", Limits: Limits{Timeout: 2 * time.Second}})
-		require.True(t, res.TimedOut)
-		require.False(t, res.OK())
-		require.Equal(t, "killed", res.Signal)
-		require.Equal(t, "begun\n", string(res.Stdout))
-		require.Less(t, res.Duration, 4*time.Second)
-	})
+	p := isolated(t)
+	res := runCommand(t, p, Command{Shell: "trap '' TERM; echo begun; sleep 300", Limits: Limits{Timeout: 2 * time.Second}})
+	require.True(t, res.TimedOut)
+	require.False(t, res.OK())
+	require.Equal(t, "killed", res.Signal)
+	require.Equal(t, "begun\n", string(res.Stdout))
+	require.Less(t, res.Duration, 4*time.Second)
 }
 
 func TestScratchSpaceIsBounded(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		for _, dir := range []string{"/tmp", Home, "/dev/shm"} {
-			res := runCommand(t, p, Command{
-				Shell:  "dd if=/dev/zero of=" + dir + "/big bs=1M count=40 status=none",
-				Limits: Limits{DiskBytes: 8 << 20},
-			})
-			require.NotZero(t, res.ExitCode, dir)
-			require.Contains(t, string(res.Stderr), "No space left", dir)
-		}
-	})
+	p := isolated(t)
+	for _, dir := range []string{"/tmp", Home, "/dev/shm"} {
+		res := runCommand(t, p, Command{
+			Shell:  "dd if=/dev/zero of=" + dir + "/big bs=1M count=40 status=none",
+			Limits: Limits{DiskBytes: 8 << 20},
+		})
+		require.NotZero(t, res.ExitCode, dir)
+		require.Contains(t, string(res.Stderr), "No space left", dir)
+	}
 }
 
 func TestWhatIsWrittenToACacheCountsAsDiskSpace(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		dir := realDir(t)
-		res := runCommand(t, p, Command{
-			Shell:   "dd if=/dev/zero of=$GOCACHE/big bs=1M count=64 status=none; sleep 60",
-			GoCache: GoCache{Dir: dir}, Limits: Limits{DiskBytes: 16 << 20},
-		})
-		require.Equal(t, LimitDisk, res.LimitExceeded, "%+v", res)
+	p := isolated(t)
+	dir := realDir(t)
+	res := runCommand(t, p, Command{
+		Shell:   "dd if=/dev/zero of=$GOCACHE/big bs=1M count=64 status=none; sleep 60",
+		GoCache: GoCache{Dir: dir}, Limits: Limits{DiskBytes: 16 << 20},
 	})
+	require.Equal(t, LimitDisk, res.LimitExceeded, "%+v", res)
 }
 
 func TestUsageIsMeasured(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		res := runCommand(t, p, Command{Shell: `python3 -c 'x = b"x" * (50 << 20); sum(range(3000000))'`})
-		require.True(t, res.OK(), "%s", res.Stderr)
-		require.Greater(t, res.MaxRSS, int64(50<<20))
-		require.Less(t, res.MaxRSS, int64(200<<20))
-		require.Greater(t, res.CPU, 20*time.Millisecond)
-		require.Less(t, res.CPU, 10*time.Second)
-	})
+	p := isolated(t)
+	res := runCommand(t, p, Command{Shell: `python3 -c 'x = b"x" * (50 << 20); sum(range(3000000))'`})
+	require.True(t, res.OK(), "%s", res.Stderr)
+	require.Greater(t, res.MaxRSS, int64(50<<20))
+	require.Less(t, res.MaxRSS, int64(200<<20))
+	require.Greater(t, res.CPU, 20*time.Millisecond)
+	require.Less(t, res.CPU, 10*time.Second)
 }
 
 func TestZeroLimitsAreDefaultsAndNegativeOnesNone(t *testing.T) {

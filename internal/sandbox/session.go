@@ -5,20 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path"
 	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// isolator builds the namespaces of a sandbox, or runs without them.
-type isolator interface {
-	// prepare returns the program to start, which becomes stageInit with s.config, and
-	// fills s.findInit.
-	prepare(s *session) (*exec.Cmd, error)
-}
 
 // session is one run: what is passed to the child, and what to close afterwards.
 type session struct {
@@ -159,7 +151,7 @@ func environment(c Command, home, tmp string) []string {
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// initialConfig is what all runners have in common.
+// initialConfig is that of an isolated command.
 func initialConfig(c Command, seccomp bool, landlock int) helperConfig {
 	config := helperConfig{
 		Shell:    c.Shell,

@@ -38,7 +38,7 @@ type watchdog struct {
 
 // newWatchdog returns nil while the sandbox's own /proc is not visible.
 func newWatchdog(r *run, pid int) *watchdog {
-	procs, err := openProcesses(r.variant, pid)
+	procs, err := openProcesses(pid, r.session.config.Isolated)
 	if err != nil {
 		return nil
 	}
@@ -134,8 +134,8 @@ type processes struct {
 	tree   int // without namespaces: the process whose descendants count
 }
 
-func openProcesses(variant Variant, pid int) (*processes, error) {
-	if variant == Unisolated {
+func openProcesses(pid int, isolated bool) (*processes, error) {
+	if !isolated {
 		dir, err := os.Open("/proc")
 		if err != nil {
 			return nil, err
