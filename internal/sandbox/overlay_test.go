@@ -260,8 +260,7 @@ func TestUnprivilegedWorkersHaveOverlaysToo(t *testing.T) {
 // no neighbour on its mount.
 func refusing(t *testing.T, l layered) layered {
 	t.Helper()
-	require.NoError(t, unix.Mount("tmpfs", l.root, "tmpfs", 0, "size=64m"))
-	t.Cleanup(func() { _ = unix.Unmount(l.root, unix.MNT_DETACH) })
+	mountMemory(t, l.root)
 	return l
 }
 

@@ -32,15 +32,16 @@ type session struct {
 	overlays []overlay
 	// toolchains are mounts from the runner's options.
 	toolchains []mount
-	// since is when the command could begin to write.
+	// since is when the command could begin to write, and free the disk space then.
 	since time.Time
+	free  int64
 
 	childFiles []*os.File // passed on from descriptor configFD, in order
 	closers    []func()
 }
 
 func newSession(c Command, executable string, config helperConfig) (*session, error) {
-	s := &session{command: c, executable: executable, config: config, since: time.Now()}
+	s := &session{command: c, executable: executable, config: config, since: time.Now(), free: freeSpace(c.Root)}
 	// The first three, or four, have fixed numbers; the config is written when it is
 	// complete.
 	if _, err := s.memory("config", nil); err != nil {

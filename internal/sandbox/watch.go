@@ -45,7 +45,7 @@ func newWatchdog(r *run, pid int) *watchdog {
 	procs.memory = r.session.memoryDirs()
 	w := &watchdog{run: r, limits: r.session.command.Limits, procs: procs, before: readHostMemory()}
 	if w.limits.DiskBytes > 0 {
-		w.disk = startDiskWatch(r.session.writes(), w.limits.DiskBytes, procs, r.session.since)
+		w.disk = startDiskWatch(r.session, w.limits.DiskBytes, procs)
 	}
 	return w
 }
