@@ -114,10 +114,10 @@ func Sandbox(build func() (*sandbox.Process, error), allowed bool) Check {
 			return features(missing.Missing, Fail)
 		}
 		if err != nil {
-			return FailedBy(err, "check that this machine runs Linux with user namespaces or bubblewrap")
+			return FailedBy(err, "check that this machine runs Linux with user namespaces, and install bubblewrap")
 		}
-		results := Well("commands are isolated by %s", p.Variant())
-		if p.Variant() == sandbox.Unisolated {
+		results := Well("commands are isolated by bubblewrap")
+		if !p.Isolated() {
 			results = Warned("commands run WITHOUT isolation, as the configuration allows", "install bubblewrap and set execution.sandbox.allow_unisolated: false")
 		} else if allowed {
 			results = append(results, Result{

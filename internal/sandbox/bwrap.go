@@ -15,11 +15,8 @@ import (
 
 // bubblewrap makes the namespaces with bwrap: a small, well-reviewed program that does
 // nothing else.
-type bubblewrap struct{ path string }
-
-// prepare implements isolator.
-func (b bubblewrap) prepare(s *session) (*exec.Cmd, error) {
-	args := b.namespaceArgs(s)
+func bubblewrap(s *session, bwrap string) (*exec.Cmd, error) {
+	args := namespaceArgs(s)
 	mounts, err := layout(s)
 	if err != nil {
 		return nil, err
@@ -27,7 +24,7 @@ func (b bubblewrap) prepare(s *session) (*exec.Cmd, error) {
 	made := map[string]bool{}
 	for _, m := range mounts {
 		args = append(args, parentArgs(path.Dir(m.Target), made)...)
-		next, err := b.mountArgs(s, m)
+		next, err := mountArgs(s, m)
 		if err != nil {
 			return nil, err
 		}
@@ -48,9 +45,9 @@ func (b bubblewrap) prepare(s *session) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	command := []string{b.path, "--args", strconv.Itoa(argsFile), "--", helperPath, helperArg, stageInit}
+	command := []string{bwrap, "--args", strconv.Itoa(argsFile), "--", helperPath, helperArg, stageInit}
 	if s.mapped != nil || s.overlays != nil {
-		return b.withPreparedMounts(s, command, mounts), nil
+		return withPreparedMounts(s, command, mounts), nil
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = "/"
@@ -64,7 +61,7 @@ func (b bubblewrap) prepare(s *session) (*exec.Cmd, error) {
 
 // withPreparedMounts starts bwrap in a user and mount namespace in which the prepared
 // mounts cover the paths that they were made from.
-func (b bubblewrap) withPreparedMounts(s *session, command []string, mounts []mount) *exec.Cmd {
+func withPreparedMounts(s *session, command []string, mounts []mount) *exec.Cmd {
 	for _, m := range mounts {
 		if m.FD != 0 {
 			s.config.Mounts = append(s.config.Mounts, m)
@@ -92,7 +89,7 @@ func (b bubblewrap) withPreparedMounts(s *session, command []string, mounts []mo
 	return cmd
 }
 
-func (b bubblewrap) namespaceArgs(s *session) []string {
+func namespaceArgs(s *session) []string {
 	args := []string{
 		"--unshare-net", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox",
 		"--cap-drop", "ALL",
@@ -118,7 +115,10 @@ func parentArgs(dir string, made map[string]bool) []string {
 	return append(parentArgs(path.Dir(dir), made), "--perms", "0755", "--dir", dir)
 }
 
-func (b bubblewrap) mountArgs(s *session, m mount) ([]string, error) {
+// emptyBytes is room for the mount points in a mountEmpty.
+const emptyBytes = 1 << 20
+
+func mountArgs(s *session, m mount) ([]string, error) {
 	size := strconv.FormatInt(m.Bytes, 10)
 	switch m.Kind {
 	case mountReadOnly:

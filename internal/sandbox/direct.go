@@ -21,10 +21,7 @@ import (
 // if the kernel has them, and resource limits always do; but the command sees the
 // host's processes, may be able to stop the helper and outlive its run, and finds its
 // workspace at the host's path.
-type direct struct{}
-
-// prepare implements isolator.
-func (direct) prepare(s *session) (*exec.Cmd, error) {
+func direct(s *session) (*exec.Cmd, error) {
 	scratch, err := os.MkdirTemp("", "rgpt-sandbox-")
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: private directory: %w", err)
@@ -133,7 +130,7 @@ func reapTree(child int) helperStatus {
 // process, so the search finds all of them, and is repeated for those that were just
 // being started.
 func killDescendants() {
-	procs, err := openProcesses(Unisolated, os.Getpid())
+	procs, err := openProcesses(os.Getpid(), false)
 	if err != nil {
 		return
 	}

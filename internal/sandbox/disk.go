@@ -31,15 +31,16 @@ type diskWatch struct {
 	limit    int64
 	procs    *processes
 	since    time.Time
+	first    int64 // free space before the command
 	exceeded atomic.Bool
 	hidden   int // consecutive checks that found space missing without explanation
 	stop     chan struct{}
 	stopped  chan struct{}
 }
 
-func startDiskWatch(roots []string, limit int64, procs *processes, since time.Time) *diskWatch {
+func startDiskWatch(s *session, limit int64, procs *processes) *diskWatch {
 	d := &diskWatch{
-		roots: roots, limit: limit, procs: procs, since: since.Add(-clockSlack),
+		roots: s.writes(), limit: limit, procs: procs, since: s.since.Add(-clockSlack), first: s.free,
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	go d.loop()
@@ -56,8 +57,7 @@ func (d *diskWatch) loop() {
 	defer close(d.stopped)
 	ticker := time.NewTicker(diskTick)
 	defer ticker.Stop()
-	first := d.free()
-	free := first
+	free := d.first
 	next := time.Now().Add(diskWalkEvery)
 	for {
 		select {
@@ -65,12 +65,12 @@ func (d *diskWatch) loop() {
 			return
 		case <-ticker.C:
 		}
-		now, left := time.Now(), d.free()
+		now, left := time.Now(), freeSpace(d.roots[0])
 		if now.Before(next) && free-left < d.limit/4 {
 			continue
 		}
 		written := d.written()
-		if written > d.limit || d.hides(first-left-written) {
+		if written > d.limit || d.hides(d.first-left-written) {
 			d.exceeded.Store(true)
 			return
 		}
@@ -98,9 +98,9 @@ func (d *diskWatch) hides(gone int64) bool {
 	return d.hidden >= hiddenLooks
 }
 
-func (d *diskWatch) free() int64 {
+func freeSpace(dir string) int64 {
 	var stat unix.Statfs_t
-	if unix.Statfs(d.roots[0], &stat) != nil {
+	if unix.Statfs(dir, &stat) != nil {
 		return 0
 	}
 	return int64(stat.Bfree) * stat.Bsize

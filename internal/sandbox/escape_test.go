@@ -63,107 +63,103 @@ func (h *hostServices) listen(t *testing.T, network, address string) net.Listene
 }
 
 func TestNetworkIsOutOfReach(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		services := startHostServices(t)
-		host, port, err := net.SplitHostPort(services.tcp)
-		require.NoError(t, err)
-		_, udpPort, err := net.SplitHostPort(services.udp)
-		require.NoError(t, err)
-		python := func(body string) string {
-			return "python3 - <<'END'\nimport socket\nsocket.setdefaulttimeout(2)\n" + body + "\nEND"
-		}
-		for claim, script := range map[string]string{
-			"bash cannot reach the host's loopback": "exec 3<>/dev/tcp/" + host + "/" + port,
-			"curl cannot reach the host's loopback": "curl -sS --max-time 2 http://" + services.tcp,
-			"python cannot reach the loopback":      python("socket.create_connection(('127.0.0.1'," + port + "))"),
-			"names do not resolve":                  "timeout 5 getent hosts example.com",
-			"the internet is not there":             python("socket.create_connection(('192.0.2.1', 80))"),
-			"cloud metadata is not there":           python("socket.create_connection(('169.254.169.254', 80))"),
-			"abstract unix sockets are not there":   python("socket.socket(socket.AF_UNIX).connect('\\0" + services.abstract + "')"),
-			"unix sockets outside are not there":    python("socket.socket(socket.AF_UNIX).connect('" + services.path + "')"),
-		} {
-			res := runCommand(t, p, Command{Shell: script})
-			require.NotZero(t, res.ExitCode, claim)
-			require.False(t, res.TimedOut, claim)
-		}
-		runCommand(t, p, Command{Shell: python("s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\ns.sendto(b'x', ('127.0.0.1', " + udpPort + "))")})
-		require.Zero(t, services.touched.Load(), "a service of the host was reached")
-	})
+	p := isolated(t)
+	services := startHostServices(t)
+	host, port, err := net.SplitHostPort(services.tcp)
+	require.NoError(t, err)
+	_, udpPort, err := net.SplitHostPort(services.udp)
+	require.NoError(t, err)
+	python := func(body string) string {
+		return "python3 - <<'END'\nimport socket\nsocket.setdefaulttimeout(2)\n" + body + "\nEND"
+	}
+	for claim, script := range map[string]string{
+		"bash cannot reach the host's loopback": "exec 3<>/dev/tcp/" + host + "/" + port,
+		"curl cannot reach the host's loopback": "curl -sS --max-time 2 http://" + services.tcp,
+		"python cannot reach the loopback":      python("socket.create_connection(('127.0.0.1'," + port + "))"),
+		"names do not resolve":                  "timeout 5 getent hosts example.com",
+		"the internet is not there":             python("socket.create_connection(('192.0.2.1', 80))"),
+		"cloud metadata is not there":           python("socket.create_connection(('169.254.169.254', 80))"),
+		"abstract unix sockets are not there":   python("socket.socket(socket.AF_UNIX).connect('\\0" + services.abstract + "')"),
+		"unix sockets outside are not there":    python("socket.socket(socket.AF_UNIX).connect('" + services.path + "')"),
+	} {
+		res := runCommand(t, p, Command{Shell: script})
+		require.NotZero(t, res.ExitCode, claim)
+		require.False(t, res.TimedOut, claim)
+	}
+	runCommand(t, p, Command{Shell: python("s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\ns.sendto(b'x', ('127.0.0.1', " + udpPort + "))")})
+	require.Zero(t, services.touched.Load(), "a service of the host was reached")
 }
 
 func TestServersUnderTestHaveALoopbackOfTheirOwn(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		out := shellOutput(t, p, `python3 - <<'END'
+	p := isolated(t)
+	out := shellOutput(t, p, `python3 - <<'END'
 import socket
 server = socket.create_server(('127.0.0.1', 5432))
 client = socket.create_connection(('127.0.0.1', 5432))
 server.accept()[0].sendall(b'hello')
 print(client.recv(5).decode())
 END`)
-		require.Equal(t, "hello\n", out)
-	})
+	require.Equal(t, "hello\n", out)
 }
 
 func TestHostFilesAreOutOfReach(t *testing.T) {
 	cwd, err := os.Getwd()
 	require.NoError(t, err)
-	eachVariant(t, func(t *testing.T, p *Process) {
-		outside := t.TempDir()
-		key := filepath.Join(outside, ".ssh", "id_rsa")
-		require.NoError(t, os.Mkdir(filepath.Dir(key), 0o700))
-		require.NoError(t, os.WriteFile(key, []byte(canarySecret), 0o600))
-		root := t.TempDir()
-		require.NoError(t, os.Symlink(outside, filepath.Join(root, "link")))
-		before := hashTree(t, outside)
+	p := isolated(t)
+	outside := t.TempDir()
+	key := filepath.Join(outside, ".ssh", "id_rsa")
+	require.NoError(t, os.Mkdir(filepath.Dir(key), 0o700))
+	require.NoError(t, os.WriteFile(key, []byte(canarySecret), 0o600))
+	root := t.TempDir()
+	require.NoError(t, os.Symlink(outside, filepath.Join(root, "link")))
+	before := hashTree(t, outside)
 
-		for claim, script := range map[string]string{
-			"read a key of the host":               "cat " + key,
-			"read it through a link":               "cat link/.ssh/id_rsa",
-			"read the worker's directory":          "cat " + filepath.Join(cwd, "sandbox.go"),
-			"list home directories":                "ls -A /root /home/*/.ssh | grep .",
-			"read password hashes":                 "cat /etc/shadow",
-			"read the host's users":                "grep -v -e ^root -e ^sandbox -e ^nobody /etc/passwd",
-			"read host keys of ssh":                "ls /etc/ssh",
-			"read private keys of TLS":             "ls /etc/ssl/private",
-			"read tokens of package managers":      "cat /etc/npmrc",
-			"see /var and /run of the host":        "ls /var/lib /var/log /run/docker.sock /run/systemd",
-			"see /sys":                             "ls /sys/kernel",
-			"write outside":                        "echo x >" + filepath.Join(outside, "new"),
-			"write through a link":                 "echo x >link/new",
-			"remove through a link":                "rm link/.ssh/id_rsa",
-			"write system directories":             "echo x >/usr/bin/new",
-			"write the root directory":             "echo x >/new",
-			"write /etc":                           "echo x >>/etc/hosts",
-			"write kernel settings":                "echo x >/proc/sys/kernel/core_pattern",
-			"write devices' directory":             "echo x >/dev/new",
-			"replace the helper":                   "cp /bin/true /run/sandbox/helper",
-			"hard-link system files to be written": "ln /usr/bin/env env && echo x >>env",
-			"make a device node":                   "mknod disk b 8 0",
-			"make a character device":              "mknod mem c 1 1",
-			"open a disk":                          "ls /dev/sd* /dev/vd* /dev/nvme* /dev/mem /dev/kvm /dev/fuse | grep .",
-			"remount writable":                     "mount -o remount,rw /usr",
-			"mount a file system":                  "mkdir m && mount -t tmpfs none m",
-			"mount over the workspace":             "mount --bind / /workspace",
-			"leave by chroot":                      `python3 -c 'import os; os.mkdir("jail"); os.chroot("jail")'`,
-			"make a user namespace":                "unshare -U true",
-			"make a mount namespace":               "unshare -rm true",
-			"enter a namespace":                    "nsenter -t 1 -m true",
-		} {
-			res := runCommand(t, p, Command{Root: root, Shell: script})
-			require.NotZero(t, res.ExitCode, "%s\n%s", claim, res.Stdout)
-			require.NotContains(t, string(res.Stdout), canarySecret, claim)
-		}
-		require.Equal(t, before, hashTree(t, outside), "the host has changed")
-	})
+	for claim, script := range map[string]string{
+		"read a key of the host":               "cat " + key,
+		"read it through a link":               "cat link/.ssh/id_rsa",
+		"read the worker's directory":          "cat " + filepath.Join(cwd, "sandbox.go"),
+		"list home directories":                "ls -A /root /home/*/.ssh | grep .",
+		"read password hashes":                 "cat /etc/shadow",
+		"read the host's users":                "grep -v -e ^root -e ^sandbox -e ^nobody /etc/passwd",
+		"read host keys of ssh":                "ls /etc/ssh",
+		"read private keys of TLS":             "ls /etc/ssl/private",
+		"read tokens of package managers":      "cat /etc/npmrc",
+		"see /var and /run of the host":        "ls /var/lib /var/log /run/docker.sock /run/systemd",
+		"see /sys":                             "ls /sys/kernel",
+		"write outside":                        "echo x >" + filepath.Join(outside, "new"),
+		"write through a link":                 "echo x >link/new",
+		"remove through a link":                "rm link/.ssh/id_rsa",
+		"write system directories":             "echo x >/usr/bin/new",
+		"write the root directory":             "echo x >/new",
+		"write /etc":                           "echo x >>/etc/hosts",
+		"write kernel settings":                "echo x >/proc/sys/kernel/core_pattern",
+		"write devices' directory":             "echo x >/dev/new",
+		"replace the helper":                   "cp /bin/true /run/sandbox/helper",
+		"hard-link system files to be written": "ln /usr/bin/env env && echo x >>env",
+		"make a device node":                   "mknod disk b 8 0",
+		"make a character device":              "mknod mem c 1 1",
+		"open a disk":                          "ls /dev/sd* /dev/vd* /dev/nvme* /dev/mem /dev/kvm /dev/fuse | grep .",
+		"remount writable":                     "mount -o remount,rw /usr",
+		"mount a file system":                  "mkdir m && mount -t tmpfs none m",
+		"mount over the workspace":             "mount --bind / /workspace",
+		"leave by chroot":                      `python3 -c 'import os; os.mkdir("jail"); os.chroot("jail")'`,
+		"make a user namespace":                "unshare -U true",
+		"make a mount namespace":               "unshare -rm true",
+		"enter a namespace":                    "nsenter -t 1 -m true",
+	} {
+		res := runCommand(t, p, Command{Root: root, Shell: script})
+		require.NotZero(t, res.ExitCode, "%s\n%s", claim, res.Stdout)
+		require.NotContains(t, string(res.Stdout), canarySecret, claim)
+	}
+	require.Equal(t, before, hashTree(t, outside), "the host has changed")
 }
 
 func TestSecretsOfTheWorkerAreOutOfReach(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		out := shellOutput(t, p, `env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null; strings -a /proc/1/mem 2>/dev/null | head -c 1000; true`)
-		require.NotContains(t, out, canarySecret)
-		env := shellOutput(t, p, "env | cut -d= -f1 | sort | tr '\\n' ' '")
-		require.Equal(t, "CI HOME LANG PATH PWD SHLVL TERM TMPDIR USER _ npm_config_offline ", env)
-	})
+	p := isolated(t)
+	out := shellOutput(t, p, `env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null; strings -a /proc/1/mem 2>/dev/null | head -c 1000; true`)
+	require.NotContains(t, out, canarySecret)
+	env := shellOutput(t, p, "env | cut -d= -f1 | sort | tr '\\n' ' '")
+	require.Equal(t, "CI HOME LANG PATH PWD SHLVL TERM TMPDIR USER _ npm_config_offline ", env)
 }
 
 func TestNoDescriptorIsInherited(t *testing.T) {
@@ -174,50 +170,47 @@ func TestNoDescriptorIsInherited(t *testing.T) {
 	leak, err := syscall.Dup(int(r.Fd()))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = syscall.Close(leak) })
-	eachVariant(t, func(t *testing.T, p *Process) {
-		out := shellOutput(t, p, `python3 -c '
+	p := isolated(t)
+	out := shellOutput(t, p, `python3 -c '
 import os
 print(*[fd for fd in range(256) if os.path.exists(f"/proc/self/fd/{fd}")])'`)
-		require.Equal(t, "0 1 2\n", out)
-	})
+	require.Equal(t, "0 1 2\n", out)
 }
 
 func TestHelperIsOutOfReach(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		for claim, script := range map[string]string{
-			"write the helper's memory":    "python3 -c 'open(\"/proc/1/mem\", \"r+b\")'",
-			"read the helper's memory":     "cat /proc/1/mem",
-			"use the helper's descriptors": "readlink /proc/1/fd/3 || head -c1 </proc/1/fd/3",
-			"leave through its root":       "ls /proc/1/root/",
-			"leave through its directory":  "ls /proc/1/cwd/",
-		} {
-			require.NotZero(t, runCommand(t, p, Command{Shell: script}).ExitCode, claim)
-		}
-		// From inside, process 1 of a namespace gets only signals that it handles, and
-		// those that end it end the command.
-		require.Equal(t, "alive\n", shellOutput(t, p, "kill -9 1; kill -STOP 1; echo alive"))
-	})
+	p := isolated(t)
+	for claim, script := range map[string]string{
+		"write the helper's memory":    "python3 -c 'open(\"/proc/1/mem\", \"r+b\")'",
+		"read the helper's memory":     "cat /proc/1/mem",
+		"use the helper's descriptors": "readlink /proc/1/fd/3 || head -c1 </proc/1/fd/3",
+		"leave through its root":       "ls /proc/1/root/",
+		"leave through its directory":  "ls /proc/1/cwd/",
+	} {
+		require.NotZero(t, runCommand(t, p, Command{Shell: script}).ExitCode, claim)
+	}
+	// From inside, process 1 of a namespace gets only signals that it handles, and
+	// those that end it end the command.
+	require.Equal(t, "alive\n", shellOutput(t, p, "kill -9 1; kill -STOP 1; echo alive"))
 }
 
 func TestHostProcessesAreOutOfReach(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		victim := exec.Command("sleep", "60")
-		require.NoError(t, victim.Start())
-		ended := make(chan struct{})
-		go func() {
-			_ = victim.Wait()
-			close(ended)
-		}()
-		t.Cleanup(func() { _ = victim.Process.Kill(); <-ended })
-		runCommand(t, p, Command{Shell: fmt.Sprintf("kill -9 %d %d; kill -9 -1", victim.Process.Pid, os.Getpid())})
-		select {
-		case <-ended:
-			require.Fail(t, "a command killed a process of the host")
-		default:
-		}
-		out := shellOutput(t, p, "ls /proc | grep -c '^[0-9]'")
-		require.Less(t, len(strings.TrimSpace(out)), 2, "it sees %s processes", out)
-	})
+	p := isolated(t)
+	victim := exec.Command("sleep", "60")
+	require.NoError(t, victim.Start())
+	ended := make(chan struct{})
+	go func() {
+		_ = victim.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() { _ = victim.Process.Kill(); <-ended })
+	runCommand(t, p, Command{Shell: fmt.Sprintf("kill -9 %d %d; kill -9 -1", victim.Process.Pid, os.Getpid())})
+	select {
+	case <-ended:
+		require.Fail(t, "a command killed a process of the host")
+	default:
+	}
+	out := shellOutput(t, p, "ls /proc | grep -c '^[0-9]'")
+	require.Less(t, len(strings.TrimSpace(out)), 2, "it sees %s processes", out)
 }
 
 // systemCalls asks the kernel for what build tools never need. The answer is an errno:
@@ -257,20 +250,19 @@ func TestDangerousSystemCallsAreDenied(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the numbers above are those of amd64")
 	}
-	eachVariant(t, func(t *testing.T, p *Process) {
-		res := runCommand(t, p, Command{Args: []string{"python3", "-c", systemCalls}})
-		require.Zero(t, res.ExitCode, "%s", res.Stderr)
-		lines := strings.Split(strings.TrimSpace(string(res.Stdout)), "\n")
-		require.Len(t, lines, 49)
-		for _, line := range lines {
-			require.Regexp(t, ` (1|38)$`, line)
-		}
-	})
+	p := isolated(t)
+	res := runCommand(t, p, Command{Args: []string{"python3", "-c", systemCalls}})
+	require.Zero(t, res.ExitCode, "%s", res.Stderr)
+	lines := strings.Split(strings.TrimSpace(string(res.Stdout)), "\n")
+	require.Len(t, lines, 49)
+	for _, line := range lines {
+		require.Regexp(t, ` (1|38)$`, line)
+	}
 }
 
 func TestOrdinaryProgramsSeeNoFilter(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		out := shellOutput(t, p, `python3 -c '
+	p := isolated(t)
+	out := shellOutput(t, p, `python3 -c '
 import os, pty, socket, subprocess, tempfile, threading, multiprocessing
 socket.socket(socket.AF_INET6)
 socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
@@ -283,8 +275,7 @@ multiprocessing.get_context("fork").Lock()
 open("/dev/shm/x", "w").write("x"); open("/dev/null", "w").write("x"); open("/tmp/x", "w"); open(os.path.expanduser("~/x"), "w")
 print(subprocess.run(["sh", "-c", "echo child >/dev/stderr; exit 3"]).returncode)
 print(os.getuid(), os.path.expanduser("~sandbox"))'`)
-		require.Equal(t, "thread\n3\n1000 /home/sandbox\n", out)
-	})
+	require.Equal(t, "thread\n3\n1000 /home/sandbox\n", out)
 }
 
 // foreignABI makes a system call as 32-bit programs do, which filters for one
@@ -302,31 +293,28 @@ func TestCallsOfAnotherArchitectureAreDenied(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("no C compiler")
 	}
-	eachVariant(t, func(t *testing.T, p *Process) {
-		res := runCommand(t, p, Command{Shell: "cat >abi.c && gcc -o abi abi.c && ./abi", Stdin: []byte(foreignABI)})
-		if res.ExitCode == 128+int(syscall.SIGSEGV) {
-			return // this kernel has no 32-bit calls at all
-		}
-		require.Equal(t, "-38\n", string(res.Stdout), "%s", res.Stderr)
-	})
+	p := isolated(t)
+	res := runCommand(t, p, Command{Shell: "cat >abi.c && gcc -o abi abi.c && ./abi", Stdin: []byte(foreignABI)})
+	if res.ExitCode == 128+int(syscall.SIGSEGV) {
+		return // this kernel has no 32-bit calls at all
+	}
+	require.Equal(t, "-38\n", string(res.Stdout), "%s", res.Stderr)
 }
 
 func TestSetUIDProgramsGiveNothing(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		root := t.TempDir()
-		program, err := os.ReadFile("/usr/bin/id")
-		require.NoError(t, err)
-		path := filepath.Join(root, "id")
-		require.NoError(t, os.WriteFile(path, program, 0o755))
-		require.NoError(t, os.Chmod(path, 0o4755|os.ModeSetuid))
-		res := runCommand(t, p, Command{Root: root, Shell: "./id -u; grep -E 'Cap(Inh|Prm|Eff|Amb)|NoNewPrivs' /proc/self/status | cut -f2 | sort -u | tr '\\n' ' '"})
-		require.Equal(t, "1000\n0000000000000000 1 ", string(res.Stdout))
-	})
+	p := isolated(t)
+	root := t.TempDir()
+	program, err := os.ReadFile("/usr/bin/id")
+	require.NoError(t, err)
+	path := filepath.Join(root, "id")
+	require.NoError(t, os.WriteFile(path, program, 0o755))
+	require.NoError(t, os.Chmod(path, 0o4755|os.ModeSetuid))
+	res := runCommand(t, p, Command{Root: root, Shell: "./id -u; grep -E 'Cap(Inh|Prm|Eff|Amb)|NoNewPrivs' /proc/self/status | cut -f2 | sort -u | tr '\\n' ' '"})
+	require.Equal(t, "1000\n0000000000000000 1 ", string(res.Stdout))
 }
 
 func TestThereIsNoTerminal(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		require.NotZero(t, runCommand(t, p, Command{Shell: "exec 3<>/dev/tty"}).ExitCode)
-		require.NotZero(t, runCommand(t, p, Command{Shell: "test -t 0 || test -t 1 || test -t 2"}).ExitCode)
-	})
+	p := isolated(t)
+	require.NotZero(t, runCommand(t, p, Command{Shell: "exec 3<>/dev/tty"}).ExitCode)
+	require.NotZero(t, runCommand(t, p, Command{Shell: "test -t 0 || test -t 1 || test -t 2"}).ExitCode)
 }

@@ -24,8 +24,8 @@ type Feature struct {
 	Available bool
 	// Required: without this feature nothing runs.
 	Required bool
-	// By is what provides it: bubblewrap, namespaces, landlock, seccomp,
-	// cgroup, rlimit or watchdog.
+	// By is what provides it: bubblewrap, landlock, seccomp, cgroup, rlimit or
+	// watchdog.
 	By string
 	// Detail is a version, or why it is missing.
 	Detail string
@@ -60,30 +60,23 @@ func (e *IsolationError) Error() string {
 // probeTimeout limits one self-test.
 const probeTimeout = 10 * time.Second
 
-// NewProcess finds the strongest isolation that this machine offers and tests it with a
-// command. If there is none, or fewer than the required features, it returns an
-// *IsolationError unless options allow that.
+// NewProcess tests with a command whether this machine can isolate. If it cannot, or
+// lacks a required feature, NewProcess returns an *IsolationError unless options allow
+// that.
 func NewProcess(options Options) (*Process, error) {
 	base, err := newBase(options)
 	if err != nil {
 		return nil, err
 	}
 	var missing []Feature
-	for _, variant := range candidates(options) {
-		p := *base
-		if failed := p.try(variant); failed != nil {
-			missing = append(missing, *failed)
-			continue
-		}
-		p.features = append(p.features, missing...)
-		for i := range p.features {
-			// A test confirmed what replaced them.
-			p.features[i].Required = p.features[i].Required && p.features[i].Available
-		}
-		return &p, nil
-	}
 	if !base.seccomp {
 		missing = append(missing, noSeccomp())
+	}
+	p := *base
+	if err := p.isolate(); err != nil {
+		missing = append(missing, Feature{Name: "namespaces by bubblewrap", Required: true, By: "bubblewrap", Detail: err.Error(), Fix: namespaceFix()})
+	} else if base.seccomp || options.AllowUnisolated {
+		return &p, nil
 	}
 	if !options.AllowUnisolated {
 		return nil, &IsolationError{Missing: missing}
@@ -114,46 +107,19 @@ func newBase(options Options) (*Process, error) {
 	return p, nil
 }
 
-func candidates(options Options) []Variant {
-	switch options.Variant {
-	case "":
-		return []Variant{Bubblewrap, Namespaces}
-	case Unisolated:
-		return nil
-	default:
-		return []Variant{options.Variant}
-	}
-}
-
-// try sets p up for a variant and tests it; nil means that it works.
-func (p *Process) try(variant Variant) *Feature {
-	p.variant = variant
-	switch variant {
-	case Bubblewrap:
-		path, err := exec.LookPath("bwrap")
-		if err != nil {
-			return &Feature{Name: "namespaces by bubblewrap", Required: true, By: "bubblewrap",
-				Detail: "the program bwrap is not installed", Fix: "apt-get install -y bubblewrap"}
-		}
-		p.isolator = bubblewrap{path: path}
-	case Namespaces:
-		p.isolator = namespaces{}
-	default:
-		return &Feature{Name: "variant", Required: true, Detail: fmt.Sprintf("unknown variant %q", variant)}
-	}
-	if !p.seccomp && !p.options.AllowUnisolated {
-		missing := noSeccomp()
-		return &missing
+// isolate sets p up for bubblewrap and tests it.
+func (p *Process) isolate() (err error) {
+	if p.bwrap, err = exec.LookPath("bwrap"); err != nil {
+		return errors.New("the program bwrap is not installed")
 	}
 	cgroupErr := p.useCgroup()
 	p.mapUsers = canMapUsers()
-	err := p.selfTest()
-	if err != nil && p.mapUsers {
+	if err = p.selfTest(); err != nil && p.mapUsers {
 		p.mapUsers = false
 		err = p.selfTest()
 	}
 	if err != nil {
-		return &Feature{Name: "namespaces by " + string(variant), Required: true, By: string(variant), Detail: err.Error(), Fix: namespaceFix()}
+		return err
 	}
 	p.features = append(p.describe(cgroupErr), p.overlayFeature(p.testOverlay()))
 	return nil
@@ -222,7 +188,6 @@ func (p *Process) unisolated(missing []Feature) (*Process, error) {
 	if !p.seccomp { // nothing else keeps a command off the host's network
 		return nil, &IsolationError{Missing: missing, Final: true}
 	}
-	p.variant, p.isolator = Unisolated, direct{}
 	cgroupErr := p.useCgroup()
 	if err := p.selfTest(); err != nil {
 		return nil, err
@@ -236,8 +201,12 @@ func noSeccomp() Feature {
 		Detail: "the kernel has no seccomp filters", Fix: "boot a kernel built with CONFIG_SECCOMP_FILTER=y"}
 }
 
-// namespaceFix finds the setting that disables user namespaces.
+// namespaceFix finds out whether bubblewrap is missing, or which setting disables user
+// namespaces.
 func namespaceFix() string {
+	if _, err := exec.LookPath("bwrap"); err != nil {
+		return "apt-get install -y bubblewrap"
+	}
 	switches := []struct{ path, off, fix string }{
 		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
 		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"},
@@ -294,7 +263,7 @@ func (p *Process) judge(report string) error {
 			return fmt.Errorf("the self-test found %s %q instead of %q", key, values[key], want)
 		}
 	}
-	if p.variant == Unisolated {
+	if !p.Isolated() {
 		return nil
 	}
 	if pid, err := strconv.Atoi(values["Pid"]); err != nil || pid > 100 {
@@ -318,15 +287,14 @@ func (p *Process) wanted() map[string]string {
 
 // describe lists what was set up.
 func (p *Process) describe(cgroupErr error) []Feature {
-	isolated := p.variant != Unisolated
-	by, detail := string(p.variant), ""
-	if b, ok := p.isolator.(bubblewrap); ok {
-		detail = b.path
+	isolated, network := p.Isolated(), "bubblewrap"
+	if !isolated {
+		network = "seccomp"
 	}
 	features := []Feature{
-		{Name: "files outside the workspace", Available: isolated, Required: true, By: by, Detail: detail},
-		{Name: "processes of the host", Available: isolated, Required: true, By: by, Detail: detail},
-		{Name: "network", Available: isolated || p.seccomp, Required: true, By: p.networkBy(), Detail: detail},
+		{Name: "files outside the workspace", Available: isolated, Required: true, By: "bubblewrap", Detail: p.bwrap},
+		{Name: "processes of the host", Available: isolated, Required: true, By: "bubblewrap", Detail: p.bwrap},
+		{Name: "network", Available: isolated || p.seccomp, Required: true, By: network, Detail: p.bwrap},
 		{Name: "privileges", Available: true, Required: true, By: "no_new_privs", Detail: p.privileges()},
 		{Name: "system calls", Available: p.seccomp, Required: true, By: "seccomp"},
 		p.landlockFeature(),
@@ -341,13 +309,6 @@ func (p *Process) privileges() string {
 		return always + "nobody where the workspace's file system allows it"
 	}
 	return always + "user " + strconv.Itoa(unix.Geteuid())
-}
-
-func (p *Process) networkBy() string {
-	if p.variant == Unisolated {
-		return "seccomp"
-	}
-	return string(p.variant)
 }
 
 func (p *Process) landlockFeature() Feature {
@@ -386,5 +347,5 @@ func (p *Process) limitFeatures(cgroupErr error) []Feature {
 // Features reports what isolates commands here and what could be stronger.
 func (p *Process) Features() []Feature { return p.features }
 
-// Variant is the method of isolation that was chosen.
-func (p *Process) Variant() Variant { return p.variant }
+// Isolated reports whether commands run in namespaces; see Options.AllowUnisolated.
+func (p *Process) Isolated() bool { return p.bwrap != "" }

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +12,7 @@ import (
 
 func TestMachineWithoutIsolationIsRefused(t *testing.T) {
 	t.Setenv("PATH", t.TempDir()) // no bwrap
-	_, err := NewProcess(Options{Variant: Bubblewrap})
+	_, err := NewProcess(Options{})
 	var missing *IsolationError
 	require.ErrorAs(t, err, &missing)
 	require.Len(t, missing.Missing, 1)
@@ -19,11 +20,12 @@ func TestMachineWithoutIsolationIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, part)
 	}
 
-	p, err := NewProcess(Options{})
+	p, err := NewProcess(Options{AllowUnisolated: true})
 	require.NoError(t, err)
-	require.Equal(t, Namespaces, p.Variant(), "the next variant is taken")
-	require.False(t, feature(t, p, "namespaces by bubblewrap").Available, "and the first one reported")
-	require.False(t, feature(t, p, "namespaces by bubblewrap").Required)
+	require.False(t, p.Isolated())
+	require.False(t, feature(t, p, "namespaces by bubblewrap").Available)
+	_, err = p.Run(t.Context(), Command{Root: t.TempDir(), Shell: "true", Proxy: func(net.Listener) []string { return nil }})
+	require.ErrorContains(t, err, "apt-get install -y bubblewrap")
 }
 
 func feature(t *testing.T, p *Process, name string) Feature {
@@ -39,12 +41,7 @@ func feature(t *testing.T, p *Process, name string) Feature {
 
 // TestUnisolatedIsWhatItSays: it runs, only on request, with whatever is left.
 func TestUnisolatedIsWhatItSays(t *testing.T) {
-	t.Parallel()
-	_, err := NewProcess(Options{Variant: Unisolated})
-	require.Error(t, err)
-
-	p, err := NewProcess(Options{Variant: Unisolated, AllowUnisolated: true})
-	require.NoError(t, err)
+	p := unisolated(t)
 	require.False(t, feature(t, p, "processes of the host").Available)
 
 	root, outside := t.TempDir(), t.TempDir()
@@ -68,21 +65,20 @@ func TestUnisolatedIsWhatItSays(t *testing.T) {
 }
 
 func TestFeaturesNameWhatProvidesThem(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		require.GreaterOrEqual(t, len(p.Features()), 8)
-		for _, f := range p.Features() {
-			require.NotEmpty(t, f.Name)
-			require.NotEmpty(t, f.By, f.Name)
-			require.True(t, f.Available || !f.Required, f.Name)
-		}
-		require.Equal(t, string(p.Variant()), feature(t, p, "network").By)
-	})
+	p := isolated(t)
+	require.GreaterOrEqual(t, len(p.Features()), 8)
+	for _, f := range p.Features() {
+		require.NotEmpty(t, f.Name)
+		require.NotEmpty(t, f.By, f.Name)
+		require.True(t, f.Available || !f.Required, f.Name)
+	}
+	require.Equal(t, "bubblewrap", feature(t, p, "network").By)
 }
 
 func TestSelfTestBelievesOnlyWhatItSees(t *testing.T) {
 	t.Parallel()
 	good := "Pid:\t4\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\nInterface: Inter-|\nInterface: lo:\n"
-	p := &Process{variant: Namespaces, seccomp: true}
+	p := &Process{bwrap: "bwrap", seccomp: true}
 	require.NoError(t, p.judge(good))
 	for name, replace := range map[string][2]string{
 		"capabilities remain":    {"CapEff:\t0000000000000000", "CapEff:\t0000000000000001"},

@@ -58,7 +58,7 @@ func filesIn(t *testing.T, dir, suffix string) (n int) {
 
 func TestWhatTheBaseHoldsIsNotCompiledAgain(t *testing.T) {
 	t.Parallel()
-	p := withToolchains(t, Bubblewrap, "")
+	p := withToolchains(t, "")
 	base := realDir(t)
 	const build = "go build ./..."
 	first := runCommand(t, p, ofGo(t, goProject("first"), GoCache{Dir: base}, build))
@@ -77,28 +77,26 @@ func TestWhatTheBaseHoldsIsNotCompiledAgain(t *testing.T) {
 }
 
 func TestTheBaseCannotBeWritten(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		base, layer := realDir(t), realDir(t)
-		writeFiles(t, base, map[string]string{"ab/ab00-entry": "true", "ab/ab00-output": "true"})
-		before := hashTree(t, base)
-		res := runCommand(t, p, Command{GoCache: GoCache{Base: base, Dir: layer}, Shell: `
+	p := isolated(t)
+	base, layer := realDir(t), realDir(t)
+	writeFiles(t, base, map[string]string{"ab/ab00-entry": "true", "ab/ab00-output": "true"})
+	before := hashTree(t, base)
+	res := runCommand(t, p, Command{GoCache: GoCache{Base: base, Dir: layer}, Shell: `
 			set -- $GOCACHEPROG; base=$(eval echo "$3")
 			cat $base/ab/ab00-entry || exit 9
 			echo evil >$base/ab/ab00-output; rm -f $base/ab/ab00-entry; mkdir $base/cd; chmod 777 $base
 			mv $base/ab $base/xy; ln -f $base/ab/ab00-output $GOCACHE/x && echo evil >$GOCACHE/x
 			echo done`})
-		require.Equal(t, "truedone\n", string(res.Stdout), "%s", res.Stderr)
-		require.Equal(t, before, hashTree(t, base))
-	})
+	require.Equal(t, "truedone\n", string(res.Stdout), "%s", res.Stderr)
+	require.Equal(t, before, hashTree(t, base))
 }
 
 func TestABaseThatIsNotThereYetIsNone(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		layer := realDir(t)
-		res := runCommand(t, p, Command{GoCache: GoCache{Base: filepath.Join(layer, "not", "there"), Dir: layer}, Shell: "echo x >$GOCACHE/x"})
-		require.True(t, res.OK(), "%s", res.Stderr)
-		require.FileExists(t, filepath.Join(layer, "x"))
-	})
+	p := isolated(t)
+	layer := realDir(t)
+	res := runCommand(t, p, Command{GoCache: GoCache{Base: filepath.Join(layer, "not", "there"), Dir: layer}, Shell: "echo x >$GOCACHE/x"})
+	require.True(t, res.OK(), "%s", res.Stderr)
+	require.FileExists(t, filepath.Join(layer, "x"))
 }
 
 // talk sends lines to the program and returns its answers.

@@ -24,7 +24,6 @@ const helperArg = "rgpt-sandbox-helper"
 // Stages, by second argument.
 const (
 	stageAttach = "attach" // before bwrap, in namespaces around it: attach prepared mounts
-	stageMounts = "mounts" // inside new namespaces: build the file system, then stageInit
 	stageDrop   = "drop"   // no namespaces available: drop what can be dropped, then stageInit
 	stageInit   = "init"   // process 1: confine itself, run the command, reap orphans
 )
@@ -56,10 +55,9 @@ type helperConfig struct {
 	// SwitchUser: stageInit starts with the rights to become the command's user, and
 	// must do so.
 	SwitchUser bool
-	// Mounts are made by stageMounts or stageAttach.
-	Mounts []mount
-	// Overlays are made before the mounts, by the same stage.
+	// Overlays are made by stageAttach, and then Mounts.
 	Overlays []overlay
+	Mounts   []mount
 	// Next is the program that stageAttach becomes, with that many Descriptors.
 	Next        []string
 	Descriptors int
@@ -135,8 +133,6 @@ func runStage(stage string) error {
 	switch stage {
 	case stageAttach:
 		return runAttach(config)
-	case stageMounts:
-		return runMounts(config)
 	case stageDrop:
 		return runDrop()
 	case stageInit:
@@ -145,44 +141,33 @@ func runStage(stage string) error {
 	return fmt.Errorf("unknown stage %q", stage)
 }
 
-// runAttach puts prepared mounts in place and then becomes bwrap.
+// runAttach puts prepared mounts over the paths they were made from, where bubblewrap
+// finds them, and then becomes bwrap. The host sees none of it.
 func runAttach(config helperConfig) error {
-	if err := attachMounts(config.Mounts, config.Overlays); err != nil {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("detach mounts from the host: %w", err)
+	}
+	if err := attachOverlays(config.Overlays); err != nil {
 		return err
+	}
+	for _, m := range config.Mounts {
+		if err := attach(m.FD, m.Source); err != nil {
+			return fmt.Errorf("attach %s: %w", m.Source, err)
+		}
 	}
 	if err := keepFiles(config.Descriptors); err != nil {
 		return err
 	}
-	// See prepare: bwrap sets a parent death signal itself.
+	// See bubblewrap: bwrap sets a parent death signal itself.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("detach from the worker: %w", err)
 	}
 	return fmt.Errorf("start %s: %w", config.Next[0], unix.Exec(config.Next[0], config.Next, []string{}))
 }
 
-// runMounts builds the file system of our own namespace.
-func runMounts(config helperConfig) error {
-	if err := buildFileSystem(config.Mounts, config.Overlays); err != nil {
-		return err
-	}
-	if err := loopbackUp(); err != nil {
-		return err
-	}
-	if err := unix.Sethostname([]byte("sandbox")); err != nil {
-		return fmt.Errorf("host name: %w", err)
-	}
-	if !config.SwitchUser {
-		if err := dropCapabilities(); err != nil {
-			return err
-		}
-	}
-	if config.Proxy {
-		return execInit(helperPath, proxyFD)
-	}
-	return execInit(helperPath, lifeFD)
-}
-
-// runDrop gives up what a command without namespaces must not have.
+// runDrop gives up what a command without namespaces must not have, and enters
+// stageInit. The kernel computes the capabilities of the new program from those that
+// this thread still has.
 func runDrop() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become the reaper of orphans: %w", err)
@@ -190,7 +175,11 @@ func runDrop() error {
 	if err := dropCapabilities(); err != nil {
 		return err
 	}
-	return execInit("/proc/self/exe", lifeFD)
+	if err := keepFiles(lifeFD - configFD + 1); err != nil {
+		return err
+	}
+	err := unix.Exec("/proc/self/exe", []string{"sandbox", helperArg, stageInit}, []string{})
+	return fmt.Errorf("start stage init: %w", err)
 }
 
 func dieWithParent() error {
@@ -224,16 +213,6 @@ func report(status helperStatus) {
 	// One write below the size of a pipe's atomic writes; there is nobody to report to
 	// if it fails.
 	_, _ = unix.Write(statusFD, append(message, '\n'))
-}
-
-// execInit enters stageInit. The kernel computes the capabilities of the new program
-// from those that this thread still has. Files up to last stay open.
-func execInit(path string, last int) error {
-	if err := keepFiles(last - configFD + 1); err != nil {
-		return err
-	}
-	err := unix.Exec(path, []string{"sandbox", helperArg, stageInit}, []string{})
-	return fmt.Errorf("start stage init: %w", err)
 }
 
 // keepFiles keeps the first n passed files open for the next program.

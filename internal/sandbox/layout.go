@@ -11,8 +11,7 @@ import (
 // that makes it process 1.
 const helperPath = "/run/sandbox/helper"
 
-// mount is one step in building the file system of a sandbox. Both runners
-// carry out the same list, so they cannot differ in what a command sees.
+// mount is one step in building the file system of a sandbox.
 type mount struct {
 	Kind   mountKind
 	Source string // host path, or the target of a symlink

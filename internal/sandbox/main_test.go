@@ -37,36 +37,38 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// runChild is a worker that will be killed: variant, workspace and command,
-// separated by lines.
+// runChild is a worker that will be killed: workspace and command, separated by a
+// line end.
 func runChild(spec string) {
-	part := strings.SplitN(spec, "\n", 3)
-	p, err := NewProcess(Options{Variant: Variant(part[0])})
+	root, shell, _ := strings.Cut(spec, "\n")
+	p, err := NewProcess(Options{})
 	if err == nil {
-		_, err = p.Run(context.Background(), Command{Root: part[1], Shell: part[2]})
+		_, err = p.Run(context.Background(), Command{Root: root, Shell: shell})
 	}
 	fmt.Fprintln(os.Stderr, "the sandbox ended:", err)
 	os.Exit(1)
 }
 
-// runners holds one runner for each variant that isolates.
-var runners = map[Variant]func() (*Process, error){
-	Bubblewrap: sync.OnceValues(func() (*Process, error) { return NewProcess(Options{Variant: Bubblewrap}) }),
-	Namespaces: sync.OnceValues(func() (*Process, error) { return NewProcess(Options{Variant: Namespaces}) }),
-}
+var runner = sync.OnceValues(func() (*Process, error) { return NewProcess(Options{}) })
 
-// eachVariant runs a test for both methods of isolation: they promise the same.
-func eachVariant(t *testing.T, test func(t *testing.T, p *Process)) {
+// isolated returns the runner that tests share, and lets the test run beside others.
+func isolated(t *testing.T) *Process {
 	t.Helper()
 	t.Parallel()
-	for _, variant := range []Variant{Bubblewrap, Namespaces} {
-		t.Run(string(variant), func(t *testing.T) {
-			t.Parallel()
-			p, err := runners[variant]()
-			require.NoError(t, err)
-			test(t, p)
-		})
-	}
+	p, err := runner()
+	require.NoError(t, err)
+	return p
+}
+
+// unisolated returns the runner of a machine that cannot isolate.
+func unisolated(t *testing.T) *Process {
+	t.Helper()
+	t.Parallel()
+	base, err := newBase(Options{AllowUnisolated: true})
+	require.NoError(t, err)
+	p, err := base.unisolated(nil)
+	require.NoError(t, err)
+	return p
 }
 
 // run runs a command with limits small enough for a shared machine.

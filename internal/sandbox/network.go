@@ -149,7 +149,7 @@ func (o *outlet) close() ([]string, error) {
 // noNamespaceError says why a command without namespaces gets no network.
 func noNamespaceError() error {
 	return &IsolationError{Final: true, Missing: []Feature{{
-		Name: "network through the proxy", Required: true, By: "namespaces", Fix: namespaceFix(),
+		Name: "network through the proxy", Required: true, By: "bubblewrap", Fix: namespaceFix(),
 		Detail: "without a network namespace a command would share the network of this host, so commands with network access do not run here; " +
 			"make namespaces available, or remove execution.sandbox.network and the network settings of checks",
 	}}}

@@ -178,126 +178,122 @@ for url in sys.argv[1:]:
 `
 
 func TestNoByteLeavesButThroughTheProxy(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		n := startNeighbours(t)
-		targets, err := json.Marshal(n.Targets)
-		require.NoError(t, err)
+	p := isolated(t)
+	n := startNeighbours(t)
+	targets, err := json.Marshal(n.Targets)
+	require.NoError(t, err)
 
-		res := runCommand(t, p, Command{Args: []string{"python3", "-c", probes}, Stdin: targets})
-		require.Zero(t, res.ExitCode, "%s", res.Stderr)
-		require.Equal(t, "descriptors 0 1 2\n", string(res.Stdout), "without a proxy")
-		require.NotZero(t, runCommand(t, p, Command{Shell: "exec 3<>/dev/tcp/127.0.0.1/3128"}).ExitCode, "without a proxy nothing listens")
+	res := runCommand(t, p, Command{Args: []string{"python3", "-c", probes}, Stdin: targets})
+	require.Zero(t, res.ExitCode, "%s", res.Stderr)
+	require.Equal(t, "descriptors 0 1 2\n", string(res.Stdout), "without a proxy")
+	require.NotZero(t, runCommand(t, p, Command{Shell: "exec 3<>/dev/tcp/127.0.0.1/3128"}).ExitCode, "without a proxy nothing listens")
 
-		serve, _ := wayOut(t, oneHost{}, "allowed.example.com")
-		res = runCommand(t, p, Command{Args: []string{"python3", "-c", probes}, Stdin: targets, Proxy: serve})
-		require.Zero(t, res.ExitCode, "%s", res.Stderr)
-		require.Equal(t, "descriptors 0 1 2\n", string(res.Stdout), "with a proxy")
-		require.Empty(t, res.Refused)
-		require.Zero(t, n.touched.Load(), "a service of the host was reached")
-	})
+	serve, _ := wayOut(t, oneHost{}, "allowed.example.com")
+	res = runCommand(t, p, Command{Args: []string{"python3", "-c", probes}, Stdin: targets, Proxy: serve})
+	require.Zero(t, res.ExitCode, "%s", res.Stderr)
+	require.Equal(t, "descriptors 0 1 2\n", string(res.Stdout), "with a proxy")
+	require.Empty(t, res.Refused)
+	require.Zero(t, n.touched.Load(), "a service of the host was reached")
 }
 
 func TestTheProxyLeadsToAllowedHostsOnly(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		n := startNeighbours(t)
-		_, port, err := net.SplitHostPort(n.tcp)
-		require.NoError(t, err)
-		names := oneHost{"loop.example.com": "127.0.0.1", "meta.example.com": "169.254.169.254"}
-		for name, target := range n.Targets {
-			if strings.HasPrefix(name, "interface 1") {
-				host, _, err := net.SplitHostPort(target[1])
-				require.NoError(t, err)
-				names["self.example.com"] = host
-			}
+	p := isolated(t)
+	n := startNeighbours(t)
+	_, port, err := net.SplitHostPort(n.tcp)
+	require.NoError(t, err)
+	names := oneHost{"loop.example.com": "127.0.0.1", "meta.example.com": "169.254.169.254"}
+	for name, target := range n.Targets {
+		if strings.HasPrefix(name, "interface 1") {
+			host, _, err := net.SplitHostPort(target[1])
+			require.NoError(t, err)
+			names["self.example.com"] = host
 		}
-		serve, _ := wayOut(t, names, "*.example.com", "*.example.com:"+port)
-		res := runCommand(t, p, Command{Proxy: serve, Args: []string{
-			"python3", "-c", throughProxy, "http://allowed.example.com/", "http://forbidden.example.org/", "http://127.0.0.1:" + port, "http://169.254.169.254/",
-			"http://loop.example.com:" + port, "http://meta.example.com/",
-		}})
-		require.Zero(t, res.ExitCode, "%s", res.Stderr)
-		require.Equal(t, "http://allowed.example.com/ welcome\n"+
-			"http://forbidden.example.org/ 403 refused\n"+
-			"http://127.0.0.1:"+port+" 403 refused\n"+
-			"http://169.254.169.254/ 403 refused\n"+
-			"http://loop.example.com:"+port+" 403 refused\n"+
-			"http://meta.example.com/ 403 refused\n", string(res.Stdout))
-		require.Equal(t, []string{
-			"forbidden.example.org:80", "127.0.0.1:" + port, "169.254.169.254:80", "loop.example.com:" + port, "meta.example.com:80",
-		}, res.Refused)
-		if names["self.example.com"] != "" {
-			res = runCommand(t, p, Command{Proxy: serve, Args: []string{"python3", "-c", throughProxy, "http://self.example.com/"}})
-			require.Equal(t, "http://self.example.com/ 403 refused\n", string(res.Stdout))
-		}
-		require.Zero(t, n.touched.Load(), "a service of the host was reached")
-	})
+	}
+	serve, _ := wayOut(t, names, "*.example.com", "*.example.com:"+port)
+	res := runCommand(t, p, Command{Proxy: serve, Args: []string{
+		"python3", "-c", throughProxy, "http://allowed.example.com/", "http://forbidden.example.org/", "http://127.0.0.1:" + port, "http://169.254.169.254/",
+		"http://loop.example.com:" + port, "http://meta.example.com/",
+	}})
+	require.Zero(t, res.ExitCode, "%s", res.Stderr)
+	require.Equal(t, "http://allowed.example.com/ welcome\n"+
+		"http://forbidden.example.org/ 403 refused\n"+
+		"http://127.0.0.1:"+port+" 403 refused\n"+
+		"http://169.254.169.254/ 403 refused\n"+
+		"http://loop.example.com:"+port+" 403 refused\n"+
+		"http://meta.example.com/ 403 refused\n", string(res.Stdout))
+	require.Equal(t, []string{
+		"forbidden.example.org:80", "127.0.0.1:" + port, "169.254.169.254:80", "loop.example.com:" + port, "meta.example.com:80",
+	}, res.Refused)
+	if names["self.example.com"] != "" {
+		res = runCommand(t, p, Command{Proxy: serve, Args: []string{"python3", "-c", throughProxy, "http://self.example.com/"}})
+		require.Equal(t, "http://self.example.com/ 403 refused\n", string(res.Stdout))
+	}
+	require.Zero(t, n.touched.Load(), "a service of the host was reached")
 }
 
 func TestTheProxyEndsWithTheCommand(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		var mu sync.Mutex
-		var listener net.Listener
-		returned := 0
-		serve := func(l net.Listener) []string {
-			mu.Lock()
-			listener = l
-			mu.Unlock()
-			if conn, err := l.Accept(); err == nil {
-				_ = conn.Close()
-			}
-			_, err := l.Accept()
-			mu.Lock()
-			defer mu.Unlock()
-			returned++
-			if !errors.Is(err, net.ErrClosed) {
-				t.Errorf("the listener ended with %v", err)
-			}
-			return []string{"x:1"}
+	p := isolated(t)
+	var mu sync.Mutex
+	var listener net.Listener
+	returned := 0
+	serve := func(l net.Listener) []string {
+		mu.Lock()
+		listener = l
+		mu.Unlock()
+		if conn, err := l.Accept(); err == nil {
+			_ = conn.Close()
 		}
-		res := runCommand(t, p, Command{Proxy: serve, Shell: "exec 3<>/dev/tcp/127.0.0.1/3128; cat <&3"})
-		require.True(t, res.OK(), "%s", res.Stderr)
-		require.Equal(t, []string{"x:1"}, res.Refused)
-		require.Equal(t, 1, returned)
-		_, err := listener.Accept()
-		require.ErrorIs(t, err, net.ErrClosed)
+		_, err := l.Accept()
+		mu.Lock()
+		defer mu.Unlock()
+		returned++
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("the listener ended with %v", err)
+		}
+		return []string{"x:1"}
+	}
+	res := runCommand(t, p, Command{Proxy: serve, Shell: "exec 3<>/dev/tcp/127.0.0.1/3128; cat <&3"})
+	require.True(t, res.OK(), "%s", res.Stderr)
+	require.Equal(t, []string{"x:1"}, res.Refused)
+	require.Equal(t, 1, returned)
+	_, err := listener.Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
 
-		ctx, cancel := context.WithCancel(t.Context())
-		_, err = p.Run(ctx, Command{Root: t.TempDir(), Shell: "echo; sleep 60", Proxy: func(l net.Listener) []string {
-			cancel()
-			_, _ = l.Accept()
-			returned++
-			return nil
-		}})
-		require.ErrorIs(t, err, context.Canceled)
-		require.Equal(t, 2, returned, "Run has waited for the proxy")
-		_, err = p.Run(t.Context(), Command{Root: "/does/not/exist", Shell: "true", Proxy: serve})
-		require.Error(t, err)
-		require.Equal(t, 2, returned)
-	})
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = p.Run(ctx, Command{Root: t.TempDir(), Shell: "echo; sleep 60", Proxy: func(l net.Listener) []string {
+		cancel()
+		_, _ = l.Accept()
+		returned++
+		return nil
+	}})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 2, returned, "Run has waited for the proxy")
+	_, err = p.Run(t.Context(), Command{Root: "/does/not/exist", Shell: "true", Proxy: serve})
+	require.Error(t, err)
+	require.Equal(t, 2, returned)
 }
 
 func TestToolsAreToldOfTheProxy(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		serve, _ := wayOut(t, oneHost{}, "allowed.example.com")
-		res := runCommand(t, p, Command{Proxy: serve, Shell: "env | sort"})
-		env := map[string]string{}
-		for line := range strings.Lines(string(res.Stdout)) {
-			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-			env[name] = value
-		}
-		for _, name := range []string{
-			"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "npm_config_proxy", "npm_config_https_proxy", "CARGO_HTTP_PROXY", "PIP_PROXY",
-			"YARN_HTTP_PROXY", "YARN_HTTPS_PROXY",
-		} {
-			require.Equal(t, "http://127.0.0.1:3128", env[name], name)
-		}
-		require.Equal(t, "localhost,127.0.0.1,::1", env["NO_PROXY"])
-		require.Equal(t, "localhost,127.0.0.1,::1", env["no_proxy"])
-		require.Contains(t, env["MAVEN_OPTS"], "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=3128")
-		require.Contains(t, env["GRADLE_OPTS"], "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=3128")
-		require.NotContains(t, env, "npm_config_offline")
-		require.NotContains(t, env, "SSL_CERT_FILE", "without certificates of the proxy the system's are right")
-	})
+	p := isolated(t)
+	serve, _ := wayOut(t, oneHost{}, "allowed.example.com")
+	res := runCommand(t, p, Command{Proxy: serve, Shell: "env | sort"})
+	env := map[string]string{}
+	for line := range strings.Lines(string(res.Stdout)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		env[name] = value
+	}
+	for _, name := range []string{
+		"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "npm_config_proxy", "npm_config_https_proxy", "CARGO_HTTP_PROXY", "PIP_PROXY",
+		"YARN_HTTP_PROXY", "YARN_HTTPS_PROXY",
+	} {
+		require.Equal(t, "http://127.0.0.1:3128", env[name], name)
+	}
+	require.Equal(t, "localhost,127.0.0.1,::1", env["NO_PROXY"])
+	require.Equal(t, "localhost,127.0.0.1,::1", env["no_proxy"])
+	require.Contains(t, env["MAVEN_OPTS"], "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=3128")
+	require.Contains(t, env["GRADLE_OPTS"], "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=3128")
+	require.NotContains(t, env, "npm_config_offline")
+	require.NotContains(t, env, "SSL_CERT_FILE", "without certificates of the proxy the system's are right")
 }
 
 func TestOfflineSettingsHoldOnlyWithoutAProxy(t *testing.T) {
@@ -332,32 +328,29 @@ func TestModuleProxiesOfTheHostLoseDirectAndPasswords(t *testing.T) {
 }
 
 func TestACommandTrustsTheProxysAuthorityBesidesTheHosts(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		serve, way := wayOut(t, oneHost{}, "allowed.example.com")
-		certificate := string(way.CACertificate())
-		before, err := os.ReadFile(bundleTarget())
-		require.NoError(t, err)
-		res := runCommand(t, p, Command{Proxy: serve, CACertificates: []byte(certificate), Shell: `cat "$SSL_CERT_FILE"
+	p := isolated(t)
+	serve, way := wayOut(t, oneHost{}, "allowed.example.com")
+	certificate := string(way.CACertificate())
+	before, err := os.ReadFile(bundleTarget())
+	require.NoError(t, err)
+	res := runCommand(t, p, Command{Proxy: serve, CACertificates: []byte(certificate), Shell: `cat "$SSL_CERT_FILE"
 			for file in "$NODE_EXTRA_CA_CERTS" "$REQUESTS_CA_BUNDLE" "$PIP_CERT" "$CURL_CA_BUNDLE" "$GIT_SSL_CAINFO" "$CARGO_HTTP_CAINFO"; do test "$file" = "$SSL_CERT_FILE" || exit 3; done
 			if (echo >>"$SSL_CERT_FILE") 2>/dev/null; then exit 4; fi`,
-			Limits: Limits{OutputBytes: 8 << 20}})
-		require.True(t, res.OK(), "%+v", res.ExitCode)
-		require.True(t, strings.HasSuffix(string(res.Stdout), certificate))
-		require.True(t, strings.HasPrefix(string(res.Stdout), string(before)))
-		after, err := os.ReadFile(bundleTarget())
-		require.NoError(t, err)
-		require.Equal(t, before, after, "the host's own is as it was")
-		res = runCommand(t, p, Command{CACertificates: []byte(certificate), Shell: `test -z "$SSL_CERT_FILE"; grep -c RocketGPT ` + bundleTarget()})
-		require.Equal(t, "0\n", string(res.Stdout))
-	})
+		Limits: Limits{OutputBytes: 8 << 20}})
+	require.True(t, res.OK(), "%+v", res.ExitCode)
+	require.True(t, strings.HasSuffix(string(res.Stdout), certificate))
+	require.True(t, strings.HasPrefix(string(res.Stdout), string(before)))
+	after, err := os.ReadFile(bundleTarget())
+	require.NoError(t, err)
+	require.Equal(t, before, after, "the host's own is as it was")
+	res = runCommand(t, p, Command{CACertificates: []byte(certificate), Shell: `test -z "$SSL_CERT_FILE"; grep -c RocketGPT ` + bundleTarget()})
+	require.Equal(t, "0\n", string(res.Stdout))
 }
 
 func TestWithoutNamespacesThereIsNoNetworkAtAll(t *testing.T) {
-	t.Parallel()
-	p, err := NewProcess(Options{Variant: Unisolated, AllowUnisolated: true})
-	require.NoError(t, err)
+	p := unisolated(t)
 	called := false
-	_, err = p.Run(t.Context(), Command{Root: t.TempDir(), Shell: "true", Proxy: func(net.Listener) []string {
+	_, err := p.Run(t.Context(), Command{Root: t.TempDir(), Shell: "true", Proxy: func(net.Listener) []string {
 		called = true
 		return nil
 	}})

@@ -125,22 +125,23 @@ func removeWorkDirectory(work string) error {
 	return os.RemoveAll(work)
 }
 
-// makeOverlays returns a mount, attached nowhere, for each upper directory.
-func makeOverlays(overlays []overlay) (map[string]int, error) {
-	made := map[string]int{}
+// attachOverlays puts an overlay over each upper directory.
+func attachOverlays(overlays []overlay) error {
 	for _, o := range overlays {
 		fd, err := o.make()
 		if err != nil {
-			return nil, &overlayError{fmt.Errorf("%s: %w", filepath.Base(o.Target), err)}
+			return &overlayError{fmt.Errorf("%s: %w", filepath.Base(o.Target), err)}
 		}
-		made[o.Target] = fd
+		if err := attach(fd, o.Target); err != nil {
+			return fmt.Errorf("attach the overlay of %s: %w", o.Target, err)
+		}
 	}
-	return made, nil
+	return nil
 }
 
-// make passes the layers by descriptors: no character of a path has a meaning for the
-// kernel then, and none shows in the list of mounts. The thread stays the same
-// throughout.
+// make returns a mount that is attached nowhere. It passes the layers by descriptors: no
+// character of a path has a meaning for the kernel then, and none shows in the list of
+// mounts. The thread stays the same throughout.
 func (o overlay) make() (int, error) {
 	parent, base, done, err := o.layers()
 	if err != nil {

@@ -48,32 +48,31 @@ func onlyOverlays(t *testing.T, p *Process) {
 }
 
 func TestBasesShowBelowWorkspaceAndHome(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		onlyOverlays(t, p)
-		l := newLayers(t)
-		res := runCommand(t, p, l.command(`cat node_modules/one/index.js node_modules/link/index.js packages/a/node_modules/three/x packages/a/main.js own.txt
+	p := isolated(t)
+	onlyOverlays(t, p)
+	l := newLayers(t)
+	res := runCommand(t, p, l.command(`cat node_modules/one/index.js node_modules/link/index.js packages/a/node_modules/three/x packages/a/main.js own.txt
 ~/.local/bin/tool && stat -c '%U %n' node_modules/one/index.js ~/.local/bin/tool node_modules . ~ /tmp
 echo new >node_modules/one/index.js && echo new >node_modules/new && rm -r packages/a/node_modules && echo kept >~/kept && echo kept >/tmp/kept`))
-		require.True(t, res.OK(), "%s\n%s", res.Stdout, res.Stderr)
-		require.False(t, res.BaseCopied)
-		require.Equal(t, "oneonethreemainowntool\nsandbox node_modules/one/index.js\nsandbox /home/sandbox/.local/bin/tool\nsandbox node_modules\nsandbox .\nsandbox /home/sandbox\nsandbox /tmp\n", string(res.Stdout))
-		for path, content := range map[string]string{
-			l.base + "/node_modules/one/index.js": "one", l.root + "/node_modules/one/index.js": "new\n", l.root + "/node_modules/new": "new\n",
-			l.base + "/packages/a/node_modules/three/x": "three", l.home + "/kept": "kept\n", l.tmp + "/kept": "kept\n",
-		} {
-			data, err := os.ReadFile(path)
-			require.NoError(t, err)
-			require.Equal(t, content, string(data), path)
-		}
-		require.NoFileExists(t, l.root+"/node_modules/two/index.js", "what is only read stays below")
-		var stat unix.Stat_t
-		require.NoError(t, unix.Stat(l.root+"/node_modules/new", &stat))
-		require.EqualValues(t, os.Geteuid(), stat.Uid, "on the host, files belong to the owner of the workspace")
+	require.True(t, res.OK(), "%s\n%s", res.Stdout, res.Stderr)
+	require.False(t, res.BaseCopied)
+	require.Equal(t, "oneonethreemainowntool\nsandbox node_modules/one/index.js\nsandbox /home/sandbox/.local/bin/tool\nsandbox node_modules\nsandbox .\nsandbox /home/sandbox\nsandbox /tmp\n", string(res.Stdout))
+	for path, content := range map[string]string{
+		l.base + "/node_modules/one/index.js": "one", l.root + "/node_modules/one/index.js": "new\n", l.root + "/node_modules/new": "new\n",
+		l.base + "/packages/a/node_modules/three/x": "three", l.home + "/kept": "kept\n", l.tmp + "/kept": "kept\n",
+	} {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, content, string(data), path)
+	}
+	require.NoFileExists(t, l.root+"/node_modules/two/index.js", "what is only read stays below")
+	var stat unix.Stat_t
+	require.NoError(t, unix.Stat(l.root+"/node_modules/new", &stat))
+	require.EqualValues(t, os.Geteuid(), stat.Uid, "on the host, files belong to the owner of the workspace")
 
-		res = runCommand(t, p, l.command("cat node_modules/one/index.js; ls packages/a/node_modules; cat ~/kept /tmp/kept"))
-		require.Equal(t, "new\nkept\nkept\n", string(res.Stdout), "%s", res.Stderr)
-		requireNothingLeft(t, l)
-	})
+	res = runCommand(t, p, l.command("cat node_modules/one/index.js; ls packages/a/node_modules; cat ~/kept /tmp/kept"))
+	require.Equal(t, "new\nkept\nkept\n", string(res.Stdout), "%s", res.Stderr)
+	requireNothingLeft(t, l)
 }
 
 // requireNothingLeft: neither directories of the overlay nor mounts.
@@ -139,99 +138,93 @@ case $f in /dev*|/proc*) ;; *) echo x >$f/node_modules/one/index.js; echo x >$f/
 }
 
 func TestNoCommandChangesABase(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		onlyOverlays(t, p)
-		l := newLayers(t)
-		before, homeBefore := hashTree(t, l.base), hashTree(t, l.homeBase)
-		for claim, script := range hostile {
-			l.root, l.home = mkdir(t, realDir(t), "work"), mkdir(t, realDir(t), "home")
-			res := runCommand(t, p, l.command("ls node_modules/one/index.js ~/.local/bin/tool && { "+script+"\n} 2>/tmp/err; true"))
-			require.Equal(t, "/home/sandbox/.local/bin/tool\nnode_modules/one/index.js\n", string(res.Stdout), "%s: %s", claim, res.Stderr)
-			require.Equal(t, before, hashTree(t, l.base), claim)
-			require.Equal(t, homeBefore, hashTree(t, l.homeBase), claim)
-			require.NoFileExists(t, filepath.Join(l.base, "new"), claim)
-		}
-	})
+	p := isolated(t)
+	onlyOverlays(t, p)
+	l := newLayers(t)
+	before, homeBefore := hashTree(t, l.base), hashTree(t, l.homeBase)
+	for claim, script := range hostile {
+		l.root, l.home = mkdir(t, realDir(t), "work"), mkdir(t, realDir(t), "home")
+		res := runCommand(t, p, l.command("ls node_modules/one/index.js ~/.local/bin/tool && { "+script+"\n} 2>/tmp/err; true"))
+		require.Equal(t, "/home/sandbox/.local/bin/tool\nnode_modules/one/index.js\n", string(res.Stdout), "%s: %s", claim, res.Stderr)
+		require.Equal(t, before, hashTree(t, l.base), claim)
+		require.Equal(t, homeBefore, hashTree(t, l.homeBase), claim)
+		require.NoFileExists(t, filepath.Join(l.base, "new"), claim)
+	}
 }
 
 func TestCommandsShareABaseAtTheSameTime(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		onlyOverlays(t, p)
-		l := newLayers(t)
-		before := hashTree(t, l.base)
-		results := make(chan string, 4)
-		for n := range cap(results) {
-			c := l.command(fmt.Sprintf("echo %d >node_modules/one/index.js; sync . ; cat node_modules/one/index.js node_modules/two/index.js", n))
-			c.Root, c.Home, c.HomeBase, c.Tmp = realDir(t), "", "", ""
-			go func() {
-				res, err := p.Run(t.Context(), c)
-				results <- fmt.Sprintf("%s%v%v", res.Stdout, err, res.BaseCopied)
-			}()
-		}
-		var got []string
-		for range cap(results) {
-			got = append(got, <-results)
-		}
-		slices.Sort(got)
-		require.Equal(t, []string{"0\ntwo<nil>false", "1\ntwo<nil>false", "2\ntwo<nil>false", "3\ntwo<nil>false"}, got)
-		require.Equal(t, before, hashTree(t, l.base))
-	})
+	p := isolated(t)
+	onlyOverlays(t, p)
+	l := newLayers(t)
+	before := hashTree(t, l.base)
+	results := make(chan string, 4)
+	for n := range cap(results) {
+		c := l.command(fmt.Sprintf("echo %d >node_modules/one/index.js; sync . ; cat node_modules/one/index.js node_modules/two/index.js", n))
+		c.Root, c.Home, c.HomeBase, c.Tmp = realDir(t), "", "", ""
+		go func() {
+			res, err := p.Run(t.Context(), c)
+			results <- fmt.Sprintf("%s%v%v", res.Stdout, err, res.BaseCopied)
+		}()
+	}
+	var got []string
+	for range cap(results) {
+		got = append(got, <-results)
+	}
+	slices.Sort(got)
+	require.Equal(t, []string{"0\ntwo<nil>false", "1\ntwo<nil>false", "2\ntwo<nil>false", "3\ntwo<nil>false"}, got)
+	require.Equal(t, before, hashTree(t, l.base))
 }
 
 func TestDirectoriesOfTheCallerCountForTheDiskLimit(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		onlyOverlays(t, p)
-		for claim, place := range map[string]string{"home": "~", "tmp": "/tmp", "workspace above a base": "node_modules"} {
-			l := newLayers(t)
-			c := l.command("head -c 60M /dev/zero >" + place + "/big; sleep 60")
-			c.Limits.DiskBytes = 20 << 20
-			res := runCommand(t, p, c)
-			require.Equal(t, LimitDisk, res.LimitExceeded, claim)
-			requireNothingLeft(t, l)
-		}
-	})
+	p := isolated(t)
+	onlyOverlays(t, p)
+	for claim, place := range map[string]string{"home": "~", "tmp": "/tmp", "workspace above a base": "node_modules"} {
+		l := newLayers(t)
+		c := l.command("head -c 60M /dev/zero >" + place + "/big; sleep 60")
+		c.Limits.DiskBytes = 20 << 20
+		res := runCommand(t, p, c)
+		require.Equal(t, LimitDisk, res.LimitExceeded, claim)
+		requireNothingLeft(t, l)
+	}
 }
 
 func TestLongCommandsLeaveNeitherProcessNorMount(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		onlyOverlays(t, p)
-		l := newLayers(t)
-		marker := "marker-overlay-" + strings.ReplaceAll(t.Name(), "/", "-")
-		c := l.command(": " + marker + "; (setsid bash -c 'cd node_modules; exec 3<one/index.js; sleep 300; : " + marker + "' &); sleep 300")
-		c.Limits.Timeout = 500 * time.Millisecond
-		res := runCommand(t, p, c)
-		require.True(t, res.TimedOut)
-		require.Empty(t, processesWith(t, marker))
-		requireNothingLeft(t, l)
-	})
+	p := isolated(t)
+	onlyOverlays(t, p)
+	l := newLayers(t)
+	marker := "marker-overlay-" + strings.ReplaceAll(t.Name(), "/", "-")
+	c := l.command(": " + marker + "; (setsid bash -c 'cd node_modules; exec 3<one/index.js; sleep 300; : " + marker + "' &); sleep 300")
+	c.Limits.Timeout = 500 * time.Millisecond
+	res := runCommand(t, p, c)
+	require.True(t, res.TimedOut)
+	require.Empty(t, processesWith(t, marker))
+	requireNothingLeft(t, l)
 }
 
 // TestAWorkDirectoryOfAKilledWorkerIsNoHindrance: it contains what only its owner, or
 // root, may open.
 func TestAWorkDirectoryOfAKilledWorkerIsNoHindrance(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		onlyOverlays(t, p)
-		l := newLayers(t)
-		left := filepath.Join(workDirectory(l.root), "work", "incompat", "volatile")
-		require.NoError(t, os.MkdirAll(left, 0o755))
-		require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(left)), 0))
-		res := runCommand(t, p, l.command("cat node_modules/one/index.js"))
-		require.Equal(t, "one", string(res.Stdout), "%s", res.Stderr)
-		requireNothingLeft(t, l)
-	})
+	p := isolated(t)
+	onlyOverlays(t, p)
+	l := newLayers(t)
+	left := filepath.Join(workDirectory(l.root), "work", "incompat", "volatile")
+	require.NoError(t, os.MkdirAll(left, 0o755))
+	require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(left)), 0))
+	res := runCommand(t, p, l.command("cat node_modules/one/index.js"))
+	require.Equal(t, "one", string(res.Stdout), "%s", res.Stderr)
+	requireNothingLeft(t, l)
 }
 
 func TestPathsOfLayersMayHoldAnyCharacter(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		onlyOverlays(t, p)
-		l := newLayers(t)
-		odd := mkdir(t, filepath.Dir(l.root), `a,b:c\d"e'f=g h`)
-		l.root, l.base = mkdir(t, odd, `w,x:y\z`), mkdir(t, odd, `b,a:s\e`)
-		writeFiles(t, l.base, map[string]string{"node_modules/one": "one"})
-		res := runCommand(t, p, l.command("cat node_modules/one; cat /proc/self/mountinfo | grep 'overlay overlay'"))
-		require.True(t, strings.HasPrefix(string(res.Stdout), "one"), "%s", res.Stderr)
-		require.NotContains(t, string(res.Stdout), "a,b", "a path of the host is told")
-	})
+	p := isolated(t)
+	onlyOverlays(t, p)
+	l := newLayers(t)
+	odd := mkdir(t, filepath.Dir(l.root), `a,b:c\d"e'f=g h`)
+	l.root, l.base = mkdir(t, odd, `w,x:y\z`), mkdir(t, odd, `b,a:s\e`)
+	writeFiles(t, l.base, map[string]string{"node_modules/one": "one"})
+	res := runCommand(t, p, l.command("cat node_modules/one; cat /proc/self/mountinfo | grep 'overlay overlay'"))
+	require.True(t, strings.HasPrefix(string(res.Stdout), "one"), "%s", res.Stderr)
+	require.NotContains(t, string(res.Stdout), "a,b", "a path of the host is told")
 }
 
 // TestUnprivilegedWorkersHaveOverlaysToo runs the tests of this file as nobody.
@@ -258,8 +251,8 @@ func TestUnprivilegedWorkersHaveOverlaysToo(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "--- PASS: TestNoCommandChangesABase/bubblewrap")
-	require.Contains(t, string(out), "--- PASS: TestBasesShowBelowWorkspaceAndHome/namespaces")
+	require.Contains(t, string(out), "--- PASS: TestNoCommandChangesABase")
+	require.Contains(t, string(out), "--- PASS: TestBasesShowBelowWorkspaceAndHome")
 	require.NotContains(t, string(out), "--- SKIP")
 }
 
@@ -267,8 +260,7 @@ func TestUnprivilegedWorkersHaveOverlaysToo(t *testing.T) {
 // no neighbour on its mount.
 func refusing(t *testing.T, l layered) layered {
 	t.Helper()
-	require.NoError(t, unix.Mount("tmpfs", l.root, "tmpfs", 0, "size=64m"))
-	t.Cleanup(func() { _ = unix.Unmount(l.root, unix.MNT_DETACH) })
+	mountMemory(t, l.root)
 	return l
 }
 
@@ -276,43 +268,40 @@ func TestRefusedOverlaysBecomePrivateCopies(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return
 	}
-	eachVariant(t, func(t *testing.T, p *Process) {
-		l := refusing(t, newLayers(t))
-		writeFiles(t, l.root, map[string]string{"node_modules/one/index.js": "mine"})
-		before := hashTree(t, l.base)
-		c := l.command("cat node_modules/one/index.js node_modules/two/index.js; chmod u+w node_modules/two/index.js; echo changed >node_modules/two/index.js; ~/.local/bin/tool")
-		c.Limits.DiskBytes = 4096
-		res := runCommand(t, p, c)
-		require.True(t, res.BaseCopied)
-		require.Equal(t, "minetwotool\n", string(res.Stdout), "%s", res.Stderr)
-		require.Equal(t, before, hashTree(t, l.base), "a private copy, not a link")
+	p := isolated(t)
+	l := refusing(t, newLayers(t))
+	writeFiles(t, l.root, map[string]string{"node_modules/one/index.js": "mine"})
+	before := hashTree(t, l.base)
+	c := l.command("cat node_modules/one/index.js node_modules/two/index.js; chmod u+w node_modules/two/index.js; echo changed >node_modules/two/index.js; ~/.local/bin/tool")
+	c.Limits.DiskBytes = 4096
+	res := runCommand(t, p, c)
+	require.True(t, res.BaseCopied)
+	require.Equal(t, "minetwotool\n", string(res.Stdout), "%s", res.Stderr)
+	require.Equal(t, before, hashTree(t, l.base), "a private copy, not a link")
 
-		res = runCommand(t, p, l.command("cat node_modules/two/index.js; rm -r node_modules"))
-		require.Equal(t, "changed\n", string(res.Stdout), "it is copied once")
-		res = runCommand(t, p, l.command("cat node_modules/two/index.js"))
-		require.Equal(t, "two", string(res.Stdout), "an emptied directory is filled again")
+	res = runCommand(t, p, l.command("cat node_modules/two/index.js; rm -r node_modules"))
+	require.Equal(t, "changed\n", string(res.Stdout), "it is copied once")
+	res = runCommand(t, p, l.command("cat node_modules/two/index.js"))
+	require.Equal(t, "two", string(res.Stdout), "an emptied directory is filled again")
 
-		// An interrupted copy is not taken for a complete one.
-		require.NoError(t, os.RemoveAll(filepath.Join(l.root, "node_modules")))
-		require.NoError(t, os.MkdirAll(filepath.Join(l.root, unfinished, "one"), 0o700))
-		res = runCommand(t, p, l.command("cat node_modules/two/index.js; ls -A"))
-		require.Contains(t, string(res.Stdout), "two")
-		require.NotContains(t, string(res.Stdout), unfinished)
+	// An interrupted copy is not taken for a complete one.
+	require.NoError(t, os.RemoveAll(filepath.Join(l.root, "node_modules")))
+	require.NoError(t, os.MkdirAll(filepath.Join(l.root, unfinished, "one"), 0o700))
+	res = runCommand(t, p, l.command("cat node_modules/two/index.js; ls -A"))
+	require.Contains(t, string(res.Stdout), "two")
+	require.NotContains(t, string(res.Stdout), unfinished)
 
-		writeFiles(t, l.base, map[string]string{"big": strings.Repeat("x", 1<<20)})
-		c = l.command("true")
-		c.Root, c.Limits.DiskBytes = refusing(t, newLayers(t)).root, 1<<19
-		res = runCommand(t, p, c)
-		require.Equal(t, LimitDisk, res.LimitExceeded)
-	})
+	writeFiles(t, l.base, map[string]string{"big": strings.Repeat("x", 1<<20)})
+	c = l.command("true")
+	c.Root, c.Limits.DiskBytes = refusing(t, newLayers(t)).root, 1<<19
+	res = runCommand(t, p, c)
+	require.Equal(t, LimitDisk, res.LimitExceeded)
 }
 
 func TestCommandsWithoutNamespacesHaveNoBases(t *testing.T) {
-	t.Parallel()
-	p, err := NewProcess(Options{Variant: Unisolated, AllowUnisolated: true})
-	require.NoError(t, err)
+	p := unisolated(t)
 	l := newLayers(t)
-	_, err = p.Run(t.Context(), l.command("true"))
+	_, err := p.Run(t.Context(), l.command("true"))
 	var missing *IsolationError
 	require.ErrorAs(t, err, &missing)
 	require.ErrorContains(t, err, "overlay")

@@ -21,26 +21,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Variant is a method of making a sandbox from processes.
-type Variant string
-
-// The variants, from strong to weak.
-const (
-	// Bubblewrap: namespaces made by the bwrap program.
-	Bubblewrap Variant = "bubblewrap"
-	// Namespaces: namespaces made by a copy of this binary.
-	Namespaces Variant = "namespaces"
-	// Unisolated: no namespaces. See Options.AllowUnisolated.
-	Unisolated Variant = "unisolated"
-)
-
 // Options configure NewProcess. The zero value is the safe default.
 type Options struct {
 	// AllowUnisolated accepts a machine that cannot isolate: commands then run with
 	// whatever it does offer. Config key execution.sandbox.allow_unisolated.
 	AllowUnisolated bool
-	// Variant demands one method of isolation; "" takes the strongest that works.
-	Variant Variant
 	// Executable is the binary to run as helper; "" is the running one. It must call
 	// MaybeRunHelper first. Its start is most of the cost of a sandbox: a program that
 	// initialises a lot may name a small one here.
@@ -66,8 +51,7 @@ type Options struct {
 type Process struct {
 	options    Options
 	executable string
-	isolator   isolator
-	variant    Variant
+	bwrap      string // path of bubblewrap; "" without namespaces
 	cgroup     string // parent of the cgroups of runs, or ""
 	seccomp    bool
 	landlock   int
@@ -88,7 +72,7 @@ func (p *Process) Run(ctx context.Context, c Command) (Result, error) {
 	if len(c.bases()) == 0 {
 		return p.runOnce(ctx, c, started)
 	}
-	if p.variant == Unisolated {
+	if !p.Isolated() {
 		return Result{}, &IsolationError{Missing: []Feature{p.overlayFeature(errNoMounts)}, Final: true}
 	}
 	res, err := p.runOnce(ctx, c, started)
@@ -143,7 +127,7 @@ func (p *Process) runOnce(ctx context.Context, c Command, started time.Time) (Re
 // complete checks c and adds what the runner's options specify.
 func (p *Process) complete(c Command) (_ Command, err error) {
 	c.Limits = c.Limits.withDefaults()
-	if c.Proxy != nil && p.variant == Unisolated {
+	if c.Proxy != nil && !p.Isolated() {
 		return c, noNamespaceError()
 	}
 	c.Mounts = slices.Clone(c.Mounts)
@@ -161,7 +145,7 @@ func (p *Process) complete(c Command) (_ Command, err error) {
 		return p.check(c)
 	}
 	program := helperPath
-	if p.variant == Unisolated {
+	if !p.Isolated() {
 		// It is not mounted anywhere: the command finds it where it is.
 		if program, err = filepath.EvalSymlinks(p.executable); err != nil {
 			return c, fmt.Errorf("sandbox: find this binary: %w", err)
@@ -190,7 +174,6 @@ func (p *Process) check(c Command) (Command, error) {
 type run struct {
 	session *session
 	cmd     *exec.Cmd
-	variant Variant
 	cgroup  *cgroup
 	started time.Time
 
@@ -211,7 +194,7 @@ func (p *Process) start(s *session, started time.Time) (*run, error) {
 	if err := s.prepareOverlays(); err != nil {
 		return nil, err
 	}
-	cmd, err := p.isolator.prepare(s)
+	cmd, err := p.prepare(s)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +203,7 @@ func (p *Process) start(s *session, started time.Time) (*run, error) {
 	}
 	out := &sink{fn: s.command.OnOutput}
 	r := &run{
-		session: s, cmd: cmd, variant: p.variant, started: started,
+		session: s, cmd: cmd, started: started,
 		stdout:   &capture{stream: Stdout, limit: s.command.Limits.OutputBytes, sink: out},
 		stderr:   &capture{stream: Stderr, limit: s.command.Limits.OutputBytes, sink: out},
 		waited:   make(chan error, 1),
@@ -251,6 +234,15 @@ func (p *Process) start(s *session, started time.Time) (*run, error) {
 	go r.awaitInit()
 	go r.readMessages()
 	return r, nil
+}
+
+// prepare returns the program to start, which becomes stageInit with s.config, and
+// fills s.findInit.
+func (p *Process) prepare(s *session) (*exec.Cmd, error) {
+	if p.Isolated() {
+		return bubblewrap(s, p.bwrap)
+	}
+	return direct(s)
 }
 
 // fork starts the child from a thread that lives as long as the child does: the kernel
@@ -402,7 +394,7 @@ func (r *run) kill(init *initProcess) {
 	if r.cgroup != nil {
 		r.cgroup.kill()
 	}
-	if r.variant == Unisolated && r.session.life.Close() == nil {
+	if !r.session.config.Isolated && r.session.life.Close() == nil {
 		// The helper ends its descendants and itself when this end of the pipe closes;
 		// if it were killed, it could not. If it does not, it is killed too.
 		return
@@ -417,7 +409,7 @@ func (r *run) kill(init *initProcess) {
 	if r.session.life.Close() == nil {
 		r.killedAt = time.Now()
 	}
-	if r.variant != Bubblewrap || time.Since(r.killedAt) > startsWithin {
+	if time.Since(r.killedAt) > startsWithin {
 		_ = r.cmd.Process.Kill()
 	}
 }
@@ -502,7 +494,7 @@ func (r *run) setupError(failed string, stderr []byte, waitErr error) error {
 	if detail == "" {
 		detail = "it ended without a message; does its main function call sandbox.MaybeRunHelper first?"
 	}
-	return fmt.Errorf("sandbox: could not isolate the command (%s): %s", r.variant, detail)
+	return fmt.Errorf("sandbox: could not isolate the command: %s", detail)
 }
 
 // initProcess is process 1 of a sandbox, seen from the host.

@@ -22,10 +22,10 @@
 // When Run returns, every process of the command is dead, including daemons; if
 // the worker is killed, they die with it.
 //
-// The layers, from the outside: namespaces made by bubblewrap or by this
-// package itself (see [Variant]), then one helper process as process 1 inside
-// (see [MaybeRunHelper]) which adds Landlock, seccomp and resource limits, and
-// a watchdog on the host for what the kernel itself does not limit.
+// The layers, from the outside: namespaces made by bubblewrap, then one helper
+// process as process 1 inside (see [MaybeRunHelper]) which adds Landlock, seccomp
+// and resource limits, and a watchdog on the host for what the kernel itself does
+// not limit.
 package sandbox
 
 import (

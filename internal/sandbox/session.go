@@ -5,20 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path"
 	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// isolator builds the namespaces of a sandbox, or runs without them.
-type isolator interface {
-	// prepare returns the program to start, which becomes stageInit with s.config, and
-	// fills s.findInit.
-	prepare(s *session) (*exec.Cmd, error)
-}
 
 // session is one run: what is passed to the child, and what to close afterwards.
 type session struct {
@@ -40,15 +32,16 @@ type session struct {
 	overlays []overlay
 	// toolchains are mounts from the runner's options.
 	toolchains []mount
-	// since is when the command could begin to write.
+	// since is when the command could begin to write, and free the disk space then.
 	since time.Time
+	free  int64
 
 	childFiles []*os.File // passed on from descriptor configFD, in order
 	closers    []func()
 }
 
 func newSession(c Command, executable string, config helperConfig) (*session, error) {
-	s := &session{command: c, executable: executable, config: config, since: time.Now()}
+	s := &session{command: c, executable: executable, config: config, since: time.Now(), free: freeSpace(c.Root)}
 	// The first three, or four, have fixed numbers; the config is written when it is
 	// complete.
 	if _, err := s.memory("config", nil); err != nil {
@@ -159,7 +152,7 @@ func environment(c Command, home, tmp string) []string {
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// initialConfig is what all runners have in common.
+// initialConfig is that of an isolated command.
 func initialConfig(c Command, seccomp bool, landlock int) helperConfig {
 	config := helperConfig{
 		Shell:    c.Shell,

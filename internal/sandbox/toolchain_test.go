@@ -17,9 +17,9 @@ import (
 var detectOnce = sync.OnceValue(DetectToolchains)
 
 // withToolchains makes a runner as a worker does.
-func withToolchains(t *testing.T, variant Variant, cache string) *Process {
+func withToolchains(t *testing.T, cache string) *Process {
 	t.Helper()
-	p, err := NewProcess(Options{Variant: variant, Toolchains: detectOnce(), CacheDir: cache})
+	p, err := NewProcess(Options{Toolchains: detectOnce(), CacheDir: cache})
 	require.NoError(t, err)
 	return p
 }
@@ -70,22 +70,20 @@ var projects = map[string]struct {
 func TestProjectsBuildAndTestWithoutNetwork(t *testing.T) {
 	t.Parallel()
 	for name, project := range projects {
-		for _, variant := range []Variant{Bubblewrap, Namespaces} {
-			t.Run(name+" in "+string(variant), func(t *testing.T) {
-				t.Parallel()
-				if err := exec.Command(project.needs[0], project.needs[1:]...).Run(); err != nil {
-					t.Skip("not installed: ", project.needs)
-				}
-				root := t.TempDir()
-				writeFiles(t, root, project.files)
-				p := withToolchains(t, variant, sharedCache(t))
-				res := runCommand(t, p, Command{Root: root, Shell: project.shell, Limits: Limits{
-					Timeout: 5 * time.Minute, MemoryBytes: 2 << 30, Processes: 400, DiskBytes: 1 << 30, FileBytes: 512 << 20,
-				}})
-				require.True(t, res.OK(), "%+v\n%s\n%s", res.LimitExceeded, res.Stdout, res.Stderr)
-				require.Contains(t, string(res.Stdout), project.output)
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if err := exec.Command(project.needs[0], project.needs[1:]...).Run(); err != nil {
+				t.Skip("not installed: ", project.needs)
+			}
+			root := t.TempDir()
+			writeFiles(t, root, project.files)
+			p := withToolchains(t, sharedCache(t))
+			res := runCommand(t, p, Command{Root: root, Shell: project.shell, Limits: Limits{
+				Timeout: 5 * time.Minute, MemoryBytes: 2 << 30, Processes: 400, DiskBytes: 1 << 30, FileBytes: 512 << 20,
+			}})
+			require.True(t, res.OK(), "%+v\n%s\n%s", res.LimitExceeded, res.Stdout, res.Stderr)
+			require.Contains(t, string(res.Stdout), project.output)
+		})
 	}
 }
 
@@ -106,13 +104,13 @@ func sharedCache(t *testing.T) string {
 func TestCachesAreSharedOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "cache")
-	shared, err := NewProcess(Options{Variant: Bubblewrap, CacheDir: dir})
+	shared, err := NewProcess(Options{CacheDir: dir})
 	require.NoError(t, err)
 	require.True(t, runCommand(t, shared, Command{Shell: "mkdir -p $GOCACHE && echo x >$GOCACHE/entry"}).OK())
 	require.FileExists(t, filepath.Join(dir, "go-build", "entry"))
 	require.True(t, runCommand(t, shared, Command{Shell: "cat $GOCACHE/entry"}).OK())
 
-	private, err := runners[Bubblewrap]()
+	private, err := runner()
 	require.NoError(t, err)
 	require.False(t, runCommand(t, private, Command{Shell: "cat " + dir + "/go-build/entry"}).OK())
 	require.Empty(t, shellOutput(t, private, "echo -n $GOCACHE"))
@@ -133,9 +131,8 @@ func TestToolchainsAreFoundWhereTheyLie(t *testing.T) {
 }
 
 func TestNpmGivesUpAtOnceWithoutANetwork(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		require.Equal(t, "true", shellOutput(t, p, "echo -n $npm_config_offline"))
-	})
+	p := isolated(t)
+	require.Equal(t, "true", shellOutput(t, p, "echo -n $npm_config_offline"))
 }
 
 // moved are commands that show that a toolchain works at its neutral place.
@@ -176,30 +173,28 @@ PyMODINIT_FUNC PyInit_ext(void) { return PyModule_Create(&module); }
 func TestToolchainsWorkAtTheirNeutralPlaces(t *testing.T) {
 	t.Parallel()
 	for name, c := range moved {
-		for _, variant := range []Variant{Bubblewrap, Namespaces} {
-			t.Run(name+" in "+string(variant), func(t *testing.T) {
-				t.Parallel()
-				if _, err := exec.LookPath(c.program); err != nil {
-					t.Skip("not installed: ", c.program)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath(c.program); err != nil {
+				t.Skip("not installed: ", c.program)
+			}
+			root := t.TempDir()
+			if c.files != "" {
+				writeFiles(t, root, map[string]string{c.files: extension})
+			}
+			p := withToolchains(t, "")
+			res := runCommand(t, p, Command{Root: root, Shell: c.shell, Limits: Limits{
+				Timeout: 100 * time.Second, MemoryBytes: 2 << 30, Processes: 400, DiskBytes: 1 << 30, FileBytes: 512 << 20,
+			}})
+			for _, want := range c.output {
+				require.Contains(t, string(res.Stdout), want, "%s", res.Stderr)
+			}
+			for _, tool := range detectOnce().mounts {
+				if filepath.IsAbs(tool.Source) && !visibleAnyway(tool.Source) {
+					require.NotContains(t, string(res.Stdout), tool.Source, "a path of the host is told")
 				}
-				root := t.TempDir()
-				if c.files != "" {
-					writeFiles(t, root, map[string]string{c.files: extension})
-				}
-				p := withToolchains(t, variant, "")
-				res := runCommand(t, p, Command{Root: root, Shell: c.shell, Limits: Limits{
-					Timeout: 100 * time.Second, MemoryBytes: 2 << 30, Processes: 400, DiskBytes: 1 << 30, FileBytes: 512 << 20,
-				}})
-				for _, want := range c.output {
-					require.Contains(t, string(res.Stdout), want, "%s", res.Stderr)
-				}
-				for _, tool := range detectOnce().mounts {
-					if filepath.IsAbs(tool.Source) && !visibleAnyway(tool.Source) {
-						require.NotContains(t, string(res.Stdout), tool.Source, "a path of the host is told")
-					}
-				}
-			})
-		}
+			}
+		})
 	}
 }
 
@@ -209,33 +204,32 @@ func TestPackagesOfTheHostAreHidden(t *testing.T) {
 	const installed = `import importlib.metadata as m
 names = {f.parts[0] for d in m.distributions() for f in (d.files or []) if len(f.parts) == 2 and f.parts[1] == "__init__.py"}
 print(*sorted(n for n in names if n not in ("pip", "setuptools", "wheel", "pkg_resources", "_distutils_hack")))`
-	eachVariant(t, func(t *testing.T, p *Process) {
-		p = withToolchains(t, p.Variant(), "")
-		for _, interpreter := range []string{"python3", "/usr/bin/python3"} {
-			out, err := exec.Command(interpreter, "-c", installed).Output()
-			if err != nil {
-				continue
-			}
-			names := strings.Fields(string(out))
-			if len(names) == 0 {
-				continue
-			}
-			t.Logf("%d packages of %s, such as %s", len(names), interpreter, names[0])
-			res := runCommand(t, p, Command{Args: append([]string{interpreter, "-c", `import importlib.util, sys
+	t.Parallel()
+	p := withToolchains(t, "")
+	for _, interpreter := range []string{"python3", "/usr/bin/python3"} {
+		out, err := exec.Command(interpreter, "-c", installed).Output()
+		if err != nil {
+			continue
+		}
+		names := strings.Fields(string(out))
+		if len(names) == 0 {
+			continue
+		}
+		t.Logf("%d packages of %s, such as %s", len(names), interpreter, names[0])
+		res := runCommand(t, p, Command{Args: append([]string{interpreter, "-c", `import importlib.util, sys
 print(*[n for n in sys.argv[1:] if importlib.util.find_spec(n)])
 import site, os
 for d in site.getsitepackages():
     try: open(d + "/planted.py", "w")
     except OSError: pass
     else: print("planted in", d)`}, names...)})
-			require.Equal(t, "\n", string(res.Stdout), "%s", res.Stderr)
-			require.True(t, res.OK(), "%s", res.Stderr)
-		}
-		res := runCommand(t, p, Command{Shell: "pytest --version"})
-		if dir := filepath.Dir(resolve("pytest")); !slices.Contains(strings.Split(defaultPath, ":"), dir) {
-			require.Equal(t, 127, res.ExitCode, "a script of the host is found: %s", res.Stderr)
-		}
-	})
+		require.Equal(t, "\n", string(res.Stdout), "%s", res.Stderr)
+		require.True(t, res.OK(), "%s", res.Stderr)
+	}
+	res := runCommand(t, p, Command{Shell: "pytest --version"})
+	if dir := filepath.Dir(resolve("pytest")); !slices.Contains(strings.Split(defaultPath, ":"), dir) {
+		require.Equal(t, 127, res.ExitCode, "a script of the host is found: %s", res.Stderr)
+	}
 }
 
 // TestAProgramAmongOthersExposesNothingElse: node in ~/bin must not show ~.
@@ -295,7 +289,6 @@ func TestVersionsArePlain(t *testing.T) {
 }
 
 func TestTheHostsResolversAreNotTold(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		require.Equal(t, "0\n", shellOutput(t, p, "wc -c </etc/resolv.conf"))
-	})
+	p := isolated(t)
+	require.Equal(t, "0\n", shellOutput(t, p, "wc -c </etc/resolv.conf"))
 }

@@ -15,34 +15,33 @@ func TestCommandsOfRootRunAsNobody(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can become someone else")
 	}
-	eachVariant(t, func(t *testing.T, p *Process) {
-		if !p.mapUsers {
-			t.Skip("this file system cannot be mapped")
-		}
-		root := t.TempDir()
-		require.NoError(t, os.WriteFile(filepath.Join(root, "private"), []byte("x"), 0o600))
-		readOnly := filepath.Join(t.TempDir(), "secret.txt")
-		require.NoError(t, os.WriteFile(readOnly, []byte("shown"), 0o600))
-		res := runCommand(t, p, Command{Root: root, Mounts: []Mount{{Host: readOnly, Inside: "/srv/secret"}},
-			Shell: "cat /proc/self/uid_map; id -u; echo >>private; echo new >new; stat -c %U . private new ~; cat /srv/secret"})
-		require.True(t, res.OK(), "%s", res.Stderr)
-		require.Equal(t, "0 0 1 1000 65534 1 1000 sandbox sandbox sandbox sandbox shown", strings.Join(strings.Fields(string(res.Stdout)), " "))
+	p := isolated(t)
+	if !p.mapUsers {
+		t.Skip("this file system cannot be mapped")
+	}
+	root := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(root, "private"), []byte("x"), 0o600))
+	readOnly := filepath.Join(t.TempDir(), "secret.txt")
+	require.NoError(t, os.WriteFile(readOnly, []byte("shown"), 0o600))
+	res := runCommand(t, p, Command{Root: root, Mounts: []Mount{{Host: readOnly, Inside: "/srv/secret"}},
+		Shell: "cat /proc/self/uid_map; id -u; echo >>private; echo new >new; stat -c %U . private new ~; cat /srv/secret"})
+	require.True(t, res.OK(), "%s", res.Stderr)
+	require.Equal(t, "0 0 1 1000 65534 1 1000 sandbox sandbox sandbox sandbox shown", strings.Join(strings.Fields(string(res.Stdout)), " "))
 
-		var stat unix.Stat_t
-		require.NoError(t, unix.Stat(filepath.Join(root, "new"), &stat))
-		require.Zero(t, stat.Uid, "on the host, files belong to the owner of the workspace")
-		require.Equal(t, "rlimit", feature(t, p, "number of processes").By)
-	})
+	var stat unix.Stat_t
+	require.NoError(t, unix.Stat(filepath.Join(root, "new"), &stat))
+	require.Zero(t, stat.Uid, "on the host, files belong to the owner of the workspace")
+	require.Equal(t, "rlimit", feature(t, p, "number of processes").By)
 }
 
 func TestKernelItselfBoundsProcesses(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		if feature(t, p, "number of processes").By == "watchdog" {
-			t.Skip("the watchdog does it here")
-		}
-		// Faster than any watchdog, and still refused: the limit and the helper's share
-		// is all there can be.
-		res := runCommand(t, p, Command{Limits: Limits{Processes: 30}, Args: []string{"python3", "-c", fmt.Sprintf(`
+	p := isolated(t)
+	if feature(t, p, "number of processes").By == "watchdog" {
+		t.Skip("the watchdog does it here")
+	}
+	// Faster than any watchdog, and still refused: the limit and the helper's share
+	// is all there can be.
+	res := runCommand(t, p, Command{Limits: Limits{Processes: 30}, Args: []string{"python3", "-c", fmt.Sprintf(`
 import os, signal
 made = 0
 try:
@@ -53,7 +52,6 @@ try:
 except BlockingIOError:
     os.write(1, b"%%d" %% made)
 `, 30+2*helperThreads)}})
-		require.Less(t, len(strings.TrimSpace(string(res.Stdout))), 3, "%s", res.Stdout)
-		require.True(t, len(res.Stdout) > 0 || res.LimitExceeded == LimitProcesses, "%+v", res)
-	})
+	require.Less(t, len(strings.TrimSpace(string(res.Stdout))), 3, "%s", res.Stdout)
+	require.True(t, len(res.Stdout) > 0 || res.LimitExceeded == LimitProcesses, "%+v", res)
 }

@@ -38,14 +38,14 @@ type watchdog struct {
 
 // newWatchdog returns nil while the sandbox's own /proc is not visible.
 func newWatchdog(r *run, pid int) *watchdog {
-	procs, err := openProcesses(r.variant, pid)
+	procs, err := openProcesses(pid, r.session.config.Isolated)
 	if err != nil {
 		return nil
 	}
 	procs.memory = r.session.memoryDirs()
 	w := &watchdog{run: r, limits: r.session.command.Limits, procs: procs, before: readHostMemory()}
 	if w.limits.DiskBytes > 0 {
-		w.disk = startDiskWatch(r.session.writes(), w.limits.DiskBytes, procs, r.session.since)
+		w.disk = startDiskWatch(r.session, w.limits.DiskBytes, procs)
 	}
 	return w
 }
@@ -134,8 +134,8 @@ type processes struct {
 	tree   int // without namespaces: the process whose descendants count
 }
 
-func openProcesses(variant Variant, pid int) (*processes, error) {
-	if variant == Unisolated {
+func openProcesses(pid int, isolated bool) (*processes, error) {
+	if !isolated {
 		dir, err := os.Open("/proc")
 		if err != nil {
 			return nil, err
