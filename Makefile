@@ -3,8 +3,8 @@ SHELL := /bin/bash
 BIN   := $(CURDIR)/bin
 GO    ?= go
 LINT  := $(BIN)/golangci-lint
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -s -w -X github.com/rocketgpt/orchestrator/internal/version.Version=$(VERSION)
+REVISION := $(shell git describe --always --exclude "*" --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X github.com/rocketgpt/orchestrator/internal/version.Revision=$(REVISION)
 
 .PHONY: help
 help: ## Show the targets
@@ -80,7 +80,7 @@ bench: build devserver ## Run benchmarks that print ratios side by side
 
 .PHONY: record-histories
 record-histories: build devserver ## Record histories of every ending of a run and of a deliberation, for the replay test
-	@$(GO) run ./test/recordhistories -out workflows/testdata/histories/$(or $(DIR),$(VERSION))
+	@$(GO) run ./test/recordhistories -out workflows/testdata/histories/$(or $(DIR),$(REVISION))
 
 .PHONY: e2e
 e2e: build devserver ## Test whole stacks from outside: good runs, faults, bad input, commands

@@ -31,7 +31,7 @@ func main() {
 	showVersion := flag.Bool("version", false, "show the version")
 	flag.Parse()
 	if *showVersion {
-		fmt.Println("rgpt-worker", version.Version)
+		fmt.Println("rgpt-worker", version.Long())
 		return
 	}
 	if err := run(*dataDir, config.Sources{Project: *configFile, Dir: *configDir}, *checkTrust, *ready); err != nil {

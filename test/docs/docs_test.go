@@ -17,6 +17,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/version"
 )
 
 const (
@@ -384,4 +385,11 @@ func TestTheDevelopmentContainerHasTheGoVersionOfTheModule(t *testing.T) {
 	container, err := os.ReadFile(filepath.Join(root, ".devcontainer", "devcontainer.json"))
 	require.NoError(t, err)
 	require.Contains(t, string(container), `"golang:`+string(version[1])+`-bookworm"`)
+}
+
+func TestTheReleaseOfTheProgramsIsTheNewestOneInTheChangelog(t *testing.T) {
+	t.Parallel()
+	newest := regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\]`).FindStringSubmatch(documents(t)["CHANGELOG.md"])
+	require.NotNil(t, newest)
+	require.Equal(t, newest[1], version.Release)
 }
