@@ -8,11 +8,11 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
-ARG VERSION=dev
+ARG REVISION=dev
 ENV CGO_ENABLED=0
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     for program in starter:rgpt workers:rgpt-worker workers/sandbox:rgpt-sandbox; do \
-      go build -trimpath -ldflags "-s -w -X github.com/rocketgpt/orchestrator/internal/version.Version=${VERSION}" \
+      go build -trimpath -ldflags "-s -w -X github.com/rocketgpt/orchestrator/internal/version.Revision=${REVISION}" \
         -o "/out/${program#*:}" "./${program%%:*}" || exit 1; \
     done
 

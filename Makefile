@@ -3,8 +3,8 @@ SHELL := /bin/bash
 BIN   := $(CURDIR)/bin
 GO    ?= go
 LINT  := $(BIN)/golangci-lint
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -s -w -X github.com/rocketgpt/orchestrator/internal/version.Version=$(VERSION)
+REVISION := $(shell git describe --always --exclude "*" --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X github.com/rocketgpt/orchestrator/internal/version.Revision=$(REVISION)
 
 # Leave out of Temporal what serves other installations: Kubernetes as a source of workers,
 # and Google's storage by gRPC. That is a quarter of the packages.
@@ -12,10 +12,10 @@ export DEVSERVER_TAGS := release,disable_grpc_modules
 
 .PHONY: help
 help: ## Show the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 .PHONY: setup
-setup: ## Install missing tools (Postgres, bubblewrap); without the rights, print how
+setup: ## Install missing tools (PostgreSQL, bubblewrap), or print the command that does
 	@./scripts/setup.sh
 
 .PHONY: build
@@ -27,7 +27,7 @@ build: ## Build rgpt, rgpt-worker and rgpt-sandbox into bin/
 	@$(GO) build -ldflags "-s -w" -o $(BIN)/rgpt-sandbox ./workers/sandbox
 
 .PHONY: devserver
-devserver: $(BIN)/temporal-devserver ## Build Temporal and its Web UI (5 minutes the first time)
+devserver: $(BIN)/temporal-devserver ## Build Temporal and its Web UI (the first time takes minutes)
 
 $(BIN)/temporal-devserver: $(wildcard devserver/*.go) devserver/go.mod
 	@./scripts/build-devserver.sh $@
@@ -42,11 +42,11 @@ demo: setup build temporal ## Start everything and turn a goal into a tested bra
 
 .PHONY: demo-node
 demo-node: export RGPT_BROWSER = 1
-demo-node: setup build temporal ## The same for a web page whose tests run in a real browser
+demo-node: setup build temporal ## Like demo, for a web page whose tests run in a real browser
 	@./examples/demo-node.sh
 
 .PHONY: check
-check: tools ## Format, lint and test changed packages and their dependents, without whole stacks
+check: tools ## Format, lint and test changed packages and their dependents; start no whole stack
 	@./scripts/check.sh
 
 .PHONY: unit
@@ -58,7 +58,7 @@ test: setup build devserver tools ## Check generated code, lint, vulnerabilities
 	@./scripts/stages.sh
 
 .PHONY: race
-race: setup build tools ## Run all tests that need no whole stack with the race detector
+race: setup build tools ## Run the tests of packages with the race detector
 	@$(BIN)/gotestsum --format pkgname --format-hide-empty-pkg -- -race -timeout 40m $$($(GO) list ./... | grep -vE '/test/|/internal/devstack$$')
 
 .PHONY: lint
@@ -67,7 +67,7 @@ lint: tools ## Run golangci-lint and workflowcheck
 	@$(BIN)/workflowcheck -config .workflowcheck.yml ./workflows/...
 
 .PHONY: generate
-generate: ## Generate code (queries by sqlc, pages by templ) and the configuration's documents
+generate: ## Generate queries (sqlc), pages (templ), docs/CONFIGURATION.md and examples/rgpt.yaml
 	@$(GO) -C tools tool sqlc generate -f ../sqlc.yaml
 	@$(GO) -C tools tool templ generate -path ../server/ui
 	@$(GO) generate ./internal/config
@@ -80,16 +80,16 @@ ui: ## Update the dashboard's scripts, fonts and icons from npm
 tools: $(LINT) ## Build the pinned tools
 
 $(LINT): tools/lint/go.mod
-	@echo "Building the pinned linters; the first time takes some minutes."
+	@echo "Building the pinned linters; the first time takes minutes."
 	@cd tools/lint && $(GO) build -o $(BIN)/ tool
 
 .PHONY: bench
-bench: build devserver ## Run benchmarks that print ratios side by side
+bench: build devserver ## Run benchmarks, and print ratios side by side
 	@$(GO) run ./test/bench
 
 .PHONY: record-histories
 record-histories: build devserver ## Record histories of every ending of a run and of a deliberation, for the replay test
-	@$(GO) run ./test/recordhistories -out workflows/testdata/histories/$(or $(DIR),$(VERSION))
+	@$(GO) run ./test/recordhistories -out workflows/testdata/histories/$(or $(DIR),$(REVISION))
 
 .PHONY: e2e
 e2e: build devserver ## Test whole stacks from outside: good runs, faults, bad input, commands
@@ -100,7 +100,7 @@ browser: build devserver tools ## Test every page in a real browser: full, hosti
 	@RGPT_BROWSER=1 $(BIN)/gotestsum --format pkgname -- -timeout 40m ./test/browser
 
 .PHONY: chaos
-chaos: build devserver ## Run fault tests: kills, freezes, full disks … in mid-run (RGPT_CHAOS=long for many more, RGPT_SOAK=2h for leaks)
+chaos: build devserver ## Test faults in mid-run: kills, freezes, full disks … (RGPT_CHAOS=long for many more, RGPT_SOAK=2h for leaks)
 	@$(GO) test ./test/chaos -count=1 -v $(if $(RGPT_SOAK),-run LeakNothing -timeout 0,-timeout 60m)
 
 .PHONY: clean

@@ -299,11 +299,11 @@ func setupError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return errors.Join(context.Cause(ctx), err)
 	case errors.Is(err, sandbox.ErrInvalid):
-		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the sandbox rejected a set-up command")
+		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the sandbox rejected a setup command")
 	case errors.As(err, &isolation):
 		return fault.Wrap(err, contract.ClassConfig, contract.CodeIsolation, "the repository cannot be set up: this machine cannot isolate commands")
 	}
-	return fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "the sandbox could not run a set-up command")
+	return fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "the sandbox could not run a setup command")
 }
 
 func patterns(paths []string) []string {

@@ -179,9 +179,9 @@ type DeliberationSettings struct {
 	ContinueWait        time.Duration `json:"continue_wait"`               // for 'continue' after the report; without it the deliberation is stopped
 	Recoveries          int           `json:"recoveries"`                  // recovery pipelines that may follow one another
 
-	ErrorLimit     int `json:"error_limit"`     // errors of an agent before it is revoked
-	RepeatLimit    int `json:"repeat_limit"`    // the same error, before it is revoked
-	ViolationLimit int `json:"violation_limit"` // moves that its role does not allow, before it is revoked
+	ErrorLimit     int `json:"error_limit"`     // errors of an agent; more revoke it
+	RepeatLimit    int `json:"repeat_limit"`    // of the same error; more revoke it
+	ViolationLimit int `json:"violation_limit"` // moves that its role does not allow; more revoke it
 	MovesPerTurn   int `json:"moves_per_turn"`
 	TextLimit      int `json:"text_limit"` // bytes of one text; more is refused
 	Entries        int `json:"entries"`    // that the blackboard may have; more are refused

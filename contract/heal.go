@@ -21,7 +21,7 @@ const (
 	// HealStricterSchema asks again with schemas that state every limit and that the
 	// provider enforces; a step's change must build before it counts.
 	HealStricterSchema HealAction = "stricter_schema"
-	// HealLowerTemperature asks again at another temperature, a lower one first.
+	// HealLowerTemperature asks again at temperature 0.
 	HealLowerTemperature HealAction = "lower_temperature"
 	// HealSaferModel asks another model, one that is known to be reliable.
 	HealSaferModel HealAction = "safer_model"
@@ -31,8 +31,7 @@ const (
 	HealOtherWorker HealAction = "other_worker"
 	// HealOtherProvider moves the work to another model provider.
 	HealOtherProvider HealAction = "other_provider"
-	// HealRepair lets the Repair agent patch code, tests or builder instructions according
-	// to the output.
+	// HealRepair lets the Repair agent patch the code according to the output.
 	HealRepair HealAction = "repair"
 	// HealRerunStrict repeats the same work with stricter validation of its input and
 	// output.

@@ -134,3 +134,37 @@ func TestTheExitCodesOfTheREADMEAreThoseOfTheCode(t *testing.T) {
 		require.Contains(t, said[code], about)
 	}
 }
+
+func TestEveryCommandIsInTheTableOfTheREADME(t *testing.T) {
+	t.Parallel()
+	_, table, found := strings.Cut(markdown(t)["README.md"], "## Commands")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n## ")
+	named := map[string]bool{}
+	for _, row := range regexp.MustCompile(`(?m)^\| (`+"`rgpt"+`[^|]*) \|`).FindAllStringSubmatch(table, -1) {
+		parent := "rgpt"
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			name := m[1]
+			if !strings.HasPrefix(name, "rgpt") {
+				name = parent + " " + name
+			}
+			named[name] = true
+			if i := strings.LastIndexByte(name, ' '); i > 0 {
+				parent = name[:i]
+			}
+		}
+	}
+	var missing []string
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		if cmd.HasSubCommands() {
+			for _, sub := range cmd.Commands() {
+				visit(sub)
+			}
+		} else if path := cmd.CommandPath(); !cmd.Hidden && !named[path] && !strings.HasPrefix(path, "rgpt completion") {
+			missing = append(missing, path)
+		}
+	}
+	visit(newRoot(&app{}))
+	require.Empty(t, missing)
+}

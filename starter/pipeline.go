@@ -88,7 +88,7 @@ func newPipelineSpawn(a *app) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&s.Objective, "objective", "", "question or task to deliberate on")
 	f.StringVar(&s.taskFile, "task", "", "file (YAML or JSON) with task_id, objective, complexity, subtasks, constraints, success_criteria, timeout_seconds; - is standard input")
-	f.StringVar(&s.Project, "project", "", "project that the pipeline is listed under (default: pipeline)")
+	f.StringVar(&s.Project, "project", "", "project whose webhooks receive the pipeline's events (default: pipeline)")
 	f.StringVar(&mode, "mode", "", "openrouter (the configured models) or local (the scripted model)")
 	f.StringVar(&s.Model, "model", "", "model of all agents, as provider/model")
 	f.StringVar(&s.Key, "idempotency-key", "", "requests with the same key create only one pipeline")

@@ -53,6 +53,7 @@ None of that is paid for again, and the old run is not changed.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Step, "step", "", "step to continue from (default: the first step of the plan)")
 	f.IntVar(&o.Turn, "turn", -1, "keep the step's conversation and workspace up to this turn (default: the step starts over)")
+	f.Lookup("turn").DefValue = "0" // so that the help does not show -1
 	model.add(cmd, "model for the builder, as provider/model", "sampling temperature")
 	f.StringVar(&o.Instructions, "instructions", "", "additional instructions for the model")
 	f.StringVar(&planFile, "plan", "", "file with another plan (YAML or JSON) that contains the step")

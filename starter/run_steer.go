@@ -35,7 +35,7 @@ func steering(a *app) []*cobra.Command {
 	}
 	return []*cobra.Command{
 		newRunApprove(a),
-		command(contract.UpdateReject, "reject RUN", "Reject what a run waits for", approval),
+		command(contract.UpdateReject, "reject RUN", "Reject what a run is waiting for", approval),
 		command(contract.UpdatePause, "pause RUN", "Pause a run after its current work finishes", nil),
 		command(contract.UpdateStop, "stop RUN", "Stop a run; its partial results are kept", nil),
 		newRunAdvance(a),

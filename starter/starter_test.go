@@ -30,6 +30,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/internal/terminal"
+	"github.com/rocketgpt/orchestrator/internal/version"
 )
 
 func TestMain(m *testing.M) {
@@ -485,7 +486,7 @@ func TestHelpIsCompleteAndNamesOnlyFlagsThatExist(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEmpty(t, c.Example, path)
 	}
-	require.Contains(t, p.ok(t, "--version").out, "rgpt")
+	require.Equal(t, "rgpt "+version.Release+" (dev)\n", p.ok(t, "--version").out)
 }
 
 func exists(root *cobra.Command, flag string) bool {

@@ -23,7 +23,7 @@ now, as the operator's own. Commands that run there, and rgpt dev, use all of th
 settings; from untrusted files they accept only the settings that a repository may set,
 and refuse the rest. A file must be trusted again after each change.
 
-For a data folder (.rgpt), it records that you created it: a data folder that was
+For a data folder (.rgpt), it records that the folder is yours: a data folder that was
 unpacked from an archive or moved here is not used until you trust it.
 
 Files given with --config, and the base configuration file, are always trusted.`,

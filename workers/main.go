@@ -26,12 +26,12 @@ func main() {
 	dataDir := flag.String("data-dir", os.Getenv(setup.DataDir), "folder for caches and artifacts (RGPT_DATA_DIR)")
 	configDir := flag.String("config-dir", "", "folder that contains rgpt.yaml")
 	configFile := flag.String("config", "", "configuration file to read instead of the default")
-	checkTrust := flag.Bool("check-trust", false, "unless that folder is trusted (rgpt trust), accept only the settings that a repository may set")
+	checkTrust := flag.Bool("check-trust", false, "accept only the settings that a repository may set, unless the folder in -config-dir is trusted (rgpt trust)")
 	ready := flag.String("ready-file", "", "file to write when the worker is ready")
 	showVersion := flag.Bool("version", false, "show the version")
 	flag.Parse()
 	if *showVersion {
-		fmt.Println("rgpt-worker", version.Version)
+		fmt.Println("rgpt-worker", version.Long())
 		return
 	}
 	if err := run(*dataDir, config.Sources{Project: *configFile, Dir: *configDir}, *checkTrust, *ready); err != nil {

@@ -9,4 +9,4 @@ for attribute in $SEARCH_ATTRIBUTES; do
 	temporal operator search-attribute list --namespace "$TEMPORAL_NAMESPACE" | grep -qw "$name" ||
 		temporal operator search-attribute create --namespace "$TEMPORAL_NAMESPACE" --name "$name" --type "${attribute#*=}"
 done
-echo "The namespace $TEMPORAL_NAMESPACE and its search attributes are there."
+echo "The namespace $TEMPORAL_NAMESPACE and its search attributes exist."

@@ -20,7 +20,7 @@ type Config struct {
 	Git          Git          `yaml:"git" doc:"How changes are committed and pushed."`
 	Artifacts    Artifacts    `yaml:"artifacts" doc:"Where the files of runs are stored."`
 	Logging      Logging      `yaml:"logging" doc:"Log level, format and files."`
-	Models       Models       `yaml:"models" doc:"Model providers, the model of each agent, and budgets."`
+	Models       Models       `yaml:"models" doc:"Model providers, the model of each agent, and budgets. models.phases has models by agent: planner, builder, repair (also used by the environment agent), alpha, beta, gamma. tester, releaser and analyzer are accepted there, but not used yet."`
 	Deliberation Deliberation `yaml:"deliberation" doc:"How ALPHA, BETA and GAMMA deliberate, on their own or to plan a run. The limits of execution.run apply to a deliberation too."`
 	Server       Server       `yaml:"server" doc:"The HTTP API and dashboard."`
 	Temporal     Temporal     `yaml:"temporal" doc:"Connection to the Temporal service that runs workflows."`

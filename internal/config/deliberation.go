@@ -17,7 +17,7 @@ type Deliberation struct {
 	ContinueWait        time.Duration `yaml:"continue_wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long to wait, after the report, for a person to continue. Without an answer the deliberation stops."`
 	Recoveries          int           `yaml:"recoveries" repo:"lower" validate:"min=0,max=10" doc:"Maximum consecutive deliberations that try to recover a failed one."`
 	ErrorLimit          int           `yaml:"error_limit" validate:"min=1,max=1000" doc:"Maximum errors of an agent. An agent that exceeds it is revoked."`
-	RepeatLimit         int           `yaml:"repeat_limit" validate:"min=1,max=1000" doc:"Maximum repeats of the same error by an agent. An agent that exceeds it is revoked."`
+	RepeatLimit         int           `yaml:"repeat_limit" validate:"min=1,max=1000" doc:"How many times an agent may make the same error. An agent that exceeds it is revoked."`
 	ViolationLimit      int           `yaml:"violation_limit" validate:"min=0,max=1000" doc:"Maximum moves that an agent's role does not allow. An agent that exceeds it is revoked."`
 	MovesPerTurn        int           `yaml:"moves_per_turn" validate:"min=1,max=32" doc:"Maximum moves of an agent in one turn."`
 	TextLimit           Size          `yaml:"text_limit" validate:"min=1024,max=131072" doc:"Maximum length of the text of one move."`

@@ -23,9 +23,9 @@ type Execution struct {
 
 // AgentLimits are how many mistakes an agent may make.
 type AgentLimits struct {
-	Errors     int `yaml:"errors" repo:"lower" validate:"min=0,max=1000" doc:"Maximum failures that an agent itself causes before it is revoked."`
-	Repeats    int `yaml:"repeats" repo:"lower" validate:"min=0,max=1000" doc:"Maximum repeats of the same failure before an agent is revoked."`
-	Violations int `yaml:"violations" repo:"lower" validate:"min=0,max=1000" doc:"Maximum actions outside an agent's allowed tools or paths, in one attempt at a step, before it is revoked."`
+	Errors     int `yaml:"errors" repo:"lower" validate:"min=0,max=1000" doc:"Maximum errors of an agent. An agent that exceeds it is revoked. Failures of machines, configuration and people do not count."`
+	Repeats    int `yaml:"repeats" repo:"lower" validate:"min=0,max=1000" doc:"How many times an agent may make the same error. An agent that exceeds it is revoked."`
+	Violations int `yaml:"violations" repo:"lower" validate:"min=0,max=1000" doc:"Maximum actions outside an agent's allowed tools or paths in one attempt at a step. An agent that exceeds it is revoked."`
 }
 
 // StepLimits restrict the agent loop of one step. 0 means no limit.
@@ -89,6 +89,6 @@ type Git struct {
 	MaxSize       Size          `yaml:"max_size" validate:"min=1048576" doc:"Maximum download size of a repository, and maximum total size of its files at the commit that a run starts from."`
 	LinkedFolders []string      `yaml:"linked_folders" validate:"max=100,dive,required" doc:"Folders of this host in which repositories may keep data outside themselves: borrowed objects (git clone --reference) and separate git directories (git init --separate-git-dir)." example:"[/srv/git]"`
 	Protected     []string      `yaml:"protected" validate:"max=100,dive,glob" doc:"Patterns of files that control what runs with other people's permissions once pushed, such as CI configuration. A release that changes such a file is pushed only after a person approves the file by name. Case is ignored." example:"[\".github/**\", deploy/**]"`
-	Stay          time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run watches its branch after the release to fix what a failing check or a review comment reports (rgpt run check). 0: the run ends with the release."`
+	Stay          time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run stays with its branch after the release to fix what a failing check or a review comment reports (rgpt run check). 0: the run ends with the release."`
 	MaxRepairs    int           `yaml:"max_repairs" repo:"lower" validate:"min=0,max=100" doc:"Maximum repairs of a branch after the release, across all runs. After that a person is asked."`
 }

@@ -8,7 +8,7 @@ const LongestModelCall = time.Hour
 // Models says which providers exist, which model does what, and how much they may cost.
 type Models struct {
 	Default         Choice              `yaml:"default" doc:"Model of every agent without an entry in models.phases. Not set: rgpt dev uses its scripted model."`
-	Phases          map[string]Choice   `yaml:"phases" repo:"models" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent: planner, builder, tester, releaser, analyzer, repair, alpha, beta, gamma. alpha, beta and gamma use the planner's model by default. The models of tester, releaser and analyzer are not used yet." example:"{planner: {provider: openai, model: gpt-5}}"`
+	Phases          map[string]Choice   `yaml:"phases" repo:"models" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent. alpha, beta and gamma use the planner's model by default." example:"{planner: {provider: openai, model: gpt-5}}"`
 	Fallback        []Choice            `yaml:"fallback" validate:"max=20,dive" doc:"Models that self-heal switches to, in order, when a model or its provider fails. The models of the other agents follow." example:"[{provider: openrouter, model: some/model}]"`
 	Timeout         time.Duration       `yaml:"timeout" validate:"min=1s,max=1h" doc:"Maximum duration of one model call."`
 	IdleTimeout     time.Duration       `yaml:"idle_timeout" validate:"min=1s,max=1h" doc:"Maximum time without data from the provider during a call, counted from the request. After that the call is cancelled and retried."`

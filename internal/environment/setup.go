@@ -54,7 +54,7 @@ func SetUp(ctx context.Context, s Site, r Recipe, d *Draft) (*Failed, error) {
 	for _, c := range r.Setup {
 		left := s.Timeout - time.Since(started)
 		if left < time.Second {
-			return &Failed{Command: c, ExitCode: -1, Why: fmt.Sprintf("the set-up took longer than %s (environment.timeout)", s.Timeout)}, nil
+			return &Failed{Command: c, ExitCode: -1, Why: fmt.Sprintf("the setup took longer than %s (environment.timeout)", s.Timeout)}, nil
 		}
 		failed, err := s.run(ctx, r, c, d, left)
 		if err != nil {
@@ -66,7 +66,7 @@ func SetUp(ctx context.Context, s Site, r Recipe, d *Draft) (*Failed, error) {
 		if !c.Optional {
 			return failed, nil
 		}
-		s.say("(this command is optional; the set-up continues)\n")
+		s.say("(this command is optional; the setup continues)\n")
 		if s.OnOptional != nil {
 			s.OnOptional(failed)
 		}
@@ -95,7 +95,7 @@ func (s Site) run(ctx context.Context, r Recipe, c Command, d *Draft, left time.
 	command.Proxy = s.Proxy(r.Hosts)
 	result, err := s.Runner.Run(ctx, command)
 	if err != nil {
-		return nil, fmt.Errorf("run a set-up command: %w", err)
+		return nil, fmt.Errorf("run a setup command: %w", err)
 	}
 	if result.OK() {
 		return nil, nil
@@ -103,7 +103,7 @@ func (s Site) run(ctx context.Context, r Recipe, c Command, d *Draft, left time.
 	f := &Failed{Command: c, ExitCode: result.ExitCode, Output: endOf(result), Refused: result.Refused, Missing: result.ExitCode == 127}
 	switch {
 	case result.TimedOut:
-		f.Why = fmt.Sprintf("the set-up took longer than %s (environment.timeout)", s.Timeout)
+		f.Why = fmt.Sprintf("the setup took longer than %s (environment.timeout)", s.Timeout)
 	case result.LimitExceeded != "":
 		f.Why = "it exceeded its limit of " + result.LimitExceeded
 	case result.Signal != "":
@@ -170,7 +170,7 @@ func Keep(checkout string, untracked []string, r Recipe, d *Draft) error {
 	}
 	for _, name := range untracked {
 		if err := keepPath(checkout, d.Work(), name); err != nil {
-			return fmt.Errorf("keep %s from a set-up: %w", name, err)
+			return fmt.Errorf("keep %s from a setup: %w", name, err)
 		}
 	}
 	return nil

@@ -97,7 +97,7 @@ var adviceByCode = map[contract.Code]string{
 	contract.CodeDatabaseDown:    "check that the database answers (rgpt doctor), then let it try again",
 	contract.CodeDiskFull:        "free disk space on the worker's host, then let it try again",
 	contract.CodeIsolation:       "fix what rgpt doctor reports about the sandbox on the worker's host, then let it try again",
-	contract.CodeMissing:         "configure the set-up of the repository (rgpt env set), or install what the failure names on the worker's host, then let it try again",
+	contract.CodeMissing:         "configure the setup of the repository (rgpt env set), or install what the failure names on the worker's host, then let it try again",
 	contract.CodeBlocked:         "remove the obstacle that the agent names, or say in the reason how to do without it, then let it try again",
 	contract.CodeInvalidConfig:   "set the value that the failure names, or say in the reason which value to use instead, then let it try again",
 	contract.CodeIntegrity:       "find out why the download does not match its checksum; fix the source or, if the source is known to be right, the checksum, then let it try again",

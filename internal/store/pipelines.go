@@ -18,7 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// PipelineProject is the project of pipelines that name none, for budgets.
+// PipelineProject is the project of pipelines that name none.
 const PipelineProject = "pipeline"
 
 // Limits of a pipeline's objective in rows and events, in bytes.
@@ -33,7 +33,7 @@ const pipelineKey = "pipeline:"
 // NewPipelineRow is an independent pipeline to be created.
 type NewPipelineRow struct {
 	Tenant         string // default: DefaultTenant
-	Project        string // whose budgets pay; default: PipelineProject
+	Project        string // whose webhooks receive its events; default: PipelineProject
 	Objective      string // default: that of the task
 	Task           contract.DeliberationTask
 	Settings       contract.DeliberationSettings

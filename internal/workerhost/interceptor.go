@@ -131,7 +131,6 @@ func stopping(ctx context.Context) bool {
 // time-out; the start of an activity counts as its first heartbeat. The returned
 // function ends this and waits until it has ended: a heartbeat after the end would be
 // an error in Temporal's log.
-// Temporal's log.
 func sendHeartbeats(ctx context.Context, info activity.Info, before answers) func() {
 	if info.IsLocalActivity || info.HeartbeatTimeout <= 0 {
 		return func() {}

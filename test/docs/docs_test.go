@@ -2,6 +2,7 @@
 package docs
 
 import (
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,12 +12,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/version"
 )
 
 const (
@@ -375,13 +378,210 @@ func TestEveryDecisionIsInTheIndex(t *testing.T) {
 	}
 }
 
-func TestTheDevelopmentContainerHasTheGoVersionOfTheModule(t *testing.T) {
+func TestTheDevelopmentContainerHasWhatTheModuleNeeds(t *testing.T) {
 	t.Parallel()
 	module, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	require.NoError(t, err)
 	version := regexp.MustCompile(`(?m)^go (\S+)$`).FindSubmatch(module)
 	require.NotNil(t, version)
-	container, err := os.ReadFile(filepath.Join(root, ".devcontainer", "devcontainer.json"))
+	text, err := os.ReadFile(filepath.Join(root, ".devcontainer", "devcontainer.json"))
 	require.NoError(t, err)
-	require.Contains(t, string(container), `"golang:`+string(version[1])+`-bookworm"`)
+	var container struct {
+		Image, PostCreateCommand string
+		Features                 map[string]struct{ Version, Username string }
+		RemoteUser               string
+	}
+	require.NoError(t, json.Unmarshal(regexp.MustCompile(`(?m)^\s*//.*$`).ReplaceAll(text, nil), &container))
+	require.Equal(t, "golang:"+string(version[1])+"-bookworm", container.Image)
+	require.Equal(t, "20", container.Features["ghcr.io/devcontainers/features/node:1"].Version)
+	require.Equal(t, container.RemoteUser, container.Features["ghcr.io/devcontainers/features/common-utils:2"].Username)
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	require.NoError(t, err)
+	command := strings.Fields(container.PostCreateCommand)
+	require.Equal(t, "make", command[0])
+	for _, target := range command[1:] {
+		require.Regexp(t, `(?m)^`+target+`:`, string(makefile))
+	}
+}
+
+func TestTheReleaseOfTheProgramsIsTheNewestOneInTheChangelog(t *testing.T) {
+	t.Parallel()
+	newest := regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\]`).FindStringSubmatch(documents(t)["CHANGELOG.md"])
+	require.NotNil(t, newest)
+	require.Equal(t, newest[1], version.Release)
+}
+
+// defaults returns the default of each setting by its key.
+func defaults(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/CONFIGURATION.md")
+	require.NoError(t, err)
+	out := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z][^`]+)` \\|[^|]*\\| ([^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
+		out[m[1]] = strings.Trim(m[2], " `")
+	}
+	require.Greater(t, len(out), 100)
+	return out
+}
+
+// amount returns a number or a duration in one form: 30 s and 30s, 7 days and 168h.
+func amount(text string) (string, bool) {
+	text = strings.NewReplacer(" ", "", "min", "m").Replace(text)
+	if days, ok := strings.CutSuffix(text, "days"); ok {
+		n, err := strconv.Atoi(days)
+		return (time.Duration(n) * 24 * time.Hour).String(), err == nil
+	}
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		return strconv.FormatFloat(n, 'g', -1, 64), true
+	}
+	d, err := time.ParseDuration(text)
+	return d.String(), err == nil
+}
+
+func TestDefaultsInDocumentsAreThoseOfTheSettings(t *testing.T) {
+	t.Parallel()
+	all := defaults(t)
+	said := []*regexp.Regexp{
+		regexp.MustCompile("`([a-z_.]+)`,?(?: [a-z]+){0,6} \\(([0-9][^()]*)\\)"), // `key` of something (8)
+		regexp.MustCompile("\\(`([a-z_.]+)`, ([0-9][^()]*)\\)"),                  // (`key`, 24 h)
+		regexp.MustCompile("\\| `([a-z_]+\\.[a-z_.]+)` \\| ([0-9][^|]*) \\|"),    // a row of a table
+	}
+	seen, problems := 0, []string(nil)
+	for name, text := range documents(t) {
+		if name == "docs/CONFIGURATION.md" {
+			continue
+		}
+		text = strings.Join(strings.Fields(prose(text)), " ")
+		for _, re := range said {
+			for _, m := range re.FindAllStringSubmatch(text, -1) {
+				value, ok := amount(m[2])
+				if !ok {
+					continue
+				}
+				var wants []string
+				for key, d := range all {
+					if key == m[1] || !strings.Contains(m[1], ".") && strings.HasSuffix(key, "."+m[1]) {
+						if want, ok := amount(d); ok {
+							wants = append(wants, want)
+						}
+					}
+				}
+				if d, ok := all["deliberation."+m[1]]; ok && name == "docs/DELIBERATION.md" {
+					want, _ := amount(d)
+					wants = []string{want}
+				}
+				if len(wants) == 0 {
+					continue // not a setting
+				}
+				if seen++; !slices.Contains(wants, value) {
+					problems = append(problems, fmt.Sprintf("%s: `%s` is %s, not %s", name, m[1], wants, m[2]))
+				}
+			}
+		}
+	}
+	require.Greater(t, seen, 20)
+	require.Empty(t, problems)
+}
+
+func TestEventsInDocumentsExist(t *testing.T) {
+	t.Parallel()
+	events, first := map[string]bool{}, map[string]bool{}
+	add := func(name string) {
+		events[name] = true
+		kind, _, _ := strings.Cut(name, ".")
+		first[kind] = true
+	}
+	for _, path := range files(t) {
+		if filepath.Base(filepath.Dir(path)) != "contract" || strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`EventType += "([a-z_.]+)"`).FindAllStringSubmatch(string(text), -1) {
+			add(m[1])
+		}
+	}
+	for _, p := range contract.Phases() {
+		for _, e := range []contract.EventType{p.Started(), p.CompletedEvent(), p.ErrorEvent()} {
+			add(string(e))
+		}
+	}
+	require.Greater(t, len(events), 50)
+	eachSpan(t, `^([a-z]+)\.([a-z_]+)$`, func(m []string) string {
+		kind := first[m[1]] && m[1] != "environment" // which are settings too
+		if kind && !events[m[0]] && !slices.Contains([]string{"go", "md", "js", "templ", "zip", "json", "patch"}, m[2]) {
+			return "is not an event"
+		}
+		return ""
+	})
+	_, pipelines, found := strings.Cut(documents(t)["docs/DELIBERATION.md"], "## API, events and workflow messages")
+	require.True(t, found)
+	for _, row := range rows(pipelines) {
+		for _, name := range spans(row[0]) {
+			require.True(t, events[name], "%s is not an event", name)
+		}
+	}
+}
+
+func TestClassesAndHealActionsInDocumentsExist(t *testing.T) {
+	t.Parallel()
+	eachSpan(t, `^[A-Z]+_ERROR$`, func(m []string) string {
+		if !slices.Contains(contract.Classes(), contract.Class(m[0])) {
+			return "is not a class of errors"
+		}
+		return ""
+	})
+	_, table, found := strings.Cut(documents(t)["docs/SELF_HEALING.md"], "| Action |")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	var said []contract.HealAction
+	for _, row := range rows(table) {
+		said = append(said, contract.HealAction(strings.Trim(row[0], "`")))
+	}
+	require.ElementsMatch(t, contract.HealActions(), said)
+}
+
+func TestEveryPageIsInTheTableOfTheDashboard(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile(filepath.Join(root, "server/pages/pages.go"))
+	require.NoError(t, err)
+	named, before := map[string]bool{}, ""
+	for _, row := range regexp.MustCompile("(?m)^\\| (`/[^|]*) \\|").FindAllStringSubmatch(documents(t)["docs/DASHBOARD.md"], -1) {
+		for _, name := range spans(row[1]) {
+			if named[name] = true; strings.Count(name, "/") > 1 {
+				before = filepath.Dir(name)
+			}
+			named[before+name] = true
+		}
+	}
+	seen := 0
+	for _, m := range regexp.MustCompile(`get\("(/[^"]+)"`).FindAllStringSubmatch(string(source), -1) {
+		path := strings.NewReplacer("/runs/{id}", "/runs/42", "/pipelines/{id}", "/pipelines/7", "{other}", "41").Replace(m[1])
+		if !strings.Contains(path, "{") { // else it shows one row of a page
+			seen++
+			require.True(t, named[path], "docs/DASHBOARD.md does not have the page %s", path)
+		}
+	}
+	require.Greater(t, seen, 15)
+}
+
+func TestEveryMeasurementHasADateAndACommand(t *testing.T) {
+	t.Parallel()
+	bench, err := os.ReadFile(filepath.Join(root, "test/bench/main.go"))
+	require.NoError(t, err)
+	seen := 0
+	for _, line := range strings.Split(documents(t)["docs/PERFORMANCE.md"], "\n") {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| What") || strings.HasPrefix(line, "| ---") {
+			continue
+		}
+		seen++
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		require.Len(t, cells, 4, line)
+		require.Regexp(t, `^20\d\d-\d\d-\d\d$`, cells[2], line)
+		require.True(t, strings.HasPrefix(cells[3], "`") || strings.HasPrefix(cells[3], "the same, "), line)
+		for _, m := range regexp.MustCompile(`-only ([a-z]+)`).FindAllStringSubmatch(cells[3], -1) {
+			require.Contains(t, string(bench), strconv.Quote(m[1]), line)
+		}
+	}
+	require.Greater(t, seen, 10)
 }
