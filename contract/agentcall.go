@@ -1,48 +1,10 @@
 package contract
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 )
-
-// AgentRequest is a request to an agent, in the form that is visible outside.
-type AgentRequest struct {
-	RunID     int64           `json:"runId"`
-	Phase     Status          `json:"phase"`
-	Task      json.RawMessage `json:"task"`
-	Agent     string          `json:"agent"` // builder-agent-v1
-	Timestamp time.Time       `json:"timestamp"`
-	Context   AgentContext    `json:"context"`
-}
-
-// AgentContext is the context of a request.
-type AgentContext struct {
-	Models map[Agent]ModelChoice `json:"models"`
-	Env    map[string]string     `json:"env"`
-}
-
-// AgentResponse is an agent's answer if it succeeded.
-type AgentResponse struct {
-	RunID     int64           `json:"runId"`
-	Phase     Status          `json:"phase"`
-	Success   bool            `json:"success"`
-	Output    json.RawMessage `json:"output"`
-	Artifacts []string        `json:"artifacts"`
-	Logs      []string        `json:"logs"`
-	NextPhase Status          `json:"nextPhase,omitempty"`
-}
-
-// AgentError is an agent's answer if it failed.
-type AgentError struct {
-	RunID        int64  `json:"runId"`
-	Phase        Status `json:"phase"`
-	Success      bool   `json:"success"`
-	ErrorType    Class  `json:"error_type"`
-	ErrorMessage string `json:"error_message"`
-	ErrorStack   string `json:"error_stack"`
-}
 
 // PlanInput asks the planner for a plan: one model call, checked and stored.
 type PlanInput struct {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,12 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"golang.org/x/term"
-
-	"context"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/rocketgpt/orchestrator/internal/apiclient"
 	"github.com/rocketgpt/orchestrator/internal/backend"
@@ -116,6 +115,24 @@ func (a *app) printJSON(v any) {
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		fmt.Fprintln(a.errs, "rgpt: cannot print the result:", err)
+	}
+}
+
+// printList prints a list: as JSON under its name, or as a table; instead of an empty
+// table the text for it, if there is one.
+func printList[T any](a *app, name string, list []T, empty, header string, row func(io.Writer, T)) {
+	switch {
+	case a.json:
+		a.printJSON(map[string]any{name: list})
+	case len(list) == 0 && empty != "":
+		fmt.Fprintln(a.out, empty)
+	default:
+		w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, header)
+		for _, v := range list {
+			row(w, v)
+		}
+		_ = w.Flush()
 	}
 }
 

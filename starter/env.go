@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +20,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/terminal"
+	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
 func newEnv(a *app) *cobra.Command {
@@ -75,41 +76,14 @@ func newEnvList(a *app) *cobra.Command {
 }
 
 func (a *app) printEnvironments(list []control.Environment) {
-	if a.json {
-		a.printJSON(map[string]any{"environments": list})
-		return
-	}
-	if len(list) == 0 {
-		fmt.Fprintln(a.out, "No environments. Each run builds the one it needs. Build one without a run: rgpt env build --repo .")
-		return
-	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "DIGEST\tREPOSITORY\tCONTENT\tSIZE\tFILES\tTOOK\tBUILT\tUSED\tIN USE")
-	for _, e := range list {
+	printList(a, "environments", list, "No environments. Each run builds the one it needs. Build one without a run: rgpt env build --repo .", "DIGEST\tREPOSITORY\tCONTENT\tSIZE\tFILES\tTOOK\tBUILT\tUSED\tIN USE", func(w io.Writer, e control.Environment) {
 		used := ""
 		if e.InUse {
 			used = "yes"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s ago\t%s ago\t%s\n",
-			short(e.Digest), terminal.Clean(e.Repo), terminal.Clean(e.What), size(e.Bytes), e.Files, lasted(e.DurationMS), age(e.CreatedAt), age(e.UsedAt), used)
-	}
-	_ = w.Flush()
-}
-
-// size formats a number of bytes.
-func size(n int64) string {
-	const unit = 1 << 10
-	if n < unit {
-		return fmt.Sprintf("%d B", n)
-	}
-	value, name := float64(n)/unit, "KiB"
-	for _, next := range []string{"MiB", "GiB", "TiB"} {
-		if value < unit {
-			break
-		}
-		value, name = value/unit, next
-	}
-	return fmt.Sprintf("%.1f %s", value, name)
+			short(e.Digest), terminal.Clean(e.Repo), terminal.Clean(e.What), ui.Size(e.Bytes), e.Files, lasted(e.DurationMS), age(e.CreatedAt), age(e.UsedAt), used)
+	})
 }
 
 // lasted formats a duration in milliseconds.
@@ -180,7 +154,7 @@ func (a *app) showEnvironment(ctx context.Context, h backend.Backend, s shown, a
 	case s.yaml:
 		fmt.Fprint(a.out, terminal.CleanLines(e.Found.YAML))
 	default:
-		fmt.Fprintf(a.out, "Environment %s: %s, %d files, built in %s\n", e.Digest, size(e.Bytes), e.Files, lasted(e.DurationMS))
+		fmt.Fprintf(a.out, "Environment %s: %s, %d files, built in %s\n", e.Digest, ui.Size(e.Bytes), e.Files, lasted(e.DurationMS))
 		a.printFound(*e.Found)
 	}
 	return nil
@@ -476,17 +450,7 @@ func newEnvSetups(a *app) *cobra.Command {
 }
 
 func (a *app) printSetups(list []store.Setup) {
-	if a.json {
-		a.printJSON(map[string]any{"setups": list})
-		return
-	}
-	if len(list) == 0 {
-		fmt.Fprintln(a.out, "No setups. Define one: rgpt env set --repo . --command '…'")
-		return
-	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SETUP\tREPOSITORY\tSOURCE\tBY\tAGE\tREVOKED\tREASON\tCOMMANDS")
-	for _, s := range list {
+	printList(a, "setups", list, "No setups. Define one: rgpt env set --repo . --command '…'", "SETUP\tREPOSITORY\tSOURCE\tBY\tAGE\tREVOKED\tREASON\tCOMMANDS", func(w io.Writer, s store.Setup) {
 		by, revoked := s.CreatedBy, ""
 		if s.RunID != 0 {
 			by = "run " + strconv.FormatInt(s.RunID, 10)
@@ -495,8 +459,7 @@ func (a *app) printSetups(list []store.Setup) {
 			revoked = "by " + s.RevokedBy
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, terminal.Clean(s.Repo), s.Source, terminal.Clean(by), age(s.CreatedAt), terminal.Clean(revoked), terminal.Clean(s.Reason), terminal.Clean(setupLine(s.Settings)))
-	}
-	_ = w.Flush()
+	})
 }
 
 // setupLine renders a setup on one line: variables in shell syntax, commands in order,

@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/terminal"
+	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
 // built is the result of `env build`.
@@ -184,7 +185,7 @@ func environmentLine(e views.RunEnvironment) string {
 	if e.Kept {
 		how = "reused"
 	}
-	return fmt.Sprintf("%s  %s: %s, %d files, %s in %s", short(e.Digest), e.Summary, size(e.Bytes), e.Files, how, lasted(e.DurationMS))
+	return fmt.Sprintf("%s  %s: %s, %d files, %s in %s", short(e.Digest), e.Summary, ui.Size(e.Bytes), e.Files, how, lasted(e.DurationMS))
 }
 
 // baselineLine says in one line how a baseline turned out.

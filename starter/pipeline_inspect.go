@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 
@@ -54,17 +55,7 @@ func newPipelineList(a *app) *cobra.Command {
 }
 
 func (a *app) printPipelines(list []store.Pipeline) {
-	if a.json {
-		a.printJSON(map[string]any{"pipelines": list})
-		return
-	}
-	if len(list) == 0 {
-		fmt.Fprintln(a.out, `No pipelines. Spawn one: rgpt pipeline spawn --objective "…"`)
-		return
-	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PIPELINE\tSTATUS\tATTEMPT\tROUNDS\tGAMMA\tSCORE\tAGE\tPLANS\tOBJECTIVE")
-	for _, p := range list {
+	printList(a, "pipelines", list, `No pipelines. Spawn one: rgpt pipeline spawn --objective "…"`, "PIPELINE\tSTATUS\tATTEMPT\tROUNDS\tGAMMA\tSCORE\tAGE\tPLANS\tOBJECTIVE", func(w io.Writer, p store.Pipeline) {
 		score := ""
 		if p.Status.Terminal() { // until then it says what remains to be done
 			score = fmt.Sprintf("%.2f", p.Metrics.PerformanceScore)
@@ -77,8 +68,7 @@ func (a *app) printPipelines(list []store.Pipeline) {
 			plans = fmt.Sprintf("run %d", p.RunID)
 		}
 		fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%.80s\n", p.ID, status, p.Attempt, p.Iteration, p.Metrics.GammaReason, score, age(p.CreatedAt), plans, terminal.Clean(p.Objective))
-	}
-	_ = w.Flush()
+	})
 }
 
 func newPipelineStatus(a *app) *cobra.Command {

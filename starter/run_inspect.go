@@ -22,6 +22,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/terminal"
+	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
 func newRunList(a *app) *cobra.Command {
@@ -40,17 +41,13 @@ func newRunList(a *app) *cobra.Command {
 			if err := checkFilter(f); err != nil {
 				return err
 			}
-			h, err := a.open(cmd.Context(), 0)
-			if err != nil {
+			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
+				runs, err := h.ListRuns(cmd.Context(), f)
+				if err == nil {
+					a.printRuns(runs)
+				}
 				return err
-			}
-			defer h.Close()
-			runs, err := h.ListRuns(cmd.Context(), f)
-			if err != nil {
-				return err
-			}
-			a.printRuns(runs)
-			return nil
+			})
 		},
 	}
 	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only runs with one of these statuses, such as done or builder_running")
@@ -92,35 +89,13 @@ func oneOf[T ~string](flag string, value T, all []T) error {
 }
 
 func (a *app) printRuns(runs []store.Run) {
-	if a.json {
-		a.printJSON(map[string]any{"runs": runs})
-		return
-	}
-	if len(runs) == 0 {
-		fmt.Fprintln(a.out, `No runs. Start one: rgpt run create --repo . --goal "…"`)
-		return
-	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "RUN\tSTATUS\tPROJECT\tAGE\tGOAL")
-	for _, r := range runs {
+	printList(a, "runs", runs, `No runs. Start one: rgpt run create --repo . --goal "…"`, "RUN\tSTATUS\tPROJECT\tAGE\tGOAL", func(w io.Writer, r store.Run) {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%.80s\n", r.ID, r.Status, terminal.Clean(r.Project), age(r.CreatedAt), terminal.Clean(r.GoalTitle))
-	}
-	_ = w.Flush()
+	})
 }
 
 // age says roughly how long ago something was.
-func age(t time.Time) string {
-	switch d := time.Since(t); {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	default:
-		return fmt.Sprintf("%dd", int(d.Hours()/24))
-	}
-}
+func age(t time.Time) string { return ui.Age(time.Since(t)) }
 
 // withRun reads the whole run that the argument names.
 func (a *app) withRun(ctx context.Context, arg string, needs backend.Needs, f func(backend.Backend, views.RunDetails) error) error {

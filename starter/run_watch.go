@@ -33,12 +33,7 @@ func newRunWatch(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			h, err := a.open(cmd.Context(), 0)
-			if err != nil {
-				return err
-			}
-			defer h.Close()
-			return a.followFrom(cmd.Context(), h, id, after)
+			return a.with(cmd.Context(), 0, func(h backend.Backend) error { return a.followFrom(cmd.Context(), h, id, after) })
 		},
 	}
 	cmd.Flags().Int64Var(&after, "after", 0, "skip events up to this number")

@@ -2,10 +2,10 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -106,24 +106,13 @@ func newWebhookList(a *app) *cobra.Command {
 }
 
 func (a *app) printWebhooks(list []store.Webhook) {
-	if a.json {
-		a.printJSON(map[string]any{"webhooks": list})
-		return
-	}
-	if len(list) == 0 {
-		fmt.Fprintln(a.out, "No webhooks. Register one: rgpt webhook add URL")
-		return
-	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "WEBHOOK\tSTATE\tPENDING\tEVENTS\tPROJECT\tURL")
-	for _, h := range list {
+	printList(a, "webhooks", list, "No webhooks. Register one: rgpt webhook add URL", "WEBHOOK\tSTATE\tPENDING\tEVENTS\tPROJECT\tURL", func(w io.Writer, h store.Webhook) {
 		events := strings.Join(h.Events, ",")
 		if events == "" {
 			events = "all"
 		}
 		fmt.Fprintf(w, "%d\t%s\t%d\t%s\t%s\t%s\n", h.ID, terminal.Clean(webhookHealth(h)), h.Pending, terminal.Clean(events), terminal.Clean(h.Project), terminal.Clean(h.URL))
-	}
-	_ = w.Flush()
+	})
 }
 
 // webhookHealth describes how a webhook is doing.
@@ -205,20 +194,13 @@ func newWebhookDeliveries(a *app) *cobra.Command {
 }
 
 func (a *app) printDeliveries(list []store.Delivery) {
-	if a.json {
-		a.printJSON(map[string]any{"deliveries": list})
-		return
-	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "DELIVERY\tMESSAGE\tEVENT\tSTATUS\tATTEMPTS\tRESPONSE\tNEXT TRY\tERROR")
-	for _, d := range list {
+	printList(a, "deliveries", list, "", "DELIVERY\tMESSAGE\tEVENT\tSTATUS\tATTEMPTS\tRESPONSE\tNEXT TRY\tERROR", func(w io.Writer, d store.Delivery) {
 		next := ""
 		if d.NextTry != nil {
 			next = d.NextTry.UTC().Format(time.RFC3339)
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", d.ID, d.Message, terminal.Clean(d.EventType), d.Status, d.Attempts, d.ResponseCode, next, terminal.Clean(d.Error))
-	}
-	_ = w.Flush()
+	})
 }
 
 func newWebhookRemove(a *app) *cobra.Command {

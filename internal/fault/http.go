@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -99,27 +100,19 @@ func classOfBody(status int, words string) (contract.Class, contract.Code) {
 	return OfHTTPStatus(status)
 }
 
+var httpTodos = map[contract.Code]string{
+	contract.CodeQuotaExhausted:  "raise the quota, or use another provider until the limit's window ends",
+	contract.CodeRateLimited:     "wait, or use another provider",
+	contract.CodeContextOverflow: "send less context, or use a model with a larger window",
+	contract.CodeRefusal:         "ask again with constraints, or use another model",
+	contract.CodeUnauthorized:    "check the key and its permissions",
+	contract.CodeModelNotFound:   "check that the provider has the model and that base_url is right",
+	contract.CodeInvalidOutput:   "ask again",
+	contract.CodeBadRequest:      "correct the settings of the model",
+}
+
 func httpTodo(code contract.Code) string {
-	switch code {
-	case contract.CodeQuotaExhausted:
-		return "raise the quota, or use another provider until the limit's window ends"
-	case contract.CodeRateLimited:
-		return "wait, or use another provider"
-	case contract.CodeContextOverflow:
-		return "send less context, or use a model with a larger window"
-	case contract.CodeRefusal:
-		return "ask again with constraints, or use another model"
-	case contract.CodeUnauthorized:
-		return "check the key and its permissions"
-	case contract.CodeModelNotFound:
-		return "check that the provider has the model and that base_url is right"
-	case contract.CodeInvalidOutput:
-		return "ask again"
-	case contract.CodeBadRequest:
-		return "correct the settings of the model"
-	default:
-		return "try again later, or use another provider"
-	}
+	return cmp.Or(httpTodos[code], "try again later, or use another provider")
 }
 
 // providerError is what an error's body says, whatever its shape.

@@ -10,10 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // ID names a process for as long as the machine is up: a process id that was
@@ -25,11 +26,8 @@ type ID struct {
 
 // Of returns the name of a running process.
 func Of(pid int) (ID, error) {
-	start, _, err := stat(pid)
-	if err != nil {
-		return ID{}, err
-	}
-	return ID{PID: pid, Start: start}, nil
+	s, err := stat(pid)
+	return ID{PID: pid, Start: s.Starttime}, err
 }
 
 // Alive reports whether the process still runs; a zombie does not.
@@ -37,8 +35,8 @@ func (id ID) Alive() bool {
 	if id.PID <= 0 {
 		return false
 	}
-	start, state, err := stat(id.PID)
-	return err == nil && start == id.Start && state != 'Z' && state != 'X'
+	s, err := stat(id.PID)
+	return err == nil && s.Starttime == id.Start && s.State != "Z" && s.State != "X"
 }
 
 // Stop ends the process and its group: politely first, by force after grace.
@@ -131,18 +129,26 @@ func Tail(file string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// stat reads a process's start and state.
-func stat(pid int) (start uint64, state byte, err error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+// Children returns the processes that a process has started and that still run.
+func Children(pid int) (children []int) {
+	all, _ := procfs.AllProcs()
+	for _, p := range all {
+		if s, err := p.Stat(); err == nil && s.PPID == pid {
+			children = append(children, p.PID)
+		}
+	}
+	return children
+}
+
+// stat reads what the kernel says about a process.
+func stat(pid int) (procfs.ProcStat, error) {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return 0, 0, fmt.Errorf("inspect process %d: %w", pid, err)
+		return procfs.ProcStat{}, fmt.Errorf("inspect process %d: %w", pid, err)
 	}
-	// The name in parentheses may hold anything, so count from its end.
-	_, rest, ok := strings.Cut(string(raw[strings.LastIndexByte(string(raw), ')')+0:]), ") ")
-	fields := strings.Fields(rest)
-	if !ok || len(fields) < 20 {
-		return 0, 0, fmt.Errorf("inspect process %d: /proc/%d/stat is not readable", pid, pid)
+	s, err := p.Stat()
+	if err != nil {
+		return s, fmt.Errorf("inspect process %d: %w", pid, err)
 	}
-	start, err = strconv.ParseUint(fields[19], 10, 64)
-	return start, fields[0][0], err
+	return s, nil
 }

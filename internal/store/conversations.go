@@ -139,10 +139,7 @@ func (s *Store) ToolResult(ctx context.Context, executionID int64, turn, index i
 			return call, Message(message), nil
 		}
 	}
-	if errors.Is(err, pgx.ErrNoRows) {
-		return ToolCall{}, Message{}, dberr.NotFound("execution %d has no result for tool call %d of turn %d", executionID, index, turn)
-	}
-	return ToolCall{}, Message{}, dberr.Explain(err, "read tool call %d of turn %d of execution %d", index, turn, executionID)
+	return ToolCall{}, Message{}, dberr.Or(err, dberr.NotFound("execution %d has no result for tool call %d of turn %d", executionID, index, turn), "read tool call %d of turn %d of execution %d", index, turn, executionID)
 }
 
 // ToolCalls returns the tool calls of a run in the order in which they began.

@@ -329,10 +329,3 @@ func (s *Store) SaveBaselineCheck(ctx context.Context, key string, c BaselineChe
 	}
 	return dberr.Explain(s.q.SaveBaselineCheck(ctx, p), "store check %s of baseline %s", c.Result.Check.ID, key)
 }
-
-// DropBaseline removes a baseline, so that the next run creates it again, and reports
-// whether it existed.
-func (s *Store) DropBaseline(ctx context.Context, key string) (bool, error) {
-	n, err := s.q.DropBaseline(ctx, key)
-	return n > 0, dberr.Explain(err, "remove baseline %s", key)
-}

@@ -74,11 +74,9 @@ func (s *Store) AddReplay(ctx context.Context, runID int64, workflowRunID string
 	q, batch := newBatch(s.pool)
 	batch.queue(q.LockRun(ctx, runID))
 	id, err := q.AddReplay(ctx, db.AddReplayParams{RunID: runID, WorkflowRunID: workflowRunID, Phase: string(phase), ReplayOrder: doc, Request: rowconv.Optional(key)})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, fault.New(contract.ClassHuman, contract.CodeForbidden,
-			"another replay of run %d is in progress or has just finished; see rgpt run watch %d, or try again in a minute", runID, runID)
-	}
-	return id, dberr.Explain(err, "store the replay of run %d", runID)
+	busy := fault.New(contract.ClassHuman, contract.CodeForbidden,
+		"another replay of run %d is in progress or has just finished; see rgpt run watch %d, or try again in a minute", runID, runID)
+	return id, dberr.Or(err, busy, "store the replay of run %d", runID)
 }
 
 // KeyedReplay is a replay that was requested under a key.

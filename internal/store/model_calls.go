@@ -376,10 +376,7 @@ func late(id CallID, usage contract.Usage) db.BookLateCallParams {
 // is none.
 func (s *Store) Answer(ctx context.Context, executionID int64, turn int) (json.RawMessage, error) {
 	answer, err := s.q.AnswerOfTurn(ctx, db.AnswerOfTurnParams{ExecutionID: executionID, Turn: int32(turn)})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, dberr.NotFound("execution %d has no answer for turn %d", executionID, turn)
-	}
-	return answer, dberr.Explain(err, "read the answer to turn %d of execution %d", turn, executionID)
+	return answer, dberr.Or(err, dberr.NotFound("execution %d has no answer for turn %d", executionID, turn), "read the answer to turn %d of execution %d", turn, executionID)
 }
 
 // Usage returns what the model calls of a run have used so far.

@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
@@ -104,11 +101,8 @@ func (s *Store) PipelineErrors(ctx context.Context, id int64) ([]PipelineError, 
 // ErrNotFound; with full the Head of its texts is the whole.
 func (s *Store) PipelineReport(ctx context.Context, id int64, kind string, full bool) (contract.DeliberationReport, error) {
 	doc, err := s.q.PipelineReport(ctx, db.PipelineReportParams{PipelineID: id, Kind: kind})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return contract.DeliberationReport{}, dberr.NotFound("pipeline %d has no %s report", id, kind)
-	}
 	if err != nil {
-		return contract.DeliberationReport{}, dberr.Explain(err, "read the %s report of pipeline %d", kind, id)
+		return contract.DeliberationReport{}, dberr.Or(err, dberr.NotFound("pipeline %d has no %s report", id, kind), "read the %s report of pipeline %d", kind, id)
 	}
 	report, err := rowconv.Decode[contract.DeliberationReport](doc)
 	if err != nil || !full {
@@ -128,10 +122,7 @@ func (s *Store) PipelineReport(ctx context.Context, id int64, kind string, full 
 // ErrNotFound.
 func (s *Store) NewestReported(ctx context.Context, kind string) (int64, error) {
 	id, err := s.q.NewestReport(ctx, kind)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, dberr.NotFound("no pipeline has a %s report yet", kind)
-	}
-	return id, dberr.Explain(err, "find the newest %s report", kind)
+	return id, dberr.Or(err, dberr.NotFound("no pipeline has a %s report yet", kind), "find the newest %s report", kind)
 }
 
 // PipelineText is a text that is too long for histories.

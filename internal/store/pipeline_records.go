@@ -3,12 +3,9 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -34,11 +31,8 @@ func (s *Store) PipelineRecord(ctx context.Context, from Source, r contract.Pipe
 	q, batch := newBatch(s.pool)
 	batch.queue(q.LockRun(ctx, r.RunID))
 	row, err := q.PipelineRecord(ctx, params)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return dberr.NotFound("run %d has no pipeline %d", r.RunID, r.PipelineID)
-	}
 	if err != nil {
-		return dberr.Explain(err, "record pipeline %d", r.PipelineID)
+		return dberr.Or(err, dberr.NotFound("run %d has no pipeline %d", r.RunID, r.PipelineID), "record pipeline %d", r.PipelineID)
 	}
 	countPipeline(r, params.At, row)
 	return nil

@@ -137,11 +137,8 @@ func (s *Store) SpawnPipeline(ctx context.Context, n NewPipelineRow) (Pipeline, 
 // CodeConflict.
 func (s *Store) PipelineByKey(ctx context.Context, tenant, key, digest string) (Pipeline, error) {
 	known, err := s.q.PipelineByKey(ctx, db.PipelineByKeyParams{Tenant: tenant, IdempotencyKey: pipelineKey + key})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Pipeline{}, dberr.NotFound("no pipeline has this idempotency key")
-	}
 	if err != nil {
-		return Pipeline{}, dberr.Explain(err, "find the pipeline for an idempotency key")
+		return Pipeline{}, dberr.Or(err, dberr.NotFound("no pipeline has this idempotency key"), "find the pipeline for an idempotency key")
 	}
 	if known.ID == 0 || known.RequestDigest != digest {
 		return Pipeline{}, fault.New(contract.ClassHuman, CodeConflict,
@@ -317,10 +314,7 @@ func (s *Store) Pipeline(ctx context.Context, id int64) (Pipeline, error) {
 }
 
 func ofPipeline(err error, id int64, format string, args ...any) error {
-	if errors.Is(err, pgx.ErrNoRows) {
-		return dberr.NotFound("pipeline %d not found; see rgpt pipeline list", id)
-	}
-	return dberr.Explain(err, format, args...)
+	return dberr.Or(err, dberr.NotFound("pipeline %d not found; see rgpt pipeline list", id), format, args...)
 }
 
 // PipelineFilter selects pipelines. Empty fields select all.

@@ -309,11 +309,8 @@ func (s *Store) SavePlan(ctx context.Context, runID, executionID int64, author s
 // Plan returns the current plan of a run, or ErrNotFound.
 func (s *Store) Plan(ctx context.Context, runID int64) (contract.Plan, error) {
 	doc, err := s.q.PlanThatCounts(ctx, runID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return contract.Plan{}, dberr.NotFound("run %d has no plan yet", runID)
-	}
 	if err != nil {
-		return contract.Plan{}, dberr.Explain(err, "read the plan of run %d", runID)
+		return contract.Plan{}, dberr.Or(err, dberr.NotFound("run %d has no plan yet", runID), "read the plan of run %d", runID)
 	}
 	return rowconv.Decode[contract.Plan](doc)
 }
@@ -321,11 +318,8 @@ func (s *Store) Plan(ctx context.Context, runID int64) (contract.Plan, error) {
 // PlanByID returns a plan of a run, current or not, or ErrNotFound.
 func (s *Store) PlanByID(ctx context.Context, runID, planID int64) (contract.Plan, error) {
 	doc, err := s.q.PlanByID(ctx, db.PlanByIDParams{RunID: runID, ID: planID})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return contract.Plan{}, dberr.NotFound("run %d has no plan %d", runID, planID)
-	}
 	if err != nil {
-		return contract.Plan{}, dberr.Explain(err, "read plan %d of run %d", planID, runID)
+		return contract.Plan{}, dberr.Or(err, dberr.NotFound("run %d has no plan %d", runID, planID), "read plan %d of run %d", planID, runID)
 	}
 	return rowconv.Decode[contract.Plan](doc)
 }

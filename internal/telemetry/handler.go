@@ -12,13 +12,13 @@ import (
 )
 
 // NewHandler wraps a slog handler: it removes secrets from messages and attributes, and
-// adds the attributes that With put into the context, and the ids of the trace.
+// adds the ids of the context's trace.
 func NewHandler(next slog.Handler) slog.Handler { return &handler{next: next, plain: next} }
 
 // handler keeps two forms of the handler behind it: next has every group and attribute
-// that was added, plain only those up to the first group. Attributes of the context
-// belong to the record and not to a group, so if there are groups they go to plain and
-// the rest is added again.
+// that was added, plain only those up to the first group. The ids of the trace belong to
+// the record and not to a group, so if there are groups they go to plain and the rest is
+// added again.
 type handler struct {
 	next  slog.Handler
 	plain slog.Handler
@@ -32,7 +32,7 @@ func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	clean := slog.NewRecord(r.Time, r.Level, Redact(r.Message), r.PC)
 	next := h.next
-	if extra := fromContext(ctx); len(extra) > 0 {
+	if extra := traceOf(ctx); len(extra) > 0 {
 		if len(h.added) == 0 {
 			clean.AddAttrs(extra...)
 		} else {
@@ -141,48 +141,11 @@ func safeString(v fmt.Stringer) (text string) {
 	return v.String()
 }
 
-// Names of attributes in records about a run.
-const (
-	KeyRun   = "run"
-	KeyPhase = "phase"
-	KeyAgent = "agent"
-	KeyStep  = "step"
-)
-
-type contextKey struct{}
-
-// With returns a context whose log records have these attributes. One with the key of
-// an earlier attribute replaces it.
-func With(ctx context.Context, attrs ...slog.Attr) context.Context {
-	old, _ := ctx.Value(contextKey{}).([]slog.Attr)
-	all := slices.Clone(old)
-	for _, a := range redactAttrs(attrs) {
-		if i := slices.IndexFunc(all, func(b slog.Attr) bool { return b.Key == a.Key }); i >= 0 {
-			all[i] = a
-		} else {
-			all = append(all, a)
-		}
-	}
-	return context.WithValue(ctx, contextKey{}, all)
-}
-
-// WithRun is With for the attributes that most records have. Empty ones are
-// left out.
-func WithRun(ctx context.Context, runID int64, phase, agent, step string) context.Context {
-	attrs := []slog.Attr{slog.Int64(KeyRun, runID)}
-	for _, a := range []slog.Attr{slog.String(KeyPhase, phase), slog.String(KeyAgent, agent), slog.String(KeyStep, step)} {
-		if a.Value.String() != "" {
-			attrs = append(attrs, a)
-		}
-	}
-	return With(ctx, attrs...)
-}
-
-func fromContext(ctx context.Context) []slog.Attr {
-	attrs, _ := ctx.Value(contextKey{}).([]slog.Attr)
+// traceOf returns the ids of the context's trace as attributes; none without a trace.
+func traceOf(ctx context.Context) []slog.Attr {
 	span := trace.SpanContextFromContext(ctx)
 	if !span.IsValid() {
-		return attrs
+		return nil
 	}
-	return append(slices.Clip(attrs), slog.String("trace_id", span.TraceID().String()), slog.String("span_id", span.SpanID().String()))
+	return []slog.Attr{slog.String("trace_id", span.TraceID().String()), slog.String("span_id", span.SpanID().String())}
 }

@@ -2,7 +2,6 @@ package telemetry_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,7 +75,6 @@ func TestNoSecretReachesTheOutputWhateverCarriesIt(t *testing.T) {
 		"With":                   func(l *slog.Logger) { l.With("password", secret).Info("x") },
 		"WithGroup":              func(l *slog.Logger) { l.WithGroup("g").With("a", "password="+secret).Info("x", "token", secret) },
 		"the context": func(l *slog.Logger) {
-			l.InfoContext(telemetry.With(t.Context(), slog.String("password", secret)), "x")
 		},
 	}
 	for name, log := range tests {
@@ -129,35 +127,23 @@ func TestAnyRecordIsOneLineOfJSON(t *testing.T) {
 	})
 }
 
-func TestTheContextTellsWhichRunARecordBelongsTo(t *testing.T) {
+func TestTheContextTellsWhichTraceARecordBelongsTo(t *testing.T) {
 	t.Parallel()
 	l, buf := jsonLogger(t)
-	ctx := telemetry.WithRun(t.Context(), 42, "builder", "builder-agent-v1", "")
-	ctx = telemetry.With(ctx, slog.String(telemetry.KeyStep, "step-001"), slog.String("extra", "1"))
-	ctx = telemetry.With(ctx, slog.String("extra", "2"))
-	ctx = trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}}))
+	ctx := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}}))
 	l.With("a", 1).WithGroup("g").With("b", 2).InfoContext(ctx, "x", "c", 3)
 	got := record(t, buf)
-	require.EqualValues(t, 42, got["run"])
-	require.Equal(t, "builder", got["phase"])
-	require.Equal(t, "builder-agent-v1", got["agent"])
-	require.Equal(t, "step-001", got["step"])
-	require.Equal(t, "2", got["extra"])
 	require.Equal(t, "01000000000000000000000000000000", got["trace_id"])
 	require.Equal(t, "0200000000000000", got["span_id"])
 	require.EqualValues(t, 1, got["a"])
 	require.Equal(t, map[string]any{"b": 2.0, "c": 3.0}, got["g"])
-	require.Equal(t, 1, strings.Count(buf.String(), `"extra"`))
 }
 
 func TestARecordWithoutContextHasNoEmptyAttributes(t *testing.T) {
 	t.Parallel()
 	l, buf := jsonLogger(t)
-	l.InfoContext(telemetry.WithRun(context.Background(), 1, "", "", ""), "x")
-	got := record(t, buf)
-	require.Contains(t, got, "run")
-	require.NotContains(t, got, "step")
-	require.NotContains(t, got, "trace_id")
+	l.InfoContext(t.Context(), "x")
+	require.NotContains(t, record(t, buf), "trace_id")
 }
 
 func TestLevelsBelowTheChosenOneAreLeftOut(t *testing.T) {
@@ -219,10 +205,9 @@ func TestTheTemporalLoggerWritesToTheSameLog(t *testing.T) {
 
 func BenchmarkLog(b *testing.B) {
 	l, buf := jsonLogger(b)
-	ctx := telemetry.WithRun(b.Context(), 42, "builder", "builder-agent-v1", "step-001")
 	b.ReportAllocs()
 	for b.Loop() {
-		l.InfoContext(ctx, "tool call done", "tool", "edit_file", "took", time.Second, "path", "internal/x/y.go")
+		l.InfoContext(b.Context(), "tool call done", "tool", "edit_file", "took", time.Second, "path", "internal/x/y.go")
 		buf.Reset()
 	}
 }

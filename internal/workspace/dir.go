@@ -117,9 +117,6 @@ func (m *Manager) dirsRoot() string { return filepath.Join(m.options.CacheDir, "
 // Path returns the work tree's absolute path, free of symbolic links.
 func (d *Dir) Path() string { return filepath.Join(d.root, "work") }
 
-// Workspace returns the state that the directory was opened with or last saved.
-func (d *Dir) Workspace() contract.Workspace { return d.ws }
-
 // Close releases the directory. It may be called more than once.
 func (d *Dir) Close() {
 	if d.lock != nil {

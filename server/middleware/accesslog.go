@@ -4,8 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"time"
 
+	"github.com/felixge/httpsnoop"
 	"github.com/google/uuid"
 
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
@@ -25,16 +25,15 @@ const RequestIDHeader = "X-Request-Id"
 // AccessLog gives each request an id, logs it and counts it, with its outcome.
 func AccessLog(next http.Handler, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id, started := uuid.NewString(), time.Now()
+		id := uuid.NewString()
 		w.Header().Set(RequestIDHeader, id)
-		out := &recorder{ResponseWriter: w, status: http.StatusOK}
 		var route string
 		r = r.WithContext(context.WithValue(context.WithValue(r.Context(), requestIDKey{}, id), routeKey{}, &route))
-		next.ServeHTTP(out, r)
-		telemetry.ObserveRequest(route, out.status, time.Since(started))
+		out := httpsnoop.CaptureMetrics(next, w, r)
+		telemetry.ObserveRequest(route, out.Code, out.Duration)
 		// The path without the query, which may hold what people search for.
 		log.Log(r.Context(), levelOf(route), "A request was answered", "request", id, "method", r.Method, "path", r.URL.Path,
-			"status", out.status, "bytes", out.bytes, "took", time.Since(started))
+			"status", out.Code, "bytes", out.Written, "took", out.Duration)
 	})
 }
 
@@ -62,24 +61,3 @@ func RecordRoute(mux *http.ServeMux) http.Handler {
 		mux.ServeHTTP(w, r)
 	})
 }
-
-// recorder records the status and the size of a response.
-type recorder struct {
-	http.ResponseWriter
-	status int
-	bytes  int64
-}
-
-func (rec *recorder) WriteHeader(status int) {
-	rec.status = status
-	rec.ResponseWriter.WriteHeader(status)
-}
-
-func (rec *recorder) Write(b []byte) (int, error) {
-	n, err := rec.ResponseWriter.Write(b)
-	rec.bytes += int64(n)
-	return n, err
-}
-
-// Unwrap lets http.ResponseController flush and set deadlines.
-func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }

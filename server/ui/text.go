@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -25,27 +26,18 @@ const (
 	Stopped State = "stopped"
 )
 
-// StateOf returns the state for a run's status.
-func StateOf(s contract.Status) State {
-	switch s {
-	case contract.StatusDone:
-		return Done
-	case contract.StatusFailed:
-		return Failed
-	case contract.StatusCancelled:
-		return Stopped
-	case contract.StatusPaused:
-		return Paused
-	case contract.StatusPending:
-		return Queued
-	case contract.StatusWaitingForApproval:
-		return Waiting
-	case contract.StatusSelfHeal:
-		return Healing
-	default:
-		return Running
-	}
+var runStates = map[contract.Status]State{
+	contract.StatusDone:               Done,
+	contract.StatusFailed:             Failed,
+	contract.StatusCancelled:          Stopped,
+	contract.StatusPaused:             Paused,
+	contract.StatusPending:            Queued,
+	contract.StatusWaitingForApproval: Waiting,
+	contract.StatusSelfHeal:           Healing,
 }
+
+// StateOf returns the state for a run's status.
+func StateOf(s contract.Status) State { return cmp.Or(runStates[s], Running) }
 
 // ExecutionState returns the state for an execution.
 func ExecutionState(s contract.ExecutionStatus) State {
@@ -73,27 +65,12 @@ func HealState(s contract.HealStatus) State {
 	}
 }
 
-// icon is the shape of a state.
-func (s State) icon() string {
-	switch s {
-	case Running:
-		return "circle-dot"
-	case Waiting:
-		return "hand"
-	case Healing:
-		return "bandage"
-	case Paused:
-		return "circle-pause"
-	case Done:
-		return "circle-check"
-	case Failed:
-		return "circle-x"
-	case Stopped:
-		return "ban"
-	default:
-		return "circle-dashed"
-	}
+var stateIcons = map[State]string{
+	Running: "circle-dot", Waiting: "hand", Healing: "bandage", Paused: "circle-pause", Done: "circle-check", Failed: "circle-x", Stopped: "ban",
 }
+
+// icon is the shape of a state.
+func (s State) icon() string { return cmp.Or(stateIcons[s], "circle-dashed") }
 
 // word is a state's name for users.
 func (s State) word() string { return strings.ToUpper(string(s[:1])) + string(s[1:]) }
@@ -142,7 +119,7 @@ func grouped(n int64) string {
 func Size(n int64) string {
 	const step = 1024
 	value, unit := float64(n), ""
-	for _, next := range []string{"KiB", "MiB", "GiB"} {
+	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
 		if value < step {
 			break
 		}

@@ -599,24 +599,11 @@ func spanState(s views.Span) State {
 	return ExecutionState(s.Status)
 }
 
-func kindWord(k views.SpanKind) string {
-	switch k {
-	case views.SpanModel:
-		return "Model"
-	case views.SpanTool:
-		return "Tools"
-	case views.SpanTest:
-		return "Tests"
-	case views.SpanHeal:
-		return "Heals"
-	case views.SpanWait:
-		return "Waiting"
-	case views.SpanStep:
-		return "Steps"
-	default:
-		return "Phases"
-	}
+var kindWords = map[views.SpanKind]string{
+	views.SpanModel: "Model", views.SpanTool: "Tools", views.SpanTest: "Tests", views.SpanHeal: "Heals", views.SpanWait: "Waiting", views.SpanStep: "Steps",
 }
+
+func kindWord(k views.SpanKind) string { return cmp.Or(kindWords[k], "Phases") }
 
 // share formats a position or a width for SVG.
 func share(x float64) string { return strconv.FormatFloat(math.Round(x*1e5)/1e3, 'f', -1, 64) + "%" }

@@ -251,7 +251,7 @@ func milli(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 // live measures streams: how soon one event is there, alone and beside others,
 // and what many streams cost.
 func (s *served) live(ctx context.Context, database string, d *dashboard) error {
-	before := memory(s.pid, "VmRSS")
+	before := int64(memory(s.pid).VmRSS >> 20)
 	watched := int64(showcase.ScaleRuns - 600)
 	for _, many := range []bool{false, true} {
 		name := "alone"
@@ -461,7 +461,7 @@ func (s *served) costs(ctx context.Context, database string, before int64, seen 
 		}
 	}
 	c.All = milli(time.Since(begun))
-	c.MB = memory(s.pid, "VmRSS") - before
+	c.MB = int64(memory(s.pid).VmRSS>>20) - before
 	return c, nil
 }
 

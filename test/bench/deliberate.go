@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -360,14 +359,11 @@ func (h *benchStack) eventsOf(ctx context.Context, p store.Pipeline) (all, longe
 		ids = append(ids, contract.MemberWorkflowID(p.ID, m.Member))
 	}
 	for _, id := range ids {
-		n := 0
-		events := h.temporal.GetWorkflowHistory(ctx, id, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-		for events.HasNext() {
-			if _, err := events.Next(); err != nil {
-				return 0, 0, fmt.Errorf("read the history of %s: %w", id, err)
-			}
-			n++
+		d, err := h.temporal.DescribeWorkflowExecution(ctx, id, "")
+		if err != nil {
+			return 0, 0, fmt.Errorf("count the events of %s: %w", id, err)
 		}
+		n := int(d.GetWorkflowExecutionInfo().GetHistoryLength())
 		all, longest = all+n, max(longest, n)
 	}
 	return all, longest, nil

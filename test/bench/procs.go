@@ -3,13 +3,13 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/internal/proc"
 )
 
 // ticks is the kernel's USER_HZ, in which /proc counts processor time; it is
@@ -79,14 +79,14 @@ func (m *meter) stop() load {
 func read(pid int, role devstack.Role) usage {
 	u := usage{Role: string(role)}
 	own, ended := cpu(pid)
-	u.CPU, u.Children, u.PeakMB = own, ended, memory(pid, "VmHWM")
+	u.CPU, u.Children, u.PeakMB = own, ended, int64(memory(pid).VmHWM>>20)
 	if role != devstack.RolePostgres {
 		return u
 	}
-	for _, child := range childrenOf(pid) {
+	for _, child := range proc.Children(pid) {
 		own, ended := cpu(child)
 		u.CPU += own + ended
-		u.PeakMB += memory(child, "RssAnon")
+		u.PeakMB += int64(memory(child).RssAnon >> 20)
 	}
 	u.CPU, u.Children = u.CPU+u.Children, 0
 	return u
@@ -94,57 +94,22 @@ func read(pid int, role devstack.Role) usage {
 
 // cpu returns the processor seconds of a process and of its ended children.
 func cpu(pid int) (own, children float64) {
-	fields := statFields(pid)
-	if len(fields) < 15 {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
 		return 0, 0
 	}
-	at := func(i int) float64 {
-		n, _ := strconv.ParseFloat(fields[i], 64)
-		return n / ticks
-	}
-	return at(11) + at(12), at(13) + at(14)
+	s, _ := p.Stat()
+	return float64(s.UTime+s.STime) / ticks, float64(s.CUTime+s.CSTime) / ticks
 }
 
-// statFields returns the fields of /proc/PID/stat after the name.
-func statFields(pid int) []string {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+// memory returns what the kernel says about the memory of a process.
+func memory(pid int) procfs.ProcStatus {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return nil
+		return procfs.ProcStatus{}
 	}
-	text := string(raw)
-	return strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-}
-
-func childrenOf(pid int) []int {
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	var out []int
-	for _, f := range files {
-		child, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
-		if err != nil {
-			continue
-		}
-		if fields := statFields(child); len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
-			out = append(out, child)
-		}
-	}
-	return out
-}
-
-// memory returns a line of /proc/PID/status in megabytes, such as VmHWM, the
-// largest resident memory that the process had.
-func memory(pid int, name string) int64 {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.SplitSeq(string(raw), "\n") {
-		fields := strings.Fields(line)
-		if len(fields) > 1 && fields[0] == name+":" {
-			kilobytes, _ := strconv.ParseInt(fields[1], 10, 64)
-			return kilobytes >> 10
-		}
-	}
-	return 0
+	s, _ := p.NewStatus()
+	return s
 }
 
 // resetPeak makes the kernel count the peak from now on, where it lets us.
@@ -159,19 +124,13 @@ func ownSeconds() float64 {
 
 // busySeconds is the processor time of the whole machine that was not idle.
 func busySeconds() float64 {
-	raw, err := os.ReadFile("/proc/stat")
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return 0
 	}
-	line, _, _ := strings.Cut(string(raw), "\n")
-	var busy float64
-	for i, f := range strings.Fields(line)[1:] {
-		n, _ := strconv.ParseFloat(f, 64)
-		if i < 8 && i != 3 && i != 4 { // all but idle and waiting for disks; guests count as users already
-			busy += n / ticks
-		}
-	}
-	return busy
+	s, _ := fs.Stat()
+	c := s.CPUTotal // all but idle and waiting for disks; guests count as users already
+	return c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal
 }
 
 // host says where it was measured.
@@ -185,15 +144,15 @@ type host struct {
 
 func thisHost(o options) host {
 	h := host{Cores: runtime.NumCPU(), Go: runtime.Version(), Temporal: o.temporal}
-	if raw, err := os.ReadFile("/proc/loadavg"); err == nil {
-		h.Load, _, _ = strings.Cut(string(raw), " ")
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return h
 	}
-	raw, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.SplitSeq(string(raw), "\n") {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			h.CPU = strings.TrimSpace(value)
-			break
-		}
+	if l, err := fs.LoadAvg(); err == nil {
+		h.Load = fmt.Sprintf("%.2f", l.Load1)
+	}
+	if cpus, err := fs.CPUInfo(); err == nil && len(cpus) > 0 {
+		h.CPU = cpus[0].ModelName
 	}
 	return h
 }

@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/internal/devstack"
@@ -42,44 +40,29 @@ func (s *Stack) Freeze(tb testing.TB, role devstack.Role) (thaw func()) {
 			require.NoError(tb, err, "stop process %d", next[0])
 		}
 		Await(tb, fmt.Sprintf("process %d to stand still", next[0]), 10*time.Second, func() (bool, string) {
-			state, _ := stateOf(next[0])
+			state := stateOf(next[0])
 			return slices.Contains([]string{"T", "t", "Z", "X", ""}, state), state
 		})
-		next = append(next, childrenOf(next[0])...)
+		next = append(next, proc.Children(next[0])...)
 	}
 	return thaw
 }
 
-// stateOf returns the state and the parent of a process; an empty state means that it
-// is gone.
-func stateOf(pid int) (state string, parent int) {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	at := strings.LastIndex(string(text), ") ") // the name before it may contain anything
-	if at < 0 {
-		return "", 0
+// stateOf returns the state of a process; empty means that it is gone.
+func stateOf(pid int) string {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return ""
 	}
-	fields := strings.Fields(string(text[at+2:]))
-	parent, _ = strconv.Atoi(fields[1])
-	return fields[0], parent
-}
-
-func childrenOf(parent int) (children []int) {
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			if _, of := stateOf(pid); of == parent {
-				children = append(children, pid)
-			}
-		}
-	}
-	return children
+	s, _ := p.Stat()
+	return s.State
 }
 
 // Tree returns a process and all that it and they started.
 func Tree(pid int) []int {
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {
-		all = append(all, childrenOf(all[i])...)
+		all = append(all, proc.Children(all[i])...)
 	}
 	return all
 }

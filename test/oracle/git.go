@@ -8,9 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/bluekeyes/go-gitdiff/gitdiff"
 )
 
 const (
@@ -134,57 +135,37 @@ func blob(ctx context.Context, repo, id string, most int) (string, error) {
 type hunk struct{ oldFrom, oldTo, newFrom, newTo int }
 
 // hunksOf returns what lies between two blobs, from the first line to the last.
-// Only the headers of git's diff are read: the lines themselves come from the
+// Only the headers of git's diff are used: the lines themselves come from the
 // blobs, byte for byte.
 func hunksOf(ctx context.Context, repo, from, to string) ([]hunk, error) {
 	out, err := git(ctx, repo, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--text", "--unified=0", from, to)
 	if err != nil {
 		return nil, err
 	}
+	files, _, err := gitdiff.Parse(strings.NewReader(out))
+	if err != nil {
+		return nil, fmt.Errorf("git diff printed what is no diff: %w", err)
+	}
 	var all []hunk
-	for line := range strings.Lines(out) {
-		header, ok := strings.CutPrefix(line, "@@ -")
-		if !ok { // lines of files begin with +, - or a space
-			continue
+	for _, f := range files {
+		for _, t := range f.TextFragments {
+			h := hunk{}
+			h.oldFrom, h.oldTo = span(int(t.OldPosition), int(t.OldLines))
+			h.newFrom, h.newTo = span(int(t.NewPosition), int(t.NewLines))
+			all = append(all, h)
 		}
-		header, _, _ = strings.Cut(header, " @@")
-		before, after, _ := strings.Cut(header, " +")
-		h := hunk{}
-		var first, second error
-		h.oldFrom, h.oldTo, first = span(before)
-		h.newFrom, h.newTo, second = span(after)
-		if err := errors.Join(first, second); err != nil {
-			return nil, fmt.Errorf("git diff printed %q, which is no header of a hunk: %w", line, err)
-		}
-		all = append(all, h)
 	}
 	return all, nil
 }
 
-// span reads start,count of a hunk's header. Of no lines, the start is the line
-// before them.
-func span(s string) (from, to int, err error) {
-	start, count, several := strings.Cut(s, ",")
-	n := 1
-	if several {
-		if n, err = strconv.Atoi(count); err != nil {
-			return 0, 0, err
-		}
+// span returns the lines of a hunk, from 0. Of no lines, the start is the line before
+// them.
+func span(start, lines int) (from, to int) {
+	if lines > 0 {
+		start--
 	}
-	if from, err = strconv.Atoi(start); err != nil {
-		return 0, 0, err
-	}
-	if n > 0 {
-		from--
-	}
-	return from, from + n, nil
+	return start, start + lines
 }
 
 // linesOf splits a text after each line feed, as git does.
-func linesOf(text string) []string {
-	lines := strings.SplitAfter(text, "\n")
-	if lines[len(lines)-1] == "" {
-		lines = lines[:len(lines)-1]
-	}
-	return lines
-}
+func linesOf(text string) []string { return slices.Collect(strings.Lines(text)) }

@@ -16,27 +16,6 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// Play plays one commit on a stack of its own, which is stopped at the end. Its
-// folder is removed where nothing is wrong.
-func Play(ctx context.Context, o Options, script *Script) Result {
-	s, err := Start(ctx, o, script)
-	if err != nil {
-		return Result{Commit: script.Commit, Status: StatusError, Problems: []string{err.Error()}, DataDir: filepath.Join(o.Dir, "data")}
-	}
-	r := s.Play(ctx, script)
-	if err := s.Stop(ctx); err != nil {
-		r.wrong("the stack did not stop: %v", err)
-		r.OK = false
-	}
-	if r.OK {
-		if err := os.RemoveAll(s.options.Dir); err != nil {
-			r.wrong("its folder cannot be removed: %v", err)
-			r.OK = false
-		}
-	}
-	return r
-}
-
 // Play plays a commit that the stack was started with, and says what came of it.
 // The clone is removed where nothing is wrong.
 func (s *Stack) Play(ctx context.Context, script *Script) Result {

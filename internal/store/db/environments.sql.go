@@ -106,18 +106,6 @@ func (q *Queries) BaselineChecks(ctx context.Context, key string) ([]BaselineChe
 	return items, nil
 }
 
-const dropBaseline = `-- name: DropBaseline :execrows
-DELETE FROM orchestrator_baselines WHERE key = $1
-`
-
-func (q *Queries) DropBaseline(ctx context.Context, key string) (int64, error) {
-	result, err := q.db.Exec(ctx, dropBaseline, key)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const dropBaselinesOf = `-- name: DropBaselinesOf :execrows
 DELETE FROM orchestrator_baselines WHERE environment = $1::text AND environment <> ''
 `

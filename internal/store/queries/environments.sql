@@ -87,9 +87,6 @@ VALUES (@key, @check_id, @result, @cases, @findings, @log_digest)
 ON CONFLICT (key, check_id) DO UPDATE
 SET result = excluded.result, cases = excluded.cases, findings = excluded.findings, log_digest = excluded.log_digest, created_at = now();
 
--- name: DropBaseline :execrows
-DELETE FROM orchestrator_baselines WHERE key = @key;
-
 -- name: DropBaselinesOf :execrows
 DELETE FROM orchestrator_baselines WHERE environment = @environment::text AND environment <> '';
 

@@ -66,10 +66,7 @@ func (v *Views) Artifact(ctx context.Context, runID, id int64) (a MadeArtifact, 
 // pipelines, or ErrNotFound.
 func (v *Views) ArtifactNamed(ctx context.Context, runID int64, name string) (contract.Artifact, error) {
 	row, err := v.q.ArtifactNamed(ctx, db.ArtifactNamedParams{RunID: runID, Name: rowconv.Text(name)})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return contract.Artifact{}, dberr.NotFound("run %d has no artifact %q", runID, name)
-	}
-	return rowconv.Artifact(db.ArtifactsRow(row)), dberr.Explain(err, "read artifact %q of run %d", name, runID)
+	return rowconv.Artifact(db.ArtifactsRow(row)), dberr.Or(err, dberr.NotFound("run %d has no artifact %q", runID, name), "read artifact %q of run %d", name, runID)
 }
 
 // ArtifactsOfExecution returns the files that one execution of a run left, at most the

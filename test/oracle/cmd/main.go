@@ -25,7 +25,7 @@ import (
 // options are what the command line asks for.
 type options struct {
 	list, only     string
-	repos          texts
+	repos          []string
 	commit         string
 	pick           int
 	write          bool
@@ -36,15 +36,6 @@ type options struct {
 	play           oracle.Options
 	stdout, stderr io.Writer
 }
-
-// texts is a flag that may be given more than once.
-type texts []string
-
-// String implements flag.Value.
-func (t *texts) String() string { return strings.Join(*t, " ") }
-
-// Set implements flag.Value.
-func (t *texts) Set(s string) error { *t = append(*t, s); return nil }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -64,6 +55,11 @@ func main() {
 	}
 }
 
+// appendTo is a flag that may be given more than once.
+func appendTo(list *[]string) func(string) error {
+	return func(s string) error { *list = append(*list, s); return nil }
+}
+
 // parse reads the command line.
 func parse(args []string, stdout, stderr io.Writer) (*options, error) {
 	o := &options{stdout: stdout, stderr: stderr}
@@ -71,7 +67,7 @@ func parse(args []string, stdout, stderr io.Writer) (*options, error) {
 	f.SetOutput(stderr)
 	f.StringVar(&o.list, "list", "", "play the commits of this table (YAML)")
 	f.StringVar(&o.only, "only", "", "of the table, only repositories whose name holds this text")
-	f.Var(&o.repos, "repo", "repository: owner/name, path or URL; repeatable")
+	f.Func("repo", "repository: owner/name, path or URL; repeatable", appendTo(&o.repos))
 	f.StringVar(&o.commit, "commit", "", "play this commit of -repo")
 	f.IntVar(&o.pick, "pick", 0, "choose that many of the newest suitable commits of each -repo")
 	f.BoolVar(&o.write, "write", false, "print the chosen commits as a table, and play none")
@@ -84,7 +80,7 @@ func parse(args []string, stdout, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.out, "json", "", "append each result to this file as a line of JSON")
 	f.DurationVar(&o.play.RunTime, "run-time", oracle.DefaultRunTime, "longest time that one run may take")
 	f.BoolVar(&o.play.Warm, "warm", false, "play each commit that went well once more, to see what a second run takes")
-	f.Var((*texts)(&o.play.Settings), "set", "setting of each run, key=value; repeatable")
+	f.Func("set", "setting of each run, key=value; repeatable", appendTo(&o.play.Settings))
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}

@@ -80,12 +80,17 @@ func NoRun(id int64) error {
 	return NotFound("run %d not found; see rgpt run list", id)
 }
 
-// OfRun is Explain for a statement that finds no row if the run does not exist.
-func OfRun(err error, runID int64, format string, args ...any) error {
+// Or is Explain, except that no row means missing.
+func Or(err, missing error, format string, args ...any) error {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return NoRun(runID)
+		return missing
 	}
 	return Explain(err, format, args...)
+}
+
+// OfRun is Explain for a statement that finds no row if the run does not exist.
+func OfRun(err error, runID int64, format string, args ...any) error {
+	return Or(err, NoRun(runID), format, args...)
 }
 
 // Closed returns the error of a store or feed that was closed.
