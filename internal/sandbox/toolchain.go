@@ -51,9 +51,9 @@ const toolchainRoot = "/opt"
 // Go, Node, Python, Rust, Java, Maven and Gradle, however they were installed. It runs
 // them on the host, so the worker's PATH must be trustworthy.
 func DetectToolchains() Toolchains {
-	d := detection{env: map[string]string{}, online: map[string]string{}}
+	d := detection{env: map[string]string{}, online: map[string]string{}, answers: loadAnswers()}
 	versions := make(chan map[string]string, 1)
-	go func() { versions <- askVersions() }()
+	go func() { versions <- d.askVersions() }()
 	d.golang()
 	d.node()
 	d.python()
@@ -64,6 +64,7 @@ func DetectToolchains() Toolchains {
 	d.hidePackages()
 	d.env["PATH"] = strings.Join(append(d.bin, defaultPath), ":")
 	found := <-versions
+	d.save()
 	for _, name := range d.hidden {
 		delete(found, name)
 	}
@@ -71,6 +72,7 @@ func DetectToolchains() Toolchains {
 }
 
 type detection struct {
+	*answers
 	mounts              []mount
 	bin, found, refused []string
 	hidden              []string // names of what was refused
@@ -158,7 +160,7 @@ func homes() []string {
 // missing.
 func (d *detection) golang() {
 	var env struct{ GOROOT, GOVERSION, GOPROXY, GOSUMDB, GONOSUMDB, GOPRIVATE string }
-	if json.Unmarshal(ask("go", "env", "-json", "GOROOT", "GOVERSION", "GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE"), &env) != nil || env.GOROOT == "" {
+	if json.Unmarshal(d.ask("go", "env", "-json", "GOROOT", "GOVERSION", "GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE"), &env) != nil || env.GOROOT == "" {
 		return
 	}
 	if d.add("go", strings.TrimPrefix(env.GOVERSION, "go"), env.GOROOT) == "" {
@@ -216,7 +218,7 @@ func (t Toolchains) environment(online bool) map[string]string {
 // node shows the directory above the program's only if it is node's own; if the program
 // is among others, such as in ~/bin, it shows only that program.
 func (d *detection) node() {
-	answer := strings.Fields(string(ask("node", "-p", `process.execPath + "\n" + process.versions.node`)))
+	answer := strings.Fields(string(d.ask("node", "-p", `process.execPath + "\n" + process.versions.node`)))
 	if len(answer) != 2 {
 		return
 	}
@@ -241,7 +243,7 @@ func (d *detection) node() {
 // python resolves version managers, whose shims need a home and a shell.
 func (d *detection) python() {
 	const question = `import sys, sysconfig; print(sys.version.split()[0], sys.base_prefix, sysconfig.get_path("purelib"), "%d.%d" % sys.version_info[:2], sep="\n")`
-	answer := strings.Split(strings.TrimSpace(string(ask("python3", "-c", question))), "\n")
+	answer := strings.Split(strings.TrimSpace(string(d.ask("python3", "-c", question))), "\n")
 	if len(answer) != 4 {
 		return
 	}
@@ -375,7 +377,7 @@ func (d *detection) hideIn(dir, inside string) {
 
 // rust uses the toolchain itself; rustup's proxies would look for a home.
 func (d *detection) rust() {
-	root := strings.TrimSpace(string(ask("rustc", "--print", "sysroot")))
+	root := strings.TrimSpace(string(d.ask("rustc", "--print", "sysroot")))
 	if root != "" && d.add("rust", "", root) != "" {
 		d.env["CARGO_NET_OFFLINE"] = "true"
 		d.online["CARGO_NET_OFFLINE"] = ""
@@ -456,7 +458,7 @@ var versionQuestions = map[string][]string{
 var versionNumber = regexp.MustCompile(`\d+(\.\d+)+[0-9A-Za-z.+-]*|\b\d+\b`)
 
 // askVersions asks several tools at a time: some take half a second.
-func askVersions() map[string]string {
+func (a *answers) askVersions() map[string]string {
 	const atOnce = 4
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -467,7 +469,7 @@ func askVersions() map[string]string {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			question := versionQuestions[name]
-			if version := versionNumber.FindString(string(askAll(question[0], question[1:]...))); version != "" {
+			if version := versionNumber.FindString(string(a.askAll(question[0], question[1:]...))); version != "" {
 				mu.Lock()
 				versions[name] = version
 				mu.Unlock()
@@ -478,18 +480,8 @@ func askVersions() map[string]string {
 	return versions
 }
 
-// ask returns what a toolchain's own program prints, nil if it fails.
-func ask(program string, args ...string) []byte { return question(false, program, args) }
-
-// askAll is ask for a program that may answer on standard error.
-func askAll(program string, args ...string) []byte { return question(true, program, args) }
-
-// question runs a program in an empty directory, where no project file can redirect it.
-func question(both bool, program string, args []string) []byte {
-	path, err := exec.LookPath(program)
-	if err != nil {
-		return nil
-	}
+// runQuestion runs a program in an empty directory, where no project file can redirect it.
+func runQuestion(output func(*exec.Cmd) ([]byte, error), path string, args []string) []byte {
 	dir, err := os.MkdirTemp("", "rgpt-toolchain-")
 	if err != nil {
 		return nil
@@ -499,11 +491,7 @@ func question(both bool, program string, args []string) []byte {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = dir
-	answer := cmd.Output
-	if both {
-		answer = cmd.CombinedOutput
-	}
-	out, err := answer()
+	out, err := output(cmd)
 	if err != nil {
 		return nil
 	}

@@ -1,0 +1,140 @@
+package sandbox
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// answersTime is how long a toolchain's answer is used again. A worker that starts asks
+// some twenty questions, which take two seconds of processor time: too much right after a
+// crash.
+const answersTime = 10 * time.Minute
+
+// answersBytes limits the file with the answers.
+const answersBytes = 1 << 20
+
+// answers are what toolchains said about themselves, stored in a file of the user's cache
+// directory. An answer no longer counts when the program, a version manager's choice or
+// the environment has changed.
+type answers struct {
+	file  string // "" if there is no cache directory
+	mu    sync.Mutex
+	known map[string]answer
+	added bool
+}
+
+type answer struct {
+	At     time.Time `json:"at"`
+	Output []byte    `json:"output"`
+}
+
+func loadAnswers() *answers {
+	a := &answers{known: map[string]answer{}}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return a
+	}
+	a.file = filepath.Join(dir, "rgpt", "toolchains.json")
+	f, err := os.Open(a.file)
+	if err != nil {
+		return a
+	}
+	defer func() { _ = f.Close() }()
+	if json.NewDecoder(io.LimitReader(f, answersBytes)).Decode(&a.known) != nil || a.known == nil {
+		a.known = map[string]answer{}
+	}
+	maps.DeleteFunc(a.known, func(_ string, x answer) bool { return time.Since(x.At).Abs() > answersTime })
+	return a
+}
+
+// save stores new answers for the next worker. A failure only costs it time, and so does
+// another worker that saves at the same moment.
+func (a *answers) save() {
+	if !a.added || a.file == "" {
+		return
+	}
+	data, err := json.Marshal(a.known)
+	if err != nil || os.MkdirAll(filepath.Dir(a.file), 0o700) != nil {
+		return
+	}
+	temporary := fmt.Sprintf("%s.%d", a.file, os.Getpid())
+	if os.WriteFile(temporary, data, 0o600) != nil || os.Rename(temporary, a.file) != nil {
+		_ = os.Remove(temporary)
+	}
+}
+
+// ask returns what a toolchain's own program prints, nil if it fails.
+func (a *answers) ask(program string, args ...string) []byte {
+	return a.question((*exec.Cmd).Output, program, args)
+}
+
+// askAll is ask for a program that may answer on standard error.
+func (a *answers) askAll(program string, args ...string) []byte {
+	return a.question((*exec.Cmd).CombinedOutput, program, args)
+}
+
+func (a *answers) question(output func(*exec.Cmd) ([]byte, error), program string, args []string) []byte {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return nil
+	}
+	key := answerKey(path, args)
+	a.mu.Lock()
+	old, ok := a.known[key]
+	a.mu.Unlock()
+	if ok {
+		return old.Output
+	}
+	out := runQuestion(output, path, args)
+	// The go command answers at once, from settings in more places than a key covers.
+	if out != nil && program != "go" {
+		a.mu.Lock()
+		a.known[key], a.added = answer{At: time.Now(), Output: out}, true
+		a.mu.Unlock()
+	}
+	return out
+}
+
+// versionChoices are the files in a home directory in which version managers store which
+// version of a toolchain its program stands for.
+var versionChoices = []string{
+	".pyenv/version", ".rustup/settings.toml", ".nvm/alias/default", ".tool-versions", ".config/mise/config.toml",
+	".volta/tools/user/platform.json", ".sdkman/candidates/java/current", ".sdkman/candidates/maven/current", ".sdkman/candidates/gradle/current",
+}
+
+// toolchainVariables are the environment variables that change what toolchains answer.
+var toolchainVariables = regexp.MustCompile(`^(PATH|HOME|LANG|LC_|PY|PIP_|VIRTUAL_ENV|CONDA_|NODE_|NPM_|npm_|NVM_|FNM_|VOLTA_|RUST|CARGO_|JAVA_|JDK_|M2_|MAVEN_|GRADLE_|SDKMAN_|ASDF_|MISE_)`)
+
+// answerKey is a digest of all that an answer depends on.
+func answerKey(path string, args []string) string {
+	sum := sha256.New()
+	resolved, _ := filepath.EvalSymlinks(path)
+	fmt.Fprintf(sum, "%q %q %q\n", path, resolved, args)
+	files := []string{path, resolved}
+	if home, err := os.UserHomeDir(); err == nil {
+		for _, name := range versionChoices {
+			files = append(files, filepath.Join(home, name))
+		}
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil {
+			fmt.Fprintln(sum, file, info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	environment := slices.DeleteFunc(os.Environ(), func(v string) bool { return !toolchainVariables.MatchString(v) })
+	slices.Sort(environment)
+	fmt.Fprint(sum, strings.Join(environment, "\x00"))
+	return hex.EncodeToString(sum.Sum(nil))
+}
