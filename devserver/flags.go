@@ -26,6 +26,10 @@ const (
 	// postgresEnv takes the Postgres URL where a command line, which every
 	// user of the machine can read, should not hold a password.
 	postgresEnv = "TEMPORAL_DEVSERVER_POSTGRES"
+
+	// dynamicConfigEnv takes dynamic config values where another program
+	// builds the command line; those of the flag override them.
+	dynamicConfigEnv = "TEMPORAL_DEVSERVER_DYNAMIC_CONFIG"
 )
 
 // Options is what the flags say, checked. Ports are still as given: 0 means a
@@ -88,7 +92,8 @@ func newFlagSet(raw *rawFlags) *pflag.FlagSet {
 	fs.StringArrayVarP(&raw.namespaces, "namespace", "n", nil, "`namespace` to create unless it exists; repeatable; \"default\" always exists")
 	fs.StringArrayVar(&raw.searchAttributes, "search-attribute", nil, "search attribute to register in these namespaces, as `Name=Type`; repeatable; "+
 		"types: "+strings.Join(searchAttributeTypes(), ", "))
-	fs.StringArrayVar(&o.DynamicConfig, "dynamic-config-value", nil, "dynamic config value as `KEY=JSON`, e.g. frontend.rps=100; repeatable; overrides the built-in values")
+	fs.StringArrayVar(&o.DynamicConfig, "dynamic-config-value", nil, "dynamic config value as `KEY=JSON`, e.g. frontend.rps=100; repeatable; overrides the built-in values. "+
+		"The environment variable "+dynamicConfigEnv+" may hold more, one in each line")
 
 	fs.StringVar(&raw.logLevel, "log-level", "warn", "`level` of the server's log on standard error: debug, info, warn, error, never")
 	fs.StringVar(&o.LogFormat, "log-format", "text", "`format` of the log: text, json")
@@ -131,6 +136,7 @@ func parseFlags(args []string, getenv func(string) string) (Options, error) {
 		return Options{}, err
 	}
 
+	opts.DynamicConfig = append(strings.FieldsFunc(getenv(dynamicConfigEnv), func(r rune) bool { return r == '\n' }), opts.DynamicConfig...)
 	if err := chooseStore(&opts, getenv); err != nil {
 		return Options{}, err
 	}

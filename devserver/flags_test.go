@@ -39,8 +39,10 @@ func TestFlagsDefaultToTheOfficialServersPorts(t *testing.T) {
 func TestPostgresURLComesFromTheEnvironmentUnlessAFlagSaysWhere(t *testing.T) {
 	t.Parallel()
 	env := func(name string) string {
-		require.Equal(t, postgresEnv, name)
-		return "postgres://from-env"
+		if name == postgresEnv {
+			return "postgres://from-env"
+		}
+		return ""
 	}
 	o, err := parseFlags(nil, env)
 	require.NoError(t, err)
@@ -51,6 +53,23 @@ func TestPostgresURLComesFromTheEnvironmentUnlessAFlagSaysWhere(t *testing.T) {
 	o, err = parseFlags([]string{"--db-filename", "x.db"}, env)
 	require.NoError(t, err)
 	require.Empty(t, o.Postgres)
+}
+
+func TestDynamicConfigOfTheFlagOverridesThatOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	env := func(name string) string {
+		if name == dynamicConfigEnv {
+			return "frontend.rps=1\nhistory.maximumSignalsPerExecution=7\n"
+		}
+		return ""
+	}
+	o, err := parseFlags([]string{"--dynamic-config-value", "frontend.rps=2"}, env)
+	require.NoError(t, err)
+	config, err := dynamicConfig(o.DynamicConfig)
+	require.NoError(t, err)
+	collection := dynamicconfig.NewCollection(config, newLogger(t.Output(), logNever, "text"))
+	require.Equal(t, 2, dynamicconfig.FrontendRPS.Get(collection)())
+	require.Equal(t, 7, dynamicconfig.MaximumSignalsPerExecution.Get(collection)("ns"))
 }
 
 func TestWrongFlagsAreRefusedByName(t *testing.T) {
