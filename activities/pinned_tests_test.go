@@ -84,7 +84,7 @@ func (h *fixture) with(ws contract.Workspace, name, text string) contract.Worksp
 func (h *fixture) planned(ws contract.Workspace) (contract.TestPlanResult, []store.Finding, contract.TestReportResult) {
 	h.t.Helper()
 	e := h.begin(contract.PhaseTester, "")
-	plan, failure := do[contract.TestPlanResult](h, h.PlanTests, contract.TestPlanInput{Execution: e, Workspace: ws, Quick: true})
+	plan, failure := do[contract.TestPlanResult](h, h.PlanTests, contract.TestPlanInput{Execution: e, Workspace: ws, LocalOnly: true})
 	require.Nil(h.t, failure)
 	require.False(h.t, plan.Cold)
 	all, err := h.Store.Findings(h.t.Context(), h.run.ID)

@@ -52,7 +52,7 @@ func TestDefaultsAreMadeOfSettingsAloneAndNeverWhereToolsTakeOrders(t *testing.T
 		"rgpt.yaml rgpt.local.yml run.sh main.go big.yaml there.yaml linked.yaml ../../etc/passwd"
 	made, err := h.CreateDefaults(t.Context(), contract.DefaultsInput{Execution: h.begin(contract.PhaseTester, ""), Workspace: ws, Wanted: wanted})
 	require.NoError(t, err)
-	require.ElementsMatch(t, []string{"settings.yaml", "conf/app.json", ".env"}, made.Made)
+	require.ElementsMatch(t, []string{"settings.yaml", "conf/app.json", ".env"}, made.Created)
 	diff, err := h.Workspaces.DiffBetween(t.Context(), ws, made.Workspace, 1<<20)
 	require.NoError(t, err)
 	require.Equal(t, 3, strings.Count(diff, "diff --git"), "nothing else has changed: %s", diff)
@@ -69,7 +69,7 @@ func TestNoMoreThanTwentyDefaultsAreMade(t *testing.T) {
 	ws := h.documented(examples)
 	made, err := h.CreateDefaults(t.Context(), contract.DefaultsInput{Execution: h.begin(contract.PhaseTester, ""), Workspace: ws, Wanted: wanted})
 	require.NoError(t, err)
-	require.Len(t, made.Made, 20)
+	require.Len(t, made.Created, 20)
 }
 
 func TestAPatchOfWhatNoAgentMayChangeIsRefusedAsAViolation(t *testing.T) {

@@ -266,7 +266,7 @@ func TestACommandThatIsStillCarriedOutIsWaitedFor(t *testing.T) {
 	}), quietly)
 	got, err := c.Replay(t.Context(), rerun.Request{RunID: id, Phase: contract.PhaseTester}, "", nil)
 	require.NoError(t, err)
-	require.True(t, got.Begun)
+	require.True(t, got.Started)
 	require.EqualValues(t, apiclient.Tries+2, asked.Load())
 }
 

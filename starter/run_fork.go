@@ -17,7 +17,7 @@ func newRunFork(a *app) *cobra.Command {
 	var planFile string
 	var model modelFlags
 	var wait bool
-	o := rerun.ForkOrder{}
+	o := rerun.ForkRequest{}
 	cmd := &cobra.Command{
 		Use: "fork RUN", Short: "Start a new run from a step of an old one", Args: oneRun,
 		Long: `Starts a new run that continues from a step of an old one: with its plan, the changes of the

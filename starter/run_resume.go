@@ -116,7 +116,7 @@ func (a *app) reportResumed(ctx context.Context, h backend.Backend, went control
 // reportReplay prints that a run is repeated, or follows it.
 func (a *app) reportReplay(ctx context.Context, h backend.Backend, result rerun.Result, run store.Run, wait bool) error {
 	switch {
-	case wait && !result.Begun:
+	case wait && !result.Started:
 		return fault.New(contract.ClassInfra, contract.CodeUnavailable,
 			"no worker has picked up run %d yet; it starts when one does (rgpt dev status); follow it: rgpt run watch %d --after %d", run.ID, run.ID, run.EventSeq)
 	case wait:
@@ -125,7 +125,7 @@ func (a *app) reportReplay(ctx context.Context, h backend.Backend, result rerun.
 		a.printJSON(result)
 		return nil
 	}
-	if !result.Begun {
+	if !result.Started {
 		fmt.Fprintf(a.errs, "No worker has picked up run %d yet; it starts when one does (rgpt dev status)\n", run.ID)
 	}
 	fmt.Fprintf(a.out, "Run %d continues from its %s; follow it: rgpt run watch %d --after %d\n", run.ID, result.Phase, run.ID, run.EventSeq)

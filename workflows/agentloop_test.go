@@ -80,7 +80,7 @@ func TestAHostWithoutTheRepositoryFetchesItInAnOrdinaryActivity(t *testing.T) {
 	w := newWorld(t)
 	w.fail["cold"] = fault.New(contract.ClassRuntime, "", "")
 	require.Equal(t, contract.StatusDone, w.orchestrate(t).Status)
-	require.False(t, w.opened["step-001"].Quick, "asked again without Quick")
+	require.False(t, w.opened["step-001"].LocalOnly, "asked again without Quick")
 	require.Equal(t, 1, w.begun["builder/step-001"], "the repeat found the execution that had begun")
 }
 
@@ -131,8 +131,8 @@ func TestOrdersThatArriveJustBeforeAStepContinuesAsNewAreCarriedOver(t *testing.
 	loop(t, w, nil)
 	state := next(t, w).State
 	require.True(t, state.Paused)
-	require.Equal(t, "better", state.Model.Model, "newer orders that were overtaken count")
-	require.EqualValues(t, 2, state.Orders)
+	require.Equal(t, "better", state.Model.Model, "newer directives that were overtaken count")
+	require.EqualValues(t, 2, state.DirectivesSeq)
 }
 
 func TestAStepThatContinuesAsNewWhilePausedStaysPaused(t *testing.T) {
@@ -144,7 +144,7 @@ func TestAStepThatContinuesAsNewWhilePausedStaysPaused(t *testing.T) {
 		w.env.SignalWorkflow(contract.SignalDirectives, contract.Directives{Seq: 3, Model: contract.ModelChoice{Provider: "scripted", Model: "scripted"}})
 	})
 	loop(t, w, &contract.LoopState{
-		Execution: contract.ExecutionRef{ID: 5, RunID: 7, Step: "step-001", Attempt: 1}, Turn: 1, Started: w.env.Now(), Records: 1, Orders: 2, Paused: true,
+		Execution: contract.ExecutionRef{ID: 5, RunID: 7, Step: "step-001", Attempt: 1}, Turn: 1, Started: w.env.Now(), Records: 1, DirectivesSeq: 2, Paused: true,
 	})
 	require.NoError(t, w.env.GetWorkflowError())
 	require.Zero(t, early)

@@ -45,7 +45,7 @@ func (c *Client) created(ctx context.Context, r call, fresh bool) (control.Creat
 
 // Fork creates and starts a new run that continues from a step of an old one, with
 // another model if one is named.
-func (c *Client) Fork(ctx context.Context, o rerun.ForkOrder, model string, temperature *float64) (control.Created, error) {
+func (c *Client) Fork(ctx context.Context, o rerun.ForkRequest, model string, temperature *float64) (control.Created, error) {
 	body := apitypes.ForkRequest{
 		OtherModel: apitypes.OtherModel{Model: model, Temperature: temperature},
 		Step:       o.Step, Instructions: o.Instructions, Plan: o.Plan, Reason: o.Reason,

@@ -82,7 +82,7 @@ func (r *Runs) ModelFor(run store.Run, agent contract.Agent, name string, temper
 }
 
 // Fork creates and starts a new run that continues from a step of an old one.
-func (r *Runs) Fork(ctx context.Context, o rerun.ForkOrder) (Created, error) {
+func (r *Runs) Fork(ctx context.Context, o rerun.ForkRequest) (Created, error) {
 	digest, err := digestOf(o)
 	if err != nil {
 		return Created{}, err

@@ -211,7 +211,7 @@ func (r *Runs) Check(ctx context.Context, id int64, m contract.CheckMessage) (co
 	for _, text := range []*string{&m.Name, &m.URL, &m.Summary, &m.Details} {
 		*text = telemetry.Redact(*text) // before it is cut: half a secret is not recognized as one
 	}
-	if bad := m.Wrong(); bad != "" {
+	if bad := m.Problem(); bad != "" {
 		return contract.Ack{}, wrong("the message %s", bad)
 	}
 	if _, err := r.Store.Run(ctx, id); err != nil {
@@ -219,7 +219,7 @@ func (r *Runs) Check(ctx context.Context, id int64, m contract.CheckMessage) (co
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	ack, err := r.update(ctx, id, contract.UpdateCheck, "", m.Cut())
+	ack, err := r.update(ctx, id, contract.UpdateCheck, "", m.Truncate())
 	if err != nil {
 		return ack, r.steerError(ctx, id, contract.UpdateCheck, err)
 	}

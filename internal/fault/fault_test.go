@@ -103,7 +103,7 @@ func TestEachClassIsRetriedAsItsRowSays(t *testing.T) {
 func TestWhatASecondTryCannotMendIsNotTriedAgain(t *testing.T) {
 	t.Parallel()
 	for _, code := range []contract.Code{contract.CodeCancelled, contract.CodeDiskFull, contract.CodeQuotaExhausted} {
-		_, again := fault.New(contract.ClassInfra, code, "x").Again(1)
+		_, again := fault.New(contract.ClassInfra, code, "x").RetryDelay(1)
 		require.False(t, again, code)
 	}
 }
@@ -111,7 +111,7 @@ func TestWhatASecondTryCannotMendIsNotTriedAgain(t *testing.T) {
 func TestAnOutageOfOurOwnDatabaseIsWaitedOut(t *testing.T) {
 	t.Parallel()
 	down := fault.New(contract.ClassInfra, contract.CodeDatabaseDown, "x")
-	delay, again := down.Again(1000)
+	delay, again := down.RetryDelay(1000)
 	require.True(t, again)
 	require.LessOrEqual(t, delay, 30*time.Second)
 }

@@ -57,6 +57,6 @@ const mostOffline = 500
 // ForgetAgents removes agents that have been silent for longer than a retention, and
 // all but the newest offline ones. It returns how many.
 func (s *Store) ForgetAgents(ctx context.Context, retention time.Duration) (int64, error) {
-	n, err := s.q.ForgetAgents(ctx, db.ForgetAgentsParams{Retention: retention.Seconds(), Missed: contract.MissedBeats, Most: mostOffline})
+	n, err := s.q.ForgetAgents(ctx, db.ForgetAgentsParams{Retention: retention.Seconds(), Missed: contract.MissedHeartbeats, Most: mostOffline})
 	return n, dberr.Explain(err, "remove agents that have been offline for a long time")
 }

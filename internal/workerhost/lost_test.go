@@ -29,6 +29,6 @@ func TestWorkIsQuarantinedOnceMostAttemptsEndedWithoutAWord(t *testing.T) {
 
 // isLast reports whether Temporal is told not to retry.
 func isLast(err error) bool {
-	_, again := fault.Restore(*fault.Of(err)).Again(1)
+	_, again := fault.Restore(*fault.Of(err)).RetryDelay(1)
 	return !again
 }

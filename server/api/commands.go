@@ -159,7 +159,7 @@ func (s *Server) fork(ctx context.Context, in *struct {
 	Body *apitypes.ForkRequest
 }) (*body[apitypes.CreatedRun], error) {
 	b := given(in.Body)
-	o := rerun.ForkOrder{RunID: in.ID, Step: b.Step, Turn: -1, Instructions: b.Instructions, Plan: b.Plan, Reason: b.Reason, Key: in.id("fork", in.ID)}
+	o := rerun.ForkRequest{RunID: in.ID, Step: b.Step, Turn: -1, Instructions: b.Instructions, Plan: b.Plan, Reason: b.Reason, Key: in.id("fork", in.ID)}
 	if b.Turn != nil {
 		o.Turn = *b.Turn
 	}
