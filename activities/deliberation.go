@@ -502,7 +502,7 @@ func (a *Activities) planTurn(ctx context.Context, execution contract.ExecutionR
 	if err != nil {
 		return 0, err
 	}
-	return second, a.Store.TellBefore(ctx, execution.ID, second, messages)
+	return second, a.Store.AddBefore(ctx, execution.ID, second, messages)
 }
 
 // textRef names a text that is too long for histories.

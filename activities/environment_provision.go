@@ -282,7 +282,7 @@ func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w requiredE
 func unreachable(ctx context.Context, failed *environment.Failed, r proxy.Record, timeout time.Duration) error {
 	unreached := fmt.Sprintf("%s could not be reached: %s", r.Host, r.Reason)
 	err := fault.New(contract.ClassInfra, contract.CodeUnreachable, "`%s` failed (%s) while %s", clipped(failed.Command.String(), 300), failed.Why, unreached)
-	if r.Passing && activity.IsActivity(ctx) {
+	if r.Temporary && activity.IsActivity(ctx) {
 		info := activity.GetInfo(ctx)
 		if _, again := err.RetryDelay(int(info.Attempt)); again && time.Since(info.ScheduledTime) < timeout {
 			return err

@@ -296,7 +296,7 @@ func (a *Activities) reserve(ctx context.Context, q question, r model.Request) (
 	for {
 		reserved, err := a.Store.ReserveCall(ctx, store.Reservation{
 			Execution: q.execution, Turn: q.turn, Provider: q.choice.Provider, Model: q.choice.Model, PromptVersion: q.prompt,
-			Tokens: estimate.Tokens(), MicroUSD: model.Cost(estimate, entry), WarnAt: budgets.WarnAt, Scopes: scopes, Told: told,
+			Tokens: estimate.Tokens(), MicroUSD: model.Cost(estimate, entry), WarnAt: budgets.WarnAt, Scopes: scopes, NewMessages: told,
 		})
 		if !errors.Is(err, store.ErrBudgetBusy) {
 			return reserved, err

@@ -85,7 +85,7 @@ repeated; earlier executions and artifacts are kept, numbered by attempt.`,
 			}
 			return a.withTemporal(cmd.Context(), args[0], func(h backend.Backend, run store.Run) error {
 				o.RunID = run.ID
-				result, err := h.Replay(cmd.Context(), o, model.model, model.warmth())
+				result, err := h.Replay(cmd.Context(), o, model.model, model.temperatureFlag())
 				if err != nil {
 					return err
 				}
@@ -204,13 +204,13 @@ func (a *app) printInterventions(list []views.Intervention) {
 		}
 		fmt.Fprintf(a.out, "\n  %s\n  To do: %s\n", terminal.Clean(i.Reason), terminal.Clean(i.ActionRequired))
 		if i.Status == "open" {
-			fmt.Fprintln(a.out, "  "+waysOut(i))
+			fmt.Fprintln(a.out, "  "+helpCommands(i))
 		}
 	}
 }
 
-// waysOut lists the commands that can answer an open question.
-func waysOut(i views.Intervention) string {
+// helpCommands lists the commands that can answer an open question.
+func helpCommands(i views.Intervention) string {
 	if i.Kind == contract.InterventionQuota { // what happens next is known
 		return fmt.Sprintf("Continue now: rgpt run approve %d   Give up: rgpt run reject %d", i.RunID, i.RunID)
 	}

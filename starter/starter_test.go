@@ -378,7 +378,7 @@ func TestAGoalIsReadFromOnePlace(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("From a file\n"), 0o600))
 	large := filepath.Join(dir, "large")
 	require.NoError(t, os.WriteFile(large, nil, 0o600))
-	require.NoError(t, os.Truncate(large, inputMost+1))
+	require.NoError(t, os.Truncate(large, maxInput+1))
 	latin := filepath.Join(dir, "latin")
 	require.NoError(t, os.WriteFile(latin, []byte("Gr\xfc\xdfe"), 0o600))
 	for name, c := range map[string]struct{ goal, file, want, wrong string }{
@@ -675,8 +675,8 @@ func TestAStayOfNothingWinsOverTheConfiguration(t *testing.T) {
 		want map[string]string
 	}{
 		{creation{}, map[string]string{}},
-		{creation{stays: true}, map[string]string{"git.stay": "0s"}},
-		{creation{stays: true, stay: time.Hour}, map[string]string{"git.stay": "1h0m0s"}},
+		{creation{watch: true}, map[string]string{"git.stay": "0s"}},
+		{creation{watch: true, watchTime: time.Hour}, map[string]string{"git.stay": "1h0m0s"}},
 	} {
 		a := &app{set: map[string]string{}}
 		require.NoError(t, a.takeSettings(c.creation))

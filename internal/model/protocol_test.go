@@ -211,7 +211,7 @@ func TestToolCallsThatShareAnIndexStayApart(t *testing.T) {
 	require.Equal(t, []ToolCall{{ID: "a", Name: "f", Arguments: `{"x":1}`}, {ID: "b", Name: "g", Arguments: "{}"}}, r.ToolCalls)
 	require.Empty(t, r.Text)
 	require.EqualValues(t, 0, r.Usage.PromptTokens, "hostile numbers are bounded")
-	require.EqualValues(t, mostTokens, r.Usage.CompletionTokens)
+	require.EqualValues(t, maxTokens, r.Usage.CompletionTokens)
 	require.Positive(t, r.Usage.MicroUSD)
 }
 

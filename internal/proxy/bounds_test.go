@@ -49,7 +49,7 @@ func TestWhatIsToldOfARequestIsBounded(t *testing.T) {
 		require.NoError(t, response.Body.Close())
 	}
 	for _, r := range b.stop() {
-		require.LessOrEqual(t, len(r.Reason), longestReason, r.Reason)
+		require.LessOrEqual(t, len(r.Reason), maxReason, r.Reason)
 		require.LessOrEqual(t, len(r.Host), 253)
 	}
 }
@@ -145,6 +145,6 @@ func TestOnlyWhatMayPassIsCalledPassing(t *testing.T) {
 		{x509.UnknownAuthorityError{}, false},
 		{&net.OpError{Op: "remote error", Err: errors.New("tls: handshake failure")}, false},
 	} {
-		require.Equal(t, c.passing, passing(c.err), "%v", c.err)
+		require.Equal(t, c.passing, isTemporary(c.err), "%v", c.err)
 	}
 }

@@ -244,7 +244,7 @@ func TestWhatAModelIsToldBeforeATurnIsKeptWithTheReservationAndStays(t *testing.
 	one, two := b.begin(t, contract.PhaseBuilder, "one"), b.begin(t, contract.PhaseBuilder, "two")
 	telling := func(execution contract.ExecutionRef, text string) store.Reservation {
 		r := reservation(execution, 2)
-		r.Told = []store.Message{{Role: "user", Content: raw("%q", text)}}
+		r.NewMessages = []store.Message{{Role: "user", Content: raw("%q", text)}}
 		return r
 	}
 	for _, text := range []string{"news", "other news"} { // the second attempt is by another worker
