@@ -497,7 +497,7 @@ func TestAStepIsOpenedOnceHoweverOftenItIsAskedFor(t *testing.T) {
 	require.Len(t, executions, 1)
 }
 
-func TestAHostWithoutTheRepositoryAnswersColdAndHasBegunTheStep(t *testing.T) {
+func TestAHostWithoutTheRepositoryAnswersColdAndRecordsTheStepsStart(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")
 	in := h.opening()
@@ -514,7 +514,7 @@ func TestAHostWithoutTheRepositoryAnswersColdAndHasBegunTheStep(t *testing.T) {
 	require.True(t, planned.Cold)
 }
 
-func TestAStepIsToldWhatThePlanSaysThatItsRunFroze(t *testing.T) {
+func TestAStepsPromptHasThePlanThatItsRunFroze(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")
 	edited, err := h.Store.SavePlan(t.Context(), h.run.ID, 0, "ann", contract.Plan{Summary: "never accepted", Steps: []contract.Step{{ID: "step-001", Name: "Another", Description: "another thing"}}})

@@ -35,7 +35,7 @@ func TestAnAttemptInShortKeepsNamesErrorsAndTheLastResultsWithinItsBound(t *test
 	require.Contains(t, past.summary(3000), "[result of 5000 bytes left out]")
 }
 
-func TestAShortListingKeepsWhatLiesHighestAndSaysHowMuchIsLeftOut(t *testing.T) {
+func TestAShortListingKeepsTopLevelFilesAndCountsTheRest(t *testing.T) {
 	t.Parallel()
 	files := []string{"a/b/c/deep.go", "a/b/d.go", "go.mod", "main.go"}
 	require.Equal(t, "go.mod\nmain.go\n… and 2 more", shortListing(files, 20))

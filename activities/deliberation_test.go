@@ -78,7 +78,7 @@ func (h *fixture) transcript(execution int64) string {
 	return all.String()
 }
 
-func TestAMemberIsToldItsRoleItsTaskAndTheNewsAndAnswersWithMoves(t *testing.T) {
+func TestAMembersPromptHasItsRoleTaskAndNewsAndItsAnswerHasMoves(t *testing.T) {
 	t.Parallel()
 	d := deliberating(t, `
   - when: {agent: beta, phase: planner_running, step: "", attempt: 1, turn: 1, contains: "Choose a cache"}
@@ -134,7 +134,7 @@ func TestAMemberIsToldItsRoleItsTaskAndTheNewsAndAnswersWithMoves(t *testing.T) 
 	require.Equal(t, []any{contract.AgentBeta, "beta", 1}, []any{executions[0].Agent, executions[0].Step, executions[0].Attempt})
 }
 
-func TestALongTextIsKeptAndToldWholeToWhoReadsIt(t *testing.T) {
+func TestALongTextIsStoredAndShownInFullToItsReaders(t *testing.T) {
 	t.Parallel()
 	whole := strings.Repeat("all of it ", 200)
 	d := deliberating(t, fmt.Sprintf(`
@@ -226,7 +226,7 @@ func TestAHugeAnswerIsPaidForOnce(t *testing.T) {
 	}
 }
 
-func TestARecoveryIsToldWhatTheAttemptBeforeLeft(t *testing.T) {
+func TestARecoverysPromptHasTheHandoffOfTheAttemptBefore(t *testing.T) {
 	t.Parallel()
 	d := deliberating(t, "  []")
 	in, failure := do[contract.DeliberationInput](d.fixture, d.CreatePipeline, contract.NewPipeline{
@@ -362,7 +362,7 @@ func (h *fixture) deliberated(planner contract.ExecutionRef, consensus string) c
 	}
 }
 
-func TestAConsensusThatIsAPlanIsTakenAsItIsAndItsMinutesAreKept(t *testing.T) {
+func TestAConsensusThatIsAPlanIsAdoptedAndItsTranscriptIsStored(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")
 	planner := h.begin(contract.PhasePlanner, "")
@@ -537,7 +537,7 @@ func (e *signalRecorder) SignalWorkflow(_ context.Context, id, _, name string, a
 	return nil
 }
 
-func TestADeliberationIsToldOfATurnAsSoonAsItsAnswerIsStored(t *testing.T) {
+func TestADeliberationIsSentATurnAsSoonAsItsAnswerIsStored(t *testing.T) {
 	t.Parallel()
 	d := deliberating(t, `
   - when: {agent: beta, turn: 1}

@@ -105,7 +105,7 @@ var (
 	otherGreet   = strings.Replace(greeterTest, `"Hello"`, `"Goodbye"`, 1)
 )
 
-func TestATestThatTheChangeTookAwayIsAFindingAndFailsTheTester(t *testing.T) {
+func TestATestThatTheChangeRemovedIsAFindingAndFailsTheTester(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")
 	ws := h.greeter(verdict.PinnedEnforce)
@@ -159,7 +159,7 @@ func TestAChangeThatLeavesTestsAloneIsNoProblemAndSaysThatItWasLookedAt(t *testi
 	}
 }
 
-func TestWhoTurnedPinnedTestsOffIsNotTold(t *testing.T) {
+func TestPinnedTestsThatAreOffReportNothing(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []verdict.PinnedTests{verdict.PinnedOff, ""} {
 		h := newFixture(t, "  []")

@@ -36,7 +36,7 @@ func (h *fixture) documented(examples map[string]string) contract.Workspace {
 	return h.repo.Workspace()
 }
 
-func TestDefaultsAreMadeOfSettingsAloneAndNeverWhereToolsTakeOrders(t *testing.T) {
+func TestDefaultsAreCreatedFromSettingsOnlyAndNeverAsToolConfiguration(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, editHello)
 	big := "a: " + strings.Repeat("x", 64<<10) + "\n"
@@ -119,7 +119,7 @@ func TestARepairChangesNoDemandOfTheBase(t *testing.T) {
 	require.Empty(t, judge(changed, h.with(changed, "hello/old_test.go", test("TestOld", "3"))), "the run had edited it")
 }
 
-func TestARepairAgentThatFollowsARevokedOneIsToldItsHandoff(t *testing.T) {
+func TestTheRepairAgentAfterARevokedOneGetsItsHandoff(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, editHello)
 	failed := h.begin(contract.PhaseTester, "")
@@ -208,7 +208,7 @@ func TestAProposedSetupIsStoredOnceHoweverOftenThatIsDone(t *testing.T) {
 	require.NotEqual(t, first, propose(), "one that was taken back does not count")
 }
 
-func TestASetupWhoseBaselinePassedNothingStaysItsRuns(t *testing.T) {
+func TestASetupWhoseBaselinePassedNothingIsKeptForItsRunOnly(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		result contract.CheckResult
@@ -235,7 +235,7 @@ func TestASetupWhoseBaselinePassedNothingStaysItsRuns(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentAgentIsToldTheChecksThoughNothingCouldBeSetUp(t *testing.T) {
+func TestTheEnvironmentAgentsPromptHasTheChecksThoughTheSetUpFailed(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")
 	h.Config.Environment.Variables = map[string]string{"SHARED": "yes"}

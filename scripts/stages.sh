@@ -33,7 +33,7 @@ stage_vulnerabilities() { ./scripts/vulnerabilities.sh; }
 stage_devserver() { (cd devserver && tests devserver -timeout 15m ./...); }
 stage_unit() { tests unit -timeout 30m $($go list ./... | grep -vE "$stacks"); }
 stage_stacks() { tests stacks -timeout 55m -p 1 -parallel $at_once ./test/e2e ./test/chaos; }
-stage_browser() { tests browser -timeout 10m -run TestPagesAreDrawnAnewWithoutLoss ./test/browser; }
+stage_browser() { tests browser -timeout 10m -run TestPagesKeepTheirStateAcrossRefreshes ./test/browser; }
 
 stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(generated lint vulnerabilities devserver unit stacks browser)

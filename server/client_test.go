@@ -83,7 +83,7 @@ func (c *cutter) Write(p []byte) (int, error) {
 
 func (c *cutter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-func TestAStreamThatIsCutGoesOnWithoutAMissedOrDoubleEvent(t *testing.T) {
+func TestABrokenStreamContinuesWithoutAMissedOrDoubleEvent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.run(t, "x")
@@ -119,7 +119,7 @@ func TestAStreamThatIsCutGoesOnWithoutAMissedOrDoubleEvent(t *testing.T) {
 	require.ErrorIs(t, c.Follow(ended, id, 30, func(contract.Event) error { cancel(); return nil }), context.Canceled)
 }
 
-func TestAServerThatIsAwayIsAskedAgainABoundedNumberOfTimes(t *testing.T) {
+func TestAnUnavailableServerIsRetriedABoundedNumberOfTimes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.run(t, "x")
@@ -305,7 +305,7 @@ func TestARunThatAnEarlierCallMadeIsNotNew(t *testing.T) {
 	}
 }
 
-func TestARunThatDoesNotAnswerIsWaitedForOnceAndSaidToBeSilent(t *testing.T) {
+func TestARunThatDoesNotAnswerIsWaitedForOnceAndReported(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.run(t, "x")

@@ -142,7 +142,7 @@ func TestWhoWatchesAPipelineSeesItsRecoveriesToTheEnd(t *testing.T) {
 	require.True(t, resultOf(t, r).RequiresAutoRecovery, "it was aborted, and what recovered it came to nothing")
 }
 
-func TestWhoWatchesIsToldAtOnceThatARecoveryDoesNotCome(t *testing.T) {
+func TestAWatcherSeesAtOnceThatARecoveryDoesNotCome(t *testing.T) {
 	t.Parallel()
 	p := withStore(t)
 	stuck := contract.PipelineChange{Status: contract.PipelineOrchestrationFailed, AbortReason: contract.AbortStuck}

@@ -323,7 +323,7 @@ func TestCleanKeepsWhatIsHarmless(t *testing.T) {
 	require.Equal(t, long+"\n"+long, terminal.CleanLines(long+"\n"+long), "lines of a message stay whole")
 }
 
-func TestExitCodesTellWhoseFaultItWas(t *testing.T) {
+func TestExitCodesDistinguishInputErrorsFromFailures(t *testing.T) {
 	t.Parallel()
 	for class, want := range map[contract.Class]int{
 		contract.ClassHuman: exitInput, contract.ClassConfig: exitInput, contract.ClassLogic: exitInput,
@@ -544,7 +544,7 @@ func TestAShellCompletesTheNewestRuns(t *testing.T) {
 	}
 }
 
-func TestTheDoctorNamesWhatIsIllAndHowToMendIt(t *testing.T) {
+func TestTheDoctorNamesProblemsAndTheirRemedies(t *testing.T) {
 	t.Parallel()
 	p := withStore(t)
 	type diagnosis struct {
@@ -615,7 +615,7 @@ func TestOneThingIsNotCountedAsSeveral(t *testing.T) {
 	require.Equal(t, "0 steps  1 turn", describe(contract.Event{Payload: json.RawMessage(`{"steps": 0, "turns": 1}`)}))
 }
 
-func TestARunThatADeliberationPlansTellsWhatIsSaidInIt(t *testing.T) {
+func TestARunPlannedByADeliberationShowsItsMessages(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		kind          contract.EventType
@@ -636,7 +636,7 @@ func TestARunThatADeliberationPlansTellsWhatIsSaidInIt(t *testing.T) {
 	require.Equal(t, "2 steps", describe(planned), "what the run itself tells is told as ever")
 }
 
-func TestADatabaseThatCannotBeUsedIsToldAtOnceAndBeforeAnythingIsStarted(t *testing.T) {
+func TestAnUnusableDatabaseIsReportedBeforeAnythingIsStarted(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]int{
 		"not a url": exitInput, "mysql://u:hunter2@127.0.0.1/d": exitInput, "postgres://u:hunter2@127.0.0.1:99999/d": exitInput,
@@ -668,7 +668,7 @@ func TestTheServerIsAskedForByWhereItListensAndWhatIsAllowed(t *testing.T) {
 	}
 }
 
-func TestAStayOfNothingWinsOverTheConfiguration(t *testing.T) {
+func TestAStayFlagOfZeroOverridesTheConfiguration(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		creation

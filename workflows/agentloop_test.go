@@ -117,7 +117,7 @@ func next(t *testing.T, w *world) contract.StepInput {
 	return in
 }
 
-func TestOrdersThatArriveJustBeforeAStepContinuesAsNewAreCarriedOver(t *testing.T) {
+func TestDirectivesThatArriveJustBeforeAStepContinuesAsNewAreCarriedOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.answers["step-001"] = endless
@@ -135,7 +135,7 @@ func TestOrdersThatArriveJustBeforeAStepContinuesAsNewAreCarriedOver(t *testing.
 	require.EqualValues(t, 2, state.DirectivesSeq)
 }
 
-func TestAStepThatContinuesAsNewWhilePausedStaysPaused(t *testing.T) {
+func TestAStepThatContinuesAsNewWhilePausedIsStillPaused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	early := 0
@@ -151,7 +151,7 @@ func TestAStepThatContinuesAsNewWhilePausedStaysPaused(t *testing.T) {
 	require.Equal(t, 1, w.thinks["step-001"])
 }
 
-func TestAStepWhoseOpeningFailsEndsTheExecutionThatHadBegun(t *testing.T) {
+func TestAStepWhoseOpeningFailsEndsItsExecution(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.fail[contract.ActivityOpenStep+"/step-001"] = fault.New(contract.ClassConfig, contract.CodeRepository, "it is gone")

@@ -8,7 +8,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-func TestAForkGoesOnFromItsStepAndDoesNothingBeforeItAgain(t *testing.T) {
+func TestAForkContinuesFromItsStepAndRepeatsNothingBeforeIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	plan := onePlan("a", "b", "c")

@@ -57,7 +57,7 @@ func TestAnotherWorkerIsNoActionWhereThereIsNone(t *testing.T) {
 	}
 }
 
-func TestAContextThatStillOverflowsIsHalvedAgainAndTheStepGoesOn(t *testing.T) {
+func TestAContextThatStillOverflowsIsHalvedAgainAndTheStepContinues(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.failTimes(contract.ActivityThink+"/step-001", 2, fault.New(contract.ClassLLM, contract.CodeContextOverflow, "too long"))

@@ -225,7 +225,7 @@ func TestAStopOfTheRunEndsItsDeliberation(t *testing.T) {
 	require.Empty(t, p.planned)
 }
 
-func TestADeliberationIsToldThatTheTimeOfItsRunIsOver(t *testing.T) {
+func TestADeliberationIsNotifiedThatItsRunTimedOut(t *testing.T) {
 	t.Parallel()
 	p := newPlanners(t)
 	p.slowly("alpha", time.Hour)

@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-func TestAWorkflowThatDoesNotAnswerInTimeIsSilentHoweverThatIsSaid(t *testing.T) {
+func TestEveryFormOfATimeoutOfAWorkflowIsRecognised(t *testing.T) {
 	t.Parallel()
 	late := func(err error) error { return client.NewWorkflowUpdateServiceTimeoutOrCanceledError(err) }
 	for _, err := range []error{

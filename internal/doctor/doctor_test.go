@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-func TestToolChainsAreToldWithThoseThatAreRefused(t *testing.T) {
+func TestToolchainsAreListedWithThoseThatAreRefused(t *testing.T) {
 	t.Parallel()
 	got := Toolchains(func() sandbox.Toolchains {
 		return sandbox.Toolchains{Found: []string{"go 1.26 at /usr/local/go"}, Refused: []string{"node: it lies in a home folder"}}

@@ -114,7 +114,7 @@ func TestAFileThatAToolChangesIsPutBack(t *testing.T) {
 	}
 }
 
-func TestJavaIsToldOfTheProxy(t *testing.T) {
+func TestJavaUsesTheProxy(t *testing.T) {
 	t.Parallel()
 	for proxy, want := range map[string]string{
 		"":                             "",

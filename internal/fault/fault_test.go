@@ -100,7 +100,7 @@ func TestEachClassIsRetriedAsItsRowSays(t *testing.T) {
 	require.Equal(t, 2, fault.RetryOf(contract.ClassRuntime).Attempts, "once more")
 }
 
-func TestWhatASecondTryCannotMendIsNotTriedAgain(t *testing.T) {
+func TestPermanentFailuresAreNotRetried(t *testing.T) {
 	t.Parallel()
 	for _, code := range []contract.Code{contract.CodeCancelled, contract.CodeDiskFull, contract.CodeQuotaExhausted} {
 		_, again := fault.New(contract.ClassInfra, code, "x").RetryDelay(1)
@@ -116,7 +116,7 @@ func TestAnOutageOfOurOwnDatabaseIsWaitedOut(t *testing.T) {
 	require.LessOrEqual(t, delay, 30*time.Second)
 }
 
-func TestMessagesStayShort(t *testing.T) {
+func TestMessagesAreBounded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringN(0, 20000, 60000).Draw(t, "text")

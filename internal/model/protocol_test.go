@@ -184,7 +184,7 @@ func TestAProviderThatCannotStreamIsAskedForOnePiece(t *testing.T) {
 	}
 }
 
-func TestAnAnswerInOnePieceToAStreamedRequestIsTaken(t *testing.T) {
+func TestAnUnstreamedAnswerToAStreamedRequestIsAccepted(t *testing.T) {
 	t.Parallel()
 	url := serve(t, answer(200, `{"choices":[{"message":{"content":"ok","tool_calls":[{"id":"a","function":{"name":"f","arguments":""}}]},"finish_reason":"stop"}]}`))
 	r, err := newClient(t, Provider{BaseURL: url}, Options{}).Complete(t.Context(), question())

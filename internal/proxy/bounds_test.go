@@ -36,7 +36,7 @@ func TestANameThatIsTooLongIsNotConverted(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestWhatIsToldOfARequestIsBounded(t *testing.T) {
+func TestRecordedRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "example.com")
 	b.start()
@@ -54,7 +54,7 @@ func TestWhatIsToldOfARequestIsBounded(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatIsSilentLeavesTimeForTheOthers(t *testing.T) {
+func TestAnAddressThatDoesNotAnswerLeavesTimeForTheOthers(t *testing.T) {
 	t.Parallel()
 	registry := echoServer(t)
 	p, err := New(Options{

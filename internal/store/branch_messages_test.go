@@ -65,7 +65,7 @@ func TestAMessageAboutABranchIsCountedOnce(t *testing.T) {
 	require.Equal(t, 2, next.Repair)
 }
 
-func TestOnlyAStayLetsARunsOwnWorkflowLeaveATerminalStatus(t *testing.T) {
+func TestOnlyABranchWatchLetsARunsWorkflowLeaveATerminalStatus(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	until := time.Now().Add(time.Hour).Truncate(time.Millisecond)

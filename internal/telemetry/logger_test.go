@@ -129,7 +129,7 @@ func TestAnyRecordIsOneLineOfJSON(t *testing.T) {
 	})
 }
 
-func TestTheContextTellsWhichRunARecordBelongsTo(t *testing.T) {
+func TestTheContextNamesTheRunOfALogRecord(t *testing.T) {
 	t.Parallel()
 	l, buf := jsonLogger(t)
 	ctx := telemetry.WithRun(t.Context(), 42, "builder", "builder-agent-v1", "")

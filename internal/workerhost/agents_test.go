@@ -148,7 +148,7 @@ func TestAWorkerThatStopsSaysSoAtOnce(t *testing.T) {
 	}
 }
 
-func TestAnAgentWhoseSandboxIsTakenAwayIsDegradedAndSaysWhy(t *testing.T) {
+func TestAnAgentWithoutItsSandboxIsDegradedAndSaysWhy(t *testing.T) {
 	t.Parallel()
 	c := startWorker(t, "planner", "tester", "builder")
 	for _, role := range []string{"planner", "tester", "builder"} {
@@ -195,7 +195,7 @@ func TestAnAgentThatTemporalDoesNotKnowOrThatHasNoModelIsDegraded(t *testing.T) 
 	require.Contains(t, p.lacking(t.Context(), []string{"planner"})["planner"], "no model is configured for the planner")
 }
 
-func TestWhatAgentsWorkOnIsToldWithTheirHeartbeats(t *testing.T) {
+func TestHeartbeatsReportWhatAgentsWorkOn(t *testing.T) {
 	t.Parallel()
 	c := startWorker(t, "run", "builder", "repair")
 	begin := func(id, queue, name string, in any) func(error) {

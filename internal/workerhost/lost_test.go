@@ -10,7 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-func TestWorkIsQuarantinedOnceMostAttemptsEndedWithoutAWord(t *testing.T) {
+func TestWorkIsQuarantinedOnceMostAttemptsLostTheirWorker(t *testing.T) {
 	t.Parallel()
 	at := func(attempt int32) activity.Info {
 		return activity.Info{Attempt: attempt, TaskQueue: contract.QueueTester}

@@ -165,7 +165,7 @@ func TestAStepThatAForkTookOverIsKeptUntilItIsDoneAgain(t *testing.T) {
 	require.Equal(t, map[string]string{"c": "done"}, b.kept(Request{OnlyMissing: true}), "a was done again and failed")
 }
 
-func TestAForkGoesOnFromTheLastConversationAndNotFromAStepThatWasStoppedAsItBegan(t *testing.T) {
+func TestAForkContinuesTheLastConversationNotOneStoppedAtItsStart(t *testing.T) {
 	t.Parallel()
 	b := newBook(t, contract.Step{ID: "a", Name: "a"})
 	order := func(turn int) ForkRequest { return ForkRequest{RunID: b.run.ID, Step: "a", Turn: turn} }

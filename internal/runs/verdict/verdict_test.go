@@ -25,7 +25,7 @@ var (
 	added   = contract.Finding{Severity: contract.SeverityMinor, Category: contract.CategoryTest, Message: "TestC checks more", Rule: "pinned-tests/edited"}
 )
 
-func TestATestThatIsTakenAwayFailsARunWhereTestsAreEnforcedAndWarnsWhereTheyAreReported(t *testing.T) {
+func TestARemovedTestFailsARunInEnforceModeAndWarnsInReportMode(t *testing.T) {
 	t.Parallel()
 	enforced, findings := verdict.Pinned([]contract.Finding{edited, deleted, added}, verdict.PinnedEnforce)
 	require.False(t, enforced.OK)
@@ -61,7 +61,7 @@ func TestACheckThatIsRedWithoutAFailedTestDoesNotCountFailedTests(t *testing.T) 
 	require.Equal(t, "test-go-1 failed: its tests were not seen to end", out.Failure.Message)
 }
 
-func TestARedTestStaysARedTestAlsoWhereTestsWereChangedAndSaysSo(t *testing.T) {
+func TestARedTestIsReportedAsSuchAlsoWhereTestsWereChanged(t *testing.T) {
 	t.Parallel()
 	pins, _ := verdict.Pinned([]contract.Finding{edited}, verdict.PinnedEnforce)
 	out := verdict.Of([]contract.CheckResult{pins, failed}, contract.Thresholds{MaxMajor: 100})
