@@ -88,7 +88,7 @@ func newFixture(t *testing.T, rules string) *fixture {
 	var suite testsuite.WorkflowTestSuite
 	h.env = suite.NewTestActivityEnvironment()
 	for _, f := range []any{h.Record, h.Plan, h.AdoptPlan, h.Think, h.CallTool, h.OpenStep, h.Integrate, h.Environment, h.PlanTests, h.Verify, h.TestReport, h.Diagnose, h.Release, h.Protected, h.CleanUp,
-		h.PipelineRecord, h.CreatePipeline, h.ClosePipeline, h.OpenMember, h.WriteHandoff, h.Minutes} {
+		h.PipelineRecord, h.CreatePipeline, h.ClosePipeline, h.OpenMember, h.WriteHandoff, h.SaveTranscript} {
 		h.env.RegisterActivity(f)
 	}
 	return h
@@ -180,7 +180,7 @@ func (h *fixture) opening() contract.OpenStepInput {
 		Record: contract.Record{RunID: h.run.ID, Seq: h.seq, Begin: &contract.ExecutionBegin{
 			Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder, Model: choice,
 		}},
-		PlanID: h.run.PlanID, Workspace: h.repo.Workspace(), Quick: true,
+		PlanID: h.run.PlanID, Workspace: h.repo.Workspace(), LocalOnly: true,
 	}
 }
 
@@ -252,7 +252,7 @@ func TestAToolCallLeadsFromOneWorkspaceToTheNextAndARepeatIsHarmless(t *testing.
 	e, ws := h.openStep()
 	_, failure := do[contract.ThinkResult](h, h.Think, contract.ThinkInput{Execution: e, Turn: 1, Model: choice})
 	require.Nil(t, failure)
-	in := contract.ToolInput{Execution: e, Turn: 1, Index: 0, Workspace: ws, Quick: true}
+	in := contract.ToolInput{Execution: e, Turn: 1, Index: 0, Workspace: ws, LocalOnly: true}
 	first, failure := do[contract.ToolOutcome](h, h.CallTool, in)
 	require.Nil(t, failure)
 	require.True(t, first.OK)
@@ -488,7 +488,7 @@ func TestAStepIsOpenedOnceHoweverOftenItIsAskedFor(t *testing.T) {
 	in := h.opening()
 	first, failure := do[contract.OpenStepResult](h, h.OpenStep, in)
 	require.Nil(t, failure)
-	in.Quick = false
+	in.LocalOnly = false
 	again, failure := do[contract.OpenStepResult](h, h.OpenStep, in)
 	require.Nil(t, failure)
 	require.Equal(t, first, again)
@@ -497,7 +497,7 @@ func TestAStepIsOpenedOnceHoweverOftenItIsAskedFor(t *testing.T) {
 	require.Len(t, executions, 1)
 }
 
-func TestAHostWithoutTheRepositoryAnswersColdAndHasBegunTheStep(t *testing.T) {
+func TestAHostWithoutTheRepositoryAnswersColdAndRecordsTheStepsStart(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")
 	in := h.opening()
@@ -506,15 +506,15 @@ func TestAHostWithoutTheRepositoryAnswersColdAndHasBegunTheStep(t *testing.T) {
 	require.Nil(t, failure)
 	require.True(t, cold.Cold)
 	require.Equal(t, 1, cold.Execution.Attempt)
-	integrated, failure := do[contract.IntegrateResult](h, h.Integrate, contract.IntegrateInput{Workspace: in.Workspace, Quick: true})
+	integrated, failure := do[contract.IntegrateResult](h, h.Integrate, contract.IntegrateInput{Workspace: in.Workspace, LocalOnly: true})
 	require.Nil(t, failure)
 	require.True(t, integrated.Cold)
-	planned, failure := do[contract.TestPlanResult](h, h.PlanTests, contract.TestPlanInput{Workspace: in.Workspace, Quick: true})
+	planned, failure := do[contract.TestPlanResult](h, h.PlanTests, contract.TestPlanInput{Workspace: in.Workspace, LocalOnly: true})
 	require.Nil(t, failure)
 	require.True(t, planned.Cold)
 }
 
-func TestAStepIsToldWhatThePlanSaysThatItsRunFroze(t *testing.T) {
+func TestAStepsPromptHasThePlanThatItsRunFroze(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")
 	edited, err := h.Store.SavePlan(t.Context(), h.run.ID, 0, "ann", contract.Plan{Summary: "never accepted", Steps: []contract.Step{{ID: "step-001", Name: "Another", Description: "another thing"}}})

@@ -32,7 +32,7 @@ func (a *Activities) Baseline(ctx context.Context, in contract.BaselineInput) (c
 	if err != nil {
 		return contract.BaselineResult{}, err
 	}
-	out := contract.BaselineResult{Key: b.Key, Stages: left(b, in.Done)}
+	out := contract.BaselineResult{Key: b.Key, Stages: openChecks(b, in.Done)}
 	for _, c := range b.Checks {
 		r := c.Result
 		out.Summary = out.Summary.Add(r.Summary)
@@ -115,9 +115,9 @@ func (a *Activities) baselineKey(run store.Run, ws contract.Workspace, s checks.
 	return digestOf("baseline 4", run.Repo, ws.Tree, run.Environment, string(doc)), nil
 }
 
-// left returns the checks of a baseline that have no outcome, or only one that is not
+// openChecks returns the checks of a baseline that have no outcome, or only one that is not
 // kept, unless they ran for this run.
-func left(b store.Baseline, done bool) [][]contract.Check {
+func openChecks(b store.Baseline, done bool) [][]contract.Check {
 	var stages [][]contract.Check
 	for _, stage := range b.Stages {
 		var open []contract.Check
@@ -179,8 +179,8 @@ func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *ch
 	if err != nil || b == nil {
 		return err
 	}
-	base, ok := onBase(b, in.Check.Original())
-	instead := insteadOf(b, in.Check)
+	base, ok := baseResult(b, in.Check.Original())
+	instead := replacedResults(b, in.Check)
 	if !ok && len(instead) == 0 {
 		return nil
 	}
@@ -211,8 +211,8 @@ func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *ch
 	return nil
 }
 
-// insteadOf returns the base commit's results of the checks that a check replaces.
-func insteadOf(b *store.Baseline, check contract.Check) []verdict.Recorded {
+// replacedResults returns the base commit's results of the checks that a check replaces.
+func replacedResults(b *store.Baseline, check contract.Check) []verdict.Recorded {
 	var all []verdict.Recorded
 	for _, id := range check.Instead {
 		if done, ok := b.Check(id); ok {
@@ -222,9 +222,9 @@ func insteadOf(b *store.Baseline, check contract.Check) []verdict.Recorded {
 	return all
 }
 
-// onBase returns the base commit's result of a check. Which tests a shard has depends
+// baseResult returns the base commit's result of a check. Which tests a shard has depends
 // on the files, so of a shard only the failures of all shards together are known.
-func onBase(b *store.Baseline, check contract.Check) (verdict.Recorded, bool) {
+func baseResult(b *store.Baseline, check contract.Check) (verdict.Recorded, bool) {
 	done, ok := b.Check(check.ID)
 	if !ok {
 		return verdict.Recorded{}, false

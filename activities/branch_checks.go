@@ -18,14 +18,14 @@ import (
 // redacted, and counts the repair that it leads to. A failure caused by a machine is
 // not stored: no change of the code fixes it. A repeat for the same message changes
 // nothing.
-func (a *Activities) TakeCheck(ctx context.Context, in contract.TakeCheckInput) (contract.TakenCheck, error) {
+func (a *Activities) TakeCheck(ctx context.Context, in contract.TakeCheckInput) (contract.TakeCheckResult, error) {
 	m := &in.Message
 	for _, text := range []*string{&m.Name, &m.Summary, &m.Details, &m.URL, &m.By} {
 		*text = telemetry.Redact(*text)
 	}
 	failure := failureOfCheck(*m)
 	if failure.Class == contract.ClassInfra {
-		return contract.TakenCheck{Failure: failure}, nil
+		return contract.TakeCheckResult{Failure: failure}, nil
 	}
 	taken, err := a.Store.AddBranchMessage(ctx, activity.GetInfo(ctx).WorkflowExecution.RunID, in)
 	taken.Failure = failure

@@ -41,7 +41,7 @@ func TestAMessageAboutABranchIsTheFailureThatItsTextTells(t *testing.T) {
 
 func TestAHugeMessageMakesAShortFailure(t *testing.T) {
 	t.Parallel()
-	m := contract.CheckMessage{ID: "1", Name: "ci", Conclusion: contract.ConclusionFailure, Details: strings.Repeat("<\n", 1<<20), Summary: strings.Repeat("x", 1<<20)}.Cut()
+	m := contract.CheckMessage{ID: "1", Name: "ci", Conclusion: contract.ConclusionFailure, Details: strings.Repeat("<\n", 1<<20), Summary: strings.Repeat("x", 1<<20)}.Truncate()
 	f := failureOfCheck(m)
 	require.Less(t, len(f.Message)+len(f.Cause), 4<<10)
 }

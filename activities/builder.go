@@ -20,7 +20,7 @@ func (a *Activities) OpenStep(ctx context.Context, in contract.OpenStepInput) (c
 		return contract.OpenStepResult{}, err
 	}
 	out := contract.OpenStepResult{Execution: begun.Execution}
-	if in.Quick && !a.Workspaces.Cached(in.Workspace.Repo, in.Workspace.Base) {
+	if in.LocalOnly && !a.Workspaces.Cached(in.Workspace.Repo, in.Workspace.Base) {
 		out.Cold = true
 		return out, nil
 	}
@@ -32,19 +32,19 @@ func (a *Activities) OpenStep(ctx context.Context, in contract.OpenStepInput) (c
 		return contract.OpenStepResult{}, err
 	}
 	out.Prompt = p.Version
-	if in.Talk != nil {
-		out.At, err = a.goOnFrom(ctx, out.Execution, *in.Talk, out.Workspace)
+	if in.Conversation != nil {
+		out.At, err = a.resumeFrom(ctx, out.Execution, *in.Conversation, out.Workspace)
 		return out, err
 	}
-	if goesOn(in.GoOn, out.Workspace) {
-		out.At = in.GoOn.At.Of(out.Workspace)
+	if resumes(in.Resume, out.Workspace) {
+		out.At = in.Resume.At.Of(out.Workspace)
 	}
 	return out, a.open(ctx, out.Execution, p)
 }
 
-// goOnFrom opens the conversation of an execution with that of an old one up to a turn,
+// resumeFrom opens the conversation of an execution with that of an old one up to a turn,
 // and returns the workspace at that point.
-func (a *Activities) goOnFrom(ctx context.Context, execution contract.ExecutionRef, from contract.ConversationFork, start contract.Workspace) (contract.Workspace, error) {
+func (a *Activities) resumeFrom(ctx context.Context, execution contract.ExecutionRef, from contract.ConversationFork, start contract.Workspace) (contract.Workspace, error) {
 	entries, err := a.Store.Transcript(ctx, from.ExecutionID)
 	if err != nil {
 		return start, err
@@ -115,7 +115,7 @@ func (a *Activities) stepPrompt(ctx context.Context, execution contract.Executio
 
 // Integrate merges the changes of all steps, in plan order.
 func (a *Activities) Integrate(ctx context.Context, in contract.IntegrateInput) (contract.IntegrateResult, error) {
-	if in.Quick && !a.Workspaces.Cached(in.Workspace.Repo, in.Workspace.Base) {
+	if in.LocalOnly && !a.Workspaces.Cached(in.Workspace.Repo, in.Workspace.Base) {
 		return contract.IntegrateResult{Cold: true}, nil
 	}
 	final, stages, conflict, err := a.Workspaces.Fold(ctx, in.Workspace, in.Changes)

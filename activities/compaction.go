@@ -17,14 +17,14 @@ import (
 // What remains of a context that a heal halves. Code counts and cuts all of it: a model
 // that could not read it cannot summarize it either.
 const (
-	// leastContext is the part of a context that always remains, however long the rest of
+	// minContext is the part of a context that always remains, however long the rest of
 	// the prompt is: a quarter of its share.
-	leastContext = 4
+	minContext = 4
 	// cutNote is how many bytes the note of what was left out takes from the listing or an
 	// excerpt.
 	cutNote = 40
-	// leastEarlier is how many bytes of an earlier attempt are shown at least.
-	leastEarlier = 800
+	// minEarlier is how many bytes of an earlier attempt are shown at least.
+	minEarlier = 800
 	// shownErrors is how many of an earlier attempt's errors are shown, the last ones.
 	shownErrors = 3
 	// earlierName is the name of the fence around the earlier attempt.
@@ -77,7 +77,7 @@ func plannerPrompt(task prompt.PlannerTask, files []string, halved int) (prompt.
 	for _, e := range task.Excerpts {
 		size += len(e.Text)
 	}
-	budget := max(lengthOf(whole)>>halved-lengthOf(fixed)-cutNote*(1+len(task.Excerpts)), (size>>halved)/leastContext)
+	budget := max(lengthOf(whole)>>halved-lengthOf(fixed)-cutNote*(1+len(task.Excerpts)), (size>>halved)/minContext)
 	if size > 0 && budget < size {
 		task.Files = shortListing(files, budget*len(task.Files)/size)
 		task.Excerpts = slices.Clone(task.Excerpts)
@@ -104,26 +104,26 @@ func (a *Activities) builderPrompt(ctx context.Context, task prompt.BuilderTask,
 	}
 	share := lengthOf(whole) >> in.Lessons.Compact
 	var before attempt
-	if in.GoOn != nil {
-		if before, err = a.attemptOf(ctx, in.Record.RunID, in.GoOn.Execution); err != nil {
+	if in.Resume != nil {
+		if before, err = a.attemptOf(ctx, in.Record.RunID, in.Resume.Execution); err != nil {
 			return whole, err
 		}
 		share = before.size / 2
 	}
 	bare := task
 	bare.Files = ""
-	if before.begun() {
-		bare.Earlier = &prompt.Earlier{Kept: goesOn(in.GoOn, start)}
+	if before.started() {
+		bare.Earlier = &prompt.Earlier{Kept: resumes(in.Resume, start)}
 	}
 	fixed, err := prompt.Builder(bare)
 	if err != nil {
 		return fixed, err
 	}
 	room := share - lengthOf(fixed) - cutNote
-	least := (len(task.Files) >> in.Lessons.Compact) / leastContext
-	if before.begun() {
-		told := max(room-least, leastEarlier)
-		bare.Earlier.Text = before.inShort(told)
+	least := (len(task.Files) >> in.Lessons.Compact) / minContext
+	if before.started() {
+		told := max(room-least, minEarlier)
+		bare.Earlier.Text = before.summary(told)
 		room -= len(bare.Earlier.Text)
 	}
 	most := min(max(room, least), len(task.Files)>>in.Lessons.Compact)
@@ -133,9 +133,9 @@ func (a *Activities) builderPrompt(ctx context.Context, task prompt.BuilderTask,
 	return prompt.Builder(bare)
 }
 
-// goesOn reports whether a step continues where an earlier attempt ended: only from the
+// resumes reports whether a step continues where an earlier attempt ended: only from the
 // state in which that attempt had begun.
-func goesOn(from *contract.GoOn, start contract.Workspace) bool {
+func resumes(from *contract.ResumePoint, start contract.Workspace) bool {
 	return from != nil && from.From.Tree == start.Tree
 }
 
@@ -158,7 +158,7 @@ type pastCall struct {
 	resultLength int
 }
 
-func (t attempt) begun() bool { return len(t.calls)+len(t.errors) > 0 || t.before != "" }
+func (t attempt) started() bool { return len(t.calls)+len(t.errors) > 0 || t.before != "" }
 
 // attemptOf reads what an execution did.
 func (a *Activities) attemptOf(ctx context.Context, runID, execution int64) (attempt, error) {
@@ -227,10 +227,10 @@ func fencedIn(text, name string) string {
 	return inside
 }
 
-// inShort summarizes an attempt in at most that many bytes: which files it read and
+// summary summarizes an attempt in at most that many bytes: which files it read and
 // changed, what went wrong last, and its calls, the last ones with the beginnings of
 // their results, older ones with a mark instead.
-func (t attempt) inShort(most int) string {
+func (t attempt) summary(most int) string {
 	const parts = 6 // names, errors and an earlier summary get one part each
 	var b strings.Builder
 	part := func(title, text string) {

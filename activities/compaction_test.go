@@ -21,8 +21,8 @@ func TestAnAttemptInShortKeepsNamesErrorsAndTheLastResultsWithinItsBound(t *test
 	past.calls = append(past.calls,
 		pastCall{turn: 41, tool: "edit_file", target: "changed.go", result: "Replaced 1 occurrence."},
 		pastCall{turn: 42, tool: "run_command", target: "go vet", failed: true, result: "changed.go:3: no such thing"})
-	for _, most := range []int{3000, 1200, leastEarlier} {
-		text := past.inShort(most)
+	for _, most := range []int{3000, 1200, minEarlier} {
+		text := past.summary(most)
 		require.LessOrEqual(t, len(text), most+len("[40 earlier calls left out]")+1)
 		for _, told := range []string{
 			"Files changed: changed.go", "Files read: file-39.go", "no such thing", "Before that: Files changed: first.go",
@@ -32,10 +32,10 @@ func TestAnAttemptInShortKeepsNamesErrorsAndTheLastResultsWithinItsBound(t *test
 		}
 		require.NotContains(t, text, "turn 1:", "what is oldest goes first")
 	}
-	require.Contains(t, past.inShort(3000), "[result of 5000 bytes left out]")
+	require.Contains(t, past.summary(3000), "[result of 5000 bytes left out]")
 }
 
-func TestAShortListingKeepsWhatLiesHighestAndSaysHowMuchIsLeftOut(t *testing.T) {
+func TestAShortListingKeepsTopLevelFilesAndCountsTheRest(t *testing.T) {
 	t.Parallel()
 	files := []string{"a/b/c/deep.go", "a/b/d.go", "go.mod", "main.go"}
 	require.Equal(t, "go.mod\nmain.go\n… and 2 more", shortListing(files, 20))

@@ -106,7 +106,7 @@ func (a *Activities) deliberate(ctx context.Context, in contract.ThinkInput) (co
 	answer, err := a.ask(ctx, question{
 		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout,
 		schema: &schema, strict: in.Schema, prompt: version, member: true, told: news,
-		keep: func(text string) bool { return tellable(text, bounds) },
+		keep: func(text string) bool { return canReuse(text, bounds) },
 	})
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
 		return a.sendMoves(ctx, in, contract.ThinkResult{Usage: answer.Usage, Bad: f.Message, Code: f.Code}), nil
@@ -124,9 +124,9 @@ func (a *Activities) deliberate(ctx context.Context, in contract.ThinkInput) (co
 	return a.sendMoves(ctx, in, contract.ThinkResult{Usage: answer.Usage, Moves: moves}), nil
 }
 
-// tellTime limits how long this activity tries to send a member's moves to the
+// sendTimeout limits how long this activity tries to send a member's moves to the
 // deliberation. The member's workflow sends what could not be sent in time.
-const tellTime = 5 * time.Second
+const sendTimeout = 5 * time.Second
 
 // sendMoves sends the deliberation at once what a member does. The answer is stored by then,
 // so a repeat sends the same, and moves that arrive twice count once.
@@ -134,12 +134,12 @@ func (a *Activities) sendMoves(ctx context.Context, in contract.ThinkInput, r co
 	if in.Brief.Parent == "" || a.Temporal == nil {
 		return r
 	}
-	inTime, cancel := context.WithTimeout(ctx, tellTime)
+	inTime, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	var over *serviceerror.NotFound
 	switch err := a.Temporal.SignalWorkflow(inTime, in.Brief.Parent, "", contract.SignalMoves, in.Brief.Moves(in.Execution, r)); {
 	case err == nil:
-		r.Moves, r.Told = nil, true
+		r.Moves, r.MovesSent = nil, true
 	case ctx.Err() != nil, errors.As(err, &over): // nobody waits for it any more
 	default:
 		a.Log.WarnContext(ctx, "Could not send a turn's moves to the deliberation; the member's workflow will send them", "pipeline", in.Brief.PipelineID, "member", in.Brief.Member, "error", err)
@@ -147,9 +147,9 @@ func (a *Activities) sendMoves(ctx context.Context, in contract.ThinkInput, r co
 	return r
 }
 
-// tellable reports whether an answer can be shown again, whole, in later turns: it is
+// canReuse reports whether an answer can be shown again, whole, in later turns: it is
 // usable, and not much larger than its content may be.
-func tellable(answer string, most verdict.MoveBounds) bool {
+func canReuse(answer string, most verdict.MoveBounds) bool {
 	const written = 2 // bytes of JSON for a byte of text
 	if len(answer) > max(unusableKept, written*most.Moves*most.Text) {
 		return false
@@ -308,12 +308,12 @@ type deliberationTranscript struct {
 	Result     contract.DeliberationResult `json:"result"`
 }
 
-// Minutes keeps the transcript of a run's deliberation as artifacts, and stores its
+// SaveTranscript keeps the transcript of a run's deliberation as artifacts, and stores its
 // consensus as a plan of the run if it is itself a plan.
-func (a *Activities) Minutes(ctx context.Context, in contract.MinutesInput) (contract.MinutesResult, error) {
+func (a *Activities) SaveTranscript(ctx context.Context, in contract.SaveTranscriptInput) (contract.SaveTranscriptResult, error) {
 	m, err := a.transcriptOf(ctx, in.Result)
 	if err != nil {
-		return contract.MinutesResult{}, err
+		return contract.SaveTranscriptResult{}, err
 	}
 	of := in.Execution
 	of.RunID = in.RunID
@@ -322,9 +322,9 @@ func (a *Activities) Minutes(ctx context.Context, in contract.MinutesInput) (con
 		base = fmt.Sprintf("%s-%d", base, of.Attempt)
 	}
 	if err := a.keepDocument(ctx, of, base+".json", m); err != nil {
-		return contract.MinutesResult{}, err
+		return contract.SaveTranscriptResult{}, err
 	}
-	out := contract.MinutesResult{Artifact: base + ".md"}
+	out := contract.SaveTranscriptResult{Artifact: base + ".md"}
 	if err := a.keep(ctx, of, out.Artifact, contract.ArtifactReport, m.markdown()); err != nil {
 		return out, err
 	}
@@ -336,7 +336,7 @@ func (a *Activities) Minutes(ctx context.Context, in contract.MinutesInput) (con
 		return out, nil //nolint:nilerr // prose: the planner makes a plan of it
 	}
 	if out.PlanID, err = a.Store.SavePlan(ctx, in.RunID, planOwner(m.Pipeline, in.Execution), deliberationAuthor, plan); err != nil {
-		return contract.MinutesResult{}, err
+		return contract.SaveTranscriptResult{}, err
 	}
 	out.Plan = plan.Skeleton()
 	return out, nil
@@ -502,7 +502,7 @@ func (a *Activities) planTurn(ctx context.Context, execution contract.ExecutionR
 	if err != nil {
 		return 0, err
 	}
-	return second, a.Store.TellBefore(ctx, execution.ID, second, messages)
+	return second, a.Store.AddBefore(ctx, execution.ID, second, messages)
 }
 
 // textRef names a text that is too long for histories.

@@ -20,15 +20,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// talk is a pipeline with one active member.
-type talk struct {
+// memberExecution is a pipeline with one active member.
+type memberExecution struct {
 	*fixture
 	pipeline store.Pipeline
 	member   contract.ExecutionRef
 }
 
 // deliberating creates an independent pipeline, in which BETA has begun.
-func deliberating(t *testing.T, rules string) *talk {
+func deliberating(t *testing.T, rules string) *memberExecution {
 	t.Helper()
 	h := newFixture(t, rules)
 	settings, err := setup.Deliberation(h.Config, "")
@@ -38,7 +38,7 @@ func deliberating(t *testing.T, rules string) *talk {
 		Subtasks: []contract.Subtask{{ID: "t1", Description: "measure", Dependencies: []string{"t0"}}},
 	}})
 	require.NoError(t, err)
-	return &talk{fixture: h, pipeline: p, member: h.opened(p, contract.Beta)}
+	return &memberExecution{fixture: h, pipeline: p, member: h.opened(p, contract.Beta)}
 }
 
 // opened begins a member's execution and opens its conversation.
@@ -55,7 +55,7 @@ func (h *fixture) opened(p store.Pipeline, m contract.Member) contract.Execution
 }
 
 // turn is a member's input for its n-th turn.
-func (d *talk) turn(n int, news contract.News, refused ...contract.Error) contract.ThinkInput {
+func (d *memberExecution) turn(n int, news contract.News, refused ...contract.Error) contract.ThinkInput {
 	return contract.ThinkInput{Execution: d.member, Turn: n, Model: choice, Brief: &contract.Brief{
 		PipelineID: d.pipeline.ID, Member: contract.Beta, MovesPerTurn: 4, TextLimit: 4096,
 		Turn: contract.Turn{Number: n, Phase: map[bool]string{true: "opening", false: "exchange"}[n == 1], News: news, Errors: refused},
@@ -78,7 +78,7 @@ func (h *fixture) transcript(execution int64) string {
 	return all.String()
 }
 
-func TestAMemberIsToldItsRoleItsTaskAndTheNewsAndAnswersWithMoves(t *testing.T) {
+func TestAMembersPromptHasItsRoleTaskAndNewsAndItsAnswerHasMoves(t *testing.T) {
 	t.Parallel()
 	d := deliberating(t, `
   - when: {agent: beta, phase: planner_running, step: "", attempt: 1, turn: 1, contains: "Choose a cache"}
@@ -134,7 +134,7 @@ func TestAMemberIsToldItsRoleItsTaskAndTheNewsAndAnswersWithMoves(t *testing.T) 
 	require.Equal(t, []any{contract.AgentBeta, "beta", 1}, []any{executions[0].Agent, executions[0].Step, executions[0].Attempt})
 }
 
-func TestALongTextIsKeptAndToldWholeToWhoReadsIt(t *testing.T) {
+func TestALongTextIsStoredAndShownInFullToItsReaders(t *testing.T) {
 	t.Parallel()
 	whole := strings.Repeat("all of it ", 200)
 	d := deliberating(t, fmt.Sprintf(`
@@ -226,7 +226,7 @@ func TestAHugeAnswerIsPaidForOnce(t *testing.T) {
 	}
 }
 
-func TestARecoveryIsToldWhatTheAttemptBeforeLeft(t *testing.T) {
+func TestARecoverysPromptHasTheHandoffOfTheAttemptBefore(t *testing.T) {
 	t.Parallel()
 	d := deliberating(t, "  []")
 	in, failure := do[contract.DeliberationInput](d.fixture, d.CreatePipeline, contract.NewPipeline{
@@ -362,14 +362,14 @@ func (h *fixture) deliberated(planner contract.ExecutionRef, consensus string) c
 	}
 }
 
-func TestAConsensusThatIsAPlanIsTakenAsItIsAndItsMinutesAreKept(t *testing.T) {
+func TestAConsensusThatIsAPlanIsAdoptedAndItsTranscriptIsStored(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")
 	planner := h.begin(contract.PhasePlanner, "")
-	in := contract.MinutesInput{RunID: h.run.ID, Execution: planner, Result: h.deliberated(planner, "```json\n"+planDoc+"\n```")}
-	first, failure := do[contract.MinutesResult](h, h.Minutes, in)
+	in := contract.SaveTranscriptInput{RunID: h.run.ID, Execution: planner, Result: h.deliberated(planner, "```json\n"+planDoc+"\n```")}
+	first, failure := do[contract.SaveTranscriptResult](h, h.SaveTranscript, in)
 	require.Nil(t, failure)
-	again, failure := do[contract.MinutesResult](h, h.Minutes, in)
+	again, failure := do[contract.SaveTranscriptResult](h, h.SaveTranscript, in)
 	require.Nil(t, failure)
 	require.Equal(t, first, again)
 	plan, err := h.Store.PlanByID(t.Context(), h.run.ID, first.PlanID)
@@ -423,7 +423,7 @@ func TestAConsensusInProseIsMadeAPlanByThePlanner(t *testing.T) {
 				require.Nil(t, failure)
 			}
 			result := h.deliberated(in.Execution, "Let us say it twice.")
-			minutes, failure := do[contract.MinutesResult](h, h.Minutes, contract.MinutesInput{RunID: h.run.ID, Execution: in.Execution, Result: result})
+			minutes, failure := do[contract.SaveTranscriptResult](h, h.SaveTranscript, contract.SaveTranscriptInput{RunID: h.run.ID, Execution: in.Execution, Result: result})
 			require.Nil(t, failure)
 			require.Zero(t, minutes.PlanID, "prose is no plan")
 			in.Consensus = &result
@@ -483,9 +483,9 @@ func TestAConsensusThatIsAPlanLeavesThePlannersOwn(t *testing.T) {
 	in := contract.PlanInput{Execution: h.begin(contract.PhasePlanner, ""), Repo: h.repo, Model: choice}
 	own, failure := do[contract.PlanResult](h, h.Plan, in)
 	require.Nil(t, failure)
-	minutes := contract.MinutesInput{RunID: h.run.ID, Execution: in.Execution, Result: h.deliberated(in.Execution, planDoc)}
+	minutes := contract.SaveTranscriptInput{RunID: h.run.ID, Execution: in.Execution, Result: h.deliberated(in.Execution, planDoc)}
 	for range 2 {
-		agreed, failure := do[contract.MinutesResult](h, h.Minutes, minutes)
+		agreed, failure := do[contract.SaveTranscriptResult](h, h.SaveTranscript, minutes)
 		require.Nil(t, failure)
 		require.NotEqual(t, own.ID, agreed.PlanID)
 		plan, err := h.Store.PlanByID(t.Context(), h.run.ID, agreed.PlanID)
@@ -508,7 +508,7 @@ func TestMembersThatPlanARunAreShownItsRepository(t *testing.T) {
 	require.NoError(t, err)
 	p, err := h.Store.CreatePipeline(t.Context(), contract.NewPipeline{RunID: h.run.ID, ForRun: true, Execution: planner.ID, Attempt: 1, Settings: settings})
 	require.NoError(t, err)
-	d := &talk{fixture: h, pipeline: p, member: h.opened(p, contract.Alpha)}
+	d := &memberExecution{fixture: h, pipeline: p, member: h.opened(p, contract.Alpha)}
 	for n := 1; n <= 2; n++ {
 		in := d.turn(n, contract.News{})
 		in.Brief.Member = contract.Alpha
@@ -521,23 +521,23 @@ func TestMembersThatPlanARunAreShownItsRepository(t *testing.T) {
 	require.Contains(t, told, "Objective: Say more")
 }
 
-// ear is a fake Temporal that takes signals for workflows.
-type ear struct {
+// signalRecorder is a fake Temporal that takes signals for workflows.
+type signalRecorder struct {
 	client.Client
-	heard []contract.Moves
-	to    []string
-	deaf  error
+	signals []contract.Moves
+	to      []string
+	failing error
 }
 
-func (e *ear) SignalWorkflow(_ context.Context, id, _, name string, arg any) error {
-	if e.deaf != nil {
-		return e.deaf
+func (e *signalRecorder) SignalWorkflow(_ context.Context, id, _, name string, arg any) error {
+	if e.failing != nil {
+		return e.failing
 	}
-	e.to, e.heard = append(e.to, id+" "+name), append(e.heard, arg.(contract.Moves)) //nolint:forcetypeassert // else the test fails
+	e.to, e.signals = append(e.to, id+" "+name), append(e.signals, arg.(contract.Moves)) //nolint:forcetypeassert // else the test fails
 	return nil
 }
 
-func TestADeliberationIsToldOfATurnAsSoonAsItsAnswerIsStored(t *testing.T) {
+func TestADeliberationIsSentATurnAsSoonAsItsAnswerIsStored(t *testing.T) {
 	t.Parallel()
 	d := deliberating(t, `
   - when: {agent: beta, turn: 1}
@@ -546,7 +546,7 @@ func TestADeliberationIsToldOfATurnAsSoonAsItsAnswerIsStored(t *testing.T) {
   - when: {agent: beta, turn: 2}
     reply: {text: "no moves at all"}
 `)
-	temporal := &ear{}
+	temporal := &signalRecorder{}
 	d.Temporal = temporal
 	asked := func(n int) contract.ThinkInput {
 		in := d.turn(n, contract.News{})
@@ -555,33 +555,33 @@ func TestADeliberationIsToldOfATurnAsSoonAsItsAnswerIsStored(t *testing.T) {
 	}
 	first, failure := do[contract.ThinkResult](d.fixture, d.Think, asked(1))
 	require.Nil(t, failure)
-	require.True(t, first.Told)
+	require.True(t, first.MovesSent)
 	require.Empty(t, first.Moves, "they are where they were told")
 	want := contract.Moves{
 		Token: "its own", Member: contract.Beta, Turn: 1, ExecutionID: d.member.ID, Attempt: 1, Usage: first.Usage,
 		Moves: []contract.Move{{Kind: contract.MovePropose, Key: "p1", Text: contract.Text{Head: "Redis", Size: 5}}},
 	}
-	require.Equal(t, []contract.Moves{want}, temporal.heard)
+	require.Equal(t, []contract.Moves{want}, temporal.signals)
 	require.Equal(t, []string{"pipeline-7 moves"}, temporal.to)
 
 	again, failure := do[contract.ThinkResult](d.fixture, d.Think, asked(1))
 	require.Nil(t, failure)
 	require.Equal(t, first, again)
-	require.Equal(t, []contract.Moves{want, want}, temporal.heard, "told again it is the same, and paid once")
+	require.Equal(t, []contract.Moves{want, want}, temporal.signals, "told again it is the same, and paid once")
 	require.Equal(t, 1, d.served())
 
-	temporal.deaf = errors.New("it is away")
+	temporal.failing = errors.New("it is away")
 	kept, failure := do[contract.ThinkResult](d.fixture, d.Think, asked(1))
 	require.Nil(t, failure, "the member's workflow tells it")
-	require.False(t, kept.Told)
+	require.False(t, kept.MovesSent)
 	require.Equal(t, want.Moves, kept.Moves)
 
-	temporal.deaf, temporal.heard = nil, nil
+	temporal.failing, temporal.signals = nil, nil
 	bad, failure := do[contract.ThinkResult](d.fixture, d.Think, asked(2))
 	require.Nil(t, failure)
-	require.True(t, bad.Told)
-	require.Len(t, temporal.heard, 1)
-	require.Equal(t, contract.CodeInvalidOutput, temporal.heard[0].Bad.Code)
-	require.Contains(t, temporal.heard[0].Bad.Message, "the model's answer could not be used: ")
-	require.Empty(t, temporal.heard[0].Moves)
+	require.True(t, bad.MovesSent)
+	require.Len(t, temporal.signals, 1)
+	require.Equal(t, contract.CodeInvalidOutput, temporal.signals[0].Bad.Code)
+	require.Contains(t, temporal.signals[0].Bad.Message, "the model's answer could not be used: ")
+	require.Empty(t, temporal.signals[0].Moves)
 }

@@ -268,7 +268,7 @@ func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w requiredE
 	}
 	if f := cmp.Or(failed, optional); f != nil {
 		f.Output = telemetry.Redact(f.Output)
-		if r, ok := egress.trouble(); ok {
+		if r, ok := egress.networkFailure(); ok {
 			return failed, unreachable(ctx, f, r, timeout)
 		}
 	}
@@ -282,9 +282,9 @@ func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w requiredE
 func unreachable(ctx context.Context, failed *environment.Failed, r proxy.Record, timeout time.Duration) error {
 	unreached := fmt.Sprintf("%s could not be reached: %s", r.Host, r.Reason)
 	err := fault.New(contract.ClassInfra, contract.CodeUnreachable, "`%s` failed (%s) while %s", clipped(failed.Command.String(), 300), failed.Why, unreached)
-	if r.Passing && activity.IsActivity(ctx) {
+	if r.Temporary && activity.IsActivity(ctx) {
 		info := activity.GetInfo(ctx)
-		if _, again := err.Again(int(info.Attempt)); again && time.Since(info.ScheduledTime) < timeout {
+		if _, again := err.RetryDelay(int(info.Attempt)); again && time.Since(info.ScheduledTime) < timeout {
 			return err
 		}
 	}

@@ -44,7 +44,7 @@ func (h *fixture) repairPrompt(failed contract.ExecutionRef, failure contract.Fa
 	return all
 }
 
-func TestSecretsInTheOutputOfTestsAreNeitherStoredNorToldToAnAgent(t *testing.T) {
+func TestSecretsInTheOutputOfTestsAreNeitherStoredNorShownToAnAgent(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")
 	h.testedBy(checks.Settings{Test: checks.StageSettings{

@@ -135,7 +135,7 @@ func TestASecondTryOfACallUnderWayJoinsItInsteadOfPayingAgain(t *testing.T) {
 	h.requireOnePaidCall(110)
 }
 
-func TestACallGoesOnForTheNextTryWhenTemporalLostSightOfItsFirst(t *testing.T) {
+func TestAModelCallContinuesForTheRetryAfterAHeartbeatTimeout(t *testing.T) {
 	t.Parallel()
 	h, g := gated(t)
 	e, _ := h.openStep()

@@ -105,8 +105,8 @@ func tooMany(n int) string {
 	return fmt.Sprintf("it called %d tools in one turn, more than the %d allowed", n, contract.TurnCallLimit)
 }
 
-// nudge is the message to a model that answered without calling a tool.
-const nudge = "Your answer called no tool. Call a tool to continue, or `finish` when the step is done or cannot be done."
+// reminder is the message to a model that answered without calling a tool.
+const reminder = "Your answer called no tool. Call a tool to continue, or `finish` when the step is done or cannot be done."
 
 // question is one model call being prepared or made.
 type question struct {
@@ -165,7 +165,7 @@ func (a *Activities) leaseCall(ctx context.Context, q question) (release func(),
 	if err != nil || owned {
 		return release, err
 	}
-	patience := cmp.Or(q.timeout, model.DefaultTimeout) + settleTime
+	patience := cmp.Or(q.timeout, model.DefaultTimeout) + storeTimeout
 	a.Log.InfoContext(ctx, "Another worker is making this model call; waiting for its answer", "execution", q.execution.ID, "turn", q.turn, "at_most", patience)
 	release, owned, err = a.Store.LeaseCall(ctx, q.execution.ID, q.turn, patience)
 	if err == nil && !owned {
@@ -206,7 +206,7 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 	telemetry.ObserveModelCall(q.choice, response.Latency, response.Usage, failure)
 	if failure != nil && failure.Class != contract.ClassLLM {
 		// The reservation is released even if we are being cancelled.
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
 		if gone := a.Store.FailCall(last, reserved.ID, failure, contract.Usage{}); gone != nil {
 			a.Log.WarnContext(ctx, "Could not release the budget reserved for a failed model call; the next attempt takes over the reservation", "execution", q.execution.ID, "error", gone)
@@ -296,7 +296,7 @@ func (a *Activities) reserve(ctx context.Context, q question, r model.Request) (
 	for {
 		reserved, err := a.Store.ReserveCall(ctx, store.Reservation{
 			Execution: q.execution, Turn: q.turn, Provider: q.choice.Provider, Model: q.choice.Model, PromptVersion: q.prompt,
-			Tokens: estimate.Tokens(), MicroUSD: model.Cost(estimate, entry), WarnAt: budgets.WarnAt, Scopes: scopes, Told: told,
+			Tokens: estimate.Tokens(), MicroUSD: model.Cost(estimate, entry), WarnAt: budgets.WarnAt, Scopes: scopes, NewMessages: told,
 		})
 		if !errors.Is(err, store.ErrBudgetBusy) {
 			return reserved, err
@@ -312,12 +312,12 @@ func (a *Activities) reserve(ctx context.Context, q question, r model.Request) (
 const (
 	// budgetWait is the pause between attempts of a call that waits for others to settle.
 	budgetWait = 100 * time.Millisecond
-	// settleTime is how long one attempt to settle a call may take.
-	settleTime = 10 * time.Second
-	// settleWait is the longest pause between two such attempts.
-	settleWait = 2 * time.Second
-	// settleLimit is how long an answer is kept while the database is down.
-	settleLimit = 30 * time.Minute
+	// storeTimeout is how long one attempt to settle a call may take.
+	storeTimeout = 10 * time.Second
+	// maxStorePause is the longest pause between two such attempts.
+	maxStorePause = 2 * time.Second
+	// storePatience is how long an answer is kept while the database is down.
+	storePatience = 30 * time.Minute
 )
 
 // storeAnswer stores the answer and its cost. The answer is paid for: while the database is
@@ -340,10 +340,10 @@ func (a *Activities) storeAnswer(ctx context.Context, q question, call store.Cal
 
 // storeUntilAccepted retries until the database takes the answer or refuses it for good.
 func (a *Activities) storeUntilAccepted(ctx context.Context, q question, try func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, settleLimit)
+	ctx, cancel := context.WithTimeout(ctx, storePatience)
 	defer cancel()
-	for wait := budgetWait; ; wait = min(2*wait, settleWait) {
-		once, done := context.WithTimeout(ctx, settleTime)
+	for wait := budgetWait; ; wait = min(2*wait, maxStorePause) {
+		once, done := context.WithTimeout(ctx, storeTimeout)
 		err := try(once)
 		done()
 		if err == nil || errors.Is(err, store.ErrSuperseded) || fault.Of(err).Class != contract.ClassInfra {
@@ -381,7 +381,7 @@ func answerMessages(q question, answer stored) []model.Message {
 	case answer.Failure != nil:
 		wrong = "Your answer could not be used: " + answer.Failure.Message
 	case n == 0:
-		wrong = nudge
+		wrong = reminder
 	case n > contract.TurnCallLimit:
 		wrong = "Your answer could not be used: " + tooMany(n) + "."
 	default:

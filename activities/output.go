@@ -211,9 +211,9 @@ func (e *egress) artifact(ctx context.Context, name string) ([]contract.Artifact
 	return []contract.Artifact{{Name: name, Type: contract.ArtifactJSON, Size: int64(len(requests)), Digest: digest}}, nil
 }
 
-// trouble returns the last request to the first host whose last request failed, or was
+// networkFailure returns the last request to the first host whose last request failed, or was
 // refused although the host is allowed.
-func (e *egress) trouble() (proxy.Record, bool) {
+func (e *egress) networkFailure() (proxy.Record, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	last := map[string]proxy.Record{}

@@ -13,9 +13,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
-// quickPins is how many changed test files a local activity compares. More may take
+// maxLocalPins is how many changed test files a local activity compares. More may take
 // longer than a workflow task should wait.
-const quickPins = 100
+const maxLocalPins = 100
 
 // comparePins compares the tests of a workspace with those that its run began with, by
 // the files that differ and the checks that are gone, and stores the differences as the

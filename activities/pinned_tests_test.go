@@ -84,7 +84,7 @@ func (h *fixture) with(ws contract.Workspace, name, text string) contract.Worksp
 func (h *fixture) planned(ws contract.Workspace) (contract.TestPlanResult, []store.Finding, contract.TestReportResult) {
 	h.t.Helper()
 	e := h.begin(contract.PhaseTester, "")
-	plan, failure := do[contract.TestPlanResult](h, h.PlanTests, contract.TestPlanInput{Execution: e, Workspace: ws, Quick: true})
+	plan, failure := do[contract.TestPlanResult](h, h.PlanTests, contract.TestPlanInput{Execution: e, Workspace: ws, LocalOnly: true})
 	require.Nil(h.t, failure)
 	require.False(h.t, plan.Cold)
 	all, err := h.Store.Findings(h.t.Context(), h.run.ID)
@@ -105,7 +105,7 @@ var (
 	otherGreet   = strings.Replace(greeterTest, `"Hello"`, `"Goodbye"`, 1)
 )
 
-func TestATestThatTheChangeTookAwayIsAFindingAndFailsTheTester(t *testing.T) {
+func TestATestThatTheChangeRemovedIsAFindingAndFailsTheTester(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")
 	ws := h.greeter(verdict.PinnedEnforce)
@@ -159,7 +159,7 @@ func TestAChangeThatLeavesTestsAloneIsNoProblemAndSaysThatItWasLookedAt(t *testi
 	}
 }
 
-func TestWhoTurnedPinnedTestsOffIsNotTold(t *testing.T) {
+func TestPinnedTestsThatAreOffReportNothing(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []verdict.PinnedTests{verdict.PinnedOff, ""} {
 		h := newFixture(t, "  []")

@@ -18,10 +18,10 @@ import (
 // Limits of what a prompt says about a project's checks. It is paid for with each call
 // of a conversation.
 const (
-	toldChecks    = 30
-	toldCommand   = 600 // bytes of one check's command
-	toldFailures  = 40
-	toldFailBytes = 200 // of each
+	maxShownChecks       = 30
+	maxShownCommand      = 600 // bytes of one check's command
+	maxShownFailures     = 40
+	maxShownFailureBytes = 200 // of each
 )
 
 // project returns what agents of a run are shown of its environment and checks; nil if
@@ -54,21 +54,21 @@ func (a *Activities) project(ctx context.Context, run store.Run) (*prompt.Projec
 	if err != nil || b == nil {
 		return p, err
 	}
-	tellBaseline(p, b)
+	describeBaseline(p, b)
 	return p, nil
 }
 
-// tellBaseline adds which checks judge the result, and how they ended before it.
-func tellBaseline(p *prompt.Project, b *store.Baseline) {
+// describeBaseline adds which checks judge the result, and how they ended before it.
+func describeBaseline(p *prompt.Project, b *store.Baseline) {
 	p.Checks = promptChecks(b.Stages, b.Commands)
 	var sum contract.TestSummary
 	more := 0
 	fails := func(text string) {
-		if len(p.Failing) == toldFailures {
+		if len(p.Failing) == maxShownFailures {
 			more++
 			return
 		}
-		p.Failing = append(p.Failing, clipped(telemetry.Redact(text), toldFailBytes))
+		p.Failing = append(p.Failing, clipped(telemetry.Redact(text), maxShownFailureBytes))
 	}
 	for _, c := range b.Checks {
 		sum = sum.Add(c.Result.Summary)
@@ -99,8 +99,8 @@ func promptChecks(stages [][]contract.Check, commands map[string]string) []promp
 	var told []prompt.Check
 	for _, stage := range stages {
 		for _, c := range stage {
-			if command := commands[c.ID]; command != "" && len(told) < toldChecks {
-				told = append(told, prompt.Check{Name: c.Name, Command: clipped(command, toldCommand)})
+			if command := commands[c.ID]; command != "" && len(told) < maxShownChecks {
+				told = append(told, prompt.Check{Name: c.Name, Command: clipped(command, maxShownCommand)})
 			}
 		}
 	}

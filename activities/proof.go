@@ -76,7 +76,7 @@ func (a *Activities) prove(ctx context.Context, in contract.VerifyInput) (contra
 		return contract.CheckResult{}, err
 	}
 	defer cenv.Close()
-	way := a.checkWayOut(in)
+	way := a.checkEgress(in)
 	proof, err := a.runProof(ctx, in, dir.Path(), tests, a.verifyEnv(spec, cache, cenv, way), cache, cenv.ofBase)
 	if err != nil {
 		return contract.CheckResult{}, err
@@ -149,7 +149,7 @@ func transfer(from, to, name string, exists bool) error {
 	defer target.Close()
 	local := filepath.FromSlash(name)
 	if exists {
-		if err := clearWay(target, name); err != nil {
+		if err := removeObstacles(target, name); err != nil {
 			return err
 		}
 	}
@@ -183,9 +183,9 @@ func transfer(from, to, name string, exists bool) error {
 	return out.Close()
 }
 
-// clearWay removes whatever is in the way of a file's folders: the change has replaced
+// removeObstacles removes whatever is in the way of a file's folders: the change has replaced
 // it with folders.
-func clearWay(target *os.Root, name string) error {
+func removeObstacles(target *os.Root, name string) error {
 	for i, c := range name {
 		if c != '/' {
 			continue

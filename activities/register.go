@@ -76,7 +76,7 @@ func Roles() []Role {
 			register(r, contract.ActivityCreatePipeline, a.CreatePipeline)
 			register(r, contract.ActivityClosePipeline, a.ClosePipeline)
 			register(r, contract.ActivityWriteHandoff, a.WriteHandoff)
-			register(r, contract.ActivityMinutes, a.Minutes)
+			register(r, contract.ActivitySaveTranscript, a.SaveTranscript)
 			register(r, contract.ActivityDeliver, a.Deliver)
 		}},
 		{"planner", contract.QueuePlanner, func(a *Activities, r worker.ActivityRegistry) {

@@ -237,7 +237,7 @@ func (a *Activities) approved(ctx context.Context, in contract.ReleaseInput) err
 		return err
 	}
 	return fault.New(contract.ClassHuman, contract.CodeRejected,
-		"run %d changes protected files (%s) without approval; nothing was released", in.Execution.RunID, files.Words())
+		"run %d changes protected files (%s) without approval; nothing was released", in.Execution.RunID, files.Summary())
 }
 
 // protects reports whether no repair may change a path: files that are protected by

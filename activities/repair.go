@@ -206,7 +206,7 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 // Judge compares the state before and after a repair, keeps the difference as an
 // artifact, and refuses it if it removes tests instead of fixing code.
 func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contract.Judgement, error) {
-	if in.Quick && !a.Workspaces.Cached(in.From.Repo, in.From.Base) {
+	if in.LocalOnly && !a.Workspaces.Cached(in.From.Repo, in.From.Base) {
 		return contract.Judgement{Cold: true}, nil
 	}
 	var out contract.Judgement
@@ -351,7 +351,7 @@ func (a *Activities) CreateDefaults(ctx context.Context, in contract.DefaultsInp
 	defer root.Close()
 	for _, example := range files {
 		name, ok := exampleOf(example)
-		if !ok || slices.Contains(files, name) || !a.isSettings(name) || !names(in.Wanted, name) || len(out.Made) == defaultFiles {
+		if !ok || slices.Contains(files, name) || !a.isSettings(name) || !names(in.Wanted, name) || len(out.Created) == defaultFiles {
 			continue
 		}
 		if info, err := root.Lstat(filepath.FromSlash(example)); err != nil || !info.Mode().IsRegular() || info.Size() > defaultBytes {
@@ -364,14 +364,14 @@ func (a *Activities) CreateDefaults(ctx context.Context, in contract.DefaultsInp
 		if err := root.WriteFile(filepath.FromSlash(name), text, 0o644); err != nil {
 			return out, fmt.Errorf("create %s from %s: %w", name, example, err)
 		}
-		out.Made = append(out.Made, name)
+		out.Created = append(out.Created, name)
 	}
-	if len(out.Made) == 0 {
+	if len(out.Created) == 0 {
 		return out, dir.Unchanged()
 	}
 	out.Workspace, err = dir.Save(ctx)
 	if err == nil && out.Workspace.Tree == in.Workspace.Tree {
-		out.Made = nil // git ignores them: they are not part of the repository, so not of a run
+		out.Created = nil // git ignores them: they are not part of the repository, so not of a run
 	}
 	return out, err
 }

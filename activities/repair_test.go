@@ -36,7 +36,7 @@ func (h *fixture) documented(examples map[string]string) contract.Workspace {
 	return h.repo.Workspace()
 }
 
-func TestDefaultsAreMadeOfSettingsAloneAndNeverWhereToolsTakeOrders(t *testing.T) {
+func TestDefaultsAreCreatedFromSettingsOnlyAndNeverAsToolConfiguration(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, editHello)
 	big := "a: " + strings.Repeat("x", 64<<10) + "\n"
@@ -52,7 +52,7 @@ func TestDefaultsAreMadeOfSettingsAloneAndNeverWhereToolsTakeOrders(t *testing.T
 		"rgpt.yaml rgpt.local.yml run.sh main.go big.yaml there.yaml linked.yaml ../../etc/passwd"
 	made, err := h.CreateDefaults(t.Context(), contract.DefaultsInput{Execution: h.begin(contract.PhaseTester, ""), Workspace: ws, Wanted: wanted})
 	require.NoError(t, err)
-	require.ElementsMatch(t, []string{"settings.yaml", "conf/app.json", ".env"}, made.Made)
+	require.ElementsMatch(t, []string{"settings.yaml", "conf/app.json", ".env"}, made.Created)
 	diff, err := h.Workspaces.DiffBetween(t.Context(), ws, made.Workspace, 1<<20)
 	require.NoError(t, err)
 	require.Equal(t, 3, strings.Count(diff, "diff --git"), "nothing else has changed: %s", diff)
@@ -69,7 +69,7 @@ func TestNoMoreThanTwentyDefaultsAreMade(t *testing.T) {
 	ws := h.documented(examples)
 	made, err := h.CreateDefaults(t.Context(), contract.DefaultsInput{Execution: h.begin(contract.PhaseTester, ""), Workspace: ws, Wanted: wanted})
 	require.NoError(t, err)
-	require.Len(t, made.Made, 20)
+	require.Len(t, made.Created, 20)
 }
 
 func TestAPatchOfWhatNoAgentMayChangeIsRefusedAsAViolation(t *testing.T) {
@@ -119,7 +119,7 @@ func TestARepairChangesNoDemandOfTheBase(t *testing.T) {
 	require.Empty(t, judge(changed, h.with(changed, "hello/old_test.go", test("TestOld", "3"))), "the run had edited it")
 }
 
-func TestARepairAgentThatFollowsARevokedOneIsToldItsHandoff(t *testing.T) {
+func TestTheRepairAgentAfterARevokedOneGetsItsHandoff(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, editHello)
 	failed := h.begin(contract.PhaseTester, "")
@@ -208,7 +208,7 @@ func TestAProposedSetupIsStoredOnceHoweverOftenThatIsDone(t *testing.T) {
 	require.NotEqual(t, first, propose(), "one that was taken back does not count")
 }
 
-func TestASetupWhoseBaselinePassedNothingStaysItsRuns(t *testing.T) {
+func TestASetupWhoseBaselinePassedNothingIsKeptForItsRunOnly(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		result contract.CheckResult
@@ -235,7 +235,7 @@ func TestASetupWhoseBaselinePassedNothingStaysItsRuns(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentAgentIsToldTheChecksThoughNothingCouldBeSetUp(t *testing.T) {
+func TestTheEnvironmentAgentsPromptHasTheChecksThoughTheSetUpFailed(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")
 	h.Config.Environment.Variables = map[string]string{"SHARED": "yes"}

@@ -74,7 +74,7 @@ func (a *Activities) detected(ctx context.Context, runID int64, checkout string)
 
 const (
 	proposedCommand = 4 << 10 // bytes of one command
-	hintsTold       = 80
+	maxShownHints   = 80
 )
 
 // badProposal returns what is wrong with the form of a proposal.
@@ -129,7 +129,7 @@ func (a *Activities) setupPrompt(ctx context.Context, runID int64, task contract
 		return prompt.Prompt{}, err
 	}
 	var hints []string
-	for _, h := range recipe.Hints[:min(len(recipe.Hints), hintsTold)] {
+	for _, h := range recipe.Hints[:min(len(recipe.Hints), maxShownHints)] {
 		hints = append(hints, fmt.Sprintf("%s:%d: %s", h.File, h.Line, h.Text))
 	}
 	var commands []string

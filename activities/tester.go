@@ -20,16 +20,16 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
-// quickFiles is how many files a local activity lays out in a directory. More may take
+// maxLocalFiles is how many files a local activity lays out in a directory. More may take
 // longer than a workflow task should wait.
-const quickFiles = 2000
+const maxLocalFiles = 2000
 
 // PlanTests returns the checks of a workspace's verification, and carries out the part
 // that needs no command: the comparison of the change's tests with those that were
 // there before.
 func (a *Activities) PlanTests(ctx context.Context, in contract.TestPlanInput) (contract.TestPlanResult, error) {
-	if in.Quick {
-		quick, err := a.quick(ctx, in.Workspace)
+	if in.LocalOnly {
+		quick, err := a.fitsLocalActivity(ctx, in.Workspace)
 		if err != nil || !quick {
 			return contract.TestPlanResult{Cold: true}, err
 		}
@@ -63,7 +63,7 @@ func (a *Activities) planOfTests(ctx context.Context, in contract.TestPlanInput,
 	}
 	started := time.Now()
 	files, err := a.pinned(ctx, base, in.Workspace)
-	if err != nil || in.Quick && len(files) > quickPins {
+	if err != nil || in.LocalOnly && len(files) > maxLocalPins {
 		return contract.TestPlanResult{Cold: true}, err
 	}
 	if spec.Verification.NewTests.On() && hasTests(pipeline.Stages) {
@@ -87,14 +87,14 @@ func (a *Activities) planOfTests(ctx context.Context, in contract.TestPlanInput,
 	return out, nil
 }
 
-// quick reports whether a workspace can be laid out quickly: its repository is on this
+// fitsLocalActivity reports whether a workspace can be laid out quickly: its repository is on this
 // host, and small.
-func (a *Activities) quick(ctx context.Context, ws contract.Workspace) (bool, error) {
+func (a *Activities) fitsLocalActivity(ctx context.Context, ws contract.Workspace) (bool, error) {
 	if !a.Workspaces.Cached(ws.Repo, ws.Base) {
 		return false, nil
 	}
 	files, err := a.Workspaces.Files(ctx, ws)
-	return len(files) <= quickFiles, err
+	return len(files) <= maxLocalFiles, err
 }
 
 // specOf reads the frozen inputs of a run.
@@ -166,7 +166,7 @@ func (a *Activities) check(ctx context.Context, in contract.VerifyInput) (checke
 			"the environment of the base commit could not be rebuilt: `%s` failed (%s)", cenv.failed.Command, cenv.failed.Why)
 	}
 	outcome := brokenSetup(cenv)
-	way := a.checkWayOut(in)
+	way := a.checkEgress(in)
 	if outcome == nil {
 		env := a.verifyEnv(spec, cache, cenv, way)
 		if outcome, err = a.runCheck(ctx, in, dir.Path(), env, cache, cenv.ofBase); err != nil {
@@ -229,9 +229,9 @@ func (a *Activities) runCheck(
 	return &outcome, err
 }
 
-// checkWayOut returns the network access for the commands of one check, limited by its
+// checkEgress returns the network access for the commands of one check, limited by its
 // own settings.
-func (a *Activities) checkWayOut(in contract.VerifyInput) *egress {
+func (a *Activities) checkEgress(in contract.VerifyInput) *egress {
 	return a.egress("run "+directory(in.Execution)+"/"+in.Check.ID, checks.NetworkSetting(in.Check.Category))
 }
 

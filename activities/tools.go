@@ -28,7 +28,7 @@ func (a *Activities) CallTool(ctx context.Context, in contract.ToolInput) (contr
 	} else if !errors.Is(err, store.ErrNotFound) {
 		return contract.ToolOutcome{}, err
 	}
-	if in.Quick && !a.Workspaces.Cached(in.Workspace.Repo, in.Workspace.Base) {
+	if in.LocalOnly && !a.Workspaces.Cached(in.Workspace.Repo, in.Workspace.Base) {
 		return contract.ToolOutcome{Cold: true}, nil
 	}
 	call, err := a.toolCall(ctx, in)
@@ -81,7 +81,7 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 		return tool.Result{}, in.Workspace, err
 	}
 	defer cache.Close()
-	way := a.wayOut(in.Execution)
+	way := a.agentEgress(in.Execution)
 	env := a.toolEnv(in, dir.Path(), cache, way)
 	note := ""
 	if in.Execution.Agent == contract.AgentEnvironment {
@@ -132,9 +132,9 @@ func save(ctx context.Context, dir *workspace.Dir, result tool.Result) (contract
 	return dir.SaveFile(ctx, result.Path)
 }
 
-// wayOut returns the network access for one tool call of an agent. The environment
+// agentEgress returns the network access for one tool call of an agent. The environment
 // agent has that of a set-up.
-func (a *Activities) wayOut(e contract.ExecutionRef) *egress {
+func (a *Activities) agentEgress(e contract.ExecutionRef) *egress {
 	setting := "execution.sandbox.network"
 	if e.Agent == contract.AgentEnvironment {
 		setting = "environment.network.hosts"

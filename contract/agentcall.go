@@ -56,22 +56,22 @@ const TurnCallLimit = 64
 // steps that it depends on, in plan order; together they lead from the base to the
 // step's starting point.
 type StepInput struct {
-	RunID     int64             `json:"run_id"`
-	Step      string            `json:"step"`
-	PlanID    int64             `json:"plan_id"` // of the plan that the step belongs to
-	Agent     Agent             `json:"agent"`
-	Phase     Phase             `json:"phase"`
-	Workspace Workspace         `json:"workspace"`
-	Needs     []Change          `json:"needs,omitempty"`
-	Model     ModelChoice       `json:"model"`
-	Settings  LoopSettings      `json:"settings"`
-	State     *LoopState        `json:"state,omitempty"` // set when the workflow continues as new
-	Lessons   Lessons           `json:"lessons,omitzero"`
-	Heal      *HealTask         `json:"heal,omitempty"` // set for the Repair agent
-	Talk      *ConversationFork `json:"talk,omitempty"` // set for the step that a fork continues
-	GoOn      *GoOn             `json:"go_on,omitempty"`
-	Worker    string            `json:"worker,omitempty"` // that does the step's work; empty: any of the role
-	Setup     *SetupTask        `json:"setup,omitempty"`  // of the environment agent
+	RunID        int64             `json:"run_id"`
+	Step         string            `json:"step"`
+	PlanID       int64             `json:"plan_id"` // of the plan that the step belongs to
+	Agent        Agent             `json:"agent"`
+	Phase        Phase             `json:"phase"`
+	Workspace    Workspace         `json:"workspace"`
+	Needs        []Change          `json:"needs,omitempty"`
+	Model        ModelChoice       `json:"model"`
+	Settings     LoopSettings      `json:"settings"`
+	State        *LoopState        `json:"state,omitempty"` // set when the workflow continues as new
+	Lessons      Lessons           `json:"lessons,omitzero"`
+	Heal         *HealTask         `json:"heal,omitempty"` // set for the Repair agent
+	Conversation *ConversationFork `json:"talk,omitempty"` // set for the step that a fork continues
+	Resume       *ResumePoint      `json:"go_on,omitempty"`
+	Worker       string            `json:"worker,omitempty"` // that does the step's work; empty: any of the role
+	Setup        *SetupTask        `json:"setup,omitempty"`  // of the environment agent
 }
 
 // LoopSettings are the limits of an agent loop.
@@ -87,20 +87,20 @@ type LoopSettings struct {
 
 // LoopState is what an agent loop carries from turn to turn.
 type LoopState struct {
-	Execution  ExecutionRef   `json:"execution"`
-	Prompt     string         `json:"prompt"` // version of the prompt
-	Model      ModelChoice    `json:"model"`
-	Turn       int            `json:"turn"` // model calls made
-	Workspace  Workspace      `json:"workspace"`
-	From       Workspace      `json:"from"`
-	Usage      Usage          `json:"usage"`
-	Repeats    map[string]int `json:"repeats,omitempty"` // loop detection: fingerprint → count
-	BadAnswers int            `json:"bad_answers,omitempty"`
-	Violations int            `json:"violations,omitempty"` // actions outside the allowed tools or paths
-	Records    int64          `json:"records"`
-	Orders     int64          `json:"orders,omitempty"` // Seq of the last ones applied
-	Paused     bool           `json:"paused,omitempty"`
-	Started    time.Time      `json:"started"`
+	Execution     ExecutionRef   `json:"execution"`
+	Prompt        string         `json:"prompt"` // version of the prompt
+	Model         ModelChoice    `json:"model"`
+	Turn          int            `json:"turn"` // model calls made
+	Workspace     Workspace      `json:"workspace"`
+	From          Workspace      `json:"from"`
+	Usage         Usage          `json:"usage"`
+	Repeats       map[string]int `json:"repeats,omitempty"` // loop detection: fingerprint → count
+	BadAnswers    int            `json:"bad_answers,omitempty"`
+	Violations    int            `json:"violations,omitempty"` // actions outside the allowed tools or paths
+	Records       int64          `json:"records"`
+	DirectivesSeq int64          `json:"orders,omitempty"` // Seq of the last ones applied
+	Paused        bool           `json:"paused,omitempty"`
+	Started       time.Time      `json:"started"`
 }
 
 // StepResult is what a step's workflow returns. A step that could not be done is a
@@ -120,22 +120,22 @@ type StepResult struct {
 // OpenStepInput asks to record that a step begins, and to create its starting workspace
 // and conversation. Record begins the execution; a repeat finds the same one.
 type OpenStepInput struct {
-	Record    Record            `json:"record"`
-	PlanID    int64             `json:"plan_id"`
-	Workspace Workspace         `json:"workspace"`
-	Needs     []Change          `json:"needs,omitempty"`
-	Quick     bool              `json:"quick,omitempty"` // answer Cold instead of fetching the repository
-	Lessons   Lessons           `json:"lessons,omitzero"`
-	Heal      *HealTask         `json:"heal,omitempty"`
-	Talk      *ConversationFork `json:"talk,omitempty"`
-	GoOn      *GoOn             `json:"go_on,omitempty"`
-	Setup     *SetupTask        `json:"setup,omitempty"` // of the environment agent
+	Record       Record            `json:"record"`
+	PlanID       int64             `json:"plan_id"`
+	Workspace    Workspace         `json:"workspace"`
+	Needs        []Change          `json:"needs,omitempty"`
+	LocalOnly    bool              `json:"quick,omitempty"` // answer Cold instead of fetching the repository
+	Lessons      Lessons           `json:"lessons,omitzero"`
+	Heal         *HealTask         `json:"heal,omitempty"`
+	Conversation *ConversationFork `json:"talk,omitempty"`
+	Resume       *ResumePoint      `json:"go_on,omitempty"`
+	Setup        *SetupTask        `json:"setup,omitempty"` // of the environment agent
 }
 
 // OpenStepResult is where a step starts.
 type OpenStepResult struct {
 	Execution ExecutionRef `json:"execution"`
-	Cold      bool         `json:"cold,omitempty"` // the repository is not on this host yet; ask again without Quick
+	Cold      bool         `json:"cold,omitempty"` // the repository is not on this host yet; ask again without LocalOnly
 	Workspace Workspace    `json:"workspace"`
 	Prompt    string       `json:"prompt"` // version of the prompt
 	Conflict  *Conflict    `json:"conflict,omitempty"`
@@ -147,13 +147,13 @@ type IntegrateInput struct {
 	RunID     int64     `json:"run_id"`
 	Workspace Workspace `json:"workspace"`
 	Changes   []Change  `json:"changes"`
-	Quick     bool      `json:"quick,omitempty"` // answer Cold instead of fetching the repository
+	LocalOnly bool      `json:"quick,omitempty"` // answer Cold instead of fetching the repository
 }
 
 // IntegrateResult is the workspace with all changes, and the workspace after each of
 // them (Stages), from which the release's commits are made.
 type IntegrateResult struct {
-	Cold      bool        `json:"cold,omitempty"` // the repository is not on this host yet; ask again without Quick
+	Cold      bool        `json:"cold,omitempty"` // the repository is not on this host yet; ask again without LocalOnly
 	Workspace Workspace   `json:"workspace"`
 	Stages    []Workspace `json:"stages"`
 	Conflict  *Conflict   `json:"conflict,omitempty"`
@@ -210,15 +210,15 @@ func (b Brief) Moves(e ExecutionRef, r ThinkResult) Moves {
 
 // ThinkResult is what the model wants next, without its texts.
 type ThinkResult struct {
-	Calls   []ToolCallRef `json:"calls,omitempty"`
-	Finish  bool          `json:"finish"`            // the model says that it is done
-	Summary string        `json:"summary,omitempty"` // of finish, shortened
-	Blocked string        `json:"blocked,omitempty"` // of finish, shortened: what prevents the work
-	Bad     string        `json:"bad,omitempty"`     // why the answer could not be used; the model was shown this
-	Usage   Usage         `json:"usage"`
-	Moves   []Move        `json:"moves,omitempty"` // of a member of a deliberation
-	Code    Code          `json:"code,omitempty"`  // of Bad, for a member of a deliberation
-	Told    bool          `json:"told,omitempty"`  // the deliberation was sent the moves, which are left out here
+	Calls     []ToolCallRef `json:"calls,omitempty"`
+	Finish    bool          `json:"finish"`            // the model says that it is done
+	Summary   string        `json:"summary,omitempty"` // of finish, shortened
+	Blocked   string        `json:"blocked,omitempty"` // of finish, shortened: what prevents the work
+	Bad       string        `json:"bad,omitempty"`     // why the answer could not be used; the model was shown this
+	Usage     Usage         `json:"usage"`
+	Moves     []Move        `json:"moves,omitempty"` // of a member of a deliberation
+	Code      Code          `json:"code,omitempty"`  // of Bad, for a member of a deliberation
+	MovesSent bool          `json:"told,omitempty"`  // the deliberation was sent the moves, which are left out here
 }
 
 // ToolCallRef identifies one tool call of a turn. Arguments stay in the transcript.
@@ -231,7 +231,7 @@ type ToolCallRef struct {
 
 // ToolInput asks to carry out one tool call.
 type ToolInput struct {
-	Quick     bool          `json:"quick,omitempty"` // answer Cold instead of fetching the repository
+	LocalOnly bool          `json:"quick,omitempty"` // answer Cold instead of fetching the repository
 	Execution ExecutionRef  `json:"execution"`
 	Turn      int           `json:"turn"`
 	Index     int           `json:"index"`
@@ -242,7 +242,7 @@ type ToolInput struct {
 // ToolOutcome is what a tool call did. What the model sees of it is stored in the
 // transcript.
 type ToolOutcome struct {
-	Cold        bool      `json:"cold,omitempty"` // the repository is not on this host yet; ask again without Quick
+	Cold        bool      `json:"cold,omitempty"` // the repository is not on this host yet; ask again without LocalOnly
 	Workspace   Workspace `json:"workspace"`
 	OK          bool      `json:"ok"`
 	Code        Code      `json:"code,omitempty"` // when not OK: why, for programs
@@ -253,7 +253,7 @@ type ToolOutcome struct {
 type TestPlanInput struct {
 	Execution ExecutionRef `json:"execution"`
 	Workspace Workspace    `json:"workspace"`
-	Quick     bool         `json:"quick,omitempty"` // answer Cold instead of fetching the repository or laying out a large one
+	LocalOnly bool         `json:"quick,omitempty"` // answer Cold instead of fetching the repository or laying out a large one
 }
 
 // Check is one command of the verification.
@@ -299,7 +299,7 @@ func (c Check) Original() Check {
 // TestPlanResult lists the checks by stage: those of a stage may run in parallel; a
 // stage starts when the one before has ended.
 type TestPlanResult struct {
-	Cold   bool          `json:"cold,omitempty"` // this host would take long; ask again without Quick
+	Cold   bool          `json:"cold,omitempty"` // this host would take long; ask again without LocalOnly
 	Stages [][]Check     `json:"stages"`
 	Done   []CheckResult `json:"done,omitempty"` // checks that needed no command and are stored already
 }
@@ -386,8 +386,8 @@ type ProtectedFiles struct {
 	Total int      `json:"total"`
 }
 
-// Words lists the files for people: the first few, and how many more there are.
-func (p ProtectedFiles) Words() string {
+// Summary lists the files for people: the first few, and how many more there are.
+func (p ProtectedFiles) Summary() string {
 	words := strings.Join(p.Paths, ", ")
 	if more := p.Total - len(p.Paths); more > 0 {
 		words += fmt.Sprintf(" and %d more", more)

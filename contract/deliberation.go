@@ -901,7 +901,7 @@ const (
 	ActivityDeliver        = "rgpt.pipeline.Deliver" // DeliverInput → nothing
 	ActivityWriteHandoff   = "rgpt.pipeline.Handoff" // WriteHandoffInput → WriteHandoffResult
 	ActivityCreatePipeline = "rgpt.pipeline.Create"  // NewPipeline → DeliberationInput
-	ActivityMinutes        = "rgpt.pipeline.Minutes" // MinutesInput → MinutesResult
+	ActivitySaveTranscript = "rgpt.pipeline.Minutes" // SaveTranscriptInput → SaveTranscriptResult
 	ActivityClosePipeline  = "rgpt.pipeline.Close"   // ClosePipelineInput → nothing
 )
 
@@ -959,17 +959,17 @@ type ClosePipelineInput struct {
 	Failure    Failure `json:"failure"`
 }
 
-// MinutesInput asks for the transcript of a run's deliberation as artifacts, and
+// SaveTranscriptInput asks for the transcript of a run's deliberation as artifacts, and
 // whether its consensus is already a plan.
-type MinutesInput struct {
+type SaveTranscriptInput struct {
 	RunID     int64              `json:"run_id"`
 	Execution ExecutionRef       `json:"execution"` // of the planner
 	Result    DeliberationResult `json:"result"`
 }
 
-// MinutesResult is what became of a consensus. PlanID is 0 if its text is not itself a
+// SaveTranscriptResult is what became of a consensus. PlanID is 0 if its text is not itself a
 // plan; then the planner makes one from it.
-type MinutesResult struct {
+type SaveTranscriptResult struct {
 	Artifact string `json:"artifact"`
 	PlanID   int64  `json:"plan_id,omitempty"`
 	Plan     Plan   `json:"plan,omitzero"`

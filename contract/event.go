@@ -150,7 +150,7 @@ type ExecutionEnd struct {
 // answer came when nobody waited for it any more.
 type RecordResult struct {
 	Execution ExecutionRef `json:"execution"`
-	Replay    *ReplayOrder `json:"replay,omitempty"`
+	Replay    *ReplaySpec  `json:"replay,omitempty"`
 	Usage     Usage        `json:"usage,omitzero"`
 }
 

@@ -3,11 +3,11 @@ package contract
 // Fork is where a new run continues from: a step of an old one, with the workspace, the
 // conversation and the plan as they were there. The old run does not change.
 type Fork struct {
-	RunID  int64             `json:"run_id"`           // the old run
-	Step   string            `json:"step"`             // of its plan
-	Kept   []StepOutput      `json:"kept,omitempty"`   // of steps that are not repeated
-	Talk   *ConversationFork `json:"talk,omitempty"`   // what the step's conversation begins with; nil: from scratch
-	Reason string            `json:"reason,omitempty"` // why, for the record
+	RunID        int64             `json:"run_id"`           // the old run
+	Step         string            `json:"step"`             // of its plan
+	Kept         []StepOutput      `json:"kept,omitempty"`   // of steps that are not repeated
+	Conversation *ConversationFork `json:"talk,omitempty"`   // what the step's conversation begins with; nil: from scratch
+	Reason       string            `json:"reason,omitempty"` // why, for the record
 }
 
 // ConversationFork is the part of an old execution that a new one begins with: its

@@ -14,7 +14,7 @@ const (
 	HealthHealthy Health = "healthy"
 	// HealthDegraded: it sends heartbeats, but lacks something that its work needs.
 	HealthDegraded Health = "degraded"
-	// HealthUnhealthy: it has missed MissedBeats heartbeats.
+	// HealthUnhealthy: it has missed MissedHeartbeats heartbeats.
 	HealthUnhealthy Health = "unhealthy"
 	// HealthOffline: it has stopped, or been silent for long.
 	HealthOffline Health = "offline"
@@ -25,8 +25,8 @@ func Healths() []Health {
 	return []Health{HealthHealthy, HealthDegraded, HealthUnknown, HealthUnhealthy, HealthOffline}
 }
 
-// MissedBeats is how many heartbeats an agent may miss before it is unhealthy.
-const MissedBeats = 3
+// MissedHeartbeats is how many heartbeats an agent may miss before it is unhealthy.
+const MissedHeartbeats = 3
 
 // Work is one thing that an agent is working on.
 type Work struct {

@@ -10,26 +10,26 @@ type AgentLimits struct {
 	Violations int `json:"violations"` // actions that its role does not allow
 }
 
-// Offence is the limit that an agent has exceeded.
-type Offence string
+// ExceededLimit is the limit that an agent has exceeded.
+type ExceededLimit string
 
 // The offences, most serious first; none is "".
 const (
-	OffenceViolations Offence = "violations"
-	OffenceRepeats    Offence = "repeats"
-	OffenceErrors     Offence = "errors"
+	ExceededViolations ExceededLimit = "violations"
+	ExceededRepeats    ExceededLimit = "repeats"
+	ExceededErrors     ExceededLimit = "errors"
 )
 
-// Past returns the most serious limit that an agent has exceeded, given how many errors
+// Exceeded returns the most serious limit that an agent has exceeded, given how many errors
 // it made, how often the last one was repeated, and how many violations.
-func (l AgentLimits) Past(errors, same, violations int) Offence {
+func (l AgentLimits) Exceeded(errors, same, violations int) ExceededLimit {
 	switch {
 	case violations > l.Violations:
-		return OffenceViolations
+		return ExceededViolations
 	case same > l.Repeats:
-		return OffenceRepeats
+		return ExceededRepeats
 	case errors > l.Errors:
-		return OffenceErrors
+		return ExceededErrors
 	}
 	return ""
 }

@@ -246,7 +246,7 @@ type RunView struct {
 	Branch         string                `json:"branch,omitempty"`
 	Commit         string                `json:"commit,omitempty"`
 	Usage          Usage                 `json:"usage"`
-	Staying        *Staying              `json:"staying,omitempty"`
+	Staying        *BranchWatch          `json:"staying,omitempty"`
 }
 
 // StepView is one step in a RunView.

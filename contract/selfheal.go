@@ -22,26 +22,26 @@ func RepairWorkflowID(runID int64, number int) string {
 
 // HealInput asks to heal one failure.
 type HealInput struct {
-	RunID     int64         `json:"run_id"`
-	Number    int           `json:"number"` // of the run's heals, from 1
-	Phase     Phase         `json:"phase"`
-	Step      string        `json:"step,omitempty"` // that failed, if it was one
-	Execution ExecutionRef  `json:"execution"`      // that failed
-	Failure   Failure       `json:"failure"`
-	Tried     []HealAction  `json:"tried,omitempty"` // for this failure before
-	Asked     HealAction    `json:"asked,omitempty"` // by a person; empty: the next of the table
-	By        string        `json:"by,omitempty"`    // who asked; empty: the run itself
-	Words     string        `json:"words,omitempty"` // from the person who asked, for the next attempt
-	Workspace Workspace     `json:"workspace"`       // where a repair starts
-	Model     ModelChoice   `json:"model"`           // of the agent that failed
-	Repair    ModelChoice   `json:"repair"`          // of the Repair agent
-	Others    []ModelChoice `json:"others,omitempty"`
-	PlanID    int64         `json:"plan_id,omitempty"`
-	PlanGiven bool          `json:"plan_given,omitempty"` // a person's plan is not replaced
-	QuotaWait time.Duration `json:"quota_wait"`
-	Settings  LoopSettings  `json:"settings"`
-	From      Workspace     `json:"from,omitzero"`   // where the failed step had begun
-	Orders    Directives    `json:"orders,omitzero"` // for the Repair agent, as of now; later ones come as signals
+	RunID      int64         `json:"run_id"`
+	Number     int           `json:"number"` // of the run's heals, from 1
+	Phase      Phase         `json:"phase"`
+	Step       string        `json:"step,omitempty"` // that failed, if it was one
+	Execution  ExecutionRef  `json:"execution"`      // that failed
+	Failure    Failure       `json:"failure"`
+	Tried      []HealAction  `json:"tried,omitempty"` // for this failure before
+	Asked      HealAction    `json:"asked,omitempty"` // by a person; empty: the next of the table
+	By         string        `json:"by,omitempty"`    // who asked; empty: the run itself
+	Words      string        `json:"words,omitempty"` // from the person who asked, for the next attempt
+	Workspace  Workspace     `json:"workspace"`       // where a repair starts
+	Model      ModelChoice   `json:"model"`           // of the agent that failed
+	Repair     ModelChoice   `json:"repair"`          // of the Repair agent
+	Others     []ModelChoice `json:"others,omitempty"`
+	PlanID     int64         `json:"plan_id,omitempty"`
+	PlanGiven  bool          `json:"plan_given,omitempty"` // a person's plan is not replaced
+	QuotaWait  time.Duration `json:"quota_wait"`
+	Settings   LoopSettings  `json:"settings"`
+	From       Workspace     `json:"from,omitzero"`   // where the failed step had begun
+	Directives Directives    `json:"orders,omitzero"` // for the Repair agent, as of now; later ones come as signals
 	// Generation is that of the Repair agent; above 1 it replaces a revoked one.
 	Generation int      `json:"generation,omitempty"`
 	Compacted  int      `json:"compacted,omitempty"` // how often its context was cut before
@@ -161,9 +161,9 @@ type Lessons struct {
 	Compact    int   `json:"compact,omitempty"`    // how often the context is halved
 }
 
-// GoOn lets an attempt continue where an earlier one of the same step ended, with its
+// ResumePoint lets an attempt continue where an earlier one of the same step ended, with its
 // conversation summarized.
-type GoOn struct {
+type ResumePoint struct {
 	Execution int64     `json:"execution_id"` // that ended
 	From      Workspace `json:"from"`         // where it had begun; an attempt that begins elsewhere does not continue
 	At        Workspace `json:"at"`           // where it ended
@@ -209,7 +209,7 @@ type JudgeInput struct {
 	Number    int          `json:"number"`    // of the heal
 	From      Workspace    `json:"from"`
 	To        Workspace    `json:"to"`
-	Quick     bool         `json:"quick,omitempty"` // answer Cold rather than fetch the repository
+	LocalOnly bool         `json:"quick,omitempty"` // answer Cold rather than fetch the repository
 }
 
 // Judgement is what a repair changed, or why it is refused.
@@ -232,7 +232,7 @@ type DefaultsInput struct {
 // them from.
 type DefaultsResult struct {
 	Workspace Workspace `json:"workspace"`
-	Made      []string  `json:"made,omitempty"`
+	Created   []string  `json:"made,omitempty"`
 }
 
 // HandoffInput asks to write down what a revoked agent leaves for the next one.
@@ -248,9 +248,9 @@ type HandoffResult struct {
 	Artifact string `json:"artifact"`
 }
 
-// ReplayOrder is what changes when a replay repeats a phase. It comes with the
+// ReplaySpec is what changes when a replay repeats a phase. It comes with the
 // execution that the replay begins.
-type ReplayOrder struct {
+type ReplaySpec struct {
 	Step   string       `json:"step,omitempty"` // that is repeated; empty: the whole phase
 	Model  *ModelChoice `json:"model,omitempty"`
 	Kept   []StepOutput `json:"kept,omitempty"` // of steps that are not repeated

@@ -228,7 +228,7 @@ func TestWebUIMetricsAndHTTPAPIAreServed(t *testing.T) {
 	require.Empty(t, headless.UI)
 }
 
-func TestReadyFileSpeaksOfTheRunningServer(t *testing.T) {
+func TestReadyFileDescribesTheRunningServer(t *testing.T) {
 	t.Parallel()
 	p := startServer(t, "--headless")
 	require.Equal(t, p.cmd.Process.Pid, p.PID)

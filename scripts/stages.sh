@@ -39,7 +39,7 @@ stage_vulnerabilities() { ./scripts/vulnerabilities.sh; }
 stage_devserver() { (cd devserver && tests devserver $lean -tags "${DEVSERVER_TAGS:-}" -timeout 15m ./...); }
 stage_unit() { tests unit $lean -timeout 30m $($go list ./... | grep -vE "$stacks"); }
 stage_stacks() { tests stacks $lean -count=1 -timeout 55m -p 1 -parallel $at_once ./internal/devstack ./test/e2e ./test/chaos; }
-stage_browser() { tests browser $lean -count=1 -timeout 10m -run TestPagesAreDrawnAnewWithoutLoss ./test/browser; }
+stage_browser() { tests browser $lean -count=1 -timeout 10m -run TestPagesKeepTheirStateAcrossRefreshes ./test/browser; }
 
 stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(generated lint vulnerabilities devserver unit stacks browser)

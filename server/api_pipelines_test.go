@@ -426,7 +426,7 @@ func TestPipelinesAreListedInPagesAndByStatusAndText(t *testing.T) {
 	}
 }
 
-func TestTheStreamOfAPipelineHasItsEventsAloneAndGoesOn(t *testing.T) {
+func TestTheStreamOfAPipelineHasOnlyItsEventsAndContinues(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.spawnRow(t, "o")

@@ -206,7 +206,7 @@ func TestAnotherSiteCannotSteerRuns(t *testing.T) {
 	require.GreaterOrEqual(t, w.Code, 400, "a form of another site can send text, but no JSON")
 }
 
-func TestAStreamGoesOnAfterTheLastEventThatWasSeen(t *testing.T) {
+func TestAStreamContinuesAfterTheLastEventThatWasSeen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.run(t, "x")

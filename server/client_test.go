@@ -83,7 +83,7 @@ func (c *cutter) Write(p []byte) (int, error) {
 
 func (c *cutter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-func TestAStreamThatIsCutGoesOnWithoutAMissedOrDoubleEvent(t *testing.T) {
+func TestABrokenStreamContinuesWithoutAMissedOrDoubleEvent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.run(t, "x")
@@ -119,7 +119,7 @@ func TestAStreamThatIsCutGoesOnWithoutAMissedOrDoubleEvent(t *testing.T) {
 	require.ErrorIs(t, c.Follow(ended, id, 30, func(contract.Event) error { cancel(); return nil }), context.Canceled)
 }
 
-func TestAServerThatIsAwayIsAskedAgainABoundedNumberOfTimes(t *testing.T) {
+func TestAnUnavailableServerIsRetriedABoundedNumberOfTimes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.run(t, "x")
@@ -141,7 +141,7 @@ func TestAServerThatIsAwayIsAskedAgainABoundedNumberOfTimes(t *testing.T) {
 		_, err = flaky.Run(t.Context(), id)
 		require.Equal(t, contract.ClassInfra, fault.Of(err).Class)
 		require.Contains(t, err.Error(), fmt.Sprint(status))
-		require.Equal(t, int64(apiclient.Tries), asked.Load())
+		require.Equal(t, int64(apiclient.MaxAttempts), asked.Load())
 	}
 }
 
@@ -255,7 +255,7 @@ func TestACommandThatIsStillCarriedOutIsWaitedFor(t *testing.T) {
 		switch n := asked.Add(1); {
 		case n == 1:
 			panic(http.ErrAbortHandler) //nolint:forbidigo // as net/http has it: the connection ends
-		case n <= apiclient.Tries+1: // the first try is still running
+		case n <= apiclient.MaxAttempts+1: // the first try is still running
 			w.Header().Set("Content-Type", apitypes.ProblemType)
 			w.Header().Set("Retry-After", "2")
 			w.WriteHeader(http.StatusConflict)
@@ -266,8 +266,8 @@ func TestACommandThatIsStillCarriedOutIsWaitedFor(t *testing.T) {
 	}), quietly)
 	got, err := c.Replay(t.Context(), rerun.Request{RunID: id, Phase: contract.PhaseTester}, "", nil)
 	require.NoError(t, err)
-	require.True(t, got.Begun)
-	require.EqualValues(t, apiclient.Tries+2, asked.Load())
+	require.True(t, got.Started)
+	require.EqualValues(t, apiclient.MaxAttempts+2, asked.Load())
 }
 
 func TestARunThatAnEarlierCallMadeIsNotNew(t *testing.T) {
@@ -305,7 +305,7 @@ func TestARunThatAnEarlierCallMadeIsNotNew(t *testing.T) {
 	}
 }
 
-func TestARunThatDoesNotAnswerIsWaitedForOnceAndSaidToBeSilent(t *testing.T) {
+func TestARunThatDoesNotAnswerIsWaitedForOnceAndReported(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.run(t, "x")

@@ -239,7 +239,7 @@ func (t *temporal) ExecuteWorkflow(context.Context, client.StartWorkflowOptions,
 	return nil, errors.New("Temporal is away")
 }
 
-func TestWhoDiesBetweenDoingAndAnsweringDoesItOnce(t *testing.T) {
+func TestARequestWhoseStoredAnswerIsLostHasOneEffect(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	body := `{"url": "https://example.com"}`
@@ -276,7 +276,7 @@ func TestWhoDiesBetweenDoingAndAnsweringDoesItOnce(t *testing.T) {
 	require.Len(t, runs, 2)
 }
 
-func TestARequestUnderAKeyThatIsAtWorkIsToldToWait(t *testing.T) {
+func TestARequestWhoseKeyIsInUseGetsRetryAfter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	release, owned, err := b.LeaseRequest(t.Context(), "/api/webhooks", "k", time.Second)

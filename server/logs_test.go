@@ -403,7 +403,7 @@ func TestTheReplayPageSaysWhatIsKeptAndWhatIsDoneAgain(t *testing.T) {
 	require.Contains(t, said, "the branch is replaced")
 	require.Contains(t, strings.Join(attributes(doc, "data-ask"), "\n"), "Replay run", "it is asked once")
 	require.Contains(t, said, "No replays yet")
-	_, err = b.AddReplay(t.Context(), run, "first", contract.PhaseBuilder, contract.ReplayOrder{Step: "step-002", By: "mia", Reason: "try again", Kept: []contract.StepOutput{{Change: contract.Change{Step: "step-003"}}}}, "")
+	_, err = b.AddReplay(t.Context(), run, "first", contract.PhaseBuilder, contract.ReplaySpec{Step: "step-002", By: "mia", Reason: "try again", Kept: []contract.StepOutput{{Change: contract.Change{Step: "step-003"}}}}, "")
 	require.NoError(t, err)
 	_, said = b.page(t, fmt.Sprintf("/runs/%d/replay", run))
 	require.Contains(t, said, "by mia: try again")

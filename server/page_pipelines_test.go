@@ -349,7 +349,7 @@ func TestThePartsOfAScoreAddUpToIt(t *testing.T) {
 	})
 }
 
-func TestAPipelineTellsOnceHowItEnded(t *testing.T) {
+func TestAPipelineReportsItsEndOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const hint = "write less"

@@ -131,7 +131,7 @@ func TestPagesOfTimePlanAndCostAnswerWhateverIsAsked(t *testing.T) {
 	require.Empty(t, b.said(), "none of it is our mistake")
 }
 
-func TestHostileTextStaysTextOnTimelinePlanAndCost(t *testing.T) {
+func TestHostileTextIsEscapedOnTimelinePlanAndCost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, text := range injections {

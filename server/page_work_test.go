@@ -229,7 +229,7 @@ func elements(doc *html.Node) string {
 	return b.String()
 }
 
-func TestTheHealsOfARunAreToldAsAPathAndAsCards(t *testing.T) {
+func TestTheHealsOfARunAreShownAsAPathAndAsCards(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.healed(t, "an assertion")
@@ -331,7 +331,7 @@ func TestAPatchThatIsGoneOrBrokenIsSaid(t *testing.T) {
 	}
 }
 
-func TestTheTestsOfAnAttemptAreToldWithWhatChangedSinceTheOneBefore(t *testing.T) {
+func TestTheTestsOfAnAttemptAreShownWithChangesSinceTheOneBefore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.healed(t, "goal")

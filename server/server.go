@@ -47,7 +47,7 @@ type Options struct {
 	Log            *slog.Logger
 	// Health is the state of agents and queues. If it is nil the server uses its own,
 	// which checks on request.
-	Health *health.Board
+	Health *health.Monitor
 }
 
 const (

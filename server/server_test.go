@@ -451,7 +451,7 @@ func TestMetricsAreServed(t *testing.T) {
 	}
 }
 
-func TestAgentsAreToldWithTheirQueuesAndWhatTheyLack(t *testing.T) {
+func TestAgentsAreListedWithTheirQueuesAndWhatTheyLack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.Heartbeat(t.Context(), store.Beat{
@@ -488,7 +488,7 @@ func TestAgentsAreToldWithTheirQueuesAndWhatTheyLack(t *testing.T) {
 	require.Len(t, r.Agents, 1, "agents are told all the same")
 }
 
-func TestAClientThatGoesAwayIsNoError(t *testing.T) {
+func TestAClientThatDisconnectsIsNoError(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -544,7 +544,7 @@ func TestABodyOverTheLimitIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheLogTellsOfEachRequestThatSomebodyMade(t *testing.T) {
+func TestTheAccessLogHasEachRequest(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.run(t, "goal")

@@ -464,7 +464,7 @@ func slowStreams() float64 {
 	return testutil.ToFloat64(telemetry.StreamsDropped.WithLabelValues("sse", "slow"))
 }
 
-func TestAServerThatStopsEndsItsStreamsAndTellsTheirClients(t *testing.T) {
+func TestAStoppingServerClosesItsStreamsAndNotifiesTheirClients(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.run(t, "goes on")

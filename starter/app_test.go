@@ -44,7 +44,7 @@ func (s *shaky) Events(ctx context.Context, id, after int64, limit int) ([]contr
 	return s.Backend.Events(ctx, id, after, limit)
 }
 
-func TestWhoFollowsARunSeesItsEndAlthoughAPartWasAwayThen(t *testing.T) {
+func TestAFollowerSeesTheEndOfARunDespiteAnOutage(t *testing.T) {
 	t.Parallel()
 	p := withStore(t)
 	id := p.fill(t, "Greet")

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	completeTime = 2 * time.Second // a person is waiting at the keyboard
-	completeMost = 20
+	completeTime   = 2 * time.Second // a person is waiting at the keyboard
+	maxCompletions = 20
 )
 
 // completeRun offers the newest runs to a shell.
@@ -25,7 +25,7 @@ func (a *app) completeRun(cmd *cobra.Command, args []string, _ string) ([]cobra.
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return a.offer(cmd, func(ctx context.Context, h backend.Backend) (out []cobra.Completion, err error) {
-		runs, err := h.ListRuns(ctx, store.Filter{Limit: completeMost})
+		runs, err := h.ListRuns(ctx, store.Filter{Limit: maxCompletions})
 		for _, r := range runs {
 			out = append(out, offered(r.ID, string(r.Status), r.GoalTitle))
 		}
@@ -47,7 +47,7 @@ func (a *app) completePipeline(cmd *cobra.Command, args []string, _ string) ([]c
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return a.offer(cmd, func(ctx context.Context, h backend.Backend) (out []cobra.Completion, err error) {
-		pipelines, err := h.ListPipelines(ctx, store.PipelineFilter{Limit: completeMost})
+		pipelines, err := h.ListPipelines(ctx, store.PipelineFilter{Limit: maxCompletions})
 		for _, p := range pipelines {
 			out = append(out, offered(p.ID, string(p.Status), p.Objective))
 		}

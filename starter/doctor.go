@@ -42,9 +42,9 @@ Exit codes: 0 nothing failed (there may be warnings), 1 something failed.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			results := doctor.Run(cmd.Context(), doctor.Limit, a.checks()...)
 			for i := range results {
-				results[i].Message, results[i].Mend = telemetry.Redact(results[i].Message), telemetry.Redact(results[i].Mend)
+				results[i].Message, results[i].Remedy = telemetry.Redact(results[i].Message), telemetry.Redact(results[i].Remedy)
 			}
-			ill := doctor.Ill(results)
+			ill := doctor.Failing(results)
 			if a.json {
 				a.printJSON(map[string]any{"ok": !ill, "checks": results})
 			} else {
@@ -77,7 +77,7 @@ func (a *app) checks() []doctor.Check {
 	if err != nil {
 		return append(checks, mistakes(err))
 	}
-	checks = append(checks, found("configuration", doctor.Well("%s is valid", cmp.Or(a.configFile, "it"))))
+	checks = append(checks, found("configuration", doctor.Passed("%s is valid", cmp.Or(a.configFile, "it"))))
 	checks = append(checks, serviceChecks(cfg, stack)...)
 	checks = append(checks, artifactsCheck(cfg, dir))
 	checks = append(checks, modelChecks(cfg)...)
@@ -92,8 +92,8 @@ func found(name string, results []doctor.Result) doctor.Check {
 	return doctor.Check{Name: name, Run: func(context.Context) []doctor.Result { return results }}
 }
 
-func broken(name string, err error, mend string) doctor.Check {
-	return found(name, doctor.FailedBy(err, mend))
+func broken(name string, err error, remedy string) doctor.Check {
+	return found(name, doctor.FailedBy(err, remedy))
 }
 
 // mistakes lists what is wrong with the configuration, and what could not be checked
@@ -105,14 +105,14 @@ func mistakes(err error) doctor.Check {
 	}
 	var results []doctor.Result
 	for _, m := range wrong.Mistakes {
-		mend := "correct it; examples/rgpt.yaml shows every setting"
+		remedy := "correct it; examples/rgpt.yaml shows every setting"
 		if m.Origin.Source == config.SourceEnv {
-			mend = "correct or unset the variable"
+			remedy = "correct or unset the variable"
 		}
-		results = append(results, doctor.Result{Status: doctor.Fail, Message: m.String(), Mend: mend})
+		results = append(results, doctor.Result{Status: doctor.Fail, Message: m.String(), Remedy: remedy})
 	}
 	return found("configuration", append(results, doctor.Result{
-		Check: "other parts", Status: doctor.Warn, Message: "services, models and sandbox were not checked", Mend: "fix the configuration, then check again",
+		Check: "other parts", Status: doctor.Warn, Message: "services, models and sandbox were not checked", Remedy: "fix the configuration, then check again",
 	}))
 }
 
@@ -122,7 +122,7 @@ func (a *app) programsCheck() doctor.Check {
 		if _, err := findPrograms(ctx, a.getenv("TEMPORAL_ADDRESS") == ""); err != nil {
 			return doctor.Warned(fault.Of(err).Message, "make build devserver")
 		}
-		return doctor.Well("rgpt dev finds all programs that it starts")
+		return doctor.Passed("rgpt dev finds all programs that it starts")
 	}}
 }
 
@@ -139,7 +139,7 @@ func stackCheck(s *devstack.Stack) doctor.Check {
 			case p.External:
 				r.Message = "runs elsewhere: " + p.Address
 			case p.State == "down":
-				r.Status, r.Message, r.Mend = doctor.Fail, "is not running; log: "+p.Log, startAll
+				r.Status, r.Message, r.Remedy = doctor.Fail, "is not running; log: "+p.Log, startAll
 			case p.Role == devstack.RoleServer:
 				r = serverAnswers(ctx, s.Server, r)
 			}
@@ -164,7 +164,7 @@ func serverAnswers(ctx context.Context, address string, r doctor.Result) doctor.
 			err = fmt.Errorf("it answers %s: a component that it needs is unavailable", answer.Status)
 		}
 	}
-	r.Status, r.Message, r.Mend = doctor.Fail, err.Error(), "fix the other failed checks; then rgpt dev stop, "+startAll
+	r.Status, r.Message, r.Remedy = doctor.Fail, err.Error(), "fix the other failed checks; then rgpt dev stop, "+startAll
 	return r
 }
 
@@ -195,7 +195,7 @@ func serviceChecks(cfg *config.Config, stack *devstack.Stack) []doctor.Check {
 func artifactsCheck(cfg *config.Config, dir string) doctor.Check {
 	return doctor.Check{Name: "artifacts", Run: func(ctx context.Context) []doctor.Result {
 		if cfg.Artifacts.URL == "" {
-			return doctor.Well("kept in the data folder")
+			return doctor.Passed("kept in the data folder")
 		}
 		s, err := setup.Artifacts(ctx, cfg, dir)
 		if err == nil {
@@ -205,7 +205,7 @@ func artifactsCheck(cfg *config.Config, dir string) doctor.Check {
 		if err != nil {
 			return doctor.FailedBy(err, "correct artifacts.url and its credentials")
 		}
-		return doctor.Well("the store at artifacts.url answers")
+		return doctor.Passed("the store at artifacts.url answers")
 	}}
 }
 
@@ -228,18 +228,18 @@ func modelChecks(cfg *config.Config) []doctor.Check {
 		slices.Sort(agents)
 		checks = append(checks, doctor.Check{Name: "model: " + p.Name, Run: func(ctx context.Context) []doctor.Result {
 			if err := model.Probe(ctx, p); err != nil {
-				return doctor.FailedBy(err, providerMend(p, fault.Of(err).Code))
+				return doctor.FailedBy(err, providerRemedy(p, fault.Of(err).Code))
 			}
 			if p.Kind == model.KindScripted {
 				return doctor.Warned("answers from a scenario; no real model is used", "set models.default in "+config.FileName)
 			}
-			return doctor.Well("answers at %s, for %v", p.Address(), agents)
+			return doctor.Passed("answers at %s, for %v", p.Address(), agents)
 		}})
 	}
 	return checks
 }
 
-func providerMend(p model.Provider, code contract.Code) string {
+func providerRemedy(p model.Provider, code contract.Code) string {
 	if code == contract.CodeUnauthorized {
 		return "renew the key: " + p.KeySource()
 	}
@@ -257,8 +257,8 @@ func (a *app) printDiagnosis(results []doctor.Result) {
 	for _, r := range results {
 		count[r.Status]++
 		fmt.Fprintf(w, "%s\t%s\t%s\n", r.Status, terminal.Clean(r.Check), terminal.Clean(r.Message))
-		if r.Mend != "" {
-			fmt.Fprintf(w, "\t\t→ %s\n", terminal.Clean(r.Mend))
+		if r.Remedy != "" {
+			fmt.Fprintf(w, "\t\t→ %s\n", terminal.Clean(r.Remedy))
 		}
 	}
 	_ = w.Flush()

@@ -283,7 +283,7 @@ func (a *app) completeEnvironment(cmd *cobra.Command, args []string, _ string) (
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return a.offer(cmd, func(ctx context.Context, h backend.Backend) (out []cobra.Completion, err error) {
-		list, err := h.Environments(ctx, "", completeMost)
+		list, err := h.Environments(ctx, "", maxCompletions)
 		for _, e := range list {
 			out = append(out, cobra.CompletionWithDesc(short(e.Digest), terminal.Clean(e.Repo+": "+e.What)))
 		}
@@ -396,14 +396,14 @@ func newEnvUnset(a *app) *cobra.Command {
 	return cmd
 }
 
-// setupsMost is how many setups of a repository are searched.
-const setupsMost = 1000
+// maxSetups is how many setups of a repository are searched.
+const maxSetups = 1000
 
 // revokeSetups revokes one setup, or all of a repository, and returns which.
 func revokeSetups(ctx context.Context, h backend.Backend, repo string, id int64) ([]int64, error) {
 	open := []int64{id}
 	if repo != "" {
-		list, err := h.Setups(ctx, repo, setupsMost)
+		list, err := h.Setups(ctx, repo, maxSetups)
 		if err != nil {
 			return nil, err
 		}

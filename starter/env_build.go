@@ -89,7 +89,7 @@ func (a *app) buildEnvironment(ctx context.Context, c control.Creation, wait boo
 	if err != nil {
 		return err
 	}
-	a.tellCreated(created)
+	a.reportCreation(created)
 	if !wait {
 		if a.json {
 			a.printJSON(built{RunID: created.Run.ID, Status: created.Run.Status})
@@ -111,7 +111,7 @@ func (a *app) followBuild(ctx context.Context, h backend.Backend, run store.Run)
 	if err := a.untilEnd(ctx, h, run.ID, 0, show); err != nil {
 		return err
 	}
-	d, err := lasting(ctx, func() (views.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
+	d, err := withRetries(ctx, func() (views.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func jsonOf(v any) string {
 	return string(raw)
 }
 
-func TestASetupIsFoundWithoutExecutingAnythingAndAPersonsWordCountsMore(t *testing.T) {
+func TestASetupIsFoundWithoutExecutingAnythingAndAPersonsSettingWins(t *testing.T) {
 	t.Parallel()
 	p := withStore(t)
 	proof := filepath.Join(t.TempDir(), "executed")
@@ -174,7 +174,7 @@ func TestAnEnvironmentFlagThatSaysNothingIsNamed(t *testing.T) {
 	}
 }
 
-func TestARunTellsItsEnvironmentAndBaseline(t *testing.T) {
+func TestARunShowsItsEnvironmentAndBaseline(t *testing.T) {
 	t.Parallel()
 	p := withStore(t)
 	id := id2(withEnvironment(t, p))

@@ -87,8 +87,8 @@ func (m *modelFlags) add(cmd *cobra.Command, model, temperature string) {
 	cmd.Flags().Float64Var(&m.temperature, "temperature", 0, temperature)
 }
 
-// warmth returns the temperature that was given, nil if none was.
-func (m *modelFlags) warmth() *float64 {
+// temperatureFlag returns the temperature that was given, nil if none was.
+func (m *modelFlags) temperatureFlag() *float64 {
 	if !m.cmd.Flags().Changed("temperature") {
 		return nil
 	}

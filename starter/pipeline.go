@@ -251,7 +251,7 @@ func newPipelineSwitchModel(a *app) *cobra.Command {
 			}
 			c.By = caller()
 			return a.pipelineCommand(cmd.Context(), args[0], func(h backend.Backend, id int64) (contract.PipelineAck, error) {
-				return h.SwitchPipelineModel(cmd.Context(), id, contract.Member(strings.ToUpper(agent)), model.model, model.warmth(), c)
+				return h.SwitchPipelineModel(cmd.Context(), id, contract.Member(strings.ToUpper(agent)), model.model, model.temperatureFlag(), c)
 			}, false)
 		},
 	}

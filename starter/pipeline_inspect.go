@@ -277,7 +277,7 @@ const logPage = 500
 // their full texts.
 func (a *app) showLogs(ctx context.Context, h backend.Backend, id int64, after *int64, whole bool) error {
 	for {
-		page, err := lasting(ctx, func() ([]control.PipelineLog, error) { return h.PipelineLogs(ctx, id, *after, logPage) })
+		page, err := withRetries(ctx, func() ([]control.PipelineLog, error) { return h.PipelineLogs(ctx, id, *after, logPage) })
 		if err != nil {
 			return err
 		}

@@ -142,7 +142,7 @@ func TestWhoWatchesAPipelineSeesItsRecoveriesToTheEnd(t *testing.T) {
 	require.True(t, resultOf(t, r).RequiresAutoRecovery, "it was aborted, and what recovered it came to nothing")
 }
 
-func TestWhoWatchesIsToldAtOnceThatARecoveryDoesNotCome(t *testing.T) {
+func TestAWatcherSeesAtOnceThatARecoveryDoesNotCome(t *testing.T) {
 	t.Parallel()
 	p := withStore(t)
 	stuck := contract.PipelineChange{Status: contract.PipelineOrchestrationFailed, AbortReason: contract.AbortStuck}
@@ -164,7 +164,7 @@ func TestWhoWatchesIsToldAtOnceThatARecoveryDoesNotCome(t *testing.T) {
 		require.Equal(t, []int64{one.ID}, got.Pipelines)
 		require.Equal(t, why, got.Failure)
 	}
-	require.Less(t, time.Since(began), recoveryPatience, "nobody waits for what does not come")
+	require.Less(t, time.Since(began), recoveryTimeout, "nobody waits for what does not come")
 }
 
 // seeing collects a command's output; it ends the command once the output contains a
@@ -232,7 +232,7 @@ func TestOfWhatIsWrongWithAFileLittleIsSaid(t *testing.T) {
 	for _, args := range [][]string{{"pipeline", "spawn", "--task", file}, {"run", "create", "--repo", ".", "--goal", "g", "--plan", file}} {
 		r := p.run(t, args...)
 		require.NotZero(t, r.code)
-		require.Less(t, len(r.errs), 2*complaintMost, "%v", args)
+		require.Less(t, len(r.errs), 2*maxComplaint, "%v", args)
 		require.Contains(t, r.errs, "mapping is expected", "%v", args)
 	}
 }

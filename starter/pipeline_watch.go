@@ -21,10 +21,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
-// recoveryPatience is how long a follower of a pipeline waits for the recovery that its
+// recoveryTimeout is how long a follower of a pipeline waits for the recovery that its
 // end announced, or for the report that none follows. Either comes at once, unless the
 // worker dies in between.
-const recoveryPatience = time.Minute
+const recoveryTimeout = time.Minute
 
 // resultMark begins the last line of a pipeline that was followed to its end.
 const resultMark = "ORCHESTRATION_RESULT:"
@@ -91,7 +91,7 @@ func (a *app) watchPipeline(ctx context.Context, h backend.Backend, id, after in
 // followPipeline shows what happens in one pipeline. It returns how that ended, and the
 // pipeline that recovers it, 0 if none does.
 func (a *app) followPipeline(ctx context.Context, h backend.Backend, id, after int64) (store.Pipeline, int64, error) {
-	p, err := lasting(ctx, func() (store.Pipeline, error) { return h.Pipeline(ctx, id) })
+	p, err := withRetries(ctx, func() (store.Pipeline, error) { return h.Pipeline(ctx, id) })
 	if err != nil {
 		return p, 0, err
 	}
@@ -103,7 +103,7 @@ func (a *app) followPipeline(ctx context.Context, h backend.Backend, id, after i
 	}
 	following, enough := context.WithCancel(ctx)
 	defer enough()
-	wait := func() { time.AfterFunc(recoveryPatience, enough) } // has no effect once all is over
+	wait := func() { time.AfterFunc(recoveryTimeout, enough) } // has no effect once all is over
 	if p.Status.Terminal() {
 		wait()
 	}
@@ -127,7 +127,7 @@ func (a *app) followPipeline(ctx context.Context, h backend.Backend, id, after i
 	if err != nil && (ctx.Err() != nil || !errors.Is(err, context.Canceled)) {
 		return p, 0, err
 	}
-	p, err = lasting(ctx, func() (store.Pipeline, error) { return h.Pipeline(ctx, id) })
+	p, err = withRetries(ctx, func() (store.Pipeline, error) { return h.Pipeline(ctx, id) })
 	return p, next, err
 }
 
@@ -176,7 +176,7 @@ func isOver(p store.Pipeline) bool {
 	case p.RecoveredBy != 0, p.Status == contract.PipelineCompleted, p.Status == contract.PipelineStopped, p.Attempt > p.Settings.Recoveries:
 		return true
 	}
-	return p.FinishedAt != nil && time.Since(*p.FinishedAt) > recoveryPatience
+	return p.FinishedAt != nil && time.Since(*p.FinishedAt) > recoveryTimeout
 }
 
 // recoveryOf says which pipeline this one recovers.

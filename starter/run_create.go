@@ -30,8 +30,8 @@ type creation struct {
 	control.Creation
 	goalFile, planFile string
 	env                string
-	wait, stays        bool
-	timeout, stay      time.Duration
+	wait, watch        bool
+	timeout, watchTime time.Duration
 	set                []string
 }
 
@@ -46,7 +46,7 @@ func newRunCreate(a *app) *cobra.Command {
   rgpt run create --repo . --goal "Fix the docs" --env none`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.stays = cmd.Flags().Changed("stay") // also if it is 0 and the configuration sets more
+			c.watch = cmd.Flags().Changed("stay") // also if it is 0 and the configuration sets more
 			return a.createRun(cmd.Context(), c)
 		},
 	}
@@ -68,7 +68,7 @@ func newRunCreate(a *app) *cobra.Command {
 	f.BoolVar(&c.Push, "push", false, "also push the branch to --remote")
 	f.StringVar(&c.Remote, "remote", "", "remote to push to: a name or a URL (default with --push: origin)")
 	f.BoolVar(&c.wait, "wait", false, "follow the run until it ends")
-	f.DurationVar(&c.stay, "stay", 0, "how long the run stays with its branch after the release, to fix failing checks that are reported (git.stay)")
+	f.DurationVar(&c.watchTime, "stay", 0, "how long the run stays with its branch after the release, to fix failing checks that are reported (git.stay)")
 	f.DurationVar(&c.timeout, "timeout", 0, "maximum duration of the run (execution.run.time)")
 	f.StringArrayVar(&c.set, "set", nil, "set a configuration key for this run: key=value; repeatable")
 	_ = cmd.RegisterFlagCompletionFunc("env", cobra.FixedCompletions([]cobra.Completion{control.EnvironmentAuto, control.EnvironmentNone}, cobra.ShellCompDirectiveDefault))
@@ -99,12 +99,12 @@ func (a *app) createRun(ctx context.Context, c creation) error {
 	if err != nil {
 		return err
 	}
-	a.tellCreated(created)
+	a.reportCreation(created)
 	return a.reportCreated(ctx, h, created.Run, created.Fresh, c.wait)
 }
 
-// tellCreated prints what the user should know about a run that was made.
-func (a *app) tellCreated(c control.Created) {
+// reportCreation prints what the user should know about a run that was made.
+func (a *app) reportCreation(c control.Created) {
 	for _, note := range c.Notes {
 		fmt.Fprintln(a.errs, "Note:", note)
 	}
@@ -122,8 +122,8 @@ func (a *app) takeSettings(c creation) error {
 		}
 		a.set[key] = value
 	}
-	if c.stays {
-		a.set["git.stay"] = c.stay.String()
+	if c.watch {
+		a.set["git.stay"] = c.watchTime.String()
 	}
 	if c.timeout > 0 {
 		a.set["execution.run.time"] = c.timeout.String()
@@ -152,8 +152,8 @@ func (a *app) readInputs(c *creation) (err error) {
 	return c.Check()
 }
 
-// inputMost is more than any goal or plan needs, and still small enough to read.
-const inputMost = 16 << 20
+// maxInput is more than any goal or plan needs, and still small enough to read.
+const maxInput = 16 << 20
 
 // read reads a text file, or standard input for -.
 func (a *app) read(file string) (string, error) {
@@ -166,12 +166,12 @@ func (a *app) read(file string) (string, error) {
 		defer f.Close()
 		from = f
 	}
-	raw, err := io.ReadAll(io.LimitReader(from, inputMost+1))
+	raw, err := io.ReadAll(io.LimitReader(from, maxInput+1))
 	if err != nil {
 		return "", usageError{fmt.Errorf("cannot read %s: %w", file, err)}
 	}
-	if len(raw) > inputMost {
-		return "", usageError{fmt.Errorf("cannot read %s: it is larger than %d MiB", file, inputMost>>20)}
+	if len(raw) > maxInput {
+		return "", usageError{fmt.Errorf("cannot read %s: it is larger than %d MiB", file, maxInput>>20)}
 	}
 	if !utf8.Valid(raw) { // a parser would replace what it cannot read
 		return "", usageError{fmt.Errorf("cannot read %s: it is not valid UTF-8; save it as UTF-8", file)}
@@ -192,9 +192,9 @@ func (a *app) readPlan(file string) (*contract.Plan, error) {
 	return &plan, verdict.Plan(plan)
 }
 
-// complaintMost limits the message about an invalid file: a file that is not text may
+// maxComplaint limits the message about an invalid file: a file that is not text may
 // be quoted as a whole.
-const complaintMost = 1000
+const maxComplaint = 1000
 
 // readStrictly reads a YAML or JSON file as one document without unknown fields.
 func readStrictly(file, what, text string, into any) error {
@@ -202,7 +202,7 @@ func readStrictly(file, what, text string, into any) error {
 	switch err := docs.Decode(into); {
 	case errors.Is(err, io.EOF): // the caller's check reports what is missing
 	case err != nil:
-		return usageError{fmt.Errorf("%s is not a valid %s: %s", file, what, fault.Clip(errorText(err), complaintMost))}
+		return usageError{fmt.Errorf("%s is not a valid %s: %s", file, what, fault.Clip(errorText(err), maxComplaint))}
 	}
 	if err := docs.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return usageError{fmt.Errorf("%s is not a valid %s: it contains more than one document (---); keep one", file, what)}

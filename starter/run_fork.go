@@ -17,7 +17,7 @@ func newRunFork(a *app) *cobra.Command {
 	var planFile string
 	var model modelFlags
 	var wait bool
-	o := rerun.ForkOrder{}
+	o := rerun.ForkRequest{}
 	cmd := &cobra.Command{
 		Use: "fork RUN", Short: "Start a new run from a step of an old one", Args: oneRun,
 		Long: `Starts a new run that continues from a step of an old one: with its plan, the changes of the
@@ -42,7 +42,7 @@ None of that is paid for again, and the old run is not changed.`,
 			}
 			return a.withTemporal(cmd.Context(), args[0], func(h backend.Backend, run store.Run) error {
 				o.RunID = run.ID
-				created, err := h.Fork(cmd.Context(), o, model.model, model.warmth())
+				created, err := h.Fork(cmd.Context(), o, model.model, model.temperatureFlag())
 				if err != nil {
 					return err
 				}
@@ -71,6 +71,6 @@ func (a *app) reportFork(ctx context.Context, h backend.Backend, created control
 		}
 		created.Notes = created.Notes[1:]
 	}
-	a.tellCreated(created)
+	a.reportCreation(created)
 	return a.reportCreated(ctx, h, run, true, wait)
 }

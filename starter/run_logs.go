@@ -200,11 +200,11 @@ func (a *app) followRun(ctx context.Context, h outputSource, id int64) error {
 	defer lines.end()
 	for after := int64(0); ; {
 		// Ask first whether the run has ended, so that its last output is not missed.
-		run, err := lasting(ctx, func() (store.Run, error) { return h.Run(ctx, id) })
+		run, err := withRetries(ctx, func() (store.Run, error) { return h.Run(ctx, id) })
 		if err != nil {
 			return err
 		}
-		pieces, err := lasting(ctx, func() ([]views.Output, error) { return h.LiveOutput(ctx, id, after, outputPage) })
+		pieces, err := withRetries(ctx, func() ([]views.Output, error) { return h.LiveOutput(ctx, id, after, outputPage) })
 		if err != nil {
 			return err
 		}
@@ -232,8 +232,8 @@ type outputLines struct {
 	open map[string]string // the unfinished line of each source
 }
 
-// openLineMost is how long an unfinished line may become before it is printed.
-const openLineMost = 8 << 10
+// maxOpenLine is how long an unfinished line may become before it is printed.
+const maxOpenLine = 8 << 10
 
 func (o *outputLines) print(p views.Output) {
 	if o.a.json {
@@ -251,7 +251,7 @@ func (o *outputLines) print(p views.Output) {
 		o.line(p.Source, line)
 		text = rest
 	}
-	if len(text) > openLineMost {
+	if len(text) > maxOpenLine {
 		o.line(p.Source, text)
 		text = ""
 	}

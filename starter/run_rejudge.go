@@ -10,14 +10,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
-// rejudgeOrder is a request to judge recorded results again.
-type rejudgeOrder struct {
-	major, medium int
-	pins, news    string
+// rejudgeFlags is a request to judge recorded results again.
+type rejudgeFlags struct {
+	major, medium    int
+	pinned, newTests string
 }
 
 func newRunRejudge(a *app) *cobra.Command {
-	var o rejudgeOrder
+	var o rejudgeFlags
 	cmd := &cobra.Command{
 		Use: "rejudge RUN", Short: "Judge a run's recorded plans and test results again under different rules", Args: oneRun,
 		Long: `Judges a run's records again: the checks and findings of its last tester with the given
@@ -30,15 +30,15 @@ is worse than before.`,
 	}
 	cmd.Flags().IntVar(&o.major, "max-major", 0, "maximum number of major findings (default: the run's findings.max_major)")
 	cmd.Flags().IntVar(&o.medium, "max-medium", 0, "warn above this number of medium findings (default: the run's findings.max_medium)")
-	cmd.Flags().StringVar(&o.pins, "pinned-tests", "", "how to treat changed tests (default: the run's verification.pinned_tests)")
-	cmd.Flags().StringVar(&o.news, "prove-new-tests", "", "how to treat new tests that pass without the change (default: the run's verification.prove_new_tests)")
+	cmd.Flags().StringVar(&o.pinned, "pinned-tests", "", "how to treat changed tests (default: the run's verification.pinned_tests)")
+	cmd.Flags().StringVar(&o.newTests, "prove-new-tests", "", "how to treat new tests that pass without the change (default: the run's verification.prove_new_tests)")
 	complete(cmd, "pinned-tests", verdict.PinnedModes())
 	complete(cmd, "prove-new-tests", verdict.NewModes())
 	return cmd
 }
 
 // rules reads the rules that were given.
-func (o *rejudgeOrder) rules(cmd *cobra.Command) (r control.Rules, err error) {
+func (o *rejudgeFlags) rules(cmd *cobra.Command) (r control.Rules, err error) {
 	for _, most := range []struct {
 		name  string
 		value int
@@ -52,14 +52,14 @@ func (o *rejudgeOrder) rules(cmd *cobra.Command) (r control.Rules, err error) {
 		}
 		*most.rule = &most.value
 	}
-	r.PinnedTests, r.NewTests = verdict.PinnedTests(o.pins), verdict.NewTests(o.news)
+	r.PinnedTests, r.NewTests = verdict.PinnedTests(o.pinned), verdict.NewTests(o.newTests)
 	if err := oneOf("pinned-tests", r.PinnedTests, verdict.PinnedModes()); err != nil {
 		return r, err
 	}
 	return r, oneOf("prove-new-tests", r.NewTests, verdict.NewModes())
 }
 
-func (a *app) rejudge(cmd *cobra.Command, o rejudgeOrder, arg string) error {
+func (a *app) rejudge(cmd *cobra.Command, o rejudgeFlags, arg string) error {
 	id, err := runID(arg)
 	if err != nil {
 		return err

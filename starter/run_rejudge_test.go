@@ -131,7 +131,7 @@ func TestAPlanThatTodaysRulesRefuseIsWorse(t *testing.T) {
 	require.Equal(t, contract.ClassLLM, first.Now.Failure.Class)
 }
 
-func TestARedTestStaysRedHoweverManyFindingsAreAllowed(t *testing.T) {
+func TestARedTestFailsHoweverManyFindingsAreAllowed(t *testing.T) {
 	t.Parallel()
 	p := withStore(t)
 	out := p.ok(t, "run", "rejudge", contract.RunWorkflowID(p.fill(t, "Greet")), "--max-major", "1000", "--pinned-tests", "enforce", "--json").retrials(t)

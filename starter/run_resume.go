@@ -85,7 +85,7 @@ repeated; earlier executions and artifacts are kept, numbered by attempt.`,
 			}
 			return a.withTemporal(cmd.Context(), args[0], func(h backend.Backend, run store.Run) error {
 				o.RunID = run.ID
-				result, err := h.Replay(cmd.Context(), o, model.model, model.warmth())
+				result, err := h.Replay(cmd.Context(), o, model.model, model.temperatureFlag())
 				if err != nil {
 					return err
 				}
@@ -116,7 +116,7 @@ func (a *app) reportResumed(ctx context.Context, h backend.Backend, went control
 // reportReplay prints that a run is repeated, or follows it.
 func (a *app) reportReplay(ctx context.Context, h backend.Backend, result rerun.Result, run store.Run, wait bool) error {
 	switch {
-	case wait && !result.Begun:
+	case wait && !result.Started:
 		return fault.New(contract.ClassInfra, contract.CodeUnavailable,
 			"no worker has picked up run %d yet; it starts when one does (rgpt dev status); follow it: rgpt run watch %d --after %d", run.ID, run.ID, run.EventSeq)
 	case wait:
@@ -125,7 +125,7 @@ func (a *app) reportReplay(ctx context.Context, h backend.Backend, result rerun.
 		a.printJSON(result)
 		return nil
 	}
-	if !result.Begun {
+	if !result.Started {
 		fmt.Fprintf(a.errs, "No worker has picked up run %d yet; it starts when one does (rgpt dev status)\n", run.ID)
 	}
 	fmt.Fprintf(a.out, "Run %d continues from its %s; follow it: rgpt run watch %d --after %d\n", run.ID, result.Phase, run.ID, run.EventSeq)
@@ -204,13 +204,13 @@ func (a *app) printInterventions(list []views.Intervention) {
 		}
 		fmt.Fprintf(a.out, "\n  %s\n  To do: %s\n", terminal.Clean(i.Reason), terminal.Clean(i.ActionRequired))
 		if i.Status == "open" {
-			fmt.Fprintln(a.out, "  "+waysOut(i))
+			fmt.Fprintln(a.out, "  "+helpCommands(i))
 		}
 	}
 }
 
-// waysOut lists the commands that can answer an open question.
-func waysOut(i views.Intervention) string {
+// helpCommands lists the commands that can answer an open question.
+func helpCommands(i views.Intervention) string {
 	if i.Kind == contract.InterventionQuota { // what happens next is known
 		return fmt.Sprintf("Continue now: rgpt run approve %d   Give up: rgpt run reject %d", i.RunID, i.RunID)
 	}

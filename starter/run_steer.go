@@ -99,7 +99,7 @@ func newRunSwitchModel(a *app) *cobra.Command {
 			}
 			c := contract.Command{Agent: contract.Agent(agent), By: caller()}
 			return a.command(cmd.Context(), args[0], func(h backend.Backend, id int64) (contract.Ack, error) {
-				return h.SwitchModel(cmd.Context(), id, model.model, model.warmth(), c)
+				return h.SwitchModel(cmd.Context(), id, model.model, model.temperatureFlag(), c)
 			})
 		},
 	}

@@ -60,7 +60,7 @@ func (a *app) followFrom(ctx context.Context, h backend.Backend, id, after int64
 	if err := a.untilEnd(ctx, h, id, after, show); err != nil {
 		return err
 	}
-	if run, err = lasting(ctx, func() (store.Run, error) { return h.Run(ctx, id) }); err != nil {
+	if run, err = withRetries(ctx, func() (store.Run, error) { return h.Run(ctx, id) }); err != nil {
 		return err
 	}
 	show.close()
@@ -79,7 +79,7 @@ func (a *app) untilEnd(ctx context.Context, h backend.Backend, id, after int64, 
 		if e.Type != contract.EventRunFailed && e.Type != contract.PhaseReleaser.CompletedEvent() && !isFinal(e) {
 			return nil
 		}
-		if again, err := a.wentOn(ctx, h, e); again || err != nil {
+		if again, err := a.isResumed(ctx, h, e); again || err != nil {
 			return err
 		}
 		return feed.ErrStop
@@ -95,17 +95,17 @@ func (a *app) untilEnd(ctx context.Context, h backend.Backend, id, after int64, 
 }
 
 const (
-	// followPatience is how long a follower of a run waits for a part that does not
+	// followTimeout is how long a follower of a run waits for a part that does not
 	// answer.
-	followPatience = 5 * time.Minute
+	followTimeout = 5 * time.Minute
 	// followPause is the pause before asking again.
 	followPause = 500 * time.Millisecond
 )
 
-// lasting reads something for a follower of a run, and reads it again while a part does
+// withRetries reads something for a follower of a run, and reads it again while a part does
 // not answer: a user who followed a run through an outage should see its end, too.
-func lasting[T any](ctx context.Context, read func() (T, error)) (T, error) {
-	for until := time.Now().Add(followPatience); ; {
+func withRetries[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	for until := time.Now().Add(followTimeout); ; {
 		v, err := read()
 		if err == nil || fault.Of(err).Class != contract.ClassInfra || time.Now().After(until) {
 			return v, err
@@ -118,14 +118,14 @@ func lasting[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	}
 }
 
-// wentOn reports whether a run was replayed after an event that reports its end.
-func (a *app) wentOn(ctx context.Context, h backend.Backend, end contract.Event) (bool, error) {
-	run, err := lasting(ctx, func() (store.Run, error) { return h.Run(ctx, end.RunID) })
+// isResumed reports whether a run was replayed after an event that reports its end.
+func (a *app) isResumed(ctx context.Context, h backend.Backend, end contract.Event) (bool, error) {
+	run, err := withRetries(ctx, func() (store.Run, error) { return h.Run(ctx, end.RunID) })
 	if err != nil || !run.Status.Terminal() {
 		return true, err
 	}
 	const most = 100
-	later, err := lasting(ctx, func() ([]contract.Event, error) { return h.Events(ctx, end.RunID, end.Seq, most) })
+	later, err := withRetries(ctx, func() ([]contract.Event, error) { return h.Events(ctx, end.RunID, end.Seq, most) })
 	return slices.ContainsFunc(later, func(e contract.Event) bool {
 		return slices.ContainsFunc(contract.Phases(), func(p contract.Phase) bool { return e.Type == p.Started() })
 	}), err
@@ -150,7 +150,7 @@ func (a *app) reportEnd(ctx context.Context, h backend.Backend, run store.Run) e
 	}
 	exit := exitOf(run.Status, code)
 	if a.json {
-		details, err := lasting(ctx, func() (views.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
+		details, err := withRetries(ctx, func() (views.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
 		if err != nil {
 			return err
 		}
@@ -167,7 +167,7 @@ func (a *app) reportEnd(ctx context.Context, h backend.Backend, run store.Run) e
 // printResult shows the plan of a run that was only to plan, and how it ended.
 func (a *app) printResult(ctx context.Context, h backend.Backend, run store.Run) error {
 	if run.Settings.PlanOnly {
-		details, err := lasting(ctx, func() (views.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
+		details, err := withRetries(ctx, func() (views.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
 		if err != nil {
 			return err
 		}
@@ -277,7 +277,7 @@ func (p *progress) planToApprove(ctx context.Context, h backend.Backend, e contr
 	if p.a.json || e.Type != contract.EventApprovalRequested || json.Unmarshal(e.Payload, &payload) != nil || payload.Kind != contract.ApprovalPlan {
 		return nil
 	}
-	details, err := lasting(ctx, func() (views.RunDetails, error) { return h.RunDetails(ctx, e.RunID) })
+	details, err := withRetries(ctx, func() (views.RunDetails, error) { return h.RunDetails(ctx, e.RunID) })
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 	if err != nil {
 		return err
 	}
-	db, err := store.Open(ctx, cfg.Database.URL, store.Options{MaxConns: cfg.Database.MaxConns, ApplicationName: "rgpt-server", Waiting: setup.Waiting(ctx, service.Log)})
+	db, err := store.Open(ctx, cfg.Database.URL, store.Options{MaxConns: cfg.Database.MaxConns, ApplicationName: "rgpt-server", Waiting: setup.LogWaiting(ctx, service.Log)})
 	if err != nil {
 		return err
 	}

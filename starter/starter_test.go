@@ -324,7 +324,7 @@ func TestCleanKeepsWhatIsHarmless(t *testing.T) {
 	require.Equal(t, long+"\n"+long, terminal.CleanLines(long+"\n"+long), "lines of a message stay whole")
 }
 
-func TestExitCodesTellWhoseFaultItWas(t *testing.T) {
+func TestExitCodesDistinguishInputErrorsFromFailures(t *testing.T) {
 	t.Parallel()
 	for class, want := range map[contract.Class]int{
 		contract.ClassHuman: exitInput, contract.ClassConfig: exitInput, contract.ClassLogic: exitInput,
@@ -379,7 +379,7 @@ func TestAGoalIsReadFromOnePlace(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("From a file\n"), 0o600))
 	large := filepath.Join(dir, "large")
 	require.NoError(t, os.WriteFile(large, nil, 0o600))
-	require.NoError(t, os.Truncate(large, inputMost+1))
+	require.NoError(t, os.Truncate(large, maxInput+1))
 	latin := filepath.Join(dir, "latin")
 	require.NoError(t, os.WriteFile(latin, []byte("Gr\xfc\xdfe"), 0o600))
 	for name, c := range map[string]struct{ goal, file, want, wrong string }{
@@ -545,7 +545,7 @@ func TestAShellCompletesTheNewestRuns(t *testing.T) {
 	}
 }
 
-func TestTheDoctorNamesWhatIsIllAndHowToMendIt(t *testing.T) {
+func TestTheDoctorNamesProblemsAndTheirRemedies(t *testing.T) {
 	t.Parallel()
 	p := withStore(t)
 	type diagnosis struct {
@@ -616,7 +616,7 @@ func TestOneThingIsNotCountedAsSeveral(t *testing.T) {
 	require.Equal(t, "0 steps  1 turn", describe(contract.Event{Payload: json.RawMessage(`{"steps": 0, "turns": 1}`)}))
 }
 
-func TestARunThatADeliberationPlansTellsWhatIsSaidInIt(t *testing.T) {
+func TestARunPlannedByADeliberationShowsItsMessages(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		kind          contract.EventType
@@ -637,7 +637,7 @@ func TestARunThatADeliberationPlansTellsWhatIsSaidInIt(t *testing.T) {
 	require.Equal(t, "2 steps", describe(planned), "what the run itself tells is told as ever")
 }
 
-func TestADatabaseThatCannotBeUsedIsToldAtOnceAndBeforeAnythingIsStarted(t *testing.T) {
+func TestAnUnusableDatabaseIsReportedBeforeAnythingIsStarted(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]int{
 		"not a url": exitInput, "mysql://u:hunter2@127.0.0.1/d": exitInput, "postgres://u:hunter2@127.0.0.1:99999/d": exitInput,
@@ -669,15 +669,15 @@ func TestTheServerIsAskedForByWhereItListensAndWhatIsAllowed(t *testing.T) {
 	}
 }
 
-func TestAStayOfNothingWinsOverTheConfiguration(t *testing.T) {
+func TestAStayFlagOfZeroOverridesTheConfiguration(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		creation
 		want map[string]string
 	}{
 		{creation{}, map[string]string{}},
-		{creation{stays: true}, map[string]string{"git.stay": "0s"}},
-		{creation{stays: true, stay: time.Hour}, map[string]string{"git.stay": "1h0m0s"}},
+		{creation{watch: true}, map[string]string{"git.stay": "0s"}},
+		{creation{watch: true, watchTime: time.Hour}, map[string]string{"git.stay": "1h0m0s"}},
 	} {
 		a := &app{set: map[string]string{}}
 		require.NoError(t, a.takeSettings(c.creation))

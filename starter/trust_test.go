@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/trust"
 )
 
-func TestTrustRemembersTheFilesOfAFolderAsTheyAre(t *testing.T) {
+func TestTrustStoresTheCurrentFilesOfAFolder(t *testing.T) {
 	t.Parallel()
 	p := empty(t)
 	home, dir := t.TempDir(), t.TempDir()

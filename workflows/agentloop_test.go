@@ -80,7 +80,7 @@ func TestAHostWithoutTheRepositoryFetchesItInAnOrdinaryActivity(t *testing.T) {
 	w := newWorld(t)
 	w.fail["cold"] = fault.New(contract.ClassRuntime, "", "")
 	require.Equal(t, contract.StatusDone, w.orchestrate(t).Status)
-	require.False(t, w.opened["step-001"].Quick, "asked again without Quick")
+	require.False(t, w.opened["step-001"].LocalOnly, "asked again without Quick")
 	require.Equal(t, 1, w.begun["builder/step-001"], "the repeat found the execution that had begun")
 }
 
@@ -117,7 +117,7 @@ func next(t *testing.T, w *world) contract.StepInput {
 	return in
 }
 
-func TestOrdersThatArriveJustBeforeAStepContinuesAsNewAreCarriedOver(t *testing.T) {
+func TestDirectivesThatArriveJustBeforeAStepContinuesAsNewAreCarriedOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.answers["step-001"] = endless
@@ -131,11 +131,11 @@ func TestOrdersThatArriveJustBeforeAStepContinuesAsNewAreCarriedOver(t *testing.
 	loop(t, w, nil)
 	state := next(t, w).State
 	require.True(t, state.Paused)
-	require.Equal(t, "better", state.Model.Model, "newer orders that were overtaken count")
-	require.EqualValues(t, 2, state.Orders)
+	require.Equal(t, "better", state.Model.Model, "newer directives that were overtaken count")
+	require.EqualValues(t, 2, state.DirectivesSeq)
 }
 
-func TestAStepThatContinuesAsNewWhilePausedStaysPaused(t *testing.T) {
+func TestAStepThatContinuesAsNewWhilePausedIsStillPaused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	early := 0
@@ -144,14 +144,14 @@ func TestAStepThatContinuesAsNewWhilePausedStaysPaused(t *testing.T) {
 		w.env.SignalWorkflow(contract.SignalDirectives, contract.Directives{Seq: 3, Model: contract.ModelChoice{Provider: "scripted", Model: "scripted"}})
 	})
 	loop(t, w, &contract.LoopState{
-		Execution: contract.ExecutionRef{ID: 5, RunID: 7, Step: "step-001", Attempt: 1}, Turn: 1, Started: w.env.Now(), Records: 1, Orders: 2, Paused: true,
+		Execution: contract.ExecutionRef{ID: 5, RunID: 7, Step: "step-001", Attempt: 1}, Turn: 1, Started: w.env.Now(), Records: 1, DirectivesSeq: 2, Paused: true,
 	})
 	require.NoError(t, w.env.GetWorkflowError())
 	require.Zero(t, early)
 	require.Equal(t, 1, w.thinks["step-001"])
 }
 
-func TestAStepWhoseOpeningFailsEndsTheExecutionThatHadBegun(t *testing.T) {
+func TestAStepWhoseOpeningFailsEndsItsExecution(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.fail[contract.ActivityOpenStep+"/step-001"] = fault.New(contract.ClassConfig, contract.CodeRepository, "it is gone")

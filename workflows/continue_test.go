@@ -99,7 +99,7 @@ func TestARunContinuesAsNewBetweenPhasesWhereTemporalSuggestsIt(t *testing.T) {
 	require.Equal(t, first.records[len(first.records)-1].Seq+1, second.records[0].Seq, "records are numbered on")
 }
 
-func TestARunThatIsPausedStaysPausedWhenItContinuesAsNew(t *testing.T) {
+func TestAPausedRunIsStillPausedAfterItContinuesAsNew(t *testing.T) {
 	t.Parallel()
 	first := newWorld(t)
 	first.onThink = func(contract.ThinkInput) {
@@ -135,7 +135,7 @@ func TestARunContinuesAsNewBeforeTemporalRefusesItsUpdates(t *testing.T) {
 	w.continues(t, runInput(staying))
 }
 
-func TestARunThatKnowsTooMuchToContinueAsNewGoesOn(t *testing.T) {
+func TestARunWhoseStateIsTooLargeToContinueAsNewRunsOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.env.SetContinueAsNewSuggested(true)

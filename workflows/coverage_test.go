@@ -207,7 +207,7 @@ func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
 func endsModelCall(e *historypb.HistoryEvent) bool {
 	payloads := e.GetActivityTaskCompletedEventAttributes().GetResult().GetPayloads()
 	var r contract.ThinkResult
-	return len(payloads) > 0 && json.Unmarshal(payloads[0].GetData(), &r) == nil && r.Told
+	return len(payloads) > 0 && json.Unmarshal(payloads[0].GetData(), &r) == nil && r.MovesSent
 }
 
 // givenByUpdate reports whether an event is a member's turn that came as an update.

@@ -246,9 +246,9 @@ func TestVotesStandWhereGammaSaysNothingOfThem(t *testing.T) {
 	}
 }
 
-// TestATurnThatIsUnderWayWhenTheLastRoundEndsIsHeard makes GAMMA think while ALPHA and
+// TestATurnInProgressWhenTheLastRoundEndsCounts makes GAMMA think while ALPHA and
 // BETA have taken their turns of the only round.
-func TestATurnThatIsUnderWayWhenTheLastRoundEndsIsHeard(t *testing.T) {
+func TestATurnInProgressWhenTheLastRoundEndsCounts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		takes  time.Duration
@@ -444,7 +444,7 @@ func TestRecoveriesRunOut(t *testing.T) {
 	require.LessOrEqual(t, delivered, len(f.thinks), "a call that the end cancelled is booked where it was made")
 }
 
-func TestThePartnerOfADeadMemberGoesOnAlone(t *testing.T) {
+func TestThePartnerOfAFailedMemberContinuesAlone(t *testing.T) {
 	t.Parallel()
 	for _, dead := range state.Peers() {
 		t.Run(string(dead), func(t *testing.T) {
@@ -471,7 +471,7 @@ func TestThePartnerOfADeadMemberGoesOnAlone(t *testing.T) {
 	}
 }
 
-func TestBothDeadIsFailedWithACheckpoint(t *testing.T) {
+func TestADeliberationWhoseMembersBothFailedFailsWithACheckpoint(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		turn       int
@@ -534,7 +534,7 @@ func TestAReportWaitsForContinueUntilItIsStopped(t *testing.T) {
 	require.NotContains(t, f.events(7), contract.EventOrchestrationStarted)
 }
 
-func TestContinueLetsAReportGoOnWithOtherModels(t *testing.T) {
+func TestContinueResumesAfterAReportWithOtherModels(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
 	f.agrees()
@@ -879,7 +879,7 @@ func TestAStopThatComesAtTheEndKeepsTheRecoveryFromBeginning(t *testing.T) {
 	require.Empty(t, f.errors(), "the stop was no mistake")
 }
 
-func TestARevokedMemberIsCancelledAndThePartnerGoesOn(t *testing.T) {
+func TestARevokedMemberIsCancelledAndThePartnerContinues(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
 	f.say(contract.Alpha, 1, deliberationtest.Proposes("p1"))
@@ -928,7 +928,7 @@ func TestErrorsThatOthersSawCountAgainstAMember(t *testing.T) {
 	require.Len(t, f.errors(), 3)
 }
 
-func TestRefusedMovesAreToldToTheirMemberAndTheOthersOfItsTurnCount(t *testing.T) {
+func TestRefusedMovesAreReportedToTheirMemberAndTheOthersOfItsTurnCount(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
 	f.agrees()
@@ -993,7 +993,7 @@ func TestForgedSignalsChangeNothingAndAreRecorded(t *testing.T) {
 	require.Equal(t, contract.MemberDone, f.last(7).Members[0].Status, "nobody is blamed for what others say in its name")
 }
 
-func TestMovesThatCameBeforeTheirTurnCountAsSoonAsItIsGiven(t *testing.T) {
+func TestMovesThatArriveBeforeTheirTurnIsGivenCountThen(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
 	f.agrees()
@@ -1018,7 +1018,7 @@ func TestMovesThatCameBeforeTheirTurnCountAsSoonAsItIsGiven(t *testing.T) {
 	require.Less(t, result.Metrics.End.Sub(continued), 10*time.Second, "nobody waits for what has come")
 }
 
-func TestForgedTurnsAreNotTaken(t *testing.T) {
+func TestForgedTurnsAreIgnored(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
 	f.agrees()
@@ -1139,7 +1139,7 @@ func TestAStopAtAnyPointLeavesNothingOpen(t *testing.T) {
 	require.Greater(t, points, 10, "how many there are depends on what is written together")
 }
 
-func TestADatabaseThatIsAwayHoldsNobodyUpButTheEnd(t *testing.T) {
+func TestADeliberationRunsWithoutItsDatabaseUntilItsEnd(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
 	f.agrees()

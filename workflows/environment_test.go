@@ -165,7 +165,7 @@ func TestASetupThatFailsIsAskedOfAPersonBeforeAnythingIsPaid(t *testing.T) {
 	}
 }
 
-func TestAReminderAndAnExpiryAreToldOfAQuestionAboutTheEnvironment(t *testing.T) {
+func TestAQuestionAboutTheEnvironmentIsRemindedOfAndExpires(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	withSite(w, &site{envs: []contract.EnvironmentResult{{Failure: &contract.Failure{Class: contract.ClassConfig, Message: "no"}}}, baselines: []contract.BaselineResult{{}}})
@@ -228,7 +228,7 @@ func TestAPauseHoldsARunThatIsBeingPrepared(t *testing.T) {
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, prepared(), func(s *contract.Settings) { s.RunBudget.Time = 0 }).Status)
 }
 
-func TestWorkThatCannotBePreparedIsAQuestionThatARunCanGoOnFrom(t *testing.T) {
+func TestAFailedPreparationAsksAPersonAndTheRunCanContinue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	withSite(w, &site{envs: []contract.EnvironmentResult{{}}, baselines: []contract.BaselineResult{{}}})
@@ -290,7 +290,7 @@ func TestTheEnvironmentAgentIsAskedBeforeAPersonAndItsSetupCountsOnceTheBaseline
 	}
 }
 
-func TestAnEnvironmentAgentThatIsBlockedTellsThePersonWhy(t *testing.T) {
+func TestThePersonIsShownWhyAnEnvironmentAgentIsBlocked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	withSite(w, &site{

@@ -93,8 +93,8 @@ func newWorld(t *testing.T) *world {
 	register(contract.ActivityThink, w.think)
 	register(contract.ActivityTool, w.tool)
 	register(contract.ActivityIntegrate, func(_ context.Context, in contract.IntegrateInput) (contract.IntegrateResult, error) {
-		w.hop(contract.ActivityIntegrate, in.Quick)
-		if in.Quick && w.fail["cold"] != nil {
+		w.hop(contract.ActivityIntegrate, in.LocalOnly)
+		if in.LocalOnly && w.fail["cold"] != nil {
 			return contract.IntegrateResult{Cold: true}, nil
 		}
 		out := contract.IntegrateResult{Workspace: in.Workspace}
@@ -114,8 +114,8 @@ func newWorld(t *testing.T) *world {
 		return out, w.failing(contract.ActivityIntegrate)
 	})
 	register(contract.ActivityTestPlan, func(_ context.Context, in contract.TestPlanInput) (contract.TestPlanResult, error) {
-		w.hop(contract.ActivityTestPlan, in.Quick)
-		if in.Quick && w.fail["cold"] != nil {
+		w.hop(contract.ActivityTestPlan, in.LocalOnly)
+		if in.LocalOnly && w.fail["cold"] != nil {
 			return contract.TestPlanResult{Cold: true}, nil
 		}
 		return contract.TestPlanResult{Stages: w.checks}, w.failing(contract.ActivityTestPlan)
@@ -155,7 +155,7 @@ func newWorld(t *testing.T) *world {
 	})
 	register(contract.ActivityCreateDefaults, func(_ context.Context, in contract.DefaultsInput) (contract.DefaultsResult, error) {
 		in.Workspace.Tree += "+defaults"
-		return contract.DefaultsResult{Workspace: in.Workspace, Made: []string{".env"}}, w.failing(contract.ActivityCreateDefaults)
+		return contract.DefaultsResult{Workspace: in.Workspace, Created: []string{".env"}}, w.failing(contract.ActivityCreateDefaults)
 	})
 	register(contract.ActivityWorkers, func(context.Context, contract.WorkersInput) (contract.WorkersResult, error) {
 		return contract.WorkersResult{Workers: w.workers}, nil
@@ -194,16 +194,16 @@ func commitOf(n int) string {
 }
 
 // takeCheck counts repairs like the database does.
-func (w *world) takeCheck(_ context.Context, in contract.TakeCheckInput) (contract.TakenCheck, error) {
+func (w *world) takeCheck(_ context.Context, in contract.TakeCheckInput) (contract.TakeCheckResult, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := contract.TakenCheck{ID: int64(100 + len(w.taken)), Failure: fault.New(contract.ClassAssertion, contract.CodeCheckFailed, "%s failed", in.Message.Name).Failure}
+	out := contract.TakeCheckResult{ID: int64(100 + len(w.taken)), Failure: fault.New(contract.ClassAssertion, contract.CodeCheckFailed, "%s failed", in.Message.Name).Failure}
 	if w.infra {
-		return contract.TakenCheck{Failure: fault.New(contract.ClassInfra, contract.CodeUnavailable, "no network").Failure}, nil
+		return contract.TakeCheckResult{Failure: fault.New(contract.ClassInfra, contract.CodeUnavailable, "no network").Failure}, nil
 	}
 	if _, known := w.taken[in.Message.ID]; !known {
 		repair := w.spent + 1
-		if repair > in.Most {
+		if repair > in.MaxRepairs {
 			repair = 0
 		} else {
 			w.spent++
@@ -254,18 +254,18 @@ func (w *world) record(ctx context.Context, rec contract.Record) (contract.Recor
 
 func (w *world) openStep(ctx context.Context, in contract.OpenStepInput) (contract.OpenStepResult, error) {
 	step := in.Record.Begin.Step
-	w.hop(contract.ActivityOpenStep, in.Quick)
+	w.hop(contract.ActivityOpenStep, in.LocalOnly)
 	begun, err := w.record(ctx, in.Record)
 	if err != nil {
 		return contract.OpenStepResult{}, err
 	}
-	if in.Quick && w.slow != nil {
+	if in.LocalOnly && w.slow != nil {
 		return contract.OpenStepResult{}, fault.ToTemporal(w.slow, 1)
 	}
 	w.mu.Lock()
 	w.opened[step] = in
 	w.mu.Unlock()
-	if in.Quick && w.fail["cold"] != nil {
+	if in.LocalOnly && w.fail["cold"] != nil {
 		return contract.OpenStepResult{Execution: begun.Execution, Cold: true}, nil
 	}
 	for _, c := range in.Needs {
@@ -309,9 +309,9 @@ func (w *world) tool(_ context.Context, in contract.ToolInput) (contract.ToolOut
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.slow != nil {
-		w.hops = append(w.hops, fmt.Sprint(contract.ActivityTool, " quick=", in.Quick))
+		w.hops = append(w.hops, fmt.Sprint(contract.ActivityTool, " quick=", in.LocalOnly))
 	}
-	if in.Quick && w.slow != nil {
+	if in.LocalOnly && w.slow != nil {
 		return contract.ToolOutcome{}, fault.ToTemporal(w.slow, 1)
 	}
 	w.tools++

@@ -8,7 +8,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-func TestAForkGoesOnFromItsStepAndDoesNothingBeforeItAgain(t *testing.T) {
+func TestAForkContinuesFromItsStepAndRepeatsNothingBeforeIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	plan := onePlan("a", "b", "c")
@@ -17,7 +17,7 @@ func TestAForkGoesOnFromItsStepAndDoesNothingBeforeItAgain(t *testing.T) {
 	talk := &contract.ConversationFork{RunID: 3, ExecutionID: 30, Turn: 2}
 	in := runInput(func(s *contract.Settings) {
 		s.PlanGiven = true
-		s.Fork = &contract.Fork{RunID: 3, Step: "b", Talk: talk, Kept: []contract.StepOutput{
+		s.Fork = &contract.Fork{RunID: 3, Step: "b", Conversation: talk, Kept: []contract.StepOutput{
 			{Change: contract.Change{Step: "a", From: contract.Workspace{Tree: "7ree"}, To: contract.Workspace{Tree: "a-done"}}, Credit: contract.Credit{Step: "a", Model: "old"}},
 		}}
 	})
@@ -29,8 +29,8 @@ func TestAForkGoesOnFromItsStepAndDoesNothingBeforeItAgain(t *testing.T) {
 	require.Equal(t, contract.StatusDone, result.Status)
 	require.Zero(t, w.begun["builder/a"], "what the old run did is not done again")
 	require.Equal(t, "a-done", w.opened["b"].Workspace.Tree)
-	require.Equal(t, talk, w.opened["b"].Talk)
-	require.Nil(t, w.opened["c"].Talk, "later steps begin anew")
+	require.Equal(t, talk, w.opened["b"].Conversation)
+	require.Nil(t, w.opened["c"].Conversation, "later steps begin anew")
 	require.Len(t, w.released.Stages, 3)
 	require.Equal(t, "old", w.released.Credits[0].Model, "who made it is credited")
 }

@@ -57,7 +57,7 @@ func TestAnotherWorkerIsNoActionWhereThereIsNone(t *testing.T) {
 	}
 }
 
-func TestAContextThatStillOverflowsIsHalvedAgainAndTheStepGoesOn(t *testing.T) {
+func TestAContextThatStillOverflowsIsHalvedAgainAndTheStepContinues(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.failTimes(contract.ActivityThink+"/step-001", 2, fault.New(contract.ClassLLM, contract.CodeContextOverflow, "too long"))
@@ -65,7 +65,7 @@ func TestAContextThatStillOverflowsIsHalvedAgainAndTheStepGoesOn(t *testing.T) {
 	require.Equal(t, []contract.HealAction{contract.HealCompactContext, contract.HealCompactContext}, w.actions())
 	last := w.opened["step-001"]
 	require.Equal(t, 2, last.Lessons.Compact)
-	require.NotNil(t, last.GoOn)
-	require.NotZero(t, last.GoOn.Execution)
-	require.Equal(t, "7ree", last.GoOn.From.Tree)
+	require.NotNil(t, last.Resume)
+	require.NotZero(t, last.Resume.Execution)
+	require.Equal(t, "7ree", last.Resume.From.Tree)
 }

@@ -124,7 +124,7 @@ func TestARedTestIsRepairedVerifiedAndReleased(t *testing.T) {
 	require.Equal(t, 1, w.begun["tester/repair"])
 }
 
-func TestARepairThatTakesTestsAwayIsThrownAway(t *testing.T) {
+func TestARepairThatRemovesTestsIsDiscarded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.redUntil, w.refused = "repair.2.0", "it deletes TestAdd"
@@ -136,7 +136,7 @@ func TestARepairThatTakesTestsAwayIsThrownAway(t *testing.T) {
 	require.Equal(t, 1, w.begun["tester/"], "nothing was tested that was thrown away")
 }
 
-func TestAFailureThatNothingMendsAsksAPersonAndFailsWhenNobodyAnswers(t *testing.T) {
+func TestAFailureThatCannotBeHealedAsksAPersonAndFailsWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.red = true
@@ -175,7 +175,7 @@ func TestAPersonCanLetARunTryAgainOrGiveUp(t *testing.T) {
 	}
 }
 
-func TestAWrongPlanIsMadeAnew(t *testing.T) {
+func TestAnInvalidPlanIsRegenerated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.failTimes(contract.ActivityThink+"/step-001", 1, fault.New(contract.ClassLogic, contract.CodeInvalidPlan, "the step cannot be done"))
@@ -424,7 +424,7 @@ func (w *world) revoked() []map[string]any {
 	return out
 }
 
-func TestStepsBesideAFailedOneGoOnAndAreNotPaidTwice(t *testing.T) {
+func TestParallelStepsOfAFailedOneContinueAndAreNotPaidTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.plan = onePlan("bad", "slow")
@@ -460,7 +460,7 @@ func TestWhatChangesNoModelIsNotTriedWhereThereIsNone(t *testing.T) {
 	}
 }
 
-func TestAnApprovalThatWasNotGivenTellsPeopleWhyAndWhatNext(t *testing.T) {
+func TestAMissingApprovalSaysWhyAndWhatToDoNext(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		plan, rejected bool
@@ -512,7 +512,7 @@ func (w *world) requireEndedOnce(t *testing.T) {
 	require.Equal(t, len(notes), occurrences(w.events(), contract.EventHealSuccess)+occurrences(w.events(), contract.EventHealFailed), "%v", w.events())
 }
 
-func TestAHealIsSettledHoweverItsRunEnds(t *testing.T) {
+func TestAHealGetsAResultHoweverItsRunEnds(t *testing.T) {
 	t.Parallel()
 	asks := fault.New(contract.ClassHuman, contract.CodeRepository, "the wrong repository")
 	quota := fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "no money left")

@@ -25,8 +25,8 @@ type planners struct {
 	*world
 	created  []contract.NewPipeline
 	making   func() // called when the row of a deliberation is created
-	kept     []contract.MinutesInput
-	minutes  contract.MinutesResult
+	kept     []contract.SaveTranscriptInput
+	minutes  contract.SaveTranscriptResult
 	ended    []contract.PipelineStatus
 	settings []contract.DeliberationSettings // settings with which deliberations started
 	why      string                          // why the deliberation ended
@@ -34,7 +34,7 @@ type planners struct {
 
 func newPlanners(t *testing.T) *planners {
 	t.Helper()
-	p := &planners{world: newWorld(t), minutes: contract.MinutesResult{Artifact: "deliberation/minutes.md"}}
+	p := &planners{world: newWorld(t), minutes: contract.SaveTranscriptResult{Artifact: "deliberation/minutes.md"}}
 	RegisterDeliberation(p.env)
 	RegisterMember(p.env)
 	register := func(name string, f any) { p.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
@@ -69,7 +69,7 @@ func newPlanners(t *testing.T) *planners {
 	register(contract.ActivityWriteHandoff, func(context.Context, contract.WriteHandoffInput) (contract.WriteHandoffResult, error) {
 		return contract.WriteHandoffResult{Ref: "handoff.json"}, nil
 	})
-	register(contract.ActivityMinutes, func(_ context.Context, in contract.MinutesInput) (contract.MinutesResult, error) {
+	register(contract.ActivitySaveTranscript, func(_ context.Context, in contract.SaveTranscriptInput) (contract.SaveTranscriptResult, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.kept = append(p.kept, in)
@@ -225,7 +225,7 @@ func TestAStopOfTheRunEndsItsDeliberation(t *testing.T) {
 	require.Empty(t, p.planned)
 }
 
-func TestADeliberationIsToldThatTheTimeOfItsRunIsOver(t *testing.T) {
+func TestADeliberationIsNotifiedThatItsRunTimedOut(t *testing.T) {
 	t.Parallel()
 	p := newPlanners(t)
 	p.slowly("alpha", time.Hour)

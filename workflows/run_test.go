@@ -521,7 +521,7 @@ func TestASwitchToAProviderThatTheRunDoesNotHaveIsRefusedHoweverItComes(t *testi
 	require.Equal(t, 1, refused, "the signal left an event; the update was answered")
 }
 
-func TestTheTranscriptQueryNamesWhereEachConversationLies(t *testing.T) {
+func TestTheTranscriptQueryNamesWhereEachConversationIsStored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.plan = onePlan("s1", "s2")
@@ -549,9 +549,9 @@ func TestTheTranscriptQueryNamesWhereEachConversationLies(t *testing.T) {
 	require.Equal(t, "run-7/step/s2", keys[2].Workflow)
 }
 
-// TestACommandThatComesBeforeTheFirstTaskIsObeyed sends commands to a run that has not
+// TestACommandThatComesBeforeTheFirstTaskIsApplied sends commands to a run that has not
 // begun.
-func TestACommandThatComesBeforeTheFirstTaskIsObeyed(t *testing.T) {
+func TestACommandThatComesBeforeTheFirstTaskIsApplied(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{contract.UpdatePause, contract.UpdateSwitchModel, contract.UpdateHeal, contract.UpdateApprove, contract.UpdateResume} {
 		t.Run(first, func(t *testing.T) {

@@ -48,7 +48,7 @@ func (w *world) updateCheck(m contract.CheckMessage) *answer {
 	return w.send(contract.UpdateCheck, fmt.Sprint(m.ID, "-", len(w.records)), m)
 }
 
-func TestARunStaysWithItsBranchUntilItsTimeIsOverAndIsDoneMeanwhile(t *testing.T) {
+func TestARunWatchesItsBranchUntilItsTimeIsOverAndIsDoneMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	began := w.env.Now()
@@ -71,7 +71,7 @@ func TestARunStaysWithItsBranchUntilItsTimeIsOverAndIsDoneMeanwhile(t *testing.T
 	require.Len(t, w.commits, 1)
 }
 
-func TestARunThatDoesNotStayRefusesChecksAndEndsAtOnce(t *testing.T) {
+func TestARunThatDoesNotWatchItsBranchRefusesChecksAndEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	began := w.env.Now()
@@ -87,7 +87,7 @@ func TestARunThatDoesNotStayRefusesChecksAndEndsAtOnce(t *testing.T) {
 	require.Less(t, w.env.Now().Sub(began), time.Hour)
 }
 
-func TestAStopEndsTheStayAndTheRunRemainsDone(t *testing.T) {
+func TestAStopEndsTheBranchWatchAndTheRunRemainsDone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	began := w.env.Now()
@@ -100,7 +100,7 @@ func TestAStopEndsTheStayAndTheRunRemainsDone(t *testing.T) {
 	require.Contains(t, w.payloads(contract.EventStayEnded)[0]["reason"], "ann")
 }
 
-func TestWhileItOnlyStaysARunRefusesEveryCommandButStop(t *testing.T) {
+func TestARunThatWatchesItsBranchRefusesEveryCommandButStop(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var answers []*answer
@@ -116,7 +116,7 @@ func TestWhileItOnlyStaysARunRefusesEveryCommandButStop(t *testing.T) {
 	}
 }
 
-func TestAPassedCheckIsToldAndChangesNothing(t *testing.T) {
+func TestAPassedCheckIsRecordedAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	m := red("a")
@@ -167,7 +167,7 @@ func TestAReviewCommentIsHealedEvenIfARepairMovedTheBranchMeanwhile(t *testing.T
 	require.Len(t, w.actions(), 2)
 }
 
-func TestOfTwoRedChecksOfOneCommitTheSecondIsLeftToSpeakAgain(t *testing.T) {
+func TestTheSecondRedCheckOfACommitIsIgnoredUntilItIsReportedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.after(time.Hour, func() { w.check(red("a")); w.check(red("b")) })
@@ -203,7 +203,7 @@ func TestAMessageAboutAnotherCommitIsIgnored(t *testing.T) {
 	require.Empty(t, w.taken)
 }
 
-func TestWhatNoCodeMendsIsNotRepaired(t *testing.T) {
+func TestFailuresThatNoCodeFixesAreNotRepaired(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.infra = true
@@ -252,7 +252,7 @@ func TestAPersonMayLetARepairBeTriedOnceMore(t *testing.T) {
 	require.Equal(t, []contract.HealAction{contract.HealAskPerson, contract.HealRepair}, w.actions())
 }
 
-func TestARepairThatIsThrownAwayLeavesTheBranchAndAsksAPerson(t *testing.T) {
+func TestADiscardedRepairKeepsTheBranchAndAsksAPerson(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.refused = "it deletes TestAdd"
@@ -282,7 +282,7 @@ func TestAStopDuringARepairLeavesTheRunDoneWithWhatItReleased(t *testing.T) {
 	require.Empty(t, w.last().WaitingFor)
 }
 
-func TestACancelInTemporalEndsTheStayAndTheRunRemainsDone(t *testing.T) {
+func TestACancelInTemporalEndsTheBranchWatchAndTheRunRemainsDone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.after(time.Hour, w.env.CancelWorkflow)
@@ -291,7 +291,7 @@ func TestACancelInTemporalEndsTheStayAndTheRunRemainsDone(t *testing.T) {
 	require.Contains(t, w.payloads(contract.EventStayEnded)[0]["reason"], "cancelled in Temporal")
 }
 
-func TestTheRunsTimeDoesNotEndTheStay(t *testing.T) {
+func TestTheRunsTimeoutDoesNotEndTheBranchWatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.after(5*time.Hour, func() { w.check(red("a")) })
@@ -353,7 +353,7 @@ func TestMessagesThatComeDuringARepairWaitInOrder(t *testing.T) {
 	require.Equal(t, []any{"a", "b", "c"}, order)
 }
 
-func TestAFloodOfMessagesIsToldByItsNumber(t *testing.T) {
+func TestAFloodOfMessagesIsReportedAsACount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.env.SetTestTimeout(2 * time.Minute)
@@ -420,7 +420,7 @@ func TestMessagesThatSayNothingAreRefused(t *testing.T) {
 	}
 }
 
-func TestARunThatStaysIsOverOnceHoweverMessagesMeetItsRelease(t *testing.T) {
+func TestARunThatWatchesItsBranchEndsOnceHoweverMessagesMeetItsRelease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	inner := w.record
@@ -454,7 +454,7 @@ func TestARunThatStaysIsOverOnceHoweverMessagesMeetItsRelease(t *testing.T) {
 	}
 }
 
-func TestATimeThatIsLookedUpWhileTheRunIsReleasedEndsNoStay(t *testing.T) {
+func TestATimeoutReadDuringTheReleaseEndsNoBranchWatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	slowClock(w)
@@ -464,7 +464,7 @@ func TestATimeThatIsLookedUpWhileTheRunIsReleasedEndsNoStay(t *testing.T) {
 	require.Equal(t, "its time is up", w.payloads(contract.EventStayEnded)[0]["reason"])
 }
 
-func TestAFullHistoryEndsTheStay(t *testing.T) {
+func TestAFullHistoryEndsTheBranchWatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.after(time.Hour, func() {

@@ -30,8 +30,8 @@ import (
 
 // Limits of what the client waits for.
 const (
-	// Tries is how often a request is sent before the client gives up.
-	Tries = 5
+	// MaxAttempts is how often a request is sent before the client gives up.
+	MaxAttempts = 5
 	// firstPause is the pause before the second try; each further one is twice as long,
 	// minus a random part.
 	firstPause = 200 * time.Millisecond
@@ -46,13 +46,13 @@ const (
 	// createTime is how long creating a run may take: its repository may have to be
 	// fetched first.
 	createTime = 15 * time.Minute
-	// silence is how long a stream or a download may stall. Streams send a sign of life
+	// idleTimeout is how long a stream or a download may stall. Streams send a sign of life
 	// every 15 s.
-	silence = 45 * time.Second
-	// answerMost is the longest answer that is read.
-	answerMost = 1 << 30
-	// problemMost is the longest text of a problem that is read.
-	problemMost = 64 << 10
+	idleTimeout = 45 * time.Second
+	// maxAnswer is the longest answer that is read.
+	maxAnswer = 1 << 30
+	// maxProblem is the longest text of a problem that is read.
+	maxProblem = 64 << 10
 )
 
 // Client is a client of one server. It is safe for concurrent use.
@@ -148,7 +148,7 @@ func ask[T any](ctx context.Context, c *Client, r call) (out T, err error) {
 			return out, err
 		}
 		var again retriable
-		if !errors.As(err, &again) || !again.busy && try == Tries || again.busy && time.Since(began) > r.timeout() {
+		if !errors.As(err, &again) || !again.busy && try == MaxAttempts || again.busy && time.Since(began) > r.timeout() {
 			return out, c.explainRefusal(err, r, lost)
 		}
 		lost, r.known = lost || again.sent, nil // from now on it may be the answer to this very call
@@ -208,7 +208,7 @@ func (c *Client) attempt(ctx context.Context, r call) ([]byte, error) {
 			*r.known = resp.Header.Get(apitypes.ReplayedHeader) != ""
 		}
 		var raw []byte
-		if raw, err = io.ReadAll(io.LimitReader(resp.Body, answerMost)); err == nil {
+		if raw, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err == nil {
 			return raw, nil
 		}
 		err = retriable{error: c.unreachable(err), sent: true}

@@ -45,10 +45,10 @@ func (c *Client) created(ctx context.Context, r call, fresh bool) (control.Creat
 
 // Fork creates and starts a new run that continues from a step of an old one, with
 // another model if one is named.
-func (c *Client) Fork(ctx context.Context, o rerun.ForkOrder, model string, temperature *float64) (control.Created, error) {
+func (c *Client) Fork(ctx context.Context, o rerun.ForkRequest, model string, temperature *float64) (control.Created, error) {
 	body := apitypes.ForkRequest{
-		OtherModel: apitypes.OtherModel{Model: model, Temperature: temperature},
-		Step:       o.Step, Instructions: o.Instructions, Plan: o.Plan, Reason: o.Reason,
+		ModelOverride: apitypes.ModelOverride{Model: model, Temperature: temperature},
+		Step:          o.Step, Instructions: o.Instructions, Plan: o.Plan, Reason: o.Reason,
 	}
 	if o.Turn >= 0 {
 		body.Turn = &o.Turn
@@ -59,7 +59,7 @@ func (c *Client) Fork(ctx context.Context, o rerun.ForkOrder, model string, temp
 // Replay repeats a finished run from a phase on, with another model if one is named.
 func (c *Client) Replay(ctx context.Context, o rerun.Request, model string, temperature *float64) (rerun.Result, error) {
 	return ask[rerun.Result](ctx, c, command(apitypes.ReplayRequest{
-		Attribution: apitypes.Attribution{By: o.By, Reason: o.Reason}, OtherModel: apitypes.OtherModel{Model: model, Temperature: temperature}, Phase: o.Phase, Step: o.Step,
+		Attribution: apitypes.Attribution{By: o.By, Reason: o.Reason}, ModelOverride: apitypes.ModelOverride{Model: model, Temperature: temperature}, Phase: o.Phase, Step: o.Step,
 	}, runPath(o.RunID, "replay")...))
 }
 
@@ -105,7 +105,7 @@ func (c *Client) Heal(ctx context.Context, id int64, w contract.Command) (contro
 }
 
 func (c *Client) resumed(ctx context.Context, r call) (control.Resumption, error) {
-	went, err := ask[apitypes.WentOn](ctx, c, r)
+	went, err := ask[apitypes.Resumed](ctx, c, r)
 	if err == nil && went.Answer == nil && went.Replay == nil {
 		err = c.notThisAPI("it does not say how the run continued")
 	}

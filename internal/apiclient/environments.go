@@ -11,14 +11,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// outputMost is how many pieces of output one request asks for.
-const outputMost = 500
+// maxOutput is how many pieces of output one request asks for.
+const maxOutput = 500
 
 // Environments returns stored environments, most recently used first, at most limit:
 // those of one repository, or all if repo is empty.
 func (c *Client) Environments(ctx context.Context, repo string, limit int) ([]control.Environment, error) {
 	r := read("api", "environments")
-	r.query = parameters("repo", repo, "limit", strconv.Itoa(min(limit, pageMost)))
+	r.query = parameters("repo", repo, "limit", strconv.Itoa(min(limit, maxPage)))
 	list, err := ask[apitypes.EnvironmentList](ctx, c, r)
 	return list.Environments, err
 }
@@ -51,7 +51,7 @@ func (c *Client) FindEnvironment(ctx context.Context, repo, base string) (contro
 // or all if repo is empty.
 func (c *Client) Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error) {
 	r := read("api", "setups")
-	r.query = parameters("repo", repo, "limit", strconv.Itoa(min(limit, pageMost)))
+	r.query = parameters("repo", repo, "limit", strconv.Itoa(min(limit, maxPage)))
 	list, err := ask[apitypes.SetupList](ctx, c, r)
 	return list.Setups, err
 }
@@ -73,7 +73,7 @@ func (c *Client) RevokeSetup(ctx context.Context, id int64, _ string) (store.Set
 // after, at most limit pieces.
 func (c *Client) LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error) {
 	r := read(runPath(id, "output")...)
-	r.query = parameters("after", strconv.FormatInt(after, 10), "limit", strconv.Itoa(min(limit, outputMost)))
+	r.query = parameters("after", strconv.FormatInt(after, 10), "limit", strconv.Itoa(min(limit, maxOutput)))
 	list, err := ask[apitypes.OutputList](ctx, c, r)
 	return list.Output, err
 }

@@ -51,7 +51,7 @@ func (c *Client) ListPipelines(ctx context.Context, f store.PipelineFilter) ([]s
 		r.query.Set("run", strconv.FormatInt(f.RunID, 10))
 	}
 	if f.Limit > 0 {
-		r.query.Set("limit", strconv.Itoa(min(f.Limit, pageMost)))
+		r.query.Set("limit", strconv.Itoa(min(f.Limit, maxPage)))
 	}
 	page, err := ask[apitypes.PipelineList](ctx, c, r)
 	return page.Pipelines, err
@@ -74,7 +74,7 @@ func (c *Client) Orchestration(ctx context.Context, id int64, every bool) (contr
 // PipelineLogs reads what happened in a pipeline after a number.
 func (c *Client) PipelineLogs(ctx context.Context, id, after int64, limit int) ([]control.PipelineLog, error) {
 	r := read("api", "pipeline", "logs")
-	r.query = url.Values{"pipeline_id": {strconv.FormatInt(id, 10)}, "after": {strconv.FormatInt(after, 10)}, "limit": {strconv.Itoa(min(limit, pageMost))}}
+	r.query = url.Values{"pipeline_id": {strconv.FormatInt(id, 10)}, "after": {strconv.FormatInt(after, 10)}, "limit": {strconv.Itoa(min(limit, maxPage))}}
 	logs, err := ask[apitypes.PipelineLogs](ctx, c, r)
 	return logs.Entries, err
 }
@@ -108,8 +108,8 @@ func (c *Client) SwitchPipelineModel(ctx context.Context, id int64, m contract.M
 // FollowPipeline is Follow for the events of a pipeline. Their numbers are those of the
 // run that they belong to, so there are gaps between them.
 func (c *Client) FollowPipeline(ctx context.Context, id, after int64, fn func(contract.Event) error) error {
-	return c.followed(ctx, streamed{
-		path: pipelinePath(id, "stream"), again: fmt.Sprintf("rgpt pipeline watch %d", id),
+	return c.followStream(ctx, eventStream{
+		path: pipelinePath(id, "stream"), command: fmt.Sprintf("rgpt pipeline watch %d", id),
 		ours: func(e contract.Event) bool { return e.PipelineID() == id }, gaps: true,
 	}, after, fn)
 }

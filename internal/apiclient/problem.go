@@ -18,7 +18,7 @@ import (
 func (c *Client) problem(resp *http.Response) error {
 	var p apitypes.Problem
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, problemMost))
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
 	known := kind == apitypes.ProblemType && err == nil && json.Unmarshal(raw, &p) == nil
 	switch resp.StatusCode {
 	case http.StatusBadGateway, http.StatusGatewayTimeout:

@@ -21,8 +21,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// pageMost is how many runs or events one request asks for.
-const pageMost = 1000
+// maxPage is how many runs or events one request asks for.
+const maxPage = 1000
 
 // parameters makes a query from names and values; empty values are left out.
 func parameters(pairs ...string) url.Values {
@@ -53,7 +53,7 @@ func (c *Client) ListRuns(ctx context.Context, f store.Filter) ([]store.Run, err
 		}
 	}
 	if f.Limit > 0 {
-		r.query.Set("limit", strconv.Itoa(min(f.Limit, pageMost)))
+		r.query.Set("limit", strconv.Itoa(min(f.Limit, maxPage)))
 	}
 	page, err := ask[apitypes.RunList](ctx, c, r)
 	return page.Runs, err
@@ -85,7 +85,7 @@ func (c *Client) RunDetails(ctx context.Context, id int64) (views.RunDetails, er
 // Events returns events of a run after a number, at most limit.
 func (c *Client) Events(ctx context.Context, id, after int64, limit int) ([]contract.Event, error) {
 	r := read(runPath(id, "events")...)
-	r.query = parameters("after", strconv.FormatInt(after, 10), "limit", strconv.Itoa(min(limit, pageMost)))
+	r.query = parameters("after", strconv.FormatInt(after, 10), "limit", strconv.Itoa(min(limit, maxPage)))
 	list, err := ask[apitypes.EventList](ctx, c, r)
 	return list.Events, err
 }

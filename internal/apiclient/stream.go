@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// Patience is how long Follow waits for an unavailable server before it gives up.
-	Patience = 5 * time.Minute
+	// ReconnectTimeout is how long Follow waits for an unavailable server before it gives up.
+	ReconnectTimeout = 5 * time.Minute
 	// reconnectPause is the pause before a stream is reopened.
 	reconnectPause = 500 * time.Millisecond
-	// lineMost is the longest line of a stream, which is an event.
-	lineMost = 16 << 20
+	// maxLine is the longest line of a stream, which is an event.
+	maxLine = 16 << 20
 )
 
 // streamBody is the body of an answer that may take any time but may not stall.
@@ -35,13 +35,13 @@ type streamBody struct {
 	idle   *time.Timer
 }
 
-// errSilent ends a stalled stream.
-var errSilent = fmt.Errorf("no data for %s", silence)
+// errIdle ends a stalled stream.
+var errIdle = fmt.Errorf("no data for %s", idleTimeout)
 
 // openStream makes a call whose answer is read as it arrives. It is not retried.
 func (c *Client) openStream(ctx context.Context, r call, header http.Header) (*streamBody, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	f := &streamBody{cancel: cancel, ctx: ctx, idle: time.AfterFunc(silence, func() { cancel(errSilent) })}
+	f := &streamBody{cancel: cancel, ctx: ctx, idle: time.AfterFunc(idleTimeout, func() { cancel(errIdle) })}
 	resp, err := c.send(ctx, r, header) //nolint:bodyclose // the reader closes it
 	if err != nil {
 		f.idle.Stop()
@@ -55,9 +55,9 @@ func (c *Client) openStream(ctx context.Context, r call, header http.Header) (*s
 // Read reads what arrived. It returns an error after a stall of too long.
 func (f *streamBody) Read(p []byte) (int, error) {
 	n, err := f.ReadCloser.Read(p)
-	f.idle.Reset(silence)
-	if err != nil && err != io.EOF && errors.Is(context.Cause(f.ctx), errSilent) {
-		err = errSilent
+	f.idle.Reset(idleTimeout)
+	if err != nil && err != io.EOF && errors.Is(context.Cause(f.ctx), errIdle) {
+		err = errIdle
 	}
 	return n, err
 }
@@ -71,28 +71,28 @@ func (f *streamBody) Close() error {
 
 // Follow calls fn with each event of a run after a number, in order and exactly once,
 // and waits for more, like store.Follow. It reopens a lost connection and continues
-// after the last event; if the server is away for longer than Patience it returns an
+// after the last event; if the server is away for longer than ReconnectTimeout it returns an
 // error.
 func (c *Client) Follow(ctx context.Context, id, after int64, fn func(contract.Event) error) error {
-	return c.followed(ctx, streamed{
-		path: runPath(id, "stream"), again: fmt.Sprintf("rgpt run watch %d", id), ours: func(e contract.Event) bool { return e.RunID == id },
+	return c.followStream(ctx, eventStream{
+		path: runPath(id, "stream"), command: fmt.Sprintf("rgpt run watch %d", id), ours: func(e contract.Event) bool { return e.RunID == id },
 	}, after, fn)
 }
 
-// streamed is a stream that can be followed.
-type streamed struct {
-	path  []string
-	again string // the command that follows it
-	ours  func(contract.Event) bool
-	gaps  bool // its events are some of those that are numbered
+// eventStream is a stream that can be followed.
+type eventStream struct {
+	path    []string
+	command string // the command that follows it
+	ours    func(contract.Event) bool
+	gaps    bool // its events are some of those that are numbered
 }
 
-func (c *Client) followed(ctx context.Context, s streamed, after int64, fn func(contract.Event) error) error {
+func (c *Client) followStream(ctx context.Context, s eventStream, after int64, fn func(contract.Event) error) error {
 	last := time.Now()
 	for {
 		before := after
-		opened, err := c.follow(ctx, s, &after, fn)
-		var ended stopped
+		opened, err := c.readStream(ctx, s, &after, fn)
+		var ended callbackError
 		var again retriable
 		switch {
 		case errors.As(err, &ended):
@@ -108,9 +108,9 @@ func (c *Client) followed(ctx context.Context, s streamed, after int64, fn func(
 		if opened || after > before {
 			last = time.Now()
 		}
-		if away := time.Since(last); away > Patience {
+		if away := time.Since(last); away > ReconnectTimeout {
 			return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
-				"the server at %s has been unavailable for %s; the work continues without the server: to follow it later, run %s --after %d", c.Address(), away.Round(time.Second), s.again, after)
+				"the server at %s has been unavailable for %s; the work continues without the server: to follow it later, run %s --after %d", c.Address(), away.Round(time.Second), s.command, after)
 		}
 		if wait(ctx, reconnectPause) != nil {
 			return ctx.Err()
@@ -118,12 +118,12 @@ func (c *Client) followed(ctx context.Context, s streamed, after int64, fn func(
 	}
 }
 
-// stopped carries the error that a follower's function returned.
-type stopped struct{ error }
+// callbackError carries the error that a follower's function returned.
+type callbackError struct{ error }
 
-// follow reads the stream of a run until it ends, and advances after with each event.
+// readStream reads the stream of a run until it ends, and advances after with each event.
 // It reports whether the stream was opened.
-func (c *Client) follow(ctx context.Context, s streamed, after *int64, fn func(contract.Event) error) (opened bool, err error) {
+func (c *Client) readStream(ctx context.Context, s eventStream, after *int64, fn func(contract.Event) error) (opened bool, err error) {
 	r := read(s.path...)
 	header := http.Header{}
 	header.Set("Accept", "text/event-stream")
@@ -134,7 +134,7 @@ func (c *Client) follow(ctx context.Context, s streamed, after *int64, fn func(c
 	}
 	defer func() { _ = body.Close() }()
 	lines := bufio.NewScanner(body)
-	lines.Buffer(make([]byte, 64<<10), lineMost)
+	lines.Buffer(make([]byte, 64<<10), maxLine)
 	data := ""
 	for lines.Scan() {
 		if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
@@ -157,12 +157,12 @@ func (c *Client) follow(ctx context.Context, s streamed, after *int64, fn func(c
 		}
 		*after = e.Seq
 		if err := fn(e); err != nil {
-			return true, stopped{err}
+			return true, callbackError{err}
 		}
 	}
 	err = lines.Err()
 	if errors.Is(err, bufio.ErrTooLong) {
-		return true, c.notThisAPI(fmt.Sprintf("its stream contains a line of more than %d MiB", lineMost>>20))
+		return true, c.notThisAPI(fmt.Sprintf("its stream contains a line of more than %d MiB", maxLine>>20))
 	}
 	if err == nil {
 		err = io.ErrUnexpectedEOF

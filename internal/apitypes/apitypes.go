@@ -148,8 +148,8 @@ type HealRequest struct {
 	Action contract.HealAction `json:"action,omitempty" doc:"heal action; default: the next action of the failure's class"`
 }
 
-// OtherModel names a model.
-type OtherModel struct {
+// ModelOverride names a model.
+type ModelOverride struct {
 	Model       string   `json:"model,omitempty" doc:"model, as provider/model"`
 	Temperature *float64 `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"sampling temperature"`
 }
@@ -157,14 +157,14 @@ type OtherModel struct {
 // ReplayRequest says from where a run is repeated.
 type ReplayRequest struct {
 	Attribution
-	OtherModel
+	ModelOverride
 	Phase contract.Phase `json:"phase,omitempty" enum:"planner,builder,tester,releaser" doc:"phase to repeat from; with a step: builder"`
 	Step  string         `json:"step,omitempty" doc:"builder only: repeat only this step and the steps that depend on it"`
 }
 
 // ForkRequest says from where a new run continues.
 type ForkRequest struct {
-	OtherModel
+	ModelOverride
 	Step         string         `json:"step,omitempty" doc:"step to continue from; default: the first step of the plan"`
 	Turn         *int           `json:"turn,omitempty" minimum:"0" doc:"keep the step's conversation up to this turn; default: the step starts over"`
 	Instructions string         `json:"instructions,omitempty" doc:"additional instructions for the model"`
@@ -180,8 +180,8 @@ type SwitchModelRequest struct {
 	Agent       contract.Agent `json:"agent,omitempty" doc:"only for this agent, including those that deliberate on the plan (alpha, beta, gamma); default: all"`
 }
 
-// WentOn says how a run continued: with an answer, or again from a phase on.
-type WentOn struct {
+// Resumed says how a run continued: with an answer, or again from a phase on.
+type Resumed struct {
 	Answer *contract.Ack `json:"answer,omitempty"`
 	Replay *rerun.Result `json:"replay,omitempty"`
 }

@@ -39,7 +39,7 @@ type Backend interface {
 	Links(ctx context.Context, id int64) (dashboard, temporal string, err error)
 
 	Create(ctx context.Context, c control.Creation) (control.Created, error)
-	Fork(ctx context.Context, o rerun.ForkOrder, model string, temperature *float64) (control.Created, error)
+	Fork(ctx context.Context, o rerun.ForkRequest, model string, temperature *float64) (control.Created, error)
 	Replay(ctx context.Context, o rerun.Request, model string, temperature *float64) (rerun.Result, error)
 	Resume(ctx context.Context, id int64, c contract.Command) (control.Resumption, error)
 	Heal(ctx context.Context, id int64, c contract.Command) (control.Resumption, error)

@@ -158,7 +158,7 @@ func (l Local) Links(ctx context.Context, id int64) (dashboard, temporal string,
 }
 
 // Fork starts a new run from a step of an old one.
-func (l Local) Fork(ctx context.Context, o rerun.ForkOrder, model string, temperature *float64) (control.Created, error) {
+func (l Local) Fork(ctx context.Context, o rerun.ForkRequest, model string, temperature *float64) (control.Created, error) {
 	run, err := l.Store.Run(ctx, o.RunID)
 	if err != nil {
 		return control.Created{}, err

@@ -189,7 +189,7 @@ func TestTheSweepRemovesWhatIsOldButNotWhatIsInUse(t *testing.T) {
 	require.DirExists(t, young)
 }
 
-func TestTheSweepRemovesTheLongestUnusedUntilTheRestFits(t *testing.T) {
+func TestTheSweepRemovesTheLeastRecentlyUsedUntilTheRestFits(t *testing.T) {
 	t.Parallel()
 	s := buildcache.At(t.TempDir())
 	const size = 1 << 20

@@ -113,15 +113,15 @@ const removedSuffix = ".removed"
 
 // remove removes an entry unless it is in use.
 func remove(dir string) (bool, error) {
-	gone, err := takeAway(dir)
+	gone, err := renameUnused(dir)
 	if gone == "" || err != nil {
 		return false, err
 	}
 	return true, removeTree(gone)
 }
 
-// takeAway renames an unused entry, so that no use of it can begin.
-func takeAway(dir string) (gone string, err error) {
+// renameUnused renames an unused entry, so that no use of it can begin.
+func renameUnused(dir string) (gone string, err error) {
 	lock, err := dirlock.Claim(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, dirlock.ErrInUse) {
 		return "", nil

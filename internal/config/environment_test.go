@@ -61,7 +61,7 @@ verification: {baseline: off, baseline_red: ask}
 	require.Equal(t, "ask", c.Verification.BaselineRed)
 }
 
-func TestMistakesOfTheEnvironmentSectionAreTold(t *testing.T) {
+func TestMistakesInTheEnvironmentSectionAreReported(t *testing.T) {
 	t.Parallel()
 	for in, says := range map[string]string{
 		"execution: {sandbox: {network: false}}":                                              "execution.sandbox.network: is a list of hosts",

@@ -45,7 +45,7 @@ func TestNothingGivesTheDefaults(t *testing.T) {
 	require.True(t, c.Origin("execution.parallel_steps").IsDefault())
 }
 
-func TestEachLayerLiesOverTheOneBefore(t *testing.T) {
+func TestEachLayerOverridesTheOneBefore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	base := write(t, dir, "base/rgpt.yaml", "execution: {max_retries: 1, parallel_steps: 11, command_timeout: 1m, step: {turns: 11, tokens: 11}}\nlogging: {level: debug}\n")

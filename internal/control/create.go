@@ -82,7 +82,7 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	if err != nil {
 		return out, err
 	}
-	if c.Repo, err = located(c.Repo); err != nil {
+	if c.Repo, err = withPath(c.Repo); err != nil {
 		return out, err
 	}
 	digest, err := digestOf(c)
@@ -90,7 +90,7 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 		return out, err
 	}
 	if known, err := r.known(ctx, c.Key, digest); known != nil || err != nil {
-		return given(known), err
+		return deref(known), err
 	}
 	prepared, err := r.prepare(ctx, c, &out)
 	if err != nil {
@@ -146,8 +146,8 @@ func (r *Runs) known(ctx context.Context, key, digest string) (*Created, error) 
 	return &out, nil
 }
 
-// given returns the value of a pointer, or the zero value.
-func given[T any](v *T) (out T) {
+// deref returns the value of a pointer, or the zero value.
+func deref[T any](v *T) (out T) {
 	if v != nil {
 		out = *v
 	}
@@ -323,8 +323,8 @@ func (r *Runs) resolve(ctx context.Context, c Creation, out *Created) (contract.
 	return repo, cfg, err
 }
 
-// located makes a folder's name absolute, so that it is valid everywhere.
-func located(repo string) (string, error) {
+// withPath makes a folder's name absolute, so that it is valid everywhere.
+func withPath(repo string) (string, error) {
 	if strings.Contains(repo, ":") {
 		return repo, nil
 	}

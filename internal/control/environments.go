@@ -190,7 +190,7 @@ func (r *Runs) FindEnvironment(ctx context.Context, repo, base string) (FoundEnv
 	if repo == "" {
 		return FoundEnvironment{}, wrong("no repository given; give a folder or a URL (--repo)")
 	}
-	repo, err := located(repo)
+	repo, err := withPath(repo)
 	if err != nil {
 		return FoundEnvironment{}, err
 	}
@@ -357,7 +357,7 @@ func (r *Runs) named(ctx context.Context, repo string) (string, error) {
 	if repo == "" {
 		return "", nil
 	}
-	repo, err := located(repo)
+	repo, err := withPath(repo)
 	if err != nil {
 		return "", err
 	}

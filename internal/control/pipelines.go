@@ -67,8 +67,8 @@ func (s Spawning) Check() error {
 	if err == nil {
 		err = s.checkModels()
 	}
-	if err == nil && (s.Timeout < 0 || s.Timeout > longestSeconds) {
-		err = wrong("the timeout is %d; must be 1 to %d seconds, or omitted", s.Timeout, longestSeconds)
+	if err == nil && (s.Timeout < 0 || s.Timeout > maxSeconds) {
+		err = wrong("the timeout is %d; must be 1 to %d seconds, or omitted", s.Timeout, maxSeconds)
 	}
 	return err
 }
@@ -121,7 +121,7 @@ func (p *Pipelines) Spawn(ctx context.Context, s Spawning) (Spawned, error) {
 		return Spawned{}, err
 	}
 	if known, err := p.known(ctx, s.Key, digest); known != nil || err != nil {
-		return given(known), err
+		return deref(known), err
 	}
 	settings, err := p.settings(ctx, s)
 	if err != nil {
@@ -242,8 +242,8 @@ func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (con
 	if err := (Spawning{Mode: c.Mode, Model: c.Model}).checkModels(); err != nil {
 		return contract.PipelineAck{}, err
 	}
-	if c.Timeout < 0 || c.Timeout > longestSeconds {
-		return contract.PipelineAck{}, wrong("the timeout is %d; must be 1 to %d seconds, or omitted", c.Timeout, longestSeconds)
+	if c.Timeout < 0 || c.Timeout > maxSeconds {
+		return contract.PipelineAck{}, wrong("the timeout is %d; must be 1 to %d seconds, or omitted", c.Timeout, maxSeconds)
 	}
 	now, err := p.Store.Pipeline(ctx, id)
 	if err != nil {
@@ -261,12 +261,12 @@ func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (con
 		}
 		command.Mode, command.Models = settings.Mode, settings.Models
 	}
-	return p.tell(ctx, id, contract.UpdateContinue, command)
+	return p.send(ctx, id, contract.UpdateContinue, command)
 }
 
 // Stop ends a pipeline, or the recovery that it waits for; its results are kept.
 func (p *Pipelines) Stop(ctx context.Context, id int64, c contract.PipelineCommand) (contract.PipelineAck, error) {
-	return p.tell(ctx, id, contract.UpdateStop, c)
+	return p.send(ctx, id, contract.UpdateStop, c)
 }
 
 // Revoke removes a member from a pipeline; the others continue.
@@ -275,7 +275,7 @@ func (p *Pipelines) Revoke(ctx context.Context, id int64, m contract.Member, c c
 	if c.Member, err = member(m); err != nil {
 		return contract.PipelineAck{}, err
 	}
-	return p.tell(ctx, id, contract.UpdateRevoke, c)
+	return p.send(ctx, id, contract.UpdateRevoke, c)
 }
 
 // SwitchModel lets a member, or all of them if none is named, use another model from
@@ -298,7 +298,7 @@ func (p *Pipelines) SwitchModel(ctx context.Context, id int64, m contract.Member
 	for _, m := range members {
 		c.Models[m.Agent()] = choice
 	}
-	return p.tell(ctx, id, contract.UpdateSwitchModel, c)
+	return p.send(ctx, id, contract.UpdateSwitchModel, c)
 }
 
 // RecordError counts against a member an error that a caller reported. Secrets are
@@ -320,7 +320,7 @@ func (p *Pipelines) RecordError(ctx context.Context, id int64, e contract.Error,
 	e.Code = cmp.Or(e.Code, contract.CodeUnknown)
 	e.Message = fault.Clip(e.Message, contract.TextHead)
 	c.Member, c.Error = e.Member, &e
-	return p.tell(ctx, id, contract.UpdateRecordError, c)
+	return p.send(ctx, id, contract.UpdateRecordError, c)
 }
 
 // KeptFailure is the failure context of a pipeline, and the answer to a note for it.
@@ -337,7 +337,7 @@ func (p *Pipelines) FailureContext(ctx context.Context, id int64, c contract.Pip
 	var out KeptFailure
 	if c.Context = strings.TrimSpace(telemetry.Redact(c.Context)); c.Context != "" {
 		c.Context = fault.Clip(c.Context, contract.TextHead)
-		ack, err := p.tell(ctx, id, contract.UpdateFailureContext, c)
+		ack, err := p.send(ctx, id, contract.UpdateFailureContext, c)
 		if err != nil {
 			return out, err
 		}
@@ -363,10 +363,10 @@ func member(m contract.Member) (contract.Member, error) {
 	return known, nil
 }
 
-// tell sends a command, by the name of an update, to a pipeline and waits for its
+// send sends a command, by the name of an update, to a pipeline and waits for its
 // answer. Commands with the same ID are one command. If the pipeline refuses, the error
 // is a HUMAN_ERROR with its reason.
-func (p *Pipelines) tell(ctx context.Context, id int64, name string, c contract.PipelineCommand) (contract.PipelineAck, error) {
+func (p *Pipelines) send(ctx context.Context, id int64, name string, c contract.PipelineCommand) (contract.PipelineAck, error) {
 	now, err := p.Store.Pipeline(ctx, id) // its error is clearer
 	if err != nil {
 		return contract.PipelineAck{}, err
@@ -393,16 +393,16 @@ func (p *Pipelines) tell(ctx context.Context, id int64, name string, c contract.
 func (p *Pipelines) update(ctx context.Context, id int64, name, updateID string, c contract.PipelineCommand) (contract.PipelineAck, error) {
 	var ack contract.PipelineAck
 	err := update(ctx, p.Temporal, contract.PipelineWorkflowID(id), name, updateID, c, &ack)
-	if errors.Is(err, errSentAnyway) {
+	if errors.Is(err, errSentWithoutAnswer) {
 		now, err := p.Store.Pipeline(ctx, id)
-		return contract.PipelineAck{Applied: true, Status: now.Status, Message: sentAnyway(name)}, err
+		return contract.PipelineAck{Applied: true, Status: now.Status, Message: sentWithoutAnswer(name)}, err
 	}
 	return ack, err
 }
 
 // commandFailure returns why a command had no effect.
 func (p *Pipelines) commandFailure(ctx context.Context, was store.Pipeline, name string, err error) error {
-	return unsent(err, fmt.Sprintf("pipeline %d", was.ID), name, func() error {
+	return sendFailure(err, fmt.Sprintf("pipeline %d", was.ID), name, func() error {
 		now, lookup := p.Store.Pipeline(context.WithoutCancel(ctx), was.ID)
 		switch {
 		case lookup != nil || !now.Status.Terminal():

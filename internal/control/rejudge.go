@@ -194,7 +194,7 @@ func (r *Retrials) tests(ctx context.Context, db *store.Store, executions []stor
 		if r.NewTests.On() && r.unproved {
 			r.Notes = append(r.Notes, "it is unknown whether new tests fail without the change: they were not run without it (verification.prove_new_tests was off)")
 		}
-		now := verdict.Again(recorded, r.Thresholds, verdict.Modes{Pinned: r.PinnedTests, New: r.NewTests})
+		now := verdict.Rejudge(recorded, r.Thresholds, verdict.Modes{Pinned: r.PinnedTests, New: r.NewTests})
 		r.Retrials = append(r.Retrials, Retrial{
 			What: "tester", Attempt: e.Attempt, ExecutionID: e.ID, Before: opinionOf(e.Failure), Now: opinionOf(now.Failure),
 			Major: now.Major, Medium: now.Medium, Minor: now.Minor, Warning: now.Warning,

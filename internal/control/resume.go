@@ -20,16 +20,16 @@ type Resumption struct {
 
 // Resume continues a paused run, or a failed or stopped one from where it ended.
 func (r *Runs) Resume(ctx context.Context, id int64, c contract.Command) (Resumption, error) {
-	return r.goOn(ctx, id, contract.UpdateResume, c, contract.StatusFailed, contract.StatusCancelled)
+	return r.resume(ctx, id, contract.UpdateResume, c, contract.StatusFailed, contract.StatusCancelled)
 }
 
 // Heal answers a run that asks a person for help; a failed run continues from where it
 // failed.
 func (r *Runs) Heal(ctx context.Context, id int64, c contract.Command) (Resumption, error) {
-	return r.goOn(ctx, id, contract.UpdateHeal, c, contract.StatusFailed)
+	return r.resume(ctx, id, contract.UpdateHeal, c, contract.StatusFailed)
 }
 
-func (r *Runs) goOn(ctx context.Context, id int64, name string, c contract.Command, over ...contract.Status) (Resumption, error) {
+func (r *Runs) resume(ctx context.Context, id int64, name string, c contract.Command, over ...contract.Status) (Resumption, error) {
 	run, err := r.Store.Run(ctx, id)
 	if err != nil {
 		return Resumption{}, err
@@ -82,13 +82,13 @@ func (r *Runs) ModelFor(run store.Run, agent contract.Agent, name string, temper
 }
 
 // Fork creates and starts a new run that continues from a step of an old one.
-func (r *Runs) Fork(ctx context.Context, o rerun.ForkOrder) (Created, error) {
+func (r *Runs) Fork(ctx context.Context, o rerun.ForkRequest) (Created, error) {
 	digest, err := digestOf(o)
 	if err != nil {
 		return Created{}, err
 	}
 	if known, err := r.known(ctx, o.Key, digest); known != nil || err != nil {
-		return described(given(known)), err
+		return describeFork(deref(known)), err
 	}
 	fork, err := rerun.Fork(ctx, r.Store, o)
 	if err != nil {
@@ -100,11 +100,11 @@ func (r *Runs) Fork(ctx context.Context, o rerun.ForkOrder) (Created, error) {
 		return Created{}, err
 	}
 	r.start(ctx, &out)
-	return described(out), nil
+	return describeFork(out), nil
 }
 
-// described returns from where a fork continues.
-func described(c Created) Created {
+// describeFork returns from where a fork continues.
+func describeFork(c Created) Created {
 	if c.Run.Settings.Fork != nil {
 		c.Notes = append(c.Notes, rerun.Describe(*c.Run.Settings.Fork))
 	}

@@ -22,8 +22,8 @@ import (
 // answerTime is how long a run may take to answer a command.
 const answerTime = 30 * time.Second
 
-// ErrSilent is the error of a command that a run or pipeline did not answer in time.
-var ErrSilent = errors.New("no response in time")
+// ErrNoAnswer is the error of a command that a run or pipeline did not answer in time.
+var ErrNoAnswer = errors.New("no response in time")
 
 // Steer sends a command, by the name of an update, to a run and waits for its answer.
 // Commands with the same ID are one command. If the run refuses, the error is a
@@ -44,13 +44,13 @@ func (r *Runs) Steer(ctx context.Context, id int64, name string, c contract.Comm
 	c.ID = cmp.Or(c.ID, uuid.NewString())
 	ack, err := r.update(ctx, id, name, c.ID, c)
 	var app *sdktemporal.ApplicationError
-	if errors.As(err, &app) && r.caughtUp(ctx, id) {
+	if errors.As(err, &app) && r.awaitCaughtUp(ctx, id) {
 		// Temporal gives a refused update the same answer forever: this is still the same
 		// command, in another update.
 		ack, err = r.update(ctx, id, name, uuid.NewString(), c)
 	}
 	if err != nil {
-		return ack, r.steerError(ctx, id, name, err)
+		return ack, r.commandFailure(ctx, id, name, err)
 	}
 	return ack, nil
 }
@@ -59,9 +59,9 @@ func (r *Runs) Steer(ctx context.Context, id int64, name string, c contract.Comm
 func (r *Runs) update(ctx context.Context, id int64, name, updateID string, args any) (contract.Ack, error) {
 	var ack contract.Ack
 	err := update(ctx, r.Temporal, contract.RunWorkflowID(id), name, updateID, args, &ack)
-	if errors.Is(err, errSentAnyway) {
+	if errors.Is(err, errSentWithoutAnswer) {
 		run, err := r.Store.Run(ctx, id)
-		return contract.Ack{Applied: true, Status: run.Status, Message: sentAnyway(name)}, err
+		return contract.Ack{Applied: true, Status: run.Status, Message: sentWithoutAnswer(name)}, err
 	}
 	return ack, err
 }
@@ -82,11 +82,11 @@ func (r *Runs) storedAck(ctx context.Context, id int64, updateID string) (ack co
 // catchUpPoll is how often a run is asked whether it has reached the state in its row.
 const catchUpPoll = 200 * time.Millisecond
 
-// caughtUp waits until a run whose row says that it waits for an answer says so itself,
+// awaitCaughtUp waits until a run whose row says that it waits for an answer says so itself,
 // and reports whether it does. A worker that died right after it had written the row
 // sets its workflow back a moment; a command that was refused then is worth another
 // attempt.
-func (r *Runs) caughtUp(ctx context.Context, id int64) bool {
+func (r *Runs) awaitCaughtUp(ctx context.Context, id int64) bool {
 	tick := time.NewTicker(catchUpPoll)
 	defer tick.Stop()
 	for {
@@ -115,16 +115,16 @@ func (r *Runs) State(ctx context.Context, id int64) (contract.RunView, error) {
 	return view, value.Get(&view)
 }
 
-// silent reports whether an error means that a workflow did not answer in time, in any
+// isTimeout reports whether an error means that a workflow did not answer in time, in any
 // of its forms: Temporal's client wraps its own.
-func silent(err error) bool {
+func isTimeout(err error) bool {
 	var late *serviceerror.DeadlineExceeded
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &late)
 }
 
-// steerError returns why a command had no effect.
-func (r *Runs) steerError(ctx context.Context, id int64, name string, err error) error {
-	return unsent(err, fmt.Sprintf("run %d", id), name, func() error {
+// commandFailure returns why a command had no effect.
+func (r *Runs) commandFailure(ctx context.Context, id int64, name string, err error) error {
+	return sendFailure(err, fmt.Sprintf("run %d", id), name, func() error {
 		run, lookup := r.Store.Run(context.WithoutCancel(ctx), id)
 		if lookup == nil && run.Status.Terminal() {
 			return refused("run %d has ended (%s); %s has no effect", id, run.Status, name)
@@ -133,9 +133,9 @@ func (r *Runs) steerError(ctx context.Context, id int64, name string, err error)
 	})
 }
 
-// unsent returns why a command to a workflow had no effect; gone is the message for a
+// sendFailure returns why a command to a workflow had no effect; gone is the message for a
 // workflow that does not exist.
-func unsent(err error, target, name string, gone func() error) error {
+func sendFailure(err error, target, name string, gone func() error) error {
 	var app *sdktemporal.ApplicationError
 	if errors.As(err, &app) {
 		return refused("%s", app.Message())
@@ -144,8 +144,8 @@ func unsent(err error, target, name string, gone func() error) error {
 	if errors.As(err, &missing) {
 		return gone()
 	}
-	if silent(err) {
-		return fault.Wrap(ErrSilent, contract.ClassInfra, contract.CodeTimeout,
+	if isTimeout(err) {
+		return fault.Wrap(ErrNoAnswer, contract.ClassInfra, contract.CodeTimeout,
 			"%s did not answer %s within %s, and may still accept it; check that a worker is running (rgpt dev status)", target, name, answerTime)
 	}
 	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "%s could not be sent to %s", name, target)
@@ -162,7 +162,7 @@ func (r *Runs) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, 
 	}
 	view, err := r.State(ctx, id)
 	if err != nil {
-		return contract.Ack{}, r.steerError(ctx, id, contract.UpdateApprove, err)
+		return contract.Ack{}, r.commandFailure(ctx, id, contract.UpdateApprove, err)
 	}
 	if view.WaitingFor != "plan" {
 		if ack, ok := r.storedAck(ctx, id, c.ID); ok {
@@ -211,7 +211,7 @@ func (r *Runs) Check(ctx context.Context, id int64, m contract.CheckMessage) (co
 	for _, text := range []*string{&m.Name, &m.URL, &m.Summary, &m.Details} {
 		*text = telemetry.Redact(*text) // before it is cut: half a secret is not recognized as one
 	}
-	if bad := m.Wrong(); bad != "" {
+	if bad := m.Problem(); bad != "" {
 		return contract.Ack{}, wrong("the message %s", bad)
 	}
 	if _, err := r.Store.Run(ctx, id); err != nil {
@@ -219,9 +219,9 @@ func (r *Runs) Check(ctx context.Context, id int64, m contract.CheckMessage) (co
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	ack, err := r.update(ctx, id, contract.UpdateCheck, "", m.Cut())
+	ack, err := r.update(ctx, id, contract.UpdateCheck, "", m.Truncate())
 	if err != nil {
-		return ack, r.steerError(ctx, id, contract.UpdateCheck, err)
+		return ack, r.commandFailure(ctx, id, contract.UpdateCheck, err)
 	}
 	return ack, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-func TestAWorkflowThatDoesNotAnswerInTimeIsSilentHoweverThatIsSaid(t *testing.T) {
+func TestEveryFormOfATimeoutOfAWorkflowIsRecognised(t *testing.T) {
 	t.Parallel()
 	late := func(err error) error { return client.NewWorkflowUpdateServiceTimeoutOrCanceledError(err) }
 	for _, err := range []error{
@@ -23,12 +23,12 @@ func TestAWorkflowThatDoesNotAnswerInTimeIsSilentHoweverThatIsSaid(t *testing.T)
 		late(serviceerror.NewDeadlineExceeded("context deadline exceeded")),
 		fmt.Errorf("wait: %w", late(context.DeadlineExceeded)),
 	} {
-		require.True(t, silent(err), "%T: %v", err, err)
+		require.True(t, isTimeout(err), "%T: %v", err, err)
 	}
 	for _, err := range []error{
 		errors.New("broken"), serviceerror.NewUnavailable("away"), serviceerror.NewNotFound("gone"), late(serviceerror.NewCanceled("interrupted")), context.Canceled,
 	} {
-		require.False(t, silent(err), "%T: %v", err, err)
+		require.False(t, isTimeout(err), "%T: %v", err, err)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestAnUpdateThatMeetsTheEndOfAWorkflowIsSentAgain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*notReadyPoll)
 	defer cancel()
 	err = update(ctx, &unready{left: 1 << 20}, "pipeline-7", "stop", "id", nil, nil)
-	require.True(t, silent(err), "and not without end: %v", err)
+	require.True(t, isTimeout(err), "and not without end: %v", err)
 }
 
 // flooded accepts no more updates, and signals only if it says so.
@@ -90,9 +90,9 @@ func TestAWorkflowThatTakesNoMoreUpdatesIsStillCommanded(t *testing.T) {
 		want    error
 		got     []string
 	}{
-		"by a signal":                       {nil, contract.UpdatePause, errSentAnyway, []string{"signal pause"}},
-		"a stop by a signal":                {nil, contract.UpdateStop, errSentAnyway, []string{"signal stop"}},
-		"a stop by a cancellation":          {full, contract.UpdateStop, errSentAnyway, []string{"signal stop", "cancel"}},
+		"by a signal":                       {nil, contract.UpdatePause, errSentWithoutAnswer, []string{"signal pause"}},
+		"a stop by a signal":                {nil, contract.UpdateStop, errSentWithoutAnswer, []string{"signal stop"}},
+		"a stop by a cancellation":          {full, contract.UpdateStop, errSentWithoutAnswer, []string{"signal stop", "cancel"}},
 		"or the sender is told why not":     {full, contract.UpdatePause, full, []string{"signal pause"}},
 		"and a stop that cannot arrive too": {serviceerror.NewUnavailable("away"), contract.UpdateStop, serviceerror.NewUnavailable("away"), []string{"signal stop"}},
 	} {

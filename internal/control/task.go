@@ -14,10 +14,10 @@ import (
 // Limits of a pipeline's task. All its texts together have at most
 // execution.max_goal_bytes.
 const (
-	maxSubtasks    = 100
-	maxConditions  = 100 // constraints, and success criteria
-	maxTaskName    = 100 // bytes of a task's id, and of what names or marks a subtask
-	longestSeconds = 24 * 60 * 60
+	maxSubtasks   = 100
+	maxConditions = 100 // constraints, and success criteria
+	maxTaskName   = 100 // bytes of a task's id, and of what names or marks a subtask
+	maxSeconds    = 24 * 60 * 60
 )
 
 // complexityWords are the values of the words for a complexity. High is more than 0.8,
@@ -84,8 +84,8 @@ func (t Task) Check() error {
 		return wrong("the task has %d subtasks, more than the %d allowed", len(t.Subtasks), maxSubtasks)
 	case len(t.Constraints) > maxConditions, len(t.SuccessCriteria) > maxConditions:
 		return wrong("the task has more than %d constraints or success criteria", maxConditions)
-	case t.TimeoutSeconds < 0 || t.TimeoutSeconds > longestSeconds:
-		return wrong("timeout_seconds is %d; must be 1 to %d, or omitted", t.TimeoutSeconds, longestSeconds)
+	case t.TimeoutSeconds < 0 || t.TimeoutSeconds > maxSeconds:
+		return wrong("timeout_seconds is %d; must be 1 to %d, or omitted", t.TimeoutSeconds, maxSeconds)
 	case t.Complexity < 0 || t.Complexity > 1:
 		return wrong("complexity is %g; must be a number from 0 to 1, or low, medium or high", float64(t.Complexity))
 	}

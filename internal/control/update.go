@@ -20,7 +20,7 @@ const notReadyPoll = 200 * time.Millisecond
 // it did not complete, for example because the workflow was about to end and something
 // else arrived, Temporal returns the update: it is sent again, and finds a workflow
 // that accepts it or has ended. If Temporal takes no more updates for a workflow the
-// command is sent as a signal: errSentAnyway.
+// command is sent as a signal: errSentWithoutAnswer.
 func update(ctx context.Context, temporal client.Client, workflow, name, updateID string, args, answer any) error {
 	tick := time.NewTicker(notReadyPoll)
 	defer tick.Stop()
@@ -35,7 +35,7 @@ func update(ctx context.Context, temporal client.Client, workflow, name, updateI
 		switch {
 		case err == nil:
 			return nil
-		case full(err):
+		case tooManyUpdates(err):
 			return signal(ctx, temporal, workflow, name, args)
 		case !errors.As(err, &unready):
 			return err
@@ -48,16 +48,16 @@ func update(ctx context.Context, temporal client.Client, workflow, name, updateI
 	}
 }
 
-// errSentAnyway is the answer to a command that was sent without a way to answer it.
-var errSentAnyway = errors.New("sent without an answer")
+// errSentWithoutAnswer is the answer to a command that was sent without a way to answer it.
+var errSentWithoutAnswer = errors.New("sent without an answer")
 
-// sentAnyway returns that message for people.
-func sentAnyway(name string) string {
+// sentWithoutAnswer returns that message for people.
+func sentWithoutAnswer(name string) string {
 	return "has reached Temporal's limit of commands for a workflow; " + name + " was sent without waiting for an answer: see its events for the result"
 }
 
-// full reports whether Temporal refused an update because a workflow has had too many.
-func full(err error) bool {
+// tooManyUpdates reports whether Temporal refused an update because a workflow has had too many.
+func tooManyUpdates(err error) bool {
 	var refused *serviceerror.FailedPrecondition
 	return errors.As(err, &refused) && strings.Contains(refused.Message, "total number of distinct updates")
 }
@@ -73,5 +73,5 @@ func signal(ctx context.Context, temporal client.Client, workflow, name string, 
 	if err != nil {
 		return err
 	}
-	return errSentAnyway
+	return errSentWithoutAnswer
 }

@@ -177,7 +177,7 @@ func works(tb testing.TB, s *devstack.Stack) {
 	}
 }
 
-func TestAStackIsMendedAfterAnyOfItsProcessesWasKilled(t *testing.T) {
+func TestAStackIsRestoredAfterAnyOfItsProcessesWasKilled(t *testing.T) {
 	t.Parallel()
 	o := options(folder(t))
 	s := up(t, o)
@@ -406,7 +406,7 @@ func TestAScriptedModelThatAProviderReplacedLeavesTheStack(t *testing.T) {
 	require.True(t, s.Running(), "nothing is missed")
 }
 
-func TestAScriptedModelThatComesLaterIsToldToTheProcessesThatRun(t *testing.T) {
+func TestRunningProcessesGetAScriptedModelThatIsAddedLater(t *testing.T) {
 	t.Parallel()
 	o := options(folder(t))
 	o.NeedModel = false
@@ -437,7 +437,7 @@ func TestAScriptedModelThatComesLaterIsToldToTheProcessesThatRun(t *testing.T) {
 	}
 }
 
-func TestAStrangerWithTheNumberOfAProcessIsLeftAlone(t *testing.T) {
+func TestAnotherProcessWithAReusedPIDIsNotStopped(t *testing.T) {
 	t.Parallel()
 	stranger := exec.CommandContext(t.Context(), "sleep", "600")
 	require.NoError(t, stranger.Start())

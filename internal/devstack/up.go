@@ -89,7 +89,7 @@ func Up(ctx context.Context, o Options) (*Stack, error) {
 	if err := u.prepare(); err != nil {
 		return nil, err
 	}
-	if err := u.takePort(ctx); err != nil {
+	if err := u.choosePort(ctx); err != nil {
 		return nil, err
 	}
 	if err := u.up(ctx); err != nil {
@@ -178,9 +178,9 @@ func (u *starter) left(role Role) bool {
 	return ok && !p.External && p.ID.Alive()
 }
 
-// takePort settles the server's port before anything starts, so that a port in
+// choosePort settles the server's port before anything starts, so that a port in
 // use is reported at once.
-func (u *starter) takePort(ctx context.Context) error {
+func (u *starter) choosePort(ctx context.Context) error {
 	if u.left(RoleServer) {
 		return nil
 	}

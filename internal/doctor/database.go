@@ -20,20 +20,20 @@ import (
 func PostgreSQL() Check {
 	return Check{Name: "postgresql", Run: func(ctx context.Context) []Result {
 		if bin := pgcluster.Installed(ctx); bin != "" {
-			return append(Well("programs in %s; rgpt dev starts a private cluster", bin), account(ctx, os.Geteuid())...)
+			return append(Passed("programs in %s; rgpt dev starts a private cluster", bin), account(ctx, os.Geteuid())...)
 		}
 		return Warned("PostgreSQL is not installed; rgpt dev would download it", "apt-get install postgresql, or set DATABASE_URL")
 	}}
 }
 
-// nobody is the user that a cluster started by root runs as; see package pgcluster.
-const nobody = 65534
+// noUser is the user that a cluster started by root runs as; see package pgcluster.
+const noUser = 65534
 
 // account reports whether the user that a private cluster runs as has a name here:
 // initdb refuses one without, as in containers with an arbitrary user id.
 func account(ctx context.Context, uid int) []Result {
 	if uid == 0 {
-		uid = nobody
+		uid = noUser
 	}
 	err := exec.CommandContext(ctx, "getent", "passwd", strconv.Itoa(uid)).Run()
 	var exit *exec.ExitError
@@ -42,7 +42,7 @@ func account(ctx context.Context, uid int) []Result {
 	}
 	return []Result{{
 		Status: Fail, Message: fmt.Sprintf("user ID %d has no entry in /etc/passwd, so initdb cannot create the private cluster", uid),
-		Mend: fmt.Sprintf("echo 'rgpt:x:%d:%d::/tmp:/bin/sh' >> /etc/passwd, or set DATABASE_URL", uid, uid),
+		Remedy: fmt.Sprintf("echo 'rgpt:x:%d:%d::/tmp:/bin/sh' >> /etc/passwd, or set DATABASE_URL", uid, uid),
 	}}
 }
 
@@ -59,7 +59,7 @@ func Database(url string) Check {
 		case have > want:
 			return Failed(fmt.Sprintf("the schema has version %d, newer than the version %d that this rgpt requires", have, want), "use a newer rgpt")
 		default:
-			return Well("reachable, schema version %d", have)
+			return Passed("reachable, schema version %d", have)
 		}
 	}}
 }
@@ -92,12 +92,12 @@ func Clock(url string) Check {
 // half the duration of the query.
 func judgeClock(difference, took time.Duration) []Result {
 	text := fmt.Sprintf("differs from the database's clock by %s", difference.Round(time.Millisecond))
-	mend := "synchronise the clocks of both machines (NTP: timedatectl set-ntp true)"
+	remedy := "synchronise the clocks of both machines (NTP: timedatectl set-ntp true)"
 	switch sure := difference - took/2; {
 	case sure > clockFail:
-		return Failed(text, mend)
+		return Failed(text, remedy)
 	case sure > clockWarn:
-		return Warned(text, mend)
+		return Warned(text, remedy)
 	}
-	return Well("matches the database's clock")
+	return Passed("matches the database's clock")
 }

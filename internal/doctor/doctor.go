@@ -28,7 +28,7 @@ type Result struct {
 	Check   string `json:"check"`
 	Status  Status `json:"status"`
 	Message string `json:"message"`
-	Mend    string `json:"mend,omitempty"` // what to do about it
+	Remedy  string `json:"mend,omitempty"` // what to do about it
 }
 
 // Check looks at one part. Run may return several results; those without a
@@ -81,8 +81,8 @@ func (c Check) within(ctx context.Context, limit time.Duration) []Result {
 	return results
 }
 
-// Ill reports whether any result is a failure.
-func Ill(results []Result) bool {
+// Failing reports whether any result is a failure.
+func Failing(results []Result) bool {
 	for _, r := range results {
 		if r.Status == Fail {
 			return true
@@ -91,27 +91,27 @@ func Ill(results []Result) bool {
 	return false
 }
 
-// Well is the result of a part that works.
-func Well(format string, args ...any) []Result {
+// Passed is the result of a part that works.
+func Passed(format string, args ...any) []Result {
 	return []Result{{Status: OK, Message: fmt.Sprintf(format, args...)}}
 }
 
 // Warned is the result of a part that works, with a reservation.
-func Warned(message, mend string) []Result {
-	return []Result{{Status: Warn, Message: message, Mend: mend}}
+func Warned(message, remedy string) []Result {
+	return []Result{{Status: Warn, Message: message, Remedy: remedy}}
 }
 
 // Failed is the result of a part that does not work.
-func Failed(message, mend string) []Result {
-	return []Result{{Status: Fail, Message: message, Mend: mend}}
+func Failed(message, remedy string) []Result {
+	return []Result{{Status: Fail, Message: message, Remedy: remedy}}
 }
 
 // FailedBy is the result of a part that does not work because of an error.
-func FailedBy(err error, mend string) []Result {
+func FailedBy(err error, remedy string) []Result {
 	f := fault.Of(err)
 	message := f.Message
 	if f.Cause != "" && f.Cause != f.Message {
 		message += " (" + f.Cause + ")"
 	}
-	return Failed(message, mend)
+	return Failed(message, remedy)
 }

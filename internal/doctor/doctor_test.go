@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-func TestToolChainsAreToldWithThoseThatAreRefused(t *testing.T) {
+func TestToolchainsAreListedWithThoseThatAreRefused(t *testing.T) {
 	t.Parallel()
 	got := Toolchains(func() sandbox.Toolchains {
 		return sandbox.Toolchains{Found: []string{"go 1.26 at /usr/local/go"}, Refused: []string{"node: it lies in a home folder"}}
@@ -34,7 +34,7 @@ func TestACheckThatHangsFailsAndHoldsUpNothing(t *testing.T) {
 		<-ctx.Done()
 		return Failed("it was asked, and did not answer", "start it")
 	}}
-	well := Check{Name: "well", Run: func(context.Context) []Result { return append(Well("yes"), Result{Check: "more", Status: Warn}) }}
+	well := Check{Name: "well", Run: func(context.Context) []Result { return append(Passed("yes"), Result{Check: "more", Status: Warn}) }}
 	began := time.Now()
 	results := Run(t.Context(), 100*time.Millisecond, hangs, late, well)
 	close(release)
@@ -42,8 +42,8 @@ func TestACheckThatHangsFailsAndHoldsUpNothing(t *testing.T) {
 	require.Equal(t, []string{"hangs", "late", "well", "more"}, []string{results[0].Check, results[1].Check, results[2].Check, results[3].Check})
 	require.Equal(t, []Status{Fail, Fail, OK, Warn}, []Status{results[0].Status, results[1].Status, results[2].Status, results[3].Status})
 	require.Equal(t, "it was asked, and did not answer", results[1].Message, "what a check says itself is worth more")
-	require.True(t, Ill(results))
-	require.False(t, Ill(results[2:]), "a warning is no failure")
+	require.True(t, Failing(results))
+	require.False(t, Failing(results[2:]), "a warning is no failure")
 }
 
 func TestGitMustBeNewEnough(t *testing.T) {
@@ -63,7 +63,7 @@ func TestAUserWithoutANameIsSaidToKeepInitdbFromWorking(t *testing.T) {
 	require.Len(t, results, 1)
 	require.Equal(t, Fail, results[0].Status)
 	require.Contains(t, results[0].Message, "4000123")
-	require.Contains(t, results[0].Mend, "/etc/passwd")
+	require.Contains(t, results[0].Remedy, "/etc/passwd")
 }
 
 func TestClocksMayDifferByWhatTheQuestionTook(t *testing.T) {
@@ -100,7 +100,7 @@ func TestWhatTheSandboxLacksIsNamedWithItsRemedy(t *testing.T) {
 		return nil, &sandbox.IsolationError{Missing: []sandbox.Feature{{Name: "network", Detail: "no user namespaces", Fix: "sysctl kernel.unprivileged_userns_clone=1"}}}
 	}
 	results := Sandbox(lacks, false).Run(t.Context())
-	require.Equal(t, []Result{{Check: "sandbox: network", Status: Fail, Message: "missing: no user namespaces", Mend: "sysctl kernel.unprivileged_userns_clone=1"}}, results)
+	require.Equal(t, []Result{{Check: "sandbox: network", Status: Fail, Message: "missing: no user namespaces", Remedy: "sysctl kernel.unprivileged_userns_clone=1"}}, results)
 	results = Sandbox(func() (*sandbox.Process, error) { return nil, errors.New("strange") }, false).Run(t.Context())
 	require.Equal(t, Fail, results[0].Status)
 }

@@ -39,16 +39,16 @@ func DataFolder(dir string) Check {
 		}
 		free := fs.Bavail * uint64(fs.Bsize) //nolint:gosec // a block size is positive
 		text := fmt.Sprintf("%s, %.1f GiB free", dir, float64(free)/(1<<30))
-		mend := "free space on its disk, or choose another folder with --data-dir or RGPT_DATA_DIR"
+		remedy := "free space on its disk, or choose another folder with --data-dir or RGPT_DATA_DIR"
 		switch {
 		case free < diskFail, fs.Files > 0 && fs.Ffree < 1000:
-			return Failed(text+": not enough", mend)
+			return Failed(text+": not enough", remedy)
 		case free < diskWarn:
-			return Warned(text+": low", mend)
+			return Warned(text+": low", remedy)
 		case at != dir:
-			return Well("%s (will be created)", text)
+			return Passed("%s (will be created)", text)
 		}
-		return Well("%s", text)
+		return Passed("%s", text)
 	}}
 }
 
@@ -102,7 +102,7 @@ func judgeGit(said string) []Result {
 	if major < gitMajor || major == gitMajor && minor < gitMinor {
 		return Failed(m[0]+" is too old: it cannot merge without a working directory", fmt.Sprintf("install git %d.%d or newer", gitMajor, gitMinor))
 	}
-	return Well("%s", strings.TrimPrefix(m[0], "git version "))
+	return Passed("%s", strings.TrimPrefix(m[0], "git version "))
 }
 
 // Sandbox checks what isolates commands of models and repositories here.
@@ -116,13 +116,13 @@ func Sandbox(build func() (*sandbox.Process, error), allowed bool) Check {
 		if err != nil {
 			return FailedBy(err, "check that this machine runs Linux with user namespaces, and install bubblewrap")
 		}
-		results := Well("commands are isolated by bubblewrap")
+		results := Passed("commands are isolated by bubblewrap")
 		if !p.Isolated() {
 			results = Warned("commands run WITHOUT isolation, as the configuration allows", "install bubblewrap and set execution.sandbox.allow_unisolated: false")
 		} else if allowed {
 			results = append(results, Result{
 				Status: Warn, Message: "commands would run without isolation if it stopped working (execution.sandbox.allow_unisolated)",
-				Mend: "set execution.sandbox.allow_unisolated: false",
+				Remedy: "set execution.sandbox.allow_unisolated: false",
 			})
 		}
 		return append(results, features(p.Features(), Warn)...)
@@ -139,7 +139,7 @@ func Toolchains(detect func() sandbox.Toolchains) Check {
 			out = append(out, Result{Status: OK, Message: found})
 		}
 		for _, refused := range t.Refused {
-			out = append(out, Result{Status: Warn, Message: "refused: " + refused, Mend: "install it in a separate folder that contains nothing else, or for all users; then restart the worker"})
+			out = append(out, Result{Status: Warn, Message: "refused: " + refused, Remedy: "install it in a separate folder that contains nothing else, or for all users; then restart the worker"})
 		}
 		if len(out) == 0 {
 			return Warned("none found", "install the tools that your projects need and add them to the worker's PATH")
@@ -155,13 +155,13 @@ func features(all []sandbox.Feature, status Status) []Result {
 		if f.Available {
 			if f.By == "watchdog" && f.Fix != "" {
 				out = append(out, Result{
-					Check: "sandbox: " + f.Name, Status: Warn, Mend: f.Fix,
+					Check: "sandbox: " + f.Name, Status: Warn, Remedy: f.Fix,
 					Message: "commands are stopped only after they exceed a limit that the kernel could enforce directly: " + f.Detail,
 				})
 			}
 			continue
 		}
-		r := Result{Check: "sandbox: " + f.Name, Status: status, Message: "missing", Mend: f.Fix}
+		r := Result{Check: "sandbox: " + f.Name, Status: status, Message: "missing", Remedy: f.Fix}
 		if f.Detail != "" {
 			r.Message = "missing: " + f.Detail
 		}
@@ -180,11 +180,11 @@ func Chromium(getenv func(string) string) Check {
 			if info, err := os.Stat(file); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
 				return Warned(fmt.Sprintf("PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH is %s, which is not an executable", file), "correct or unset it")
 			}
-			return Well("%s", file)
+			return Passed("%s", file)
 		}
 		for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
 			if file, err := exec.LookPath(name); err == nil {
-				return Well("%s", file)
+				return Passed("%s", file)
 			}
 		}
 		return Warned("Chromium is not installed; only browser tests need it", "apt-get install chromium, or npx playwright install chromium")
@@ -198,6 +198,6 @@ func Machine() Check {
 		if runtime.GOOS != "linux" {
 			return Failed(text, "run on Linux, or in a Linux container or virtual machine")
 		}
-		return Well("%s", text)
+		return Passed("%s", text)
 	}}
 }

@@ -37,7 +37,7 @@ func Temporal(connect Connect, address, namespace string) Check {
 		if err != nil {
 			return FailedBy(fmt.Errorf("read namespace %q from %s: %w", namespace, address, err), "see Temporal's log")
 		}
-		return append(Well("%s is reachable, namespace %s", address, namespace), attributes(ctx, c, address, namespace)...)
+		return append(Passed("%s is reachable, namespace %s", address, namespace), attributes(ctx, c, address, namespace)...)
 	}}
 }
 
@@ -45,15 +45,15 @@ func attributes(ctx context.Context, c client.Client, address, namespace string)
 	const name = "search attributes"
 	known, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if err != nil {
-		return []Result{{Check: name, Status: Warn, Message: "cannot list them: " + err.Error(), Mend: "check that this client may use Temporal's operator service"}}
+		return []Result{{Check: name, Status: Warn, Message: "cannot list them: " + err.Error(), Remedy: "check that this client may use Temporal's operator service"}}
 	}
-	var missing, mend []string
+	var missing, remedy []string
 	for _, want := range contract.SearchAttributes() {
 		have, ok := known.GetCustomAttributes()[want[0]]
 		switch {
 		case !ok:
 			missing = append(missing, want[0])
-			mend = append(mend, fmt.Sprintf("--name %s --type %s", want[0], want[1]))
+			remedy = append(remedy, fmt.Sprintf("--name %s --type %s", want[0], want[1]))
 		case have.String() != want[1]:
 			missing = append(missing, fmt.Sprintf("%s (is %s, not %s)", want[0], have, want[1]))
 		}
@@ -61,11 +61,11 @@ func attributes(ctx context.Context, c client.Client, address, namespace string)
 	if len(missing) == 0 {
 		return []Result{{Check: name, Status: OK, Message: fmt.Sprintf("all %d are registered", len(contract.SearchAttributes()))}}
 	}
-	command := fmt.Sprintf("temporal operator search-attribute create --address %s --namespace %s %s", address, namespace, strings.Join(mend, " "))
-	if len(mend) == 0 {
+	command := fmt.Sprintf("temporal operator search-attribute create --address %s --namespace %s %s", address, namespace, strings.Join(remedy, " "))
+	if len(remedy) == 0 {
 		command = "remove the attributes of the wrong type from the namespace, or use another namespace"
 	}
-	return []Result{{Check: name, Status: Fail, Message: "runs cannot start without " + strings.Join(missing, ", "), Mend: command}}
+	return []Result{{Check: name, Status: Fail, Message: "runs cannot start without " + strings.Join(missing, ", "), Remedy: command}}
 }
 
 // Queue is a task queue that some worker must poll.
@@ -107,7 +107,7 @@ func Workers(connect Connect, queues []Queue) Check {
 			return Failed("no worker polls "+strings.Join(idle, ", ")+": its work is waiting",
 				"start a worker with these roles (rgpt dev --detach, or rgpt-worker), and check its log")
 		}
-		return Well("%d task queues are polled by %d workers", len(queues), len(hosts))
+		return Passed("%d task queues are polled by %d workers", len(queues), len(hosts))
 	}}
 }
 

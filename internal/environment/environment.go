@@ -156,12 +156,12 @@ func Find(root *os.Root, s Settings, tools Tools, facts Facts) (Recipe, error) {
 		find(f)
 	}
 	f.r.TestCommand = f.testCommand()
-	f.settle(s)
+	f.applySettings(s)
 	return f.r, nil
 }
 
-// settle applies the settings and puts everything into a fixed order.
-func (f *finder) settle(s Settings) {
+// applySettings applies the settings and puts everything into a fixed order.
+func (f *finder) applySettings(s Settings) {
 	r := &f.r
 	if len(s.Setup) > 0 {
 		r.Source, r.Given, r.Setup = SourceConfigured, true, nil
@@ -181,7 +181,7 @@ func (f *finder) settle(s Settings) {
 			r.Cache = append(r.Cache, folder)
 		}
 	}
-	f.widen()
+	f.addInputs()
 	r.Hosts, r.Inputs, r.Drop = unique(r.Hosts), unique(r.Inputs), unique(r.Drop)
 	r.Cache = unique(r.Cache)
 	r.Missing = r.Missing[:min(len(r.Missing), maxMissing)]

@@ -302,7 +302,7 @@ func TestWhatTheWorkerLacksIsNamed(t *testing.T) {
 	}
 }
 
-func TestVersionsFromGitAreToldToBackendsThatAskGit(t *testing.T) {
+func TestVersionsFromGitArePassedToBackendsThatAskGit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ described, want string }{
 		{"v1.2.3", "1.2.3"}, {"1.2.3-4-gabc123", "1.2.4.dev4+gabc123"}, {"rel/x-2.0", "2.0"}, {"", "0.0.0"}, {"nightly", "0.0.0"},
@@ -428,7 +428,7 @@ func TestTheTestCommandIsTheProjectsOwn(t *testing.T) {
 	}
 }
 
-func TestRequirementsOfPoetryAreToldToPip(t *testing.T) {
+func TestRequirementsOfPoetryArePassedToPip(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ poetry, pip string }{
 		{"^7.2", ">=7.2,<8"}, {"^0.990", ">=0.990"}, {">=1,<2", ">=1,<2"}, {"*", ""}, {"", ""}, {"~1.2", ""}, {"^1.2 || ^2", ""},
@@ -503,7 +503,7 @@ Run the tests with pytest -q.
 	}, r.Hints)
 }
 
-func TestASetupThatRunsMoreCodeThanItNamesIsToldFromOneThatInstalls(t *testing.T) {
+func TestASetupThatRunsArbitraryCodeIsDistinguishedFromOneThatInstalls(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		files string

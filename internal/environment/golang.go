@@ -67,7 +67,7 @@ func (f *finder) goWork() []string {
 	}
 	download := goOnline + "go mod download -modcacherw"
 	if f.t.has("go.work.sum") {
-		download = keeping("go.work.sum", download)
+		download = restoring("go.work.sum", download)
 	}
 	f.run(".", download)
 	return members

@@ -105,7 +105,7 @@ func TestAFileThatAToolChangesIsPutBack(t *testing.T) {
 		command string
 		ok      bool
 	}{{"echo new > 'a b.lock'", true}, {"echo new > 'a b.lock'; false", false}, {"rm 'a b.lock'; true", true}} {
-		cmd := exec.Command("bash", "-c", either("false", keeping("a b.lock", c.command)))
+		cmd := exec.Command("bash", "-c", firstSuccess("false", restoring("a b.lock", c.command)))
 		cmd.Dir = dir
 		require.Equal(t, c.ok, cmd.Run() == nil, c.command)
 		text, err := os.ReadFile(file)
@@ -114,7 +114,7 @@ func TestAFileThatAToolChangesIsPutBack(t *testing.T) {
 	}
 }
 
-func TestJavaIsToldOfTheProxy(t *testing.T) {
+func TestJavaUsesTheProxy(t *testing.T) {
 	t.Parallel()
 	for proxy, want := range map[string]string{
 		"":                             "",

@@ -16,9 +16,9 @@ var readBySetups = regexp.MustCompile(`(^|/)(package\.json|\.npmrc|\.yarnrc(\.ym
 	`(requirements|constraints)[^/]*\.(txt|in)|[^/]+\.(gradle|gradle\.kts|versions\.toml|prisma))$|` +
 	`(^|/)(requirements/[^/]+\.(txt|in)|patches/[^/]+\.patch|\.yarn/(releases|patches|plugins)/.+|buildSrc/.+)$`)
 
-// widen adds to the inputs what commands read besides the manifests and lock files
+// addInputs adds to the inputs what commands read besides the manifests and lock files
 // of projects: two commits that differ there must not share an environment.
-func (f *finder) widen() {
+func (f *finder) addInputs() {
 	if len(f.r.Setup) == 0 {
 		return
 	}

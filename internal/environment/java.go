@@ -70,7 +70,7 @@ func (f *finder) maven(dir string) bool {
 	// module, which it does not do if no class matches, and runs nothing.
 	run := "mvn --batch-mode --no-transfer-progress '-Dtest=*#noSuchTest' -DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false "
 	// Modules that need the archive of another one compile only with it.
-	run = either(run+"test", run+"--fail-at-end package")
+	run = firstSuccess(run+"test", run+"--fail-at-end package")
 	// Compiled files are deleted: the classes of a test that a change deletes would
 	// still be run.
 	modules := f.compiled(dir)

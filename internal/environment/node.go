@@ -368,7 +368,7 @@ func (f *finder) nodeCommand(p nodeProject) string {
 		if p.Lock == "" {
 			return command
 		}
-		return keeping(path.Base(p.Lock), command)
+		return restoring(path.Base(p.Lock), command)
 	}
 	var commands []string
 	switch p.Manager {
@@ -394,7 +394,7 @@ func (f *finder) nodeCommand(p nodeProject) string {
 			commands = []string{"npm install --no-package-lock" + scripts}
 			if !f.facts.Time.IsZero() {
 				then := commands[0] + " --before=" + f.facts.Time.UTC().Format(time.RFC3339)
-				return either(then, commands[0], commands[0]+" --ignore-scripts")
+				return firstSuccess(then, commands[0], commands[0]+" --ignore-scripts")
 			}
 		}
 	}
@@ -405,7 +405,7 @@ func (f *finder) nodeCommand(p nodeProject) string {
 		}
 		commands = append(commands, last+" --ignore-scripts")
 	}
-	return either(commands...)
+	return firstSuccess(commands...)
 }
 
 var (
@@ -424,7 +424,7 @@ func (f *finder) berryCommand(p nodeProject, keep func(string) string) string {
 		}
 	}
 	install := berryOnline + "yarn install"
-	return either(install+" --immutable",
+	return firstSuccess(install+" --immutable",
 		keep("YARN_ENABLE_IMMUTABLE_INSTALLS=false "+install),
 		keep("YARN_ENABLE_SCRIPTS=false YARN_ENABLE_IMMUTABLE_INSTALLS=false "+install))
 }

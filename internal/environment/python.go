@@ -275,8 +275,8 @@ func (f *finder) uv(p pythonProject, n needs) {
 	if len(full) != len(sync) {
 		commands = append(commands, env(sync, "--frozen"))
 	}
-	commands = append(commands, keeping("uv.lock", "UV_FROZEN=0 "+env(full)), f.plainly(p, n))
-	f.command(Command{Dir: p.Dir, Optional: p.nested, Shell: either(commands...)})
+	commands = append(commands, restoring("uv.lock", "UV_FROZEN=0 "+env(full)), f.pipFallback(p, n))
+	f.command(Command{Dir: p.Dir, Optional: p.nested, Shell: firstSuccess(commands...)})
 }
 
 func (f *finder) poetry(p pythonProject, n needs) {
@@ -299,11 +299,11 @@ func (f *finder) poetry(p pythonProject, n needs) {
 	}
 	again := p.in("VIRTUAL_ENV", "poetry lock") + " && " + commands[0]
 	if p.Lock != "" {
-		again = keeping("poetry.lock", again)
+		again = restoring("poetry.lock", again)
 	} else {
 		again = "{ " + again + "; }"
 	}
-	f.command(Command{Dir: p.Dir, Shell: either(append(commands, again, f.plainly(p, n))...), Optional: p.nested})
+	f.command(Command{Dir: p.Dir, Shell: firstSuccess(append(commands, again, f.pipFallback(p, n))...), Optional: p.nested})
 }
 
 // optionalGroups are the groups of Poetry that are installed only on request, and that
@@ -330,7 +330,7 @@ func (f *finder) pdm(p pythonProject, n needs) {
 	f.set("PDM_CHECK_UPDATE", "0")
 	install := p.in("VIRTUAL_ENV", "pdm install --frozen-lockfile")
 	f.command(Command{Dir: p.Dir, Optional: p.nested,
-		Shell: either(install+" --group :all", install, keeping("pdm.lock", p.in("VIRTUAL_ENV", "pdm install")), f.plainly(p, n))})
+		Shell: firstSuccess(install+" --group :all", install, restoring("pdm.lock", p.in("VIRTUAL_ENV", "pdm install")), f.pipFallback(p, n))})
 }
 
 func (f *finder) pipenv(p pythonProject) {
@@ -338,14 +338,14 @@ func (f *finder) pipenv(p pythonProject) {
 	f.set("PIPENV_VERBOSITY", "-1")
 	install := p.in("VIRTUAL_ENV", "pipenv install --dev --skip-lock")
 	if p.Lock != "" {
-		install = either(p.in("VIRTUAL_ENV", "pipenv sync --dev"), keeping("Pipfile.lock", install))
+		install = firstSuccess(p.in("VIRTUAL_ENV", "pipenv sync --dev"), restoring("Pipfile.lock", install))
 	}
 	f.command(Command{Dir: p.Dir, Shell: install, Optional: p.nested})
 }
 
-// plainly installs with pip what the project's own manager cannot: versions differ from
+// pipFallback installs with pip what the project's own manager cannot: versions differ from
 // those in the lock file, but tests can run.
-func (f *finder) plainly(p pythonProject, n needs) string {
+func (f *finder) pipFallback(p pythonProject, n needs) string {
 	install := []string{p.venv + "/bin/python", "-m", "pip", "install"}
 	args := slices.Clone(install)
 	upgrade := "pip>=25.1"
@@ -441,7 +441,7 @@ func (f *finder) pip(p pythonProject, n needs) {
 	upgrade := sandbox.Quote(python, "-m", "pip", "install", "pip>=25.1") // supports dependency groups
 	before := f.uploadedBefore()
 	if len(before) > 0 {
-		f.run(p.Dir, either(sandbox.Quote(python, "-m", "pip", "install", "pip>=26"), upgrade)) // supports dates too
+		f.run(p.Dir, firstSuccess(sandbox.Quote(python, "-m", "pip", "install", "pip>=26"), upgrade)) // supports dates too
 	} else if len(n.groups) > 0 {
 		f.run(p.Dir, upgrade)
 	}
@@ -467,11 +467,11 @@ func (f *finder) pip(p pythonProject, n needs) {
 	}
 	install := sandbox.Quote(append([]string{python, "-m", "pip", "install"}, slices.Concat(parts...)...)...)
 	if len(parts) > 1 {
-		install = either(install, "{ "+strings.Join(singly, " && ")+"; }")
+		install = firstSuccess(install, "{ "+strings.Join(singly, " && ")+"; }")
 	}
 	if len(before) > 0 {
 		then := append([]string{python, "-m", "pip", "install"}, before...)
-		install = either(sandbox.Quote(append(then, slices.Concat(parts...)...)...), install)
+		install = firstSuccess(sandbox.Quote(append(then, slices.Concat(parts...)...)...), install)
 	}
 	f.command(Command{Dir: p.Dir, Shell: install, Optional: p.nested})
 }

@@ -90,7 +90,7 @@ var pythonTest = regexp.MustCompile(`(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.
 // usesPytest reports whether a folder has tests that pytest would find.
 func (f *finder) usesPytest(dir string) bool {
 	return slices.ContainsFunc(f.t.below(dir), func(file string) bool {
-		return pythonTest.MatchString(file) && !aside(path.Dir(relativeTo(dir, file)))
+		return pythonTest.MatchString(file) && !isSideDir(path.Dir(relativeTo(dir, file)))
 	})
 }
 

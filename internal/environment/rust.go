@@ -57,7 +57,7 @@ func (f *finder) rustProject(dir string, nested bool) bool {
 	}
 	fetch := `CARGO_NET_OFFLINE=false cargo fetch --target "$(rustc -vV | sed -n 's/^host: //p')"`
 	if p.Lock != "" {
-		fetch = either(fetch+" --locked", keeping("Cargo.lock", fetch))
+		fetch = firstSuccess(fetch+" --locked", restoring("Cargo.lock", fetch))
 	}
 	f.command(Command{Dir: dir, Shell: fetch, Optional: nested || strings.Contains(dir, "/")})
 	return true

@@ -22,7 +22,7 @@ func (plainRunner) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, 
 	return sandbox.Result{ExitCode: cmd.ProcessState.ExitCode(), Stdout: out}, nil
 }
 
-func TestAnOptionalCommandThatFailsIsToldAndEndsNoSetUp(t *testing.T) {
+func TestAnOptionalCommandThatFailsIsReportedAndEndsNoSetUp(t *testing.T) {
 	t.Parallel()
 	var told []string
 	site := Site{

@@ -10,14 +10,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// either runs commands until one succeeds.
-func either(commands ...string) string {
+// firstSuccess runs commands until one succeeds.
+func firstSuccess(commands ...string) string {
 	return strings.Join(commands, " || ")
 }
 
-// keeping runs a command that may change a file of the repository, and restores the
+// restoring runs a command that may change a file of the repository, and restores the
 // file: a set-up must not show up as a change.
-func keeping(file, command string) string {
+func restoring(file, command string) string {
 	file = sandbox.Quote(file)
 	return "{ kept=$(mktemp) && cp " + file + ` "$kept" && { ` + command + `; s=$?; cp "$kept" ` + file + `; rm -f "$kept"; [ "$s" -eq 0 ]; }; }`
 }

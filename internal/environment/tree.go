@@ -60,7 +60,7 @@ func readTree(root *os.Root, most int) (*tree, error) {
 				}
 				p := path.Join(dir, d.Name())
 				switch {
-				case d.IsDir() && !passOver(p, d.Name()):
+				case d.IsDir() && !skipDir(p, d.Name()):
 					next = append(next, p)
 				case d.Type().IsRegular():
 					t.files = append(t.files, p)
@@ -73,7 +73,7 @@ func readTree(root *os.Root, most int) (*tree, error) {
 	return t, nil
 }
 
-func passOver(p, name string) bool {
+func skipDir(p, name string) bool {
 	if p == ".yarn/cache" {
 		return true // thousands of archives; whether there is one is checked separately
 	}
@@ -168,8 +168,8 @@ var sideDirs = map[string]bool{
 // testDirs hold tests, and sometimes other projects as test data.
 var testDirs = map[string]bool{"test": true, "tests": true, "__tests__": true, "spec": true}
 
-// aside reports whether a folder is inside one of sideDirs or hidden.
-func aside(dir string) bool {
+// isSideDir reports whether a folder is inside one of sideDirs or hidden.
+func isSideDir(dir string) bool {
 	for part := range strings.SplitSeq(dir, "/") {
 		hidden := part != "." && strings.HasPrefix(part, ".") || strings.HasPrefix(part, "_")
 		if sideDirs[part] || hidden || strings.HasPrefix(part, "perf-") || strings.HasPrefix(part, "bench-") {
@@ -189,7 +189,7 @@ func (t *tree) folders(names ...string) []string {
 	var dirs []string
 	for _, p := range t.files {
 		dir := path.Dir(p)
-		if slices.Contains(names, path.Base(p)) && strings.Count(p, "/") <= maxDepth && !aside(dir) && !inTests(dir) {
+		if slices.Contains(names, path.Base(p)) && strings.Count(p, "/") <= maxDepth && !isSideDir(dir) && !inTests(dir) {
 			dirs = append(dirs, dir)
 		}
 	}

@@ -100,10 +100,10 @@ func TestEachClassIsRetriedAsItsRowSays(t *testing.T) {
 	require.Equal(t, 2, fault.RetryOf(contract.ClassRuntime).Attempts, "once more")
 }
 
-func TestWhatASecondTryCannotMendIsNotTriedAgain(t *testing.T) {
+func TestPermanentFailuresAreNotRetried(t *testing.T) {
 	t.Parallel()
 	for _, code := range []contract.Code{contract.CodeCancelled, contract.CodeDiskFull, contract.CodeQuotaExhausted} {
-		_, again := fault.New(contract.ClassInfra, code, "x").Again(1)
+		_, again := fault.New(contract.ClassInfra, code, "x").RetryDelay(1)
 		require.False(t, again, code)
 	}
 }
@@ -111,12 +111,12 @@ func TestWhatASecondTryCannotMendIsNotTriedAgain(t *testing.T) {
 func TestAnOutageOfOurOwnDatabaseIsWaitedOut(t *testing.T) {
 	t.Parallel()
 	down := fault.New(contract.ClassInfra, contract.CodeDatabaseDown, "x")
-	delay, again := down.Again(1000)
+	delay, again := down.RetryDelay(1000)
 	require.True(t, again)
 	require.LessOrEqual(t, delay, 30*time.Second)
 }
 
-func TestMessagesStayShort(t *testing.T) {
+func TestMessagesAreBounded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringN(0, 20000, 60000).Draw(t, "text")

@@ -22,7 +22,7 @@ type bodyRule struct {
 	code   contract.Code
 }
 
-func is(statuses ...int) func(int) bool {
+func statusIn(statuses ...int) func(int) bool {
 	return func(got int) bool {
 		for _, s := range statuses {
 			if s == got {
@@ -36,12 +36,12 @@ func is(statuses ...int) func(int) bool {
 // bodyRules are tried from top to bottom.
 var bodyRules = []bodyRule{
 	{re(`insufficient_quota|exceeded your current quota|credit balance is too low|insufficient (credits|balance|funds)|requires more credits|billing.{0,10}hard.{0,3}limit|quota_exceeded|per[_-]?day|(daily|monthly) (usage )?(limit|quota)|usage_limit|spend(ing)? limit|payment required|out of credits`), nil, contract.ClassInfra, contract.CodeQuotaExhausted},
-	{re(`rate.?limit|too many requests|throttl|slow down|resource.{0,10}exhausted`), is(http.StatusTooManyRequests, http.StatusForbidden, http.StatusBadRequest), contract.ClassInfra, contract.CodeRateLimited},
-	{re(`context_length_exceeded|maximum context length|context (window|length|limit|size)|exceeds? (the )?max(imum)? (context )?length|context_exceeded|prompt is too long|(input|prompt|request) is too (long|large)|input token count .* exceeds|exceeds the maximum number of tokens|too many (input )?tokens|string_above_max_length|exceed_context_size|max_new_tokens.{0,5} must be|request_too_large|reduce the length of`), is(http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusOK, http.StatusNotFound), contract.ClassLLM, contract.CodeContextOverflow},
+	{re(`rate.?limit|too many requests|throttl|slow down|resource.{0,10}exhausted`), statusIn(http.StatusTooManyRequests, http.StatusForbidden, http.StatusBadRequest), contract.ClassInfra, contract.CodeRateLimited},
+	{re(`context_length_exceeded|maximum context length|context (window|length|limit|size)|exceeds? (the )?max(imum)? (context )?length|context_exceeded|prompt is too long|(input|prompt|request) is too (long|large)|input token count .* exceeds|exceeds the maximum number of tokens|too many (input )?tokens|string_above_max_length|exceed_context_size|max_new_tokens.{0,5} must be|request_too_large|reduce the length of`), statusIn(http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusOK, http.StatusNotFound), contract.ClassLLM, contract.CodeContextOverflow},
 	{re(`content_filter|content_policy|content management policy|prohibited_content|requires moderation|input was flagged|safety system|violates (our |the )?(usage|content) (guidelines|policy|policies)|safety_check|responsibleai|"blockreason"`), nil, contract.ClassLLM, contract.CodeRefusal},
-	{re(`json_validate_failed|tool_use_failed|failed to generate json|failed to call a function`), is(http.StatusBadRequest, http.StatusUnprocessableEntity), contract.ClassLLM, contract.CodeInvalidOutput},
+	{re(`json_validate_failed|tool_use_failed|failed to generate json|failed to call a function`), statusIn(http.StatusBadRequest, http.StatusUnprocessableEntity), contract.ClassLLM, contract.CodeInvalidOutput},
 	{re(`invalid_api_key|api_key_invalid|api key not valid|(invalid|incorrect|missing) (x-)?api.?key|authentication_error|permission_error|permission_denied|user location is not supported|unsupported_country`), nil, contract.ClassConfig, contract.CodeUnauthorized},
-	{re(`model_not_found|not a valid model id|not_found_error|deploymentnotfound|no endpoints found|model .{0,80}(does not exist|not found|is not available|deprecated|decommissioned)|is not found for api version|try pulling it first`), is(http.StatusBadRequest, http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusForbidden), contract.ClassConfig, contract.CodeModelNotFound},
+	{re(`model_not_found|not a valid model id|not_found_error|deploymentnotfound|no endpoints found|model .{0,80}(does not exist|not found|is not available|deprecated|decommissioned)|is not found for api version|try pulling it first`), statusIn(http.StatusBadRequest, http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusForbidden), contract.ClassConfig, contract.CodeModelNotFound},
 }
 
 // overflowed matches an overflow that a server reports as its own error.

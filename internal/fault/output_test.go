@@ -23,7 +23,7 @@ func TestTheFirstErrorIsTheCauseNotWhatFollowed(t *testing.T) {
 	require.Equal(t, "a.c:2:10: error: 'y' undeclared", f.Cause)
 }
 
-func TestWhatALimitEndedIsNotExplainedByItsLastWords(t *testing.T) {
+func TestWhatALimitEndedIsNotExplainedByItsLastOutput(t *testing.T) {
 	t.Parallel()
 	text := "npm ERR! code ECONNREFUSED\nAssertionError: no\n"
 	late := fault.OfOutput(fault.Output{Command: "npm test", ExitCode: 137, Signal: "killed", TimedOut: true, Text: text})

@@ -32,7 +32,7 @@ func TestHintsNeverHideWhatAPatternWouldFind(t *testing.T) {
 	}
 }
 
-func TestARecogniserSaysWhoseWordsItKnowsAndWhatTheyMean(t *testing.T) {
+func TestARecogniserHasAFamilyAndAMeaning(t *testing.T) {
 	t.Parallel()
 	for _, r := range recognisers {
 		require.NotEmpty(t, r.family)

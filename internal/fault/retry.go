@@ -52,9 +52,9 @@ var byKind = map[kind]Retry{
 	{contract.ClassInfra, contract.CodeDatabaseDown}: {Attempts: unlimited, First: 100 * time.Millisecond, Factor: 2, Longest: 30 * time.Second},
 }
 
-// neverAgain are the codes that a second attempt with the same parameters cannot fix,
+// notRetried are the codes that a second attempt with the same parameters cannot fix,
 // although their class may be retried.
-var neverAgain = map[contract.Code]bool{
+var notRetried = map[contract.Code]bool{
 	contract.CodeCancelled:      true,
 	contract.CodeRunTimeout:     true,
 	contract.CodeDiskFull:       true,
@@ -73,15 +73,15 @@ func RetryOf(class contract.Class) Retry {
 	return retries[contract.ClassRuntime]
 }
 
-// Again returns whether work whose given attempt (from 1) failed is retried, and after
+// RetryDelay returns whether work whose given attempt (from 1) failed is retried, and after
 // how long: exponential backoff with jitter over the upper half, and never sooner than
 // the other side asked.
-func (e *Error) Again(attempt int) (time.Duration, bool) {
+func (e *Error) RetryDelay(attempt int) (time.Duration, bool) {
 	row, ok := byKind[kind{e.Class, e.Code}]
 	if !ok {
 		row = RetryOf(e.Class)
 	}
-	if attempt >= row.Attempts || neverAgain[e.Code] {
+	if attempt >= row.Attempts || notRetried[e.Code] {
 		return 0, false
 	}
 	wait := float64(row.First) * math.Pow(row.Factor, float64(attempt-1))

@@ -26,7 +26,7 @@ func ToTemporal(err error, attempt int) error {
 		e = &Error{Failure: *Of(err)}
 	}
 	f := *Of(e)
-	delay, again := e.Again(attempt)
+	delay, again := e.RetryDelay(attempt)
 	return temporal.NewApplicationErrorWithOptions(f.Message, string(f.Class), temporal.ApplicationErrorOptions{
 		NonRetryable:   !again,
 		NextRetryDelay: delay,

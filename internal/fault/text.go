@@ -16,8 +16,8 @@ var (
 	prefixes = regexp.MustCompile(`(?m)^(?:#\d+ \d+\.\d+ |\d{4}-\d\d-\d\dT[\d:.]+Z )`)
 	// logins matches a password in a URL.
 	logins = regexp.MustCompile(`://[^/\s@]+@`)
-	// tells matches a line that says what went wrong.
-	tells = regexp.MustCompile(`(?i)error|fail|fatal|cannot|could not|not found|denied|invalid|panic|exception|killed|abort`)
+	// telling matches a line that says what went wrong.
+	telling = regexp.MustCompile(`(?i)error|fail|fatal|cannot|could not|not found|denied|invalid|panic|exception|killed|abort`)
 	// follows matches lines that only report that something else has failed.
 	follows = regexp.MustCompile(`^(?:g?make(?:\[\d+\])?: \*\*\*|npm (?:ERR!|error)|note: |error: (?:subprocess-exited|metadata-generation|could not compile|command failed|recipe|script)|tar: (?:Child|Error is not|Exiting)|##\[error\]|Error: Process completed|exit status \d+$|error Command failed|BEGIN failed|.* had compilation errors|ERROR: failed to solve|.*ELIFECYCLE|.* exited with (?:code|status) \d+)`)
 )
@@ -113,7 +113,7 @@ func tellingLine(text string) string {
 		case line == "":
 		case follows.MatchString(line):
 			passed = cmp.Or(passed, line)
-		case tells.MatchString(line):
+		case telling.MatchString(line):
 			return line
 		default:
 			last = cmp.Or(last, line)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAPortThatWasTakenIsNotTakenAgainAndCanBeListenedOn(t *testing.T) {
+func TestAReservedPortIsNotReservedAgainAndCanBeListenedOn(t *testing.T) {
 	t.Parallel()
 	first, err := Take(t.Context())
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func TestPortsAreNotThoseThatTheSystemGivesToConnections(t *testing.T) {
 	require.GreaterOrEqual(t, l.Addr().(*net.TCPAddr).Port, first, "the system's are above")
 }
 
-func TestWhereTheSystemGivesAwayNearlyAllPortsItChooses(t *testing.T) {
+func TestWithoutPortsOutsideTheEphemeralRangeTheSystemChooses(t *testing.T) {
 	t.Parallel()
 	require.Zero(t, pick(1024))
 	port, err := take(t.Context(), 0)

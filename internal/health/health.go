@@ -1,5 +1,5 @@
 // Package health is the present state of the installation: the workers' agents, the
-// task queues, and unfinished work. It looks every few seconds, so that reading it
+// task queues, and unfinished work. It is refreshed every few seconds, so that reading it
 // costs nothing.
 package health
 
@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	// DefaultInterval is the default for the maximum age of what a Board reports.
+	// DefaultInterval is the default for the maximum age of what a Monitor reports.
 	DefaultInterval = 5 * time.Second
-	// lookTime limits one look.
-	lookTime = 5 * time.Second
-	// asksAtOnce is how many queues Temporal is asked about at the same time.
-	asksAtOnce = 4
-	// historyLength is how many looks of a queue's backlog are kept: ten minutes of them,
+	// refreshTimeout limits one refresh.
+	refreshTimeout = 5 * time.Second
+	// maxConcurrentQueries is how many queues Temporal is asked about at the same time.
+	maxConcurrentQueries = 4
+	// historyLength is how many samples of a queue's backlog are kept: ten minutes of them,
 	// by default.
 	historyLength = 120
 	// polledWithin is how recently a poller must have polled a queue to count: a poll
@@ -47,7 +47,7 @@ type Queue struct {
 	AddRate      float64 `json:"add_rate" doc:"tasks added per second, over the last 30 s"`
 	DispatchRate float64 `json:"dispatch_rate" doc:"tasks dispatched to workers per second, over the last 30 s"`
 	Pollers      int     `json:"pollers" doc:"workers that poll the queue"`
-	// History is the backlog of the last looks, oldest first.
+	// History is the backlog of the last refreshes, oldest first.
 	History []int64 `json:"history" doc:"recent values of the backlog, oldest first"`
 }
 
@@ -69,9 +69,9 @@ type Report struct {
 // OK is the value in Report.Roles for a role that has a healthy agent.
 const OK = "ok"
 
-// Board looks at the installation and remembers the result. It is safe for concurrent
+// Monitor observes the installation and keeps the result. It is safe for concurrent
 // use.
-type Board struct {
+type Monitor struct {
 	views    *views.Views
 	temporal client.Client
 	interval time.Duration
@@ -79,30 +79,30 @@ type Board struct {
 	// namespace is Temporal's.
 	namespace string
 
-	looking sync.Mutex // held during a look
-	mu      sync.Mutex
-	last    Report
-	at      time.Time // of the last successful look at the database
-	lookAt  time.Time // when the last look at Temporal began
-	history map[string][]int64
-	known   map[string]contract.Health // of agents, to report changes
+	refreshing  sync.Mutex // held during a refresh
+	mu          sync.Mutex
+	last        Report
+	at          time.Time // of the last successful read of the database
+	refreshedAt time.Time // when the last refresh began
+	history     map[string][]int64
+	known       map[string]contract.Health // of agents, to report changes
 }
 
-// New returns a board that looks again when its result is older than an interval (0:
+// New returns a monitor that refreshes when its result is older than an interval (0:
 // DefaultInterval).
-func New(v *views.Views, temporal client.Client, namespace string, interval time.Duration, log *slog.Logger) *Board {
+func New(v *views.Views, temporal client.Client, namespace string, interval time.Duration, log *slog.Logger) *Monitor {
 	if interval <= 0 {
 		interval = DefaultInterval
 	}
-	return &Board{views: v, temporal: temporal, namespace: namespace, interval: interval, log: log, history: map[string][]int64{}}
+	return &Monitor{views: v, temporal: temporal, namespace: namespace, interval: interval, log: log, history: map[string][]int64{}}
 }
 
-// Watch looks every interval until ctx ends. Without it, reading a report looks.
-func (b *Board) Watch(ctx context.Context) {
-	tick := time.NewTicker(b.interval)
+// Watch refreshes every interval until ctx ends. Without it, reading a report refreshes.
+func (m *Monitor) Watch(ctx context.Context) {
+	tick := time.NewTicker(m.interval)
 	defer tick.Stop()
 	for {
-		b.look(ctx)
+		m.refresh(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -113,93 +113,93 @@ func (b *Board) Watch(ctx context.Context) {
 
 // Report returns the present agents and the queues as they were at most an interval
 // ago, or what is known of them. It fails only if the database does not answer.
-func (b *Board) Report(ctx context.Context) (Report, error) {
-	b.lookIfOld(ctx)
-	agents, err := b.views.Agents(ctx)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r := b.last
+func (m *Monitor) Report(ctx context.Context) (Report, error) {
+	m.refreshIfStale(ctx)
+	agents, err := m.views.Agents(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.last
 	r.Agents, r.Queues = store.NotNil(agents), store.NotNil(slices.Clone(r.Queues))
 	r.Roles = Roles(agents)
 	return r, err
 }
 
-// lookIfOld looks unless another call did recently, or is doing so.
-func (b *Board) lookIfOld(ctx context.Context) {
-	b.mu.Lock()
-	fresh := time.Since(b.lookAt) < 2*b.interval
-	b.mu.Unlock()
+// refreshIfStale refreshes unless another call did recently, or is doing so.
+func (m *Monitor) refreshIfStale(ctx context.Context) {
+	m.mu.Lock()
+	fresh := time.Since(m.refreshedAt) < 2*m.interval
+	m.mu.Unlock()
 	if !fresh {
-		b.look(ctx)
+		m.refresh(ctx)
 	}
 }
 
-// look asks Temporal and the database, within lookTime.
-func (b *Board) look(ctx context.Context) {
-	if !b.looking.TryLock() {
+// refresh asks Temporal and the database, within refreshTimeout.
+func (m *Monitor) refresh(ctx context.Context) {
+	if !m.refreshing.TryLock() {
 		return
 	}
-	defer b.looking.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer m.refreshing.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	began := time.Now()
 	var queues []Queue
 	var unfinished views.Unfinished
 	var agents []views.Agent
-	var stranger, away error
+	var queuesErr, viewsErr error
 	var both sync.WaitGroup
-	both.Go(func() { queues, stranger = Queues(ctx, b.temporal, b.namespace) })
+	both.Go(func() { queues, queuesErr = Queues(ctx, m.temporal, m.namespace) })
 	both.Go(func() {
-		if agents, away = b.views.Agents(ctx); away == nil {
-			unfinished, away = b.views.Unfinished(ctx)
+		if agents, viewsErr = m.views.Agents(ctx); viewsErr == nil {
+			unfinished, viewsErr = m.views.Unfinished(ctx)
 		}
 	})
 	both.Wait()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.lookAt = began
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refreshedAt = began
 	switch {
-	case stranger == nil:
-		b.remember(queues, began)
-	case b.last.QueuesProblem == "":
-		b.log.WarnContext(ctx, "Temporal does not report the task queues", "error", stranger)
-		b.last.QueuesProblem = "Temporal does not answer"
+	case queuesErr == nil:
+		m.recordQueues(queues, began)
+	case m.last.QueuesProblem == "":
+		m.log.WarnContext(ctx, "Temporal does not report the task queues", "error", queuesErr)
+		m.last.QueuesProblem = "Temporal does not answer"
 	}
-	if away == nil {
-		b.last.Agents, b.last.Unfinished, b.at = agents, unfinished, began
-		b.tell(ctx, agents)
+	if viewsErr == nil {
+		m.last.Agents, m.last.Unfinished, m.at = agents, unfinished, began
+		m.logChanges(ctx, agents)
 	}
 }
 
-// remember keeps the state of the queues, with the backlogs of the last looks.
-func (b *Board) remember(queues []Queue, at time.Time) {
+// recordQueues keeps the state of the queues, with the backlogs of the last refreshes.
+func (m *Monitor) recordQueues(queues []Queue, at time.Time) {
 	for i := range queues {
 		q := &queues[i]
-		h := b.history[q.Name]
+		h := m.history[q.Name]
 		// A new list each time: readers have the one before.
 		q.History = append(slices.Clone(h[max(0, len(h)-historyLength+1):]), q.Backlog)
-		b.history[q.Name] = q.History
+		m.history[q.Name] = q.History
 	}
-	b.last.Queues, b.last.QueuesAt, b.last.QueuesProblem = queues, &at, ""
+	m.last.Queues, m.last.QueuesAt, m.last.QueuesProblem = queues, &at, ""
 }
 
-// tell logs agents whose state has changed.
-func (b *Board) tell(ctx context.Context, agents []views.Agent) {
+// logChanges logs agents whose state has changed.
+func (m *Monitor) logChanges(ctx context.Context, agents []views.Agent) {
 	now := map[string]contract.Health{}
 	for _, a := range agents {
 		now[a.Name] = a.HealthStatus
-		was, seen := b.known[a.Name]
+		was, seen := m.known[a.Name]
 		if !seen || was == a.HealthStatus {
 			continue
 		}
 		switch a.HealthStatus {
 		case contract.HealthUnhealthy, contract.HealthDegraded:
-			b.log.WarnContext(ctx, "An agent is unhealthy", "agent", a.Name, "health", a.HealthStatus, "was", was, "detail", a.Detail, "silent_seconds", a.Silent)
+			m.log.WarnContext(ctx, "An agent is unhealthy", "agent", a.Name, "health", a.HealthStatus, "was", was, "detail", a.Detail, "silent_seconds", a.Silent)
 		case contract.HealthHealthy, contract.HealthUnknown, contract.HealthOffline:
-			b.log.InfoContext(ctx, "An agent is "+string(a.HealthStatus), "agent", a.Name, "was", was)
+			m.log.InfoContext(ctx, "An agent is "+string(a.HealthStatus), "agent", a.Name, "was", was)
 		}
 	}
-	b.known = now
+	m.known = now
 }
 
 // Roles returns for each role that it has a healthy agent (OK), or what it lacks. A
@@ -228,7 +228,7 @@ func Queues(ctx context.Context, temporal client.Client, namespace string) ([]Qu
 	all := contract.WorkerRoles()
 	out := make([]Queue, len(all))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(asksAtOnce)
+	group.SetLimit(maxConcurrentQueries)
 	for i, role := range all {
 		group.Go(func() (err error) {
 			out[i], err = describe(ctx, temporal, namespace, role)

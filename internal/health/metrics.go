@@ -8,8 +8,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// staleLooks is how many looks may fail before the metrics are empty instead of old.
-const staleLooks = 3
+// maxFailedRefreshes is how many refreshes may fail before the metrics are empty instead of old.
+const maxFailedRefreshes = 3
 
 var (
 	queueBacklog    = prometheus.NewDesc("rgpt_queue_backlog", "Approximate number of tasks waiting in a task queue.", []string{"queue"}, nil)
@@ -23,7 +23,7 @@ var (
 )
 
 // Describe describes the metrics of a board.
-func (b *Board) Describe(to chan<- *prometheus.Desc) {
+func (m *Monitor) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{queueBacklog, queueBacklogAge, queuePollers, agentsByHealth, unfinishedRuns, openPipelines, waitPipelines, interventions} {
 		to <- d
 	}
@@ -31,14 +31,14 @@ func (b *Board) Describe(to chan<- *prometheus.Desc) {
 
 // Collect exports the result of the last look, without what could not be read for some
 // time. It does not block.
-func (b *Board) Collect(to chan<- prometheus.Metric) {
-	b.mu.Lock()
-	r, at := b.last, b.at
-	b.mu.Unlock()
+func (m *Monitor) Collect(to chan<- prometheus.Metric) {
+	m.mu.Lock()
+	r, at := m.last, m.at
+	m.mu.Unlock()
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	recent := func(t time.Time) bool { return time.Since(t) < staleLooks*b.interval+lookTime }
+	recent := func(t time.Time) bool { return time.Since(t) < maxFailedRefreshes*m.interval+refreshTimeout }
 	if r.QueuesAt != nil && recent(*r.QueuesAt) {
 		for _, q := range r.Queues {
 			gauge(queueBacklog, float64(q.Backlog), q.Name)

@@ -36,13 +36,13 @@ type call struct {
 func (x *call) run(ctx context.Context) (Response, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, x.timeout(), errDeadline)
 	defer cancel()
-	if _, known := x.provider.whole.Load(x.req.Choice.Model); !known {
+	if _, known := x.provider.complete.Load(x.req.Choice.Model); !known {
 		resp, err := x.send(ctx, true)
 		var status *statusError
 		if !errors.As(err, &status) || !status.deniesStreaming() {
 			return x.conclude(ctx, resp, err)
 		}
-		x.provider.whole.Store(x.req.Choice.Model, true)
+		x.provider.complete.Store(x.req.Choice.Model, true)
 	}
 	resp, err := x.send(ctx, false)
 	return x.conclude(ctx, resp, err)
@@ -80,7 +80,7 @@ func (x *call) send(ctx context.Context, stream bool) (Response, error) {
 	if isStream(raw) {
 		err = c.stream(ssestream.NewStream[openai.ChatCompletionChunk](ssestream.NewDecoder(raw), nil))
 	} else {
-		err = c.whole(raw.Body)
+		err = c.complete(raw.Body)
 	}
 	if x.body != nil && x.body.err != nil {
 		err = x.body.err // the reason, not the parser's interpretation of it

@@ -98,9 +98,9 @@ func (c Catalogue) guess(p Provider, model string) CatalogueEntry {
 	return guess
 }
 
-// mostTokens limits what a provider may report for one call, so that sums of hostile
+// maxTokens limits what a provider may report for one call, so that sums of hostile
 // numbers do not overflow.
-const mostTokens = 1 << 40
+const maxTokens = 1 << 40
 
 // Cost returns the cost of a usage at an entry's prices, in millionths of a US dollar,
 // rounded up.
@@ -111,4 +111,4 @@ func Cost(u contract.Usage, e CatalogueEntry) int64 {
 	return int64(math.Ceil(micro - 1e-6))
 }
 
-func clamp(tokens int64) int64 { return min(max(tokens, 0), mostTokens) }
+func clamp(tokens int64) int64 { return min(max(tokens, 0), maxTokens) }

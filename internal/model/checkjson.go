@@ -90,18 +90,18 @@ func compile(schema json.RawMessage) (*jsonschema.Schema, error) {
 	relax(doc)
 	const name = "schema.json"
 	c := jsonschema.NewCompiler()
-	c.UseLoader(nowhere{})
+	c.UseLoader(noLoader{})
 	if err := c.AddResource(name, doc); err != nil {
 		return nil, err
 	}
 	return c.Compile(name)
 }
 
-// nowhere keeps schemas from referring to files or addresses.
-type nowhere struct{}
+// noLoader keeps schemas from referring to files or addresses.
+type noLoader struct{}
 
 // Load refuses every reference outside the schema.
-func (nowhere) Load(string) (any, error) {
+func (noLoader) Load(string) (any, error) {
 	return nil, errors.New("a schema must not refer to anything outside itself")
 }
 
@@ -155,8 +155,8 @@ func mayBeNull(schema any) bool {
 
 // Limits of what an error says about a document that does not fit.
 const (
-	mostPlaces = 5
-	mostWords  = 200 // of one place, in bytes
+	maxPlaces = 5
+	maxWords  = 200 // of one place, in bytes
 )
 
 // places lists where a document does not fit.
@@ -167,15 +167,15 @@ func places(e *jsonschema.ValidationError) string {
 	visit = func(e *jsonschema.ValidationError) {
 		if len(e.Causes) == 0 {
 			where := "/" + strings.Join(e.InstanceLocation, "/")
-			all = append(all, fault.Clip("at "+where+": "+e.ErrorKind.LocalizedString(printer), mostWords))
+			all = append(all, fault.Clip("at "+where+": "+e.ErrorKind.LocalizedString(printer), maxWords))
 		}
 		for _, c := range e.Causes {
 			visit(c)
 		}
 	}
 	visit(e)
-	if more := len(all) - mostPlaces; more > 0 {
-		all = append(all[:mostPlaces], fmt.Sprintf("and %d more", more))
+	if more := len(all) - maxPlaces; more > 0 {
+		all = append(all[:maxPlaces], fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(all, "; ")
 }

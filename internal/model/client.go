@@ -45,8 +45,8 @@ type Client struct {
 // endpoint is a provider in use.
 type endpoint struct {
 	Provider
-	slots chan struct{} // one token for each call in progress
-	whole sync.Map      // models that were found unable to stream
+	slots    chan struct{} // one token for each call in progress
+	complete sync.Map      // models that were found unable to stream
 }
 
 // New makes a client. A provider that cannot be used is a CONFIG_ERROR; missing keys

@@ -117,8 +117,8 @@ func (c *collector) checkSize() error {
 	return nil
 }
 
-// whole collects an answer in one piece.
-func (c *collector) whole(body io.Reader) error {
+// complete collects an answer in one piece.
+func (c *collector) complete(body io.Reader) error {
 	data, err := io.ReadAll(body)
 	if err != nil {
 		return err

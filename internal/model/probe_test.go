@@ -11,7 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-func TestProbeTellsWhatToMend(t *testing.T) {
+func TestProbeSaysWhatToFix(t *testing.T) {
 	t.Parallel()
 	status := func(n int) http.HandlerFunc { return answer(n, `{}`) }
 	cases := map[string]struct {

@@ -26,7 +26,7 @@ func bothWays(t *testing.T, yaml string, test func(t *testing.T, c *Client, log 
 		t.Parallel()
 		url, log := scenario(t, yaml)
 		c := newClient(t, Provider{BaseURL: url}, Options{})
-		c.providers["p"].whole.Store("m", true)
+		c.providers["p"].complete.Store("m", true)
 		test(t, c, log, false)
 	})
 }

@@ -23,8 +23,8 @@ type identity struct {
 	account   *syscall.Credential
 }
 
-// nobody is the id that the server has inside its user namespace.
-const nobody = 65534
+// noUser is the id that the server has inside its user namespace.
+const noUser = 65534
 
 // unprivileged returns who the server of a cluster in a folder runs as.
 func unprivileged(dir string) (identity, error) {
@@ -49,15 +49,15 @@ func (i identity) apply(attr *syscall.SysProcAttr) {
 	switch {
 	case i.namespace:
 		attr.Cloneflags |= syscall.CLONE_NEWUSER
-		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: nobody, HostID: 0, Size: 1}}
-		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: nobody, HostID: 0, Size: 1}}
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: noUser, HostID: 0, Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: noUser, HostID: 0, Size: 1}}
 	case i.account != nil:
 		attr.Credential = i.account
 	}
 }
 
-// own makes files belong to the identity.
-func (i identity) own(files ...string) error {
+// chown makes files belong to the identity.
+func (i identity) chown(files ...string) error {
 	if i.account == nil {
 		return nil
 	}

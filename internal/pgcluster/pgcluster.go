@@ -101,7 +101,7 @@ func (c *Cluster) launch(ctx context.Context, server proc.Spec) error {
 	defer tick.Stop()
 	for {
 		err := c.launchOnce(ctx, server)
-		if err == nil || !heldByTheDead(proc.Tail(server.Log, 5)) || time.Now().After(giveUp) {
+		if err == nil || !heldByDeadServer(proc.Tail(server.Log, 5)) || time.Now().After(giveUp) {
 			return err
 		}
 		select {
@@ -112,9 +112,9 @@ func (c *Cluster) launch(ctx context.Context, server proc.Spec) error {
 	}
 }
 
-// heldByTheDead reports whether a server's last words say that something of
+// heldByDeadServer reports whether a server's last words say that something of
 // the one before it is still there.
-func heldByTheDead(log string) bool {
+func heldByDeadServer(log string) bool {
 	return strings.Contains(log, "shared memory") || strings.Contains(log, `lock file "postmaster.pid" already exists`)
 }
 
@@ -241,7 +241,7 @@ func initialise(ctx context.Context, bin, dir string, who identity) error {
 		return fmt.Errorf("write the cluster's password: %w", err)
 	}
 	defer os.Remove(secretFile(fresh))
-	if err := who.own(fresh, secretFile(fresh)); err != nil {
+	if err := who.chown(fresh, secretFile(fresh)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, initTime)

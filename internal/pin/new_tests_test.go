@@ -10,7 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin"
 )
 
-func TestNewTestsAreTold(t *testing.T) {
+func TestNewTestsAreReported(t *testing.T) {
 	t.Parallel()
 	const (
 		js     = "import test from 'node:test';\nimport assert from 'node:assert';\n"

@@ -140,7 +140,7 @@ func TestFilesThatMatterToTestsAreWatched(t *testing.T) {
 	}
 }
 
-func TestWhatIsTooLargeToUnderstandIsNotTakenForUnchanged(t *testing.T) {
+func TestFilesTooLargeToParseAreNotTreatedAsUnchanged(t *testing.T) {
 	t.Parallel()
 	small := goFile("func TestA(t *testing.T) { t.Error(1) }")
 	large := small + "//" + strings.Repeat("x", pin.MaxFileBytes)

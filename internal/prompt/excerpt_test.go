@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAnExcerptStaysInAFenceOfItsOwn(t *testing.T) {
+func TestAnExcerptCannotLeaveItsFence(t *testing.T) {
 	t.Parallel()
 	p, err := Planner(PlannerTask{
 		GoalTitle: "Add a greeting", Files: "README.md",

@@ -67,9 +67,9 @@ var ranges = []struct {
 	{netip.MustParsePrefix("ff00::/8"), multicast},
 }
 
-// carriers are ranges of IPv6 whose addresses contain an IPv4 address to which they
+// embeddedIPv4 are ranges of IPv6 whose addresses contain an IPv4 address to which they
 // lead, at that byte.
-var carriers = []struct {
+var embeddedIPv4 = []struct {
 	prefix netip.Prefix
 	at     int
 }{
@@ -88,7 +88,7 @@ func classify(addr netip.Addr) class {
 			return r.class
 		}
 	}
-	for _, c := range carriers {
+	for _, c := range embeddedIPv4 {
 		if c.prefix.Contains(addr) {
 			b := addr.As16()
 			return classify(netip.AddrFrom4([4]byte(b[c.at : c.at+4])))

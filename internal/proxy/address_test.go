@@ -25,7 +25,7 @@ var forbidden = map[string]class{
 	"2001::1": reserved, "fec0::1": reserved,
 }
 
-func TestAddressesAreToldApart(t *testing.T) {
+func TestAddressesAreClassified(t *testing.T) {
 	t.Parallel()
 	for text, want := range forbidden {
 		require.Equal(t, want, classify(netip.MustParseAddr(text)), text)

@@ -36,7 +36,7 @@ func TestANameThatIsTooLongIsNotConverted(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestWhatIsToldOfARequestIsBounded(t *testing.T) {
+func TestRecordedRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "example.com")
 	b.start()
@@ -49,12 +49,12 @@ func TestWhatIsToldOfARequestIsBounded(t *testing.T) {
 		require.NoError(t, response.Body.Close())
 	}
 	for _, r := range b.stop() {
-		require.LessOrEqual(t, len(r.Reason), longestReason, r.Reason)
+		require.LessOrEqual(t, len(r.Reason), maxReason, r.Reason)
 		require.LessOrEqual(t, len(r.Host), 253)
 	}
 }
 
-func TestAnAddressThatIsSilentLeavesTimeForTheOthers(t *testing.T) {
+func TestAnAddressThatDoesNotAnswerLeavesTimeForTheOthers(t *testing.T) {
 	t.Parallel()
 	registry := echoServer(t)
 	p, err := New(Options{
@@ -145,6 +145,6 @@ func TestOnlyWhatMayPassIsCalledPassing(t *testing.T) {
 		{x509.UnknownAuthorityError{}, false},
 		{&net.OpError{Op: "remote error", Err: errors.New("tls: handshake failure")}, false},
 	} {
-		require.Equal(t, c.passing, passing(c.err), "%v", c.err)
+		require.Equal(t, c.passing, isTemporary(c.err), "%v", c.err)
 	}
 }

@@ -41,15 +41,15 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (net.Conn, e
 	return nil, fmt.Errorf("no connection: %w", errors.Join(all...))
 }
 
-// leastDial is the minimum share of Limits.Dial that each of many addresses gets.
-const leastDial = 2 * time.Second
+// minDialTimeout is the minimum share of Limits.Dial that each of many addresses gets.
+const minDialTimeout = 2 * time.Second
 
 // dialOne connects to one of the remaining addresses, in its share of the remaining
 // time: one that does not answer must not use up that of the others.
 func (p *Proxy) dialOne(ctx context.Context, addr netip.AddrPort, left int) (net.Conn, error) {
 	if until, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, max(leastDial, time.Until(until)/time.Duration(left)))
+		ctx, cancel = context.WithTimeout(ctx, max(minDialTimeout, time.Until(until)/time.Duration(left)))
 		defer cancel()
 	}
 	return p.options.Dial(ctx, "tcp", addr.String())

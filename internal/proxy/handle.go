@@ -82,9 +82,9 @@ func (x *exchange) forward(w http.ResponseWriter, r *http.Request, scheme string
 				response.Header.Del("Set-Cookie") // a session of the credential's owner
 			}
 			response.Body = &countedBody{ReadCloser: response.Body, total: &received, onError: func(err error) {
-				x.record.Verdict, x.record.Reason, x.record.Passing = Failed, "the response was interrupted: "+plain(err), passing(err)
-				if x.session.spent() {
-					x.record.Verdict, x.record.Reason, x.record.Passing = Refused, x.session.limitReached(), false
+				x.record.Verdict, x.record.Reason, x.record.Temporary = Failed, "the response was interrupted: "+publicMessage(err), isTemporary(err)
+				if x.session.overByteLimit() {
+					x.record.Verdict, x.record.Reason, x.record.Temporary = Refused, x.session.limitReached(), false
 				}
 			}}
 			return nil
@@ -151,7 +151,7 @@ func (s *session) connect(w http.ResponseWriter, r *http.Request) {
 	defer client.Close()
 	pipe(client, upstream, s.proxy.options.Limits.Idle)
 	x.record.Sent, x.record.Received = upstream.sent.Load(), upstream.received.Load()
-	if s.spent() {
+	if s.overByteLimit() {
 		x.record.Verdict, x.record.Reason = Refused, s.limitReached()
 	}
 }

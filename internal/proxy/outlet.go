@@ -6,9 +6,9 @@ import (
 	"net"
 )
 
-// mostRefused limits the hosts that an outlet returns: a command may ask for as many as
+// maxRefused limits the hosts that an outlet returns: a command may ask for as many as
 // it likes.
-const mostRefused = 100
+const maxRefused = 100
 
 // Outlet makes a function for sandbox.Command.Proxy from a session: it serves the
 // session and returns, as host:port and each once, the first refused hosts that are not
@@ -17,7 +17,7 @@ const mostRefused = 100
 func (p *Proxy) Outlet(s Session, log *slog.Logger) func(net.Listener) []string {
 	return func(l net.Listener) []string {
 		var refused []string
-		seen := map[string]bool{} // what was refused, up to mostRefused
+		seen := map[string]bool{} // what was refused, up to maxRefused
 		told, session := s.OnRequest, s
 		session.OnRequest = func(r Record) {
 			if told != nil {
@@ -25,7 +25,7 @@ func (p *Proxy) Outlet(s Session, log *slog.Logger) func(net.Listener) []string 
 			}
 			level := slog.LevelDebug
 			address := (&exchange{record: r}).address()
-			if r.Verdict == Refused && len(seen) < mostRefused && !seen[address] {
+			if r.Verdict == Refused && len(seen) < maxRefused && !seen[address] {
 				level, seen[address] = slog.LevelInfo, true
 				if r.Unlisted {
 					refused = append(refused, address)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAnOutletTellsWhatItRefused(t *testing.T) {
+func TestAnOutletReportsWhatItRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "example.com")
 	b.start()

@@ -127,10 +127,10 @@ type Record struct {
 	Reason   string    `json:"reason,omitempty"` // why it was not allowed, or failed
 	// Unlisted says that the host of a refused request is not in Session.Hosts.
 	Unlisted bool `json:"unlisted,omitempty"`
-	// Passing says that a failed request may succeed later: the failure was in the
+	// Temporary says that a failed request may succeed later: the failure was in the
 	// network or the host. A name that does not exist is not such a failure.
-	Passing bool   `json:"passing,omitempty"`
-	Who     string `json:"who,omitempty"` // Session.Who
+	Temporary bool   `json:"passing,omitempty"`
+	Who       string `json:"who,omitempty"` // Session.Who
 }
 
 // Verdict is the outcome of a request.

@@ -235,7 +235,7 @@ func credentialBench(t *testing.T, handler http.HandlerFunc) (*bench, *http.Clie
 	return b, b.client(server)
 }
 
-func TestCredentialsAreAddedForTheirHostOnlyAndNeverTold(t *testing.T) {
+func TestCredentialsAreAddedForTheirHostOnlyAndNeverShown(t *testing.T) {
 	t.Parallel()
 	b, client := credentialBench(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Host+" "+r.Header.Get("Authorization")+" "+r.Header.Get("X-Own"))
@@ -413,7 +413,7 @@ func TestManyTunnelsRunSideBySideAndDieWithTheListener(t *testing.T) {
 	}
 }
 
-func TestARequestUnderWayDiesWithTheListener(t *testing.T) {
+func TestARequestInFlightEndsWithTheListener(t *testing.T) {
 	t.Parallel()
 	reached := make(chan struct{})
 	server := plainServer(t, func(w http.ResponseWriter, r *http.Request) {

@@ -170,8 +170,8 @@ func (s *session) enter() bool {
 	return true
 }
 
-// spent reports whether the session has moved as many bytes as it may.
-func (s *session) spent() bool { return s.moved.Load() > s.proxy.options.Limits.Bytes }
+// overByteLimit reports whether the session has moved as many bytes as it may.
+func (s *session) overByteLimit() bool { return s.moved.Load() > s.proxy.options.Limits.Bytes }
 
 // end closes all connections, including those of tunnels.
 func (s *session) end() {
@@ -233,7 +233,7 @@ func (m *metered) Write(b []byte) (int, error) {
 
 // dial connects to an allowed host.
 func (s *session) dial(ctx context.Context, host string, port uint16) (*metered, error) {
-	if s.spent() {
+	if s.overByteLimit() {
 		return nil, errBytes
 	}
 	conn, err := s.proxy.dial(ctx, host, port)
@@ -299,7 +299,7 @@ func (x *exchange) check(w http.ResponseWriter) bool {
 	switch {
 	case !x.session.hosts.Allows(x.record.Host, x.record.Port):
 		x.refuse(w, "it is not one of the hosts that this command may reach", true)
-	case x.session.spent():
+	case x.session.overByteLimit():
 		x.refuse(w, x.session.limitReached(), false)
 	default:
 		return true
@@ -325,17 +325,17 @@ func (x *exchange) fail(w http.ResponseWriter, err error) {
 	switch {
 	case errors.As(err, &refused):
 		x.refuse(w, refused.reason, false)
-	case x.session.spent():
+	case x.session.overByteLimit():
 		x.refuse(w, x.session.limitReached(), false)
 	default:
-		x.record.Verdict, x.record.Reason, x.record.Passing = Failed, plain(err), passing(err)
+		x.record.Verdict, x.record.Reason, x.record.Temporary = Failed, publicMessage(err), isTemporary(err)
 		answer(w, http.StatusBadGateway, fmt.Sprintf("The sandbox proxy cannot reach %s: %s.\n", x.address(), x.record.Reason))
 	}
 }
 
-// passing reports whether another attempt may succeed after the error of an upstream
+// isTemporary reports whether another attempt may succeed after the error of an upstream
 // connection: the network or a server failed, rather than refused.
-func passing(err error) bool {
+func isTemporary(err error) bool {
 	var dns *net.DNSError
 	var op *net.OpError
 	var timeout net.Error
@@ -354,9 +354,9 @@ func passing(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// plain removes from an error what a command must not know: addresses of this network
+// publicMessage removes from an error what a command must not know: addresses of this network
 // and of its name servers.
-func plain(err error) string {
+func publicMessage(err error) string {
 	var dns *net.DNSError
 	var op *net.OpError
 	var timeout net.Error
@@ -375,12 +375,12 @@ func plain(err error) string {
 	return clip(err.Error())
 }
 
-// longestReason limits what is reported about a failed request: it may contain what a
+// maxReason limits what is reported about a failed request: it may contain what a
 // client sent.
-const longestReason = 300
+const maxReason = 300
 
 func clip(reason string) string {
-	return strings.ToValidUTF8(reason[:min(len(reason), longestReason)], "")
+	return strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
 }
 
 func answer(w http.ResponseWriter, code int, text string) {

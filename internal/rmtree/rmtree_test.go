@@ -27,7 +27,7 @@ func deep(t *testing.T, dir string, levels int) {
 	require.NoError(t, unix.Close(at))
 }
 
-func TestWhateverAStrangerMadeIsRemoved(t *testing.T) {
+func TestDirectoriesAreRemovedWhateverTheyContain(t *testing.T) {
 	t.Parallel()
 	outside := filepath.Join(t.TempDir(), "kept")
 	require.NoError(t, os.WriteFile(outside, nil, 0o600))

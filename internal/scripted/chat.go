@@ -31,7 +31,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if rule.fault != nil {
-		a.misbehave(req, rule)
+		a.injectFault(req, rule)
 		return
 	}
 	a.complete(newCompletion(req, a.entry.Rule, rule))

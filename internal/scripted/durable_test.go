@@ -47,7 +47,7 @@ func TestARestartKeepsWhatIsUsedUp(t *testing.T) {
 	})
 }
 
-func TestAServerKilledWhileItWroteGoesOn(t *testing.T) {
+func TestAServerKilledDuringAWriteContinues(t *testing.T) {
 	t.Parallel()
 	const scenario = "rules:\n  - {reply: {text: a}, times: 2}\n  - {reply: {text: b}}\n"
 	folder := t.TempDir()

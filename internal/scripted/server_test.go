@@ -87,7 +87,7 @@ func TestNoMoreAnswersThanAllowedUnderManyRequestsAtOnce(t *testing.T) {
 	require.Equal(t, map[int]int{1: 10, 2: 70}, count)
 }
 
-func TestARequestThatNoRuleAnswersIsToldWhichItWas(t *testing.T) {
+func TestARequestWithoutAMatchingRuleGetsAnErrorThatNamesIt(t *testing.T) {
 	t.Parallel()
 	s := start(t, "rules: []\n", t.TempDir())
 	status, body := s.send(ask{caller: caller{run: 42, agent: "builder", phase: "builder_running", step: "step-001", attempt: 2, turn: 3}, model: "m"})

@@ -31,7 +31,7 @@ func DefaultDataDir() (string, error) {
 		return "", fmt.Errorf("find the data folder: %w", err)
 	}
 	if _, err := os.Lstat(here); err == nil {
-		if err := ours(here); err != nil {
+		if err := checkOwner(here); err != nil {
 			return "", err
 		}
 	}
@@ -46,8 +46,8 @@ func DefaultDataDir() (string, error) {
 	return here, nil
 }
 
-// ours refuses a data folder that git tracks, or that another user created.
-func ours(dir string) error {
+// checkOwner refuses a data folder that git tracks, or that another user created.
+func checkOwner(dir string) error {
 	tracked, err := trust.Tracked(dir)
 	switch {
 	case err != nil:

@@ -49,9 +49,9 @@ func (s *Service) Close() {
 	_ = s.file.Close()
 }
 
-// Waiting returns a function that logs at once that a service waits for its database,
+// LogWaiting returns a function that logs at once that a service waits for its database,
 // and why.
-func Waiting(ctx context.Context, log *slog.Logger) func(error) {
+func LogWaiting(ctx context.Context, log *slog.Logger) func(error) {
 	return func(err error) {
 		log.WarnContext(ctx, "Waiting for the database", "error", err)
 	}

@@ -51,12 +51,12 @@ func (s *Store) Heartbeat(ctx context.Context, b Beat) error {
 	}), "store the heartbeat of worker %s", b.Worker)
 }
 
-// mostOffline is how many offline agents are remembered.
-const mostOffline = 500
+// maxOfflineAgents is how many offline agents are remembered.
+const maxOfflineAgents = 500
 
 // ForgetAgents removes agents that have been silent for longer than a retention, and
 // all but the newest offline ones. It returns how many.
 func (s *Store) ForgetAgents(ctx context.Context, retention time.Duration) (int64, error) {
-	n, err := s.q.ForgetAgents(ctx, db.ForgetAgentsParams{Retention: retention.Seconds(), Missed: contract.MissedBeats, Most: mostOffline})
+	n, err := s.q.ForgetAgents(ctx, db.ForgetAgentsParams{Retention: retention.Seconds(), Missed: contract.MissedHeartbeats, Most: maxOfflineAgents})
 	return n, dberr.Explain(err, "remove agents that have been offline for a long time")
 }

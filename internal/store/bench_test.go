@@ -29,7 +29,7 @@ func BenchmarkRecord(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(2*b.N), "µs/record")
 }
 
-func BenchmarkReserveAndSettle(b *testing.B) {
+func BenchmarkReserveAndComplete(b *testing.B) {
 	s := setup(b)
 	execution := s.begin(b, contract.PhaseBuilder, "step-001")
 	turn := 0

@@ -12,23 +12,23 @@ import (
 // AddBranchMessage stores a message about a released branch and counts the repair that
 // it leads to, across all runs that released a branch of this name in this repository,
 // one after the other. Repair is 0 if the maximum is reached. A repeat for the same
-// message of a run gives the same answer and counts nothing; Again is set if another
+// message of a run gives the same answer and counts nothing; AcceptedBefore is set if another
 // workflow run had taken it, before the run was replayed.
-func (s *Store) AddBranchMessage(ctx context.Context, workflowRunID string, in contract.TakeCheckInput) (contract.TakenCheck, error) {
+func (s *Store) AddBranchMessage(ctx context.Context, workflowRunID string, in contract.TakeCheckInput) (contract.TakeCheckResult, error) {
 	doc, err := rowconv.Encode(in.Message)
 	if err != nil {
-		return contract.TakenCheck{}, err
+		return contract.TakeCheckResult{}, err
 	}
 	q, batch := newBatch(s.pool)
 	batch.queue(q.LockBranch(ctx, rowconv.Text(in.Repo+" "+in.Branch)))
 	row, err := q.AddBranchMessage(ctx, db.AddBranchMessageParams{
 		RunID: in.RunID, MessageID: rowconv.Text(in.Message.ID), Repo: rowconv.Text(in.Repo), Branch: rowconv.Text(in.Branch),
-		WorkflowRunID: workflowRunID, Most: int32(in.Most), Message: doc,
+		WorkflowRunID: workflowRunID, Most: int32(in.MaxRepairs), Message: doc,
 	})
 	if err != nil {
-		return contract.TakenCheck{}, dberr.OfRun(err, in.RunID, "store a message about the branch of run %d", in.RunID)
+		return contract.TakeCheckResult{}, dberr.OfRun(err, in.RunID, "store a message about the branch of run %d", in.RunID)
 	}
-	return contract.TakenCheck{ID: row.ID, Repair: int(row.Repair), Again: row.WorkflowRunID != workflowRunID}, nil
+	return contract.TakeCheckResult{ID: row.ID, Repair: int(row.Repair), AcceptedBefore: row.WorkflowRunID != workflowRunID}, nil
 }
 
 // BranchMessage returns a message about a released branch by its row id.

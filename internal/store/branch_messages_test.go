@@ -15,14 +15,14 @@ import (
 
 // takeCheck requests a repair of a branch.
 func takeCheck(run int64, id, branch string) contract.TakeCheckInput {
-	return contract.TakeCheckInput{RunID: run, Repo: "/repo", Branch: branch, Most: 3, Message: contract.CheckMessage{ID: id, Name: "ci", Details: "boom\x00"}}
+	return contract.TakeCheckInput{RunID: run, Repo: "/repo", Branch: branch, MaxRepairs: 3, Message: contract.CheckMessage{ID: id, Name: "ci", Details: "boom\x00"}}
 }
 
 func TestRepairsOfABranchAreCountedAcrossRunsAndNeverExceedTheirBound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := b.Create(t, store.NewRun{})
-	got := make([]contract.TakenCheck, 20)
+	got := make([]contract.TakeCheckResult, 20)
 	var g errgroup.Group
 	for i := range got {
 		g.Go(func() (err error) {
@@ -56,16 +56,16 @@ func TestAMessageAboutABranchIsCountedOnce(t *testing.T) {
 	again, err := b.AddBranchMessage(t.Context(), "w1", takeCheck(b.First.ID, "m", "x"))
 	require.NoError(t, err)
 	require.Equal(t, once, again)
-	require.False(t, again.Again)
+	require.False(t, again.AcceptedBefore)
 	reset, err := b.AddBranchMessage(t.Context(), "w2", takeCheck(b.First.ID, "m", "x"))
 	require.NoError(t, err)
-	require.True(t, reset.Again, "a run that is done again is told that it had been taken")
+	require.True(t, reset.AcceptedBefore, "a run that is done again is told that it had been taken")
 	next, err := b.AddBranchMessage(t.Context(), "w2", takeCheck(b.First.ID, "m2", "x"))
 	require.NoError(t, err)
 	require.Equal(t, 2, next.Repair)
 }
 
-func TestOnlyAStayLetsARunsOwnWorkflowLeaveATerminalStatus(t *testing.T) {
+func TestOnlyABranchWatchLetsARunsWorkflowLeaveATerminalStatus(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	until := time.Now().Add(time.Hour).Truncate(time.Millisecond)

@@ -30,7 +30,7 @@ type TranscriptEntry struct {
 }
 
 // AddedBefore reports whether the message was added before a turn, after all messages of
-// the previous turn; see TellBefore.
+// the previous turn; see AddBefore.
 func (e TranscriptEntry) AddedBefore(turn int) bool {
 	return e.Turn == turn-1 && e.Position >= rowconv.ToolResults
 }
@@ -46,10 +46,10 @@ func (s *Store) OpenConversation(ctx context.Context, executionID int64, message
 		"open the conversation of execution %d", executionID)
 }
 
-// TellBefore adds messages that a model must read before it takes a turn, after all
+// AddBefore adds messages that a model must read before it takes a turn, after all
 // messages of the previous turn. Messages that were already added before that turn stay
 // unchanged.
-func (s *Store) TellBefore(ctx context.Context, executionID int64, turn int, messages []Message) error {
+func (s *Store) AddBefore(ctx context.Context, executionID int64, turn int, messages []Message) error {
 	doc, err := rowconv.Encode(messages)
 	if err != nil || len(messages) == 0 {
 		return err

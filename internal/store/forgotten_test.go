@@ -74,7 +74,7 @@ func (w *teller) wrote(r contract.Record, result contract.RecordResult) {
 	}
 }
 
-func TestWhatHistoryForgotIsToldOnceAndHidesNothing(t *testing.T) {
+func TestRecordsMissingFromHistoryAreWrittenOnceAndHideNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -191,7 +191,7 @@ func pauses() contract.Record {
 	}}
 }
 
-func TestAPauseThatTookTheNumberOfAForgottenRecordIsToldAndThePhaseBeginsOnce(t *testing.T) {
+func TestAPauseWithTheNumberOfALostRecordIsRecordedAndThePhaseStartsOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first, err := b.by(3, 1, began(contract.PhasePlanner))
@@ -250,7 +250,7 @@ func TestWhatAForgottenRecordBeganEndsWithItsRun(t *testing.T) {
 	}
 }
 
-func TestAStepThatEndedInAForgottenRecordIsNotToldToHaveEndedOtherwise(t *testing.T) {
+func TestAStepThatEndedInALostRecordIsNotRecordedWithAnotherEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	step := contract.Record{Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder}}
@@ -292,7 +292,7 @@ func TestAnApprovalThatEndedInAForgottenRecordIsAnswered(t *testing.T) {
 	require.Equal(t, []string{"granted", "ann"}, []string{details.Approvals[0].Status, details.Approvals[0].By})
 }
 
-func TestARunWhoseEndWasForgottenGoesOn(t *testing.T) {
+func TestARunWhoseEndRecordWasLostContinues(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first, err := b.by(3, 1, began(contract.PhasePlanner))
@@ -329,7 +329,7 @@ func TestAWorkerWhoseTaskIsDoneAgainElsewhereChangesNothing(t *testing.T) {
 	require.Equal(t, contract.StatusPaused, b.status(t))
 }
 
-func TestTwoWorkersThatDoOneTaskAtTheSameTimeTellItOnce(t *testing.T) {
+func TestTwoWorkersThatExecuteTheSameTaskRecordItOnce(t *testing.T) {
 	t.Parallel()
 	for range 5 {
 		b := setup(t)

@@ -66,7 +66,7 @@ func healOf(h db.SelfHealEvent) HealEvent {
 // order's id. The next execution of the phase takes it. If several callers replay the
 // same run at the same time one succeeds, once for the workflow run that it saw ended;
 // the others are refused. A key, which may be empty, lets ReplayByKey find it.
-func (s *Store) AddReplay(ctx context.Context, runID int64, workflowRunID string, phase contract.Phase, o contract.ReplayOrder, key string) (int64, error) {
+func (s *Store) AddReplay(ctx context.Context, runID int64, workflowRunID string, phase contract.Phase, o contract.ReplaySpec, key string) (int64, error) {
 	doc, err := rowconv.Encode(o)
 	if err != nil {
 		return 0, err
@@ -83,7 +83,7 @@ func (s *Store) AddReplay(ctx context.Context, runID int64, workflowRunID string
 type KeyedReplay struct {
 	ID              int64
 	Phase           contract.Phase
-	Order           contract.ReplayOrder
+	Spec            contract.ReplaySpec
 	FromWorkflowRun string // that was to be reset
 }
 
@@ -94,8 +94,8 @@ func (s *Store) ReplayByKey(ctx context.Context, runID int64, key string) (Keyed
 	if err != nil {
 		return KeyedReplay{}, dberr.Explain(err, "find the replay for an idempotency key")
 	}
-	order, err := rowconv.Decode[contract.ReplayOrder](row.ReplayOrder)
-	return KeyedReplay{ID: row.ID, Phase: contract.Phase(row.Phase), Order: order, FromWorkflowRun: row.FromWorkflowRun}, err
+	order, err := rowconv.Decode[contract.ReplaySpec](row.ReplayOrder)
+	return KeyedReplay{ID: row.ID, Phase: contract.Phase(row.Phase), Spec: order, FromWorkflowRun: row.FromWorkflowRun}, err
 }
 
 // RunTimeFrom returns when a run's time limit begins: at its creation, or at its last
@@ -113,7 +113,7 @@ func (s *Store) DropReplay(ctx context.Context, id int64) error {
 // TakeReplay returns the replay by which an execution of a phase began, nil if it began
 // without one. The first execution that asks takes a replay; a repeat for the same one
 // gives the same answer.
-func (s *Store) TakeReplay(ctx context.Context, e contract.ExecutionRef) (*contract.ReplayOrder, error) {
+func (s *Store) TakeReplay(ctx context.Context, e contract.ExecutionRef) (*contract.ReplaySpec, error) {
 	doc, err := s.q.TakeReplay(ctx, db.TakeReplayParams{RunID: e.RunID, Phase: string(e.Phase), ExecutionID: e.ID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
@@ -121,6 +121,6 @@ func (s *Store) TakeReplay(ctx context.Context, e contract.ExecutionRef) (*contr
 	if err != nil {
 		return nil, dberr.Explain(err, "find a replay of run %d", e.RunID)
 	}
-	o, err := rowconv.Decode[contract.ReplayOrder](doc)
+	o, err := rowconv.Decode[contract.ReplaySpec](doc)
 	return &o, err
 }

@@ -49,7 +49,7 @@ func TestAModelCallHasOneOwnerAtATime(t *testing.T) {
 	r.release()
 }
 
-func TestWhatAProcessOwnedIsFreeWhenItDies(t *testing.T) {
+func TestWhatAProcessLockedIsFreeWhenItDies(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	dies := storetest.Open(t, b.URL)

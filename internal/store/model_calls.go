@@ -57,7 +57,7 @@ type Reservation struct {
 	MicroUSD      int64 // estimate
 	Scopes        []Scope
 	WarnAt        float64   // part of a budget at which Reserved.Warned is set, once; default 0.8
-	Told          []Message // added to the conversation before the turn, like TellBefore
+	NewMessages   []Message // added to the conversation before the turn, like AddBefore
 }
 
 // CallID identifies one attempt of a model call.
@@ -184,8 +184,8 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 	if err != nil {
 		return out, nil, err
 	}
-	if len(r.Told) > 0 { // only now: a call that waits for its budget gets here repeatedly
-		told, err := rowconv.Encode(r.Told)
+	if len(r.NewMessages) > 0 { // only now: a call that waits for its budget gets here repeatedly
+		told, err := rowconv.Encode(r.NewMessages)
 		if err != nil {
 			return out, nil, err
 		}

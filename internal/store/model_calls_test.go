@@ -78,7 +78,7 @@ func TestParallelReservationsOvershootByNoMoreThanCallsInFlight(t *testing.T) {
 	require.Equal(t, budget.SpentMicros, tenant.SpentMicros)
 }
 
-func TestTakenOverReservationIsNotDoubled(t *testing.T) {
+func TestAReservationTakenOverIsNotCountedTwice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	execution := b.begin(t, contract.PhaseBuilder, "step-001")
@@ -113,7 +113,7 @@ func TestTakenOverReservationIsNotDoubled(t *testing.T) {
 	require.Equal(t, `"first"`, string(conversation[0].Content))
 }
 
-func TestSettledTwiceIsSettledOnce(t *testing.T) {
+func TestACallCompletedTwiceCountsOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	execution := b.begin(t, contract.PhaseBuilder, "step-001")
@@ -174,7 +174,7 @@ func TestFailedCallGivesItsReservationBackAndCanBeMadeAgain(t *testing.T) {
 	require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 48, CompletionTokens: 2, MicroUSD: 5}, usage, "the failed try was paid for too")
 }
 
-func TestABudgetThatAPipelineUsedUpIsNotToldAsThatOfARunNobodyKnows(t *testing.T) {
+func TestABudgetThatAPipelineUsedUpIsReportedAsThePipelines(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.spawn(t, "o")
@@ -238,13 +238,13 @@ func TestBudgetThatIsUsedUpNamesTheSettingToRaise(t *testing.T) {
 	require.Len(t, calls, 4, "what was refused leaves nothing behind")
 }
 
-func TestWhatAModelIsToldBeforeATurnIsKeptWithTheReservationAndStays(t *testing.T) {
+func TestMessagesAddedBeforeATurnAreStoredWithTheReservationAndKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	one, two := b.begin(t, contract.PhaseBuilder, "one"), b.begin(t, contract.PhaseBuilder, "two")
 	telling := func(execution contract.ExecutionRef, text string) store.Reservation {
 		r := reservation(execution, 2)
-		r.Told = []store.Message{{Role: "user", Content: raw("%q", text)}}
+		r.NewMessages = []store.Message{{Role: "user", Content: raw("%q", text)}}
 		return r
 	}
 	for _, text := range []string{"news", "other news"} { // the second attempt is by another worker
@@ -328,7 +328,7 @@ func TestAnExecutionThatEndsSaysWhatWasPaidInIt(t *testing.T) {
 	require.Zero(t, other.Usage)
 }
 
-func TestTakeoversAndSettlementsInAnyOrderKeepTheBooks(t *testing.T) {
+func TestTakeoversAndCompletionsInAnyOrderKeepBudgetsConsistent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	execution := b.begin(t, contract.PhaseBuilder, "step-001")

@@ -352,7 +352,7 @@ func TestATerminalStatusIsNeverLeftByALateRecord(t *testing.T) {
 	}
 }
 
-func TestARunThatWasResetGoesOnAndItsOldWorkflowHasNoSayAnyMore(t *testing.T) {
+func TestAResetRunContinuesAndItsOldWorkflowWritesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.from(t, "first", 1, "planner_running", contract.EventRunUpdated)

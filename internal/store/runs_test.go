@@ -325,7 +325,7 @@ func TestRunMarshalsWithItsSpecification(t *testing.T) {
 	require.Contains(t, string(text), `"quality_score":null`)
 }
 
-func TestRunsBeyondTheLimitWaitForTheirTurnInTheirOrder(t *testing.T) {
+func TestRunsBeyondTheLimitWaitInOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const most = 2

@@ -36,7 +36,7 @@ func TestADatabaseThatHasNoRoomIsWaitedForAndNeverFailsARun(t *testing.T) {
 		require.Contains(t, f.Message, "the database cannot process the request right now")
 		var again *fault.Error
 		require.ErrorAs(t, err, &again)
-		_, more := again.Again(100_000)
+		_, more := again.RetryDelay(100_000)
 		require.True(t, more, state)
 	}
 }

@@ -127,7 +127,7 @@ func TestAnyRecordIsOneLineOfJSON(t *testing.T) {
 	})
 }
 
-func TestTheContextTellsWhichTraceARecordBelongsTo(t *testing.T) {
+func TestTheContextNamesTheTraceOfALogRecord(t *testing.T) {
 	t.Parallel()
 	l, buf := jsonLogger(t)
 	ctx := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}}))

@@ -77,7 +77,7 @@ func TestSecretsLeaveTheText(t *testing.T) {
 	}
 }
 
-func TestOrdinaryTextStays(t *testing.T) {
+func TestOrdinaryTextIsNotRedacted(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"", "hello", "run-42/step/step-001", "task-force-for-the-implementation-of-this",
@@ -91,7 +91,7 @@ func TestOrdinaryTextStays(t *testing.T) {
 	}
 }
 
-func TestNamesThatBeginAsSecretsDoStay(t *testing.T) {
+func TestNamesThatOnlyStartLikeSecretsAreNotRedacted(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"sk_test_helpers_for_payment", "def sk_live_mode_enabled_for_all():", "whsec_verify_signature_helper(x)", "npm_package_dependencies_lodash_something",
@@ -101,7 +101,7 @@ func TestNamesThatBeginAsSecretsDoStay(t *testing.T) {
 	}
 }
 
-func TestCodeAboutSecretsStays(t *testing.T) {
+func TestCodeAboutSecretsIsNotRedacted(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"insert_deduplication_token = segment number", "token = await self.async_get_token()", "const cookie: Cookie = parse(cookieString)",
@@ -209,7 +209,7 @@ func BenchmarkRedact(b *testing.B) {
 	}
 }
 
-func TestAMistakeInTheDatabasesAddressIsTold(t *testing.T) {
+func TestAMistakeInTheDatabasesAddressIsReported(t *testing.T) {
 	t.Parallel()
 	const told = "environment variable DATABASE_URL: database.url: expected a URL such as postgres://user@host:5432/name, got a value that is not shown"
 	require.Equal(t, told, telemetry.Redact(told))

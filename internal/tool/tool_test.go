@@ -80,7 +80,7 @@ func (b *bench) canaryIsUntouched() {
 	require.Equal(b.t, "canary", string(content))
 }
 
-func TestDefinitionsAreWhatModelsAreToldOfEachTool(t *testing.T) {
+func TestDefinitionsDescribeEachToolToModels(t *testing.T) {
 	t.Parallel()
 	set, err := Builtin().Set()
 	require.NoError(t, err)
@@ -392,7 +392,7 @@ func TestEditFileReplacesExactlyOneOccurrence(t *testing.T) {
 	require.Equal(t, os.FileMode(0o755), info.Mode())
 }
 
-func TestEditFileTellsWhereTheTextNearlyStands(t *testing.T) {
+func TestEditFileNamesWhereSimilarTextIs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]string{"f.go": "package f\n\nfunc A() {\n\treturn  1\n}\n\nfunc Hello(name string) error {\n"})
 	spaces := b.call(EditFile, args{"path": "f.go", "old_text": "func A() {\n    return 1\n}", "new_text": ""})

@@ -11,7 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/trust"
 )
 
-func TestGitTellsWhatARepositoryBringsAndRunsNothing(t *testing.T) {
+func TestTrackedFilesAreListedWithoutRunningAnything(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	data, ran := filepath.Join(dir, ".rgpt"), filepath.Join(dir, "ran")

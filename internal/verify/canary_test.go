@@ -102,7 +102,7 @@ func TestGoTestsThatEndAreCountedAsEver(t *testing.T) {
 	}
 }
 
-func TestATestMainThatSkipsAllOfItsTestsIsToldOfAndNotRed(t *testing.T) {
+func TestATestMainThatSkipsAllOfItsTestsIsReportedButNotRed(t *testing.T) {
 	t.Parallel()
 	needs(t, "go")
 	o := runCheck(t, checkout(t, goFiles(`package calc

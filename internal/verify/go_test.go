@@ -162,7 +162,7 @@ func TestLiar(t *testing.T) {
 	require.Contains(t, located(o), "medium calc: example.com/m/calc.TestForged is reported as run, but no test file declares it; it is not counted")
 }
 
-func TestAFlakyGoTestIsToldFromAFailingOne(t *testing.T) {
+func TestAFlakyGoTestIsDistinguishedFromAFailingOne(t *testing.T) {
 	t.Parallel()
 	needs(t, "go")
 	files := goFiles(`package calc
@@ -196,7 +196,7 @@ func TestFine(t *testing.T) {}
 	require.False(t, runCheck(t, root, "test-go-1", detected()).OK, "without a re-run it failed")
 }
 
-func TestAGoTestThatFailsEachTimeStaysFailed(t *testing.T) {
+func TestAGoTestThatFailsOnEveryRerunFails(t *testing.T) {
 	t.Parallel()
 	needs(t, "go")
 	root := checkout(t, goFiles("package calc\n\nimport \"testing\"\n\nfunc TestBad(t *testing.T) { t.Error(\"no\") }\n"))

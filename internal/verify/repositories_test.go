@@ -230,7 +230,7 @@ func TestATestThatHangsEndsAtTheTimeLimit(t *testing.T) {
 	require.Contains(t, strings.Join(located(o), "\n"), "TestHangs")
 }
 
-func TestAFlakyTestIsToldAndDoesNotFail(t *testing.T) {
+func TestAFlakyTestIsReportedAndDoesNotFail(t *testing.T) {
 	t.Parallel()
 	needs(t, "go")
 	s := detected()

@@ -33,8 +33,8 @@ func (e *execution) explained() bool {
 // still fail.
 func (r *run) rerunFailed(ctx context.Context, e *execution) error {
 	inv := e.Invocation
-	if inv.Again != nil {
-		inv = inv.Again(e.Parsed.Failed())
+	if inv.RerunFailed != nil {
+		inv = inv.RerunFailed(e.Parsed.Failed())
 	}
 	second, err := r.execute(ctx, inv)
 	if err != nil {

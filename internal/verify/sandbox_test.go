@@ -123,7 +123,7 @@ func TestTheSandboxHasNoNetworkUnlessAllowed(t *testing.T) {
 	require.NotContains(t, string(o.Log), "eth0")
 }
 
-func TestATimeOutInTheSandboxIsTold(t *testing.T) {
+func TestATimeoutInTheSandboxIsReported(t *testing.T) {
 	t.Parallel()
 	env := isolated(t, checks.Settings{Build: checks.StageSettings{Command: "echo begun; sleep 60"}})
 	env.Limits.Timeout = 2e9

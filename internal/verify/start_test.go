@@ -40,7 +40,7 @@ func TestACheckThatCannotStartNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestAFailedCheckThatSpeaksOfMissingThingsHasStarted(t *testing.T) {
+func TestAFailedCheckWhoseOutputMentionsMissingFilesHasStarted(t *testing.T) {
 	t.Parallel()
 	for _, result := range []sandbox.Result{
 		{ExitCode: 1, Stdout: []byte("      Tests  1 failed | 2 passed (3)\n"), Stderr: []byte("sh: 1: vitest: not found\n")},

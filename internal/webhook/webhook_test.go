@@ -631,7 +631,7 @@ func TestTwoServersNeverSendTheSameDeliveryAtTheSameTime(t *testing.T) {
 	}
 }
 
-func TestADeadReceiverHoldsUpNobodyElse(t *testing.T) {
+func TestADeadReceiverDelaysNoOtherReceiver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	dead := newReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })

@@ -31,35 +31,35 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
-// watched is a Temporal that sees this worker poll, or does not answer.
-type watched struct {
-	away atomic.Bool
-	deaf atomic.Bool // it sees only others
+// fakePollers is a Temporal that sees this worker poll, or does not answer.
+type fakePollers struct {
+	unavailable atomic.Bool
+	noPollers   atomic.Bool // it sees only others
 }
 
-func (w *watched) DescribeTaskQueue(context.Context, string, enumspb.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error) {
-	if w.away.Load() {
+func (w *fakePollers) DescribeTaskQueue(context.Context, string, enumspb.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error) {
+	if w.unavailable.Load() {
 		return nil, errors.New("dial tcp 10.0.0.1:7233: secret detail")
 	}
 	who := temporal.Identity()
-	if w.deaf.Load() {
+	if w.noPollers.Load() {
 		who = "another:1:aa"
 	}
 	return &workflowservice.DescribeTaskQueueResponse{Pollers: []*taskqueuepb.PollerInfo{{Identity: who, LastAccessTime: timestamppb.Now()}}}, nil
 }
 
-// crew is the agents of a worker with a separate database, and a real sandbox whose
+// testWorker is the agents of a worker with a separate database, and a real sandbox whose
 // helper program can be removed.
-type crew struct {
+type testWorker struct {
 	*agents
-	temporal *watched
+	temporal *fakePollers
 	helper   string
 	stop     func()
 }
 
-func muster(t *testing.T, roles ...string) *crew {
+func startWorker(t *testing.T, roles ...string) *testWorker {
 	t.Helper()
-	c := &crew{temporal: &watched{}, helper: filepath.Join(t.TempDir(), "helper")}
+	c := &testWorker{temporal: &fakePollers{}, helper: filepath.Join(t.TempDir(), "helper")}
 	self, err := os.Executable()
 	require.NoError(t, err)
 	content, err := os.ReadFile(self)
@@ -92,7 +92,7 @@ func muster(t *testing.T, roles ...string) *crew {
 }
 
 // await waits until an agent is in the expected state.
-func (c *crew) await(t *testing.T, role string, ok func(views.Agent) bool) views.Agent {
+func (c *testWorker) await(t *testing.T, role string, ok func(views.Agent) bool) views.Agent {
 	t.Helper()
 	var last views.Agent
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
@@ -131,7 +131,7 @@ func TestTheRolesOfTheContractAreThoseThatWorkersHave(t *testing.T) {
 
 func TestAWorkerThatStopsSaysSoAtOnce(t *testing.T) {
 	t.Parallel()
-	c := muster(t, "run", "builder")
+	c := startWorker(t, "run", "builder")
 	a := c.await(t, "builder", is(contract.HealthHealthy))
 	require.Equal(t, "builder@"+temporal.Identity(), a.Name)
 	require.Equal(t, temporal.Identity(), a.Worker)
@@ -148,9 +148,9 @@ func TestAWorkerThatStopsSaysSoAtOnce(t *testing.T) {
 	}
 }
 
-func TestAnAgentWhoseSandboxIsTakenAwayIsDegradedAndSaysWhy(t *testing.T) {
+func TestAnAgentWithoutItsSandboxIsDegradedAndSaysWhy(t *testing.T) {
 	t.Parallel()
-	c := muster(t, "planner", "tester", "builder")
+	c := startWorker(t, "planner", "tester", "builder")
 	for _, role := range []string{"planner", "tester", "builder"} {
 		c.await(t, role, is(contract.HealthHealthy))
 	}
@@ -166,18 +166,18 @@ func TestAnAgentWhoseSandboxIsTakenAwayIsDegradedAndSaysWhy(t *testing.T) {
 
 func TestAnAgentThatTemporalDoesNotKnowOrThatHasNoModelIsDegraded(t *testing.T) {
 	t.Parallel()
-	c := muster(t, "planner", "releaser")
+	c := startWorker(t, "planner", "releaser")
 	c.await(t, "planner", is(contract.HealthHealthy))
-	c.temporal.away.Store(true)
+	c.temporal.unavailable.Store(true)
 	a := c.await(t, "releaser", is(contract.HealthDegraded))
 	require.Contains(t, a.Detail, "temporal: it does not answer")
 	require.NotContains(t, a.Detail, "10.0.0.1", "the log has that")
-	c.temporal.away.Store(false)
-	c.temporal.deaf.Store(true)
+	c.temporal.unavailable.Store(false)
+	c.temporal.noPollers.Store(true)
 	c.await(t, "releaser", func(a views.Agent) bool {
 		return strings.Contains(a.Detail, "this worker does not poll rgpt-releaser")
 	})
-	c.temporal.deaf.Store(false)
+	c.temporal.noPollers.Store(false)
 	c.await(t, "releaser", is(contract.HealthHealthy))
 
 	bare := config.Default()
@@ -195,9 +195,9 @@ func TestAnAgentThatTemporalDoesNotKnowOrThatHasNoModelIsDegraded(t *testing.T) 
 	require.Contains(t, p.lacking(t.Context(), []string{"planner"})["planner"], "no model is configured for the planner")
 }
 
-func TestWhatAgentsWorkOnIsToldWithTheirHeartbeats(t *testing.T) {
+func TestHeartbeatsReportWhatAgentsWorkOn(t *testing.T) {
 	t.Parallel()
-	c := muster(t, "run", "builder", "repair")
+	c := startWorker(t, "run", "builder", "repair")
 	begin := func(id, queue, name string, in any) func(error) {
 		return c.tasks.begin(activity.Info{
 			WorkflowExecution: workflow.Execution{ID: id}, TaskQueue: queue, ActivityType: activity.Type{Name: name},

@@ -85,7 +85,7 @@ func Run(ctx context.Context, o Options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if has(o, "run") {
 		group.Go(func() error { return reconcile(ctx, c, parts.Store, o.Log) })
-		group.Go(func() error { return giveTurns(ctx, c, parts.Store, o.Config.Execution.ConcurrentRuns, o.Log) })
+		group.Go(func() error { return startQueued(ctx, c, parts.Store, o.Config.Execution.ConcurrentRuns, o.Log) })
 		group.Go(func() error { return closeAbandoned(ctx, c, parts.Store, o.Log) })
 		group.Go(func() error { return reconcilePipelines(ctx, c, parts.Store, o.Log) })
 	}
@@ -111,7 +111,7 @@ func Run(ctx context.Context, o Options) error {
 
 // assemble creates what activities work with.
 func assemble(ctx context.Context, o Options) (*activities.Activities, func(), error) {
-	db, err := store.Open(ctx, o.Config.Database.URL, store.Options{MaxConns: o.Config.Database.MaxConns, ApplicationName: "rgpt-worker", Waiting: setup.Waiting(ctx, o.Log)})
+	db, err := store.Open(ctx, o.Config.Database.URL, store.Options{MaxConns: o.Config.Database.MaxConns, ApplicationName: "rgpt-worker", Waiting: setup.LogWaiting(ctx, o.Log)})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -99,7 +99,7 @@ func endBeforeStop(ctx context.Context, stopTime time.Duration) (context.Context
 			return
 		case <-told:
 		}
-		left := time.NewTimer(stopTime - min(stopTime/lastWords, lastWordsTime))
+		left := time.NewTimer(stopTime - min(stopTime/finalWrites, finalWriteTimeout))
 		defer left.Stop()
 		select {
 		case <-ctx.Done():
@@ -110,11 +110,11 @@ func endBeforeStop(ctx context.Context, stopTime time.Duration) (context.Context
 	return ctx, cancel
 }
 
-// lastWords is the part of its stop time, and lastWordsTime the maximum, that a worker
+// finalWrites is the part of its stop time, and finalWriteTimeout the maximum, that a worker
 // keeps for reporting to Temporal what it did not finish.
 const (
-	lastWords     = 3
-	lastWordsTime = 3 * time.Second
+	finalWrites       = 3
+	finalWriteTimeout = 3 * time.Second
 )
 
 // stopping reports whether the worker has been asked to stop.

@@ -10,7 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-func TestWorkIsQuarantinedOnceMostAttemptsEndedWithoutAWord(t *testing.T) {
+func TestWorkIsQuarantinedOnceMostAttemptsLostTheirWorker(t *testing.T) {
 	t.Parallel()
 	at := func(attempt int32) activity.Info {
 		return activity.Info{Attempt: attempt, TaskQueue: contract.QueueTester}
@@ -29,6 +29,6 @@ func TestWorkIsQuarantinedOnceMostAttemptsEndedWithoutAWord(t *testing.T) {
 
 // isLast reports whether Temporal is told not to retry.
 func isLast(err error) bool {
-	_, again := fault.Restore(*fault.Of(err)).Again(1)
+	_, again := fault.Restore(*fault.Of(err)).RetryDelay(1)
 	return !again
 }

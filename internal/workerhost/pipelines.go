@@ -86,7 +86,7 @@ func closePipelineIfEnded(ctx context.Context, look latest, db *store.Store, id 
 		return err
 	}
 	if never {
-		return closeUnbegun(ctx, look, db, p)
+		return closeNeverBegan(ctx, look, db, p)
 	}
 	failure := fault.New(contract.ClassInfra, contract.CodeWorkerLost,
 		"the pipeline's workflow ended (%s) without a deliberation result; its partial results are kept; spawn it again", state).Failure
@@ -119,9 +119,9 @@ func madeBy(p store.Pipeline) string {
 	return ""
 }
 
-// closeUnbegun ends a pipeline whose workflow nobody will start: its creator ended
+// closeNeverBegan ends a pipeline whose workflow nobody will start: its creator ended
 // between its row and its start.
-func closeUnbegun(ctx context.Context, look latest, db *store.Store, p store.Pipeline) error {
+func closeNeverBegan(ctx context.Context, look latest, db *store.Store, p store.Pipeline) error {
 	maker := madeBy(p)
 	if p.WorkflowID != "" || maker == "" {
 		return nil
@@ -134,14 +134,14 @@ func closeUnbegun(ctx context.Context, look latest, db *store.Store, p store.Pip
 	if _, _, err := look(ctx, workflow); !gone(err) { // its creator may have started it after the first look
 		return err
 	}
-	status, failure := unbegun(maker, state)
+	status, failure := neverBegan(maker, state)
 	return db.ClosePipeline(ctx, store.Source{WorkflowID: workflow, WorkflowRunID: store.NeverStarted}, p, status, failure)
 }
 
-// unbegun returns how a pipeline ends that never began, by how its creator ended: one
+// neverBegan returns how a pipeline ends that never began, by how its creator ended: one
 // that returned, or was cancelled, had most likely been asked to stop. Any other end,
 // such as a termination, is not a decision about the pipeline.
-func unbegun(maker string, state enumspb.WorkflowExecutionStatus) (contract.PipelineStatus, contract.Failure) {
+func neverBegan(maker string, state enumspb.WorkflowExecutionStatus) (contract.PipelineStatus, contract.Failure) {
 	switch state {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
 		return contract.PipelineStopped, fault.New(contract.ClassHuman, contract.CodeCancelled,

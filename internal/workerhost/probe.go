@@ -30,8 +30,8 @@ const (
 	// polledWithin is how recently Temporal must have seen a role poll: a poll stays open
 	// for a minute, then the next one follows.
 	polledWithin = 75 * time.Second
-	// longestDetail limits the text about what an agent lacks.
-	longestDetail = 600
+	// maxDetail limits the text about what an agent lacks.
+	maxDetail = 600
 )
 
 // poller returns who polls a task queue; Temporal's client does this.
@@ -96,8 +96,8 @@ func (p *prober) lacking(ctx context.Context, roles []string) map[string]string 
 			continue
 		}
 		words := needs[i].check.Name + ": " + r.Message
-		if r.Mend != "" {
-			words += "; " + r.Mend
+		if r.Remedy != "" {
+			words += "; " + r.Remedy
 		}
 		for _, role := range roles {
 			if len(needs[i].roles) == 0 || slices.Contains(needs[i].roles, role) {
@@ -108,8 +108,8 @@ func (p *prober) lacking(ctx context.Context, roles []string) map[string]string 
 	out := map[string]string{}
 	for role, words := range missing {
 		text := telemetry.Redact(strings.Join(words, ". "))
-		if len(text) > longestDetail {
-			text = strings.ToValidUTF8(text[:longestDetail], "") + "…"
+		if len(text) > maxDetail {
+			text = strings.ToValidUTF8(text[:maxDetail], "") + "…"
 		}
 		out[role] = text
 	}
@@ -141,14 +141,14 @@ func (p *prober) polled(ctx context.Context, role contract.WorkerRole) []doctor.
 
 // sandboxWorks runs a command that does nothing.
 func (p *prober) sandboxWorks(ctx context.Context) []doctor.Result {
-	if err := p.tryOut(ctx); err != nil {
+	if err := p.runSandboxProbe(ctx); err != nil {
 		p.log.DebugContext(ctx, "The sandbox did not work", "error", err)
 		return doctor.Failed("commands cannot be isolated ("+fault.Of(err).Message+")", "run rgpt doctor on this host to see what is missing")
 	}
 	return nil
 }
 
-func (p *prober) tryOut(ctx context.Context) error {
+func (p *prober) runSandboxProbe(ctx context.Context) error {
 	root, err := os.MkdirTemp("", "rgpt-probe-")
 	if err == nil {
 		root, err = filepath.EvalSymlinks(root)

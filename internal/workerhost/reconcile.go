@@ -26,8 +26,8 @@ import (
 const (
 	// reconcileEvery is how often to look for runs that have a row but no workflow.
 	reconcileEvery = 2 * time.Second
-	// turnEvery is how often runs that wait for their turn are started.
-	turnEvery = 500 * time.Millisecond
+	// startEvery is how often runs that wait for their turn are started.
+	startEvery = 500 * time.Millisecond
 	// reconcileAfter leaves the creator of the row the time to start the workflow.
 	reconcileAfter = 5 * time.Second
 	// abandonedAfter is when a model call that was never settled counts as
@@ -47,10 +47,10 @@ const (
 	cacheAge = 14 * 24 * time.Hour
 )
 
-// giveTurns starts the waiting runs as others end; at most this many may run at the
+// startQueued starts the waiting runs as others end; at most this many may run at the
 // same time.
-func giveTurns(ctx context.Context, c client.Client, db *store.Store, most int, log *slog.Logger) error {
-	return every(ctx, turnEvery, func() {
+func startQueued(ctx context.Context, c client.Client, db *store.Store, most int, log *slog.Logger) error {
+	return every(ctx, startEvery, func() {
 		ids, err := db.Dequeue(ctx, most)
 		if err != nil {
 			log.Warn("Could not look for the next runs in the queue", "error", err)
@@ -154,7 +154,7 @@ func closeIfEnded(ctx context.Context, look latest, db *store.Store, id int64) e
 		return err
 	}
 	run, err := db.Run(ctx, id) // after the look: a workflow writes its end before it ends
-	if err != nil || over(run) {
+	if err != nil || isFinished(run) {
 		return err
 	}
 	// Still the newest: then nobody replayed the run between the look and the row.
@@ -183,9 +183,9 @@ func closeIfEnded(ctx context.Context, look latest, db *store.Store, id int64) e
 	return err
 }
 
-// over reports whether a run will write nothing more: one that watches its branch is
+// isFinished reports whether a run will write nothing more: one that watches its branch is
 // done, but still has a workflow.
-func over(run store.Run) bool { return run.Status.Terminal() && run.StayingUntil == nil }
+func isFinished(run store.Run) bool { return run.Status.Terminal() && run.StayingUntil == nil }
 
 // closeStay records that a released run no longer watches its branch. Its release
 // stays.

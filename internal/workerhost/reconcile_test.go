@@ -140,7 +140,7 @@ func TestARunThatSaidHowItEndedOrIsDoneAgainIsNotClosed(t *testing.T) {
 	})
 }
 
-func TestARunWhoseWorkflowWasTerminatedWhileItStayedStaysNoLonger(t *testing.T) {
+func TestARunTerminatedDuringItsBranchWatchEndsTheWatch(t *testing.T) {
 	t.Parallel()
 	db, id := healingRun(t)
 	until := time.Now().Add(time.Hour)

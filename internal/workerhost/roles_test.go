@@ -12,7 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-func TestAWorkerWhoseRolesHaveNoWorkIsRefusedAndOneWithSomeIsTold(t *testing.T) {
+func TestAWorkerWithoutUsefulRolesIsRefusedAndOneWithSomeIsWarned(t *testing.T) {
 	t.Parallel()
 	check := func(roles ...string) (string, error) {
 		var log bytes.Buffer

@@ -16,8 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// mostWork is how much of an agent's current work is shown, oldest first.
-const mostWork = 20
+// maxShownWork is how much of an agent's current work is shown, oldest first.
+const maxShownWork = 20
 
 // tasks is what the agents of this worker do, and how often they did it. A nil one
 // records nothing.
@@ -76,7 +76,7 @@ func (t *tasks) of(role string) (work []contract.Work, done, failed int64) {
 	work = slices.SortedFunc(maps.Values(r.under), func(a, b contract.Work) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.RunID, b.RunID), cmp.Compare(a.Step, b.Step))
 	})
-	return work[:min(len(work), mostWork)], r.done, r.failed
+	return work[:min(len(work), maxShownWork)], r.done, r.failed
 }
 
 // roleOf returns whose work an activity is, and what it is. The queue determines the

@@ -87,7 +87,7 @@ func TestWhatIsSentAfterARunBeganIsRefusedToo(t *testing.T) {
 	requireRepoFault(t, err, "symbolic link")
 }
 
-func TestRepositoriesThatGitItselfDividesAreTaken(t *testing.T) {
+func TestWorktreesSubmodulesAndLinkedHooksAreAccepted(t *testing.T) {
 	t.Parallel()
 	main := newRepo(t, map[string]string{"a.txt": "a\n"})
 	for name, make := range map[string]func(t *testing.T, dir string){

@@ -165,7 +165,7 @@ func TestSSHURLsAreFetchedAndPushedTo(t *testing.T) {
 	require.Equal(t, contract.ClassConfig, fault.Of(err).Class)
 }
 
-func TestDiffStatAndFilesTellWhatChanged(t *testing.T) {
+func TestDiffStatAndFilesListWhatChanged(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t, map[string]string{"a.txt": "1\n2\n", "b.bin": "\x00", "old.txt": strings.Repeat("same\n", 20)})
 	m := newManager(t)

@@ -186,7 +186,7 @@ func TestGitDirectoriesInTheWorkTreeAreRemovedAndNeverFollowed(t *testing.T) {
 	neverRan()
 }
 
-func TestGitNamesAreToldFromOrdinaryOnes(t *testing.T) {
+func TestNamesOfGitDirectoriesAreRecognised(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{".git", ".GIT", ".git ", ".git.", ".git. .", "git~1", "Git~1", "git~1.", ".git:x", ".g\u200eit", "\ufeff.git", `.git\hooks`} {
 		require.True(t, IsGitName(name), "%q", name)
@@ -196,7 +196,7 @@ func TestGitNamesAreToldFromOrdinaryOnes(t *testing.T) {
 	}
 }
 
-func TestSubmodulesOfTheBaseStayAndNewOnesAreNotMade(t *testing.T) {
+func TestSubmodulesOfTheBaseAreKeptAndNewOnesAreNotCreated(t *testing.T) {
 	t.Parallel()
 	other := newRepo(t, map[string]string{"s.txt": "s\n"})
 	repo := newRepo(t, map[string]string{"a.txt": "a\n"})

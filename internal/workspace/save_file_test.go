@@ -144,7 +144,7 @@ func TestSavingAPlainFileNeedsNoGitProcess(t *testing.T) {
 	require.Equal(t, map[string]string{".gitignore": "0 *.log\nnode_modules/\n# x\n!keep\n"}, snapshot(t, again.Path()))
 }
 
-func TestAFileThatWasSavedAloneStaysWhenItIsIgnoredLater(t *testing.T) {
+func TestASavedFileIsKeptWhenItIsIgnoredLater(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
 	m := newManager(t)
@@ -319,7 +319,7 @@ func TestObjectsOfPacksAreReadAsGitReadsThem(t *testing.T) {
 	read(next)
 }
 
-func TestADamagedObjectIsNeverTakenForContent(t *testing.T) {
+func TestADamagedObjectIsNeverReadAsContent(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
 	m := newManager(t)

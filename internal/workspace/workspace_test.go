@@ -205,7 +205,7 @@ func TestADirectoryFromBeforeARestartOfTheHostIsNotTrusted(t *testing.T) {
 	require.Len(t, boots, 1)
 }
 
-func TestIgnoredFilesStayWhileAWriterGoesOnAndGoWhenTheContentJumps(t *testing.T) {
+func TestIgnoredFilesRemainWhileAWriterContinuesAndAreRemovedWhenTheContentChanges(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t, map[string]string{"a.txt": "a\n", ".gitignore": "cache/\n"})
 	m := newManager(t)
@@ -332,7 +332,7 @@ func TestOneDirectoryHasManyReadersOrOneWriter(t *testing.T) {
 	require.Empty(t, m.locks.paths, "no lock is left")
 }
 
-func TestTheCacheOutlivesWhatTheSourceThrowsAway(t *testing.T) {
+func TestTheCacheKeepsWhatTheSourceDeleted(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
 	m := newManager(t)

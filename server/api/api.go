@@ -34,7 +34,7 @@ type Server struct {
 	Artifacts  *artifact.Store
 	Runs       *control.Runs
 	Hooks      *webhook.Hooks
-	Health     *health.Board
+	Health     *health.Monitor
 	TemporalUI string // address of the Temporal Web UI, for links; may be empty
 	Namespace  string // of Temporal
 }

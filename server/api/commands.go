@@ -57,7 +57,7 @@ func (s *Server) commandOperations(api huma.API) {
 	handle(s, api, post("advance", "Resume a paused run until its next phase; start a run that never started"), func(ctx context.Context, in *bareCommand) (*body[contract.Ack], error) {
 		return answered(s.Runs.Advance(ctx, in.ID, in.command("advance", given(in.Body))))
 	})
-	handle(s, api, post("resume", "Resume a paused run, or a failed or stopped run from where it ended"), func(ctx context.Context, in *bareCommand) (*body[apitypes.WentOn], error) {
+	handle(s, api, post("resume", "Resume a paused run, or a failed or stopped run from where it ended"), func(ctx context.Context, in *bareCommand) (*body[apitypes.Resumed], error) {
 		return resumed(s.Runs.Resume(ctx, in.ID, in.command("resume", given(in.Body))))
 	})
 	handle(s, api, post("heal", "Apply a heal action to a failed run, or to one that asks for help"), s.heal)
@@ -75,8 +75,8 @@ type bareCommand struct {
 	Body *apitypes.Attribution
 }
 
-func resumed(a control.Resumption, err error) (*body[apitypes.WentOn], error) {
-	return answered(apitypes.WentOn{Answer: a.Ack, Replay: a.Replay}, err)
+func resumed(a control.Resumption, err error) (*body[apitypes.Resumed], error) {
+	return answered(apitypes.Resumed{Answer: a.Ack, Replay: a.Replay}, err)
 }
 
 // answers makes a command the answer to the question that the sender saw, or refuses if
@@ -118,7 +118,7 @@ func (s *Server) approve(ctx context.Context, in *struct {
 func (s *Server) heal(ctx context.Context, in *struct {
 	RunCommand
 	Body *apitypes.HealRequest
-}) (*body[apitypes.WentOn], error) {
+}) (*body[apitypes.Resumed], error) {
 	b := given(in.Body)
 	c := in.command("heal", b.Attribution)
 	if err := s.answers(ctx, in.ID, b.Answered, &c); err != nil {
@@ -159,7 +159,7 @@ func (s *Server) fork(ctx context.Context, in *struct {
 	Body *apitypes.ForkRequest
 }) (*body[apitypes.CreatedRun], error) {
 	b := given(in.Body)
-	o := rerun.ForkOrder{RunID: in.ID, Step: b.Step, Turn: -1, Instructions: b.Instructions, Plan: b.Plan, Reason: b.Reason, Key: in.id("fork", in.ID)}
+	o := rerun.ForkRequest{RunID: in.ID, Step: b.Step, Turn: -1, Instructions: b.Instructions, Plan: b.Plan, Reason: b.Reason, Key: in.id("fork", in.ID)}
 	if b.Turn != nil {
 		o.Turn = *b.Turn
 	}

@@ -115,10 +115,10 @@ func (in *filters) filter() (f store.Filter, err error) {
 		}
 		f.Status = []contract.Status{contract.StatusWaitingForApproval}
 	}
-	if f.Since, err = moment("since", in.Since); err != nil {
+	if f.Since, err = parseTime("since", in.Since); err != nil {
 		return f, err
 	}
-	if f.Until, err = moment("until", in.Until); err != nil {
+	if f.Until, err = parseTime("until", in.Until); err != nil {
 		return f, err
 	}
 	if f.Before, err = param.ReadCursor[store.Cursor](in.Cursor); err != nil {
@@ -127,8 +127,8 @@ func (in *filters) filter() (f store.Filter, err error) {
 	return f, param.CheckFilter(f)
 }
 
-// moment reads a time; an empty one is the zero value.
-func moment(name, text string) (time.Time, error) {
+// parseTime reads a time; an empty one is the zero value.
+func parseTime(name, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}

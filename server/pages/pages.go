@@ -29,7 +29,7 @@ type Server struct {
 	Feed       *feed.Feed
 	Artifacts  *artifact.Store
 	Runs       *control.Runs
-	Health     *health.Board
+	Health     *health.Monitor
 	TemporalUI string // address of the Temporal Web UI, for links; may be empty
 	Namespace  string // of Temporal
 

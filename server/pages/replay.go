@@ -42,7 +42,7 @@ func (s *Server) replayTab(ctx context.Context, r *http.Request, h *ui.RunHead) 
 	if err != nil {
 		return nil, err
 	}
-	steps, err := rerun.Outlooks(ctx, s.Store, run)
+	steps, err := rerun.Previews(ctx, s.Store, run)
 	if err != nil {
 		return nil, err
 	}
@@ -103,10 +103,10 @@ func points(phases []ui.PhaseStrip, steps []rerun.Preview, executions []store.Ex
 // stepPoint is a step of the builder from which a run can be repeated.
 func stepPoint(o rerun.Preview, latest map[[2]string]store.Execution) ui.ReplayPoint {
 	p := ui.ReplayPoint{Phase: contract.PhaseBuilder, Step: o.Step, Kept: append([]string{string(contract.PhasePlanner)}, o.Kept...)}
-	p.Again = append(append(p.Again, o.Again...), string(contract.PhaseTester), string(contract.PhaseReleaser))
+	p.Again = append(append(p.Again, o.Repeated...), string(contract.PhaseTester), string(contract.PhaseReleaser))
 	lastTime(&p, latest, func(e store.Execution) bool {
 		if e.Phase == contract.PhaseBuilder {
-			return slices.Contains(o.Again, e.Step)
+			return slices.Contains(o.Repeated, e.Step)
 		}
 		return e.Phase == contract.PhaseTester || e.Phase == contract.PhaseReleaser
 	})

@@ -43,7 +43,7 @@ func problemOf(err error) apitypes.Problem {
 		return apitypes.Problem{Title: "Not possible in the current state", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Class == contract.ClassHuman, f.Class == contract.ClassConfig, f.Class == contract.ClassLogic, f.Class == contract.ClassSafety:
 		return apitypes.Problem{Title: "The request cannot be processed", Status: http.StatusUnprocessableEntity, Detail: f.Message, Class: f.Class, Code: f.Code}
-	case errors.Is(err, control.ErrSilent):
+	case errors.Is(err, control.ErrNoAnswer):
 		return apitypes.Problem{Title: "No response in time", Status: http.StatusServiceUnavailable, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Class == contract.ClassInfra:
 		return apitypes.Problem{Title: "A component is unavailable", Status: http.StatusServiceUnavailable, Detail: "Nothing is lost; try again shortly.", Class: f.Class}

@@ -516,7 +516,7 @@ func pipelineHead(p PipelinePage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var19 string
-		templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(Dollars(spent(q).MicroUSD))
+		templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(Dollars(totalUsage(q).MicroUSD))
 		if templ_7745c5c3_Err != nil {
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 148, Col: 53}
 		}
@@ -529,7 +529,7 @@ func pipelineHead(p PipelinePage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var20 string
-		templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(Count(spent(q).Tokens()))
+		templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(Count(totalUsage(q).Tokens()))
 		if templ_7745c5c3_Err != nil {
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 152, Col: 31}
 		}

@@ -497,8 +497,8 @@ func alive(p store.Pipeline, m contract.MemberView) bool {
 	return !p.Status.Terminal() && m.Status != contract.MemberFailed && m.Status != contract.MemberRevoked
 }
 
-// spent is the total usage of a pipeline's members.
-func spent(p store.Pipeline) (u contract.Usage) {
+// totalUsage is the total usage of a pipeline's members.
+func totalUsage(p store.Pipeline) (u contract.Usage) {
 	for _, m := range p.Members {
 		u = u.Add(m.Usage)
 	}

@@ -1208,15 +1208,15 @@ func replayHistory(p ReplayPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				if r.Order.Model != nil {
+				if r.Spec.Model != nil {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 94, "<span class=\"tag\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var46 string
-					templ_7745c5c3_Var46, templ_7745c5c3_Err = templ.JoinStringErrs(Cut(r.Order.Model.Model, 60))
+					templ_7745c5c3_Var46, templ_7745c5c3_Err = templ.JoinStringErrs(Cut(r.Spec.Model.Model, 60))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `replay.templ`, Line: 353, Col: 58}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `replay.templ`, Line: 353, Col: 57}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var46))
 					if templ_7745c5c3_Err != nil {
@@ -1337,19 +1337,19 @@ func replayHistory(p ReplayPage) templ.Component {
 }
 
 func replayFrom(r ReplayRow) string {
-	if r.Order.Step != "" {
-		return Cut(r.Order.Step, 60)
+	if r.Spec.Step != "" {
+		return Cut(r.Spec.Step, 60)
 	}
 	return string(r.Phase)
 }
 
 func replayWhy(r ReplayRow) string {
-	words := "by " + Cut(r.Order.By, 80)
-	if r.Order.By == "" {
+	words := "by " + Cut(r.Spec.By, 80)
+	if r.Spec.By == "" {
 		words = "by an unknown person"
 	}
-	if r.Order.Reason != "" {
-		words += ": " + Cut(r.Order.Reason, 300)
+	if r.Spec.Reason != "" {
+		words += ": " + Cut(r.Spec.Reason, 300)
 	}
 	return words
 }

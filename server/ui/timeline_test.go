@@ -106,7 +106,7 @@ func TestBarsLieSideBySideAndAreNeverTooThinToSee(t *testing.T) {
 	}
 }
 
-func TestWhatIsHiddenOrElsewhereInTimeIsNotDrawn(t *testing.T) {
+func TestHiddenSpansAndThoseOutsideTheWindowAreNotDrawn(t *testing.T) {
 	t.Parallel()
 	tl := manySteps(2, 3)
 	tl.Query.Hidden = []views.SpanKind{views.SpanModel}

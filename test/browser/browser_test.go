@@ -51,15 +51,15 @@ func TestPagesFullOfWorkAreSound(t *testing.T) {
 	p.passes(t, "pages", "RGPT_BROWSER_URL="+dashboard(t, showcase.Showcase))
 }
 
-// TestPagesAreDrawnAnewWithoutLoss lets refreshes fail, and questions change
+// TestPagesKeepTheirStateAcrossRefreshes lets refreshes fail, and questions change
 // while somebody answers.
-func TestPagesAreDrawnAnewWithoutLoss(t *testing.T) {
+func TestPagesKeepTheirStateAcrossRefreshes(t *testing.T) {
 	p := find(t)
 	p.passes(t, "refresh", "RGPT_BROWSER_URL="+dashboard(t, showcase.Showcase))
 }
 
-// TestHostileTextsStayTexts opens pages whose every text tries to become more.
-func TestHostileTextsStayTexts(t *testing.T) {
+// TestHostileTextsAreEscaped opens pages whose every text tries to become more.
+func TestHostileTextsAreEscaped(t *testing.T) {
 	p := find(t)
 	p.passes(t, "hostile", "RGPT_BROWSER_URL="+dashboard(t, showcase.Hostile), fmt.Sprintf("RGPT_HOSTILE_RUNS=%d", len(showcase.HostileTexts())+1))
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
-// TestABurstOfRunsIsWorkedOffInTurnAndObeysItsStops makes many runs at once, 200 with
+// TestABurstOfRunsExecutesInOrderAndStopsOnRequest makes many runs at once, 200 with
 // RGPT_CHAOS=long, and prints how long stops take meanwhile: of runs at work and of
 // runs that wait.
-func TestABurstOfRunsIsWorkedOffInTurnAndObeysItsStops(t *testing.T) {
+func TestABurstOfRunsExecutesInOrderAndStopsOnRequest(t *testing.T) {
 	n, limit, within := 10, 3, 3*time.Minute
 	if os.Getenv(modeEnv) == "long" {
 		n, limit, within = 200, 32, 20*time.Minute

@@ -20,10 +20,10 @@ import (
 // stopTime is what the worker of this test has to end its work, and to say what it did not.
 const stopTime = 6 * time.Second
 
-// TestAWorkerThatIsToldToStopEndsWhatItCanAndLeavesTheRestToTheNext tells the worker to
+// TestAStoppingWorkerFinishesWhatItCanAndLeavesTheRestToTheNext tells the worker to
 // stop while a model thinks, for less than it may take, and while a check runs, which
 // takes longer.
-func TestAWorkerThatIsToldToStopEndsWhatItCanAndLeavesTheRestToTheNext(t *testing.T) {
+func TestAStoppingWorkerFinishesWhatItCanAndLeavesTheRestToTheNext(t *testing.T) {
 	think := harness.Rules{{"when": map[string]any{"agent": "builder", "step": "step-001", "turn": 2}, "latency": "2s",
 		"usage": map[string]any{"prompt_tokens": 70, "completion_tokens": 7},
 		"reply": map[string]any{"tool_calls": []any{map[string]any{"name": "create_file", "arguments": map[string]any{"path": "step-001.txt", "content": "made by step-001\n"}}}}}}

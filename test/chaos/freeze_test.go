@@ -19,11 +19,11 @@ import (
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
-// TestAProcessThatStandsStillForLongerThanItsLeasesGoesOnAsIfNothingWas freezes each
+// TestAProcessFrozenForLongerThanItsLeasesContinuesNormally freezes each
 // process in mid-run, for longer than heartbeats (2 s), workflow tasks (3 s) and
 // agents (4 s, by its configuration) may be silent. What a frozen worker held was
 // given away meanwhile; it finds that out when it goes on, and pays nothing again.
-func TestAProcessThatStandsStillForLongerThanItsLeasesGoesOnAsIfNothingWas(t *testing.T) {
+func TestAProcessFrozenForLongerThanItsLeasesContinuesNormally(t *testing.T) {
 	d := disturb(t, harness.Options{Config: "worker:\n  heartbeat: 1s\n  offline_after: 4s\n"})
 	still := 8 * time.Second
 	if long(t) { // than statements (30 s) and transactions (60 s), too

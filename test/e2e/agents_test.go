@@ -24,9 +24,9 @@ import (
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
-// TestAgentsQueuesAndMetricsTellWhatIs follows a worker through its life: it
+// TestAgentsQueuesAndMetricsShowTheCurrentState follows a worker through its life: it
 // works, is killed, comes back and is stopped. Beside it what is told of it.
-func TestAgentsQueuesAndMetricsTellWhatIs(t *testing.T) {
+func TestAgentsQueuesAndMetricsShowTheCurrentState(t *testing.T) {
 	t.Parallel()
 	port, err := freeport.Take(t.Context())
 	require.NoError(t, err)

@@ -20,10 +20,10 @@ import (
 // moment: a machine that is busy may let it come too far.
 const beginnings = 5
 
-// TestWhatIsStoppedWhileItBeginsLeavesNothingOpen kills a worker between the row of
+// TestAStopDuringAStartLeavesNoOpenExecution kills a worker between the row of
 // an execution and the history of the workflow that began it, and stops it before
 // another worker does its first task again: what no history knows of is closed, too.
-func TestWhatIsStoppedWhileItBeginsLeavesNothingOpen(t *testing.T) {
+func TestAStopDuringAStartLeavesNoOpenExecution(t *testing.T) {
 	t.Parallel()
 	rules := append(agreeing("begins").Named("begins"), oneStep(call("create_file", "path", "made.txt", "content", "made\n")).Named("begins-run")...)
 	c := &pipelineWorld{Stack: harness.Start(t, harness.Options{Scenario: rules})}

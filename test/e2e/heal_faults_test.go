@@ -239,9 +239,9 @@ func (w *faultWorld) replayKilledInHeal(t *testing.T) {
 	harness.CheckInvariants(t, w.Stack, before.ID)
 }
 
-// TestAHealObeysPeopleAndTheRunsEnd pauses, stops, cancels and replays runs that
+// TestAHealAppliesCommandsAndEndsWithItsRun pauses, stops, cancels and replays runs that
 // heal themselves.
-func TestAHealObeysPeopleAndTheRunsEnd(t *testing.T) {
+func TestAHealAppliesCommandsAndEndsWithItsRun(t *testing.T) {
 	t.Parallel()
 	w := newFaultWorld(t)
 	t.Run("side by side", func(t *testing.T) {

@@ -61,9 +61,9 @@ func obedientCases() map[string]struct {
 	}
 }
 
-// TestAnObedientRepairAgentGainsNothing drives Repair agents that were told to
+// TestAnInjectedRepairAgentGainsNothing drives Repair agents that were told to
 // widen what they may, on a real stack, and the run's commands that reach them.
-func TestAnObedientRepairAgentGainsNothing(t *testing.T) {
+func TestAnInjectedRepairAgentGainsNothing(t *testing.T) {
 	t.Parallel()
 	cases := obedientCases()
 	var rules harness.Rules

@@ -72,7 +72,7 @@ func oldSchema(t *testing.T, s *harness.Stack) {
 	require.Equal(t, 1, runs, "nothing was made")
 }
 
-func TestAStackGoesOnWhereItWasStopped(t *testing.T) {
+func TestAStoppedStackResumesWhereItWas(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, harness.Options{Scenario: quickRules("500ms")})
 	repo := harness.ShellRepo(t, filepath.Join(s.Dir, "repo"))

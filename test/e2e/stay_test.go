@@ -15,8 +15,8 @@ import (
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
-// TestARunStaysWithItsBranch drives what comes after a release on a real stack.
-func TestARunStaysWithItsBranch(t *testing.T) {
+// TestARunWatchesItsBranch drives what comes after a release on a real stack.
+func TestARunWatchesItsBranch(t *testing.T) {
 	t.Parallel()
 	var rules harness.Rules
 	mended := first(makes("right"), repairs("right", "better", "attempt", 1), repairs("better", "best", "attempt", 2))

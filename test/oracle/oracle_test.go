@@ -304,7 +304,7 @@ func filesIn(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-func TestRunsOfOneStackAreToldApartAndHealsHaveNoAnswer(t *testing.T) {
+func TestRunsOfOneStackAreDistinguishedAndHealsHaveNoAnswer(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
 	h.commit("start", map[string]string{"a": "x\n"})

@@ -217,7 +217,7 @@ func (t *runWriter) switches(agent contract.Agent, to contract.ModelChoice, by s
 // replays does an ended run again from a phase on, as a reset of its workflow does.
 func (t *runWriter) replays(p contract.Phase, by, reason string, to *contract.ModelChoice) {
 	t.do(func() error {
-		_, err := t.f.store.AddReplay(t.ctx, t.run.ID, t.workflowRun, p, contract.ReplayOrder{Model: to, By: by, Reason: reason}, "")
+		_, err := t.f.store.AddReplay(t.ctx, t.run.ID, t.workflowRun, p, contract.ReplaySpec{Model: to, By: by, Reason: reason}, "")
 		return err
 	})
 	t.workflowRun = uuidOf("run", t.run.ID, t.seq)
@@ -247,7 +247,7 @@ func (t *runWriter) receives(m contract.CheckMessage) {
 	m.Commit = t.commit
 	t.do(func() error {
 		_, err := t.f.store.AddBranchMessage(t.ctx, t.workflowRun, contract.TakeCheckInput{
-			RunID: t.run.ID, Repo: t.run.Repo, Branch: t.branch, Most: 3, Message: m,
+			RunID: t.run.ID, Repo: t.run.Repo, Branch: t.branch, MaxRepairs: 3, Message: m,
 		})
 		return err
 	})

@@ -53,7 +53,7 @@ type loop struct {
 	affinity *affinity.Affinity // where its work is done
 	log      log.Logger
 	rows     *records.Recorder
-	signals  workflow.ReceiveChannel // orders from the run
+	signals  workflow.ReceiveChannel // directives from the run
 	opened   bool
 	lost     string // the chosen worker, if it did not take work
 
@@ -93,7 +93,7 @@ func (l *loop) workerLost(ctx workflow.Context, worker string) {
 	})
 }
 
-// listen receives the orders that the run sends its steps, and answers where the
+// listen receives the directives that the run sends its steps, and answers where the
 // conversation is stored.
 func (l *loop) listen(ctx workflow.Context) error {
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -114,10 +114,10 @@ func (l *loop) listen(ctx workflow.Context) error {
 	})
 }
 
-// apply takes orders over, unless it already has newer ones.
+// apply takes directives over, unless it already has newer ones.
 func (l *loop) apply(o contract.Directives) {
-	if o.Seq > l.Orders {
-		l.Orders, l.Paused, l.Model = o.Seq, o.Paused, o.Model
+	if o.Seq > l.DirectivesSeq {
+		l.DirectivesSeq, l.Paused, l.Model = o.Seq, o.Paused, o.Model
 	}
 }
 
@@ -140,7 +140,7 @@ func (l *loop) open(ctx workflow.Context) *contract.Failure {
 		var err error
 		result, err = affinity.LocalFirst(ctx, l.affinity, contract.ActivityOpenStep, len(l.in.Needs), func(quick bool) any {
 			return contract.OpenStepInput{
-				Record: rec, PlanID: l.in.PlanID, Workspace: l.in.Workspace, Needs: l.in.Needs, Quick: quick, Lessons: l.in.Lessons, Heal: l.in.Heal, Talk: l.in.Talk, GoOn: l.in.GoOn, Setup: l.in.Setup,
+				Record: rec, PlanID: l.in.PlanID, Workspace: l.in.Workspace, Needs: l.in.Needs, LocalOnly: quick, Lessons: l.in.Lessons, Heal: l.in.Heal, Conversation: l.in.Conversation, Resume: l.in.Resume, Setup: l.in.Setup,
 			}
 		}, func(r contract.OpenStepResult) bool { return r.Cold })
 		return result.Execution, err
@@ -329,14 +329,14 @@ func (l *loop) callTool(ctx workflow.Context, call contract.ToolCallRef) workflo
 	if call.Long || l.affinity.Worker != "" {
 		return ordinary()
 	}
-	args.Quick = true
+	args.LocalOnly = true
 	here := workflow.ExecuteLocalActivity(options.LocalOnce(ctx), contract.ActivityTool, args)
 	result, set := workflow.NewFuture(ctx)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var out contract.ToolOutcome
 		err := here.Get(ctx, &out)
 		if err == nil && out.Cold || err != nil && options.RunRemotely(err) {
-			args.Quick = false
+			args.LocalOnly = false
 			err = ordinary().Get(ctx, &out)
 		}
 		set.Set(out, err)
@@ -408,7 +408,7 @@ func (l *loop) finish(ctx workflow.Context, failure *contract.Failure) (contract
 }
 
 // continueAsNew starts the loop's next history with the state that it needs. The
-// conversation and the workspace are stored elsewhere already. Unread orders from the
+// conversation and the workspace are stored elsewhere already. Unread directives from the
 // run would be lost with this history, so it reads them first.
 func (l *loop) continueAsNew(ctx workflow.Context) error {
 	for {

@@ -12,7 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-func TestOrdersThatNobodyHasReadAreReadBeforeAStepContinuesAsNew(t *testing.T) {
+func TestUnreadDirectivesAreReadBeforeAStepContinuesAsNew(t *testing.T) {
 	t.Parallel()
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()

@@ -109,7 +109,7 @@ func (m *member) takeTurn(ctx workflow.Context, turn contract.Turn) *contract.Fa
 	}
 	m.calling = false
 	m.usage = m.usage.Add(think.Usage)
-	if think.Told {
+	if think.MovesSent {
 		return nil
 	}
 	if brief.Parent == "" {

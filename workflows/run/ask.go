@@ -87,7 +87,7 @@ func (r *run) open(ctx workflow.Context, q question) (*approval, contract.Record
 		payload := map[string]any{"approval_id": a.id, "kind": q.kind, "deadline": until}
 		notes := map[string]string{"id": a.id, "kind": q.kind, "status": "pending", "deadline": until.Format(time.RFC3339)}
 		if q.kind == contract.ApprovalRelease && r.Protected.Total > 0 {
-			notes["reason"] = "protected files would be pushed: " + r.Protected.Words()
+			notes["reason"] = "protected files would be pushed: " + r.Protected.Summary()
 			payload["reason"], payload["protected"] = notes["reason"], r.Protected
 		}
 		asked, reminder = records.EventRecord(contract.EventApprovalRequested, payload), records.EventRecord(contract.EventApprovalReminded, payload)
@@ -320,7 +320,7 @@ func (r *run) checkApprove(c contract.Command) error {
 	case c.PlanID != 0 && a.kind != contract.ApprovalPlan:
 		return commands.Rejected("approval %s is about the %s; the plan can no longer be edited", a.id, a.kind)
 	case a.kind == contract.ApprovalRelease && r.Protected.Total > 0 && contract.Nameless(c.By):
-		return commands.Rejected("approval %s is about protected files (%s), which only a named person can approve", a.id, r.Protected.Words())
+		return commands.Rejected("approval %s is about protected files (%s), which only a named person can approve", a.id, r.Protected.Summary())
 	}
 	return nil
 }

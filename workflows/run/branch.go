@@ -136,14 +136,14 @@ func (r *run) outdated(m contract.CheckMessage) string {
 // and releases it to the branch.
 func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.Failure {
 	r.Watch.CheckName = m.Name
-	var taken contract.TakenCheck
+	var taken contract.TakeCheckResult
 	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityTakeCheck, contract.TakeCheckInput{
-		RunID: r.in.RunID, Repo: r.in.Settings.Repo.URL, Branch: r.Branch, Most: r.Watch.MaxRepairs, Message: m,
+		RunID: r.in.RunID, Repo: r.in.Settings.Repo.URL, Branch: r.Branch, MaxRepairs: r.Watch.MaxRepairs, Message: m,
 	}).Get(ctx, &taken)
 	switch {
 	case err != nil:
 		return r.failureOf(err)
-	case taken.Again:
+	case taken.AcceptedBefore:
 		r.Watch.CheckName = ""
 		r.ignore(ctx, m, contract.EventCheckIgnored, "it was received before the run was replayed or resumed")
 		return nil
@@ -240,16 +240,16 @@ func (r *run) handleChecks(ctx workflow.Context, ids []string) error {
 		},
 		Repeated: func(_ string, m contract.CheckMessage) contract.Ack {
 			r.Watch.Ignored++
-			return contract.Ack{Status: r.Status, Message: m.Cut().Name + " was already received"}
+			return contract.Ack{Status: r.Status, Message: m.Truncate().Name + " was already received"}
 		},
 		Refused: func(ctx workflow.Context, _ string, m contract.CheckMessage, why error) {
-			r.ignore(ctx, m.Cut(), contract.EventCheckIgnored, fault.Of(why).Message)
+			r.ignore(ctx, m.Truncate(), contract.EventCheckIgnored, fault.Of(why).Message)
 		},
 	}
 	return r.checks.Register(ctx, ids, commands.Command[contract.CheckMessage, contract.Ack]{
 		Name: contract.UpdateCheck,
 		Apply: func(ctx workflow.Context, m contract.CheckMessage) (contract.Ack, error) {
-			return r.receive(ctx, m.Cut()), nil
+			return r.receive(ctx, m.Truncate()), nil
 		},
 	})
 }
@@ -257,7 +257,7 @@ func (r *run) handleChecks(ctx workflow.Context, ids []string) error {
 // unwanted returns why a message cannot be accepted now, "" if it can. It must not
 // change anything.
 func (r *run) unwanted(m contract.CheckMessage) string {
-	if wrong := m.Wrong(); wrong != "" {
+	if wrong := m.Problem(); wrong != "" {
 		return "the message " + wrong
 	}
 	switch {

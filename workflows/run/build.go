@@ -109,7 +109,7 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 	child := workflow.ExecuteChildWorkflow(options.Child(ctx, contract.StepWorkflowID(r.in.RunID, step.ID), contract.QueueBuilder), contract.WorkflowStep, contract.StepInput{
 		RunID: r.in.RunID, Step: step.ID, PlanID: r.PlanID, Agent: contract.AgentBuilder, Phase: contract.PhaseBuilder,
 		Workspace: start, Needs: rest, Model: model, Settings: r.loopSettings(), Lessons: r.lessonsOf(contract.PhaseBuilder, step.ID),
-		Talk: r.forkedConversation(step.ID), GoOn: r.Heals.TakeResume(step.ID), Worker: r.affinityOf(contract.PhaseBuilder, step.ID).Worker,
+		Conversation: r.forkedConversation(step.ID), Resume: r.Heals.TakeResume(step.ID), Worker: r.affinityOf(contract.PhaseBuilder, step.ID).Worker,
 	})
 	g.running++
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -128,12 +128,12 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 // the first attempt it starts from scratch, like any other.
 func (r *run) forkedConversation(step string) *contract.ConversationFork {
 	if f := r.in.Settings.Fork; f != nil && f.Step == step && r.Executions[step].ID == 0 {
-		return f.Talk
+		return f.Conversation
 	}
 	return nil
 }
 
-// syncStep sends a step that has just started the orders that the run got in the
+// syncStep sends a step that has just started the directives that the run got in the
 // meantime; later ones are sent at once.
 func (g *stepGraph) syncStep(ctx workflow.Context, id string, told int64) {
 	r := g.run
@@ -197,7 +197,7 @@ func (r *run) integrate(ctx workflow.Context, g *stepGraph) (any, *contract.Fail
 	}
 	if len(rest) > 0 {
 		result, err := affinity.LocalFirst(ctx, r.affinityOf(contract.PhaseBuilder, ""), contract.ActivityIntegrate, len(rest), func(quick bool) any {
-			return contract.IntegrateInput{RunID: r.in.RunID, Workspace: head, Changes: rest, Quick: quick}
+			return contract.IntegrateInput{RunID: r.in.RunID, Workspace: head, Changes: rest, LocalOnly: quick}
 		}, func(r contract.IntegrateResult) bool { return r.Cold })
 		if err != nil {
 			return nil, r.failureOf(err)

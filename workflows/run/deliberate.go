@@ -87,8 +87,8 @@ func (r *run) syncDeliberationModels(ctx workflow.Context) {
 // keepTranscript keeps the transcript as artifacts of the run, and finds out whether
 // the consensus is already a plan.
 func (r *run) keepTranscript(ctx workflow.Context, execution contract.ExecutionRef) error {
-	var minutes contract.MinutesResult
-	err := workflow.ExecuteActivity(options.Persistent(ctx), contract.ActivityMinutes, contract.MinutesInput{
+	var minutes contract.SaveTranscriptResult
+	err := workflow.ExecuteActivity(options.Persistent(ctx), contract.ActivitySaveTranscript, contract.SaveTranscriptInput{
 		RunID: r.in.RunID, Execution: execution, Result: *r.Consensus,
 	}).Get(ctx, &minutes)
 	if err == nil {

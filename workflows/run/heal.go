@@ -95,7 +95,7 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 		Failure: *failure, Tried: r.Heals.Tried[key], Asked: asked.Action, By: asked.By, Words: asked.Reason, Workspace: r.repairFrom(p),
 		Model: r.Models[agent], Repair: r.Models[contract.AgentRepair], Others: r.otherModels(),
 		PlanID: r.PlanID, PlanGiven: s.PlanGiven, QuotaWait: s.QuotaWait, Settings: r.loopSettings(),
-		From: r.Failed.From, Orders: r.instructionsFor(contract.AgentRepair), Generation: r.Heals.Budget(contract.AgentRepair).Generation,
+		From: r.Failed.From, Directives: r.instructionsFor(contract.AgentRepair), Generation: r.Heals.Budget(contract.AgentRepair).Generation,
 		Compacted: r.Heals.Compact[affinity.WorkKey(p, r.Failed.Step)], Avoid: r.Heals.Excluded,
 		Check: r.Watch.Check,
 	}
@@ -103,7 +103,7 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 		contract.WorkflowSelfHeal, in)
 	if child.GetChildWorkflowExecution().Get(ctx, nil) == nil {
 		r.Heals.UnderWay = in.Number
-		if r.Revision != in.Orders.Seq { // something was asked of the run meanwhile
+		if r.Revision != in.Directives.Seq { // something was asked of the run meanwhile
 			r.notifyHeal(ctx)
 		}
 	}
@@ -240,7 +240,7 @@ func (r *run) applyForm(back contract.Phase, step string, d contract.Directive) 
 	if d.Compact > 0 {
 		r.Heals.Compact[key] = d.Compact
 		if ended := r.Executions[step]; step != "" && ended.ID != 0 && r.Failed.Workspace.Tree != "" {
-			r.Heals.ResumeFrom[step] = contract.GoOn{Execution: ended.ID, From: r.Failed.From, At: r.Failed.Workspace}
+			r.Heals.ResumeFrom[step] = contract.ResumePoint{Execution: ended.ID, From: r.Failed.From, At: r.Failed.Workspace}
 		}
 	}
 	if d.Worker != "" {

@@ -6,7 +6,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// notifyAgents sends the running steps and the running heal the run's current orders.
+// notifyAgents sends the running steps and the running heal the run's current directives.
 func (r *run) notifyAgents(ctx workflow.Context) {
 	r.Revision++
 	r.notifyHeal(ctx)
@@ -21,7 +21,7 @@ func (r *run) notifyStep(ctx workflow.Context, step string) {
 	r.notify(ctx, contract.StepWorkflowID(r.in.RunID, step), contract.AgentBuilder)
 }
 
-// notifyHeal sends the orders to a running heal, which passes them on to the Repair
+// notifyHeal sends the directives to a running heal, which passes them on to the Repair
 // agent.
 func (r *run) notifyHeal(ctx workflow.Context) {
 	if n := r.Heals.UnderWay; n > 0 {
@@ -29,16 +29,16 @@ func (r *run) notifyHeal(ctx workflow.Context) {
 	}
 }
 
-// instructionsFor returns the current orders for an agent.
+// instructionsFor returns the current directives for an agent.
 func (r *run) instructionsFor(agent contract.Agent) contract.Directives {
 	return contract.Directives{Seq: r.Revision, Paused: r.controls.paused, Model: r.Models[agent]}
 }
 
 func (r *run) notify(ctx workflow.Context, id string, agent contract.Agent) {
-	orders := r.instructionsFor(agent)
+	directives := r.instructionsFor(agent)
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		// An agent that has just ended no longer needs orders.
-		if err := workflow.SignalExternalWorkflow(ctx, id, "", contract.SignalDirectives, orders).Get(ctx, nil); err != nil {
+		// An agent that has just ended no longer needs directives.
+		if err := workflow.SignalExternalWorkflow(ctx, id, "", contract.SignalDirectives, directives).Get(ctx, nil); err != nil {
 			r.log.Info("Could not signal a child workflow", "workflow", id, "error", err)
 		}
 	})

@@ -228,7 +228,7 @@ func (r *run) begin(ctx workflow.Context, p contract.Phase) (contract.ExecutionR
 }
 
 // replayed applies the changes for a phase that a replay repeats, and records that.
-func (r *run) replayed(ctx workflow.Context, p contract.Phase, o contract.ReplayOrder) error {
+func (r *run) replayed(ctx workflow.Context, p contract.Phase, o contract.ReplaySpec) error {
 	if o.Model != nil {
 		r.setModel(contract.AgentOf(p), *o.Model)
 	}

@@ -29,7 +29,7 @@ type testOutput struct {
 func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
 	s := r.in.Settings
 	plan, err := affinity.LocalFirst(ctx, r.affinityOf(contract.PhaseTester, ""), contract.ActivityTestPlan, 0, func(quick bool) any {
-		return contract.TestPlanInput{Execution: execution, Workspace: r.Workspace, Quick: quick}
+		return contract.TestPlanInput{Execution: execution, Workspace: r.Workspace, LocalOnly: quick}
 	}, func(r contract.TestPlanResult) bool { return r.Cold })
 	if err != nil {
 		return nil, r.failureOf(err)

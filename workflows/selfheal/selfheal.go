@@ -20,7 +20,7 @@ import (
 // which the run applies. An action that could not be carried out is a directive too,
 // which says so; the run asks for the next one.
 func Workflow(ctx workflow.Context, in contract.HealInput) (contract.Directive, error) {
-	h := &heal{in: in, failure: in.Failure, rows: records.NewRecorder(ctx, in.RunID), instructions: in.Orders}
+	h := &heal{in: in, failure: in.Failure, rows: records.NewRecorder(ctx, in.RunID), instructions: in.Directives}
 	h.listen(ctx)
 	if err := h.diagnose(ctx); err != nil {
 		return contract.Directive{}, err
@@ -54,7 +54,7 @@ type heal struct {
 	worker string // other than the one that failed; empty: none
 }
 
-// listen receives the run's orders, and passes them on to the Repair agent.
+// listen receives the run's directives, and passes them on to the Repair agent.
 func (h *heal) listen(ctx workflow.Context) {
 	told := workflow.GetSignalChannel(ctx, contract.SignalDirectives)
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -71,14 +71,14 @@ func (h *heal) listen(ctx workflow.Context) {
 	})
 }
 
-// forward sends the Repair agent, if it is running, the run's current orders.
+// forward sends the Repair agent, if it is running, the run's current directives.
 func (h *heal) forward(ctx workflow.Context) {
 	if h.agent == nil {
 		return
 	}
 	sent := h.agent.SignalChildWorkflow(ctx, contract.SignalDirectives, h.instructions)
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		// An agent that has just ended no longer needs orders.
+		// An agent that has just ended no longer needs directives.
 		if err := sent.Get(ctx, nil); err != nil {
 			workflow.GetLogger(ctx).Info("Could not signal the Repair agent", "heal", h.in.Number, "error", err)
 		}
@@ -424,7 +424,7 @@ func (h *heal) judge(ctx workflow.Context, execution contract.ExecutionRef, from
 	ctx, done := disconnected(ctx)
 	defer done()
 	judged, err := affinity.LocalFirst(ctx, &affinity.Affinity{Queue: contract.QueueRepair}, contract.ActivityJudge, 0, func(quick bool) any {
-		return contract.JudgeInput{Execution: execution, Number: h.in.Number, From: from, To: to, Quick: quick}
+		return contract.JudgeInput{Execution: execution, Number: h.in.Number, From: from, To: to, LocalOnly: quick}
 	}, func(j contract.Judgement) bool { return j.Cold })
 	h.output.Diff, h.output.Before["tree"] = judged.Diff, from.Tree
 	return judged, err
@@ -440,11 +440,11 @@ func (h *heal) createDefaults(ctx workflow.Context) (contract.Directive, error) 
 	if err != nil {
 		return out, err
 	}
-	if len(made.Made) == 0 {
+	if len(made.Created) == 0 {
 		out.Failed = "the repository documents no defaults for what is missing"
 		return out, nil
 	}
-	h.changed("created "+commands.ListFew(made.Made)+" from the examples beside them", "files", made.Made)
+	h.changed("created "+commands.ListFew(made.Created)+" from the examples beside them", "files", made.Created)
 	verdict, err := h.judge(ctx, h.in.Execution, h.in.Workspace, made.Workspace)
 	if err != nil || verdict.Refused != "" {
 		out.Failed = verdict.Refused

@@ -203,7 +203,7 @@ func TestTheSameTreeIsTheSameCodeWhereverItCameFrom(t *testing.T) {
 	require.Empty(t, d.Code.Files)
 }
 
-func TestOfOtherBasesOnlyWhatIsKnownIsTold(t *testing.T) {
+func TestRunsOnDifferentBasesAreComparedOnlyWhereKnown(t *testing.T) {
 	t.Parallel()
 	r := newRepo(t)
 	one, two := files{"moved": "1\n", "both": "1\n", "left": "1\n", "stays": "1\n2\n"}, files{"moved": "2\n", "both": "2\n", "left": "1\n", "stays": "1\n2\n"}

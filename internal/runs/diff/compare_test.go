@@ -211,7 +211,7 @@ func TestFindingsAreKnownAgainOnAnotherLine(t *testing.T) {
 	require.Equal(t, diff.Severities{Medium: 2, Minor: 1}, d.Findings.Right)
 }
 
-func TestAFindingThatOnlyNamesAFailingTestIsNotToldTwice(t *testing.T) {
+func TestAFindingThatOnlyNamesAFailingTestIsNotReportedTwice(t *testing.T) {
 	t.Parallel()
 	left, right := side(1, test("a", passed)), side(2, test("a", failed))
 	right.Findings = []store.Finding{{Finding: contract.Finding{Severity: contract.SeverityMajor, Category: contract.CategoryTest, Rule: "a", Message: "a failed after 3 ms"}, CheckID: "test-go-1"}}

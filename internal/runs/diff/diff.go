@@ -372,8 +372,8 @@ const (
 	DearerMicroUSD = 10_000 // 0.01 US dollars
 )
 
-// beyond reports whether b is more than a by more than both limits.
-func beyond(a, b, least int64) bool {
+// exceeds reports whether b is more than a by more than both limits.
+func exceeds(a, b, least int64) bool {
 	return b-a > least && float64(b-a) > NoisePart*float64(a)
 }
 

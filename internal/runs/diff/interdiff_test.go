@@ -35,7 +35,7 @@ func TestWhatWasDoneInBetweenLeadsFromOnePatchToTheOther(t *testing.T) {
 	}
 }
 
-func TestAPatchWithMoreLinesThanChangedIsToldWithThoseThatDid(t *testing.T) {
+func TestAPatchWithMoreLinesThanChangedIsReducedToTheChangedLines(t *testing.T) {
 	t.Parallel()
 	wide := "diff --git a/f b/f\nindex 1111111111111111111111111111111111111111..2222222222222222222222222222222222222222 100644\n--- a/f\n+++ b/f\n" +
 		"@@ -1,20 +1,20 @@\n" + "-" + strings.ReplaceAll(strings.TrimSuffix(lines(1, 20), "\n"), "\n", "\n-") + "\n" +

@@ -117,15 +117,15 @@ func (v *verdict) worseChecks() {
 
 func (v *verdict) worseTests() {
 	for _, t := range v.d.Tests.NewFailures {
-		v.add(Point{Kind: KindFailure, Check: t.Check, Test: t.Name}, "%s in %s fails%s", t.Name, t.Check, was(t.Left))
+		v.add(Point{Kind: KindFailure, Check: t.Check, Test: t.Name}, "%s in %s fails%s", t.Name, t.Check, statusWord(t.Left))
 	}
 	for _, t := range v.d.Tests.NewlySkipped {
-		v.add(Point{Kind: KindSkipped, Check: t.Check, Test: t.Name}, "%s in %s is skipped%s", t.Name, t.Check, was(t.Left))
+		v.add(Point{Kind: KindSkipped, Check: t.Check, Test: t.Name}, "%s in %s is skipped%s", t.Name, t.Check, statusWord(t.Left))
 	}
 	ran := checksOf(v.b)
 	for _, t := range v.d.Tests.Gone {
 		if ran[t.Check] != "" && v.b.ended() {
-			v.add(Point{Kind: KindGone, Check: t.Check, Test: t.Name}, "%s in %s is gone%s", t.Name, t.Check, was(t.Left))
+			v.add(Point{Kind: KindGone, Check: t.Check, Test: t.Name}, "%s in %s is gone%s", t.Name, t.Check, statusWord(t.Left))
 		}
 	}
 	for _, f := range v.d.Findings.New {
@@ -151,7 +151,7 @@ func testOf(f Finding) string {
 	return ""
 }
 
-func was(s contract.TestStatus) string {
+func statusWord(s contract.TestStatus) string {
 	switch s {
 	case "":
 		return "; it did not exist"
@@ -166,11 +166,11 @@ func was(s contract.TestStatus) string {
 
 func (v *verdict) worseCosts() {
 	for _, t := range v.d.Timing {
-		if t.LeftEnded && t.RightEnded && beyond(t.LeftMS, t.RightMS, SlowerLeast.Milliseconds()) {
+		if t.LeftEnded && t.RightEnded && exceeds(t.LeftMS, t.RightMS, SlowerLeast.Milliseconds()) {
 			v.add(Point{Kind: KindSlower, Phase: t.Phase}, "the %s took %s, was %s", t.Phase, ms(t.RightMS), ms(t.LeftMS))
 		}
 	}
-	if c := v.d.Cost; beyond(c.LeftMicroUSD, c.RightMicroUSD, DearerMicroUSD) {
+	if c := v.d.Cost; exceeds(c.LeftMicroUSD, c.RightMicroUSD, DearerMicroUSD) {
 		v.add(Point{Kind: KindDearer}, "models cost $%.4f, was $%.4f", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
 	}
 }
@@ -194,7 +194,7 @@ func (v *verdict) betterEnd() {
 
 func (v *verdict) betterTests() {
 	for _, t := range v.d.Tests.Fixed {
-		v.add(Point{Kind: KindFixed, Check: t.Check, Test: t.Name}, "%s in %s passes%s", t.Name, t.Check, was(t.Left))
+		v.add(Point{Kind: KindFixed, Check: t.Check, Test: t.Name}, "%s in %s passes%s", t.Name, t.Check, statusWord(t.Left))
 	}
 	ran := checksOf(v.a)
 	for _, t := range v.d.Tests.NoLongerSkipped {
@@ -214,11 +214,11 @@ func (v *verdict) betterTests() {
 
 func (v *verdict) betterCosts() {
 	for _, t := range v.d.Timing {
-		if t.LeftEnded && t.RightEnded && beyond(t.RightMS, t.LeftMS, SlowerLeast.Milliseconds()) {
+		if t.LeftEnded && t.RightEnded && exceeds(t.RightMS, t.LeftMS, SlowerLeast.Milliseconds()) {
 			v.add(Point{Kind: KindFaster, Phase: t.Phase}, "the %s took %s, was %s", t.Phase, ms(t.RightMS), ms(t.LeftMS))
 		}
 	}
-	if c := v.d.Cost; beyond(c.RightMicroUSD, c.LeftMicroUSD, DearerMicroUSD) {
+	if c := v.d.Cost; exceeds(c.RightMicroUSD, c.LeftMicroUSD, DearerMicroUSD) {
 		v.add(Point{Kind: KindCheaper}, "models cost $%.4f, was $%.4f", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
 	}
 }

@@ -69,12 +69,12 @@ func details(tb testing.TB, text func(string) string) views.RunDetails {
 
 func plain(s string) string { return s }
 
-func TestAReportTellsTheWholeRun(t *testing.T) {
+func TestAReportCoversTheWholeRun(t *testing.T) {
 	t.Parallel()
 	golden(t, "whole.md", report.Markdown(details(t, plain), "diff --git a/x b/x\n+```\n+x\n"))
 }
 
-func TestAReportOfARunThatHasOnlyBegunIsShort(t *testing.T) {
+func TestAReportOfARunThatHasJustStartedIsShort(t *testing.T) {
 	t.Parallel()
 	golden(t, "begun.md", report.Markdown(views.RunDetails{Run: store.Run{
 		ID: 1, GoalTitle: "Add division", Repo: "/r", Status: contract.StatusPending, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),

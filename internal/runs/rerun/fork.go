@@ -9,8 +9,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// ForkOrder is where a new run continues from, and what is different.
-type ForkOrder struct {
+// ForkRequest is where a new run continues from, and what is different.
+type ForkRequest struct {
 	RunID        int64
 	Step         string                // of the plan; empty: the first
 	Turn         int                   // of its conversation, the last that is kept; -1: the step starts from scratch
@@ -25,7 +25,7 @@ type ForkOrder struct {
 // changes of the steps that it depends on, and the step's conversation and workspace as
 // they were after a turn. Nothing of that is paid for again. The old run does not
 // change; the caller stores and starts the new one.
-func Fork(ctx context.Context, st *store.Store, o ForkOrder) (store.NewRun, error) {
+func Fork(ctx context.Context, st *store.Store, o ForkRequest) (store.NewRun, error) {
 	old, err := st.Run(ctx, o.RunID)
 	if err != nil {
 		return store.NewRun{}, err
@@ -38,7 +38,7 @@ func Fork(ctx context.Context, st *store.Store, o ForkOrder) (store.NewRun, erro
 		o.Step = plan.Order()[0]
 	}
 	if _, ok := plan.Step(o.Step); !ok {
-		return store.NewRun{}, refuse("the plan has no step %s to continue from", o.Step)
+		return store.NewRun{}, forbidden("the plan has no step %s to continue from", o.Step)
 	}
 	done, err := changes(ctx, st, old)
 	if err != nil {
@@ -48,17 +48,17 @@ func Fork(ctx context.Context, st *store.Store, o ForkOrder) (store.NewRun, erro
 	for _, id := range plan.Requires(o.Step) {
 		c, ok := done[id]
 		if !ok {
-			return store.NewRun{}, refuse("step %s of run %d needs step %s, which was never completed; fork from that step", o.Step, o.RunID, id)
+			return store.NewRun{}, forbidden("step %s of run %d needs step %s, which was never completed; fork from that step", o.Step, o.RunID, id)
 		}
 		fork.Kept = append(fork.Kept, c)
 	}
 	if o.Turn >= 0 {
-		if fork.Talk, err = talk(ctx, st, o); err != nil {
+		if fork.Conversation, err = conversationFork(ctx, st, o); err != nil {
 			return store.NewRun{}, err
 		}
 	}
 	description := old.GoalDescription
-	if o.Instructions != "" && fork.Talk == nil {
+	if o.Instructions != "" && fork.Conversation == nil {
 		description += "\n\n" + o.Instructions
 	}
 	s := old.Settings
@@ -77,8 +77,8 @@ func Fork(ctx context.Context, st *store.Store, o ForkOrder) (store.NewRun, erro
 	}, nil
 }
 
-// takeOver adds what a run that is itself a fork kept from the run before.
-func takeOver(done map[string]contract.StepOutput, run store.Run) {
+// carryOver adds what a run that is itself a fork kept from the run before.
+func carryOver(done map[string]contract.StepOutput, run store.Run) {
 	if run.Settings.Fork == nil {
 		return
 	}
@@ -87,20 +87,20 @@ func takeOver(done map[string]contract.StepOutput, run store.Run) {
 	}
 }
 
-func forkedPlan(ctx context.Context, st *store.Store, o ForkOrder) (contract.Plan, error) {
+func forkedPlan(ctx context.Context, st *store.Store, o ForkRequest) (contract.Plan, error) {
 	if o.Plan != nil {
 		return *o.Plan, nil
 	}
 	plan, err := st.Plan(ctx, o.RunID)
 	if err == nil && len(plan.Steps) == 0 {
-		err = refuse("run %d has no plan yet", o.RunID)
+		err = forbidden("run %d has no plan yet", o.RunID)
 	}
 	return plan, err
 }
 
-// talk finds the last execution of the step that has a conversation, and how far it
+// conversationFork finds the last execution of the step that has a conversation, and how far it
 // got. One that was stopped as it began has none.
-func talk(ctx context.Context, st *store.Store, o ForkOrder) (*contract.ConversationFork, error) {
+func conversationFork(ctx context.Context, st *store.Store, o ForkRequest) (*contract.ConversationFork, error) {
 	executions, err := st.Executions(ctx, o.RunID)
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func talk(ctx context.Context, st *store.Store, o ForkOrder) (*contract.Conversa
 	}
 	if last == 0 {
 		if o.Turn > 0 {
-			return nil, refuse("step %s of run %d has no conversation, so it has no turn %d; omit the turn to start the step over", o.Step, o.RunID, o.Turn)
+			return nil, forbidden("step %s of run %d has no conversation, so it has no turn %d; omit the turn to start the step over", o.Step, o.RunID, o.Turn)
 		}
 		return nil, nil
 	}
@@ -130,7 +130,7 @@ func talk(ctx context.Context, st *store.Store, o ForkOrder) (*contract.Conversa
 		most = max(most, e.Turn)
 	}
 	if o.Turn > most {
-		return nil, refuse("the conversation of step %s of run %d has %d turns, not %d", o.Step, o.RunID, most, o.Turn)
+		return nil, forbidden("the conversation of step %s of run %d has %d turns, not %d", o.Step, o.RunID, most, o.Turn)
 	}
 	return &contract.ConversationFork{RunID: o.RunID, ExecutionID: last, Turn: o.Turn, Instructions: o.Instructions}, nil
 }
@@ -138,8 +138,8 @@ func talk(ctx context.Context, st *store.Store, o ForkOrder) (*contract.Conversa
 // Describe returns in words where a fork continues from.
 func Describe(f contract.Fork) string {
 	words := fmt.Sprintf("continues from %s of run %d", f.Step, f.RunID)
-	if f.Talk != nil {
-		words += fmt.Sprintf(", after turn %d of its conversation", f.Talk.Turn)
+	if f.Conversation != nil {
+		words += fmt.Sprintf(", after turn %d of its conversation", f.Conversation.Turn)
 	}
 	return words
 }

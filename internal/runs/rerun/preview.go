@@ -10,14 +10,14 @@ import (
 
 // Preview is what a replay of the builder from a step on would repeat and keep.
 type Preview struct {
-	Step  string   // from which on
-	Again []string // steps that are repeated, including the first, in the plan's order
-	Kept  []string // whose work is kept
+	Step     string   // from which on
+	Repeated []string // steps that are repeated, including the first, in the plan's order
+	Kept     []string // whose work is kept
 }
 
-// Outlooks returns for each step of a run's plan, in order, what a replay from there on
+// Previews returns for each step of a run's plan, in order, what a replay from there on
 // would repeat and keep. A run without a plan has none.
-func Outlooks(ctx context.Context, st *store.Store, run store.Run) ([]Preview, error) {
+func Previews(ctx context.Context, st *store.Store, run store.Run) ([]Preview, error) {
 	plan, err := st.Plan(ctx, run.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
@@ -41,7 +41,7 @@ func Outlooks(ctx context.Context, st *store.Store, run store.Run) ([]Preview, e
 			if _, kept := done[id]; kept && id != from && !slices.Contains(requires[id], from) {
 				o.Kept = append(o.Kept, id)
 			} else {
-				o.Again = append(o.Again, id)
+				o.Repeated = append(o.Repeated, id)
 			}
 		}
 		out = append(out, o)

@@ -46,7 +46,7 @@ type Result struct {
 	Step          string         `json:"step,omitempty"`
 	Kept          []string       `json:"kept_steps,omitempty"` // whose work is kept
 	WorkflowRunID string         `json:"workflow_run_id"`
-	Begun         bool           `json:"begun"` // a worker has begun it
+	Started       bool           `json:"begun"` // a worker has begun it
 }
 
 // Temporal is where the workflows of runs are.
@@ -65,28 +65,28 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Request) 
 		return Result{}, err
 	}
 	if o.Key != "" {
-		if out, known, err := again(ctx, temporal, st, o); known || err != nil {
+		if out, known, err := knownResult(ctx, temporal, st, o); known || err != nil {
 			return out, err
 		}
 	}
 	if !run.Status.Terminal() {
-		return Result{}, refuse("run %d is %s and cannot be replayed while it is in progress; stop it first: rgpt run stop %d", run.ID, run.Status, run.ID)
+		return Result{}, forbidden("run %d is %s and cannot be replayed while it is in progress; stop it first: rgpt run stop %d", run.ID, run.Status, run.ID)
 	}
 	if run.StayingUntil != nil {
-		return Result{}, refuse("run %d stays with its branch until %s and cannot be replayed while it does; stop it first: rgpt run stop %d",
+		return Result{}, forbidden("run %d stays with its branch until %s and cannot be replayed while it does; stop it first: rgpt run stop %d",
 			run.ID, run.StayingUntil.UTC().Format(time.RFC3339), run.ID)
 	}
 	if o.Phase == "" {
 		o.Phase = run.Phase
 	}
 	if !o.Phase.Valid() {
-		return Result{}, refuse("%q is not a phase; must be one of %v", o.Phase, contract.Phases())
+		return Result{}, forbidden("%q is not a phase; must be one of %v", o.Phase, contract.Phases())
 	}
 	at, err := resetPoint(ctx, temporal, o)
 	if err != nil {
 		return Result{}, err
 	}
-	order, err := orderOf(ctx, st, run, o)
+	order, err := specOf(ctx, st, run, o)
 	if err != nil {
 		return Result{}, err
 	}
@@ -100,7 +100,7 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Request) 
 		Reason:                    fmt.Sprintf("replay of the %s by %s", o.Phase, o.By),
 		WorkflowTaskFinishEventId: at.event,
 		RequestId:                 requestID(o),
-		// Orders that people gave then were meant for that attempt.
+		// Directives that people gave then were meant for that attempt.
 		ResetReapplyExcludeTypes: []enumspb.ResetReapplyExcludeType{
 			enumspb.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL, enumspb.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE,
 		},
@@ -113,7 +113,7 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Request) 
 		return Result{}, errors.Join(err, st.DropReplay(context.WithoutCancel(ctx), id))
 	}
 	out := Result{RunID: o.RunID, Phase: o.Phase, Step: o.Step, WorkflowRunID: reset.GetRunId(), Kept: keptSteps(order)}
-	out.Begun, err = begun(ctx, st, o.RunID, out.WorkflowRunID)
+	out.Started, err = awaitStart(ctx, st, o.RunID, out.WorkflowRunID)
 	return out, err
 }
 
@@ -126,17 +126,17 @@ func requestID(o Request) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "rgpt replay of run %d: %s", o.RunID, o.Key)).String()
 }
 
-func keptSteps(o contract.ReplayOrder) (steps []string) {
+func keptSteps(o contract.ReplaySpec) (steps []string) {
 	for _, c := range o.Kept {
 		steps = append(steps, c.Step)
 	}
 	return steps
 }
 
-// again answers a replay whose key was used before, if it happened: then the run's
+// knownResult answers a replay whose key was used before, if it happened: then the run's
 // workflow is another one than it was to reset. If not, the requester died in between,
 // and nothing was done yet.
-func again(ctx context.Context, temporal Temporal, st *store.Store, o Request) (Result, bool, error) {
+func knownResult(ctx context.Context, temporal Temporal, st *store.Store, o Request) (Result, bool, error) {
 	known, err := st.ReplayByKey(ctx, o.RunID, o.Key)
 	if errors.Is(err, store.ErrNotFound) {
 		return Result{}, false, nil
@@ -152,8 +152,8 @@ func again(ctx context.Context, temporal Temporal, st *store.Store, o Request) (
 	if now == known.FromWorkflowRun {
 		return Result{}, false, st.DropReplay(ctx, known.ID)
 	}
-	out := Result{RunID: o.RunID, Phase: known.Phase, Step: known.Order.Step, WorkflowRunID: now, Kept: keptSteps(known.Order)}
-	out.Begun, err = begun(ctx, st, o.RunID, now)
+	out := Result{RunID: o.RunID, Phase: known.Phase, Step: known.Spec.Step, WorkflowRunID: now, Kept: keptSteps(known.Spec)}
+	out.Started, err = awaitStart(ctx, st, o.RunID, now)
 	return out, true, err
 }
 
@@ -174,9 +174,9 @@ const (
 	closeTime = 30 * time.Second
 )
 
-// begun waits until the workflow of a replay has written its first record, so that the
+// awaitStart waits until the workflow of a replay has written its first record, so that the
 // next reader of the run does not see the end of the attempt before.
-func begun(ctx context.Context, st *store.Store, runID int64, workflowRun string) (bool, error) {
+func awaitStart(ctx context.Context, st *store.Store, runID int64, workflowRun string) (bool, error) {
 	tick := time.NewTicker(takePoll)
 	defer tick.Stop()
 	late := time.NewTimer(takeTime)
@@ -196,9 +196,9 @@ func begun(ctx context.Context, st *store.Store, runID int64, workflowRun string
 	}
 }
 
-// orderOf returns the order for the phase that is repeated.
-func orderOf(ctx context.Context, st *store.Store, run store.Run, o Request) (contract.ReplayOrder, error) {
-	order := contract.ReplayOrder{Step: o.Step, Model: o.Model, By: o.By, Reason: o.Reason}
+// specOf returns the order for the phase that is repeated.
+func specOf(ctx context.Context, st *store.Store, run store.Run, o Request) (contract.ReplaySpec, error) {
+	order := contract.ReplaySpec{Step: o.Step, Model: o.Model, By: o.By, Reason: o.Reason}
 	var err error
 	if order.Kept, err = keep(ctx, st, run, o); err != nil {
 		return order, err
@@ -216,7 +216,7 @@ func orderOf(ctx context.Context, st *store.Store, run store.Run, o Request) (co
 	return order, err
 }
 
-func refuse(format string, args ...any) error {
+func forbidden(format string, args ...any) error {
 	return fault.New(contract.ClassHuman, contract.CodeForbidden, format, args...)
 }
 
@@ -237,7 +237,7 @@ func resetPoint(ctx context.Context, temporal Temporal, o Request) (point, error
 	}
 	p := point{newest: described.GetWorkflowExecutionInfo().GetExecution().GetRunId()}
 	if err := closed(ctx, temporal, id, p.newest); err != nil {
-		return point{}, refuse("run %d has ended but its workflow is still running: it is already being replayed, or is cleaning up; try again in a moment", o.RunID)
+		return point{}, forbidden("run %d has ended but its workflow is still running: it is already being replayed, or is cleaning up; try again in a moment", o.RunID)
 	}
 	for p.workflowRun = p.newest; ; {
 		found, err := searchHistory(ctx, temporal, p.workflowRun, o)
@@ -254,7 +254,7 @@ func resetPoint(ctx context.Context, temporal Temporal, o Request) (point, error
 			p.event = found.first // it ended during the preparation, which comes before the planner
 			return p, nil
 		}
-		return point{}, refuse("run %d never reached its %s; replay an earlier phase: %v", o.RunID, o.Phase, contract.Phases())
+		return point{}, forbidden("run %d never reached its %s; replay an earlier phase: %v", o.RunID, o.Phase, contract.Phases())
 	}
 }
 
@@ -302,7 +302,7 @@ func closed(ctx context.Context, temporal Temporal, id, workflowRun string) erro
 func unreadable(err error, o Request) error {
 	var gone *serviceerror.NotFound
 	if errors.As(err, &gone) {
-		return refuse("Temporal no longer has the history of run %d, so the run cannot be replayed; start a new run", o.RunID)
+		return forbidden("Temporal no longer has the history of run %d, so the run cannot be replayed; start a new run", o.RunID)
 	}
 	return fault.Wrap(err, fault.Of(err).Class, fault.Of(err).Code, "the history of run %d could not be read", o.RunID)
 }
@@ -344,7 +344,7 @@ func changes(ctx context.Context, st *store.Store, run store.Run) (map[string]co
 		switch {
 		case e.Phase == contract.PhasePlanner && e.Step == "" && e.Status == contract.ExecutionCompleted:
 			clear(done)
-			takeOver(done, run)
+			carryOver(done, run)
 		case e.Phase != contract.PhaseBuilder || e.Step == "":
 		case e.Status == contract.ExecutionCompleted && json.Unmarshal(e.Output, &c) == nil && c.Step != "":
 			done[e.Step] = c
@@ -368,7 +368,7 @@ func keep(ctx context.Context, st *store.Store, run store.Run, o Request) ([]con
 		return nil, err
 	}
 	if _, ok := plan.Step(o.Step); !ok && o.Step != "" {
-		return nil, refuse("the plan of run %d has no step %s", o.RunID, o.Step)
+		return nil, forbidden("the plan of run %d has no step %s", o.RunID, o.Step)
 	}
 	done, err := changes(ctx, st, run)
 	if err != nil {

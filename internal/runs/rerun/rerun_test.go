@@ -165,20 +165,20 @@ func TestAStepThatAForkTookOverIsKeptUntilItIsDoneAgain(t *testing.T) {
 	require.Equal(t, map[string]string{"c": "done"}, b.kept(Request{OnlyMissing: true}), "a was done again and failed")
 }
 
-func TestAForkGoesOnFromTheLastConversationAndNotFromAStepThatWasStoppedAsItBegan(t *testing.T) {
+func TestAForkContinuesTheLastConversationNotOneStoppedAtItsStart(t *testing.T) {
 	t.Parallel()
 	b := newBook(t, contract.Step{ID: "a", Name: "a"})
-	order := func(turn int) ForkOrder { return ForkOrder{RunID: b.run.ID, Step: "a", Turn: turn} }
+	order := func(turn int) ForkRequest { return ForkRequest{RunID: b.run.ID, Step: "a", Turn: turn} }
 	b.attempt(contract.PhaseBuilder, "a", "", "")
-	of, err := talk(t.Context(), b.Store, order(0))
+	of, err := conversationFork(t.Context(), b.Store, order(0))
 	require.NoError(t, err)
 	require.Nil(t, of, "it begins anew")
-	_, err = talk(t.Context(), b.Store, order(1))
+	_, err = conversationFork(t.Context(), b.Store, order(1))
 	require.ErrorContains(t, err, "has no conversation, so it has no turn")
 	spoke := b.attempt(contract.PhaseBuilder, "a", "t0", "t1")
 	require.NoError(t, b.OpenConversation(t.Context(), spoke.ID, []store.Message{{Role: "system", Content: json.RawMessage(`"work"`)}}))
 	b.attempt(contract.PhaseBuilder, "a", "", "")
-	of, err = talk(t.Context(), b.Store, order(0))
+	of, err = conversationFork(t.Context(), b.Store, order(0))
 	require.NoError(t, err)
 	require.Equal(t, spoke.ID, of.ExecutionID)
 }

@@ -46,7 +46,7 @@ func Compare(base, now Recorded, pins []contract.Finding, mode PinnedTests) Comp
 	r := &out.Result
 	recount(r, now, out.Findings)
 	switch {
-	case !now.Result.OK && !base.Result.OK && asBefore(base, now, out.Findings, tests):
+	case !now.Result.OK && !base.Result.OK && asOnBase(base, now, out.Findings, tests):
 		r.OK, r.KnownOnly, r.Code = true, true, ""
 		r.Message = fault.Clip("as on the base commit: "+now.Result.Message, maxComparedMsg)
 		redByMissing(r, out.Findings)
@@ -108,10 +108,10 @@ func firstNew(findings []contract.Finding, message string) string {
 	return message
 }
 
-// asBefore reports whether a check that fails now, and failed on the base, fails in no
+// asOnBase reports whether a check that fails now, and failed on the base, fails in no
 // other way: it ended for the same reason, no test failed that did not fail before, and
 // nothing is new that could have made it fail.
-func asBefore(base, now Recorded, findings []contract.Finding, tests comparedTests) bool {
+func asOnBase(base, now Recorded, findings []contract.Finding, tests comparedTests) bool {
 	b, n := base.Result, now.Result
 	if n.Code != b.Code || len(tests.failed) > 0 || !allNamed(now, contract.TestFailed) && n.Summary.Failed > b.Summary.Failed {
 		return false
@@ -321,7 +321,7 @@ func LostChecks(base []contract.CheckResult, baseCommands map[string]string, sta
 			}
 			note(kept, *c)
 			kept["command "+command(c.ID)] = true
-			if c.Shards <= 1 && command(c.ID) != "" && !there(known, *c) && !known["command "+command(c.ID)] {
+			if c.Shards <= 1 && command(c.ID) != "" && !hasCheck(known, *c) && !known["command "+command(c.ID)] {
 				added = append(added, c)
 			}
 		}
@@ -330,7 +330,7 @@ func LostChecks(base []contract.CheckResult, baseCommands map[string]string, sta
 	replaced := 0
 	for _, r := range base {
 		c := r.Check
-		if c.Category != contract.CategoryTest || executed(r.Summary) == 0 || there(kept, c) || kept["command "+baseCommands[c.ID]] {
+		if c.Category != contract.CategoryTest || executed(r.Summary) == 0 || hasCheck(kept, c) || kept["command "+baseCommands[c.ID]] {
 			continue
 		}
 		if len(added) > 0 {
@@ -356,9 +356,9 @@ func note(seen map[string]bool, c contract.Check) {
 	}
 }
 
-// there reports whether a check was recorded: by its id or, if either of the two is
+// hasCheck reports whether a check was recorded: by its id or, if either of the two is
 // sharded, by its kind.
-func there(seen map[string]bool, c contract.Check) bool {
+func hasCheck(seen map[string]bool, c contract.Check) bool {
 	if c.Shards > 1 {
 		return seen["kind "+kindOf(c)]
 	}

@@ -22,11 +22,11 @@ func MovesSchema() model.Schema {
 
 // Limits of what a move names, whatever the configuration allows for texts.
 const (
-	// mostKey is more than any key has: a longer one is refused because of its length.
+	// maxKey is more than any key has: a longer one is refused because of its length.
 	// Members choose keys of at most 64 bytes; those of objections are longer.
-	mostKey = 97
-	// mostFrom is how many keys a synthesis may combine.
-	mostFrom = 16
+	maxKey = 97
+	// maxFrom is how many keys a synthesis may combine.
+	maxFrom = 16
 )
 
 // MoveBounds are the limits of a member's answer.
@@ -67,8 +67,8 @@ func ReadMoves(text string, most MoveBounds) ([]ModelMove, error) {
 		if n := len(m.Text); n > most.Text {
 			return nil, unusable("the text of move %d (%s) has %d bytes, more than the %d allowed", i+1, m.Kind, n, most.Text)
 		}
-		if n := len(m.From); n > mostFrom {
-			return nil, unusable("move %d (%s) combines %d others, more than the %d allowed", i+1, m.Kind, n, mostFrom)
+		if n := len(m.From); n > maxFrom {
+			return nil, unusable("move %d (%s) combines %d others, more than the %d allowed", i+1, m.Kind, n, maxFrom)
 		}
 		if err := readSubtasks(i, m.Subtasks); err != nil {
 			return nil, err
@@ -120,8 +120,8 @@ func plainKey(key string) string {
 
 // shortKey shortens a key without making one that is too long a valid one.
 func shortKey(key string) string {
-	if len(key) <= mostKey {
+	if len(key) <= maxKey {
 		return key
 	}
-	return strings.ToValidUTF8(key[:mostKey], "_")
+	return strings.ToValidUTF8(key[:maxKey], "_")
 }

@@ -72,7 +72,7 @@ func TestAnAnswerThatIsNoTurnIsAnErrorThatTheModelCanRead(t *testing.T) {
 	}
 }
 
-func TestAKeyThatIsTooLongStaysTooLongAndSmall(t *testing.T) {
+func TestAKeyThatIsTooLongIsCutButStillTooLong(t *testing.T) {
 	t.Parallel()
 	said, err := verdict.ReadMoves(fmt.Sprintf(`{"moves": [{"move": "synthesise", "key": %q, "from": [%q], "text": "x"}]}`,
 		strings.Repeat("k", 100000), strings.Repeat("ä", 100000)), bounds)

@@ -99,9 +99,9 @@ type Modes struct {
 	New    NewTests
 }
 
-// Again judges recorded outcomes under other thresholds and modes. Nothing is run
+// Rejudge judges recorded outcomes under other thresholds and modes. Nothing is run
 // again.
-func Again(recorded []Recorded, most contract.Thresholds, modes Modes) contract.TestReportResult {
+func Rejudge(recorded []Recorded, most contract.Thresholds, modes Modes) contract.TestReportResult {
 	var checks []contract.CheckResult
 	for _, r := range recorded {
 		switch r.Result.Check.ID {

@@ -25,7 +25,7 @@ var (
 	added   = contract.Finding{Severity: contract.SeverityMinor, Category: contract.CategoryTest, Message: "TestC checks more", Rule: "pinned-tests/edited"}
 )
 
-func TestATestThatIsTakenAwayFailsARunWhereTestsAreEnforcedAndWarnsWhereTheyAreReported(t *testing.T) {
+func TestARemovedTestFailsARunInEnforceModeAndWarnsInReportMode(t *testing.T) {
 	t.Parallel()
 	enforced, findings := verdict.Pinned([]contract.Finding{edited, deleted, added}, verdict.PinnedEnforce)
 	require.False(t, enforced.OK)
@@ -61,7 +61,7 @@ func TestACheckThatIsRedWithoutAFailedTestDoesNotCountFailedTests(t *testing.T) 
 	require.Equal(t, "test-go-1 failed: its tests were not seen to end", out.Failure.Message)
 }
 
-func TestARedTestStaysARedTestAlsoWhereTestsWereChangedAndSaysSo(t *testing.T) {
+func TestARedTestIsReportedAsSuchAlsoWhereTestsWereChanged(t *testing.T) {
 	t.Parallel()
 	pins, _ := verdict.Pinned([]contract.Finding{edited}, verdict.PinnedEnforce)
 	out := verdict.Of([]contract.CheckResult{pins, failed}, contract.Thresholds{MaxMajor: 100})
@@ -103,9 +103,9 @@ func TestRecordedOutcomesAreJudgedAgainAsTheyWouldHaveBeen(t *testing.T) {
 	t.Parallel()
 	pins, findings := verdict.Pinned([]contract.Finding{deleted}, verdict.PinnedReport)
 	recorded := []verdict.Recorded{{Result: pins, Findings: findings}, {Result: passed}}
-	require.Nil(t, verdict.Again(recorded, contract.Thresholds{MaxMedium: 9}, verdict.Modes{Pinned: verdict.PinnedReport}).Failure)
-	require.Equal(t, contract.CodeFindings, verdict.Again(recorded, contract.Thresholds{}, verdict.Modes{Pinned: verdict.PinnedEnforce}).Failure.Code)
-	require.Zero(t, verdict.Again(recorded, contract.Thresholds{}, verdict.Modes{Pinned: verdict.PinnedOff}).Medium)
+	require.Nil(t, verdict.Rejudge(recorded, contract.Thresholds{MaxMedium: 9}, verdict.Modes{Pinned: verdict.PinnedReport}).Failure)
+	require.Equal(t, contract.CodeFindings, verdict.Rejudge(recorded, contract.Thresholds{}, verdict.Modes{Pinned: verdict.PinnedEnforce}).Failure.Code)
+	require.Zero(t, verdict.Rejudge(recorded, contract.Thresholds{}, verdict.Modes{Pinned: verdict.PinnedOff}).Medium)
 }
 
 func TestWhatCouldNotBeCarriedOutIsNoVerdict(t *testing.T) {
@@ -133,9 +133,9 @@ func TestANewTestThatProvesNothingIsMajorWhereThatIsEnforcedAndMediumWhereItWarn
 	require.Nil(t, verdict.Of([]contract.CheckResult{passed, enforced}, contract.Thresholds{MaxMajor: 1}).Failure, "it counts by its findings")
 
 	recorded := []verdict.Recorded{{Result: passed}, {Result: warned, Findings: findings}}
-	require.NotNil(t, verdict.Again(recorded, contract.Thresholds{}, verdict.Modes{New: verdict.NewEnforce}).Failure)
-	require.Equal(t, 1, verdict.Again(recorded, contract.Thresholds{}, verdict.Modes{New: verdict.NewWarn}).Medium)
-	require.Zero(t, verdict.Again(recorded, contract.Thresholds{}, verdict.Modes{}).Medium, "runs of before have it off")
+	require.NotNil(t, verdict.Rejudge(recorded, contract.Thresholds{}, verdict.Modes{New: verdict.NewEnforce}).Failure)
+	require.Equal(t, 1, verdict.Rejudge(recorded, contract.Thresholds{}, verdict.Modes{New: verdict.NewWarn}).Medium)
+	require.Zero(t, verdict.Rejudge(recorded, contract.Thresholds{}, verdict.Modes{}).Medium, "runs of before have it off")
 
 	clean, _ := verdict.Proved(nil, verdict.NewEnforce)
 	require.True(t, clean.OK)

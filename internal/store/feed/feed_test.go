@@ -102,7 +102,7 @@ func TestFollowIsWokenByNotificationsNotByPolling(t *testing.T) {
 	require.NoError(t, g.Wait())
 }
 
-func TestFollowEndsAsItsCallerWishes(t *testing.T) {
+func TestFollowEndsWhenItsCallerStopsIt(t *testing.T) {
 	t.Parallel()
 	b := storetest.Setup(t)
 	mine := errors.New("mine")

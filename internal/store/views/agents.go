@@ -37,7 +37,7 @@ const mostAgents = 1000
 // Agents returns the agents that have reported themselves, offline ones last. Their
 // health is computed now, by the database's clock.
 func (v *Views) Agents(ctx context.Context) ([]Agent, error) {
-	rows, err := v.q.Agents(ctx, db.AgentsParams{Missed: contract.MissedBeats, Most: mostAgents})
+	rows, err := v.q.Agents(ctx, db.AgentsParams{Missed: contract.MissedHeartbeats, Most: mostAgents})
 	if err != nil {
 		return nil, dberr.Explain(err, "read the agents")
 	}

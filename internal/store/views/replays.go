@@ -14,10 +14,10 @@ import (
 type Replayed struct {
 	ID          int64
 	Phase       contract.Phase
-	Order       contract.ReplayOrder // without what was kept
-	Kept        []string             // steps whose work was kept
-	ExecutionID int64                // that it led to; 0: not begun
-	Attempt     int                  // of the phase
+	Spec        contract.ReplaySpec // without what was kept
+	Kept        []string            // steps whose work was kept
+	ExecutionID int64               // that it led to; 0: not begun
+	Attempt     int                 // of the phase
 	Status      contract.ExecutionStatus
 	CreatedAt   time.Time
 }
@@ -32,7 +32,7 @@ func (v *Views) Replays(ctx context.Context, runID int64, most int) ([]Replayed,
 		p = Replayed{
 			ID: r.ID, Phase: contract.Phase(r.Phase), ExecutionID: r.ExecutionID, Attempt: int(r.Attempt), Status: contract.ExecutionStatus(r.Status), CreatedAt: r.CreatedAt,
 		}
-		if p.Order, err = rowconv.Decode[contract.ReplayOrder](r.ReplayOrder); err != nil {
+		if p.Spec, err = rowconv.Decode[contract.ReplaySpec](r.ReplayOrder); err != nil {
 			return p, err
 		}
 		p.Kept, err = rowconv.Decode[[]string](r.Kept)

@@ -74,14 +74,14 @@ func goTest(modules []GoModule, n int, patterns []string, packages []goPackage) 
 	packages = slices.DeleteFunc(slices.Clone(packages), func(p goPackage) bool { return p.module != n })
 	run := m.run(append([]string{"go", "test", "-json", "-count=1"}, patterns...), output.FormatGoTest)
 	run.Audit, run.canary = dropUndeclared, goCanary(m, packages)
-	run.Again = func(failed []output.Case) Invocation { return goTestAgain(m, packages, failed) }
+	run.RerunFailed = func(failed []output.Case) Invocation { return goTestFailed(m, packages, failed) }
 	run.Only = func(tests []pin.Added) (Invocation, []pin.Added) { return goTestOnly(modules, n, tests) }
 	return run
 }
 
-// goTestAgain runs the failed tests in their packages. A subtest cannot run without the
+// goTestFailed runs the failed tests in their packages. A subtest cannot run without the
 // test around it.
-func goTestAgain(m GoModule, packages []goPackage, failed []output.Case) Invocation {
+func goTestFailed(m GoModule, packages []goPackage, failed []output.Case) Invocation {
 	var paths, tests []string
 	for _, c := range failed {
 		top, _, _ := strings.Cut(c.Test, "/")

@@ -55,8 +55,8 @@ type Invocation struct {
 	HiddenTest string
 	// Audit compares the results with the sources. May be nil.
 	Audit func(root *os.Root, s output.Paths, p *output.Results)
-	// Again narrows the command to failed cases. If nil, all of it runs again.
-	Again func(failed []output.Case) Invocation
+	// RerunFailed narrows the command to failed cases. If nil, all of it runs again.
+	RerunFailed func(failed []output.Case) Invocation
 	// Only narrows the command to some tests, and returns which of them it runs. If
 	// nil, all of it runs, for all of them.
 	Only func(tests []pin.Added) (Invocation, []pin.Added)

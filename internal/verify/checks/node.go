@@ -204,7 +204,7 @@ func nodeTest(dir string, files []string) Invocation {
 	}
 	run := Invocation{Args: args, Dir: dir, Env: nodeEnv, Format: output.FormatTAP}
 	run.Audit = func(root *os.Root, _ output.Paths, p *output.Results) { silentFiles(root, files, p) }
-	run.Again = func(failed []output.Case) Invocation {
+	run.RerunFailed = func(failed []output.Case) Invocation {
 		if known := caseFiles(failed, files); len(known) > 0 {
 			files = known
 		}

@@ -65,7 +65,7 @@ func playwright(dir string, known []string, shard, shards int) Invocation {
 	// The second run writes elsewhere: traces and screenshots of the first explain a
 	// flaky test.
 	again := scratch("playwright-again", dir, shard)
-	run.Again = func(failed []output.Case) Invocation {
+	run.RerunFailed = func(failed []output.Case) Invocation {
 		var files []string
 		for _, c := range failed {
 			if c.File == "" {

@@ -107,7 +107,7 @@ func pytest(t *checkout, files, known []string, shard int) Invocation {
 		Format: output.FormatJUnit, Reports: []string{report}, OrText: true, Runner: true, PrintedSummary: output.PytestPrinted,
 		Ended: mustReport(pythonExits),
 	}
-	run.Again = func(failed []output.Case) Invocation {
+	run.RerunFailed = func(failed []output.Case) Invocation {
 		if narrow := caseFiles(failed, known); len(narrow) > 0 {
 			return pytest(t, narrow, narrow, shard)
 		}

@@ -69,7 +69,7 @@ func (s *script) follow(name string, last bool, dashes int, path []string) {
 		}
 		words := make([]string, len(call.Args))
 		for i, w := range call.Args {
-			words[i] = plain(w)
+			words[i] = literalWord(w)
 		}
 		s.command(words, last && call == end, dashes, path)
 		return true
@@ -98,8 +98,8 @@ func endOf(file *syntax.File) *syntax.CallExpr {
 	}
 }
 
-// plain is a word without its quotes, "" if the shell would expand it.
-func plain(w *syntax.Word) string {
+// literalWord is a word without its quotes, "" if the shell would expand it.
+func literalWord(w *syntax.Word) string {
 	var b strings.Builder
 	for _, part := range w.Parts {
 		switch p := part.(type) {

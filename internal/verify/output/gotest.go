@@ -113,8 +113,8 @@ func (p *goTestParser) build(e GoEvent) {
 	}
 }
 
-// around is the test around a subtest, "" for a top-level one.
-func around(test string) string { return test[:max(0, strings.LastIndexByte(test, '/'))] }
+// parentTest is the test around a subtest, "" for a top-level one.
+func parentTest(test string) string { return test[:max(0, strings.LastIndexByte(test, '/'))] }
 
 func (p *goTestParser) state(k goKey) *goTestState {
 	t := p.tests[k]
@@ -123,7 +123,7 @@ func (p *goTestParser) state(k goKey) *goTestState {
 		p.tests[k] = t
 		p.order = append(p.order, k)
 	}
-	for outer := around(k.test); outer != ""; outer = around(outer) {
+	for outer := parentTest(k.test); outer != ""; outer = parentTest(outer) {
 		if o := p.tests[goKey{k.pkg, outer}]; o != nil {
 			o.parent = true
 		}
@@ -147,7 +147,7 @@ func (t *goTestState) end(status contract.TestStatus, elapsed float64) {
 func (p *goTestParser) result(s Paths, cut bool) Results {
 	var out Results
 	failedIn := map[string]int{} // package → failed cases
-	failedBelow := p.settle(cut)
+	failedBelow := p.failUnfinished(cut)
 	for _, k := range p.order {
 		t := p.tests[k]
 		if k.test == "" || !t.begun || t.status == "" {
@@ -174,9 +174,9 @@ func (p *goTestParser) result(s Paths, cut bool) Results {
 	return out
 }
 
-// settle fails the tests that never ended, and returns which tests have a failed
+// failUnfinished fails the tests that never ended, and returns which tests have a failed
 // subtest.
-func (p *goTestParser) settle(cut bool) map[goKey]bool {
+func (p *goTestParser) failUnfinished(cut bool) map[goKey]bool {
 	failedBelow := map[goKey]bool{}
 	for _, k := range p.order {
 		t := p.tests[k]
@@ -186,7 +186,7 @@ func (p *goTestParser) settle(cut bool) map[goKey]bool {
 		if t.status != contract.TestFailed || k.test == "" {
 			continue
 		}
-		for outer := around(k.test); outer != ""; outer = around(outer) {
+		for outer := parentTest(k.test); outer != ""; outer = parentTest(outer) {
 			failedBelow[goKey{k.pkg, outer}] = true
 		}
 	}

@@ -87,7 +87,7 @@ func TestSubtestsOfPytestAreNoTestsOfTheirOwn(t *testing.T) {
 	require.Equal(t, contract.TestSummary{Failed: 3, Passed: 4}, *p.Reported)
 }
 
-func TestWhatIsToDoIsTakenFromThePassedOnesOnce(t *testing.T) {
+func TestTODOTestsAreSubtractedFromPassedOnesOnce(t *testing.T) {
 	t.Parallel()
 	const (
 		todo  = "TAP version 13\nok 1 a\nok 2 b # TODO\nok 3 c\n1..3\n# tests 3\n# pass  3\n"

@@ -39,7 +39,7 @@ func (t *table) round(alpha, beta []contract.Move) {
 	t.give()
 }
 
-func TestOnlyAnObjectionThatWasShownIsAnsweredAndItsAuthorHearsTheAnswer(t *testing.T) {
+func TestOnlyAnObjectionThatWasShownIsAnsweredAndItsAuthorGetsTheAnswer(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
 	c.round([]contract.Move{deliberationtest.Proposes("p1"), deliberationtest.Proposes("p2"), deliberationtest.Synthesises("s1", "p1", "p2")}, nil)
@@ -76,7 +76,7 @@ func TestTheKeyOfAnEntryAnswersAllObjectionsToItThatWereShown(t *testing.T) {
 	require.Zero(t, c.Metrics.Refused)
 }
 
-func TestAnObjectionIsTakenBackByWhoMadeIt(t *testing.T) {
+func TestAnObjectionIsWithdrawnByItsAuthor(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
 	c.round([]contract.Move{deliberationtest.Proposes("p1")}, nil)
@@ -114,7 +114,7 @@ func TestAWithdrawnProposalTakesItsObjectionsWithIt(t *testing.T) {
 	require.Zero(t, c.Metrics.Refused)
 }
 
-func TestNewsTellsTextsOnceAndChangesInALine(t *testing.T) {
+func TestNewsHasTextsOnceAndChangesInALine(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
 	c.round([]contract.Move{deliberationtest.Proposes("p1")}, []contract.Move{deliberationtest.Proposes("p2")})
@@ -160,7 +160,7 @@ func TestADecisionKeepsReasonsAlternativesQuestionsAndRemarks(t *testing.T) {
 	require.Equal(t, d, c.reports[0].Decision)
 }
 
-func TestTheRoundThatMembersAreToldOfIsTheOneThatIsShown(t *testing.T) {
+func TestMembersAndPagesGetTheSameRound(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
 	require.Equal(t, []int{1, 1, 0}, []int{c.turns[contract.Alpha].News.Round, c.View().Iteration, c.Metrics.Iterations})
@@ -248,7 +248,7 @@ func TestAnAnswerNeedsWords(t *testing.T) {
 	require.Equal(t, contract.EntryLive, c.objection(contract.ObjectionKey("p1", "BETA-3-1")).State)
 }
 
-func TestWhatThereWasNoRoomForIsToldLaterAndNotAnsweredBefore(t *testing.T) {
+func TestNewsThatDidNotFitIsSentLaterAndNotAnsweredBefore(t *testing.T) {
 	t.Parallel()
 	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.MovesPerTurn = 64 })
 	c.round([]contract.Move{deliberationtest.Proposes("p1")}, nil)
@@ -271,7 +271,7 @@ func TestWhatThereWasNoRoomForIsToldLaterAndNotAnsweredBefore(t *testing.T) {
 	}
 }
 
-func TestWhoIsDoneIsWokenForASubtaskThatItWasNotToldOf(t *testing.T) {
+func TestAFinishedMemberGetsATurnForAnUnseenSubtask(t *testing.T) {
 	t.Parallel()
 	c := hardTask(t)
 	c.hearFrom(contract.Gamma, decomposes(
@@ -301,7 +301,7 @@ func TestASubtaskIsSolvedByAProposalOfItsOwnerAlone(t *testing.T) {
 	require.Equal(t, "done BETA", c.standings()["t1"], "a withdrawn solution keeps nobody from another one")
 }
 
-func TestSubtasksAreToldWholeOnceAndFitATurn(t *testing.T) {
+func TestSubtasksAreShownInFullOnceAndFitATurn(t *testing.T) {
 	t.Parallel()
 	var parts []contract.Subtask
 	for i := range contract.Subtasks {
@@ -376,9 +376,9 @@ func TestAnEarlierVersionThatAllAcceptedIsBetterThanNone(t *testing.T) {
 	require.Equal(t, contract.PipelineOrchestrationFailed, again.Conclude(again.now).Status, "its author does not want it any more")
 }
 
-// TestMembersAreToldWhereThingsStand makes one member write while the other reacts to
+// TestMembersGetTheStateOfTheDeliberation makes one member write while the other reacts to
 // the previous state: only the current state shows that they crossed.
-func TestMembersAreToldWhereThingsStand(t *testing.T) {
+func TestMembersGetTheStateOfTheDeliberation(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
 	c.round([]contract.Move{deliberationtest.Synthesises("s1"), deliberationtest.Accepts("s1", 1)}, nil)
@@ -398,7 +398,7 @@ func TestMembersAreToldWhereThingsStand(t *testing.T) {
 	require.Equal(t, 2, c.stands(c.Participant(contract.Alpha))[0].Shown[0].Version, "it is told in the turn that it takes now")
 }
 
-func TestWhoWasToldThatASubtaskIsItsOwnMaySolveItThoughItWasGivenAwayMeanwhile(t *testing.T) {
+func TestAMemberMaySolveASubtaskThatWasReassignedAfterItWasShown(t *testing.T) {
 	t.Parallel()
 	c := hardTask(t)
 	part := func(m contract.Member) contract.Subtask {

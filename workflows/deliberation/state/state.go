@@ -645,12 +645,12 @@ func (c *State) RecordError(s *Participant, e contract.Error, n int) {
 	if e.Class == contract.ClassSafety {
 		s.violations++
 	}
-	switch c.Settings.AgentLimits().Past(s.View.Errors, s.repeats[kind], s.violations) {
-	case contract.OffenceViolations:
+	switch c.Settings.AgentLimits().Exceeded(s.View.Errors, s.repeats[kind], s.violations) {
+	case contract.ExceededViolations:
 		c.Revoke(s, fmt.Sprintf("it broke the rules %d times, last: %s", s.violations, e.Message), e)
-	case contract.OffenceRepeats:
+	case contract.ExceededRepeats:
 		c.Revoke(s, fmt.Sprintf("it made the same error %d times: %s", s.repeats[kind], e.Message), e)
-	case contract.OffenceErrors:
+	case contract.ExceededErrors:
 		c.Revoke(s, fmt.Sprintf("it made %d errors, last: %s", s.View.Errors, e.Message), e)
 	}
 }

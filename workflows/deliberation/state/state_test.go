@@ -113,7 +113,7 @@ func TestMovesThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-func TestEveryTurnIsTakenOnceAndInOrder(t *testing.T) {
+func TestEveryTurnIsExecutedOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
 	say := func(turn int, words string) {
@@ -135,7 +135,7 @@ func TestEveryTurnIsTakenOnceAndInOrder(t *testing.T) {
 	require.Equal(t, 1, c.Metrics.Refused)
 }
 
-func TestAStolenTokenHarmsNeitherItsOwnerNorWhomItSpeaksFor(t *testing.T) {
+func TestAStolenTokenHarmsNeitherItsOwnerNorTheImpersonatedMember(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
 	const often = 20
@@ -262,7 +262,7 @@ func TestTurnsAreGivenForNewsOrWhenNobodyThinks(t *testing.T) {
 	require.Equal(t, 2+2+2+2, c.Metrics.BlackboardReads)
 }
 
-func TestOneThatAnswersAtOnceIsNotGivenTurnsWithoutEndWhileAnotherThinks(t *testing.T) {
+func TestAFastMemberGetsABoundedNumberOfTurnsWhileAnotherThinks(t *testing.T) {
 	t.Parallel()
 	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.ForceGamma = true })
 	c.Join(contract.Gamma, "GAMMA-token", contract.GammaForced, c.now)
@@ -288,7 +288,7 @@ func TestAPlaceOfTheBlackboardKeepsItsNumber(t *testing.T) {
 	require.Equal(t, []string{"1 task_definition v1", "2 z v1", "3 a v1", "2 z v2"}, got)
 }
 
-func TestProgressIsToldInWholePercents(t *testing.T) {
+func TestProgressIsReportedInWholePercents(t *testing.T) {
 	t.Parallel()
 	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.Iterations = 7 })
 	for range 14 { // so many turns

@@ -20,12 +20,12 @@ type Heals struct {
 	Tried      map[string][]contract.HealAction // by what failed and how
 	Lessons    map[string][]int                 // heals that the next attempt is shown, by phase or step
 	Strict     map[contract.Phase]bool
-	Applied    []AppliedHeal            // whose phase has not succeeded yet
-	Open       *AppliedHeal             // carried out, but its result is not applied yet
-	Schema     map[contract.Phase]bool  // phases whose providers get the strict forms of schemas
-	Compact    map[string]int           // how often contexts were halved, by phase or step
-	ResumeFrom map[string]contract.GoOn // steps whose next attempt continues where the last one ended
-	Excluded   []string                 // workers whose machines failed
+	Applied    []AppliedHeal                   // whose phase has not succeeded yet
+	Open       *AppliedHeal                    // carried out, but its result is not applied yet
+	Schema     map[contract.Phase]bool         // phases whose providers get the strict forms of schemas
+	Compact    map[string]int                  // how often contexts were halved, by phase or step
+	ResumeFrom map[string]contract.ResumePoint // steps whose next attempt continues where the last one ended
+	Excluded   []string                        // workers whose machines failed
 	Budgets    map[contract.Agent]*ErrorBudget
 }
 
@@ -47,7 +47,7 @@ func newHeals() Heals {
 	return Heals{
 		Count: map[contract.Phase]int{}, Tried: map[string][]contract.HealAction{}, Lessons: map[string][]int{},
 		Strict: map[contract.Phase]bool{}, Budgets: map[contract.Agent]*ErrorBudget{}, Schema: map[contract.Phase]bool{},
-		Compact: map[string]int{}, ResumeFrom: map[string]contract.GoOn{},
+		Compact: map[string]int{}, ResumeFrom: map[string]contract.ResumePoint{},
 	}
 }
 
@@ -59,7 +59,7 @@ func (h *Heals) Exclude(worker string) {
 }
 
 // TakeResume returns, once, where the next attempt of a step continues.
-func (h *Heals) TakeResume(step string) *contract.GoOn {
+func (h *Heals) TakeResume(step string) *contract.ResumePoint {
 	from, ok := h.ResumeFrom[step]
 	if !ok {
 		return nil
@@ -74,7 +74,7 @@ func (h *Heals) ForgetSteps() {
 	forgetSteps(h.Lessons)
 	forgetSteps(h.Tried)
 	forgetSteps(h.Compact)
-	h.ResumeFrom = map[string]contract.GoOn{}
+	h.ResumeFrom = map[string]contract.ResumePoint{}
 	delete(h.Strict, contract.PhaseBuilder)
 	delete(h.Schema, contract.PhaseBuilder)
 }
@@ -116,12 +116,12 @@ func (b *ErrorBudget) Spend(step string, f *contract.Failure, l contract.AgentLi
 	if f.Class == contract.ClassSafety { // its single violations are counted where it works
 		violations = l.Violations + 1
 	}
-	switch l.Past(b.Errors, b.Same[kind], violations) {
-	case contract.OffenceViolations:
+	switch l.Exceeded(b.Errors, b.Same[kind], violations) {
+	case contract.ExceededViolations:
 		return "it tried to use tools or paths that are not allowed"
-	case contract.OffenceRepeats:
+	case contract.ExceededRepeats:
 		return fmt.Sprintf("it repeated the same error %d times", l.Repeats)
-	case contract.OffenceErrors:
+	case contract.ExceededErrors:
 		return fmt.Sprintf("it made %d errors", b.Errors)
 	}
 	return ""

@@ -41,12 +41,12 @@ type State struct {
 	Protected  contract.ProtectedFiles          // changed files that need an approval before they are pushed
 
 	Consensus      *contract.DeliberationResult            // that the plan is made from; nil: no deliberation reached one
-	Transcript     *contract.MinutesResult                 // of that deliberation; nil: not kept yet
+	Transcript     *contract.SaveTranscriptResult          // of that deliberation; nil: not kept yet
 	SwitchedModels map[contract.Agent]contract.ModelChoice // of the deliberation's members, as people switched them
 
 	Approved            map[string]Consent // what was approved, by kind
 	FailingBaseAccepted bool               // a person lets the run continue from a base commit that fails its checks
-	Revision            int64              // of the orders that agents were last sent
+	Revision            int64              // of the directives that agents were last sent
 }
 
 // Consent is an approval: of what, and by whom.
@@ -193,9 +193,9 @@ type Watch struct {
 
 // view returns what the state query shows, nil for a run that does not watch its
 // branch.
-func (s *Watch) view() *contract.Staying {
+func (s *Watch) view() *contract.BranchWatch {
 	if s.Until == nil {
 		return nil
 	}
-	return &contract.Staying{Until: *s.Until, Repairs: s.Repairs, Most: s.MaxRepairs, Waiting: len(s.Pending), Ignored: s.Ignored, Check: s.CheckName}
+	return &contract.BranchWatch{Until: *s.Until, Repairs: s.Repairs, MaxRepairs: s.MaxRepairs, Waiting: len(s.Pending), Ignored: s.Ignored, Check: s.CheckName}
 }

@@ -19,18 +19,18 @@ func TestAMessageThatWasCutFitsIntoAHistoryAndKeepsTheEndOfItsDetails(t *testing
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			long := strings.Repeat(text, 1<<20)
-			m := contract.CheckMessage{ID: "1", Name: "n", Summary: long, Details: long + "the end", URL: long, By: long, Commit: long}.Cut()
+			m := contract.CheckMessage{ID: "1", Name: "n", Summary: long, Details: long + "the end", URL: long, By: long, Commit: long}.Truncate()
 			raw, err := json.Marshal(m)
 			require.NoError(t, err)
 			require.Less(t, len(raw), contract.PayloadLimit)
 			require.True(t, strings.HasSuffix(m.Details, "the end"))
 			require.LessOrEqual(t, len(m.Details), contract.CheckText+len("…"))
 			require.Equal(t, contract.CheckRun, m.Kind)
-			require.Equal(t, m, m.Cut(), "what fits stays as it is")
+			require.Equal(t, m, m.Truncate(), "what fits stays as it is")
 		})
 	}
 	short := contract.CheckMessage{ID: "1", Kind: contract.CheckComment, Name: "n", Details: "ü"}
-	require.Equal(t, short, short.Cut())
+	require.Equal(t, short, short.Truncate())
 	require.True(t, utf8.ValidString(short.Details))
 }
 

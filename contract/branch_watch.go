@@ -61,8 +61,8 @@ func (m CheckMessage) Failed() bool {
 	return m.Kind == CheckComment || m.Conclusion == ConclusionFailure
 }
 
-// Wrong returns what is missing or invalid in a message, "" for nothing.
-func (m CheckMessage) Wrong() string {
+// Problem returns what is missing or invalid in a message, "" for nothing.
+func (m CheckMessage) Problem() string {
 	switch {
 	case m.ID == "" || len(m.ID) > CheckName:
 		return "needs an id of 1 to 200 bytes"
@@ -78,15 +78,15 @@ func (m CheckMessage) Wrong() string {
 	return ""
 }
 
-// Cut returns the message within its limits. Of details the end stays, which usually
+// Truncate returns the message within its limits. Of details the end stays, which usually
 // says what failed.
-func (m CheckMessage) Cut() CheckMessage {
+func (m CheckMessage) Truncate() CheckMessage {
 	if m.Kind == "" {
 		m.Kind = CheckRun
 	}
-	m.ID, m.Name = shortened(m.ID, CheckName+1), shortened(m.Name, CheckName+1) // too long as before; see Wrong
-	m.Commit, m.By = shortened(m.Commit, CheckName), shortened(m.By, CheckName)
-	m.Summary, m.URL = shortened(m.Summary, CheckLine), shortened(m.URL, CheckLine)
+	m.ID, m.Name = truncate(m.ID, CheckName+1), truncate(m.Name, CheckName+1) // too long as before; see Problem
+	m.Commit, m.By = truncate(m.Commit, CheckName), truncate(m.By, CheckName)
+	m.Summary, m.URL = truncate(m.Summary, CheckLine), truncate(m.URL, CheckLine)
 	for most := CheckText; ; most /= 2 {
 		if n := len(m.Details); n > most+len("…") {
 			start := n - most
@@ -101,8 +101,8 @@ func (m CheckMessage) Cut() CheckMessage {
 	}
 }
 
-// shortened cuts a text at its end.
-func shortened(s string, most int) string {
+// truncate cuts a text at its end.
+func truncate(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
@@ -111,29 +111,29 @@ func shortened(s string, most int) string {
 
 // TakeCheckInput asks to store and count a message.
 type TakeCheckInput struct {
-	RunID   int64        `json:"run_id"`
-	Repo    string       `json:"repo"`
-	Branch  string       `json:"branch"`
-	Most    int          `json:"most"` // repairs of the branch, across all runs
-	Message CheckMessage `json:"message"`
+	RunID      int64        `json:"run_id"`
+	Repo       string       `json:"repo"`
+	Branch     string       `json:"branch"`
+	MaxRepairs int          `json:"most"` // repairs of the branch, across all runs
+	Message    CheckMessage `json:"message"`
 }
 
-// TakenCheck is what to do about a message.
-type TakenCheck struct {
-	ID      int64   `json:"id"`     // of its row
-	Repair  int     `json:"repair"` // which repair of the branch it leads to, from 1; 0: there have been Most
-	Again   bool    `json:"again"`  // it was accepted before this run was replayed
-	Failure Failure `json:"failure"`
+// TakeCheckResult is what to do about a message.
+type TakeCheckResult struct {
+	ID             int64   `json:"id"`     // of its row
+	Repair         int     `json:"repair"` // which repair of the branch it leads to, from 1; 0: there have been MaxRepairs
+	AcceptedBefore bool    `json:"again"`  // it was accepted before this run was replayed
+	Failure        Failure `json:"failure"`
 }
 
-// Staying is what a run that watches its branch shows about that.
-type Staying struct {
-	Until   time.Time `json:"until"`
-	Repairs int       `json:"repairs"` // of this run, since its first release
-	Most    int       `json:"max_repairs"`
-	Waiting int       `json:"waiting"`         // messages that are not handled yet
-	Ignored int       `json:"ignored"`         // messages that changed nothing
-	Check   string    `json:"check,omitempty"` // the name of the one that is being fixed
+// BranchWatch is what a run that watches its branch shows about that.
+type BranchWatch struct {
+	Until      time.Time `json:"until"`
+	Repairs    int       `json:"repairs"` // of this run, since its first release
+	MaxRepairs int       `json:"max_repairs"`
+	Waiting    int       `json:"waiting"`         // messages that are not handled yet
+	Ignored    int       `json:"ignored"`         // messages that changed nothing
+	Check      string    `json:"check,omitempty"` // the name of the one that is being fixed
 }
 
 // isHex reports whether a text can be part of a commit id.

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// misbehave carries out a rule's fault.
-func (a *answer) misbehave(req *chatRequest, r *rule) {
+// injectFault carries out a rule's fault.
+func (a *answer) injectFault(req *chatRequest, r *rule) {
 	f := r.fault
 	switch {
 	case f.status != 0:
