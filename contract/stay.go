@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -81,9 +82,7 @@ func (m CheckMessage) Wrong() string {
 // Cut returns the message within its limits. Of details the end stays, which usually
 // says what failed.
 func (m CheckMessage) Cut() CheckMessage {
-	if m.Kind == "" {
-		m.Kind = CheckRun
-	}
+	m.Kind = cmp.Or(m.Kind, CheckRun)
 	m.ID, m.Name = shortened(m.ID, CheckName+1), shortened(m.Name, CheckName+1) // too long as before; see Wrong
 	m.Commit, m.By = shortened(m.Commit, CheckName), shortened(m.By, CheckName)
 	m.Summary, m.URL = shortened(m.Summary, CheckLine), shortened(m.URL, CheckLine)

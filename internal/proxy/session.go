@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,9 +49,7 @@ func (p *Proxy) Serve(l net.Listener, s Session) error {
 	run := &session{
 		proxy: p, hosts: hosts, who: s.Who, setting: s.Setting, ctx: ctx, onRequest: s.OnRequest, conns: map[net.Conn]bool{},
 	}
-	if run.setting == "" {
-		run.setting = DefaultSetting
-	}
+	run.setting = cmp.Or(run.setting, DefaultSetting)
 	limits := p.options.Limits
 	run.transport = &http.Transport{
 		DialContext:            run.dialAddress,

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -29,9 +30,7 @@ type CommitMessage struct {
 // between.
 func (c CommitMessage) text() string {
 	parts := []string{oneLine(c.Subject)}
-	if parts[0] == "" {
-		parts[0] = "Change"
-	}
+	parts[0] = cmp.Or(parts[0], "Change")
 	if body := strings.TrimSpace(cleanText(c.Body)); body != "" {
 		parts = append(parts, body)
 	}

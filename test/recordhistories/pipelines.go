@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,10 +79,7 @@ const pipelineScenario = "test/recordhistories/pipelines.yaml"
 // spawn makes the pipeline and returns its id. Whatever takes long is no reason to
 // end it, unless its settings say so.
 func (d deliberation) spawn(ctx context.Context, data string) (int64, error) {
-	says := d.says
-	if says == "" {
-		says = d.name
-	}
+	says := cmp.Or(d.says, d.name)
 	args := append([]string{"pipeline", "spawn", "--json", "--data-dir", data, "--objective", "Record " + says}, d.args...)
 	if !d.waits {
 		args = append(args, "--auto-continue")
