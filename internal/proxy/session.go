@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -391,10 +392,8 @@ func answer(w http.ResponseWriter, code int, text string) {
 
 // Suggestion is the pattern that allows a host and port.
 func Suggestion(host string, port uint16) string {
-	for _, usual := range defaultPorts {
-		if port == usual {
-			return host
-		}
+	if slices.Contains(defaultPorts, port) {
+		return host
 	}
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }

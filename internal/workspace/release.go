@@ -304,12 +304,7 @@ func needsHistory(err error) bool {
 	if !errors.As(err, &ge) {
 		return false
 	}
-	for _, text := range []string{"shallow update not allowed", "did not receive expected object", "missing necessary objects", "unresolved deltas", "Could not read", "bad object"} {
-		if strings.Contains(ge.stderr, text) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"shallow update not allowed", "did not receive expected object", "missing necessary objects", "unresolved deltas", "Could not read", "bad object"}, func(text string) bool { return strings.Contains(ge.stderr, text) })
 }
 
 // explainPush says why a push failed. It looks again for a branch that someone else,

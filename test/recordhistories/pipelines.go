@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,9 +86,7 @@ func (d deliberation) spawn(ctx context.Context, data string) (int64, error) {
 		args = append(args, "--auto-continue")
 	}
 	settings := map[string]string{"gamma_stuck_after": "30m", "abort_after": "30m", "timeout": "30m", "opening_timeout": "30m"}
-	for k, v := range d.set {
-		settings[k] = v
-	}
+	maps.Copy(settings, d.set)
 	cmd := exec.CommandContext(ctx, "bin/rgpt", args...)
 	cmd.Env = os.Environ()
 	for k, v := range settings {
