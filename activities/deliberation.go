@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -507,8 +506,7 @@ func (a *Activities) planTurn(ctx context.Context, execution contract.ExecutionR
 
 // textRef names a text that is too long for histories.
 func textRef(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
 }
 
 // shortText returns a text in its form for histories.

@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -45,6 +44,5 @@ func (a *Activities) Deliver(ctx context.Context, in contract.DeliverInput) erro
 
 // updateID names a turn by the token that only a deliberation and its member know.
 func updateID(token string, turn int) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", token, turn))
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%s %d", token, turn)))
 }

@@ -391,9 +391,7 @@ func answerMessages(q question, answer stored) []model.Message {
 	if answer.Failure != nil {
 		text = fault.Clip(text, unusableKept)
 	}
-	if text == "" {
-		text = "(no text)"
-	}
+	text = cmp.Or(text, "(no text)")
 	return []model.Message{{Role: model.RoleAssistant, Text: text}, {Role: model.RoleUser, Text: wrong}}
 }
 

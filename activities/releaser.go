@@ -191,12 +191,7 @@ func attemptName(name string, attempt int) string {
 }
 
 func hasEntry(entries []artifact.Entry, name string) bool {
-	for _, e := range entries {
-		if e.Name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(entries, func(e artifact.Entry) bool { return e.Name == name })
 }
 
 // mostProtected is how many protected files are named one by one.

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -33,9 +34,7 @@ const (
 // unchanged.
 func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (contract.Diagnosis, error) {
 	out := contract.Diagnosis{Failure: in.Failure, RootCause: in.Failure.Cause}
-	if out.RootCause == "" {
-		out.RootCause = in.Failure.Message
-	}
+	out.RootCause = cmp.Or(out.RootCause, in.Failure.Message)
 	if in.Check != 0 {
 		return out, nil // it was examined when it came; the last tests passed
 	}
@@ -216,13 +215,7 @@ func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contrac
 	}
 	diff = telemetry.Redact(diff)
 	out.Diff = clipped(diff, shownDiff)
-	digest, err := a.Artifacts.Put(ctx, []byte(diff))
-	if err != nil {
-		return out, err
-	}
-	if err := a.Store.AddArtifacts(ctx, in.Execution.RunID, []contract.Artifact{{
-		ExecutionID: in.Execution.ID, Name: fmt.Sprintf("heal/%d/change.patch", in.Number), Type: contract.ArtifactPatch, Size: int64(len(diff)), Digest: digest,
-	}}); err != nil {
+	if err := a.keep(ctx, in.Execution, fmt.Sprintf("heal/%d/change.patch", in.Number), contract.ArtifactPatch, diff); err != nil {
 		return out, err
 	}
 	touched, err := a.Workspaces.Changed(ctx, in.From, in.To, a.protects, 0)
@@ -468,13 +461,6 @@ func (a *Activities) Handoff(ctx context.Context, in contract.HandoffInput) (con
 	for _, h := range heals {
 		fmt.Fprintf(&b, "- %d: %s after %s (%s): %s\n", h.Number, h.HealAction, h.ErrorType, h.RootCause, h.Status)
 	}
-	text := telemetry.Redact(b.String())
-	digest, err := a.Artifacts.Put(ctx, []byte(text))
-	if err != nil {
-		return contract.HandoffResult{}, err
-	}
 	name := handoffName(in.Agent, in.Generation)
-	return contract.HandoffResult{Artifact: name}, a.Store.AddArtifacts(ctx, runID, []contract.Artifact{{
-		ExecutionID: in.Execution.ID, Name: name, Type: contract.ArtifactFile, Size: int64(len(text)), Digest: digest,
-	}})
+	return contract.HandoffResult{Artifact: name}, a.keep(ctx, in.Execution, name, contract.ArtifactFile, b.String())
 }

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -81,9 +82,7 @@ func (m CheckMessage) Problem() string {
 // Truncate returns the message within its limits. Of details the end stays, which usually
 // says what failed.
 func (m CheckMessage) Truncate() CheckMessage {
-	if m.Kind == "" {
-		m.Kind = CheckRun
-	}
+	m.Kind = cmp.Or(m.Kind, CheckRun)
 	m.ID, m.Name = truncate(m.ID, CheckName+1), truncate(m.Name, CheckName+1) // too long as before; see Problem
 	m.Commit, m.By = truncate(m.Commit, CheckName), truncate(m.By, CheckName)
 	m.Summary, m.URL = truncate(m.Summary, CheckLine), truncate(m.URL, CheckLine)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,9 +100,7 @@ func parsePostgresURL(url string) (*pgx.ConnConfig, error) {
 		}
 		return nil, fmt.Errorf("reading the Postgres URL (--postgres or %s, not shown because of its password): %w: write it as postgres://user:password@host:port/postgres?sslmode=disable, with special characters percent-encoded", postgresEnv, cause)
 	}
-	if cfg.ConnectTimeout == 0 {
-		cfg.ConnectTimeout = postgresConnectTimeout
-	}
+	cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, postgresConnectTimeout)
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "temporal-devserver"
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -181,10 +182,7 @@ func (a *app) findEnvironment(ctx context.Context, h backend.Backend, repo, base
 
 // printFound prints what was detected for a set-up, section by section.
 func (a *app) printFound(f control.FoundEnvironment) {
-	what := terminal.Clean(f.What)
-	if what == "" {
-		what = "no setup needed"
-	}
+	what := cmp.Or(terminal.Clean(f.What), "no setup needed")
 	fmt.Fprintf(a.out, "%s at %.12s: %s (%s)\n", terminal.Clean(f.Repo), f.Base, what, f.Source)
 	section := func(title string, lines []string) {
 		if len(lines) == 0 {

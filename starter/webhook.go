@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -107,10 +108,7 @@ func newWebhookList(a *app) *cobra.Command {
 
 func (a *app) printWebhooks(list []store.Webhook) {
 	printList(a, "webhooks", list, "No webhooks. Register one: rgpt webhook add URL", "WEBHOOK\tSTATE\tPENDING\tEVENTS\tPROJECT\tURL", func(w io.Writer, h store.Webhook) {
-		events := strings.Join(h.Events, ",")
-		if events == "" {
-			events = "all"
-		}
+		events := cmp.Or(strings.Join(h.Events, ","), "all")
 		fmt.Fprintf(w, "%d\t%s\t%d\t%s\t%s\t%s\n", h.ID, terminal.Clean(webhookHealth(h)), h.Pending, terminal.Clean(events), terminal.Clean(h.Project), terminal.Clean(h.URL))
 	})
 }

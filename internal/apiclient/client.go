@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -235,9 +236,7 @@ func (c *Client) send(ctx context.Context, r call, header http.Header) (*http.Re
 	if err != nil {
 		return nil, wrongAddress("expected a URL such as http://localhost:8080")
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

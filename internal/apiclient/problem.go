@@ -1,6 +1,7 @@
 package apiclient
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -61,19 +62,13 @@ func (c *Client) problem(resp *http.Response) error {
 
 // unavailable says that a part of the server's system does not respond.
 func (c *Client) unavailable(resp *http.Response, p apitypes.Problem) error {
-	what := textOf(p)
-	if what == "" {
-		what = resp.Status
-	}
+	what := cmp.Or(textOf(p), resp.Status)
 	return fault.New(contract.ClassInfra, contract.CodeUnavailable, "the server at %s cannot process this now: %s", c.Address(), what)
 }
 
 // textOf is a problem's text for users.
 func textOf(p apitypes.Problem) string {
-	text := p.Detail
-	if text == "" {
-		text = p.Title
-	}
+	text := cmp.Or(p.Detail, p.Title)
 	var wrong []string
 	for _, e := range p.Errors {
 		wrong = append(wrong, e.At+": "+e.Message)

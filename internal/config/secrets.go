@@ -3,6 +3,7 @@ package config
 import (
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -64,10 +65,5 @@ func passwordOf(rawURL string) string {
 // hide ordinary words.
 func secretHeader(name string) bool {
 	name = strings.ToLower(name)
-	for _, part := range []string{"auth", "key", "token", "secret", "cookie"} {
-		if strings.Contains(name, part) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"auth", "key", "token", "secret", "cookie"}, func(part string) bool { return strings.Contains(name, part) })
 }

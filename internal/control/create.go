@@ -1,9 +1,9 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -107,11 +107,7 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 // nameGoal gives a run that only prepares its fixed goal.
 func (c *Creation) nameGoal() {
 	if c.PrepareOnly && c.Goal == "" {
-		project := c.Project
-		if project == "" {
-			project = projectOf(c.Repo)
-		}
-		c.Goal = "Set up " + project
+		c.Goal = "Set up " + cmp.Or(c.Project, projectOf(c.Repo))
 	}
 }
 
@@ -237,12 +233,8 @@ func (r *Runs) prepare(ctx context.Context, c Creation, out *Created) (store.New
 	if err := choosePlanner(ctx, cfg, c, s); err != nil {
 		return store.NewRun{}, err
 	}
-	project := c.Project
-	if project == "" {
-		project = projectOf(repo.URL)
-	}
 	return store.NewRun{
-		Tenant: store.DefaultTenant, Project: project, MaxRetries: s.MaxRetries, IdempotencyKey: c.Key,
+		Tenant: store.DefaultTenant, Project: cmp.Or(c.Project, projectOf(repo.URL)), MaxRetries: s.MaxRetries, IdempotencyKey: c.Key,
 		GivenPlan: c.Plan, Settings: settings, Spec: spec,
 	}, nil
 }
@@ -451,6 +443,5 @@ func digestOf(request any) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("digest the request: %w", err)
 	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:]), nil
+	return fmt.Sprintf("%x", sha256.Sum256(raw)), nil
 }

@@ -3,7 +3,6 @@ package devstack
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -365,8 +364,7 @@ func digest(file string) (string, error) {
 	if err != nil {
 		return "", fault.Wrap(err, contract.ClassHuman, contract.CodeInvalidConfig, "cannot read the scenario %s", file)
 	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]), nil
+	return fmt.Sprintf("%x", sha256.Sum256(text)), nil
 }
 
 // Environment returns what a process must have in its environment to find the stack.

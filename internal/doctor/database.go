@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,9 +33,7 @@ const noUser = 65534
 // account reports whether the user that a private cluster runs as has a name here:
 // initdb refuses one without, as in containers with an arbitrary user id.
 func account(ctx context.Context, uid int) []Result {
-	if uid == 0 {
-		uid = noUser
-	}
+	uid = cmp.Or(uid, noUser)
 	err := exec.CommandContext(ctx, "getent", "passwd", strconv.Itoa(uid)).Run()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 2 { // 2 means there is none; otherwise it exists, or is unknown

@@ -6,6 +6,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -83,12 +84,7 @@ func (c Check) within(ctx context.Context, limit time.Duration) []Result {
 
 // Failing reports whether any result is a failure.
 func Failing(results []Result) bool {
-	for _, r := range results {
-		if r.Status == Fail {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(results, func(r Result) bool { return r.Status == Fail })
 }
 
 // Passed is the result of a part that works.

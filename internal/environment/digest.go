@@ -60,8 +60,7 @@ func (r Recipe) Digest(open func(path string) (io.ReadCloser, error), tools Tool
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(all)
-	return hex.EncodeToString(sum[:]), nil
+	return fmt.Sprintf("%x", sha256.Sum256(all)), nil
 }
 
 // digestOf reads a file of any size.

@@ -3,6 +3,7 @@ package environment
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
@@ -39,12 +40,7 @@ func findJava(f *finder) {
 
 // within reports whether a folder is inside one that is already built.
 func (f *finder) within(roots []string, dir string) bool {
-	for _, root := range roots {
-		if inside(dir, root) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(roots, func(root string) bool { return inside(dir, root) })
 }
 
 var javaRelease = regexp.MustCompile(`<(?:maven\.compiler\.(?:release|source)|java\.version)>\s*(?:1\.)?(\d+)\s*<`)

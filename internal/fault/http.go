@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -24,12 +25,7 @@ type bodyRule struct {
 
 func statusIn(statuses ...int) func(int) bool {
 	return func(got int) bool {
-		for _, s := range statuses {
-			if s == got {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(statuses, got)
 	}
 }
 

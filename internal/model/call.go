@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -102,9 +103,7 @@ func (x *call) conclude(ctx context.Context, resp Response, err error) (Response
 	if err == nil {
 		err = check(&resp)
 	}
-	if resp.Model == "" {
-		resp.Model = x.req.Choice.Model
-	}
+	resp.Model = cmp.Or(resp.Model, x.req.Choice.Model)
 	if err == nil {
 		x.account(&resp)
 		return resp, nil

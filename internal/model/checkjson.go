@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -144,10 +145,8 @@ func mayBeNull(schema any) bool {
 	}
 	for _, key := range []string{"anyOf", "oneOf"} {
 		list, _ := s[key].([]any)
-		for _, e := range list {
-			if mayBeNull(e) {
-				return true
-			}
+		if slices.ContainsFunc(list, mayBeNull) {
+			return true
 		}
 	}
 	return false

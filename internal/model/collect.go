@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -99,9 +100,7 @@ func (c *collector) addCall(d *openai.ChatCompletionChunkChoiceDeltaToolCall) {
 	if d.ID != "" {
 		b.id = d.ID
 	}
-	if b.name == "" {
-		b.name = d.Function.Name
-	}
+	b.name = cmp.Or(b.name, d.Function.Name)
 	b.arguments.WriteString(d.Function.Arguments)
 	c.size += int64(len(d.ID) + len(d.Function.Name) + len(d.Function.Arguments))
 }

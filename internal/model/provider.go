@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"net/url"
 	"os"
 	"strings"
@@ -70,18 +71,12 @@ var kindDefaults = map[Kind]struct{ baseURL, keyEnv string }{
 // WithDefaults returns the provider with the defaults of its kind filled in.
 func (p Provider) WithDefaults() Provider {
 	d := kindDefaults[p.Kind]
-	if p.BaseURL == "" {
-		p.BaseURL = d.baseURL
-	}
+	p.BaseURL = cmp.Or(p.BaseURL, d.baseURL)
 	if p.APIKeyEnv == "" && p.APIKeyFile == "" {
 		p.APIKeyEnv = d.keyEnv
 	}
-	if p.Timeout == 0 {
-		p.Timeout = DefaultTimeout
-	}
-	if p.MaxConcurrent == 0 {
-		p.MaxConcurrent = DefaultMaxConcurrent
-	}
+	p.Timeout = cmp.Or(p.Timeout, DefaultTimeout)
+	p.MaxConcurrent = cmp.Or(p.MaxConcurrent, DefaultMaxConcurrent)
 	return p
 }
 

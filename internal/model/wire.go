@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -130,10 +131,7 @@ func (x *call) maxOutput() int64 {
 }
 
 func (s *Schema) format() openai.ChatCompletionNewParamsResponseFormatUnion {
-	name := s.Name
-	if name == "" {
-		name = "answer"
-	}
+	name := cmp.Or(s.Name, "answer")
 	return openai.ChatCompletionNewParamsResponseFormatUnion{OfJSONSchema: &shared.ResponseFormatJSONSchemaParam{
 		JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: name, Schema: s.JSON, Strict: param.NewOpt(s.Strict)},
 	}}

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -186,9 +187,7 @@ func arguments(o Options) []string {
 	if o.Volatile {
 		set["fsync"], set["synchronous_commit"], set["full_page_writes"] = "off", "off", "off"
 	}
-	for k, v := range o.Settings {
-		set[k] = v
-	}
+	maps.Copy(set, o.Settings)
 	args := []string{"-D", o.Dir}
 	for k, v := range set {
 		args = append(args, "-c", k+"="+v)

@@ -162,9 +162,7 @@ func readFiles(ctx context.Context, files []File) (*judge, error) {
 func (f *File) normalize() {
 	f.Path = cleanPath(f.Path)
 	f.RenamedFrom = cleanPath(f.RenamedFrom)
-	if f.RenamedFrom == "" {
-		f.RenamedFrom = f.Path
-	}
+	f.RenamedFrom = cmp.Or(f.RenamedFrom, f.Path)
 	if !f.Existed {
 		f.Before = nil
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,9 +50,7 @@ func (p *Proxy) Serve(l net.Listener, s Session) error {
 	run := &session{
 		proxy: p, hosts: hosts, who: s.Who, setting: s.Setting, ctx: ctx, onRequest: s.OnRequest, conns: map[net.Conn]bool{},
 	}
-	if run.setting == "" {
-		run.setting = DefaultSetting
-	}
+	run.setting = cmp.Or(run.setting, DefaultSetting)
 	limits := p.options.Limits
 	run.transport = &http.Transport{
 		DialContext:            run.dialAddress,
@@ -392,10 +392,8 @@ func answer(w http.ResponseWriter, code int, text string) {
 
 // Suggestion is the pattern that allows a host and port.
 func Suggestion(host string, port uint16) string {
-	for _, usual := range defaultPorts {
-		if port == usual {
-			return host
-		}
+	if slices.Contains(defaultPorts, port) {
+		return host
 	}
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }

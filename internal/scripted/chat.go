@@ -1,6 +1,7 @@
 package scripted
 
 import (
+	"maps"
 	"net/http"
 	"time"
 	"unicode/utf8"
@@ -104,9 +105,7 @@ func (a *answer) send(status int, h http.Header, body []byte, u usage) {
 
 // start sends status and headers; a negative length means unknown.
 func (a *answer) start(status int, h http.Header, length int) {
-	for k, v := range h {
-		a.w.Header()[k] = v
-	}
+	maps.Copy(a.w.Header(), h)
 	if length >= 0 {
 		a.w.Header().Set("Content-Length", itoa(length))
 	}

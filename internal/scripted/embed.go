@@ -1,6 +1,7 @@
 package scripted
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -61,9 +62,7 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 	var req embeddingRequest
 	problem := s.readBody(w, r, &req)
 	a := answer{server: s, w: w, r: r, entry: entryOf(&chatRequest{Model: req.Model, caller: callerOf(r.Header)})}
-	if req.Dimensions == 0 {
-		req.Dimensions = defaultDimensions
-	}
+	req.Dimensions = cmp.Or(req.Dimensions, defaultDimensions)
 	switch {
 	case problem != nil:
 	case len(req.Input) == 0:

@@ -1,6 +1,7 @@
 package scripted
 
 import (
+	"maps"
 	"net/http"
 	"strconv"
 	"time"
@@ -149,9 +150,7 @@ func (e apiError) body() []byte {
 
 // writeError answers a request that is not for the model.
 func writeError(w http.ResponseWriter, e apiError) {
-	for k, v := range e.header() {
-		w.Header()[k] = v
-	}
+	maps.Copy(w.Header(), e.header())
 	w.WriteHeader(e.status)
 	_, _ = w.Write(e.body())
 }

@@ -2,7 +2,7 @@ package scripted
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -93,8 +93,7 @@ func Parse(name string, data []byte) (*Scenario, error) {
 	if len(mistakes) > 0 {
 		return nil, refuse(name, mistakes)
 	}
-	sum := sha256.Sum256(data)
-	return &Scenario{rules: rules, digest: hex.EncodeToString(sum[:])}, nil
+	return &Scenario{rules: rules, digest: fmt.Sprintf("%x", sha256.Sum256(data))}, nil
 }
 
 // refuse makes one error from all mistakes, with the first ones in full.

@@ -1,6 +1,7 @@
 package scripted
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -40,9 +41,7 @@ type Server struct {
 // New makes a server. It fails, with a CONFIG_ERROR, if the log or its state cannot be
 // opened.
 func New(scenario *Scenario, opts Options) (*Server, error) {
-	if opts.MaxBody == 0 {
-		opts.MaxBody = DefaultMaxBody
-	}
+	opts.MaxBody = cmp.Or(opts.MaxBody, DefaultMaxBody)
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -148,23 +149,15 @@ func (s *Store) PipelineByKey(ctx context.Context, tenant, key, digest string) (
 }
 
 func (n NewPipelineRow) params() (db.SpawnPipelineParams, error) {
-	if n.Objective == "" {
-		n.Objective = n.Task.Objective
-	}
-	if n.Task.Objective == "" {
-		n.Task.Objective = n.Objective
-	}
+	n.Objective = cmp.Or(n.Objective, n.Task.Objective)
+	n.Task.Objective = cmp.Or(n.Task.Objective, n.Objective)
 	p := db.SpawnPipelineParams{
 		Tenant: n.Tenant, Project: rowconv.Text(n.Project), GoalTitle: title(n.Objective), Objective: rowconv.Text(n.Objective),
 		CarrierSettings: json.RawMessage("{}"), RequestDigest: n.RequestDigest,
 		Mode: string(n.Settings.Mode), AutoContinue: n.Settings.AutoContinue, EventType: string(contract.EventPipelineSpawned),
 	}
-	if p.Tenant == "" {
-		p.Tenant = DefaultTenant
-	}
-	if p.Project == "" {
-		p.Project = PipelineProject
-	}
+	p.Tenant = cmp.Or(p.Tenant, DefaultTenant)
+	p.Project = cmp.Or(p.Project, PipelineProject)
 	if n.IdempotencyKey != "" {
 		key := pipelineKey + n.IdempotencyKey
 		p.IdempotencyKey = &key

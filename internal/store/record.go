@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -167,9 +168,7 @@ func approvalParams(p *db.RecordParams, notes map[string]string) error {
 	}
 	p.ApprovalID, p.ApprovalKind, p.ApprovalStatus = rowconv.Text(notes["id"]), notes["kind"], notes["status"]
 	p.ApprovalBy, p.ApprovalReason = rowconv.Text(notes["by"]), rowconv.Text(notes["reason"])
-	if p.ApprovalStatus == "" {
-		p.ApprovalStatus = "pending"
-	}
+	p.ApprovalStatus = cmp.Or(p.ApprovalStatus, "pending")
 	if notes["deadline"] != "" {
 		deadline, err := time.Parse(time.RFC3339Nano, notes["deadline"])
 		if err != nil {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -136,9 +137,7 @@ func (n NewRun) params() (db.CreateRunParams, error) {
 		Repo: rowconv.Text(n.Settings.Repo.URL), BaseCommit: n.Settings.Repo.Base, BaseBranch: n.Settings.Repo.Branch,
 		MaxRetries: int32(n.MaxRetries), RequestDigest: n.RequestDigest, EventType: string(contract.EventRunCreated),
 	}
-	if p.Tenant == "" {
-		p.Tenant = DefaultTenant
-	}
+	p.Tenant = cmp.Or(p.Tenant, DefaultTenant)
 	if n.IdempotencyKey != "" {
 		p.IdempotencyKey = &n.IdempotencyKey
 	}

@@ -12,6 +12,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -61,9 +62,7 @@ func (o Options) withDefaults() Options {
 	if o.MaxConns <= 0 {
 		o.MaxConns = 10
 	}
-	if o.ApplicationName == "" {
-		o.ApplicationName = "rgpt"
-	}
+	o.ApplicationName = cmp.Or(o.ApplicationName, "rgpt")
 	if o.ConnectTimeout <= 0 {
 		o.ConnectTimeout = 15 * time.Second
 	}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"testing"
@@ -47,12 +48,8 @@ func (f *Fixture) Create(tb testing.TB, n store.NewRun) store.Run {
 
 // Filled completes a run to be created.
 func Filled(n store.NewRun) store.NewRun {
-	if n.Project == "" {
-		n.Project = "calculator"
-	}
-	if n.GoalTitle == "" {
-		n.GoalTitle = "Add division"
-	}
+	n.Project = cmp.Or(n.Project, "calculator")
+	n.GoalTitle = cmp.Or(n.GoalTitle, "Add division")
 	n.MaxRetries = 3
 	n.Settings.Repo = contract.Repo{URL: "/repos/calculator", Base: "c0ffee", Tree: "beef", Branch: "main"}
 	return n

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -114,9 +115,7 @@ func fileName(component string) string {
 		}
 		return '-'
 	}, component)
-	if clean == "" {
-		clean = "rgpt"
-	}
+	clean = cmp.Or(clean, "rgpt")
 	return fmt.Sprintf("%s.log", clean)
 }
 

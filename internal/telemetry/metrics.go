@@ -168,9 +168,7 @@ func ObserveRequest(pattern string, status int, took time.Duration) {
 	if _, path, found := strings.Cut(pattern, " "); found {
 		route = path
 	}
-	if route == "" {
-		route = "none"
-	}
+	route = cmp.Or(route, "none")
 	RequestDuration.WithLabelValues(route, fmt.Sprintf("%dxx", status/100)).Observe(took.Seconds())
 }
 
@@ -354,10 +352,7 @@ func ObserveModelCall(model contract.ModelChoice, took time.Duration, usage cont
 // CountToolCall records a tool call. The tool must exist: names that a model invented
 // would fill the memory of those that read the metrics. An empty code means success.
 func CountToolCall(tool string, code contract.Code) {
-	outcome := string(code)
-	if outcome == "" {
-		outcome = "ok"
-	}
+	outcome := cmp.Or(string(code), "ok")
 	ToolCalls.WithLabelValues(toolValues.value(tool), codeValues.value(outcome)).Inc()
 }
 

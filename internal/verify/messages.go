@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,9 +65,7 @@ func errorLine(out []byte) string {
 		if strings.Contains(low, "error") || strings.Contains(low, "fail") || strings.Contains(low, "not found") || strings.Contains(low, "denied") {
 			return line
 		}
-		if last == "" {
-			last = line
-		}
+		last = cmp.Or(last, line)
 	}
 	return last
 }

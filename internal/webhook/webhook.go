@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -120,8 +119,7 @@ func digestOf(r Registration) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("digest the registration: %w", err)
 	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:]), nil
+	return fmt.Sprintf("%x", sha256.Sum256(raw)), nil
 }
 
 // wrong returns the error for invalid input: nothing was done.

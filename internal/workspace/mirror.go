@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -117,9 +118,7 @@ func (r *mirror) makeBootDir() error {
 func (r *mirror) run(ctx context.Context, c call) ([]byte, error) {
 	c.env = append([]string{"GIT_DIR=" + r.gitDir(), "GIT_OBJECT_DIRECTORY=" + r.objects()}, c.env...)
 	c.config = append([][2]string{{"core.fsync", "none"}}, c.config...)
-	if c.dir == "" {
-		c.dir = r.root
-	}
+	c.dir = cmp.Or(c.dir, r.root)
 	return r.m.git(ctx, c)
 }
 

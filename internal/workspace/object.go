@@ -90,8 +90,7 @@ func objectID(kind string, idLength int, content []byte) (id string, object []by
 	object = fmt.Appendf(make([]byte, 0, len(content)+32), "%s %d\x00", kind, len(content))
 	object = append(object, content...)
 	if idLength != sha1Length {
-		sum := sha256.Sum256(object)
-		return hex.EncodeToString(sum[:]), object
+		return fmt.Sprintf("%x", sha256.Sum256(object)), object
 	}
 	sum := sha1.Sum(object)
 	return hex.EncodeToString(sum[:]), object

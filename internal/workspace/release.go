@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -29,9 +30,7 @@ type CommitMessage struct {
 // between.
 func (c CommitMessage) text() string {
 	parts := []string{oneLine(c.Subject)}
-	if parts[0] == "" {
-		parts[0] = "Change"
-	}
+	parts[0] = cmp.Or(parts[0], "Change")
 	if body := strings.TrimSpace(cleanText(c.Body)); body != "" {
 		parts = append(parts, body)
 	}
@@ -305,12 +304,7 @@ func needsHistory(err error) bool {
 	if !errors.As(err, &ge) {
 		return false
 	}
-	for _, text := range []string{"shallow update not allowed", "did not receive expected object", "missing necessary objects", "unresolved deltas", "Could not read", "bad object"} {
-		if strings.Contains(ge.stderr, text) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"shallow update not allowed", "did not receive expected object", "missing necessary objects", "unresolved deltas", "Could not read", "bad object"}, func(text string) bool { return strings.Contains(ge.stderr, text) })
 }
 
 // explainPush says why a push failed. It looks again for a branch that someone else,

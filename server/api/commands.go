@@ -25,9 +25,7 @@ type RunCommand struct {
 // request sent twice counts once.
 func (in RunCommand) command(name string, w apitypes.Attribution) contract.Command {
 	c := contract.Command{By: w.By, Reason: w.Reason}
-	if c.By == "" {
-		c.By = contract.ByAPI
-	}
+	c.By = cmp.Or(c.By, contract.ByAPI)
 	c.ID = in.id(name, in.ID)
 	return c
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"log/slog"
@@ -83,8 +82,7 @@ func requestDigest(r *http.Request, body []byte) string {
 	if r.Method != http.MethodPost { // POST is not part of the digest: keys that were used before this are still recognized
 		text = fmt.Appendf(nil, "%s %s", r.Method, text)
 	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
 // serveOnce carries out a request under a key that no other request is using, or

@@ -3,6 +3,7 @@ package pages
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -333,9 +334,7 @@ func (s *Server) fillEnd(e *ui.LogEntry, search string) bool {
 // fillOutput reads the end of what a check printed.
 func (s *Server) fillOutput(ctx context.Context, e *ui.LogEntry, o views.LogOutput, search string) (bool, error) {
 	e.Role, e.Name, e.Bad, e.Code = views.LogRoleCheck, o.Result.Check.Name, !o.Result.OK, o.Result.Code
-	if e.Name == "" {
-		e.Name = o.Result.Check.ID
-	}
+	e.Name = cmp.Or(e.Name, o.Result.Check.ID)
 	e.Duration = time.Duration(o.Result.DurationMS) * time.Millisecond
 	most := int64(outputBytes)
 	if search != "" {

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -79,10 +80,7 @@ func planQuery(run int64, v url.Values) (q ui.PlanQuery, err error) {
 
 // planVersion reads the requested version and the one that it is compared with.
 func (s *Server) planVersion(ctx context.Context, run store.Run, p *ui.PlanPage) (err error) {
-	asked := p.Query.Version
-	if asked == 0 {
-		asked = run.PlanID
-	}
+	asked := cmp.Or(p.Query.Version, run.PlanID)
 	if asked == 0 {
 		asked = p.Versions[0].ID
 	}

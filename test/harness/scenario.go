@@ -2,6 +2,7 @@ package harness
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,14 +27,10 @@ func (r Rules) Named(name string) Rules {
 	out := make(Rules, len(r))
 	for i, rule := range r {
 		out[i] = map[string]any{}
-		for k, v := range rule {
-			out[i][k] = v
-		}
+		maps.Copy(out[i], rule)
 		when := map[string]any{}
 		if old, ok := rule["when"].(map[string]any); ok {
-			for k, v := range old {
-				when[k] = v
-			}
+			maps.Copy(when, old)
 		}
 		if _, own := when["contains"]; !own {
 			when["contains"] = mark(name)

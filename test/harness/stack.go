@@ -105,12 +105,7 @@ func (s *Stack) scenario() string { return filepath.Join(s.Dir, "scenario.yaml")
 // cleanEnv is the environment without what would lead to another stack.
 func cleanEnv() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
-		for _, prefix := range []string{"RGPT_", "DATABASE_URL=", "TEMPORAL_", "OPENAI_", "ANTHROPIC_", "GEMINI_", "OPENROUTER_"} {
-			if strings.HasPrefix(v, prefix) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc([]string{"RGPT_", "DATABASE_URL=", "TEMPORAL_", "OPENAI_", "ANTHROPIC_", "GEMINI_", "OPENROUTER_"}, func(prefix string) bool { return strings.HasPrefix(v, prefix) })
 	})
 }
 

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,18 +80,13 @@ const pipelineScenario = "test/recordhistories/pipelines.yaml"
 // spawn makes the pipeline and returns its id. Whatever takes long is no reason to
 // end it, unless its settings say so.
 func (d deliberation) spawn(ctx context.Context, data string) (int64, error) {
-	says := d.says
-	if says == "" {
-		says = d.name
-	}
+	says := cmp.Or(d.says, d.name)
 	args := append([]string{"pipeline", "spawn", "--json", "--data-dir", data, "--objective", "Record " + says}, d.args...)
 	if !d.waits {
 		args = append(args, "--auto-continue")
 	}
 	settings := map[string]string{"gamma_stuck_after": "30m", "abort_after": "30m", "timeout": "30m", "opening_timeout": "30m"}
-	for k, v := range d.set {
-		settings[k] = v
-	}
+	maps.Copy(settings, d.set)
 	cmd := exec.CommandContext(ctx, "bin/rgpt", args...)
 	cmd.Env = os.Environ()
 	for k, v := range settings {

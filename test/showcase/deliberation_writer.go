@@ -1,6 +1,7 @@
 package showcase
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -411,10 +412,7 @@ func (c *deliberationWriter) decide(by contract.Member, key, text string) *contr
 // givesUp ends without a consensus, in the order of an abort.
 func (c *deliberationWriter) givesUp(status contract.PipelineStatus, why contract.AbortReason, hint string) {
 	c.abort = why
-	reason := string(why)
-	if reason == "" {
-		reason = "agents_failed"
-	}
+	reason := cmp.Or(string(why), "agents_failed")
 	c.failed = &contract.FailureContext{
 		Reason: reason, IterationCount: c.round, ElapsedSeconds: c.now.Sub(c.metrics.Start).Seconds(), Metrics: c.metrics,
 		GammaSpawned: c.metrics.GammaSpawned, ErrorCount: c.refused, RecoveryHint: hint,

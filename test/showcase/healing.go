@@ -2,6 +2,7 @@ package showcase
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -48,9 +49,7 @@ func (t *runWriter) healStarts(m *healing) {
 	t.wait(300 * time.Millisecond)
 	choice := t.run.Settings.Models[contract.AgentOf(m.phase)]
 	before := map[string]any{"model": choice.Provider + "/" + choice.Model}
-	for k, v := range m.before {
-		before[k] = v
-	}
+	maps.Copy(before, m.before)
 	t.recordOf(t.healWorkflow(m), 1, contract.Record{
 		Heals: []contract.HealNote{{
 			Number: m.number, Status: contract.HealStarted, Phase: m.phase, Step: m.step, ExecutionID: t.executions[m.phase].ID,

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -72,9 +73,7 @@ func (f *dataset) begin(ctx context.Context, in runOptions) *runWriter {
 		t.err = err
 		return t
 	}
-	for agent, choice := range in.models {
-		settings.Models[agent] = choice
-	}
+	maps.Copy(settings.Models, in.models)
 	if in.settings != nil {
 		in.settings(&settings)
 	}
@@ -658,7 +657,7 @@ func jsonOf(v any) string {
 
 // objectID makes the id of an object of git that does not exist.
 func objectID(parts ...any) string {
-	sum := sha1.Sum([]byte(fmt.Sprint(parts...))) //nolint:gosec // see the import
+	sum := sha1.Sum(fmt.Append(nil, parts...)) //nolint:gosec // see the import
 	return hex.EncodeToString(sum[:])
 }
 

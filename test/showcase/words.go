@@ -1,6 +1,7 @@
 package showcase
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -37,9 +38,7 @@ func planOf(summary string, complexity float64, parts ...part) contract.Plan {
 			EstimatedComplexity:  []contract.Level{contract.LevelLow, contract.LevelMedium, contract.LevelHigh}[i%3],
 			VerificationCriteria: []string{"the project builds", "the tests of the files above are green"},
 		}
-		if step.RiskLevel == "" {
-			step.RiskLevel = contract.LevelLow
-		}
+		step.RiskLevel = cmp.Or(step.RiskLevel, contract.LevelLow)
 		for _, n := range s.after {
 			step.Dependencies = append(step.Dependencies, stepID(n))
 		}

@@ -1,6 +1,7 @@
 package deliberation
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"slices"
@@ -195,10 +196,7 @@ func (d *deliberation) applyContinue(_ workflow.Context, c contract.PipelineComm
 
 // whoAndWhy returns who gave a command, and why.
 func whoAndWhy(c contract.PipelineCommand) string {
-	by := c.By
-	if by == "" {
-		by = "an unnamed service"
-	}
+	by := cmp.Or(c.By, "an unnamed service")
 	return "by " + fault.Clip(by, contract.TextHead) + commands.Because(fault.Clip(c.Reason, contract.TextHead))
 }
 

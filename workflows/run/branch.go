@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -123,10 +124,8 @@ func (r *run) outdated(m contract.CheckMessage) string {
 		return ""
 	}
 	if m.Kind == contract.CheckComment {
-		for _, c := range r.Watch.Released {
-			if m.About(c) {
-				return ""
-			}
+		if slices.ContainsFunc(r.Watch.Released, m.About) {
+			return ""
 		}
 	}
 	return fmt.Sprintf("it is about commit %.12s, but %.12s is released", m.Commit, r.Commit)

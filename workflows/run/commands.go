@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -203,10 +204,7 @@ func (r *run) applyAdvance(ctx workflow.Context, c contract.Command) (contract.R
 }
 
 func (r *run) applyStop(_ workflow.Context, c contract.Command) (contract.Record, string) {
-	by := c.By
-	if by == "" {
-		by = "an unnamed service"
-	}
+	by := cmp.Or(c.By, "an unnamed service")
 	r.controls.stop = &fault.New(contract.ClassHuman, contract.CodeCancelled, "stopped by %s%s; partial results are kept", by, commands.Because(c.Reason)).Failure
 	r.controls.stopper = &contract.PipelineCommand{ID: c.ID, By: by, Reason: c.Reason}
 	r.cancel()

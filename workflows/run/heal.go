@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -177,10 +178,7 @@ func (r *run) repairFrom(p contract.Phase) contract.Workspace {
 
 // applyDirective applies a directive and returns the next phase.
 func (r *run) applyDirective(ctx workflow.Context, p contract.Phase, d contract.Directive) (contract.Phase, *contract.Failure) {
-	back := d.Back
-	if back == "" {
-		back = p
-	}
+	back := cmp.Or(d.Back, p)
 	if d.Wait > 0 {
 		if end := r.waitForQuota(ctx, p, d); end != nil {
 			return "", end

@@ -154,10 +154,5 @@ func (r *run) verifyFor(ctx workflow.Context, in contract.VerifyInput, stage []c
 
 // buildFailed reports whether a build check failed.
 func buildFailed(results []contract.CheckResult) bool {
-	for _, c := range results {
-		if c.Check.Category == contract.CategoryBuild && !c.OK {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(results, func(c contract.CheckResult) bool { return c.Check.Category == contract.CategoryBuild && !c.OK })
 }

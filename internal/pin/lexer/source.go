@@ -6,6 +6,7 @@
 package lexer
 
 import (
+	"cmp"
 	"hash/maphash"
 	"math/bits"
 )
@@ -93,9 +94,7 @@ func (s *Source) match() {
 
 // Fail records why the source is not valid code. The first reason counts.
 func (s *Source) Fail(why string) {
-	if s.Broken == "" {
-		s.Broken = why
-	}
+	s.Broken = cmp.Or(s.Broken, why)
 }
 
 // Digest is the digest of the tokens from (inclusive) to (exclusive).

@@ -1,6 +1,7 @@
 package diff
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,10 +75,7 @@ func cut(executions []store.Execution, ref Ref) (extent, error) {
 	if ref.Attempt == 0 {
 		return extent{all: executions, own: executions}, nil
 	}
-	phase := ref.Phase
-	if phase == "" {
-		phase = contract.PhaseTester
-	}
+	phase := cmp.Or(ref.Phase, contract.PhaseTester)
 	is := func(e store.Execution) bool { return e.Step == "" && e.Phase == phase }
 	at := slices.IndexFunc(executions, func(e store.Execution) bool { return is(e) && e.Attempt == ref.Attempt })
 	if at < 0 {

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -136,10 +137,7 @@ func heals(b *strings.Builder, d views.RunDetails) {
 		b.WriteString("## Self-heal\n\n| | where | failure | root cause | action | result |\n| --- | --- | --- | --- | --- | --- |\n")
 		for _, h := range d.SelfHealEvents {
 			out := h.Output()
-			what := out.Result
-			if what == "" {
-				what = out.Message
-			}
+			what := cmp.Or(out.Result, out.Message)
 			fmt.Fprintf(b, "| %d | %s | %s | %s | %s | %s: %s |\n", h.Number, escape(strings.TrimSpace(string(h.Phase)+" "+h.Step)), h.ErrorType,
 				escape(fault.FirstLine(h.RootCause)), code(string(h.HealAction)), h.Status, escape(fault.FirstLine(what)))
 		}

@@ -3,6 +3,7 @@ package rerun
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -65,9 +66,7 @@ func Fork(ctx context.Context, st *store.Store, o ForkRequest) (store.NewRun, er
 	s.Fork, s.PlanGiven, s.PlanOnly = fork, true, false
 	if o.Model != nil {
 		models := map[contract.Agent]contract.ModelChoice{}
-		for agent, m := range s.Models {
-			models[agent] = m
-		}
+		maps.Copy(models, s.Models)
 		models[contract.AgentBuilder], models[contract.AgentRepair] = *o.Model, *o.Model
 		s.Models = models
 	}

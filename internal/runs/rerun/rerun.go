@@ -4,6 +4,7 @@
 package rerun
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,9 +77,7 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Request) 
 		return Result{}, forbidden("run %d stays with its branch until %s and cannot be replayed while it does; stop it first: rgpt run stop %d",
 			run.ID, run.StayingUntil.UTC().Format(time.RFC3339), run.ID)
 	}
-	if o.Phase == "" {
-		o.Phase = run.Phase
-	}
+	o.Phase = cmp.Or(o.Phase, run.Phase)
 	if !o.Phase.Valid() {
 		return Result{}, forbidden("%q is not a phase; must be one of %v", o.Phase, contract.Phases())
 	}

@@ -3,6 +3,7 @@ package verdict
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -161,9 +162,7 @@ func compareTests(base, now []contract.TestCase) comparedTests {
 		}
 	}
 	left := map[string]int{}
-	for name, n := range out.known {
-		left[name] = n
-	}
+	maps.Copy(left, out.known)
 	for _, c := range now {
 		switch c.Status {
 		case contract.TestFailed:

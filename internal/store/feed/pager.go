@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"slices"
 )
@@ -22,9 +23,7 @@ type pager struct {
 }
 
 func (p *pager) next(ctx context.Context, after Cursor) ([]Event, error) {
-	if p.most == 0 {
-		p.most = firstPage
-	}
+	p.most = cmp.Or(p.most, firstPage)
 	events, err := p.read(ctx, after, p.most)
 	p.full = err == nil && len(events) == p.most
 	if len(events) == 0 {

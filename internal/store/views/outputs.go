@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -82,8 +83,6 @@ func with(doc json.RawMessage, more map[string]any) (json.RawMessage, error) {
 			return doc, err
 		}
 	}
-	for k, v := range more {
-		all[k] = v
-	}
+	maps.Copy(all, more)
 	return json.Marshal(all)
 }

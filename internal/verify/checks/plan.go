@@ -6,6 +6,7 @@
 package checks
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -43,10 +44,7 @@ func (p Pipeline) Command(checkID string) string {
 
 // scratch is a name for one project in ScratchDir.
 func scratch(kind, dir string, shard int) string {
-	where := slug(dir)
-	if where == "" {
-		where = "root"
-	}
+	where := cmp.Or(slug(dir), "root")
 	return path.Join(output.ScratchDir, fmt.Sprintf("%s-%s-%d", kind, where, shard))
 }
 

@@ -2,6 +2,7 @@ package output
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -79,10 +80,7 @@ var xmlProlog = regexp.MustCompile(`^(?:\xef\xbb\xbf)?\s*<\?xml[^>]*\?>`)
 func withoutProlog(data []byte) []byte { return xmlProlog.ReplaceAll(data, nil) }
 
 func junitSuite(out *Results, suite junit.Suite, s Paths, outer string) {
-	file := suite.Properties["file"]
-	if file == "" {
-		file = outer
-	}
+	file := cmp.Or(suite.Properties["file"], outer)
 	for _, t := range suite.Tests {
 		out.Cases = append(out.Cases, junitCase(t, suite, s, file))
 	}
@@ -126,9 +124,7 @@ func junitFailure(c *Case, t junit.Test, s Paths) {
 	if fault.FirstLine(text) == "" || text == "collection failure" {
 		text = pythonReason(body)
 	}
-	if text == "" {
-		text = body
-	}
+	text = cmp.Or(text, body)
 	c.Message = Message(text)
 	c.Frames = javaFrames(body)
 	for _, p := range locations(body, s) {

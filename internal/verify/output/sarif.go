@@ -1,6 +1,7 @@
 package output
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/url"
@@ -45,9 +46,7 @@ func counts(r *sarif.Result) bool {
 func sarifProblem(run *sarif.Run, r *sarif.Result, rules map[string]*sarif.ReportingDescriptor, s Paths) Problem {
 	rule := sarifRule(run, r, rules)
 	p := Problem{Level: sarifLevel(r.Level, rule), Rule: Name(sarifRuleID(r, rule)), Message: Message(sarifText(r, rule))}
-	if p.Message == "" {
-		p.Message = p.Rule
-	}
+	p.Message = cmp.Or(p.Message, p.Rule)
 	// A suppression in the code may be the very change under review: it makes a result
 	// minor, not invisible.
 	if len(r.Suppressions) > 0 {

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"cmp"
 	"path"
 	"regexp"
 	"strings"
@@ -255,9 +256,7 @@ func tapCases(out *Results, p tapPoint, group string, s Paths) (failed int) {
 func (p tapPoint) testCase(title string, s Paths) Case {
 	var c Case
 	c.Name = Name(title)
-	if c.Name == "" {
-		c.Name = "unnamed test"
-	}
+	c.Name = cmp.Or(c.Name, "unnamed test")
 	c.DurationMS = milliseconds(float(p.yaml["duration_ms"]) / 1000)
 	file, line := splitLocation(p.yaml["location"])
 	if file == "" {

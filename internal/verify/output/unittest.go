@@ -1,6 +1,7 @@
 package output
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 
@@ -119,10 +120,7 @@ func unittestResult(id, result string) Case {
 
 // unittestFailure reads one report with its traceback.
 func unittestFailure(m []string, below []string, s Paths) Case {
-	class := m[3]
-	if class == "" {
-		class = "unittest"
-	}
+	class := cmp.Or(m[3], "unittest")
 	c := Case{Test: unittestID(m[2], class)}
 	c.Status = contract.TestFailed
 	c.Name = Name(c.Test)

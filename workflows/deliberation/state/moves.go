@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -428,9 +429,7 @@ func (c *State) vote(s *Participant, id string, m contract.Move, now time.Time) 
 	if m.Version > known || known == 0 {
 		return fmt.Sprintf("version %d of %s has not been shown to you yet; vote for it in your next turn", max(m.Version, known+1), p.Key)
 	}
-	if m.Version == 0 {
-		m.Version = known
-	}
+	m.Version = cmp.Or(m.Version, known)
 	v := contract.Vote{ID: id, Voter: s.Member, Key: p.Key, Version: m.Version, Accept: *m.Accept, Text: m.Text, At: now}
 	c.votes = slices.DeleteFunc(c.votes, func(o contract.Vote) bool { return o.Voter == v.Voter && o.Key == v.Key && o.Version == v.Version })
 	c.votes = append(c.votes, v)
@@ -496,9 +495,7 @@ func (c *State) judge(s *Participant, m contract.Move, now time.Time) string {
 		return "there is already a verdict"
 	}
 	v := &Choice{Key: p.Key, Version: m.Version, By: s.Member, text: m.Text}
-	if v.Version == 0 {
-		v.Version = p.Version
-	}
+	v.Version = cmp.Or(v.Version, p.Version)
 	c.verdict = v
 	c.progressed(s, now)
 	return ""

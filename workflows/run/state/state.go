@@ -3,6 +3,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -126,9 +127,7 @@ func (s *State) Interrupt(status contract.Status, why string) error {
 	if !canBecome(s.Status, status) {
 		return fmt.Errorf("a run that is %s cannot become %s", s.Status, status)
 	}
-	if s.PausedFrom == "" {
-		s.PausedFrom = s.Status
-	}
+	s.PausedFrom = cmp.Or(s.PausedFrom, s.Status)
 	s.Status, s.WaitingFor = status, why
 	return nil
 }
