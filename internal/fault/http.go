@@ -71,7 +71,7 @@ func OfHTTP(status int, body []byte) *contract.Failure {
 		head += " " + name
 	}
 	cause = Clip(hideLogins(readable(strings.TrimSpace(head+"\n"+cause))), MaxOutputCause)
-	message := fmt.Sprintf("the model provider answered %s: %s", head, oneLine(strings.TrimPrefix(cause, head), maxShownLine))
+	message := fmt.Sprintf("the model provider responded with %s: %s", head, oneLine(strings.TrimPrefix(cause, head), maxShownLine))
 	return &contract.Failure{Class: class, Code: code, Message: Clip(strings.TrimSuffix(message, ": ")+"; "+httpTodo(code), MaxOutputMessage), Cause: cause}
 }
 
@@ -102,7 +102,7 @@ func classOfBody(status int, words string) (contract.Class, contract.Code) {
 func httpTodo(code contract.Code) string {
 	switch code {
 	case contract.CodeQuotaExhausted:
-		return "raise the quota, or use another provider until the limit's window ends"
+		return "raise the quota, or use another provider until the limit resets"
 	case contract.CodeRateLimited:
 		return "wait, or use another provider"
 	case contract.CodeContextOverflow:
@@ -116,7 +116,7 @@ func httpTodo(code contract.Code) string {
 	case contract.CodeInvalidOutput:
 		return "ask again"
 	case contract.CodeBadRequest:
-		return "correct the settings of the model"
+		return "correct the model settings"
 	default:
 		return "try again later, or use another provider"
 	}

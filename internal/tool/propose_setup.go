@@ -13,7 +13,7 @@ var proposeSetupDescription string
 // SetupProposal is how to set up a repository, as proposed by the environment agent.
 type SetupProposal struct {
 	Commands  []string          `json:"commands" jsonschema:"minItems=1,maxItems=30" jsonschema_description:"Shell commands, in order."`
-	Variables map[string]string `json:"variables,omitempty" jsonschema_description:"Variables for the set-up and for every later command."`
+	Variables map[string]string `json:"variables,omitempty" jsonschema_description:"Variables for the setup and for every later command."`
 	Reason    string            `json:"reason" jsonschema:"minLength=1" jsonschema_description:"What the problem was, and why this solves it."`
 }
 
@@ -21,7 +21,7 @@ func proposeSetup() Tool {
 	return define(Definition{Name: ProposeSetup, Description: proposeSetupDescription, ReadOnly: true},
 		func(_ context.Context, env Env, p SetupProposal) (Result, error) {
 			if env.Propose == nil {
-				return failed(contract.CodeForbidden, "A set-up cannot be proposed here."), nil
+				return failed(contract.CodeForbidden, "A setup cannot be proposed here."), nil
 			}
 			if wrong := env.Propose(p); wrong != "" {
 				return failed(contract.CodeInvalidOutput, "The proposal was rejected: %s.", wrong), nil
