@@ -33,7 +33,7 @@ func AccessLog(next http.Handler, log *slog.Logger) http.Handler {
 		next.ServeHTTP(out, r)
 		telemetry.ObserveRequest(route, out.status, time.Since(started))
 		// The path without the query, which may hold what people search for.
-		log.Log(r.Context(), levelOf(route), "A request was answered", "request", id, "method", r.Method, "path", r.URL.Path,
+		log.Log(r.Context(), levelOf(route), "Handled a request", "request", id, "method", r.Method, "path", r.URL.Path,
 			"status", out.status, "bytes", out.bytes, "took", time.Since(started))
 	})
 }
