@@ -37,7 +37,7 @@ func (d Downloads) Take(key string, folders []string, draft *Draft) error {
 			err = ownParents(draft.Home(), folder)
 		}
 		if err != nil {
-			return fmt.Errorf("reuse %s from an earlier set-up: %w", folder, err)
+			return fmt.Errorf("reuse %s from an earlier setup: %w", folder, err)
 		}
 	}
 	return nil
@@ -74,7 +74,7 @@ func (d Downloads) Put(ctx context.Context, key string, folders []string, draft 
 	for _, folder := range folders {
 		bytes, failed := d.put(ctx, to, folder, draft, most)
 		if most -= bytes; failed != nil {
-			err = errors.Join(err, fmt.Errorf("keep %s for the next set-up: %w", folder, failed))
+			err = errors.Join(err, fmt.Errorf("save %s for the next setup: %w", folder, failed))
 		}
 	}
 	return err

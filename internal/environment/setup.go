@@ -54,7 +54,7 @@ func SetUp(ctx context.Context, s Site, r Recipe, d *Draft) (*Failed, error) {
 	for _, c := range r.Setup {
 		left := s.Timeout - time.Since(started)
 		if left < time.Second {
-			return &Failed{Command: c, ExitCode: -1, Why: fmt.Sprintf("the set-up took longer than %s (environment.timeout)", s.Timeout)}, nil
+			return &Failed{Command: c, ExitCode: -1, Why: fmt.Sprintf("the setup took longer than %s (environment.timeout)", s.Timeout)}, nil
 		}
 		failed, err := s.run(ctx, r, c, d, left)
 		if err != nil {
@@ -66,7 +66,7 @@ func SetUp(ctx context.Context, s Site, r Recipe, d *Draft) (*Failed, error) {
 		if !c.Optional {
 			return failed, nil
 		}
-		s.say("(this command is optional; the set-up continues)\n")
+		s.say("(this command is optional; the setup continues)\n")
 		if s.OnOptional != nil {
 			s.OnOptional(failed)
 		}
@@ -95,7 +95,7 @@ func (s Site) run(ctx context.Context, r Recipe, c Command, d *Draft, left time.
 	command.Proxy = s.Proxy(r.Hosts)
 	result, err := s.Runner.Run(ctx, command)
 	if err != nil {
-		return nil, fmt.Errorf("run a set-up command: %w", err)
+		return nil, fmt.Errorf("run a setup command: %w", err)
 	}
 	if result.OK() {
 		return nil, nil
@@ -103,11 +103,11 @@ func (s Site) run(ctx context.Context, r Recipe, c Command, d *Draft, left time.
 	f := &Failed{Command: c, ExitCode: result.ExitCode, Output: endOf(result), Refused: result.Refused, Missing: result.ExitCode == 127}
 	switch {
 	case result.TimedOut:
-		f.Why = fmt.Sprintf("the set-up took longer than %s (environment.timeout)", s.Timeout)
+		f.Why = fmt.Sprintf("the setup took longer than %s (environment.timeout)", s.Timeout)
 	case result.LimitExceeded != "":
 		f.Why = "it exceeded its limit of " + result.LimitExceeded
 	case result.Signal != "":
-		f.Why = "a signal ended it (" + result.Signal + ")"
+		f.Why = "it was terminated by a signal (" + result.Signal + ")"
 	default:
 		f.Why = fmt.Sprintf("exit code %d", result.ExitCode)
 	}
@@ -156,7 +156,7 @@ func (r Recipe) Outfit(c *sandbox.Command) {
 func Keep(checkout string, untracked []string, r Recipe, d *Draft) error {
 	home, err := os.OpenRoot(d.Home())
 	if err != nil {
-		return fmt.Errorf("keep an environment: %w", err)
+		return fmt.Errorf("save the environment: %w", err)
 	}
 	defer home.Close()
 	for _, dir := range r.Drop {
@@ -170,7 +170,7 @@ func Keep(checkout string, untracked []string, r Recipe, d *Draft) error {
 	}
 	for _, name := range untracked {
 		if err := keepPath(checkout, d.Work(), name); err != nil {
-			return fmt.Errorf("keep %s from a set-up: %w", name, err)
+			return fmt.Errorf("save %s from a setup: %w", name, err)
 		}
 	}
 	return nil
@@ -242,9 +242,9 @@ func (r Recipe) Describe() string {
 		}
 		switch r.Source {
 		case SourceAgent:
-			return count + " of the environment agent"
+			return count + " from the environment agent"
 		case SourcePerson:
-			return count + " given by a person"
+			return count + " from a person"
 		default:
 			return strings.Replace(count, " ", " configured ", 1)
 		}
