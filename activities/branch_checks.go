@@ -37,7 +37,7 @@ func (a *Activities) TakeCheck(ctx context.Context, in contract.TakeCheckInput) 
 func failureOfCheck(m contract.CheckMessage) contract.Failure {
 	out := contract.Failure{Class: contract.ClassAssertion, Code: contract.CodeCheckFailed}
 	if m.Kind == contract.CheckComment {
-		out.Message = fmt.Sprintf("a review comment (%s) asks for a change: %s", m.Name, firstOf(m.Summary, m.Details))
+		out.Message = fmt.Sprintf("a review comment (%s) requests a change: %s", m.Name, firstOf(m.Summary, m.Details))
 		out.Cause = clipped(strings.TrimSpace(cmp.Or(m.Details, m.Summary)), causeBytes)
 		return out
 	}
@@ -73,7 +73,7 @@ func (a *Activities) evidenceOfCheck(ctx context.Context, id int64) (string, err
 	}
 	details := m.Details
 	if cut := len(details) - evidenceBytes; cut > 0 { // the end of a log says what failed
-		details = fmt.Sprintf("(%d bytes before) … %s", cut, strings.ToValidUTF8(details[cut:], ""))
+		details = fmt.Sprintf("(%d bytes omitted) … %s", cut, strings.ToValidUTF8(details[cut:], ""))
 	}
 	return strings.TrimSpace(what + "\n" + m.Summary + "\n" + details), nil
 }

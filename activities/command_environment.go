@@ -130,7 +130,7 @@ func (a *Activities) rememberFailed(key string, failed *environment.Failed) {
 // change requires could not be created.
 func setupNote(f *environment.Failed) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "NOTE: your change to manifests or lock files needs another environment, which could not be set up. `%s` failed (%s):\n%s\n",
+	fmt.Fprintf(&b, "NOTE: your change to manifests or lock files requires a different environment, which could not be set up. `%s` failed (%s):\n%s\n",
 		f.Command, f.Why, f.Output)
 	if len(f.Refused) > 0 {
 		fmt.Fprintf(&b, "It tried to reach %s, which only the operator can allow (environment.network.hosts).\n", strings.Join(f.Refused, ", "))

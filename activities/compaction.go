@@ -247,12 +247,12 @@ func (t attempt) summary(most int) string {
 	for i := len(t.calls) - 1; i >= 0; i-- {
 		c := t.calls[i]
 		line := fmt.Sprintf("turn %d: %s %s", c.turn, c.tool, clipped(c.target, most/parts))
-		marked := fmt.Sprintf("%s [result of %d bytes left out]", line, c.resultLength)
+		marked := fmt.Sprintf("%s [%d-byte result omitted]", line, c.resultLength)
 		if shown := clipped(c.result, most/parts); c.result != "" && len(line)+len(shown)+3 <= left/2 {
 			marked = line + " → " + shown
 		}
 		if len(marked)+1 > left {
-			lines = append(lines, fmt.Sprintf("[%d earlier calls left out]", i+1))
+			lines = append(lines, fmt.Sprintf("[%d earlier calls omitted]", i+1))
 			break
 		}
 		left -= len(marked) + 1

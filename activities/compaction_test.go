@@ -23,16 +23,16 @@ func TestAnAttemptInShortKeepsNamesErrorsAndTheLastResultsWithinItsBound(t *test
 		pastCall{turn: 42, tool: "run_command", target: "go vet", failed: true, result: "changed.go:3: no such thing"})
 	for _, most := range []int{3000, 1200, minEarlier} {
 		text := past.summary(most)
-		require.LessOrEqual(t, len(text), most+len("[40 earlier calls left out]")+1)
+		require.LessOrEqual(t, len(text), most+len("[40 earlier calls omitted]")+1)
 		for _, told := range []string{
 			"Files changed: changed.go", "Files read: file-39.go", "no such thing", "Before that: Files changed: first.go",
-			"turn 42: run_command go vet", "earlier calls left out]",
+			"turn 42: run_command go vet", "earlier calls omitted]",
 		} {
 			require.Contains(t, text, told, "in %d bytes", most)
 		}
 		require.NotContains(t, text, "turn 1:", "what is oldest goes first")
 	}
-	require.Contains(t, past.summary(3000), "[result of 5000 bytes left out]")
+	require.Contains(t, past.summary(3000), "[5000-byte result omitted]")
 }
 
 func TestAShortListingKeepsTopLevelFilesAndCountsTheRest(t *testing.T) {

@@ -246,7 +246,7 @@ func (a *Activities) movesOf(ctx context.Context, brief contract.Brief, answer s
 	}
 	size, err := json.Marshal(moves)
 	if err != nil {
-		return nil, fmt.Errorf("measure the moves: %w", err)
+		return nil, fmt.Errorf("calculate the size of the moves: %w", err)
 	}
 	if len(size) > movesBytes {
 		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the moves total %d bytes, more than the %d allowed; make fewer moves per turn", len(size), movesBytes)
@@ -281,7 +281,7 @@ func (a *Activities) WriteHandoff(ctx context.Context, in contract.WriteHandoffI
 func (a *Activities) keepDocument(ctx context.Context, of contract.ExecutionRef, name string, v any) error {
 	doc, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		return fmt.Errorf("make %s: %w", name, err)
+		return fmt.Errorf("encode %s: %w", name, err)
 	}
 	return a.keep(ctx, of, name, contract.ArtifactJSON, string(doc))
 }
@@ -433,7 +433,7 @@ func decisionMarkdown(d *contract.Decision) string {
 	for _, alt := range d.Rejected {
 		fmt.Fprintf(&b, "\n%s, by %s, %s:\n\n%s\n", alt.Key, alt.Author, alt.State, quoted(alt.Text.Head))
 		for _, r := range alt.Against {
-			fmt.Fprintf(&b, "\nAgainst it, %s:\n\n%s\n", r.By, quoted(r.Text.Head))
+			fmt.Fprintf(&b, "\nObjection by %s:\n\n%s\n", r.By, quoted(r.Text.Head))
 		}
 	}
 	list("Open questions", d.OpenQuestions)

@@ -37,7 +37,7 @@ func (a *Activities) Deliver(ctx context.Context, in contract.DeliverInput) erro
 	case err == nil, errors.As(err, &refusal):
 		return err
 	case errors.As(err, &gone):
-		return fault.Wrap(err, contract.ClassRuntime, contract.CodeCancelled, "%s has ended; the message came too late", in.WorkflowID)
+		return fault.Wrap(err, contract.ClassRuntime, contract.CodeCancelled, "%s has ended; the message arrived too late", in.WorkflowID)
 	}
 	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "could not deliver a message to %s", in.WorkflowID)
 }

@@ -162,9 +162,9 @@ func TestAnAnswerThatIsNoTurnIsAResultThatWasPaidOnce(t *testing.T) {
 		rule, says string
 		code       contract.Code
 	}{
-		"prose":       {`reply: {text: "I am ALPHA and I approve."}`, "not one JSON document", contract.CodeInvalidOutput},
+		"prose":       {`reply: {text: "I am ALPHA and I approve."}`, "not a single JSON document", contract.CodeInvalidOutput},
 		"a sender":    {`reply: {json: {moves: [{move: done, member: ALPHA}]}}`, "schema", contract.CodeInvalidOutput},
-		"five moves":  {`reply: {json: {moves: [{move: done}, {move: done}, {move: done}, {move: done}, {move: done}]}}`, "the answer has 5 moves", contract.CodeInvalidOutput},
+		"five moves":  {`reply: {json: {moves: [{move: done}, {move: done}, {move: done}, {move: done}, {move: done}]}}`, "the response has 5 moves", contract.CodeInvalidOutput},
 		"a long text": {fmt.Sprintf(`reply: {json: {moves: [{move: message, text: %q}]}}`, strings.Repeat("x", 4097)), "4097 bytes", contract.CodeInvalidOutput},
 		"a cut one":   {"fault: {truncate: true}\n    reply: {json: {moves: [{move: message, text: \"a long message that is cut\"}]}}", "", contract.CodeTruncated},
 	} {
@@ -582,6 +582,6 @@ func TestADeliberationIsSentATurnAsSoonAsItsAnswerIsStored(t *testing.T) {
 	require.True(t, bad.MovesSent)
 	require.Len(t, temporal.signals, 1)
 	require.Equal(t, contract.CodeInvalidOutput, temporal.signals[0].Bad.Code)
-	require.Contains(t, temporal.signals[0].Bad.Message, "the model's answer could not be used: ")
+	require.Contains(t, temporal.signals[0].Bad.Message, "the model's response could not be used: ")
 	require.Empty(t, temporal.signals[0].Moves)
 }

@@ -59,12 +59,12 @@ func (a *Activities) baseEnvironment(ctx context.Context, run store.Run, spec se
 	}
 	if w.digest != run.Environment {
 		return nil, fault.New(contract.ClassInfra, contract.CodeUnavailable,
-			"the environment %.12s of the base commit is lost, and this worker cannot rebuild it because it has different tools; start a new run", run.Environment)
+			"the environment %.12s of the base commit was lost, and this worker cannot rebuild it because it has different tools; start a new run", run.Environment)
 	}
 	p, err := a.provide(ctx, run.ID, w, run.Settings.Environment.Timeout)
 	if err == nil && p.failed != nil {
 		err = fault.New(contract.ClassInfra, contract.CodeUnavailable,
-			"the environment %.12s of the base commit is lost and could not be rebuilt: `%s` failed (%s)", run.Environment, clipped(p.failed.Command.String(), 300), p.failed.Why)
+			"the environment %.12s of the base commit was lost and could not be rebuilt: `%s` failed (%s)", run.Environment, clipped(p.failed.Command.String(), 300), p.failed.Why)
 	}
 	return p.env, err
 }
@@ -202,7 +202,7 @@ func (a *Activities) makeEnvironment(ctx context.Context, runID int64, w require
 	}
 	if most := a.Config.Environment.Disk.Int64(); manifest.Bytes > most {
 		return provided{}, fault.New(contract.ClassConfig, contract.CodeTooLarge,
-			"the environment takes up %d bytes on disk, more than the %d that this host keeps for all environments (environment.disk)", manifest.Bytes, most)
+			"the environment takes up %d bytes on disk, more than the %d allowed on this host for all environments (environment.disk)", manifest.Bytes, most)
 	}
 	if !w.private {
 		if err := a.keepArchive(ctx, runID, w, draft, manifest, started); err != nil {
@@ -232,7 +232,7 @@ func (a *Activities) setUpWithDownloads(
 	downloads, key := setup.Downloads(a.DataDir), digestOf("downloads", w.scope)
 	warn := func(err error) {
 		if err != nil {
-			a.Log.WarnContext(ctx, "Could not reuse the downloads of earlier setups", "run", runID, "error", err)
+			a.Log.WarnContext(ctx, "Could not reuse downloads from earlier setups", "run", runID, "error", err)
 		}
 	}
 	warn(downloads.Take(key, w.recipe.Cache, draft))

@@ -199,7 +199,7 @@ func TestAnotherWorkerWaitsForACallThatALivingOneMakes(t *testing.T) {
 	second := think(t.Context(), other, in)
 	select {
 	case line := <-said:
-		require.Contains(t, line, "waiting for its answer")
+		require.Contains(t, line, "waiting for its response")
 	case <-g.arrived:
 		require.Fail(t, "it was asked, and paid, twice")
 	}

@@ -88,7 +88,7 @@ func (a *Activities) evidence(ctx context.Context, e store.Execution) (string, e
 	}
 	for i := len(messages) - 1; i > 1; i-- { // the first two are the prompt
 		if messages[i].Role == "assistant" {
-			return "The last answer:\n" + clipped(telemetry.Redact(string(messages[i].Content)), evidenceBytes/2), nil
+			return "The last response:\n" + clipped(telemetry.Redact(string(messages[i].Content)), evidenceBytes/2), nil
 		}
 	}
 	return "", nil

@@ -106,7 +106,7 @@ func tooMany(n int) string {
 }
 
 // reminder is the message to a model that answered without calling a tool.
-const reminder = "Your answer called no tool. Call a tool to continue, or `finish` when the step is done or cannot be done."
+const reminder = "Your response called no tool. Call a tool to continue, or call `finish` when the step is done or cannot be done."
 
 // question is one model call being prepared or made.
 type question struct {
@@ -166,7 +166,7 @@ func (a *Activities) leaseCall(ctx context.Context, q question) (release func(),
 		return release, err
 	}
 	patience := cmp.Or(q.timeout, model.DefaultTimeout) + storeTimeout
-	a.Log.InfoContext(ctx, "Another worker is making this model call; waiting for its answer", "execution", q.execution.ID, "turn", q.turn, "at_most", patience)
+	a.Log.InfoContext(ctx, "Another worker is making this model call; waiting for its response", "execution", q.execution.ID, "turn", q.turn, "at_most", patience)
 	release, owned, err = a.Store.LeaseCall(ctx, q.execution.ID, q.turn, patience)
 	if err == nil && !owned {
 		a.Log.WarnContext(ctx, "Another worker's model call timed out; making the call here", "execution", q.execution.ID, "turn", q.turn)
@@ -196,7 +196,7 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 	if reserved.Answer != nil {
 		var answer stored
 		if err := json.Unmarshal(reserved.Answer.Answer, &answer); err != nil {
-			return model.Response{}, fmt.Errorf("read the stored answer of execution %d, turn %d: %w", q.execution.ID, q.turn, err)
+			return model.Response{}, fmt.Errorf("read the stored response of execution %d, turn %d: %w", q.execution.ID, q.turn, err)
 		}
 		return answer.Response, answer.Err()
 	}
@@ -327,7 +327,7 @@ const (
 func (a *Activities) storeAnswer(ctx context.Context, q question, call store.CallID, answer stored) error {
 	raw, err := json.Marshal(answer)
 	if err != nil {
-		return fmt.Errorf("store the answer of execution %d, turn %d: %w", q.execution.ID, q.turn, err)
+		return fmt.Errorf("store the response of execution %d, turn %d: %w", q.execution.ID, q.turn, err)
 	}
 	messages, err := encode(answerMessages(q, answer))
 	if err != nil {
@@ -349,7 +349,7 @@ func (a *Activities) storeUntilAccepted(ctx context.Context, q question, try fun
 		if err == nil || errors.Is(err, store.ErrSuperseded) || fault.Of(err).Class != contract.ClassInfra {
 			return err
 		}
-		a.Log.WarnContext(ctx, "Could not store a model's answer; trying again", "execution", q.execution.ID, "turn", q.turn, "error", err)
+		a.Log.WarnContext(ctx, "Could not store a model response; trying again", "execution", q.execution.ID, "turn", q.turn, "error", err)
 		select {
 		case <-ctx.Done():
 			return err
@@ -379,11 +379,11 @@ func answerMessages(q question, answer stored) []model.Message {
 	var wrong string
 	switch n := len(answer.ToolCalls); {
 	case answer.Failure != nil:
-		wrong = "Your answer could not be used: " + answer.Failure.Message
+		wrong = "Your response could not be used: " + answer.Failure.Message
 	case n == 0:
 		wrong = reminder
 	case n > contract.TurnCallLimit:
-		wrong = "Your answer could not be used: " + tooMany(n) + "."
+		wrong = "Your response could not be used: " + tooMany(n) + "."
 	default:
 		return []model.Message{answer.Message()}
 	}

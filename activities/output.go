@@ -117,7 +117,7 @@ func (o *output) flush(all bool) {
 		err := o.a.Store.AppendOutput(ctx, o.runID, o.source, telemetry.Redact(piece))
 		cancel()
 		if err != nil {
-			o.a.Log.WarnContext(o.ctx, "Could not show live output", "run", o.runID, "source", o.source, "error", err)
+			o.a.Log.WarnContext(o.ctx, "Could not store live output", "run", o.runID, "source", o.source, "error", err)
 			return
 		}
 	}
@@ -135,7 +135,7 @@ func (o *output) log() []byte {
 	defer o.mu.Unlock()
 	whole := slices.Clone(o.head)
 	if o.dropped > 0 {
-		whole = fmt.Appendf(whole, "\n[… %d bytes are left out …]\n", o.dropped)
+		whole = fmt.Appendf(whole, "\n[… %d bytes omitted …]\n", o.dropped)
 	}
 	return []byte(telemetry.Redact(string(append(whole, o.tail...))))
 }
@@ -188,7 +188,7 @@ func (e *egress) records() ([]byte, error) {
 	lines := json.NewEncoder(&out)
 	for _, r := range e.log {
 		if err := lines.Encode(r); err != nil {
-			return nil, fmt.Errorf("save the requests of a sandbox: %w", err)
+			return nil, fmt.Errorf("save the network requests of a sandbox: %w", err)
 		}
 	}
 	if e.dropped > 0 {

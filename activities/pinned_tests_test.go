@@ -117,7 +117,7 @@ func TestATestThatTheChangeRemovedIsAFindingAndFailsTheTester(t *testing.T) {
 	require.Equal(t, contract.CategoryTest, findings[0].Category)
 	require.Equal(t, "pinned-tests/deleted", findings[0].Rule)
 	require.Equal(t, contract.CodeFindings, report.Failure.Code)
-	require.Contains(t, report.Failure.Message, "TestAgain is deleted")
+	require.Contains(t, report.Failure.Message, "TestAgain was deleted")
 
 	_, findings, report = h.planned(ws)
 	require.Empty(t, findings, "what was put back is resolved")
@@ -207,5 +207,5 @@ func TestAReTestRunsTheSameCommandAsTheCheckThatItRepeatsWithoutASecondTry(t *te
 	require.False(t, second.OK)
 	report, failure := do[contract.TestReportResult](h, h.TestReport, contract.TestReportInput{Execution: e})
 	require.Nil(t, failure)
-	require.Contains(t, report.Failure.Message, "not stable: failed in re-test 1 of 2")
+	require.Contains(t, report.Failure.Message, "not stable: failed in retest 1 of 2")
 }

@@ -170,7 +170,7 @@ func transfer(from, to, name string, exists bool) error {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	if err := target.MkdirAll(filepath.FromSlash(path.Dir(name)), 0o755); err != nil {
-		return fmt.Errorf("create the folder of %s: %w", name, err)
+		return fmt.Errorf("create the directory of %s: %w", name, err)
 	}
 	out, err := target.OpenFile(local, os.O_CREATE|os.O_EXCL|os.O_WRONLY, info.Mode().Perm())
 	if err != nil {
@@ -199,7 +199,7 @@ func removeObstacles(target *os.Root, name string) error {
 			err = target.Remove(at)
 		}
 		if err != nil {
-			return fmt.Errorf("make room for %s: %w", name, err)
+			return fmt.Errorf("remove a file in the way of %s: %w", name, err)
 		}
 	}
 	return nil

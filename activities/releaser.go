@@ -108,7 +108,7 @@ func healed(heals []store.HealEvent, name string) contract.Step {
 		}
 		cause, _, _ := strings.Cut(h.RootCause, "\n")
 		return contract.Step{
-			Name:        "Repair what made the " + string(h.Phase) + " fail",
+			Name:        "Fix the " + string(h.Phase) + " failure",
 			Description: fmt.Sprintf("%s: %s", h.ErrorType, cause),
 		}
 	}

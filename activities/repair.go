@@ -140,7 +140,7 @@ func (a *Activities) lastAnswer(ctx context.Context, execution int64) (model.Mes
 		}
 		var answer model.Message
 		if err := json.Unmarshal(m.Content, &answer); err != nil {
-			return answer, fmt.Errorf("read the last answer of execution %d: %w", execution, err)
+			return answer, fmt.Errorf("read the last response of execution %d: %w", execution, err)
 		}
 		return answer, nil
 	}

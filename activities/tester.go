@@ -303,7 +303,7 @@ func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, roo
 	for _, f := range outcome.Artifacts {
 		artifact, err := a.keepFile(ctx, files, f)
 		if err != nil {
-			a.Log.WarnContext(ctx, "Skipped a file of a check", "run", in.Execution.RunID, "check", in.Check.ID, "file", f.Path, "error", err)
+			a.Log.WarnContext(ctx, "Skipped a file from a check", "run", in.Execution.RunID, "check", in.Check.ID, "file", f.Path, "error", err)
 			continue
 		}
 		artifact.ExecutionID, artifact.Name = in.Execution.ID, prefix+f.Name

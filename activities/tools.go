@@ -53,7 +53,7 @@ func (a *Activities) toolCall(ctx context.Context, in contract.ToolInput) (model
 	}
 	var answer stored
 	if err := json.Unmarshal(raw, &answer); err != nil {
-		return model.ToolCall{}, fmt.Errorf("read the stored answer of execution %d, turn %d: %w", in.Execution.ID, in.Turn, err)
+		return model.ToolCall{}, fmt.Errorf("read the stored response of execution %d, turn %d: %w", in.Execution.ID, in.Turn, err)
 	}
 	if in.Index >= len(answer.ToolCalls) {
 		return model.ToolCall{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,

@@ -201,7 +201,7 @@ func (b Brief) Moves(e ExecutionRef, r ThinkResult) Moves {
 	if r.Bad == "" {
 		return m
 	}
-	m.Moves, m.Bad = nil, &Failure{Class: ClassLLM, Code: r.Code, Message: "the model's answer could not be used: " + r.Bad}
+	m.Moves, m.Bad = nil, &Failure{Class: ClassLLM, Code: r.Code, Message: "the model's response could not be used: " + r.Bad}
 	if r.Code == "" {
 		m.Bad.Code = CodeInvalidOutput
 	}

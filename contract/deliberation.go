@@ -466,7 +466,7 @@ const (
 func (m DeliberationMetrics) Analysis() []string {
 	out := []string{}
 	if m.TotalMessages > ManyMessages {
-		out = append(out, fmt.Sprintf("%d messages, more than %d: the task may be too vague, or its parts depend on each other too much", m.TotalMessages, ManyMessages))
+		out = append(out, fmt.Sprintf("%d messages, more than %d: the task may be too vague, or its parts may be too interdependent", m.TotalMessages, ManyMessages))
 	}
 	switch open := m.ConflictsDetected - m.ConflictsResolved + m.ConflictsOpen; {
 	case m.ConflictsDetected <= ManyConflicts:
@@ -476,7 +476,7 @@ func (m DeliberationMetrics) Analysis() []string {
 		out = append(out, fmt.Sprintf("%d conflicts (threshold %d) were all resolved: the members reviewed each other's work closely", m.ConflictsDetected, ManyConflicts))
 	}
 	if m.GammaReason == GammaStuck {
-		out = append(out, "GAMMA joined because an agent was stuck: see its last messages, its errors and how long its model calls took")
+		out = append(out, "GAMMA joined because an agent was stuck: see its last messages, its errors and the duration of its model calls")
 	}
 	return out
 }

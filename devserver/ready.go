@@ -37,7 +37,7 @@ func writeReadyFile(file string, r Ready) error {
 	}
 	temporary, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
 	if err != nil {
-		return fmt.Errorf("writing the ready file %s: %w: choose a --ready-file in an existing, writable folder", file, err)
+		return fmt.Errorf("writing the ready file %s: %w: choose a --ready-file in an existing, writable directory", file, err)
 	}
 	defer os.Remove(temporary.Name()) // fails after the rename, which is fine
 	_, err = temporary.Write(append(content, '\n'))

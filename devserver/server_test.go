@@ -448,7 +448,7 @@ func TestSQLiteFileOfAnotherVersionIsRefusedWithAWayOut(t *testing.T) {
 
 	code, output = runToEnd(t, "--port", "0", "--db-filename", filepath.Join(t.TempDir(), "no", "such.db"))
 	require.Equal(t, exitError, code)
-	require.Contains(t, output, "check that its folder exists")
+	require.Contains(t, output, "check that its directory exists")
 }
 
 func TestWorkersThatStopLoseNoTask(t *testing.T) {

@@ -315,7 +315,7 @@ func TestCommandsToPipelinesThatCannotTakeThemSayWhy(t *testing.T) {
 	each(p.ID, http.StatusConflict, "has not started yet")
 	for _, late := range []error{context.DeadlineExceeded, client.NewWorkflowUpdateServiceTimeoutOrCanceledError(serviceerror.NewDeadlineExceeded("context deadline exceeded"))} {
 		d.answer = late
-		each(p.ID, http.StatusServiceUnavailable, "did not answer")
+		each(p.ID, http.StatusServiceUnavailable, "did not respond")
 	}
 	d.answer = errors.New("secret text of the inside")
 	w := b.send(t, http.MethodPost, "/api/pipeline/continue", fmt.Sprintf(`{"pipeline_id": %d}`, p.ID))

@@ -383,7 +383,7 @@ func TestAnAnswerIsToTheQuestionThatWasSeen(t *testing.T) {
 			b.asks(t, id, c.asked, 2)
 			w = b.send(t, http.MethodPost, path, seen)
 			require.Equal(t, http.StatusConflict, w.Code, w.Body)
-			require.Contains(t, w.Body.String(), "no longer waits for this answer")
+			require.Contains(t, w.Body.String(), "is no longer waiting for this answer")
 			require.Empty(t, run.message, "the run hears nothing of it")
 
 			w = b.send(t, http.MethodPost, path, b.buttonOf(t, id, c.tab, c.command))

@@ -187,7 +187,7 @@ func TestAPipelineSaysWhyItFailedAndWhatCameOfIt(t *testing.T) {
 	p, next := b.argued(t, "harmless")
 	doc, text := b.page(t, ui.PipelineHref(p.ID))
 	for _, want := range []string{
-		"no agent made progress for 1m", "Hint: harmless", "continues from here", "recovered by", "an agent showed no progress for 30s", "an agent was stuck", "60 messages, more than 50",
+		"no agent made progress for 1m", "Hint: harmless", "continues from here", "recovered by", "an agent made no progress for 30s", "an agent was stuck", "60 messages, more than 50",
 		"rejects", "earlier version", "from attempt 1", "Errors and rejected moves", "None", "invalid output",
 	} {
 		require.Contains(t, strings.ToLower(text), strings.ToLower(want))

@@ -48,7 +48,7 @@ func (s *probes) ready(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	is, status := readiness{Status: "ready", Database: health.OK, Temporal: health.OK}, http.StatusOK
 	unavailable := func(part *string) {
-		*part, is.Status, status = "does not answer", "unavailable", http.StatusServiceUnavailable
+		*part, is.Status, status = "is not responding", "unavailable", http.StatusServiceUnavailable
 	}
 	if agents, err := s.Views.Agents(ctx); err != nil {
 		unavailable(&is.Database)

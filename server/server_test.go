@@ -174,7 +174,7 @@ func textOf(n *html.Node) string {
 // said returns what the server's log has beside the requests that were answered.
 func (b *bundle) said() []string {
 	return slices.DeleteFunc(slices.Collect(strings.Lines(b.log.String())), func(line string) bool {
-		return strings.Contains(line, `level=INFO msg="A request was answered"`)
+		return strings.Contains(line, `level=INFO msg="Handled a request"`)
 	})
 }
 
@@ -413,10 +413,10 @@ func TestHealthAndReadinessAreTwoThings(t *testing.T) {
 	require.NoError(t, b.Heartbeat(t.Context(), beat))
 	require.Contains(t, ready(http.StatusOK, "degraded", "ok", "ok")["builder"], "no agent is healthy")
 	b.temporal.err = errors.New("connection to 10.0.0.1 refused")
-	ready(http.StatusServiceUnavailable, "unavailable", "ok", "does not answer")
+	ready(http.StatusServiceUnavailable, "unavailable", "ok", "is not responding")
 	b.temporal.err = nil
 	b.Store.Close()
-	require.Nil(t, ready(http.StatusServiceUnavailable, "unavailable", "does not answer", "ok"))
+	require.Nil(t, ready(http.StatusServiceUnavailable, "unavailable", "is not responding", "ok"))
 	require.Equal(t, http.StatusOK, b.get(t, "/healthz").Code, "the process itself is well")
 	w := b.get(t, "/api/runs")
 	require.GreaterOrEqual(t, w.Code, 500)
@@ -483,7 +483,7 @@ func TestAgentsAreListedWithTheirQueuesAndWhatTheyLack(t *testing.T) {
 	require.Empty(t, report().QueuesProblem, "a second look so soon would cost for nothing")
 	b.handler = server.New(server.Options{Store: b.Store, Views: b.Views, Feed: b.Feed, Temporal: b.temporal, Log: slog.New(slog.NewTextHandler(&b.log, nil))})
 	r = report()
-	require.Equal(t, "Temporal does not answer", r.QueuesProblem)
+	require.Equal(t, "Temporal is not responding", r.QueuesProblem)
 	require.Empty(t, r.Queues)
 	require.Len(t, r.Agents, 1, "agents are told all the same")
 }
@@ -558,7 +558,7 @@ func TestTheAccessLogHasEachRequest(t *testing.T) {
 	b.get(t, "/api/runs/999")
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	require.Len(t, lines, 2)
-	require.Contains(t, lines[0], fmt.Sprintf("level=INFO msg=\"A request was answered\" request=%s method=GET path=/runs/%d status=200 bytes=%d", answer.Header().Get(middleware.RequestIDHeader), id, answer.Body.Len()))
+	require.Contains(t, lines[0], fmt.Sprintf("level=INFO msg=\"Handled a request\" request=%s method=GET path=/runs/%d status=200 bytes=%d", answer.Header().Get(middleware.RequestIDHeader), id, answer.Body.Len()))
 	require.Contains(t, lines[1], "path=/api/runs/999 status=404")
 	require.NotContains(t, log.String(), "hunter2")
 }

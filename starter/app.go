@@ -86,7 +86,7 @@ func (a *app) config() (*config.Config, error) {
 	scripted := a.getenv(setup.ScriptedURL)
 	if from.Project == "" {
 		if from.Dir, err = os.Getwd(); err != nil {
-			return nil, fmt.Errorf("find the current folder: %w", err)
+			return nil, fmt.Errorf("find the current directory: %w", err)
 		}
 		from.Trusts = a.trusted().Trusts
 	}
@@ -223,7 +223,7 @@ func checkRemote(repo string) error {
 	if strings.HasPrefix(repo, "/") || strings.Contains(repo, ":") {
 		return nil
 	}
-	return usageError{fmt.Errorf("--repo %s: with --server, a folder must be an absolute path on the server's host; give that path, or a URL", repo)}
+	return usageError{fmt.Errorf("--repo %s: with --server, a directory must be an absolute path on the server's host; give that path, or a URL", repo)}
 }
 
 // with calls do with the backend of a command.

@@ -64,7 +64,7 @@ everything when interrupted.`,
 			return a.guard(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&scenario, "scenario", "", "scenario file that the scripted model answers from")
+	cmd.Flags().StringVar(&scenario, "scenario", "", "scenario file with the responses of the scripted model")
 	cmd.Flags().IntVar(&port, "port", devstack.DefaultPort, "port of the server; 0 for a free port")
 	cmd.Flags().BoolVar(&detach, "detach", false, "return when everything is ready, and leave it running")
 	cmd.AddCommand(newDevStatus(a), newDevStop(a))
@@ -83,7 +83,7 @@ func (a *app) stackOptions(ctx context.Context, scenario string, port int, portG
 	}
 	here, err := os.Getwd()
 	if err != nil {
-		return devstack.Options{}, fmt.Errorf("find the current folder: %w", err)
+		return devstack.Options{}, fmt.Errorf("find the current directory: %w", err)
 	}
 	named := a.configFile
 	if named != "" {
@@ -234,11 +234,11 @@ func (a *app) printStack(s *devstack.Stack, scriptedAlone bool) {
 	switch {
 	case s.Model == "":
 	case !scriptedAlone:
-		fmt.Fprintln(a.out, "Note: the scripted model answers only when selected (mode local, model scripted/scripted); everything else uses the configured models")
+		fmt.Fprintln(a.out, "Note: the scripted model responds only when selected (mode local, model scripted/scripted); everything else uses the configured models")
 	default:
-		what := "answers come from " + s.Scenario
+		what := "responses come from " + s.Scenario
 		if s.Scenario == "" {
-			what = "the scripted model has NO answers: set models.default in " + config.FileName + ", or restart with --scenario FILE"
+			what = "the scripted model has NO responses: set models.default in " + config.FileName + ", or restart with --scenario FILE"
 		}
 		fmt.Fprintln(a.out, strings.ToUpper("note:"), "no real model is used;", what)
 	}

@@ -32,7 +32,7 @@ func newDoctor(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check every component and suggest fixes",
 		Long: `Checks the configuration, the data folder, git, PostgreSQL, Temporal, workers,
-models, the sandbox and the processes of the stack, and says how to fix each
+models, the sandbox and the processes of the stack, and suggests how to fix each
 problem. It changes nothing and spends no tokens.
 
 Exit codes: 0 nothing failed (there may be warnings), 1 something failed.`,
@@ -161,7 +161,7 @@ func serverAnswers(ctx context.Context, address string, r doctor.Result) doctor.
 			if answer.StatusCode == http.StatusOK {
 				return r
 			}
-			err = fmt.Errorf("it answers %s: a component that it needs is unavailable", answer.Status)
+			err = fmt.Errorf("it responds with %s: a component that it needs is unavailable", answer.Status)
 		}
 	}
 	r.Status, r.Message, r.Remedy = doctor.Fail, err.Error(), "fix the other failed checks; then rgpt dev stop, "+startAll
@@ -205,7 +205,7 @@ func artifactsCheck(cfg *config.Config, dir string) doctor.Check {
 		if err != nil {
 			return doctor.FailedBy(err, "correct artifacts.url and its credentials")
 		}
-		return doctor.Passed("the store at artifacts.url answers")
+		return doctor.Passed("the store at artifacts.url responds")
 	}}
 }
 
@@ -231,9 +231,9 @@ func modelChecks(cfg *config.Config) []doctor.Check {
 				return doctor.FailedBy(err, providerRemedy(p, fault.Of(err).Code))
 			}
 			if p.Kind == model.KindScripted {
-				return doctor.Warned("answers from a scenario; no real model is used", "set models.default in "+config.FileName)
+				return doctor.Warned("responds from a scenario; no real model is used", "set models.default in "+config.FileName)
 			}
-			return doctor.Passed("answers at %s, for %v", p.Address(), agents)
+			return doctor.Passed("responds at %s, for %v", p.Address(), agents)
 		}})
 	}
 	return checks

@@ -26,10 +26,10 @@ import (
 
 func newEnv(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "env", Short: "Show and define how repositories are set up",
-		Long: `An environment is what the builds and tests of a repository need: its installed
-dependencies, built once and kept by digest. docs/ENVIRONMENTS.md describes detection,
-builds, and what to do about failures.`,
+		Use: "env", Short: "Show and define the setups of repositories",
+		Long: `An environment contains the installed dependencies that the builds and tests of a repository
+need. It is built once and stored by digest. docs/ENVIRONMENTS.md describes detection, builds,
+and what to do about failures.`,
 	}
 	cmd.AddCommand(newEnvList(a), newEnvShow(a), newEnvBuild(a), newEnvRemove(a), newEnvSet(a), newEnvUnset(a), newEnvSetups(a))
 	return cmd
@@ -55,7 +55,7 @@ func newEnvList(a *app) *cobra.Command {
 	var repo string
 	var limit int
 	cmd := &cobra.Command{
-		Use: "list", Short: "List kept environments, most recently used first", Args: noArgs,
+		Use: "list", Short: "List stored environments, most recently used first", Args: noArgs,
 		Example: `  rgpt env list
   rgpt env list --repo . --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,7 +71,7 @@ func newEnvList(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&repo, "repo", "", "only this repository: a folder or a URL")
+	cmd.Flags().StringVar(&repo, "repo", "", "only this repository: a directory or a URL")
 	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of results")
 	return cmd
 }
@@ -102,7 +102,7 @@ func newEnvShow(a *app) *cobra.Command {
 	var s shown
 	cmd := &cobra.Command{
 		Use: "show [DIGEST | RUN]", Short: "Show the setup of an environment, a run or a repository",
-		Long: `Shows the projects, commands, hosts, variables, missing tools and hints of a kept
+		Long: `Shows the projects, commands, hosts, variables, missing tools and hints of a stored
 environment, of a run, or, with --repo, as a new run would detect them in the repository's
 files. Nothing is executed.`,
 		Example: `  rgpt env show 3f2a9c1b7d10
@@ -120,7 +120,7 @@ files. Nothing is executed.`,
 			return a.withEnvironments(cmd.Context(), s.repo, func(h backend.Backend) error { return a.showEnvironment(cmd.Context(), h, s, args) })
 		},
 	}
-	cmd.Flags().StringVar(&s.repo, "repo", "", "detect the setup of this repository now: a folder or a URL")
+	cmd.Flags().StringVar(&s.repo, "repo", "", "detect the setup of this repository now: a directory or a URL")
 	cmd.Flags().StringVar(&s.base, "base", "", "branch, tag or commit of --repo (default: the checked-out commit, or the default branch)")
 	cmd.Flags().BoolVar(&s.yaml, "yaml", false, "print it as the environment section of rgpt.yaml")
 	cmd.ValidArgsFunction = a.completeEnvironment
@@ -224,7 +224,7 @@ func (a *app) printFound(f control.FoundEnvironment) {
 	section("Commands", commands)
 	section("Hosts that the setup may reach", f.Hosts)
 	section("Variables", variables)
-	section("Folders before PATH", f.Path)
+	section("Directories prepended to PATH", f.Path)
 	section("Missing on this worker", missing)
 	section("Hints from the repository (not verified)", hints)
 	if f.TestCommand != "" {
@@ -327,7 +327,7 @@ its root and replace the detected ones. They take precedence over environment.se
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&n.Repo, "repo", "", "repository: a folder or a URL")
+	f.StringVar(&n.Repo, "repo", "", "repository: a directory or a URL")
 	f.StringArrayVar(&n.Commands, "command", nil, "shell command of the setup; repeatable, in order")
 	f.StringArrayVar(&n.Hosts, "host", nil, "host that the setup may reach, instead of the detected ones; repeatable")
 	f.StringArrayVar(&variables, "variable", nil, "variable for the setup, agents and checks: name=value; repeatable")
@@ -442,7 +442,7 @@ func newEnvSetups(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&repo, "repo", "", "only this repository: a folder or a URL")
+	cmd.Flags().StringVar(&repo, "repo", "", "only this repository: a directory or a URL")
 	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of results")
 	return cmd
 }

@@ -32,7 +32,7 @@ func newEnvBuild(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "build --repo PATH_OR_URL", Short: "Set up a repository and run its checks, without a change",
 		Long: `Builds the environment of a commit, unless it is already stored, and runs the project's own checks in it:
-what each run does before it costs anything. It calls no model and asks no person.
+the preparation that each run performs before it costs anything. It does not call a model or ask a person.
 
 Exit codes: 0 set up (checks may still fail), 2 the setup failed or a check could not start.`,
 		Example: `  rgpt env build --repo .
@@ -47,7 +47,7 @@ Exit codes: 0 set up (checks may still fail), 2 the setup failed or a check coul
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Repo, "repo", "", "repository: a folder or a URL; with --server, a folder on the server's host")
+	f.StringVar(&c.Repo, "repo", "", "repository: a directory or a URL; with --server, a directory on the server's host")
 	f.StringVar(&c.Base, "base", "", "branch, tag or commit (default: the checked-out commit, or the default branch)")
 	f.StringVar(&c.Project, "project", "", "name of the project (default: the repository's name)")
 	f.StringVar(&c.Key, "idempotency-key", "", "requests with the same key create only one run")

@@ -115,8 +115,8 @@ Start with:
   rgpt run create --repo . --goal "…" --wait             start a run and follow it until it ends
 
 With --server URL (or RGPT_SERVER), the commands run, env, pipeline, agents, models and
-webhook use the HTTP API of a server and print the same. Repository folders are then
-folders on its host.
+webhook use the HTTP API of a server and print the same. Repository directories are then
+directories on its host.
 
 Exit codes: 0 done, 1 error, 2 the run failed, 3 it was stopped or timed out,
 4 invalid input and nothing was done. rgpt pipeline has its own exit codes:
@@ -136,8 +136,8 @@ see rgpt pipeline --help.`,
 		return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.dataDirFlag, "data-dir", "", "data folder (default: RGPT_DATA_DIR, else an existing .rgpt in the current or the home folder, else a new one in the current folder)")
-	flags.StringVar(&a.configFile, "config", "", "configuration file (default: rgpt.yaml in the current folder, if trusted; see rgpt trust)")
+	flags.StringVar(&a.dataDirFlag, "data-dir", "", "data folder (default: RGPT_DATA_DIR, else .rgpt in the current directory, else .rgpt in the home directory)")
+	flags.StringVar(&a.configFile, "config", "", "configuration file (default: rgpt.yaml in the current directory, if trusted; see rgpt trust)")
 	flags.StringVar(&a.serverFlag, "server", "", "use the HTTP API of the server at this address (default: RGPT_SERVER, else the services of this machine)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.refuseServer(cmd) }

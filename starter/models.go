@@ -15,7 +15,7 @@ import (
 func newModels(a *app) *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
-		Use: "models", Short: "Show model providers, known models, and which agent uses which model", Args: noArgs,
+		Use: "models", Short: "Show model providers, known models, and the model of each agent", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			known, err := a.models(cmd.Context(), check)
 			if err != nil {
@@ -52,7 +52,7 @@ func newModels(a *app) *cobra.Command {
 			return w.Flush()
 		},
 	}
-	cmd.Flags().BoolVar(&check, "check", false, "check that each provider answers and accepts its key")
+	cmd.Flags().BoolVar(&check, "check", false, "check that each provider responds and accepts its key")
 	return cmd
 }
 

@@ -24,7 +24,7 @@ const (
 )
 
 // pipelineExits marks commands that have these exit codes.
-const pipelineExits = "exits as pipelines do"
+const pipelineExits = "has the exit codes of pipelines"
 
 // exitIn returns the exit code that an error has in a command.
 func exitIn(cmd *cobra.Command, code int) int {
@@ -212,7 +212,7 @@ func newPipelineContinue(a *app) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&mode, "mode", "", "openrouter or local (default: as spawned)")
-	f.StringVar(&n.Model, "model", "", "model of all agents from now on, as provider/model")
+	f.StringVar(&n.Model, "model", "", "model of all agents, effective immediately, as provider/model")
 	f.IntVar(&n.Timeout, "timeout", 0, "time limit of the exchange, in seconds")
 	f.BoolVar(&wait, "wait", false, "follow the pipeline and its recoveries until they end")
 	complete(cmd, "mode", contract.PipelineModes())
@@ -239,7 +239,7 @@ func newPipelineSwitchModel(a *app) *cobra.Command {
 	var model modelFlags
 	var c contract.PipelineCommand
 	cmd := &cobra.Command{
-		Use: "switch-model PIPELINE --model PROVIDER/MODEL", Short: "Switch the model of a pipeline's agents from their next turn on", Args: onePipeline,
+		Use: "switch-model PIPELINE --model PROVIDER/MODEL", Short: "Switch the model of a pipeline's agents, starting with their next turn", Args: onePipeline,
 		Example: `  rgpt pipeline switch-model 7 --model openai/gpt-5
   rgpt pipeline switch-model 7 --model ollama/qwen3 --agent beta --temperature 0.2`,
 		RunE: func(cmd *cobra.Command, args []string) error {

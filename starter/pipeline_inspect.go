@@ -62,7 +62,7 @@ func (a *app) printPipelines(list []store.Pipeline) {
 		}
 		status, plans := string(p.Status), ""
 		if p.WaitingFor != "" {
-			status += ", waits for " + terminal.Clean(p.WaitingFor)
+			status += ", waiting for " + terminal.Clean(p.WaitingFor)
 		}
 		if p.ForRun {
 			plans = fmt.Sprintf("run %d", p.RunID)
@@ -100,7 +100,7 @@ func (a *app) printOrchestration(o control.Orchestration) {
 	fmt.Fprintf(a.out, "Pipeline %d%s: %s\n", p.ID, recoveryOf(p), terminal.Clean(p.Objective))
 	status := string(p.Status)
 	if p.WaitingFor != "" {
-		status += fmt.Sprintf(", waits for %s: rgpt pipeline %s %d", p.WaitingFor, p.WaitingFor, p.ID)
+		status += fmt.Sprintf(", waiting for %s: rgpt pipeline %s %d", p.WaitingFor, p.WaitingFor, p.ID)
 	}
 	fmt.Fprintf(a.out, "  status     %s\n", status)
 	if p.ForRun {

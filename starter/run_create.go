@@ -51,7 +51,7 @@ func newRunCreate(a *app) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Repo, "repo", "", "repository: a folder or a URL; with --server, a folder on the server's host")
+	f.StringVar(&c.Repo, "repo", "", "repository: a directory or a URL; with --server, a directory on the server's host")
 	f.StringVar(&c.Base, "base", "", "branch, tag or commit to start from (default: the checked-out commit, or the default branch)")
 	f.StringVar(&c.Goal, "goal", "", "what the change should achieve; the first line is the title")
 	f.StringVar(&c.Description, "description", "", "additional details of the goal")
@@ -205,7 +205,7 @@ func readStrictly(file, what, text string, into any) error {
 		return usageError{fmt.Errorf("%s is not a valid %s: %s", file, what, fault.Clip(errorText(err), maxComplaint))}
 	}
 	if err := docs.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return usageError{fmt.Errorf("%s is not a valid %s: it contains more than one document (---); keep one", file, what)}
+		return usageError{fmt.Errorf("%s is not a valid %s: it contains more than one document (---); use only one", file, what)}
 	}
 	return nil
 }

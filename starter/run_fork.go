@@ -19,10 +19,10 @@ func newRunFork(a *app) *cobra.Command {
 	var wait bool
 	o := rerun.ForkRequest{}
 	cmd := &cobra.Command{
-		Use: "fork RUN", Short: "Start a new run from a step of an old one", Args: oneRun,
-		Long: `Starts a new run that continues from a step of an old one: with its plan, the changes of the
+		Use: "fork RUN", Short: "Start a new run from a step of an existing run", Args: oneRun,
+		Long: `Starts a new run that continues from a step of an existing one: with its plan, the changes of the
 steps that it depends on, and its conversation and workspace as they were after a turn.
-None of that is paid for again, and the old run is not changed.`,
+None of that is paid for again, and the original run is not changed.`,
 		Example: `  rgpt run fork 42 --step step-003
   rgpt run fork 42 --step step-003 --turn 4 --model openai/gpt-5
   rgpt run fork 42 --step step-003 --instructions "Use the standard library only."`,
@@ -52,7 +52,7 @@ None of that is paid for again, and the old run is not changed.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Step, "step", "", "step to continue from (default: the first step of the plan)")
-	f.IntVar(&o.Turn, "turn", -1, "keep the step's conversation and workspace up to this turn (default: the step starts over)")
+	f.IntVar(&o.Turn, "turn", -1, "retain the step's conversation and workspace up to this turn (default: the step starts over)")
 	f.Lookup("turn").DefValue = "0" // so that the help does not show -1
 	model.add(cmd, "model for the builder, as provider/model", "sampling temperature")
 	f.StringVar(&o.Instructions, "instructions", "", "additional instructions for the model")

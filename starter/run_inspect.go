@@ -114,7 +114,7 @@ func (a *app) withRun(ctx context.Context, arg string, needs backend.Needs, f fu
 
 func newRunInspect(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "inspect RUN", Short: "Show everything about a run", Args: oneRun,
+		Use: "inspect RUN", Short: "Show all details of a run", Args: oneRun,
 		Example: `  rgpt run inspect 42
   rgpt run inspect 42 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -231,7 +231,7 @@ func newRunArtifacts(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&get, "get", "", "file to download, by name; printed unless --folder is given")
-	cmd.Flags().StringVar(&folder, "folder", "", "folder to write files to; all files unless --get is given")
+	cmd.Flags().StringVar(&folder, "folder", "", "directory to write files to; all files unless --get is given")
 	return cmd
 }
 
@@ -279,11 +279,11 @@ type written struct {
 // them may lead outside the folder. If one cannot be written the others still are.
 func (a *app) getArtifacts(ctx context.Context, h backend.Backend, d views.RunDetails, folder string) error {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
-		return usageError{fmt.Errorf("cannot create the folder %s: %w", folder, err)}
+		return usageError{fmt.Errorf("cannot create the directory %s: %w", folder, err)}
 	}
 	root, err := os.OpenRoot(folder)
 	if err != nil {
-		return usageError{fmt.Errorf("cannot open the folder %s: %w", folder, err)}
+		return usageError{fmt.Errorf("cannot open the directory %s: %w", folder, err)}
 	}
 	defer root.Close()
 	files := make([]written, 0, len(d.Artifacts))
@@ -321,7 +321,7 @@ func (a *app) printWritten(files []written) {
 // act on if the folder is a repository.
 func checkName(name string) error {
 	if !filepath.IsLocal(name) || filepath.Clean(name) == "." {
-		return errors.New("its path leads outside the folder")
+		return errors.New("its path leads outside the directory")
 	}
 	for part := range strings.SplitSeq(filepath.ToSlash(name), "/") {
 		if strings.EqualFold(part, ".git") {
@@ -356,7 +356,7 @@ func writeArtifact(ctx context.Context, h backend.Backend, root *os.Root, f cont
 
 func newRunTiming(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "timing RUN", Short: "Show where a run's time went: model, tools, tests, git, queue, orchestration", Args: oneRun,
+		Use: "timing RUN", Short: "Show how a run spent its time: model, tools, tests, git, queue, orchestration", Args: oneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := runID(args[0])
 			if err != nil {
@@ -382,7 +382,7 @@ func newRunTiming(a *app) *cobra.Command {
 				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.0f %%\n", part.Name, part.Count, ms(part.BusyMS), ms(part.WallMS), 100*float64(part.WallMS)/float64(max(t.WallMS, 1)))
 			}
 			fmt.Fprintf(w, "wall\t\t\t%s\t\n", ms(t.WallMS))
-			fmt.Fprintf(w, "critical path of agents\t\t\t%s\tratio %.2f\n", ms(t.CriticalMS), t.Ratio)
+			fmt.Fprintf(w, "critical path of the agents\t\t\t%s\tratio %.2f\n", ms(t.CriticalMS), t.Ratio)
 			return w.Flush()
 		},
 	}

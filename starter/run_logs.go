@@ -42,7 +42,7 @@ func newRunLogs(a *app) *cobra.Command {
   rgpt run logs 42 --follow`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if selected := phase != "" || step != ""; selected && (environment || follow) || environment && follow {
-				return usageError{fmt.Errorf("--environment and --follow cannot be combined with each other, or with --phase or --step")}
+				return usageError{fmt.Errorf("--environment and --follow cannot be combined with each other or with --phase or --step")}
 			}
 			if follow {
 				return a.followOutput(cmd.Context(), args[0])

@@ -21,7 +21,7 @@ func newRunRejudge(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rejudge RUN", Short: "Judge a run's recorded plans and test results again under different rules", Args: oneRun,
 		Long: `Judges a run's records again: the checks and findings of its last tester with the given
-thresholds (default: those of the run), and its planner's answers with the rules of this version.
+thresholds (default: those of the run), and its planner's responses with the rules of this version.
 It runs no checks, calls no model, and does not change the run. Exits with code 2 if any result
 is worse than before.`,
 		Example: `  rgpt run rejudge 42 --max-major 0

@@ -139,8 +139,8 @@ func newRunHeal(a *app) *cobra.Command {
 	var c contract.Command
 	var action string
 	cmd := &cobra.Command{
-		Use: "heal RUN", Short: "Apply a heal action to a failed run, or to one that asks for help", Args: oneRun,
-		Long: `Answers a run that asks a person for help: the run heals the failure with the given action, or
+		Use: "heal RUN", Short: "Apply a heal action to a failed run, or to one that requests help", Args: oneRun,
+		Long: `Responds to a run that requests help: the run heals the failure with the given action, or
 starts again with the actions of its class. A failed run continues from where it failed.`,
 		Example: `  rgpt run heal 42
   rgpt run heal 42 --action repair --reason "the helper in math.go is off by one"`,

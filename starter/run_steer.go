@@ -35,7 +35,7 @@ func steering(a *app) []*cobra.Command {
 	}
 	return []*cobra.Command{
 		newRunApprove(a),
-		command(contract.UpdateReject, "reject RUN", "Reject what a run is waiting for", approval),
+		command(contract.UpdateReject, "reject RUN", "Reject the pending request of a run", approval),
 		command(contract.UpdatePause, "pause RUN", "Pause a run after its current work finishes", nil),
 		command(contract.UpdateStop, "stop RUN", "Stop a run; its partial results are kept", nil),
 		newRunAdvance(a),
@@ -47,7 +47,7 @@ func newRunApprove(a *app) *cobra.Command {
 	var c contract.Command
 	var planFile string
 	cmd := &cobra.Command{
-		Use: "approve RUN", Short: "Approve what a run is waiting for", Args: oneRun,
+		Use: "approve RUN", Short: "Approve the pending request of a run", Args: oneRun,
 		Example: `  rgpt run approve 42 --reason "looks right"
   rgpt run approve 42 --plan edited.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -74,7 +74,7 @@ func (a *app) approveEdited(ctx context.Context, arg, file string, c contract.Co
 
 func newRunAdvance(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "advance RUN", Short: "Resume a paused run until its next phase; start a run that never started", Args: oneRun,
+		Use: "advance RUN", Short: "Resume a paused run until its next phase, or start a run that never started", Args: oneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.command(cmd.Context(), args[0], func(h backend.Backend, id int64) (contract.Ack, error) {
 				return h.Advance(cmd.Context(), id, contract.Command{By: caller()})
@@ -87,7 +87,7 @@ func newRunSwitchModel(a *app) *cobra.Command {
 	var agent string
 	var model modelFlags
 	cmd := &cobra.Command{
-		Use: "switch-model RUN --model PROVIDER/MODEL", Short: "Switch the model of a run from the next call on", Args: oneRun,
+		Use: "switch-model RUN --model PROVIDER/MODEL", Short: "Switch the model of a run, starting with the next call", Args: oneRun,
 		Example: `  rgpt run switch-model 42 --model openai/gpt-5
   rgpt run switch-model 42 --model ollama/qwen3-coder --agent builder --temperature 0.2`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -55,8 +55,8 @@ func newServer(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&address, "address", "", "address and port to listen on (default: server.address)")
 	cmd.Flags().StringVar(&temporalUI, "temporal-ui", "", "address of the Temporal Web UI, for links")
 	cmd.Flags().StringVar(&ready, "ready-file", "", "file to write when the server is listening")
-	cmd.Flags().StringVar(&configDir, "config-dir", "", "folder that contains rgpt.yaml")
-	cmd.Flags().BoolVar(&checkTrust, "check-trust", false, "accept only the settings that a repository may set, unless the folder in --config-dir is trusted (rgpt trust)")
+	cmd.Flags().StringVar(&configDir, "config-dir", "", "directory that contains rgpt.yaml")
+	cmd.Flags().BoolVar(&checkTrust, "check-trust", false, "unless that directory is trusted (rgpt trust), use only the settings that a repository may set")
 	return cmd
 }
 
@@ -120,7 +120,7 @@ func allowedHosts(s config.Server) []string {
 func newScripted() *cobra.Command {
 	var address, log, ready, file string
 	cmd := &cobra.Command{
-		Use: "scripted", Short: "Serve a scripted model that answers from a scenario file", Args: noArgs, Hidden: true,
+		Use: "scripted", Short: "Serve a scripted model with responses from a scenario file", Args: noArgs, Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			scenario, err := scripted.Parse("no scenario", []byte("rules: []\n"))
 			if file != "" {

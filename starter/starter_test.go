@@ -206,7 +206,7 @@ func TestCommandsThatReadPrintWhatTheyPrinted(t *testing.T) {
 	require.Contains(t, watched.out, "Run 1 is failed after 10s.")
 	timed := p.ok(t, "run", "timing", id)
 	golden(t, "timing.txt", timed.out)
-	require.Contains(t, timed.errs, "Temporal at 127.0.0.1:1 does not answer", "and the rest is told all the same")
+	require.Contains(t, timed.errs, "Temporal at 127.0.0.1:1 is not responding", "and the rest is told all the same")
 	require.Contains(t, p.ok(t, "run", "list", "--status", "done").out, "No runs.")
 }
 
@@ -426,7 +426,7 @@ func TestArtifactsNeverLeaveTheirFolder(t *testing.T) {
 	p.artifact(t, id, "last.txt", "last")
 	r := p.run(t, "run", "artifacts", fmt.Sprint(id), "--folder", folder)
 	require.Equal(t, exitError, r.code, "it says that something is missing")
-	require.Contains(t, r.errs, "leads outside the folder")
+	require.Contains(t, r.errs, "leads outside the directory")
 	require.Contains(t, r.errs, "git directory")
 	content, err := os.ReadFile(filepath.Join(folder, "last.txt"))
 	require.NoError(t, err)

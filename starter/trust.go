@@ -17,11 +17,11 @@ import (
 func newTrust(a *app) *cobra.Command {
 	var remove bool
 	cmd := &cobra.Command{
-		Use: "trust [FOLDER]", Short: "Trust the configuration in a folder, or a data folder",
-		Long: `Trusts rgpt.yaml and rgpt.local.yaml of a folder (default: the current one), as they are
+		Use: "trust [DIRECTORY]", Short: "Trust the configuration in a directory, or a data folder",
+		Long: `Trusts rgpt.yaml and rgpt.local.yaml in a directory (default: the current one), as they are
 now, as the operator's own. Commands that run there, and rgpt dev, use all of their
 settings; from untrusted files they accept only the settings that a repository may set,
-and refuse the rest. A file must be trusted again after each change.
+and reject the rest. A file must be trusted again after each change.
 
 For a data folder (.rgpt), it records that the folder is yours: a data folder that was
 unpacked from an archive or moved here is not used until you trust it.
@@ -60,12 +60,12 @@ Files given with --config, and the base configuration file, are always trusted.`
 				return err
 			}
 			for _, file := range files {
-				fmt.Fprintf(a.out, "Trusted as it is now: %s\n", terminal.Clean(file))
+				fmt.Fprintf(a.out, "Trusted in its current state: %s\n", terminal.Clean(file))
 			}
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&remove, "remove", false, "stop trusting them")
+	cmd.Flags().BoolVar(&remove, "remove", false, "stop trusting the configuration or the data folder")
 	return cmd
 }
 

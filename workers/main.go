@@ -23,10 +23,10 @@ import (
 
 func main() {
 	sandbox.MaybeRunHelper()
-	dataDir := flag.String("data-dir", os.Getenv(setup.DataDir), "folder for caches and artifacts (RGPT_DATA_DIR)")
-	configDir := flag.String("config-dir", "", "folder that contains rgpt.yaml")
+	dataDir := flag.String("data-dir", os.Getenv(setup.DataDir), "directory for caches and artifacts (RGPT_DATA_DIR)")
+	configDir := flag.String("config-dir", "", "directory that contains rgpt.yaml")
 	configFile := flag.String("config", "", "configuration file to read instead of the default")
-	checkTrust := flag.Bool("check-trust", false, "accept only the settings that a repository may set, unless the folder in -config-dir is trusted (rgpt trust)")
+	checkTrust := flag.Bool("check-trust", false, "unless that directory is trusted (rgpt trust), accept only the settings that a repository may set")
 	ready := flag.String("ready-file", "", "file to write when the worker is ready")
 	showVersion := flag.Bool("version", false, "show the version")
 	flag.Parse()

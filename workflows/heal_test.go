@@ -142,7 +142,7 @@ func TestAFailureThatCannotBeHealedAsksAPersonAndFailsWithoutAnAnswer(t *testing
 	w.red = true
 	result := w.orchestrate(t, healing)
 	require.Equal(t, contract.StatusFailed, result.Status)
-	require.Contains(t, result.Failure.Message, "no answer came")
+	require.Contains(t, result.Failure.Message, "no answer was received")
 	require.Equal(t, contract.HealAskPerson, w.actions()[len(w.actions())-1])
 	for _, kind := range []contract.EventType{
 		contract.EventInterventionRequested, contract.EventInterventionReminded, contract.EventInterventionExpired,
@@ -616,7 +616,7 @@ func TestAPersonIsAskedOnceThoughNoHealCanLookAtTheFailure(t *testing.T) {
 	})
 	out := w.orchestrate(t, healing)
 	require.Equal(t, contract.StatusFailed, out.Status)
-	require.Contains(t, out.Failure.Message, "no answer came")
+	require.Contains(t, out.Failure.Message, "no answer was received")
 	require.Equal(t, 3+1, n, "each heal of the budget, and the one that should have asked")
 	require.Equal(t, 1, occurrences(w.events(), contract.EventInterventionRequested))
 }

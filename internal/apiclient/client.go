@@ -215,7 +215,7 @@ func (c *Client) attempt(ctx context.Context, r call) ([]byte, error) {
 		err = retriable{error: c.unreachable(err), sent: true}
 	}
 	if ctx.Err() == nil && limited.Err() != nil {
-		return nil, fault.New(contract.ClassInfra, contract.CodeTimeout, "the server at %s did not answer within %s; it may still carry out the request", c.Address(), most)
+		return nil, fault.New(contract.ClassInfra, contract.CodeTimeout, "the server at %s did not respond within %s; it may still carry out the request", c.Address(), most)
 	}
 	return nil, err
 }
@@ -264,7 +264,7 @@ func (c *Client) unreachable(err error) error {
 		err = u.Err
 	}
 	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
-		"the server at %s does not answer; check that it is running (rgpt dev status, rgpt server) and that --server or RGPT_SERVER is correct", c.Address())
+		"the server at %s is not responding; check that it is running (rgpt dev status, rgpt server) and that --server or RGPT_SERVER is correct", c.Address())
 }
 
 // notThisAPI is the error that something other than this API answers.

@@ -32,8 +32,8 @@ type Problem struct {
 	Title  string         `json:"title"`
 	Status int            `json:"status"`
 	Detail string         `json:"detail,omitempty"`
-	Class  contract.Class `json:"error_type,omitempty" doc:"class from the table of failures, if one applies"`
-	Code   contract.Code  `json:"code,omitempty" doc:"class from the table of failures, if one applies"`
+	Class  contract.Class `json:"error_type,omitempty" doc:"failure class, if one applies"`
+	Code   contract.Code  `json:"code,omitempty" doc:"failure class, if one applies"`
 	// Instance names the request as in the server's log.
 	Instance string    `json:"instance,omitempty"`
 	Errors   []Invalid `json:"errors,omitempty"`
@@ -87,7 +87,7 @@ type Links struct {
 
 // CreateRequest asks for a run.
 type CreateRequest struct {
-	Repo           string            `json:"repo" minLength:"1" doc:"repository: a folder on the server's host or a URL"`
+	Repo           string            `json:"repo" minLength:"1" doc:"repository: a directory on the server's host or a URL"`
 	Base           string            `json:"base,omitempty" doc:"branch, tag or commit to start from"`
 	Goal           string            `json:"goal,omitempty" minLength:"1" doc:"what the change should achieve; the first line is the title. Optional only with prepare_only"`
 	Description    string            `json:"description,omitempty" doc:"additional details of the goal"`
@@ -116,7 +116,7 @@ type CreatedRun struct {
 
 // Attribution says who asks and why.
 type Attribution struct {
-	By     string `json:"by,omitempty" maxLength:"200" doc:"who gives the command; default: api"`
+	By     string `json:"by,omitempty" maxLength:"200" doc:"who sends the command; default: api"`
 	Reason string `json:"reason,omitempty" doc:"reason to record, and instructions for the next attempt"`
 }
 
@@ -125,7 +125,7 @@ type Attribution struct {
 type Answered struct {
 	ApprovalID string `json:"approval_id,omitempty" doc:"ID of the answered question; default: the open one"`
 	// Asked distinguishes questions asked again under the same id, about other work.
-	Asked *time.Time `json:"asked,omitempty" doc:"time of the question; the answer is rejected if the open question was asked at another time. Default: any time"`
+	Asked *time.Time `json:"asked,omitempty" doc:"time of the question; the answer is rejected if the open question was asked at a different time. Default: any time"`
 }
 
 // AnswerRequest is a person's answer to a run.
@@ -166,7 +166,7 @@ type ReplayRequest struct {
 type ForkRequest struct {
 	ModelOverride
 	Step         string         `json:"step,omitempty" doc:"step to continue from; default: the first step of the plan"`
-	Turn         *int           `json:"turn,omitempty" minimum:"0" doc:"keep the step's conversation up to this turn; default: the step starts over"`
+	Turn         *int           `json:"turn,omitempty" minimum:"0" doc:"retain the step's conversation up to this turn; default: the step starts over"`
 	Instructions string         `json:"instructions,omitempty" doc:"additional instructions for the model"`
 	Plan         *contract.Plan `json:"plan,omitempty" doc:"another plan that contains the step"`
 	Reason       string         `json:"reason,omitempty"`
@@ -193,7 +193,7 @@ type EnvironmentList struct {
 
 // FindRequest asks how a repository would be set up.
 type FindRequest struct {
-	Repo string `json:"repo" minLength:"1" doc:"repository: a folder on the server's host or a URL"`
+	Repo string `json:"repo" minLength:"1" doc:"repository: a directory on the server's host or a URL"`
 	Base string `json:"base,omitempty" doc:"branch, tag or commit; default: the checked-out commit, or the default branch"`
 }
 

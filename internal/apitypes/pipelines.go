@@ -30,14 +30,14 @@ type SpawnedPipeline struct {
 // OfPipeline names the pipeline that a command is for.
 type OfPipeline struct {
 	PipelineID int64  `json:"pipeline_id" minimum:"1"`
-	By         string `json:"by,omitempty" maxLength:"200" doc:"who gives the command; default: api"`
+	By         string `json:"by,omitempty" maxLength:"200" doc:"who sends the command; default: api"`
 }
 
 // ContinueRequest lets a pipeline continue to its exchange.
 type ContinueRequest struct {
 	OfPipeline
 	Mode    contract.PipelineMode `json:"mode,omitempty" enum:"openrouter,local" doc:"default: as spawned"`
-	Model   string                `json:"model,omitempty" doc:"model of all agents from now on, as provider/model; default: as spawned"`
+	Model   string                `json:"model,omitempty" doc:"model of all agents, effective immediately, as provider/model; default: as spawned"`
 	Timeout int                   `json:"timeout,omitempty" minimum:"0" maximum:"86400" doc:"time limit of the exchange, in seconds; default: unchanged"`
 }
 
@@ -45,7 +45,7 @@ type ContinueRequest struct {
 type RecordErrorRequest struct {
 	OfPipeline
 	Agent     contract.Member   `json:"agent" doc:"ALPHA, BETA or GAMMA"`
-	ErrorType contract.Class    `json:"error_type" doc:"a class from the table of failures, such as LLM_ERROR"`
+	ErrorType contract.Class    `json:"error_type" doc:"failure class, such as LLM_ERROR"`
 	ErrorCode contract.Code     `json:"error_code,omitempty" maxLength:"64" doc:"default: unknown"`
 	Severity  contract.Severity `json:"severity,omitempty" enum:"major,medium,minor" doc:"default: major for SAFETY_ERROR, else medium"`
 	Message   string            `json:"message" minLength:"1"`

@@ -16,7 +16,7 @@ type Config struct {
 	Execution    Execution    `yaml:"execution" doc:"Limits, retries, approvals and isolation of runs."`
 	Findings     Findings     `yaml:"findings" repo:"yes" doc:"How many findings a run may have before it fails or warns."`
 	Verification Verification `yaml:"verification" doc:"How changes are built, tested and checked. Commands that are not configured are detected."`
-	Environment  Environment  `yaml:"environment" doc:"How the dependencies of a project are installed and cached."`
+	Environment  Environment  `yaml:"environment" doc:"How project dependencies are installed and cached."`
 	Git          Git          `yaml:"git" doc:"How changes are committed and pushed."`
 	Artifacts    Artifacts    `yaml:"artifacts" doc:"Where the files of runs are stored."`
 	Logging      Logging      `yaml:"logging" doc:"Log level, format and files."`

@@ -23,12 +23,12 @@ type Environment struct {
 	Setup      []string           `yaml:"setup" repo:"yes" validate:"max=50,dive,required" doc:"Shell commands that install the dependencies, in this order. Empty: detected from the repository's files." example:"[npm ci]"`
 	Network    EnvironmentNetwork `yaml:"network" doc:"Network access of the installation."`
 	Variables  map[string]string  `yaml:"variables" repo:"yes" validate:"max=100,dive,keys,variable,endkeys" doc:"Additional environment variables for every command." example:"{DJANGO_SETTINGS_MODULE: app.settings}"`
-	Cache      []string           `yaml:"cache" repo:"yes" validate:"max=20,dive,homepath" doc:"Folders in the home folder that are kept for the next setup of the same repository, such as downloads. They are not part of the environment." example:"[~/.npm, ~/.cache/pip]"`
+	Cache      []string           `yaml:"cache" repo:"yes" validate:"max=20,dive,homepath" doc:"Directories in the home directory that are reused by the next setup of the same repository, such as download caches. They are not part of the environment." example:"[~/.npm, ~/.cache/pip]"`
 	Timeout    time.Duration      `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of an installation."`
-	AgentTurns int                `yaml:"agent_turns" repo:"lower" validate:"min=0,max=1000" doc:"Maximum model calls of the environment agent to fix a failed setup. 0: the agent is not used."`
+	AgentTurns int                `yaml:"agent_turns" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of model calls that the environment agent may make to fix a failed setup. 0: the agent is not used."`
 	Disk       Size               `yaml:"disk" validate:"min=16777216" doc:"Disk space for all environments on this host. The least recently used are removed first; environments in use are kept."`
-	Count      int                `yaml:"count" validate:"min=1,max=100000" doc:"Maximum environments that this host keeps."`
-	Age        time.Duration      `yaml:"age" validate:"min=1h" doc:"Environments that are unused for this long are removed."`
+	Count      int                `yaml:"count" validate:"min=1,max=100000" doc:"Maximum number of environments on this host."`
+	Age        time.Duration      `yaml:"age" validate:"min=1h" doc:"Environments that have not been used for this long are removed."`
 }
 
 // EnvironmentNetwork is what an installation may reach.
@@ -42,8 +42,8 @@ type EnvironmentNetwork struct {
 type HostCredential struct {
 	Host   string `yaml:"host" secret:"true" validate:"required,hostpattern" doc:"Host name, without a wildcard."`
 	Header string `yaml:"header" secret:"true" validate:"required,headername" doc:"Name of the header, such as Authorization."`
-	Env    string `yaml:"env" secret:"true" validate:"omitempty,envname" doc:"Name of the worker's environment variable that holds the header's value."`
-	File   string `yaml:"file" secret:"true" validate:"omitempty,abspath" doc:"File on the worker's host that holds the header's value. Set either env or file."`
+	Env    string `yaml:"env" secret:"true" validate:"omitempty,envname" doc:"Name of the worker environment variable that contains the header value."`
+	File   string `yaml:"file" secret:"true" validate:"omitempty,abspath" doc:"File on the worker's host that contains the header value. Set either env or file."`
 }
 
 // Value reads the header's value. getenv is usually os.Getenv. The error never contains
@@ -140,7 +140,7 @@ func VariableProblem(name, value string) string {
 	case denied != nil && denied.MatchString(value):
 		return "has an option that loads other programs or code, which is not allowed here"
 	case strings.ContainsRune(value, 0):
-		return "has a NUL byte"
+		return "contains a NUL byte"
 	}
 	return ""
 }
@@ -154,7 +154,7 @@ func environmentProblems(e Environment) []problem {
 			out = append(out, problem{key, "expected either env (the name of a variable) or file, not both"})
 		}
 		if strings.HasPrefix(c.Host, "*.") {
-			out = append(out, problem{key + ".host", "expected one host without a wildcard; owners of its other subdomains would get the credential too"})
+			out = append(out, problem{key + ".host", "expected one host without a wildcard; otherwise, the owners of other subdomains would also receive the credential"})
 		}
 	}
 	for name, value := range e.Variables {
@@ -162,7 +162,7 @@ func environmentProblems(e Environment) []problem {
 			out = append(out, problem{"environment.variables." + name, "has an option that loads other programs or code, which is not allowed here"})
 		}
 		if strings.ContainsRune(value, 0) {
-			out = append(out, problem{"environment.variables." + name, "has a NUL byte"})
+			out = append(out, problem{"environment.variables." + name, "contains a NUL byte"})
 		}
 	}
 	slices.SortFunc(out, func(a, b problem) int { return strings.Compare(a.key, b.key) })

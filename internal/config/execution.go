@@ -4,43 +4,43 @@ import "time"
 
 // Execution has the limits of runs, their approvals and their isolation.
 type Execution struct {
-	ConcurrentRuns int           `yaml:"concurrent_runs" validate:"min=0,max=100000" doc:"Maximum runs in progress at the same time, across all workers. Others are queued in order of creation. Runs that wait for a person do not count. 0: no limit."`
-	ParallelSteps  int           `yaml:"parallel_steps" repo:"lower" validate:"min=1,max=64" doc:"Maximum steps of a run that are built at the same time."`
+	ConcurrentRuns int           `yaml:"concurrent_runs" validate:"min=0,max=100000" doc:"Maximum number of runs in progress at the same time, across all workers. Additional runs are queued in order of creation. Runs that wait for a person do not count. 0: no limit."`
+	ParallelSteps  int           `yaml:"parallel_steps" repo:"lower" validate:"min=1,max=64" doc:"Maximum number of steps of a run that are built at the same time."`
 	MaxRetries     int           `yaml:"max_retries" repo:"lower" validate:"min=0,max=20" doc:"How many times self-heal may restart a phase before it asks a person. 0: a run fails at its first failure."`
-	StableRetests  int           `yaml:"stable_retests" repo:"raise" validate:"min=0,max=20" doc:"How many times passed tests are repeated in full before the tester is done. A repetition does not rerun failed tests: one failure fails the phase."`
-	MaxGoalBytes   Size          `yaml:"max_goal_bytes" repo:"lower" validate:"min=1024,max=1048576" doc:"Maximum length of a goal's title and description together."`
-	CommandTimeout time.Duration `yaml:"command_timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of one command of an agent."`
-	Step           StepLimits    `yaml:"step" repo:"limit" doc:"Limits of one step's agent. 0: no limit."`
-	Agent          AgentLimits   `yaml:"agent" doc:"Limits on the errors of a run's agent. An agent that exceeds one is revoked, and another continues from a written handoff. The deliberation section has its own limits."`
-	Run            RunLimits     `yaml:"run" repo:"limit" doc:"Limits of a whole run. 0: no limit."`
-	Sandbox        Sandbox       `yaml:"sandbox" doc:"Isolation and limits of the commands of agents and repositories."`
+	StableRetests  int           `yaml:"stable_retests" repo:"raise" validate:"min=0,max=20" doc:"How many times a passed test run is repeated in full before the tester finishes. Failed tests are not rerun in a repetition: one failure fails the phase."`
+	MaxGoalBytes   Size          `yaml:"max_goal_bytes" repo:"lower" validate:"min=1024,max=1048576" doc:"Maximum combined length of a goal's title and description."`
+	CommandTimeout time.Duration `yaml:"command_timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of one agent command."`
+	Step           StepLimits    `yaml:"step" repo:"limit" doc:"Limits on the agent of a step. 0: no limit."`
+	Agent          AgentLimits   `yaml:"agent" doc:"Error limits for the agents of a run. An agent that exceeds one is revoked, and another continues from a written handoff. The deliberation section has its own limits."`
+	Run            RunLimits     `yaml:"run" repo:"limit" doc:"Limits on a whole run. 0: no limit."`
+	Sandbox        Sandbox       `yaml:"sandbox" doc:"Isolation of and limits on commands of agents and repositories."`
 	Approval       Approval      `yaml:"approval" doc:"Approvals by people."`
-	Intervention   Intervention  `yaml:"intervention" doc:"Requests for a person's help when self-heal has nothing left to try."`
-	QuotaWait      time.Duration `yaml:"quota_wait" repo:"lower" validate:"min=1s,max=720h" doc:"How long a run waits for a provider's usage limit to reset if no other provider can take over and the provider does not say how long. A person can refuse to wait."`
+	Intervention   Intervention  `yaml:"intervention" doc:"Requests for human help when self-heal has no actions left to try."`
+	QuotaWait      time.Duration `yaml:"quota_wait" repo:"lower" validate:"min=1s,max=720h" doc:"How long a run waits for a provider's usage limit to reset if no other provider can take over and the provider does not specify a time. A person can choose not to wait."`
 	ApprovePlan    bool          `yaml:"approve_plan" repo:"stricter" doc:"Require a person's approval of each plan before it is built."`
 	ApproveRelease bool          `yaml:"approve_release" repo:"stricter" doc:"Require a person's approval of each release."`
 }
 
 // AgentLimits are how many mistakes an agent may make.
 type AgentLimits struct {
-	Errors     int `yaml:"errors" repo:"lower" validate:"min=0,max=1000" doc:"Maximum errors of an agent. An agent that exceeds it is revoked. Failures of machines, configuration and people do not count."`
-	Repeats    int `yaml:"repeats" repo:"lower" validate:"min=0,max=1000" doc:"How many times an agent may make the same error. An agent that exceeds it is revoked."`
-	Violations int `yaml:"violations" repo:"lower" validate:"min=0,max=1000" doc:"Maximum actions outside an agent's allowed tools or paths in one attempt at a step. An agent that exceeds it is revoked."`
+	Errors     int `yaml:"errors" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of errors that an agent may cause. An agent that exceeds it is revoked. Failures of machines, configuration and people do not count."`
+	Repeats    int `yaml:"repeats" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of times that an agent may repeat the same error. An agent that exceeds it is revoked."`
+	Violations int `yaml:"violations" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of actions outside its allowed tools or paths that an agent may attempt in one attempt at a step. An agent that exceeds it is revoked."`
 }
 
 // StepLimits restrict the agent loop of one step. 0 means no limit.
 type StepLimits struct {
-	Turns      int           `yaml:"turns" validate:"min=0,max=10000" doc:"Maximum model calls of one step. 0: no limit."`
-	Tokens     int64         `yaml:"tokens" validate:"min=0" doc:"Maximum prompt and completion tokens of one step. 0: no limit."`
+	Turns      int           `yaml:"turns" validate:"min=0,max=10000" doc:"Maximum number of model calls in one step. 0: no limit."`
+	Tokens     int64         `yaml:"tokens" validate:"min=0" doc:"Maximum number of prompt and completion tokens in one step. 0: no limit."`
 	CostUSD    MicroUSD      `yaml:"cost_usd" validate:"min=0" doc:"Maximum cost of one step's model calls, in US dollars. 0: no limit."`
 	Time       time.Duration `yaml:"time" validate:"min=0" doc:"Maximum wall-clock time of one step. 0: no limit."`
 	LoopLimit  int           `yaml:"loop_limit" validate:"min=0,max=1000" doc:"Number of identical tool calls with identical results after which the agent is asked to stop repeating itself. 0: no limit."`
-	ErrorLimit int           `yaml:"error_limit" validate:"min=0,max=1000" doc:"Consecutive unusable model answers after which the step fails. 0: no limit."`
+	ErrorLimit int           `yaml:"error_limit" validate:"min=0,max=1000" doc:"Number of consecutive unusable model responses after which the step fails. 0: no limit."`
 }
 
 // RunLimits restrict a whole run. 0 means no limit.
 type RunLimits struct {
-	Tokens  int64         `yaml:"tokens" validate:"min=0" doc:"Maximum prompt and completion tokens of a whole run. 0: no limit."`
+	Tokens  int64         `yaml:"tokens" validate:"min=0" doc:"Maximum number of prompt and completion tokens in a whole run. 0: no limit."`
 	CostUSD MicroUSD      `yaml:"cost_usd" validate:"min=0" doc:"Maximum cost of a run's model calls, in US dollars. 0: no limit."`
 	Time    time.Duration `yaml:"time" validate:"min=0" doc:"Maximum wall-clock time of a run, including time spent waiting for people. 0: no limit."`
 }
@@ -48,17 +48,17 @@ type RunLimits struct {
 // Sandbox says how commands are confined.
 type Sandbox struct {
 	Runner          string        `yaml:"runner" validate:"oneof=process" doc:"How commands are isolated. process: by namespaces, Landlock and seccomp on this host."`
-	AllowUnisolated bool          `yaml:"allow_unisolated" doc:"Run commands even if this host lacks a feature that isolation needs. Use it only on hosts that hold nothing of value."`
-	Network         []string      `yaml:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that commands of agents and all checks may reach through the worker's proxy: a name, or *.example.com for all its subdomains, with a port unless it is 443 or 80." example:"[packages.example.com, \"*.example.com\"]"`
-	Memory          Size          `yaml:"memory" validate:"min=16777216" doc:"Maximum memory of all processes of a command together."`
-	Processes       int           `yaml:"processes" validate:"min=8,max=100000" doc:"Maximum processes and threads of a command at the same time."`
-	CPUTime         time.Duration `yaml:"cpu_time" validate:"min=1s" doc:"Maximum CPU time of all processes of a command together."`
+	AllowUnisolated bool          `yaml:"allow_unisolated" doc:"Run commands even if this host lacks a feature that isolation needs. Use this only on hosts that contain nothing of value."`
+	Network         []string      `yaml:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that agent commands and all checks may reach through the worker's proxy: a name, or *.example.com for all subdomains, with a port unless it is 443 or 80." example:"[packages.example.com, \"*.example.com\"]"`
+	Memory          Size          `yaml:"memory" validate:"min=16777216" doc:"Maximum combined memory of all processes of a command."`
+	Processes       int           `yaml:"processes" validate:"min=8,max=100000" doc:"Maximum number of concurrent processes and threads of a command."`
+	CPUTime         time.Duration `yaml:"cpu_time" validate:"min=1s" doc:"Maximum combined CPU time of all processes of a command."`
 	FileSize        Size          `yaml:"file_size" validate:"min=1048576" doc:"Maximum size of a file that a command writes."`
 	Disk            Size          `yaml:"disk" validate:"min=1048576" doc:"Maximum disk space that a command may use in the workspace."`
-	Output          Size          `yaml:"output" validate:"min=1024,max=1073741824" doc:"How much of a command's standard output, and of its standard error, is kept."`
-	ReadOnly        []string      `yaml:"read_only" validate:"dive,abspath" doc:"Additional folders of the host that commands may read, such as a toolchain." example:"[/opt/toolchain]"`
+	Output          Size          `yaml:"output" validate:"min=1024,max=1073741824" doc:"Maximum size of a command's stored standard output; the same limit applies separately to its standard error."`
+	ReadOnly        []string      `yaml:"read_only" validate:"dive,abspath" doc:"Additional host directories that commands may read, such as a toolchain." example:"[/opt/toolchain]"`
 
-	CacheAge  time.Duration `yaml:"cache_age" validate:"min=1h" doc:"Build caches that are unused for this long are removed."`
+	CacheAge  time.Duration `yaml:"cache_age" validate:"min=1h" doc:"Build caches that have not been used for this long are removed."`
 	CacheSize Size          `yaml:"cache_size" validate:"min=16777216" doc:"Disk space for the build caches of this host. The least recently used are removed first; caches in use are kept."`
 }
 
@@ -69,13 +69,13 @@ type Approval struct {
 
 // Intervention is about requests for a person's help.
 type Intervention struct {
-	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for help, with a reminder halfway through. Without an answer the run fails."`
+	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for help, with a reminder halfway through. Without an answer, the run fails."`
 }
 
 // Findings are thresholds.
 type Findings struct {
-	MaxMajor  int `yaml:"max_major" repo:"lower" validate:"min=0,max=1000000" doc:"Maximum major findings. A run with more fails."`
-	MaxMedium int `yaml:"max_medium" repo:"lower" validate:"min=0,max=1000000" doc:"Maximum medium findings. A run with more gets a warning."`
+	MaxMajor  int `yaml:"max_major" repo:"lower" validate:"min=0,max=1000000" doc:"Maximum number of major findings. A run with more fails."`
+	MaxMedium int `yaml:"max_medium" repo:"lower" validate:"min=0,max=1000000" doc:"Maximum number of medium findings. A run with more gets a warning."`
 }
 
 // Git says how work is committed and where it is pushed.
@@ -85,10 +85,10 @@ type Git struct {
 	Remote        string        `yaml:"remote" secret:"true" doc:"Name or URL of the remote to push to. Empty: the remote that the repository was cloned from."`
 	AuthorName    string        `yaml:"author_name" repo:"yes" validate:"required,person" doc:"Name of the author and committer of commits."`
 	AuthorEmail   string        `yaml:"author_email" repo:"yes" validate:"required,address" doc:"E-mail address of the author and committer."`
-	MaxFiles      int64         `yaml:"max_files" validate:"min=1,max=100000000" doc:"Maximum files in a repository at the commit that a run starts from."`
-	MaxSize       Size          `yaml:"max_size" validate:"min=1048576" doc:"Maximum download size of a repository, and maximum total size of its files at the commit that a run starts from."`
-	LinkedFolders []string      `yaml:"linked_folders" validate:"max=100,dive,required" doc:"Folders of this host in which repositories may keep data outside themselves: borrowed objects (git clone --reference) and separate git directories (git init --separate-git-dir)." example:"[/srv/git]"`
-	Protected     []string      `yaml:"protected" validate:"max=100,dive,glob" doc:"Patterns of files that control what runs with other people's permissions once pushed, such as CI configuration. A release that changes such a file is pushed only after a person approves the file by name. Case is ignored." example:"[\".github/**\", deploy/**]"`
-	Stay          time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run stays with its branch after the release to fix what a failing check or a review comment reports (rgpt run check). 0: the run ends with the release."`
-	MaxRepairs    int           `yaml:"max_repairs" repo:"lower" validate:"min=0,max=100" doc:"Maximum repairs of a branch after the release, across all runs. After that a person is asked."`
+	MaxFiles      int64         `yaml:"max_files" validate:"min=1,max=100000000" doc:"Maximum number of files in a repository at the base commit of a run."`
+	MaxSize       Size          `yaml:"max_size" validate:"min=1048576" doc:"Maximum download size of a repository, and maximum total size of its files at the base commit of a run."`
+	LinkedFolders []string      `yaml:"linked_folders" validate:"max=100,dive,required" doc:"Directories on this host in which repositories may store data outside their own directories: borrowed objects (git clone --reference) and separate git directories (git init --separate-git-dir)." example:"[/srv/git]"`
+	Protected     []string      `yaml:"protected" validate:"max=100,dive,glob" doc:"Patterns of files, such as CI configuration, that determine what runs with other people's permissions after a push. A release that changes such a file is pushed only after a person approves the file by name. Case is ignored." example:"[\".github/**\", deploy/**]"`
+	Stay          time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run watches its branch after the release to fix problems that failing checks or review comments report (rgpt run check). 0: the run ends with the release."`
+	MaxRepairs    int           `yaml:"max_repairs" repo:"lower" validate:"min=0,max=100" doc:"Maximum number of repairs of a branch after the release, across all runs. After that, a person is asked."`
 }

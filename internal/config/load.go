@@ -143,7 +143,7 @@ func (l *loader) found(path string, trusts func(string, []byte) bool) {
 	g := guard{loader: l, base: base, who: "an untrusted file"}
 	g.check(root(), tree, treeOf(base), "", "")
 	if len(l.report.mistakes) > before {
-		l.report.add(whole, "", "has settings that only an operator may set, and is not trusted; if you wrote or reviewed it, run: rgpt trust %s", filepath.Dir(path))
+		l.report.add(whole, "", "contains settings that only an operator may set, and is not trusted; if you wrote or reviewed it, run: rgpt trust %s", filepath.Dir(path))
 		return
 	}
 	l.merge(tree)

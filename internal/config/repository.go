@@ -211,7 +211,7 @@ func (g *guard) refuseHosts(value any, allowed []string, where string) string {
 	for _, host := range texts(value) {
 		wanted, err := proxy.ParseHosts([]string{host})
 		if err == nil && !open.Covers(wanted) { // an invalid host is reported when values are validated
-			return fmt.Sprintf("%s may not open the network to %q; only the operator may, %s", g.who, host, where)
+			return fmt.Sprintf("%s may not open the network to %q; only the operator may do so, %s", g.who, host, where)
 		}
 	}
 	return ""
@@ -261,7 +261,7 @@ func show(v any) string { return (&spec{}).showValue(v) }
 // reasons say why a repository may not touch a section.
 var reasons = [][2]string{
 	{"execution.sandbox", "the sandbox protects the operator's host"},
-	{"environment.", "only the operator decides what is kept and trusted on the worker's host"},
+	{"environment.", "only the operator decides what is stored and trusted on the worker's host"},
 	{"git.", "only the operator decides where changes are pushed"},
 	{"deliberation", "it affects what the operator pays"},
 	{"models.", "providers, keys and budgets belong to the operator"},

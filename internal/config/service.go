@@ -4,7 +4,7 @@ import "time"
 
 // Artifacts says where the files of runs are stored.
 type Artifacts struct {
-	URL     string `yaml:"url" secret:"true" validate:"omitempty,storeurl" doc:"s3://bucket?region=…&endpoint=…&prefix=… or file:///path. Empty: a folder in the data folder."`
+	URL     string `yaml:"url" secret:"true" validate:"omitempty,storeurl" doc:"s3://bucket?region=…&endpoint=…&prefix=… or file:///path. Empty: a directory in the data folder."`
 	MaxFile Size   `yaml:"max_file" validate:"min=1024" doc:"Maximum size of a stored file. Larger files are skipped and listed."`
 }
 
@@ -12,10 +12,10 @@ type Artifacts struct {
 type Logging struct {
 	Level    string        `yaml:"level" validate:"oneof=debug info warn error" doc:"Lowest level that is logged."`
 	Format   string        `yaml:"format" validate:"oneof=auto json text" doc:"Log format. auto: text on a terminal, JSON elsewhere. Files are always JSON."`
-	Dir      string        `yaml:"dir" doc:"Folder for log files, one per component. Empty: log to standard error."`
+	Dir      string        `yaml:"dir" doc:"Directory for log files, one file per component. Empty: log to standard error."`
 	MaxSize  Size          `yaml:"max_size" validate:"min=1048576,max=1099511627776" doc:"Size at which a log file is rotated. Files are also rotated once a day."`
 	MaxAge   time.Duration `yaml:"max_age" validate:"min=24h" doc:"Age after which rotated files are removed, in whole days."`
-	MaxFiles int           `yaml:"max_files" validate:"min=1,max=10000" doc:"Rotated files to keep per component."`
+	MaxFiles int           `yaml:"max_files" validate:"min=1,max=10000" doc:"Number of rotated files to keep per component."`
 }
 
 // Server is the HTTP API and dashboard.
@@ -38,39 +38,39 @@ type Webhooks struct {
 	Source        string        `yaml:"source" validate:"required,max=200,urisource" doc:"Source attribute of the CloudEvents. Use a different one for each installation that sends to the same receiver."`
 	Max           int           `yaml:"max_webhooks" validate:"min=1,max=1000" doc:"Maximum number of webhooks."`
 	Timeout       time.Duration `yaml:"timeout" validate:"min=100ms,max=5m" doc:"Maximum time for a receiver to respond."`
-	Attempts      int           `yaml:"attempts" validate:"min=1,max=100" doc:"Maximum attempts per delivery. With the default waits, all attempts together take about a day."`
+	Attempts      int           `yaml:"attempts" validate:"min=1,max=100" doc:"Maximum number of attempts per delivery. With the default waits, all attempts together take about a day."`
 	FirstWait     time.Duration `yaml:"first_wait" validate:"min=10ms,max=1h" doc:"Wait before the second attempt. Each further wait is three times as long, plus or minus 20%."`
 	LongestWait   time.Duration `yaml:"longest_wait" validate:"min=10ms,max=168h" doc:"Maximum wait between attempts, even if a receiver asks for more (Retry-After)."`
-	MaxConcurrent int           `yaml:"max_concurrent" validate:"min=2,max=1000" doc:"Maximum concurrent deliveries per server. At most half of them go to failing webhooks."`
-	MaxEach       int           `yaml:"max_concurrent_each" validate:"min=1,max=100" doc:"Maximum concurrent deliveries per webhook. A failing webhook gets one."`
+	MaxConcurrent int           `yaml:"max_concurrent" validate:"min=2,max=1000" doc:"Maximum number of concurrent deliveries per server. At most half of them go to failing webhooks."`
+	MaxEach       int           `yaml:"max_concurrent_each" validate:"min=1,max=100" doc:"Maximum number of concurrent deliveries per webhook. A failing webhook gets one."`
 	DisableAfter  time.Duration `yaml:"disable_after" validate:"min=1m,max=8760h" doc:"A webhook that fails for this long without a success is disabled."`
-	Retention     time.Duration `yaml:"retention" validate:"min=1h,max=8760h" doc:"How long the log of deliveries is kept."`
+	Retention     time.Duration `yaml:"retention" validate:"min=1h,max=8760h" doc:"How long the delivery log is kept."`
 }
 
 // Temporal is the Temporal service.
 type Temporal struct {
 	Address   string      `yaml:"address" validate:"hostport" doc:"Host and port of the Temporal frontend."`
 	Namespace string      `yaml:"namespace" validate:"required" doc:"Namespace of the workflows."`
-	APIKeyEnv string      `yaml:"api_key_env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable that holds an API key. An API key requires TLS."`
+	APIKeyEnv string      `yaml:"api_key_env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable that contains an API key. An API key requires TLS."`
 	TLS       TemporalTLS `yaml:"tls" doc:"TLS settings of the connection."`
 }
 
 // TemporalTLS is the encryption of the connection to Temporal.
 type TemporalTLS struct {
 	Enabled    bool   `yaml:"enabled" doc:"Use TLS."`
-	CAFile     string `yaml:"ca_file" doc:"File of the trusted CA certificates, PEM. Empty: the system's."`
-	CertFile   string `yaml:"cert_file" doc:"File of the client certificate, PEM."`
-	KeyFile    string `yaml:"key_file" doc:"File of the client's private key, PEM."`
+	CAFile     string `yaml:"ca_file" doc:"PEM file with the trusted CA certificates. Empty: the certificates of the system."`
+	CertFile   string `yaml:"cert_file" doc:"PEM file with the client certificate."`
+	KeyFile    string `yaml:"key_file" doc:"PEM file with the client's private key."`
 	ServerName string `yaml:"server_name" doc:"Name that the server's certificate must have. Empty: the host of temporal.address."`
 }
 
 // Worker is a process that carries out workflows and activities.
 type Worker struct {
-	MaxConcurrentActivities    int           `yaml:"max_concurrent_activities" validate:"min=1,max=10000" doc:"Maximum concurrent activities per role."`
-	MaxConcurrentWorkflowTasks int           `yaml:"max_concurrent_workflow_tasks" validate:"min=2,max=10000" doc:"Maximum concurrent workflow tasks per role."`
-	CachedWorkflows            int           `yaml:"cached_workflows" validate:"min=0,max=100000" doc:"Workflows that are kept in memory between their tasks. 0: none, so that each task replays the whole history, which is slow."`
+	MaxConcurrentActivities    int           `yaml:"max_concurrent_activities" validate:"min=1,max=10000" doc:"Maximum number of concurrent activities per role."`
+	MaxConcurrentWorkflowTasks int           `yaml:"max_concurrent_workflow_tasks" validate:"min=2,max=10000" doc:"Maximum number of concurrent workflow tasks per role."`
+	CachedWorkflows            int           `yaml:"cached_workflows" validate:"min=0,max=100000" doc:"Number of workflows that are kept in memory between their tasks. 0: none; each task then replays the whole history, which is slow."`
 	StopTimeout                time.Duration `yaml:"stop_timeout" validate:"min=0,max=1h" doc:"How long activities may continue when the worker stops. The last third, at most 3s, is reserved for reporting unfinished activities to Temporal."`
-	LostAttempts               int           `yaml:"lost_attempts" validate:"min=1,max=1000" doc:"How many times an activity may start without finishing, because it kills its worker or times out. After that it is not retried, and a person is asked."`
+	LostAttempts               int           `yaml:"lost_attempts" validate:"min=1,max=1000" doc:"How many times an activity may start without finishing, because it kills its worker or times out. After that, it is not retried, and a person is asked."`
 	MetricsAddress             string        `yaml:"metrics_address" validate:"omitempty,listen" doc:"Address and port for /metrics and /healthz. Empty: they are not served."`
 	Heartbeat                  time.Duration `yaml:"heartbeat" validate:"min=100ms,max=10m" doc:"How often the worker sends a heartbeat for its agents. An agent that misses three is unhealthy."`
 	OfflineAfter               time.Duration `yaml:"offline_after" validate:"min=1s,max=24h" doc:"Time without a heartbeat after which an agent is offline. An agent is never offline before it is unhealthy."`
@@ -82,6 +82,6 @@ type Worker struct {
 // Database is the PostgreSQL database.
 type Database struct {
 	URL          string `yaml:"url" secret:"true" validate:"omitempty,postgresurl" doc:"Connection URL: postgres://user:password@host:5432/name. Prefer DATABASE_URL to storing the URL in a file. Empty: rgpt dev starts its own database."`
-	PasswordFile string `yaml:"password_file" doc:"File that holds the password if database.url has none, such as a Docker or Kubernetes secret."`
-	MaxConns     int    `yaml:"max_conns" validate:"min=2,max=1000" doc:"Maximum connections per process."`
+	PasswordFile string `yaml:"password_file" doc:"File that contains the password if database.url has none, such as a Docker or Kubernetes secret."`
+	MaxConns     int    `yaml:"max_conns" validate:"min=2,max=1000" doc:"Maximum number of connections per process."`
 }

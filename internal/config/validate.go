@@ -54,7 +54,7 @@ var forms = map[string]form{
 	"hostpattern": {"a host such as packages.example.com, *.example.com or example.com:8443", isHostPattern},
 	"privatehost": {"a name such as nexus.example.com, *.example.com or nexus.example.com:8443; hosts are reached by name, not by address", isPrivateHost},
 	"variable":    {"the name of an environment variable that does not change which programs are loaded", isVariable},
-	"homepath":    {"a folder in the home folder such as ~/.npm", func(s string) bool { _, ok := HomeFolder(s); return ok }},
+	"homepath":    {"a directory in the home directory such as ~/.npm", func(s string) bool { _, ok := HomeFolder(s); return ok }},
 	"abspath":     {"an absolute path", filepath.IsAbs},
 	"glob":        {"a path pattern such as .github/** or **/Jenkinsfile", func(s string) bool { return s != "" && glob.Check(s) == nil }},
 	"relpath":     {"a path or glob inside the repository", isRelativePath},

@@ -10,13 +10,13 @@ type Verification struct {
 	RerunFailed   int           `yaml:"rerun_failed" repo:"yes" validate:"min=0,max=10" doc:"How many times failed tests are rerun to tell flaky tests from broken ones."`
 	RequireTests  bool          `yaml:"require_tests" repo:"stricter" doc:"Fail a change if no tests are found to run."`
 	PinnedTests   string        `yaml:"pinned_tests" repo:"tighten" validate:"oneof=enforce report off" doc:"How deleted, skipped, emptied or weakened tests are reported. enforce: as major findings. report: as medium findings, for goals about the tests themselves. off: not at all."`
-	Baseline      string        `yaml:"baseline" repo:"tighten" validate:"oneof=on off" doc:"Also run the checks on the base commit, to tell existing failures from failures that the change causes."`
+	Baseline      string        `yaml:"baseline" repo:"tighten" validate:"oneof=on off" doc:"Also run the checks on the base commit, to distinguish existing failures from failures that the change causes."`
 	BaselineRed   string        `yaml:"baseline_red" repo:"tighten" validate:"oneof=continue ask" doc:"What a run does if its base commit already fails checks: continue, or ask a person."`
-	ProveNewTests string        `yaml:"prove_new_tests" repo:"tighten" validate:"oneof=enforce warn off" doc:"How a new test that also passes without its change is reported. enforce: as a major finding. warn: as a medium finding. off: new tests are not run without their change."`
-	Build         Check         `yaml:"build" repo:"yes" doc:"Check that builds the project."`
-	Test          Check         `yaml:"test" repo:"yes" doc:"Check that runs the tests."`
-	Lint          Check         `yaml:"lint" repo:"yes" doc:"Check that runs the linters."`
-	Security      Check         `yaml:"security" repo:"yes" doc:"Check that looks for vulnerabilities."`
+	ProveNewTests string        `yaml:"prove_new_tests" repo:"tighten" validate:"oneof=enforce warn off" doc:"How a new test that also passes without the change is reported. enforce: as a major finding. warn: as a medium finding. off: new tests are not run without the change."`
+	Build         Check         `yaml:"build" repo:"yes" doc:"The check that builds the project."`
+	Test          Check         `yaml:"test" repo:"yes" doc:"The check that runs the tests."`
+	Lint          Check         `yaml:"lint" repo:"yes" doc:"The check that runs the linters."`
+	Security      Check         `yaml:"security" repo:"yes" doc:"The check that looks for vulnerabilities."`
 	Custom        []CustomCheck `yaml:"custom" repo:"yes" validate:"max=50,dive" doc:"Additional checks. They run last, in this order." example:"[{name: licences, command: ./scripts/licences.sh}]"`
 }
 

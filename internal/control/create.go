@@ -175,7 +175,7 @@ func (c Creation) Check() error {
 		return err
 	}
 	if c.Repo == "" {
-		return wrong("no repository given; give a folder or a URL (--repo)")
+		return wrong("no repository given; specify a directory or a URL (--repo)")
 	}
 	if c.PrepareOnly && c.Environment == EnvironmentNone {
 		return wrong("cannot build without an environment; omit --env none")
@@ -203,7 +203,7 @@ func (c Creation) goal() (title, description string, err error) {
 func (r *Runs) goal(c Creation) (title, description string, err error) {
 	title, description, err = c.goal()
 	if most := r.Config.Execution.MaxGoalBytes.Int64(); err == nil && int64(len(title)+len(description)) > most {
-		err = wrong("the goal has %d bytes, more than the %d allowed (execution.max_goal_bytes); shorten it and put details into the repository",
+		err = wrong("the goal has %d bytes, more than the %d allowed (execution.max_goal_bytes); shorten it, and move details to files in the repository",
 			len(title)+len(description), most)
 	}
 	return title, description, err
@@ -441,7 +441,7 @@ func projectOf(url string) string {
 func digestOf(request any) (string, error) {
 	raw, err := json.Marshal(request)
 	if err != nil {
-		return "", fmt.Errorf("digest the request: %w", err)
+		return "", fmt.Errorf("compute the digest of the request: %w", err)
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(raw)), nil
 }

@@ -39,19 +39,19 @@ type Environment struct {
 // for documents and people.
 type FoundEnvironment struct {
 	Repo        string            `json:"repo"`
-	Base        string            `json:"base" doc:"the commit"`
+	Base        string            `json:"base" doc:"the base commit"`
 	Source      string            `json:"source" doc:"detected, configured, agent or person"`
 	What        string            `json:"what"`
 	Projects    []FoundProject    `json:"projects"`
 	Commands    []FoundCommand    `json:"commands"`
 	Hosts       []string          `json:"hosts" doc:"hosts that the setup may reach"`
 	Variables   map[string]string `json:"variables"`
-	Path        []string          `json:"path,omitempty" doc:"folders before PATH"`
+	Path        []string          `json:"path,omitempty" doc:"directories to prepend to PATH"`
 	Missing     []FoundTool       `json:"missing"`
 	Hints       []FoundHint       `json:"hints" doc:"lines from the repository about its setup, not verified"`
 	TestCommand string            `json:"test_command,omitempty"`
 	SetupID     int64             `json:"setup_id,omitempty" doc:"ID of the stored setup that applies to the repository"`
-	YAML        string            `json:"yaml" doc:"the same as an environment section of rgpt.yaml"`
+	YAML        string            `json:"yaml" doc:"the setup as an environment section of rgpt.yaml"`
 	Notes       []string          `json:"notes,omitempty"`
 }
 
@@ -179,7 +179,7 @@ func (r *Runs) RemoveEnvironment(ctx context.Context, digest string) (Environmen
 		}
 	}
 	if _, err := setup.Environments(r.DataDir).Remove(e.Digest); err != nil {
-		return e, fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "environment %.12s is removed, but its copy on this host could not be deleted; the worker's next cleanup deletes it", e.Digest)
+		return e, fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "environment %.12s was removed, but its copy on this host could not be deleted; the worker's next cleanup will delete it", e.Digest)
 	}
 	return e, nil
 }
@@ -188,7 +188,7 @@ func (r *Runs) RemoveEnvironment(ctx context.Context, digest string) (Environmen
 // set up: nothing is executed, and nothing kept.
 func (r *Runs) FindEnvironment(ctx context.Context, repo, base string) (FoundEnvironment, error) {
 	if repo == "" {
-		return FoundEnvironment{}, wrong("no repository given; give a folder or a URL (--repo)")
+		return FoundEnvironment{}, wrong("no repository given; specify a directory or a URL (--repo)")
 	}
 	repo, err := withPath(repo)
 	if err != nil {
@@ -265,7 +265,7 @@ func factsOf(ctx context.Context, workspaces *workspace.Manager, at contract.Rep
 // NewSetup is how a person sets up a repository. At least one of commands, hosts and
 // variables is given.
 type NewSetup struct {
-	Repo      string            `json:"repo" minLength:"1" doc:"a folder on the server's host or a URL"`
+	Repo      string            `json:"repo" minLength:"1" doc:"a directory on the server's host or a URL"`
 	Commands  []string          `json:"commands,omitempty" maxItems:"50" doc:"shell commands, run in this order in the root of the repository; default: detected from its files"`
 	Hosts     []string          `json:"hosts,omitempty" maxItems:"200" doc:"hosts that the setup may reach: public registries, and hosts that the operator allows; default: as configured"`
 	Variables map[string]string `json:"variables,omitempty" doc:"for the setup, agents and checks"`
@@ -280,7 +280,7 @@ func (r *Runs) AddSetup(ctx context.Context, n NewSetup) (store.Setup, error) {
 		return store.Setup{}, wrong("the setup is empty; give at least one command, host or variable (--command, --host, --variable)")
 	}
 	if n.Repo == "" {
-		return store.Setup{}, wrong("no repository given; give a folder or a URL (--repo)")
+		return store.Setup{}, wrong("no repository given; specify a directory or a URL (--repo)")
 	}
 	repo, err := r.named(ctx, n.Repo)
 	if err != nil {

@@ -23,8 +23,8 @@ type ModelProvider struct {
 	Name    string `json:"name"`
 	Kind    string `json:"kind"`
 	Address string `json:"address"`
-	Key     string `json:"key" doc:"where the key comes from; never the key itself"`
-	State   string `json:"state,omitempty" doc:"ok, or why it does not answer; only if checked"`
+	Key     string `json:"key" doc:"source of the key; never the key itself"`
+	State   string `json:"state,omitempty" doc:"ok, or why it is not responding; only if checked"`
 }
 
 // Models returns the configuration of models. With check each provider is asked whether

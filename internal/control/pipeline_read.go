@@ -117,12 +117,12 @@ type PipelineLog struct {
 	Key       string                  `json:"key,omitempty"`
 	Version   int                     `json:"version,omitempty"`
 	Move      contract.MoveKind       `json:"move,omitempty"`
-	Accept    *bool                   `json:"accept,omitempty" doc:"of a vote"`
+	Accept    *bool                   `json:"accept,omitempty" doc:"whether a vote accepts"`
 	Status    contract.PipelineStatus `json:"status,omitempty"`
 	ErrorType contract.Class          `json:"error_type,omitempty"`
 	ErrorCode contract.Code           `json:"error_code,omitempty"`
-	Text      string                  `json:"text,omitempty" doc:"in full"`
-	Details   json.RawMessage         `json:"details,omitempty" doc:"the event's payload, of kind event"`
+	Text      string                  `json:"text,omitempty" doc:"full text"`
+	Details   json.RawMessage         `json:"details,omitempty" doc:"payload of an entry of kind event"`
 }
 
 // Logs returns what happened in a pipeline after a sequence number, in order, at most

@@ -95,7 +95,7 @@ func (s Spawning) task() (t Task, err error) {
 	}
 	own, said := strings.TrimSpace(t.Objective), strings.TrimSpace(s.Objective)
 	if own != "" && said != "" && own != said {
-		return t, wrong("the objectives of the task and of the request differ; give only one")
+		return t, wrong("the objectives of the task and of the request differ; specify only one")
 	}
 	if t.Objective = cmp.Or(said, own); t.Objective == "" {
 		return t, wrong(`the objective is empty; give one, such as --objective "Design a caching strategy"`)

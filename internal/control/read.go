@@ -103,7 +103,7 @@ func (r *Runs) Timing(ctx context.Context, id int64) (Timing, error) {
 	history, unknown := r.history(ctx, id, plan)
 	out := Timing{Timing: timing.Of(run, plan, rows, history.Git, history.Queue), Unknown: unknown}
 	if unknown != nil {
-		out.Note = "git and queue time is counted as orchestration, because the run's history could not be read"
+		out.Note = "git and queue time is counted as orchestration because the run history could not be read"
 	}
 	return out, nil
 }

@@ -110,7 +110,7 @@ func (r *Runs) State(ctx context.Context, id int64) (contract.RunView, error) {
 	var view contract.RunView
 	value, err := r.Temporal.QueryWorkflow(ctx, contract.RunWorkflowID(id), "", contract.QueryState)
 	if err != nil {
-		return view, fmt.Errorf("ask run %d for its state: %w", id, err)
+		return view, fmt.Errorf("query the state of run %d: %w", id, err)
 	}
 	return view, value.Get(&view)
 }
@@ -146,7 +146,7 @@ func sendFailure(err error, target, name string, gone func() error) error {
 	}
 	if isTimeout(err) {
 		return fault.Wrap(ErrNoAnswer, contract.ClassInfra, contract.CodeTimeout,
-			"%s did not answer %s within %s, and may still accept it; check that a worker is running (rgpt dev status)", target, name, answerTime)
+			"%s did not respond to %s within %s and may still accept it; check that a worker is running (rgpt dev status)", target, name, answerTime)
 	}
 	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "%s could not be sent to %s", name, target)
 }

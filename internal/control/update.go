@@ -49,11 +49,11 @@ func update(ctx context.Context, temporal client.Client, workflow, name, updateI
 }
 
 // errSentWithoutAnswer is the answer to a command that was sent without a way to answer it.
-var errSentWithoutAnswer = errors.New("sent without an answer")
+var errSentWithoutAnswer = errors.New("sent without a response")
 
 // sentWithoutAnswer returns that message for people.
 func sentWithoutAnswer(name string) string {
-	return "has reached Temporal's limit of commands for a workflow; " + name + " was sent without waiting for an answer: see its events for the result"
+	return "has reached Temporal's limit of commands for a workflow; " + name + " was sent without waiting for a response: see its events for the result"
 }
 
 // tooManyUpdates reports whether Temporal refused an update because a workflow has had too many.

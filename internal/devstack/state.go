@@ -121,7 +121,7 @@ func (s *Stack) Running() bool {
 const stateFile = "stack.json"
 
 // ErrNoStack says that no stack was ever started in a data folder.
-var ErrNoStack = errors.New("no stack was started in this folder")
+var ErrNoStack = errors.New("no stack was started in this data folder")
 
 // Load reads what runs in a data folder. The states of processes are current.
 func Load(dataDir string) (*Stack, error) {
@@ -133,7 +133,7 @@ func Load(dataDir string) (*Stack, error) {
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.Wrap(ErrNoStack, contract.ClassConfig, contract.CodeInvalidConfig,
-			"no stack in %s; start one with `rgpt dev`, or set its folder with --data-dir or RGPT_DATA_DIR", dir)
+			"no stack in %s; start one with `rgpt dev`, or select its data folder with --data-dir or RGPT_DATA_DIR", dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the state of the stack: %w", err)
@@ -146,7 +146,7 @@ func Load(dataDir string) (*Stack, error) {
 	if !filepath.IsAbs(s.DataDir) || !sameFolder(s.DataDir, dir) {
 		// Anyone who ships a folder with a stack in it would make commands use theirs.
 		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"%s describes a stack of another folder, %s: it was moved or copied here; stop that stack's processes and remove the file (the data is kept)", file, s.DataDir)
+			"%s describes a stack in another directory, %s: it was moved or copied here; stop that stack's processes and remove the file (the data is kept)", file, s.DataDir)
 	}
 	s.DataDir = dir
 	for i := range s.Processes {

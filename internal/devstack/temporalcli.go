@@ -42,7 +42,7 @@ func CheckTemporalCLI(ctx context.Context, program string) error {
 	}
 	found := cliServer.FindSubmatch(out)
 	if found == nil {
-		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s --version names no server: %.100q", program, out)
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s --version does not report a server version: %.100q", program, out)
 	}
 	if v := "v" + string(found[1]); semver.Compare(v, oldestCLIServer) < 0 {
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
@@ -66,7 +66,7 @@ func (u *starter) usesCLI() (bool, error) {
 			"temporal-devserver wrote the histories in %s, but it is missing; build it with `make devserver`, or choose another data folder", u.DataDir)
 	case begun(cliState) && !begun(devserverState) && !cli:
 		return false, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"the temporal command wrote the histories in %s, but it is missing in the PATH; install it, or choose another data folder", u.DataDir)
+			"the temporal command wrote the histories in %s, but it is missing from the PATH; install it, or choose another data folder", u.DataDir)
 	}
 	return !begun(devserverState) && (begun(cliState) || !ours), nil
 }

@@ -27,7 +27,7 @@ func TestTheTemporalCommandMustContainARecentServer(t *testing.T) {
 	require.NoError(t, devstack.CheckTemporalCLI(t.Context(), temporalCommand(t, "Server 1.32.0")))
 	require.NoError(t, devstack.CheckTemporalCLI(t.Context(), temporalCommand(t, "Server 1.100.3")))
 	require.ErrorContains(t, devstack.CheckTemporalCLI(t.Context(), temporalCommand(t, "Server 1.29.1")), "but rgpt needs v1.32.0 or newer")
-	require.ErrorContains(t, devstack.CheckTemporalCLI(t.Context(), temporalCommand(t, "")), "names no server")
+	require.ErrorContains(t, devstack.CheckTemporalCLI(t.Context(), temporalCommand(t, "")), "does not report a server version")
 	require.ErrorContains(t, devstack.CheckTemporalCLI(t.Context(), filepath.Join(t.TempDir(), "temporal")), "cannot run")
 }
 

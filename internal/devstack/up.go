@@ -319,7 +319,7 @@ func (u *starter) model(ctx context.Context) (*launch, error) {
 			return nil, nil
 		}
 		p, _ := u.Process(RoleModel)
-		u.say("Restarting the scripted model for another scenario")
+		u.say("Restarting the scripted model with another scenario")
 		if err := p.ID.Stop(ctx, stopTime, syscall.SIGTERM); err != nil {
 			return nil, err
 		}

@@ -74,13 +74,13 @@ func Clock(url string) Check {
 	return Check{Name: "clock", Run: func(ctx context.Context) []Result {
 		conn, err := pgx.Connect(ctx, url)
 		if err != nil {
-			return Warned("not compared with the database's clock: the database is unreachable", "fix the database first")
+			return Warned("not compared with the database clock: the database is unreachable", "fix the database first")
 		}
 		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 		var theirs time.Time
 		before := time.Now()
 		if err := conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&theirs); err != nil {
-			return Warned("not compared with the database's clock: "+err.Error(), "fix the database first")
+			return Warned("not compared with the database clock: "+err.Error(), "fix the database first")
 		}
 		took := time.Since(before)
 		return judgeClock(theirs.Sub(before.Add(took/2)).Abs(), took)
@@ -90,7 +90,7 @@ func Clock(url string) Check {
 // judgeClock judges a difference of clocks that was measured with an error of at most
 // half the duration of the query.
 func judgeClock(difference, took time.Duration) []Result {
-	text := fmt.Sprintf("differs from the database's clock by %s", difference.Round(time.Millisecond))
+	text := fmt.Sprintf("differs from the database clock by %s", difference.Round(time.Millisecond))
 	remedy := "synchronise the clocks of both machines (NTP: timedatectl set-ntp true)"
 	switch sure := difference - took/2; {
 	case sure > clockFail:
@@ -98,5 +98,5 @@ func judgeClock(difference, took time.Duration) []Result {
 	case sure > clockWarn:
 		return Warned(text, remedy)
 	}
-	return Passed("matches the database's clock")
+	return Passed("matches the database clock")
 }

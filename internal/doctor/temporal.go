@@ -83,7 +83,7 @@ func Workers(connect Connect, queues []Queue) Check {
 	return Check{Name: "workers", Run: func(ctx context.Context) []Result {
 		c, err := connect(ctx)
 		if err != nil {
-			return Warned("not checked: Temporal does not answer", "fix Temporal first")
+			return Warned("not checked: Temporal is not responding", "fix Temporal first")
 		}
 		defer c.Close()
 		var idle []string

@@ -156,7 +156,7 @@ func (u *unpacker) entry(header *tar.Header, content io.Reader) error {
 	case tar.TypeReg:
 		return u.file(name, mode, header, content)
 	}
-	return fmt.Errorf("the archive contains %q, which is of an unknown type", header.Name)
+	return fmt.Errorf("the archive contains %q, which has an unknown type", header.Name)
 }
 
 func (u *unpacker) file(name string, mode fs.FileMode, header *tar.Header, content io.Reader) error {

@@ -74,7 +74,7 @@ func (d Downloads) Put(ctx context.Context, key string, folders []string, draft 
 	for _, folder := range folders {
 		bytes, failed := d.put(ctx, to, folder, draft, most)
 		if most -= bytes; failed != nil {
-			err = errors.Join(err, fmt.Errorf("keep %s for the next setup: %w", folder, failed))
+			err = errors.Join(err, fmt.Errorf("save %s for the next setup: %w", folder, failed))
 		}
 	}
 	return err

@@ -231,7 +231,7 @@ func TestADescriptionSaysWhoseCommandsCount(t *testing.T) {
 	require.Equal(t, "2 configured commands", given.Describe())
 	require.Equal(t, "1 configured command", findWith(t, tree, Settings{Setup: []string{"a"}}).Describe())
 	given.Source = SourceAgent
-	require.Equal(t, "2 commands of the environment agent", given.Describe())
+	require.Equal(t, "2 commands from the environment agent", given.Describe())
 	detected := findWith(t, tree, Settings{Variables: map[string]string{"A": "b"}})
 	detected.Source = SourcePerson
 	require.Equal(t, "node (npm)", detected.Describe(), "variables take no command's place")

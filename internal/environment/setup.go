@@ -107,7 +107,7 @@ func (s Site) run(ctx context.Context, r Recipe, c Command, d *Draft, left time.
 	case result.LimitExceeded != "":
 		f.Why = "it exceeded its limit of " + result.LimitExceeded
 	case result.Signal != "":
-		f.Why = "a signal ended it (" + result.Signal + ")"
+		f.Why = "it was terminated by a signal (" + result.Signal + ")"
 	default:
 		f.Why = fmt.Sprintf("exit code %d", result.ExitCode)
 	}
@@ -156,7 +156,7 @@ func (r Recipe) Outfit(c *sandbox.Command) {
 func Keep(checkout string, untracked []string, r Recipe, d *Draft) error {
 	home, err := os.OpenRoot(d.Home())
 	if err != nil {
-		return fmt.Errorf("keep an environment: %w", err)
+		return fmt.Errorf("save the environment: %w", err)
 	}
 	defer home.Close()
 	for _, dir := range r.Drop {
@@ -170,7 +170,7 @@ func Keep(checkout string, untracked []string, r Recipe, d *Draft) error {
 	}
 	for _, name := range untracked {
 		if err := keepPath(checkout, d.Work(), name); err != nil {
-			return fmt.Errorf("keep %s from a setup: %w", name, err)
+			return fmt.Errorf("save %s from a setup: %w", name, err)
 		}
 	}
 	return nil
@@ -242,9 +242,9 @@ func (r Recipe) Describe() string {
 		}
 		switch r.Source {
 		case SourceAgent:
-			return count + " of the environment agent"
+			return count + " from the environment agent"
 		case SourcePerson:
-			return count + " given by a person"
+			return count + " from a person"
 		default:
 			return strings.Replace(count, " ", " configured ", 1)
 		}

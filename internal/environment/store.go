@@ -142,7 +142,7 @@ func (s Store) New() (*Draft, error) {
 	}
 	dir, err := os.MkdirTemp(root, newPrefix)
 	if err != nil {
-		return nil, fmt.Errorf("begin an environment: %w", err)
+		return nil, fmt.Errorf("start a new environment: %w", err)
 	}
 	d := &Draft{store: s, dir: dir}
 	for _, part := range []string{"home", "work", "tmp"} {
@@ -155,7 +155,7 @@ func (s Store) New() (*Draft, error) {
 	}
 	if err != nil {
 		d.Discard()
-		return nil, fmt.Errorf("begin an environment: %w", err)
+		return nil, fmt.Errorf("start a new environment: %w", err)
 	}
 	return d, nil
 }
@@ -176,7 +176,7 @@ func (d *Draft) Seal(ctx context.Context, m Manifest) (Manifest, error) {
 		return m, fmt.Errorf("%q is not the digest of an environment", m.Digest)
 	}
 	if err := removeAll(d.Tmp()); err != nil {
-		return m, fmt.Errorf("keep an environment: %w", err)
+		return m, fmt.Errorf("save the environment: %w", err)
 	}
 	m.Bytes, m.Files = usage(ctx, d.dir)
 	content, err := json.MarshalIndent(m, "", "  ")
@@ -187,7 +187,7 @@ func (d *Draft) Seal(ctx context.Context, m Manifest) (Manifest, error) {
 		err = syncFolder(d.dir)
 	}
 	if err != nil {
-		return m, fmt.Errorf("keep an environment: %w", err)
+		return m, fmt.Errorf("save the environment: %w", err)
 	}
 	return m, nil
 }
@@ -205,7 +205,7 @@ func (d *Draft) Commit(digest string) (*Environment, error) {
 	if opened == nil {
 		return e, nil
 	}
-	return nil, fmt.Errorf("keep an environment: %w", errors.Join(err, opened))
+	return nil, fmt.Errorf("save the environment: %w", errors.Join(err, opened))
 }
 
 // Discard removes the draft. After Commit it does nothing.
@@ -351,7 +351,7 @@ func removeFree(dir string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("remove what is left of an environment: %w", err)
+		return fmt.Errorf("remove the remains of an environment: %w", err)
 	}
 	defer lock.Release()
 	return removeAll(dir)

@@ -50,7 +50,7 @@ func readTree(root *os.Root, most int) (*tree, error) {
 		for _, dir := range level {
 			entries, err := fs.ReadDir(root.FS(), dir)
 			if err != nil && dir == "." {
-				return nil, fmt.Errorf("read the folders of the checkout: %w", err)
+				return nil, fmt.Errorf("read the directories of the checkout: %w", err)
 			}
 			// The tools will report what else cannot be read.
 			for _, d := range entries {

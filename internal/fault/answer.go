@@ -46,12 +46,12 @@ type Answer struct {
 
 // The verdicts on answers.
 var (
-	declined     = verdict{contract.ClassLLM, contract.CodeRefusal, "the model declined", "ask again with constraints that resolve its concerns, or ask another model"}
-	cutShort     = verdict{contract.ClassLLM, contract.CodeTruncated, "the model's answer was truncated", "ask for less at once, or allow a longer answer"}
-	saidNothing  = verdict{contract.ClassLLM, contract.CodeEmptyOutput, "the model's answer is empty", "ask again"}
-	wentRound    = verdict{contract.ClassLLM, contract.CodeLoop, "the model repeats itself", "ask again at another temperature, or ask another model"}
+	declined     = verdict{contract.ClassLLM, contract.CodeRefusal, "the model declined", "ask again with constraints that resolve its concerns, or use another model"}
+	cutShort     = verdict{contract.ClassLLM, contract.CodeTruncated, "the model's response was truncated", "request less at once, or allow a longer response"}
+	saidNothing  = verdict{contract.ClassLLM, contract.CodeEmptyOutput, "the model's response is empty", "ask again"}
+	wentRound    = verdict{contract.ClassLLM, contract.CodeLoop, "the model repeats itself", "ask again at a different temperature, or use another model"}
 	madeUp       = verdict{contract.ClassLLM, contract.CodeHallucination, "the model named something that does not exist", "ask again and list what exists"}
-	unusableForm = verdict{contract.ClassLLM, contract.CodeInvalidOutput, "the model's answer does not have the required format", "show it what is wrong and ask again"}
+	unusableForm = verdict{contract.ClassLLM, contract.CodeInvalidOutput, "the model's response does not have the required format", "show it what is wrong and ask again"}
 )
 
 // OfAnswer returns what is wrong with a model's answer, nil if nothing is. It checks
@@ -128,7 +128,7 @@ func ofCalls(a Answer) (verdict, string) {
 
 func ofEmptiness(a Answer) (verdict, string) {
 	if len(a.ToolCalls) == 0 && strings.Trim(unfence(a.Text), " \t\r\n`") == "" {
-		return saidNothing, "the answer is empty"
+		return saidNothing, "the response is empty"
 	}
 	return verdict{}, ""
 }
@@ -192,13 +192,13 @@ func ofText(a Answer) (verdict, string) {
 	err := wholeJSON(body)
 	switch {
 	case err == nil && body == "null":
-		return unusableForm, "the answer is null"
+		return unusableForm, "the response is null"
 	case err == nil:
 		return verdict{}, ""
 	case !strings.HasPrefix(body, "{") && !strings.HasPrefix(body, "["):
 		return unusableForm, "it is not JSON: " + FirstLine(body)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return cutShort, "the unexpected end of the JSON"
+		return cutShort, "unexpected end of the JSON"
 	}
 	return unusableForm, "it is not JSON: " + err.Error()
 }

@@ -94,6 +94,6 @@ func shorten(s string) string {
 		return s
 	}
 	half := maxText / 2
-	cut := s[:half] + fmt.Sprintf(" … %d bytes left out … ", len(s)-2*half) + s[len(s)-half:]
+	cut := s[:half] + fmt.Sprintf(" … %d bytes omitted … ", len(s)-2*half) + s[len(s)-half:]
 	return strings.ToValidUTF8(cut, "")
 }

@@ -76,7 +76,7 @@ var adviceByClass = map[contract.Class]string{
 	contract.ClassInfra:     "check that the provider, the network and the workers are up, then let it try again",
 	contract.ClassAssertion: "look at the failing tests; give the cause in the reason, then let it try again",
 	contract.ClassRuntime:   "find out why the command crashed, fix the environment, then let it try again",
-	contract.ClassLogic:     "say in the reason how the plan should be different, then let it try again",
+	contract.ClassLogic:     "say in the reason how the plan should differ, then let it try again",
 	contract.ClassConfig:    "set what is missing in the configuration or the environment, then let it try again",
 	contract.ClassSafety:    "look at what the agent tried; if the goal needs it, do that part manually; otherwise give up",
 	contract.ClassHuman:     "fix the goal or the repository, then let it try again, or give up",
@@ -85,7 +85,7 @@ var adviceByClass = map[contract.Class]string{
 // adviceByCode is the advice for codes that are more specific than their class.
 var adviceByCode = map[contract.Code]string{
 	contract.CodeRefusal:         "restate the request in the reason so that the model does not decline, or switch the model (rgpt run switch-model), then let it try again",
-	contract.CodeTruncated:       "switch to a model that allows longer answers (rgpt run switch-model), or say in the reason how to do less at a time, then let it try again",
+	contract.CodeTruncated:       "switch to a model that allows longer responses (rgpt run switch-model), or say in the reason how to do less at a time, then let it try again",
 	contract.CodeContextOverflow: "switch to a model with a larger context window (rgpt run switch-model), or say in the reason what does not need to be read, then let it try again",
 	contract.CodeModelNotFound:   "switch to a model that its provider offers (rgpt models, rgpt run switch-model), then let it try again",
 	contract.CodeUnauthorized:    "set a key that the provider accepts (models.providers, api_key_env or api_key_file; rgpt doctor), or switch the model (rgpt run switch-model), then let it try again",
@@ -94,7 +94,7 @@ var adviceByCode = map[contract.Code]string{
 	contract.CodeRateLimited:     "wait until the provider accepts calls again, or switch to another one (rgpt run switch-model), then let it try again",
 	contract.CodeWorkerLost:      "check that workers are running and have enough memory (rgpt dev status, rgpt doctor), then let it try again",
 	contract.CodeQuarantined:     "find out from the workers' logs which resource runs out (memory, time; rgpt doctor), give the workers more of it or make the work smaller, then let it try again",
-	contract.CodeDatabaseDown:    "check that the database answers (rgpt doctor), then let it try again",
+	contract.CodeDatabaseDown:    "check that the database responds (rgpt doctor), then let it try again",
 	contract.CodeDiskFull:        "free disk space on the worker's host, then let it try again",
 	contract.CodeIsolation:       "fix what rgpt doctor reports about the sandbox on the worker's host, then let it try again",
 	contract.CodeMissing:         "configure the setup of the repository (rgpt env set), or install what the failure names on the worker's host, then let it try again",

@@ -68,7 +68,7 @@ func OfHTTP(status int, body []byte) *contract.Failure {
 		head += " " + name
 	}
 	cause = Clip(hideLogins(readable(strings.TrimSpace(head+"\n"+cause))), MaxOutputCause)
-	message := fmt.Sprintf("the model provider answered %s: %s", head, oneLine(strings.TrimPrefix(cause, head), maxShownLine))
+	message := fmt.Sprintf("the model provider responded with %s: %s", head, oneLine(strings.TrimPrefix(cause, head), maxShownLine))
 	return &contract.Failure{Class: class, Code: code, Message: Clip(strings.TrimSuffix(message, ": ")+"; "+httpTodo(code), MaxOutputMessage), Cause: cause}
 }
 
@@ -97,14 +97,14 @@ func classOfBody(status int, words string) (contract.Class, contract.Code) {
 }
 
 var httpTodos = map[contract.Code]string{
-	contract.CodeQuotaExhausted:  "raise the quota, or use another provider until the limit's window ends",
+	contract.CodeQuotaExhausted:  "raise the quota, or use another provider until the limit resets",
 	contract.CodeRateLimited:     "wait, or use another provider",
 	contract.CodeContextOverflow: "send less context, or use a model with a larger window",
 	contract.CodeRefusal:         "ask again with constraints, or use another model",
 	contract.CodeUnauthorized:    "check the key and its permissions",
 	contract.CodeModelNotFound:   "check that the provider has the model and that base_url is right",
 	contract.CodeInvalidOutput:   "ask again",
-	contract.CodeBadRequest:      "correct the settings of the model",
+	contract.CodeBadRequest:      "correct the model settings",
 }
 
 func httpTodo(code contract.Code) string {

@@ -107,7 +107,7 @@ func (v verdict) failure(o Output, f finding) *contract.Failure {
 // endCause is the cause for a command whose output explains nothing: how it ended, and
 // the most informative line.
 func (v verdict) endCause(o Output, text string) string {
-	how := fmt.Sprintf("it ended with exit code %d", o.ExitCode)
+	how := fmt.Sprintf("it exited with code %d", o.ExitCode)
 	switch {
 	case o.TimedOut:
 		how = "it was stopped at its time limit"
@@ -130,7 +130,7 @@ var (
 	tooMuchRAM  = verdict{contract.ClassRuntime, contract.CodeCommandCrashed, "the command ran out of memory", "reduce its memory use, or raise the memory limit"}
 	badSyscall  = verdict{contract.ClassSafety, contract.CodeForbidden, "the command used a system call that the sandbox forbids", "do the work without it"}
 	crashed     = verdict{contract.ClassRuntime, contract.CodeCommandCrashed, "the command crashed", "find the cause and fix the code"}
-	unexplained = verdict{contract.ClassRuntime, contract.CodeUnknown, "the command failed without saying why", "run it manually, or make its output more detailed"}
+	unexplained = verdict{contract.ClassRuntime, contract.CodeUnknown, "the command failed without giving a reason", "run it manually, or make its output more detailed"}
 )
 
 const (

@@ -39,7 +39,7 @@ func TestAnOutputThatNothingExplainsIsARuntimeError(t *testing.T) {
 	f := fault.OfOutput(fault.Output{Command: "./x", ExitCode: 3, Text: "all is well\nbye\n"})
 	require.Equal(t, contract.ClassRuntime, f.Class)
 	require.Equal(t, contract.CodeUnknown, f.Code)
-	require.Equal(t, "bye\nit ended with exit code 3", f.Cause)
+	require.Equal(t, "bye\nit exited with code 3", f.Cause)
 }
 
 func TestPasswordsInAddressesAreNotRepeated(t *testing.T) {

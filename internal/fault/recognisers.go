@@ -9,13 +9,13 @@ import (
 
 // The verdicts. Place and cause complete them.
 var (
-	tampered    = verdict{contract.ClassSafety, contract.CodeIntegrity, "a download does not match its checksum", "let a person find out why; do not accept the new checksum unchecked"}
+	tampered    = verdict{contract.ClassSafety, contract.CodeIntegrity, "a download does not match its checksum", "have a person find out why; do not accept the new checksum unchecked"}
 	refused     = verdict{contract.ClassSafety, contract.CodeForbidden, "a policy of the repository's host rejected the change", "change it to comply with the policy"}
 	noIsolation = verdict{contract.ClassConfig, contract.CodeIsolation, "this machine cannot isolate commands", "run rgpt doctor to see what the sandbox needs"}
 	noSpace     = verdict{contract.ClassInfra, contract.CodeDiskFull, "the disk is full", "free disk space, or use another worker"}
 	slowDown    = verdict{contract.ClassInfra, contract.CodeRateLimited, "a service received too many requests", "wait, or use credentials with a higher limit"}
-	unreachable = verdict{contract.ClassInfra, contract.CodeUnavailable, "something that the command needs does not answer or is in use", "check that it runs and that the network is allowed"}
-	tooSlow     = verdict{contract.ClassInfra, contract.CodeTimeout, "a service did not answer in time", "try again, or check that it can be reached"}
+	unreachable = verdict{contract.ClassInfra, contract.CodeUnavailable, "something that the command needs is not responding or is in use", "check that it runs and that the network is allowed"}
+	tooSlow     = verdict{contract.ClassInfra, contract.CodeTimeout, "a service did not respond in time", "try again, or check that it can be reached"}
 	missing     = verdict{contract.ClassConfig, contract.CodeMissing, "something that the command needs is not installed", "add it to the project's manifest or to the worker, or correct its name"}
 	badConfig   = verdict{contract.ClassConfig, contract.CodeInvalidConfig, "configuration or environment is missing or wrong", "correct it"}
 	noAccess    = verdict{contract.ClassConfig, contract.CodeUnauthorized, "access was denied", "check the credentials and their permissions"}

@@ -26,7 +26,7 @@ var (
 // without control characters and wrappers' prefixes, no line too long.
 func readable(s string) string {
 	if left := len(s) - MaxScanHead - MaxScanTail; left > 0 {
-		s = s[:MaxScanHead] + fmt.Sprintf("\n[%d bytes left out]\n", left) + s[len(s)-MaxScanTail:]
+		s = s[:MaxScanHead] + fmt.Sprintf("\n[%d bytes omitted]\n", left) + s[len(s)-MaxScanTail:]
 	}
 	s = strings.ToValidUTF8(s, "�")
 	if strings.IndexByte(s, 0x1b) >= 0 {

@@ -90,7 +90,7 @@ type boundedFS struct {
 	ended error // why it stopped
 }
 
-var errTooMany = fmt.Errorf("there are more than %d files and folders to check", maxWalk)
+var errTooMany = fmt.Errorf("there are more than %d files and directories to check", maxWalk)
 
 func (b *boundedFS) check() error {
 	switch {

@@ -54,7 +54,7 @@ type Queue struct {
 // Report is the state of the installation at one time.
 type Report struct {
 	Agents []views.Agent `json:"agents"`
-	Queues []Queue       `json:"queues" doc:"as of queues_at; empty if Temporal never answered"`
+	Queues []Queue       `json:"queues" doc:"as of queues_at; empty if Temporal never responded"`
 	// QueuesAt is when Temporal last described the queues.
 	QueuesAt *time.Time `json:"queues_at,omitempty"`
 	// QueuesProblem is why QueuesAt is older than it should be.
@@ -163,7 +163,7 @@ func (m *Monitor) refresh(ctx context.Context) {
 		m.recordQueues(queues, began)
 	case m.last.QueuesProblem == "":
 		m.log.WarnContext(ctx, "Temporal does not report the task queues", "error", queuesErr)
-		m.last.QueuesProblem = "Temporal does not answer"
+		m.last.QueuesProblem = "Temporal is not responding"
 	}
 	if viewsErr == nil {
 		m.last.Agents, m.last.Unfinished, m.at = agents, unfinished, began
@@ -250,7 +250,7 @@ func describe(ctx context.Context, temporal client.Client, namespace string, rol
 			Namespace: namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: role.Queue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL}, TaskQueueType: kind, ReportStats: true,
 		})
 		if err != nil {
-			return q, fmt.Errorf("ask Temporal for the queue %s: %w", role.Queue, err)
+			return q, fmt.Errorf("query Temporal for the queue %s: %w", role.Queue, err)
 		}
 		stats := d.GetStats()
 		q.Backlog += stats.GetApproximateBacklogCount()

@@ -153,9 +153,9 @@ func check(r *Response) error {
 	case "":
 		return io.ErrUnexpectedEOF
 	case "length":
-		return &unusable{contract.CodeTruncated, "the answer was cut at the output limit"}
+		return &unusable{contract.CodeTruncated, "the response was cut off at the output limit"}
 	case "content_filter":
-		return &unusable{contract.CodeRefusal, "the model declined, or a content filter stopped the answer"}
+		return &unusable{contract.CodeRefusal, "the model declined, or a content filter stopped the response"}
 	}
 	for i := range r.ToolCalls {
 		if err := checkCall(i, &r.ToolCalls[i]); err != nil {

@@ -27,7 +27,7 @@ func CheckJSON(schema Schema, text string) (json.RawMessage, error) {
 	doc := bytes.TrimSpace([]byte(unfence(text)))
 	value, err := decodeOne(doc)
 	if err != nil {
-		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the answer is not one JSON document: %v", err)
+		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the response is not a single JSON document: %v", err)
 	}
 	compiled, err := validatorOf(schema.JSON)
 	if err != nil {
@@ -38,9 +38,9 @@ func CheckJSON(schema Schema, text string) (json.RawMessage, error) {
 	case err == nil:
 		return doc, nil
 	case errors.As(err, &invalid):
-		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the answer does not match its JSON schema: %s", places(invalid))
+		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the response does not match its JSON schema: %s", places(invalid))
 	default:
-		return nil, fault.Wrap(err, contract.ClassLLM, contract.CodeInvalidOutput, "the answer could not be checked against its JSON schema")
+		return nil, fault.Wrap(err, contract.ClassLLM, contract.CodeInvalidOutput, "the response could not be checked against its JSON schema")
 	}
 }
 

@@ -32,7 +32,7 @@ type callBuilder struct {
 // providerError is an error that a provider reports inside an answer.
 type providerError struct{ body []byte }
 
-func (e *providerError) Error() string { return "the provider reported an error within its answer" }
+func (e *providerError) Error() string { return "the provider reported an error in its response" }
 
 // malformedError is an answer that is not the protocol's JSON.
 type malformedError struct{ err error }

@@ -41,13 +41,13 @@ func (x *call) explain(ctx context.Context, err error) *fault.Error {
 	case errors.As(err, &bad):
 		return fault.New(contract.ClassLLM, bad.code, "%s: %s", x.who(), x.scrub.clean(bad.reason))
 	case errors.Is(err, errTooLarge):
-		return fault.New(contract.ClassLLM, contract.CodeTruncated, "%s: the answer exceeds %d bytes and was cut off", x.who(), x.client.opts.MaxResponse)
+		return fault.New(contract.ClassLLM, contract.CodeTruncated, "%s: the response exceeds %d bytes and was cut off", x.who(), x.client.opts.MaxResponse)
 	case errors.As(err, &reported):
 		return x.explainReported(reported)
 	case ctx.Err() != nil:
 		return x.explainEnd(ctx, err)
 	case errors.As(err, &malformed):
-		return fault.Wrap(x.scrub.cause(malformed.err), contract.ClassLLM, contract.CodeInvalidOutput, "%s: the answer is not valid JSON for the protocol", x.who())
+		return fault.Wrap(x.scrub.cause(malformed.err), contract.ClassLLM, contract.CodeInvalidOutput, "%s: the response is not valid JSON for the protocol", x.who())
 	default:
 		return fault.Wrap(x.scrub.cause(err), contract.ClassInfra, contract.CodeUnavailable,
 			"%s: the provider could not be reached or closed the connection", x.who())
@@ -69,7 +69,7 @@ func (x *call) explainEnd(ctx context.Context, err error) *fault.Error {
 	case errors.Is(cause, errIdle):
 		return fault.New(contract.ClassInfra, contract.CodeTimeout, "%s: no data received for %s (models.idle_timeout)", x.who(), x.client.opts.IdleTimeout)
 	case errors.Is(cause, errDeadline):
-		return fault.New(contract.ClassInfra, contract.CodeTimeout, "%s: no complete answer within %s (models.timeout)", x.who(), x.timeout())
+		return fault.New(contract.ClassInfra, contract.CodeTimeout, "%s: no complete response within %s (models.timeout)", x.who(), x.timeout())
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fault.Wrap(context.DeadlineExceeded, contract.ClassInfra, contract.CodeTimeout, "%s: the deadline for this work passed%s", x.who(), waiting)
 	default:
@@ -184,7 +184,7 @@ func (x *call) explainAPIError(status int, body []byte, said apiError) *fault.Er
 		hint = "; the provider's quota is used up: raise it or switch the model"
 	default: // the provider's message says enough
 	}
-	return fault.New(class, code, "%s answered %s%s", x.who(), detail, hint)
+	return fault.New(class, code, "%s responded with %s%s", x.who(), detail, hint)
 }
 
 // retryAfter reads how long a provider asks to wait, at most MaxQuotaWait. The start of

@@ -288,7 +288,7 @@ func TestTheRequestHoldsWhatTheProtocolAsksFor(t *testing.T) {
 		require.NotContains(t, got.body, "response_format")
 		require.EqualValues(t, 7, got.body["max_tokens"])
 		system := got.body["messages"].([]any)[0].(map[string]any)["content"].(string)
-		require.Contains(t, system, "You are a planner.\n\nAnswer with one JSON document")
+		require.Contains(t, system, "You are a planner.\n\nRespond with one JSON document")
 		require.Contains(t, system, `"additionalProperties":false`)
 	})
 }

@@ -228,7 +228,7 @@ func TestARequestThatNoRuleAnswersSaysWhichItWas(t *testing.T) {
 	req.Headers = Identity{Run: 7, Agent: "builder", Phase: "builder_running", Step: "stream-not-supported", Attempt: 2, Turn: 3}
 	_, err := c.Complete(t.Context(), req)
 	f := requireFault(t, err, contract.ClassConfig, contract.CodeBadRequest)
-	require.Contains(t, f.Message, `no rule of the scenario matches this request: run 7, agent "builder", phase "builder_running", step "stream-not-supported", attempt 2, turn 3, model "m"`)
+	require.Contains(t, f.Message, `no rule in the scenario matches this request: run 7, agent "builder", phase "builder_running", step "stream-not-supported", attempt 2, turn 3, model "m"`)
 }
 
 func TestBrokenToolArgumentsAreInvalidOutputThatIsPaidFor(t *testing.T) {

@@ -45,7 +45,7 @@ func (e *statusError) Error() string { return http.StatusText(e.status) }
 const maxErrorBody = 64 << 10
 
 // errTooLarge marks an answer over the limit.
-var errTooLarge = errors.New("the answer is too large")
+var errTooLarge = errors.New("the response is too large")
 
 // middleware sits between openai-go and the network.
 func (x *call) middleware(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {

@@ -140,7 +140,7 @@ func (s *Schema) format() openai.ChatCompletionNewParamsResponseFormatUnion {
 // withSchemaInWords asks for a schema in the conversation, for models that cannot
 // enforce one.
 func withSchemaInWords(messages []Message, s *Schema) []Message {
-	text := "Answer with one JSON document that fits the JSON schema below, and with nothing else: no explanation, no Markdown.\n\n" + string(s.JSON)
+	text := "Respond with one JSON document that matches the JSON schema below, and with nothing else: no explanation, no Markdown.\n\n" + string(s.JSON)
 	out := append([]Message(nil), messages...)
 	if len(out) > 0 && out[0].Role == RoleSystem {
 		out[0].Text += "\n\n" + text

@@ -62,7 +62,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("find the folder of the cluster %s: %w", o.Dir, err)
+		return nil, fmt.Errorf("find the cluster directory %s: %w", o.Dir, err)
 	}
 	o.Dir = dir
 	who, err := unprivileged(o.Dir)
@@ -226,18 +226,18 @@ func initialise(ctx context.Context, bin, dir string, who identity) error {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
-		return fmt.Errorf("create the cluster's folder %s: %w", dir, err)
+		return fmt.Errorf("create the cluster directory %s: %w", dir, err)
 	}
 	fresh := dir + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
 		return fmt.Errorf("remove an incomplete cluster: %w", err)
 	}
 	if err := os.Mkdir(fresh, 0o700); err != nil {
-		return fmt.Errorf("create the cluster's folder: %w", err)
+		return fmt.Errorf("create the cluster directory: %w", err)
 	}
 	defer os.RemoveAll(fresh)
 	if err := os.WriteFile(secretFile(fresh), []byte(rand.Text()+"\n"), 0o600); err != nil {
-		return fmt.Errorf("write the cluster's password: %w", err)
+		return fmt.Errorf("write the cluster password: %w", err)
 	}
 	defer os.Remove(secretFile(fresh))
 	if err := who.chown(fresh, secretFile(fresh)); err != nil {
@@ -258,7 +258,7 @@ func initialise(ctx context.Context, bin, dir string, who identity) error {
 			"initdb could not create a PostgreSQL cluster in %s: %s", dir, strings.TrimSpace(string(out)))
 	}
 	if err := os.Rename(secretFile(fresh), secretFile(dir)); err != nil {
-		return fmt.Errorf("save the cluster's password: %w", err)
+		return fmt.Errorf("save the cluster password: %w", err)
 	}
 	if err := os.Rename(fresh, dir); err != nil {
 		return fmt.Errorf("move the cluster into place: %w", err)

@@ -14,7 +14,7 @@ func (j *judge) compare(b, a *testfile.Unit, m *matcher) {
 	name, file := testfile.Clean(a.Name), a.File.Path
 	if why := newSkip(b, a); why != "" {
 		if a.Parent == nil || !inherited(b, a) {
-			j.report(Skipped, a.Name, file, a.Line, "%s is skipped now: %s; a skipped test never counts as passed", name, why)
+			j.report(Skipped, a.Name, file, a.Line, "%s is now skipped: %s; a skipped test never counts as passed", name, why)
 		}
 		return
 	}
@@ -41,7 +41,7 @@ func (j *judge) compare(b, a *testfile.Unit, m *matcher) {
 func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher) string {
 	bt, at := j.before.TallyWithSubtests(b), j.after.TallyWithSubtests(a)
 	if lost := lostCases(b, a, m.addedCases); len(a.Cases) > 0 && lost > 0 {
-		return fmt.Sprintf("%d of its %d cases are gone", lost, len(b.Cases))
+		return fmt.Sprintf("%d of its %d cases were removed", lost, len(b.Cases))
 	}
 	fewer := ao.Total < bo.Total && at.Total < bt.Total
 	switch {
@@ -50,9 +50,9 @@ func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher
 	case fewer:
 		return fmt.Sprintf("%d checks instead of %d", at.Total, bt.Total)
 	case ao.Exact < bo.Exact && at.Exact < bt.Exact && at.Vague > bt.Vague:
-		return "an exact comparison became one that almost any value satisfies"
+		return "an exact comparison was replaced by one that almost any value satisfies"
 	case ao.Always < bo.Always && at.Always < bt.Always && at.Total <= bt.Total:
-		return fmt.Sprintf("%d of %d checks are made only under a condition", bt.Always-at.Always, bt.Always)
+		return fmt.Sprintf("%d of %d checks run only under a condition", bt.Always-at.Always, bt.Always)
 	default:
 		return ""
 	}
@@ -65,11 +65,11 @@ func (j *judge) edited(b, a *testfile.Unit) {
 	}
 	name := testfile.Clean(a.Name)
 	if onlyGrows(b, a) {
-		j.report(Edited, a.Name, a.File.Path, a.Line, "%s is edited; all of its earlier checks remain", name)
+		j.report(Edited, a.Name, a.File.Path, a.Line, "%s was edited; all of its earlier checks remain", name)
 		j.problems[len(j.problems)-1].Severity = contract.SeverityMinor
 		return
 	}
-	j.report(Edited, a.Name, a.File.Path, a.Line, "%s is edited: it does or expects something different than before", name)
+	j.report(Edited, a.Name, a.File.Path, a.Line, "%s was edited: its behavior or its expectations differ from before", name)
 }
 
 // judgeHelpers judges code in test files outside tests: helpers that lost assertions,
@@ -91,10 +91,10 @@ func (j *judge) judgeHelpers(p pair) {
 		}
 		bt, at := j.before.Tally(b), j.after.Tally(a)
 		if at.Total < bt.Total {
-			j.report(Weakened, "", a.File.Path, a.Line, "%s, which tests use, makes fewer checks: %d instead of %d", testfile.Clean(a.Name), at.Total, bt.Total)
+			j.report(Weakened, "", a.File.Path, a.Line, "%s, which tests use, now makes fewer checks: %d instead of %d", testfile.Clean(a.Name), at.Total, bt.Total)
 			continue
 		}
-		j.report(Edited, "", a.File.Path, a.Line, "%s, which tests use, is edited", testfile.Clean(a.Name))
+		j.report(Edited, "", a.File.Path, a.Line, "%s, which tests use, was edited", testfile.Clean(a.Name))
 	}
 	if lost := missing(p.before.Statements, p.after.Statements); lost > 0 {
 		j.report(Edited, "", p.file.Path, 0, "%d statements that tests in %s use have changed", lost, testfile.Clean(p.file.Path))

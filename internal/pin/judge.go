@@ -39,7 +39,7 @@ func (j *judge) report(kind Kind, test, file string, line int, format string, ar
 }
 
 // nameEnd follows the name in the messages of what no longer runs.
-var nameEnd = regexp.MustCompile(` is deleted|, which tests compare against, is (?:deleted|moved)| is now | was in | is excluded from `)
+var nameEnd = regexp.MustCompile(` (?:is|was) deleted|, which tests compare against, (?:is|was) (?:deleted|moved)| is now | was in | is excluded from `)
 
 // NameIn returns the test or file that the message of a Deleted, RenamedAway or
 // Excluded problem begins with, "" if it begins with none.
@@ -102,11 +102,11 @@ func (j *judge) judgeOversize(f File) {
 	switch {
 	case f.same() || !f.Existed || !Watches(f.RenamedFrom):
 	case !f.Exists:
-		j.report(Deleted, "", f.Path, 0, "%s is deleted; it was too large to examine (more than %d bytes)", testfile.Clean(f.Path), MaxFileBytes)
+		j.report(Deleted, "", f.Path, 0, "%s was deleted; it was too large to examine (more than %d bytes)", testfile.Clean(f.Path), MaxFileBytes)
 	case len(f.Before) <= MaxFileBytes:
 		j.report(Weakened, "", f.Path, 0, "%s has grown to more than %d bytes, too large to determine what it still tests; split it", testfile.Clean(f.Path), MaxFileBytes)
 	default:
-		j.report(Edited, "", f.Path, 0, "%s is changed; it is too large to compare (more than %d bytes)", testfile.Clean(f.Path), MaxFileBytes)
+		j.report(Edited, "", f.Path, 0, "%s was changed; it is too large to compare (more than %d bytes)", testfile.Clean(f.Path), MaxFileBytes)
 	}
 }
 
@@ -144,7 +144,7 @@ func (j *judge) judgeFile(p pair, m *matcher) {
 	}
 	j.judgeOnly(p)
 	if p.after.Suppresses != "" && p.before.Suppresses == "" {
-		j.report(Excluded, "", f.Path, 0, "%s keeps tests from running or failing: %s", testfile.Clean(f.Path), p.after.Suppresses)
+		j.report(Excluded, "", f.Path, 0, "%s prevents tests from running or failing: %s", testfile.Clean(f.Path), p.after.Suppresses)
 	}
 	if p.after.Excluded != "" && p.before.Excluded != p.after.Excluded && len(p.before.Tests()) > 0 {
 		j.report(Excluded, "", f.Path, 0, "%s is excluded from the test run: %s", testfile.Clean(f.Path), testfile.Clean(p.after.Excluded))
@@ -171,15 +171,15 @@ func (j *judge) judgeRecorded(f File, m *matcher) {
 	case !f.Existed:
 	case bytes.Equal(f.Before, f.After) && f.Exists:
 		if !isRecorded(f.Path) {
-			j.report(RenamedAway, "", f.Path, 0, "%s, which tests compare against, is moved to a place where they do not look for it", name)
+			j.report(RenamedAway, "", f.Path, 0, "%s, which tests compare against, was moved to a location where they do not look for it", name)
 		}
 	case !f.Exists && m.newContents[string(f.Before)]:
 	case !f.Exists:
-		j.report(Deleted, "", f.Path, 0, "%s, which tests compare against, is deleted", name)
+		j.report(Deleted, "", f.Path, 0, "%s, which tests compare against, was deleted", name)
 	case len(bytes.TrimSpace(f.After)) == 0 && len(bytes.TrimSpace(f.Before)) > 0:
 		j.report(Emptied, "", f.Path, 0, "%s, which tests compare against, is empty", name)
 	default:
-		j.report(Edited, "", f.Path, 0, "%s is changed: it determines what tests expect", name)
+		j.report(Edited, "", f.Path, 0, "%s was changed: it determines what tests expect", name)
 	}
 }
 
@@ -213,5 +213,5 @@ func (j *judge) judgeTest(p pair, b *testfile.Unit, m *matcher) {
 			name, testfile.Clean(p.file.RenamedFrom), testfile.Clean(p.file.Path))
 		return
 	}
-	j.report(Deleted, b.Name, p.before.Path, b.Line, "%s is deleted", name)
+	j.report(Deleted, b.Name, p.before.Path, b.Line, "%s was deleted", name)
 }

@@ -76,7 +76,7 @@ func TestLogin(t *testing.T) {
 }`)}.file()})
 	require.Equal(t, []contract.Finding{{
 		Severity: contract.SeverityMajor, Category: contract.CategoryTest,
-		Message:  "TestLogin is skipped now: it calls Skip; a skipped test never counts as passed",
+		Message:  "TestLogin is now skipped: it calls Skip; a skipped test never counts as passed",
 		Location: "auth/login_test.go:9", Rule: "pinned-tests/skipped",
 	}}, pin.Findings(problems))
 }

@@ -93,7 +93,7 @@ type Spec struct {
 // starter and the starter's terminal.
 func Start(s Spec) (ID, error) {
 	if err := os.MkdirAll(filepath.Dir(s.Log), 0o750); err != nil {
-		return ID{}, fmt.Errorf("create the folder of the log %s: %w", s.Log, err)
+		return ID{}, fmt.Errorf("create the directory of the log %s: %w", s.Log, err)
 	}
 	log, err := os.OpenFile(s.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

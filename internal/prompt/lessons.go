@@ -26,14 +26,14 @@ const machinery = "The infrastructure failed, not the work. Do it again."
 
 // instructions are the words with which a heal changes what an agent does.
 var instructions = map[contract.HealAction]string{
-	contract.HealCorrectJSON: "Answer again. Correct exactly what was wrong: keep the content, fix the form. " +
-		"The answer must be one JSON document that fits the schema, without any text before or after it and without a code fence.",
-	contract.HealRegenerate: "Start over instead of repeating that answer. Constraints: use only tools, files and steps that exist; " +
-		"keep the answer short enough to be complete; answer in the required form and nothing else.",
-	contract.HealCompactContext: "You are given less context than before: what was left out is marked. Read only the parts of files that you need, and answer briefly.",
-	contract.HealStricterSchema: "The schema is enforced strictly now: every required field, no other field, the types and " +
-		"enumerations as they are given.",
-	contract.HealLowerTemperature: "Answer as plainly and predictably as you can.",
+	contract.HealCorrectJSON: "Respond again. Correct exactly what was wrong: keep the content, fix the format. " +
+		"The response must be one JSON document that matches the schema, without any text before or after it and without a code fence.",
+	contract.HealRegenerate: "Start over instead of repeating that response. Constraints: use only tools, files and steps that exist; " +
+		"keep the response short enough to be complete; respond in the required format and with nothing else.",
+	contract.HealCompactContext: "You are given less context than before; omissions are marked. Read only the parts of files that you need, and respond briefly.",
+	contract.HealStricterSchema: "The schema is now enforced strictly: every required field, no other field, and exactly the types and " +
+		"enumerations that it specifies.",
+	contract.HealLowerTemperature: "Respond as plainly and predictably as you can.",
 	contract.HealSaferModel:       "Another model failed at this. Do exactly what was asked, in the simplest way.",
 	contract.HealOtherWorker:      machinery,
 	contract.HealOtherProvider:    machinery,
@@ -41,11 +41,11 @@ var instructions = map[contract.HealAction]string{
 	contract.HealRepair:           "The Repair agent has fixed what it could. Build on that.",
 	contract.HealRerunStrict: "Do it again with care: check each precondition before you rely on it, and run the project's build or tests " +
 		"before you call it done.",
-	contract.HealRefinePlan: "Make a better plan: take each point of the critique and see how the new plan avoids it. " +
+	contract.HealRefinePlan: "Make a better plan: for each point of the critique, make sure that the new plan avoids the problem. " +
 		"Each step must exist for a reason and depend only on steps that exist, without cycles; steps that touch the same lines depend on each other.",
 	contract.HealRefineStep:     "Do the step differently than before: smaller edits, fewer turns, the most important part first.",
 	contract.HealCreateDefaults: "Missing configuration was created from the examples that the repository documents.",
-	contract.HealPolicyCorrection: "That broke a rule. The rules stay as they are: only the tools that you are given, only paths inside the " +
+	contract.HealPolicyCorrection: "That broke a rule. The rules have not changed: only the tools that you are given, only paths inside the " +
 		"repository, never its .git directory, never deleted or weakened tests. Reach the goal within them; if that is impossible, finish and say so.",
 	contract.HealAskPerson: "A person was asked and requested another attempt.",
 }

@@ -22,7 +22,7 @@ const (
 	private     class = "a private address" // the only class that Options.AllowPrivate allows
 	linkLocal   class = "a link-local address"
 	multicast   class = "a multicast address"
-	unspecified class = "not a host's address"
+	unspecified class = "not a host address"
 	reserved    class = "a reserved address"
 	metadata    class = "a cloud metadata address"
 	ownHost     class = "an address of the worker's own host"

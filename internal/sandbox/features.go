@@ -161,7 +161,7 @@ func (p *Process) testOverlay() error {
 	}
 	res, err := p.runOnce(ctx, c, time.Now())
 	if err == nil && !res.OK() {
-		err = fmt.Errorf("a command that wrote over a base ended with code %d: %s", res.ExitCode, strings.TrimSpace(string(res.Stderr)))
+		err = fmt.Errorf("a command that wrote over a base exited with code %d: %s", res.ExitCode, strings.TrimSpace(string(res.Stderr)))
 	}
 	return err
 }
@@ -240,7 +240,7 @@ func (p *Process) selfTest() error {
 		return err
 	}
 	if !res.OK() {
-		return fmt.Errorf("the self-test ended with code %d: %s", res.ExitCode, strings.TrimSpace(string(res.Stderr)))
+		return fmt.Errorf("the self-test exited with code %d: %s", res.ExitCode, strings.TrimSpace(string(res.Stderr)))
 	}
 	return p.judge(string(res.Stdout))
 }

@@ -219,7 +219,7 @@ func report(status helperStatus) {
 func keepFiles(n int) error {
 	for fd := configFD; fd < configFD+n; fd++ {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
-			return fmt.Errorf("keep file %d: %w", fd, err)
+			return fmt.Errorf("pass on file %d: %w", fd, err)
 		}
 	}
 	return nil

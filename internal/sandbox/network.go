@@ -33,14 +33,14 @@ func offerListener() error {
 	defer func() { _ = unix.Close(proxyFD) }()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("listener of the proxy: %w", err)
+		return fmt.Errorf("proxy listener: %w", err)
 	}
 	defer func() { _ = unix.Close(fd) }()
 	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: ProxyPort, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		return fmt.Errorf("listener of the proxy: %w", err)
+		return fmt.Errorf("proxy listener: %w", err)
 	}
 	if err := unix.Listen(fd, proxyBacklog); err != nil {
-		return fmt.Errorf("listener of the proxy: %w", err)
+		return fmt.Errorf("proxy listener: %w", err)
 	}
 	if err := unix.Sendmsg(proxyFD, []byte{1}, unix.UnixRights(fd), nil, 0); err != nil {
 		return fmt.Errorf("pass on the proxy listener: %w", err)
@@ -128,7 +128,7 @@ func (o *outlet) receive() (net.Listener, error) {
 		return nil, fmt.Errorf("its listening socket was not received: %w", errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	unix.CloseOnExec(fds[0])
-	file := os.NewFile(uintptr(fds[0]), "listener of the proxy")
+	file := os.NewFile(uintptr(fds[0]), "proxy listener")
 	defer file.Close()
 	return net.FileListener(file)
 }
@@ -151,7 +151,7 @@ func noNamespaceError() error {
 	return &IsolationError{Final: true, Missing: []Feature{{
 		Name: "network through the proxy", Required: true, By: "bubblewrap", Fix: namespaceFix(),
 		Detail: "without a network namespace a command would share the network of this host, so commands with network access do not run here; " +
-			"make namespaces available, or remove execution.sandbox.network and the network settings of checks",
+			"enable namespaces, or remove execution.sandbox.network and the network settings of checks",
 	}}}
 }
 

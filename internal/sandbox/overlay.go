@@ -228,7 +228,7 @@ func becomeOwner() (back func(), err error) {
 		caps[i].Effective = caps[i].Permitted
 	}
 	if err := unix.Capset(&header, &caps[0]); err != nil {
-		return nil, fmt.Errorf("keep capabilities: %w", err)
+		return nil, fmt.Errorf("retain capabilities: %w", err)
 	}
 	return func() { _, _ = unix.Setfsuid(0), unix.Setfsgid(0) }, nil
 }

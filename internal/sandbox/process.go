@@ -163,7 +163,7 @@ func (p *Process) check(c Command) (Command, error) {
 		}
 		for _, t := range p.options.Toolchains.mounts {
 			if m.Inside != t.Target && within(t.Target, m.Inside) {
-				return c, invalidf("%q at %q would hide the toolchain at %q; show the folders in it one by one", m.Host, m.Inside, t.Target)
+				return c, invalidf("%q at %q would hide the toolchain at %q; expose its directories one by one", m.Host, m.Inside, t.Target)
 			}
 		}
 	}

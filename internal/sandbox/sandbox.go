@@ -280,7 +280,7 @@ func checkRealPath(path string) error {
 		return fmt.Errorf("sandbox: path given to the command: %w", err)
 	}
 	if resolved != filepath.Clean(path) {
-		return invalidf("path %q leads to %q; give the path without symbolic links", path, resolved)
+		return invalidf("path %q resolves to %q; specify the path without symbolic links", path, resolved)
 	}
 	return nil
 }

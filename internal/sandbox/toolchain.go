@@ -237,7 +237,7 @@ func (d *detection) node() {
 	d.mounts = append(d.mounts, mount{Kind: mountReadOnly, Source: program, Target: filepath.Join(bin, "node")})
 	d.bin = append(d.bin, bin)
 	d.found = append(d.found, "node "+version+" at "+program)
-	d.refuse("npm", "node lies at "+program+", in a directory that is not its own")
+	d.refuse("npm", "node is at "+program+", in a directory that is not its own")
 }
 
 // python resolves version managers, whose shims need a home and a shell.
@@ -420,7 +420,7 @@ func (d *detection) home(name, program string, proofs ...string) {
 		}
 	}
 	if !visibleAnyway(path) {
-		d.refuse(name, path+" is not in a directory of its own")
+		d.refuse(name, path+" is not in its own directory")
 	}
 }
 

@@ -22,7 +22,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	}
 	if i < 0 {
 		a.fail(apiError{status: http.StatusBadRequest, kind: "invalid_request_error", code: "no_rule",
-			message: "no rule of the scenario matches this request: " + req.caller.String() + ", model " + quote(req.Model)})
+			message: "no rule in the scenario matches this request: " + req.caller.String() + ", model " + quote(req.Model)})
 		return
 	}
 	a.entry.Rule = i + 1

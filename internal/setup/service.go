@@ -44,7 +44,7 @@ func (s *Service) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
 	defer cancel()
 	if err := s.trace(ctx); err != nil {
-		s.Log.Warn("Could not send the last traces", "error", err)
+		s.Log.Warn("Could not send the remaining traces", "error", err)
 	}
 	_ = s.file.Close()
 }

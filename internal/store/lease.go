@@ -153,7 +153,7 @@ func (l *leases) connected(ctx context.Context) (*pgx.Conn, error) {
 	}
 	conn, err := pgx.ConnectConfig(ctx, l.cfg)
 	if err != nil {
-		return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "the database does not answer")
+		return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "the database is not responding")
 	}
 	l.conn = conn
 	return conn, nil

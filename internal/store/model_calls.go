@@ -259,7 +259,7 @@ func (s *Store) CompleteCall(ctx context.Context, id CallID, usage contract.Usag
 	})
 	if err == nil && superseded {
 		return fault.Wrap(ErrSuperseded, contract.ClassInfra, contract.CodeUnavailable,
-			"another worker answered model call %d first; its answer is used", id.Call)
+			"another worker completed model call %d first; its response is used", id.Call)
 	}
 	return dberr.Explain(err, "settle model call %d", id.Call)
 }
@@ -376,7 +376,7 @@ func late(id CallID, usage contract.Usage) db.BookLateCallParams {
 // is none.
 func (s *Store) Answer(ctx context.Context, executionID int64, turn int) (json.RawMessage, error) {
 	answer, err := s.q.AnswerOfTurn(ctx, db.AnswerOfTurnParams{ExecutionID: executionID, Turn: int32(turn)})
-	return answer, dberr.Or(err, dberr.NotFound("execution %d has no answer for turn %d", executionID, turn), "read the answer to turn %d of execution %d", turn, executionID)
+	return answer, dberr.Or(err, dberr.NotFound("execution %d has no response for turn %d", executionID, turn), "read the response of turn %d of execution %d", turn, executionID)
 }
 
 // Usage returns what the model calls of a run have used so far.

@@ -140,7 +140,7 @@ func (s *Store) SavePipelineTexts(ctx context.Context, id int64, texts ...Pipeli
 		PipelineID: id, Refs: rowconv.Convert(texts, func(t PipelineText) string { return t.Ref }),
 		Texts: rowconv.Convert(texts, func(t PipelineText) string { return rowconv.Text(t.Text) }),
 	})
-	return dberr.Explain(err, "store texts of pipeline %d", id)
+	return dberr.Explain(err, "store the text of pipeline %d", id)
 }
 
 // PipelineTexts returns texts of a pipeline, or of one that it recovers, by their refs.
@@ -148,7 +148,7 @@ func (s *Store) SavePipelineTexts(ctx context.Context, id int64, texts ...Pipeli
 func (s *Store) PipelineTexts(ctx context.Context, id int64, refs []string) (map[string]string, error) {
 	rows, err := s.q.PipelineTexts(ctx, db.PipelineTextsParams{PipelineID: id, Refs: NotNil(refs)})
 	if err != nil {
-		return nil, dberr.Explain(err, "read texts of pipeline %d", id)
+		return nil, dberr.Explain(err, "read the text of pipeline %d", id)
 	}
 	texts := make(map[string]string, len(rows))
 	for _, r := range rows {

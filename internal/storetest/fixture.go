@@ -89,11 +89,11 @@ func Query(tb testing.TB, url string, do func(ctx context.Context, conn *pgx.Con
 	ctx := context.WithoutCancel(tb.Context())
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
-		tb.Fatalf("connect to the test's database: %v", err)
+		tb.Fatalf("connect to the test database: %v", err)
 	}
 	defer func() {
 		if err := conn.Close(ctx); err != nil {
-			tb.Errorf("close the test's connection: %v", err)
+			tb.Errorf("close the test connection: %v", err)
 		}
 	}()
 	do(ctx, conn)

@@ -49,7 +49,7 @@ func container(ctx context.Context) (string, func() error, error) {
 	}
 	address, err := c.ConnectionString(ctx, "sslmode=disable")
 	if err != nil {
-		return "", nil, fmt.Errorf("find the container's address: %w", errors.Join(err, stop()))
+		return "", nil, fmt.Errorf("find the container address: %w", errors.Join(err, stop()))
 	}
 	return address, stop, nil
 }
@@ -58,10 +58,10 @@ func container(ctx context.Context) (string, func() error, error) {
 func cluster(ctx context.Context) (string, func() error, error) {
 	dir, err := os.MkdirTemp("", "rgpt-storetest-")
 	if err != nil {
-		return "", nil, fmt.Errorf("create a folder for the cluster: %w", err)
+		return "", nil, fmt.Errorf("create a directory for the cluster: %w", err)
 	}
 	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the server may run as another user, who passes through
-		return "", nil, fmt.Errorf("open the cluster's folder: %w", err)
+		return "", nil, fmt.Errorf("open the cluster directory: %w", err)
 	}
 	data := filepath.Join(dir, "data")
 	release, err := guard(context.WithoutCancel(ctx), dir, data)

@@ -49,7 +49,7 @@ func Open(tb testing.TB, url string) *store.Store {
 	tb.Helper()
 	s, err := store.Open(tb.Context(), url, store.Options{MaxConns: 8, ApplicationName: "rgpt-test"})
 	if err != nil {
-		tb.Fatalf("open the test's database: %v", err)
+		tb.Fatalf("open the test database: %v", err)
 	}
 	tb.Cleanup(s.Close)
 	return s
@@ -125,13 +125,13 @@ func create(tb testing.TB, migrated bool) string {
 		sql += " TEMPLATE " + s.template + s.strategy
 	}
 	if _, err := s.admin.Exec(tb.Context(), sql); err != nil {
-		tb.Fatalf("create the test's database: %v", err)
+		tb.Fatalf("create the test database: %v", err)
 	}
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // the test's own is over
 		defer cancel()
 		if _, err := s.admin.Exec(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
-			tb.Errorf("drop the test's database: %v", err)
+			tb.Errorf("drop the test database: %v", err)
 		}
 	})
 	return s.database(name)

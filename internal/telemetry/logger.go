@@ -91,7 +91,7 @@ const (
 func (o LogOptions) file() (io.WriteCloser, error) {
 	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
 		f := fault.Of(err)
-		return nil, fault.Wrap(err, f.Class, f.Code, "could not create the log folder %s (logging.dir)", o.Dir)
+		return nil, fault.Wrap(err, f.Class, f.Code, "could not create the log directory %s (logging.dir)", o.Dir)
 	}
 	size := o.MaxSize
 	if size <= 0 {

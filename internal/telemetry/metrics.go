@@ -46,7 +46,7 @@ var (
 	// Heals counts self-heals, once it is known whether they helped.
 	Heals = counter("rgpt_heals_total", "Self-heal actions, by failure class, action and result.", "class", "action", "result")
 	// Environments counts how runs got their environment; result is kept, made or failed.
-	Environments = counter("rgpt_environments_total", "Environments of runs, by result: kept, made or failed.", "result")
+	Environments = counter("rgpt_environments_total", "Environments of runs, by result: reused (kept), created (made) or failed.", "result")
 	// EnvironmentDuration is the time until a run had its environment, waiting
 	// included.
 	EnvironmentDuration = histogram("rgpt_environment_duration_seconds", "Time until a run's environment was ready, by result.",

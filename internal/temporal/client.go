@@ -53,7 +53,7 @@ func Connect(ctx context.Context, t config.Temporal, log *slog.Logger) (client.C
 	c, err := client.DialContext(ctx, options)
 	if err != nil {
 		return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
-			"Temporal at %s does not answer; check that it is running (rgpt dev status) and that temporal.address is correct", t.Address)
+			"Temporal at %s is not responding; check that it is running (rgpt dev status) and that temporal.address is correct", t.Address)
 	}
 	return c, nil
 }

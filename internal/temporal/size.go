@@ -23,7 +23,7 @@ func CheckSize(what string, values ...any) error {
 	}
 	if n := proto.Size(payloads); n > contract.PayloadLimit {
 		return fault.New(contract.ClassRuntime, contract.CodeTooLarge,
-			"the %s has %d bytes, more than the limit of %d for one entry of a workflow's history; use fewer steps or checks, or shorter names", what, n, contract.PayloadLimit)
+			"the %s has %d bytes, more than the limit of %d for one entry of a workflow history; use fewer steps or checks, or shorter names", what, n, contract.PayloadLimit)
 	}
 	return nil
 }

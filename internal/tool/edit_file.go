@@ -62,7 +62,7 @@ func editedText(name string, lines []int) string {
 	if len(lines) == 1 {
 		return fmt.Sprintf("Changed %s at line %d.", name, lines[0])
 	}
-	return fmt.Sprintf("Changed %s at %d places (lines %s).", name, len(lines), join(lines))
+	return fmt.Sprintf("Changed %s in %d places (lines %s).", name, len(lines), join(lines))
 }
 
 // replacement is what to replace with what, in the file's own line endings.

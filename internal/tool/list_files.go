@@ -15,7 +15,7 @@ import (
 var listFilesDescription string
 
 type listFilesParams struct {
-	Path string `json:"path,omitempty" jsonschema_description:"Directory to list, relative to the workspace. Default: all of the workspace."`
+	Path string `json:"path,omitempty" jsonschema_description:"Directory to list, relative to the workspace. Default: the whole workspace."`
 	Glob string `json:"glob,omitempty" jsonschema_description:"Pattern that paths must match, such as **/*.go."`
 }
 

@@ -21,7 +21,7 @@ var runCommandDescription string
 
 type runCommandParams struct {
 	Command        string `json:"command" jsonschema:"minLength=1" jsonschema_description:"Shell command to run."`
-	TimeoutSeconds int    `json:"timeout_seconds,omitempty" jsonschema:"minimum=1" jsonschema_description:"After how many seconds to stop it. Default: the longest time that a command may take."`
+	TimeoutSeconds int    `json:"timeout_seconds,omitempty" jsonschema:"minimum=1" jsonschema_description:"Time limit in seconds. Default: the maximum time that a command may take."`
 }
 
 func runCommand() Tool {
@@ -136,7 +136,7 @@ func output(b *strings.Builder, name string, content []byte, limit int) {
 	text := ansi.Strip(strings.ToValidUTF8(string(content), "\uFFFD")) // colours cost a model tokens and carry no information
 	if len(text) > limit {
 		head, tail := text[:limit/4], text[len(text)-(limit-limit/4):]
-		text = strings.ToValidUTF8(head, "") + fmt.Sprintf("\n[… %d bytes are left out …]\n", len(text)-limit) + strings.ToValidUTF8(tail, "")
+		text = strings.ToValidUTF8(head, "") + fmt.Sprintf("\n[… %d bytes omitted …]\n", len(text)-limit) + strings.ToValidUTF8(tail, "")
 	}
 	fmt.Fprintf(b, "--- %s ---\n%s", name, text)
 	if !strings.HasSuffix(text, "\n") {

@@ -19,7 +19,7 @@ var searchDescription string
 
 type searchParams struct {
 	Pattern string `json:"pattern" jsonschema:"minLength=1" jsonschema_description:"Regular expression (RE2), matched within each line."`
-	Path    string `json:"path,omitempty" jsonschema_description:"Directory, file or glob to search in, relative to the workspace. Default: all of the workspace."`
+	Path    string `json:"path,omitempty" jsonschema_description:"Directory, file or glob to search in, relative to the workspace. Default: the whole workspace."`
 }
 
 func search() Tool {

@@ -523,7 +523,7 @@ func TestRunCommandPassesOnWhatTheAgentMayUseAndBoundsTheTime(t *testing.T) {
 	require.Less(t, len(result.Text), DefaultLimits.OutputBytes+200)
 	require.Contains(t, result.Text, "head\n")
 	require.Contains(t, result.Text, "\ntail")
-	require.Contains(t, result.Text, "bytes are left out")
+	require.Contains(t, result.Text, "bytes omitted")
 	b.call(RunCommand, args{"command": "x", "timeout_seconds": 5})
 	require.Equal(t, 5*time.Second, runner.got.Limits.Timeout)
 	b.env.Runner = nil

@@ -34,7 +34,7 @@ func Tracked(path string) (bool, error) {
 	case ctx.Err() == nil && strings.Contains(said.String(), "not a git repository (or any"):
 		return false, nil
 	case errors.Is(err, exec.ErrNotFound):
-		return false, errors.New("git is not installed, so it is unknown whether the folder belongs to a repository")
+		return false, errors.New("git is not installed, so it is unknown whether the directory belongs to a repository")
 	}
 	return false, fmt.Errorf("check whether git tracks it: %w: %s", err, strings.TrimSpace(said.String()))
 }

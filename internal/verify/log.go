@@ -97,7 +97,7 @@ func (b *headTail) Bytes() []byte {
 	tail := b.tail[max(0, len(b.tail)-b.limit/2):]
 	out := append([]byte{}, b.head...)
 	if dropped := b.total - int64(len(b.head)+len(tail)); dropped > 0 {
-		out = fmt.Appendf(out, "\n[... %d bytes left out ...]\n", dropped)
+		out = fmt.Appendf(out, "\n[... %d bytes omitted ...]\n", dropped)
 	}
 	return []byte(strings.ToValidUTF8(string(append(out, tail...)), "�"))
 }

@@ -17,6 +17,6 @@ func TestALongLogKeepsHeadAndTail(t *testing.T) {
 	text := string(b.Bytes())
 	require.True(t, strings.HasPrefix(text, "line 0000\n"))
 	require.True(t, strings.HasSuffix(text, "line 0999\n"))
-	require.Contains(t, text, "bytes left out")
+	require.Contains(t, text, "bytes omitted")
 	require.Less(t, len(text), 200)
 }

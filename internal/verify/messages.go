@@ -28,7 +28,7 @@ func brokenMessage(e *execution, r *run) string {
 
 // unexplained is the finding about a failed command that names no cause.
 func unexplained(e *execution) string {
-	text := fmt.Sprintf("`%s` ended with exit code %d", fault.Clip(output.Clean(e.Invocation.String()), 200), e.Result.ExitCode)
+	text := fmt.Sprintf("`%s` exited with code %d", fault.Clip(output.Clean(e.Invocation.String()), 200), e.Result.ExitCode)
 	switch {
 	case e.Parsed.Summary().Failed > 0:
 		text = fmt.Sprintf("%d tests failed in `%s`", e.Parsed.Summary().Failed, fault.Clip(output.Clean(e.Invocation.String()), 200))

@@ -54,7 +54,7 @@ func (e *execution) parseOutput(s output.Paths, tests bool) {
 		e.notes = append(e.notes, "the output could not be parsed as "+string(format)+": "+output.Message(err.Error()))
 	}
 	if cut {
-		e.notes = append(e.notes, "the output was too long to keep: some results are missing")
+		e.notes = append(e.notes, "the output was too long to store in full: some results are missing")
 	}
 	e.Parsed.Add(more)
 	if e.Invocation.Format == output.FormatGoTest || format == output.FormatGoTest {
@@ -82,7 +82,7 @@ func (e *execution) takeText(out output.Results) bool {
 		e.Parsed.Add(out)
 	}
 	if e.counted && (e.Result.StdoutTruncated || e.Result.StderrTruncated) {
-		e.notes = append(e.notes, "the output was too long to keep: some results are missing")
+		e.notes = append(e.notes, "the output was too long to store in full: some results are missing")
 	}
 	return out.Reported != nil
 }

@@ -213,7 +213,7 @@ func TestATestThatPrintsWithoutEndKeepsItsResultAndABoundedLog(t *testing.T) {
 	o := found["test-go-1"]
 	require.False(t, o.OK)
 	require.LessOrEqual(t, len(o.Log), maxLog+200)
-	require.Contains(t, string(o.Log), "bytes left out")
+	require.Contains(t, string(o.Log), "bytes omitted")
 	require.Contains(t, strings.Join(located(o), "\n"), "TestBad failed: wrong")
 }
 

@@ -64,7 +64,7 @@ func prepare(root string, env Env, choose func(p checks.Pipeline) (checks.Job, e
 	}
 	if err := linkPackages(dir, env.NodeModules != ""); err != nil {
 		dir.Close()
-		return nil, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written")
+		return nil, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written to")
 	}
 	return &run{job: j, env: env, root: root, dir: dir, log: headTail{limit: maxLog}, started: time.Now()}, nil
 }
@@ -167,14 +167,14 @@ func (r *run) choose(ctx context.Context, inv checks.Invocation) (checks.Invocat
 // error.
 func (r *run) execute(ctx context.Context, inv checks.Invocation) (*execution, error) {
 	if err := clearReports(r.dir, inv.Reports); err != nil {
-		return nil, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written")
+		return nil, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written to")
 	}
 	inv, err := r.withSource(ctx, inv)
 	if err != nil {
 		return nil, err
 	}
 	if inv, err = inv.Guard(r.dir); err != nil {
-		return nil, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written")
+		return nil, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written to")
 	}
 	before, err := stamps(ctx, r.dir, inv.Reports)
 	if err != nil {

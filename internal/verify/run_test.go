@@ -43,7 +43,7 @@ func TestAGreenReportDoesNotOutweighARedExitCode(t *testing.T) {
 	require.False(t, o.OK)
 	require.Equal(t, contract.CodeTestsFailed, o.Code)
 	require.Equal(t, 2, o.Summary.Passed)
-	require.Equal(t, "`x` ended with exit code 1 although no test failed", o.Message)
+	require.Equal(t, "`x` exited with code 1 although no test failed", o.Message)
 }
 
 func TestARedReportOutweighsAGreenExitCode(t *testing.T) {
@@ -102,7 +102,7 @@ func TestATestThatPrintsTAPDoesNotCoverItsExitCode(t *testing.T) {
 	o := runCheck(t, checkout(t, nil), "test-configured-1", testCommand("printf 'TAP version 13\\n1..2\\nok 1 - a\\nok 2 - b\\n'; exit 3", "", ""))
 	require.False(t, o.OK)
 	require.Equal(t, 2, o.Summary.Passed)
-	require.Contains(t, o.Message, "exit code 3 although no test failed")
+	require.Contains(t, o.Message, "exited with code 3 although no test failed")
 }
 
 func TestTAPThatATestPrintsDoesNotReplaceTheSumsOfItsRunner(t *testing.T) {
@@ -144,7 +144,7 @@ func TestHowACommandEndedDecidesTheCode(t *testing.T) {
 		"in shell":  {sandbox.Result{ExitCode: 134, Stderr: []byte("Aborted\n")}, contract.CodeCommandCrashed, "crashed: exit code 134, which indicates signal 6: Aborted"},
 		"not found": {sandbox.Result{ExitCode: 127, Stderr: []byte("bash: x: command not found\n")}, contract.CodeMissing, "x is not installed: bash: x: command not found"},
 		"no exec":   {sandbox.Result{ExitCode: 126}, contract.CodeMissing, "is not executable"},
-		"red":       {sandbox.Result{ExitCode: 1, Stderr: []byte("Error: no\nbye\n")}, contract.CodeCheckFailed, "`x` ended with exit code 1: Error: no"},
+		"red":       {sandbox.Result{ExitCode: 1, Stderr: []byte("Error: no\nbye\n")}, contract.CodeCheckFailed, "`x` exited with code 1: Error: no"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -486,7 +486,7 @@ func TestMessagesCarryNoTerminalCodes(t *testing.T) {
 	t.Parallel()
 	runner := always(sandbox.Result{ExitCode: 1, Stderr: []byte("\x1b[31mError\x1b[0m: bad \xff byte\n")})
 	o := runWith(t, checkout(t, nil), "build-configured", Env{Runner: runner, Settings: checks.Settings{Build: checks.StageSettings{Command: "x"}}})
-	require.Equal(t, "`x` ended with exit code 1: Error: bad � byte", o.Message)
+	require.Equal(t, "`x` exited with code 1: Error: bad � byte", o.Message)
 	require.NotContains(t, string(o.Log), "\x1b")
 }
 

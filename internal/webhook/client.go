@@ -70,9 +70,9 @@ func (h *Hooks) post(ctx context.Context, d store.DueDelivery) response {
 	case resp.StatusCode >= 200 && resp.StatusCode < 300:
 		return out
 	case resp.StatusCode >= 300 && resp.StatusCode < 400:
-		out.wrong = "it answered " + status(resp.StatusCode) + ", and redirects are not followed; register the new address"
+		out.wrong = "it responded with " + status(resp.StatusCode) + ", and redirects are not followed; register the new address"
 	default:
-		out.wrong = "it answered " + status(resp.StatusCode)
+		out.wrong = "it responded with " + status(resp.StatusCode)
 	}
 	out.retryAfter = retryAfter(resp.Header.Get("Retry-After"), time.Now())
 	return out

@@ -67,7 +67,7 @@ func (h *Hooks) request(ctx context.Context, d store.DueDelivery, at time.Time) 
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.URL, bytes.NewReader(body.Bytes()))
 	if err != nil {
-		return nil, fmt.Errorf("make the request: %w", err)
+		return nil, fmt.Errorf("create the request: %w", err)
 	}
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	req.Header.Set("Content-Type", ContentType)

@@ -189,7 +189,7 @@ func (h *Hooks) outcome(d store.DueDelivery, r response) store.DeliveryOutcome {
 	}
 	out.DisabledReason = fmt.Sprintf("every delivery failed for %s; last error: %s; fix the cause and enable it again", h.settings.DisableAfter, r.wrong)
 	if out.Gone {
-		out.DisabledReason = "it answered 410 Gone: the receiver wants no more events"
+		out.DisabledReason = "it responded with 410 Gone: the receiver does not want any more events"
 	}
 	allowed := h.settings.Attempts
 	if d.Test { // a person is watching, and can ask again
@@ -233,9 +233,9 @@ func (h *Hooks) sweep(ctx context.Context) {
 		deliveries, err := h.store.SweepDeliveries(ctx, h.settings.Retention)
 		requests, err2 := h.store.SweepRequests(ctx)
 		if err = cmp.Or(err, err2); err != nil && ctx.Err() == nil {
-			h.log.WarnContext(ctx, "Old webhook deliveries and answers could not be removed; trying again later", "error", err)
+			h.log.WarnContext(ctx, "Old webhook deliveries and responses could not be removed; trying again later", "error", err)
 		} else if deliveries+requests > 0 {
-			h.log.InfoContext(ctx, "Removed old webhook deliveries and answers", "deliveries", deliveries, "answers", requests)
+			h.log.InfoContext(ctx, "Removed old webhook deliveries and responses", "deliveries", deliveries, "answers", requests)
 		}
 		if !pause(ctx, sweepEvery) {
 			return

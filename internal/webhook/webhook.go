@@ -117,7 +117,7 @@ func newSecret() store.Secret {
 func digestOf(r Registration) (string, error) {
 	raw, err := json.Marshal([]any{r.URL, r.Events, r.Project, r.Description, r.Secret.Reveal(), r.Disabled})
 	if err != nil {
-		return "", fmt.Errorf("digest the registration: %w", err)
+		return "", fmt.Errorf("compute the digest of the registration: %w", err)
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(raw)), nil
 }

@@ -352,7 +352,7 @@ func TestAReceiverThatFailsIsTriedAgainUntilItTakesTheEvent(t *testing.T) {
 		require.NotNil(t, a.FinishedAt)
 		if i < 3 {
 			require.Equal(t, 500, a.ResponseCode)
-			require.Equal(t, "it answered 500 Internal Server Error", a.Error)
+			require.Equal(t, "it responded with 500 Internal Server Error", a.Error)
 		}
 	}
 	require.Equal(t, 200, d.ResponseCode)
@@ -484,7 +484,7 @@ func TestAWebhookThatFailsForLongIsDisabledAndSaysWhy(t *testing.T) {
 		return w
 	}
 	await.Until(t, "its end", func() bool { return !hook().Enabled })
-	require.Contains(t, hook().DisabledReason, "every delivery failed for 500ms; last error: it answered 503")
+	require.Contains(t, hook().DisabledReason, "every delivery failed for 500ms; last error: it responded with 503")
 	require.EqualValues(t, 1, hook().Pending, "what was not delivered waits")
 	well.Store(true)
 	d, err := b.hooks.Test(t.Context(), id, "")

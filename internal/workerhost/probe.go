@@ -126,7 +126,7 @@ func (p *prober) polled(ctx context.Context, role contract.WorkerRole) []doctor.
 		queue, err := p.temporal.DescribeTaskQueue(ctx, role.Queue, kind)
 		if err != nil {
 			p.log.DebugContext(ctx, "Could not read the pollers of a queue", "queue", role.Queue, "error", err)
-			return doctor.Failed("it does not answer", "check that it is running; the worker reconnects automatically")
+			return doctor.Failed("it is not responding", "check that it is running; the worker reconnects automatically")
 		}
 		known := false
 		for _, one := range queue.GetPollers() {
@@ -154,7 +154,7 @@ func (p *prober) runSandboxProbe(ctx context.Context) error {
 		root, err = filepath.EvalSymlinks(root)
 	}
 	if err != nil {
-		return fmt.Errorf("create a folder for the sandbox probe: %w", err)
+		return fmt.Errorf("create a directory for the sandbox probe: %w", err)
 	}
 	defer os.RemoveAll(root)
 	result, err := p.sandbox.Run(ctx, sandbox.Command{Args: []string{"true"}, Root: root, Limits: sandbox.Limits{Timeout: probeTime}})

@@ -157,7 +157,7 @@ func (d *Dir) readMarker() (trusted, wanted bool) {
 
 func (d *Dir) removeMarker() error {
 	if err := os.Remove(d.markerPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return wrapf(err, "a workspace directory cannot be written")
+		return wrapf(err, "a workspace directory cannot be written to")
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (d *Dir) writeMarker() error {
 		marker += staleIndex
 	}
 	if err := writeFile(d.markerPath(), marker+"\n"); err != nil {
-		return wrapf(err, "a workspace directory cannot be written")
+		return wrapf(err, "a workspace directory cannot be written to")
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ type gitError struct {
 }
 
 func (e *gitError) Error() string {
-	return fmt.Sprintf("git %s ended with exit code %d: %s", e.command, e.code, e.stderr)
+	return fmt.Sprintf("git %s exited with code %d: %s", e.command, e.code, e.stderr)
 }
 
 // git runs one git process and returns its output. Errors are *gitError, or a fault if

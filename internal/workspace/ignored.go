@@ -110,7 +110,7 @@ func (d *Dir) Ignore(patterns []string) error {
 	}
 	file := filepath.Join(d.root, "exclude")
 	if err := writeFile(file, strings.Join(patterns, "\n")+"\n"); err != nil {
-		return wrapf(err, "a workspace directory cannot be written")
+		return wrapf(err, "a workspace directory cannot be written to")
 	}
 	d.excludes = file
 	return nil

@@ -56,17 +56,17 @@ func (m *Manager) gitDirOf(ctx context.Context, top string) (string, error) {
 	target, err := os.Readlink(name)
 	if err != nil {
 		if target, err = named(name, "gitdir: "); err != nil {
-			return "", repoFault("%s is neither a folder nor a file that names one", name)
+			return "", repoFault("%s is neither a directory nor a file that refers to one", name)
 		}
 	}
 	dir, err := resolved(top, target)
 	if err != nil {
-		return "", repoFault("%s leads to %s, which cannot be read", name, target)
+		return "", repoFault("%s refers to %s, which cannot be read", name, target)
 	}
 	if m.isLinked(dir) || stat.Mode().IsRegular() && m.pointsBack(ctx, dir, top) {
 		return dir, nil
 	}
-	return "", elsewhere(top, ".git leads to "+dir, dir)
+	return "", elsewhere(top, ".git refers to "+dir, dir)
 }
 
 // pointsBack reports whether a git directory itself says that it belongs to a work
@@ -101,7 +101,7 @@ func (m *Manager) commonDir(top, dir string) (string, error) {
 	if m.isLinked(common) || filepath.Dir(dir) == filepath.Join(common, "worktrees") {
 		return common, nil
 	}
-	return "", elsewhere(top, "its commondir leads to "+common, common)
+	return "", elsewhere(top, "its commondir refers to "+common, common)
 }
 
 // checkGitDir refuses links, and anything else that is neither a file nor a folder, in
@@ -121,7 +121,7 @@ func (m *Manager) checkGitDir(ctx context.Context, top, dir string) error {
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case !d.IsDir() && !d.Type().IsRegular() && filepath.Dir(path) != filepath.Join(dir, "info"):
-				return repoFault("%s is %s; a repository's data must be in its own files and folders, unless git.linked_folders in your own configuration names %s", path, kindOf(d.Type()), dir)
+				return repoFault("%s is %s; a repository's data must be in its own files and directories, unless git.linked_folders in your own configuration names %s", path, kindOf(d.Type()), dir)
 			}
 			return nil
 		})
@@ -161,7 +161,7 @@ func (m *Manager) checkAlternates(top, common string) error {
 		// Git reads quoted paths, and paths up to a NUL. Such lines have no legitimate
 		// use.
 		if strings.HasPrefix(line, `"`) || strings.ContainsAny(line, "\x00\r\t") || strings.TrimSpace(line) != line {
-			return repoFault("%s of the repository %s has a path that is not in plain form: %q", name, top, line)
+			return repoFault("%s of the repository %s contains a path that is not in canonical form: %q", name, top, line)
 		}
 		dir, err := resolved(objects, line)
 		if err != nil {
@@ -176,7 +176,7 @@ func (m *Manager) checkAlternates(top, common string) error {
 
 // elsewhere is the error of a repository that has data in another place.
 func elsewhere(top, how, dir string) error {
-	return repoFault("the repository %s uses git data outside its own folder: %s. To allow this, add %s to git.linked_folders in your own configuration; "+
+	return repoFault("the repository %s uses git data outside its own directory: %s. To allow this, add %s to git.linked_folders in your own configuration; "+
 		"otherwise make an independent clone (git clone --no-local)", top, how, dir)
 }
 

@@ -105,11 +105,11 @@ func (r *mirror) makeBootDir() error {
 	}
 	for _, dir := range []string{filepath.Dir(alternates), filepath.Join(r.objects(), "pack"), filepath.Join(r.bootDir(), "known")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return wrapf(err, "the cache of %s cannot be written", r.source)
+			return wrapf(err, "the cache of %s cannot be written to", r.source)
 		}
 	}
 	if err := writeFile(alternates, "../../git/objects\n"); err != nil {
-		return wrapf(err, "the cache of %s cannot be written", r.source)
+		return wrapf(err, "the cache of %s cannot be written to", r.source)
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (r *mirror) fetch(ctx context.Context, commit string) (tree string, err err
 		err = writeFileSync(r.basePath(commit), tree+"\n")
 	}
 	if err != nil {
-		return "", wrapf(err, "the cache of %s cannot be written", r.source)
+		return "", wrapf(err, "the cache of %s cannot be written to", r.source)
 	}
 	return tree, nil
 }
@@ -194,7 +194,7 @@ func (r *mirror) init(ctx context.Context, idLength int) error {
 	}
 	tmp := r.gitDir() + ".tmp"
 	if err := os.RemoveAll(tmp); err != nil {
-		return wrapf(err, "the cache of %s cannot be written", r.source)
+		return wrapf(err, "the cache of %s cannot be written to", r.source)
 	}
 	_, err := r.m.git(ctx, call{args: []string{"init", "-q", "--bare", "--template=", "--object-format=" + format, tmp}, dir: r.root})
 	if err != nil {
@@ -208,7 +208,7 @@ func (r *mirror) init(ctx context.Context, idLength int) error {
 		err = os.Rename(tmp, r.gitDir())
 	}
 	if err != nil {
-		return wrapf(err, "the cache of %s cannot be written", r.source)
+		return wrapf(err, "the cache of %s cannot be written to", r.source)
 	}
 	return nil
 }
@@ -292,7 +292,7 @@ func removeStaleLocks(dir string) {
 func (r *mirror) markKnown(tree string) error {
 	file, err := os.OpenFile(r.knownPath(tree), os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
-		return wrapf(err, "the cache of %s cannot be written", r.source)
+		return wrapf(err, "the cache of %s cannot be written to", r.source)
 	}
 	return file.Close()
 }
@@ -321,7 +321,7 @@ func (r *mirror) ensure(ctx context.Context, ws contract.Workspace, baseTree str
 		return localFault(err, "the patch %s does not apply to base %s", ws.Patch, ws.Base)
 	}
 	if tree != ws.Tree {
-		return runtimeFault("the patch %s on base %s gives tree %s, but the workspace expects %s", ws.Patch, ws.Base, tree, ws.Tree)
+		return runtimeFault("the patch %s on base %s produces tree %s, but the workspace expects %s", ws.Patch, ws.Base, tree, ws.Tree)
 	}
 	return r.markKnown(tree)
 }

@@ -228,7 +228,7 @@ func (m *Manager) remote(ctx context.Context, repo source, name string) (source,
 }
 
 func unknownRemote(name string, repo source) error {
-	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s has no remote %q; give the name of one it has (git remote -v) or a URL", repo, name)
+	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s has no remote %q; specify an existing remote (git remote -v) or a URL", repo, name)
 }
 
 // push sets a reference in a repository to a commit, if it does not exist yet or is at

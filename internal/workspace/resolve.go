@@ -83,7 +83,7 @@ func (m *Manager) workTree(ctx context.Context, path string) (string, error) {
 	case err != nil:
 		return "", repoFault("the repository %s cannot be read: %v", path, err)
 	case !stat.IsDir():
-		return "", repoFault("%s is a file; give the folder of a git repository", path)
+		return "", repoFault("%s is a file; specify the directory of a git repository", path)
 	}
 	out, err := m.local(ctx, path, nil, "rev-parse", "--is-bare-repository", "--is-inside-git-dir")
 	var ge *gitError
@@ -100,7 +100,7 @@ func (m *Manager) workTree(ctx context.Context, path string) (string, error) {
 	case "true\ntrue", "true\nfalse":
 		return "", repoFault("%s is a bare repository; give the path of a clone with a work tree (git clone %s)", path, path)
 	case "false\ntrue":
-		return "", repoFault("%s lies inside a git directory; give the path of the work tree that it belongs to", path)
+		return "", repoFault("%s is inside a git directory; give the path of the work tree that it belongs to", path)
 	}
 	top, err := m.local(ctx, path, nil, "rev-parse", "--show-toplevel")
 	if err != nil || !filepath.IsAbs(top) {

@@ -55,7 +55,7 @@ func (s *scrubber) walk(from string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case s.depth(path) > maxDepth:
-			return tooLarge("folders are nested more than %d levels deep; remove them", maxDepth)
+			return tooLarge("directories are nested more than %d levels deep; remove them", maxDepth)
 		case errors.Is(err, syscall.ENAMETOOLONG):
 			return tooLarge("the path %.100s… is too long; remove it", path[len(s.root)+1:])
 		case errors.Is(err, fs.ErrPermission) && entry != nil:

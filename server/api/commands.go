@@ -35,7 +35,7 @@ func (s *Server) commandOperations(api huma.API) {
 		return operation(http.MethodPost, "/api/runs/{id}/"+name, name+"-run", "steering", summary, http.StatusConflict, http.StatusUnprocessableEntity)
 	}
 	for _, c := range []struct{ path, update, summary string }{
-		{"reject", contract.UpdateReject, "Reject what a run waits for"},
+		{"reject", contract.UpdateReject, "Reject the pending request of a run"},
 		{"pause", contract.UpdatePause, "Pause a run after its current work finishes"},
 		{"stop", contract.UpdateStop, "Stop a run; its partial results are kept"},
 	} {
@@ -51,19 +51,19 @@ func (s *Server) commandOperations(api huma.API) {
 			return answered(s.Runs.Steer(ctx, in.ID, c.update, cmd))
 		})
 	}
-	handle(s, api, post("approve", "Approve what a run is waiting for, optionally with an edited plan"), s.approve)
-	handle(s, api, post("advance", "Resume a paused run until its next phase; start a run that never started"), func(ctx context.Context, in *bareCommand) (*body[contract.Ack], error) {
+	handle(s, api, post("approve", "Approve the pending request of a run, optionally with an edited plan"), s.approve)
+	handle(s, api, post("advance", "Resume a paused run until its next phase, or start a run that never started"), func(ctx context.Context, in *bareCommand) (*body[contract.Ack], error) {
 		return answered(s.Runs.Advance(ctx, in.ID, in.command("advance", given(in.Body))))
 	})
 	handle(s, api, post("resume", "Resume a paused run, or a failed or stopped run from where it ended"), func(ctx context.Context, in *bareCommand) (*body[apitypes.Resumed], error) {
 		return resumed(s.Runs.Resume(ctx, in.ID, in.command("resume", given(in.Body))))
 	})
-	handle(s, api, post("heal", "Apply a heal action to a failed run, or to one that asks for help"), s.heal)
-	handle(s, api, post("replay", "Repeat a finished run from a given phase on"), s.replay)
-	fork := post("fork", "Start a new run from a step of an old one")
+	handle(s, api, post("heal", "Apply a heal action to a failed run, or to one that requests help"), s.heal)
+	handle(s, api, post("replay", "Repeat a finished run, starting from a given phase"), s.replay)
+	fork := post("fork", "Start a new run from a step of an existing run")
 	fork.DefaultStatus = http.StatusCreated
 	handle(s, api, fork, s.fork)
-	handle(s, api, post("models", "Switch the model of a run from the next call on"), s.switchModel)
+	handle(s, api, post("models", "Switch the model of a run, starting with the next call"), s.switchModel)
 	handle(s, api, post("checks", "Report the result of a check or a review to a run that stays with its branch"), s.check)
 }
 
@@ -93,7 +93,7 @@ func (s *Server) answers(ctx context.Context, run int64, seen apitypes.Answered,
 		return err
 	}
 	if len(open) == 0 || !open[0].Since.Equal(*seen.Asked) {
-		return fault.New(contract.ClassHuman, contract.CodeRejected, "run %d no longer waits for this answer; reload its questions", run)
+		return fault.New(contract.ClassHuman, contract.CodeRejected, "run %d is no longer waiting for this answer; reload its questions", run)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 
 // ofRepository selects what is stored for one repository.
 type ofRepository struct {
-	Repo  string `query:"repo" doc:"only this repository: a folder on the server's host or a URL"`
+	Repo  string `query:"repo" doc:"only this repository: a directory on the server's host or a URL"`
 	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"maximum number of results"`
 }
 
@@ -29,7 +29,7 @@ func (s *Server) environmentOperations(api huma.API) {
 	op := func(method, path, id, summary string, more ...int) huma.Operation {
 		return operation(method, path, id, "environments", summary, more...)
 	}
-	handle(s, api, op(http.MethodGet, "/api/environments", "list-environments", "List kept environments, most recently used first", http.StatusUnprocessableEntity), s.listEnvironments)
+	handle(s, api, op(http.MethodGet, "/api/environments", "list-environments", "List stored environments, most recently used first", http.StatusUnprocessableEntity), s.listEnvironments)
 	handle(s, api, op(http.MethodGet, "/api/environments/{digest}", "get-environment", "Get an environment and its inputs", http.StatusUnprocessableEntity), func(ctx context.Context, in *OfEnvironment) (*body[control.Environment], error) {
 		return answered(s.Runs.Environment(ctx, in.Digest))
 	})
@@ -40,7 +40,7 @@ func (s *Server) environmentOperations(api huma.API) {
 		_, err := s.Runs.RemoveEnvironment(ctx, in.Digest)
 		return nil, err
 	})
-	handle(s, api, op(http.MethodPost, "/api/environments/find", "find-environment", "Show how a commit would be set up, from its files; executes nothing", http.StatusConflict, http.StatusUnprocessableEntity), s.findEnvironment)
+	handle(s, api, op(http.MethodPost, "/api/environments/find", "find-environment", "Show the setup that would be used for a commit, based on its files; executes nothing", http.StatusConflict, http.StatusUnprocessableEntity), s.findEnvironment)
 	handle(s, api, op(http.MethodGet, "/api/setups", "list-setups", "List setups defined by people and agents, newest first", http.StatusUnprocessableEntity), s.listSetups)
 	add := op(http.MethodPost, "/api/setups", "add-setup", "Define how a repository is set up, starting with its next run", http.StatusConflict, http.StatusUnprocessableEntity)
 	add.DefaultStatus = http.StatusCreated

@@ -59,9 +59,9 @@ func (s *Server) pipelineOperations(api huma.API) {
 		return answered(s.pipelines().Stop(ctx, in.ID, c))
 	})
 	handle(s, api, post("/api/pipeline/errors/record", "record-pipeline-error", "Record an error of an agent"), s.recordPipelineError)
-	handle(s, api, post("/api/pipeline/models", "switch-pipeline-models", "Switch the model of a pipeline's agents from their next turn on"), s.switchModels)
+	handle(s, api, post("/api/pipeline/models", "switch-pipeline-models", "Switch the model of a pipeline's agents, starting with their next turn"), s.switchModels)
 	handle(s, api, post("/api/pipeline/revoke", "revoke-agent", "Remove an agent from a pipeline; the others continue"), s.revokeMember)
-	handle(s, api, post("/api/pipeline/failure-context", "failure-context", "Get why a pipeline failed, or add a note to its failure context"), s.failureContext)
+	handle(s, api, post("/api/pipeline/failure-context", "failure-context", "Get the failure context of a pipeline, or add a note to it"), s.failureContext)
 }
 
 // pipelines returns the operations on pipelines.

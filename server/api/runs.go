@@ -34,7 +34,7 @@ func (s *Server) runOperations(api huma.API) {
 	create := operation(http.MethodPost, "/api/runs", "create-run", "runs", "Create and start a run", http.StatusConflict, http.StatusUnprocessableEntity)
 	create.DefaultStatus = http.StatusCreated
 	handle(s, api, create, s.createRun)
-	handle(s, api, get("/api/runs/{id}", "get-run", "Get everything about a run"), func(ctx context.Context, in *OfRun) (*body[views.RunDetails], error) {
+	handle(s, api, get("/api/runs/{id}", "get-run", "Get all details of a run"), func(ctx context.Context, in *OfRun) (*body[views.RunDetails], error) {
 		return answered(s.Views.RunDetails(ctx, in.ID))
 	})
 	handle(s, api, get("/api/runs/{id}/events", "list-events", "List a run's events, in order and without gaps"), s.listEvents)
@@ -58,7 +58,7 @@ func (s *Server) runOperations(api huma.API) {
 		return answered(apitypes.Interventions{Interventions: store.NotNil(d.Interventions)}, err)
 	})
 	handle(s, api, get("/api/runs/{id}/diff/{other}", "diff-runs", "Compare two runs, or two attempts of one run, regressions first"), s.diffRuns)
-	handle(s, api, get("/api/runs/{id}/timing", "get-timing", "Show where a run's time went"), func(ctx context.Context, in *OfRun) (*body[control.Timing], error) {
+	handle(s, api, get("/api/runs/{id}/timing", "get-timing", "Show how a run spent its time"), func(ctx context.Context, in *OfRun) (*body[control.Timing], error) {
 		return answered(s.Runs.Timing(ctx, in.ID))
 	})
 	rejudge := operation(http.MethodPost, "/api/runs/{id}/rejudge", "rejudge-run", "runs", "Judge a run's recorded plans and test results again under different rules; changes nothing", http.StatusUnprocessableEntity)

@@ -30,8 +30,8 @@ func (s *Server) systemOperations(api huma.API) {
 		questions, err := s.Views.Questions(ctx, 0, mostInterventions)
 		return answered(waiting{Interventions: store.NotNil(list), Questions: store.NotNil(questions)}, err)
 	})
-	handle(s, api, get("/api/models", "list-models", "List model providers, known models, and which agent uses which model"), func(ctx context.Context, in *struct {
-		Check bool `query:"check" doc:"check that each provider answers and accepts its key; spends no tokens"`
+	handle(s, api, get("/api/models", "list-models", "List model providers, known models, and the model of each agent"), func(ctx context.Context, in *struct {
+		Check bool `query:"check" doc:"check that each provider responds and accepts its key; spends no tokens"`
 	}) (*body[control.Models], error) {
 		return answered(s.Runs.Models(ctx, in.Check), nil)
 	})

@@ -32,7 +32,7 @@ func AccessLog(next http.Handler, log *slog.Logger) http.Handler {
 		out := httpsnoop.CaptureMetrics(next, w, r)
 		telemetry.ObserveRequest(route, out.Code, out.Duration)
 		// The path without the query, which may hold what people search for.
-		log.Log(r.Context(), levelOf(route), "A request was answered", "request", id, "method", r.Method, "path", r.URL.Path,
+		log.Log(r.Context(), levelOf(route), "Handled a request", "request", id, "method", r.Method, "path", r.URL.Path,
 			"status", out.Code, "bytes", out.Written, "took", out.Duration)
 	})
 }

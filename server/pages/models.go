@@ -116,7 +116,7 @@ func (s *Server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) 
 		if view, err := s.Runs.State(ctx, h.Run.ID); err == nil {
 			now = view.Models
 		} else {
-			m.Live, m.Told = false, "The run's workflow is not answering, so this page shows the models that the run started with. Nothing is lost; try again shortly."
+			m.Live, m.Told = false, "The run's workflow is not responding, so this page shows the models that the run started with. Nothing is lost; try again shortly."
 			if errors.Is(err, store.ErrNotFound) {
 				return nil, err
 			}

@@ -219,7 +219,7 @@ func (s *Server) pipelineText(r *http.Request, shell ui.Shell) (templ.Component,
 	if !there {
 		return nil, store.ErrNotFound
 	}
-	shell.Section, shell.Title = "pipelines", fmt.Sprintf("A text of #%d", id)
+	shell.Section, shell.Title = "pipelines", fmt.Sprintf("Text from #%d", id)
 	p := ui.PipelineText{Shell: shell, Pipeline: id}
 	if p.Text, err = textWindow(r, strings.NewReader(text)); err != nil {
 		return nil, err

@@ -248,7 +248,7 @@ func (s *Server) patchSection(ctx context.Context, before, after string) ([]ui.S
 	if files == 0 {
 		return nil, nil
 	}
-	section := ui.Section{Title: "Change", Text: ui.Cut(changed.String(), shownPatch), Patch: true, Open: true, Note: "For each file changed here: all its changes since the run's base."}
+	section := ui.Section{Title: "Change", Text: ui.Cut(changed.String(), shownPatch), Patch: true, Open: true, Note: "For each file changed here, all its changes since the base commit of the run."}
 	if changed.Len() > shownPatch {
 		section.Note += fmt.Sprintf(" Truncated: only the beginning of %s is shown.", ui.Size(int64(changed.Len())))
 	}
@@ -281,7 +281,7 @@ func (s *Server) checkSpan(ctx context.Context, run, execution int64, id string)
 		{Name: "findings", Value: fmt.Sprintf("%d major, %d medium, %d minor", c.Result.Major, c.Result.Medium, c.Result.Minor)},
 		{Name: "why", Value: ui.Words(c.Result.Code)},
 		{Name: "tests", Value: "All tests", Href: fmt.Sprintf("/runs/%d/tests?execution=%d", run, execution)},
-		{Name: "log", Value: "Of the tester", Href: fmt.Sprintf("/runs/%d/logs?execution=%d", run, execution)},
+		{Name: "log", Value: "Log of the tester", Href: fmt.Sprintf("/runs/%d/logs?execution=%d", run, execution)},
 	}
 	if c.Result.Message != "" {
 		d.Sections = append(d.Sections, textSection("Message", c.Result.Message, int64(len(c.Result.Message)), true))

@@ -180,7 +180,7 @@ func Agents(p AgentsPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Report.Agents) == 0 {
-				templ_7745c5c3_Err = Empty("server", "No worker has registered yet. Runs wait until one does; nothing is lost.", "rgpt-worker").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Empty("server", "No worker has registered yet. Runs wait until a worker registers; nothing is lost.", "rgpt-worker").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -273,7 +273,7 @@ func Agents(p AgentsPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Report.Queues) == 0 {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<p class=\"dim pad\">Temporal has not answered yet. Queued tasks are safe.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<p class=\"dim pad\">Temporal has not responded yet. Queued tasks are safe.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

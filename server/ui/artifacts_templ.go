@@ -550,7 +550,7 @@ func ArtifactTab(p ArtifactPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = Note(Queued, "A trace of Playwright.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var25), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Note(Queued, "A Playwright trace.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var25), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

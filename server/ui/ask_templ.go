@@ -848,7 +848,7 @@ func askHelp(a Ask) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = reject(a, "Give up", fmt.Sprintf("Give up on run %d? It fails with the failure that it asked about; its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = reject(a, "Give up", fmt.Sprintf("Give up on run %d? It fails with the failure that it reported; its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -861,7 +861,7 @@ func askHelp(a Ask) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 67, " <select name=\"action\" aria-label=\"Action for the heal\"><option value=\"\">the next action of the failure's class</option> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 67, " <select name=\"action\" aria-label=\"Heal action\"><option value=\"\">The next action for this failure</option> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -911,7 +911,7 @@ func askHelp(a Ask) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = reject(a, "Give up", fmt.Sprintf("Give up on run %d? It fails with the failure that it asked about; its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = reject(a, "Give up", fmt.Sprintf("Give up on run %d? It fails with the failure that it reported; its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

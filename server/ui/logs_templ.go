@@ -1221,7 +1221,7 @@ func TreeView(n Node, open int) templ.Component {
 					}
 				}
 				if n.Omitted {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 92, "<li class=\"dim\">… and more than can be shown here</li>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 92, "<li class=\"dim\">… and more that cannot be shown here</li>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -1327,7 +1327,7 @@ func treeKey(n Node) templ.Component {
 func emptyTree(n Node) string {
 	switch {
 	case n.Omitted:
-		return "… more than can be shown here"
+		return "… more that cannot be shown here"
 	case n.Kind == '{':
 		return "{}"
 	}

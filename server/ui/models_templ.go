@@ -626,7 +626,7 @@ func RunModelsTab(m RunModels) templ.Component {
 			templ_7745c5c3_Var31 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<section class=\"box flat\" id=\"run-models\"><header><h2>Models of this run</h2><span class=\"dim\">a switch applies from the next call on; the run's record keeps its original models</span></header><div class=\"body\"><table class=\"table rows\"><caption class=\"sr\">Model of each agent</caption> <thead><tr><th>Agent</th><th class=\"grow\">Model</th><th class=\"num\">Calls</th><th class=\"num\">Tokens</th><th class=\"num\">Cost</th><th>Switch to</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<section class=\"box flat\" id=\"run-models\"><header><h2>Models of this run</h2><span class=\"dim\">a switch takes effect with the next call; the run record retains the original models</span></header><div class=\"body\"><table class=\"table rows\"><caption class=\"sr\">Model of each agent</caption> <thead><tr><th>Agent</th><th class=\"grow\">Model</th><th class=\"num\">Calls</th><th class=\"num\">Tokens</th><th class=\"num\">Cost</th><th>Switch to</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -1229,7 +1229,7 @@ func continuePanel(p PipelinePage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 97, "<form class=\"stack\"><details class=\"fold\"><summary>Change the model or the time limit</summary><div class=\"fields\"><label class=\"field\"><span>Model of all agents from now on</span><input type=\"text\" name=\"model\" maxlength=\"200\" placeholder=\"provider/model\"></label> <label class=\"field\"><span>Time limit of the exchange, in seconds</span><input type=\"number\" name=\"timeout\" min=\"1\" max=\"86400\" placeholder=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 97, "<form class=\"stack\"><details class=\"fold\"><summary>Change the model or the time limit</summary><div class=\"fields\"><label class=\"field\"><span>Model of all agents, effective immediately</span><input type=\"text\" name=\"model\" maxlength=\"200\" placeholder=\"provider/model\"></label> <label class=\"field\"><span>Time limit of the exchange, in seconds</span><input type=\"number\" name=\"timeout\" min=\"1\" max=\"86400\" placeholder=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -2563,7 +2563,7 @@ func memberFacts(p PipelinePage, m contract.MemberView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 193, "\">Prompts and answers</a></dd></div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 193, "\">Prompts and responses</a></dd></div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -161,9 +161,9 @@ func spoken(e contract.Entry) bool {
 func sectionWord(s contract.Section) (word, what string) {
 	switch s {
 	case contract.SectionProblem:
-		return "Problem", "The objective, and what the agents found out about it."
+		return "Problem", "The objective and what the agents learned about it."
 	case contract.SectionSolutions:
-		return "Solutions", "Proposals, and remarks on them."
+		return "Solutions", "Proposals and comments on them."
 	case contract.SectionSynthesis:
 		return "Synthesis", "Combined proposals to vote on."
 	case contract.SectionConsensus:
@@ -356,7 +356,7 @@ func points(p float64) string {
 func gammaWhy(r contract.GammaReason, s contract.DeliberationSettings) string {
 	switch r {
 	case contract.GammaStuck:
-		return "an agent showed no progress for " + Lasted(s.GammaStuckAfter)
+		return "an agent made no progress for " + Lasted(s.GammaStuckAfter)
 	case contract.GammaConflict:
 		return fmt.Sprintf("%d or more proposals were unresolved at once", s.GammaConflictAt)
 	case contract.GammaComplexity:
@@ -375,13 +375,13 @@ func gammaWhy(r contract.GammaReason, s contract.DeliberationSettings) string {
 func gammaWhen(s contract.DeliberationSettings) string {
 	var when []string
 	if s.GammaStuckAfter > 0 {
-		when = append(when, "when an agent shows no progress for "+Lasted(s.GammaStuckAfter))
+		when = append(when, "when an agent makes no progress for "+Lasted(s.GammaStuckAfter))
 	}
 	if s.GammaConflictAt > 0 {
 		when = append(when, fmt.Sprintf("at %d unresolved proposals", s.GammaConflictAt))
 	}
 	if s.GammaComplexityOver > 0 {
-		when = append(when, fmt.Sprintf("at a complexity over %.2f", s.GammaComplexityOver))
+		when = append(when, fmt.Sprintf("at a complexity above %.2f", s.GammaComplexityOver))
 	}
 	return strings.Join(append(when, "and to validate what ALPHA and BETA agree on once both are done"), ", ")
 }
@@ -512,7 +512,7 @@ func PipelineActions(p store.Pipeline) []Command {
 	}
 	return []Command{{
 		Name: "stop", Label: "Stop", Icon: "circle-stop", Href: fmt.Sprintf("/api/pipeline/%d/stop", p.ID), Class: "danger", Reason: true,
-		Ask: fmt.Sprintf("Stop pipeline %d? Its agents end within 10 seconds. The results so far are kept as a partial report; the pipeline cannot be resumed.", p.ID),
+		Ask: fmt.Sprintf("Stop pipeline %d? Its agents stop within 10 seconds. The results so far are kept as a partial report; the pipeline cannot be resumed.", p.ID),
 	}}
 }
 

@@ -974,7 +974,7 @@ func stepPanel(p PlanPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.Detail == nil {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "<p class=\"dim wrap\">This version of the plan has no step with this name.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "<p class=\"dim wrap\">This version of the plan has no step with this ID.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -496,7 +496,7 @@ func replayCommand(p ReplayPage, point ReplayPoint) Command {
 	}
 	if p.Head.Run.ReleaseBranch != "" {
 		c.Class = "danger"
-		c.Ask = fmt.Sprintf("Replay run %d over its release? %s Repeated: %s.", p.Head.Run.ID, releaseWords(p.Head.Run), listed(point.Again))
+		c.Ask = fmt.Sprintf("Replay run %d and overwrite its release? %s Repeated: %s.", p.Head.Run.ID, releaseWords(p.Head.Run), listed(point.Again))
 	}
 	return c
 }

@@ -44,7 +44,7 @@ func TimelineTab(t *Timeline) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(t.Spans) == 0 {
-			templ_7745c5c3_Err = Empty("route", "No work in this period. Phases, steps, model calls, tools and tests appear here as soon as an agent works.", "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Empty("route", "No work in this period. Phases, steps, model calls, tools and tests appear here as soon as an agent starts working.", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1692,7 +1692,7 @@ func spanPanel(t *Timeline) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 139, " <span class=\"dim\">after the run</span></dd></div><div><dt>took</dt><dd>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 139, " <span class=\"dim\">after the run started</span></dd></div><div><dt>took</dt><dd>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

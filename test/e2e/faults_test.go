@@ -74,7 +74,7 @@ func redTestIsFound(t *testing.T, run views.RunDetails) {
 		require.Contains(t, f.Location, "greeter_test.go:")
 	}
 	require.Equal(t, contract.SeverityMajor, red.Severity)
-	require.Contains(t, run.Failure.Message, "the change also modified tests: TestGreet is edited")
+	require.Contains(t, run.Failure.Message, "the change also modified tests: TestGreet was edited")
 }
 
 // requireStatus requires that the model answered with a status, so that the fault fired.

@@ -206,7 +206,7 @@ func (w *healWorld) healCases() map[string]healCase {
 				t.Helper()
 				require.Equal(t, 1, countEvents(run, contract.EventAgentRevoked))
 				requireArtifact(t, run, "handoff/builder-1.md")
-				w.requireReceived("builder", "The rules stay as they are", "take over from an agent that was revoked")(t, run)
+				w.requireReceived("builder", "The rules have not changed", "take over from an agent that was revoked")(t, run)
 			},
 		},
 		"quota-elsewhere": {
@@ -285,7 +285,7 @@ func (w *healWorld) healCases() map[string]healCase {
 				require.Equal(t, 1, countEvents(run, contract.EventInterventionReminded))
 				require.Equal(t, 1, countEvents(run, contract.EventInterventionExpired))
 				require.Equal(t, "expired", run.Interventions[0].Status)
-				require.Contains(t, run.Failure.Message, "no answer came within 2s")
+				require.Contains(t, run.Failure.Message, "no answer was received within 2s")
 			},
 		},
 		"never-mended": {

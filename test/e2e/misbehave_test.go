@@ -23,7 +23,7 @@ func (w *world) misbehaviour(t *testing.T) {
 		"unknown-tool":       {check: w.wrote("step-001.txt", "right at last")},
 		"hallucinated-path":  {check: w.wrote("real.txt", "it is there now")},
 		"conflict":           {class: contract.ClassLogic, code: contract.CodeMergeConflict, says: "notes.txt"},
-		"truncated":          {class: contract.ClassLLM, code: contract.CodeInvalidOutput, says: "cut at the output limit"},
+		"truncated":          {class: contract.ClassLLM, code: contract.CodeInvalidOutput, says: "cut off at the output limit"},
 		"escape-once":        {check: w.wrote("inside.txt", "better")},
 		"escape-by-symlink":  {class: contract.ClassSafety, code: contract.CodePathEscape},
 		"red-command":        {check: w.wrote("after.txt", "it went on")},

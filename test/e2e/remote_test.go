@@ -394,7 +394,7 @@ func (w *world) refusedRemotely(t *testing.T) {
 	}
 	relative := w.remote(t, server, "run", "create", "--repo", ".", "--goal", "x")
 	require.Equal(t, exitInput, relative.Code)
-	require.Contains(t, relative.Stderr, "with --server, a folder must be an absolute path on the server's host")
+	require.Contains(t, relative.Stderr, "with --server, a directory must be an absolute path on the server's host")
 	for _, args := range [][]string{{"dev"}, {"dev", "status"}, {"dev", "stop"}, {"doctor"}, {"server"}, {"migrate"}} {
 		r := w.RGPT(t, append([]string{"--server", server}, args...)...)
 		require.Equal(t, exitInput, r.Code, "%s", r)
@@ -408,7 +408,7 @@ func (w *world) refusedRemotely(t *testing.T) {
 	}
 	gone := w.RGPT(t, "--server", "http://ann:hunter2secret@127.0.0.1:1/below", "run", "list")
 	require.Equal(t, exitError, gone.Code)
-	require.Contains(t, gone.Stderr, "the server at http://127.0.0.1:1/below does not answer")
+	require.Contains(t, gone.Stderr, "the server at http://127.0.0.1:1/below is not responding")
 	require.NotContains(t, gone.String(), "hunter2secret")
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()

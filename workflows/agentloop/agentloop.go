@@ -182,7 +182,7 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 		l.BadAnswers++
 		if most := l.in.Settings.Budget.ErrorLimit; most > 0 && l.BadAnswers >= most {
 			return false, &fault.New(contract.ClassLLM, contract.CodeInvalidOutput,
-				"the model gave %d unusable answers in a row in step %s; the last: %s", l.BadAnswers, l.in.Step, think.Bad).Failure
+				"the model returned %d unusable responses in a row in step %s; the last: %s", l.BadAnswers, l.in.Step, think.Bad).Failure
 		}
 		return true, nil
 	}

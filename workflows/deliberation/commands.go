@@ -82,7 +82,7 @@ func (d *deliberation) refuse(_ workflow.Context, name string, args contract.Pip
 // accepts returns why a command cannot be accepted now, whatever it asks for.
 func (d *deliberation) accepts(name string, args contract.PipelineCommand) error {
 	if len(args.Reason) > commands.MaxReason || len(args.Context) > commands.MaxReason || len(args.By) > commands.MaxReason || len(args.ID) > commands.MaxReason {
-		return commands.Rejected("%s has a text longer than the %d bytes allowed", name, commands.MaxReason)
+		return commands.Rejected("%s contains text longer than the %d bytes allowed", name, commands.MaxReason)
 	}
 	passedOn := d.recovering() && (name == contract.UpdateStop || name == contract.UpdateSwitchModel)
 	if d.Ending.Finished && !passedOn {
@@ -228,7 +228,7 @@ func (d *deliberation) checkMember(c contract.PipelineCommand) error {
 
 func (d *deliberation) applyRevoke(_ workflow.Context, c contract.PipelineCommand) string {
 	d.Revoke(d.Participant(c.Member), whoAndWhy(c), contract.Error{Class: contract.ClassHuman, Code: contract.CodeCancelled})
-	return string(c.Member) + " is revoked; the others continue"
+	return string(c.Member) + " was revoked; the others continue"
 }
 
 func (d *deliberation) checkError(c contract.PipelineCommand) error {
@@ -272,7 +272,7 @@ func (d *deliberation) checkContext(c contract.PipelineCommand) error {
 // applyContext keeps a note for the failure context, if there is one later.
 func (d *deliberation) applyContext(_ workflow.Context, c contract.PipelineCommand) string {
 	d.Ending.Notes = append(d.Ending.Notes, fault.Clip(c.Context, contract.TextHead))
-	return "kept for the failure context"
+	return "saved for the failure context"
 }
 
 // newToken returns the token by which a member proves its identity. It is random:

@@ -159,7 +159,7 @@ func (d *deliberation) reportBack(ctx workflow.Context) (*state.Outcome, error) 
 	}
 	if !d.continued {
 		d.stop = &fault.New(contract.ClassHuman, contract.CodeApprovalExpired,
-			"no 'continue' came within %s (deliberation.continue_wait); start it again, or use --auto-continue", d.Settings.ContinueWait).Failure
+			"no 'continue' was received within %s (deliberation.continue_wait); start it again, or use --auto-continue", d.Settings.ContinueWait).Failure
 		return &state.Outcome{Status: contract.PipelineStopped}, nil
 	}
 	return nil, nil
@@ -284,7 +284,7 @@ func (d *deliberation) dismiss(ctx workflow.Context) {
 		return true
 	})
 	if err != nil || !gone {
-		d.log.Warn("Members did not end in time; they will when their worker is back", "waited", options.MemberPatience, "error", err)
+		d.log.Warn("Members did not end in time; they will end when their worker is back", "waited", options.MemberPatience, "error", err)
 	}
 }
 

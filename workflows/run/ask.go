@@ -237,7 +237,7 @@ func (r *run) notHelped(a *approval, class contract.Class, code contract.Code, p
 		return &contract.Failure{Class: class, Code: code, Message: fmt.Sprintf("%s gave up%s: %s", a.by, commands.Because(a.reason), problem)}
 	case a.expired:
 		return &contract.Failure{Class: class, Code: code, Message: fmt.Sprintf(
-			"no answer came within %s (execution.intervention.wait): %s", r.in.Settings.InterventionWait, problem)}
+			"no answer was received within %s (execution.intervention.wait): %s", r.in.Settings.InterventionWait, problem)}
 	}
 	return nil
 }
@@ -254,7 +254,7 @@ func (r *run) intervene(ctx workflow.Context, p contract.Phase, d contract.Direc
 	heal := contract.HealNote{Number: d.Number, Status: contract.HealApplied, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Words: a.reason, Message: a.by + " asked for another attempt"}}
 	if failure = r.notHelped(a, d.Class, d.Code, d.Ask.Reason); failure != nil {
 		r.Heals.Open = nil
-		heal.Status, heal.Output.Message = contract.HealFailed, "no answer came in time"
+		heal.Status, heal.Output.Message = contract.HealFailed, "no answer was received in time"
 		if a.rejected {
 			heal.Output.Message = a.by + " gave up"
 		}

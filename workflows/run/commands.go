@@ -182,7 +182,7 @@ func (r *run) unpause(ctx workflow.Context) {
 	r.EndInterruption()
 	if a := r.controls.approval; a != nil && !a.answered() {
 		if err := r.Interrupt(contract.StatusWaitingForApproval, a.kind); err != nil {
-			r.log.Error("Could not keep waiting for the approval", "error", err)
+			r.log.Error("Could not continue waiting for the approval", "error", err)
 		}
 	}
 	r.notifyAgents(ctx)

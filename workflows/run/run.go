@@ -460,7 +460,7 @@ func (r *run) timeLeft(ctx workflow.Context, most time.Duration) time.Duration {
 	var from time.Time
 	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityRunTimeFrom, r.in.RunID).Get(ctx, &from)
 	if err != nil {
-		r.log.Error("Could not read how long the run has worked; using its first timer", "error", err)
+		r.log.Error("Could not determine how long the run has been working; using its first timer", "error", err)
 		return 0
 	}
 	return most - workflow.Now(ctx).Sub(from)

@@ -319,7 +319,7 @@ func (h *heal) act(ctx workflow.Context, action contract.HealAction) (contract.D
 // actionMessages describe, for people, the actions that change only the instructions
 // for the next attempt.
 var actionMessages = map[contract.HealAction]string{
-	contract.HealCorrectJSON:      "tries again, given the unusable answer and what is wrong with it",
+	contract.HealCorrectJSON:      "tries again, given the unusable response and what is wrong with it",
 	contract.HealRegenerate:       "tries again, with constraints from the failure",
 	contract.HealRefineStep:       "tries the step again, given what was wrong with it",
 	contract.HealPolicyCorrection: "tries again, with a reminder of the broken rules, which still apply",

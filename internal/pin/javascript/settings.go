@@ -35,7 +35,7 @@ func compareRunnerSettings(c *settings.Change) {
 	before, after := runnerSettingsOf(c.Before), runnerSettingsOf(c.After)
 	if !c.Exists {
 		if c.Existed {
-			c.Edit("", "it is gone, so a different set of tests may run")
+			c.Edit("", "it was removed, so a different set of tests may run")
 		}
 		return
 	}
@@ -62,12 +62,12 @@ func compareSelection(c *settings.Change, key string, before, after map[string]b
 	switch {
 	case before == nil && after == nil:
 	case before == nil && (narrow || c.Existed):
-		c.Exclude(key, key+" selects only some tests; all ran before")
+		c.Exclude(key, key+" now selects only some tests; previously, all of them ran")
 	case before == nil || after == nil:
 	default:
 		for v := range before {
 			if !after[v] {
-				c.Exclude(key, key+" selects different tests than before")
+				c.Exclude(key, key+" now selects different tests")
 				return
 			}
 		}
@@ -120,7 +120,7 @@ func packageJSON(c *settings.Change) {
 	before, after := decode(c.Before), decode(c.After)
 	if before != nil && after == nil {
 		if len(before.tests()) > 0 {
-			c.Exclude("", "it is gone or no longer valid JSON, so its test script cannot run")
+			c.Exclude("", "it was removed or is no longer valid JSON, so its test script cannot run")
 		}
 		return
 	}

@@ -114,7 +114,7 @@ func compareSelection(c *settings.Change, k string, before, after *iniFile) {
 	}
 	if len(was) == 0 {
 		if c.Existed {
-			c.Edit(k, k+" now sets where to look for tests")
+			c.Edit(k, k+" now restricts where to look for tests")
 		}
 		return
 	}
@@ -156,7 +156,7 @@ func conftest(c *settings.Change) {
 	before, after := count(c.Before), count(c.After)
 	for _, w := range slices.Sorted(maps.Keys(after)) {
 		if after[w] > before[w] {
-			c.Exclude(w, w+" keeps tests from running or failing")
+			c.Exclude(w, w+" prevents tests from running or failing")
 			return
 		}
 	}

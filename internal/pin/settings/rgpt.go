@@ -51,7 +51,7 @@ func compareSetting(c *Change, k, was, is string) {
 	case "max_major", "max_medium":
 		old, _ := strconv.Atoi(was)
 		if limit, _ := strconv.Atoi(is); limit > old && (was != "" || last != "max_medium" || limit > 10) {
-			c.Exclude(last, k+" lets more findings pass")
+			c.Exclude(last, k+" now allows more findings")
 			return
 		}
 	case "severity":
@@ -59,7 +59,7 @@ func compareSetting(c *Change, k, was, is string) {
 			was = defaultSeverity(k)
 		}
 		if slices.Index(contract.Severities(), contract.Severity(is)) > slices.Index(contract.Severities(), contract.Severity(was)) {
-			c.Exclude(last, k+" lowers the severity of findings")
+			c.Exclude(last, k+" now lowers the severity of findings")
 			return
 		}
 	}

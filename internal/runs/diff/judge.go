@@ -106,7 +106,7 @@ func (v *verdict) worseChecks() {
 	for _, c := range v.d.Tests.Checks {
 		switch {
 		case c.Left == CheckOK && c.Right == CheckRed && !failing[c.Check]:
-			v.add(Point{Kind: KindCheckRed, Check: c.Check}, "%s fails, passed before", c.Check)
+			v.add(Point{Kind: KindCheckRed, Check: c.Check}, "%s fails; it passed before", c.Check)
 		case c.Right == "" && v.b.ended() && lost[c.Check] > 0:
 			v.add(Point{Kind: KindCheckGone, Check: c.Check}, "%s did not run; it ran %s before", c.Check, plural(lost[c.Check], "test"))
 		case c.Right == "" && v.b.ended():
@@ -125,7 +125,7 @@ func (v *verdict) worseTests() {
 	ran := checksOf(v.b)
 	for _, t := range v.d.Tests.Gone {
 		if ran[t.Check] != "" && v.b.ended() {
-			v.add(Point{Kind: KindGone, Check: t.Check, Test: t.Name}, "%s in %s is gone%s", t.Name, t.Check, statusWord(t.Left))
+			v.add(Point{Kind: KindGone, Check: t.Check, Test: t.Name}, "%s in %s no longer exists%s", t.Name, t.Check, statusWord(t.Left))
 		}
 	}
 	for _, f := range v.d.Findings.New {
@@ -167,11 +167,11 @@ func statusWord(s contract.TestStatus) string {
 func (v *verdict) worseCosts() {
 	for _, t := range v.d.Timing {
 		if t.LeftEnded && t.RightEnded && exceeds(t.LeftMS, t.RightMS, SlowerLeast.Milliseconds()) {
-			v.add(Point{Kind: KindSlower, Phase: t.Phase}, "the %s took %s, was %s", t.Phase, ms(t.RightMS), ms(t.LeftMS))
+			v.add(Point{Kind: KindSlower, Phase: t.Phase}, "the %s took %s; it was %s before", t.Phase, ms(t.RightMS), ms(t.LeftMS))
 		}
 	}
 	if c := v.d.Cost; exceeds(c.LeftMicroUSD, c.RightMicroUSD, DearerMicroUSD) {
-		v.add(Point{Kind: KindDearer}, "models cost $%.4f, was $%.4f", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
+		v.add(Point{Kind: KindDearer}, "models cost $%.4f; it was $%.4f before", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
 	}
 }
 
@@ -185,7 +185,7 @@ func (v *verdict) betterEnd() {
 	for _, c := range v.d.Tests.Checks {
 		switch {
 		case c.Left == CheckRed && c.Right == CheckOK:
-			v.add(Point{Kind: KindCheckOK, Check: c.Check}, "%s passes, failed before", c.Check)
+			v.add(Point{Kind: KindCheckOK, Check: c.Check}, "%s passes; it failed before", c.Check)
 		case c.Left == "" && c.Right == CheckOK && v.a.ended():
 			v.add(Point{Kind: KindCheckRan, Check: c.Check}, "%s ran and passed", c.Check)
 		}
@@ -215,11 +215,11 @@ func (v *verdict) betterTests() {
 func (v *verdict) betterCosts() {
 	for _, t := range v.d.Timing {
 		if t.LeftEnded && t.RightEnded && exceeds(t.RightMS, t.LeftMS, SlowerLeast.Milliseconds()) {
-			v.add(Point{Kind: KindFaster, Phase: t.Phase}, "the %s took %s, was %s", t.Phase, ms(t.RightMS), ms(t.LeftMS))
+			v.add(Point{Kind: KindFaster, Phase: t.Phase}, "the %s took %s; it was %s before", t.Phase, ms(t.RightMS), ms(t.LeftMS))
 		}
 	}
 	if c := v.d.Cost; exceeds(c.RightMicroUSD, c.LeftMicroUSD, DearerMicroUSD) {
-		v.add(Point{Kind: KindCheaper}, "models cost $%.4f, was $%.4f", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
+		v.add(Point{Kind: KindCheaper}, "models cost $%.4f; it was $%.4f before", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
 	}
 }
 

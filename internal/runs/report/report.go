@@ -80,7 +80,7 @@ func plan(b *strings.Builder, d views.RunDetails) {
 			status[e.Step] = fmt.Sprintf("%s, %d turns", e.Status, e.Turns)
 		}
 	}
-	fmt.Fprintf(b, "## Plan\n\n%s\n\n| step | what | after | state |\n| --- | --- | --- | --- |\n", paragraph(out.Plan.Summary))
+	fmt.Fprintf(b, "## Plan\n\n%s\n\n| step | description | after | state |\n| --- | --- | --- | --- |\n", paragraph(out.Plan.Summary))
 	for _, s := range out.Plan.Steps {
 		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", code(s.ID), escape(s.Name), escape(strings.Join(s.Dependencies, ", ")), status[s.ID])
 	}
@@ -120,7 +120,7 @@ func findings(b *strings.Builder, d views.RunDetails) {
 	if len(d.Findings) == 0 {
 		return
 	}
-	b.WriteString("## Findings\n\n| severity | category | where | what |\n| --- | --- | --- | --- |\n")
+	b.WriteString("## Findings\n\n| severity | category | location | finding |\n| --- | --- | --- | --- |\n")
 	for _, f := range d.Findings {
 		message := escape(fault.FirstLine(f.Message))
 		if f.Resolved {
@@ -134,7 +134,7 @@ func findings(b *strings.Builder, d views.RunDetails) {
 // heals describes what self-heal did, and what people were asked.
 func heals(b *strings.Builder, d views.RunDetails) {
 	if len(d.SelfHealEvents) > 0 {
-		b.WriteString("## Self-heal\n\n| | where | failure | root cause | action | result |\n| --- | --- | --- | --- | --- | --- |\n")
+		b.WriteString("## Self-heal\n\n| | phase | failure | root cause | action | result |\n| --- | --- | --- | --- | --- | --- |\n")
 		for _, h := range d.SelfHealEvents {
 			out := h.Output()
 			what := cmp.Or(out.Result, out.Message)
@@ -146,7 +146,7 @@ func heals(b *strings.Builder, d views.RunDetails) {
 	if len(d.Interventions) == 0 {
 		return
 	}
-	b.WriteString("## Questions to people\n\n| | what | status | answer |\n| --- | --- | --- | --- |\n")
+	b.WriteString("## Questions to people\n\n| | question | status | answer |\n| --- | --- | --- | --- |\n")
 	for _, i := range d.Interventions {
 		fmt.Fprintf(b, "| %d | %s | %s | %s |\n", i.Number, escape(fault.FirstLine(i.Reason)), i.Status, escape(strings.TrimSpace(i.ResolvedBy+" "+i.Answer+" "+fault.FirstLine(i.Words))))
 	}
@@ -157,7 +157,7 @@ func costs(b *strings.Builder, d views.RunDetails) {
 	if len(d.ModelUsage) == 0 {
 		return
 	}
-	b.WriteString("## Cost\n\n| agent | model | calls | prompt tokens | answer tokens | US dollars |\n| --- | --- | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("## Cost\n\n| agent | model | calls | prompt tokens | response tokens | US dollars |\n| --- | --- | ---: | ---: | ---: | ---: |\n")
 	for _, u := range d.ModelUsage {
 		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %s |\n", u.Agent, code(u.Provider+"/"+u.Model), u.Calls, u.PromptTokens, u.CompletionTokens, Dollars(u.MicroUSD))
 	}

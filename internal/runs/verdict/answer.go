@@ -36,7 +36,7 @@ func ReadPlan(schema model.Schema, text string) (contract.Plan, error) {
 		return plan, err
 	}
 	if err := json.Unmarshal(doc, &plan); err != nil {
-		return plan, fault.Wrap(err, contract.ClassLLM, contract.CodeInvalidOutput, "the planner's answer is not a plan")
+		return plan, fault.Wrap(err, contract.ClassLLM, contract.CodeInvalidOutput, "the planner's response is not a plan")
 	}
 	return plan, Plan(plan)
 }
@@ -46,7 +46,7 @@ func ReadPlan(schema model.Schema, text string) (contract.Plan, error) {
 func RecordedPlan(recorded json.RawMessage) error {
 	var answer Answer
 	if err := json.Unmarshal(recorded, &answer); err != nil {
-		return fmt.Errorf("read a recorded answer of the planner: %w", err)
+		return fmt.Errorf("read a recorded response of the planner: %w", err)
 	}
 	if err := answer.Err(); err != nil {
 		return err

@@ -57,10 +57,10 @@ func ReadMoves(text string, most MoveBounds) ([]ModelMove, error) {
 		} `json:"moves"`
 	}
 	if err := json.Unmarshal(doc, &answer); err != nil {
-		return nil, fault.Wrap(err, contract.ClassLLM, contract.CodeInvalidOutput, "the answer is not a list of moves")
+		return nil, fault.Wrap(err, contract.ClassLLM, contract.CodeInvalidOutput, "the response is not a list of moves")
 	}
 	if n := len(answer.Moves); n > most.Moves {
-		return nil, unusable("the answer has %d moves, more than the %d allowed in one turn", n, most.Moves)
+		return nil, unusable("the response has %d moves, more than the %d allowed in one turn", n, most.Moves)
 	}
 	said := make([]ModelMove, len(answer.Moves))
 	for i, m := range answer.Moves {

@@ -46,7 +46,7 @@ func TestAnAnswerThatIsNoTurnIsAnErrorThatTheModelCanRead(t *testing.T) {
 	t.Parallel()
 	many := `{"moves": [` + strings.TrimSuffix(strings.Repeat(`{"move": "done"},`, 17), ",") + `]}`
 	for name, c := range map[string]struct{ text, says string }{
-		"words":            {"I agree with BETA.", "not one JSON document"},
+		"words":            {"I agree with BETA.", "not a single JSON document"},
 		"nothing":          {"", "it is empty"},
 		"two documents":    {`{"moves": []} {"moves": []}`, "unexpected text after it"},
 		"a list":           {`[]`, "schema"},
@@ -57,7 +57,7 @@ func TestAnAnswerThatIsNoTurnIsAnErrorThatTheModelCanRead(t *testing.T) {
 		"a ready text":     {`{"moves": [{"move": "propose", "key": "p", "text": {"ref": "abc"}}]}`, "/moves/0/text"},
 		"a large score":    {`{"moves": [{"move": "evaluate", "key": "p", "score": 7}]}`, "/moves/0/score"},
 		"a stranger":       {`{"moves": [{"move": "message", "to": "ROOT", "text": "x"}]}`, "/moves/0/to"},
-		"too many moves":   {many, "the answer has 17 moves, more than the 16 allowed in one turn"},
+		"too many moves":   {many, "the response has 17 moves, more than the 16 allowed in one turn"},
 		"a long text":      {fmt.Sprintf(`{"moves": [{"move": "message", "text": %q}]}`, strings.Repeat("x", 1025)), "1025 bytes, more than the 1024 allowed"},
 		"many ingredients": {`{"moves": [{"move": "synthesise", "key": "s", "from": [` + strings.TrimSuffix(strings.Repeat(`"p",`, 17), ",") + `]}]}`, "17 others"},
 	} {

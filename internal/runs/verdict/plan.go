@@ -32,7 +32,7 @@ func checkSize(plan contract.Plan) error {
 	}
 	if len(raw) > skeletonBytes {
 		return fault.New(contract.ClassLogic, contract.CodeInvalidPlan,
-			"the plan's names and dependencies take %d bytes, more than the %d allowed; use fewer steps or shorter ids", len(raw), skeletonBytes)
+			"the plan's names and dependencies take up %d bytes, more than the %d allowed; use fewer steps or shorter ids", len(raw), skeletonBytes)
 	}
 	return nil
 }

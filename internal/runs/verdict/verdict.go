@@ -65,7 +65,7 @@ func failure(out contract.TestReportResult, checks []contract.CheckResult, most 
 	}
 	for _, c := range red {
 		if stops(c) {
-			return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "not stable: failed in re-test %d of %d: %s, which passed before: %s",
+			return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "not stable: failed in retest %d of %d: %s, which passed before: %s",
 				c.Check.Retest, c.Check.Retests, c.Check.Original().ID, c.Message)
 		}
 	}

@@ -20,8 +20,8 @@ var (
 		Check: check("test-go-1", contract.CategoryTest), Code: contract.CodeTestsFailed, Message: "TestGreet failed", Major: 1,
 		Summary: contract.TestSummary{Failed: 1, Passed: 1},
 	}
-	deleted = contract.Finding{Severity: contract.SeverityMajor, Category: contract.CategoryTest, Message: "TestA is deleted", Rule: "pinned-tests/deleted"}
-	edited  = contract.Finding{Severity: contract.SeverityMedium, Category: contract.CategoryTest, Message: "TestB is changed", Rule: "pinned-tests/edited"}
+	deleted = contract.Finding{Severity: contract.SeverityMajor, Category: contract.CategoryTest, Message: "TestA was deleted", Rule: "pinned-tests/deleted"}
+	edited  = contract.Finding{Severity: contract.SeverityMedium, Category: contract.CategoryTest, Message: "TestB was changed", Rule: "pinned-tests/edited"}
 	added   = contract.Finding{Severity: contract.SeverityMinor, Category: contract.CategoryTest, Message: "TestC checks more", Rule: "pinned-tests/edited"}
 )
 
@@ -32,7 +32,7 @@ func TestARemovedTestFailsARunInEnforceModeAndWarnsInReportMode(t *testing.T) {
 	require.Equal(t, []int{1, 1, 1}, []int{enforced.Major, enforced.Medium, enforced.Minor})
 	out := verdict.Of([]contract.CheckResult{enforced, passed}, contract.Thresholds{MaxMedium: 1})
 	require.Equal(t, contract.CodeFindings, out.Failure.Code)
-	require.Contains(t, out.Failure.Message, "pinned-tests: TestA is deleted; TestB is changed; restore these tests")
+	require.Contains(t, out.Failure.Message, "pinned-tests: TestA was deleted; TestB was changed; restore these tests")
 	require.Contains(t, out.Failure.Message, "verification.pinned_tests=report")
 
 	reported, graded := verdict.Pinned(findings, verdict.PinnedReport)
@@ -67,7 +67,7 @@ func TestARedTestIsReportedAsSuchAlsoWhereTestsWereChanged(t *testing.T) {
 	out := verdict.Of([]contract.CheckResult{pins, failed}, contract.Thresholds{MaxMajor: 100})
 	require.Equal(t, contract.ClassAssertion, out.Failure.Class)
 	require.Equal(t, contract.CodeTestsFailed, out.Failure.Code)
-	require.Equal(t, "1 of 2 tests failed, in test-go-1: TestGreet failed; the change also modified tests: TestB is changed", out.Failure.Message)
+	require.Equal(t, "1 of 2 tests failed, in test-go-1: TestGreet failed; the change also modified tests: TestB was changed", out.Failure.Message)
 	require.True(t, verdict.Judged(out.Failure))
 }
 
@@ -95,7 +95,7 @@ func TestAGreenReTestCountsNothingAndARedOneFails(t *testing.T) {
 	red.Code = contract.CodeTimeout
 	out = verdict.Of([]contract.CheckResult{passed, again, red}, contract.Thresholds{MaxMajor: 100})
 	require.Equal(t, contract.ClassAssertion, out.Failure.Class)
-	require.Equal(t, "not stable: failed in re-test 2 of 3: test-go-1, which passed before: TestGreet failed", out.Failure.Message)
+	require.Equal(t, "not stable: failed in retest 2 of 3: test-go-1, which passed before: TestGreet failed", out.Failure.Message)
 	require.Equal(t, 1, out.Summary.Failed)
 }
 

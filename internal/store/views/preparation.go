@@ -28,7 +28,7 @@ type RunEnvironment struct {
 	Kept       bool              `json:"kept" doc:"reused from an earlier run"`
 	Bytes      int64             `json:"bytes" doc:"unpacked size on disk"`
 	Files      int64             `json:"files"`
-	DurationMS int64             `json:"duration_ms" doc:"time of the setup, or of restoring a kept environment"`
+	DurationMS int64             `json:"duration_ms" doc:"duration of the setup, or of restoring a saved environment"`
 	Summary    string            `json:"summary" doc:"installed tools, such as: go, node (pnpm)"`
 	Missing    []string          `json:"missing,omitempty" doc:"tools that the repository requires and the worker lacks"`
 	SetupID    int64             `json:"setup_id,omitempty" doc:"ID of the stored setup that created it"`

@@ -103,8 +103,8 @@ func anyCase(output.Case) bool { return true }
 // unseenMessage says what was not seen of a command that ended with exit code 0. It has
 // no counts: the same finding on the base commit is recognized by its message.
 func unseenMessage(f *Finished, missing, causes string) string {
-	return fmt.Sprintf("`%s` ended with exit code 0, but there is no sign that its tests finished: %s. Tests that it reports as passed do not count. "+
-		"Code under test ended the process early, or printed results of its own; look for %s in the imported and tested code",
+	return fmt.Sprintf("`%s` exited with code 0, but there is no sign that its tests finished: %s. Tests that it reports as passed do not count. "+
+		"Code under test ended the process early, or printed its own results; look for %s in the imported and tested code",
 		fault.Clip(output.Clean(f.Invocation.String()), 200), missing, causes)
 }
 

@@ -242,7 +242,7 @@ func silentFiles(root *os.Root, files []string, p *output.Results) {
 		}
 		if declaresNodeTest.Match(text) {
 			silent.Level = output.Error
-			silent.Message = "the file declares node:test tests and ended with exit code 0 without reporting any: code under test ended the process early; look for process.exit in the imported and tested code"
+			silent.Message = "the file declares node:test tests and exited with code 0 without reporting any: code under test ended the process early; look for process.exit in the imported and tested code"
 		}
 		p.Problems = append(p.Problems, silent)
 	}

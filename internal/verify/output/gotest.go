@@ -244,9 +244,9 @@ func (t *goTestState) failureText(s Paths) (file string, line int, text string) 
 	}
 	text = strings.TrimSpace(strings.Join(said, "\n"))
 	if text == "" && t.status == contract.TestFailed {
-		text = "the test did not end"
+		text = "the test did not finish"
 		if strings.Contains(t.output.String(), "--- FAIL") {
-			text = "the test failed without saying why"
+			text = "the test failed without a message"
 		}
 	}
 	return file, line, text
@@ -256,7 +256,7 @@ func (t *goTestState) failureText(s Paths) (file string, line int, text string) 
 // its own timeout or a fatal error.
 func (t *goTestState) packageProblem(s Paths) Problem {
 	file, line, text := t.failureText(s)
-	if text == "" || text == "the test did not end" {
+	if text == "" || text == "the test did not finish" {
 		text = "the package failed although none of its tests did"
 	}
 	return Problem{Level: Error, Path: file, Line: line, Rule: Name(t.pkg), Message: Message(t.pkg + ": " + text)}

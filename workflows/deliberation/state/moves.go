@@ -61,7 +61,7 @@ func (c *State) wrongForm(m contract.Move) string {
 	case m.Text.Size > c.Settings.TextLimit:
 		return fmt.Sprintf("its text has %d bytes, more than the %d allowed", m.Text.Size, c.Settings.TextLimit)
 	case len(m.Text.Head) > contract.TextHead, len(m.Text.Ref) > KeyLength:
-		return fmt.Sprintf("its text is too long: a text of more than %d bytes must be stored in the database", contract.TextHead)
+		return fmt.Sprintf("its text is too long: text of more than %d bytes must be stored in the database", contract.TextHead)
 	case m.Key != "" && !validKey(m.Key) && !c.named(m):
 		return fmt.Sprintf("a key must have 1 to %d letters, digits, dots, dashes and underscores", KeyLength)
 	case len(m.From) > c.Settings.Entries || slices.ContainsFunc(m.From, func(k string) bool { return !validKey(k) }):
@@ -245,7 +245,7 @@ func (c *State) synthesise(s *Participant, m contract.Move, now time.Time) strin
 	for _, key := range m.From {
 		p, why := c.nameable(key)
 		if why != "" {
-			return why + " that it could be made from"
+			return why + " to create it from"
 		}
 		from = append(from, p)
 	}
@@ -349,7 +349,7 @@ func (c *State) closedMeanwhile(s *Participant, p *post) bool {
 // withdraws it.
 func (c *State) answer(s *Participant, id string, about *post, m contract.Move, now time.Time, all ...*post) string {
 	if m.Text.Size == 0 && slices.ContainsFunc(all, func(o *post) bool { return o.Author != s.Member }) {
-		return "it needs a text that answers the objection"
+		return "it needs text that responds to the objection"
 	}
 	if m.Text.Size > 0 {
 		if why := c.written(s, contract.Entry{

@@ -113,7 +113,7 @@ func leftOut(parts ...any) string {
 	if len(out) == 0 {
 		return ""
 	}
-	return "omitted here, and kept in the database: " + strings.Join(out, ", ")
+	return "omitted here, but stored in the database: " + strings.Join(out, ", ")
 }
 
 // clipNews drops what is too much for one turn, and returns how many entries it

@@ -244,7 +244,7 @@ func TestAnAnswerNeedsWords(t *testing.T) {
 	c.round([]contract.Move{deliberationtest.Proposes("p1")}, nil)
 	c.round(nil, []contract.Move{deliberationtest.Objects("p1")})
 	c.hearFrom(contract.Alpha, contract.Move{Kind: contract.MoveResolve, Key: "p1"})
-	require.Contains(t, c.Participant(contract.Alpha).errors[0].Message, "it needs a text")
+	require.Contains(t, c.Participant(contract.Alpha).errors[0].Message, "it needs text")
 	require.Equal(t, contract.EntryLive, c.objection(contract.ObjectionKey("p1", "BETA-3-1")).State)
 }
 

@@ -225,12 +225,12 @@ func (c *State) Join(m contract.Member, token string, reason contract.GammaReaso
 
 // gammaReasonText is the reason why GAMMA joined, in words for GAMMA.
 var gammaReasonText = map[contract.GammaReason]string{
-	contract.GammaStuck:      "STUCK: an agent showed no progress for a while; help the others to continue",
+	contract.GammaStuck:      "STUCK: an agent made no progress for a while; help the others continue",
 	contract.GammaConflict:   "CONFLICT: too many proposals are unresolved; combine them",
-	contract.GammaComplexity: "COMPLEXITY: the objective was found to be complex; break it down for the others, and keep the exchange on what matters",
+	contract.GammaComplexity: "COMPLEXITY: the objective was found to be complex; break it down for the others, and keep the exchange focused on what matters",
 	contract.GammaSuccess:    "SUCCESS: the others say that they are done; validate what they agreed on, or decide where they did not agree",
 	contract.GammaRecovery:   "RECOVERY: an earlier attempt failed; see the recovery context",
-	contract.GammaForced:     "FORCED: you were asked for when this was started",
+	contract.GammaForced:     "FORCED: you were requested when this deliberation was started",
 }
 
 // Participant returns the state of a member, nil if it never joined.
@@ -294,7 +294,7 @@ func (c *State) speaker(m contract.Moves) *Participant {
 	forged := contract.Error{Class: contract.ClassSafety, Code: contract.CodeForbidden}
 	switch {
 	case s == nil:
-		forged.Message = "moves had a token that belongs to no member"
+		forged.Message = "moves had a token that does not belong to any member"
 		if m.Member.Valid() {
 			forged.Member = m.Member
 			forged.Message = fmt.Sprintf("moves in the name of %s had a token that is not its own", m.Member)
@@ -326,7 +326,7 @@ func (c *State) keepEarly(s *Participant, m contract.Moves) {
 		return
 	}
 	if len(s.early) >= maxEarlyTurns || m.Turn > s.received+maxEarlyTurns || len(m.Moves) > c.Settings.MovesPerTurn {
-		c.RecordRefusal(contract.Error{Member: s.Member, Class: contract.ClassLLM, Code: contract.CodeInvalidOutput, Message: fmt.Sprintf("turn %d of %s came before it was assigned", m.Turn, s.Member)}, 1)
+		c.RecordRefusal(contract.Error{Member: s.Member, Class: contract.ClassLLM, Code: contract.CodeInvalidOutput, Message: fmt.Sprintf("turn %d of %s arrived before it was assigned", m.Turn, s.Member)}, 1)
 		return
 	}
 	s.early[m.Turn] = m

@@ -42,7 +42,7 @@ func Explain(err error, format string, args ...any) error {
 	}
 	switch {
 	case down(err):
-		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database does not answer", what)
+		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database is not responding", what)
 	case pg != nil && unable(pg.Code):
 		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database cannot process the request right now: %s (SQLSTATE %s)", what, pg.Message, pg.Code)
 	}
