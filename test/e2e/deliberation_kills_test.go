@@ -26,8 +26,8 @@ const (
 	killsEnv  = "RGPT_KILLS"
 	someKills = 2
 	manyKills = 40
-	// mostKills is how often one of them is killed at most.
-	mostKills = 2
+	// maxKills is how often one of them is killed at most.
+	maxKills = 2
 )
 
 // killed is how many deliberations are killed at random points.
@@ -69,7 +69,7 @@ func (c *pipelineTests) killsAnywhere(t *testing.T) (kills int) {
 		want := undisturbed[seed%len(undisturbed)]
 		s := c.begin(t, want.run != 0)
 		var points []string
-		for range 1 + r.IntN(mostKills) {
+		for range 1 + r.IntN(maxKills) {
 			role := []devstack.Role{devstack.RoleWorker, devstack.RoleTemporal}[r.IntN(2)]
 			whose := want.whose[r.IntN(len(want.whose))]
 			event := 1 + r.Int64N(want.lengths[whose])

@@ -147,8 +147,8 @@ func endingOf(p store.Pipeline) string {
 	return out
 }
 
-// seedTrial is a deliberation of a seed, with those that recover it, while it is
-// disturbed.
+// seedTrial is a deliberation of a seed, with those that recover it, under faults and
+// with messages from others.
 type seedTrial struct {
 	script *script
 	db     *store.Store
