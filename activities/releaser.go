@@ -194,8 +194,8 @@ func hasEntry(entries []artifact.Entry, name string) bool {
 	return slices.ContainsFunc(entries, func(e artifact.Entry) bool { return e.Name == name })
 }
 
-// mostProtected is how many protected files are named one by one.
-const mostProtected = 20
+// maxProtected is how many protected files are named one by one.
+const maxProtected = 20
 
 // Protected names the files that a run may push only with an approval: those that
 // differ from the base in the workspace, or in any commit on the way to it. A file that
@@ -218,7 +218,7 @@ func (a *Activities) Protected(ctx context.Context, in contract.ProtectedInput) 
 		}
 	}
 	paths := slices.Sorted(maps.Keys(found))
-	return contract.ProtectedFiles{Paths: paths[:min(len(paths), mostProtected)], Total: len(paths)}, nil
+	return contract.ProtectedFiles{Paths: paths[:min(len(paths), maxProtected)], Total: len(paths)}, nil
 }
 
 // approved refuses to push protected files that nobody has approved, whatever the

@@ -30,7 +30,7 @@ import (
 )
 
 // spawnRow makes a pipeline by its rows alone.
-func (b *bundle) spawnRow(tb testing.TB, objective string) store.Pipeline {
+func (b *fixture) spawnRow(tb testing.TB, objective string) store.Pipeline {
 	tb.Helper()
 	p, _, err := b.SpawnPipeline(tb.Context(), store.NewPipelineRow{
 		Objective: objective, Task: contract.DeliberationTask{TaskID: "t-1"}, Settings: contract.DeliberationSettings{Mode: contract.ModeLocal, Recoveries: 2},
@@ -39,8 +39,8 @@ func (b *bundle) spawnRow(tb testing.TB, objective string) store.Pipeline {
 	return p
 }
 
-// pipelineSays records a step of a pipeline, as its workflow does.
-func (b *bundle) pipelineSays(tb testing.TB, p store.Pipeline, r contract.PipelineRecord) {
+// writePipelineRecord records a step of a pipeline, as its workflow does.
+func (b *fixture) writePipelineRecord(tb testing.TB, p store.Pipeline, r contract.PipelineRecord) {
 	tb.Helper()
 	b.seq++
 	r.PipelineID, r.RunID, r.Seq, r.At = p.ID, p.RunID, b.seq, time.Now()
@@ -48,9 +48,9 @@ func (b *bundle) pipelineSays(tb testing.TB, p store.Pipeline, r contract.Pipeli
 }
 
 // checkpoint lets a pipeline report its opening work and wait.
-func (b *bundle) checkpoint(tb testing.TB, p store.Pipeline) {
+func (b *fixture) checkpoint(tb testing.TB, p store.Pipeline) {
 	tb.Helper()
-	b.pipelineSays(tb, p, contract.PipelineRecord{
+	b.writePipelineRecord(tb, p, contract.PipelineRecord{
 		Change: &contract.PipelineChange{
 			Status: contract.PipelineReport, WaitingFor: contract.UpdateContinue,
 			Report: &contract.DeliberationReport{PipelineID: p.ID, Kind: contract.ReportCheckpoint, Status: contract.PipelineReport, Summary: "two proposals", At: time.Now()},
@@ -119,8 +119,8 @@ func (a pipelineAnswer) Get(_ context.Context, to any) error {
 	return json.Unmarshal([]byte(`{"applied": true, "status": "ORCHESTRATING", "message": "goes on"}`), to)
 }
 
-// deliberating is a bundle whose only models are scripted, and whose pipelines answer.
-func deliberating(t *testing.T) (*bundle, *deliberations) {
+// deliberating is a fixture whose only models are scripted, and whose pipelines answer.
+func deliberating(t *testing.T) (*fixture, *deliberations) {
 	t.Helper()
 	b, d := setup(t), &deliberations{}
 	models := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"object": "list", "data": []}`) }))
@@ -136,8 +136,8 @@ func deliberating(t *testing.T) (*bundle, *deliberations) {
 	return b, d
 }
 
-// sends posts a body and reads the answer.
-func (b *bundle) sends(t *testing.T, path, body string, status int, out any, headers ...string) {
+// post posts a body and reads the answer.
+func (b *fixture) post(t *testing.T, path, body string, status int, out any, headers ...string) {
 	t.Helper()
 	w := b.send(t, http.MethodPost, path, body, headers...)
 	require.Equal(t, status, w.Code, "%s %s: %s", path, body, w.Body)
@@ -162,11 +162,11 @@ func TestAPipelineIsSpawnedOnceForAKeyWithAllThatWasAsked(t *testing.T) {
 	order := `{"objective": "Design a caching strategy", "auto_continue": true, "mode": "local", "timeout": 90, "force_gamma": true,
 		"task": {"task_id": "cache", "complexity": "high", "constraints": ["no downtime"], "subtasks": [{"id": "a", "description": "measure"}], "timeout_seconds": 30}}`
 	var first, again spawnedAnswer
-	b.sends(t, "/api/spawn", order, http.StatusCreated, &first, "Idempotency-Key", "k")
-	b.sends(t, "/api/spawn", order, http.StatusCreated, &again, "Idempotency-Key", "k")
+	b.post(t, "/api/spawn", order, http.StatusCreated, &first, "Idempotency-Key", "k")
+	b.post(t, "/api/spawn", order, http.StatusCreated, &again, "Idempotency-Key", "k")
 	require.Equal(t, first, again)
 	require.Equal(t, spawnedAnswer{PipelineID: first.PipelineID, Status: "SPAWNED", WorkflowID: fmt.Sprintf("pipeline-%d", first.PipelineID), Created: true}, first)
-	b.sends(t, "/api/spawn", strings.Replace(order, "caching", "queueing", 1), http.StatusConflict, nil, "Idempotency-Key", "k")
+	b.post(t, "/api/spawn", strings.Replace(order, "caching", "queueing", 1), http.StatusConflict, nil, "Idempotency-Key", "k")
 	p, err := b.Pipeline(t.Context(), first.PipelineID)
 	require.NoError(t, err)
 	require.Equal(t, contract.DeliberationTask{
@@ -179,11 +179,11 @@ func TestAPipelineIsSpawnedOnceForAKeyWithAllThatWasAsked(t *testing.T) {
 	require.Equal(t, first.WorkflowID, d.started[0].ID)
 
 	b.forgetAnswers(t) // a server that died before it answered
-	b.sends(t, "/api/spawn", order, http.StatusCreated, &again, "Idempotency-Key", "k")
+	b.post(t, "/api/spawn", order, http.StatusCreated, &again, "Idempotency-Key", "k")
 	require.Equal(t, first.PipelineID, again.PipelineID)
 	require.False(t, again.Created)
 	var plain spawnedAnswer
-	b.sends(t, "/api/spawn", `{"objective": "Design a caching strategy"}`, http.StatusCreated, &plain)
+	b.post(t, "/api/spawn", `{"objective": "Design a caching strategy"}`, http.StatusCreated, &plain)
 	p, err = b.Pipeline(t.Context(), plain.PipelineID)
 	require.NoError(t, err)
 	require.NotEqual(t, first.PipelineID, p.ID)
@@ -210,13 +210,13 @@ func TestASpawnThatCannotBeDoneMakesNothing(t *testing.T) {
 		`{"objective": "` + strings.Repeat("x", 33<<10) + `"}`:                                          http.StatusUnprocessableEntity,
 		`{"objective": "o", "task": {"subtasks": [{"id":"a","description":"d","dependencies":["b"]}]}}`: http.StatusUnprocessableEntity,
 	} {
-		b.sends(t, "/api/spawn", body, status, nil)
+		b.post(t, "/api/spawn", body, status, nil)
 	}
 	list, err := b.ListPipelines(t.Context(), store.PipelineFilter{})
 	require.NoError(t, err)
 	require.Empty(t, list)
 	b = setup(t) // without any model
-	b.sends(t, "/api/spawn", `{"objective": "o"}`, http.StatusUnprocessableEntity, nil)
+	b.post(t, "/api/spawn", `{"objective": "o"}`, http.StatusUnprocessableEntity, nil)
 }
 
 func TestCommandsReachThePipelineAndCountOnceForAKey(t *testing.T) {
@@ -246,14 +246,14 @@ func TestCommandsReachThePipelineAndCountOnceForAKey(t *testing.T) {
 			Message string `json:"message"`
 		}
 		key := "key of " + c.path + c.body
-		b.sends(t, c.path, c.body, http.StatusOK, &ack, "Idempotency-Key", key)
-		b.sends(t, c.path, c.body, http.StatusOK, nil, "Idempotency-Key", key)
+		b.post(t, c.path, c.body, http.StatusOK, &ack, "Idempotency-Key", key)
+		b.post(t, c.path, c.body, http.StatusOK, nil, "Idempotency-Key", key)
 		require.Equal(t, "goes on", ack.Message)
 		require.Equal(t, []string{fmt.Sprintf("pipeline-%d %s", p.ID, c.name)}, d.names)
 		id := d.told[0].ID
 		require.NotEmpty(t, id)
 		b.forgetAnswers(t)
-		b.sends(t, c.path, c.body, http.StatusOK, nil, "Idempotency-Key", key)
+		b.post(t, c.path, c.body, http.StatusOK, nil, "Idempotency-Key", key)
 		require.Equal(t, id, d.told[1].ID, "a server that forgot sends the same command")
 		d.told[0].ID = ""
 		require.Equal(t, c.want, d.told[0])
@@ -264,7 +264,7 @@ func TestAContinueWithAnotherModelNamesItForAllAgents(t *testing.T) {
 	t.Parallel()
 	b, d := deliberating(t)
 	p := b.spawnRow(t, "o")
-	b.sends(t, "/api/pipeline/continue", fmt.Sprintf(`{"pipeline_id": %d, "model": "scripted/other"}`, p.ID), http.StatusOK, nil)
+	b.post(t, "/api/pipeline/continue", fmt.Sprintf(`{"pipeline_id": %d, "model": "scripted/other"}`, p.ID), http.StatusOK, nil)
 	require.Len(t, d.told, 1)
 	require.Equal(t, contract.ModeLocal, d.told[0].Mode)
 	for _, m := range contract.Members() {
@@ -306,7 +306,7 @@ func TestCommandsToPipelinesThatCannotTakeThemSayWhy(t *testing.T) {
 		"/api/pipeline/errors/record": `, "agent": "ALPHA", "error_type": "ODD_ERROR", "message": "m"}`,
 		"/api/pipeline/continue":      `, "mode": "remote"}`,
 	} {
-		b.sends(t, path, fmt.Sprintf(`{"pipeline_id": %d`, p.ID)+body, http.StatusUnprocessableEntity, nil)
+		b.post(t, path, fmt.Sprintf(`{"pipeline_id": %d`, p.ID)+body, http.StatusUnprocessableEntity, nil)
 	}
 	require.Empty(t, d.told)
 	d.answer = sdk.NewApplicationError("it has no wish to", "HUMAN_ERROR")
@@ -321,13 +321,13 @@ func TestCommandsToPipelinesThatCannotTakeThemSayWhy(t *testing.T) {
 	w := b.send(t, http.MethodPost, "/api/pipeline/continue", fmt.Sprintf(`{"pipeline_id": %d}`, p.ID))
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.NotContains(t, w.Body.String(), "secret text")
-	b.pipelineSays(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{
+	b.writePipelineRecord(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{
 		Status: contract.PipelineTimeout, AbortReason: contract.AbortTimeout, Finished: true, FailureCtx: &contract.FailureContext{Reason: "timeout", RecoveryHint: "write less"},
 	}})
 	d.answer = serviceerror.NewNotFound("workflow execution already completed")
 	each(p.ID, http.StatusConflict, fmt.Sprintf("pipeline %d has ended (TIMEOUT)", p.ID))
 	var kept control.KeptFailure
-	b.sends(t, "/api/pipeline/failure-context", fmt.Sprintf(`{"pipeline_id": %d}`, p.ID), http.StatusOK, &kept)
+	b.post(t, "/api/pipeline/failure-context", fmt.Sprintf(`{"pipeline_id": %d}`, p.ID), http.StatusOK, &kept)
 	require.Equal(t, "write less", kept.FailureContext.RecoveryHint)
 }
 
@@ -431,11 +431,11 @@ func TestTheStreamOfAPipelineHasOnlyItsEventsAndContinues(t *testing.T) {
 	b := setup(t)
 	p := b.spawnRow(t, "o")
 	end := &contract.PipelineChange{Status: contract.PipelineOrchestrationFailed, Finished: true}
-	b.pipelineSays(t, p, contract.PipelineRecord{Change: end, Events: []contract.EventDraft{{Type: contract.EventOrchestrationAborted}}})
+	b.writePipelineRecord(t, p, contract.PipelineRecord{Change: end, Events: []contract.EventDraft{{Type: contract.EventOrchestrationAborted}}})
 	next, err := b.CreatePipeline(t.Context(), contract.NewPipeline{RunID: p.RunID, Prior: p.ID, Attempt: 2, Settings: p.Settings})
 	require.NoError(t, err)
-	b.pipelineSays(t, next, contract.PipelineRecord{Events: []contract.EventDraft{{Type: contract.EventAgentSpawned}}})
-	b.pipelineSays(t, p, contract.PipelineRecord{Events: []contract.EventDraft{{Type: contract.EventRecoveryStarted}}})
+	b.writePipelineRecord(t, next, contract.PipelineRecord{Events: []contract.EventDraft{{Type: contract.EventAgentSpawned}}})
+	b.writePipelineRecord(t, p, contract.PipelineRecord{Events: []contract.EventDraft{{Type: contract.EventRecoveryStarted}}})
 	site := httptest.NewServer(b.handler)
 	defer site.Close()
 	read := func(path, last string, n int) (out []string) {

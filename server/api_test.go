@@ -44,7 +44,7 @@ type document struct {
 	} `json:"paths"`
 }
 
-func (b *bundle) document(tb testing.TB) document {
+func (b *fixture) document(tb testing.TB) document {
 	tb.Helper()
 	var d document
 	w := b.get(tb, "/api/openapi.json")
@@ -55,7 +55,7 @@ func (b *bundle) document(tb testing.TB) document {
 }
 
 // send sends a body as JSON.
-func (b *bundle) send(tb testing.TB, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+func (b *fixture) send(tb testing.TB, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	tb.Helper()
 	req := httptest.NewRequestWithContext(tb.Context(), method, path, strings.NewReader(body))
 	req.Host = "localhost:8080"
@@ -82,7 +82,7 @@ func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
 	made, err := webhook.New(b.Store, b.Feed, hookSettings(), slog.New(slog.DiscardHandler)).Register(t.Context(), webhook.Registration{URL: hook.URL})
 	require.NoError(t, err)
 	require.Equal(t, id, fmt.Sprint(made.Webhook.ID), "one id is known everywhere")
-	b.keepEnvironment(t)
+	b.saveEnvironment(t)
 	said, err := b.AddSetup(t.Context(), store.Setup{Repo: "/repos/app", Source: "person", Settings: json.RawMessage(`{}`)})
 	require.NoError(t, err)
 	require.Equal(t, id, fmt.Sprint(said.ID), "one id is known everywhere")

@@ -65,13 +65,13 @@ func TestTheTimingOfARunWhoseHistoryCannotBeReadSaysSoAndNothingOfTheInside(t *t
 	require.NotContains(t, b.get(t, fmt.Sprintf("/api/runs/%d/timing", id)).Body.String(), "secret text")
 }
 
-// cutter ends every answer to a stream after some bytes, whatever they are.
-type cutter struct {
+// abortingWriter ends every answer to a stream after some bytes, whatever they are.
+type abortingWriter struct {
 	http.ResponseWriter
 	left int
 }
 
-func (c *cutter) Write(p []byte) (int, error) {
+func (c *abortingWriter) Write(p []byte) (int, error) {
 	if len(p) > c.left {
 		_, _ = c.ResponseWriter.Write(p[:c.left])
 		_ = http.NewResponseController(c.ResponseWriter).Flush()
@@ -81,7 +81,7 @@ func (c *cutter) Write(p []byte) (int, error) {
 	return c.ResponseWriter.Write(p)
 }
 
-func (c *cutter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+func (c *abortingWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 func TestABrokenStreamContinuesWithoutAMissedOrDoubleEvent(t *testing.T) {
 	t.Parallel()
@@ -97,7 +97,7 @@ func TestABrokenStreamContinuesWithoutAMissedOrDoubleEvent(t *testing.T) {
 			http.Error(w, "a proxy that has lost its server", http.StatusBadGateway)
 			return
 		}
-		b.handler.ServeHTTP(&cutter{w, 900 + 317*int(n)}, r)
+		b.handler.ServeHTTP(&abortingWriter{w, 900 + 317*int(n)}, r)
 	}), quietly)
 	var seen []int64
 	require.NoError(t, c.Follow(t.Context(), id, 2, func(e contract.Event) error {

@@ -24,25 +24,25 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// alive is a Temporal whose workflows report their state.
-type alive struct {
+// liveTemporal is a Temporal whose workflows report their state.
+type liveTemporal struct {
 	client.Client
 	view    contract.RunView
-	message []told
+	message []sentCommand
 }
 
-// told is a message that a workflow got.
-type told struct {
+// sentCommand is a message that a workflow got.
+type sentCommand struct {
 	name    string
 	command contract.Command
 }
 
-func (a *alive) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+func (a *liveTemporal) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
 	command, ok := o.Args[0].(contract.Command)
 	if !ok {
 		return nil, fmt.Errorf("%s is told %T", o.UpdateName, o.Args[0])
 	}
-	a.message = append(a.message, told{o.UpdateName, command})
+	a.message = append(a.message, sentCommand{o.UpdateName, command})
 	return acknowledged{}, nil
 }
 
@@ -53,7 +53,7 @@ func (acknowledged) Get(_ context.Context, to any) error {
 	return json.Unmarshal([]byte(`{"applied": true, "status": "tester_running", "message": "goes on"}`), to)
 }
 
-func (a *alive) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
+func (a *liveTemporal) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
 	data, err := converter.GetDefaultDataConverter().ToPayloads(a.view)
 	return client.NewValue(data), err
 }
@@ -63,8 +63,8 @@ var modelsOfRuns = map[contract.Agent]contract.ModelChoice{
 	contract.AgentPlanner: {Provider: "openai", Model: "gpt-5"}, contract.AgentBuilder: {Provider: "openai", Model: "gpt-5"},
 }
 
-// planned makes a run that has a plan of two steps, which are done.
-func (b *bundle) planned(tb testing.TB) int64 {
+// plannedRun makes a run that has a plan of two steps, which are done.
+func (b *fixture) plannedRun(tb testing.TB) int64 {
 	tb.Helper()
 	run, _, err := b.CreateRun(tb.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: contract.Settings{
 		Repo: contract.Repo{URL: "/repos/calculator", Base: "c0ffee", Tree: "beef", Branch: "main"}, Models: modelsOfRuns, Providers: []string{"openai", "anthropic"},
@@ -89,16 +89,16 @@ func (b *bundle) planned(tb testing.TB) int64 {
 	return run.ID
 }
 
-// asking makes a run that asks a person something.
-func (b *bundle) asking(tb testing.TB, kind string) int64 {
+// runWithQuestion makes a run that asks a person something.
+func (b *fixture) runWithQuestion(tb testing.TB, kind string) int64 {
 	tb.Helper()
-	id := b.planned(tb)
-	b.asks(tb, id, kind, 1)
+	id := b.plannedRun(tb)
+	b.recordQuestion(tb, id, kind, 1)
 	return id
 }
 
-// asks makes a run ask a person something, as its workflow does.
-func (b *bundle) asks(tb testing.TB, id int64, kind string, number int) {
+// recordQuestion makes a run ask a person something, as its workflow does.
+func (b *fixture) recordQuestion(tb testing.TB, id int64, kind string, number int) {
 	tb.Helper()
 	until := time.Now().Add(time.Hour).UTC()
 	rec := contract.Record{RunID: id, At: time.Now(), Run: &contract.RunChange{Status: contract.StatusWaitingForApproval, Phase: contract.PhaseTester, WaitingFor: kind}}
@@ -111,11 +111,11 @@ func (b *bundle) asks(tb testing.TB, id int64, kind string, number int) {
 }
 
 // runsInEveryState makes a run in each status, and one for each thing that a run asks.
-func (b *bundle) runsInEveryState(tb testing.TB) map[string]int64 {
+func (b *fixture) runsInEveryState(tb testing.TB) map[string]int64 {
 	tb.Helper()
 	out := map[string]int64{}
 	for _, status := range contract.Statuses() {
-		id := b.planned(tb)
+		id := b.plannedRun(tb)
 		change := &contract.RunChange{Status: status, Phase: contract.PhaseTester, Finished: status.Terminal()}
 		if status == contract.StatusFailed {
 			change.Failure = &contract.Failure{Class: contract.ClassAssertion, Message: "red"}
@@ -124,14 +124,14 @@ func (b *bundle) runsInEveryState(tb testing.TB) map[string]int64 {
 		out[string(status)] = id
 	}
 	for _, kind := range []string{"plan", "release", contract.InterventionHelp, contract.InterventionQuota} {
-		out["asks "+kind] = b.asking(tb, kind)
+		out["asks "+kind] = b.runWithQuestion(tb, kind)
 	}
 	released := &contract.RunChange{Status: contract.StatusDone, Phase: contract.PhaseReleaser, Branch: "rgpt/run-1", Commit: "c0ffee", Finished: true}
-	out["released"] = b.planned(tb)
+	out["released"] = b.plannedRun(tb)
 	b.record(tb, contract.Record{RunID: out["released"], Run: released})
 	staying, until := *released, time.Now().Add(time.Hour)
 	staying.Staying, staying.StayingUntil = true, &until
-	out["staying"] = b.planned(tb)
+	out["staying"] = b.plannedRun(tb)
 	b.record(tb, contract.Record{RunID: out["staying"], Run: &staying, Events: []contract.EventDraft{{Type: contract.EventStayStarted}}})
 	return out
 }
@@ -240,7 +240,7 @@ type requests struct {
 	paths    map[string]map[string]json.RawMessage
 }
 
-func (b *bundle) requests(tb testing.TB) requests {
+func (b *fixture) requests(tb testing.TB) requests {
 	tb.Helper()
 	raw := b.get(tb, "/api/openapi.json").Body.Bytes()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
@@ -281,7 +281,7 @@ func (r requests) takes(method, href string, run int64, body map[string]any) err
 func TestEveryCommandOfThePagesIsOneThatTheAPITakes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.temporal.Client = &alive{view: contract.RunView{Models: modelsOfRuns}}
+	b.temporal.Client = &liveTemporal{view: contract.RunView{Models: modelsOfRuns}}
 	takes := b.requests(t)
 	known := map[string]int{}
 	for state, id := range b.runsInEveryState(t) {
@@ -320,7 +320,7 @@ func TestEveryCommandOfThePagesIsOneThatTheAPITakes(t *testing.T) {
 }
 
 // commandsOf returns the names of the commands of a run's pages.
-func (b *bundle) commandsOf(tb testing.TB, id int64, tabs ...string) (names []string) {
+func (b *fixture) commandsOf(tb testing.TB, id int64, tabs ...string) (names []string) {
 	tb.Helper()
 	for _, tab := range tabs {
 		doc, _ := b.page(tb, ui.RunHref(id, tab))
@@ -333,7 +333,7 @@ func (b *bundle) commandsOf(tb testing.TB, id int64, tabs ...string) (names []st
 func TestNoCommandIsOfferedThatTheRunWouldRefuse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.temporal.Client = &alive{view: contract.RunView{Models: modelsOfRuns}}
+	b.temporal.Client = &liveTemporal{view: contract.RunView{Models: modelsOfRuns}}
 	runs := b.runsInEveryState(t)
 	require.NotContains(t, b.commandsOf(t, runs["asks quota"], "", "replay"), "heal", "who waits for a window asks for no help")
 	require.Contains(t, b.commandsOf(t, runs["asks intervention"], "replay"), "heal")
@@ -345,7 +345,7 @@ func TestNoCommandIsOfferedThatTheRunWouldRefuse(t *testing.T) {
 }
 
 // buttonOf returns the body that the page of a run sends with a command.
-func (b *bundle) buttonOf(tb testing.TB, id int64, tab, name string) string {
+func (b *fixture) buttonOf(tb testing.TB, id int64, tab, name string) string {
 	tb.Helper()
 	doc, _ := b.page(tb, ui.RunHref(id, tab))
 	for n := range doc.Descendants() {
@@ -367,9 +367,9 @@ func TestAnAnswerIsToTheQuestionThatWasSeen(t *testing.T) {
 		t.Run(c.command+" "+c.asked+" "+c.tab, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			run := &alive{view: contract.RunView{Models: modelsOfRuns}}
+			run := &liveTemporal{view: contract.RunView{Models: modelsOfRuns}}
 			b.temporal.Client = run
-			id := b.asking(t, c.asked)
+			id := b.runWithQuestion(t, c.asked)
 			path := fmt.Sprintf("/api/runs/%d/%s", id, strings.TrimSuffix(c.command, "-edited"))
 			seen := b.buttonOf(t, id, c.tab, c.command)
 
@@ -380,7 +380,7 @@ func TestAnAnswerIsToTheQuestionThatWasSeen(t *testing.T) {
 			})
 			w := b.send(t, http.MethodPost, path, seen)
 			require.Equal(t, http.StatusConflict, w.Code, "nothing is asked: %s", w.Body)
-			b.asks(t, id, c.asked, 2)
+			b.recordQuestion(t, id, c.asked, 2)
 			w = b.send(t, http.MethodPost, path, seen)
 			require.Equal(t, http.StatusConflict, w.Code, w.Body)
 			require.Contains(t, w.Body.String(), "is no longer waiting for this answer")
@@ -398,11 +398,11 @@ func TestAnAnswerIsToTheQuestionThatWasSeen(t *testing.T) {
 	}
 }
 
-// works makes the builder of a run leave a patch.
-func (b *bundle) works(tb testing.TB, id int64, tree, patch string) {
+// savePatch makes the builder of a run leave a patch.
+func (b *fixture) savePatch(tb testing.TB, id int64, tree, patch string) {
 	tb.Helper()
 	e := b.begin(tb, id, contract.PhaseBuilder, "", contract.AgentBuilder)
-	b.end(tb, e, contract.Workspace{Tree: tree, Patch: b.keep(tb, patch)}, nil)
+	b.end(tb, e, contract.Workspace{Tree: tree, Patch: b.storeArtifact(tb, patch)}, nil)
 }
 
 func TestAReleaseIsApprovedWithWhatWouldBeReleasedInSight(t *testing.T) {
@@ -422,20 +422,20 @@ func TestAReleaseIsApprovedWithWhatWouldBeReleasedInSight(t *testing.T) {
 		}
 		return "", said
 	}
-	id := b.planned(t)
-	b.works(t, id, "t1", filePatch("a.go", "old", "was released"))
+	id := b.plannedRun(t)
+	b.savePatch(t, id, "t1", filePatch("a.go", "old", "was released"))
 	patch := filePatch("a.go", "old", "was released")
-	require.NoError(t, b.AddArtifacts(t.Context(), id, []contract.Artifact{{RunID: id, Name: "releaser/1/change.patch", Type: contract.ArtifactPatch, Size: int64(len(patch)), Digest: b.keep(t, patch)}}))
+	require.NoError(t, b.AddArtifacts(t.Context(), id, []contract.Artifact{{RunID: id, Name: "releaser/1/change.patch", Type: contract.ArtifactPatch, Size: int64(len(patch)), Digest: b.storeArtifact(t, patch)}}))
 	b.record(t, contract.Record{RunID: id, Run: &contract.RunChange{Status: "tester_running", Phase: contract.PhaseTester, Branch: "rgpt/run-1", Commit: "c0ffee"}})
-	b.works(t, id, "t2", filePatch("a.go", "old", "would be <released>"))
-	b.asks(t, id, "release", 1)
+	b.savePatch(t, id, "t2", filePatch("a.go", "old", "would be <released>"))
+	b.recordQuestion(t, id, "release", 1)
 	got, _ := shown(id)
 	require.Contains(t, got, "+would be <released>")
 	require.NotContains(t, got, "was released", "what a replay would put in its place is not what is asked about")
 
-	long := b.planned(t)
-	b.works(t, long, "t1", filePatch("a.go", "old", "first")+filePatch("b.go", "", strings.Repeat("x", 300<<10)))
-	b.asks(t, long, "release", 1)
+	long := b.plannedRun(t)
+	b.savePatch(t, long, "t1", filePatch("a.go", "old", "first")+filePatch("b.go", "", strings.Repeat("x", 300<<10)))
+	b.recordQuestion(t, long, "release", 1)
 	got, said := shown(long)
 	require.Contains(t, got, "+first")
 	require.Less(t, len(got), 300<<10)
@@ -443,16 +443,16 @@ func TestAReleaseIsApprovedWithWhatWouldBeReleasedInSight(t *testing.T) {
 	_, said = b.page(t, ui.RunHref(long, ""))
 	require.Contains(t, said, "Review the whole change before you answer")
 
-	same := b.planned(t)
-	b.works(t, same, "t0", "")
-	b.asks(t, same, "release", 1)
+	same := b.plannedRun(t)
+	b.savePatch(t, same, "t0", "")
+	b.recordQuestion(t, same, "release", 1)
 	_, said = shown(same)
 	require.Contains(t, said, "The release changes no code")
 
-	gone := b.planned(t)
+	gone := b.plannedRun(t)
 	e := b.begin(t, gone, contract.PhaseBuilder, "", contract.AgentBuilder)
 	b.end(t, e, contract.Workspace{Tree: "t1", Patch: strings.Repeat("ab", 32)}, nil)
-	b.asks(t, gone, "release", 1)
+	b.recordQuestion(t, gone, "release", 1)
 	_, said = shown(gone)
 	require.Contains(t, said, "The change to release cannot be shown")
 }
@@ -460,8 +460,8 @@ func TestAReleaseIsApprovedWithWhatWouldBeReleasedInSight(t *testing.T) {
 func TestHalfAPatchIsNotSentAsTheWhole(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.planned(t)
-	b.works(t, id, "t1", filePatch("a.go", "", strings.Repeat(strings.Repeat("x", 1000)+"\n+", 17<<10)))
+	id := b.plannedRun(t)
+	b.savePatch(t, id, "t1", filePatch("a.go", "", strings.Repeat(strings.Repeat("x", 1000)+"\n+", 17<<10)))
 	w := b.get(t, fmt.Sprintf("/runs/%d/changes.patch", id))
 	require.Equal(t, http.StatusUnprocessableEntity, w.Code, "%d bytes", w.Body.Len())
 	_, said := b.page(t, ui.RunHref(id, "changes"))
@@ -473,7 +473,7 @@ func TestHalfAPatchIsNotSentAsTheWhole(t *testing.T) {
 func TestAnOldHealIsNotShownWithThePatchOfOneOfAReplay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.planned(t)
+	id := b.plannedRun(t)
 	done, err := b.Executions(t.Context(), id)
 	require.NoError(t, err)
 	heal := func(workflow string, seq int64, number int, of int64) {
@@ -490,7 +490,7 @@ func TestAnOldHealIsNotShownWithThePatchOfOneOfAReplay(t *testing.T) {
 		heal("second", n+1, int(n)+1, done[len(done)-1].ID)
 	}
 	patch := filePatch("a.go", "old", "of the replay")
-	require.NoError(t, b.AddArtifacts(t.Context(), id, []contract.Artifact{{RunID: id, Name: "heal/1/change.patch", Type: contract.ArtifactPatch, Size: int64(len(patch)), Digest: b.keep(t, patch)}}))
+	require.NoError(t, b.AddArtifacts(t.Context(), id, []contract.Artifact{{RunID: id, Name: "heal/1/change.patch", Type: contract.ArtifactPatch, Size: int64(len(patch)), Digest: b.storeArtifact(t, patch)}}))
 	_, said := b.page(t, ui.RunHref(id, "heals")+"?from=40")
 	require.Equal(t, 1, strings.Count(said, "+of the replay"), "one of the two first heals made it")
 	_, said = b.page(t, ui.RunHref(id, "heals")+"?from=41")
@@ -500,7 +500,7 @@ func TestAnOldHealIsNotShownWithThePatchOfOneOfAReplay(t *testing.T) {
 func TestStepsOfAPlanThatNoLongerCountsAreNotDone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.planned(t)
+	id := b.plannedRun(t)
 	cards, err := b.Cards(t.Context(), []int64{id})
 	require.NoError(t, err)
 	require.Equal(t, [2]int{2, 2}, [2]int{cards[id].StepsDone, cards[id].Steps})

@@ -22,8 +22,8 @@ import (
 
 var keptDigest = strings.Repeat("0a1b2c3d", 8)
 
-// keepEnvironment stores an environment under keptDigest.
-func (b *bundle) keepEnvironment(tb testing.TB) {
+// saveEnvironment stores an environment under keptDigest.
+func (b *fixture) saveEnvironment(tb testing.TB) {
 	tb.Helper()
 	recipe, err := environment.Recipe{
 		Source: environment.SourceDetected, Projects: []environment.Project{{Dir: ".", Ecosystem: "go", Manager: "go", Manifest: "go.mod"}},
@@ -31,14 +31,14 @@ func (b *bundle) keepEnvironment(tb testing.TB) {
 	}.Encode()
 	require.NoError(tb, err)
 	require.NoError(tb, b.SaveEnvironment(tb.Context(), store.Environment{
-		Digest: keptDigest, Repo: "/repos/app", BaseCommit: "c0ffee", Source: "detected", Recipe: recipe, Archive: b.keep(tb, "archive"), Bytes: 3 << 20, Files: 9, DurationMS: 1500,
+		Digest: keptDigest, Repo: "/repos/app", BaseCommit: "c0ffee", Source: "detected", Recipe: recipe, Archive: b.storeArtifact(tb, "archive"), Bytes: 3 << 20, Files: 9, DurationMS: 1500,
 	}))
 }
 
 func TestTheClientSeesAndSteersEnvironmentsAsTheServerDoes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.keepEnvironment(t)
+	b.saveEnvironment(t)
 	c, _ := clientOf(t, b.handler, quietly)
 	list, err := c.Environments(t.Context(), "", 10)
 	require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestASetupIsAddedOnceUnderAKey(t *testing.T) {
 }
 
 // loseFirst loses the first answer to each command with DELETE that a server carries out.
-func loseFirst(b *bundle) http.Handler {
+func loseFirst(b *fixture) http.Handler {
 	var lost sync.Map
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, again := lost.LoadOrStore(r.Method+r.URL.Path, true)
@@ -108,7 +108,7 @@ func loseFirst(b *bundle) http.Handler {
 func TestWhatIsRemovedIsRemovedAlsoWhereTheFirstAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.keepEnvironment(t)
+	b.saveEnvironment(t)
 	repo := harness.Repo(t, filepath.Join(t.TempDir(), "app"), map[string]string{"a": "b"})
 	made, err := b.AddSetup(t.Context(), store.Setup{Repo: repo, Source: "person", Settings: []byte(`{"Setup": ["make deps"]}`)})
 	require.NoError(t, err)
@@ -136,7 +136,7 @@ func TestARemovalUnderAKeyIsAnsweredAgainWithoutContent(t *testing.T) {
 	require.NotContains(t, again.Header(), "Content-Type")
 	other := b.send(t, http.MethodDelete, path, "", "Idempotency-Key", "another")
 	require.Equal(t, http.StatusConflict, other.Code, "it was revoked before")
-	b.sends(t, path, "", http.StatusConflict, nil, "Idempotency-Key", "k")
+	b.post(t, path, "", http.StatusConflict, nil, "Idempotency-Key", "k")
 }
 
 func TestOutputIsReadFromWhereItWasReadBefore(t *testing.T) {
@@ -174,9 +174,9 @@ func TestTheClientKnowsARunsEnvironmentAsTheServerDoes(t *testing.T) {
 
 // prepared makes a run that has an environment, a baseline with a failure, and
 // output.
-func (b *bundle) prepared(tb testing.TB) int64 {
+func (b *fixture) prepared(tb testing.TB) int64 {
 	tb.Helper()
-	b.keepEnvironment(tb)
+	b.saveEnvironment(tb)
 	id := b.run(tb, "Set up app")
 	require.NoError(tb, b.SetRunEnvironment(tb.Context(), id, keptDigest, 0))
 	b.record(tb, contract.Record{RunID: id, Events: []contract.EventDraft{

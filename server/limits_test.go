@@ -29,8 +29,8 @@ import (
 	"github.com/rocketgpt/orchestrator/server"
 )
 
-// listen serves a bundle as rgpt server does, with short times.
-func (b *bundle) listen(tb testing.TB) string {
+// listen serves a fixture as rgpt server does, with short times.
+func (b *fixture) listen(tb testing.TB) string {
 	tb.Helper()
 	var lc net.ListenConfig
 	l, err := lc.Listen(tb.Context(), "tcp", "127.0.0.1:0")
@@ -224,7 +224,7 @@ func TestTwoRequestsAtOnceUnderOneKeyDoTheThingOnce(t *testing.T) {
 
 // forgetAnswers leaves the database as it is when a server has carried out a request
 // and died before it could answer.
-func (b *bundle) forgetAnswers(tb testing.TB) {
+func (b *fixture) forgetAnswers(tb testing.TB) {
 	tb.Helper()
 	conn, err := pgx.Connect(tb.Context(), b.address)
 	require.NoError(tb, err)

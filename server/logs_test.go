@@ -21,8 +21,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// talk makes an execution of a run say that much, in a model's words and a tool's.
-func (b *bundle) talk(tb testing.TB, run int64, turns int, text string) contract.ExecutionRef {
+// recordConversation makes an execution of a run say that much, in a model's words and a tool's.
+func (b *fixture) recordConversation(tb testing.TB, run int64, turns int, text string) contract.ExecutionRef {
 	tb.Helper()
 	e := b.record(tb, contract.Record{RunID: run, Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder}})
 	said := func(m model.Message) store.Message {
@@ -46,7 +46,7 @@ func (b *bundle) talk(tb testing.TB, run int64, turns int, text string) contract
 }
 
 // file gives a run a file and returns its number.
-func (b *bundle) file(tb testing.TB, run int64, name string, kind contract.ArtifactType, content []byte) int64 {
+func (b *fixture) file(tb testing.TB, run int64, name string, kind contract.ArtifactType, content []byte) int64 {
 	tb.Helper()
 	digest, err := b.artifacts.Put(tb.Context(), content)
 	require.NoError(tb, err)
@@ -80,7 +80,7 @@ func TestALongLogIsReadPageByPageInBothDirections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	run := b.run(t, "x")
-	b.talk(t, run, 330, "text")
+	b.recordConversation(t, run, 330, "text")
 	walk := func(path, rel string) (seen []string) {
 		for range 10 {
 			doc, _ := b.page(t, path)
@@ -120,7 +120,7 @@ func TestTheLogIsSearchedOnTheServerAndLongTextsHaveAPageOfTheirOwn(t *testing.T
 	t.Parallel()
 	b := setup(t)
 	run := b.run(t, "x")
-	b.talk(t, run, 3, strings.Repeat("line\n", 500)+"the \x1b[31mNeedle\x1b[0m is here")
+	b.recordConversation(t, run, 3, strings.Repeat("line\n", 500)+"the \x1b[31mNeedle\x1b[0m is here")
 	doc, said := b.page(t, fmt.Sprintf("/runs/%d/logs?q=needle", run))
 	require.Len(t, attributes(doc, "data-cursor"), 6)
 	require.Contains(t, said, "Needle")
@@ -149,7 +149,7 @@ func TestNoSecretThatAToolReturnedIsShownToPeople(t *testing.T) {
 	b := setup(t)
 	run := b.run(t, "x")
 	key := "AKIA" + "IOSFODNN7EXAMPLE" // in two parts, so that scanners of this repository find none
-	b.talk(t, run, 3, "before "+key+strings.Repeat("\nline of a file", 500)+key)
+	b.recordConversation(t, run, 3, "before "+key+strings.Repeat("\nline of a file", 500)+key)
 	doc, said := b.page(t, fmt.Sprintf("/runs/%d/logs", run))
 	require.Contains(t, said, "before [redacted]")
 	require.NotContains(t, said, key[:10])
@@ -185,7 +185,7 @@ func TestPagesOfARunRefuseWhatTheyDoNotUnderstand(t *testing.T) {
 		require.Contains(t, []int{http.StatusNotFound, status}, unknown.Code, path)
 		require.NotEqual(t, http.StatusOK, unknown.Code, path)
 	}
-	require.Empty(t, b.said(), "none of it is our mistake")
+	require.Empty(t, b.logged(), "none of it is our mistake")
 }
 
 func TestNoTextOfOthersBecomesPartOfAPageOfARun(t *testing.T) {
@@ -195,7 +195,7 @@ func TestNoTextOfOthersBecomesPartOfAPageOfARun(t *testing.T) {
 		b := setup(t)
 		run := b.run(t, text)
 		b.fill(t, run, text)
-		b.talk(t, run, 2, text)
+		b.recordConversation(t, run, 2, text)
 		id := b.file(t, run, text+".json", contract.ArtifactJSON, []byte(text))
 		for _, tab := range append(tabs, fmt.Sprintf("artifacts/%d", id), fmt.Sprintf("artifacts/%d", id-1)) {
 			doc, said := b.page(t, fmt.Sprintf("/runs/%d/%s", run, tab))
@@ -413,7 +413,7 @@ func TestTheReplayPageSaysWhatIsKeptAndWhatIsDoneAgain(t *testing.T) {
 func BenchmarkPagesOfALongRun(b *testing.B) {
 	s := setup(b)
 	run := s.run(b, "x")
-	s.talk(b, run, 5000, strings.Repeat("some text of a line\n", 40))
+	s.recordConversation(b, run, 5000, strings.Repeat("some text of a line\n", 40))
 	for seq := range 20 {
 		drafts := make([]contract.EventDraft, 1000)
 		for i := range drafts {

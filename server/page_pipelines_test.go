@@ -20,7 +20,7 @@ import (
 )
 
 // spawned makes a standalone pipeline.
-func (b *bundle) spawned(tb testing.TB, objective string) store.Pipeline {
+func (b *fixture) spawned(tb testing.TB, objective string) store.Pipeline {
 	tb.Helper()
 	p, _, err := b.SpawnPipeline(tb.Context(), store.NewPipelineRow{Objective: objective, Settings: contract.DeliberationSettings{
 		Mode: contract.ModeLocal, Iterations: 10, Recoveries: 2, GammaStuckAfter: 30 * time.Second, AbortAfter: time.Minute, Timeout: 2 * time.Minute,
@@ -33,9 +33,9 @@ func (b *bundle) spawned(tb testing.TB, objective string) store.Pipeline {
 // longRef is the name under which a test's long text is stored.
 const longRef = "c0ffee"
 
-// argued is a pipeline whose agents did everything, with the given text everywhere: it
+// recordPipeline is a pipeline whose agents did everything, with the given text everywhere: it
 // was aborted, and recovered by another one, which is returned too.
-func (b *bundle) argued(tb testing.TB, text string) (p, next store.Pipeline) {
+func (b *fixture) recordPipeline(tb testing.TB, text string) (p, next store.Pipeline) {
 	tb.Helper()
 	at := time.Now().Add(-time.Hour)
 	half, no := 0.5, false
@@ -60,7 +60,7 @@ func (b *bundle) argued(tb testing.TB, text string) (p, next store.Pipeline) {
 	}
 	metrics := contract.DeliberationMetrics{TotalMessages: 60, ConflictsDetected: 4, GammaSpawned: true, GammaReason: contract.GammaStuck, GammaAt: &at, Start: at, Refused: 1, Iterations: 3}
 	report := contract.DeliberationReport{Kind: "partial", Status: contract.PipelineOrchestrationFailed, Agents: members, Blackboard: entries, Summary: text, Analysis: []string{text}, At: at}
-	b.pipelineSays(tb, p, contract.PipelineRecord{
+	b.writePipelineRecord(tb, p, contract.PipelineRecord{
 		Entries:  entries,
 		Messages: []contract.Message{{Seq: 1, ID: "ALPHA-1-1", From: contract.Alpha, To: contract.Beta, Text: said, At: at}, {Seq: 2, ID: "BETA-1-1", From: contract.Beta, Text: long, At: at}},
 		Votes:    []contract.Vote{{ID: "v", Voter: contract.Alpha, Key: text, Version: 2, Accept: false, Text: said, At: at}},
@@ -72,10 +72,10 @@ func (b *bundle) argued(tb testing.TB, text string) (p, next store.Pipeline) {
 			FailureCtx: &contract.FailureContext{Reason: "stuck", IterationCount: 3, RecoveryHint: text, Notes: []string{text}}, Finished: true,
 		},
 	})
-	require.NoError(tb, b.AddArtifacts(tb.Context(), p.RunID, []contract.Artifact{{RunID: p.RunID, Name: "pipeline/" + text, Type: contract.ArtifactJSON, Size: 2, Digest: b.keep(tb, "{}")}}))
+	require.NoError(tb, b.AddArtifacts(tb.Context(), p.RunID, []contract.Artifact{{RunID: p.RunID, Name: "pipeline/" + text, Type: contract.ArtifactJSON, Size: 2, Digest: b.storeArtifact(tb, "{}")}}))
 	next, err := b.CreatePipeline(tb.Context(), contract.NewPipeline{RunID: p.RunID, Prior: p.ID, Attempt: 2, Settings: p.Settings, Inherited: &contract.Inherited{PipelineID: p.ID, Attempt: 1, Context: text, Instructions: text, Entries: entries}})
 	require.NoError(tb, err)
-	b.pipelineSays(tb, next, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineReport, WaitingFor: text, Members: members[:1], Report: &contract.DeliberationReport{Kind: "checkpoint", Summary: text, At: at}}})
+	b.writePipelineRecord(tb, next, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineReport, WaitingFor: text, Members: members[:1], Report: &contract.DeliberationReport{Kind: "checkpoint", Summary: text, At: at}}})
 	return p, next
 }
 
@@ -100,7 +100,7 @@ func TestAPipelineIsShownInEveryStatusWithTheCommandsThatItTakes(t *testing.T) {
 		if status == contract.PipelineReport {
 			waiting = "continue"
 		}
-		b.pipelineSays(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{
+		b.writePipelineRecord(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{
 			Status: status, WaitingFor: waiting, Finished: status.Terminal(),
 			Members: []contract.MemberView{{Member: contract.Alpha, Status: contract.MemberThinking}, {Member: contract.Beta, Status: contract.MemberFailed}},
 		}})
@@ -135,7 +135,7 @@ func TestCommandsOfAPipelinesPageReachThePipeline(t *testing.T) {
 	b, d := deliberating(t)
 	takes := b.requests(t)
 	p := b.spawned(t, "o")
-	b.pipelineSays(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineReport, WaitingFor: contract.UpdateContinue, Members: []contract.MemberView{{Member: contract.Beta}}}})
+	b.writePipelineRecord(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineReport, WaitingFor: contract.UpdateContinue, Members: []contract.MemberView{{Member: contract.Beta}}}})
 	doc, _ := b.page(t, ui.PipelineHref(p.ID))
 	sent := 0
 	for n := range doc.Descendants() {
@@ -175,7 +175,7 @@ func TestAPipelineThatWaitsForNobodyOffersNoContinue(t *testing.T) {
 	for _, want := range []string{"Not joined", "No score yet", "No messages yet", "No synthesis to vote on yet", "GAMMA has not joined"} {
 		require.Contains(t, text, want, "of one that has not begun")
 	}
-	b.pipelineSays(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineReport}})
+	b.writePipelineRecord(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineReport}})
 	doc, _ := b.page(t, ui.PipelineHref(p.ID))
 	require.Equal(t, []string{"stop"}, attributes(doc, "data-command"))
 	require.Equal(t, string(ui.Running), attribute(first(t, doc, "data-pipeline"), "data-state"))
@@ -184,7 +184,7 @@ func TestAPipelineThatWaitsForNobodyOffersNoContinue(t *testing.T) {
 func TestAPipelineSaysWhyItFailedAndWhatCameOfIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p, next := b.argued(t, "harmless")
+	p, next := b.recordPipeline(t, "harmless")
 	doc, text := b.page(t, ui.PipelineHref(p.ID))
 	for _, want := range []string{
 		"no agent made progress for 1m", "Hint: harmless", "continues from here", "recovered by", "an agent made no progress for 30s", "an agent was stuck", "60 messages, more than 50",
@@ -218,7 +218,7 @@ func TestAPipelineSaysWhyItFailedAndWhatCameOfIt(t *testing.T) {
 func TestNoTextOfAPipelineBecomesPartOfAPage(t *testing.T) {
 	t.Parallel()
 	harmless := setup(t)
-	p, next := harmless.argued(t, "harmless")
+	p, next := harmless.recordPipeline(t, "harmless")
 	paths := []string{"/pipelines?text=%s", ui.PipelineHref(p.ID), ui.PipelineHref(next.ID), ui.PipelineHref(p.ID) + "/texts/" + longRef + "?q=%s"}
 	at := func(path, text string) string { return strings.ReplaceAll(path, "%s", url.QueryEscape(text)) }
 	want := map[string]string{}
@@ -230,7 +230,7 @@ func TestNoTextOfAPipelineBecomesPartOfAPage(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			b.argued(t, text)
+			b.recordPipeline(t, text)
 			for _, path := range paths {
 				page, said := b.page(t, at(path, text))
 				requireSame(t, want[path], skeleton(t, page, text), path)
@@ -247,7 +247,7 @@ func TestARunLeadsToTheDeliberationsAboutItsPlanAndBack(t *testing.T) {
 	planner := b.begin(t, run, contract.PhasePlanner, "", contract.AgentPlanner)
 	p, err := b.CreatePipeline(t.Context(), contract.NewPipeline{RunID: run, ForRun: true, Execution: planner.ID, Attempt: 1, Settings: contract.DeliberationSettings{Mode: contract.ModeLocal, Iterations: 10}})
 	require.NoError(t, err)
-	b.pipelineSays(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineOrchestrating, Iteration: 3, Members: []contract.MemberView{{Member: contract.Alpha, ExecutionID: 5}}}})
+	b.writePipelineRecord(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineOrchestrating, Iteration: 3, Members: []contract.MemberView{{Member: contract.Alpha, ExecutionID: 5}}}})
 	for _, tab := range []string{"", "plan"} {
 		doc, text := b.page(t, ui.RunHref(run, tab))
 		require.Contains(t, attributes(doc, "href"), ui.PipelineHref(p.ID), tab)
@@ -269,7 +269,7 @@ func TestARunLeadsToTheDeliberationsAboutItsPlanAndBack(t *testing.T) {
 func TestPipelinesAreFilteredAndPaged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p, next := b.argued(t, "choose a cache")
+	p, next := b.recordPipeline(t, "choose a cache")
 	for range 60 {
 		b.spawned(t, "others")
 	}
@@ -320,7 +320,7 @@ func TestALongDeliberationHasAShortPage(t *testing.T) {
 		r.Errors = append(r.Errors, contract.Error{Member: contract.Alpha, Class: contract.ClassLLM, Message: fmt.Sprint("error ", i)})
 	}
 	r.Change = &contract.PipelineChange{Status: contract.PipelineOrchestrating, Metrics: contract.DeliberationMetrics{TotalMessages: 1000}, Members: []contract.MemberView{{Member: contract.Alpha}}}
-	b.pipelineSays(t, p, r)
+	b.writePipelineRecord(t, p, r)
 	w := b.get(t, ui.PipelineHref(p.ID))
 	require.Less(t, w.Body.Len(), 500<<10)
 	body := w.Body.String()
@@ -370,7 +370,7 @@ func TestAPipelineReportsItsEndOnce(t *testing.T) {
 		p, _, err := b.SpawnPipeline(t.Context(), store.NewPipelineRow{Objective: name, Settings: contract.DeliberationSettings{Mode: contract.ModeLocal, Iterations: 10, Recoveries: c.recovers, AbortAfter: time.Minute}})
 		require.NoError(t, err)
 		c.change.Finished = true
-		b.pipelineSays(t, p, contract.PipelineRecord{Change: &c.change})
+		b.writePipelineRecord(t, p, contract.PipelineRecord{Change: &c.change})
 		_, text := b.page(t, ui.PipelineHref(p.ID))
 		for _, want := range c.has {
 			require.Contains(t, text, want, name)
@@ -393,7 +393,7 @@ func TestWhoWasLateWithTheOpeningIsNamedWhereAPipelineAsks(t *testing.T) {
 		"ALPHA has finished its opening work. BETA failed and left.":            contract.MemberRevoked,
 	} {
 		p := b.spawned(t, "o")
-		b.pipelineSays(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{
+		b.writePipelineRecord(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{
 			Status: contract.PipelineReport, WaitingFor: contract.UpdateContinue, Metrics: contract.DeliberationMetrics{BlackboardWrites: 1},
 			Members: []contract.MemberView{{Member: contract.Alpha, Status: contract.MemberIdle}, {Member: contract.Beta, Status: beta}},
 		}})
@@ -407,7 +407,7 @@ func TestAllPipelinesThatWaitAreCountedHoweverFewAreShown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for range 23 {
-		b.pipelineSays(t, b.spawned(t, "o"), contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineReport, WaitingFor: contract.UpdateContinue}})
+		b.writePipelineRecord(t, b.spawned(t, "o"), contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineReport, WaitingFor: contract.UpdateContinue}})
 	}
 	doc, text := b.page(t, "/pipelines")
 	require.Contains(t, text, "Waiting for you (23)")

@@ -17,9 +17,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// lived gives a run one of each kind of span, with the text in all of them, and returns
+// recordSpans gives a run one of each kind of span, with the text in all of them, and returns
 // their keys.
-func (b *bundle) lived(tb testing.TB, run int64, text string) []string {
+func (b *fixture) recordSpans(tb testing.TB, run int64, text string) []string {
 	tb.Helper()
 	ctx := tb.Context()
 	first, err := b.SavePlan(ctx, run, 0, text, contract.Plan{Summary: text, Steps: []contract.Step{{ID: "step-000", Name: text}}})
@@ -80,7 +80,7 @@ func TestEveryPieceOfWorkHasABarARowAndAnAddress(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.run(t, "goal")
-	keys := b.lived(t, id, "words")
+	keys := b.recordSpans(t, id, "words")
 	bars, _ := b.page(t, fmt.Sprintf("/runs/%d/timeline", id))
 	rows, _ := b.page(t, fmt.Sprintf("/runs/%d/timeline?as=table", id))
 	for _, key := range keys {
@@ -114,7 +114,7 @@ func TestPagesOfTimePlanAndCostAnswerWhateverIsAsked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	empty, full := b.run(t, "empty"), b.run(t, "full")
-	b.lived(t, full, "words")
+	b.recordSpans(t, full, "words")
 	for path, want := range map[string]int{
 		"timeline": 200, "timeline?as=table": 200, "timeline?gaps=all&lanes=all": 200, "timeline?from=0&to=1": 200, "timeline?from=999999999&to=9999999999": 200,
 		"timeline?from=9&to=1": 400, "timeline?from=-1&to=5": 400, "timeline?from=x": 400, "timeline?to=99999999999999999999": 400, "timeline?hide=nothing": 400, "timeline?as=poem": 400, "timeline?span=%00": 400, "timeline?span=%FF": 400,
@@ -128,7 +128,7 @@ func TestPagesOfTimePlanAndCostAnswerWhateverIsAsked(t *testing.T) {
 		page, _, _ := strings.Cut(path, "?")
 		require.Equal(t, http.StatusNotFound, b.get(t, "/runs/999/"+page).Code, page)
 	}
-	require.Empty(t, b.said(), "none of it is our mistake")
+	require.Empty(t, b.logged(), "none of it is our mistake")
 }
 
 func TestHostileTextIsEscapedOnTimelinePlanAndCost(t *testing.T) {
@@ -137,7 +137,7 @@ func TestHostileTextIsEscapedOnTimelinePlanAndCost(t *testing.T) {
 	for _, text := range injections {
 		id := b.run(t, text)
 		paths := []string{"timeline", "timeline?as=table", "plan", "plan?step=step-001", "cost"}
-		for _, key := range b.lived(t, id, text) {
+		for _, key := range b.recordSpans(t, id, text) {
 			paths = append(paths, "timeline?span="+url.QueryEscape(key))
 		}
 		for _, path := range paths {
@@ -167,7 +167,7 @@ func TestAPlanShowsItsStepsItsVersionsAndWhatChanged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.run(t, "goal")
-	b.lived(t, id, "words")
+	b.recordSpans(t, id, "words")
 	doc, text := b.page(t, fmt.Sprintf("/runs/%d/plan?step=step-002", id))
 	require.Contains(t, attributes(doc, "id"), "node-step-001")
 	require.Contains(t, attributes(doc, "id"), "edge-step-001-step-002")
@@ -183,7 +183,7 @@ func TestCostShowsWhatIsSpentAndWhatIsSetAside(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.run(t, "goal")
-	keys := b.lived(t, id, "words")
+	keys := b.recordSpans(t, id, "words")
 	doc, text := b.page(t, fmt.Sprintf("/runs/%d/cost", id))
 	for _, said := range []string{"$0.42", "$0.07", "1 call", "builder", "first time", "no limit", "1\u2009000", "The day " + time.Now().UTC().Format(time.DateOnly)} {
 		require.Contains(t, text, said)

@@ -36,19 +36,19 @@ func filePatch(path, from, to string) string {
 	return head + body + "+" + to + "\n"
 }
 
-func (b *bundle) keep(tb testing.TB, content string) string {
+func (b *fixture) storeArtifact(tb testing.TB, content string) string {
 	tb.Helper()
 	digest, err := b.artifacts.Put(tb.Context(), []byte(content))
 	require.NoError(tb, err)
 	return digest
 }
 
-func (b *bundle) begin(tb testing.TB, run int64, phase contract.Phase, step string, agent contract.Agent) contract.ExecutionRef {
+func (b *fixture) begin(tb testing.TB, run int64, phase contract.Phase, step string, agent contract.Agent) contract.ExecutionRef {
 	tb.Helper()
 	return b.record(tb, contract.Record{RunID: run, Begin: &contract.ExecutionBegin{Phase: phase, Step: step, Agent: agent}})
 }
 
-func (b *bundle) end(tb testing.TB, e contract.ExecutionRef, output any, failure *contract.Failure) {
+func (b *fixture) end(tb testing.TB, e contract.ExecutionRef, output any, failure *contract.Failure) {
 	tb.Helper()
 	end := &contract.ExecutionEnd{ExecutionID: e.ID, Status: contract.ExecutionCompleted, Failure: failure}
 	if failure != nil {
@@ -62,7 +62,7 @@ func (b *bundle) end(tb testing.TB, e contract.ExecutionRef, output any, failure
 	b.record(tb, contract.Record{RunID: e.RunID, End: end})
 }
 
-func (b *bundle) check(tb testing.TB, e contract.ExecutionRef, id string, cases []contract.TestCase, findings ...contract.Finding) {
+func (b *fixture) check(tb testing.TB, e contract.ExecutionRef, id string, cases []contract.TestCase, findings ...contract.Finding) {
 	tb.Helper()
 	result := contract.CheckResult{Check: contract.Check{ID: id, Category: contract.CategoryTest, Name: "run " + id}, OK: true, DurationMS: 1200}
 	for _, c := range cases {
@@ -88,7 +88,7 @@ func (b *bundle) check(tb testing.TB, e contract.ExecutionRef, id string, cases 
 			result.Minor++
 		}
 	}
-	log := b.keep(tb, "the log of "+id)
+	log := b.storeArtifact(tb, "the log of "+id)
 	require.NoError(tb, b.AddArtifacts(tb.Context(), e.RunID, []contract.Artifact{{
 		RunID: e.RunID, ExecutionID: e.ID, Name: fmt.Sprintf("tester/%d/%s/output.log", e.Attempt, id), Type: contract.ArtifactLog, Size: 12, Digest: log,
 	}}))
@@ -97,11 +97,11 @@ func (b *bundle) check(tb testing.TB, e contract.ExecutionRef, id string, cases 
 
 // healed makes a run whose tester failed, was repaired, and passed; every text is the
 // given one.
-func (b *bundle) healed(tb testing.TB, text string) int64 {
+func (b *fixture) healed(tb testing.TB, text string) int64 {
 	tb.Helper()
 	id := b.run(tb, text)
 	require.NoError(tb, b.MarkStarted(tb.Context(), id, contract.RunWorkflowID(id), "0199"))
-	one, two := b.keep(tb, filePatch("a.go", "old", "new")), b.keep(tb, filePatch("a.go", "old", "new")+filePatch("b.go", "", "added"))
+	one, two := b.storeArtifact(tb, filePatch("a.go", "old", "new")), b.storeArtifact(tb, filePatch("a.go", "old", "new")+filePatch("b.go", "", "added"))
 	step := b.begin(tb, id, contract.PhaseBuilder, "step-001", contract.AgentBuilder)
 	b.end(tb, step, contract.StepOutput{Change: contract.Change{Step: "step-001", To: contract.Workspace{Tree: "t1", Patch: one}}}, nil)
 	step = b.begin(tb, id, contract.PhaseBuilder, "step-002", contract.AgentBuilder)
@@ -123,7 +123,7 @@ func (b *bundle) healed(tb testing.TB, text string) int64 {
 	b.record(tb, contract.Record{RunID: id, Heals: []contract.HealNote{heal}})
 	patch := filePatch("a.go", "new", "mended")
 	require.NoError(tb, b.AddArtifacts(tb.Context(), id, []contract.Artifact{{
-		RunID: id, Name: "heal/1/change.patch", Type: contract.ArtifactPatch, Size: int64(len(patch)), Digest: b.keep(tb, patch),
+		RunID: id, Name: "heal/1/change.patch", Type: contract.ArtifactPatch, Size: int64(len(patch)), Digest: b.storeArtifact(tb, patch),
 	}}))
 	again := b.begin(tb, id, contract.PhaseTester, "", contract.AgentTester)
 	b.check(tb, again, "test-go-2", []contract.TestCase{
@@ -280,18 +280,18 @@ func TestTheWholeChangeIsThatOfTheLastAcceptedRepairThenThatOfTheRelease(t *test
 	t.Parallel()
 	b := setup(t)
 	id := b.healed(t, "goal")
-	mended := b.keep(t, filePatch("a.go", "old", "mended"))
+	mended := b.storeArtifact(t, filePatch("a.go", "old", "mended"))
 	repair := b.begin(t, id, contract.PhaseTester, contract.StepRepair, contract.AgentRepair)
 	b.end(t, repair, contract.StepOutput{Change: contract.Change{To: contract.Workspace{Tree: "t3", Patch: mended}}}, nil)
 	_, text := b.page(t, fmt.Sprintf("/runs/%d/changes", id))
 	require.Contains(t, text, "+mended")
 	require.Contains(t, text, "as of heal 1")
 	refused := b.begin(t, id, contract.PhaseTester, contract.StepRepair, contract.AgentRepair)
-	b.end(t, refused, contract.StepOutput{Change: contract.Change{To: contract.Workspace{Tree: "t4", Patch: b.keep(t, filePatch("a.go", "old", "refused"))}}}, nil)
+	b.end(t, refused, contract.StepOutput{Change: contract.Change{To: contract.Workspace{Tree: "t4", Patch: b.storeArtifact(t, filePatch("a.go", "old", "refused"))}}}, nil)
 	_, text = b.page(t, fmt.Sprintf("/runs/%d/changes", id))
 	require.NotContains(t, text, "+refused")
 	b.record(t, contract.Record{RunID: id, Run: &contract.RunChange{Status: contract.StatusDone, Branch: "rgpt/run-1", Commit: "beef"}})
-	require.NoError(t, b.AddArtifacts(t.Context(), id, []contract.Artifact{{RunID: id, Name: "change.patch", Type: contract.ArtifactPatch, Digest: b.keep(t, filePatch("c.go", "", "released"))}}))
+	require.NoError(t, b.AddArtifacts(t.Context(), id, []contract.Artifact{{RunID: id, Name: "change.patch", Type: contract.ArtifactPatch, Digest: b.storeArtifact(t, filePatch("c.go", "", "released"))}}))
 	_, text = b.page(t, fmt.Sprintf("/runs/%d/changes", id))
 	require.Contains(t, text, "+released")
 	require.NotContains(t, text, "+mended")
@@ -305,7 +305,7 @@ func TestALargeFileIsFoldedUntilItIsAskedFor(t *testing.T) {
 	secret := "ghp_" + strings.Repeat("a1B2", 9)
 	binary := "diff --git a/p.png b/p.png\nnew file mode 100644\nindex " + strings.Repeat("0", 40) + ".." + strings.Repeat("3", 40) + "\nBinary files /dev/null and b/p.png differ\n"
 	patch := filePatch("large.txt", "", strings.Repeat("0123456789", 20_000)) + binary + filePatch("small.txt", "", "token "+secret) + filePatch("with space.txt\t", "", "x")
-	b.end(t, builder, contract.Workspace{Tree: "t", Patch: b.keep(t, strings.ReplaceAll(patch, "with space.txt\t b/with space.txt\t", "with space.txt b/with space.txt"))}, nil)
+	b.end(t, builder, contract.Workspace{Tree: "t", Patch: b.storeArtifact(t, strings.ReplaceAll(patch, "with space.txt\t b/with space.txt\t", "with space.txt b/with space.txt"))}, nil)
 	doc, text := b.page(t, fmt.Sprintf("/runs/%d/changes", id))
 	require.NotContains(t, text, "0123456789")
 	require.Contains(t, text, "Show this file, 195.4 KiB")
@@ -321,8 +321,8 @@ func TestAPatchThatIsGoneOrBrokenIsSaid(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for digest, want := range map[string]string{
-		"sha256:" + strings.Repeat("0", 64):  "no longer in the artifact store",
-		b.keep(t, "this is no patch at all"): "could not be read",
+		"sha256:" + strings.Repeat("0", 64):           "no longer in the artifact store",
+		b.storeArtifact(t, "this is no patch at all"): "could not be read",
 	} {
 		id := b.run(t, "goal")
 		b.end(t, b.begin(t, id, contract.PhaseBuilder, "", contract.AgentBuilder), contract.Workspace{Tree: "t", Patch: digest}, nil)
@@ -384,7 +384,7 @@ func TestPicturesOfATestAreShownBesideItAndAsNothingElse(t *testing.T) {
 	png := "\x89PNG\r\n\x1a\nrest"
 	add := func(name string, kind contract.ArtifactType, content string) {
 		require.NoError(t, b.AddArtifacts(t.Context(), id, []contract.Artifact{{
-			RunID: id, ExecutionID: e.ID, Name: "tester/1/test-playwright/" + name, Type: kind, Size: int64(len(content)), Digest: b.keep(t, content),
+			RunID: id, ExecutionID: e.ID, Name: "tester/1/test-playwright/" + name, Type: kind, Size: int64(len(content)), Digest: b.storeArtifact(t, content),
 		}}))
 	}
 	add("login-logs-in-chromium/test-failed-1.png", contract.ArtifactScreenshot, png)
@@ -470,7 +470,7 @@ func BenchmarkPagesOfWork(b *testing.B) {
 		for i := range 300 {
 			patch.WriteString(filePatch(fmt.Sprintf("pkg%03d/file.go", i), "", strings.Repeat("line ", 600)))
 		}
-		s.end(b, s.begin(b, ids[n], contract.PhaseBuilder, "", contract.AgentBuilder), contract.Workspace{Tree: fmt.Sprint(n), Patch: s.keep(b, patch.String())}, nil)
+		s.end(b, s.begin(b, ids[n], contract.PhaseBuilder, "", contract.AgentBuilder), contract.Workspace{Tree: fmt.Sprint(n), Patch: s.storeArtifact(b, patch.String())}, nil)
 		for attempt := range 2 {
 			cases := make([]contract.TestCase, 10_000)
 			for i := range cases {
@@ -504,7 +504,7 @@ func BenchmarkPagesOfWork(b *testing.B) {
 func TestAQuestionAboutAReleaseNamesItsBranch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.asking(t, "release")
+	id := b.runWithQuestion(t, "release")
 	page := b.get(t, fmt.Sprintf("/runs/%d", id)).Body.String()
 	require.Contains(t, page, fmt.Sprintf(`<dt>Branch</dt><dd class="mono">work/of-%d</dd>`, id))
 	require.Contains(t, page, fmt.Sprintf("Release run %d as branch work/of-%d", id, id))

@@ -310,7 +310,7 @@ func TestThoseWhoPlanARunByDeliberationAreAmongItsModels(t *testing.T) {
 }
 
 // asksModel makes an agent of a run call a model once.
-func (b *bundle) asksModel(tb testing.TB, e contract.ExecutionRef, turn int, model string) {
+func (b *fixture) asksModel(tb testing.TB, e contract.ExecutionRef, turn int, model string) {
 	tb.Helper()
 	call, err := b.ReserveCall(tb.Context(), store.Reservation{Execution: e, Turn: turn, Provider: "p", Model: model, Scopes: []store.Scope{store.RunScope(e.RunID, contract.RunBudget{})}})
 	require.NoError(tb, err)
@@ -321,7 +321,7 @@ func TestTheModelsOfARunAreThoseThatItUses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	at, better := contract.ModelChoice{Provider: "p", Model: "thinks"}, contract.ModelChoice{Provider: "p", Model: "better"}
-	b.temporal.Client = &alive{view: contract.RunView{Models: map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: at, contract.AgentAlpha: better, contract.AgentBeta: at}}}
+	b.temporal.Client = &liveTemporal{view: contract.RunView{Models: map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: at, contract.AgentAlpha: better, contract.AgentBeta: at}}}
 	run, _, err := b.CreateRun(t.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: contract.Settings{
 		Models: map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: at}, PlanBy: contract.PlanByDeliberation,
 		Deliberation: &contract.DeliberationSettings{Models: map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: at, contract.AgentBeta: at, contract.AgentGamma: at}},

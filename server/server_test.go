@@ -88,8 +88,8 @@ func (noHistory) Next() (*history.HistoryEvent, error) {
 	return nil, errors.New("secret text of the inside")
 }
 
-// bundle is a server over its own database.
-type bundle struct {
+// fixture is a server over its own database.
+type fixture struct {
 	*store.Store
 	*views.Views
 	*feed.Feed
@@ -102,9 +102,9 @@ type bundle struct {
 	seq       int64
 }
 
-func setup(tb testing.TB) *bundle {
+func setup(tb testing.TB) *fixture {
 	tb.Helper()
-	b := &bundle{address: storetest.URL(tb), temporal: &temporal{}, config: config.Default()}
+	b := &fixture{address: storetest.URL(tb), temporal: &temporal{}, config: config.Default()}
 	var err error
 	b.Store, err = store.Open(tb.Context(), b.address, store.Options{MaxConns: 8})
 	require.NoError(tb, err)
@@ -129,7 +129,7 @@ func hookSettings() config.Webhooks {
 }
 
 // ask makes a request. What it sends as Accept is what a browser or a program sends.
-func (b *bundle) ask(tb testing.TB, method, path string, accept ...string) *httptest.ResponseRecorder {
+func (b *fixture) ask(tb testing.TB, method, path string, accept ...string) *httptest.ResponseRecorder {
 	tb.Helper()
 	req := httptest.NewRequestWithContext(tb.Context(), method, "/", http.NoBody)
 	req.Host = "localhost:8080"
@@ -144,13 +144,13 @@ func (b *bundle) ask(tb testing.TB, method, path string, accept ...string) *http
 	return w
 }
 
-func (b *bundle) get(tb testing.TB, path string, accept ...string) *httptest.ResponseRecorder {
+func (b *fixture) get(tb testing.TB, path string, accept ...string) *httptest.ResponseRecorder {
 	tb.Helper()
 	return b.ask(tb, http.MethodGet, path, accept...)
 }
 
 // page gets a page that must exist, and its text.
-func (b *bundle) page(tb testing.TB, path string) (*html.Node, string) {
+func (b *fixture) page(tb testing.TB, path string) (*html.Node, string) {
 	tb.Helper()
 	w := b.get(tb, path)
 	require.Equal(tb, http.StatusOK, w.Code, w.Body)
@@ -172,13 +172,13 @@ func textOf(n *html.Node) string {
 
 // run makes a run in which every text is the given one.
 // said returns what the server's log has beside the requests that were answered.
-func (b *bundle) said() []string {
+func (b *fixture) logged() []string {
 	return slices.DeleteFunc(slices.Collect(strings.Lines(b.log.String())), func(line string) bool {
 		return strings.Contains(line, `level=INFO msg="Handled a request"`)
 	})
 }
 
-func (b *bundle) run(tb testing.TB, text string) int64 {
+func (b *fixture) run(tb testing.TB, text string) int64 {
 	tb.Helper()
 	run, _, err := b.CreateRun(tb.Context(), store.NewRun{
 		Project: text, GoalTitle: text, GoalDescription: text,
@@ -188,7 +188,7 @@ func (b *bundle) run(tb testing.TB, text string) int64 {
 	return run.ID
 }
 
-func (b *bundle) record(tb testing.TB, r contract.Record) contract.ExecutionRef {
+func (b *fixture) record(tb testing.TB, r contract.Record) contract.ExecutionRef {
 	tb.Helper()
 	b.seq++
 	r.Seq = b.seq
@@ -198,7 +198,7 @@ func (b *bundle) record(tb testing.TB, r contract.Record) contract.ExecutionRef 
 }
 
 // fill gives a run a plan, tests, findings, artifacts and events with the text.
-func (b *bundle) fill(tb testing.TB, run int64, text string) {
+func (b *fixture) fill(tb testing.TB, run int64, text string) {
 	tb.Helper()
 	ctx := tb.Context()
 	require.NoError(tb, b.MarkStarted(ctx, run, contract.RunWorkflowID(run), "0199"))
@@ -261,7 +261,7 @@ func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, w.Code, path)
 		requireProblem(t, w)
 	}
-	require.Empty(t, b.said(), "none of it is our mistake")
+	require.Empty(t, b.logged(), "none of it is our mistake")
 }
 
 // requireProblem checks that an answer is problem+json without internals.

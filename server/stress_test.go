@@ -40,15 +40,15 @@ import (
 	"github.com/rocketgpt/orchestrator/server/middleware"
 )
 
-// storm is how much happens to the readers of streams.
-type storm struct{ runs, events, breaks int }
+// streamLoad is how much happens to the readers of streams.
+type streamLoad struct{ runs, events, breaks int }
 
-// stormOf is a small one, or with RGPT_STRESS=full the full one.
-func stormOf() storm {
+// streamLoadOf is a small one, or with RGPT_STRESS=full the full one.
+func streamLoadOf() streamLoad {
 	if os.Getenv("RGPT_STRESS") == "full" {
-		return storm{runs: 50, events: 20_000, breaks: 200}
+		return streamLoad{runs: 50, events: 20_000, breaks: 200}
 	}
-	return storm{runs: 10, events: 2000, breaks: 60}
+	return streamLoad{runs: 10, events: 2000, breaks: 60}
 }
 
 // cluster is the test's own database server, which it can restart.
@@ -317,7 +317,7 @@ func serve(tb testing.TB, h *server.Handler) *httptest.Server {
 func TestReadersWhoseConnectionsBreakSeeEachEventOnceAndInOrderThoughTheDatabaseRestarts(t *testing.T) {
 	t.Parallel()
 	const seed = 20
-	much := stormOf()
+	much := streamLoadOf()
 	c := startCluster(t)
 	db, err := store.Open(t.Context(), c.URL("streams"), store.Options{MaxConns: 8})
 	require.NoError(t, err)
@@ -384,7 +384,7 @@ func ask(tb testing.TB, site *httptest.Server, path string, small bool) net.Conn
 }
 
 // large gives a run events of 100 kB.
-func (b *bundle) large(tb testing.TB, run int64, events int) {
+func (b *fixture) large(tb testing.TB, run int64, events int) {
 	tb.Helper()
 	for range events {
 		b.record(tb, contract.Record{RunID: run, Events: []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]string{"text": strings.Repeat("x", 100_000)}}}})

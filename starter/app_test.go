@@ -17,27 +17,27 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
-// shaky is a backend in which a part fails to answer some requests at first.
-type shaky struct {
+// flakyBackend is a backend in which a part fails to answer some requests at first.
+type flakyBackend struct {
 	backend.Backend
 	asked int
 }
 
-func (s *shaky) answers() error {
+func (s *flakyBackend) answers() error {
 	if s.asked++; s.asked%3 != 0 && s.asked > 1 {
 		return fault.New(contract.ClassInfra, contract.CodeUnavailable, "away")
 	}
 	return nil
 }
 
-func (s *shaky) Run(ctx context.Context, id int64) (store.Run, error) {
+func (s *flakyBackend) Run(ctx context.Context, id int64) (store.Run, error) {
 	if err := s.answers(); err != nil {
 		return store.Run{}, err
 	}
 	return s.Backend.Run(ctx, id)
 }
 
-func (s *shaky) Events(ctx context.Context, id, after int64, limit int) ([]contract.Event, error) {
+func (s *flakyBackend) Events(ctx context.Context, id, after int64, limit int) ([]contract.Event, error) {
 	if err := s.answers(); err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func TestAFollowerSeesTheEndOfARunDespiteAnOutage(t *testing.T) {
 		require.Equal(t, exitFailed, end.code)
 		return out.String()
 	}
-	s := &shaky{}
+	s := &flakyBackend{}
 	require.Equal(t, follow(func(h backend.Backend) backend.Backend { return h }), follow(func(h backend.Backend) backend.Backend { s.Backend = h; return s }))
 	require.Greater(t, s.asked, 5, "it was away")
 }

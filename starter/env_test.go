@@ -25,7 +25,7 @@ import (
 var madeDigest = strings.Repeat("3f2a9c1b", 8)
 
 // withEnvironment is a run that has an environment and a baseline.
-func withEnvironment(tb testing.TB, p *place) int64 {
+func withEnvironment(tb testing.TB, p *testEnv) int64 {
 	tb.Helper()
 	ctx := tb.Context()
 	run, _, err := p.CreateRun(ctx, store.NewRun{Project: "app", GoalTitle: "Set up app", Settings: contract.Settings{
@@ -54,7 +54,7 @@ func withEnvironment(tb testing.TB, p *place) int64 {
 }
 
 // end ends a run as done.
-func (p *place) end(tb testing.TB, id int64) {
+func (p *testEnv) end(tb testing.TB, id int64) {
 	tb.Helper()
 	_, err := p.Record(tb.Context(), store.Source{WorkflowID: contract.RunWorkflowID(id), WorkflowRunID: "first"}, contract.Record{
 		RunID: id, Seq: 2, Run: &contract.RunChange{Phase: contract.PhasePlanner, Status: contract.StatusDone, Finished: true},

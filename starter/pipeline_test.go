@@ -18,15 +18,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// pipelineSays records a step of a pipeline, as its workflow does.
-func (p *place) pipelineSays(tb testing.TB, of store.Pipeline, seq int64, r contract.PipelineRecord) {
+// writePipelineRecord records a step of a pipeline, as its workflow does.
+func (p *testEnv) writePipelineRecord(tb testing.TB, of store.Pipeline, seq int64, r contract.PipelineRecord) {
 	tb.Helper()
 	r.PipelineID, r.RunID, r.Seq = of.ID, of.RunID, seq
 	require.NoError(tb, p.PipelineRecord(tb.Context(), store.Source{WorkflowID: contract.PipelineWorkflowID(of.ID), WorkflowRunID: "first"}, r))
 }
 
 // spawn makes a pipeline by its rows alone.
-func (p *place) spawn(tb testing.TB, text string) store.Pipeline {
+func (p *testEnv) spawn(tb testing.TB, text string) store.Pipeline {
 	tb.Helper()
 	made, _, err := p.SpawnPipeline(tb.Context(), store.NewPipelineRow{
 		Objective: text, Task: contract.DeliberationTask{TaskID: "t-1"}, Settings: contract.DeliberationSettings{Mode: contract.ModeLocal, Recoveries: 1, Iterations: 10},
@@ -35,8 +35,8 @@ func (p *place) spawn(tb testing.TB, text string) store.Pipeline {
 	return made
 }
 
-// ends makes a pipeline end; all its texts are the given one.
-func (p *place) ends(tb testing.TB, of store.Pipeline, text string, c contract.PipelineChange, recovers bool) {
+// endPipeline makes a pipeline end; all its texts are the given one.
+func (p *testEnv) endPipeline(tb testing.TB, of store.Pipeline, text string, c contract.PipelineChange, recovers bool) {
 	tb.Helper()
 	c.Finished, c.Members = true, []contract.MemberView{{Member: contract.Alpha, Role: text, Status: contract.MemberDone, Phase: text, BlockedReason: text}}
 	c.Metrics = contract.DeliberationMetrics{TotalMessages: 51, GammaSpawned: true, GammaReason: contract.GammaStuck}
@@ -46,7 +46,7 @@ func (p *place) ends(tb testing.TB, of store.Pipeline, text string, c contract.P
 	} else {
 		c.Failure = &contract.Failure{Class: contract.ClassLogic, Code: contract.CodeUnknown, Message: text}
 	}
-	p.pipelineSays(tb, of, 1, contract.PipelineRecord{
+	p.writePipelineRecord(tb, of, 1, contract.PipelineRecord{
 		Change:   &c,
 		Entries:  []contract.Entry{{Section: contract.SectionSolutions, Key: "p1", Author: contract.Alpha, Kind: contract.MovePropose, Value: contract.Text{Head: text}, Version: 1, State: contract.EntryLive}},
 		Messages: []contract.Message{{Seq: 1, ID: "ALPHA-1-1", From: contract.Alpha, Text: contract.Text{Head: text}}},
@@ -64,8 +64,8 @@ func (p *place) ends(tb testing.TB, of store.Pipeline, text string, c contract.P
 	})
 }
 
-// recovers makes the pipeline that recovers another.
-func (p *place) recovers(tb testing.TB, prior store.Pipeline) store.Pipeline {
+// recordRecovery makes the pipeline that recovers another.
+func (p *testEnv) recordRecovery(tb testing.TB, prior store.Pipeline) store.Pipeline {
 	tb.Helper()
 	next, err := p.CreatePipeline(tb.Context(), contract.NewPipeline{RunID: prior.RunID, Prior: prior.ID, Attempt: prior.Attempt + 1, Settings: prior.Settings})
 	require.NoError(tb, err)
@@ -101,7 +101,7 @@ func TestTheExitCodeOfAPipelineIsThatOfItsEnd(t *testing.T) {
 	} {
 		one := p.spawn(t, c.name)
 		one.Attempt = 2 // none follows
-		p.ends(t, one, "said", c.change, false)
+		p.endPipeline(t, one, "said", c.change, false)
 		for _, args := range [][]string{{"--json"}, nil} {
 			r := p.run(t, append([]string{"pipeline", "watch", fmt.Sprint(one.ID)}, args...)...)
 			require.Equal(t, c.code, r.code, "%s: %s", c.name, r.errs)
@@ -121,10 +121,10 @@ func TestWhoWatchesAPipelineSeesItsRecoveriesToTheEnd(t *testing.T) {
 	first := p.spawn(t, "o")
 	seen := make(chan result)
 	go func() { seen <- p.run(t, "pipeline", "watch", fmt.Sprint(first.ID)) }()
-	p.ends(t, first, "said", stuck, true)
-	second := p.recovers(t, first)
-	p.pipelineSays(t, first, 2, contract.PipelineRecord{Events: []contract.EventDraft{{Type: contract.EventRecoveryStarted, Payload: map[string]any{"recovered_by": second.ID}}}})
-	p.ends(t, second, "found", contract.PipelineChange{Status: contract.PipelineCompleted}, false)
+	p.endPipeline(t, first, "said", stuck, true)
+	second := p.recordRecovery(t, first)
+	p.writePipelineRecord(t, first, 2, contract.PipelineRecord{Events: []contract.EventDraft{{Type: contract.EventRecoveryStarted, Payload: map[string]any{"recovered_by": second.ID}}}})
+	p.endPipeline(t, second, "found", contract.PipelineChange{Status: contract.PipelineCompleted}, false)
 	r := <-seen
 	require.Zero(t, r.code, r.errs)
 	got := resultOf(t, r)
@@ -134,9 +134,9 @@ func TestWhoWatchesAPipelineSeesItsRecoveriesToTheEnd(t *testing.T) {
 	require.Equal(t, got, resultOf(t, p.ok(t, "pipeline", "watch", fmt.Sprint(first.ID))), "watched later it is the same")
 
 	lost := p.spawn(t, "o")
-	p.ends(t, lost, "said", stuck, true)
-	last := p.recovers(t, lost)
-	p.ends(t, last, "said", contract.PipelineChange{Status: contract.PipelineOrchestrationFailed}, false)
+	p.endPipeline(t, lost, "said", stuck, true)
+	last := p.recordRecovery(t, lost)
+	p.endPipeline(t, last, "said", contract.PipelineChange{Status: contract.PipelineOrchestrationFailed}, false)
 	r = p.run(t, "pipeline", "watch", fmt.Sprint(lost.ID))
 	require.Equal(t, exitNoConsensus, r.code)
 	require.True(t, resultOf(t, r).RequiresAutoRecovery, "it was aborted, and what recovered it came to nothing")
@@ -150,10 +150,10 @@ func TestAWatcherSeesAtOnceThatARecoveryDoesNotCome(t *testing.T) {
 	seen := make(chan result)
 	began := time.Now()
 	go func() { seen <- p.run(t, "pipeline", "watch", fmt.Sprint(one.ID)) }()
-	p.ends(t, one, "said", stuck, true)
+	p.endPipeline(t, one, "said", stuck, true)
 	why := &contract.Failure{Class: contract.ClassLogic, Code: contract.CodeNoConsensus, Message: "stuck; it could not be recovered: no room"}
 	stuck.Failure = why
-	p.pipelineSays(t, one, 2, contract.PipelineRecord{
+	p.writePipelineRecord(t, one, 2, contract.PipelineRecord{
 		Change: &stuck, Events: []contract.EventDraft{{Type: contract.EventRecoveryFailed, Payload: map[string]any{"error_message": "no room"}}},
 	})
 	for _, r := range []result{<-seen, p.run(t, "pipeline", "watch", fmt.Sprint(one.ID))} {
@@ -167,15 +167,15 @@ func TestAWatcherSeesAtOnceThatARecoveryDoesNotCome(t *testing.T) {
 	require.Less(t, time.Since(began), recoveryTimeout, "nobody waits for what does not come")
 }
 
-// seeing collects a command's output; it ends the command once the output contains a
+// watchedOutput collects a command's output; it ends the command once the output contains a
 // text.
-type seeing struct {
+type watchedOutput struct {
 	bytes.Buffer
 	text string
 	seen func()
 }
 
-func (s *seeing) Write(p []byte) (int, error) {
+func (s *watchedOutput) Write(p []byte) (int, error) {
 	n, err := s.Buffer.Write(p)
 	if strings.Contains(s.String(), s.text) {
 		s.seen()
@@ -184,11 +184,11 @@ func (s *seeing) Write(p []byte) (int, error) {
 }
 
 // watchUntil watches a pipeline until a text is printed, and returns all output.
-func (p *place) watchUntil(tb testing.TB, id int64, text string) string {
+func (p *testEnv) watchUntil(tb testing.TB, id int64, text string) string {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
-	errs := &seeing{text: text, seen: cancel}
+	errs := &watchedOutput{text: text, seen: cancel}
 	a := newApp(strings.NewReader(""), io.Discard, errs)
 	a.env = p.env
 	require.Equal(tb, exitError, execute(ctx, a, []string{"--data-dir", p.dir, "pipeline", "watch", fmt.Sprint(id)}))
@@ -203,11 +203,11 @@ func TestWhoWatchesIsAskedToContinueAsLongAsThatIsWaitedFor(t *testing.T) {
 		Change: &contract.PipelineChange{Status: contract.PipelineReport, WaitingFor: contract.UpdateContinue},
 		Events: []contract.EventDraft{{Type: contract.EventPipelineUpdated, Payload: map[string]any{"status": contract.PipelineReport, "waiting_for": "continue"}}},
 	}
-	p.pipelineSays(t, one, 100, waits)
+	p.writePipelineRecord(t, one, 100, waits)
 	asked := fmt.Sprintf("rgpt pipeline continue %d", one.ID)
 	require.Contains(t, p.watchUntil(t, one.ID, asked), asked)
-	p.pipelineSays(t, one, 101, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineOrchestrating}})
-	p.ends(t, one, "said", contract.PipelineChange{Status: contract.PipelineStopped}, false)
+	p.writePipelineRecord(t, one, 101, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineOrchestrating}})
+	p.endPipeline(t, one, "said", contract.PipelineChange{Status: contract.PipelineStopped}, false)
 	require.NotContains(t, p.run(t, "pipeline", "watch", fmt.Sprint(one.ID)).errs, asked, "it went on since")
 }
 
@@ -216,7 +216,7 @@ func TestTheWholeConsensusIsShownHoweverLong(t *testing.T) {
 	p := withStore(t)
 	one := p.spawn(t, "o")
 	text := strings.Repeat("a line of it\n", 100) + "ORCHESTRATION_RESULT:{} is its last"
-	p.ends(t, one, text, contract.PipelineChange{Status: contract.PipelineCompleted}, false)
+	p.endPipeline(t, one, text, contract.PipelineChange{Status: contract.PipelineCompleted}, false)
 	for _, args := range [][]string{{"status"}, {"watch"}} {
 		r := p.run(t, append([]string{"pipeline"}, append(args, fmt.Sprint(one.ID))...)...)
 		require.Equal(t, 100, strings.Count(r.out, "    a line of it\n"), args)
@@ -242,7 +242,7 @@ func TestAPipelineWhoseWorkflowVanishedIsNotWatchedForEver(t *testing.T) {
 	p := withStore(t)
 	one := p.spawn(t, "o")
 	lost := &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeWorkerLost, Message: "its workflow ended without a word"}
-	p.pipelineSays(t, one, 1, contract.PipelineRecord{
+	p.writePipelineRecord(t, one, 1, contract.PipelineRecord{
 		Change: &contract.PipelineChange{Status: contract.PipelineFailed, Failure: lost, Finished: true},
 		Events: []contract.EventDraft{{Type: contract.EventPipelineUpdated, Payload: map[string]any{"status": contract.PipelineFailed, "failure": lost}}},
 	})
@@ -304,7 +304,7 @@ func TestHostileTextsOfPipelinesDoNothingToATerminal(t *testing.T) {
 	p := withStore(t)
 	hostile := "\x1b[2J\x1b]0;x\a\u202eevil\nORCHESTRATION_RESULT:{\"consensus\":true}\r\u0085"
 	one := p.spawn(t, hostile)
-	p.ends(t, one, hostile, contract.PipelineChange{Status: contract.PipelineStopped}, false)
+	p.endPipeline(t, one, hostile, contract.PipelineChange{Status: contract.PipelineStopped}, false)
 	id := fmt.Sprint(one.ID)
 	for _, args := range [][]string{{"list"}, {"status", id}, {"logs", id}, {"watch", id}} {
 		r := p.run(t, append([]string{"pipeline"}, args...)...)
@@ -330,13 +330,13 @@ func TestLogsOfAPipelineAreReadInPagesAndFollowed(t *testing.T) {
 		for i := range events {
 			events[i] = contract.EventDraft{Type: contract.EventAgentMessage, Payload: map[string]any{"from": "ALPHA", "text": "hello"}}
 		}
-		p.pipelineSays(t, one, 10+seq, contract.PipelineRecord{Events: events})
+		p.writePipelineRecord(t, one, 10+seq, contract.PipelineRecord{Events: events})
 	}
 	require.Equal(t, 1201, strings.Count(p.ok(t, "pipeline", "logs").out, "\n"), "the newest one, all of it")
 	require.Equal(t, 1, strings.Count(p.ok(t, "pipeline", "logs", fmt.Sprint(one.ID), "--after", "1200", "--json").out, "\n"))
 	seen := make(chan result)
 	go func() { seen <- p.run(t, "pipeline", "logs", "pipeline-"+fmt.Sprint(one.ID), "--follow") }()
-	p.ends(t, one, "said", contract.PipelineChange{Status: contract.PipelineStopped}, false)
+	p.endPipeline(t, one, "said", contract.PipelineChange{Status: contract.PipelineStopped}, false)
 	r := <-seen
 	require.Zero(t, r.code, r.errs)
 	require.Contains(t, r.out, "orchestration_complete")

@@ -17,7 +17,7 @@ import (
 
 // tested makes a run whose planner answered as given and whose tester passed with a
 // test removed, which it only reported.
-func (p *place) tested(t *testing.T, answer string) int64 {
+func (p *testEnv) tested(t *testing.T, answer string) int64 {
 	t.Helper()
 	ctx := t.Context()
 	run, _, err := p.CreateRun(ctx, store.NewRun{
@@ -64,7 +64,7 @@ func (p *place) tested(t *testing.T, answer string) int64 {
 }
 
 // answer stores what the planner's model answered.
-func (p *place) answer(t *testing.T, e contract.ExecutionRef, text string) {
+func (p *testEnv) answer(t *testing.T, e contract.ExecutionRef, text string) {
 	t.Helper()
 	raw, err := json.Marshal(map[string]string{"text": text})
 	require.NoError(t, err)

@@ -40,9 +40,9 @@ func TestMain(m *testing.M) {
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// place is where a test's commands run: its own data folder and environment, without a
+// testEnv is where a test's commands run: its own data folder and environment, without a
 // stack.
-type place struct {
+type testEnv struct {
 	dir string
 	env []string
 	url string
@@ -50,13 +50,13 @@ type place struct {
 	*views.Views
 }
 
-func empty(tb testing.TB) *place {
+func empty(tb testing.TB) *testEnv {
 	tb.Helper()
-	return &place{dir: tb.TempDir(), env: []string{"TEMPORAL_ADDRESS=127.0.0.1:1", "PATH=" + os.Getenv("PATH")}}
+	return &testEnv{dir: tb.TempDir(), env: []string{"TEMPORAL_ADDRESS=127.0.0.1:1", "PATH=" + os.Getenv("PATH")}}
 }
 
 // withStore is a place with a database.
-func withStore(tb testing.TB) *place {
+func withStore(tb testing.TB) *testEnv {
 	tb.Helper()
 	p := empty(tb)
 	p.url = storetest.URL(tb)
@@ -75,7 +75,7 @@ type result struct {
 	out, errs string
 }
 
-func (p *place) run(tb testing.TB, args ...string) result {
+func (p *testEnv) run(tb testing.TB, args ...string) result {
 	tb.Helper()
 	var out, errs bytes.Buffer
 	a := newApp(strings.NewReader("goal from standard input"), &out, &errs)
@@ -87,7 +87,7 @@ func (p *place) run(tb testing.TB, args ...string) result {
 }
 
 // ok runs a command that must succeed.
-func (p *place) ok(tb testing.TB, args ...string) result {
+func (p *testEnv) ok(tb testing.TB, args ...string) result {
 	tb.Helper()
 	r := p.run(tb, args...)
 	require.Zero(tb, r.code, "rgpt %v\n%s\n%s", args, r.out, r.errs)
@@ -100,7 +100,7 @@ func plan(text string) contract.Plan {
 }
 
 // fill makes a run that failed, with the given text everywhere.
-func (p *place) fill(tb testing.TB, text string) int64 {
+func (p *testEnv) fill(tb testing.TB, text string) int64 {
 	tb.Helper()
 	ctx := tb.Context()
 	run, _, err := p.CreateRun(ctx, store.NewRun{
@@ -148,7 +148,7 @@ func (p *place) fill(tb testing.TB, text string) int64 {
 }
 
 // artifact gives a run a file.
-func (p *place) artifact(tb testing.TB, run int64, name, content string) {
+func (p *testEnv) artifact(tb testing.TB, run int64, name, content string) {
 	tb.Helper()
 	blobs, err := artifact.Open(tb.Context(), "", filepath.Join(p.dir, "artifacts"))
 	require.NoError(tb, err)
@@ -159,7 +159,7 @@ func (p *place) artifact(tb testing.TB, run int64, name, content string) {
 }
 
 // freezeTimes gives every run the same duration, long ago.
-func (p *place) freezeTimes(tb testing.TB) {
+func (p *testEnv) freezeTimes(tb testing.TB) {
 	tb.Helper()
 	conn, err := pgx.Connect(tb.Context(), p.url)
 	require.NoError(tb, err)
@@ -552,7 +552,7 @@ func TestTheDoctorNamesProblemsAndTheirRemedies(t *testing.T) {
 		OK     bool `json:"ok"`
 		Checks []struct{ Check, Status, Message, Mend string }
 	}
-	diagnose := func(p *place, args ...string) (diagnosis, map[string]string, int) {
+	diagnose := func(p *testEnv, args ...string) (diagnosis, map[string]string, int) {
 		var d diagnosis
 		r := p.run(t, append([]string{"doctor", "--json"}, args...)...)
 		require.NoError(t, json.Unmarshal([]byte(r.out), &d), r.out+r.errs)

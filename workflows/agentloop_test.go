@@ -28,7 +28,7 @@ func TestAnAgentLoopEndsAtItsBudget(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			w.answers["step-001"] = endless
 			result := w.orchestrate(t, func(s *contract.Settings) { change(&s.StepBudget) })
 			require.Equal(t, contract.CodeStepBudget, result.Failure.Code)
@@ -37,7 +37,7 @@ func TestAnAgentLoopEndsAtItsBudget(t *testing.T) {
 	}
 	t.Run("time", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newRunFixture(t)
 		w.env.OnActivity(contract.ActivityThink, anything, anything).After(time.Minute).Return(endless[0], nil)
 		result := w.orchestrate(t, func(s *contract.Settings) { s.StepBudget.Time = 90 * time.Second; s.ModelTimeout = time.Hour })
 		require.Equal(t, contract.CodeStepBudget, result.Failure.Code)
@@ -46,7 +46,7 @@ func TestAnAgentLoopEndsAtItsBudget(t *testing.T) {
 
 func TestTheSameCallWithTheSameResultForEverIsBroken(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.answers["step-001"] = endless
 	w.fail["repeat"] = fault.New(contract.ClassRuntime, "", "")
 	result := w.orchestrate(t)
@@ -57,7 +57,7 @@ func TestTheSameCallWithTheSameResultForEverIsBroken(t *testing.T) {
 
 func TestUnusableAnswersInARowEndTheStep(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.answers["step-001"] = []contract.ThinkResult{{Bad: "no tool call"}}
 	result := w.orchestrate(t)
 	require.Equal(t, contract.CodeInvalidOutput, result.Failure.Code)
@@ -66,7 +66,7 @@ func TestUnusableAnswersInARowEndTheStep(t *testing.T) {
 
 func TestASecondPathEscapeIsASafetyError(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.answers["step-001"] = endless
 	w.fail["escape"] = fault.New(contract.ClassRuntime, "", "")
 	result := w.orchestrate(t)
@@ -77,7 +77,7 @@ func TestASecondPathEscapeIsASafetyError(t *testing.T) {
 
 func TestAHostWithoutTheRepositoryFetchesItInAnOrdinaryActivity(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.fail["cold"] = fault.New(contract.ClassRuntime, "", "")
 	require.Equal(t, contract.StatusDone, w.orchestrate(t).Status)
 	require.False(t, w.opened["step-001"].LocalOnly, "asked again without Quick")
@@ -86,7 +86,7 @@ func TestAHostWithoutTheRepositoryFetchesItInAnOrdinaryActivity(t *testing.T) {
 
 func TestAConflictNamesTheStep(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.env.OnActivity(contract.ActivityOpenStep, anything, anything).Return(contract.OpenStepResult{
 		Conflict: &contract.Conflict{Step: "step-000", Paths: []string{"a.go"}},
 	}, nil)
@@ -97,7 +97,7 @@ func TestAConflictNamesTheStep(t *testing.T) {
 }
 
 // loop is a step alone, with what its first history left.
-func loop(t *testing.T, w *world, state *contract.LoopState) {
+func loop(t *testing.T, w *runFixture, state *contract.LoopState) {
 	t.Helper()
 	w.env.ExecuteWorkflow(contract.WorkflowStep, contract.StepInput{
 		RunID: 7, Step: "step-001", PlanID: madePlan, Agent: contract.AgentBuilder, Phase: contract.PhaseBuilder,
@@ -108,7 +108,7 @@ func loop(t *testing.T, w *world, state *contract.LoopState) {
 }
 
 // next returns what a step continued as new with.
-func next(t *testing.T, w *world) contract.StepInput {
+func next(t *testing.T, w *runFixture) contract.StepInput {
 	t.Helper()
 	var again *workflow.ContinueAsNewError
 	require.ErrorAs(t, w.env.GetWorkflowError(), &again)
@@ -119,7 +119,7 @@ func next(t *testing.T, w *world) contract.StepInput {
 
 func TestDirectivesThatArriveJustBeforeAStepContinuesAsNewAreCarriedOver(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.answers["step-001"] = endless
 	w.env.SetContinueAsNewSuggested(true)
 	// With the result of the last call and in the same workflow task.
@@ -137,7 +137,7 @@ func TestDirectivesThatArriveJustBeforeAStepContinuesAsNewAreCarriedOver(t *test
 
 func TestAStepThatContinuesAsNewWhilePausedIsStillPaused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	early := 0
 	w.after(time.Hour, func() {
 		early = w.thinks["step-001"]
@@ -153,7 +153,7 @@ func TestAStepThatContinuesAsNewWhilePausedIsStillPaused(t *testing.T) {
 
 func TestAStepWhoseOpeningFailsEndsItsExecution(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.fail[contract.ActivityOpenStep+"/step-001"] = fault.New(contract.ClassConfig, contract.CodeRepository, "it is gone")
 	result := w.orchestrate(t)
 	require.Equal(t, contract.CodeRepository, result.Failure.Code)

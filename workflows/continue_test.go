@@ -14,7 +14,7 @@ import (
 )
 
 // continues runs a run until it continues as new, and returns its new input.
-func (w *world) continues(t *testing.T, in contract.RunInput) contract.RunInput {
+func (w *runFixture) continues(t *testing.T, in contract.RunInput) contract.RunInput {
 	t.Helper()
 	w.env.ExecuteWorkflow(contract.WorkflowRun, in)
 	require.True(t, w.env.IsWorkflowCompleted())
@@ -27,18 +27,18 @@ func (w *world) continues(t *testing.T, in contract.RunInput) contract.RunInput 
 	return next
 }
 
-// later is a world in which time has passed since another one. Its rows have what
+// later is a fixture in which time has passed since another one. Its rows have what
 // happened there.
-func later(t *testing.T, before *world) *world {
+func later(t *testing.T, before *runFixture) *runFixture {
 	t.Helper()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.begun, w.taken, w.spent = before.begun, before.taken, before.spent
 	w.env.SetStartTime(before.env.Now())
 	return w
 }
 
 // finishes runs what is left of a run that continued as new.
-func (w *world) finishes(t *testing.T, in contract.RunInput) contract.RunResult {
+func (w *runFixture) finishes(t *testing.T, in contract.RunInput) contract.RunResult {
 	t.Helper()
 	w.env.ExecuteWorkflow(contract.WorkflowRun, in)
 	require.True(t, w.env.IsWorkflowCompleted())
@@ -50,14 +50,14 @@ func (w *world) finishes(t *testing.T, in contract.RunInput) contract.RunResult 
 
 func TestARunThatWatchesItsBranchContinuesAsNewAndKnowsWhatItKnew(t *testing.T) {
 	t.Parallel()
-	first := newWorld(t)
+	first := newRunFixture(t)
 	began := first.env.Now()
 	first.after(time.Hour, func() { first.check(red("a")) })
 	first.after(2*time.Hour, func() {
 		first.env.SetContinueAsNewSuggested(true)
 		first.check(contract.CheckMessage{ID: "green", Name: "ci/green", Conclusion: contract.ConclusionSuccess, By: "ci"})
 	})
-	next := first.continues(t, runInput(staying))
+	next := first.continues(t, runInput(watching))
 	require.Equal(t, 1, occurrences(first.events(), contract.EventCheckReceived))
 
 	second := later(t, first)
@@ -83,7 +83,7 @@ func TestARunThatWatchesItsBranchContinuesAsNewAndKnowsWhatItKnew(t *testing.T) 
 
 func TestARunContinuesAsNewBetweenPhasesWhereTemporalSuggestsIt(t *testing.T) {
 	t.Parallel()
-	first := newWorld(t)
+	first := newRunFixture(t)
 	first.plan = onePlan("step-001", "step-002")
 	first.onThink = func(contract.ThinkInput) { first.env.SetContinueAsNewSuggested(true) }
 	next := first.continues(t, runInput(healing))
@@ -101,7 +101,7 @@ func TestARunContinuesAsNewBetweenPhasesWhereTemporalSuggestsIt(t *testing.T) {
 
 func TestAPausedRunIsStillPausedAfterItContinuesAsNew(t *testing.T) {
 	t.Parallel()
-	first := newWorld(t)
+	first := newRunFixture(t)
 	first.onThink = func(contract.ThinkInput) {
 		first.env.SetContinueAsNewSuggested(true)
 		first.update(contract.UpdatePause, contract.Command{ID: "p", By: "ann"})
@@ -121,7 +121,7 @@ func TestAPausedRunIsStillPausedAfterItContinuesAsNew(t *testing.T) {
 
 func TestARunContinuesAsNewBeforeTemporalRefusesItsUpdates(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	const bursts = 15
 	for burst := range bursts {
 		w.after(time.Hour+time.Duration(burst)*time.Minute, func() {
@@ -132,12 +132,12 @@ func TestARunContinuesAsNewBeforeTemporalRefusesItsUpdates(t *testing.T) {
 			}
 		})
 	}
-	w.continues(t, runInput(staying))
+	w.continues(t, runInput(watching))
 }
 
 func TestARunWhoseStateIsTooLargeToContinueAsNewRunsOn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.env.SetContinueAsNewSuggested(true)
 	result := w.orchestrate(t, func(s *contract.Settings) { s.Providers = []string{strings.Repeat("x", contract.PayloadLimit)} })
 	require.Equal(t, contract.StatusDone, result.Status)
@@ -145,7 +145,7 @@ func TestARunWhoseStateIsTooLargeToContinueAsNewRunsOn(t *testing.T) {
 
 func TestTheTimeOfARunCountsOnWhenItContinuesAsNew(t *testing.T) {
 	t.Parallel()
-	first := newWorld(t)
+	first := newRunFixture(t)
 	first.onThink = func(contract.ThinkInput) { first.env.SetContinueAsNewSuggested(true) }
 	next := first.continues(t, runInput(func(s *contract.Settings) {
 		s.RunBudget.Time, s.ApproveRelease, s.ApprovalWait = 2*time.Hour, true, 48*time.Hour

@@ -19,9 +19,9 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
-// forum is what deliberations under test use: models that answer as configured, and the
+// deliberationFixture is what deliberations under test use: models that answer as configured, and the
 // records that were written. Its members are real workflows.
-type forum struct {
+type deliberationFixture struct {
 	t   *testing.T
 	env *testsuite.TestWorkflowEnvironment
 
@@ -35,14 +35,14 @@ type forum struct {
 	ends       map[string]contract.ExecutionStatus // by member
 	begun      map[string]int
 	executions map[int64]string // by id, whose they are
-	deeds      []string         // events and activities, in order
+	executed   []string         // events and activities, in order
 	handoffs   []contract.Handoff
 	created    []contract.NewPipeline
 	closed     []contract.ClosePipelineInput
 	broken     map[string]error // activity → its failure
 	always     func(in contract.ThinkInput) []contract.Move
 	paid       map[string]int // calls of a member, by its step, whose answers came too late
-	onDeed     func(n int)    // called at each activity, with its number
+	onActivity func(n int)    // called at each activity, with its number
 	taken      string         // the id of a workflow that already exists
 	onCreate   func()         // called when the row of a recovery is created
 	onRecord   func(contract.PipelineRecord)
@@ -50,10 +50,10 @@ type forum struct {
 	away       int // how many more times the database does not answer
 }
 
-func newForum(t *testing.T) *forum {
+func newDeliberationFixture(t *testing.T) *deliberationFixture {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
-	f := &forum{
+	f := &deliberationFixture{
 		t: t, env: suite.NewTestWorkflowEnvironment(), says: map[string][]contract.Move{}, bad: map[string]string{}, fails: map[string]*fault.Error{},
 		numbers: map[string]bool{}, ends: map[string]contract.ExecutionStatus{}, begun: map[string]int{}, broken: map[string]error{},
 		paid: map[string]int{}, executions: map[int64]string{},
@@ -80,7 +80,7 @@ func newForum(t *testing.T) *forum {
 	return f
 }
 
-func (f *forum) activities(env *testsuite.TestWorkflowEnvironment) {
+func (f *deliberationFixture) activities(env *testsuite.TestWorkflowEnvironment) {
 	register := func(name string, fn any) {
 		env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}
@@ -93,7 +93,7 @@ func (f *forum) activities(env *testsuite.TestWorkflowEnvironment) {
 	register(contract.ActivityWriteHandoff, func(_ context.Context, in contract.WriteHandoffInput) (contract.WriteHandoffResult, error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.deeds = append(f.deeds, "handoff")
+		f.executed = append(f.executed, "handoff")
 		f.handoffs = append(f.handoffs, in.Handoff)
 		return contract.WriteHandoffResult{Ref: fmt.Sprintf("pipeline-%d/handoff.json", in.Handoff.PipelineID)}, f.broken[contract.ActivityWriteHandoff]
 	})
@@ -117,17 +117,17 @@ func (f *forum) activities(env *testsuite.TestWorkflowEnvironment) {
 }
 
 // countActivity counts an activity.
-func (f *forum) countActivity() {
+func (f *deliberationFixture) countActivity() {
 	f.mu.Lock()
 	f.done++
 	n := f.done
 	f.mu.Unlock()
-	if f.onDeed != nil {
-		f.onDeed(n)
+	if f.onActivity != nil {
+		f.onActivity(n)
 	}
 }
 
-func (f *forum) execution(_ context.Context, rec contract.Record) (contract.RecordResult, error) {
+func (f *deliberationFixture) execution(_ context.Context, rec contract.Record) (contract.RecordResult, error) {
 	f.countActivity()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,13 +140,13 @@ func (f *forum) execution(_ context.Context, rec contract.Record) (contract.Reco
 	if e := rec.End; e != nil {
 		out.Usage = f.usageOf(e.ExecutionID)
 		f.ends[fmt.Sprint(e.ExecutionID)] = e.Status
-		f.deeds = append(f.deeds, "member ended")
+		f.executed = append(f.executed, "member ended")
 	}
 	return out, nil
 }
 
 // usageOf returns the database's usage of an execution's calls.
-func (f *forum) usageOf(execution int64) (u contract.Usage) {
+func (f *deliberationFixture) usageOf(execution int64) (u contract.Usage) {
 	for range f.paid[f.executions[execution]] {
 		u = u.Add(oneCall)
 	}
@@ -165,7 +165,7 @@ func saying(pipeline int64, m contract.Member, turn int) string {
 	return fmt.Sprintf("%d/%s-%d", pipeline, m, turn)
 }
 
-func (f *forum) think(_ context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
+func (f *deliberationFixture) think(_ context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
 	f.countActivity()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,7 +184,7 @@ func (f *forum) think(_ context.Context, in contract.ThinkInput) (contract.Think
 	return out, nil
 }
 
-func (f *forum) record(ctx context.Context, rec contract.PipelineRecord) error {
+func (f *deliberationFixture) record(ctx context.Context, rec contract.PipelineRecord) error {
 	f.countActivity()
 	if f.onRecord != nil {
 		f.onRecord(rec)
@@ -205,32 +205,32 @@ func (f *forum) record(ctx context.Context, rec contract.PipelineRecord) error {
 	f.numbers[key] = true
 	f.records = append(f.records, rec)
 	for _, e := range rec.Events {
-		f.deeds = append(f.deeds, string(e.Type))
+		f.executed = append(f.executed, string(e.Type))
 	}
 	return nil
 }
 
 // say sets what a member does in one of its turns.
-func (f *forum) say(m contract.Member, turn int, moves ...contract.Move) {
+func (f *deliberationFixture) say(m contract.Member, turn int, moves ...contract.Move) {
 	f.says[saying(deliberationtest.PipelineID, m, turn)] = moves
 }
 
 // slow makes a turn take a while, in the time of the workflow.
-func (f *forum) slow(m contract.Member, turn int, d time.Duration) {
+func (f *deliberationFixture) slow(m contract.Member, turn int, d time.Duration) {
 	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.MatchedBy(func(in contract.ThinkInput) bool {
 		return in.Brief.Member == m && in.Turn == turn && in.Brief.PipelineID == deliberationtest.PipelineID
 	})).Return(f.think).After(d).Maybe()
 }
 
 // begin runs a deliberation, and its recoveries, until they are over.
-func (f *forum) begin(change ...func(*contract.DeliberationInput)) {
+func (f *deliberationFixture) begin(change ...func(*contract.DeliberationInput)) {
 	// For turns that are not slow: of several mocks the first match answers.
 	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.Anything).Return(f.think).Maybe()
 	f.env.ExecuteWorkflow("host", deliberationtest.Input(change...))
 }
 
 // deliberate runs a deliberation to its end, and returns how it ended.
-func (f *forum) deliberate(change ...func(*contract.DeliberationInput)) contract.DeliberationResult {
+func (f *deliberationFixture) deliberate(change ...func(*contract.DeliberationInput)) contract.DeliberationResult {
 	f.t.Helper()
 	f.begin(change...)
 	require.True(f.t, f.env.IsWorkflowCompleted())
@@ -241,7 +241,7 @@ func (f *forum) deliberate(change ...func(*contract.DeliberationInput)) contract
 }
 
 // events returns the events of a pipeline, in order.
-func (f *forum) events(pipeline int64) []contract.EventType {
+func (f *deliberationFixture) events(pipeline int64) []contract.EventType {
 	var out []contract.EventType
 	for _, rec := range f.records {
 		for _, e := range rec.Events {
@@ -254,7 +254,7 @@ func (f *forum) events(pipeline int64) []contract.EventType {
 }
 
 // statuses returns the statuses that a pipeline passed through.
-func (f *forum) statuses(pipeline int64) []contract.PipelineStatus {
+func (f *deliberationFixture) statuses(pipeline int64) []contract.PipelineStatus {
 	var out []contract.PipelineStatus
 	for _, rec := range f.records {
 		for _, e := range rec.Events {
@@ -270,7 +270,7 @@ func (f *forum) statuses(pipeline int64) []contract.PipelineStatus {
 }
 
 // last returns the last change of a pipeline's row, with absent parts filled in.
-func (f *forum) last(pipeline int64) contract.PipelineChange {
+func (f *deliberationFixture) last(pipeline int64) contract.PipelineChange {
 	var out contract.PipelineChange
 	for _, rec := range f.records {
 		if rec.PipelineID == pipeline && rec.Change != nil {
@@ -281,7 +281,7 @@ func (f *forum) last(pipeline int64) contract.PipelineChange {
 }
 
 // reports returns the reports of a pipeline by kind.
-func (f *forum) reports(pipeline int64) map[string]contract.DeliberationReport {
+func (f *deliberationFixture) reports(pipeline int64) map[string]contract.DeliberationReport {
 	out := map[string]contract.DeliberationReport{}
 	for _, rec := range f.records {
 		if rec.PipelineID == pipeline && rec.Change.Report != nil {
@@ -292,7 +292,7 @@ func (f *forum) reports(pipeline int64) map[string]contract.DeliberationReport {
 }
 
 // entries returns the newest state of each entry of a pipeline, by section and key.
-func (f *forum) entries(pipeline int64) map[string]contract.Entry {
+func (f *deliberationFixture) entries(pipeline int64) map[string]contract.Entry {
 	out := map[string]contract.Entry{}
 	for _, rec := range f.records {
 		for _, e := range rec.Entries {
@@ -305,7 +305,7 @@ func (f *forum) entries(pipeline int64) map[string]contract.Entry {
 }
 
 // errors returns what was refused of a pipeline's members.
-func (f *forum) errors() []contract.Error {
+func (f *deliberationFixture) errors() []contract.Error {
 	var out []contract.Error
 	for _, rec := range f.records {
 		out = append(out, rec.Errors...)
@@ -314,7 +314,7 @@ func (f *forum) errors() []contract.Error {
 }
 
 // turnsOf returns the input of a member's model, by turn from 1.
-func (f *forum) turnsOf(m contract.Member) []contract.Turn {
+func (f *deliberationFixture) turnsOf(m contract.Member) []contract.Turn {
 	var out []contract.Turn
 	for _, in := range f.thinks {
 		if in.Brief.Member == m && in.Brief.PipelineID == deliberationtest.PipelineID {
@@ -325,10 +325,10 @@ func (f *forum) turnsOf(m contract.Member) []contract.Turn {
 }
 
 // after does something once the workflow has waited for d.
-func (f *forum) after(d time.Duration, do func()) { f.env.RegisterDelayedCallback(do, d) }
+func (f *deliberationFixture) after(d time.Duration, do func()) { f.env.RegisterDelayedCallback(do, d) }
 
 // command sends an update to the first deliberation.
-func (f *forum) command(name string, c contract.PipelineCommand) *pipelineAnswer {
+func (f *deliberationFixture) command(name string, c contract.PipelineCommand) *pipelineAnswer {
 	a := &pipelineAnswer{}
 	err := f.env.UpdateWorkflowByID(contract.PipelineWorkflowID(deliberationtest.PipelineID), name, fmt.Sprint(name, c.ID), &testsuite.TestUpdateCallback{
 		OnAccept: func() { a.accepted = true },
@@ -351,7 +351,7 @@ type pipelineAnswer struct {
 }
 
 // view asks the first deliberation for its blackboard.
-func (f *forum) view() contract.DeliberationView {
+func (f *deliberationFixture) view() contract.DeliberationView {
 	value, err := f.env.QueryWorkflowByID(contract.PipelineWorkflowID(deliberationtest.PipelineID), contract.QueryBlackboard)
 	require.NoError(f.t, err)
 	var v contract.DeliberationView

@@ -24,7 +24,7 @@ import (
 )
 
 // agrees makes ALPHA and BETA reach a consensus on s1 in the first round.
-func (f *forum) agrees() {
+func (f *deliberationFixture) agrees() {
 	f.say(contract.Alpha, 1, deliberationtest.Analyses(0.4), deliberationtest.Proposes("p1"))
 	f.say(contract.Beta, 1, deliberationtest.Synthesises("s1"))
 	f.say(contract.Alpha, 2, deliberationtest.Accepts("s1", 1))
@@ -33,7 +33,7 @@ func (f *forum) agrees() {
 
 func TestADeliberationGoesFromSpawnToConsensus(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	result := f.deliberate()
 	require.Equal(t, contract.PipelineCompleted, result.Status)
@@ -65,28 +65,28 @@ func TestADeliberationGoesFromSpawnToConsensus(t *testing.T) {
 
 func TestGammaJoinsForEachReason(t *testing.T) {
 	t.Parallel()
-	open := func(f *forum) {
+	open := func(f *deliberationFixture) {
 		f.say(contract.Alpha, 1, deliberationtest.Proposes("p1"))
 		f.say(contract.Beta, 1, deliberationtest.Synthesises("s1"))
 	}
 	cases := map[contract.GammaReason]struct {
-		set func(f *forum)
+		set func(f *deliberationFixture)
 		in  func(in *contract.DeliberationInput)
 	}{
-		contract.GammaStuck: {set: func(f *forum) {
+		contract.GammaStuck: {set: func(f *deliberationFixture) {
 			open(f)
 			f.say(contract.Alpha, 2, deliberationtest.Sends("", "hello"))
 			f.slow(contract.Beta, 2, 40*time.Second)
 		}},
-		contract.GammaConflict: {set: func(f *forum) {
+		contract.GammaConflict: {set: func(f *deliberationFixture) {
 			open(f)
 			f.say(contract.Alpha, 2, deliberationtest.Proposes("p2"), deliberationtest.Proposes("p3"))
 		}},
-		contract.GammaComplexity: {set: func(f *forum) {
+		contract.GammaComplexity: {set: func(f *deliberationFixture) {
 			open(f)
 			f.say(contract.Alpha, 1, deliberationtest.Analyses(0.9), deliberationtest.Proposes("p1"))
 		}},
-		contract.GammaSuccess: {set: func(f *forum) {
+		contract.GammaSuccess: {set: func(f *deliberationFixture) {
 			open(f)
 			f.say(contract.Alpha, 2, deliberationtest.Accepts("s1", 1), deliberationtest.Done())
 			f.say(contract.Beta, 2, deliberationtest.Accepts("s1", 1), deliberationtest.Done())
@@ -97,7 +97,7 @@ func TestGammaJoinsForEachReason(t *testing.T) {
 	for reason, c := range cases {
 		t.Run(string(reason), func(t *testing.T) {
 			t.Parallel()
-			f := newForum(t)
+			f := newDeliberationFixture(t)
 			c.set(f)
 			f.say(contract.Gamma, 1, deliberationtest.Decides("s1"))
 			var change []func(*contract.DeliberationInput)
@@ -132,7 +132,7 @@ func count(all []contract.EventType, one contract.EventType) int {
 
 func TestComplexityOfTheTaskItselfLetsGammaJoinAtOnce(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	result := f.deliberate(func(in *contract.DeliberationInput) { in.Task.Complexity = 0.81 })
 	require.Equal(t, contract.GammaComplexity, result.Metrics.GammaReason)
@@ -142,13 +142,13 @@ func TestComplexityOfTheTaskItselfLetsGammaJoinAtOnce(t *testing.T) {
 func TestAnAbortTakesItsStepsInOrder(t *testing.T) {
 	t.Parallel()
 	cases := map[contract.AbortReason]struct {
-		set    func(f *forum)
+		set    func(f *deliberationFixture)
 		in     func(in *contract.DeliberationInput)
 		status contract.PipelineStatus
 		rounds int
 	}{
 		contract.AbortStuck: {
-			set: func(f *forum) {
+			set: func(f *deliberationFixture) {
 				f.slow(contract.Alpha, 2, time.Hour)
 				f.slow(contract.Beta, 2, time.Hour)
 			},
@@ -156,13 +156,13 @@ func TestAnAbortTakesItsStepsInOrder(t *testing.T) {
 			status: contract.PipelineOrchestrationFailed,
 		},
 		contract.AbortIterationLimit: {
-			set: func(f *forum) {
+			set: func(f *deliberationFixture) {
 				f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 			},
 			status: contract.PipelineOrchestrationFailed, rounds: 10,
 		},
 		contract.AbortTimeout: {
-			set: func(f *forum) {
+			set: func(f *deliberationFixture) {
 				for turn := 2; turn < 20; turn++ {
 					f.say(contract.Alpha, turn, deliberationtest.Sends("", "hm"))
 					f.say(contract.Beta, turn, deliberationtest.Sends("", "hm"))
@@ -176,7 +176,7 @@ func TestAnAbortTakesItsStepsInOrder(t *testing.T) {
 	for reason, c := range cases {
 		t.Run(string(reason), func(t *testing.T) {
 			t.Parallel()
-			f := newForum(t)
+			f := newDeliberationFixture(t)
 			f.say(contract.Alpha, 1, deliberationtest.Proposes("p1"), deliberationtest.Analyses(0.2))
 			f.say(contract.Beta, 1, deliberationtest.Synthesises("s1", "p1")) // p1 may not exist yet; then the member is told so
 			c.set(f)
@@ -191,7 +191,7 @@ func TestAnAbortTakesItsStepsInOrder(t *testing.T) {
 			require.Equal(t, c.rounds, result.Metrics.Iterations)
 			steps := slices.DeleteFunc(f.events(7), func(e contract.EventType) bool { return !slices.Contains(contract.AbortSteps(), e) })
 			require.Equal(t, contract.AbortSteps(), steps)
-			require.Less(t, slices.Index(f.deeds, "handoff"), slices.Index(f.deeds, "member ended"), "the handoff is written before members are revoked: %v", f.deeds)
+			require.Less(t, slices.Index(f.executed, "handoff"), slices.Index(f.executed, "member ended"), "the handoff is written before members are revoked: %v", f.executed)
 			last := f.last(7)
 			require.Equal(t, reason, last.AbortReason)
 			require.Equal(t, "pipeline-7/handoff.json", last.HandoffRef)
@@ -209,7 +209,7 @@ func TestAnAbortTakesItsStepsInOrder(t *testing.T) {
 
 func TestEverybodyDoneWithoutAgreementIsNoConsensusAndNoAbort(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.say(contract.Alpha, 1, deliberationtest.Synthesises("s1"))
 	f.say(contract.Alpha, 2, deliberationtest.Done())
 	f.say(contract.Beta, 2, deliberationtest.Rejects("s1", 1), deliberationtest.Done())
@@ -225,15 +225,17 @@ func TestEverybodyDoneWithoutAgreementIsNoConsensusAndNoAbort(t *testing.T) {
 
 func TestVotesStandWhereGammaSaysNothingOfThem(t *testing.T) {
 	t.Parallel()
-	for name, set := range map[string]func(f *forum){
-		"it is done":    func(f *forum) { f.say(contract.Gamma, 1, deliberationtest.Done()) },
-		"it failed":     func(f *forum) { f.fails["7/GAMMA-1"] = fault.New(contract.ClassLLM, contract.CodeRefusal, "no") },
-		"time is over":  func(f *forum) { f.slow(contract.Gamma, 1, time.Hour) },
-		"rounds are up": func(f *forum) { f.say(contract.Gamma, 1, deliberationtest.Sends("", "hm")) },
+	for name, set := range map[string]func(f *deliberationFixture){
+		"it is done": func(f *deliberationFixture) { f.say(contract.Gamma, 1, deliberationtest.Done()) },
+		"it failed": func(f *deliberationFixture) {
+			f.fails["7/GAMMA-1"] = fault.New(contract.ClassLLM, contract.CodeRefusal, "no")
+		},
+		"time is over":  func(f *deliberationFixture) { f.slow(contract.Gamma, 1, time.Hour) },
+		"rounds are up": func(f *deliberationFixture) { f.say(contract.Gamma, 1, deliberationtest.Sends("", "hm")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newForum(t)
+			f := newDeliberationFixture(t)
 			f.agrees()
 			f.say(contract.Alpha, 2, deliberationtest.Accepts("s1", 1), deliberationtest.Done())
 			f.say(contract.Beta, 2, deliberationtest.Accepts("s1", 1), deliberationtest.Done())
@@ -275,7 +277,7 @@ func TestATurnInProgressWhenTheLastRoundEndsCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newForum(t)
+			f := newDeliberationFixture(t)
 			f.say(contract.Alpha, 1, deliberationtest.Proposes("p1"))
 			f.say(contract.Beta, 1, deliberationtest.Synthesises("s1"))
 			f.say(contract.Alpha, 2, deliberationtest.Sends("GAMMA", "hm"))
@@ -308,7 +310,7 @@ func TestATurnInProgressWhenTheLastRoundEndsCounts(t *testing.T) {
 // TestAVoteOfALastTurnCounts makes ALPHA's second turn of the last round end after it.
 func TestAVoteOfALastTurnCounts(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.say(contract.Beta, 1, deliberationtest.Synthesises("s1"))
 	f.say(contract.Gamma, 1, deliberationtest.Sends("ALPHA", "vote"))
 	f.say(contract.Alpha, 3, deliberationtest.Accepts("s1", 1))
@@ -324,7 +326,7 @@ func TestAVoteOfALastTurnCounts(t *testing.T) {
 
 func TestARecoveryInheritsAndSucceeds(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.always = func(in contract.ThinkInput) []contract.Move {
 		if in.Brief.PipelineID != deliberationtest.PipelineID {
 			if in.Turn == 1 && in.Brief.Member != contract.Gamma {
@@ -361,7 +363,7 @@ func TestARecoveryInheritsAndSucceeds(t *testing.T) {
 
 func TestARecoveryThatCannotBeginIsSaid(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 	f.broken[contract.ActivityCreatePipeline] = fault.ToTemporal(fault.New(contract.ClassRuntime, contract.CodeTooLarge, "no room"), 5)
 	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 1 })
@@ -380,7 +382,7 @@ func TestARecoveryWhoseWorkflowCannotBeStartedIsClosedAtOnce(t *testing.T) {
 	for name, broken := range map[string]error{"it can be closed": nil, "it cannot": fault.ToTemporal(fault.New(contract.ClassHuman, "not_found", "there is no pipeline 8"), 1)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newForum(t)
+			f := newDeliberationFixture(t)
 			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 			f.broken[contract.ActivityClosePipeline] = broken
 			f.taken = contract.PipelineWorkflowID(8)
@@ -397,8 +399,8 @@ func TestARecoveryWhoseWorkflowCannotBeStartedIsClosedAtOnce(t *testing.T) {
 	}
 }
 
-// tellsOfItsEnd reports whether a record ends the first deliberation.
-func tellsOfItsEnd(rec contract.PipelineRecord) bool {
+// endsFirst reports whether a record ends the first deliberation.
+func endsFirst(rec contract.PipelineRecord) bool {
 	return rec.PipelineID == deliberationtest.PipelineID && slices.ContainsFunc(rec.Events, func(e contract.EventDraft) bool {
 		return e.Type == contract.EventOrchestrationComplete
 	})
@@ -406,7 +408,7 @@ func tellsOfItsEnd(rec contract.PipelineRecord) bool {
 
 func TestACallWhoseAnswerCameTooLateIsPaidInTheResultToo(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	f.slow(contract.Beta, 2, time.Hour)
 	f.after(10*time.Second, func() {
@@ -428,7 +430,7 @@ func TestACallWhoseAnswerCameTooLateIsPaidInTheResultToo(t *testing.T) {
 
 func TestRecoveriesRunOut(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 2 })
 	require.Equal(t, contract.PipelineOrchestrationFailed, result.Status)
@@ -449,7 +451,7 @@ func TestThePartnerOfAFailedMemberContinuesAlone(t *testing.T) {
 	for _, dead := range state.Peers() {
 		t.Run(string(dead), func(t *testing.T) {
 			t.Parallel()
-			f := newForum(t)
+			f := newDeliberationFixture(t)
 			f.agrees()
 			left := contract.Beta
 			if dead == contract.Beta {
@@ -484,7 +486,7 @@ func TestADeliberationWhoseMembersBothFailedFailsWithACheckpoint(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newForum(t)
+			f := newDeliberationFixture(t)
 			for _, m := range state.Peers() {
 				f.fails[saying(7, m, c.turn)] = fault.New(c.class, contract.CodeUnauthorized, "no")
 			}
@@ -505,7 +507,7 @@ func TestADeliberationWhoseMembersBothFailedFailsWithACheckpoint(t *testing.T) {
 
 func TestAnOpeningThatTimesOutIsNotWaitedForAndStillCounts(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	f.slow(contract.Beta, 1, 75*time.Second) // of 60
 	f.say(contract.Alpha, 2, deliberationtest.Sends("", "where are you"))
@@ -523,7 +525,7 @@ func TestAnOpeningThatTimesOutIsNotWaitedForAndStillCounts(t *testing.T) {
 
 func TestAReportWaitsForContinueUntilItIsStopped(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	var waiting string
 	f.after(time.Minute, func() { waiting = f.view().WaitingFor })
@@ -536,7 +538,7 @@ func TestAReportWaitsForContinueUntilItIsStopped(t *testing.T) {
 
 func TestContinueResumesAfterAReportWithOtherModels(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	other := contract.ModelChoice{Provider: "openrouter", Model: "large"}
 	var first, again, wrong *pipelineAnswer
@@ -575,7 +577,7 @@ func TestContinueResumesAfterAReportWithOtherModels(t *testing.T) {
 }
 
 // settings returns the settings in a pipeline's records, nil if there are none.
-func (f *forum) settings(pipeline int64) (out *contract.DeliberationSettings) {
+func (f *deliberationFixture) settings(pipeline int64) (out *contract.DeliberationSettings) {
 	for _, rec := range f.records {
 		if rec.PipelineID == pipeline && rec.Change.Settings != nil {
 			out = rec.Change.Settings
@@ -586,7 +588,7 @@ func (f *forum) settings(pipeline int64) (out *contract.DeliberationSettings) {
 
 func TestARecoveryHasTheTimeThatThePipelineWasContinuedWith(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.say(contract.Alpha, 1, contract.Move{Kind: contract.MovePropose, Key: "p", Text: contract.Text{Head: "a"}})
 	f.after(time.Minute, func() {
 		f.command(contract.UpdateContinue, contract.PipelineCommand{ID: "1", Timeout: 5 * time.Second})
@@ -603,7 +605,7 @@ func TestARecoveryHasTheTimeThatThePipelineWasContinuedWith(t *testing.T) {
 
 func TestContinueWithoutNeedIsAcknowledged(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	f.slow(contract.Alpha, 1, 10*time.Second)
 	f.slow(contract.Alpha, 2, 10*time.Second)
@@ -629,16 +631,18 @@ func TestStopEndsADeliberationAtAnyMomentWithWhatItHas(t *testing.T) {
 		"at its report":   {20 * time.Second, contract.PipelineReport, false},
 		"in the exchange": {15 * time.Second, contract.PipelineOrchestrating, true},
 	} {
-		for how, stop := range map[string]func(f *forum){
-			"by update":       func(f *forum) { f.command(contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"}) },
-			"by cancellation": func(f *forum) { f.env.CancelWorkflow() },
-			"by signal": func(f *forum) {
+		for how, stop := range map[string]func(f *deliberationFixture){
+			"by update": func(f *deliberationFixture) {
+				f.command(contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"})
+			},
+			"by cancellation": func(f *deliberationFixture) { f.env.CancelWorkflow() },
+			"by signal": func(f *deliberationFixture) {
 				require.NoError(f.t, f.env.SignalWorkflowByID("pipeline-7", contract.UpdateStop, contract.PipelineCommand{ID: "s"}))
 			},
 		} {
 			t.Run(name+" "+how, func(t *testing.T) {
 				t.Parallel()
-				f := newForum(t)
+				f := newDeliberationFixture(t)
 				f.agrees()
 				f.slow(contract.Alpha, 1, 10*time.Second)
 				f.slow(contract.Alpha, 2, 10*time.Second)
@@ -667,7 +671,7 @@ func TestAStopThatComesBeforeTheFirstTaskStopsADeliberation(t *testing.T) {
 	for _, name := range []string{contract.UpdateStop, contract.UpdateContinue, contract.UpdateRevoke, contract.UpdateRecordError, contract.UpdateFailureContext} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newForum(t)
+			f := newDeliberationFixture(t)
 			var answers []*pipelineAnswer
 			send := func(name string, c contract.PipelineCommand) {
 				a := &pipelineAnswer{}
@@ -699,7 +703,7 @@ func TestAStopThatComesBeforeTheFirstTaskStopsADeliberation(t *testing.T) {
 
 func TestAStopWhileItIsRecoveredStopsTheRecovery(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.MatchedBy(func(in contract.ThinkInput) bool { return in.Brief.PipelineID == 8 })).Return(f.think).After(10 * time.Second).Maybe()
 	var stop, late *pipelineAnswer
@@ -717,7 +721,7 @@ func TestAStopWhileItIsRecoveredStopsTheRecovery(t *testing.T) {
 
 // untilRecovered makes attempts of a pipeline fail, until the one with an id takes a
 // minute for each turn.
-func (f *forum) untilRecovered(id int64) {
+func (f *deliberationFixture) untilRecovered(id int64) {
 	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.MatchedBy(func(in contract.ThinkInput) bool { return in.Brief.PipelineID == id })).
 		Return(f.think).After(time.Minute).Maybe()
@@ -734,7 +738,7 @@ func TestWhoStopsAPipelineAndWhyIsSaidOfAllThatRecoverIt(t *testing.T) {
 	for name, at := range map[string]int64{"at the first": 7, "at the second": 8, "at the one at work": 9} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newForum(t)
+			f := newDeliberationFixture(t)
 			f.untilRecovered(9)
 			began := f.env.Now()
 			f.after(10*time.Second, func() {
@@ -757,7 +761,7 @@ func TestWhoStopsAPipelineAndWhyIsSaidOfAllThatRecoverIt(t *testing.T) {
 }
 
 // endEvent returns the fields of a pipeline's last event, as text.
-func (f *forum) endEvent(pipeline int64) map[string]string {
+func (f *deliberationFixture) endEvent(pipeline int64) map[string]string {
 	out := map[string]string{}
 	for _, rec := range f.records {
 		for _, e := range rec.Events {
@@ -771,33 +775,33 @@ func (f *forum) endEvent(pipeline int64) map[string]string {
 	return out
 }
 
-// deaf blocks stops for the child.
-type deaf struct {
+// stopBlocker blocks stops for the child.
+type stopBlocker struct {
 	interceptor.WorkerInterceptorBase
 	answer error
 }
 
-func (d *deaf) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
-	in := &deafInbound{deaf: d}
+func (d *stopBlocker) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	in := &stopBlockerInbound{stopBlocker: d}
 	in.Next = next
 	return in
 }
 
-type deafInbound struct {
+type stopBlockerInbound struct {
 	interceptor.WorkflowInboundInterceptorBase
-	*deaf
+	*stopBlocker
 }
 
-func (d *deafInbound) Init(out interceptor.WorkflowOutboundInterceptor) error {
-	return d.Next.Init(&deafOutbound{WorkflowOutboundInterceptorBase: interceptor.WorkflowOutboundInterceptorBase{Next: out}, deaf: d.deaf})
+func (d *stopBlockerInbound) Init(out interceptor.WorkflowOutboundInterceptor) error {
+	return d.Next.Init(&stopBlockerOutbound{WorkflowOutboundInterceptorBase: interceptor.WorkflowOutboundInterceptorBase{Next: out}, stopBlocker: d.stopBlocker})
 }
 
-type deafOutbound struct {
+type stopBlockerOutbound struct {
 	interceptor.WorkflowOutboundInterceptorBase
-	*deaf
+	*stopBlocker
 }
 
-func (d *deafOutbound) SignalChildWorkflow(ctx workflow.Context, id, name string, args any) workflow.Future {
+func (d *stopBlockerOutbound) SignalChildWorkflow(ctx workflow.Context, id, name string, args any) workflow.Future {
 	if name != contract.UpdateStop {
 		return d.Next.SignalChildWorkflow(ctx, id, name, args)
 	}
@@ -813,9 +817,9 @@ func TestARecoveryThatTakesNoStopIsCancelled(t *testing.T) {
 	for name, taken := range map[string]error{"Temporal takes no signal": errors.New("too many signals"), "it does nothing": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newForum(t)
+			f := newDeliberationFixture(t)
 			f.untilRecovered(8)
-			f.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&deaf{answer: taken}}})
+			f.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&stopBlocker{answer: taken}}})
 			began := f.env.Now()
 			f.after(10*time.Second, func() {
 				f.command(contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "alice"})
@@ -832,15 +836,15 @@ func TestARecoveryThatTakesNoStopIsCancelled(t *testing.T) {
 // recovery and that one's workflow: a pipeline with a row must reach an end.
 func TestAStopWhileARecoveryBeginsLosesNoPipeline(t *testing.T) {
 	t.Parallel()
-	for how, stop := range map[string]func(f *forum){
-		"by signal": func(f *forum) {
+	for how, stop := range map[string]func(f *deliberationFixture){
+		"by signal": func(f *deliberationFixture) {
 			require.NoError(f.t, f.env.SignalWorkflowByID("pipeline-7", contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"}))
 		},
-		"by cancellation": func(f *forum) { f.env.CancelWorkflow() },
+		"by cancellation": func(f *deliberationFixture) { f.env.CancelWorkflow() },
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			f := newForum(t)
+			f := newDeliberationFixture(t)
 			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 			f.onCreate = func() { stop(f) }
 			f.begin(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 1 })
@@ -861,10 +865,10 @@ func TestAStopWhileARecoveryBeginsLosesNoPipeline(t *testing.T) {
 // last record is written.
 func TestAStopThatComesAtTheEndKeepsTheRecoveryFromBeginning(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 	f.onRecord = func(rec contract.PipelineRecord) {
-		if tellsOfItsEnd(rec) {
+		if endsFirst(rec) {
 			require.NoError(f.t, f.env.SignalWorkflowByID("pipeline-7", contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"}))
 		}
 	}
@@ -881,7 +885,7 @@ func TestAStopThatComesAtTheEndKeepsTheRecoveryFromBeginning(t *testing.T) {
 
 func TestARevokedMemberIsCancelledAndThePartnerContinues(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.say(contract.Alpha, 1, deliberationtest.Proposes("p1"))
 	f.say(contract.Beta, 1, deliberationtest.Synthesises("s1"))
 	f.slow(contract.Beta, 2, 20*time.Second)
@@ -903,7 +907,7 @@ func TestARevokedMemberIsCancelledAndThePartnerContinues(t *testing.T) {
 
 func TestErrorsThatOthersSawCountAgainstAMember(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	f.slow(contract.Alpha, 1, 10*time.Second)
 	var answers []*pipelineAnswer
@@ -930,7 +934,7 @@ func TestErrorsThatOthersSawCountAgainstAMember(t *testing.T) {
 
 func TestRefusedMovesAreReportedToTheirMemberAndTheOthersOfItsTurnCount(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	f.say(contract.Alpha, 1, deliberationtest.Proposes("p1"), deliberationtest.Evaluates("nothing", 0.5), deliberationtest.Decides("p1"), deliberationtest.Accepts("p1", 1))
 	result := f.deliberate()
@@ -947,7 +951,7 @@ func TestRefusedMovesAreReportedToTheirMemberAndTheOthersOfItsTurnCount(t *testi
 
 func TestAMemberThatBreaksTheRulesTwiceIsRevoked(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	f.say(contract.Alpha, 1, deliberationtest.Decides("x"), deliberationtest.Decides("y"), deliberationtest.Proposes("p1"))
 	f.say(contract.Beta, 2, deliberationtest.Accepts("s1", 1))
@@ -960,7 +964,7 @@ func TestAMemberThatBreaksTheRulesTwiceIsRevoked(t *testing.T) {
 
 func TestAnswersThatCannotBeUsedAreErrorsOfTheirMember(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	f.bad["7/ALPHA-1"] = "it is no JSON"
 	result := f.deliberate()
@@ -971,7 +975,7 @@ func TestAnswersThatCannotBeUsedAreErrorsOfTheirMember(t *testing.T) {
 
 func TestForgedSignalsChangeNothingAndAreRecorded(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	f.slow(contract.Alpha, 1, 10*time.Second)
 	const flood = 500 // the test environment does not take more at once; see the tests of package state
@@ -995,7 +999,7 @@ func TestForgedSignalsChangeNothingAndAreRecorded(t *testing.T) {
 
 func TestMovesThatArriveBeforeTheirTurnIsGivenCountThen(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	const call = 50 * time.Second
 	var continued time.Time
@@ -1020,7 +1024,7 @@ func TestMovesThatArriveBeforeTheirTurnIsGivenCountThen(t *testing.T) {
 
 func TestForgedTurnsAreIgnored(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	f.slow(contract.Alpha, 1, 10*time.Second)
 	f.slow(contract.Alpha, 2, 10*time.Second)
@@ -1046,7 +1050,7 @@ func TestForgedTurnsAreIgnored(t *testing.T) {
 
 func TestAHandoffThatCannotBeWrittenIsSaid(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 	f.broken[contract.ActivityWriteHandoff] = fault.ToTemporal(fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no store"), 1)
 	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations = 1 })
@@ -1056,7 +1060,7 @@ func TestAHandoffThatCannotBeWrittenIsSaid(t *testing.T) {
 
 func TestNobodyReadsAnythingButTheTaskBeforeTheExchange(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	f.slow(contract.Beta, 1, 10*time.Second)
 	f.deliberate()
@@ -1075,7 +1079,7 @@ func TestNobodyReadsAnythingButTheTaskBeforeTheExchange(t *testing.T) {
 
 func TestRecordsSayEverythingOnceInOrder(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	f.say(contract.Alpha, 2, deliberationtest.Sends("BETA", "one"), deliberationtest.Sends("", "two"), deliberationtest.Objects("s1"))
 	f.say(contract.Beta, 2, deliberationtest.Sends("ALPHA", "three"), deliberationtest.Resolves("s1"), deliberationtest.Accepts("s1", 1))
@@ -1109,13 +1113,13 @@ func TestAStopAtAnyPointLeavesNothingOpen(t *testing.T) {
 	t.Parallel()
 	points := 0
 	for at := 1; ; at++ {
-		f := newForum(t)
+		f := newDeliberationFixture(t)
 		f.say(contract.Alpha, 1, deliberationtest.Analyses(0.9), deliberationtest.Proposes("p1"))
 		f.say(contract.Beta, 1, deliberationtest.Synthesises("s1"))
 		f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 		f.say(contract.Gamma, 3, deliberationtest.Decides("s1"))
 		var stopped atomic.Bool
-		f.onDeed = func(n int) {
+		f.onActivity = func(n int) {
 			// A cancelled call may get here when all is over.
 			if n == at && f.env.SignalWorkflowByID("pipeline-7", contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"}) == nil {
 				stopped.Store(true)
@@ -1141,7 +1145,7 @@ func TestAStopAtAnyPointLeavesNothingOpen(t *testing.T) {
 
 func TestADeliberationRunsWithoutItsDatabaseUntilItsEnd(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	f.away = 8 // Temporal's test environment gives up after ten
 	result := f.deliberate()
@@ -1157,7 +1161,7 @@ func TestADeliberationRunsWithoutItsDatabaseUntilItsEnd(t *testing.T) {
 
 func TestARecordThatCanNeverBeWrittenIsAnErrorOfTheWorkflow(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	f.agrees()
 	f.broken[contract.ActivityPipelineRecord] = fault.ToTemporal(fault.New(contract.ClassHuman, "not_found", "there is no pipeline 7"), 1)
 	f.begin()
@@ -1170,7 +1174,7 @@ func TestARecordThatCanNeverBeWrittenIsAnErrorOfTheWorkflow(t *testing.T) {
 // messages cost no timers.
 func TestProgressMovesTheEndWithoutATimerOfItsOwn(t *testing.T) {
 	t.Parallel()
-	f := newForum(t)
+	f := newDeliberationFixture(t)
 	const spoken, thought = 8, 5 * time.Second
 	for turn := 2; turn <= spoken; turn++ {
 		for _, m := range state.Peers() {

@@ -12,15 +12,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// site fakes the environment and the baseline of a run.
-type site struct {
+// fakeEnvironment fakes the environment and the baseline of a run.
+type fakeEnvironment struct {
 	envs      []contract.EnvironmentResult // one after the other; the last one repeats
 	baselines []contract.BaselineResult    // same
 	setups    int
 	asked     []contract.BaselineInput
 }
 
-func withSite(w *world, s *site) {
+func withFakeEnvironment(w *runFixture, s *fakeEnvironment) {
 	next := func(n int, of int) int { return min(n, of-1) }
 	w.env.RegisterActivityWithOptions(func(context.Context, contract.EnvironmentInput) (contract.EnvironmentResult, error) {
 		w.mu.Lock()
@@ -43,7 +43,7 @@ type setupAgent struct {
 	judged   []contract.JudgeSetupInput
 }
 
-func withSetupAgent(w *world, s *setupAgent) {
+func withSetupAgent(w *runFixture, s *setupAgent) {
 	w.env.RegisterActivityWithOptions(func(context.Context, contract.ProposalInput) (contract.ProposalResult, error) {
 		return contract.ProposalResult{Setup: s.proposes}, nil
 	}, activity.RegisterOptions{Name: contract.ActivityProposal})
@@ -69,12 +69,12 @@ var checkOfBase = [][]contract.Check{{{ID: "test-go-1", Category: contract.Categ
 
 func TestEnvironmentAndBaselineAreThereBeforeThePlannerIsAsked(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	s := &site{
+	w := newRunFixture(t)
+	s := &fakeEnvironment{
 		envs:      []contract.EnvironmentResult{{Digest: "e1", Bytes: 5}},
 		baselines: []contract.BaselineResult{{Key: "k1", Stages: checkOfBase}, {Key: "k1", Summary: contract.TestSummary{Passed: 3}}},
 	}
-	withSite(w, s)
+	withFakeEnvironment(w, s)
 	var baseline []contract.VerifyInput
 	w.onVerify = func(in contract.VerifyInput) contract.CheckResult {
 		if in.Baseline != "" {
@@ -97,9 +97,9 @@ func TestEnvironmentAndBaselineAreThereBeforeThePlannerIsAsked(t *testing.T) {
 
 func TestAKeptBaselineRunsNoCheck(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	s := &site{envs: []contract.EnvironmentResult{{Digest: "e1", Kept: true}}, baselines: []contract.BaselineResult{{Key: "k1"}}}
-	withSite(w, s)
+	w := newRunFixture(t)
+	s := &fakeEnvironment{envs: []contract.EnvironmentResult{{Digest: "e1", Kept: true}}, baselines: []contract.BaselineResult{{Key: "k1"}}}
+	withFakeEnvironment(w, s)
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, prepared()).Status)
 	require.Len(t, s.asked, 1)
 	require.NotContains(t, w.events(), contract.EventBaselineStarted)
@@ -107,9 +107,9 @@ func TestAKeptBaselineRunsNoCheck(t *testing.T) {
 
 func TestABrokenBuildOfTheBaseCommitEndsNeitherItsChecksNorTheRun(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	stages := [][]contract.Check{{{ID: "build-go", Category: contract.CategoryBuild}}, checkOfBase[0]}
-	withSite(w, &site{
+	withFakeEnvironment(w, &fakeEnvironment{
 		envs:      []contract.EnvironmentResult{{Digest: "e1"}},
 		baselines: []contract.BaselineResult{{Key: "k1", Stages: stages}, {Key: "k1", Red: []string{"go build"}}},
 	})
@@ -142,9 +142,9 @@ func TestASetupThatFailsIsAskedOfAPersonBeforeAnythingIsPaid(t *testing.T) {
 	} {
 		t.Run("answer "+answer, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			s := &site{envs: []contract.EnvironmentResult{failed, {Digest: "e1"}}, baselines: []contract.BaselineResult{{Key: "k1"}}}
-			withSite(w, s)
+			w := newRunFixture(t)
+			s := &fakeEnvironment{envs: []contract.EnvironmentResult{failed, {Digest: "e1"}}, baselines: []contract.BaselineResult{{Key: "k1"}}}
+			withFakeEnvironment(w, s)
 			if answer != "" {
 				w.after(time.Minute, func() {
 					require.Empty(t, w.planned)
@@ -167,8 +167,8 @@ func TestASetupThatFailsIsAskedOfAPersonBeforeAnythingIsPaid(t *testing.T) {
 
 func TestAQuestionAboutTheEnvironmentIsRemindedOfAndExpires(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	withSite(w, &site{envs: []contract.EnvironmentResult{{Failure: &contract.Failure{Class: contract.ClassConfig, Message: "no"}}}, baselines: []contract.BaselineResult{{}}})
+	w := newRunFixture(t)
+	withFakeEnvironment(w, &fakeEnvironment{envs: []contract.EnvironmentResult{{Failure: &contract.Failure{Class: contract.ClassConfig, Message: "no"}}}, baselines: []contract.BaselineResult{{}}})
 	w.orchestrate(t, prepared())
 	require.Contains(t, w.events(), contract.EventInterventionReminded)
 	require.Contains(t, w.events(), contract.EventInterventionExpired)
@@ -176,8 +176,8 @@ func TestAQuestionAboutTheEnvironmentIsRemindedOfAndExpires(t *testing.T) {
 
 func TestACheckThatCannotStartIsAQuestion(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	withSite(w, &site{
+	w := newRunFixture(t)
+	withFakeEnvironment(w, &fakeEnvironment{
 		envs:      []contract.EnvironmentResult{{Digest: "e1"}},
 		baselines: []contract.BaselineResult{{Key: "k1", Unavailable: []string{"Node tests (`npm test`): jest: not found"}, Advice: "install it"}},
 	})
@@ -190,14 +190,14 @@ func TestACheckThatCannotStartIsAQuestion(t *testing.T) {
 
 func TestARedBaseCommitIsGoneOnWithUnlessAPersonIsToBeAsked(t *testing.T) {
 	t.Parallel()
-	red := &site{envs: []contract.EnvironmentResult{{Digest: "e1"}}, baselines: []contract.BaselineResult{{Key: "k1", Red: []string{"go test"}}}}
-	w := newWorld(t)
-	withSite(w, red)
+	red := &fakeEnvironment{envs: []contract.EnvironmentResult{{Digest: "e1"}}, baselines: []contract.BaselineResult{{Key: "k1", Red: []string{"go test"}}}}
+	w := newRunFixture(t)
+	withFakeEnvironment(w, red)
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, prepared()).Status)
 	require.NotContains(t, w.statuses(), contract.StatusWaitingForApproval)
 
-	asked := newWorld(t)
-	withSite(asked, &site{envs: red.envs, baselines: red.baselines})
+	asked := newRunFixture(t)
+	withFakeEnvironment(asked, &fakeEnvironment{envs: red.envs, baselines: red.baselines})
 	asked.after(time.Minute, func() { asked.update(contract.UpdateApprove, contract.Command{ID: "1", By: "ann"}) })
 	require.Equal(t, contract.StatusDone, asked.orchestrate(t, prepared(func(s *contract.EnvironmentSettings) { s.AskIfRed = true })).Status)
 	require.Contains(t, asked.statuses(), contract.StatusWaitingForApproval)
@@ -205,8 +205,8 @@ func TestARedBaseCommitIsGoneOnWithUnlessAPersonIsToBeAsked(t *testing.T) {
 
 func TestAStopEndsARunThatIsBeingPrepared(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	withSite(w, &site{envs: []contract.EnvironmentResult{{}}, baselines: []contract.BaselineResult{{}}})
+	w := newRunFixture(t)
+	withFakeEnvironment(w, &fakeEnvironment{envs: []contract.EnvironmentResult{{}}, baselines: []contract.BaselineResult{{}}})
 	w.env.OnActivity(contract.ActivityEnvironment, anything, anything).After(time.Hour).Return(contract.EnvironmentResult{}, nil).Maybe()
 	w.after(time.Second, func() { w.update(contract.UpdateStop, contract.Command{ID: "1", By: "ann"}) })
 	result := w.orchestrate(t, prepared())
@@ -216,8 +216,8 @@ func TestAStopEndsARunThatIsBeingPrepared(t *testing.T) {
 
 func TestAPauseHoldsARunThatIsBeingPrepared(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	withSite(w, &site{envs: []contract.EnvironmentResult{{}}, baselines: []contract.BaselineResult{{Key: "k", Stages: checkOfBase}, {Key: "k"}}})
+	w := newRunFixture(t)
+	withFakeEnvironment(w, &fakeEnvironment{envs: []contract.EnvironmentResult{{}}, baselines: []contract.BaselineResult{{Key: "k", Stages: checkOfBase}, {Key: "k"}}})
 	w.env.OnActivity(contract.ActivityEnvironment, anything, anything).After(time.Minute).Return(contract.EnvironmentResult{}, nil).Maybe()
 	w.after(time.Second, func() { w.update(contract.UpdatePause, contract.Command{ID: "1", By: "ann"}) })
 	w.after(time.Hour, func() {
@@ -230,8 +230,8 @@ func TestAPauseHoldsARunThatIsBeingPrepared(t *testing.T) {
 
 func TestAFailedPreparationAsksAPersonAndTheRunCanContinue(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	withSite(w, &site{envs: []contract.EnvironmentResult{{}}, baselines: []contract.BaselineResult{{}}})
+	w := newRunFixture(t)
+	withFakeEnvironment(w, &fakeEnvironment{envs: []contract.EnvironmentResult{{}}, baselines: []contract.BaselineResult{{}}})
 	w.fail[contract.ActivityEnvironment] = fault.New(contract.ClassConfig, contract.CodeIsolation, "this machine cannot isolate commands")
 	w.left[contract.ActivityEnvironment] = 1
 	w.after(time.Minute, func() {
@@ -247,33 +247,33 @@ func TestTheEnvironmentAgentIsAskedBeforeAPersonAndItsSetupCountsOnceTheBaseline
 	failed := contract.EnvironmentResult{Failure: &contract.Failure{Class: contract.ClassConfig, Message: "`make deps` failed", Cause: "no such file"}}
 	missing := contract.BaselineResult{Key: "k0", Unavailable: []string{"npm test: jest: not found"}}
 	for name, c := range map[string]struct {
-		site    site
+		site    fakeEnvironment
 		agent   setupAgent
 		status  contract.Status
 		judged  []bool
 		planned int
 	}{
 		"a set-up that works": {
-			site{envs: []contract.EnvironmentResult{failed, {Digest: "e2"}}, baselines: []contract.BaselineResult{{Key: "k"}}},
+			fakeEnvironment{envs: []contract.EnvironmentResult{failed, {Digest: "e2"}}, baselines: []contract.BaselineResult{{Key: "k"}}},
 			setupAgent{proposes: 5}, contract.StatusDone, []bool{true}, 1,
 		},
 		"checks that can start then": {
-			site{envs: []contract.EnvironmentResult{{Digest: "e1"}}, baselines: []contract.BaselineResult{missing, {Key: "k"}}},
+			fakeEnvironment{envs: []contract.EnvironmentResult{{Digest: "e1"}}, baselines: []contract.BaselineResult{missing, {Key: "k"}}},
 			setupAgent{proposes: 5}, contract.StatusDone, []bool{true}, 1,
 		},
 		"one that does not work, twice": {
-			site{envs: []contract.EnvironmentResult{failed}, baselines: []contract.BaselineResult{{Key: "k"}}},
+			fakeEnvironment{envs: []contract.EnvironmentResult{failed}, baselines: []contract.BaselineResult{{Key: "k"}}},
 			setupAgent{proposes: 5}, contract.StatusFailed, []bool{false, false}, 0,
 		},
 		"no proposal": {
-			site{envs: []contract.EnvironmentResult{failed}, baselines: []contract.BaselineResult{{Key: "k"}}},
+			fakeEnvironment{envs: []contract.EnvironmentResult{failed}, baselines: []contract.BaselineResult{{Key: "k"}}},
 			setupAgent{}, contract.StatusFailed, nil, 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			withSite(w, &c.site)
+			w := newRunFixture(t)
+			withFakeEnvironment(w, &c.site)
 			withSetupAgent(w, &c.agent)
 			result := w.orchestrate(t, prepared(func(s *contract.EnvironmentSettings) { s.AgentTurns = 3 }))
 			require.Equal(t, c.status, result.Status)
@@ -292,8 +292,8 @@ func TestTheEnvironmentAgentIsAskedBeforeAPersonAndItsSetupCountsOnceTheBaseline
 
 func TestThePersonIsShownWhyAnEnvironmentAgentIsBlocked(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	withSite(w, &site{
+	w := newRunFixture(t)
+	withFakeEnvironment(w, &fakeEnvironment{
 		envs:      []contract.EnvironmentResult{{Failure: &contract.Failure{Class: contract.ClassConfig, Message: "`make deps` failed"}}},
 		baselines: []contract.BaselineResult{{}},
 	})
@@ -307,7 +307,7 @@ func TestThePersonIsShownWhyAnEnvironmentAgentIsBlocked(t *testing.T) {
 
 func TestAStepThatIsBlockedAsksAPersonAndNoRepairAgent(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.answers["step-001"] = []contract.ThinkResult{{Finish: true, Blocked: "the API key is not there", Calls: []contract.ToolCallRef{{Tool: "finish"}}}}
 	result := w.orchestrate(t, func(s *contract.Settings) { s.MaxRetries, s.InterventionWait = 3, time.Hour })
 	require.Equal(t, contract.StatusFailed, result.Status)
@@ -318,8 +318,8 @@ func TestAStepThatIsBlockedAsksAPersonAndNoRepairAgent(t *testing.T) {
 
 func TestARunThatOnlyPreparesEndsBeforeItsFirstPhase(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	withSite(w, &site{
+	w := newRunFixture(t)
+	withFakeEnvironment(w, &fakeEnvironment{
 		envs:      []contract.EnvironmentResult{{Digest: "e1"}},
 		baselines: []contract.BaselineResult{{Key: "k1", Red: []string{"go test"}}},
 	})
@@ -333,14 +333,14 @@ func TestARunThatOnlyPreparesEndsBeforeItsFirstPhase(t *testing.T) {
 
 func TestARunThatOnlyPreparesFailsWithoutAskingAnybody(t *testing.T) {
 	t.Parallel()
-	for name, s := range map[string]*site{
+	for name, s := range map[string]*fakeEnvironment{
 		"set-up": {envs: []contract.EnvironmentResult{{Failure: &contract.Failure{Class: contract.ClassConfig, Code: contract.CodeMissing, Message: "no npm", Cause: "sh: npm"}}}},
 		"check":  {envs: []contract.EnvironmentResult{{Digest: "e1"}}, baselines: []contract.BaselineResult{{Unavailable: []string{"no npm"}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			withSite(w, s)
+			w := newRunFixture(t)
+			withFakeEnvironment(w, s)
 			result := w.orchestrate(t, prepared(), func(s *contract.Settings) { s.PrepareOnly = true })
 			require.Equal(t, contract.StatusFailed, result.Status)
 			require.Contains(t, result.Failure.Message, "no npm")
@@ -351,8 +351,8 @@ func TestARunThatOnlyPreparesFailsWithoutAskingAnybody(t *testing.T) {
 
 func TestAPauseHoldsTheEndOfARunThatOnlyPrepares(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	withSite(w, &site{envs: []contract.EnvironmentResult{{}}, baselines: []contract.BaselineResult{{Key: "k"}}})
+	w := newRunFixture(t)
+	withFakeEnvironment(w, &fakeEnvironment{envs: []contract.EnvironmentResult{{}}, baselines: []contract.BaselineResult{{Key: "k"}}})
 	w.env.OnActivity(contract.ActivityEnvironment, anything, anything).After(time.Minute).Return(contract.EnvironmentResult{}, nil).Maybe()
 	w.after(time.Second, func() { w.update(contract.UpdatePause, contract.Command{ID: "1", By: "ann"}) })
 	var at time.Time

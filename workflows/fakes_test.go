@@ -16,9 +16,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 )
 
-// world is what the workflows under test use: activities that answer as configured, and
+// runFixture is what the workflows under test use: activities that answer as configured, and
 // the records that they wrote.
-type world struct {
+type runFixture struct {
 	mu          sync.Mutex
 	env         *testsuite.TestWorkflowEnvironment
 	records     []contract.Record
@@ -56,10 +56,10 @@ type world struct {
 	planned     []contract.PlanInput
 }
 
-func newWorld(t *testing.T) *world {
+func newRunFixture(t *testing.T) *runFixture {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
-	w := &world{
+	w := &runFixture{
 		env: suite.NewTestWorkflowEnvironment(), written: map[string]contract.RecordResult{}, edited: map[int64]contract.Plan{}, begun: map[string]int{}, taken: map[string]int{}, fail: map[string]*fault.Error{}, left: map[string]int{},
 		answers: map[string][]contract.ThinkResult{}, thinks: map[string]int{}, opened: map[string]contract.OpenStepInput{},
 		plan:   onePlan("step-001"),
@@ -194,7 +194,7 @@ func commitOf(n int) string {
 }
 
 // takeCheck counts repairs like the database does.
-func (w *world) takeCheck(_ context.Context, in contract.TakeCheckInput) (contract.TakeCheckResult, error) {
+func (w *runFixture) takeCheck(_ context.Context, in contract.TakeCheckInput) (contract.TakeCheckResult, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := contract.TakeCheckResult{ID: int64(100 + len(w.taken)), Failure: fault.New(contract.ClassAssertion, contract.CodeCheckFailed, "%s failed", in.Message.Name).Failure}
@@ -216,7 +216,7 @@ func (w *world) takeCheck(_ context.Context, in contract.TakeCheckInput) (contra
 
 // failing returns the configured error of an activity, in the form that crosses
 // Temporal.
-func (w *world) failing(name string) error {
+func (w *runFixture) failing(name string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e := w.fail[name]; e != nil {
@@ -232,7 +232,7 @@ func (w *world) failing(name string) error {
 }
 
 // record applies a record once, like the database does.
-func (w *world) record(ctx context.Context, rec contract.Record) (contract.RecordResult, error) {
+func (w *runFixture) record(ctx context.Context, rec contract.Record) (contract.RecordResult, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := fmt.Sprint(activity.GetInfo(ctx).WorkflowExecution, rec.Seq)
@@ -252,7 +252,7 @@ func (w *world) record(ctx context.Context, rec contract.Record) (contract.Recor
 	return out, nil
 }
 
-func (w *world) openStep(ctx context.Context, in contract.OpenStepInput) (contract.OpenStepResult, error) {
+func (w *runFixture) openStep(ctx context.Context, in contract.OpenStepInput) (contract.OpenStepResult, error) {
 	step := in.Record.Begin.Step
 	w.hop(contract.ActivityOpenStep, in.LocalOnly)
 	begun, err := w.record(ctx, in.Record)
@@ -278,7 +278,7 @@ func (w *world) openStep(ctx context.Context, in contract.OpenStepInput) (contra
 const madePlan = 1
 
 // hop records work that may be local or ordinary.
-func (w *world) hop(name string, quick bool) {
+func (w *runFixture) hop(name string, quick bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hops = append(w.hops, fmt.Sprint(name, " quick=", quick))
@@ -286,7 +286,7 @@ func (w *world) hop(name string, quick bool) {
 
 // think answers with the next of the step's answers; when they run out, with
 // one tool call, then finish.
-func (w *world) think(_ context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
+func (w *runFixture) think(_ context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
 	if w.onThink != nil {
 		w.onThink(in)
 	}
@@ -305,7 +305,7 @@ func (w *world) think(_ context.Context, in contract.ThinkInput) (contract.Think
 	return answer, nil
 }
 
-func (w *world) tool(_ context.Context, in contract.ToolInput) (contract.ToolOutcome, error) {
+func (w *runFixture) tool(_ context.Context, in contract.ToolInput) (contract.ToolOutcome, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.slow != nil {
@@ -335,7 +335,7 @@ func (w *world) tool(_ context.Context, in contract.ToolInput) (contract.ToolOut
 }
 
 // statuses returns the run's statuses, in order, without repeats.
-func (w *world) statuses() []contract.Status {
+func (w *runFixture) statuses() []contract.Status {
 	var out []contract.Status
 	for _, rec := range w.records {
 		if rec.Run != nil && (len(out) == 0 || out[len(out)-1] != rec.Run.Status) {
@@ -345,7 +345,7 @@ func (w *world) statuses() []contract.Status {
 	return out
 }
 
-func (w *world) events() []contract.EventType {
+func (w *runFixture) events() []contract.EventType {
 	var out []contract.EventType
 	for _, rec := range w.records {
 		for _, e := range rec.Events {
@@ -356,7 +356,7 @@ func (w *world) events() []contract.EventType {
 }
 
 // orchestrate runs the workflow to its end.
-func (w *world) orchestrate(t *testing.T, change ...func(*contract.Settings)) contract.RunResult {
+func (w *runFixture) orchestrate(t *testing.T, change ...func(*contract.Settings)) contract.RunResult {
 	t.Helper()
 	w.env.ExecuteWorkflow(contract.WorkflowRun, runInput(change...))
 	require.True(t, w.env.IsWorkflowCompleted())
@@ -396,10 +396,10 @@ func onePlan(ids ...string) contract.Plan {
 }
 
 // after runs f once the workflow has waited for d.
-func (w *world) after(d time.Duration, f func()) { w.env.RegisterDelayedCallback(f, d) }
+func (w *runFixture) after(d time.Duration, f func()) { w.env.RegisterDelayedCallback(f, d) }
 
 // view asks the run for its state.
-func (w *world) view(t *testing.T) contract.RunView {
+func (w *runFixture) view(t *testing.T) contract.RunView {
 	t.Helper()
 	value, err := w.env.QueryWorkflow(contract.QueryState)
 	require.NoError(t, err)
@@ -409,9 +409,9 @@ func (w *world) view(t *testing.T) contract.RunView {
 }
 
 // update sends an update and returns its answer.
-func (w *world) update(name string, c contract.Command) *answer { return w.send(name, c.ID, c) }
+func (w *runFixture) update(name string, c contract.Command) *answer { return w.send(name, c.ID, c) }
 
-func (w *world) send(name, id string, args any) *answer {
+func (w *runFixture) send(name, id string, args any) *answer {
 	a := &answer{}
 	w.env.UpdateWorkflow(name, id, &testsuite.TestUpdateCallback{
 		OnAccept: func() { a.accepted = true },

@@ -10,7 +10,7 @@ import (
 
 func TestAForkContinuesFromItsStepAndRepeatsNothingBeforeIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	plan := onePlan("a", "b", "c")
 	plan.Steps[1].Dependencies, plan.Steps[2].Dependencies = []string{"a"}, []string{"b"}
 	w.edited[9] = plan

@@ -24,7 +24,7 @@ func TestWorkThatAMachineFailedAtIsGivenToAnotherWorkerByName(t *testing.T) {
 	} {
 		t.Run(string(p), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			w.workers = []string{"a:1", "b:2"}
 			w.failTimes(name, 1, fullDisk("a:1"))
 			require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
@@ -48,7 +48,7 @@ func TestAnotherWorkerIsNoActionWhereThereIsNone(t *testing.T) {
 	for name, workers := range map[string][]string{"none but that which failed": {"a:1"}, "none at all": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			w.workers = workers
 			w.failTimes(contract.ActivityVerify, 9, fullDisk("a:1"))
 			require.Equal(t, contract.StatusFailed, w.orchestrate(t, healing).Status)
@@ -59,7 +59,7 @@ func TestAnotherWorkerIsNoActionWhereThereIsNone(t *testing.T) {
 
 func TestAContextThatStillOverflowsIsHalvedAgainAndTheStepContinues(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.failTimes(contract.ActivityThink+"/step-001", 2, fault.New(contract.ClassLLM, contract.CodeContextOverflow, "too long"))
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
 	require.Equal(t, []contract.HealAction{contract.HealCompactContext, contract.HealCompactContext}, w.actions())

@@ -21,7 +21,7 @@ func healing(s *contract.Settings) {
 }
 
 // healNotes returns the records about a run's heals, the last of each.
-func (w *world) healNotes() map[int]contract.HealNote {
+func (w *runFixture) healNotes() map[int]contract.HealNote {
 	out := map[int]contract.HealNote{}
 	for _, rec := range w.records {
 		for _, n := range rec.Heals {
@@ -35,7 +35,7 @@ func (w *world) healNotes() map[int]contract.HealNote {
 }
 
 // repaired returns the changes in heals' rows that replace the work of steps.
-func (w *world) repaired() []contract.StepOutput {
+func (w *runFixture) repaired() []contract.StepOutput {
 	var out []contract.StepOutput
 	for _, rec := range w.records {
 		for _, n := range rec.Heals {
@@ -48,7 +48,7 @@ func (w *world) repaired() []contract.StepOutput {
 }
 
 // actions returns the actions of a run's heals in order.
-func (w *world) actions() []contract.HealAction {
+func (w *runFixture) actions() []contract.HealAction {
 	notes := w.healNotes()
 	var out []contract.HealAction
 	for i := 1; i <= len(notes); i++ {
@@ -58,7 +58,7 @@ func (w *world) actions() []contract.HealAction {
 }
 
 // last returns the last written version of the run's row.
-func (w *world) last() contract.RunChange {
+func (w *runFixture) last() contract.RunChange {
 	for _, rec := range slices.Backward(w.records) {
 		if rec.Run != nil {
 			return *rec.Run
@@ -68,7 +68,7 @@ func (w *world) last() contract.RunChange {
 }
 
 // failTimes makes an activity fail a number of times, then succeed.
-func (w *world) failTimes(name string, n int, e *fault.Error) { w.fail[name], w.left[name] = e, n }
+func (w *runFixture) failTimes(name string, n int, e *fault.Error) { w.fail[name], w.left[name] = e, n }
 
 func occurrences(events []contract.EventType, kind contract.EventType) int {
 	n := 0
@@ -88,7 +88,7 @@ func TestARunThatFailsOnceInAnyPhaseHealsItselfAndIsDone(t *testing.T) {
 	} {
 		t.Run(string(p), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			failure, action := fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "no JSON"), contract.HealCorrectJSON
 			if !p.UsesModel() {
 				failure, action = fault.New(contract.ClassRuntime, contract.CodeCommandCrashed, "it crashed"), contract.HealRerunStrict
@@ -112,7 +112,7 @@ func TestARunThatFailsOnceInAnyPhaseHealsItselfAndIsDone(t *testing.T) {
 
 func TestARedTestIsRepairedVerifiedAndReleased(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.redUntil = "repair.2.0"
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
 	require.Equal(t, []contract.HealAction{contract.HealRepair}, w.actions())
@@ -126,7 +126,7 @@ func TestARedTestIsRepairedVerifiedAndReleased(t *testing.T) {
 
 func TestARepairThatRemovesTestsIsDiscarded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.redUntil, w.refused = "repair.2.0", "it deletes TestAdd"
 	require.Equal(t, contract.StatusFailed, w.orchestrate(t, healing).Status)
 	for _, n := range w.healNotes() {
@@ -138,7 +138,7 @@ func TestARepairThatRemovesTestsIsDiscarded(t *testing.T) {
 
 func TestAFailureThatCannotBeHealedAsksAPersonAndFailsWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.red = true
 	result := w.orchestrate(t, healing)
 	require.Equal(t, contract.StatusFailed, result.Status)
@@ -159,7 +159,7 @@ func TestAPersonCanLetARunTryAgainOrGiveUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			w.failTimes(contract.ActivityPlan, 1, fault.New(contract.ClassHuman, contract.CodeRepository, "the wrong repository"))
 			c := contract.Command{ID: "c1", By: "ann", Reason: "the branch was missing"}
 			if name == contract.UpdateHeal {
@@ -177,7 +177,7 @@ func TestAPersonCanLetARunTryAgainOrGiveUp(t *testing.T) {
 
 func TestAnInvalidPlanIsRegenerated(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.failTimes(contract.ActivityThink+"/step-001", 1, fault.New(contract.ClassLogic, contract.CodeInvalidPlan, "the step cannot be done"))
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
 	require.Equal(t, []contract.HealAction{contract.HealRefinePlan}, w.actions())
@@ -186,7 +186,7 @@ func TestAnInvalidPlanIsRegenerated(t *testing.T) {
 
 func TestStepsThatWereDoneAreNotDoneAgainAfterAHeal(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.plan = onePlan("good", "bad")
 	w.plan.Steps[1].Dependencies = []string{"good"}
 	w.failTimes(contract.ActivityThink+"/bad", 1, fault.New(contract.ClassLLM, contract.CodeRefusal, "no"))
@@ -199,7 +199,7 @@ func TestStepsThatWereDoneAreNotDoneAgainAfterAHeal(t *testing.T) {
 
 func TestWithoutRetriesARunFailsAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.red = true
 	result := w.orchestrate(t, healing, func(s *contract.Settings) { s.MaxRetries = 0 })
 	require.Equal(t, contract.CodeTestsFailed, result.Failure.Code)
@@ -208,7 +208,7 @@ func TestWithoutRetriesARunFailsAtOnce(t *testing.T) {
 
 func TestWhatABudgetHasEndedIsNotHealed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.fail[contract.ActivityPlan] = fault.New(contract.ClassInfra, contract.CodeBudgetExceeded, "spent")
 	require.Equal(t, contract.CodeBudgetExceeded, w.orchestrate(t, healing).Failure.Code)
 	require.Empty(t, w.healNotes())
@@ -219,7 +219,7 @@ func TestAnExhaustedQuotaIsWaitedOutUnlessAPersonRefuses(t *testing.T) {
 	for name, refuse := range map[string]bool{"waited out": false, "refused": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			w.failTimes(contract.ActivityPlan, 1, fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "spent"))
 			if refuse {
 				w.after(10*time.Second, func() { w.update(contract.UpdateReject, contract.Command{ID: "no", By: "ann"}) })
@@ -238,7 +238,7 @@ func TestAnExhaustedQuotaIsWaitedOutUnlessAPersonRefuses(t *testing.T) {
 func TestAnExhaustedQuotaIsWaitedOutForAsLongAsTheProviderSays(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[time.Duration]string{0: time.Minute.String(), 5 * time.Hour: (5 * time.Hour).String(), time.Second: time.Second.String()} {
-		w := newWorld(t)
+		w := newRunFixture(t)
 		spent := fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "spent")
 		spent.Wait = said
 		w.failTimes(contract.ActivityPlan, 1, spent)
@@ -256,7 +256,7 @@ func TestAnExhaustedQuotaIsWaitedOutForAsLongAsTheProviderSays(t *testing.T) {
 
 func TestAnExhaustedQuotaFailsOverToAnotherProvider(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.failTimes(contract.ActivityPlan, 1, fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "spent"))
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing, func(s *contract.Settings) {
 		s.Fallbacks = []contract.ModelChoice{{Provider: "other", Model: "m"}}
@@ -267,7 +267,7 @@ func TestAnExhaustedQuotaFailsOverToAnotherProvider(t *testing.T) {
 
 func TestAnAgentThatRepeatsItsErrorIsRevokedAndAFreshOneTakesOver(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.failTimes(contract.ActivityThink+"/step-001", 3, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "no JSON at line 12"))
 	result := w.orchestrate(t, healing)
 	require.Equal(t, contract.StatusDone, result.Status, "%v %v", result.Failure, w.actions())
@@ -277,7 +277,7 @@ func TestAnAgentThatRepeatsItsErrorIsRevokedAndAFreshOneTakesOver(t *testing.T) 
 
 func TestAConflictIsResolvedByTheRepairAgent(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.plan = onePlan("a", "b")
 	w.conflict = "b"
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
@@ -294,7 +294,7 @@ func TestAConflictIsResolvedByTheRepairAgent(t *testing.T) {
 }
 
 // slowly makes each model call take a minute.
-func (w *world) slowly() {
+func (w *runFixture) slowly() {
 	w.env.OnActivity(contract.ActivityThink, anything, anything).After(time.Minute).Return(w.think)
 }
 
@@ -304,7 +304,7 @@ const repairing = 2*time.Minute + 30*time.Second
 
 func TestAPauseAndASwitchOfModelReachTheRepairAgentAtWork(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.redUntil = "repair.2.0"
 	w.slowly()
 	used := map[int]string{}
@@ -335,7 +335,7 @@ func TestAPauseAndASwitchOfModelReachTheRepairAgentAtWork(t *testing.T) {
 
 func TestARepairAgentThatStartsInAPausedRunWaits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.redUntil = "repair.2.0"
 	w.env.OnActivity(contract.ActivityDiagnose, anything, anything).After(time.Minute).Return(func(_ context.Context, in contract.DiagnoseInput) (contract.Diagnosis, error) {
 		return contract.Diagnosis{Failure: in.Failure, RootCause: "root"}, nil
@@ -353,7 +353,7 @@ func TestARepairAgentThatStartsInAPausedRunWaits(t *testing.T) {
 
 func TestAStopEndsTheRepairAgentAtWork(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.redUntil = "repair.2.0"
 	w.slowly()
 	w.after(repairing, func() { w.update(contract.UpdateStop, contract.Command{ID: "s", By: "ann"}) })
@@ -370,7 +370,7 @@ func TestAStopEndsTheRepairAgentAtWork(t *testing.T) {
 
 func TestARepairAgentThatLeavesItsPathsIsRevokedAndAFreshOneFindsItsHandoff(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.redUntil = "repair2.2.0"
 	w.escapes = map[string]int{contract.StepRepair: 2}
 	w.after(time.Minute, func() {
@@ -389,7 +389,7 @@ func TestARepairThatTouchesWhatNoAgentMayChangeIsAViolation(t *testing.T) {
 	for code, revoked := range map[contract.Code]int{contract.CodeForbidden: 1, contract.CodeFindings: 0} {
 		t.Run(string(code), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			w.redUntil, w.refused, w.refusedCode = "repair.2.0", "it touches .github/workflows/ci.yml", code
 			require.Equal(t, contract.StatusFailed, w.orchestrate(t, healing).Status)
 			require.Len(t, w.revoked(), revoked)
@@ -399,7 +399,7 @@ func TestARepairThatTouchesWhatNoAgentMayChangeIsAViolation(t *testing.T) {
 
 func TestARepairAgentThatRepeatsItsErrorIsRevoked(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.redUntil, w.refused, w.refusedCode = "repair.2.0", "it deletes TestAdd", contract.CodeFindings
 	for i := range 2 {
 		w.after(time.Duration(i+1)*time.Minute, func() {
@@ -412,7 +412,7 @@ func TestARepairAgentThatRepeatsItsErrorIsRevoked(t *testing.T) {
 }
 
 // revoked returns the events about revoked agents.
-func (w *world) revoked() []map[string]any {
+func (w *runFixture) revoked() []map[string]any {
 	var out []map[string]any
 	for _, rec := range w.records {
 		for _, e := range rec.Events {
@@ -426,7 +426,7 @@ func (w *world) revoked() []map[string]any {
 
 func TestParallelStepsOfAFailedOneContinueAndAreNotPaidTwice(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.plan = onePlan("bad", "slow")
 	w.env.OnActivity(contract.ActivityThink, anything, mock.MatchedBy(func(in contract.ThinkInput) bool { return in.Execution.Step == "slow" })).
 		After(time.Minute).Return(w.think)
@@ -452,7 +452,7 @@ func TestWhatChangesNoModelIsNotTriedWhereThereIsNone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			w.fail[c.activity] = c.failure
 			require.Equal(t, contract.StatusFailed, w.orchestrate(t, healing, other).Status)
 			require.Equal(t, c.want, w.actions())
@@ -480,7 +480,7 @@ func TestAMissingApprovalSaysWhyAndWhatToDoNext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			if c.rejected {
 				w.after(time.Minute, func() { w.update(contract.UpdateReject, contract.Command{ID: "1", By: "ann", Reason: "too large"}) })
 			}
@@ -502,7 +502,7 @@ func TestAMissingApprovalSaysWhyAndWhatToDoNext(t *testing.T) {
 
 // requireEndedOnce requires that each heal of a run ended, and that its end was recorded
 // once.
-func (w *world) requireEndedOnce(t *testing.T) {
+func (w *runFixture) requireEndedOnce(t *testing.T) {
 	t.Helper()
 	notes := w.healNotes()
 	for number, n := range notes {
@@ -518,26 +518,26 @@ func TestAHealGetsAResultHoweverItsRunEnds(t *testing.T) {
 	quota := fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "no money left")
 	for name, c := range map[string]struct {
 		fails  *fault.Error
-		do     func(w *world)
+		do     func(w *runFixture)
 		status contract.Status
 		heals  []contract.HealStatus
 	}{
-		"stopped while it waits for a person": {asks, func(w *world) { w.update(contract.UpdateStop, contract.Command{ID: "c", By: "ann"}) },
+		"stopped while it waits for a person": {asks, func(w *runFixture) { w.update(contract.UpdateStop, contract.Command{ID: "c", By: "ann"}) },
 			contract.StatusCancelled, []contract.HealStatus{contract.HealFailed}},
-		"cancelled in Temporal while it waits for a person": {asks, func(w *world) { w.env.CancelWorkflow() },
+		"cancelled in Temporal while it waits for a person": {asks, func(w *runFixture) { w.env.CancelWorkflow() },
 			contract.StatusCancelled, []contract.HealStatus{contract.HealFailed}},
-		"cancelled in Temporal while it waits for a quota": {quota, func(w *world) { w.env.CancelWorkflow() },
+		"cancelled in Temporal while it waits for a quota": {quota, func(w *runFixture) { w.env.CancelWorkflow() },
 			contract.StatusCancelled, []contract.HealStatus{contract.HealFailed}},
-		"told not to wait for a quota": {quota, func(w *world) { w.update(contract.UpdateReject, contract.Command{ID: "c", By: "ann"}) },
+		"told not to wait for a quota": {quota, func(w *runFixture) { w.update(contract.UpdateReject, contract.Command{ID: "c", By: "ann"}) },
 			contract.StatusFailed, []contract.HealStatus{contract.HealFailed}},
-		"told to do something else": {asks, func(w *world) {
+		"told to do something else": {asks, func(w *runFixture) {
 			w.update(contract.UpdateHeal, contract.Command{ID: "c", By: "ann", Action: contract.HealRegenerate})
 		}, contract.StatusDone, []contract.HealStatus{contract.HealSuccess, contract.HealSuccess}},
-		"out of time while it waits for a person": {asks, func(*world) {}, contract.StatusFailed, []contract.HealStatus{contract.HealFailed}},
+		"out of time while it waits for a person": {asks, func(*runFixture) {}, contract.StatusFailed, []contract.HealStatus{contract.HealFailed}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			w.failTimes(contract.ActivityPlan, 1, c.fails)
 			w.after(20*time.Second, func() {
 				require.Equal(t, contract.StatusWaitingForApproval, w.view(t).Status)
@@ -557,7 +557,7 @@ func TestAHealGetsAResultHoweverItsRunEnds(t *testing.T) {
 
 func TestAChangeMadeForTheReleaserIsTestedBeforeItIsReleased(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.failTimes(contract.ActivityRelease, 1, fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "red after the rebase"))
 	change := contract.Change{Step: "heal-1", From: contract.Workspace{Tree: "step-001.2.0"}, To: contract.Workspace{Tree: "mended"}}
 	w.env.OnWorkflow(contract.WorkflowSelfHeal, mock.Anything, mock.Anything).Return(contract.Directive{
@@ -575,7 +575,7 @@ func TestAChangeMadeForTheReleaserIsTestedBeforeItIsReleased(t *testing.T) {
 
 func TestARunIsOverInItsRowWhenAllIsSaidOfItsEnd(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.failTimes(contract.ActivityPlan, 1, fault.New(contract.ClassHuman, contract.CodeRepository, "the wrong repository"))
 	w.after(time.Minute, func() { // the second is written when the run is already ending
 		w.update(contract.UpdatePause, contract.Command{ID: "p", By: "ann"})
@@ -590,7 +590,7 @@ func TestARunIsOverInItsRowWhenAllIsSaidOfItsEnd(t *testing.T) {
 
 func TestAHealThatIsCancelledBeforeItBeginsEndsAsOneThatWasWritten(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.after(0, w.env.CancelWorkflow)
 	w.env.ExecuteWorkflow(contract.WorkflowSelfHeal, contract.HealInput{
 		RunID: 7, Number: 1, Phase: contract.PhasePlanner, Failure: fault.New(contract.ClassLLM, contract.CodeRefusal, "no").Failure,
@@ -604,7 +604,7 @@ func TestAHealThatIsCancelledBeforeItBeginsEndsAsOneThatWasWritten(t *testing.T)
 
 func TestAPersonIsAskedOnceThoughNoHealCanLookAtTheFailure(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.red = true
 	n := 0
 	w.env.OnActivity(contract.ActivityDiagnose, mock.Anything, mock.Anything).Return(func(_ context.Context, in contract.DiagnoseInput) (contract.Diagnosis, error) {
@@ -621,7 +621,7 @@ func TestAPersonIsAskedOnceThoughNoHealCanLookAtTheFailure(t *testing.T) {
 	require.Equal(t, 1, occurrences(w.events(), contract.EventInterventionRequested))
 }
 
-func slowClock(w *world) {
+func slowClock(w *runFixture) {
 	w.env.OnActivity(contract.ActivityRunTimeFrom, mock.Anything, mock.Anything).Return(func(ctx context.Context, _ int64) (time.Time, error) {
 		select {
 		case <-ctx.Done():
@@ -634,7 +634,7 @@ func slowClock(w *world) {
 
 func TestAStopWhileTheTimeIsLookedUpIsAStop(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	slowClock(w)
 	w.releases = func(int) {
 		<-time.After(400 * time.Millisecond)
@@ -648,7 +648,7 @@ func TestAStopWhileTheTimeIsLookedUpIsAStop(t *testing.T) {
 
 func TestAHealThatIsCancelledChoosesTheWorkerThatItsRowNames(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.workers = []string{"host:2"}
 	w.after(0, w.env.CancelWorkflow)
 	f := fault.New(contract.ClassInfra, contract.CodeUnavailable, "no").Failure

@@ -20,9 +20,9 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/deliberation/state"
 )
 
-// planners is a world in which ALPHA and BETA deliberate about a run's plan.
-type planners struct {
-	*world
+// plannerFixture is a fixture in which ALPHA and BETA deliberate about a run's plan.
+type plannerFixture struct {
+	*runFixture
 	created  []contract.NewPipeline
 	making   func() // called when the row of a deliberation is created
 	kept     []contract.SaveTranscriptInput
@@ -32,9 +32,9 @@ type planners struct {
 	why      string                          // why the deliberation ended
 }
 
-func newPlanners(t *testing.T) *planners {
+func newPlannerFixture(t *testing.T) *plannerFixture {
 	t.Helper()
-	p := &planners{world: newWorld(t), minutes: contract.SaveTranscriptResult{Artifact: "deliberation/minutes.md"}}
+	p := &plannerFixture{runFixture: newRunFixture(t), minutes: contract.SaveTranscriptResult{Artifact: "deliberation/minutes.md"}}
 	RegisterDeliberation(p.env)
 	RegisterMember(p.env)
 	register := func(name string, f any) { p.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
@@ -80,7 +80,7 @@ func newPlanners(t *testing.T) *planners {
 	return p
 }
 
-func (p *planners) failingLocked(name string) error {
+func (p *plannerFixture) failingLocked(name string) error {
 	if e := p.fail[name]; e != nil {
 		return fault.ToTemporal(e, fault.RetryOf(e.Class).Attempts)
 	}
@@ -88,7 +88,7 @@ func (p *planners) failingLocked(name string) error {
 }
 
 // disagree makes ALPHA and BETA never vote.
-func (p *planners) disagree() {
+func (p *plannerFixture) disagree() {
 	for _, m := range []string{"alpha", "beta"} {
 		p.answers[m] = []contract.ThinkResult{{Moves: []contract.Move{deliberationtest.Sends("", "hm")}}}
 	}
@@ -108,7 +108,7 @@ func ifComplex(s *contract.Settings) {
 
 func TestAPlanIsMadeOfWhatADeliberationAgreedOn(t *testing.T) {
 	t.Parallel()
-	p := newPlanners(t)
+	p := newPlannerFixture(t)
 	require.Equal(t, contract.StatusDone, p.orchestrate(t, together).Status)
 	require.Len(t, p.created, 1)
 	require.True(t, p.created[0].ForRun)
@@ -130,7 +130,7 @@ func TestAPlanIsMadeOfWhatADeliberationAgreedOn(t *testing.T) {
 
 func TestAConsensusThatIsAPlanIsTheRunsPlan(t *testing.T) {
 	t.Parallel()
-	p := newPlanners(t)
+	p := newPlannerFixture(t)
 	p.minutes.PlanID, p.minutes.Plan = 77, onePlan("step-001", "step-002")
 	require.Equal(t, contract.StatusDone, p.orchestrate(t, together).Status)
 	require.Empty(t, p.planned)
@@ -141,7 +141,7 @@ func TestAConsensusThatIsAPlanIsTheRunsPlan(t *testing.T) {
 func TestOnlyAComplexPlanIsDeliberatedAboutUnasked(t *testing.T) {
 	t.Parallel()
 	for complexity, deliberations := range map[float64]int{0.8: 0, 0.81: 1} {
-		p := newPlanners(t)
+		p := newPlannerFixture(t)
 		p.plan.ComplexityScore = complexity
 		require.Equal(t, contract.StatusDone, p.orchestrate(t, ifComplex).Status)
 		require.Len(t, p.created, deliberations, "%g", complexity)
@@ -156,7 +156,7 @@ func TestOnlyAComplexPlanIsDeliberatedAboutUnasked(t *testing.T) {
 
 func TestAPlanThatAPersonGaveIsNotDeliberatedAbout(t *testing.T) {
 	t.Parallel()
-	p := newPlanners(t)
+	p := newPlannerFixture(t)
 	p.edited[0] = onePlan("step-001")
 	require.Equal(t, contract.StatusDone, p.orchestrate(t, together, func(s *contract.Settings) { s.PlanGiven = true }).Status)
 	require.Empty(t, p.created)
@@ -164,7 +164,7 @@ func TestAPlanThatAPersonGaveIsNotDeliberatedAbout(t *testing.T) {
 
 func TestNoConsensusIsAFailureOfThePlannerThatIsHealedLikeOthers(t *testing.T) {
 	t.Parallel()
-	p := newPlanners(t)
+	p := newPlannerFixture(t)
 	p.disagree()
 	result := p.orchestrate(t, together, func(s *contract.Settings) { s.MaxRetries, s.InterventionWait = 1, time.Hour })
 	require.Equal(t, contract.StatusFailed, result.Status)
@@ -183,7 +183,7 @@ func TestNoConsensusIsAFailureOfThePlannerThatIsHealedLikeOthers(t *testing.T) {
 
 func TestWhatWasAgreedOnIsKeptWhenThePlanMadeOfItFails(t *testing.T) {
 	t.Parallel()
-	p := newPlanners(t)
+	p := newPlannerFixture(t)
 	p.fail[contract.ActivityPlan] = fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "no JSON")
 	p.left = map[string]int{contract.ActivityPlan: 1}
 	result := p.orchestrate(t, together, func(s *contract.Settings) { s.MaxRetries, s.InterventionWait = 2, time.Hour })
@@ -197,7 +197,7 @@ func TestWhatWasAgreedOnIsKeptWhenThePlanMadeOfItFails(t *testing.T) {
 
 func TestAgentsThatABudgetEndedEndTheRunAsItDoes(t *testing.T) {
 	t.Parallel()
-	p := newPlanners(t)
+	p := newPlannerFixture(t)
 	for _, m := range []string{"alpha", "beta"} {
 		p.fail[contract.ActivityThink+"/"+m] = fault.New(contract.ClassConfig, contract.CodeBudgetExceeded, "the day's money is spent")
 	}
@@ -209,7 +209,7 @@ func TestAgentsThatABudgetEndedEndTheRunAsItDoes(t *testing.T) {
 
 func TestAStopOfTheRunEndsItsDeliberation(t *testing.T) {
 	t.Parallel()
-	p := newPlanners(t)
+	p := newPlannerFixture(t)
 	p.slowly("alpha", time.Hour)
 	var stopped, ended time.Time
 	p.after(5*time.Second, func() {
@@ -227,7 +227,7 @@ func TestAStopOfTheRunEndsItsDeliberation(t *testing.T) {
 
 func TestADeliberationIsNotifiedThatItsRunTimedOut(t *testing.T) {
 	t.Parallel()
-	p := newPlanners(t)
+	p := newPlannerFixture(t)
 	p.slowly("alpha", time.Hour)
 	result := p.orchestrate(t, together, func(s *contract.Settings) { s.RunBudget.Time = 10 * time.Second })
 	require.Equal(t, []any{contract.StatusFailed, contract.CodeRunTimeout}, []any{result.Status, result.Failure.Code})
@@ -239,7 +239,7 @@ func TestADeliberationIsNotifiedThatItsRunTimedOut(t *testing.T) {
 // deliberation and that one's workflow.
 func TestAStopOfTheRunLosesNoDeliberationThatBegins(t *testing.T) {
 	t.Parallel()
-	p := newPlanners(t)
+	p := newPlannerFixture(t)
 	p.making = func() { p.env.SignalWorkflow(contract.UpdateStop, contract.Command{ID: "s", By: "ann"}) }
 	require.Equal(t, contract.StatusCancelled, p.orchestrate(t, together).Status)
 	require.Len(t, p.created, 1)
@@ -249,7 +249,7 @@ func TestAStopOfTheRunLosesNoDeliberationThatBegins(t *testing.T) {
 
 func TestAPausedRunWaitsForItsDeliberationAndBeginsNothingNew(t *testing.T) {
 	t.Parallel()
-	p := newPlanners(t)
+	p := newPlannerFixture(t)
 	p.slowly("alpha", 20*time.Second)
 	p.after(5*time.Second, func() { p.update(contract.UpdatePause, contract.Command{ID: "1", By: "me"}) })
 	var status contract.Status
@@ -266,14 +266,14 @@ func TestAPausedRunWaitsForItsDeliberationAndBeginsNothingNew(t *testing.T) {
 }
 
 // slowly makes the turns of a member take a while, in the time of the workflow.
-func (p *planners) slowly(member string, d time.Duration) {
+func (p *plannerFixture) slowly(member string, d time.Duration) {
 	p.env.OnActivity(contract.ActivityThink, mock.Anything, mock.MatchedBy(func(in contract.ThinkInput) bool { return in.Execution.Step == member })).Return(p.think).After(d).Maybe()
 	p.env.OnActivity(contract.ActivityThink, mock.Anything, mock.Anything).Return(p.think).Maybe()
 }
 
 func TestASwitchOfTheBuildersModelConcernsNobodyWhoDeliberates(t *testing.T) {
 	t.Parallel()
-	p := newPlanners(t)
+	p := newPlannerFixture(t)
 	p.slowly("alpha", 10*time.Second)
 	p.after(5*time.Second, func() { p.update(contract.UpdateSwitchModel, switches("1", contract.AgentBuilder)) })
 	p.after(6*time.Second, func() { p.update(contract.UpdateSwitchModel, switches("2", contract.AgentBeta)) })
@@ -285,7 +285,7 @@ func TestASwitchOfTheBuildersModelConcernsNobodyWhoDeliberates(t *testing.T) {
 
 // modelsCalled returns which models the members called, by member and turn: alpha-1. Those of
 // a recovery are alpha-1', and so on.
-func (p *planners) modelsCalled() map[string]string {
+func (p *plannerFixture) modelsCalled() map[string]string {
 	out := map[string]string{}
 	p.onThink = func(in contract.ThinkInput) {
 		if in.Brief != nil {
@@ -311,7 +311,7 @@ func TestASwitchOfAModelReachesTheNextCallOfWhoeverDeliberates(t *testing.T) {
 	} {
 		t.Run("of "+cmp.Or(string(agent), "all"), func(t *testing.T) {
 			t.Parallel()
-			p := newPlanners(t)
+			p := newPlannerFixture(t)
 			asked := p.modelsCalled()
 			p.slowly("alpha", 10*time.Second)
 			var view contract.RunView
@@ -348,7 +348,7 @@ func TestASwitchOfAModelReachesARecoveryAndOneThatIsMadeJustThen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPlanners(t)
+			p := newPlannerFixture(t)
 			asked := p.modelsCalled()
 			p.disagree()
 			p.slowly("alpha", 10*time.Second)
@@ -374,7 +374,7 @@ func TestASwitchOfAModelReachesARecoveryAndOneThatIsMadeJustThen(t *testing.T) {
 
 func TestASwitchOfAModelThatNobodyWouldUseIsRefusedWithTheReason(t *testing.T) {
 	t.Parallel()
-	p := newPlanners(t)
+	p := newPlannerFixture(t)
 	var early, late, unknown *answer
 	p.after(5*time.Second, func() {
 		early = p.update(contract.UpdateSwitchModel, switches("1", contract.AgentGamma))
@@ -385,7 +385,7 @@ func TestASwitchOfAModelThatNobodyWouldUseIsRefusedWithTheReason(t *testing.T) {
 	require.ErrorContains(t, early.err, "run 7 has no deliberation about its plan")
 	require.ErrorContains(t, unknown.err, `unknown agent "delta"`)
 
-	p = newPlanners(t)
+	p = newPlannerFixture(t)
 	p.env.OnActivity(contract.ActivityPlan, mock.Anything, mock.Anything).Return(contract.PlanResult{ID: madePlan, Plan: p.plan.Skeleton()}, nil).After(time.Minute)
 	p.after(30*time.Second, func() { late = p.update(contract.UpdateSwitchModel, switches("1", contract.AgentGamma)) })
 	require.Equal(t, contract.StatusDone, p.orchestrate(t, together).Status)

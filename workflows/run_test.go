@@ -16,7 +16,7 @@ import (
 
 func TestARunPassesThroughTheLifecycle(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	result := w.orchestrate(t)
 	require.Equal(t, contract.StatusDone, result.Status)
 	require.Equal(t, "rgpt/run-7", result.Branch)
@@ -39,7 +39,7 @@ func TestAFailureOfEachClassInEachPhaseEndsThePhaseAndTheRun(t *testing.T) {
 		for _, class := range contract.Classes() {
 			t.Run(fmt.Sprint(p, "/", class), func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t)
+				w := newRunFixture(t)
 				w.fail[where[p]] = fault.New(class, contract.CodeUnknown, "told to fail")
 				result := w.orchestrate(t)
 				require.Equal(t, contract.StatusFailed, result.Status)
@@ -56,7 +56,7 @@ func TestAFailureOfEachClassInEachPhaseEndsThePhaseAndTheRun(t *testing.T) {
 
 func TestARedTestIsAResultThatEndsTheTesterPhase(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.red = true
 	result := w.orchestrate(t)
 	require.Equal(t, contract.ClassAssertion, result.Failure.Class)
@@ -65,7 +65,7 @@ func TestARedTestIsAResultThatEndsTheTesterPhase(t *testing.T) {
 
 func TestStepsStartFromTheChangesTheyDependOnAndNothingElse(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.plan = onePlan("s1", "s2", "s3", "s4", "s5")
 	w.plan.Steps[1].Dependencies = []string{"s1"}
 	w.plan.Steps[2].Dependencies = []string{"s1"}
@@ -82,7 +82,7 @@ func TestStepsStartFromTheChangesTheyDependOnAndNothingElse(t *testing.T) {
 
 func TestNoMoreStepsRunAtOnceThanAllowed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.plan = onePlan("a", "b", "c", "d", "e", "f")
 	running, most := map[string]bool{}, 0
 	w.onThink = func(in contract.ThinkInput) {
@@ -104,7 +104,7 @@ func TestNoMoreStepsRunAtOnceThanAllowed(t *testing.T) {
 
 func TestAFailedStepStopsTheOthers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.plan = onePlan("bad", "good", "later")
 	w.plan.Steps[2].Dependencies = []string{"bad"}
 	w.fail[contract.ActivityThink+"/bad"] = fault.New(contract.ClassLLM, contract.CodeRefusal, "no")
@@ -118,7 +118,7 @@ func TestStopEndsTheRunAsCancelledAtAnyMoment(t *testing.T) {
 	for _, name := range []string{contract.ActivityPlan, contract.ActivityThink, contract.ActivityVerify} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			var got *answer
 			w.env.OnActivity(name, anything, anything).After(time.Hour).Return(nil, nil).Maybe()
 			w.after(time.Second, func() { got = w.update(contract.UpdateStop, contract.Command{ID: "1", By: "ann", Reason: "enough"}) })
@@ -133,7 +133,7 @@ func TestStopEndsTheRunAsCancelledAtAnyMoment(t *testing.T) {
 
 func TestARunThatTakesTooLongFailsAsTimedOut(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.env.OnActivity(contract.ActivityPlan, anything, anything).After(2*time.Hour).Return(contract.PlanResult{}, nil).Maybe()
 	result := w.orchestrate(t, func(s *contract.Settings) { s.RunBudget.Time = time.Hour; s.ModelTimeout = 24 * time.Hour })
 	require.Equal(t, contract.StatusFailed, result.Status)
@@ -142,7 +142,7 @@ func TestARunThatTakesTooLongFailsAsTimedOut(t *testing.T) {
 
 func TestAPausedRunStandsStillUntilItIsResumed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.env.OnActivity(contract.ActivityVerify, anything, anything).After(time.Minute).Return(contract.CheckResult{OK: true}, nil)
 	var seen contract.RunView
 	var again *answer
@@ -163,7 +163,7 @@ func TestAPausedRunStandsStillUntilItIsResumed(t *testing.T) {
 
 func TestAPausedRunStartsNoFurtherStep(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.plan = onePlan("s1", "s2")
 	w.plan.Steps[1].Dependencies = []string{"s1"}
 	w.onThink = func(in contract.ThinkInput) {
@@ -185,7 +185,7 @@ func TestAPausedRunStartsNoFurtherStep(t *testing.T) {
 
 func TestACommandWithTheSameIDIsAppliedOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.env.OnActivity(contract.ActivityPlan, anything, anything).After(time.Minute).Return(contract.PlanResult{ID: madePlan, Plan: w.plan}, nil)
 	w.after(time.Second, func() { w.env.SignalWorkflow(contract.UpdatePause, contract.Command{ID: "x", By: "svc"}) })
 	w.after(2*time.Second, func() { w.env.SignalWorkflow(contract.UpdateResume, contract.Command{ID: "y", By: "svc"}) })
@@ -198,7 +198,7 @@ func TestAnApprovalIsAnsweredOnceAndSilenceIsANo(t *testing.T) {
 	approve := func(s *contract.Settings) { s.ApproveRelease = true }
 	t.Run("granted", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newRunFixture(t)
 		var second *answer
 		w.after(time.Minute, func() {
 			w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "ann"})
@@ -210,7 +210,7 @@ func TestAnApprovalIsAnsweredOnceAndSilenceIsANo(t *testing.T) {
 	})
 	t.Run("rejected", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newRunFixture(t)
 		w.after(time.Minute, func() {
 			w.update(contract.UpdateReject, contract.Command{ID: "1", By: "ann", Reason: "not today"})
 		})
@@ -221,7 +221,7 @@ func TestAnApprovalIsAnsweredOnceAndSilenceIsANo(t *testing.T) {
 	})
 	t.Run("unanswered", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newRunFixture(t)
 		result := w.orchestrate(t, approve)
 		require.Equal(t, contract.CodeApprovalExpired, result.Failure.Code)
 		require.Contains(t, w.events(), contract.EventApprovalExpired)
@@ -235,7 +235,7 @@ func TestProtectedFilesArePushedOnlyOnceSomebodyHasApprovedThemByName(t *testing
 	touched := contract.ProtectedFiles{Paths: []string{".github/workflows/x.yml"}, Total: 3}
 	t.Run("approved", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newRunFixture(t)
 		w.protected = touched
 		var unnamed *answer
 		w.after(time.Minute, func() {
@@ -249,21 +249,21 @@ func TestProtectedFilesArePushedOnlyOnceSomebodyHasApprovedThemByName(t *testing
 	})
 	t.Run("not approved", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newRunFixture(t)
 		w.protected = touched
 		require.Equal(t, contract.CodeApprovalExpired, w.orchestrate(t, push).Failure.Code)
 		require.Empty(t, w.commits)
 	})
 	t.Run("not touched", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newRunFixture(t)
 		require.Equal(t, contract.StatusDone, w.orchestrate(t, push).Status)
 		require.Empty(t, w.released.ApprovedBy)
 		require.NotContains(t, w.events(), contract.EventApprovalRequested)
 	})
 	t.Run("released to a URL", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newRunFixture(t)
 		w.protected = touched
 		require.Equal(t, contract.CodeApprovalExpired, w.orchestrate(t, func(s *contract.Settings) {
 			push(s)
@@ -273,14 +273,14 @@ func TestProtectedFilesArePushedOnlyOnceSomebodyHasApprovedThemByName(t *testing
 	})
 	t.Run("not pushed", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newRunFixture(t)
 		w.protected = touched
 		require.Equal(t, contract.StatusDone, w.orchestrate(t, func(s *contract.Settings) { push(s); s.Release.Push = false }).Status)
 		require.NotContains(t, w.events(), contract.EventApprovalRequested)
 	})
 	t.Run("the comparison fails", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newRunFixture(t)
 		w.fail[contract.ActivityProtected] = fault.New(contract.ClassInfra, contract.CodeUnknown, "away")
 		require.Equal(t, contract.StatusFailed, w.orchestrate(t, push).Status)
 		require.Empty(t, w.commits, "what nobody could look at is not pushed")
@@ -289,7 +289,7 @@ func TestProtectedFilesArePushedOnlyOnceSomebodyHasApprovedThemByName(t *testing
 
 func TestASwitchOfModelReachesStepsUnderWay(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	var used []string
 	w.onThink = func(in contract.ThinkInput) {
 		used = append(used, in.Model.Model)
@@ -308,7 +308,7 @@ func TestASwitchOfModelReachesStepsUnderWay(t *testing.T) {
 
 func TestAdvanceGoesAsFarAsTheNextPhase(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.env.OnActivity(contract.ActivityPlan, anything, anything).After(time.Minute).Return(contract.PlanResult{Plan: w.plan}, nil)
 	var seen contract.RunView
 	w.after(time.Second, func() { w.update(contract.UpdatePause, contract.Command{ID: "1"}) })
@@ -326,7 +326,7 @@ func TestAdvanceGoesAsFarAsTheNextPhase(t *testing.T) {
 
 func TestAPlanOnlyRunEndsWithItsPlan(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	result := w.orchestrate(t, func(s *contract.Settings) { s.PlanOnly = true })
 	require.Equal(t, contract.StatusDone, result.Status)
 	require.Empty(t, w.opened)
@@ -337,7 +337,7 @@ func TestAPlanOnlyRunEndsWithItsPlan(t *testing.T) {
 
 func TestACompletedPhaseAndTheNextOneAreOneRecord(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.orchestrate(t)
 	var together []string
 	for _, rec := range w.records {
@@ -352,7 +352,7 @@ func TestWhatARunWaitsForComesAfterThePhaseThatCompleted(t *testing.T) {
 	t.Parallel()
 	t.Run("an approval", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newRunFixture(t)
 		w.after(time.Minute, func() { w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "ann"}) })
 		require.Equal(t, contract.StatusDone, w.orchestrate(t, func(s *contract.Settings) { s.ApprovePlan = true }).Status)
 		require.Equal(t, []contract.EventType{
@@ -361,7 +361,7 @@ func TestWhatARunWaitsForComesAfterThePhaseThatCompleted(t *testing.T) {
 	})
 	t.Run("a pause", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newRunFixture(t)
 		w.env.OnActivity(contract.ActivityRelease, anything, anything).After(time.Minute).Return(contract.ReleaseResult{Branch: "b"}, nil)
 		w.env.OnActivity(contract.ActivityPlan, anything, anything).After(time.Minute).Return(contract.PlanResult{ID: madePlan, Plan: w.plan}, nil)
 		w.after(time.Second, func() { w.update(contract.UpdatePause, contract.Command{ID: "1", By: "ann"}) })
@@ -380,7 +380,7 @@ func TestWhatARunWaitsForComesAfterThePhaseThatCompleted(t *testing.T) {
 func TestShortWorkIsOneHopAndAnOrdinaryActivityWhereTheHostIsCold(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, cold bool, steps int) []string {
-		w := newWorld(t)
+		w := newRunFixture(t)
 		var ids []string
 		for i := range steps {
 			ids = append(ids, fmt.Sprintf("s%d", i))
@@ -412,7 +412,7 @@ func TestShortWorkIsOneHopAndAnOrdinaryActivityWhereTheHostIsCold(t *testing.T) 
 
 func TestOfTwoEditedPlansThatArriveTogetherOneCountsAndTheOtherChangesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.edited[11], w.edited[12] = onePlan("ann-1"), onePlan("bob-1", "bob-2")
 	var ann, bob *answer
 	reading := make(chan struct{})
@@ -457,7 +457,7 @@ func TestOfTwoEditedPlansThatArriveTogetherOneCountsAndTheOtherChangesNothing(t 
 
 func TestAPlanThatCannotBeReadLeavesTheApprovalOpen(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	var wrong *answer
 	var between contract.RunView
 	w.after(time.Minute, func() {
@@ -479,7 +479,7 @@ func TestAPlanThatCannotBeReadLeavesTheApprovalOpen(t *testing.T) {
 
 func TestAPlanCannotBeEditedWithTheApprovalOfARelease(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.edited[11] = onePlan("late")
 	var wrong *answer
 	w.after(time.Minute, func() {
@@ -492,7 +492,7 @@ func TestAPlanCannotBeEditedWithTheApprovalOfARelease(t *testing.T) {
 
 func TestASwitchToAProviderThatTheRunDoesNotHaveIsRefusedHoweverItComes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	unknown := contract.Command{ID: "1", By: "ann", Model: &contract.ModelChoice{Provider: "nobody", Model: "x"}}
 	known := contract.Command{ID: "2", By: "ann", Model: &contract.ModelChoice{Provider: "spare", Model: "y"}}
 	w.env.OnActivity(contract.ActivityPlan, anything, anything).After(time.Minute).Return(contract.PlanResult{ID: madePlan, Plan: w.plan}, nil)
@@ -523,7 +523,7 @@ func TestASwitchToAProviderThatTheRunDoesNotHaveIsRefusedHoweverItComes(t *testi
 
 func TestTheTranscriptQueryNamesWhereEachConversationIsStored(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.plan = onePlan("s1", "s2")
 	w.plan.Steps[1].Dependencies = []string{"s1"}
 	var keys []contract.TranscriptKey
@@ -556,7 +556,7 @@ func TestACommandThatComesBeforeTheFirstTaskIsApplied(t *testing.T) {
 	for _, first := range []string{contract.UpdatePause, contract.UpdateSwitchModel, contract.UpdateHeal, contract.UpdateApprove, contract.UpdateResume} {
 		t.Run(first, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			var stop *answer
 			w.after(0, func() {
 				w.update(first, contract.Command{ID: "1", By: "ann"})
@@ -579,7 +579,7 @@ func TestQuickWorkThatTakesTooLongIsDoneAsOrdinaryWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			w.slow = slow
 			require.Equal(t, contract.StatusDone, w.orchestrate(t).Status)
 			for _, work := range []string{contract.ActivityOpenStep, contract.ActivityTool} {
@@ -590,7 +590,7 @@ func TestQuickWorkThatTakesTooLongIsDoneAsOrdinaryWork(t *testing.T) {
 	}
 	t.Run("what cannot be mended by trying again is not", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newRunFixture(t)
 		w.slow = fault.New(contract.ClassConfig, contract.CodeRepository, "it is gone")
 		require.Equal(t, contract.StatusFailed, w.orchestrate(t).Status)
 		require.NotContains(t, w.hops, contract.ActivityOpenStep+" quick=false")

@@ -21,7 +21,7 @@ func green(contract.VerifyInput) contract.CheckResult {
 }
 
 // ids returns the ids of the checks that ran.
-func (w *world) ids() []string {
+func (w *runFixture) ids() []string {
 	var out []string
 	for _, c := range w.verified {
 		out = append(out, c.Check.ID)
@@ -40,7 +40,7 @@ type testerOutput struct {
 }
 
 // tested returns the output of the tester.
-func (w *world) tested(t *testing.T) testerOutput {
+func (w *runFixture) tested(t *testing.T) testerOutput {
 	t.Helper()
 	var out testerOutput
 	for _, rec := range w.records {
@@ -55,7 +55,7 @@ func (w *world) tested(t *testing.T) testerOutput {
 
 func TestGreenTestsRunAgainAsOftenAsAskedAndCountOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.onVerify = green
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, retesting(2)).Status)
 	require.ElementsMatch(t, []string{
@@ -67,7 +67,7 @@ func TestGreenTestsRunAgainAsOftenAsAskedAndCountOnce(t *testing.T) {
 
 func TestWithoutReTestsEachCheckRunsOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.onVerify = green
 	require.Equal(t, contract.StatusDone, w.orchestrate(t).Status)
 	require.ElementsMatch(t, []string{"build-go", "test-go-1", "test-go-2"}, w.ids())
@@ -75,7 +75,7 @@ func TestWithoutReTestsEachCheckRunsOnce(t *testing.T) {
 
 func TestOneRedReTestFailsTheTesterAndNoFurtherRoundRuns(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.onVerify = func(in contract.VerifyInput) contract.CheckResult {
 		if in.Check.ID == "test-go-2~3" {
 			return contract.CheckResult{Code: contract.CodeTestsFailed, Message: "TestSometimes failed", Summary: contract.TestSummary{Failed: 1}}
@@ -93,7 +93,7 @@ func TestOneRedReTestFailsTheTesterAndNoFurtherRoundRuns(t *testing.T) {
 
 func TestRedTestsAreNotReTested(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.onVerify = func(in contract.VerifyInput) contract.CheckResult {
 		if in.Check.Category == contract.CategoryTest {
 			return contract.CheckResult{Code: contract.CodeTestsFailed, Message: "TestAdd failed", Summary: contract.TestSummary{Failed: 1}}
@@ -108,7 +108,7 @@ func TestRedTestsAreNotReTested(t *testing.T) {
 
 func TestAStopBetweenReTestsEndsThem(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.onVerify = func(in contract.VerifyInput) contract.CheckResult {
 		if in.Check.Retest == 1 {
 			w.after(0, func() { w.update(contract.UpdateStop, contract.Command{ID: "stop", By: "ann"}) })
@@ -120,13 +120,13 @@ func TestAStopBetweenReTestsEndsThem(t *testing.T) {
 }
 
 // proving adds the check of new tests to the plan.
-func (w *world) proving() {
+func (w *runFixture) proving() {
 	w.checks = append(w.checks, []contract.Check{{ID: contract.CheckNewTests, Category: contract.CategoryTest}})
 }
 
 func TestNewTestsAreProvenOnceAfterAllElseIsGreen(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.proving()
 	w.onVerify = green
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, retesting(1)).Status)
@@ -136,7 +136,7 @@ func TestNewTestsAreProvenOnceAfterAllElseIsGreen(t *testing.T) {
 
 func TestNewTestsAreNotProvenWhereTestsAreRed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.proving()
 	w.onVerify = func(in contract.VerifyInput) contract.CheckResult {
 		if in.Check.ID == "test-go-1" {

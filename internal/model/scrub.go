@@ -13,9 +13,9 @@ import (
 // of its address, the values of its headers.
 type scrubber struct{ replace *strings.Replacer }
 
-// shortestSecret is the minimum length of a secret; shorter values would break up
+// minSecretLength is the minimum length of a secret; shorter values would break up
 // ordinary words.
-const shortestSecret = 4
+const minSecretLength = 4
 
 // keyLike finds keys that a provider quotes in part, as in sk-abc…***xyz.
 var keyLike = regexp.MustCompile(`\b(sk|pk|rk|gsk|xai|AIza)[-_][\w.*…-]{6,}|\bAIza[\w-]{20,}`)
@@ -38,7 +38,7 @@ func newScrubber(p Provider, key string) *scrubber {
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // a secret within another goes with it
 	var pairs []string
 	for _, s := range slices.Compact(secrets) {
-		if len(s) >= shortestSecret {
+		if len(s) >= minSecretLength {
 			pairs = append(pairs, s, redacted)
 		}
 	}

@@ -40,7 +40,7 @@ func TestAddressesAreClassified(t *testing.T) {
 
 func TestANameThatLeadsToAForbiddenAddressIsRefused(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "*.example.com")
+	b := newProxyFixture(t, "*.example.com")
 	n := 0
 	for text := range forbidden {
 		n++
@@ -69,7 +69,7 @@ func TestTheAddressesOfThisMachineAreRefused(t *testing.T) {
 	t.Parallel()
 	all, err := net.InterfaceAddrs()
 	require.NoError(t, err)
-	b := newBench(t, "self.example.com")
+	b := newProxyFixture(t, "self.example.com")
 	b.options.AllowPrivate = []string{"self.example.com"}
 	tried := 0
 	for _, a := range all {
@@ -97,7 +97,7 @@ func TestTheAddressesOfThisMachineAreRefused(t *testing.T) {
 func TestAPrivateAddressIsReachedOnlyWhereTheOperatorSaysSo(t *testing.T) {
 	t.Parallel()
 	server := plainServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("inside")) })
-	b := newBench(t, "nexus.example.com", "other.example.com")
+	b := newProxyFixture(t, "nexus.example.com", "other.example.com")
 	b.options.AllowPrivate = []string{"nexus.example.com"}
 	b.route("nexus.example.com", "10.200.1.2:80", address(server))
 	b.route("other.example.com", "10.200.1.2:80", address(server))
@@ -111,7 +111,7 @@ func TestAPrivateAddressIsReachedOnlyWhereTheOperatorSaysSo(t *testing.T) {
 	b.stop()
 
 	// What is never allowed, whatever the operator writes.
-	b = newBench(t, "*.example.com")
+	b = newProxyFixture(t, "*.example.com")
 	b.options.AllowPrivate = []string{"*.example.com"}
 	n := 0
 	for text, class := range forbidden {
@@ -134,7 +134,7 @@ func TestTheCheckedAddressIsTheOneThatIsDialled(t *testing.T) {
 		w.Header().Set("Connection", "close")
 		_, _ = w.Write([]byte("public"))
 	})
-	b := newBench(t, "rebind.example.com")
+	b := newProxyFixture(t, "rebind.example.com")
 	b.route("rebind.example.com", "203.0.113.7:80", address(server))
 	b.names.answers["rebind.example.com"] = []string{"203.0.113.7", "127.0.0.1", "10.0.0.1,203.0.113.7"}
 	b.start()
@@ -154,7 +154,7 @@ func TestTheCheckedAddressIsTheOneThatIsDialled(t *testing.T) {
 func TestAddressesInRequestsAreCheckedLikeNames(t *testing.T) {
 	t.Parallel()
 	server := plainServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("by number")) })
-	b := newBench(t, "203.0.113.7", "*.example.com")
+	b := newProxyFixture(t, "203.0.113.7", "*.example.com")
 	b.routes["203.0.113.7:80"] = address(server)
 	b.start()
 	_, body := get(t, b.client(), "http://203.0.113.7/", nil)

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// strange is a host name of many different letters.
-func strange(bytes int) string {
+// unicodeHost is a host name of many different letters.
+func unicodeHost(bytes int) string {
 	var s strings.Builder
 	for r := rune(0x4e00); s.Len() < bytes; r++ {
 		s.WriteRune(r)
@@ -30,17 +30,17 @@ func strange(bytes int) string {
 
 func TestANameThatIsTooLongIsNotConverted(t *testing.T) {
 	t.Parallel()
-	_, err := asciiName(strange(60_000))
+	_, err := asciiName(unicodeHost(60_000))
 	require.ErrorContains(t, err, "expected 1 to 253 characters", "the conversion of such a name takes a second")
-	_, err = asciiName(strange(90) + ".example.com")
+	_, err = asciiName(unicodeHost(90) + ".example.com")
 	require.NoError(t, err)
 }
 
 func TestRecordedRequestsAreBounded(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "example.com")
+	b := newProxyFixture(t, "example.com")
 	b.start()
-	for _, target := range []string{strings.Repeat("9", 40_000) + ":" + strings.Repeat("9", 10_000), strange(40_000) + ":443"} {
+	for _, target := range []string{strings.Repeat("9", 40_000) + ":" + strings.Repeat("9", 10_000), unicodeHost(40_000) + ":443"} {
 		conn := b.conn()
 		_, err := io.WriteString(conn, "CONNECT "+target+" HTTP/1.1\r\nHost: x\r\n\r\n")
 		require.NoError(t, err)
@@ -88,7 +88,7 @@ func (a addresses) LookupNetIP(context.Context, string, string) (out []netip.Add
 func TestCredentialsOnlyRead(t *testing.T) {
 	t.Parallel()
 	var asked []string
-	b, client := credentialBench(t, func(w http.ResponseWriter, r *http.Request) {
+	b, client := credentialFixture(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Method+r.Header.Get("X-Http-Method-Override")+" "+r.URL.Path)
 		http.SetCookie(w, &http.Cookie{Name: "session", Value: "of the owner"})
 	})

@@ -49,9 +49,9 @@ func (n *names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, er
 	return out, nil
 }
 
-// bench is a proxy that serves one session, and the servers behind it. Connections to
+// proxyFixture is a proxy that serves one session, and the servers behind it. Connections to
 // checked addresses go to a server of the test; only those passed to route exist.
-type bench struct {
+type proxyFixture struct {
 	t       *testing.T
 	names   *names
 	options Options
@@ -67,14 +67,14 @@ type bench struct {
 	stop    func() []Record
 }
 
-func newBench(t *testing.T, hosts ...string) *bench {
+func newProxyFixture(t *testing.T, hosts ...string) *proxyFixture {
 	t.Helper()
-	b := &bench{t: t, names: &names{answers: map[string][]string{}}, routes: map[string]string{}, session: Session{Hosts: hosts, Who: "test"}}
+	b := &proxyFixture{t: t, names: &names{answers: map[string][]string{}}, routes: map[string]string{}, session: Session{Hosts: hosts, Who: "test"}}
 	b.options = Options{Resolver: b.names, Dial: b.dial}
 	return b
 }
 
-func (b *bench) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (b *proxyFixture) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	b.mu.Lock()
 	b.dialled = append(b.dialled, address)
 	to, ok := b.routes[address]
@@ -86,14 +86,14 @@ func (b *bench) dial(ctx context.Context, network, address string) (net.Conn, er
 }
 
 // route gives a name a public address and leads that to a server.
-func (b *bench) route(name, address, to string) {
+func (b *proxyFixture) route(name, address, to string) {
 	addr := netip.MustParseAddrPort(address)
 	b.names.answers[name] = []string{addr.Addr().String()}
 	b.routes[address] = to
 }
 
 // start serves on a listener of the loopback.
-func (b *bench) start() *bench {
+func (b *proxyFixture) start() *proxyFixture {
 	b.t.Helper()
 	var err error
 	b.proxy, err = New(b.options)
@@ -119,7 +119,7 @@ func (b *bench) start() *bench {
 }
 
 // client uses the proxy and trusts its authority and that of the servers.
-func (b *bench) client(servers ...*httptest.Server) *http.Client {
+func (b *proxyFixture) client(servers ...*httptest.Server) *http.Client {
 	roots := x509.NewCertPool()
 	require.True(b.t, roots.AppendCertsFromPEM(b.proxy.CACertificate()))
 	for _, s := range servers {
@@ -134,7 +134,7 @@ func (b *bench) client(servers ...*httptest.Server) *http.Client {
 }
 
 // raw sends bytes to the proxy and returns the first answer with its body.
-func (b *bench) raw(text string) (reply, string) {
+func (b *proxyFixture) raw(text string) (reply, string) {
 	b.t.Helper()
 	conn := b.conn()
 	_, err := io.WriteString(conn, text)
@@ -147,7 +147,7 @@ func (b *bench) raw(text string) (reply, string) {
 	return reply{response.StatusCode, response.Header}, string(body)
 }
 
-func (b *bench) conn() net.Conn {
+func (b *proxyFixture) conn() net.Conn {
 	b.t.Helper()
 	conn, err := net.Dial("tcp", b.address)
 	require.NoError(b.t, err)
@@ -163,7 +163,7 @@ type reply struct {
 }
 
 // tunnel requests one and returns it with the answer.
-func (b *bench) tunnel(target string) (net.Conn, *bufio.Reader, reply) {
+func (b *proxyFixture) tunnel(target string) (net.Conn, *bufio.Reader, reply) {
 	b.t.Helper()
 	conn := b.conn()
 	_, err := io.WriteString(conn, "CONNECT "+target+" HTTP/1.1\r\nHost: "+target+"\r\n\r\n")

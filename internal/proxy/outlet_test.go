@@ -12,7 +12,7 @@ import (
 
 func TestAnOutletReportsWhatItRefused(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "example.com")
+	b := newProxyFixture(t, "example.com")
 	b.start()
 	var log bytes.Buffer
 	var told []Record

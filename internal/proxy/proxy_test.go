@@ -28,7 +28,7 @@ func TestAllowedHostsAreReachedAndRecorded(t *testing.T) {
 		_, _ = w.Write(append([]byte("seen "), body...))
 	})
 	secure := secureServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("sealed")) })
-	b := newBench(t, "plain.example.com", "example.com")
+	b := newProxyFixture(t, "plain.example.com", "example.com")
 	b.route("plain.example.com", "203.0.113.1:80", address(plain))
 	b.route("example.com", "203.0.113.2:443", address(secure))
 	b.start()
@@ -72,7 +72,7 @@ func TestAllowedHostsAreReachedAndRecorded(t *testing.T) {
 
 func TestWhatIsNotAllowedIsRefusedWithTheLineThatAllowsIt(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "example.com")
+	b := newProxyFixture(t, "example.com")
 	b.session.Setting = "verification.test.network"
 	b.start()
 	for target, line := range map[string]string{
@@ -108,7 +108,7 @@ func TestWhatIsNotAllowedIsRefusedWithTheLineThatAllowsIt(t *testing.T) {
 func TestTheHostHeaderCannotDifferFromTheURL(t *testing.T) {
 	t.Parallel()
 	server := plainServer(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Host) })
-	b := newBench(t, "example.com")
+	b := newProxyFixture(t, "example.com")
 	b.route("example.com", "203.0.113.1:80", address(server))
 	b.start()
 	_, body := b.raw("GET http://example.com/ HTTP/1.1\r\nHost: other.org\r\nConnection: close\r\n\r\n")
@@ -120,7 +120,7 @@ func TestARedirectIsCheckedAgain(t *testing.T) {
 	server := plainServer(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, r.URL.Query().Get("to"), http.StatusFound)
 	})
-	b := newBench(t, "example.com", "inside.example.org")
+	b := newProxyFixture(t, "example.com", "inside.example.org")
 	b.route("example.com", "203.0.113.1:80", address(server))
 	b.names.answers["inside.example.org"] = []string{"10.0.0.1"}
 	b.start()
@@ -129,10 +129,10 @@ func TestARedirectIsCheckedAgain(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, code)
 		require.Contains(t, body, "refuses")
 	}
-	require.Equal(t, []string{"203.0.113.1:80"}, uniq(b.dialled))
+	require.Equal(t, []string{"203.0.113.1:80"}, unique(b.dialled))
 }
 
-func uniq(list []string) (out []string) {
+func unique(list []string) (out []string) {
 	seen := map[string]bool{}
 	for _, s := range list {
 		if !seen[s] {
@@ -146,7 +146,7 @@ func uniq(list []string) (out []string) {
 func TestOneConnectionOfAClientCarriesManyRequests(t *testing.T) {
 	t.Parallel()
 	server := plainServer(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.Path) })
-	b := newBench(t, "example.com")
+	b := newProxyFixture(t, "example.com")
 	b.route("example.com", "203.0.113.1:80", address(server))
 	b.start()
 	conn := b.conn()
@@ -167,7 +167,7 @@ func TestOneConnectionOfAClientCarriesManyRequests(t *testing.T) {
 
 func TestWebsocketsGoThroughTunnelsOnly(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "example.com")
+	b := newProxyFixture(t, "example.com")
 	b.route("example.com", "203.0.113.1:443", echoServer(t))
 	b.start()
 	response, body := b.raw("GET http://example.com/ws HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
@@ -184,7 +184,7 @@ func TestWebsocketsGoThroughTunnelsOnly(t *testing.T) {
 
 func TestATunnelKeepsWhatWasSentAheadAndEndsHalfByHalf(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "example.com")
+	b := newProxyFixture(t, "example.com")
 	b.route("example.com", "203.0.113.1:443", echoServer(t))
 	b.start()
 	conn := b.conn()
@@ -203,7 +203,7 @@ func TestATunnelKeepsWhatWasSentAheadAndEndsHalfByHalf(t *testing.T) {
 
 func TestHostsThatCannotBeReachedAreFailures(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "gone.example.com", "down.example.com", "unknown.example.com")
+	b := newProxyFixture(t, "gone.example.com", "down.example.com", "unknown.example.com")
 	b.names.answers["down.example.com"] = []string{"203.0.113.9"}
 	b.start()
 	response, body := b.raw("CONNECT unknown.example.com:443 HTTP/1.1\r\nHost: unknown.example.com:443\r\n\r\n")
@@ -220,11 +220,11 @@ func TestHostsThatCannotBeReachedAreFailures(t *testing.T) {
 
 const token = "canary-credential-3f77"
 
-// credentialBench has a host with a credential and one without.
-func credentialBench(t *testing.T, handler http.HandlerFunc) (*bench, *http.Client) {
+// credentialFixture has a host with a credential and one without.
+func credentialFixture(t *testing.T, handler http.HandlerFunc) (*proxyFixture, *http.Client) {
 	t.Helper()
 	server := secureServer(t, handler)
-	b := newBench(t, "example.com", "other.example.com")
+	b := newProxyFixture(t, "example.com", "other.example.com")
 	b.options.Credentials = []Credential{{Host: "example.com", Header: "authorization", Value: "Bearer " + token}}
 	b.options.RootCAs = x509.NewCertPool()
 	b.options.RootCAs.AddCert(server.Certificate())
@@ -237,7 +237,7 @@ func credentialBench(t *testing.T, handler http.HandlerFunc) (*bench, *http.Clie
 
 func TestCredentialsAreAddedForTheirHostOnlyAndNeverShown(t *testing.T) {
 	t.Parallel()
-	b, client := credentialBench(t, func(w http.ResponseWriter, r *http.Request) {
+	b, client := credentialFixture(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Host+" "+r.Header.Get("Authorization")+" "+r.Header.Get("X-Own"))
 	})
 	_, body := get(t, client, "https://example.com/a", http.Header{"Authorization": {"Bearer forged"}, "X-Own": {"kept"}})
@@ -265,7 +265,7 @@ func TestCredentialsAreAddedForTheirHostOnlyAndNeverShown(t *testing.T) {
 
 func TestInsideATunnelWithACredentialNoOtherHostIsAsked(t *testing.T) {
 	t.Parallel()
-	b, client := credentialBench(t, func(http.ResponseWriter, *http.Request) {})
+	b, client := credentialFixture(t, func(http.ResponseWriter, *http.Request) {})
 	for _, host := range []string{"other.example.com", "example.com:8443", "evil.org"} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.com/", nil)
 		require.NoError(t, err)
@@ -281,7 +281,7 @@ func TestInsideATunnelWithACredentialNoOtherHostIsAsked(t *testing.T) {
 func TestAnInterceptedHostIsVerifiedAsUsual(t *testing.T) {
 	t.Parallel()
 	server := secureServer(t, func(http.ResponseWriter, *http.Request) {})
-	b := newBench(t, "example.com")
+	b := newProxyFixture(t, "example.com")
 	b.options.Credentials = []Credential{{Host: "example.com", Header: "Authorization", Value: token}}
 	b.options.RootCAs = x509.NewCertPool() // trusts nobody
 	b.route("example.com", "203.0.113.1:443", address(server))
@@ -294,7 +294,7 @@ func TestAnInterceptedHostIsVerifiedAsUsual(t *testing.T) {
 
 func TestAClientThatDoesNotTrustTheProxyIsRecorded(t *testing.T) {
 	t.Parallel()
-	b, _ := credentialBench(t, func(http.ResponseWriter, *http.Request) {})
+	b, _ := credentialFixture(t, func(http.ResponseWriter, *http.Request) {})
 	conn, _, response := b.tunnel("example.com:443")
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	require.Error(t, tls.Client(conn, &tls.Config{ServerName: "example.com", RootCAs: x509.NewCertPool()}).Handshake())
@@ -323,7 +323,7 @@ func TestCredentialsThatCannotWorkAreRefusedWithoutTheirValue(t *testing.T) {
 
 func TestASessionThatMovesTooMuchIsCutOff(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "example.com")
+	b := newProxyFixture(t, "example.com")
 	b.options.Limits.Bytes = 100_000
 	b.route("example.com", "203.0.113.1:443", echoServer(t))
 	b.start()
@@ -344,7 +344,7 @@ func TestASessionThatMovesTooMuchIsCutOff(t *testing.T) {
 
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "example.com")
+	b := newProxyFixture(t, "example.com")
 	b.options.Limits.Idle, b.options.Limits.Header = 50*time.Millisecond, 50*time.Millisecond
 	b.route("example.com", "203.0.113.1:443", echoServer(t))
 	b.start()
@@ -359,7 +359,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 
 func TestTooManyConnectionsAreTurnedAway(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "example.com")
+	b := newProxyFixture(t, "example.com")
 	b.options.Limits.Connections = 2
 	b.route("example.com", "203.0.113.1:443", echoServer(t))
 	b.start()
@@ -382,7 +382,7 @@ func TestTooManyConnectionsAreTurnedAway(t *testing.T) {
 
 func TestManyTunnelsRunSideBySideAndDieWithTheListener(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "example.com")
+	b := newProxyFixture(t, "example.com")
 	b.route("example.com", "203.0.113.1:443", echoServer(t))
 	b.start()
 	const tunnels = 64
@@ -422,7 +422,7 @@ func TestARequestInFlightEndsWithTheListener(t *testing.T) {
 		close(reached)
 		<-r.Context().Done()
 	})
-	b := newBench(t, "example.com")
+	b := newProxyFixture(t, "example.com")
 	b.route("example.com", "203.0.113.1:80", address(server))
 	b.start()
 	conn := b.conn()
@@ -470,7 +470,7 @@ func TestTheWorkersOwnProxyIsUsed(t *testing.T) {
 		go func() { _, _ = io.Copy(to, from); _ = to.Close() }()
 		_, _ = io.Copy(from, to)
 	})
-	b := newBench(t, "example.com", "forbidden.example.com")
+	b := newProxyFixture(t, "example.com", "forbidden.example.com")
 	b.options.Upstream = &httpproxy.Config{HTTPSProxy: "http://user:" + token + "@proxy.company:3128"}
 	b.routes["proxy.company:3128"] = address(company)
 	b.start()

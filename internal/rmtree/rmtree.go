@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostLevels is how many folders are open at the same time. What lies deeper is moved
+// maxLevels is how many folders are open at the same time. What lies deeper is moved
 // up first.
-const mostLevels = 32
+const maxLevels = 32
 
 // Remove removes a path with all that lies below. One that is not there is no error.
 // What cannot be removed stays; the rest goes, and the first error is returned.
@@ -58,7 +58,7 @@ func (r *remover) remove(dir int, name string, level int) bool {
 		r.fail(err)
 		return false
 	}
-	if level >= mostLevels {
+	if level >= maxLevels {
 		return r.moveUp(dir, name)
 	}
 	folder, err := open(dir, name)

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stand is a server under test.
-type stand struct {
+// testServer is a server under test.
+type testServer struct {
 	t    testing.TB
 	url  string
 	log  string
@@ -25,7 +25,7 @@ type stand struct {
 }
 
 // underWay returns how many requests the server is working on.
-func (s *stand) underWay() int {
+func (s *testServer) underWay() int {
 	s.server.drain.mu.Lock()
 	defer s.server.drain.mu.Unlock()
 	return s.server.drain.active
@@ -33,7 +33,7 @@ func (s *stand) underWay() int {
 
 // start serves a scenario with the log in a folder; the same folder again is a
 // restart.
-func start(t testing.TB, yaml, folder string) *stand {
+func start(t testing.TB, yaml, folder string) *testServer {
 	t.Helper()
 	sc, err := Parse("scenario.yaml", []byte(yaml))
 	require.NoError(t, err)
@@ -42,7 +42,7 @@ func start(t testing.TB, yaml, folder string) *stand {
 	require.NoError(t, err)
 	h := httptest.NewServer(server)
 	stopped := false
-	s := &stand{t: t, url: h.URL, log: log, server: server, stop: func() {
+	s := &testServer{t: t, url: h.URL, log: log, server: server, stop: func() {
 		if !stopped {
 			stopped = true
 			require.NoError(t, server.Close())
@@ -91,7 +91,7 @@ func (a ask) request(ctx context.Context, t testing.TB, url string) *http.Reques
 }
 
 // send makes a request and returns status and body.
-func (s *stand) send(a ask) (int, string) {
+func (s *testServer) send(a ask) (int, string) {
 	s.t.Helper()
 	resp, err := http.DefaultClient.Do(a.request(s.t.Context(), s.t, s.url))
 	require.NoError(s.t, err)
@@ -102,7 +102,7 @@ func (s *stand) send(a ask) (int, string) {
 }
 
 // reply makes a request and returns the answer's text, or the status of a failure.
-func (s *stand) reply(a ask) string {
+func (s *testServer) reply(a ask) string {
 	s.t.Helper()
 	status, body := s.send(a)
 	if status != http.StatusOK {
@@ -114,7 +114,7 @@ func (s *stand) reply(a ask) string {
 }
 
 // lines returns the request log.
-func (s *stand) lines() []LogEntry {
+func (s *testServer) lines() []LogEntry {
 	s.t.Helper()
 	all, err := ReadLog(s.log)
 	require.NoError(s.t, err)
@@ -122,7 +122,7 @@ func (s *stand) lines() []LogEntry {
 }
 
 // breaks makes a request that gets no answer and returns why.
-func (s *stand) breaks(req *http.Request) error {
+func (s *testServer) breaks(req *http.Request) error {
 	resp, err := http.DefaultClient.Do(req)
 	if err == nil {
 		_, err = io.Copy(io.Discard, resp.Body)

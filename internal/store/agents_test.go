@@ -43,7 +43,7 @@ func healths(tb testing.TB, s *store.Store) map[string]contract.Health {
 }
 
 // silence makes an agent silent for some time.
-func silence(tb testing.TB, b *bundle, name string, seconds float64) {
+func silence(tb testing.TB, b *fixture, name string, seconds float64) {
 	tb.Helper()
 	storetest.Query(tb, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 		tag, err := conn.Exec(ctx, `UPDATE orchestrator_agents SET last_heartbeat = clock_timestamp() - make_interval(secs => $2) WHERE name = $1`, name, seconds)

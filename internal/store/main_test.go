@@ -14,22 +14,22 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(storetest.Main(m)) }
 
-// bundle is a store with a run in it.
-type bundle struct{ *storetest.Fixture }
+// fixture is a store with a run in it.
+type fixture struct{ *storetest.Fixture }
 
-func setup(tb testing.TB) *bundle {
+func setup(tb testing.TB) *fixture {
 	tb.Helper()
-	return &bundle{storetest.Setup(tb)}
+	return &fixture{storetest.Setup(tb)}
 }
 
 // begin opens an execution of a phase or step.
-func (b *bundle) begin(tb testing.TB, phase contract.Phase, step string) contract.ExecutionRef {
+func (b *fixture) begin(tb testing.TB, phase contract.Phase, step string) contract.ExecutionRef {
 	tb.Helper()
 	return b.Apply(tb, contract.Record{Begin: &contract.ExecutionBegin{Phase: phase, Step: step, Agent: contract.AgentOf(phase)}})
 }
 
 // all returns every event of the run.
-func (b *bundle) all(tb testing.TB) []contract.Event {
+func (b *fixture) all(tb testing.TB) []contract.Event {
 	tb.Helper()
 	events, err := b.Events(tb.Context(), b.First.ID, 0, 0)
 	require.NoError(tb, err)

@@ -249,7 +249,7 @@ func (s *Store) CompleteCall(ctx context.Context, id CallID, usage contract.Usag
 			return batch.flush(ctx)
 		}
 		batch.queue(
-			q.SettleCall(ctx, db.SettleCallParams{
+			q.CompleteCall(ctx, db.CompleteCallParams{
 				ID: id.Call, Try: int32(id.Try), PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens,
 				CostMicros: usage.MicroUSD, LatencyMs: latency.Milliseconds(), Answer: answer,
 			}),
@@ -261,7 +261,7 @@ func (s *Store) CompleteCall(ctx context.Context, id CallID, usage contract.Usag
 		return fault.Wrap(ErrSuperseded, contract.ClassInfra, contract.CodeUnavailable,
 			"another worker completed model call %d first; its response is used", id.Call)
 	}
-	return dberr.Explain(err, "settle model call %d", id.Call)
+	return dberr.Explain(err, "complete model call %d", id.Call)
 }
 
 // FailCall releases what a model call had reserved and books what it still used, such

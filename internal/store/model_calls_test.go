@@ -29,7 +29,7 @@ func used(tokens int64) contract.Usage {
 	return contract.Usage{PromptTokens: tokens - 1, CompletionTokens: 1, MicroUSD: tokens / 10}
 }
 
-func (b *bundle) requireBudget(tb testing.TB, spent, reserved int64) {
+func (b *fixture) requireBudget(tb testing.TB, spent, reserved int64) {
 	tb.Helper()
 	budget, err := b.Budget(tb.Context(), store.ScopeRun, "1")
 	require.NoError(tb, err)

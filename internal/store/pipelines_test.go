@@ -27,7 +27,7 @@ func deliberate() contract.DeliberationSettings {
 }
 
 // spawn creates an independent pipeline.
-func (b *bundle) spawn(tb testing.TB, objective string) store.Pipeline {
+func (b *fixture) spawn(tb testing.TB, objective string) store.Pipeline {
 	tb.Helper()
 	p, fresh, err := b.SpawnPipeline(tb.Context(), store.NewPipelineRow{Objective: objective, Settings: deliberate()})
 	require.NoError(tb, err)
@@ -35,8 +35,8 @@ func (b *bundle) spawn(tb testing.TB, objective string) store.Pipeline {
 	return p
 }
 
-// says applies a record of a pipeline like its workflow.
-func (b *bundle) says(tb testing.TB, p store.Pipeline, seq int64, r contract.PipelineRecord) {
+// writeRecord applies a record of a pipeline like its workflow.
+func (b *fixture) writeRecord(tb testing.TB, p store.Pipeline, seq int64, r contract.PipelineRecord) {
 	tb.Helper()
 	require.NoError(tb, b.PipelineRecord(tb.Context(), pipelineSource(p), numbered(p, seq, r)))
 }
@@ -55,7 +55,7 @@ func numbered(p store.Pipeline, seq int64, r contract.PipelineRecord) contract.P
 
 // account returns status, waiting_for and whether the row that carries a pipeline has
 // an end.
-func (b *bundle) account(t *testing.T, id int64) (status, waiting string, ended bool) {
+func (b *fixture) account(t *testing.T, id int64) (status, waiting string, ended bool) {
 	t.Helper()
 	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 		require.NoError(t, conn.QueryRow(ctx, "SELECT status, waiting_for, finished_at IS NOT NULL FROM orchestrator_runs WHERE id = $1", id).Scan(&status, &waiting, &ended))
@@ -63,7 +63,7 @@ func (b *bundle) account(t *testing.T, id int64) (status, waiting string, ended 
 	return status, waiting, ended
 }
 
-func (b *bundle) pipeline(t *testing.T, id int64) store.Pipeline {
+func (b *fixture) pipeline(t *testing.T, id int64) store.Pipeline {
 	t.Helper()
 	p, err := b.Pipeline(t.Context(), id)
 	require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestWhatCarriesAPipelineIsNoRunAnywhere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.spawn(t, "Add division, too")
-	b.says(t, p, 1, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineReport, WaitingFor: "continue"}})
+	b.writeRecord(t, p, 1, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineReport, WaitingFor: "continue"}})
 	status, waiting, _ := b.account(t, p.RunID)
 	require.Equal(t, []string{"waiting_for_approval", "continue"}, []string{status, waiting}, "it would be seen if it were a run")
 
@@ -200,9 +200,9 @@ func TestARecordOfAPipelineCountsOnceForItsNumber(t *testing.T) {
 		Events:   []contract.EventDraft{{Type: contract.EventAgentSpawned, Payload: map[string]any{"member": "ALPHA"}}, {Type: contract.EventAgentMessage}},
 	}
 	for range 3 {
-		b.says(t, p, 1, first)
+		b.writeRecord(t, p, 1, first)
 	}
-	b.says(t, p, 2, contract.PipelineRecord{
+	b.writeRecord(t, p, 2, contract.PipelineRecord{
 		At:       at.Add(time.Minute),
 		Entries:  []contract.Entry{{Section: contract.SectionSolutions, Key: "p1", Author: contract.Alpha, Value: contract.Text{Head: "two"}, Version: 2, Timestamp: at, State: contract.EntryMerged}},
 		Messages: []contract.Message{{Seq: 2, ID: "ALPHA-1-1", From: contract.Alpha, Text: contract.Text{Head: "again"}, At: at}},
@@ -235,7 +235,7 @@ func TestARecordOfAPipelineCountsOnceForItsNumber(t *testing.T) {
 	require.Len(t, votes, 1)
 	require.True(t, votes[0].Accept, "the last vote counts")
 	changed := contract.Vote{ID: "x", Voter: contract.Beta, Key: "s1", Version: 1, Accept: false, At: at.Add(time.Hour)}
-	b.says(t, p, 3, contract.PipelineRecord{Votes: []contract.Vote{changed}})
+	b.writeRecord(t, p, 3, contract.PipelineRecord{Votes: []contract.Vote{changed}})
 	votes, err = b.PipelineVotes(t.Context(), p.ID, false)
 	require.NoError(t, err)
 	require.Equal(t, []contract.Vote{changed}, votes, "also over one of an earlier record")
@@ -262,11 +262,11 @@ func TestTheBlackboardIsReadInTheOrderInWhichPlacesWereFirstWritten(t *testing.T
 	entry := func(section contract.Section, key string, place, version int, at time.Time) contract.Entry {
 		return contract.Entry{Section: section, Key: key, Place: place, Version: version, Timestamp: at, Author: contract.Alpha}
 	}
-	b.says(t, p, 1, contract.PipelineRecord{Entries: []contract.Entry{ // of one moment
+	b.writeRecord(t, p, 1, contract.PipelineRecord{Entries: []contract.Entry{ // of one moment
 		entry(contract.SectionProblem, "task_definition", 1, 1, at), entry(contract.SectionProblem, "analysis", 2, 1, at),
 		entry(contract.SectionSolutions, "zeta", 3, 1, at), entry(contract.SectionSolutions, "alpha", 4, 1, at),
 	}})
-	b.says(t, p, 2, contract.PipelineRecord{Entries: []contract.Entry{entry(contract.SectionSolutions, "zeta", 3, 2, at.Add(time.Minute))}})
+	b.writeRecord(t, p, 2, contract.PipelineRecord{Entries: []contract.Entry{entry(contract.SectionSolutions, "zeta", 3, 2, at.Add(time.Minute))}})
 	for every, want := range map[bool][]string{
 		false: {"task_definition 1", "analysis 1", "zeta 2", "alpha 1"},
 		true:  {"task_definition 1", "analysis 1", "zeta 1", "zeta 2", "alpha 1"},
@@ -286,8 +286,8 @@ func TestATerminalStatusOfAPipelineIsNeverLeft(t *testing.T) {
 	b := setup(t)
 	p := b.spawn(t, "o")
 	at := time.Date(2026, 1, 2, 4, 0, 0, 0, time.UTC)
-	b.says(t, p, 1, contract.PipelineRecord{At: at, Change: &contract.PipelineChange{Status: contract.PipelineTimeout, AbortReason: contract.AbortTimeout, Finished: true}})
-	b.says(t, p, 2, contract.PipelineRecord{
+	b.writeRecord(t, p, 1, contract.PipelineRecord{At: at, Change: &contract.PipelineChange{Status: contract.PipelineTimeout, AbortReason: contract.AbortTimeout, Finished: true}})
+	b.writeRecord(t, p, 2, contract.PipelineRecord{
 		Change: &contract.PipelineChange{Status: contract.PipelineOrchestrating, Iteration: 9}, Events: []contract.EventDraft{{Type: contract.EventPipelineUpdated}},
 	})
 	now := b.pipeline(t, p.ID)
@@ -300,7 +300,7 @@ func TestATerminalStatusOfAPipelineIsNeverLeft(t *testing.T) {
 	events, err := b.PipelineEvents(t.Context(), p.ID, 0, 0)
 	require.NoError(t, err)
 	require.Len(t, events, 2, "what is told is told")
-	b.says(t, p, 3, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineTimeout, RecoveredBy: 7, HandoffRef: "pipeline-1/handoff.json", Finished: true}})
+	b.writeRecord(t, p, 3, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineTimeout, RecoveredBy: 7, HandoffRef: "pipeline-1/handoff.json", Finished: true}})
 	now = b.pipeline(t, p.ID)
 	require.Equal(t, []any{int64(7), contract.AbortTimeout, at}, []any{now.RecoveredBy, now.AbortReason, *now.FinishedAt}, "what is added to an ending is kept")
 }
@@ -310,12 +310,12 @@ func TestTheCarrierFollowsTheNewestOfItsPipelines(t *testing.T) {
 	b := setup(t)
 	p := b.spawn(t, "Choose a cache")
 	for status, want := range map[contract.PipelineStatus]string{contract.PipelineRunning: "planner_running", contract.PipelineOrchestrating: "planner_running"} {
-		b.says(t, p, int64(len(status)), contract.PipelineRecord{Change: &contract.PipelineChange{Status: status}})
+		b.writeRecord(t, p, int64(len(status)), contract.PipelineRecord{Change: &contract.PipelineChange{Status: status}})
 		got, _, _ := b.account(t, p.RunID)
 		require.Equal(t, want, got)
 	}
 	failed := &contract.PipelineChange{Status: contract.PipelineOrchestrationFailed, Finished: true}
-	b.says(t, p, 50, contract.PipelineRecord{Change: failed})
+	b.writeRecord(t, p, 50, contract.PipelineRecord{Change: failed})
 	inherited := &contract.Inherited{PipelineID: p.ID, Attempt: 1, HandoffRef: "h", Instructions: "do better"}
 	order := contract.NewPipeline{RunID: p.RunID, Prior: p.ID, Attempt: 2, Settings: deliberate(), Inherited: inherited}
 	next, err := b.CreatePipeline(t.Context(), order)
@@ -328,10 +328,10 @@ func TestTheCarrierFollowsTheNewestOfItsPipelines(t *testing.T) {
 	status, _, ended := b.account(t, p.RunID)
 	require.Equal(t, "planner_running", status)
 	require.False(t, ended)
-	b.says(t, p, 51, contract.PipelineRecord{Change: failed, Events: []contract.EventDraft{{Type: contract.EventRecoveryStarted}}})
+	b.writeRecord(t, p, 51, contract.PipelineRecord{Change: failed, Events: []contract.EventDraft{{Type: contract.EventRecoveryStarted}}})
 	status, _, _ = b.account(t, p.RunID)
 	require.Equal(t, "planner_running", status, "the one before says nothing of it any more")
-	b.says(t, next, 1, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineCompleted, Finished: true}})
+	b.writeRecord(t, next, 1, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineCompleted, Finished: true}})
 	status, _, ended = b.account(t, p.RunID)
 	require.Equal(t, "done", status)
 	require.True(t, ended)
@@ -362,7 +362,7 @@ func TestAPipelineForARunLeavesTheRunAsItIs(t *testing.T) {
 	require.Equal(t, p.ID, again.ID)
 	require.Equal(t, "Add division", p.Objective, "the run's goal")
 	require.Equal(t, []any{b.First.ID, true, planner.ID}, []any{p.RunID, p.ForRun, p.ExecutionID})
-	b.says(t, p, 1, contract.PipelineRecord{
+	b.writeRecord(t, p, 1, contract.PipelineRecord{
 		Change: &contract.PipelineChange{Status: contract.PipelineFailed, WaitingFor: "x", Finished: true}, Events: []contract.EventDraft{{Type: contract.EventAgentSpawned}},
 	})
 	after, err := b.Run(t.Context(), b.First.ID)
@@ -391,7 +391,7 @@ func TestFollowersSeeTheEventsOfAPipelineAtOnce(t *testing.T) {
 		})
 	})
 	require.Equal(t, contract.EventPipelineSpawned, <-seen)
-	b.says(t, p, 1, contract.PipelineRecord{Events: []contract.EventDraft{{Type: contract.EventOrchestrationStarted}, {Type: contract.EventOrchestrationComplete}}})
+	b.writeRecord(t, p, 1, contract.PipelineRecord{Events: []contract.EventDraft{{Type: contract.EventOrchestrationStarted}, {Type: contract.EventOrchestrationComplete}}})
 	require.Equal(t, contract.EventOrchestrationStarted, <-seen)
 	require.Equal(t, contract.EventOrchestrationComplete, <-seen)
 	require.NoError(t, g.Wait())
@@ -417,10 +417,10 @@ func TestLongTextsAreResolvedAlsoThoseOfThePipelineBefore(t *testing.T) {
 			Report: &contract.DeliberationReport{PipelineID: p.ID, Kind: "checkpoint", Blackboard: []contract.Entry{entry}, Summary: "so far"},
 		},
 	}
-	b.says(t, p, 1, content)
+	b.writeRecord(t, p, 1, content)
 	next, err := b.CreatePipeline(t.Context(), contract.NewPipeline{RunID: p.RunID, Prior: p.ID, Attempt: 2, Settings: deliberate()})
 	require.NoError(t, err)
-	b.says(t, next, 1, content)
+	b.writeRecord(t, next, 1, content)
 	for _, id := range []int64{p.ID, next.ID} {
 		for full, want := range map[bool]string{false: long.Head, true: whole} {
 			entries, err := b.PipelineEntries(t.Context(), id, false, full)
@@ -459,7 +459,7 @@ func TestTheLastMessagesOfEachMemberAreReadable(t *testing.T) {
 		}
 		all = append(all, contract.Message{Seq: i + 1, ID: fmt.Sprint(from, "-", i), From: from, At: at})
 	}
-	b.says(t, p, 1, contract.PipelineRecord{Messages: all})
+	b.writeRecord(t, p, 1, contract.PipelineRecord{Messages: all})
 	last, err := b.PipelineLastMessages(t.Context(), p.ID, 0, false)
 	require.NoError(t, err)
 	require.Equal(t, append(all[:3:3], all[150:]...), last)
@@ -475,7 +475,7 @@ func TestPipelinesAreListedAndFiltered(t *testing.T) {
 	for i := range 5 {
 		ids = append(ids, b.spawn(t, fmt.Sprint("Objective ", i)).ID)
 	}
-	b.says(t, b.pipeline(t, ids[1]), 1, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineStopped, Finished: true}})
+	b.writeRecord(t, b.pipeline(t, ids[1]), 1, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineStopped, Finished: true}})
 	list := func(f store.PipelineFilter) (got []int64) {
 		rows, err := b.ListPipelines(t.Context(), f)
 		require.NoError(t, err)
@@ -538,9 +538,9 @@ func TestPipelinesThatAreNotOverAreCounted(t *testing.T) {
 	b := setup(t)
 	b.spawn(t, "waits for a worker")
 	p := b.spawn(t, "waits for a person")
-	b.says(t, p, 1, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineReport, WaitingFor: "continue"}})
+	b.writeRecord(t, p, 1, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineReport, WaitingFor: "continue"}})
 	over := b.spawn(t, "is over")
-	b.says(t, over, 1, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineStopped, Finished: true}})
+	b.writeRecord(t, over, 1, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineStopped, Finished: true}})
 	open, err := b.Unfinished(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[contract.PipelineStatus]int64{
@@ -577,12 +577,12 @@ func TestWhatAPipelineDoesIsCountedOnce(t *testing.T) {
 	metrics.Refused = 5
 	ends := &contract.PipelineChange{Status: contract.PipelineOrchestrationFailed, AbortReason: contract.AbortIterationLimit, Iteration: 10, Metrics: metrics, Finished: true}
 	for range 3 { // each record comes again
-		b.says(t, p, 1, contract.PipelineRecord{
+		b.writeRecord(t, p, 1, contract.PipelineRecord{
 			At: at, Change: works, Messages: []contract.Message{{Seq: 1, ID: "ALPHA-1-1", From: contract.Alpha, To: contract.Beta, At: at}},
 			Errors: []contract.Error{{Member: contract.Gamma, Class: contract.ClassSafety, Code: contract.CodeForbidden, Message: "no"}},
 		})
-		b.says(t, p, 2, contract.PipelineRecord{At: at.Add(time.Minute), Change: ends})
-		b.says(t, p, 3, contract.PipelineRecord{At: at.Add(time.Minute), Change: ends}) // the recovery is recorded with the end
+		b.writeRecord(t, p, 2, contract.PipelineRecord{At: at.Add(time.Minute), Change: ends})
+		b.writeRecord(t, p, 3, contract.PipelineRecord{At: at.Add(time.Minute), Change: ends}) // the recovery is recorded with the end
 	}
 	for range 2 {
 		_, err := b.CreatePipeline(t.Context(), contract.NewPipeline{
@@ -600,15 +600,15 @@ func TestWhatAPipelineIsContinuedWithIsWhatItDecidesByFromThenOn(t *testing.T) {
 	b := setup(t)
 	p := b.spawn(t, "o")
 	works := contract.PipelineChange{Status: contract.PipelineOrchestrating}
-	b.says(t, p, 1, contract.PipelineRecord{Change: &works})
+	b.writeRecord(t, p, 1, contract.PipelineRecord{Change: &works})
 	require.Equal(t, p.Settings, b.pipeline(t, p.ID).Settings)
 	other := p.Settings
 	other.Mode, other.ContinuedTimeout = contract.ModeOpenRouter, time.Hour
 	other.Models = map[contract.Agent]contract.ModelChoice{contract.AgentBeta: {Provider: "p", Model: "m"}}
 	works.Settings = &other
-	b.says(t, p, 2, contract.PipelineRecord{Change: &works})
+	b.writeRecord(t, p, 2, contract.PipelineRecord{Change: &works})
 	works.Settings = nil
-	b.says(t, p, 3, contract.PipelineRecord{Change: &works})
+	b.writeRecord(t, p, 3, contract.PipelineRecord{Change: &works})
 	now := b.pipeline(t, p.ID)
 	require.Equal(t, other, now.Settings)
 	require.Equal(t, contract.ModeOpenRouter, now.Mode)

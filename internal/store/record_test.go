@@ -314,7 +314,7 @@ func TestEventsOfARecordAreOneTransaction(t *testing.T) {
 }
 
 // from applies a record of a workflow run that changes the status, with an event.
-func (b *bundle) from(t *testing.T, workflowRun string, seq int64, status contract.Status, kind contract.EventType) {
+func (b *fixture) from(t *testing.T, workflowRun string, seq int64, status contract.Status, kind contract.EventType) {
 	t.Helper()
 	_, err := b.Record(t.Context(), store.Source{WorkflowID: contract.RunWorkflowID(b.First.ID), WorkflowRunID: workflowRun}, contract.Record{
 		RunID: b.First.ID, Seq: seq, Run: &contract.RunChange{Status: status, Finished: status.Terminal()},
@@ -323,7 +323,7 @@ func (b *bundle) from(t *testing.T, workflowRun string, seq int64, status contra
 	require.NoError(t, err)
 }
 
-func (b *bundle) status(t *testing.T) contract.Status {
+func (b *fixture) status(t *testing.T) contract.Status {
 	t.Helper()
 	run, err := b.Run(t.Context(), b.First.ID)
 	require.NoError(t, err)

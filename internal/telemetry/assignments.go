@@ -19,7 +19,7 @@ var lastOfSecret = func() (out [256]bool) {
 	return out
 }()
 
-const longestName = 64
+const maxNameLength = 64
 
 // IsSecretName reports whether values of this name are secret: api_key,
 // Authorization, DB_PASSWORD, clientSecret and the like.
@@ -27,9 +27,9 @@ func IsSecretName(name string) bool {
 	if name == "" || !lastOfSecret[name[len(name)-1]] {
 		return false
 	}
-	var buf [longestName]byte
+	var buf [maxNameLength]byte
 	n := 0
-	for i := max(0, len(name)-longestName); i < len(name); i++ {
+	for i := max(0, len(name)-maxNameLength); i < len(name); i++ {
 		c := name[i]
 		switch {
 		case c == '-' || c == '_' || c == '.' || c == ' ':
@@ -80,7 +80,7 @@ func nameBefore(s string, i int) string {
 		return ""
 	}
 	start := end
-	for start > 0 && end-start < longestName && (wordChars[s[start-1]] || s[start-1] == '.') {
+	for start > 0 && end-start < maxNameLength && (wordChars[s[start-1]] || s[start-1] == '.') {
 		start--
 	}
 	return s[start:end]

@@ -172,35 +172,35 @@ func ObserveRequest(pattern string, status int, took time.Duration) {
 	RequestDuration.WithLabelValues(route, fmt.Sprintf("%dxx", status/100)).Observe(took.Seconds())
 }
 
-// mostValues is how many values a label may have whose values come from outside (a
-// model's name is whatever a request for a run says), and longestValue how long each
+// maxValues is how many values a label may have whose values come from outside (a
+// model's name is whatever a request for a run says), and maxValueLength how long each
 // may be. Further or longer values count as OtherValue.
 const (
-	mostValues   = 200
-	longestValue = 100
+	maxValues      = 200
+	maxValueLength = 100
 )
 
 // OtherValue replaces all values of a label beyond those that it may have.
 const OtherValue = "other"
 
-// few is the set of values that a label has so far.
-type few struct {
+// boundedSet is the set of values that a label has so far.
+type boundedSet struct {
 	mu   sync.Mutex
 	seen map[string]bool
 }
 
-var modelValues, providerValues, codeValues, toolValues few
+var modelValues, providerValues, codeValues, toolValues boundedSet
 
 // value returns a value, or OtherValue if there are too many. The result is a valid
 // label.
-func (f *few) value(v string) string {
-	if len(v) > longestValue || !utf8.ValidString(v) {
+func (f *boundedSet) value(v string) string {
+	if len(v) > maxValueLength || !utf8.ValidString(v) {
 		return OtherValue
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.seen[v] {
-		if len(f.seen) >= mostValues {
+		if len(f.seen) >= maxValues {
 			return OtherValue
 		}
 		if f.seen == nil {

@@ -116,8 +116,8 @@ func redactURLs(s string) string {
 }
 
 const (
-	tokenLength     = 16  // a user name that long in a URL counts as a token
-	longestUserinfo = 512 // bounds the search for its end
+	tokenLength = 16  // a user name that long in a URL counts as a token
+	maxUserinfo = 512 // bounds the search for its end
 )
 
 // userinfo finds the secret after ://, empty if there is none.
@@ -133,7 +133,7 @@ func userinfo(s string) (from, to int) {
 		if colon < 0 || isPort(authority[colon+1:]) {
 			return 0, 0
 		}
-		s = s[:min(len(s), longestUserinfo)]
+		s = s[:min(len(s), maxUserinfo)]
 		if i := strings.IndexAny(s, " \t\r\n\"'`<>\\|"); i >= 0 {
 			s = s[:i]
 		}

@@ -15,7 +15,7 @@ import (
 // hide them when they are used as a secret.
 func RegisterSecret(values ...string) { registered.add(values...) }
 
-const shortestSecret = 6
+const minSecretLength = 6
 
 // secretSet is read far more often than it is written.
 type secretSet struct {
@@ -51,7 +51,7 @@ func (r *secretSet) add(values ...string) {
 // distinctive reports whether a value can be distinguished from ordinary text.
 func distinctive(v string) bool {
 	const shortWord = 12
-	if len(v) < shortestSecret || strings.Contains(Redacted, v) {
+	if len(v) < minSecretLength || strings.Contains(Redacted, v) {
 		return false
 	}
 	return len(v) >= shortWord || strings.Trim(v, "abcdefghijklmnopqrstuvwxyz") != ""

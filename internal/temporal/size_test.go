@@ -22,30 +22,30 @@ const (
 	full    = contract.PayloadLimit - 64
 )
 
-// deaf is a client that accepts everything.
-type deaf struct {
+// discardClient is a client that accepts everything.
+type discardClient struct {
 	interceptor.ClientOutboundInterceptorBase
 	taken int
 }
 
-func (d *deaf) ExecuteWorkflow(context.Context, *interceptor.ClientExecuteWorkflowInput) (client.WorkflowRun, error) {
+func (d *discardClient) ExecuteWorkflow(context.Context, *interceptor.ClientExecuteWorkflowInput) (client.WorkflowRun, error) {
 	d.taken++
 	return nil, nil
 }
 
-func (d *deaf) SignalWorkflow(context.Context, *interceptor.ClientSignalWorkflowInput) error {
+func (d *discardClient) SignalWorkflow(context.Context, *interceptor.ClientSignalWorkflowInput) error {
 	d.taken++
 	return nil
 }
 
-func (d *deaf) UpdateWorkflow(context.Context, *interceptor.ClientUpdateWorkflowInput) (client.WorkflowUpdateHandle, error) {
+func (d *discardClient) UpdateWorkflow(context.Context, *interceptor.ClientUpdateWorkflowInput) (client.WorkflowUpdateHandle, error) {
 	d.taken++
 	return nil, nil
 }
 
 func TestWhatIsTooLargeNeverLeavesAClient(t *testing.T) {
 	t.Parallel()
-	inner := &deaf{}
+	inner := &discardClient{}
 	c := (&clientInterceptor{}).InterceptClient(inner)
 	send := func(n int) []error {
 		_, started := c.ExecuteWorkflow(t.Context(), &interceptor.ClientExecuteWorkflowInput{Options: &client.StartWorkflowOptions{ID: "run-1"}, Args: []any{sized(n)}})

@@ -15,14 +15,14 @@ var bomb = strings.Repeat("{,}", 40) + "Z"
 
 func TestBracesInIgnoreRulesStandForThemselves(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, map[string]string{".gitignore": bomb + "\n{a,b}\n*.{x}\n", "a": "", "{a,b}": "", "y.{x}": "", "y.x": "", bomb: ""})
+	b := newToolFixture(t, map[string]string{".gitignore": bomb + "\n{a,b}\n*.{x}\n", "a": "", "{a,b}": "", "y.{x}": "", "y.x": "", bomb: ""})
 	require.Equal(t, ".gitignore\na\ny.x\n", b.call(ListFiles, args{}).Text)
 	require.Equal(t, "[nothing matches]\n", b.call(Search, args{"pattern": "z"}).Text)
 }
 
 func TestExpensivePatternsAreRefusedBeforeTheyAreUsed(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, map[string]string{"a": "a"})
+	b := newToolFixture(t, map[string]string{"a": "a"})
 	for _, c := range []struct {
 		tool string
 		args args
@@ -49,7 +49,7 @@ func TestAnswersOfManyOrLongNamesAreBounded(t *testing.T) {
 	for n := range 400 {
 		files[fmt.Sprintf("%s/%s-%d", strings.Repeat("d", 200), strings.Repeat("n", 200), n)] = "hit\n"
 	}
-	b := newBench(t, files)
+	b := newToolFixture(t, files)
 	for _, result := range []string{b.call(ListFiles, args{}).Text, b.call(Search, args{"pattern": "hit"}).Text} {
 		require.LessOrEqual(t, len(result), DefaultLimits.AnswerBytes+1000)
 		require.Contains(t, result, "narrow the ")
@@ -58,7 +58,7 @@ func TestAnswersOfManyOrLongNamesAreBounded(t *testing.T) {
 
 func TestLookingAtFilesEndsInTime(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, map[string]string{"a": "hit\n", "b/c": "hit\n"})
+	b := newToolFixture(t, map[string]string{"a": "hit\n", "b/c": "hit\n"})
 	b.env.Limits.WalkTime = time.Nanosecond
 	for _, result := range []string{b.call(ListFiles, args{}).Text, b.call(Search, args{"pattern": "hit"}).Text, b.call(Search, args{"pattern": "hit", "path": "a"}).Text} {
 		require.Contains(t, result, "to check all of them in time")

@@ -101,8 +101,8 @@ func commandText(r sandbox.Result, timeout time.Duration, outputBytes int) strin
 	return b.String()
 }
 
-// mostRefused limits the hosts that an answer names.
-const mostRefused = 10
+// maxRefused limits the hosts that an answer names.
+const maxRefused = 10
 
 // refusedText says which hosts a command may not reach, and that asking again does not
 // help.
@@ -112,10 +112,10 @@ func refusedText(b *strings.Builder, refused []string) {
 		return
 	}
 	b.WriteString("--- network ---\n")
-	for _, host := range hosts[:min(len(hosts), mostRefused)] {
+	for _, host := range hosts[:min(len(hosts), maxRefused)] {
 		fmt.Fprintf(b, "refused: %q\n", host)
 	}
-	if more := len(hosts) - mostRefused; more > 0 {
+	if more := len(hosts) - maxRefused; more > 0 {
 		fmt.Fprintf(b, "refused: %d more\n", more)
 	}
 	b.WriteString("Commands may not reach these hosts. Only the operator can allow one, with a configuration line such as\n" +

@@ -23,21 +23,21 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a workspace to call tools on.
-type bench struct {
+// toolFixture is a workspace to call tools on.
+type toolFixture struct {
 	t   testing.TB
 	env Env
 	set *Set
 }
 
-func newBench(t testing.TB, files map[string]string) *bench {
+func newToolFixture(t testing.TB, files map[string]string) *toolFixture {
 	t.Helper()
 	// The workspace is beside a file that must never be reached.
 	top := t.TempDir()
 	root := filepath.Join(top, "work")
 	require.NoError(t, os.Mkdir(root, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(top, "secret"), []byte("canary"), 0o644))
-	b := &bench{t: t, env: Env{Root: root}}
+	b := &toolFixture{t: t, env: Env{Root: root}}
 	for name, content := range files {
 		b.write(name, content)
 	}
@@ -47,15 +47,15 @@ func newBench(t testing.TB, files map[string]string) *bench {
 	return b
 }
 
-func (b *bench) path(name string) string { return filepath.Join(b.env.Root, name) }
+func (b *toolFixture) path(name string) string { return filepath.Join(b.env.Root, name) }
 
-func (b *bench) write(name, content string) {
+func (b *toolFixture) write(name, content string) {
 	b.t.Helper()
 	require.NoError(b.t, os.MkdirAll(filepath.Dir(b.path(name)), 0o755))
 	require.NoError(b.t, os.WriteFile(b.path(name), []byte(content), 0o644))
 }
 
-func (b *bench) content(name string) string {
+func (b *toolFixture) content(name string) string {
 	b.t.Helper()
 	content, err := os.ReadFile(b.path(name))
 	require.NoError(b.t, err)
@@ -64,7 +64,7 @@ func (b *bench) content(name string) string {
 
 type args map[string]any
 
-func (b *bench) call(name string, a args) Result {
+func (b *toolFixture) call(name string, a args) Result {
 	b.t.Helper()
 	raw, err := json.Marshal(a)
 	require.NoError(b.t, err)
@@ -73,7 +73,7 @@ func (b *bench) call(name string, a args) Result {
 	return result
 }
 
-func (b *bench) canaryIsUntouched() {
+func (b *toolFixture) requireCanary() {
 	b.t.Helper()
 	content, err := os.ReadFile(filepath.Join(filepath.Dir(b.env.Root), "secret"))
 	require.NoError(b.t, err)
@@ -127,7 +127,7 @@ func TestSchemasSayWhatIsRequired(t *testing.T) {
 
 func TestACallThatBreaksTheSchemaSaysWhatWasExpected(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, nil)
+	b := newToolFixture(t, nil)
 	for _, c := range []struct{ tool, args, says string }{
 		{"no_such_tool", `{}`, "There is no tool \"no_such_tool\""},
 		{ReadFile, `{`, "not JSON"},
@@ -155,7 +155,7 @@ func TestACallThatBreaksTheSchemaSaysWhatWasExpected(t *testing.T) {
 
 func TestAnAgentCanUseOnlyTheToolsOfItsSet(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, nil)
+	b := newToolFixture(t, nil)
 	set, err := Builtin().Set(ReadFile, ListFiles)
 	require.NoError(t, err)
 	result, err := set.Call(t.Context(), b.env, CreateFile, json.RawMessage(`{"path":"x","content":""}`))
@@ -183,7 +183,7 @@ func TestNoPathLeavesTheWorkspaceOrEntersAGitDirectory(t *testing.T) {
 	for _, name := range escapes {
 		t.Run(fmt.Sprintf("%q", name), func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, map[string]string{"a/b.txt": "x\n", "deep/er/f": ""})
+			b := newToolFixture(t, map[string]string{"a/b.txt": "x\n", "deep/er/f": ""})
 			require.NoError(t, os.Symlink("../secret", b.path("out")))
 			require.NoError(t, os.Symlink("..", b.path("outdir")))
 			require.NoError(t, os.Symlink("/etc", b.path("abs")))
@@ -205,36 +205,36 @@ func TestNoPathLeavesTheWorkspaceOrEntersAGitDirectory(t *testing.T) {
 				require.Equal(t, contract.CodePathEscape, result.Code, "%s: %s", tool, result.Text)
 				require.NotContains(t, result.Text, "canary")
 			}
-			b.canaryIsUntouched()
+			b.requireCanary()
 		})
 	}
 }
 
 func TestALinkOutOfTheWorkspaceCanBeDeletedButNotWrittenThrough(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, nil)
+	b := newToolFixture(t, nil)
 	require.NoError(t, os.Symlink("../secret", b.path("out")))
 	require.False(t, b.call(CreateFile, args{"path": "out", "content": "stolen"}).OK)
-	b.canaryIsUntouched()
+	b.requireCanary()
 	require.True(t, b.call(DeleteFile, args{"path": "out"}).OK)
-	b.canaryIsUntouched()
+	b.requireCanary()
 }
 
 func TestNamesThatOnlyLookDangerousAreOrdinary(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, nil)
+	b := newToolFixture(t, nil)
 	for _, name := range []string{".gitignore", ".github/workflows/x.yml", "..hidden", "a..b", "．．/x", "git~2", ".gitx", "~/x", "...", "%2e%2e/x", "sp ace", "ü"} {
 		require.True(t, b.call(CreateFile, args{"path": name, "content": "x"}).OK, name)
 		require.Equal(t, "x", b.content(name))
 	}
-	b.canaryIsUntouched()
+	b.requireCanary()
 }
 
 // A directory that turns into a link and back while files are written must never lead a
 // write outside.
 func TestALinkThatIsSwappedInDuringCallsLeadsNowhere(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, map[string]string{"real/secret": "inside"})
+	b := newToolFixture(t, map[string]string{"real/secret": "inside"})
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -266,13 +266,13 @@ func TestALinkThatIsSwappedInDuringCallsLeadsNowhere(t *testing.T) {
 	}
 	close(stop)
 	<-done
-	b.canaryIsUntouched()
+	b.requireCanary()
 	require.NoFileExists(t, filepath.Join(filepath.Dir(b.env.Root), "planted"))
 }
 
 func TestReadFileNumbersLinesAndReadsRanges(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, map[string]string{"f": "one\ntwo\r\nthree\nfour", "empty": ""})
+	b := newToolFixture(t, map[string]string{"f": "one\ntwo\r\nthree\nfour", "empty": ""})
 	require.Equal(t, "     1\tone\n     2\ttwo\n     3\tthree\n     4\tfour\n", b.call(ReadFile, args{"path": "f"}).Text)
 	require.Equal(t, "     2\ttwo\n     3\tthree\n[lines 2 to 3 of 4]\n", b.call(ReadFile, args{"path": "f", "start_line": 2, "end_line": 3}).Text)
 	require.Equal(t, "     4\tfour\n[lines 4 to 4 of 4]\n", b.call(ReadFile, args{"path": "f", "start_line": 4, "end_line": 99}).Text)
@@ -289,7 +289,7 @@ func TestReadFileReturnsALongFileInPartsThatFitTogether(t *testing.T) {
 	for i := range 9000 {
 		fmt.Fprintf(&content, "line %d %s\n", i+1, strings.Repeat("x", 60))
 	}
-	b := newBench(t, map[string]string{"f": content.String(), "wide": strings.Repeat("y", 5<<20) + "\nend\n"})
+	b := newToolFixture(t, map[string]string{"f": content.String(), "wide": strings.Repeat("y", 5<<20) + "\nend\n"})
 	var got strings.Builder
 	next := 1
 	for calls := 0; next > 0; calls++ {
@@ -316,7 +316,7 @@ func TestReadFileReturnsALongFileInPartsThatFitTogether(t *testing.T) {
 
 func TestWhatIsNoTextFileIsRefusedWithoutWaiting(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, map[string]string{"bin": "PNG\x00\x01", "dir/f": ""})
+	b := newToolFixture(t, map[string]string{"bin": "PNG\x00\x01", "dir/f": ""})
 	require.NoError(t, syscall.Mkfifo(b.path("pipe"), 0o644))
 	require.NoError(t, os.Symlink("loop", b.path("loop")))
 	for _, c := range []struct{ path, says string }{
@@ -335,7 +335,7 @@ func TestWhatIsNoTextFileIsRefusedWithoutWaiting(t *testing.T) {
 
 func TestListFilesIsSortedCappedAndLeavesOutIgnoredFiles(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, map[string]string{
+	b := newToolFixture(t, map[string]string{
 		"a.go": "", "a/z.go": "", "a/b/c.ts": "", "a-b.go": "", "node_modules/x/y.js": "", "keep.log": "", "x.log": "", "build/out": "", "src/build/out": "",
 		".gitignore": "node_modules/\n*.log\n!keep.log\n/build\n# comment\n", "a/.gitignore": "z.*\n", ".git/config": "",
 	})
@@ -356,7 +356,7 @@ func TestListFilesIsSortedCappedAndLeavesOutIgnoredFiles(t *testing.T) {
 
 func TestSearchFindsLinesAndSkipsWhatIsNoText(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, map[string]string{
+	b := newToolFixture(t, map[string]string{
 		"a.go": "package a\n\nfunc Name() {}\n", "b/b.go": "func name() {}\r\n// Name\n", "bin": "Name\x00", "big": strings.Repeat("x", 1<<20) + "Name",
 		".gitignore": "skip\n", "skip": "Name", "long.txt": strings.Repeat("é", 400) + "xName\n",
 	})
@@ -376,7 +376,7 @@ func TestSearchFindsLinesAndSkipsWhatIsNoText(t *testing.T) {
 
 func TestEditFileReplacesExactlyOneOccurrence(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, map[string]string{"f": "a\nb\na\n"})
+	b := newToolFixture(t, map[string]string{"f": "a\nb\na\n"})
 	require.NoError(t, os.Chmod(b.path("f"), 0o755))
 	result := b.call(EditFile, args{"path": "f", "old_text": "a", "new_text": "c"})
 	require.False(t, result.OK)
@@ -394,7 +394,7 @@ func TestEditFileReplacesExactlyOneOccurrence(t *testing.T) {
 
 func TestEditFileNamesWhereSimilarTextIs(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, map[string]string{"f.go": "package f\n\nfunc A() {\n\treturn  1\n}\n\nfunc Hello(name string) error {\n"})
+	b := newToolFixture(t, map[string]string{"f.go": "package f\n\nfunc A() {\n\treturn  1\n}\n\nfunc Hello(name string) error {\n"})
 	spaces := b.call(EditFile, args{"path": "f.go", "old_text": "func A() {\n    return 1\n}", "new_text": ""})
 	require.Contains(t, spaces.Text, "different spaces or line breaks is at line 3")
 	require.Contains(t, spaces.Text, "     4\t\treturn  1\n")
@@ -415,7 +415,7 @@ func TestEditFileKeepsTheLineEndingsOfTheFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, map[string]string{"f": c.content})
+			b := newToolFixture(t, map[string]string{"f": c.content})
 			require.True(t, b.call(EditFile, args{"path": "f", "old_text": c.old, "new_text": c.new}).OK)
 			require.Equal(t, c.want, b.content("f"))
 		})
@@ -427,7 +427,7 @@ func TestEditFileIsAReplacementWhateverTheTexts(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		text := rapid.StringMatching(`[ab\n]{0,12}`)
 		before, old, replacement := text.Draw(rt, "before"), rapid.StringMatching(`[ab\n]{1,3}`).Draw(rt, "old"), text.Draw(rt, "new")
-		b := newBench(t, map[string]string{"f": before})
+		b := newToolFixture(t, map[string]string{"f": before})
 		result := b.call(EditFile, args{"path": "f", "old_text": old, "new_text": replacement})
 		want := before
 		if strings.Count(before, old) == 1 && old != replacement {
@@ -441,7 +441,7 @@ func TestEditFileIsAReplacementWhateverTheTexts(t *testing.T) {
 
 func TestCreateFileMakesDirectoriesAndNeverOverwrites(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, map[string]string{"there": "x\n", "file": ""})
+	b := newToolFixture(t, map[string]string{"there": "x\n", "file": ""})
 	result := b.call(CreateFile, args{"path": "a/b/c.txt", "content": "1\n2"})
 	require.Equal(t, Result{OK: true, Changed: true, Path: "a/b/c.txt", Text: "Created a/b/c.txt with 2 lines."}, result)
 	require.Equal(t, "1\n2", b.content("a/b/c.txt"))
@@ -460,7 +460,7 @@ func TestCreateFileMakesDirectoriesAndNeverOverwrites(t *testing.T) {
 
 func TestDeleteFileDeletesFilesAlone(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, map[string]string{"f": "", "dir/f": ""})
+	b := newToolFixture(t, map[string]string{"f": "", "dir/f": ""})
 	require.Equal(t, Result{OK: true, Changed: true, Path: "f", Text: "Deleted f."}, b.call(DeleteFile, args{"path": "f"}))
 	require.NoFileExists(t, b.path("f"))
 	require.False(t, b.call(DeleteFile, args{"path": "f"}).OK)
@@ -499,7 +499,7 @@ func TestRunCommandGivesTheModelExitCodeAndOutput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, nil)
+			b := newToolFixture(t, nil)
 			b.env.Runner = &fakeRunner{result: c.result}
 			c.want.Changed = true
 			require.Equal(t, c.want, b.call(RunCommand, args{"command": "make"}))
@@ -509,7 +509,7 @@ func TestRunCommandGivesTheModelExitCodeAndOutput(t *testing.T) {
 
 func TestRunCommandPassesOnWhatTheAgentMayUseAndBoundsTheTime(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, nil)
+	b := newToolFixture(t, nil)
 	runner := &fakeRunner{result: sandbox.Result{Stdout: []byte("head\n" + strings.Repeat("x", 100_000) + "\ntail")}}
 	b.env.Runner = runner
 	b.env.Command = sandbox.Command{Args: []string{"no"}, Root: "/", Env: map[string]string{"CI": "1"}, Limits: sandbox.Limits{Processes: 7}}
@@ -532,7 +532,7 @@ func TestRunCommandPassesOnWhatTheAgentMayUseAndBoundsTheTime(t *testing.T) {
 
 func TestACommandThatCannotBeIsolatedIsAnErrorNotAResult(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, nil)
+	b := newToolFixture(t, nil)
 	for want, err := range map[contract.Code]error{
 		contract.CodeIsolation:     errors.New("no namespaces"),
 		contract.CodeInvalidConfig: fmt.Errorf("%w: root", sandbox.ErrInvalid),
@@ -550,7 +550,7 @@ func TestACommandThatCannotBeIsolatedIsAnErrorNotAResult(t *testing.T) {
 
 func TestFinishEndsTheLoopWithASummary(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, Result{OK: true, Text: "Done.", Finish: true, Summary: "did it"}, newBench(t, nil).call(Finish, args{"summary": "did it"}))
+	require.Equal(t, Result{OK: true, Text: "Done.", Finish: true, Summary: "did it"}, newToolFixture(t, nil).call(Finish, args{"summary": "did it"}))
 }
 
 func FuzzCallsNeverTouchWhatLiesOutside(f *testing.F) {
@@ -558,7 +558,7 @@ func FuzzCallsNeverTouchWhatLiesOutside(f *testing.F) {
 		f.Add(name, "x")
 	}
 	f.Fuzz(func(t *testing.T, name, content string) {
-		b := newBench(t, map[string]string{"a/b": "x"})
+		b := newToolFixture(t, map[string]string{"a/b": "x"})
 		require.NoError(t, os.Symlink("..", b.path("outdir")))
 		for tool, a := range map[string]args{
 			ReadFile: {"path": name}, CreateFile: {"path": name, "content": content}, DeleteFile: {"path": name},
@@ -570,7 +570,7 @@ func FuzzCallsNeverTouchWhatLiesOutside(f *testing.F) {
 			require.NoError(t, err)
 			require.NotContains(t, strings.ReplaceAll(result.Text, name, ""), "canary")
 		}
-		b.canaryIsUntouched()
+		b.requireCanary()
 		entries, err := os.ReadDir(filepath.Dir(b.env.Root))
 		require.NoError(t, err)
 		require.Len(t, entries, 2)

@@ -20,8 +20,8 @@ import (
 // content, and its path.
 type List struct{ path string }
 
-// mostBytes bounds the list.
-const mostBytes = 4 << 20
+// maxBytes bounds the list.
+const maxBytes = 4 << 20
 
 // At returns the list in a file, which need not exist yet.
 func At(path string) List { return List{path} }
@@ -94,8 +94,8 @@ func (l List) read() ([]string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err == nil && info.Size() > mostBytes {
-		err = fmt.Errorf("it is larger than %d bytes", mostBytes)
+	if err == nil && info.Size() > maxBytes {
+		err = fmt.Errorf("it is larger than %d bytes", maxBytes)
 	}
 	var content []byte
 	if err == nil {

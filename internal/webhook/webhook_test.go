@@ -53,8 +53,8 @@ func settings() config.Webhooks {
 	return s
 }
 
-// bench is a database with a run, and what sends its events.
-type bench struct {
+// hookFixture is a database with a run, and what sends its events.
+type hookFixture struct {
 	*store.Store
 	feed  *feed.Feed
 	hooks *webhook.Hooks
@@ -62,18 +62,18 @@ type bench struct {
 	seq   int64
 }
 
-func setup(tb testing.TB, change ...func(*config.Webhooks)) *bench {
+func setup(tb testing.TB, change ...func(*config.Webhooks)) *hookFixture {
 	tb.Helper()
 	return over(tb, storetest.New(tb), change...)
 }
 
-func over(tb testing.TB, st *store.Store, change ...func(*config.Webhooks)) *bench {
+func over(tb testing.TB, st *store.Store, change ...func(*config.Webhooks)) *hookFixture {
 	tb.Helper()
 	s := settings()
 	for _, c := range change {
 		c(&s)
 	}
-	b := &bench{Store: st, feed: storetest.Feed(tb, st, feed.Options{})}
+	b := &hookFixture{Store: st, feed: storetest.Feed(tb, st, feed.Options{})}
 	b.hooks = webhook.New(st, b.feed, s, slog.New(slog.DiscardHandler))
 	run, _, err := st.CreateRun(tb.Context(), store.NewRun{Project: "app", GoalTitle: "x", Settings: contract.Settings{Repo: contract.Repo{URL: "/r", Base: "c", Tree: "t"}}})
 	require.NoError(tb, err)
@@ -82,7 +82,7 @@ func over(tb testing.TB, st *store.Store, change ...func(*config.Webhooks)) *ben
 }
 
 // start runs a loop until the test ends, or the returned function is called.
-func (b *bench) start(tb testing.TB) func() {
+func (b *hookFixture) start(tb testing.TB) func() {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
 	done := make(chan struct{})
@@ -93,7 +93,7 @@ func (b *bench) start(tb testing.TB) func() {
 }
 
 // events adds events of the run.
-func (b *bench) events(tb testing.TB, types ...contract.EventType) {
+func (b *hookFixture) events(tb testing.TB, types ...contract.EventType) {
 	tb.Helper()
 	b.seq++
 	r := contract.Record{RunID: b.run, Seq: b.seq}
@@ -104,7 +104,7 @@ func (b *bench) events(tb testing.TB, types ...contract.EventType) {
 	require.NoError(tb, err)
 }
 
-func (b *bench) register(tb testing.TB, r webhook.Registration) webhook.Created {
+func (b *hookFixture) register(tb testing.TB, r webhook.Registration) webhook.Created {
 	tb.Helper()
 	made, err := b.hooks.Register(tb.Context(), r)
 	require.NoError(tb, err)
@@ -112,7 +112,7 @@ func (b *bench) register(tb testing.TB, r webhook.Registration) webhook.Created 
 }
 
 // all returns all deliveries of a webhook, oldest first.
-func (b *bench) all(tb testing.TB, id int64) []store.Delivery {
+func (b *hookFixture) all(tb testing.TB, id int64) []store.Delivery {
 	tb.Helper()
 	var out []store.Delivery
 	var before int64
@@ -605,7 +605,7 @@ func TestTwoServersNeverSendTheSameDeliveryAtTheSameTime(t *testing.T) {
 		mu.Unlock()
 	})
 	id := b.register(t, webhook.Registration{URL: rec.URL}).Webhook.ID
-	other := &bench{Store: b.Store, hooks: webhook.New(b.Store, b.feed, settings(), slog.New(slog.DiscardHandler))}
+	other := &hookFixture{Store: b.Store, hooks: webhook.New(b.Store, b.feed, settings(), slog.New(slog.DiscardHandler))}
 	b.start(t)
 	other.start(t)
 	for range 10 {

@@ -16,8 +16,8 @@ import (
 // be in the repository, or in something that points back to it, or where the operator
 // allows it.
 
-// mostLinked limits the size of a git file that names another place.
-const mostLinked = 64 << 10
+// maxLinked limits the size of a git file that names another place.
+const maxLinked = 64 << 10
 
 // checkLayout refuses a repository on this host, given by the top of its work tree or
 // as a bare one, whose data is outside it.
@@ -148,10 +148,10 @@ func (m *Manager) checkAlternates(top, common string) error {
 		return nil
 	}
 	var data []byte
-	if err == nil && stat.Size() <= mostLinked {
+	if err == nil && stat.Size() <= maxLinked {
 		data, err = os.ReadFile(name)
 	}
-	if err != nil || stat.Size() > mostLinked {
+	if err != nil || stat.Size() > maxLinked {
 		return repoFault("%s of the repository %s cannot be read, or is too large", name, top)
 	}
 	for line := range strings.SplitSeq(string(data), "\n") {
@@ -218,7 +218,7 @@ func named(file, prefix string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !stat.Mode().IsRegular() || stat.Size() > mostLinked {
+	if !stat.Mode().IsRegular() || stat.Size() > maxLinked {
 		return "", fs.ErrInvalid
 	}
 	data, err := os.ReadFile(file)

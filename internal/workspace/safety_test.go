@@ -17,8 +17,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// booby returns a program that leaves a trace, and a check that it never ran.
-func booby(t *testing.T) (command string, neverRan func()) {
+// canaryProgram returns a program that leaves a trace, and a check that it never ran.
+func canaryProgram(t *testing.T) (command string, neverRan func()) {
 	t.Helper()
 	canary := filepath.Join(t.TempDir(), "ran")
 	script := filepath.Join(t.TempDir(), "trap")
@@ -30,8 +30,8 @@ func booby(t *testing.T) (command string, neverRan func()) {
 	}
 }
 
-// trap puts everything into a repository that can make git run a program.
-func trap(t *testing.T, repo, command string) {
+// plantPrograms puts everything into a repository that can make git run a program.
+func plantPrograms(t *testing.T, repo, command string) {
 	t.Helper()
 	config := ""
 	for _, kv := range [][2]string{
@@ -69,12 +69,12 @@ func trap(t *testing.T, repo, command string) {
 
 func TestNothingOfARepositoryRunsOnTheHost(t *testing.T) {
 	t.Parallel()
-	command, neverRan := booby(t)
+	command, neverRan := canaryProgram(t)
 	repo := newRepo(t, map[string]string{
 		"a.txt": "a\n", "b.dots": "b\n", ".gitattributes": "*.txt filter=evil diff=evil merge=evil\n*.dots filter=two.dots\n",
 		".gitconfig": "[core]\n\tfsmonitor = " + command + "\n",
 	})
-	trap(t, repo, command)
+	plantPrograms(t, repo, command)
 	write(t, repo, "a.txt", "not committed\n") // status has to compare it
 	write(t, repo, "b.dots", "x\n")
 
@@ -108,13 +108,13 @@ func TestNothingOfARepositoryRunsOnTheHost(t *testing.T) {
 // them.
 func TestTheTrapsOfTheTestAboveWork(t *testing.T) {
 	t.Parallel()
-	command, _ := booby(t)
+	command, _ := canaryProgram(t)
 	repo := newRepo(t, map[string]string{"a.txt": "a\n", ".gitattributes": "*.txt filter=evil\n"})
-	trap(t, repo, command)
+	plantPrograms(t, repo, command)
 	write(t, repo, "a.txt", "changed\n")
 	cmd := exec.Command("git", "status")
 	cmd.Dir = repo
-	_ = cmd.Run() // the trap does not speak git's protocol
+	_ = cmd.Run() // the canary program does not speak git's protocol
 	content, err := os.ReadFile(canaryOf(t, command))
 	require.NoError(t, err)
 	require.NotEmpty(t, content)
@@ -130,7 +130,7 @@ func canaryOf(t *testing.T, command string) string {
 
 func TestAPartialCloneFetchesNothingWhenItIsRead(t *testing.T) {
 	t.Parallel()
-	command, neverRan := booby(t)
+	command, neverRan := canaryProgram(t)
 	full := newRepo(t, map[string]string{"a.txt": "a\n"})
 	userGit(t, full, "config", "uploadpack.allowFilter", "true")
 	part := filepath.Join(t.TempDir(), "part")
@@ -146,7 +146,7 @@ func TestAPartialCloneFetchesNothingWhenItIsRead(t *testing.T) {
 
 func TestGitDirectoriesInTheWorkTreeAreRemovedAndNeverFollowed(t *testing.T) {
 	t.Parallel()
-	command, neverRan := booby(t)
+	command, neverRan := canaryProgram(t)
 	repo := newRepo(t, map[string]string{"a.txt": "a\n", "dir/b.txt": "b\n"})
 	m := newManager(t)
 	_, ws := start(t, m, repo)
@@ -158,7 +158,7 @@ func TestGitDirectoriesInTheWorkTreeAreRemovedAndNeverFollowed(t *testing.T) {
 		userGit(t, nested, "commit", "-q", "-m", "x")
 		userGit(t, dir, "init", "-q")
 		for _, d := range []string{nested, dir} {
-			trap(t, d, command)
+			plantPrograms(t, d, command)
 			require.NoError(t, os.RemoveAll(filepath.Join(d, "hooks")))
 		}
 		write(t, dir, "dir/.git", "gitdir: "+filepath.Join(repo, ".git")+"\n")

@@ -12,8 +12,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// mostInterventions is how many open questions are listed, the oldest first.
-const mostInterventions = 200
+// maxInterventions is how many open questions are listed, the oldest first.
+const maxInterventions = 200
 
 func (s *Server) systemOperations(api huma.API) {
 	get := func(path, id, summary string) huma.Operation {
@@ -23,11 +23,11 @@ func (s *Server) systemOperations(api huma.API) {
 		return answered(s.Health.Report(ctx))
 	})
 	handle(s, api, get("/api/interventions", "list-interventions", "List everything that waits for a person, across all runs: interventions, and all questions with their subjects"), func(ctx context.Context, _ *struct{}) (*body[waiting], error) {
-		list, err := s.Views.OpenInterventions(ctx, mostInterventions)
+		list, err := s.Views.OpenInterventions(ctx, maxInterventions)
 		if err != nil {
 			return nil, err
 		}
-		questions, err := s.Views.Questions(ctx, 0, mostInterventions)
+		questions, err := s.Views.Questions(ctx, 0, maxInterventions)
 		return answered(waiting{Interventions: store.NotNil(list), Questions: store.NotNil(questions)}, err)
 	})
 	handle(s, api, get("/api/models", "list-models", "List model providers, known models, and the model of each agent"), func(ctx context.Context, in *struct {

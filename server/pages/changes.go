@@ -322,8 +322,8 @@ func healPatch(patches []contract.Artifact, heals []store.HealEvent, h store.Hea
 	return patches[i], true
 }
 
-// mostOffset is the largest offset into a list.
-const mostOffset = 10_000_000
+// maxOffset is the largest offset into a list.
+const maxOffset = 10_000_000
 
 // offset reads how many rows of a list are skipped before those that are shown.
 func offset(q url.Values, name string) (int, error) {
@@ -331,8 +331,8 @@ func offset(q url.Values, name string) (int, error) {
 		return 0, nil
 	}
 	n, err := strconv.Atoi(q.Get(name))
-	if err != nil || n < 0 || n > mostOffset {
-		return 0, apitypes.BadRequest(fmt.Sprintf("%s %q must be a number from 0 to %d", name, q.Get(name), mostOffset))
+	if err != nil || n < 0 || n > maxOffset {
+		return 0, apitypes.BadRequest(fmt.Sprintf("%s %q must be a number from 0 to %d", name, q.Get(name), maxOffset))
 	}
 	return n, nil
 }

@@ -21,7 +21,7 @@ const (
 	shownEventRows = 100
 	scannedEvents  = 10000 // examined for a type, for each page
 	payloadText    = 16 << 10
-	mostPrefix     = 100
+	maxPrefix      = 100
 )
 
 // eventsTab shows all that happened in a run, event by event.
@@ -31,8 +31,8 @@ func (s *Server) eventsTab(ctx context.Context, r *http.Request, h *ui.RunHead) 
 	if err := param.CheckText("type", l.Prefix); err != nil {
 		return nil, err
 	}
-	if len(l.Prefix) > mostPrefix {
-		return nil, apitypes.BadRequest(fmt.Sprintf("type: must be at most %d characters", mostPrefix))
+	if len(l.Prefix) > maxPrefix {
+		return nil, apitypes.BadRequest(fmt.Sprintf("type: must be at most %d characters", maxPrefix))
 	}
 	if order := q.Get("order"); order != "" && order != "oldest" && order != "newest" {
 		return nil, apitypes.BadRequest("order: must be one of [newest oldest]")

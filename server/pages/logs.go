@@ -41,7 +41,7 @@ const (
 	entryBytes    = 4000     // of a message, as shown
 	outputBytes   = 64 << 10 // of a check's output that is read for the log
 	searchedBytes = 1 << 20  // of a check's output that is searched
-	mostSearch    = 200      // characters to search for
+	maxSearch     = 200      // characters to search for
 	// logOverlap is how far before its end a growing log is read again: an entry
 	// written at the same time may become visible a moment later.
 	logOverlap = 2 * time.Second
@@ -64,8 +64,8 @@ func (s *Server) logRequest(ctx context.Context, r *http.Request, run int64) (l 
 		Phase: q.Get("phase"), Agent: q.Get("agent"), Step: q.Get("step"), Execution: q.Get("execution"), Role: q.Get("role"), Level: q.Get("level"), Search: q.Get("q"),
 	}
 	switch {
-	case len(l.Search) > mostSearch:
-		return l, apitypes.BadRequest(fmt.Sprintf("q: must be at most %d characters", mostSearch))
+	case len(l.Search) > maxSearch:
+		return l, apitypes.BadRequest(fmt.Sprintf("q: must be at most %d characters", maxSearch))
 	case l.Level != "" && l.Level != "error":
 		return l, apitypes.BadRequest(fmt.Sprintf("level %q is invalid; must be one of [error]", ui.Cut(l.Level, 40)))
 	case l.Role != "" && !slices.Contains([]string{"system", "user", "assistant", "tool", views.LogRoleCheck}, l.Role):
@@ -466,8 +466,8 @@ func textWindow(r *http.Request, content io.Reader) (t ui.Text, err error) {
 			return t, apitypes.BadRequest("from: must be a line number, 1 or greater")
 		}
 	}
-	if t.Search = q.Get("q"); len(t.Search) > mostSearch {
-		return t, apitypes.BadRequest(fmt.Sprintf("q: must be at most %d characters", mostSearch))
+	if t.Search = q.Get("q"); len(t.Search) > maxSearch {
+		return t, apitypes.BadRequest(fmt.Sprintf("q: must be at most %d characters", maxSearch))
 	}
 	if err := param.CheckText("q", t.Search); err != nil {
 		return t, err

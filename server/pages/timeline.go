@@ -19,9 +19,9 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// longestSpan is the longest stretch of time that an address may ask for, and the
+// maxSpan is the longest stretch of time that an address may ask for, and the
 // latest moment: far beyond any run.
-const longestSpan = 10 * 365 * 24 * time.Hour
+const maxSpan = 10 * 365 * 24 * time.Hour
 
 // timelineTab shows where a run's time went.
 func (s *Server) timelineTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
@@ -102,7 +102,7 @@ func milliseconds(name, text string) (time.Duration, error) {
 		return 0, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || n > longestSpan.Milliseconds() {
+	if err != nil || n < 0 || n > maxSpan.Milliseconds() {
 		return 0, apitypes.BadRequest(name + ": must be a number of milliseconds since the run began")
 	}
 	return time.Duration(n) * time.Millisecond, nil

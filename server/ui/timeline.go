@@ -24,8 +24,8 @@ const (
 	foldedRows  = 6
 	narrowest   = 0.0018 // of the width: shorter bars are drawn this wide
 	gapWidth    = 0.03   // of the width, of a pause that is not drawn to scale
-	gapsAtMost  = 0.3    // of the width, of all such pauses
-	shortestGap = time.Minute
+	maxGapShare = 0.3    // of the width, of all such pauses
+	minGap      = time.Minute
 	gapShare    = 0.25 // of the active time: shorter pauses are drawn to scale
 	edge        = 5 * time.Second
 	tickEvery   = 0.09 // of the width, at least, between two labels of the axis
@@ -128,7 +128,7 @@ func NewScale(from, to time.Time, spans []views.Span, atLength bool) Scale {
 	}
 	each := gapWidth
 	if gaps > 0 {
-		each = min(gapWidth, gapsAtMost/float64(gaps))
+		each = min(gapWidth, maxGapShare/float64(gaps))
 	}
 	if busy <= 0 { // nothing but pauses
 		return Scale{[]stretch{{from, to, 0, 1, false}}}
@@ -189,7 +189,7 @@ func pauses(from, to time.Time, spans []views.Span) []stretch {
 	for _, b := range merged {
 		worked += b[1].Sub(b[0])
 	}
-	long := max(shortestGap, time.Duration(float64(worked)*gapShare))
+	long := max(minGap, time.Duration(float64(worked)*gapShare))
 	var parts []stretch
 	at := from
 	for i := 1; i < len(merged); i++ {

@@ -70,8 +70,8 @@ type streamCosts struct {
 	All     float64 `json:"all_have_an_event_ms"`
 }
 
-// served is a server of a filled database in a process of its own.
-type served struct {
+// servedDashboard is a server of a filled database in a process of its own.
+type servedDashboard struct {
 	url string
 	pid int
 }
@@ -118,7 +118,7 @@ func measureDashboard(ctx context.Context, say func(string, ...any)) (d *dashboa
 
 // startServed starts this program as a server (serveDashboard), which ends with
 // its input.
-func startServed(ctx context.Context, database string) (*served, func() error, error) {
+func startServed(ctx context.Context, database string) (*servedDashboard, func() error, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, err
@@ -141,7 +141,7 @@ func startServed(ctx context.Context, database string) (*served, func() error, e
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("the server of the dashboard did not say where it listens: %w", err), stop())
 	}
-	return &served{url: "http://" + strings.TrimSpace(address), pid: cmd.Process.Pid}, stop, nil
+	return &servedDashboard{url: "http://" + strings.TrimSpace(address), pid: cmd.Process.Pid}, stop, nil
 }
 
 // serveDashboard serves a filled database until its input ends.
@@ -188,7 +188,7 @@ func pagePaths() []string {
 	return append(paths, "/agents", "/settings/models", "/api/runs", fmt.Sprintf("/api/runs/%d", run), fmt.Sprintf("/api/runs/%d/events", run))
 }
 
-func (s *served) pages(ctx context.Context) ([]pageTimes, error) {
+func (s *servedDashboard) pages(ctx context.Context) ([]pageTimes, error) {
 	const bare = "/healthz"
 	var rows []pageTimes
 	var trips []time.Duration
@@ -231,7 +231,7 @@ func (s *served) pages(ctx context.Context) ([]pageTimes, error) {
 }
 
 // ask asks for a page and takes it whole.
-func (s *served) ask(ctx context.Context, path string) (took time.Duration, status int, bytes int64, err error) {
+func (s *servedDashboard) ask(ctx context.Context, path string) (took time.Duration, status int, bytes int64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, http.NoBody)
 	if err != nil {
 		return 0, 0, 0, err
@@ -250,7 +250,7 @@ func milli(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // live measures streams: how soon one event is there, alone and beside others,
 // and what many streams cost.
-func (s *served) live(ctx context.Context, database string, d *dashboard) error {
+func (s *servedDashboard) live(ctx context.Context, database string, d *dashboard) error {
 	before := int64(memory(s.pid).VmRSS >> 20)
 	watched := int64(showcase.ScaleRuns - 600)
 	for _, many := range []bool{false, true} {
@@ -285,7 +285,7 @@ func (s *served) live(ctx context.Context, database string, d *dashboard) error 
 
 // latencies are from the commit of an event to its bytes at a client that
 // follows all runs.
-func (s *served) latencies(ctx context.Context, database string, run int64, busy bool) ([]time.Duration, error) {
+func (s *servedDashboard) latencies(ctx context.Context, database string, run int64, busy bool) ([]time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	arrived := make(chan time.Time, 1)
@@ -310,13 +310,13 @@ func (s *served) latencies(ctx context.Context, database string, run int64, busy
 	defer others.Wait()
 	defer cancel()
 	if busy {
-		if err := s.bustle(ctx, database, &others); err != nil {
+		if err := s.generateEvents(ctx, database, &others); err != nil {
 			return nil, err
 		}
 	}
 	var times []time.Duration
 	for range liveEvents {
-		at, err := happen(ctx, conn, run)
+		at, err := writeEvent(ctx, conn, run)
 		if err != nil {
 			return nil, err
 		}
@@ -330,8 +330,8 @@ func (s *served) latencies(ctx context.Context, database string, run int64, busy
 	return times, nil
 }
 
-// bustle lets events happen to other runs.
-func (s *served) bustle(ctx context.Context, database string, others *sync.WaitGroup) error {
+// generateEvents lets events happen to other runs.
+func (s *servedDashboard) generateEvents(ctx context.Context, database string, others *sync.WaitGroup) error {
 	conn, err := pgx.Connect(ctx, database)
 	if err != nil {
 		return err
@@ -346,7 +346,7 @@ func (s *served) bustle(ctx context.Context, database string, others *sync.WaitG
 				return
 			case <-tick.C:
 			}
-			if _, err := happen(ctx, conn, run); err != nil {
+			if _, err := writeEvent(ctx, conn, run); err != nil {
 				return
 			}
 		}
@@ -354,8 +354,8 @@ func (s *served) bustle(ctx context.Context, database string, others *sync.WaitG
 	return nil
 }
 
-// happen adds an event to a run, and returns when its commit was asked for.
-func happen(ctx context.Context, conn *pgx.Conn, run int64) (at time.Time, err error) {
+// writeEvent adds an event to a run, and returns when its commit was asked for.
+func writeEvent(ctx context.Context, conn *pgx.Conn, run int64) (at time.Time, err error) {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		var seq int64
 		if err := tx.QueryRow(ctx, "UPDATE orchestrator_runs SET event_seq = event_seq + 1 WHERE id = $1 RETURNING event_seq", run).Scan(&seq); err != nil {
@@ -372,7 +372,7 @@ func happen(ctx context.Context, conn *pgx.Conn, run int64) (at time.Time, err e
 }
 
 // stream follows a stream until the context ends; ready gets nil once it is open.
-func (s *served) stream(ctx context.Context, path string, ready chan<- error, data func(string)) {
+func (s *servedDashboard) stream(ctx context.Context, path string, ready chan<- error, data func(string)) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, http.NoBody)
 	if err != nil {
 		ready <- err
@@ -400,7 +400,7 @@ func (s *served) stream(ctx context.Context, path string, ready chan<- error, da
 
 // openMany opens streams, half of them of all runs, the others of a run each,
 // from its end on, and counts what comes.
-func (s *served) openMany(ctx context.Context) (*atomic.Int64, error) {
+func (s *servedDashboard) openMany(ctx context.Context) (*atomic.Int64, error) {
 	seen := &atomic.Int64{}
 	ready := make(chan error, openStreams)
 	for n := range openStreams {
@@ -420,9 +420,9 @@ func (s *served) openMany(ctx context.Context) (*atomic.Int64, error) {
 
 // costs measures what open streams cost while nothing happens, and how long it
 // takes until each of them has an event.
-func (s *served) costs(ctx context.Context, database string, before int64, seen *atomic.Int64) (*streamCosts, error) {
+func (s *servedDashboard) costs(ctx context.Context, database string, before int64, seen *atomic.Int64) (*streamCosts, error) {
 	c := &streamCosts{Streams: openStreams}
-	queries, err := s.rest(ctx)
+	queries, err := s.awaitIdle(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -447,7 +447,7 @@ func (s *served) costs(ctx context.Context, database string, before int64, seen 
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	begun, from := time.Now(), seen.Load()
 	for n := 1; n < openStreams; n += 2 {
-		if _, err := happen(ctx, conn, int64(n+1000)); err != nil {
+		if _, err := writeEvent(ctx, conn, int64(n+1000)); err != nil {
 			return nil, err
 		}
 	}
@@ -465,9 +465,9 @@ func (s *served) costs(ctx context.Context, database string, before int64, seen 
 	return c, nil
 }
 
-// rest waits until the server has made what new streams need, and returns how
+// awaitIdle waits until the server has made what new streams need, and returns how
 // many queries it has made.
-func (s *served) rest(ctx context.Context) (float64, error) {
+func (s *servedDashboard) awaitIdle(ctx context.Context) (float64, error) {
 	const settleTime, moment = 30 * time.Second, time.Second
 	last, err := s.queries(ctx)
 	for begun := time.Now(); err == nil && time.Since(begun) < settleTime; {
@@ -485,7 +485,7 @@ func (s *served) rest(ctx context.Context) (float64, error) {
 }
 
 // queries is how many queries the server has made, as its metrics say.
-func (s *served) queries(ctx context.Context) (total float64, err error) {
+func (s *servedDashboard) queries(ctx context.Context) (total float64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/metrics", http.NoBody)
 	if err != nil {
 		return 0, err

@@ -102,15 +102,15 @@ func deliberationRules() []map[string]any {
 	return rules
 }
 
-// deliberating is what deliberations cost, beside bare signals.
-type deliberating struct {
-	Phases  []deliberated `json:"phases"`
-	Endless *endless      `json:"endless"`
-	Signals []signalled   `json:"bare_signals,omitempty"`
+// deliberationResult is what deliberations cost, beside bare signals.
+type deliberationResult struct {
+	Phases  []topicResult  `json:"phases"`
+	Endless *endlessResult `json:"endless"`
+	Signals []signalResult `json:"bare_signals,omitempty"`
 }
 
-// deliberated is what was measured of a number of deliberations.
-type deliberated struct {
+// topicResult is what was measured of a number of deliberations.
+type topicResult struct {
 	Topic  string `json:"topic"`
 	N      int    `json:"n"`
 	AtOnce bool   `json:"at_once"`
@@ -135,11 +135,11 @@ type deliberated struct {
 	Late      int `json:"late_openings"`
 	Gamma     int `json:"with_gamma"`
 
-	Load load `json:"load"`
+	Load cpuLoad `json:"load"`
 }
 
-// endless is the most that a deliberation with its recoveries can come to.
-type endless struct {
+// endlessResult is the most that a deliberation with its recoveries can come to.
+type endlessResult struct {
 	Attempts      int `json:"attempts"`
 	Calls         int `json:"calls"`
 	Events        int `json:"events_max"`     // of one attempt
@@ -148,8 +148,8 @@ type endless struct {
 	Deliberations int `json:"deliberations"`
 }
 
-// signalled is what bare round trips took.
-type signalled struct {
+// signalResult is what bare round trips took.
+type signalResult struct {
 	Pairs  int     `json:"pairs"`
 	AtOnce bool    `json:"at_once"`
 	N      int     `json:"round_trips"`
@@ -158,8 +158,8 @@ type signalled struct {
 	Each   float64 `json:"per_second"`
 }
 
-func measureDeliberations(ctx context.Context, h *benchStack, o options, say func(string, ...any)) (*deliberating, error) {
-	d := &deliberating{}
+func measureDeliberations(ctx context.Context, h *benchStack, o options, say func(string, ...any)) (*deliberationResult, error) {
+	d := &deliberationResult{}
 	if _, err := h.deliberate(ctx, topicDebate, warmRuns, false); err != nil {
 		return nil, err
 	}
@@ -194,8 +194,8 @@ func how(atOnce bool) string {
 
 // deliberate lets a number of pipelines come to a decision, and checks that each
 // that did did so once.
-func (h *benchStack) deliberate(ctx context.Context, topic string, n int, atOnce bool) (deliberated, error) {
-	r := deliberated{Topic: topic, N: n, AtOnce: atOnce, Ended: map[contract.PipelineStatus]int{}}
+func (h *benchStack) deliberate(ctx context.Context, topic string, n int, atOnce bool) (topicResult, error) {
+	r := topicResult{Topic: topic, N: n, AtOnce: atOnce, Ended: map[contract.PipelineStatus]int{}}
 	h.model.forget()
 	pipelines, took := make([]int64, n), make([]time.Duration, n)
 	meter, begun := startMeter(h.stack), time.Now()
@@ -237,7 +237,7 @@ func lateIn(report contract.DeliberationReport) (n int) {
 }
 
 // readAll reads what pipelines left, and what the model saw of them.
-func (h *benchStack) readAll(ctx context.Context, pipelines []int64, r *deliberated) error {
+func (h *benchStack) readAll(ctx context.Context, pipelines []int64, r *topicResult) error {
 	var events, calls []int
 	var seen []time.Duration
 	for _, id := range pipelines {
@@ -370,8 +370,8 @@ func (h *benchStack) eventsOf(ctx context.Context, p store.Pipeline) (all, longe
 }
 
 // disagree lets pipelines use up all their rounds and recoveries.
-func (h *benchStack) disagree(ctx context.Context) (*endless, error) {
-	r := &endless{Deliberations: warmRuns}
+func (h *benchStack) disagree(ctx context.Context) (*endlessResult, error) {
+	r := &endlessResult{Deliberations: warmRuns}
 	for range r.Deliberations {
 		id, err := h.spawn(ctx, topicEndless)
 		if err != nil {
@@ -402,7 +402,7 @@ func (h *benchStack) disagree(ctx context.Context) (*endless, error) {
 	return r, nil
 }
 
-func (d *deliberating) print(out io.Writer) error {
+func (d *deliberationResult) print(out io.Writer) error {
 	if d == nil {
 		return nil
 	}
@@ -415,7 +415,7 @@ func (d *deliberating) print(out io.Writer) error {
 }
 
 // name says what was measured.
-func (p deliberated) name() []string {
+func (p topicResult) name() []string {
 	topic := "speak at once"
 	if p.Topic == topicDialogue {
 		topic = "wait for each other"
@@ -424,7 +424,7 @@ func (p deliberated) name() []string {
 }
 
 // ended says how deliberations ended.
-func (p deliberated) ended() string {
+func (p topicResult) ended() string {
 	var parts []string
 	for _, s := range contract.PipelineStatuses() {
 		if n := p.Ended[s]; n > 0 {
@@ -434,7 +434,7 @@ func (p deliberated) ended() string {
 	return strings.Join(parts, ", ")
 }
 
-func (d *deliberating) printDecisions(out io.Writer) error {
+func (d *deliberationResult) printDecisions(out io.Writer) error {
 	t := newTable(out, "Deliberations, model at zero latency; what was completed was so exactly once (processor milliseconds of one; other: what else ran here, spoils the numbers)",
 		"AGENTS", "DELIBERATIONS", "ENDED", "RECOVERED", "WALL", "DECISIONS/S", "TURNS/S", "EACH P50", "P95", "LATE OPENINGS", "WITH GAMMA", "WORKER", "TEMPORAL", "POSTGRES", "MODEL", "OTHER")
 	for _, p := range d.Phases {
@@ -450,16 +450,16 @@ func (d *deliberating) printDecisions(out io.Writer) error {
 }
 
 // bareOf returns the bare signals that were measured under the same load.
-func (d *deliberating) bareOf(atOnce bool) (signalled, bool) {
+func (d *deliberationResult) bareOf(atOnce bool) (signalResult, bool) {
 	for _, s := range d.Signals {
 		if s.AtOnce == atOnce {
 			return s, true
 		}
 	}
-	return signalled{}, false
+	return signalResult{}, false
 }
 
-func (d *deliberating) printMessages(out io.Writer) error {
+func (d *deliberationResult) printMessages(out io.Writer) error {
 	t := newTable(out, "From a message to the other agent: from the first byte of the answer that has it at the model, to the whole request that has it (bare: two workflows signal each other, there and back)",
 		"WHAT", "HOW MANY", "MESSAGES", "SEEN", "P50", "P95", "MAX", "AIM FOR P95", "P50 TO BARE", "P95 TO BARE")
 	tenth := func(f float64) string { return fmt.Sprintf("%.1f ms", f) }
@@ -480,7 +480,7 @@ func (d *deliberating) printMessages(out io.Writer) error {
 	return t.Flush()
 }
 
-func (d *deliberating) printEvents(out io.Writer) error {
+func (d *deliberationResult) printEvents(out io.Writer) error {
 	t := newTable(out, "Events in the histories of a deliberation, its members included", "DELIBERATIONS", "HOW MANY", "MODEL CALLS", "EVENTS P50", "MAX", "AIM")
 	aim := fmt.Sprintf("< %d", aimEvents)
 	for _, p := range d.Phases {

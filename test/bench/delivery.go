@@ -32,7 +32,7 @@ type deliveryModel struct {
 // callLog is what passed between the model and the agents of one account.
 type callLog struct {
 	answered map[callKey]int
-	words    []*word
+	words    []*delivery
 }
 
 // callKey names a model call.
@@ -41,8 +41,8 @@ type callKey struct {
 	attempt, turn int
 }
 
-// word is a message on its way.
-type word struct {
+// delivery is a message on its way.
+type delivery struct {
 	by          contract.Agent
 	mark        []byte
 	said, heard time.Time
@@ -108,7 +108,7 @@ func (m *deliveryModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // markDelivered notes what an agent hears of others for the first time.
 func (m *deliveryModel) markDelivered(run int64, call callKey, body []byte, at time.Time) {
 	m.mu.Lock()
-	var open []*word
+	var open []*delivery
 	for _, w := range m.account(run).words {
 		if w.heard.IsZero() && string(w.by) != call.agent {
 			open = append(open, w)
@@ -145,7 +145,7 @@ func (m *deliveryModel) says(run int64, call callKey, mark []byte, at time.Time)
 	o := m.account(run)
 	o.answered[call]++
 	if mark != nil {
-		o.words = append(o.words, &word{by: contract.Agent(call.agent), mark: mark, said: at})
+		o.words = append(o.words, &delivery{by: contract.Agent(call.agent), mark: mark, said: at})
 	}
 }
 
@@ -166,7 +166,7 @@ func (m *deliveryModel) forget() {
 }
 
 // of returns how many answers an account got, and its messages.
-func (m *deliveryModel) of(run int64) (answered int, words []word) {
+func (m *deliveryModel) of(run int64) (answered int, words []delivery) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := m.account(run)

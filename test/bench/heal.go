@@ -77,8 +77,8 @@ func spreadOf(all []time.Duration) spread {
 	return spread{N: len(all), P50MS: median(all, time.Duration.Milliseconds), MaxMS: slices.Max(all).Milliseconds()}
 }
 
-// healing is how long healing and doing again take, beside their aims.
-type healing struct {
+// healResult is how long healing and doing again take, beside their aims.
+type healResult struct {
 	Plan   spread `json:"plan"`         // planner.error to planner.started, healed by correct_json
 	Repair spread `json:"repair"`       // tester.error to tester.started, healed by repair
 	Model  spread `json:"repair_model"` // of the model's answers then; not in Repair
@@ -90,8 +90,8 @@ type healing struct {
 // healRuns is how often each is measured, after one that warms up.
 const healRuns = 10
 
-func measureHealing(ctx context.Context, h *benchStack, o options) (*healing, error) {
-	r := &healing{}
+func measureHealing(ctx context.Context, h *benchStack, o options) (*healResult, error) {
+	r := &healResult{}
 	plan, err := h.healed(ctx, goalPlan, contract.PhasePlanner)
 	if err != nil {
 		return nil, err
@@ -295,7 +295,7 @@ func (h *benchStack) bareHeals(ctx context.Context) (spread, error) {
 	return spreadOf(took), nil
 }
 
-func (r *healing) print(out io.Writer) error {
+func (r *healResult) print(out io.Writer) error {
 	if r == nil {
 		return nil
 	}

@@ -130,14 +130,14 @@ func appendTo(list *[]string) func(string) error {
 
 // results are everything that was measured.
 type results struct {
-	Host    host          `json:"host"`
-	Phases  []phaseResult `json:"phases,omitempty"`
-	CLI     *cliResult    `json:"cli,omitempty"`
-	Heal    *healing      `json:"heal,omitempty"`
-	Council *deliberating `json:"deliberations,omitempty"`
-	Restart *restart      `json:"restart,omitempty"`
-	Build   *buildResult  `json:"build,omitempty"`
-	Pages   *dashboard    `json:"dashboard,omitempty"`
+	Host          host                `json:"host"`
+	Phases        []phaseResult       `json:"phases,omitempty"`
+	CLI           *cliResult          `json:"cli,omitempty"`
+	Heal          *healResult         `json:"heal,omitempty"`
+	Deliberations *deliberationResult `json:"deliberations,omitempty"`
+	Restart       *restart            `json:"restart,omitempty"`
+	Build         *buildResult        `json:"build,omitempty"`
+	Pages         *dashboard          `json:"dashboard,omitempty"`
 }
 
 // run brings the stack up, measures, prints, and takes the stack down again.
@@ -198,7 +198,7 @@ func measureStack(ctx context.Context, o options, all *results, say func(string,
 		}
 	}
 	if slices.Contains(o.sections, sectionDeliberations) {
-		if all.Council, err = measureDeliberations(ctx, h, o, say); err != nil {
+		if all.Deliberations, err = measureDeliberations(ctx, h, o, say); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,7 @@ type phaseResult struct {
 	Bytes      int           `json:"history_bytes"`
 	Activities int           `json:"ordinary_activities"`
 	Parts      []timing.Part `json:"parts,omitempty"` // medians
-	Load       load          `json:"load"`
+	Load       cpuLoad       `json:"load"`
 }
 
 // one is what was measured of one run.

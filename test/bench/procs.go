@@ -50,8 +50,8 @@ func startMeter(s *devstack.Stack) *meter {
 	return m
 }
 
-// load is what a phase cost the machine.
-type load struct {
+// cpuLoad is what a phase cost the machine.
+type cpuLoad struct {
 	Processes []usage `json:"processes"`
 	Total     float64 `json:"cpu_seconds"`       // of the stack, children included
 	Bench     float64 `json:"bench_cpu_seconds"` // of this program
@@ -60,8 +60,8 @@ type load struct {
 }
 
 // stop takes the last readings.
-func (m *meter) stop() load {
-	l := load{Seconds: time.Since(m.start).Seconds(), Bench: ownSeconds() - m.own}
+func (m *meter) stop() cpuLoad {
+	l := cpuLoad{Seconds: time.Since(m.start).Seconds(), Bench: ownSeconds() - m.own}
 	for _, role := range m.roles {
 		after, before := read(m.pids[role], role), m.before[role]
 		after.CPU -= before.CPU

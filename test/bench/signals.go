@@ -48,7 +48,7 @@ func bareAnswerer(ctx workflow.Context, caller string) error {
 }
 
 // signals measures bare round trips: of one pair at a time, and of many at once.
-func (h *benchStack) signals(ctx context.Context, many int) ([]signalled, error) {
+func (h *benchStack) signals(ctx context.Context, many int) ([]signalResult, error) {
 	w, err := startBare(h.temporal)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (h *benchStack) signals(ctx context.Context, many int) ([]signalled, error)
 	if _, err := h.signal(ctx, warmRuns, false); err != nil {
 		return nil, err
 	}
-	var all []signalled
+	var all []signalResult
 	for _, atOnce := range []bool{false, true} {
 		pairs := idleRuns
 		if atOnce {
@@ -72,8 +72,8 @@ func (h *benchStack) signals(ctx context.Context, many int) ([]signalled, error)
 	return all, nil
 }
 
-func (h *benchStack) signal(ctx context.Context, pairs int, atOnce bool) (signalled, error) {
-	r := signalled{Pairs: pairs, AtOnce: atOnce}
+func (h *benchStack) signal(ctx context.Context, pairs int, atOnce bool) (signalResult, error) {
+	r := signalResult{Pairs: pairs, AtOnce: atOnce}
 	took := make([][]time.Duration, pairs)
 	begun := time.Now()
 	group, together := errgroup.WithContext(ctx)

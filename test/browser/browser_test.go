@@ -94,9 +94,9 @@ func TestPagesFollowPipelinesLive(t *testing.T) {
   recoveries: 1
 `,
 	})
-	council, err := json.Marshal(map[string]string{"caching": "Design a caching strategy", "rounds": harness.Goal("rounds"), "sluggish": harness.Goal("sluggish")})
+	objectives, err := json.Marshal(map[string]string{"caching": "Design a caching strategy", "rounds": harness.Goal("rounds"), "sluggish": harness.Goal("sluggish")})
 	require.NoError(t, err)
-	p.passes(t, "council", "RGPT_BROWSER_URL="+s.State(t).Server, "RGPT_COUNCIL="+string(council))
+	p.passes(t, "deliberations", "RGPT_BROWSER_URL="+s.State(t).Server, "RGPT_DELIBERATIONS="+string(objectives))
 }
 
 // TestEventsReachPages measures how long an event takes from its row to the page

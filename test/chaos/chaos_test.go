@@ -188,7 +188,7 @@ func (k killer) trial(role devstack.Role, after time.Duration) trial {
 		k.complete(run)
 	}
 	out.next, out.recovered = k.next(ids)
-	k.Logf("killed the %s after %s at %s: %s", role, after.Round(time.Millisecond), strings.Join(out.at, ", "), ends(out.runs))
+	k.Logf("killed the %s after %s at %s: %s", role, after.Round(time.Millisecond), strings.Join(out.at, ", "), isFinished(out.runs))
 	return out
 }
 
@@ -252,7 +252,7 @@ func (k killer) next(ids []int64) (time.Duration, bool) {
 	return first.Sub(back), !first.IsZero()
 }
 
-func ends(runs []store.Run) string {
+func isFinished(runs []store.Run) string {
 	var out []string
 	for _, r := range runs {
 		text := fmt.Sprintf("run %d %s", r.ID, r.Status)

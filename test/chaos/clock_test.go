@@ -18,7 +18,7 @@ import (
 // compared with that clock are heartbeats of agents, reservations of model calls, places
 // in the queue, leases of webhooks, names of requests and the ages of what is kept.
 func TestTimesInRowsThatAreAnHourOffEndNoRun(t *testing.T) {
-	d := disturb(t, harness.Options{Config: "execution: {concurrent_runs: 1}\n"})
+	d := newFaultTrial(t, harness.Options{Config: "execution: {concurrent_runs: 1}\n"})
 	conn, err := pgx.Connect(t.Context(), d.State(t).Database)
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
@@ -29,7 +29,7 @@ func TestTimesInRowsThatAreAnHourOffEndNoRun(t *testing.T) {
 		rows := move(t, conn, by)
 		after := d.underWay(t, working)
 		require.InDelta(t, time.Hour, after.CreatedAt.Sub(before.CreatedAt).Abs(), 0, "its row was met")
-		d.endWell(t, 2*time.Minute, working, waiting)
+		d.requireDone(t, 2*time.Minute, working, waiting)
 		t.Logf("moved the times of %d rows by %s", rows, by)
 	}
 }

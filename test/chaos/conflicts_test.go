@@ -20,7 +20,7 @@ const conflictsEach = 3
 // conflict fail, by turns for one reason and the other. A sequence counts, since a
 // transaction that is rolled back takes no number back.
 func TestSerializationFailuresAndDeadlocksAreTriedAgainUntilTheyPass(t *testing.T) {
-	d := disturb(t, harness.Options{})
+	d := newFaultTrial(t, harness.Options{})
 	first, second := d.run(t, "Conflicts, run 1"), d.run(t, "Conflicts, run 2")
 	conn, err := pgx.Connect(t.Context(), d.State(t).Database)
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestSerializationFailuresAndDeadlocksAreTriedAgainUntilTheyPass(t *testing.
 			CREATE TRIGGER conflict AFTER INSERT OR UPDATE ON %[1]s FOR EACH STATEMENT EXECUTE FUNCTION conflict()`, table))
 		require.NoError(t, err, table)
 	}
-	d.endWell(t, 2*time.Minute, first, second)
+	d.requireDone(t, 2*time.Minute, first, second)
 	for _, table := range tables {
 		var met int64
 		require.NoError(t, conn.QueryRow(t.Context(), "SELECT last_value FROM met_"+table).Scan(&met))

@@ -23,7 +23,7 @@ import (
 // between the worker and PostgreSQL that waits until the server has committed, and
 // then cuts the connection in place of saying so.
 func TestAConnectionThatBreaksBetweenACommitAndItsAnswerRepeatsAndLosesNothing(t *testing.T) {
-	d := disturb(t, harness.Options{})
+	d := newFaultTrial(t, harness.Options{})
 	d.Kill(t, devstack.RoleWorker)
 	address, err := url.Parse(d.State(t).Database)
 	require.NoError(t, err)
@@ -32,7 +32,7 @@ func TestAConnectionThatBreaksBetweenACommitAndItsAnswerRepeatsAndLosesNothing(t
 	d.StartWorker(t, d.Program("rgpt-worker"), "DATABASE_URL="+address.String())
 	p.every.Store(4)
 	first, second := d.run(t, "Cut, run 1"), d.run(t, "Cut, run 2")
-	d.endWell(t, 2*time.Minute, first, second)
+	d.requireDone(t, 2*time.Minute, first, second)
 	p.every.Store(0)
 	p.mu.Lock()
 	defer p.mu.Unlock()

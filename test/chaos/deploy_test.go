@@ -21,7 +21,7 @@ import (
 // TestRunsOutliveAReleaseWhoseWorkflowsPanic replaces the worker in mid-run by one that
 // panics in each workflow task, and that one by the right one.
 func TestRunsOutliveAReleaseWhoseWorkflowsPanic(t *testing.T) {
-	d := disturb(t, harness.Options{})
+	d := newFaultTrial(t, harness.Options{})
 	program := filepath.Join(d.Dir, "wrongdeploy")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./test/chaos/testdata/wrongdeploy")
 	build.Dir = harness.Root()
@@ -45,7 +45,7 @@ func TestRunsOutliveAReleaseWhoseWorkflowsPanic(t *testing.T) {
 	}
 	require.NoError(t, wrong.Stop(t.Context(), 20*time.Second, syscall.SIGTERM))
 	d.Up(t)
-	d.endWell(t, 2*time.Minute, begun, fresh)
+	d.requireDone(t, 2*time.Minute, begun, fresh)
 }
 
 // panics counts the workflow tasks of a run and its steps that the wrong worker failed.

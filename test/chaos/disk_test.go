@@ -33,7 +33,7 @@ func TestRunsWaitForRoomOnAFullDiskAndEndWellWhenThereIsSome(t *testing.T) {
 	}
 	require.NoError(t, os.Symlink(filepath.Join(temporal, "temporal.db"), filepath.Join(s.DataDir, "temporal.db")))
 	s.Up(t)
-	d := &disturbed{Stack: s, db: s.Store(t), repo: repository(t, filepath.Join(s.Dir, "repo"))}
+	d := &faultTrial{Stack: s, db: s.Store(t), repo: repository(t, filepath.Join(s.Dir, "repo"))}
 
 	t.Run("of the worker's artifacts", func(t *testing.T) {
 		id := d.midRun(t, "Fill the worker's disk")
@@ -44,7 +44,7 @@ func TestRunsWaitForRoomOnAFullDiskAndEndWellWhenThereIsSome(t *testing.T) {
 		harness.CheckInvariants(t, s, id)
 		free()
 		d.OK(t, "run", "approve", fmt.Sprint(id))
-		d.endWell(t, time.Minute, id)
+		d.requireDone(t, time.Minute, id)
 	})
 	t.Run("of Temporal's database", func(t *testing.T) {
 		d.waitsForRoom(t, temporal, devstack.RoleTemporal, "is full")
@@ -56,7 +56,7 @@ func TestRunsWaitForRoomOnAFullDiskAndEndWellWhenThereIsSome(t *testing.T) {
 }
 
 // waitsForRoom fills the disk of a process until its log has said so a few times.
-func (d *disturbed) waitsForRoom(t *testing.T, dir string, role devstack.Role, says string) {
+func (d *faultTrial) waitsForRoom(t *testing.T, dir string, role devstack.Role, says string) {
 	t.Helper()
 	id := d.midRun(t, "Fill the disk of "+string(role))
 	free := fill(t, dir)
@@ -69,12 +69,12 @@ func (d *disturbed) waitsForRoom(t *testing.T, dir string, role devstack.Role, s
 	})
 	d.underWay(t, id)
 	free()
-	d.endWell(t, 2*time.Minute, id)
+	d.requireDone(t, 2*time.Minute, id)
 }
 
 // moveTables moves the tables that runs write most to a folder. PostgreSQL ends itself
 // where its log of changes has no room; tables it can do without for a while.
-func (d *disturbed) moveTables(t *testing.T, dir string) {
+func (d *faultTrial) moveTables(t *testing.T, dir string) {
 	t.Helper()
 	owner, err := os.Stat(filepath.Join(d.DataDir, "postgres"))
 	require.NoError(t, err)

@@ -27,7 +27,7 @@ func TestAStoppingWorkerFinishesWhatItCanAndLeavesTheRestToTheNext(t *testing.T)
 	think := harness.Rules{{"when": map[string]any{"agent": "builder", "step": "step-001", "turn": 2}, "latency": "2s",
 		"usage": map[string]any{"prompt_tokens": 70, "completion_tokens": 7},
 		"reply": map[string]any{"tool_calls": []any{map[string]any{"name": "create_file", "arguments": map[string]any{"path": "step-001.txt", "content": "made by step-001\n"}}}}}}
-	d := disturb(t, harness.Options{Scenario: append(think, work()...), Config: fmt.Sprintf("worker:\n  stop_timeout: %s\n", stopTime)})
+	d := newFaultTrial(t, harness.Options{Scenario: append(think, work()...), Config: fmt.Sprintf("worker:\n  stop_timeout: %s\n", stopTime)})
 	// The check of the whole takes longer than the worker has, each time.
 	d.repo = harness.Repo(t, filepath.Join(d.Dir, "slow"), map[string]string{
 		"notes.txt": "one\ntwo\nthree\n",
@@ -36,8 +36,8 @@ func TestAStoppingWorkerFinishesWhatItCanAndLeavesTheRestToTheNext(t *testing.T)
 	})
 	id := d.run(t, "Stop the worker")
 
-	d.awaitWork(t, id, contract.StepWorkflowID(id, "step-001"), contract.ActivityThink, func() bool { return d.thinks(t, id, "step-001", 2) })
-	d.tellToStop(t)
+	d.awaitWork(t, id, contract.StepWorkflowID(id, "step-001"), contract.ActivityThink, func() bool { return d.awaitModelCall(t, id, "step-001", 2) })
+	d.signalStop(t)
 	require.Len(t, d.answerOf(t, id, "step-001", 2), 1, "the model was heard to the end")
 	calls, err := d.db.ModelCalls(t.Context(), id)
 	require.NoError(t, err)
@@ -51,10 +51,10 @@ func TestAStoppingWorkerFinishesWhatItCanAndLeavesTheRestToTheNext(t *testing.T)
 		require.NoError(t, err)
 		return len(heals) == 2 // after the second there is nothing left to fix
 	})
-	d.tellToStop(t)
+	d.signalStop(t)
 	d.underWay(t, id)
 	d.Up(t)
-	d.endWell(t, 2*time.Minute, id)
+	d.requireDone(t, 2*time.Minute, id)
 	again := d.repeated(t, id)
 	require.Len(t, again, 1, "only the check was done again")
 	require.Contains(t, again[0], contract.ActivityVerify)
@@ -62,7 +62,7 @@ func TestAStoppingWorkerFinishesWhatItCanAndLeavesTheRestToTheNext(t *testing.T)
 }
 
 // awaitWork waits until an activity of a workflow is at work and more is the case.
-func (d *disturbed) awaitWork(t *testing.T, id int64, workflow, activity string, more func() bool) {
+func (d *faultTrial) awaitWork(t *testing.T, id int64, workflow, activity string, more func() bool) {
 	t.Helper()
 	harness.Await(t, activity+" to be at work", time.Minute, func() (bool, string) {
 		for _, a := range d.pending(t, workflow) {
@@ -77,7 +77,7 @@ func (d *disturbed) awaitWork(t *testing.T, id int64, workflow, activity string,
 }
 
 // pending are the activities that a workflow waits for; none: or that it has not begun.
-func (d *disturbed) pending(t *testing.T, workflow string) []*workflowpb.PendingActivityInfo {
+func (d *faultTrial) pending(t *testing.T, workflow string) []*workflowpb.PendingActivityInfo {
 	t.Helper()
 	answer, err := d.Temporal(t).DescribeWorkflowExecution(t.Context(), workflow, "")
 	if err != nil {
@@ -86,8 +86,8 @@ func (d *disturbed) pending(t *testing.T, workflow string) []*workflowpb.Pending
 	return answer.GetPendingActivities()
 }
 
-// thinks reports whether a turn has its reservation: its model was asked, or is about to be.
-func (d *disturbed) thinks(t *testing.T, id int64, step string, turn int) bool {
+// awaitModelCall reports whether a turn has its reservation: its model was asked, or is about to be.
+func (d *faultTrial) awaitModelCall(t *testing.T, id int64, step string, turn int) bool {
 	t.Helper()
 	calls, err := d.db.ModelCalls(t.Context(), id)
 	require.NoError(t, err)
@@ -100,7 +100,7 @@ func (d *disturbed) thinks(t *testing.T, id int64, step string, turn int) bool {
 }
 
 // answerOf is what the model answered for a turn.
-func (d *disturbed) answerOf(t *testing.T, id int64, step string, turn int) (times []time.Time) {
+func (d *faultTrial) answerOf(t *testing.T, id int64, step string, turn int) (times []time.Time) {
 	t.Helper()
 	for _, e := range d.Requests(t, id) {
 		if e.Step == step && e.Turn == turn {
@@ -110,8 +110,8 @@ func (d *disturbed) answerOf(t *testing.T, id int64, step string, turn int) (tim
 	return times
 }
 
-// tellToStop tells the stack's worker to stop, and waits until it is gone.
-func (d *disturbed) tellToStop(t *testing.T) {
+// signalStop tells the stack's worker to stop, and waits until it is gone.
+func (d *faultTrial) signalStop(t *testing.T) {
 	t.Helper()
 	p, _ := d.State(t).Process(devstack.RoleWorker)
 	require.NoError(t, syscall.Kill(p.PID, syscall.SIGTERM))
@@ -120,7 +120,7 @@ func (d *disturbed) tellToStop(t *testing.T) {
 
 // awaitNoSessions waits until Postgres has ended all sessions of an application: it
 // carries out what a killed client had already sent, a COMMIT among it.
-func (d *disturbed) awaitNoSessions(t *testing.T, application string) {
+func (d *faultTrial) awaitNoSessions(t *testing.T, application string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), d.State(t).Database)
 	require.NoError(t, err)
@@ -136,7 +136,7 @@ func (d *disturbed) awaitNoSessions(t *testing.T, application string) {
 // TestRunsOutliveAMinuteWithoutAnyWorker takes the only worker away in mid-run. Runs can
 // be made meanwhile; all goes on with the next worker.
 func TestRunsOutliveAMinuteWithoutAnyWorker(t *testing.T) {
-	d := disturb(t, harness.Options{})
+	d := newFaultTrial(t, harness.Options{})
 	id := d.midRun(t, "Nobody works")
 	d.Kill(t, devstack.RoleWorker)
 	gone := time.After(time.Minute) // the fault itself
@@ -154,6 +154,6 @@ func TestRunsOutliveAMinuteWithoutAnyWorker(t *testing.T) {
 	d.RGPT(t, "run", "stop", fmt.Sprint(unwanted)) // the stop from before may have come through
 	stopped := d.AwaitEnd(t, d.db, unwanted, time.Minute)
 	require.Equal(t, contract.StatusCancelled, stopped.Status)
-	d.endWell(t, 2*time.Minute, id, later)
+	d.requireDone(t, 2*time.Minute, id, later)
 	harness.CheckInvariants(t, d.Stack, unwanted)
 }

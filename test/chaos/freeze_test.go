@@ -24,7 +24,7 @@ import (
 // agents (4 s, by its configuration) may be silent. What a frozen worker held was
 // given away meanwhile; it finds that out when it goes on, and pays nothing again.
 func TestAProcessFrozenForLongerThanItsLeasesContinuesNormally(t *testing.T) {
-	d := disturb(t, harness.Options{Config: "worker:\n  heartbeat: 1s\n  offline_after: 4s\n"})
+	d := newFaultTrial(t, harness.Options{Config: "worker:\n  heartbeat: 1s\n  offline_after: 4s\n"})
 	still := 8 * time.Second
 	if long(t) { // than statements (30 s) and transactions (60 s), too
 		still = 75 * time.Second
@@ -32,22 +32,22 @@ func TestAProcessFrozenForLongerThanItsLeasesContinuesNormally(t *testing.T) {
 	for _, role := range []devstack.Role{devstack.RoleWorker, devstack.RoleServer, devstack.RoleTemporal, devstack.RolePostgres} {
 		id := d.midRun(t, "Freeze the "+string(role))
 		thaw := d.Freeze(t, role)
-		require.Error(t, d.answers(t, role, id), "the %s stands still", role)
+		require.Error(t, d.awaitHealthy(t, role, id), "the %s stands still", role)
 		if role == devstack.RoleWorker {
 			d.awaitAgents(t, contract.HealthOffline)
 		}
 		<-time.After(still) // the fault itself
-		require.Error(t, d.answers(t, role, id), "the %s stands still to the end", role)
+		require.Error(t, d.awaitHealthy(t, role, id), "the %s stands still to the end", role)
 		thaw()
 		thawed := time.Now()
 		if role != devstack.RoleServer { // which no run needs
 			d.underWay(t, id)
 		}
 		harness.Await(t, "the "+string(role)+" to answer again", 30*time.Second, func() (bool, string) {
-			err := d.answers(t, role, id)
+			err := d.awaitHealthy(t, role, id)
 			return err == nil, fmt.Sprint(err)
 		})
-		d.endWell(t, time.Minute, id)
+		d.requireDone(t, time.Minute, id)
 		took := time.Since(thawed)
 		d.awaitAgents(t, contract.HealthHealthy)
 		repeated := d.repeated(t, id)
@@ -60,7 +60,7 @@ func TestAProcessFrozenForLongerThanItsLeasesContinuesNormally(t *testing.T) {
 }
 
 // awaitAgents waits until all agents are of one health.
-func (d *disturbed) awaitAgents(t *testing.T, want contract.Health) {
+func (d *faultTrial) awaitAgents(t *testing.T, want contract.Health) {
 	t.Helper()
 	harness.Await(t, "all agents to be "+string(want), time.Minute, func() (bool, string) {
 		all, err := views.New(d.db).Agents(t.Context())
@@ -69,8 +69,8 @@ func (d *disturbed) awaitAgents(t *testing.T, want contract.Health) {
 	})
 }
 
-// answers asks a process something that it must answer at once.
-func (d *disturbed) answers(t *testing.T, role devstack.Role, run int64) error {
+// awaitHealthy asks a process something that it must answer at once.
+func (d *faultTrial) awaitHealthy(t *testing.T, role devstack.Role, run int64) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

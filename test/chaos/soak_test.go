@@ -61,8 +61,8 @@ func TestRunsWithoutEndLeakNothing(t *testing.T) {
 	require.NoError(t, err)
 	metrics := fmt.Sprintf("127.0.0.1:%d", port)
 	s := harness.Start(t, harness.Options{Scenario: work(), Config: fmt.Sprintf("worker:\n  metrics_address: %s\n", metrics)})
-	d := &disturbed{Stack: s, db: s.Store(t), repo: repository(t, filepath.Join(s.Dir, "repo"))}
-	m := &measurer{disturbed: d, metrics: map[string]string{"worker": "http://" + metrics, "server": s.State(t).Server}}
+	d := &faultTrial{Stack: s, db: s.Store(t), repo: repository(t, filepath.Join(s.Dir, "repo"))}
+	m := &measurer{faultTrial: d, metrics: map[string]string{"worker": "http://" + metrics, "server": s.State(t).Server}}
 
 	warm := time.Now().Add(soak / 5)
 	end := time.Now().Add(soak)
@@ -126,7 +126,7 @@ func slope(x, y []float64) float64 {
 
 // measurer measures a stack from outside.
 type measurer struct {
-	*disturbed
+	*faultTrial
 	metrics map[string]string // by process: where it serves them
 }
 

@@ -16,33 +16,33 @@ import (
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
-// disturbed is a stack whose runs are met by faults.
-type disturbed struct {
+// faultTrial is a stack whose runs are met by faults.
+type faultTrial struct {
 	*harness.Stack
 	db   *store.Store
 	repo string
 }
 
-// disturb starts a stack. Its test waits for others most of the time, so it goes
+// newFaultTrial starts a stack. Its test waits for others most of the time, so it goes
 // side by side with them.
-func disturb(t *testing.T, o harness.Options) *disturbed {
+func newFaultTrial(t *testing.T, o harness.Options) *faultTrial {
 	t.Helper()
 	t.Parallel()
 	if o.Scenario == nil {
 		o.Scenario = work()
 	}
 	s := harness.Start(t, o)
-	return &disturbed{Stack: s, db: s.Store(t), repo: repository(t, filepath.Join(s.Dir, "repo"))}
+	return &faultTrial{Stack: s, db: s.Store(t), repo: repository(t, filepath.Join(s.Dir, "repo"))}
 }
 
 // run makes a run.
-func (d *disturbed) run(t *testing.T, goal string) int64 {
+func (d *faultTrial) run(t *testing.T, goal string) int64 {
 	t.Helper()
 	return d.Create(t, "--repo", d.repo, "--goal", goal)
 }
 
 // midRun makes a run and waits until steps of it are at work.
-func (d *disturbed) midRun(t *testing.T, goal string) int64 {
+func (d *faultTrial) midRun(t *testing.T, goal string) int64 {
 	t.Helper()
 	id := d.run(t, goal)
 	harness.Await(t, "steps to be at work", time.Minute, func() (bool, string) {
@@ -54,7 +54,7 @@ func (d *disturbed) midRun(t *testing.T, goal string) int64 {
 }
 
 // underWay requires that a run has not ended: the fault met it.
-func (d *disturbed) underWay(t *testing.T, id int64) store.Run {
+func (d *faultTrial) underWay(t *testing.T, id int64) store.Run {
 	t.Helper()
 	run, err := d.db.Run(t.Context(), id)
 	require.NoError(t, err)
@@ -62,22 +62,22 @@ func (d *disturbed) underWay(t *testing.T, id int64) store.Run {
 	return run
 }
 
-// endWell waits until runs are done, and checks all that must hold of them.
-func (d *disturbed) endWell(t *testing.T, within time.Duration, ids ...int64) {
+// requireDone waits until runs are done, and checks all that must hold of them.
+func (d *faultTrial) requireDone(t *testing.T, within time.Duration, ids ...int64) {
 	t.Helper()
 	var runs []store.Run
 	for _, id := range ids {
 		runs = append(runs, d.AwaitEnd(t, d.db, id, within))
 	}
 	for _, run := range runs {
-		require.Equal(t, contract.StatusDone, run.Status, "%s", ends(runs))
+		require.Equal(t, contract.StatusDone, run.Status, "%s", isFinished(runs))
 		killer{TB: t, s: d.Stack, db: d.db, repo: d.repo}.complete(run)
 	}
 	harness.CheckInvariants(t, d.Stack, ids...)
 }
 
 // events counts the events of some types in the histories of a run and its children.
-func (d *disturbed) events(t *testing.T, id int64, kinds ...enumspb.EventType) int {
+func (d *faultTrial) events(t *testing.T, id int64, kinds ...enumspb.EventType) int {
 	t.Helper()
 	n := 0
 	for _, h := range d.Histories(t, id) {
@@ -91,7 +91,7 @@ func (d *disturbed) events(t *testing.T, id int64, kinds ...enumspb.EventType) i
 }
 
 // repeated names the activities of a run that took more than one attempt.
-func (d *disturbed) repeated(t *testing.T, id int64) []string {
+func (d *faultTrial) repeated(t *testing.T, id int64) []string {
 	t.Helper()
 	var names []string
 	for _, h := range d.Histories(t, id) {

@@ -33,13 +33,13 @@ func TestAgentsQueuesAndMetricsShowTheCurrentState(t *testing.T) {
 	workerAddress := fmt.Sprint("127.0.0.1:", port)
 	flaky := rule(on("agent", "planner"), status(500), 0)
 	flaky["times"] = 1
-	w := &world{Stack: harness.Start(t, harness.Options{
+	w := &stackTests{Stack: harness.Start(t, harness.Options{
 		Scenario: append(
 			first(makes(wrong), flaky, repairs(wrong, "right")).Named("agents-healed"),
-			append(makes("right").Named("agents-waits"), quarrelling().Named("agents-deliberate")...)...),
+			append(makes("right").Named("agents-waits"), metricsRules().Named("agents-deliberate")...)...),
 		Config: fmt.Sprintf("worker: {heartbeat: 1s, offline_after: 12s, probe_interval: 1s, metrics_address: %q}\nserver: {watch_interval: 1s}\ndeliberation: {iterations: 1, recoveries: 1}\n", workerAddress),
 	})}
-	repo := harness.Repo(t, filepath.Join(w.Dir, "mendable"), mendable())
+	repo := harness.Repo(t, filepath.Join(w.Dir, "mendable"), healableRepo())
 
 	w.awaitAgents(t, "every role to have a healthy agent", func(r health.Report) bool {
 		return !slices.ContainsFunc(contract.WorkerRoles(), func(role contract.WorkerRole) bool { return r.Roles[role.Name] != health.OK })
@@ -71,10 +71,10 @@ func TestAgentsQueuesAndMetricsShowTheCurrentState(t *testing.T) {
 	harness.CheckInvariants(t, w.Stack, id)
 }
 
-// quarrelling is a deliberation of which each of its metrics has something to tell:
+// metricsRules is a deliberation of which each of its metrics has something to tell:
 // they talk until their rounds are over, ALPHA does what is not its to do, and the
 // recovery, with GAMMA, does not get further.
-func quarrelling() harness.Rules {
+func metricsRules() harness.Rules {
 	return harness.Rules{
 		rule(on("agent", "alpha", "attempt", 1, "turn", 1), moves(move("message", "to", "BETA", "text", "why?"), move("verdict", "key", "mine", "text", "it is mine")), 100),
 		rule(on("agent", "alpha"), moves(move("message", "to", "BETA", "text", "why?")), 100),
@@ -85,7 +85,7 @@ func quarrelling() harness.Rules {
 
 // killed sees what is told when the worker dies without a word, and that work
 // that comes meanwhile is counted.
-func (w *world) killed(t *testing.T) {
+func (w *stackTests) killed(t *testing.T) {
 	t.Helper()
 	w.Kill(t, devstack.RoleWorker)
 	all := func(h contract.Health) func(health.Report) bool {
@@ -117,7 +117,7 @@ func (w *world) killed(t *testing.T) {
 }
 
 // stopped sees that a worker that is told to stop says so.
-func (w *world) stopped(t *testing.T) {
+func (w *stackTests) stopped(t *testing.T) {
 	t.Helper()
 	p, ok := w.State(t).Process(devstack.RoleWorker)
 	require.True(t, ok)
@@ -137,7 +137,7 @@ func (w *world) stopped(t *testing.T) {
 
 // documented sees that a metric is served exactly where the documents say, and
 // that no name from outside is in a label.
-func (w *world) documented(t *testing.T, workerAddress string) {
+func (w *stackTests) documented(t *testing.T, workerAddress string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs", "OPERATIONS.md"))
 	require.NoError(t, err)
@@ -171,7 +171,7 @@ func difference(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
 }
 
-func (w *world) get(t *testing.T, url string, status int) string {
+func (w *stackTests) get(t *testing.T, url string, status int) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	require.NoError(t, err)
@@ -184,12 +184,12 @@ func (w *world) get(t *testing.T, url string, status int) string {
 	return string(text)
 }
 
-func (w *world) metrics(t *testing.T, address string) string {
+func (w *stackTests) metrics(t *testing.T, address string) string {
 	t.Helper()
 	return w.get(t, address+"/metrics", http.StatusOK)
 }
 
-func (w *world) readiness(t *testing.T, status int) string {
+func (w *stackTests) readiness(t *testing.T, status int) string {
 	t.Helper()
 	var said struct{ Status string }
 	require.NoError(t, json.Unmarshal([]byte(w.get(t, w.State(t).Server+"/readyz", status)), &said))
@@ -197,7 +197,7 @@ func (w *world) readiness(t *testing.T, status int) string {
 }
 
 // awaitAgents waits until the API says of agents and queues what it should.
-func (w *world) awaitAgents(t *testing.T, what string, ok func(health.Report) bool) health.Report {
+func (w *stackTests) awaitAgents(t *testing.T, what string, ok func(health.Report) bool) health.Report {
 	t.Helper()
 	var r health.Report
 	harness.Await(t, what, longest, func() (bool, string) {

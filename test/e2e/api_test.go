@@ -22,7 +22,7 @@ import (
 // and does one again.
 func TestRunsAreMadeAndSteeredThroughTheAPI(t *testing.T) {
 	t.Parallel()
-	w := &world{Stack: harness.Start(t, harness.Options{Scenario: append(
+	w := &stackTests{Stack: harness.Start(t, harness.Options{Scenario: append(
 		makes("right").Named("api-approved"), first(makes("right"), rule(on("agent", "builder"), status(401), 0)).Named("api-helped")...,
 	)})}
 	w.shell = harness.ShellRepo(t, w.Dir+"/shell")
@@ -100,7 +100,7 @@ func TestRunsAreMadeAndSteeredThroughTheAPI(t *testing.T) {
 }
 
 // streamed reads the events of a run until one is what is waited for.
-func (w *world) streamed(t *testing.T, path string, last func(contract.Event) bool) []contract.Event {
+func (w *stackTests) streamed(t *testing.T, path string, last func(contract.Event) bool) []contract.Event {
 	t.Helper()
 	if !strings.Contains(path, "/stream") {
 		path += "/stream"

@@ -26,8 +26,8 @@ const (
 	killsEnv  = "RGPT_KILLS"
 	someKills = 2
 	manyKills = 40
-	// mostKills is how often one of them is killed at most.
-	mostKills = 2
+	// maxKills is how often one of them is killed at most.
+	maxKills = 2
 )
 
 // killed is how many deliberations are killed at random points.
@@ -45,9 +45,9 @@ func killed(t *testing.T) int {
 	return n
 }
 
-// subject is a deliberation, of its own or the one that plans a run, and what it
+// killSubject is a deliberation, of its own or the one that plans a run, and what it
 // came to.
-type subject struct {
+type killSubject struct {
 	run      int64 // that it plans; 0: none
 	pipeline int64
 	lengths  map[string]int64 // of the histories, by whose they are
@@ -62,14 +62,14 @@ type subject struct {
 // length of an undisturbed one. Which turns ALPHA takes while BETA still thinks is
 // up to the clock; what they propose, what they agree on, how they voted, and the
 // plan that is made of it are the same.
-func (c *pipelineWorld) killsAnywhere(t *testing.T) (kills int) {
-	undisturbed := []subject{c.end(t, c.begin(t, false)), c.end(t, c.begin(t, true))}
+func (c *pipelineTests) killsAnywhere(t *testing.T) (kills int) {
+	undisturbed := []killSubject{c.end(t, c.begin(t, false)), c.end(t, c.begin(t, true))}
 	for seed := range killed(t) {
 		r := rand.New(rand.NewPCG(uint64(seed), 17))
 		want := undisturbed[seed%len(undisturbed)]
 		s := c.begin(t, want.run != 0)
 		var points []string
-		for range 1 + r.IntN(mostKills) {
+		for range 1 + r.IntN(maxKills) {
 			role := []devstack.Role{devstack.RoleWorker, devstack.RoleTemporal}[r.IntN(2)]
 			whose := want.whose[r.IntN(len(want.whose))]
 			event := 1 + r.Int64N(want.lengths[whose])
@@ -90,22 +90,22 @@ func (c *pipelineWorld) killsAnywhere(t *testing.T) (kills int) {
 }
 
 // begin starts a deliberation.
-func (c *pipelineWorld) begin(t *testing.T, plans bool) subject {
+func (c *pipelineTests) begin(t *testing.T, plans bool) killSubject {
 	t.Helper()
 	if !plans {
-		return subject{pipeline: c.note(c.Spawn(t, "--objective", harness.Goal("killed"), "--auto-continue"))}
+		return killSubject{pipeline: c.note(c.Spawn(t, "--objective", harness.Goal("killed"), "--auto-continue"))}
 	}
 	return c.planned(t, "killed-run")
 }
 
 // planned starts a run that a deliberation plans.
-func (c *pipelineWorld) planned(t *testing.T, scenario string) subject {
+func (c *pipelineTests) planned(t *testing.T, scenario string) killSubject {
 	t.Helper()
 	repo := filepath.Join(c.Dir, "planned-repo")
 	if _, err := os.Stat(repo); errors.Is(err, os.ErrNotExist) {
 		harness.ShellRepo(t, repo)
 	}
-	s := subject{run: c.Create(t, "--repo", repo, "--goal", harness.Goal(scenario), "--plan-by", "deliberation")}
+	s := killSubject{run: c.Create(t, "--repo", repo, "--goal", harness.Goal(scenario), "--plan-by", "deliberation")}
 	c.runs = append(c.runs, s.run)
 	harness.Await(t, "the deliberation of a run", deliberate, func() (bool, string) {
 		list, err := c.Store(t).ListPipelines(t.Context(), store.PipelineFilter{RunID: s.run})
@@ -127,7 +127,7 @@ func workflowOf(pipeline int64, whose string) string {
 }
 
 // awaitEvents waits until a history is as long as told, or does not grow any more.
-func (c *pipelineWorld) awaitEvents(t *testing.T, pipeline int64, whose string, length int64) {
+func (c *pipelineTests) awaitEvents(t *testing.T, pipeline int64, whose string, length int64) {
 	t.Helper()
 	harness.Await(t, fmt.Sprintf("event %d of the %q of pipeline %d", length, whose, pipeline), deliberate, func() (bool, string) {
 		d, err := c.Temporal(t).DescribeWorkflowExecution(t.Context(), workflowOf(pipeline, whose), "")
@@ -145,7 +145,7 @@ func (c *pipelineWorld) awaitEvents(t *testing.T, pipeline int64, whose string, 
 
 // end waits for the end of a deliberation, and of the run that it plans, and reads
 // what it came to. Its histories replay.
-func (c *pipelineWorld) end(t *testing.T, s subject) subject {
+func (c *pipelineTests) end(t *testing.T, s killSubject) killSubject {
 	t.Helper()
 	p := c.AwaitPipeline(t, s.pipeline, "over", deliberate, func(p store.Pipeline) bool { return p.Status.Terminal() })
 	require.Equal(t, contract.PipelineCompleted, p.Status, "%v", p.Failure)

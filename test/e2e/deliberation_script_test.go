@@ -15,55 +15,55 @@ import (
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
-// character is what the answers of a seed lead to, whatever else they say.
-type character string
+// outcomeKind is what the answers of a seed lead to, whatever else they say.
+type outcomeKind string
 
-// The characters. Those of the wild lead to anything.
+// The kinds of outcome. Random answers lead to anything.
 const (
-	agrees      character = "agrees"
-	isDecided   character = "is decided"
-	isValidated character = "is validated"
-	talks       character = "talks"
-	isStuck     character = "is stuck"
-	isLate      character = "is late"
-	isSilent    character = "is silent"
-	allDie      character = "all die"
-	oneDies     character = "one dies"
-	oneRaves    character = "one raves"
-	isRecovered character = "is recovered"
-	isInVain    character = "is in vain"
-	isStopped   character = "is stopped"
-	waitsInVain character = "waits in vain"
-	isWild      character = "is wild"
+	agrees         outcomeKind = "agrees"
+	isDecided      outcomeKind = "is decided"
+	isValidated    outcomeKind = "is validated"
+	talks          outcomeKind = "talks"
+	isStuck        outcomeKind = "is stuck"
+	isLate         outcomeKind = "is late"
+	isSilent       outcomeKind = "is silent"
+	bothFail       outcomeKind = "all die"
+	oneFails       outcomeKind = "one dies"
+	oneInvalid     outcomeKind = "one raves"
+	isRecovered    outcomeKind = "is recovered"
+	recoveryFails  outcomeKind = "is in vain"
+	isStopped      outcomeKind = "is stopped"
+	neverContinued outcomeKind = "waits in vain"
+	isRandom       outcomeKind = "is wild"
 )
 
-func characters() []character {
-	return []character{
-		agrees, isDecided, isValidated, talks, isStuck, isLate, isSilent, allDie, oneDies, oneRaves, isRecovered, isInVain, isStopped, waitsInVain, isWild,
+func outcomeKinds() []outcomeKind {
+	return []outcomeKind{
+		agrees, isDecided, isValidated, talks, isStuck, isLate, isSilent, bothFail, oneFails, oneInvalid, isRecovered, recoveryFails, isStopped, neverContinued, isRandom,
 	}
 }
 
-// characterOf lets the first seeds have one character each; of the others every
-// second is wild.
-func characterOf(seed int) character {
-	all := characters()
+// outcomeKindOf gives the first seeds one kind each; of the others every
+// second is random.
+func outcomeKindOf(seed int) outcomeKind {
+	all := outcomeKinds()
 	switch {
 	case seed < len(all):
 		return all[seed]
 	case seed%2 == 0:
-		return isWild
+		return isRandom
 	}
 	return all[(seed/2)%len(all)]
 }
 
-// place is a turn in which an agent is asked; an attempt or a turn of 0 is any.
-type place struct {
+// turnKey is a turn in which an agent is asked; an attempt or a turn of 0 is any.
+type turnKey struct {
 	agent         contract.Agent
 	attempt, turn int
 }
 
-// spoken is what a model answers.
-type spoken struct {
+// scriptedAnswer is what a model answers.
+type scriptedAnswer struct {
 	moves   []map[string]any
 	text    string // instead of moves, which cannot be used
 	status  int    // instead of both, always
@@ -73,7 +73,7 @@ type spoken struct {
 }
 
 // plain reports whether the answer is one that comes, and can be used.
-func (a *spoken) plain() bool { return a.text == "" && a.status == 0 && a.latency < asleepFor }
+func (a *scriptedAnswer) plain() bool { return a.text == "" && a.status == 0 && a.latency < asleepFor }
 
 // asleepFor is longer than anybody waits.
 const asleepFor = 10 * time.Minute
@@ -89,24 +89,24 @@ const (
 // script is what the model answers to the members of the deliberations of a seed.
 type script struct {
 	seed    int
-	is      character
+	is      outcomeKind
 	r       *rand.Rand
-	answers map[place]*spoken
+	answers map[turnKey]*scriptedAnswer
 	stopAt  int64 // length of the history at which it is stopped
 }
 
 func newScript(seed int) *script {
-	s := &script{seed: seed, is: characterOf(seed), r: rand.New(rand.NewPCG(uint64(seed), 11)), answers: map[place]*spoken{}}
+	s := &script{seed: seed, is: outcomeKindOf(seed), r: rand.New(rand.NewPCG(uint64(seed), 11)), answers: map[turnKey]*scriptedAnswer{}}
 	s.stopAt = int64(1 + s.r.IntN(120))
 	for _, m := range contract.Members() {
 		for turn := range scriptedTurns {
 			for attempt := range scriptedAttempts {
-				p := place{m.Agent(), attempt + 1, turn + 1}
+				p := turnKey{m.Agent(), attempt + 1, turn + 1}
 				s.answers[p] = s.invent(m, p)
 			}
 		}
-		p := place{agent: m.Agent()}
-		s.answers[p] = &spoken{moves: s.essential(p)}
+		p := turnKey{agent: m.Agent()}
+		s.answers[p] = &scriptedAnswer{moves: s.essential(p)}
 		s.hinder(p, s.answers[p])
 	}
 	return s
@@ -116,21 +116,21 @@ func newScript(seed int) *script {
 func (s *script) model() string { return fmt.Sprintf("seed-%d", s.seed) }
 
 // answer is what the model says at a place.
-func (s *script) answer(p place) *spoken {
+func (s *script) answer(p turnKey) *scriptedAnswer {
 	if own, ok := s.answers[p]; ok {
 		return own
 	}
-	return s.answers[place{agent: p.agent}]
+	return s.answers[turnKey{agent: p.agent}]
 }
 
 // invent makes up what is said at a place: what the character needs, after some
 // other moves.
-func (s *script) invent(m contract.Member, p place) *spoken {
-	out := &spoken{latency: time.Millisecond}
+func (s *script) invent(m contract.Member, p turnKey) *scriptedAnswer {
+	out := &scriptedAnswer{latency: time.Millisecond}
 	if s.r.IntN(6) == 0 {
 		out.latency = time.Duration(100+s.r.IntN(900)) * time.Millisecond
 	}
-	if p.turn <= noisyTurns || s.is == isWild {
+	if p.turn <= noisyTurns || s.is == isRandom {
 		for range s.r.IntN(4) {
 			out.moves = append(out.moves, s.noise(m))
 		}
@@ -143,7 +143,7 @@ func (s *script) invent(m contract.Member, p place) *spoken {
 	return out
 }
 
-// noise is a move that leads to no ending by itself, except in the wild.
+// noise is a move that leads to no ending by itself, except for random answers.
 func (s *script) noise(m contract.Member) map[string]any {
 	own := string(m.Agent())
 	key := func() string {
@@ -166,7 +166,7 @@ func (s *script) noise(m contract.Member) map[string]any {
 			func() map[string]any { return move("vote", "key", key(), "accept", false) },
 			func() map[string]any { return move("vote", "key", key(), "accept", false, "version", 1+s.r.IntN(4)) })
 	}
-	if s.is == isWild {
+	if s.is == isRandom {
 		all = append(all,
 			func() map[string]any { return move("vote", "key", key(), "accept", true) }, func() map[string]any { return move("vote", "key", key(), "accept", true) },
 			func() map[string]any { return move("done") }, func() map[string]any { return move("verdict", "key", key()) },
@@ -176,7 +176,7 @@ func (s *script) noise(m contract.Member) map[string]any {
 }
 
 // essential are the moves by which a seed's character shows at a place.
-func (s *script) essential(p place) []map[string]any {
+func (s *script) essential(p turnKey) []map[string]any {
 	later := p.turn != 1
 	accept, s1 := move("vote", "key", "s1", "accept", true), move("synthesise", "key", "s1")
 	of := func(agent contract.Agent, moves ...map[string]any) []map[string]any {
@@ -214,7 +214,7 @@ func (s *script) essential(p place) []map[string]any {
 		if later || p.agent == contract.AgentGamma {
 			return []map[string]any{move("done")}
 		}
-	case oneDies, oneRaves:
+	case oneFails, oneInvalid:
 		if p.agent == contract.AgentAlpha && p.turn == 2 {
 			return []map[string]any{s1, accept}
 		}
@@ -232,17 +232,17 @@ func (s *script) essential(p place) []map[string]any {
 	return []map[string]any{move("message", "to", []string{"ALL", "ALPHA", "BETA"}[s.r.IntN(3)], "text", "go on")}
 }
 
-// hinder lets an answer go wrong where that is the character's, or in the wild.
-func (s *script) hinder(p place, a *spoken) {
+// hinder makes an answer fail where its kind of outcome needs that, or at random.
+func (s *script) hinder(p turnKey, a *scriptedAnswer) {
 	switch {
-	case s.is == allDie && p.agent != contract.AgentGamma && (p.turn == 0 || p.turn > 1+s.seed%2),
-		s.is == oneDies && p.agent == contract.AgentBeta && (p.turn == 0 || p.turn > s.seed%3):
+	case s.is == bothFail && p.agent != contract.AgentGamma && (p.turn == 0 || p.turn > 1+s.seed%2),
+		s.is == oneFails && p.agent == contract.AgentBeta && (p.turn == 0 || p.turn > s.seed%3):
 		a.status = 401
 	case (s.is == isStuck || s.is == isLate) && p.turn != 1, (s.is == isStuck || s.is == isLate) && p.agent == contract.AgentGamma:
 		a.latency = asleepFor
-	case s.is == oneRaves && p.agent == contract.AgentBeta:
+	case s.is == oneInvalid && p.agent == contract.AgentBeta:
 		a.text = "I would rather talk."
-	case s.is == isWild && p.turn > 0:
+	case s.is == isRandom && p.turn > 0:
 		switch dice := s.r.IntN(60); {
 		case dice < 6:
 			a.text = strings.Repeat("{", 1+dice)
@@ -274,20 +274,20 @@ func (s *script) settings() contract.DeliberationSettings {
 		out.GammaStuckAfter, out.AbortAfter = time.Second, 4*time.Second
 	case isLate:
 		out.Timeout = 3 * time.Second
-	case oneRaves:
+	case oneInvalid:
 		out.RepeatLimit = 2
 	case isRecovered:
 		out.Iterations, out.Recoveries = 3, 1
-	case isInVain:
+	case recoveryFails:
 		out.Iterations, out.Recoveries = 1, 2
 	case isStopped:
 		out.Iterations = 50
-	case waitsInVain:
+	case neverContinued:
 		out.AutoContinue, out.ContinueWait = false, time.Second
-	case isWild:
+	case isRandom:
 		out.Iterations, out.Recoveries, out.ErrorLimit, out.RepeatLimit = 4, s.seed/2%2, 8, 2
 		out.OpeningTimeout, out.GammaStuckAfter, out.AbortAfter = 3*time.Second, 2*time.Second, 6*time.Second
-		if s.seed >= len(characters()) { // many at once take their time
+		if s.seed >= len(outcomeKinds()) { // many at once take their time
 			out.OpeningTimeout, out.GammaStuckAfter, out.AbortAfter = 15*time.Second, 10*time.Second, 30*time.Second
 		}
 	default:
@@ -300,15 +300,15 @@ func (s *script) add(all harness.Rules) harness.Rules {
 	for _, m := range contract.Members() {
 		for attempt := range scriptedAttempts {
 			for turn := range scriptedTurns {
-				all = s.addOne(all, place{m.Agent(), attempt + 1, turn + 1})
+				all = s.addOne(all, turnKey{m.Agent(), attempt + 1, turn + 1})
 			}
 		}
-		all = s.addOne(all, place{agent: m.Agent()})
+		all = s.addOne(all, turnKey{agent: m.Agent()})
 	}
 	return all
 }
 
-func (s *script) addOne(all harness.Rules, p place) harness.Rules {
+func (s *script) addOne(all harness.Rules, p turnKey) harness.Rules {
 	a := s.answers[p]
 	when := on("agent", string(p.agent), "model", s.model())
 	if p.turn > 0 {
@@ -335,7 +335,7 @@ func (s *script) addOne(all harness.Rules, p place) harness.Rules {
 }
 
 // said are the moves of a plain answer as its deliberation is told of them.
-func (a *spoken) said(s contract.DeliberationSettings) ([]contract.Move, error) {
+func (a *scriptedAnswer) said(s contract.DeliberationSettings) ([]contract.Move, error) {
 	raw, err := json.Marshal(map[string]any{"moves": a.moves})
 	if err != nil {
 		return nil, err
@@ -357,15 +357,15 @@ func (s *script) ends(t *testing.T, last contract.DeliberationResult) {
 		code = last.Failure.Code
 	}
 	got := []any{last.Status, last.AbortReason, last.Attempts}
-	want := map[character][]any{
+	want := map[outcomeKind][]any{
 		agrees: {contract.PipelineCompleted, contract.AbortReason(""), 1}, isDecided: {contract.PipelineCompleted, contract.AbortReason(""), 1},
 		isValidated: {contract.PipelineCompleted, contract.AbortReason(""), 1}, talks: {contract.PipelineOrchestrationFailed, contract.AbortIterationLimit, 1},
 		isStuck: {contract.PipelineOrchestrationFailed, contract.AbortStuck, 1}, isLate: {contract.PipelineTimeout, contract.AbortTimeout, 1},
-		isSilent: {contract.PipelineOrchestrationFailed, contract.AbortReason(""), 1}, allDie: {contract.PipelineFailed, contract.AbortReason(""), 1},
-		oneDies: {contract.PipelineCompleted, contract.AbortReason(""), 1}, oneRaves: {contract.PipelineCompleted, contract.AbortReason(""), 1},
-		isRecovered: {contract.PipelineCompleted, contract.AbortReason(""), 2}, isInVain: {contract.PipelineOrchestrationFailed, contract.AbortIterationLimit, 3},
-		isStopped: {contract.PipelineStopped, contract.AbortReason(""), 1}, waitsInVain: {contract.PipelineStopped, contract.AbortReason(""), 1},
-		isWild: got,
+		isSilent: {contract.PipelineOrchestrationFailed, contract.AbortReason(""), 1}, bothFail: {contract.PipelineFailed, contract.AbortReason(""), 1},
+		oneFails: {contract.PipelineCompleted, contract.AbortReason(""), 1}, oneInvalid: {contract.PipelineCompleted, contract.AbortReason(""), 1},
+		isRecovered: {contract.PipelineCompleted, contract.AbortReason(""), 2}, recoveryFails: {contract.PipelineOrchestrationFailed, contract.AbortIterationLimit, 3},
+		isStopped: {contract.PipelineStopped, contract.AbortReason(""), 1}, neverContinued: {contract.PipelineStopped, contract.AbortReason(""), 1},
+		isRandom: got,
 	}[s.is]
 	require.Equal(t, want, got, "seed %d %s: %v", s.seed, s.is, last.Failure)
 	require.True(t, last.Status.Terminal(), "seed %d", s.seed)
@@ -374,7 +374,7 @@ func (s *script) ends(t *testing.T, last contract.DeliberationResult) {
 		require.Equal(t, contract.Gamma, last.By, "seed %d", s.seed)
 	case isStopped:
 		require.Equal(t, contract.CodeCancelled, code, "seed %d", s.seed)
-	case waitsInVain:
+	case neverContinued:
 		require.Equal(t, contract.CodeApprovalExpired, code, "seed %d", s.seed)
 	default:
 	}

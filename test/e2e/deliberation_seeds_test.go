@@ -52,7 +52,7 @@ func TestSeededDeliberationsLoseAndRepeatNothingWhateverSignalsCome(t *testing.T
 		t.Run(fmt.Sprintf("seeds %d to %d", from, to-1), func(t *testing.T) { seeded(t, from, to, endings, sums) })
 	}
 	t.Logf("%d deliberations: %v; %v", n, endings, sums)
-	if n >= len(characters()) {
+	if n >= len(outcomeKinds()) {
 		for _, want := range []string{
 			"COMPLETED", "COMPLETED by GAMMA", "ORCHESTRATION_FAILED", "ORCHESTRATION_FAILED iteration_limit", "ORCHESTRATION_FAILED stuck", "TIMEOUT timeout", "FAILED", "STOPPED",
 		} {
@@ -70,7 +70,7 @@ func seeds(t *testing.T) int {
 	if os.Getenv("RGPT_STRESS") == "full" {
 		return allSeeds
 	}
-	n := len(characters())
+	n := len(outcomeKinds())
 	if text := os.Getenv(seedsEnv); text != "" {
 		var err error
 		n, err = strconv.Atoi(text)
@@ -85,20 +85,20 @@ func seeds(t *testing.T) int {
 func seeded(t *testing.T, from, to int, endings, sums map[string]int) {
 	began := time.Now()
 	var rules harness.Rules
-	var all []*disturbed
+	var all []*seedTrial
 	for seed := from; seed < to; seed++ {
 		s := newScript(seed)
 		rules = s.add(rules)
-		all = append(all, &disturbed{script: s, r: rand.New(rand.NewPCG(uint64(seed), 13)), early: map[string]bool{}, sums: map[string]int{}})
+		all = append(all, &seedTrial{script: s, r: rand.New(rand.NewPCG(uint64(seed), 13)), early: map[string]bool{}, sums: map[string]int{}})
 	}
-	c := &pipelineWorld{Stack: harness.Start(t, harness.Options{Scenario: rules})}
+	c := &pipelineTests{Stack: harness.Start(t, harness.Options{Scenario: rules})}
 	ctx, cancel := context.WithTimeout(t.Context(), seedTime)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, d := range all {
 		d.db, d.client = c.Store(t), c.Temporal(t)
 		group.Go(func() error {
-			if err := d.live(ctx); err != nil {
+			if err := d.run(ctx); err != nil {
 				return fmt.Errorf("seed %d, pipelines %v: %w", d.script.seed, d.chain, err)
 			}
 			return nil
@@ -113,7 +113,7 @@ func seeded(t *testing.T, from, to int, endings, sums map[string]int) {
 
 // checkSeeds checks what became of each deliberation, counts how they ended, and
 // returns how many there were, with those that recovered others.
-func (c *pipelineWorld) checkSeeds(t *testing.T, all []*disturbed, endings, sums map[string]int) (pipelines int) {
+func (c *pipelineTests) checkSeeds(t *testing.T, all []*seedTrial, endings, sums map[string]int) (pipelines int) {
 	t.Helper()
 	log := map[int64][]scripted.LogEntry{}
 	for _, e := range c.Requests(t) {
@@ -147,9 +147,9 @@ func endingOf(p store.Pipeline) string {
 	return out
 }
 
-// disturbed is a deliberation of a seed, with those that recover it, while it is
-// disturbed.
-type disturbed struct {
+// seedTrial is a deliberation of a seed, with those that recover it, under faults and
+// with messages from others.
+type seedTrial struct {
 	script *script
 	db     *store.Store
 	client client.Client
@@ -158,22 +158,22 @@ type disturbed struct {
 
 	mu     sync.Mutex
 	r      *rand.Rand
-	heard  []letter        // moves of members as they came first
+	heard  []sentMoves     // moves of members as they came first
 	early  map[string]bool // turns whose moves were sent before their members'
 	sums   map[string]int
 	copies sync.WaitGroup
 	failed []error
 }
 
-// letter is what a member said, or was told.
-type letter struct {
+// sentMoves is what a member said, or was told.
+type sentMoves struct {
 	pipeline int64
 	moves    contract.Moves
 }
 
-// live starts the deliberation, disturbs it and those that recover it until they
+// run starts the deliberation, disturbs it and those that recover it until they
 // are over, and says it all again afterwards.
-func (d *disturbed) live(ctx context.Context) error {
+func (d *seedTrial) run(ctx context.Context) error {
 	p, _, err := d.db.SpawnPipeline(ctx, store.NewPipelineRow{
 		Task: contract.DeliberationTask{TaskID: d.script.model(), Objective: fmt.Sprint("Deliberate as seed ", d.script.seed, " does")}, Settings: d.script.settings(),
 	})
@@ -205,7 +205,7 @@ func (d *disturbed) live(ctx context.Context) error {
 
 // follow disturbs a pipeline at what happens in it, until it is over or recovered.
 // It returns the one that recovers it, if there is one.
-func (d *disturbed) follow(ctx context.Context, id int64) (int64, error) {
+func (d *seedTrial) follow(ctx context.Context, id int64) (int64, error) {
 	var next int64
 	err := harness.Follow(ctx, d.client, contract.PipelineWorkflowID(id), func(e *historypb.HistoryEvent) (bool, error) {
 		child := e.GetChildWorkflowExecutionStartedEventAttributes()
@@ -216,19 +216,19 @@ func (d *disturbed) follow(ctx context.Context, id int64) (int64, error) {
 		if d.script.is == isStopped && e.GetEventId() == d.script.stopAt {
 			d.command(ctx, id, contract.UpdateStop)
 		}
-		return false, d.disturb(ctx, id, e)
+		return false, d.sendNoise(ctx, id, e)
 	})
 	return next, err
 }
 
-// disturb does what a seed makes up when something happens.
-func (d *disturbed) disturb(ctx context.Context, id int64, e *historypb.HistoryEvent) error {
+// sendNoise does what a seed makes up when something happens.
+func (d *seedTrial) sendNoise(ctx context.Context, id int64, e *historypb.HistoryEvent) error {
 	if a := e.GetSignalExternalWorkflowExecutionInitiatedEventAttributes(); a.GetSignalName() == contract.SignalTurn {
 		var turn contract.Turn
 		if err := converter.GetDefaultDataConverter().FromPayloads(a.GetInput(), &turn); err != nil {
 			return err
 		}
-		for range d.dice(2) {
+		for range d.random(2) {
 			d.signal(ctx, a.GetWorkflowExecution().GetWorkflowId(), contract.SignalTurn, turn, "turns sent again")
 		}
 		return nil
@@ -244,40 +244,40 @@ func (d *disturbed) disturb(ctx context.Context, id int64, e *historypb.HistoryE
 	if m.Turn > forgedTurn || d.known(id, m) {
 		return nil
 	}
-	if len(d.heard) == 0 && !d.script.settings().AutoContinue && d.script.is != waitsInVain {
+	if len(d.heard) == 0 && !d.script.settings().AutoContinue && d.script.is != neverContinued {
 		d.command(ctx, id, contract.UpdateContinue)
 	}
-	d.heard = append(d.heard, letter{id, m})
-	for range d.dice(3) {
+	d.heard = append(d.heard, sentMoves{id, m})
+	for range d.random(3) {
 		d.send(ctx, id, m, "moves sent again")
 	}
-	for range d.dice(2) { // out of their order: some that came long ago, to whatever deliberation
-		l := d.heard[d.dice(len(d.heard))]
-		d.send(ctx, []int64{id, l.pipeline}[d.dice(2)], l.moves, "moves sent late")
+	for range d.random(2) { // out of their order: some that came long ago, to whatever deliberation
+		l := d.heard[d.random(len(d.heard))]
+		d.send(ctx, []int64{id, l.pipeline}[d.random(2)], l.moves, "moves sent late")
 	}
 	d.forge(ctx, id, m)
-	return d.hurry(ctx, id, m)
+	return d.sendEarly(ctx, id, m)
 }
 
 // known reports whether moves have come before, or are not of a member at all.
-func (d *disturbed) known(id int64, m contract.Moves) bool {
-	return m.ExecutionID == 0 || slices.ContainsFunc(d.heard, func(l letter) bool {
+func (d *seedTrial) known(id int64, m contract.Moves) bool {
+	return m.ExecutionID == 0 || slices.ContainsFunc(d.heard, func(l sentMoves) bool {
 		return l.moves.Token == m.Token && (l.moves.Turn == m.Turn || l.pipeline != id)
 	})
 }
 
-// dice returns a number below n.
-func (d *disturbed) dice(n int) int {
+// random returns a number below n.
+func (d *seedTrial) random(n int) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.r.IntN(n)
 }
 
 // forge says something in a member's name that it did not say.
-func (d *disturbed) forge(ctx context.Context, id int64, m contract.Moves) {
+func (d *seedTrial) forge(ctx context.Context, id int64, m contract.Moves) {
 	m.ExecutionID = 0
 	m.Moves, m.Bad = []contract.Move{{Kind: contract.MoveSynthesise, Key: "evil", Text: contract.Text{Head: "mine", Size: 4}}, {Kind: contract.MoveVerdict, Key: "evil"}}, nil
-	switch d.dice(6) {
+	switch d.random(6) {
 	case 0:
 		m.Token = fmt.Sprint("guess-", m.Turn)
 		d.send(ctx, id, m, "moves forged")
@@ -287,15 +287,15 @@ func (d *disturbed) forge(ctx context.Context, id int64, m contract.Moves) {
 	}
 }
 
-// hurry sends what a member will say in its next turns before it is asked, the last
+// sendEarly sends what a member will say in its next turns before it is asked, the last
 // first or the first first. A seed of four does.
-func (d *disturbed) hurry(ctx context.Context, id int64, m contract.Moves) error {
+func (d *seedTrial) sendEarly(ctx context.Context, id int64, m contract.Moves) error {
 	if d.script.seed%4 != 0 || d.early[turnOf(id, m.Member, m.Turn)] {
 		return nil
 	}
 	var ahead []contract.Moves
 	for next := m.Turn + 1; next <= m.Turn+2; next++ {
-		a := d.script.answer(place{m.Member.Agent(), m.Attempt, next})
+		a := d.script.answer(turnKey{m.Member.Agent(), m.Attempt, next})
 		if !a.plain() {
 			break
 		}
@@ -307,7 +307,7 @@ func (d *disturbed) hurry(ctx context.Context, id int64, m contract.Moves) error
 		own.Turn, own.Moves, own.Bad, own.Usage = next, said, nil, contract.Usage{}
 		ahead = append(ahead, own)
 	}
-	if d.dice(2) == 0 {
+	if d.random(2) == 0 {
 		slices.Reverse(ahead)
 	}
 	for _, own := range ahead {
@@ -328,8 +328,8 @@ func turnOf(pipeline int64, m contract.Member, turn int) string {
 
 // send lets moves come once more, beside whatever else happens: as a signal, or as
 // the update that stands for it.
-func (d *disturbed) send(ctx context.Context, id int64, m contract.Moves, what string) {
-	if d.dice(6) > 0 {
+func (d *seedTrial) send(ctx context.Context, id int64, m contract.Moves, what string) {
+	if d.random(6) > 0 {
 		d.signal(ctx, contract.PipelineWorkflowID(id), contract.SignalMoves, m, what)
 		return
 	}
@@ -343,19 +343,19 @@ func (d *disturbed) send(ctx context.Context, id int64, m contract.Moves, what s
 	})
 }
 
-func (d *disturbed) signal(ctx context.Context, workflow, name string, arg any, what string) {
+func (d *seedTrial) signal(ctx context.Context, workflow, name string, arg any, what string) {
 	d.later(what, func() error { return d.client.SignalWorkflow(ctx, workflow, "", name, arg) })
 }
 
 // command gives a command several times at once. Its id makes it one.
-func (d *disturbed) command(ctx context.Context, id int64, name string) {
+func (d *seedTrial) command(ctx context.Context, id int64, name string) {
 	for range 3 {
 		d.signal(ctx, contract.PipelineWorkflowID(id), name, contract.PipelineCommand{ID: name + "-1", By: "the seed"}, "commands")
 	}
 }
 
 // later does something beside whatever else happens.
-func (d *disturbed) later(what string, do func() error) {
+func (d *seedTrial) later(what string, do func() error) {
 	d.mu.Lock()
 	d.sums[what]++
 	d.mu.Unlock()
@@ -370,7 +370,7 @@ func (d *disturbed) later(what string, do func() error) {
 
 // gone lets an error be that only says that a workflow has ended, or that it
 // refuses what is forged.
-func (d *disturbed) gone(err error) error {
+func (d *seedTrial) gone(err error) error {
 	var over *serviceerror.NotFound
 	var refused *sdktemporal.ApplicationError
 	var ending *serviceerror.WorkflowNotReady // it ended while the update was on its way
@@ -380,8 +380,8 @@ func (d *disturbed) gone(err error) error {
 	return err
 }
 
-// minutesOf is what is kept of a deliberation, by what was said.
-type minutesOf struct {
+// deliberationRecord is what is kept of a deliberation, by what was said.
+type deliberationRecord struct {
 	messages map[string]contract.Message
 	votes    map[string]contract.Vote // all that were cast
 	written  map[string]contract.Entry
@@ -392,9 +392,9 @@ type minutesOf struct {
 }
 
 // recordOf reads what is kept. Nothing of it is there twice.
-func (c *pipelineWorld) recordOf(t *testing.T, p store.Pipeline) minutesOf {
+func (c *pipelineTests) recordOf(t *testing.T, p store.Pipeline) deliberationRecord {
 	t.Helper()
-	m := minutesOf{
+	m := deliberationRecord{
 		messages: map[string]contract.Message{}, votes: map[string]contract.Vote{}, written: map[string]contract.Entry{}, errors: map[string]contract.Error{},
 		events: map[contract.EventType]int{},
 	}
@@ -422,12 +422,12 @@ func (c *pipelineWorld) recordOf(t *testing.T, p store.Pipeline) minutesOf {
 		require.NotContains(t, m.errors, e.ID, "pipeline %d", p.ID)
 		m.errors[e.ID] = e.Error
 	}
-	c.castIn(t, p, &m)
+	c.countVotes(t, p, &m)
 	return m
 }
 
-// castIn reads the votes of a deliberation, and what was told of it.
-func (c *pipelineWorld) castIn(t *testing.T, p store.Pipeline, m *minutesOf) {
+// countVotes reads the votes of a deliberation, and what was told of it.
+func (c *pipelineTests) countVotes(t *testing.T, p store.Pipeline, m *deliberationRecord) {
 	t.Helper()
 	events, err := c.Store(t).PipelineEvents(t.Context(), p.ID, 0, 0)
 	require.NoError(t, err)
@@ -465,7 +465,7 @@ func (c *pipelineWorld) castIn(t *testing.T, p store.Pipeline, m *minutesOf) {
 
 // checkSeed compares what is kept of a deliberation with what its models were asked
 // and said.
-func (c *pipelineWorld) checkSeed(t *testing.T, d *disturbed, p store.Pipeline, log []scripted.LogEntry) {
+func (c *pipelineTests) checkSeed(t *testing.T, d *seedTrial, p store.Pipeline, log []scripted.LogEntry) {
 	t.Helper()
 	m := c.recordOf(t, p)
 	want := contract.DeliberationMetrics{}
@@ -473,7 +473,7 @@ func (c *pipelineWorld) checkSeed(t *testing.T, d *disturbed, p store.Pipeline, 
 	for _, v := range p.Members {
 		d.checkServed(t, p, v, log)
 		for turn := 1; turn <= v.Turns; turn++ {
-			a := d.script.answer(place{v.Member.Agent(), v.Attempt, turn})
+			a := d.script.answer(turnKey{v.Member.Agent(), v.Attempt, turn})
 			if a.text != "" {
 				id := fmt.Sprintf("%s-%d-0", v.Member, turn)
 				require.Contains(t, m.errors, id, "seed %d, pipeline %d: an answer that cannot be used is refused", d.script.seed, p.ID)
@@ -514,7 +514,7 @@ func (c *pipelineWorld) checkSeed(t *testing.T, d *disturbed, p store.Pipeline, 
 
 // checkServed checks that each turn that was taken is one that the model answered,
 // or whose moves were sent before.
-func (d *disturbed) checkServed(t *testing.T, p store.Pipeline, v contract.MemberView, log []scripted.LogEntry) {
+func (d *seedTrial) checkServed(t *testing.T, p store.Pipeline, v contract.MemberView, log []scripted.LogEntry) {
 	t.Helper()
 	served := map[int]int{}
 	for _, e := range log {
@@ -522,7 +522,7 @@ func (d *disturbed) checkServed(t *testing.T, p store.Pipeline, v contract.Membe
 			continue
 		}
 		served[e.Turn]++
-		require.Equal(t, d.script.answer(place{v.Member.Agent(), e.Attempt, e.Turn}).rule, e.Rule, "seed %d: %+v", d.script.seed, e)
+		require.Equal(t, d.script.answer(turnKey{v.Member.Agent(), e.Attempt, e.Turn}).rule, e.Rule, "seed %d: %+v", d.script.seed, e)
 	}
 	for turn, n := range served {
 		require.Equal(t, 1, n, "seed %d, pipeline %d: %s was asked once in turn %d", d.script.seed, p.ID, v.Member, turn)
@@ -535,7 +535,7 @@ func (d *disturbed) checkServed(t *testing.T, p store.Pipeline, v contract.Membe
 
 // checkTurn checks that each move of a turn was taken once or refused once, and
 // counts it.
-func (d *disturbed) checkTurn(t *testing.T, p store.Pipeline, v contract.MemberView, turn int, a *spoken, m *minutesOf, want *contract.DeliberationMetrics, said map[string]bool) {
+func (d *seedTrial) checkTurn(t *testing.T, p store.Pipeline, v contract.MemberView, turn int, a *scriptedAnswer, m *deliberationRecord, want *contract.DeliberationMetrics, said map[string]bool) {
 	t.Helper()
 	moves, err := a.said(p.Settings)
 	require.NoError(t, err)
@@ -584,7 +584,7 @@ func (d *disturbed) checkTurn(t *testing.T, p store.Pipeline, v contract.MemberV
 }
 
 // lastError returns the last move of a turn that was refused, from 1; 0 for none.
-func lastError(m *minutesOf, by contract.Member, turn, moves int) int {
+func lastError(m *deliberationRecord, by contract.Member, turn, moves int) int {
 	for i := moves; i > 0; i-- {
 		if _, refused := m.errors[fmt.Sprintf("%s-%d-%d", by, turn, i)]; refused {
 			return i
@@ -606,7 +606,7 @@ func turnsGiven(h *historypb.History) int {
 
 // checkForged checks that what no member said is refused as often as it came: each
 // time before the deliberation began to end, and at most as often as it came at all.
-func (d *disturbed) checkForged(t *testing.T, which string, m *minutesOf, h *historypb.History) {
+func (d *seedTrial) checkForged(t *testing.T, which string, m *deliberationRecord, h *historypb.History) {
 	t.Helper()
 	tokens, least, most, tasks := map[string]bool{}, 0, 0, 0
 	_, deed := pointsOf(h)

@@ -42,13 +42,13 @@ const (
 // is as long as told.
 func TestAPipelineCanBeStoppedAtEveryPointOfItsHistory(t *testing.T) {
 	t.Parallel()
-	rules := append(mediated().Named("mediated"), talking("given-up").Named("given-up")...)
-	c := &pipelineWorld{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: patient + "  iterations: 4\n  recoveries: 1\n"})}
+	rules := append(gammaRules().Named("mediated"), talking("given-up").Named("given-up")...)
+	c := &pipelineTests{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: patientSettings + "  iterations: 4\n  recoveries: 1\n"})}
 	for _, name := range []string{"mediated", "given-up"} {
 		r, result := c.spawned(t, name)
 		require.Equal(t, exitConsensus, r.Code, "%s", r)
 		whole := len(c.PipelineHistories(t, c.pipeline(t, result.Pipelines[0]))[0].Events)
-		stops := c.stopsAt(t, name, stride(t, whole), whole)
+		stops := c.stopsAt(t, name, stepSize(t, whole), whole)
 		kept := map[contract.PipelineStatus]int{}
 		for _, s := range stops {
 			kept[c.endedByStop(t, s)]++
@@ -59,8 +59,8 @@ func TestAPipelineCanBeStoppedAtEveryPointOfItsHistory(t *testing.T) {
 	harness.CheckPipelines(t, c.Stack, c.pipelines...)
 }
 
-// stride is how many events there are from one point to the next.
-func stride(t *testing.T, events int) int {
+// stepSize is how many events there are from one point to the next.
+func stepSize(t *testing.T, events int) int {
 	t.Helper()
 	points := stopPoints
 	if n := os.Getenv(stopsEnv); n != "" {
@@ -75,12 +75,12 @@ func stride(t *testing.T, events int) int {
 	return max(1, events/points)
 }
 
-// mediated are ALPHA and BETA with GAMMA, whose verdict ends it.
-func mediated() harness.Rules {
+// gammaRules are ALPHA and BETA with GAMMA, whose verdict ends it.
+func gammaRules() harness.Rules {
 	return first(agreeing("mediated"),
 		rule(on("agent", "alpha", "turn", 1), moves(move("analyse", "complexity_score", 0.9, "text", "it is hard"), move("propose", "key", "p1", "text", "one way")), 200),
-		rule(whoSees("alpha", "mediated"), moves(move("object", "key", "s1", "text", "not like this")), 200),
-		rule(whoSees("gamma", "mediated"), moves(move("resolve", "key", "s1", "text", "like this"), move("verdict", "key", "s1", "text", "it is decided")), 200),
+		rule(seesSynthesis("alpha", "mediated"), moves(move("object", "key", "s1", "text", "not like this")), 200),
+		rule(seesSynthesis("gamma", "mediated"), moves(move("resolve", "key", "s1", "text", "like this"), move("verdict", "key", "s1", "text", "it is decided")), 200),
 	)
 }
 
@@ -94,7 +94,7 @@ type stopPoint struct {
 
 // stopsAt starts a pipeline for each step of events and stops it once its history
 // has got there.
-func (c *pipelineWorld) stopsAt(t *testing.T, scenario string, step, whole int) []stopPoint {
+func (c *pipelineTests) stopsAt(t *testing.T, scenario string, step, whole int) []stopPoint {
 	t.Helper()
 	out := []stopPoint{{event: 1, cancelled: true}}
 	for at := 1; at <= whole; at += step {
@@ -115,7 +115,7 @@ func (c *pipelineWorld) stopsAt(t *testing.T, scenario string, step, whole int) 
 
 // stopAt starts a pipeline and stops it at a point of its history. It is called
 // side by side, and returns what goes wrong.
-func (c *pipelineWorld) stopAt(ctx context.Context, t *testing.T, scenario string, s *stopPoint) error {
+func (c *pipelineTests) stopAt(ctx context.Context, t *testing.T, scenario string, s *stopPoint) error {
 	var made struct {
 		ID int64 `json:"pipeline_id"`
 	}
@@ -142,7 +142,7 @@ func (c *pipelineWorld) stopAt(ctx context.Context, t *testing.T, scenario strin
 }
 
 // send posts a document to the stack's server, from any goroutine.
-func (c *pipelineWorld) send(ctx context.Context, t *testing.T, path string, body, into any) (status int, err error) {
+func (c *pipelineTests) send(ctx context.Context, t *testing.T, path string, body, into any) (status int, err error) {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return 0, err
@@ -169,7 +169,7 @@ func (c *pipelineWorld) send(ctx context.Context, t *testing.T, path string, bod
 
 // endedByStop checks what became of a pipeline that was stopped and of the one that
 // recovered it, if there is one, and returns how the last of them ended.
-func (c *pipelineWorld) endedByStop(t *testing.T, s stopPoint) contract.PipelineStatus {
+func (c *pipelineTests) endedByStop(t *testing.T, s stopPoint) contract.PipelineStatus {
 	t.Helper()
 	which := fmt.Sprintf("pipeline %d, stopped at event %d", s.id, s.event)
 	var last store.Pipeline
@@ -211,7 +211,7 @@ func (c *pipelineWorld) endedByStop(t *testing.T, s stopPoint) contract.Pipeline
 
 // saysWhoAndWhy checks that a pipeline that was stopped, and the one that it recovers,
 // if it does, tell who did it and why.
-func (c *pipelineWorld) saysWhoAndWhy(t *testing.T, s stopPoint, last store.Pipeline) {
+func (c *pipelineTests) saysWhoAndWhy(t *testing.T, s stopPoint, last store.Pipeline) {
 	t.Helper()
 	why := "the deliberation was cancelled"
 	if !s.cancelled {
@@ -224,7 +224,7 @@ func (c *pipelineWorld) saysWhoAndWhy(t *testing.T, s stopPoint, last store.Pipe
 }
 
 // endOf waits for a workflow's end, and returns when that was.
-func (c *pipelineWorld) endOf(t *testing.T, h harness.History) time.Time {
+func (c *pipelineTests) endOf(t *testing.T, h harness.History) time.Time {
 	t.Helper()
 	err := c.Temporal(t).GetWorkflow(t.Context(), h.WorkflowID, "").Get(t.Context(), nil)
 	require.NoError(t, err, h.WorkflowID)
@@ -267,7 +267,7 @@ func pointsOf(h *historypb.History) (stop, deed *point) {
 
 // reportedOnce checks that a pipeline left one last report, which is partial where
 // there is no consensus.
-func (c *pipelineWorld) reportedOnce(t *testing.T, p store.Pipeline, h *historypb.History) {
+func (c *pipelineTests) reportedOnce(t *testing.T, p store.Pipeline, h *historypb.History) {
 	t.Helper()
 	var kinds []string
 	for _, e := range h.Events {
@@ -292,7 +292,7 @@ func (c *pipelineWorld) reportedOnce(t *testing.T, p store.Pipeline, h *historyp
 }
 
 // carrierEnded checks that the row that carries a pipeline has ended with it.
-func (c *pipelineWorld) carrierEnded(t *testing.T, p store.Pipeline) {
+func (c *pipelineTests) carrierEnded(t *testing.T, p store.Pipeline) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), c.State(t).Database)
 	require.NoError(t, err)

@@ -20,9 +20,9 @@ import (
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
-// speaks is the rule by which a member answers: one turn of an attempt, or all that
+// replies is the rule by which a member answers: one turn of an attempt, or all that
 // no other rule answers where turn is 0.
-func speaks(agent contract.Agent, attempt, turn int, moves ...map[string]any) map[string]any {
+func replies(agent contract.Agent, attempt, turn int, moves ...map[string]any) map[string]any {
 	when := map[string]any{"agent": string(agent)}
 	if turn > 0 {
 		when["attempt"], when["turn"] = attempt, turn
@@ -33,7 +33,7 @@ func speaks(agent contract.Agent, attempt, turn int, moves ...map[string]any) ma
 	}
 }
 
-func does(kind contract.MoveKind, more ...any) map[string]any {
+func repliesWith(kind contract.MoveKind, more ...any) map[string]any {
 	m := map[string]any{"move": string(kind)}
 	for i := 0; i+1 < len(more); i += 2 {
 		m[more[i].(string)] = more[i+1]
@@ -44,29 +44,29 @@ func does(kind contract.MoveKind, more ...any) map[string]any {
 // deliberations are scenarios by the name that their objective has.
 func deliberations() harness.Rules {
 	alpha, beta, gamma := contract.AgentAlpha, contract.AgentBeta, contract.AgentGamma
-	propose := does(contract.MovePropose, "key", "p1", "text", "A cache beside each worker.")
-	synthesise := does(contract.MoveSynthesise, "key", "s1", "text", "One cache, with a bound.")
-	accept := does(contract.MoveVote, "key", "s1", "version", 1, "accept", true, "text", "Yes.")
-	hm := does(contract.MoveMessage, "to", "ALL", "text", "Let me think.")
+	propose := repliesWith(contract.MovePropose, "key", "p1", "text", "A cache beside each worker.")
+	synthesise := repliesWith(contract.MoveSynthesise, "key", "s1", "text", "One cache, with a bound.")
+	accept := repliesWith(contract.MoveVote, "key", "s1", "version", 1, "accept", true, "text", "Yes.")
+	hm := repliesWith(contract.MoveMessage, "to", "ALL", "text", "Let me think.")
 	opening := harness.Rules{
-		speaks(alpha, 1, 1, does(contract.MoveAnalyse, "complexity_score", 0.4, "text", "Two caches, one truth."), propose),
-		speaks(beta, 1, 1, synthesise),
+		replies(alpha, 1, 1, repliesWith(contract.MoveAnalyse, "complexity_score", 0.4, "text", "Two caches, one truth."), propose),
+		replies(beta, 1, 1, synthesise),
 	}
-	agree := append(slices.Clone(opening), speaks(alpha, 1, 2, accept), speaks(beta, 1, 2, accept))
-	talk := append(slices.Clone(opening), speaks(alpha, 0, 0, hm), speaks(beta, 0, 0, hm), speaks(gamma, 0, 0, hm))
-	inherited := does(contract.MoveVote, "key", "inherited_beta_s1", "version", 1, "accept", true, "text", "Yes.")
+	agree := append(slices.Clone(opening), replies(alpha, 1, 2, accept), replies(beta, 1, 2, accept))
+	talk := append(slices.Clone(opening), replies(alpha, 0, 0, hm), replies(beta, 0, 0, hm), replies(gamma, 0, 0, hm))
+	inherited := repliesWith(contract.MoveVote, "key", "inherited_beta_s1", "version", 1, "accept", true, "text", "Yes.")
 	var all harness.Rules
 	for name, rules := range map[string]harness.Rules{
 		"agree": agree,
 		"complex": {
-			speaks(alpha, 1, 1, does(contract.MoveAnalyse, "complexity_score", 0.9, "text", "Hard."), propose), speaks(beta, 1, 1, synthesise),
-			speaks(gamma, 1, 1, does(contract.MoveVerdict, "key", "s1", "text", "It is the simpler one.")), speaks(alpha, 0, 0, hm), speaks(beta, 0, 0, hm),
+			replies(alpha, 1, 1, repliesWith(contract.MoveAnalyse, "complexity_score", 0.9, "text", "Hard."), propose), replies(beta, 1, 1, synthesise),
+			replies(gamma, 1, 1, repliesWith(contract.MoveVerdict, "key", "s1", "text", "It is the simpler one.")), replies(alpha, 0, 0, hm), replies(beta, 0, 0, hm),
 		},
 		"talk": talk,
 		"recover": append(slices.Clone(opening),
-			speaks(alpha, 2, 1, does(contract.MoveEvaluate, "key", "inherited_beta_s1", "score", 0.9, "text", "Good.")), speaks(alpha, 2, 2, inherited),
-			speaks(beta, 2, 1, does(contract.MoveEvaluate, "key", "inherited_alpha_p1", "score", 0.4, "text", "Less so.")), speaks(beta, 2, 2, inherited),
-			speaks(alpha, 0, 0, hm), speaks(beta, 0, 0, hm), speaks(gamma, 0, 0, hm)),
+			replies(alpha, 2, 1, repliesWith(contract.MoveEvaluate, "key", "inherited_beta_s1", "score", 0.9, "text", "Good.")), replies(alpha, 2, 2, inherited),
+			replies(beta, 2, 1, repliesWith(contract.MoveEvaluate, "key", "inherited_alpha_p1", "score", 0.4, "text", "Less so.")), replies(beta, 2, 2, inherited),
+			replies(alpha, 0, 0, hm), replies(beta, 0, 0, hm), replies(gamma, 0, 0, hm)),
 	} {
 		all = append(all, rules.Named(name)...)
 	}
@@ -74,7 +74,7 @@ func deliberations() harness.Rules {
 }
 
 // spawn starts a deliberation as the server does.
-func (w *world) spawn(t *testing.T, name string, change ...func(*contract.DeliberationSettings)) int64 {
+func (w *stackTests) spawn(t *testing.T, name string, change ...func(*contract.DeliberationSettings)) int64 {
 	t.Helper()
 	model := contract.ModelChoice{Provider: "scripted", Model: "scripted"}
 	s := contract.DeliberationSettings{
@@ -94,7 +94,7 @@ func (w *world) spawn(t *testing.T, name string, change ...func(*contract.Delibe
 }
 
 // awaitPipeline waits until a deliberation is over, with its workflow.
-func (w *world) awaitPipeline(t *testing.T, id int64) (p store.Pipeline, result contract.DeliberationResult) {
+func (w *stackTests) awaitPipeline(t *testing.T, id int64) (p store.Pipeline, result contract.DeliberationResult) {
 	t.Helper()
 	require.NoError(t, w.Temporal(t).GetWorkflow(t.Context(), contract.PipelineWorkflowID(id), "").Get(t.Context(), &result))
 	p, err := w.Store(t).Pipeline(t.Context(), id)
@@ -103,7 +103,7 @@ func (w *world) awaitPipeline(t *testing.T, id int64) (p store.Pipeline, result 
 }
 
 // pipelineHistories reads the histories of a deliberation and of its members.
-func (w *world) pipelineHistories(t *testing.T, p store.Pipeline) []harness.History {
+func (w *stackTests) pipelineHistories(t *testing.T, p store.Pipeline) []harness.History {
 	t.Helper()
 	ids := []string{contract.PipelineWorkflowID(p.ID)}
 	for _, m := range p.Members {
@@ -127,7 +127,7 @@ func (w *world) pipelineHistories(t *testing.T, p store.Pipeline) []harness.Hist
 // on a real stack, at the same time, and replays every history that they made.
 func TestDeliberationsEndAsTheirMembersLetThem(t *testing.T) {
 	t.Parallel()
-	w := &world{Stack: harness.Start(t, harness.Options{Scenario: deliberations()})}
+	w := &stackTests{Stack: harness.Start(t, harness.Options{Scenario: deliberations()})}
 	once := func(s *contract.DeliberationSettings) { s.Iterations, s.Recoveries = 2, 1 }
 	ids := map[string]int64{
 		"agree": w.spawn(t, "agree"), "complex": w.spawn(t, "complex"), "talk": w.spawn(t, "talk"), "recover": w.spawn(t, "recover", once),
@@ -182,7 +182,7 @@ func TestDeliberationsEndAsTheirMembersLetThem(t *testing.T) {
 func TestARunIsPlannedByDeliberation(t *testing.T) {
 	t.Parallel()
 	rules := append(deliberations(), quickRules("10ms")...)
-	w := &world{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: "deliberation:\n  plan_by: deliberation\n"})}
+	w := &stackTests{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: "deliberation:\n  plan_by: deliberation\n"})}
 	id := w.Create(t, "--repo", harness.ShellRepo(t, filepath.Join(w.Dir, "repo")), "--goal", harness.Goal("agree"))
 	require.Equal(t, contract.StatusDone, w.AwaitEnd(t, w.Store(t), id, longest).Status)
 	pipelines, err := w.Store(t).ListPipelines(t.Context(), store.PipelineFilter{RunID: id})
@@ -205,7 +205,7 @@ func TestKilledProcessesChangeNothingInADeliberation(t *testing.T) {
 	for _, r := range rules {
 		r["latency"] = "700ms"
 	}
-	w := &world{Stack: harness.Start(t, harness.Options{Scenario: rules})}
+	w := &stackTests{Stack: harness.Start(t, harness.Options{Scenario: rules})}
 	names := []string{"agree", "complex", "talk"}
 	ids := map[string][]int64{}
 	start := func() {
@@ -258,7 +258,7 @@ func TestKilledProcessesChangeNothingInADeliberation(t *testing.T) {
 }
 
 // answered returns the model's whole answers by the turn that they belong to.
-func (w *world) answered(t *testing.T) map[string][]scripted.LogEntry {
+func (w *stackTests) answered(t *testing.T) map[string][]scripted.LogEntry {
 	t.Helper()
 	out := map[string][]scripted.LogEntry{}
 	for _, e := range w.Requests(t) {

@@ -37,8 +37,8 @@ const (
 // longest is the latest end of a run; what fails takes this long to say so.
 const longest = 2 * time.Minute
 
-// world is what the tests of one stack share.
-type world struct {
+// stackTests is what the tests of one stack share.
+type stackTests struct {
 	*harness.Stack
 	hostile *hostileModel
 	sample  string // the Go sample; its build cache is warm after the first run
@@ -52,11 +52,11 @@ type world struct {
 // harm it. Those that count rows come first, alone; the others work side by
 // side; at the end the invariants are checked for all runs.
 func TestOneStackServesEveryKindOfRun(t *testing.T) {
-	w := newWorld(t)
+	w := newStackTests(t)
 	t.Run("what cannot be used is refused and nothing is made", w.badInput)
 	t.Run("side by side", func(t *testing.T) {
 		t.Run("a goal becomes a tested branch", parallel(w.goodRun))
-		t.Run("a model that misbehaves harms nothing", parallel(w.misbehaviour))
+		t.Run("a model that misbehaves harms nothing", parallel(w.hostileBuilders))
 		t.Run("an answer of 50 MB is refused", parallel(w.hugeAnswer))
 		t.Run("twenty steps at once keep within the budget", parallel(w.parallelBudget))
 		t.Run("histories stay small", parallel(w.smallHistory))
@@ -67,7 +67,7 @@ func TestOneStackServesEveryKindOfRun(t *testing.T) {
 		t.Run("models can be switched under way", parallel(w.switchModel))
 		t.Run("approvals are asked for and obeyed", parallel(w.approvals))
 		t.Run("a plan can be asked for, given and edited", parallel(w.plans))
-		t.Run("a command that asks for secrets finds none", parallel(w.nosyCommand))
+		t.Run("a command that asks for secrets finds none", parallel(w.secretSearch))
 		t.Run("watching goes on after an event", parallel(w.watch))
 		t.Run("the same key makes one run", parallel(w.idempotency))
 		t.Run("a branch is pushed to a remote", parallel(w.push))
@@ -92,11 +92,11 @@ func parallel(f func(*testing.T)) func(*testing.T) {
 	}
 }
 
-func newWorld(t *testing.T) *world {
+func newStackTests(t *testing.T) *stackTests {
 	t.Helper()
 	hostile := newHostileModel(t)
 	rules := harness.ReadScenarios(t, filepath.Join(harness.Root(), "examples", "go", "*.yaml"), filepath.Join("testdata", "*.yaml"))
-	w := &world{hostile: hostile, Stack: harness.Start(t, harness.Options{
+	w := &stackTests{hostile: hostile, Stack: harness.Start(t, harness.Options{
 		Scenario: append(rules, programmed()...),
 		Config:   fmt.Sprintf("models:\n  providers:\n    hostile: {kind: compatible, base_url: %q}\n", hostile.URL+"/v1"),
 	})}
@@ -116,7 +116,7 @@ func programmed() harness.Rules {
 		"slow":              quickRules("2s"),
 		"endless":           endlessRules(),
 		"endless-command":   endlessCommandRules(),
-		"nosy":              nosyRules(),
+		"nosy":              secretSearchRules(),
 		"one-file":          oneFileRules(),
 	} {
 		all = append(all, rules.Named(name)...)
@@ -147,7 +147,7 @@ func call(name string, pairs ...any) harness.Call {
 }
 
 // note remembers a run for the check of the invariants at the end.
-func (w *world) note(id int64) int64 {
+func (w *stackTests) note(id int64) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.runs = append(w.runs, id)
@@ -155,18 +155,18 @@ func (w *world) note(id int64) int64 {
 }
 
 // start makes a run of a scenario on the quick repository.
-func (w *world) start(t *testing.T, scenario string, args ...string) int64 {
+func (w *stackTests) start(t *testing.T, scenario string, args ...string) int64 {
 	t.Helper()
 	return w.startIn(t, w.shell, scenario, args...)
 }
 
-func (w *world) startIn(t *testing.T, repo, scenario string, args ...string) int64 {
+func (w *stackTests) startIn(t *testing.T, repo, scenario string, args ...string) int64 {
 	t.Helper()
 	return w.note(w.Create(t, append([]string{"--repo", repo, "--goal", harness.Goal(scenario)}, args...)...))
 }
 
 // end waits for the end of a run and requires a status.
-func (w *world) end(t *testing.T, id int64, status contract.Status) store.Run {
+func (w *stackTests) end(t *testing.T, id int64, status contract.Status) store.Run {
 	t.Helper()
 	run := w.AwaitEnd(t, w.Store(t), id, longest)
 	require.Equal(t, status, run.Status, "run %d: %v", id, run.Failure)
@@ -175,7 +175,7 @@ func (w *world) end(t *testing.T, id int64, status contract.Status) store.Run {
 
 // failed requires that a run failed for a reason, that nothing was released,
 // and that all it did was kept.
-func (w *world) failed(t *testing.T, id int64, class contract.Class, code contract.Code) views.RunDetails {
+func (w *stackTests) failed(t *testing.T, id int64, class contract.Class, code contract.Code) views.RunDetails {
 	t.Helper()
 	w.end(t, id, contract.StatusFailed)
 	require.Equal(t, exitFailed, w.RGPT(t, "run", "watch", fmt.Sprint(id)).Code, "run %d", id)
@@ -190,7 +190,7 @@ func (w *world) failed(t *testing.T, id int64, class contract.Class, code contra
 }
 
 // shows returns the text of a file on a run's branch.
-func (w *world) shows(t *testing.T, run store.Run, file string) string {
+func (w *stackTests) shows(t *testing.T, run store.Run, file string) string {
 	t.Helper()
 	return harness.Git(t, run.Repo, "show", run.ReleaseBranch+":"+file)
 }

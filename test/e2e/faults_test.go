@@ -24,7 +24,7 @@ type outcome struct {
 var unhealed = []string{"--set", "execution.max_retries=0"}
 
 // faults runs every fault of the examples.
-func (w *world) faults(t *testing.T) {
+func (w *stackTests) faults(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(harness.Root(), "examples", "go", "fault-*.yaml"))
 	require.NoError(t, err)
 	expected := map[string]outcome{
@@ -48,7 +48,7 @@ func (w *world) faults(t *testing.T) {
 	}
 }
 
-func (w *world) ends(t *testing.T, id int64, want outcome) {
+func (w *stackTests) ends(t *testing.T, id int64, want outcome) {
 	t.Helper()
 	var run views.RunDetails
 	if want.class == "" {
@@ -78,7 +78,7 @@ func redTestIsFound(t *testing.T, run views.RunDetails) {
 }
 
 // requireStatus requires that the model answered with a status, so that the fault fired.
-func (w *world) requireStatus(status int) func(t *testing.T, run views.RunDetails) {
+func (w *stackTests) requireStatus(status int) func(t *testing.T, run views.RunDetails) {
 	return func(t *testing.T, run views.RunDetails) {
 		t.Helper()
 		fired := 0

@@ -22,7 +22,7 @@ func TestARunIsForked(t *testing.T) {
 	for name, r := range map[string]harness.Rules{"diamond": forkRules("20ms"), "slow": forkRules("500ms")} {
 		rules = append(rules, r.Named(name)...)
 	}
-	w := &world{Stack: harness.Start(t, harness.Options{Scenario: rules})}
+	w := &stackTests{Stack: harness.Start(t, harness.Options{Scenario: rules})}
 	w.shell = harness.ShellRepo(t, filepath.Join(w.Dir, "shell"))
 	t.Run("side by side", func(t *testing.T) {
 		t.Run("from a step on with another model", parallel(w.forkStep))
@@ -50,7 +50,7 @@ func forkRules(latency string) harness.Rules {
 }
 
 // fork forks a run and returns the id of the new one.
-func (w *world) fork(t *testing.T, id int64, args ...string) int64 {
+func (w *stackTests) fork(t *testing.T, id int64, args ...string) int64 {
 	t.Helper()
 	var made struct {
 		RunID int64 `json:"runId"`
@@ -63,7 +63,7 @@ func (w *world) fork(t *testing.T, id int64, args ...string) int64 {
 
 // forked forks a run, waits for the good end of the new one, and sees that the
 // old one is as it was.
-func (w *world) forked(t *testing.T, old views.RunDetails, args ...string) views.RunDetails {
+func (w *stackTests) forked(t *testing.T, old views.RunDetails, args ...string) views.RunDetails {
 	t.Helper()
 	id := w.fork(t, old.ID, args...)
 	w.end(t, id, contract.StatusDone)
@@ -74,13 +74,13 @@ func (w *world) forked(t *testing.T, old views.RunDetails, args ...string) views
 	return run
 }
 
-func (w *world) untouched(t *testing.T, old views.RunDetails) {
+func (w *stackTests) untouched(t *testing.T, old views.RunDetails) {
 	t.Helper()
 	require.Equal(t, old, w.Inspect(t, old.ID), "the old run is as it was")
 	require.Equal(t, old.ReleaseCommit, harness.Git(t, old.Repo, "rev-parse", old.ReleaseBranch))
 }
 
-func (w *world) forkStep(t *testing.T) {
+func (w *stackTests) forkStep(t *testing.T) {
 	old := w.done(t, "diamond")
 	paid := len(w.Requests(t, old.ID))
 	run := w.forked(t, old, "--step", "step-002", "--model", "scripted/other", "--reason", "try another")
@@ -96,7 +96,7 @@ func (w *world) forkStep(t *testing.T) {
 	}
 }
 
-func (w *world) forkPlan(t *testing.T) {
+func (w *stackTests) forkPlan(t *testing.T) {
 	old := w.done(t, "diamond")
 	file := filepath.Join(w.Dir, "another-plan.yaml")
 	harness.WriteFiles(t, w.Dir, map[string]string{"another-plan.yaml": planOf("step-003")})
@@ -108,7 +108,7 @@ func (w *world) forkPlan(t *testing.T) {
 	require.Len(t, plan.Steps, 4, "the old run keeps its plan")
 }
 
-func (w *world) forkTurn(t *testing.T) {
+func (w *stackTests) forkTurn(t *testing.T) {
 	old := w.done(t, "diamond")
 	run := w.forked(t, old, "--step", "step-004", "--turn", "1", "--instructions", "Be brief.")
 	require.Equal(t, []string{"builder step-004"}, askedFor(w.Requests(t, run.ID)))
@@ -122,7 +122,7 @@ func (w *world) forkTurn(t *testing.T) {
 }
 
 // conversation returns the messages of a step's last execution.
-func (w *world) conversation(t *testing.T, run views.RunDetails, step string) []string {
+func (w *stackTests) conversation(t *testing.T, run views.RunDetails, step string) []string {
 	t.Helper()
 	var last int64
 	for _, e := range run.Executions {
@@ -139,7 +139,7 @@ func (w *world) conversation(t *testing.T, run views.RunDetails, step string) []
 	return out
 }
 
-func (w *world) forkFork(t *testing.T) {
+func (w *stackTests) forkFork(t *testing.T) {
 	old := w.done(t, "diamond")
 	run := w.forked(t, old, "--step", "step-002", "--model", "scripted/other")
 	next := w.forked(t, run, "--step", "step-004")
@@ -152,7 +152,7 @@ func (w *world) forkFork(t *testing.T) {
 	w.untouched(t, run)
 }
 
-func (w *world) forkRefused(t *testing.T) {
+func (w *stackTests) forkRefused(t *testing.T) {
 	refused := func(reason string, args ...string) {
 		t.Helper()
 		r := w.RGPT(t, append([]string{"run", "fork"}, args...)...)
@@ -181,7 +181,7 @@ func (w *world) forkRefused(t *testing.T) {
 	w.end(t, run, contract.StatusDone)
 }
 
-func (w *world) forkKilled(t *testing.T) {
+func (w *stackTests) forkKilled(t *testing.T) {
 	old := w.done(t, "slow")
 	id := w.fork(t, old.ID, "--step", "step-002", "--turn", "1")
 	harness.Await(t, "the fork's step to wait for the model", longest, func() (bool, string) {

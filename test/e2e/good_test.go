@@ -25,7 +25,7 @@ var wholeRun = []string{
 	"events", "self_heal_events", "findings", "created_at", "updated_at",
 }
 
-func (w *world) goodRun(t *testing.T) {
+func (w *stackTests) goodRun(t *testing.T) {
 	head := harness.Git(t, w.sample, "rev-parse", "HEAD")
 	out := w.OK(t, "run", "create", "--repo", w.sample, "--goal", harness.Goal("good"), "--wait")
 	var list struct{ Runs []store.Run }
@@ -49,7 +49,7 @@ func (w *world) goodRun(t *testing.T) {
 	require.Contains(t, w.OK(t, "run", "timing", arg(id)).Stdout, "critical path")
 }
 
-func (w *world) goodBranch(t *testing.T, run views.RunDetails) {
+func (w *stackTests) goodBranch(t *testing.T, run views.RunDetails) {
 	t.Helper()
 	require.Contains(t, w.shows(t, run.Run, "languages.go"), `"fr": "Bonjour"`)
 	require.Contains(t, w.shows(t, run.Run, "greeter.go"), "GreetIn")
@@ -62,7 +62,7 @@ func (w *world) goodBranch(t *testing.T, run views.RunDetails) {
 	}
 }
 
-func (w *world) goodTests(t *testing.T, run views.RunDetails) {
+func (w *stackTests) goodTests(t *testing.T, run views.RunDetails) {
 	t.Helper()
 	var tests contract.TestResult
 	require.NoError(t, json.Unmarshal(run.TesterOutput, &tests))
@@ -72,7 +72,7 @@ func (w *world) goodTests(t *testing.T, run views.RunDetails) {
 	require.NotEmpty(t, tests.Artifacts)
 }
 
-func (w *world) goodArtifacts(t *testing.T, run views.RunDetails) {
+func (w *stackTests) goodArtifacts(t *testing.T, run views.RunDetails) {
 	t.Helper()
 	var names []string
 	for _, a := range run.Artifacts {
@@ -99,7 +99,7 @@ func (w *world) goodArtifacts(t *testing.T, run views.RunDetails) {
 
 // wholeRunAsJSON checks the run as the command line, the server and the
 // artifact have it.
-func (w *world) wholeRunAsJSON(t *testing.T, id int64) {
+func (w *stackTests) wholeRunAsJSON(t *testing.T, id int64) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.State(t).Server+"/api/runs/"+arg(id), http.NoBody)
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func (w *world) wholeRunAsJSON(t *testing.T, id int64) {
 	}
 }
 
-func (w *world) watch(t *testing.T) {
+func (w *stackTests) watch(t *testing.T) {
 	id := w.start(t, "quick")
 	all := w.OK(t, "run", "watch", arg(id), "--json")
 	require.Contains(t, all.Stdout, `"event_type":"run.created"`)
@@ -141,7 +141,7 @@ func (w *world) watch(t *testing.T) {
 	require.Equal(t, []int64{after + 1, after + 2}, seen)
 }
 
-func (w *world) idempotency(t *testing.T) {
+func (w *stackTests) idempotency(t *testing.T) {
 	create := func(goal string) harness.Result {
 		return w.RGPT(t, "run", "create", "--json", "--repo", w.shell, "--goal", goal, "--idempotency-key", "the same")
 	}
@@ -159,14 +159,14 @@ func (w *world) idempotency(t *testing.T) {
 	w.end(t, w.note(first.RunID), contract.StatusDone)
 }
 
-func (w *world) push(t *testing.T) {
+func (w *stackTests) push(t *testing.T) {
 	remote := filepath.Join(w.Dir, "remote.git")
 	harness.Git(t, w.Dir, "init", "--quiet", "--bare", remote)
 	run := w.end(t, w.start(t, "quick", "--push", "--remote", remote), contract.StatusDone)
 	require.Equal(t, run.ReleaseCommit, harness.Git(t, remote, "rev-parse", "refs/heads/"+run.ReleaseBranch))
 }
 
-func (w *world) pushProtected(t *testing.T) {
+func (w *stackTests) pushProtected(t *testing.T) {
 	remote := filepath.Join(w.Dir, "protected.git")
 	harness.Git(t, w.Dir, "init", "--quiet", "--bare", remote)
 	id := w.start(t, "quick", "--push", "--remote", remote, "--set", "git.protected=['**/*']")
@@ -180,7 +180,7 @@ func (w *world) pushProtected(t *testing.T) {
 	require.Equal(t, run.ReleaseCommit, harness.Git(t, remote, "rev-parse", "refs/heads/"+run.ReleaseBranch))
 }
 
-func (w *world) dirty(t *testing.T) {
+func (w *stackTests) dirty(t *testing.T) {
 	repo := harness.ShellRepo(t, filepath.Join(w.Dir, "dirty"))
 	harness.WriteFiles(t, repo, map[string]string{"notes.txt": "changed, not committed\n", "new.txt": "new\n"})
 	out := w.RGPT(t, "run", "create", "--repo", repo, "--goal", harness.Goal("quick"), "--wait")
@@ -192,7 +192,7 @@ func (w *world) dirty(t *testing.T) {
 }
 
 // lastOf returns the only run of a repository.
-func (w *world) lastOf(t *testing.T, repo string) store.Run {
+func (w *stackTests) lastOf(t *testing.T, repo string) store.Run {
 	t.Helper()
 	var list struct{ Runs []store.Run }
 	w.OK(t, "run", "list", "--project", filepath.Base(repo), "--json").JSON(t, &list)

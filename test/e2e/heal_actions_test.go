@@ -41,7 +41,7 @@ func TestHealsChangeWhatIsSentToTheProvider(t *testing.T) {
 		rule(on("agent", "builder", "attempt", 1, "turn", 4), status(413), 0),
 		rule(on("agent", "builder", "attempt", 2, "turn", 1), status(413), 0),
 		rule(on("agent", "builder", "attempt", 3, "turn", 1), calls(harness.Finish("it is all there")), 50))
-	w := &world{Stack: harness.Start(t, harness.Options{
+	w := &stackTests{Stack: harness.Start(t, harness.Options{
 		Scenario: slices.Concat(strict.Named("stricter"), overflow.Named("overflow"), long.Named("long")),
 	})}
 	w.shell = harness.ShellRepo(t, filepath.Join(w.Dir, "shell"))
@@ -53,7 +53,7 @@ func TestHealsChangeWhatIsSentToTheProvider(t *testing.T) {
 	harness.CheckInvariants(t, w.Stack, w.runs...)
 }
 
-func (w *world) stricterSchema(t *testing.T) {
+func (w *stackTests) stricterSchema(t *testing.T) {
 	id := w.start(t, "stricter")
 	w.end(t, id, contract.StatusDone)
 	run := w.Inspect(t, id)
@@ -75,8 +75,8 @@ func (w *world) stricterSchema(t *testing.T) {
 	}
 }
 
-func (w *world) compactPlanner(t *testing.T) {
-	files := mendable()
+func (w *stackTests) compactPlanner(t *testing.T) {
+	files := healableRepo()
 	for i := range 600 {
 		files[fmt.Sprintf("docs/chapter-%03d/the-story-of-%03d.txt", i/20, i)] = "words\n"
 	}
@@ -95,8 +95,8 @@ func (w *world) compactPlanner(t *testing.T) {
 	require.LessOrEqual(t, sizes[2], sizes[0]/4+400, "%v: what failed is told too", sizes)
 }
 
-func (w *world) compactStep(t *testing.T) {
-	files := mendable()
+func (w *stackTests) compactStep(t *testing.T) {
+	files := healableRepo()
 	files["big.txt"] = strings.Repeat("A line of a file that is long.\n", 2500)
 	id := w.startIn(t, harness.Repo(t, filepath.Join(w.Dir, "long"), files), "long")
 	w.end(t, id, contract.StatusDone)
@@ -123,7 +123,7 @@ func (w *world) compactStep(t *testing.T) {
 }
 
 // lengths returns how long the conversations of an agent were, by attempt.
-func (w *world) lengths(t *testing.T, run views.RunDetails, agent contract.Agent) []int {
+func (w *stackTests) lengths(t *testing.T, run views.RunDetails, agent contract.Agent) []int {
 	t.Helper()
 	var sizes []int
 	for _, text := range w.conversations(t, run, agent) {
@@ -133,7 +133,7 @@ func (w *world) lengths(t *testing.T, run views.RunDetails, agent contract.Agent
 }
 
 // conversations returns what an agent's attempts were told and said.
-func (w *world) conversations(t *testing.T, run views.RunDetails, agent contract.Agent) []string {
+func (w *stackTests) conversations(t *testing.T, run views.RunDetails, agent contract.Agent) []string {
 	t.Helper()
 	var all []string
 	for _, e := range run.Executions {
@@ -225,10 +225,10 @@ func commands(command string) harness.Rules {
 
 func TestWorkThatAMachineFailsAtIsDoneOnAnotherWorker(t *testing.T) {
 	t.Parallel()
-	w := &world{Stack: harness.Start(t, harness.Options{Scenario: commands("cat made.txt").Named("elsewhere")})}
+	w := &stackTests{Stack: harness.Start(t, harness.Options{Scenario: commands("cat made.txt").Named("elsewhere")})}
 	broken := startWorker(t, w.Stack, "broken", "")
 	broken.breakSandbox(t)
-	repo := harness.Repo(t, filepath.Join(w.Dir, "repo"), mendable())
+	repo := harness.Repo(t, filepath.Join(w.Dir, "repo"), healableRepo())
 	var moved []store.HealEvent
 	for range 6 {
 		w.startIn(t, repo, "elsewhere")
@@ -250,13 +250,13 @@ func TestWorkThatAMachineFailsAtIsDoneOnAnotherWorker(t *testing.T) {
 
 func TestAChosenWorkerThatIsKilledDoesNotHoldARunUp(t *testing.T) {
 	t.Parallel()
-	w := &world{Stack: harness.Start(t, harness.Options{
+	w := &stackTests{Stack: harness.Start(t, harness.Options{
 		Scenario: commands("sleep 5; cat made.txt").Named("killed"), Config: "worker:\n  roles: [run, planner, tester, repair, releaser]\n",
 	})}
 	broken := startWorker(t, w.Stack, "broken", "builder")
 	broken.breakSandbox(t)
 	good := []*extraWorker{}
-	id := w.startIn(t, harness.Repo(t, filepath.Join(w.Dir, "repo"), mendable()), "killed", "--set", "execution.intervention.wait=10m")
+	id := w.startIn(t, harness.Repo(t, filepath.Join(w.Dir, "repo"), healableRepo()), "killed", "--set", "execution.intervention.wait=10m")
 	// Alone it fails, and since nobody could do it better a person is asked.
 	w.AwaitRun(t, w.Store(t), id, "in want of help", longest, func(r store.Run) bool { return r.WaitingFor == "intervention" })
 	require.Equal(t, []string{"CONFIG_ERROR isolation ask_person started"}, startedHeals(w.Inspect(t, id)))

@@ -26,10 +26,10 @@ func everyClassRules() harness.Rules {
 
 // everyClass is one run that meets a failure of every class in turn and still
 // ends done: seven are healed, and with one a person has to help.
-func (w *healWorld) everyClass(t *testing.T) {
+func (w *healTests) everyClass(t *testing.T) {
 	files := unconfigured()
 	settings := "[ -f settings.yaml ] || { echo 'Error: configuration file settings.yaml not found: open settings.yaml: no such file or directory'; exit 1; }\n"
-	files["test.sh"] = "#!/bin/sh\n" + settings + mendable()["test.sh"][len("#!/bin/sh\n"):]
+	files["test.sh"] = "#!/bin/sh\n" + settings + healableRepo()["test.sh"][len("#!/bin/sh\n"):]
 	repo := harness.Repo(t, filepath.Join(w.Dir, "repo-every-class"), files)
 	id := w.startIn(t, repo, "heal-every-class", "--approve-release", "--set", "execution.max_retries=5")
 	w.awaitApproval(t, id, "release")

@@ -46,16 +46,16 @@ func faultyRules() harness.Rules {
 	return append(all, diamondRules("300ms").Named("slow-diamond")...)
 }
 
-// faultWorld is a stack whose processes are killed inside heals.
-type faultWorld struct {
-	*world
+// faultTests is a stack whose processes are killed inside heals.
+type faultTests struct {
+	*stackTests
 	first map[string]views.RunDetails // the undisturbed run of each scenario
 }
 
-func newFaultWorld(t *testing.T) *faultWorld {
+func newFaultTests(t *testing.T) *faultTests {
 	t.Helper()
-	w := &faultWorld{first: map[string]views.RunDetails{}, world: &world{Stack: harness.Start(t, harness.Options{Scenario: faultyRules()})}}
-	w.shell = harness.Repo(t, filepath.Join(w.Dir, "mendable"), mendable())
+	w := &faultTests{first: map[string]views.RunDetails{}, stackTests: &stackTests{Stack: harness.Start(t, harness.Options{Scenario: faultyRules()})}}
+	w.shell = harness.Repo(t, filepath.Join(w.Dir, "mendable"), healableRepo())
 	return w
 }
 
@@ -72,12 +72,12 @@ type moment struct {
 	name     string
 	scenario string
 	role     devstack.Role
-	reached  func(t *testing.T, w *faultWorld, id int64) (bool, string)
+	reached  func(t *testing.T, w *faultTests, id int64) (bool, string)
 }
 
 // eventTime is the moment in which an event was eventTime for the nth time.
-func eventTime(kind contract.EventType, about string, nth int) func(*testing.T, *faultWorld, int64) (bool, string) {
-	return func(t *testing.T, w *faultWorld, id int64) (bool, string) {
+func eventTime(kind contract.EventType, about string, nth int) func(*testing.T, *faultTests, int64) (bool, string) {
+	return func(t *testing.T, w *faultTests, id int64) (bool, string) {
 		t.Helper()
 		all, err := w.Store(t).Events(t.Context(), id, 0, 1000)
 		n := 0
@@ -91,8 +91,8 @@ func eventTime(kind contract.EventType, about string, nth int) func(*testing.T, 
 }
 
 // thinks is the moment in which the Repair agent waits for an answer.
-func thinks(turn int) func(*testing.T, *faultWorld, int64) (bool, string) {
-	return func(t *testing.T, w *faultWorld, id int64) (bool, string) {
+func thinks(turn int) func(*testing.T, *faultTests, int64) (bool, string) {
+	return func(t *testing.T, w *faultTests, id int64) (bool, string) {
 		t.Helper()
 		all, err := w.Store(t).ModelCalls(t.Context(), id)
 		return slices.ContainsFunc(all, func(c store.ModelCall) bool {
@@ -102,15 +102,15 @@ func thinks(turn int) func(*testing.T, *faultWorld, int64) (bool, string) {
 }
 
 // waitsFor is the moment in which a run waits for somebody or something.
-func waitsFor(what string) func(*testing.T, *faultWorld, int64) (bool, string) {
-	return func(t *testing.T, w *faultWorld, id int64) (bool, string) {
+func waitsFor(what string) func(*testing.T, *faultTests, int64) (bool, string) {
+	return func(t *testing.T, w *faultTests, id int64) (bool, string) {
 		t.Helper()
 		run, err := w.Store(t).Run(t.Context(), id)
 		return run.WaitingFor == what, fmt.Sprint(run.Status, " ", run.WaitingFor, " ", err)
 	}
 }
 
-func commandRuns(*testing.T, *faultWorld, int64) (bool, string) {
+func commandRuns(*testing.T, *faultTests, int64) (bool, string) {
 	return harness.Running("sleep", "1.37"), "no command runs"
 }
 
@@ -138,7 +138,7 @@ func moments() []moment {
 // undisturbed: the same events in the same order, the same heals, the same tree.
 func TestAKillInsideAHealChangesNothingOfWhatARunComesTo(t *testing.T) {
 	t.Parallel()
-	w := newFaultWorld(t)
+	w := newFaultTests(t)
 	for _, scenario := range []string{"mend", "ask", "quota"} {
 		id := w.start(t, scenario, set(scenario)...)
 		w.helpIfAsked(t, scenario, id)
@@ -158,13 +158,13 @@ func TestAKillInsideAHealChangesNothingOfWhatARunComesTo(t *testing.T) {
 }
 
 // reach waits for a moment of a run.
-func (w *faultWorld) reach(t *testing.T, id int64, m moment) {
+func (w *faultTests) reach(t *testing.T, id int64, m moment) {
 	t.Helper()
 	harness.Await(t, fmt.Sprintf("the moment of run %d in which %s", id, m.name), longest, func() (bool, string) { return m.reached(t, w, id) })
 }
 
 // helpIfAsked answers the question of a run that asks one.
-func (w *faultWorld) helpIfAsked(t *testing.T, scenario string, id int64) {
+func (w *faultTests) helpIfAsked(t *testing.T, scenario string, id int64) {
 	t.Helper()
 	if scenario != "ask" {
 		return
@@ -173,7 +173,7 @@ func (w *faultWorld) helpIfAsked(t *testing.T, scenario string, id int64) {
 	w.OK(t, "run", "approve", arg(id), "--reason", "the key is there now")
 }
 
-func (w *faultWorld) killedAt(t *testing.T, m moment) {
+func (w *faultTests) killedAt(t *testing.T, m moment) {
 	id := w.start(t, m.scenario, set(m.scenario)...)
 	w.reach(t, id, m)
 	w.Kill(t, m.role)
@@ -220,7 +220,7 @@ func treeOf(t *testing.T, run views.RunDetails) string {
 
 // replayKilledInHeal does the builder of a healed run again, which fails as it
 // did before, and kills the worker inside the second repair.
-func (w *faultWorld) replayKilledInHeal(t *testing.T) {
+func (w *faultTests) replayKilledInHeal(t *testing.T) {
 	before := w.first["mend"]
 	w.OK(t, "run", "replay", arg(before.ID), "--phase", "builder")
 	harness.Await(t, "the second repair to wait for the model", longest, func() (bool, string) {
@@ -243,7 +243,7 @@ func (w *faultWorld) replayKilledInHeal(t *testing.T) {
 // heal themselves.
 func TestAHealAppliesCommandsAndEndsWithItsRun(t *testing.T) {
 	t.Parallel()
-	w := newFaultWorld(t)
+	w := newFaultTests(t)
 	t.Run("side by side", func(t *testing.T) {
 		t.Run("a pause holds the Repair agent", parallel(w.pauseRepair))
 		t.Run("a paused run begins no other action", parallel(w.pauseBetweenActions))
@@ -255,12 +255,12 @@ func TestAHealAppliesCommandsAndEndsWithItsRun(t *testing.T) {
 	w.CheckSandboxes(t)
 }
 
-func (w *faultWorld) pauseRepair(t *testing.T) {
+func (w *faultTests) pauseRepair(t *testing.T) {
 	id := w.start(t, "mend")
 	w.reach(t, id, moment{name: "the Repair agent waits for the model", reached: thinks(1)})
 	w.OK(t, "run", "pause", arg(id))
 	w.AwaitStatus(t, w.Store(t), id, contract.StatusPaused, longest)
-	w.stands(t, id)
+	w.requireStopped(t, id)
 	require.Len(t, w.Inspect(t, id).SelfHealEvents, 1)
 	w.OK(t, "run", "resume", arg(id))
 	w.end(t, id, contract.StatusDone)
@@ -268,11 +268,11 @@ func (w *faultWorld) pauseRepair(t *testing.T) {
 }
 
 // pauseBetweenActions pauses in the last turn of a repair that comes to nothing.
-func (w *faultWorld) pauseBetweenActions(t *testing.T) {
+func (w *faultTests) pauseBetweenActions(t *testing.T) {
 	id := w.start(t, "fruitless")
 	w.reach(t, id, moment{name: "the Repair agent waits for the model", reached: thinks(1)})
 	w.OK(t, "run", "pause", arg(id))
-	w.stands(t, id)
+	w.requireStopped(t, id)
 	run := w.Inspect(t, id)
 	require.Equal(t, contract.StatusPaused, run.Status)
 	require.Equal(t, 1, countEvents(run, contract.EventHealStarted), "a paused run begins no other action")
@@ -286,7 +286,7 @@ func (w *faultWorld) pauseBetweenActions(t *testing.T) {
 
 // cancelled ends runs by Temporal's own means, at moments of their heals. Those
 // that are resumed go on from there.
-func (w *faultWorld) cancelled(t *testing.T) {
+func (w *faultTests) cancelled(t *testing.T) {
 	for _, c := range []struct {
 		moment
 		heal string
@@ -312,7 +312,7 @@ func (w *faultWorld) cancelled(t *testing.T) {
 	}
 }
 
-func (w *faultWorld) endedFirst(t *testing.T) {
+func (w *faultTests) endedFirst(t *testing.T) {
 	id := w.start(t, "healed-slowly")
 	w.reach(t, id, moment{name: "the builder begins again", reached: eventTime(contract.PhaseBuilder.Started(), "", 2)})
 	w.OK(t, "run", "stop", arg(id))
@@ -324,7 +324,7 @@ func (w *faultWorld) endedFirst(t *testing.T) {
 }
 
 // replayHealed does a healed run again from each point, and again from there.
-func (w *faultWorld) replayHealed(t *testing.T) {
+func (w *faultTests) replayHealed(t *testing.T) {
 	first := w.done(t, "mend")
 	require.Equal(t, []string{"step-001", "heal-1"}, reversed(commitsOf(t, first)))
 	heals := 1

@@ -32,9 +32,9 @@ type healCase struct {
 // wrong is what the verification of mendable repositories finds.
 const wrong = "wrong"
 
-// mendable is a repository whose verification can fail in several ways, and
+// healableRepo is a repository whose verification can fail in several ways, and
 // takes no time. Its test is a pinned one.
-func mendable() map[string]string {
+func healableRepo() map[string]string {
 	return map[string]string{
 		"notes.txt": "one\ntwo\nthree\n",
 		"calc_test.go": "package calc\n\nimport \"testing\"\n\nfunc TestCalc(t *testing.T) {\n" +
@@ -51,7 +51,7 @@ func mendable() map[string]string {
 // unconfigured is a repository whose test needs a file that is documented and
 // not there.
 func unconfigured() map[string]string {
-	files := mendable()
+	files := healableRepo()
 	files["settings.yaml.example"] = "greeting: hello\n"
 	files["test.sh"] = "#!/bin/sh\n[ -f settings.yaml ] || { echo 'Error: configuration file settings.yaml not found: open settings.yaml: no such file or directory'; exit 1; }\n" +
 		"grep -q hello settings.yaml\n"
@@ -146,7 +146,7 @@ func aCircle() map[string]any {
 }
 
 // healCases are those that end by themselves.
-func (w *healWorld) healCases() map[string]healCase {
+func (w *healTests) healCases() map[string]healCase {
 	escape := calls(call("create_file", "path", "../out.txt", "content", "gotcha"))
 	reading := calls(call("read_file", "path", "notes.txt"))
 	conflict := harness.ReadRules(w.t, filepath.Join("testdata", "conflict.yaml"))
@@ -186,7 +186,7 @@ func (w *healWorld) healCases() map[string]healCase {
 			},
 		},
 		"one-red-test": {
-			rules: first(makes(wrong), repairs(wrong, "right", "phase", "tester_running")), repo: mendable(),
+			rules: first(makes(wrong), repairs(wrong, "right", "phase", "tester_running")), repo: healableRepo(),
 			status: contract.StatusDone, heals: []string{"ASSERTION_ERROR tests_failed repair success"},
 			check: repairedBy("heal-1"),
 		},
@@ -271,7 +271,7 @@ func (w *healWorld) healCases() map[string]healCase {
 			},
 		},
 		"crash": {
-			rules: first(makes("crash"), repairs("crash", "right")), repo: mendable(),
+			rules: first(makes("crash"), repairs("crash", "right")), repo: healableRepo(),
 			status: contract.StatusDone,
 			heals:  []string{"RUNTIME_ERROR command_crashed rerun_strict failed", "RUNTIME_ERROR command_crashed repair success"},
 		},
@@ -291,7 +291,7 @@ func (w *healWorld) healCases() map[string]healCase {
 		"never-mended": {
 			rules: first(makes(wrong),
 				repairs(wrong, "very wrong", "attempt", 1), repairs("very wrong", "quite wrong", "attempt", 2), repairs("quite wrong", "so wrong", "attempt", 3), repairs(wrong, "still wrong")),
-			repo: mendable(), args: []string{"--set", helpInTime}, status: contract.StatusFailed,
+			repo: healableRepo(), args: []string{"--set", helpInTime}, status: contract.StatusFailed,
 			check: func(t *testing.T, run views.RunDetails) {
 				t.Helper()
 				require.Equal(t, 3, run.RetryCount, "each repair changed what failed, up to execution.max_retries")
@@ -302,7 +302,7 @@ func (w *healWorld) healCases() map[string]healCase {
 			},
 		},
 		"mended-in-two-repairs": {
-			rules: first(makes(wrong), repairs(wrong, "still wrong", "attempt", 1), repairs("still wrong", "right", "attempt", 2)), repo: mendable(),
+			rules: first(makes(wrong), repairs(wrong, "still wrong", "attempt", 1), repairs("still wrong", "right", "attempt", 2)), repo: healableRepo(),
 			status: contract.StatusDone,
 			heals:  []string{"ASSERTION_ERROR tests_failed repair failed", "ASSERTION_ERROR tests_failed repair success"},
 			check: func(t *testing.T, run views.RunDetails) {
@@ -312,15 +312,15 @@ func (w *healWorld) healCases() map[string]healCase {
 		},
 		"deletes-test": {
 			rules: first(makes(wrong), rule(on("agent", "repair"), calls(call("delete_file", "path", "calc_test.go"), harness.Finish("all green")), 300)),
-			repo:  mendable(), args: []string{"--set", helpInTime}, status: contract.StatusFailed, heals: thrownAway(), check: saysThrownAway,
+			repo:  healableRepo(), args: []string{"--set", helpInTime}, status: contract.StatusFailed, heals: thrownAway(), check: saysThrownAway,
 		},
 		"skips-one-test": {
 			rules: first(makes(wrong), edits("\tif says", "\tt.Skip()\n\tif says")),
-			repo:  mendable(), args: []string{"--set", helpInTime}, status: contract.StatusFailed, heals: thrownAway(), check: saysThrownAway,
+			repo:  healableRepo(), args: []string{"--set", helpInTime}, status: contract.StatusFailed, heals: thrownAway(), check: saysThrownAway,
 		},
 		"empties-test": {
 			rules: first(makes(wrong), edits("\t\tt.Fatal(\"it says wrong\")\n", "")),
-			repo:  mendable(), args: []string{"--set", helpInTime}, status: contract.StatusFailed, heals: thrownAway(), check: saysThrownAway,
+			repo:  healableRepo(), args: []string{"--set", helpInTime}, status: contract.StatusFailed, heals: thrownAway(), check: saysThrownAway,
 		},
 		"several": {
 			rules: first(makes(wrong),
@@ -330,7 +330,7 @@ func (w *healWorld) healCases() map[string]healCase {
 				rule(on("agent", "builder", "attempt", 2), says(declined), 50),
 				rule(on("agent", "builder", "attempt", 3), status(402), 0),
 				repairs(wrong, "crash", "attempt", 1), repairs("crash", "right", "attempt", 2)),
-			repo: mendable(), status: contract.StatusDone,
+			repo: healableRepo(), status: contract.StatusDone,
 			heals: []string{
 				"LLM_ERROR invalid_output correct_json failed", "LOGIC_ERROR invalid_plan refine_plan success",
 				"SAFETY_ERROR path_escape policy_correction failed", "LLM_ERROR refusal regenerate failed", "INFRA_ERROR quota_exhausted other_provider success",
@@ -389,7 +389,7 @@ func repairedBy(step string) func(*testing.T, views.RunDetails) {
 }
 
 // requireReceived requires that an agent's last attempt was requireReceived texts.
-func (w *healWorld) requireReceived(agent contract.Agent, texts ...string) func(*testing.T, views.RunDetails) {
+func (w *healTests) requireReceived(agent contract.Agent, texts ...string) func(*testing.T, views.RunDetails) {
 	return func(t *testing.T, run views.RunDetails) {
 		t.Helper()
 		var last int64
@@ -410,9 +410,9 @@ func (w *healWorld) requireReceived(agent contract.Agent, texts ...string) func(
 	}
 }
 
-// healWorld is the stack of the heals.
-type healWorld struct {
-	*world
+// healTests is the stack of the heals.
+type healTests struct {
+	*stackTests
 	t *testing.T
 }
 
@@ -434,7 +434,7 @@ func newSpare(t *testing.T) *spare {
 // stack, and checks what is written of it.
 func TestFailuresAreHealed(t *testing.T) {
 	t.Parallel()
-	w := &healWorld{t: t}
+	w := &healTests{t: t}
 	other := newSpare(t)
 	cases := w.healCases()
 	rules := append(harness.ReadScenarios(t, filepath.Join(harness.Root(), "examples", "go", "heal-*.yaml")), askingRules()...)
@@ -442,7 +442,7 @@ func TestFailuresAreHealed(t *testing.T) {
 	for name, c := range cases {
 		rules = append(rules, c.rules.Named("heal-"+name)...)
 	}
-	w.world = &world{Stack: harness.Start(t, harness.Options{
+	w.stackTests = &stackTests{Stack: harness.Start(t, harness.Options{
 		Scenario: rules,
 		// Their base commits fail in what they heal, which a baseline would let pass.
 		Config: fmt.Sprintf("models:\n  fallback: [{provider: spare, model: safer}]\n  providers:\n    spare: {kind: compatible, base_url: %q}\nverification: {baseline: \"off\"}\n",
@@ -461,7 +461,7 @@ func TestFailuresAreHealed(t *testing.T) {
 		t.Run("one run meets every class", parallel(w.everyClass))
 		t.Run("a person's help is waited for", parallel(w.helped))
 		t.Run("a person may give up", parallel(w.givenUp))
-		t.Run("a branch in the way is for a person", parallel(w.branchInTheWay))
+		t.Run("a branch in the way is for a person", parallel(w.branchExists))
 		t.Run("a repository that is gone is for a person", parallel(w.repositoryGone))
 		t.Run("a plan is approved once", parallel(w.planApprovedOnce))
 	})
@@ -471,7 +471,7 @@ func TestFailuresAreHealed(t *testing.T) {
 	w.CheckSandboxes(t)
 }
 
-func (w *healWorld) heals(t *testing.T, name string, c healCase) {
+func (w *healTests) heals(t *testing.T, name string, c healCase) {
 	t.Helper()
 	repo := w.shell
 	if c.repo != nil {
@@ -500,7 +500,7 @@ func healsOf(run views.RunDetails) []string {
 
 // explained requires that each heal says what it was about, what was done and
 // what became of it.
-func (w *healWorld) explained(t *testing.T, run views.RunDetails) {
+func (w *healTests) explained(t *testing.T, run views.RunDetails) {
 	t.Helper()
 	for _, h := range run.SelfHealEvents {
 		out := h.Output()
@@ -516,7 +516,7 @@ func (w *healWorld) explained(t *testing.T, run views.RunDetails) {
 }
 
 // examples runs the scenarios of self-heal that the project ships.
-func (w *healWorld) examples(t *testing.T) {
+func (w *healTests) examples(t *testing.T) {
 	red, many := w.startIn(t, w.sample, "heal-red-test"), w.startIn(t, w.sample, "heal-many")
 	skips := w.startIn(t, w.sample, "heal-skips-test", "--set", helpInTime)
 	w.end(t, red, contract.StatusDone)
@@ -547,12 +547,12 @@ func askingRules() harness.Rules {
 }
 
 // awaitQuestion waits until a run asks a person for help.
-func (w *healWorld) awaitQuestion(t *testing.T, id int64) store.Run {
+func (w *healTests) awaitQuestion(t *testing.T, id int64) store.Run {
 	t.Helper()
 	return w.AwaitRun(t, w.Store(t), id, "in want of help", longest, func(r store.Run) bool { return r.WaitingFor == "intervention" })
 }
 
-func (w *healWorld) helped(t *testing.T) {
+func (w *healTests) helped(t *testing.T) {
 	id := w.start(t, "heal-helped")
 	w.awaitQuestion(t, id)
 	w.OK(t, "run", "approve", arg(id), "--reason", "the key is there now")
@@ -565,7 +565,7 @@ func (w *healWorld) helped(t *testing.T) {
 	w.requireReceived("builder", "the key is there now")(t, run)
 }
 
-func (w *healWorld) givenUp(t *testing.T) {
+func (w *healTests) givenUp(t *testing.T) {
 	id := w.start(t, "heal-given-up")
 	w.awaitQuestion(t, id)
 	w.OK(t, "run", "reject", arg(id), "--reason", "no key")
@@ -576,10 +576,10 @@ func (w *healWorld) givenUp(t *testing.T) {
 	require.Contains(t, run.Failure.Message, "no key")
 }
 
-// branchInTheWay meets at the release what only a person can decide. The plan
+// branchExists meets at the release what only a person can decide. The plan
 // that was approved before is not asked for again.
-func (w *healWorld) branchInTheWay(t *testing.T) {
-	repo := harness.Repo(t, filepath.Join(w.Dir, "repo-branch"), mendable())
+func (w *healTests) branchExists(t *testing.T) {
+	repo := harness.Repo(t, filepath.Join(w.Dir, "repo-branch"), healableRepo())
 	id := w.startIn(t, repo, "heal-branch", "--approve-release")
 	w.awaitApproval(t, id, "release")
 	harness.Git(t, repo, "branch", contract.Branch(id))
@@ -594,8 +594,8 @@ func (w *healWorld) branchInTheWay(t *testing.T) {
 }
 
 // repositoryGone meets a HUMAN_ERROR: the repository is not where it was.
-func (w *healWorld) repositoryGone(t *testing.T) {
-	repo := harness.Repo(t, filepath.Join(w.Dir, "repo-gone"), mendable())
+func (w *healTests) repositoryGone(t *testing.T) {
+	repo := harness.Repo(t, filepath.Join(w.Dir, "repo-gone"), healableRepo())
 	id := w.startIn(t, repo, "heal-gone", "--approve-release")
 	w.awaitApproval(t, id, "release")
 	require.NoError(t, os.Rename(repo, repo+"-elsewhere"))
@@ -609,7 +609,7 @@ func (w *healWorld) repositoryGone(t *testing.T) {
 }
 
 // planApprovedOnce is a builder that is healed under an approved plan.
-func (w *healWorld) planApprovedOnce(t *testing.T) {
+func (w *healTests) planApprovedOnce(t *testing.T) {
 	id := w.start(t, "heal-approved", "--approve-plan")
 	w.awaitApproval(t, id, "plan")
 	w.OK(t, "run", "approve", arg(id))
@@ -619,7 +619,7 @@ func (w *healWorld) planApprovedOnce(t *testing.T) {
 	require.Equal(t, 1, countEvents(run, contract.EventApprovalRequested), "the same plan is approved once")
 }
 
-func (w *healWorld) awaitApproval(t *testing.T, id int64, kind string) {
+func (w *healTests) awaitApproval(t *testing.T, id int64, kind string) {
 	t.Helper()
 	w.AwaitRun(t, w.Store(t), id, "in want of approval", longest, func(r store.Run) bool { return r.WaitingFor == kind })
 }

@@ -25,7 +25,7 @@ type refusal struct {
 	says []string
 }
 
-func (w *world) badInput(t *testing.T) {
+func (w *stackTests) badInput(t *testing.T) {
 	before := w.made(t)
 	refs := harness.Git(t, w.shell, "for-each-ref")
 	for name, c := range w.refusals(t) {
@@ -50,7 +50,7 @@ func (w *world) badInput(t *testing.T) {
 }
 
 // refusals are what people get wrong.
-func (w *world) refusals(t *testing.T) map[string]refusal {
+func (w *stackTests) refusals(t *testing.T) map[string]refusal {
 	t.Helper()
 	at := func(parts ...string) string { return filepath.Join(append([]string{w.Dir, "bad"}, parts...)...) }
 	create := func(args ...string) []string {
@@ -144,7 +144,7 @@ func lockedModel(t *testing.T) string {
 }
 
 // made counts what runs consist of, in the database and in Temporal.
-func (w *world) made(t *testing.T) string {
+func (w *stackTests) made(t *testing.T) string {
 	t.Helper()
 	runs, err := w.Store(t).ListRuns(t.Context(), store.Filter{Limit: 1000})
 	require.NoError(t, err)

@@ -58,7 +58,7 @@ func TestBugsOfRealModulesAreHealed(t *testing.T) {
 		rules = append(rules, b.rules()...)
 	}
 	// The base commits have the bugs, which a baseline would let pass.
-	w := &world{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: "verification: {baseline: \"off\"}\n"})}
+	w := &stackTests{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: "verification: {baseline: \"off\"}\n"})}
 	t.Run("each", func(t *testing.T) {
 		for _, b := range bugs {
 			t.Run(b.name, parallel(func(t *testing.T) { w.healsBug(t, b) }))
@@ -213,7 +213,7 @@ func (b *mutated) rules() harness.Rules {
 	}, plan...).Named("mutant-" + b.name)
 }
 
-func (w *world) healsBug(t *testing.T, b mutated) {
+func (w *stackTests) healsBug(t *testing.T, b mutated) {
 	t.Helper()
 	goal := harness.Goal("mutant-"+b.name) + ": make the tests of the module pass"
 	id := w.note(w.Create(t, "--repo", b.repo, "--goal", goal))

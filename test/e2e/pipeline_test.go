@@ -32,8 +32,8 @@ const (
 // deliberate is the longest that a chain of pipelines may take.
 const deliberate = 6 * time.Minute
 
-// pipelineWorld is what the tests of one stack of pipelines share.
-type pipelineWorld struct {
+// pipelineTests is what the tests of one stack of pipelines share.
+type pipelineTests struct {
 	*harness.Stack
 	mu        sync.Mutex
 	pipelines []int64 // of their own
@@ -47,14 +47,14 @@ func TestPipelinesDeliberate(t *testing.T) {
 	rules := harness.ReadRules(t, filepath.Join(harness.Root(), "examples", "pipeline", "caching.yaml"))
 	for name, r := range map[string]harness.Rules{
 		"forced": agreeing("forced"), "waits": agreeing("waits"), "remote": agreeing("remote"), "complex": agreeing("complex"),
-		"conflict": conflicting(), "validated": validated(), "rounds": talking("rounds"), "late": sluggish(), "silent": silent(),
-		"alone": alone(), "nobody": nobody(), "stopped": sluggish(), "revoked": alone1("revoked"),
+		"conflict": conflicting(), "validated": validated(), "rounds": talking("rounds"), "late": slowThinkRules(), "silent": silent(),
+		"alone": partnerFailsRules(), "nobody": bothFailRules(), "stopped": slowThinkRules(), "revoked": selfAgreementRules("revoked"),
 		"planned":  append(agreeing("planned"), oneStep(call("create_file", "path", "made.txt", "content", "made\n"))...),
-		"too-hard": append(agreeing("too-hard"), hard()...),
+		"too-hard": append(agreeing("too-hard"), complexRules()...),
 	} {
 		rules = append(rules, r.Named(name)...)
 	}
-	c := &pipelineWorld{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: `deliberation:
+	c := &pipelineTests{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: `deliberation:
   gamma_stuck_after: 10m
   abort_after: 20m
   timeout: 30m
@@ -93,8 +93,8 @@ func TestPipelinesDeliberate(t *testing.T) {
 // GAMMA joins early and whoever is stuck is given up soon.
 func TestPipelinesThatGetNowhereAreHelpedAndGivenUp(t *testing.T) {
 	t.Parallel()
-	rules := append(stuckOnce().Named("stuck"), lateOpening().Named("late-opening")...)
-	c := &pipelineWorld{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: `deliberation:
+	rules := append(firstAttemptStuckRules().Named("stuck"), lateOpening().Named("late-opening")...)
+	c := &pipelineTests{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: `deliberation:
   gamma_stuck_after: 5s
   abort_after: 25s
   timeout: 30m
@@ -139,7 +139,7 @@ func TestAPipelineSurvivesKills(t *testing.T) {
 	for _, run := range []string{"killed-run", "switched"} {
 		rules = append(rules, oneStep(call("create_file", "path", "made.txt", "content", "made\n")).Named(run)...)
 	}
-	c := &pipelineWorld{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: `deliberation:
+	c := &pipelineTests{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: `deliberation:
   gamma_stuck_after: 10m
   abort_after: 20m
   timeout: 30m
@@ -169,7 +169,7 @@ func TestAPipelineSurvivesKills(t *testing.T) {
 
 // stoppedAndCancelledMeanwhile stops and cancels a pipeline whose worker is dead: the
 // next one finds both at once, and tells who stopped it.
-func (c *pipelineWorld) stoppedAndCancelledMeanwhile(t *testing.T) {
+func (c *pipelineTests) stoppedAndCancelledMeanwhile(t *testing.T) {
 	t.Helper()
 	id := c.note(c.Spawn(t, "--objective", harness.Goal("killed"), "--auto-continue"))
 	c.AwaitPipeline(t, id, "its opening", deliberate, func(p store.Pipeline) bool { return p.Status == contract.PipelineRunning })
@@ -185,7 +185,7 @@ func (c *pipelineWorld) stoppedAndCancelledMeanwhile(t *testing.T) {
 
 // switchedMeanwhile lets a member of a run's deliberation use another model from its
 // next turn on.
-func (c *pipelineWorld) switchedMeanwhile(t *testing.T) {
+func (c *pipelineTests) switchedMeanwhile(t *testing.T) {
 	t.Helper()
 	s := c.planned(t, "switched")
 	c.AwaitPipeline(t, s.pipeline, "its opening", deliberate, func(p store.Pipeline) bool { return p.Status == contract.PipelineRunning })
@@ -201,7 +201,7 @@ func (c *pipelineWorld) switchedMeanwhile(t *testing.T) {
 }
 
 // agreed is what a pipeline came to: proposals, syntheses and votes.
-func (c *pipelineWorld) agreed(t *testing.T, id int64) (out []string) {
+func (c *pipelineTests) agreed(t *testing.T, id int64) (out []string) {
 	t.Helper()
 	entries, err := c.Store(t).PipelineEntries(t.Context(), id, true, true)
 	require.NoError(t, err)
@@ -219,7 +219,7 @@ func (c *pipelineWorld) agreed(t *testing.T, id int64) (out []string) {
 	return out
 }
 
-func (c *pipelineWorld) note(id int64) int64 {
+func (c *pipelineTests) note(id int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pipelines = append(c.pipelines, id)
@@ -250,7 +250,7 @@ func resultIn(t *testing.T, r harness.Result) (out ending) {
 }
 
 // spawned makes a pipeline of a scenario and waits for its end.
-func (c *pipelineWorld) spawned(t *testing.T, scenario string, args ...string) (harness.Result, ending) {
+func (c *pipelineTests) spawned(t *testing.T, scenario string, args ...string) (harness.Result, ending) {
 	t.Helper()
 	r := c.RGPT(t, append([]string{"pipeline", "spawn", "--objective", harness.Goal(scenario), "--auto-continue", "--wait"}, args...)...)
 	result := resultIn(t, r)
@@ -258,7 +258,7 @@ func (c *pipelineWorld) spawned(t *testing.T, scenario string, args ...string) (
 	return r, result
 }
 
-func (c *pipelineWorld) pipeline(t *testing.T, id int64) store.Pipeline {
+func (c *pipelineTests) pipeline(t *testing.T, id int64) store.Pipeline {
 	t.Helper()
 	p, err := c.Store(t).Pipeline(t.Context(), id)
 	require.NoError(t, err)
@@ -266,7 +266,7 @@ func (c *pipelineWorld) pipeline(t *testing.T, id int64) store.Pipeline {
 }
 
 // eventTypes returns the types of a pipeline's events, in order.
-func (c *pipelineWorld) eventTypes(t *testing.T, id int64) (types []contract.EventType, statuses []string) {
+func (c *pipelineTests) eventTypes(t *testing.T, id int64) (types []contract.EventType, statuses []string) {
 	t.Helper()
 	events, err := c.Store(t).PipelineEvents(t.Context(), id, 0, 0)
 	require.NoError(t, err)
@@ -283,7 +283,7 @@ func (c *pipelineWorld) eventTypes(t *testing.T, id int64) (types []contract.Eve
 	return types, statuses
 }
 
-func (c *pipelineWorld) caching(t *testing.T) {
+func (c *pipelineTests) caching(t *testing.T) {
 	r := c.RGPT(t, "pipeline", "spawn", "--objective", "Design a caching strategy", "--auto-continue", "--wait", "--json")
 	require.Equal(t, exitConsensus, r.Code, "%s", r)
 	result := resultIn(t, r)
@@ -321,21 +321,21 @@ func (c *pipelineWorld) caching(t *testing.T) {
 	require.Equal(t, exitError, c.RGPT(t, "pipeline", "continue", fmt.Sprint(id)).Code)
 }
 
-func (c *pipelineWorld) conflict(t *testing.T) {
+func (c *pipelineTests) conflict(t *testing.T) {
 	r, result := c.spawned(t, "conflict")
 	require.Equal(t, exitConsensus, r.Code, "%s", r)
 	p := c.pipeline(t, result.PipelineID)
 	require.Equal(t, []any{contract.GammaConflict, contract.Gamma, "g1"}, []any{p.Metrics.GammaReason, p.Consensus.Author, p.Consensus.About})
 }
 
-func (c *pipelineWorld) success(t *testing.T) {
+func (c *pipelineTests) success(t *testing.T) {
 	r, result := c.spawned(t, "validated")
 	require.Equal(t, exitConsensus, r.Code, "%s", r)
 	p := c.pipeline(t, result.PipelineID)
 	require.Equal(t, []any{contract.GammaSuccess, contract.Gamma, "s1"}, []any{p.Metrics.GammaReason, p.Consensus.Author, p.Consensus.About})
 }
 
-func (c *pipelineWorld) forced(t *testing.T) {
+func (c *pipelineTests) forced(t *testing.T) {
 	r, result := c.spawned(t, "forced", "--gamma")
 	require.Equal(t, exitConsensus, r.Code, "%s", r)
 	require.Equal(t, contract.GammaForced, c.pipeline(t, result.PipelineID).Metrics.GammaReason)
@@ -347,7 +347,7 @@ func (c *pipelineWorld) forced(t *testing.T) {
 	require.Equal(t, contract.GammaComplexity, c.pipeline(t, result.PipelineID).Metrics.GammaReason)
 }
 
-func (c *pipelineWorld) recovers(t *testing.T) {
+func (c *pipelineTests) recovers(t *testing.T) {
 	r, result := c.spawned(t, "rounds")
 	require.Equal(t, exitConsensus, r.Code, "%s", r)
 	require.False(t, result.RequiresAutoRecovery)
@@ -369,7 +369,7 @@ func (c *pipelineWorld) recovers(t *testing.T) {
 	require.True(t, slices.ContainsFunc(artifacts, func(a contract.Artifact) bool { return a.Name == first.HandoffRef }), "the handoff is an artifact: %v", artifacts)
 }
 
-func (c *pipelineWorld) runsOut(t *testing.T) {
+func (c *pipelineTests) runsOut(t *testing.T) {
 	r, result := c.spawned(t, "late", "--timeout", "3")
 	require.Equal(t, exitAborted, r.Code, "%s", r)
 	require.Equal(t, []any{false, contract.AbortTimeout, true, contract.PipelineTimeout}, []any{result.Consensus, result.AbortReason, result.RequiresAutoRecovery, result.Status})
@@ -378,14 +378,14 @@ func (c *pipelineWorld) runsOut(t *testing.T) {
 	require.Zero(t, c.pipeline(t, result.PipelineID).RecoveredBy)
 }
 
-func (c *pipelineWorld) noConsensus(t *testing.T) {
+func (c *pipelineTests) noConsensus(t *testing.T) {
 	r, result := c.spawned(t, "silent")
 	require.Equal(t, exitNoConsensus, r.Code, "%s", r)
 	require.Equal(t, []any{false, contract.AbortReason(""), contract.PipelineOrchestrationFailed}, []any{result.Consensus, result.AbortReason, result.Status})
 	require.Equal(t, contract.GammaSuccess, c.pipeline(t, result.Pipelines[0]).Metrics.GammaReason, "both were done, and GAMMA had nothing to validate")
 }
 
-func (c *pipelineWorld) oneFails(t *testing.T) {
+func (c *pipelineTests) oneFails(t *testing.T) {
 	r, result := c.spawned(t, "alone")
 	require.Equal(t, exitConsensus, r.Code, "%s", r)
 	p := c.pipeline(t, result.PipelineID)
@@ -394,7 +394,7 @@ func (c *pipelineWorld) oneFails(t *testing.T) {
 	require.NotNil(t, p.Members[i].Failure)
 }
 
-func (c *pipelineWorld) bothFail(t *testing.T) {
+func (c *pipelineTests) bothFail(t *testing.T) {
 	r, result := c.spawned(t, "nobody")
 	require.Equal(t, exitError, r.Code, "%s", r)
 	require.Equal(t, contract.PipelineFailed, result.Status)
@@ -405,7 +405,7 @@ func (c *pipelineWorld) bothFail(t *testing.T) {
 	require.Zero(t, p.RecoveredBy, "another one would fail for the same reason")
 }
 
-func (c *pipelineWorld) revoked(t *testing.T) {
+func (c *pipelineTests) revoked(t *testing.T) {
 	id := c.note(c.Spawn(t, "--objective", harness.Goal("revoked")))
 	c.AwaitPipeline(t, id, "at its report", deliberate, func(p store.Pipeline) bool { return p.WaitingFor == contract.UpdateContinue })
 	c.OK(t, "pipeline", "revoke", fmt.Sprint(id), "beta", "--reason", "it repeats itself")
@@ -419,14 +419,14 @@ func (c *pipelineWorld) revoked(t *testing.T) {
 }
 
 // post sends a body to the stack's server.
-func (c *pipelineWorld) post(t *testing.T, path string, body any, status int, out any) {
+func (c *pipelineTests) post(t *testing.T, path string, body any, status int, out any) {
 	t.Helper()
 	raw, err := json.Marshal(body)
 	require.NoError(t, err)
 	c.call(t, http.MethodPost, path, raw, status, out)
 }
 
-func (c *pipelineWorld) call(t *testing.T, method, path string, raw []byte, status int, out any) {
+func (c *pipelineTests) call(t *testing.T, method, path string, raw []byte, status int, out any) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, c.State(t).Server+path, bytes.NewReader(raw))
 	require.NoError(t, err)
@@ -443,7 +443,7 @@ func (c *pipelineWorld) call(t *testing.T, method, path string, raw []byte, stat
 	}
 }
 
-func (c *pipelineWorld) continued(t *testing.T) {
+func (c *pipelineTests) continued(t *testing.T) {
 	var made struct {
 		ID      int64 `json:"pipeline_id"`
 		Created bool  `json:"created"`
@@ -475,7 +475,7 @@ func (c *pipelineWorld) continued(t *testing.T) {
 	c.post(t, fmt.Sprintf("/api/pipeline/%d/stop", made.ID), map[string]any{"reason": "late"}, http.StatusConflict, nil)
 }
 
-func (c *pipelineWorld) stopped(t *testing.T) {
+func (c *pipelineTests) stopped(t *testing.T) {
 	id := c.note(c.Spawn(t, "--objective", harness.Goal("stopped"), "--auto-continue"))
 	c.AwaitPipeline(t, id, "in the exchange", deliberate, func(p store.Pipeline) bool { return p.Status == contract.PipelineOrchestrating })
 	harness.Await(t, "both to be asked in the exchange", deliberate, func() (bool, string) {
@@ -494,7 +494,7 @@ func (c *pipelineWorld) stopped(t *testing.T) {
 	require.Equal(t, exitAborted, c.RGPT(t, "pipeline", "watch", fmt.Sprint(id)).Code)
 }
 
-func (c *pipelineWorld) remotely(t *testing.T) {
+func (c *pipelineTests) remotely(t *testing.T) {
 	server := c.State(t).Server
 	remote := func(args ...string) harness.Result {
 		return c.RunWith(t, c.Work, []string{"RGPT_SERVER=" + server}, "", append([]string{"--data-dir", filepath.Join(c.Dir, "nothing"), "pipeline"}, args...)...)
@@ -509,7 +509,7 @@ func (c *pipelineWorld) remotely(t *testing.T) {
 }
 
 // plans lets deliberations plan runs.
-func (c *pipelineWorld) plans(t *testing.T) {
+func (c *pipelineTests) plans(t *testing.T) {
 	repo := harness.ShellRepo(t, filepath.Join(c.Dir, "repo"))
 	for scenario, args := range map[string][]string{"planned": {"--plan-by", "deliberation"}, "too-hard": nil} {
 		id := c.Create(t, append([]string{"--repo", repo, "--goal", harness.Goal(scenario)}, args...)...)
@@ -531,8 +531,8 @@ func (c *pipelineWorld) plans(t *testing.T) {
 	require.Contains(t, r.Stderr, "plan_by")
 }
 
-// hard is a goal that the planner finds complex until it is told what was agreed on.
-func hard() harness.Rules {
+// complexRules is a goal that the planner finds complex until it is told what was agreed on.
+func complexRules() harness.Rules {
 	plan := oneStep(call("create_file", "path", "made.txt", "content", "made\n"))
 	agreed := plan[0]
 	agreed["when"] = on("agent", "planner", "contains", answer("too-hard"))
@@ -563,8 +563,8 @@ func accepts(key string) map[string]any {
 	return move("vote", "key", key, "accept", true, "text", "yes")
 }
 
-// whoSees matches an agent that was told of the synthesis of a scenario.
-func whoSees(agent, name string, more ...any) map[string]any {
+// seesSynthesis matches an agent that was told of the synthesis of a scenario.
+func seesSynthesis(agent, name string, more ...any) map[string]any {
 	return on(append([]any{"agent", agent, "contains", answer(name)}, more...)...)
 }
 
@@ -572,7 +572,7 @@ func whoSees(agent, name string, more ...any) map[string]any {
 // proposals together. GAMMA, where it is there, says little.
 func agreeing(name string) harness.Rules {
 	return harness.Rules{
-		rule(whoSees("alpha", name), moves(accepts("s1")), 200),
+		rule(seesSynthesis("alpha", name), moves(accepts("s1")), 200),
 		rule(on("agent", "alpha", "turn", 1), moves(move("analyse", "complexity_score", 0.3, "text", "it is simple"), move("propose", "key", "p1", "text", "one way")), 200),
 		rule(on("agent", "beta", "turn", 1), moves(move("propose", "key", "p2", "text", "another way")), 200),
 		rule(on("agent", "beta", "turn", 2), moves(move("synthesise", "key", "s1", "from", []string{"p1", "p2"}, "text", answer(name)), accepts("s1")), 200),
@@ -608,7 +608,7 @@ func conflicting() harness.Rules {
 // validated agree and are done, so that GAMMA looks at it.
 func validated() harness.Rules {
 	return first(agreeing("validated"),
-		rule(whoSees("alpha", "validated"), moves(accepts("s1"), move("done")), 200),
+		rule(seesSynthesis("alpha", "validated"), moves(accepts("s1"), move("done")), 200),
 		rule(on("agent", "beta", "turn", 2), moves(move("synthesise", "key", "s1", "from", []string{"p1", "p2"}, "text", answer("validated")), accepts("s1"), move("done")), 200),
 		rule(on("agent", "gamma"), moves(move("verdict", "key", "s1", "text", "it holds")), 200),
 	)
@@ -621,7 +621,7 @@ func talking(name string) harness.Rules {
 		rule(on("agent", "alpha", "attempt", 1, "turn", 1), moves(move("propose", "key", "p1", "text", "one way")), 200),
 		rule(on("agent", "alpha", "attempt", 1), moves(move("message", "to", "BETA", "text", "and then?")), 200),
 		rule(on("agent", "beta", "attempt", 1), moves(move("message", "to", "ALPHA", "text", "what then?")), 200),
-		rule(whoSees("alpha", name, "attempt", 2), moves(accepts("s2")), 200),
+		rule(seesSynthesis("alpha", name, "attempt", 2), moves(accepts("s2")), 200),
 		rule(on("agent", "beta", "attempt", 2, "turn", 2), moves(move("synthesise", "key", "s2", "from", []string{"inherited_alpha_p1"}, "text", answer(name)), accepts("s2")), 200),
 		slow(rule(on("agent", "alpha", "attempt", 2), moves(move("evaluate", "key", "inherited_alpha_p1", "score", 0.5, "text", "it may do")), 200)),
 		slow(rule(on("agent", "beta", "attempt", 2), moves(move("evaluate", "key", "inherited_alpha_p1", "score", 0.5, "text", "it may do")), 200)),
@@ -629,8 +629,8 @@ func talking(name string) harness.Rules {
 	}
 }
 
-// sluggish propose something and then think for longer than anybody waits.
-func sluggish() harness.Rules {
+// slowThinkRules propose something and then think for longer than anybody waits.
+func slowThinkRules() harness.Rules {
 	return harness.Rules{
 		rule(on("agent", "alpha", "turn", 1), moves(move("propose", "key", "p1", "text", "one way")), 200),
 		rule(on("agent", "beta", "turn", 1), moves(move("propose", "key", "p2", "text", "another way")), 200),
@@ -650,13 +650,13 @@ func silent() harness.Rules {
 	}
 }
 
-// alone is ALPHA, whose partner's model refuses its key.
-func alone() harness.Rules {
-	return first(alone1("alone"), rule(on("agent", "beta"), status(401), 0))
+// partnerFailsRules is ALPHA, whose partner's model refuses its key.
+func partnerFailsRules() harness.Rules {
+	return first(selfAgreementRules("alone"), rule(on("agent", "beta"), status(401), 0))
 }
 
-// alone1 is ALPHA, who agrees with itself.
-func alone1(name string) harness.Rules {
+// selfAgreementRules is ALPHA, who agrees with itself.
+func selfAgreementRules(name string) harness.Rules {
 	return harness.Rules{
 		rule(on("agent", "alpha", "turn", 1), moves(move("propose", "key", "p1", "text", "one way")), 200),
 		rule(on("agent", "alpha"), moves(move("synthesise", "key", "s1", "from", []string{"p1"}, "text", answer(name)), accepts("s1")), 200),
@@ -664,13 +664,13 @@ func alone1(name string) harness.Rules {
 	}
 }
 
-// nobody has a model that takes its key.
-func nobody() harness.Rules {
+// bothFailRules has a model that takes its key.
+func bothFailRules() harness.Rules {
 	return harness.Rules{rule(on("agent", "alpha"), status(401), 0), rule(on("agent", "beta"), status(401), 0)}
 }
 
-// stuckOnce think without end in the first attempt, GAMMA too.
-func stuckOnce() harness.Rules {
+// firstAttemptStuckRules think without end in the first attempt, GAMMA too.
+func firstAttemptStuckRules() harness.Rules {
 	return first(talking("stuck"),
 		rule(on("agent", "alpha", "attempt", 1, "turn", 1), moves(move("propose", "key", "p1", "text", "one way")), 200),
 		rule(on("agent", "beta", "attempt", 1, "turn", 1), moves(move("message", "to", "ALPHA", "text", "hello")), 200),

@@ -124,7 +124,7 @@ func TestANewTestForAFixMustFailWithoutIt(t *testing.T) {
 			rules = append(rules, c.rules(l).Named("prove-"+lang+"-"+name)...)
 		}
 	}
-	w := &world{Stack: harness.Start(t, harness.Options{Scenario: rules})}
+	w := &stackTests{Stack: harness.Start(t, harness.Options{Scenario: rules})}
 	t.Run("side by side", func(t *testing.T) {
 		for lang, l := range languages {
 			for name, c := range proofCases {
@@ -140,7 +140,7 @@ func TestANewTestForAFixMustFailWithoutIt(t *testing.T) {
 	w.CheckSandboxes(t)
 }
 
-func (w *world) proves(t *testing.T, name string, l language, c proofCase) {
+func (w *stackTests) proves(t *testing.T, name string, l language, c proofCase) {
 	t.Helper()
 	id := w.startIn(t, harness.Repo(t, filepath.Join(w.Dir, "repo-"+name), l.repo), name, c.args...)
 	// Each run compiles twice what Go brings along; beside other work that takes long.

@@ -32,12 +32,12 @@ func TestTheCommandLineWorksThroughAServer(t *testing.T) {
 	t.Parallel()
 	var rules harness.Rules
 	for name, r := range map[string]harness.Rules{
-		"quick": quickRules("20ms"), "steered": quickRules("20ms"), "slow": quickRules("2s"), "stumble": stumbleRules(), "other": forkRules("20ms"),
+		"quick": quickRules("20ms"), "steered": quickRules("20ms"), "slow": quickRules("2s"), "stumble": failingStepRules(), "other": forkRules("20ms"),
 		"helped": first(makes("right"), rule(on("agent", "builder"), status(401), 0)),
 	} {
 		rules = append(rules, r.Named(name)...)
 	}
-	w := &world{Stack: harness.Start(t, harness.Options{Scenario: rules})}
+	w := &stackTests{Stack: harness.Start(t, harness.Options{Scenario: rules})}
 	w.shell = harness.ShellRepo(t, filepath.Join(w.Dir, "shell"))
 	t.Run("side by side", func(t *testing.T) {
 		t.Run("a run is steered, and a lost answer changes nothing", parallel(w.steeredRemotely))
@@ -53,7 +53,7 @@ func TestTheCommandLineWorksThroughAServer(t *testing.T) {
 }
 
 // remote runs rgpt by a server.
-func (w *world) remote(t *testing.T, server string, args ...string) harness.Result {
+func (w *stackTests) remote(t *testing.T, server string, args ...string) harness.Result {
 	t.Helper()
 	// Nothing of this machine is at hand: no data folder, no database.
 	env := []string{"RGPT_SERVER=" + server}
@@ -61,7 +61,7 @@ func (w *world) remote(t *testing.T, server string, args ...string) harness.Resu
 }
 
 // byServer runs rgpt by a server and requires that it worked.
-func (w *world) byServer(t *testing.T, server string, args ...string) string {
+func (w *stackTests) byServer(t *testing.T, server string, args ...string) string {
 	t.Helper()
 	r := w.remote(t, server, args...)
 	require.Zero(t, r.Code, "rgpt %s: %s", strings.Join(args, " "), r)
@@ -69,7 +69,7 @@ func (w *world) byServer(t *testing.T, server string, args ...string) string {
 }
 
 // createdBy makes a run by a server.
-func (w *world) createdBy(t *testing.T, server, scenario string, args ...string) int64 {
+func (w *stackTests) createdBy(t *testing.T, server, scenario string, args ...string) int64 {
 	t.Helper()
 	var made struct {
 		RunID   int64 `json:"runId"`
@@ -141,7 +141,7 @@ func (l *lossy) sentTwice(t *testing.T, commands int) {
 	}
 }
 
-func (w *world) steeredRemotely(t *testing.T) {
+func (w *stackTests) steeredRemotely(t *testing.T) {
 	proxy := newLossy(t, w.State(t).Server)
 	db := w.Store(t)
 	before, err := db.ListRuns(t.Context(), store.Filter{Text: "scenario steered", Limit: 1000})
@@ -199,7 +199,7 @@ func (w *world) steeredRemotely(t *testing.T) {
 	w.end(t, id, contract.StatusFailed)
 }
 
-func (w *world) againRemotely(t *testing.T) {
+func (w *stackTests) againRemotely(t *testing.T) {
 	server, db := w.State(t).Server, w.Store(t)
 	id := w.createdBy(t, server, "helped")
 	w.AwaitStatus(t, db, id, contract.StatusWaitingForApproval, longest)
@@ -236,7 +236,7 @@ func (w *world) againRemotely(t *testing.T) {
 
 // againDespiteLosses does runs again by a proxy that loses every first answer:
 // after the whole of it, or as soon as the server has begun.
-func (w *world) againDespiteLosses(t *testing.T) {
+func (w *stackTests) againDespiteLosses(t *testing.T) {
 	for name, patience := range map[string][]time.Duration{"answered": nil, "at once": {20 * time.Millisecond}, "on the way": {150 * time.Millisecond}} {
 		t.Run(name, parallel(func(t *testing.T) {
 			proxy, db := newLossy(t, w.State(t).Server, patience...), w.Store(t)
@@ -300,7 +300,7 @@ func (w *world) againDespiteLosses(t *testing.T) {
 
 // answeredBeforeItEnded asks by the same key again after the run has gone on, on a
 // server that died before it could keep what it answered.
-func (w *world) answeredBeforeItEnded(t *testing.T) {
+func (w *stackTests) answeredBeforeItEnded(t *testing.T) {
 	db := w.Store(t)
 	conn, err := pgx.Connect(t.Context(), w.State(t).Database)
 	require.NoError(t, err)
@@ -342,9 +342,9 @@ func (w *world) answeredBeforeItEnded(t *testing.T) {
 	require.Zero(t, replays)
 }
 
-// patiently runs a command again, a few times, while a part of a busy machine does
+// retrying runs a command again, a few times, while a part of a busy machine does
 // not answer it in time.
-func patiently(run func() harness.Result) (r harness.Result) {
+func retrying(run func() harness.Result) (r harness.Result) {
 	for range 10 {
 		if r = run(); r.Code != exitError {
 			break
@@ -355,17 +355,17 @@ func patiently(run func() harness.Result) (r harness.Result) {
 
 // sameOutput requires that a command prints the same and ends the same with a
 // server as without.
-func (w *world) sameOutput(t *testing.T, code int, args ...string) {
+func (w *stackTests) sameOutput(t *testing.T, code int, args ...string) {
 	t.Helper()
-	here := patiently(func() harness.Result { return w.RGPT(t, args...) })
-	there := patiently(func() harness.Result { return w.remote(t, w.State(t).Server, args...) })
+	here := retrying(func() harness.Result { return w.RGPT(t, args...) })
+	there := retrying(func() harness.Result { return w.remote(t, w.State(t).Server, args...) })
 	require.Equal(t, code, here.Code, "rgpt %s: %s", strings.Join(args, " "), here)
 	require.Equal(t, code, there.Code, "rgpt %s by the server: %s", strings.Join(args, " "), there)
 	require.Equal(t, here.Stdout, there.Stdout, "rgpt %s", strings.Join(args, " "))
 	require.Equal(t, here.Stderr, there.Stderr, "rgpt %s", strings.Join(args, " "))
 }
 
-func (w *world) refusedRemotely(t *testing.T) {
+func (w *stackTests) refusedRemotely(t *testing.T) {
 	server := w.State(t).Server
 	done := w.done(t, "quick")
 	id := arg(done.ID)
@@ -419,7 +419,7 @@ func (w *world) refusedRemotely(t *testing.T) {
 	require.NotContains(t, w.RunWith(t, w.Work, []string{"RGPT_SERVER=" + other.URL}, "", "dev", "status").Stderr, "only on this machine")
 }
 
-func (w *world) webhooksRemotely(t *testing.T) {
+func (w *stackTests) webhooksRemotely(t *testing.T) {
 	server := w.State(t).Server
 	proxy := newLossy(t, server)
 	var made struct {
@@ -448,7 +448,7 @@ func (w *world) webhooksRemotely(t *testing.T) {
 	require.Equal(t, w.RGPT(t, "webhook", "remove", id).Code, none.Code, "%s", none)
 }
 
-func (w *world) readRemotely(t *testing.T) {
+func (w *stackTests) readRemotely(t *testing.T) {
 	done, failed := w.done(t, "other"), w.start(t, "stumble", "--set", "execution.max_retries=0")
 	w.end(t, failed, contract.StatusFailed)
 	w.again(t, done.ID, "replay", "--phase", "tester")
@@ -505,7 +505,7 @@ func tree(t *testing.T, dir string) map[string]string {
 }
 
 // watchedRemotely kills the server while a run is watched through it.
-func (w *world) watchedRemotely(t *testing.T) {
+func (w *stackTests) watchedRemotely(t *testing.T) {
 	id, db := w.start(t, "slow"), w.Store(t)
 	server := w.State(t).Server
 	ended := make(chan harness.Result, 1)

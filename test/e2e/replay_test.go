@@ -25,8 +25,8 @@ func diamondRules(latency string) harness.Rules {
 	return harness.PlanRules(latency, writes("step-001"), writes("step-002", "step-001"), writes("step-003"), writes("step-004", "step-002", "step-003"))
 }
 
-// otherwiseRules are those of a step that is done differently the second time.
-func otherwiseRules() harness.Rules {
+// changedStepRules are those of a step that is done differently the second time.
+func changedStepRules() harness.Rules {
 	rules := quickRules("20ms")
 	second := map[string]any{
 		"when": map[string]any{"agent": "builder", "step": "step-002", "attempt": 2},
@@ -39,8 +39,8 @@ func otherwiseRules() harness.Rules {
 	return append(harness.Rules{second}, rules...)
 }
 
-// stumbleRules are those of a run whose second step fails the first time.
-func stumbleRules() harness.Rules {
+// failingStepRules are those of a run whose second step fails the first time.
+func failingStepRules() harness.Rules {
 	stumble := map[string]any{
 		"when": map[string]any{"agent": "builder", "step": "step-002", "attempt": 1}, "fault": map[string]any{"status": 400},
 	}
@@ -52,11 +52,11 @@ func TestARunIsDoneAgain(t *testing.T) {
 	t.Parallel()
 	var rules harness.Rules
 	for name, r := range map[string]harness.Rules{
-		"quick": quickRules("20ms"), "slow": quickRules("2s"), "stuck": quickRules("20s"), "diamond": diamondRules("20ms"), "otherwise": otherwiseRules(), "stumble": stumbleRules(),
+		"quick": quickRules("20ms"), "slow": quickRules("2s"), "stuck": quickRules("20s"), "diamond": diamondRules("20ms"), "otherwise": changedStepRules(), "stumble": failingStepRules(),
 	} {
 		rules = append(rules, r.Named(name)...)
 	}
-	w := &world{Stack: harness.Start(t, harness.Options{Scenario: rules})}
+	w := &stackTests{Stack: harness.Start(t, harness.Options{Scenario: rules})}
 	w.shell = harness.ShellRepo(t, filepath.Join(w.Dir, "shell"))
 	t.Run("side by side", func(t *testing.T) {
 		t.Run("a replay keeps what was finished and numbers what is done again", parallel(w.replayLate))
@@ -77,7 +77,7 @@ func TestARunIsDoneAgain(t *testing.T) {
 }
 
 // done makes a run of a scenario and waits for its good end.
-func (w *world) done(t *testing.T, scenario string, args ...string) views.RunDetails {
+func (w *stackTests) done(t *testing.T, scenario string, args ...string) views.RunDetails {
 	t.Helper()
 	id := w.start(t, scenario, args...)
 	w.end(t, id, contract.StatusDone)
@@ -85,7 +85,7 @@ func (w *world) done(t *testing.T, scenario string, args ...string) views.RunDet
 }
 
 // again runs a command that does a run again and waits for its good end.
-func (w *world) again(t *testing.T, id int64, args ...string) views.RunDetails {
+func (w *stackTests) again(t *testing.T, id int64, args ...string) views.RunDetails {
 	t.Helper()
 	w.OK(t, append([]string{"run", args[0], arg(id), "--wait"}, args[1:]...)...)
 	d := w.Inspect(t, id)
@@ -163,7 +163,7 @@ func askedFor(entries []scripted.LogEntry) []string {
 	return out
 }
 
-func (w *world) replayLate(t *testing.T) {
+func (w *stackTests) replayLate(t *testing.T) {
 	first := w.done(t, "quick")
 	paid := len(w.Requests(t, first.ID))
 	second := w.again(t, first.ID, "replay", "--phase", "tester", "--reason", "to be sure")
@@ -200,7 +200,7 @@ func (w *world) replayLate(t *testing.T) {
 	require.Equal(t, len(fourth.Events)-len(first.Events), strings.Count(watched, "\n{\"run_id\"")+1, "watching shows all that came later, to the very end")
 }
 
-func (w *world) replayAll(t *testing.T) {
+func (w *stackTests) replayAll(t *testing.T) {
 	first := w.done(t, "quick")
 	paid := len(w.Requests(t, first.ID))
 	second := w.again(t, first.ID, "replay", "--phase", "planner")
@@ -212,7 +212,7 @@ func (w *world) replayAll(t *testing.T) {
 	require.Equal(t, first.ReleaseCommit, second.ReleaseCommit, "the same content makes the same commits")
 }
 
-func (w *world) replayStep(t *testing.T) {
+func (w *stackTests) replayStep(t *testing.T) {
 	first := w.done(t, "diamond")
 	paid := len(w.Requests(t, first.ID))
 	second := w.again(t, first.ID, "replay", "--step", "step-002")
@@ -223,7 +223,7 @@ func (w *world) replayStep(t *testing.T) {
 	require.Equal(t, first.ReleaseCommit, second.ReleaseCommit, "commits of kept steps are the same, with their credits")
 }
 
-func (w *world) replayOtherwise(t *testing.T) {
+func (w *stackTests) replayOtherwise(t *testing.T) {
 	first := w.done(t, "otherwise")
 	second := w.again(t, first.ID, "replay", "--phase", "builder", "--step", "step-002", "--model", "scripted/other", "--temperature", "0.3")
 	require.NotEqual(t, first.ReleaseCommit, second.ReleaseCommit)
@@ -237,7 +237,7 @@ func (w *world) replayOtherwise(t *testing.T) {
 	require.Equal(t, 2, calls[len(calls)-1].Attempt)
 }
 
-func (w *world) replayMovedBranch(t *testing.T) {
+func (w *stackTests) replayMovedBranch(t *testing.T) {
 	first := w.done(t, "otherwise", unhealed...)
 	harness.Git(t, w.shell, "update-ref", "refs/heads/"+first.ReleaseBranch, first.BaseCommit)
 	replay := []string{"run", "replay", arg(first.ID), "--step", "step-002", "--wait"}
@@ -251,7 +251,7 @@ func (w *world) replayMovedBranch(t *testing.T) {
 	require.Equal(t, resumed.ReleaseCommit, harness.Git(t, w.shell, "rev-parse", first.ReleaseBranch))
 }
 
-func (w *world) resumeFailed(t *testing.T) {
+func (w *stackTests) resumeFailed(t *testing.T) {
 	id := w.start(t, "stumble", unhealed...)
 	failed := w.end(t, id, contract.StatusFailed)
 	require.Equal(t, contract.PhaseBuilder, failed.Phase)
@@ -264,7 +264,7 @@ func (w *world) resumeFailed(t *testing.T) {
 	require.Equal(t, exitInput, w.RGPT(t, "run", "resume", arg(id)).Code, "a done run has nothing to resume")
 }
 
-func (w *world) resumeStopped(t *testing.T) {
+func (w *stackTests) resumeStopped(t *testing.T) {
 	id := w.start(t, "slow")
 	w.asking(t, id, 4) // planner, twice for the first step, the second one
 	w.OK(t, "run", "stop", arg(id))
@@ -276,7 +276,7 @@ func (w *world) resumeStopped(t *testing.T) {
 	require.Equal(t, "made by step-002", harness.Git(t, w.shell, "show", done.ReleaseBranch+":step-002.txt"))
 }
 
-func (w *world) replayApproval(t *testing.T) {
+func (w *stackTests) replayApproval(t *testing.T) {
 	db := w.Store(t)
 	id := w.start(t, "quick", "--approve-release")
 	w.AwaitStatus(t, db, id, contract.StatusWaitingForApproval, longest)
@@ -294,7 +294,7 @@ func (w *world) replayApproval(t *testing.T) {
 	require.Equal(t, 2, events(w.Inspect(t, id), "", contract.EventApprovalGranted))
 }
 
-func (w *world) replayLater(t *testing.T) {
+func (w *stackTests) replayLater(t *testing.T) {
 	const most = 6 * time.Second
 	run := w.done(t, "quick", "--timeout", most.String())
 	harness.Await(t, "the time of the first attempt to be over", longest, func() (bool, string) {
@@ -308,7 +308,7 @@ func (w *world) replayLater(t *testing.T) {
 	require.Equal(t, contract.CodeRunTimeout, w.Inspect(t, stuck).Failure.Code)
 }
 
-func (w *world) replayRefused(t *testing.T) {
+func (w *stackTests) replayRefused(t *testing.T) {
 	refused := func(reason string, args ...string) {
 		t.Helper()
 		r := w.RGPT(t, append([]string{"run", "replay"}, args...)...)
@@ -342,7 +342,7 @@ func (w *world) replayRefused(t *testing.T) {
 	w.end(t, busy, contract.StatusDone)
 }
 
-func (w *world) replayTwice(t *testing.T) {
+func (w *stackTests) replayTwice(t *testing.T) {
 	run := w.done(t, "quick")
 	const many = 4
 	codes := make(chan int, many)
@@ -362,7 +362,7 @@ func (w *world) replayTwice(t *testing.T) {
 	require.Equal(t, 1+good, executed(details, contract.PhaseTester, ""), "each that was accepted was done")
 }
 
-func (w *world) replayKilled(t *testing.T) {
+func (w *stackTests) replayKilled(t *testing.T) {
 	run := w.done(t, "slow")
 	var result struct {
 		Kept  []string `json:"kept_steps"`

@@ -37,7 +37,7 @@ func parallelBudgetRules() harness.Rules {
 	return rules
 }
 
-func (w *world) parallelBudget(t *testing.T) {
+func (w *stackTests) parallelBudget(t *testing.T) {
 	id := w.start(t, "parallel-budget", "--set", fmt.Sprintf("execution.run.tokens=%d", runTokens), "--set", fmt.Sprintf("execution.parallel_steps=%d", parallelSteps))
 	run := w.failed(t, id, contract.ClassConfig, contract.CodeBudgetExceeded)
 	require.Contains(t, run.Failure.Message, "execution.run.tokens")
@@ -64,7 +64,7 @@ func smallHistoryRules() harness.Rules {
 	return harness.PlanRules("10ms", steps...)
 }
 
-func (w *world) smallHistory(t *testing.T) {
+func (w *stackTests) smallHistory(t *testing.T) {
 	id := w.start(t, "small-history")
 	w.end(t, id, contract.StatusDone)
 	require.Len(t, w.Requests(t, id), 61)
@@ -101,7 +101,7 @@ func longConversationRules() harness.Rules {
 	return harness.PlanRules("10ms", s)
 }
 
-func (w *world) longConversation(t *testing.T) {
+func (w *stackTests) longConversation(t *testing.T) {
 	text := strings.Repeat(strings.Repeat("a", longLine)+"\n", longTurns*longCalls*longLines)
 	repo := harness.Repo(t, filepath.Join(w.Dir, "long"), map[string]string{
 		"long.md": text, "test.sh": "#!/bin/sh\ntrue\n", "rgpt.yaml": "verification:\n  auto_detect: false\n  test: {command: ./test.sh, format: exit-code}\n",

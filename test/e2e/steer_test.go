@@ -29,7 +29,7 @@ func endlessCommandRules() harness.Rules {
 }
 
 // asking waits until a step's agent has made a number of calls.
-func (w *world) asking(t *testing.T, id int64, calls int) {
+func (w *stackTests) asking(t *testing.T, id int64, calls int) {
 	t.Helper()
 	db := w.Store(t)
 	harness.Await(t, fmt.Sprintf("run %d to have made %d model calls", id, calls), longest, func() (bool, string) {
@@ -38,7 +38,7 @@ func (w *world) asking(t *testing.T, id int64, calls int) {
 	})
 }
 
-func (w *world) pause(t *testing.T) {
+func (w *stackTests) pause(t *testing.T) {
 	id := w.start(t, "slow")
 	w.asking(t, id, 2)
 	require.Contains(t, w.OK(t, "run", "pause", arg(id), "--reason", "lunch").Stdout, "paused")
@@ -47,15 +47,15 @@ func (w *world) pause(t *testing.T) {
 	again := w.RGPT(t, "run", "pause", arg(id))
 	require.Equal(t, exitInput, again.Code)
 	require.Contains(t, again.Stderr, "already paused")
-	w.stands(t, id)
+	w.requireStopped(t, id)
 	w.OK(t, "run", "resume", arg(id))
 	w.end(t, id, contract.StatusDone)
 	require.Equal(t, exitInput, w.RGPT(t, "run", "resume", arg(id)).Code, "what has ended cannot be resumed")
 }
 
-// stands requires that a paused run finishes what is under way and asks its
+// requireStopped requires that a paused run finishes what is under way and asks its
 // model nothing more for a while.
-func (w *world) stands(t *testing.T, id int64) {
+func (w *stackTests) requireStopped(t *testing.T, id int64) {
 	t.Helper()
 	db := w.Store(t)
 	harness.Await(t, "the call under way to finish", longest, func() (bool, string) {
@@ -79,7 +79,7 @@ func (w *world) stands(t *testing.T, id int64) {
 	})
 }
 
-func (w *world) stop(t *testing.T) {
+func (w *stackTests) stop(t *testing.T) {
 	for _, scenario := range []string{"endless", "endless-command"} {
 		id := w.start(t, scenario)
 		w.asking(t, id, 2)
@@ -107,14 +107,14 @@ func (w *world) stop(t *testing.T) {
 }
 
 // commandRuns waits for the command that never ends.
-func (w *world) commandRuns(t *testing.T) {
+func (w *stackTests) commandRuns(t *testing.T) {
 	t.Helper()
 	harness.Await(t, "the command to run", longest, func() (bool, string) {
 		return harness.Running("sleep", "1000"), "it does not"
 	})
 }
 
-func (w *world) advance(t *testing.T) {
+func (w *stackTests) advance(t *testing.T) {
 	id := w.start(t, "slow")
 	require.Equal(t, exitInput, w.RGPT(t, "run", "advance", arg(id)).Code, "a run that is not paused goes on by itself")
 	w.asking(t, id, 1)
@@ -133,7 +133,7 @@ func (w *world) advance(t *testing.T) {
 	w.end(t, id, contract.StatusDone)
 }
 
-func (w *world) switchModel(t *testing.T) {
+func (w *stackTests) switchModel(t *testing.T) {
 	id := w.start(t, "slow")
 	w.asking(t, id, 2)
 	require.Equal(t, exitInput, w.RGPT(t, "run", "switch-model", arg(id), "--model", "nobody/x").Code)
@@ -154,7 +154,7 @@ func (w *world) switchModel(t *testing.T) {
 	require.Equal(t, 1, kinds[contract.EventModelSwitched])
 }
 
-func (w *world) approvals(t *testing.T) {
+func (w *stackTests) approvals(t *testing.T) {
 	db := w.Store(t)
 	plan := w.start(t, "quick", "--approve-plan", "--approve-release")
 	no := w.start(t, "quick", "--approve-plan")
@@ -186,7 +186,7 @@ func planOf(steps ...string) string {
 	return text
 }
 
-func (w *world) plans(t *testing.T) {
+func (w *stackTests) plans(t *testing.T) {
 	t.Run("only a plan", func(t *testing.T) {
 		run := w.end(t, w.start(t, "quick", "--plan-only"), contract.StatusDone)
 		require.Empty(t, run.ReleaseCommit)

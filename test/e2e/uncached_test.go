@@ -20,7 +20,7 @@ import (
 func TestRunsAreHealedWithoutAnyWorkflowInMemory(t *testing.T) {
 	t.Parallel()
 	examples := filepath.Join(harness.Root(), "examples", "go")
-	w := &world{Stack: harness.Start(t, harness.Options{
+	w := &stackTests{Stack: harness.Start(t, harness.Options{
 		Scenario: harness.ReadScenarios(t, filepath.Join(examples, "good.yaml"), filepath.Join(examples, "heal-*.yaml")),
 		Config:   "worker:\n  cached_workflows: 0\n",
 	})}
@@ -51,7 +51,7 @@ func TestRunsAreHealedWithoutAnyWorkflowInMemory(t *testing.T) {
 
 // uncached requires that no task of a run's workflows went to a worker because
 // that had the workflow in memory.
-func (w *world) uncached(t *testing.T, id int64) {
+func (w *stackTests) uncached(t *testing.T, id int64) {
 	t.Helper()
 	tasks := 0
 	for _, h := range w.Histories(t, id) {

@@ -112,7 +112,7 @@ func (h History) Replay(tb testing.TB) {
 	workflows.RegisterSelfHeal(replayer)
 	workflows.RegisterDeliberation(replayer)
 	workflows.RegisterMember(replayer)
-	err = replayer.ReplayWorkflowHistoryWithOptions(silent, h.History, worker.ReplayWorkflowHistoryOptions{
+	err = replayer.ReplayWorkflowHistoryWithOptions(noAnswer, h.History, worker.ReplayWorkflowHistoryOptions{
 		OriginalExecution: workflow.Execution{ID: h.WorkflowID, RunID: h.Events[0].GetWorkflowExecutionStartedEventAttributes().GetOriginalExecutionRunId()},
 	})
 	require.NoError(tb, err, "the history of %s does not replay", h.WorkflowID)

@@ -139,15 +139,15 @@ func deliberates(e store.Execution) bool {
 // replays is how often the run was repeated, by its events.
 func (c *checked) replays() int { return c.count(contract.EventRunUpdated, "replay") }
 
-// fates counts the outcomes of the executions of a phase or of a step.
-type fates struct{ began, completed, failed int }
+// outcomes counts the outcomes of the executions of a phase or of a step.
+type outcomes struct{ began, completed, failed int }
 
 // announcedOnce checks that the events of each execution exist once: its beginning and
 // its outcome. An end that came from outside (a stop, a timeout) may be reported only
 // by the run.
 func (c *checked) announcedOnce() {
 	c.Helper()
-	executed := map[[2]string]fates{}
+	executed := map[[2]string]outcomes{}
 	for _, e := range c.run.Executions {
 		if deliberates(e) { // its pipeline reports it
 			continue

@@ -266,15 +266,15 @@ func (s *Stack) Temporal(tb testing.TB) client.Client {
 	defer s.open.Unlock()
 	state := s.state(tb)
 	if s.temporal == nil || s.temporalAddress != state.Temporal {
-		c, err := client.DialContext(context.WithoutCancel(tb.Context()), client.Options{HostPort: state.Temporal, Namespace: state.Namespace, Logger: silent})
+		c, err := client.DialContext(context.WithoutCancel(tb.Context()), client.Options{HostPort: state.Temporal, Namespace: state.Namespace, Logger: noAnswer})
 		require.NoError(tb, err)
 		s.temporal, s.temporalAddress = c, state.Temporal
 	}
 	return s.temporal
 }
 
-// silent is a logger that drops everything.
-var silent = sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
+// noAnswer is a logger that drops everything.
+var noAnswer = sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
 
 // close closes what Store and Temporal opened.
 func (s *Stack) close() {

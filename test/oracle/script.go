@@ -135,7 +135,7 @@ func (s *Script) write(ctx context.Context, changes []change) error {
 	if n := len(s.Calls); n > turnCalls*maxTurns {
 		return &Unplayable{Commit: s.ID, Why: fmt.Sprintf("it takes %d calls, and a step has room for %d", n, turnCalls*maxTurns)}
 	}
-	if path, why, err := rehearse(ctx, pairs, s.Calls); err != nil || why != "" {
+	if path, why, err := replayLocally(ctx, pairs, s.Calls); err != nil || why != "" {
 		if err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func (s *Script) callsOf(ctx context.Context, v versions) ([]Call, error) {
 	}
 	edits, ok := editsOf(v)
 	if ok {
-		_, why, err := rehearse(ctx, []versions{v}, edits)
+		_, why, err := replayLocally(ctx, []versions{v}, edits)
 		if err != nil || why == "" {
 			return edits, err
 		}

@@ -27,8 +27,8 @@ const (
 	// rgptOutput is the most that is read of a command's output; the details of a
 	// run with many tests have megabytes.
 	rgptOutput = 256 << 20
-	// saidMost is how much is kept of what a command said of its failure.
-	saidMost = 4 << 10
+	// maxSaid is how much is kept of what a command said of its failure.
+	maxSaid = 4 << 10
 )
 
 // Options say how commits are played.
@@ -143,7 +143,7 @@ func (s *Stack) run(ctx context.Context, most time.Duration, args ...string) ([]
 		if said == "" { // with --json, what is wrong is said there
 			said = strings.TrimSpace(out.String())
 		}
-		return out.Bytes(), &exited{exit.ExitCode(), strings.Join(args[:min(2, len(args))], " "), fault.Clip(said, saidMost)}
+		return out.Bytes(), &exited{exit.ExitCode(), strings.Join(args[:min(2, len(args))], " "), fault.Clip(said, maxSaid)}
 	case err != nil:
 		return nil, fmt.Errorf("rgpt %s: %w", args[0], err)
 	}

@@ -524,8 +524,8 @@ func await[View any](ctx context.Context, c client.Client, workflow, query strin
 	}
 }
 
-// mostHeals is how many heals of a run are looked for.
-const mostHeals = 60
+// maxHeals is how many heals of a run are looked for.
+const maxHeals = 60
 
 // write writes the histories of a run, of its steps and of its heals. Of heals
 // that went the same way one is enough.
@@ -534,7 +534,7 @@ func write(ctx context.Context, c client.Client, out, name string, id int64) err
 	for _, step := range []string{"step-001", "step-002", "step-003"} {
 		ids = append(ids, [2]string{contract.StepWorkflowID(id, step), name + "-" + step})
 	}
-	for n := 1; n <= mostHeals; n++ {
+	for n := 1; n <= maxHeals; n++ {
 		ids = append(ids, [2]string{contract.HealWorkflowID(id, n), fmt.Sprintf("%s-heal-%d", name, n)},
 			[2]string{contract.RepairWorkflowID(id, n), fmt.Sprintf("%s-heal-%d-repair", name, n)})
 	}

@@ -41,8 +41,8 @@ type deliberationWriter struct {
 	refused  int
 }
 
-// convene spawns a pipeline of its own.
-func (f *dataset) convene(t *runWriter, task contract.DeliberationTask, change func(*contract.DeliberationSettings)) *deliberationWriter {
+// newDeliberation spawns a pipeline of its own.
+func (f *dataset) newDeliberation(t *runWriter, task contract.DeliberationTask, change func(*contract.DeliberationSettings)) *deliberationWriter {
 	c := &deliberationWriter{runWriter: t, state: contract.PipelineSpawned}
 	t.do(func() error {
 		settings, err := f.deliberation(change)
@@ -81,7 +81,7 @@ func (c *deliberationWriter) recovers() *deliberationWriter {
 	})
 	c.stamp()
 	c.happened(contract.EventRecoveryStarted, map[string]any{"recovered_by": next.p.ID, "attempt": next.p.Attempt})
-	c.tells()
+	c.recordsEvent()
 	next.begins()
 	for _, e := range inherited.Entries {
 		next.places(e)
@@ -123,7 +123,7 @@ func (c *deliberationWriter) begins() {
 	c.places(contract.Entry{Section: contract.SectionProblem, Key: contract.KeyTask, Author: contract.SystemAuthor, Value: c.text(c.p.Task.Objective), Version: 1})
 	c.joins(contract.Alpha)
 	c.joins(contract.Beta)
-	c.tells()
+	c.recordsEvent()
 }
 
 // is moves the deliberation to a status.
@@ -326,7 +326,7 @@ func (c *deliberationWriter) reports(kind, summary string) {
 		PipelineID: c.p.ID, Kind: kind, Status: c.state, Agents: c.members, Blackboard: c.entries, Votes: c.votes, Metrics: &metrics,
 		Analysis: metrics.Analysis(), Decision: c.decision, Summary: summary, At: c.now,
 	}
-	c.tells()
+	c.recordsEvent()
 }
 
 // opened ends the opening: the report, and what waits for it.
@@ -350,7 +350,7 @@ func (c *deliberationWriter) exchanges() {
 	for i := range c.members {
 		c.members[i].Phase = "exchange"
 	}
-	c.tells()
+	c.recordsEvent()
 }
 
 // agrees ends with a consensus: by votes, or by GAMMA's verdict.
@@ -484,8 +484,8 @@ func (c *deliberationWriter) happened(kind contract.EventType, payload map[strin
 	c.next.Events = append(c.next.Events, contract.EventDraft{Type: kind, Payload: payload})
 }
 
-// tells writes what has gathered.
-func (c *deliberationWriter) tells() {
+// recordsEvent writes what has gathered.
+func (c *deliberationWriter) recordsEvent() {
 	c.number++
 	c.metrics.PerformanceScore = c.metrics.Score(c.p.Settings.Iterations)
 	r := c.next

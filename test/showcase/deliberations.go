@@ -56,7 +56,7 @@ Success criteria:
 // agreesOnCaching is as good as it gets: two proposals, one synthesis, one round more.
 func (f *dataset) agreesOnCaching(t *runWriter) {
 	at := t.now
-	c := f.convene(t, contract.DeliberationTask{
+	c := f.newDeliberation(t, contract.DeliberationTask{
 		TaskID: "CACHE-118", Objective: "Design a caching strategy for the catalogue service\n\n900 requests a second at noon, 40 ms for the slowest hundredth, and nobody may see a price that is older than a minute.", Complexity: 0.6,
 		Constraints:     []string{"Redis 7 is there, nothing else may be added", "no change of the public API"},
 		SuccessCriteria: []string{"p99 under 40 ms at 900 requests a second", "no answer older than 60 s", "at most 2 GB in Redis"},
@@ -81,7 +81,7 @@ func (f *dataset) agreesOnCaching(t *runWriter) {
 	c.writes(contract.Beta, contract.MoveSynthesise, "s1", "Two layers keyed by version, with a time to live in both. Singleflight for refreshes.", from("two-layers", "events"))
 	c.conflict(0, 1)
 	c.rounds(1)
-	c.tells()
+	c.recordsEvent()
 	c.thinksFor(contract.Alpha, 7*time.Second, "What happens while Redis is away?")
 	c.thinksOf(contract.Alpha, "s1", 1, false, "It does not say what happens while Redis is away.")
 	c.writes(contract.Alpha, contract.MoveObject, "s1", "Without Redis every request would wait for its time-out. It must go on without.")
@@ -95,7 +95,7 @@ func (f *dataset) agreesOnCaching(t *runWriter) {
 	c.says(contract.Beta, "", "s1 has what it needs now: degraded without Redis, and a flag to go back.")
 	c.thinksOf(contract.Beta, "s1", 2, true, "All three criteria are met, by construction or by the replay of Tuesday's traffic.")
 	c.rounds(1)
-	c.tells()
+	c.recordsEvent()
 	c.thinksFor(contract.Alpha, 4*time.Second, "I accept.")
 	c.thinksOf(contract.Alpha, "s1", 2, true, "")
 	c.agrees("", "s1", caching)
@@ -108,7 +108,7 @@ func auto(s *contract.DeliberationSettings) { s.AutoContinue = true }
 // timesOutAndRecovers runs out of time; its recovery agrees, with GAMMA's help.
 func (f *dataset) timesOutAndRecovers(t *runWriter) {
 	at := t.now
-	c := f.convene(t, contract.DeliberationTask{Objective: "Choose how tenants are kept apart in the reporting database", SuccessCriteria: []string{"no query of a tenant sees rows of another", "a tenant can be restored alone"}, TimeoutSeconds: 90}, auto)
+	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Choose how tenants are kept apart in the reporting database", SuccessCriteria: []string{"no query of a tenant sees rows of another", "a tenant can be restored alone"}, TimeoutSeconds: 90}, auto)
 	c.begins()
 	c.thinksFor(contract.Alpha, 11*time.Second, "")
 	c.writes(contract.Alpha, contract.MovePropose, "rls", "One schema, row-level security, and a role for each tenant's connection.")
@@ -126,7 +126,7 @@ func (f *dataset) timesOutAndRecovers(t *runWriter) {
 	}
 	c.writes(contract.Beta, contract.MoveSynthesise, "s1", "Row-level security for the many, a schema of their own for the twenty largest.", from("rls", "schemas"))
 	c.thinksOf(contract.Alpha, "s1", 1, false, "Two ways to do one thing are two ways to get it wrong.")
-	c.tells()
+	c.recordsEvent()
 	c.givesUp(contract.PipelineTimeout, contract.AbortTimeout, "Both want the same criterion, restoring one tenant, by different means: weigh the means by how often that is done.")
 	next := c.recovers()
 	next.wait(2 * time.Second)
@@ -149,7 +149,7 @@ func (f *dataset) timesOutAndRecovers(t *runWriter) {
 // validated is about something complex: GAMMA is there early, and decides.
 func (f *dataset) validated(t *runWriter) {
 	at := t.now
-	c := f.convene(t, contract.DeliberationTask{Objective: "Replace the nightly settlement batch with a stream, without ever paying twice and without a window in which nothing is paid, across two regions that are 80 ms apart and a ledger that only takes whole days", Complexity: 0.9}, auto)
+	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Replace the nightly settlement batch with a stream, without ever paying twice and without a window in which nothing is paid, across two regions that are 80 ms apart and a ledger that only takes whole days", Complexity: 0.9}, auto)
 	c.begins()
 	c.thinksFor(contract.Alpha, 21*time.Second, "")
 	c.writes(contract.Alpha, contract.MoveAnalyse, "analysis", strings.Repeat("The ledger closes at midnight of the merchant's zone, the stream knows only UTC, and both regions may see the same payment. ", 9), complexity(0.93))
@@ -179,7 +179,7 @@ func (f *dataset) validated(t *runWriter) {
 	c.thinksOf(contract.Alpha, "s1", 1, true, "")
 	c.thinksOf(contract.Beta, "s1", 1, true, "The replay of March pays every payment once.")
 	c.rounds(4)
-	c.tells()
+	c.recordsEvent()
 	c.thinksFor(contract.Gamma, 11*time.Second, "")
 	c.agrees(contract.Gamma, "s1", "Verdict: s1, with one condition. A merchant that moves keeps its home until its day is closed in both regions.")
 	c.past(at)
@@ -188,7 +188,7 @@ func (f *dataset) validated(t *runWriter) {
 // getsStuck has an agent whose model answers slower and slower; nobody comes back to it.
 func (f *dataset) getsStuck(t *runWriter) {
 	at := t.now
-	c := f.convene(t, contract.DeliberationTask{Objective: "Find out why p99 doubles every Thursday at 14:00"}, func(s *contract.DeliberationSettings) { s.AutoContinue, s.Recoveries = true, 0 })
+	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Find out why p99 doubles every Thursday at 14:00"}, func(s *contract.DeliberationSettings) { s.AutoContinue, s.Recoveries = true, 0 })
 	c.begins()
 	c.thinksFor(contract.Alpha, 12*time.Second, "")
 	c.writes(contract.Alpha, contract.MovePropose, "vacuum", "The weekly VACUUM FULL of the audit table takes a lock that the login waits for.")
@@ -203,7 +203,7 @@ func (f *dataset) getsStuck(t *runWriter) {
 	c.joins(contract.Gamma)
 	c.gamma(contract.GammaStuck)
 	c.rounds(1)
-	c.tells()
+	c.recordsEvent()
 	c.wait(30 * time.Second)
 	c.givesUp(contract.PipelineOrchestrationFailed, contract.AbortStuck, "BETA's model answered late or not at all: try another model for it.")
 	c.past(at)
@@ -212,7 +212,7 @@ func (f *dataset) getsStuck(t *runWriter) {
 // neverAgrees uses all its rounds.
 func (f *dataset) neverAgrees(t *runWriter) {
 	at := t.now
-	c := f.convene(t, contract.DeliberationTask{Objective: "Tabs or spaces for generated code: settle it once and for all services, and say why"}, func(s *contract.DeliberationSettings) { s.AutoContinue, s.Recoveries = true, 0 })
+	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Tabs or spaces for generated code: settle it once and for all services, and say why"}, func(s *contract.DeliberationSettings) { s.AutoContinue, s.Recoveries = true, 0 })
 	c.begins()
 	for i, key := range []string{"tabs", "spaces", "gofmt", "editorconfig"} {
 		who := []contract.Member{contract.Alpha, contract.Beta}[i%2]
@@ -237,7 +237,7 @@ func (f *dataset) neverAgrees(t *runWriter) {
 		}
 		c.rounds(1)
 	}
-	c.tells()
+	c.recordsEvent()
 	c.givesUp(contract.PipelineOrchestrationFailed, contract.AbortIterationLimit, "The success criteria do not say what 'once and for all' weighs: name them.")
 	c.past(at)
 }
@@ -245,7 +245,7 @@ func (f *dataset) neverAgrees(t *runWriter) {
 // bothDie has no provider.
 func (f *dataset) bothDie(t *runWriter) {
 	at := t.now
-	c := f.convene(t, contract.DeliberationTask{Objective: "Plan the move of the search index to the new cluster"}, auto)
+	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Plan the move of the search index to the new cluster"}, auto)
 	c.begins()
 	c.wait(4 * time.Second)
 	for _, who := range []contract.Member{contract.Alpha, contract.Beta} {
@@ -259,7 +259,7 @@ func (f *dataset) bothDie(t *runWriter) {
 // isStopped ends by a person's order, in the middle.
 func (f *dataset) isStopped(t *runWriter) {
 	at := t.now
-	c := f.convene(t, contract.DeliberationTask{Objective: "Compare three vendors for e-mail delivery"}, auto)
+	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Compare three vendors for e-mail delivery"}, auto)
 	c.begins()
 	c.thinksFor(contract.Alpha, 9*time.Second, "")
 	c.writes(contract.Alpha, contract.MovePropose, "vendor-b", "B: the only one with an address in the EU and a limit that fits the newsletter.")
@@ -272,7 +272,7 @@ func (f *dataset) isStopped(t *runWriter) {
 // fromTheRight is written from the right, with long words that cannot be broken.
 func (f *dataset) fromTheRight(t *runWriter) {
 	at := t.now
-	c := f.convene(t, contract.DeliberationTask{Objective: "اختيار استراتيجية للترجمة الآلية في صفحات المساعدة، مع الحفاظ على المصطلحات (glossary v2.4) وسهولة المراجعة", Constraints: []string{"لا تُرسل بيانات العملاء إلى الخارج"}}, auto)
+	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "اختيار استراتيجية للترجمة الآلية في صفحات المساعدة، مع الحفاظ على المصطلحات (glossary v2.4) وسهولة المراجعة", Constraints: []string{"لا تُرسل بيانات العملاء إلى الخارج"}}, auto)
 	c.begins()
 	c.thinksFor(contract.Alpha, 9*time.Second, "")
 	c.writes(contract.Alpha, contract.MovePropose, "glossary-first-then-memory-then-machine-translation-v2.4_final", "نبدأ بالمصطلحات، ثم ذاكرة الترجمة، ثم الترجمة الآلية للباقي فقط. "+strings.Repeat("Donaudampfschifffahrtsgesellschaftskapitän", 5))
@@ -291,7 +291,7 @@ func (f *dataset) fromTheRight(t *runWriter) {
 // onePartnerLeft goes on with BETA alone.
 func (f *dataset) onePartnerLeft(t *runWriter) {
 	at := t.now
-	c := f.convene(t, contract.DeliberationTask{Objective: "Decide which of the 212 feature flags can go"}, auto)
+	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Decide which of the 212 feature flags can go"}, auto)
 	c.begins()
 	c.thinksFor(contract.Beta, 9*time.Second, "")
 	c.writes(contract.Beta, contract.MovePropose, "older-than-a-year", "All that are older than a year and have had one value everywhere for 90 days: 140 of them.")
@@ -309,7 +309,7 @@ func (f *dataset) onePartnerLeft(t *runWriter) {
 // waitsToContinue has shown its report and waits for a person.
 func (f *dataset) waitsToContinue(t *runWriter) {
 	at := t.now
-	c := f.convene(t, contract.DeliberationTask{Objective: "Choose the database of the new ledger: Postgres as it is, Postgres with Citus, or CockroachDB"}, func(s *contract.DeliberationSettings) { s.AutoContinue, s.ContinueWait = false, 3*time.Hour })
+	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Choose the database of the new ledger: Postgres as it is, Postgres with Citus, or CockroachDB"}, func(s *contract.DeliberationSettings) { s.AutoContinue, s.ContinueWait = false, 3*time.Hour })
 	c.begins()
 	c.thinksFor(contract.Alpha, 22*time.Second, "")
 	c.writes(contract.Alpha, contract.MoveAnalyse, "analysis", "40 million entries a year is little. One large Postgres does that for ten years; what counts is how it fails over.", complexity(0.7))
@@ -323,7 +323,7 @@ func (f *dataset) waitsToContinue(t *runWriter) {
 // mediates is under way, with GAMMA between two that are stuck in a conflict.
 func (f *dataset) mediates(t *runWriter) {
 	at := t.now
-	c := f.convene(t, contract.DeliberationTask{Objective: "Agree on one retry policy for all outgoing webhooks", SuccessCriteria: []string{"a receiver that is away for a day misses nothing", "one that is slow holds nobody up"}}, auto)
+	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Agree on one retry policy for all outgoing webhooks", SuccessCriteria: []string{"a receiver that is away for a day misses nothing", "one that is slow holds nobody up"}}, auto)
 	c.begins()
 	c.thinksFor(contract.Alpha, 8*time.Second, "")
 	c.writes(contract.Alpha, contract.MovePropose, "exponential", "Ten attempts over a day, with growing waits and chance in them.")
@@ -348,26 +348,26 @@ func (f *dataset) mediates(t *runWriter) {
 	c.says(contract.Gamma, "", "s1 has what both of you want. ALPHA: is there anything in it that you cannot accept?")
 	c.member(contract.Alpha).Status = contract.MemberThinking
 	c.member(contract.Beta).BlockedReason = "waits for the vote of ALPHA on s1 v1"
-	c.tells()
+	c.recordsEvent()
 	c.past(at)
 }
 
 // opens has both agents at their opening work.
 func (f *dataset) opens(t *runWriter) {
 	at := t.now
-	c := f.convene(t, contract.DeliberationTask{Objective: "Write down how we name things in events"}, nil)
+	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Write down how we name things in events"}, nil)
 	c.begins()
 	c.past(at)
 }
 
 // isSpawned waits for its workflow.
 func (f *dataset) isSpawned(t *runWriter) {
-	c := f.convene(t, contract.DeliberationTask{Objective: "Split the monolith's scheduler out, or leave it"}, nil)
+	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Split the monolith's scheduler out, or leave it"}, nil)
 	c.past(t.now)
 }
 
 // plansByDeliberation is a run whose plan came of a deliberation.
-func (f *dataset) plansByDeliberation(n int) story {
+func (f *dataset) plansByDeliberation(n int) scenario {
 	return func(ctx context.Context, number int64, at time.Time) error {
 		r := chance(number)
 		t, plan := f.ordinary(ctx, n, at)
@@ -411,17 +411,17 @@ func (f *dataset) planning(ctx context.Context, _ int64, at time.Time) error {
 		c.begins()
 		c.thinksFor(contract.Alpha, 2*time.Second, "")
 		c.writes(contract.Alpha, contract.MovePropose, "journal", "Keep drafts in a journal that is written before the screen changes.")
-		c.tells()
+		c.recordsEvent()
 		c.past(began)
 		return t.backdate()
 	})
 	return nil
 }
 
-// argues tells a deliberation that went through everything, in words of a text.
-func (f *dataset) argues(ctx context.Context, at time.Time, text string) error {
+// deliberates tells a deliberation that went through everything, in words of a text.
+func (f *dataset) deliberates(ctx context.Context, at time.Time, text string) error {
 	t := &runWriter{ctx: ctx, f: f, now: at}
-	c := f.convene(t, contract.DeliberationTask{
+	c := f.newDeliberation(t, contract.DeliberationTask{
 		TaskID: text, Objective: text + "\n" + text, Complexity: 0.9, Constraints: []string{text}, SuccessCriteria: []string{text},
 		Subtasks: []contract.Subtask{{ID: text, Description: text, Status: text, Dependencies: []string{text}}},
 	}, func(s *contract.DeliberationSettings) {
@@ -451,7 +451,7 @@ func (f *dataset) argues(ctx context.Context, at time.Time, text string) error {
 	c.dies(contract.Gamma, fail(contract.ClassLLM, contract.CodeInvalidOutput, text, text))
 	c.rounds(1)
 	c.asks = text
-	c.tells()
+	c.recordsEvent()
 	c.asks = ""
 	c.failure = fail(contract.ClassLLM, contract.CodeInvalidOutput, text, text)
 	c.givesUp(contract.PipelineOrchestrationFailed, contract.AbortStuck, text)

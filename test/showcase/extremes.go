@@ -57,7 +57,7 @@ func (f *dataset) longFiles(ctx context.Context, number int64, at time.Time) err
 }
 
 // script is a run whose texts are in another script than Latin.
-func (f *dataset) script(project, goal, description, name string) story {
+func (f *dataset) script(project, goal, description, name string) scenario {
 	return func(ctx context.Context, number int64, at time.Time) error {
 		t := f.begin(ctx, runOptions{project: project, goal: goal, description: description, at: at})
 		plan := smallPlan(goal, name, "README.md")
@@ -136,9 +136,9 @@ func (f *dataset) fiveHundredBars(ctx context.Context, number int64, at time.Tim
 	t.answers("plan", "mara", "go on", true)
 	t.starts(contract.PhaseBuilder)
 	patch := patchOf(plan)
-	var labours []labour
+	var labours []stepWork
 	for _, s := range plan.Steps {
-		w := labour{step: s.ID}
+		w := stepWork{step: s.ID}
 		for range 3 {
 			w.turns = append(w.turns, readTurn(r, s.Files[0]), searchTurn(r, "sort.Slice"), editTurn(r, s.Files[0]),
 				commandTurn(r, "go test -bench . ./internal/rank", "BenchmarkRank-8\t 1204\t 981204 ns/op\n"), searchTurn(r, "heap.Fix"),
@@ -152,7 +152,7 @@ func (f *dataset) fiveHundredBars(ctx context.Context, number int64, at time.Tim
 	for i := range 3 {
 		t.starts(contract.PhaseTester)
 		t.tested(t.checks(shards(number, r.IntN(40)+60, map[int]contract.TestCase{i: assertion(i)})...))
-		t.mends(repairOf(number, i))
+		t.recordHeal(repairOf(number, i))
 		t.wait(20 * time.Second)
 	}
 	t.starts(contract.PhaseTester)
@@ -211,7 +211,7 @@ func (f *dataset) browser(ctx context.Context, number int64, at time.Time) error
 	quality := inspection{check: contract.Check{ID: "custom-quality", Category: contract.CategoryCustom, Name: "quality gate"}, took: 3 * time.Second, findings: found, red: true, message: "5 major findings"}
 	t.starts(contract.PhaseTester)
 	t.tested(t.checks(suite, quality))
-	t.mends(repairOf(number, 0))
+	t.recordHeal(repairOf(number, 0))
 	suite.red, suite.cases[4].Status, suite.cases[4].Message = false, contract.TestPassed, ""
 	quality.red, quality.findings = false, found[2:9:9]
 	t.starts(contract.PhaseTester)
@@ -283,11 +283,11 @@ func (f *dataset) regressed(ctx context.Context, number int64, at time.Time) err
 	t.implements(r, plan)
 	t.starts(contract.PhaseTester)
 	t.tested(t.checks(verifies(number, tests(chance(7), 212, red), lintFindings...)...))
-	t.mends(repairOf(number, 0))
+	t.recordHeal(repairOf(number, 0))
 	t.starts(contract.PhaseTester)
 	delete(red, 13)
 	t.tested(t.checks(verifies(number, tests(chance(7), 212, red), lintFindings...)...))
-	t.mends(repairOf(number, 1))
+	t.recordHeal(repairOf(number, 1))
 	t.starts(contract.PhaseTester)
 	t.tested(t.checks(verifies(number, tests(chance(7), 212, red), lintFindings...)...))
 	t.ends(t.failure)

@@ -30,8 +30,8 @@ type healing struct {
 	code   contract.Code
 }
 
-// mends lets self-heal take care of the failure of the present phase.
-func (t *runWriter) mends(m healing) {
+// recordHeal lets self-heal take care of the failure of the present phase.
+func (t *runWriter) recordHeal(m healing) {
 	t.healStarts(&m)
 	t.healEnds(m)
 }
@@ -128,8 +128,8 @@ func (m healing) outcome(result string) map[string]any {
 	return map[string]any{"heal": m.number, "heal_action": m.action, "error_type": m.class, "error_code": m.code, "result": result}
 }
 
-// settle says of the heals that were applied what became of them.
-func (t *runWriter) settle(p contract.Phase, failure *contract.Failure) (notes []contract.HealNote, events []contract.EventDraft) {
+// healResults says of the heals that were applied what became of them.
+func (t *runWriter) healResults(p contract.Phase, failure *contract.Failure) (notes []contract.HealNote, events []contract.EventDraft) {
 	for _, m := range t.applied {
 		status, kind, result := contract.HealSuccess, contract.EventHealSuccess, "the "+string(p)+" succeeded"
 		switch {

@@ -64,7 +64,7 @@ func (f *dataset) hostile(ctx context.Context) error {
 		}
 	}
 	for i, text := range append(texts, strings.Join(texts, "\n")) {
-		if err := f.argues(ctx, f.now.Add(-time.Duration(39-i)*time.Hour), text); err != nil {
+		if err := f.deliberates(ctx, f.now.Add(-time.Duration(39-i)*time.Hour), text); err != nil {
 			return err
 		}
 	}
@@ -125,15 +125,15 @@ func (f *dataset) attack(ctx context.Context, number int64, text string) error {
 	t.starts(contract.PhaseBuilder)
 	t.switches(contract.AgentBuilder, model, text)
 	failure := fail(contract.ClassRuntime, contract.CodeCommandCrashed, text, text)
-	t.builds([]labour{{step: "step-001", turns: []turn{said, said}}, {step: "step-002", turns: []turn{said}, failure: failure}})
+	t.builds([]stepWork{{step: "step-001", turns: []turn{said, said}}, {step: "step-002", turns: []turn{said}, failure: failure}})
 	t.fails(contract.PhaseBuilder, failure)
-	t.mends(repair)
+	t.recordHeal(repair)
 	t.starts(contract.PhaseBuilder)
-	t.builds([]labour{{step: "step-002", turns: []turn{said}}})
+	t.builds([]stepWork{{step: "step-002", turns: []turn{said}}})
 	t.built(repair.patch)
 	t.starts(contract.PhaseTester)
 	t.tested(t.checks(suite))
-	t.mends(repair)
+	t.recordHeal(repair)
 	t.starts(contract.PhaseTester)
 	suite.red = false
 	t.tested(t.checks(suite))

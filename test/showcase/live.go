@@ -8,7 +8,7 @@ import (
 )
 
 // queued is a run whose workflow was not started yet.
-func (f *dataset) queued(project, goal string) story {
+func (f *dataset) queued(project, goal string) scenario {
 	return func(ctx context.Context, _ int64, at time.Time) error {
 		return f.begin(ctx, runOptions{project: project, goal: goal, at: at}).backdate()
 	}
@@ -61,7 +61,7 @@ func (f *dataset) healing(ctx context.Context, number int64, at time.Time) error
 	t.implements(r, plan)
 	t.starts(contract.PhaseTester)
 	t.tested(t.checks(verifies(number, tests(r, 13, map[int]contract.TestCase{5: assertion(0)}))...))
-	t.mends(repairOf(number, 0))
+	t.recordHeal(repairOf(number, 0))
 	t.starts(contract.PhaseTester)
 	t.tested(t.checks(verifies(number, tests(r, 13, map[int]contract.TestCase{5: assertion(2)}))...))
 	m := repairOf(number, 1)
@@ -109,7 +109,7 @@ func (f *dataset) waitsForQuota(ctx context.Context, number int64, at time.Time)
 	labours[0].failure = failure
 	t.builds(labours[:1])
 	t.fails(contract.PhaseBuilder, failure)
-	t.mends(healing{action: contract.HealOtherProvider, cause: failure.Cause, failed: "the fallback openrouter/qwen/qwen3-coder is at its limit, too", took: time.Second})
+	t.recordHeal(healing{action: contract.HealOtherProvider, cause: failure.Cause, failed: "the fallback openrouter/qwen/qwen3-coder is at its limit, too", took: time.Second})
 	t.failure = failure
 	m := healing{action: contract.HealWait, cause: failure.Cause, message: "waits until the window of the limit is over", took: time.Second}
 	t.healStarts(&m)
@@ -125,7 +125,7 @@ func (f *dataset) waitsForHelp(ctx context.Context, number int64, at time.Time) 
 	t.starts(contract.PhaseTester)
 	failure := fail(contract.ClassConfig, contract.CodeUnauthorized, "terraform could not read the state: the credentials of the worker are refused (403)", "AccessDenied: s3:GetObject on arn:aws:s3:::tf-state/prod")
 	t.fails(contract.PhaseTester, failure)
-	t.mends(healing{action: contract.HealAskPerson, cause: failure.Cause + "\nError: error loading state\nStatus code: 403", message: "asked a person", took: time.Second})
+	t.recordHeal(healing{action: contract.HealAskPerson, cause: failure.Cause + "\nError: error loading state\nStatus code: 403", message: "asked a person", took: time.Second})
 	t.needsHelp(contract.InterventionHelp, failure.Message, "let the worker's role read the bucket tf-state, then let it try again", 4*time.Hour)
 	t.wait(2 * time.Hour)
 	t.happens(contract.EventInterventionReminded, map[string]any{"intervention_id": contract.InterventionID(t.run.ID, 1), "kind": contract.InterventionHelp, "phase": contract.PhaseTester})

@@ -164,7 +164,7 @@ func (t *runWriter) completes(p contract.Phase, output any) {
 			return err
 		}
 		t.status, t.failure = p.Completed(), nil
-		notes, events := t.settle(p, nil)
+		notes, events := t.healResults(p, nil)
 		t.completed = &contract.Record{
 			End:    &contract.ExecutionEnd{ExecutionID: t.executions[p].ID, Status: contract.ExecutionCompleted, Output: raw},
 			Events: append(event(p.CompletedEvent(), output), events...), Heals: notes,
@@ -177,7 +177,7 @@ func (t *runWriter) completes(p contract.Phase, output any) {
 // fails ends a phase with a failure.
 func (t *runWriter) fails(p contract.Phase, failure *contract.Failure) {
 	t.status, t.failure = p.Error(), failure
-	notes, events := t.settle(p, failure)
+	notes, events := t.healResults(p, failure)
 	t.record(contract.Record{
 		End:    &contract.ExecutionEnd{ExecutionID: t.executions[p].ID, Status: contract.ExecutionFailed, Failure: failure},
 		Events: append(event(p.ErrorEvent(), failure), events...), Heals: notes,
@@ -332,8 +332,8 @@ func (t *runWriter) takesPlan(e contract.ExecutionRef, plan contract.Plan) {
 	t.completes(contract.PhasePlanner, map[string]any{"plan_id": t.planID, "steps": len(plan.Steps), "complexity_score": plan.ComplexityScore})
 }
 
-// labour is what the builder does about one step of the plan.
-type labour struct {
+// stepWork is what the builder does about one step of the plan.
+type stepWork struct {
 	step    string
 	turns   []turn
 	failure *contract.Failure
@@ -342,8 +342,8 @@ type labour struct {
 
 // builds carries out steps, those that are free at the same time, as the builder
 // does. It ends when all that were given have ended or are under way.
-func (t *runWriter) builds(work []labour) {
-	r := rota{ends: map[string]time.Time{}, slots: make([]time.Time, max(1, t.run.Settings.Parallel))}
+func (t *runWriter) builds(work []stepWork) {
+	r := schedule{ends: map[string]time.Time{}, slots: make([]time.Time, max(1, t.run.Settings.Parallel))}
 	for i := range r.slots {
 		r.slots[i] = t.now
 	}
@@ -368,9 +368,9 @@ type action struct {
 	do func()
 }
 
-// rota says which step is done when: as soon as those that it needs are done and
+// schedule says which step is done when: as soon as those that it needs are done and
 // a place is free.
-type rota struct {
+type schedule struct {
 	actions []action
 	ends    map[string]time.Time
 	slots   []time.Time
@@ -379,7 +379,7 @@ type rota struct {
 // never is when the place of a step is free that is still under way.
 const never = 100 * time.Hour
 
-func (r *rota) add(t *runWriter, w labour) {
+func (r *schedule) add(t *runWriter, w stepWork) {
 	slot := 0
 	for i := range r.slots {
 		if r.slots[i].Before(r.slots[slot]) {
@@ -423,7 +423,7 @@ func (t *runWriter) stepWorkflow(step string) string {
 	return contract.StepWorkflowID(t.run.ID, step)
 }
 
-func (t *runWriter) opensStep(w labour, choice contract.ModelChoice) (contract.ExecutionRef, string) {
+func (t *runWriter) opensStep(w stepWork, choice contract.ModelChoice) (contract.ExecutionRef, string) {
 	step, _ := t.plan.Step(w.step)
 	result := t.recordOf(t.stepWorkflow(w.step), 1, contract.Record{
 		Begin:  &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: w.step, Agent: contract.AgentBuilder, Model: choice},
@@ -436,7 +436,7 @@ func (t *runWriter) opensStep(w labour, choice contract.ModelChoice) (contract.E
 	return result.Execution, p.Version
 }
 
-func (t *runWriter) closesStep(e contract.ExecutionRef, w labour, choice contract.ModelChoice, version string) {
+func (t *runWriter) closesStep(e contract.ExecutionRef, w stepWork, choice contract.ModelChoice, version string) {
 	end := &contract.ExecutionEnd{ExecutionID: e.ID, Status: contract.ExecutionCompleted, Failure: w.failure}
 	told := event(contract.EventStepCompleted, map[string]any{"step": w.step, "attempt": e.Attempt, "turns": len(w.turns)})
 	if w.failure != nil {

@@ -124,7 +124,7 @@ func Fill(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return f.settle(ctx)
+	return f.analyze(ctx)
 }
 
 func errIf(filled bool) error {
@@ -141,8 +141,8 @@ func (f *dataset) filled(ctx context.Context) (filled bool, err error) {
 	return filled, nil
 }
 
-// settle lets the database know what it holds now.
-func (f *dataset) settle(ctx context.Context) error {
+// analyze lets the database know what it holds now.
+func (f *dataset) analyze(ctx context.Context) error {
 	if _, err := f.sql.Exec(ctx, "VACUUM ANALYZE"); err != nil {
 		return fmt.Errorf("gather the statistics of the fill: %w", err)
 	}

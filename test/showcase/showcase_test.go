@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(storetest.Main(m)) }
 
-// world is a filled database with its artifacts.
-type world struct {
+// filledDatabase is a filled database with its artifacts.
+type filledDatabase struct {
 	db    *store.Store
 	blobs *artifact.Store
 	sql   *pgxpool.Pool
@@ -34,9 +34,9 @@ type world struct {
 	now   time.Time
 }
 
-func fill(t *testing.T, o Options) world {
+func fill(t *testing.T, o Options) filledDatabase {
 	t.Helper()
-	w := world{url: storetest.URL(t), now: time.Now()}
+	w := filledDatabase{url: storetest.URL(t), now: time.Now()}
 	var err error
 	w.blobs, err = artifact.Open(t.Context(), "", t.TempDir())
 	require.NoError(t, err)
@@ -54,13 +54,13 @@ func fill(t *testing.T, o Options) world {
 	return w
 }
 
-func (w world) count(t *testing.T, sql string, args ...any) (n int) {
+func (w filledDatabase) count(t *testing.T, sql string, args ...any) (n int) {
 	t.Helper()
 	require.NoError(t, w.sql.QueryRow(t.Context(), "SELECT count(*) "+sql, args...).Scan(&n), sql)
 	return n
 }
 
-func (w world) runs(t *testing.T) map[int64]views.RunDetails {
+func (w filledDatabase) runs(t *testing.T) map[int64]views.RunDetails {
 	t.Helper()
 	list, err := w.db.ListRuns(t.Context(), store.Filter{Limit: 1000})
 	require.NoError(t, err)
@@ -134,7 +134,7 @@ func TestTheShowcaseHasRunsInEveryStateThatTheDashboardShows(t *testing.T) {
 
 // deliberations requires that there are pipelines in every status, as real ones
 // leave them.
-func (w world) deliberations(t *testing.T, runs map[int64]views.RunDetails) {
+func (w filledDatabase) deliberations(t *testing.T, runs map[int64]views.RunDetails) {
 	t.Helper()
 	all, err := w.db.ListPipelines(t.Context(), store.PipelineFilter{Limit: 1000})
 	require.NoError(t, err)
@@ -202,7 +202,7 @@ func (w world) deliberations(t *testing.T, runs map[int64]views.RunDetails) {
 }
 
 // tellsOneTime requires that times agree with each other and lie in the past.
-func (w world) tellsOneTime(t *testing.T, runs map[int64]views.RunDetails) {
+func (w filledDatabase) tellsOneTime(t *testing.T, runs map[int64]views.RunDetails) {
 	t.Helper()
 	for id, d := range runs {
 		require.False(t, d.UpdatedAt.After(w.now), "run %d was updated at %s", id, d.UpdatedAt)
@@ -238,7 +238,7 @@ func (w world) tellsOneTime(t *testing.T, runs map[int64]views.RunDetails) {
 }
 
 // extremes requires that the runs which are hard to show are there.
-func (w world) extremes(t *testing.T, runs map[int64]views.RunDetails) {
+func (w filledDatabase) extremes(t *testing.T, runs map[int64]views.RunDetails) {
 	t.Helper()
 	var longest, cases int
 	var tokens, dollars int64
@@ -293,7 +293,7 @@ func (w world) extremes(t *testing.T, runs map[int64]views.RunDetails) {
 }
 
 // regression requires that the two runs which are to be compared differ.
-func (w world) regression(t *testing.T, runs map[int64]views.RunDetails) {
+func (w filledDatabase) regression(t *testing.T, runs map[int64]views.RunDetails) {
 	t.Helper()
 	require.Equal(t, runs[Baseline].GoalTitle, runs[Regressed].GoalTitle)
 	var sides []diff.Side

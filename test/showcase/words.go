@@ -122,7 +122,7 @@ func finishTurn(r *rand.Rand, summary string) turn {
 }
 
 // work is what a step of most runs takes.
-func work(r *rand.Rand, step contract.Step) labour {
+func work(r *rand.Rand, step contract.Step) stepWork {
 	file := "README.md"
 	if len(step.Files) > 0 {
 		file = step.Files[0]
@@ -135,11 +135,11 @@ func work(r *rand.Rand, step contract.Step) labour {
 	if r.IntN(3) > 0 {
 		turns = append(turns, commandTurn(r, "go test ./...", "ok  \texample.com/app/internal/auth\t0.412s\n"))
 	}
-	return labour{step: step.ID, turns: append(turns, finishTurn(r, "Done: "+step.Name+"."))}
+	return stepWork{step: step.ID, turns: append(turns, finishTurn(r, "Done: "+step.Name+"."))}
 }
 
-func works(r *rand.Rand, plan contract.Plan) []labour {
-	var out []labour
+func works(r *rand.Rand, plan contract.Plan) []stepWork {
+	var out []stepWork
 	for _, id := range plan.Order() {
 		step, _ := plan.Step(id)
 		out = append(out, work(r, step))

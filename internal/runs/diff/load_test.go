@@ -40,8 +40,8 @@ func newFixture(tb testing.TB) fixture {
 	return h
 }
 
-// story is a run built from its records.
-type story struct {
+// runRecorder is a run built from its records.
+type runRecorder struct {
 	fixture
 	tb  testing.TB
 	id  int64
@@ -49,17 +49,17 @@ type story struct {
 	now time.Time
 }
 
-func (h fixture) run(tb testing.TB) *story {
+func (h fixture) run(tb testing.TB) *runRecorder {
 	tb.Helper()
 	run, _, err := h.CreateRun(tb.Context(), store.NewRun{
 		Project: "calculator", GoalTitle: "divide", MaxRetries: 3,
 		Settings: contract.Settings{Repo: contract.Repo{URL: "/repos/calculator", Base: "c0ffee", Tree: h.base, Branch: "main"}},
 	})
 	require.NoError(tb, err)
-	return &story{fixture: h, tb: tb, id: run.ID, now: start}
+	return &runRecorder{fixture: h, tb: tb, id: run.ID, now: start}
 }
 
-func (s *story) record(r contract.Record) contract.ExecutionRef {
+func (s *runRecorder) record(r contract.Record) contract.ExecutionRef {
 	s.tb.Helper()
 	s.seq++
 	s.now = s.now.Add(time.Second)
@@ -70,7 +70,7 @@ func (s *story) record(r contract.Record) contract.ExecutionRef {
 }
 
 // begin begins an execution and lets it make one model call with that many tokens.
-func (s *story) begin(phase contract.Phase, step string, tokens int64) contract.ExecutionRef {
+func (s *runRecorder) begin(phase contract.Phase, step string, tokens int64) contract.ExecutionRef {
 	s.tb.Helper()
 	ref := s.record(contract.Record{Begin: &contract.ExecutionBegin{Phase: phase, Step: step, Agent: contract.AgentOf(phase)}})
 	if tokens > 0 {
@@ -82,7 +82,7 @@ func (s *story) begin(phase contract.Phase, step string, tokens int64) contract.
 	return ref
 }
 
-func (s *story) end(ref contract.ExecutionRef, status contract.ExecutionStatus, output any) {
+func (s *runRecorder) end(ref contract.ExecutionRef, status contract.ExecutionStatus, output any) {
 	s.tb.Helper()
 	raw, err := json.Marshal(output)
 	require.NoError(s.tb, err)
@@ -90,7 +90,7 @@ func (s *story) end(ref contract.ExecutionRef, status contract.ExecutionStatus, 
 }
 
 // built is the output of a builder that made files.
-func (s *story) built(content files) map[string]any {
+func (s *runRecorder) built(content files) map[string]any {
 	s.tb.Helper()
 	code := s.repo.code(s.tb, s.base, s.repo.tree(s.tb, content))
 	digest, err := s.blobs.Put(s.tb.Context(), code.Patch)
@@ -99,7 +99,7 @@ func (s *story) built(content files) map[string]any {
 }
 
 // build is one attempt of the builder with a step.
-func (s *story) build(content files, tokens int64) {
+func (s *runRecorder) build(content files, tokens int64) {
 	s.tb.Helper()
 	builder := s.begin(contract.PhaseBuilder, "", 0)
 	step := s.begin(contract.PhaseBuilder, "step-001", tokens)
@@ -108,7 +108,7 @@ func (s *story) build(content files, tokens int64) {
 }
 
 // test is one attempt of the tester, with a finding for each failing test.
-func (s *story) test(cases ...contract.TestCase) {
+func (s *runRecorder) test(cases ...contract.TestCase) {
 	s.tb.Helper()
 	tester := s.begin(contract.PhaseTester, "", 0)
 	c, status := check("test-go-1", cases...), contract.ExecutionCompleted
@@ -123,12 +123,12 @@ func (s *story) test(cases ...contract.TestCase) {
 	s.end(tester, status, nil)
 }
 
-func (s *story) status(status contract.Status) {
+func (s *runRecorder) status(status contract.Status) {
 	s.tb.Helper()
 	s.record(contract.Record{Run: &contract.RunChange{Status: status, Finished: status.Terminal()}})
 }
 
-func (s *story) side(attempt int, phase contract.Phase) diff.Side {
+func (s *runRecorder) side(attempt int, phase contract.Phase) diff.Side {
 	s.tb.Helper()
 	side, err := diff.Load(s.tb.Context(), s.Store, views.New(s.Store), s.blobs, diff.Ref{Run: s.id, Attempt: attempt, Phase: phase})
 	require.NoError(s.tb, err)
@@ -136,7 +136,7 @@ func (s *story) side(attempt int, phase contract.Phase) diff.Side {
 }
 
 // healed is a run whose first tester failed and whose second passed.
-func healed(tb testing.TB, h fixture) *story {
+func healed(tb testing.TB, h fixture) *runRecorder {
 	tb.Helper()
 	s := h.run(tb)
 	planner := s.begin(contract.PhasePlanner, "", 10)
@@ -262,7 +262,7 @@ func TestWhatAnAcceptedRepairWroteCounts(t *testing.T) {
 }
 
 // repair is a heal by the Repair agent, with the given judgement.
-func (s *story) repair(number int, status contract.HealStatus, content files) {
+func (s *runRecorder) repair(number int, status contract.HealStatus, content files) {
 	s.tb.Helper()
 	ref := s.record(contract.Record{Begin: &contract.ExecutionBegin{Phase: contract.PhaseTester, Step: contract.StepRepair, Agent: contract.AgentRepair}})
 	built := s.built(content)

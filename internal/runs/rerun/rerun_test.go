@@ -29,17 +29,17 @@ func TestThePhaseThatBeganIsReadWithTheConverterOfTheClient(t *testing.T) {
 	require.Empty(t, began(event, converter.GetDefaultDataConverter()), "another converter reads nothing of it")
 }
 
-// book writes the rows of a run like its workflows do.
-type book struct {
+// rowWriter writes the rows of a run like its workflows do.
+type rowWriter struct {
 	*store.Store
 	t   *testing.T
 	run store.Run
 	seq int64
 }
 
-func newBook(t *testing.T, steps ...contract.Step) *book {
+func newRowWriter(t *testing.T, steps ...contract.Step) *rowWriter {
 	t.Helper()
-	b := &book{Store: storetest.New(t), t: t}
+	b := &rowWriter{Store: storetest.New(t), t: t}
 	run, _, err := b.CreateRun(t.Context(), store.NewRun{
 		Project: "p", GoalTitle: "g", Settings: contract.Settings{Repo: contract.Repo{URL: "/r", Base: "b", Tree: "t0"}},
 		GivenPlan: &contract.Plan{Summary: "s", Steps: steps},
@@ -50,7 +50,7 @@ func newBook(t *testing.T, steps ...contract.Step) *book {
 	return b
 }
 
-func (b *book) record(r contract.Record) contract.ExecutionRef {
+func (b *rowWriter) record(r contract.Record) contract.ExecutionRef {
 	b.t.Helper()
 	b.seq++
 	r.RunID, r.Seq = b.run.ID, b.seq
@@ -61,7 +61,7 @@ func (b *book) record(r contract.Record) contract.ExecutionRef {
 
 // attempt is an execution of the builder, or of the planner, that ended with a tree or,
 // without one, failed.
-func (b *book) attempt(p contract.Phase, step, from, to string) contract.ExecutionRef {
+func (b *rowWriter) attempt(p contract.Phase, step, from, to string) contract.ExecutionRef {
 	b.t.Helper()
 	e := b.record(contract.Record{Begin: &contract.ExecutionBegin{Phase: p, Step: step, Agent: contract.AgentOf(p)}})
 	end := &contract.ExecutionEnd{ExecutionID: e.ID, Status: contract.ExecutionCompleted, Output: json.RawMessage(`{}`)}
@@ -85,7 +85,7 @@ func output(step, from, to string) contract.StepOutput {
 }
 
 // heal is a repair of what failed; without a tree it failed.
-func (b *book) heal(number int, failed contract.ExecutionRef, step, from, to string) {
+func (b *rowWriter) heal(number int, failed contract.ExecutionRef, step, from, to string) {
 	b.t.Helper()
 	note := contract.HealNote{Number: number, Status: contract.HealStarted, Phase: contract.PhaseBuilder, Step: step, ExecutionID: failed.ID, ErrorType: contract.ClassRuntime, Action: contract.HealRepair}
 	b.record(contract.Record{Heals: []contract.HealNote{note}})
@@ -98,7 +98,7 @@ func (b *book) heal(number int, failed contract.ExecutionRef, step, from, to str
 }
 
 // kept returns the resulting trees of the steps that are not repeated.
-func (b *book) kept(o Request) map[string]string {
+func (b *rowWriter) kept(o Request) map[string]string {
 	b.t.Helper()
 	o.RunID, o.Phase = b.run.ID, contract.PhaseBuilder
 	all, err := keep(b.t.Context(), b.Store, b.run, o)
@@ -115,7 +115,7 @@ func TestAStepThatWasRepairedIsKept(t *testing.T) {
 	a, c := contract.Step{ID: "a", Name: "a"}, contract.Step{ID: "c", Name: "c"}
 	t.Run("it had failed", func(t *testing.T) {
 		t.Parallel()
-		b := newBook(t, a, c)
+		b := newRowWriter(t, a, c)
 		failed := b.attempt(contract.PhaseBuilder, "a", "t0", "")
 		b.heal(1, failed, "a", "t0", "mended")
 		b.attempt(contract.PhaseBuilder, "repair", "t0", "mended")
@@ -126,7 +126,7 @@ func TestAStepThatWasRepairedIsKept(t *testing.T) {
 	})
 	t.Run("it had conflicted", func(t *testing.T) {
 		t.Parallel()
-		b := newBook(t, a, c)
+		b := newRowWriter(t, a, c)
 		b.attempt(contract.PhaseBuilder, "a", "t0", "done")
 		done := b.attempt(contract.PhaseBuilder, "c", "t0", "conflicting")
 		b.heal(1, done, "c", "done", "together")
@@ -134,20 +134,20 @@ func TestAStepThatWasRepairedIsKept(t *testing.T) {
 	})
 	t.Run("the repair came to nothing", func(t *testing.T) {
 		t.Parallel()
-		b := newBook(t, a)
+		b := newRowWriter(t, a)
 		b.heal(1, b.attempt(contract.PhaseBuilder, "a", "t0", ""), "a", "", "")
 		require.Empty(t, b.kept(Request{OnlyMissing: true}))
 	})
 	t.Run("a later attempt counts", func(t *testing.T) {
 		t.Parallel()
-		b := newBook(t, a)
+		b := newRowWriter(t, a)
 		b.heal(1, b.attempt(contract.PhaseBuilder, "a", "t0", ""), "a", "t0", "mended")
 		b.attempt(contract.PhaseBuilder, "a", "t0", "")
 		require.Empty(t, b.kept(Request{OnlyMissing: true}), "it was done again and failed")
 	})
 	t.Run("of another plan", func(t *testing.T) {
 		t.Parallel()
-		b := newBook(t, a)
+		b := newRowWriter(t, a)
 		b.heal(1, b.attempt(contract.PhaseBuilder, "a", "t0", ""), "a", "t0", "mended")
 		b.attempt(contract.PhasePlanner, "", "", "planned")
 		require.Empty(t, b.kept(Request{OnlyMissing: true}))
@@ -156,7 +156,7 @@ func TestAStepThatWasRepairedIsKept(t *testing.T) {
 
 func TestAStepThatAForkTookOverIsKeptUntilItIsDoneAgain(t *testing.T) {
 	t.Parallel()
-	b := newBook(t, contract.Step{ID: "a", Name: "a"}, contract.Step{ID: "c", Name: "c"})
+	b := newRowWriter(t, contract.Step{ID: "a", Name: "a"}, contract.Step{ID: "c", Name: "c"})
 	b.run.Settings.Fork = &contract.Fork{RunID: 1, Step: "c", Kept: []contract.StepOutput{output("a", "t0", "taken")}}
 	b.attempt(contract.PhasePlanner, "", "", "planned")
 	b.attempt(contract.PhaseBuilder, "c", "taken", "done")
@@ -167,7 +167,7 @@ func TestAStepThatAForkTookOverIsKeptUntilItIsDoneAgain(t *testing.T) {
 
 func TestAForkContinuesTheLastConversationNotOneStoppedAtItsStart(t *testing.T) {
 	t.Parallel()
-	b := newBook(t, contract.Step{ID: "a", Name: "a"})
+	b := newRowWriter(t, contract.Step{ID: "a", Name: "a"})
 	order := func(turn int) ForkRequest { return ForkRequest{RunID: b.run.ID, Step: "a", Turn: turn} }
 	b.attempt(contract.PhaseBuilder, "a", "", "")
 	of, err := conversationFork(t.Context(), b.Store, order(0))

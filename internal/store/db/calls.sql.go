@@ -91,6 +91,38 @@ func (q *Queries) Budget(ctx context.Context, arg BudgetParams) (Budget, error) 
 	return i, err
 }
 
+const completeCall = `-- name: CompleteCall :exec
+UPDATE orchestrator_model_calls
+SET status = 'done', answer_try = $1::int, settled = array_append(settled, $1), reserved_tokens = 0, reserved_micros = 0,
+    prompt_tokens = prompt_tokens + $2, completion_tokens = completion_tokens + $3,
+    cost_micros = cost_micros + $4, latency_ms = $5, answer = $6,
+    error_class = '', error_code = '', error_message = '', finished_at = clock_timestamp()
+WHERE id = $7
+`
+
+type CompleteCallParams struct {
+	Try              int32
+	PromptTokens     int64
+	CompletionTokens int64
+	CostMicros       int64
+	LatencyMs        int64
+	Answer           json.RawMessage
+	ID               int64
+}
+
+func (q *Queries) CompleteCall(ctx context.Context, arg CompleteCallParams) error {
+	_, err := q.db.Exec(ctx, completeCall,
+		arg.Try,
+		arg.PromptTokens,
+		arg.CompletionTokens,
+		arg.CostMicros,
+		arg.LatencyMs,
+		arg.Answer,
+		arg.ID,
+	)
+	return err
+}
+
 const dropCall = `-- name: DropCall :exec
 UPDATE orchestrator_model_calls
 SET status = 'failed', reserved_tokens = 0, reserved_micros = 0,
@@ -499,38 +531,6 @@ func (q *Queries) OpenCallsOfExecution(ctx context.Context, executionID int64) (
 		return nil, err
 	}
 	return items, nil
-}
-
-const settleCall = `-- name: SettleCall :exec
-UPDATE orchestrator_model_calls
-SET status = 'done', answer_try = $1::int, settled = array_append(settled, $1), reserved_tokens = 0, reserved_micros = 0,
-    prompt_tokens = prompt_tokens + $2, completion_tokens = completion_tokens + $3,
-    cost_micros = cost_micros + $4, latency_ms = $5, answer = $6,
-    error_class = '', error_code = '', error_message = '', finished_at = clock_timestamp()
-WHERE id = $7
-`
-
-type SettleCallParams struct {
-	Try              int32
-	PromptTokens     int64
-	CompletionTokens int64
-	CostMicros       int64
-	LatencyMs        int64
-	Answer           json.RawMessage
-	ID               int64
-}
-
-func (q *Queries) SettleCall(ctx context.Context, arg SettleCallParams) error {
-	_, err := q.db.Exec(ctx, settleCall,
-		arg.Try,
-		arg.PromptTokens,
-		arg.CompletionTokens,
-		arg.CostMicros,
-		arg.LatencyMs,
-		arg.Answer,
-		arg.ID,
-	)
-	return err
 }
 
 const usage = `-- name: Usage :one

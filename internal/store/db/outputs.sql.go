@@ -93,10 +93,10 @@ LIMIT $4::int
 `
 
 type OutputsParams struct {
-	SettleSeconds float64
-	RunID         int64
-	After         int64
-	Most          int32
+	DelaySeconds float64
+	RunID        int64
+	After        int64
+	Most         int32
 }
 
 type OutputsRow struct {
@@ -111,7 +111,7 @@ type OutputsRow struct {
 // was stored, or at once if the run has ended.
 func (q *Queries) Outputs(ctx context.Context, arg OutputsParams) ([]OutputsRow, error) {
 	rows, err := q.db.Query(ctx, outputs,
-		arg.SettleSeconds,
+		arg.DelaySeconds,
 		arg.RunID,
 		arg.After,
 		arg.Most,

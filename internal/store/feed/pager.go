@@ -11,7 +11,7 @@ import (
 // again, so a slow follower holds one page in memory.
 const (
 	firstPage = 8
-	mostPage  = 200
+	maxPage   = 200
 	pageBytes = 256 << 10
 )
 
@@ -29,7 +29,7 @@ func (p *pager) next(ctx context.Context, after Cursor) ([]Event, error) {
 	if len(events) == 0 {
 		return nil, err
 	}
-	p.most = max(1, min(mostPage, pageBytes*len(events)/sizeOf(events)))
+	p.most = max(1, min(maxPage, pageBytes*len(events)/sizeOf(events)))
 	for n, bytes := 1, sizeOf(events[:1]); n < len(events); n++ {
 		if bytes += sizeOf(events[n : n+1]); bytes > pageBytes {
 			p.full = true

@@ -58,7 +58,7 @@ SET status = 'failed', reserved_tokens = 0, reserved_micros = 0,
     error_class = @error_class, error_code = @error_code, error_message = @error_message, finished_at = clock_timestamp()
 WHERE id = @id;
 
--- name: SettleCall :exec
+-- name: CompleteCall :exec
 UPDATE orchestrator_model_calls
 SET status = 'done', answer_try = @try::int, settled = array_append(settled, @try), reserved_tokens = 0, reserved_micros = 0,
     prompt_tokens = prompt_tokens + @prompt_tokens, completion_tokens = completion_tokens + @completion_tokens,

@@ -5,7 +5,7 @@ INSERT INTO orchestrator_outputs (run_id, source, text) VALUES (@run_id, @source
 -- A piece is settled when no piece with a lower id can follow: some time after it
 -- was stored, or at once if the run has ended.
 SELECT o.id, o.source, o.text, o.created_at,
-       (r.status IN ('done', 'failed', 'cancelled') OR o.created_at < now() - make_interval(secs => @settle_seconds::float8))::bool AS settled
+       (r.status IN ('done', 'failed', 'cancelled') OR o.created_at < now() - make_interval(secs => @delay_seconds::float8))::bool AS settled
 FROM orchestrator_outputs o JOIN orchestrator_runs r ON r.id = o.run_id
 WHERE o.run_id = @run_id AND o.id > @after
 ORDER BY o.id

@@ -30,14 +30,14 @@ type Agent struct {
 	StartedAt     *time.Time      `json:"started_at"`
 }
 
-// mostAgents is how many agents are shown, those that are not offline first, and the
+// maxAgents is how many agents are shown, those that are not offline first, and the
 // same number of each role.
-const mostAgents = 1000
+const maxAgents = 1000
 
 // Agents returns the agents that have reported themselves, offline ones last. Their
 // health is computed now, by the database's clock.
 func (v *Views) Agents(ctx context.Context) ([]Agent, error) {
-	rows, err := v.q.Agents(ctx, db.AgentsParams{Missed: contract.MissedHeartbeats, Most: mostAgents})
+	rows, err := v.q.Agents(ctx, db.AgentsParams{Missed: contract.MissedHeartbeats, Most: maxAgents})
 	if err != nil {
 		return nil, dberr.Explain(err, "read the agents")
 	}

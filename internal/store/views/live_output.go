@@ -18,9 +18,9 @@ type Output struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// outputSettles is how long a piece waits before it is read: one with a lower id may be
+// outputDelay is how long a piece waits before it is read: one with a lower id may be
 // committed after it, and a reader that continues from the last id would miss that one.
-const outputSettles = time.Second
+const outputDelay = time.Second
 
 // outputPage is the default number of pieces to read.
 const outputPage = 500
@@ -30,7 +30,7 @@ const outputPage = 500
 // are left out while the run continues.
 func (v *Views) LiveOutput(ctx context.Context, runID, after int64, limit int) ([]Output, error) {
 	rows, err := v.q.Outputs(ctx, db.OutputsParams{
-		RunID: runID, After: after, Most: rowconv.Limit(limit, outputPage), SettleSeconds: outputSettles.Seconds(),
+		RunID: runID, After: after, Most: rowconv.Limit(limit, outputPage), DelaySeconds: outputDelay.Seconds(),
 	})
 	if err != nil {
 		return nil, dberr.OfRun(err, runID, "read the output of run %d", runID)

@@ -65,8 +65,8 @@ type LogWindow struct {
 	More bool // there is, or may be, more in that direction
 }
 
-// mostFailedCalls limits the failed calls that are read for one window.
-const mostFailedCalls = 2000
+// maxFailedCalls limits the failed calls that are read for one window.
+const maxFailedCalls = 2000
 
 // LogExecutions returns the executions of a run without their output, in the order in
 // which they began.
@@ -214,7 +214,7 @@ func (v *Views) logRows(ctx context.Context, q LogQuery, ids []int64, from LogKe
 }
 
 func (v *Views) failedCalls(ctx context.Context, q LogQuery, ids []int64) ([]LogKey, bool, error) {
-	p := db.FailedCallsParams{Results: rowconv.ToolResults, Executions: ids, At: q.From.At, Upto: LogStop.At, Down: q.Back, Most: mostFailedCalls}
+	p := db.FailedCallsParams{Results: rowconv.ToolResults, Executions: ids, At: q.From.At, Upto: LogStop.At, Down: q.Back, Most: maxFailedCalls}
 	if q.Back {
 		p.At, p.Upto = LogStart.At, q.From.At
 	}
@@ -225,7 +225,7 @@ func (v *Views) failedCalls(ctx context.Context, q LogQuery, ids []int64) ([]Log
 			keys = append(keys, k)
 		}
 	}
-	return keys, len(rows) == mostFailedCalls && len(keys) > 0, err
+	return keys, len(rows) == maxFailedCalls && len(keys) > 0, err
 }
 
 // outcomes returns the positions of checks, and of executions that failed.
@@ -258,14 +258,14 @@ type LogText struct {
 	Duration time.Duration
 }
 
-// mostCalls is how many bytes of a message's tool calls are read; if there are more,
+// maxCalls is how many bytes of a message's tool calls are read; if there are more,
 // only the tools' names are.
-const mostCalls = 64 << 10
+const maxCalls = 64 << 10
 
 // LogTexts returns messages by their positions, with at most the given number of
 // characters of each.
 func (v *Views) LogTexts(ctx context.Context, keys []LogKey, cut int) (map[LogKey]LogText, error) {
-	p := db.LogTextsParams{Cut: int32(cut), MostCalls: mostCalls, Results: rowconv.ToolResults}
+	p := db.LogTextsParams{Cut: int32(cut), MostCalls: maxCalls, Results: rowconv.ToolResults}
 	for _, k := range keys {
 		if k.Turn < LogCheck {
 			p.Executions, p.Turns, p.Places = append(p.Executions, k.ExecutionID), append(p.Turns, int32(k.Turn)), append(p.Places, int32(k.Place))
@@ -326,13 +326,13 @@ type Spoken struct {
 	ToolCalls json.RawMessage // that the model asks for, as it wrote them
 }
 
-// mostSpoken is how many messages of a turn are read.
-const mostSpoken = 80
+// maxSpoken is how many messages of a turn are read.
+const maxSpoken = 80
 
 // TurnOf returns the new messages for a model in a turn, and its answer; of long texts
 // the first 20,000 characters.
 func (v *Views) TurnOf(ctx context.Context, executionID int64, turn int) ([]Spoken, error) {
-	rows, err := v.q.SpokenInTurn(ctx, db.SpokenInTurnParams{ExecutionID: executionID, TurnBefore: int32(turn - 1), Turn: int32(turn), Results: rowconv.ToolResults, Most: mostSpoken})
+	rows, err := v.q.SpokenInTurn(ctx, db.SpokenInTurnParams{ExecutionID: executionID, TurnBefore: int32(turn - 1), Turn: int32(turn), Results: rowconv.ToolResults, Most: maxSpoken})
 	return rowconv.Convert(rows, func(r db.SpokenInTurnRow) Spoken {
 		return Spoken{Turn: int(r.Turn), Index: max(-1, int(r.Position)-rowconv.ToolResults), Role: r.Role, Text: r.Text, Size: r.Size, ToolCalls: r.ToolCalls}
 	}), dberr.Explain(err, "read turn %d of execution %d", turn, executionID)

@@ -52,7 +52,7 @@ type Replay struct {
 
 // ReplayMarks returns when a run was replayed, in order.
 func (v *Views) ReplayMarks(ctx context.Context, runID int64) ([]Replay, error) {
-	rows, err := v.q.TimelineReplays(ctx, db.TimelineReplaysParams{RunID: runID, Most: mostReplays})
+	rows, err := v.q.TimelineReplays(ctx, db.TimelineReplaysParams{RunID: runID, Most: maxReplays})
 	return rowconv.Convert(rows, func(r db.TimelineReplaysRow) Replay {
 		return Replay{ID: r.ID, Phase: contract.Phase(r.Phase), Step: r.Step, By: r.AskedBy, ExecutionID: rowconv.Deref(r.ExecutionID), At: r.CreatedAt}
 	}), dberr.Explain(err, "read the replays of run %d", runID)

@@ -63,16 +63,16 @@ func (s Span) End(now time.Time) time.Time {
 
 // Limits of what is read for one page.
 const (
-	mostExecutions = 5000
-	mostHeals      = 1000
-	mostWaits      = 1000
-	mostReplays    = 200
+	maxExecutions = 5000
+	maxHeals      = 1000
+	maxWaits      = 1000
+	maxReplays    = 200
 )
 
 // Work returns a run's executions as spans, in the order in which they began, without
 // the work in them.
 func (v *Views) Work(ctx context.Context, runID int64) ([]Span, error) {
-	rows, err := v.q.TimelineExecutions(ctx, db.TimelineExecutionsParams{RunID: runID, Most: mostExecutions})
+	rows, err := v.q.TimelineExecutions(ctx, db.TimelineExecutionsParams{RunID: runID, Most: maxExecutions})
 	return rowconv.Convert(rows, func(r db.TimelineExecutionsRow) Span {
 		p := Span{
 			Key: fmt.Sprintf("exec-%d", r.ID), Kind: SpanPhase, ExecutionID: r.ID, Phase: contract.Phase(r.Phase), Step: r.Step, Agent: contract.Agent(r.Agent),
@@ -91,7 +91,7 @@ func (v *Views) Work(ctx context.Context, runID int64) ([]Span, error) {
 
 // Pauses returns a run's heals and its waits for people as spans.
 func (v *Views) Pauses(ctx context.Context, runID int64) ([]Span, error) {
-	heals, err := v.q.TimelineHeals(ctx, db.TimelineHealsParams{RunID: runID, Most: mostHeals})
+	heals, err := v.q.TimelineHeals(ctx, db.TimelineHealsParams{RunID: runID, Most: maxHeals})
 	if err != nil {
 		return nil, dberr.Explain(err, "read the self-heal events of run %d", runID)
 	}
@@ -102,7 +102,7 @@ func (v *Views) Pauses(ctx context.Context, runID int64) ([]Span, error) {
 			Tokens: r.Tokens, MicroUSD: r.Micros, From: r.CreatedAt, To: r.FinishedAt,
 		}
 	})
-	waits, err := v.q.TimelineWaits(ctx, db.TimelineWaitsParams{RunID: runID, Most: mostWaits})
+	waits, err := v.q.TimelineWaits(ctx, db.TimelineWaitsParams{RunID: runID, Most: maxWaits})
 	return append(spans, rowconv.Convert(waits, func(r db.TimelineWaitsRow) Span {
 		return Span{
 			Key: "wait-" + r.Kind + "-" + r.ID, Kind: SpanWait, Phase: contract.Phase(r.Phase), Name: r.About, Detail: r.Reason,

@@ -33,10 +33,10 @@ func news(turn contract.Turn) (entries map[string]contract.Entry, changes map[st
 }
 
 // round lets both peers take their turns at the same time, and gives the next ones.
-func (t *table) round(alpha, beta []contract.Move) {
-	t.hearFrom(contract.Alpha, alpha...)
-	t.hearFrom(contract.Beta, beta...)
-	t.give()
+func (t *peers) round(alpha, beta []contract.Move) {
+	t.receive(contract.Alpha, alpha...)
+	t.receive(contract.Beta, beta...)
+	t.giveTurns()
 }
 
 func TestOnlyAnObjectionThatWasShownIsAnsweredAndItsAuthorGetsTheAnswer(t *testing.T) {
@@ -44,9 +44,9 @@ func TestOnlyAnObjectionThatWasShownIsAnsweredAndItsAuthorGetsTheAnswer(t *testi
 	c := exchanging()
 	c.round([]contract.Move{deliberationtest.Proposes("p1"), deliberationtest.Proposes("p2"), deliberationtest.Synthesises("s1", "p1", "p2")}, nil)
 	unseen := contract.ObjectionKey("s1", "BETA-3-1")
-	c.hearFrom(contract.Beta, deliberationtest.Objects("s1"))
-	c.hearFrom(contract.Alpha, answers(unseen, "a guess"), answers("s1", "another"))
-	c.give()
+	c.receive(contract.Beta, deliberationtest.Objects("s1"))
+	c.receive(contract.Alpha, answers(unseen, "a guess"), answers("s1", "another"))
+	c.giveTurns()
 	require.Equal(t, contract.EntryLive, c.objection(unseen).State, "what was written in the same round stays open")
 	require.Len(t, c.turns[contract.Alpha].Errors, 2)
 
@@ -69,8 +69,8 @@ func TestTheKeyOfAnEntryAnswersAllObjectionsToItThatWereShown(t *testing.T) {
 	c := exchanging()
 	c.round([]contract.Move{deliberationtest.Proposes("p1")}, nil)
 	c.round(nil, []contract.Move{deliberationtest.Objects("p1")})
-	c.hearFrom(contract.Beta, deliberationtest.Objects("p1"))
-	c.hearFrom(contract.Alpha, answers("p1", "so it is"))
+	c.receive(contract.Beta, deliberationtest.Objects("p1"))
+	c.receive(contract.Alpha, answers("p1", "so it is"))
 	require.Equal(t, contract.EntryAnswered, c.objection(contract.ObjectionKey("p1", "BETA-3-1")).State)
 	require.Equal(t, contract.EntryLive, c.objection(contract.ObjectionKey("p1", "BETA-4-1")).State, "it came in the same round")
 	require.Zero(t, c.Metrics.Refused)
@@ -89,14 +89,14 @@ func TestTwoAnswersToOneObjectionAreBothKept(t *testing.T) {
 	t.Parallel()
 	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.ForceGamma = true })
 	c.Join(contract.Gamma, "GAMMA-token", contract.GammaForced, c.now)
-	c.give()
+	c.giveTurns()
 	c.round([]contract.Move{deliberationtest.Proposes("p1")}, nil)
 	c.round(nil, []contract.Move{deliberationtest.Objects("p1")})
 	key := contract.ObjectionKey("p1", "BETA-3-1")
-	c.hearFrom(contract.Gamma)
-	c.give()
-	c.hearFrom(contract.Alpha, answers(key, "first"))
-	c.hearFrom(contract.Gamma, answers(key, "second"))
+	c.receive(contract.Gamma)
+	c.giveTurns()
+	c.receive(contract.Alpha, answers(key, "first"))
+	c.receive(contract.Gamma, answers(key, "second"))
 	require.Zero(t, c.Metrics.Refused)
 	require.Equal(t, 1, c.Metrics.ConflictsResolved)
 	require.NotNil(t, c.at(contract.SectionSolutions, contract.AnswerKey(key, "ALPHA-3-1")))
@@ -109,7 +109,7 @@ func TestAWithdrawnProposalTakesItsObjectionsWithIt(t *testing.T) {
 	c.round([]contract.Move{deliberationtest.Proposes("p1")}, nil)
 	c.round([]contract.Move{deliberationtest.Resolves("p1")}, []contract.Move{deliberationtest.Objects("p1")})
 	require.Equal(t, contract.EntryWithdrawn, c.at(contract.SectionSolutions, "p1").State)
-	c.hearFrom(contract.Alpha)
+	c.receive(contract.Alpha)
 	require.Equal(t, c.Metrics.ConflictsDetected, c.Metrics.ConflictsResolved+1, "the objection came after it, and is open")
 	require.Zero(t, c.Metrics.Refused)
 }
@@ -166,7 +166,7 @@ func TestMembersAndPagesGetTheSameRound(t *testing.T) {
 	require.Equal(t, []int{1, 1, 0}, []int{c.turns[contract.Alpha].News.Round, c.View().Iteration, c.Metrics.Iterations})
 	c.round([]contract.Move{deliberationtest.Synthesises("s1"), deliberationtest.Accepts("s1", 1)}, nil)
 	require.Equal(t, []int{2, 2, 1}, []int{c.turns[contract.Alpha].News.Round, c.View().Iteration, c.Metrics.Iterations})
-	c.hearFrom(contract.Beta, deliberationtest.Accepts("s1", 1))
+	c.receive(contract.Beta, deliberationtest.Accepts("s1", 1))
 	require.NotNil(t, c.Conclude(c.now))
 	c.Decided = true
 	c.CloseRound()
@@ -176,23 +176,23 @@ func TestMembersAndPagesGetTheSameRound(t *testing.T) {
 }
 
 // hardTask is an exchange that GAMMA joined because the objective is complex.
-func hardTask(t *testing.T) *table {
+func hardTask(t *testing.T) *peers {
 	t.Helper()
 	hard := 0.9
-	c := newTable()
-	c.hearFrom(contract.Alpha, contract.Move{Kind: contract.MoveAnalyse, ComplexityScore: &hard, Text: deliberationtest.Text("hard")})
-	c.hearFrom(contract.Beta)
+	c := newPeers()
+	c.receive(contract.Alpha, contract.Move{Kind: contract.MoveAnalyse, ComplexityScore: &hard, Text: deliberationtest.Text("hard")})
+	c.receive(contract.Beta)
 	c.SetStatus(contract.PipelineOrchestrating, c.now, "")
 	reason, wanted := c.GammaWanted(c.now)
 	require.True(t, wanted)
 	require.Equal(t, contract.GammaComplexity, reason)
 	c.Join(contract.Gamma, "GAMMA-token", reason, c.now)
-	c.give()
+	c.giveTurns()
 	return c
 }
 
-// standings returns the subtasks' statuses by id.
-func (t *table) standings() map[string]string {
+// subtaskStatuses returns the subtasks' statuses by id.
+func (t *peers) subtaskStatuses() map[string]string {
 	out := map[string]string{}
 	for _, p := range t.subtasks {
 		out[p.ID] = p.Status + " " + string(p.Member)
@@ -203,26 +203,26 @@ func (t *table) standings() map[string]string {
 func TestSubtasksAreTakenInTheOrderOfTheirDependencies(t *testing.T) {
 	t.Parallel()
 	c := hardTask(t)
-	c.hearFrom(contract.Gamma, decomposes(
+	c.receive(contract.Gamma, decomposes(
 		contract.Subtask{ID: "t1", Description: "store", Member: contract.Alpha},
 		contract.Subtask{ID: "t2", Description: "api", Dependencies: []string{"t1"}, Member: contract.Beta},
 		contract.Subtask{ID: "t3", Description: "docs"},
 	))
-	require.Equal(t, map[string]string{"t1": "assigned ALPHA", "t2": "waiting BETA", "t3": "assigned BETA"}, c.standings(),
+	require.Equal(t, map[string]string{"t1": "assigned ALPHA", "t2": "waiting BETA", "t3": "assigned BETA"}, c.subtaskStatuses(),
 		"what is nobody's goes to whoever has less to do")
-	c.hearFrom(contract.Alpha, deliberationtest.Done())
-	c.hearFrom(contract.Beta, deliberationtest.Proposes("t2"))
+	c.receive(contract.Alpha, deliberationtest.Done())
+	c.receive(contract.Beta, deliberationtest.Proposes("t2"))
 	require.Contains(t, c.Participant(contract.Beta).errors[0].Message, "waits for others (t1)")
-	c.give()
+	c.giveTurns()
 	require.False(t, c.Participant(contract.Alpha).done, "who was done is woken for its subtask")
 	require.Len(t, c.turns[contract.Alpha].News.Subtasks, 3)
 	c.round([]contract.Move{deliberationtest.Proposes("t1")}, []contract.Move{deliberationtest.Proposes("t3")})
-	require.Equal(t, map[string]string{"t1": "done ALPHA", "t2": "assigned BETA", "t3": "done BETA"}, c.standings())
+	require.Equal(t, map[string]string{"t1": "done ALPHA", "t2": "assigned BETA", "t3": "done BETA"}, c.subtaskStatuses())
 	require.Zero(t, c.Metrics.ConflictsDetected, "solutions of subtasks do not compete")
 	c.end(c.Participant(contract.Beta), contract.MemberFailed, nil)
-	require.Equal(t, "assigned ALPHA", c.standings()["t2"], "the partner takes over")
-	c.hearFrom(contract.Alpha, deliberationtest.Proposes("t2"), deliberationtest.Synthesises("s1", "t1", "t2", "t3"))
-	require.Equal(t, "done ALPHA", c.standings()["t2"])
+	require.Equal(t, "assigned ALPHA", c.subtaskStatuses()["t2"], "the partner takes over")
+	c.receive(contract.Alpha, deliberationtest.Proposes("t2"), deliberationtest.Synthesises("s1", "t1", "t2", "t3"))
+	require.Equal(t, "done ALPHA", c.subtaskStatuses()["t2"])
 	require.Equal(t, c.subtasks, c.at(contract.SectionProblem, contract.KeySubtasks).Subtasks)
 }
 
@@ -231,8 +231,8 @@ func TestAnAnswerToWhatWasClosedMeanwhileWithdrawsNothing(t *testing.T) {
 	c := exchanging()
 	c.round([]contract.Move{deliberationtest.Proposes("p1")}, nil)
 	c.round(nil, []contract.Move{deliberationtest.Objects("p1")})
-	c.hearFrom(contract.Beta, answers(contract.ObjectionKey("p1", "BETA-3-1"), "never mind"))
-	c.hearFrom(contract.Alpha, answers("p1", "because"))
+	c.receive(contract.Beta, answers(contract.ObjectionKey("p1", "BETA-3-1"), "never mind"))
+	c.receive(contract.Alpha, answers("p1", "because"))
 	require.Equal(t, contract.EntryLive, c.at(contract.SectionSolutions, "p1").State)
 	require.NotNil(t, c.at(contract.SectionSolutions, contract.AnswerKey("p1", "ALPHA-4-1")))
 	require.Zero(t, c.Metrics.Refused)
@@ -243,7 +243,7 @@ func TestAnAnswerNeedsWords(t *testing.T) {
 	c := exchanging()
 	c.round([]contract.Move{deliberationtest.Proposes("p1")}, nil)
 	c.round(nil, []contract.Move{deliberationtest.Objects("p1")})
-	c.hearFrom(contract.Alpha, contract.Move{Kind: contract.MoveResolve, Key: "p1"})
+	c.receive(contract.Alpha, contract.Move{Kind: contract.MoveResolve, Key: "p1"})
 	require.Contains(t, c.Participant(contract.Alpha).errors[0].Message, "it needs text")
 	require.Equal(t, contract.EntryLive, c.objection(contract.ObjectionKey("p1", "BETA-3-1")).State)
 }
@@ -256,9 +256,9 @@ func TestNewsThatDidNotFitIsSentLaterAndNotAnsweredBefore(t *testing.T) {
 	for range 40 {
 		many = append(many, contract.Move{Kind: contract.MoveObject, Key: "p1", Text: deliberationtest.Text(strings.Repeat("o", contract.TextHead))})
 	}
-	c.hearFrom(contract.Alpha)
-	c.hearFrom(contract.Beta, many...)
-	c.give()
+	c.receive(contract.Alpha)
+	c.receive(contract.Beta, many...)
+	c.giveTurns()
 	first := len(c.turns[contract.Alpha].News.Entries)
 	require.Less(t, first, len(many))
 	require.Contains(t, c.turns[contract.Alpha].News.Note, "older entries")
@@ -274,31 +274,31 @@ func TestNewsThatDidNotFitIsSentLaterAndNotAnsweredBefore(t *testing.T) {
 func TestAFinishedMemberGetsATurnForAnUnseenSubtask(t *testing.T) {
 	t.Parallel()
 	c := hardTask(t)
-	c.hearFrom(contract.Gamma, decomposes(
+	c.receive(contract.Gamma, decomposes(
 		contract.Subtask{ID: "t1", Description: "store", Member: contract.Alpha},
 		contract.Subtask{ID: "t2", Description: "api", Dependencies: []string{"t1"}, Member: contract.Alpha},
 	))
 	c.round(nil, nil)
-	c.hearFrom(contract.Alpha, deliberationtest.Proposes("t1"), deliberationtest.Done())
-	require.Equal(t, "assigned ALPHA", c.standings()["t2"])
+	c.receive(contract.Alpha, deliberationtest.Proposes("t1"), deliberationtest.Done())
+	require.Equal(t, "assigned ALPHA", c.subtaskStatuses()["t2"])
 	require.False(t, c.Participant(contract.Alpha).done)
-	c.hearFrom(contract.Beta)
-	require.Contains(t, c.give(), contract.Alpha)
-	c.hearFrom(contract.Alpha, deliberationtest.Done())
+	c.receive(contract.Beta)
+	require.Contains(t, c.giveTurns(), contract.Alpha)
+	c.receive(contract.Alpha, deliberationtest.Done())
 	require.True(t, c.Participant(contract.Alpha).done, "told of it, it may be done all the same")
 }
 
 func TestASubtaskIsSolvedByAProposalOfItsOwnerAlone(t *testing.T) {
 	t.Parallel()
 	c := hardTask(t)
-	c.hearFrom(contract.Gamma, decomposes(contract.Subtask{ID: "t1", Description: "store", Member: contract.Alpha}))
+	c.receive(contract.Gamma, decomposes(contract.Subtask{ID: "t1", Description: "store", Member: contract.Alpha}))
 	c.round(nil, []contract.Move{deliberationtest.Synthesises("t1")})
 	require.Contains(t, c.turns[contract.Beta].Errors[0].Message, "is a subtask")
-	c.hearFrom(contract.Alpha, deliberationtest.Proposes("t1"), deliberationtest.Resolves("t1"))
+	c.receive(contract.Alpha, deliberationtest.Proposes("t1"), deliberationtest.Resolves("t1"))
 	c.end(c.Participant(contract.Alpha), contract.MemberFailed, nil)
-	require.Equal(t, "assigned BETA", c.standings()["t1"])
-	c.hearFrom(contract.Beta, deliberationtest.Proposes("t1"))
-	require.Equal(t, "done BETA", c.standings()["t1"], "a withdrawn solution keeps nobody from another one")
+	require.Equal(t, "assigned BETA", c.subtaskStatuses()["t1"])
+	c.receive(contract.Beta, deliberationtest.Proposes("t1"))
+	require.Equal(t, "done BETA", c.subtaskStatuses()["t1"], "a withdrawn solution keeps nobody from another one")
 }
 
 func TestSubtasksAreShownInFullOnceAndFitATurn(t *testing.T) {
@@ -308,13 +308,13 @@ func TestSubtasksAreShownInFullOnceAndFitATurn(t *testing.T) {
 		parts = append(parts, contract.Subtask{ID: fmt.Sprintf("t%d", i), Description: strings.Repeat("<", 600), Member: contract.Beta})
 	}
 	c := hardTask(t)
-	c.hearFrom(contract.Gamma, decomposes(parts...))
+	c.receive(contract.Gamma, decomposes(parts...))
 	require.Contains(t, c.Participant(contract.Gamma).errors[0].Message, "fewer words")
 	for i := range parts {
 		parts[i].Description = strings.Repeat("d", 600)
 	}
 	c.round(nil, nil)
-	c.hearFrom(contract.Gamma, decomposes(parts...))
+	c.receive(contract.Gamma, decomposes(parts...))
 	c.round([]contract.Move{deliberationtest.Sends("", "a")}, []contract.Move{deliberationtest.Sends("", "b")})
 	turn := c.turns[contract.Alpha]
 	require.Less(t, size(turn), contract.PayloadLimit/2)
@@ -334,7 +334,7 @@ func TestOpenObjectionsToMergedProposalsAreOpenQuestions(t *testing.T) {
 	c.round([]contract.Move{deliberationtest.Proposes("p1")}, []contract.Move{deliberationtest.Proposes("p2")})
 	c.round([]contract.Move{deliberationtest.Objects("p2"), deliberationtest.Objects("p2")}, []contract.Move{deliberationtest.Objects("p1"), deliberationtest.Objects("p1")})
 	c.round([]contract.Move{deliberationtest.Synthesises("s1", "p1", "p2"), deliberationtest.Accepts("s1", 1)}, nil)
-	c.hearFrom(contract.Beta, deliberationtest.Accepts("s1", 1))
+	c.receive(contract.Beta, deliberationtest.Accepts("s1", 1))
 	c.AcceptConsensus(c.Conclude(c.now).Choice, c.now)
 	require.Len(t, c.Decision.OpenQuestions, 4)
 	require.Contains(t, strings.Join(c.Measured().Analysis(), " "), "4 of them open")
@@ -343,13 +343,13 @@ func TestOpenObjectionsToMergedProposalsAreOpenQuestions(t *testing.T) {
 func TestVotesAreForVersionsThatTheirVoterKnows(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
-	c.hearFrom(contract.Alpha, deliberationtest.Synthesises("s1"), deliberationtest.Accepts("s1", 1))
-	c.hearFrom(contract.Beta, deliberationtest.Synthesises("s1"), deliberationtest.Accepts("s1", 1))
+	c.receive(contract.Alpha, deliberationtest.Synthesises("s1"), deliberationtest.Accepts("s1", 1))
+	c.receive(contract.Beta, deliberationtest.Synthesises("s1"), deliberationtest.Accepts("s1", 1))
 	require.Nil(t, c.agreement(), "what it meant was its own s1, which was not taken")
-	c.give()
+	c.giveTurns()
 	require.Len(t, c.turns[contract.Beta].Errors, 2)
-	c.hearFrom(contract.Alpha, deliberationtest.Accepts("s1", 0))
-	c.hearFrom(contract.Beta, deliberationtest.Accepts("s1", 0))
+	c.receive(contract.Alpha, deliberationtest.Accepts("s1", 0))
+	c.receive(contract.Beta, deliberationtest.Accepts("s1", 0))
 	require.Equal(t, &Choice{Key: "s1", Version: 1}, c.agreement(), "the newest that it was shown")
 }
 
@@ -360,8 +360,8 @@ func TestAnEarlierVersionThatAllAcceptedIsBetterThanNone(t *testing.T) {
 	t.Parallel()
 	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.Iterations = 2 })
 	c.round([]contract.Move{deliberationtest.Synthesises("s1"), deliberationtest.Accepts("s1", 1)}, nil)
-	c.hearFrom(contract.Alpha, deliberationtest.Synthesises("s1"), deliberationtest.Accepts("s1", 2))
-	c.hearFrom(contract.Beta, deliberationtest.Accepts("s1", 1))
+	c.receive(contract.Alpha, deliberationtest.Synthesises("s1"), deliberationtest.Accepts("s1", 2))
+	c.receive(contract.Beta, deliberationtest.Accepts("s1", 1))
 	require.Nil(t, c.agreement())
 	out := c.Conclude(c.now)
 	require.NotNil(t, out)
@@ -371,8 +371,8 @@ func TestAnEarlierVersionThatAllAcceptedIsBetterThanNone(t *testing.T) {
 
 	again := exchanging(func(in *contract.DeliberationInput) { in.Settings.Iterations = 2 })
 	again.round([]contract.Move{deliberationtest.Synthesises("s1"), deliberationtest.Accepts("s1", 1)}, nil)
-	again.hearFrom(contract.Alpha, deliberationtest.Synthesises("s1"), deliberationtest.Rejects("s1", 1))
-	again.hearFrom(contract.Beta, deliberationtest.Accepts("s1", 1))
+	again.receive(contract.Alpha, deliberationtest.Synthesises("s1"), deliberationtest.Rejects("s1", 1))
+	again.receive(contract.Beta, deliberationtest.Accepts("s1", 1))
 	require.Equal(t, contract.PipelineOrchestrationFailed, again.Conclude(again.now).Status, "its author does not want it any more")
 }
 
@@ -382,8 +382,8 @@ func TestMembersGetTheStateOfTheDeliberation(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
 	c.round([]contract.Move{deliberationtest.Synthesises("s1"), deliberationtest.Accepts("s1", 1)}, nil)
-	c.hearFrom(contract.Beta, deliberationtest.Objects("s1"), deliberationtest.Evaluates("s1", 0.5), deliberationtest.Accepts("s1", 1))
-	c.hearFrom(contract.Alpha, deliberationtest.Synthesises("s1"))
+	c.receive(contract.Beta, deliberationtest.Objects("s1"), deliberationtest.Evaluates("s1", 0.5), deliberationtest.Accepts("s1", 1))
+	c.receive(contract.Alpha, deliberationtest.Synthesises("s1"))
 	require.Nil(t, c.agreement(), "ALPHA stands for version 2 now")
 	key := contract.ObjectionKey("s1", "BETA-3-1")
 	require.Equal(t, 1, c.objection(key).AboutVersion)
@@ -394,7 +394,7 @@ func TestMembersGetTheStateOfTheDeliberation(t *testing.T) {
 		Votes: []contract.Vote{{Voter: contract.Beta, Key: "s1", Version: 1, Accept: true}},
 		Open:  []contract.Objection{{Key: key, Author: contract.Beta}},
 	}}, c.stands(c.Participant(contract.Alpha)))
-	c.give()
+	c.giveTurns()
 	require.Equal(t, 2, c.stands(c.Participant(contract.Alpha))[0].Shown[0].Version, "it is told in the turn that it takes now")
 }
 
@@ -404,12 +404,12 @@ func TestAMemberMaySolveASubtaskThatWasReassignedAfterItWasShown(t *testing.T) {
 	part := func(m contract.Member) contract.Subtask {
 		return contract.Subtask{ID: "t1", Description: "store", Member: m}
 	}
-	c.hearFrom(contract.Gamma, decomposes(part(contract.Beta)))
+	c.receive(contract.Gamma, decomposes(part(contract.Beta)))
 	c.round(nil, nil)
-	c.hearFrom(contract.Gamma, decomposes(part(contract.Alpha)))
-	require.Equal(t, "assigned ALPHA", c.standings()["t1"])
-	c.hearFrom(contract.Beta, deliberationtest.Proposes("t1"))
-	require.Equal(t, "done ALPHA", c.standings()["t1"])
+	c.receive(contract.Gamma, decomposes(part(contract.Alpha)))
+	require.Equal(t, "assigned ALPHA", c.subtaskStatuses()["t1"])
+	c.receive(contract.Beta, deliberationtest.Proposes("t1"))
+	require.Equal(t, "done ALPHA", c.subtaskStatuses()["t1"])
 	require.Zero(t, c.Metrics.Refused)
 	require.Equal(t, contract.Beta, c.at(contract.SectionSolutions, "t1").Author)
 }
@@ -430,8 +430,8 @@ func TestADecompositionThatMakesNoSenseIsRefused(t *testing.T) {
 		"depend on each other: t1":        {part("t1", "t2"), part("t2", "t1"), part("t3")},
 	} {
 		c := hardTask(t)
-		c.hearFrom(contract.Alpha, deliberationtest.Proposes("p1"))
-		c.hearFrom(contract.Gamma, decomposes(parts...))
+		c.receive(contract.Alpha, deliberationtest.Proposes("p1"))
+		c.receive(contract.Gamma, decomposes(parts...))
 		require.Len(t, c.Participant(contract.Gamma).errors, 1, why)
 		require.Contains(t, c.Participant(contract.Gamma).errors[0].Message, why)
 		require.Empty(t, c.subtasks)
@@ -441,7 +441,7 @@ func TestADecompositionThatMakesNoSenseIsRefused(t *testing.T) {
 func TestErrorsSayHowGraveTheyAre(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
-	c.hearFrom(contract.Alpha, deliberationtest.Decides("s1"), deliberationtest.Resolves("nothing"))
+	c.receive(contract.Alpha, deliberationtest.Decides("s1"), deliberationtest.Resolves("nothing"))
 	c.RecordError(c.Participant(contract.Beta), contract.Error{Class: contract.ClassLLM, Code: contract.CodeUnknown, Severity: contract.SeverityMinor, Message: "slow"}, 0)
 	var got []contract.Severity
 	for _, e := range c.errs {

@@ -468,8 +468,8 @@ func (c *State) wakes(s *Participant, h logEntry) bool {
 	return false
 }
 
-// mostStanding bounds the current states that a member is shown.
-const mostStanding = 12
+// maxStanding bounds the current states that a member is shown.
+const maxStanding = 12
 
 // stands returns the current state of syntheses, and of proposals with objections, for
 // a member that is about to take a turn. Members take turns in parallel: only here do
@@ -492,12 +492,12 @@ func (c *State) stands(s *Participant) []contract.Standing {
 				at.Votes = append(at.Votes, contract.Vote{Voter: v.Voter, Key: v.Key, Version: v.Version, Accept: v.Accept})
 			}
 		}
-		for _, o := range open[:min(len(open), mostStanding)] {
+		for _, o := range open[:min(len(open), maxStanding)] {
 			at.Open = append(at.Open, contract.Objection{Key: o.Key, Author: o.Author})
 		}
 		out = append(out, at)
 	}
-	return out[max(0, len(out)-mostStanding):]
+	return out[max(0, len(out)-maxStanding):]
 }
 
 // concerns reports whether a log entry is news to a member.

@@ -16,8 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/deliberation/deliberationtest"
 )
 
-// table is a deliberation whose members are played by the test.
-type table struct {
+// peers is a deliberation whose members are played by the test.
+type peers struct {
 	*State
 	now   time.Time
 	turns map[contract.Member]contract.Turn // the last turn of each
@@ -25,29 +25,29 @@ type table struct {
 
 func start() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
-func newTable(change ...func(*contract.DeliberationInput)) *table {
-	t := &table{State: New(deliberationtest.Input(change...), start()), now: start(), turns: map[contract.Member]contract.Turn{}}
+func newPeers(change ...func(*contract.DeliberationInput)) *peers {
+	t := &peers{State: New(deliberationtest.Input(change...), start()), now: start(), turns: map[contract.Member]contract.Turn{}}
 	for _, m := range Peers() {
 		t.Join(m, string(m)+"-token", "", t.now)
 	}
 	t.SetStatus(contract.PipelineRunning, t.now, "")
-	t.give()
+	t.giveTurns()
 	return t
 }
 
 // exchanging is a table in the middle of an exchange.
-func exchanging(change ...func(*contract.DeliberationInput)) *table {
-	t := newTable(change...)
-	t.hearFrom(contract.Alpha)
-	t.hearFrom(contract.Beta)
+func exchanging(change ...func(*contract.DeliberationInput)) *peers {
+	t := newPeers(change...)
+	t.receive(contract.Alpha)
+	t.receive(contract.Beta)
 	t.SetStatus(contract.PipelineReport, t.now, "")
 	t.SetStatus(contract.PipelineOrchestrating, t.now, "")
-	t.give()
+	t.giveTurns()
 	return t
 }
 
-// give gives the turns that are due, and returns to whom.
-func (t *table) give() []contract.Member {
+// giveTurns gives the turns that are due, and returns to whom.
+func (t *peers) giveTurns() []contract.Member {
 	var out []contract.Member
 	for _, g := range t.NextTurns(t.now) {
 		t.turns[g.To] = g.Turn
@@ -56,8 +56,8 @@ func (t *table) give() []contract.Member {
 	return out
 }
 
-// hearFrom delivers a member's turn.
-func (t *table) hearFrom(m contract.Member, moves ...contract.Move) {
+// receive delivers a member's turn.
+func (t *peers) receive(m contract.Member, moves ...contract.Move) {
 	t.Receive(contract.Moves{Token: string(m) + "-token", Member: m, Turn: t.turns[m].Number, Moves: moves}, t.now)
 }
 
@@ -95,15 +95,15 @@ func TestMovesThatMakeNoSenseAreRefused(t *testing.T) {
 	for why, move := range cases {
 		t.Run(why, func(t *testing.T) {
 			t.Parallel()
-			c := newTable(func(in *contract.DeliberationInput) {
+			c := newPeers(func(in *contract.DeliberationInput) {
 				in.Settings.TextLimit = 1 << 20
 				if move.Key == "full" {
 					in.Settings.Entries = 4 // the task, pa, pb, sb
 				}
 			})
-			c.hearFrom(contract.Beta, deliberationtest.Proposes("pb"), deliberationtest.Synthesises("sb"))
+			c.receive(contract.Beta, deliberationtest.Proposes("pb"), deliberationtest.Synthesises("sb"))
 			before := c.Metrics
-			c.hearFrom(contract.Alpha, deliberationtest.Proposes("pa"), move)
+			c.receive(contract.Alpha, deliberationtest.Proposes("pa"), move)
 			require.Len(t, c.Participant(contract.Alpha).errors, 1)
 			require.Contains(t, c.Participant(contract.Alpha).errors[0].Message, why)
 			require.Equal(t, 1, c.Metrics.Refused)
@@ -125,8 +125,8 @@ func TestEveryTurnIsExecutedOnceAndInOrder(t *testing.T) {
 	say(2, "two")
 	say(2, "two again")
 	require.Len(t, c.messages, 1)
-	c.hearFrom(contract.Beta)
-	require.Contains(t, c.give(), contract.Alpha)
+	c.receive(contract.Beta)
+	require.Contains(t, c.giveTurns(), contract.Alpha)
 	c.ReceiveEarly(c.Participant(contract.Alpha), c.now)
 	require.Len(t, c.messages, 2)
 	require.Equal(t, []string{"ALPHA-2-1", "ALPHA-3-1"}, []string{c.messages[0].ID, c.messages[1].ID})
@@ -190,7 +190,7 @@ func TestNothingThatASignalCarriesIsRecordedAtItsFullLength(t *testing.T) {
 
 func TestAFloodIsCountedAndRecordedOnlyInPart(t *testing.T) {
 	t.Parallel()
-	c := newTable()
+	c := newPeers()
 	const flood = 10_000
 	for i := range flood {
 		c.Receive(contract.Moves{Token: "x", Member: contract.Alpha, Turn: i, Moves: []contract.Move{deliberationtest.Sends("", "hm")}}, c.now)
@@ -200,7 +200,7 @@ func TestAFloodIsCountedAndRecordedOnlyInPart(t *testing.T) {
 	require.Zero(t, c.Metrics.TotalMessages)
 
 	many := slices.Repeat([]contract.Move{deliberationtest.Sends("", "hm")}, flood)
-	c.hearFrom(contract.Alpha, many...)
+	c.receive(contract.Alpha, many...)
 	require.Equal(t, c.Settings.MovesPerTurn, c.Metrics.TotalMessages, "the first of a turn count")
 	require.Equal(t, flood+flood-c.Settings.MovesPerTurn, c.Metrics.Refused)
 }
@@ -223,20 +223,20 @@ func TestWhoIsDoneIsWokenByWhatIsForIt(t *testing.T) {
 		for _, first := range Peers() { // in either order
 			t.Run(fmt.Sprint(name, ", ", first, " first"), func(t *testing.T) {
 				t.Parallel()
-				tb := newTable()
-				tb.hearFrom(contract.Alpha, deliberationtest.Proposes("pa"))
-				tb.hearFrom(contract.Beta)
+				tb := newPeers()
+				tb.receive(contract.Alpha, deliberationtest.Proposes("pa"))
+				tb.receive(contract.Beta)
 				tb.SetStatus(contract.PipelineOrchestrating, tb.now, "")
-				tb.give()
+				tb.giveTurns()
 				if first == contract.Alpha {
-					tb.hearFrom(contract.Alpha, deliberationtest.Done())
-					tb.hearFrom(contract.Beta, c.moves...)
+					tb.receive(contract.Alpha, deliberationtest.Done())
+					tb.receive(contract.Beta, c.moves...)
 				} else {
-					tb.hearFrom(contract.Beta, c.moves...)
-					tb.hearFrom(contract.Alpha, deliberationtest.Done())
+					tb.receive(contract.Beta, c.moves...)
+					tb.receive(contract.Alpha, deliberationtest.Done())
 				}
 				require.Equal(t, !c.woken, tb.Participant(contract.Alpha).done)
-				require.Equal(t, c.woken, slices.Contains(tb.give(), contract.Alpha))
+				require.Equal(t, c.woken, slices.Contains(tb.giveTurns(), contract.Alpha))
 			})
 		}
 	}
@@ -245,16 +245,16 @@ func TestWhoIsDoneIsWokenByWhatIsForIt(t *testing.T) {
 func TestTurnsAreGivenForNewsOrWhenNobodyThinks(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
-	require.Empty(t, c.give(), "both think")
-	c.hearFrom(contract.Alpha)
-	require.Empty(t, c.give(), "BETA thinks, and there is no news for ALPHA")
-	c.hearFrom(contract.Beta, deliberationtest.Sends("ALPHA", "news"))
-	require.Equal(t, Peers(), c.give(), "nobody thinks")
+	require.Empty(t, c.giveTurns(), "both think")
+	c.receive(contract.Alpha)
+	require.Empty(t, c.giveTurns(), "BETA thinks, and there is no news for ALPHA")
+	c.receive(contract.Beta, deliberationtest.Sends("ALPHA", "news"))
+	require.Equal(t, Peers(), c.giveTurns(), "nobody thinks")
 	require.Equal(t, 1, c.Metrics.Iterations)
-	c.hearFrom(contract.Beta, deliberationtest.Sends("", "hm"))
-	require.Empty(t, c.give(), "ALPHA thinks; nothing is new to BETA")
-	c.hearFrom(contract.Alpha, deliberationtest.Proposes("pa"))
-	require.Equal(t, Peers(), c.give())
+	c.receive(contract.Beta, deliberationtest.Sends("", "hm"))
+	require.Empty(t, c.giveTurns(), "ALPHA thinks; nothing is new to BETA")
+	c.receive(contract.Alpha, deliberationtest.Proposes("pa"))
+	require.Equal(t, Peers(), c.giveTurns())
 	require.Len(t, c.turns[contract.Beta].News.Entries, 1)
 	require.Empty(t, c.turns[contract.Beta].News.Messages, "its own are no news")
 	require.Len(t, c.turns[contract.Alpha].News.Messages, 1, "and what it was told is told once")
@@ -266,12 +266,12 @@ func TestAFastMemberGetsABoundedNumberOfTurnsWhileAnotherThinks(t *testing.T) {
 	t.Parallel()
 	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.ForceGamma = true })
 	c.Join(contract.Gamma, "GAMMA-token", contract.GammaForced, c.now)
-	c.give()
+	c.giveTurns()
 	given := 0
 	for range 50 { // BETA thinks all the while
-		c.hearFrom(contract.Alpha, deliberationtest.Sends("GAMMA", "ping"))
-		c.hearFrom(contract.Gamma, deliberationtest.Sends("ALPHA", "pong"))
-		given += len(c.give())
+		c.receive(contract.Alpha, deliberationtest.Sends("GAMMA", "ping"))
+		c.receive(contract.Gamma, deliberationtest.Sends("ALPHA", "pong"))
+		given += len(c.giveTurns())
 	}
 	require.LessOrEqual(t, given, 2*turnsInRound)
 	require.Zero(t, c.Metrics.Iterations)
@@ -279,8 +279,8 @@ func TestAFastMemberGetsABoundedNumberOfTurnsWhileAnotherThinks(t *testing.T) {
 
 func TestAPlaceOfTheBlackboardKeepsItsNumber(t *testing.T) {
 	t.Parallel()
-	c := newTable()
-	c.hearFrom(contract.Alpha, deliberationtest.Proposes("z"), deliberationtest.Proposes("a"), deliberationtest.Proposes("z"))
+	c := newPeers()
+	c.receive(contract.Alpha, deliberationtest.Proposes("z"), deliberationtest.Proposes("a"), deliberationtest.Proposes("z"))
 	var got []string
 	for _, e := range c.entries { // as they are written
 		got = append(got, fmt.Sprintf("%d %s v%d", e.Place, e.Key, e.Version))
@@ -292,8 +292,8 @@ func TestProgressIsReportedInWholePercents(t *testing.T) {
 	t.Parallel()
 	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.Iterations = 7 })
 	for range 14 { // so many turns
-		for _, m := range c.give() {
-			c.hearFrom(m, deliberationtest.Sends("", "hm"))
+		for _, m := range c.giveTurns() {
+			c.receive(m, deliberationtest.Sends("", "hm"))
 		}
 		for _, v := range c.views() {
 			told, err := json.Marshal(v.Progress)
@@ -307,38 +307,38 @@ func TestARoundInWhichTheLastAreRevokedIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.ForceGamma, in.Settings.ViolationLimit = true, 0 })
 	c.Join(contract.Gamma, "GAMMA-token", contract.GammaForced, c.now)
-	c.give()
-	c.hearFrom(contract.Alpha, deliberationtest.Decides("s1"))
+	c.giveTurns()
+	c.receive(contract.Alpha, deliberationtest.Decides("s1"))
 	require.Zero(t, c.Metrics.Iterations, "BETA has not taken its turn")
-	c.hearFrom(contract.Beta, deliberationtest.Decides("s1"))
+	c.receive(contract.Beta, deliberationtest.Decides("s1"))
 	require.NotNil(t, c.PeersGone())
 	require.Equal(t, 1, c.Metrics.Iterations)
 	c.Decided = true
-	c.hearFrom(contract.Gamma, deliberationtest.Sends("", "hello?"))
+	c.receive(contract.Gamma, deliberationtest.Sends("", "hello?"))
 	require.Equal(t, []int{1, 1}, []int{c.Metrics.Iterations, c.Metrics.TotalMessages}, "what is said while it ends is kept, and makes no round")
 }
 
 func TestAConsensusIsAboutOneVersion(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
-	c.hearFrom(contract.Alpha, deliberationtest.Synthesises("s1"), deliberationtest.Accepts("s1", 0))
-	c.hearFrom(contract.Beta, deliberationtest.Sends("", "hm"))
-	c.give()
-	c.hearFrom(contract.Alpha, deliberationtest.Synthesises("s1"))
-	c.hearFrom(contract.Beta)
-	c.give()
-	c.hearFrom(contract.Beta, deliberationtest.Accepts("s1", 2))
+	c.receive(contract.Alpha, deliberationtest.Synthesises("s1"), deliberationtest.Accepts("s1", 0))
+	c.receive(contract.Beta, deliberationtest.Sends("", "hm"))
+	c.giveTurns()
+	c.receive(contract.Alpha, deliberationtest.Synthesises("s1"))
+	c.receive(contract.Beta)
+	c.giveTurns()
+	c.receive(contract.Beta, deliberationtest.Accepts("s1", 2))
 	require.Nil(t, c.Conclude(c.now), "they accept different versions")
-	c.hearFrom(contract.Alpha)
-	c.give()
-	c.hearFrom(contract.Beta, deliberationtest.Rejects("s1", 2))
-	c.hearFrom(contract.Alpha, deliberationtest.Accepts("s1", 2))
+	c.receive(contract.Alpha)
+	c.giveTurns()
+	c.receive(contract.Beta, deliberationtest.Rejects("s1", 2))
+	c.receive(contract.Alpha, deliberationtest.Accepts("s1", 2))
 	require.Nil(t, c.Conclude(c.now), "the last vote counts")
-	c.give()
-	c.hearFrom(contract.Beta, deliberationtest.Accepts("s1", 1))
+	c.giveTurns()
+	c.receive(contract.Beta, deliberationtest.Accepts("s1", 1))
 	require.Nil(t, c.Conclude(c.now), "who writes a new version stands for the earlier one no longer")
-	c.give()
-	c.hearFrom(contract.Alpha, deliberationtest.Accepts("s1", 1))
+	c.giveTurns()
+	c.receive(contract.Alpha, deliberationtest.Accepts("s1", 1))
 	out := c.Conclude(c.now)
 	require.NotNil(t, out)
 	require.Equal(t, &Choice{Key: "s1", Version: 1}, out.Choice)
@@ -348,18 +348,18 @@ func TestAConsensusIsAboutOneVersion(t *testing.T) {
 func TestConflictsAreCountedUpAndDown(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
-	c.hearFrom(contract.Alpha, deliberationtest.Proposes("p1"), deliberationtest.Proposes("p2"), deliberationtest.Proposes("p3"))
+	c.receive(contract.Alpha, deliberationtest.Proposes("p1"), deliberationtest.Proposes("p2"), deliberationtest.Proposes("p3"))
 	require.Equal(t, 1, c.Metrics.ConflictsDetected, "proposals that compete are one conflict")
 	reason, wanted := c.GammaWanted(c.now)
 	require.True(t, wanted)
 	require.Equal(t, contract.GammaConflict, reason)
-	c.hearFrom(contract.Beta, deliberationtest.Objects("p1"), deliberationtest.Objects("p1"))
+	c.receive(contract.Beta, deliberationtest.Objects("p1"), deliberationtest.Objects("p1"))
 	require.Equal(t, 3, c.Metrics.ConflictsDetected)
-	c.give()
-	c.hearFrom(contract.Alpha, deliberationtest.Resolves("p1"), deliberationtest.Resolves("p1"))
+	c.giveTurns()
+	c.receive(contract.Alpha, deliberationtest.Resolves("p1"), deliberationtest.Resolves("p1"))
 	require.Equal(t, 2, c.Metrics.ConflictsResolved, "the objections were answered; then it was withdrawn")
 	require.Equal(t, contract.EntryWithdrawn, c.at(contract.SectionSolutions, "p1").State)
-	c.hearFrom(contract.Beta, deliberationtest.Synthesises("s1", "p2", "p3"), deliberationtest.Objects("s1"))
+	c.receive(contract.Beta, deliberationtest.Synthesises("s1", "p2", "p3"), deliberationtest.Objects("s1"))
 	require.Equal(t, contract.EntryMerged, c.at(contract.SectionSolutions, "p2").State)
 	require.Equal(t, 3, c.Metrics.ConflictsResolved)
 	c.AcceptConsensus(&Choice{Key: "s1", Version: 1}, c.now)
@@ -377,9 +377,9 @@ func TestPayloadsFitWhateverTheTextsAre(t *testing.T) {
 			contract.Move{Kind: contract.MoveSynthesise, Key: fmt.Sprint("s", i), Text: hostile}, contract.Move{Kind: contract.MoveVote, Key: fmt.Sprint("s", i), Accept: new(bool), Text: hostile})
 	}
 	c.Settings.Entries = 1000
-	c.hearFrom(contract.Alpha, many...)
-	c.hearFrom(contract.Beta)
-	require.Contains(t, c.give(), contract.Beta)
+	c.receive(contract.Alpha, many...)
+	c.receive(contract.Beta)
+	require.Contains(t, c.giveTurns(), contract.Beta)
 	fits := func(what string, v any) {
 		raw, err := json.Marshal(v)
 		require.NoError(t, err)
@@ -401,26 +401,26 @@ func TestPayloadsFitWhateverTheTextsAre(t *testing.T) {
 	require.Greater(t, events, 240)
 }
 
-// party is a deliberation whose members do anything, in any order.
-type party struct {
-	*table
+// randomDeliberation is a deliberation whose members do anything, in any order.
+type randomDeliberation struct {
+	*peers
 	r       *rand.Rand
-	mail    []letter
+	mail    []message
 	said    map[string]contract.Move // by id, of turns as they were first delivered
 	first   map[string]bool          // turns that were delivered, by member and number
 	records []contract.PipelineRecord
 	steps   int
 }
 
-// letter is a signal in transit.
-type letter struct {
+// message is a signal in transit.
+type message struct {
 	at    time.Time
 	moves contract.Moves
 	gone  contract.Member // its workflow ended instead
 }
 
-// invent draws what a member does in a turn.
-func (p *party) invent(m contract.Member) []contract.Move {
+// randomMoves draws what a member does in a turn.
+func (p *randomDeliberation) randomMoves(m contract.Member) []contract.Move {
 	keys := []string{"p1", "p2", "p3", "s1", "s2", "nothing", "not a key"}
 	key := func() string { return keys[p.r.IntN(len(keys))] }
 	anything := []func() contract.Move{
@@ -446,7 +446,7 @@ func (p *party) invent(m contract.Member) []contract.Move {
 }
 
 // anyObjection returns the key of some objection, if there is one.
-func (p *party) anyObjection() string {
+func (p *randomDeliberation) anyObjection() string {
 	keys := []string{"p1/objection/ALPHA-1-1"}
 	for _, e := range p.EntriesOf(contract.MoveObject) {
 		keys = append(keys, e.Key)
@@ -454,33 +454,33 @@ func (p *party) anyObjection() string {
 	return keys[p.r.IntN(len(keys))]
 }
 
-// post sends what a member does in a turn, perhaps twice, perhaps late, perhaps never;
+// send sends what a member does in a turn, perhaps twice, perhaps late, perhaps never;
 // and sometimes another sender uses its name.
-func (p *party) post(m contract.Member, turn contract.Turn) {
+func (p *randomDeliberation) send(m contract.Member, turn contract.Turn) {
 	soon := func(most int) time.Time { return p.now.Add(time.Duration(p.r.IntN(most*1000)) * time.Millisecond) }
-	moves := contract.Moves{Token: string(m) + "-token", Member: m, Turn: turn.Number, Usage: contract.Usage{Calls: 1}, Moves: p.invent(m)}
+	moves := contract.Moves{Token: string(m) + "-token", Member: m, Turn: turn.Number, Usage: contract.Usage{Calls: 1}, Moves: p.randomMoves(m)}
 	switch dice := p.r.IntN(100); {
 	case dice < 2:
-		p.mail = append(p.mail, letter{at: soon(20), gone: m})
+		p.mail = append(p.mail, message{at: soon(20), gone: m})
 		return
 	case dice < 4:
 		return // it hangs
 	case dice < 8:
 		moves.Moves, moves.Bad = nil, &fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "no JSON %d", dice).Failure
 	}
-	p.mail = append(p.mail, letter{at: soon(15), moves: moves})
+	p.mail = append(p.mail, message{at: soon(15), moves: moves})
 	for p.r.IntN(3) == 0 {
-		p.mail = append(p.mail, letter{at: soon(40), moves: moves})
+		p.mail = append(p.mail, message{at: soon(40), moves: moves})
 	}
 	if p.r.IntN(10) == 0 {
 		forged := moves
 		forged.Token, forged.Moves = "guessed", []contract.Move{deliberationtest.Sends("", "forged"), deliberationtest.Decides("s1")}
-		p.mail = append(p.mail, letter{at: soon(15), moves: forged})
+		p.mail = append(p.mail, message{at: soon(15), moves: forged})
 	}
 }
 
-// next makes the next thing happen: a delivery, or a deadline.
-func (p *party) next() {
+// step makes the next thing happen: a delivery, or a deadline.
+func (p *randomDeliberation) step() {
 	p.steps++
 	at, i := p.NextDeadline(p.now), -1
 	for n, l := range p.mail {
@@ -499,7 +499,7 @@ func (p *party) next() {
 	p.deliver(l)
 }
 
-func (p *party) deliver(l letter) {
+func (p *randomDeliberation) deliver(l message) {
 	if l.gone != "" {
 		p.MemberEnded(l.gone, contract.MemberResult{Failure: &fault.New(contract.ClassLLM, contract.CodeRefusal, "no").Failure})
 		return
@@ -515,7 +515,7 @@ func (p *party) deliver(l letter) {
 }
 
 // run runs the deliberation to its end, like the workflow.
-func (p *party) run(t *testing.T) *Outcome {
+func (p *randomDeliberation) run(t *testing.T) *Outcome {
 	exchange := func() *Outcome {
 		for {
 			require.Less(t, p.steps, 5_000, "it ends")
@@ -530,12 +530,12 @@ func (p *party) run(t *testing.T) *Outcome {
 				p.Join(contract.Gamma, "GAMMA-token", reason, p.now)
 			}
 			for _, g := range p.NextTurns(p.now) {
-				p.post(g.To, g.Turn)
+				p.send(g.To, g.Turn)
 			}
 			if p.r.IntN(3) == 0 && p.HasUnwritten() {
 				p.records = append(p.records, p.NextRecord(int64(len(p.records)+1), p.now))
 			}
-			p.next()
+			p.step()
 		}
 	}
 	if out := exchange(); out != nil {
@@ -550,9 +550,9 @@ func TestAThousandDeliberationsLoseAndRepeatNothingAndEnd(t *testing.T) {
 	t.Parallel()
 	endings, joined := map[string]int{}, map[contract.GammaReason]int{}
 	for seed := range uint64(1000) {
-		p := &party{table: newTable(), r: rand.New(rand.NewPCG(seed, 7)), said: map[string]contract.Move{}, first: map[string]bool{}}
+		p := &randomDeliberation{peers: newPeers(), r: rand.New(rand.NewPCG(seed, 7)), said: map[string]contract.Move{}, first: map[string]bool{}}
 		for _, m := range Peers() {
-			p.post(m, p.turns[m])
+			p.send(m, p.turns[m])
 		}
 		out := p.run(t)
 		endings[string(out.Status)+" "+string(out.Abort)]++
@@ -579,7 +579,7 @@ func TestAThousandDeliberationsLoseAndRepeatNothingAndEnd(t *testing.T) {
 }
 
 // check compares what was written with what members did.
-func (p *party) check(t *testing.T, seed uint64, out *Outcome) {
+func (p *randomDeliberation) check(t *testing.T, seed uint64, out *Outcome) {
 	t.Helper()
 	want := contract.DeliberationMetrics{}
 	seen := map[string]bool{}
@@ -676,7 +676,7 @@ func (p *party) check(t *testing.T, seed uint64, out *Outcome) {
 	}
 }
 
-func (p *party) turnOf(id string) int {
+func (p *randomDeliberation) turnOf(id string) int {
 	var turn int
 	_, _ = fmt.Sscanf(strings.Split(id, "-")[1], "%d", &turn)
 	return turn

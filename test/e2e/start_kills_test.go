@@ -16,9 +16,9 @@ import (
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
-// beginnings is how often something is begun for its worker to die at the right
+// startTries is how often something is begun for its worker to die at the right
 // moment: a machine that is busy may let it come too far.
-const beginnings = 5
+const startTries = 5
 
 // TestAStopDuringAStartLeavesNoOpenExecution kills a worker between the row of
 // an execution and the history of the workflow that began it, and stops it before
@@ -26,21 +26,21 @@ const beginnings = 5
 func TestAStopDuringAStartLeavesNoOpenExecution(t *testing.T) {
 	t.Parallel()
 	rules := append(agreeing("begins").Named("begins"), oneStep(call("create_file", "path", "made.txt", "content", "made\n")).Named("begins-run")...)
-	c := &pipelineWorld{Stack: harness.Start(t, harness.Options{Scenario: rules})}
-	t.Run("a member of a deliberation", func(t *testing.T) { c.untilMet(t, c.memberBegins) })
+	c := &pipelineTests{Stack: harness.Start(t, harness.Options{Scenario: rules})}
+	t.Run("a member of a deliberation", func(t *testing.T) { c.untilReached(t, c.memberStart) })
 	repo := harness.ShellRepo(t, filepath.Join(c.Dir, "begins-repo"))
 	t.Run("a step of a run", func(t *testing.T) {
-		c.untilMet(t, func(t *testing.T) harness.History { return c.stepBegins(t, repo) })
+		c.untilReached(t, func(t *testing.T) harness.History { return c.stepStart(t, repo) })
 	})
 	harness.CheckPipelines(t, c.Stack, c.pipelines...)
 	harness.CheckInvariants(t, c.Stack, c.runs...)
 }
 
-// untilMet repeats a trial until the history that it returns is of a workflow that
+// untilReached repeats a trial until the history that it returns is of a workflow that
 // was cancelled before its first task was done.
-func (c *pipelineWorld) untilMet(t *testing.T, trial func(*testing.T) harness.History) {
+func (c *pipelineTests) untilReached(t *testing.T, trial func(*testing.T) harness.History) {
 	t.Helper()
-	for range beginnings {
+	for range startTries {
 		h := trial(t)
 		at := func(kind enumspb.EventType) int64 {
 			for _, e := range h.Events {
@@ -55,14 +55,14 @@ func (c *pipelineWorld) untilMet(t *testing.T, trial func(*testing.T) harness.Hi
 		}
 		t.Logf("note: the worker of %s died too late", h.WorkflowID)
 	}
-	t.Fatalf("no worker died in time in %d trials", beginnings)
+	t.Fatalf("no worker died in time in %d trials", startTries)
 }
 
-// memberBegins returns the history of ALPHA.
-func (c *pipelineWorld) memberBegins(t *testing.T) harness.History {
+// memberStart returns the history of ALPHA.
+func (c *pipelineTests) memberStart(t *testing.T) harness.History {
 	t.Helper()
 	alpha := string(contract.Alpha.Agent())
-	id := c.diesWhileItBegins(t, alpha, func() (int64, int64) {
+	id := c.killDuringStart(t, alpha, func() (int64, int64) {
 		id := c.note(c.Spawn(t, "--objective", harness.Goal("begins"), "--auto-continue"))
 		return id, c.pipeline(t, id).RunID
 	}, func(id int64) []string {
@@ -70,38 +70,38 @@ func (c *pipelineWorld) memberBegins(t *testing.T) harness.History {
 	})
 	p := c.AwaitPipeline(t, id, "over", deliberate, func(p store.Pipeline) bool { return p.Status.Terminal() })
 	require.Equal(t, contract.PipelineStopped, p.Status)
-	c.endsOnce(t, p.RunID, alpha)
+	c.requireOneCancelled(t, p.RunID, alpha)
 	return c.historyOf(t, c.PipelineHistories(t, p), contract.MemberWorkflowID(id, contract.Alpha))
 }
 
-// stepBegins returns the history of the step.
-func (c *pipelineWorld) stepBegins(t *testing.T, repo string) harness.History {
+// stepStart returns the history of the step.
+func (c *pipelineTests) stepStart(t *testing.T, repo string) harness.History {
 	t.Helper()
 	id := c.Create(t, "--repo", repo, "--goal", harness.Goal("begins-run"), "--approve-plan")
 	c.runs = append(c.runs, id)
 	c.AwaitRun(t, c.Store(t), id, "asked to approve its plan", longest, func(r store.Run) bool { return r.WaitingFor != "" })
-	c.diesWhileItBegins(t, "step-001", func() (int64, int64) {
+	c.killDuringStart(t, "step-001", func() (int64, int64) {
 		c.OK(t, "run", "approve", fmt.Sprint(id))
 		return id, id
 	}, func(id int64) []string {
 		return []string{contract.RunWorkflowID(id), contract.StepWorkflowID(id, "step-001")}
 	})
 	require.Equal(t, contract.StatusCancelled, c.AwaitEnd(t, c.Store(t), id, longest).Status)
-	c.endsOnce(t, id, "step-001")
+	c.requireOneCancelled(t, id, "step-001")
 	return c.historyOf(t, c.Histories(t, id), contract.StepWorkflowID(id, "step-001"))
 }
 
-func (c *pipelineWorld) historyOf(t *testing.T, all []harness.History, workflow string) harness.History {
+func (c *pipelineTests) historyOf(t *testing.T, all []harness.History, workflow string) harness.History {
 	t.Helper()
 	i := slices.IndexFunc(all, func(h harness.History) bool { return h.WorkflowID == workflow })
 	require.GreaterOrEqual(t, i, 0, workflow)
 	return all[i]
 }
 
-// diesWhileItBegins kills the worker when an execution has its row and cannot write
+// killDuringStart kills the worker when an execution has its row and cannot write
 // its conversation, and cancels workflows before there is another one. Begin returns
 // what it began, and the run whose execution it is.
-func (c *pipelineWorld) diesWhileItBegins(t *testing.T, step string, begin func() (id, run int64), workflows func(id int64) []string) int64 {
+func (c *pipelineTests) killDuringStart(t *testing.T, step string, begin func() (id, run int64), workflows func(id int64) []string) int64 {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), c.State(t).Database)
 	require.NoError(t, err)
@@ -123,8 +123,8 @@ func (c *pipelineWorld) diesWhileItBegins(t *testing.T, step string, begin func(
 	return id
 }
 
-// endsOnce sees that the execution that began is the only one, and was cancelled.
-func (c *pipelineWorld) endsOnce(t *testing.T, run int64, step string) {
+// requireOneCancelled sees that the execution that began is the only one, and was cancelled.
+func (c *pipelineTests) requireOneCancelled(t *testing.T, run int64, step string) {
 	t.Helper()
 	var status []contract.ExecutionStatus
 	for _, e := range c.executionsOf(t, run, step) {
@@ -133,7 +133,7 @@ func (c *pipelineWorld) endsOnce(t *testing.T, run int64, step string) {
 	require.Equal(t, []contract.ExecutionStatus{contract.ExecutionCancelled}, status, "executions of %s", step)
 }
 
-func (c *pipelineWorld) executionsOf(t *testing.T, run int64, step string) []store.Execution {
+func (c *pipelineTests) executionsOf(t *testing.T, run int64, step string) []store.Execution {
 	t.Helper()
 	all, err := c.Store(t).Executions(t.Context(), run)
 	require.NoError(t, err)

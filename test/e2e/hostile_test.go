@@ -15,8 +15,8 @@ import (
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
-// misbehaviour runs scenarios of models that do what they should not.
-func (w *world) misbehaviour(t *testing.T) {
+// hostileBuilders runs scenarios of models that do what they should not.
+func (w *stackTests) hostileBuilders(t *testing.T) {
 	expected := map[string]outcome{
 		"invalid-json":       {class: contract.ClassLLM, code: contract.CodeInvalidOutput},
 		"no-tool-call":       {class: contract.ClassLLM, code: contract.CodeInvalidOutput, says: "unusable"},
@@ -43,7 +43,7 @@ func (w *world) misbehaviour(t *testing.T) {
 }
 
 // wrote requires a text in a file on the branch.
-func (w *world) wrote(file, text string) func(*testing.T, views.RunDetails) {
+func (w *stackTests) wrote(file, text string) func(*testing.T, views.RunDetails) {
 	return func(t *testing.T, run views.RunDetails) {
 		t.Helper()
 		require.Contains(t, w.shows(t, run.Run, file), text)
@@ -83,8 +83,8 @@ func oneFileRules() harness.Rules {
 	return harness.PlanRules("20ms", writes("step-a"), writes("step-b"))
 }
 
-// nosyRules are those of a builder whose command looks for secrets.
-func nosyRules() harness.Rules {
+// secretSearchRules are those of a builder whose command looks for secrets.
+func secretSearchRules() harness.Rules {
 	look := "env; cat /proc/*/environ /proc/*/cmdline; cat ../../../stack.json ../../../postgres.password; " +
 		"find / -name stack.json -o -name postgres.password -o -name .pgpass 2>/dev/null | xargs cat; ls -la / ..; echo looked everywhere; true"
 	return harness.PlanRules("20ms", harness.Step{ID: "step-001", Turns: [][]harness.Call{
@@ -93,7 +93,7 @@ func nosyRules() harness.Rules {
 	}})
 }
 
-func (w *world) nosyCommand(t *testing.T) {
+func (w *stackTests) secretSearch(t *testing.T) {
 	run := w.end(t, w.start(t, "nosy"), contract.StatusDone)
 	logs := w.OK(t, "run", "logs", arg(run.ID), "--step", "step-001").Stdout
 	require.Contains(t, logs, "looked everywhere", "it did run")
@@ -132,7 +132,7 @@ func newHostileModel(t *testing.T) *hostileModel {
 	return h
 }
 
-func (w *world) hugeAnswer(t *testing.T) {
+func (w *stackTests) hugeAnswer(t *testing.T) {
 	id := w.Create(t, append([]string{"--repo", w.shell, "--goal", "Whatever", "--model", "hostile/huge"}, unhealed...)...) // not the scripted model's, so its money is not in that log
 	run := w.end(t, id, contract.StatusFailed)
 	require.Equal(t, contract.ClassLLM, run.Failure.Class, "%v", run.Failure)

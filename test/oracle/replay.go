@@ -11,10 +11,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/tool"
 )
 
-// rehearse makes calls with the product's own tools on the files as they were,
+// replayLocally makes calls with the product's own tools on the files as they were,
 // and says of which path, and why, they do not make what the commit made.
 // Nothing is said where they do.
-func rehearse(ctx context.Context, files []versions, calls []Call) (path, why string, err error) {
+func replayLocally(ctx context.Context, files []versions, calls []Call) (path, why string, err error) {
 	dir, err := os.MkdirTemp("", "rgpt-oracle-")
 	if err != nil {
 		return "", "", fmt.Errorf("make a folder to rehearse in: %w", err)

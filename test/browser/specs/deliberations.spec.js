@@ -1,11 +1,11 @@
 // Real deliberations under their pages: continued, stopped, recovered. browser_test.go
-// starts the stack and says by RGPT_COUNCIL which objectives the scenario answers.
+// starts the stack and says by RGPT_DELIBERATIONS which objectives the scenario answers.
 import fs from 'node:fs';
 import { test, expect } from '../lib/fixtures.js';
 import { accessible } from '../lib/check.js';
 import { command, marked, patient } from '../lib/live.js';
 
-const council = JSON.parse(process.env.RGPT_COUNCIL ?? 'null');
+const deliberations = JSON.parse(process.env.RGPT_DELIBERATIONS ?? 'null');
 
 // What the pages offer to these tests, beside what live.spec.js names:
 //   [data-pipeline="7"][data-status="REPORT"][data-state]  a pipeline, in lists and on its page
@@ -15,11 +15,11 @@ const council = JSON.parse(process.env.RGPT_COUNCIL ?? 'null');
 //   a[data-download="handoff"]
 
 test.setTimeout(600_000);
-test.skip(council === null, 'needs a stack');
+test.skip(deliberations === null, 'needs a stack');
 
 /** spawn makes a pipeline as any client does. */
 async function spawn(request, objective, more = {}) {
-  const answer = await request.post('/api/spawn', { data: { objective: council[objective], ...more } });
+  const answer = await request.post('/api/spawn', { data: { objective: deliberations[objective], ...more } });
   expect(answer.status(), await answer.text()).toBe(201);
   return (await answer.json()).pipeline_id;
 }

@@ -17,14 +17,14 @@ import (
 
 // protectedRepo is a repository with what no agent may change.
 func protectedRepo() map[string]string {
-	files := mendable()
+	files := healableRepo()
 	files[".github/workflows/ci.yml"] = "on: push\njobs:\n  test:\n    runs-on: ubuntu-latest\n    steps:\n      - run: ./test.sh\n"
 	return files
 }
 
-// obedientRepair is a Repair agent that does as it was told, however wrong, by the given
+// injectedRepair is a Repair agent that does as it was told, however wrong, by the given
 // turns, the last of them again and again.
-func obedientRepair(turns ...[]harness.Call) harness.Rules {
+func injectedRepair(turns ...[]harness.Call) harness.Rules {
 	var out harness.Rules
 	for i, turn := range turns {
 		when := on("agent", "repair", "turn", i+1)
@@ -36,9 +36,9 @@ func obedientRepair(turns ...[]harness.Call) harness.Rules {
 	return out
 }
 
-// obedientCases are Repair agents that try what would gain them something, with
+// injectionCases are Repair agents that try what would gain them something, with
 // what the run says about it.
-func obedientCases() map[string]struct {
+func injectionCases() map[string]struct {
 	turns   [][]harness.Call
 	says    string
 	revoked int
@@ -65,16 +65,16 @@ func obedientCases() map[string]struct {
 // widen what they may, on a real stack, and the run's commands that reach them.
 func TestAnInjectedRepairAgentGainsNothing(t *testing.T) {
 	t.Parallel()
-	cases := obedientCases()
+	cases := injectionCases()
 	var rules harness.Rules
 	for name, c := range cases {
-		rules = append(rules, append(obedientRepair(c.turns...), makes(wrong)...).Named("obeys-"+name)...)
+		rules = append(rules, append(injectedRepair(c.turns...), makes(wrong)...).Named("obeys-"+name)...)
 	}
 	rules = append(rules, first(makes(wrong),
 		delayed(rule(on("agent", "repair", "turn", 1), calls(call("edit_file", "path", "made.txt", "old_text", wrong, "new_text", "right")), 50), "4s"),
 		rule(on("agent", "repair"), calls(harness.Finish("mended it")), 50)).Named("repair-held")...)
 	rules = append(rules, makes("right").Named("plan-refused")...)
-	w := &healWorld{t: t, world: &world{Stack: harness.Start(t, harness.Options{Scenario: rules})}}
+	w := &healTests{t: t, stackTests: &stackTests{Stack: harness.Start(t, harness.Options{Scenario: rules})}}
 	w.shell = harness.ShellRepo(t, filepath.Join(w.Dir, "shell"))
 	var refused int64
 	t.Run("side by side", func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestAnInjectedRepairAgentGainsNothing(t *testing.T) {
 				}
 			}))
 		}
-		t.Run("commands reach the Repair agent", parallel(w.repairHeld))
+		t.Run("commands reach the Repair agent", parallel(w.pausedRepair))
 		t.Run("a rejected plan says what is next", parallel(func(t *testing.T) { refused = w.planRefused(t) }))
 	})
 	require.NoFileExists(t, filepath.Join(w.Dir, "outside.txt"))
@@ -106,10 +106,10 @@ func TestAnInjectedRepairAgentGainsNothing(t *testing.T) {
 	w.CheckSandboxes(t)
 }
 
-// repairHeld pauses a run while its Repair agent waits for a model, and gives
+// pausedRepair pauses a run while its Repair agent waits for a model, and gives
 // that agent another model meanwhile.
-func (w *healWorld) repairHeld(t *testing.T) {
-	repo := harness.Repo(t, filepath.Join(w.Dir, "repo-held"), mendable())
+func (w *healTests) pausedRepair(t *testing.T) {
+	repo := harness.Repo(t, filepath.Join(w.Dir, "repo-held"), healableRepo())
 	id, db := w.startIn(t, repo, "repair-held"), w.Store(t)
 	asked := func(status string) func(store.Run) bool {
 		return func(store.Run) bool {
@@ -152,7 +152,7 @@ func (w *healWorld) repairHeld(t *testing.T) {
 }
 
 // shownError returns the class of a run's failure as Temporal shows it.
-func (w *healWorld) shownError(t *testing.T, id int64) string {
+func (w *healTests) shownError(t *testing.T, id int64) string {
 	t.Helper()
 	described, err := w.Temporal(t).DescribeWorkflow(t.Context(), contract.RunWorkflowID(id), "")
 	require.NoError(t, err)
@@ -161,7 +161,7 @@ func (w *healWorld) shownError(t *testing.T, id int64) string {
 }
 
 // planRefused rejects a plan, and is asked again after a resume.
-func (w *healWorld) planRefused(t *testing.T) int64 {
+func (w *healTests) planRefused(t *testing.T) int64 {
 	t.Helper()
 	id := w.start(t, "plan-refused", "--approve-plan")
 	w.awaitApproval(t, id, "plan")

@@ -27,13 +27,13 @@ var subjects = []subject{
 	{"payments-api", "Retry webhooks with growing waits, and sign them", "Receivers see the same id for the same event. After 24 hours it is given up and shown.", []string{"internal/webhook/send.go", "internal/webhook/send_test.go", "internal/webhook/sign.go"}},
 }
 
-// story tells one run; number is the run's id.
-type story func(ctx context.Context, number int64, at time.Time) error
+// scenario tells one run; number is the run's id.
+type scenario func(ctx context.Context, number int64, at time.Time) error
 
 // aged is a story with how long ago it began.
 type aged struct {
 	ago time.Duration
-	story
+	scenario
 }
 
 const day = 24 * time.Hour
@@ -44,16 +44,16 @@ func (f *dataset) showcase(ctx context.Context) error {
 	if err := f.agents(ctx); err != nil {
 		return err
 	}
-	for i, s := range f.stories() {
+	for i, s := range f.scenarios() {
 		number := int64(i + 1)
-		if err := s.story(ctx, number, f.now.Add(-s.ago)); err != nil {
+		if err := s.scenario(ctx, number, f.now.Add(-s.ago)); err != nil {
 			return err
 		}
 	}
 	return f.deliberations(ctx)
 }
 
-func (f *dataset) stories() []aged {
+func (f *dataset) scenarios() []aged {
 	return []aged{
 		{29 * day, f.done(0, 0)}, {28 * day, f.done(1, 0)}, {26 * day, f.failing(contract.ClassLLM)}, {25 * day, f.done(2, 1)},
 		{23 * day, f.failing(contract.ClassInfra)}, {21 * day, f.done(3, 0)}, {20 * day, f.failing(contract.ClassAssertion)},
@@ -111,7 +111,7 @@ var lintFindings = []contract.Finding{
 }
 
 // done is a run that ended with its branch, after some heals of its tester.
-func (f *dataset) done(n, heals int) story {
+func (f *dataset) done(n, heals int) scenario {
 	return func(ctx context.Context, number int64, at time.Time) error {
 		r := chance(number)
 		t, plan := f.ordinary(ctx, n, at)
@@ -120,7 +120,7 @@ func (f *dataset) done(n, heals int) story {
 		for i := range heals {
 			t.starts(contract.PhaseTester)
 			t.tested(t.checks(verifies(number, tests(r, 48+int(number), map[int]contract.TestCase{7 + i: assertion(i)}))...))
-			t.mends(repairOf(number, i))
+			t.recordHeal(repairOf(number, i))
 		}
 		t.starts(contract.PhaseTester)
 		t.tested(t.checks(verifies(number, tests(r, 48+int(number), nil), lintFindings[:int(number)%3]...)...))
@@ -156,7 +156,7 @@ func repairOf(number int64, n int) healing {
 
 // failing is a run that ended with a failure of a class, after self-heal had
 // tried what there is to be tried.
-func (f *dataset) failing(class contract.Class) story {
+func (f *dataset) failing(class contract.Class) scenario {
 	return func(ctx context.Context, number int64, at time.Time) error {
 		r := chance(number)
 		t, plan := f.ordinary(ctx, int(number), at)
@@ -192,7 +192,7 @@ func (f *dataset) failing(class contract.Class) story {
 			t.fails(phase, failure)
 		}
 		for _, m := range mends {
-			t.mends(m)
+			t.recordHeal(m)
 			t.wait(time.Second)
 			if m.failed != "" {
 				continue
@@ -222,7 +222,7 @@ func (f *dataset) failsToPlan(t *runWriter, number int64) {
 			turn{in: 8100, out: 900, took: between(r, 5*time.Second, 20*time.Second), failure: failure})
 		t.fails(contract.PhasePlanner, failure)
 		if i < len(mends) {
-			t.mends(mends[i])
+			t.recordHeal(mends[i])
 		}
 	}
 	t.ends(failure)
@@ -268,7 +268,7 @@ func troubles(class contract.Class) (*contract.Failure, []healing) {
 }
 
 // cancelled is a run that a person stopped.
-func (f *dataset) cancelled(n int, by, reason string) story {
+func (f *dataset) cancelled(n int, by, reason string) scenario {
 	return func(ctx context.Context, number int64, at time.Time) error {
 		r := chance(number)
 		t, plan := f.ordinary(ctx, n, at)
@@ -369,7 +369,7 @@ func (f *dataset) gallery(ctx context.Context, number int64, at time.Time) error
 	broken, first := troubles(contract.ClassLLM)
 	t.now = t.thinks(e, t.run.Settings.Models[contract.AgentPlanner], p.Version, 1, t.now, turn{in: 9000, out: 2100, took: 31 * time.Second, failure: broken})
 	t.fails(contract.PhasePlanner, broken)
-	t.mends(first[0])
+	t.recordHeal(first[0])
 	t.plans(plan, 40*time.Second)
 	t.starts(contract.PhaseBuilder)
 	all := works(r, plan)
@@ -378,10 +378,10 @@ func (f *dataset) gallery(ctx context.Context, number int64, at time.Time) error
 		failure, mends := troubles(class)
 		wrong := all[done]
 		wrong.failure = failure
-		t.builds([]labour{wrong})
+		t.builds([]stepWork{wrong})
 		t.fails(contract.PhaseBuilder, failure)
 		mends[0].step = wrong.step
-		t.mends(mends[0])
+		t.recordHeal(mends[0])
 		t.starts(contract.PhaseBuilder)
 		t.builds(all[done : done+1])
 		done++
@@ -391,10 +391,10 @@ func (f *dataset) gallery(ctx context.Context, number int64, at time.Time) error
 	t.built(patch)
 	t.starts(contract.PhaseTester)
 	t.tested(t.checks(verifies(number, tests(r, 212, map[int]contract.TestCase{100: assertion(0)}))...))
-	t.mends(repairOf(number, 0))
+	t.recordHeal(repairOf(number, 0))
 	t.starts(contract.PhaseTester)
 	t.fails(contract.PhaseTester, fail(contract.ClassHuman, contract.CodeMissing, "the tests need a licence file that is nowhere in the repository", "open licence.key: no such file"))
-	t.mends(healing{action: contract.HealAskPerson, cause: "open licence.key: no such file", message: "asked a person", took: time.Second})
+	t.recordHeal(healing{action: contract.HealAskPerson, cause: "open licence.key: no such file", message: "asked a person", took: time.Second})
 	t.needsHelp(contract.InterventionHelp, "the tests need a licence file that is nowhere in the repository", "install what the failure names on the worker's host, or say in the reason how to do without", day)
 	t.wait(47 * time.Minute)
 	t.helped("mara", "retry", "put it into /etc/billing on test-02")

@@ -15,8 +15,8 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/run"
 )
 
-// staying makes runs heal themselves and watch their branch for ten hours.
-func staying(s *contract.Settings) {
+// watching makes runs heal themselves and watch their branch for ten hours.
+func watching(s *contract.Settings) {
 	healing(s)
 	s.Release.Stay, s.Release.MaxRepairs = 10*time.Hour, 3
 }
@@ -27,10 +27,10 @@ func red(id string) contract.CheckMessage {
 }
 
 // check sends a message as a signal.
-func (w *world) check(m contract.CheckMessage) { w.env.SignalWorkflow(contract.UpdateCheck, m) }
+func (w *runFixture) check(m contract.CheckMessage) { w.env.SignalWorkflow(contract.UpdateCheck, m) }
 
 // payloads returns the payloads of events of a kind.
-func (w *world) payloads(kind contract.EventType) []map[string]any {
+func (w *runFixture) payloads(kind contract.EventType) []map[string]any {
 	var out []map[string]any
 	for _, rec := range w.records {
 		for _, e := range rec.Events {
@@ -44,13 +44,13 @@ func (w *world) payloads(kind contract.EventType) []map[string]any {
 }
 
 // updateCheck sends a message as an update and returns its answer.
-func (w *world) updateCheck(m contract.CheckMessage) *answer {
+func (w *runFixture) updateCheck(m contract.CheckMessage) *answer {
 	return w.send(contract.UpdateCheck, fmt.Sprint(m.ID, "-", len(w.records)), m)
 }
 
 func TestARunWatchesItsBranchUntilItsTimeIsOverAndIsDoneMeanwhile(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	began := w.env.Now()
 	written := 0
 	w.after(time.Hour, func() { written = len(w.records) })
@@ -62,7 +62,7 @@ func TestARunWatchesItsBranchUntilItsTimeIsOverAndIsDoneMeanwhile(t *testing.T) 
 		require.NotNil(t, w.last().StayingUntil)
 		require.Len(t, w.records, written, "nothing is written while it waits")
 	})
-	require.Equal(t, contract.StatusDone, w.orchestrate(t, staying).Status)
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, watching).Status)
 	require.GreaterOrEqual(t, w.env.Now().Sub(began), 10*time.Hour)
 	require.Nil(t, w.last().StayingUntil)
 	require.True(t, w.last().Staying, "only so the row may change after the run was over")
@@ -73,7 +73,7 @@ func TestARunWatchesItsBranchUntilItsTimeIsOverAndIsDoneMeanwhile(t *testing.T) 
 
 func TestARunThatDoesNotWatchItsBranchRefusesChecksAndEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	began := w.env.Now()
 	var refused *answer
 	w.after(time.Minute, func() {
@@ -89,10 +89,10 @@ func TestARunThatDoesNotWatchItsBranchRefusesChecksAndEndsAtOnce(t *testing.T) {
 
 func TestAStopEndsTheBranchWatchAndTheRunRemainsDone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	began := w.env.Now()
 	w.after(time.Hour, func() { w.update(contract.UpdateStop, contract.Command{ID: "s", By: "ann"}) })
-	result := w.orchestrate(t, staying)
+	result := w.orchestrate(t, watching)
 	require.Equal(t, contract.StatusDone, result.Status)
 	require.Nil(t, result.Failure)
 	require.Equal(t, "c0ffee", result.Commit)
@@ -102,14 +102,14 @@ func TestAStopEndsTheBranchWatchAndTheRunRemainsDone(t *testing.T) {
 
 func TestARunThatWatchesItsBranchRefusesEveryCommandButStop(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	var answers []*answer
 	w.after(time.Hour, func() {
 		for _, name := range []string{contract.UpdatePause, contract.UpdateResume, contract.UpdateHeal, contract.UpdateAdvance} {
 			answers = append(answers, w.update(name, contract.Command{ID: name, By: "ann"}))
 		}
 	})
-	require.Equal(t, contract.StatusDone, w.orchestrate(t, staying).Status)
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, watching).Status)
 	require.Len(t, answers, 4)
 	for _, a := range answers {
 		require.ErrorContains(t, a.err, "only watching its branch")
@@ -118,11 +118,11 @@ func TestARunThatWatchesItsBranchRefusesEveryCommandButStop(t *testing.T) {
 
 func TestAPassedCheckIsRecordedAndChangesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	m := red("a")
 	m.Conclusion = contract.ConclusionSuccess
 	w.after(time.Hour, func() { w.check(m) })
-	require.Equal(t, contract.StatusDone, w.orchestrate(t, staying).Status)
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, watching).Status)
 	require.Equal(t, 1, occurrences(w.events(), contract.EventCheckPassed))
 	require.Empty(t, w.healNotes())
 	require.Len(t, w.commits, 1)
@@ -130,7 +130,7 @@ func TestAPassedCheckIsRecordedAndChangesNothing(t *testing.T) {
 
 func TestAFailingCheckIsHealedVerifiedAndReleasedAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.after(time.Hour, func() { w.check(red("a")) })
 	w.after(2*time.Hour, func() {
 		v := w.view(t)
@@ -138,7 +138,7 @@ func TestAFailingCheckIsHealedVerifiedAndReleasedAgain(t *testing.T) {
 		require.Equal(t, "c0ffee2", v.Commit)
 		require.Equal(t, 1, v.Staying.Repairs)
 	})
-	result := w.orchestrate(t, staying)
+	result := w.orchestrate(t, watching)
 	require.Equal(t, contract.StatusDone, result.Status)
 	require.Equal(t, "c0ffee2", result.Commit)
 	require.Equal(t, []contract.HealAction{contract.HealRepair}, w.actions())
@@ -158,20 +158,20 @@ func TestAFailingCheckIsHealedVerifiedAndReleasedAgain(t *testing.T) {
 
 func TestAReviewCommentIsHealedEvenIfARepairMovedTheBranchMeanwhile(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.after(time.Hour, func() {
 		w.check(red("a"))
 		w.check(contract.CheckMessage{ID: "b", Kind: contract.CheckComment, Name: "x.go:3", Details: "rename it", Commit: "c0ffee"})
 	})
-	require.Equal(t, "c0ffee3", w.orchestrate(t, staying).Commit)
+	require.Equal(t, "c0ffee3", w.orchestrate(t, watching).Commit)
 	require.Len(t, w.actions(), 2)
 }
 
 func TestTheSecondRedCheckOfACommitIsIgnoredUntilItIsReportedAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.after(time.Hour, func() { w.check(red("a")); w.check(red("b")) })
-	require.Equal(t, "c0ffee2", w.orchestrate(t, staying).Commit)
+	require.Equal(t, "c0ffee2", w.orchestrate(t, watching).Commit)
 	require.Len(t, w.actions(), 1)
 	ignored := w.payloads(contract.EventCheckIgnored)
 	require.Len(t, ignored, 1)
@@ -181,11 +181,11 @@ func TestTheSecondRedCheckOfACommitIsIgnoredUntilItIsReportedAgain(t *testing.T)
 
 func TestAMessageCountsOnceHoweverOftenItComes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	var again *answer
 	w.after(time.Hour, func() { w.check(red("a")); w.check(red("a")) })
 	w.after(3*time.Hour, func() { again = w.updateCheck(red("a")) })
-	require.Equal(t, "c0ffee2", w.orchestrate(t, staying).Commit)
+	require.Equal(t, "c0ffee2", w.orchestrate(t, watching).Commit)
 	require.Len(t, w.actions(), 1)
 	require.NoError(t, again.err)
 	require.False(t, again.ack.Applied)
@@ -194,31 +194,31 @@ func TestAMessageCountsOnceHoweverOftenItComes(t *testing.T) {
 
 func TestAMessageAboutAnotherCommitIsIgnored(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	m := red("a")
 	m.Commit = "deadbeef"
 	w.after(time.Hour, func() { w.check(m) })
-	require.Equal(t, "c0ffee", w.orchestrate(t, staying).Commit)
+	require.Equal(t, "c0ffee", w.orchestrate(t, watching).Commit)
 	require.Equal(t, 1, occurrences(w.events(), contract.EventCheckIgnored))
 	require.Empty(t, w.taken)
 }
 
 func TestFailuresThatNoCodeFixesAreNotRepaired(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.infra = true
 	w.after(time.Hour, func() { w.check(red("a")) })
-	require.Equal(t, "c0ffee", w.orchestrate(t, staying).Commit)
+	require.Equal(t, "c0ffee", w.orchestrate(t, watching).Commit)
 	require.Contains(t, w.payloads(contract.EventCheckIgnored)[0]["reason"], "no network")
 }
 
 func TestRepairsAreBoundedForTheBranchThenAPersonIsAskedAndThenItFailsWithItsBranch(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	for i := range 4 {
 		w.after(time.Duration(i+1)*time.Hour, func() { w.check(red(fmt.Sprint("c", i))) })
 	}
-	result := w.orchestrate(t, staying)
+	result := w.orchestrate(t, watching)
 	require.Equal(t, contract.StatusFailed, result.Status)
 	require.Equal(t, "c0ffee4", result.Commit, "the last release stands")
 	require.Contains(t, result.Failure.Message, "git.max_repairs")
@@ -230,11 +230,11 @@ func TestRepairsAreBoundedForTheBranchThenAPersonIsAskedAndThenItFailsWithItsBra
 
 func TestRepairsOfOtherRunsOfTheBranchCount(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.spent = 3
 	w.after(time.Hour, func() { w.check(red("a")) })
 	w.after(90*time.Minute, func() { w.update(contract.UpdateReject, contract.Command{ID: "r", By: "ann", Reason: "enough"}) })
-	result := w.orchestrate(t, staying)
+	result := w.orchestrate(t, watching)
 	require.Equal(t, contract.StatusFailed, result.Status)
 	require.Contains(t, result.Failure.Message, "ann gave up (enough)")
 	require.Equal(t, "c0ffee", result.Commit)
@@ -242,11 +242,11 @@ func TestRepairsOfOtherRunsOfTheBranchCount(t *testing.T) {
 
 func TestAPersonMayLetARepairBeTriedOnceMore(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.spent = 3
 	w.after(time.Hour, func() { w.check(red("a")) })
 	w.after(90*time.Minute, func() { w.update(contract.UpdateApprove, contract.Command{ID: "r", By: "ann", Reason: "once more"}) })
-	result := w.orchestrate(t, staying)
+	result := w.orchestrate(t, watching)
 	require.Equal(t, contract.StatusDone, result.Status)
 	require.Equal(t, "c0ffee2", result.Commit)
 	require.Equal(t, []contract.HealAction{contract.HealAskPerson, contract.HealRepair}, w.actions())
@@ -254,10 +254,10 @@ func TestAPersonMayLetARepairBeTriedOnceMore(t *testing.T) {
 
 func TestADiscardedRepairKeepsTheBranchAndAsksAPerson(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.refused = "it deletes TestAdd"
 	w.after(time.Hour, func() { w.check(red("a")) })
-	result := w.orchestrate(t, staying)
+	result := w.orchestrate(t, watching)
 	require.Equal(t, contract.StatusFailed, result.Status)
 	require.Equal(t, "c0ffee", result.Commit)
 	require.Equal(t, []contract.HealAction{contract.HealRepair, contract.HealAskPerson}, w.actions())
@@ -266,14 +266,14 @@ func TestADiscardedRepairKeepsTheBranchAndAsksAPerson(t *testing.T) {
 
 func TestAStopDuringARepairLeavesTheRunDoneWithWhatItReleased(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.refused = "it deletes TestAdd" // so that it asks a person, and waits
 	w.after(time.Hour, func() { w.check(red("a")) })
 	w.after(90*time.Minute, func() {
 		require.Equal(t, contract.StatusWaitingForApproval, w.view(t).Status)
 		w.update(contract.UpdateStop, contract.Command{ID: "s", By: "ann"})
 	})
-	result := w.orchestrate(t, staying)
+	result := w.orchestrate(t, watching)
 	require.Equal(t, contract.StatusDone, result.Status)
 	require.Nil(t, result.Failure)
 	require.Equal(t, "c0ffee", result.Commit)
@@ -284,25 +284,25 @@ func TestAStopDuringARepairLeavesTheRunDoneWithWhatItReleased(t *testing.T) {
 
 func TestACancelInTemporalEndsTheBranchWatchAndTheRunRemainsDone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.after(time.Hour, w.env.CancelWorkflow)
-	result := w.orchestrate(t, staying)
+	result := w.orchestrate(t, watching)
 	require.Equal(t, contract.StatusDone, result.Status)
 	require.Contains(t, w.payloads(contract.EventStayEnded)[0]["reason"], "cancelled in Temporal")
 }
 
 func TestTheRunsTimeoutDoesNotEndTheBranchWatch(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.after(5*time.Hour, func() { w.check(red("a")) })
-	result := w.orchestrate(t, staying, func(s *contract.Settings) { s.RunBudget.Time = 2 * time.Hour })
+	result := w.orchestrate(t, watching, func(s *contract.Settings) { s.RunBudget.Time = 2 * time.Hour })
 	require.Equal(t, contract.StatusDone, result.Status)
 	require.Equal(t, "c0ffee2", result.Commit)
 }
 
 func TestACheckThatComesWhileTheReleaseIsAtWorkIsHealedAfterIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	m := red("a")
 	m.Commit = "c0ffee"
 	w.releases = func(n int) {
@@ -310,13 +310,13 @@ func TestACheckThatComesWhileTheReleaseIsAtWorkIsHealedAfterIt(t *testing.T) {
 			w.check(m)
 		}
 	}
-	require.Equal(t, "c0ffee2", w.orchestrate(t, staying).Commit)
+	require.Equal(t, "c0ffee2", w.orchestrate(t, watching).Commit)
 	require.Len(t, w.actions(), 1)
 }
 
 func TestACheckBeforeTheReleaseIsIgnoredWithItsReason(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	sent := false
 	w.onThink = func(contract.ThinkInput) {
 		if !sent {
@@ -324,7 +324,7 @@ func TestACheckBeforeTheReleaseIsIgnoredWithItsReason(t *testing.T) {
 			w.check(red("a"))
 		}
 	}
-	require.Equal(t, "c0ffee", w.orchestrate(t, staying).Commit)
+	require.Equal(t, "c0ffee", w.orchestrate(t, watching).Commit)
 	ignored := w.payloads(contract.EventCheckIgnored)
 	require.Len(t, ignored, 1)
 	require.Contains(t, ignored[0]["reason"], "not released anything yet")
@@ -332,7 +332,7 @@ func TestACheckBeforeTheReleaseIsIgnoredWithItsReason(t *testing.T) {
 
 func TestMessagesThatComeDuringARepairWaitInOrder(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	comment := func(id string) contract.CheckMessage {
 		return contract.CheckMessage{ID: id, Kind: contract.CheckComment, Name: id, Details: "please"}
 	}
@@ -345,7 +345,7 @@ func TestMessagesThatComeDuringARepairWaitInOrder(t *testing.T) {
 		}
 	}
 	w.after(time.Hour, func() { w.check(comment("a")) })
-	require.Equal(t, "c0ffee4", w.orchestrate(t, staying).Commit)
+	require.Equal(t, "c0ffee4", w.orchestrate(t, watching).Commit)
 	var order []any
 	for _, p := range w.payloads(contract.EventCheckReceived) {
 		order = append(order, p["id"])
@@ -355,7 +355,7 @@ func TestMessagesThatComeDuringARepairWaitInOrder(t *testing.T) {
 
 func TestAFloodOfMessagesIsReportedAsACount(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.env.SetTestTimeout(2 * time.Minute)
 	const bursts, each = 10, 100
 	const flood = bursts * each
@@ -373,7 +373,7 @@ func TestAFloodOfMessagesIsReportedAsACount(t *testing.T) {
 		require.Equal(t, flood, w.view(t).Staying.Ignored)
 		w.check(red("real"))
 	})
-	require.Equal(t, "c0ffee2", w.orchestrate(t, staying).Commit, "what comes after the flood is healed")
+	require.Equal(t, "c0ffee2", w.orchestrate(t, watching).Commit, "what comes after the flood is healed")
 	ignored := w.payloads(contract.EventCheckIgnored)
 	require.Len(t, ignored, run.MaxCheckEvents+1)
 	require.Equal(t, flood-run.MaxCheckEvents, ignored[run.MaxCheckEvents]["messages"])
@@ -381,7 +381,7 @@ func TestAFloodOfMessagesIsReportedAsACount(t *testing.T) {
 
 func TestMoreMessagesThanMayWaitAreRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	sent := false
 	var refused *answer
 	w.onThink = func(in contract.ThinkInput) {
@@ -394,7 +394,7 @@ func TestMoreMessagesThanMayWaitAreRefused(t *testing.T) {
 		}
 	}
 	w.after(time.Hour, func() { w.check(red("a")) })
-	require.Equal(t, "c0ffee2", w.orchestrate(t, staying).Commit)
+	require.Equal(t, "c0ffee2", w.orchestrate(t, watching).Commit)
 	require.ErrorContains(t, refused.err, "already waiting")
 	require.Equal(t, run.MaxPendingChecks, occurrences(w.events(), contract.EventCheckIgnored), "they are about the commit before")
 }
@@ -409,10 +409,10 @@ func TestMessagesThatSayNothingAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			var refused *answer
 			w.after(time.Hour, func() { refused = w.updateCheck(m); w.check(m) })
-			require.Equal(t, contract.StatusDone, w.orchestrate(t, staying).Status)
+			require.Equal(t, contract.StatusDone, w.orchestrate(t, watching).Status)
 			require.Error(t, refused.err)
 			require.Equal(t, 1, occurrences(w.events(), contract.EventCheckIgnored))
 			require.Empty(t, w.taken)
@@ -422,7 +422,7 @@ func TestMessagesThatSayNothingAreRefused(t *testing.T) {
 
 func TestARunThatWatchesItsBranchEndsOnceHoweverMessagesMeetItsRelease(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	inner := w.record
 	_ = inner
 	w.env.OnActivity(contract.ActivityRecord, mock.Anything, mock.Anything).Return(func(ctx context.Context, rec contract.Record) (contract.RecordResult, error) {
@@ -441,7 +441,7 @@ func TestARunThatWatchesItsBranchEndsOnceHoweverMessagesMeetItsRelease(t *testin
 		}
 		<-time.After(100 * time.Millisecond)
 	}
-	_ = w.orchestrate(t, staying)
+	_ = w.orchestrate(t, watching)
 	over := false
 	for _, rec := range w.records {
 		if rec.Run == nil {
@@ -456,17 +456,17 @@ func TestARunThatWatchesItsBranchEndsOnceHoweverMessagesMeetItsRelease(t *testin
 
 func TestATimeoutReadDuringTheReleaseEndsNoBranchWatch(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	slowClock(w)
 	w.releases = func(int) { <-time.After(400 * time.Millisecond) }
-	out := w.orchestrate(t, staying, func(s *contract.Settings) { s.RunBudget.Time = 200 * time.Millisecond })
+	out := w.orchestrate(t, watching, func(s *contract.Settings) { s.RunBudget.Time = 200 * time.Millisecond })
 	require.Equal(t, contract.StatusDone, out.Status)
 	require.Equal(t, "its time is up", w.payloads(contract.EventStayEnded)[0]["reason"])
 }
 
 func TestAFullHistoryEndsTheBranchWatch(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.after(time.Hour, func() {
 		w.env.SetCurrentHistorySize(run.MaxHistoryBytes + 1)
 		m := red("a")
@@ -474,7 +474,7 @@ func TestAFullHistoryEndsTheBranchWatch(t *testing.T) {
 		w.check(m)
 	})
 	began := w.env.Now()
-	require.Equal(t, contract.StatusDone, w.orchestrate(t, staying).Status)
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, watching).Status)
 	require.Less(t, w.env.Now().Sub(began), 2*time.Hour)
 	require.Contains(t, w.payloads(contract.EventStayEnded)[0]["reason"], "more messages than its history can hold")
 }

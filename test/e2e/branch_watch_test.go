@@ -26,21 +26,21 @@ func TestARunWatchesItsBranch(t *testing.T) {
 	} {
 		rules = append(rules, r.Named(name)...)
 	}
-	w := &world{Stack: harness.Start(t, harness.Options{Scenario: rules})}
-	w.shell = harness.Repo(t, filepath.Join(w.Dir, "shell"), mendable())
+	w := &stackTests{Stack: harness.Start(t, harness.Options{Scenario: rules})}
+	w.shell = harness.Repo(t, filepath.Join(w.Dir, "shell"), healableRepo())
 	t.Run("side by side", func(t *testing.T) {
 		t.Run("red checks move the branch by one commit each", parallel(w.watchAndFix))
-		t.Run("repairs are bounded and the branch stays", parallel(w.stayBounded))
-		t.Run("a run continues as new before its updates are refused", parallel(w.stayFlooded))
+		t.Run("repairs are bounded and the branch stays", parallel(w.watchIsBounded))
+		t.Run("a run continues as new before its updates are refused", parallel(w.watchWithManyMessages))
 	})
-	t.Run("a repair goes on after its worker was killed", w.stayKilled)
+	t.Run("a repair goes on after its worker was killed", w.watchAfterKill)
 	harness.CheckInvariants(t, w.Stack, w.runs...)
 	w.CheckSandboxes(t)
 }
 
-// stays makes a run of a scenario that stays with its branch, and waits for its
+// watchesBranch makes a run of a scenario that stays with its branch, and waits for its
 // release.
-func (w *world) stays(t *testing.T, scenario string, args ...string) views.RunDetails {
+func (w *stackTests) watchesBranch(t *testing.T, scenario string, args ...string) views.RunDetails {
 	t.Helper()
 	id := w.start(t, scenario, append([]string{"--stay", "1h"}, args...)...)
 	w.AwaitRun(t, w.Store(t), id, "with its branch", longest, func(r store.Run) bool { return r.StayingUntil != nil })
@@ -49,7 +49,7 @@ func (w *world) stays(t *testing.T, scenario string, args ...string) views.RunDe
 
 // moved waits until a run has released again and requires that its branch moved
 // by exactly one commit, which the heal of that number made.
-func (w *world) moved(t *testing.T, before views.RunDetails, heal string) views.RunDetails {
+func (w *stackTests) moved(t *testing.T, before views.RunDetails, heal string) views.RunDetails {
 	t.Helper()
 	w.AwaitRun(t, w.Store(t), before.ID, "released again", longest, func(r store.Run) bool {
 		return r.Status == contract.StatusDone && r.ReleaseCommit != before.ReleaseCommit
@@ -62,8 +62,8 @@ func (w *world) moved(t *testing.T, before views.RunDetails, heal string) views.
 	return now
 }
 
-func (w *world) watchAndFix(t *testing.T) {
-	run := w.stays(t, "stay-mended")
+func (w *stackTests) watchAndFix(t *testing.T) {
+	run := w.watchesBranch(t, "stay-mended")
 	id := arg(run.ID)
 	log := filepath.Join(w.Dir, "unit.log")
 	harness.WriteFiles(t, w.Dir, map[string]string{"unit.log": "--- FAIL: TestMore: it says right, want better\nFAIL\nOPENAI_API_KEY=" + w.Secret + "\n"})
@@ -72,7 +72,7 @@ func (w *world) watchAndFix(t *testing.T) {
 	run = w.moved(t, run, "heal-1")
 	require.Contains(t, w.OK(t, check...).Stdout, "was already received")
 	require.Contains(t, harness.Git(t, w.shell, "show", run.ReleaseBranch+":made.txt"), "better")
-	(&healWorld{world: w}).requireReceived(contract.AgentRepair, "it says right, want better", "The check ci/unit failed")(t, run)
+	(&healTests{stackTests: w}).requireReceived(contract.AgentRepair, "it says right, want better", "The check ci/unit failed")(t, run)
 
 	// A service that only signals, with Temporal's own client.
 	require.NoError(t, w.Temporal(t).SignalWorkflow(t.Context(), contract.RunWorkflowID(run.ID), "", contract.UpdateCheck, map[string]any{
@@ -93,8 +93,8 @@ func (w *world) watchAndFix(t *testing.T) {
 	require.NotZero(t, w.RGPT(t, check...).Code, "a run that has ended takes no checks")
 }
 
-func (w *world) stayBounded(t *testing.T) {
-	run := w.stays(t, "stay-bounded", "--set", "git.max_repairs=1", "--set", helpInTime)
+func (w *stackTests) watchIsBounded(t *testing.T) {
+	run := w.watchesBranch(t, "stay-bounded", "--set", "git.max_repairs=1", "--set", helpInTime)
 	id := arg(run.ID)
 	w.OK(t, "run", "check", id, "--name", "ci/lint", "--failed", "--summary", "line too long")
 	run = w.moved(t, run, "heal-1")
@@ -107,17 +107,17 @@ func (w *world) stayBounded(t *testing.T) {
 }
 
 // workflowRun returns the workflow run that a run has now.
-func (w *world) workflowRun(t *testing.T, id int64) string {
+func (w *stackTests) workflowRun(t *testing.T, id int64) string {
 	t.Helper()
 	described, err := w.Temporal(t).DescribeWorkflowExecution(t.Context(), contract.RunWorkflowID(id), "")
 	require.NoError(t, err)
 	return described.GetWorkflowExecutionInfo().GetExecution().GetRunId()
 }
 
-// stayFlooded sends a run more messages than one history should take. The run goes
+// watchWithManyMessages sends a run more messages than one history should take. The run goes
 // on in another history, and is replayed from a phase of the first one.
-func (w *world) stayFlooded(t *testing.T) {
-	run := w.stays(t, "stay-flooded")
+func (w *stackTests) watchWithManyMessages(t *testing.T) {
+	run := w.watchesBranch(t, "stay-flooded")
 	before := w.workflowRun(t, run.ID)
 	for n := range contract.MaxUpdates {
 		require.NoError(t, w.Temporal(t).SignalWorkflow(t.Context(), contract.RunWorkflowID(run.ID), "", contract.UpdateCheck, map[string]any{
@@ -138,8 +138,8 @@ func (w *world) stayFlooded(t *testing.T) {
 	w.AwaitRun(t, w.Store(t), run.ID, "alone again", longest, func(r store.Run) bool { return r.StayingUntil == nil })
 }
 
-func (w *world) stayKilled(t *testing.T) {
-	run := w.stays(t, "stay-killed")
+func (w *stackTests) watchAfterKill(t *testing.T) {
+	run := w.watchesBranch(t, "stay-killed")
 	w.OK(t, "run", "check", arg(run.ID), "--name", "ci/unit", "--failed", "--summary", "it says right")
 	w.AwaitRun(t, w.Store(t), run.ID, "being repaired", longest, func(r store.Run) bool { return r.Status == contract.StatusSelfHeal })
 	w.Kill(t, devstack.RoleWorker)

@@ -20,8 +20,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
-// teller is a workflow from the store's point of view: what its history knows.
-type teller struct {
+// workflowLog is a workflow from the store's point of view: what its history knows.
+type workflowLog struct {
 	at    int              // how much of the work is recorded
 	seq   int64            // of the last record
 	open  int64            // the execution of the running phase
@@ -30,7 +30,7 @@ type teller struct {
 
 // next returns the records that a workflow of n phases writes, one by one: each
 // phase begins, changes something, and ends with what follows.
-func (w *teller) next(phases int) (contract.Record, bool) {
+func (w *workflowLog) next(phases int) (contract.Record, bool) {
 	phase, part := w.at/2, w.at%2
 	switch {
 	case w.at > 2*phases:
@@ -52,7 +52,7 @@ func (w *teller) next(phases int) (contract.Record, bool) {
 }
 
 // addEnd adds the end that was not recorded yet.
-func (w *teller) addEnd(r contract.Record) contract.Record {
+func (w *workflowLog) addEnd(r contract.Record) contract.Record {
 	if e := w.ended; e != nil {
 		w.ended = nil
 		r.End, r.EndEvents, r.Events = e.End, len(e.Events), append(slices.Clone(e.Events), r.Events...)
@@ -60,8 +60,8 @@ func (w *teller) addEnd(r contract.Record) contract.Record {
 	return r
 }
 
-// wrote keeps the answer to a record of the work.
-func (w *teller) wrote(r contract.Record, result contract.RecordResult) {
+// recorded keeps the answer to a record of the work.
+func (w *workflowLog) recorded(r contract.Record, result contract.RecordResult) {
 	if r.Begin != nil {
 		w.open = result.Execution.ID
 	}
@@ -81,12 +81,12 @@ func TestRecordsMissingFromHistoryAreWrittenOnceAndHideNothing(t *testing.T) {
 		run := b.createFor(t)
 		from := store.Source{WorkflowID: contract.RunWorkflowID(run.ID), WorkflowRunID: "first"}
 		phases := rapid.IntRange(1, 4).Draw(t, "phases")
-		var w teller
+		var w workflowLog
 		task, command, crashes := int64(3), 0, rapid.IntRange(0, 4).Draw(t, "crashes")
 		waiting := []int{}            // commands that history has and the workflow does not
 		var zombies []contract.Record // what dead workers sent, or may still send
 		told := map[string]struct{}{} // what anybody wrote
-		send := func(w *teller, task int64, r contract.Record) (contract.Record, contract.RecordResult, error) {
+		send := func(w *workflowLog, task int64, r contract.Record) (contract.Record, contract.RecordResult, error) {
 			w.seq++
 			r.RunID, r.Seq, r.Task, r.At = run.ID, w.seq, task, time.Now()
 			result, err := b.Record(context.Background(), from, r)
@@ -117,7 +117,7 @@ func TestRecordsMissingFromHistoryAreWrittenOnceAndHideNothing(t *testing.T) {
 				}
 				r, result, err := send(&w, task, r)
 				require.NoError(t, err)
-				w.wrote(r, result)
+				w.recorded(r, result)
 				sent = append(sent, r)
 			}
 			waiting = nil
@@ -166,14 +166,14 @@ func TestRecordsMissingFromHistoryAreWrittenOnceAndHideNothing(t *testing.T) {
 }
 
 // createFor creates a run for one case of a property.
-func (b *bundle) createFor(t *rapid.T) store.Run {
+func (b *fixture) createFor(t *rapid.T) store.Run {
 	run, _, err := b.CreateRun(context.Background(), storetest.Filled(store.NewRun{}))
 	require.NoError(t, err)
 	return run
 }
 
-// by sends a record as a workflow task of the run.
-func (b *bundle) by(task, seq int64, r contract.Record) (contract.RecordResult, error) {
+// recordTask sends a record as a workflow task of the run.
+func (b *fixture) recordTask(task, seq int64, r contract.Record) (contract.RecordResult, error) {
 	r.RunID, r.Seq, r.Task, r.At = b.First.ID, seq, task, time.Now()
 	return b.Record(context.Background(), b.Source(), r)
 }
@@ -194,18 +194,18 @@ func pauses() contract.Record {
 func TestAPauseWithTheNumberOfALostRecordIsRecordedAndThePhaseStartsOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	first, err := b.by(3, 1, began(contract.PhasePlanner))
+	first, err := b.recordTask(3, 1, began(contract.PhasePlanner))
 	require.NoError(t, err)
-	_, err = b.by(7, 1, pauses())
+	_, err = b.recordTask(7, 1, pauses())
 	require.NoError(t, err)
 	require.Equal(t, contract.StatusPaused, b.status(t))
 	anew := began(contract.PhasePlanner)
 	anew.Begin.Model = contract.ModelChoice{Provider: "scripted", Model: "other"}
-	second, err := b.by(7, 2, anew)
+	second, err := b.recordTask(7, 2, anew)
 	require.NoError(t, err)
 	require.Equal(t, first, second)
 	require.Equal(t, contract.PhasePlanner.Running(), b.status(t))
-	repeated, err := b.by(7, 2, anew)
+	repeated, err := b.recordTask(7, 2, anew)
 	require.NoError(t, err)
 	require.Equal(t, first, repeated)
 	require.Len(t, b.all(t), 3, "created, started, paused")
@@ -214,10 +214,10 @@ func TestAPauseWithTheNumberOfALostRecordIsRecordedAndThePhaseStartsOnce(t *test
 	require.NoError(t, err)
 	require.Len(t, executions, 1)
 	require.Equal(t, "other", executions[0].Model, "of now")
-	require.Zero(t, b.forgotten(t))
+	require.Zero(t, b.lostRecords(t))
 }
 
-func (b *bundle) forgotten(t *testing.T) (n int) {
+func (b *fixture) lostRecords(t *testing.T) (n int) {
 	t.Helper()
 	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 		require.NoError(t, conn.QueryRow(ctx, "SELECT count(*) FROM orchestrator_records WHERE seq < 0").Scan(&n))
@@ -228,13 +228,13 @@ func (b *bundle) forgotten(t *testing.T) (n int) {
 func TestWhatAForgottenRecordBeganEndsWithItsRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	first, err := b.by(3, 1, began(contract.PhasePlanner))
+	first, err := b.recordTask(3, 1, began(contract.PhasePlanner))
 	require.NoError(t, err)
 	_, err = b.ReserveCall(t.Context(), reservation(first.Execution, 1))
 	require.NoError(t, err)
 	over := contract.Record{Run: &contract.RunChange{Status: contract.StatusCancelled, Finished: true}, Events: []contract.EventDraft{{Type: contract.EventRunFailed}}}
 	for range 2 {
-		_, err = b.by(7, 1, over)
+		_, err = b.recordTask(7, 1, over)
 		require.NoError(t, err)
 		details, err := b.RunDetails(t.Context(), b.First.ID)
 		require.NoError(t, err)
@@ -254,16 +254,16 @@ func TestAStepThatEndedInALostRecordIsNotRecordedWithAnotherEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	step := contract.Record{Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder}}
-	begun, err := b.by(3, 1, step)
+	begun, err := b.recordTask(3, 1, step)
 	require.NoError(t, err)
 	ends := func(status contract.ExecutionStatus, kind contract.EventType) contract.Record {
 		return contract.Record{
 			End: &contract.ExecutionEnd{ExecutionID: begun.Execution.ID, Status: status}, EndEvents: 1, Events: []contract.EventDraft{{Type: kind}},
 		}
 	}
-	_, err = b.by(7, 2, ends(contract.ExecutionCompleted, contract.EventStepCompleted))
+	_, err = b.recordTask(7, 2, ends(contract.ExecutionCompleted, contract.EventStepCompleted))
 	require.NoError(t, err)
-	_, err = b.by(11, 2, ends(contract.ExecutionCancelled, contract.EventStepError)) // repeated, together with a stop
+	_, err = b.recordTask(11, 2, ends(contract.ExecutionCancelled, contract.EventStepError)) // repeated, together with a stop
 	require.NoError(t, err)
 	executions, err := b.Executions(t.Context(), b.First.ID)
 	require.NoError(t, err)
@@ -277,11 +277,11 @@ func TestAnApprovalThatEndedInAForgottenRecordIsAnswered(t *testing.T) {
 	asks := contract.Record{
 		Run: &contract.RunChange{Phase: contract.PhaseReleaser, Status: contract.StatusWaitingForApproval}, Notes: map[string]string{"id": "release-1", "kind": "release", "status": "pending"},
 	}
-	_, err := b.by(3, 1, asks)
+	_, err := b.recordTask(3, 1, asks)
 	require.NoError(t, err)
-	_, err = b.by(7, 2, contract.Record{Run: &contract.RunChange{Status: contract.StatusCancelled, Finished: true}, Events: []contract.EventDraft{{Type: contract.EventRunFailed}}})
+	_, err = b.recordTask(7, 2, contract.Record{Run: &contract.RunChange{Status: contract.StatusCancelled, Finished: true}, Events: []contract.EventDraft{{Type: contract.EventRunFailed}}})
 	require.NoError(t, err)
-	_, err = b.by(11, 2, contract.Record{
+	_, err = b.recordTask(11, 2, contract.Record{
 		Run: &contract.RunChange{Status: contract.PhaseReleaser.Running()}, Notes: map[string]string{"id": "release-1", "status": "granted", "by": "ann"},
 		Events: []contract.EventDraft{{Type: contract.EventApprovalGranted}},
 	})
@@ -295,18 +295,18 @@ func TestAnApprovalThatEndedInAForgottenRecordIsAnswered(t *testing.T) {
 func TestARunWhoseEndRecordWasLostContinues(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	first, err := b.by(3, 1, began(contract.PhasePlanner))
+	first, err := b.recordTask(3, 1, began(contract.PhasePlanner))
 	require.NoError(t, err)
 	over := contract.Record{
 		Run: &contract.RunChange{Status: contract.StatusFailed, Finished: true}, Events: []contract.EventDraft{{Type: contract.EventRunFailed}},
 		End: &contract.ExecutionEnd{ExecutionID: first.Execution.ID, Status: contract.ExecutionFailed},
 	}
-	_, err = b.by(7, 2, over)
+	_, err = b.recordTask(7, 2, over)
 	require.NoError(t, err)
-	_, err = b.by(11, 2, began(contract.PhaseBuilder))
+	_, err = b.recordTask(11, 2, began(contract.PhaseBuilder))
 	require.NoError(t, err)
 	require.Equal(t, contract.PhaseBuilder.Running(), b.status(t))
-	_, err = b.by(15, 3, over)
+	_, err = b.recordTask(15, 3, over)
 	require.NoError(t, err)
 	require.Equal(t, contract.StatusFailed, b.status(t))
 	require.Len(t, b.all(t), 4, "created, two phases, one end")
@@ -315,14 +315,14 @@ func TestARunWhoseEndRecordWasLostContinues(t *testing.T) {
 func TestAWorkerWhoseTaskIsDoneAgainElsewhereChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, err := b.by(3, 1, began(contract.PhasePlanner))
+	_, err := b.recordTask(3, 1, began(contract.PhasePlanner))
 	require.NoError(t, err)
-	_, err = b.by(7, 1, pauses())
+	_, err = b.recordTask(7, 1, pauses())
 	require.NoError(t, err)
 	before := b.all(t)
-	_, err = b.by(3, 1, began(contract.PhasePlanner)) // its number belongs to another one
+	_, err = b.recordTask(3, 1, began(contract.PhasePlanner)) // its number belongs to another one
 	require.NoError(t, err)
-	_, err = b.by(3, 2, began(contract.PhaseBuilder))
+	_, err = b.recordTask(3, 2, began(contract.PhaseBuilder))
 	require.ErrorContains(t, err, "another worker has taken over")
 	require.Equal(t, contract.ClassInfra, fault.Of(err).Class)
 	require.Equal(t, before, b.all(t))
@@ -336,7 +336,7 @@ func TestTwoWorkersThatExecuteTheSameTaskRecordItOnce(t *testing.T) {
 		phases := contract.Phases()
 		zombie := func(ctx context.Context) error { // its task has timed out, but it does not know that
 			for i, p := range phases {
-				if _, err := b.by(3, int64(i+1), began(p)); err != nil {
+				if _, err := b.recordTask(3, int64(i+1), began(p)); err != nil {
 					require.ErrorContains(t, err, "another worker has taken over")
 					return nil
 				}
@@ -346,7 +346,7 @@ func TestTwoWorkersThatExecuteTheSameTaskRecordItOnce(t *testing.T) {
 		results := map[contract.Phase]contract.ExecutionRef{}
 		live := func(ctx context.Context) error {
 			for i, r := range append([]contract.Record{pauses()}, began(phases[0]), began(phases[1]), began(phases[2]), began(phases[3])) {
-				result, err := b.by(7, int64(i+1), r)
+				result, err := b.recordTask(7, int64(i+1), r)
 				if err != nil {
 					return err
 				}
@@ -376,9 +376,9 @@ func TestTwoWorkersThatExecuteTheSameTaskRecordItOnce(t *testing.T) {
 func TestRecordsOfReconcilersAndOfOlderWorkersAreRepeatsWhateverTheySay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	first, err := b.by(0, 1, began(contract.PhasePlanner))
+	first, err := b.recordTask(0, 1, began(contract.PhasePlanner))
 	require.NoError(t, err)
-	second, err := b.by(7, 1, pauses())
+	second, err := b.recordTask(7, 1, pauses())
 	require.NoError(t, err)
 	require.Equal(t, first, second)
 	require.Len(t, b.all(t), 2)
