@@ -116,13 +116,13 @@ func (s *Server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) 
 		if view, err := s.Runs.State(ctx, h.Run.ID); err == nil {
 			now = view.Models
 		} else {
-			m.Live, m.Told = false, "The run's workflow is not responding, so this page shows the models that the run started with. Nothing is lost; try again shortly."
+			m.Live, m.Reason = false, "The run's workflow is not responding, so this page shows the models that the run started with. Nothing is lost; try again shortly."
 			if errors.Is(err, store.ErrNotFound) {
 				return nil, err
 			}
 		}
 	} else {
-		m.Told = "The run has ended. A replay or a fork may use another model."
+		m.Reason = "The run has ended. A replay or a fork may use another model."
 	}
 	for _, agent := range contract.Agents() {
 		at, ok := h.Run.Settings.Models[agent]

@@ -85,7 +85,7 @@ func points(phases []ui.PhaseStrip, steps []rerun.Preview, executions []store.Ex
 			if j < i {
 				p.Kept = append(p.Kept, string(name))
 			} else {
-				p.Again = append(p.Again, string(name))
+				p.Repeated = append(p.Repeated, string(name))
 			}
 		}
 		lastTime(&p, latest, func(e store.Execution) bool { return slices.Index(names, e.Phase) >= i })
@@ -103,7 +103,7 @@ func points(phases []ui.PhaseStrip, steps []rerun.Preview, executions []store.Ex
 // stepPoint is a step of the builder from which a run can be repeated.
 func stepPoint(o rerun.Preview, latest map[[2]string]store.Execution) ui.ReplayPoint {
 	p := ui.ReplayPoint{Phase: contract.PhaseBuilder, Step: o.Step, Kept: append([]string{string(contract.PhasePlanner)}, o.Kept...)}
-	p.Again = append(append(p.Again, o.Repeated...), string(contract.PhaseTester), string(contract.PhaseReleaser))
+	p.Repeated = append(append(p.Repeated, o.Repeated...), string(contract.PhaseTester), string(contract.PhaseReleaser))
 	lastTime(&p, latest, func(e store.Execution) bool {
 		if e.Phase == contract.PhaseBuilder {
 			return slices.Contains(o.Repeated, e.Step)

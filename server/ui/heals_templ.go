@@ -894,12 +894,12 @@ func backOf(c HealCard) contract.Phase {
 	return c.Phase
 }
 
-// tellingLines is how many lines of a cause are shown before the rest is folded.
-const tellingLines = 5
+// shownCauseLines is how many lines of a cause are shown before the rest is folded.
+const shownCauseLines = 5
 
-func telling(cause string) (first, rest string) {
+func splitCause(cause string) (first, rest string) {
 	lines := strings.Split(strings.TrimSpace(cause), "\n")
-	n := min(tellingLines, len(lines))
+	n := min(shownCauseLines, len(lines))
 	return strings.Join(lines[:n], "\n"), strings.Join(lines[n:], "\n")
 }
 
@@ -924,7 +924,7 @@ func whatFailed(c HealCard) templ.Component {
 			templ_7745c5c3_Var41 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		first, rest := telling(c.RootCause)
+		first, rest := splitCause(c.RootCause)
 		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 58, "<div class=\"stack\"><h3 class=\"line\">What failed <span class=\"tag bad\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err

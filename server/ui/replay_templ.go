@@ -18,10 +18,10 @@ import (
 	"time"
 )
 
-// ReplayPage is where a run is done again, and watched while it is.
+// ReplayPage is where a run is replayed, and watched while it is.
 type ReplayPage struct {
 	Head    RunHead
-	Points  []ReplayPoint // from where it can be done again
+	Points  []ReplayPoint // from where it can be replayed
 	Chosen  *ReplayPoint
 	Steps   []string // of the plan
 	Models  []string // as provider/model
@@ -29,16 +29,16 @@ type ReplayPage struct {
 	Console []ConsoleLine
 }
 
-// ReplayPoint is a place from which a run can be done again, with what that
+// ReplayPoint is a place from which a run can be replayed, with what that
 // comes to.
 type ReplayPoint struct {
-	Phase contract.Phase
-	Step  string
-	Again []string // phases and steps that are done again
-	Kept  []string // phases and steps that stay as they are
-	Cost  int64    // of what is done again, the last time, in millionths of a dollar
-	Token int64
-	Took  time.Duration
+	Phase    contract.Phase
+	Step     string
+	Repeated []string // phases and steps that are repeated
+	Kept     []string // phases and steps that stay as they are
+	Cost     int64    // of what is repeated, the last time, in millionths of a dollar
+	Token    int64
+	Took     time.Duration
 }
 
 // Is reports whether a point is the given one.
@@ -121,7 +121,7 @@ func ReplayTab(p ReplayPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = goOn(p).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = continueForm(p).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -292,14 +292,14 @@ func replayChosen(p ReplayPage, point ReplayPoint) templ.Component {
 			templ_7745c5c3_Var6 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<dl class=\"kv tall\" id=\"outlook\"><div><dt>Repeated</dt><dd class=\"wrap\" dir=\"auto\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<dl class=\"kv tall\" id=\"replay-preview\"><div><dt>Repeated</dt><dd class=\"wrap\" dir=\"auto\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var7 string
-		templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(listed(point.Again))
+		templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(listed(point.Repeated))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `replay.templ`, Line: 129, Col: 73}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `replay.templ`, Line: 129, Col: 76}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 		if templ_7745c5c3_Err != nil {
@@ -496,7 +496,7 @@ func replayCommand(p ReplayPage, point ReplayPoint) Command {
 	}
 	if p.Head.Run.ReleaseBranch != "" {
 		c.Class = "danger"
-		c.Ask = fmt.Sprintf("Replay run %d and overwrite its release? %s Repeated: %s.", p.Head.Run.ID, releaseWords(p.Head.Run), listed(point.Again))
+		c.Ask = fmt.Sprintf("Replay run %d and overwrite its release? %s Repeated: %s.", p.Head.Run.ID, releaseWords(p.Head.Run), listed(point.Repeated))
 	}
 	return c
 }
@@ -741,7 +741,7 @@ func replayConsole(p ReplayPage) templ.Component {
 	})
 }
 
-func goOn(p ReplayPage) templ.Component {
+func continueForm(p ReplayPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -762,7 +762,7 @@ func goOn(p ReplayPage) templ.Component {
 			templ_7745c5c3_Var29 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "<section class=\"box\" id=\"go-on\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "<section class=\"box\" id=\"continue\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
