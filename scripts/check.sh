@@ -36,4 +36,4 @@ mapfile -t packages < <(
 )
 [ ${#packages[@]} -gt 0 ] || exit 0
 printf 'Testing %d packages.\n' ${#packages[@]}
-./bin/gotestsum --format pkgname --format-hide-empty-pkg -- -timeout 10m "${packages[@]}"
+./bin/gotestsum --format pkgname --format-hide-empty-pkg -- -vet=off -ldflags=-w -timeout 10m "${packages[@]}"

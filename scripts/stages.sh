@@ -9,15 +9,13 @@ go=${GO:-go}
 records=$(mktemp -d) # what gotestsum writes of each stage, for the table
 trap 'rm -rf "$records"' EXIT
 
-# Tests that start whole stacks run one package after another, because they have
-# deadlines and would compete for the processors.
+# Tests that start whole stacks wait most of the time, so more of them run at once than
+# there are processors; those of test/chaos wait for faults beside those of test/e2e.
 stacks='/test/(e2e|chaos|browser)$|/internal/devstack$'
 
 # Lint has vetted the tests already, and nobody debugs these binaries.
 lean='-vet=off -ldflags=-w'
 
-# Tests of whole stacks wait most of the time, so more of them run at once than there
-# are processors.
 at_once=5
 
 # Collecting garbage less often takes memory and saves a tenth of the processor time
@@ -38,7 +36,7 @@ stage_lint() { make --no-print-directory lint; }
 stage_vulnerabilities() { ./scripts/vulnerabilities.sh; }
 stage_devserver() { (cd devserver && tests devserver $lean -tags "${DEVSERVER_TAGS:-}" -timeout 15m ./...); }
 stage_unit() { tests unit $lean -timeout 30m $($go list ./... | grep -vE "$stacks"); }
-stage_stacks() { tests stacks $lean -count=1 -timeout 55m -p 1 -parallel $at_once ./internal/devstack ./test/e2e ./test/chaos; }
+stage_stacks() { tests stacks $lean -count=1 -timeout 55m -p 2 -parallel $at_once ./test/e2e ./test/chaos ./internal/devstack; }
 stage_browser() { tests browser $lean -count=1 -timeout 10m -run TestPagesKeepTheirStateAcrossRefreshes ./test/browser; }
 
 stages=("$@")

@@ -29,6 +29,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/await"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/health"
@@ -42,7 +43,10 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(storetest.Main(m)) }
+func TestMain(m *testing.M) {
+	await.RunsManyAtOnce()
+	goleak.VerifyTestMain(storetest.Main(m))
+}
 
 // temporal is a Temporal that answers or does not.
 type temporal struct {

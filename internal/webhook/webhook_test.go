@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 		}
 		webhook.New(st, feed.New(st, feed.Options{}), settings(), slog.Default()).Run(context.Background()) // until it is killed
 	}
+	await.RunsManyAtOnce()
 	goleak.VerifyTestMain(storetest.Main(m))
 }
 
