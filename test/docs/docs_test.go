@@ -408,7 +408,7 @@ func TestTheReleaseOfTheProgramsIsTheNewestOneInTheChangelog(t *testing.T) {
 	t.Parallel()
 	newest := regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\]`).FindStringSubmatch(documents(t)["CHANGELOG.md"])
 	require.NotNil(t, newest)
-	require.Equal(t, newest[1], version.Release)
+	require.Equal(t, version.Release, newest[1])
 }
 
 // defaults returns the default of each setting by its key.
