@@ -2,6 +2,7 @@ package run
 
 import (
 	"cmp"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
