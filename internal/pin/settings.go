@@ -5,14 +5,14 @@ import (
 	"path"
 	"slices"
 
-	"github.com/rocketgpt/orchestrator/internal/pin/settings"
+	"github.com/rocketgpt/orchestrator/internal/pin/buildfiles"
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
 // settingsOf returns the rule for the settings in the file at a path, nil for a file
 // without such settings. No file matches two rules of different languages.
-func settingsOf(p string) func(*settings.Change) {
-	rules := slices.Clone(settings.Rules)
+func settingsOf(p string) func(*buildfiles.Change) {
+	rules := slices.Clone(buildfiles.Rules)
 	for _, l := range languages {
 		rules = append(rules, l.Settings...)
 	}
@@ -38,7 +38,7 @@ func (j *judge) judgeSettings(f File) {
 	if judge == nil {
 		return
 	}
-	c := &settings.Change{Before: f.Before, After: f.After, Existed: f.Existed, Exists: f.Exists}
+	c := &buildfiles.Change{Before: f.Before, After: f.After, Existed: f.Existed, Exists: f.Exists}
 	if f.RenamedFrom != f.Path && settingsOf(f.Path) == nil {
 		c.After, c.Exists = nil, false
 	}

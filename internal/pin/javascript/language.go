@@ -6,8 +6,8 @@ import (
 	"path"
 	"regexp"
 
+	"github.com/rocketgpt/orchestrator/internal/pin/buildfiles"
 	"github.com/rocketgpt/orchestrator/internal/pin/language"
-	"github.com/rocketgpt/orchestrator/internal/pin/settings"
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
@@ -23,7 +23,7 @@ var Language = language.Language{
 	IsSupport: func(p string) bool { return language.InFolder(p, language.TestFolders) },
 	Parse:     parse,
 	RunsAlone: func(*testfile.Unit) bool { return true },
-	Settings: []settings.Rule{
+	Settings: []buildfiles.Rule{
 		{Path: regexp.MustCompile(`(^|/)package\.json$`), Judge: packageJSON},
 		{Path: regexp.MustCompile(`(^|/)((jest|vitest|vite|playwright|cypress|ava|web-test-runner|wdio|karma)([.-](config|conf|workspace|setup))[\w.-]*\.([cm]?[jt]s|json)|\.mocharc\.(c?js|jsonc?))$`), Judge: compareRunnerSettings},
 	},

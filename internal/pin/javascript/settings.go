@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rocketgpt/orchestrator/internal/pin/buildfiles"
 	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
-	"github.com/rocketgpt/orchestrator/internal/pin/settings"
 )
 
 var (
@@ -31,7 +31,7 @@ type runnerSettings struct {
 
 // compareRunnerSettings judges the settings of a JavaScript test runner. They are read
 // as tokens: a configuration is a program, and is not run.
-func compareRunnerSettings(c *settings.Change) {
+func compareRunnerSettings(c *buildfiles.Change) {
 	before, after := runnerSettingsOf(c.Before), runnerSettingsOf(c.After)
 	if !c.Exists {
 		if c.Existed {
@@ -46,7 +46,7 @@ func compareRunnerSettings(c *settings.Change) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(exclusions)) {
 		for _, v := range slices.Sorted(maps.Keys(after.values[key])) {
-			if !before.values[key][v] && !settings.NoTests.MatchString(v) {
+			if !before.values[key][v] && !buildfiles.NoTests.MatchString(v) {
 				c.Exclude(key, key+" excludes "+v)
 			}
 		}
@@ -57,7 +57,7 @@ func compareRunnerSettings(c *settings.Change) {
 }
 
 // compareSelection judges a setting that names the tests which run.
-func compareSelection(c *settings.Change, key string, before, after map[string]bool) {
+func compareSelection(c *buildfiles.Change, key string, before, after map[string]bool) {
 	narrow := key == "grep" || key == "testNamePattern" || key == "testPathPattern"
 	switch {
 	case before == nil && after == nil:
@@ -116,7 +116,7 @@ func (r *runnerSettings) add(src *lexer.Source, key string, i int) {
 var testScript = regexp.MustCompile(`^(pre|post)?(test|tests|check|e2e|unit|integration)([:_-].*)?$`)
 
 // packageJSON judges the scripts that run tests, and the settings of runners.
-func packageJSON(c *settings.Change) {
+func packageJSON(c *buildfiles.Change) {
 	before, after := decode(c.Before), decode(c.After)
 	if before != nil && after == nil {
 		if len(before.tests()) > 0 {
@@ -138,7 +138,7 @@ func packageJSON(c *settings.Change) {
 	for _, n := range names {
 		c.Command("script "+n, was[n], is[n])
 	}
-	inner := &settings.Change{Before: before.runners(), After: after.runners(), Existed: before != nil, Exists: true}
+	inner := &buildfiles.Change{Before: before.runners(), After: after.runners(), Existed: before != nil, Exists: true}
 	compareRunnerSettings(inner)
 	c.Excluded, c.Edited = append(c.Excluded, inner.Excluded...), append(c.Edited, inner.Edited...)
 }

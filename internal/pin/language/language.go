@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rocketgpt/orchestrator/internal/pin/settings"
+	"github.com/rocketgpt/orchestrator/internal/pin/buildfiles"
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
@@ -26,7 +26,7 @@ type Language struct {
 	// nil if no runner of the language can.
 	RunsAlone func(u *testfile.Unit) bool
 	// Settings are the files of the language's own tools that say which tests run.
-	Settings []settings.Rule
+	Settings []buildfiles.Rule
 	// FolderScope: tests can call only the functions of their folder, otherwise all.
 	FolderScope bool
 	// BesideCode: tests are in the files of the code that they test.

@@ -6,8 +6,8 @@ import (
 	"path"
 	"regexp"
 
+	"github.com/rocketgpt/orchestrator/internal/pin/buildfiles"
 	"github.com/rocketgpt/orchestrator/internal/pin/language"
-	"github.com/rocketgpt/orchestrator/internal/pin/settings"
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
@@ -22,7 +22,7 @@ var Language = language.Language{
 	},
 	Parse:     parse,
 	RunsAlone: func(*testfile.Unit) bool { return true },
-	Settings: []settings.Rule{
+	Settings: []buildfiles.Rule{
 		{Path: regexp.MustCompile(`(^|/)(\.?pytest\.ini|pytest\.toml|setup\.cfg|tox\.ini|pyproject\.toml)$`), Judge: pytestConfig},
 		{Path: regexp.MustCompile(`(^|/)conftest\.py$`), Judge: conftest},
 	},

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rocketgpt/orchestrator/internal/pin/buildfiles"
 	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
-	"github.com/rocketgpt/orchestrator/internal/pin/settings"
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
@@ -41,7 +41,7 @@ func readIni(data []byte) *iniFile {
 	f := &iniFile{pytest: map[string]*strings.Builder{}}
 	section, key := "", ""
 	depth := 0
-	for _, line := range settings.Uncommented(data, "#") {
+	for _, line := range buildfiles.Uncommented(data, "#") {
 		if m := iniSection.FindStringSubmatch(line); m != nil && depth <= 0 {
 			section, key = strings.TrimSpace(m[1]), ""
 			continue
@@ -69,9 +69,9 @@ func readIni(data []byte) *iniFile {
 var wordsInValue = regexp.MustCompile(`[^\s\[\]"',]+`)
 
 // pytestConfig judges the settings of pytest and the commands of tox.
-func pytestConfig(c *settings.Change) {
+func pytestConfig(c *buildfiles.Change) {
 	before, after := readIni(c.Before), readIni(c.After)
-	if why := settings.Suppressed(before.value("addopts"), after.value("addopts")); why != "" {
+	if why := buildfiles.Suppressed(before.value("addopts"), after.value("addopts")); why != "" {
 		c.Exclude("addopts", "addopts: "+why)
 	}
 	for _, k := range []string{"testpaths", "python_files", "python_classes", "python_functions"} {
@@ -80,16 +80,16 @@ func pytestConfig(c *settings.Change) {
 	for _, k := range []string{"norecursedirs", "collect_ignore", "collect_ignore_glob"} {
 		was := lexer.Set(strings.Join(before.words(k), " "))
 		for _, v := range after.words(k) {
-			if !was[v] && !settings.NoTests.MatchString(v) {
+			if !was[v] && !buildfiles.NoTests.MatchString(v) {
 				c.Exclude(k, k+" excludes "+v)
 				break
 			}
 		}
 	}
 	was, is := before.commands.String(), after.commands.String()
-	if why := settings.Suppressed(was, is); why != "" {
+	if why := buildfiles.Suppressed(was, is); why != "" {
 		c.Exclude("commands", "commands: "+why)
-	} else if len(settings.TestRunner.FindAllString(was, -1)) > len(settings.TestRunner.FindAllString(is, -1)) {
+	} else if len(buildfiles.TestRunner.FindAllString(was, -1)) > len(buildfiles.TestRunner.FindAllString(is, -1)) {
 		c.Exclude("commands", "tests that it used to run no longer run")
 	}
 }
@@ -101,7 +101,7 @@ var pytestDefaults = map[string][]string{
 
 // compareSelection judges a setting that selects tests: what it selected must still be
 // selected.
-func compareSelection(c *settings.Change, k string, before, after *iniFile) {
+func compareSelection(c *buildfiles.Change, k string, before, after *iniFile) {
 	was, is := before.words(k), after.words(k)
 	if len(was) == 0 {
 		was = pytestDefaults[k]
@@ -133,7 +133,7 @@ var conftestHooks = lexer.Set(`skip skipif xfail deselected collect_ignore colle
 	pytest_pyfunc_call pytest_runtest_protocol pytest_runtestloop pytest_collection_modifyitems wasxfail`)
 
 // conftest judges what a conftest.py does to the tests around it.
-func conftest(c *settings.Change) {
+func conftest(c *buildfiles.Change) {
 	count := func(data []byte) map[string]int {
 		f := &file{Source: &lexer.Source{}, result: &testfile.File{}}
 		f.scan(data)

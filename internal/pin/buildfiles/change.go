@@ -1,9 +1,9 @@
-// Package settings judges changes of files that say which tests run, and whether their
+// Package buildfiles judges changes of files that say which tests run, and whether their
 // result counts: Makefiles, workflows, build files and rgpt.yaml. It provides what the
 // languages need to judge the settings of their own test runners.
 //
 // No file is executed to judge it.
-package settings
+package buildfiles
 
 import (
 	"regexp"
