@@ -168,7 +168,7 @@ func (s *spec) noun() string {
 	case kindSize:
 		return "a size"
 	case kindMoney:
-		return "an amount of US dollars"
+		return "an amount in US dollars"
 	default:
 		return s.textNoun()
 	}

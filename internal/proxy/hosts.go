@@ -79,7 +79,7 @@ func parsePattern(text string) (p hostPattern, err error) {
 	case text == "":
 		return p, fmt.Errorf("is empty; expected a host such as packages.example.com")
 	case strings.ContainsAny(text, "/@ \t\r\n"):
-		return p, fmt.Errorf("is not a host; expected a name without scheme, user and path, such as packages.example.com or example.com:8443")
+		return p, fmt.Errorf("is not a host; expected a name without a scheme, user or path, such as packages.example.com or example.com:8443")
 	}
 	host, ports, err := splitPattern(text)
 	if err != nil {

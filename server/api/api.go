@@ -43,7 +43,7 @@ type Server struct {
 // generated from the types of the operations, so it matches what they do.
 func (s *Server) Register(mux *http.ServeMux) {
 	config := huma.DefaultConfig("RocketGPT Orchestrator", version.Version)
-	config.Info.Description = "Runs turn a goal and a git repository into a tested branch. Errors are problem+json (RFC 9457)."
+	config.Info.Description = "A run turns a goal and a git repository into a tested branch. Errors are returned as problem+json (RFC 9457)."
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "/api/openapi", "", ""
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	config.CreateHooks = nil // answers hold what was asked for, without links to schemas

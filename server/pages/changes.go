@@ -235,13 +235,13 @@ func stateAfter(e store.Execution, heals []store.HealEvent) (contract.Workspace,
 	case e.Step == "":
 		var out contract.Workspace
 		if json.Unmarshal(e.Output, &out) == nil && out.Tree != "" { // outputs of other phases have another form
-			return out, fmt.Sprintf("Combined changes of the steps, as of attempt %d of the %s. Not released.", e.Attempt, e.Phase)
+			return out, fmt.Sprintf("Combined changes from the steps, as of %s attempt %d. Not released.", e.Phase, e.Attempt)
 		}
 	case e.Step == contract.StepRepair && e.Phase != contract.PhaseBuilder: // a builder's repair covers only one step's work
 		out := stepOutput(e)
 		for _, h := range heals {
 			if h.Status != contract.HealFailed && out.To.Tree != "" && h.Output().After["tree"] == out.To.Tree {
-				return out.To, fmt.Sprintf("Combined changes of the steps and repairs, as of heal %d. Not released.", h.Number)
+				return out.To, fmt.Sprintf("Combined changes from the steps and repairs, as of heal %d. Not released.", h.Number)
 			}
 		}
 	}

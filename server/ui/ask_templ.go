@@ -668,7 +668,7 @@ func askRelease(a Ask) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case a.Patch != "":
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 51, "<div class=\"diffbox\" id=\"ask-change\" tabindex=\"0\" role=\"group\" aria-label=\"Change to release\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 51, "<div class=\"diffbox\" id=\"ask-change\" tabindex=\"0\" role=\"group\" aria-label=\"Change to be released\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -1334,7 +1334,7 @@ func diffCode(p DiffPage) templ.Component {
 						}
 					}
 					if f.Unsure {
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 102, "<span class=\"tag\" title=\"The runs started from different commits: this is based on their own changes.\">unsure</span>")
+						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 102, "<span class=\"tag\" title=\"The runs started from different commits, so this comparison uses only the changes that each run made.\">unsure</span>")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -1458,7 +1458,7 @@ func codeWords(c diff.CodeDiff) string {
 	case !c.LeftRecorded || !c.RightRecorded:
 		return "cannot be compared"
 	case len(c.Files) == 0:
-		return "identical, as far as known"
+		return "identical, as far as is known"
 	}
 	return plural(len(c.Files), "file differs", "files differ")
 }

@@ -318,7 +318,7 @@ func (s *Side) loadPartial(ctx context.Context, db *store.Store, blobs Blobs, re
 	}
 	w := last.Outcome.Workspace
 	s.Code = readCode(ctx, blobs, content{Tree: w.Tree, Patch: w.Patch}, repo)
-	s.Notes = append(s.Notes, fmt.Sprintf("%s: the code is the last result of step %s; the builder did not finish, so changes of other steps may be missing", s.Ref, by.Step))
+	s.Notes = append(s.Notes, fmt.Sprintf("%s: the code is the last result of step %s; the builder did not finish, so changes from other steps may be missing", s.Ref, by.Step))
 	return nil
 }
 

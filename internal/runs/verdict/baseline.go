@@ -291,9 +291,9 @@ func fewerMessage(ran, before int) string {
 // missingMessage says which tests are missing; if there are many only the first.
 func missingMessage(lost []string) string {
 	if len(lost) == 1 {
-		return "1 test of the base commit is missing: " + lost[0]
+		return "1 test from the base commit is missing: " + lost[0]
 	}
-	message := fmt.Sprintf("%d tests of the base commit are missing: %s", len(lost), strings.Join(lost[:min(len(lost), shownMissing)], ", "))
+	message := fmt.Sprintf("%d tests from the base commit are missing: %s", len(lost), strings.Join(lost[:min(len(lost), shownMissing)], ", "))
 	if more := len(lost) - shownMissing; more > 0 {
 		message += fmt.Sprintf(" (and %d more)", more)
 	}

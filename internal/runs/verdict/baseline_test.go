@@ -152,7 +152,7 @@ func TestTestsOfTheBaseThatDoNotRunAnyMoreAreMissing(t *testing.T) {
 		says string
 	}{
 		"all are there":        {ran(pass("m.A"), pass("m.TestLogin/expired"), pass("n.C")), nil, ""},
-		"one is gone":          {ran(pass("m.A"), pass("n.C")), nil, "1 test of the base commit is missing: m.TestLogin/expired"},
+		"one is gone":          {ran(pass("m.A"), pass("n.C")), nil, "1 test from the base commit is missing: m.TestLogin/expired"},
 		"one that failed":      {ran(pass("m.A"), pass("m.TestLogin/expired")), nil, "missing: n.C"},
 		"one has another name": {ran(pass("m.A"), pass("m.TestLogin/old"), pass("n.C")), nil, ""},
 		"in another place":     {ran(pass("m.A"), pass("other.D"), pass("n.C")), nil, "missing: m.TestLogin/expired"},
@@ -161,7 +161,7 @@ func TestTestsOfTheBaseThatDoNotRunAnyMoreAreMissing(t *testing.T) {
 		"only edited":          {ran(pass("m.A"), pass("n.C")), []contract.Finding{{Rule: "pinned-tests/edited", Message: "TestLogin was changed"}}, "missing"},
 		"skipped is told":      {ran(pass("m.A"), pass("m.TestLogin/expired"), contract.TestCase{Name: "n.C", Status: contract.TestSkipped}), nil, ""},
 		"it did not build":     {red(contract.CategoryTest, contract.CodeTestsFailed), nil, ""},
-		"two are gone":         {ran(pass("m.A")), nil, "2 tests of the base commit are missing: m.TestLogin/expired, n.C"},
+		"two are gone":         {ran(pass("m.A")), nil, "2 tests from the base commit are missing: m.TestLogin/expired, n.C"},
 		"only counts one":      {counted(1), nil, "1 test ran, but 3 ran on the base commit"},
 		"only counts":          {counted(2), nil, "2 tests ran, but 3 ran on the base commit"},
 		"enough of them":       {counted(3), nil, ""},
@@ -252,7 +252,7 @@ func TestACheckThatTakesThePlaceOfAnotherRunsItsTests(t *testing.T) {
 		message   string
 	}{
 		"the same, spelled in another way": {named, ran(pass("a.ts › TestAdd"), pass("a.ts › TestSub"), pass("TestMul"), pass("TestNew")), nil, ""},
-		"one is missing":                   {named, ran(pass("TestAdd"), pass("TestSub"), pass("TestOther")), nil, "1 test of the base commit is missing: pkg.TestMul"},
+		"one is missing":                   {named, ran(pass("TestAdd"), pass("TestSub"), pass("TestOther")), nil, "1 test from the base commit is missing: pkg.TestMul"},
 		"one line that says ok":            {named, counted(1), nil, "does not report which tests it ran"},
 		"as many, without names":           {named, counted(3), nil, "does not report which tests it ran"},
 		"as many, and none had names":      {unnamed, counted(3), nil, ""},

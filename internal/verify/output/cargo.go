@@ -54,7 +54,7 @@ func parseCargo(stdout []byte, s Paths) Results {
 		}
 	}
 	if passed > ran {
-		out.Problems = append(out.Problems, Problem{Level: Warning, Message: "the output names " + itoa(passed) + " passed tests, but the summaries only " + itoa(ran)})
+		out.Problems = append(out.Problems, Problem{Level: Warning, Message: "the output names " + itoa(passed) + " passed tests, but the summaries show only " + itoa(ran)})
 	}
 	return out
 }

@@ -395,7 +395,7 @@ func (c *State) keeps(s *Participant, p *post) string {
 	case p.Kind != contract.MovePropose:
 		return fmt.Sprintf("there is no objection to %s", p.Key)
 	case p.Author != s.Member:
-		return fmt.Sprintf("there is no objection to %s, and only %s can withdraw it", p.Key, p.Author)
+		return fmt.Sprintf("%s has no objection to resolve, and only %s can withdraw it", p.Key, p.Author)
 	case p.State != contract.EntryLive:
 		return fmt.Sprintf("%s is already %s", p.Key, p.State)
 	}
