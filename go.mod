@@ -60,6 +60,8 @@ require (
 	golang.org/x/mod v0.42.0
 )
 
+require github.com/google/renameio/v2 v2.0.2
+
 require (
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
 	github.com/danielgtaylor/huma/v2 v2.37.2

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -211,10 +212,7 @@ func writeReady(file, address string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(file+".new", content, 0o600); err != nil {
-		return fmt.Errorf("write the ready file: %w", err)
-	}
-	if err := os.Rename(file+".new", file); err != nil {
+	if err := renameio.WriteFile(file, content, 0o600); err != nil {
 		return fmt.Errorf("write the ready file: %w", err)
 	}
 	return nil

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/renameio/v2"
+
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/proc"
@@ -174,11 +176,7 @@ func (s *Stack) save() error {
 	if err != nil {
 		return fmt.Errorf("write the state of the stack: %w", err)
 	}
-	file := s.Path(stateFile)
-	if err := os.WriteFile(file+".new", raw, 0o600); err != nil {
-		return fmt.Errorf("write the state of the stack: %w", err)
-	}
-	if err := os.Rename(file+".new", file); err != nil {
+	if err := renameio.WriteFile(s.Path(stateFile), raw, 0o600); err != nil {
 		return fmt.Errorf("write the state of the stack: %w", err)
 	}
 	return nil

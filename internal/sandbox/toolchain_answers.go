@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/google/renameio/v2"
 )
 
 // answersTime is how long a toolchain's answer is used again. A worker that starts asks
@@ -69,10 +71,7 @@ func (a *answers) save() {
 	if err != nil || os.MkdirAll(filepath.Dir(a.file), 0o700) != nil {
 		return
 	}
-	temporary := fmt.Sprintf("%s.%d", a.file, os.Getpid())
-	if os.WriteFile(temporary, data, 0o600) != nil || os.Rename(temporary, a.file) != nil {
-		_ = os.Remove(temporary)
-	}
+	_ = renameio.WriteFile(a.file, data, 0o600)
 }
 
 // ask returns what a toolchain's own program prints, nil if it fails.

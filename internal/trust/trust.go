@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/google/renameio/v2"
 )
 
 // List is a file with one line for each trusted file: the digest of its path and
@@ -109,21 +111,11 @@ func (l List) read() ([]string, error) {
 
 // write replaces the list as a whole.
 func (l List) write(text string) error {
-	dir := filepath.Dir(l.path)
-	err := os.MkdirAll(dir, 0o700)
-	var file *os.File
+	err := os.MkdirAll(filepath.Dir(l.path), 0o700)
 	if err == nil {
-		file, err = os.CreateTemp(dir, "trusted-")
+		err = renameio.WriteFile(l.path, []byte(text), 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("write the list of trusted files %s: %w", l.path, err)
-	}
-	_, err = file.WriteString(text)
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(file.Name(), l.path)
-	}
-	if err != nil {
-		_ = os.Remove(file.Name())
 		return fmt.Errorf("write the list of trusted files %s: %w", l.path, err)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
@@ -277,11 +278,7 @@ func writeReady(file string) error {
 	if err != nil {
 		return err
 	}
-	fresh := file + ".new"
-	if err := os.WriteFile(fresh, content, 0o600); err != nil {
-		return fmt.Errorf("write the ready file: %w", err)
-	}
-	if err := os.Rename(fresh, filepath.Clean(file)); err != nil {
+	if err := renameio.WriteFile(filepath.Clean(file), content, 0o600); err != nil {
 		return fmt.Errorf("write the ready file: %w", err)
 	}
 	return nil
