@@ -158,7 +158,7 @@ func TestAStepWhoseOpeningFailsEndsItsExecution(t *testing.T) {
 	result := w.orchestrate(t)
 	require.Equal(t, contract.CodeRepository, result.Failure.Code)
 	begun, ended := int64(0), int64(0)
-	for i, rec := range w.records {
+	for i, rec := range w.recorded() {
 		if rec.Begin != nil && rec.Begin.Step == "step-001" {
 			begun = int64(i + 1)
 		}

@@ -81,11 +81,16 @@ func TestARunThatWatchesItsBranchContinuesAsNewAndKnowsWhatItKnew(t *testing.T) 
 	require.WithinDuration(t, began.Add(10*time.Hour), second.env.Now(), time.Minute)
 }
 
+// suggestContinueAsNew is safe for use by activities, which run in goroutines of their own.
+func (w *runFixture) suggestContinueAsNew() {
+	w.after(0, func() { w.env.SetContinueAsNewSuggested(true) })
+}
+
 func TestARunContinuesAsNewBetweenPhasesWhereTemporalSuggestsIt(t *testing.T) {
 	t.Parallel()
 	first := newRunFixture(t)
 	first.plan = onePlan("step-001", "step-002")
-	first.onThink = func(contract.ThinkInput) { first.env.SetContinueAsNewSuggested(true) }
+	first.onThink = func(contract.ThinkInput) { first.suggestContinueAsNew() }
 	next := first.continues(t, runInput(healing))
 	require.Equal(t, contract.PhaseBuilder.Completed(), first.last().Status, "what was completed is written before")
 
@@ -103,7 +108,7 @@ func TestAPausedRunIsStillPausedAfterItContinuesAsNew(t *testing.T) {
 	t.Parallel()
 	first := newRunFixture(t)
 	first.onThink = func(contract.ThinkInput) {
-		first.env.SetContinueAsNewSuggested(true)
+		first.suggestContinueAsNew()
 		first.update(contract.UpdatePause, contract.Command{ID: "p", By: "ann"})
 		first.after(time.Minute, func() { first.update(contract.UpdateAdvance, contract.Command{ID: "a", By: "ann"}) })
 	}
@@ -146,7 +151,7 @@ func TestARunWhoseStateIsTooLargeToContinueAsNewRunsOn(t *testing.T) {
 func TestTheTimeOfARunCountsOnWhenItContinuesAsNew(t *testing.T) {
 	t.Parallel()
 	first := newRunFixture(t)
-	first.onThink = func(contract.ThinkInput) { first.env.SetContinueAsNewSuggested(true) }
+	first.onThink = func(contract.ThinkInput) { first.suggestContinueAsNew() }
 	next := first.continues(t, runInput(func(s *contract.Settings) {
 		s.RunBudget.Time, s.ApproveRelease, s.ApprovalWait = 2*time.Hour, true, 48*time.Hour
 	}))

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -46,8 +47,9 @@ type deliberationFixture struct {
 	taken      string         // the id of a workflow that already exists
 	onCreate   func()         // called when the row of a recovery is created
 	onRecord   func(contract.PipelineRecord)
-	done       int // activities so far
-	away       int // how many more times the database does not answer
+	done       int           // activities so far
+	away       int           // how many more times the database does not answer
+	over       chan struct{} // closed when the host workflow has ended
 }
 
 func newDeliberationFixture(t *testing.T) *deliberationFixture {
@@ -56,7 +58,7 @@ func newDeliberationFixture(t *testing.T) *deliberationFixture {
 	f := &deliberationFixture{
 		t: t, env: suite.NewTestWorkflowEnvironment(), says: map[string][]contract.Move{}, bad: map[string]string{}, fails: map[string]*fault.Error{},
 		numbers: map[string]bool{}, ends: map[string]contract.ExecutionStatus{}, begun: map[string]int{}, broken: map[string]error{},
-		paid: map[string]int{}, executions: map[int64]string{},
+		paid: map[string]int{}, executions: map[int64]string{}, over: make(chan struct{}),
 	}
 	RegisterDeliberation(f.env)
 	RegisterMember(f.env)
@@ -227,6 +229,23 @@ func (f *deliberationFixture) begin(change ...func(*contract.DeliberationInput))
 	// For turns that are not slow: of several mocks the first match answers.
 	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.Anything).Return(f.think).Maybe()
 	f.env.ExecuteWorkflow("host", deliberationtest.Input(change...))
+	close(f.over)
+}
+
+// stopFromActivity sends a stop by signal from within an activity and returns once it
+// has been delivered, or an error if the workflow is over. The test environment's loop
+// has to send it: SignalWorkflowByID is not safe for use by other goroutines.
+func (f *deliberationFixture) stopFromActivity() error {
+	sent := make(chan error, 1)
+	f.after(0, func() {
+		sent <- f.env.SignalWorkflowByID("pipeline-7", contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"})
+	})
+	select {
+	case err := <-sent:
+		return err
+	case <-f.over:
+		return errors.New("the workflow is over")
+	}
 }
 
 // deliberate runs a deliberation to its end, and returns how it ended.

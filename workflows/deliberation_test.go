@@ -838,7 +838,7 @@ func TestAStopWhileARecoveryBeginsLosesNoPipeline(t *testing.T) {
 	t.Parallel()
 	for how, stop := range map[string]func(f *deliberationFixture){
 		"by signal": func(f *deliberationFixture) {
-			require.NoError(f.t, f.env.SignalWorkflowByID("pipeline-7", contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"}))
+			require.NoError(f.t, f.stopFromActivity())
 		},
 		"by cancellation": func(f *deliberationFixture) { f.env.CancelWorkflow() },
 	} {
@@ -869,7 +869,7 @@ func TestAStopThatComesAtTheEndKeepsTheRecoveryFromBeginning(t *testing.T) {
 	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
 	f.onRecord = func(rec contract.PipelineRecord) {
 		if endsFirst(rec) {
-			require.NoError(f.t, f.env.SignalWorkflowByID("pipeline-7", contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"}))
+			require.NoError(f.t, f.stopFromActivity())
 		}
 	}
 	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 1 })
@@ -1121,7 +1121,7 @@ func TestAStopAtAnyPointLeavesNothingOpen(t *testing.T) {
 		var stopped atomic.Bool
 		f.onActivity = func(n int) {
 			// A cancelled call may get here when all is over.
-			if n == at && f.env.SignalWorkflowByID("pipeline-7", contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"}) == nil {
+			if n == at && f.stopFromActivity() == nil {
 				stopped.Store(true)
 			}
 		}

@@ -3,6 +3,7 @@ package workflows
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 type runFixture struct {
 	mu          sync.Mutex
 	env         *testsuite.TestWorkflowEnvironment
+	updates     int // sent by updateCheck
 	records     []contract.Record
 	written     map[string]contract.RecordResult // by workflow and number
 	hops        []string
@@ -252,6 +254,13 @@ func (w *runFixture) record(ctx context.Context, rec contract.Record) (contract.
 	return out, nil
 }
 
+// recorded returns the records so far.
+func (w *runFixture) recorded() []contract.Record {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.records)
+}
+
 func (w *runFixture) openStep(ctx context.Context, in contract.OpenStepInput) (contract.OpenStepResult, error) {
 	step := in.Record.Begin.Step
 	w.hop(contract.ActivityOpenStep, in.LocalOnly)
@@ -337,7 +346,7 @@ func (w *runFixture) tool(_ context.Context, in contract.ToolInput) (contract.To
 // statuses returns the run's statuses, in order, without repeats.
 func (w *runFixture) statuses() []contract.Status {
 	var out []contract.Status
-	for _, rec := range w.records {
+	for _, rec := range w.recorded() {
 		if rec.Run != nil && (len(out) == 0 || out[len(out)-1] != rec.Run.Status) {
 			out = append(out, rec.Run.Status)
 		}
@@ -347,7 +356,7 @@ func (w *runFixture) statuses() []contract.Status {
 
 func (w *runFixture) events() []contract.EventType {
 	var out []contract.EventType
-	for _, rec := range w.records {
+	for _, rec := range w.recorded() {
 		for _, e := range rec.Events {
 			out = append(out, e.Type)
 		}

@@ -30,7 +30,7 @@ func TestWorkThatAMachineFailedAtIsGivenToAnotherWorkerByName(t *testing.T) {
 			require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
 			require.Equal(t, []contract.HealAction{contract.HealOtherWorker}, w.actions())
 			var out contract.HealOutput
-			for _, rec := range w.records {
+			for _, rec := range w.recorded() {
 				for _, h := range rec.Heals {
 					if h.Output.After != nil {
 						out = h.Output

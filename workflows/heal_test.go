@@ -23,7 +23,7 @@ func healing(s *contract.Settings) {
 // healNotes returns the records about a run's heals, the last of each.
 func (w *runFixture) healNotes() map[int]contract.HealNote {
 	out := map[int]contract.HealNote{}
-	for _, rec := range w.records {
+	for _, rec := range w.recorded() {
 		for _, n := range rec.Heals {
 			if was := out[n.Number]; n.Action == "" {
 				n.Action, n.ErrorType = was.Action, was.ErrorType
@@ -37,7 +37,7 @@ func (w *runFixture) healNotes() map[int]contract.HealNote {
 // repaired returns the changes in heals' rows that replace the work of steps.
 func (w *runFixture) repaired() []contract.StepOutput {
 	var out []contract.StepOutput
-	for _, rec := range w.records {
+	for _, rec := range w.recorded() {
 		for _, n := range rec.Heals {
 			if n.Output.Change != nil {
 				out = append(out, *n.Output.Change)
@@ -59,7 +59,7 @@ func (w *runFixture) actions() []contract.HealAction {
 
 // last returns the last written version of the run's row.
 func (w *runFixture) last() contract.RunChange {
-	for _, rec := range slices.Backward(w.records) {
+	for _, rec := range slices.Backward(w.recorded()) {
 		if rec.Run != nil {
 			return *rec.Run
 		}
@@ -245,7 +245,7 @@ func TestAnExhaustedQuotaIsWaitedOutForAsLongAsTheProviderSays(t *testing.T) {
 		require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
 		require.Equal(t, []contract.HealAction{contract.HealWait}, w.actions())
 		var waits []any
-		for _, rec := range w.records {
+		for _, rec := range w.recorded() {
 			for _, n := range rec.Heals {
 				waits = append(waits, n.Output.After["wait"])
 			}
@@ -360,7 +360,7 @@ func TestAStopEndsTheRepairAgentAtWork(t *testing.T) {
 	require.Equal(t, contract.StatusCancelled, w.orchestrate(t, healing).Status)
 	require.LessOrEqual(t, w.thinks[contract.StepRepair], 1)
 	var ends []contract.ExecutionStatus
-	for _, rec := range w.records {
+	for _, rec := range w.recorded() {
 		if rec.End != nil && len(rec.Events) > 0 && rec.Events[0].Type == contract.EventStepError {
 			ends = append(ends, rec.End.Status)
 		}
@@ -414,7 +414,7 @@ func TestARepairAgentThatRepeatsItsErrorIsRevoked(t *testing.T) {
 // revoked returns the events about revoked agents.
 func (w *runFixture) revoked() []map[string]any {
 	var out []map[string]any
-	for _, rec := range w.records {
+	for _, rec := range w.recorded() {
 		for _, e := range rec.Events {
 			if e.Type == contract.EventAgentRevoked {
 				out = append(out, e.Payload.(map[string]any))
@@ -488,7 +488,7 @@ func TestAMissingApprovalSaysWhyAndWhatToDoNext(t *testing.T) {
 			require.Equal(t, contract.StatusFailed, result.Status, "it ends the run at once")
 			require.Empty(t, w.healNotes())
 			var notes []contract.InterventionNote
-			for _, rec := range w.records {
+			for _, rec := range w.recorded() {
 				notes = append(notes, rec.Interventions...)
 			}
 			require.Len(t, notes, 1)
@@ -582,10 +582,10 @@ func TestARunIsOverInItsRowWhenAllIsSaidOfItsEnd(t *testing.T) {
 		w.update(contract.UpdateStop, contract.Command{ID: "s", By: "ann"})
 	})
 	require.Equal(t, contract.StatusCancelled, w.orchestrate(t, healing).Status)
-	at := slices.IndexFunc(w.records, func(r contract.Record) bool { return r.Run != nil && r.Run.Status.Terminal() })
+	at := slices.IndexFunc(w.recorded(), func(r contract.Record) bool { return r.Run != nil && r.Run.Status.Terminal() })
 	require.GreaterOrEqual(t, at, 0)
-	require.Len(t, w.records[at].Heals, 1, "%+v", w.records[at])
-	require.True(t, slices.ContainsFunc(w.records[at].Events, func(e contract.EventDraft) bool { return e.Type == contract.EventRunFailed }))
+	require.Len(t, w.recorded()[at].Heals, 1, "%+v", w.recorded()[at])
+	require.True(t, slices.ContainsFunc(w.recorded()[at].Events, func(e contract.EventDraft) bool { return e.Type == contract.EventRunFailed }))
 }
 
 func TestAHealThatIsCancelledBeforeItBeginsEndsAsOneThatWasWritten(t *testing.T) {

@@ -332,7 +332,7 @@ func TestAPlanOnlyRunEndsWithItsPlan(t *testing.T) {
 	require.Empty(t, w.opened)
 	require.Equal(t, []contract.Status{"planner_running", "done"}, w.statuses())
 	require.Equal(t, []contract.EventType{"planner.started", "planner.completed", "run.updated"}, w.events())
-	require.Equal(t, contract.ExecutionCompleted, w.records[len(w.records)-1].End.Status)
+	require.Equal(t, contract.ExecutionCompleted, w.recorded()[len(w.recorded())-1].End.Status)
 }
 
 func TestACompletedPhaseAndTheNextOneAreOneRecord(t *testing.T) {
@@ -340,7 +340,7 @@ func TestACompletedPhaseAndTheNextOneAreOneRecord(t *testing.T) {
 	w := newRunFixture(t)
 	w.orchestrate(t)
 	var together []string
-	for _, rec := range w.records {
+	for _, rec := range w.recorded() {
 		if rec.Run != nil && rec.End != nil && rec.Begin != nil {
 			together = append(together, fmt.Sprint(rec.Events[0].Type, " ", rec.Events[1].Type))
 		}
@@ -367,9 +367,7 @@ func TestWhatARunWaitsForComesAfterThePhaseThatCompleted(t *testing.T) {
 		w.after(time.Second, func() { w.update(contract.UpdatePause, contract.Command{ID: "1", By: "ann"}) })
 		var seen []contract.EventType
 		w.after(time.Hour, func() {
-			w.mu.Lock()
 			seen = w.events()
-			w.mu.Unlock()
 			w.update(contract.UpdateResume, contract.Command{ID: "2", By: "ann"})
 		})
 		require.Equal(t, contract.StatusDone, w.orchestrate(t).Status)
@@ -443,7 +441,7 @@ func TestOfTwoEditedPlansThatArriveTogetherOneCountsAndTheOtherChangesNothing(t 
 	}
 	require.ElementsMatch(t, steps, opened)
 	granted := 0
-	for _, rec := range w.records {
+	for _, rec := range w.recorded() {
 		for _, e := range rec.Events {
 			if e.Type == contract.EventApprovalGranted {
 				granted++
@@ -509,7 +507,7 @@ func TestASwitchToAProviderThatTheRunDoesNotHaveIsRefusedHoweverItComes(t *testi
 	require.NoError(t, fine.err)
 	require.Equal(t, *known.Model, used[0])
 	refused := 0
-	for _, rec := range w.records {
+	for _, rec := range w.recorded() {
 		for _, e := range rec.Events {
 			if payload, ok := e.Payload.(map[string]any); ok && payload["refused"] == contract.UpdateSwitchModel {
 				refused++
@@ -537,7 +535,7 @@ func TestTheTranscriptQueryNamesWhereEachConversationIsStored(t *testing.T) {
 	require.Len(t, keys, 3)
 	require.Equal(t, contract.PhasePlanner, keys[0].Phase)
 	begun := map[string]int64{}
-	for i, rec := range w.records {
+	for i, rec := range w.recorded() {
 		if b := rec.Begin; b != nil {
 			begun[fmt.Sprint(b.Phase, b.Step)] = int64(i + 1)
 		}

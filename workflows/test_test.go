@@ -43,7 +43,7 @@ type testerOutput struct {
 func (w *runFixture) tested(t *testing.T) testerOutput {
 	t.Helper()
 	var out testerOutput
-	for _, rec := range w.records {
+	for _, rec := range w.recorded() {
 		for _, e := range rec.Events {
 			if e.Type == contract.PhaseTester.CompletedEvent() {
 				require.NoError(t, json.Unmarshal(rec.End.Output, &out))
