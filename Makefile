@@ -7,7 +7,7 @@ REVISION := $(shell git describe --always --exclude "*" --dirty 2>/dev/null || e
 LDFLAGS := -s -w -X github.com/rocketgpt/orchestrator/internal/version.Revision=$(REVISION)
 
 # Leave out of Temporal what serves other installations: Kubernetes as a source of workers,
-# and Google's storage by gRPC. That is a quarter of the packages.
+# and Google's storage by gRPC. That is almost a third of the packages.
 export DEVSERVER_TAGS := release,disable_grpc_modules
 
 .PHONY: help

@@ -16,8 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
-// Baseline returns which of a project's checks must run on a run's base commit, unless
-// in.Done says that they have run, and the combined result.
+// Baseline returns the checks of a project that must run on a run's base commit, unless in.Done
+// reports that they have run, and the combined result.
 func (a *Activities) Baseline(ctx context.Context, in contract.BaselineInput) (contract.BaselineResult, error) {
 	run, err := a.Store.Run(ctx, in.RunID)
 	if err != nil {
@@ -49,13 +49,13 @@ func (a *Activities) Baseline(ctx context.Context, in contract.BaselineInput) (c
 	return out, nil
 }
 
-// unavailable reports whether a check of the build or of the tests could not even
-// start, because something is not installed. Other checks matter less.
+// unavailable reports whether a build or test check could not even start because something is not
+// installed. Other checks matter less.
 func unavailable(r contract.CheckResult) bool {
 	return !r.OK && r.Code == contract.CodeMissing && (r.Check.Category == contract.CategoryBuild || r.Check.Category == contract.CategoryTest)
 }
 
-// unavailableAdvice returns what a person can do about a check that cannot start.
+// unavailableAdvice returns advice on a check that cannot start.
 func unavailableAdvice(run store.Run, r contract.CheckResult) string {
 	return strings.Join([]string{
 		fmt.Sprintf("configure the setup: rgpt env set --repo %s --command '…', or install what is missing on the workers,  ", run.Repo) + tryAgain(run),
@@ -63,8 +63,8 @@ func unavailableAdvice(run store.Run, r contract.CheckResult) string {
 	}, "; ")
 }
 
-// passing are the outcomes of checks that say more about a worker than about a commit:
-// what could not start, crashed or took too long is retried for the next run.
+// passing are the transient outcomes of checks, which depend more on the worker than on the commit:
+// a check that could not start, crashed or took too long is retried for the next run.
 var passing = []contract.Code{contract.CodeMissing, contract.CodeTimeout, contract.CodeCommandCrashed, contract.CodeUnavailable}
 
 // openBaseline plans the checks of the base commit, and finds the known results.
@@ -103,9 +103,9 @@ func commandsOf(p checks.Pipeline) map[string]string {
 	return commands
 }
 
-// baselineKey names a baseline by what its outcomes depend on: the files, the
-// environment, the tools, and the checks. What is judged only after a change
-// does not matter.
+// baselineKey identifies a baseline by everything that its outcomes depend on: the files, the
+// environment, the tools, and the checks. PinnedTests and NewTests apply only after a change, so
+// they are excluded.
 func (a *Activities) baselineKey(run store.Run, ws contract.Workspace, s checks.Settings, p checks.Pipeline, commands map[string]string) (string, error) {
 	s.PinnedTests, s.NewTests = "", ""
 	doc, err := json.Marshal([]any{s, p.Stages, commands, a.ToolVersions, runtime.GOOS, runtime.GOARCH})
@@ -115,8 +115,8 @@ func (a *Activities) baselineKey(run store.Run, ws contract.Workspace, s checks.
 	return digestOf("baseline 4", run.Repo, ws.Tree, run.Environment, string(doc)), nil
 }
 
-// openChecks returns the checks of a baseline that have no outcome, or only one that is not
-// kept, unless they ran for this run.
+// openChecks returns the checks of a baseline that have no outcome, or only a transient one unless
+// they ran for this run.
 func openChecks(b store.Baseline, done bool) [][]contract.Check {
 	var stages [][]contract.Check
 	for _, stage := range b.Stages {
@@ -133,8 +133,7 @@ func openChecks(b store.Baseline, done bool) [][]contract.Check {
 	return stages
 }
 
-// verifyBaseline carries out one check on the base commit, once for all runs that want
-// it.
+// verifyBaseline carries out one check on the base commit, once for all runs that need it.
 func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
 	before, err := a.Store.Baseline(ctx, in.Baseline)
 	if err != nil {
@@ -150,7 +149,7 @@ func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput
 		return contract.CheckResult{}, err
 	}
 	if done, ok := b.Check(in.Check.ID); ok {
-		// The outcome of another run counts for all that waited for it, whatever it is.
+		// The outcome from another run counts for all runs that waited for it, whatever it is.
 		if was, _ := before.Check(in.Check.ID); !slices.Contains(passing, done.Result.Code) || done.CreatedAt.After(was.CreatedAt) {
 			return done.Result, nil
 		}
@@ -168,8 +167,8 @@ func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput
 	})
 }
 
-// compare compares the outcome of a check with that on the base commit: what was there
-// before is known, and does not count against the change.
+// compare compares the outcome of a check with its outcome on the base commit: problems that
+// existed before are known, and do not count against the change.
 func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *checked) error {
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
 	if err != nil {
@@ -193,11 +192,11 @@ func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *ch
 		return err
 	}
 	if c.result.Code == contract.CodeTimeout || c.result.Code == contract.CodeCommandCrashed {
-		return nil // how it would have ended is unknown, so nothing of it counts as known
+		return nil // its final outcome is unknown, so none of its problems count as known
 	}
 	if ok && c.result.Code == contract.CodeMissing && base.Result.Code != contract.CodeMissing {
-		// The base commit has all that the check needs: the change removed what is missing,
-		// or forgot to declare it. An agent can fix that.
+		// The base commit has everything that the check needs: the change removed the missing part,
+		// or failed to declare it. An agent can fix that.
 		c.result.Code = contract.CodeCheckFailed
 	}
 	now := verdict.Recorded{Result: c.result, Cases: c.outcome.Cases, Findings: c.outcome.Findings}
@@ -222,8 +221,8 @@ func replacedResults(b *store.Baseline, check contract.Check) []verdict.Recorded
 	return all
 }
 
-// baseResult returns the base commit's result of a check. Which tests a shard has depends
-// on the files, so of a shard only the failures of all shards together are known.
+// baseResult returns the base commit's result of a check. The tests in a shard depend on the files,
+// so only the combined failures of all shards are known.
 func baseResult(b *store.Baseline, check contract.Check) (verdict.Recorded, bool) {
 	done, ok := b.Check(check.ID)
 	if !ok {
@@ -267,7 +266,7 @@ func (a *Activities) baselineOf(ctx context.Context, run store.Run) (*store.Base
 	}
 	b, err := a.Store.Baseline(ctx, run.Baseline)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil // it was removed; then its outcome is unknown
+		return nil, nil // it was removed, so its outcome is unknown
 	}
 	return &b, err
 }

@@ -14,10 +14,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// TakeCheck classifies the failure in a message about a released branch, stores it
-// redacted, and counts the repair that it leads to. A failure caused by a machine is
-// not stored: no change of the code fixes it. A repeat for the same message changes
-// nothing.
+// TakeCheck classifies the failure in a message about a released branch, stores it redacted, and
+// counts the resulting repair. A failure caused by a machine is not stored: no code change can fix
+// it. A repetition for the same message has no effect.
 func (a *Activities) TakeCheck(ctx context.Context, in contract.TakeCheckInput) (contract.TakeCheckResult, error) {
 	m := &in.Message
 	for _, text := range []*string{&m.Name, &m.Summary, &m.Details, &m.URL, &m.By} {
@@ -32,8 +31,8 @@ func (a *Activities) TakeCheck(ctx context.Context, in contract.TakeCheckInput) 
 	return taken, err
 }
 
-// failureOfCheck returns the failure that a failed check or a comment is for a run. The
-// check's output separates missing configuration and failed machines from wrong code.
+// failureOfCheck converts a failed check or a review comment into a run's failure. The check's
+// output distinguishes missing configuration and failed machines from incorrect code.
 func failureOfCheck(m contract.CheckMessage) contract.Failure {
 	out := contract.Failure{Class: contract.ClassAssertion, Code: contract.CodeCheckFailed}
 	if m.Kind == contract.CheckComment {
@@ -51,7 +50,7 @@ func failureOfCheck(m contract.CheckMessage) contract.Failure {
 	return out
 }
 
-// firstOf returns the first line of the first text that has one, shortened.
+// firstOf returns the first line of the first non-empty text, shortened.
 func firstOf(texts ...string) string {
 	for _, text := range texts {
 		if line, _, _ := strings.Cut(strings.TrimSpace(text), "\n"); line != "" {
@@ -69,10 +68,10 @@ func (a *Activities) evidenceOfCheck(ctx context.Context, id int64) (string, err
 	}
 	what := "The check " + m.Name + " failed outside this run. It may cover something that the tests available to you do not."
 	if m.Kind == contract.CheckComment {
-		what = "A reviewer of the branch says (" + m.Name + "):"
+		what = "A reviewer of the branch wrote (" + m.Name + "):"
 	}
 	details := m.Details
-	if cut := len(details) - evidenceBytes; cut > 0 { // the end of a log says what failed
+	if cut := len(details) - evidenceBytes; cut > 0 { // the failure is at the end of a log
 		details = fmt.Sprintf("(%d bytes omitted) … %s", cut, strings.ToValidUTF8(details[cut:], ""))
 	}
 	return strings.TrimSpace(what + "\n" + m.Summary + "\n" + details), nil

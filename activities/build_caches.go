@@ -20,14 +20,14 @@ import (
 
 func (a *Activities) caches() buildcache.Store { return setup.BuildCaches(a.DataDir) }
 
-// agentCache is the build cache of an agent in a run: what it compiled in one command
-// is used in the next, and nowhere else.
+// agentCache is the build cache of an agent in a run: files compiled by one of its commands are
+// reused by the next, and nowhere else.
 func (a *Activities) agentCache(in contract.ToolInput) (*buildcache.Cache, error) {
 	return a.openCache(in.Workspace.Repo, in.Execution.RunID, string(in.Execution.Agent))
 }
 
-// checkCache is the build cache of one check: another attempt, and another check of the
-// same attempt, must not find what this one's code left.
+// checkCache is the build cache of one check: other attempts, and other checks of the same attempt,
+// must not see files that its code left behind.
 func (a *Activities) checkCache(in contract.VerifyInput) (*buildcache.Cache, error) {
 	use := strconv.FormatInt(in.Execution.ID, 10)
 	if in.Baseline != "" {
@@ -39,12 +39,12 @@ func (a *Activities) checkCache(in contract.VerifyInput) (*buildcache.Cache, err
 func (a *Activities) openCache(repo string, run int64, use string) (*buildcache.Cache, error) {
 	cache, err := a.caches().Open(repo, run, use)
 	if err != nil {
-		return nil, fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "the build cache in %s cannot be created", filepath.Join(a.DataDir, "cache"))
+		return nil, fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "cannot create the build cache in %s", filepath.Join(a.DataDir, "cache"))
 	}
 	return cache, nil
 }
 
-// limited returns what every sandboxed command gets, including those of set-ups.
+// limited returns the settings of every sandboxed command, including setup commands.
 func (a *Activities) limited() sandbox.Command {
 	c := sandbox.Command{Env: map[string]string{}, Limits: setup.Limits(a.Config)}
 	for _, path := range a.Config.Execution.Sandbox.ReadOnly {
@@ -53,7 +53,7 @@ func (a *Activities) limited() sandbox.Command {
 	return c
 }
 
-// command returns what every sandboxed command of agents and checks gets.
+// command returns the settings of every sandboxed command of agents and checks.
 func (a *Activities) command(cache *buildcache.Cache) sandbox.Command {
 	c := a.limited()
 	cache.Give(&c)
@@ -61,9 +61,9 @@ func (a *Activities) command(cache *buildcache.Cache) sandbox.Command {
 }
 
 // fillBase compiles the commit that the run started from, once per host for each set of
-// dependencies, so that a check does not have to compile them in its own layer. It
-// takes up to half of the check's time, which a check would need for the same work
-// without it. Without it a check is slower, not wrong.
+// dependencies, so a check does not have to compile everything in its own layer. It takes up to
+// half of the check's time, which the check would otherwise spend on the same compilation. A
+// failure only makes the check slower.
 func (a *Activities) fillBase(ctx context.Context, in contract.VerifyInput, checkout string, env verify.Env, cache *buildcache.Cache) {
 	dependencies := checks.Dependencies(checkout)
 	if dependencies == "" {
@@ -92,9 +92,9 @@ func (a *Activities) fillBase(ctx context.Context, in contract.VerifyInput, chec
 	}
 }
 
-// compilerOutfit returns what an environment provides for the compiler: its modules,
-// and nothing that chooses which program is the compiler or what it runs. All runs of
-// the repository rely on what it compiles.
+// compilerOutfit returns only the part of an environment that the compiler needs: its modules, and
+// nothing that selects the compiler or the programs that it runs. All runs of the repository rely
+// on its output.
 func compilerOutfit(all func(*sandbox.Command)) func(*sandbox.Command) {
 	return func(c *sandbox.Command) {
 		env := maps.Clone(c.Env)
@@ -109,7 +109,7 @@ func compilerOutfit(all func(*sandbox.Command)) func(*sandbox.Command) {
 	}
 }
 
-// timeLeft returns what fillBase left of a check's time.
+// timeLeft returns the part of a check's time that fillBase did not use.
 func timeLeft(in contract.VerifyInput, started time.Time) time.Duration {
 	return max(in.Timeout-time.Since(started), in.Timeout/4)
 }

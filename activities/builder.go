@@ -12,8 +12,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// OpenStep records that a step begins, merges what it starts from and opens its
-// conversation. A repeat finds the execution that has begun.
+// OpenStep records the start of a step, merges the changes that it starts from and opens its
+// conversation. A repeat finds the existing execution.
 func (a *Activities) OpenStep(ctx context.Context, in contract.OpenStepInput) (contract.OpenStepResult, error) {
 	begun, err := a.Record(ctx, in.Record)
 	if err != nil {
@@ -42,8 +42,8 @@ func (a *Activities) OpenStep(ctx context.Context, in contract.OpenStepInput) (c
 	return out, a.open(ctx, out.Execution, p)
 }
 
-// resumeFrom opens the conversation of an execution with that of an old one up to a turn,
-// and returns the workspace at that point.
+// resumeFrom opens the conversation of an execution with a copy of an earlier one up to a turn, and
+// returns the workspace at that point.
 func (a *Activities) resumeFrom(ctx context.Context, execution contract.ExecutionRef, from contract.ConversationFork, start contract.Workspace) (contract.Workspace, error) {
 	entries, err := a.Store.Transcript(ctx, from.ExecutionID)
 	if err != nil {

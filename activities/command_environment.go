@@ -13,22 +13,22 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// commandEnv is what the commands of one workspace run in: its environment, if it has
-// one, and a home and a /tmp for one use.
+// commandEnv is the surroundings of one workspace's commands: its environment, if any, and a
+// single-use home and /tmp.
 type commandEnv struct {
 	recipe environment.Recipe
 	env    *environment.Environment // nil: nothing was set up
-	// failed is why the environment that the workspace's own manifests require could not
-	// be created; then env is that of the base commit.
+	// failed is the reason why the environment required by the workspace's own manifests could not
+	// be created; env is then the base commit's.
 	failed    *environment.Failed
-	ofBase    bool // it is the environment of the base commit
+	ofBase    bool // env is the base commit's
 	home, tmp string
 }
 
 // Close releases the environment.
 func (s *commandEnv) Close() { s.env.Close() }
 
-// outfit gives a command its environment, home and /tmp.
+// outfit sets a command's environment, home and /tmp.
 func (s *commandEnv) outfit(c *sandbox.Command) {
 	s.recipe.Outfit(c)
 	c.Home, c.Tmp = s.home, s.tmp
@@ -37,8 +37,8 @@ func (s *commandEnv) outfit(c *sandbox.Command) {
 	}
 }
 
-// unignored are patterns of files that the environment added to the work tree and the
-// repository does not ignore: none of them is an agent's change.
+// unignored returns patterns of files that the environment added to the work tree and that the
+// repository does not ignore. They are not an agent's changes.
 func (s *commandEnv) unignored() []string {
 	if s.env == nil {
 		return nil
@@ -46,9 +46,9 @@ func (s *commandEnv) unignored() []string {
 	return s.env.Unignored
 }
 
-// commandEnv returns what commands on a checkout of a run's workspace run in. If an
-// agent changed a manifest or a lock file, that is the environment that the change
-// requires; it is created now unless it exists.
+// commandEnv returns the environment for commands on a checkout of a run's workspace. If an agent
+// changed a manifest or a lock file, it is the environment that the change requires, created now
+// unless it exists.
 func (a *Activities) commandEnv(ctx context.Context, run store.Run, spec setup.RunSpec, ws contract.Workspace, checkout string) (*commandEnv, error) {
 	if run.Settings.Environment == nil {
 		return &commandEnv{ofBase: true}, nil
@@ -64,8 +64,8 @@ func (a *Activities) commandEnv(ctx context.Context, run store.Run, spec setup.R
 	if err != nil {
 		return nil, err
 	}
-	// The base commit is as it was set up for the run, whatever has changed on this host
-	// since.
+	// The base commit keeps the environment set up for the run, regardless of later changes on this
+	// host.
 	s := &commandEnv{recipe: w.recipe, ofBase: ws.Tree == run.Settings.Repo.Tree || w.digest == run.Environment}
 	if s.ofBase {
 		s.env, err = a.baseEnvironment(ctx, run, spec, known)
@@ -74,7 +74,8 @@ func (a *Activities) commandEnv(ctx context.Context, run store.Run, spec setup.R
 	if w.digest == "" {
 		return s, nil
 	}
-	// A file that is not an input of the digest may fix what failed, hence the tree.
+	// The key includes the tree because a file that is not an input of the digest may fix the
+	// failure.
 	attempt := w.digest + "@" + ws.Tree
 	if s.failed = a.failedSince(attempt, time.Now().Add(-failedFor)); s.failed == nil {
 		p, err := a.provide(ctx, run.ID, w, run.Settings.Environment.Timeout)
@@ -86,23 +87,22 @@ func (a *Activities) commandEnv(ctx context.Context, run store.Run, spec setup.R
 		}
 		a.rememberFailed(attempt, s.failed)
 	}
-	// What the change requires cannot be created: it runs in its base commit's
-	// environment.
+	// The environment that the change requires cannot be created, so the base commit's is used.
 	s.env, err = a.baseEnvironment(ctx, run, spec, known)
 	return s, err
 }
 
-// failedSetup is a failed set-up that a change required, and when it failed.
+// failedSetup is a failed setup that a change required, with the time of the failure.
 type failedSetup struct {
 	failed *environment.Failed
 	at     time.Time
 }
 
-// failedFor is how long a failed set-up is not retried for the next command. It may
-// have failed because a registry was down.
+// failedFor is how long later commands do not retry a failed setup. It may have failed because a
+// registry was down.
 const failedFor = 5 * time.Minute
 
-// failedSince returns why a set-up failed after a time, nil if it did not.
+// failedSince returns the failure of a setup after the given time, or nil if there was none.
 func (a *Activities) failedSince(key string, after time.Time) *environment.Failed {
 	before, ok := a.failures.Load(key)
 	if !ok {
@@ -115,7 +115,7 @@ func (a *Activities) failedSince(key string, after time.Time) *environment.Faile
 	return nil
 }
 
-// rememberFailed records that a set-up failed now, and removes old failures.
+// rememberFailed records that a setup failed now, and removes old failures.
 func (a *Activities) rememberFailed(key string, failed *environment.Failed) {
 	a.failures.Range(func(other, f any) bool {
 		if time.Since(f.(failedSetup).at) > failedFor { //nolint:forcetypeassert // nothing else is stored
@@ -126,7 +126,7 @@ func (a *Activities) rememberFailed(key string, failed *environment.Failed) {
 	a.failures.Store(key, failedSetup{failed, time.Now()})
 }
 
-// setupNote notes, in the answer to an agent's command, that the environment that its
+// setupNote returns the note for the result of an agent's command if the environment that its
 // change requires could not be created.
 func setupNote(f *environment.Failed) string {
 	var b strings.Builder

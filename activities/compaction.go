@@ -14,24 +14,24 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// What remains of a context that a heal halves. Code counts and cuts all of it: a model
-// that could not read it cannot summarize it either.
+// Limits of a context that a heal halves. It is shortened by code, because a model that could not
+// read it cannot summarize it either.
 const (
-	// minContext is the part of a context that always remains, however long the rest of
-	// the prompt is: a quarter of its share.
+	// minContext is the part of a context that always remains, regardless of the length of the rest
+	// of the prompt: a quarter of its share.
 	minContext = 4
-	// cutNote is how many bytes the note of what was left out takes from the listing or an
-	// excerpt.
+	// cutNote is the number of bytes reserved in the listing or an excerpt for the note about
+	// omitted text.
 	cutNote = 40
-	// minEarlier is how many bytes of an earlier attempt are shown at least.
+	// minEarlier is the minimum number of bytes shown of an earlier attempt.
 	minEarlier = 800
-	// shownErrors is how many of an earlier attempt's errors are shown, the last ones.
+	// shownErrors is the number of most recent errors shown from an earlier attempt.
 	shownErrors = 3
 	// earlierName is the name of the fence around the earlier attempt.
 	earlierName = "earlier attempt"
 )
 
-// shortListing names as many files as fit, top-level files first.
+// shortListing lists as many files as fit, top-level files first.
 func shortListing(files []string, most int) string {
 	byDepth := slices.Clone(files)
 	slices.SortStableFunc(byDepth, func(x, y string) int { return cmp.Compare(strings.Count(x, "/"), strings.Count(y, "/")) })
@@ -50,12 +50,11 @@ func shortListing(files []string, most int) string {
 	return strings.TrimPrefix(text, "\n")
 }
 
-// lengthOf returns how much of a request the prompt takes.
+// lengthOf returns the length of a prompt in a request.
 func lengthOf(p prompt.Prompt) int { return len(p.System) + len(p.Task) }
 
-// plannerPrompt renders the planner's task. If its context is halved, the whole request
-// takes no more than that share of the full one, as long as goal and lessons leave room
-// for it.
+// plannerPrompt renders the planner's task. If its context is halved, the whole request is limited
+// to that share of the full one, as far as goal and lessons allow.
 func plannerPrompt(task prompt.PlannerTask, files []string, halved int) (prompt.Prompt, error) {
 	task.Files = prompt.FileList(files)
 	if halved == 0 {
@@ -88,9 +87,9 @@ func plannerPrompt(task prompt.PlannerTask, files []string, halved int) (prompt.
 	return prompt.Planner(task)
 }
 
-// builderPrompt renders a step's task. If its context is halved, it takes no more than
-// half of the conversation that it follows, or that share of the full prompt if it
-// follows none, as long as goal, step and lessons leave room.
+// builderPrompt renders a step's task. If its context is halved, it is limited to half of the
+// conversation that it follows, or to that share of the full prompt if it follows none, as far as
+// goal, step and lessons allow.
 func (a *Activities) builderPrompt(ctx context.Context, task prompt.BuilderTask, files []string, in contract.OpenStepInput, start contract.Workspace) (prompt.Prompt, error) {
 	task.Files = prompt.FileList(files)
 	if in.Lessons.Compact == 0 {
@@ -133,18 +132,18 @@ func (a *Activities) builderPrompt(ctx context.Context, task prompt.BuilderTask,
 	return prompt.Builder(bare)
 }
 
-// resumes reports whether a step continues where an earlier attempt ended: only from the
-// state in which that attempt had begun.
+// resumes reports whether a step continues where an earlier attempt ended. It must start from the
+// state in which that attempt began.
 func resumes(from *contract.ResumePoint, start contract.Workspace) bool {
 	return from != nil && from.From.Tree == start.Tree
 }
 
-// attempt is what an earlier attempt at a step left behind.
+// attempt is the record of an earlier attempt at a step.
 type attempt struct {
 	size   int    // of its conversation
-	before string // what it was shown of the attempt before it
+	before string // the summary of the attempt before it, as shown to it
 	calls  []pastCall
-	errors []string // what its model received about unusable answers
+	errors []string // messages to its model about unusable responses
 }
 
 // pastCall is a tool call of an earlier attempt.
@@ -160,7 +159,7 @@ type pastCall struct {
 
 func (t attempt) started() bool { return len(t.calls)+len(t.errors) > 0 || t.before != "" }
 
-// attemptOf reads what an execution did.
+// attemptOf reads the record of an execution's attempt.
 func (a *Activities) attemptOf(ctx context.Context, runID, execution int64) (attempt, error) {
 	var out attempt
 	entries, err := a.Store.Transcript(ctx, execution)
@@ -217,7 +216,7 @@ func (t *attempt) answered(turn int, m model.Message) {
 	}
 }
 
-// fencedIn returns the text of a fence in a prompt, empty for none.
+// fencedIn returns the text inside a fence of a prompt, or "" if there is none.
 func fencedIn(text, name string) string {
 	_, rest, found := strings.Cut(text, "<untrusted name=\""+name+"\">\n")
 	if !found {
@@ -227,9 +226,9 @@ func fencedIn(text, name string) string {
 	return inside
 }
 
-// summary summarizes an attempt in at most that many bytes: which files it read and
-// changed, what went wrong last, and its calls, the last ones with the beginnings of
-// their results, older ones with a mark instead.
+// summary summarizes an attempt in at most most bytes: the files that it read and changed, its most
+// recent errors, and its calls, the last ones with the beginnings of their results, older ones with
+// a note instead.
 func (t attempt) summary(most int) string {
 	const parts = 6 // names, errors and an earlier summary get one part each
 	var b strings.Builder
@@ -266,7 +265,7 @@ func (t attempt) summary(most int) string {
 // names lists the files that successful calls have read, or changed.
 func (t attempt) names(read bool) string {
 	var out []string
-	for _, c := range slices.Backward(t.calls) { // the last ones survive a cut
+	for _, c := range slices.Backward(t.calls) { // a cut keeps the last ones
 		if c.reads == read && !c.failed && c.target != "" && !slices.Contains(out, c.target) {
 			out = append(out, c.target)
 		}

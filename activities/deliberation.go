@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	// newsBytes limits the texts that a member is shown whole before a turn; of the others
-	// it is shown the beginnings.
+	// newsBytes limits the texts shown to a member in full before a turn; only the beginnings of
+	// other texts are shown.
 	newsBytes = 192 << 10
-	// movesBytes limits what a history holds of the moves of one turn.
+	// movesBytes limits the size of one turn's moves in a history.
 	movesBytes = 48 << 10
 	// deliberationAuthor is the author of a consensus that is itself a plan.
 	deliberationAuthor = "deliberation"
@@ -42,25 +42,25 @@ func (a *Activities) PipelineRecord(ctx context.Context, rec contract.PipelineRe
 	return a.Store.PipelineRecord(ctx, store.Source{WorkflowID: execution.ID, WorkflowRunID: execution.RunID}, rec)
 }
 
-// CreatePipeline stores the pipeline that a workflow is about to start: of a recovery,
-// or of a run's planner. A repeat gives the same answer.
+// CreatePipeline stores the pipeline that a workflow is about to start, for a recovery or for a
+// run's planner. It is idempotent.
 func (a *Activities) CreatePipeline(ctx context.Context, in contract.NewPipeline) (contract.DeliberationInput, error) {
 	a.nameMode(&in.Settings)
 	p, err := a.Store.CreatePipeline(ctx, in)
 	return p.Input(), err
 }
 
-// nameMode records in settings the mode in which their models deliberate. Workflows
-// switch models, but do not know the kinds of providers.
+// nameMode records in the settings the mode in which their models deliberate, because workflows
+// switch models without knowing the kinds of providers.
 func (a *Activities) nameMode(s *contract.DeliberationSettings) {
 	if len(s.Models) > 0 {
 		s.Mode = setup.ModeOf(a.Config, s.Models)
 	}
 }
 
-// ClosePipeline ends a pipeline whose workflow could not be started. If its workflow
-// has written to its row it was started after all, and ends itself. A repeat changes
-// nothing.
+// ClosePipeline ends a pipeline whose workflow could not be started. If the workflow has written to
+// the pipeline's row, it was started after all and ends the pipeline itself. ClosePipeline is
+// idempotent.
 func (a *Activities) ClosePipeline(ctx context.Context, in contract.ClosePipelineInput) error {
 	p, err := a.Store.Pipeline(ctx, in.PipelineID)
 	if err != nil || p.WorkflowID != "" {
@@ -70,8 +70,7 @@ func (a *Activities) ClosePipeline(ctx context.Context, in contract.ClosePipelin
 	return a.Store.ClosePipeline(ctx, from, p, contract.PipelineFailed, in.Failure)
 }
 
-// OpenMember opens the conversation of a member with its prompt, made from the whole
-// task.
+// OpenMember opens the conversation of a member with its prompt, built from the whole task.
 func (a *Activities) OpenMember(ctx context.Context, in contract.OpenMemberInput) (contract.OpenMemberResult, error) {
 	pipeline, err := a.Store.Pipeline(ctx, in.PipelineID)
 	if err != nil {
@@ -88,8 +87,8 @@ func (a *Activities) OpenMember(ctx context.Context, in contract.OpenMemberInput
 	return contract.OpenMemberResult{Prompt: p.Version}, a.open(ctx, in.Execution, p)
 }
 
-// deliberate makes the model call of a member's turn: it sends the news, and reads the
-// answer as moves. An unusable answer is a result.
+// deliberate makes the model call of a member's turn: it sends the news, and parses the response as
+// moves. An unusable response is a result, not an error.
 func (a *Activities) deliberate(ctx context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
 	brief := in.Brief
 	version, err := prompt.MemberVersion(brief.Member)
@@ -123,12 +122,12 @@ func (a *Activities) deliberate(ctx context.Context, in contract.ThinkInput) (co
 	return a.sendMoves(ctx, in, contract.ThinkResult{Usage: answer.Usage, Moves: moves}), nil
 }
 
-// sendTimeout limits how long this activity tries to send a member's moves to the
-// deliberation. The member's workflow sends what could not be sent in time.
+// sendTimeout limits how long this activity tries to send a member's moves to the deliberation. The
+// member's workflow sends any moves that were not sent in time.
 const sendTimeout = 5 * time.Second
 
-// sendMoves sends the deliberation at once what a member does. The answer is stored by then,
-// so a repeat sends the same, and moves that arrive twice count once.
+// sendMoves immediately sends a member's moves to the deliberation. The response is already stored,
+// so a repeat sends the same moves, and duplicates count once.
 func (a *Activities) sendMoves(ctx context.Context, in contract.ThinkInput, r contract.ThinkResult) contract.ThinkResult {
 	if in.Brief.Parent == "" || a.Temporal == nil {
 		return r
@@ -139,17 +138,17 @@ func (a *Activities) sendMoves(ctx context.Context, in contract.ThinkInput, r co
 	switch err := a.Temporal.SignalWorkflow(inTime, in.Brief.Parent, "", contract.SignalMoves, in.Brief.Moves(in.Execution, r)); {
 	case err == nil:
 		r.Moves, r.MovesSent = nil, true
-	case ctx.Err() != nil, errors.As(err, &over): // nobody waits for it any more
+	case ctx.Err() != nil, errors.As(err, &over): // nothing is waiting for it anymore
 	default:
 		a.Log.WarnContext(ctx, "Could not send a turn's moves to the deliberation; the member's workflow will send them", "pipeline", in.Brief.PipelineID, "member", in.Brief.Member, "error", err)
 	}
 	return r
 }
 
-// canReuse reports whether an answer can be shown again, whole, in later turns: it is
-// usable, and not much larger than its content may be.
+// canReuse reports whether a response can be shown again in full in later turns: it is usable, and
+// not much larger than its content may be.
 func canReuse(answer string, most verdict.MoveBounds) bool {
-	const written = 2 // bytes of JSON for a byte of text
+	const written = 2 // JSON bytes per byte of text
 	if len(answer) > max(unusableKept, written*most.Moves*most.Text) {
 		return false
 	}
@@ -157,7 +156,7 @@ func canReuse(answer string, most verdict.MoveBounds) bool {
 	return err == nil
 }
 
-// newsOf returns what a member must know before a turn.
+// newsOf returns the news that a member needs before a turn.
 func (a *Activities) newsOf(ctx context.Context, in contract.ThinkInput) ([]model.Message, error) {
 	news := prompt.MemberNews{Member: in.Brief.Member, Turn: in.Brief.Turn}
 	texts := textsOf(&news.Turn.News)
@@ -183,13 +182,13 @@ func (a *Activities) newsOf(ctx context.Context, in contract.ThinkInput) ([]mode
 	return []model.Message{{Role: model.RoleUser, Text: storable(text)}}, err
 }
 
-// storable returns a text as the database keeps it.
+// storable returns a text in the form that the database can store.
 func storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// textsOf returns the texts of news. Its lists belong to this call, because they come
-// from its input.
+// textsOf returns pointers to the texts of news. The caller may modify them, because the news was
+// decoded from its own input.
 func textsOf(n *contract.News) []*contract.Text {
 	var out []*contract.Text
 	for i := range n.Entries {
@@ -204,8 +203,7 @@ func textsOf(n *contract.News) []*contract.Text {
 	return out
 }
 
-// addRepository adds what the planner would be shown of the repository, if a run is
-// being planned.
+// addRepository adds the repository content that the planner would see, if a run is being planned.
 func (a *Activities) addRepository(ctx context.Context, pipelineID int64, news *prompt.MemberNews) error {
 	pipeline, err := a.Store.Pipeline(ctx, pipelineID)
 	if err != nil || !pipeline.ForRun {
@@ -225,7 +223,7 @@ func (a *Activities) addRepository(ctx context.Context, pipelineID int64, news *
 	return err
 }
 
-// movesOf reads an answer as moves and keeps their long texts.
+// movesOf parses a response as moves and stores their long texts.
 func (a *Activities) movesOf(ctx context.Context, brief contract.Brief, answer string) ([]contract.Move, error) {
 	said, err := verdict.ReadMoves(answer, verdict.MoveBounds{Moves: brief.MovesPerTurn, Text: brief.TextLimit})
 	if err != nil {
@@ -254,9 +252,9 @@ func (a *Activities) movesOf(ctx context.Context, brief contract.Brief, answer s
 	return moves, a.Store.SavePipelineTexts(ctx, brief.PipelineID, long...)
 }
 
-// WriteHandoff keeps what a deliberation leaves for the one that recovers it, with all
-// of its texts, as an artifact. No artifact is removed before its run, so it is kept
-// for longer than contract.HandoffKept.
+// WriteHandoff stores a deliberation's handoff to the one that recovers it, with all of its texts,
+// as an artifact. No artifact is removed before its run, so it is stored for longer than
+// contract.HandoffKept.
 func (a *Activities) WriteHandoff(ctx context.Context, in contract.WriteHandoffInput) (contract.WriteHandoffResult, error) {
 	h := in.Handoff
 	if h.KeptUntil.IsZero() {
@@ -277,7 +275,7 @@ func (a *Activities) WriteHandoff(ctx context.Context, in contract.WriteHandoffI
 	return contract.WriteHandoffResult{Ref: name}, a.keepDocument(ctx, contract.ExecutionRef{RunID: in.RunID}, name, h)
 }
 
-// keepDocument keeps a value as an artifact of type json.
+// keepDocument stores a value as an artifact of type json.
 func (a *Activities) keepDocument(ctx context.Context, of contract.ExecutionRef, name string, v any) error {
 	doc, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -286,7 +284,7 @@ func (a *Activities) keepDocument(ctx context.Context, of contract.ExecutionRef,
 	return a.keep(ctx, of, name, contract.ArtifactJSON, string(doc))
 }
 
-// keep keeps a text as an artifact, without secrets.
+// keep stores a text as an artifact, without secrets.
 func (a *Activities) keep(ctx context.Context, of contract.ExecutionRef, name string, kind contract.ArtifactType, text string) error {
 	text = telemetry.Redact(text)
 	digest, err := a.Artifacts.Put(ctx, []byte(text))
@@ -298,7 +296,7 @@ func (a *Activities) keep(ctx context.Context, of contract.ExecutionRef, name st
 	}})
 }
 
-// deliberationTranscript is the transcript that is kept of a run's deliberation, as JSON.
+// deliberationTranscript is the stored transcript of a run's deliberation, as JSON.
 type deliberationTranscript struct {
 	Pipeline   store.Pipeline              `json:"pipeline"`
 	Blackboard []contract.Entry            `json:"blackboard"`
@@ -307,8 +305,8 @@ type deliberationTranscript struct {
 	Result     contract.DeliberationResult `json:"result"`
 }
 
-// SaveTranscript keeps the transcript of a run's deliberation as artifacts, and stores its
-// consensus as a plan of the run if it is itself a plan.
+// SaveTranscript stores the transcript of a run's deliberation as artifacts. If the consensus is
+// itself a plan, it is also stored as a plan of the run.
 func (a *Activities) SaveTranscript(ctx context.Context, in contract.SaveTranscriptInput) (contract.SaveTranscriptResult, error) {
 	m, err := a.transcriptOf(ctx, in.Result)
 	if err != nil {
@@ -332,7 +330,7 @@ func (a *Activities) SaveTranscript(ctx context.Context, in contract.SaveTranscr
 	}
 	plan, err := verdict.ReadPlan(verdict.PlanSchema(), m.Result.Final.Head)
 	if err != nil {
-		return out, nil //nolint:nilerr // prose: the planner makes a plan of it
+		return out, nil //nolint:nilerr // prose: the planner turns it into a plan
 	}
 	if out.PlanID, err = a.Store.SavePlan(ctx, in.RunID, planOwner(m.Pipeline, in.Execution), deliberationAuthor, plan); err != nil {
 		return contract.SaveTranscriptResult{}, err
@@ -341,7 +339,7 @@ func (a *Activities) SaveTranscript(ctx context.Context, in contract.SaveTranscr
 	return out, nil
 }
 
-// transcriptOf reads all that is kept of a deliberation, with whole texts.
+// transcriptOf reads the complete record of a deliberation, with full texts.
 func (a *Activities) transcriptOf(ctx context.Context, result contract.DeliberationResult) (deliberationTranscript, error) {
 	m := deliberationTranscript{Result: result}
 	var err error
@@ -360,9 +358,9 @@ func (a *Activities) transcriptOf(ctx context.Context, result contract.Deliberat
 	return m, a.Store.ResolvePipelineTexts(ctx, result.PipelineID, append(m.Result.Decision.Texts(), &m.Result.Final)...)
 }
 
-// planOwner returns the execution to which a plan from a pipeline's consensus belongs:
-// that of the member that began first. The planner's own may already have made a plan,
-// which led to the deliberation, and an execution has only one.
+// planOwner returns the execution that owns a plan from a pipeline's consensus: the execution of
+// the member that began first. The planner's own execution may already have a plan, which led to
+// the deliberation, and an execution has only one.
 func planOwner(p store.Pipeline, planner contract.ExecutionRef) int64 {
 	for _, member := range p.Members {
 		if member.ExecutionID != 0 {
@@ -372,7 +370,7 @@ func planOwner(p store.Pipeline, planner contract.ExecutionRef) int64 {
 	return planner.ID
 }
 
-// markdown renders the transcript for people.
+// markdown renders the transcript for users.
 func (m deliberationTranscript) markdown() string {
 	var b strings.Builder
 	p := m.Pipeline
@@ -412,7 +410,7 @@ func (m deliberationTranscript) markdown() string {
 	return b.String()
 }
 
-// decisionMarkdown renders why something was decided, and what speaks against it.
+// decisionMarkdown renders the reasons for a decision, and the objections.
 func decisionMarkdown(d *contract.Decision) string {
 	var b strings.Builder
 	if d == nil {
@@ -448,15 +446,15 @@ func prefixed(prefix, s string) string {
 	return prefix + s
 }
 
-// quoted makes a member's text a quotation, so that it cannot pass for a heading.
+// quoted formats a member's text as a quotation, so it cannot be mistaken for a heading.
 func quoted(s string) string {
 	return "> " + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n> ")
 }
 
-// agreed is what a run's deliberation agreed on, for the planner.
+// agreed is the agreement of a run's deliberation, for the planner.
 type agreed struct {
-	text  string // empty: nothing
-	owner int64  // execution to which a plan from it belongs
+	text  string // empty: no agreement
+	owner int64  // execution that owns a plan from it
 }
 
 func (a *Activities) agreement(ctx context.Context, in contract.PlanInput) (agreed, error) {
@@ -475,10 +473,9 @@ func (a *Activities) agreement(ctx context.Context, in contract.PlanInput) (agre
 	return out, err
 }
 
-// planTurn returns the turn in which the planner makes its plan: the first. A planner
-// that made a plan before the deliberation is shown the agreement, and makes another
-// plan in the second. The opening of a conversation never changes, so a repeat finds
-// the same turn.
+// planTurn returns the turn in which the planner creates its plan, normally the first. A planner
+// that created a plan before the deliberation receives the agreement, and creates another plan in
+// the second turn. The opening of a conversation never changes, so a repeat finds the same turn.
 func (a *Activities) planTurn(ctx context.Context, execution contract.ExecutionRef, consensus string) (int, error) {
 	if consensus == "" {
 		return 1, nil
@@ -504,7 +501,7 @@ func (a *Activities) planTurn(ctx context.Context, execution contract.ExecutionR
 	return second, a.Store.AddBefore(ctx, execution.ID, second, messages)
 }
 
-// textRef names a text that is too long for histories.
+// textRef returns a reference to a text that is too long for histories.
 func textRef(text string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
 }

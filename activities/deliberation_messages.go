@@ -14,9 +14,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Deliver sends a turn to a member, or moves to a deliberation, as an update. A repeat
-// is the same update, which is applied once. Its id cannot be guessed: if someone sent
-// a forged one under it, ours would be answered like the forged one.
+// Deliver sends a turn to a member, or moves to a deliberation, as an update. A repeat is the same
+// update, which is applied once. Its id cannot be guessed: Temporal would treat ours as a repeat of
+// a forged update with the same id.
 func (a *Activities) Deliver(ctx context.Context, in contract.DeliverInput) error {
 	o := client.UpdateWorkflowOptions{WorkflowID: in.WorkflowID, WaitForStage: client.WorkflowUpdateStageCompleted}
 	switch {
@@ -42,7 +42,7 @@ func (a *Activities) Deliver(ctx context.Context, in contract.DeliverInput) erro
 	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "could not deliver a message to %s", in.WorkflowID)
 }
 
-// updateID names a turn by the token that only a deliberation and its member know.
+// updateID identifies a turn with a token that only a deliberation and its member know.
 func updateID(token string, turn int) string {
 	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%s %d", token, turn)))
 }

@@ -22,16 +22,16 @@ import (
 // requiredEnvironment is the environment that a workspace needs.
 type requiredEnvironment struct {
 	recipe    environment.Recipe
-	digest    string // empty: no set-up is needed
-	scope     string // which commits may share the result: those of a repository, or of a branch of it
+	digest    string // empty: no setup is needed
+	scope     string // commits that may share the result: all of a repository, or of one branch
 	workspace contract.Workspace
 	setup     int64 // of the stored setup that the recipe follows; 0: none
 	unproven  bool  // an agent proposed the setup, and no baseline has proven it yet
 	private   bool  // it belongs to a change, for its run on this host only
 }
 
-// Environment finds out what a run's base commit needs and creates it, unless it
-// exists. If many runs want the same one, one of them creates it.
+// Environment determines the environment that a run's base commit needs, and creates it unless it
+// exists. If several runs need the same one, one of them creates it.
 func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInput) (contract.EnvironmentResult, error) {
 	started := time.Now()
 	run, err := a.Store.Run(ctx, in.RunID)
@@ -95,7 +95,7 @@ func (a *Activities) setupFor(ctx context.Context, run store.Run, spec setup.Run
 	return setup.StoredSetup(ctx, a.Store, run.Repo, spec.Environment)
 }
 
-// wantedBy finds out what a checkout of a run's repository needs.
+// wantedBy determines the environment that a checkout of a run's repository needs.
 func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.RunSpec, known store.Setup, ws contract.Workspace, checkout string) (requiredEnvironment, error) {
 	w := requiredEnvironment{workspace: ws, setup: known.ID}
 	settings, err := setup.WithStored(spec.Environment, known)
@@ -104,7 +104,7 @@ func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.Run
 	}
 	root, err := os.OpenRoot(checkout)
 	if err != nil {
-		return w, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be opened")
+		return w, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "cannot open the checkout")
 	}
 	defer root.Close()
 	facts, err := a.factsOf(ctx, run)
@@ -112,7 +112,7 @@ func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.Run
 		return w, err
 	}
 	if w.recipe, err = environment.Find(root, settings, a.ToolVersions, facts); err != nil {
-		return w, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be read")
+		return w, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "cannot read the checkout")
 	}
 	if known.ID != 0 {
 		w.recipe.Source, w.unproven = environment.Source(known.Source), !known.Proven
@@ -122,11 +122,11 @@ func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.Run
 	}
 	digest, err := w.recipe.Digest(func(name string) (io.ReadCloser, error) { return openInput(root, name) }, a.ToolVersions)
 	if err != nil {
-		return w, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be read")
+		return w, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "cannot read the checkout")
 	}
-	// A repository's set-up runs its own code, so no other repository may get the result;
-	// nor another branch, if that code is more than the inputs name; and what an agent's
-	// change set up is for its run only.
+	// A repository's setup runs its own code, so no other repository may use the result, nor
+	// another branch if that code goes beyond the declared inputs. The result for an agent's change
+	// is for its run only.
 	w.scope = run.Repo
 	if w.recipe.RunsCode || known.ID != 0 {
 		w.scope = digestOf(run.Repo, scopeOf(run.Settings.Repo))
@@ -138,8 +138,8 @@ func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.Run
 	return w, nil
 }
 
-// scopeOf names the commits whose set-ups trust each other: those of a branch. If a run
-// was not started from a branch, that is its base commit only.
+// scopeOf identifies the commits whose setups trust each other: all of a branch, or only the base
+// commit if the run was not started from a branch.
 func scopeOf(repo contract.Repo) string {
 	if repo.Branch == "" || repo.Branch == "HEAD" || strings.HasPrefix(repo.Base, repo.Branch) {
 		return "commit " + repo.Base
@@ -167,7 +167,7 @@ func digestOf(parts ...string) string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-// factsOf returns what git knows about a run's base commit.
+// factsOf returns facts from git about a run's base commit.
 func (a *Activities) factsOf(ctx context.Context, run store.Run) (environment.Facts, error) {
 	key := run.Repo + "@" + run.Settings.Repo.Base
 	if known, ok := a.facts.Load(key); ok {
@@ -186,10 +186,10 @@ func (a *Activities) factsOf(ctx context.Context, run store.Run) (environment.Fa
 	return facts, nil
 }
 
-// shownOutput is how much of a failed command's output a question shows.
+// shownOutput limits the output of a failed command in a question.
 const shownOutput = 1500
 
-// setupFailure returns why a set-up failed, for people.
+// setupFailure describes a failed setup to users.
 func setupFailure(f environment.Failed, r environment.Recipe) *contract.Failure {
 	code := contract.CodeCheckFailed
 	if f.Missing || len(r.Missing) > 0 {
@@ -209,7 +209,7 @@ func setupFailure(f environment.Failed, r environment.Recipe) *contract.Failure 
 	return &contract.Failure{Class: contract.ClassConfig, Code: code, Message: clipped(text, 1000), Cause: output}
 }
 
-// tryAgain returns how to retry a run, or what it was to prepare.
+// tryAgain returns advice on how to retry a run, or the preparation of an environment.
 func tryAgain(run store.Run) string {
 	if run.Settings.PrepareOnly {
 		return fmt.Sprintf("then try again: rgpt env build --repo %s --base %.12s", run.Repo, run.BaseCommit)
@@ -217,7 +217,7 @@ func tryAgain(run store.Run) string {
 	return fmt.Sprintf("then try again: rgpt run approve %d", run.ID)
 }
 
-// setupAdvice returns what a person can do about a set-up that failed.
+// setupAdvice returns advice on a failed setup.
 func setupAdvice(run store.Run, r environment.Recipe, f environment.Failed) string {
 	var out []string
 	if len(f.Refused) > 0 {

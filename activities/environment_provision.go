@@ -24,7 +24,7 @@ import (
 
 func (a *Activities) environments() environment.Store { return setup.Environments(a.DataDir) }
 
-// provided is an environment on this host, which the caller closes, or the command that
+// provided is an environment on this host, which the caller closes, or the command whose failure
 // prevented its creation.
 type provided struct {
 	env    *environment.Environment
@@ -32,10 +32,9 @@ type provided struct {
 	kept   bool // it existed already, here or in the artifact store
 }
 
-// baseEnvironment returns the environment of a run's base commit, nil if it has none.
-// If it is lost on this host and in the artifact store, it is created again from the
-// files of the base commit alone: other runs use it too, so no agent's change may be in
-// it.
+// baseEnvironment returns the environment of a run's base commit, nil if it has none. If it is
+// missing on this host and in the artifact store, it is rebuilt only from the files of the base
+// commit: other runs also use it, so it must not contain an agent's changes.
 func (a *Activities) baseEnvironment(ctx context.Context, run store.Run, spec setup.RunSpec, known store.Setup) (*environment.Environment, error) {
 	if run.Environment == "" {
 		return nil, nil
@@ -69,8 +68,8 @@ func (a *Activities) baseEnvironment(ctx context.Context, run store.Run, spec se
 	return p.env, err
 }
 
-// keptEnvironment returns an environment that was created before, on this host or
-// another, environment.ErrNotHere if there is none.
+// keptEnvironment returns an environment that was created before, on this host or another, or
+// environment.ErrNotHere if there is none.
 func (a *Activities) keptEnvironment(ctx context.Context, digest string) (*environment.Environment, error) {
 	release, err := a.Store.Lease(ctx, "environment/"+digest)
 	if err != nil {
@@ -80,8 +79,7 @@ func (a *Activities) keptEnvironment(ctx context.Context, digest string) (*envir
 	return a.openOrRestore(ctx, digest)
 }
 
-// provide returns an environment: from this host, else from the artifact store, else a
-// new one.
+// provide returns an environment: from this host, else from the artifact store, else a new one.
 func (a *Activities) provide(ctx context.Context, runID int64, w requiredEnvironment, timeout time.Duration) (provided, error) {
 	env, err := a.environments().Open(w.digest)
 	if err == nil {
@@ -99,14 +97,14 @@ func (a *Activities) provide(ctx context.Context, runID int64, w requiredEnviron
 	if env, err = a.openOrRestore(ctx, w.digest); !errors.Is(err, environment.ErrNotHere) {
 		return provided{env: env, kept: true}, err
 	}
-	if failed := a.failedSince(w.digest, asked); failed != nil { // then it failed for all that waited for it
+	if failed := a.failedSince(w.digest, asked); failed != nil { // then it failed for all runs that waited for it
 		return provided{failed: failed}, nil
 	}
 	return a.makeEnvironment(ctx, runID, w, timeout)
 }
 
-// openOrRestore returns an environment from this host or the artifact store,
-// environment.ErrNotHere if neither has a whole one. The caller owns its lock.
+// openOrRestore returns an environment from this host or the artifact store, or
+// environment.ErrNotHere if neither has a complete one. The caller owns its lock.
 func (a *Activities) openOrRestore(ctx context.Context, digest string) (*environment.Environment, error) {
 	env, err := a.environments().Open(digest)
 	if err == nil {
@@ -154,7 +152,7 @@ func (a *Activities) dropRemoved(ctx context.Context, digest string) error {
 }
 
 func environmentFault(err error) error {
-	return fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "the environments of this worker cannot be used")
+	return fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "cannot use the environments of this worker")
 }
 
 func (a *Activities) restore(ctx context.Context, row store.Environment) (*environment.Environment, error) {
@@ -166,9 +164,8 @@ func (a *Activities) restore(ctx context.Context, row store.Environment) (*envir
 	return a.environments().Restore(ctx, row.Digest, archive, a.Config.Environment.Disk.Int64())
 }
 
-// makeEnvironment carries a recipe out and keeps the result: first as an archive for
-// all hosts, then on this one, so that a crash in between leaves a whole environment or
-// none.
+// makeEnvironment carries out a recipe and stores the result: first as an archive for all hosts,
+// then on this one, so a crash in between leaves a complete environment or none.
 func (a *Activities) makeEnvironment(ctx context.Context, runID int64, w requiredEnvironment, timeout time.Duration) (provided, error) {
 	started := time.Now()
 	dir, err := a.Workspaces.Open(ctx, w.workspace, fmt.Sprintf("%d/environment", runID))
@@ -216,13 +213,12 @@ func (a *Activities) makeEnvironment(ctx context.Context, runID int64, w require
 	return provided{env: env}, nil
 }
 
-// downloadShare is the part of environment.disk that the downloads of one repository
-// may use.
+// downloadShare limits the downloads of one repository to a tenth of environment.disk.
 const downloadShare = 10
 
-// setUpWithDownloads carries a recipe out with the downloads of the repository's last
-// set-up, and leaves its own. The set-up of an agent's change, or a proposed setup that
-// is not proven, gets and leaves none: its packages must not reach other runs.
+// setUpWithDownloads carries out a recipe with the downloads of the repository's last setup, and
+// saves its own. The setup of an agent's change, or an unproven proposed setup, neither uses nor
+// saves any: its packages must not reach other runs.
 func (a *Activities) setUpWithDownloads(
 	ctx context.Context, runID int64, w requiredEnvironment, checkout string, draft *environment.Draft, timeout time.Duration,
 ) (*environment.Failed, error) {
@@ -275,10 +271,9 @@ func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w requiredE
 	return failed, nil
 }
 
-// unreachable adds to a failure that a host could not be reached. If that may be
-// temporary, it returns an error that makes the set-up retry, except after the last
-// attempt, or once a set-up's total time is over: then the failure is a result, because
-// it may have nothing to do with that host.
+// unreachable adds to a failure that a host could not be reached. If that may be temporary, it
+// returns an error that causes a retry of the setup, except after the last attempt or the setup's
+// total time: then the failure is a result, because it may have nothing to do with that host.
 func unreachable(ctx context.Context, failed *environment.Failed, r proxy.Record, timeout time.Duration) error {
 	unreached := fmt.Sprintf("%s could not be reached: %s", r.Host, r.Reason)
 	err := fault.New(contract.ClassInfra, contract.CodeUnreachable, "`%s` failed (%s) while %s", clipped(failed.Command.String(), 300), failed.Why, unreached)
@@ -292,7 +287,7 @@ func unreachable(ctx context.Context, failed *environment.Failed, r proxy.Record
 	return nil
 }
 
-// setupError gives an error of the sandbox a class.
+// setupError classifies an error of the sandbox.
 func setupError(ctx context.Context, err error) error {
 	var isolation *sandbox.IsolationError
 	switch {
@@ -314,7 +309,7 @@ func patterns(paths []string) []string {
 	return out
 }
 
-// keepSetupFiles stores the log of a set-up and its requests to the network.
+// keepSetupFiles stores the log and the network requests of a setup.
 func (a *Activities) keepSetupFiles(ctx context.Context, runID int64, digest string, log []byte, way *egress) error {
 	folder := path.Join("environment", digest[:12])
 	kept, err := way.artifact(ctx, path.Join(folder, "network.jsonl"))

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// evidenceBytes limits what a prompt holds of what one failed attempt left behind.
+	// evidenceBytes limits the evidence from one failed attempt in a prompt.
 	evidenceBytes = 12 << 10
-	// caseBytes limits what it holds of one failing test.
+	// caseBytes limits the evidence from one failing test.
 	caseBytes = 1500
-	// compactEvidence is how much more often than the context the evidence is halved.
+	// compactEvidence is how many more times the evidence is halved than the context.
 	compactEvidence = 2
-	// shownHeals is how many earlier heals a prompt shows, the newest.
+	// shownHeals is the number of most recent heals that a prompt shows.
 	shownHeals = 4
 )
 
-// lessons reads what the next attempt must know about the failed ones.
+// lessons reads the information about failed attempts that the next attempt needs.
 func (a *Activities) lessons(ctx context.Context, runID int64, l contract.Lessons) (prompt.Lessons, error) {
 	out := prompt.Lessons{Strict: l.Strict, Generation: l.Generation}
 	if len(l.Heals) == 0 {
@@ -39,7 +39,7 @@ func (a *Activities) lessons(ctx context.Context, runID int64, l contract.Lesson
 	}
 	told := l.Heals[max(0, len(l.Heals)-shownHeals):]
 	for i, h := range heals {
-		// After a replay a number may occur twice; the newest counts.
+		// After a replay, a number may occur twice; the newest applies.
 		later := slices.ContainsFunc(heals[i+1:], func(o store.HealEvent) bool { return o.Number == h.Number })
 		if later || !slices.Contains(told, h.Number) {
 			continue
@@ -72,8 +72,8 @@ func executionWith(executions []store.Execution, id int64) (store.Execution, boo
 	return executions[i], true
 }
 
-// evidence returns what a failed execution left behind, as text for a prompt: failed
-// checks and tests of the tester, the last answer of the others.
+// evidence returns the evidence from a failed execution as text for a prompt: the tester's failed
+// checks and tests, or any other agent's last response.
 func (a *Activities) evidence(ctx context.Context, e store.Execution) (string, error) {
 	if e.Phase == contract.PhaseTester && e.Step == "" {
 		checks, err := a.Store.Checks(ctx, e.ID)

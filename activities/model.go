@@ -22,8 +22,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/tool"
 )
 
-// Think makes the next model call of a conversation. If its answer is already stored,
-// because a worker died after the call, that answer is returned and nothing is paid.
+// Think makes the next model call of a conversation. If its response is already stored, because a
+// worker died after the call, that response is returned at no cost.
 func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
 	if in.Brief != nil {
 		return a.deliberate(ctx, in)
@@ -32,7 +32,7 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, left: in.Left, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
 	})
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
-		// The model sees the problem and may fix it; the workflow counts.
+		// The model sees the problem and may fix it; the workflow counts the attempts.
 		return contract.ThinkResult{Usage: answer.Usage, Bad: f.Message}, nil
 	}
 	if err != nil {
@@ -73,7 +73,7 @@ func summaryOf(arguments string) string {
 	return telemetry.Redact(args.Summary)
 }
 
-// blockedOf returns what a finishing model says prevents its work, shortened.
+// blockedOf returns the obstacle that a finishing model reports, shortened.
 func blockedOf(arguments string) string {
 	var args struct {
 		Blocked string `json:"blocked"`
@@ -91,8 +91,7 @@ func shownName(name string) string {
 	return strings.ToValidUTF8(name[:min(len(name), most)], "")
 }
 
-// countedName returns the name of a tool for metrics: all names that models invent are
-// one.
+// countedName returns the name of a tool for metrics: all invented names count as one.
 func (a *Activities) countedName(name string) string {
 	if _, known := a.Tools.Definition(name); !known {
 		return telemetry.OtherValue
@@ -100,12 +99,12 @@ func (a *Activities) countedName(name string) string {
 	return name
 }
 
-// tooMany returns the message that a turn called too many tools.
+// tooMany returns the message about a turn with too many tool calls.
 func tooMany(n int) string {
 	return fmt.Sprintf("it called %d tools in one turn, more than the %d allowed", n, contract.TurnCallLimit)
 }
 
-// reminder is the message to a model that answered without calling a tool.
+// reminder is the message to a model that responded without calling a tool.
 const reminder = "Your response called no tool. Call a tool to continue, or call `finish` when the step is done or cannot be done."
 
 // question is one model call being prepared or made.
@@ -122,24 +121,24 @@ type question struct {
 	prompt    string // version
 	member    bool   // of a deliberation: more turns may follow
 
-	// told is what the model is shown before this turn, kept with its reservation. If an
-	// earlier attempt has kept it, that one counts; if two attempts run at once each asks
-	// with its own, and the first one's is kept.
+	// told contains the messages to the model before this turn, stored with the turn's reservation.
+	// Messages stored by an earlier attempt take precedence; if two attempts run concurrently, each
+	// sends its own, and the first ones are stored.
 	told []model.Message
 
-	// keep reports whether an answer of the right form is kept whole; nil: it is.
+	// keep reports whether a valid response is stored in full; nil: always.
 	keep func(text string) bool
 }
 
-// unusableKept is how many bytes of an unusable answer stay in its conversation. All of
-// it would be sent again, and paid for, in each later turn.
+// unusableKept is the number of bytes of an unusable response that remain in its conversation. The
+// full response would be sent again, and paid for, in each later turn.
 const unusableKept = 8 << 10
 
-// stored is an answer as the database keeps it.
+// stored is a response as the database stores it.
 type stored = verdict.Answer
 
-// ask makes a model call, or joins the one in progress for the same (execution, turn),
-// and returns its answer.
+// ask makes a model call, or joins the one in progress for the same (execution, turn), and returns
+// its response.
 func (a *Activities) ask(ctx context.Context, q question) (model.Response, error) {
 	q.timeout = cmp.Or(q.choice.Timeout, q.timeout)
 	response, err := a.calls.Do(ctx, q.key(), func(ctx context.Context, paid func()) (model.Response, error) {
@@ -151,15 +150,15 @@ func (a *Activities) ask(ctx context.Context, q question) (model.Response, error
 		return a.call(ctx, q, paid)
 	})
 	if q.strict && fault.Is(err, contract.CodeBadRequest) {
-		// The form that a heal requested is to blame; without it there is more to try.
+		// The form that a heal requested caused the error; other actions remain without it.
 		err = fault.Wrap(err, contract.ClassLLM, contract.CodeBadRequest, "the provider rejected a request with strict schemas: %s", fault.Of(err).Message)
 	}
 	return response, err
 }
 
-// leaseCall makes this worker the owner of a call. If another live worker is already making
-// it, although Temporal lost track of that worker, leaseCall waits for it as long as the call
-// may take: its answer is paid for.
+// leaseCall makes this worker the owner of a call. If another live worker that Temporal lost track
+// of is already making it, leaseCall waits for it as long as the call may take: its response is
+// paid for.
 func (a *Activities) leaseCall(ctx context.Context, q question) (release func(), err error) {
 	release, owned, err := a.Store.LeaseCall(ctx, q.execution.ID, q.turn, 0)
 	if err != nil || owned {
@@ -174,8 +173,8 @@ func (a *Activities) leaseCall(ctx context.Context, q question) (release func(),
 	return release, err
 }
 
-// call reserves the budget of a call, makes it, and records its cost together with the
-// answer, under (execution, turn).
+// call reserves the budget of a call, makes it, and records its cost together with the response,
+// under (execution, turn).
 func (a *Activities) call(ctx context.Context, q question, paid func()) (model.Response, error) {
 	messages, err := a.conversation(ctx, q.execution.ID, q.turn, q.told...)
 	if err != nil {
@@ -219,8 +218,8 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 	return response, err
 }
 
-// affordable refuses a call whose request alone would use more than its step has left.
-// Reading an answer that is already paid for is free.
+// affordable rejects a call whose request would exceed the rest of its step's budget. Reading a
+// response that is already paid for is free.
 func (a *Activities) affordable(ctx context.Context, q question, r model.Request) error {
 	if q.left == nil {
 		return nil
@@ -279,8 +278,8 @@ func (q question) request(messages []model.Message, maxOutput int64) model.Reque
 	return r
 }
 
-// reserve sets aside what a call may cost, in the budgets of its run and of the day.
-// While running calls hold the rest of a budget it waits for them to settle.
+// reserve reserves the maximum cost of a call in the budgets of its run and of the day. While
+// running calls have reserved the rest of a budget, it waits for them to settle.
 func (a *Activities) reserve(ctx context.Context, q question, r model.Request) (store.Reserved, error) {
 	budgets := a.Config.Models.Budgets
 	estimate := contract.Usage{PromptTokens: model.EstimateTokens(r.Messages, r.Tools), CompletionTokens: int64(budgets.ReserveOutputTokens)}
@@ -312,18 +311,18 @@ func (a *Activities) reserve(ctx context.Context, q question, r model.Request) (
 const (
 	// budgetWait is the pause between attempts of a call that waits for others to settle.
 	budgetWait = 100 * time.Millisecond
-	// storeTimeout is how long one attempt to settle a call may take.
+	// storeTimeout limits one attempt to settle a call.
 	storeTimeout = 10 * time.Second
 	// maxStorePause is the longest pause between two such attempts.
 	maxStorePause = 2 * time.Second
-	// storePatience is how long an answer is kept while the database is down.
+	// storePatience is how long a response is kept in memory while the database is down.
 	storePatience = 30 * time.Minute
 )
 
-// storeAnswer stores the answer and its cost. The answer is paid for: while the database is
-// down it is kept here. That continues after the activity is over, which happens soon
-// if Temporal uses the same database; the next attempt then joins the call instead of
-// asking, and paying, again.
+// storeAnswer stores the response and its cost. The response is paid for, so it is kept in memory
+// while the database is down. This continues after the activity ends, which happens soon if
+// Temporal uses the same database; the next attempt then joins the call instead of making, and
+// paying for, another one.
 func (a *Activities) storeAnswer(ctx context.Context, q question, call store.CallID, answer stored) error {
 	raw, err := json.Marshal(answer)
 	if err != nil {
@@ -338,7 +337,7 @@ func (a *Activities) storeAnswer(ctx context.Context, q question, call store.Cal
 	})
 }
 
-// storeUntilAccepted retries until the database takes the answer or refuses it for good.
+// storeUntilAccepted retries until the database accepts the response or rejects it permanently.
 func (a *Activities) storeUntilAccepted(ctx context.Context, q question, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, storePatience)
 	defer cancel()
@@ -358,7 +357,7 @@ func (a *Activities) storeUntilAccepted(ctx context.Context, q question, try fun
 	}
 }
 
-// callKey names a model call within a worker.
+// callKey identifies a model call within a worker.
 type callKey struct {
 	execution int64
 	turn      int
@@ -366,8 +365,8 @@ type callKey struct {
 
 func (q question) key() callKey { return callKey{q.execution.ID, q.turn} }
 
-// answerMessages returns what the answer adds to the conversation. An unusable answer is kept as
-// text, and the model sees what was wrong with it.
+// answerMessages returns the messages that a response adds to the conversation. An unusable
+// response is stored as text, followed by a message to the model that explains the problem.
 func answerMessages(q question, answer stored) []model.Message {
 	if q.schema != nil && (answer.Failure == nil || !q.member) {
 		message := answer.Message()
@@ -395,10 +394,9 @@ func answerMessages(q question, answer stored) []model.Message {
 	return []model.Message{{Role: model.RoleAssistant, Text: text}, {Role: model.RoleUser, Text: wrong}}
 }
 
-// conversation reads the messages before a turn. What it receives before the turn comes
-// last, unless it is stored there already. A tool call without a result, which is
-// `finish` beside calls that failed, is answered here: a provider refuses a
-// conversation with open calls.
+// conversation reads the messages before a turn. The messages to the model before the turn come
+// last, unless they are already stored. A tool call without a result, such as `finish` beside
+// failed calls, gets one here: providers reject a conversation with open calls.
 func (a *Activities) conversation(ctx context.Context, execution int64, turn int, told ...model.Message) ([]model.Message, error) {
 	rows, err := a.Store.Transcript(ctx, execution)
 	if err != nil {

@@ -16,22 +16,21 @@ import (
 )
 
 const (
-	// livePause is how long output is buffered before it is published.
+	// livePause is the time for which output is buffered before it is published.
 	livePause = 300 * time.Millisecond
-	// livePiece limits one piece of it.
+	// livePiece limits the size of one published piece.
 	livePiece = 16 << 10
-	// liveBytes limits what of one command is shown while it runs; the rest is in the
-	// artifact.
+	// liveBytes limits the output of one command shown while it runs; the rest is in the artifact.
 	liveBytes = 1 << 20
-	// loggedBytes limits what an artifact keeps of a set-up's output, head and tail.
+	// loggedBytes limits the output of a setup in an artifact, which has its beginning and its end.
 	loggedBytes = 4 << 20
 )
 
-// keepTime limits how long a command's output and network requests are stored after the
-// command itself was cancelled: nothing waits for a database that is down.
+// keepTime limits the time for storing a command's output and network requests after the command
+// was cancelled: nothing waits for a database that is down.
 const keepTime = 30 * time.Second
 
-// output collects a command's output, publishes it live, and keeps it for the log.
+// output collects a command's output, publishes it live, and stores it for the log.
 type output struct {
 	a      *Activities
 	ctx    context.Context
@@ -48,7 +47,7 @@ type output struct {
 	stopped chan struct{}
 }
 
-// output starts to collect the output of a run's command. Close it.
+// output starts collecting the output of a run's command. The caller must close it.
 func (a *Activities) output(ctx context.Context, runID int64, source string) *output {
 	o := &output{a: a, ctx: context.WithoutCancel(ctx), runID: runID, source: source, stop: make(chan struct{}), stopped: make(chan struct{})}
 	go o.flushAll()
@@ -68,7 +67,7 @@ func (o *output) write(chunk []byte) {
 	}
 }
 
-// keep adds to the whole output, whose middle may be dropped.
+// keep appends to the whole output, whose middle may be dropped.
 func (o *output) keep(chunk []byte) {
 	if room := loggedBytes/2 - len(o.head); room > 0 {
 		n := min(room, len(chunk))
@@ -96,8 +95,8 @@ func (o *output) flushAll() {
 	}
 }
 
-// flush shows whole lines; the rest waits for the end of its line, because a secret may
-// end there.
+// flush publishes complete lines; an incomplete line waits for its end, because it may contain part
+// of a secret.
 func (o *output) flush(all bool) {
 	for {
 		o.mu.Lock()
@@ -123,7 +122,7 @@ func (o *output) flush(all bool) {
 	}
 }
 
-// close shows the rest.
+// close publishes the rest.
 func (o *output) close() {
 	close(o.stop)
 	<-o.stopped
@@ -140,8 +139,7 @@ func (o *output) log() []byte {
 	return []byte(telemetry.Redact(string(append(whole, o.tail...))))
 }
 
-// egress is the sandbox's network access for a series of commands, and the requests
-// that they made.
+// egress is the sandbox's network access for a series of commands, and the requests that they made.
 type egress struct {
 	a            *Activities
 	who, setting string
@@ -151,17 +149,16 @@ type egress struct {
 	dropped int
 }
 
-// recordedRequests limits how many requests of one set-up or check are kept.
+// recordedRequests limits the number of recorded requests of one setup or check.
 const recordedRequests = 20_000
 
-// egress returns network access labeled with its user (who) and the setting that
-// lists its hosts.
+// egress returns network access labeled with its user (who) and the setting that lists its hosts.
 func (a *Activities) egress(who, setting string) *egress {
 	return &egress{a: a, who: who, setting: setting}
 }
 
-// serve returns what serves a command that may reach hosts; nil if there are none, so
-// that it has no network access at all.
+// serve returns the network access of a command that may reach hosts, or nil if there are none, so
+// that the command has no access at all.
 func (e *egress) serve(hosts []string) func(net.Listener) []string {
 	if len(hosts) == 0 {
 		return nil
@@ -180,7 +177,7 @@ func (e *egress) record(r proxy.Record) {
 	e.log = append(e.log, r)
 }
 
-// records returns all requests, one JSON object per line; empty for none.
+// records returns all requests, one JSON object per line; empty if there are none.
 func (e *egress) records() ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -197,8 +194,8 @@ func (e *egress) records() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// artifact stores the requests, and returns them as an artifact of that name; none if
-// there were no requests.
+// artifact stores the requests, and returns them as an artifact with the given name, or no artifact
+// if there were no requests.
 func (e *egress) artifact(ctx context.Context, name string) ([]contract.Artifact, error) {
 	requests, err := e.records()
 	if err != nil || len(requests) == 0 {
@@ -212,7 +209,7 @@ func (e *egress) artifact(ctx context.Context, name string) ([]contract.Artifact
 }
 
 // networkFailure returns the last request to the first host whose last request failed, or was
-// refused although the host is allowed.
+// rejected although the host is allowed.
 func (e *egress) networkFailure() (proxy.Record, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -17,9 +17,8 @@ import (
 // longer than a workflow task should wait.
 const maxLocalPins = 100
 
-// comparePins compares the tests of a workspace with those that its run began with, by
-// the files that differ and the checks that are gone, and stores the differences as the
-// check pinned-tests.
+// comparePins compares the tests of a workspace with the tests at the start of its run, using the
+// changed files and the lost checks, and stores the differences as the check pinned-tests.
 func (a *Activities) comparePins(
 	ctx context.Context, in contract.TestPlanInput, files []pin.File, lost []contract.Finding, mode verdict.PinnedTests, started time.Time,
 ) ([]contract.CheckResult, error) {
@@ -35,8 +34,8 @@ func (a *Activities) comparePins(
 	return []contract.CheckResult{result}, a.Store.SaveCheck(ctx, in.Execution, result.Check.ID, result, nil, findings, "")
 }
 
-// lostChecks returns findings about checks that ran tests on a run's base commit, and
-// that nothing runs any more.
+// lostChecks returns findings about checks that ran tests on a run's base commit, and that no
+// longer run.
 func (a *Activities) lostChecks(ctx context.Context, run store.Run, pipeline checks.Pipeline) ([]contract.Finding, error) {
 	b, err := a.baselineOf(ctx, run)
 	if err != nil || b == nil {

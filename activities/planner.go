@@ -13,8 +13,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
-// strictPlanSchema states as many of the errors that verdict.Plan finds as a schema
-// can: a provider that enforces it cannot return a plan with such an error.
+// strictPlanSchema rules out as many of the errors that verdict.Plan detects as a schema can: a
+// provider that enforces it cannot return a plan with such an error.
 var strictPlanSchema = verdict.PlanSchema().Bounded(contract.StrictPlanSchema, model.Bounds{
 	"steps":                    {"maxItems": contract.MaxPlanSteps},
 	"steps.[].id":              {"pattern": stepIDPattern},
@@ -34,14 +34,15 @@ var (
 // pathPart is a part of a path that is neither . nor .. and not empty.
 const pathPart = `([^/\\.][^/\\]*|\.[^/\\.][^/\\]*|\.\.[^/\\]+)`
 
-// Plan asks the planner's model for a plan, checks it and stores it.
+// Plan requests a plan from the planner's model, checks it and stores it.
 func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.PlanResult, error) {
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
 	if in.Branch != "" && run.ReleaseCommit == "" {
-		// Otherwise it would be found at the release, when everything has been paid for.
+		// Otherwise the conflict would be found only at the release, when everything has been paid
+		// for.
 		if err := a.Workspaces.CheckBranch(ctx, in.Repo, in.Branch, workspace.PublishOptions{}); err != nil {
 			return contract.PlanResult{}, err
 		}
@@ -119,8 +120,8 @@ func (a *Activities) AdoptPlan(ctx context.Context, in contract.AdoptPlanInput) 
 	return contract.PlanResult{ID: in.PlanID, Plan: plan.Skeleton()}, nil
 }
 
-// open opens the conversation of an execution with its prompt, and keeps the text of
-// that version of the prompt.
+// open opens the conversation of an execution with its prompt, and stores the text of that version
+// of the prompt.
 func (a *Activities) open(ctx context.Context, execution contract.ExecutionRef, p prompt.Prompt) error {
 	if _, kept := a.prompts.Load(p.Version); !kept {
 		if err := a.Store.SavePrompt(ctx, p.Name, p.Version, p.System); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// Limits of what a prompt says about a project's checks. It is paid for with each call
-// of a conversation.
+// Limits of the description of a project's checks in a prompt, which is paid for with each call of
+// a conversation.
 const (
 	maxShownChecks       = 30
 	maxShownCommand      = 600 // bytes of one check's command
@@ -24,8 +24,7 @@ const (
 	maxShownFailureBytes = 200 // of each
 )
 
-// project returns what agents of a run are shown of its environment and checks; nil if
-// the run has neither.
+// project describes a run's environment and checks to its agents; nil if the run has neither.
 func (a *Activities) project(ctx context.Context, run store.Run) (*prompt.Project, error) {
 	if run.Settings.Environment == nil {
 		return nil, nil
@@ -33,7 +32,7 @@ func (a *Activities) project(ctx context.Context, run store.Run) (*prompt.Projec
 	p := &prompt.Project{}
 	for _, name := range slices.Sorted(maps.Keys(a.ToolVersions)) {
 		if name == "git" {
-			continue // it is only for set-ups; a workspace has no history
+			continue // git is only for setups; a workspace has no history
 		}
 		p.Tools = append(p.Tools, name+" "+a.ToolVersions[name])
 	}
@@ -58,7 +57,7 @@ func (a *Activities) project(ctx context.Context, run store.Run) (*prompt.Projec
 	return p, nil
 }
 
-// describeBaseline adds which checks judge the result, and how they ended before it.
+// describeBaseline adds the checks that judge the result, and their outcomes on the base commit.
 func describeBaseline(p *prompt.Project, b *store.Baseline) {
 	p.Checks = promptChecks(b.Stages, b.Commands)
 	var sum contract.TestSummary
@@ -94,7 +93,7 @@ func describeBaseline(p *prompt.Project, b *store.Baseline) {
 	}
 }
 
-// promptChecks lists checks with their commands for a prompt.
+// promptChecks lists checks and their commands for a prompt.
 func promptChecks(stages [][]contract.Check, commands map[string]string) []prompt.Check {
 	var told []prompt.Check
 	for _, stage := range stages {

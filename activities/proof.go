@@ -23,12 +23,12 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
-// provenTests is how many new tests of a change are proven one by one. If a change has
-// more, the first in the order of files are.
+// provenTests is the maximum number of new tests of a change that are proven one by one: the first
+// ones, in the order of their files.
 const provenTests = 500
 
-// toProve lists the new tests of a change that must fail without it: none if the change
-// consists only of tests, because then they have no change to test.
+// toProve lists the new tests of a change that must fail without it: none if the change consists
+// only of tests, because then there is no other change to test.
 func (a *Activities) toProve(ctx context.Context, base, ws contract.Workspace, files []pin.File) ([]pin.Added, error) {
 	tests, err := pin.NewTests(ctx, files)
 	if err != nil || len(tests) == 0 {
@@ -81,8 +81,8 @@ func (a *Activities) prove(ctx context.Context, in contract.VerifyInput) (contra
 	if err != nil {
 		return contract.CheckResult{}, err
 	}
-	// The log is kept for people, not as that of a failed check: what failed there was
-	// meant to.
+	// The log is stored for users, not as the log of a failed check: the failures in it were
+	// expected.
 	if _, err := a.keepFiles(ctx, in, dir.Path(), verify.Outcome{Log: proof.Log}, way); err != nil {
 		return contract.CheckResult{}, err
 	}
@@ -109,8 +109,8 @@ func (a *Activities) runProof(
 	return verify.Prove(ctx, dir, tests, env)
 }
 
-// withoutChange lays out what a run started from, with the test files of its change:
-// those that it added or edited are there, those that it removed are not.
+// withoutChange checks out the commit that a run started from, with the change's test files: those
+// that it added or edited exist, those that it removed do not.
 func (a *Activities) withoutChange(ctx context.Context, in contract.VerifyInput, base contract.Workspace) (*workspace.Dir, error) {
 	changed, err := a.Workspaces.Changed(ctx, base, in.Workspace, pin.OfTests, 0)
 	if err != nil {
@@ -128,14 +128,14 @@ func (a *Activities) withoutChange(ctx context.Context, in contract.VerifyInput,
 	for _, f := range changed {
 		if err = transfer(after.Path(), dir.Path(), f.Path, f.Exists); err != nil {
 			dir.Close()
-			return nil, fault.Wrap(err, contract.ClassInfra, "", "the tests of a change could not be added to a checkout without the change")
+			return nil, fault.Wrap(err, contract.ClassInfra, "", "could not add the tests of a change to a checkout without the change")
 		}
 	}
 	return dir, nil
 }
 
-// transfer makes a file of one directory the same in another, or removes it if it is
-// gone. Neither end may lead out of its directory.
+// transfer copies a file from one directory to another, or removes it there if it no longer exists.
+// Neither path may lead out of its directory.
 func transfer(from, to, name string, exists bool) error {
 	source, err := os.OpenRoot(from)
 	if err != nil {
@@ -153,7 +153,7 @@ func transfer(from, to, name string, exists bool) error {
 			return err
 		}
 	}
-	// If a file has replaced its folder, it was removed with the folder.
+	// If a file has replaced its directory, it was removed with the directory.
 	if err := target.RemoveAll(local); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("remove %s: %w", name, err)
 	}
@@ -183,8 +183,8 @@ func transfer(from, to, name string, exists bool) error {
 	return out.Close()
 }
 
-// removeObstacles removes whatever is in the way of a file's folders: the change has replaced
-// it with folders.
+// removeObstacles removes files in place of a file's parent directories: the change has replaced
+// them with directories.
 func removeObstacles(target *os.Root, name string) error {
 	for i, c := range name {
 		if c != '/' {

@@ -1,7 +1,7 @@
-// Package activities is what agents do: one file for each agent, and the model and tool
-// calls that they share. Each activity has one input struct and one result struct of
-// package contract, is idempotent, and fails only if it could not do its work: a failed
-// test or a refused tool call is a result.
+// Package activities contains the activities of agents: one file for each agent, and the model and
+// tool calls that they share. Each activity has one input struct and one result struct of package
+// contract, is idempotent, and fails only if it could not be carried out: a failed test or a
+// rejected tool call is a result.
 package activities
 
 import (
@@ -26,14 +26,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
-// Activities holds what activities use. All of it is safe for concurrent use and
-// belongs to the worker.
+// Activities contains the dependencies of activities. All of them are safe for concurrent use and
+// belong to the worker.
 type Activities struct {
 	Store      *store.Store
-	Views      *views.Views // what reports are made from
+	Views      *views.Views // data of reports
 	Model      *model.Client
 	Workspaces *workspace.Manager
-	Tools      *tool.Set // of agents that work on a goal
+	Tools      *tool.Set // for agents that work on a goal
 	SetupTools *tool.Set // of the environment agent
 	Sandbox    sandbox.Runner
 	Proxy      *proxy.Proxy // the sandboxes' network access; nil: none
@@ -42,25 +42,25 @@ type Activities struct {
 	Temporal   client.Client
 	DataDir    string
 	Log        *slog.Logger
-	// ToolVersions are those of the tool chains that commands have.
+	// ToolVersions are the versions of the tool chains available to commands.
 	ToolVersions environment.Tools
 
 	prompts  sync.Map                                // versions of prompts whose text is stored
-	facts    sync.Map                                // what git knows about base commits, by repository and commit
-	failures sync.Map                                // of set-ups, by digest; of those that a change requires, by digest and tree
+	facts    sync.Map                                // facts from git about base commits, by repository and commit
+	failures sync.Map                                // of setups, by digest; of setups that a change requires, by digest and tree
 	calls    inflight.Group[callKey, model.Response] // running model calls
 }
 
-// Role is a part of a worker: which activities it registers on which queue.
+// Role is a part of a worker: the activities that it registers on a queue.
 type Role struct {
 	Name     string
 	Queue    string
 	Register func(*Activities, worker.ActivityRegistry)
 }
 
-// Roles returns the roles that have activities, each with the queue it serves. Short
-// work, above all records, runs as local activities on the workflow's worker, so a role
-// that runs workflows registers that too.
+// Roles returns the roles that have activities, each with the queue it serves. Short activities,
+// especially records, run as local activities on the workflow's worker, so a role that runs
+// workflows registers them as well.
 func Roles() []Role {
 	return []Role{
 		{"run", contract.QueueRun, func(a *Activities, r worker.ActivityRegistry) {

@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	patchBytes = 16 << 20 // of a change that the patch artifact holds
+	patchBytes = 16 << 20 // of a change in the patch artifact
 	zipBytes   = 4 << 30  // largest zip of a run's artifacts
 )
 
-// Release creates the branch with one commit for each step that changed something, and
-// the report, patch and zip. Everything in it is derived from the run, so that a repeat
-// makes the same commits and finds them there.
+// Release creates the branch with one commit for each step that changed something, and the report,
+// patch and zip. Everything in it is derived from the run, so a repeat creates the same commits and
+// finds them in the repository.
 func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (contract.ReleaseResult, error) {
 	if n := len(in.Stages); n == 0 || in.Stages[n-1].Tree != in.Workspace.Tree {
 		return contract.ReleaseResult{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
@@ -61,9 +61,8 @@ func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (con
 	return result, a.keepReport(ctx, in, result)
 }
 
-// commitMessages returns a message for each step. Dates are those of the run's first
-// release, so that a repeated release of the same content makes the same commits, also
-// in a replay.
+// commitMessages returns a message for each step. The dates are those of the run's first release,
+// so a repeated release of the same content, even in a replay, creates the same commits.
 func (a *Activities) commitMessages(ctx context.Context, in contract.ReleaseInput) ([]workspace.CommitMessage, error) {
 	plan, err := a.Store.PlanByID(ctx, in.Execution.RunID, in.PlanID)
 	if err != nil {
@@ -100,7 +99,7 @@ func (a *Activities) commitMessages(ctx context.Context, in contract.ReleaseInpu
 	return out, nil
 }
 
-// healed describes the change of a heal like a step of the plan.
+// healed describes the change of a heal as a step of the plan.
 func healed(heals []store.HealEvent, name string) contract.Step {
 	for _, h := range slices.Backward(heals) {
 		if name != fmt.Sprintf("heal-%d", h.Number) {
@@ -122,8 +121,7 @@ func (a *Activities) keepReport(ctx context.Context, in contract.ReleaseInput, r
 	if err != nil {
 		return err
 	}
-	// The status the run will have once this is stored, unless someone stops it right
-	// now.
+	// The status the run will have once this is stored, unless someone stops it right now.
 	details.ReleaseBranch, details.ReleaseCommit, details.Status = result.Branch, result.Commit, contract.StatusDone
 	patch, err := a.Workspaces.Diff(ctx, in.Workspace, patchBytes)
 	if err != nil {
@@ -161,7 +159,7 @@ func (a *Activities) keepReport(ctx context.Context, in contract.ReleaseInput, r
 	return a.Store.AddArtifacts(ctx, runID, append(kept, zip))
 }
 
-// zip packs a run's artifacts, those given and those stored before.
+// zip packs a run's artifacts: the given ones and those stored before.
 func (a *Activities) zip(ctx context.Context, execution contract.ExecutionRef, more []contract.Artifact) (contract.Artifact, error) {
 	all, err := a.Store.Artifacts(ctx, execution.RunID)
 	if err != nil {
@@ -177,12 +175,12 @@ func (a *Activities) zip(ctx context.Context, execution contract.ExecutionRef, m
 	reader, writer := io.Pipe()
 	go func() { writer.CloseWithError(a.Artifacts.Zip(ctx, writer, entries)) }()
 	digest, size, err := a.Artifacts.PutReader(ctx, reader, zipBytes)
-	reader.CloseWithError(io.ErrClosedPipe) // ends the writer if the store gave up
+	reader.CloseWithError(io.ErrClosedPipe) // stops the writer if the store gave up
 	return contract.Artifact{ExecutionID: execution.ID, Name: name, Type: contract.ArtifactZip, Size: size, Digest: digest}, err
 }
 
-// attemptName names an artifact after the attempt that made it, so that earlier ones
-// stay: report.md, then attempt-2/report.md.
+// attemptName returns an artifact's name for an attempt, so that earlier artifacts are kept:
+// report.md, then attempt-2/report.md.
 func attemptName(name string, attempt int) string {
 	if attempt <= 1 {
 		return name
@@ -194,12 +192,12 @@ func hasEntry(entries []artifact.Entry, name string) bool {
 	return slices.ContainsFunc(entries, func(e artifact.Entry) bool { return e.Name == name })
 }
 
-// maxProtected is how many protected files are named one by one.
+// maxProtected is the maximum number of protected files listed by name.
 const maxProtected = 20
 
-// Protected names the files that a run may push only with an approval: those that
-// differ from the base in the workspace, or in any commit on the way to it. A file that
-// a later commit reverts still reaches the remote.
+// Protected returns the files that a run may push only with an approval: those that differ from the
+// base in the workspace, or in any commit leading to it. A file that a later commit reverts still
+// reaches the remote.
 func (a *Activities) Protected(ctx context.Context, in contract.ProtectedInput) (contract.ProtectedFiles, error) {
 	found, seen := map[string]bool{}, map[string]bool{}
 	for _, stage := range append(slices.Clone(in.Stages), in.Workspace) {
@@ -221,8 +219,8 @@ func (a *Activities) Protected(ctx context.Context, in contract.ProtectedInput) 
 	return contract.ProtectedFiles{Paths: paths[:min(len(paths), maxProtected)], Total: len(paths)}, nil
 }
 
-// approved refuses to push protected files that nobody has approved, whatever the
-// workflow did.
+// approved returns an error if a push contains protected files that no one has approved, whatever
+// the workflow did.
 func (a *Activities) approved(ctx context.Context, in contract.ReleaseInput) error {
 	if !contract.Pushes(in.Repo, in.Release) || len(in.Release.Protected) == 0 || in.ApprovedBy != "" {
 		return nil
@@ -235,8 +233,8 @@ func (a *Activities) approved(ctx context.Context, in contract.ReleaseInput) err
 		"run %d changes protected files (%s) without approval; nothing was released", in.Execution.RunID, files.Summary())
 }
 
-// protects reports whether no repair may change a path: files that are protected by
-// default stay so here, whatever the worker's configuration says.
+// protects reports whether repairs must not change a path: files that are protected by default
+// remain protected here, regardless of the worker's configuration.
 func (a *Activities) protects(name string) bool {
 	return matches(config.ProtectedFiles(), name) || matches(a.Config.Git.Protected, name)
 }

@@ -21,27 +21,26 @@ import (
 )
 
 const (
-	// logTail is how much of a failed check's log a diagnosis reads, from its end.
+	// logTail is the number of bytes that a diagnosis reads from the end of a failed check's log.
 	logTail = 256 << 10
-	// shownDiff limits what a heal's row shows of a repair.
+	// shownDiff limits the diff of a repair in a heal's row.
 	shownDiff = 8 << 10
-	// causeBytes limits the root cause that crosses Temporal.
+	// causeBytes limits the root cause that is passed through Temporal.
 	causeBytes = 1200
 )
 
-// Diagnose examines what a failed execution left behind and returns what kind of
-// failure it is and what caused it. Without anything to examine it returns the failure
-// unchanged.
+// Diagnose examines the results of a failed execution and returns the kind and the cause of the
+// failure. Without anything to examine, it returns the failure unchanged.
 func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (contract.Diagnosis, error) {
 	out := contract.Diagnosis{Failure: in.Failure, RootCause: in.Failure.Cause}
 	out.RootCause = cmp.Or(out.RootCause, in.Failure.Message)
 	if in.Check != 0 {
-		return out, nil // it was examined when it came; the last tests passed
+		return out, nil // it was examined on arrival; the last tests passed
 	}
 	if in.Failure.Code == contract.CodeInvalidOutput && in.Execution.Step != "" {
 		return out, a.readRefusal(ctx, in.Execution.ID, &out)
 	}
-	// A step has checks too, if it ran in strict mode.
+	// A step also has checks if it ran in strict mode.
 	if (in.Execution.Phase != contract.PhaseTester || in.Execution.Step != "") && !verdict.Judged(&in.Failure) {
 		return out, nil
 	}
@@ -55,16 +54,16 @@ func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (c
 		}
 		seen, err := a.readLog(ctx, c.Result.Check, c.LogDigest)
 		if err != nil {
-			// The failure is explained as far as it is known; healing continues.
+			// Healing continues with the information available.
 			a.Log.WarnContext(ctx, "Could not read the log of a failed check", "run", in.Execution.RunID, "check", c.Result.Check.ID, "error", err)
 			return out, nil
 		}
-		// A test that fails because of missing configuration does not mean wrong code, nor
-		// does one that the network failed.
+		// A test that fails because of missing configuration or the network does not mean incorrect
+		// code.
 		elsewhere := seen.Class == contract.ClassConfig || seen.Class == contract.ClassInfra
 		if elsewhere && a.goesWithBase(ctx, in.Execution.RunID, c.Result.Check, seen) {
 			elsewhere = false
-			if seen.Code != contract.CodeMissing { // the log's cause is a known one; the message has the new one
+			if seen.Code != contract.CodeMissing { // the log's cause is known; the message has the new one
 				seen = fault.OfOutput(fault.Output{Command: c.Result.Check.Name, ExitCode: 1, Text: c.Result.Message})
 			}
 		}
@@ -79,7 +78,7 @@ func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (c
 	return out, nil
 }
 
-// readLog returns what the log of a failed check says about its failure.
+// readLog returns the failure that the log of a failed check describes.
 func (a *Activities) readLog(ctx context.Context, check contract.Check, digest string) (*contract.Failure, error) {
 	log, err := a.Artifacts.Get(ctx, digest)
 	if err != nil {
@@ -88,10 +87,10 @@ func (a *Activities) readLog(ctx context.Context, check contract.Check, digest s
 	return fault.OfOutput(fault.Output{Command: check.Name, ExitCode: 1, Text: string(log[max(0, len(log)-logTail):])}), nil
 }
 
-// goesWithBase reports whether a problem of this machine in the log of a failed check
-// does not explain what is new in it: the base commit's log has the same problem, so
-// its failures are known; or the base commit had what is missing now, so the change
-// lost it. Either way an agent can fix what is new.
+// goesWithBase reports whether a machine problem in the log of a failed check does not explain the
+// new failures: either the base commit's log has the same problem, so its failures are known, or
+// the base commit had the missing part, so the change removed it. In both cases an agent can fix
+// the new failures.
 func (a *Activities) goesWithBase(ctx context.Context, runID int64, check contract.Check, seen *contract.Failure) bool {
 	run, err := a.Store.Run(ctx, runID)
 	if err != nil {
@@ -115,8 +114,8 @@ func (a *Activities) goesWithBase(ctx context.Context, runID int64, check contra
 	return err == nil && before.Class == seen.Class && before.Code == seen.Code
 }
 
-// readRefusal separates a model that declined from one whose answers have the wrong
-// form: an agent's conversation continues after both, but they heal in different ways.
+// readRefusal distinguishes a model that declined from one whose responses are invalid: an agent's
+// conversation continues after both, but they heal in different ways.
 func (a *Activities) readRefusal(ctx context.Context, execution int64, out *contract.Diagnosis) error {
 	last, err := a.lastAnswer(ctx, execution)
 	if err != nil || len(last.ToolCalls) > 0 {
@@ -128,7 +127,7 @@ func (a *Activities) readRefusal(ctx context.Context, execution int64, out *cont
 	return nil
 }
 
-// lastAnswer returns what a model said last in a conversation, empty for nothing.
+// lastAnswer returns a model's last response in a conversation, or "" if there is none.
 func (a *Activities) lastAnswer(ctx context.Context, execution int64) (model.Message, error) {
 	messages, err := a.Store.Conversation(ctx, execution)
 	if err != nil {
@@ -175,7 +174,7 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	var earlier []string // what became of each, and its diff
+	var earlier []string // outcome and diff of each
 	for _, h := range heals {
 		if out := h.Output(); h.Phase == task.Execution.Phase && h.Number < task.Number && h.Status == contract.HealFailed && out.Diff != "" {
 			earlier = append(earlier, clipped(out.Result+"\n"+out.Diff, evidenceBytes/2))
@@ -202,8 +201,8 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 	})
 }
 
-// Judge compares the state before and after a repair, keeps the difference as an
-// artifact, and refuses it if it removes tests instead of fixing code.
+// Judge compares the state before and after a repair, stores the difference as an artifact, and
+// rejects it if it removes tests instead of fixing code.
 func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contract.Judgement, error) {
 	if in.LocalOnly && !a.Workspaces.Cached(in.From.Repo, in.From.Base) {
 		return contract.Judgement{Cold: true}, nil
@@ -251,9 +250,9 @@ func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contrac
 	return out, err
 }
 
-// editedTests returns which tests of a run's base commit a repair edits so that they
-// demand something else: a wrong result passes a test that demands it. Tests that the
-// run itself wrote or edited earlier may be wrong, so the agent may fix them.
+// editedTests returns the tests of a run's base commit whose expectations a repair changes: a wrong
+// result passes a test that expects it. Tests that the run itself wrote or edited earlier may be
+// wrong, so the agent may fix them.
 func (a *Activities) editedTests(ctx context.Context, in contract.JudgeInput, problems []pin.Problem) ([]string, error) {
 	if !slices.ContainsFunc(problems, demandsOther) {
 		return nil, nil
@@ -284,7 +283,7 @@ func (a *Activities) editedTests(ctx context.Context, in contract.JudgeInput, pr
 	return edited, err
 }
 
-// demands are the tests that demand something else after a change.
+// demands returns the tests whose expectations differ after a change.
 func (a *Activities) demands(ctx context.Context, from, to contract.Workspace) ([]pin.Problem, error) {
 	files, err := a.pinned(ctx, from, to)
 	if err != nil {
@@ -294,12 +293,12 @@ func (a *Activities) demands(ctx context.Context, from, to contract.Workspace) (
 	return slices.DeleteFunc(problems, func(p pin.Problem) bool { return !demandsOther(p) }), err
 }
 
-// demandsOther reports whether a test is edited in another way than by adding checks.
+// demandsOther reports whether a test is edited in any way other than by adding checks.
 func demandsOther(p pin.Problem) bool {
 	return p.Kind == pin.Edited && p.Severity != contract.SeverityMinor
 }
 
-// pinned returns what has changed in tests, and in what decides which tests run.
+// pinned returns the changes in tests, and in the files that determine which tests run.
 func (a *Activities) pinned(ctx context.Context, from, to contract.Workspace) ([]pin.File, error) {
 	changed, err := a.Workspaces.Changed(ctx, from, to, pin.Watches, pin.MaxFileBytes+1)
 	if err != nil {
@@ -312,20 +311,20 @@ func (a *Activities) pinned(ctx context.Context, from, to contract.Workspace) ([
 	return files, nil
 }
 
-// examples are the ways in which repositories document a file of configuration
-// that is not part of them: .env.example, config.yaml.sample, settings.dist.json.
+// examples are the suffixes with which repositories document a configuration file that they do not
+// contain: .env.example, config.yaml.sample, settings.dist.json.
 var examples = []string{".example", ".sample", ".dist", ".template", ".default"}
 
 const (
-	// defaultFiles is how many configuration files a heal creates at most.
+	// defaultFiles is the maximum number of configuration files that a heal creates.
 	defaultFiles = 20
-	// defaultBytes limits each of them.
+	// defaultBytes limits the size of each.
 	defaultBytes = 64 << 10
 )
 
-// CreateDefaults creates configuration files that a failure names from the documented
-// examples beside them. It changes no existing file, and creates nothing that runs: no
-// code, no CI workflow.
+// CreateDefaults creates the configuration files named in a failure from the documented examples
+// beside them. It does not change existing files, and creates nothing that runs: no code, no CI
+// workflow.
 func (a *Activities) CreateDefaults(ctx context.Context, in contract.DefaultsInput) (contract.DefaultsResult, error) {
 	out := contract.DefaultsResult{Workspace: in.Workspace}
 	files, err := a.Workspaces.Files(ctx, in.Workspace)
@@ -369,8 +368,8 @@ func (a *Activities) CreateDefaults(ctx context.Context, in contract.DefaultsInp
 	return out, err
 }
 
-// isSettings reports whether a file contains settings, in a folder that tools do not
-// take commands from.
+// isSettings reports whether a file contains settings, in a directory from which tools do not read
+// commands.
 func (a *Activities) isSettings(name string) bool {
 	for _, folder := range strings.Split(path.Dir(name), "/") {
 		if strings.HasPrefix(folder, ".") && folder != "." {
@@ -388,8 +387,8 @@ func (a *Activities) isSettings(name string) bool {
 	return false
 }
 
-// names reports whether a failure is about a file: by its name or, for the environment,
-// by saying so.
+// names reports whether a failure refers to a file: by its name or, for .env files, by mentioning
+// an environment variable.
 func names(failure, name string) bool {
 	base := path.Base(name)
 	if strings.Contains(failure, base) {
@@ -398,7 +397,7 @@ func names(failure, name string) bool {
 	return strings.HasPrefix(base, ".env") && strings.Contains(strings.ToLower(failure), "environment variable")
 }
 
-// exampleOf returns the file that an example is for.
+// exampleOf returns the name of the file that an example documents.
 func exampleOf(example string) (string, bool) {
 	dir, base := path.Split(example)
 	for _, suffix := range examples {
@@ -416,7 +415,7 @@ func handoffName(agent contract.Agent, generation int) string {
 	return fmt.Sprintf("handoff/%s-%d.md", agent, generation)
 }
 
-// handoffTo returns what the previous agent left in writing, empty for the first.
+// handoffTo returns the previous agent's handoff, or "" for the first agent.
 func (a *Activities) handoffTo(ctx context.Context, runID int64, agent contract.Agent, generation int) (string, error) {
 	if generation < 2 {
 		return "", nil
@@ -431,10 +430,10 @@ func (a *Activities) handoffTo(ctx context.Context, runID int64, agent contract.
 			return clipped(string(text), evidenceBytes), err
 		}
 	}
-	return "", nil // it could not be written; the run said so
+	return "", nil // it could not be written, which the run has reported
 }
 
-// Handoff writes down what a revoked agent leaves for the next one.
+// Handoff writes a revoked agent's handoff for the next one.
 func (a *Activities) Handoff(ctx context.Context, in contract.HandoffInput) (contract.HandoffResult, error) {
 	runID := in.Execution.RunID
 	heals, err := a.Store.Heals(ctx, runID)

@@ -20,8 +20,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
-// setupEnv is what the tools of the environment agent use: a shell on the base commit,
-// as a set-up has it, and the form of a proposal.
+// setupEnv prepares the environment agent's tools: a shell on the base commit, as in a setup, and
+// the check of a proposal's form.
 func (a *Activities) setupEnv(ctx context.Context, in contract.ToolInput, env *tool.Env, checkout string, cache *buildcache.Cache, way *egress) error {
 	recipe, err := a.detected(ctx, in.Execution.RunID, checkout)
 	if err != nil {
@@ -40,7 +40,7 @@ func (a *Activities) setupEnv(ctx context.Context, in contract.ToolInput, env *t
 	return nil
 }
 
-// detected returns what the files of a run's base commit say about its set-up.
+// detected returns the setup detected from the files of a run's base commit.
 func (a *Activities) detected(ctx context.Context, runID int64, checkout string) (environment.Recipe, error) {
 	run, err := a.Store.Run(ctx, runID)
 	if err != nil {
@@ -62,7 +62,7 @@ func (a *Activities) detected(ctx context.Context, runID int64, checkout string)
 	settings := spec.Environment
 	settings.Setup = nil
 	recipe, err := environment.Find(root, settings, a.ToolVersions, facts)
-	if err == nil && len(recipe.Hosts) == 0 { // nothing was found: the agent must find out what it takes
+	if err == nil && len(recipe.Hosts) == 0 { // nothing was detected: the agent must determine the setup
 		for _, hosts := range config.RegistryHosts() {
 			recipe.Hosts = append(recipe.Hosts, hosts...)
 		}
@@ -77,7 +77,7 @@ const (
 	maxShownHints   = 80
 )
 
-// badProposal returns what is wrong with the form of a proposal.
+// badProposal returns the problem with the form of a proposal.
 func badProposal(p tool.SetupProposal) string {
 	for _, c := range p.Commands {
 		switch {
@@ -119,7 +119,7 @@ func (a *Activities) setupPrompt(ctx context.Context, runID int64, task contract
 	if project == nil {
 		project = &prompt.Project{}
 	}
-	if len(project.Checks) == 0 { // no baseline was opened: nothing could be set up
+	if len(project.Checks) == 0 { // no baseline was opened because the setup failed
 		if project.Checks, err = plannedChecks(run, view.Path()); err != nil {
 			return prompt.Prompt{}, err
 		}
@@ -159,8 +159,7 @@ func plannedChecks(run store.Run, checkout string) ([]prompt.Check, error) {
 	return promptChecks(pipeline.Stages, commandsOf(pipeline)), nil
 }
 
-// Proposal stores the setup that the environment agent proposed last, for its run to
-// try.
+// Proposal stores the setup that the environment agent proposed last, for its run to try.
 func (a *Activities) Proposal(ctx context.Context, in contract.ProposalInput) (contract.ProposalResult, error) {
 	proposal, err := a.lastProposal(ctx, in.Execution)
 	if err != nil || proposal == nil {
@@ -172,7 +171,7 @@ func (a *Activities) Proposal(ctx context.Context, in contract.ProposalInput) (c
 	}
 	settings := environment.Settings{Setup: proposal.Commands, Variables: proposal.Variables}
 	if same, err := a.proposedBefore(ctx, run, settings); err != nil || same != 0 {
-		return contract.ProposalResult{Setup: same}, err // this activity was done before, and its result was lost
+		return contract.ProposalResult{Setup: same}, err // this activity was completed before, and its result was lost
 	}
 	doc, err := json.Marshal(settings)
 	if err != nil {
@@ -187,8 +186,7 @@ func (a *Activities) Proposal(ctx context.Context, in contract.ProposalInput) (c
 	return contract.ProposalResult{Setup: made.ID}, a.Store.SetRunSetup(ctx, run.ID, made.ID)
 }
 
-// proposedBefore returns the setup that a run is trying if it is this very proposal,
-// else 0.
+// proposedBefore returns the setup that a run is trying if it is the same proposal, otherwise 0.
 func (a *Activities) proposedBefore(ctx context.Context, run store.Run, settings environment.Settings) (int64, error) {
 	if run.SetupID == 0 {
 		return 0, nil
@@ -207,8 +205,7 @@ func (a *Activities) proposedBefore(ctx context.Context, run store.Run, settings
 	return known.ID, nil
 }
 
-// lastProposal reads the last proposal that was accepted in a conversation, nil if
-// there is none.
+// lastProposal reads the last accepted proposal in a conversation, or nil if there is none.
 func (a *Activities) lastProposal(ctx context.Context, e contract.ExecutionRef) (*tool.SetupProposal, error) {
 	messages, err := a.Store.Conversation(ctx, e.ID)
 	if err != nil {
@@ -232,8 +229,8 @@ func (a *Activities) lastProposal(ctx context.Context, e contract.ExecutionRef) 
 	return nil, nil
 }
 
-// JudgeSetup makes its repository use a proposed setup, or revokes it. If its baseline
-// could run but passed nothing, it is not proven: only its run keeps it.
+// JudgeSetup makes the repository use a proposed setup, or revokes it. If the baseline could run
+// but passed nothing, the setup is not proven: only its run keeps it.
 func (a *Activities) JudgeSetup(ctx context.Context, in contract.JudgeSetupInput) (contract.JudgeSetupResult, error) {
 	var out contract.JudgeSetupResult
 	if !in.Proven {

@@ -24,9 +24,8 @@ import (
 // longer than a workflow task should wait.
 const maxLocalFiles = 2000
 
-// PlanTests returns the checks of a workspace's verification, and carries out the part
-// that needs no command: the comparison of the change's tests with those that were
-// there before.
+// PlanTests returns the checks of a workspace's verification, and carries out the part that needs
+// no command: the comparison of the change's tests with the previous ones.
 func (a *Activities) PlanTests(ctx context.Context, in contract.TestPlanInput) (contract.TestPlanResult, error) {
 	if in.LocalOnly {
 		quick, err := a.fitsLocalActivity(ctx, in.Workspace)
@@ -106,8 +105,8 @@ func specOf(run store.Run) (setup.RunSpec, error) {
 	return spec, nil
 }
 
-// Verify carries out one check on its own clean checkout. A failure that the base
-// commit has in the same way is known, and does not count against the change.
+// Verify carries out one check on its own clean checkout. A failure that also occurs on the base
+// commit is known, and does not count against the change.
 func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
 	switch {
 	case in.Check.ID == contract.CheckNewTests:
@@ -132,11 +131,11 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 type checked struct {
 	outcome verify.Outcome
 	result  contract.CheckResult
-	log     string // digest of what its commands printed
+	log     string // digest of the output of its commands
 }
 
-// check carries out a check in the environment of its workspace, and keeps its files as
-// artifacts of the run.
+// check carries out a check in the environment of its workspace, and stores its files as artifacts
+// of the run.
 func (a *Activities) check(ctx context.Context, in contract.VerifyInput) (checked, error) {
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
 	if err != nil {
@@ -220,7 +219,7 @@ func (a *Activities) runCheck(
 	}
 	env.Limits.Timeout = timeLeft(in, started)
 	if in.Check.Retest > 0 {
-		env.Settings.RerunFailed = 0 // a second attempt would hide what re-tests look for
+		env.Settings.RerunFailed = 0 // a second attempt would hide the failures that re-tests look for
 	}
 	out := a.output(ctx, in.Execution.RunID, in.Check.ID)
 	defer out.close()
@@ -235,7 +234,7 @@ func (a *Activities) checkEgress(in contract.VerifyInput) *egress {
 	return a.egress("run "+directory(in.Execution)+"/"+in.Check.ID, checks.NetworkSetting(in.Check.Category))
 }
 
-// discard removes what a check compiled. What remains is swept later.
+// discard removes a check's build cache. Any remains are swept later.
 func (a *Activities) discard(ctx context.Context, in contract.VerifyInput, cache *buildcache.Cache) {
 	if err := cache.Discard(); err != nil {
 		a.Log.WarnContext(ctx, "Could not remove the build cache of a check", "run", in.Execution.RunID, "check", in.Check.ID, "error", err)
@@ -260,8 +259,8 @@ func (a *Activities) verifyEnv(spec setup.RunSpec, cache *buildcache.Cache, cenv
 	return env
 }
 
-// redact removes secrets from the output of tests and tools: it is stored, shown in
-// events, and put into prompts.
+// redact removes secrets from the output of tests and tools, which is stored, shown in events, and
+// included in prompts.
 func redact(o *verify.Outcome) {
 	o.Message = telemetry.Redact(o.Message)
 	for i := range o.Cases {
@@ -272,8 +271,7 @@ func redact(o *verify.Outcome) {
 	}
 }
 
-// keepFiles stores the log of a check and the files that it left behind, and returns
-// the log's digest.
+// keepFiles stores the log of a check and the files that it produced, and returns the log's digest.
 func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, root string, outcome verify.Outcome, way *egress) (string, error) {
 	prefix := fmt.Sprintf("tester/%d/%s/", in.Execution.Attempt, in.Check.ID)
 	if in.Baseline != "" {
@@ -325,8 +323,8 @@ func (a *Activities) keepFile(ctx context.Context, root *os.Root, f verify.Artif
 	return contract.Artifact{Type: f.Type, Size: size, Digest: digest}, err
 }
 
-// TestReport sums up an execution of the tester from its stored checks and decides
-// whether the run may continue.
+// TestReport summarizes an execution of the tester from its stored checks and decides whether the
+// run may continue.
 func (a *Activities) TestReport(ctx context.Context, in contract.TestReportInput) (contract.TestReportResult, error) {
 	stored, err := a.Store.Checks(ctx, in.Execution.ID)
 	if err != nil {

@@ -45,7 +45,7 @@ func (a *Activities) CallTool(ctx context.Context, in contract.ToolInput) (contr
 	return a.saveToolResult(ctx, in, call, result, outcome, started)
 }
 
-// toolCall reads a call from the model's answer.
+// toolCall reads a call from the model's response.
 func (a *Activities) toolCall(ctx context.Context, in contract.ToolInput) (model.ToolCall, error) {
 	raw, err := a.Store.Answer(ctx, in.Execution.ID, in.Turn)
 	if err != nil {
@@ -62,8 +62,7 @@ func (a *Activities) toolCall(ctx context.Context, in contract.ToolInput) (model
 	return answer.ToolCalls[in.Index], nil
 }
 
-// carryOut runs the tool on a directory of the workspace and returns the workspace
-// afterwards.
+// carryOut runs the tool on a directory of the workspace and returns the workspace afterwards.
 func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call model.ToolCall) (tool.Result, contract.Workspace, error) {
 	tools := a.toolsOf(in.Execution)
 	def, known := tools.Definition(call.Name)
@@ -118,7 +117,7 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 	}
 	after, err := save(ctx, dir, result)
 	if errors.Is(err, workspace.ErrTooLarge) {
-		// The model can fix that; the next call finds the workspace as it was.
+		// The model can fix that; the workspace remains unchanged for the next call.
 		return tool.Result{Code: contract.CodeTooLarge, Text: result.Text + "\n" + err.Error()}, in.Workspace, nil
 	}
 	return result, after, err
@@ -132,8 +131,8 @@ func save(ctx context.Context, dir *workspace.Dir, result tool.Result) (contract
 	return dir.SaveFile(ctx, result.Path)
 }
 
-// agentEgress returns the network access for one tool call of an agent. The environment
-// agent has that of a set-up.
+// agentEgress returns the network access for one tool call of an agent. The environment agent has
+// the network access of a setup.
 func (a *Activities) agentEgress(e contract.ExecutionRef) *egress {
 	setting := "execution.sandbox.network"
 	if e.Agent == contract.AgentEnvironment {
@@ -142,8 +141,7 @@ func (a *Activities) agentEgress(e contract.ExecutionRef) *egress {
 	return a.egress("run "+directory(e), setting)
 }
 
-// keepRequests stores a tool call's network requests as an artifact of the run; nothing
-// if there were none.
+// keepRequests stores a tool call's network requests, if any, as an artifact of the run.
 func (a *Activities) keepRequests(ctx context.Context, in contract.ToolInput, way *egress) error {
 	kept, err := way.artifact(ctx, fmt.Sprintf("network/%s/%d/%d-%d.jsonl", nameOf(in.Execution), in.Execution.Attempt, in.Turn, in.Index))
 	for i := range kept {
@@ -155,7 +153,7 @@ func (a *Activities) keepRequests(ctx context.Context, in contract.ToolInput, wa
 	return a.Store.AddArtifacts(ctx, in.Execution.RunID, kept)
 }
 
-// toolEnv returns what a tool uses.
+// toolEnv returns the environment of a tool.
 func (a *Activities) toolEnv(in contract.ToolInput, root string, cache *buildcache.Cache, way *egress) tool.Env {
 	command := a.command(cache)
 	if hosts := a.Config.Execution.Sandbox.Network; len(hosts) > 0 && a.Proxy != nil {
@@ -175,7 +173,7 @@ func (a *Activities) toolsOf(e contract.ExecutionRef) *tool.Set {
 	return a.Tools
 }
 
-// agentCommandEnv returns what the commands of an agent's attempt run in.
+// agentCommandEnv returns the environment for the commands of an agent's attempt.
 func (a *Activities) agentCommandEnv(ctx context.Context, in contract.ToolInput, dir *workspace.Dir, cache *buildcache.Cache) (*commandEnv, error) {
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
 	if err != nil {
@@ -199,7 +197,7 @@ func (a *Activities) agentCommandEnv(ctx context.Context, in contract.ToolInput,
 	return cenv, nil
 }
 
-// baseCommand returns what a command on a run's base commit gets.
+// baseCommand returns the settings of a command on a run's base commit.
 func (a *Activities) baseCommand(ctx context.Context, in contract.ToolInput, cache *buildcache.Cache) (sandbox.Command, func(), error) {
 	none := func() {}
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
@@ -222,7 +220,7 @@ func (a *Activities) baseCommand(ctx context.Context, in contract.ToolInput, cac
 	done := func() { cenv.Close(); dir.Close() }
 	own := fmt.Sprintf("%s/%d", nameOf(in.Execution), in.Execution.Attempt)
 	if cenv.home, _, err = cache.Home(own + "/base"); err == nil {
-		_, cenv.tmp, err = cache.Home(own) // commands on both see a file that is put there
+		_, cenv.tmp, err = cache.Home(own) // commands on both workspaces share /tmp
 	}
 	if err != nil {
 		done()
@@ -239,7 +237,7 @@ func directory(e contract.ExecutionRef) string {
 	return fmt.Sprintf("%d/%s/%d", e.RunID, nameOf(e), e.Attempt)
 }
 
-// nameOf returns what an execution does: a step, or its phase.
+// nameOf returns the name of an execution: its step or its phase.
 func nameOf(e contract.ExecutionRef) string {
 	if e.Step != "" {
 		return e.Step
@@ -256,8 +254,8 @@ func fingerprint(call model.ToolCall, text string) string {
 	return hex.EncodeToString(hash.Sum(nil)[:8])
 }
 
-// saveToolResult stores what the call did and what the model sees of it. If two workers
-// made the same call the first result counts.
+// saveToolResult stores the effect of a call and the result shown to the model. If two workers made
+// the same call, the first result counts.
 func (a *Activities) saveToolResult(ctx context.Context, in contract.ToolInput, call model.ToolCall, result tool.Result, outcome contract.ToolOutcome, started time.Time) (contract.ToolOutcome, error) {
 	messages, err := encode([]model.Message{{Role: model.RoleTool, ToolCallID: call.ID, Text: result.Text}})
 	if err != nil {

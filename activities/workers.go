@@ -16,9 +16,8 @@ import (
 // poll stays open for a minute, then the next one follows.
 const seenWithin = 75 * time.Second
 
-// Workers returns the workers that serve a queue and have their own queue, latest poll
-// first. A worker that died within seenWithin may be among them: the caller must not
-// wait for it forever.
+// Workers returns the workers that serve a queue and have their own queue, latest poll first. A
+// worker that died within seenWithin may be among them: the caller must not wait for it forever.
 func (a *Activities) Workers(ctx context.Context, in contract.WorkersInput) (contract.WorkersResult, error) {
 	var out contract.WorkersResult
 	pollers, err := a.pollers(ctx, in.Queue)
@@ -40,7 +39,7 @@ func (a *Activities) Workers(ctx context.Context, in contract.WorkersInput) (con
 	return out, nil
 }
 
-// pollers returns who has polled a queue for activities recently.
+// pollers returns the workers that have recently polled a queue for activities.
 func (a *Activities) pollers(ctx context.Context, queue string) ([]*taskqueuepb.PollerInfo, error) {
 	answer, err := a.Temporal.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// PlanInput asks the planner for a plan: one model call, checked and stored.
+// PlanInput is the input for making a plan with one model call. The plan is checked and stored.
 type PlanInput struct {
 	Execution ExecutionRef  `json:"execution"`
 	Repo      Repo          `json:"repo"`
@@ -26,8 +26,8 @@ type PlanResult struct {
 	Usage Usage `json:"usage"`
 }
 
-// AdoptPlanInput asks for a stored plan that a person supplied or edited, after a
-// check.
+// AdoptPlanInput is the input for checking and loading a stored plan that a person supplied or
+// edited.
 type AdoptPlanInput struct {
 	RunID  int64 `json:"run_id"`
 	PlanID int64 `json:"plan_id"`
@@ -35,8 +35,8 @@ type AdoptPlanInput struct {
 
 // Skeleton returns the plan without its long texts, small enough for histories.
 //
-// Dependencies that follow from others are left out: they change nothing, and in a plan
-// where each step names all steps before it they are most of its size.
+// Dependencies that follow from others are omitted: they are redundant, and make up most of a plan
+// in which each step names all steps before it.
 func (p Plan) Skeleton() Plan {
 	needs := p.reduced()
 	out := Plan{ComplexityScore: p.ComplexityScore}
@@ -49,12 +49,11 @@ func (p Plan) Skeleton() Plan {
 	return out
 }
 
-// TurnCallLimit is how many tool calls a model may make in one turn.
+// TurnCallLimit is the maximum number of tool calls in one turn.
 const TurnCallLimit = 64
 
-// StepInput starts a step's workflow: one agent loop. Needs are the changes of all
-// steps that it depends on, in plan order; together they lead from the base to the
-// step's starting point.
+// StepInput starts a step's workflow: one agent loop. Needs are the changes of all steps that it
+// depends on, in plan order; together they lead from the base to the step's starting point.
 type StepInput struct {
 	RunID        int64             `json:"run_id"`
 	Step         string            `json:"step"`
@@ -70,7 +69,7 @@ type StepInput struct {
 	Heal         *HealTask         `json:"heal,omitempty"` // set for the Repair agent
 	Conversation *ConversationFork `json:"talk,omitempty"` // set for the step that a fork continues
 	Resume       *ResumePoint      `json:"go_on,omitempty"`
-	Worker       string            `json:"worker,omitempty"` // that does the step's work; empty: any of the role
+	Worker       string            `json:"worker,omitempty"` // for the step; empty: any worker of the role
 	Setup        *SetupTask        `json:"setup,omitempty"`  // of the environment agent
 }
 
@@ -85,7 +84,7 @@ type LoopSettings struct {
 	Agents         AgentLimits   `json:"agents"`
 }
 
-// LoopState is what an agent loop carries from turn to turn.
+// LoopState is the state that an agent loop keeps from turn to turn.
 type LoopState struct {
 	Execution     ExecutionRef   `json:"execution"`
 	Prompt        string         `json:"prompt"` // version of the prompt
@@ -103,8 +102,8 @@ type LoopState struct {
 	Started       time.Time      `json:"started"`
 }
 
-// StepResult is what a step's workflow returns. A step that could not be done is a
-// result with a failure, not an error.
+// StepResult is the result of a step's workflow. A failed step is a result with a failure, not an
+// error.
 type StepResult struct {
 	Change      Change    `json:"change"`
 	Credit      Credit    `json:"credit"`
@@ -113,18 +112,18 @@ type StepResult struct {
 	Turns       int       `json:"turns"`
 	Attempt     int       `json:"attempt"`
 	Failure     *Failure  `json:"failure,omitempty"`
-	Conflict    *Conflict `json:"conflict,omitempty"` // between the changes that the step starts from; Change.From is what could be merged
-	Lost        string    `json:"lost,omitempty"`     // the worker that was chosen for the step and did not take its work
+	Conflict    *Conflict `json:"conflict,omitempty"` // between the changes that the step starts from; Change.From has the part that could be merged
+	Lost        string    `json:"lost,omitempty"`     // the chosen worker, if it did not accept the step
 }
 
-// OpenStepInput asks to record that a step begins, and to create its starting workspace
-// and conversation. Record begins the execution; a repeat finds the same one.
+// OpenStepInput is the input for recording the beginning of a step, and creating its starting
+// workspace and conversation. Record begins the execution; a repeat finds the same one.
 type OpenStepInput struct {
 	Record       Record            `json:"record"`
 	PlanID       int64             `json:"plan_id"`
 	Workspace    Workspace         `json:"workspace"`
 	Needs        []Change          `json:"needs,omitempty"`
-	LocalOnly    bool              `json:"quick,omitempty"` // answer Cold instead of fetching the repository
+	LocalOnly    bool              `json:"quick,omitempty"` // return Cold instead of fetching the repository
 	Lessons      Lessons           `json:"lessons,omitzero"`
 	Heal         *HealTask         `json:"heal,omitempty"`
 	Conversation *ConversationFork `json:"talk,omitempty"`
@@ -132,36 +131,36 @@ type OpenStepInput struct {
 	Setup        *SetupTask        `json:"setup,omitempty"` // of the environment agent
 }
 
-// OpenStepResult is where a step starts.
+// OpenStepResult is the starting point of a step.
 type OpenStepResult struct {
 	Execution ExecutionRef `json:"execution"`
-	Cold      bool         `json:"cold,omitempty"` // the repository is not on this host yet; ask again without LocalOnly
+	Cold      bool         `json:"cold,omitempty"` // the repository is not on this host yet; repeat without LocalOnly
 	Workspace Workspace    `json:"workspace"`
 	Prompt    string       `json:"prompt"` // version of the prompt
 	Conflict  *Conflict    `json:"conflict,omitempty"`
-	At        Workspace    `json:"at,omitzero"` // where a step continues that has begun before; Workspace is where it began
+	At        Workspace    `json:"at,omitzero"` // where a resumed step continues; Workspace is where it began
 }
 
-// IntegrateInput asks to merge all changes, in order.
+// IntegrateInput is the input for merging all changes, in order.
 type IntegrateInput struct {
 	RunID     int64     `json:"run_id"`
 	Workspace Workspace `json:"workspace"`
 	Changes   []Change  `json:"changes"`
-	LocalOnly bool      `json:"quick,omitempty"` // answer Cold instead of fetching the repository
+	LocalOnly bool      `json:"quick,omitempty"` // return Cold instead of fetching the repository
 }
 
 // IntegrateResult is the workspace with all changes, and the workspace after each of
 // them (Stages), from which the release's commits are made.
 type IntegrateResult struct {
-	Cold      bool        `json:"cold,omitempty"` // the repository is not on this host yet; ask again without LocalOnly
+	Cold      bool        `json:"cold,omitempty"` // the repository is not on this host yet; repeat without LocalOnly
 	Workspace Workspace   `json:"workspace"`
 	Stages    []Workspace `json:"stages"`
 	Conflict  *Conflict   `json:"conflict,omitempty"`
 }
 
-// ThinkInput asks a model for the next turn of a conversation. The execution identifies
-// the conversation; the answer is stored under (execution, turn), and a call that finds
-// it there costs nothing.
+// ThinkInput is the input for a model call, the next turn of a conversation. The execution
+// identifies the conversation; the response is stored under (execution, turn), and a call that
+// finds it there costs nothing.
 type ThinkInput struct {
 	Execution ExecutionRef  `json:"execution"`
 	Turn      int           `json:"turn"` // from 1
@@ -173,15 +172,14 @@ type ThinkInput struct {
 	Brief     *Brief        `json:"brief,omitempty"`  // set for a member of a deliberation: it has moves instead of tools
 }
 
-// StepLeft is what a step may still use: a call is not made if its request alone would
-// take more. 0 means no limit.
+// StepLeft is the remaining budget of a step: a call is not made if its request already exceeds it.
+// 0 means no limit.
 type StepLeft struct {
 	Tokens   int64 `json:"tokens,omitempty"`
 	MicroUSD int64 `json:"micro_usd,omitempty"`
 }
 
-// Brief is what a member of a deliberation is shown before its turn, and what its
-// answer may contain.
+// Brief is the input for a turn of a deliberation's member, with the limits of its response.
 type Brief struct {
 	PipelineID   int64  `json:"pipeline_id"`
 	Member       Member `json:"member"`
@@ -189,8 +187,8 @@ type Brief struct {
 	MovesPerTurn int    `json:"moves_per_turn"`
 	TextLimit    int    `json:"text_limit"`
 
-	Parent string `json:"parent,omitempty"` // the deliberation's workflow, which gets the answer; empty: none
-	Token  string `json:"token,omitempty"`  // by which it recognizes the member
+	Parent string `json:"parent,omitempty"` // the deliberation's workflow, which gets the moves; empty: none
+	Token  string `json:"token,omitempty"`  // identifies the member
 }
 
 // Moves returns the member's moves from the result of its model call.
@@ -208,17 +206,17 @@ func (b Brief) Moves(e ExecutionRef, r ThinkResult) Moves {
 	return m
 }
 
-// ThinkResult is what the model wants next, without its texts.
+// ThinkResult is the model's next action, without its texts.
 type ThinkResult struct {
 	Calls     []ToolCallRef `json:"calls,omitempty"`
-	Finish    bool          `json:"finish"`            // the model says that it is done
+	Finish    bool          `json:"finish"`            // the model reports that it is done
 	Summary   string        `json:"summary,omitempty"` // of finish, shortened
-	Blocked   string        `json:"blocked,omitempty"` // of finish, shortened: what prevents the work
-	Bad       string        `json:"bad,omitempty"`     // why the answer could not be used; the model was shown this
+	Blocked   string        `json:"blocked,omitempty"` // of finish, shortened: why the work cannot continue
+	Bad       string        `json:"bad,omitempty"`     // why the response could not be used; shown to the model
 	Usage     Usage         `json:"usage"`
 	Moves     []Move        `json:"moves,omitempty"` // of a member of a deliberation
 	Code      Code          `json:"code,omitempty"`  // of Bad, for a member of a deliberation
-	MovesSent bool          `json:"told,omitempty"`  // the deliberation was sent the moves, which are left out here
+	MovesSent bool          `json:"told,omitempty"`  // the moves were sent to the deliberation and are omitted here
 }
 
 // ToolCallRef identifies one tool call of a turn. Arguments stay in the transcript.
@@ -229,9 +227,9 @@ type ToolCallRef struct {
 	Long     bool   `json:"long,omitempty"`      // may take more than 2 s
 }
 
-// ToolInput asks to carry out one tool call.
+// ToolInput is the input for one tool call.
 type ToolInput struct {
-	LocalOnly bool          `json:"quick,omitempty"` // answer Cold instead of fetching the repository
+	LocalOnly bool          `json:"quick,omitempty"` // return Cold instead of fetching the repository
 	Execution ExecutionRef  `json:"execution"`
 	Turn      int           `json:"turn"`
 	Index     int           `json:"index"`
@@ -239,21 +237,20 @@ type ToolInput struct {
 	Timeout   time.Duration `json:"timeout"`
 }
 
-// ToolOutcome is what a tool call did. What the model sees of it is stored in the
-// transcript.
+// ToolOutcome is the outcome of a tool call. Its output for the model is stored in the transcript.
 type ToolOutcome struct {
-	Cold        bool      `json:"cold,omitempty"` // the repository is not on this host yet; ask again without LocalOnly
+	Cold        bool      `json:"cold,omitempty"` // the repository is not on this host yet; repeat without LocalOnly
 	Workspace   Workspace `json:"workspace"`
 	OK          bool      `json:"ok"`
 	Code        Code      `json:"code,omitempty"` // when not OK: why, for programs
 	Fingerprint string    `json:"fingerprint"`    // of tool, arguments and result
 }
 
-// TestPlanInput asks which checks the verification of a workspace consists of.
+// TestPlanInput is the input for listing the checks of a workspace's verification.
 type TestPlanInput struct {
 	Execution ExecutionRef `json:"execution"`
 	Workspace Workspace    `json:"workspace"`
-	LocalOnly bool         `json:"quick,omitempty"` // answer Cold instead of fetching the repository or laying out a large one
+	LocalOnly bool         `json:"quick,omitempty"` // return Cold instead of fetching the repository or laying out a large one
 }
 
 // Check is one command of the verification.
@@ -263,11 +260,11 @@ type Check struct {
 	Name     string   `json:"name"`
 	Shard    int      `json:"shard,omitempty"`   // from 1
 	Shards   int      `json:"shards,omitempty"`  // how many there are
-	Retest   int      `json:"retest,omitempty"`  // from 1: this repeats a check to see whether it passes every time
+	Retest   int      `json:"retest,omitempty"`  // from 1: a repetition, to see whether the check passes every time
 	Retests  int      `json:"retests,omitempty"` // how many there are
 
-	// Instead are the ids of checks that ran tests on the base commit, are gone, and are
-	// replaced by this one: it must run their tests.
+	// Instead lists checks that ran tests on the base commit and no longer exist. This check
+	// replaces them: it must run their tests.
 	Instead []string `json:"instead,omitempty"`
 }
 
@@ -279,15 +276,15 @@ const CheckPinnedTests = "pinned-tests"
 // of the change: they must fail there.
 const CheckNewTests = "new-tests"
 
-// AsRetest returns the check as one of several re-tests, with its own id: test-go-1~2 runs
-// test-go-1 the second time.
+// AsRetest returns the check as one of several re-tests, with its own id: test-go-1~2 is the second
+// run of test-go-1.
 func (c Check) AsRetest(retest, retests int) Check {
 	c.ID = fmt.Sprintf("%s~%d", c.Original().ID, retest+1)
 	c.Retest, c.Retests = retest, retests
 	return c
 }
 
-// Original returns the check that this one repeats, or the check itself.
+// Original returns the check that a re-test repeats, or the check itself.
 func (c Check) Original() Check {
 	if c.Retest > 0 {
 		c.ID = strings.TrimSuffix(c.ID, fmt.Sprintf("~%d", c.Retest+1))
@@ -296,15 +293,15 @@ func (c Check) Original() Check {
 	return c
 }
 
-// TestPlanResult lists the checks by stage: those of a stage may run in parallel; a
-// stage starts when the one before has ended.
+// TestPlanResult lists the checks by stage: checks of the same stage may run in parallel; a stage
+// starts when the previous one has ended.
 type TestPlanResult struct {
-	Cold   bool          `json:"cold,omitempty"` // this host would take long; ask again without LocalOnly
+	Cold   bool          `json:"cold,omitempty"` // it would take long on this host; repeat without LocalOnly
 	Stages [][]Check     `json:"stages"`
-	Done   []CheckResult `json:"done,omitempty"` // checks that needed no command and are stored already
+	Done   []CheckResult `json:"done,omitempty"` // checks that needed no command and are already stored
 }
 
-// VerifyInput asks to carry out one check on a clean checkout.
+// VerifyInput is the input for running one check on a clean checkout.
 type VerifyInput struct {
 	Execution ExecutionRef  `json:"execution"`
 	Workspace Workspace     `json:"workspace"`
@@ -327,38 +324,37 @@ type CheckResult struct {
 	DurationMS int64       `json:"duration_ms"`
 	Code       Code        `json:"code,omitempty"`    // why a check failed, for programs
 	Message    string      `json:"message,omitempty"` // the most informative line of a failed check
-	// Known is how many of its findings the base commit had too. The counts above do not
+	// Known is the number of findings that the base commit has as well. The counts above do not
 	// include them.
 	Known int `json:"known,omitempty"`
-	// Unnamed: its tests, or some of them, are commands that do not report single tests.
+	// Unnamed: some or all of its tests are commands that do not report individual tests.
 	Unnamed bool `json:"unnamed,omitempty"`
 	// KnownOnly: it failed, but only in the same way as on the base commit. It counts as
 	// passed, and OK is set.
 	KnownOnly bool `json:"known_only,omitempty"`
 }
 
-// Counts reports whether the tests of a check are counted. Those of a passed re-test
-// were counted before.
+// Counts reports whether the tests of a check are counted. The tests of a passed re-test have
+// already been counted.
 func (r CheckResult) Counts() bool { return r.Check.Retest == 0 || !r.OK }
 
-// TestReportInput sums up an execution of the tester from its stored checks.
+// TestReportInput is the input for the report on an execution's stored checks.
 type TestReportInput struct {
 	Execution  ExecutionRef `json:"execution"`
 	Thresholds Thresholds   `json:"thresholds"`
 }
 
-// TestReportResult is the result of a verification. Failure is set when the run must
-// not continue.
+// TestReportResult is the result of a verification. Failure is set when the run must not continue.
 type TestReportResult struct {
 	Summary TestSummary `json:"summary"`
 	Major   int         `json:"major"`
 	Medium  int         `json:"medium"`
 	Minor   int         `json:"minor"`
-	Warning string      `json:"warning,omitempty"` // what people should know although the run continues
+	Warning string      `json:"warning,omitempty"` // a problem that does not stop the run
 	Failure *Failure    `json:"failure,omitempty"`
 }
 
-// ReleaseInput asks for the branch, the report and the zip.
+// ReleaseInput is the input for creating the branch, the report and the zip.
 type ReleaseInput struct {
 	Execution ExecutionRef    `json:"execution"`
 	Repo      Repo            `json:"repo"`
@@ -367,12 +363,12 @@ type ReleaseInput struct {
 	Credits   []Credit        `json:"credits"`   // for each stage
 	Stages    []Workspace     `json:"stages"`    // after each change, slim
 	Release   ReleaseSettings `json:"release"`
-	// ApprovedBy is the person who approved exactly this tree; empty: nobody was asked.
+	// ApprovedBy is the person who approved this very tree; empty: nobody was asked.
 	ApprovedBy string `json:"approved_by,omitempty"`
 }
 
-// ProtectedInput asks which files that need an approval are changed by a workspace, or
-// by one of the stages that led to it: each stage is a commit of the branch.
+// ProtectedInput is the input for finding changed files that need an approval, in a workspace and
+// in the stages that led to it: each stage is a commit of the branch.
 type ProtectedInput struct {
 	Workspace Workspace   `json:"workspace"`
 	Stages    []Workspace `json:"stages"` // slim
@@ -386,7 +382,7 @@ type ProtectedFiles struct {
 	Total int      `json:"total"`
 }
 
-// Summary lists the files for people: the first few, and how many more there are.
+// Summary lists the files for people: the first few, and the number of further ones.
 func (p ProtectedFiles) Summary() string {
 	words := strings.Join(p.Paths, ", ")
 	if more := p.Total - len(p.Paths); more > 0 {
@@ -395,7 +391,7 @@ func (p ProtectedFiles) Summary() string {
 	return words
 }
 
-// ReleaseResult is what was released.
+// ReleaseResult describes the release.
 type ReleaseResult struct {
 	Branch  string   `json:"branch"`
 	Commit  string   `json:"commit"`

@@ -18,9 +18,8 @@ const (
 	ArtifactFile       ArtifactType = "file"
 )
 
-// Artifact is a stored file of a run. Its content is in the artifact store under
-// Digest; Name is the path within the run that people see, such as
-// tester/1/login/trace.zip.
+// Artifact is a stored file of a run. Its content is in the artifact store under Digest; Name is
+// the path within the run that people see, such as tester/1/login/trace.zip.
 type Artifact struct {
 	ID          int64        `json:"id,omitempty"`
 	RunID       int64        `json:"run_id"`
@@ -70,17 +69,17 @@ type Finding struct {
 	Message  string   `json:"message"`
 	Location string   `json:"location,omitempty"` // file:line
 	Rule     string   `json:"rule,omitempty"`     // test case, linter rule or scanner id
-	// Status is whether the base commit had it too; empty if nobody compared.
+	// Status relates the finding to the base commit; empty if they were not compared.
 	Status     FindingStatus `json:"status,omitempty"`
 	Resolved   bool          `json:"resolved"`
 	ResolvedAt *time.Time    `json:"resolved_at,omitempty"`
 }
 
-// FindingStatus is whether a finding was there before the change.
+// FindingStatus is the state of a finding relative to the base commit.
 type FindingStatus string
 
-// The states of a finding. One that the base commit had and the change does not have is
-// fixed, and is not a finding of the change.
+// The states of a finding. A finding of the base commit that the change does not have is fixed, and
+// is not a finding of the change.
 const (
 	FindingNew   FindingStatus = "new"
 	FindingKnown FindingStatus = "known"
@@ -123,8 +122,7 @@ func (s TestSummary) Add(t TestSummary) TestSummary {
 	}
 }
 
-// TestResult is the tester's result JSON. Durations are in milliseconds;
-// artifacts are names.
+// TestResult is the tester's result JSON. Durations are in milliseconds; artifacts are names.
 type TestResult struct {
 	Summary   TestSummary `json:"summary"`
 	Results   []TestCase  `json:"results"`

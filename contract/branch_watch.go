@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// UpdateCheck tells a run that watches its branch what happened to the branch after its
-// release; see CheckMessage. It also exists as a signal of the same name.
+// UpdateCheck informs a run that watches its branch of an event after the release; see
+// CheckMessage. It also exists as a signal of the same name.
 const UpdateCheck = "check"
 
 // ActivityTakeCheck stores a message about a branch and returns whether it needs a fix.
@@ -21,7 +21,7 @@ type CheckKind string
 
 // The kinds of messages.
 const (
-	CheckRun     CheckKind = "check"   // of a CI: its conclusion counts
+	CheckRun     CheckKind = "check"   // of a CI system: its conclusion counts
 	CheckComment CheckKind = "comment" // of a person who reviewed the branch: the requested change
 )
 
@@ -31,38 +31,38 @@ const (
 	ConclusionSuccess = "success"
 )
 
-// CheckMessage is what a CI or a reviewer says about a released branch. ID makes it
+// CheckMessage is a message from a CI system or a reviewer about a released branch. ID makes it
 // idempotent: a repeat with the same id changes nothing.
 type CheckMessage struct {
 	ID         string    `json:"id"`
 	Kind       CheckKind `json:"kind,omitempty"`       // empty: check
-	Name       string    `json:"name"`                 // of the check; of a comment, where it was made
+	Name       string    `json:"name"`                 // of the check; for a comment, its location
 	Conclusion string    `json:"conclusion,omitempty"` // of a check: failure or success
 	Summary    string    `json:"summary,omitempty"`
-	Details    string    `json:"details,omitempty"` // the log's text; of a comment, its own
-	Commit     string    `json:"commit,omitempty"`  // that it is about; empty: the one that is released when it arrives
+	Details    string    `json:"details,omitempty"` // the text of the log or comment
+	Commit     string    `json:"commit,omitempty"`  // the commit concerned; empty: the one released when it arrives
 	URL        string    `json:"url,omitempty"`     // for people
 	By         string    `json:"by,omitempty"`
 }
 
 // Limits of a CheckMessage.
 const (
-	// CheckText is how many bytes of a message's details are kept, from their end.
+	// CheckText is the number of bytes kept of a message's details, from their end.
 	CheckText = 32 << 10
-	// CheckLine is how many bytes its summary and its address may have.
+	// CheckLine is the maximum length of its summary and its address in bytes.
 	CheckLine = 2 << 10
-	// CheckName is how many bytes its id, name, commit and sender may have.
+	// CheckName is the maximum length of its id, name, commit and sender in bytes.
 	CheckName = 200
 
-	checkJSON = PayloadLimit * 3 / 4 // of the whole, with its escapes
+	checkJSON = PayloadLimit * 3 / 4 // of the whole message, with escapes
 )
 
-// Failed reports whether a message asks for a fix.
+// Failed reports whether a message requires a fix.
 func (m CheckMessage) Failed() bool {
 	return m.Kind == CheckComment || m.Conclusion == ConclusionFailure
 }
 
-// Problem returns what is missing or invalid in a message, "" for nothing.
+// Problem describes what is missing or invalid in a message, "" if nothing is.
 func (m CheckMessage) Problem() string {
 	switch {
 	case m.ID == "" || len(m.ID) > CheckName:
@@ -79,11 +79,11 @@ func (m CheckMessage) Problem() string {
 	return ""
 }
 
-// Truncate returns the message within its limits. Of details the end stays, which usually
-// says what failed.
+// Truncate returns the message within its limits. It keeps the end of the details, which usually
+// names the failure.
 func (m CheckMessage) Truncate() CheckMessage {
 	m.Kind = cmp.Or(m.Kind, CheckRun)
-	m.ID, m.Name = truncate(m.ID, CheckName+1), truncate(m.Name, CheckName+1) // too long as before; see Problem
+	m.ID, m.Name = truncate(m.ID, CheckName+1), truncate(m.Name, CheckName+1) // still too long, for Problem to report
 	m.Commit, m.By = truncate(m.Commit, CheckName), truncate(m.By, CheckName)
 	m.Summary, m.URL = truncate(m.Summary, CheckLine), truncate(m.URL, CheckLine)
 	for most := CheckText; ; most /= 2 {
@@ -108,7 +108,7 @@ func truncate(s string, most int) string {
 	return strings.ToValidUTF8(s[:most-len("…")], "") + "…"
 }
 
-// TakeCheckInput asks to store and count a message.
+// TakeCheckInput is the input for storing and counting a message.
 type TakeCheckInput struct {
 	RunID      int64        `json:"run_id"`
 	Repo       string       `json:"repo"`
@@ -117,22 +117,22 @@ type TakeCheckInput struct {
 	Message    CheckMessage `json:"message"`
 }
 
-// TakeCheckResult is what to do about a message.
+// TakeCheckResult is the decision on a message.
 type TakeCheckResult struct {
 	ID             int64   `json:"id"`     // of its row
-	Repair         int     `json:"repair"` // which repair of the branch it leads to, from 1; 0: there have been MaxRepairs
+	Repair         int     `json:"repair"` // number of the repair of the branch, from 1; 0: MaxRepairs has been reached
 	AcceptedBefore bool    `json:"again"`  // it was accepted before this run was replayed
 	Failure        Failure `json:"failure"`
 }
 
-// BranchWatch is what a run that watches its branch shows about that.
+// BranchWatch is the visible state of a run that watches its branch.
 type BranchWatch struct {
 	Until      time.Time `json:"until"`
 	Repairs    int       `json:"repairs"` // of this run, since its first release
 	MaxRepairs int       `json:"max_repairs"`
 	Waiting    int       `json:"waiting"`         // messages that are not handled yet
-	Ignored    int       `json:"ignored"`         // messages that changed nothing
-	Check      string    `json:"check,omitempty"` // the name of the one that is being fixed
+	Ignored    int       `json:"ignored"`         // messages without effect
+	Check      string    `json:"check,omitempty"` // the name of the check being fixed
 }
 
 // isHex reports whether a text can be part of a commit id.

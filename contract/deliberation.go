@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Member is a member of a deliberation. The workflow that carried out the call sets who
-// said something, never the text of a model.
+// Member is a member of a deliberation. The workflow that made the model call sets the author of a
+// text, never the model's response.
 type Member string
 
 // The members: ALPHA does research, analysis and proposals; BETA synthesis, evaluation
@@ -30,8 +30,8 @@ const (
 	AgentGamma Agent = "gamma"
 )
 
-// Agents returns all agents in the order in which they are listed: those of runs, then
-// the members of deliberations.
+// Agents returns all agents in the order in which they are listed: the agents of runs, then the
+// members of deliberations.
 func Agents() []Agent {
 	return []Agent{
 		AgentPlanner, AgentBuilder, AgentTester, AgentReleaser, AgentAnalyzer, AgentRepair, AgentAlpha, AgentBeta, AgentGamma,
@@ -47,9 +47,9 @@ func (m Member) Valid() bool { return slices.Contains(Members(), m) }
 // PipelineStatus is the state of a pipeline.
 type PipelineStatus string
 
-// The statuses of a pipeline: it is SPAWNED at first; RUNNING while ALPHA and BETA do
-// their opening work, each alone; in REPORT when that is reported, before the exchange;
-// ORCHESTRATING during the exchange. The others are final.
+// The statuses of a pipeline: it is SPAWNED at first; RUNNING while ALPHA and BETA do their opening
+// work, each alone; in REPORT when that work is reported, before the exchange; ORCHESTRATING during
+// the exchange. The other statuses are final.
 const (
 	PipelineSpawned             PipelineStatus = "SPAWNED"
 	PipelineRunning             PipelineStatus = "RUNNING"
@@ -57,8 +57,8 @@ const (
 	PipelineOrchestrating       PipelineStatus = "ORCHESTRATING"
 	PipelineCompleted           PipelineStatus = "COMPLETED"
 	PipelineFailed              PipelineStatus = "FAILED"               // no agent was left
-	PipelineTimeout             PipelineStatus = "TIMEOUT"              // its time ended: aborted with AbortTimeout
-	PipelineOrchestrationFailed PipelineStatus = "ORCHESTRATION_FAILED" // aborted for another reason, or everybody was done without a consensus
+	PipelineTimeout             PipelineStatus = "TIMEOUT"              // out of time: aborted with AbortTimeout
+	PipelineOrchestrationFailed PipelineStatus = "ORCHESTRATION_FAILED" // aborted for another reason, or all members were done without a consensus
 	PipelineStopped             PipelineStatus = "STOPPED"
 )
 
@@ -95,7 +95,7 @@ func PipelineModes() []PipelineMode { return []PipelineMode{ModeOpenRouter, Mode
 // AbortReason is why a deliberation was aborted.
 type AbortReason string
 
-// The reasons for which a deliberation is aborted.
+// The reasons for aborting a deliberation.
 const (
 	AbortStuck          AbortReason = "stuck"
 	AbortIterationLimit AbortReason = "iteration_limit"
@@ -110,7 +110,7 @@ const (
 	GammaStuck      GammaReason = "STUCK"      // an agent showed no progress for a while
 	GammaConflict   GammaReason = "CONFLICT"   // too many proposals are unresolved
 	GammaComplexity GammaReason = "COMPLEXITY" // the objective was found to be complex
-	GammaSuccess    GammaReason = "SUCCESS"    // both are done: it validates
+	GammaSuccess    GammaReason = "SUCCESS"    // both peers are done: GAMMA validates
 	GammaRecovery   GammaReason = "RECOVERY"   // joined at the start because an earlier attempt failed
 	GammaForced     GammaReason = "FORCED"     // requested when the pipeline was spawned
 )
@@ -125,7 +125,7 @@ func GammaReasons() []GammaReason {
 	return []GammaReason{GammaStuck, GammaConflict, GammaComplexity, GammaSuccess, GammaRecovery, GammaForced}
 }
 
-// DeliberationTask is what a deliberation is about.
+// DeliberationTask is the task of a deliberation.
 type DeliberationTask struct {
 	TaskID          string    `json:"task_id,omitempty"`
 	Objective       string    `json:"objective"`
@@ -140,7 +140,7 @@ type DeliberationTask struct {
 type Subtask struct {
 	ID           string   `json:"id"`
 	Description  string   `json:"description"`
-	Status       string   `json:"status,omitempty"` // of a part of GAMMA's: waiting, assigned, done
+	Status       string   `json:"status,omitempty"` // of GAMMA's subtasks: waiting, assigned, done
 	Dependencies []string `json:"dependencies,omitempty"`
 	Member       Member   `json:"member,omitempty"` // whose part it is
 }
@@ -177,18 +177,18 @@ type DeliberationSettings struct {
 	ContinuedTimeout    time.Duration `json:"continued_timeout,omitempty"` // set by 'continue'; overrides Timeout and the task's
 	OpeningTimeout      time.Duration `json:"opening_timeout"`             // of the opening work of each agent
 	ContinueWait        time.Duration `json:"continue_wait"`               // for 'continue' after the report; without it the deliberation is stopped
-	Recoveries          int           `json:"recoveries"`                  // recovery pipelines that may follow one another
+	Recoveries          int           `json:"recoveries"`                  // maximum number of successive recovery pipelines
 
 	ErrorLimit     int `json:"error_limit"`     // errors of an agent; more revoke it
 	RepeatLimit    int `json:"repeat_limit"`    // of the same error; more revoke it
-	ViolationLimit int `json:"violation_limit"` // moves that its role does not allow; more revoke it
+	ViolationLimit int `json:"violation_limit"` // moves that an agent's role does not allow; more revoke it
 	MovesPerTurn   int `json:"moves_per_turn"`
 	TextLimit      int `json:"text_limit"` // bytes of one text; more is refused
-	Entries        int `json:"entries"`    // that the blackboard may have; more are refused
+	Entries        int `json:"entries"`    // maximum number on the blackboard; more are refused
 }
 
-// ExchangeTime returns how long the exchange about a task may take: as the person who
-// continued it set it, else as the task says, else as configured.
+// ExchangeTime returns the time limit of the exchange about a task: the limit set by the person who
+// continued it, else by the task, else by the configuration.
 func (s DeliberationSettings) ExchangeTime(t DeliberationTask) time.Duration {
 	switch {
 	case s.ContinuedTimeout > 0:
@@ -199,19 +199,18 @@ func (s DeliberationSettings) ExchangeTime(t DeliberationTask) time.Duration {
 	return s.Timeout
 }
 
-// TextHead is how many bytes of a text go into histories, queries and signals. Longer
+// TextHead is the number of bytes of a text that go into histories, queries and signals. Longer
 // texts are stored in the database, under Text.Ref.
 const TextHead = 512
 
-// Text is something that a member wrote. Ref, the digest of the whole text, is empty if
-// Head is all of it.
+// Text is a member's text. Ref, the digest of the whole text, is empty if Head is the whole text.
 type Text struct {
 	Head string `json:"head,omitempty"`
 	Ref  string `json:"ref,omitempty"`
 	Size int    `json:"size,omitempty"` // bytes of the whole
 }
 
-// MoveKind is what a member does.
+// MoveKind is the kind of a move.
 type MoveKind string
 
 // What members do.
@@ -238,8 +237,7 @@ func MovesOf(m Member) []MoveKind {
 	return []MoveKind{MoveAnalyse, MovePropose, MoveEvaluate, MoveObject, MoveResolve, MoveSynthesise, MoveVote, MoveMessage, MoveDone}
 }
 
-// Move is one thing that a member does, from its model's answer, checked by its
-// activity.
+// Move is one action of a member, from its model's response, checked by its activity.
 type Move struct {
 	Kind            MoveKind `json:"move"`
 	Key             string   `json:"key,omitempty"`
@@ -273,7 +271,7 @@ func Sections() []Section {
 // Keys of entries that members do not choose.
 const (
 	KeyTask            = "task_definition"
-	KeyAnalysis        = "analysis" // analysis, then analysis.BETA for that of another member
+	KeyAnalysis        = "analysis" // the first analysis; another member's is analysis.BETA
 	KeyRecoveryContext = "recovery_context"
 	KeyFinal           = "final"
 	KeySubtasks        = "subtasks" // GAMMA's decomposition
@@ -286,22 +284,21 @@ const (
 	answerPart    = "/answer/"
 )
 
-// ObjectionKey returns the key of an objection to an entry; id is that of its move.
+// ObjectionKey returns the key of an objection to an entry; id is the move's id.
 func ObjectionKey(about, id string) string { return about + objectionPart + id }
 
-// AnswerKey returns the key of an answer to an objection, or to all objections to an
-// entry; id is that of its move.
+// AnswerKey returns the key of an answer to an objection, or to all objections to an entry; id is
+// the move's id.
 func AnswerKey(about, id string) string { return about + answerPart + id }
 
-// SubjectOf returns the key of the proposal or synthesis that an objection or an answer
-// is about.
+// SubjectOf returns the key of the proposal or synthesis that an objection or an answer is about.
 func SubjectOf(key string) string {
 	key, _, _ = strings.Cut(key, objectionPart)
 	key, _, _ = strings.Cut(key, answerPart)
 	return key
 }
 
-// IsObjectionKey reports whether a key has the form of an objection's.
+// IsObjectionKey reports whether a key has the form of an objection's key.
 func IsObjectionKey(key string) bool {
 	return strings.Contains(key, objectionPart) && !strings.Contains(key, answerPart)
 }
@@ -316,7 +313,7 @@ const (
 	EntryMerged    EntryState = "merged"    // into a synthesis
 	EntryAnswered  EntryState = "answered"  // an objection
 	EntryAccepted  EntryState = "accepted"  // it is the consensus
-	EntrySettled   EntryState = "settled"   // the consensus was another one, or the entry objected to is gone
+	EntrySettled   EntryState = "settled"   // another entry became the consensus, or the entry objected to was withdrawn
 )
 
 // SystemAuthor is the author of entries that no member wrote.
@@ -327,24 +324,24 @@ type Entry struct {
 	Section         Section    `json:"section"`
 	Key             string     `json:"key"`
 	Author          Member     `json:"author"`
-	Kind            MoveKind   `json:"kind,omitempty"` // that wrote it; empty for the system's
+	Kind            MoveKind   `json:"kind,omitempty"` // of the move that wrote it; empty: written by the system
 	Value           Text       `json:"value"`
 	Version         int        `json:"version"` // from 1
 	Timestamp       time.Time  `json:"timestamp"`
 	State           EntryState `json:"state,omitempty"`
-	About           string     `json:"about,omitempty"`         // evaluations, objections and answers: of which entry
-	AboutVersion    int        `json:"about_version,omitempty"` // evaluations and objections: of which version, the newest that their author knew
+	About           string     `json:"about,omitempty"`         // for evaluations, objections and answers: the entry concerned
+	AboutVersion    int        `json:"about_version,omitempty"` // for evaluations and objections: the newest version that their author knew
 	Score           *float64   `json:"score,omitempty"`
 	ComplexityScore *float64   `json:"complexity_score,omitempty"`
 	From            []string   `json:"from,omitempty"`
 	Achieved        *bool      `json:"achieved,omitempty"`  // of consensus.final
-	Subtasks        []Subtask  `json:"subtasks,omitempty"`  // of problem.subtasks, as they are now
-	Inherited       int        `json:"inherited,omitempty"` // the attempt that it comes from
+	Subtasks        []Subtask  `json:"subtasks,omitempty"`  // of problem.subtasks, in their current state
+	Inherited       int        `json:"inherited,omitempty"` // the attempt that wrote it
 	Place           int        `json:"place,omitempty"`     // position on the blackboard from 1, in the order of first writing
 }
 
-// Message is what a member said to another one, or to everybody. Seq counts the
-// messages of a pipeline from 1, in the order in which they were accepted.
+// Message is a message from a member to another one, or to all members. Seq counts the messages of
+// a pipeline from 1, in the order in which they were accepted.
 type Message struct {
 	Seq  int       `json:"seq"`
 	ID   string    `json:"id"` // ALPHA-3-2: second move of its third turn
@@ -354,8 +351,7 @@ type Message struct {
 	At   time.Time `json:"at"`
 }
 
-// Vote is a member's vote on one version of a synthesis. Its last vote on a version
-// counts.
+// Vote is a member's vote on one version of a synthesis. Only its latest vote on a version counts.
 type Vote struct {
 	ID      string    `json:"id"`
 	Voter   Member    `json:"voter"`
@@ -379,7 +375,7 @@ const (
 	MemberRevoked  MemberStatus = "revoked"
 )
 
-// MemberView is what is shown of a member.
+// MemberView is the visible state of a member.
 type MemberView struct {
 	Member        Member       `json:"member"`
 	Role          string       `json:"role"` // research, synthesis, mediation
@@ -389,7 +385,7 @@ type MemberView struct {
 	BlockedReason string       `json:"blocked_reason,omitempty"`
 	LastActivity  time.Time    `json:"last_activity,omitzero"`
 	Turns         int          `json:"turns"`          // whose moves counted
-	Late          int          `json:"late,omitempty"` // turns that it answered after the end: paid for, but not counted
+	Late          int          `json:"late,omitempty"` // turns that it delivered after the end: paid for, but not counted
 	Errors        int          `json:"errors"`
 	ExecutionID   int64        `json:"execution_id,omitempty"`
 	Attempt       int          `json:"attempt,omitempty"`
@@ -397,8 +393,8 @@ type MemberView struct {
 	Usage         Usage        `json:"usage"`
 }
 
-// TurnsTaken returns how many turns a member took, and how many of its answers came too
-// late: "6", "6 (1 late)".
+// TurnsTaken returns the number of turns that a member took, and the number that arrived too late:
+// "6", "6 (1 late)".
 func (v MemberView) TurnsTaken() string {
 	if v.Late == 0 {
 		return strconv.Itoa(v.Turns)
@@ -406,15 +402,15 @@ func (v MemberView) TurnsTaken() string {
 	return fmt.Sprintf("%d (%d late)", v.Turns, v.Late)
 }
 
-// DeliberationMetrics count what happened in a deliberation.
+// DeliberationMetrics are the metrics of a deliberation.
 type DeliberationMetrics struct {
 	TotalMessages     int         `json:"total_messages"`
 	DirectMessages    int         `json:"direct_messages"`
-	BlackboardReads   int         `json:"blackboard_reads"` // views that members were given
+	BlackboardReads   int         `json:"blackboard_reads"` // views sent to members
 	BlackboardWrites  int         `json:"blackboard_writes"`
 	ConflictsDetected int         `json:"conflicts_detected"`
 	ConflictsResolved int         `json:"conflicts_resolved"`
-	ConflictsOpen     int         `json:"conflicts_open,omitempty"` // of the resolved ones: objections that the consensus settled and nobody answered
+	ConflictsOpen     int         `json:"conflicts_open,omitempty"` // resolved only by the consensus: objections that were never answered
 	Votes             int         `json:"votes"`
 	Iterations        int         `json:"iterations"`
 	Decisions         int         `json:"decisions"` // moves that were accepted
@@ -428,11 +424,10 @@ type DeliberationMetrics struct {
 	End               *time.Time  `json:"end,omitempty"`
 }
 
-// Score returns the performance score of a deliberation, 0 to 1, rounded to hundredths:
-// 0.5 for a consensus; up to 0.2 for the unused share of the allowed iterations; up to
-// 0.2 for the share of conflicts that were resolved, all of it if there were none; 0.1
-// if GAMMA was not needed, half of it if it joined for another reason than STUCK; minus
-// 0.05 for each refused move, at most 0.2.
+// Score returns the performance score of a deliberation, 0 to 1, rounded to hundredths: 0.5 for a
+// consensus; up to 0.2 for the unused share of the allowed iterations; up to 0.2 for the share of
+// conflicts that were resolved, all of it if there were none; 0.1 if GAMMA was not needed, half of
+// it if it joined for a reason other than STUCK; minus 0.05 for each refused move, at most 0.2.
 func (m DeliberationMetrics) Score(iterations int) float64 {
 	score := 0.0
 	if m.Consensus {
@@ -456,13 +451,13 @@ func (m DeliberationMetrics) Score(iterations int) float64 {
 	return float64(int(100*max(0, min(1, score))+0.5)) / 100
 }
 
-// Limits above which a deliberation's metrics are remarkable.
+// Limits above which a deliberation's metrics are notable.
 const (
 	ManyMessages  = 50
 	ManyConflicts = 3
 )
 
-// Analysis describes in words what is remarkable in the metrics.
+// Analysis describes notable metrics for people.
 func (m DeliberationMetrics) Analysis() []string {
 	out := []string{}
 	if m.TotalMessages > ManyMessages {
@@ -481,7 +476,7 @@ func (m DeliberationMetrics) Analysis() []string {
 	return out
 }
 
-// Inherited is what a recovery takes over from the pipeline before it.
+// Inherited is the data that a recovery takes from the previous pipeline.
 type Inherited struct {
 	PipelineID   int64       `json:"pipeline_id"`
 	Attempt      int         `json:"attempt"`
@@ -495,19 +490,18 @@ type Inherited struct {
 // DeliberationInput starts a pipeline's workflow.
 type DeliberationInput struct {
 	PipelineID int64                `json:"pipeline_id"`
-	RunID      int64                `json:"run_id"` // whose budget and events it uses: the run that it plans, or the row that carries the pipeline
+	RunID      int64                `json:"run_id"` // the run whose budget and events it uses: the run that it plans, or the pipeline's own row among the runs
 	Tenant     string               `json:"tenant"`
 	ForRun     bool                 `json:"for_run,omitempty"` // it plans the run
-	Attempt    int                  `json:"attempt"`           // from 1; recoveries count on
-	Task       DeliberationTask     `json:"task"`              // with texts of at most TextHead; the whole is in the database
+	Attempt    int                  `json:"attempt"`           // from 1, counted across recoveries
+	Task       DeliberationTask     `json:"task"`              // texts shortened to TextHead; the full texts are in the database
 	Settings   DeliberationSettings `json:"settings"`
 	Inherited  *Inherited           `json:"inherited,omitempty"`
 }
 
-// DeliberationResult is what a pipeline's workflow returns: how the last of its
-// attempts ended.
+// DeliberationResult is the result of a pipeline's workflow: the outcome of its last attempt.
 type DeliberationResult struct {
-	PipelineID  int64               `json:"pipeline_id"` // of the attempt that ended it
+	PipelineID  int64               `json:"pipeline_id"` // of the last attempt
 	Status      PipelineStatus      `json:"status"`
 	Consensus   bool                `json:"consensus"`
 	Key         string              `json:"key,omitempty"`
@@ -522,22 +516,21 @@ type DeliberationResult struct {
 	Failure     *Failure            `json:"failure,omitempty"`
 }
 
-// Decision is the result of a deliberation, and why. Long texts are in full on the
-// blackboard and among the votes; if a list is too long for a report its oldest parts
-// are left out.
+// Decision is the result of a deliberation, with the reasons. The full texts are on the blackboard
+// and in the votes; if a list is too long for a report, its oldest items are omitted.
 type Decision struct {
-	Key           string        `json:"key"` // of what was chosen
+	Key           string        `json:"key"` // of the chosen entry
 	Version       int           `json:"version"`
 	By            Member        `json:"by,omitempty"` // GAMMA: its verdict; empty: votes
 	Text          Text          `json:"text"`
 	Reasons       []Remark      `json:"reasons,omitempty"`        // the verdict's text, and evaluations of the chosen entry
 	Rejected      []Alternative `json:"rejected,omitempty"`       // proposals and syntheses that were not chosen
-	OpenQuestions []Remark      `json:"open_questions,omitempty"` // objections to it that nobody answered, and votes against it
-	Remarks       []Remark      `json:"remarks,omitempty"`        // what was said with the votes for it
-	Note          string        `json:"note,omitempty"`           // which parts of these lists were left out
+	OpenQuestions []Remark      `json:"open_questions,omitempty"` // unanswered objections to the chosen entry, and votes against it
+	Remarks       []Remark      `json:"remarks,omitempty"`        // texts of the votes for it
+	Note          string        `json:"note,omitempty"`           // what was omitted from these lists
 }
 
-// Texts returns the texts of a decision, to be completed in place; none if it is nil.
+// Texts returns pointers to the texts of a decision, to be completed in place; none if it is nil.
 func (d *Decision) Texts() []*Text {
 	if d == nil {
 		return nil
@@ -558,7 +551,7 @@ func (d *Decision) Texts() []*Text {
 	return out
 }
 
-// Remark is what a member said about an entry.
+// Remark is a member's text about an entry.
 type Remark struct {
 	By    Member   `json:"by"`
 	About string   `json:"about"`
@@ -570,7 +563,7 @@ type Remark struct {
 type Alternative struct {
 	Key     string     `json:"key"`
 	Author  Member     `json:"author"`
-	State   EntryState `json:"state"` // withdrawn; settled: it was there until the end
+	State   EntryState `json:"state"` // withdrawn, or settled if it was live until the end
 	Text    Text       `json:"text"`
 	Against []Remark   `json:"against,omitempty"` // objections to it
 }
@@ -581,7 +574,7 @@ type MemberInput struct {
 	RunID        int64         `json:"run_id"`
 	Attempt      int           `json:"attempt"` // of the deliberation
 	Member       Member        `json:"member"`
-	Token        string        `json:"token"` // proves that a signal is this member's, and a turn its deliberation's
+	Token        string        `json:"token"` // proves that a signal is from this member, and a turn from its deliberation
 	Model        ModelChoice   `json:"model"`
 	Budget       RunBudget     `json:"budget"`
 	ModelTimeout time.Duration `json:"model_timeout"`
@@ -589,8 +582,7 @@ type MemberInput struct {
 	TextLimit    int           `json:"text_limit"`
 }
 
-// MemberResult is what a member's workflow returns. A member that failed is a result
-// with a failure.
+// MemberResult is the result of a member's workflow. If the member failed, it has a failure.
 type MemberResult struct {
 	Member      Member   `json:"member"`
 	ExecutionID int64    `json:"execution_id"`
@@ -600,15 +592,14 @@ type MemberResult struct {
 	Failure     *Failure `json:"failure,omitempty"`
 }
 
-// Signals between a deliberation and its members. Each also exists as an update of the
-// same name, for when Temporal takes no more signals (see DeliverInput).
+// Signals between a deliberation and its members. Each also exists as an update of the same name,
+// for when Temporal accepts no more signals (see DeliverInput).
 const (
 	SignalTurn  = "turn"  // to a member: Turn
 	SignalMoves = "moves" // to the deliberation: Moves
 )
 
-// Turn asks a member to take its next turn, and carries what happened since its last
-// one.
+// Turn requests a member's next turn, with the news since its last one.
 type Turn struct {
 	Token  string  `json:"token,omitempty"` // of the receiving member: only its deliberation knows it
 	Number int     `json:"number"`          // from 1, without gaps
@@ -619,20 +610,20 @@ type Turn struct {
 	Model *ModelChoice `json:"model,omitempty"` // for this turn and later ones; nil: as before
 }
 
-// News is what happened since a member was last informed.
+// News is everything that happened since a member's last turn.
 type News struct {
 	Round    int           `json:"round"`
 	Rounds   int           `json:"rounds"`            // allowed
 	Entries  []Entry       `json:"entries,omitempty"` // that others wrote
-	Changes  []StateChange `json:"changes,omitempty"` // of entries that it has read or written
+	Changes  []StateChange `json:"changes,omitempty"` // of entries that the member has read or written
 	Subtasks []Subtask     `json:"subtasks,omitempty"`
 	Messages []Message     `json:"messages,omitempty"`
 	Votes    []Vote        `json:"votes,omitempty"`
-	Standing []Standing    `json:"standing,omitempty"` // current state of entries that could be agreed on
+	Standing []Standing    `json:"standing,omitempty"` // current state of entries that the members could agree on
 	Members  []MemberView  `json:"members,omitempty"`
 	Left     string        `json:"left,omitempty"` // remaining time, for people and models
 	Why      string        `json:"why,omitempty"`  // why GAMMA joined
-	Note     string        `json:"note,omitempty"` // what older news was left out
+	Note     string        `json:"note,omitempty"` // what older news was omitted
 }
 
 // Standing is the current state of a synthesis, or of a proposal with objections, for a
@@ -643,17 +634,17 @@ type Standing struct {
 	Author  Member      `json:"author"`
 	Version int         `json:"version"` // its newest
 	Shown   []ShownTo   `json:"shown,omitempty"`
-	Votes   []Vote      `json:"votes,omitempty"` // those that count, without their texts
+	Votes   []Vote      `json:"votes,omitempty"` // valid votes, without their texts
 	Open    []Objection `json:"open,omitempty"`
 }
 
-// ShownTo returns the newest version of an entry that another member knows, 0 if none.
+// ShownTo is the newest version of an entry that another member knows, 0 if none.
 type ShownTo struct {
 	Member  Member `json:"member"`
 	Version int    `json:"version"`
 }
 
-// Objection is an objection that nobody has answered yet.
+// Objection is an unanswered objection.
 type Objection struct {
 	Key    string `json:"key"`
 	Author Member `json:"author"`
@@ -669,8 +660,7 @@ type StateChange struct {
 	By      Member     `json:"by"`
 }
 
-// Error is a move or a signal that was refused, or an error that someone outside
-// recorded for a member.
+// Error is a refused move or signal, or an error of a member that was recorded from outside.
 type Error struct {
 	ID       string   `json:"id,omitempty"`
 	Member   Member   `json:"member,omitempty"`
@@ -680,8 +670,8 @@ type Error struct {
 	Message  string   `json:"message"`
 }
 
-// Grade returns how serious an error is: as it was recorded, else major if rules
-// were broken, and medium if something was only unusable.
+// Grade returns the severity of an error: the recorded one, else major if a rule was broken, else
+// medium.
 func (e Error) Grade() Severity {
 	switch {
 	case e.Severity != "":
@@ -692,7 +682,7 @@ func (e Error) Grade() Severity {
 	return SeverityMedium
 }
 
-// Moves are what a member did in a turn. Turns are taken once each, in order.
+// Moves are a member's moves in a turn. Each turn counts once, in order.
 type Moves struct {
 	Token       string   `json:"token"`
 	Member      Member   `json:"member"`
@@ -700,7 +690,7 @@ type Moves struct {
 	ExecutionID int64    `json:"execution_id"`
 	Attempt     int      `json:"attempt"` // of the execution
 	Moves       []Move   `json:"moves,omitempty"`
-	Bad         *Failure `json:"bad,omitempty"` // the answer could not be used
+	Bad         *Failure `json:"bad,omitempty"` // the response could not be used
 	Usage       Usage    `json:"usage"`
 }
 
@@ -713,27 +703,26 @@ const (
 	UpdateFailureContext = "failure_context"
 )
 
-// QueryBlackboard is the query that a DeliberationView answers.
+// QueryBlackboard is the query that returns a DeliberationView.
 const QueryBlackboard = "blackboard"
 
-// PipelineCommand is the argument of every update and signal of a pipeline. ID
-// makes it idempotent.
+// PipelineCommand is the argument of every update and signal of a pipeline. ID makes it idempotent.
 type PipelineCommand struct {
 	ID      string                `json:"id"`
 	By      string                `json:"by,omitempty"`
 	Reason  string                `json:"reason,omitempty"`
 	Mode    PipelineMode          `json:"mode,omitempty"`    // continue
-	Models  map[Agent]ModelChoice `json:"models,omitempty"`  // continue: replaces those of the spawn; switch_model: from the next turns on
-	Order   int64                 `json:"order,omitempty"`   // switch_model: the one with the highest order counts; 0: in order of arrival
+	Models  map[Agent]ModelChoice `json:"models,omitempty"`  // continue: replaces the models of the spawn; switch_model: for the next turns and later ones
+	Order   int64                 `json:"order,omitempty"`   // switch_model: the command with the highest order wins; 0: in order of arrival
 	Timeout time.Duration         `json:"timeout,omitempty"` // continue: of the exchange
 	Member  Member                `json:"member,omitempty"`  // record_error, revoke
 	Error   *Error                `json:"error,omitempty"`   // record_error
 	Context string                `json:"context,omitempty"` // failure_context: the note to keep
 }
 
-// PipelineAck answers an update of a pipeline.
+// PipelineAck is the response to an update of a pipeline.
 type PipelineAck struct {
-	Applied bool           `json:"applied"` // false: it had already been applied
+	Applied bool           `json:"applied"` // false: the command had already been applied
 	Status  PipelineStatus `json:"status"`
 	Message string         `json:"message"`
 }
@@ -750,8 +739,8 @@ type FailureContext struct {
 	Notes          []string            `json:"notes,omitempty"` // that came from outside
 }
 
-// Handoff is what a deliberation leaves for the one that recovers it. It is an artifact
-// of type json; its name is the pipeline's handoff_ref.
+// Handoff is the data that a deliberation hands to its recovery. It is an artifact of type json;
+// its name is the pipeline's handoff_ref.
 type Handoff struct {
 	PipelineID     int64                `json:"pipeline_id"`
 	Attempt        int                  `json:"attempt"`
@@ -770,15 +759,15 @@ type Handoff struct {
 // The kinds of reports of a pipeline.
 const (
 	ReportCheckpoint = "checkpoint" // after the opening work
-	ReportPartial    = "partial"    // what there was when it ended without a consensus
+	ReportPartial    = "partial"    // the findings of a deliberation that ended without a consensus
 	ReportFinal      = "final"
 )
 
 // ReportKinds returns the kinds of reports in the order in which they are written.
 func ReportKinds() []string { return []string{ReportCheckpoint, ReportPartial, ReportFinal} }
 
-// DeliberationReport is what the agents have found so far: a checkpoint after their
-// opening work, a partial report at an abort, and the final one at the end.
+// DeliberationReport is a report on the agents' findings so far: a checkpoint after their opening
+// work, a partial report at an abort, and the final one at the end.
 type DeliberationReport struct {
 	PipelineID int64                `json:"pipeline_id"`
 	Kind       string               `json:"kind"` // checkpoint, partial, final
@@ -793,7 +782,7 @@ type DeliberationReport struct {
 	At         time.Time            `json:"at"`
 }
 
-// DeliberationView is the answer to the blackboard query.
+// DeliberationView is the result of the blackboard query.
 type DeliberationView struct {
 	PipelineID  int64               `json:"pipeline_id"`
 	Status      PipelineStatus      `json:"status"`
@@ -804,13 +793,12 @@ type DeliberationView struct {
 	Blackboard  []Entry             `json:"blackboard"`
 	Subtasks    []Subtask           `json:"subtasks,omitempty"`
 	Votes       []Vote              `json:"votes"`
-	Messages    []Message           `json:"messages"` // the last 50 of each member
+	Messages    []Message           `json:"messages"` // the latest 50 of each member
 	Metrics     DeliberationMetrics `json:"metrics"`
 	AbortReason AbortReason         `json:"abort_reason,omitempty"`
 }
 
-// MessageTail is how many messages of each member a view holds, and HandoffTail how
-// many a handoff holds.
+// MessageTail is the number of messages of each member in a view, and HandoffTail in a handoff.
 const (
 	MessageTail = 50
 	HandoffTail = 10
@@ -819,15 +807,14 @@ const (
 // HandoffKept is the minimum time that a handoff is kept.
 const HandoffKept = 24 * time.Hour
 
-// PipelineRecord is a step of a pipeline to be written to the database: what changed,
-// and the events for it, in one transaction. The workflow counts its records in Seq
-// from 1; (workflow id, workflow run id, Seq) makes a repeat harmless. An ordinary
-// activity writes it, so that the history has the record for a number before the rows
-// do.
+// PipelineRecord is a step of a pipeline to be written to the database: its changes and their
+// events, in one transaction. The workflow counts its records in Seq from 1; (workflow id, workflow
+// run id, Seq) makes a repeat harmless. An ordinary activity writes it, so that the history has the
+// record for a number before the rows do.
 type PipelineRecord struct {
 	PipelineID int64           `json:"pipeline_id"`
 	RunID      int64           `json:"run_id"`
-	ForRun     bool            `json:"for_run,omitempty"` // false: the run's row only carries the pipeline and follows its status
+	ForRun     bool            `json:"for_run,omitempty"` // false: the run's row belongs to the pipeline and follows its status
 	Seq        int64           `json:"seq"`
 	At         time.Time       `json:"at"`
 	Change     *PipelineChange `json:"change,omitempty"`
@@ -838,8 +825,7 @@ type PipelineRecord struct {
 	Events     []EventDraft    `json:"events,omitempty"`
 }
 
-// PipelineChange is the part of a pipeline's row that a record sets; absent parts stay
-// unchanged.
+// PipelineChange is the part of a pipeline's row that a record sets; absent parts stay unchanged.
 type PipelineChange struct {
 	Status      PipelineStatus      `json:"status"`
 	Iteration   int                 `json:"iteration"`
@@ -855,7 +841,7 @@ type PipelineChange struct {
 	Failure     *Failure            `json:"failure,omitempty"`
 	Finished    bool                `json:"finished,omitempty"`
 
-	Settings *DeliberationSettings `json:"settings,omitempty"` // where 'continue' has changed them
+	Settings *DeliberationSettings `json:"settings,omitempty"` // if 'continue' has changed them
 }
 
 // The events of pipelines; each payload has pipeline_id. The steps of an abort are
@@ -881,7 +867,7 @@ const (
 	EventPartialReportWritten  EventType = "partial_report_written"
 	EventFailureContext        EventType = "failure_context_recorded"
 	EventRecoveryStarted       EventType = "recovery_started"
-	EventRecoveryFailed        EventType = "recovery_failed" // the recovery that the end announced will not come
+	EventRecoveryFailed        EventType = "recovery_failed" // the announced recovery will not take place
 	EventOrchestrationComplete EventType = "orchestration_complete"
 )
 
@@ -905,17 +891,16 @@ const (
 	ActivityClosePipeline  = "rgpt.pipeline.Close"   // ClosePipelineInput → nothing
 )
 
-// DeliverInput asks to deliver a turn, or moves, as an update. Temporal takes a bounded
-// number of signals for a workflow, from any sender: a flood of forged ones must not
-// keep those of members out. Forged updates are refused before they become part of a
-// history.
+// DeliverInput is the input for delivering a turn, or moves, as an update. Temporal accepts a
+// bounded number of signals for a workflow, from any sender: a flood of forged ones must not lock
+// the members out. Forged updates are refused before they become part of a history.
 type DeliverInput struct {
 	WorkflowID string `json:"workflow_id"`
 	Turn       *Turn  `json:"turn,omitempty"`
 	Moves      *Moves `json:"moves,omitempty"`
 }
 
-// OpenMemberInput asks to open a member's conversation with its prompt.
+// OpenMemberInput is the input for opening a member's conversation with its prompt.
 type OpenMemberInput struct {
 	Execution  ExecutionRef `json:"execution"`
 	PipelineID int64        `json:"pipeline_id"`
@@ -923,12 +908,12 @@ type OpenMemberInput struct {
 	Attempt    int          `json:"attempt"` // of the deliberation
 }
 
-// OpenMemberResult is the version of the prompt that opened the conversation.
+// OpenMemberResult has the version of the prompt that opened the conversation.
 type OpenMemberResult struct {
 	Prompt string `json:"prompt"`
 }
 
-// WriteHandoffInput asks to write a handoff as an artifact.
+// WriteHandoffInput is the input for writing a handoff as an artifact.
 type WriteHandoffInput struct {
 	RunID   int64   `json:"run_id"`
 	Handoff Handoff `json:"handoff"`
@@ -939,36 +924,36 @@ type WriteHandoffResult struct {
 	Ref string `json:"ref"` // such as pipeline-7/handoff.json, an artifact of the run's row
 }
 
-// NewPipeline asks for the row of a pipeline that a workflow starts: of a recovery
-// (Prior), or of the planner of a run. A repeat gets the same answer.
+// NewPipeline is the input for creating the row of a pipeline that a workflow starts: a recovery
+// (Prior), or a deliberation about the plan of a run. A repeat returns the same row.
 type NewPipeline struct {
 	RunID     int64                `json:"run_id"`
 	ForRun    bool                 `json:"for_run,omitempty"`
-	Execution int64                `json:"execution,omitempty"` // of the planner, where ForRun
+	Execution int64                `json:"execution,omitempty"` // of the planner, if ForRun
 	Prior     int64                `json:"prior,omitempty"`
 	Attempt   int                  `json:"attempt"`
-	Task      DeliberationTask     `json:"task,omitzero"` // empty: that of Prior, or made from the run's goal
+	Task      DeliberationTask     `json:"task,omitzero"` // empty: the task of Prior, or made from the run's goal
 	Settings  DeliberationSettings `json:"settings"`
 	Inherited *Inherited           `json:"inherited,omitempty"`
 }
 
-// ClosePipelineInput asks to end a pipeline whose row exists but whose workflow could
-// not be started: it is FAILED for this reason.
+// ClosePipelineInput is the input for ending a pipeline whose row exists but whose workflow could
+// not be started: it becomes FAILED with this failure.
 type ClosePipelineInput struct {
 	PipelineID int64   `json:"pipeline_id"`
 	Failure    Failure `json:"failure"`
 }
 
-// SaveTranscriptInput asks for the transcript of a run's deliberation as artifacts, and
-// whether its consensus is already a plan.
+// SaveTranscriptInput is the input for saving the transcript of a run's deliberation as artifacts,
+// and checking whether its consensus is already a plan.
 type SaveTranscriptInput struct {
 	RunID     int64              `json:"run_id"`
 	Execution ExecutionRef       `json:"execution"` // of the planner
 	Result    DeliberationResult `json:"result"`
 }
 
-// SaveTranscriptResult is what became of a consensus. PlanID is 0 if its text is not itself a
-// plan; then the planner makes one from it.
+// SaveTranscriptResult is the saved transcript and, if the consensus is itself a plan, that plan.
+// If PlanID is 0, the planner makes a plan from the consensus.
 type SaveTranscriptResult struct {
 	Artifact string `json:"artifact"`
 	PlanID   int64  `json:"plan_id,omitempty"`
@@ -983,7 +968,7 @@ func MemberWorkflowID(id int64, m Member) string {
 	return PipelineWorkflowID(id) + "/member/" + string(m.Agent())
 }
 
-// Why a deliberation failed if it was not aborted: the reason in its failure context.
+// The reasons in a failure context if the deliberation was not aborted.
 const (
 	ReasonAgentsFailed = "agents_failed"
 	ReasonNoConsensus  = "no_consensus"

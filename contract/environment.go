@@ -2,8 +2,8 @@ package contract
 
 import "time"
 
-// Activities that prepare what a run needs before anything is paid for. They
-// run on the tester's queue, where the project's checks run too.
+// Activities that prepare a run before anything is paid for. They run on the tester's queue, like
+// the project's checks.
 const (
 	ActivityEnvironment = "rgpt.tester.Environment"
 	ActivityBaseline    = "rgpt.tester.Baseline"
@@ -11,23 +11,23 @@ const (
 	ActivityJudgeSetup  = "rgpt.tester.JudgeSetup"
 )
 
-// AgentEnvironment finds out how to set up a repository if its files do not say, or if
-// what they say fails. It proposes commands; the baseline decides.
+// AgentEnvironment finds out how to set up a repository if its files do not specify this, or if the
+// specified setup fails. It proposes commands; the baseline decides.
 const AgentEnvironment Agent = "environment"
 
-// StepEnvironment names the executions of the environment agent, like a step's id names
-// those of the builder.
+// StepEnvironment names the executions of the environment agent, as a step's id names executions of
+// the builder.
 const StepEnvironment = "environment"
 
-// SetupTask is the environment agent's task: why the repository cannot be set up, or
-// its checks cannot run, as it is.
+// SetupTask is the environment agent's task: the reason why the repository cannot be set up, or why
+// its checks cannot run.
 type SetupTask struct {
 	Problem string `json:"problem"`
 	Output  string `json:"output,omitempty"` // the end of the failed command's output
 }
 
-// ProposalInput asks for the setup that an execution of the environment agent proposed
-// last, for its run to try.
+// ProposalInput is the input for getting the setup that an execution of the environment agent
+// proposed last, for its run to try.
 type ProposalInput struct {
 	Execution ExecutionRef `json:"execution"`
 }
@@ -37,8 +37,8 @@ type ProposalResult struct {
 	Setup int64 `json:"setup,omitempty"`
 }
 
-// JudgeSetupInput is the verdict on a proposed setup: if the baseline proved it, it is
-// used for its repository from now on; else it is revoked.
+// JudgeSetupInput is the verdict on a proposed setup: if the baseline confirmed it, it is used for
+// its repository from now on; otherwise it is revoked.
 type JudgeSetupInput struct {
 	RunID  int64  `json:"run_id"`
 	Setup  int64  `json:"setup"`
@@ -46,8 +46,8 @@ type JudgeSetupInput struct {
 	Why    string `json:"why,omitempty"` // it did not work
 }
 
-// JudgeSetupResult is why a setup is not used for its repository although the baseline
-// could run: only its run keeps it. Empty if it is used, or was revoked.
+// JudgeSetupResult has the reason why a setup is used only in its run although the baseline could
+// run. It is empty if the setup is used for its repository, or was revoked.
 type JudgeSetupResult struct {
 	Unproven string `json:"unproven,omitempty"`
 }
@@ -63,8 +63,8 @@ const (
 	EventSetupJudged        EventType = "environment.judged"   // by the baseline
 )
 
-// EnvironmentSettings are how a run gets its environment and its baseline. They are
-// frozen with the run; a run without them gets neither.
+// EnvironmentSettings are the settings of a run's environment and baseline. They are frozen with
+// the run; a run without them has neither.
 type EnvironmentSettings struct {
 	Timeout    time.Duration `json:"timeout"`               // longest set-up
 	Baseline   bool          `json:"baseline,omitempty"`    // run the project's checks on the base commit first
@@ -81,30 +81,30 @@ func (s Settings) SetupTimeout() time.Duration {
 	return s.Environment.Timeout
 }
 
-// EnvironmentInput asks for the environment of a workspace: to find out what it needs,
-// and to create it unless it exists.
+// EnvironmentInput is the input for finding out what environment a workspace needs, and creating it
+// unless it exists.
 type EnvironmentInput struct {
 	RunID     int64         `json:"run_id"`
 	Workspace Workspace     `json:"workspace"`
 	Timeout   time.Duration `json:"timeout"` // of the set-up
 }
 
-// EnvironmentResult is an environment that exists, or the reason why it does not. A
-// set-up that fails is a result, not an error of the activity.
+// EnvironmentResult is an environment that exists, or the reason why it does not. A setup that
+// fails is a result, not an error of the activity.
 type EnvironmentResult struct {
 	Digest     string   `json:"digest,omitempty"` // empty: the repository needs none
 	Kept       bool     `json:"kept,omitempty"`   // it existed already
 	Bytes      int64    `json:"bytes,omitempty"`  // on disk, unpacked
 	Files      int64    `json:"files,omitempty"`
-	DurationMS int64    `json:"duration_ms"`       // of set-up or restore, waiting included
+	DurationMS int64    `json:"duration_ms"`       // of setup or restore, including waiting
 	Summary    string   `json:"summary,omitempty"` // what was set up: "go, node (pnpm)"
-	Missing    []string `json:"missing,omitempty"` // tool chains that the repository asks for and the worker lacks
+	Missing    []string `json:"missing,omitempty"` // tool chains that the repository requires and the worker lacks
 	Failure    *Failure `json:"failure,omitempty"`
 	Advice     string   `json:"advice,omitempty"` // with Failure: what a person can do about it
 }
 
-// BaselineInput asks which of a project's checks have no result for the base commit yet
-// or, with Done, for the results of all of them.
+// BaselineInput is the input for listing the checks of a project that have no result for the base
+// commit yet or, with Done, for getting the results of all checks.
 type BaselineInput struct {
 	RunID       int64     `json:"run_id"`
 	Workspace   Workspace `json:"workspace"`
@@ -112,8 +112,8 @@ type BaselineInput struct {
 	Done        bool      `json:"done,omitempty"`
 }
 
-// BaselineResult is what is known about the base commit. Stages are the checks that are
-// left to run, empty when all have a result.
+// BaselineResult is the result of the checks on the base commit. Stages are the checks still to be
+// run, empty when all have a result.
 type BaselineResult struct {
 	Key         string      `json:"key"`
 	Stages      [][]Check   `json:"stages,omitempty"`
@@ -121,14 +121,14 @@ type BaselineResult struct {
 	Red         []string    `json:"red,omitempty"`         // names of the checks that fail
 	Unavailable []string    `json:"unavailable,omitempty"` // checks that could not start, with the reason
 	Advice      string      `json:"advice,omitempty"`      // with Unavailable: what a person can do about it
-	DurationMS  int64       `json:"duration_ms"`           // of all checks together, as they were run
+	DurationMS  int64       `json:"duration_ms"`           // of all checks together
 }
 
-// StepBaseline names the directories of a baseline among those of a run.
+// StepBaseline names the directories of a baseline in a run's directory.
 const StepBaseline = "baseline"
 
-// BaselineExecution stands for a run's baseline in place of an execution: it has no
-// row, and belongs to no phase.
+// BaselineExecution identifies a run's baseline in place of an execution: it has no row, and
+// belongs to no phase.
 func BaselineExecution(runID int64) ExecutionRef {
 	return ExecutionRef{RunID: runID, Phase: PhaseTester, Step: StepBaseline, Agent: AgentTester, Attempt: 1}
 }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// EventType names what happened to a run.
+// EventType is the type of an event.
 type EventType string
 
-// The events of a run. Started, CompletedEvent and ErrorEvent return those of a phase.
+// The events of a run. Started, CompletedEvent and ErrorEvent return the events of a phase.
 const (
 	EventRunCreated        EventType = "run.created"
 	EventRunUpdated        EventType = "run.updated"
@@ -51,8 +51,8 @@ func (p Phase) CompletedEvent() EventType { return EventType(string(p) + ".compl
 // ErrorEvent returns the event of a phase that failed, such as planner.error.
 func (p Phase) ErrorEvent() EventType { return EventType(string(p) + ".error") }
 
-// Event is one thing that happened to a run. Seq counts the run's events from
-// 1 without gaps, in the order in which they were committed.
+// Event is an event of a run. Seq counts the run's events from 1 without gaps, in the order in
+// which they were committed.
 type Event struct {
 	RunID     int64           `json:"run_id"`
 	Seq       int64           `json:"seq"`
@@ -78,12 +78,11 @@ type EventDraft struct {
 	Payload any       `json:"payload,omitempty"`
 }
 
-// Record is one transition of a run to be written to the database: the run's new state
-// and its events, in one transaction. The workflow execution that sends it counts its
-// records in Seq from 1; (workflow id, workflow run id, Seq) makes a repeat harmless.
-// If a workflow task died before it was completed and is repeated, other records may
-// come under its numbers: Task identifies the task that counted. If one record both
-// ends and begins an execution, End comes first.
+// Record is one transition of a run to be written to the database: the run's new state and its
+// events, in one transaction. The workflow execution that sends it counts its records in Seq from
+// 1; (workflow id, workflow run id, Seq) makes a repeat harmless. If a workflow task fails before
+// completion and is repeated, different records may have the same numbers: Task identifies the task
+// that wrote them. If one record both ends and begins an execution, End comes first.
 type Record struct {
 	RunID         int64              `json:"run_id"`
 	Seq           int64              `json:"seq"`
@@ -92,7 +91,7 @@ type Record struct {
 	Run           *RunChange         `json:"run,omitempty"`
 	Begin         *ExecutionBegin    `json:"begin,omitempty"`
 	End           *ExecutionEnd      `json:"end,omitempty"`
-	EndEvents     int                `json:"end_events,omitempty"` // how many of Events, from the first, belong to End: they are written once
+	EndEvents     int                `json:"end_events,omitempty"` // number of Events, from the first, that belong to End: they are written once
 	Events        []EventDraft       `json:"events,omitempty"`
 	Heals         []HealNote         `json:"heals,omitempty"`
 	Interventions []InterventionNote `json:"interventions,omitempty"`
@@ -109,16 +108,15 @@ type RunChange struct {
 	Failure        *Failure `json:"failure,omitempty"`
 	Branch         string   `json:"branch,omitempty"`
 	Commit         string   `json:"commit,omitempty"`
-	PlanID         int64    `json:"plan_id,omitempty"` // of the current plan from now on; 0 leaves it unchanged
+	PlanID         int64    `json:"plan_id,omitempty"` // of the new current plan; 0 leaves it unchanged
 	Finished       bool     `json:"finished,omitempty"`
-	// Staying is whether the run's workflow still runs after its release, so that the
-	// run's status may change although it is over.
+	// Staying is true while the run's workflow still runs after its release: the run's status may
+	// change although it is over.
 	Staying      bool       `json:"staying,omitempty"`
 	StayingUntil *time.Time `json:"staying_until,omitempty"`
 }
 
-// ExecutionBegin opens an execution: one attempt of a phase, or of a step if Step is
-// set.
+// ExecutionBegin opens an execution: one attempt of a phase, or of a step if Step is set.
 type ExecutionBegin struct {
 	Phase Phase       `json:"phase"`
 	Step  string      `json:"step,omitempty"`
@@ -145,16 +143,16 @@ type ExecutionEnd struct {
 	Output      json.RawMessage `json:"output,omitempty"` // becomes the phase's output on the run as well
 }
 
-// RecordResult answers a Record. Execution is that of Begin; Replay is set if a replay
-// led to it. Usage is what was paid for in the execution of End, including a call whose
-// answer came when nobody waited for it any more.
+// RecordResult is the result of writing a Record. Execution is the one that Begin opened; Replay is
+// set if it belongs to a replay. Usage is the total paid usage of the execution that End closed,
+// including calls whose responses arrived too late.
 type RecordResult struct {
 	Execution ExecutionRef `json:"execution"`
 	Replay    *ReplaySpec  `json:"replay,omitempty"`
 	Usage     Usage        `json:"usage,omitzero"`
 }
 
-// ExecutionRef names one attempt of a phase or step.
+// ExecutionRef identifies one attempt of a phase or step.
 type ExecutionRef struct {
 	ID      int64  `json:"id"` // orchestrator_executions.id
 	RunID   int64  `json:"run_id"`

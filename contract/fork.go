@@ -1,12 +1,12 @@
 package contract
 
-// Fork is where a new run continues from: a step of an old one, with the workspace, the
-// conversation and the plan as they were there. The old run does not change.
+// Fork is the starting point of a new run: a step of an old run, with its workspace, conversation
+// and plan at that time. The old run does not change.
 type Fork struct {
 	RunID        int64             `json:"run_id"`           // the old run
 	Step         string            `json:"step"`             // of its plan
-	Kept         []StepOutput      `json:"kept,omitempty"`   // of steps that are not repeated
-	Conversation *ConversationFork `json:"talk,omitempty"`   // what the step's conversation begins with; nil: from scratch
+	Kept         []StepOutput      `json:"kept,omitempty"`   // outputs of steps that are not repeated
+	Conversation *ConversationFork `json:"talk,omitempty"`   // beginning of the step's conversation; nil: from scratch
 	Reason       string            `json:"reason,omitempty"` // why, for the record
 }
 
@@ -20,8 +20,8 @@ type ConversationFork struct {
 	Instructions string `json:"instructions,omitempty"`
 }
 
-// StepOutput is what a completed step leaves as the output of its execution: its
-// change, and who gets credit for it. A run that keeps the step reads it from there.
+// StepOutput is the output of a completed step's execution: its change, and the credit for it. A
+// run that keeps the step reads it from there.
 type StepOutput struct {
 	Change
 	Credit Credit `json:"credit"`

@@ -2,21 +2,19 @@ package contract
 
 import "slices"
 
-// HealAction is something that self-heal can do about a failure. The names are
-// stored with every heal and never change.
+// HealAction is an action that self-heal can take on a failure. The names are stored with every
+// heal and never change.
 type HealAction string
 
-// The heal actions. Which of them a failure gets, and in what order, is a table
-// in package fault.
+// The heal actions. A table in package fault defines the actions for each failure and their order.
 const (
-	// HealCorrectJSON shows the model its answer and the errors in its JSON, and asks for
-	// the same answer, corrected.
+	// HealCorrectJSON shows the model its response and the errors in its JSON, and asks for the
+	// same response, corrected.
 	HealCorrectJSON HealAction = "correct_json"
-	// HealRegenerate asks for a new answer, with constraints that rule out what
-	// went wrong.
+	// HealRegenerate asks for a new response, with constraints that rule out the failure.
 	HealRegenerate HealAction = "regenerate"
-	// HealCompactContext asks again with half the context: the planner is shown less of
-	// the repository, a step continues where it was with its conversation summarized.
+	// HealCompactContext asks again with half the context: the planner is shown less of the
+	// repository; a step continues from the same point with its conversation summarized.
 	HealCompactContext HealAction = "compact_context"
 	// HealStricterSchema asks again with schemas that state every limit and that the
 	// provider enforces; a step's change must build before it counts.
@@ -33,8 +31,7 @@ const (
 	HealOtherProvider HealAction = "other_provider"
 	// HealRepair lets the Repair agent patch the code according to the output.
 	HealRepair HealAction = "repair"
-	// HealRerunStrict repeats the same work with stricter validation of its input and
-	// output.
+	// HealRerunStrict repeats the same work with stricter validation of its input and output.
 	HealRerunStrict HealAction = "rerun_strict"
 	// HealRefinePlan has the planner correct its plan according to the critique.
 	HealRefinePlan HealAction = "refine_plan"

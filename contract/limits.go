@@ -2,8 +2,8 @@ package contract
 
 import "time"
 
-// AgentLimits are how many errors an agent may make (specification, self-heal). Above
-// any of them it is revoked: for its run, or for its deliberation.
+// AgentLimits are the limits on an agent's errors (specification, self-heal). Above any of them it
+// is revoked: for its run, or for its deliberation.
 type AgentLimits struct {
 	Errors     int `json:"errors"`     // in total
 	Repeats    int `json:"repeats"`    // of the same error
@@ -20,8 +20,8 @@ const (
 	ExceededErrors     ExceededLimit = "errors"
 )
 
-// Exceeded returns the most serious limit that an agent has exceeded, given how many errors
-// it made, how often the last one was repeated, and how many violations.
+// Exceeded returns the most serious limit that an agent has exceeded, given its number of errors,
+// of repetitions of the last one, and of violations.
 func (l AgentLimits) Exceeded(errors, same, violations int) ExceededLimit {
 	switch {
 	case violations > l.Violations:
@@ -39,10 +39,10 @@ func (s DeliberationSettings) AgentLimits() AgentLimits {
 	return AgentLimits{Errors: s.ErrorLimit, Repeats: s.RepeatLimit, Violations: s.ViolationLimit}
 }
 
-// MaxUpdates is how many commands and messages a workflow takes before it continues as
+// MaxUpdates is the number of commands and messages that a workflow accepts before it continues as
 // new. Temporal refuses more than 2,000 updates of one workflow run.
 const MaxUpdates = 1500
 
-// TaskTimeout is how long a worker may hold a workflow task. It limits how long a run
-// is blocked when a worker dies while it holds one.
+// TaskTimeout is how long a worker may hold a workflow task. It limits how long a run is blocked
+// when a worker dies during one.
 const TaskTimeout = 3 * time.Second

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Task queues. Each agent polls its own, so that each can run and scale on its own
-// host.
+// Task queues. Each agent polls its own, so that each can run and scale on its own host.
 const (
 	QueueRun      = "rgpt-run"
 	QueuePlanner  = "rgpt-planner"
@@ -91,13 +90,12 @@ const (
 // SignalDirectives sends a step the current directives of its run; see Directives.
 const SignalDirectives = "orders"
 
-// PayloadLimit is how many bytes an input or a result of a workflow, activity, signal
-// or update may have: what is in a history stays there, and is read again at each
-// replay. Anything larger belongs in the database or in an artifact. More is a failure
-// with CodeTooLarge.
+// PayloadLimit is the maximum size in bytes of an input or result of a workflow, activity, signal
+// or update: payloads stay in the history and are read again at each replay. Larger data belongs in
+// the database or in an artifact. A larger payload is a failure with CodeTooLarge.
 const PayloadLimit = 64 << 10
 
-// Search attributes, by which Temporal's Web UI lists and filters runs.
+// Search attributes, with which Temporal's Web UI lists and filters runs.
 const (
 	AttributeTenant    = "RgptTenant"
 	AttributeProject   = "RgptProject"
@@ -107,8 +105,8 @@ const (
 	AttributeErrorType = "RgptErrorType"
 )
 
-// SearchAttributes names every custom search attribute with its Temporal type,
-// in the order in which they are registered.
+// SearchAttributes returns every custom search attribute with its Temporal type, in the order of
+// registration.
 func SearchAttributes() [][2]string {
 	return [][2]string{
 		{AttributeTenant, "Keyword"},
@@ -146,7 +144,7 @@ func RunIDOfWorkflow(workflowID string) (int64, bool) {
 // Branch returns the branch on which a run's work is released: rgpt/run-42.
 func Branch(runID int64) string { return fmt.Sprintf("rgpt/run-%d", runID) }
 
-// EventID returns the id of an event for the outside: run-42/17.
+// EventID returns the public id of an event: run-42/17.
 func EventID(runID, seq int64) string { return fmt.Sprintf("run-%d/%d", runID, seq) }
 
 // WebhookTestID returns the id of a webhook's test message: webhook-3/test/12.

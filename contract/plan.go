@@ -17,7 +17,7 @@ const (
 	LevelHigh   Level = "high"
 )
 
-// Plan is the planner's answer: what to do, as a graph of steps.
+// Plan is the planner's result: a graph of steps.
 type Plan struct {
 	Summary         string  `json:"summary" jsonschema:"description=What the plan does and why in a few sentences"`
 	ComplexityScore float64 `json:"complexity_score" jsonschema:"minimum=0,maximum=1,description=How hard the goal is from 0 to 1"`
@@ -36,8 +36,7 @@ type Step struct {
 	Files                []string `json:"files"`
 }
 
-// The names of the schemas for an agent's answers, as providers get them and heals
-// record them.
+// The names of the schemas for an agent's responses, as sent to providers and recorded in heals.
 const (
 	PlanSchema        = "plan"
 	StrictPlanSchema  = "strict_plan"
@@ -45,7 +44,7 @@ const (
 	StrictToolSchemas = "strict tools"
 )
 
-// Limits of a plan. A plan beyond them is wrong, not just large.
+// Limits of a plan. A plan that exceeds them is invalid.
 const (
 	MaxPlanSteps = 100
 	MaxStepID    = 64
@@ -57,10 +56,9 @@ type PlanProblem struct {
 	Problem string `json:"problem"`
 }
 
-// Problems returns every reason why the plan cannot be carried out: no steps, too many,
-// invalid or duplicate ids, unknown dependencies, cycles, steps without a name, files
-// outside the repository. An empty result means that it can. The reader of the plan has
-// already checked JSON and schema.
+// Problems returns every reason why the plan cannot be carried out: no steps, too many, invalid or
+// duplicate ids, unknown dependencies, cycles, steps without a name, files outside the repository.
+// An empty result means that it can. The JSON and the schema have already been checked.
 func (p *Plan) Problems() []PlanProblem {
 	var out []PlanProblem
 	add := func(step, format string, args ...any) {
@@ -107,8 +105,8 @@ func (p *Plan) Problems() []PlanProblem {
 	return out
 }
 
-// Order returns the ids of all steps so that each comes after those it depends on;
-// other steps keep the plan's own order. The plan must have no problems.
+// Order returns the ids of all steps, each after its dependencies and otherwise in the plan's own
+// order. The plan must have no problems.
 func (p *Plan) Order() []string {
 	done := map[string]bool{}
 	var order []string
@@ -165,7 +163,7 @@ func (p *Plan) Requires(id string) []string {
 	return out
 }
 
-// reduced returns for each step its dependencies that do not follow from the others.
+// reduced returns, for each step, the dependencies that do not follow from its other dependencies.
 func (p *Plan) reduced() map[string][]string {
 	reach := map[string]map[string]bool{} // all that a step requires
 	out := map[string][]string{}
@@ -228,8 +226,7 @@ func (p *Plan) cycle() []string {
 	return nil
 }
 
-// validStepID reports whether an id can be used in workflow ids, file names and command
-// lines.
+// validStepID reports whether an id can be used in workflow ids, file names and command lines.
 func validStepID(id string) bool {
 	if id == "" || len(id) > MaxStepID || id == "." || id == ".." || id[0] == '-' {
 		return false

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Phase is one of the four parts of a run.
+// Phase is one of the four phases of a run.
 type Phase string
 
 // The phases, in order.
@@ -44,7 +44,7 @@ func (p Phase) Valid() bool {
 	return false
 }
 
-// Agent names who carries out work.
+// Agent is the name of an agent.
 type Agent string
 
 // The agents.
@@ -63,8 +63,8 @@ func AgentOf(p Phase) Agent { return Agent(p) }
 // Status is a state of the run lifecycle.
 type Status string
 
-// Statuses that belong to no phase. Phase.Running, Phase.Error and Phase.Completed
-// return those of a phase.
+// Statuses that belong to no phase. Phase.Running, Phase.Error and Phase.Completed return the
+// statuses of a phase.
 const (
 	StatusPending            Status = "pending"
 	StatusSelfHeal           Status = "self_heal"
@@ -92,8 +92,8 @@ func (s Status) Terminal() bool {
 	return s == StatusDone || s == StatusFailed || s == StatusCancelled
 }
 
-// ModelChoice names the model for a phase or call. Provider and Model are names from
-// the worker's configuration; keys and addresses are never sent.
+// ModelChoice names the model for a phase or call. Provider and Model are names in the worker's
+// configuration; keys and addresses are never sent.
 type ModelChoice struct {
 	Provider    string   `json:"provider"`
 	Model       string   `json:"model"`
@@ -110,7 +110,7 @@ type StepBudget struct {
 	MicroUSD   int64         `json:"micro_usd"` // millionths of a US dollar
 	Time       time.Duration `json:"time"`
 	LoopLimit  int           `json:"loop_limit"`  // identical (tool, arguments, result) before the loop is broken
-	ErrorLimit int           `json:"error_limit"` // unusable model answers in a row before the step fails
+	ErrorLimit int           `json:"error_limit"` // consecutive unusable model responses before the step fails
 }
 
 // RunBudget limits a whole run. Zero means no limit of that kind.
@@ -120,14 +120,14 @@ type RunBudget struct {
 	Time     time.Duration `json:"time"`
 }
 
-// Thresholds are how many findings a run may have. More major findings than MaxMajor
-// fail it; more medium ones than MaxMedium cause a warning.
+// Thresholds limit a run's findings. More than MaxMajor major findings fail the run; more than
+// MaxMedium medium findings cause a warning.
 type Thresholds struct {
 	MaxMajor  int `json:"max_major"`
 	MaxMedium int `json:"max_medium"`
 }
 
-// ReleaseSettings are where a run's branch goes.
+// ReleaseSettings are the settings of a run's release.
 type ReleaseSettings struct {
 	Branch      string `json:"branch"`                 // rgpt/run-42
 	Push        bool   `json:"push"`                   // push to Remote as well
@@ -137,35 +137,34 @@ type ReleaseSettings struct {
 	// Protected are patterns of files that are pushed only after a named person has
 	// approved the release. Empty: none.
 	Protected []string `json:"protected,omitempty"`
-	// Stay is how long the run watches its branch after the release; 0: not at all.
-	// MaxRepairs limits the repairs after releases of the branch, across runs.
+	// Stay is how long the run watches its branch after the release; 0: it does not. MaxRepairs
+	// limits the repairs after releases of the branch, across runs.
 	Stay       time.Duration `json:"stay,omitempty"`
 	MaxRepairs int           `json:"max_repairs,omitempty"`
 }
 
-// Settings are the inputs on which a run's workflow decides. They are resolved once,
-// when the run is created, and frozen: a deploy or an edited file never changes a
-// running run.
+// Settings are the inputs of a run's decisions. They are resolved once, when the run is created,
+// and frozen: a deployment or an edited file never changes a running run.
 type Settings struct {
 	Repo             Repo                  `json:"repo"`
 	Models           map[Agent]ModelChoice `json:"models"`
-	Providers        []string              `json:"providers,omitempty"` // names of those that the run's models may be switched to
+	Providers        []string              `json:"providers,omitempty"` // names of providers that the run's models may be switched to
 	Fallbacks        []ModelChoice         `json:"fallbacks,omitempty"` // models that a heal may change to, in order
 	MaxRetries       int                   `json:"max_retries"`         // heals of a phase; 0: none
-	InterventionWait time.Duration         `json:"intervention_wait"`   // for a person's help; no answer until then means no
+	InterventionWait time.Duration         `json:"intervention_wait"`   // for a person's help; no answer in time means no
 	QuotaWait        time.Duration         `json:"quota_wait"`          // for the window of a provider's limit
 	Parallel         int                   `json:"parallel"`            // steps at the same time
 	StepBudget       StepBudget            `json:"step_budget"`
 	Agents           AgentLimits           `json:"agents"`
 	RunBudget        RunBudget             `json:"run_budget"`
 	Thresholds       Thresholds            `json:"thresholds"`
-	StableRetests    int                   `json:"stable_retests,omitempty"` // how often passed tests run again before the tester is done
+	StableRetests    int                   `json:"stable_retests,omitempty"` // number of times that passed tests run again before the tester is done
 	Release          ReleaseSettings       `json:"release"`
 	PlanOnly         bool                  `json:"plan_only,omitempty"`
-	PrepareOnly      bool                  `json:"prepare_only,omitempty"` // end with the environment and the baseline; a set-up that fails ends the run without asking a person
+	PrepareOnly      bool                  `json:"prepare_only,omitempty"` // end with the environment and the baseline; a setup that fails ends the run without asking a person
 	ApprovePlan      bool                  `json:"approve_plan,omitempty"`
 	ApproveRelease   bool                  `json:"approve_release,omitempty"`
-	ApprovalWait     time.Duration         `json:"approval_wait"` // no answer until then means no
+	ApprovalWait     time.Duration         `json:"approval_wait"` // no answer in time means no
 	PlanGiven        bool                  `json:"plan_given,omitempty"`
 	CommandTimeout   time.Duration         `json:"command_timeout"`        // longest command that an agent may run
 	VerifyTimeout    time.Duration         `json:"verify_timeout"`         // longest check of the verification
@@ -173,11 +172,11 @@ type Settings struct {
 	Fork             *Fork                 `json:"fork,omitempty"`         // of an old run
 	PlanBy           string                `json:"plan_by,omitempty"`      // PlanByDeliberation; empty: the planner
 	Environment      *EnvironmentSettings  `json:"environment,omitempty"`  // nil: no environment is set up, and no baseline runs
-	Deliberation     *DeliberationSettings `json:"deliberation,omitempty"` // set: a deliberation may plan the run, also if the planner finds it too complex
+	Deliberation     *DeliberationSettings `json:"deliberation,omitempty"` // set: a deliberation may plan the run, for example if the planner finds the goal too complex
 }
 
-// Pushes reports whether a release leaves the repository on the worker's host: because
-// it is pushed, or because the run works on a URL.
+// Pushes reports whether a release goes beyond the repository on the worker's host: because it is
+// pushed, or because the run works on a URL.
 func Pushes(repo Repo, release ReleaseSettings) bool {
 	return release.Push || !strings.HasPrefix(repo.URL, "/")
 }
@@ -193,21 +192,21 @@ type Repo struct {
 	Branch string `json:"branch"` // the name that Base was resolved from, for people
 }
 
-// RunInput starts a run's workflow. It does not include the goal: texts stay in the
-// database, histories carry keys.
+// RunInput starts a run's workflow. It does not include the goal: texts stay in the database, and
+// histories contain only keys.
 type RunInput struct {
 	RunID    int64    `json:"run_id"`
 	Tenant   string   `json:"tenant"`
 	Project  string   `json:"project"`
-	PlanID   int64    `json:"plan_id,omitempty"` // of the plan that came with the run, if Settings.PlanGiven
+	PlanID   int64    `json:"plan_id,omitempty"` // of the plan supplied with the run, if Settings.PlanGiven
 	Settings Settings `json:"settings"`
 
-	// Continued is what a run knew when its workflow continued as new; empty at its start.
-	// Only the run's workflow reads it.
+	// Continued is the state of a run whose workflow continued as new; empty at its start. Only the
+	// run's workflow reads it.
 	Continued json.RawMessage `json:"continued,omitempty"`
 }
 
-// RunResult is what a run's workflow returns.
+// RunResult is the result of a run's workflow.
 type RunResult struct {
 	RunID   int64    `json:"runId"`
 	Status  Status   `json:"status"`
@@ -228,7 +227,7 @@ const (
 	StepCancelled StepStatus = "cancelled"
 )
 
-// RunView is the answer to a run's state query.
+// RunView is the result of a run's state query.
 type RunView struct {
 	RunID          int64                 `json:"runId"`
 	Phase          Phase                 `json:"phase"`
@@ -259,10 +258,9 @@ type StepView struct {
 	Turns        int        `json:"turns,omitempty"`
 }
 
-// TranscriptKey is where one conversation is stored: the database has its messages
-// under (ExecutionID, turn), with turns from 0, the opening, to Turns. Of a running
-// step its run knows only Workflow; the workflow of that name answers the transcript
-// query with the rest.
+// TranscriptKey locates a stored conversation: the database has its messages under (ExecutionID,
+// turn), with turns from 0, the opening, to Turns. For a running step, the run knows only Workflow;
+// the transcript query of that workflow returns the other fields.
 type TranscriptKey struct {
 	Phase       Phase  `json:"phase"`
 	Step        string `json:"step,omitempty"`
@@ -270,18 +268,18 @@ type TranscriptKey struct {
 	Attempt     int    `json:"attempt,omitempty"`
 	ExecutionID int64  `json:"execution_id,omitempty"`
 	Turns       int    `json:"turns"`
-	Workflow    string `json:"workflow"` // id of the workflow that holds the conversation
+	Workflow    string `json:"workflow"` // id of the conversation's workflow
 }
 
-// Directives are what a run tells its running steps to do from now on. Those with the
-// highest Seq count, in whatever order they arrive.
+// Directives are a run's current instructions for its running steps. The directives with the
+// highest Seq apply, regardless of the order of arrival.
 type Directives struct {
 	Seq    int64       `json:"seq"` // counted by the run from 1
 	Paused bool        `json:"paused,omitempty"`
 	Model  ModelChoice `json:"model"`
 }
 
-// Usage counts the model usage that was paid for.
+// Usage is the paid model usage.
 type Usage struct {
 	Calls            int   `json:"calls"`
 	PromptTokens     int64 `json:"prompt_tokens"`
@@ -302,21 +300,20 @@ func (u Usage) Add(v Usage) Usage {
 // Tokens returns prompt and completion tokens together.
 func (u Usage) Tokens() int64 { return u.PromptTokens + u.CompletionTokens }
 
-// Command is the argument of every update and signal of a run. ID makes it idempotent:
-// a command that was already applied is acknowledged again and changes nothing. By is
-// who gave it.
+// Command is the argument of every update and signal of a run. ID makes it idempotent: a command
+// that was already applied is acknowledged again and changes nothing. By is the sender.
 type Command struct {
 	ID         string       `json:"id"`
 	By         string       `json:"by"`
 	Reason     string       `json:"reason,omitempty"`
-	ApprovalID string       `json:"approval_id,omitempty"` // approve, reject: which approval; empty: the open one
-	Agent      Agent        `json:"agent,omitempty"`       // switch_model: for whom; empty: for all
+	ApprovalID string       `json:"approval_id,omitempty"` // approve, reject: the approval concerned; empty: the open one
+	Agent      Agent        `json:"agent,omitempty"`       // switch_model: the agent concerned; empty: all agents
 	Model      *ModelChoice `json:"model,omitempty"`       // switch_model
 	PlanID     int64        `json:"plan_id,omitempty"`     // approve: the stored plan that a person edited, to be used instead
-	Action     HealAction   `json:"action,omitempty"`      // heal: what to do; empty: the next of the table
+	Action     HealAction   `json:"action,omitempty"`      // heal: the action to take; empty: the next action in the table
 }
 
-// The names under which this program sends the commands of people who gave no name.
+// The sender names that this program uses for commands of people who gave no name.
 const (
 	ByAPI       = "api"
 	ByDashboard = "dashboard"
@@ -330,11 +327,10 @@ func Nameless(by string) bool {
 
 // Ack answers an update.
 type Ack struct {
-	Applied bool   `json:"applied"` // false: it had already been applied
+	Applied bool   `json:"applied"` // false: the command had already been applied
 	Status  Status `json:"status"`
 	Message string `json:"message"`
 }
 
-// UsesModel reports whether a phase uses a model. The tester and the releaser run
-// commands: the model makes no difference to them.
+// UsesModel reports whether a phase uses a model. The tester and the releaser only run commands.
 func (p Phase) UsesModel() bool { return p == PhasePlanner || p == PhaseBuilder }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// StepRepair names the executions of the Repair agent within a phase, like a step's id
-// names those of the builder.
+// StepRepair names the executions of the Repair agent within a phase, as a step's id names
+// executions of the builder.
 const StepRepair = "repair"
 
 // HealWorkflowID returns the workflow id of a heal: run-42/heal/3.
@@ -20,16 +20,16 @@ func RepairWorkflowID(runID int64, number int) string {
 	return HealWorkflowID(runID, number) + "/step/" + StepRepair
 }
 
-// HealInput asks to heal one failure.
+// HealInput is the input for healing one failure.
 type HealInput struct {
 	RunID      int64         `json:"run_id"`
 	Number     int           `json:"number"` // of the run's heals, from 1
 	Phase      Phase         `json:"phase"`
-	Step       string        `json:"step,omitempty"` // that failed, if it was one
+	Step       string        `json:"step,omitempty"` // the failed step, if any
 	Execution  ExecutionRef  `json:"execution"`      // that failed
 	Failure    Failure       `json:"failure"`
 	Tried      []HealAction  `json:"tried,omitempty"` // for this failure before
-	Asked      HealAction    `json:"asked,omitempty"` // by a person; empty: the next of the table
+	Asked      HealAction    `json:"asked,omitempty"` // by a person; empty: the next action in the table
 	By         string        `json:"by,omitempty"`    // who asked; empty: the run itself
 	Words      string        `json:"words,omitempty"` // from the person who asked, for the next attempt
 	Workspace  Workspace     `json:"workspace"`       // where a repair starts
@@ -40,16 +40,16 @@ type HealInput struct {
 	PlanGiven  bool          `json:"plan_given,omitempty"` // a person's plan is not replaced
 	QuotaWait  time.Duration `json:"quota_wait"`
 	Settings   LoopSettings  `json:"settings"`
-	From       Workspace     `json:"from,omitzero"`   // where the failed step had begun
+	From       Workspace     `json:"from,omitzero"`   // where the failed step began
 	Directives Directives    `json:"orders,omitzero"` // for the Repair agent, as of now; later ones come as signals
-	// Generation is that of the Repair agent; above 1 it replaces a revoked one.
+	// Generation is the generation of the Repair agent; above 1, the agent replaces a revoked one.
 	Generation int      `json:"generation,omitempty"`
-	Compacted  int      `json:"compacted,omitempty"` // how often its context was cut before
+	Compacted  int      `json:"compacted,omitempty"` // number of times that its context was already halved
 	Avoid      []string `json:"avoid,omitempty"`     // workers whose machines failed in this run
 	Check      int64    `json:"check,omitempty"`     // the message about the branch that reported the failure, if any
 }
 
-// Directive is what a heal asks the run to do.
+// Directive is the result of a heal: the next action of the run.
 type Directive struct {
 	Number int          `json:"number"`
 	Action HealAction   `json:"action"`
@@ -58,29 +58,29 @@ type Directive struct {
 	Model  *ModelChoice `json:"model,omitempty"`  // for the agent of Back
 	Strict bool         `json:"strict,omitempty"` // the result is checked before it counts
 	Schema bool         `json:"schema,omitempty"` // the provider gets the strict forms of schemas
-	// Compact is how often the next attempt's context is halved.
+	// Compact is the number of times that the next attempt's context is halved.
 	Compact     int           `json:"compact,omitempty"`
-	Worker      string        `json:"worker,omitempty"` // that does the work of the next attempts
-	Change      *Change       `json:"change,omitempty"` // what was patched; it is verified like any other
+	Worker      string        `json:"worker,omitempty"` // worker for the next attempts
+	Change      *Change       `json:"change,omitempty"` // the patch; it is verified like any other change
 	Credit      *Credit       `json:"credit,omitempty"` // of the change
 	Wait        time.Duration `json:"wait,omitempty"`   // before the phase runs again
 	Reason      string        `json:"reason,omitempty"` // of the wait, for people
 	Ask         *Question     `json:"ask,omitempty"`    // only a person can help
 	Usage       Usage         `json:"usage"`
-	RepairFault *RepairFault  `json:"blame,omitempty"` // for what the Repair agent did wrong
-	// Class and Code are those of the failure after the diagnosis.
+	RepairFault *RepairFault  `json:"blame,omitempty"` // an error of the Repair agent
+	// Class and Code describe the failure after the diagnosis.
 	Class Class `json:"error_type"`
 	Code  Code  `json:"code,omitempty"`
 }
 
-// RepairFault is what the Repair agent did wrong. It counts against the agent like the
-// failures of planner and builder.
+// RepairFault is an error of the Repair agent. It counts against the agent, like failures of the
+// planner and the builder.
 type RepairFault struct {
 	Failure   Failure      `json:"failure"`
 	Execution ExecutionRef `json:"execution"`
 }
 
-// Question is what a person is asked when no action is left.
+// Question is a question to a person when no other action is left.
 type Question struct {
 	Reason         string `json:"reason"`
 	ActionRequired string `json:"action_required"`
@@ -97,8 +97,7 @@ const (
 	HealFailed  HealStatus = "failed"  // the action could not be carried out, or the phase failed again
 )
 
-// HealNote is what a record changes in a heal's row. Empty fields leave the row's
-// unchanged.
+// HealNote is a change to a heal's row. Empty fields change nothing.
 type HealNote struct {
 	Number      int        `json:"number"`
 	Status      HealStatus `json:"status"`
@@ -113,21 +112,21 @@ type HealNote struct {
 	Output      HealOutput `json:"heal_output"`
 }
 
-// HealOutput is the heal_output of a heal's row. Each record's content is merged into
-// the earlier ones.
+// HealOutput is the heal_output of a heal's row. The content of each record is merged into the
+// existing content.
 type HealOutput struct {
 	Message string         `json:"message,omitempty"` // what was done, for people
 	Words   string         `json:"words,omitempty"`   // of the person who was asked
 	Before  map[string]any `json:"before,omitempty"`
 	After   map[string]any `json:"after,omitempty"`
-	Diff    string         `json:"diff,omitempty"`   // of code, shortened; the whole diff is the artifact heal/N/change.patch
+	Diff    string         `json:"diff,omitempty"`   // of the code, shortened; the whole diff is the artifact heal/N/change.patch
 	Result  string         `json:"result,omitempty"` // what became of it
 	Back    Phase          `json:"back,omitempty"`   // where the run continued
 	Usage   *Usage         `json:"cost,omitempty"`
-	Change  *StepOutput    `json:"change,omitempty"` // of the builder: replaces the work of the step that failed
+	Change  *StepOutput    `json:"change,omitempty"` // of the builder: replaces the change of the failed step
 }
 
-// InterventionNote is what a record contains about a question to a person.
+// InterventionNote is the part of a record about a question to a person.
 type InterventionNote struct {
 	Number         int        `json:"number"` // of the run's interventions, from 1
 	Status         string     `json:"status"` // open, resolved, expired
@@ -140,7 +139,7 @@ type InterventionNote struct {
 	Words          string     `json:"words,omitempty"`
 }
 
-// What a question to a person is about, besides plan and release.
+// The subjects of a question to a person, besides plan and release.
 const (
 	InterventionHelp        = "intervention" // no action is left
 	InterventionQuota       = "quota"        // the run waits for a provider's limit
@@ -152,67 +151,67 @@ func InterventionID(runID int64, number int) string {
 	return fmt.Sprintf("run-%d/intervention/%d", runID, number)
 }
 
-// Lessons are what the next attempt of a phase or step is shown about earlier ones.
+// Lessons describe earlier attempts for the next attempt of a phase or step.
 type Lessons struct {
 	Heals      []int `json:"heals,omitempty"`      // numbers of the run's heals
 	Strict     bool  `json:"strict,omitempty"`     // a change counts only when the project builds with it
-	Generation int   `json:"generation,omitempty"` // of the agent; above 1 it replaces a revoked one
+	Generation int   `json:"generation,omitempty"` // of the agent; above 1, it replaces a revoked agent
 	Schema     bool  `json:"schema,omitempty"`     // the provider gets the strict forms of schemas
-	Compact    int   `json:"compact,omitempty"`    // how often the context is halved
+	Compact    int   `json:"compact,omitempty"`    // number of times that the context is halved
 }
 
 // ResumePoint lets an attempt continue where an earlier one of the same step ended, with its
 // conversation summarized.
 type ResumePoint struct {
 	Execution int64     `json:"execution_id"` // that ended
-	From      Workspace `json:"from"`         // where it had begun; an attempt that begins elsewhere does not continue
+	From      Workspace `json:"from"`         // where the earlier attempt began; an attempt that begins elsewhere does not continue it
 	At        Workspace `json:"at"`           // where it ended
 }
 
-// WorkersInput asks which workers serve a queue.
+// WorkersInput is the input for listing the workers of a queue.
 type WorkersInput struct {
 	Queue string `json:"queue"`
 }
 
-// WorkersResult names the workers that serve a queue and have their own queue, most
-// recently seen first.
+// WorkersResult lists the workers that serve a queue and have their own queue, most recently seen
+// first.
 type WorkersResult struct {
 	Workers []string `json:"workers,omitempty"`
 }
 
-// HealTask is what the Repair agent must fix.
+// HealTask is the Repair agent's task.
 type HealTask struct {
 	Number    int          `json:"number"`
-	Step      string       `json:"step,omitempty"` // of the plan, whose work it takes over
+	Step      string       `json:"step,omitempty"` // of the plan, if the Repair agent continues its work
 	Execution ExecutionRef `json:"execution"`      // that failed
 	Failure   Failure      `json:"failure"`
 	RootCause string       `json:"root_cause"`
 	Check     int64        `json:"check,omitempty"` // the message about the branch that reported the failure, if any
 }
 
-// DiagnoseInput asks for the cause of a failure.
+// DiagnoseInput is the input for finding the cause of a failure.
 type DiagnoseInput struct {
 	Execution ExecutionRef `json:"execution"`
 	Failure   Failure      `json:"failure"`
 	Check     int64        `json:"check,omitempty"`
 }
 
-// Diagnosis is a failure after an examination of what the execution left behind.
+// Diagnosis is a failure after an examination of the execution's results.
 type Diagnosis struct {
 	Failure   Failure `json:"failure"` // its class may have changed
 	RootCause string  `json:"root_cause"`
 }
 
-// JudgeInput asks whether a repair is acceptable.
+// JudgeInput is the input for checking whether a repair is acceptable.
 type JudgeInput struct {
 	Execution ExecutionRef `json:"execution"` // of the repair
 	Number    int          `json:"number"`    // of the heal
 	From      Workspace    `json:"from"`
 	To        Workspace    `json:"to"`
-	LocalOnly bool         `json:"quick,omitempty"` // answer Cold rather than fetch the repository
+	LocalOnly bool         `json:"quick,omitempty"` // return Cold instead of fetching the repository
 }
 
-// Judgement is what a repair changed, or why it is refused.
+// Judgement is the diff of a repair, or why it is refused.
 type Judgement struct {
 	Cold    bool   `json:"cold,omitempty"`
 	Refused string `json:"refused,omitempty"`
@@ -220,22 +219,21 @@ type Judgement struct {
 	Diff    string `json:"diff,omitempty"` // shortened
 }
 
-// DefaultsInput asks to create missing configuration from what the repository
-// documents.
+// DefaultsInput is the input for creating missing configuration from the defaults that the
+// repository documents.
 type DefaultsInput struct {
 	Execution ExecutionRef `json:"execution"`
 	Workspace Workspace    `json:"workspace"`
 	Wanted    string       `json:"wanted"` // the failure's text; only files that it names are created
 }
 
-// DefaultsResult names the created files; none means that there was nothing to create
-// them from.
+// DefaultsResult lists the created files; none if the repository documents no defaults.
 type DefaultsResult struct {
 	Workspace Workspace `json:"workspace"`
 	Created   []string  `json:"made,omitempty"`
 }
 
-// HandoffInput asks to write down what a revoked agent leaves for the next one.
+// HandoffInput is the input for writing the handoff of a revoked agent.
 type HandoffInput struct {
 	Execution  ExecutionRef `json:"execution"` // its last
 	Agent      Agent        `json:"agent"`
@@ -243,18 +241,18 @@ type HandoffInput struct {
 	Reason     string       `json:"reason"`
 }
 
-// HandoffResult names the artifact that holds the handoff.
+// HandoffResult names the artifact with the handoff.
 type HandoffResult struct {
 	Artifact string `json:"artifact"`
 }
 
-// ReplaySpec is what changes when a replay repeats a phase. It comes with the
+// ReplaySpec is the set of changes for a phase that a replay repeats. It is returned with the
 // execution that the replay begins.
 type ReplaySpec struct {
-	Step   string       `json:"step,omitempty"` // that is repeated; empty: the whole phase
+	Step   string       `json:"step,omitempty"` // the step to repeat; empty: the whole phase
 	Model  *ModelChoice `json:"model,omitempty"`
-	Kept   []StepOutput `json:"kept,omitempty"` // of steps that are not repeated
-	Open   []int        `json:"open,omitempty"` // heals that were applied and whose result was not recorded
+	Kept   []StepOutput `json:"kept,omitempty"` // outputs of steps that are not repeated
+	Open   []int        `json:"open,omitempty"` // applied heals whose result was not recorded
 	By     string       `json:"by,omitempty"`
 	Reason string       `json:"reason,omitempty"`
 }

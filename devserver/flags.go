@@ -23,17 +23,16 @@ const (
 	defaultNamespace = "default"
 	uiPortOffset     = 1000
 
-	// postgresEnv takes the Postgres URL where a command line, which every
-	// user of the machine can read, should not hold a password.
+	// postgresEnv is the variable with the Postgres URL. It keeps the password out of the command
+	// line, which every user of the machine can read.
 	postgresEnv = "TEMPORAL_DEVSERVER_POSTGRES"
 
-	// dynamicConfigEnv takes dynamic config values where another program
-	// builds the command line; those of the flag override them.
+	// dynamicConfigEnv is the variable with dynamic config values, for use when another program
+	// builds the command line; values of the flag override them.
 	dynamicConfigEnv = "TEMPORAL_DEVSERVER_DYNAMIC_CONFIG"
 )
 
-// Options is what the flags say, checked. Ports are still as given: 0 means a
-// free port, which is chosen at start.
+// Options are the validated flags. A port of 0 means a free port, which is chosen at start.
 type Options struct {
 	IP       string
 	Port     int
@@ -85,7 +84,7 @@ func newFlagSet(raw *rawFlags) *pflag.FlagSet {
 
 	fs.StringVarP(&o.DatabaseFile, "db-filename", "f", "", "SQLite `file` for the state, created if it does not exist (default: in memory, lost on exit)")
 	fs.StringVar(&o.Postgres, "postgres", "", "`URL` of a Postgres server for the state; databases and schema are created and upgraded as needed. "+
-		"The environment variable "+postgresEnv+" does the same and keeps the password out of the process list")
+		"The environment variable "+postgresEnv+" has the same effect and keeps the password out of the process list")
 	fs.StringVar(&o.PostgresDB, "postgres-db", "temporal", "`name` of the Postgres database for executions")
 	fs.StringVar(&o.PostgresVisibilityDB, "postgres-visibility-db", "temporal_visibility", "`name` of the Postgres database for visibility (lists and search)")
 
@@ -93,7 +92,7 @@ func newFlagSet(raw *rawFlags) *pflag.FlagSet {
 	fs.StringArrayVar(&raw.searchAttributes, "search-attribute", nil, "search attribute to register in these namespaces, as `Name=Type`; repeatable; "+
 		"types: "+strings.Join(searchAttributeTypes(), ", "))
 	fs.StringArrayVar(&o.DynamicConfig, "dynamic-config-value", nil, "dynamic config value as `KEY=JSON`, e.g. frontend.rps=100; repeatable; overrides the built-in values. "+
-		"The environment variable "+dynamicConfigEnv+" may hold more, one in each line")
+		"The environment variable "+dynamicConfigEnv+" can contain more values, one per line")
 
 	fs.StringVar(&raw.logLevel, "log-level", "warn", "`level` of the server's log on standard error: debug, info, warn, error, never")
 	fs.StringVar(&o.LogFormat, "log-format", "text", "`format` of the log: text, json")
@@ -102,7 +101,7 @@ func newFlagSet(raw *rawFlags) *pflag.FlagSet {
 	return fs
 }
 
-// parseFlags turns a command line into Options, or says what is wrong with it.
+// parseFlags parses and validates a command line.
 func parseFlags(args []string, getenv func(string) string) (Options, error) {
 	var raw rawFlags
 	fs := newFlagSet(&raw)
@@ -221,8 +220,8 @@ func checkPortNumbers(o Options) error {
 	return nil
 }
 
-// searchAttributeName is stricter than the server, which takes any string: a
-// name with other characters would need quotes in every list query.
+// searchAttributeName is stricter than the server, which accepts any string, because other
+// characters would have to be quoted in every list query.
 var searchAttributeName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 
 func parseSearchAttributes(values []string) (map[string]enumspb.IndexedValueType, error) {

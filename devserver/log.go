@@ -15,7 +15,7 @@ import (
 // logNever is above every level.
 const logNever = slog.Level(100)
 
-// serverLogger gives Temporal's server a slog logger.
+// serverLogger adapts a slog logger for Temporal's server.
 type serverLogger struct {
 	slog  *slog.Logger
 	level *slog.LevelVar
@@ -36,11 +36,11 @@ func newLogger(w io.Writer, level slog.Level, format string) serverLogger {
 	return serverLogger{slog.New(slog.NewTextHandler(w, options)), variable}
 }
 
-// silence ends the log: services that stop one after another complain of each
-// other's absence.
+// silence disables the log: services that stop one after another log errors about those already
+// stopped.
 func (l serverLogger) silence() { l.level.Set(logNever) }
 
-// SLog lets the server pass the logger on to the SDK clients inside it.
+// SLog allows the server to pass the logger to its internal SDK clients.
 func (l serverLogger) SLog() *slog.Logger { return l.slog }
 
 func (l serverLogger) Debug(msg string, tags ...tag.Tag)  { l.log(slog.LevelDebug, msg, tags) }
@@ -51,11 +51,11 @@ func (l serverLogger) DPanic(msg string, tags ...tag.Tag) { l.log(slog.LevelErro
 
 func (l serverLogger) Panic(msg string, tags ...tag.Tag) {
 	l.log(slog.LevelError, msg, tags)
-	panic(msg) //nolint:forbidigo // what the interface promises its callers
+	panic(msg) //nolint:forbidigo // required by the interface
 }
 
-// Fatal ends the process, as the server expects: its callers go on with nil
-// values otherwise. The cause is printed even where the log is off.
+// Fatal exits the process, as the server expects: its callers would otherwise continue with nil
+// values. The cause is printed even if the log is disabled.
 func (l serverLogger) Fatal(msg string, tags ...tag.Tag) {
 	l.log(slog.LevelError, msg, tags)
 	var text strings.Builder

@@ -1,8 +1,8 @@
 // Command temporal-devserver runs a Temporal server and the Temporal Web UI in
 // one process, on SQLite or on Postgres, for development and tests.
 //
-// It is a nested module so that nothing of Temporal's server is compiled into
-// the product: the product talks to any Temporal over gRPC, this one included.
+// It is a nested module, so Temporal's server is not compiled into the product, which connects to
+// any Temporal server over gRPC, including this one.
 package main
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Exit codes. A port in use has its own, so that a program that starts this
-// one can choose another port instead of reading an error text.
+// Exit codes. A port in use has its own exit code, so a program that starts this one can choose
+// another port without parsing the error message.
 const (
 	exitOK        = 0
 	exitError     = 1
@@ -60,8 +60,8 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer) in
 	var server *Server
 	select {
 	case <-signals:
-		// Temporal's start cannot be interrupted, and what it has written so
-		// far is as good as after a crash, which every start can deal with.
+		// The start of Temporal cannot be interrupted. Its state is then as after a crash, from
+		// which every start recovers.
 		fmt.Fprintln(stderr, "temporal-devserver: stopped by a signal before it was ready")
 		return exitError
 	case s := <-done:
@@ -78,7 +78,7 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer) in
 	case failure = <-server.Failed():
 	}
 	go func() {
-		<-signals // a second signal means: now
+		<-signals // a second signal exits immediately
 		os.Exit(exitError)
 	}()
 	server.Stop()
@@ -88,7 +88,7 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer) in
 	return exitOK
 }
 
-// fail reports err and returns the exit code that belongs to it.
+// fail reports err and returns its exit code.
 func fail(stderr io.Writer, err error) int {
 	fmt.Fprintf(stderr, "temporal-devserver: %v\n", err)
 	var inUse *PortInUseError

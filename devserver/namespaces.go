@@ -23,16 +23,15 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// retention is how long a closed workflow can still be read. The usual day
-// would take yesterday's runs from a developer who looks at them today.
+// retention is how long closed workflows are kept. After the usual single day, a developer could no
+// longer inspect yesterday's runs.
 const retention = 7 * 24 * time.Hour
 
 // prepareNamespaces creates the namespaces that are missing and registers the
 // search attributes in all of them.
 //
-// It writes to the database before the server starts. Through the API the same
-// would cost seconds at every start, because each service refreshes its cache
-// of namespaces on its own.
+// It writes to the database before the server starts. Using the API would take seconds at every
+// start, because each service refreshes its namespace cache independently.
 func prepareNamespaces(ctx context.Context, st *store, namespaces []string, attributes map[string]enumspb.IndexedValueType, logger serverLogger) error {
 	cluster := persistenceclient.ClusterName(clusterName)
 	serializer := serialization.NewSerializer()
@@ -120,8 +119,8 @@ func newNamespace(name string, aliases map[string]string) *persistencespb.Namesp
 	}
 }
 
-// addAliases gives each attribute one of the columns that the visibility
-// tables hold ready for its type. aliases maps columns to attribute names.
+// addAliases assigns each attribute one of the columns that the visibility tables reserve for its
+// type. aliases maps columns to attribute names.
 func addAliases(aliases map[string]string, attributes map[string]enumspb.IndexedValueType) (changed bool, err error) {
 	columns := sadefs.GetDBIndexSearchAttributes(nil).CustomSearchAttributes
 	columnOf := map[string]string{}
@@ -132,7 +131,7 @@ func addAliases(aliases map[string]string, attributes map[string]enumspb.Indexed
 	for name := range attributes {
 		names = append(names, name)
 	}
-	slices.Sort(names) // the same flags give the same columns, everywhere
+	slices.Sort(names) // the same flags always result in the same columns
 	for _, name := range names {
 		want := attributes[name]
 		if column, ok := columnOf[name]; ok {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// PortInUseError says which flag asked for a port that another process has.
+// PortInUseError reports a port that another process uses, and the flag that requested it.
 type PortInUseError struct {
 	Flag    string
 	Address string
@@ -20,11 +20,11 @@ func (e *PortInUseError) Error() string {
 		e.Address, e.Flag, e.Flag)
 }
 
-// claimPort returns the port that a listener on ip should use: port itself
-// after a check that it can be had, or a free one for port 0.
+// claimPort returns the port that a listener on ip should use: port itself if it is available, or a
+// free port if it is 0.
 //
-// Temporal's services open their own listeners from a configured number, so
-// the port has to be given up again before they do.
+// Temporal's services open their own listeners on a configured port, so the port must be released
+// first.
 func claimPort(ctx context.Context, flag, ip string, port int) (int, error) {
 	address := net.JoinHostPort(ip, strconv.Itoa(port))
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
@@ -41,10 +41,9 @@ func claimPort(ctx context.Context, flag, ip string, port int) (int, error) {
 	return keepAside(ctx, listener)
 }
 
-// keepAside makes a connection to the listener and closes it from the
-// listener's side. The port then stays in TIME_WAIT for a while: the kernel
-// does not give it to anybody else who asks for a free port, while an explicit
-// listen on it, as Temporal does shortly after, still succeeds.
+// keepAside connects to the listener and closes the connection on the listener's side. The port
+// then stays in TIME_WAIT for a while: the kernel does not return it to a process that requests a
+// free port, but listening on it explicitly, as Temporal does shortly afterwards, still succeeds.
 func keepAside(ctx context.Context, listener net.Listener) (int, error) {
 	address := listener.Addr().(*net.TCPAddr)
 	dialled, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(dialHost(address.IP.String()), strconv.Itoa(address.Port)))
@@ -59,8 +58,7 @@ func keepAside(ctx context.Context, listener net.Listener) (int, error) {
 	return address.Port, accepted.Close()
 }
 
-// dialHost is the address under which a listener on ip is reached from this
-// machine.
+// dialHost returns the address at which this machine can reach a listener on ip.
 func dialHost(ip string) string {
 	parsed := net.ParseIP(ip)
 	switch {

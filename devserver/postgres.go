@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// postgresShards lets a few workflows commit at the same time, which
-	// Postgres can make durable together. Each shard costs some polling.
+	// postgresShards allows a few workflows to commit at the same time, which Postgres can flush
+	// together. Each shard requires some polling.
 	postgresShards = 4
 
-	// Each of the four services opens a pool for executions and one for
-	// visibility. Together they stay well under the 100 connections that a
-	// Postgres allows by default, which others want to share.
+	// Each of the four services opens a pool for executions and one for visibility. Together they
+	// use far fewer than the 100 connections that Postgres allows by default and that other clients
+	// share.
 	postgresConns           = 8
 	postgresVisibilityConns = 4
 
@@ -39,7 +39,7 @@ const (
 	postgresLockTimeout    = 10 * time.Second
 )
 
-// SQLSTATE codes that are dealt with.
+// SQLSTATE codes that are handled.
 const (
 	codeDuplicateDatabase     = "42P04"
 	codeUniqueViolation       = "23505" // two processes creating the same database
@@ -48,8 +48,8 @@ const (
 	codeInsufficientPrivilege = "42501"
 )
 
-// openPostgres makes sure that both databases exist with the current schema,
-// and that no other server uses them.
+// openPostgres ensures that both databases exist with the current schema, and that no other server
+// uses them.
 func openPostgres(ctx context.Context, o Options, logger serverLogger) (*store, error) {
 	base, err := parsePostgresURL(o.Postgres)
 	if err != nil {
@@ -87,13 +87,13 @@ func openPostgres(ctx context.Context, o Options, logger serverLogger) (*store, 
 	}, nil
 }
 
-// parsePostgresURL reads everything that pgx reads: URL or key=value form,
-// sockets, TLS files, run-time parameters such as synchronous_commit.
+// parsePostgresURL accepts all formats of pgx: URL or key=value form, sockets, TLS files, and
+// run-time parameters such as synchronous_commit.
 func parsePostgresURL(url string) (*pgx.ConnConfig, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
-		// Messages of the URL parser quote the part that they dislike, which
-		// may be a piece of a password with an unescaped character in it.
+		// Error messages of the URL parser quote the invalid part, which may be a piece of a
+		// password with an unescaped character.
 		cause := errors.New("not a valid URL")
 		if _, urlErr := neturl.Parse(url); urlErr == nil && errors.Unwrap(err) != nil {
 			cause = errors.Unwrap(err)
@@ -130,7 +130,7 @@ func hasCode(err error, codes ...string) bool {
 	return false
 }
 
-// connect waits for a Postgres that is starting up, and only for that.
+// connect connects to Postgres. It retries only while Postgres is starting up.
 func connect(ctx context.Context, cfg *pgx.ConnConfig) (*pgx.Conn, error) {
 	var conn *pgx.Conn
 	var final error
@@ -154,7 +154,7 @@ func connect(ctx context.Context, cfg *pgx.ConnConfig) (*pgx.Conn, error) {
 func createDatabases(ctx context.Context, base *pgx.ConnConfig, names ...string) error {
 	conn, err := connect(ctx, base)
 	if hasCode(err, codeUnknownDatabase) && base.Database != "postgres" {
-		// The URL may well name the database that is to be created.
+		// The URL may name a database that does not exist yet.
 		base = withDatabase(base, "postgres")
 		conn, err = connect(ctx, base)
 	}
@@ -183,8 +183,8 @@ func createDatabases(ctx context.Context, base *pgx.ConnConfig, names ...string)
 	return nil
 }
 
-// postgresConfig opens connections by the parsed URL itself. Temporal would
-// build a URL from parts, and lose what does not fit into them.
+// postgresConfig opens connections with the parsed URL itself. Temporal would build a URL from its
+// parts and drop other parameters.
 func postgresConfig(base *pgx.ConnConfig, database string, conns int) *config.SQL {
 	cfg := withDatabase(base, database)
 	return &config.SQL{
@@ -193,8 +193,8 @@ func postgresConfig(base *pgx.ConnConfig, database string, conns int) *config.SQ
 		ConnectAddr:  fmt.Sprintf("%s:%d", cfg.Host, cfg.Port),
 		Connect: func(*config.SQL) (*sqlx.DB, error) {
 			pool := stdlib.OpenDB(*cfg, stdlib.OptionAfterConnect(durationsAreNumbers))
-			// All stay open: a new connection costs a fork of a Postgres
-			// backend, and its caches, in the middle of a workflow.
+			// All connections stay open: a new one would require a new Postgres backend with empty
+			// caches in the middle of a workflow.
 			pool.SetMaxOpenConns(conns)
 			pool.SetMaxIdleConns(conns)
 			db := sqlx.NewDb(pool, "pgx")
@@ -210,16 +210,16 @@ func postgresConfig(base *pgx.ConnConfig, database string, conns int) *config.SQ
 	}
 }
 
-// durationsAreNumbers makes pgx send a duration as nanoseconds, as Temporal's
-// columns hold it, where it would choose an interval by itself.
+// durationsAreNumbers makes pgx send durations as nanoseconds, as stored in Temporal's columns,
+// instead of as intervals.
 func durationsAreNumbers(_ context.Context, conn *pgx.Conn) error {
 	conn.TypeMap().RegisterDefaultPgType(time.Duration(0), "int8")
 	conn.TypeMap().RegisterDefaultPgType((*time.Duration)(nil), "int8")
 	return nil
 }
 
-// upgradeSchema brings the database to the schema of this server's version, in
-// one transaction: a process killed in the middle leaves what was there.
+// upgradeSchema upgrades the database to the schema of this server's version in one transaction, so
+// a process killed in the middle leaves the database unchanged.
 func upgradeSchema(ctx context.Context, cfg *pgx.ConnConfig, name string) error {
 	conn, err := connect(ctx, cfg)
 	if err != nil {
@@ -228,7 +228,7 @@ func upgradeSchema(ctx context.Context, cfg *pgx.ConnConfig, name string) error 
 	defer closeQuickly(ctx, conn)
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		db := &schemaTx{ctx: ctx, tx: tx, database: cfg.Database}
-		// 0.0 is below every version: a new database gets all the steps.
+		// 0.0 is below every version, so a new database gets all upgrade steps.
 		setup := &dbschema.SetupConfig{InitialVersion: "0.0"}
 		if err := dbschema.NewSetupSchemaTask(db, setup, log.NewNoopLogger()).Run(); err != nil {
 			return err
@@ -242,7 +242,7 @@ func upgradeSchema(ctx context.Context, cfg *pgx.ConnConfig, name string) error 
 	return nil
 }
 
-// schemaTx lets Temporal's schema tool work inside a transaction.
+// schemaTx runs Temporal's schema tool inside a transaction.
 type schemaTx struct {
 	ctx      context.Context
 	tx       pgx.Tx
@@ -251,11 +251,11 @@ type schemaTx struct {
 
 var _ dbschema.DB = (*schemaTx)(nil)
 
-// Exec runs one statement under a savepoint: the tool goes on after some
-// errors, which Postgres allows only after a rollback to before the statement.
+// Exec runs one statement with a savepoint: the tool continues after some errors, which Postgres
+// allows only after a rollback to the savepoint.
 func (s *schemaTx) Exec(statement string, args ...any) error {
-	// Building an index without blocking writers is not possible inside a
-	// transaction, and there are no writers: the database is locked for us.
+	// CONCURRENTLY is not possible inside a transaction, and not needed: there are no writers,
+	// because we hold the lock on the database.
 	statement = strings.Replace(statement, "INDEX CONCURRENTLY", "INDEX", 1)
 	return pgx.BeginFunc(s.ctx, s.tx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(s.ctx, statement, args...)
@@ -304,9 +304,9 @@ func (s *schemaTx) DropAllTables() error { return errors.New("tables are never d
 func (s *schemaTx) Close()               {}
 func (s *schemaTx) Type() string         { return "sql" }
 
-// databaseLock marks the database as ours for as long as its connection lives.
-// Two servers on one database would take the shards from each other for ever:
-// membership is static here, neither would know of the other.
+// databaseLock marks the database as ours while its connection is open. Two servers on one database
+// would keep taking the shards from each other: membership is static, so neither would know about
+// the other.
 type databaseLock struct {
 	lost    <-chan error
 	release func()
@@ -323,7 +323,7 @@ func lockDatabase(ctx context.Context, cfg *pgx.ConnConfig, logger serverLogger)
 	go func() {
 		defer close(done)
 		for {
-			// Nobody notifies: this returns when the connection breaks.
+			// There are no notifications, so this returns only when the connection breaks.
 			_, err := conn.WaitForNotification(holdCtx)
 			if holdCtx.Err() == nil && err == nil {
 				continue
@@ -337,13 +337,13 @@ func lockDatabase(ctx context.Context, cfg *pgx.ConnConfig, logger serverLogger)
 	return &databaseLock{lost: lost, release: func() { cancel(); <-done }}, nil
 }
 
-// retakeLock waits for a Postgres that went away to come back. It gives up if
-// another server has the lock by then.
+// retakeLock waits until an unavailable Postgres is available again. It gives up if another server
+// has taken the lock in the meantime.
 func retakeLock(ctx context.Context, cfg *pgx.ConnConfig, logger serverLogger, lost chan<- error) *pgx.Conn {
 	for ctx.Err() == nil {
 		conn, err := takeLock(ctx, cfg)
 		if err == nil {
-			logger.Info("Postgres is available again.") //nolint:contextcheck // the server's logger knows no context
+			logger.Info("Postgres is available again.") //nolint:contextcheck // the server's logger does not take a context
 			return conn
 		}
 		var taken *databaseTakenError
@@ -367,8 +367,8 @@ func (e *databaseTakenError) Error() string {
 	return fmt.Sprintf("locking %s: another temporal-devserver is using it (%s): stop it, or choose other databases with --postgres-db and --postgres-visibility-db", e.where, e.holder)
 }
 
-// takeLock gives a server that was just killed a moment to leave: its lock
-// ends when Postgres notices the closed connection.
+// takeLock retries for a moment, in case a server was just killed: its lock is released when
+// Postgres detects the closed connection.
 func takeLock(ctx context.Context, cfg *pgx.ConnConfig) (*pgx.Conn, error) {
 	conn, err := connect(ctx, cfg)
 	if err != nil {
@@ -378,7 +378,7 @@ func takeLock(ctx context.Context, cfg *pgx.ConnConfig) (*pgx.Conn, error) {
 	err = eventually(ctx, postgresLockTimeout, func(asking context.Context) error {
 		var ours bool
 		if err := conn.QueryRow(asking, "SELECT pg_try_advisory_lock($1)", int64(postgresLock)).Scan(&ours); err != nil {
-			if asking.Err() != nil && ctx.Err() == nil { // the time was up while we asked once more
+			if asking.Err() != nil && ctx.Err() == nil { // timed out during the last attempt
 				return errors.New("locked")
 			}
 			failure = fmt.Errorf("locking %s: %w", describe(cfg), err)
@@ -412,8 +412,7 @@ func lockHolder(ctx context.Context, conn *pgx.Conn) string {
 	return fmt.Sprintf("connected from %s since %s", client, since.Format(time.RFC3339))
 }
 
-// closeQuickly says goodbye to Postgres, without waiting for long, and also
-// where ctx has ended.
+// closeQuickly closes the connection to Postgres with a short timeout, even if ctx is done.
 func closeQuickly(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -7,8 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Ready is what a running server says about itself, in the ready file and in
-// the line on standard output.
+// Ready describes a running server, in the ready file and in the line on standard output.
 type Ready struct {
 	PID     int    `json:"pid"`
 	Address string `json:"address"`           // gRPC frontend, host:port
@@ -19,7 +18,7 @@ type Ready struct {
 	Version string `json:"version"`           // of Temporal's server
 }
 
-// Line is the human form.
+// Line returns the human-readable form.
 func (r Ready) Line() string {
 	line := fmt.Sprintf("Temporal server %s (%s) is ready at %s, HTTP API at %s", r.Version, r.Store, r.Address, r.HTTP)
 	if r.UI != "" {
@@ -28,8 +27,8 @@ func (r Ready) Line() string {
 	return line
 }
 
-// writeReadyFile puts r into the file by a rename, so that a reader who polls
-// for the file never sees half of it.
+// writeReadyFile writes r to the file atomically, so a reader that polls for the file never sees a
+// partial one.
 func writeReadyFile(file string, r Ready) error {
 	content, err := json.Marshal(r)
 	if err != nil {
@@ -39,7 +38,7 @@ func writeReadyFile(file string, r Ready) error {
 	if err != nil {
 		return fmt.Errorf("writing the ready file %s: %w: choose a --ready-file in an existing, writable directory", file, err)
 	}
-	defer os.Remove(temporary.Name()) // fails after the rename, which is fine
+	defer os.Remove(temporary.Name()) // fails after the rename, as expected
 	_, err = temporary.Write(append(content, '\n'))
 	if closeErr := temporary.Close(); err == nil {
 		err = closeErr
@@ -56,8 +55,8 @@ func writeReadyFile(file string, r Ready) error {
 	return nil
 }
 
-// removeReadyFile takes away what an earlier server left, so that the file's
-// presence always speaks of this one.
+// removeReadyFile removes the file of an earlier server, so the file exists only if this server is
+// ready.
 func removeReadyFile(file string) error {
 	if err := os.Remove(file); err != nil && !os.IsNotExist(err) {
 		return fmt.Errorf("removing the ready file %s of an earlier server: %w", file, err)

@@ -33,19 +33,19 @@ import (
 )
 
 const (
-	// clusterName is what the official development server uses, so that a
-	// SQLite file of one can be opened by the other.
+	// clusterName is the same as in the official development server, so each can open the other's
+	// SQLite files.
 	clusterName = "active"
 
 	loopback = "127.0.0.1"
 
 	readyTimeout = 60 * time.Second
-	// stopTimeout is how long a stop may take. What is left undone then is
-	// what a crash leaves undone, and that loses nothing.
+	// stopTimeout is the time limit for stopping. Exceeding it is like a crash, in which no data is
+	// lost.
 	stopTimeout = 4500 * time.Millisecond
 
-	// gcPercent trades some processor time for memory: half of what is live,
-	// instead of as much again, may wait to be collected.
+	// gcPercent trades some CPU time for memory: the heap may grow by half of the live data,
+	// instead of doubling, before a collection.
 	gcPercent = 50
 )
 
@@ -59,13 +59,13 @@ type Server struct {
 	readyFile string
 }
 
-// ports are the numbers that were chosen where Options says 0.
+// ports are the ports in use, with those chosen for a 0 in Options.
 type ports struct {
 	frontend, http, ui, metrics, history, matching, worker int
 }
 
-// Start returns once everything serves and, if asked for, the ready file is
-// written. The server's log goes to logTo.
+// Start returns once all services are ready and the ready file, if any, is written. The server logs
+// to logTo.
 func Start(ctx context.Context, o Options, logTo io.Writer) (*Server, error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -134,10 +134,10 @@ func (s *Server) start(ctx context.Context, o Options, p ports, dynamic dynamicc
 // Ready tells the addresses.
 func (s *Server) Ready() Ready { return s.ready }
 
-// Failed gets an error if the server has to end although nobody asked for it.
+// Failed receives an error if the server has to stop unexpectedly.
 func (s *Server) Failed() <-chan error { return s.store.failed }
 
-// Stop ends everything within five seconds.
+// Stop stops everything within five seconds.
 func (s *Server) Stop() {
 	s.logger.silence()
 	if s.readyFile != "" {
@@ -160,9 +160,8 @@ func (s *Server) Stop() {
 	}
 }
 
-// claimPorts checks the ports that are named, before anything else is done,
-// and chooses the others. The services' own ports are new at every start:
-// nothing of an earlier process, dead or dying, can stand in the way.
+// claimPorts first checks the given ports, and then chooses the others. The services' internal
+// ports are new at every start, so an earlier process cannot block them.
 func claimPorts(ctx context.Context, o Options) (ports, error) {
 	var p ports
 	type claim struct {
@@ -209,10 +208,9 @@ func describeServer(o Options, p ports, st *store) Ready {
 	return r
 }
 
-// staticHosts replaces the gossip by which Temporal's hosts find each other.
-// There is one host. With gossip, a restarted process would first have to
-// learn that the host it reads about in the database, itself before the crash,
-// is gone, and shards would wait for that.
+// staticHosts replaces the gossip protocol with which Temporal's hosts find each other, because
+// there is only one host. With gossip, a restarted process would find its former self in the
+// database, and the shards would have to wait until that host is detected as dead.
 func staticHosts(o Options, p ports) map[primitives.ServiceName]static.Hosts {
 	return map[primitives.ServiceName]static.Hosts{
 		primitives.FrontendService: static.SingleLocalHost(hostPort(o.IP, p.frontend)),
@@ -263,9 +261,8 @@ func serverConfig(o Options, p ports, st *store) *config.Config {
 	return cfg
 }
 
-// awaitServing asks each service something that only a working one answers:
-// the frontend for the namespaces, history for a workflow on every shard,
-// matching for a task queue, visibility for a list.
+// awaitServing waits until each service handles a request: the frontend for the namespaces, history
+// for a workflow on every shard, matching for a task queue, visibility for a list.
 func awaitServing(ctx context.Context, address string, namespaces []string, shards int32) error {
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -321,8 +318,7 @@ func probe(ctx context.Context, frontend workflowservice.WorkflowServiceClient, 
 	return nil
 }
 
-// eventually calls try until it succeeds, and returns its last error when the
-// time is over.
+// eventually calls try until it succeeds, and returns its last error at the time limit.
 func eventually(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -17,12 +17,12 @@ import (
 	"go.temporal.io/server/schema"
 )
 
-// sqliteShards is small because SQLite has one writer whatever the number.
+// sqliteShards is 1 because SQLite has only one writer anyway.
 const sqliteShards = 1
 
 const sqliteBusyMilliseconds = "5000"
 
-// openMemory keeps everything in the process.
+// openMemory stores all data in memory.
 func openMemory() *store {
 	return sqliteStore("memory", &config.SQL{
 		PluginName: sqlite.PluginName,
@@ -33,7 +33,7 @@ func openMemory() *store {
 	})
 }
 
-// openSQLite keeps everything in a file, which it makes if it is not there.
+// openSQLite stores all data in a file, which it creates if it does not exist.
 func openSQLite(ctx context.Context, file string) (*store, error) {
 	path, err := filepath.Abs(file)
 	if err != nil {
@@ -44,15 +44,14 @@ func openSQLite(ctx context.Context, file string) (*store, error) {
 	}
 	attributes := map[string]string{
 		"mode": "rwc",
-		// With a write-ahead log a commit is one append, without a wait for
-		// the disk: a killed process loses nothing, a power cut perhaps the
-		// last commits, never the consistency.
+		// With a write-ahead log, a commit is one append without a disk flush: if the process is
+		// killed, no data is lost; a power failure may lose the last commits, but not consistency.
 		"journal_mode": "wal",
 		"synchronous":  "normal",
-		// All services share one connection, so the file can be theirs alone.
-		// That saves locking, and keeps a second server from the same file.
+		// All services share one connection, so it can lock the file exclusively. That saves
+		// locking overhead, and prevents a second server from using the file.
 		"locking_mode": "exclusive",
-		// A process killed just now may still be on its way out.
+		// A process that was just killed may still have the file locked.
 		"busy_timeout": sqliteBusyMilliseconds,
 	}
 	if err := setupSQLite(ctx, path); err != nil {
@@ -78,11 +77,11 @@ func sqliteStore(kind string, cfg *config.SQL) *store {
 	}
 }
 
-// setupSQLite installs the schema in one transaction, so that a process killed
-// in the middle leaves an empty file rather than half a schema.
+// setupSQLite installs the schema in one transaction, so a process killed in the middle leaves an
+// empty file instead of a partial schema.
 //
-// Temporal has no upgrades for SQLite. The schema's checksum in the file lets
-// a later version say so, instead of failing at some query.
+// Temporal has no schema upgrades for SQLite. With the schema's checksum in the file, a later
+// version can report the mismatch instead of failing at some query.
 func setupSQLite(ctx context.Context, path string) error {
 	statements, checksum, err := sqliteSchema()
 	if err != nil {
@@ -97,7 +96,7 @@ func setupSQLite(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // does nothing after the commit
+	defer func() { _ = tx.Rollback() }() // has no effect after the commit
 
 	var tables, found int64
 	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master WHERE name = 'namespaces'").Scan(&tables); err != nil {

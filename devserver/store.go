@@ -6,11 +6,11 @@ import (
 	"go.temporal.io/server/common/config"
 )
 
-// store is the database that a server runs on, with its schema installed.
+// store is a server's database, with its schema installed.
 type store struct {
 	kind        string // "memory", "sqlite" or "postgres"
 	persistence config.Persistence
-	// failed gets an error if the store can no longer be ours. It may be nil.
+	// failed receives an error if the lock on the store is lost. It may be nil.
 	failed <-chan error
 	close  func()
 }

@@ -24,13 +24,12 @@ type ui struct {
 	front  *http.Server
 }
 
-// startUI serves the Web UI on ip:port, for the frontend at the given address.
-// It returns once the UI answers.
+// startUI serves the Web UI on ip:port, for the frontend at the given address. It returns once the
+// UI responds.
 //
-// The UI itself answers whatever name it is asked for by. A web site whose name leads to
-// this machine (DNS rebinding) could read all histories with it and signal workflows. So
-// the UI listens at an address of the loopback network that nobody can guess, and
-// requests reach it through a proxy that knows its names.
+// The UI itself accepts any host name, so a web site whose name resolves to this machine (DNS
+// rebinding) could use it to read all histories and signal workflows. Therefore, the UI listens on
+// an unpredictable address of the loopback network, behind a proxy that checks the name.
 func startUI(ctx context.Context, ip string, port int, frontend string) (*ui, error) {
 	behind := privateLoopback()
 	behindPort, err := claimPort(ctx, "ui-port", behind, 0)
@@ -53,16 +52,15 @@ func startUI(ctx context.Context, ip string, port int, frontend string) (*ui, er
 			TemporalGRPCAddress: frontend,
 			EnableUI:            true,
 			HideLogs:            true,
-			// The UI is served over plain HTTP, where a browser would drop a
-			// cookie marked as secure.
+			// The UI is served over plain HTTP, for which browsers reject secure cookies.
 			CORS: uiconfig.CORS{CookieInsecure: true},
-			// A development server asks nothing of the internet.
+			// A development server does not access the internet.
 			DisableNewsFetch:   true,
 			NotifyOnNewVersion: false,
 		})),
 		front: &http.Server{Handler: byKnownName(proxy), ReadHeaderTimeout: 10 * time.Second},
 	}
-	// Start blocks, and ends the process if it cannot listen.
+	// Start blocks, and exits the process if it cannot listen.
 	go func() { _ = u.server.Start() }()
 	go func() { _ = u.front.Serve(listener) }()
 
@@ -74,7 +72,7 @@ func startUI(ctx context.Context, ip string, port int, frontend string) (*ui, er
 	return u, nil
 }
 
-// Stop ends the UI with all its connections.
+// Stop stops the UI and closes all its connections.
 func (u *ui) Stop() {
 	_ = u.front.Close()
 	u.server.Stop()
@@ -85,8 +83,8 @@ func privateLoopback() string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 }
 
-// byKnownName lets requests through that ask for an address, for localhost or for this
-// machine by its name: what no web site can make its own name lead to.
+// byKnownName accepts only requests for an IP address, localhost or this machine's host name, which
+// a web site cannot use as its own name.
 func byKnownName(next http.Handler) http.Handler {
 	machine, _ := os.Hostname()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,4 +1,4 @@
-// Package migrations holds the database schema: goose migrations, embedded.
+// Package migrations contains the database schema as embedded goose migrations.
 package migrations
 
 import (
@@ -8,13 +8,12 @@ import (
 	"strings"
 )
 
-// FS holds the migrations, one file each: NNNNN_name.sql.
+// FS contains the migrations, one file each: NNNNN_name.sql.
 //
 //go:embed *.sql
 var FS embed.FS
 
-// Latest returns the version of the newest migration: the schema that this
-// binary works with.
+// Latest returns the version of the newest migration, which is the schema version of this binary.
 func Latest() int64 {
 	names, _ := fs.Glob(FS, "*.sql") // the pattern is well formed
 	var latest int64

@@ -390,7 +390,7 @@ func TestWhoWasLateWithTheOpeningIsNamedWhereAPipelineAsks(t *testing.T) {
 	for text, beta := range map[string]contract.MemberStatus{
 		"ALPHA and BETA have each finished their opening work.":                 contract.MemberIdle,
 		"ALPHA has finished its opening work. BETA took too long; late results": contract.MemberTimedOut,
-		"ALPHA has finished its opening work. BETA failed and left.":            contract.MemberRevoked,
+		"ALPHA has finished its opening work. BETA failed and left the pipeline.":            contract.MemberRevoked,
 	} {
 		p := b.spawned(t, "o")
 		b.writePipelineRecord(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{

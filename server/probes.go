@@ -15,7 +15,7 @@ import (
 // readyTimeout limits the checks of /readyz.
 const readyTimeout = 2 * time.Second
 
-// probes answers whether the server is running and ready.
+// probes reports whether the server is running and ready.
 type probes struct {
 	*respond.Responder
 	Views    *views.Views
@@ -31,18 +31,17 @@ func (s *probes) register(mux *http.ServeMux) {
 
 // readiness is the response of /readyz.
 type readiness struct {
-	// Status is ready, degraded (the server works, some agents do not) or
-	// unavailable.
+	// Status is ready, degraded (the server works, some agents do not) or unavailable.
 	Status   string `json:"status"`
 	Database string `json:"database"`
 	Temporal string `json:"temporal"`
-	// Roles holds for each role ok, or what it lacks; absent without the database.
+	// Roles maps each role to ok or to its problem; absent without the database.
 	Roles map[string]string `json:"roles,omitempty"`
 }
 
-// ready reports whether the server can do its work: database and Temporal answer. If no
-// agent does the work of a role, runs wait, and the server can still report that: a
-// load balancer must not take it out of service.
+// ready reports whether the server is operational: database and Temporal respond. A role without
+// agents only degrades it: runs wait and the server can still report that, so a load balancer must
+// not take it out of service.
 func (s *probes) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()

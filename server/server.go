@@ -25,7 +25,7 @@ import (
 	"github.com/rocketgpt/orchestrator/server/stream"
 )
 
-// Options are what the server works with.
+// Options are the dependencies and settings of the server.
 type Options struct {
 	Store      *store.Store
 	Views      *views.Views
@@ -35,9 +35,9 @@ type Options struct {
 	Runs       *control.Runs // operations on runs
 	TemporalUI string        // address of the Temporal Web UI, for links; may be empty
 	Namespace  string        // of Temporal
-	// Hosts are additional host names that requests may use, besides localhost and the
-	// addresses of the loopback. A request for any other name is refused: the name may
-	// belong to a site that made a browser come here (DNS rebinding).
+	// Hosts are the host names that requests may use in addition to localhost and the loopback
+	// addresses. A request for any other name is rejected: it may belong to a site that directed a
+	// browser here (DNS rebinding).
 	Hosts   []string
 	MaxBody int64 // largest body of a request, in bytes; 0 means DefaultMaxBody
 	// RequestTimeout limits the time of a request that is not a stream; 0 means
@@ -45,8 +45,8 @@ type Options struct {
 	RequestTimeout time.Duration
 	Hooks          *webhook.Hooks // subscribers to events
 	Log            *slog.Logger
-	// Health is the state of agents and queues. If it is nil the server uses its own,
-	// which checks on request.
+	// Health monitors agents and queues. If it is nil, the server uses its own monitor, which
+	// checks on request.
 	Health *health.Monitor
 }
 
@@ -63,10 +63,10 @@ type Handler struct {
 	streams *stream.Server
 }
 
-// Stop ends all streams, later ones as soon as they begin, and waits until they have
-// ended or the context has: their clients continue elsewhere, or here later, from their
-// last id. Call it once no new connections are accepted
-// (http.Server.RegisterOnShutdown), otherwise the clients reconnect at once.
+// Stop ends all streams, including any that begin later, and waits until they or the context have
+// ended. Clients continue after their last id on another server or after a restart. Call it when no
+// new connections are accepted (http.Server.RegisterOnShutdown), otherwise the clients reconnect
+// immediately.
 func (h *Handler) Stop(ctx context.Context) { h.streams.Stop(ctx) }
 
 // New returns the handler of the API and the dashboard.
@@ -90,7 +90,7 @@ func New(o Options) *Handler {
 	}).Register(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { res.Error(w, r, store.ErrNotFound) })
 
-	h := middleware.RecordRoute(mux) // from the last middleware of a request to the first
+	h := middleware.RecordRoute(mux) // from the innermost middleware to the outermost
 	h = middleware.Idempotency(h, o.Store, o.Log, res.Error)
 	h = middleware.ReadBody(h, o.Log, res.Error)
 	h = http.NewCrossOriginProtection().Handler(h)

@@ -24,8 +24,8 @@ func newAgents(a *app) *cobra.Command {
 	var all, watch bool
 	cmd := &cobra.Command{
 		Use: "agents", Short: "Show the workers' agents, their status and current work, and the task queues", Args: noArgs,
-		Long: `Shows each role of each worker: whether it is healthy (and if not, why), what it is
-working on, and how many tasks are waiting in its queue. Offline agents are counted;
+		Long: `Shows each role of each worker: its health (with the reason if it is unhealthy), its
+current work, and the number of tasks waiting in its queue. Offline agents are counted;
 --all lists them.`,
 		Example: `  rgpt agents
   rgpt agents --watch

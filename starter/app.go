@@ -24,7 +24,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/trust"
 )
 
-// app is what commands share: their input and output, and their configuration.
+// app contains the state that commands share: input, output and configuration.
 type app struct {
 	in   io.Reader
 	out  io.Writer
@@ -43,8 +43,8 @@ func newApp(in io.Reader, out, errs io.Writer) *app {
 	return &app{in: in, out: out, errs: errs, env: os.Environ(), set: map[string]string{}}
 }
 
-// getenv returns an environment variable, empty if it is not set. Of duplicates the
-// last one counts.
+// getenv returns the value of an environment variable, empty if it is not set. If it is set more
+// than once, the last value counts.
 func (a *app) getenv(name string) string {
 	for _, e := range slices.Backward(a.env) {
 		if value, ok := strings.CutPrefix(e, name+"="); ok {
@@ -75,8 +75,8 @@ func (a *app) stack() (*devstack.Stack, error) {
 	return s, err
 }
 
-// config reads the configuration: that of the current folder, otherwise that of the
-// stack, with the stack's addresses.
+// config reads the configuration of the current directory, or else of the stack, and adds the
+// stack's addresses.
 func (a *app) config() (*config.Config, error) {
 	s, err := a.stack()
 	if err != nil {
@@ -105,7 +105,7 @@ func (a *app) config() (*config.Config, error) {
 	return cfg, nil
 }
 
-// trusted are the configuration files of folders that the user trusts.
+// trusted returns the list of configuration files that the user trusts.
 func (a *app) trusted() trust.List { return trust.Default(a.getenv) }
 
 // printJSON prints a value as one indented JSON document.
@@ -118,8 +118,8 @@ func (a *app) printJSON(v any) {
 	}
 }
 
-// printList prints a list: as JSON under its name, or as a table; instead of an empty
-// table the text for it, if there is one.
+// printList prints a list as JSON under its name, or as a table. For an empty list, it prints the
+// text empty, if set, instead of a table.
 func printList[T any](a *app, name string, list []T, empty, header string, row func(io.Writer, T)) {
 	switch {
 	case a.json:
@@ -155,8 +155,8 @@ func (a *app) columns() int {
 	return plainColumns
 }
 
-// open opens the backend of a command: the server if one is named, otherwise the local
-// parts that the command needs.
+// open opens the backend of a command: the server if one is specified, otherwise the local
+// components that the command needs.
 func (a *app) open(ctx context.Context, needs backend.Needs) (backend.Backend, error) {
 	if address := a.server(); address != "" {
 		return apiclient.New(address, func(text string) { fmt.Fprintln(a.errs, "rgpt: warning:", terminal.Clean(text)) })
@@ -179,8 +179,8 @@ func (a *app) open(ctx context.Context, needs backend.Needs) (backend.Backend, e
 // serverEnv is the variable that names the server for commands.
 const serverEnv = "RGPT_SERVER"
 
-// server returns the address of the server that commands use: that of the flag, even if
-// empty, otherwise that of the environment. Empty means this machine.
+// server returns the address of the server that commands use: the value of the flag, even if empty,
+// otherwise of the environment variable. Empty means this machine.
 func (a *app) server() string {
 	if a.serverSet {
 		return a.serverFlag
@@ -202,8 +202,8 @@ func local(cmds ...*cobra.Command) []*cobra.Command {
 	return cmds
 }
 
-// refuseServer refuses --server where it means nothing. The variable is not refused: it
-// is meant for the other commands.
+// refuseServer rejects --server for commands that cannot use it. The environment variable is
+// ignored: it is meant for the other commands.
 func (a *app) refuseServer(cmd *cobra.Command) error {
 	a.serverSet = cmd.Flags().Changed("server")
 	if !a.serverSet || a.serverFlag == "" {
@@ -217,13 +217,13 @@ func (a *app) refuseServer(cmd *cobra.Command) error {
 	return nil
 }
 
-// checkRemote refuses what a server would take for its own: a folder must be one on the
-// server's host, and not relative to the current folder.
+// checkRemote rejects relative paths, which a server would resolve on its own host: a directory
+// must be an absolute path on the server's host.
 func checkRemote(repo string) error {
 	if strings.HasPrefix(repo, "/") || strings.Contains(repo, ":") {
 		return nil
 	}
-	return usageError{fmt.Errorf("--repo %s: with --server, a directory must be an absolute path on the server's host; give that path, or a URL", repo)}
+	return usageError{fmt.Errorf("--repo %s: with --server, a directory must be an absolute path on the server's host; use such a path, or a URL", repo)}
 }
 
 // with calls do with the backend of a command.

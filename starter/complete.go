@@ -19,7 +19,7 @@ const (
 	maxCompletions = 20
 )
 
-// completeRun offers the newest runs to a shell.
+// completeRun offers the newest runs as shell completions.
 func (a *app) completeRun(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -33,8 +33,8 @@ func (a *app) completeRun(cmd *cobra.Command, args []string, _ string) ([]cobra.
 	})
 }
 
-// completePipeline offers the newest pipelines to a shell, and the agents of one if a
-// command is about them.
+// completePipeline offers the newest pipelines as shell completions, then the agents if the command
+// takes one.
 func (a *app) completePipeline(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) == 1 && strings.Contains(cmd.Use, " AGENT") {
 		var agents []cobra.Completion
@@ -55,13 +55,13 @@ func (a *app) completePipeline(cmd *cobra.Command, args []string, _ string) ([]c
 	})
 }
 
-// offered is a numbered thing as a shell offers it.
+// offered returns the shell completion for a run or pipeline.
 func offered(id int64, status, title string) cobra.Completion {
 	return cobra.CompletionWithDesc(strconv.FormatInt(id, 10), status+": "+terminal.Clean(title))
 }
 
-// offer offers what it reads from the backend to a shell, in that order. If there is
-// nothing to offer it prints nothing: the shell has nowhere to show an error.
+// offer reads completions from the backend and offers them to the shell in the order read. It
+// prints no errors: the shell has nowhere to show them.
 func (a *app) offer(cmd *cobra.Command, read func(context.Context, backend.Backend) ([]cobra.Completion, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
 	defer cancel()
@@ -78,13 +78,12 @@ func (a *app) offer(cmd *cobra.Command, read func(context.Context, backend.Backe
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// complete offers the values of a flag to a shell.
+// complete registers the values of a flag as shell completions.
 func complete[T ~string](cmd *cobra.Command, flag string, values []T) {
 	names := make([]cobra.Completion, len(values))
 	for i, v := range values {
 		names[i] = string(v)
 	}
-	// It fails only for a flag that does not exist or is registered twice, which tests
-	// would show.
+	// It fails only for a flag that does not exist or is registered twice, which tests would show.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -31,10 +31,10 @@ func newDev(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Start the local stack: database, Temporal, model, worker and server",
-		Long: `Starts what is not running yet: PostgreSQL (or uses DATABASE_URL), Temporal with its
+		Long: `Starts each component that is not running: PostgreSQL (or uses DATABASE_URL), Temporal with its
 Web UI (or uses TEMPORAL_ADDRESS), a model (the configured provider, else a scripted
-one), a worker and the server. All state is in the data folder and survives restarts
-and killed processes: run it again to continue.
+one), a worker and the server. All state is kept in the data folder and survives restarts
+and killed processes; run the command again to continue.
 
 Without --detach it stays in the foreground, restarts processes that die, and stops
 everything when interrupted.`,
@@ -44,7 +44,7 @@ everything when interrupted.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if port < 0 || port > 65535 {
-				return usageError{fmt.Errorf("--port %d is not a port; expected 1 to 65535, or 0 for a free port", port)}
+				return usageError{fmt.Errorf("--port %d is out of range; expected 1 to 65535, or 0 for a free port", port)}
 			}
 			o, err := a.stackOptions(cmd.Context(), scenario, port, cmd.Flags().Changed("port"))
 			if err != nil {
@@ -66,12 +66,12 @@ everything when interrupted.`,
 	}
 	cmd.Flags().StringVar(&scenario, "scenario", "", "scenario file with the responses of the scripted model")
 	cmd.Flags().IntVar(&port, "port", devstack.DefaultPort, "port of the server; 0 for a free port")
-	cmd.Flags().BoolVar(&detach, "detach", false, "return when everything is ready, and leave it running")
+	cmd.Flags().BoolVar(&detach, "detach", false, "run in the background; return when everything is ready")
 	cmd.AddCommand(newDevStatus(a), newDevStop(a))
 	return cmd
 }
 
-// stackOptions returns which stack to run, from flags, environment and configuration.
+// stackOptions returns the options of the stack to run, from flags, environment and configuration.
 func (a *app) stackOptions(ctx context.Context, scenario string, port int, portGiven bool) (devstack.Options, error) {
 	dir, err := a.dataDir()
 	if err != nil {
@@ -118,7 +118,7 @@ func (a *app) stackOptions(ctx context.Context, scenario string, port int, portG
 	return o, nil
 }
 
-// prepareTemporal registers what runs need at a Temporal server that is not ours.
+// prepareTemporal registers the search attributes that runs need on an external Temporal server.
 func prepareTemporal(ctx context.Context, t config.Temporal) error {
 	ctx, cancel := context.WithTimeout(ctx, backend.TemporalTimeout)
 	defer cancel()
@@ -130,8 +130,7 @@ func prepareTemporal(ctx context.Context, t config.Temporal) error {
 	return temporal.RegisterSearchAttributes(ctx, c, t.Namespace)
 }
 
-// answers checks that a configured database can be reached before anything that needs
-// it is started.
+// answers checks that a configured database is reachable before anything that needs it is started.
 func answers(ctx context.Context, url string) error {
 	if url == "" {
 		return nil
@@ -142,9 +141,9 @@ func answers(ctx context.Context, url string) error {
 	return err
 }
 
-// findPrograms finds the binaries of a stack: beside this one, in the folder bin, or in
-// the PATH. It looks for Temporal's only if Temporal is to run; the temporal command
-// serves where our own server was not built.
+// findPrograms finds the binaries of a stack: beside this one, in the directory bin, or in the
+// PATH. It looks for a Temporal binary only if Temporal is to be started, and falls back to the
+// temporal command if our own server was not built.
 func findPrograms(ctx context.Context, needTemporal bool) (devstack.Programs, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -210,8 +209,8 @@ func (a *app) guard(ctx context.Context, o devstack.Options) error {
 	}
 }
 
-// printStack prints all addresses, and which model answers: the scripted one always, or
-// only if asked for.
+// printStack prints all addresses, and whether the scripted model is used for everything or only
+// when selected.
 func (a *app) printStack(s *devstack.Stack, scriptedAlone bool) {
 	if a.json {
 		a.printJSON(s)

@@ -35,7 +35,7 @@ func newDoctor(a *app) *cobra.Command {
 models, the sandbox and the processes of the stack, and suggests how to fix each
 problem. It changes nothing and spends no tokens.
 
-Exit codes: 0 nothing failed (there may be warnings), 1 something failed.`,
+Exit codes: 0 no check failed (there may be warnings), 1 a check failed.`,
 		Example: `  rgpt doctor
   rgpt doctor --json`,
 		Args: noArgs,
@@ -58,10 +58,10 @@ Exit codes: 0 nothing failed (there may be warnings), 1 something failed.`,
 	}
 }
 
-// startAll starts whatever part of the stack is missing.
+// startAll is the command that starts all missing components of the stack.
 const startAll = "rgpt dev --detach"
 
-// checks returns all checks, in the order in which parts build on each other.
+// checks returns all checks, in dependency order.
 func (a *app) checks() []doctor.Check {
 	dir, err := a.dataDir()
 	if err != nil {
@@ -77,7 +77,7 @@ func (a *app) checks() []doctor.Check {
 	if err != nil {
 		return append(checks, mistakes(err))
 	}
-	checks = append(checks, found("configuration", doctor.Passed("%s is valid", cmp.Or(a.configFile, "it"))))
+	checks = append(checks, found("configuration", doctor.Passed("%s is valid", cmp.Or(a.configFile, "the default configuration"))))
 	checks = append(checks, serviceChecks(cfg, stack)...)
 	checks = append(checks, artifactsCheck(cfg, dir))
 	checks = append(checks, modelChecks(cfg)...)
@@ -96,8 +96,7 @@ func broken(name string, err error, remedy string) doctor.Check {
 	return found(name, doctor.FailedBy(err, remedy))
 }
 
-// mistakes lists what is wrong with the configuration, and what could not be checked
-// because of it.
+// mistakes lists the errors in the configuration, and the checks that were skipped because of them.
 func mistakes(err error) doctor.Check {
 	var wrong *config.Error
 	if !errors.As(err, &wrong) {
@@ -105,7 +104,7 @@ func mistakes(err error) doctor.Check {
 	}
 	var results []doctor.Result
 	for _, m := range wrong.Mistakes {
-		remedy := "correct it; examples/rgpt.yaml shows every setting"
+		remedy := "correct the setting; examples/rgpt.yaml shows all settings"
 		if m.Origin.Source == config.SourceEnv {
 			remedy = "correct or unset the variable"
 		}
@@ -122,7 +121,7 @@ func (a *app) programsCheck() doctor.Check {
 		if _, err := findPrograms(ctx, a.getenv("TEMPORAL_ADDRESS") == ""); err != nil {
 			return doctor.Warned(fault.Of(err).Message, "make build devserver")
 		}
-		return doctor.Passed("rgpt dev finds all programs that it starts")
+		return doctor.Passed("all programs that rgpt dev starts are installed")
 	}}
 }
 
@@ -139,7 +138,7 @@ func stackCheck(s *devstack.Stack) doctor.Check {
 			case p.External:
 				r.Message = "runs elsewhere: " + p.Address
 			case p.State == "down":
-				r.Status, r.Message, r.Remedy = doctor.Fail, "is not running; log: "+p.Log, startAll
+				r.Status, r.Message, r.Remedy = doctor.Fail, "not running; log: "+p.Log, startAll
 			case p.Role == devstack.RoleServer:
 				r = serverAnswers(ctx, s.Server, r)
 			}
@@ -153,7 +152,7 @@ func stackCheck(s *devstack.Stack) doctor.Check {
 func serverAnswers(ctx context.Context, address string, r doctor.Result) doctor.Result {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/readyz", http.NoBody)
 	if err == nil {
-		req.Close = true // nothing else is asked of it
+		req.Close = true // this is the only request
 		var answer *http.Response
 		if answer, err = http.DefaultClient.Do(req); err == nil {
 			defer answer.Body.Close()
@@ -161,15 +160,15 @@ func serverAnswers(ctx context.Context, address string, r doctor.Result) doctor.
 			if answer.StatusCode == http.StatusOK {
 				return r
 			}
-			err = fmt.Errorf("it responds with %s: a component that it needs is unavailable", answer.Status)
+			err = fmt.Errorf("the server responded with %s: a component that it needs is unavailable", answer.Status)
 		}
 	}
-	r.Status, r.Message, r.Remedy = doctor.Fail, err.Error(), "fix the other failed checks; then rgpt dev stop, "+startAll
+	r.Status, r.Message, r.Remedy = doctor.Fail, err.Error(), "fix the other failed checks, then run rgpt dev stop and "+startAll
 	return r
 }
 
-// serviceChecks check the services that a run needs. If nothing was started and nothing
-// configured, these checks have no subject yet.
+// serviceChecks check the services that a run needs. If no service was started or configured, these
+// checks do not apply yet.
 func serviceChecks(cfg *config.Config, stack *devstack.Stack) []doctor.Check {
 	var checks []doctor.Check
 	if url := cfg.Database.URL; url == "" {
@@ -190,8 +189,7 @@ func serviceChecks(cfg *config.Config, stack *devstack.Stack) []doctor.Check {
 	return append(checks, doctor.Temporal(connect, cfg.Temporal.Address, cfg.Temporal.Namespace), doctor.Workers(connect, queues))
 }
 
-// artifactsCheck checks that the artifact store answers: it asks for a blob that nobody
-// stored.
+// artifactsCheck checks that the artifact store responds, by requesting a blob that does not exist.
 func artifactsCheck(cfg *config.Config, dir string) doctor.Check {
 	return doctor.Check{Name: "artifacts", Run: func(ctx context.Context) []doctor.Result {
 		if cfg.Artifacts.URL == "" {
@@ -213,7 +211,7 @@ func artifactsCheck(cfg *config.Config, dir string) doctor.Check {
 func modelChecks(cfg *config.Config) []doctor.Check {
 	choices, err := setup.Models(cfg)
 	if err != nil {
-		return []doctor.Check{found("models", doctor.Failed(fault.Of(err).Message, "set models.default in "+config.FileName+", or rgpt dev --scenario FILE"))}
+		return []doctor.Check{found("models", doctor.Failed(fault.Of(err).Message, "set models.default in "+config.FileName+", or run rgpt dev --scenario FILE"))}
 	}
 	users := map[string][]string{}
 	for agent, c := range choices {

@@ -28,8 +28,8 @@ func newEnv(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "env", Short: "Show and define the setups of repositories",
 		Long: `An environment contains the installed dependencies that the builds and tests of a repository
-need. It is built once and stored by digest. docs/ENVIRONMENTS.md describes detection, builds,
-and what to do about failures.`,
+need. It is built once and stored by digest. docs/ENVIRONMENTS.md describes detection, builds
+and troubleshooting.`,
 	}
 	cmd.AddCommand(newEnvList(a), newEnvShow(a), newEnvBuild(a), newEnvRemove(a), newEnvSet(a), newEnvUnset(a), newEnvSetups(a))
 	return cmd
@@ -40,8 +40,8 @@ const shortDigest = 12
 
 func short(digest string) string { return digest[:min(len(digest), shortDigest)] }
 
-// withEnvironments opens the backend for a command about a repository; an empty one
-// means all.
+// withEnvironments opens the backend for a command about a repository; an empty name means all
+// repositories.
 func (a *app) withEnvironments(ctx context.Context, repo string, do func(backend.Backend) error) error {
 	if a.server() != "" && repo != "" {
 		if err := checkRemote(repo); err != nil {
@@ -103,15 +103,15 @@ func newEnvShow(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show [DIGEST | RUN]", Short: "Show the setup of an environment, a run or a repository",
 		Long: `Shows the projects, commands, hosts, variables, missing tools and hints of a stored
-environment, of a run, or, with --repo, as a new run would detect them in the repository's
-files. Nothing is executed.`,
+environment or a run or, with --repo, those that a new run would detect in the
+repository's files. Nothing is executed.`,
 		Example: `  rgpt env show 3f2a9c1b7d10
   rgpt env show 42
   rgpt env show --repo . --yaml > environment.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1, (len(args) == 1) == (s.repo != ""):
-				return usageError{fmt.Errorf("%s needs exactly one of: the digest of an environment, the id of a run, or --repo", cmd.CommandPath())}
+				return usageError{fmt.Errorf("%s needs exactly one of: the digest of an environment, the ID of a run, or --repo", cmd.CommandPath())}
 			case s.base != "" && s.repo == "":
 				return usageError{fmt.Errorf("--base requires --repo")}
 			case s.yaml && a.json:
@@ -136,7 +136,7 @@ func (a *app) showEnvironment(ctx context.Context, h backend.Backend, s shown, a
 		run, err := h.Run(ctx, id)
 		switch {
 		case err == nil && run.Environment == "":
-			fmt.Fprintf(a.errs, "Note: run %d has no environment; showing what is detected at its base commit now\n", id)
+			fmt.Fprintf(a.errs, "Note: run %d has no environment; showing the setup that is now detected at its base commit\n", id)
 			return a.findEnvironment(ctx, h, run.Repo, run.BaseCommit, s.yaml)
 		case err == nil:
 			digest = run.Environment
@@ -180,7 +180,7 @@ func (a *app) findEnvironment(ctx context.Context, h backend.Backend, repo, base
 	return nil
 }
 
-// printFound prints what was detected for a set-up, section by section.
+// printFound prints a detected setup, section by section.
 func (a *app) printFound(f control.FoundEnvironment) {
 	what := cmp.Or(terminal.Clean(f.What), "no setup needed")
 	fmt.Fprintf(a.out, "%s at %.12s: %s (%s)\n", terminal.Clean(f.Repo), f.Base, what, f.Source)
@@ -232,7 +232,7 @@ func (a *app) printFound(f control.FoundEnvironment) {
 	}
 }
 
-// projectLine renders a project on one line, leaving out what is unknown.
+// projectLine renders a project on one line, omitting unknown parts.
 func projectLine(p control.FoundProject) string {
 	manager := strings.TrimSpace(p.Manager + " " + p.ManagerVersion)
 	if manager != "" {
@@ -275,7 +275,7 @@ other hosts are removed by their next cleanup. The next run that needs it builds
 	return cmd
 }
 
-// completeEnvironment offers the most recently used environments to a shell.
+// completeEnvironment offers the most recently used environments as shell completions.
 func (a *app) completeEnvironment(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -293,9 +293,9 @@ func newEnvSet(a *app) *cobra.Command {
 	var n control.NewSetup
 	var variables []string
 	cmd := &cobra.Command{
-		Use: "set --repo PATH_OR_URL --command SHELL…", Short: "Define how a repository is set up",
-		Long: `Defines how a repository is set up, starting with its next run. The commands run in this order in
-its root and replace the detected ones. They take precedence over environment.setup in any rgpt.yaml;
+		Use: "set --repo PATH_OR_URL --command SHELL…", Short: "Define the setup of a repository",
+		Long: `Defines the setup of a repository, starting with its next run. The commands run in its root in the
+given order and replace the detected ones. They take precedence over environment.setup in any rgpt.yaml;
 --env FILE overrides both for one run. Allowed hosts: public registries, and hosts that the operator allows.`,
 		Example: `  rgpt env set --repo . --command 'npm ci' --command 'npm run build:types' --reason "needs generated types"
   rgpt env set --repo . --variable DJANGO_SETTINGS_MODULE=app.settings`,
@@ -320,7 +320,7 @@ its root and replace the detected ones. They take precedence over environment.se
 				if a.json {
 					a.printJSON(made)
 				} else {
-					fmt.Fprintf(a.out, "Setup %d applies to %s from its next run on. Try it: rgpt env build --repo %s\n", made.ID, terminal.Clean(made.Repo), terminal.Clean(made.Repo))
+					fmt.Fprintf(a.out, "Setup %d applies to %s, starting with its next run. Try it: rgpt env build --repo %s\n", made.ID, terminal.Clean(made.Repo), terminal.Clean(made.Repo))
 				}
 				return nil
 			})
@@ -328,8 +328,8 @@ its root and replace the detected ones. They take precedence over environment.se
 	}
 	f := cmd.Flags()
 	f.StringVar(&n.Repo, "repo", "", "repository: a directory or a URL")
-	f.StringArrayVar(&n.Commands, "command", nil, "shell command of the setup; repeatable, in order")
-	f.StringArrayVar(&n.Hosts, "host", nil, "host that the setup may reach, instead of the detected ones; repeatable")
+	f.StringArrayVar(&n.Commands, "command", nil, "shell command of the setup; repeatable, executed in the given order")
+	f.StringArrayVar(&n.Hosts, "host", nil, "host that the setup may reach, replacing the detected hosts; repeatable")
 	f.StringArrayVar(&variables, "variable", nil, "variable for the setup, agents and checks: name=value; repeatable")
 	f.StringVar(&n.Reason, "reason", "", "reason to record")
 	return cmd
@@ -371,7 +371,7 @@ func newEnvUnset(a *app) *cobra.Command {
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if (repo != "") == (id > 0) || id < 0 {
-				return usageError{fmt.Errorf("%s needs either --repo or --id; rgpt env setups lists them", cmd.CommandPath())}
+				return usageError{fmt.Errorf("%s needs either --repo or --id; rgpt env setups lists the setups", cmd.CommandPath())}
 			}
 			return a.withEnvironments(cmd.Context(), repo, func(h backend.Backend) error {
 				revoked, err := revokeSetups(cmd.Context(), h, repo, id)
@@ -389,15 +389,15 @@ func newEnvUnset(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&repo, "repo", "", "all setups of this repository; detection from its files applies again")
-	cmd.Flags().Int64Var(&id, "id", 0, "this setup; the repository's previous one applies again")
+	cmd.Flags().StringVar(&repo, "repo", "", "revoke all setups of this repository; detection from its files applies again")
+	cmd.Flags().Int64Var(&id, "id", 0, "revoke this setup; the repository's previous setup applies again")
 	return cmd
 }
 
-// maxSetups is how many setups of a repository are searched.
+// maxSetups is the maximum number of setups of a repository that are searched.
 const maxSetups = 1000
 
-// revokeSetups revokes one setup, or all of a repository, and returns which.
+// revokeSetups revokes one setup, or all setups of a repository, and returns their IDs.
 func revokeSetups(ctx context.Context, h backend.Backend, repo string, id int64) ([]int64, error) {
 	open := []int64{id}
 	if repo != "" {
@@ -460,8 +460,7 @@ func (a *app) printSetups(list []store.Setup) {
 	})
 }
 
-// setupLine renders a setup on one line: variables in shell syntax, commands in order,
-// hosts.
+// setupLine renders a setup on one line: variables in shell syntax, commands in order, hosts.
 func setupLine(settings json.RawMessage) string {
 	var s environment.Settings
 	if err := json.Unmarshal(settings, &s); err != nil {

@@ -30,9 +30,9 @@ func newEnvBuild(a *app) *cobra.Command {
 	var env string
 	wait := true
 	cmd := &cobra.Command{
-		Use: "build --repo PATH_OR_URL", Short: "Set up a repository and run its checks, without a change",
+		Use: "build --repo PATH_OR_URL", Short: "Set up a repository and run its checks without making a change",
 		Long: `Builds the environment of a commit, unless it is already stored, and runs the project's own checks in it:
-the preparation that each run performs before it costs anything. It does not call a model or ask a person.
+the preparation that each run performs before it spends money. It calls no model and needs no human input.
 
 Exit codes: 0 set up (checks may still fail), 2 the setup failed or a check could not start.`,
 		Example: `  rgpt env build --repo .
@@ -52,7 +52,7 @@ Exit codes: 0 set up (checks may still fail), 2 the setup failed or a check coul
 	f.StringVar(&c.Project, "project", "", "name of the project (default: the repository's name)")
 	f.StringVar(&c.Key, "idempotency-key", "", "requests with the same key create only one run")
 	f.StringVar(&env, "env", control.EnvironmentAuto, "auto, or a YAML file with an environment section, as printed by rgpt env show --yaml")
-	f.BoolVar(&wait, "wait", true, "follow it until it ends")
+	f.BoolVar(&wait, "wait", true, "follow the build until it ends")
 	return cmd
 }
 
@@ -100,7 +100,7 @@ func (a *app) buildEnvironment(ctx context.Context, c control.Creation, wait boo
 	return a.followBuild(ctx, h, created.Run)
 }
 
-// followBuild follows a run that only prepares to its end, and reports the result.
+// followBuild follows a preparation-only run until it ends, and reports the result.
 func (a *app) followBuild(ctx context.Context, h backend.Backend, run store.Run) error {
 	var show *progress
 	if !a.json {
@@ -136,7 +136,7 @@ func (a *app) followBuild(ctx context.Context, h backend.Backend, run store.Run)
 	return nil
 }
 
-// printPreparation prints what a run prepared before its first phase, if anything.
+// printPreparation prints the environment and baseline of a run, if any.
 func (a *app) printPreparation(d views.RunDetails) {
 	if e := d.Environment; e != nil {
 		fmt.Fprintf(a.out, "  environment  %s\n", terminal.Clean(environmentLine(*e)))
@@ -169,15 +169,15 @@ func (a *app) printPreparation(d views.RunDetails) {
 	}
 }
 
-// environmentLine says in one line how an environment turned out.
+// environmentLine summarizes an environment in one line.
 func environmentLine(e views.RunEnvironment) string {
 	switch {
 	case e.State == views.PreparationRunning:
-		return "is being set up"
+		return "being set up"
 	case e.State == views.PreparationFailed && e.Failure == nil:
-		return "was not set up: the run ended first"
+		return "not set up: the run ended first"
 	case e.State == views.PreparationFailed:
-		return "could not be set up"
+		return "setup failed"
 	case e.Digest == "":
 		return "no setup needed"
 	}
@@ -188,11 +188,11 @@ func environmentLine(e views.RunEnvironment) string {
 	return fmt.Sprintf("%s  %s: %s, %d files, %s in %s", short(e.Digest), e.Summary, ui.Size(e.Bytes), e.Files, how, lasted(e.DurationMS))
 }
 
-// baselineLine says in one line how a baseline turned out.
+// baselineLine summarizes a baseline in one line.
 func baselineLine(b views.RunBaseline) string {
 	switch {
 	case b.State == views.PreparationRunning:
-		return "the checks are running on the base commit"
+		return "checks are running on the base commit"
 	case b.State == views.PreparationFailed && b.Failure == nil:
 		return "the checks did not finish on the base commit: the run ended first"
 	case b.State == views.PreparationFailed:

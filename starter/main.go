@@ -1,5 +1,5 @@
-// rgpt is the command line of RocketGPT: it starts, follows and steers runs, and starts
-// everything that they need on one machine.
+// rgpt is the command-line interface of RocketGPT: it starts, follows and controls runs, and can
+// start everything that they need on one machine.
 package main
 
 import (
@@ -46,7 +46,7 @@ func execute(ctx context.Context, a *app, args []string) int {
 	if err == nil {
 		return exitDone
 	}
-	// What cannot be parsed is refused before all flags are read.
+	// A parse error ends parsing before all flags are read.
 	a.json = a.json || wantsJSON(args)
 	code, silent := codeOf(err)
 	if !silent {
@@ -55,7 +55,7 @@ func execute(ctx context.Context, a *app, args []string) int {
 	return exitIn(cmd, code)
 }
 
-// wantsJSON reports whether a command line asks for JSON, whatever else it contains.
+// wantsJSON reports whether a command line requests JSON, even if the rest is invalid.
 func wantsJSON(args []string) bool {
 	for _, arg := range args {
 		switch arg {
@@ -68,19 +68,19 @@ func wantsJSON(args []string) bool {
 	return false
 }
 
-// ended is the result of a command that did not fail but has its own exit code: its run
-// failed or was stopped, and that was reported already.
+// ended is the result of a command that worked but has its own exit code, because its run failed or
+// was stopped. The outcome was already reported.
 type ended struct{ code int }
 
 func (e ended) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// usageError is a command line that cannot be parsed.
+// usageError is an invalid command line.
 type usageError struct{ error }
 
 // Unwrap returns the underlying error.
 func (e usageError) Unwrap() error { return e.error }
 
-// codeOf returns the exit code of an error, and whether it was reported already.
+// codeOf returns the exit code of an error, and whether the error was already reported.
 func codeOf(err error) (code int, silent bool) {
 	var e ended
 	if errors.As(err, &e) {
@@ -115,11 +115,11 @@ Start with:
   rgpt run create --repo . --goal "…" --wait             start a run and follow it until it ends
 
 With --server URL (or RGPT_SERVER), the commands run, env, pipeline, agents, models and
-webhook use the HTTP API of a server and print the same. Repository directories are then
-directories on its host.
+webhook use that server's HTTP API and print the same output. Repository paths then refer
+to directories on the server's host.
 
-Exit codes: 0 done, 1 error, 2 the run failed, 3 it was stopped or timed out,
-4 invalid input and nothing was done. rgpt pipeline has its own exit codes:
+Exit codes: 0 done, 1 error, 2 run failed, 3 run stopped or timed out,
+4 invalid input (nothing was done). rgpt pipeline has its own exit codes:
 see rgpt pipeline --help.`,
 		Args:              noArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -148,8 +148,7 @@ see rgpt pipeline --help.`,
 	return root
 }
 
-// refuseArgs makes unexpected arguments usage errors, also for a group of commands that
-// has no command of that name.
+// refuseArgs reports unexpected arguments, including unknown subcommands, as usage errors.
 func refuseArgs(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		refuseArgs(sub)
@@ -167,8 +166,8 @@ func refuseArgs(cmd *cobra.Command) {
 	}
 }
 
-// noArgs takes no arguments. For a command with subcommands, an argument is a
-// subcommand that does not exist.
+// noArgs accepts no arguments. For a command with subcommands, an argument is an unknown
+// subcommand.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -184,8 +183,8 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s; see %s --help", text, cmd.CommandPath())
 }
 
-// faultOf returns an error as programs see it. A command line that cannot be parsed is
-// its author's mistake.
+// faultOf returns the failure that the JSON output reports for an error. An invalid command line is
+// a HUMAN_ERROR.
 func faultOf(err error) *contract.Failure {
 	var usage usageError
 	if _, known := errors.AsType[*fault.Error](err); !known && errors.As(err, &usage) {
@@ -194,7 +193,7 @@ func faultOf(err error) *contract.Failure {
 	return fault.Of(err)
 }
 
-// reportError prints what went wrong, without secrets.
+// reportError prints an error without secrets.
 func (a *app) reportError(err error) {
 	text := telemetry.Redact(err.Error())
 	if a.json {

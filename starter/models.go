@@ -56,7 +56,7 @@ func newModels(a *app) *cobra.Command {
 	return cmd
 }
 
-// models returns what is known about models; no part of the stack has to run for it.
+// models returns the known models. No component of the stack needs to be running.
 func (a *app) models(ctx context.Context, check bool) (control.Models, error) {
 	if a.server() == "" {
 		cfg, err := a.config()
@@ -80,14 +80,14 @@ type modelFlags struct {
 	cmd         *cobra.Command
 }
 
-// add gives a command the flags; model and temperature are their usage texts.
+// add adds the flags to a command; model and temperature are their usage texts.
 func (m *modelFlags) add(cmd *cobra.Command, model, temperature string) {
 	m.cmd = cmd
 	cmd.Flags().StringVar(&m.model, "model", "", model)
 	cmd.Flags().Float64Var(&m.temperature, "temperature", 0, temperature)
 }
 
-// temperatureFlag returns the temperature that was given, nil if none was.
+// temperatureFlag returns the value of --temperature, nil if the flag was not set.
 func (m *modelFlags) temperatureFlag() *float64 {
 	if !m.cmd.Flags().Changed("temperature") {
 		return nil
@@ -95,7 +95,7 @@ func (m *modelFlags) temperatureFlag() *float64 {
 	return &m.temperature
 }
 
-// check refuses a malformed model name.
+// check rejects a malformed model name.
 func (m *modelFlags) check() error {
 	if m.model == "" {
 		return nil

@@ -26,7 +26,7 @@ const (
 // pipelineExits marks commands that have these exit codes.
 const pipelineExits = "has the exit codes of pipelines"
 
-// exitIn returns the exit code that an error has in a command.
+// exitIn maps the exit code of an error to the exit codes that a command uses.
 func exitIn(cmd *cobra.Command, code int) int {
 	for c := cmd; c != nil && code == exitInput; c = c.Parent() {
 		if c.Annotations[pipelineExits] != "" {
@@ -44,10 +44,10 @@ func newPipeline(a *app) *cobra.Command {
 then exchange their results until they agree. GAMMA joins when needed.
 
 With --wait, and in watch, the last line is ORCHESTRATION_RESULT: and a JSON document
-with consensus, task_id, metrics, abort_reason, requires_auto_recovery (it was
+that contains consensus, task_id, metrics, abort_reason, requires_auto_recovery (it was
 aborted, and no recovery reached a consensus), pipeline_id, status and final.
 
-Exit codes: 0 consensus (or the command worked), 1 error, 2 no consensus,
+Exit codes: 0 consensus (or the command succeeded), 1 error, 2 no consensus,
 3 aborted or stopped.`,
 		Args:        noArgs,
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -93,14 +93,14 @@ func newPipelineSpawn(a *app) *cobra.Command {
 	f.StringVar(&s.Model, "model", "", "model of all agents, as provider/model")
 	f.StringVar(&s.Key, "idempotency-key", "", "requests with the same key create only one pipeline")
 	f.IntVar(&s.Timeout, "timeout", 0, "time limit of the exchange, in seconds (deliberation.timeout)")
-	f.BoolVar(&s.auto, "auto-continue", false, "continue automatically after the report of the opening work")
-	f.BoolVar(&s.ForceGamma, "gamma", false, "have GAMMA join from the start")
+	f.BoolVar(&s.auto, "auto-continue", false, "continue automatically after the checkpoint report")
+	f.BoolVar(&s.ForceGamma, "gamma", false, "include GAMMA from the start")
 	f.BoolVar(&s.wait, "wait", false, "follow the pipeline and its recoveries until they end")
 	complete(cmd, "mode", contract.PipelineModes())
 	return cmd
 }
 
-// spawnPipeline makes a pipeline, or nothing if something is wrong.
+// spawnPipeline creates a pipeline, unless the request is invalid.
 func (a *app) spawnPipeline(ctx context.Context, s spawning) error {
 	if s.taskFile != "" {
 		task, err := a.readTask(s.taskFile)
@@ -122,7 +122,7 @@ func (a *app) spawnPipeline(ctx context.Context, s spawning) error {
 			fmt.Fprintln(a.errs, "rgpt: pipeline", p.ID, "was created but has not started yet; the worker will start it:", terminal.Clean(made.Waiting))
 		}
 		if made.Fresh && s.Model == "" && s.Mode == contract.ModeOpenRouter && p.Mode == contract.ModeLocal {
-			fmt.Fprintln(a.errs, "rgpt: only the scripted model is configured, so it is used (mode local); see rgpt models")
+			fmt.Fprintln(a.errs, "rgpt: using the scripted model (mode local), because no other model is configured; see rgpt models")
 		}
 		switch {
 		case s.wait:
@@ -141,7 +141,7 @@ func (a *app) spawnPipeline(ctx context.Context, s spawning) error {
 	})
 }
 
-// readTask reads a task written by a person.
+// readTask reads a task from a file.
 func (a *app) readTask(file string) (*control.Task, error) {
 	text, err := a.read(file)
 	if err != nil {
@@ -154,16 +154,16 @@ func (a *app) readTask(file string) (*control.Task, error) {
 	return &task, nil
 }
 
-// onePipeline takes the id of a pipeline as the only argument.
+// onePipeline requires a pipeline ID as the only argument.
 func onePipeline(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usageError{fmt.Errorf("%s needs the id of one pipeline, such as 7; see rgpt pipeline list", cmd.CommandPath())}
+		return usageError{fmt.Errorf("%s needs the ID of one pipeline, such as 7; see rgpt pipeline list", cmd.CommandPath())}
 	}
 	_, err := pipelineID(args[0])
 	return err
 }
 
-// perhapsPipeline takes the id of a pipeline, or nothing.
+// perhapsPipeline accepts a pipeline ID or no argument.
 func perhapsPipeline(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -171,7 +171,7 @@ func perhapsPipeline(cmd *cobra.Command, args []string) error {
 	return onePipeline(cmd, args)
 }
 
-// pipelineID reads a pipeline's id in the forms that users see: 7, #7, pipeline-7.
+// pipelineID parses a pipeline ID in any form that users see: 7, #7, pipeline-7.
 func pipelineID(text string) (int64, error) {
 	id, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimPrefix(text, "#"), "pipeline-"), 10, 64)
 	if err != nil || id <= 0 {
@@ -180,7 +180,7 @@ func pipelineID(text string) (int64, error) {
 	return id, nil
 }
 
-// chosenPipeline is the pipeline of an argument, otherwise the newest one.
+// chosenPipeline returns the ID given as an argument, otherwise the ID of the newest pipeline.
 func chosenPipeline(ctx context.Context, h backend.Backend, args []string) (int64, error) {
 	if len(args) > 0 {
 		return pipelineID(args[0])
@@ -255,7 +255,7 @@ func newPipelineSwitchModel(a *app) *cobra.Command {
 			}, false)
 		},
 	}
-	model.add(cmd, "the model, as provider/model", "sampling temperature")
+	model.add(cmd, "model to use, as provider/model", "sampling temperature")
 	cmd.Flags().StringVar(&agent, "agent", "", "only for this agent: alpha, beta or gamma")
 	cmd.Flags().StringVar(&c.Reason, "reason", "", "reason to record")
 	complete(cmd, "agent", contract.Members())
@@ -269,7 +269,7 @@ func newPipelineRevoke(a *app) *cobra.Command {
 		Example: `  rgpt pipeline revoke 7 BETA --reason "it repeats itself"`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return usageError{fmt.Errorf("%s needs the id of a pipeline and ALPHA, BETA or GAMMA", cmd.CommandPath())}
+				return usageError{fmt.Errorf("%s needs a pipeline ID and an agent: ALPHA, BETA or GAMMA", cmd.CommandPath())}
 			}
 			return onePipeline(cmd, args[:1])
 		},
@@ -284,8 +284,7 @@ func newPipelineRevoke(a *app) *cobra.Command {
 	return cmd
 }
 
-// pipelineCommand sends a command to a pipeline, prints its answer, and follows the
-// pipeline if asked to.
+// pipelineCommand sends a command to a pipeline, and prints the response or follows the pipeline.
 func (a *app) pipelineCommand(ctx context.Context, arg string, give func(backend.Backend, int64) (contract.PipelineAck, error), wait bool) error {
 	id, err := pipelineID(arg)
 	if err != nil {

@@ -57,7 +57,7 @@ func newPipelineList(a *app) *cobra.Command {
 func (a *app) printPipelines(list []store.Pipeline) {
 	printList(a, "pipelines", list, `No pipelines. Spawn one: rgpt pipeline spawn --objective "…"`, "PIPELINE\tSTATUS\tATTEMPT\tROUNDS\tGAMMA\tSCORE\tAGE\tPLANS\tOBJECTIVE", func(w io.Writer, p store.Pipeline) {
 		score := ""
-		if p.Status.Terminal() { // until then it says what remains to be done
+		if p.Status.Terminal() { // a score before the end is only provisional
 			score = fmt.Sprintf("%.2f", p.Metrics.PerformanceScore)
 		}
 		status, plans := string(p.Status), ""
@@ -132,7 +132,8 @@ func (a *app) printConsensus(p store.Pipeline) {
 	a.printText("  consensus  "+terminal.Clean(p.Consensus.About)+":", p.Consensus.Value.Head)
 }
 
-// printDecision prints why something was decided, and the arguments against it.
+// printDecision prints the reasons for a decision, the rejected alternatives, open questions and
+// remarks.
 func (a *app) printDecision(d *contract.Decision) {
 	if d == nil {
 		return
@@ -152,8 +153,7 @@ func (a *app) printDecision(d *contract.Decision) {
 	list("remark", d.Remarks)
 }
 
-// printText prints a text that an agent wrote: after its heading if it is one line,
-// otherwise below it.
+// printText prints an agent's text: after its heading if it is a single line, otherwise below.
 func (a *app) printText(head, text string) {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	if len(lines) == 1 {
@@ -233,7 +233,7 @@ func newPipelineLogs(a *app) *cobra.Command {
 	var follow bool
 	var after int64
 	cmd := &cobra.Command{
-		Use: "logs [PIPELINE]", Short: "Show messages, writes, votes, errors and status changes, in order (default: the newest)", Args: perhapsPipeline,
+		Use: "logs [PIPELINE]", Short: "Show the messages, writes, votes, errors and status changes of a pipeline (default: the newest)", Args: perhapsPipeline,
 		Example: `  rgpt pipeline logs 7
   rgpt pipeline logs 7 --follow --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -251,8 +251,7 @@ func newPipelineLogs(a *app) *cobra.Command {
 	return cmd
 }
 
-// pipelineLogs prints what happened in a pipeline and, with follow, what happens until
-// it has ended.
+// pipelineLogs prints the log of a pipeline and, with follow, new entries until it ends.
 func (a *app) pipelineLogs(ctx context.Context, h backend.Backend, id, after int64, follow bool) error {
 	p, err := h.Pipeline(ctx, id)
 	if err != nil {
@@ -270,11 +269,11 @@ func (a *app) pipelineLogs(ctx context.Context, h backend.Backend, id, after int
 	})
 }
 
-// logPage is how many entries of a log are read at once.
+// logPage is the number of log entries per request.
 const logPage = 500
 
-// showLogs prints the entries after a number, which it advances: as lines, or with
-// their full texts.
+// showLogs prints the entries after a given number, which it advances, as single lines or with
+// their full text.
 func (a *app) showLogs(ctx context.Context, h backend.Backend, id int64, after *int64, whole bool) error {
 	for {
 		page, err := withRetries(ctx, func() ([]control.PipelineLog, error) { return h.PipelineLogs(ctx, id, *after, logPage) })
@@ -291,7 +290,7 @@ func (a *app) showLogs(ctx context.Context, h backend.Backend, id int64, after *
 	}
 }
 
-// printPipelineLog prints one entry: as a line, or with its full text.
+// printPipelineLog prints one entry, as a single line or with its full text.
 func (a *app) printPipelineLog(l control.PipelineLog, whole bool) {
 	if a.json {
 		if raw, err := json.Marshal(l); err == nil {
@@ -333,7 +332,7 @@ func inWords(l control.PipelineLog) string {
 	}
 }
 
-// eventInWords names the few parts of an event's payload that people look for.
+// eventInWords returns the most relevant fields of an event's payload as text.
 func eventInWords(details json.RawMessage) string {
 	var m map[string]any
 	if json.Unmarshal(details, &m) != nil {

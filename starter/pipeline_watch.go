@@ -21,29 +21,27 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
-// recoveryTimeout is how long a follower of a pipeline waits for the recovery that its
-// end announced, or for the report that none follows. Either comes at once, unless the
-// worker dies in between.
+// recoveryTimeout is the maximum wait for the event that reports whether an announced recovery
+// started. It normally follows immediately, unless the worker dies in between.
 const recoveryTimeout = time.Minute
 
-// resultMark begins the last line of a pipeline that was followed to its end.
+// resultMark starts the last line that is printed for a pipeline followed to its end.
 const resultMark = "ORCHESTRATION_RESULT:"
 
-// orchestrationResult is how a pipeline ended: the last in a chain of pipelines that
-// recovered one another.
+// orchestrationResult is the result of the last pipeline in a chain of recoveries.
 type orchestrationResult struct {
 	Consensus   bool                         `json:"consensus"`
 	TaskID      string                       `json:"task_id"`
 	Metrics     contract.DeliberationMetrics `json:"metrics"`
 	AbortReason contract.AbortReason         `json:"abort_reason"`
-	// RequiresAutoRecovery says that it was aborted, and that none of the recoveries
-	// that followed reached a consensus.
+	// RequiresAutoRecovery reports whether the pipeline was aborted and no recovery reached a
+	// consensus.
 	RequiresAutoRecovery bool                    `json:"requires_auto_recovery"`
 	PipelineID           int64                   `json:"pipeline_id"`
 	Status               contract.PipelineStatus `json:"status"`
 	Final                string                  `json:"final"`
 	Attempts             int                     `json:"attempts"`
-	Pipelines            []int64                 `json:"pipelines"` // all that were followed; the other fields are those of the last
+	Pipelines            []int64                 `json:"pipelines"` // all followed pipelines; the other fields describe the last one
 	Failure              *contract.Failure       `json:"failure,omitempty"`
 }
 
@@ -65,8 +63,8 @@ func newPipelineWatch(a *app) *cobra.Command {
 	return cmd
 }
 
-// watchPipeline shows what happens in a pipeline, and in those that recover it, until
-// the last has ended, and returns the exit code of its end.
+// watchPipeline shows the events of a pipeline and its recoveries until the last one ends, and
+// returns its exit code.
 func (a *app) watchPipeline(ctx context.Context, h backend.Backend, id, after int64) error {
 	var all []int64
 	aborted := false
@@ -88,8 +86,8 @@ func (a *app) watchPipeline(ctx context.Context, h backend.Backend, id, after in
 	}
 }
 
-// followPipeline shows what happens in one pipeline. It returns how that ended, and the
-// pipeline that recovers it, 0 if none does.
+// followPipeline shows the events of one pipeline until it ends. It returns the pipeline and the ID
+// of its recovery, 0 if there is none.
 func (a *app) followPipeline(ctx context.Context, h backend.Backend, id, after int64) (store.Pipeline, int64, error) {
 	p, err := withRetries(ctx, func() (store.Pipeline, error) { return h.Pipeline(ctx, id) })
 	if err != nil {
@@ -103,7 +101,7 @@ func (a *app) followPipeline(ctx context.Context, h backend.Backend, id, after i
 	}
 	following, enough := context.WithCancel(ctx)
 	defer enough()
-	wait := func() { time.AfterFunc(recoveryTimeout, enough) } // has no effect once all is over
+	wait := func() { time.AfterFunc(recoveryTimeout, enough) } // has no effect after following has ended
 	if p.Status.Terminal() {
 		wait()
 	}
@@ -131,15 +129,15 @@ func (a *app) followPipeline(ctx context.Context, h backend.Backend, id, after i
 	return p, next, err
 }
 
-// askToContinue reports that a pipeline waits for a person, if it still does.
+// askToContinue reports that a pipeline is waiting for the user, if it still is.
 func (a *app) askToContinue(ctx context.Context, h backend.Backend, id int64) {
 	if p, err := h.Pipeline(ctx, id); err == nil && p.WaitingFor != "" {
 		fmt.Fprintf(a.errs, "Pipeline %d is waiting for you: rgpt pipeline %s %d\n", id, p.WaitingFor, id)
 	}
 }
 
-// overBy reports whether an event is the last one of a pipeline: its own, or that of a
-// worker that closed a pipeline whose workflow had vanished.
+// overBy reports whether an event ends a pipeline. It was recorded by the pipeline, or by a worker
+// that closed it because its workflow no longer existed.
 func overBy(e contract.Event) bool {
 	var said struct {
 		Status  contract.PipelineStatus `json:"status"`
@@ -149,7 +147,8 @@ func overBy(e contract.Event) bool {
 	return closed || e.Type == contract.EventOrchestrationComplete
 }
 
-// recoveryIn reads from an event whether a recovery is to follow, and which one does.
+// recoveryIn returns whether an event announces a recovery, and the ID of the recovering pipeline
+// if it has started.
 func recoveryIn(e contract.Event) (recovers bool, next int64) {
 	var said struct {
 		Recovers    bool  `json:"requires_auto_recovery"`
@@ -179,7 +178,7 @@ func isOver(p store.Pipeline) bool {
 	return p.FinishedAt != nil && time.Since(*p.FinishedAt) > recoveryTimeout
 }
 
-// recoveryOf says which pipeline this one recovers.
+// recoveryOf describes which pipeline this one recovers.
 func recoveryOf(p store.Pipeline) string {
 	if p.PriorID == 0 {
 		return ""
@@ -211,8 +210,8 @@ func (a *app) reportPipeline(p store.Pipeline, all []int64, aborted bool) error 
 	return nil
 }
 
-// visible replaces characters of a JSON document that could affect a terminal by their
-// escapes: the meaning is the same.
+// visible escapes the characters of a JSON document that could affect a terminal. Its meaning does
+// not change.
 func visible(doc string) string {
 	var b strings.Builder
 	for _, r := range doc {
@@ -227,7 +226,7 @@ func visible(doc string) string {
 	return b.String()
 }
 
-// pipelineExit returns the exit code for how a pipeline ended.
+// pipelineExit returns the exit code for the result of a pipeline.
 func pipelineExit(p store.Pipeline) int {
 	switch {
 	case p.Status == contract.PipelineCompleted:

@@ -29,16 +29,16 @@ func newRun(a *app) *cobra.Command {
 	return cmd
 }
 
-// oneRun takes the id of a run as the only argument.
+// oneRun requires a run ID as the only argument.
 func oneRun(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usageError{fmt.Errorf("%s needs the id of one run, such as 42; see rgpt run list", cmd.CommandPath())}
+		return usageError{fmt.Errorf("%s needs the ID of one run, such as 42; see rgpt run list", cmd.CommandPath())}
 	}
 	_, err := runID(args[0])
 	return err
 }
 
-// runID reads a run's id in the forms that users see: 42, #42, run-42.
+// runID parses a run ID in any form that users see: 42, #42, run-42.
 func runID(text string) (int64, error) {
 	digits := strings.TrimPrefix(strings.TrimPrefix(text, "#"), "run-")
 	id, err := strconv.ParseInt(digits, 10, 64)
@@ -48,7 +48,7 @@ func runID(text string) (int64, error) {
 	return id, nil
 }
 
-// exitOf returns the exit code for how a run ended.
+// exitOf returns the exit code for the result of a run.
 func exitOf(status contract.Status, code contract.Code) int {
 	switch {
 	case status == contract.StatusDone:

@@ -46,14 +46,14 @@ func newRunCreate(a *app) *cobra.Command {
   rgpt run create --repo . --goal "Fix the docs" --env none`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.watch = cmd.Flags().Changed("stay") // also if it is 0 and the configuration sets more
+			c.watch = cmd.Flags().Changed("stay") // even 0 overrides the configuration
 			return a.createRun(cmd.Context(), c)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.Repo, "repo", "", "repository: a directory or a URL; with --server, a directory on the server's host")
 	f.StringVar(&c.Base, "base", "", "branch, tag or commit to start from (default: the checked-out commit, or the default branch)")
-	f.StringVar(&c.Goal, "goal", "", "what the change should achieve; the first line is the title")
+	f.StringVar(&c.Goal, "goal", "", "goal of the change; the first line is its title")
 	f.StringVar(&c.Description, "description", "", "additional details of the goal")
 	f.StringVar(&c.goalFile, "goal-file", "", "read the goal from this file; - is standard input")
 	f.StringVar(&c.planFile, "plan", "", "use the plan in this file (YAML or JSON) instead of asking the planner")
@@ -62,13 +62,13 @@ func newRunCreate(a *app) *cobra.Command {
 	f.StringVar(&c.Model, "model", "", "model of all agents, as provider/model")
 	f.StringVar(&c.Key, "idempotency-key", "", "requests with the same key create only one run")
 	f.BoolVar(&c.PlanOnly, "plan-only", false, "stop after the plan")
-	f.StringVar(&c.PlanBy, "plan-by", "", "who plans: planner, deliberation (ALPHA and BETA), or auto: deliberation if the planner rates the goal as complex (deliberation.plan_by)")
+	f.StringVar(&c.PlanBy, "plan-by", "", "planner, deliberation (ALPHA and BETA), or auto: deliberation if the planner rates the goal as complex (deliberation.plan_by)")
 	f.BoolVar(&c.ApprovePlan, "approve-plan", false, "wait for approval before building")
 	f.BoolVar(&c.ApproveRelease, "approve-release", false, "wait for approval before releasing")
 	f.BoolVar(&c.Push, "push", false, "also push the branch to --remote")
 	f.StringVar(&c.Remote, "remote", "", "remote to push to: a name or a URL (default with --push: origin)")
 	f.BoolVar(&c.wait, "wait", false, "follow the run until it ends")
-	f.DurationVar(&c.watchTime, "stay", 0, "how long the run stays with its branch after the release, to fix failing checks that are reported (git.stay)")
+	f.DurationVar(&c.watchTime, "stay", 0, "how long the run watches its branch after the release, to fix reported check failures (git.stay)")
 	f.DurationVar(&c.timeout, "timeout", 0, "maximum duration of the run (execution.run.time)")
 	f.StringArrayVar(&c.set, "set", nil, "set a configuration key for this run: key=value; repeatable")
 	_ = cmd.RegisterFlagCompletionFunc("env", cobra.FixedCompletions([]cobra.Completion{control.EnvironmentAuto, control.EnvironmentNone}, cobra.ShellCompDirectiveDefault))
@@ -76,7 +76,7 @@ func newRunCreate(a *app) *cobra.Command {
 	return cmd
 }
 
-// createRun makes a run, or nothing if something is wrong.
+// createRun creates a run, unless the request is invalid.
 func (a *app) createRun(ctx context.Context, c creation) error {
 	if err := a.takeSettings(c); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (a *app) createRun(ctx context.Context, c creation) error {
 	return a.reportCreated(ctx, h, created.Run, created.Fresh, c.wait)
 }
 
-// reportCreation prints what the user should know about a run that was made.
+// reportCreation prints the notes about a new run.
 func (a *app) reportCreation(c control.Created) {
 	for _, note := range c.Notes {
 		fmt.Fprintln(a.errs, "Note:", note)
@@ -113,7 +113,7 @@ func (a *app) reportCreation(c control.Created) {
 	}
 }
 
-// takeSettings turns flags into configuration keys.
+// takeSettings converts flags to configuration keys.
 func (a *app) takeSettings(c creation) error {
 	for _, s := range c.set {
 		key, value, ok := strings.Cut(s, "=")
@@ -152,7 +152,7 @@ func (a *app) readInputs(c *creation) (err error) {
 	return c.Check()
 }
 
-// maxInput is more than any goal or plan needs, and still small enough to read.
+// maxInput is the maximum size of a goal or plan file, more than any needs.
 const maxInput = 16 << 20
 
 // read reads a text file, or standard input for -.
@@ -173,13 +173,13 @@ func (a *app) read(file string) (string, error) {
 	if len(raw) > maxInput {
 		return "", usageError{fmt.Errorf("cannot read %s: it is larger than %d MiB", file, maxInput>>20)}
 	}
-	if !utf8.Valid(raw) { // a parser would replace what it cannot read
+	if !utf8.Valid(raw) { // a parser would replace invalid bytes
 		return "", usageError{fmt.Errorf("cannot read %s: it is not valid UTF-8; save it as UTF-8", file)}
 	}
 	return string(raw), nil
 }
 
-// readPlan reads a plan written by a person.
+// readPlan reads a plan from a file.
 func (a *app) readPlan(file string) (*contract.Plan, error) {
 	text, err := a.read(file)
 	if err != nil {
@@ -192,8 +192,8 @@ func (a *app) readPlan(file string) (*contract.Plan, error) {
 	return &plan, verdict.Plan(plan)
 }
 
-// maxComplaint limits the message about an invalid file: a file that is not text may
-// be quoted as a whole.
+// maxComplaint limits the message about an invalid file: if it is not text, the parser may quote
+// all of it.
 const maxComplaint = 1000
 
 // readStrictly reads a YAML or JSON file as one document without unknown fields.
@@ -218,7 +218,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// reportCreated prints which run was made, and follows it if asked to.
+// reportCreated prints the new run, or follows it if --wait is set.
 func (a *app) reportCreated(ctx context.Context, h backend.Backend, run store.Run, fresh, wait bool) error {
 	if !wait {
 		if a.json {
@@ -241,7 +241,7 @@ func planOf(d views.RunDetails) (contract.Plan, bool) {
 	return out.Plan, err == nil && len(out.Plan.Steps) > 0
 }
 
-// printPlan shows a plan to a person who is to approve it.
+// printPlan prints a plan for its approval.
 func printPlan(w io.Writer, p contract.Plan) {
 	fmt.Fprintf(w, "Plan (complexity %.2f): %s\n", p.ComplexityScore, terminal.OneLine(p.Summary))
 	for _, s := range p.Steps {

@@ -34,7 +34,7 @@ func newRunDiff(a *app) *cobra.Command {
 time, tokens, cost and heals of the second against the first.
 
 42 is the run as it is now. 42@1 is its state when the first attempt of its tester
-ended (--phase selects another phase), with the time and money spent since the
+finished (--phase selects another phase), with the time and money spent since the
 previous attempt.`,
 		Example: `  rgpt run diff 41 42
   rgpt run diff 42@1 42@2 --patch
@@ -51,7 +51,7 @@ previous attempt.`,
 	return cmd
 }
 
-// sides reads which two sides to compare.
+// sides parses the two sides to compare.
 func (c diffCommand) sides(args []string) (sides [2]diff.Ref, err error) {
 	if err := oneOf("phase", contract.Phase(c.phase), contract.Phases()); err != nil {
 		return sides, err
@@ -98,11 +98,11 @@ func (a *app) diff(cmd *cobra.Command, c diffCommand, args []string) error {
 	return nil
 }
 
-// listedPoints is how many points, files and steps of one kind are printed; JSON has
-// all.
+// listedPoints is the maximum number of points, files and steps of one kind that are printed; the
+// JSON output contains all of them.
 const listedPoints = 20
 
-// printDiff prints a comparison, what is worse first.
+// printDiff prints a comparison, regressions first.
 func (a *app) printDiff(d diff.Diff, patch bool) {
 	o := diffOutput{Writer: a.out, colours: a.terminal()}
 	o.head(d)
@@ -158,7 +158,7 @@ func dash(s string) string {
 	return s
 }
 
-// points prints what is worse or better, the first ones of each kind.
+// points prints the first regressions or improvements of each kind.
 func (o diffOutput) points(title, mark string, s lipgloss.Style, points []diff.Point) {
 	if len(points) == 0 {
 		fmt.Fprintf(o, "\n%s: none\n", title)
@@ -301,14 +301,14 @@ func (o diffOutput) code(d diff.CodeDiff) {
 		case f.Binary:
 			change = "binary"
 		case f.Unsure:
-			change += ", based on the runs' own changes"
+			change += ", counting only the runs' own changes"
 		}
 		lines = append(lines, fmt.Sprintf("%-8s %s (%s)", f.Status, f.Path, change))
 	}
 	o.lines(lines)
 }
 
-// tests prints changes that are neither worse nor better but worth a look.
+// tests prints notable test results that are neither regressions nor improvements.
 func (o diffOutput) tests(d diff.TestsDiff) {
 	for _, l := range []struct {
 		name string

@@ -20,9 +20,9 @@ func newRunFork(a *app) *cobra.Command {
 	o := rerun.ForkRequest{}
 	cmd := &cobra.Command{
 		Use: "fork RUN", Short: "Start a new run from a step of an existing run", Args: oneRun,
-		Long: `Starts a new run that continues from a step of an existing one: with its plan, the changes of the
-steps that it depends on, and its conversation and workspace as they were after a turn.
-None of that is paid for again, and the original run is not changed.`,
+		Long: `Starts a new run that continues from a step of an existing run. It reuses the plan, the changes of
+the steps that the step depends on and, with --turn, its conversation and workspace up to that turn.
+None of this is paid for again, and the original run is not changed.`,
 		Example: `  rgpt run fork 42 --step step-003
   rgpt run fork 42 --step step-003 --turn 4 --model openai/gpt-5
   rgpt run fork 42 --step step-003 --instructions "Use the standard library only."`,
@@ -52,7 +52,7 @@ None of that is paid for again, and the original run is not changed.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Step, "step", "", "step to continue from (default: the first step of the plan)")
-	f.IntVar(&o.Turn, "turn", -1, "retain the step's conversation and workspace up to this turn (default: the step starts over)")
+	f.IntVar(&o.Turn, "turn", -1, "keep the step's conversation and workspace up to this turn (default: the step starts over)")
 	f.Lookup("turn").DefValue = "0" // so that the help does not show -1
 	model.add(cmd, "model for the builder, as provider/model", "sampling temperature")
 	f.StringVar(&o.Instructions, "instructions", "", "additional instructions for the model")
@@ -65,7 +65,7 @@ None of that is paid for again, and the original run is not changed.`,
 // reportFork prints where the new run continues from, or follows it.
 func (a *app) reportFork(ctx context.Context, h backend.Backend, created control.Created, wait bool) error {
 	run := created.Run
-	if len(created.Notes) > 0 { // the first note says where it continues from
+	if len(created.Notes) > 0 { // the first note states the starting point
 		if !wait && !a.json {
 			fmt.Fprintf(a.out, "Run %d %s\n", run.ID, terminal.Clean(created.Notes[0]))
 		}

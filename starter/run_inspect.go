@@ -62,7 +62,7 @@ func newRunList(a *app) *cobra.Command {
 	return cmd
 }
 
-// checkFilter refuses what no run can match.
+// checkFilter rejects a filter that no run can match.
 func checkFilter(f store.Filter) error {
 	if f.Limit < 1 {
 		return usageError{fmt.Errorf("--limit %d is too small; must be at least 1", f.Limit)}
@@ -76,7 +76,7 @@ func checkFilter(f store.Filter) error {
 		oneOf("error", f.ErrorClass, contract.Classes()))
 }
 
-// oneOf refuses a flag's value that is given and not one of those allowed.
+// oneOf rejects a flag's value that is neither empty nor allowed.
 func oneOf[T ~string](flag string, value T, all []T) error {
 	if value == "" || slices.Contains(all, value) {
 		return nil
@@ -94,10 +94,10 @@ func (a *app) printRuns(runs []store.Run) {
 	})
 }
 
-// age says roughly how long ago something was.
+// age formats the approximate time since t.
 func age(t time.Time) string { return ui.Age(time.Since(t)) }
 
-// withRun reads the whole run that the argument names.
+// withRun reads the details of the run that the argument names.
 func (a *app) withRun(ctx context.Context, arg string, needs backend.Needs, f func(backend.Backend, views.RunDetails) error) error {
 	id, err := runID(arg)
 	if err != nil {
@@ -230,8 +230,8 @@ func newRunArtifacts(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&get, "get", "", "file to download, by name; printed unless --folder is given")
-	cmd.Flags().StringVar(&folder, "folder", "", "directory to write files to; all files unless --get is given")
+	cmd.Flags().StringVar(&get, "get", "", "name of a file to download; printed unless --folder is set")
+	cmd.Flags().StringVar(&folder, "folder", "", "directory to write to; all files unless --get is set")
 	return cmd
 }
 
@@ -268,15 +268,15 @@ func (a *app) getArtifact(ctx context.Context, h backend.Backend, d views.RunDet
 	return fault.New(contract.ClassHuman, store.CodeNotFound, "run %d has no artifact named %q; see rgpt run artifacts %d", d.ID, name, d.ID)
 }
 
-// written is the result of writing an artifact to a folder.
+// written is the result of writing an artifact to a directory.
 type written struct {
 	Name  string `json:"name"`
 	File  string `json:"file,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// getArtifacts writes files below a folder. Names came from repositories, so none of
-// them may lead outside the folder. If one cannot be written the others still are.
+// getArtifacts writes files below a directory. Their names come from repositories, so none of them
+// may lead outside the directory. If one file cannot be written, the others still are.
 func (a *app) getArtifacts(ctx context.Context, h backend.Backend, d views.RunDetails, folder string) error {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return usageError{fmt.Errorf("cannot create the directory %s: %w", folder, err)}
@@ -317,8 +317,7 @@ func (a *app) printWritten(files []written) {
 	}
 }
 
-// checkName refuses names that are not a path below a folder, and those that git would
-// act on if the folder is a repository.
+// checkName rejects names that are not paths below a directory, and names inside a git directory.
 func checkName(name string) error {
 	if !filepath.IsLocal(name) || filepath.Clean(name) == "." {
 		return errors.New("its path leads outside the directory")
@@ -388,7 +387,7 @@ func newRunTiming(a *app) *cobra.Command {
 	}
 }
 
-// noteTiming prints what is unknown about a run's timing.
+// noteTiming prints the limitations of a run's timing.
 func (a *app) noteTiming(t control.Timing) {
 	switch {
 	case t.Note != "" && t.Unknown != nil:

@@ -21,7 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
-// logEntry is one thing that was said or done in a run.
+// logEntry is one message or output of a run.
 type logEntry struct {
 	Phase   contract.Phase `json:"phase"`
 	Step    string         `json:"step,omitempty"`
@@ -72,7 +72,7 @@ func newRunLogs(a *app) *cobra.Command {
 	return cmd
 }
 
-// printConversations prints what agents said and did.
+// printConversations prints the conversations of agents.
 func (a *app) printConversations(ctx context.Context, h backend.Backend, id int64, phase, step string) error {
 	list, err := h.Conversations(ctx, id, contract.Phase(phase), step)
 	if err != nil {
@@ -86,7 +86,7 @@ func (a *app) printConversations(ctx context.Context, h backend.Backend, id int6
 	return nil
 }
 
-// printOutputs prints what checks printed.
+// printOutputs prints the output of checks.
 func (a *app) printOutputs(ctx context.Context, h backend.Backend, d views.RunDetails) error {
 	for _, f := range d.Artifacts {
 		if f.Type != contract.ArtifactLog || isSetupLog(f) {
@@ -140,13 +140,13 @@ func (a *app) printLog(e logEntry) {
 	}
 }
 
-// isSetupLog reports whether a file is the log of a set-up.
+// isSetupLog reports whether a file is a setup log.
 func isSetupLog(f contract.Artifact) bool {
 	ok, err := path.Match("environment/*/setup.log", f.Name)
 	return ok && err == nil
 }
 
-// printSetupLogs prints the logs of the set-ups that a run carried out.
+// printSetupLogs prints the logs of the setups that a run performed.
 func (a *app) printSetupLogs(ctx context.Context, h backend.Backend, d views.RunDetails) error {
 	found := false
 	for _, f := range d.Artifacts {
@@ -177,8 +177,7 @@ func (a *app) printSetupLogs(ctx context.Context, h backend.Backend, d views.Run
 	return nil
 }
 
-// followOutput prints what a run's commands print, as it arrives, until the run has
-// ended.
+// followOutput prints the output of a run's commands as it arrives, until the run ends.
 func (a *app) followOutput(ctx context.Context, arg string) error {
 	id, err := runID(arg)
 	if err != nil {
@@ -187,19 +186,19 @@ func (a *app) followOutput(ctx context.Context, arg string) error {
 	return a.with(ctx, 0, func(b backend.Backend) error { return a.followRun(ctx, b, id) })
 }
 
-// outputSource is where a run's output is read from.
+// outputSource provides a run and its output.
 type outputSource interface {
 	Run(ctx context.Context, id int64) (store.Run, error)
 	LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error)
 }
 
-// followRun prints the output of a run until it has ended. It pauses before it asks
-// again, unless it got as much as it had asked for.
+// followRun prints the output of a run until it has ended. It pauses between requests, except after
+// a full page.
 func (a *app) followRun(ctx context.Context, h outputSource, id int64) error {
 	lines := outputLines{a: a, open: map[string]string{}}
 	defer lines.end()
 	for after := int64(0); ; {
-		// Ask first whether the run has ended, so that its last output is not missed.
+		// Check first whether the run has ended, so that its last output is not missed.
 		run, err := withRetries(ctx, func() (store.Run, error) { return h.Run(ctx, id) })
 		if err != nil {
 			return err
@@ -232,7 +231,7 @@ type outputLines struct {
 	open map[string]string // the unfinished line of each source
 }
 
-// maxOpenLine is how long an unfinished line may become before it is printed.
+// maxOpenLine is the length above which an unfinished line is printed.
 const maxOpenLine = 8 << 10
 
 func (o *outputLines) print(p views.Output) {
@@ -262,7 +261,7 @@ func (o *outputLines) line(source, text string) {
 	fmt.Fprintf(o.a.out, "%s  %s\n", terminal.Clean(source), terminal.CleanLine(text))
 }
 
-// end prints the lines that were never finished.
+// end prints the unfinished lines.
 func (o *outputLines) end() {
 	for _, source := range slices.Sorted(maps.Keys(o.open)) {
 		if text := o.open[source]; text != "" {

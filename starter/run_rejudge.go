@@ -37,7 +37,7 @@ is worse than before.`,
 	return cmd
 }
 
-// rules reads the rules that were given.
+// rules returns the rules that the flags set.
 func (o *rejudgeFlags) rules(cmd *cobra.Command) (r control.Rules, err error) {
 	for _, most := range []struct {
 		name  string

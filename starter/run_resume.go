@@ -18,7 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
-// resuming returns the commands that continue a run after a failure, or repeat it.
+// resuming returns the commands that continue or repeat a run.
 func resuming(a *app) []*cobra.Command {
 	return []*cobra.Command{newRunResume(a), newRunReplay(a), newRunHeal(a), newRunInterventions(a)}
 }
@@ -113,7 +113,7 @@ func (a *app) reportResumed(ctx context.Context, h backend.Backend, went control
 	}
 }
 
-// reportReplay prints that a run is repeated, or follows it.
+// reportReplay prints which phase a run continues from, or follows the run.
 func (a *app) reportReplay(ctx context.Context, h backend.Backend, result rerun.Result, run store.Run, wait bool) error {
 	switch {
 	case wait && !result.Started:
@@ -140,8 +140,8 @@ func newRunHeal(a *app) *cobra.Command {
 	var action string
 	cmd := &cobra.Command{
 		Use: "heal RUN", Short: "Apply a heal action to a failed run, or to one that requests help", Args: oneRun,
-		Long: `Responds to a run that requests help: the run heals the failure with the given action, or
-starts again with the actions of its class. A failed run continues from where it failed.`,
+		Long: `Responds to a run that requests help: the run tries the given action, or all actions
+of its failure class again. A failed run continues from where it failed.`,
 		Example: `  rgpt run heal 42
   rgpt run heal 42 --action repair --reason "the helper in math.go is off by one"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -183,7 +183,7 @@ func newRunInterventions(a *app) *cobra.Command {
 	}
 }
 
-// shownInterventions is how many open questions are listed, the oldest first.
+// shownInterventions is the maximum number of open interventions that are listed, oldest first.
 const shownInterventions = 200
 
 func (a *app) printInterventions(list []views.Intervention) {
@@ -209,9 +209,9 @@ func (a *app) printInterventions(list []views.Intervention) {
 	}
 }
 
-// helpCommands lists the commands that can answer an open question.
+// helpCommands lists the commands that respond to an open intervention.
 func helpCommands(i views.Intervention) string {
-	if i.Kind == contract.InterventionQuota { // what happens next is known
+	if i.Kind == contract.InterventionQuota { // the next action is fixed
 		return fmt.Sprintf("Continue now: rgpt run approve %d   Give up: rgpt run reject %d", i.RunID, i.RunID)
 	}
 	return fmt.Sprintf("Try again: rgpt run approve %d   Other action: rgpt run heal %d --action ACTION   Give up: rgpt run reject %d", i.RunID, i.RunID, i.RunID)

@@ -16,7 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
-// steering returns the commands that are updates of a run.
+// steering returns the commands that send updates to a run.
 func steering(a *app) []*cobra.Command {
 	command := func(name, use, short string, flags func(*cobra.Command, *contract.Command)) *cobra.Command {
 		var c contract.Command
@@ -63,7 +63,7 @@ func newRunApprove(a *app) *cobra.Command {
 	return cmd
 }
 
-// approveEdited approves a plan as a person edited it.
+// approveEdited approves the plan in a file.
 func (a *app) approveEdited(ctx context.Context, arg, file string, c contract.Command) error {
 	plan, err := a.readPlan(file)
 	if err != nil {
@@ -103,12 +103,12 @@ func newRunSwitchModel(a *app) *cobra.Command {
 			})
 		},
 	}
-	model.add(cmd, "the model, as provider/model", "sampling temperature")
+	model.add(cmd, "model to use, as provider/model", "sampling temperature")
 	cmd.Flags().StringVar(&agent, "agent", "", "only for this agent: planner, builder, repair, …, or alpha, beta, gamma while they deliberate on the plan")
 	return cmd
 }
 
-// steer sends a command to a run and prints the run's answer.
+// steer sends an update to a run and prints the response.
 func (a *app) steer(ctx context.Context, arg, name string, c contract.Command) error {
 	return a.command(ctx, arg, func(h backend.Backend, id int64) (contract.Ack, error) {
 		c.By = caller()
@@ -116,7 +116,7 @@ func (a *app) steer(ctx context.Context, arg, name string, c contract.Command) e
 	})
 }
 
-// command sends a command to a run and prints its answer.
+// command sends a command to a run and prints the response.
 func (a *app) command(ctx context.Context, arg string, give func(backend.Backend, int64) (contract.Ack, error)) error {
 	id, err := runID(arg)
 	if err != nil {
@@ -140,7 +140,7 @@ func (a *app) acknowledge(id int64, ack contract.Ack) error {
 	return nil
 }
 
-// caller names the user who gives a command.
+// caller returns the name of the user who runs the command.
 func caller() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username
@@ -148,14 +148,14 @@ func caller() string {
 	return "the command line"
 }
 
-// newRunCheck returns the command that reports to a run what a CI or a reviewer says
-// about its branch.
+// newRunCheck returns the command that reports to a run the result of a CI check or a review of its
+// branch.
 func newRunCheck(a *app) *cobra.Command {
 	var m contract.CheckMessage
 	var failed, passed, comment bool
 	var log string
 	cmd := &cobra.Command{
-		Use: "check RUN --name NAME --failed|--passed|--comment", Short: "Report the result of a check or a review to a run that stays with its branch", Args: oneRun,
+		Use: "check RUN --name NAME --failed|--passed|--comment", Short: "Report the result of a check or a review to a run that watches its branch", Args: oneRun,
 		Example: `  rgpt run check 42 --name ci/unit --failed --log unit.log --commit "$SHA" --id "$CI_JOB_ID"
   rgpt run check 42 --name greet.go:12 --comment --log - < comment.txt`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -167,7 +167,7 @@ func newRunCheck(a *app) *cobra.Command {
 			case comment:
 				m.Kind = contract.CheckComment
 			default:
-				return usageError{errors.New("the result is missing: give --failed, --passed, or --comment for a review comment")}
+				return usageError{errors.New("the result is missing: use --failed, --passed, or --comment for a review comment")}
 			}
 			return a.check(cmd.Context(), args[0], log, m)
 		},
@@ -176,10 +176,10 @@ func newRunCheck(a *app) *cobra.Command {
 	f.StringVar(&m.Name, "name", "", "name of the check; for a comment, its location")
 	f.BoolVar(&failed, "failed", false, "the check failed")
 	f.BoolVar(&passed, "passed", false, "the check passed")
-	f.BoolVar(&comment, "comment", false, "this is a review comment")
-	f.StringVar(&m.Summary, "summary", "", "what happened, in one line")
+	f.BoolVar(&comment, "comment", false, "the report is a review comment")
+	f.StringVar(&m.Summary, "summary", "", "one-line summary of the result")
 	f.StringVar(&log, "log", "", "file with the check's output or the comment's text; - is standard input")
-	f.StringVar(&m.Commit, "commit", "", "commit that was checked (default: the released one)")
+	f.StringVar(&m.Commit, "commit", "", "commit that was checked (default: the released commit)")
 	f.StringVar(&m.ID, "id", "", "reports with the same ID count once (default: a new ID each time)")
 	f.StringVar(&m.URL, "url", "", "URL with more details")
 	cmd.MarkFlagsMutuallyExclusive("failed", "passed", "comment")
@@ -197,7 +197,7 @@ func (a *app) check(ctx context.Context, arg, log string, m contract.CheckMessag
 	return a.command(ctx, arg, func(h backend.Backend, id int64) (contract.Ack, error) { return h.Check(ctx, id, m) })
 }
 
-// readEnd reads the end of a log, which may be long: twice what is sent of it.
+// readEnd reads the end of a log that may be long: twice as much as is sent.
 func (a *app) readEnd(file string) (string, error) {
 	const most = 2 * contract.CheckText
 	from := a.in

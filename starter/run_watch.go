@@ -40,8 +40,8 @@ func newRunWatch(a *app) *cobra.Command {
 	return cmd
 }
 
-// follow shows a run's events as they arrive until it has ended, and returns the exit
-// code for how it ended.
+// follow shows a run's events as they arrive until it ends, and returns the exit code for its
+// result.
 func (a *app) follow(ctx context.Context, h backend.Backend, id int64) error {
 	return a.followFrom(ctx, h, id, 0)
 }
@@ -67,7 +67,7 @@ func (a *app) followFrom(ctx context.Context, h backend.Backend, id, after int64
 	return a.reportEnd(ctx, h, run)
 }
 
-// untilEnd waits until a run has ended, and shows its events; a nil show shows none.
+// untilEnd waits until a run has ended, and shows its events unless show is nil.
 func (a *app) untilEnd(ctx context.Context, h backend.Backend, id, after int64, show *progress) error {
 	err := h.Follow(ctx, id, after, func(e contract.Event) error {
 		if show != nil {
@@ -95,15 +95,14 @@ func (a *app) untilEnd(ctx context.Context, h backend.Backend, id, after int64, 
 }
 
 const (
-	// followTimeout is how long a follower of a run waits for a part that does not
-	// answer.
+	// followTimeout is how long requests are retried while a component is unavailable.
 	followTimeout = 5 * time.Minute
-	// followPause is the pause before asking again.
+	// followPause is the pause between retries.
 	followPause = 500 * time.Millisecond
 )
 
-// withRetries reads something for a follower of a run, and reads it again while a part does
-// not answer: a user who followed a run through an outage should see its end, too.
+// withRetries calls read, and retries it while a component is unavailable: a user who follows a run
+// through an outage should still see its end.
 func withRetries[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	for until := time.Now().Add(followTimeout); ; {
 		v, err := read()
@@ -131,9 +130,9 @@ func (a *app) isResumed(ctx context.Context, h backend.Backend, end contract.Eve
 	}), err
 }
 
-// isFinal reports whether an event says that its run has ended.
+// isFinal reports whether an event marks the end of its run.
 func isFinal(e contract.Event) bool {
-	if ofDeliberation(e) { // its agents ended, not the run
+	if ofDeliberation(e) { // the deliberation ended, not the run
 		return false
 	}
 	var payload struct {
@@ -164,7 +163,7 @@ func (a *app) reportEnd(ctx context.Context, h backend.Backend, run store.Run) e
 	return nil
 }
 
-// printResult shows the plan of a run that was only to plan, and how it ended.
+// printResult prints the plan of a plan-only run, and how a run ended.
 func (a *app) printResult(ctx context.Context, h backend.Backend, run store.Run) error {
 	if run.Settings.PlanOnly {
 		details, err := withRetries(ctx, func() (views.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
@@ -210,8 +209,7 @@ func (a *app) printEnd(ctx context.Context, h backend.Backend, run store.Run) er
 	return err
 }
 
-// progress shows events: as lines, and on a terminal also with a bottom line that says
-// what is happening now.
+// progress prints events as lines and, on a terminal, a status line with the current activity.
 type progress struct {
 	a     *app
 	run   store.Run
@@ -221,10 +219,10 @@ type progress struct {
 	now   string
 	width int
 
-	mu        sync.Mutex // guards all above, and the terminal
+	mu        sync.Mutex // guards all fields above, and the terminal
 	preparing bool       // the environment is being set up, or the base commit checked
 	last      string     // last line printed by the preparation
-	stop      func()     // ends tail; nil if it never began
+	stop      func()     // ends tail; nil if it was not started
 }
 
 func (a *app) newProgress(run store.Run) *progress {
@@ -269,7 +267,7 @@ func (p *progress) event(e contract.Event) {
 	p.draw()
 }
 
-// planToApprove shows the plan if an event asks for its approval.
+// planToApprove shows the plan if an event requests its approval.
 func (p *progress) planToApprove(ctx context.Context, h backend.Backend, e contract.Event) error {
 	var payload struct {
 		Kind string `json:"kind"`
@@ -304,7 +302,7 @@ func (p *progress) style(e contract.Event, rest string) lipgloss.Style {
 	}
 }
 
-// note keeps what the bottom line shows.
+// note updates the content of the status line.
 func (p *progress) note(e contract.Event, kind, rest string) {
 	if kind == "step" {
 		var payload struct {
@@ -327,7 +325,7 @@ func (p *progress) note(e contract.Event, kind, rest string) {
 	}
 }
 
-// draw writes the bottom line; clear erases it.
+// draw prints the status line; clear erases it.
 func (p *progress) draw() {
 	if !p.live || p.now == "" {
 		return
@@ -363,14 +361,14 @@ func (p *progress) close() {
 	p.clear()
 }
 
-// outputPoll is how often a follower asks for new output.
+// outputPoll is the interval between requests for new output.
 const outputPoll = 500 * time.Millisecond
 
-// outputPage is how many pieces of output are requested at once.
+// outputPage is the maximum number of pieces of output per request.
 const outputPage = 500
 
-// tail shows the last line that a set-up or a check of the base commit printed, on a
-// terminal, until close. Output that cannot be read is not shown.
+// tail shows the last line of output of the setup or a baseline check on a terminal, until close.
+// Read errors are ignored.
 func (p *progress) tail(ctx context.Context, h backend.Backend) {
 	if !p.live {
 		return
@@ -421,8 +419,8 @@ func (p *progress) showLast(pieces []views.Output) {
 	}
 }
 
-// ofDeliberation reports whether an event belongs to a deliberation: a planner's events
-// are among those of its run.
+// ofDeliberation reports whether an event belongs to a deliberation. The events of a planner's
+// deliberation are recorded with the events of its run.
 func ofDeliberation(e contract.Event) bool {
 	kind, _, dotted := strings.Cut(string(e.Type), ".")
 	return e.PipelineID() != 0 && (!dotted || kind == "pipeline")

@@ -105,9 +105,8 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 	return listen(ctx, cfg.Server, handler, handler.Stop, ready)
 }
 
-// allowedHosts are the host names that requests may use besides those of the loopback:
-// the address where the server listens, unless that is every address, and what the
-// configuration adds.
+// allowedHosts returns the host names that requests may use besides the loopback names: the address
+// on which the server listens, unless it listens on all addresses, and the configured names.
 func allowedHosts(s config.Server) []string {
 	hosts := slices.Clone(s.AllowedHosts)
 	host, _, err := net.SplitHostPort(s.Address)
@@ -142,12 +141,12 @@ func newScripted() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&address, "address", "127.0.0.1:0", "address and port to listen on")
 	cmd.Flags().StringVar(&log, "log", "", "file to append one JSON line per request to")
-	cmd.Flags().StringVar(&ready, "ready-file", "", "file to write when it is listening")
+	cmd.Flags().StringVar(&ready, "ready-file", "", "file to write when the model is listening")
 	cmd.Flags().StringVar(&file, "scenario", "", "scenario file")
 	return cmd
 }
 
-// newMigrate brings a database's schema up to date.
+// newMigrate migrates a database to the current schema.
 func newMigrate(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "migrate", Short: "Migrate the database to the current schema", Args: noArgs,
@@ -172,8 +171,8 @@ func newMigrate(a *app) *cobra.Command {
 	}
 }
 
-// listen serves until the context ends, then lets open requests finish in time. Those
-// that last as long as their client wants are ended by stop.
+// listen serves until the context ends, then gives open requests time to finish. stop ends the
+// requests that would otherwise last until the client disconnects.
 func listen(ctx context.Context, s config.Server, handler http.Handler, stop func(context.Context), ready string) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", s.Address)

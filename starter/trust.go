@@ -18,10 +18,10 @@ func newTrust(a *app) *cobra.Command {
 	var remove bool
 	cmd := &cobra.Command{
 		Use: "trust [DIRECTORY]", Short: "Trust the configuration in a directory, or a data folder",
-		Long: `Trusts rgpt.yaml and rgpt.local.yaml in a directory (default: the current one), as they are
-now, as the operator's own. Commands that run there, and rgpt dev, use all of their
-settings; from untrusted files they accept only the settings that a repository may set,
-and reject the rest. A file must be trusted again after each change.
+		Long: `Trusts the current contents of rgpt.yaml and rgpt.local.yaml in a directory (default: the
+current one) as the operator's own configuration. Commands run in that directory, and
+rgpt dev, use all of their settings; from untrusted files they accept only the settings
+that a repository may set, and reject the rest. A file must be trusted again after each change.
 
 For a data folder (.rgpt), it records that the folder is yours: a data folder that was
 unpacked from an archive or moved here is not used until you trust it.
@@ -69,12 +69,12 @@ Files given with --config, and the base configuration file, are always trusted.`
 	return cmd
 }
 
-// configNames are the files of a folder that may hold configuration.
+// configNames returns the paths of the possible configuration files in a directory.
 func configNames(dir string) []string {
 	return []string{filepath.Join(dir, config.FileName), filepath.Join(dir, config.LocalName)}
 }
 
-// configFiles are those that exist.
+// configFiles returns the paths of the existing configuration files in a directory.
 func configFiles(dir string) (found []string) {
 	for _, file := range configNames(dir) {
 		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {

@@ -28,7 +28,7 @@ server.webhooks.allow_private is set.`,
 	return cmd
 }
 
-// oneWebhook takes the number of a webhook as the only argument.
+// oneWebhook requires a webhook ID as the only argument.
 func oneWebhook(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("%s needs the ID of one webhook; see rgpt webhook list", cmd.CommandPath())
@@ -113,7 +113,7 @@ func (a *app) printWebhooks(list []store.Webhook) {
 	})
 }
 
-// webhookHealth describes how a webhook is doing.
+// webhookHealth describes the state of a webhook.
 func webhookHealth(h store.Webhook) string {
 	switch {
 	case !h.Enabled && h.DisabledReason != "":
@@ -155,7 +155,7 @@ func (a *app) printTest(d store.Delivery) {
 	case a.json:
 		a.printJSON(d)
 	case d.Status == store.DeliveryDelivered:
-		fmt.Fprintf(a.out, "Delivered: %d after %s\n", d.ResponseCode, time.Duration(d.DurationMS)*time.Millisecond)
+		fmt.Fprintf(a.out, "Delivered: HTTP %d after %s\n", d.ResponseCode, time.Duration(d.DurationMS)*time.Millisecond)
 	default:
 		fmt.Fprintf(a.out, "Not delivered: %s\n", terminal.Clean(d.Error))
 	}

@@ -1,5 +1,5 @@
-// rgpt-worker carries out workflows and activities, in all roles or in those
-// that worker.roles names.
+// rgpt-worker executes workflows and activities, in all roles or in the roles listed in
+// worker.roles.
 package main
 
 import (
@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// exitCode is 4 for a mistake in the configuration, as it is for rgpt, else 1.
+// exitCode returns 4 for a configuration error, as for rgpt, else 1.
 func exitCode(err error) int {
 	if fault.Of(err).Class == contract.ClassConfig {
 		return 4

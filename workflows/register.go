@@ -1,6 +1,5 @@
-// Package workflows is the deterministic core: it decides what a run does next from
-// what has happened. It has no side effects; activities have them, and are called by
-// the names in package contract.
+// Package workflows is the deterministic core: it decides the next actions of a run from its
+// history. All side effects are in activities, which are called by the names in package contract.
 package workflows
 
 import (

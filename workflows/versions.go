@@ -1,16 +1,16 @@
 package workflows
 
-// Change is a change of the commands that a workflow issues, made while workflows of
-// the earlier code may be running. Their histories do not contain it: at the place of
-// the change, workflow.GetVersion with the change's ID tells the two apart.
+// Change is a change of the commands that a workflow issues, made while workflows of the earlier
+// code may be running. Their histories do not contain it: at the place of the change,
+// workflow.GetVersion with the change's ID distinguishes the two.
 type Change struct {
-	ID     string // as workflow.GetVersion gets it
-	Date   string // of the release that brought it, YYYY-MM-DD
+	ID     string // passed to workflow.GetVersion
+	Date   string // of the release that introduced it, YYYY-MM-DD
 	Reason string
-	Remove string // when the earlier code may go: nothing that old can be running, or be replayed, any more
+	Remove string // when the earlier code may be removed: no workflow of that age can be running or be replayed any more
 }
 
-// changes has one entry for each ID in the code below this folder. A change without one
-// breaks the replay of the recorded histories; an entry is removed with its code.
-// v0.1.0 is the first release: it has none.
+// changes has one entry for each ID in the code below this directory. A change without an entry
+// breaks the replay of the recorded histories; an entry is removed together with its code. v0.1.0
+// is the first release: it has none.
 var changes = []Change{}

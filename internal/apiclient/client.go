@@ -1,6 +1,6 @@
-// Package apiclient is a client of the HTTP API that server serves. It does with runs
-// what control does, from anywhere: each command has its own key, so that a command
-// whose answer is lost is sent again but carried out once.
+// Package apiclient is a client of the HTTP API that server serves. It offers the operations of
+// control over the network. Each command has its own key, so that a command whose response is lost
+// is sent again but carried out only once.
 package apiclient
 
 import (
@@ -29,30 +29,28 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/version"
 )
 
-// Limits of what the client waits for.
+// Limits of the client.
 const (
-	// MaxAttempts is how often a request is sent before the client gives up.
+	// MaxAttempts is the maximum number of attempts per request.
 	MaxAttempts = 5
-	// firstPause is the pause before the second try; each further one is twice as long,
-	// minus a random part.
+	// firstPause is the pause before the second attempt; each further pause is twice as long, minus
+	// a random part.
 	firstPause = 200 * time.Millisecond
-	// busyPause is the pause before resending a request that the server is still
-	// carrying out: it has already waited for a while.
+	// busyPause is the pause before resending a request that the server is still carrying out: the
+	// server has already waited for a while.
 	busyPause = 2 * time.Second
-	// connectTime is how long a connection may take.
+	// connectTime limits the time to establish a connection.
 	connectTime = 10 * time.Second
-	// answerTime is how long an answer may take: commands wait for their run, at
-	// most 30 s.
+	// answerTime limits the time to a response: commands wait for their run, at most 30 s.
 	answerTime = time.Minute
-	// createTime is how long creating a run may take: its repository may have to be
-	// fetched first.
+	// createTime limits the time to create a run: its repository may have to be fetched first.
 	createTime = 15 * time.Minute
 	// idleTimeout is how long a stream or a download may stall. Streams send a sign of life
 	// every 15 s.
 	idleTimeout = 45 * time.Second
-	// maxAnswer is the longest answer that is read.
+	// maxAnswer is the maximum number of bytes read of a response.
 	maxAnswer = 1 << 30
-	// maxProblem is the longest text of a problem that is read.
+	// maxProblem is the maximum number of bytes read of a problem.
 	maxProblem = 64 << 10
 )
 
@@ -64,11 +62,11 @@ type Client struct {
 	once sync.Once
 }
 
-// New returns a client of the server at an address, http or https. A user and a
-// password in it are sent to the server as basic authentication and shown nowhere. warn
-// is called once if the server has another version.
+// New returns a client of the server at an http or https address. A user and password in the
+// address are sent to the server as basic authentication but never shown. warn is called once if
+// the server has a different major version.
 func New(address string, warn func(string)) (*Client, error) {
-	u, err := url.Parse(address) // its error would show a password
+	u, err := url.Parse(address) // its error may contain a password
 	switch {
 	case err != nil || u.Host == "" || u.Opaque != "":
 		return nil, wrongAddress("expected a URL such as http://localhost:8080")
@@ -85,7 +83,7 @@ func New(address string, warn func(string)) (*Client, error) {
 			Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: connectTime}).DialContext,
 			TLSHandshakeTimeout: connectTime, ForceAttemptHTTP2: true, IdleConnTimeout: answerTime, MaxIdleConnsPerHost: 4,
 		},
-		// The user chooses the server, and a command is not a page to follow.
+		// Redirects are not followed: the user chooses the server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -111,14 +109,14 @@ type call struct {
 	query  url.Values
 	key    string // idempotency key of a call that changes something
 	body   any
-	time   time.Duration // that the answer may take; 0 means answerTime
-	silent bool          // its answer has no content
-	known  *bool         // set if the answer to the first try had been given before; may be nil
+	time   time.Duration // limit for the response; 0 means answerTime
+	silent bool          // its response has no content
+	known  *bool         // set if the response to the first attempt is a repeated one; may be nil
 }
 
 func read(path ...string) call { return call{method: http.MethodGet, path: path} }
 
-// command is a call that changes something, under its own key.
+// command returns a call that changes something, with its own key.
 func command(body any, path ...string) call {
 	return call{method: http.MethodPost, path: path, body: body, key: uuid.NewString()}
 }
@@ -127,15 +125,15 @@ func runPath(id int64, rest ...string) []string {
 	return append([]string{"api", "runs", fmt.Sprint(id)}, rest...)
 }
 
-// timeout is how long the answer to a call may take.
+// timeout returns the time limit for the response to a call.
 func (r call) timeout() time.Duration { return cmp.Or(r.time, answerTime) }
 
-// ask makes a call and reads its answer. Failures on the way, and temporary ones of the
-// server, are retried, at most Tries times: the key makes a resent command count once.
-// A command that is still being carried out, because the answer to an earlier try was
-// lost, is awaited as long as any answer.
+// ask makes a call and reads its response. Network failures and temporary failures of the server
+// are retried, up to MaxAttempts attempts in total: the key makes a resent command count once. If a
+// command is still being carried out after the response to an earlier attempt was lost, ask waits
+// for it until the call's timeout.
 func ask[T any](ctx context.Context, c *Client, r call) (out T, err error) {
-	var lost bool // an answer to a command that may have been carried out
+	var lost bool // the response to a command that may have been carried out
 	began := time.Now()
 	for try, pause := 1, firstPause; ; try, pause = try+1, 2*pause {
 		var raw []byte
@@ -152,9 +150,9 @@ func ask[T any](ctx context.Context, c *Client, r call) (out T, err error) {
 		if !errors.As(err, &again) || !again.busy && try == MaxAttempts || again.busy && time.Since(began) > r.timeout() {
 			return out, c.explainRefusal(err, r, lost)
 		}
-		lost, r.known = lost || again.sent, nil // from now on it may be the answer to this very call
+		lost, r.known = lost || again.sent, nil // from now on a repeated response may belong to this very call
 		if again.busy {
-			try, pause = try-1, pause/2 // this was not a try
+			try, pause = try-1, pause/2 // this does not count as an attempt
 			if wait(ctx, busyPause) != nil {
 				return out, err
 			}
@@ -166,7 +164,7 @@ func ask[T any](ctx context.Context, c *Client, r call) (out T, err error) {
 	}
 }
 
-// wait waits, or ends with the context.
+// wait waits for the given time or until the context ends.
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -178,17 +176,17 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// retriable is an error that another try may overcome.
+// retriable is an error after which another attempt may succeed.
 type retriable struct {
 	error
 	sent bool // the request may have reached the server
-	busy bool // it did, and is being carried out
+	busy bool // the request is being carried out
 }
 
 func (r retriable) Unwrap() error { return r.error }
 
-// explainRefusal adds to the refusal of a command, after an answer to it was lost, that
-// its own earlier try may be the reason.
+// explainRefusal adds a note to the rejection of a command if the response to an earlier attempt
+// was lost: that attempt may be the reason.
 func (c *Client) explainRefusal(err error, r call, lost bool) error {
 	f := fault.Of(err)
 	if r.key == "" || !lost || f.Class != contract.ClassHuman {
@@ -197,7 +195,7 @@ func (c *Client) explainRefusal(err error, r call, lost bool) error {
 	return fault.New(f.Class, f.Code, "%s; the response to an earlier attempt was lost, so that attempt may have succeeded: see rgpt run list and rgpt run inspect", f.Message)
 }
 
-// attempt makes a call once and returns the body of its answer.
+// attempt makes a call once and returns the body of the response.
 func (c *Client) attempt(ctx context.Context, r call) ([]byte, error) {
 	most := r.timeout()
 	limited, cancel := context.WithTimeout(ctx, most)
@@ -220,7 +218,7 @@ func (c *Client) attempt(ctx context.Context, r call) ([]byte, error) {
 	return nil, err
 }
 
-// send makes a request and returns its successful answer. The caller closes the body.
+// send makes a request and returns its successful response. The caller closes the body.
 func (c *Client) send(ctx context.Context, r call, header http.Header) (*http.Response, error) {
 	var content io.Reader = http.NoBody
 	if r.body != nil {
@@ -257,9 +255,9 @@ func (c *Client) send(ctx context.Context, r call, header http.Header) (*http.Re
 	return nil, c.problem(resp)
 }
 
-// unreachable says that the server cannot be reached, and what to do.
+// unreachable returns the error for an unreachable server, with advice.
 func (c *Client) unreachable(err error) error {
-	var u *url.Error // which shows the whole address
+	var u *url.Error // its text contains the whole address
 	if errors.As(err, &u) {
 		err = u.Err
 	}
@@ -267,12 +265,12 @@ func (c *Client) unreachable(err error) error {
 		"the server at %s is not responding; check that it is running (rgpt dev status, rgpt server) and that --server or RGPT_SERVER is correct", c.Address())
 }
 
-// notThisAPI is the error that something other than this API answers.
+// notThisAPI returns the error for a service that is not this API.
 func (c *Client) notThisAPI(what string) error {
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the service at %s is not an rgpt server: %s; check --server or RGPT_SERVER", c.Address(), what)
 }
 
-// checkVersion warns once about a server of another major version.
+// checkVersion warns once if the server has a different major version.
 func (c *Client) checkVersion(server string) {
 	theirs, ours := major(server), major(version.Version)
 	if theirs == "" || ours == "" || theirs == ours {
@@ -283,7 +281,7 @@ func (c *Client) checkVersion(server string) {
 	})
 }
 
-// major returns the first number of a version, empty if it has none.
+// major returns the major number of a version, or an empty string.
 func major(text string) string {
 	number, _, _ := strings.Cut(strings.TrimPrefix(text, "v"), ".")
 	if number == "" || strings.Trim(number, "0123456789") != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 )
 
-// Create creates and starts a run. A request without a key gets one, so that a lost
-// answer does not make a second run.
+// Create creates and starts a run. A request without a key gets one, so that a lost response does
+// not lead to a second run.
 func (c *Client) Create(ctx context.Context, n control.Creation) (control.Created, error) {
 	r := command(apitypes.CreateRequest{
 		Repo: n.Repo, Base: n.Base, Goal: n.Goal, Description: n.Description, Project: n.Project, Model: n.Model, Plan: n.Plan, PlanOnly: n.PlanOnly, PlanBy: n.PlanBy,
@@ -24,10 +24,9 @@ func (c *Client) Create(ctx context.Context, n control.Creation) (control.Create
 	return c.created(ctx, r, n.Key == "")
 }
 
-// created makes a run and reads it. Under a key that nobody else knows it is new, even
-// if the server made it at an earlier try. Under any other key it is not new if the
-// server gave the same answer to an earlier call; the status in that answer was true
-// then.
+// created creates a run and reads it. With a key generated for this call, the run is always new,
+// even if an earlier attempt created it. With any other key, the run is not new if the server
+// repeated an earlier response; the status in that response may be outdated.
 func (c *Client) created(ctx context.Context, r call, fresh bool) (control.Created, error) {
 	var known bool
 	r.known = &known
@@ -43,8 +42,8 @@ func (c *Client) created(ctx context.Context, r call, fresh bool) (control.Creat
 	return out, err
 }
 
-// Fork creates and starts a new run that continues from a step of an old one, with
-// another model if one is named.
+// Fork creates and starts a new run that continues from a step of an existing run, optionally with
+// another model.
 func (c *Client) Fork(ctx context.Context, o rerun.ForkRequest, model string, temperature *float64) (control.Created, error) {
 	body := apitypes.ForkRequest{
 		ModelOverride: apitypes.ModelOverride{Model: model, Temperature: temperature},
@@ -56,50 +55,50 @@ func (c *Client) Fork(ctx context.Context, o rerun.ForkRequest, model string, te
 	return c.created(ctx, command(body, runPath(o.RunID, "fork")...), true)
 }
 
-// Replay repeats a finished run from a phase on, with another model if one is named.
+// Replay repeats a finished run, starting from the given phase, optionally with another model.
 func (c *Client) Replay(ctx context.Context, o rerun.Request, model string, temperature *float64) (rerun.Result, error) {
 	return ask[rerun.Result](ctx, c, command(apitypes.ReplayRequest{
 		Attribution: apitypes.Attribution{By: o.By, Reason: o.Reason}, ModelOverride: apitypes.ModelOverride{Model: model, Temperature: temperature}, Phase: o.Phase, Step: o.Step,
 	}, runPath(o.RunID, "replay")...))
 }
 
-// attribution says who gives a command and attribution.
+// attribution returns the attribution of a command.
 func attribution(w contract.Command) apitypes.Attribution {
 	return apitypes.Attribution{By: w.By, Reason: w.Reason}
 }
 
-// Steer sends a command, by the name of an update, to a run and returns its answer.
+// Steer sends a command to a run, using the named update, and returns the run's response.
 func (c *Client) Steer(ctx context.Context, id int64, name string, w contract.Command) (contract.Ack, error) {
 	return ask[contract.Ack](ctx, c, command(apitypes.AnswerRequest{Attribution: attribution(w), Answered: apitypes.Answered{ApprovalID: w.ApprovalID}}, runPath(id, name)...))
 }
 
-// ApproveEdited approves a plan as a person edited it.
+// ApproveEdited approves an edited plan.
 func (c *Client) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, w contract.Command) (contract.Ack, error) {
 	return ask[contract.Ack](ctx, c, command(apitypes.ApproveRequest{Attribution: attribution(w), Answered: apitypes.Answered{ApprovalID: w.ApprovalID}, Plan: &plan}, runPath(id, "approve")...))
 }
 
-// Advance lets a paused run continue up to the next phase.
+// Advance lets a paused run continue until the next phase.
 func (c *Client) Advance(ctx context.Context, id int64, w contract.Command) (contract.Ack, error) {
 	return ask[contract.Ack](ctx, c, command(attribution(w), runPath(id, "advance")...))
 }
 
-// SwitchModel makes a run use another model from the next call on.
+// SwitchModel switches a run to another model, starting with the next call.
 func (c *Client) SwitchModel(ctx context.Context, id int64, model string, temperature *float64, w contract.Command) (contract.Ack, error) {
 	return ask[contract.Ack](ctx, c, command(apitypes.SwitchModelRequest{Attribution: attribution(w), Model: model, Temperature: temperature, Agent: w.Agent}, runPath(id, "models")...))
 }
 
-// Check reports to a run that stays with its branch the result of a check or a review.
+// Check reports the result of a check or a review to a run that watches its branch.
 func (c *Client) Check(ctx context.Context, id int64, m contract.CheckMessage) (contract.Ack, error) {
 	m.ID = cmp.Or(m.ID, uuid.NewString()) // the same id counts once
 	return ask[contract.Ack](ctx, c, command(m, runPath(id, "checks")...))
 }
 
-// Resume continues a paused run, or a failed or stopped one from where it ended.
+// Resume continues a paused run, or a failed or stopped run from where it ended.
 func (c *Client) Resume(ctx context.Context, id int64, w contract.Command) (control.Resumption, error) {
 	return c.resumed(ctx, command(attribution(w), runPath(id, "resume")...))
 }
 
-// Heal answers a run that asks a person for help; a failed one continues.
+// Heal answers a run's request for help, or continues a failed run with a heal action.
 func (c *Client) Heal(ctx context.Context, id int64, w contract.Command) (control.Resumption, error) {
 	return c.resumed(ctx, command(apitypes.HealRequest{Attribution: attribution(w), Answered: apitypes.Answered{ApprovalID: w.ApprovalID}, Action: w.Action}, runPath(id, "heal")...))
 }
@@ -107,7 +106,7 @@ func (c *Client) Heal(ctx context.Context, id int64, w contract.Command) (contro
 func (c *Client) resumed(ctx context.Context, r call) (control.Resumption, error) {
 	went, err := ask[apitypes.Resumed](ctx, c, r)
 	if err == nil && went.Answer == nil && went.Replay == nil {
-		err = c.notThisAPI("it does not say how the run continued")
+		err = c.notThisAPI("its response does not state how the run continued")
 	}
 	return control.Resumption{Ack: went.Answer, Replay: went.Replay}, err
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// maxOutput is how many pieces of output one request asks for.
+// maxOutput is the maximum number of pieces of output per request.
 const maxOutput = 500
 
-// Environments returns stored environments, most recently used first, at most limit:
-// those of one repository, or all if repo is empty.
+// Environments returns at most limit stored environments, most recently used first, of one
+// repository or, if repo is empty, of all.
 func (c *Client) Environments(ctx context.Context, repo string, limit int) ([]control.Environment, error) {
 	r := read("api", "environments")
 	r.query = parameters("repo", repo, "limit", strconv.Itoa(min(limit, maxPage)))
@@ -23,12 +23,12 @@ func (c *Client) Environments(ctx context.Context, repo string, limit int) ([]co
 	return list.Environments, err
 }
 
-// Environment returns the environment whose digest is, or begins with, a text.
+// Environment returns the environment with the given digest or the beginning of it.
 func (c *Client) Environment(ctx context.Context, digest string) (control.Environment, error) {
 	return ask[control.Environment](ctx, c, read("api", "environments", digest))
 }
 
-// RemoveEnvironment removes an environment and the baselines that ran in it.
+// RemoveEnvironment removes an environment and its baselines.
 func (c *Client) RemoveEnvironment(ctx context.Context, digest string) (control.Environment, error) {
 	e, err := c.Environment(ctx, digest)
 	if err != nil {
@@ -40,15 +40,15 @@ func (c *Client) RemoveEnvironment(ctx context.Context, digest string) (control.
 	return e, err
 }
 
-// FindEnvironment says how a commit would be set up, from its files.
+// FindEnvironment returns the setup that would be used for a commit, based on its files.
 func (c *Client) FindEnvironment(ctx context.Context, repo, base string) (control.FoundEnvironment, error) {
 	r := command(apitypes.FindRequest{Repo: repo, Base: base}, "api", "environments", "find")
 	r.time = createTime // its repository may have to be fetched first
 	return ask[control.FoundEnvironment](ctx, c, r)
 }
 
-// Setups returns stored setups, newest first, at most limit: those of one repository,
-// or all if repo is empty.
+// Setups returns at most limit stored setups, newest first, of one repository or, if repo is empty,
+// of all.
 func (c *Client) Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error) {
 	r := read("api", "setups")
 	r.query = parameters("repo", repo, "limit", strconv.Itoa(min(limit, maxPage)))
@@ -56,12 +56,12 @@ func (c *Client) Setups(ctx context.Context, repo string, limit int) ([]store.Se
 	return list.Setups, err
 }
 
-// AddSetup stores how to set up a repository.
+// AddSetup stores a setup for a repository.
 func (c *Client) AddSetup(ctx context.Context, n control.NewSetup) (store.Setup, error) {
 	return ask[store.Setup](ctx, c, command(n, "api", "setups"))
 }
 
-// RevokeSetup revokes a stored setup. The server determines who does it.
+// RevokeSetup revokes a stored setup. The server determines the name to record.
 func (c *Client) RevokeSetup(ctx context.Context, id int64, _ string) (store.Setup, error) {
 	order := command(nil, "api", "setups", strconv.FormatInt(id, 10))
 	order.method, order.silent = http.MethodDelete, true
@@ -69,8 +69,8 @@ func (c *Client) RevokeSetup(ctx context.Context, id int64, _ string) (store.Set
 	return store.Setup{ID: id}, err
 }
 
-// LiveOutput returns what a run's commands printed after the piece with the id
-// after, at most limit pieces.
+// LiveOutput returns at most limit pieces of a run's live output that follow the piece with the id
+// after.
 func (c *Client) LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error) {
 	r := read(runPath(id, "output")...)
 	r.query = parameters("after", strconv.FormatInt(after, 10), "limit", strconv.Itoa(min(limit, maxOutput)))

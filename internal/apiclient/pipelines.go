@@ -17,8 +17,8 @@ func pipelinePath(id int64, rest ...string) []string {
 	return append([]string{"api", "pipelines", fmt.Sprint(id)}, rest...)
 }
 
-// Spawn creates and starts a pipeline. A request without a key gets one, so that a lost
-// answer does not make a second pipeline.
+// Spawn creates and starts a pipeline. A request without a key gets one, so that a lost response
+// does not lead to a second pipeline.
 func (c *Client) Spawn(ctx context.Context, s control.Spawning) (control.Spawned, error) {
 	r := command(apitypes.SpawnRequest{
 		Objective: s.Objective, AutoContinue: s.AutoContinue, Task: s.Task, Mode: s.Mode, Model: s.Model, Timeout: s.Timeout, ForceGamma: s.ForceGamma, Project: s.Project,
@@ -40,7 +40,7 @@ func (c *Client) Spawn(ctx context.Context, s control.Spawning) (control.Spawned
 	return out, err
 }
 
-// ListPipelines returns the newest pipelines that a filter selects: one page.
+// ListPipelines returns one page of the pipelines that match a filter, newest first.
 func (c *Client) ListPipelines(ctx context.Context, f store.PipelineFilter) ([]store.Pipeline, error) {
 	r := read("api", "pipelines")
 	r.query = parameters("text", f.Text)
@@ -71,7 +71,7 @@ func (c *Client) Orchestration(ctx context.Context, id int64, every bool) (contr
 	return ask[control.Orchestration](ctx, c, r)
 }
 
-// PipelineLogs reads what happened in a pipeline after a number.
+// PipelineLogs reads the log entries of a pipeline after a number.
 func (c *Client) PipelineLogs(ctx context.Context, id, after int64, limit int) ([]control.PipelineLog, error) {
 	r := read("api", "pipeline", "logs")
 	r.query = url.Values{"pipeline_id": {strconv.FormatInt(id, 10)}, "after": {strconv.FormatInt(after, 10)}, "limit": {strconv.Itoa(min(limit, maxPage))}}
@@ -98,15 +98,15 @@ func (c *Client) RevokeMember(ctx context.Context, id int64, m contract.Member, 
 	}, "api", "pipeline", "revoke"))
 }
 
-// SwitchPipelineModel makes an agent of a pipeline, or all of them, use another model.
+// SwitchPipelineModel switches one agent of a pipeline, or all, to another model.
 func (c *Client) SwitchPipelineModel(ctx context.Context, id int64, m contract.Member, model string, temperature *float64, w contract.PipelineCommand) (contract.PipelineAck, error) {
 	return ask[contract.PipelineAck](ctx, c, command(apitypes.SwitchModelsRequest{
 		OfPipeline: apitypes.OfPipeline{PipelineID: id, By: w.By}, Agent: m, Model: model, Temperature: temperature, Reason: w.Reason,
 	}, "api", "pipeline", "models"))
 }
 
-// FollowPipeline is Follow for the events of a pipeline. Their numbers are those of the
-// run that they belong to, so there are gaps between them.
+// FollowPipeline is like Follow, for the events of a pipeline. They share the numbering of the
+// run's events, so their numbers have gaps.
 func (c *Client) FollowPipeline(ctx context.Context, id, after int64, fn func(contract.Event) error) error {
 	return c.followStream(ctx, eventStream{
 		path: pipelinePath(id, "stream"), command: fmt.Sprintf("rgpt pipeline watch %d", id),

@@ -15,7 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// problem turns an unsuccessful answer into the error that it represents.
+// problem converts an unsuccessful response to the error that it represents.
 func (c *Client) problem(resp *http.Response) error {
 	var p apitypes.Problem
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
@@ -35,7 +35,7 @@ func (c *Client) problem(resp *http.Response) error {
 		}
 	}
 	if !known {
-		return c.notThisAPI("it answered " + resp.Status)
+		return c.notThisAPI("it responded with " + resp.Status)
 	}
 	f := contract.Failure{Class: p.Class, Code: p.Code, Message: textOf(p)}
 	switch {
@@ -60,13 +60,13 @@ func (c *Client) problem(resp *http.Response) error {
 	return fault.Restore(f)
 }
 
-// unavailable says that a part of the server's system does not respond.
+// unavailable returns the error for an unavailable component of the server.
 func (c *Client) unavailable(resp *http.Response, p apitypes.Problem) error {
 	what := cmp.Or(textOf(p), resp.Status)
 	return fault.New(contract.ClassInfra, contract.CodeUnavailable, "the server at %s cannot process this now: %s", c.Address(), what)
 }
 
-// textOf is a problem's text for users.
+// textOf returns a problem's text for users.
 func textOf(p apitypes.Problem) string {
 	text := cmp.Or(p.Detail, p.Title)
 	var wrong []string

@@ -21,10 +21,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// maxPage is how many runs or events one request asks for.
+// maxPage is the maximum number of runs or events per request.
 const maxPage = 1000
 
-// parameters makes a query from names and values; empty values are left out.
+// parameters builds a query from names and values, and omits empty values.
 func parameters(pairs ...string) url.Values {
 	q := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -35,12 +35,12 @@ func parameters(pairs ...string) url.Values {
 	return q
 }
 
-// ListRuns returns runs, newest first, like store.ListRuns. A filter that cannot be
-// sent to the server is refused.
+// ListRuns returns runs, newest first, like store.ListRuns. It returns an error for a filter that
+// cannot be sent to the server.
 func (c *Client) ListRuns(ctx context.Context, f store.Filter) ([]store.Run, error) {
 	told := store.Filter{Status: f.Status, Phase: f.Phase, Project: f.Project, ErrorClass: f.ErrorClass, Text: f.Text, Since: f.Since, Until: f.Until, Limit: f.Limit}
 	if !reflect.DeepEqual(told, f) {
-		return nil, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "the HTTP API does not support this filter; run the command without --server where the database is")
+		return nil, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "the HTTP API does not support this filter; run the command without --server on the host of the database")
 	}
 	r := read("api", "runs")
 	r.query = parameters("phase", string(f.Phase), "project", f.Project, "error", string(f.ErrorClass), "text", f.Text)
@@ -75,14 +75,14 @@ func (c *Client) RunDetails(ctx context.Context, id int64) (views.RunDetails, er
 		d.Run.Baseline = d.Baseline.Key
 	}
 	for _, output := range []*json.RawMessage{&d.PlannerOutput, &d.BuilderOutput, &d.TesterOutput, &d.ReleaserOutput} {
-		if string(*output) == "null" { // JSON for what does not exist yet
+		if string(*output) == "null" { // the output does not exist yet
 			*output = nil
 		}
 	}
 	return d, err
 }
 
-// Events returns events of a run after a number, at most limit.
+// Events returns at most limit events of a run after a number.
 func (c *Client) Events(ctx context.Context, id, after int64, limit int) ([]contract.Event, error) {
 	r := read(runPath(id, "events")...)
 	r.query = parameters("after", strconv.FormatInt(after, 10), "limit", strconv.Itoa(min(limit, maxPage)))
@@ -90,7 +90,7 @@ func (c *Client) Events(ctx context.Context, id, after int64, limit int) ([]cont
 	return list.Events, err
 }
 
-// Conversations returns what agents of a run said and did.
+// Conversations returns the conversations of a run's agents.
 func (c *Client) Conversations(ctx context.Context, id int64, phase contract.Phase, step string) ([]control.Conversation, error) {
 	r := read(runPath(id, "logs")...)
 	r.query = parameters("phase", string(phase), "step", step)
@@ -98,8 +98,8 @@ func (c *Client) Conversations(ctx context.Context, id int64, phase contract.Pha
 	return logs.Conversations, err
 }
 
-// File opens a file of a run. The caller closes it. Reading one that stalls for too
-// long, or ends early, returns an error.
+// File opens a file of a run. The caller closes it. Reads return an error if the transfer stalls
+// for too long or ends early.
 func (c *Client) File(ctx context.Context, f contract.Artifact) (io.ReadCloser, error) {
 	resp, err := c.openStream(ctx, read(runPath(f.RunID, "artifacts", strconv.FormatInt(f.ID, 10))...), nil)
 	if err != nil {
@@ -108,31 +108,30 @@ func (c *Client) File(ctx context.Context, f contract.Artifact) (io.ReadCloser, 
 	return resp, nil
 }
 
-// Diff compares two runs, or attempts of one.
+// Diff compares two runs, or two attempts of one run.
 func (c *Client) Diff(ctx context.Context, left, right diff.Ref) (diff.Diff, error) {
 	r := read(runPath(left.Run, "diff", strconv.FormatInt(right.Run, 10))...)
 	r.query = parameters("attempt", strconv.Itoa(left.Attempt), "other_attempt", strconv.Itoa(right.Attempt), "phase", string(left.Phase))
 	return ask[diff.Diff](ctx, c, r)
 }
 
-// OpenInterventions returns the open questions to people, the oldest first, at most
-// limit.
+// OpenInterventions returns at most limit open questions to people, the oldest first.
 func (c *Client) OpenInterventions(ctx context.Context, limit int) ([]views.Intervention, error) {
 	list, err := ask[apitypes.Interventions](ctx, c, read("api", "interventions"))
 	return list.Interventions[:min(limit, len(list.Interventions))], err
 }
 
-// Timing returns where the time of a run went.
+// Timing returns how a run spent its time.
 func (c *Client) Timing(ctx context.Context, id int64) (control.Timing, error) {
 	return ask[control.Timing](ctx, c, read(runPath(id, "timing")...))
 }
 
-// Rejudge judges again what a run has recorded; it changes nothing.
+// Rejudge judges the recorded plans and test results of a run again; it changes nothing.
 func (c *Client) Rejudge(ctx context.Context, id int64, rules control.Rules) (control.Retrials, error) {
 	return ask[control.Retrials](ctx, c, call{method: http.MethodPost, path: runPath(id, "rejudge"), body: rules})
 }
 
-// Models returns what the server's configuration says about models.
+// Models returns the models in the server's configuration.
 func (c *Client) Models(ctx context.Context, check bool) (control.Models, error) {
 	r := read("api", "models")
 	if check {
@@ -146,7 +145,7 @@ func (c *Client) Agents(ctx context.Context) (health.Report, error) {
 	return ask[health.Report](ctx, c, read("api", "agents"))
 }
 
-// Links returns where else a run can be viewed.
+// Links returns the addresses of other views of a run.
 func (c *Client) Links(ctx context.Context, id int64) (dashboard, temporal string, err error) {
 	links, err := ask[apitypes.Links](ctx, c, read(runPath(id, "links")...))
 	return fmt.Sprintf("%s/runs/%d", c.Address(), id), links.Temporal, err

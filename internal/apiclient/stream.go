@@ -23,11 +23,11 @@ const (
 	ReconnectTimeout = 5 * time.Minute
 	// reconnectPause is the pause before a stream is reopened.
 	reconnectPause = 500 * time.Millisecond
-	// maxLine is the longest line of a stream, which is an event.
+	// maxLine is the maximum length in bytes of a line of a stream, which contains one event.
 	maxLine = 16 << 20
 )
 
-// streamBody is the body of an answer that may take any time but may not stall.
+// streamBody is the body of a response that may take any time but must not stall.
 type streamBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
@@ -35,10 +35,10 @@ type streamBody struct {
 	idle   *time.Timer
 }
 
-// errIdle ends a stalled stream.
+// errIdle is the error of a stalled stream.
 var errIdle = fmt.Errorf("no data for %s", idleTimeout)
 
-// openStream makes a call whose answer is read as it arrives. It is not retried.
+// openStream makes a call whose response is read as it arrives. It does not retry.
 func (c *Client) openStream(ctx context.Context, r call, header http.Header) (*streamBody, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	f := &streamBody{cancel: cancel, ctx: ctx, idle: time.AfterFunc(idleTimeout, func() { cancel(errIdle) })}
@@ -52,7 +52,7 @@ func (c *Client) openStream(ctx context.Context, r call, header http.Header) (*s
 	return f, nil
 }
 
-// Read reads what arrived. It returns an error after a stall of too long.
+// Read reads available data. It returns an error if the stream has stalled for too long.
 func (f *streamBody) Read(p []byte) (int, error) {
 	n, err := f.ReadCloser.Read(p)
 	f.idle.Reset(idleTimeout)
@@ -62,17 +62,16 @@ func (f *streamBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the answer, read or not.
+// Close closes the stream, even if it was not read completely.
 func (f *streamBody) Close() error {
 	f.idle.Stop()
 	f.cancel(nil)
 	return f.ReadCloser.Close()
 }
 
-// Follow calls fn with each event of a run after a number, in order and exactly once,
-// and waits for more, like store.Follow. It reopens a lost connection and continues
-// after the last event; if the server is away for longer than ReconnectTimeout it returns an
-// error.
+// Follow calls fn with each event of a run after a number, in order and exactly once, and waits for
+// more, like store.Follow. It reopens a lost connection and continues after the last event; if the
+// server is unavailable for longer than ReconnectTimeout, it returns an error.
 func (c *Client) Follow(ctx context.Context, id, after int64, fn func(contract.Event) error) error {
 	return c.followStream(ctx, eventStream{
 		path: runPath(id, "stream"), command: fmt.Sprintf("rgpt run watch %d", id), ours: func(e contract.Event) bool { return e.RunID == id },
@@ -84,7 +83,7 @@ type eventStream struct {
 	path    []string
 	command string // the command that follows it
 	ours    func(contract.Event) bool
-	gaps    bool // its events are some of those that are numbered
+	gaps    bool // its events have only some of the numbers
 }
 
 func (c *Client) followStream(ctx context.Context, s eventStream, after int64, fn func(contract.Event) error) error {
@@ -110,7 +109,7 @@ func (c *Client) followStream(ctx context.Context, s eventStream, after int64, f
 		}
 		if away := time.Since(last); away > ReconnectTimeout {
 			return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
-				"the server at %s has been unavailable for %s; the work continues without the server: to follow it later, run %s --after %d", c.Address(), away.Round(time.Second), s.command, after)
+				"the server at %s has been unavailable for %s; the workers continue without it: to follow the events later, run %s --after %d", c.Address(), away.Round(time.Second), s.command, after)
 		}
 		if wait(ctx, reconnectPause) != nil {
 			return ctx.Err()
@@ -118,7 +117,7 @@ func (c *Client) followStream(ctx context.Context, s eventStream, after int64, f
 	}
 }
 
-// callbackError carries the error that a follower's function returned.
+// callbackError wraps the error that the callback returned.
 type callbackError struct{ error }
 
 // readStream reads the stream of a run until it ends, and advances after with each event.
@@ -138,7 +137,7 @@ func (c *Client) readStream(ctx context.Context, s eventStream, after *int64, fn
 	data := ""
 	for lines.Scan() {
 		if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
-			data = text // its id and type are in it, too
+			data = text // it also contains the id and type
 			continue
 		}
 		if lines.Text() != "" || data == "" {

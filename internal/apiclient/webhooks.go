@@ -15,14 +15,14 @@ func webhookPath(id int64, rest ...string) []string {
 	return append([]string{"api", "webhooks", fmt.Sprint(id)}, rest...)
 }
 
-// Webhooks returns where events are sent to.
+// Webhooks returns the registered webhooks.
 func (c *Client) Webhooks(ctx context.Context) ([]store.Webhook, error) {
 	out, err := ask[struct{ Webhooks []store.Webhook }](ctx, c, read("api", "webhooks"))
 	return out.Webhooks, err
 }
 
-// RegisterWebhook sends events to a URL from now on. A request without a key gets one,
-// so that a lost answer does not make a second webhook.
+// RegisterWebhook registers a URL for future events. A request without a key gets one, so that a
+// lost response does not lead to a second webhook.
 func (c *Client) RegisterWebhook(ctx context.Context, r webhook.Registration) (webhook.Created, error) {
 	var known bool
 	order := command(struct {
@@ -41,12 +41,12 @@ func (c *Client) RegisterWebhook(ctx context.Context, r webhook.Registration) (w
 	return webhook.Created{Webhook: out.Webhook, Secret: store.Secret(out.Secret), Fresh: !known}, err
 }
 
-// TestWebhook sends a test, once, and returns the result.
+// TestWebhook sends a test event once and returns the result.
 func (c *Client) TestWebhook(ctx context.Context, id int64) (store.Delivery, error) {
 	return ask[store.Delivery](ctx, c, command(nil, webhookPath(id, "test")...))
 }
 
-// Deliveries returns what was sent to a webhook, newest first.
+// Deliveries returns the deliveries to a webhook, newest first.
 func (c *Client) Deliveries(ctx context.Context, id int64, f store.DeliveryFilter) ([]store.Delivery, error) {
 	r := read(webhookPath(id, "deliveries")...)
 	r.query = url.Values{}

@@ -1,6 +1,6 @@
-// Package apitypes has the types that the server of the HTTP API and its clients
-// exchange: headers, the bodies of requests and responses, and problems. The OpenAPI
-// document is generated from these types.
+// Package apitypes defines the types exchanged by the server of the HTTP API and its clients:
+// headers, the bodies of requests and responses, and problems. The OpenAPI document is generated
+// from these types.
 package apitypes
 
 import (
@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// VersionHeader carries the server's version in each answer.
+	// VersionHeader contains the server's version in each response.
 	VersionHeader = "X-Rgpt-Version"
-	// KeyHeader makes a command that is sent again count once.
+	// KeyHeader contains the idempotency key, so that a command sent again counts once.
 	KeyHeader = "Idempotency-Key"
-	// ReplayedHeader says that an answer was given before.
+	// ReplayedHeader marks a response that repeats an earlier one.
 	ReplayedHeader = "Idempotency-Replayed"
-	// LastEventHeader says after which event a stream continues.
+	// LastEventHeader contains the event after which a stream continues.
 	LastEventHeader = "Last-Event-ID"
 	// ProblemType is the media type of a Problem.
 	ProblemType = "application/problem+json"
@@ -33,19 +33,19 @@ type Problem struct {
 	Status int            `json:"status"`
 	Detail string         `json:"detail,omitempty"`
 	Class  contract.Class `json:"error_type,omitempty" doc:"failure class, if one applies"`
-	Code   contract.Code  `json:"code,omitempty" doc:"failure class, if one applies"`
-	// Instance names the request as in the server's log.
+	Code   contract.Code  `json:"code,omitempty" doc:"error code, if one applies"`
+	// Instance is the id of the request, as in the server's log.
 	Instance string    `json:"instance,omitempty"`
 	Errors   []Invalid `json:"errors,omitempty"`
 }
 
-// Invalid is one thing that is wrong with a request.
+// Invalid is one error in a request.
 type Invalid struct {
 	At      string `json:"at" doc:"location, such as body.goal or query.limit"`
 	Message string `json:"message"`
 }
 
-// BadRequest is the problem with an invalid request.
+// BadRequest returns the problem for an invalid request.
 func BadRequest(detail string) Problem {
 	return Problem{Title: "Invalid request", Status: http.StatusBadRequest, Detail: detail, Class: contract.ClassHuman, Code: contract.CodeInvalidConfig}
 }
@@ -56,7 +56,7 @@ func (p Problem) Error() string { return p.Title + ": " + p.Detail }
 // GetStatus returns the HTTP status of a problem.
 func (p Problem) GetStatus() int { return p.Status }
 
-// ContentType makes the answer problem+json.
+// ContentType sets the content type of the response to problem+json.
 func (p Problem) ContentType(string) string { return ProblemType }
 
 // RunList is a page of runs.
@@ -65,7 +65,7 @@ type RunList struct {
 	Next string      `json:"next,omitempty" doc:"cursor of the next page; absent on the last page"`
 }
 
-// EventList is a part of a run's events.
+// EventList is a page of a run's events.
 type EventList struct {
 	Events []contract.Event `json:"events"`
 }
@@ -80,16 +80,16 @@ type Interventions struct {
 	Interventions []views.Intervention `json:"interventions"`
 }
 
-// Links are where else a run can be viewed.
+// Links are the addresses of other views of a run.
 type Links struct {
 	Temporal string `json:"temporal,omitempty" doc:"workflow of the run in the Temporal Web UI"`
 }
 
-// CreateRequest asks for a run.
+// CreateRequest is the request to create a run.
 type CreateRequest struct {
 	Repo           string            `json:"repo" minLength:"1" doc:"repository: a directory on the server's host or a URL"`
 	Base           string            `json:"base,omitempty" doc:"branch, tag or commit to start from"`
-	Goal           string            `json:"goal,omitempty" minLength:"1" doc:"what the change should achieve; the first line is the title. Optional only with prepare_only"`
+	Goal           string            `json:"goal,omitempty" minLength:"1" doc:"goal of the change; the first line is its title. Optional only with prepare_only"`
 	Description    string            `json:"description,omitempty" doc:"additional details of the goal"`
 	Project        string            `json:"project,omitempty" doc:"default: the repository's name"`
 	Model          string            `json:"model,omitempty" doc:"model of all agents, as provider/model"`
@@ -97,7 +97,7 @@ type CreateRequest struct {
 	PlanOnly       bool              `json:"plan_only,omitempty" doc:"stop after the plan"`
 	PrepareOnly    bool              `json:"prepare_only,omitempty" doc:"stop after the environment and the baseline, without calling a model or asking a person"`
 	Environment    string            `json:"environment,omitempty" doc:"auto: as configured; none: no environment and no baseline; otherwise a YAML document with an environment section, for this run only"`
-	PlanBy         string            `json:"plan_by,omitempty" enum:"auto,planner,deliberation" doc:"who plans: planner, deliberation (ALPHA and BETA), or auto: deliberation if the planner finds the goal too complex; default: as configured"`
+	PlanBy         string            `json:"plan_by,omitempty" enum:"auto,planner,deliberation" doc:"planner, deliberation (ALPHA and BETA), or auto: deliberation if the planner finds the goal too complex; default: as configured"`
 	ApprovePlan    bool              `json:"approve_plan,omitempty" doc:"wait for approval before building"`
 	ApproveRelease bool              `json:"approve_release,omitempty" doc:"wait for approval before releasing"`
 	Push           bool              `json:"push,omitempty" doc:"also push the branch"`
@@ -105,7 +105,7 @@ type CreateRequest struct {
 	Settings       map[string]string `json:"settings,omitempty" doc:"configuration settings by dotted key, for this run only: its limits, and settings that a repository may set"`
 }
 
-// CreatedRun says which run was made.
+// CreatedRun identifies a new run.
 type CreatedRun struct {
 	RunID      int64           `json:"runId"`
 	Status     contract.Status `json:"status"`
@@ -114,17 +114,17 @@ type CreatedRun struct {
 	Notes      []string        `json:"notes,omitempty"`
 }
 
-// Attribution says who asks and why.
+// Attribution names the sender of a command and the reason.
 type Attribution struct {
-	By     string `json:"by,omitempty" maxLength:"200" doc:"who sends the command; default: api"`
+	By     string `json:"by,omitempty" maxLength:"200" doc:"sender of the command; default: api"`
 	Reason string `json:"reason,omitempty" doc:"reason to record, and instructions for the next attempt"`
 }
 
-// Answered says which question is answered, so that nobody answers a question other
-// than the one they saw.
+// Answered identifies the question being answered, so that an answer applies only to the question
+// that the sender saw.
 type Answered struct {
 	ApprovalID string `json:"approval_id,omitempty" doc:"ID of the answered question; default: the open one"`
-	// Asked distinguishes questions asked again under the same id, about other work.
+	// Asked distinguishes questions with the same id about different results.
 	Asked *time.Time `json:"asked,omitempty" doc:"time of the question; the answer is rejected if the open question was asked at a different time. Default: any time"`
 }
 
@@ -141,7 +141,7 @@ type ApproveRequest struct {
 	Plan *contract.Plan `json:"plan,omitempty" doc:"edited plan, when approving a plan"`
 }
 
-// HealRequest says what to do about a failure.
+// HealRequest selects the heal action for a failure.
 type HealRequest struct {
 	Attribution
 	Answered
@@ -154,7 +154,7 @@ type ModelOverride struct {
 	Temperature *float64 `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"sampling temperature"`
 }
 
-// ReplayRequest says from where a run is repeated.
+// ReplayRequest selects the phase or step from which a run is repeated.
 type ReplayRequest struct {
 	Attribution
 	ModelOverride
@@ -162,7 +162,7 @@ type ReplayRequest struct {
 	Step  string         `json:"step,omitempty" doc:"builder only: repeat only this step and the steps that depend on it"`
 }
 
-// ForkRequest says from where a new run continues.
+// ForkRequest selects the step and turn from which a new run continues.
 type ForkRequest struct {
 	ModelOverride
 	Step         string         `json:"step,omitempty" doc:"step to continue from; default: the first step of the plan"`
@@ -172,15 +172,15 @@ type ForkRequest struct {
 	Reason       string         `json:"reason,omitempty"`
 }
 
-// SwitchModelRequest makes a run use another model.
+// SwitchModelRequest switches a run to another model.
 type SwitchModelRequest struct {
 	Attribution
 	Model       string         `json:"model" minLength:"3" doc:"model, as provider/model"`
 	Temperature *float64       `json:"temperature,omitempty" minimum:"0" maximum:"2"`
-	Agent       contract.Agent `json:"agent,omitempty" doc:"only for this agent, including those that deliberate on the plan (alpha, beta, gamma); default: all"`
+	Agent       contract.Agent `json:"agent,omitempty" doc:"only for this agent, which may also be a planning member (alpha, beta, gamma); default: all"`
 }
 
-// Resumed says how a run continued: with an answer, or again from a phase on.
+// Resumed describes how a run continued: with its response, or as a replay.
 type Resumed struct {
 	Answer *contract.Ack `json:"answer,omitempty"`
 	Replay *rerun.Result `json:"replay,omitempty"`
@@ -191,7 +191,7 @@ type EnvironmentList struct {
 	Environments []control.Environment `json:"environments"`
 }
 
-// FindRequest asks how a repository would be set up.
+// FindRequest is the request for the setup that would be used for a repository.
 type FindRequest struct {
 	Repo string `json:"repo" minLength:"1" doc:"repository: a directory on the server's host or a URL"`
 	Base string `json:"base,omitempty" doc:"branch, tag or commit; default: the checked-out commit, or the default branch"`

@@ -6,7 +6,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// SpawnRequest asks for a pipeline.
+// SpawnRequest is the request to create a pipeline.
 type SpawnRequest struct {
 	Objective    string                `json:"objective,omitempty" doc:"question or task to deliberate on; may be given in the task instead"`
 	AutoContinue *bool                 `json:"auto_continue,omitempty" doc:"continue automatically after the report of the opening work; default: as configured"`
@@ -18,7 +18,7 @@ type SpawnRequest struct {
 	Project      string                `json:"project,omitempty" doc:"project that the pipeline is listed under; default: pipeline"`
 }
 
-// SpawnedPipeline says which pipeline a request has made.
+// SpawnedPipeline identifies a new pipeline.
 type SpawnedPipeline struct {
 	PipelineID int64                   `json:"pipeline_id"`
 	Status     contract.PipelineStatus `json:"status"`
@@ -27,13 +27,13 @@ type SpawnedPipeline struct {
 	Notes      []string                `json:"notes,omitempty"`
 }
 
-// OfPipeline names the pipeline that a command is for.
+// OfPipeline identifies the pipeline of a command.
 type OfPipeline struct {
 	PipelineID int64  `json:"pipeline_id" minimum:"1"`
-	By         string `json:"by,omitempty" maxLength:"200" doc:"who sends the command; default: api"`
+	By         string `json:"by,omitempty" maxLength:"200" doc:"sender of the command; default: api"`
 }
 
-// ContinueRequest lets a pipeline continue to its exchange.
+// ContinueRequest makes a pipeline continue with its exchange.
 type ContinueRequest struct {
 	OfPipeline
 	Mode    contract.PipelineMode `json:"mode,omitempty" enum:"openrouter,local" doc:"default: as spawned"`
@@ -41,7 +41,7 @@ type ContinueRequest struct {
 	Timeout int                   `json:"timeout,omitempty" minimum:"0" maximum:"86400" doc:"time limit of the exchange, in seconds; default: unchanged"`
 }
 
-// RecordErrorRequest counts an error against an agent of a pipeline.
+// RecordErrorRequest records an error of an agent of a pipeline.
 type RecordErrorRequest struct {
 	OfPipeline
 	Agent     contract.Member   `json:"agent" doc:"ALPHA, BETA or GAMMA"`
@@ -58,7 +58,7 @@ type RevokeRequest struct {
 	Reason string          `json:"reason,omitempty" doc:"reason to record"`
 }
 
-// SwitchModelsRequest makes agents of a pipeline use another model.
+// SwitchModelsRequest switches agents of a pipeline to another model.
 type SwitchModelsRequest struct {
 	OfPipeline
 	Agent       contract.Member `json:"agent,omitempty" doc:"ALPHA, BETA or GAMMA; default: all"`
@@ -67,7 +67,7 @@ type SwitchModelsRequest struct {
 	Reason      string          `json:"reason,omitempty" doc:"reason to record"`
 }
 
-// FailureContextRequest asks for a failure context, or for a note in it.
+// FailureContextRequest reads a failure context, or adds a note to it.
 type FailureContextRequest struct {
 	OfPipeline
 	Context string `json:"context,omitempty" doc:"note to store with the failure context if the pipeline fails; absent: only read the context"`
@@ -79,7 +79,7 @@ type PipelineList struct {
 	Next      string           `json:"next,omitempty" doc:"cursor of the next page; absent on the last page"`
 }
 
-// PipelineLogs are what happened in a pipeline, in order.
+// PipelineLogs are the log entries of a pipeline, in order.
 type PipelineLogs struct {
 	PipelineID int64                 `json:"pipeline_id"`
 	Entries    []control.PipelineLog `json:"entries"`

@@ -10,13 +10,13 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
-// bucket stores blobs in whatever gocloud.dev/blob opens by URL.
+// bucket stores blobs in a bucket that gocloud.dev/blob opens by URL.
 type bucket struct {
 	*blob.Bucket
 	name string // the URL without its query, which may contain secrets
 }
 
-// memoryStage is how much of a stream is held in memory before it goes to a temporary
+// memoryStage is the size up to which a stream is buffered in memory; longer ones go to a temporary
 // file. Most artifacts are smaller.
 const memoryStage = 1 << 20
 
@@ -31,8 +31,8 @@ func (b *bucket) has(ctx context.Context, key string, size int64) (bool, error) 
 	return size < 0 || attrs.Size == size, nil
 }
 
-// options avoid content type detection, and multipart uploads for what fits into one
-// request.
+// options returns writer options that avoid content type detection, and multipart uploads of
+// content that fits into one request.
 func options() *blob.WriterOptions {
 	return &blob.WriterOptions{ContentType: "application/octet-stream"}
 }
@@ -70,8 +70,8 @@ func (b *bucket) close() error { return b.Close() }
 
 func (b *bucket) stage(context.Context) (stage, error) { return &spool{bucket: b}, nil }
 
-// spool holds a stream until its digest is known: in memory at first, in a
-// temporary file when it gets long.
+// spool buffers a stream until its digest is known: first in memory, then in a temporary file if it
+// is long.
 type spool struct {
 	bucket *bucket
 	memory bytes.Buffer

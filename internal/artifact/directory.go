@@ -12,12 +12,11 @@ import (
 	"time"
 )
 
-// directory stores blobs as files. A file appears under its name complete or not at
-// all: it is written next to its place, flushed, and renamed.
+// directory stores blobs as files. Files appear atomically: each is written under a temporary name,
+// flushed, and renamed.
 //
-// It is used instead of gocloud.dev's fileblob because that neither flushes what it
-// writes nor lets a key be chosen after the bytes came, and hashes every blob a second
-// time.
+// It is used instead of gocloud.dev's fileblob, which does not flush files, requires the key before
+// the content, and hashes every blob a second time.
 type directory struct {
 	root string
 	sync bool
@@ -43,8 +42,7 @@ func openDirectory(root string, sync bool) (*directory, error) {
 	return d, nil
 }
 
-// sweep removes what crashed processes left, as far as it can: whatever cannot be
-// removed stays.
+// sweep removes unfinished files of crashed processes. Files that cannot be removed are kept.
 func (d *directory) sweep() {
 	entries, err := os.ReadDir(filepath.Join(d.root, partialDir))
 	if err != nil {
@@ -59,8 +57,8 @@ func (d *directory) sweep() {
 
 func (d *directory) path(key string) string { return filepath.Join(d.root, filepath.FromSlash(key)) }
 
-// has compares the size too: the next Put then rewrites a file that lost its end in a
-// power cut, instead of leaving it damaged for ever.
+// has also compares the size, so the next Put rewrites a file that was truncated by a power
+// failure.
 func (d *directory) has(_ context.Context, key string, size int64) (bool, error) {
 	info, err := os.Lstat(d.path(key))
 	switch {
@@ -165,7 +163,7 @@ func (p *partial) discard() {
 	_ = os.Remove(p.Name())
 }
 
-// rename tries without making the folder first, because it nearly always exists.
+// rename first tries without creating the directory, because it nearly always exists.
 func (d *directory) rename(from, key string) error {
 	target := d.path(key)
 	err := os.Rename(from, target)
@@ -181,7 +179,7 @@ func (d *directory) rename(from, key string) error {
 	return syncDir(filepath.Dir(target))
 }
 
-// syncDir makes a rename survive a power cut.
+// syncDir makes a rename survive a power failure.
 func syncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {

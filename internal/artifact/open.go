@@ -14,31 +14,32 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Option changes how Open works.
+// Option is an option of Open.
 type Option func(*settings)
 
 type settings struct {
 	sync bool
 }
 
-// WithSync says whether a directory store flushes each blob to disk before Put returns.
-// It does by default: a row in the database that names a blob survives a power cut, so
-// the blob must too. Without it a blob still survives any crash of a process, and Put
-// of 1 KiB takes about a fifth of the time; tests and caches may want that. Buckets
-// ignore it.
+// WithSync sets whether a directory store flushes each blob to disk before Put returns. It does by
+// default: a database row that refers to a blob survives a power failure, so the blob must survive
+// it as well. Without flushing, a blob still survives process crashes, and Put of 1 KiB takes about
+// a fifth of the time, which suits tests and caches. Buckets ignore this option.
 func WithSync(on bool) Option { return func(s *settings) { s.sync = on } }
 
-// Open opens the artifact store that a URL names:
+// Open opens the artifact store at a URL:
 //
 //   - empty: the directory dir, created if it is missing
 //   - file:///path: that directory
 //   - s3://bucket?region=…&endpoint=https://…&prefix=…: an S3 bucket or one of
 //     a compatible store, with credentials from the usual AWS environment,
-//     files or instance role. An endpoint implies path-style addresses and only
-//     those checksums that the protocol requires, which is what compatible
-//     stores understand; use_path_style and request_checksum_calculation in the
-//     URL override that.
-//   - mem://: memory of this store only, for tests
+//
+// files or instance role. A custom endpoint implies path-style URLs and only the checksums that the
+// protocol requires, which is what compatible
+//
+//	  stores understand; use_path_style and request_checksum_calculation in the
+//	  URL override that.
+//	- mem://: memory of this store only, for tests
 //
 // A URL that cannot be used is a CONFIG_ERROR. Open does not connect.
 func Open(ctx context.Context, rawURL, dir string, opts ...Option) (*Store, error) {
@@ -88,8 +89,8 @@ func openBucket(ctx context.Context, u *url.URL) (*Store, error) {
 	return &Store{backend: &bucket{Bucket: b, name: name}}, nil
 }
 
-// compatible adds to an S3 URL with a custom endpoint what stores other than Amazon's
-// need.
+// compatible adds the parameters that S3-compatible stores need to an S3 URL with a custom
+// endpoint.
 func compatible(u *url.URL) *url.URL {
 	q := u.Query()
 	if q.Get("endpoint") == "" {
@@ -99,7 +100,7 @@ func compatible(u *url.URL) *url.URL {
 		{"use_path_style", "true"},
 		{"request_checksum_calculation", "when_required"},
 		{"response_checksum_validation", "when_required"},
-		{"region", "us-east-1"}, // a signature needs one; compatible stores ignore it
+		{"region", "us-east-1"}, // required for signatures; compatible stores ignore it
 	}
 	for _, f := range fallbacks {
 		if !q.Has(f[0]) {

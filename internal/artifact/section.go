@@ -7,9 +7,9 @@ import (
 	"io"
 )
 
-// Section reads any part of a blob without the rest of it: io.Reader, io.Seeker,
-// io.ReaderAt and io.Closer. What it reads is not checked against the digest, as only
-// the whole content can be. It is not safe for concurrent use.
+// Section reads parts of a blob without reading the rest. It implements io.Reader, io.Seeker,
+// io.ReaderAt and io.Closer. The content is not verified, because the digest covers the whole blob.
+// It is not safe for concurrent use.
 type Section struct {
 	ctx    context.Context
 	store  *Store
@@ -20,8 +20,8 @@ type Section struct {
 	from   int64
 }
 
-// Section returns a blob of a known size for reading parts of it. The context limits
-// all reading. The caller closes it.
+// Section opens a blob of a known size for reading parts of it. The context applies to all reads.
+// The caller must close it.
 func (s *Store) Section(ctx context.Context, digest string, size int64) (*Section, error) {
 	there, err := s.Exists(ctx, digest)
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *Section) ReadAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// Close closes what is open. The section may be read again.
+// Close closes the open reader. The section can be read again.
 func (c *Section) Close() error {
 	if c.open == nil {
 		return nil

@@ -1,7 +1,6 @@
-// Package artifact stores the files of runs as blobs named by the digest of their
-// content: in a directory, in an S3-compatible store, or in memory for tests. A blob
-// never changes, so putting one twice is harmless and any worker may read what another
-// has written.
+// Package artifact stores the files of runs as blobs named by the digest of their content: in a
+// directory, in an S3-compatible store, or in memory for tests. A blob never changes, so storing it
+// twice is harmless, and any worker can read the blobs of another.
 package artifact
 
 import (
@@ -17,12 +16,12 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Errors that callers distinguish with errors.Is. Each is wrapped in a fault that says
-// what to do.
+// Errors that callers distinguish with errors.Is. Each is wrapped in a fault that explains what to
+// do.
 var (
 	// ErrNotFound: the store holds no blob with this digest.
 	ErrNotFound = errors.New("artifact not found")
-	// ErrCorrupt: what the store holds under a digest is not what was put there.
+	// ErrCorrupt: the stored content does not match its digest.
 	ErrCorrupt = errors.New("artifact is corrupt")
 	// ErrTooLarge: the content is longer than the caller allows.
 	ErrTooLarge = errors.New("artifact is too large")
@@ -39,10 +38,10 @@ type Store struct {
 // backend is where the bytes are stored. Keys are made from digests and need no
 // checking. Errors of a missing key match ErrNotFound with errors.Is.
 type backend interface {
-	// has reports whether the key holds exactly size bytes; a negative size checks only
-	// the key.
+	// has reports whether the key exists with exactly size bytes; a negative size checks only the
+	// key.
 	has(ctx context.Context, key string, size int64) (bool, error)
-	// put writes the bytes so that readers see all of them or nothing.
+	// put writes the bytes atomically: readers see all of them or none.
 	put(ctx context.Context, key string, data []byte) error
 	// stage receives bytes whose key is not known yet.
 	stage(ctx context.Context) (stage, error)
@@ -51,13 +50,12 @@ type backend interface {
 	openAt(ctx context.Context, key string, offset int64) (io.ReadCloser, error)
 	// remove removes a key. A missing one is not an error.
 	remove(ctx context.Context, key string) error
-	// where names the place for users.
+	// where returns a description of the location for users.
 	where() string
 	close() error
 }
 
-// stage collects bytes until their key is known. Exactly one of commit and
-// discard ends it.
+// stage collects bytes until their key is known. Exactly one of commit and discard ends it.
 type stage interface {
 	io.Writer
 	commit(ctx context.Context, key string, size int64) error
@@ -80,9 +78,9 @@ func (s *Store) Put(ctx context.Context, data []byte) (string, error) {
 	return digest, nil
 }
 
-// PutReader stores what r yields, without holding it in memory, and returns its digest
-// and its size in bytes. More than limit bytes is ErrTooLarge and leaves nothing
-// behind; a limit of 0 means none.
+// PutReader stores the content of r without buffering it in memory, and returns its digest and its
+// size in bytes. If there are more than limit bytes, it stores nothing and returns ErrTooLarge; a
+// limit of 0 means no limit.
 func (s *Store) PutReader(ctx context.Context, r io.Reader, limit int64) (digest string, size int64, err error) {
 	staged, err := s.backend.stage(ctx)
 	if err != nil {
@@ -126,9 +124,9 @@ func (s *Store) Get(ctx context.Context, digest string) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// Reader returns the content of a blob as a stream. The last Read returns ErrCorrupt
-// instead of io.EOF if the content does not match the digest, so what was read before
-// is valid only after io.EOF. The caller closes it.
+// Reader returns the content of a blob as a stream. The last Read returns ErrCorrupt instead of
+// io.EOF if the content does not match the digest, so the content is valid only after io.EOF. The
+// caller must close it.
 func (s *Store) Reader(ctx context.Context, digest string) (io.ReadCloser, error) {
 	if err := Validate(digest); err != nil {
 		return nil, err
@@ -152,9 +150,9 @@ func (s *Store) Exists(ctx context.Context, digest string) (bool, error) {
 	return there, nil
 }
 
-// Remove removes a blob, permanently and for everyone who ever put the same content:
-// call it only if nothing else can refer to its digest. A missing blob is not an error.
-// Readers that have it open may fail.
+// Remove permanently removes a blob, also for others that stored the same content: call it only if
+// nothing else can refer to its digest. A missing blob is not an error. Open readers of the blob
+// may fail.
 func (s *Store) Remove(ctx context.Context, digest string) error {
 	if err := Validate(digest); err != nil {
 		return err
@@ -165,7 +163,7 @@ func (s *Store) Remove(ctx context.Context, digest string) error {
 	return nil
 }
 
-// Close releases what the store holds open. Readers stay usable.
+// Close releases the resources of the store. Open readers remain usable.
 func (s *Store) Close() error { return s.backend.close() }
 
 // Digest returns the digest that data is stored under: sha256:<hex>.
@@ -176,8 +174,8 @@ func Digest(data []byte) string {
 
 const digestPrefix = "sha256:"
 
-// Validate checks that a text is a digest and nothing else: keys are made from it, so
-// it must not lead anywhere.
+// Validate checks that a text is exactly a digest: keys are derived from it, so it must not contain
+// a path.
 func Validate(digest string) error {
 	if len(digest) != len(digestPrefix)+2*sha256.Size || digest[:len(digestPrefix)] != digestPrefix {
 		return badDigest(digest)
@@ -201,14 +199,14 @@ func badDigest(digest string) error {
 
 func format(sum []byte) string { return digestPrefix + hex.EncodeToString(sum) }
 
-// keyOf spreads blobs over 256 folders, because folders with very many files
-// are slow to list and to back up. The digest has been validated.
+// keyOf distributes blobs over 256 directories, because directories with very many files are slow
+// to list and to back up. The digest has been validated.
 func keyOf(digest string) string {
 	digits := digest[len(digestPrefix):]
 	return digits[:2] + "/" + digits[2:]
 }
 
-// explain turns an error into a fault that says what was tried, where, and what
+// explain converts an error to a fault that describes the failed operation, the location, and what
 // to do.
 func (s *Store) explain(err error, format string, args ...any) error {
 	var known *fault.Error
@@ -226,7 +224,7 @@ func (s *Store) explain(err error, format string, args ...any) error {
 			"could not %s: it exceeds artifacts.max_file", what)
 	case f.Code == contract.CodeDiskFull:
 		return fault.Wrap(err, contract.ClassInfra, contract.CodeDiskFull,
-			"could not %s: no space left in %s; free some or move the store (artifacts.url)", what, s.backend.where())
+			"could not %s: no space left in %s; free disk space or move the store (artifacts.url)", what, s.backend.where())
 	default:
 		return fault.Wrap(err, f.Class, f.Code, "could not %s in %s", what, s.backend.where())
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// verifier passes a blob through and compares its digest at the end.
+// verifier is a reader that compares a blob's digest at the end.
 type verifier struct {
 	io.ReadCloser
 	hash   hash.Hash
 	digest string
 	store  *Store
-	result error // what every Read after the end returns
+	result error // returned by every Read after the end
 }
 
 func (v *verifier) Read(p []byte) (int, error) {
@@ -41,7 +41,7 @@ func (v *verifier) Read(p []byte) (int, error) {
 	return n, v.result
 }
 
-// contextReader ends a copy soon after its context does.
+// contextReader fails reads once its context is done.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -54,7 +54,7 @@ func (c *contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// copyLimited copies r to w and refuses more than limit bytes; 0 means no limit.
+// copyLimited copies r to w and fails if there are more than limit bytes; 0 means no limit.
 func copyLimited(w io.Writer, r io.Reader, limit int64) (int64, error) {
 	if limit <= 0 {
 		return io.Copy(w, r)

@@ -13,16 +13,15 @@ import (
 	"unicode/utf8"
 )
 
-// Entry is one file of a zip: the name that users see and its blob.
+// Entry is one file of a zip archive: its name and its blob.
 type Entry struct {
 	Name   string
 	Digest string
 }
 
-// Zip writes blobs as a zip archive to w while it reads them. The same entries give the
-// same bytes: they are sorted and carry no times. Names are made safe to unpack
-// anywhere; of two that would collide, the later gets a number. After an error the
-// archive in w cannot be opened.
+// Zip streams blobs to w as a zip archive. Equal entries result in equal bytes: they are sorted and
+// have no timestamps. Names are changed where necessary to be safe to unpack anywhere; if two would
+// collide, the later one gets a number. After an error, the archive in w is incomplete.
 func (s *Store) Zip(ctx context.Context, w io.Writer, entries []Entry) error {
 	archive := zip.NewWriter(w)
 	for _, e := range safeEntries(entries) {
@@ -55,7 +54,7 @@ func (s *Store) zipOne(ctx context.Context, archive *zip.Writer, e Entry) error 
 	return nil
 }
 
-// compressed are the extensions of formats that do not get smaller.
+// compressed has the extensions of formats that cannot be compressed further.
 var compressed = []string{".zip", ".png", ".jpg", ".jpeg", ".webp", ".webm", ".mp4", ".gz", ".zst"}
 
 func method(name string) uint16 {
@@ -83,8 +82,8 @@ func safeEntries(entries []Entry) []Entry {
 
 const maxSegment = 200 // bytes; file systems allow 255, a number may be added
 
-// safeName makes a relative path without dots, drives, control characters and what
-// Windows refuses.
+// safeName returns a relative path without dot segments, drives, control characters and names that
+// Windows rejects.
 func safeName(name string) string {
 	var parts []string
 	for part := range strings.SplitSeq(strings.ReplaceAll(name, `\`, "/"), "/") {
@@ -105,7 +104,7 @@ func safeSegment(part string) string {
 		}
 		return r
 	}, part)
-	// Windows drops dots and spaces at the end, which would make names collide.
+	// Windows removes trailing dots and spaces, so names could collide.
 	part = strings.TrimRight(part, ". ")
 	for len(part) > maxSegment {
 		_, size := utf8.DecodeLastRuneInString(part)
@@ -114,13 +113,12 @@ func safeSegment(part string) string {
 	return strings.TrimRight(part, ". ")
 }
 
-// names remembers which paths are taken, folded to lower case, because file systems
-// that ignore case must not lose files either: true for a file, false for the folder of
-// one.
+// names has the paths in use, in lower case for case-insensitive file systems: true for a file,
+// false for the directory of a file.
 type names map[string]bool
 
-// add takes a name, changed as little as necessary to replace no file, be in the place
-// of no folder and be inside no file.
+// add reserves a name, changed as little as necessary to avoid conflicts with existing files and
+// directories.
 func (n names) add(name string) string {
 	dir := ""
 	segments := strings.Split(name, "/")

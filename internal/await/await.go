@@ -11,8 +11,8 @@ const (
 	interval = 2 * time.Millisecond
 )
 
-// Until returns as soon as a condition holds. If that takes too long, the test fails
-// with what it waited for.
+// Until returns as soon as a condition holds. If that takes too long, the test fails with the
+// description of the condition.
 func Until(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	tick := time.NewTicker(interval)

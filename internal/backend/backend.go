@@ -1,6 +1,6 @@
-// Package backend is what the commands of rgpt use: the parts of an installation
-// (Local), or its HTTP API (apiclient.Client). Both do the same, and their errors have
-// the same classes and codes.
+// Package backend provides the commands of rgpt with access to an installation: directly (Local),
+// or through its HTTP API (apiclient.Client). Both behave the same, and their errors have the same
+// classes and codes.
 package backend
 
 import (
@@ -35,7 +35,7 @@ type Backend interface {
 	Rejudge(ctx context.Context, id int64, rules control.Rules) (control.Retrials, error)
 	Models(ctx context.Context, check bool) (control.Models, error)
 	Agents(ctx context.Context) (health.Report, error)
-	// Links returns where else a run can be viewed; empty if that is not known.
+	// Links returns the URLs of a run in the dashboard and in Temporal; empty if unknown.
 	Links(ctx context.Context, id int64) (dashboard, temporal string, err error)
 
 	Create(ctx context.Context, c control.Creation) (control.Created, error)

@@ -22,18 +22,18 @@ import (
 )
 
 const (
-	// DatabaseTimeout is how long a command waits for the database while a person waits.
+	// DatabaseTimeout is how long an interactive command waits for the database.
 	DatabaseTimeout = 3 * time.Second
-	// TemporalTimeout is how long a command waits for Temporal while a person waits.
+	// TemporalTimeout is how long an interactive command waits for Temporal.
 	TemporalTimeout = 10 * time.Second
-	// agentsTTL is how long a report on agents counts as current.
+	// agentsTTL is how long a report on agents is considered current.
 	agentsTTL = time.Second
 )
 
 // Needs is the set of parts that a command needs besides configuration and database.
 type Needs int
 
-// The parts that not every command needs.
+// The parts that only some commands need.
 const (
 	NeedTemporal Needs = 1 << iota
 	NeedArtifacts
@@ -48,7 +48,7 @@ type Local struct {
 // OpenLocal opens the database and the parts that a command needs.
 func OpenLocal(ctx context.Context, cfg *config.Config, dataDir string, stack *devstack.Stack, needs Needs) (_ Backend, err error) {
 	if cfg.Database.URL == "" {
-		if _, err = devstack.Load(dataDir); err == nil { // otherwise its error says what to do
+		if _, err = devstack.Load(dataDir); err == nil { // otherwise, its error explains what to do
 			err = fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the stack in %s was never started; start it with `rgpt dev`", dataDir)
 		}
 		return nil, err
@@ -113,7 +113,7 @@ func (l Local) Follow(ctx context.Context, id, after int64, fn func(contract.Eve
 	return l.Feed.Follow(ctx, id, after, fn)
 }
 
-// OpenInterventions returns what waits for a person, oldest first.
+// OpenInterventions returns the questions that wait for a person, oldest first.
 func (l Local) OpenInterventions(ctx context.Context, limit int) ([]views.Intervention, error) {
 	return l.Views.OpenInterventions(ctx, limit)
 }
@@ -123,7 +123,7 @@ func (l Local) Agents(ctx context.Context) (health.Report, error) {
 	return health.New(l.Views, l.Temporal, l.Config.Temporal.Namespace, agentsTTL, slog.New(slog.DiscardHandler)).Report(ctx)
 }
 
-// Timing connects to Temporal, but also answers without it.
+// Timing connects to Temporal, but also works without it.
 func (l Local) Timing(ctx context.Context, id int64) (control.Timing, error) {
 	if _, err := l.Store.Run(ctx, id); err != nil {
 		return control.Timing{}, err
@@ -143,7 +143,7 @@ func (l Local) Timing(ctx context.Context, id int64) (control.Timing, error) {
 	return t, err
 }
 
-// Models returns the configured models, and whether they answer if check is set.
+// Models returns the configured models and, if check is set, whether they respond.
 func (l Local) Models(ctx context.Context, check bool) (control.Models, error) {
 	return l.Runs.Models(ctx, check), nil
 }
@@ -169,7 +169,7 @@ func (l Local) Fork(ctx context.Context, o rerun.ForkRequest, model string, temp
 	return l.Runs.Fork(ctx, o)
 }
 
-// Replay repeats a run from a phase on.
+// Replay repeats a run from the given phase on.
 func (l Local) Replay(ctx context.Context, o rerun.Request, model string, temperature *float64) (rerun.Result, error) {
 	run, err := l.Store.Run(ctx, o.RunID)
 	if err != nil {
@@ -253,7 +253,7 @@ func (l Local) RevokeMember(ctx context.Context, id int64, m contract.Member, c 
 	return l.Pipelines().Revoke(ctx, id, m, c)
 }
 
-// SwitchPipelineModel gives a member of a pipeline another model.
+// SwitchPipelineModel switches the model of a pipeline member.
 func (l Local) SwitchPipelineModel(ctx context.Context, id int64, m contract.Member, model string, temperature *float64, c contract.PipelineCommand) (contract.PipelineAck, error) {
 	return l.Pipelines().SwitchModel(ctx, id, m, model, temperature, c)
 }

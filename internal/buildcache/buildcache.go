@@ -1,16 +1,20 @@
-// Package buildcache stores what tools compiled and fetched, so that it need not
-// be done again, and isolates the runs from each other.
+// Package buildcache caches compiled and downloaded files of tools, and isolates runs from each
+// other.
 //
-// Anyone who can write to a build cache controls what runs next: the go tool, for
-// one, trusts a compiled package from there. So a cache has two layers:
+// Anyone who can write to a build cache controls the code that runs next: the go tool, for example,
+// trusts compiled packages in its cache. So a cache has two layers:
 //
 //   - the base of a repository is filled only by [Store.Fill]: by a compiler that
-//     works on a commit which a run started from, before any agent's change,
-//     while no code of the repository runs. All commands read it, none can
-//     write to it;
-//   - the layer above belongs to one use (an agent in a run, a check of an
-//     execution) and is removed with it. What hostile code leaves there is
-//     read only by the same use.
+//
+// works on the base commit of a run, before any change by an agent, while no code of the repository
+// runs. All commands can read it, none can
+//
+//	  write to it;
+//	- the layer above belongs to one use (an agent in a run, a check of an
+//
+// execution) and is removed with it. Files that hostile code leaves in it are
+//
+//	read only by the same use.
 //
 // Everything here can be removed and rebuilt.
 package buildcache
@@ -42,7 +46,7 @@ type Store struct{ root string }
 // At returns the store in a directory, which need not exist yet.
 func At(dir string) Store { return Store{root: dir} }
 
-// Cache is what one use of the store gets. It must be closed: until then nothing of it
+// Cache is the part of the store that one use can access. It must be closed: until then, none of it
 // is swept.
 type Cache struct {
 	goCache sandbox.GoCache
@@ -51,8 +55,8 @@ type Cache struct {
 	own     string // the layer's directory
 }
 
-// Open makes the layer of a use within a run, such as "builder" or "7/test-go-1", over
-// the base of the repository. The same use finds what it left.
+// Open creates the layer of a use within a run, such as "builder" or "7/test-go-1", on top of the
+// base of the repository. A later use with the same name finds the earlier files.
 func (s Store) Open(repo string, run int64, use string) (*Cache, error) {
 	if !filepath.IsLocal(use) {
 		return nil, fmt.Errorf("build cache: %q is not a valid name for a layer", use)
@@ -73,8 +77,8 @@ func (s Store) Open(repo string, run int64, use string) (*Cache, error) {
 		c.entries = append(c.entries, entry)
 	}
 	c.own = filepath.Join(of, use)
-	// Both are written to from inside sandboxes; their parents are not, so that no path
-	// to them can be turned into a link.
+	// Sandboxed commands write to both, but not to their parents, so no component of their paths
+	// can be replaced by a link.
 	c.goCache = sandbox.GoCache{Base: filepath.Join(base, "go"), Dir: filepath.Join(c.own, "go")}
 	c.files = filepath.Join(c.own, "files")
 	for _, dir := range []string{c.goCache.Base, c.goCache.Dir, c.files} {
@@ -106,10 +110,10 @@ func repoName(repo string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Inside is where a command finds the files of its own layer.
+// Inside is the path at which a command sees its own layer.
 const Inside = "/var/cache/build"
 
-// Give lets a command use the cache.
+// Give gives a command access to the cache.
 func (c *Cache) Give(command *sandbox.Command) {
 	if command.Env == nil {
 		command.Env = map[string]string{}
@@ -121,9 +125,8 @@ func (c *Cache) Give(command *sandbox.Command) {
 	}
 }
 
-// Home returns the folders that commands of the use see as their home and as /tmp, as
-// long as the layer exists: commands of one key, such as the attempt of a step, share
-// them.
+// Home returns the directories that commands of the use see as their home and /tmp. Commands with
+// the same key, such as the attempt of a step, share them while the layer exists.
 func (c *Cache) Home(key string) (home, tmp string, err error) {
 	if !filepath.IsLocal(key) {
 		return "", "", fmt.Errorf("build cache: %q is not a valid name for a home", key)
@@ -138,7 +141,7 @@ func (c *Cache) Home(key string) (home, tmp string, err error) {
 	return home, tmp, nil
 }
 
-// Close ends the use. The layer stays for the next one of the same name.
+// Close ends the use. The layer is kept for the next use with the same name.
 func (c *Cache) Close() {
 	for _, entry := range c.entries {
 		entry.Release()
@@ -152,10 +155,10 @@ func (c *Cache) Discard() error {
 	return removeTree(c.own)
 }
 
-// Fill lets compile add to a repository's base, once for each key and one at a time;
-// others wait. compile gets the directory to fill, and must run nothing but compilers,
-// on nothing that an agent wrote. A failed compilation is not tried again for the same
-// key; what it did compile stays.
+// Fill calls compile to add to a repository's base, once per key and one call at a time; other
+// callers wait. compile receives the directory to fill, and must run only compilers, and only on
+// files that no agent wrote. A failed compilation is not retried for the same key; its output is
+// kept.
 func (c *Cache) Fill(ctx context.Context, key string, compile func(ctx context.Context, dir string) error) error {
 	dir := c.goCache.Base
 	done := filepath.Join(filepath.Dir(dir), "filled")
@@ -182,7 +185,7 @@ func (c *Cache) Fill(ctx context.Context, key string, compile func(ctx context.C
 	return errors.Join(err, os.WriteFile(done, []byte(strings.Join(known, "\n")), 0o600))
 }
 
-// keptKeys is how many keys a base remembers.
+// keptKeys is the number of keys that a base records.
 const keptKeys = 50
 
 func filled(file string) []string {
@@ -192,8 +195,8 @@ func filled(file string) []string {
 
 func isFilled(file, key string) bool { return slices.Contains(filled(file), key) }
 
-// lockPoll is how often to check a lock that another process holds: flock does not
-// support waiting with a context.
+// lockPoll is the interval for checking a lock that another process holds: flock does not support
+// waiting with a context.
 const lockPoll = 20 * time.Millisecond
 
 func await(ctx context.Context, lock *os.File) error {
@@ -212,8 +215,8 @@ func await(ctx context.Context, lock *os.File) error {
 	}
 }
 
-// hold marks a directory as used now and locks it against the sweep, which may remove
-// it just as it is opened.
+// hold marks a directory as just used and locks it against the sweep, which may remove the
+// directory while it is being opened.
 func hold(dir string) (*dirlock.Lock, error) {
 	const tries = 100
 	for range tries {

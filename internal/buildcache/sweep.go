@@ -18,7 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/rmtree"
 )
 
-// RemoveRun removes what the uses of a run left. What is in use stays for the sweep.
+// RemoveRun removes the layers of a run. Layers in use are left for the sweep.
 func (s Store) RemoveRun(run int64) error {
 	_, err := remove(filepath.Join(s.root, "runs", strconv.FormatInt(run, 10)))
 	return err
@@ -31,8 +31,8 @@ type entry struct {
 	size int64
 }
 
-// Sweep removes what was not used for maxAge, then the least recently used until the
-// store takes up no more than maxBytes. What is in use stays. 0 means no limit.
+// Sweep removes entries that were not used for maxAge, then the least recently used ones until the
+// store takes up no more than maxBytes. Entries in use are kept. 0 means no limit.
 func (s Store) Sweep(ctx context.Context, maxAge time.Duration, maxBytes int64) error {
 	entries, err := s.entries(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s Store) Sweep(ctx context.Context, maxAge time.Duration, maxBytes int64) 
 	oldest := time.Now().Add(-maxAge)
 	for _, e := range entries {
 		if ctx.Err() != nil {
-			return fmt.Errorf("build cache: the sweep was stopped: %w", context.Cause(ctx))
+			return fmt.Errorf("build cache: the sweep was interrupted: %w", context.Cause(ctx))
 		}
 		old, large := maxAge > 0 && e.used.Before(oldest), maxBytes > 0 && total > maxBytes
 		if !old && !large {
@@ -62,8 +62,8 @@ func (s Store) Sweep(ctx context.Context, maxAge time.Duration, maxBytes int64) 
 	return nil
 }
 
-// entries lists what the store holds, least recently used first, and removes what an
-// interrupted sweep left.
+// entries returns the entries of the store, least recently used first, and removes leftovers of an
+// interrupted sweep.
 func (s Store) entries(ctx context.Context) ([]entry, error) {
 	var all []entry
 	for _, kind := range []string{"runs", "repos"} {
@@ -89,14 +89,14 @@ func (s Store) entries(ctx context.Context) ([]entry, error) {
 	return all, nil
 }
 
-// sizeOf is the disk usage of a directory.
+// sizeOf returns the disk usage of a directory.
 func sizeOf(ctx context.Context, dir string) (total int64) {
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return fs.SkipAll
 		}
 		if err != nil {
-			return nil //nolint:nilerr // what cannot be read is not counted
+			return nil //nolint:nilerr // unreadable entries are not counted
 		}
 		if info, err := d.Info(); err == nil {
 			if stat, ok := info.Sys().(*syscall.Stat_t); ok {
@@ -120,7 +120,7 @@ func remove(dir string) (bool, error) {
 	return true, removeTree(gone)
 }
 
-// renameUnused renames an unused entry, so that no use of it can begin.
+// renameUnused renames an unused entry, so it can no longer be opened.
 func renameUnused(dir string) (gone string, err error) {
 	lock, err := dirlock.Claim(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, dirlock.ErrInUse) {

@@ -1,7 +1,7 @@
-// Package config reads RocketGPT's settings: defaults, a base file, the project's
-// rgpt.yaml, a local file beside it, the environment, and flags, each overriding the
-// one before. Every mistake is reported at once, with its file, line and key. The
-// settings of a repository are less trusted and go through LoadRepository.
+// Package config reads RocketGPT's settings: defaults, a base file, the project's rgpt.yaml, a
+// local file beside it, the environment, and flags, each overriding the previous one. All errors
+// are reported together, with file, line and key. The settings of a repository are less trusted and
+// go through LoadRepository.
 package config
 
 //go:generate go test -run ^TestTheDocumentsAreCurrent$ -update .
@@ -10,18 +10,18 @@ import (
 	"maps"
 )
 
-// Config holds all settings. It has been validated: values are within their ranges and
-// names that refer to others exist.
+// Config holds all settings. It has been validated: values are within their ranges and the names
+// that they refer to exist.
 type Config struct {
 	Execution    Execution    `yaml:"execution" doc:"Limits, retries, approvals and isolation of runs."`
-	Findings     Findings     `yaml:"findings" repo:"yes" doc:"How many findings a run may have before it fails or warns."`
+	Findings     Findings     `yaml:"findings" repo:"yes" doc:"Numbers of findings above which a run fails or gets a warning."`
 	Verification Verification `yaml:"verification" doc:"How changes are built, tested and checked. Commands that are not configured are detected."`
 	Environment  Environment  `yaml:"environment" doc:"How project dependencies are installed and cached."`
 	Git          Git          `yaml:"git" doc:"How changes are committed and pushed."`
 	Artifacts    Artifacts    `yaml:"artifacts" doc:"Where the files of runs are stored."`
 	Logging      Logging      `yaml:"logging" doc:"Log level, format and files."`
-	Models       Models       `yaml:"models" doc:"Model providers, the model of each agent, and budgets. models.phases has models by agent: planner, builder, repair (also used by the environment agent), alpha, beta, gamma. tester, releaser and analyzer are accepted there, but not used yet."`
-	Deliberation Deliberation `yaml:"deliberation" doc:"How ALPHA, BETA and GAMMA deliberate, on their own or to plan a run. The limits of execution.run apply to a deliberation too."`
+	Models       Models       `yaml:"models" doc:"Model providers, the model of each agent, and budgets. models.phases sets models by agent: planner, builder, repair (also used by the environment agent), alpha, beta, gamma. Models of tester, releaser and analyzer are accepted, but not used yet."`
+	Deliberation Deliberation `yaml:"deliberation" doc:"How ALPHA, BETA and GAMMA deliberate, independently or to plan a run. The limits of execution.run also apply to a deliberation."`
 	Server       Server       `yaml:"server" doc:"The HTTP API and dashboard."`
 	Temporal     Temporal     `yaml:"temporal" doc:"Connection to the Temporal service that runs workflows."`
 	Worker       Worker       `yaml:"worker" doc:"The processes that execute workflows and activities."`
@@ -30,9 +30,9 @@ type Config struct {
 	origins map[string]Origin
 }
 
-// Origin returns where the value of a key came from. Keys are dotted, elements of lists
-// have an index: models.default.model, verification.custom[0].name. A key that nothing
-// set, or that does not exist, has the default as its origin.
+// Origin returns the origin of a key's value. Keys are dotted, and list elements have an index:
+// models.default.model, verification.custom[0].name. The origin of a key that is not set or does
+// not exist is the default.
 func (c *Config) Origin(key string) Origin {
 	if o, ok := c.origins[key]; ok {
 		return o

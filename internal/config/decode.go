@@ -14,16 +14,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// decoder turns YAML nodes into values of the kinds that the schema requires, and
-// collects mistakes on the way.
+// decoder turns YAML nodes into values of the kinds that the schema requires, and collects errors.
 type decoder struct {
 	report  *report
 	origins map[string]Origin
 	at      func(*yaml.Node) Origin
 }
 
-// value decodes one node. It returns false if it has no value to merge: an empty
-// section, or a mistake.
+// value decodes one node. It returns false if there is no value to merge because the section is
+// empty or an error was found.
 func (d *decoder) value(n *yaml.Node, s *spec, key string) (any, bool) {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -105,8 +104,8 @@ func (d *decoder) next(name *yaml.Node, s *spec, key string) *spec {
 
 func notInName(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) }
 
-// list decodes a list. It replaces a list of a lower layer as a whole, with the places
-// of its elements.
+// list decodes a list. It replaces the whole list of a lower layer, including the origins of its
+// elements.
 func (d *decoder) list(n *yaml.Node, s *spec, key string) (any, bool) {
 	if n.Kind != yaml.SequenceNode {
 		d.mistake(n, s, key)
@@ -115,8 +114,8 @@ func (d *decoder) list(n *yaml.Node, s *spec, key string) (any, bool) {
 	dropElements(d.origins, key)
 	out := make([]any, 0, len(n.Content))
 	for i, child := range n.Content {
-		// A mistaken element keeps its position, so that later ones keep their numbers;
-		// the mistake stops the configuration anyway.
+		// An invalid element keeps its position, so that later elements keep their numbers; its
+		// error rejects the configuration anyway.
 		v, ok := d.value(child, s.elem, fmt.Sprintf("%s[%d]", key, i))
 		if !ok {
 			if child.ShortTag() == "!!null" && s.elem.plural() {
@@ -196,7 +195,7 @@ func (s *spec) found(n *yaml.Node) string {
 	}
 }
 
-// show shortens a value, and hides what may be secret.
+// show truncates a value, and hides it if it may be secret.
 func (s *spec) show(text string) string {
 	const longest = 60
 	if s.secret {
@@ -208,10 +207,10 @@ func (s *spec) show(text string) string {
 	return string([]rune(text)[:longest]) + "…"
 }
 
-// later are sections of the product that have no settings yet.
+// later lists the product's sections that have no settings yet.
 var later = []string{"brain", "gate"}
 
-// unknown explains a key that does not exist, and suggests what was meant.
+// unknown explains a key that does not exist, and suggests the intended key.
 func unknown(s *spec, key, name string) string {
 	var names []string
 	for _, f := range s.fields {
@@ -233,14 +232,14 @@ func unknown(s *spec, key, name string) string {
 	return fmt.Sprintf("%s; expected one of %s", what, strings.Join(names, ", "))
 }
 
-// misplaced are keys that people write although secrets do not belong in a file.
+// misplaced are keys for secrets, which do not belong in a file, with hints.
 var misplaced = map[string]string{
 	"api_key":  "secrets do not belong in this file; use api_key_env or api_key_file",
 	"token":    "secrets do not belong in this file; use api_key_env or api_key_file",
 	"password": "secrets do not belong in this file; set DATABASE_URL",
 }
 
-// nearest returns the name that a typing mistake is closest to, empty if none is close.
+// nearest returns the name closest to a misspelled one, or an empty string if none is close.
 func nearest(name string, names []string) string {
 	best, least := "", min(3, len(name)/3+1)
 	for _, candidate := range names {

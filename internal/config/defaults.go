@@ -2,7 +2,7 @@ package config
 
 import "time"
 
-// Default returns the default settings. They work as they are.
+// Default returns the default settings, which are usable unchanged.
 func Default() *Config {
 	check := func(severity string) Check {
 		return Check{Enabled: Auto, Format: "auto", Severity: severity, Network: []string{}}
@@ -77,8 +77,8 @@ func Default() *Config {
 	}
 }
 
-// defaultProviders make a key in the environment and models.default enough to use the
-// well-known services.
+// defaultProviders define the well-known services, so that only a key in the environment and
+// models.default are needed to use them.
 func defaultProviders() map[string]Provider {
 	provider := func(kind, keyEnv string) Provider {
 		return Provider{Kind: kind, APIKeyEnv: keyEnv, MaxConcurrent: 8, Headers: map[string]string{}}
@@ -92,9 +92,9 @@ func defaultProviders() map[string]Provider {
 	}
 }
 
-// ProtectedFiles are the files that agents may not change unnoticed, unless
-// git.protected says otherwise: those that affect what CI and git run, who reviews, and
-// what this program may do. No repair may touch them at all.
+// ProtectedFiles returns the default of git.protected, the files that agents may not change
+// unnoticed: files that determine what CI and git run, who reviews changes, and what this program
+// may do. Repairs may not change them at all.
 func ProtectedFiles() []string {
 	return []string{
 		".github/**", ".gitlab-ci*", ".gitlab-ci/**", ".gitlab/**", ".circleci/**", ".buildkite/**", "**/azure-pipelines*.{yml,yaml}",

@@ -2,11 +2,11 @@ package config
 
 import "time"
 
-// Deliberation says how ALPHA, BETA and GAMMA deliberate.
+// Deliberation configures how ALPHA, BETA and GAMMA deliberate.
 type Deliberation struct {
 	Mode                string        `yaml:"mode" validate:"oneof=openrouter local" doc:"Models that deliberate. openrouter: the configured models, of any provider. local: the scripted model, which is also used where no other model is configured."`
-	AutoContinue        bool          `yaml:"auto_continue" doc:"Continue automatically after the report of the opening work unless something critical failed. false: wait for a person to continue."`
-	PlanBy              string        `yaml:"plan_by" repo:"yes" validate:"oneof=auto planner deliberation" doc:"Who plans runs: planner, deliberation, or auto, which starts a deliberation if the planner rates the goal's complexity above gamma_complexity_over."`
+	AutoContinue        bool          `yaml:"auto_continue" doc:"Continue automatically after the report of the opening work unless a critical failure occurred. false: wait for a person to continue."`
+	PlanBy              string        `yaml:"plan_by" repo:"yes" validate:"oneof=auto planner deliberation" doc:"Method of planning runs: planner, deliberation, or auto, which starts a deliberation if the planner rates the goal's complexity above gamma_complexity_over."`
 	GammaStuckAfter     time.Duration `yaml:"gamma_stuck_after" validate:"min=100ms,max=24h" doc:"GAMMA joins when an agent makes no progress for this long. Also set by GAMMA_STUCK_THRESHOLD, in seconds."`
 	GammaConflictAt     int           `yaml:"gamma_conflict_at" validate:"min=2,max=1000" doc:"GAMMA joins when this many proposals are unresolved. Also set by GAMMA_CONFLICT_THRESHOLD."`
 	GammaComplexityOver float64       `yaml:"gamma_complexity_over" validate:"min=0,max=1" doc:"GAMMA joins when the complexity of the objective exceeds this value. 0: complexity is ignored. Also set by GAMMA_COMPLEXITY_THRESHOLD."`

@@ -14,8 +14,7 @@ import (
 // envPrefix is the prefix of variables that are settings.
 const envPrefix = "RGPT_"
 
-// wellKnown are variables that other tools in this field use too. The RGPT_ form takes
-// precedence.
+// wellKnown are variables that similar tools also use. The RGPT_ form takes precedence.
 var wellKnown = [][2]string{
 	{"DATABASE_URL", "database.url"},
 	{"TEMPORAL_ADDRESS", "temporal.address"},
@@ -27,11 +26,10 @@ var wellKnown = [][2]string{
 	{"AUTO_ORCHESTRATE", "deliberation.auto_continue"},
 }
 
-// ofSeconds are well-known variables in which a plain number means seconds, as
-// elsewhere.
+// ofSeconds are well-known variables in which a plain number means seconds, as in other tools.
 var ofSeconds = []string{"GAMMA_STUCK_THRESHOLD", "ORCHESTRATION_TIMEOUT"}
 
-// inSeconds gives a plain number in a variable its unit.
+// inSeconds appends the unit s to a plain number in such a variable.
 func inSeconds(name, value string) string {
 	if _, err := strconv.ParseFloat(value, 64); err == nil && slices.Contains(ofSeconds, name) {
 		return value + "s"
@@ -39,8 +37,7 @@ func inSeconds(name, value string) string {
 	return value
 }
 
-// environ turns the form of os.Environ into a map. Of duplicates the last one counts,
-// as in the C library.
+// environ converts the result of os.Environ into a map. The last duplicate counts, as in os/exec.
 func environ(env []string) map[string]string {
 	out := map[string]string{}
 	for _, e := range env {
@@ -51,8 +48,8 @@ func environ(env []string) map[string]string {
 	return out
 }
 
-// environment merges the settings of the environment. An empty variable sets nothing,
-// because many tools can only set variables and not remove them.
+// environment merges the settings of the environment. An empty variable is ignored, because many
+// tools can set variables but not remove them.
 func (l *loader) environment(env []string) {
 	vars := environ(env)
 	for _, known := range wellKnown {
@@ -75,16 +72,16 @@ func (l *loader) environment(env []string) {
 	}
 }
 
-// namesSection reports whether a variable is meant as a setting. Others, such as
-// RGPT_DATA_DIR, are not settings.
+// namesSection reports whether a variable is intended as a setting. Others, such as RGPT_DATA_DIR,
+// are not settings.
 func namesSection(rest string) bool {
 	return slices.ContainsFunc(root().fields, func(f *spec) bool {
 		return strings.HasPrefix(rest, strings.ToUpper(f.name)+"_")
 	})
 }
 
-// kubernetes matches what Kubernetes puts into every container for a service that is
-// called rgpt-server, for example RGPT_SERVER_PORT_8080_TCP_ADDR.
+// kubernetes matches the variables that Kubernetes sets in every container for a service named
+// rgpt-server, for example RGPT_SERVER_PORT_8080_TCP_ADDR.
 var kubernetes = regexp.MustCompile(`^[A-Z]+(_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 func fromKubernetes(rest string) bool { return kubernetes.MatchString(rest) }
@@ -121,7 +118,7 @@ func matchEnv(s *spec, rest, key string) string {
 				return join(join(key, strings.ToLower(name)), f.name)
 			}
 		}
-	default: // a value has no keys below it
+	default: // a single value contains no keys
 	}
 	return ""
 }
@@ -140,7 +137,7 @@ func (l *loader) set(origin Origin, key, text string) {
 	}
 }
 
-// textLayer makes a layer from a single value textLayer as text.
+// textLayer creates a layer from a single value given as text.
 func (l *loader) textLayer(origin Origin, key, text string) (tree map[string]any, ok bool) {
 	l.report.layer(origin)
 	s := root()
@@ -153,7 +150,7 @@ func (l *loader) textLayer(origin Origin, key, text string) (tree map[string]any
 			next = s.field(part)
 		case kindMap:
 			next = s.elem
-		default: // a value has no keys below it
+		default: // a single value contains no keys
 		}
 		if next == nil || part == "" {
 			l.report.add(origin, key, "%s", unknown(s, at, part))
@@ -177,7 +174,7 @@ func (l *loader) textLayer(origin Origin, key, text string) (tree map[string]any
 	return tree, ok
 }
 
-// textNode gives a text the form that it would have in a file.
+// textNode returns the YAML node that a text would be in a file.
 func textNode(text string, s *spec) *yaml.Node {
 	node := func(s *spec, text string) *yaml.Node {
 		if s.kind != kindText {

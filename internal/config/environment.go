@@ -16,8 +16,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Environment says how the dependencies of a project are installed before agents and
-// checks begin, and how long the installation is kept.
+// Environment configures how the dependencies of a project are installed before agents and checks
+// begin, and how long the installation is kept.
 type Environment struct {
 	Enabled    bool               `yaml:"enabled" doc:"Install the dependencies of a project before its first step."`
 	Setup      []string           `yaml:"setup" repo:"yes" validate:"max=50,dive,required" doc:"Shell commands that install the dependencies, in this order. Empty: detected from the repository's files." example:"[npm ci]"`
@@ -31,7 +31,7 @@ type Environment struct {
 	Age        time.Duration      `yaml:"age" validate:"min=1h" doc:"Environments that have not been used for this long are removed."`
 }
 
-// EnvironmentNetwork is what an installation may reach.
+// EnvironmentNetwork configures the network access of an installation.
 type EnvironmentNetwork struct {
 	Hosts        []string         `yaml:"hosts" repo:"registries" validate:"max=200,dive,hostpattern" doc:"Hosts that an installation may reach. Empty: the public registries of the detected languages." example:"[packages.example.com, nexus.example.com]"`
 	Credentials  []HostCredential `yaml:"credentials" validate:"max=100,dive" doc:"Headers that the worker adds to requests to private registries. Commands cannot see them." example:"[{host: nexus.example.com, header: Authorization, env: NEXUS_AUTHORIZATION}]"`
@@ -46,8 +46,7 @@ type HostCredential struct {
 	File   string `yaml:"file" secret:"true" validate:"omitempty,abspath" doc:"File on the worker's host that contains the header value. Set either env or file."`
 }
 
-// Value reads the header's value. getenv is usually os.Getenv. The error never contains
-// it.
+// Value reads the header's value. getenv is usually os.Getenv. The error never contains it.
 func (c HostCredential) Value(getenv func(string) string) (string, error) {
 	if c.Env != "" {
 		if value := strings.TrimSpace(getenv(c.Env)); value != "" {
@@ -66,8 +65,8 @@ func (c HostCredential) Value(getenv func(string) string) (string, error) {
 	return value, nil
 }
 
-// HomeFolder returns the path below the home folder for an entry of environment.cache,
-// and whether the entry is valid: "~/.npm" and ".npm" are.
+// HomeFolder returns the path below the home directory for an entry of environment.cache, and
+// whether the entry is valid: "~/.npm" and ".npm" are valid.
 func HomeFolder(entry string) (string, bool) {
 	folder := path.Clean(strings.TrimPrefix(entry, "~/"))
 	return folder, folder != "." && folder != "~" && filepath.IsLocal(folder) && !strings.ContainsFunc(entry, func(r rune) bool { return r < ' ' })
@@ -104,8 +103,8 @@ func allRegistryHosts() []string {
 	return slices.Compact(all)
 }
 
-// deniedVariables change which programs and libraries are loaded, or where a command
-// believes to be: a build would then not be what it seems.
+// deniedVariables change which programs and libraries are loaded, or the environment that a command
+// assumes, so that a build would not be what it appears to be.
 var deniedVariables = []string{
 	"PATH", "HOME", "SHELL", "ENV", "BASH_ENV", "IFS", "TMPDIR", "USER", "GLIBC_TUNABLES", "GCONV_PATH",
 	"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "PYTHONSTARTUP", "PYTHONHOME", "PERL5OPT", "RUBYOPT",
@@ -115,7 +114,7 @@ var deniedVariables = []string{
 // deniedPrefixes are the prefixes of families of such variables.
 var deniedPrefixes = []string{"LD_", "DYLD_", "BASH_FUNC_", "GIT_"}
 
-// deniedWords may not occur in the values of variables that pass on options.
+// deniedWords match forbidden options in the values of variables that pass options to programs.
 var deniedWords = map[string]*regexp.Regexp{
 	"GOFLAGS":      regexp.MustCompile(`(^|[\s"'])--?(toolexec|exec|overlay|vettool)\b`),
 	"NODE_OPTIONS": regexp.MustCompile(`(^|[\s"'])(--?r(equire)?\b|--import\b|--(experimental-)?loader\b|--openssl-config\b)`),
@@ -123,7 +122,7 @@ var deniedWords = map[string]*regexp.Regexp{
 	"GRADLE_OPTS":  regexp.MustCompile(`-javaagent|-agentlib|-agentpath|-XX:On`),
 }
 
-// isVariable reports whether a name may be among environment.variables.
+// isVariable reports whether a name is allowed in environment.variables.
 func isVariable(name string) bool {
 	if !envNamePattern.MatchString(name) || slices.Contains(deniedVariables, name) {
 		return false
@@ -131,8 +130,8 @@ func isVariable(name string) bool {
 	return !slices.ContainsFunc(deniedPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// VariableProblem says why a variable may not be among environment.variables, empty if
-// it may.
+// VariableProblem returns the reason why a variable is not allowed in environment.variables, or an
+// empty string if it is.
 func VariableProblem(name, value string) string {
 	switch denied := deniedWords[name]; {
 	case !isVariable(name):
@@ -145,7 +144,7 @@ func VariableProblem(name, value string) string {
 	return ""
 }
 
-// environmentProblems are settings of the section that contradict each other.
+// environmentProblems returns the conflicting or invalid settings of the section.
 func environmentProblems(e Environment) []problem {
 	var out []problem
 	for i, c := range e.Network.Credentials {

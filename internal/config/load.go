@@ -22,12 +22,10 @@ import (
 // FileName is the name of a project's configuration.
 const FileName = "rgpt.yaml"
 
-// LocalName is the name of the file beside it for settings that should not be
-// committed.
+// LocalName is the name of the file next to it for settings that should not be committed.
 const LocalName = "rgpt.local.yaml"
 
-// Sources say where settings come from. The zero value reads the base file and the
-// environment.
+// Sources specify where settings come from. The zero value reads the base file and the environment.
 type Sources struct {
 	// Base is the base file. Empty means RGPT_CONFIG_BASE, or rgpt/rgpt.yaml below
 	// XDG_CONFIG_HOME or ~/.config if it exists.
@@ -35,11 +33,11 @@ type Sources struct {
 	// Project is the project's file, as given by --config; it must exist. Empty means
 	// rgpt.yaml in Dir if it exists.
 	Project string
-	// Dir is the project's folder. If it and Project are empty, there is no project.
+	// Dir is the project's directory. If it and Project are empty, there is no project.
 	Dir string
-	// Trusts reports whether the operator trusts a file of Dir with this content. An
-	// untrusted file has the rights of a repository's own, see LoadRepository: anybody
-	// may have put it there. If nil, all of Dir is the operator's.
+	// Trusts reports whether the operator trusts a file of Dir with this content. An untrusted file
+	// has the rights of a repository's file (see LoadRepository), because anybody may have put it
+	// there. If nil, all files of Dir are trusted.
 	Trusts func(file string, content []byte) bool
 	// Env is the environment in the form of os.Environ. Nil means that of this process;
 	// empty but not nil means none.
@@ -48,8 +46,8 @@ type Sources struct {
 	Flags map[string]string
 }
 
-// Load reads all layers, merges and validates them. Its error is an *Error with every
-// mistake there is, a CONFIG_ERROR with code invalid_config.
+// Load reads all layers, merges and validates them. Its error is an *Error that lists all mistakes,
+// a CONFIG_ERROR with code invalid_config.
 func Load(from Sources) (*Config, error) {
 	if from.Env == nil {
 		from.Env = os.Environ()
@@ -86,14 +84,14 @@ func treeOf(c *Config) map[string]any {
 	return tree
 }
 
-// merge merges a layer over the existing ones: keys one by one, lists as a whole.
+// merge merges a layer over the existing layers: maps key by key, lists as a whole.
 func (l *loader) merge(layer map[string]any) {
 	if err := l.merged.Load(confmap.Provider(layer, ""), nil); err != nil {
 		l.report.add(Origin{}, "", "%v", err)
 	}
 }
 
-// files reads the base file, the project's, and the local one beside it.
+// files reads the base file, the project file, and the local file next to it.
 func (l *loader) files(from Sources) {
 	base, named := from.Base, from.Base != ""
 	if !named {
@@ -118,11 +116,12 @@ func (l *loader) files(from Sources) {
 	l.found(localPath(project), from.Trusts)
 }
 
-// found reads a file that was not named explicitly, with the rights that it has.
+// found reads a file that was not named explicitly, and restricts its settings if it is not
+// trusted.
 func (l *loader) found(path string, trusts func(string, []byte) bool) {
 	data, err := readFile(path)
 	if err != nil {
-		l.file(path, false) // it reports what is wrong
+		l.file(path, false) // it reports the error
 		return
 	}
 	whole := Origin{Source: SourceFile, File: path}
@@ -133,7 +132,7 @@ func (l *loader) found(path string, trusts func(string, []byte) bool) {
 	}
 	base, err := l.soFar()
 	if err != nil {
-		return // the mistakes of the lower layers are reported
+		return // the errors of the lower layers are reported instead
 	}
 	tree, ok := l.decode(data, path)
 	if !ok {
@@ -176,8 +175,7 @@ func localPath(project string) string {
 	return strings.TrimSuffix(project, ext) + ".local" + ext
 }
 
-// maxFile is more than any sensible configuration needs, and still small enough to
-// read.
+// maxFile is larger than any sensible configuration, but small enough to read.
 const maxFile = 1 << 20
 
 func (l *loader) file(path string, mustExist bool) {
@@ -207,7 +205,7 @@ func readFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// cause leaves out the path, which the message already contains.
+// cause removes the path from an error, because the message already contains it.
 func cause(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -278,8 +276,7 @@ func (l *loader) finish() (*Config, error) {
 	return c, nil
 }
 
-// password puts the password from its file into the database's address; an address that
-// has one stays as it is.
+// password adds the password from its file to the database URL, unless the URL already has one.
 func (l *loader) password(c *Config) {
 	const key = "database.password_file"
 	db := &c.Database

@@ -10,14 +10,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Mistake is one thing that is wrong with the configuration.
+// Mistake is one error in the configuration.
 type Mistake struct {
 	Origin Origin
 	Key    string // dotted; empty when it concerns the whole file
-	Text   string // what was expected and what was found
+	Text   string // the expected value and the value found
 }
 
-// String formats a mistake on one line: where, which key, what.
+// String formats a mistake on one line: origin, key, text.
 func (m Mistake) String() string {
 	parts := []string{m.Text}
 	if m.Key != "" && m.Origin.Source != SourceFlag {
@@ -29,8 +29,7 @@ func (m Mistake) String() string {
 	return strings.Join(parts, ": ")
 }
 
-// Error lists every mistake of a configuration. It is a CONFIG_ERROR with code
-// invalid_config.
+// Error lists every mistake of a configuration. It is a CONFIG_ERROR with code invalid_config.
 type Error struct {
 	Mistakes []Mistake
 }
@@ -54,8 +53,7 @@ func (e *Error) Unwrap() error {
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s", e.Error())
 }
 
-// report collects mistakes. layers remembers the order in which places were read, in
-// which mistakes are listed.
+// report collects mistakes. They are listed in the order in which layers were read.
 type report struct {
 	mistakes []Mistake
 	layers   []Origin
@@ -65,7 +63,7 @@ func (r *report) add(o Origin, key, format string, args ...any) {
 	r.mistakes = append(r.mistakes, Mistake{Origin: o, Key: key, Text: fmt.Sprintf(format, args...)})
 }
 
-// about reports whether a mistake was found in the key or below it.
+// about reports whether a mistake was found at the key or below it.
 func (r *report) about(key string) bool {
 	return slices.ContainsFunc(r.mistakes, func(m Mistake) bool {
 		rest, ok := strings.CutPrefix(m.Key, key)
@@ -73,7 +71,7 @@ func (r *report) about(key string) bool {
 	})
 }
 
-// err returns the mistakes in the order of their places, nil if there are none.
+// err returns the mistakes in the order of their layers, or nil if there are none.
 func (r *report) err() error {
 	if len(r.mistakes) == 0 {
 		return nil
@@ -91,5 +89,5 @@ func (r *report) err() error {
 	return &Error{Mistakes: r.mistakes}
 }
 
-// layer records that a place is being read.
+// layer records that a layer is being read.
 func (r *report) layer(o Origin) { r.layers = append(r.layers, o) }

@@ -5,7 +5,7 @@ import "time"
 // LongestModelCall is the maximum of models.timeout and of a provider's own timeout.
 const LongestModelCall = time.Hour
 
-// Models says which providers exist, which model does what, and how much they may cost.
+// Models configures the providers, the model of each agent, and their budgets.
 type Models struct {
 	Default         Choice              `yaml:"default" doc:"Model of every agent without an entry in models.phases. Not set: rgpt dev uses its scripted model."`
 	Phases          map[string]Choice   `yaml:"phases" repo:"models" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent: planner, builder, tester, releaser, analyzer, repair, alpha, beta, gamma. alpha, beta and gamma use the planner's model by default. The models of tester, releaser and analyzer are not used yet." example:"{planner: {provider: openai, model: gpt-5}}"`
@@ -25,7 +25,7 @@ type Choice struct {
 	Temperature *float64 `yaml:"temperature" validate:"omitempty,min=0,max=2" doc:"Sampling temperature. Not set: the provider's default."`
 }
 
-// Budgets are limits over all runs of this installation.
+// Budgets are limits across all runs of this installation.
 type Budgets struct {
 	DayTokens           int64    `yaml:"day_tokens" validate:"min=0" doc:"Maximum number of tokens per day. 0: no limit."`
 	DayCostUSD          MicroUSD `yaml:"day_cost_usd" validate:"min=0" doc:"Maximum cost per day, in US dollars. 0: no limit."`
@@ -44,7 +44,7 @@ type Provider struct {
 	Headers       map[string]string `yaml:"headers" secret:"true" validate:"max=50,dive,keys,headername,endkeys,headervalue" doc:"Additional HTTP headers to send." example:"{X-Title: RocketGPT}"`
 }
 
-// CatalogueEntry is what is known about one model.
+// CatalogueEntry describes the properties of one model.
 type CatalogueEntry struct {
 	Provider      string   `yaml:"provider" validate:"required" doc:"Name or kind of a provider."`
 	Model         string   `yaml:"model" validate:"required" doc:"The provider's name for the model. *: any model."`

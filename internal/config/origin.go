@@ -5,7 +5,7 @@ import "fmt"
 // Source is a layer of the configuration.
 type Source string
 
-// The layers, each overriding the one before.
+// The layers, each overriding the previous one.
 const (
 	SourceDefault Source = ""
 	SourceFile    Source = "file"
@@ -14,7 +14,7 @@ const (
 	SourceRequest Source = "request" // for a run
 )
 
-// Origin says where a value came from. The zero value is the default.
+// Origin is the place where a value was set. The zero value is the default.
 type Origin struct {
 	Source Source
 	File   string // of SourceFile
@@ -22,10 +22,10 @@ type Origin struct {
 	Name   string // of SourceEnv: the variable; of SourceFlag and SourceRequest: the key
 }
 
-// IsDefault reports whether nothing set the value.
+// IsDefault reports whether the value is the default.
 func (o Origin) IsDefault() bool { return o.Source == SourceDefault }
 
-// String names the place for users.
+// String describes the origin for users.
 func (o Origin) String() string {
 	switch o.Source {
 	case SourceFile:

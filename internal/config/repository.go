@@ -10,21 +10,20 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/proxy"
 )
 
-// LoadRepository merges what a repository's own rgpt.yaml says over the
-// operator's settings. A repository is less trusted than the operator:
+// LoadRepository merges the settings of a repository's own rgpt.yaml over the operator's settings.
+// A repository is less trusted than the operator:
 //
 //   - it may set verification, the commands and variables of environment, deliberation.plan_by and
 //     git.branch_prefix, git.author_name and git.author_email;
-//   - it may give agents other models among those that the operator has named;
+//   - it may select other models for agents, if the operator lists them;
 //   - it may lower the limits of execution, of findings, of deliberation and of
-//     verification.timeout, ask for more approvals and re-tests, and be stricter
-//     about changes of tests and about new ones, but not the reverse;
-//   - it may let a check reach only hosts that the operator allows to that check
-//     or to the sandbox, and an installation those and the public registries;
+//     verification.timeout, require more approvals and retests, and be stricter
+//     about changed tests and new tests, but not the reverse;
+//   - it may let a check reach only hosts that the operator allows for that check
+//     or the sandbox, and an installation only those and the public registries;
 //   - anything else is refused, unless it equals the operator's setting.
 //
-// The error is like that of Load and names the file by filename. base stays as
-// it is.
+// Errors are like those of Load and name the file by filename. base is not changed.
 func LoadRepository(base *Config, data []byte, filename string) (*Config, error) {
 	l := newLoader(base)
 	l.report.layer(Origin{Source: SourceFile, File: filename})
@@ -45,11 +44,11 @@ func LoadRepository(base *Config, data []byte, filename string) (*Config, error)
 	return l.finish()
 }
 
-// LoadRequest merges settings by dotted key, which came with a request for a run, over
-// the operator's. A request may set what a repository may, and raise the limits of its
-// run, too. It cannot drop approvals or judge tests more laxly than the operator wants,
-// and everything else, such as providers, the sandbox and where things are stored, is
-// the operator's. The error is like that of Load. base stays as it is.
+// LoadRequest merges the settings of a run request, by dotted key, over the operator's settings. A
+// request may set everything that a repository may, and may also raise the limits of its run. It
+// cannot drop approvals or make the rules for tests less strict. All other settings, such as
+// providers, the sandbox and storage, are reserved for the operator. Errors are like those of Load.
+// base is not changed.
 func LoadRequest(base *Config, settings map[string]string) (*Config, error) {
 	l := newLoader(base)
 	g := guard{loader: l, base: base, who: "a request", limits: true}
@@ -64,10 +63,10 @@ func LoadRequest(base *Config, settings map[string]string) (*Config, error) {
 	return l.finish()
 }
 
-// LoadEnvironment reads a document that came with a request and has only the section
-// environment, such as `rgpt env show --yaml` prints, and returns that section merged
-// over the operator's. The request may set in it what LoadRequest allows. The error is
-// like that of Load and names the document by name.
+// LoadEnvironment reads the document of a request, which contains only the section environment, in
+// the format of `rgpt env show --yaml`, and returns that section merged over the operator's. The
+// document may set the same keys as LoadRequest. Errors are like those of Load and name the
+// document by name.
 func LoadEnvironment(base *Config, data []byte, name string) (Environment, error) {
 	const section = "environment"
 	l := newLoader(base)
@@ -99,22 +98,22 @@ func LoadEnvironment(base *Config, data []byte, name string) (Environment, error
 	return c.Environment, nil
 }
 
-// guard refuses what a repository, or a request, may not set.
+// guard rejects values that a repository or a request may not set.
 type guard struct {
 	*loader
 	base   *Config
 	who    string
-	limits bool // of a run may also be raised
+	limits bool // the limits of a run may also be raised
 }
 
-// check goes through what a repository's file sets. trust is what the file may do with
-// the section.
+// check checks all values that a repository's file sets. trust is the file's right to change the
+// section.
 func (g *guard) check(s *spec, value, base any, key, trust string) {
 	if s.trust != "" {
 		trust = s.trust
 	}
 	if value == nil || reflect.DeepEqual(value, base) {
-		return // repeats what the operator says
+		return // same as the operator's value
 	}
 	switch values := value.(type) {
 	case map[string]any:
@@ -140,7 +139,7 @@ func (g *guard) check(s *spec, value, base any, key, trust string) {
 	}
 }
 
-// refuse says why a repository may not set a value, empty if it may.
+// refuse returns the reason why a repository may not set a value, or an empty string if it may.
 func (g *guard) refuse(trust, key string, value, base any) string {
 	if g.limits && slices.Contains(ofLimits, trust) {
 		return ""
@@ -189,8 +188,8 @@ func (g *guard) refuse(trust, key string, value, base any) string {
 	}
 }
 
-// refuseModel says that the operator did not name a provider or model, and so did not
-// agree to pay for it.
+// refuseModel rejects a provider or model that the operator does not list, and so has not agreed to
+// pay for.
 func (g *guard) refuseModel(key string, value any) string {
 	m := g.base.Models
 	named := append(slices.Collect(maps.Values(m.Phases)), append(slices.Clone(m.Fallback), m.Default)...)
@@ -202,7 +201,7 @@ func (g *guard) refuseModel(key string, value any) string {
 	return g.who + " may choose only models that the operator lists in models.default, models.fallback or models.phases"
 }
 
-// refuseHosts says which of the hosts are not among those allowed.
+// refuseHosts rejects hosts that are not allowed.
 func (g *guard) refuseHosts(value any, allowed []string, where string) string {
 	open, err := proxy.ParseHosts(allowed)
 	if err != nil {
@@ -210,14 +209,14 @@ func (g *guard) refuseHosts(value any, allowed []string, where string) string {
 	}
 	for _, host := range texts(value) {
 		wanted, err := proxy.ParseHosts([]string{host})
-		if err == nil && !open.Covers(wanted) { // an invalid host is reported when values are validated
+		if err == nil && !open.Covers(wanted) { // an invalid host is reported during validation
 			return fmt.Sprintf("%s may not open the network to %q; only the operator may do so, %s", g.who, host, where)
 		}
 	}
 	return ""
 }
 
-// texts are the entries of a list.
+// texts returns the entries of a list.
 func texts(list any) (out []string) {
 	values, _ := list.([]any)
 	for _, v := range values {
@@ -228,8 +227,7 @@ func texts(list any) (out []string) {
 	return out
 }
 
-// sameName finds the operator's entry of a list that has the same name, to see what it
-// is allowed.
+// sameName finds the operator's list entry with the same name, to compare their permissions.
 func sameName(entry, list any) any {
 	e, _ := entry.(map[string]any)
 	all, _ := list.([]any)
@@ -241,11 +239,11 @@ func sameName(entry, list any) any {
 	return nil
 }
 
-// ofLimits are the rights to lower a limit but not raise it.
+// ofLimits are the trust values that allow lowering a limit but not raising it.
 var ofLimits = []string{"lower", "limit", "timeout"}
 
-// strictness has the values of settings that a repository may tighten, the strictest
-// first. Any other value is refused when values are validated.
+// strictness lists the values of settings that a repository may tighten, strictest first. Any other
+// value is rejected during validation.
 var strictness = []string{"enforce", "on", "ask", "report", "warn", "continue", "off"}
 
 func number(v any) int64 {
@@ -258,7 +256,7 @@ func number(v any) int64 {
 
 func show(v any) string { return (&spec{}).showValue(v) }
 
-// reasons say why a repository may not touch a section.
+// reasons explain why a repository may not change a section.
 var reasons = [][2]string{
 	{"execution.sandbox", "the sandbox protects the operator's host"},
 	{"environment.", "only the operator decides what is stored and trusted on the worker's host"},

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// kind is how a value is written.
+// kind is the type of a value.
 type kind int
 
 const (
@@ -31,19 +31,19 @@ type spec struct {
 	name     string // last part of the key; empty for elements
 	kind     kind
 	typ      reflect.Type
-	index    []int   // of the field that holds it
+	index    []int   // of the field in its section's struct
 	fields   []*spec // of a section, in order
 	elem     *spec   // of a map or list
 	doc      string
 	example  string
 	fallback string // default of an element's field
-	trust    string // what a repository may do with it; empty means the same as with its section
+	trust    string // how a repository may change it; empty: as its section
 	rule     string // validator tag of the value itself
 	keys     string // validator tag of a map's keys
 	secret   bool   // its value is never shown
 }
 
-// root is the description of everything.
+// root returns the description of the whole configuration.
 var root = sync.OnceValue(func() *spec {
 	return describe(reflect.TypeFor[Config]())
 })
@@ -114,7 +114,7 @@ func kindOf(t reflect.Type) kind {
 	}
 }
 
-// field returns the field of a section, nil if it has none of that name.
+// field returns a field of a section by name, or nil if it does not exist.
 func (s *spec) field(name string) *spec {
 	for _, f := range s.fields {
 		if f.name == name {
@@ -124,14 +124,13 @@ func (s *spec) field(name string) *spec {
 	return nil
 }
 
-// ofHosts reports whether a key is a list of hosts. Such a key used to be true or
-// false.
+// ofHosts reports whether a key is a list of hosts. Such a key used to be true or false.
 func (s *spec) ofHosts() bool { return s.kind == kindList && s.elem.rule == "hostpattern" }
 
 // plural reports whether a key contains more keys.
 func (s *spec) plural() bool { return s.kind == kindSection || s.kind == kindMap }
 
-// expectation says what a value must be, for messages.
+// expectation describes the valid values, for messages.
 func (s *spec) expectation() string {
 	return strings.TrimSpace(s.noun() + s.sample() + " " + s.bounds())
 }
@@ -191,7 +190,7 @@ func (s *spec) textNoun() string {
 
 func (s *spec) required() bool { return strings.Contains(","+s.rule+",", ",required,") }
 
-// bounds describes the range for a sentence.
+// bounds describes the range, as part of a sentence.
 func (s *spec) bounds() string {
 	low, high := s.bound("min"), s.bound("max")
 	switch {
@@ -234,8 +233,8 @@ func (s *spec) showBound(value string) string {
 	}
 }
 
-// tree turns settings into the form in which layers are merged: maps, lists and values.
-// Nil pointers are left out.
+// tree converts settings into the form in which layers are merged: maps, lists and values. Nil
+// pointers are omitted.
 func (s *spec) tree(v reflect.Value) any {
 	switch s.kind {
 	case kindSection:

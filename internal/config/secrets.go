@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// Secrets returns the secret values that the settings contain or name, for the logger
-// to keep out of its output: the password of the database, the keys of model providers
-// and of Temporal, the values of their headers, the credentials of registries. getenv
-// is usually os.Getenv. Files that cannot be read are left out; the code that uses them
-// reports that.
+// Secrets returns the secret values that the settings contain or refer to, which the logger
+// redacts: the password of the database, the keys of model providers and of Temporal, the values of
+// their headers, the credentials of registries. getenv is usually os.Getenv. Files that cannot be
+// read are skipped; the code that uses them reports the error.
 func (c *Config) Secrets(getenv func(string) string) []string {
 	var out []string
 	add := func(value string) {
@@ -27,7 +26,7 @@ func (c *Config) Secrets(getenv func(string) string) []string {
 	for _, credential := range c.Environment.Network.Credentials {
 		if value, err := credential.Value(getenv); err == nil {
 			add(value)
-			// Tools print the part after the scheme separately.
+			// Tools may print the part after the scheme without the scheme.
 			if _, token, ok := strings.Cut(value, " "); ok {
 				add(token)
 			}
@@ -61,8 +60,8 @@ func passwordOf(rawURL string) string {
 	return password
 }
 
-// secretHeader: headers such as X-Title are not secret, and hiding their values would
-// hide ordinary words.
+// secretHeader reports whether a header's value is secret. Headers such as X-Title are not secret,
+// and hiding their values would hide ordinary words.
 func secretHeader(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc([]string{"auth", "key", "token", "secret", "cookie"}, func(part string) bool { return strings.Contains(name, part) })

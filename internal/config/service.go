@@ -2,13 +2,13 @@ package config
 
 import "time"
 
-// Artifacts says where the files of runs are stored.
+// Artifacts configures where the files of runs are stored.
 type Artifacts struct {
 	URL     string `yaml:"url" secret:"true" validate:"omitempty,storeurl" doc:"s3://bucket?region=…&endpoint=…&prefix=… or file:///path. Empty: a directory in the data folder."`
 	MaxFile Size   `yaml:"max_file" validate:"min=1024" doc:"Maximum size of a stored file. Larger files are skipped and listed."`
 }
 
-// Logging says what is logged, how and where.
+// Logging configures the log's level, format and files.
 type Logging struct {
 	Level    string        `yaml:"level" validate:"oneof=debug info warn error" doc:"Lowest level that is logged."`
 	Format   string        `yaml:"format" validate:"oneof=auto json text" doc:"Log format. auto: text on a terminal, JSON elsewhere. Files are always JSON."`
@@ -18,7 +18,7 @@ type Logging struct {
 	MaxFiles int           `yaml:"max_files" validate:"min=1,max=10000" doc:"Number of rotated files to keep per component."`
 }
 
-// Server is the HTTP API and dashboard.
+// Server configures the HTTP API and dashboard.
 type Server struct {
 	Address           string        `yaml:"address" validate:"listen" doc:"Address and port to listen on. Port 0: any free port."`
 	ReadHeaderTimeout time.Duration `yaml:"read_header_timeout" validate:"min=100ms,max=1h" doc:"Maximum time to read the header of a request."`
@@ -32,7 +32,7 @@ type Server struct {
 	Webhooks          Webhooks      `yaml:"webhooks" doc:"Delivery of events to webhooks."`
 }
 
-// Webhooks says how events are sent to subscribers.
+// Webhooks configures how events are sent to subscribers.
 type Webhooks struct {
 	AllowPrivate  bool          `yaml:"allow_private" doc:"Also deliver to private, loopback and link-local addresses. Enable it only if everyone who can register webhooks may reach everything that the server reaches."`
 	Source        string        `yaml:"source" validate:"required,max=200,urisource" doc:"Source attribute of the CloudEvents. Use a different one for each installation that sends to the same receiver."`
@@ -40,14 +40,14 @@ type Webhooks struct {
 	Timeout       time.Duration `yaml:"timeout" validate:"min=100ms,max=5m" doc:"Maximum time for a receiver to respond."`
 	Attempts      int           `yaml:"attempts" validate:"min=1,max=100" doc:"Maximum number of attempts per delivery. With the default waits, all attempts together take about a day."`
 	FirstWait     time.Duration `yaml:"first_wait" validate:"min=10ms,max=1h" doc:"Wait before the second attempt. Each further wait is three times as long, plus or minus 20%."`
-	LongestWait   time.Duration `yaml:"longest_wait" validate:"min=10ms,max=168h" doc:"Maximum wait between attempts, even if a receiver asks for more (Retry-After)."`
+	LongestWait   time.Duration `yaml:"longest_wait" validate:"min=10ms,max=168h" doc:"Maximum wait between attempts, even if a receiver requests a longer one (Retry-After)."`
 	MaxConcurrent int           `yaml:"max_concurrent" validate:"min=2,max=1000" doc:"Maximum number of concurrent deliveries per server. At most half of them go to failing webhooks."`
 	MaxEach       int           `yaml:"max_concurrent_each" validate:"min=1,max=100" doc:"Maximum number of concurrent deliveries per webhook. A failing webhook gets one."`
 	DisableAfter  time.Duration `yaml:"disable_after" validate:"min=1m,max=8760h" doc:"A webhook that fails for this long without a success is disabled."`
 	Retention     time.Duration `yaml:"retention" validate:"min=1h,max=8760h" doc:"How long the delivery log is kept."`
 }
 
-// Temporal is the Temporal service.
+// Temporal configures the connection to the Temporal service.
 type Temporal struct {
 	Address   string      `yaml:"address" validate:"hostport" doc:"Host and port of the Temporal frontend."`
 	Namespace string      `yaml:"namespace" validate:"required" doc:"Namespace of the workflows."`
@@ -55,7 +55,7 @@ type Temporal struct {
 	TLS       TemporalTLS `yaml:"tls" doc:"TLS settings of the connection."`
 }
 
-// TemporalTLS is the encryption of the connection to Temporal.
+// TemporalTLS configures the encryption of the connection to Temporal.
 type TemporalTLS struct {
 	Enabled    bool   `yaml:"enabled" doc:"Use TLS."`
 	CAFile     string `yaml:"ca_file" doc:"PEM file with the trusted CA certificates. Empty: the certificates of the system."`
@@ -64,22 +64,22 @@ type TemporalTLS struct {
 	ServerName string `yaml:"server_name" doc:"Name that the server's certificate must have. Empty: the host of temporal.address."`
 }
 
-// Worker is a process that carries out workflows and activities.
+// Worker configures the processes that execute workflows and activities.
 type Worker struct {
 	MaxConcurrentActivities    int           `yaml:"max_concurrent_activities" validate:"min=1,max=10000" doc:"Maximum number of concurrent activities per role."`
 	MaxConcurrentWorkflowTasks int           `yaml:"max_concurrent_workflow_tasks" validate:"min=2,max=10000" doc:"Maximum number of concurrent workflow tasks per role."`
 	CachedWorkflows            int           `yaml:"cached_workflows" validate:"min=0,max=100000" doc:"Number of workflows that are kept in memory between their tasks. 0: none; each task then replays the whole history, which is slow."`
 	StopTimeout                time.Duration `yaml:"stop_timeout" validate:"min=0,max=1h" doc:"How long activities may continue when the worker stops. The last third, at most 3s, is reserved for reporting unfinished activities to Temporal."`
-	LostAttempts               int           `yaml:"lost_attempts" validate:"min=1,max=1000" doc:"How many times an activity may start without finishing, because it kills its worker or times out. After that, it is not retried, and a person is asked."`
+	LostAttempts               int           `yaml:"lost_attempts" validate:"min=1,max=1000" doc:"Maximum number of times that an activity starts without finishing, because it kills its worker or times out. After that, it is not retried, and a person is asked."`
 	MetricsAddress             string        `yaml:"metrics_address" validate:"omitempty,listen" doc:"Address and port for /metrics and /healthz. Empty: they are not served."`
 	Heartbeat                  time.Duration `yaml:"heartbeat" validate:"min=100ms,max=10m" doc:"How often the worker sends a heartbeat for its agents. An agent that misses three is unhealthy."`
 	OfflineAfter               time.Duration `yaml:"offline_after" validate:"min=1s,max=24h" doc:"Time without a heartbeat after which an agent is offline. An agent is never offline before it is unhealthy."`
 	AgentRetention             time.Duration `yaml:"agent_retention" validate:"min=1m,max=8760h" doc:"How long offline agents are kept in the list."`
 	ProbeInterval              time.Duration `yaml:"probe_interval" validate:"min=100ms,max=1h" doc:"How often the worker checks what its agents need: Temporal, git, sandbox, models, disk space."`
-	Roles                      []string      `yaml:"roles" validate:"dive,oneof=run planner builder tester releaser analyzer repair" doc:"Roles of this worker: run, planner, builder, tester, releaser, analyzer, repair. Empty: all. The analyzer has no work yet."`
+	Roles                      []string      `yaml:"roles" validate:"dive,oneof=run planner builder tester releaser analyzer repair" doc:"Roles of this worker: run, planner, builder, tester, releaser, analyzer, repair. Empty: all. The analyzer is not used yet."`
 }
 
-// Database is the PostgreSQL database.
+// Database configures the connection to the PostgreSQL database.
 type Database struct {
 	URL          string `yaml:"url" secret:"true" validate:"omitempty,postgresurl" doc:"Connection URL: postgres://user:password@host:5432/name. Prefer DATABASE_URL to storing the URL in a file. Empty: rgpt dev starts its own database."`
 	PasswordFile string `yaml:"password_file" doc:"File that contains the password if database.url has none, such as a Docker or Kubernetes secret."`

@@ -22,7 +22,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/proxy"
 )
 
-// form is a rule for texts, with its expectation in the words of a message.
+// form is a rule for texts, with a description of valid texts for messages.
 type form struct {
 	expected string
 	ok       func(string) bool
@@ -102,7 +102,7 @@ func isRelativePath(s string) bool {
 	return !path.IsAbs(s) && !strings.Contains(s, `\`) && clean != ".." && !strings.HasPrefix(clean, "../")
 }
 
-// validate is made once, because it inspects the struct tags.
+// validate is created once, because it inspects the struct tags.
 var validate = sync.OnceValues(func() (*validator.Validate, error) {
 	v := validator.New(validator.WithRequiredStructEnabled())
 	v.RegisterTagNameFunc(func(f reflect.StructField) string { return f.Tag.Get("yaml") })
@@ -114,8 +114,8 @@ var validate = sync.OnceValues(func() (*validator.Validate, error) {
 	return v, nil
 })
 
-// check looks for values out of range and names that refer to nothing. It does not
-// report again what was already reported.
+// check finds values out of range and references to names that do not exist. It does not repeat
+// mistakes that were already reported.
 func check(c *Config, r *report) {
 	v, err := validate()
 	if err == nil {
@@ -150,8 +150,8 @@ func checkFailed(c *Config, r *report, w validator.FieldError) {
 	}
 }
 
-// locate reads the validator's name of a field, Config.models.providers[x].kind, and
-// returns the key, its description, and that of its parent.
+// locate parses the validator's name of a field, such as Config.models.providers[x].kind, and
+// returns the key, its description, and its parent's description.
 func locate(namespace string) (key string, s, holder *spec) {
 	_, rest, _ := strings.Cut(namespace, ".")
 	s, holder = root(), root()
@@ -159,8 +159,8 @@ func locate(namespace string) (key string, s, holder *spec) {
 		var next *spec
 		var step string
 		if rest[0] == '[' {
-			// The last bracket that something follows, because keys may contain any
-			// character.
+			// The bracket that a dot, another bracket or the end follows, because keys may contain
+			// any character.
 			end := strings.Index(rest+".", "].")
 			if inner := strings.Index(rest, "]["); inner >= 0 && (end < 0 || inner < end) {
 				end = inner
@@ -190,7 +190,7 @@ func locate(namespace string) (key string, s, holder *spec) {
 	return key, s, holder
 }
 
-// originOf returns where a key was set, or otherwise its parent.
+// originOf returns the origin of a key or, if it has none, of its parent.
 func originOf(c *Config, key string) Origin {
 	for key != "" {
 		if o, ok := c.origins[key]; ok {
@@ -201,7 +201,7 @@ func originOf(c *Config, key string) Origin {
 	return Origin{}
 }
 
-// showValue formats a value as people would write it.
+// showValue formats a value as a user would write it.
 func (s *spec) showValue(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -230,8 +230,7 @@ func (s *spec) showValue(v any) string {
 // problem is a setting that conflicts with another.
 type problem struct{ key, text string }
 
-// references finds names that refer to nothing, and settings that contradict each
-// other.
+// references finds references to names that do not exist, and settings that contradict each other.
 func references(c *Config) []problem {
 	var out []problem
 	add := func(key, text string) { out = append(out, problem{key, text}) }

@@ -31,7 +31,7 @@ var sizeUnits = []struct {
 // Int64 returns the number of bytes.
 func (s Size) Int64() int64 { return int64(s) }
 
-// String formats a size in the largest unit that gives a whole number.
+// String formats a size in the largest unit that yields a whole number.
 func (s Size) String() string {
 	for _, u := range sizeUnits[:4] {
 		if s != 0 && int64(s)%u.bytes == 0 {
@@ -65,7 +65,7 @@ func cutSuffixFold(s, suffix string) (string, bool) {
 	return s[:len(s)-len(suffix)], true
 }
 
-// MicroUSD is money in millionths of a US dollar, written as dollars: 2.50.
+// MicroUSD is an amount in millionths of a US dollar, written in dollars: 2.50.
 type MicroUSD int64
 
 // USD is one dollar.

@@ -2,25 +2,25 @@ package config
 
 import "time"
 
-// Verification says how a change is built, tested and checked.
+// Verification configures how a change is built, tested and checked.
 type Verification struct {
 	AutoDetect    bool          `yaml:"auto_detect" repo:"yes" doc:"Detect commands that are not configured from the repository's files."`
 	Shards        int           `yaml:"shards" repo:"yes" validate:"min=1,max=32" doc:"Number of parallel parts to split tests into, where possible."`
 	Timeout       time.Duration `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of one check."`
-	RerunFailed   int           `yaml:"rerun_failed" repo:"yes" validate:"min=0,max=10" doc:"How many times failed tests are rerun to tell flaky tests from broken ones."`
+	RerunFailed   int           `yaml:"rerun_failed" repo:"yes" validate:"min=0,max=10" doc:"Maximum number of times that failed tests are rerun to distinguish flaky tests from broken ones."`
 	RequireTests  bool          `yaml:"require_tests" repo:"stricter" doc:"Fail a change if no tests are found to run."`
 	PinnedTests   string        `yaml:"pinned_tests" repo:"tighten" validate:"oneof=enforce report off" doc:"How deleted, skipped, emptied or weakened tests are reported. enforce: as major findings. report: as medium findings, for goals about the tests themselves. off: not at all."`
 	Baseline      string        `yaml:"baseline" repo:"tighten" validate:"oneof=on off" doc:"Also run the checks on the base commit, to distinguish existing failures from failures that the change causes."`
-	BaselineRed   string        `yaml:"baseline_red" repo:"tighten" validate:"oneof=continue ask" doc:"What a run does if its base commit already fails checks: continue, or ask a person."`
+	BaselineRed   string        `yaml:"baseline_red" repo:"tighten" validate:"oneof=continue ask" doc:"Action if a run's base commit already fails checks: continue, or ask a person."`
 	ProveNewTests string        `yaml:"prove_new_tests" repo:"tighten" validate:"oneof=enforce warn off" doc:"How a new test that also passes without the change is reported. enforce: as a major finding. warn: as a medium finding. off: new tests are not run without the change."`
 	Build         Check         `yaml:"build" repo:"yes" doc:"The check that builds the project."`
 	Test          Check         `yaml:"test" repo:"yes" doc:"The check that runs the tests."`
 	Lint          Check         `yaml:"lint" repo:"yes" doc:"The check that runs the linters."`
-	Security      Check         `yaml:"security" repo:"yes" doc:"The check that looks for vulnerabilities."`
+	Security      Check         `yaml:"security" repo:"yes" doc:"The check that scans for vulnerabilities."`
 	Custom        []CustomCheck `yaml:"custom" repo:"yes" validate:"max=50,dive" doc:"Additional checks. They run last, in this order." example:"[{name: licences, command: ./scripts/licences.sh}]"`
 }
 
-// Check is one kind of check.
+// Check configures one kind of check.
 type Check struct {
 	Enabled  Toggle   `yaml:"enabled" validate:"oneof=auto true false" doc:"auto: run the check if it is configured or detected. true: fail if there is no command to run. false: skip it."`
 	Command  string   `yaml:"command" doc:"Shell command. Empty: detected from the repository's files."`
@@ -30,7 +30,7 @@ type Check struct {
 	Network  []string `yaml:"network" repo:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that the command may reach, in addition to execution.sandbox.network."`
 }
 
-// CustomCheck is a check that a project adds.
+// CustomCheck configures a check that a project adds.
 type CustomCheck struct {
 	Name     string        `yaml:"name" validate:"required,name" doc:"Name of the check in findings."`
 	Command  string        `yaml:"command" validate:"required" doc:"Shell command."`
@@ -44,7 +44,7 @@ type CustomCheck struct {
 // Toggle is auto, true or false.
 type Toggle string
 
-// The positions of a toggle.
+// The values of a toggle.
 const (
 	Auto Toggle = "auto"
 	On   Toggle = "true"

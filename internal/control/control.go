@@ -1,6 +1,5 @@
-// Package control is what the command line, the HTTP API and webhooks can do with runs.
-// It creates runs, controls them through their workflows and repeats them; it prints
-// nothing.
+// Package control implements the operations on runs that the command line, the HTTP API and
+// webhooks provide. It creates, controls and repeats runs; it prints nothing.
 package control
 
 import (
@@ -22,17 +21,16 @@ type Runs struct {
 	Feed      *feed.Feed
 	Temporal  client.Client
 	Artifacts *artifact.Store
-	Config    *config.Config // the operator's; each run freezes its own from it
-	DataDir   string         // where mirrors of repositories are kept
+	Config    *config.Config // the operator's; each run freezes its own settings from it
+	DataDir   string         // directory that contains mirrors of repositories
 }
 
-// wrong returns the error for invalid input: nothing was done.
+// wrong returns the error for invalid input, before anything was changed.
 func wrong(format string, args ...any) error {
 	return fault.New(contract.ClassHuman, contract.CodeInvalidConfig, format, args...)
 }
 
-// refused returns the error for a command that changes nothing in the run's present
-// state.
+// refused returns the error for a command that has no effect in the run's current state.
 func refused(format string, args ...any) error {
 	return fault.New(contract.ClassHuman, contract.CodeRejected, format, args...)
 }

@@ -28,42 +28,42 @@ import (
 
 // Creation describes the run to create.
 type Creation struct {
-	Repo           string         // a folder of this host or a URL
-	Base           string         // branch, tag or commit to start from; empty: what is checked out, or the default branch
-	Goal           string         // its first line is the title
+	Repo           string         // a directory on this host or a URL
+	Base           string         // branch, tag or commit to start from; empty: the checked-out commit, or the default branch
+	Goal           string         // the first line is the title
 	Description    string         // more about the goal
 	Project        string         // empty: the repository's name
-	Model          string         // of all agents, as provider/model; empty: those of the configuration
-	Plan           *contract.Plan // carried out instead of asking the planner
+	Model          string         // model of all agents, as provider/model; empty: as configured
+	Plan           *contract.Plan // used instead of asking the planner
 	PlanOnly       bool           // the run ends with the plan
 	PrepareOnly    bool           `json:",omitempty"` // the run ends with environment and baseline; it needs no model, and no goal
 	Environment    string         `json:",omitempty"` // EnvironmentAuto, EnvironmentNone, or a YAML document with the section environment
 	PlanBy         string         `json:",omitempty"` // planner, deliberation or auto; empty: as configured (deliberation.plan_by)
-	ApprovePlan    bool           // a person approves it before it is built
+	ApprovePlan    bool           // a person approves the plan before it is built
 	ApproveRelease bool
 	Push           bool
-	Remote         string            // to push to: a name or a URL; empty with Push: origin
-	Settings       map[string]string // of the configuration, by dotted key, for this run only; see config.LoadRequest
-	Key            string            // idempotency key: the same key creates one run, however often it is used
+	Remote         string            // remote to push to: a name or a URL; empty with Push: origin
+	Settings       map[string]string // configuration settings for this run only, by dotted key; see config.LoadRequest
+	Key            string            // idempotency key: requests with the same key create only one run
 }
 
-// The values of Creation.Environment besides a YAML document.
+// Keywords that Creation.Environment accepts instead of a YAML document.
 const (
-	EnvironmentAuto = "auto" // as configured; so does an empty text
+	EnvironmentAuto = "auto" // as configured, like an empty text
 	EnvironmentNone = "none" // neither environment nor baseline
 )
 
-// Created is a run that was created, now or earlier under the same key.
+// Created is a run that was created, now or by an earlier request with the same key.
 type Created struct {
 	Run   store.Run
 	Fresh bool
-	// Waiting is why the run has not started yet: the worker starts it when it can.
+	// Waiting is why the run has not started yet. The worker starts it as soon as possible.
 	Waiting string
 	Notes   []string // for the caller
 }
 
-// Create checks everything first, then creates the run and starts it: an error leaves
-// nothing behind.
+// Create checks all inputs, then creates the run and starts it. If it returns an error, no run was
+// created.
 func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	var out Created
 	c.nameGoal()
@@ -104,7 +104,7 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	return out, nil
 }
 
-// nameGoal gives a run that only prepares its fixed goal.
+// nameGoal sets the fixed goal of a preparation-only run.
 func (c *Creation) nameGoal() {
 	if c.PrepareOnly && c.Goal == "" {
 		c.Goal = "Set up " + cmp.Or(c.Project, projectOf(c.Repo))
@@ -117,13 +117,13 @@ func (c Creation) settings() map[string]string {
 		return c.Settings
 	}
 	out := map[string]string{"deliberation.plan_by": c.PlanBy}
-	maps.Copy(out, c.Settings) // a key names a setting more precisely
+	maps.Copy(out, c.Settings) // explicit keys take precedence
 	return out
 }
 
-// known returns what was already created under a key, nil if nothing was. It is called
-// before anything is resolved: a branch that has moved, or a repository that is gone,
-// does not change a repeated request.
+// known returns the run that was already created under a key, nil if there is none. It is called
+// before inputs are resolved, so that a moved branch or a deleted repository does not affect a
+// repeated request.
 func (r *Runs) known(ctx context.Context, key, digest string) (*Created, error) {
 	if key == "" {
 		return nil, nil
@@ -136,7 +136,7 @@ func (r *Runs) known(ctx context.Context, key, digest string) (*Created, error) 
 		return nil, err
 	}
 	out := Created{Run: run}
-	if run.WorkflowID == "" { // its creator got no further
+	if run.WorkflowID == "" { // its creator died before starting it
 		r.start(ctx, &out)
 	}
 	return &out, nil
@@ -150,8 +150,8 @@ func deref[T any](v *T) (out T) {
 	return out
 }
 
-// start starts the workflow of a new run, or leaves it waiting until a worker starts
-// it. If that fails the worker's reconciler does it when it can: the run exists.
+// start starts the workflow of a new run, or leaves it waiting until a worker starts it. If that
+// fails, the worker's reconciler starts it later, because the run exists.
 func (r *Runs) start(ctx context.Context, c *Created) {
 	most := r.Config.Execution.ConcurrentRuns
 	queued, err := r.Store.Enqueue(ctx, c.Run.ID, most)
@@ -168,7 +168,7 @@ func (r *Runs) start(ctx context.Context, c *Created) {
 	}
 }
 
-// Check returns the errors that can be found without looking anything up.
+// Check returns the errors that can be found without access to other systems.
 func (c Creation) Check() error {
 	c.nameGoal()
 	if _, _, err := c.goal(); err != nil {
@@ -178,7 +178,7 @@ func (c Creation) Check() error {
 		return wrong("no repository given; specify a directory or a URL (--repo)")
 	}
 	if c.PrepareOnly && c.Environment == EnvironmentNone {
-		return wrong("cannot build without an environment; omit --env none")
+		return wrong("a build requires an environment; omit --env none")
 	}
 	if c.Model != "" {
 		return CheckModel(c.Model)
@@ -199,7 +199,7 @@ func (c Creation) goal() (title, description string, err error) {
 	return title, description, nil
 }
 
-// goal returns the goal of a creation, which may not be too long.
+// goal returns the goal of a creation, and checks its length.
 func (r *Runs) goal(c Creation) (title, description string, err error) {
 	title, description, err = c.goal()
 	if most := r.Config.Execution.MaxGoalBytes.Int64(); err == nil && int64(len(title)+len(description)) > most {
@@ -239,7 +239,7 @@ func (r *Runs) prepare(ctx context.Context, c Creation, out *Created) (store.New
 	}, nil
 }
 
-// freeze resolves the inputs of a run: without models if it calls none.
+// freeze resolves the inputs of a run, without models if it calls none.
 func freeze(cfg *config.Config, repo contract.Repo, c Creation) (contract.Settings, setup.RunSpec, error) {
 	if !c.PrepareOnly {
 		return setup.Freeze(cfg, repo)
@@ -249,8 +249,8 @@ func freeze(cfg *config.Config, repo contract.Repo, c Creation) (contract.Settin
 	return settings, spec, nil
 }
 
-// choosePlanner sets models and plan, and checks that the models can be reached. A run
-// that only prepares has neither.
+// choosePlanner sets models and plan, and checks that the models are reachable. A preparation-only
+// run has neither.
 func choosePlanner(ctx context.Context, cfg *config.Config, c Creation, s *contract.Settings) error {
 	if s.PrepareOnly {
 		return nil
@@ -315,7 +315,7 @@ func (r *Runs) resolve(ctx context.Context, c Creation, out *Created) (contract.
 	return repo, cfg, err
 }
 
-// withPath makes a folder's name absolute, so that it is valid everywhere.
+// withPath makes a directory's path absolute, so that it is valid in any working directory.
 func withPath(repo string) (string, error) {
 	if strings.Contains(repo, ":") {
 		return repo, nil
@@ -327,18 +327,17 @@ func withPath(repo string) (string, error) {
 	return abs, nil
 }
 
-// maxConfig is the largest rgpt.yaml that is read from a repository.
+// maxConfig is the maximum size of a repository's rgpt.yaml.
 const maxConfig = 1 << 20
 
-// repositoryConfig merges the rgpt.yaml of the commit that a run starts from, which may
-// set less than the operator's. An uncommitted file does not count, nor do the run's
-// changes to it: nobody reads it again.
+// repositoryConfig merges the rgpt.yaml of the base commit, which may set fewer settings than the
+// operator's. An uncommitted file and the run's changes to the file are ignored.
 func repositoryConfig(ctx context.Context, workspaces *workspace.Manager, cfg *config.Config, start contract.Workspace, info workspace.Info) (*config.Config, error) {
 	name := config.FileName + " of the repository"
 	if info.Path != "" {
 		name = filepath.Join(info.Path, config.FileName)
 		if here, err := filepath.Abs(config.FileName); err == nil && here == name {
-			return cfg, nil // read as the operator's already
+			return cfg, nil // already read as the operator's configuration
 		}
 	}
 	data, found, err := workspaces.BaseFile(ctx, start, config.FileName, math.MaxInt64)
@@ -377,8 +376,7 @@ func CheckModel(choice string) error {
 	return nil
 }
 
-// Model reads a model that is named as provider/model. It gets the time-out of its
-// provider.
+// Model returns the model named as provider/model, with the timeout of its provider.
 func Model(cfg *config.Config, choice string) (contract.ModelChoice, error) {
 	if err := CheckModel(choice); err != nil {
 		return contract.ModelChoice{}, err
@@ -390,7 +388,8 @@ func Model(cfg *config.Config, choice string) (contract.ModelChoice, error) {
 	return setup.WithTimeout(cfg, contract.ModelChoice{Provider: provider, Model: name}), nil
 }
 
-// probe checks that the models that write can be reached, before anything is created.
+// probe checks that the models of planner, builder and deliberation are reachable, before anything
+// is created.
 func probe(ctx context.Context, cfg *config.Config, s contract.Settings) error {
 	var names []string
 	for _, agent := range []contract.Agent{contract.AgentPlanner, contract.AgentBuilder} {
@@ -409,8 +408,8 @@ func probe(ctx context.Context, cfg *config.Config, s contract.Settings) error {
 	return reachable(ctx, cfg, names, "the run was not created")
 }
 
-// reachable checks that model providers answer and accept their keys, which uses no
-// tokens. If one does not, its error begins with what was being done.
+// reachable checks that model providers respond and accept their keys, which uses no tokens. Errors
+// start with the text what.
 func reachable(ctx context.Context, cfg *config.Config, names []string, what string) error {
 	for _, p := range setup.Providers(cfg) {
 		if !slices.Contains(names, p.Name) {
@@ -423,7 +422,7 @@ func reachable(ctx context.Context, cfg *config.Config, names []string, what str
 	return nil
 }
 
-// projectOf names a project after its repository.
+// projectOf derives the name of a project from its repository.
 func projectOf(url string) string {
 	url, _, _ = strings.Cut(url, "?")
 	name := filepath.Base(strings.TrimRight(url, "/"))
@@ -437,7 +436,7 @@ func projectOf(url string) string {
 	return name
 }
 
-// digestOf identifies the same request under an idempotency key.
+// digestOf returns a digest that distinguishes different requests with the same idempotency key.
 func digestOf(request any) (string, error) {
 	raw, err := json.Marshal(request)
 	if err != nil {

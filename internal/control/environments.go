@@ -23,20 +23,19 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
-// Environment is a kept environment.
+// Environment is a stored environment.
 type Environment struct {
 	store.Environment
-	// Recipe is left out: Found has the same for readers.
+	// Recipe is omitted: Found contains the same data in readable form.
 	Recipe json.RawMessage `json:"recipe,omitempty" hidden:"true"`
 
-	What  string `json:"what" doc:"what was set up, such as: go, node (pnpm)"`
+	What  string `json:"what" doc:"summary of the setup, such as: go, node (pnpm)"`
 	InUse bool   `json:"in_use" doc:"used by a run that has not ended"`
-	// Found is what it was made from, if one environment is requested.
+	// Found is the setup of the environment, if a single environment is requested.
 	Found *FoundEnvironment `json:"found,omitempty"`
 }
 
-// FoundEnvironment is what the files of a repository say about its set-up, in the form
-// for documents and people.
+// FoundEnvironment is the setup detected in the files of a repository, in readable form.
 type FoundEnvironment struct {
 	Repo        string            `json:"repo"`
 	Base        string            `json:"base" doc:"the base commit"`
@@ -55,7 +54,7 @@ type FoundEnvironment struct {
 	Notes       []string          `json:"notes,omitempty"`
 }
 
-// FoundProject is a folder with a manifest.
+// FoundProject is a directory with a manifest.
 type FoundProject struct {
 	Dir            string `json:"dir"`
 	Ecosystem      string `json:"ecosystem"`
@@ -65,14 +64,14 @@ type FoundProject struct {
 	Lock           string `json:"lock,omitempty"`
 }
 
-// FoundCommand is one step of a set-up.
+// FoundCommand is one step of a setup.
 type FoundCommand struct {
 	Dir      string `json:"dir"`
 	Shell    string `json:"shell"`
 	Optional bool   `json:"optional,omitempty" doc:"if it fails, the setup continues"`
 }
 
-// FoundTool is a tool that the repository asks for and the worker lacks.
+// FoundTool is a tool that the repository requires but the worker lacks.
 type FoundTool struct {
 	Name   string `json:"name"`
 	Wanted string `json:"wanted,omitempty"`
@@ -80,7 +79,7 @@ type FoundTool struct {
 	From   string `json:"from" doc:"file that requires it"`
 }
 
-// FoundHint is a line of the repository about how its authors set it up.
+// FoundHint is a line of the repository about its setup.
 type FoundHint struct {
 	File string `json:"file"`
 	Line int    `json:"line"`
@@ -108,8 +107,8 @@ func foundOf(repo, base string, r environment.Recipe) *FoundEnvironment {
 	return f
 }
 
-// Environments returns kept environments, last used first, at most limit: those of one
-// repository, or all if repo is empty.
+// Environments returns up to limit stored environments of one repository, or of all if repo is
+// empty, most recently used first.
 func (r *Runs) Environments(ctx context.Context, repo string, limit int) ([]Environment, error) {
 	repo, err := r.named(ctx, repo)
 	if err != nil {
@@ -135,7 +134,7 @@ func (r *Runs) Environments(ctx context.Context, repo string, limit int) ([]Envi
 	return out, nil
 }
 
-// Environment returns the environment whose digest equals, or begins with, a text.
+// Environment returns the environment whose digest equals or starts with the given text.
 func (r *Runs) Environment(ctx context.Context, digest string) (Environment, error) {
 	row, err := r.Store.FindEnvironment(ctx, digest)
 	if err != nil {
@@ -158,9 +157,9 @@ func environmentOf(row store.Environment, used []string) (Environment, error) {
 	return e, nil
 }
 
-// RemoveEnvironment removes an environment, its archive, the baselines that ran in it,
-// and this host's copy. The next run that needs it creates it again. It is kept while a
-// run that has not ended uses it.
+// RemoveEnvironment removes an environment, its archive, the baselines that ran in it, and this
+// host's copy. The next run that needs it creates it again. It cannot be removed while it is used
+// by a run that has not ended.
 func (r *Runs) RemoveEnvironment(ctx context.Context, digest string) (Environment, error) {
 	e, err := r.Environment(ctx, digest)
 	if err != nil {
@@ -184,8 +183,8 @@ func (r *Runs) RemoveEnvironment(ctx context.Context, digest string) (Environmen
 	return e, nil
 }
 
-// FindEnvironment reads the files of a repository's commit and returns how it would be
-// set up: nothing is executed, and nothing kept.
+// FindEnvironment reads the files of a repository's commit and returns the setup that a run would
+// use. Nothing is executed or stored.
 func (r *Runs) FindEnvironment(ctx context.Context, repo, base string) (FoundEnvironment, error) {
 	if repo == "" {
 		return FoundEnvironment{}, wrong("no repository given; specify a directory or a URL (--repo)")
@@ -222,7 +221,7 @@ func (r *Runs) FindEnvironment(ctx context.Context, repo, base string) (FoundEnv
 	return *out, nil
 }
 
-// find reads a commit's files in its own directory, which it removes again.
+// find reads a commit's files in a temporary directory, which it then removes.
 func (r *Runs) find(ctx context.Context, at contract.Repo, s environment.Settings) (recipe environment.Recipe, err error) {
 	workspaces, err := setup.Workspaces(r.Config, r.DataDir, r.Artifacts)
 	if err != nil {
@@ -262,22 +261,22 @@ func factsOf(ctx context.Context, workspaces *workspace.Manager, at contract.Rep
 	return environment.Facts{Version: version, Time: made}, err
 }
 
-// NewSetup is how a person sets up a repository. At least one of commands, hosts and
-// variables is given.
+// NewSetup is the setup of a repository defined by a person. It contains at least one command, host
+// or variable.
 type NewSetup struct {
 	Repo      string            `json:"repo" minLength:"1" doc:"a directory on the server's host or a URL"`
-	Commands  []string          `json:"commands,omitempty" maxItems:"50" doc:"shell commands, run in this order in the root of the repository; default: detected from its files"`
+	Commands  []string          `json:"commands,omitempty" maxItems:"50" doc:"shell commands, executed in this order in the root of the repository; default: detected from its files"`
 	Hosts     []string          `json:"hosts,omitempty" maxItems:"200" doc:"hosts that the setup may reach: public registries, and hosts that the operator allows; default: as configured"`
-	Variables map[string]string `json:"variables,omitempty" doc:"for the setup, agents and checks"`
+	Variables map[string]string `json:"variables,omitempty" doc:"variables for the setup, agents and checks"`
 	Reason    string            `json:"reason,omitempty"`
-	By        string            `json:"by,omitempty" maxLength:"200" doc:"who defines it; default: api"`
+	By        string            `json:"by,omitempty" maxLength:"200" doc:"author of the setup; default: api"`
 }
 
-// AddSetup stores a person's setup of a repository. Runs use it if they are prepared
-// from now on, unless the configuration says otherwise.
+// AddSetup stores a person's setup of a repository. Runs that are prepared from now on use it,
+// unless the configuration overrides it.
 func (r *Runs) AddSetup(ctx context.Context, n NewSetup) (store.Setup, error) {
 	if len(n.Commands)+len(n.Hosts)+len(n.Variables) == 0 {
-		return store.Setup{}, wrong("the setup is empty; give at least one command, host or variable (--command, --host, --variable)")
+		return store.Setup{}, wrong("the setup is empty; specify at least one command, host or variable (--command, --host, --variable)")
 	}
 	if n.Repo == "" {
 		return store.Setup{}, wrong("no repository given; specify a directory or a URL (--repo)")
@@ -289,7 +288,8 @@ func (r *Runs) AddSetup(ctx context.Context, n NewSetup) (store.Setup, error) {
 	if err := r.checkSetup(n); err != nil {
 		return store.Setup{}, err
 	}
-	// Missing values stay as configured: environment.Settings is read over that.
+	// Missing values stay as configured, because environment.Settings is applied on top of the
+	// configuration.
 	settings, err := json.Marshal(struct {
 		Setup     []string          `json:",omitempty"`
 		Hosts     []string          `json:",omitempty"`
@@ -301,7 +301,7 @@ func (r *Runs) AddSetup(ctx context.Context, n NewSetup) (store.Setup, error) {
 	return r.Store.AddSetup(ctx, store.Setup{Repo: repo, Source: string(environment.SourcePerson), Settings: settings, Reason: n.Reason, CreatedBy: n.By})
 }
 
-// checkSetup checks a setup like the section environment of a request.
+// checkSetup checks a setup like the environment section of a request.
 func (r *Runs) checkSetup(n NewSetup) error {
 	if text := n.Reason + n.By; strings.ContainsRune(text, 0) {
 		return wrong("the reason must not contain NUL bytes")
@@ -318,14 +318,14 @@ func (r *Runs) checkSetup(n NewSetup) error {
 	}
 	document, err := yaml.Marshal(map[string]any{"environment": section})
 	if err != nil {
-		return wrong("the setup cannot be written as YAML: %v", err)
+		return wrong("cannot write the setup as YAML: %v", err)
 	}
 	_, err = config.LoadEnvironment(r.Config, document, "the setup")
 	return err
 }
 
-// Setups returns stored setups, newest first, at most limit: those of one repository,
-// or all if repo is empty.
+// Setups returns up to limit stored setups of one repository, or of all if repo is empty, newest
+// first.
 func (r *Runs) Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error) {
 	repo, err := r.named(ctx, repo)
 	if err != nil {
@@ -334,8 +334,8 @@ func (r *Runs) Setups(ctx context.Context, repo string, limit int) ([]store.Setu
 	return r.Store.Setups(ctx, repo, limit)
 }
 
-// RevokeSetup revokes a stored setup. The error is a refusal if it is already revoked,
-// and ErrNotFound if it does not exist.
+// RevokeSetup revokes a stored setup. It is rejected if the setup is already revoked, and fails
+// with ErrNotFound if it does not exist.
 func (r *Runs) RevokeSetup(ctx context.Context, id int64, by string) (store.Setup, error) {
 	revoked, err := r.Store.RevokeSetup(ctx, id, by)
 	if err != nil {
@@ -351,8 +351,7 @@ func (r *Runs) RevokeSetup(ctx context.Context, id int64, by string) (store.Setu
 	return known, err
 }
 
-// named returns the name of a repository under which its data is kept; empty stays
-// empty.
+// named returns the name under which a repository's data is stored; an empty name stays empty.
 func (r *Runs) named(ctx context.Context, repo string) (string, error) {
 	if repo == "" {
 		return "", nil
@@ -368,8 +367,8 @@ func (r *Runs) named(ctx context.Context, repo string) (string, error) {
 	return workspaces.Named(ctx, repo)
 }
 
-// LiveOutput returns what a run's commands printed after the piece with the id after,
-// at most limit pieces. Pieces older than an hour may be gone.
+// LiveOutput returns up to limit pieces of the output of a run's commands after the piece with the
+// ID after. Pieces older than an hour may have been deleted.
 func (r *Runs) LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error) {
 	if _, err := r.Store.Run(ctx, id); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 // Models is the configuration of models.
 type Models struct {
 	Providers []ModelProvider                         `json:"providers"`
-	Agents    map[contract.Agent]contract.ModelChoice `json:"agents" doc:"model of each agent; alpha, beta and gamma deliberate"` // without those that have none
+	Agents    map[contract.Agent]contract.ModelChoice `json:"agents" doc:"model of each agent; alpha, beta and gamma deliberate"` // without agents that have no model
 	Settings  map[contract.Agent]string               `json:"settings" doc:"setting that each agent's model comes from, such as models.phases.planner"`
 	Catalogue model.Catalogue                         `json:"catalogue"`
 	Unset     string                                  `json:"unset,omitempty" doc:"why some agents have no model"`
@@ -27,8 +27,8 @@ type ModelProvider struct {
 	State   string `json:"state,omitempty" doc:"ok, or why it is not responding; only if checked"`
 }
 
-// Models returns the configuration of models. With check each provider is asked whether
-// it answers and accepts its key; that uses no tokens.
+// Models returns the configuration of models. With check, it verifies that each provider responds
+// and accepts its key; this uses no tokens.
 func (r *Runs) Models(ctx context.Context, check bool) Models {
 	out := Models{Providers: []ModelProvider{}, Catalogue: setup.Catalogue(r.Config)}
 	for _, p := range setup.Providers(r.Config) {

@@ -12,18 +12,18 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// Orchestration is a whole pipeline.
+// Orchestration contains all data of a pipeline.
 type Orchestration struct {
 	store.Pipeline
-	Blackboard []contract.Entry              `json:"blackboard" doc:"by section, in the order in which keys were first written"`
+	Blackboard []contract.Entry              `json:"blackboard" doc:"entries by section, in the order in which keys were first written"`
 	Votes      []contract.Vote               `json:"votes" doc:"last vote of each voter on each version"`
-	Messages   []contract.Message            `json:"messages" doc:"the last 50 of each agent"`
+	Messages   []contract.Message            `json:"messages" doc:"the last 50 messages of each agent"`
 	Errors     []store.PipelineError         `json:"errors" doc:"rejected moves and recorded errors of agents"`
 	Reports    []contract.DeliberationReport `json:"reports" doc:"available reports: checkpoint, partial, final"`
 }
 
-// Decision returns the pipeline's decision and its reasons; nil if there is none. Of
-// long texts it has the beginnings.
+// Decision returns the pipeline's decision and its reasons; nil if there is none. Long texts are
+// truncated.
 func (o Orchestration) Decision() *contract.Decision {
 	for _, r := range o.Reports {
 		if r.Kind == contract.ReportFinal {
@@ -33,8 +33,8 @@ func (o Orchestration) Decision() *contract.Decision {
 	return nil
 }
 
-// Orchestration returns a whole pipeline, with full texts: the newest version of each
-// blackboard entry, or every version.
+// Orchestration returns all data of a pipeline, with full texts and the newest version, or every
+// version, of each blackboard entry.
 func (p *Pipelines) Orchestration(ctx context.Context, id int64, every bool) (Orchestration, error) {
 	row, err := p.Store.Pipeline(ctx, id)
 	if err != nil {
@@ -66,7 +66,7 @@ func (p *Pipelines) Orchestration(ctx context.Context, id int64, every bool) (Or
 	return out, nil
 }
 
-// Report returns a report of a pipeline, with full texts; if id is 0, of the newest
+// Report returns a report of a pipeline with full texts. If id is 0, it is the report of the newest
 // pipeline that has one.
 func (p *Pipelines) Report(ctx context.Context, id int64, kind string) (contract.DeliberationReport, error) {
 	if id == 0 {
@@ -102,10 +102,10 @@ const (
 	LogVote    LogKind = "vote"
 	LogError   LogKind = "error"
 	LogStatus  LogKind = "status" // of the pipeline
-	LogEvent   LogKind = "event"  // anything else: agents, conflicts, GAMMA, the end
+	LogEvent   LogKind = "event"  // all other events: agents, conflicts, GAMMA, the end
 )
 
-// PipelineLog is one thing that happened in a pipeline.
+// PipelineLog is one entry in a pipeline's log.
 type PipelineLog struct {
 	Seq       int64                   `json:"seq" doc:"number of the event; pass it to continue after this event"`
 	At        time.Time               `json:"at"`
@@ -125,8 +125,7 @@ type PipelineLog struct {
 	Details   json.RawMessage         `json:"details,omitempty" doc:"payload of an entry of kind event"`
 }
 
-// Logs returns what happened in a pipeline after a sequence number, in order, at most
-// limit entries.
+// Logs returns up to limit log entries of a pipeline after a sequence number, in order.
 func (p *Pipelines) Logs(ctx context.Context, id, after int64, limit int) ([]PipelineLog, error) {
 	if _, err := p.Store.Pipeline(ctx, id); err != nil {
 		return nil, err
@@ -142,7 +141,7 @@ func (p *Pipelines) Logs(ctx context.Context, id, after int64, limit int) ([]Pip
 	return out, p.complete(ctx, id, events, out)
 }
 
-// LogOf converts an event of a pipeline. Of a long text it has the beginning.
+// LogOf converts an event of a pipeline to a log entry. A long text is truncated.
 func LogOf(e contract.Event) PipelineLog {
 	var said struct {
 		Member       contract.Member   `json:"member"`
@@ -188,8 +187,7 @@ func LogOf(e contract.Event) PipelineLog {
 	return out
 }
 
-// complete replaces the texts of log entries with the whole texts; events have only the
-// beginnings.
+// complete replaces the truncated texts of log entries with the full texts.
 func (p *Pipelines) complete(ctx context.Context, id int64, events []contract.Event, log []PipelineLog) error {
 	names := make([]string, len(log)) // of the texts
 	first, long := 0, map[LogKind]bool{}
@@ -223,8 +221,8 @@ func (p *Pipelines) complete(ctx context.Context, id int64, events []contract.Ev
 	return err
 }
 
-// texts returns the texts of some kinds of log entries, by name; messages from the
-// first of them on.
+// texts returns the full texts of the given kinds of log entries, by name. Messages start with the
+// first one in the log.
 func (p *Pipelines) texts(ctx context.Context, id int64, of map[LogKind]bool, first int) (map[string]string, error) {
 	out := map[string]string{}
 	if of[LogMessage] {
@@ -257,13 +255,13 @@ func (p *Pipelines) texts(ctx context.Context, id int64, of map[LogKind]bool, fi
 	return out, nil
 }
 
-// place names a version of a blackboard entry.
+// place returns a name for a version of a blackboard entry.
 func place(section contract.Section, key string, version int) string {
 	return fmt.Sprintf("%s/%s/%d", section, key, version)
 }
 
-// Follow calls fn with each event of a pipeline after a sequence number, in order and
-// each exactly once, and waits for more, like Store.Follow.
+// Follow calls fn exactly once for each event of a pipeline after a sequence number, in order, and
+// waits for more, like Store.Follow.
 func (p *Pipelines) Follow(ctx context.Context, id, after int64, fn func(contract.Event) error) error {
 	row, err := p.Store.Pipeline(ctx, id)
 	if err != nil {

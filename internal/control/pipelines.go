@@ -26,16 +26,16 @@ import (
 )
 
 // Pipelines controls the pipelines of one installation: independent deliberations, and
-// those that plan runs.
+// deliberations that plan runs.
 type Pipelines struct {
 	Store     *store.Store
 	Feed      *feed.Feed
 	Temporal  client.Client
 	Artifacts *artifact.Store
-	Config    *config.Config // the operator's; each pipeline freezes its own from it
+	Config    *config.Config // the operator's; each pipeline freezes its own settings from it
 }
 
-// Pipelines returns the control of the same installation's pipelines.
+// Pipelines returns the controller of the same installation's pipelines.
 func (r *Runs) Pipelines() *Pipelines {
 	return &Pipelines{Store: r.Store, Feed: r.Feed, Temporal: r.Temporal, Artifacts: r.Artifacts, Config: r.Config}
 }
@@ -44,24 +44,24 @@ func (r *Runs) Pipelines() *Pipelines {
 type Spawning struct {
 	Objective    string
 	Task         *Task                 // more about the objective
-	Project      string                // whose budgets pay; empty: that of pipelines
+	Project      string                // project whose budgets apply; empty: the project of pipelines
 	AutoContinue *bool                 // nil: as configured
 	ForceGamma   bool                  // GAMMA joins at the start
 	Mode         contract.PipelineMode // empty: as configured
-	Model        string                // of all members, as provider/model; empty: those of the configuration
-	Timeout      int                   // seconds of the exchange; 0: the task's, or as configured
-	Key          string                // idempotency key: the same key creates one pipeline, however often it is used
+	Model        string                // model of all members, as provider/model; empty: as configured
+	Timeout      int                   // time limit of the exchange in seconds; 0: the task's, or as configured
+	Key          string                // idempotency key: requests with the same key create only one pipeline
 }
 
-// Spawned is a pipeline that was created, now or earlier under the same key.
+// Spawned is a pipeline that was created, now or by an earlier request with the same key.
 type Spawned struct {
 	Pipeline store.Pipeline
 	Fresh    bool
-	// Waiting is why the pipeline has not started yet: the worker starts it when it can.
+	// Waiting is why the pipeline has not started yet. The worker starts it as soon as possible.
 	Waiting string
 }
 
-// Check returns the errors that can be found without looking anything up.
+// Check returns the errors that can be found without access to other systems.
 func (s Spawning) Check() error {
 	_, err := s.task()
 	if err == nil {
@@ -88,7 +88,7 @@ func checkMode(mode contract.PipelineMode) error {
 	return wrong("the mode %q is invalid; use openrouter or local", mode)
 }
 
-// task returns the task with the objective, which may be given in either.
+// task returns the task with the objective, which the task or the request may contain.
 func (s Spawning) task() (t Task, err error) {
 	if s.Task != nil {
 		t = *s.Task
@@ -98,13 +98,13 @@ func (s Spawning) task() (t Task, err error) {
 		return t, wrong("the objectives of the task and of the request differ; specify only one")
 	}
 	if t.Objective = cmp.Or(said, own); t.Objective == "" {
-		return t, wrong(`the objective is empty; give one, such as --objective "Design a caching strategy"`)
+		return t, wrong(`the objective is empty; specify one, such as --objective "Design a caching strategy"`)
 	}
 	return t, t.Check()
 }
 
-// Spawn checks everything first, then creates the pipeline and starts it: an error
-// leaves nothing behind.
+// Spawn checks all inputs, then creates the pipeline and starts it. If it returns an error, no
+// pipeline was created.
 func (p *Pipelines) Spawn(ctx context.Context, s Spawning) (Spawned, error) {
 	if err := s.Check(); err != nil {
 		return Spawned{}, err
@@ -143,7 +143,7 @@ func (p *Pipelines) Spawn(ctx context.Context, s Spawning) (Spawned, error) {
 	return out, nil
 }
 
-// known returns what was already created under a key, nil if nothing was.
+// known returns the pipeline that was already created under a key, nil if there is none.
 func (p *Pipelines) known(ctx context.Context, key, digest string) (*Spawned, error) {
 	if key == "" {
 		return nil, nil
@@ -160,8 +160,8 @@ func (p *Pipelines) known(ctx context.Context, key, digest string) (*Spawned, er
 	return &out, nil
 }
 
-// start starts the workflow of a new pipeline. If that fails the worker's reconciler
-// does it when it can: the pipeline exists.
+// start starts the workflow of a new pipeline. If that fails, the worker's reconciler starts it
+// later, because the pipeline exists.
 func (p *Pipelines) start(ctx context.Context, s *Spawned) {
 	if s.Pipeline.WorkflowID != "" {
 		return
@@ -171,8 +171,8 @@ func (p *Pipelines) start(ctx context.Context, s *Spawned) {
 	}
 }
 
-// settings resolves and freezes the settings of a pipeline, and checks that its models
-// can be reached.
+// settings resolves and freezes the settings of a pipeline, and checks that its models are
+// reachable.
 func (p *Pipelines) settings(ctx context.Context, s Spawning) (contract.DeliberationSettings, error) {
 	settings, err := p.models(s.Mode, s.Model)
 	if err != nil {
@@ -188,8 +188,8 @@ func (p *Pipelines) settings(ctx context.Context, s Spawning) (contract.Delibera
 	return settings, p.probe(ctx, settings.Models, "the pipeline was not created")
 }
 
-// models returns the settings with the models of a mode, or with one model for all
-// members. A scripted model has mode local, whatever its name.
+// models returns the settings with the models of a mode, or with one model for all members. A
+// scripted model always uses mode local.
 func (p *Pipelines) models(mode contract.PipelineMode, name string) (contract.DeliberationSettings, error) {
 	settings, err := setup.Deliberation(p.Config, mode)
 	if err != nil || name == "" {
@@ -207,7 +207,7 @@ func (p *Pipelines) models(mode contract.PipelineMode, name string) (contract.De
 	return settings, nil
 }
 
-// deliberateWith lets all members use one model. A scripted model has mode local.
+// deliberateWith sets one model for all members. A scripted model uses mode local.
 func deliberateWith(cfg *config.Config, s *contract.DeliberationSettings, chosen contract.ModelChoice) {
 	s.Mode = contract.ModeOpenRouter
 	if cfg.Models.Providers[chosen.Provider].Kind == string(model.KindScripted) {
@@ -218,8 +218,7 @@ func deliberateWith(cfg *config.Config, s *contract.DeliberationSettings, chosen
 	}
 }
 
-// probe checks that the members' models can be reached, before anything is created or
-// changed.
+// probe checks that the members' models are reachable, before anything is created or changed.
 func (p *Pipelines) probe(ctx context.Context, models map[contract.Agent]contract.ModelChoice, what string) error {
 	var used []string
 	for _, m := range models {
@@ -228,16 +227,16 @@ func (p *Pipelines) probe(ctx context.Context, models map[contract.Agent]contrac
 	return reachable(ctx, p.Config, used, what)
 }
 
-// Continuation is how a pipeline continues to its exchange.
+// Continuation describes how a pipeline continues to its exchange.
 type Continuation struct {
-	Mode    contract.PipelineMode // empty: that of the spawn
-	Model   string                // of all members, as provider/model; empty: those of the spawn
-	Timeout int                   // seconds of the exchange; 0: as it is
+	Mode    contract.PipelineMode // empty: as spawned
+	Model   string                // model of all members, as provider/model; empty: as spawned
+	Timeout int                   // time limit of the exchange in seconds; 0: unchanged
 	contract.PipelineCommand
 }
 
-// Continue continues a pipeline that has reported its opening work. A command before
-// the report takes effect when the report is ready.
+// Continue continues a pipeline that has reported its opening work. If sent before the report, the
+// command takes effect when the report is ready.
 func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (contract.PipelineAck, error) {
 	if err := (Spawning{Mode: c.Mode, Model: c.Model}).checkModels(); err != nil {
 		return contract.PipelineAck{}, err
@@ -251,7 +250,7 @@ func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (con
 	}
 	command := c.PipelineCommand
 	command.Timeout = time.Duration(c.Timeout) * time.Second
-	if c.Model != "" || c.Mode != "" && c.Mode != now.Mode { // otherwise the frozen models stay
+	if c.Model != "" || c.Mode != "" && c.Mode != now.Mode { // otherwise the frozen models are kept
 		settings, err := p.models(c.Mode, c.Model)
 		if err != nil {
 			return contract.PipelineAck{}, err
@@ -264,7 +263,7 @@ func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (con
 	return p.send(ctx, id, contract.UpdateContinue, command)
 }
 
-// Stop ends a pipeline, or the recovery that it waits for; its results are kept.
+// Stop stops a pipeline, or the recovery that it waits for. Its results are kept.
 func (p *Pipelines) Stop(ctx context.Context, id int64, c contract.PipelineCommand) (contract.PipelineAck, error) {
 	return p.send(ctx, id, contract.UpdateStop, c)
 }
@@ -278,8 +277,8 @@ func (p *Pipelines) Revoke(ctx context.Context, id int64, m contract.Member, c c
 	return p.send(ctx, id, contract.UpdateRevoke, c)
 }
 
-// SwitchModel lets a member, or all of them if none is named, use another model from
-// the next turn on. The model is named as provider/model.
+// SwitchModel switches the model of a member, or of all members if m is empty, starting with the
+// next turn. The model is named as provider/model.
 func (p *Pipelines) SwitchModel(ctx context.Context, id int64, m contract.Member, name string, temperature *float64, c contract.PipelineCommand) (contract.PipelineAck, error) {
 	members := contract.Members()
 	if m != "" {
@@ -301,8 +300,8 @@ func (p *Pipelines) SwitchModel(ctx context.Context, id int64, m contract.Member
 	return p.send(ctx, id, contract.UpdateSwitchModel, c)
 }
 
-// RecordError counts against a member an error that a caller reported. Secrets are
-// removed before it becomes part of a history.
+// RecordError records an error of a member that a caller reported. Secrets are removed before the
+// error becomes part of a history.
 func (p *Pipelines) RecordError(ctx context.Context, id int64, e contract.Error, c contract.PipelineCommand) (contract.PipelineAck, error) {
 	var err error
 	if e.Member, err = member(e.Member); err != nil {
@@ -312,7 +311,7 @@ func (p *Pipelines) RecordError(ctx context.Context, id int64, e contract.Error,
 		return contract.PipelineAck{}, wrong("the error_type %q is invalid; must be one of %v", e.Class, contract.Classes())
 	}
 	if e.Message = strings.TrimSpace(telemetry.Redact(e.Message)); e.Message == "" {
-		return contract.PipelineAck{}, wrong("the error has no message; describe what went wrong")
+		return contract.PipelineAck{}, wrong("the error has no message; describe the error")
 	}
 	if e.Severity != "" && !slices.Contains(contract.Severities(), e.Severity) {
 		return contract.PipelineAck{}, wrong("the severity %q is invalid; must be one of %v", e.Severity, contract.Severities())
@@ -323,7 +322,7 @@ func (p *Pipelines) RecordError(ctx context.Context, id int64, e contract.Error,
 	return p.send(ctx, id, contract.UpdateRecordError, c)
 }
 
-// KeptFailure is the failure context of a pipeline, and the answer to a note for it.
+// KeptFailure is the failure context of a pipeline, and the response to a note for it.
 type KeptFailure struct {
 	PipelineID     int64                    `json:"pipeline_id"`
 	Status         contract.PipelineStatus  `json:"status"`
@@ -354,7 +353,7 @@ func (p *Pipelines) FailureContext(ctx context.Context, id int64, c contract.Pip
 	return out, nil
 }
 
-// member reads the name of a member, in upper or lower case.
+// member parses the name of a member, in upper or lower case.
 func member(m contract.Member) (contract.Member, error) {
 	known := contract.Member(strings.ToUpper(string(m)))
 	if !known.Valid() {
@@ -363,9 +362,9 @@ func member(m contract.Member) (contract.Member, error) {
 	return known, nil
 }
 
-// send sends a command, by the name of an update, to a pipeline and waits for its
-// answer. Commands with the same ID are one command. If the pipeline refuses, the error
-// is a HUMAN_ERROR with its reason.
+// send sends a command as the named update to a pipeline and waits for the response. Commands with
+// the same ID count as one. If the pipeline rejects the command, the error is a HUMAN_ERROR with
+// the reason.
 func (p *Pipelines) send(ctx context.Context, id int64, name string, c contract.PipelineCommand) (contract.PipelineAck, error) {
 	now, err := p.Store.Pipeline(ctx, id) // its error is clearer
 	if err != nil {
@@ -379,8 +378,8 @@ func (p *Pipelines) send(ctx context.Context, id int64, name string, c contract.
 	ack, err := p.update(limited, id, name, c.ID, c)
 	var refusal *sdktemporal.ApplicationError
 	if again && errors.As(err, &refusal) {
-		// Temporal gives a refused update the same answer forever: this is still the same
-		// command, in another update.
+		// Temporal always returns the same result for a rejected update, so the same command is
+		// sent as a new update.
 		ack, err = p.update(limited, id, name, uuid.NewString(), c)
 	}
 	if err != nil {
@@ -389,7 +388,7 @@ func (p *Pipelines) send(ctx context.Context, id int64, name string, c contract.
 	return ack, nil
 }
 
-// update sends an update to a pipeline's workflow and returns its answer.
+// update sends an update to a pipeline's workflow and returns the response.
 func (p *Pipelines) update(ctx context.Context, id int64, name, updateID string, c contract.PipelineCommand) (contract.PipelineAck, error) {
 	var ack contract.PipelineAck
 	err := update(ctx, p.Temporal, contract.PipelineWorkflowID(id), name, updateID, c, &ack)

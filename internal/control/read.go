@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// Conversation is what was said and done in one execution.
+// Conversation contains the messages and tool calls of one execution.
 type Conversation struct {
 	ExecutionID int64                   `json:"execution_id"`
 	Phase       contract.Phase          `json:"phase"`
@@ -24,9 +24,9 @@ type Conversation struct {
 	Entries     []store.TranscriptEntry `json:"entries"`
 }
 
-// Conversations returns what agents of a run said and did, in the order in which
-// executions began; phase and step, if given, filter. Tools return files and output
-// unchanged, so that agents can work on them: here they are redacted.
+// Conversations returns the conversations of a run's agents, in the order in which executions
+// started, filtered by phase and step if these are set. Secrets are redacted, because tools return
+// files and output to agents unchanged.
 func (r *Runs) Conversations(ctx context.Context, id int64, phase contract.Phase, step string) ([]Conversation, error) {
 	if _, err := r.Store.Run(ctx, id); err != nil {
 		return nil, err
@@ -54,8 +54,7 @@ func (r *Runs) Conversations(ctx context.Context, id int64, phase contract.Phase
 	return out, nil
 }
 
-// Diff compares two runs, or attempts of one, and returns what is different on the
-// right.
+// Diff compares two runs, or attempts of one run, and returns the differences of the right side.
 func (r *Runs) Diff(ctx context.Context, left, right diff.Ref) (diff.Diff, error) {
 	var sides [2]diff.Side
 	for i, ref := range []diff.Ref{left, right} {
@@ -73,20 +72,20 @@ func (r *Runs) File(ctx context.Context, f contract.Artifact) (io.ReadCloser, er
 	return r.Artifacts.Reader(ctx, f.Digest)
 }
 
-// Timing is where the time of a run went.
+// Timing is how a run spent its time.
 type Timing struct {
 	timing.Timing
-	// Note says what is not known, for people; Unknown says why.
+	// Note describes missing data for people; Unknown is the reason.
 	Note    string `json:"note,omitempty"`
 	Unknown error  `json:"-"`
 }
 
-// historyTime is how long to wait for Temporal. A run's timing is useful without it.
+// historyTime is the maximum wait for Temporal. A run's timing is useful without the history.
 const historyTime = 10 * time.Second
 
-// Timing returns where the time of a run went. Only the run's history has the time for
-// git and for waiting in queues: if Temporal does not answer, or has deleted the
-// history, both count as orchestration, and a note says so.
+// Timing returns how a run spent its time. Only the run's history contains the time for git and for
+// waiting in queues. If Temporal does not respond or has deleted the history, both count as
+// orchestration, and a note is added.
 func (r *Runs) Timing(ctx context.Context, id int64) (Timing, error) {
 	run, err := r.Store.Run(ctx, id)
 	if err != nil {

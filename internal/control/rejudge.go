@@ -13,8 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// Rules are the rules by which recorded results are judged again. Missing ones are as
-// they were for the run.
+// Rules are the rules for judging recorded results again. Missing rules are taken from the run.
 type Rules struct {
 	MaxMajor    *int                `json:"max_major,omitempty" minimum:"0" doc:"maximum number of major findings; default: the run's findings.max_major"`
 	MaxMedium   *int                `json:"max_medium,omitempty" minimum:"0" doc:"warn above this number of medium findings; default: the run's findings.max_medium"`
@@ -35,8 +34,8 @@ func (r Rules) Check() error {
 	return nil
 }
 
-// Rejudge judges the recorded results of a run again, by other rules. Nothing runs, no
-// model is called, and the run does not change.
+// Rejudge judges the recorded results of a run again under different rules. It runs no checks,
+// calls no model, and does not change the run.
 func (r *Runs) Rejudge(ctx context.Context, id int64, rules Rules) (Retrials, error) {
 	if err := rules.Check(); err != nil {
 		return Retrials{}, err
@@ -60,7 +59,7 @@ func (r *Runs) Rejudge(ctx context.Context, id int64, rules Rules) (Retrials, er
 	return out, out.judge(ctx, r.Store, run)
 }
 
-// Opinion is a verdict on something recorded, then or now.
+// Opinion is the original or the current verdict on a recorded result.
 type Opinion struct {
 	OK      bool              `json:"ok"`
 	Failure *contract.Failure `json:"failure,omitempty"`
@@ -68,9 +67,9 @@ type Opinion struct {
 
 func opinionOf(f *contract.Failure) Opinion { return Opinion{OK: f == nil, Failure: f} }
 
-// Retrial is a recorded result that was judged again.
+// Retrial is a recorded result with its original and its new verdict.
 type Retrial struct {
-	What        string  `json:"what"` // planner (an answer), plan (the current one) or tester
+	What        string  `json:"what"` // planner (a response), plan (the current plan) or tester
 	Attempt     int     `json:"attempt,omitempty"`
 	ExecutionID int64   `json:"execution_id,omitempty"`
 	Before      Opinion `json:"before"`
@@ -103,11 +102,10 @@ type Retrials struct {
 	Worse       bool                `json:"worse"`
 	Notes       []string            `json:"notes,omitempty"`
 
-	unproved bool // the run did not check its new tests
+	unproved bool // the run did not verify its new tests
 }
 
-// frozenModes returns how changes of tests and new tests counted when the run was
-// created.
+// frozenModes returns the modes for changes of tests and new tests as of the creation of the run.
 func frozenModes(run store.Run) (verdict.PinnedTests, verdict.NewTests, error) {
 	spec, err := setup.ReadRunSpec(run)
 	if err != nil {
@@ -140,7 +138,7 @@ func (r *Retrials) judge(ctx context.Context, db *store.Store, run store.Run) er
 	return nil
 }
 
-// plans judges each answer of the planner that was accepted or refused as a plan.
+// plans judges each response of the planner that was accepted or rejected as a plan.
 func (r *Retrials) plans(ctx context.Context, db *store.Store, executions []store.Execution) error {
 	for _, e := range executions {
 		refused := e.Failure != nil && (e.Failure.Class == contract.ClassLLM || e.Failure.Class == contract.ClassLogic)
@@ -149,7 +147,7 @@ func (r *Retrials) plans(ctx context.Context, db *store.Store, executions []stor
 		}
 		answer, err := db.Answer(ctx, e.ID, 1)
 		if errors.Is(err, store.ErrNotFound) {
-			continue // a plan that came with the run
+			continue // the plan was part of the request
 		}
 		if err != nil {
 			return err
@@ -161,7 +159,7 @@ func (r *Retrials) plans(ctx context.Context, db *store.Store, executions []stor
 	return nil
 }
 
-// plan judges the current plan, of any author. It was accepted once.
+// plan judges the current plan, regardless of its author. It was accepted originally.
 func (r *Retrials) plan(ctx context.Context, db *store.Store, run store.Run) error {
 	plan, err := db.Plan(ctx, run.ID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -192,7 +190,7 @@ func (r *Retrials) tests(ctx context.Context, db *store.Store, executions []stor
 			r.Notes = append(r.Notes, "changes to tests are unknown: the tests were not compared (verification.pinned_tests was off)")
 		}
 		if r.NewTests.On() && r.unproved {
-			r.Notes = append(r.Notes, "it is unknown whether new tests fail without the change: they were not run without it (verification.prove_new_tests was off)")
+			r.Notes = append(r.Notes, "the results of new tests without the change are unknown: they were not run without it (verification.prove_new_tests was off)")
 		}
 		now := verdict.Rejudge(recorded, r.Thresholds, verdict.Modes{Pinned: r.PinnedTests, New: r.NewTests})
 		r.Retrials = append(r.Retrials, Retrial{

@@ -11,20 +11,20 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
-// Resumption is the result of continuing a run: its workflow accepted a command, or the run
-// is repeated from a phase on.
+// Resumption is the result of continuing a run: its workflow accepted a command, or the run is
+// replayed from a phase.
 type Resumption struct {
 	Ack    *contract.Ack // of a run that is running
 	Replay *rerun.Result // of one that was over
 }
 
-// Resume continues a paused run, or a failed or stopped one from where it ended.
+// Resume continues a paused run, or a failed or stopped run from the point where it ended.
 func (r *Runs) Resume(ctx context.Context, id int64, c contract.Command) (Resumption, error) {
 	return r.resume(ctx, id, contract.UpdateResume, c, contract.StatusFailed, contract.StatusCancelled)
 }
 
-// Heal answers a run that asks a person for help; a failed run continues from where it
-// failed.
+// Heal responds to a run that requests help from a person. A failed run continues from the point of
+// failure.
 func (r *Runs) Heal(ctx context.Context, id int64, c contract.Command) (Resumption, error) {
 	return r.resume(ctx, id, contract.UpdateHeal, c, contract.StatusFailed)
 }
@@ -35,7 +35,7 @@ func (r *Runs) resume(ctx context.Context, id int64, name string, c contract.Com
 		return Resumption{}, err
 	}
 	replay := slices.Contains(over, run.Status)
-	if c.ID != "" { // the same command may have been carried out already, and the run have changed since
+	if c.ID != "" { // the same command may already have been executed, and the run may have changed since
 		_, err := r.Store.ReplayByKey(ctx, id, c.ID)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return Resumption{}, err
@@ -56,14 +56,14 @@ func (r *Runs) resume(ctx context.Context, id int64, name string, c contract.Com
 	return Resumption{Ack: &ack}, err
 }
 
-// Replay repeats a finished run from a phase on.
+// Replay repeats a finished run from a given phase.
 func (r *Runs) Replay(ctx context.Context, o rerun.Request) (rerun.Result, error) {
 	return rerun.Replay(ctx, rerun.Temporal{Client: r.Temporal, Namespace: r.Config.Temporal.Namespace, Converter: temporal.Converter()}, r.Store, o)
 }
 
-// ModelFor returns the model for repeating an agent's work in a run: the named one, as
-// provider/model, else the run's, at another temperature if one is given. It returns
-// nil if nothing changes.
+// ModelFor returns the model for repeating an agent's work in a run: the model named as
+// provider/model, else the run's model, with the given temperature, if any. It returns nil if
+// nothing changes.
 func (r *Runs) ModelFor(run store.Run, agent contract.Agent, name string, temperature *float64) (*contract.ModelChoice, error) {
 	if name == "" && temperature == nil {
 		return nil, nil
@@ -81,7 +81,7 @@ func (r *Runs) ModelFor(run store.Run, agent contract.Agent, name string, temper
 	return &choice, nil
 }
 
-// Fork creates and starts a new run that continues from a step of an old one.
+// Fork creates and starts a new run that continues from a step of an existing run.
 func (r *Runs) Fork(ctx context.Context, o rerun.ForkRequest) (Created, error) {
 	digest, err := digestOf(o)
 	if err != nil {
@@ -103,7 +103,7 @@ func (r *Runs) Fork(ctx context.Context, o rerun.ForkRequest) (Created, error) {
 	return describeFork(out), nil
 }
 
-// describeFork returns from where a fork continues.
+// describeFork adds a note about the point from which a fork continues.
 func describeFork(c Created) Created {
 	if c.Run.Settings.Fork != nil {
 		c.Notes = append(c.Notes, rerun.Describe(*c.Run.Settings.Fork))

@@ -19,15 +19,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
-// answerTime is how long a run may take to answer a command.
+// answerTime is the maximum time for a run's response to a command.
 const answerTime = 30 * time.Second
 
-// ErrNoAnswer is the error of a command that a run or pipeline did not answer in time.
+// ErrNoAnswer is the error if a run or pipeline did not respond to a command in time.
 var ErrNoAnswer = errors.New("no response in time")
 
-// Steer sends a command, by the name of an update, to a run and waits for its answer.
-// Commands with the same ID are one command. If the run refuses, the error is a
-// HUMAN_ERROR with its reason, and the run is unchanged.
+// Steer sends a command as the named update to a run and waits for the response. Commands with the
+// same ID count as one. If the run rejects the command, the error is a HUMAN_ERROR with the reason,
+// and the run is unchanged.
 func (r *Runs) Steer(ctx context.Context, id int64, name string, c contract.Command) (contract.Ack, error) {
 	run, err := r.Store.Run(ctx, id)
 	if err != nil { // it is clearer
@@ -36,7 +36,7 @@ func (r *Runs) Steer(ctx context.Context, id int64, name string, c contract.Comm
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	if name == contract.UpdateStop && run.WorkflowID == "" && !run.Status.Terminal() {
-		// A run that waits for its turn ends like all others: by its workflow.
+		// A queued run also ends through its workflow.
 		if err := temporal.StartRun(ctx, r.Temporal, r.Store, run); err != nil {
 			return contract.Ack{}, err
 		}
@@ -45,8 +45,8 @@ func (r *Runs) Steer(ctx context.Context, id int64, name string, c contract.Comm
 	ack, err := r.update(ctx, id, name, c.ID, c)
 	var app *sdktemporal.ApplicationError
 	if errors.As(err, &app) && r.awaitCaughtUp(ctx, id) {
-		// Temporal gives a refused update the same answer forever: this is still the same
-		// command, in another update.
+		// Temporal always returns the same result for a rejected update, so the same command is
+		// sent as a new update.
 		ack, err = r.update(ctx, id, name, uuid.NewString(), c)
 	}
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *Runs) Steer(ctx context.Context, id int64, name string, c contract.Comm
 	return ack, nil
 }
 
-// update sends an update to a run's workflow and returns its answer.
+// update sends an update to a run's workflow and returns the response.
 func (r *Runs) update(ctx context.Context, id int64, name, updateID string, args any) (contract.Ack, error) {
 	var ack contract.Ack
 	err := update(ctx, r.Temporal, contract.RunWorkflowID(id), name, updateID, args, &ack)
@@ -66,8 +66,8 @@ func (r *Runs) update(ctx context.Context, id int64, name, updateID string, args
 	return ack, err
 }
 
-// storedAck returns the run's answer to an update that it was sent before, if it was sent
-// and the run accepted it.
+// storedAck returns the run's response to an update that was sent earlier and accepted, if there is
+// one.
 func (r *Runs) storedAck(ctx context.Context, id int64, updateID string) (ack contract.Ack, ok bool) {
 	if updateID == "" {
 		return ack, false
@@ -79,13 +79,12 @@ func (r *Runs) storedAck(ctx context.Context, id int64, updateID string) (ack co
 	return ack, ok
 }
 
-// catchUpPoll is how often a run is asked whether it has reached the state in its row.
+// catchUpPoll is the interval of queries for whether a run has reached the state in its row.
 const catchUpPoll = 200 * time.Millisecond
 
-// awaitCaughtUp waits until a run whose row says that it waits for an answer says so itself,
-// and reports whether it does. A worker that died right after it had written the row
-// sets its workflow back a moment; a command that was refused then is worth another
-// attempt.
+// awaitCaughtUp waits until the workflow of a run has reached the waiting state in the run's row,
+// and reports whether it has. If a worker died right after it wrote the row, the workflow is
+// briefly behind the row, and a command that it rejected should be sent again.
 func (r *Runs) awaitCaughtUp(ctx context.Context, id int64) bool {
 	tick := time.NewTicker(catchUpPoll)
 	defer tick.Stop()
@@ -105,7 +104,7 @@ func (r *Runs) awaitCaughtUp(ctx context.Context, id int64) bool {
 	}
 }
 
-// State asks a run's workflow for its state.
+// State queries the state of a run's workflow.
 func (r *Runs) State(ctx context.Context, id int64) (contract.RunView, error) {
 	var view contract.RunView
 	value, err := r.Temporal.QueryWorkflow(ctx, contract.RunWorkflowID(id), "", contract.QueryState)
@@ -115,8 +114,8 @@ func (r *Runs) State(ctx context.Context, id int64) (contract.RunView, error) {
 	return view, value.Get(&view)
 }
 
-// isTimeout reports whether an error means that a workflow did not answer in time, in any
-// of its forms: Temporal's client wraps its own.
+// isTimeout reports whether an error means that a workflow did not respond in time, including the
+// error types of Temporal's client.
 func isTimeout(err error) bool {
 	var late *serviceerror.DeadlineExceeded
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &late)
@@ -148,11 +147,11 @@ func sendFailure(err error, target, name string, gone func() error) error {
 		return fault.Wrap(ErrNoAnswer, contract.ClassInfra, contract.CodeTimeout,
 			"%s did not respond to %s within %s and may still accept it; check that a worker is running (rgpt dev status)", target, name, answerTime)
 	}
-	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "%s could not be sent to %s", name, target)
+	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "cannot send %s to %s", name, target)
 }
 
-// ApproveEdited stores a plan that a person edited and approves it. It is stored as
-// another plan; it becomes the current one once the run has accepted the approval.
+// ApproveEdited stores a plan that a person edited and approves it. The edited plan is stored as a
+// new plan, and becomes the current one when the run accepts the approval.
 func (r *Runs) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, c contract.Command) (contract.Ack, error) {
 	if err := verdict.Plan(plan); err != nil {
 		return contract.Ack{}, err
@@ -176,8 +175,7 @@ func (r *Runs) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, 
 	return r.Steer(ctx, id, contract.UpdateApprove, c)
 }
 
-// Advance lets a paused run continue until the next phase, and starts one that never
-// started.
+// Advance resumes a paused run until the next phase, or starts a run that never started.
 func (r *Runs) Advance(ctx context.Context, id int64, c contract.Command) (contract.Ack, error) {
 	run, err := r.Store.Run(ctx, id)
 	if err != nil {
@@ -192,8 +190,8 @@ func (r *Runs) Advance(ctx context.Context, id int64, c contract.Command) (contr
 	return contract.Ack{Applied: true, Status: run.Status, Message: "started"}, nil
 }
 
-// SwitchModel lets a run, or one agent of it, use another model from the next
-// call on. The model is named as provider/model.
+// SwitchModel switches the model of a run, or of one of its agents, starting with the next call.
+// The model is named as provider/model.
 func (r *Runs) SwitchModel(ctx context.Context, id int64, name string, temperature *float64, c contract.Command) (contract.Ack, error) {
 	choice, err := Model(r.Config, name)
 	if err != nil {
@@ -204,12 +202,12 @@ func (r *Runs) SwitchModel(ctx context.Context, id int64, name string, temperatu
 	return r.Steer(ctx, id, contract.UpdateSwitchModel, c)
 }
 
-// Check sends a run that watches its branch the message of a check or a review. Secrets
-// are removed before it becomes part of a history.
+// Check sends the message of a check or a review to a run that watches its branch. Secrets are
+// removed before the message becomes part of a history.
 func (r *Runs) Check(ctx context.Context, id int64, m contract.CheckMessage) (contract.Ack, error) {
 	m.ID = cmp.Or(m.ID, uuid.NewString())
 	for _, text := range []*string{&m.Name, &m.URL, &m.Summary, &m.Details} {
-		*text = telemetry.Redact(*text) // before it is cut: half a secret is not recognized as one
+		*text = telemetry.Redact(*text) // before truncation, because a truncated secret is not recognized
 	}
 	if bad := m.Problem(); bad != "" {
 		return contract.Ack{}, wrong("the message %s", bad)

@@ -11,21 +11,20 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Limits of a pipeline's task. All its texts together have at most
-// execution.max_goal_bytes.
+// Limits of a pipeline's task. Its texts may total at most execution.max_goal_bytes.
 const (
 	maxSubtasks   = 100
-	maxConditions = 100 // constraints, and success criteria
-	maxTaskName   = 100 // bytes of a task's id, and of what names or marks a subtask
+	maxConditions = 100 // maximum number of constraints and of success criteria
+	maxTaskName   = 100 // maximum bytes of a task's ID, and of a subtask's ID and status
 	maxSeconds    = 24 * 60 * 60
 )
 
-// complexityWords are the values of the words for a complexity. High is more than 0.8,
-// above which GAMMA joins by default.
+// complexityWords maps words to complexities. High exceeds 0.8, the default threshold above which
+// GAMMA joins.
 var complexityWords = map[string]Complexity{"low": 0.3, "medium": 0.6, "high": 0.9}
 
-// Complexity is how hard an objective is, from 0 (unknown) to 1. As JSON or YAML it is
-// a number or one of the words low, medium and high.
+// Complexity is the difficulty of an objective, from 0 (unknown) to 1. In JSON and YAML, it is a
+// number or one of the words low, medium and high.
 type Complexity float64
 
 // UnmarshalJSON reads a number or a word.
@@ -59,7 +58,7 @@ func (Complexity) Schema(huma.Registry) *huma.Schema {
 	}
 }
 
-// Task is what a pipeline is about, as people write it.
+// Task is the task of a pipeline, as written by people.
 type Task struct {
 	TaskID          string             `json:"task_id,omitempty" maxLength:"100" doc:"ID of the task in results; default: generated"`
 	Objective       string             `json:"objective,omitempty" doc:"default: the objective of the request"`
@@ -70,7 +69,7 @@ type Task struct {
 	TimeoutSeconds  int                `json:"timeout_seconds,omitempty" minimum:"0" maximum:"86400" doc:"time limit of the exchange; 0: as configured"`
 }
 
-// Check returns what is wrong with a task, apart from its length.
+// Check returns an error if a task is invalid, except for its length.
 func (t Task) Check() error {
 	for _, text := range t.texts() {
 		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
@@ -114,8 +113,8 @@ func (t Task) checkSubtasks() error {
 	return nil
 }
 
-// circle returns the subtasks that can never begin: those in a dependency cycle, and
-// those that depend on them.
+// circle returns the subtasks that can never start, because they are part of a dependency cycle or
+// depend on one.
 func (t Task) circle() []string {
 	var left []string
 	waits := map[string]contract.Subtask{}
@@ -145,7 +144,7 @@ func (t Task) texts() []string {
 	return out
 }
 
-// size returns how many bytes are written in it.
+// size returns the total number of bytes of its texts.
 func (t Task) size() (bytes int) {
 	for _, text := range t.texts() {
 		bytes += len(text)
@@ -153,7 +152,7 @@ func (t Task) size() (bytes int) {
 	return bytes
 }
 
-// resolved returns the task as agents get it.
+// resolved returns the task as passed to agents.
 func (t Task) resolved() contract.DeliberationTask {
 	return contract.DeliberationTask{
 		TaskID: t.TaskID, Objective: t.Objective, Complexity: float64(t.Complexity), Subtasks: t.Subtasks,

@@ -12,15 +12,15 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// notReadyPoll is how often an update is sent again whose workflow task did not
+// notReadyPoll is the interval between attempts to send an update whose workflow task did not
 // complete.
 const notReadyPoll = 200 * time.Millisecond
 
-// update sends an update to a workflow and reads its answer. If the workflow task for
-// it did not complete, for example because the workflow was about to end and something
-// else arrived, Temporal returns the update: it is sent again, and finds a workflow
-// that accepts it or has ended. If Temporal takes no more updates for a workflow the
-// command is sent as a signal: errSentWithoutAnswer.
+// update sends an update to a workflow and reads the response. If the workflow task for it did not
+// complete, for example because another event arrived while the workflow was about to end, Temporal
+// returns the update. It is then sent again until the workflow accepts it or has ended. If Temporal
+// accepts no more updates for a workflow, the command is sent as a signal and the error is
+// errSentWithoutAnswer.
 func update(ctx context.Context, temporal client.Client, workflow, name, updateID string, args, answer any) error {
 	tick := time.NewTicker(notReadyPoll)
 	defer tick.Stop()
@@ -48,22 +48,23 @@ func update(ctx context.Context, temporal client.Client, workflow, name, updateI
 	}
 }
 
-// errSentWithoutAnswer is the answer to a command that was sent without a way to answer it.
+// errSentWithoutAnswer is the error for a command that was sent without waiting for a response.
 var errSentWithoutAnswer = errors.New("sent without a response")
 
-// sentWithoutAnswer returns that message for people.
+// sentWithoutAnswer returns the message for people about such a command.
 func sentWithoutAnswer(name string) string {
-	return "has reached Temporal's limit of commands for a workflow; " + name + " was sent without waiting for a response: see its events for the result"
+	return "has reached Temporal's limit of commands for a workflow; " + name + " was sent without waiting for a response; its events will show the result"
 }
 
-// tooManyUpdates reports whether Temporal refused an update because a workflow has had too many.
+// tooManyUpdates reports whether Temporal rejected an update because a workflow has received too
+// many.
 func tooManyUpdates(err error) bool {
 	var refused *serviceerror.FailedPrecondition
 	return errors.As(err, &refused) && strings.Contains(refused.Message, "total number of distinct updates")
 }
 
-// signal sends a command as the signal of the same name. A stop also reaches a workflow
-// that takes no more signals: as a cancellation, which means the same.
+// signal sends a command as the signal of the same name. If the workflow accepts no more signals, a
+// stop is sent as a cancellation, which has the same effect.
 func signal(ctx context.Context, temporal client.Client, workflow, name string, args any) error {
 	err := temporal.SignalWorkflow(ctx, workflow, "", name, args)
 	var tooMany *serviceerror.InvalidArgument

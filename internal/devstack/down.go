@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// stopTime is how long a process may take to stop by itself.
+// stopTime is the time that a process has to stop on its own.
 const stopTime = 15 * time.Second
 
-// Down stops what Up started, in the reverse order. The data stays.
+// Down stops the processes that Up started, in reverse order. The data is kept.
 func Down(ctx context.Context, dataDir string) (*Stack, error) {
 	s, err := Load(dataDir)
 	if err != nil {
@@ -22,7 +22,7 @@ func Down(ctx context.Context, dataDir string) (*Stack, error) {
 		return nil, err
 	}
 	defer unlock()
-	if s, err = Load(dataDir); err != nil { // as it is now that we hold the lock
+	if s, err = Load(dataDir); err != nil { // reload, because it may have changed before we held the lock
 		return nil, err
 	}
 	var failed error

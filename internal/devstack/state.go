@@ -1,7 +1,6 @@
-// Package devstack runs everything that a run needs on one machine: PostgreSQL,
-// Temporal with its Web UI, a scripted model, a worker and the server. It starts what
-// is missing, stops what it started, and keeps all state in one data folder. `rgpt dev`
-// and the tests use it.
+// Package devstack runs all components on one machine: PostgreSQL, Temporal with its Web UI, a
+// scripted model, a worker and the server. It starts missing components, stops those that it
+// started, and stores all state in one data folder. `rgpt dev` and the tests use it.
 package devstack
 
 import (
@@ -34,7 +33,7 @@ const (
 	RoleServer   Role = "server"
 )
 
-// Roles returns the roles in the order in which they start; they stop in the reverse.
+// Roles returns the roles in the order in which they start; they stop in reverse order.
 func Roles() []Role { return []Role{RolePostgres, RoleTemporal, RoleModel, RoleWorker, RoleServer} }
 
 // Process is one process of the stack.
@@ -46,22 +45,22 @@ type Process struct {
 	Log      string    `json:"log,omitempty"`
 	Started  time.Time `json:"started,omitzero"`
 	ID       proc.ID   `json:"-"`
-	External bool      `json:"external,omitempty"` // not ours: never started, never stopped
+	External bool      `json:"external,omitempty"` // not ours: neither started nor stopped by us
 
-	Model string `json:"model_url,omitempty"` // the scripted model that it got when it started
+	Model string `json:"model_url,omitempty"` // the scripted model at its start
 }
 
-// Stack is what runs in a data folder, and where.
+// Stack describes the processes of a data folder and their addresses.
 type Stack struct {
 	DataDir     string    `json:"data_dir"`
-	Database    string    `json:"database_url"` // password included: for the owner of the data folder
+	Database    string    `json:"database_url"` // including the password, for the owner of the data folder
 	Temporal    string    `json:"temporal_address"`
 	Namespace   string    `json:"temporal_namespace"`
 	TemporalUI  string    `json:"temporal_ui,omitempty"`
 	Model       string    `json:"model_url,omitempty"` // of the scripted model
 	Scenario    string    `json:"scenario,omitempty"`
 	Server      string    `json:"server_url"`
-	ConfigDir   string    `json:"config_dir,omitempty"`  // where rgpt.yaml was looked for
+	ConfigDir   string    `json:"config_dir,omitempty"`  // where rgpt.yaml was searched for
 	ConfigFile  string    `json:"config_file,omitempty"` // that was named instead
 	Processes   []Process `json:"processes"`
 	Stopped     bool      `json:"stopped,omitempty"` // on purpose, by Down
@@ -69,7 +68,7 @@ type Stack struct {
 	ScenarioSum string    `json:"scenario_digest,omitempty"`
 }
 
-// ports are kept over restarts, so that links stay valid.
+// ports are kept across restarts, so links stay valid.
 type ports struct {
 	Postgres   int `json:"postgres"`
 	Temporal   int `json:"temporal"`
@@ -78,7 +77,7 @@ type ports struct {
 	Server     int `json:"server"`
 }
 
-// stored is the stack as its file has it.
+// stored is the format of the stack's state file.
 type stored struct {
 	Stack
 	IDs map[Role]proc.ID `json:"ids"`
@@ -122,10 +121,10 @@ func (s *Stack) Running() bool {
 
 const stateFile = "stack.json"
 
-// ErrNoStack says that no stack was ever started in a data folder.
+// ErrNoStack is returned if no stack was ever started in a data folder.
 var ErrNoStack = errors.New("no stack was started in this data folder")
 
-// Load reads what runs in a data folder. The states of processes are current.
+// Load reads the stack of a data folder. The states of its processes are current.
 func Load(dataDir string) (*Stack, error) {
 	dir, err := filepath.Abs(dataDir)
 	if err != nil {
@@ -146,7 +145,7 @@ func Load(dataDir string) (*Stack, error) {
 			"%s is damaged; stop the stack's processes and remove the file (the data is kept)", file)
 	}
 	if !filepath.IsAbs(s.DataDir) || !sameFolder(s.DataDir, dir) {
-		// Anyone who ships a folder with a stack in it would make commands use theirs.
+		// Otherwise, a copied data folder could make commands use someone else's stack.
 		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 			"%s describes a stack in another directory, %s: it was moved or copied here; stop that stack's processes and remove the file (the data is kept)", file, s.DataDir)
 	}
@@ -166,7 +165,7 @@ func Load(dataDir string) (*Stack, error) {
 	return &s.Stack, nil
 }
 
-// save writes the stack's state by a rename; only its owner may read it.
+// save writes the stack's state atomically; only its owner can read it.
 func (s *Stack) save() error {
 	out := stored{Stack: *s, IDs: map[Role]proc.ID{}}
 	for _, p := range s.Processes {
@@ -182,8 +181,8 @@ func (s *Stack) save() error {
 	return nil
 }
 
-// lock keeps two commands from changing a stack at the same time. The lock ends with
-// the process that holds it.
+// lock prevents two commands from changing a stack at the same time. The lock is released when its
+// process exits.
 func lock(dataDir string) (func(), error) {
 	file, err := os.OpenFile(filepath.Join(dataDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -196,12 +195,12 @@ func lock(dataDir string) (func(), error) {
 	return func() { file.Close() }, nil
 }
 
-// WorkflowURL returns where the Temporal Web UI shows a workflow.
+// WorkflowURL returns the URL of a workflow in the stack's Temporal Web UI.
 func (s *Stack) WorkflowURL(workflowID, runID string) string {
 	return WorkflowURL(s.TemporalUI, s.Namespace, workflowID, runID)
 }
 
-// WorkflowURL returns where a Temporal Web UI shows a workflow, empty without one.
+// WorkflowURL returns the URL of a workflow in a Temporal Web UI; empty without a UI.
 func WorkflowURL(ui, namespace, workflowID, runID string) string {
 	if ui == "" || workflowID == "" {
 		return ""
@@ -213,7 +212,7 @@ func WorkflowURL(ui, namespace, workflowID, runID string) string {
 	return path
 }
 
-// sameFolder reports whether two paths lead to one folder.
+// sameFolder reports whether two paths refer to the same directory.
 func sameFolder(a, b string) bool {
 	one, err := os.Stat(a)
 	other, failed := os.Stat(b)

@@ -20,15 +20,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// The files with Temporal's state in the data folder, by the program that wrote them.
-// Each keeps to its own, because their schemas may differ.
+// The files with Temporal's state in the data folder, by the program that wrote them. Each program
+// has its own file, because their schemas may differ.
 const (
 	devserverState = "temporal.db"
 	cliState       = "temporal-cli.db"
 )
 
-// oldestCLIServer is the oldest server inside the temporal command that a stack uses. All
-// tests run on this minor version. scripts/temporal-cli.sh has it too.
+// oldestCLIServer is the oldest supported version of the server in the temporal command. All tests
+// run on this minor version. scripts/temporal-cli.sh has the same version.
 const oldestCLIServer = "v1.32.0"
 
 var cliServer = regexp.MustCompile(`\(Server ([0-9]+\.[0-9]+\.[0-9]+)`)
@@ -51,9 +51,8 @@ func CheckTemporalCLI(ctx context.Context, program string) error {
 	return nil
 }
 
-// usesCLI reports whether the server of the temporal command runs instead of ours: it
-// does where ours is missing. A data folder keeps the program that it began with, whose
-// histories the other one does not know.
+// usesCLI reports whether to run the server of the temporal command because ours is missing. A data
+// folder always uses the program that created it, because the other one cannot read its histories.
 func (u *starter) usesCLI() (bool, error) {
 	begun := func(file string) bool {
 		_, err := os.Stat(u.Path(file))
@@ -88,10 +87,10 @@ func (u *starter) temporalCLI() *launch {
 	return &launch{role: RoleTemporal, program: u.o.Programs.TemporalCLI, args: args, env: os.Environ(), address: u.Temporal}
 }
 
-// servingTime is how long Temporal may take to answer a question about a namespace.
+// servingTime is the time limit for describing a namespace.
 const servingTime = time.Second
 
-// serving reports whether a Temporal server answers and has the namespace.
+// serving reports whether a Temporal server responds and has the namespace.
 func serving(ctx context.Context, address, namespace string) bool {
 	ctx, cancel := context.WithTimeout(ctx, servingTime)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package dirlock locks directories among the processes of a host, so that none is
-// removed while another process uses it.
+// Package dirlock locks directories across the processes of a host, so a directory is not removed
+// while another process uses it.
 package dirlock
 
 import (
@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrInUse means that a process uses the directory.
+// ErrInUse means that a process is using the directory.
 var ErrInUse = errors.New("the directory is in use")
 
-// Lock is a locked directory. The lock goes with its process.
+// Lock is a locked directory. The lock is released when its process exits.
 type Lock struct{ file *os.File }
 
 // Use locks a directory for use, together with other users. It returns an error that
@@ -25,8 +25,8 @@ func Use(dir string) (*Lock, error) {
 	return lock(dir, unix.LOCK_SH)
 }
 
-// Claim locks a directory against all users, as its removal requires. If there is one,
-// it returns ErrInUse at once.
+// Claim locks a directory exclusively, as required for removing it. If the directory is in use, it
+// immediately returns ErrInUse.
 func Claim(dir string) (*Lock, error) {
 	l, err := lock(dir, unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -35,9 +35,9 @@ func Claim(dir string) (*Lock, error) {
 	return l, err
 }
 
-// Release releases the lock. It unlocks before it closes: a process that is being
-// started elsewhere in this program shares the open file between its fork and its
-// exec, and closing alone would leave the lock with it.
+// Release releases the lock. It unlocks the file before closing it: a process that is being started
+// elsewhere in this program shares the open file between its fork and its exec, and would still
+// hold the lock after a mere close.
 func (l *Lock) Release() {
 	_ = unix.Flock(int(l.file.Fd()), unix.LOCK_UN)
 	_ = l.file.Close()
@@ -63,7 +63,7 @@ func lock(dir string, how int) (*Lock, error) {
 	return &Lock{file: file}, nil
 }
 
-// isAt reports whether an open directory is still the one of that name.
+// isAt reports whether an open directory is still the one at that path.
 func isAt(file *os.File, dir string) bool {
 	opened, err := file.Stat()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/migrations"
 )
 
-// PostgreSQL checks that there is a PostgreSQL to start.
+// PostgreSQL checks that PostgreSQL can be started.
 func PostgreSQL() Check {
 	return Check{Name: "postgresql", Run: func(ctx context.Context) []Result {
 		if bin := pgcluster.Installed(ctx); bin != "" {
@@ -30,13 +30,13 @@ func PostgreSQL() Check {
 // noUser is the user that a cluster started by root runs as; see package pgcluster.
 const noUser = 65534
 
-// account reports whether the user that a private cluster runs as has a name here:
-// initdb refuses one without, as in containers with an arbitrary user id.
+// account checks that the user of a private cluster has a name on this host: initdb rejects a user
+// without one, as in containers with an arbitrary user id.
 func account(ctx context.Context, uid int) []Result {
 	uid = cmp.Or(uid, noUser)
 	err := exec.CommandContext(ctx, "getent", "passwd", strconv.Itoa(uid)).Run()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 2 { // 2 means there is none; otherwise it exists, or is unknown
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 { // 2 means that the user does not exist; otherwise the user exists, or this cannot be determined
 		return nil
 	}
 	return []Result{{
@@ -45,7 +45,7 @@ func account(ctx context.Context, uid int) []Result {
 	}}
 }
 
-// Database checks that the database answers and has the schema of this binary.
+// Database checks that the database responds and has the schema version of this binary.
 func Database(url string) Check {
 	return Check{Name: "database", Run: func(ctx context.Context) []Result {
 		have, err := store.SchemaVersion(ctx, url)
@@ -87,8 +87,8 @@ func Clock(url string) Check {
 	}}
 }
 
-// judgeClock judges a difference of clocks that was measured with an error of at most
-// half the duration of the query.
+// judgeClock judges a clock difference, measured with an error of at most half the duration of the
+// query.
 func judgeClock(difference, took time.Duration) []Result {
 	text := fmt.Sprintf("differs from the database clock by %s", difference.Round(time.Millisecond))
 	remedy := "synchronise the clocks of both machines (NTP: timedatectl set-ntp true)"

@@ -1,6 +1,6 @@
-// Package doctor checks the parts that runs need and says how to fix what does not
-// work. Checks run in parallel, each within a time limit, so that a part that hangs
-// neither hides nor delays what is wrong with the others.
+// Package doctor checks the components that runs need and explains how to fix problems. Checks run
+// in parallel, each within a time limit, so that a check that hangs neither hides nor delays the
+// results of the others.
 package doctor
 
 import (
@@ -13,38 +13,36 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Status is the state of a part.
+// Status is the state of a component.
 type Status string
 
-// The statuses, from good to bad. With a warning, everything that is needed now still
-// works.
+// The statuses, best first. With a warning, everything that is currently needed still works.
 const (
 	OK   Status = "ok"
 	Warn Status = "warn"
 	Fail Status = "fail"
 )
 
-// Result is what a check found.
+// Result is a result of a check.
 type Result struct {
 	Check   string `json:"check"`
 	Status  Status `json:"status"`
 	Message string `json:"message"`
-	Remedy  string `json:"mend,omitempty"` // what to do about it
+	Remedy  string `json:"mend,omitempty"` // how to fix it
 }
 
-// Check looks at one part. Run may return several results; those without a
-// name get the check's.
+// Check checks one component. Run may return several results; a result without a name gets the
+// check's name.
 type Check struct {
 	Name string
 	Run  func(context.Context) []Result
 }
 
-// Limit is how long one check may take.
+// Limit is the maximum duration of one check.
 const Limit = 15 * time.Second
 
-// Run carries out all checks in parallel and returns their results in the checks'
-// order. A check that is not done within the limit fails, even if it ignores its
-// context.
+// Run runs all checks in parallel and returns their results in the checks' order. A check that does
+// not finish within the limit fails, even if it ignores its context.
 func Run(ctx context.Context, limit time.Duration, checks ...Check) []Result {
 	found := make([][]Result, len(checks))
 	var wait sync.WaitGroup
@@ -62,14 +60,14 @@ func Run(ctx context.Context, limit time.Duration, checks ...Check) []Result {
 func (c Check) within(ctx context.Context, limit time.Duration) []Result {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	done := make(chan []Result, 1) // a late answer has room here and is dropped
+	done := make(chan []Result, 1) // buffered, so that a late result does not block its sender
 	go func() { done <- c.Run(ctx) }()
 	var results []Result
 	select {
 	case results = <-done:
 	case <-ctx.Done():
 		select {
-		case results = <-done: // its context has ended, and it says more than we can
+		case results = <-done: // the check's own result explains the timeout better
 		case <-time.After(limit / 10):
 			results = Failed("no result within "+limit.String(), "check whether the machine is overloaded, then try again")
 		}
@@ -87,22 +85,22 @@ func Failing(results []Result) bool {
 	return slices.ContainsFunc(results, func(r Result) bool { return r.Status == Fail })
 }
 
-// Passed is the result of a part that works.
+// Passed returns the result of a component that works.
 func Passed(format string, args ...any) []Result {
 	return []Result{{Status: OK, Message: fmt.Sprintf(format, args...)}}
 }
 
-// Warned is the result of a part that works, with a reservation.
+// Warned returns the result of a component that works, but needs attention.
 func Warned(message, remedy string) []Result {
 	return []Result{{Status: Warn, Message: message, Remedy: remedy}}
 }
 
-// Failed is the result of a part that does not work.
+// Failed returns the result of a component that does not work.
 func Failed(message, remedy string) []Result {
 	return []Result{{Status: Fail, Message: message, Remedy: remedy}}
 }
 
-// FailedBy is the result of a part that does not work because of an error.
+// FailedBy returns the result of a component that does not work because of an error.
 func FailedBy(err error, remedy string) []Result {
 	f := fault.Of(err)
 	message := f.Message

@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	diskFail = 256 << 20 // below this a run cannot even make its workspace
+	diskFail = 256 << 20 // below this, a run cannot even create its workspace
 	diskWarn = 2 << 30
 )
 
-// DataFolder checks that the data folder is writable and that its disk has room. If it
-// does not exist yet it must be possible to create it.
+// DataFolder checks that the data folder is writable and that its disk has free space. If it does
+// not exist yet, it must be possible to create it.
 func DataFolder(dir string) Check {
 	return Check{Name: "data folder", Run: func(context.Context) []Result {
 		at, err := nearest(dir)
@@ -52,7 +52,7 @@ func DataFolder(dir string) Check {
 	}}
 }
 
-// nearest returns the folder itself, or the first of its parents that exists.
+// nearest returns the directory itself, or the nearest parent that exists.
 func nearest(dir string) (string, error) {
 	for at := dir; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
@@ -76,7 +76,7 @@ func tryWrite(dir string) error {
 	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
-// The oldest git that has merge-tree --write-tree.
+// The oldest git version with merge-tree --write-tree.
 const gitMajor, gitMinor = 2, 38
 
 var gitVersion = regexp.MustCompile(`git version (\d+)\.(\d+)\S*`)
@@ -105,7 +105,7 @@ func judgeGit(said string) []Result {
 	return Passed("%s", strings.TrimPrefix(m[0], "git version "))
 }
 
-// Sandbox checks what isolates commands of models and repositories here.
+// Sandbox checks the isolation of commands from models and repositories on this host.
 func Sandbox(build func() (*sandbox.Process, error), allowed bool) Check {
 	return Check{Name: "sandbox", Run: func(context.Context) []Result {
 		p, err := build()
@@ -121,7 +121,7 @@ func Sandbox(build func() (*sandbox.Process, error), allowed bool) Check {
 			results = Warned("commands run WITHOUT isolation, as the configuration allows", "install bubblewrap and set execution.sandbox.allow_unisolated: false")
 		} else if allowed {
 			results = append(results, Result{
-				Status: Warn, Message: "commands would run without isolation if it stopped working (execution.sandbox.allow_unisolated)",
+				Status: Warn, Message: "if isolation stops working, commands will run without it (execution.sandbox.allow_unisolated)",
 				Remedy: "set execution.sandbox.allow_unisolated: false",
 			})
 		}
@@ -129,8 +129,8 @@ func Sandbox(build func() (*sandbox.Process, error), allowed bool) Check {
 	}}
 }
 
-// Toolchains reports which compilers and interpreters commands find in the sandbox, and
-// which this host has and cannot show them.
+// Toolchains reports which compilers and interpreters commands find in the sandbox, and which ones
+// this host has but cannot expose there.
 func Toolchains(detect func() sandbox.Toolchains) Check {
 	return Check{Name: "tool chains", Run: func(context.Context) []Result {
 		t := detect()
@@ -148,7 +148,7 @@ func Toolchains(detect func() sandbox.Toolchains) Check {
 	}}
 }
 
-// features reports what is missing, and what is enforced only after the fact.
+// features reports missing features, and limits that are enforced only after they are exceeded.
 func features(all []sandbox.Feature, status Status) []Result {
 	var out []Result
 	for _, f := range all {
@@ -173,7 +173,7 @@ func features(all []sandbox.Feature, status Status) []Result {
 	return out
 }
 
-// Chromium checks for a browser, which only tests with browsers need.
+// Chromium checks for a browser, which only browser tests need.
 func Chromium(getenv func(string) string) Check {
 	return Check{Name: "browser tests", Run: func(context.Context) []Result {
 		if file := getenv("PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH"); file != "" {
@@ -191,7 +191,7 @@ func Chromium(getenv func(string) string) Check {
 	}}
 }
 
-// Machine checks that everything runs on this system.
+// Machine checks that this system is supported.
 func Machine() Check {
 	return Check{Name: "machine", Run: func(context.Context) []Result {
 		text := fmt.Sprintf("%s/%s, %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())

@@ -19,8 +19,8 @@ import (
 // Connect connects to Temporal.
 type Connect func(context.Context) (client.Client, error)
 
-// Temporal checks that Temporal answers, has the namespace, and knows the search
-// attributes for listing runs.
+// Temporal checks that Temporal responds, has the namespace, and has the search attributes for
+// listing runs.
 func Temporal(connect Connect, address, namespace string) Check {
 	return Check{Name: "temporal", Run: func(ctx context.Context) []Result {
 		c, err := connect(ctx)
@@ -45,7 +45,7 @@ func attributes(ctx context.Context, c client.Client, address, namespace string)
 	const name = "search attributes"
 	known, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if err != nil {
-		return []Result{{Check: name, Status: Warn, Message: "cannot list them: " + err.Error(), Remedy: "check that this client may use Temporal's operator service"}}
+		return []Result{{Check: name, Status: Warn, Message: "cannot list the search attributes: " + err.Error(), Remedy: "check that this client may use Temporal's operator service"}}
 	}
 	var missing, remedy []string
 	for _, want := range contract.SearchAttributes() {
@@ -74,8 +74,8 @@ type Queue struct {
 	Workflows bool // workflows run on it too
 }
 
-// pollerAge is when a poller counts as gone: Temporal remembers it for some minutes, a
-// live one polls again within a minute.
+// pollerAge is the age after which a poller counts as stopped: Temporal lists it for some minutes,
+// but a live poller polls again within a minute.
 const pollerAge = 75 * time.Second
 
 // Workers checks that each task queue is polled.
@@ -104,7 +104,7 @@ func Workers(connect Connect, queues []Queue) Check {
 			}
 		}
 		if len(idle) > 0 {
-			return Failed("no worker polls "+strings.Join(idle, ", ")+": its work is waiting",
+			return Failed("task queues without a worker: "+strings.Join(idle, ", "),
 				"start a worker with these roles (rgpt dev --detach, or rgpt-worker), and check its log")
 		}
 		return Passed("%d task queues are polled by %d workers", len(queues), len(hosts))

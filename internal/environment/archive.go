@@ -16,10 +16,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// pack writes the tree below dir as a tar archive compressed with zstd. Names are
-// relative to dir and sorted. Hard-linked files are written once. Anything but files,
-// directories and symbolic links is left out: a set-up has no use for it, and nothing
-// on another host may depend on it.
+// pack writes the tree below dir as a tar archive compressed with zstd. Names are relative to dir
+// and sorted. Hard-linked files are written once. Everything except files, directories and symbolic
+// links is omitted: a setup does not need it, and nothing on another host may depend on it.
 func pack(ctx context.Context, dir string, w io.Writer) error {
 	// The fastest level: a snapshot is written once while a run waits, and packages are
 	// mostly compressed or small text.
@@ -98,9 +97,8 @@ func (p *packer) file(at string, info fs.FileInfo, header *tar.Header) error {
 	return err
 }
 
-// unpack writes what pack wrote below dir, which must be empty. Whatever names and
-// links the archive holds, nothing outside dir is touched. The total is limited to most
-// bytes.
+// unpack writes what pack wrote below dir, which must be empty. Regardless of the names and links
+// in the archive, nothing outside dir is changed. The total is limited to most bytes.
 func unpack(ctx context.Context, r io.Reader, dir string, most int64) error {
 	expanded, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
 	if err != nil {
@@ -168,12 +166,12 @@ func (u *unpacker) file(name string, mode fs.FileMode, header *tar.Header, conte
 		return err
 	}
 	_, err = io.Copy(file, content)
-	// Tools compare the times of sources with those of compiled files.
+	// Tools compare the times of source files and compiled files.
 	err = errors.Join(err, file.Chmod(mode), file.Close(), u.root.Chtimes(name, header.ModTime, header.ModTime))
 	return err
 }
 
-// closeDirs removes write permission from directories that did not have it.
+// closeDirs removes write permission from directories that were archived without it.
 func (u *unpacker) closeDirs() error {
 	for name, mode := range u.modes {
 		if err := u.root.Chmod(name, mode); err != nil {

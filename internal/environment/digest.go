@@ -15,7 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// recipeFormat changes when the same recipe makes another environment, or when other
+// recipeFormat must change when the same recipe produces a different environment, or when different
 // parts of an environment are stored.
 const recipeFormat = 2
 
@@ -24,10 +24,10 @@ var usedTools = map[string][]string{
 	"go": {"go"}, "node": {"node", "npm"}, "python": {"python"}, "rust": {"cargo", "rust"}, "java": {"java", "maven", "gradle"}, "make": {"make", "gcc"},
 }
 
-// Digest is the key of the environment that the recipe makes: a hash of everything that
-// affects it, on this kind of machine. The content of inputs comes from content; an
-// input that cannot be read is an error, because its environment could be mistaken for
-// another one. Hints and missing tools do not count: they change no command.
+// Digest returns the key of the environment that the recipe produces: a hash of everything that
+// affects it, on this kind of machine. The content of inputs is read with open; an input that
+// cannot be read is an error, because its environment could be mistaken for another one. Hints and
+// missing tools are excluded, because they do not change a command.
 func (r Recipe) Digest(open func(path string) (io.ReadCloser, error), tools Tools) (string, error) {
 	inputs := map[string]string{}
 	for _, p := range r.Inputs {
@@ -77,8 +77,8 @@ func digestOf(open func(path string) (io.ReadCloser, error), name string) (strin
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// YAML is the recipe as the section environment of rgpt.yaml, ready to commit. Find
-// with these settings gives equivalent commands.
+// YAML returns the recipe as the environment section of rgpt.yaml, ready to commit. With these
+// settings, Find returns equivalent commands.
 func (r Recipe) YAML() []byte {
 	var file struct {
 		Environment struct {
@@ -106,13 +106,13 @@ func (r Recipe) YAML() []byte {
 	return []byte(out.String())
 }
 
-// line is a command that does the same in the root of the repository.
+// line returns an equivalent command for the root of the repository.
 func (c Command) line() string {
 	line := c.Shell
 	if c.Dir != "." && c.Dir != "" {
 		line = "(cd " + sandbox.Quote(c.Dir) + " && { " + line + "; })"
 	} else if c.Optional {
-		line = "(" + line + ")" // in a subshell, or its exit would end the commands that follow
+		line = "(" + line + ")" // in a subshell, so that its exit does not skip the commands that follow
 	}
 	if c.Optional {
 		line += " || true"

@@ -10,14 +10,14 @@ import (
 // maxInputs limits how many files beside manifests and lock files are examined.
 const maxInputs = 2000
 
-// readBySetups are the files that installers read wherever they are: manifests of
-// members and of local dependencies, patches, generators' schemas, build logic.
+// readBySetups matches files that installers read anywhere in the tree: manifests of members and of
+// local dependencies, patches, generators' schemas, build logic.
 var readBySetups = regexp.MustCompile(`(^|/)(package\.json|\.npmrc|\.yarnrc(\.yml)?|setup\.(py|cfg)|pyproject\.toml|pom\.xml|Cargo\.toml|go\.mod|gradle\.properties|` +
 	`(requirements|constraints)[^/]*\.(txt|in)|[^/]+\.(gradle|gradle\.kts|versions\.toml|prisma))$|` +
 	`(^|/)(requirements/[^/]+\.(txt|in)|patches/[^/]+\.patch|\.yarn/(releases|patches|plugins)/.+|buildSrc/.+)$`)
 
-// addInputs adds to the inputs what commands read besides the manifests and lock files
-// of projects: two commits that differ there must not share an environment.
+// addInputs adds files that commands read besides the manifests and lock files of projects: two
+// commits with different ones must not share an environment.
 func (f *finder) addInputs() {
 	if len(f.r.Setup) == 0 {
 		return
@@ -37,7 +37,7 @@ func (f *finder) addInputs() {
 		case "node":
 			f.lifecycle(p)
 		case "go", "rust": // they only download
-		case "python": // building a project runs what its build names
+		case "python": // building a project runs the code that its build specifies
 			f.r.RunsCode = f.r.RunsCode || f.t.has(path.Join(p.Dir, "setup.py")) || strings.Contains(f.t.text(path.Join(p.Dir, "pyproject.toml")), "[build-system]")
 		default:
 			f.r.RunsCode = true
@@ -45,9 +45,8 @@ func (f *finder) addInputs() {
 	}
 }
 
-// buildsIn reports whether files that installers read make them run code of the
-// repository: scripts of members, packages in the repository, hooks of a package
-// manager.
+// buildsIn reports whether files read by installers cause them to run code of the repository:
+// scripts of members, packages in the repository, hooks of a package manager.
 func (f *finder) buildsIn(files []string) bool {
 	return slices.ContainsFunc(files, func(p string) bool {
 		switch path.Base(p) {
@@ -73,10 +72,10 @@ func (f *finder) installs(manifest string) bool {
 	return slices.ContainsFunc(installScripts, func(name string) bool { return !harmless.MatchString(m.Scripts[name]) })
 }
 
-// installScripts are those of a manifest that an installation runs.
+// installScripts are the scripts of a manifest that an installation runs.
 var installScripts = []string{"preinstall", "install", "postinstall", "prepublish", "preprepare", "prepare", "postprepare"}
 
-// harmless are install scripts that run no code of the repository.
+// harmless matches install scripts that do not run code of the repository.
 var harmless = regexp.MustCompile(`^\s*((npx )?only-allow \w+|husky( install)?|is-ci \|\| husky( install)?|husky( install)? \|\| true|simple-git-hooks|lefthook install|exit 0|true|)\s*$`)
 
 // lifecycle adds the files named by the scripts that an installation runs.
@@ -90,8 +89,8 @@ func (f *finder) lifecycle(p Project) {
 	}
 }
 
-// named adds the files of the checkout whose paths are words of a command, and the
-// makefiles if it calls make. Files that those use in turn are not found.
+// named adds the files of the checkout whose paths appear in a command, and the makefiles if it
+// calls make. Files that these use in turn are not found.
 func (f *finder) named(dir, command string) {
 	for _, word := range strings.FieldsFunc(command, func(r rune) bool { return strings.ContainsRune(" \t\n;&|<>(){}'\"`=$,", r) }) {
 		f.input(path.Join(dir, word))

@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// Downloads is the folder of a host in which the set-ups of a repository leave folders
-// of their home for the next set-up, such as the downloads of a package manager:
-// <key>/<folder>. None of it is part of an environment. It only saves time: if
-// something is missing or cannot be kept, nothing fails.
+// Downloads is a directory on a host in which setups of a repository save directories of their home
+// for the next setup, such as a package manager's downloads: <key>/<directory>. Its content is not
+// part of an environment. It only saves time: nothing fails if a directory is missing or cannot be
+// saved.
 type Downloads struct{ root string }
 
-// DownloadsAt returns the Downloads in a folder, which need not exist yet. It must be
-// on the file system of the Store.
+// DownloadsAt returns the Downloads in a directory, which need not exist yet. It must be on the
+// same file system as the Store.
 func DownloadsAt(dir string) Downloads { return Downloads{root: dir} }
 
-// Take moves the existing folders of a key into the home of a draft. If two drafts want
-// the same folders at once, one gets them.
+// Take moves the existing directories of a key into the home of a draft. If two drafts take the
+// same directories concurrently, only one gets them.
 func (d Downloads) Take(key string, folders []string, draft *Draft) error {
 	from := filepath.Join(d.root, key)
 	if _, err := os.Stat(from); len(folders) == 0 || errors.Is(err, fs.ErrNotExist) {
@@ -43,12 +43,12 @@ func (d Downloads) Take(key string, folders []string, draft *Draft) error {
 	return nil
 }
 
-// ownParents gives the parents of a folder of a home to the owner of the home, the user
-// of set-up commands: the commands add to them.
+// ownParents transfers the parents of a directory to the owner of the home, the user of setup
+// commands, because the commands add files to them.
 func ownParents(home, folder string) error {
 	info, err := os.Lstat(filepath.Join(home, folder))
 	if err != nil {
-		return nil //nolint:nilerr // it was not there to be taken
+		return nil //nolint:nilerr // it did not exist
 	}
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	for dir := path.Dir(folder); ok && dir != "."; dir = path.Dir(dir) {
@@ -59,9 +59,9 @@ func ownParents(home, folder string) error {
 	return nil
 }
 
-// Put moves folders out of the home of a draft, replacing all that the key had. Folders
-// that would exceed the limit, most bytes in total, or that cannot be kept, are
-// removed: none of them stays in the draft. The error says what could not be kept.
+// Put moves directories out of the home of a draft, replacing all earlier ones of the key.
+// Directories that would exceed the limit, most bytes in total, or that cannot be saved, are
+// removed, so none remains in the draft. The error lists the directories that could not be saved.
 func (d Downloads) Put(ctx context.Context, key string, folders []string, draft *Draft, most int64) error {
 	if len(folders) == 0 {
 		return nil
@@ -80,9 +80,9 @@ func (d Downloads) Put(ctx context.Context, key string, folders []string, draft 
 	return err
 }
 
-// put leaves a folder in place if it is reached through a link: set-up commands chose
-// what is in the home. They have ended, so nothing changes meanwhile. It returns the
-// bytes that are kept.
+// put does not move a directory that is reached through a link, because setup commands determine
+// the content of the home. They have exited, so nothing changes meanwhile. It returns the number of
+// bytes saved.
 func (d Downloads) put(ctx context.Context, to, folder string, draft *Draft, most int64) (int64, error) {
 	top, err := filepath.EvalSymlinks(draft.Home())
 	if err != nil {
@@ -105,8 +105,8 @@ func (d Downloads) put(ctx context.Context, to, folder string, draft *Draft, mos
 	return bytes, nil
 }
 
-// Sweep removes what no set-up used for longer than age, and then the least recently
-// used until the rest is within the limit of most bytes.
+// Sweep removes downloads that no setup has used for longer than age, and then the least recently
+// used ones until the rest is within the limit of most bytes.
 func (d Downloads) Sweep(ctx context.Context, age time.Duration, most int64) error {
 	entries, err := os.ReadDir(d.root)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,6 +1,6 @@
-// Package environment determines how to set up what the builds and tests of a
-// repository need: which package managers to call, in which folders, with which
-// variables. Find only reads files. It executes nothing and uses no network.
+// Package environment determines how to set up the environment for the builds and tests of a
+// repository: which package managers to call, in which directories and with which variables. Find
+// only reads files. It executes nothing and does not use the network.
 package environment
 
 import (
@@ -13,109 +13,103 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// Settings is the section environment of rgpt.yaml, already validated.
+// Settings is the environment section of rgpt.yaml, already validated.
 type Settings struct {
-	// Setup is run, one command after the other in the root of the repository, instead
-	// of the detected commands.
+	// Setup commands run in order in the root of the repository, instead of the detected commands.
 	Setup []string `json:"setup,omitempty"`
-	// Hosts may be reached during the set-up; empty means the registries of the
-	// detected ecosystems.
+	// Hosts may be reached during the setup; empty means the registries of the detected ecosystems.
 	Hosts []string `json:"hosts,omitempty"`
-	// Variables are set for the set-up, agents and checks; they override detected ones.
+	// Variables are set for the setup, agents and checks; they override detected ones.
 	Variables map[string]string `json:"variables,omitempty"`
-	// Cache are folders below the home that a set-up leaves for the next one.
+	// Cache lists directories below the home that a setup saves for the next one.
 	Cache []string `json:"cache,omitempty"`
 }
 
-// Tools has the versions of the tools that the worker offers, by name: go, node, npm,
-// python, rust, cargo, java, maven, gradle, make, gcc. A missing name means that the
-// worker does not have the tool.
+// Tools maps the names of the worker's tools to their versions: go, node, npm, python, rust, cargo,
+// java, maven, gradle, make, gcc. A missing name means that the worker does not have the tool.
 type Tools map[string]string
 
-// Facts are what git knows about the commit and its files do not say.
+// Facts are properties of the commit that git knows but its files do not contain.
 type Facts struct {
 	// Version is the output of `git describe --tags`, for packages that take
 	// their version from git. It may be empty.
 	Version string
-	// Time is when the commit was made. If no lock file fixes versions, packages are
-	// taken as of that time: newer ones often break older tests. Zero takes the newest.
+	// Time is the time of the commit. If no lock file pins versions, packages are installed as of
+	// that time, because newer ones often break older tests. Zero means the newest versions.
 	Time time.Time
 }
 
-// Source says where the set-up commands of a recipe come from.
+// Source is the origin of a recipe's setup commands.
 type Source string
 
-// The sources of set-up commands.
+// Sources of setup commands.
 const (
 	SourceDetected   Source = "detected"
 	SourceConfigured Source = "configured"
 	SourceAgent      Source = "agent"  // set by the caller that lets an agent write the commands
-	SourcePerson     Source = "person" // set by the caller that takes them from a person
+	SourcePerson     Source = "person" // set by the caller that gets them from a person
 )
 
-// Recipe says how to set up an environment. The same files, settings, tools and
-// facts give the same recipe on every host.
+// Recipe describes how to set up an environment. The same files, settings, tools and facts result
+// in the same recipe on every host.
 type Recipe struct {
 	Source   Source
 	Projects []Project
-	// Setup is run in order. A command that fails ends the set-up, unless it is
-	// optional.
+	// Setup commands run in order. A command that fails ends the setup, unless it is optional.
 	Setup []Command
-	// RunsCode says that the set-up runs code of the repository that Inputs may not
-	// name: commands that a person wrote, install scripts, a setup.py. Its result is
-	// only as trustworthy as the branch.
+	// RunsCode means that the setup runs code of the repository that Inputs may not include:
+	// commands that a person wrote, install scripts, a setup.py. Its result is only as trustworthy
+	// as the branch.
 	RunsCode bool
-	// Given says that the commands come from Settings, not from the files.
+	// Given means that the commands come from Settings, not from the files.
 	Given bool
-	// Hosts may be reached during the set-up. They come from the embedded list of
-	// registries and from Settings, never from a file of the repository.
+	// Hosts may be reached during the setup. They come from the embedded list of registries and
+	// from Settings, never from a file of the repository.
 	Hosts []string
-	// Variables and Path (directories to put before PATH) apply to the set-up, agents
-	// and checks.
+	// Variables and Path (directories to prepend to PATH) apply to the setup, agents and checks.
 	Variables map[string]string
 	Path      []string
-	// Drop lists directories below the home directory that are not needed after the
-	// set-up, such as download caches.
+	// Drop lists directories below the home directory that are not needed after the setup, such as
+	// download caches.
 	Drop []string
-	// Cache lists folders below the home directory that are passed from one set-up of
-	// the repository to the next, and are not part of the environment.
+	// Cache lists directories below the home directory that are passed from one setup of the
+	// repository to the next, and are not part of the environment.
 	Cache []string
 	// Inputs are the files whose content affects the environment, sorted.
 	Inputs  []string
 	Missing []MissingTool
-	// Hints are lines of the repository that describe how its authors set it up. They
-	// are hostile text for an agent or a person to judge.
+	// Hints are lines of the repository that describe how its authors set it up. They are untrusted
+	// text for an agent or a person to judge.
 	Hints []Hint
-	// TestCommand is how the repository itself runs its tests, "" if that is not clear.
+	// TestCommand is the repository's own test command, "" if it cannot be determined.
 	TestCommand string
 }
 
-// Project is a folder with a manifest.
+// Project is a directory with a manifest.
 type Project struct {
 	Dir       string // slash-separated, relative to the root; "." is the root
 	Ecosystem string // go, node, python, rust, java, make
 	Manager   string // npm, pnpm, yarn, yarn-berry, bun, uv, poetry, pdm, pipenv, pip, cargo, maven, gradle, go, make
-	Manifest  string // path of the file that made it a project
+	Manifest  string // path of the file that identifies the project
 	Lock      string // path of the lock file, "" without one
-	// ManagerVersion is the version that the repository asks for, "" if it asks for
-	// none.
+	// ManagerVersion is the version that the repository requires, or "" if it requires none.
 	ManagerVersion string
 }
 
-// Command is one step of the set-up, run by `bash -c Shell` in Dir.
+// Command is one step of the setup, run with `bash -c Shell` in Dir.
 type Command struct {
 	Dir      string
 	Shell    string
-	Optional bool // its failure is reported, and the set-up continues
+	Optional bool // its failure is reported, and the setup continues
 }
 
-// MissingTool is a tool that the repository asks for and that the worker does not
-// offer, or not in this version.
+// MissingTool is a tool that the repository requires and the worker does not offer, or not in the
+// required version.
 type MissingTool struct {
 	Name   string
 	Wanted string // such as ">=22" or "3.13"
 	Have   string // "" if there is none
-	From   string // the file that asks
+	From   string // file with the requirement
 }
 
 // Hint is one line of a file that describes how to set up the repository.
@@ -125,8 +119,8 @@ type Hint struct {
 	Text string
 }
 
-// The limits of a recipe. What exceeds them is left out: a repository with more
-// projects or commands needs a set-up written by a person.
+// Limits of a recipe. Any excess is omitted: a repository with more projects or commands needs a
+// setup written by a person.
 const (
 	maxProjects = 40
 	maxCommands = 60
@@ -138,13 +132,13 @@ type finder struct {
 	t     *tree
 	tools Tools
 	facts Facts
-	ci    []ciCommand // what workflows run, in order
+	ci    []ciCommand // commands of workflows, in order
 	r     Recipe
 }
 
-// Find reads the files below root and determines how to set up the environment that
-// they need. A file that cannot be read or parsed is skipped: its own tool reports best
-// what is wrong with it. The error says that root itself cannot be read.
+// Find reads the files below root and determines how to set up the environment that they need. A
+// file that cannot be read or parsed is skipped: its own tool reports the problem best. An error
+// means that root itself cannot be read.
 func Find(root *os.Root, s Settings, tools Tools, facts Facts) (Recipe, error) {
 	t, err := readTree(root, maxEntries)
 	if err != nil {
@@ -160,7 +154,7 @@ func Find(root *os.Root, s Settings, tools Tools, facts Facts) (Recipe, error) {
 	return f.r, nil
 }
 
-// applySettings applies the settings and puts everything into a fixed order.
+// applySettings applies the settings and sorts everything into a fixed order.
 func (f *finder) applySettings(s Settings) {
 	r := &f.r
 	if len(s.Setup) > 0 {
@@ -192,7 +186,7 @@ func unique(list []string) []string {
 	return slices.Compact(list)
 }
 
-// project records a project and its files, and reports whether there was room for it.
+// project records a project and its files, and reports whether the limit allows it.
 func (f *finder) project(p Project) bool {
 	if len(f.r.Projects) >= maxProjects {
 		return false
@@ -248,7 +242,7 @@ func (f *finder) want(name, wanted, from string, ok func(have, wanted string) bo
 	}
 }
 
-// Where the parts of an environment are inside the sandbox.
+// Locations of the parts of an environment inside the sandbox.
 const (
 	home     = sandbox.Home
 	localBin = home + "/.local/bin"

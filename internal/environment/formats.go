@@ -42,7 +42,7 @@ func (t table) table(keys ...string) table {
 	return m
 }
 
-// names are the keys of a table that can name extras or groups, sorted.
+// names returns the keys of a table that are valid names of extras or groups, sorted.
 func (t table) names(keys ...string) []string {
 	names := slices.Sorted(maps.Keys(t.table(keys...)))
 	names = slices.DeleteFunc(names, func(name string) bool { return !groupName.MatchString(name) })
@@ -66,8 +66,8 @@ func (t table) list(keys ...string) []string {
 	return nil
 }
 
-// ini is a file in the format of Python's configparser: sections of names and values. A
-// value continues over indented lines.
+// ini is a file in the format of Python's configparser: sections of names and values. A value
+// continues on indented lines.
 type ini map[string]map[string]string
 
 func (t *tree) ini(p string) ini { return parseINI(t.text(p)) }

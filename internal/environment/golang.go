@@ -7,12 +7,11 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// goOnline undoes what keeps Go off the network wherever commands run that must not use
-// it.
+// goOnline overrides the settings that prevent Go from using the network in other commands.
 const goOnline = "GOPROXY=https://proxy.golang.org GOSUMDB=sum.golang.org "
 
-// findGo fetches the modules of each go.mod. Go writes none of its files: a missing sum
-// stays missing, so that the checks see it.
+// findGo fetches the modules of each go.mod. Go does not change the repository's files: a missing
+// sum stays missing, so the checks detect it.
 func findGo(f *finder) {
 	dirs := f.t.folders("go.mod")
 	members := f.goWork()
@@ -45,7 +44,7 @@ func findGo(f *finder) {
 	}
 }
 
-// goWork fetches the modules of a workspace and returns which folders are in it.
+// goWork fetches the modules of a workspace and returns the workspace's directories.
 func (f *finder) goWork() []string {
 	if !f.t.has("go.work") {
 		return nil

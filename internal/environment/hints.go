@@ -25,7 +25,7 @@ type ciCommand struct {
 	command string
 }
 
-// readHints reads the files in which authors describe their set-up.
+// readHints reads the files in which authors describe their setup.
 func (f *finder) readHints() {
 	workflows := 0
 	for _, p := range f.t.files {
@@ -81,8 +81,8 @@ func (f *finder) hint(file string, line int, text string) {
 	}
 }
 
-// readWorkflow records what the steps of a workflow run. Aliases are not followed: they
-// can make a small file huge.
+// readWorkflow records the commands in the steps of a workflow. Aliases are not followed, because
+// they can make a small file huge.
 func (f *finder) readWorkflow(p string) {
 	var doc yaml.Node
 	if yaml.Unmarshal([]byte(f.t.text(p)), &doc) != nil || len(doc.Content) == 0 {
@@ -132,7 +132,7 @@ func (f *finder) readStep(file, job string, step *yaml.Node) {
 	}
 }
 
-// field is the value of a key of a mapping, nil if it has no such key.
+// field returns the value of a key in a mapping, or nil if the key is missing.
 func field(n *yaml.Node, key string) *yaml.Node {
 	var found *yaml.Node
 	each(n, func(name string, value *yaml.Node) {
@@ -171,8 +171,8 @@ func (f *finder) ciHas(flag string, programs ...string) bool {
 var runsTests = regexp.MustCompile(`^(?:(?:uv|poetry|pdm|pipenv|hatch) run (?:-\S+ )*|coverage run -m |python3? -m )*(?:pytest|unittest|tox|nox|ava|mocha|jest|vitest)\b|` +
 	`^(?:npm|pnpm|yarn|bun)(?: run)? (?:test|t\b|vitest|jest)|^hatch (?:run )?test|^(?:go|cargo) test\b|^(?:mvn|\./mvnw|gradle|\./gradlew)\b.*\b(?:test|verify|check|build|install|package)\b|^make (?:test|check)\b|^bash \S*test\S*$`)
 
-// beforeTests lists what jobs run before their first command that runs tests, for the
-// jobs that have one.
+// beforeTests lists the commands that jobs run before their first test command, for the jobs that
+// have one.
 func (f *finder) beforeTests() []ciCommand {
 	var out, pending []ciCommand
 	job := ""

@@ -9,8 +9,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// findJava fetches what Maven or Gradle need by letting them build the tests and run
-// none: their own goals for fetching leave out what plugins request when they run.
+// findJava fetches the dependencies of Maven and Gradle projects by building the tests without
+// running any: the goals for fetching omit dependencies that plugins request when they run.
 func findJava(f *finder) {
 	var maven, gradle []string
 	for _, dir := range f.t.folders("pom.xml") {
@@ -38,14 +38,14 @@ func findJava(f *finder) {
 	}
 }
 
-// within reports whether a folder is inside one that is already built.
+// within reports whether a directory is inside one that is already built.
 func (f *finder) within(roots []string, dir string) bool {
 	return slices.ContainsFunc(roots, func(root string) bool { return inside(dir, root) })
 }
 
 var javaRelease = regexp.MustCompile(`<(?:maven\.compiler\.(?:release|source)|java\.version)>\s*(?:1\.)?(\d+)\s*<`)
 
-// javaOnline configures Java's proxy, which it does not take from the usual variables.
+// javaOnline configures Java's proxy, which Java does not read from the usual variables.
 const javaOnline = `p="${HTTPS_PROXY:-}"; p="${p#*://}"; p="${p##*@}"; p="${p%%/*}"; [ -z "$p" ] || export JAVA_TOOL_OPTIONS="${JAVA_TOOL_OPTIONS:-} -Dhttp.proxyHost=${p%:*} -Dhttp.proxyPort=${p##*:} -Dhttps.proxyHost=${p%:*} -Dhttps.proxyPort=${p##*:}"; `
 
 func (f *finder) maven(dir string) bool {
@@ -60,15 +60,15 @@ func (f *finder) maven(dir string) bool {
 		f.want("java", found[1], manifest, atLeast)
 	}
 	f.want("maven", "", manifest, nil)
-	// Rules about the machine, such as the version of Maven, reject what usually works.
+	// Rules about the machine, such as the version of Maven, reject setups that usually work.
 	f.set("MAVEN_OPTS", "-Dmaven.repo.local="+home+"/.m2/repository -Denforcer.skip=true")
-	// All classes with a method that none has: surefire fetches the runner of each
-	// module, which it does not do if no class matches, and runs nothing.
+	// This selects all classes and a method that none of them has: surefire fetches the runner of
+	// each module, which it would not do if no class matched, and runs nothing.
 	run := "mvn --batch-mode --no-transfer-progress '-Dtest=*#noSuchTest' -DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false "
 	// Modules that need the archive of another one compile only with it.
 	run = firstSuccess(run+"test", run+"--fail-at-end package")
-	// Compiled files are deleted: the classes of a test that a change deletes would
-	// still be run.
+	// Compiled files are deleted, because the classes of a test that a change deletes would still
+	// run.
 	modules := f.compiled(dir)
 	clean := sandbox.Quote(append([]string{"rm", "-rf"}, modules...)...)
 	// If one of several modules cannot be built here, the others are still set up.
@@ -77,8 +77,8 @@ func (f *finder) maven(dir string) bool {
 	return true
 }
 
-// compiled are the folders into which Maven compiles, relative to dir, except those
-// that the repository itself contains.
+// compiled returns the directories into which Maven compiles, relative to dir, except those that
+// the repository itself contains.
 func (f *finder) compiled(dir string) []string {
 	const maxModules = 200
 	var out []string
@@ -98,8 +98,8 @@ func (f *finder) gradle(dir string) string {
 	return "gradle"
 }
 
-// resolveAll is a script for Gradle with a task that fetches everything that any
-// configuration of any project names.
+// resolveAll is a script for Gradle with a task that fetches everything that any configuration of
+// any project specifies.
 const resolveAll = `allprojects { tasks.register("rgptResolve") { doLast { configurations.findAll { it.canBeResolved }.each { try { it.files } catch (Exception e) { logger.warn(e.message) } } } } }`
 
 func (f *finder) gradleProject(dir string) bool {

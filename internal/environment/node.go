@@ -14,8 +14,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// packageJSON is the relevant part of a package.json. Fields that come in several
-// shapes are kept raw, or one of them would hide the others.
+// packageJSON is the relevant part of a package.json. Fields that can have several shapes are kept
+// raw, because an unexpected shape would make the others unreadable.
 type packageJSON struct {
 	Scripts              map[string]string `json:"scripts"`
 	Dependencies         map[string]any    `json:"dependencies"`
@@ -27,13 +27,13 @@ type packageJSON struct {
 	Workspaces           json.RawMessage   `json:"workspaces"`
 }
 
-// engine is one of devEngines.
+// engine is an entry of devEngines.
 type engine struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-// readPackage reads a package.json as far as it has the usual shape.
+// readPackage reads the fields of a package.json that have the usual shape.
 func (t *tree) readPackage(p string) packageJSON {
 	var fields map[string]json.RawMessage
 	var m packageJSON
@@ -50,8 +50,8 @@ func (t *tree) readPackage(p string) packageJSON {
 	return m
 }
 
-// nodeVariables keep managers from prompting and from running programs of services that
-// are not available, and installations from fetching browsers.
+// nodeVariables prevent managers from prompting and from running programs of unavailable services,
+// and installations from fetching browsers.
 var nodeVariables = map[string]string{
 	"HUSKY":                                      "0", // hooks need a git directory
 	"ADBLOCK":                                    "1",
@@ -64,7 +64,7 @@ var nodeVariables = map[string]string{
 	"ELECTRON_SKIP_BINARY_DOWNLOAD":              "1",
 	"CHROMEDRIVER_SKIP_DOWNLOAD":                 "1",
 	"GECKODRIVER_SKIP_DOWNLOAD":                  "1",
-	"npm_config_engine_strict":                   "false", // report what is asked for and missing
+	"npm_config_engine_strict":                   "false", // missing versions are reported instead
 	"npm_config_audit":                           "false",
 	"npm_config_fund":                            "false",
 	"npm_config_update_notifier":                 "false",
@@ -73,22 +73,20 @@ var nodeVariables = map[string]string{
 	"NEXT_TELEMETRY_DISABLED":                    "1",
 }
 
-// nodeLocks are the lock files and the managers that wrote them, in order of
-// precedence.
+// nodeLocks are the lock files and the managers that wrote them, in order of precedence.
 var nodeLocks = []struct{ file, manager string }{
 	{"package-lock.json", "npm"}, {"npm-shrinkwrap.json", "npm"}, {"pnpm-lock.yaml", "pnpm"},
 	{"yarn.lock", "yarn"}, {"bun.lock", "bun"}, {"bun.lockb", "bun"},
 }
 
-// nodeProject is a folder with a package.json that is installed by itself.
+// nodeProject is a directory with a package.json that is installed separately.
 type nodeProject struct {
 	Project
 	manifest packageJSON
 }
 
-// findNode installs packages. Members of a workspace come with its root; a
-// folder below the root is installed by itself only when it has a lock file, or
-// when the root has no package.json.
+// findNode installs packages. Members of a workspace are installed with its root; a directory below
+// the root is installed separately only if it has a lock file or the root has no package.json.
 func findNode(f *finder) {
 	var projects []nodeProject
 	var members []string
@@ -146,7 +144,7 @@ func (f *finder) readNode(dir string) nodeProject {
 
 var packageManager = regexp.MustCompile(`^(npm|pnpm|yarn|bun)@(\d+(?:\.\d+){0,2}(?:-[\w.]+)?)(?:\+[\w.=/+-]+)?$`)
 
-// manager is the package manager that a manifest names.
+// manager returns the package manager that a manifest specifies.
 func (m packageJSON) manager() (name, version string) {
 	if found := packageManager.FindStringSubmatch(m.PackageManager); found != nil {
 		return found[1], found[2]
@@ -162,7 +160,7 @@ func (m packageJSON) manager() (name, version string) {
 	return "", ""
 }
 
-// devEngine reads one field of devEngines, which is one engine or several.
+// devEngine reads one field of devEngines, which contains one or several engines.
 func (m packageJSON) devEngine(field string) []engine {
 	var fields map[string]json.RawMessage
 	_ = json.Unmarshal(m.DevEngines, &fields)
@@ -174,8 +172,8 @@ func (m packageJSON) devEngine(field string) []engine {
 	return list
 }
 
-// isBerry distinguishes yarn 2 and later from yarn 1: by the version asked for, the
-// settings file, or the lock file, which has metadata only in yarn 2 and later.
+// isBerry distinguishes yarn 2 and later from yarn 1: by the requested version, the settings file,
+// or the lock file, which has metadata only in yarn 2 and later.
 func (f *finder) isBerry(p nodeProject) bool {
 	if p.ManagerVersion != "" {
 		return !strings.HasPrefix(p.ManagerVersion, "1.") && !strings.HasPrefix(p.ManagerVersion, "0.")
@@ -188,7 +186,7 @@ var (
 	yarnPaths = regexp.MustCompile(`(?m)^yarnPath:\s*["']?\S*yarn-(\d+\.\d+\.\d+)\.c?js`)
 )
 
-// versionByLock is the version of a manager whose lock files look like this one.
+// versionByLock returns a version of the manager that writes lock files in this format.
 func (f *finder) versionByLock(p nodeProject) string {
 	switch p.Manager {
 	case "pnpm":
@@ -205,8 +203,8 @@ func (f *finder) versionByLock(p nodeProject) string {
 	return ""
 }
 
-// workspace lists the folders that are installed together with p, and records the files
-// that affect them.
+// workspace lists the directories that are installed together with p, and records the files that
+// affect them.
 func (f *finder) workspace(p nodeProject) []string {
 	for _, name := range []string{".npmrc", ".yarnrc", ".yarnrc.yml", "bunfig.toml", "pnpm-workspace.yaml", ".pnpmfile.cjs", "lerna.json", ".nvmrc", ".node-version"} {
 		f.input(path.Join(p.Dir, name))
@@ -214,7 +212,7 @@ func (f *finder) workspace(p nodeProject) []string {
 	patterns := p.manifest.workspaces()
 	patterns = append(patterns, pnpmPackages(f.t.text(path.Join(p.Dir, "pnpm-workspace.yaml")))...)
 	patterns = slices.DeleteFunc(patterns, func(s string) bool {
-		return len(s) > 200 || strings.ContainsAny(s, "{[") || strings.Count(s, "*") > 6 // a matcher takes very long on those
+		return len(s) > 200 || strings.ContainsAny(s, "{[") || strings.Count(s, "*") > 6 // such patterns take very long to match
 	})
 	patterns = patterns[:min(len(patterns), maxWords)]
 	var members []string
@@ -227,8 +225,8 @@ func (f *finder) workspace(p nodeProject) []string {
 	return members
 }
 
-// pnpmPackages reads the patterns of a pnpm-workspace.yaml. It is read as a tree:
-// decoded into values, a small file with many keys can take up gigabytes.
+// pnpmPackages reads the patterns of a pnpm-workspace.yaml. It is read as a tree, because a small
+// file with many keys, decoded into values, can take up gigabytes.
 func pnpmPackages(text string) []string {
 	var doc yaml.Node
 	if yaml.Unmarshal([]byte(text), &doc) != nil || len(doc.Content) == 0 {
@@ -247,8 +245,8 @@ func pnpmPackages(text string) []string {
 	return patterns
 }
 
-// packageDirs lists the folders below dir with a package.json, including side folders:
-// a workspace may contain its website.
+// packageDirs lists the directories below dir with a package.json, including side directories: a
+// workspace may contain its website.
 func (t *tree) packageDirs(dir string) []string {
 	var dirs []string
 	for _, file := range t.below(dir) {
@@ -264,7 +262,7 @@ func matches(root, pattern, dir string) bool {
 	return glob.Match(pattern, dir)
 }
 
-// workspaces has one of two shapes: a list, or an object with the list packages.
+// workspaces reads a field with one of two shapes: a list, or an object with the list packages.
 func (m packageJSON) workspaces() []string {
 	var list []string
 	var object struct {
@@ -277,7 +275,7 @@ func (m packageJSON) workspaces() []string {
 	return object.Packages
 }
 
-// nodeTools records what a manifest asks for and the worker lacks.
+// nodeTools records tools that a manifest requires and the worker lacks.
 func (f *finder) nodeTools(p nodeProject) {
 	var engines map[string]string
 	_ = json.Unmarshal(p.manifest.Engines, &engines)
@@ -302,7 +300,7 @@ func (f *finder) nodeTools(p nodeProject) {
 	f.want("node", "", p.Manifest, nil)
 }
 
-// nodeRuns holds the lowest version of Node that each version of a manager runs on.
+// nodeRuns lists the lowest version of Node for each version of a manager.
 var nodeRuns = map[string][]struct{ manager, node string }{
 	"pnpm":       {{"11", "22.13"}, {"10", "18.12"}, {"9", "18.12"}, {"8", "16.14"}, {"7", "14.6"}, {"6", "12.17"}},
 	"yarn-berry": {{"4", "18.12"}, {"3", "12"}, {"2", "12"}},
@@ -310,11 +308,11 @@ var nodeRuns = map[string][]struct{ manager, node string }{
 	"bun":        {{"1", "0"}},
 }
 
-// npmPackages are the names of the managers on the registry.
+// npmPackages are the managers' package names in the registry.
 var npmPackages = map[string]string{"pnpm": "pnpm", "yarn": "yarn", "yarn-berry": "@yarnpkg/cli-dist", "bun": "bun"}
 
-// usable is the version of a manager to install: the one asked for if the worker's Node
-// runs it, otherwise the newest that it runs.
+// usable returns the version of a manager to install: the requested one if the worker's Node can
+// run it, otherwise the newest that it can run.
 func (f *finder) usable(p nodeProject) string {
 	have := version(f.tools["node"])
 	lines := nodeRuns[p.Manager]
@@ -333,7 +331,7 @@ func (f *finder) usable(p nodeProject) string {
 		if line.manager != major || have == "" || atLeast(have, line.node) {
 			continue
 		}
-		f.want("node", ">="+line.node, p.Manifest, satisfies) // for the manager that it asks for
+		f.want("node", ">="+line.node, p.Manifest, satisfies) // for the requested manager
 		for _, older := range lines[n+1:] {
 			if atLeast(have, older.node) {
 				return older.manager
@@ -356,9 +354,9 @@ func (f *finder) nodeInstall(p nodeProject) {
 	f.command(Command{Dir: p.Dir, Shell: install, Optional: p.Dir != "." && len(f.r.Projects) > 1})
 }
 
-// nodeCommand installs from the lock file strictly; if that does not fit the manifest,
-// it does not insist on it; and finally it leaves out the packages' own scripts,
-// because their failure usually costs less than having no packages.
+// nodeCommand first installs strictly from the lock file; then, if that does not match the
+// manifest, less strictly; and finally without the packages' own scripts, because missing scripts
+// usually matter less than missing packages.
 func (f *finder) nodeCommand(p nodeProject) string {
 	scripts := ""
 	if f.ciHas("--ignore-scripts", "npm", "pnpm", "yarn") {
@@ -413,8 +411,8 @@ var (
 	berryOnline = `env ${HTTPS_PROXY:+YARN_HTTPS_PROXY="$HTTPS_PROXY" YARN_HTTP_PROXY="$HTTPS_PROXY"} `
 )
 
-// berryCommand is for yarn 2 and later, which ignore the usual proxy variables. With
-// Plug'n'Play programs import from its cache.
+// berryCommand is for yarn 2 and later, which ignore the usual proxy variables. With Plug'n'Play,
+// programs import from yarn's cache.
 func (f *finder) berryCommand(p nodeProject, keep func(string) string) string {
 	linker := nodeLinker.FindStringSubmatch(f.t.text(path.Join(p.Dir, ".yarnrc.yml")))
 	if !f.t.isDir(path.Join(p.Dir, ".yarn/cache")) {

@@ -10,10 +10,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// pythonManifests make a folder a Python project.
+// pythonManifests are the files that identify a Python project.
 var pythonManifests = []string{"pyproject.toml", "setup.py", "setup.cfg", "Pipfile", "requirements.txt"}
 
-// pythonProject is a folder with a manifest, and what is in it.
+// pythonProject is a directory with a manifest, and its content.
 type pythonProject struct {
 	Project
 	toml   table  // pyproject.toml
@@ -21,14 +21,14 @@ type pythonProject struct {
 	setup  string // setup.py
 	venv   string // where its packages are installed
 	pkg    bool   // it can be installed itself
-	nested bool   // another project comes first
+	nested bool   // not the first project
 }
 
 var pythonDrops = []string{".cache/pip", ".cache/uv", ".cache/pypoetry", ".cache/pdm", ".cache/pipenv", ".local/share/uv"}
 
-// findPython installs what the tests of Python projects import. All of it goes into one
-// virtual environment, except for a nested project with a lock file, whose versions
-// would conflict with those of another.
+// findPython installs the packages that the tests of Python projects import, into one virtual
+// environment. A nested project with a lock file has its own, because its versions would conflict
+// with the others.
 func findPython(f *finder) {
 	var root *pythonProject
 	for _, dir := range f.pythonFolders() {
@@ -59,8 +59,8 @@ func findPython(f *finder) {
 	}
 }
 
-// pythonFolders lists the folders of Python projects. A repository without any manifest
-// counts as one if nothing else is known about it and it has tests for pytest.
+// pythonFolders lists the directories of Python projects. A repository without a manifest counts as
+// one if no other project was detected and it has tests for pytest.
 func (f *finder) pythonFolders() []string {
 	dirs := f.t.folders(append(slices.Clone(pythonManifests), "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock")...)
 	dirs = slices.DeleteFunc(dirs, func(dir string) bool {
@@ -142,7 +142,7 @@ func (f *finder) pythonInputs(p pythonProject) {
 
 var pythonRequires = regexp.MustCompile(`python_requires\s*=\s*["']([^"'\n]{1,100})["']`)
 
-// pythonVersion records a Python version that is asked for and missing.
+// pythonVersion records a Python version that is required but missing.
 func (f *finder) pythonVersion(p pythonProject) {
 	wanted, from := p.toml.str("project", "requires-python"), path.Join(p.Dir, "pyproject.toml")
 	if wanted == "" {
@@ -168,8 +168,7 @@ func (f *finder) pythonVersion(p pythonProject) {
 
 var gitVersion = regexp.MustCompile(`(\d+(?:\.\d+)*)(?:-(\d+)-g([0-9a-f]+))?$`)
 
-// packageVersion makes a Python version from git's description: the one that
-// setuptools_scm would give.
+// packageVersion converts git's description into a Python version, as setuptools_scm would.
 func packageVersion(described string) string {
 	found := gitVersion.FindStringSubmatch(clip(described, 200))
 	if found == nil {
@@ -183,8 +182,8 @@ func packageVersion(described string) string {
 	return strings.Join(parts, ".") + ".dev" + found[2] + "+g" + found[3]
 }
 
-// pretendVersion gives build backends that ask git for the version git's answer: there
-// is no git directory.
+// pretendVersion provides the version from git to build backends that would query git, because
+// there is no git directory.
 func (f *finder) pretendVersion(p pythonProject) {
 	requires := strings.ReplaceAll(strings.ToLower(strings.Join(p.toml.list("build-system", "requires"), " ")), "_", "-")
 	v := packageVersion(f.facts.Version)
@@ -195,8 +194,7 @@ func (f *finder) pretendVersion(p pythonProject) {
 	scm := strings.Contains(requires, "setuptools-scm") || strings.Contains(requires, "setuptools-git-versioning") ||
 		strings.Contains(p.setup, "use_scm_version") || p.cfg.value("options", "use_scm_version") != ""
 	if name != "" && scm {
-		// Not for all packages: those that are built along the way have their own
-		// versions.
+		// Only for this package: others that are built along the way have their own versions.
 		f.set("SETUPTOOLS_SCM_PRETEND_VERSION_FOR_"+strings.ToUpper(notVariable.ReplaceAllString(clip(name, 100), "_")), v)
 	} else if scm || strings.Contains(requires, "hatch-vcs") || strings.Contains(requires, "flit-scm") {
 		f.set("SETUPTOOLS_SCM_PRETEND_VERSION", v)
@@ -218,8 +216,8 @@ func (f *finder) pretendVersion(p pythonProject) {
 
 var notVariable = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
-// tool installs a program into its own virtual environment; otherwise its packages
-// would mix with those of the project.
+// tool installs a program into its own virtual environment; otherwise its packages would mix with
+// the project's.
 func (f *finder) tool(name, spec string) {
 	dir := home + "/.local/lib/" + name
 	if spec == "" || !requirement.MatchString(name+spec) {
@@ -233,8 +231,8 @@ func (f *finder) tool(name, spec string) {
 	}, " && "))
 }
 
-// in sets a variable for the command of a nested project, which has its own virtual
-// environment; that of the first project is set globally.
+// in sets a variable for the command of a nested project, which has its own virtual environment;
+// the first project's is set globally.
 func (p pythonProject) in(variable, command string) string {
 	if p.nested {
 		return variable + "=" + sandbox.Quote(p.venv) + " " + command
@@ -252,7 +250,7 @@ func (f *finder) uv(p pythonProject, n needs) {
 	}
 	if have := version(f.tools["python"]); have != "" {
 		parts := strings.Split(have, ".")
-		f.set("UV_PYTHON", strings.Join(parts[:min(2, len(parts))], ".")) // whatever .python-version says
+		f.set("UV_PYTHON", strings.Join(parts[:min(2, len(parts))], ".")) // overrides .python-version
 	}
 	sync := []string{"uv", "sync", "--inexact"}
 	if p.toml.has("tool", "uv", "workspace") {
@@ -306,8 +304,8 @@ func (f *finder) poetry(p pythonProject, n needs) {
 	f.command(Command{Dir: p.Dir, Shell: firstSuccess(append(commands, again, f.pipFallback(p, n))...), Optional: p.nested})
 }
 
-// optionalGroups are the groups of Poetry that are installed only on request, and that
-// tests need judging by their names.
+// optionalGroups returns the Poetry groups that are installed only on request and that tests need,
+// judging by their names.
 func (p pythonProject) optionalGroups(n needs) []string {
 	var with []string
 	for name := range p.toml.table("tool", "poetry", "group") {
@@ -343,8 +341,8 @@ func (f *finder) pipenv(p pythonProject) {
 	f.command(Command{Dir: p.Dir, Shell: install, Optional: p.nested})
 }
 
-// pipFallback installs with pip what the project's own manager cannot: versions differ from
-// those in the lock file, but tests can run.
+// pipFallback installs with pip if the project's own manager fails: versions differ from those in
+// the lock file, but tests can run.
 func (f *finder) pipFallback(p pythonProject, n needs) string {
 	install := []string{p.venv + "/bin/python", "-m", "pip", "install"}
 	args := slices.Clone(install)
@@ -366,8 +364,7 @@ func (f *finder) pipFallback(p pythonProject, n needs) string {
 	return "{ " + sandbox.Quote(append(install, upgrade)...) + " && " + sandbox.Quote(args...) + "; }"
 }
 
-// uploadedBefore are the options with which pip takes packages as of the time of the
-// commit.
+// uploadedBefore returns the options with which pip installs packages as of the time of the commit.
 func (f *finder) uploadedBefore() []string {
 	if f.facts.Time.IsZero() {
 		return nil
@@ -375,7 +372,7 @@ func (f *finder) uploadedBefore() []string {
 	return []string{"--uploaded-prior-to", f.facts.Time.UTC().Format(time.RFC3339)}
 }
 
-// self is the project with its extras, in pip's syntax.
+// self returns the project with its extras, in pip's syntax.
 func (p pythonProject) self(n needs) string {
 	if len(n.extras) == 0 {
 		return "."
@@ -383,8 +380,7 @@ func (p pythonProject) self(n needs) string {
 	return ".[" + strings.Join(n.extras, ",") + "]"
 }
 
-// developers are the requirements for tests and developers in the tables of Poetry and
-// PDM.
+// developers returns the test and development requirements in the tables of Poetry and PDM.
 func (p pythonProject) developers() []string {
 	var out []string
 	for _, keys := range [][]string{{"tool", "poetry", "dev-dependencies"}, {"tool", "poetry", "group"}} {
@@ -419,8 +415,8 @@ func (p pythonProject) developers() []string {
 
 var caret = regexp.MustCompile(`^\^?(\d+)((?:\.\d+)*)$`)
 
-// pipVersion translates a version from Poetry's syntax to pip's: "^7.2" is ">=7.2,<8".
-// A version that cannot be translated accepts any.
+// pipVersion translates a version from Poetry's syntax to pip's: "^7.2" becomes ">=7.2,<8". A
+// version that cannot be translated becomes any version.
 func pipVersion(wanted string) string {
 	if found := caret.FindStringSubmatch(wanted); found != nil && strings.HasPrefix(wanted, "^") {
 		if found[1] == "0" {
@@ -434,14 +430,14 @@ func pipVersion(wanted string) string {
 	return wanted
 }
 
-// pip installs the project and all that its tests need at once, so that the versions
-// fit together; if that fails, one after the other.
+// pip installs the project and its test requirements in one command, so that the versions are
+// compatible; if that fails, one after the other.
 func (f *finder) pip(p pythonProject, n needs) {
 	python := p.venv + "/bin/python"
 	upgrade := sandbox.Quote(python, "-m", "pip", "install", "pip>=25.1") // supports dependency groups
 	before := f.uploadedBefore()
 	if len(before) > 0 {
-		f.run(p.Dir, firstSuccess(sandbox.Quote(python, "-m", "pip", "install", "pip>=26"), upgrade)) // supports dates too
+		f.run(p.Dir, firstSuccess(sandbox.Quote(python, "-m", "pip", "install", "pip>=26"), upgrade)) // also supports dates
 	} else if len(n.groups) > 0 {
 		f.run(p.Dir, upgrade)
 	}

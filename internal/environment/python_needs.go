@@ -10,13 +10,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// needs are what tests need besides the project's own dependencies.
+// needs are the test requirements besides the project's own dependencies.
 type needs struct {
 	extras   []string
 	groups   []string
 	files    []string // of requirements, relative to the root
 	packages []string
-	named    bool // the project itself declares what its tests need
+	named    bool // the project itself declares its test requirements
 }
 
 func (n *needs) add(more needs) {
@@ -39,16 +39,15 @@ func (n needs) empty() bool {
 	return len(n.extras)+len(n.groups)+len(n.files)+len(n.packages) == 0
 }
 
-// The names of extras and groups that are for tests, and of those that developers
-// install.
+// Names of extras and groups for tests, and for development.
 var (
 	testNames = map[string]bool{"test": true, "tests": true, "testing": true, "unittest": true, "unit": true, "pytest": true, "ci": true}
 	devNames  = map[string]bool{"dev": true, "develop": true, "development": true, "devel": true}
 )
 
-// pythonNeeds determines what tests need: from what the workflows, tox and nox install
-// before they run tests; from the usual names; and, if no name is for tests, from what
-// developers install.
+// pythonNeeds determines the test requirements: from the packages that the workflows, tox and nox
+// install before they run tests; from the usual names; and, if no name is for tests, from the names
+// for development.
 func (f *finder) pythonNeeds(p pythonProject) needs {
 	var n needs
 	n.add(f.fromWorkflows(p))
@@ -89,8 +88,8 @@ func (f *finder) pythonNeeds(p pythonProject) needs {
 	return n
 }
 
-// keepKnown drops what the project does not have: a name in a workflow can belong to
-// another project.
+// keepKnown drops names that the project does not have: a name in a workflow can belong to another
+// project.
 func (f *finder) keepKnown(p pythonProject, n *needs) {
 	extras, groups := p.extras(), p.toml.names("dependency-groups")
 	unknown := func(known []string) func(string) bool {
@@ -112,10 +111,10 @@ var (
 	notName     = regexp.MustCompile(`[-_.]+`)
 )
 
-// normal is a name as package indexes compare it.
+// normal normalizes a name as package indexes do to compare names.
 func normal(name string) string { return strings.ToLower(notName.ReplaceAllString(name, "-")) }
 
-// named is the package that a requirement is for.
+// named returns the name of the package in a requirement.
 func named(req string) string { return normal(nameStart.FindString(strings.TrimSpace(req))) }
 
 var (
@@ -141,7 +140,7 @@ func (p pythonProject) extras() []string {
 	return unique(out)
 }
 
-// testsRequire are the test requirements of an old setup.py.
+// testsRequire returns the test requirements of an old setup.py.
 func testsRequire(setup string) []string {
 	block := requireBlock.FindStringSubmatch(setup)
 	if block == nil {
@@ -160,7 +159,7 @@ func requirementsIn(code string) []string {
 	return out
 }
 
-// fromWorkflows reads what jobs install before they run tests.
+// fromWorkflows reads the packages that jobs install before they run tests.
 func (f *finder) fromWorkflows(p pythonProject) needs {
 	var n needs
 	for _, c := range f.beforeTests() {
@@ -192,7 +191,7 @@ func (f *finder) fromTox(p pythonProject) needs {
 	return n
 }
 
-// toxNames are the names in a setting: those of all environments, and those of the test
+// toxNames returns the names in a setting: names for all environments, and names for the test
 // environments ("tests: cov").
 func toxNames(value string) []string {
 	var out []string
@@ -232,8 +231,7 @@ var (
 	notLiteral = regexp.MustCompile(`[^\s,]`)
 )
 
-// fromNox reads what the test sessions of a noxfile install, if it is written
-// literally.
+// fromNox reads the packages that the test sessions of a noxfile install, if they are literals.
 func (f *finder) fromNox(p pythonProject) needs {
 	var n needs
 	code := f.t.text(path.Join(p.Dir, "noxfile.py"))
@@ -331,8 +329,7 @@ func (f *finder) pipArguments(args []string, dir string, n *needs) {
 	}
 }
 
-// lockedArguments reads the flags with which managers with a lock file install more
-// than the default.
+// lockedArguments reads the flags for managers with a lock file to install more than the default.
 func lockedArguments(args []string, n *needs) {
 	for i := 0; i+1 < len(args) && strings.HasPrefix(args[i], "-"); i++ {
 		switch args[i] {
@@ -346,7 +343,7 @@ func lockedArguments(args []string, n *needs) {
 	}
 }
 
-// extrasOf are the names in brackets: for ".[a,b]" a and b.
+// extrasOf returns the names in brackets: for ".[a,b]" a and b.
 func extrasOf(req string) []string {
 	_, rest, _ := strings.Cut(req, "[")
 	list, _, _ := strings.Cut(rest, "]")

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// renameAt moves an entry from one open folder to another of the same file
-// system, without following links.
+// renameAt moves an entry from one open directory to another on the same file system, without
+// following links.
 func renameAt(from, to *os.File, name string) error {
 	err := unix.Renameat(int(from.Fd()), name, int(to.Fd()), name)
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// maxIncludes limits how many files of requirements are read for one project.
+// maxIncludes limits the number of requirements files that are read for one project.
 const maxIncludes = 40
 
 var conventional = regexp.MustCompile(`^(?:requirements?[-_.](?:dev|develop|development|tests?|testing|ci)|(?:dev|development|tests?|testing|ci)[-_.]requirements?|requirements/(?:dev|develop|development|tests?|testing|ci|local)|tests?/requirements|requirements|test[-_]requirements)\.txt$`)
 
-// conventionalFiles are the requirements files of a folder that, by their names, list
-// what it and its tests need.
+// conventionalFiles returns the requirements files of a directory that, judging by their names,
+// list its own and its test requirements.
 func (f *finder) conventionalFiles(dir string) []string {
 	var out []string
 	for _, file := range f.t.below(dir) {
@@ -31,7 +31,7 @@ func (f *finder) conventionalFiles(dir string) []string {
 	return out
 }
 
-// relativeTo is p relative to dir, for p inside dir.
+// relativeTo returns p relative to dir, for p inside dir.
 func relativeTo(dir, p string) string {
 	if dir == "." {
 		return p
@@ -39,7 +39,7 @@ func relativeTo(dir, p string) string {
 	return strings.TrimPrefix(p, dir+"/")
 }
 
-// requirements reads requirements files with what they include. A file that includes
+// requirements reads requirements files and the files that they include. A file that includes
 // itself is read once.
 func (f *finder) requirements(files []string) (lines []string) {
 	queue, seen := slices.Clone(files), map[string]bool{}
@@ -71,8 +71,7 @@ func (f *finder) requirements(files []string) (lines []string) {
 
 var selfEditable = regexp.MustCompile(`^(?:-e|--editable)[ =]\s*\.(?:\[([^\]]*)\])?\s*(?:#.*)?$`)
 
-// selfInstalled adopts the extras with which requirements files install the project
-// itself.
+// selfInstalled adds the extras with which requirements files install the project itself.
 func (f *finder) selfInstalled(n *needs) {
 	for _, line := range f.requirements(n.files) {
 		if found := selfEditable.FindStringSubmatch(line); found != nil {
@@ -87,14 +86,14 @@ func (f *finder) selfInstalled(n *needs) {
 
 var pythonTest = regexp.MustCompile(`(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py$`)
 
-// usesPytest reports whether a folder has tests that pytest would find.
+// usesPytest reports whether a directory has tests that pytest would find.
 func (f *finder) usesPytest(dir string) bool {
 	return slices.ContainsFunc(f.t.below(dir), func(file string) bool {
 		return pythonTest.MatchString(file) && !isSideDir(path.Dir(relativeTo(dir, file)))
 	})
 }
 
-// pytestPlugins are identified by their options in the settings of pytest.
+// pytestPlugins are detected by their options in pytest's settings.
 var pytestPlugins = []struct {
 	plugin string
 	sign   *regexp.Regexp
@@ -116,8 +115,8 @@ var pytestPlugins = []struct {
 	{"pytest-trio", regexp.MustCompile(`\btrio_mode\b`)},
 }
 
-// missingTestPackages are pytest and the plugins that its settings use, if there are
-// tests for it and nothing else installs them. lock is the text of the lock file.
+// missingTestPackages returns pytest and the plugins that its settings use, if there are tests for
+// pytest and nothing else installs them. lock is the text of the lock file.
 func (f *finder) missingTestPackages(p pythonProject, n needs, lock string) []string {
 	if !f.usesPytest(p.Dir) {
 		return nil
@@ -157,7 +156,7 @@ func requiredPlugins(settings string) string {
 	return ""
 }
 
-// pytestSettings is all that is set for pytest, as lines of name = value.
+// pytestSettings returns all settings for pytest, as lines of name = value.
 func (f *finder) pytestSettings(p pythonProject) string {
 	var b strings.Builder
 	for _, section := range []map[string]string{
@@ -176,7 +175,7 @@ func (f *finder) pytestSettings(p pythonProject) string {
 	return b.String()
 }
 
-// required are the requirements of the project itself, its extras and groups.
+// required returns the requirements of the project itself, its extras and groups.
 func (p pythonProject) required(n needs) []string {
 	out := p.toml.list("project", "dependencies")
 	for _, name := range n.extras {

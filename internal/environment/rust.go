@@ -17,8 +17,8 @@ type cargoManifest struct {
 	} `toml:"workspace"`
 }
 
-// findRust fetches crates for the machine it runs on. Without a lock file cargo writes
-// one, which is part of the environment, so that what is fetched is what is built.
+// findRust fetches crates for the worker's own platform. Without a lock file, cargo writes one,
+// which becomes part of the environment, so that the versions fetched are the versions built.
 func findRust(f *finder) {
 	var roots []string
 	for _, dir := range f.t.folders("Cargo.toml") {

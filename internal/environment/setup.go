@@ -17,38 +17,37 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// Site is where a recipe is carried out.
+// Site provides what is needed to carry out a recipe.
 type Site struct {
 	Runner sandbox.Runner
-	// Command holds what every command of a set-up gets: limits, toolchains, variables
-	// of the worker. Its root is the checkout.
+	// Command is the template of every setup command, with limits, toolchains and variables of the
+	// worker. Its root is the checkout.
 	Command sandbox.Command
-	// Proxy returns what serves a command that may reach hosts; see sandbox.Command.
+	// Proxy returns the network access of a command that may reach hosts; see sandbox.Command.
 	Proxy func(hosts []string) func(net.Listener) []string
-	// OnOutput receives the commands and their output, as they come.
+	// OnOutput receives the commands and their output live.
 	OnOutput func(chunk []byte)
 	// OnOptional is called for each optional command that failed; may be nil.
 	OnOptional func(*Failed)
-	// Timeout limits the set-up as a whole.
+	// Timeout limits the setup as a whole.
 	Timeout time.Duration
 }
 
-// Failed is a set-up command that ended a set-up.
+// Failed is a setup command whose failure ended a setup.
 type Failed struct {
 	Command  Command
 	ExitCode int
-	Why      string   // how it ended, such as "exit code 1" or "it took longer than 20m0s"
+	Why      string   // reason, such as "exit code 1" or "it took longer than 20m0s"
 	Output   string   // the end of its output
-	Refused  []string // hosts that it requested and the proxy refused
+	Refused  []string // hosts that it requested and the proxy rejected
 	Missing  bool     // its program was not found
 }
 
-// outputKept is how much of a failed command's output is reported.
+// outputKept limits the reported output of a failed command.
 const outputKept = 8 << 10
 
-// SetUp carries out a recipe: on the checkout in s.Command.Root, and on the home of the
-// draft. A command that fails is a result; an error means that the set-up could not be
-// carried out at all.
+// SetUp carries out a recipe: on the checkout in s.Command.Root, and on the home of the draft. A
+// command that fails is a result; an error means that the setup could not be carried out at all.
 func SetUp(ctx context.Context, s Site, r Recipe, d *Draft) (*Failed, error) {
 	started := time.Now()
 	for _, c := range r.Setup {
@@ -115,7 +114,8 @@ func (s Site) run(ctx context.Context, r Recipe, c Command, d *Draft, left time.
 	return f, nil
 }
 
-// endOf is the end of a command's output: the errors and, if they say little, the rest.
+// endOf returns the end of a command's output: standard error and, if that is short, standard
+// output.
 func endOf(r sandbox.Result) string {
 	text := strings.ToValidUTF8(string(r.Stderr), "\uFFFD")
 	if len(text) < outputKept/2 {
@@ -134,7 +134,7 @@ func workDir(dir string) string {
 	return dir
 }
 
-// String is the command as a person would type it in the root of the repository.
+// String returns the command as a user would type it in the root of the repository.
 func (c Command) String() string {
 	if c.Dir == "" || c.Dir == "." {
 		return c.Shell
@@ -142,8 +142,8 @@ func (c Command) String() string {
 	return "(cd " + sandbox.Quote(c.Dir) + " && " + c.Shell + ")"
 }
 
-// Outfit gives a command what all commands in this environment have: the recipe's
-// variables, which override the worker's, and its folders first in PATH.
+// Outfit prepares a command for this environment: it sets the recipe's variables, which override
+// the worker's, and prepends the recipe's directories to PATH.
 func (r Recipe) Outfit(c *sandbox.Command) {
 	env := make(map[string]string, len(c.Env)+len(r.Variables))
 	maps.Copy(env, c.Env)
@@ -151,8 +151,8 @@ func (r Recipe) Outfit(c *sandbox.Command) {
 	c.Env, c.Path = env, r.Path
 }
 
-// Keep moves what a set-up left into the draft: everything in the checkout that
-// untracked names, and the home without what the recipe drops.
+// Keep moves the results of a setup into the draft: everything in the checkout that untracked
+// lists, and the home without the directories that the recipe drops.
 func Keep(checkout string, untracked []string, r Recipe, d *Draft) error {
 	home, err := os.OpenRoot(d.Home())
 	if err != nil {
@@ -176,7 +176,7 @@ func Keep(checkout string, untracked []string, r Recipe, d *Draft) error {
 	return nil
 }
 
-// dropTree removes a folder below root that may contain read-only folders.
+// dropTree removes a directory below root that may contain read-only directories.
 func dropTree(root *os.Root, name string) error {
 	err := root.RemoveAll(name)
 	if !errors.Is(err, fs.ErrPermission) {
@@ -191,8 +191,8 @@ func dropTree(root *os.Root, name string) error {
 	return root.RemoveAll(name)
 }
 
-// keepPath moves one path of the checkout. Neither end may lead outside through a link:
-// set-up commands chose both.
+// keepPath moves one path of the checkout. Neither path may lead outside through a link: setup
+// commands control both.
 func keepPath(checkout, work, name string) error {
 	name = path.Clean(name)
 	if !filepath.IsLocal(name) || name == "." {
@@ -210,7 +210,7 @@ func keepPath(checkout, work, name string) error {
 	defer to.Close()
 	parent := path.Dir(name)
 	if info, err := from.Stat(parent); err != nil || !info.IsDir() {
-		return nil // it was inside a folder that was moved before
+		return nil // it was inside a directory that was moved before
 	}
 	if err := to.MkdirAll(parent, 0o755); err != nil {
 		return err
@@ -232,10 +232,10 @@ func keepPath(checkout, work, name string) error {
 	return err
 }
 
-// Describe names what a recipe sets up, for users: "go, node (pnpm)", or "2 configured
+// Describe returns a short description of a recipe for users: "go, node (pnpm)", or "2 configured
 // commands".
 func (r Recipe) Describe() string {
-	if r.Given || r.Source == SourceConfigured { // old stored recipes do not say where their commands come from
+	if r.Given || r.Source == SourceConfigured { // old stored recipes have no source
 		count := "1 command"
 		if n := len(r.Setup); n != 1 {
 			count = fmt.Sprintf("%d commands", n)
@@ -264,7 +264,7 @@ func (r Recipe) Describe() string {
 	return strings.Join(parts, ", ")
 }
 
-// Absent lists the tools that a recipe misses, for users.
+// Absent lists a recipe's missing tools, for users.
 func (r Recipe) Absent() []string {
 	var out []string
 	for _, m := range r.Missing {
@@ -282,5 +282,5 @@ func (r Recipe) Absent() []string {
 	return out
 }
 
-// Encode is the recipe as JSON, for the database.
+// Encode returns the recipe as JSON, for the database.
 func (r Recipe) Encode() (json.RawMessage, error) { return json.Marshal(r) }

@@ -15,18 +15,18 @@ func firstSuccess(commands ...string) string {
 	return strings.Join(commands, " || ")
 }
 
-// restoring runs a command that may change a file of the repository, and restores the
-// file: a set-up must not show up as a change.
+// restoring runs a command that may change a file of the repository, and restores the file, because
+// a setup must not appear as a change.
 func restoring(file, command string) string {
 	file = sandbox.Quote(file)
 	return "{ kept=$(mktemp) && cp " + file + ` "$kept" && { ` + command + `; s=$?; cp "$kept" ` + file + `; rm -f "$kept"; [ "$s" -eq 0 ]; }; }`
 }
 
-// maxWords limits how many words of a foreign command are examined.
+// maxWords limits how many words of a repository's command are examined.
 const maxWords = 60
 
-// split splits a simple command into words. It returns false for one that a shell would
-// expand or that has more than one command: its effect is unknown then.
+// split splits a simple command into words. It returns false if a shell would expand the command,
+// or if it consists of several commands, because its effect is then unknown.
 func split(command string) ([]string, bool) {
 	var out []string
 	var word strings.Builder
@@ -77,7 +77,7 @@ func clip(s string, n int) string {
 
 var notSlug = regexp.MustCompile(`[^a-z0-9]+`)
 
-// slug makes a file name from a folder's path, a different one for each path.
+// slug derives a unique file name from a directory's path.
 func slug(s string) string {
 	short := strings.Trim(clip(notSlug.ReplaceAllString(strings.ToLower(s), "-"), 40), "-")
 	if short == s {

@@ -22,27 +22,27 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/rmtree"
 )
 
-// Store is the folder of a host that holds environments, each as
+// Store is a host's directory of environments, with the following layout:
 //
 //	<digest>/home           what every sandbox sees below its home
 //	<digest>/work           what it sees below its work tree
 //	<digest>/manifest.json  its description; written last
 //	new-<random>/           an environment that is being made
 //
-// An environment appears by one rename, so it is either complete or absent. Several
-// processes of a host may share a Store; hosts share environments as archives.
+// An environment is added with one rename, so it is either complete or absent. Processes on one
+// host may share a Store; hosts share environments as archives.
 type Store struct{ root string }
 
-// At returns the store in a folder, which need not exist yet.
+// At returns the store in a directory, which need not exist yet.
 func At(dir string) Store { return Store{root: dir} }
 
-// Manifest is what is known about an environment that was made.
+// Manifest describes a complete environment.
 type Manifest struct {
 	Digest string `json:"digest"`
-	RunID  int64  `json:"run_id"` // that made it
+	RunID  int64  `json:"run_id"` // run that created it
 	Recipe Recipe `json:"recipe"`
-	// Unignored are patterns, in the form of .gitignore and from the root of the work
-	// tree, for files that the set-up added there and the repository does not ignore.
+	// Unignored lists .gitignore patterns, relative to the root of the work tree, for files that
+	// the setup added there and the repository does not ignore.
 	Unignored []string  `json:"unignored,omitempty"`
 	Bytes     int64     `json:"bytes"` // on disk
 	Files     int64     `json:"files"`
@@ -56,14 +56,13 @@ type Environment struct {
 	lock *dirlock.Lock
 }
 
-// Home is the folder that shows through below a sandbox's home. It must not be written
-// to.
+// Home is the directory that sandboxes see below their home. It must not be written to.
 func (e *Environment) Home() string { return filepath.Join(e.dir, "home") }
 
-// Work is the folder that shows through below the work tree. It must not be written to.
+// Work is the directory that sandboxes see below the work tree. It must not be written to.
 func (e *Environment) Work() string { return filepath.Join(e.dir, "work") }
 
-// Close releases the environment. A nil one needs no Close, but may be closed.
+// Close releases the environment. Closing a nil Environment is allowed, but not necessary.
 func (e *Environment) Close() {
 	if e != nil {
 		e.lock.Release()
@@ -78,7 +77,7 @@ const (
 
 var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// ErrNotHere says that an environment is not on this host.
+// ErrNotHere reports that an environment is not on this host.
 var ErrNotHere = errors.New("the environment is not on this host")
 
 // Open returns an environment of this host, or ErrNotHere.
@@ -111,7 +110,7 @@ func (s Store) Open(digest string) (*Environment, error) {
 	return e, os.Chtimes(dir, now, now)
 }
 
-// folder returns the store's folder without symbolic links, as sandboxes require.
+// folder returns the store's directory without symbolic links, as sandboxes require.
 func (s Store) folder() (string, error) {
 	if err := os.MkdirAll(s.root, 0o755); err != nil {
 		return "", fmt.Errorf("environments: %w", err)
@@ -126,15 +125,15 @@ func (s Store) folder() (string, error) {
 	return root, nil
 }
 
-// Draft is an environment that is being made. Commit or Discard it.
+// Draft is an environment that is being created. The caller must Commit or Discard it.
 type Draft struct {
 	store Store
 	dir   string
 	lock  *dirlock.Lock
 }
 
-// New begins an environment in its own folder. Sweep removes what a killed process
-// leaves behind.
+// New starts an environment in its own directory. Sweep removes drafts that killed processes leave
+// behind.
 func (s Store) New() (*Draft, error) {
 	root, err := s.folder()
 	if err != nil {
@@ -160,17 +159,16 @@ func (s Store) New() (*Draft, error) {
 	return d, nil
 }
 
-// Home is the folder for what sandboxes will see below their home.
+// Home is the directory for the files that sandboxes will see below their home.
 func (d *Draft) Home() string { return filepath.Join(d.dir, "home") }
 
-// Work is the folder for what set-up added to the work tree.
+// Work is the directory for the files that the setup added to the work tree.
 func (d *Draft) Work() string { return filepath.Join(d.dir, "work") }
 
-// Tmp is a folder for the time of the set-up.
+// Tmp is a temporary directory for the duration of the setup.
 func (d *Draft) Tmp() string { return filepath.Join(d.dir, "tmp") }
 
-// Seal ends the work on a draft: it writes the manifest, including the size, and syncs
-// everything to disk.
+// Seal completes a draft: it writes the manifest, including the size, and syncs everything to disk.
 func (d *Draft) Seal(ctx context.Context, m Manifest) (Manifest, error) {
 	if !digestForm.MatchString(m.Digest) {
 		return m, fmt.Errorf("%q is not the digest of an environment", m.Digest)
@@ -192,12 +190,12 @@ func (d *Draft) Seal(ctx context.Context, m Manifest) (Manifest, error) {
 	return m, nil
 }
 
-// Pack writes a sealed draft as an archive, from which Restore makes the same
-// environment on any host.
+// Pack writes a sealed draft as an archive, from which Restore creates the same environment on any
+// host.
 func (d *Draft) Pack(ctx context.Context, w io.Writer) error { return pack(ctx, d.dir, w) }
 
-// Commit makes a sealed draft the environment of its digest on this host, and returns
-// it open. If another process was faster, it returns that one's.
+// Commit stores a sealed draft under its digest on this host, and returns the environment open. If
+// another process was faster, it returns that process's environment.
 func (d *Draft) Commit(digest string) (*Environment, error) {
 	defer d.Discard()
 	err := os.Rename(d.dir, filepath.Join(filepath.Dir(d.dir), digest))
@@ -217,8 +215,8 @@ func (d *Draft) Discard() {
 	_ = removeAll(d.dir)
 }
 
-// Restore makes the environment of a digest from an archive, whose unpacked size is
-// limited to most bytes, and returns it open.
+// Restore creates the environment of a digest from an archive, whose unpacked size is limited to
+// most bytes, and returns it open.
 func (s Store) Restore(ctx context.Context, digest string, archive io.Reader, most int64) (*Environment, error) {
 	d, err := s.New()
 	if err != nil {
@@ -276,22 +274,22 @@ func (s Store) List() ([]HostEnvironment, error) {
 	return all, nil
 }
 
-// HostEnvironment is an environment of this host and when it was last used.
+// HostEnvironment is an environment on this host, with the time of its last use.
 type HostEnvironment struct {
 	Manifest
 	Used time.Time
 }
 
-// Retention limit what a host keeps; 0 means no limit.
+// Retention limits the environments that a host keeps; 0 means no limit.
 type Retention struct {
 	Age   time.Duration // since the last use
 	Bytes int64
 	Count int
 }
 
-// Sweep removes what was not used for b.Age, then the least recently used until the
-// rest is within b.Bytes and b.Count, and what interrupted processes left. Open
-// environments, and those that needed reports as needed, stay.
+// Sweep removes environments that have not been used for b.Age, then the least recently used ones
+// until the rest is within b.Bytes and b.Count, and the remains of interrupted processes. It keeps
+// open environments, and those for which needed returns true.
 func (s Store) Sweep(ctx context.Context, b Retention, needed func(digest string) bool) error {
 	if err := s.sweepLeftovers(); err != nil {
 		return err
@@ -324,7 +322,7 @@ func (s Store) Sweep(ctx context.Context, b Retention, needed func(digest string
 	return nil
 }
 
-// sweepLeftovers removes drafts and removed environments that no process holds.
+// sweepLeftovers deletes drafts and removed environments that no process is using.
 func (s Store) sweepLeftovers() error {
 	root, err := s.folder()
 	if err != nil {
@@ -344,7 +342,7 @@ func (s Store) sweepLeftovers() error {
 	return nil
 }
 
-// removeFree removes a folder unless a live process holds it.
+// removeFree removes a directory unless a live process is using it.
 func removeFree(dir string) error {
 	lock, err := dirlock.Claim(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, dirlock.ErrInUse) {
@@ -357,8 +355,7 @@ func removeFree(dir string) error {
 	return removeAll(dir)
 }
 
-// Remove removes an environment from this host and reports whether it did: an open one
-// stays.
+// Remove removes an environment from this host and reports whether it did: an open one stays.
 func (s Store) Remove(digest string) (bool, error) {
 	root, err := s.folder()
 	if err != nil || !digestForm.MatchString(digest) {
@@ -380,11 +377,11 @@ func (s Store) Remove(digest string) (bool, error) {
 	return true, removeAll(gone)
 }
 
-// removeAll also removes folders that a command made inaccessible to their owner, as Go
-// does in its module cache.
+// removeAll also removes directories that a command made inaccessible to their owner, as Go does in
+// its module cache.
 func removeAll(dir string) error { return rmtree.Remove(dir) }
 
-// usage is the disk usage of a folder and its number of files.
+// usage returns the disk usage of a directory and its number of files.
 func usage(ctx context.Context, dir string) (bytes, files int64) {
 	seen := map[inode]bool{}
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -392,7 +389,7 @@ func usage(ctx context.Context, dir string) (bytes, files int64) {
 			return fs.SkipAll
 		}
 		if err != nil {
-			return nil //nolint:nilerr // what cannot be read is not counted
+			return nil //nolint:nilerr // unreadable files are not counted
 		}
 		info, err := d.Info()
 		if err != nil {
@@ -416,8 +413,8 @@ func usage(ctx context.Context, dir string) (bytes, files int64) {
 	return bytes, files
 }
 
-// syncFolder writes what the kernel still caches of the folder's file system to disk:
-// after a power loss an environment must not have empty files.
+// syncFolder writes cached data of the directory's file system to disk: an environment must not
+// have empty files after a power loss.
 func syncFolder(dir string) error {
 	file, err := os.Open(dir)
 	if err != nil {

@@ -8,12 +8,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// plainTest is a test command that runs as it is on a machine that was set up: no
-// matrix, no environments.
+// plainTest matches a test command that runs unchanged after the setup: no matrix, no environments.
 var plainTest = regexp.MustCompile(`^(?:(?:(?:uv|poetry|pdm|pipenv) run |python3? -m )?pytest|python3? -m unittest|npm (?:run )?test|npm t|(?:pnpm|yarn|bun)(?: run)? test|go test|cargo test|make (?:test|check))(?: |$)`)
 
-// testCommand is the first plain test that the workflows run in the root, otherwise
-// what the manifest in the root says.
+// testCommand returns the first plain test command that the workflows run in the root, otherwise
+// the test command of the root's manifest.
 func (f *finder) testCommand() string {
 	for _, c := range f.ci {
 		if c.dir == "." && runsTests.MatchString(c.command) && plainTest.MatchString(c.command) {
@@ -57,8 +56,8 @@ var (
 	makeTarget = regexp.MustCompile(`(?m)^(test|check)\s*::?(?:[^=]|$)`)
 )
 
-// findMake records a project that is built by make or CMake alone: nothing is fetched
-// for it, but its tools have to be available.
+// findMake records a project that is built only with make or CMake: nothing is fetched for it, but
+// its tools must be available.
 func findMake(f *finder) {
 	if len(f.r.Projects) > 0 {
 		return

@@ -16,32 +16,31 @@ import (
 
 const (
 	maxEntries = 100_000   // that the walk visits
-	maxFile    = 512 << 10 // bytes that are read from one manifest
-	maxLock    = 8 << 20   // bytes that are read from one lock file
-	maxNesting = 100       // of brackets in a manifest: parsers of TOML recurse
-	maxDepth   = 4         // of folders in which projects are searched for
+	maxFile    = 512 << 10 // bytes read from one manifest
+	maxLock    = 8 << 20   // bytes read from one lock file
+	maxNesting = 100       // of brackets in a manifest: TOML parsers recurse
+	maxDepth   = 4         // of directories searched for projects
 )
 
-// tree is the checkout as the search sees it: its regular files, found without
-// following symbolic links.
+// tree lists the regular files of the checkout, found without following symbolic links.
 type tree struct {
 	root  *os.Root
 	files []string // slash-separated, sorted
 }
 
-// skippedDirs hold third-party code or the output of tools.
+// skippedDirs are directories of third-party code or the output of tools.
 var skippedDirs = map[string]bool{
 	"node_modules": true, "bower_components": true, "site-packages": true, "__pycache__": true,
 	"target": true, "venv": true,
 }
 
-// dotDirs are the hidden folders in which set-ups are described.
+// dotDirs are the hidden directories that may describe setups.
 var dotDirs = map[string]bool{
 	".github": true, ".devcontainer": true, ".mvn": true, ".cargo": true, ".yarn": true, ".config": true, ".ci": true,
 }
 
-// readTree walks level by level, so that in a tree with more than most entries the
-// deepest folders are left out: manifests are near the root.
+// readTree walks level by level, so that in a tree with more than most entries only the deepest
+// directories are omitted: manifests are near the root.
 func readTree(root *os.Root, most int) (*tree, error) {
 	t := &tree{root: root}
 	level, seen := []string{"."}, 0
@@ -52,7 +51,7 @@ func readTree(root *os.Root, most int) (*tree, error) {
 			if err != nil && dir == "." {
 				return nil, fmt.Errorf("read the directories of the checkout: %w", err)
 			}
-			// The tools will report what else cannot be read.
+			// The tools will report other unreadable directories.
 			for _, d := range entries {
 				if seen++; seen > most {
 					slices.Sort(t.files)
@@ -86,7 +85,7 @@ func (t *tree) has(p string) bool {
 	return found
 }
 
-// first is the first of some files of a folder that exists, "" if none does.
+// first returns the first of the named files that exists in a directory, or "" if none does.
 func (t *tree) first(dir string, names ...string) string {
 	for _, name := range names {
 		if p := path.Join(dir, name); t.has(p) {
@@ -96,7 +95,7 @@ func (t *tree) first(dir string, names ...string) string {
 	return ""
 }
 
-// below lists the files of a folder, recursively.
+// below lists the files of a directory, recursively.
 func (t *tree) below(dir string) []string {
 	if dir == "." {
 		return t.files
@@ -106,14 +105,13 @@ func (t *tree) below(dir string) []string {
 	return t.files[from:to]
 }
 
-// isDir reports whether a folder exists, even one that the walk skips.
+// isDir reports whether a directory exists, even one that the walk skips.
 func (t *tree) isDir(p string) bool {
 	info, err := t.root.Lstat(p)
 	return err == nil && info.IsDir()
 }
 
-// text is the content of a manifest, "" if it is missing, too large or not a regular
-// file.
+// text returns the content of a manifest, or "" if it is missing, too large or not a regular file.
 func (t *tree) text(p string) string { return t.bounded(p, maxFile) }
 
 func (t *tree) bounded(p string, limit int64) string {
@@ -139,7 +137,8 @@ func (t *tree) json(p string, v any) bool {
 	return json.Unmarshal([]byte(t.text(p)), v) == nil
 }
 
-// tooDeep counts brackets in strings too, which only makes it stricter.
+// tooDeep reports whether brackets are nested too deeply. It also counts brackets in strings, which
+// only makes it stricter.
 func tooDeep(text string) bool {
 	depth := 0
 	for n := range len(text) {
@@ -155,8 +154,8 @@ func tooDeep(text string) bool {
 	return false
 }
 
-// sideDirs hold what accompanies a project: its website, examples and benchmarks are
-// separate projects, which its tests do not need.
+// sideDirs are directories beside a project: its website, examples and benchmarks are separate
+// projects, which its tests do not need.
 var sideDirs = map[string]bool{
 	"docs": true, "doc": true, "documentation": true, "website": true, "site": true, "www": true,
 	"example": true, "examples": true, "sample": true, "samples": true, "demo": true, "demos": true,
@@ -165,10 +164,10 @@ var sideDirs = map[string]bool{
 	"vendor": true, "third_party": true, "dist": true, "fuzz": true, "fuzzing": true,
 }
 
-// testDirs hold tests, and sometimes other projects as test data.
+// testDirs contain tests, and sometimes other projects as test data.
 var testDirs = map[string]bool{"test": true, "tests": true, "__tests__": true, "spec": true}
 
-// isSideDir reports whether a folder is inside one of sideDirs or hidden.
+// isSideDir reports whether a directory is hidden or inside one of sideDirs.
 func isSideDir(dir string) bool {
 	for part := range strings.SplitSeq(dir, "/") {
 		hidden := part != "." && strings.HasPrefix(part, ".") || strings.HasPrefix(part, "_")
@@ -183,8 +182,8 @@ func inTests(dir string) bool {
 	return slices.ContainsFunc(strings.Split(dir, "/"), func(part string) bool { return testDirs[part] })
 }
 
-// folders lists the folders that have one of the files, the root first, leaving out
-// side folders and those of tests.
+// folders lists the directories that have one of the files, the root first, omitting side and test
+// directories.
 func (t *tree) folders(names ...string) []string {
 	var dirs []string
 	for _, p := range t.files {
@@ -193,7 +192,7 @@ func (t *tree) folders(names ...string) []string {
 			dirs = append(dirs, dir)
 		}
 	}
-	slices.Sort(dirs) // "." comes first: names that begin with a dot are aside
+	slices.Sort(dirs) // "." comes first: names that begin with a dot are side directories
 	return slices.Compact(dirs)
 }
 
@@ -207,15 +206,14 @@ var (
 	errNotRegular = errors.New("not a regular file")
 )
 
-// readRegular reads a regular file of at most limit bytes, never through a link as its
-// last part.
+// readRegular reads a regular file of at most limit bytes, never through a link as its last part.
 func readRegular(root *os.Root, p string, limit int64) ([]byte, error) {
 	info, err := root.Lstat(p)
 	switch {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, errNotRegular // a pipe would block, a device would not end
+		return nil, errNotRegular // a pipe would block, and a device would never end
 	case info.Size() > limit:
 		return nil, errTooLarge
 	}

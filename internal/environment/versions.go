@@ -9,14 +9,14 @@ import (
 
 var versionNumber = regexp.MustCompile(`\d+(?:\.\d+){0,3}`)
 
-// version is the version number in the output of a tool or in a file.
+// version returns the version number in the output of a tool or in a file.
 func version(s string) string { return versionNumber.FindString(clip(s, 200)) }
 
 // maxConstraint limits the length of constraints that are parsed.
 const maxConstraint = 300
 
-// satisfies reports whether a version fulfils a constraint in npm's syntax. A
-// constraint that cannot be parsed counts as fulfilled: its tool will report it.
+// satisfies reports whether a version satisfies a constraint in npm's syntax. A constraint that
+// cannot be parsed counts as satisfied: its tool will report it.
 func satisfies(have, wanted string) bool {
 	if len(wanted) > maxConstraint {
 		return true
@@ -39,7 +39,7 @@ var (
 	arbitrary  = regexp.MustCompile(`===?`)
 )
 
-// satisfiesPython does the same for the specifiers of PEP 440 and of Poetry.
+// satisfiesPython does the same for PEP 440 and Poetry specifiers.
 func satisfiesPython(have, wanted string) bool {
 	if len(wanted) > maxConstraint {
 		return true
@@ -53,7 +53,7 @@ func satisfiesPython(have, wanted string) bool {
 	return satisfies(have, strings.TrimRight(strings.TrimSpace(wanted), ","))
 }
 
-// atLeast reports whether a version is wanted or newer, number by number.
+// atLeast reports whether a version is at least the wanted one, compared number by number.
 func atLeast(have, wanted string) bool {
 	h, err := semver.NewVersion(threeParts(version(have)))
 	if err != nil {

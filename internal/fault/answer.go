@@ -13,49 +13,49 @@ import (
 )
 
 const (
-	// MaxScanAnswer is how many bytes of a model's answer are read as prose. JSON is
-	// checked whole.
+	// MaxScanAnswer is the number of bytes of a model response that are scanned as prose. JSON is
+	// checked in full.
 	MaxScanAnswer = 64 << 10
-	// loopLines is how many repetitions of one line make an answer a loop.
+	// loopLines is the number of repetitions of one line at which a response counts as a loop.
 	loopLines = 40
 )
 
-// ToolCall is a tool call that a model asks for.
+// ToolCall is a tool call requested by a model.
 type ToolCall struct {
 	Name      string `yaml:"name"`
 	Arguments string `yaml:"arguments"` // JSON as the model wrote it
 }
 
-// Answer is what a model answered, and what is known about it.
+// Answer is a model response and the facts that are needed to judge it.
 type Answer struct {
 	Text string
-	// FinishReason is why the model stopped, in the words of its provider.
+	// FinishReason is the provider's reason why the response ended.
 	FinishReason string
-	// Refusal is what the model said in the field that some providers have for it.
+	// Refusal is the content of the refusal field that some providers have.
 	Refusal string
-	// WantJSON is whether the text must be one JSON value, at most in a fence.
+	// WantJSON is whether the text must be one JSON value, optionally in a code fence.
 	WantJSON bool
-	// ToolCalls are the calls it asks for; Tools are the names that it may use.
+	// ToolCalls are the requested calls; Tools are the names of the available tools.
 	ToolCalls []ToolCall
 	Tools     []string
-	// Problem is what a check of schema or content found wrong in the answer.
+	// Problem is an error that a check of schema or content found in the response.
 	Problem string
-	// MissingFiles are files that the answer treats as existing but that do not exist.
+	// MissingFiles are files that the response treats as existing but that do not exist.
 	MissingFiles []string
 }
 
-// The verdicts on answers.
+// The verdicts on model responses.
 var (
 	declined     = verdict{contract.ClassLLM, contract.CodeRefusal, "the model declined", "ask again with constraints that resolve its concerns, or use another model"}
 	cutShort     = verdict{contract.ClassLLM, contract.CodeTruncated, "the model's response was truncated", "request less at once, or allow a longer response"}
 	saidNothing  = verdict{contract.ClassLLM, contract.CodeEmptyOutput, "the model's response is empty", "ask again"}
 	wentRound    = verdict{contract.ClassLLM, contract.CodeLoop, "the model repeats itself", "ask again at a different temperature, or use another model"}
-	madeUp       = verdict{contract.ClassLLM, contract.CodeHallucination, "the model named something that does not exist", "ask again and list what exists"}
-	unusableForm = verdict{contract.ClassLLM, contract.CodeInvalidOutput, "the model's response does not have the required format", "show it what is wrong and ask again"}
+	madeUp       = verdict{contract.ClassLLM, contract.CodeHallucination, "the model referred to something that does not exist", "ask again with a list of existing names"}
+	unusableForm = verdict{contract.ClassLLM, contract.CodeInvalidOutput, "the model's response does not have the required format", "report the error to the model and ask again"}
 )
 
-// OfAnswer returns what is wrong with a model's answer, nil if nothing is. It checks
-// what decides first: what the provider says about the end, then the calls, then the
+// OfAnswer returns the failure that a model response represents, nil if it is usable. The most
+// conclusive checks come first: a refusal, a loop and the finish reason, then the calls, then the
 // text.
 func OfAnswer(a Answer) *contract.Failure {
 	for _, check := range []func(Answer) (verdict, string){
@@ -75,9 +75,9 @@ func ofRefusalField(a Answer) (verdict, string) {
 	return verdict{}, ""
 }
 
-// ofFinish reads finish reasons of OpenAI, Anthropic, Gemini and Ollama.
+// ofFinish judges the finish reason, as defined by OpenAI, Anthropic, Gemini and Ollama.
 func ofFinish(a Answer) (verdict, string) {
-	cause := "the provider ended it with " + a.FinishReason
+	cause := "the provider's finish reason is " + a.FinishReason
 	switch strings.ToLower(a.FinishReason) {
 	case "length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded":
 		return cutShort, cause
@@ -89,7 +89,7 @@ func ofFinish(a Answer) (verdict, string) {
 	return verdict{}, ""
 }
 
-// ofLoop finds one repeated line, which eventually reaches an output limit.
+// ofLoop detects a line that repeats until the output limit is reached.
 func ofLoop(a Answer) (verdict, string) {
 	last, count := "", 0
 	for line := range strings.Lines(a.Text[:min(len(a.Text), MaxScanAnswer)]) {
@@ -98,7 +98,7 @@ func ofLoop(a Answer) (verdict, string) {
 		case line == "" || len(line) < 3:
 		case line == last:
 			if count++; count >= loopLines {
-				return wentRound, "the same line repeatedly: " + line
+				return wentRound, "the response repeats the same line: " + line
 			}
 		default:
 			last, count = line, 1
@@ -134,12 +134,12 @@ func ofEmptiness(a Answer) (verdict, string) {
 }
 
 var (
-	// refusals matches a sentence by which models decline, at its beginning: in the middle
-	// these words mean something else.
+	// refusals matches the beginning of a sentence in which a model declines; later in a sentence,
+	// the same words have other meanings.
 	refusals = regexp.MustCompile(`(?i)^` + preface + `(?:but )?(?:i|we)` + cannot + `(?:help|assist|comply|fulfill?|engage|participate|support (?:that|this)|provide (?:that|this|assistance|help)|do (?:that|this)|with (?:that|this)|(?:that|this) request|writing|creating|helping|to (?:help|assist|comply))\b(?: with\b| you\b| to\b|[^b]|$)`)
-	// apologies are general refusals, which count as such only with an apology.
+	// apologies matches vague refusals, which count only if they start with an apology.
 	apologies = regexp.MustCompile(`(?i)^` + apology + `[\s,.;:—-]*(?:but )?(?:i|we)` + cannot + `(?:create|write|generate|produce|provide|build|make|share|continue|answer|discuss|help|assist|comply|do|fulfill?|engage)\b`)
-	// against matches refusals that name their reason.
+	// against matches refusals that state their reason.
 	against = regexp.MustCompile(`(?i)^[^\n]{0,300}(?:against|violates?|not (?:in line|consistent) with) (?:my|our|openai['’]s|anthropic['’]s|the) (?:\w+ )?(?:guidelines|polic(?:y|ies)|principles|values)|^[^\n]{0,300}\b(?:i|we) (?:must|have to|need to) (?:respectfully )?(?:decline|refuse)\b|^\W*as an ai (?:language )?model\b[^\n]{0,80}(?:not able|unable|cannot|can['’]t)`)
 	// calledInProse matches a tool call written as text.
 	calledInProse = regexp.MustCompile(`<tool_call>|<function[=_ ]|<\|tool_call|<\|python_tag\|>|<invoke name=|\[TOOL_CALLS\]`)
@@ -149,13 +149,13 @@ const (
 	apology = `\W*(?:(?:i['’]?m|i am|we['’]?re) (?:very |really |truly )?sorry\b[^.!?\n]{0,40}?|sorry\b[^.!?\n]{0,40}?|unfortunately|apologies[^.!?\n]{0,40}?|i apologi[sz]e[^.!?\n]{0,40}?)`
 	preface = `(?:` + apology + `|\W*as an ai\b[^.!?\n]{0,60}?|\W*i (?:understand|appreciate)[^.\n]{0,120}?)?[\s,.;:—"'-]*`
 	cannot  = `(?: am|['’]m|['’]ll)?[\s-]*(?:can(?:not|['’]t| not)|won['’]t|will not|must (?:decline|refuse)|(?:do not|don['’]t) feel comfortable|not (?:be )?(?:able|comfortable|willing|allowed|permitted)|unable|decline|refuse|have to (?:decline|refuse))(?: be able)?(?: to)? ?(?:in good conscience |currently |actually |really |directly )?`
-	// openingSentences is how many sentences of an answer may be its refusal.
+	// openingSentences is the number of sentences of a response that are searched for a refusal.
 	openingSentences = 3
 )
 
 var sentenceEnd = regexp.MustCompile(`[.!?]\s+`)
 
-// declines reports whether an answer opens with a refusal.
+// declines reports whether a response opens with a refusal.
 func declines(text string) bool {
 	if against.MatchString(text) {
 		return true
@@ -174,7 +174,7 @@ func declines(text string) bool {
 	return false
 }
 
-// ofText judges the text: a refusal, a tool call as text, invalid JSON.
+// ofText detects a refusal, a tool call written as text, or invalid JSON.
 func ofText(a Answer) (verdict, string) {
 	text := strings.TrimSpace(a.Text[:min(len(a.Text), MaxScanAnswer)])
 	if len(a.ToolCalls) == 0 && declines(text) {
@@ -196,11 +196,11 @@ func ofText(a Answer) (verdict, string) {
 	case err == nil:
 		return verdict{}, ""
 	case !strings.HasPrefix(body, "{") && !strings.HasPrefix(body, "["):
-		return unusableForm, "it is not JSON: " + FirstLine(body)
+		return unusableForm, "the response is not JSON: " + FirstLine(body)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return cutShort, "unexpected end of the JSON"
 	}
-	return unusableForm, "it is not JSON: " + err.Error()
+	return unusableForm, "the response is not JSON: " + err.Error()
 }
 
 func ofContent(a Answer) (verdict, string) {
@@ -228,8 +228,8 @@ func unfence(s string) string {
 	return strings.TrimSuffix(strings.TrimSpace(rest), "```")
 }
 
-// wholeJSON returns why a text is not exactly one JSON value; a truncated one is an
-// unexpected end of file.
+// wholeJSON returns an error unless a text is exactly one JSON value; for a truncated value, it is
+// io.ErrUnexpectedEOF.
 func wholeJSON(s string) error {
 	d := json.NewDecoder(bytes.NewReader([]byte(s)))
 	var v json.RawMessage
@@ -240,7 +240,7 @@ func wholeJSON(s string) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is text after the JSON value")
+		return errors.New("text after the JSON value")
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// classify explains an error without a class.
+// classify returns the failure for an error without a class.
 func classify(err error) *contract.Failure {
 	explain := func(class contract.Class, code contract.Code) *contract.Failure {
 		return &contract.Failure{Class: class, Code: code, Message: shorten(err.Error())}
@@ -47,15 +47,15 @@ func classify(err error) *contract.Failure {
 	}
 }
 
-// isErrno reports whether an error is just an error number of the system, which
-// implements net.Error although most have nothing to do with the network.
+// isErrno reports whether an error is only a system error number. These implement net.Error,
+// although most are unrelated to the network.
 func isErrno(err error) bool {
 	var op *net.OpError
 	var number syscall.Errno
 	return errors.As(err, &number) && !errors.As(err, &op)
 }
 
-// postgresClass explains an SQLSTATE (PostgreSQL manual, appendix A).
+// postgresClass returns the class and code for an SQLSTATE (PostgreSQL manual, appendix A).
 func postgresClass(state string) (contract.Class, contract.Code) {
 	switch {
 	case strings.HasPrefix(state, "08"), strings.HasPrefix(state, "57P"), state == "53300", state == "40001", state == "40P01", state == "55P03":

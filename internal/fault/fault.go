@@ -1,6 +1,6 @@
-// Package fault is the one taxonomy of failures: it turns any error into a class, a
-// code, a message for users and a cause, defines how each class is retried, and carries
-// failures across Temporal as application errors whose type is the class.
+// Package fault defines the taxonomy of failures. It classifies any error by class and code, adds a
+// message for users and a cause, defines how each class is retried, and converts failures to
+// Temporal application errors whose type is the class.
 package fault
 
 import (
@@ -12,15 +12,15 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Error is a failure on its way up: the contract's failure, the Go error behind it, and
-// how long the other side asked us to wait before the next attempt.
+// Error is a failure as a Go error: the contract's failure, the underlying error, and the delay
+// before the next attempt that the remote service requested.
 type Error struct {
 	contract.Failure
 	RetryAfter time.Duration
 	err        error
 }
 
-// Error returns the message and, if it adds something, the error behind it.
+// Error returns the message and, if it adds information, the underlying error.
 func (e *Error) Error() string {
 	if e.err == nil {
 		return e.Failure.Error()
@@ -28,7 +28,7 @@ func (e *Error) Error() string {
 	return e.Failure.Error() + ": " + e.err.Error()
 }
 
-// Unwrap returns the error behind the failure.
+// Unwrap returns the underlying error.
 func (e *Error) Unwrap() error { return e.err }
 
 // After sets how long to wait before the next attempt and returns e.
@@ -37,8 +37,8 @@ func (e *Error) After(d time.Duration) *Error {
 	return e
 }
 
-// New returns a failure. The message says what was tried, on what, why it failed and
-// what to do; it must not contain secrets.
+// New returns a failure. The message states the operation, its object, why it failed and what to
+// do; it must not contain secrets.
 func New(class contract.Class, code contract.Code, format string, args ...any) *Error {
 	return &Error{Failure: contract.Failure{Class: class, Code: code, Message: fmt.Sprintf(format, args...)}}
 }
@@ -51,11 +51,10 @@ func Wrap(err error, class contract.Class, code contract.Code, format string, ar
 	return e
 }
 
-// Restore returns an error for a failure that was stored or came from elsewhere.
+// Restore returns an error for a stored or received failure.
 func Restore(f contract.Failure) *Error { return &Error{Failure: f} }
 
-// Of returns the failure that an error stands for. It never fails: an error
-// that nothing explains is a RUNTIME_ERROR. Of(nil) is nil.
+// Of returns the failure for any error. An unrecognised error is a RUNTIME_ERROR. Of(nil) is nil.
 func Of(err error) *contract.Failure {
 	if err == nil {
 		return nil
@@ -82,12 +81,12 @@ func Is(err error, code contract.Code) bool {
 	return f != nil && f.Code == code
 }
 
-// maxText limits messages and causes: Temporal keeps failures in mutable state and cuts
-// them at 4 KiB.
+// maxText limits messages and causes: Temporal stores failures in mutable state and truncates them
+// at 4 KiB.
 const maxText = 2000
 
-// shorten cuts a text in its middle, which is the least informative part. The text
-// stays valid UTF-8, which Temporal requires.
+// shorten removes the middle of a long text, which is the least informative part. The text stays
+// valid UTF-8, which Temporal requires.
 func shorten(s string) string {
 	s = strings.ToValidUTF8(s, "�")
 	if len(s) <= maxText {

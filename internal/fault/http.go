@@ -12,10 +12,10 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// MaxScanBody is how many bytes of an error's body are read.
+// MaxScanBody is the number of bytes of an error body that are scanned.
 const MaxScanBody = 64 << 10
 
-// bodyRule is something that providers say in an error's body and not by the status.
+// bodyRule recognises an error that providers describe in the body rather than by the status.
 type bodyRule struct {
 	words  *regexp.Regexp // in lower case
 	status func(int) bool // nil: any below 500
@@ -40,7 +40,7 @@ var bodyRules = []bodyRule{
 	{re(`model_not_found|not a valid model id|not_found_error|deploymentnotfound|no endpoints found|model .{0,80}(does not exist|not found|is not available|deprecated|decommissioned)|is not found for api version|try pulling it first`), statusIn(http.StatusBadRequest, http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusForbidden), contract.ClassConfig, contract.CodeModelNotFound},
 }
 
-// overflowed matches an overflow that a server reports as its own error.
+// overflowed matches a context overflow that a provider reports as a server error (5xx).
 var overflowed = re(`context (size|length|window) (has been |is |was )?exceeded|exceeds? the (available |maximum )?context`)
 
 const (
@@ -48,10 +48,10 @@ const (
 	statusCloudflareNoConn = 522
 )
 
-// OfHTTP returns the failure for a model provider's error response: from the words of
-// its body if they are more specific than the status, as written by OpenAI, Anthropic,
-// OpenRouter, Gemini, Ollama and compatible servers. Status 200 is for an error that
-// came in place of an answer. The message holds what the provider said, shortened.
+// OfHTTP returns the failure for a model provider's error response. The body takes precedence if it
+// is more specific than the status; the formats of OpenAI, Anthropic, OpenRouter, Gemini, Ollama
+// and compatible servers are recognised. Status 200 means an error in place of a completion. The
+// message quotes the provider's message, shortened.
 func OfHTTP(status int, body []byte) *contract.Failure {
 	doc := string(body[:min(len(body), MaxScanBody)])
 	said := readProviderError(body)
@@ -90,7 +90,7 @@ func classOfBody(status int, words string) (contract.Class, contract.Code) {
 	switch {
 	case status == http.StatusProxyAuthRequired:
 		return contract.ClassConfig, contract.CodeUnauthorized
-	case status < http.StatusBadRequest: // an answer that is none; the next may be one
+	case status < http.StatusBadRequest: // not a usable response; a retry may succeed
 		return contract.ClassInfra, contract.CodeUnavailable
 	}
 	return OfHTTPStatus(status)
@@ -102,7 +102,7 @@ var httpTodos = map[contract.Code]string{
 	contract.CodeContextOverflow: "send less context, or use a model with a larger window",
 	contract.CodeRefusal:         "ask again with constraints, or use another model",
 	contract.CodeUnauthorized:    "check the key and its permissions",
-	contract.CodeModelNotFound:   "check that the provider has the model and that base_url is right",
+	contract.CodeModelNotFound:   "check that the provider offers the model and that base_url is correct",
 	contract.CodeInvalidOutput:   "ask again",
 	contract.CodeBadRequest:      "correct the model settings",
 }
@@ -111,7 +111,7 @@ func httpTodo(code contract.Code) string {
 	return cmp.Or(httpTodos[code], "try again later, or use another provider")
 }
 
-// providerError is what an error's body says, whatever its shape.
+// providerError is the content of an error body in any supported format.
 type providerError struct {
 	Message, Kind, Raw string
 	Status             int
@@ -133,7 +133,7 @@ func readProviderError(body []byte) providerError {
 		if json.Unmarshal(raw, &text) == nil {
 			return providerError{Message: text}
 		}
-		_ = json.Unmarshal(raw, &doc) // not an object: only the body itself is known
+		_ = json.Unmarshal(raw, &doc) // if it is not an object, the fields of the body are used
 	}
 	var e providerError
 	if blocked, ok := doc["promptFeedback"]; ok {
@@ -147,7 +147,7 @@ func readProviderError(body []byte) providerError {
 		Raw string `json:"raw"`
 	}
 	_ = json.Unmarshal(doc["metadata"], &meta) // optional
-	_ = json.Unmarshal(doc["code"], &e.Status) // a text for some providers
+	_ = json.Unmarshal(doc["code"], &e.Status) // a string for some providers
 	if e.Message == "" {
 		e.Message = text("message")
 	}

@@ -7,47 +7,44 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Limits on what is read of an output and said about it. The first error of a long
-// output is usually the cause of all others, and the end says how it ended; the middle
-// says least.
+// Limits on how much of an output is scanned and quoted. The first error in a long output usually
+// causes the rest, and the end shows the result; the middle is least informative.
 const (
-	// MaxScanHead is how many bytes of an output's beginning are read.
+	// MaxScanHead is the number of bytes scanned at the beginning of an output.
 	MaxScanHead = 16 << 10
-	// MaxScanTail is how many bytes of an output's end are read.
+	// MaxScanTail is the number of bytes scanned at the end of an output.
 	MaxScanTail = 48 << 10
-	// MaxOutputMessage is the maximum length of a message about an output or answer, in
-	// bytes.
+	// MaxOutputMessage is the maximum length of a message about an output or a response, in bytes.
 	MaxOutputMessage = 700
 	// MaxOutputCause is the maximum length of the cause of such a failure, in bytes.
 	MaxOutputCause = 1200
 
-	maxScanLine     = 2000 // bytes of one line; the rest is minified or hostile
+	maxScanLine     = 2000 // bytes of one line; a longer one is minified or hostile
 	maxShownCommand = 120  // bytes of the command in a message
 	maxShownLine    = 300  // bytes of the decisive line in a message
 )
 
-// Output is what a command left behind that is considered failed.
+// Output is the result of a failed command.
 type Output struct {
 	// Command is the command line, for the message.
 	Command string
 	// ExitCode is its exit code, or 128 plus a signal's number.
 	ExitCode int
-	// Signal is what ended it ("killed", "SIGSEGV"), or "".
+	// Signal is the signal that terminated it ("killed", "SIGSEGV"), or "".
 	Signal string
 	// TimedOut is whether it was stopped at its time limit.
 	TimedOut bool
 	// OutOfMemory is whether it was stopped at its memory limit.
 	OutOfMemory bool
-	// Text is what it printed, or the end of it.
+	// Text is its output, or the end of it.
 	Text string
 }
 
-// OfOutput returns the failure for a failed command's output: class, code, a message
-// that says what failed, where and what to do, and as its cause the lines of the root
-// cause, not of what followed. The text may be hostile: the work is bounded by
-// MaxScanHead and MaxScanTail, and the answer is short, valid UTF-8. An output that
-// nothing explains is a RUNTIME_ERROR with code unknown. It may take a tenth of a
-// second: call it in activities, not in workflow code.
+// OfOutput returns the failure for a failed command's output: class, code, a message that states
+// what failed, where and what to do, and as its cause the lines of the root cause without errors
+// that follow from it. The text may be hostile: scanning is bounded by MaxScanHead and MaxScanTail,
+// and the resulting texts are short, valid UTF-8. An unrecognised output is a RUNTIME_ERROR with
+// code unknown. OfOutput may take a tenth of a second: call it in activities, not in workflow code.
 func OfOutput(o Output) *contract.Failure {
 	text := readable(o.Text)
 	if v, ok := endedByLimit(o); ok {
@@ -67,7 +64,7 @@ func OfOutput(o Output) *contract.Failure {
 	return v.failure(o, finding{cause: v.endCause(o, text)})
 }
 
-// verdict is what a kind of failure is, in words for people.
+// verdict describes a kind of failure.
 type verdict struct {
 	class contract.Class
 	code  contract.Code
@@ -75,7 +72,7 @@ type verdict struct {
 	todo  string // an imperative
 }
 
-// finding is where and why something failed.
+// finding is the location and cause of a failure.
 type finding struct {
 	cause string // lines of the output
 	where string // file:line, or ""
@@ -104,8 +101,8 @@ func (v verdict) failure(o Output, f finding) *contract.Failure {
 	}
 }
 
-// endCause is the cause for a command whose output explains nothing: how it ended, and
-// the most informative line.
+// endCause returns the cause for a command with an unrecognised output: the most informative line,
+// and how the command ended.
 func (v verdict) endCause(o Output, text string) string {
 	how := fmt.Sprintf("it exited with code %d", o.ExitCode)
 	switch {
@@ -124,13 +121,13 @@ func (v verdict) endCause(o Output, text string) string {
 	return how
 }
 
-// The verdicts on commands that were ended by a limit or a signal.
+// The verdicts on commands that were terminated by a limit or a signal.
 var (
-	ranTooLong  = verdict{contract.ClassRuntime, contract.CodeTimeout, "the command exceeded its time limit", "find what it waits for, or give it more time"}
+	ranTooLong  = verdict{contract.ClassRuntime, contract.CodeTimeout, "the command exceeded its time limit", "find out what it waits for, or raise the limit"}
 	tooMuchRAM  = verdict{contract.ClassRuntime, contract.CodeCommandCrashed, "the command ran out of memory", "reduce its memory use, or raise the memory limit"}
-	badSyscall  = verdict{contract.ClassSafety, contract.CodeForbidden, "the command used a system call that the sandbox forbids", "do the work without it"}
+	badSyscall  = verdict{contract.ClassSafety, contract.CodeForbidden, "the command used a system call that the sandbox forbids", "avoid that system call"}
 	crashed     = verdict{contract.ClassRuntime, contract.CodeCommandCrashed, "the command crashed", "find the cause and fix the code"}
-	unexplained = verdict{contract.ClassRuntime, contract.CodeUnknown, "the command failed without giving a reason", "run it manually, or make its output more detailed"}
+	unexplained = verdict{contract.ClassRuntime, contract.CodeUnknown, "the command failed without reporting a reason", "run it manually, or make its output more detailed"}
 )
 
 const (
@@ -142,8 +139,8 @@ const (
 	sigsys            = 31
 )
 
-// endedByLimit returns the verdict on a command that was ended from outside: then its
-// output says where it was, not why it failed.
+// endedByLimit returns the verdict on a command that was terminated externally: its output shows
+// how far it got, but not why it failed.
 func endedByLimit(o Output) (verdict, bool) {
 	signal := strings.ToLower(o.Signal)
 	switch {

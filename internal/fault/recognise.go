@@ -10,22 +10,22 @@ import (
 // recogniser matches one way in which one family of tools reports a failure.
 type recogniser struct {
 	family string // whose wording it is
-	// hints are in lower case; if none of them is in the output, the pattern is not tried.
-	// They make a long table cheap.
+	// hints are in lower case; if the output contains none of them, the pattern is not tried. They
+	// make a long table cheap.
 	hints   []string
 	pattern *regexp.Regexp // must match the output
 	exits   []int          // if any, the exit code must be one of them
 	is      verdict
-	// causes match the root cause, best first. Without them, or if none matches, it is
-	// what the pattern matched. The cause is the whole line, and those of the following
-	// lines that belong to it.
+	// causes match the root cause, best first. If there are none, or none matches, the match of the
+	// pattern is the root cause. It includes the whole line and the following lines that belong to
+	// it.
 	causes []*regexp.Regexp
-	// more is how many lines after the first belong to the cause.
+	// more is the number of lines after the first that belong to the cause.
 	more int
-	// last uses the last match instead of the first: for programs that print a stack with
-	// the innermost call at its end.
+	// last selects the last match instead of the first, for programs that print the innermost call
+	// of a stack last.
 	last bool
-	// before looks for the place above the cause first, where Python prints it.
+	// before searches for the source location above the cause first, where Python prints it.
 	before bool
 }
 
@@ -40,7 +40,7 @@ func (r *recogniser) applies(o Output, low string) bool {
 	return slices.ContainsFunc(r.hints, func(hint string) bool { return strings.Contains(low, hint) })
 }
 
-// find looks for the failure in a readable output.
+// find searches a readable output for the failure.
 func (r *recogniser) find(text string) (finding, bool) {
 	at := r.pattern.FindStringIndex(text)
 	if at == nil {
@@ -70,7 +70,7 @@ func lastMatch(re *regexp.Regexp, text string) []int {
 	return all[len(all)-1]
 }
 
-// skipBlank returns where the first non-blank line of a match begins.
+// skipBlank returns the offset of the first non-blank line of a match.
 func skipBlank(text string, at []int) int {
 	i := at[0]
 	for i < at[1] && (text[i] == '\n' || text[i] == ' ' || text[i] == '\t') {
@@ -79,8 +79,8 @@ func skipBlank(text string, at []int) int {
 	return strings.LastIndexByte(text[:i], '\n') + 1
 }
 
-// linesFrom returns the line at start up to the line in which the match ends, and up to
-// more non-blank lines after it.
+// linesFrom returns the lines from start through the end of the match, and up to more non-blank
+// lines after them.
 func linesFrom(text string, start, end, more int) string {
 	var kept []string
 	at, extra := start, 0
@@ -104,7 +104,7 @@ func linesFrom(text string, start, end, more int) string {
 	return strings.Join(kept, "\n")
 }
 
-// frame matches a place in a source file as compilers and stacks write it.
+// frame matches a source location in the formats of compilers and stack traces.
 var frame = regexp.MustCompile(`File "([^"\n]+)", line (\d+)` +
 	`|(?:on|In|in) ([\w@./+-]+\.\w+) (?:on )?line (\d+)` +
 	`|((?:[\w@.()\[\]+-]*/)*[\w@.+-]+\.(?:cs|fs|vb)):line (\d+)` +
@@ -113,19 +113,18 @@ var frame = regexp.MustCompile(`File "([^"\n]+)", line (\d+)` +
 
 const sourceFiles = `go|py|pyi|js|jsx|mjs|cjs|ts|tsx|mts|vue|svelte|rs|java|kt|kts|scala|groovy|gradle|rb|erb|rake|php|c|h|cc|cpp|cxx|hpp|hh|m|mm|swift|ex|exs|erl|hs|ml|lua|pl|pm|t|sh|bash|zsh|ps1|sql|tf|hcl|proto|yml|yaml|toml|json|css|scss|html|md|dart|zig|nim|cr|clj|r|jl|cmake|xml`
 
-// foreign matches what precedes a place outside the repository: a class of a library or
-// the runtime.
+// foreign matches the text before a location outside the repository: a class of a library or the
+// runtime.
 var foreign = regexp.MustCompile(`at (?:[\w./]+/)?(?:java|javax|jdk|sun|kotlin|scala|groovy|junit|org\.junit|org\.opentest4j|org\.assertj|org\.hamcrest|org\.mockito|org\.gradle|org\.apache|org\.springframework)\.[^\n]*$`)
 
 const (
-	workspaceRoot = "/workspace/" // where commands of the sandbox see theirs
-	placeAhead    = 6 << 10       // bytes after the cause in which its place is looked for
+	workspaceRoot = "/workspace/" // path of the workspace inside the sandbox
+	placeAhead    = 6 << 10       // bytes after the cause that are searched for its location
 	placeBehind   = 2 << 10       // and before it
 )
 
-// place finds the file and line in the repository that belong to the cause that begins
-// at start: in it or the next one after it, else the last before it; the other way
-// round if the tool prints the place before the cause.
+// place finds the file and line in the repository for the cause at start: the first location in or
+// after the cause, else the last one before it. If before is set, the order is reversed.
 func place(text string, start int, before bool) string {
 	ahead := places(text[start:min(len(text), start+placeAhead)])
 	behind := places(text[max(0, start-placeBehind):start])
@@ -138,7 +137,7 @@ func place(text string, start int, before bool) string {
 	return ""
 }
 
-// places returns all places of the repository in a text.
+// places returns all locations in the repository that a text mentions.
 func places(text string) []string {
 	const maxPlaces = 200
 	var all []string

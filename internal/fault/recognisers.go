@@ -7,30 +7,30 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// The verdicts. Place and cause complete them.
+// The verdicts, to which the location and cause are added.
 var (
-	tampered    = verdict{contract.ClassSafety, contract.CodeIntegrity, "a download does not match its checksum", "have a person find out why; do not accept the new checksum unchecked"}
+	tampered    = verdict{contract.ClassSafety, contract.CodeIntegrity, "a download does not match its checksum", "have a person investigate; do not accept the new checksum without verification"}
 	refused     = verdict{contract.ClassSafety, contract.CodeForbidden, "a policy of the repository's host rejected the change", "change it to comply with the policy"}
 	noIsolation = verdict{contract.ClassConfig, contract.CodeIsolation, "this machine cannot isolate commands", "run rgpt doctor to see what the sandbox needs"}
 	noSpace     = verdict{contract.ClassInfra, contract.CodeDiskFull, "the disk is full", "free disk space, or use another worker"}
 	slowDown    = verdict{contract.ClassInfra, contract.CodeRateLimited, "a service received too many requests", "wait, or use credentials with a higher limit"}
-	unreachable = verdict{contract.ClassInfra, contract.CodeUnavailable, "something that the command needs is not responding or is in use", "check that it runs and that the network is allowed"}
-	tooSlow     = verdict{contract.ClassInfra, contract.CodeTimeout, "a service did not respond in time", "try again, or check that it can be reached"}
-	missing     = verdict{contract.ClassConfig, contract.CodeMissing, "something that the command needs is not installed", "add it to the project's manifest or to the worker, or correct its name"}
-	badConfig   = verdict{contract.ClassConfig, contract.CodeInvalidConfig, "configuration or environment is missing or wrong", "correct it"}
+	unreachable = verdict{contract.ClassInfra, contract.CodeUnavailable, "a resource that the command needs is not responding or is in use", "check that it is running and that network access is allowed"}
+	tooSlow     = verdict{contract.ClassInfra, contract.CodeTimeout, "a service did not respond in time", "try again, or check that the service is reachable"}
+	missing     = verdict{contract.ClassConfig, contract.CodeMissing, "a dependency of the command is not installed", "add it to the project's manifest, install it on the worker, or correct its name"}
+	badConfig   = verdict{contract.ClassConfig, contract.CodeInvalidConfig, "the configuration or environment is missing or invalid", "correct it"}
 	noAccess    = verdict{contract.ClassConfig, contract.CodeUnauthorized, "access was denied", "check the credentials and their permissions"}
 	badCode     = verdict{contract.ClassAssertion, contract.CodeCheckFailed, "the code does not pass the check", "fix the code"}
 	redTest     = verdict{contract.ClassAssertion, contract.CodeTestsFailed, "a test failed", "fix the code, or the test if it is wrong"}
-	nothingRan  = verdict{contract.ClassAssertion, contract.CodeNoTests, "no tests were run", "add tests, or correct where the runner looks for them"}
-	wrongRepo   = verdict{contract.ClassHuman, contract.CodeRepository, "the repository, or something named in it, cannot be used", "correct the name, or say which one is meant"}
+	nothingRan  = verdict{contract.ClassAssertion, contract.CodeNoTests, "no tests were run", "add tests, or configure the test runner to find them"}
+	wrongRepo   = verdict{contract.ClassHuman, contract.CodeRepository, "the repository, or something named in it, cannot be used", "correct the name, or specify which one is meant"}
 	conflict    = verdict{contract.ClassLogic, contract.CodeMergeConflict, "the changes conflict", "resolve the conflict"}
 	behind      = verdict{contract.ClassLogic, contract.CodeBranchConflict, "the branch already has other commits", "rebase the change on it"}
-	noChange    = verdict{contract.ClassLogic, contract.CodeEmptyChange, "nothing was changed", "say what to change"}
+	noChange    = verdict{contract.ClassLogic, contract.CodeEmptyChange, "nothing was changed", "specify what to change"}
 )
 
-// recognisers are tried from top to bottom; the first match decides. So the order is
-// from what decides in any context, over what a tool says about its own work, to what
-// only says that something ended badly.
+// recognisers are tried from top to bottom; the first match decides. Phrases that are conclusive in
+// any context come first, then the reports of specific tools, then phrases that only indicate a
+// failure.
 var recognisers = slices.Concat(
 	decisive, git, absent, configuration, python, compilers, testRunners, linters, databases, infrastructure, empty, crashes, lastWords, anyTool,
 )
@@ -86,7 +86,7 @@ var decisive = []recogniser{
 		pattern: re(`os\.environ\[[^\n]*\n(?s:.*)\nKeyError: `), causes: res(`(?m)^KeyError: .*$`)},
 }
 
-// git reports on repositories; its wording is its own.
+// git recognises the error messages of git.
 var git = []recogniser{
 	{family: "git, conflicts", is: conflict, more: 2, hints: []string{"conflict (", "patch does not apply", "patch failed", "would be overwritten by", "unmerged files", "you have unmerged paths"},
 		pattern: re(`(?m)^CONFLICT \(.*$|patch does not apply|(?m)^error: patch failed.*$|would be overwritten by (merge|checkout|rebase|cherry-pick).*|not possible because you have unmerged files`)},
@@ -106,7 +106,7 @@ var git = []recogniser{
 		causes:  res(`Please tell me who you are`)},
 }
 
-// absent is what is missing but could be installed.
+// absent recognises missing software that could be installed.
 var absent = []recogniser{
 	{family: "python", is: missing, hints: []string{"no module named", "no matching distribution", "could not find a version that satisfies"},
 		pattern: re(`ModuleNotFoundError: No module named .*|: No module named [\w.]+|No matching distribution found.*|Could not find a version that satisfies.*`),
@@ -143,7 +143,7 @@ var absent = []recogniser{
 		pattern: re(`(?m)^(?:\S+: )?(?:line \d+: |\d+: )?[\w./+-]+: (?:command not found|not found)$|required file not found|bad interpreter: No such file.*|(?m)^(?:/usr/bin/)?env: .*: No such file or directory$|is not recognized as (?:an internal or external command|the name of a cmdlet)`)},
 }
 
-// configuration is what is wrong around the code.
+// configuration recognises errors outside the code.
 var configuration = []recogniser{
 	{family: "npm", is: badConfig, more: 1, hints: []string{"missing script", "ejsonparse", "package.json", "package-lock", "lockfile", "npm ci"},
 		pattern: re(`Missing script: .*|code EJSONPARSE|(?s:ENOENT.{0,300}package\.json)|.*can only install with an existing package-lock\.json.*|.*package\.json and package-lock\.json .*are (not )?in sync.*|code EUSAGE|ERR_PNPM_OUTDATED_LOCKFILE.*|lockfile needs to be updated.*|ERR_PNPM_NO_SCRIPT.*`),
@@ -177,14 +177,14 @@ var configuration = []recogniser{
 		causes:  res(`(?m)^\* permission denied$`)},
 }
 
-// empty is when there was nothing to run.
+// empty recognises test runs that found no tests.
 var empty = []recogniser{
 	{family: "no tests", is: nothingRan, hints: []string{"no test", "no tests", "collected 0 items", "no specs", "ran 0 tests", "0 examples", " deselected"},
 		pattern: re(`(?i)no tests? (ran|found|were run|files? found|to run|executed|match).*|\[no test files\]|collected 0 items|no test files.*|no specs? (files )?(were )?found.*|ran 0 tests.*|no tests!|no test is available.*|\b0 examples, 0 failures|(?m)^=+ \d+ deselected in .*`),
 		causes:  res(`(?i)no tests? (?:ran|found|files? found).*`)},
 }
 
-// databases report through their clients.
+// databases recognises database errors, as reported by clients.
 var databases = []recogniser{
 	{family: "sql, access", is: noAccess, hints: []string{"password authentication failed", "role \"", "no pg_hba.conf", "access denied for user", "peer authentication failed", "login failed for user"},
 		pattern: re(`password authentication failed.*|role ".*" does not exist|no pg_hba\.conf entry.*|Access denied for user.*|Peer authentication failed.*|Login failed for user.*`)},
@@ -200,8 +200,8 @@ var databases = []recogniser{
 		pattern: re(`(?m)^.*ERROR:  \S.*$|\w+ constraint failed.*|Duplicate entry .*`)},
 }
 
-// infrastructure is what does not answer, or is in use. It comes after tests: a test
-// that meets a closed port is a failed test all the same.
+// infrastructure recognises resources that do not respond or are in use. It comes after the test
+// runners: a test that fails because of a closed port is still a failed test.
 var infrastructure = []recogniser{
 	{family: "containers", is: unreachable, hints: []string{"docker daemon", "oci runtime", "port is already allocated", "was refused", "containerd", "podman"},
 		pattern: re(`Cannot connect to the Docker daemon.*|.*OCI runtime .*|.*port is already allocated.*|The connection to the server \S+ was refused.*|failed to create shim task.*`)},

@@ -1,9 +1,10 @@
 package fault
 
-// What is wrong with code: compilers, test runners, linters, and programs that crash.
+// Recognisers of errors in code, as reported by compilers, test runners, linters and crashing
+// programs.
 
-// python prints its errors in the last line of a stack, and the innermost call above
-// it.
+// python recognises Python errors. The error is in the last line of a traceback, and the innermost
+// call is above it.
 var python = []recogniser{
 	{family: "python, syntax", is: badCode, last: true, before: true, hints: []string{"syntaxerror:", "indentationerror:", "taberror:"},
 		pattern: re(`File "[^"\n]+", line \d+\n(?s:.*)(?:SyntaxError|IndentationError|TabError): `),
@@ -11,7 +12,7 @@ var python = []recogniser{
 	{family: "python, names", is: badCode, last: true, hints: []string{"importerror: cannot import name"}, pattern: re(`ImportError: cannot import name.*`)},
 }
 
-// compilers stop at invalid code; later errors follow from that.
+// compilers recognises compiler errors. Later errors often follow from the first one.
 var compilers = []recogniser{
 	{family: "sanitizers", is: crashed, more: 3, hints: []string{"sanitizer", ": runtime error: "}, pattern: re(`ERROR: \w+Sanitizer: .*|:\d+:\d+: runtime error: .*`)},
 	{family: "babel", is: badCode, hints: []string{"syntaxerror: "}, pattern: re(`(?m)^\s*SyntaxError: \S+\.\w+: .*$`)},
@@ -42,7 +43,7 @@ var compilers = []recogniser{
 	{family: "bundlers", is: badCode, more: 1, hints: []string{"module not found", "failed to compile", "build failed with", "error during build", "✘ [error]"}, pattern: re(`(?m)^.*Module not found: .*$|(?m)^✘ \[ERROR\] .*$|(?m)^error during build:\n.*$|(?m)^Failed to compile\.?$`)},
 }
 
-// testRunners report which test failed, and why.
+// testRunners recognises failed tests and their causes.
 var testRunners = []recogniser{
 	{family: "go, time", is: ranTooLong, more: 2, hints: []string{"test timed out after"}, pattern: re(`panic: test timed out after.*`)},
 	{family: "go", is: redTest, more: 2, hints: []string{"--- fail", "fail\t", "data race"}, pattern: re(`(?m)^\s*--- FAIL: |(?m)^FAIL\t|WARNING: DATA RACE`),
@@ -81,7 +82,7 @@ var testRunners = []recogniser{
 	{family: "assertions", is: redTest, more: 2, exits: []int{1}, hints: []string{"snapshot"}, pattern: re(`\d+ snapshots? (?:failed|obsolete)`)},
 }
 
-// linters say nothing about how code runs.
+// linters recognises findings about code that was not executed.
 var linters = []recogniser{
 	{family: "eslint", is: badCode, hints: []string{"problem"}, pattern: re(`✖ \d+ problems?`), causes: res(`(?m)^\s+\d+:\d+\s+error\s+.*$`, `(?m)^\s+\d+:\d+\s+warning\s+.*$`)},
 	{family: "ruff", is: badCode, more: 1, hints: []string{"found "}, pattern: re(`(?m)^Found \d+ errors?`), causes: res(`(?m)^[A-Z]+\d{3,4}\b.*\n.*$`, `(?m)^.*:\d+:\d+: [A-Z]+\d+ .*$`, `(?m)^.*: error: .*$`)},
@@ -95,7 +96,7 @@ var linters = []recogniser{
 	{family: "coverage", is: badCode, hints: []string{"coverage"}, pattern: re(`(?i)coverage .*(?:does not meet|below|under|less than|not reached|threshold).*|.*fail[- ]under.*`)},
 }
 
-// crashes are programs that crashed.
+// crashes recognises programs that crashed.
 var crashes = []recogniser{
 	{family: "memory", is: tooMuchRAM, hints: []string{"out of memory", "outofmemoryerror", "memoryerror", "oomkilled", "cannot allocate memory", "bad_alloc", "exited with code 137"},
 		pattern: re(`JavaScript heap out of memory|java\.lang\.OutOfMemoryError.*|(?m)^MemoryError.*$|OOMKilled|fatal error: runtime: out of memory|Cannot allocate memory|std::bad_alloc|.*exited with code 137|(?i:out of memory)`)},
@@ -124,7 +125,7 @@ var crashes = []recogniser{
 		pattern: re(`(?m)^.*(?:Segmentation fault|core dumped|Bus error|Illegal instruction|Floating point exception|SIGSEGV).*$|(?m)^(?:.*: line \d+: .*)?(?:Killed|Terminated|Aborted)\b.*$`)},
 }
 
-// lastWords are of programs that were called in a wrong way, or did not find a file.
+// lastWords recognises programs that were called incorrectly or did not find a file.
 var lastWords = []recogniser{
 	{family: "usage", is: crashed, hints: []string{"are required", "flag provided but not defined", "unknown option", "unrecognized option", "invalid option", "unknown flag", "unknown command", "unexpected argument", "unknown shorthand"},
 		pattern: re(`(?i)the following arguments are required.*|flag provided but not defined.*|.*(?:unknown|unrecognized|invalid) (?:option|flag|command|shorthand flag)\b.*|unexpected argument.*`)},
@@ -132,8 +133,8 @@ var lastWords = []recogniser{
 	{family: "rights", is: crashed, exits: []int{126}, hints: []string{"permission denied", "cannot execute"}, pattern: re(`(?m)^.*(?:Permission denied|cannot execute).*$`)},
 }
 
-// anyTool are phrases of unknown tools, from least to most doubtful. They only keep a
-// failure from being unknown.
+// anyTool recognises common phrases of unknown tools, from least to most doubtful. It is the last
+// resort before a failure counts as unknown.
 var anyTool = []recogniser{
 	{family: "any, missing", is: missing, hints: []string{"not found", "not installed", "be found", "is missing", "please install", "any installed"},
 		pattern: re(`(?i)\b(?:executable|program|binary|command|library|package|plugin|compiler|sdk|interpreter|toolchain|driver)\b[^\n]{0,60}\b(?:not found|not installed|cannot be found|could not be found|is missing)\b.*|possible to find any installed.*|\b(?:is|are) not installed\b.*|please install\b.*`)},

@@ -8,8 +8,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Retry is how often failed work of a class is retried with the same parameters.
-// Further attempts are self-heal's task.
+// Retry defines how failed work of a class is retried with the same parameters. Further attempts
+// are left to self-healing.
 type Retry struct {
 	Attempts int           // in total; 1: no retry
 	First    time.Duration // before the second attempt
@@ -17,10 +17,10 @@ type Retry struct {
 	Longest  time.Duration // between two attempts
 }
 
-// retries is the specification's table of automatic retries. The first waits of
-// INFRA_ERROR are short, because a lost connection to our own database is back at once
-// or in seconds; twelve attempts span about a minute and a half, which covers a restart
-// of a database or a short outage of a provider.
+// retries is the specification's table of automatic retries. The first delays of INFRA_ERROR are
+// short, because a lost connection to our own database is usually restored within seconds; twelve
+// attempts span about a minute and a half, which covers a database restart or a short provider
+// outage.
 var retries = map[contract.Class]Retry{
 	contract.ClassLLM:       {Attempts: 1},
 	contract.ClassInfra:     {Attempts: 12, First: 250 * time.Millisecond, Factor: 2, Longest: 20 * time.Second},
@@ -41,11 +41,10 @@ type kind struct {
 // unlimited is a number of attempts that is never reached.
 const unlimited = math.MaxInt32
 
-// byKind are rows of codes that differ from those of their class. What used up its time
-// once does so again. What cannot reach a host has already worked for minutes, and
-// waits longer. Our own database is waited for without limit: what a run knows must be
-// written, however late. How often other work is retried meanwhile is limited where its
-// activity is started (workflows/internal/options).
+// byKind overrides the retries of a class for specific codes. Work that timed out once is likely to
+// time out again. Work that cannot reach a host has already run for minutes, so its delays are
+// longer. Our own database is retried without limit, because the records of a run must be written,
+// however late; the options of other activities limit their retries (workflows/internal/options).
 var byKind = map[kind]Retry{
 	{contract.ClassInfra, contract.CodeTimeout}:      {Attempts: 5, First: 250 * time.Millisecond, Factor: 2, Longest: 20 * time.Second},
 	{contract.ClassInfra, contract.CodeUnreachable}:  {Attempts: 5, First: 5 * time.Second, Factor: 3, Longest: time.Minute},
@@ -65,7 +64,7 @@ var notRetried = map[contract.Code]bool{
 	contract.CodeQuarantined:    true,
 }
 
-// RetryOf returns the row of a class; an unknown class has that of RUNTIME_ERROR.
+// RetryOf returns the row of a class; an unknown class is treated as RUNTIME_ERROR.
 func RetryOf(class contract.Class) Retry {
 	if r, ok := retries[class]; ok {
 		return r
@@ -73,9 +72,9 @@ func RetryOf(class contract.Class) Retry {
 	return retries[contract.ClassRuntime]
 }
 
-// RetryDelay returns whether work whose given attempt (from 1) failed is retried, and after
-// how long: exponential backoff with jitter over the upper half, and never sooner than
-// the other side asked.
+// RetryDelay returns the delay before work is retried after a given failed attempt (from 1), and
+// whether it is retried: exponential backoff with jitter over the upper half, but at least the
+// delay that the remote service requested.
 func (e *Error) RetryDelay(attempt int) (time.Duration, bool) {
 	row, ok := byKind[kind{e.Class, e.Code}]
 	if !ok {

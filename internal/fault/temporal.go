@@ -9,10 +9,9 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// ToTemporal turns the error of an activity's given attempt (from 1) into what crosses
-// Temporal: an application error whose type is the class and whose details are the
-// failure, with the next retry's delay, or non-retryable. Only Temporal retries; this
-// is where it gets the policy.
+// ToTemporal converts the error of an activity's given attempt (from 1) to a Temporal application
+// error. Its type is the class and its details are the failure; it contains the delay of the next
+// retry or is non-retryable. Only Temporal retries, by the policy set here.
 func ToTemporal(err error, attempt int) error {
 	if err == nil {
 		return nil
@@ -34,8 +33,8 @@ func ToTemporal(err error, attempt int) error {
 	})
 }
 
-// fromTemporal extracts the failure from an error that a workflow got from an activity
-// or child workflow, nil if the error is not one of Temporal's.
+// fromTemporal extracts the failure from an error that a workflow received from an activity or
+// child workflow, nil if the error is not one of Temporal's.
 func fromTemporal(err error) *contract.Failure {
 	var app *temporal.ApplicationError
 	if errors.As(err, &app) {
@@ -51,13 +50,13 @@ func fromTemporal(err error) *contract.Failure {
 	var timeout *temporal.TimeoutError
 	if errors.As(err, &timeout) {
 		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_HEARTBEAT {
-			return &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeWorkerLost, Message: "the worker was lost and retries did not help; check that workers are running (rgpt doctor)"}
+			return &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeWorkerLost, Message: "the worker stopped responding and retries failed; check that workers are running (rgpt doctor)"}
 		}
 		return &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeTimeout, Message: shorten("the work exceeded its time limit: " + timeout.Error())}
 	}
 	var panicked *temporal.PanicError
 	if errors.As(err, &panicked) {
-		return &contract.Failure{Class: contract.ClassRuntime, Code: contract.CodeUnknown, Message: shorten("the code that did the work panicked: " + panicked.Error())}
+		return &contract.Failure{Class: contract.ClassRuntime, Code: contract.CodeUnknown, Message: shorten("the code panicked: " + panicked.Error())}
 	}
 	return nil
 }

@@ -9,21 +9,21 @@ import (
 )
 
 var (
-	// ansi matches the escape sequences that colour and move.
+	// ansi matches the escape sequences for colours and cursor movement.
 	ansi = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-Z\\\\-_])")
-	// prefixes matches what wrappers write before each line: image builds write step and
-	// second, continuous integration writes the time.
+	// prefixes matches the prefixes that wrappers add to each line: step and seconds in image
+	// builds, timestamps in continuous integration.
 	prefixes = regexp.MustCompile(`(?m)^(?:#\d+ \d+\.\d+ |\d{4}-\d\d-\d\dT[\d:.]+Z )`)
 	// logins matches a password in a URL.
 	logins = regexp.MustCompile(`://[^/\s@]+@`)
-	// telling matches a line that says what went wrong.
+	// telling matches a line that describes an error.
 	telling = regexp.MustCompile(`(?i)error|fail|fatal|cannot|could not|not found|denied|invalid|panic|exception|killed|abort`)
 	// follows matches lines that only report that something else has failed.
 	follows = regexp.MustCompile(`^(?:g?make(?:\[\d+\])?: \*\*\*|npm (?:ERR!|error)|note: |error: (?:subprocess-exited|metadata-generation|could not compile|command failed|recipe|script)|tar: (?:Child|Error is not|Exiting)|##\[error\]|Error: Process completed|exit status \d+$|error Command failed|BEGIN failed|.* had compilation errors|ERROR: failed to solve|.*ELIFECYCLE|.* exited with (?:code|status) \d+)`)
 )
 
-// readable prepares an output for searching: its head and tail only, valid UTF-8,
-// without control characters and wrappers' prefixes, no line too long.
+// readable prepares an output for searching: only its head and tail, as valid UTF-8, without
+// control characters and wrappers' prefixes, with long lines truncated.
 func readable(s string) string {
 	if left := len(s) - MaxScanHead - MaxScanTail; left > 0 {
 		s = s[:MaxScanHead] + fmt.Sprintf("\n[%d bytes omitted]\n", left) + s[len(s)-MaxScanTail:]
@@ -61,7 +61,7 @@ func readable(s string) string {
 	return b.String()
 }
 
-// Clip cuts a text to n bytes, at a rune, and marks that it did.
+// Clip truncates a text to n bytes at a rune boundary, and marks the truncation.
 func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -79,7 +79,7 @@ func hideLogins(s string) string { return logins.ReplaceAllString(s, "://***@") 
 
 // oneLine returns a text as one line of at most n bytes.
 func oneLine(s string, n int) string {
-	const factor = 4 // spaces and control characters that go away
+	const factor = 4 // allows for removed spaces and control characters
 	s = strings.ToValidUTF8(Clip(s, factor*n), "�")
 	s = strings.Map(func(r rune) rune {
 		if r < 0x20 || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
@@ -90,7 +90,7 @@ func oneLine(s string, n int) string {
 	return Clip(hideLogins(strings.Join(strings.Fields(s), " ")), n)
 }
 
-// FirstLine returns the first line with content.
+// FirstLine returns the first non-blank line.
 func FirstLine(s string) string {
 	for line := range strings.Lines(s) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -100,8 +100,8 @@ func FirstLine(s string) string {
 	return ""
 }
 
-// tellingLine returns the last line that says what went wrong, else the last line with
-// content; lines that only pass a failure on are the last resort.
+// tellingLine returns the last line that describes an error, else the last non-blank line. Lines
+// that only repeat that something else failed are the last resort.
 func tellingLine(text string) string {
 	last, passed := "", ""
 	rest := strings.TrimRight(text, "\n")
@@ -122,7 +122,8 @@ func tellingLine(text string) string {
 	return cmp.Or(last, passed)
 }
 
-// WithoutNumbers makes messages comparable that differ in line numbers and times.
+// WithoutNumbers removes digits, so that messages that differ only in line numbers and times
+// compare as equal.
 func WithoutNumbers(s string) string {
 	const most = 200
 	s = strings.Map(func(c rune) rune {

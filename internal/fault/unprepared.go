@@ -5,17 +5,16 @@ import (
 	"strings"
 )
 
-// unpreparedPattern matches one way in which a tool says that what it needs was never
-// installed. Its group, if any, names what is missing.
+// unpreparedPattern matches a tool's message that a dependency is not installed. Its group, if any,
+// captures the name of the dependency.
 type unpreparedPattern struct {
 	hint    string // in lower case; if it is not in the output, the pattern is not tried
 	pattern *regexp.Regexp
-	missing string // what is missing if the pattern has no group
+	missing string // the missing dependency if the pattern has no group
 }
 
-// unprepared are tools' own messages about a missing installation. What the code itself
-// asks for in vain, such as an import of a package that no manifest names, is not among
-// them: that is an error in the code.
+// unprepared are tools' own messages about a missing installation. Errors in the code itself, such
+// as an import of a package that no manifest lists, are not included.
 var unprepared = []unpreparedPattern{
 	{"not found", re(`(?m)^(?:/\S*/)?(?:ba|da|z)?sh: (?:line )?\d+: ([\w@./+-]+): (?:command )?not found$`), ""},
 	{"command not found", re(`(?m)^(?:/\S*/)?(?:ba|z)?sh: (?:line \d+: )?([\w@./+-]+): command not found$`), ""},
@@ -44,10 +43,10 @@ var unprepared = []unpreparedPattern{
 	{"toolchain not available", re(`(?m)^.*download (go[\d.]+\S*) .*toolchain not available.*$`), ""},
 }
 
-// Unprepared reports whether a failed command says that what it needs was never
-// installed where it ran, as opposed to an error in the code: then line is its message,
-// and what names what is missing, if the message does. Like [OfOutput] it reads the
-// beginning and the end of a text, which may be hostile.
+// Unprepared reports whether a command failed because a dependency is not installed where it ran,
+// as opposed to an error in the code. Then line is the command's message, and what is the missing
+// dependency, if the message names it. Like [OfOutput], it reads the beginning and the end of a
+// text, which may be hostile.
 func Unprepared(o Output) (line, what string, ok bool) {
 	text := readable(o.Text)
 	low := strings.ToLower(text)

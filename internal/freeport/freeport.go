@@ -1,5 +1,5 @@
-// Package freeport finds ports for servers that are started with a number:
-// servers to which no open listener can be passed.
+// Package freeport finds ports for servers that require a port number because they cannot inherit
+// an open listener.
 package freeport
 
 import (
@@ -14,23 +14,22 @@ import (
 )
 
 const (
-	lowest = 10_000 // below it are the well-known servers' ports
+	lowest = 10_000 // ports below are used by well-known servers
 	tries  = 200
-	// enough is how many ports there must be between lowest and those that the
-	// system gives away for it to be worth while to look there.
+	// enough is the minimum number of ports between lowest and the ephemeral ports that makes a
+	// search there worthwhile.
 	enough = 2_000
-	// givenAway is where the ports begin that IANA leaves to systems to give
-	// away, for those that do not say it.
+	// givenAway is the first ephemeral port according to IANA, for systems that do not report
+	// theirs.
 	givenAway = 49_152
 )
 
-// Take returns a port of 127.0.0.1 on which nobody listens and which no other
-// Take on this machine returns within the next minute, the time to start the
-// server on it.
+// Take returns a free port of 127.0.0.1 that no other Take on this machine returns within the next
+// minute, in which the server can be started on it.
 //
-// The port is not one of those that the system gives to connections and to
-// listeners that name none: else a server that was killed could find its port
-// taken, by anybody's connection, when it is started again.
+// The port is not an ephemeral port, which the system assigns to connections and to listeners
+// without a port: otherwise, any connection could take the port of a killed server before it is
+// restarted.
 func Take(ctx context.Context) (int, error) {
 	var last error
 	for range tries {
@@ -43,8 +42,8 @@ func Take(ctx context.Context) (int, error) {
 	return 0, fmt.Errorf("find a free port on 127.0.0.1: all %d ports tried are in use; last error: %w", tries, last)
 }
 
-// pick chooses a port below those that the system gives away, which begin at
-// first; 0, the system's choice, where it leaves too few.
+// pick chooses a port below the first ephemeral port, or 0 (the system's choice) if there are too
+// few.
 func pick(first int) int {
 	if first-lowest < enough {
 		return 0
@@ -52,7 +51,7 @@ func pick(first int) int {
 	return lowest + rand.IntN(first-lowest) //nolint:gosec // which one is no secret
 }
 
-// ephemeral returns the first of the ports that the system gives away.
+// ephemeral returns the first ephemeral port of the system.
 func ephemeral() int {
 	raw, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {
@@ -65,10 +64,10 @@ func ephemeral() int {
 	return first
 }
 
-// take listens on a port, 0 for any, and gives it up in a way that marks it as
-// taken: a connection that the listener's side closes stays in TIME_WAIT. A
-// listener that sets SO_REUSEADDR, as servers do, can have the port then; one
-// that does not, as this one, cannot, and the system gives it to nobody.
+// take listens on a port (0 for any) and releases it in a way that marks it as taken: a connection
+// closed by the listener's side stays in TIME_WAIT. A listener that sets SO_REUSEADDR, as servers
+// do, can then use the port; one that does not, such as this one, cannot, and the system does not
+// assign the port to others.
 func take(ctx context.Context, port int) (int, error) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return reuse(c, false) }}
 	l, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
@@ -81,8 +80,8 @@ func take(ctx context.Context, port int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The connection has the option from the listener: without it nobody could
-	// have the port before it is over.
+	// The connection inherits the option from the listener: without it, the port could not be used
+	// until TIME_WAIT ends.
 	if err := reuse(raw, true); err != nil {
 		return 0, err
 	}
@@ -98,7 +97,7 @@ func take(ctx context.Context, port int) (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, accepted.Close()
 }
 
-// reuse sets SO_REUSEADDR, which package net sets for every listener.
+// reuse sets or clears SO_REUSEADDR, which package net sets for every listener.
 func reuse(c syscall.RawConn, on bool) error {
 	value := 0
 	if on {

@@ -1,7 +1,6 @@
-// Package glob matches paths against patterns that strangers wrote: models, and the
-// files of repositories. It has doublestar's syntax (**, *, ?, [a-z], {a,b}) and
-// bounds what a pattern may cost, as the time for braces grows with the product of
-// their alternatives.
+// Package glob matches paths against untrusted patterns from models and repository files. It has
+// doublestar's syntax (**, *, ?, [a-z], {a,b}) and limits the cost of a pattern, because the time
+// for braces grows with the product of their alternatives.
 package glob
 
 import (
@@ -14,17 +13,16 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// The bounds of a pattern.
+// The limits of a pattern.
 const (
 	MaxBytes        = 1000
-	MaxAlternatives = 100 // patterns without braces that it stands for
+	MaxAlternatives = 100 // patterns without braces that it expands to
 )
 
-// maxWalk bounds the directory entries that one Walk looks at.
+// maxWalk is the maximum number of directory entries that one Walk visits.
 const maxWalk = 1_000_000
 
-// Check says what is wrong with a pattern, nil for nothing: that it is invalid, or
-// is over one of the bounds.
+// Check returns an error if a pattern is invalid or exceeds a limit.
 func Check(pattern string) error {
 	if len(pattern) > MaxBytes {
 		return fmt.Errorf("has %d bytes, more than the %d allowed", len(pattern), MaxBytes)
@@ -33,13 +31,13 @@ func Check(pattern string) error {
 		return fmt.Errorf("expands to more than %d patterns; use fewer {…}", MaxAlternatives)
 	}
 	if !doublestar.ValidatePattern(pattern) {
-		return errors.New("is not valid; expected one such as **/*.go or src/*.{js,ts}")
+		return errors.New("is not valid; expected a pattern such as **/*.go or src/*.{js,ts}")
 	}
 	return nil
 }
 
-// Match reports whether a pattern matches a path. What Check refuses matches
-// nothing.
+// Match reports whether a pattern matches a path. A pattern that Check rejects does not match any
+// path.
 func Match(pattern, name string) bool {
 	if Check(pattern) != nil {
 		return false
@@ -48,8 +46,8 @@ func Match(pattern, name string) bool {
 	return err == nil && ok
 }
 
-// Literal takes the meaning from the braces of a pattern of another syntax, such as
-// that of .gitignore, in which they stand for themselves.
+// Literal escapes the braces of a pattern of another syntax in which they are literal, such as
+// .gitignore.
 func Literal(pattern string) string {
 	if !strings.ContainsAny(pattern, "{}") {
 		return pattern
@@ -70,9 +68,9 @@ func Literal(pattern string) string {
 	return b.String()
 }
 
-// Walk calls visit for the files below fsys that match a pattern, following no
-// links. It ends with ctx, and after maxWalk entries, with an error; so it does for
-// a pattern that Check refuses. What cannot be read is passed over.
+// Walk calls visit for the files in fsys that match a pattern, without following links. It returns
+// an error if ctx is done, after maxWalk entries, or if Check rejects the pattern. Unreadable
+// entries are skipped.
 func Walk(ctx context.Context, fsys fs.FS, pattern string, visit func(path string) error) error {
 	if err := Check(pattern); err != nil {
 		return fmt.Errorf("pattern %q %w", pattern, err)
@@ -82,7 +80,7 @@ func Walk(ctx context.Context, fsys fs.FS, pattern string, visit func(path strin
 	return errors.Join(err, bounded.ended)
 }
 
-// boundedFS stops answering when its context ends, or too much was read.
+// boundedFS returns errors once its context is done or its limit is exceeded.
 type boundedFS struct {
 	fs.FS
 	ctx   context.Context
@@ -130,7 +128,7 @@ func (b *boundedFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	return entries, err
 }
 
-// Lstat lets doublestar see links as what they are.
+// Lstat allows doublestar to recognize links.
 func (b *boundedFS) Lstat(name string) (fs.FileInfo, error) {
 	if err := b.check(); err != nil {
 		return nil, err
@@ -147,15 +145,15 @@ func (b *boundedFS) ReadLink(name string) (string, error) {
 	return fs.ReadLink(b.FS, name)
 }
 
-// alternatives counts the patterns without braces that a pattern stands for, up to
-// MaxAlternatives and one more.
+// alternatives returns the number of patterns without braces that a pattern expands to, at most
+// MaxAlternatives + 1.
 func alternatives(pattern string) int {
 	n, _ := sequence(pattern, 0, false)
 	return n
 }
 
-// sequence counts from i on, in braces to the comma or brace that ends it, and
-// returns where that is.
+// sequence counts the alternatives from i on. Inside braces, it stops at the next comma or closing
+// brace, and returns its position.
 func sequence(p string, i int, inside bool) (count, end int) {
 	count = 1
 	for ; i < len(p); i++ {

@@ -1,6 +1,6 @@
-// Package health is the present state of the installation: the workers' agents, the
-// task queues, and unfinished work. It is refreshed every few seconds, so that reading it
-// costs nothing.
+// Package health reports the current state of the installation: the workers' agents, the task
+// queues, and unfinished work. The state is refreshed every few seconds, so that reading it is
+// cheap.
 package health
 
 import (
@@ -23,17 +23,17 @@ import (
 )
 
 const (
-	// DefaultInterval is the default for the maximum age of what a Monitor reports.
+	// DefaultInterval is the default interval between a Monitor's refreshes.
 	DefaultInterval = 5 * time.Second
 	// refreshTimeout limits one refresh.
 	refreshTimeout = 5 * time.Second
-	// maxConcurrentQueries is how many queues Temporal is asked about at the same time.
+	// maxConcurrentQueries is the maximum number of concurrent queue queries to Temporal.
 	maxConcurrentQueries = 4
-	// historyLength is how many samples of a queue's backlog are kept: ten minutes of them,
-	// by default.
+	// historyLength is the number of backlog samples kept for each queue: ten minutes' worth by
+	// default.
 	historyLength = 120
-	// polledWithin is how recently a poller must have polled a queue to count: a poll
-	// stays open for a minute, then the next one follows.
+	// polledWithin is the maximum time since a poller's last poll for it to count: a poll stays
+	// open for a minute, then the next one follows.
 	polledWithin = 75 * time.Second
 )
 
@@ -42,12 +42,12 @@ type Queue struct {
 	Name    string `json:"name"`
 	Role    string `json:"role"`
 	Backlog int64  `json:"backlog" doc:"approximate number of waiting tasks"`
-	// BacklogAge is how long the oldest of them has waited.
+	// BacklogAge is the waiting time of the oldest task.
 	BacklogAge   float64 `json:"backlog_age_seconds"`
 	AddRate      float64 `json:"add_rate" doc:"tasks added per second, over the last 30 s"`
 	DispatchRate float64 `json:"dispatch_rate" doc:"tasks dispatched to workers per second, over the last 30 s"`
 	Pollers      int     `json:"pollers" doc:"workers that poll the queue"`
-	// History is the backlog of the last refreshes, oldest first.
+	// History is the backlog at the last refreshes, oldest first.
 	History []int64 `json:"history" doc:"recent values of the backlog, oldest first"`
 }
 
@@ -57,10 +57,10 @@ type Report struct {
 	Queues []Queue       `json:"queues" doc:"as of queues_at; empty if Temporal never responded"`
 	// QueuesAt is when Temporal last described the queues.
 	QueuesAt *time.Time `json:"queues_at,omitempty"`
-	// QueuesProblem is why QueuesAt is older than it should be.
+	// QueuesProblem is the reason why QueuesAt is outdated.
 	QueuesProblem string `json:"queues_problem,omitempty"`
-	// Roles says for each role whether at least one healthy agent polls its queue: ok, or
-	// what is missing.
+	// Roles maps each role to ok if at least one healthy agent polls its queue, and otherwise to a
+	// description of the problem.
 	Roles map[string]string `json:"roles" doc:"for each role: ok, or what is missing"`
 
 	Unfinished views.Unfinished `json:"-"`
@@ -69,8 +69,7 @@ type Report struct {
 // OK is the value in Report.Roles for a role that has a healthy agent.
 const OK = "ok"
 
-// Monitor observes the installation and keeps the result. It is safe for concurrent
-// use.
+// Monitor observes the installation and keeps the result. It is safe for concurrent use.
 type Monitor struct {
 	views    *views.Views
 	temporal client.Client
@@ -111,8 +110,8 @@ func (m *Monitor) Watch(ctx context.Context) {
 	}
 }
 
-// Report returns the present agents and the queues as they were at most an interval
-// ago, or what is known of them. It fails only if the database does not answer.
+// Report returns the current agents and the state of the queues at the last refresh. It fails only
+// if the database does not respond.
 func (m *Monitor) Report(ctx context.Context) (Report, error) {
 	m.refreshIfStale(ctx)
 	agents, err := m.views.Agents(ctx)
@@ -124,7 +123,7 @@ func (m *Monitor) Report(ctx context.Context) (Report, error) {
 	return r, err
 }
 
-// refreshIfStale refreshes unless another call did recently, or is doing so.
+// refreshIfStale refreshes unless another call did recently or is in progress.
 func (m *Monitor) refreshIfStale(ctx context.Context) {
 	m.mu.Lock()
 	fresh := time.Since(m.refreshedAt) < 2*m.interval
@@ -134,7 +133,7 @@ func (m *Monitor) refreshIfStale(ctx context.Context) {
 	}
 }
 
-// refresh asks Temporal and the database, within refreshTimeout.
+// refresh queries Temporal and the database, within refreshTimeout.
 func (m *Monitor) refresh(ctx context.Context) {
 	if !m.refreshing.TryLock() {
 		return
@@ -162,7 +161,7 @@ func (m *Monitor) refresh(ctx context.Context) {
 	case queuesErr == nil:
 		m.recordQueues(queues, began)
 	case m.last.QueuesProblem == "":
-		m.log.WarnContext(ctx, "Temporal does not report the task queues", "error", queuesErr)
+		m.log.WarnContext(ctx, "Could not query Temporal for the task queues", "error", queuesErr)
 		m.last.QueuesProblem = "Temporal is not responding"
 	}
 	if viewsErr == nil {
@@ -171,12 +170,12 @@ func (m *Monitor) refresh(ctx context.Context) {
 	}
 }
 
-// recordQueues keeps the state of the queues, with the backlogs of the last refreshes.
+// recordQueues stores the state of the queues, with the backlogs of the last refreshes.
 func (m *Monitor) recordQueues(queues []Queue, at time.Time) {
 	for i := range queues {
 		q := &queues[i]
 		h := m.history[q.Name]
-		// A new list each time: readers have the one before.
+		// Create a new list each time: readers may be using the previous one.
 		q.History = append(slices.Clone(h[max(0, len(h)-historyLength+1):]), q.Backlog)
 		m.history[q.Name] = q.History
 	}
@@ -202,8 +201,8 @@ func (m *Monitor) logChanges(ctx context.Context, agents []views.Agent) {
 	m.known = now
 }
 
-// Roles returns for each role that it has a healthy agent (OK), or what it lacks. A
-// healthy agent is one that Temporal knows as a poller of its queue.
+// Roles returns for each role OK if it has a healthy agent, and otherwise the problem. A healthy
+// agent is one that Temporal lists as a poller of its queue.
 func Roles(agents []views.Agent) map[string]string {
 	out := map[string]string{}
 	for _, role := range contract.WorkerRoles() {
@@ -222,8 +221,8 @@ func Roles(agents []views.Agent) map[string]string {
 	return out
 }
 
-// Queues asks Temporal for the state of all roles' task queues: all of them, or none.
-// The queues of single workers, as many as there are workers, are left out.
+// Queues queries Temporal for the state of all roles' task queues: it returns all of them, or none.
+// It omits the queues of individual workers, of which there are as many as workers.
 func Queues(ctx context.Context, temporal client.Client, namespace string) ([]Queue, error) {
 	all := contract.WorkerRoles()
 	out := make([]Queue, len(all))

@@ -8,7 +8,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// maxFailedRefreshes is how many refreshes may fail before the metrics are empty instead of old.
+// maxFailedRefreshes is the number of failed refreshes after which outdated metrics are omitted.
 const maxFailedRefreshes = 3
 
 var (
@@ -22,15 +22,14 @@ var (
 	interventions   = prometheus.NewDesc("rgpt_interventions_open", "Questions that wait for a person.", nil, nil)
 )
 
-// Describe describes the metrics of a board.
+// Describe describes the metrics of a monitor.
 func (m *Monitor) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{queueBacklog, queueBacklogAge, queuePollers, agentsByHealth, unfinishedRuns, openPipelines, waitPipelines, interventions} {
 		to <- d
 	}
 }
 
-// Collect exports the result of the last look, without what could not be read for some
-// time. It does not block.
+// Collect exports the result of the last refresh, without outdated parts. It does not block.
 func (m *Monitor) Collect(to chan<- prometheus.Metric) {
 	m.mu.Lock()
 	r, at := m.last, m.at

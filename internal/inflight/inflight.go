@@ -1,8 +1,7 @@
-// Package inflight makes one call for all callers that want its result at the same
-// time.
+// Package inflight shares one call among all concurrent callers with the same key.
 //
-// A worker so starved that it missed its heartbeat gets a second attempt of a call
-// whose first one is still running: the second joins it instead of paying again.
+// An overloaded worker that missed its heartbeat gets a second attempt of a call whose first
+// attempt is still running: the second joins the first instead of paying again.
 package inflight
 
 import (
@@ -15,7 +14,7 @@ import (
 	"go.temporal.io/sdk/worker"
 )
 
-// call is one running call, for all attempts that wait for it.
+// call is a running call that one or more attempts wait for.
 type call[V any] struct {
 	done   chan struct{} // closed when result and err are set
 	result V
@@ -24,28 +23,28 @@ type call[V any] struct {
 	// Guarded by Group.mu:
 	cancel    context.CancelFunc
 	waiting   int  // attempts that wait for the result
-	paid      bool // the provider was asked, and charges for it
+	paid      bool // the request was sent to the provider, which charges for it
 	cancelled bool
 }
 
-// Group holds the running calls, by key. The zero value is empty.
+// Group contains the running calls, by key. The zero value is empty.
 type Group[K comparable, V any] struct {
 	mu    sync.Mutex
 	calls map[K]*call[V]
 }
 
-// cancelTimeout is how long a cancelled call may take to return its budget before its
-// activity ends without it.
+// cancelTimeout is the time that a cancelled call has to return its budget before its activity ends
+// anyway.
 const cancelTimeout = 5 * time.Second
 
-// Do makes a call, or waits for the running one of the same key. The call does not end
-// with the attempt that began it: it continues until its result is stored, unless
-// nobody wants it any more. Fn gets a context for the call and a function that records
-// that the provider is being asked.
+// Do makes a call, or waits for the running call with the same key. The call does not end with the
+// attempt that started it: it continues until its result is stored, unless it is no longer wanted.
+// Fn receives a context for the call, and a function that records that the request is being sent to
+// the provider.
 func (g *Group[K, V]) Do(ctx context.Context, key K, fn func(ctx context.Context, paid func()) (V, error)) (V, error) {
 	var none V
 	c := g.join(ctx, key, fn)
-	for c == nil { // a cancelled one has not ended yet
+	for c == nil { // a cancelled call has not ended yet
 		select {
 		case <-ctx.Done():
 			return none, ctx.Err()
@@ -68,7 +67,7 @@ func (g *Group[K, V]) Do(ctx context.Context, key K, fn func(ctx context.Context
 	return none, ctx.Err()
 }
 
-// Waiting returns how many attempts wait for the call of a key.
+// Waiting returns the number of attempts that wait for the call with a key.
 func (g *Group[K, V]) Waiting(key K) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -78,7 +77,7 @@ func (g *Group[K, V]) Waiting(key K) int {
 	return 0
 }
 
-// join joins the call of a key, or begins it; nil if that one was cancelled.
+// join joins or starts the call with a key; nil if the running call was cancelled.
 func (g *Group[K, V]) join(ctx context.Context, key K, fn func(context.Context, func()) (V, error)) *call[V] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -106,7 +105,7 @@ func (g *Group[K, V]) join(ctx context.Context, key K, fn func(context.Context, 
 	return c
 }
 
-// done returns a channel that is closed when the call of a key has ended.
+// done returns a channel that is closed when the call with a key has ended.
 func (g *Group[K, V]) done(key K) <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -118,9 +117,9 @@ func (g *Group[K, V]) done(key K) <-chan struct{} {
 	return over
 }
 
-// leave removes an attempt from a call, and reports whether that ended the call. A paid
-// call continues if its last attempt was only lost, by a late heartbeat or because
-// Temporal was away: the next attempt asks for it.
+// leave removes an attempt from a call, and reports whether that ended the call. A paid call
+// continues if its last attempt was only lost, because of a late heartbeat or an unavailable
+// Temporal: the next attempt joins it.
 func (g *Group[K, V]) leave(ctx context.Context, c *call[V]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -133,8 +132,8 @@ func (g *Group[K, V]) leave(ctx context.Context, c *call[V]) bool {
 	return true
 }
 
-// unwanted reports whether an activity's context ended because its run is stopped or
-// its worker stops, and not because Temporal lost track of it.
+// unwanted reports whether an activity's context ended because its run or its worker was stopped,
+// rather than because Temporal lost track of it.
 func unwanted(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return temporal.IsCanceledError(cause) || errors.Is(cause, worker.ErrWorkerShutdown)

@@ -32,8 +32,8 @@ type call struct {
 	body      *countedBody // of a successful response
 }
 
-// run makes the call within its own deadline: streamed, or in one piece if the provider
-// says that it cannot stream.
+// run makes the call within its own deadline: streamed, or in one piece if the provider reports
+// that it cannot stream.
 func (x *call) run(ctx context.Context) (Response, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, x.timeout(), errDeadline)
 	defer cancel()
@@ -56,7 +56,7 @@ func (x *call) timeout() time.Duration {
 	return x.provider.Timeout
 }
 
-// send makes one HTTP request and collects its answer.
+// send makes one HTTP request and collects its response.
 func (x *call) send(ctx context.Context, stream bool) (Response, error) {
 	x.streaming, x.body = stream, nil
 	if stream {
@@ -91,14 +91,14 @@ func (x *call) send(ctx context.Context, stream bool) (Response, error) {
 	return resp, err
 }
 
-// isStream reports whether a response is a stream of events; some servers answer in one
-// piece although they were asked to stream.
+// isStream reports whether a response is a stream of events; some servers respond in one piece even
+// if streaming was requested.
 func isStream(r *http.Response) bool {
 	t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return t == "text/event-stream"
 }
 
-// conclude turns the outcome of a call into what its caller gets.
+// conclude converts the outcome of a call into the caller's result.
 func (x *call) conclude(ctx context.Context, resp Response, err error) (Response, error) {
 	if err == nil {
 		err = check(&resp)
@@ -113,14 +113,14 @@ func (x *call) conclude(ctx context.Context, resp Response, err error) (Response
 		return Response{}, explained
 	}
 	var status *statusError
-	if !errors.As(err, &status) { // a refused request costs nothing
+	if !errors.As(err, &status) { // a rejected request costs nothing
 		x.account(&resp)
 	}
 	return resp, explained
 }
 
-// account completes the usage of an answer: estimated if the provider did not report
-// it, with its price. An answer that could not be read at all has none.
+// account completes the usage of a response: it estimates the tokens if the provider did not report
+// them, and adds the price. A response that could not be read at all has no usage.
 func (x *call) account(r *Response) {
 	u := &r.Usage
 	u.Calls = 1
@@ -139,7 +139,7 @@ func (x *call) account(r *Response) {
 	u.MicroUSD = Cost(*u, x.entry)
 }
 
-// Reasons why an answer that arrived cannot be used.
+// unusable is the reason why a response that arrived cannot be used.
 type unusable struct {
 	code   contract.Code
 	reason string
@@ -147,7 +147,7 @@ type unusable struct {
 
 func (e *unusable) Error() string { return e.reason }
 
-// check checks that an answer is complete and usable, and normalizes it.
+// check checks that a response is complete and usable, and normalizes it.
 func check(r *Response) error {
 	switch r.FinishReason {
 	case "":
@@ -163,7 +163,7 @@ func check(r *Response) error {
 		}
 	}
 	if len(r.ToolCalls) > 0 {
-		r.FinishReason = "tool_calls" // some say stop
+		r.FinishReason = "tool_calls" // some providers report stop
 	}
 	return nil
 }

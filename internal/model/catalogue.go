@@ -11,23 +11,22 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Capability is something that not every model can do.
+// Capability is a feature that not every model supports.
 type Capability string
 
-// The capabilities that the catalogue knows.
+// Capabilities in the catalogue.
 const (
-	CapabilityJSONSchema Capability = "json_schema" // answers that conform to a JSON schema
+	CapabilityJSONSchema Capability = "json_schema" // responses that conform to a JSON schema
 	CapabilityTools      Capability = "tools"
 	CapabilityVision     Capability = "vision"
 	CapabilityEmbeddings Capability = "embeddings"
-	// CapabilityFixedTemperature is a model that refuses a temperature; none is sent
-	// then.
+	// CapabilityFixedTemperature marks a model that rejects a temperature, so none is sent.
 	CapabilityFixedTemperature Capability = "fixed_temperature"
 )
 
-// CatalogueEntry is what is known about one model.
+// CatalogueEntry describes one model.
 type CatalogueEntry struct {
-	// Provider is a provider's name or kind; Model is the model's name there, "*" means
+	// Provider is a provider's name or kind; Model is the provider's name for the model, "*" means
 	// any.
 	Provider string `koanf:"provider" yaml:"provider" json:"provider" validate:"required"`
 	Model    string `koanf:"model" yaml:"model" json:"model" validate:"required"`
@@ -43,7 +42,7 @@ type CatalogueEntry struct {
 // Can reports whether the model has a capability.
 func (e CatalogueEntry) Can(c Capability) bool { return slices.Contains(e.Capabilities, c) }
 
-// Catalogue lists models. Of two entries for the same model the later one applies.
+// Catalogue lists models. If two entries describe the same model, the later one applies.
 type Catalogue []CatalogueEntry
 
 //go:embed catalogue.yaml
@@ -54,24 +53,23 @@ var defaultCatalogue = sync.OnceValue(func() Catalogue {
 		Models Catalogue `yaml:"models"`
 	}
 	if err := yaml.UnmarshalWithOptions(catalogueYAML, &file, yaml.Strict()); err != nil {
-		panic("the embedded catalogue: " + err.Error()) //nolint:forbidigo // a broken build, which the tests refuse
+		panic("the embedded catalogue: " + err.Error()) //nolint:forbidigo // a broken build, which the tests detect
 	}
 	return file.Models
 })
 
-// DefaultCatalogue returns the catalogue that comes with the program.
+// DefaultCatalogue returns the embedded catalogue.
 func DefaultCatalogue() Catalogue { return slices.Clone(defaultCatalogue()) }
 
-// With returns the catalogue with entries added; they override existing entries for the
-// same model.
+// With returns the catalogue with entries added; they override existing entries for the same model.
 func (c Catalogue) With(entries ...CatalogueEntry) Catalogue {
 	return slices.Concat(c, entries)
 }
 
-// Find returns what is known about a provider's model: by the provider's name,
-// otherwise by its kind, otherwise by "*" of either. For an unknown model it returns
-// false and an entry to work with: for a provider that charges it has the highest
-// prices known of its kind, so that a budget errs on the safe side.
+// Find returns the entry for a provider's model: by the provider's name, otherwise by its kind,
+// otherwise by "*" of either. For an unknown model it returns false and an assumed entry: if the
+// provider charges, it has the highest known prices of its kind, so that budgets err on the safe
+// side.
 func (c Catalogue) Find(p Provider, model string) (CatalogueEntry, bool) {
 	for _, want := range [][2]string{{p.Name, model}, {string(p.Kind), model}, {p.Name, "*"}, {string(p.Kind), "*"}} {
 		for _, e := range slices.Backward(c) {
@@ -84,7 +82,7 @@ func (c Catalogue) Find(p Provider, model string) (CatalogueEntry, bool) {
 	return c.guess(p, model), false
 }
 
-// guess makes an entry for an unknown model.
+// guess returns an assumed entry for an unknown model.
 func (c Catalogue) guess(p Provider, model string) CatalogueEntry {
 	guess := CatalogueEntry{Provider: p.Name, Model: model, Capabilities: []Capability{CapabilityTools}}
 	if p.Kind != KindAnthropic {
@@ -98,16 +96,15 @@ func (c Catalogue) guess(p Provider, model string) CatalogueEntry {
 	return guess
 }
 
-// maxTokens limits what a provider may report for one call, so that sums of hostile
+// maxTokens limits the tokens that a provider may report for one call, so that sums of hostile
 // numbers do not overflow.
 const maxTokens = 1 << 40
 
-// Cost returns the cost of a usage at an entry's prices, in millionths of a US dollar,
-// rounded up.
+// Cost returns the cost of a usage at an entry's prices, in millionths of a US dollar, rounded up.
 func Cost(u contract.Usage, e CatalogueEntry) int64 {
 	// Dollars per million tokens are millionths of a dollar per token.
 	micro := float64(clamp(u.PromptTokens))*e.PriceIn + float64(clamp(u.CompletionTokens))*e.PriceOut
-	// Binary fractions turn 0.3 into 0.3000000004, which must not cost one more.
+	// Binary fractions turn 0.3 into 0.3000000004, which must not be rounded up to one more.
 	return int64(math.Ceil(micro - 1e-6))
 }
 

@@ -18,11 +18,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// CheckJSON checks that a model's text is one JSON document that fits a schema, and
-// returns the document. A Markdown fence around the whole text is removed; a property
-// that may be null may be omitted. A document that does not fit is an LLM_ERROR with
-// the code invalid_output that names the first places and can be shown to the model. An
-// invalid schema is a RUNTIME_ERROR.
+// CheckJSON checks that a model's text is one JSON document that matches a schema, and returns the
+// document. A Markdown fence around the whole text is removed; a property that may be null may be
+// omitted. For a document that does not match, it returns an LLM_ERROR with the code invalid_output
+// that lists the first mismatches and can be shown to the model. An invalid schema is a
+// RUNTIME_ERROR.
 func CheckJSON(schema Schema, text string) (json.RawMessage, error) {
 	doc := bytes.TrimSpace([]byte(unfence(text)))
 	value, err := decodeOne(doc)
@@ -44,7 +44,7 @@ func CheckJSON(schema Schema, text string) (json.RawMessage, error) {
 	}
 }
 
-// decodeOne reads exactly one JSON value, with numbers as they are written.
+// decodeOne reads exactly one JSON value, with numbers in their original notation.
 func decodeOne(doc []byte) (any, error) {
 	if len(doc) == 0 {
 		return nil, errors.New("it is empty")
@@ -64,11 +64,11 @@ func decodeOne(doc []byte) (any, error) {
 	return value, nil
 }
 
-// validators caches the validator of each schema that was used. Schemas are the
-// program's own, so they are few; making one takes longer than most database calls.
+// validators caches the validator of each schema that was used. All schemas are the program's own,
+// so there are few; compiling one takes longer than most database calls.
 var validators sync.Map // the schema's text → *jsonschema.Schema
 
-// validatorOf returns the validator of a schema, which is made once.
+// validatorOf returns the validator of a schema, which is compiled only once.
 func validatorOf(schema json.RawMessage) (*jsonschema.Schema, error) {
 	key := string(schema)
 	if known, ok := validators.Load(key); ok {
@@ -81,8 +81,7 @@ func validatorOf(schema json.RawMessage) (*jsonschema.Schema, error) {
 	return made, err
 }
 
-// compile makes a validator of a schema in which everything that may be null is
-// optional.
+// compile compiles a validator for a schema in which everything that may be null is optional.
 func compile(schema json.RawMessage) (*jsonschema.Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
@@ -98,10 +97,10 @@ func compile(schema json.RawMessage) (*jsonschema.Schema, error) {
 	return c.Compile(name)
 }
 
-// noLoader keeps schemas from referring to files or addresses.
+// noLoader prevents schemas from referring to files or addresses.
 type noLoader struct{}
 
-// Load refuses every reference outside the schema.
+// Load rejects every reference outside the schema.
 func (noLoader) Load(string) (any, error) {
 	return nil, errors.New("a schema must not refer to anything outside itself")
 }
@@ -152,13 +151,13 @@ func mayBeNull(schema any) bool {
 	return false
 }
 
-// Limits of what an error says about a document that does not fit.
+// Limits of the details in an error about a document that does not match.
 const (
 	maxPlaces = 5
 	maxWords  = 200 // of one place, in bytes
 )
 
-// places lists where a document does not fit.
+// places lists the mismatches of a document.
 func places(e *jsonschema.ValidationError) string {
 	printer := message.NewPrinter(language.English)
 	var all []string

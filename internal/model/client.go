@@ -14,14 +14,13 @@ import (
 
 // Options configure a client. The zero value is usable.
 type Options struct {
-	// MaxResponse is the largest answer, in bytes of its text and tool
-	// arguments; 0 means DefaultMaxResponse.
+	// MaxResponse is the maximum size of a response, in bytes of its text and tool arguments; 0
+	// means DefaultMaxResponse.
 	MaxResponse int64
-	// IdleTimeout is the longest silence of a provider within a streamed call, counted
-	// from the request; 0 means DefaultIdleTimeout.
+	// IdleTimeout is the longest time without data during a streamed call, counted from the
+	// request; 0 means DefaultIdleTimeout.
 	IdleTimeout time.Duration
-	// Transport carries the requests, for telemetry and tests; nil means the client's
-	// own.
+	// Transport carries the requests, for telemetry and tests; nil means the client's own.
 	Transport http.RoundTripper
 	// Getenv reads the environment; nil means os.Getenv.
 	Getenv func(string) string
@@ -33,7 +32,7 @@ const (
 	DefaultIdleTimeout = 3 * time.Minute // reasoning models may think for a long time without output
 )
 
-// Client calls models. It is safe for use by any number of goroutines.
+// Client calls models. It is safe for concurrent use.
 type Client struct {
 	providers map[string]*endpoint
 	catalogue Catalogue
@@ -46,11 +45,11 @@ type Client struct {
 type endpoint struct {
 	Provider
 	slots    chan struct{} // one token for each call in progress
-	complete sync.Map      // models that were found unable to stream
+	complete sync.Map      // models found unable to stream
 }
 
-// New makes a client. A provider that cannot be used is a CONFIG_ERROR; missing keys
-// are reported only when they are needed, because a run uses few of its providers.
+// New creates a client. An unusable provider is a CONFIG_ERROR; missing keys are reported only when
+// they are needed, because a run uses few of the providers.
 func New(providers []Provider, catalogue Catalogue, opts Options) (*Client, error) {
 	c := &Client{providers: map[string]*endpoint{}, catalogue: catalogue, opts: opts.withDefaults()}
 	for _, p := range providers {
@@ -83,8 +82,8 @@ func (o Options) withDefaults() Options {
 // Close closes idle connections.
 func (c *Client) Close() { c.close() }
 
-// Entry returns what the catalogue knows about a model; see Catalogue.Find. It also
-// returns false if the provider is not configured.
+// Entry returns the catalogue's entry for a model; see Catalogue.Find. It also returns false if the
+// provider is not configured.
 func (c *Client) Entry(choice contract.ModelChoice) (CatalogueEntry, bool) {
 	p, ok := c.providers[choice.Provider]
 	if !ok {
@@ -93,8 +92,8 @@ func (c *Client) Entry(choice contract.ModelChoice) (CatalogueEntry, bool) {
 	return c.catalogue.Find(p.Provider, choice.Model)
 }
 
-// Configured checks, without any request, that calls to a provider are possible: it is
-// known, and its key is set. A CONFIG_ERROR says what to set.
+// Configured checks, without any request, that calls to a provider are possible: the provider is
+// configured, and its key is set. A CONFIG_ERROR states what to set.
 func (c *Client) Configured(provider string) error {
 	p, ok := c.providers[provider]
 	if !ok {
@@ -104,11 +103,11 @@ func (c *Client) Configured(provider string) error {
 	return err
 }
 
-// Complete makes one call and waits for the whole answer.
+// Complete makes one call and waits for the whole response.
 //
-// Every error is a *fault.Error. With an LLM_ERROR the response holds what arrived and
-// its usage: a refused, truncated or unusable answer costs as much as a good one. With
-// any other error it is empty.
+// Every error is a *fault.Error. With an LLM_ERROR, the response contains the data received and its
+// usage: a refusal, or a truncated or unusable response, costs as much as a good one. With any
+// other error, the response is empty.
 func (c *Client) Complete(ctx context.Context, req Request) (Response, error) {
 	p, ok := c.providers[req.Choice.Provider]
 	if !ok {
@@ -133,7 +132,7 @@ func (c *Client) Complete(ctx context.Context, req Request) (Response, error) {
 	return x.run(ctx)
 }
 
-// errNoSlot marks a call that ended while it waited for its turn.
+// errNoSlot marks a call that ended while it waited for a slot.
 var errNoSlot = errors.New("all slots of the provider were in use")
 
 // acquire waits for one of the provider's slots.

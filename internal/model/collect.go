@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// collector assembles an answer and ends it if it grows over a limit.
+// collector assembles a response and stops it if it exceeds a limit.
 type collector struct {
 	limit, size int64
 
@@ -29,12 +29,12 @@ type callBuilder struct {
 	arguments strings.Builder
 }
 
-// providerError is an error that a provider reports inside an answer.
+// providerError is an error that a provider reports inside a response.
 type providerError struct{ body []byte }
 
 func (e *providerError) Error() string { return "the provider reported an error in its response" }
 
-// malformedError is an answer that is not the protocol's JSON.
+// malformedError is a response that is not valid JSON for the protocol.
 type malformedError struct{ err error }
 
 func (e *malformedError) Error() string { return e.err.Error() }
@@ -69,7 +69,7 @@ func (c *collector) add(chunk *openai.ChatCompletionChunk) error {
 	for i := range chunk.Choices {
 		choice := &chunk.Choices[i]
 		if choice.Index != 0 {
-			continue // only one answer was asked for
+			continue // only one choice was requested
 		}
 		if choice.FinishReason != "" {
 			c.finish = choice.FinishReason
@@ -84,8 +84,8 @@ func (c *collector) add(chunk *openai.ChatCompletionChunk) error {
 	return c.checkSize()
 }
 
-// addCall adds a piece of a tool call. Pieces belong together by their index; a new id
-// under an old index is a new call, because some providers number all calls 0.
+// addCall adds a piece of a tool call. Pieces with the same index belong together, but a new id
+// with an old index is a new call, because some providers number all calls 0.
 func (c *collector) addCall(d *openai.ChatCompletionChunkChoiceDeltaToolCall) {
 	b := c.byIndex[d.Index]
 	if b == nil || (d.ID != "" && b.id != "" && d.ID != b.id) {
@@ -105,8 +105,8 @@ func (c *collector) addCall(d *openai.ChatCompletionChunkChoiceDeltaToolCall) {
 	c.size += int64(len(d.ID) + len(d.Function.Name) + len(d.Function.Arguments))
 }
 
-// callOverhead is the size that an empty tool call counts as, so that endless empty
-// calls reach the limit too.
+// callOverhead is the size that counts for an empty tool call, so that endless empty calls also
+// reach the limit.
 const callOverhead = 64
 
 func (c *collector) checkSize() error {
@@ -116,7 +116,7 @@ func (c *collector) checkSize() error {
 	return nil
 }
 
-// complete collects an answer in one piece.
+// complete collects a response in one piece.
 func (c *collector) complete(body io.Reader) error {
 	data, err := io.ReadAll(body)
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *collector) use(u openai.CompletionUsage) {
 	c.usage.PromptTokens, c.usage.CompletionTokens = u.PromptTokens, u.CompletionTokens
 }
 
-// response returns what was collected, complete or not.
+// response returns the collected response, which may be incomplete.
 func (c *collector) response() Response {
 	r := Response{Text: c.text.String(), FinishReason: c.finish, Usage: c.usage, Model: c.model}
 	if c.refusal.Len() > 0 {

@@ -1,8 +1,8 @@
-// Package model calls language models: it has providers, the catalogue of models with
-// their limits and prices, and a client that makes one call and returns what it cost
-// or, by the classes of package fault, why it failed.
+// Package model calls language models. It contains providers, the catalogue of models with their
+// limits and prices, and a client that makes one call and returns the response with its cost, or
+// the failure with a class of package fault.
 //
-// Every provider is reached by the OpenAI chat-completions protocol, including the
-// scripted model of package scripted. The client never retries: only Temporal does.
-// Nothing that it returns contains a key.
+// All providers, including the scripted model of package scripted, are called with the OpenAI
+// chat-completions protocol. The client never retries: only Temporal does. Its results never
+// contain a key.
 package model

@@ -15,18 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// MaxRetryAfter is the longest wait that a provider may ask for; a longer one is
-// shortened, because a lasting limit is better handled by another provider.
-const MaxRetryAfter = 60 * time.Second
-
-// The limits of the time for which a run waits because a provider says when an
-// exhausted quota is available again. Beyond MaxQuotaWait it asks the provider again.
-const (
-	MinQuotaWait = time.Second
-	MaxQuotaWait = 24 * time.Hour
-)
-
-// explain turns whatever ended a call into a failure without secrets.
+// explain converts the error that ended a call into a failure without secrets.
 func (x *call) explain(ctx context.Context, err error) *fault.Error {
 	var typed *fault.Error
 	var status *statusError
@@ -50,11 +39,11 @@ func (x *call) explain(ctx context.Context, err error) *fault.Error {
 		return fault.Wrap(x.scrub.cause(malformed.err), contract.ClassLLM, contract.CodeInvalidOutput, "%s: the response is not valid JSON for the protocol", x.who())
 	default:
 		return fault.Wrap(x.scrub.cause(err), contract.ClassInfra, contract.CodeUnavailable,
-			"%s: the provider could not be reached or closed the connection", x.who())
+			"%s: could not reach the provider, or it closed the connection", x.who())
 	}
 }
 
-// who names provider, address and model.
+// who describes the model, its provider and the address.
 func (x *call) who() string {
 	return fmt.Sprintf("model %s of provider %s (%s)", fault.Clip(x.req.Choice.Model, 80), x.provider.Name, x.provider.Address())
 }
@@ -71,14 +60,14 @@ func (x *call) explainEnd(ctx context.Context, err error) *fault.Error {
 	case errors.Is(cause, errDeadline):
 		return fault.New(contract.ClassInfra, contract.CodeTimeout, "%s: no complete response within %s (models.timeout)", x.who(), x.timeout())
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fault.Wrap(context.DeadlineExceeded, contract.ClassInfra, contract.CodeTimeout, "%s: the deadline for this work passed%s", x.who(), waiting)
+		return fault.Wrap(context.DeadlineExceeded, contract.ClassInfra, contract.CodeTimeout, "%s: the deadline was exceeded%s", x.who(), waiting)
 	default:
 		return fault.Wrap(context.Canceled, contract.ClassInfra, contract.CodeCancelled, "%s: the call was cancelled%s", x.who(), waiting)
 	}
 }
 
-// apiError is the form in which providers report an error. Code is a text for most, the
-// HTTP status for some.
+// apiError is an error in the form reported by providers. Code is a text for most providers, and
+// the HTTP status for some.
 type apiError struct {
 	Message string `json:"message"`
 	Type    string `json:"type"`
@@ -87,8 +76,8 @@ type apiError struct {
 	Param   any    `json:"param"`
 }
 
-// readAPIError finds the error in a body: an object, for Gemini a list of one, for some
-// plain text.
+// readAPIError finds the error in a body: an object, a list with one object (Gemini), or plain text
+// (some providers).
 func readAPIError(body []byte) apiError {
 	var doc struct {
 		Error json.RawMessage `json:"error"`
@@ -117,16 +106,15 @@ func (e apiError) code() string {
 	return ""
 }
 
-// saysNoStream matches "type code status message", in lower case, of providers that do
-// not stream. Everything else in their messages is for [fault.OfHTTP].
+// saysNoStream matches "type code status message", in lower case, of providers that do not stream.
+// [fault.OfHTTP] interprets all other messages.
 var saysNoStream = regexp.MustCompile(`\bstream(ing|_options)?\b[^.]{0,80}\b(not|un|isn't|unknown|unrecognized|unsupported|invalid)[ _-]?(support|avail|allow|implement|permitted|enabled|\b)|\b(unsupported|unknown|unrecognized|not support|cannot|can't|does not|doesn't|extra)\b[^.]{0,80}\bstream(ing|_options)?\b`)
 
 func (e apiError) words() string {
 	return strings.ToLower(strings.Join([]string{e.Type, e.code(), e.Status, e.Message}, " "))
 }
 
-// deniesStreaming reports whether a provider refused a request because it was
-// to be streamed.
+// deniesStreaming reports whether a provider rejected a request because of streaming.
 func (e *statusError) deniesStreaming() bool {
 	switch e.status {
 	case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusUnprocessableEntity, http.StatusNotImplemented:
@@ -157,7 +145,7 @@ func (x *call) explainStatus(e *statusError) *fault.Error {
 	return failed
 }
 
-// explainReported explains an error that came with HTTP 200.
+// explainReported explains an error reported with HTTP 200.
 func (x *call) explainReported(e *providerError) *fault.Error {
 	said := readAPIError(e.body)
 	status, err := strconv.Atoi(said.code())
@@ -182,46 +170,7 @@ func (x *call) explainAPIError(status int, body []byte, said apiError) *fault.Er
 		hint = "; check that the provider has this model and that base_url is correct"
 	case contract.CodeQuotaExhausted:
 		hint = "; the provider's quota is used up: raise it or switch the model"
-	default: // the provider's message says enough
+	default: // the provider's message is sufficient
 	}
 	return fault.New(class, code, "%s responded with %s%s", x.who(), detail, hint)
 }
-
-// retryAfter reads how long a provider asks to wait, at most MaxQuotaWait. The start of
-// the next window matters only if its limit was reached: some providers always send it.
-func retryAfter(h http.Header, now time.Time, limited bool) time.Duration {
-	limit := func(d time.Duration) time.Duration { return min(max(d, 0), MaxQuotaWait) }
-	number := func(name string) (float64, bool) {
-		n, err := strconv.ParseFloat(strings.TrimSpace(h.Get(name)), 64)
-		return n, err == nil && n == n
-	}
-	lasting := func(n float64, unit time.Duration) time.Duration {
-		return limit(time.Duration(min(max(n, 0), float64(MaxQuotaWait/unit)) * float64(unit)))
-	}
-	if n, ok := number("Retry-After-Ms"); ok {
-		return lasting(n, time.Millisecond)
-	}
-	if n, ok := number("Retry-After"); ok {
-		return lasting(n, time.Second)
-	}
-	if t, err := http.ParseTime(h.Get("Retry-After")); err == nil {
-		return limit(t.Sub(now))
-	}
-	if !limited {
-		return 0
-	}
-	// When the next window begins: seconds since 1970, for some milliseconds.
-	if n, ok := number("X-RateLimit-Reset"); ok && n > millisecondsFrom {
-		return lasting(n-float64(now.UnixMilli()), time.Millisecond)
-	} else if ok && n > secondsFrom {
-		return lasting(n-float64(now.Unix()), time.Second)
-	}
-	return 0
-}
-
-// The lowest number that is taken for a time since 1970 in seconds, and in
-// milliseconds: 2001, which as a wait in seconds would be absurd.
-const (
-	secondsFrom      = 1e9
-	millisecondsFrom = 1e12
-)

@@ -7,10 +7,10 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Role says who speaks in a message.
+// Role is the role of a message's author.
 type Role string
 
-// The roles of a conversation.
+// Roles in a conversation.
 const (
 	RoleSystem    Role = "system"
 	RoleUser      Role = "user"
@@ -18,32 +18,31 @@ const (
 	RoleTool      Role = "tool" // the result of a tool call
 )
 
-// Message is one turn of a conversation. Its JSON form is what transcripts store.
+// Message is one turn of a conversation. Its JSON form is stored in transcripts.
 type Message struct {
 	Role       Role       `json:"role"`
 	Text       string     `json:"text,omitempty"`
 	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`   // of an assistant
-	ToolCallID string     `json:"tool_call_id,omitempty"` // of a tool's result: which call it answers
+	ToolCallID string     `json:"tool_call_id,omitempty"` // for a tool's result: the id of its call
 }
 
-// ToolCall is a model's request to call a tool. Arguments is the JSON object as the
-// model wrote it.
+// ToolCall is a model's request to call a tool. Arguments is the JSON object as the model wrote it.
 type ToolCall struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
 }
 
-// Tool is a tool that a model may call. Parameters is the JSON schema of its arguments;
-// SchemaOf makes one from a Go type.
+// Tool is a tool that a model may call. Parameters is the JSON schema of its arguments; SchemaOf
+// derives one from a Go type.
 type Tool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	Parameters  json.RawMessage `json:"parameters"`
 }
 
-// Identity says on whose behalf a call is made. It is sent with the request as
-// X-RGPT-Run, -Agent, -Phase, -Step, -Attempt and -Turn; zero fields are omitted.
+// Identity specifies on whose behalf a call is made. It is sent with the request as X-RGPT-Run,
+// -Agent, -Phase, -Step, -Attempt and -Turn; zero fields are omitted.
 type Identity struct {
 	Run     int64  `json:"run"`
 	Agent   string `json:"agent"`
@@ -58,25 +57,25 @@ type Request struct {
 	Choice   contract.ModelChoice
 	Messages []Message
 	Tools    []Tool
-	// Schema, if set, asks for one JSON document that fits it. The caller checks that
-	// it does, with CheckJSON.
+	// Schema, if set, requests one JSON document that matches it. The caller verifies this with
+	// CheckJSON.
 	Schema *Schema
-	// Strict restricts the answer to the tools' schemas: the provider enforces their
-	// strict forms, and one of them is called.
+	// Strict restricts the response to the tools' schemas: the provider enforces their strict
+	// forms, and one of the tools is called.
 	Strict  bool
 	Headers Identity
-	// MaxOutput limits the answer in tokens, at most to what the catalogue says that
-	// the model can do; 0 leaves it to the provider.
+	// MaxOutput limits the response in tokens, at most to the model's limit in the catalogue; 0
+	// means the provider's default.
 	MaxOutput int64
-	// Timeout limits the call, without the wait for one of the provider's slots; 0
-	// means the provider's. The context limits both.
+	// Timeout limits the call, excluding the wait for one of the provider's slots; 0 means the
+	// provider's. The context limits both.
 	Timeout time.Duration
-	// IdempotencyKey is the same for the same question, so that a provider that
-	// supports the header does not answer, and charge, twice.
+	// IdempotencyKey is the same for the same request, so that a provider that supports the header
+	// does not process, and charge for, it twice.
 	IdempotencyKey string
 }
 
-// Response is a model's answer.
+// Response is a model's response.
 type Response struct {
 	Text         string         `json:"text"`
 	ToolCalls    []ToolCall     `json:"tool_calls,omitempty"`
@@ -84,11 +83,11 @@ type Response struct {
 	Usage        contract.Usage `json:"usage"`               // with the price from the catalogue
 	Estimated    bool           `json:"estimated,omitempty"` // the provider did not report the usage
 	Model        string         `json:"model"`               // as the provider named it
-	Latency      time.Duration  `json:"latency"`             // from the request to the end of the answer
+	Latency      time.Duration  `json:"latency"`             // from the request to the end of the response
 	Streamed     bool           `json:"streamed"`
 }
 
-// Message returns the answer as the assistant's turn of the conversation.
+// Message returns the response as the assistant's turn of the conversation.
 func (r Response) Message() Message {
 	return Message{Role: RoleAssistant, Text: r.Text, ToolCalls: r.ToolCalls}
 }

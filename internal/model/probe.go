@@ -14,13 +14,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// probeTimeout limits a probe: a person waits for it.
+// probeTimeout limits a probe, because a user waits for it.
 const probeTimeout = 10 * time.Second
 
-// Probe checks, without spending a token, whether a provider can be reached and accepts
-// its key: it asks for the list of models. An INFRA_ERROR says that it cannot be
-// reached, a CONFIG_ERROR what to set; messages name provider, base URL and where the
-// key comes from. A provider that is reached but busy (HTTP 429) is healthy.
+// Probe checks, without spending a token, whether a provider can be reached and accepts its key: it
+// requests the list of models. An INFRA_ERROR means that the provider cannot be reached, a
+// CONFIG_ERROR states what to set; messages contain the provider, its base URL and the source of
+// the key. A provider that responds but is busy (HTTP 429) is healthy.
 func Probe(ctx context.Context, p Provider) error {
 	client, closeIdle := newHTTPClient(nil)
 	defer closeIdle()
@@ -107,7 +107,7 @@ func probed(p Provider, who string, status int) error {
 	case status < 400:
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s redirects to another address (HTTP %d); set base_url to the final address", who, status)
 	case p.Kind != KindScripted && p.BaseURL != kindDefaults[p.Kind].baseURL:
-		return nil // many compatible servers have no list of models; the first call will show
+		return nil // many compatible servers have no list of models; the first call will reveal problems
 	default:
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s does not provide a list of models (HTTP %d); check base_url, which usually ends in /v1", who, status)
 	}

@@ -11,11 +11,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Kind is the kind of a provider. It determines defaults and small differences in the
-// protocol.
+// Kind is the kind of a provider. It determines defaults and minor protocol differences.
 type Kind string
 
-// The kinds of providers.
+// Kinds of providers.
 const (
 	KindOpenAI     Kind = "openai"
 	KindOpenRouter Kind = "openrouter"
@@ -26,27 +25,24 @@ const (
 	KindScripted   Kind = "scripted"   // the scripted model server
 )
 
-// Provider is one configured model provider. Keys are never part of it: they are read
-// from the environment or a file when a call is made, so that a changed key needs no
-// restart.
+// Provider is one configured model provider. Keys are never part of it: they are read from the
+// environment or a file when a call is made, so that a changed key needs no restart.
 type Provider struct {
-	// Name is how rules and catalogue refer to the provider.
+	// Name identifies the provider in rules and in the catalogue.
 	Name string `koanf:"name" yaml:"name" json:"name" validate:"required"`
 	Kind Kind   `koanf:"kind" yaml:"kind" json:"kind" validate:"required,oneof=openai openrouter anthropic gemini ollama compatible scripted"`
-	// BaseURL is where the protocol's paths begin, such as https://api.openai.com/v1.
-	// Empty means the kind's default.
+	// BaseURL is the base of the protocol's paths, such as https://api.openai.com/v1. Empty means
+	// the kind's default.
 	BaseURL string `koanf:"base_url" yaml:"base_url,omitempty" json:"base_url,omitempty" validate:"omitempty,url"`
-	// APIKeyEnv names the environment variable that holds the key, APIKeyFile a file
-	// that does; the file takes precedence. If both are empty, it is the kind's usual
-	// variable.
+	// APIKeyEnv is the environment variable with the key, APIKeyFile a file with the key; the file
+	// takes precedence. If both are empty, the kind's usual variable is used.
 	APIKeyEnv  string `koanf:"api_key_env" yaml:"api_key_env,omitempty" json:"api_key_env,omitempty"`
 	APIKeyFile string `koanf:"api_key_file" yaml:"api_key_file,omitempty" json:"api_key_file,omitempty"`
-	// Timeout is the longest a single call may take; 0 means DefaultTimeout.
+	// Timeout limits a single call; 0 means DefaultTimeout.
 	Timeout time.Duration `koanf:"timeout" yaml:"timeout,omitempty" json:"timeout,omitempty" validate:"gte=0"`
-	// MaxConcurrent limits the simultaneous calls from this process; 0 means
-	// DefaultMaxConcurrent.
+	// MaxConcurrent limits the simultaneous calls from this process; 0 means DefaultMaxConcurrent.
 	MaxConcurrent int `koanf:"max_concurrent" yaml:"max_concurrent,omitempty" json:"max_concurrent,omitempty" validate:"gte=0"`
-	// Headers are sent with every request. Their values count as secrets.
+	// Headers are sent with every request. Their values are treated as secrets.
 	Headers map[string]string `koanf:"headers" yaml:"headers,omitempty" json:"headers,omitempty"`
 }
 
@@ -80,7 +76,7 @@ func (p Provider) WithDefaults() Provider {
 	return p
 }
 
-// Check reports what is wrong with a provider as a CONFIG_ERROR.
+// Check reports a problem with a provider as a CONFIG_ERROR.
 func (p Provider) Check() error {
 	bad := func(format string, args ...any) error {
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, format, args...)
@@ -97,7 +93,7 @@ func (p Provider) Check() error {
 	}
 	u, err := url.Parse(p.BaseURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return bad("model provider %s: base_url is not an http or https URL", p.Name) // not repeated: it may hold a password
+		return bad("model provider %s: base_url is not an http or https URL", p.Name) // not repeated: it may contain a password
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
 		return bad("model provider %s: base_url must not have a query or fragment (? or #); send such values as headers", p.Name)
@@ -108,8 +104,7 @@ func (p Provider) Check() error {
 	return nil
 }
 
-// Address returns the base URL without user name, password, query and
-// fragment, fit for messages.
+// Address returns the base URL without user name, password, query and fragment, for messages.
 func (p Provider) Address() string {
 	u, err := url.Parse(p.WithDefaults().BaseURL)
 	if err != nil {
@@ -118,7 +113,7 @@ func (p Provider) Address() string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// KeySource says where the key comes from, in words for messages.
+// KeySource describes the source of the key, for messages.
 func (p Provider) KeySource() string {
 	p = p.WithDefaults()
 	switch {
@@ -131,7 +126,7 @@ func (p Provider) KeySource() string {
 	}
 }
 
-// key reads the provider's key. A provider that names no source has none.
+// key reads the provider's key. A provider without a source has no key.
 func (p Provider) key(getenv func(string) string) (string, error) {
 	var key string
 	switch {

@@ -9,20 +9,19 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// Schema is a JSON schema that an answer must fit. Name is for the provider: at most 64
-// letters, digits, _ and -. Strict schemas can be enforced by providers while the model
-// writes: every object lists all its properties as required and allows no others.
+// Schema is a JSON schema that a response must match. Name is for the provider: at most 64 letters,
+// digits, _ and -. Providers can enforce a strict schema while the model writes: every object
+// requires all its properties and allows no others.
 type Schema struct {
 	Name   string          `json:"name"`
 	JSON   json.RawMessage `json:"json"`
 	Strict bool            `json:"strict"`
 }
 
-// SchemaOf makes the strict schema of a Go type. The tags of
-// github.com/invopop/jsonschema add descriptions, enums and limits. A field with
-// omitempty may be null, because a strict schema has no optional ones; CheckJSON
-// accepts its absence too. Types that a strict schema cannot express (maps, any,
-// json.RawMessage) give one that is not strict. T must not contain itself.
+// SchemaOf returns the strict schema of a Go type. The tags of github.com/invopop/jsonschema add
+// descriptions, enums and limits. A field with omitempty may be null, because a strict schema has
+// no optional fields; CheckJSON also accepts its absence. For types that a strict schema cannot
+// express (maps, any, json.RawMessage), the schema is not strict. T must not contain itself.
 func SchemaOf[T any]() Schema {
 	t := reflect.TypeFor[T]()
 	r := jsonschema.Reflector{Anonymous: true, DoNotReference: true, ExpandedStruct: t.Kind() == reflect.Struct}
@@ -32,12 +31,12 @@ func SchemaOf[T any]() Schema {
 	m.visit(root)
 	text, err := json.Marshal(root)
 	if err != nil {
-		panic("model: the schema of " + t.String() + ": " + err.Error()) //nolint:forbidigo // a mistake in the tags of a type in our own code
+		panic("model: the schema of " + t.String() + ": " + err.Error()) //nolint:forbidigo // an error in the tags of a type in our own code
 	}
 	return Schema{Name: schemaName(t), JSON: text, Strict: m.strict}
 }
 
-// strictMaker makes every object strict and records what cannot be.
+// strictMaker makes every object strict, and records whether all of the schema can be strict.
 type strictMaker struct{ strict bool }
 
 func (m *strictMaker) visit(s *jsonschema.Schema) {
@@ -60,7 +59,7 @@ func (m *strictMaker) visit(s *jsonschema.Schema) {
 	}
 }
 
-// object requires all properties; those that were optional may be null.
+// object makes all properties required; optional ones may then be null.
 func (m *strictMaker) object(s *jsonschema.Schema) {
 	wasRequired := map[string]bool{}
 	for _, name := range s.Required {
@@ -77,15 +76,15 @@ func (m *strictMaker) object(s *jsonschema.Schema) {
 	}
 }
 
-// orNull makes a schema that also allows null. The description stays on the outside,
-// where models look for it.
+// orNull returns a schema that also allows null. The description stays at the top level, where
+// models look for it.
 func orNull(s *jsonschema.Schema) *jsonschema.Schema {
 	description := s.Description
 	s.Description = ""
 	return &jsonschema.Schema{Description: description, AnyOf: []*jsonschema.Schema{s, {Type: "null"}}}
 }
 
-// schemaName makes plan_answer of PlanAnswer.
+// schemaName converts PlanAnswer to plan_answer.
 func schemaName(t reflect.Type) string {
 	var b strings.Builder
 	for i, r := range t.Name() {
@@ -106,5 +105,5 @@ func schemaName(t reflect.Type) string {
 	return name[:min(len(name), maxSchemaName)]
 }
 
-// maxSchemaName is the protocol's limit of a schema's name.
+// maxSchemaName is the protocol's limit for the length of a schema's name.
 const maxSchemaName = 64

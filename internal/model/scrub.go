@@ -13,11 +13,10 @@ import (
 // of its address, the values of its headers.
 type scrubber struct{ replace *strings.Replacer }
 
-// minSecretLength is the minimum length of a secret; shorter values would break up
-// ordinary words.
+// minSecretLength is the minimum length of a secret; shorter values would break up ordinary words.
 const minSecretLength = 4
 
-// keyLike finds keys that a provider quotes in part, as in sk-abc…***xyz.
+// keyLike matches keys that a provider quotes in part, as in sk-abc…***xyz.
 var keyLike = regexp.MustCompile(`\b(sk|pk|rk|gsk|xai|AIza)[-_][\w.*…-]{6,}|\bAIza[\w-]{20,}`)
 
 const redacted = "[redacted]"
@@ -35,7 +34,7 @@ func newScrubber(p Provider, key string) *scrubber {
 	for _, s := range slices.Clone(secrets) {
 		secrets = append(secrets, url.QueryEscape(s), url.PathEscape(s))
 	}
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // a secret within another goes with it
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // longest first: a secret may contain another one
 	var pairs []string
 	for _, s := range slices.Compact(secrets) {
 		if len(s) >= minSecretLength {
@@ -50,9 +49,9 @@ func (s *scrubber) clean(text string) string {
 	return keyLike.ReplaceAllString(s.replace.Replace(text), redacted)
 }
 
-// cause returns an error that is safe to keep: the text of err without secrets and
-// without the request's URL. The error itself is dropped, because it could be printed
-// later with everything it contains.
+// cause returns an error that is safe to store: the text of err without secrets and without the
+// request's URL. The error itself is dropped, because it could be printed later with everything it
+// contains.
 func (s *scrubber) cause(err error) error {
 	var inner *url.Error
 	if errors.As(err, &inner) {

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Bounds are keywords of JSON schema for places within a schema: names of properties
-// and, for the entries of a list, [], joined by dots (steps.[].id).
+// Bounds are JSON schema keywords by their place in a schema: names of properties and, for the
+// entries of a list, [], joined with dots (steps.[].id).
 type Bounds map[string]map[string]any
 
-// Bounded returns the schema under another name with more bounds. A place that the
-// schema does not have is a bug in our own code.
+// Bounded returns the schema with another name and additional bounds. A place that is not in the
+// schema is a bug in our own code.
 func (s Schema) Bounded(name string, bounds Bounds) Schema {
 	var root any
 	if err := json.Unmarshal(s.JSON, &root); err != nil {
@@ -22,18 +22,18 @@ func (s Schema) Bounded(name string, bounds Bounds) Schema {
 	for _, place := range slices.Sorted(maps.Keys(bounds)) {
 		at, _ := placeIn(root, place).(map[string]any)
 		if at == nil {
-			panic("model: the schema " + s.Name + " has no " + place) //nolint:forbidigo // a mistake in our own code, which its tests find
+			panic("model: the schema " + s.Name + " has no " + place) //nolint:forbidigo // an error in our own code, which its tests detect
 		}
 		maps.Copy(at, bounds[place])
 	}
 	text, err := json.Marshal(root)
 	if err != nil {
-		panic("model: the schema " + name + ": " + err.Error()) //nolint:forbidigo // a mistake in our own code, which its tests find
+		panic("model: the schema " + name + ": " + err.Error()) //nolint:forbidigo // an error in our own code, which its tests detect
 	}
 	return Schema{Name: name, JSON: text, Strict: s.Strict}
 }
 
-// placeIn finds a place in a schema, nil for none.
+// placeIn finds a place in a schema, or returns nil if there is none.
 func placeIn(schema any, place string) any {
 	for _, part := range strings.Split(place, ".") {
 		at, _ := schema.(map[string]any)
@@ -47,9 +47,9 @@ func placeIn(schema any, place string) any {
 	return schema
 }
 
-// stricter returns the form of a schema that providers can enforce: objects have all
-// their properties, where optional ones may be null, and no others; lengths of texts
-// are expressed as patterns, the only form possible there.
+// stricter returns the form of a schema that providers can enforce: objects have all their
+// properties, of which the optional ones may be null, and no others; text lengths are expressed as
+// patterns, because providers support no other form.
 func stricter(schema any) any {
 	switch s := schema.(type) {
 	case []any:

@@ -1,13 +1,12 @@
 package model
 
-// EstimateTokens estimates what a request costs before it is sent, to reserve
-// budgets and to check whether it fits a window. It errs on the high side for
-// English and code:
+// EstimateTokens estimates the tokens of a request before it is sent, to reserve budgets and to
+// check whether it fits the context window. It errs on the high side for English and code:
 //
 //	bytes of all texts, tool calls and tool definitions / 4, plus a tenth,
 //	plus 8 for each message, 8 for each tool call and 16 for each tool, plus 3
 //
-// Bytes, not characters: scripts with long encodings need more tokens too.
+// Bytes, not characters: scripts with long encodings also need more tokens.
 func EstimateTokens(messages []Message, tools []Tool) int64 {
 	const (
 		perMessage, perCall, perTool, perRequest = 8, 8, 16, 3

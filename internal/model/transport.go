@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// newHTTPClient makes the HTTP client of all calls. Redirects are not followed: they
-// would send prompts and keys to an address that nobody configured.
+// newHTTPClient creates the HTTP client for all calls. Redirects are not followed: they would send
+// prompts and keys to an address that no one configured.
 func newHTTPClient(transport http.RoundTripper) (*http.Client, func()) {
 	closeIdle := func() {}
 	if transport == nil {
@@ -32,7 +32,7 @@ func newHTTPClient(transport http.RoundTripper) (*http.Client, func()) {
 	}, closeIdle
 }
 
-// statusError is a response other than success.
+// statusError is a response with an HTTP status other than success.
 type statusError struct {
 	status int
 	header http.Header
@@ -41,10 +41,10 @@ type statusError struct {
 
 func (e *statusError) Error() string { return http.StatusText(e.status) }
 
-// maxErrorBody is how much of a failed response is read.
+// maxErrorBody limits how much of a failed response is read.
 const maxErrorBody = 64 << 10
 
-// errTooLarge marks an answer over the limit.
+// errTooLarge marks a response over the limit.
 var errTooLarge = errors.New("the response is too large")
 
 // middleware sits between openai-go and the network.
@@ -65,9 +65,9 @@ func (x *call) middleware(req *http.Request, next func(*http.Request) (*http.Res
 	return resp, nil
 }
 
-// hideFromRetry writes the idempotency key's header name in a form that means the same
-// to the server. In its usual form net/http takes it as permission to repeat a request
-// whose connection broke; only Temporal retries.
+// hideFromRetry writes the idempotency key's header name in a form that is equivalent for the
+// server. In its usual form, net/http treats it as permission to repeat a request after a broken
+// connection; only Temporal may retry.
 func hideFromRetry(h http.Header) {
 	if v, ok := h["Idempotency-Key"]; ok {
 		delete(h, "Idempotency-Key")
@@ -82,12 +82,12 @@ func (w *watch) touchIf(watched bool) {
 	}
 }
 
-// rawLimit limits what must be held in memory at once: an answer in one piece, or one
-// event of a stream. It allows for JSON's escapes.
+// rawLimit limits the data held in memory at a time: a response in one piece, or one event of a
+// stream. It allows for JSON escapes.
 func (x *call) rawLimit() int64 { return 2*x.client.opts.MaxResponse + 64<<10 }
 
-// countedBody reports arriving bytes, refuses more than a limit in one event (or in
-// total, if there are no events), and remembers why reading failed.
+// countedBody reports arriving bytes, rejects more than a limit in one event (or in total, if there
+// are no events), and records why reading failed.
 type countedBody struct {
 	body   io.ReadCloser
 	seen   func()
@@ -98,7 +98,7 @@ type countedBody struct {
 	err    error
 }
 
-// Read counts what arrives.
+// Read counts the bytes that arrive.
 func (b *countedBody) Read(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err

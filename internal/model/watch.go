@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// lookInterval is the longest time between two checks of a call for silence.
+// lookInterval is the maximum time between two checks of a call for silence.
 const lookInterval = 500 * time.Millisecond
 
-// Why a call was ended from this side.
+// Reasons for ending a call on this side.
 var (
 	errDeadline = errors.New("the call exceeded its time limit")
 	errIdle     = errors.New("the provider stopped sending data")
 )
 
-// watch watches one call and ends it if the provider sends nothing for too long. The
-// heartbeat of the surrounding activity shows only that the worker is alive.
+// watch monitors one call and ends it if the provider sends nothing for too long. The heartbeat of
+// the surrounding activity shows only that the worker is alive.
 type watch struct {
 	cancel context.CancelCauseFunc
 	idle   time.Duration
-	last   atomic.Int64 // when bytes were last seen, in nanoseconds since began; 0 means not watched
+	last   atomic.Int64 // time of the last bytes, in nanoseconds since began; 0 means not watched
 	began  time.Time
 	quit   chan struct{}
 	done   chan struct{}
@@ -54,8 +54,8 @@ func (w *watch) run() {
 // touch records that the provider sent something.
 func (w *watch) touch() { w.last.Store(max(1, int64(time.Since(w.began)))) }
 
-// ignoreSilence stops watching for bytes: an answer in one piece has none until it is
-// done.
+// ignoreSilence stops watching for silence: a response in one piece sends no bytes until it is
+// complete.
 func (w *watch) ignoreSilence() { w.last.Store(0) }
 
 // stop ends the watch.

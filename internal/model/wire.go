@@ -15,7 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// options are sent with the request besides its body.
+// options returns everything that is sent with the request besides its body.
 func (x *call) options(stream bool) []option.RequestOption {
 	opts := []option.RequestOption{
 		option.WithBaseURL(x.provider.BaseURL),
@@ -77,7 +77,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// params is the request's body.
+// params returns the request's body.
 func (x *call) params() (openai.ChatCompletionNewParams, error) {
 	p := openai.ChatCompletionNewParams{Model: x.req.Choice.Model}
 	messages := x.req.Messages
@@ -100,7 +100,7 @@ func (x *call) params() (openai.ChatCompletionNewParams, error) {
 	}
 	if x.req.Strict && len(p.Tools) > 0 {
 		p.ToolChoice = openai.ChatCompletionToolChoiceOptionUnionParam{OfAuto: param.NewOpt(string(openai.ChatCompletionToolChoiceOptionAutoRequired))}
-		if x.provider.Kind == KindOpenAI { // it enforces schemas of one call at a time only
+		if x.provider.Kind == KindOpenAI { // it enforces schemas only for one call at a time
 			p.ParallelToolCalls = param.NewOpt(false)
 		}
 	}
@@ -108,7 +108,7 @@ func (x *call) params() (openai.ChatCompletionNewParams, error) {
 		p.Temperature = param.NewOpt(*t)
 	}
 	if n := x.maxOutput(); n > 0 {
-		if x.provider.Kind == KindOpenAI { // its reasoning models refuse the old name
+		if x.provider.Kind == KindOpenAI { // its reasoning models reject the old name
 			p.MaxCompletionTokens = param.NewOpt(n)
 		} else {
 			p.MaxTokens = param.NewOpt(n)
@@ -117,8 +117,8 @@ func (x *call) params() (openai.ChatCompletionNewParams, error) {
 	return p, nil
 }
 
-// maxOutput is the limit of the answer that is sent, 0 for none. Anthropic's own
-// default is too small for code.
+// maxOutput returns the output limit that is sent, 0 for none. Anthropic's own default is too small
+// for code.
 func (x *call) maxOutput() int64 {
 	n, most := x.req.MaxOutput, x.entry.MaxOutput
 	if n <= 0 && x.provider.Kind == KindAnthropic {
@@ -137,8 +137,7 @@ func (s *Schema) format() openai.ChatCompletionNewParamsResponseFormatUnion {
 	}}
 }
 
-// withSchemaInWords asks for a schema in the conversation, for models that cannot
-// enforce one.
+// withSchemaInWords adds a schema to the conversation, for models that cannot enforce one.
 func withSchemaInWords(messages []Message, s *Schema) []Message {
 	text := "Respond with one JSON document that matches the JSON schema below, and with nothing else: no explanation, no Markdown.\n\n" + string(s.JSON)
 	out := append([]Message(nil), messages...)

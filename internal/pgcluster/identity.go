@@ -14,19 +14,18 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// identity is who the server runs as. PostgreSQL refuses to run as root, so
-// root gives it another: a user namespace in which it sees itself as an
-// ordinary user, or the account of an unprivileged user where the kernel has no
-// user namespaces to give.
+// identity is the identity that the server runs as. PostgreSQL refuses to run as root, so for root
+// it is a user namespace in which the server appears as an ordinary user or, if user namespaces are
+// unavailable, the account of an unprivileged user.
 type identity struct {
 	namespace bool
 	account   *syscall.Credential
 }
 
-// noUser is the id that the server has inside its user namespace.
+// noUser is the server's user ID inside its user namespace.
 const noUser = 65534
 
-// unprivileged returns who the server of a cluster in a folder runs as.
+// unprivileged returns the identity that the server of a cluster in a directory runs as.
 func unprivileged(dir string) (identity, error) {
 	if os.Geteuid() != 0 {
 		return identity{}, nil
@@ -44,7 +43,7 @@ func unprivileged(dir string) (identity, error) {
 			"run as an ordinary user, or choose a data folder that other users can traverse", dir)
 }
 
-// apply gives the identity to a process about to start.
+// apply sets the identity of a process that is about to start.
 func (i identity) apply(attr *syscall.SysProcAttr) {
 	switch {
 	case i.namespace:
@@ -56,7 +55,7 @@ func (i identity) apply(attr *syscall.SysProcAttr) {
 	}
 }
 
-// chown makes files belong to the identity.
+// chown changes the owner of files to the identity.
 func (i identity) chown(files ...string) error {
 	if i.account == nil {
 		return nil
@@ -69,7 +68,7 @@ func (i identity) chown(files ...string) error {
 	return nil
 }
 
-// namespaceWorks tries a user namespace; containers often forbid them.
+// namespaceWorks reports whether user namespaces can be created; containers often forbid them.
 func namespaceWorks() bool {
 	cmd := exec.CommandContext(context.Background(), "/bin/true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -87,12 +86,12 @@ func credential(name string) (*syscall.Credential, bool) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, err1 == nil && err2 == nil
 }
 
-// reachable reports whether a user can pass through every folder above dir.
+// reachable reports whether a user can traverse every directory above dir.
 func reachable(dir string, who *syscall.Credential) bool {
 	for d := filepath.Dir(dir); d != "/"; d = filepath.Dir(d) {
 		info, err := os.Stat(d)
 		if err != nil {
-			continue // not made yet, so made by us
+			continue // does not exist yet, so we will create it
 		}
 		st, ok := info.Sys().(*syscall.Stat_t)
 		if !ok || (info.Mode().Perm()&0o001 == 0 && st.Uid != who.Uid) {

@@ -1,6 +1,5 @@
-// Package pgcluster runs a private PostgreSQL cluster in a folder: for one
-// machine and for tests. It uses the server programs that are installed, and
-// downloads some where there are none.
+// Package pgcluster runs a private PostgreSQL cluster in a directory, for a single machine and for
+// tests. It uses the installed server programs, or downloads them if there are none.
 package pgcluster
 
 import (
@@ -27,12 +26,12 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/proc"
 )
 
-// Options say what cluster to run.
+// Options are the options of a cluster.
 type Options struct {
-	Dir      string // of the cluster; made when missing
-	Port     int    // on 127.0.0.1; 0 takes a free one
+	Dir      string // of the cluster; created if missing
+	Port     int    // on 127.0.0.1; 0: a free one
 	Log      string // file
-	Volatile bool   // for tests: may lose data when the machine loses power
+	Volatile bool   // for tests: may lose data in a power failure
 	Settings map[string]string
 }
 
@@ -46,15 +45,15 @@ type Cluster struct {
 
 const (
 	superuser  = "rgpt"
-	startTime  = 60 * time.Second // of the server, crash recovery included
+	startTime  = 60 * time.Second // of the server, including crash recovery
 	initTime   = 120 * time.Second
 	stopTime   = 10 * time.Second
-	orphanTime = 15 * time.Second // for the children of a killed server to end
+	orphanTime = 15 * time.Second // for the children of a killed server to exit
 	versionTag = "PG_VERSION"
 )
 
-// Start makes the cluster if there is none yet and starts its server. The
-// superuser is called rgpt; its password lies in the folder.
+// Start creates the cluster if it does not exist and starts its server. The superuser is rgpt; its
+// password is stored in a file next to the cluster.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	bin, err := programs(ctx, filepath.Join(filepath.Dir(o.Dir), "postgres-programs"))
 	if err != nil {
@@ -92,10 +91,9 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// launch starts the server and waits until it serves. Where a server was killed
-// a moment ago its last children may still hold the shared memory, and its own
-// process may not have been reaped yet, which its lock file names; the new one
-// ends then, and is tried again until they are gone.
+// launch starts the server and waits until it is ready. If a server was just killed, its last
+// children may still use the shared memory, and the process named in its lock file may not have
+// been reaped yet. The new server then exits, and launch retries until they are gone.
 func (c *Cluster) launch(ctx context.Context, server proc.Spec) error {
 	giveUp := time.Now().Add(orphanTime)
 	tick := time.NewTicker(200 * time.Millisecond)
@@ -113,8 +111,8 @@ func (c *Cluster) launch(ctx context.Context, server proc.Spec) error {
 	}
 }
 
-// heldByDeadServer reports whether a server's last words say that something of
-// the one before it is still there.
+// heldByDeadServer reports whether a server exited because of remains of the previous one,
+// according to its log.
 func heldByDeadServer(log string) bool {
 	return strings.Contains(log, "shared memory") || strings.Contains(log, `lock file "postmaster.pid" already exists`)
 }
@@ -139,7 +137,7 @@ func Attach(dir string, id proc.ID, port int) (*Cluster, error) {
 	return &Cluster{Process: id, Port: port, dir: dir, secret: strings.TrimSpace(string(secret))}, nil
 }
 
-// URL returns the address of a database of the cluster, password included.
+// URL returns the URL of a database of the cluster, including the password.
 func (c *Cluster) URL(database string) string {
 	u := url.URL{
 		Scheme: "postgres", User: url.UserPassword(superuser, c.secret),
@@ -148,7 +146,7 @@ func (c *Cluster) URL(database string) string {
 	return u.String()
 }
 
-// CreateDatabase makes a database unless there is one of that name.
+// CreateDatabase creates a database unless it exists.
 func (c *Cluster) CreateDatabase(ctx context.Context, name string) error {
 	conn, err := pgx.Connect(ctx, c.URL("postgres"))
 	if err != nil {
@@ -168,12 +166,12 @@ func (c *Cluster) CreateDatabase(ctx context.Context, name string) error {
 	return nil
 }
 
-// Stop ends the server: connections are cut, what was committed stays.
+// Stop stops the server: connections are closed, and committed data is kept.
 func (c *Cluster) Stop(ctx context.Context) error {
 	return c.Process.Stop(ctx, stopTime, syscall.SIGINT) // "fast shutdown" of PostgreSQL
 }
 
-// arguments are the server's. The cluster serves loopback only.
+// arguments returns the arguments of the server, which listens only on the loopback interface.
 func arguments(o Options) []string {
 	set := map[string]string{
 		"listen_addresses":        "127.0.0.1",
@@ -195,7 +193,7 @@ func arguments(o Options) []string {
 	return args
 }
 
-// await waits until the server takes connections.
+// await waits until the server accepts connections.
 func (c *Cluster) await(ctx context.Context, log string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -219,8 +217,8 @@ func (c *Cluster) await(ctx context.Context, log string) error {
 	}
 }
 
-// initialise makes the cluster with initdb, in a folder beside its own that is
-// renamed when all is there: a crash leaves no half a cluster.
+// initialise creates the cluster with initdb in a temporary directory, which is renamed when it is
+// complete, so a crash does not leave a partial cluster.
 func initialise(ctx context.Context, bin, dir string, who identity) error {
 	if _, err := os.Stat(filepath.Join(dir, versionTag)); err == nil {
 		return nil
@@ -252,7 +250,7 @@ func initialise(ctx context.Context, bin, dir string, who identity) error {
 	who.apply(cmd.SysProcAttr)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		if strings.Contains(string(out), "No space left on device") {
-			return fault.Wrap(err, contract.ClassInfra, contract.CodeDiskFull, "not enough disk space for a PostgreSQL cluster in %s; free some, or choose another data folder", dir)
+			return fault.Wrap(err, contract.ClassInfra, contract.CodeDiskFull, "not enough disk space for a PostgreSQL cluster in %s; free disk space, or choose another data folder", dir)
 		}
 		return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
 			"initdb could not create a PostgreSQL cluster in %s: %s", dir, strings.TrimSpace(string(out)))
@@ -266,11 +264,11 @@ func initialise(ctx context.Context, bin, dir string, who identity) error {
 	return nil
 }
 
-// secretFile is where the superuser's password lies: beside the cluster, for
-// PostgreSQL owns what is inside.
+// secretFile returns the path of the superuser's password: next to the cluster's directory, because
+// PostgreSQL owns the files in it.
 func secretFile(dir string) string { return dir + ".password" }
 
-// cleanEnv keeps PostgreSQL's own variables (PGDATA, PGHOST, …) of the caller out.
+// cleanEnv returns the caller's environment without PostgreSQL's variables (PGDATA, PGHOST, …).
 func cleanEnv() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/freeport"
 )
 
-// programs returns the folder with PostgreSQL's server programs: installed
-// ones, or downloaded ones in cache.
+// programs returns the directory of PostgreSQL's server programs: the installed ones, or downloaded
+// ones in cache.
 func programs(ctx context.Context, cache string) (string, error) {
 	if dir := installed(ctx); dir != "" {
 		return dir, nil
@@ -26,8 +26,8 @@ func programs(ctx context.Context, cache string) (string, error) {
 	if complete(bin) {
 		return bin, nil
 	}
-	// The library has no call that only downloads: starting it does, and
-	// whether its own server then runs does not matter here (as root it cannot).
+	// The library has no function that only downloads: starting its server does so, and whether
+	// that server runs is irrelevant here (as root, it cannot).
 	port, err := freeport.Take(ctx)
 	if err != nil {
 		return "", err
@@ -47,7 +47,7 @@ func programs(ctx context.Context, cache string) (string, error) {
 		"no PostgreSQL server programs are installed and none could be downloaded; install them (apt-get install postgresql) or set DATABASE_URL")
 }
 
-// Installed returns the folder of the installed server programs, empty for none.
+// Installed returns the directory of the installed server programs; empty if there are none.
 func Installed(ctx context.Context) string { return installed(ctx) }
 
 func installed(ctx context.Context) string {

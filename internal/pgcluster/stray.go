@@ -14,8 +14,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/proc"
 )
 
-// stopStray stops a server of the cluster that was not recorded: the process that started
-// it was killed before it could note that. Two servers cannot share a folder.
+// stopStray stops a server of the cluster that was not recorded because the process that started it
+// was killed. Two servers cannot share a directory.
 func stopStray(ctx context.Context, dir string) error {
 	id, ok := stray(dir)
 	if !ok {
@@ -27,8 +27,8 @@ func stopStray(ctx context.Context, dir string) error {
 	return nil
 }
 
-// stray finds the server that a cluster's lock file names, if that process is
-// one that serves this very folder.
+// stray returns the server process in a cluster's lock file, if that process really serves this
+// directory.
 func stray(dir string) (proc.ID, bool) {
 	lock, err := os.ReadFile(filepath.Join(dir, "postmaster.pid"))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
-// compare judges a test that still exists, by the worst change to it.
+// compare judges a test that still exists by its worst change.
 func (j *judge) compare(b, a *testfile.Unit, m *matcher) {
 	name, file := testfile.Clean(a.Name), a.File.Path
 	if why := newSkip(b, a); why != "" {
@@ -37,7 +37,7 @@ func (j *judge) compare(b, a *testfile.Unit, m *matcher) {
 	}
 }
 
-// weakening says how a test checks less than before, if it does.
+// weakening describes how a test checks less than before, or returns "".
 func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher) string {
 	bt, at := j.before.TallyWithSubtests(b), j.after.TallyWithSubtests(a)
 	if lost := lostCases(b, a, m.addedCases); len(a.Cases) > 0 && lost > 0 {
@@ -69,11 +69,11 @@ func (j *judge) edited(b, a *testfile.Unit) {
 		j.problems[len(j.problems)-1].Severity = contract.SeverityMinor
 		return
 	}
-	j.report(Edited, a.Name, a.File.Path, a.Line, "%s was edited: its behavior or its expectations differ from before", name)
+	j.report(Edited, a.Name, a.File.Path, a.Line, "%s was edited: its behavior or its expectations have changed", name)
 }
 
-// judgeHelpers judges code in test files outside tests: helpers that lost assertions,
-// and other code that tests need.
+// judgeHelpers judges code outside tests in test files: helpers that lost assertions, and other
+// code that tests need.
 func (j *judge) judgeHelpers(p pair) {
 	if p.file.same() || !p.file.Existed || !p.file.Exists || p.after.Broken != "" || p.after.Excluded != "" || languageOf(p.before.Path).IgnoreHelpers {
 		return
@@ -101,7 +101,7 @@ func (j *judge) judgeHelpers(p pair) {
 	}
 }
 
-// newSkip says why a test no longer runs, if that is new.
+// newSkip returns the reason why a test no longer runs, if that is new.
 func newSkip(b, a *testfile.Unit) string {
 	was, is := allSkips(b), allSkips(a)
 	if slices.ContainsFunc(was, func(s testfile.Skip) bool { return s.Always }) {
@@ -128,7 +128,7 @@ func newSkip(b, a *testfile.Unit) string {
 	return ""
 }
 
-// allSkips are the skips of a test and of everything around it.
+// allSkips returns the skips of a test and of its enclosing groups.
 func allSkips(u *testfile.Unit) []testfile.Skip {
 	var out []testfile.Skip
 	for depth := 0; u != nil && depth < testfile.MaxDepth; u, depth = u.Parent, depth+1 {
@@ -137,12 +137,12 @@ func allSkips(u *testfile.Unit) []testfile.Skip {
 	return out
 }
 
-// inherited: the test around this one is newly skipped, and will be reported.
+// inherited reports whether an enclosing test is newly skipped, which is reported there.
 func inherited(b, a *testfile.Unit) bool {
 	return a.Parent.Test && b.Parent != nil && newSkip(b.Parent, a.Parent) != ""
 }
 
-// lostCases is how many cases of a table are gone and not found in another test.
+// lostCases returns the number of removed table cases that are not found in another test.
 func lostCases(b, a *testfile.Unit, added map[lexer.Digest]int) int {
 	if len(a.Cases) >= len(b.Cases) {
 		return 0
@@ -167,7 +167,7 @@ func count(digests []lexer.Digest) map[lexer.Digest]int {
 	return out
 }
 
-// missing is how many of the digests are not among the others.
+// missing returns the number of digests that are not among the others.
 func missing(of, among []lexer.Digest) int {
 	have := count(among)
 	n := 0

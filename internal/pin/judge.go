@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/pin/buildfiles"
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
-// judge holds both sides of a change until all of it is known: a test may have moved to
-// another file.
+// judge collects both sides of a change before judging it, because a test may have moved to another
+// file.
 type judge struct {
 	pairs    []pair
 	before   *testfile.Index
@@ -19,8 +21,8 @@ type judge struct {
 	problems []Problem
 }
 
-// pair is a file in its two versions. A version that is missing, in an unknown
-// language, or not a test file has no units.
+// pair is the two versions of a file. A version that is missing, in an unknown language, or not a
+// test file has no units.
 type pair struct {
 	file          File
 	before, after *testfile.File
@@ -38,11 +40,11 @@ func (j *judge) report(kind Kind, test, file string, line int, format string, ar
 	})
 }
 
-// nameEnd follows the name in the messages of what no longer runs.
+// nameEnd matches the text after the name in messages about tests that no longer run.
 var nameEnd = regexp.MustCompile(` (?:is|was) deleted|, which tests compare against, (?:is|was) (?:deleted|moved)| is now | was in | is excluded from `)
 
-// NameIn returns the test or file that the message of a Deleted, RenamedAway or
-// Excluded problem begins with, "" if it begins with none.
+// NameIn returns the test or file at the beginning of the message of a Deleted, RenamedAway or
+// Excluded problem, or "".
 func NameIn(message string) string {
 	if at := nameEnd.FindStringIndex(message); at != nil {
 		return message[:at[0]]
@@ -50,7 +52,7 @@ func NameIn(message string) string {
 	return ""
 }
 
-// add adds a file and judges what concerns it alone.
+// add adds a file and judges it as far as possible without other files.
 func (j *judge) add(f File) {
 	if f.Path == "" || !f.Existed && !f.Exists {
 		return
@@ -110,8 +112,8 @@ func (j *judge) judgeOversize(f File) {
 	}
 }
 
-// addRecorded adds a file that tests compare with. Whether its content is now elsewhere
-// is known only at the end.
+// addRecorded adds a file that tests compare with. Only at the end is it known whether its content
+// has moved.
 func (j *judge) addRecorded(f File) {
 	j.pairs = append(j.pairs, pair{file: f, before: &testfile.File{}, after: &testfile.File{}})
 }
@@ -132,7 +134,7 @@ func (j *judge) judge() {
 	}
 }
 
-// judgeFile judges what happens to a file as a whole.
+// judgeFile judges changes to a file as a whole.
 func (j *judge) judgeFile(p pair, m *matcher) {
 	f := p.file
 	if f.same() {
@@ -171,7 +173,7 @@ func (j *judge) judgeRecorded(f File, m *matcher) {
 	case !f.Existed:
 	case bytes.Equal(f.Before, f.After) && f.Exists:
 		if !isRecorded(f.Path) {
-			j.report(RenamedAway, "", f.Path, 0, "%s, which tests compare against, was moved to a location where they do not look for it", name)
+			j.report(RenamedAway, "", f.Path, 0, "%s, which tests compare against, was moved to a location that they do not read", name)
 		}
 	case !f.Exists && m.newContents[string(f.Before)]:
 	case !f.Exists:
@@ -183,7 +185,7 @@ func (j *judge) judgeRecorded(f File, m *matcher) {
 	}
 }
 
-// judgeOnly judges tests that keep all others from running.
+// judgeOnly judges tests that prevent all others from running.
 func (j *judge) judgeOnly(p pair) {
 	if len(p.after.Only) <= len(p.before.Only) {
 		return
@@ -192,7 +194,7 @@ func (j *judge) judgeOnly(p pair) {
 	j.report(Skipped, u.Name, p.file.Path, u.Line, "%s runs alone (only): all other tests are skipped", testfile.Clean(u.Name))
 }
 
-// judgeTest judges what happened to one test.
+// judgeTest judges the change to one test.
 func (j *judge) judgeTest(p pair, b *testfile.Unit, m *matcher) {
 	a := m.found[b]
 	if a != nil {
@@ -200,18 +202,76 @@ func (j *judge) judgeTest(p pair, b *testfile.Unit, m *matcher) {
 		return
 	}
 	if b.Parent != nil && b.Parent.Test && m.found[b.Parent] == nil {
-		return // reported with the test around it
+		return // reported with the enclosing test
 	}
 	name := testfile.Clean(b.Name)
 	if away := m.elsewhere(b); away != nil {
-		j.report(RenamedAway, b.Name, away.File.Path, away.Line, "%s is now %s in %s, which no test run picks up",
+		j.report(RenamedAway, b.Name, away.File.Path, away.Line, "%s is now %s in %s, which test runs ignore",
 			name, testfile.Clean(away.Name), testfile.Clean(away.File.Path))
 		return
 	}
 	if p.file.Exists && p.file.RenamedFrom != p.file.Path && !runs(p.file.Path) {
-		j.report(RenamedAway, b.Name, p.file.Path, 0, "%s was in %s, which is now %s, where no test run looks",
+		j.report(RenamedAway, b.Name, p.file.Path, 0, "%s was in %s, which is now %s, where test runs ignore it",
 			name, testfile.Clean(p.file.RenamedFrom), testfile.Clean(p.file.Path))
 		return
 	}
 	j.report(Deleted, b.Name, p.before.Path, b.Line, "%s was deleted", name)
+}
+
+// settingsOf returns the rule for the settings in the file at a path, nil for a file
+// without such settings. No file matches two rules of different languages.
+func settingsOf(p string) func(*buildfiles.Change) {
+	rules := slices.Clone(buildfiles.Rules)
+	for _, l := range languages {
+		rules = append(rules, l.Settings...)
+	}
+	for _, r := range rules {
+		if r.Path.MatchString(p) {
+			return r.Judge
+		}
+	}
+	return nil
+}
+
+// maxNotices is the maximum number of settings listed for one file.
+const maxNotices = 50
+
+// judgeSettings judges a file that determines which tests run.
+func (j *judge) judgeSettings(f File) {
+	judge := settingsOf(f.Path)
+	if judge == nil {
+		judge = settingsOf(f.RenamedFrom)
+	} else if f.RenamedFrom != f.Path && settingsOf(f.RenamedFrom) == nil {
+		f.Before, f.Existed = nil, false
+	}
+	if judge == nil {
+		return
+	}
+	c := &buildfiles.Change{Before: f.Before, After: f.After, Existed: f.Existed, Exists: f.Exists}
+	if f.RenamedFrom != f.Path && settingsOf(f.Path) == nil {
+		c.After, c.Exists = nil, false
+	}
+	judge(c)
+	for i, n := range slices.Concat(c.Excluded, c.Edited) {
+		kind := Edited
+		if i < len(c.Excluded) {
+			kind = Excluded
+		}
+		if i == maxNotices {
+			j.report(kind, "", f.Path, 0, "%s: %d more settings are not listed", testfile.Clean(path.Base(f.Path)), len(c.Excluded)+len(c.Edited)-i)
+			break
+		}
+		j.report(kind, "", f.Path, lineOf(f.After, n.Text), "%s: %s", testfile.Clean(path.Base(f.Path)), testfile.Clean(n.Reason))
+	}
+}
+
+func lineOf(data []byte, at string) int {
+	if at == "" {
+		return 0
+	}
+	i := bytes.Index(data, []byte(at))
+	if i < 0 {
+		return 0
+	}
+	return bytes.Count(data[:i], []byte("\n")) + 1
 }

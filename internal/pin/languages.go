@@ -12,10 +12,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/rust"
 )
 
-// languages are the languages with tests that are judged.
+// languages are the languages whose tests are judged.
 var languages = []*language.Language{&golang.Language, &javascript.Language, &python.Language, &rust.Language, &java.Language}
 
-// languageOf is the language of the file at a path; one without a name if unknown.
+// languageOf returns the language of the file at a path, or a language without a name if unknown.
 func languageOf(p string) *language.Language {
 	for _, l := range languages {
 		if slices.Contains(l.Extensions, path.Ext(p)) {

@@ -5,9 +5,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
-// matcher matches each test of before with one of after: in its file by its name,
-// anywhere by name and body, anywhere by body, elsewhere by name. Each test of after
-// matches one of before.
+// matcher matches each test of before with one of after: in the same file by name, anywhere by name
+// and body, anywhere by body, elsewhere by name. Each test of after matches at most one test of
+// before.
 type matcher struct {
 	pairs       []pair
 	found       map[*testfile.Unit]*testfile.Unit
@@ -15,9 +15,9 @@ type matcher struct {
 	reported    map[*testfile.Unit]bool // with its file
 	children    map[*testfile.Unit][]*testfile.Unit
 	addedCases  map[lexer.Digest]int
-	newContents map[string]bool // contents of files that are new
+	newContents map[string]bool // contents of new files
 	helpers     map[key]*testfile.Unit
-	added       map[*testfile.File][]*testfile.Unit // tests that are new, by file
+	added       map[*testfile.File][]*testfile.Unit // new tests by file
 }
 
 func newMatcher(pairs []pair) *matcher {
@@ -102,8 +102,7 @@ func (m *matcher) take(b *testfile.Unit, candidates []*testfile.Unit) bool {
 	return true
 }
 
-// recordAdded records what is new in after: cases, tests, and functions that no test
-// run picks up.
+// recordAdded records the additions in after: cases, tests, and functions that are not tests.
 func (m *matcher) recordAdded() {
 	for _, p := range m.pairs {
 		for _, b := range p.before.Units {
@@ -140,8 +139,8 @@ const (
 	maxSplitChecks = 200
 )
 
-// split: all checks that a test lost, two or more, are in one new test of its file. A
-// single check proves nothing: many tests end with the same one.
+// split reports whether all checks that a test lost, at least two, are in one new test of its file.
+// A single check proves nothing: many tests end with the same check.
 func (m *matcher) split(b, a *testfile.Unit) bool {
 	lost := missing(texts(b), texts(a))
 	if lost < 2 {

@@ -9,22 +9,22 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
-// RuleUnproven is the rule of a finding about a new test that does not need the
-// change that came with it.
+// RuleUnproven is the rule of a finding about a new test that does not need the change that added
+// it.
 const RuleUnproven = "new-tests/unproven"
 
-// Added is a test that a change adds, or gives new cases.
+// Added is a test that a change adds or extends with new cases.
 type Added struct {
-	// Path and Line are where it is.
+	// Path and Line are its location.
 	Path string
 	Line int
-	// Name names it as [Problem.Test] does. It comes from the repository: it may be
-	// long and contain anything.
+	// Name is its name as in [Problem.Test]. It comes from the repository, so it may be long and
+	// contain any characters.
 	Name string
-	// Cases says that the test is an old one, whose table has new cases.
+	// Cases is true for an existing test whose table has new cases.
 	Cases bool
-	// Suite says that it is a method of a Go suite, or inside one: it runs below a
-	// test whose name is not known.
+	// Suite is true for a method of a Go suite, or a test inside one: it runs below a test whose
+	// name is unknown.
 	Suite bool
 }
 
@@ -41,10 +41,9 @@ func (a Added) Finding(why string) contract.Finding {
 	}.finding(RuleUnproven)
 }
 
-// NewTests lists the tests that a change adds, and the tests with tables to which it adds
-// new cases: of Go, JavaScript, TypeScript and Python, in the order of the files.
-// A test that was moved or renamed with the same body is not new, and a test inside a
-// new one is listed with that one.
+// NewTests lists the tests that a change adds, and the tests to whose tables it adds cases: in Go,
+// JavaScript, TypeScript and Python, in file order. A test that was moved or renamed with the same
+// body is not new, and a test inside a new test is not listed separately.
 func NewTests(ctx context.Context, files []File) ([]Added, error) {
 	j, err := readFiles(ctx, files)
 	if err != nil {
@@ -74,7 +73,7 @@ func NewTests(ctx context.Context, files []File) ([]Added, error) {
 	return out, nil
 }
 
-// within reports whether the test is inside a test that is new too.
+// within reports whether the test is inside a test that is also new.
 func within(u *testfile.Unit, before map[*testfile.Unit]*testfile.Unit) bool {
 	for depth := 0; u.Parent != nil && depth < testfile.MaxDepth; depth++ {
 		if u = u.Parent; u.Test && before[u] == nil {
@@ -92,9 +91,9 @@ func inSuite(u *testfile.Unit) bool {
 	return u.Method
 }
 
-// OfTests reports whether the file at this path belongs to the tests: it contains them,
-// helps them, or is what they compare with. A file of a language whose tests are beside
-// the code does not.
+// OfTests reports whether the file at this path belongs to the tests: it contains tests, test
+// helpers or expected results. A file of a language whose tests are next to the code does not
+// belong to them.
 func OfTests(p string) bool {
 	p = cleanPath(p)
 	return p != "" && !languageOf(p).BesideCode && (runs(p) || supports(p) || isRecorded(p))
@@ -105,8 +104,8 @@ var (
 	proseName = regexp.MustCompile(`(?i)^(readme|changelog|changes|history|license|licence|notice|authors|contributing|codeowners)(\.txt)?$`)
 )
 
-// IsCode reports whether a change of the file at this path can be what a new test is
-// about: it does not belong to the tests, does not say how they run, and is not prose.
+// IsCode reports whether a new test can test a change to the file at this path: the file does not
+// belong to the tests, does not configure them, and is not prose.
 func IsCode(p string) bool {
 	p = cleanPath(p)
 	return p != "" && !OfTests(p) && settingsOf(p) == nil && !proseFile.MatchString(p) && !proseName.MatchString(path.Base(p))

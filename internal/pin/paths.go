@@ -7,7 +7,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/language"
 )
 
-// cleanPath makes a path comparable. It is never opened.
+// cleanPath normalizes a path for comparison. The path is never opened.
 func cleanPath(p string) string {
 	if p == "" {
 		return ""
@@ -15,9 +15,8 @@ func cleanPath(p string) string {
 	return strings.TrimPrefix(path.Clean("/"+strings.ReplaceAll(p, "\\", "/")), "/")
 }
 
-// Watches reports whether a change of the file at this path can affect tests: it
-// contains tests, helps them, contains what they compare with, or says which of them
-// run.
+// Watches reports whether a change to the file at this path can affect tests: it contains tests,
+// test helpers, expected results or test settings.
 func Watches(p string) bool {
 	p = cleanPath(p)
 	return p != "" && (runs(p) || supports(p) || isRecorded(p) || settingsOf(p) != nil)
@@ -35,7 +34,7 @@ func supports(p string) bool {
 	return l.IsSupport != nil && l.IsSupport(p)
 }
 
-// isRecorded reports whether a file contains what tests compare with.
+// isRecorded reports whether a file contains expected results of tests.
 func isRecorded(p string) bool {
 	switch strings.ToLower(path.Ext(p)) {
 	case ".golden", ".snap", ".snapshot", ".approved":

@@ -1,12 +1,12 @@
-// Package pin judges what a change does to the tests of a repository.
+// Package pin judges how a change affects the tests of a repository.
 //
-// Tests are pinned: a change that deletes, skips, empties or weakens one, edits
-// it, or takes it out of the test run is reported as a problem, and for some kinds of
-// problem a caller must refuse the change.
+// Tests are pinned: a change that deletes, skips, empties, weakens or edits a test, or removes it
+// from the test run, is reported as a problem. For some kinds of problems, the caller must refuse
+// the change.
 //
-// [Check] compares files before and after a change. It reads and runs nothing:
-// the caller fetches each changed file for whose path, old or new, [Watches] is
-// true. Each language has a package below this one:
+// [Check] compares files before and after a change. It reads no files and runs nothing: the caller
+// provides each changed file for whose old or new path [Watches] is true. Each language has a
+// package below this one:
 //
 //   - Go by its own parser: functions, suites, subtests, tables, skips, build
 //     constraints, assertions, and helpers that hold assertions;
@@ -16,14 +16,14 @@
 //   - configuration (package.json, pytest.ini, Makefile, workflows, …) by the
 //     lines that determine which tests run and whether their result counts.
 //
-// [NewTests] says which tests a change adds, with the same knowledge.
+// [NewTests] lists the tests that a change adds, with the same analysis.
 //
-// Moves and renames with the same body are not problems, nor are changes of comments
-// and formatting. Helpers are counted where they are known: unchanged files may
-// be passed along, so that assertions which moved into them are found.
+// Moves and renames with the same body are not problems, nor are changes to comments and
+// formatting. Assertions in known helpers count: the caller can also pass unchanged files, in which
+// moved assertions are then found.
 //
-// The author of a change may want tests to pass that should fail. Sizes, results and
-// texts are limited, work grows with the size of the input, and nothing panics.
+// The author of a change may try to make failing tests pass. Therefore sizes, results and texts are
+// limited, processing time grows with the size of the input, and nothing panics.
 package pin
 
 import (
@@ -38,22 +38,21 @@ import (
 
 // The limits of a check.
 const (
-	// MaxFileBytes is the largest file that is parsed. A larger one is compared by its
-	// bytes; one that has grown over the limit counts as weakened, because it is
-	// unknown what it still tests.
+	// MaxFileBytes is the largest file that is parsed. A larger file is compared by its bytes; a
+	// file that has grown over the limit counts as weakened, because its tests are unknown.
 	MaxFileBytes = 1 << 20
-	// MaxProblems is how many problems a check lists. One more counts
-	// those that are not listed.
+	// MaxProblems is the maximum number of problems that a check lists. An additional one counts
+	// the rest.
 	MaxProblems = 500
 )
 
 // File is one file before and after a change.
 type File struct {
-	// Path is where the file is after the change, or was if it is deleted: relative to
-	// the repository, with slashes.
+	// Path is the path of the file after the change, or before it if the file is deleted: relative
+	// to the repository, with slashes.
 	Path string
-	// RenamedFrom is where the file was before, if known. A rename may be given as two
-	// files too.
+	// RenamedFrom is the previous path of the file, if known. A rename can also be passed as two
+	// files.
 	RenamedFrom string
 	// Before and After are the file's contents; Existed and Exists distinguish an empty
 	// file from a missing one.
@@ -61,46 +60,46 @@ type File struct {
 	Existed, Exists bool
 }
 
-// Kind is what a change does to a test.
+// Kind classifies the effect of a change on a test.
 type Kind string
 
 // The kinds of problem.
 const (
-	// Deleted: a test, a case of it, or what it compares with is gone.
+	// Deleted: a test, one of its cases, or its expected results were deleted.
 	Deleted Kind = "deleted"
-	// Skipped: a test that ran is now skipped, always or under a new condition, or is
+	// Skipped: a test that used to run is now skipped, always or under a new condition, or is
 	// expected to fail.
 	Skipped Kind = "skipped"
 	// Emptied: a test that checked something no longer checks anything.
 	Emptied Kind = "emptied"
 	// Weakened: a test checks less, or cannot fail, or does not compile.
 	Weakened Kind = "weakened"
-	// RenamedAway: a test still exists under a name that is not run.
+	// RenamedAway: a test still exists under a name that does not run.
 	RenamedAway Kind = "renamed_away"
-	// Excluded: tests are kept out of the test run, or its result does not count.
+	// Excluded: tests are excluded from the test run, or its result does not count.
 	Excluded Kind = "excluded"
-	// Edited: a test changed, and does not visibly check less.
+	// Edited: a test changed but does not visibly check less.
 	Edited Kind = "edited"
 )
 
-// Forbidden reports whether an agent that is to make tests pass must not do this. An
-// edit is only reported.
+// Forbidden reports whether this is forbidden to an agent whose task is to make tests pass. An edit
+// is only reported.
 func (k Kind) Forbidden() bool { return k != Edited }
 
-// Problem is one thing that a change does to one test.
+// Problem is one effect of a change on one test.
 type Problem struct {
 	Kind Kind
-	// Test names it: TestLogin/expired, "login > rejects", TestLogin::test_expired.
-	// Empty when it is about a whole file.
+	// Test is its name: TestLogin/expired, "login > rejects", TestLogin::test_expired. It is empty
+	// for a problem with a whole file.
 	Test string
-	// Path and Line say where to look: in the file as it is now, or as it was if the
-	// test or the file is gone. Line 0 means the whole file.
+	// Path and Line are the location in the current file, or in the previous version if the test or
+	// the file was deleted. Line 0 means the whole file.
 	Path string
 	Line int
-	// Message says what was done to the test and how that shows.
+	// Message describes the change to the test and the evidence.
 	Message string
-	// Severity is major for whatever is forbidden, medium for an edit, minor for an
-	// edit that only adds checks.
+	// Severity is major for a forbidden change, medium for an edit, and minor for an edit that only
+	// adds checks.
 	Severity contract.Severity
 }
 
@@ -127,14 +126,13 @@ func Findings(problems []Problem) []contract.Finding {
 	return out
 }
 
-// Forbidden returns those problems for which the change of a heal must be refused.
+// Forbidden returns the problems for which a heal's change must be refused.
 func Forbidden(problems []Problem) []Problem {
 	return slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { return !p.Kind.Forbidden() })
 }
 
-// Check compares the tests before and after a change and lists what was done to them,
-// by path and line. Files for which [Watches] is false are only searched for tests that
-// have moved to where nothing runs them.
+// Check compares the tests before and after a change and lists the problems by path and line. Files
+// for which [Watches] is false are only searched for tests that were moved there and no longer run.
 func Check(ctx context.Context, files []File) ([]Problem, error) {
 	j, err := readFiles(ctx, files)
 	if err != nil {
@@ -144,8 +142,7 @@ func Check(ctx context.Context, files []File) ([]Problem, error) {
 	return limited(j.problems), nil
 }
 
-// readFiles parses files, each before and after. It stops between two of them if its
-// context ends.
+// readFiles parses both versions of the files. It stops between two files if its context ends.
 func readFiles(ctx context.Context, files []File) (*judge, error) {
 	j := newJudge()
 	for _, f := range files {
@@ -175,7 +172,7 @@ func (f *File) same() bool {
 	return f.Existed == f.Exists && f.RenamedFrom == f.Path && bytes.Equal(f.Before, f.After)
 }
 
-// limited sorts problems, removes duplicates and says how many are over the limit.
+// limited sorts problems, removes duplicates and reports the number over the limit.
 func limited(problems []Problem) []Problem {
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line),
@@ -185,7 +182,7 @@ func limited(problems []Problem) []Problem {
 	if len(problems) <= MaxProblems {
 		return problems
 	}
-	// Forbidden ones are kept first, so that many harmless edits hide nothing.
+	// Forbidden problems have priority, so that many harmless edits cannot hide them.
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Compare(slices.Index(contract.Severities(), a.Severity), slices.Index(contract.Severities(), b.Severity))
 	})

@@ -1,6 +1,5 @@
-// Package proc starts processes that outlive their starter, and finds and stops
-// them later without ever touching a stranger: a process is named by its id and
-// the moment it started.
+// Package proc starts processes that outlive their starter, and later finds and stops them without
+// affecting an unrelated process: a process is identified by its id and its start time.
 package proc
 
 import (
@@ -17,14 +16,14 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// ID names a process for as long as the machine is up: a process id that was
-// given to another process since then has another start.
+// ID identifies a process until the machine reboots: if the process id is reused, the start time
+// differs.
 type ID struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks after boot, field 22 of /proc/PID/stat
 }
 
-// Of returns the name of a running process.
+// Of returns the ID of a running process.
 func Of(pid int) (ID, error) {
 	s, err := stat(pid)
 	return ID{PID: pid, Start: s.Starttime}, err
@@ -39,8 +38,8 @@ func (id ID) Alive() bool {
 	return err == nil && s.Starttime == id.Start && s.State != "Z" && s.State != "X"
 }
 
-// Stop ends the process and its group: politely first, by force after grace.
-// A process that is not there any more is no error.
+// Stop ends the process: first with the polite signal, and after grace by killing its group. A
+// process that has already exited is not an error.
 func (id ID) Stop(ctx context.Context, grace time.Duration, polite syscall.Signal) error {
 	if !id.Alive() {
 		return nil
@@ -51,7 +50,7 @@ func (id ID) Stop(ctx context.Context, grace time.Duration, polite syscall.Signa
 	if id.await(ctx, grace) {
 		return nil
 	}
-	// The group goes too: what the process left behind has nobody else.
+	// Kill the whole group: nothing else would stop processes that were left behind.
 	if err := syscall.Kill(-id.PID, syscall.SIGKILL); err != nil {
 		_ = syscall.Kill(id.PID, syscall.SIGKILL)
 	}
@@ -61,7 +60,7 @@ func (id ID) Stop(ctx context.Context, grace time.Duration, polite syscall.Signa
 	return nil
 }
 
-// await reports whether the process ended in time.
+// await reports whether the process exited in time.
 func (id ID) await(ctx context.Context, most time.Duration) bool {
 	deadline := time.NewTimer(most)
 	defer deadline.Stop()
@@ -85,22 +84,22 @@ type Spec struct {
 	Args []string
 	Env  []string // whole environment
 	Dir  string
-	Log  string // file that output is appended to
+	Log  string // file to which output is appended
 	Attr func(*syscall.SysProcAttr)
 }
 
-// Start starts a process in a session of its own, so that it outlives its
-// starter and the starter's terminal.
+// Start starts a process in its own session, so that it outlives its starter and the starter's
+// terminal.
 func Start(s Spec) (ID, error) {
 	if err := os.MkdirAll(filepath.Dir(s.Log), 0o750); err != nil {
-		return ID{}, fmt.Errorf("create the directory of the log %s: %w", s.Log, err)
+		return ID{}, fmt.Errorf("create the directory for the log %s: %w", s.Log, err)
 	}
 	log, err := os.OpenFile(s.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return ID{}, fmt.Errorf("open the log %s: %w", s.Log, err)
 	}
 	defer log.Close()
-	// The process outlives every context of ours on purpose.
+	// Not started with a context: the process must outlive this one.
 	cmd := exec.CommandContext(context.WithoutCancel(context.Background()), s.Path, s.Args...)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = s.Env, s.Dir, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -111,7 +110,7 @@ func Start(s Spec) (ID, error) {
 		return ID{}, fmt.Errorf("start %s: %w", s.Path, err)
 	}
 	id, err := Of(cmd.Process.Pid)
-	// Reap it if it ends while we still live; otherwise init does.
+	// Reap it if it exits before this process does; otherwise init reaps it.
 	go func() { _ = cmd.Wait() }()
 	if err != nil {
 		return ID{}, fmt.Errorf("%s exited immediately; see %s", s.Path, s.Log)
@@ -129,7 +128,7 @@ func Tail(file string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// Children returns the processes that a process has started and that still run.
+// Children returns the running child processes of a process.
 func Children(pid int) (children []int) {
 	all, _ := procfs.AllProcs()
 	for _, p := range all {
@@ -140,7 +139,7 @@ func Children(pid int) (children []int) {
 	return children
 }
 
-// stat reads what the kernel says about a process.
+// stat reads the kernel's status of a process.
 func stat(pid int) (procfs.ProcStat, error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {

@@ -9,23 +9,22 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// MemberTask is what a member of a deliberation must know from the start.
+// MemberTask is the data for the first prompt of a deliberation's member.
 type MemberTask struct {
 	Member       contract.Member
 	Moves        []contract.MoveKind // that it has
 	MovesPerTurn int
 	TextLimit    int
-	Subtasks     int // that GAMMA may split the objective into
-	Described    int // bytes of the description of one
-	Together     int // bytes of all of them, as JSON
+	Subtasks     int // maximum number of GAMMA's subtasks
+	Described    int // maximum bytes of one description
+	Together     int // maximum bytes of all subtasks, as JSON
 	Task         contract.DeliberationTask
 	Attempt      int
 	Inherited    *contract.Inherited // of a recovery
 	Plan         bool                // the consensus is to be a plan
 }
 
-// MemberNews is what a member learns before a turn. Texts are complete where their Head
-// is.
+// MemberNews is the data for a member's turn. The Head of each text holds the complete text.
 type MemberNews struct {
 	Member   contract.Member
 	Turn     contract.Turn
@@ -48,7 +47,7 @@ func Member(task MemberTask) (Prompt, error) {
 	return Prompt{Name: name, Version: version, System: system, Task: user}, err
 }
 
-// MemberVersion names the current text of all templates for a member.
+// MemberVersion returns the version of all templates for a member.
 func MemberVersion(m contract.Member) (string, error) {
 	if !m.Valid() {
 		return "", fmt.Errorf("there is no prompt for the member %q", m)
@@ -65,10 +64,10 @@ func MemberVersion(m contract.Member) (string, error) {
 	return name + "@" + hex.EncodeToString(hash.Sum(nil))[:12], nil
 }
 
-// News renders what a member learns before a turn.
+// News renders the news for a member's turn.
 func News(news MemberNews) (string, error) { return executed("member_news.md.tmpl", news) }
 
-// Agreement renders what a planner learns about a deliberation's consensus.
+// Agreement renders a deliberation's consensus for the planner.
 func Agreement(consensus string) (string, error) { return executed("agreement", consensus) }
 
 func executed(name string, data any) (string, error) {

@@ -22,7 +22,7 @@ func TestAMembersPromptListsOnlyItsOwnMoves(t *testing.T) {
 		p, err := Member(MemberTask{Member: m, Moves: contract.MovesOf(m), MovesPerTurn: 7, TextLimit: 1234, Task: contract.DeliberationTask{Objective: "Choose a cache"}})
 		require.NoError(t, err)
 		require.Contains(t, p.System, "You are "+string(m))
-		require.Contains(t, p.System, "At most 7 moves in a turn, each text at most 1234 bytes")
+		require.Contains(t, p.System, "A turn has at most 7 moves, and each text at most 1234 bytes")
 		require.Equal(t, "Objective: Choose a cache", strings.TrimSpace(p.Task), "what was not given is not mentioned")
 		for move := range all {
 			has := strings.Contains(p.System, `"move": "`+string(move)+`"`)

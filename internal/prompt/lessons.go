@@ -2,11 +2,11 @@ package prompt
 
 import "github.com/rocketgpt/orchestrator/contract"
 
-// Lessons are what an attempt learns about the failed ones before it.
+// Lessons describe earlier failed attempts for the next one.
 type Lessons struct {
 	Heals      []Lesson
-	Strict     bool // nothing counts as done that was not shown to work
-	Generation int  // of the agent; above 1 it follows a revoked one
+	Strict     bool // only proven results count as done
+	Generation int  // of the agent; above 1, it replaces a revoked agent
 }
 
 // Lesson is one failed attempt and what to do differently.
@@ -14,17 +14,17 @@ type Lesson struct {
 	ErrorType contract.Class
 	Code      contract.Code
 	Message   string
-	Evidence  string // what the attempt left behind: an answer, failing tests
+	Evidence  string // of the failure, such as a response or failing tests
 	Action    contract.HealAction
 	Words     string // of a person who was asked
 }
 
-// Instruction says what the action of a heal means for the next attempt.
+// Instruction returns the instruction for the next attempt after the heal's action.
 func (l Lesson) Instruction() string { return instructions[l.Action] }
 
 const machinery = "The infrastructure failed, not the work. Do it again."
 
-// instructions are the words with which a heal changes what an agent does.
+// instructions are the texts with which a heal instructs an agent.
 var instructions = map[contract.HealAction]string{
 	contract.HealCorrectJSON: "Respond again. Correct exactly what was wrong: keep the content, fix the format. " +
 		"The response must be one JSON document that matches the schema, without any text before or after it and without a code fence.",
@@ -50,12 +50,12 @@ var instructions = map[contract.HealAction]string{
 	contract.HealAskPerson: "A person was asked and requested another attempt.",
 }
 
-// RepairTask is what the Repair agent must know.
+// RepairTask is the data for the Repair agent's prompt.
 type RepairTask struct {
 	GoalTitle       string
 	GoalDescription string
 	PlanSummary     string
-	Step            contract.Step // of the plan, whose work it takes over; without an id there is none
+	Step            contract.Step // of the plan, if the Repair agent continues its work; no id: none
 	Phase           contract.Phase
 	ErrorType       contract.Class
 	Code            contract.Code
@@ -63,8 +63,8 @@ type RepairTask struct {
 	RootCause       string
 	Evidence        string
 	Earlier         []string // repairs that did not help: their results and diffs
-	Generation      int      // of the agent; above 1 it follows a revoked one
-	Handoff         string   // what the revoked agent left in writing
+	Generation      int      // of the agent; above 1, it replaces a revoked agent
+	Handoff         string   // of the revoked agent
 	Project         *Project // nil if nothing is known
 	Files           string   // a listing
 }

@@ -1,16 +1,14 @@
 package prompt
 
-// Project is what agents learn about the repository's environment and its checks, so
-// that none of them has to find out.
+// Project describes the repository's environment and its checks, so that agents need not find out.
 type Project struct {
 	Tools     []string // of the worker: "go 1.26.8"
 	Installed string   // what was set up: "node (pnpm), python (uv)"; empty if nothing
-	Missing   []string // tools that the repository asks for and the worker lacks
+	Missing   []string // tools that the repository requires and the worker lacks
 	Checks    []Check  // that judge the result
-	Baseline  string   // how they ended on the base commit: "412 passed, 3 failed"; empty if they did not run
+	Baseline  string   // their result on the base commit: "412 passed, 3 failed"; empty if they did not run
 	Failing   []string // what already fails there
 }
 
-// Check is one of the project's checks: its name and its command, as a person would
-// type it.
+// Check is one of the project's checks: its name and its command, as a person would type it.
 type Check struct{ Name, Command string }

@@ -1,6 +1,6 @@
-// Package prompt holds the prompts of agents: templates as files, rendered with a
-// task's facts. A prompt's version is the digest of its templates, so that every answer
-// can be traced to the words that asked for it.
+// Package prompt holds the prompts of agents: templates as files, rendered with a task's facts. A
+// prompt's version is the digest of its templates, so that every response can be traced to the text
+// of its prompt.
 package prompt
 
 import (
@@ -23,8 +23,8 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"join":  strings.Join,
 }).ParseFS(files, "templates/*.tmpl"))
 
-// Prompt is a rendered prompt: what the model is (System), what it is to do (Task), and
-// the version of the templates that both were made from.
+// Prompt is a rendered prompt: the model's role (System), its task (Task), and the version of their
+// templates.
 type Prompt struct {
 	Name    string // planner, builder
 	Version string // planner@1a2b3c4d5e6f
@@ -32,13 +32,13 @@ type Prompt struct {
 	Task    string
 }
 
-// Excerpt is the beginning of a file, included as a fact.
+// Excerpt is the beginning of a file, included in a prompt.
 type Excerpt struct {
 	Name string
 	Text string
 }
 
-// PlannerTask is what the planner must know.
+// PlannerTask is the data for the planner's prompt.
 type PlannerTask struct {
 	GoalTitle       string
 	GoalDescription string
@@ -51,7 +51,7 @@ type PlannerTask struct {
 	Excerpts        []Excerpt
 }
 
-// BuilderTask is what the builder must know to carry out a step.
+// BuilderTask is the data for the builder's prompt for a step.
 type BuilderTask struct {
 	GoalTitle       string
 	GoalDescription string
@@ -59,11 +59,11 @@ type BuilderTask struct {
 	Lessons         Lessons
 	Project         *Project // nil if nothing is known
 	Step            contract.Step
-	Earlier         *Earlier // an attempt that this one continues, nil for none
+	Earlier         *Earlier // the attempt that this one continues, nil for none
 	Files           string   // a listing
 }
 
-// Earlier summarizes an attempt whose conversation had grown too long.
+// Earlier summarizes an attempt whose conversation became too long.
 type Earlier struct {
 	Text string
 	Kept bool // the repository is as that attempt left it
@@ -75,7 +75,7 @@ func Planner(task PlannerTask) (Prompt, error) { return render("planner", task) 
 // Builder renders the builder's prompt for a step.
 func Builder(task BuilderTask) (Prompt, error) { return render("builder", task) }
 
-// render executes the pair of templates of a name: what the agent is, and its task.
+// render executes the pair of templates with a name: the agent's role, and its task.
 func render(name string, task any) (Prompt, error) {
 	version, err := versionOf(name)
 	if err != nil {
@@ -91,7 +91,7 @@ func render(name string, task any) (Prompt, error) {
 	return Prompt{Name: name, Version: version, System: system.String(), Task: user.String()}, nil
 }
 
-// versionOf names the current text of a prompt's templates.
+// versionOf returns the version of a prompt's templates.
 func versionOf(name string) (string, error) {
 	hash := sha256.New()
 	for _, file := range []string{name + ".md.tmpl", name + "_task.md.tmpl", "lessons.md.tmpl", "agreement.md.tmpl", "project.md.tmpl"} {
@@ -111,8 +111,8 @@ func fence(name, text string) string {
 		strings.TrimRight(defused(text), "\n") + "\n</untrusted>"
 }
 
-// fenceLike is whatever a reader may take for the beginning or the end of a fence.
+// fenceLike matches text that a reader may mistake for the beginning or the end of a fence.
 var fenceLike = regexp.MustCompile(`(?i)<(\s*/?\s*untrusted)`)
 
-// defused keeps a text from ending its fence.
+// defused changes a text so that it cannot end its fence.
 func defused(text string) string { return fenceLike.ReplaceAllString(text, "<\u200b$1") }

@@ -9,28 +9,27 @@ import (
 	"unicode/utf8"
 )
 
-// What a prompt says about a repository. It costs tokens in each call of a
-// conversation, and names and texts are whatever the repository's author chose.
+// Limits on the description of a repository in a prompt. The description costs tokens in each call
+// of a conversation, and the repository's author controls its names and texts.
 const (
-	// listedFiles is how many files a prompt names at most.
+	// listedFiles is the maximum number of files listed in a prompt.
 	listedFiles = 1500
-	// listedBytes is how long that list is at most.
+	// listedBytes is the maximum size of that list.
 	listedBytes = 64 << 10
-	// ExcerptBytes is how much of one file the planner sees.
+	// ExcerptBytes is the maximum size of one file's excerpt for the planner.
 	ExcerptBytes = 4 << 10
-	// ExcerptsBytes is how much of all of them together.
+	// ExcerptsBytes is the maximum size of all excerpts together.
 	ExcerptsBytes = 16 << 10
-	// MaxExcerptFile is the largest file that is excerpted.
+	// MaxExcerptFile is the maximum size of a file that is excerpted.
 	MaxExcerptFile = 1 << 20
 )
 
-// descriptive are the files at a repository's root that say what it is, the most
-// important first.
+// descriptive lists files at a repository's root that describe it, the most important first.
 var descriptive = []string{
 	"go.mod", "package.json", "pyproject.toml", "Cargo.toml", "pom.xml", "build.gradle", "build.gradle.kts", "requirements.txt", "Makefile",
 }
 
-// FileList names files, one per line, as far as they fit a prompt.
+// FileList lists files, one per line, up to the limits of a prompt.
 func FileList(files []string) string {
 	var b strings.Builder
 	for i, name := range files {
@@ -45,8 +44,8 @@ func FileList(files []string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// ShownPath is a path on one line: one with line breaks or other invisible characters,
-// with which it could pass for something else, is quoted.
+// ShownPath returns a path on one line: a path with line breaks or other invisible characters,
+// which could be mistaken for something else, is quoted.
 func ShownPath(name string) string {
 	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
 	if utf8.ValidString(name) && !strings.ContainsFunc(name, hidden) {
@@ -55,8 +54,8 @@ func ShownPath(name string) string {
 	return strconv.QuoteToGraphic(name)
 }
 
-// DescriptiveFiles returns which files of a sorted list say what the repository
-// is: a README first, then manifests.
+// DescriptiveFiles returns the files in a sorted list that describe the repository: a README first,
+// then manifests.
 func DescriptiveFiles(files []string) []string {
 	var out []string
 	for _, name := range files {
@@ -74,7 +73,7 @@ func DescriptiveFiles(files []string) []string {
 	return out
 }
 
-// Beginning cuts a text at a line, and says so.
+// Beginning cuts a text at the end of a line, and marks the cut.
 func Beginning(text string, most int) string {
 	if len(text) <= most {
 		return text

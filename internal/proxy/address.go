@@ -13,7 +13,7 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// class says to whom an address belongs, in the words of a refusal.
+// class describes the kind of an address in the words of a refusal.
 type class string
 
 const (
@@ -28,14 +28,14 @@ const (
 	ownHost     class = "an address of the worker's own host"
 )
 
-// ranges are searched in order: narrower ones come first. The ranges for documentation
-// are not included; nothing worth reaching is there, and some networks route them.
+// ranges are searched in order: narrower ones come first. The ranges for documentation are not
+// included: they contain no useful hosts, and some networks route them.
 var ranges = []struct {
 	prefix netip.Prefix
 	class  class
 }{
 	{netip.MustParsePrefix("169.254.169.254/32"), metadata}, // most clouds
-	{netip.MustParsePrefix("169.254.170.2/32"), metadata},   // AWS, credentials of tasks
+	{netip.MustParsePrefix("169.254.170.2/32"), metadata},   // AWS, task credentials
 	{netip.MustParsePrefix("168.63.129.16/32"), metadata},   // Azure, in a public range
 	{netip.MustParsePrefix("100.100.100.200/32"), metadata}, // Alibaba
 	{netip.MustParsePrefix("192.0.0.192/32"), metadata},     // Oracle
@@ -49,7 +49,7 @@ var ranges = []struct {
 	{netip.MustParsePrefix("172.16.0.0/12"), private},
 	{netip.MustParsePrefix("192.168.0.0/16"), private},
 	{netip.MustParsePrefix("100.64.0.0/10"), private}, // behind a provider's NAT
-	{netip.MustParsePrefix("198.18.0.0/15"), private}, // benchmarks; in practice inside networks
+	{netip.MustParsePrefix("198.18.0.0/15"), private}, // benchmarks; in practice used inside networks
 	{netip.MustParsePrefix("169.254.0.0/16"), linkLocal},
 	{netip.MustParsePrefix("192.0.0.0/24"), reserved},
 	{netip.MustParsePrefix("192.88.99.0/24"), reserved}, // relays of 6to4
@@ -59,7 +59,7 @@ var ranges = []struct {
 	{netip.MustParsePrefix("::/128"), unspecified},
 	{netip.MustParsePrefix("::1/128"), loopback},
 	{netip.MustParsePrefix("100::/64"), reserved},       // discarded
-	{netip.MustParsePrefix("64:ff9b:1::/48"), reserved}, // NAT64 of a site: what is inside cannot be determined
+	{netip.MustParsePrefix("64:ff9b:1::/48"), reserved}, // NAT64 of a site: the embedded address cannot be determined
 	{netip.MustParsePrefix("2001::/32"), reserved},      // Teredo
 	{netip.MustParsePrefix("fc00::/7"), private},
 	{netip.MustParsePrefix("fe80::/10"), linkLocal},
@@ -67,8 +67,8 @@ var ranges = []struct {
 	{netip.MustParsePrefix("ff00::/8"), multicast},
 }
 
-// embeddedIPv4 are ranges of IPv6 whose addresses contain an IPv4 address to which they
-// lead, at that byte.
+// embeddedIPv4 are IPv6 ranges whose addresses contain, at that byte, the IPv4 address to which
+// they lead.
 var embeddedIPv4 = []struct {
 	prefix netip.Prefix
 	at     int
@@ -80,7 +80,7 @@ var embeddedIPv4 = []struct {
 	{netip.MustParsePrefix("2002::/16"), 2},        // 6to4
 }
 
-// classify returns whose address it is, even if it is contained in another.
+// classify returns the class of an address, or of the IPv4 address embedded in it.
 func classify(addr netip.Addr) class {
 	addr = addr.Unmap().WithZone("")
 	for _, r := range ranges {
@@ -104,8 +104,8 @@ func publicAddress(addr netip.Addr) error {
 	return nil
 }
 
-// hostAddresses are those of the interfaces of this machine, where the worker's own
-// services listen.
+// hostAddresses returns the addresses of this machine's interfaces, where the worker's own services
+// listen.
 func hostAddresses() (map[netip.Addr]bool, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -120,12 +120,12 @@ func hostAddresses() (map[netip.Addr]bool, error) {
 	return own, nil
 }
 
-// refusedError says that a host has no address that may be reached.
+// refusedError reports that a host has no allowed address.
 type refusedError struct{ reason string }
 
 func (e *refusedError) Error() string { return e.reason }
 
-// addresses resolves a host and returns those addresses that may be reached.
+// addresses resolves a host and returns its allowed addresses.
 func (p *Proxy) addresses(ctx context.Context, host string, port uint16) ([]netip.Addr, error) {
 	found, err := p.lookup(ctx, host)
 	if err != nil {
@@ -155,7 +155,7 @@ func (p *Proxy) addresses(ctx context.Context, host string, port uint16) ([]neti
 	}
 	reason := fmt.Sprintf("the name resolves to %s", refused)
 	if refused == private {
-		reason += "; the operator can allow that with environment.network.allow_private"
+		reason += "; the operator can allow this with environment.network.allow_private"
 	}
 	return nil, &refusedError{reason}
 }

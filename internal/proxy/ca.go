@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// lifetime of the authority and of the certificates it signs. The key is never written
-// anywhere, so it ends with the process.
+// lifetime applies to the authority and to the certificates it signs. The key is never stored, so
+// it is lost when the process exits.
 const lifetime = 10 * 365 * 24 * time.Hour
 
-// backdated allows for clocks that differ.
+// backdated allows for clock differences.
 const backdated = 24 * time.Hour
 
-// authority signs certificates for hosts whose tunnels are opened to add credentials.
+// authority signs certificates for hosts whose tunnels are intercepted to add credentials.
 type authority struct {
 	certificate *x509.Certificate
 	key, leaf   *ecdsa.PrivateKey
@@ -67,14 +67,14 @@ func template(name string) (*x509.Certificate, error) {
 	}, nil
 }
 
-// certificateFor signs a certificate for one host, whatever name the client then asks
-// for.
+// certificateFor signs a certificate for one host, regardless of the server name that the client
+// requests.
 func (a *authority) certificateFor(host string) (*tls.Certificate, error) {
 	cert, err := template("")
 	if err != nil {
 		return nil, err
 	}
-	// Some clients refuse certificates that are valid for years.
+	// Some clients reject certificates that are valid for years.
 	cert.NotAfter = time.Now().Add(90 * 24 * time.Hour)
 	if ip := net.ParseIP(host); ip != nil {
 		cert.IPAddresses = []net.IP{ip}

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// dial connects to an allowed host, at an address that was checked.
+// dial connects to an allowed host at a checked address.
 func (p *Proxy) dial(ctx context.Context, host string, port uint16) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.options.Limits.Dial)
 	defer cancel()
@@ -41,11 +41,11 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (net.Conn, e
 	return nil, fmt.Errorf("no connection: %w", errors.Join(all...))
 }
 
-// minDialTimeout is the minimum share of Limits.Dial that each of many addresses gets.
+// minDialTimeout is the minimum time for each address of a host, as a share of Limits.Dial.
 const minDialTimeout = 2 * time.Second
 
-// dialOne connects to one of the remaining addresses, in its share of the remaining
-// time: one that does not answer must not use up that of the others.
+// dialOne connects to one of the remaining addresses within its share of the remaining time: an
+// unresponsive address must not use up the time of the others.
 func (p *Proxy) dialOne(ctx context.Context, addr netip.AddrPort, left int) (net.Conn, error) {
 	if until, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -55,12 +55,12 @@ func (p *Proxy) dialOne(ctx context.Context, addr netip.AddrPort, left int) (net
 	return p.options.Dial(ctx, "tcp", addr.String())
 }
 
-// upstreamFor is the proxy that this machine uses for a host, nil if none.
+// upstreamFor returns the proxy that this machine uses for a host, or nil if there is none.
 func (p *Proxy) upstreamFor(host string, port uint16) (*url.URL, error) {
 	if p.upstream == nil {
 		return nil, nil //nolint:nilnil // no proxy is an answer
 	}
-	// An address is not resolved by anyone, so it is checked here.
+	// A literal address is not resolved, so it is checked here.
 	if addr, err := netip.ParseAddr(host); err == nil {
 		if class := classify(addr); class != public {
 			return nil, &refusedError{fmt.Sprintf("it is %s", class)}
@@ -72,13 +72,13 @@ func (p *Proxy) upstreamFor(host string, port uint16) (*url.URL, error) {
 	}
 	through, err := p.upstream(&url.URL{Scheme: scheme, Host: net.JoinHostPort(host, strconv.Itoa(int(port)))})
 	if err != nil {
-		// The error could quote the address with a password in it.
+		// The error could contain the URL of the proxy with a password.
 		return nil, errors.New("the worker's own proxy settings (HTTPS_PROXY, HTTP_PROXY) are invalid")
 	}
 	return through, nil
 }
 
-// dialUpstream asks the worker's own proxy for a tunnel.
+// dialUpstream opens a tunnel through the worker's own proxy.
 func (p *Proxy) dialUpstream(ctx context.Context, through *url.URL, host string, port uint16) (net.Conn, error) {
 	address, secure := through.Host, through.Scheme == "https"
 	if through.Scheme != "http" && !secure {
@@ -91,7 +91,7 @@ func (p *Proxy) dialUpstream(ctx context.Context, through *url.URL, host string,
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach the worker's own proxy: %w", err)
 	}
-	// Handshake and answer end with ctx.
+	// The handshake and the response stop when ctx ends.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if secure {
@@ -132,7 +132,7 @@ func askForTunnel(conn net.Conn, user *url.Userinfo, target string) (net.Conn, e
 	return &bufferedConn{Conn: conn, reader: reader}, nil
 }
 
-// bufferedConn first returns what was read ahead.
+// bufferedConn first returns the bytes that were read ahead.
 type bufferedConn struct {
 	net.Conn
 	reader *bufio.Reader
@@ -140,7 +140,7 @@ type bufferedConn struct {
 
 func (c *bufferedConn) Read(b []byte) (int, error) { return c.reader.Read(b) }
 
-// CloseWrite ends one direction if the connection supports it.
+// CloseWrite closes the write direction if the connection supports it.
 func (c *bufferedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 func closeWrite(conn net.Conn) error {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// handle answers one request of a client: CONNECT, or one with a whole URL.
+// handle processes one request of a client: CONNECT, or a request with an absolute URL.
 func (s *session) handle(w http.ResponseWriter, r *http.Request) {
 	if !s.enter() {
 		return
@@ -43,13 +43,13 @@ func (s *session) handle(w http.ResponseWriter, r *http.Request) {
 		x.refuse(w, err.Error(), false)
 		return
 	}
-	// net/http has replaced any Host header by the authority of the URL.
+	// net/http has replaced any Host header with the authority of the URL.
 	if x.check(w) {
 		x.forward(w, r, "http", nil)
 	}
 }
 
-// forward passes a request on and the answer back.
+// forward passes a request to the host and the response back.
 func (x *exchange) forward(w http.ResponseWriter, r *http.Request, scheme string, secrets []secret) {
 	if r.Header.Get("Upgrade") != "" {
 		x.refuse(w, "protocol upgrades (Upgrade) are supported only inside a tunnel; use CONNECT", false)
@@ -66,7 +66,7 @@ func (x *exchange) forward(w http.ResponseWriter, r *http.Request, scheme string
 		ErrorLog:      log.New(io.Discard, "", 0),
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.URL.User = scheme, x.address(), nil
-			p.Out.URL.RawQuery = p.In.URL.RawQuery // as it is, even if it is malformed
+			p.Out.URL.RawQuery = p.In.URL.RawQuery // unchanged, even if malformed
 			p.Out.Host = hostHeader(scheme, x.address())
 			if len(secrets) > 0 {
 				for _, name := range otherMethod {
@@ -99,7 +99,7 @@ func hostHeader(scheme, address string) string {
 	return strings.TrimSuffix(address, map[string]string{"http": ":80", "https": ":443"}[scheme])
 }
 
-// countedBody counts what is read of a body.
+// countedBody counts the bytes read from a body.
 type countedBody struct {
 	io.ReadCloser
 	total   *atomic.Int64
@@ -116,7 +116,7 @@ func (c *countedBody) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// connect makes a tunnel, or opens it if a credential is to be added.
+// connect creates a tunnel, or intercepts it if a credential must be added.
 func (s *session) connect(w http.ResponseWriter, r *http.Request) {
 	host, port, err := splitAuthority(r.Host, 0)
 	x := s.begin(http.MethodConnect, host, port)
@@ -135,8 +135,7 @@ func (s *session) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer x.end()
-	// Not with the context of the request, which ends when the client has sent
-	// everything.
+	// Do not use the request's context, which ends when the client has sent everything.
 	upstream, err := s.dial(s.ctx, host, port)
 	if err != nil {
 		x.fail(w, err)
@@ -156,7 +155,7 @@ func (s *session) connect(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// accept answers CONNECT and takes over the connection, with what the client sent
+// accept responds to CONNECT and takes over the connection, including data that the client sent
 // ahead.
 func accept(w http.ResponseWriter) (net.Conn, error) {
 	conn, buffer, err := http.NewResponseController(w).Hijack()
@@ -173,8 +172,8 @@ func accept(w http.ResponseWriter) (net.Conn, error) {
 	return &bufferedConn{Conn: conn, reader: bufio.NewReader(io.MultiReader(io.LimitReader(buffer.Reader, int64(buffer.Reader.Buffered())), conn))}, nil
 }
 
-// pipe moves bytes in both directions until both have ended, one has failed, or nothing
-// has moved for the idle time.
+// pipe copies bytes in both directions until both have ended, one has failed, or no byte has moved
+// for the idle time.
 func pipe(client net.Conn, upstream *metered, idle time.Duration) {
 	var both sync.WaitGroup
 	move := func(to, from net.Conn) {
@@ -182,7 +181,7 @@ func pipe(client net.Conn, upstream *metered, idle time.Duration) {
 		for {
 			n, err := from.Read(buffer)
 			if n > 0 {
-				// Either direction keeps the other alive.
+				// Activity in either direction keeps the other alive.
 				deadline := time.Now().Add(idle)
 				_, _ = client.SetDeadline(deadline), upstream.SetDeadline(deadline)
 				if _, wrote := to.Write(buffer[:n]); wrote != nil {
@@ -243,7 +242,7 @@ func (x *exchange) intercept(w http.ResponseWriter, secrets []secret) {
 	_ = server.Close()
 }
 
-// inside answers a request that came out of an intercepted tunnel.
+// inside processes a request from an intercepted tunnel.
 func (s *session) inside(w http.ResponseWriter, r *http.Request, host string, port uint16, secrets []secret) {
 	if !s.enter() {
 		return
@@ -253,23 +252,22 @@ func (s *session) inside(w http.ResponseWriter, r *http.Request, host string, po
 	defer x.end()
 	named, at, err := splitAuthority(r.Host, 443)
 	switch {
-	// The Host header chooses the host that a server answers as; another name must not
-	// get this one's credential.
+	// The Host header selects the virtual host of a server; another name must not receive this
+	// host's credential.
 	case err != nil || named != host || at != port || r.URL.Host != "" || r.Method == http.MethodConnect:
 		x.refuse(w, fmt.Sprintf("the request inside the tunnel is for another host, %q", printable(r.Host)), false)
 	case !reads(r):
-		x.refuse(w, "with the operator's credentials only reading is allowed: GET, HEAD, and git's POST to /git-upload-pack", false)
+		x.refuse(w, "the operator's credentials allow only reading: GET, HEAD, and git's POST to /git-upload-pack", false)
 	case x.check(w):
 		x.forward(w, r, "https", secrets)
 	}
 }
 
-// otherMethod are headers that make some servers treat a request as one of another
-// method.
+// otherMethod are headers that make some servers treat a request as if it had another method.
 var otherMethod = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
 
-// reads reports whether a request only fetches. A command must not publish with a
-// credential that is meant for installing.
+// reads reports whether a request only reads. A command must not publish with a credential intended
+// for installing.
 func reads(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Method == http.MethodHead ||
 		r.Method == http.MethodPost && strings.HasSuffix(r.URL.EscapedPath(), "/git-upload-pack") &&

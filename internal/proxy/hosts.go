@@ -13,29 +13,28 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// defaultPorts are the ports of a pattern that names none.
+// defaultPorts are the ports of a pattern without a port.
 var defaultPorts = []uint16{443, 80}
 
 // maxHostBytes is the length of the longest DNS name.
 const maxHostBytes = 253
 
-// Hosts is a list of patterns that says which hosts may be reached. The zero value
-// allows none.
+// Hosts is a list of patterns of allowed hosts. The zero value allows none.
 type Hosts []hostPattern
 
 // hostPattern is one entry of the list.
 type hostPattern struct {
 	name  string     // lower case, ASCII; without the "*." of a wildcard
 	wild  bool       // any name below name, but not name itself
-	addr  netip.Addr // of a pattern that is an address
+	addr  netip.Addr // set if the pattern is an address
 	ports []uint16
 }
 
-// ParseHosts reads patterns: a name such as packages.example.com, a wildcard such as
-// *.example.com, which means every name below example.com but not that name itself, or
-// a public address. A port may follow, as in example.com:8443; without one, the ports
-// 443 and 80 are meant. Names may be in any case and with letters of any language. The
-// error names the pattern and says what would be valid.
+// ParseHosts reads patterns: a name such as packages.example.com, a wildcard such as *.example.com,
+// which means every name below example.com but not that name itself, or a public address. A port
+// may follow, as in example.com:8443; without one, the ports 443 and 80 are allowed. Names may be
+// in any case and contain letters of any language. The error names the pattern and describes valid
+// ones.
 func ParseHosts(patterns []string) (Hosts, error) {
 	hosts := make(Hosts, 0, len(patterns))
 	for _, text := range patterns {
@@ -51,14 +50,13 @@ func ParseHosts(patterns []string) (Hosts, error) {
 	return hosts, nil
 }
 
-// CheckPrivate says what is wrong with a pattern of Options.AllowPrivate, nil if
-// nothing.
+// CheckPrivate validates a pattern of Options.AllowPrivate.
 func CheckPrivate(pattern string) error {
 	_, err := parsePrivate([]string{pattern})
 	return err
 }
 
-// parsePrivate reads the patterns of hosts that may have private addresses.
+// parsePrivate parses the patterns of hosts that may have private addresses.
 func parsePrivate(patterns []string) (Hosts, error) {
 	hosts := make(Hosts, 0, len(patterns))
 	for _, text := range patterns {
@@ -108,7 +106,7 @@ func parsePattern(text string) (p hostPattern, err error) {
 	return p, err
 }
 
-// wildcardName refuses wildcards over names that belong to many owners.
+// wildcardName rejects wildcards over names that belong to many owners.
 func wildcardName(name string) error {
 	suffix, icann := publicsuffix.PublicSuffix(name)
 	if !strings.Contains(name, ".") || icann && suffix == name {
@@ -141,14 +139,14 @@ func splitPattern(text string) (string, []uint16, error) {
 	return host, []uint16{uint16(n)}, nil
 }
 
-// lookupProfile is the profile for registration without its ban on names that work,
-// such as those with an underscore.
+// lookupProfile is the registration profile, but allows names that work in practice, such as names
+// with an underscore.
 var lookupProfile = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(false))
 
-// asciiName converts a name into the form in which it is looked up and compared.
+// asciiName converts a name to the form used for lookup and comparison.
 func asciiName(host string) (string, error) {
-	// A letter of another language takes up to four bytes. The conversion takes
-	// quadratic time, and clients choose the name.
+	// A non-ASCII letter takes up to four bytes. The length is limited because the conversion takes
+	// quadratic time and clients choose the name.
 	if len(host) > 4*maxHostBytes {
 		return "", fmt.Errorf("is not a valid host name; expected 1 to %d characters", maxHostBytes)
 	}
@@ -166,8 +164,8 @@ func asciiName(host string) (string, error) {
 			return "", fmt.Errorf("is not a valid host name; expected letters, digits, - and _ between dots")
 		}
 	}
-	// What ends in a number is read as an address by some libraries, in forms such as
-	// 127.1, 0x7f000001 and 017700000001.
+	// Some libraries read a name that ends in a number as an address, in forms such as 127.1,
+	// 0x7f000001 and 017700000001.
 	if last := labels[len(labels)-1]; isNumber(last) {
 		return "", fmt.Errorf("is neither a name nor a complete address; expected four numbers separated by dots, or a name")
 	}
@@ -208,7 +206,7 @@ func (h Hosts) Covers(other Hosts) bool {
 	})
 }
 
-// covers compares ignoring the ports.
+// covers compares two patterns without their ports.
 func (p hostPattern) covers(o hostPattern) bool {
 	if o.wild {
 		return p.wild && (p.name == o.name || strings.HasSuffix(o.name, "."+p.name))
@@ -223,7 +221,7 @@ func (p hostPattern) matches(name string) bool {
 	return p.name == name
 }
 
-// canonical is the form of a host that is compared with patterns.
+// canonical returns the form of a host that is compared with patterns.
 func canonical(host string) (string, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		if addr.Zone() != "" {

@@ -6,18 +6,17 @@ import (
 	"net"
 )
 
-// maxRefused limits the hosts that an outlet returns: a command may ask for as many as
-// it likes.
+// maxRefused limits the hosts that an outlet returns: a command may request any number of hosts.
 const maxRefused = 100
 
-// Outlet makes a function for sandbox.Command.Proxy from a session: it serves the
-// session and returns, as host:port and each once, the first refused hosts that are not
-// among the session's. The first refusals of each host are logged at level info,
-// everything else at level debug. The session's own OnRequest is called too.
+// Outlet returns a function for sandbox.Command.Proxy that serves a session. The function returns
+// the first refused hosts that are not among the session's hosts, as host:port and without
+// duplicates. The first refusal of each host is logged at level info, everything else at level
+// debug. The session's own OnRequest is also called.
 func (p *Proxy) Outlet(s Session, log *slog.Logger) func(net.Listener) []string {
 	return func(l net.Listener) []string {
 		var refused []string
-		seen := map[string]bool{} // what was refused, up to maxRefused
+		seen := map[string]bool{} // refused hosts, up to maxRefused
 		told, session := s.OnRequest, s
 		session.OnRequest = func(r Record) {
 			if told != nil {
@@ -35,7 +34,7 @@ func (p *Proxy) Outlet(s Session, log *slog.Logger) func(net.Listener) []string 
 				"verdict", r.Verdict, "reason", r.Reason, "sent", r.Sent, "received", r.Received, "who", r.Who)
 		}
 		if err := p.Serve(l, session); err != nil {
-			log.Error("A sandboxed command has no network: its hosts are invalid", "error", err, "who", s.Who)
+			log.Error("A sandboxed command has no network access because its hosts are invalid", "error", err, "who", s.Who)
 		}
 		return refused
 	}

@@ -1,8 +1,7 @@
-// Package proxy is the only way out of a sandbox. It is an HTTP proxy inside
-// the worker that lets a sandboxed command reach the hosts that the operator
-// named, and nothing else.
+// Package proxy provides the only network access of a sandbox. It is an HTTP proxy inside the
+// worker that lets a sandboxed command reach only the hosts that the operator listed.
 //
-// What it promises:
+// guarantees:
 //
 //   - a host is allowed by its name and port, before anything is looked up;
 //   - the proxy resolves names itself, once, and connects to the address that
@@ -14,13 +13,12 @@
 //     which no command ever sees;
 //   - when Serve returns, no connection and no goroutine of it is left.
 //
-// A tunnel is identified by the requested name. If one server, such as that of a
-// large content network, answers for many names, a command that may reach one of
-// them can ask it for another inside the tunnel.
+// A tunnel is identified by the requested name. If one server, for example of a large content
+// network, serves many names, a command that may reach one of them can request another inside the
+// tunnel.
 //
-// It is built on net/http and httputil.ReverseProxy: existing proxy libraries
-// leave tunnels to goroutines that nobody can wait for, and dial by name again
-// after a check.
+// It is built on net/http and httputil.ReverseProxy: existing proxy libraries run tunnels in
+// goroutines that a caller cannot wait for, and resolve the name again after a check.
 package proxy
 
 import (
@@ -36,57 +34,52 @@ import (
 	"golang.org/x/net/http/httpproxy"
 )
 
-// Port is the port on which a sandbox has its proxy, at 127.0.0.1 there.
+// Port is the port of the proxy inside a sandbox, at 127.0.0.1.
 const Port = 3128
 
-// DefaultSetting is the line of configuration that a refusal names.
+// DefaultSetting is the setting that a refusal names.
 const DefaultSetting = "execution.sandbox.network"
 
-// RefusedHeader is in each answer with which the proxy refuses a request; its value is
-// RefusedValue.
+// RefusedHeader is in each response that refuses a request; its value is RefusedValue.
 const (
 	RefusedHeader = "X-RGPT-Proxy"
 	RefusedValue  = "refused"
 )
 
-// Options configure New. The zero value reaches public addresses and has no
-// credentials.
+// Options configure New. The zero value reaches public addresses and has no credentials.
 type Options struct {
-	// AllowPrivate are patterns of hosts, as for ParseHosts, that may have private
-	// addresses (RFC 1918, fc00::/7, 100.64.0.0/10): registries inside a company. The
-	// session must still allow them.
+	// AllowPrivate are patterns of hosts, as for ParseHosts, that may have private addresses (RFC
+	// 1918, fc00::/7, 100.64.0.0/10): internal registries, for example. The session must also allow
+	// them.
 	AllowPrivate []string
-	// Credentials are added to requests to the hosts that they name.
+	// Credentials are added to requests to their hosts.
 	Credentials []Credential
 	Limits      Limits
-	// Upstream is the proxy through which this machine itself reaches the internet; nil
-	// if it needs none. The upstream resolves what goes through it, so it checks
-	// addresses, not this proxy. Names, ports and literal addresses are still checked
-	// here.
+	// Upstream is the proxy through which this machine itself reaches the internet; nil if it needs
+	// none. The upstream resolves names itself, so it must check addresses instead of this proxy.
+	// Names, ports and literal addresses are still checked here.
 	Upstream *httpproxy.Config
 	// Resolver finds addresses; nil means net.DefaultResolver.
 	Resolver Resolver
 	// Dial connects to a checked address, "203.0.113.7:443"; nil means a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// RootCAs verify the servers of intercepted hosts; nil means those of the system.
+	// RootCAs verify the servers of intercepted hosts; nil means the system's.
 	RootCAs *x509.CertPool
 }
 
-// Limits restrict one session, which is one command. Zero means the value of
-// DefaultLimits.
+// Limits restrict one session, which is one command. Zero means the value of DefaultLimits.
 type Limits struct {
-	// Connections is how many connections of the command may be open at once; more are
-	// refused.
+	// Connections is the maximum number of open connections of the command; more are refused.
 	Connections int
-	// Bytes is how many bytes may move in both directions together. A session that
-	// exceeds it is cut off.
+	// Bytes is the maximum number of bytes in both directions together. A session that exceeds it
+	// is cut off.
 	Bytes int64
 	// Idle is the time without a byte after which a connection is closed.
 	Idle time.Duration
-	// Header is the time in which a client must have sent the header of a
-	// request, or its part of the TLS handshake.
+	// Header is the time limit for a client to send the header of a request, or its part of the TLS
+	// handshake.
 	Header time.Duration
-	// Dial is the time for resolving a name and connecting to it.
+	// Dial is the time limit for resolving a name and connecting to it.
 	Dial time.Duration
 }
 
@@ -99,23 +92,23 @@ var DefaultLimits = Limits{
 	Dial:        30 * time.Second,
 }
 
-// headerBytes bounds the header of a request.
+// headerBytes limits the header of a request.
 const headerBytes = 64 << 10
 
-// Credential is a header added to the requests to a host, inside TLS only: on plain
-// HTTP anybody on the way could read it.
+// Credential is a header added to the requests to a host, only inside TLS: on plain HTTP, anyone on
+// the network path could read it.
 type Credential struct {
 	// Host is a pattern as for ParseHosts, without a wildcard.
 	Host string
-	// Header is its name, such as Authorization. One that the command sent is
-	// replaced.
+	// Header is its name, such as Authorization. It replaces a header of that name from the
+	// command.
 	Header string
 	// Value is the secret.
 	Value string
 }
 
-// Record says what a session did: one request, or one tunnel, that has ended. It
-// contains no header, path, body or credential.
+// Record describes one finished request or tunnel of a session. It contains no header, path, body
+// or credential.
 type Record struct {
 	At       time.Time `json:"at"` // when it began
 	Host     string    `json:"host"`
@@ -124,11 +117,11 @@ type Record struct {
 	Sent     int64     `json:"sent"`     // bytes to the host: all of a tunnel, the body of a request
 	Received int64     `json:"received"` // bytes from the host, likewise
 	Verdict  Verdict   `json:"verdict"`
-	Reason   string    `json:"reason,omitempty"` // why it was not allowed, or failed
-	// Unlisted says that the host of a refused request is not in Session.Hosts.
+	Reason   string    `json:"reason,omitempty"` // reason for a refusal or failure
+	// Unlisted reports that the host of a refused request is not in Session.Hosts.
 	Unlisted bool `json:"unlisted,omitempty"`
-	// Temporary says that a failed request may succeed later: the failure was in the
-	// network or the host. A name that does not exist is not such a failure.
+	// Temporary reports that a failed request may succeed later because the network or the host
+	// failed. A name that does not exist is not a temporary failure.
 	Temporary bool   `json:"passing,omitempty"`
 	Who       string `json:"who,omitempty"` // Session.Who
 }
@@ -139,21 +132,20 @@ type Verdict string
 // The verdicts.
 const (
 	Allowed Verdict = "allowed" // it reached the host
-	Refused Verdict = "refused" // it was not let out, or was cut off by a limit
+	Refused Verdict = "refused" // it was not allowed, or was cut off by a limit
 	Failed  Verdict = "failed"  // it was allowed but the host could not be reached
 )
 
 // Session is one sandboxed command.
 type Session struct {
-	// Hosts are the patterns of what it may reach; see ParseHosts.
+	// Hosts are the patterns of the hosts that it may reach; see ParseHosts.
 	Hosts []string
-	// Who names it in records.
+	// Who identifies it in records.
 	Who string
-	// Setting is the line of configuration that would allow one more host; empty means
-	// DefaultSetting.
+	// Setting is the setting that can allow another host; empty means DefaultSetting.
 	Setting string
-	// OnRequest is called for each request and tunnel when it has ended. Calls do not
-	// overlap, and none comes after Serve has returned. May be nil.
+	// OnRequest is called for each finished request and tunnel. Calls do not overlap, and there are
+	// no calls after Serve has returned. It may be nil.
 	OnRequest func(Record)
 }
 
@@ -166,14 +158,14 @@ type Proxy struct {
 	upstream func(*url.URL) (*url.URL, error)
 }
 
-// secret is a Credential that was checked.
+// secret is a checked Credential.
 type secret struct {
 	hosts         Hosts
 	header, value string
 }
 
-// New checks the options and makes a proxy, with its own certificate authority that
-// exists only in memory.
+// New checks the options and creates a proxy with its own certificate authority, which exists only
+// in memory.
 func New(options Options) (*Proxy, error) {
 	private, err := parsePrivate(options.AllowPrivate)
 	if err != nil {
@@ -221,7 +213,7 @@ func positive[T ~int | ~int64](value, fallback T) T {
 	return fallback
 }
 
-// parseCredential never puts the value into an error.
+// parseCredential never includes the value in an error.
 func parseCredential(c Credential) (s secret, err error) {
 	host, err := parsePattern(c.Host)
 	if err != nil {
@@ -252,14 +244,13 @@ func headerName(name string) bool {
 	})
 }
 
-// hopByHop headers are about one connection; a credential in one of them would
-// never arrive.
+// hopByHop headers apply to one connection; a credential in one of them would never reach the host.
 var hopByHop = map[string]bool{
 	"Connection": true, "Proxy-Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true,
 	"Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
 }
 
-// credentials are those of a host.
+// credentials returns the credentials of a host.
 func (p *Proxy) credentials(host string, port uint16) []secret {
 	var out []secret
 	for _, s := range p.secrets {
@@ -270,6 +261,6 @@ func (p *Proxy) credentials(host string, port uint16) []secret {
 	return out
 }
 
-// CACertificate returns, as PEM, the certificate of the authority that signs for hosts
-// with credentials. Commands must trust it to reach those.
+// CACertificate returns, in PEM, the certificate of the authority that signs for hosts with
+// credentials. Commands must trust it to reach these hosts.
 func (p *Proxy) CACertificate() []byte { return p.ca.pem }

@@ -24,7 +24,7 @@ type session struct {
 	who       string
 	setting   string
 	ctx       context.Context
-	transport *http.Transport // of this session only: no connection is shared with another
+	transport *http.Transport // of this session only: connections are not shared between sessions
 	moved     atomic.Int64    // bytes in both directions
 
 	reporting sync.Mutex
@@ -32,13 +32,13 @@ type session struct {
 
 	mu     sync.Mutex
 	closed bool
-	conns  map[net.Conn]bool // that are open, on both sides
+	conns  map[net.Conn]bool // open connections on both sides
 	busy   sync.WaitGroup    // handlers, and connections of clients
 }
 
-// Serve answers the requests of one sandbox until l is closed. Then it closes what is
-// open and returns; nothing of the session remains. The error says that a pattern in
-// s.Hosts is invalid, and nothing was served.
+// Serve handles the requests of one sandbox until l is closed. Then it closes all connections and
+// returns; nothing of the session remains. An error means that a pattern in s.Hosts is invalid and
+// nothing was served.
 func (p *Proxy) Serve(l net.Listener, s Session) error {
 	hosts, err := ParseHosts(s.Hosts)
 	if err != nil {
@@ -74,12 +74,12 @@ func (p *Proxy) Serve(l net.Listener, s Session) error {
 	return nil
 }
 
-// idleConnections limits the connections to hosts that one session keeps open for the
-// next request. Limits.Connections limits those in use.
+// idleConnections limits the idle connections to hosts that one session keeps for further requests.
+// Limits.Connections limits the connections in use.
 const idleConnections = 64
 
-// server is an HTTP server for the client's side, which logs nothing: it could only log
-// what a hostile client sent.
+// server returns an HTTP server for the client's side. It logs nothing, because it could only log
+// input of a hostile client.
 func (s *session) server(handler http.Handler) *http.Server {
 	limits := s.proxy.options.Limits
 	return &http.Server{
@@ -88,8 +88,8 @@ func (s *session) server(handler http.Handler) *http.Server {
 	}
 }
 
-// trackingListener lets the session close what it accepted, and refuses connections
-// over the limit.
+// trackingListener lets the session close accepted connections, and refuses connections over the
+// limit.
 type trackingListener struct {
 	net.Listener
 	session *session
@@ -97,7 +97,7 @@ type trackingListener struct {
 	open    atomic.Int64
 }
 
-// tooMany is the answer to a client that has too many connections open.
+// tooMany is the response to a client with too many open connections.
 const tooMany = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" +
 	"The sandbox proxy has reached the connection limit of this command.\n"
 
@@ -118,7 +118,7 @@ func (l *trackingListener) Accept() (net.Conn, error) {
 	}
 }
 
-// tracked is a connection that the session knows of until it is closed.
+// tracked is a connection that the session tracks until it is closed.
 type tracked struct {
 	net.Conn
 	session *session
@@ -126,8 +126,8 @@ type tracked struct {
 	closed  func()
 }
 
-// track adds a connection to the session; one that comes too late is closed. The
-// returned function is called when it is closed.
+// track adds a connection to the session; if the session has ended, the connection is closed.
+// closed is called when the connection is closed.
 func (s *session) track(conn net.Conn, closed func()) *tracked {
 	t := &tracked{Conn: conn, session: s, closed: closed}
 	s.mu.Lock()
@@ -159,7 +159,7 @@ func (t *tracked) Close() error {
 // CloseWrite ends one direction.
 func (t *tracked) CloseWrite() error { return closeWrite(t.Conn) }
 
-// enter counts a handler that begins; none may begin once the session ends.
+// enter counts a starting handler; no handler may start after the session ends.
 func (s *session) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +170,7 @@ func (s *session) enter() bool {
 	return true
 }
 
-// overByteLimit reports whether the session has moved as many bytes as it may.
+// overByteLimit reports whether the session has reached its byte limit.
 func (s *session) overByteLimit() bool { return s.moved.Load() > s.proxy.options.Limits.Bytes }
 
 // end closes all connections, including those of tunnels.
@@ -187,15 +187,15 @@ func (s *session) end() {
 	}
 }
 
-// errBytes: the session has moved as many bytes as it may.
+// errBytes reports that the session has reached its byte limit.
 var errBytes = errors.New("the command has reached its transfer limit")
 
 func (s *session) limitReached() string {
 	return fmt.Sprintf("the command has reached its transfer limit of %d bytes", s.proxy.options.Limits.Bytes)
 }
 
-// metered is a connection to a host. It counts bytes, enforces the session's limit, and
-// ends if nothing moves for too long.
+// metered is a connection to a host. It counts bytes, enforces the session's limit, and closes if
+// it is idle for too long.
 type metered struct {
 	*tracked
 	sent, received atomic.Int64
@@ -213,7 +213,7 @@ func (m *metered) count(n int, total *atomic.Int64) error {
 
 // Read implements net.Conn.
 func (m *metered) Read(b []byte) (int, error) {
-	_ = m.SetDeadline(time.Now().Add(m.idle)) // both directions: a long upload is not silence
+	_ = m.SetDeadline(time.Now().Add(m.idle)) // both directions: a long upload is not idle
 	n, err := m.tracked.Read(b)
 	if over := m.count(n, &m.received); over != nil {
 		return n, over
@@ -243,7 +243,7 @@ func (s *session) dial(ctx context.Context, host string, port uint16) (*metered,
 	return &metered{tracked: s.track(conn, func() {}), idle: s.proxy.options.Limits.Idle}, nil
 }
 
-// dialAddress is dial in the form that http.Transport calls.
+// dialAddress is dial with the signature that http.Transport expects.
 func (s *session) dialAddress(ctx context.Context, _, address string) (net.Conn, error) {
 	host, port, err := splitAuthority(address, 0)
 	if err != nil {
@@ -289,12 +289,12 @@ func (x *exchange) end() {
 	x.session.onRequest(x.record)
 }
 
-// address is the host and port for users.
+// address returns the host and port for messages.
 func (x *exchange) address() string {
 	return net.JoinHostPort(x.record.Host, strconv.Itoa(int(x.record.Port)))
 }
 
-// check reports whether the exchange may continue, and answers it if not.
+// check reports whether the exchange may continue, and sends a refusal if not.
 func (x *exchange) check(w http.ResponseWriter) bool {
 	switch {
 	case !x.session.hosts.Allows(x.record.Host, x.record.Port):
@@ -307,7 +307,7 @@ func (x *exchange) check(w http.ResponseWriter) bool {
 	return false
 }
 
-// refuse answers that a request is not let out.
+// refuse sends the response to a request that is not allowed.
 func (x *exchange) refuse(w http.ResponseWriter, reason string, byList bool) {
 	reason = clip(reason)
 	x.record.Verdict, x.record.Reason, x.record.Unlisted = Refused, reason, byList
@@ -319,7 +319,7 @@ func (x *exchange) refuse(w http.ResponseWriter, reason string, byList bool) {
 	answer(w, http.StatusForbidden, text)
 }
 
-// fail answers that the host was not reached, or refuses, depending on err.
+// fail responds that the host cannot be reached, or refuses the request, depending on err.
 func (x *exchange) fail(w http.ResponseWriter, err error) {
 	var refused *refusedError
 	switch {
@@ -354,8 +354,8 @@ func isTemporary(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// publicMessage removes from an error what a command must not know: addresses of this network
-// and of its name servers.
+// publicMessage removes confidential details from an error: addresses of this network and of its
+// name servers.
 func publicMessage(err error) string {
 	var dns *net.DNSError
 	var op *net.OpError
@@ -375,8 +375,8 @@ func publicMessage(err error) string {
 	return clip(err.Error())
 }
 
-// maxReason limits what is reported about a failed request: it may contain what a
-// client sent.
+// maxReason limits the bytes reported about a failed request, which may contain input from a
+// client.
 const maxReason = 300
 
 func clip(reason string) string {
@@ -390,7 +390,7 @@ func answer(w http.ResponseWriter, code int, text string) {
 	_, _ = io.WriteString(w, text)
 }
 
-// Suggestion is the pattern that allows a host and port.
+// Suggestion returns the pattern that allows a host and port.
 func Suggestion(host string, port uint16) string {
 	if slices.Contains(defaultPorts, port) {
 		return host

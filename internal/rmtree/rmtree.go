@@ -1,6 +1,6 @@
-// Package rmtree removes directories that strangers filled: folders closed to
-// everybody, trees deeper than any path or number of descriptors. Links are not
-// followed, even if the tree changes meanwhile.
+// Package rmtree removes directories with untrusted content: inaccessible directories, and trees
+// deeper than the limits on paths and descriptors. Links are not followed, even if the tree changes
+// in the meantime.
 package rmtree
 
 import (
@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLevels is how many folders are open at the same time. What lies deeper is moved
-// up first.
+// maxLevels is the maximum number of directories that are open at the same time. Deeper directories
+// are moved up first.
 const maxLevels = 32
 
-// Remove removes a path with all that lies below. One that is not there is no error.
-// What cannot be removed stays; the rest goes, and the first error is returned.
+// Remove removes a path and everything below it. A missing path is not an error. Entries that
+// cannot be removed are kept; the rest is removed, and the first error is returned.
 func Remove(path string) error {
 	parent, err := os.Open(filepath.Dir(filepath.Clean(path)))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -37,8 +37,8 @@ func Remove(path string) error {
 }
 
 type remover struct {
-	top    int // descriptor of the uppermost folder
-	moved  int // folders that were moved up there so far
+	top    int // descriptor of the top directory
+	moved  int // number of directories moved up to top so far
 	failed error
 }
 
@@ -48,7 +48,7 @@ func (r *remover) fail(err error) {
 	}
 }
 
-// remove removes the entry of a folder, and reports whether it is gone or moved.
+// remove removes an entry of a directory, and reports whether it was removed or moved.
 func (r *remover) remove(dir int, name string, level int) bool {
 	err := unix.Unlinkat(dir, name, 0)
 	switch {
@@ -78,8 +78,8 @@ func (r *remover) remove(dir int, name string, level int) bool {
 	return true
 }
 
-// empty removes what a folder holds, until it holds nothing or nothing more can be
-// removed: folders are moved up while it is read.
+// empty removes the entries of a directory until it is empty or the rest cannot be removed. It
+// reads the directory repeatedly, because directories may be moved up into it in the meantime.
 func (r *remover) empty(folder *os.File, level int) {
 	for {
 		removed := 0
@@ -103,7 +103,7 @@ func (r *remover) empty(folder *os.File, level int) {
 	}
 }
 
-// moveUp makes a deep folder one of the uppermost, which is emptied again after it.
+// moveUp moves a deep directory to the top directory, which is emptied again afterwards.
 func (r *remover) moveUp(dir int, name string) bool {
 	_ = unix.Fchmodat(dir, name, 0o700, 0)
 	for {
@@ -119,8 +119,8 @@ func (r *remover) moveUp(dir int, name string) bool {
 	}
 }
 
-// open opens a folder, even one without permissions, but not a link. Its parent must be open
-// for writing, too, for its entries to go.
+// open opens a directory, but not a link. It makes the directory accessible and writable to its
+// owner, so its entries can be removed.
 func open(dir int, name string) (*os.File, error) {
 	const how = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(dir, name, how, 0)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyPrefix begins the name of the file beside a directory that records which base was
-// copied into it.
+// copyPrefix is the name prefix of the file next to a directory that records which base was copied
+// into it.
 const copyPrefix = ".rgpt-copied-"
 
 var (
@@ -23,17 +23,17 @@ var (
 	errCopyTooSlow  = errors.New("sandbox: copying the base used up the command's time limit")
 )
 
-// copied records what a directory holds of a base.
+// copied records which base was copied into a directory.
 type copied struct {
 	Base string
-	// First is a path that the copying made. If it is missing, someone emptied the
-	// directory, and it is filled again.
+	// First is a path that the copy created. If it is missing, the directory was emptied and is
+	// filled again.
 	First string
 }
 
-// copyBases puts private copies of the bases into Root and Home, once for each
-// directory. Existing files stay: they override the base. Hard links would be faster,
-// but would let commands write to the base.
+// copyBases creates private copies of the bases in Root and Home, once for each directory. Existing
+// files stay and override the base. Hard links would be faster, but would let commands write to the
+// base.
 func copyBases(ctx context.Context, c Command, started time.Time) error {
 	if c.Limits.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -59,7 +59,7 @@ type baseCopy struct {
 	limit int64 // of bytes; 0 means none
 	bytes int64
 	first string
-	fresh bool // the directory being filled was made by this copy
+	fresh bool // this copy created the directory being filled
 
 	root  *os.Root // the directory being filled; a command wrote there
 	owner unix.Stat_t
@@ -106,8 +106,8 @@ func (b *baseCopy) isDone(marker string) bool {
 	return err == nil
 }
 
-// unfinished is the name of a copy in progress: anything under its own name is
-// complete, and an interrupted copy starts again.
+// unfinished is the name of a copy in progress: a file under its final name is complete, and an
+// interrupted copy starts over.
 const unfinished = ".rgpt-unfinished"
 
 // directory copies the content of the directory from of the base into to.
@@ -144,7 +144,7 @@ func (b *baseCopy) entry(from, to string, info fs.FileInfo) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	case !info.IsDir() && !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
-		return nil // packages hold nothing else
+		return nil // packages contain no other file types
 	}
 	part := filepath.Join(filepath.Dir(to), unfinished)
 	if err := b.root.RemoveAll(part); err != nil {
@@ -205,7 +205,7 @@ func (b *baseCopy) file(from, to string, info fs.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	// Some file systems let copies share their blocks until one is written to.
+	// On some file systems, copies share blocks until one is written to.
 	if unix.IoctlFileClone(int(target.Fd()), int(source.Fd())) != nil {
 		_, err = io.Copy(target, io.LimitReader(source, info.Size()))
 	}

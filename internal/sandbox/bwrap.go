@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bubblewrap makes the namespaces with bwrap: a small, well-reviewed program that does
-// nothing else.
+// bubblewrap creates the namespaces with bwrap: a small, well-reviewed program that does nothing
+// else.
 func bubblewrap(s *session, bwrap string) (*exec.Cmd, error) {
 	args := namespaceArgs(s)
 	mounts, err := layout(s)
@@ -51,16 +51,15 @@ func bubblewrap(s *session, bwrap string) (*exec.Cmd, error) {
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = "/"
-	// No parent death signal: bwrap sets one itself, just before it lets its process 1
-	// begin. A bwrap that is killed earlier leaves that process behind, waiting. If the
-	// worker dies, the helper notices.
+	// No parent death signal: bwrap sets one itself, just before it starts its process 1. A bwrap
+	// that is killed earlier leaves that process waiting. If the worker dies, the helper notices.
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	dropGroups(cmd.SysProcAttr)
 	return cmd, nil
 }
 
-// withPreparedMounts starts bwrap in a user and mount namespace in which the prepared
-// mounts cover the paths that they were made from.
+// withPreparedMounts starts bwrap in a user and mount namespace in which the prepared mounts cover
+// their source paths.
 func withPreparedMounts(s *session, command []string, mounts []mount) *exec.Cmd {
 	for _, m := range mounts {
 		if m.FD != 0 {
@@ -76,8 +75,8 @@ func withPreparedMounts(s *session, command []string, mounts []mount) *exec.Cmd 
 		attr.UidMappings, attr.GidMappings = userMappings(os.Geteuid()), userMappings(os.Getegid())
 		attr.GidMappingsEnableSetgroups = true
 	} else {
-		// The worker's user is root in there and can mount; bwrap makes its own
-		// namespace inside, in which it has no privileges.
+		// The worker's user is root in this namespace and can mount; bwrap creates a nested
+		// namespace in which it has no privileges.
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 		attr.GidMappingsEnableSetgroups = unix.Geteuid() == 0
@@ -93,20 +92,20 @@ func namespaceArgs(s *session) []string {
 	args := []string{
 		"--unshare-net", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox",
 		"--cap-drop", "ALL",
-		// Our helper is process 1. When it exits the kernel kills all other processes
-		// before bwrap can see the exit, so there is no process to wait for.
+		// Our helper is process 1. When it exits, the kernel kills all other processes before bwrap
+		// sees the exit, so there is no process to wait for.
 		"--as-pid-1", "--die-with-parent", "--new-session",
 	}
 	if s.mapped != nil {
-		// Inside the namespace of withPreparedMounts: what the helper needs to become
+		// Inside the namespace of withPreparedMounts, the helper needs these capabilities to become
 		// the user of the command.
 		return append(args, "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_CHOWN")
 	}
 	return append(args, "--unshare-user", "--uid", strconv.Itoa(uid), "--gid", strconv.Itoa(uid))
 }
 
-// parentArgs make the directories above a mount point; bwrap itself would make them
-// accessible to their owner only.
+// parentArgs creates the directories above a mount point; bwrap itself would make them accessible
+// only to their owner.
 func parentArgs(dir string, made map[string]bool) []string {
 	if dir == "/" || made[dir] {
 		return nil
@@ -115,7 +114,7 @@ func parentArgs(dir string, made map[string]bool) []string {
 	return append(parentArgs(path.Dir(dir), made), "--perms", "0755", "--dir", dir)
 }
 
-// emptyBytes is room for the mount points in a mountEmpty.
+// emptyBytes is the space for the mount points in a mountEmpty.
 const emptyBytes = 1 << 20
 
 func mountArgs(s *session, m mount) ([]string, error) {
@@ -159,21 +158,21 @@ func fileArgs(s *session, target, perms string, data []byte) ([]string, error) {
 	return []string{"--perms", perms, "--file", strconv.Itoa(fd), target}, err
 }
 
-// readChildPID reads what bwrap reports about the process it made; end of file means
-// that bwrap failed before, and printed why on stderr.
+// readChildPID reads bwrap's report about its child process; end of file means that bwrap failed
+// earlier and printed the reason on stderr.
 func readChildPID(f *os.File) (int, error) {
 	var info struct {
 		ChildPID int `json:"child-pid"`
 	}
 	if err := json.NewDecoder(f).Decode(&info); err != nil {
-		return 0, fmt.Errorf("bwrap ended early: %w", err)
+		return 0, fmt.Errorf("bwrap exited early: %w", err)
 	}
 	return info.ChildPID, nil
 }
 
-// dropGroups drops the supplementary groups of root: they give access to files that
-// belong to groups (docker, disk, adm). Only root can do that; an ordinary user's
-// groups stay, and reach only what is mounted.
+// dropGroups drops the supplementary groups of root: they give access to files that belong to
+// groups (docker, disk, adm). Only root can do that; the groups of an ordinary user stay and affect
+// only mounted files.
 func dropGroups(attr *syscall.SysProcAttr) {
 	if unix.Geteuid() == 0 {
 		attr.Credential = &syscall.Credential{Uid: 0, Gid: uint32(unix.Getegid())}

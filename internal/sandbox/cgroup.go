@@ -16,8 +16,8 @@ import (
 // cgroupMount is where systemd and container runtimes mount cgroup v2.
 const cgroupMount = "/sys/fs/cgroup"
 
-// cgroup holds one run. With it the kernel itself keeps memory and processes below
-// their limits at every moment, whatever kind of memory it is.
+// cgroup contains the processes of one run. The kernel enforces the memory and process limits at
+// all times, for every kind of memory.
 type cgroup struct {
 	path string
 	dir  *os.File
@@ -35,14 +35,14 @@ func findCgroup(configured string) (string, error) {
 		}
 		own, found := ownCgroup(data)
 		if !found {
-			return "", fmt.Errorf("this process is not in a cgroup v2")
+			return "", fmt.Errorf("this process is not in a v2 cgroup")
 		}
 		dir = filepath.Join(cgroupMount, own)
 	}
 	return dir, checkCgroup(dir)
 }
 
-// ownCgroup finds the line of cgroup v2, "0::/path".
+// ownCgroup returns the path in the cgroup v2 line, "0::/path".
 func ownCgroup(data []byte) (string, bool) {
 	for line := range strings.Lines(string(data)) {
 		if path, ok := strings.CutPrefix(line, "0::"); ok {
@@ -68,18 +68,18 @@ func checkCgroup(dir string) error {
 func newCgroup(parent string, limits Limits) (*cgroup, error) {
 	path, err := os.MkdirTemp(parent, "run-")
 	if err != nil {
-		return nil, fmt.Errorf("sandbox: cgroup: %w", err)
+		return nil, fmt.Errorf("sandbox: create the cgroup: %w", err)
 	}
 	g := &cgroup{path: path}
 	for file, value := range cgroupLimits(limits) {
 		if err := os.WriteFile(filepath.Join(path, file), []byte(value), 0o644); err != nil {
 			g.close()
-			return nil, fmt.Errorf("sandbox: cgroup: %w", err)
+			return nil, fmt.Errorf("sandbox: create the cgroup: %w", err)
 		}
 	}
 	if g.dir, err = os.Open(path); err != nil {
 		g.close()
-		return nil, fmt.Errorf("sandbox: cgroup: %w", err)
+		return nil, fmt.Errorf("sandbox: create the cgroup: %w", err)
 	}
 	return g, nil
 }
@@ -96,10 +96,10 @@ func cgroupLimits(limits Limits) map[string]string {
 	return files
 }
 
-// helperMemory is room for the helper and bwrap, which are in the cgroup too.
+// helperMemory is memory for the helper and bwrap, which are also in the cgroup.
 const helperMemory = 64 << 20
 
-// attach makes the child start in the cgroup, without a moment outside it.
+// attach makes the child start inside the cgroup, with no time outside it.
 func (g *cgroup) attach(attr *syscall.SysProcAttr) {
 	attr.UseCgroupFD = true
 	attr.CgroupFD = int(g.dir.Fd())
@@ -109,7 +109,7 @@ func (g *cgroup) kill() {
 	_ = os.WriteFile(filepath.Join(g.path, "cgroup.kill"), []byte("1"), 0o644)
 }
 
-// exceeded returns which limit the kernel enforced by killing.
+// exceeded returns the limit that the kernel enforced by killing a process.
 func (g *cgroup) exceeded() string {
 	events, err := os.ReadFile(filepath.Join(g.path, "memory.events"))
 	if err == nil && eventCount(events, "oom_kill") > 0 {
@@ -129,13 +129,12 @@ func eventCount(data []byte, name string) int {
 	return 0
 }
 
-// close removes the cgroup. The kernel needs a moment after the last process was
-// reaped.
+// close removes the cgroup. The kernel needs a moment after the last process was reaped.
 func (g *cgroup) close() {
 	if g.dir != nil {
 		_ = g.dir.Close()
 	}
-	for deadline := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) { //nolint:forbidigo // the kernel tells nobody when the last process has left
+	for deadline := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) { //nolint:forbidigo // the kernel does not announce when the last process has left
 		if err := unix.Rmdir(g.path); err == nil || os.IsNotExist(err) || time.Now().After(deadline) {
 			return
 		}

@@ -16,11 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// direct runs a command without namespaces. It is used only if the machine offers none
-// and the user allowed it (Options.AllowUnisolated). Landlock and seccomp still apply
-// if the kernel has them, and resource limits always do; but the command sees the
-// host's processes, may be able to stop the helper and outlive its run, and finds its
-// workspace at the host's path.
+// direct runs a command without namespaces. It is used only if the machine offers none and the user
+// allowed it (Options.AllowUnisolated). Landlock and seccomp still apply if the kernel has them,
+// and resource limits always do; but the command sees the host's processes, may be able to stop the
+// helper and outlive its run, and finds its workspace at the host's path.
 func direct(s *session) (*exec.Cmd, error) {
 	scratch, err := os.MkdirTemp("", "rgpt-sandbox-")
 	if err != nil {
@@ -46,7 +45,7 @@ func direct(s *session) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// onHost puts the host's paths into the environment: there are no others here.
+// onHost replaces sandbox paths in the environment with host paths, the only paths that exist here.
 func onHost(env []string, s *session) []string {
 	places := map[string]string{}
 	for _, m := range extraMounts(s.command, s.toolchains) {
@@ -54,7 +53,7 @@ func onHost(env []string, s *session) []string {
 			places[m.Target] = m.Source
 		}
 	}
-	// The longest first: one may be inside another.
+	// Longest first, because one path may be inside another.
 	inside := slices.SortedFunc(maps.Keys(places), func(a, b string) int { return len(b) - len(a) })
 	for i := range env {
 		for _, place := range inside {
@@ -102,8 +101,8 @@ func directReadOnly(s *session) []string {
 // treeTick is how often reapTree checks.
 const treeTick = 10 * time.Millisecond
 
-// reapTree is reapUntil and dieWithWorker on one thread: Landlock, before its version
-// 8, makes a separate domain for each thread, and no thread can signal what another has
+// reapTree combines reapUntil and dieWithWorker on one thread: before version 8, Landlock creates a
+// separate domain for each thread, and a thread cannot signal processes that another thread
 // started.
 func reapTree(child int) helperStatus {
 	life := []unix.PollFd{{Fd: lifeFD, Events: unix.POLLIN}}
@@ -126,9 +125,8 @@ func reapTree(child int) helperStatus {
 	}
 }
 
-// killDescendants ends what the command left behind. Orphans become children of this
-// process, so the search finds all of them, and is repeated for those that were just
-// being started.
+// killDescendants kills the processes that the command left behind. Orphans become children of this
+// process, so the search finds all of them; it is repeated because processes may just be starting.
 func killDescendants() {
 	procs, err := openProcesses(os.Getpid(), false)
 	if err != nil {
@@ -143,6 +141,6 @@ func killDescendants() {
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return // no child is left
 		}
-		time.Sleep(time.Millisecond) //nolint:forbidigo // new children may appear at any moment, unannounced
+		time.Sleep(time.Millisecond) //nolint:forbidigo // new children may appear at any time without notice
 	}
 }

@@ -11,21 +11,20 @@ import (
 
 const (
 	diskTick = 100 * time.Millisecond
-	// diskWalkEvery limits how long files can grow unnoticed while others free as much.
+	// diskWalkEvery limits how long files can grow unnoticed while other files free as much space.
 	diskWalkEvery = 2 * time.Second
-	// diskWalkShare: walking takes at most this fraction (1/n) of the time.
+	// diskWalkShare limits walking to this fraction (1/n) of the time.
 	diskWalkShare = 20
-	// diskDepth limits the depth of the walk, which holds one descriptor for each
-	// level. A deeper tree has no legitimate purpose and could hide anything.
+	// diskDepth limits the depth of the walk, which keeps one descriptor open for each level. A
+	// deeper tree has no legitimate purpose and could hide files.
 	diskDepth = 128
-	// clockSlack: the file system's clock lags by up to a timer tick.
+	// clockSlack is the maximum lag of the file system's clock, one timer tick.
 	clockSlack = 20 * time.Millisecond
 )
 
-// diskWatch measures what a command writes to its workspace and to the other places
-// where it may write. Files that it created or changed are recognized by their change
-// time, which no program can set back; so nothing needs to be measured before the
-// command starts.
+// diskWatch measures the disk space that a command uses in its workspace and its other writable
+// directories. It recognizes created and changed files by their change time, which no program can
+// set back, so nothing needs to be measured before the command starts.
 type diskWatch struct {
 	roots    []string // the workspace first
 	limit    int64
@@ -33,7 +32,7 @@ type diskWatch struct {
 	since    time.Time
 	first    int64 // free space before the command
 	exceeded atomic.Bool
-	hidden   int // consecutive checks that found space missing without explanation
+	hidden   int // consecutive checks that found unexplained missing space
 	stop     chan struct{}
 	stopped  chan struct{}
 }
@@ -52,7 +51,7 @@ func (d *diskWatch) close() {
 	<-d.stopped
 }
 
-// loop walks when free space has shrunk since the last walk, or some time has passed.
+// loop walks when free space has shrunk since the last walk or diskWalkEvery has passed.
 func (d *diskWatch) loop() {
 	defer close(d.stopped)
 	ticker := time.NewTicker(diskTick)
@@ -77,14 +76,13 @@ func (d *diskWatch) loop() {
 		free = left
 		cost := time.Since(now)
 		next = now.Add(max(diskWalkEvery, diskWalkShare*cost))
-		// Whatever free space does, a long walk is not followed at once by another.
+		// Even if free space keeps shrinking, the next walk waits after a long one.
 		ticker.Reset(max(diskTick, diskWalkShare*cost))
 	}
 }
 
-// hides reports whether so much space is missing that nothing explains it, and the
-// sandbox has something that may hold it: descriptors in transit between processes,
-// mappings that cannot be measured.
+// hides reports whether more space is missing than measured files explain, and the sandbox may be
+// hiding it: in descriptors in transit between processes, or in mappings that cannot be measured.
 func (d *diskWatch) hides(gone int64) bool {
 	if gone <= d.limit {
 		d.hidden = 0
@@ -106,8 +104,7 @@ func freeSpace(dir string) int64 {
 	return int64(stat.Bfree) * stat.Bsize
 }
 
-// written sums the blocks of changed files, and of deleted files that are still open or
-// mapped.
+// written adds up the blocks of changed files and of deleted files that are still open or mapped.
 func (d *diskWatch) written() int64 {
 	walk := diskWalk{since: d.since, limit: d.limit, seen: map[inode]bool{}}
 	for _, root := range d.roots {
@@ -122,8 +119,7 @@ func (d *diskWatch) written() int64 {
 	return walk.total
 }
 
-// pids lists the processes through a separate handle: d.procs.dir belongs to the
-// watchdog.
+// pids lists the processes through a separate handle: d.procs.dir belongs to the watchdog.
 func (p *processes) pids() []int {
 	dir, err := os.Open(p.path + "/.")
 	if err != nil {
@@ -140,7 +136,7 @@ type diskWalk struct {
 	since time.Time
 	limit int64
 	total int64
-	seen  map[inode]bool // files with several names or handles
+	seen  map[inode]bool // files with several names or descriptors
 }
 
 // dir walks without following links: the command may change the tree during the walk.
@@ -190,11 +186,11 @@ func (w *diskWalk) add(stat unix.Stat_t) {
 	w.total += max(stat.Blocks*blockSize, entrySpace)
 }
 
-// entrySpace is the minimum that a file counts: an empty one takes up an inode and its
+// entrySpace is the minimum size counted for a file: even an empty file uses an inode and a
 // directory entry.
 const entrySpace = 4 << 10
 
-// deleted adds regular files that are open and no longer have a name.
+// deleted adds regular files that are open but deleted.
 func (w *diskWalk) deleted(fdDir string) {
 	entries, err := os.ReadDir(fdDir)
 	if err != nil {

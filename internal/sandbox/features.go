@@ -16,31 +16,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Feature is one part of the isolation and what this machine offers for it.
+// Feature is one part of the isolation and its status on this machine.
 type Feature struct {
-	// Name says what is isolated or limited.
+	// Name is the isolated or limited resource.
 	Name string
-	// Available says whether a test here confirmed it.
+	// Available reports whether a test on this machine confirmed the feature.
 	Available bool
-	// Required: without this feature nothing runs.
+	// Required is true if nothing runs without this feature.
 	Required bool
-	// By is what provides it: bubblewrap, landlock, seccomp, cgroup, rlimit or
+	// By is the mechanism that provides it: bubblewrap, landlock, seccomp, cgroup, rlimit or
 	// watchdog.
 	By string
-	// Detail is a version, or why it is missing.
+	// Detail is a version, or the reason why the feature is missing.
 	Detail string
 	// Fix is a command that makes it available.
 	Fix string
 }
 
-// IsolationError says that this machine cannot isolate commands.
+// IsolationError reports that this machine cannot isolate commands.
 type IsolationError struct {
 	Missing []Feature
-	// Final: no setting makes up for what is missing.
+	// Final is true if no setting allows commands to run without the missing features.
 	Final bool
 }
 
-// Error names what is missing, why, how to fix it, and what to set to run without it.
+// Error lists the missing features with reasons and fixes, and the setting to run without them.
 func (e *IsolationError) Error() string {
 	var b strings.Builder
 	b.WriteString("sandbox: commands cannot be isolated on this machine")
@@ -60,9 +60,8 @@ func (e *IsolationError) Error() string {
 // probeTimeout limits one self-test.
 const probeTimeout = 10 * time.Second
 
-// NewProcess tests with a command whether this machine can isolate. If it cannot, or
-// lacks a required feature, NewProcess returns an *IsolationError unless options allow
-// that.
+// NewProcess runs a command to test whether this machine can isolate commands. If it cannot, or
+// lacks a required feature, NewProcess returns an *IsolationError unless options allow that.
 func NewProcess(options Options) (*Process, error) {
 	base, err := newBase(options)
 	if err != nil {
@@ -101,7 +100,7 @@ func newBase(options Options) (*Process, error) {
 	}
 	if options.CacheDir != "" {
 		if err := os.MkdirAll(options.CacheDir, 0o700); err != nil {
-			return nil, fmt.Errorf("sandbox: cache: %w", err)
+			return nil, fmt.Errorf("sandbox: create the cache directory: %w", err)
 		}
 	}
 	return p, nil
@@ -127,11 +126,11 @@ func (p *Process) isolate() (err error) {
 
 var errNoMounts = errors.New("commands without namespaces cannot have their own mounts")
 
-// testOverlay runs a command above bases, in the folder where this worker will work.
+// testOverlay runs a command on top of bases, in the data folder of this worker.
 func (p *Process) testOverlay() error {
 	dir := p.options.DataDir
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		dir = "" // not made yet: test it where temporary files are
+		dir = "" // it does not exist yet: test in the directory for temporary files
 	}
 	dir, err := os.MkdirTemp(dir, "rgpt-overlay-probe-")
 	if err == nil {
@@ -183,9 +182,9 @@ func (p *Process) useCgroup() (err error) {
 	return err
 }
 
-// unisolated runs with whatever is left.
+// unisolated sets p up with the remaining features.
 func (p *Process) unisolated(missing []Feature) (*Process, error) {
-	if !p.seccomp { // nothing else keeps a command off the host's network
+	if !p.seccomp { // nothing else blocks the host's network
 		return nil, &IsolationError{Missing: missing, Final: true}
 	}
 	cgroupErr := p.useCgroup()
@@ -201,8 +200,7 @@ func noSeccomp() Feature {
 		Detail: "the kernel has no seccomp filters", Fix: "boot a kernel built with CONFIG_SECCOMP_FILTER=y"}
 }
 
-// namespaceFix finds out whether bubblewrap is missing, or which setting disables user
-// namespaces.
+// namespaceFix returns the command that installs bubblewrap or enables user namespaces.
 func namespaceFix() string {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		return "apt-get install -y bubblewrap"
@@ -223,7 +221,7 @@ func namespaceFix() string {
 	return ""
 }
 
-// selfTest runs a command that reports its confinement, and trusts nothing else.
+// selfTest runs a command that reports its confinement, and trusts only that report.
 func (p *Process) selfTest() error {
 	root, err := os.MkdirTemp("", "rgpt-sandbox-probe-")
 	if err != nil {
@@ -267,11 +265,11 @@ func (p *Process) judge(report string) error {
 		return nil
 	}
 	if pid, err := strconv.Atoi(values["Pid"]); err != nil || pid > 100 {
-		return fmt.Errorf("the self-test saw process id %q", values["Pid"])
+		return fmt.Errorf("the self-test found process id %q", values["Pid"])
 	}
 	for _, name := range interfaces {
 		if strings.HasSuffix(name, ":") && name != "lo:" {
-			return fmt.Errorf("the self-test saw network interface %s", name)
+			return fmt.Errorf("the self-test found network interface %s", name)
 		}
 	}
 	return nil
@@ -285,7 +283,7 @@ func (p *Process) wanted() map[string]string {
 	return want
 }
 
-// describe lists what was set up.
+// describe lists the features that were set up.
 func (p *Process) describe(cgroupErr error) []Feature {
 	isolated, network := p.Isolated(), "bubblewrap"
 	if !isolated {
@@ -321,8 +319,8 @@ func (p *Process) landlockFeature() Feature {
 	return f
 }
 
-// limitFeatures distinguishes limits that the kernel enforces at every moment from
-// those that the watchdog enforces after the fact.
+// limitFeatures distinguishes limits that the kernel enforces at all times from limits that the
+// watchdog enforces after the fact.
 func (p *Process) limitFeatures(cgroupErr error) []Feature {
 	if p.cgroup != "" {
 		return []Feature{
@@ -339,12 +337,12 @@ func (p *Process) limitFeatures(cgroupErr error) []Feature {
 	return []Feature{
 		{Name: "memory", Available: true, Required: true, By: "watchdog",
 			Detail: fmt.Sprintf("measured every %s; no cgroup: %v", quickTick*fullEvery, reason),
-			Fix:    "give the worker a cgroup (version 2) of its own: Delegate=yes in its systemd unit, or systemd-run --user --scope -p Delegate=yes ..."},
+			Fix:    "give the worker its own cgroup (version 2): Delegate=yes in its systemd unit, or systemd-run --user --scope -p Delegate=yes ..."},
 		processes,
 	}
 }
 
-// Features reports what isolates commands here and what could be stronger.
+// Features reports the isolation of commands on this machine and possible improvements.
 func (p *Process) Features() []Feature { return p.features }
 
 // Isolated reports whether commands run in namespaces; see Options.AllowUnisolated.

@@ -14,17 +14,17 @@ import (
 	"time"
 )
 
-// GoCache is the build cache of the go tool in two layers: what a command compiles goes
-// into its own layer, the shared one is only read.
+// GoCache is the build cache of the go tool in two layers: compiled packages go into the command's
+// own layer; the shared layer is only read.
 //
-// The go tool asks a program (GOCACHEPROG, Go 1.24 and newer) what is in the cache; the
-// helper of the sandbox is that program. It runs inside, with the rights of the
-// command: it is the mount that protects Base. An older go tool works without Base.
+// The go tool queries a program (GOCACHEPROG, Go 1.24 and newer) for cache entries; the sandbox
+// helper is that program. It runs inside the sandbox with the rights of the command, so only the
+// read-only mount protects Base. An older go tool works without Base.
 type GoCache struct {
 	// Base is a directory that was an earlier GoCache.Dir, mounted read-only. "" or a
 	// directory that does not exist means no base.
 	Base string
-	// Dir receives what the command compiles. It must exist.
+	// Dir receives the packages that the command compiles. It must exist.
 	Dir string
 }
 
@@ -49,14 +49,13 @@ func (c Command) withGoCache(program string) Command {
 	return c
 }
 
-// Where a command finds what it compiled, and what others compiled for it.
+// Paths of the command's own layer and of the shared layer in the sandbox.
 const (
 	goCacheInside     = "/var/cache/go"
 	goCacheBaseInside = "/var/cache/go-base"
 )
 
-// word quotes one word as the go tool splits them. A path that contains both kinds of
-// quotes cannot be expressed.
+// word quotes one word for the go tool. A path that contains both kinds of quotes cannot be quoted.
 func word(s string) string {
 	if strings.ContainsRune(s, '\'') {
 		return `"` + s + `"`
@@ -133,7 +132,7 @@ func (c GoCache) answer(r goCacheRequest, body []byte, to *goCacheAnswer) error 
 	return fmt.Errorf("unknown command %q", r.Command)
 }
 
-// get looks in the command's own layer first: it has what was compiled last.
+// get looks in the command's own layer first, which has the newest entries.
 func (c GoCache) get(action []byte, to *goCacheAnswer) bool {
 	for _, dir := range []string{c.Dir, c.Base} {
 		if dir == "" {
@@ -163,8 +162,8 @@ func (c GoCache) get(action []byte, to *goCacheAnswer) bool {
 	return false
 }
 
-// put writes the output, then the entry that points to it, each atomically: a reader
-// sees all or nothing while this one writes, or after it was killed.
+// put writes the output and then the entry that points to it, each atomically: a reader sees all or
+// nothing, even if the writer is still writing or was killed.
 func (c GoCache) put(r goCacheRequest, body []byte, to *goCacheAnswer) error {
 	if len(r.ActionID) == 0 || len(r.OutputID) == 0 {
 		return errors.New("an id is missing")

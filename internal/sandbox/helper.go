@@ -28,15 +28,15 @@ const (
 	stageInit   = "init"   // process 1: confine itself, run the command, reap orphans
 )
 
-// File descriptors that a stage inherits besides the standard three.
+// File descriptors that a stage inherits in addition to the three standard ones.
 const (
 	configFD = 3 // helperConfig as JSON
 	statusFD = 4 // helperStatus messages to the worker
-	lifeFD   = 5 // end of file when the worker is gone
+	lifeFD   = 5 // end of file when the worker has exited
 	proxyFD  = 6 // with helperConfig.Proxy: carries the listener of the proxy to the worker
 )
 
-// helperConfig tells the helper what to set up and what to run.
+// helperConfig specifies what the helper sets up and runs.
 type helperConfig struct {
 	Shell    string
 	Args     []string
@@ -45,17 +45,15 @@ type helperConfig struct {
 	Rlimits  []rlimit
 	Landlock *landlockRules // nil if the kernel has none
 	Seccomp  bool
-	// NoSockets forbids internet sockets by seccomp, because there is no network
-	// namespace.
+	// NoSockets forbids internet sockets with seccomp, because there is no network namespace.
 	NoSockets bool
-	// Isolated says that process ids and capabilities must be as in a namespace;
-	// otherwise the helper stops.
+	// Isolated requires process ids and capabilities as in a namespace; otherwise the helper stops.
 	Isolated bool
 	Niceness int
-	// SwitchUser: stageInit starts with the rights to become the command's user, and
-	// must do so.
+	// SwitchUser is true if stageInit starts with the rights to become the command's user and must
+	// do so.
 	SwitchUser bool
-	// Overlays are made by stageAttach, and then Mounts.
+	// Overlays are attached by stageAttach, followed by Mounts.
 	Overlays []overlay
 	Mounts   []mount
 	// Next is the program that stageAttach becomes, with that many Descriptors.
@@ -69,7 +67,7 @@ type helperConfig struct {
 type helperStatus struct {
 	Ready  bool   `json:",omitempty"` // confinement is complete; the command starts now
 	Failed string `json:",omitempty"` // nothing was run
-	// NoOverlay: it failed because an overlay was refused.
+	// NoOverlay is true if an overlay was refused, which caused the failure.
 	NoOverlay bool `json:",omitempty"`
 	Exited    bool `json:",omitempty"`
 	Code      int  `json:",omitempty"`
@@ -78,21 +76,19 @@ type helperStatus struct {
 	MaxRSS    int64
 }
 
-// Priorities of commands: below the worker's, whose heartbeats and watchdog come first;
-// and the lowest if only the watchdog stops a fork bomb, because the watchdog must get
-// to run.
+// Priorities of commands: below the worker's, so that its heartbeats and watchdog run first, and
+// the lowest if only the watchdog can stop a fork bomb.
 const (
 	niceness       = 5
 	lowestNiceness = 19
 )
 
-// helperReady is set once MaybeRunHelper was called: without it a re-exec of this
-// binary would run the whole program inside the sandbox.
+// helperReady is set when MaybeRunHelper is called: without that call, a re-exec of this binary
+// would run the whole program inside the sandbox.
 var helperReady atomic.Bool
 
-// MaybeRunHelper must be the first call in main and in TestMain of every binary that
-// uses this package. In the copy of the binary that runs inside a sandbox it takes over
-// and does not return; otherwise it does nothing.
+// MaybeRunHelper must be the first call in main and in TestMain of every binary that uses this
+// package. In a sandbox, it takes over and does not return; otherwise it does nothing.
 func MaybeRunHelper() {
 	helperReady.Store(true)
 	if len(os.Args) == 4 && os.Args[1] == goCacheArg {
@@ -105,8 +101,8 @@ func MaybeRunHelper() {
 	if !isHelper() {
 		return
 	}
-	// Credentials belong to threads: what one stage drops must be dropped for the
-	// thread that continues with the next.
+	// Credentials belong to threads: the thread that drops them in one stage must also run the next
+	// stage.
 	runtime.LockOSThread()
 	if err := runStage(os.Args[2]); err != nil {
 		var refused *overlayError
@@ -119,7 +115,7 @@ func MaybeRunHelper() {
 func isHelper() bool { return len(os.Args) == 3 && os.Args[1] == helperArg }
 
 func runStage(stage string) error {
-	// Including what the worker holds open and forgot to mark.
+	// This includes files that the worker has open without close-on-exec.
 	if err := unix.CloseRange(configFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close inherited files (Linux 5.11 or newer is needed): %w", err)
 	}
@@ -141,8 +137,8 @@ func runStage(stage string) error {
 	return fmt.Errorf("unknown stage %q", stage)
 }
 
-// runAttach puts prepared mounts over the paths they were made from, where bubblewrap
-// finds them, and then becomes bwrap. The host sees none of it.
+// runAttach mounts the prepared mounts over their source paths, where bubblewrap finds them, and
+// then becomes bwrap. The host does not see these mounts.
 func runAttach(config helperConfig) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("detach mounts from the host: %w", err)
@@ -165,9 +161,9 @@ func runAttach(config helperConfig) error {
 	return fmt.Errorf("start %s: %w", config.Next[0], unix.Exec(config.Next[0], config.Next, []string{}))
 }
 
-// runDrop gives up what a command without namespaces must not have, and enters
-// stageInit. The kernel computes the capabilities of the new program from those that
-// this thread still has.
+// runDrop drops the privileges that a command without namespaces must not have, and enters
+// stageInit. The kernel computes the capabilities of the new program from the remaining ones of
+// this thread.
 func runDrop() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become the reaper of orphans: %w", err)
@@ -189,12 +185,12 @@ func dieWithParent() error {
 	return nil
 }
 
-// configFile is never released: a collected file closes its descriptor, which the next
-// stage reads from.
+// configFile is never released: garbage collection would close its descriptor, which the next stage
+// reads.
 var configFile *os.File
 
-// readConfig reads from the start whatever the offset is: stages follow each other in
-// one process and share it.
+// readConfig ignores the file offset and reads from the start: consecutive stages in one process
+// share the offset.
 func readConfig() (config helperConfig, err error) {
 	configFile = os.NewFile(configFD, "config")
 	var stat unix.Stat_t
@@ -210,27 +206,24 @@ func report(status helperStatus) {
 	if err != nil {
 		return
 	}
-	// One write below the size of a pipe's atomic writes; there is nobody to report to
-	// if it fails.
+	// One write, small enough to be atomic on a pipe. If it fails, the error cannot be reported.
 	_, _ = unix.Write(statusFD, append(message, '\n'))
 }
 
-// keepFiles keeps the first n passed files open for the next program.
+// keepFiles keeps the first n inherited files open for the next program.
 func keepFiles(n int) error {
 	for fd := configFD; fd < configFD+n; fd++ {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
-			return fmt.Errorf("pass on file %d: %w", fd, err)
+			return fmt.Errorf("keep file %d open: %w", fd, err)
 		}
 	}
 	return nil
 }
 
-// dropCapabilities drops all capabilities of this thread, and of the program it
-// becomes.
+// dropCapabilities drops all capabilities of this thread and of the program that it executes next.
 func dropCapabilities() error {
 	for capability := uintptr(0); capability <= 63; capability++ {
-		// Fails without CAP_SETPCAP and beyond the last capability; stage init checks
-		// what matters.
+		// Fails without CAP_SETPCAP and beyond the last capability; stage init checks what matters.
 		_ = unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
 	}
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
@@ -266,7 +259,7 @@ func runInit(config helperConfig) error {
 		return err
 	}
 	if err := os.Chdir(config.Dir); err != nil {
-		return fmt.Errorf("working directory: %w", err)
+		return fmt.Errorf("change to the working directory: %w", err)
 	}
 	unix.Umask(0o022)
 	if err := lowerPriority(config.Niceness); err != nil {
@@ -289,15 +282,15 @@ func runInit(config helperConfig) error {
 	return nil
 }
 
-// quietRuntime keeps the Go runtime from starting threads later, when the
-// command may have used up its processes.
+// quietRuntime prevents the Go runtime from starting threads later, when the command may have
+// reached its process limit.
 func quietRuntime() {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(-1)
 }
 
-// dieWithWorker ends the sandbox when the worker is gone. The kernel's parent death
-// signal does the same but is cleared by some changes of credentials.
+// dieWithWorker ends the sandbox when the worker has exited. The kernel's parent death signal does
+// the same, but some credential changes clear it.
 func dieWithWorker() {
 	var b [1]byte
 	for {
@@ -307,7 +300,7 @@ func dieWithWorker() {
 	}
 }
 
-// errOpenNetwork: a command without network needs a filter of system calls.
+// errOpenNetwork means that a command without network access needs a system call filter.
 var errOpenNetwork = errors.New("there is neither a network namespace nor a seccomp filter, so the command would use the host's network")
 
 func confine(config helperConfig) error {
@@ -318,15 +311,14 @@ func confine(config helperConfig) error {
 		if err := switchUser(); err != nil {
 			return err
 		}
-		// A change of user clears it.
+		// Changing the user clears the parent death signal.
 		if err := dieWithParent(); err != nil {
 			return err
 		}
 	}
-	// The command runs as the same user: if undumpable, this process cannot be read or
-	// written to through /proc.
+	// The command runs as the same user: it cannot access an undumpable process through /proc.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("undumpable: %w", err)
+		return fmt.Errorf("make this process undumpable: %w", err)
 	}
 	if err := checkState(config.Isolated); err != nil {
 		return err
@@ -345,7 +337,7 @@ func confine(config helperConfig) error {
 	return nil
 }
 
-// checkState trusts no earlier stage: it checks that what must be gone is gone.
+// checkState does not trust earlier stages: it checks that all privileges have been dropped.
 func checkState(isolated bool) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no_new_privs: %w", err)
@@ -364,8 +356,8 @@ func checkState(isolated bool) error {
 	return nil
 }
 
-// lowerPriority makes this process as nice as requested. One that is already nicer,
-// because the worker was started so, stays as it is: only root may lower niceness.
+// lowerPriority raises the niceness of this process to the requested value. If the worker was
+// started with a higher niceness, that value stays: only root may lower it.
 func lowerPriority(niceness int) error {
 	left, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // the kernel returns 20 minus the niceness
 	if err == nil && 20-left >= niceness {
@@ -377,7 +369,8 @@ func lowerPriority(niceness int) error {
 	return nil
 }
 
-// start runs the command; if it does not exist it returns the code that a shell would.
+// start runs the command; if the program does not exist, it returns the exit code that a shell
+// would.
 func start(config helperConfig) (pid, code int, err error) {
 	args := config.Args
 	if config.Shell != "" {
@@ -409,7 +402,7 @@ func codeFor(err error) int {
 	return 126
 }
 
-// setenv makes the command's PATH ours, to search for the program.
+// setenv sets PATH to the command's PATH to search for the program.
 func setenv(env []string) {
 	for _, kv := range env {
 		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
@@ -427,7 +420,7 @@ func shell() string {
 	return "/bin/sh"
 }
 
-// reapUntil waits for the command and, as process 1 must, for orphans.
+// reapUntil waits for the command and, as process 1, also for orphans.
 func reapUntil(child int) helperStatus {
 	for {
 		var status unix.WaitStatus

@@ -10,31 +10,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Two things use memory or disk space that no process shows: descriptors in transit
-// between processes (SCM_RIGHTS), whose file may be open nowhere else, and socket
-// buffers. The kernel does not report their size, except to a control group. So if the
-// host has lost more than a limit that nothing else in a sandbox explains, and for a
-// while the sandbox has had something that could hold so much, it is assumed to be the
-// cause.
+// Descriptors in transit between processes (SCM_RIGHTS), whose file may be open nowhere else, and
+// socket buffers use memory or disk space that is not attributed to any process. The kernel reports
+// their size only for a control group. So if the host has lost more than a limit without another
+// explanation, and the sandbox could have hidden that much for several checks, the sandbox is
+// assumed to be the cause.
 const (
-	// socketBuffer is the most that one socket holds unless the system's limits were
-	// raised: twice net.core.wmem_max, which counts the kernel's own overhead.
+	// socketBuffer is the maximum size of one socket's buffer with the default system limits: twice
+	// net.core.wmem_max, to include the kernel's overhead.
 	socketBuffer = 2 * 212992
-	// hiddenLooks is how many consecutive checks must confirm the suspicion, and
-	// hiddenEvery how many memory checks are between two of them: each one has to
-	// inspect every descriptor.
+	// hiddenLooks is the number of consecutive checks that must confirm the suspicion. hiddenEvery
+	// is the number of memory checks between two of them, because each inspects every descriptor.
 	hiddenLooks = 3
 	hiddenEvery = 10
 )
 
-// holders are the places where a sandbox could hide memory or files.
+// holders counts the places where a sandbox could hide memory or files.
 type holders struct {
 	sockets  int
-	inFlight int // descriptors that wait in sockets to be received
-	mapped   int // mappings of deleted files, if only root can see how large those are
+	inFlight int // descriptors in sockets that have not been received
+	mapped   int // mappings of deleted files, if only root can see their size
 }
 
-// holders counts the sockets of processes, and the descriptors waiting in them.
+// holders counts the sockets of processes and the descriptors in transit in them.
 func (p *processes) holders(pids []int) holders {
 	var h holders
 	seen := map[string]bool{}
@@ -62,7 +60,7 @@ func (p *processes) holders(pids []int) holders {
 	return h
 }
 
-// deletedMappings counts the mappings of files that no longer have a name.
+// deletedMappings counts the mappings of deleted files.
 func (p *processes) deletedMappings(pid int) (n int) {
 	data, err := os.ReadFile(fmt.Sprintf("%s/%d/maps", p.path, pid))
 	if err != nil {
@@ -77,8 +75,8 @@ func (p *processes) deletedMappings(pid int) (n int) {
 	return n
 }
 
-// waiting is how many descriptors wait in a socket to be received. Kernels before 5.11
-// do not report it.
+// waiting returns the number of descriptors in transit in a socket. Kernels before 5.11 do not
+// report it.
 func (p *processes) waiting(pid int, fd string) int {
 	data, err := os.ReadFile(fmt.Sprintf("%s/%d/fdinfo/%s", p.path, pid, fd))
 	if err != nil {
@@ -93,7 +91,7 @@ func (p *processes) waiting(pid int, fd string) int {
 	return n
 }
 
-// hostMemory is the host's available memory, and the size of its shared memory.
+// hostMemory is the host's available memory and the size of its shared memory.
 type hostMemory struct{ available, shared int64 }
 
 func readHostMemory() hostMemory {

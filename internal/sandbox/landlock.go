@@ -8,17 +8,17 @@ import (
 	landlocksys "github.com/landlock-lsm/go-landlock/landlock/syscall"
 )
 
-// landlockMinimum is the first version that can allow renames between directories,
-// without which most build tools fail.
+// landlockMinimum is the first version that can allow renames between directories, which most build
+// tools need.
 const landlockMinimum = 2
 
-// landlockRules are what the second layer allows, as paths in the sandbox.
+// landlockRules are the paths in the sandbox that the second layer allows.
 type landlockRules struct {
 	ReadOnly []string
 	Writable []string
 }
 
-// landlockVersion is the version the kernel offers, 0 for none.
+// landlockVersion returns the kernel's Landlock version, or 0 for none.
 func landlockVersion() int {
 	version, err := landlocksys.LandlockGetABIVersion()
 	if err != nil {
@@ -27,11 +27,11 @@ func landlockVersion() int {
 	return version
 }
 
-// restrictFiles allows reading below rules.ReadOnly and writing below rules.Writable,
-// for all threads of this process and everything it starts. It also keeps them from
-// signalling processes outside, and from connecting to their abstract unix sockets.
-// Ports are not restricted: the network namespace controls the network, and servers
-// under test must listen.
+// restrictFiles allows reading below rules.ReadOnly and writing below rules.Writable, for all
+// threads of this process and everything it starts. It also prevents them from signalling processes
+// outside the sandbox and from connecting to the abstract unix sockets of those processes. Ports
+// are not restricted: the network namespace controls the network, and servers under test must
+// listen.
 func restrictFiles(rules landlockRules) error {
 	config := landlock.V9
 	config.HandledAccessNet = 0
@@ -50,8 +50,8 @@ func restrictFiles(rules landlockRules) error {
 	return nil
 }
 
-// splitByKind separates directories from files, for which the kernel refuses rules
-// about directories. What does not exist needs no rule.
+// splitByKind separates directories from files, because the kernel rejects directory rules for
+// files. A path that does not exist needs no rule.
 func splitByKind(paths []string) (dirs, files []string) {
 	for _, path := range paths {
 		info, err := os.Stat(path)

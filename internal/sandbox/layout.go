@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// helperPath is where the worker's own binary appears in the sandbox, for the one exec
-// that makes it process 1.
+// helperPath is the path of the worker's own binary in the sandbox, for the single exec that makes
+// it process 1.
 const helperPath = "/run/sandbox/helper"
 
 // mount is one step in building the file system of a sandbox.
@@ -34,17 +34,17 @@ const (
 	mountCopy     mountKind = "copy"    // copy of a small host file
 	mountProc     mountKind = "proc"    // /proc of the sandbox's own processes
 	mountDev      mountKind = "dev"     // minimal /dev
-	mountEmpty    mountKind = "empty"   // empty directory that hides what is there, closed by mountSeal
-	mountSeal     mountKind = "seal"    // makes a mountEmpty read-only, once all below it is mounted
+	mountEmpty    mountKind = "empty"   // empty directory that hides the existing one, closed by mountSeal
+	mountSeal     mountKind = "seal"    // makes a mountEmpty read-only after everything below it is mounted
 )
 
-// systemDirs hold programs and libraries. On merged-/usr systems all but the
-// first are symbolic links and are rebuilt as such.
+// systemDirs contain programs and libraries. On merged-/usr systems, all but the first are symbolic
+// links and are recreated as links.
 var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"}
 
-// What a command sees of /etc, and all it sees. It is an allow list: the other contents
-// (shadow, host keys, tokens of package managers, Kubernetes credentials) differ from
-// host to host and cannot be enumerated.
+// The files of /etc that a command can see. It is an allow list: the sensitive contents (shadow,
+// host keys, tokens of package managers, Kubernetes credentials) differ from host to host and
+// cannot be enumerated.
 var (
 	etcDirs = []string{
 		"alternatives", "chromium", "chromium.d", "crypto-policies", "fonts", "java-11-openjdk", "java-17-openjdk",
@@ -57,11 +57,11 @@ var (
 	}
 )
 
-// etcFileBytes limits the size of a file of /etc, which is copied: each further mount
-// would take more time than all copies together.
+// etcFileBytes limits the size of a file of /etc. Files are copied because each additional mount
+// would take longer than all copies together.
 const etcFileBytes = 1 << 20
 
-// layout lists the mounts for a command, in the order they are made.
+// layout lists the mounts for a command in the order in which they are created.
 func layout(s *session) ([]mount, error) {
 	c, scratch := s.command, s.command.Limits.scratch()
 	mounts := systemMounts()
@@ -90,7 +90,7 @@ func layout(s *session) ([]mount, error) {
 	return mounts, nil
 }
 
-// directory is one on the host, or otherwise one in memory.
+// directory mounts a directory of the host or, without one, a directory in memory.
 func directory(host, inside string, bytes int64) mount {
 	if host == "" {
 		return mount{Kind: mountScratch, Target: inside, Bytes: bytes}
@@ -119,7 +119,7 @@ func etcMounts() []mount {
 	var mounts []mount
 	for _, name := range etcDirs {
 		path := filepath.Join("/etc", name)
-		// The link's target is bound under the link's name: it may be in /run.
+		// The link's target, which may be in /run, is mounted at the link's path.
 		if source, err := filepath.EvalSymlinks(path); err == nil {
 			mounts = append(mounts, mount{Kind: mountReadOnly, Source: source, Target: path})
 		}
@@ -137,12 +137,12 @@ func etcMounts() []mount {
 	return mounts
 }
 
-// maskedFiles reveal other users' pages and the kernel. They check for the host's root
-// by user id, which a command has if the worker is root and the file system of the
+// maskedFiles expose the kernel and memory pages of other users. The kernel restricts them to the
+// host's root user id, which a command has if the worker is root and the file system of the
 // workspace cannot be mapped (see user.go).
 var maskedFiles = []string{"kpagecgroup", "kpagecount", "kpageflags", "slabinfo"}
 
-// maskedMounts hide them behind a device that cannot be opened there.
+// maskedMounts hides them behind a device that cannot be opened in the sandbox.
 func maskedMounts() []mount {
 	var mounts []mount
 	for _, name := range maskedFiles {
@@ -154,7 +154,7 @@ func maskedMounts() []mount {
 	return mounts
 }
 
-// identityFiles name the user of the sandbox and none of the host's.
+// identityFiles define the sandbox user and contain no users of the host.
 func identityFiles() []mount {
 	return []mount{
 		{Kind: mountFile, Target: "/etc/passwd", Data: []byte("root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n" +
@@ -163,12 +163,12 @@ func identityFiles() []mount {
 		{Kind: mountFile, Target: "/etc/group", Data: []byte("root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n")},
 		{Kind: mountFile, Target: "/etc/hosts", Data: []byte("127.0.0.1 localhost sandbox\n::1 localhost\n")},
 		{Kind: mountFile, Target: "/etc/hostname", Data: []byte("sandbox\n")},
-		// There is no server to resolve names; which ones the host uses is private.
+		// There is no name server in the sandbox, and the host's name servers are private.
 		{Kind: mountFile, Target: "/etc/resolv.conf"},
 	}
 }
 
-// extraMounts are the toolchains and what the caller listed, parents before children.
+// extraMounts returns the toolchains and the caller's mounts, parents before children.
 func extraMounts(c Command, toolchains []mount) []mount {
 	mounts := slices.Clone(toolchains)
 	for _, m := range c.Mounts {
@@ -193,8 +193,8 @@ func visibleAnyway(path string) bool {
 	return slices.ContainsFunc(systemDirs, func(dir string) bool { return within(path, dir) })
 }
 
-// writablePaths are the places where a command may write: what Landlock, the second
-// layer, allows whatever the mounts say.
+// writablePaths returns the paths to which Landlock, the second layer, allows a command to write,
+// regardless of the mounts.
 func writablePaths(c Command) []string {
 	paths := []string{Workspace, tmp, Home}
 	for _, m := range c.Mounts {

@@ -21,15 +21,14 @@ type Limits struct {
 	MemoryBytes int64
 	// FileBytes is the size of any one file the command writes.
 	FileBytes int64
-	// Processes is the number of processes and threads alive at once. A command that
-	// reaches it is ended.
+	// Processes is the number of processes and threads alive at once. A command that reaches it is
+	// killed.
 	Processes int
-	// OutputBytes is how much is kept of each of the two output streams. More is
-	// dropped, and a command that writes outputKillFactor times as much is ended.
+	// OutputBytes is the number of bytes kept of each output stream. More is dropped, and a command
+	// that writes outputKillFactor times as much is killed.
 	OutputBytes int64
-	// DiskBytes is the disk space of files in the workspace that the command created or
-	// changed. Each of the private in-memory directories may take as much too, at most
-	// scratchBytes.
+	// DiskBytes is the disk space of files in the workspace that the command created or changed.
+	// Each private in-memory directory may use the same amount, but at most scratchBytes.
 	DiskBytes int64
 }
 
@@ -45,20 +44,20 @@ var DefaultLimits = Limits{
 }
 
 const (
-	// scratchBytes limits each of /tmp, the home and /dev/shm: they are in memory,
-	// which without cgroup v2 nothing else would account for.
+	// scratchBytes limits each of /tmp, the home and /dev/shm: they use memory that nothing else
+	// accounts for without cgroup v2.
 	scratchBytes = 1 << 30
 	// outputKillFactor: a verbose test suite should pass; one that writes endlessly
 	// should not run until its timeout.
 	outputKillFactor = 256
 	openFiles        = 4096
-	// helperThreads is room for the helper's own threads, which the kernel
-	// counts with those of the command.
+	// helperThreads is the allowance for the helper's own threads, which the kernel counts together
+	// with the command's threads.
 	helperThreads = 32
 )
 
-// withDefaults fills zero fields and turns "no limit" into 0, which is how the rest of
-// the package reads it.
+// withDefaults fills zero fields and converts "no limit" to 0, the value that the rest of the
+// package expects.
 func (l Limits) withDefaults() Limits {
 	d := DefaultLimits
 	return Limits{
@@ -82,7 +81,7 @@ func orDefault[T ~int | ~int64](value, fallback T) T {
 	return value
 }
 
-// scratch is the size of each private in-memory directory.
+// scratch returns the size of each private in-memory directory.
 func (l Limits) scratch() int64 {
 	if l.DiskBytes > 0 && l.DiskBytes < scratchBytes {
 		return l.DiskBytes
@@ -90,24 +89,24 @@ func (l Limits) scratch() int64 {
 	return scratchBytes
 }
 
-// rlimit is one resource limit in the form in which the helper gets it.
+// rlimit is one resource limit as passed to the helper.
 type rlimit struct {
 	Resource int
 	Value    uint64
 }
 
-// rlimits are the limits that the kernel enforces for each process. RLIMIT_AS
-// is not among them: Go and Node reserve far more addresses than they use.
-// RLIMIT_DATA counts only writable private memory; twice the limit and a GiB
-// for the stacks of threads stops what is too fast for the watchdog.
+// rlimits are the limits that the kernel enforces for each process. RLIMIT_AS is not among them: Go
+// and Node reserve far more addresses than they use. RLIMIT_DATA counts only writable private
+// memory; twice the limit plus a GiB for thread stacks stops processes that are too fast for the
+// watchdog.
 func (l Limits) rlimits() []rlimit {
 	limits := []rlimit{{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_NOFILE, openFiles}}
 	if l.FileBytes > 0 {
 		limits = append(limits, rlimit{unix.RLIMIT_FSIZE, uint64(l.FileBytes)})
 	}
 	if l.CPUTime > 0 {
-		// The watchdog sees the sum first; this stops a single process if the worker
-		// itself is starved. An extra second keeps them apart.
+		// The watchdog normally acts first, on the sum; this limit stops a single process if the
+		// worker itself is starved. The extra second gives the watchdog time.
 		limits = append(limits, rlimit{unix.RLIMIT_CPU, uint64(l.CPUTime/time.Second) + 2})
 	}
 	if l.MemoryBytes > 0 {
@@ -119,9 +118,9 @@ func (l Limits) rlimits() []rlimit {
 	return limits
 }
 
-// processLimitIsPerSandbox: since Linux 5.14 processes are counted for each user
-// namespace. Before, RLIMIT_NPROC would count what the user runs elsewhere. The kernel
-// never applies it to the host's root, hence the watchdog in watch.go.
+// processLimitIsPerSandbox reports whether processes are counted for each user namespace, as since
+// Linux 5.14. Before, RLIMIT_NPROC would also count the user's processes outside the sandbox. The
+// kernel never applies it to the host's root, hence the watchdog in watch.go.
 func processLimitIsPerSandbox() bool {
 	var name unix.Utsname
 	if unix.Uname(&name) != nil {
@@ -134,7 +133,7 @@ func processLimitIsPerSandbox() bool {
 	return major > 5 || major == 5 && minor >= 14
 }
 
-// setRlimits lowers soft and hard limits of this process; lower ones stay.
+// setRlimits lowers the soft and hard limits of this process; lower limits stay.
 func setRlimits(limits []rlimit) error {
 	for _, l := range limits {
 		var now syscall.Rlimit
@@ -142,8 +141,8 @@ func setRlimits(limits []rlimit) error {
 			return fmt.Errorf("read resource limit %d: %w", l.Resource, err)
 		}
 		value := min(l.Value, now.Max)
-		// syscall rather than unix: the runtime must learn that the limit of
-		// open files was set on purpose, or it restores the old one on exec.
+		// syscall rather than unix: the Go runtime must know that the limit on open files was set
+		// on purpose; otherwise it restores the old limit on exec.
 		if err := syscall.Setrlimit(l.Resource, &syscall.Rlimit{Cur: value, Max: value}); err != nil {
 			return fmt.Errorf("set resource limit %d: %w", l.Resource, err)
 		}

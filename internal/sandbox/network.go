@@ -15,40 +15,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A sandbox has its own network namespace, with only a loopback. The one way out is a
-// listener on that loopback: process 1 makes it inside the namespace and passes it to
-// the worker, which serves it from outside. A socket belongs to the namespace in which
-// it was made, so nothing needs to be relayed and no process in between is needed.
+// A sandbox has its own network namespace, with only a loopback interface. The only network access
+// is through a listener on that interface: process 1 creates it inside the namespace and passes it
+// to the worker, which serves it from outside. A socket belongs to the namespace in which it was
+// created, so no relay process is needed.
 
-// ProxyPort is the port on which a sandbox has its proxy, at 127.0.0.1.
+// ProxyPort is the port of a sandbox's proxy at 127.0.0.1.
 const ProxyPort = 3128
 
-// proxyBacklog is how many connections wait to be accepted.
+// proxyBacklog is the maximum number of connections that wait to be accepted.
 const proxyBacklog = 128
 
-// offerListener makes the listener of the proxy and passes it to the worker. It runs in
-// process 1, before that confines itself. It leaves nothing open here where the command
-// could find it.
+// offerListener creates the proxy's listener and passes it to the worker. It runs in process 1
+// before that process confines itself, and leaves no descriptor open that the command could use.
 func offerListener() error {
 	defer func() { _ = unix.Close(proxyFD) }()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("proxy listener: %w", err)
+		return fmt.Errorf("create the proxy listener: %w", err)
 	}
 	defer func() { _ = unix.Close(fd) }()
 	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: ProxyPort, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		return fmt.Errorf("proxy listener: %w", err)
+		return fmt.Errorf("create the proxy listener: %w", err)
 	}
 	if err := unix.Listen(fd, proxyBacklog); err != nil {
-		return fmt.Errorf("proxy listener: %w", err)
+		return fmt.Errorf("create the proxy listener: %w", err)
 	}
 	if err := unix.Sendmsg(proxyFD, []byte{1}, unix.UnixRights(fd), nil, 0); err != nil {
-		return fmt.Errorf("pass on the proxy listener: %w", err)
+		return fmt.Errorf("pass the proxy listener to the worker: %w", err)
 	}
 	return nil
 }
 
-// outlet is the worker's end of a sandbox's way out.
+// outlet is the worker's end of a sandbox's network access.
 type outlet struct {
 	serve func(net.Listener) []string
 	conn  *net.UnixConn // receives the listener
@@ -59,26 +58,26 @@ type outlet struct {
 	listener net.Listener
 
 	refused []string // of serve
-	err     error    // why serve was never called
+	err     error    // reason why serve was never called
 }
 
 // openOutlet passes the child the socket through which it sends its listener.
 func (s *session) openOutlet() error {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("sandbox: socket for the proxy: %w", err)
+		return fmt.Errorf("sandbox: create the proxy socket: %w", err)
 	}
 	s.pass(os.NewFile(uintptr(fds[1]), "proxy"))
 	ours := os.NewFile(uintptr(fds[0]), "proxy")
 	defer ours.Close()
 	conn, err := net.FileConn(ours)
 	if err != nil {
-		return fmt.Errorf("sandbox: socket for the proxy: %w", err)
+		return fmt.Errorf("sandbox: create the proxy socket: %w", err)
 	}
 	socket, ok := conn.(*net.UnixConn)
 	if !ok {
 		_ = conn.Close()
-		return errors.New("sandbox: socket for the proxy: it is not a unix socket")
+		return errors.New("sandbox: create the proxy socket: not a unix socket")
 	}
 	s.config.Proxy = true
 	s.outlet = &outlet{serve: s.command.Proxy, conn: socket, done: make(chan struct{})}
@@ -121,11 +120,11 @@ func (o *outlet) receive() (net.Listener, error) {
 	}
 	messages, err := unix.ParseSocketControlMessage(control[:m])
 	if err != nil || len(messages) != 1 {
-		return nil, fmt.Errorf("its listening socket was not received: %w", errors.Join(err, io.ErrUnexpectedEOF))
+		return nil, fmt.Errorf("receive its listening socket: %w", errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
 	if err != nil || len(fds) != 1 {
-		return nil, fmt.Errorf("its listening socket was not received: %w", errors.Join(err, io.ErrUnexpectedEOF))
+		return nil, fmt.Errorf("receive its listening socket: %w", errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	unix.CloseOnExec(fds[0])
 	file := os.NewFile(uintptr(fds[0]), "proxy listener")
@@ -133,7 +132,7 @@ func (o *outlet) receive() (net.Listener, error) {
 	return net.FileListener(file)
 }
 
-// close closes the way out, waits for the proxy and returns what was refused.
+// close closes the outlet, waits for the proxy and returns the refused hosts.
 func (o *outlet) close() ([]string, error) {
 	o.mu.Lock()
 	o.closed = true
@@ -146,22 +145,22 @@ func (o *outlet) close() ([]string, error) {
 	return o.refused, o.err
 }
 
-// noNamespaceError says why a command without namespaces gets no network.
+// noNamespaceError explains why a command without namespaces has no network access.
 func noNamespaceError() error {
 	return &IsolationError{Final: true, Missing: []Feature{{
 		Name: "network through the proxy", Required: true, By: "bubblewrap", Fix: namespaceFix(),
-		Detail: "without a network namespace a command would share the network of this host, so commands with network access do not run here; " +
+		Detail: "without a network namespace, a command would share the network of this host, so commands with network access do not run on it; " +
 			"enable namespaces, or remove execution.sandbox.network and the network settings of checks",
 	}}}
 }
 
-// offlineEnv has the variables that keep tools from looking for a network.
+// offlineEnv returns the variables that put tools into offline mode.
 func offlineEnv() map[string]string {
-	// npm would try for a minute to reach its registry.
+	// npm would otherwise try to reach its registry for a minute.
 	return map[string]string{"npm_config_offline": "true"}
 }
 
-// proxyEnv tells each tool, in its own syntax, where the proxy is.
+// proxyEnv returns the variables that configure the proxy for each tool.
 func proxyEnv() map[string]string {
 	const host = "127.0.0.1"
 	port := strconv.Itoa(ProxyPort)
@@ -169,11 +168,11 @@ func proxyEnv() map[string]string {
 	java := "-Dhttp.proxyHost=" + host + " -Dhttp.proxyPort=" + port + " -Dhttps.proxyHost=" + host + " -Dhttps.proxyPort=" + port +
 		" -Dhttp.nonProxyHosts=localhost|127.*|[::1]"
 	env := map[string]string{
-		// Maven 3.9 reads these properties only if told to.
+		// Maven 3.9 reads these properties only with these options.
 		"MAVEN_OPTS":  java + " -Daether.connector.http.useSystemProperties=true -Daether.transport.apache.useSystemProperties=true",
 		"GRADLE_OPTS": java,
 		"PIP_PROXY":   url,
-		// For the fetch of Node 22.21 and newer.
+		// For fetch in Node 22.21 and newer.
 		"NODE_USE_ENV_PROXY": "1",
 		"CARGO_HTTP_PROXY":   url,
 		"npm_config_proxy":   url, "npm_config_https_proxy": url,
@@ -185,7 +184,7 @@ func proxyEnv() map[string]string {
 	return env
 }
 
-// networkEnv is the part of a command's environment that concerns the network.
+// networkEnv returns the network variables of a command's environment.
 func networkEnv(c Command) map[string]string {
 	if c.Proxy == nil {
 		return offlineEnv()
@@ -197,7 +196,7 @@ func networkEnv(c Command) map[string]string {
 	return env
 }
 
-// trustEnv names the bundle for each tool that does not look at the system's.
+// trustEnv returns the variables that name the bundle for tools that ignore the system's bundle.
 func trustEnv(bundle string) map[string]string {
 	env := map[string]string{}
 	for _, name := range []string{
@@ -209,9 +208,9 @@ func trustEnv(bundle string) map[string]string {
 }
 
 const (
-	// systemBundle is where programs of most distributions look.
+	// systemBundle is the path that programs of most distributions use.
 	systemBundle = "/etc/ssl/certs/ca-certificates.crt"
-	// ownBundle is where it is on other hosts.
+	// ownBundle is the path on other hosts.
 	ownBundle = "/run/sandbox/ca-certificates.crt"
 )
 
@@ -223,14 +222,14 @@ func bundleTarget() string {
 	return ownBundle
 }
 
-// hostBundles are where hosts keep the certificate authorities that they trust.
+// hostBundles are the paths of the certificate authorities that hosts trust.
 var hostBundles = []string{
 	systemBundle, "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/cacert.pem",
 	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
 }
 
-// trustMounts mount the host's authorities, with those of the command, where the
-// command looks for them.
+// trustMounts mounts the certificate authorities of the host and of the command at the path that
+// the command uses.
 func trustMounts(c Command) ([]mount, error) {
 	if c.Proxy == nil || len(c.CACertificates) == 0 {
 		return nil, nil
@@ -243,7 +242,7 @@ func trustMounts(c Command) ([]mount, error) {
 			break
 		}
 		if !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("sandbox: certificates of this host: %w", err)
+			return nil, fmt.Errorf("sandbox: read the certificates of this host: %w", err)
 		}
 	}
 	data := slices.Concat(bundle, []byte("\n"), c.CACertificates)

@@ -15,10 +15,10 @@ type capture struct {
 	total int64
 	head  []byte
 	tail  []byte // a ring once full
-	next  int    // where the ring is written to next
+	next  int    // next write position in the ring
 }
 
-// sink passes chunks of both streams to the caller, one at a time.
+// sink passes chunks of both streams to the caller one at a time.
 type sink struct {
 	mu sync.Mutex
 	fn func(Stream, []byte)
@@ -33,8 +33,7 @@ func (s *sink) send(stream Stream, chunk []byte) {
 	s.fn(stream, chunk)
 }
 
-// Write never fails and never runs out of memory: the command must not be able to stop
-// the reader.
+// Write never fails and uses bounded memory: the command must not be able to stop the reader.
 func (c *capture) Write(p []byte) (int, error) {
 	c.sink.send(c.stream, p[:c.live(int64(len(p)))])
 	c.mu.Lock()
@@ -44,7 +43,7 @@ func (c *capture) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// live is how many of the next n bytes still go to OnOutput.
+// live returns how many of the next n bytes still go to OnOutput.
 func (c *capture) live(n int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,14 +85,14 @@ func (c *capture) keepTail(p []byte) {
 	}
 }
 
-// written is the number of bytes the command has written so far.
+// written returns the number of bytes that the command has written so far.
 func (c *capture) written() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.total
 }
 
-// result joins head and tail, with a line in between that says what is missing.
+// result joins head and tail, with a line between them that reports the dropped bytes.
 func (c *capture) result() (out []byte, truncated bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

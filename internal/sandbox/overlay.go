@@ -10,29 +10,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A base shows through below Root or Home by overlayfs: the base is the lower layer,
-// the directory of the command the upper one. Overlayfs takes layers by path and clones
-// their mounts for itself, so nothing in the base can be written to through the overlay
-// whatever the command does, and once the overlay is made, no path in the sandbox leads
-// to the base. The overlay is made inside the user namespace of the sandbox, which is
-// why it stores its metadata in user attributes (userxattr) and follows none that
-// redirect.
+// A base appears below Root or Home through overlayfs: the base is the lower layer, the directory
+// of the command is the upper one. Overlayfs opens layers by path and clones their mounts for
+// itself, so the command cannot write to the base through the overlay, and once the overlay exists,
+// no path in the sandbox leads to the base. The overlay is created inside the user namespace of the
+// sandbox. It therefore stores its metadata in user attributes (userxattr) and does not follow
+// redirects.
 
-// workPrefix begins the name of the directory beside an upper directory in which
-// overlayfs prepares its changes.
+// workPrefix is the name prefix of the directory next to an upper directory in which overlayfs
+// prepares its changes.
 const workPrefix = ".rgpt-overlay-"
 
-// overlay is one merged directory for the child to make.
+// overlay is a merged directory for the child to create.
 type overlay struct {
 	Target string // host path of the upper directory, which the overlay replaces
 	Base   string // host path of the lower directory
-	// ParentFD and BaseFD are mapped mounts of the directory that contains the upper
-	// directory, and of the base: 0 if the child opens the paths. Upper and work
-	// directory must be on one mount.
+	// ParentFD and BaseFD are mapped mounts of the directory that contains the upper directory, and
+	// of the base: 0 if the child opens the paths. Upper and work directory must be on one mount.
 	ParentFD, BaseFD int
 }
 
-// overlayError says that the kernel or a file system refused an overlay.
+// overlayError reports that the kernel or a file system refused an overlay.
 type overlayError struct{ err error }
 
 func (e *overlayError) Error() string { return "overlay: " + e.err.Error() }
@@ -42,7 +40,7 @@ func workDirectory(upper string) string {
 	return filepath.Join(filepath.Dir(upper), workPrefix+filepath.Base(upper))
 }
 
-// bases are the pairs of upper directory and base.
+// bases returns the pairs of upper directory and base.
 func (c Command) bases() [][2]string {
 	var pairs [][2]string
 	for _, pair := range [][2]string{{c.Root, c.WorkspaceBase}, {c.Home, c.HomeBase}} {
@@ -53,8 +51,8 @@ func (c Command) bases() [][2]string {
 	return pairs
 }
 
-// prepareOverlays makes work directories and, if the command's user is mapped, the
-// mounts that the layers are taken from.
+// prepareOverlays creates the work directories and, if the command's user is mapped, the mounts of
+// the layers.
 func (s *session) prepareOverlays() error {
 	for _, pair := range s.command.bases() {
 		o := overlay{Target: pair[0], Base: pair[1]}
@@ -82,8 +80,8 @@ func (s *session) prepareOverlays() error {
 	return nil
 }
 
-// sameFile reports whether the path's last name, in a mount of its parent directory,
-// leads to the same file as the path.
+// sameFile reports whether the path's last name, in a mount of its parent directory, refers to the
+// same file as the path.
 func sameFile(parent *os.File, path string) bool {
 	var a, b unix.Stat_t
 	return unix.Fstatat(int(parent.Fd()), filepath.Base(path), &a, unix.AT_SYMLINK_NOFOLLOW) == nil &&
@@ -96,7 +94,7 @@ func (s *session) makeWorkDirectory(upper string) error {
 		return err
 	}
 	work := workDirectory(upper)
-	// A killed worker may have left one.
+	// A killed worker may have left one behind.
 	if err := removeWorkDirectory(work); err != nil {
 		return err
 	}
@@ -110,8 +108,8 @@ func (s *session) makeWorkDirectory(upper string) error {
 	return os.Lchown(work, int(stat.Uid), int(stat.Gid))
 }
 
-// removeWorkDirectory removes what overlayfs made, which has no permissions: a user who
-// is not root must open it first.
+// removeWorkDirectory removes the directory that overlayfs created without permissions: a non-root
+// user must change its mode first.
 func removeWorkDirectory(work string) error {
 	if os.RemoveAll(work) == nil {
 		return nil
@@ -125,7 +123,7 @@ func removeWorkDirectory(work string) error {
 	return os.RemoveAll(work)
 }
 
-// attachOverlays puts an overlay over each upper directory.
+// attachOverlays mounts an overlay over each upper directory.
 func attachOverlays(overlays []overlay) error {
 	for _, o := range overlays {
 		fd, err := o.make()
@@ -139,9 +137,9 @@ func attachOverlays(overlays []overlay) error {
 	return nil
 }
 
-// make returns a mount that is attached nowhere. It passes the layers by descriptors: no
-// character of a path has a meaning for the kernel then, and none shows in the list of
-// mounts. The thread stays the same throughout.
+// make returns a detached mount. It passes the layers as descriptors, so the kernel does not
+// interpret special characters in paths, and no path appears in the list of mounts. It must stay on
+// one thread.
 func (o overlay) make() (int, error) {
 	parent, base, done, err := o.layers()
 	if err != nil {
@@ -160,8 +158,8 @@ func (o overlay) make() (int, error) {
 	}
 	defer func() { _ = unix.Close(work) }()
 	if o.ParentFD != 0 {
-		// What overlayfs makes belongs to the mounting user: that must be the owner of
-		// the layers, who alone is mapped.
+		// Files that overlayfs creates belong to the mounting user, which must be the owner of the
+		// layers, the only mapped user.
 		back, err := becomeOwner()
 		if err != nil {
 			return 0, err
@@ -171,8 +169,8 @@ func (o overlay) make() (int, error) {
 	return mountOverlay(base, upper, work)
 }
 
-// layers opens the directories on mounts of this namespace: older kernels accept no
-// others as layers.
+// layers opens the directories on mounts of this namespace, because older kernels accept only these
+// as layers.
 func (o overlay) layers() (parent, base int, done func(), err error) {
 	if o.ParentFD == 0 {
 		if parent, err = openPath(unix.AT_FDCWD, filepath.Dir(o.Target)); err != nil {
@@ -184,9 +182,9 @@ func (o overlay) layers() (parent, base int, done func(), err error) {
 		}
 		return parent, base, func() { _, _ = unix.Close(parent), unix.Close(base) }, nil
 	}
-	const place = "/tmp" // any directory that every system has; it is free again afterwards
+	const place = "/tmp" // any directory that exists on every system; unmounted afterwards
 	if err := unix.Mount("tmpfs", place, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0700,size=1m"); err != nil {
-		return 0, 0, nil, fmt.Errorf("staging file system: %w", err)
+		return 0, 0, nil, fmt.Errorf("mount the staging file system: %w", err)
 	}
 	done = func() { _ = unix.Unmount(place, unix.MNT_DETACH) }
 	for name, fd := range map[string]int{"parent": o.ParentFD, "base": o.BaseFD} {
@@ -210,8 +208,8 @@ func openPath(dir int, path string) (int, error) {
 	return fd, nil
 }
 
-// becomeOwner makes this thread create files as the user of the command, while it keeps
-// the rights of root in this namespace.
+// becomeOwner makes this thread create files as the command's user while it keeps root's rights in
+// this namespace.
 func becomeOwner() (back func(), err error) {
 	if err := unix.Setfsgid(uid); err != nil {
 		return nil, fmt.Errorf("change the group for file access: %w", err)
@@ -247,8 +245,8 @@ func mountOverlay(base, upper, work int) (int, error) {
 			return 0, fmt.Errorf("%s: %w%s", layer.name, err, kernelSays(fs))
 		}
 	}
-	// index=off: an upper directory may be used again at once, with a new work
-	// directory. volatile: the end of a command does not wait for the disk.
+	// index=off: an upper directory can be reused immediately with a new work directory. volatile:
+	// a finished command does not wait for the disk.
 	if err := unix.FsconfigSetString(fs, "index", "off"); err != nil {
 		return 0, fmt.Errorf("index=off: %w%s", err, kernelSays(fs))
 	}
@@ -273,7 +271,7 @@ func kernelSays(fs int) string {
 	return " (" + string(buffer[:n]) + ")"
 }
 
-// writes are the directories of the host that grow with what the command writes.
+// writes returns the host directories that grow when the command writes.
 func (s *session) writes() []string {
 	paths := s.command.writable()
 	for _, o := range s.overlays {
@@ -282,7 +280,7 @@ func (s *session) writes() []string {
 	return paths
 }
 
-// memoryDirs are the sandbox's directories that are in memory.
+// memoryDirs returns the sandbox's in-memory directories.
 func (s *session) memoryDirs() []string {
 	dirs := []string{"/dev/shm"}
 	if s.command.Tmp == "" {

@@ -23,31 +23,29 @@ import (
 
 // Options configure NewProcess. The zero value is the safe default.
 type Options struct {
-	// AllowUnisolated accepts a machine that cannot isolate: commands then run with
-	// whatever it does offer. Config key execution.sandbox.allow_unisolated.
+	// AllowUnisolated accepts a machine that cannot isolate commands: they then run with the
+	// available features. Config key execution.sandbox.allow_unisolated.
 	AllowUnisolated bool
-	// Executable is the binary to run as helper; "" is the running one. It must call
-	// MaybeRunHelper first. Its start is most of the cost of a sandbox: a program that
-	// initialises a lot may name a small one here.
+	// Executable is the helper binary; "" is the running one. It must call MaybeRunHelper first.
+	// Its startup is most of the cost of a sandbox: a program with a long initialization can name a
+	// small binary here.
 	Executable string
 	// Toolchains are visible in every sandbox; see DetectToolchains.
 	Toolchains Toolchains
-	// DataDir is the worker's data folder, "" if it has none. No command sees it, or a
-	// directory above it, and overlays are tested in it.
+	// DataDir is the worker's data folder, or "" if it has none. No command sees it or a directory
+	// above it. Overlays are tested in it.
 	DataDir string
-	// CacheDir is a host directory for build caches that all commands of this runner
-	// may write to, or "" for caches that end with each command. Commands that share it
-	// must trust each other: one can plant compiled code that another runs. So give
-	// runners for different repositories different directories.
+	// CacheDir is a host directory for build caches that all commands of this runner may write to,
+	// or "" for caches that last for one command. Commands that share it must trust each other: one
+	// can plant compiled code that another runs. Use different directories for the runners of
+	// different repositories.
 	CacheDir string
-	// Cgroup is a cgroup v2 directory, delegated to this user, with the memory and pids
-	// controllers enabled for its children; "" checks whether the worker's own cgroup
-	// is one.
+	// Cgroup is a cgroup v2 directory, delegated to this user, with the memory and pids controllers
+	// enabled for its children; "" checks whether the worker's own cgroup is one.
 	Cgroup string
 }
 
-// Process runs commands as processes of this machine. It is safe for
-// concurrent use.
+// Process runs commands as processes of this machine. It is safe for concurrent use.
 type Process struct {
 	options    Options
 	executable string
@@ -83,7 +81,8 @@ func (p *Process) Run(ctx context.Context, c Command) (Result, error) {
 	return p.runOnCopies(ctx, c, started)
 }
 
-// runOnCopies handles bases that cannot be overlaid: nothing was run yet.
+// runOnCopies runs a command on copies of bases that cannot be overlaid; the command has not
+// started.
 func (p *Process) runOnCopies(ctx context.Context, c Command, started time.Time) (Result, error) {
 	err := copyBases(ctx, c, started)
 	switch {
@@ -146,7 +145,7 @@ func (p *Process) complete(c Command) (_ Command, err error) {
 	}
 	program := helperPath
 	if !p.Isolated() {
-		// It is not mounted anywhere: the command finds it where it is.
+		// Without namespaces, the program keeps its host path.
 		if program, err = filepath.EvalSymlinks(p.executable); err != nil {
 			return c, fmt.Errorf("sandbox: find this binary: %w", err)
 		}
@@ -155,7 +154,7 @@ func (p *Process) complete(c Command) (_ Command, err error) {
 	return p.check(c.withGoCache(program))
 }
 
-// check refuses what would show a command more of the host than its caller meant.
+// check rejects mounts that would show a command more of the host than the caller intended.
 func (p *Process) check(c Command) (Command, error) {
 	for _, m := range c.Mounts {
 		if reason := exposes(m.Host, p.options.DataDir); reason != "" {
@@ -181,8 +180,8 @@ type run struct {
 
 	waited   chan error        // the child was reaped
 	initPID  chan int          // the helper's process exists
-	messages chan helperStatus // from the helper; closed when it is gone
-	killedAt time.Time         // first, by closing the life pipe
+	messages chan helperStatus // from the helper; closed when it has exited
+	killedAt time.Time         // time of the first kill, by closing the life pipe
 }
 
 func (p *Process) start(s *session, started time.Time) (*run, error) {
@@ -225,7 +224,7 @@ func (p *Process) start(s *session, started time.Time) (*run, error) {
 		r.cgroup.attach(cmd.SysProcAttr)
 	}
 	if err := r.fork(); err != nil {
-		return nil, fmt.Errorf("sandbox: start: %w", err)
+		return nil, fmt.Errorf("sandbox: start the sandbox process: %w", err)
 	}
 	s.closeChildFiles()
 	if s.outlet != nil {
@@ -278,7 +277,7 @@ func (r *run) readMessages() {
 	}
 }
 
-// outcome is what supervise learns about a run.
+// outcome is the state of a run as supervise observes it.
 type outcome struct {
 	ready   bool
 	final   helperStatus
@@ -288,7 +287,7 @@ type outcome struct {
 	cpu     time.Duration // last seen by the watchdog
 }
 
-// verdict says why a run was ended from outside; the zero value means that it was not.
+// verdict is the reason why a run was killed from outside; the zero value means that it was not.
 type verdict struct {
 	limit    string
 	timedOut bool
@@ -297,7 +296,7 @@ type verdict struct {
 
 func (v verdict) given() bool { return v != verdict{} }
 
-// supervise waits for the end, or brings it about.
+// supervise waits until the run ends, or kills it.
 //
 //nolint:revive // one select over all that can happen reads better than its parts
 func (r *run) supervise(ctx context.Context) (Result, error) {
@@ -363,7 +362,7 @@ func (r *run) supervise(ctx context.Context) (Result, error) {
 	}
 }
 
-// killAgain: a kill is repeated until it has worked.
+// killAgain is the interval at which a kill is repeated until it succeeds.
 const killAgain = 250 * time.Millisecond
 
 func timerFor(d time.Duration) <-chan time.Time { return time.After(max(d, 0)) }
@@ -379,7 +378,7 @@ func (o *outcome) take(message helperStatus) {
 	}
 }
 
-// drain reads what the helper wrote before it ended.
+// drain reads the remaining messages that the helper wrote before it exited.
 func (o *outcome) drain(messages <-chan helperStatus) {
 	if messages == nil {
 		return
@@ -395,17 +394,17 @@ func (r *run) kill(init *initProcess) {
 		r.cgroup.kill()
 	}
 	if !r.session.config.Isolated && r.session.life.Close() == nil {
-		// The helper ends its descendants and itself when this end of the pipe closes;
-		// if it were killed, it could not. If it does not, it is killed too.
+		// The helper kills its descendants and exits when this end of the pipe closes, which it
+		// could not do if it were killed. If it does not exit, it is also killed.
 		return
 	}
 	if init != nil {
 		init.kill()
 		return
 	}
-	// Process 1 begins once bwrap has reported its id. A bwrap that is killed before
-	// leaves it waiting for ever; so bwrap gets the time to report, and its helper,
-	// which finds this end of the pipe closed, ends by itself.
+	// Process 1 starts when bwrap has reported its id. If bwrap is killed earlier, process 1 waits
+	// forever. So bwrap gets time to report, and its helper exits when it finds this end of the
+	// pipe closed.
 	if r.session.life.Close() == nil {
 		r.killedAt = time.Now()
 	}
@@ -414,8 +413,7 @@ func (r *run) kill(init *initProcess) {
 	}
 }
 
-// startsWithin is how long bwrap may take to report process 1 before it is killed
-// anyway.
+// startsWithin is the time that bwrap has to report process 1 before it is killed anyway.
 const startsWithin = 5 * time.Second
 
 func (r *run) result(o outcome, waitErr error) (Result, error) {
@@ -436,7 +434,7 @@ func (r *run) result(o outcome, waitErr error) (Result, error) {
 	}
 	switch {
 	case o.verdict.canceled != nil:
-		return res, fmt.Errorf("sandbox: command ended: %w", o.verdict.canceled)
+		return res, fmt.Errorf("sandbox: command canceled: %w", o.verdict.canceled)
 	case !o.verdict.given() && (o.failed != "" || !o.ready):
 		err := r.setupError(o.failed, res.Stderr, waitErr)
 		if o.refused {
@@ -460,9 +458,8 @@ func (r *run) killedResult(res *Result) {
 	}
 }
 
-// limitExceeded names the limit: the watchdog's verdict, what the cgroup counted, or a
-// signal that stands for one limit. A shell reports the signal of its child as exit
-// code.
+// limitExceeded returns the exceeded limit: the watchdog's verdict, the cgroup's report, or the
+// limit indicated by a signal. A shell reports the signal of its child as exit code.
 func (r *run) limitExceeded(o outcome) string {
 	if o.verdict.limit != "" {
 		return o.verdict.limit
@@ -482,7 +479,7 @@ func (r *run) limitExceeded(o outcome) string {
 	}
 }
 
-// setupError says why the command was never started.
+// setupError returns the reason why the command was never started.
 func (r *run) setupError(failed string, stderr []byte, waitErr error) error {
 	detail := failed
 	if detail == "" {
@@ -492,7 +489,7 @@ func (r *run) setupError(failed string, stderr []byte, waitErr error) error {
 		detail = waitErr.Error()
 	}
 	if detail == "" {
-		detail = "it ended without a message; does its main function call sandbox.MaybeRunHelper first?"
+		detail = "the helper exited without a message; does its main function call sandbox.MaybeRunHelper first?"
 	}
 	return fmt.Errorf("sandbox: could not isolate the command: %s", detail)
 }

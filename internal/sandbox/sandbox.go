@@ -1,14 +1,13 @@
-// Package sandbox runs every command that comes from a model or from a
-// repository. Such a command is hostile until proven otherwise: it may try to
-// read keys, reach the databases next door, fill the disk, outlive its run or
-// kill the worker.
+// Package sandbox runs every command that comes from a model or from a repository. Such a command
+// is considered hostile: it may try to read keys, reach neighbouring databases, fill the disk,
+// outlive its run or kill the worker.
 //
-// What a command gets:
+// command has:
 //
 //   - its workspace at [Workspace], the only place on disk where it may write
 //     besides those that the caller names; its own /tmp and home, in memory,
-//     limited in size and deleted afterwards, unless the caller gives directories;
-//   - below workspace and home, if the caller says so, a read-only tree that
+//     limited in size and deleted afterwards, unless the caller provides directories;
+//   - below workspace and home, if the caller requests it, a read-only tree that
 //     many commands share (see [Command.WorkspaceBase]);
 //   - the system directories, a short list of files from /etc, and the
 //     toolchains of the worker, all read-only. Everything else on the host
@@ -22,10 +21,9 @@
 // When Run returns, every process of the command is dead, including daemons; if
 // the worker is killed, they die with it.
 //
-// The layers, from the outside: namespaces made by bubblewrap, then one helper
-// process as process 1 inside (see [MaybeRunHelper]) which adds Landlock, seccomp
-// and resource limits, and a watchdog on the host for what the kernel itself does
-// not limit.
+// The layers, from the outside: namespaces created by bubblewrap, then a helper as process 1 inside
+// them (see [MaybeRunHelper]) which adds Landlock, seccomp and resource limits, and a watchdog on
+// the host for limits that the kernel itself does not enforce.
 package sandbox
 
 import (
@@ -42,89 +40,85 @@ import (
 )
 
 const (
-	// Workspace is where a command finds its workspace. The path does not depend on the
-	// host's directory: messages, build caches and virtual environments stay valid
-	// wherever a workspace is opened next.
+	// Workspace is the path of a command's workspace in the sandbox. It does not depend on the
+	// host's directory, so messages, build caches and virtual environments stay valid wherever the
+	// workspace is opened next.
 	Workspace = "/workspace"
-	// Home is the private home directory of a command, empty at its start unless the
-	// caller gives one.
+	// Home is the private home directory of a command, initially empty unless the caller provides
+	// one.
 	Home = "/home/sandbox"
-	// tmp is where a command finds its temporary directory.
+	// tmp is the path of a command's temporary directory.
 	tmp = "/tmp"
-	// uid is what a command sees as its user and group. Not 0, because tools change
-	// their behaviour for root.
+	// uid is the user and group id that a command sees. It is not 0, because tools behave
+	// differently for root.
 	uid = 1000
 )
 
 // Runner runs commands in isolation.
 type Runner interface {
-	// Run runs one command to its end. A command that fails, is killed by a limit or
-	// does not exist is a Result. An error means that it could not be run in isolation
-	// at all, or that ctx ended: then the error wraps ctx's cause, and the Result holds
-	// what there was until then. Whatever Run returns, no process of the command
-	// remains.
+	// Run runs one command until it exits. A command that fails, is killed by a limit or does not
+	// exist is a Result. An error means that the command could not run in isolation at all, or that
+	// ctx ended: then the error wraps ctx's cause, and the Result contains the output so far.
+	// Whatever Run returns, no process of the command remains.
 	Run(ctx context.Context, c Command) (Result, error)
 }
 
-// Command says what to run and what it may use.
+// Command specifies a command and the resources it may use.
 type Command struct {
-	// Shell is run with bash -c, or sh -c if there is no bash. Exactly one of Shell and
-	// Args is given.
+	// Shell is run with bash -c, or sh -c if there is no bash. Exactly one of Shell and Args must
+	// be set.
 	Shell string
-	// Args is a program and its arguments. The program is searched for in the PATH of
-	// the sandbox. As in a shell, a program that is not found ends with exit code 127,
-	// one that may not be run with 126.
+	// Args is a program and its arguments. The program is searched for in the PATH of the sandbox.
+	// As in a shell, the exit code is 127 if the program is not found and 126 if it is not
+	// executable.
 	Args []string
 	// Root is the workspace directory on the host. The command sees it as Workspace.
 	// Commands that run at the same time each need their own Root, Home and Tmp.
 	Root string
-	// WorkspaceBase is a directory on the host whose tree shows through below Root,
-	// such as installed packages. The command can read it and cannot change it: what it
-	// writes or deletes there is recorded in Root, a deletion as a character device
-	// 0/0. Many commands may use one base at the same time. All of its files must
-	// belong to the owner of the directory.
+	// WorkspaceBase is a directory on the host whose tree appears below Root, such as installed
+	// packages. The command can read but not change it: writes and deletions are recorded in Root,
+	// a deletion as a character device 0/0. Many commands may use one base at the same time. All of
+	// its files must belong to the owner of the directory.
 	//
-	// While the command runs there is a directory beside Root, on the same file system,
-	// named ".rgpt-overlay-" plus the name of Root; what was there before is removed.
-	// If the kernel or the file system refuses overlays, Run copies the base into Root
-	// instead and reports it (see Result.BaseCopied).
+	// While the command runs, there is a directory next to Root, on the same file system, named
+	// ".rgpt-overlay-" plus the name of Root; an existing one is removed. If the kernel or the file
+	// system refuses overlays, Run copies the base into Root instead and reports it (see
+	// Result.BaseCopied).
 	WorkspaceBase string
 	// Home is a directory on the host that the command sees as Home and may write to,
 	// instead of one in memory. It counts for Limits.DiskBytes and outlives the
 	// command; the caller removes it.
 	Home string
-	// HomeBase is to Home what WorkspaceBase is to Root. It needs Home.
+	// HomeBase is like WorkspaceBase, but for Home. It requires Home.
 	HomeBase string
-	// Tmp is a directory on the host that the command sees as /tmp, with the same rules
-	// as Home.
+	// Tmp is a directory on the host that the command sees as /tmp, with the same rules as Home.
 	Tmp string
 	// Dir is the working directory relative to Root; "" is Root itself.
 	Dir string
-	// Env is added to a clean environment and overrides it. Nothing is inherited from
-	// the worker.
+	// Env is added to a clean environment and overrides it. Nothing is inherited from the worker.
 	Env map[string]string
-	// Path are directories inside the sandbox that come first in PATH.
+	// Path lists directories inside the sandbox that come first in PATH.
 	Path []string
-	// Stdin is the whole input; without it the command reads end of file.
+	// Stdin is the complete input; without it, the command reads end of file.
 	Stdin  []byte
 	Limits Limits
-	// Proxy is the command's only way out: it serves an HTTP proxy on l, which listens
-	// on 127.0.0.1:ProxyPort inside the sandbox, until l is closed. Run closes l when
-	// the command has ended, and returns after Proxy has. What Proxy returns, the hosts
-	// that it refused as host:port, becomes Result.Refused. Tools find the proxy
-	// through the environment. Without Proxy there is no way out. A machine that offers
-	// no network namespace cannot have one: then Run returns an *IsolationError.
+	// Proxy is the command's only network access: it serves an HTTP proxy on l, which listens on
+	// 127.0.0.1:ProxyPort inside the sandbox, until l is closed. Run closes l when the command has
+	// exited, and returns after Proxy has returned. Proxy returns the hosts that it refused, as
+	// host:port, which become Result.Refused. Tools find the proxy through the environment. Without
+	// Proxy, there is no network access. On a machine without network namespaces, a command with
+	// Proxy cannot run: Run returns an *IsolationError.
 	Proxy func(l net.Listener) (refused []string)
-	// CACertificates, as PEM, are trusted by the command in addition to those that this
-	// host trusts, by tools that read them from a file. Only with Proxy.
+	// CACertificates, in PEM, are trusted in addition to this host's certificate authorities, by
+	// tools that read them from a file. They require Proxy.
 	CACertificates []byte
-	// Mounts are further visible files and directories of the host.
+	// Mounts are additional visible files and directories of the host.
 	Mounts []Mount
-	// GoCache is where the go tool keeps what it compiled, instead of a cache that ends
-	// with the command; without Dir there is none.
+	// GoCache is the build cache of the go tool, which replaces a cache that lasts for one command.
+	// Without Dir, it is not used.
 	GoCache GoCache
-	// OnOutput receives output as it comes, up to Limits.OutputBytes for each stream.
-	// Calls do not overlap; chunk is valid only during the call.
+	// OnOutput receives output as it arrives, up to Limits.OutputBytes for each stream. Calls do
+	// not overlap; chunk is valid only during the call.
 	OnOutput func(stream Stream, chunk []byte)
 }
 
@@ -134,13 +128,13 @@ type Mount struct {
 	// the home directory of the worker's user, the data folder (see Options.DataDir) or
 	// a directory above one of them.
 	Host string
-	// Inside is where the command finds it: an absolute path that reveals nothing about
-	// the host, and is not in the workspace, the home, /tmp, /proc or /dev.
+	// Inside is its path in the sandbox: an absolute path that reveals nothing about the host and
+	// is not in the workspace, the home, /tmp, /proc or /dev.
 	Inside string
-	// Writable lets the command change it. A writable Host may not be inside another
-	// one or in Root. What one command leaves there, the next one reads: a build cache
-	// that untrusted commands share lets one repository poison the binaries of another.
-	// Give each trust domain (a repository, better a run) its own directory.
+	// Writable lets the command change it. A writable Host may not be inside another one or in
+	// Root. The next command reads the files that one command leaves there: in a build cache shared
+	// by untrusted commands, one repository can poison the binaries of another. Use a separate
+	// directory for each trust domain (a repository or, better, a run).
 	Writable bool
 }
 
@@ -153,38 +147,36 @@ const (
 	Stderr Stream = "stderr"
 )
 
-// Result says how a command ended.
+// Result describes how a command ended.
 type Result struct {
 	// ExitCode is the exit code of the command, or 128 plus the signal's number if a
 	// signal ended it.
 	ExitCode int
-	// Signal is the signal that ended the command ("killed", "segmentation
-	// fault"), or "".
+	// Signal is the signal that ended the command ("killed", "segmentation fault"), or "".
 	Signal string
-	// Stdout and Stderr hold the output. Of a long output, head and tail are kept
-	// around a line that says how many bytes are missing.
+	// Stdout and Stderr contain the output. Of a long output, head and tail are kept, separated by
+	// a line with the number of missing bytes.
 	Stdout, Stderr                   []byte
 	StdoutTruncated, StderrTruncated bool
-	// TimedOut says that Limits.Timeout ended the command.
+	// TimedOut reports that the command was killed at Limits.Timeout.
 	TimedOut bool
-	// LimitExceeded is the limit that ended the command as far as known: one of the
-	// Limit constants, or "".
+	// LimitExceeded is the limit that ended the command, if known: one of the Limit constants, or
+	// "".
 	LimitExceeded string
 	// Duration is wall time, including the setup of the sandbox.
 	Duration time.Duration
 	// CPU is the user and system time of all processes of the command.
 	CPU time.Duration
-	// Refused are the hosts that Command.Proxy did not let the command reach, as
-	// host:port.
+	// Refused are the hosts that Command.Proxy did not let the command reach, as host:port.
 	Refused []string
 	// MaxRSS is the largest resident size of any one process, in bytes.
 	MaxRSS int64
-	// BaseCopied says that WorkspaceBase and HomeBase were copied into Root and Home,
-	// because an overlay was refused. The feature "overlay" says why.
+	// BaseCopied reports that WorkspaceBase and HomeBase were copied into Root and Home because an
+	// overlay was refused. The feature "overlay" contains the reason.
 	BaseCopied bool
 }
 
-// OK reports whether the command ended by itself with exit code 0.
+// OK reports whether the command exited by itself with code 0.
 func (r Result) OK() bool {
 	return r.ExitCode == 0 && r.Signal == "" && !r.TimedOut && r.LimitExceeded == ""
 }
@@ -199,16 +191,15 @@ const (
 	LimitFile      = "file"
 )
 
-// ErrInvalid is wrapped by the error for an invalid Command, which would fail on every
-// machine.
+// ErrInvalid is wrapped by the error for an invalid Command, which fails on every machine.
 var ErrInvalid = errors.New("sandbox: invalid command")
 
 func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// check refuses commands whose paths could mean something else inside the sandbox than
-// the caller intended, and resolves Root.
+// check rejects commands whose paths could have an unintended meaning inside the sandbox, and
+// resolves Root.
 func (c Command) check() (Command, error) {
 	if (c.Shell == "") == (len(c.Args) == 0) {
 		return c, invalidf("exactly one of Shell and Args must be given")
@@ -224,7 +215,7 @@ func (c Command) check() (Command, error) {
 	}
 	for key, value := range c.Env {
 		if key == "" || strings.Contains(key, "=") || hasNUL(key, value) {
-			return c, invalidf("environment variable %q", key)
+			return c, invalidf("environment variable %q is malformed", key)
 		}
 	}
 	if !filepath.IsAbs(c.Root) {
@@ -232,7 +223,7 @@ func (c Command) check() (Command, error) {
 	}
 	root, err := filepath.EvalSymlinks(c.Root)
 	if err != nil {
-		return c, fmt.Errorf("sandbox: workspace: %w", err)
+		return c, fmt.Errorf("sandbox: resolve the workspace: %w", err)
 	}
 	if root == "/" {
 		return c, invalidf("the root of the file system cannot be a workspace")
@@ -241,7 +232,7 @@ func (c Command) check() (Command, error) {
 	return c.checkPaths()
 }
 
-// checkPaths checks what the command is to see of the host.
+// checkPaths checks the host paths that the command may see.
 func (c Command) checkPaths() (Command, error) {
 	if c.HomeBase != "" && c.Home == "" {
 		return c, invalidf("a home base requires a home directory")
@@ -269,15 +260,15 @@ func (c Command) checkPaths() (Command, error) {
 	return c, c.checkNesting()
 }
 
-// checkRealPath requires a path without symbolic links: one link below a directory that
-// an earlier command could write to would bind whatever that command chose.
+// checkRealPath requires a path without symbolic links: through a link in a directory that an
+// earlier command could write to, that command could choose the mounted path.
 func checkRealPath(path string) error {
 	if !filepath.IsAbs(path) || filepath.Clean(path) == "/" {
 		return invalidf("path %q must be absolute and below /", path)
 	}
 	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return fmt.Errorf("sandbox: path given to the command: %w", err)
+		return fmt.Errorf("sandbox: resolve a path of the command: %w", err)
 	}
 	if resolved != filepath.Clean(path) {
 		return invalidf("path %q resolves to %q; specify the path without symbolic links", path, resolved)
@@ -296,21 +287,21 @@ func checkDirectory(path string) error {
 	return err
 }
 
-// checkInside refuses places that the sandbox itself makes, and places in directories
-// that the command may write to: the mount point would be made there.
+// checkInside rejects paths that the sandbox itself creates, and paths in directories that the
+// command may write to, where a mount point would be created.
 func checkInside(m Mount) error {
 	if !filepath.IsAbs(m.Inside) || m.Inside == "/" {
 		return invalidf("the target path %q of %q must be absolute and below /", m.Inside, m.Host)
 	}
 	for _, own := range []string{Workspace, Home, tmp, "/proc", "/dev", "/run/sandbox", "/etc"} {
 		if within(own, m.Inside) || own != "/etc" && within(m.Inside, own) {
-			return invalidf("%q cannot be shown at %q, which the sandbox reserves for itself", m.Host, m.Inside)
+			return invalidf("%q cannot be mounted at %q, which is reserved for the sandbox", m.Host, m.Inside)
 		}
 	}
 	return nil
 }
 
-// writable are the directories of the host that the command may change.
+// writable returns the host directories that the command may change.
 func (c Command) writable() []string {
 	paths := []string{c.Root}
 	for _, path := range []string{c.Home, c.Tmp} {
@@ -326,9 +317,9 @@ func (c Command) writable() []string {
 	return paths
 }
 
-// checkNesting refuses a writable path inside another one, where a concurrent command
-// could replace the inner one by a link while it is mounted, and bases that a command
-// could write to in another way.
+// checkNesting rejects a writable path inside another one, where a concurrent command could replace
+// the inner one with a link while it is mounted. It also rejects bases that the command could write
+// to through another path.
 func (c Command) checkNesting() error {
 	all := c.writable()
 	for i, outer := range all {
@@ -346,10 +337,10 @@ func (c Command) checkNesting() error {
 	for i, m := range c.Mounts {
 		for _, other := range c.Mounts[:i] {
 			if m.Host == other.Host && m != other {
-				return invalidf("%q cannot be shown at both %q and %q", m.Host, other.Inside, m.Inside)
+				return invalidf("%q cannot be mounted at both %q and %q", m.Host, other.Inside, m.Inside)
 			}
 			if m.Inside == other.Inside && m != other {
-				return invalidf("%q and %q cannot both be shown at %q", other.Host, m.Host, m.Inside)
+				return invalidf("%q and %q cannot both be mounted at %q", other.Host, m.Host, m.Inside)
 			}
 		}
 	}
@@ -373,7 +364,7 @@ func hasNUL(values ...string) bool {
 
 var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
-// Quote makes a command of words for a POSIX shell, quoting those that need it.
+// Quote joins words to a command for a POSIX shell, with quotes where needed.
 func Quote(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deniedCalls fail with EPERM, as they do for a user without rights. No build or test
-// needs them; many kernel exploits start with one.
+// deniedCalls fail with EPERM, as for an unprivileged user. Builds and tests do not need them, and
+// many kernel exploits start with one of them.
 var deniedCalls = []string{
 	// other processes
 	"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
@@ -30,8 +30,8 @@ var deniedCalls = []string{
 	"memfd_secret",
 }
 
-// missingCalls fail with ENOSYS. clone3 passes its flags in memory, which a filter
-// cannot inspect; libraries then fall back to clone, which it can.
+// missingCalls fail with ENOSYS. clone3 passes its flags in memory, which a filter cannot inspect;
+// libraries then fall back to clone, which a filter can inspect.
 var missingCalls = []string{"clone3"}
 
 const (
@@ -41,9 +41,8 @@ const (
 	missing = seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)
 )
 
-// installSeccomp loads the filter for all threads of this process and everything it
-// starts. With denyNetwork, used without a network namespace, sockets other than unix
-// ones fail too.
+// installSeccomp loads the filter for all threads of this process and everything it starts. With
+// denyNetwork, used without a network namespace, all sockets except unix sockets also fail.
 func installSeccomp(denyNetwork bool) error {
 	program, err := seccompProgram(denyNetwork)
 	if err != nil {
@@ -66,10 +65,9 @@ func installSeccomp(denyNetwork bool) error {
 	return nil
 }
 
-// seccompProgram puts our own checks before those of the library, which knows the
-// numbers of system calls but lets programs of another architecture (32-bit calls on
-// amd64) pass unfiltered, and compares arguments as 64 bits where the kernel looks at
-// 32: a set upper bit would then slip through.
+// seccompProgram adds its own checks before the library's. The library knows the numbers of system
+// calls, but does not filter calls of another architecture (32-bit calls on amd64), and compares 64
+// bits of arguments where the kernel reads only 32, so a set upper bit would bypass the filter.
 func seccompProgram(denyNetwork bool) ([]bpf.Instruction, error) {
 	native, err := arch.GetInfo("")
 	if err != nil {
@@ -91,7 +89,7 @@ func seccompProgram(denyNetwork bool) ([]bpf.Instruction, error) {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(native.ID), SkipTrue: 1},
 		bpf.RetConstant{Val: uint32(missing)},
 		bpf.LoadAbsolute{Off: offsetNumber, Size: 4},
-		// Calls newer than the library's table may not be harmless.
+		// Calls newer than the library's table may be harmful.
 		bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: newestCall(native), SkipTrue: 1},
 		bpf.RetConstant{Val: uint32(missing)},
 	}
@@ -103,12 +101,12 @@ func seccompProgram(denyNetwork bool) ([]bpf.Instruction, error) {
 	return append(program, rest...), nil
 }
 
-// segmentBytes is the largest segment of System V shared memory, whose size cannot be
-// seen from outside. Databases use one of a few bytes to detect a second instance; the
-// 4096 that a namespace may have add up to 64 MiB.
+// segmentBytes is the largest segment of System V shared memory, whose size is not visible from
+// outside. Databases use a segment of a few bytes to detect a second instance; the maximum of 4096
+// segments per namespace adds up to 64 MiB.
 const segmentBytes = 16 << 10
 
-// tiocLinux, like TIOCSTI, types into a terminal as if the user had.
+// tiocLinux, like TIOCSTI, injects input into a terminal.
 const tiocLinux = 0x541C
 
 // Offsets in struct seccomp_data, little endian.
@@ -122,8 +120,7 @@ func loadArg(n uint32) bpf.Instruction {
 	return bpf.LoadAbsolute{Off: offsetArgs + 8*n, Size: 4}
 }
 
-// onCall runs checks if the call is the named one; afterwards it loads the number again
-// for the next check.
+// onCall runs checks for the named call and then reloads the call number for the next check.
 func onCall(native *arch.Info, name string, checks []bpf.Instruction) []bpf.Instruction {
 	number, ok := native.SyscallNames[name]
 	if !ok {
@@ -144,7 +141,7 @@ func denyValue(arg, value uint32) []bpf.Instruction {
 	return []bpf.Instruction{loadArg(arg), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: value, SkipTrue: 1}, deny()}
 }
 
-// denyAbove refuses larger values of an argument of 64 bits.
+// denyAbove denies larger values of a 64-bit argument.
 func denyAbove(arg, most uint32) []bpf.Instruction {
 	const upper = 4 // bytes from an argument's lower half to its upper one
 	return []bpf.Instruction{
@@ -165,9 +162,8 @@ func denyUnless(arg uint32, values ...uint32) []bpf.Instruction {
 
 func deny() bpf.Instruction { return bpf.RetConstant{Val: uint32(denied)} }
 
-// socketChecks allow unix and internet sockets, and the one netlink protocol
-// with which libraries list network interfaces. Raw sockets, packet, vsock and
-// the many historical families fail.
+// socketChecks allow unix and internet sockets, and the one netlink protocol with which libraries
+// list network interfaces. Raw sockets, packet, vsock and the many historical families fail.
 func socketChecks(denyNetwork bool) []bpf.Instruction {
 	if denyNetwork {
 		return denyUnless(0, unix.AF_UNIX)
@@ -186,7 +182,7 @@ func socketChecks(denyNetwork bool) []bpf.Instruction {
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_NETLINK, SkipTrue: uint8(len(rawType))}}, rawType)
 }
 
-// known drops names that this architecture never had.
+// known drops the names that do not exist on this architecture.
 func known(native *arch.Info, names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		_, ok := native.SyscallNames[name]

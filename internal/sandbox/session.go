@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// session is one run: what is passed to the child, and what to close afterwards.
+// session is one run: the data passed to the child, and the resources to close afterwards.
 type session struct {
 	command    Command // checked, with defaults
 	executable string
@@ -20,19 +20,19 @@ type session struct {
 
 	status *os.File // read end: helperStatus messages
 	life   *os.File // write end: open as long as the worker lives
-	outlet *outlet  // nil without a way out
-	// findInit returns the host's process id of the helper. It may block until the
-	// helper exists.
+	outlet *outlet  // nil without network access
+	// findInit returns the host's process id of the helper. It may block until the helper exists.
 	findInit func() (int, error)
 
-	// mapped are mounts with a mapping of ids, by host path, as descriptors of the
-	// child; nil if the command runs as the worker's user.
+	// mapped contains mounts with id mappings, as descriptors of the child by host path; nil if the
+	// command runs as the worker's user.
 	mapped map[string]int
-	// overlays are to be made by the child; nil without bases.
+	// overlays are created by the child; nil without bases.
 	overlays []overlay
 	// toolchains are mounts from the runner's options.
 	toolchains []mount
-	// since is when the command could begin to write, and free the disk space then.
+	// since is the earliest time at which the command could write, and free is the free disk space
+	// at that time.
 	since time.Time
 	free  int64
 
@@ -42,7 +42,7 @@ type session struct {
 
 func newSession(c Command, executable string, config helperConfig) (*session, error) {
 	s := &session{command: c, executable: executable, config: config, since: time.Now(), free: freeSpace(c.Root)}
-	// The first three, or four, have fixed numbers; the config is written when it is
+	// The first three or four descriptors have fixed numbers; the config is written when it is
 	// complete.
 	if _, err := s.memory("config", nil); err != nil {
 		return nil, err
@@ -71,26 +71,26 @@ func (s *session) pass(file *os.File) int {
 	return configFD + len(s.childFiles) - 1
 }
 
-// memory passes a file that exists in memory only.
+// memory passes an in-memory file to the child.
 func (s *session) memory(name string, data []byte) (int, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
-		return 0, fmt.Errorf("sandbox: file in memory: %w", err)
+		return 0, fmt.Errorf("sandbox: create an in-memory file: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), name)
 	number := s.pass(file)
-	// Written at an offset: the child reads on from this file's position.
+	// WriteAt keeps the file position, from which the child reads.
 	if _, err := file.WriteAt(data, 0); err != nil {
-		return 0, fmt.Errorf("sandbox: file in memory: %w", err)
+		return 0, fmt.Errorf("sandbox: create an in-memory file: %w", err)
 	}
 	return number, nil
 }
 
-// writeConfig fills the first descriptor once the runner has prepared.
+// writeConfig writes the first file when the runner's preparation is complete.
 func (s *session) writeConfig() error {
 	data, err := json.Marshal(s.config)
 	if err != nil {
-		return fmt.Errorf("sandbox: helper configuration: %w", err)
+		return fmt.Errorf("sandbox: encode the helper configuration: %w", err)
 	}
 	_, err = s.childFiles[0].WriteAt(data, 0)
 	return err
@@ -101,7 +101,7 @@ type readerPipe struct {
 	childFD int
 }
 
-// readerPipe makes a pipe that the child writes to.
+// readerPipe creates a pipe that the child writes to.
 func (s *session) readerPipe() (readerPipe, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -113,8 +113,8 @@ func (s *session) readerPipe() (readerPipe, error) {
 
 func (s *session) onClose(f func()) { s.closers = append(s.closers, f) }
 
-// closeChildFiles closes what the started child now holds: only then does the end of
-// the child end the pipes.
+// closeChildFiles closes the files that the started child has inherited; otherwise the pipes would
+// not close when the child exits.
 func (s *session) closeChildFiles() {
 	for _, f := range s.childFiles {
 		_ = f.Close()
@@ -130,7 +130,7 @@ func (s *session) close() {
 	s.closers = nil
 }
 
-// environment is all that a command learns from its environment.
+// environment returns the complete environment of a command.
 func environment(c Command, home, tmp string) []string {
 	env := map[string]string{
 		"PATH":   defaultPath,
@@ -152,7 +152,7 @@ func environment(c Command, home, tmp string) []string {
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// initialConfig is that of an isolated command.
+// initialConfig returns the configuration of an isolated command.
 func initialConfig(c Command, seccomp bool, landlock int) helperConfig {
 	config := helperConfig{
 		Shell:    c.Shell,
@@ -168,8 +168,8 @@ func initialConfig(c Command, seccomp bool, landlock int) helperConfig {
 		config.Niceness = lowestNiceness
 	}
 	if landlock >= landlockMinimum {
-		// The root of the sandbox holds only what was mounted; a file that is reached
-		// in any other way is not below it and stays inaccessible.
+		// The root of the sandbox contains only mounts; a file reached in any other way is not
+		// below the root and stays inaccessible.
 		config.Landlock = &landlockRules{ReadOnly: []string{"/"}, Writable: writablePaths(c)}
 	}
 	return config

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shared memory is stored in files of a file system internal to the kernel: mappings
-// without a file, memfd_create, System V. Its pages are in no process's resident size
-// once they were given back (MADV_DONTNEED) or while nothing maps them, and yet they
-// take up memory for as long as a mapping or a descriptor holds the file.
+// Shared memory is stored in files of a file system internal to the kernel: mappings without a
+// file, memfd_create, System V. Its pages do not count towards the resident size of any process
+// after they are released (MADV_DONTNEED) or while nothing maps them, but they use memory as long
+// as the file has a mapping or a descriptor.
 
 // sharedDevice is the device number of that file system, 0 if it cannot be determined.
 var sharedDevice = sync.OnceValue(func() uint64 {
@@ -27,10 +27,9 @@ var sharedDevice = sync.OnceValue(func() uint64 {
 	return stat.Dev
 })
 
-// sharedFiles is the memory of the shared files that processes hold, each counted once.
-// It inspects every mapping and descriptor, so it is called only when the host's shared
-// memory has grown. If the kernel shows them only to the host's root, and this process
-// is not root, it is 0.
+// sharedFiles returns the memory of the shared files of processes, each counted once. It inspects
+// every mapping and descriptor, so it is called only when the host's shared memory has grown. It
+// returns 0 if the kernel shows these files only to the host's root and this process is not root.
 func (p *processes) sharedFiles(pids []int) int64 {
 	device := sharedDevice()
 	if device == 0 {

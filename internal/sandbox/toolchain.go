@@ -19,23 +19,23 @@ import (
 	"time"
 )
 
-// Toolchains are the compilers and interpreters of the worker, and what a command needs
-// in its environment to use them without a network. A command finds them at places that
-// reveal nothing about the host, such as /opt/go; those in system directories stay
-// where they are.
+// Toolchains are the compilers and interpreters of the worker, and the environment that a command
+// needs to use them without a network. In the sandbox, they are at paths that reveal nothing about
+// the host, such as /opt/go; toolchains in system directories keep their paths.
 type Toolchains struct {
-	// Env has PATH and what each toolchain needs, with paths as a command sees them.
+	// Env contains PATH and the variables that each toolchain needs, with sandbox paths.
 	Env map[string]string
-	// Online is what differs for commands with a proxy; "" removes a variable of Env.
+	// Online contains the variables that differ for commands with a proxy; "" removes a variable of
+	// Env.
 	Online map[string]string
-	// Found names them, for reports: "go 1.26.8 at /usr/local/go". The paths
-	// are the host's.
+	// Found lists the toolchains for reports: "go 1.26.8 at /usr/local/go". The paths are host
+	// paths.
 	Found []string
-	// Refused says for each toolchain that cannot be shown, or only partly, why.
+	// Refused contains the reason for each toolchain that cannot be made visible, or only partly.
 	Refused []string
-	// Versions are the versions of the tools that commands find, such as "go":
-	// "1.26.8". The names are go, node, npm, python, pip, rust, cargo, java, maven,
-	// gradle, make, cmake, gcc, clang and git.
+	// Versions are the versions of the tools that commands can use, such as "go": "1.26.8". The
+	// names are go, node, npm, python, pip, rust, cargo, java, maven, gradle, make, cmake, gcc,
+	// clang and git.
 	Versions map[string]string
 
 	mounts []mount
@@ -44,12 +44,12 @@ type Toolchains struct {
 // detectTimeout limits each query of a toolchain.
 const detectTimeout = 10 * time.Second
 
-// toolchainRoot is where toolchains of the host appear.
+// toolchainRoot is the sandbox directory of the host's toolchains.
 const toolchainRoot = "/opt"
 
-// DetectToolchains asks the toolchains in the worker's PATH where they are installed:
-// Go, Node, Python, Rust, Java, Maven and Gradle, however they were installed. It runs
-// them on the host, so the worker's PATH must be trustworthy.
+// DetectToolchains queries the locations of the toolchains in the worker's PATH: Go, Node, Python,
+// Rust, Java, Maven and Gradle, regardless of how they were installed. It runs them on the host, so
+// the worker's PATH must be trustworthy.
 func DetectToolchains() Toolchains {
 	d := detection{env: map[string]string{}, online: map[string]string{}, answers: loadAnswers()}
 	versions := make(chan map[string]string, 1)
@@ -75,19 +75,18 @@ type detection struct {
 	*answers
 	mounts              []mount
 	bin, found, refused []string
-	hidden              []string // names of what was refused
+	hidden              []string // names of refused tools
 	env, online         map[string]string
 }
 
-// refuse leaves a tool out.
+// refuse excludes a tool.
 func (d *detection) refuse(name, reason string) {
 	d.hidden = append(d.hidden, name)
-	d.refused = append(d.refused, name+" is not shown to commands: "+reason)
+	d.refused = append(d.refused, name+" is not available to commands: "+reason)
 }
 
-// add makes a directory visible and its programs available, and returns where a command
-// sees the directory: "" if it must not. A toolchain in the system directories stays
-// where it is.
+// add makes a directory visible and its programs available, and returns its path in the sandbox, or
+// "" if it must not be visible. A toolchain in the system directories keeps its path.
 func (d *detection) add(name, version, dir string) string {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil || dir == "/" {
@@ -118,8 +117,8 @@ func (d *detection) addBin(bin string) {
 	}
 }
 
-// exposes names what a command would see in a directory besides a toolchain, or "": the
-// keys of the worker's user, or the data of other runs.
+// exposes returns the reason why a directory must not be visible to commands, or "": it contains
+// the keys of the worker's user or the data of other runs.
 func exposes(path, dataDir string) string {
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		path = resolved
@@ -154,10 +153,9 @@ func homes() []string {
 	return homes
 }
 
-// golang: without a proxy a build can use only the modules that are there; the checksum
-// database cannot be reached. GOFLAGS stays unset: what go.mod, go.work and vendor say
-// is right for a project, and a requirement missing in go.mod must be seen to be
-// missing.
+// golang adds Go. Without a proxy, a build can use only existing modules and cannot reach the
+// checksum database. GOFLAGS stays unset: go.mod, go.work and vendor determine the mode of a
+// project, and a requirement missing in go.mod must cause an error.
 func (d *detection) golang() {
 	var env struct{ GOROOT, GOVERSION, GOPROXY, GOSUMDB, GONOSUMDB, GOPRIVATE string }
 	if json.Unmarshal(d.ask("go", "env", "-json", "GOROOT", "GOVERSION", "GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE"), &env) != nil || env.GOROOT == "" {
@@ -175,8 +173,8 @@ func (d *detection) golang() {
 	d.env["GOTELEMETRY"] = "off"
 }
 
-// moduleProxies are those of the host without direct, which needs git and servers all
-// over the world, and without passwords, which no command may see.
+// moduleProxies returns the host's module proxies without direct, which needs git and access to
+// arbitrary servers, and without passwords, which no command may see.
 func moduleProxies(host string) string {
 	var out strings.Builder
 	for rest := host; rest != ""; {
@@ -199,7 +197,7 @@ func moduleProxies(host string) string {
 	return cmp.Or(strings.TrimRight(out.String(), ",|"), "https://proxy.golang.org")
 }
 
-// environment is the part of it that a command gets.
+// environment returns the variables for a command.
 func (t Toolchains) environment(online bool) map[string]string {
 	env := maps.Clone(t.Env)
 	if env == nil {
@@ -215,8 +213,8 @@ func (t Toolchains) environment(online bool) map[string]string {
 	return env
 }
 
-// node shows the directory above the program's only if it is node's own; if the program
-// is among others, such as in ~/bin, it shows only that program.
+// node makes the parent of the program's directory visible only if it belongs to node alone; if the
+// program is among others, such as in ~/bin, it makes only the program visible.
 func (d *detection) node() {
 	answer := strings.Fields(string(d.ask("node", "-p", `process.execPath + "\n" + process.versions.node`)))
 	if len(answer) != 2 {
@@ -237,10 +235,10 @@ func (d *detection) node() {
 	d.mounts = append(d.mounts, mount{Kind: mountReadOnly, Source: program, Target: filepath.Join(bin, "node")})
 	d.bin = append(d.bin, bin)
 	d.found = append(d.found, "node "+version+" at "+program)
-	d.refuse("npm", "node is at "+program+", in a directory that is not its own")
+	d.refuse("npm", "node is at "+program+", in a directory shared with other programs")
 }
 
-// python resolves version managers, whose shims need a home and a shell.
+// python bypasses version managers, whose shims need a home and a shell.
 func (d *detection) python() {
 	const question = `import sys, sysconfig; print(sys.version.split()[0], sys.base_prefix, sysconfig.get_path("purelib"), "%d.%d" % sys.version_info[:2], sep="\n")`
 	answer := strings.Split(strings.TrimSpace(string(d.ask("python3", "-c", question))), "\n")
@@ -259,8 +257,8 @@ func (d *detection) python() {
 	d.onlyInterpreter(prefix, inside, answer[3])
 }
 
-// onlyInterpreter keeps only the interpreter of what bin holds: the scripts beside it
-// belong to packages of the host, and begin with the host's path of the interpreter.
+// onlyInterpreter keeps only the interpreter in bin: the scripts next to it belong to packages of
+// the host and begin with the interpreter's host path.
 func (d *detection) onlyInterpreter(prefix, inside, version string) {
 	bin := filepath.Join(inside, "bin")
 	d.mounts = append(d.mounts, mount{Kind: mountEmpty, Target: bin})
@@ -277,7 +275,7 @@ func (d *detection) onlyInterpreter(prefix, inside, version string) {
 	for _, link := range []string{"python", "python3"} {
 		d.mounts = append(d.mounts, mount{Kind: mountSymlink, Source: name, Target: filepath.Join(bin, link)})
 	}
-	// What python reports about its own location to builds of extensions.
+	// The location that python reports to builds of extensions.
 	for _, pattern := range []string{"lib/python" + version + "/_sysconfigdata_*.py", "lib/python" + version + "/config-*/Makefile", "lib/pkgconfig/python*.pc"} {
 		d.rewrite(prefix, inside, pattern)
 	}
@@ -291,7 +289,7 @@ func (d *detection) onlyInterpreter(prefix, inside, version string) {
 // rewrittenBytes limits a file in which the location of a toolchain is replaced.
 const rewrittenBytes = 1 << 20
 
-// rewrite replaces the location of a toolchain in those of its files that name it.
+// rewrite replaces the location of a toolchain in its own files.
 func (d *detection) rewrite(prefix, inside, pattern string) {
 	files, _ := filepath.Glob(filepath.Join(prefix, pattern))
 	for _, file := range files {
@@ -307,13 +305,13 @@ func (d *detection) rewrite(prefix, inside, pattern string) {
 	}
 }
 
-// relinkedBytes limits a program that is changed: one that is little more than a call
-// of its library.
+// relinkedBytes limits the size of a program that is changed: a small program that only calls its
+// library.
 const relinkedBytes = 1 << 20
 
-// relinked returns a small program that finds its libraries at another location, nil
-// for one that asks for no location. Without it an interpreter that was built with a
-// shared library would find none, or that of another version.
+// relinked returns a copy of a small program that finds its libraries at another location, or nil
+// if the program specifies no location. Without it, an interpreter built with a shared library
+// would find no library or another version's library.
 func relinked(program, from, to string) []byte {
 	info, err := os.Stat(program)
 	if err != nil || info.Size() > relinkedBytes || len(to) > len(from) {
@@ -340,17 +338,17 @@ func relinked(program, from, to string) []byte {
 	return bytes.ReplaceAll(data, append([]byte(from), 0), padded)
 }
 
-// packageDirs are where the system's interpreters search for packages.
+// packageDirs are the directories in which the system's interpreters search for packages.
 var packageDirs = []string{
 	"/usr/lib/python3/dist-packages", "/usr/lib/python3.*/site-packages", "/usr/lib64/python3.*/site-packages",
 	"/usr/local/lib/python3.*/dist-packages", "/usr/local/lib/python3.*/site-packages", "/usr/local/lib64/python3.*/site-packages",
 }
 
-// packageTools are what python itself includes, and what installs the rest.
+// packageTools are the packages that python itself includes, and the package installers.
 var packageTools = regexp.MustCompile(`^(pip|setuptools|wheel|pkg_resources|_distutils_hack|distutils-precedence\.pth)($|-[0-9].*\.(dist|egg)-info$)`)
 
-// hidePackages hides what was installed on the host: a project that needs it would pass
-// here and fail elsewhere.
+// hidePackages hides packages installed on the host: a project that needs them would pass here and
+// fail elsewhere.
 func (d *detection) hidePackages() {
 	for _, pattern := range packageDirs {
 		dirs, _ := filepath.Glob(pattern)
@@ -375,7 +373,7 @@ func (d *detection) hideIn(dir, inside string) {
 	}
 }
 
-// rust uses the toolchain itself; rustup's proxies would look for a home.
+// rust uses the toolchain itself; rustup's proxies need a home directory.
 func (d *detection) rust() {
 	root := strings.TrimSpace(string(d.ask("rustc", "--print", "sysroot")))
 	if root != "" && d.add("rust", "", root) != "" {
@@ -405,8 +403,8 @@ func (d *detection) java() {
 	}
 }
 
-// home adds a tool that has its own directory, recognized by one of some files in it.
-// One among others, such as a wrapper in ~/bin, is left out.
+// home adds a tool with its own directory, recognized by one of several files in it. A tool among
+// others, such as a wrapper in ~/bin, is excluded.
 func (d *detection) home(name, program string, proofs ...string) {
 	path := resolve(program)
 	if path == "" {
@@ -424,7 +422,7 @@ func (d *detection) home(name, program string, proofs ...string) {
 	}
 }
 
-// resolve returns where a program in the PATH really is, or "".
+// resolve returns the real path of a program in the PATH, or "".
 func resolve(program string) string {
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -436,7 +434,7 @@ func resolve(program string) string {
 	return path
 }
 
-// versionQuestions are how tools are asked for their version.
+// versionQuestions are the commands that print the versions of tools.
 var versionQuestions = map[string][]string{
 	"go":     {"go", "version"},
 	"node":   {"node", "--version"},
@@ -457,7 +455,7 @@ var versionQuestions = map[string][]string{
 
 var versionNumber = regexp.MustCompile(`\d+(\.\d+)+[0-9A-Za-z.+-]*|\b\d+\b`)
 
-// askVersions asks several tools at a time: some take half a second.
+// askVersions queries several tools in parallel: some take half a second.
 func (a *answers) askVersions() map[string]string {
 	const atOnce = 4
 	var mu sync.Mutex
@@ -498,7 +496,7 @@ func runQuestion(output func(*exec.Cmd) ([]byte, error), path string, args []str
 	return out
 }
 
-// cacheInside is where a command finds Options.CacheDir.
+// cacheInside is the path of Options.CacheDir in the sandbox.
 const cacheInside = "/var/cache/sandbox"
 
 // cacheEnv points build caches to a directory that outlives the command.

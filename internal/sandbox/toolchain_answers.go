@@ -19,17 +19,15 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// answersTime is how long a toolchain's answer is used again. A worker that starts asks
-// some twenty questions, which take two seconds of processor time: too much right after a
-// crash.
+// answersTime is how long a toolchain's answer is reused. A starting worker runs about twenty
+// queries, which take two seconds of processor time: too much right after a crash.
 const answersTime = 10 * time.Minute
 
 // answersBytes limits the file with the answers.
 const answersBytes = 1 << 20
 
-// answers are what toolchains said about themselves, stored in a file of the user's cache
-// directory. An answer no longer counts when the program, a version manager's choice or
-// the environment has changed.
+// answers are the outputs of toolchain queries, stored in a file in the user's cache directory. An
+// answer becomes invalid when the program, a version manager's choice or the environment changes.
 type answers struct {
 	file  string // "" if there is no cache directory
 	mu    sync.Mutex
@@ -61,8 +59,8 @@ func loadAnswers() *answers {
 	return a
 }
 
-// save stores new answers for the next worker. A failure only costs it time, and so does
-// another worker that saves at the same moment.
+// save stores new answers for the next worker. A failure, or another worker saving at the same
+// time, only costs time.
 func (a *answers) save() {
 	if !a.added || a.file == "" {
 		return
@@ -74,12 +72,12 @@ func (a *answers) save() {
 	_ = renameio.WriteFile(a.file, data, 0o600)
 }
 
-// ask returns what a toolchain's own program prints, nil if it fails.
+// ask returns the output of a toolchain's program, or nil if it fails.
 func (a *answers) ask(program string, args ...string) []byte {
 	return a.question((*exec.Cmd).Output, program, args)
 }
 
-// askAll is ask for a program that may answer on standard error.
+// askAll is like ask for a program that may print to standard error.
 func (a *answers) askAll(program string, args ...string) []byte {
 	return a.question((*exec.Cmd).CombinedOutput, program, args)
 }
@@ -97,7 +95,7 @@ func (a *answers) question(output func(*exec.Cmd) ([]byte, error), program strin
 		return old.Output
 	}
 	out := runQuestion(output, path, args)
-	// The go command answers at once, from settings in more places than a key covers.
+	// The go command is fast, and its answer depends on more settings than a key covers.
 	if out != nil && program != "go" {
 		a.mu.Lock()
 		a.known[key], a.added = answer{At: time.Now(), Output: out}, true
@@ -106,17 +104,17 @@ func (a *answers) question(output func(*exec.Cmd) ([]byte, error), program strin
 	return out
 }
 
-// versionChoices are the files in a home directory in which version managers store which
-// version of a toolchain its program stands for.
+// versionChoices are the files in a home directory in which version managers store the selected
+// version of a toolchain.
 var versionChoices = []string{
 	".pyenv/version", ".rustup/settings.toml", ".nvm/alias/default", ".tool-versions", ".config/mise/config.toml",
 	".volta/tools/user/platform.json", ".sdkman/candidates/java/current", ".sdkman/candidates/maven/current", ".sdkman/candidates/gradle/current",
 }
 
-// toolchainVariables are the environment variables that change what toolchains answer.
+// toolchainVariables are the environment variables that change the answers of toolchains.
 var toolchainVariables = regexp.MustCompile(`^(PATH|HOME|LANG|LC_|PY|PIP_|VIRTUAL_ENV|CONDA_|NODE_|NPM_|npm_|NVM_|FNM_|VOLTA_|RUST|CARGO_|JAVA_|JDK_|M2_|MAVEN_|GRADLE_|SDKMAN_|ASDF_|MISE_)`)
 
-// answerKey is a digest of all that an answer depends on.
+// answerKey returns a digest of everything that an answer depends on.
 func answerKey(path string, args []string) string {
 	sum := sha256.New()
 	resolved, _ := filepath.EvalSymlinks(path)

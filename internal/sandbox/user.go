@@ -11,24 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A worker that is root should not run commands as root, even without capabilities: the
-// kernel does not limit the number of root's processes, and they can open every file
-// that root owns. So commands of such a worker run as nobody, in their own user
-// namespace. The directories they may use are mounted with a mapping of ids: files of
-// the owner of the workspace appear to be nobody's, and files they create belong to the
-// owner.
+// A worker that is root should not run commands as root, even without capabilities: the kernel does
+// not limit the number of root's processes, and they can open every file that root owns. So
+// commands of such a worker run as nobody, in their own user namespace. The directories they may
+// use are mounted with id mappings: files of the workspace's owner appear to belong to nobody, and
+// files that commands create belong to the owner.
 //
-// Not every file system can be mapped so (overlayfs cannot). There a command runs as
-// the worker's own user, and only the watchdog counts processes.
+// Not every file system supports id mappings (overlayfs does not). On those, a command runs as the
+// worker's own user, and only the watchdog counts processes.
 
 // nobody is the user and group of such commands on the host.
 const nobody = 65534
 
-// canMapUsers reports whether this process may mount with a mapping of ids.
+// canMapUsers reports whether this process may create mounts with id mappings.
 func canMapUsers() bool { return unix.Geteuid() == 0 }
 
-// mapMounts passes a mapped mount for each directory that the caller of Run named. It
-// returns false if the file system does not support such mounts.
+// mapMounts passes a mapped mount to the child for each directory that the caller of Run specified.
+// It returns false if the file system does not support such mounts.
 func (s *session) mapMounts() (bool, error) {
 	mapped := map[string]int{}
 	for _, path := range s.mappedPaths() {
@@ -50,8 +49,8 @@ func (s *session) mapMounts() (bool, error) {
 	return true, nil
 }
 
-// mappedPaths are the host's paths that the command sees, except those below which a
-// base shows: their overlays are made from other mounts.
+// mappedPaths returns the host paths that the command sees, except paths with a base below them:
+// their overlays are created from other mounts.
 func (s *session) mappedPaths() []string {
 	var paths []string
 	for path, base := range map[string]string{s.command.Root: s.command.WorkspaceBase, s.command.Home: s.command.HomeBase, s.command.Tmp: ""} {
@@ -70,8 +69,8 @@ func (s *session) mappedPaths() []string {
 	return paths
 }
 
-// mappedMount makes a mount of path, attached nowhere yet, in which the owner
-// of the file or directory named by like appears as nobody.
+// mappedMount creates a detached mount of path in which the owner of the file or directory like
+// appears as nobody.
 func mappedMount(path, like string) (*os.File, error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(like, &stat); err != nil {
@@ -95,8 +94,8 @@ func mappedMount(path, like string) (*os.File, error) {
 
 type owner struct{ uid, gid int }
 
-// mappings are user namespaces in which one owner is nobody. The kernel accepts a
-// mapping only in this form. They hold no process, and are cached.
+// mappings are user namespaces in which one owner is nobody. The kernel accepts mappings only in
+// this form. The namespaces contain no process and are cached.
 var mappings struct {
 	sync.Mutex
 	byOwner map[owner]*os.File
@@ -119,8 +118,7 @@ func mapping(o owner) (*os.File, error) {
 	return file, nil
 }
 
-// newMapping starts a process in a new user namespace, opens the namespace and
-// ends the process.
+// newMapping starts a process in a new user namespace, opens the namespace and ends the process.
 func newMapping(o owner) (*os.File, error) {
 	cmd := exec.Command("/bin/cat")
 	cmd.Env = []string{}
@@ -142,8 +140,8 @@ func newMapping(o owner) (*os.File, error) {
 	return file, err
 }
 
-// userMappings are those of a namespace in which the sandbox is built as root
-// and the command runs as nobody.
+// userMappings returns the id mappings of a namespace in which the sandbox is built as root and the
+// command runs as nobody.
 func userMappings(id int) []syscall.SysProcIDMap {
 	return []syscall.SysProcIDMap{
 		{ContainerID: 0, HostID: id, Size: 1},
@@ -151,13 +149,13 @@ func userMappings(id int) []syscall.SysProcIDMap {
 	}
 }
 
-// switchUser makes the helper, and so the command, nobody on the host.
+// switchUser changes the user of the helper, and thus of the command, to nobody on the host.
 func switchUser() error {
 	var home unix.Stat_t
 	if err := unix.Stat(Home, &home); err != nil {
 		return fmt.Errorf("home: %w", err)
 	}
-	if home.Uid != uid { // one in memory belongs to the user who mounted it
+	if home.Uid != uid { // an in-memory home belongs to the user who mounted it
 		if err := os.Chown(Home, uid, uid); err != nil {
 			return err
 		}
@@ -175,7 +173,7 @@ func switchUser() error {
 	return dropCapabilities()
 }
 
-// attach attaches a mount that was passed.
+// attach attaches a detached mount at a path.
 func attach(fd int, target string) error {
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quickTick is how often processes are counted: a fork bomb is fast, and the kernel
+// quickTick is the interval at which processes are counted: a fork bomb is fast, and the kernel
 // itself does not limit the number for the host's root.
 const quickTick = 10 * time.Millisecond
 
-// fullEvery is the number of quick ticks between two checks of memory, CPU and output,
-// which cost more.
+// fullEvery is the number of quick ticks between two checks of memory, CPU and output, which are
+// more expensive.
 const fullEvery = 5
 
 // clockTick is the unit of CPU times in /proc, the same on all Linux
@@ -32,7 +32,7 @@ type watchdog struct {
 	disk   *diskWatch
 	ticks  int
 	before hostMemory    // when the command began
-	hidden int           // consecutive checks that found host memory missing without explanation
+	hidden int           // consecutive checks that found unexplained missing host memory
 	cpu    time.Duration // of all processes so far
 }
 
@@ -96,8 +96,8 @@ func (w *watchdog) checkUsage(pids []int) string {
 	return ""
 }
 
-// hides reports whether the sandbox must be assumed to hold memory that none of its
-// processes shows.
+// hides reports whether the sandbox is assumed to use memory that is not attributed to any of its
+// processes.
 func (w *watchdog) hides(pids []int, host hostMemory, use usage) bool {
 	if w.ticks%(fullEvery*hiddenEvery) != 0 {
 		return false
@@ -108,7 +108,7 @@ func (w *watchdog) hides(pids []int, host hostMemory, use usage) bool {
 		w.hidden = 0
 		return false
 	}
-	// In-memory files waiting in sockets are part of the host's shared memory.
+	// In-memory files in transit through sockets are part of the host's shared memory.
 	shared := host.shared - w.before.shared - use.shared - use.scratch - use.files
 	h := w.procs.holders(pids)
 	if int64(h.sockets)*socketBuffer <= limit && (h.inFlight == 0 || shared <= limit) {
@@ -119,17 +119,16 @@ func (w *watchdog) hides(pids []int, host hostMemory, use usage) bool {
 	return w.hidden >= hiddenLooks
 }
 
-// sharedSuspect is the part of a memory limit by which the host's shared memory must
-// have grown before a sandbox's is counted file by file.
+// sharedSuspect is the fraction of a memory limit by which the host's shared memory must have grown
+// before a sandbox's shared memory is counted file by file.
 const sharedSuspect = 4
 
-// processes lists the processes of a sandbox through its own /proc, which shows no
-// others.
+// processes lists the processes of a sandbox through its own /proc, which shows no others.
 type processes struct {
 	dir  *os.File // the sandbox's /proc
 	root *os.File // the sandbox's /
 	path string   // dir as a path
-	// memory are the sandbox's directories that are in memory.
+	// memory lists the sandbox's in-memory directories.
 	memory []string
 	tree   int // without namespaces: the process whose descendants count
 }
@@ -153,7 +152,7 @@ func openProcesses(pid int, isolated bool) (*processes, error) {
 	}
 	p := &processes{dir: dir, root: root, path: fmt.Sprintf("/proc/self/fd/%d", dir.Fd())}
 	if sameDevice(dir, "/proc") {
-		// Still, or again, the host's: its processes are not ours to check.
+		// This is the host's /proc: do not check the host's processes.
 		p.close()
 		return nil, os.ErrNotExist
 	}
@@ -193,7 +192,7 @@ func (p *processes) list() []int {
 	return pids
 }
 
-// descendants keeps those below p.tree.
+// descendants keeps only the descendants of p.tree.
 func (p *processes) descendants(pids []int) []int {
 	parents := make(map[int]int, len(pids))
 	for _, pid := range pids {
@@ -223,12 +222,12 @@ type usage struct {
 	files   int64 // shared memory by its files; see sharedFiles
 }
 
-// memory is an upper bound that is cheap to compute.
+// memory returns an upper bound that is cheap to compute.
 func (u usage) memory() int64 { return u.anon + max(u.shared, u.scratch+u.files) }
 
 func (p *processes) usage(pids []int) usage {
 	var use usage
-	// Process 1 inherits the times of processes that ended as orphans.
+	// Process 1 inherits the CPU times of exited orphans.
 	helper := 1
 	if p.tree != 0 {
 		helper = p.tree
@@ -285,11 +284,11 @@ func (p *processes) resident(pid int) (anon, shared int64) {
 	if err != nil {
 		return 0, 0
 	}
-	// Page tables are memory too: a process can have many and little else.
+	// Page tables also use memory: a process can have large page tables and little else.
 	return kilobytes(data, "RssAnon:") + kilobytes(data, "VmPTE:"), kilobytes(data, "RssShmem:")
 }
 
-// pageTables is the memory of a process's page tables.
+// pageTables returns the memory of a process's page tables.
 func (p *processes) pageTables(pid int) int64 {
 	data, err := os.ReadFile(fmt.Sprintf("%s/%d/status", p.path, pid))
 	if err != nil {
@@ -298,7 +297,7 @@ func (p *processes) pageTables(pid int) int64 {
 	return kilobytes(data, "VmPTE:")
 }
 
-// kilobytes reads a line like "RssAnon:      1234 kB", in bytes.
+// kilobytes reads a line like "RssAnon: 1234 kB" and returns bytes.
 func kilobytes(data []byte, label string) int64 {
 	_, rest, found := bytes.Cut(data, []byte("\n"+label))
 	if !found {
@@ -309,7 +308,7 @@ func kilobytes(data []byte, label string) int64 {
 	return n * 1024
 }
 
-// scratch is the content of the private directories: it is memory, but of no process.
+// scratch returns the size of the private directories: memory that is not attributed to a process.
 func (p *processes) scratch() int64 {
 	if p.root == nil {
 		return 0
@@ -324,12 +323,12 @@ func (p *processes) scratch() int64 {
 	return total
 }
 
-// inodeMemory is roughly what an entry of an in-memory file system takes up besides its
+// inodeMemory is the approximate memory of an entry in an in-memory file system, without its
 // content.
 const inodeMemory = 1 << 10
 
-// exactMemory divides shared pages among the processes that share them. It walks page tables, so
-// it is called only when the upper bound is over the limit. If it cannot be read the
+// exactMemory divides shared pages among the processes that share them. It walks page tables, so it
+// is called only when the upper bound is over the limit. If the exact value cannot be read, the
 // upper bound is used.
 func (p *processes) exactMemory(pids []int, files int64) int64 {
 	var anon, shared int64

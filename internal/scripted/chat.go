@@ -44,9 +44,9 @@ func entryOf(req *chatRequest) LogEntry {
 	return LogEntry{Run: c.run, Agent: c.agent, Phase: c.phase, Step: c.step, Attempt: c.attempt, Turn: c.turn, Model: req.Model, Schema: req.schema()}
 }
 
-// answer is the response to one request: whatever is sent, exactly one line is logged,
-// after all but the last bytes of the answer were sent. So the line exists once a
-// client has its answer, and says if the client did not get it.
+// answer is the response to one request. Exactly one line is logged for it, after all but its last
+// bytes were sent. So the line exists once a client has its response, and records whether the
+// client disconnected before.
 type answer struct {
 	server *Server
 	w      http.ResponseWriter
@@ -54,7 +54,7 @@ type answer struct {
 	entry  LogEntry
 }
 
-// log writes the request's line.
+// log writes the log line of the request.
 func (a *answer) log(status int, u usage) {
 	a.entry.Time = time.Now().UTC()
 	a.entry.Status, a.entry.PromptTokens, a.entry.CompletionTokens = status, u.prompt, u.completion
@@ -63,7 +63,7 @@ func (a *answer) log(status int, u usage) {
 	}
 }
 
-// gone ends a request whose client, or the server itself, left before the answer.
+// gone ends a request whose client disconnected, or whose server closed, before the response.
 func (a *answer) gone() {
 	status := StatusDropped
 	if a.r.Context().Err() != nil {
@@ -73,17 +73,18 @@ func (a *answer) gone() {
 	abort()
 }
 
-// abort breaks the connection, so that nobody takes what was sent for complete.
+// abort breaks the connection, so the client does not mistake a partial response for a complete
+// one.
 func abort() {
-	panic(http.ErrAbortHandler) //nolint:forbidigo // how a handler breaks its connection
+	panic(http.ErrAbortHandler) //nolint:forbidigo // the way to break the connection in a handler
 }
 
-// fail answers with an error.
+// fail responds with an error.
 func (a *answer) fail(e apiError) {
 	a.send(e.status, e.header(), e.body(), usage{})
 }
 
-// complete answers with a completion, streamed if asked for.
+// complete responds with a completion, streamed if requested.
 func (a *answer) complete(c *completion) {
 	if c.req.Stream {
 		a.stream(c)
@@ -92,7 +93,7 @@ func (a *answer) complete(c *completion) {
 	a.send(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, c.document(), c.usage)
 }
 
-// send answers with a known body.
+// send responds with a complete body.
 func (a *answer) send(status int, h http.Header, body []byte, u usage) {
 	a.start(status, h, len(body))
 	last := len(body) - 1
@@ -112,7 +113,7 @@ func (a *answer) start(status int, h http.Header, length int) {
 	a.w.WriteHeader(status)
 }
 
-// write sends bytes at once and reports whether the client is still connected.
+// write sends bytes immediately and reports whether the client is still connected.
 func (a *answer) write(b []byte) bool {
 	return a.put(b) && http.NewResponseController(a.w).Flush() == nil && a.r.Context().Err() == nil
 }
@@ -123,8 +124,8 @@ func (a *answer) put(b []byte) bool {
 	return err == nil
 }
 
-// stream answers with server-sent events. Small ones are sent together: one write each
-// would cost more than everything else.
+// stream responds with server-sent events. Small ones are sent together, because separate writes
+// would be the largest cost.
 func (a *answer) stream(c *completion) {
 	a.start(http.StatusOK, streamHeader, -1)
 	for event := range c.events() {
@@ -144,7 +145,7 @@ var (
 	doneEvent    = []byte("data: [DONE]\n\n")
 )
 
-// newCompletion makes a rule's answer to a request.
+// newCompletion creates a rule's response to a request.
 func newCompletion(req *chatRequest, number int, r *rule) *completion {
 	c := &completion{req: req, text: r.reply.text, calls: r.reply.calls, finish: "stop", id: completionID(req, number)}
 	if len(c.calls) > 0 {
@@ -158,7 +159,7 @@ func newCompletion(req *chatRequest, number int, r *rule) *completion {
 	return c
 }
 
-// tokens estimates what a completion costs.
+// tokens estimates the number of tokens in a completion.
 func (c *completion) tokens() int64 {
 	chars := utf8.RuneCountInString(c.text)
 	for _, call := range c.calls {

@@ -16,7 +16,7 @@ import (
 // agents are the names that a rule may match.
 var agents = []string{"planner", "builder", "tester", "releaser", "analyzer", "repair", "environment", "alpha", "beta", "gamma"}
 
-// checker turns documents into rules and collects every mistake on the way.
+// checker converts documents to rules and collects all errors.
 type checker struct {
 	file     *ast.File
 	mistakes []mistake
@@ -66,7 +66,7 @@ func (c *checker) rule(key string, d *ruleDoc) rule {
 	return r
 }
 
-// answer checks that a rule says what happens, and only one thing.
+// answer checks that a rule has exactly one action.
 func (c *checker) answer(key string, d *ruleDoc, r *rule) {
 	if d.Reply != nil {
 		r.reply = c.reply(key+".reply", d.Reply)
@@ -107,8 +107,8 @@ func (c *checker) when(key string, d *whenDoc) when {
 	return w
 }
 
-// knownPhase accepts phases (planner) and statuses of a run (planner_running). The
-// empty phase is that of requests outside any phase.
+// knownPhase accepts phases (planner) and statuses of a run (planner_running). The empty phase
+// matches requests outside any phase.
 func knownPhase(s string) bool {
 	return s == "" || contract.Phase(s).Valid() || slices.Contains(contract.Statuses(), contract.Status(s))
 }
@@ -154,7 +154,7 @@ func (c *checker) call(key string, d *callDoc) toolCall {
 	call := toolCall{name: d.Name, arguments: "{}"}
 	switch v := d.Arguments.(type) {
 	case nil:
-	case string: // as it is, so that a scenario can make it invalid
+	case string: // unchanged, so a scenario can make it invalid
 		call.arguments = v
 	default:
 		text, err := toJSON(v)
@@ -166,7 +166,7 @@ func (c *checker) call(key string, d *callDoc) toolCall {
 	return call
 }
 
-// errorCode matches the codes of providers.
+// errorCode matches error codes of providers.
 var errorCode = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}$`)
 
 func (c *checker) fault(key string, d *faultDoc) *faultSpec {

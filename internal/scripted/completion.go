@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// completion is one answer, to be sent in one of the protocol's two forms.
+// completion is a response that can be sent in either of the protocol's two forms.
 type completion struct {
 	req    *chatRequest
 	id     string
@@ -21,8 +21,8 @@ type completion struct {
 	usage  usage
 }
 
-// completionID is the same for the same question, so that a repeated request
-// gets the same tool call ids as before.
+// completionID returns the same ID for the same request, so a repeated request gets the same tool
+// call IDs.
 func completionID(req *chatRequest, rule int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s rule %d", req.caller, rule))
 	return hex.EncodeToString(sum[:10])
@@ -70,7 +70,7 @@ func (u usage) wire() *wireUsage {
 	return &wireUsage{PromptTokens: u.prompt, CompletionTokens: u.completion, TotalTokens: u.prompt + u.completion}
 }
 
-// document is the completion in one piece.
+// document returns the completion as a single document.
 func (c *completion) document() []byte {
 	message := &wireMessage{Role: "assistant"}
 	if c.text != "" || len(c.calls) == 0 {
@@ -87,7 +87,7 @@ func (c *completion) document() []byte {
 	})
 }
 
-// events is the completion as server-sent events, without the closing [DONE].
+// events returns the completion as server-sent events, without the final [DONE].
 func (c *completion) events() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		empty := ""
@@ -113,8 +113,7 @@ func (c *completion) events() iter.Seq[[]byte] {
 	}
 }
 
-// callEvents sends a tool call as providers do: the name first, the arguments in
-// pieces.
+// callEvents sends a tool call as providers do: the name first, the arguments in pieces.
 func (c *completion) callEvents(i int, yield func([]byte) bool) bool {
 	call := c.calls[i]
 	if !yield(c.delta(wireMessage{ToolCalls: []wireCall{{Index: &i, ID: c.callID(i), Type: "function", Function: wireFunction{Name: call.name}}}}, nil)) {
@@ -138,8 +137,8 @@ func (c *completion) chunk(choices []wireChoice, u *wireUsage) wireCompletion {
 
 func (c *completion) callID(i int) string { return "call_" + c.id + "_" + strconv.Itoa(i) }
 
-// Sizes of the pieces in which a text is streamed: a few for a short one, and none so
-// large that a client would not see the text grow.
+// Sizes of the pieces in which a text is streamed: a short text has a few, and none is so large
+// that a client would not see the text grow.
 const (
 	fewPieces     = 4
 	smallestPiece = 16
@@ -172,7 +171,7 @@ func event(v any) []byte {
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic("scripted: " + err.Error()) //nolint:forbidigo // a mistake in the types above
+		panic("scripted: " + err.Error()) //nolint:forbidigo // a bug in the types above
 	}
 	return b
 }

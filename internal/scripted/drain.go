@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// drain tracks the requests in progress, so that a server that ends closes its files
-// after their last lines.
+// drain tracks the requests in progress, so a closing server closes its files only after their last
+// lines.
 type drain struct {
 	mu     sync.Mutex
 	active int
@@ -17,7 +17,7 @@ type drain struct {
 // drainTimeout limits the wait for clients that neither send nor receive bytes.
 const drainTimeout = 5 * time.Second
 
-// enter counts a request in; it returns false if the server has ended.
+// enter registers a request; it returns false if the server is closed.
 func (d *drain) enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -36,7 +36,7 @@ func (d *drain) leave() {
 	}
 }
 
-// wait refuses further requests and waits for those in progress.
+// wait rejects new requests and waits for those in progress.
 func (d *drain) wait() {
 	d.mu.Lock()
 	d.ending, d.empty = true, make(chan struct{})

@@ -56,8 +56,8 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// embeddings answers POST /v1/embeddings: the same vector for the same text,
-// similar ones for texts that share words. Rules do not apply.
+// embeddings handles POST /v1/embeddings: equal texts get equal vectors, and texts that share words
+// get similar ones. Rules do not apply.
 func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 	var req embeddingRequest
 	problem := s.readBody(w, r, &req)
@@ -121,8 +121,7 @@ func embed(text string, dimensions int) []float32 {
 	return unit(v)
 }
 
-// unit scales a vector to length 1; if words cancel each other out it is the first
-// axis.
+// unit scales a vector to length 1; if all components cancel out, it returns the first axis.
 func unit(v []float32) []float32 {
 	var sum float64
 	for _, x := range v {

@@ -34,7 +34,7 @@ func (a *answer) hang() {
 	a.gone()
 }
 
-// truncated is a completion that reached the output limit in the middle.
+// truncated returns a completion that reached the output limit in the middle.
 func truncated(c *completion, r *rule) *completion {
 	c.text = firstHalf(c.text)
 	if n := len(c.calls); n > 0 {
@@ -49,7 +49,7 @@ func truncated(c *completion, r *rule) *completion {
 	return c
 }
 
-// malformed answers with HTTP 200 and invalid JSON.
+// malformed responds with HTTP 200 and invalid JSON.
 func (a *answer) malformed(c *completion) {
 	if !c.req.Stream {
 		doc := c.document()
@@ -63,11 +63,11 @@ func (a *answer) malformed(c *completion) {
 	if !a.write(role) {
 		a.gone()
 	}
-	a.log(http.StatusOK, usage{}) // before what ends the client's patience
+	a.log(http.StatusOK, usage{}) // before the data that makes the client give up
 	_, _ = a.w.Write(append(broken, doneEvent...))
 }
 
-// disconnect breaks the connection after half of the answer was sent.
+// disconnect breaks the connection after half of the response was sent.
 func (a *answer) disconnect(c *completion) {
 	if c.req.Stream {
 		a.start(http.StatusOK, streamHeader, -1)
@@ -83,7 +83,7 @@ func (a *answer) disconnect(c *completion) {
 	abort()
 }
 
-// firstHalf cuts a text in the middle, between characters.
+// firstHalf returns the first half of a text, cut between characters.
 func firstHalf(s string) string {
 	n := len(s) / 2
 	for n > 0 && !utf8.RuneStart(s[n]) {
@@ -100,7 +100,7 @@ type apiError struct {
 	retryAfter time.Duration
 }
 
-// statusError words a status as providers do, so that clients can distinguish an
+// statusError returns the error that providers send for a status, so clients can distinguish an
 // exhausted quota from a rate limit.
 func statusError(f *faultSpec) apiError {
 	e := apiError{status: f.status, retryAfter: f.retryAfter, kind: "invalid_request_error", message: "the scenario says: " + strconv.Itoa(f.status) + " " + http.StatusText(f.status)}
@@ -128,8 +128,8 @@ func statusError(f *faultSpec) apiError {
 	return e
 }
 
-// header holds the wait in the two forms that providers use: whole seconds, and
-// milliseconds for what is shorter.
+// header returns the wait in the two forms that providers use: whole seconds, and milliseconds for
+// shorter waits.
 func (e apiError) header() http.Header {
 	h := http.Header{"Content-Type": {"application/json"}}
 	if e.retryAfter > 0 {
@@ -148,7 +148,7 @@ func (e apiError) body() []byte {
 	return encode(map[string]any{"error": detail})
 }
 
-// writeError answers a request that is not for the model.
+// writeError responds to a request that is not for the model.
 func writeError(w http.ResponseWriter, e apiError) {
 	maps.Copy(w.Header(), e.header())
 	w.WriteHeader(e.status)

@@ -14,22 +14,22 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// ledger records how often each limited rule has answered and to which idempotency
-// keys. It is stored in a file beside the request log, so that a killed server
-// continues where it was; the request log itself has no room for keys.
+// ledger records how often each limited rule was used, and for which idempotency keys. It is stored
+// in a file next to the request log, so the uses survive when the server is killed; the request log
+// itself has no keys.
 //
-// Only rules with times are in it: what an unlimited rule answered once it answers
-// again, because the limited rules before it never come back.
+// It contains only rules with times: a repeated request reaches the same unlimited rule again,
+// because used-up rules before it stay used up.
 type ledger struct {
 	rules []rule
 	used  []atomic.Int64
 
 	mu   sync.Mutex
-	keys map[string]int // key → rule that answered it, without faults
+	keys map[string]int // key → rule that was used for it, except for faults
 	file *os.File       // nil means memory only
 }
 
-// header is the state file's first line, entry each one after it.
+// header is the first line of the state file, and entry each following line.
 type header struct {
 	Scenario string `json:"scenario"`
 }
@@ -97,7 +97,7 @@ func (l *ledger) restore(path, digest string) (bool, error) {
 	return true, lines.Err()
 }
 
-// remember counts one use of a limited rule.
+// remember records one use of a limited rule.
 func (l *ledger) remember(i int, key string) {
 	l.used[i].Add(1)
 	if key != "" && l.rules[i].fault == nil {
@@ -105,7 +105,7 @@ func (l *ledger) remember(i int, key string) {
 	}
 }
 
-// answered returns the rule that answered a key before.
+// answered returns the rule that was already used for a key.
 func (l *ledger) answered(key string) (int, bool) {
 	if key == "" {
 		return 0, false
@@ -120,8 +120,7 @@ func (l *ledger) usedUp(i int) bool {
 	return l.rules[i].times > 0 && l.used[i].Load() >= l.rules[i].times
 }
 
-// use takes one answer of a rule. It returns false if another request took the last one
-// meanwhile.
+// use counts one use of a rule. It returns false if another request used it up in the meantime.
 func (l *ledger) use(i int, key string) (bool, error) {
 	if l.rules[i].times == 0 {
 		return true, nil
@@ -129,7 +128,7 @@ func (l *ledger) use(i int, key string) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if first, ok := l.keys[key]; ok && first == i {
-		return true, nil // the same request came twice at the same time
+		return true, nil // two identical requests at the same time
 	}
 	if l.usedUp(i) {
 		return false, nil

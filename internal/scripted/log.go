@@ -11,16 +11,16 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Statuses of the request log for requests that got no HTTP status.
+// Statuses in the request log for requests without an HTTP status.
 const (
-	// StatusDropped: the scenario broke the connection, or the server ended.
+	// StatusDropped: the scenario broke the connection, or the server was closed.
 	StatusDropped = 0
-	// StatusClientGone: the client left before it had the whole answer.
+	// StatusClientGone: the client disconnected before it received the whole response.
 	StatusClientGone = 499
 )
 
-// LogEntry is one line of the request log. Rule is the position of the rule that
-// answered, from 1; 0 means none.
+// LogEntry is one line of the request log. Rule is the position of the rule that was used, from 1;
+// 0 means none.
 type LogEntry struct {
 	Time             time.Time `json:"time"`
 	Run              int64     `json:"run"`
@@ -34,8 +34,8 @@ type LogEntry struct {
 	Status           int       `json:"status"`
 	PromptTokens     int64     `json:"prompt_tokens"`
 	CompletionTokens int64     `json:"completion_tokens"`
-	// Schema is the name of the JSON schema required of the answer, or StrictTools;
-	// empty if neither.
+	// Schema is the name of the JSON schema required for the response, or StrictTools; empty if
+	// neither.
 	Schema string `json:"schema,omitempty"`
 }
 
@@ -43,8 +43,7 @@ type LogEntry struct {
 // tools, each of them strict.
 const StrictTools = contract.StrictToolSchemas
 
-// ReadLog reads a request log. A last line that is still being written is left
-// out.
+// ReadLog reads a request log. An incomplete last line is omitted.
 func ReadLog(path string) ([]LogEntry, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -114,8 +113,8 @@ func writeLine(w io.Writer, v any) error {
 	return err
 }
 
-// openLines opens a file of lines. It first ends a line that a killed server left
-// unfinished, so that the next one is separate.
+// openLines opens a file of lines. If a killed server left an incomplete last line, it first
+// terminates that line.
 func openLines(path string, flags int) (*os.File, error) {
 	file, err := os.OpenFile(path, flags, 0o600)
 	if err != nil {
@@ -132,7 +131,7 @@ func openLines(path string, flags int) (*os.File, error) {
 	return file, nil
 }
 
-// endsTorn reports whether a file's last line has no end.
+// endsTorn reports whether a file's last line is not terminated.
 func endsTorn(path string) (bool, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -11,8 +11,7 @@ func (w *when) matches(r *chatRequest) bool {
 
 func is[T comparable](want *T, got T) bool { return want == nil || *want == got }
 
-// pick returns the position of the rule that answers a request, -1 for none, and uses
-// it up once.
+// pick returns the position of the rule for a request, or -1 if there is none, and counts the use.
 func (s *Server) pick(r *chatRequest) (int, error) {
 	rules := s.scenario.rules
 	if i, ok := s.ledger.answered(r.key); ok && rules[i].when.matches(r) {

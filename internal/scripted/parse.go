@@ -12,8 +12,8 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// The documents below are the file's form; scenario.go has its meaning. Numbers are
-// read as they are written: the YAML library would turn 1.5 into 1.
+// The types below are the file's format; scenario.go has its meaning. Numbers are read as text,
+// because the YAML library would truncate 1.5 to 1.
 
 type scenarioDoc struct {
 	Rules []ruleDoc `yaml:"rules"`
@@ -64,7 +64,7 @@ type faultDoc struct {
 	Disconnect bool    `yaml:"disconnect"`
 }
 
-// mistake is one thing wrong with a scenario, and where.
+// mistake is an error in a scenario and its location.
 type mistake struct {
 	line    int    // from 1; 0 if unknown
 	key     string // rules[2].when.agent
@@ -82,7 +82,7 @@ func (m mistake) in(file string) string {
 	return where + ": " + m.key + ": " + m.problem
 }
 
-// parse reads a scenario; it returns either rules or what is wrong.
+// parse reads a scenario; it returns either rules or mistakes.
 func parse(data []byte) ([]rule, []mistake) {
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
@@ -106,7 +106,7 @@ func parse(data []byte) ([]rule, []mistake) {
 	return rules, c.mistakes
 }
 
-// documents counts the documents that hold anything.
+// documents counts the non-empty documents.
 func documents(file *ast.File) int {
 	n := 0
 	for _, d := range file.Docs {
@@ -117,7 +117,7 @@ func documents(file *ast.File) int {
 	return n
 }
 
-// locate finds line and key of an error of the YAML library.
+// locate returns the line and key of an error of the YAML library.
 func locate(file *ast.File, err error) mistake {
 	var syntax yaml.Error
 	if !errors.As(err, &syntax) {
@@ -138,7 +138,7 @@ func locate(file *ast.File, err error) mistake {
 	return m
 }
 
-// problemOf words an error of the YAML library without Go types.
+// problemOf describes an error of the YAML library without Go types.
 func problemOf(err yaml.Error) string {
 	var wrong *yaml.TypeError
 	if errors.As(err, &wrong) {
@@ -147,7 +147,7 @@ func problemOf(err yaml.Error) string {
 	return firstLine(err.GetMessage())
 }
 
-// plainType names a Go type in YAML terms.
+// plainType describes a Go type in YAML terms.
 func plainType(t reflect.Type) string {
 	if t == nil {
 		return "null"
@@ -190,7 +190,7 @@ type finder struct {
 	path   string
 }
 
-// Visit remembers the deepest node that starts where the error is.
+// Visit records the deepest node that starts at the error.
 func (f *finder) Visit(n ast.Node) ast.Visitor {
 	if t := n.GetToken(); t != nil && t.Position != nil && t.Position.Offset == f.offset && len(n.GetPath()) > len(f.path) {
 		f.path = n.GetPath()
@@ -198,7 +198,7 @@ func (f *finder) Visit(n ast.Node) ast.Visitor {
 	return f
 }
 
-// firstLine keeps messages to one line: the library appends a source excerpt.
+// firstLine returns the first line of a message, because the library appends a source excerpt.
 func firstLine(s string) string {
 	s, _, _ = strings.Cut(s, "\n")
 	const most = 200
@@ -227,7 +227,7 @@ func lineOf(file *ast.File, key string) int {
 	return 1
 }
 
-// duration reads 200ms, 1s, 2m.
+// duration parses 200ms, 1s, 2m.
 func duration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// caller says on whose behalf a request came, from its headers.
+// caller identifies the caller of a request by its headers.
 type caller struct {
 	run                int64
 	agent, phase, step string
@@ -38,7 +38,7 @@ func (c caller) String() string {
 		c.run, c.agent, c.phase, c.step, c.attempt, c.turn)
 }
 
-// chatRequest is the part of a chat-completions request that matters here.
+// chatRequest has the fields of a chat-completions request that are used here.
 type chatRequest struct {
 	Model    string `json:"model"`
 	Messages []struct {
@@ -65,7 +65,7 @@ type chatRequest struct {
 	key    string // digest of the Idempotency-Key; empty without one
 }
 
-// schema names the schema that the answer must fit.
+// schema returns the name of the schema that the response must match.
 func (r *chatRequest) schema() string {
 	if name := r.ResponseFormat.JSONSchema.Name; name != "" {
 		return name
@@ -152,7 +152,7 @@ func (s *Server) readChat(w http.ResponseWriter, r *http.Request) (*chatRequest,
 	return req, nil
 }
 
-// readBody reads a JSON body of bounded size into v.
+// readBody decodes a JSON body of limited size into v.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, v any) *apiError {
 	var body bytes.Buffer
 	if n := r.ContentLength; n > 0 && n <= s.opts.MaxBody {
@@ -173,8 +173,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, v any) *apiErr
 	return nil
 }
 
-// keyOf shortens an idempotency key to a digest: keys are kept as long as the server
-// lives.
+// keyOf shortens an idempotency key to a digest, because keys are kept for the lifetime of the
+// server.
 func keyOf(h http.Header) string {
 	key := h.Get("Idempotency-Key")
 	if key == "" {

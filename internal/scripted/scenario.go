@@ -11,14 +11,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Scenario is a parsed and checked scenario. It never changes and may be used by
-// several servers.
+// Scenario is a parsed and checked scenario. It never changes and may be used by several servers.
 type Scenario struct {
 	rules  []rule
 	digest string
 }
 
-// Rules returns how many rules the scenario has.
+// Rules returns the number of rules in the scenario.
 func (s *Scenario) Rules() int { return len(s.rules) }
 
 // Digest identifies the scenario's content: SHA-256, in hex.
@@ -34,13 +33,13 @@ type rule struct {
 	fault   *faultSpec
 }
 
-// when says which requests a rule answers. A nil field matches every request.
+// when has the conditions of a rule. A nil field matches every request.
 type when struct {
 	agent, phase, step, contains, model *string
 	attempt, turn                       *int
 }
 
-// reply is the model's answer.
+// reply is the model's response.
 type reply struct {
 	text  string
 	calls []toolCall
@@ -55,7 +54,7 @@ type usage struct {
 	prompt, completion int64
 }
 
-// faultSpec is what goes wrong instead of a plain answer; one of its kinds is set.
+// faultSpec is the fault to inject instead of a normal response; exactly one kind is set.
 type faultSpec struct {
 	status     int
 	code       string // of the error; "" means the usual one for the status
@@ -69,8 +68,8 @@ type faultSpec struct {
 // maxScenario limits a scenario file. Replies of many megabytes are legitimate.
 const maxScenario = 256 << 20
 
-// Load reads a scenario file. A file with mistakes is a CONFIG_ERROR that names
-// each by file, line and key.
+// Load reads a scenario file. For an invalid file, it returns a CONFIG_ERROR that lists the
+// mistakes with file, line and key.
 func Load(path string) (*Scenario, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -87,7 +86,7 @@ func Load(path string) (*Scenario, error) {
 	return Parse(path, data)
 }
 
-// Parse reads a scenario from memory. The name represents the file in messages.
+// Parse parses a scenario from memory. Messages use name as the file name.
 func Parse(name string, data []byte) (*Scenario, error) {
 	rules, mistakes := parse(data)
 	if len(mistakes) > 0 {
@@ -96,7 +95,7 @@ func Parse(name string, data []byte) (*Scenario, error) {
 	return &Scenario{rules: rules, digest: fmt.Sprintf("%x", sha256.Sum256(data))}, nil
 }
 
-// refuse makes one error from all mistakes, with the first ones in full.
+// refuse combines all mistakes into one error, with the first ones in full.
 func refuse(name string, mistakes []mistake) error {
 	const most = 10
 	lines := make([]string, 0, most+1)

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// DefaultMaxBody is the largest request body that a server reads, in bytes.
-const DefaultMaxBody = 64<<20 + 1<<20 // 64 MiB of prompt and what JSON adds around it
+// DefaultMaxBody is the default maximum size of a request body, in bytes.
+const DefaultMaxBody = 64<<20 + 1<<20 // 64 MiB of prompt, and 1 MiB for the JSON around it
 
 // Options configure a server. The zero value is usable.
 type Options struct {
-	// LogPath is the file that gets one JSON line for each request; its state (what is
-	// used up) is stored beside it and survives a restart with the same scenario.
-	// Removing the log file starts over. Empty means no log and no state.
+	// LogPath is the file that gets one JSON line for each request. The state (the uses of rules)
+	// is stored next to it and survives a restart with the same scenario. Removing the log file
+	// starts over. Empty means no log and no state.
 	LogPath string
 	// MaxBody is the largest request body in bytes; 0 means DefaultMaxBody.
 	MaxBody int64
-	// Logger gets errors that occur after an answer was sent; nil means slog.Default.
+	// Logger receives errors that occur after a response was sent; nil means slog.Default.
 	Logger *slog.Logger
 }
 
-// Server answers model requests from a scenario. It is an http.Handler, safe for
+// Server responds to model requests according to a scenario. It is an http.Handler, safe for
 // concurrent use.
 type Server struct {
 	scenario *Scenario
@@ -38,8 +38,7 @@ type Server struct {
 	closeErr  error
 }
 
-// New makes a server. It fails, with a CONFIG_ERROR, if the log or its state cannot be
-// opened.
+// New creates a server. It returns a CONFIG_ERROR if the log or its state cannot be opened.
 func New(scenario *Scenario, opts Options) (*Server, error) {
 	opts.MaxBody = cmp.Or(opts.MaxBody, DefaultMaxBody)
 	if opts.Logger == nil {
@@ -64,7 +63,7 @@ func New(scenario *Scenario, opts Options) (*Server, error) {
 	return s, nil
 }
 
-// ServeHTTP answers one request. After Close it breaks the connection.
+// ServeHTTP handles one request. After Close, it breaks the connection.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.drain.enter() {
 		abort()
@@ -73,9 +72,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Close ends requests that wait (latency, timeout), gives the others a few seconds to
-// end, and closes the files once all lines are written. Shut down the http.Server after
-// it; otherwise it would wait for requests that are never answered.
+// Close ends waiting requests (latency, timeout), gives the others a few seconds to finish, and
+// closes the files once all lines are written. Call it before shutting down the http.Server, which
+// would otherwise wait for requests that never get a response.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.closing)
@@ -88,7 +87,7 @@ func (s *Server) Close() error {
 	return s.closeErr
 }
 
-// nothing answers requests for unknown paths.
+// nothing handles requests for unknown paths.
 func (s *Server) nothing(w http.ResponseWriter, r *http.Request) {
 	writeError(w, apiError{
 		status: http.StatusNotFound, kind: "invalid_request_error", code: "unknown_url",
@@ -101,8 +100,7 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// models lists a name for each model that the scenario matches, after the one that
-// stands for any.
+// models lists the models that the scenario matches, after the generic one.
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	type entry struct {
 		ID      string `json:"id"`
@@ -122,8 +120,8 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(encode(map[string]any{"object": "list", "data": list}))
 }
 
-// wait waits for a rule's latency. It returns false if the client or the server left
-// meanwhile.
+// wait waits for a rule's latency. It returns false if the client disconnects or the server closes
+// in the meantime.
 func (s *Server) wait(r *http.Request, d time.Duration) bool {
 	if d <= 0 {
 		return r.Context().Err() == nil

@@ -9,7 +9,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// toJSON writes a YAML value as compact JSON with the keys in the file's order.
+// toJSON encodes a YAML value as compact JSON with the keys in the file's order.
 func toJSON(v any) (string, error) {
 	var b bytes.Buffer
 	if err := appendJSON(&b, v); err != nil {

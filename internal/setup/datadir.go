@@ -13,15 +13,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/trust"
 )
 
-// ownerFile is in a data folder and in the user's list of trusted folders: the current
-// user created the folder, at this place. A folder .rgpt that came with an archive or a
-// clone may name another user's programs and addresses.
+// ownerFile is a file in a data folder that is also in the user's list of trusted files. It shows
+// that the current user created the folder at this location. A folder .rgpt from an archive or a
+// clone may refer to another user's programs and addresses.
 const ownerFile = "owner"
 
-// DefaultDataDir returns the data folder: RGPT_DATA_DIR, else .rgpt in the current
-// folder if it exists, else .rgpt in the home folder if it exists, else .rgpt in the
-// current folder. One in the current folder that this user neither created
-// (ClaimDataDir) nor trusted is refused.
+// DefaultDataDir returns the data folder: RGPT_DATA_DIR, else .rgpt in the current directory if it
+// exists, else .rgpt in the home directory if it exists, else .rgpt in the current directory. A
+// data folder in the current directory that this user neither created (ClaimDataDir) nor trusted is
+// rejected.
 func DefaultDataDir() (string, error) {
 	if dir := os.Getenv(DataDir); dir != "" {
 		return filepath.Abs(dir)
@@ -46,7 +46,7 @@ func DefaultDataDir() (string, error) {
 	return here, nil
 }
 
-// checkOwner refuses a data folder that git tracks, or that another user created.
+// checkOwner rejects a data folder that git tracks or that another user created.
 func checkOwner(dir string) error {
 	tracked, err := trust.Tracked(dir)
 	switch {
@@ -58,10 +58,10 @@ func checkOwner(dir string) error {
 			"git tracks files in the data folder %s, so it comes from the repository and is not used. Choose another one with --data-dir or RGPT_DATA_DIR, or remove it from the repository", dir)
 	}
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) == 0 {
-		return nil // it is empty: nothing in it decides anything
+		return nil // an empty folder is harmless
 	}
 	if os.Getenv("HOME") == "" && os.Getenv("XDG_CONFIG_HOME") == "" {
-		return nil // without a home folder, as in many services, owners cannot be recorded
+		return nil // without a home directory, as in many services, owners cannot be recorded
 	}
 	owner := filepath.Join(dir, ownerFile)
 	if content, err := os.ReadFile(owner); err == nil && trust.Default(os.Getenv).Trusts(owner, content) {
@@ -75,8 +75,8 @@ func checkOwner(dir string) error {
 // chosen explicitly, so they need no owner.
 const defaultName = ".rgpt"
 
-// ClaimDataDir creates a data folder and, if commands may find it automatically,
-// records that this user did. One that exists and is not empty does not change.
+// ClaimDataDir creates a data folder and, if commands may find it automatically, records this user
+// as its creator. An existing folder that is not empty does not change.
 func ClaimDataDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || len(entries) > 0 {
@@ -88,16 +88,15 @@ func ClaimDataDir(dir string) error {
 	if !IsDataDir(dir) {
 		return nil
 	}
-	// If that cannot be recorded, the user must name the folder from now on: the next
-	// command says so.
+	// If this fails, the user must specify the folder from now on; the next command explains that.
 	_ = TrustDataDir(trust.Default(os.Getenv), dir)
 	return nil
 }
 
-// TrustDataDir records in a user's list that a data folder is this user's.
+// TrustDataDir records in a user's list that a data folder belongs to this user.
 func TrustDataDir(list trust.List, dir string) error {
 	owner := filepath.Join(dir, ownerFile)
-	// An existing file, even a link to elsewhere, is replaced, not written through.
+	// An existing file, even a link to elsewhere, is replaced instead of followed.
 	if err := os.Remove(owner); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("record the owner of the data folder: %w", err)
 	}
@@ -112,10 +111,10 @@ func TrustDataDir(list trust.List, dir string) error {
 	return list.Add(owner)
 }
 
-// OwnerFile returns the file that marks a data folder as a user's.
+// OwnerFile returns the file that marks a data folder as owned by a user.
 func OwnerFile(dir string) string { return filepath.Join(dir, ownerFile) }
 
-// IsDataDir reports whether a folder is a data folder by its name.
+// IsDataDir reports whether a directory has the name of a data folder.
 func IsDataDir(dir string) bool {
 	abs, err := filepath.Abs(dir)
 	return err == nil && filepath.Base(abs) == defaultName && isDir(abs)

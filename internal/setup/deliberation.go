@@ -17,9 +17,9 @@ const (
 	planByDeliberation = "deliberation"
 )
 
-// Deliberation resolves the settings of a deliberation. Without a given mode it uses
-// the configured one; local has the scripted model for all members, and is the mode of
-// an installation whose agents are all scripted.
+// Deliberation resolves the settings of a deliberation. If mode is empty, it uses the configured
+// mode. In local mode, all members use the scripted model; it is also the mode of an installation
+// whose agents are all scripted.
 func Deliberation(cfg *config.Config, mode contract.PipelineMode) (contract.DeliberationSettings, error) {
 	d := cfg.Deliberation
 	models, err := MemberModels(cfg, cmp.Or(mode, contract.PipelineMode(d.Mode)))
@@ -37,8 +37,8 @@ func Deliberation(cfg *config.Config, mode contract.PipelineMode) (contract.Deli
 	}, nil
 }
 
-// MemberModels returns which model each member of a deliberation uses: its own, else
-// the planner's; in local mode the scripted one.
+// MemberModels returns the model of each member of a deliberation: its own, else the planner's; in
+// local mode, the scripted model.
 func MemberModels(cfg *config.Config, mode contract.PipelineMode) (map[contract.Agent]contract.ModelChoice, error) {
 	if !slices.Contains(contract.PipelineModes(), mode) {
 		return nil, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "invalid deliberation mode %q; use openrouter or local", mode)
@@ -61,9 +61,9 @@ func MemberModels(cfg *config.Config, mode contract.PipelineMode) (map[contract.
 	return out, nil
 }
 
-// EveryModel returns which model each agent uses, those of runs and the members of
-// deliberations in the configured mode, and which setting it comes from, such as
-// models.phases.planner. The error says why some have none; the others are returned.
+// EveryModel returns the model of each agent of runs, and of each member of deliberations in the
+// configured mode, with the setting that it comes from, such as models.phases.planner. The error
+// explains why some agents have no model; the others are still returned.
 func EveryModel(cfg *config.Config) (models map[contract.Agent]contract.ModelChoice, from map[contract.Agent]string, err error) {
 	models, from = map[contract.Agent]contract.ModelChoice{}, map[contract.Agent]string{}
 	runs, err := Models(cfg)
@@ -81,7 +81,7 @@ func EveryModel(cfg *config.Config) (models map[contract.Agent]contract.ModelCho
 	return models, from, cmp.Or(err, missing)
 }
 
-// settingOf names the setting that modelOf takes an agent's model from.
+// settingOf returns the name of the setting from which modelOf reads an agent's model.
 func settingOf(cfg *config.Config, agent contract.Agent, others ...contract.Agent) string {
 	for _, a := range append([]contract.Agent{agent}, others...) {
 		if cfg.Models.Phases[string(a)].Model != "" {
@@ -91,7 +91,7 @@ func settingOf(cfg *config.Config, agent contract.Agent, others ...contract.Agen
 	return "models.default"
 }
 
-// scriptedModel returns the model that answers from a scenario.
+// scriptedModel returns the model that responds according to a scenario.
 func scriptedModel(cfg *config.Config) (contract.ModelChoice, error) {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Models.Providers)) {
 		if cfg.Models.Providers[name].Kind != string(model.KindScripted) {
@@ -117,7 +117,8 @@ func ModeOf(cfg *config.Config, models map[contract.Agent]contract.ModelChoice) 
 	return contract.ModeLocal
 }
 
-// planBy resolves who plans a run, and the settings of a deliberation about it.
+// planBy resolves whether the planner or a deliberation plans a run, and the settings of the
+// deliberation.
 func planBy(cfg *config.Config, s *contract.Settings) error {
 	if cfg.Deliberation.PlanBy == planByPlanner {
 		return nil

@@ -11,9 +11,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// StoredSetup returns the stored setup that a repository uses, the zero Setup if there
-// is none: one that a person stored overrides configured commands, which override one
-// that an agent found.
+// StoredSetup returns the stored setup that a repository uses, the zero Setup if there is none: one
+// that a person stored overrides configured commands, which override one that an agent found.
 func StoredSetup(ctx context.Context, db *store.Store, repo string, configured environment.Settings) (store.Setup, error) {
 	known, err := db.SetupOf(ctx, repo)
 	if errors.Is(err, store.ErrNotFound) || err == nil && len(configured.Setup) > 0 && known.Source == string(environment.SourceAgent) {
@@ -22,9 +21,9 @@ func StoredSetup(ctx context.Context, db *store.Store, repo string, configured e
 	return known, err
 }
 
-// WithStored returns the configured settings with those of a stored setup, which may be
-// the zero Setup. What the setup does not mention stays as configured. If variables
-// have the same name, a person's replaces the configured one, and an agent's does not.
+// WithStored returns the configured settings, overridden by those of a stored setup, which may be
+// the zero Setup. Settings that the setup does not contain stay as configured. A person's variable
+// replaces a configured one with the same name; an agent's does not.
 func WithStored(configured environment.Settings, known store.Setup) (environment.Settings, error) {
 	if known.ID == 0 {
 		return configured, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/proxy"
 )
 
-// Proxy creates the only network access of a worker's sandboxes. It reads the
-// credentials of registries; a missing one is an error.
+// Proxy creates the proxy that is the only network access of a worker's sandboxes. It reads the
+// credentials of registries; a missing credential is an error.
 func Proxy(cfg *config.Config) (*proxy.Proxy, error) {
 	n := cfg.Environment.Network
 	options := proxy.Options{AllowPrivate: n.AllowPrivate}

@@ -12,14 +12,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/version"
 )
 
-// Service is what every long-running process of ours has: a log and traces.
+// Service provides a long-running process with a log and traces.
 type Service struct {
 	Log   *slog.Logger
 	file  io.Closer
 	trace func(context.Context) error
 }
 
-// flushTime is how long sending the last traces may take when a process ends.
+// flushTime is the time limit for sending the last traces when a process exits.
 const flushTime = 5 * time.Second
 
 // StartService sets up logging, redaction and tracing for a component.
@@ -49,17 +49,17 @@ func (s *Service) Close() {
 	_ = s.file.Close()
 }
 
-// LogWaiting returns a function that logs at once that a service waits for its database,
-// and why.
+// LogWaiting returns a function that immediately logs that a service is waiting for its database,
+// and the reason.
 func LogWaiting(ctx context.Context, log *slog.Logger) func(error) {
 	return func(err error) {
 		log.WarnContext(ctx, "Waiting for the database", "error", err)
 	}
 }
 
-// RegisterSecrets registers what must never be shown: keys and headers of providers,
-// including those in the usual variables of their kind, and the other secrets that the
-// configuration holds or names.
+// RegisterSecrets registers the secrets to redact: keys and headers of providers, including keys in
+// the default variables of their kind, and the other secrets that the configuration contains or
+// refers to.
 func RegisterSecrets(cfg *config.Config) {
 	for _, p := range Providers(cfg) {
 		if p.APIKeyEnv != "" {

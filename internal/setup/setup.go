@@ -28,19 +28,18 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
-// Scripted is the name of the provider, and of the model, that answers from a scenario
-// file.
+// Scripted is the name of the provider and of the model that respond according to a scenario file.
 const Scripted = "scripted"
 
-// ScriptedURL is the environment variable by which a stack passes the address of its
-// scripted model to its processes.
+// ScriptedURL is the environment variable with which a stack passes the address of its scripted
+// model to its processes.
 const ScriptedURL = "RGPT_SCRIPTED_URL"
 
-// DataDir is the environment variable that names the data folder.
+// DataDir is the environment variable with the path of the data folder.
 const DataDir = "RGPT_DATA_DIR"
 
-// Load reads the configuration of a folder and adds the stack's scripted model, which
-// answers wherever no other model is chosen.
+// Load reads the configuration of a directory and adds the stack's scripted model, which is used by
+// default.
 func Load(from config.Sources, scriptedURL string) (*config.Config, error) {
 	cfg, err := config.Load(from)
 	if err != nil {
@@ -71,8 +70,8 @@ func Providers(cfg *config.Config) []model.Provider {
 	return all
 }
 
-// Catalogue returns what is known about models: the built-in catalogue overridden by
-// the configured entries.
+// Catalogue returns the known properties of models: the built-in catalogue, overridden by the
+// configured entries.
 func Catalogue(cfg *config.Config) model.Catalogue {
 	var own []model.CatalogueEntry
 	for _, e := range cfg.Models.Catalogue {
@@ -113,17 +112,17 @@ func Workspaces(cfg *config.Config, dataDir string, blobs workspace.Blobs) (*wor
 	})
 }
 
-// BuildCaches returns where commands keep what they compiled.
+// BuildCaches returns the store of build caches for commands.
 func BuildCaches(dataDir string) buildcache.Store {
 	return buildcache.At(filepath.Join(dataDir, "cache", "build"))
 }
 
-// Environments returns where the environments of repositories are stored on this host.
+// Environments returns the store of this host for the environments of repositories.
 func Environments(dataDir string) environment.Store {
 	return environment.At(filepath.Join(dataDir, "cache", "environments"))
 }
 
-// Downloads returns where the set-ups of this host share downloads.
+// Downloads returns the downloads shared by the setups on this host.
 func Downloads(dataDir string) environment.Downloads {
 	return environment.DownloadsAt(filepath.Join(dataDir, "cache", "downloads"))
 }
@@ -136,8 +135,8 @@ func Sandbox(cfg *config.Config, tools sandbox.Toolchains, dataDir string) (*san
 	})
 }
 
-// sandboxHelper returns the small program that starts each sandbox, if it is beside
-// this one; without it this program starts itself, which is slower.
+// sandboxHelper returns the small program that starts each sandbox, if it is next to this one.
+// Otherwise, this program starts itself, which is slower.
 func sandboxHelper() string {
 	self, err := os.Executable()
 	if err != nil {
@@ -150,7 +149,7 @@ func sandboxHelper() string {
 	return helper
 }
 
-// Limits returns what a command may use up.
+// Limits returns the resource limits of a command.
 func Limits(cfg *config.Config) sandbox.Limits {
 	s := cfg.Execution.Sandbox
 	return sandbox.Limits{
@@ -159,7 +158,7 @@ func Limits(cfg *config.Config) sandbox.Limits {
 	}
 }
 
-// Verification returns the verification's settings in the form of package verify.
+// Verification returns the settings of verification in the form that package checks requires.
 func Verification(cfg *config.Config) checks.Settings {
 	v := cfg.Verification
 	network := func(hosts []string) checks.Hosts {
@@ -187,8 +186,8 @@ func Verification(cfg *config.Config) checks.Settings {
 	return out
 }
 
-// environmentOf resolves how runs get their environment and baseline: nil if
-// environments are switched off.
+// environmentOf resolves the settings of a run's environment and baseline; nil if environments are
+// disabled.
 func environmentOf(cfg *config.Config) (*contract.EnvironmentSettings, environment.Settings) {
 	e := cfg.Environment
 	if !e.Enabled {
@@ -199,25 +198,23 @@ func environmentOf(cfg *config.Config) (*contract.EnvironmentSettings, environme
 	}, EnvironmentSettings(e)
 }
 
-// EnvironmentSettings returns the set-up settings of the section environment.
+// EnvironmentSettings returns the setup settings of the section environment.
 func EnvironmentSettings(e config.Environment) environment.Settings {
 	return environment.Settings{Setup: e.Setup, Hosts: e.Network.Hosts, Variables: e.Variables, Cache: e.Cache}
 }
 
-// RunSpec is what a run's row keeps of its inputs besides the settings on which its
-// workflow decides: all that was resolved when it was created. A deploy or an edited
-// file never changes it.
+// RunSpec has the inputs of a run, apart from the settings that its workflow uses, as resolved at
+// its creation and stored in its row. Deployments and edited files do not change it.
 type RunSpec struct {
-	BranchPrefix string               `json:"branch_prefix"` // the run's id is appended when it is known
+	BranchPrefix string               `json:"branch_prefix"` // the run's ID is appended once it is known
 	Verification checks.Settings      `json:"verification"`
 	Environment  environment.Settings `json:"environment,omitzero"`
-	// EnvironmentGiven is whether Environment was given for this run only: then no stored
-	// setup is used, except what its own environment agent proposes.
+	// EnvironmentGiven is set if Environment was specified for this run only. Then no stored setup
+	// is used, except the one that its own environment agent proposes.
 	EnvironmentGiven bool `json:"environment_given,omitempty"`
 }
 
-// ReadRunSpec reads the RunSpec in a run's row; the zero value for a run created
-// without one.
+// ReadRunSpec reads the RunSpec in a run's row; the zero value for a run created without one.
 func ReadRunSpec(run store.Run) (spec RunSpec, err error) {
 	if len(run.Spec) == 0 {
 		return spec, nil
@@ -228,17 +225,17 @@ func ReadRunSpec(run store.Run) (spec RunSpec, err error) {
 	return spec, nil
 }
 
-// Branch returns the branch on which the work of the run with this id is released.
+// Branch returns the release branch of the run with this ID.
 func (s RunSpec) Branch(runID int64) string { return s.BranchPrefix + strconv.FormatInt(runID, 10) }
 
-// agents are those that need a model in a run.
+// agents are the agents that need a model in a run.
 var agents = []contract.Agent{
 	contract.AgentPlanner, contract.AgentBuilder, contract.AgentTester,
 	contract.AgentReleaser, contract.AgentAnalyzer, contract.AgentRepair,
 }
 
-// Freeze resolves the inputs of a run. The caller sets afterwards what was requested on
-// top of the configuration.
+// Freeze resolves the inputs of a run from the configuration. The caller then applies the options
+// of the request.
 func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec, error) {
 	settings, spec := FreezeWithoutModels(cfg, repo)
 	var err error
@@ -251,7 +248,7 @@ func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec,
 	return settings, spec, planBy(cfg, &settings)
 }
 
-// FreezeWithoutModels resolves the inputs of a run that calls no model.
+// FreezeWithoutModels resolves the inputs of a run that does not call models.
 func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec) {
 	e := cfg.Execution
 	settings := contract.Settings{
@@ -293,7 +290,7 @@ func Fallbacks(cfg *config.Config) ([]contract.ModelChoice, error) {
 	return out, nil
 }
 
-// Models returns which model each agent uses.
+// Models returns the model of each agent.
 func Models(cfg *config.Config) (map[contract.Agent]contract.ModelChoice, error) {
 	out := map[contract.Agent]contract.ModelChoice{}
 	for _, agent := range agents {
@@ -305,8 +302,8 @@ func Models(cfg *config.Config) (map[contract.Agent]contract.ModelChoice, error)
 	return out, nil
 }
 
-// modelOf returns the model of an agent: its own, else that of the first of others that
-// has one, else the default.
+// modelOf returns the model of an agent: its own, else the model of the first of others that has
+// one, else the default.
 func modelOf(cfg *config.Config, agent contract.Agent, others ...contract.Agent) (contract.ModelChoice, error) {
 	base := contract.ModelChoice{Provider: cfg.Models.Default.Provider, Model: cfg.Models.Default.Model, Temperature: cfg.Models.Default.Temperature}
 	chosen := base
@@ -329,8 +326,8 @@ func modelOf(cfg *config.Config, agent contract.Agent, others ...contract.Agent)
 	return WithTimeout(cfg, chosen), nil
 }
 
-// WithTimeout returns a choice with its provider's time-out, if the provider has one, so that
-// it is frozen with the run.
+// WithTimeout returns a choice with its provider's timeout, if the provider has one, so the timeout
+// is frozen with the run.
 func WithTimeout(cfg *config.Config, choice contract.ModelChoice) contract.ModelChoice {
 	choice.Timeout = cfg.Models.Providers[choice.Provider].Timeout
 	return choice

@@ -10,8 +10,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// Beat is the heartbeat of a worker: the state of its agents, and the times by which
-// its silence is judged.
+// Beat is a worker's heartbeat: the state of its agents, and the intervals that determine when they
+// are offline.
 type Beat struct {
 	Worker       string // its identity
 	Version      string
@@ -19,7 +19,7 @@ type Beat struct {
 	MemoryUsage  int64
 	StartedAt    time.Time
 	Every        time.Duration // time until the next beat
-	OfflineAfter time.Duration // silence after which its agents count as gone
+	OfflineAfter time.Duration // silence after which its agents count as offline
 	Agents       []AgentBeat
 }
 
@@ -51,11 +51,11 @@ func (s *Store) Heartbeat(ctx context.Context, b Beat) error {
 	}), "store the heartbeat of worker %s", b.Worker)
 }
 
-// maxOfflineAgents is how many offline agents are remembered.
+// maxOfflineAgents is the maximum number of offline agents that are kept.
 const maxOfflineAgents = 500
 
-// ForgetAgents removes agents that have been silent for longer than a retention, and
-// all but the newest offline ones. It returns how many.
+// ForgetAgents removes agents that have been silent for longer than the retention, and all but the
+// newest offline ones. It returns the number removed.
 func (s *Store) ForgetAgents(ctx context.Context, retention time.Duration) (int64, error) {
 	n, err := s.q.ForgetAgents(ctx, db.ForgetAgentsParams{Retention: retention.Seconds(), Missed: contract.MissedHeartbeats, Most: maxOfflineAgents})
 	return n, dberr.Explain(err, "remove agents that have been offline for a long time")

@@ -9,8 +9,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// AddArtifacts stores artifacts of a run with an event artifact.added for each. If the
-// run already has an artifact of a name, the first stays, without another event.
+// AddArtifacts stores artifacts of a run with an event artifact.added for each. If the run already
+// has an artifact with the same name, that artifact is kept and no event is added.
 func (s *Store) AddArtifacts(ctx context.Context, runID int64, artifacts []contract.Artifact) error {
 	if len(artifacts) == 0 {
 		return nil

@@ -15,18 +15,17 @@ type sender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// batch sends several generated queries in one round trip, which sqlc cannot express:
-// those without a result wait until one with a result, or flush, sends all of them.
-// Sent to a pool they are one transaction; each sees what others have committed before
-// it began.
+// batch sends several generated queries in one round trip, which sqlc cannot express: queries
+// without a result are queued until a query with a result, or flush, sends all of them. A batch
+// sent to a pool is one transaction; each query sees what was committed before that query began.
 type batch struct {
 	pgx.Batch
 	to     sender
 	queued int
 }
 
-// queue takes the errors of generated queries that were queued. There are none: errors
-// appear when the batch is sent.
+// queue discards the results of queued queries, which are always nil: errors appear when the batch
+// is sent.
 func (b *batch) queue(...error) {}
 
 // newBatch returns queries that share a batch.
@@ -98,7 +97,7 @@ func (r *lastRow) Scan(dest ...any) error {
 		r.err = r.results.QueryRow().Scan(dest...)
 	}
 	if err := r.results.Close(); r.err == nil {
-		r.err = err // the transaction may fail at its end
+		r.err = err // the commit may fail
 	}
 	return r.err
 }
@@ -133,8 +132,8 @@ func (r *lastRows) Err() error {
 	return r.err
 }
 
-// planned makes Postgres plan each query for its parameters, which pgx then
-// writes into the text.
+// planned makes Postgres plan each query for its parameter values, which pgx inserts into the SQL
+// text.
 type planned struct{ *pgxpool.Pool }
 
 func (p planned) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {

@@ -9,11 +9,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// AddBranchMessage stores a message about a released branch and counts the repair that
-// it leads to, across all runs that released a branch of this name in this repository,
-// one after the other. Repair is 0 if the maximum is reached. A repeat for the same
-// message of a run gives the same answer and counts nothing; AcceptedBefore is set if another
-// workflow run had taken it, before the run was replayed.
+// AddBranchMessage stores a message about a released branch and counts the repair that it triggers.
+// The count covers all runs that successively released a branch with this name in this repository.
+// Repair is 0 if the maximum is reached. A repeat with the same message of a run returns the same
+// result and counts nothing; AcceptedBefore is set if another workflow run accepted the message
+// before the run was replayed.
 func (s *Store) AddBranchMessage(ctx context.Context, workflowRunID string, in contract.TakeCheckInput) (contract.TakeCheckResult, error) {
 	doc, err := rowconv.Encode(in.Message)
 	if err != nil {

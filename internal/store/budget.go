@@ -14,16 +14,16 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 )
 
-// defaultWarnAt is the part of a budget at which a warning is given.
+// defaultWarnAt is the fraction of a budget at which a warning is issued.
 const defaultWarnAt = 0.8
 
-// scopeKey names a budget, in rows too.
+// scopeKey identifies a budget, as in its row.
 type scopeKey struct {
 	Kind ScopeKind `json:"kind"`
 	Key  string    `json:"key"`
 }
 
-// sortedScopes puts scopes in the order of their locks, each once.
+// sortedScopes returns scopes in locking order, without duplicates.
 func sortedScopes(scopes []Scope) []Scope {
 	scopes = slices.Clone(scopes)
 	slices.SortStableFunc(scopes, func(a, b Scope) int {
@@ -79,7 +79,7 @@ type part struct {
 	unit                             string
 	spent, reserved, estimate, limit int64
 
-	carried bool // the run's row only carries a pipeline: users do not see it as a run
+	carried bool // the run's row exists only for a pipeline: users do not see it as a run
 }
 
 // parts returns the sides of the reservation's budgets that have a limit.
@@ -97,8 +97,8 @@ func parts(r Reservation, budgets map[scopeKey]db.Budget, carried bool) []part {
 	return out
 }
 
-// refusal returns why the budgets do not accept a reservation, nil if they do. A budget
-// that is used up takes precedence over one that is busy.
+// refusal returns the reason why the budgets reject a reservation, or nil if they accept it. A
+// budget that is used up takes precedence over one that is busy.
 func refusal(r Reservation, budgets map[scopeKey]db.Budget, carried bool) error {
 	var busy error
 	for _, p := range parts(r, budgets, carried) {
@@ -116,8 +116,8 @@ func refusal(r Reservation, budgets map[scopeKey]db.Budget, carried bool) error 
 	return busy
 }
 
-// nearing returns the budgets that the reservation raises above their warning mark;
-// each warns once.
+// nearing returns the budgets that the reservation raises above their warning threshold; each
+// budget warns once.
 func nearing(r Reservation, budgets map[scopeKey]db.Budget) []Scope {
 	mark := cmp.Or(r.WarnAt, defaultWarnAt)
 	var out []Scope
@@ -155,7 +155,7 @@ func (p part) whose() string {
 	return string(p.scope.Kind) + " " + p.scope.Key
 }
 
-// next returns what to do once there is more room.
+// next returns the action to take after the limit has been raised.
 func (p part) next() string {
 	if p.carried {
 		return "spawn the pipeline again"

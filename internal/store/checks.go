@@ -28,11 +28,11 @@ type Finding struct {
 	CreatedAt   time.Time `json:"created_at"`
 }
 
-// SaveCheck stores the outcome of a check with its cases and findings, all or nothing.
-// A repeat for the same execution and check replaces them; the events finding.added are
-// written only the first time. What the same check found in earlier executions of the
-// run becomes resolved, so the open findings are those of the last time that each check
-// ran. The times are those of the result's duration, ending now.
+// SaveCheck stores the outcome of a check with its cases and findings, all or nothing. A repeat for
+// the same execution and check replaces them; the events finding.added are written only the first
+// time. Findings of the same check from earlier executions of the run become resolved, so the open
+// findings are those of each check's latest execution. The start time is computed from the result's
+// duration; the end time is now.
 func (s *Store) SaveCheck(ctx context.Context, execution contract.ExecutionRef, checkID string, result contract.CheckResult,
 	cases []contract.TestCase, findings []contract.Finding, logDigest string,
 ) error {

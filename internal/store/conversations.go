@@ -14,8 +14,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// Message is one message of a conversation. The store does not interpret its content;
-// it keeps its meaning, but not its spacing and order of keys.
+// Message is one message of a conversation. The store does not interpret its content; it preserves
+// the JSON value, but not its whitespace or key order.
 type Message struct {
 	Role    string          `json:"role"`
 	Content json.RawMessage `json:"content"`
@@ -46,9 +46,8 @@ func (s *Store) OpenConversation(ctx context.Context, executionID int64, message
 		"open the conversation of execution %d", executionID)
 }
 
-// AddBefore adds messages that a model must read before it takes a turn, after all
-// messages of the previous turn. Messages that were already added before that turn stay
-// unchanged.
+// AddBefore adds messages that a model must read before it takes a turn, after all messages of the
+// previous turn. Messages that were already added before that turn stay unchanged.
 func (s *Store) AddBefore(ctx context.Context, executionID int64, turn int, messages []Message) error {
 	doc, err := rowconv.Encode(messages)
 	if err != nil || len(messages) == 0 {
@@ -57,13 +56,12 @@ func (s *Store) AddBefore(ctx context.Context, executionID int64, turn int, mess
 	return dberr.Explain(s.q.AppendMessages(ctx, before(executionID, turn, doc)), "extend the conversation of execution %d before turn %d", executionID, turn)
 }
 
-// before converts what is added before a turn.
+// before converts messages to be added before a turn into query parameters.
 func before(executionID int64, turn int, messages json.RawMessage) db.AppendMessagesParams {
 	return db.AppendMessagesParams{ExecutionID: executionID, Turn: int32(turn - 1), StartAt: rowconv.ToolResults, Messages: messages}
 }
 
-// Conversation returns the messages of an execution in the order in which a model must
-// read them.
+// Conversation returns the messages of an execution in the order in which a model must read them.
 func (s *Store) Conversation(ctx context.Context, executionID int64) ([]Message, error) {
 	entries, err := s.Transcript(ctx, executionID)
 	if err != nil {
@@ -82,7 +80,7 @@ func (s *Store) Transcript(ctx context.Context, executionID int64) ([]Transcript
 	}), dberr.Explain(err, "read the conversation of execution %d", executionID)
 }
 
-// ToolCall is what a tool call did.
+// ToolCall is a tool call with its outcome.
 type ToolCall struct {
 	ExecutionID int64                `json:"execution_id"`
 	Turn        int                  `json:"turn"`
@@ -94,9 +92,9 @@ type ToolCall struct {
 	FinishedAt  time.Time            `json:"finished_at"`
 }
 
-// SaveToolResult stores what a tool call did and the message for the model, all or
-// nothing. The first of several counts: it returns the stored call, with which a repeat
-// must continue.
+// SaveToolResult stores the outcome of a tool call and the message for the model, all or nothing.
+// If it is repeated, the first call counts: it returns the stored tool call, which the repeat must
+// use.
 func (s *Store) SaveToolResult(ctx context.Context, executionID int64, turn, index int, call ToolCall, message Message) (ToolCall, error) {
 	outcome, err := rowconv.Encode(call.Outcome)
 	if err != nil {
@@ -124,8 +122,8 @@ func (s *Store) SaveToolResult(ctx context.Context, executionID int64, turn, ind
 	return toolCallOf(row)
 }
 
-// ToolResult returns what a tool call did and the message for the model, or ErrNotFound
-// if it was not made yet.
+// ToolResult returns the outcome of a tool call and the message for the model, or ErrNotFound if
+// the call has not been made yet.
 func (s *Store) ToolResult(ctx context.Context, executionID int64, turn, index int) (ToolCall, Message, error) {
 	row, err := s.q.ToolCall(ctx, db.ToolCallParams{ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
 	if err == nil {
@@ -151,8 +149,7 @@ func (s *Store) ToolCalls(ctx context.Context, runID int64) ([]ToolCall, error) 
 	return rowconv.ConvertAll(rows, toolCallOf)
 }
 
-// ToolCall returns a tool call of a run and the patch of the workspace before it, or
-// ErrNotFound.
+// ToolCall returns a tool call of a run and the patch of the workspace before it, or ErrNotFound.
 func (s *Store) ToolCall(ctx context.Context, runID, executionID int64, turn, index int) (call ToolCall, patchBefore string, err error) {
 	row, err := s.q.ToolCallOfRun(ctx, db.ToolCallOfRunParams{RunID: runID, ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
 	if err != nil {

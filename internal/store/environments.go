@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// Environment is what the database knows about an environment.
+// Environment is an environment from its row.
 type Environment struct {
 	Digest      string          `json:"digest"`
 	Repo        string          `json:"repo"`
@@ -44,8 +44,7 @@ func (s *Store) Environments(ctx context.Context, repo string, limit int) ([]Env
 	return rowconv.Convert(rows, environmentOf), dberr.Explain(err, "list environments")
 }
 
-// SaveEnvironment stores an environment. If a digest has several archives the last one
-// counts.
+// SaveEnvironment stores an environment. If a digest has several archives, the last one counts.
 func (s *Store) SaveEnvironment(ctx context.Context, e Environment) error {
 	recipe, err := rowconv.Document(e.Recipe)
 	if err != nil {
@@ -57,9 +56,8 @@ func (s *Store) SaveEnvironment(ctx context.Context, e Environment) error {
 	}), "store environment %s", e.Digest)
 }
 
-// RemoveEnvironment removes an environment and the baselines that ran in it. It returns
-// the artifact of its archive, which is no longer referenced; empty if the environment
-// did not exist.
+// RemoveEnvironment removes an environment and the baselines that ran in it. It returns the
+// artifact of its archive, which is no longer referenced; empty if the environment did not exist.
 func (s *Store) RemoveEnvironment(ctx context.Context, digest string) (archive string, err error) {
 	if _, err := s.q.DropBaselinesOf(ctx, digest); err != nil {
 		return "", dberr.Explain(err, "remove the baselines of environment %s", digest)
@@ -71,9 +69,9 @@ func (s *Store) RemoveEnvironment(ctx context.Context, digest string) (archive s
 	return archives[0], nil
 }
 
-// RemoveUnusedEnvironments removes environments that no run has begun to use for longer
-// than age and that no unfinished run needs, at most 1,000, and the baselines that ran
-// in them. It returns the artifacts of their archives, which are no longer referenced.
+// RemoveUnusedEnvironments removes at most 1,000 environments that no run has started to use within
+// age and that no unfinished run needs, and the baselines that ran in them. It returns the
+// artifacts of their archives, which are no longer referenced.
 func (s *Store) RemoveUnusedEnvironments(ctx context.Context, age time.Duration) (archives []string, err error) {
 	rows, err := s.q.RemoveUnusedEnvironments(ctx, db.RemoveUnusedEnvironmentsParams{Age: age.Seconds(), Most: 1000})
 	if err != nil {
@@ -88,7 +86,7 @@ func (s *Store) RemoveUnusedEnvironments(ctx context.Context, age time.Duration)
 	return archives, err
 }
 
-// EnvironmentsInUse returns the environments of runs that have not ended.
+// EnvironmentsInUse returns the environments of unfinished runs.
 func (s *Store) EnvironmentsInUse(ctx context.Context) ([]string, error) {
 	digests, err := s.q.EnvironmentsInUse(ctx)
 	return digests, dberr.Explain(err, "find environments in use")
@@ -100,9 +98,9 @@ var digestPrefix = regexp.MustCompile(`^[0-9a-f]{6,64}$`)
 // beginning of one, at least six digits.
 func IsDigest(text string) bool { return digestPrefix.MatchString(text) }
 
-// FindEnvironment returns the environment whose digest equals, or begins with, a text.
-// It is ErrNotFound if there is none, and refused if several begin with it. It does not
-// count as a use.
+// FindEnvironment returns the environment whose digest equals, or begins with, a text. It returns
+// ErrNotFound if there is none, and an error if several digests begin with the text. The lookup
+// does not count as a use.
 func (s *Store) FindEnvironment(ctx context.Context, digest string) (Environment, error) {
 	if !IsDigest(digest) {
 		return Environment{}, noEnvironment(digest)
@@ -131,14 +129,14 @@ func environmentOf(r db.Environment) Environment {
 	}
 }
 
-// Setup is how to set up a repository if its files do not say.
+// Setup describes how to set up a repository whose files do not specify it.
 type Setup struct {
 	ID        int64           `json:"id"`
 	Repo      string          `json:"repo"`
 	Source    string          `json:"source"` // agent, person
 	Settings  json.RawMessage `json:"settings"`
 	Reason    string          `json:"reason,omitempty"`
-	Proven    bool            `json:"proven"` // it is used; else only its run tries it
+	Proven    bool            `json:"proven"` // whether the repository uses it; otherwise only its run tries it
 	RunID     int64           `json:"run_id,omitempty"`
 	CreatedBy string          `json:"created_by,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
@@ -146,8 +144,8 @@ type Setup struct {
 	RevokedBy string          `json:"revoked_by,omitempty"`
 }
 
-// AddSetup stores a setup. A person's is used for its repository from now on, an
-// agent's once it is proven.
+// AddSetup stores a setup. A person's setup applies to its repository immediately, an agent's setup
+// once it is proven.
 func (s *Store) AddSetup(ctx context.Context, n Setup) (Setup, error) {
 	settings, err := rowconv.Document(n.Settings)
 	if err != nil {
@@ -172,7 +170,7 @@ func (s *Store) SetupByID(ctx context.Context, id int64) (Setup, error) {
 	return setupOf(row), dberr.Explain(err, "read setup %d", id)
 }
 
-// Setups returns setups, newest first: those of one repository, or all.
+// Setups returns setups, newest first: those of one repository, or all if repo is empty.
 func (s *Store) Setups(ctx context.Context, repo string, limit int) ([]Setup, error) {
 	rows, err := s.lists.ListSetups(ctx, db.ListSetupsParams{Repo: rowconv.Optional(repo), Most: rowconv.Limit(limit, 50)})
 	return rowconv.Convert(rows, setupOf), dberr.Explain(err, "list setups")
@@ -184,13 +182,13 @@ func (s *Store) RevokeSetup(ctx context.Context, id int64, by string) (bool, err
 	return n > 0, dberr.Explain(err, "revoke setup %d", id)
 }
 
-// ProveSetup makes a repository use a setup, and reports whether that is allowed.
+// ProveSetup makes a repository use a setup, and reports whether it was allowed to.
 func (s *Store) ProveSetup(ctx context.Context, id int64) (bool, error) {
 	n, err := s.q.ProveSetup(ctx, id)
 	return n > 0, dberr.Explain(err, "record that setup %d works", id)
 }
 
-// SetRunSetup records which setup a run tries; 0 is none.
+// SetRunSetup records which setup a run tries; 0 means none.
 func (s *Store) SetRunSetup(ctx context.Context, runID, setupID int64) error {
 	n, err := s.q.SetRunSetup(ctx, db.SetRunSetupParams{SetupID: rowconv.Optional(setupID), RunID: runID})
 	if err == nil && n == 0 {

@@ -18,9 +18,9 @@ func (s *Store) Events(ctx context.Context, runID, afterSeq int64, limit int) ([
 	}), dberr.Explain(err, "read the events of run %d", runID)
 }
 
-// PipelineEvents returns the events that name a pipeline, after a sequence number, in
-// order, at most limit of them (default and maximum 1000). Their numbers are those of
-// the run that they belong to, so there are gaps.
+// PipelineEvents returns the events that name a pipeline, after a sequence number, in order, at
+// most limit of them (default and maximum 1000). They are numbered with all events of their run, so
+// there are gaps.
 func (s *Store) PipelineEvents(ctx context.Context, id, afterSeq int64, limit int) ([]contract.Event, error) {
 	rows, err := s.q.PipelineEvents(ctx, db.PipelineEventsParams{PipelineID: id, AfterSeq: afterSeq, Most: rowconv.Limit(limit, 1000)})
 	return rowconv.Convert(rows, func(r db.PipelineEventsRow) contract.Event {

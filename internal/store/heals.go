@@ -15,14 +15,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// HealEvent is what self-heal did about a failure.
+// HealEvent records how self-heal handled a failure.
 type HealEvent struct {
 	ID          int64               `json:"id"`
 	RunID       int64               `json:"runId"`
-	Number      int                 `json:"number"` // of the run's heals, from 1; a replay continues the numbers from where it began
+	Number      int                 `json:"number"` // within the run, from 1; a replay continues the numbering from its starting point
 	Phase       contract.Phase      `json:"phase"`
 	Step        string              `json:"step,omitempty"`
-	ExecutionID int64               `json:"execution_id,omitempty"` // that failed
+	ExecutionID int64               `json:"execution_id,omitempty"` // the failed execution
 	ErrorType   contract.Class      `json:"error_type"`
 	ErrorCode   contract.Code       `json:"error_code,omitempty"`
 	RootCause   string              `json:"root_cause,omitempty"`
@@ -37,11 +37,11 @@ type HealEvent struct {
 // Output returns the heal's result from its row; empty if it cannot be read.
 func (h HealEvent) Output() contract.HealOutput {
 	var out contract.HealOutput
-	_ = json.Unmarshal(h.HealOutput, &out) // written by Record from this very type
+	_ = json.Unmarshal(h.HealOutput, &out) // Record encoded it from the same type
 	return out
 }
 
-// Heals returns what self-heal did in a run, in the order in which it began.
+// Heals returns the heals of a run in the order in which they began.
 func (s *Store) Heals(ctx context.Context, runID int64) ([]HealEvent, error) {
 	rows, err := s.q.SelfHealEvents(ctx, runID)
 	return rowconv.Convert(rows, healOf), dberr.Explain(err, "read the self-heal events of run %d", runID)
@@ -62,10 +62,10 @@ func healOf(h db.SelfHealEvent) HealEvent {
 	}
 }
 
-// AddReplay stores what changes when a phase of a run is replayed, and returns the
-// order's id. The next execution of the phase takes it. If several callers replay the
-// same run at the same time one succeeds, once for the workflow run that it saw ended;
-// the others are refused. A key, which may be empty, lets ReplayByKey find it.
+// AddReplay stores the changes with which a phase of a run is replayed, and returns the replay's
+// id. The next execution of the phase uses it. Each ended workflow run can be replayed once: if
+// several callers try concurrently, one succeeds and the others are refused. ReplayByKey finds the
+// replay by its key, which may be empty.
 func (s *Store) AddReplay(ctx context.Context, runID int64, workflowRunID string, phase contract.Phase, o contract.ReplaySpec, key string) (int64, error) {
 	doc, err := rowconv.Encode(o)
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *Store) ReplayByKey(ctx context.Context, runID int64, key string) (Keyed
 	return KeyedReplay{ID: row.ID, Phase: contract.Phase(row.Phase), Spec: order, FromWorkflowRun: row.FromWorkflowRun}, err
 }
 
-// RunTimeFrom returns when a run's time limit begins: at its creation, or at its last
+// RunTimeFrom returns the time from which a run's time limit counts: its creation or its last
 // replay.
 func (s *Store) RunTimeFrom(ctx context.Context, runID int64) (time.Time, error) {
 	at, err := s.q.RunTimeFrom(ctx, runID)
@@ -110,9 +110,9 @@ func (s *Store) DropReplay(ctx context.Context, id int64) error {
 	return dberr.Explain(s.q.DropReplay(ctx, id), "remove replay %d", id)
 }
 
-// TakeReplay returns the replay by which an execution of a phase began, nil if it began
-// without one. The first execution that asks takes a replay; a repeat for the same one
-// gives the same answer.
+// TakeReplay returns the replay that started an execution of a phase, or nil if none did. A replay
+// belongs to the first execution that takes it; a repeat for the same execution returns the same
+// replay.
 func (s *Store) TakeReplay(ctx context.Context, e contract.ExecutionRef) (*contract.ReplaySpec, error) {
 	doc, err := s.q.TakeReplay(ctx, db.TakeReplayParams{RunID: e.RunID, Phase: string(e.Phase), ExecutionID: e.ID})
 	if errors.Is(err, pgx.ErrNoRows) {

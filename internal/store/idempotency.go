@@ -10,20 +10,19 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 )
 
-// KeepRequests is how long the answer to a request under an idempotency key is kept.
-// After that the key is free.
+// KeepRequests is how long the response to a request with an idempotency key is kept. After that,
+// the key can be used again.
 const KeepRequests = 24 * time.Hour
 
-// Answer is the answer to a request.
+// Answer is the response to a request.
 type Answer struct {
 	Status      int
 	ContentType string
 	Body        []byte
 }
 
-// BeginRequest records that a request is made under a key, and returns the answer if
-// there was one already. The same key with another request is a HUMAN_ERROR with
-// CodeConflict.
+// BeginRequest records a request with a key, and returns the response if the key already has one.
+// Using the key for a different request is a HUMAN_ERROR with CodeConflict.
 func (s *Store) BeginRequest(ctx context.Context, route, key, digest string) (*Answer, error) {
 	known, err := s.q.BeginRequest(ctx, db.BeginRequestParams{Route: route, Key: key, Digest: digest, KeepSeconds: KeepRequests.Seconds()})
 	switch {
@@ -42,18 +41,18 @@ func keyConflict() error {
 	return fault.New(contract.ClassHuman, CodeConflict, "the idempotency key was already used for a different request; use a new key")
 }
 
-// AnswerRequest keeps the answer to a request.
+// AnswerRequest stores the response to a request.
 func (s *Store) AnswerRequest(ctx context.Context, route, key string, a Answer) error {
 	return dberr.Explain(s.q.AnswerRequest(ctx, db.AnswerRequestParams{Route: route, Key: key, Status: int32(a.Status), ContentType: a.ContentType, Answer: a.Body}),
 		"store the response for the idempotency key")
 }
 
-// ForgetRequest removes a request that did nothing, so that its key is free.
+// ForgetRequest removes a request that had no effect, so that its key can be used again.
 func (s *Store) ForgetRequest(ctx context.Context, route, key string) error {
 	return dberr.Explain(s.q.ForgetRequest(ctx, db.ForgetRequestParams{Route: route, Key: key}), "release the idempotency key")
 }
 
-// SweepRequests removes expired answers, and returns how many.
+// SweepRequests removes expired responses, and returns how many.
 func (s *Store) SweepRequests(ctx context.Context) (int64, error) {
 	return sweep(func() (int64, error) {
 		n, err := s.q.SweepRequests(ctx, db.SweepRequestsParams{OlderThanSeconds: KeepRequests.Seconds(), Most: sweepPage})

@@ -15,7 +15,7 @@ import (
 // implements pgx's tracer interfaces.
 type latency struct{}
 
-// traced is what a running statement carries in its context.
+// traced is the value in the context of a running statement.
 type traced struct {
 	operation string
 	started   time.Time

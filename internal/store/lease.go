@@ -16,12 +16,12 @@ import (
 
 const (
 	leasePoll = 200 * time.Millisecond // pause between attempts to take a lease that another process holds
-	leaseTime = 10 * time.Second       // limits one query to the database about a lease
+	leaseTime = 10 * time.Second       // time limit for one lease query
 )
 
-// leases are exclusive rights of this process: an advisory lock of the database for
-// each, all on one dedicated connection. They end the moment the process dies, but
-// never while it lives, however starved it is.
+// leases are exclusive rights of this process: one advisory database lock for each, all on one
+// dedicated connection. They end as soon as the process dies, but never while it is alive, even if
+// it is starved.
 type leases struct {
 	cfg *pgx.ConnConfig
 
@@ -33,7 +33,7 @@ type leases struct {
 
 func newLeases(cfg *pgx.ConnConfig) *leases {
 	cfg = cfg.Copy()
-	for name, value := range map[string]string{ // so that a vanished host is noticed in seconds
+	for name, value := range map[string]string{ // so that the loss of a host is noticed within seconds
 		"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "3", "tcp_keepalives_count": "3",
 	} {
 		if _, given := cfg.RuntimeParams[name]; !given {
@@ -43,9 +43,9 @@ func newLeases(cfg *pgx.ConnConfig) *leases {
 	return &leases{cfg: cfg, held: map[string]bool{}}
 }
 
-// Lease lets one caller at a time do what key names, among all processes that share the
-// database. While another one holds it, it waits until ctx ends. The returned function
-// releases the lease; so does the end of the process.
+// Lease acquires the lease of a key, which one caller at a time can hold among all processes that
+// share the database. While another caller holds it, Lease waits until ctx ends. The returned
+// function releases the lease; so does the end of the process.
 func (s *Store) Lease(ctx context.Context, key string) (release func(), err error) {
 	release, owned, err := awaitLease(ctx, nil, func() (func(), bool, error) {
 		release, owned, err := s.leases.exclusive(ctx, "rgpt."+key)
@@ -57,12 +57,11 @@ func (s *Store) Lease(ctx context.Context, key string) (release func(), err erro
 	return release, err
 }
 
-// LeaseCall makes this process the only one that makes a model call. While another live
-// process is making it, LeaseCall waits, at most for patience, because that process may
-// hang. It reports whether the call is owned; the returned function, which is never
-// nil, releases it.
+// LeaseCall gives this process the exclusive right to make a model call. While another live process
+// is making it, LeaseCall waits, at most for patience, because that process may hang. It reports
+// whether the call is owned; the returned function, which is never nil, releases it.
 //
-// Two attempts within one process are not kept apart; the caller makes one at a time.
+// It does not distinguish attempts within one process; the caller must make one at a time.
 func (s *Store) LeaseCall(ctx context.Context, executionID int64, turn int, patience time.Duration) (release func(), owned bool, err error) {
 	return awaitLease(ctx, time.After(patience), func() (func(), bool, error) {
 		release, owned, err := s.leases.shared(ctx, fmt.Sprintf("rgpt.call/%d/%d", executionID, turn))
@@ -70,19 +69,19 @@ func (s *Store) LeaseCall(ctx context.Context, executionID int64, turn int, pati
 	})
 }
 
-// LeaseRequest makes the caller the only one, among all processes, that carries out the
-// request of an idempotency key. While another one does, it waits, at most for
-// patience. It reports whether the caller owns the request; the returned function,
-// which is never nil, releases it, and so does the end of the process.
+// LeaseRequest gives the caller the exclusive right, among all processes, to carry out the request
+// of an idempotency key. While another caller has it, LeaseRequest waits, at most for patience. It
+// reports whether the caller owns the request; the returned function, which is never nil, releases
+// it, and so does the end of the process.
 func (s *Store) LeaseRequest(ctx context.Context, route, key string, patience time.Duration) (release func(), owned bool, err error) {
 	return awaitLease(ctx, time.After(patience), func() (func(), bool, error) {
 		release, owned, err := s.leases.exclusive(ctx, "rgpt.request/"+route+"/"+key)
-		return release, owned, dberr.Explain(err, "acquire a request")
+		return release, owned, dberr.Explain(err, "acquire the request of an idempotency key")
 	})
 }
 
-// awaitLease tries to take a lease until it succeeds or fails, ctx ends, or its
-// patience is over.
+// awaitLease tries to take a lease until it succeeds or fails, ctx ends, or its patience has
+// elapsed.
 func awaitLease(ctx context.Context, patience <-chan time.Time, take func() (func(), bool, error)) (release func(), owned bool, err error) {
 	for {
 		release, owned, err = take()
@@ -159,8 +158,8 @@ func (l *leases) connected(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// release releases a key on the connection that holds it. If that fails it closes the
-// connection, which releases all its keys: better twice than never.
+// release releases a key on the connection that holds it. If that fails it closes the connection,
+// which releases all its keys: releasing too many is better than never releasing one.
 func (l *leases) release(conn *pgx.Conn, key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,9 +17,9 @@ import (
 	"github.com/rocketgpt/orchestrator/migrations"
 )
 
-// Migrate brings the database's schema to the version of this binary. It waits up to 15
-// s for a database that is not up yet. Several can run at once: one works, the others
-// wait for it. A schema newer than the binary is left unchanged and is a CONFIG_ERROR.
+// Migrate brings the database's schema to the version of this binary. It waits up to 15 s for a
+// database that is not up yet. Several can run concurrently: one migrates, the others wait. A
+// schema newer than the binary is left unchanged and is a CONFIG_ERROR.
 func Migrate(ctx context.Context, url string) (err error) {
 	provider, conn, cfg, err := migrator(url)
 	if err != nil {
@@ -50,7 +50,7 @@ func SchemaVersion(ctx context.Context, url string) (version int64, err error) {
 	return version, err
 }
 
-// migrator returns what applies migrations.
+// migrator returns the provider that applies migrations, and its database connection.
 func migrator(url string) (*goose.Provider, *sql.DB, *pgx.ConnConfig, error) {
 	cfg, err := parse(url)
 	if err != nil {

@@ -27,8 +27,8 @@ const (
 	ScopeDay    ScopeKind = "day"
 )
 
-// Scope is a budget that a model call is paid from. Zero means no limit; spending is
-// counted all the same.
+// Scope is a budget that a model call is charged to. A zero limit means no limit; spending is still
+// counted.
 type Scope struct {
 	Kind        ScopeKind
 	Key         string // run id, tenant, or day as 2006-01-02
@@ -53,10 +53,10 @@ type Reservation struct {
 	Provider      string
 	Model         string
 	PromptVersion string
-	Tokens        int64 // estimate of prompt and answer
+	Tokens        int64 // estimate for prompt and response
 	MicroUSD      int64 // estimate
 	Scopes        []Scope
-	WarnAt        float64   // part of a budget at which Reserved.Warned is set, once; default 0.8
+	WarnAt        float64   // fraction of a budget at which Reserved.Warned is set, once; default 0.8
 	NewMessages   []Message // added to the conversation before the turn, like AddBefore
 }
 
@@ -66,15 +66,15 @@ type CallID struct {
 	Try  int   // from 1
 }
 
-// Reserved is a model call that may be made, or one that is already done.
+// Reserved is a model call that may be made, or one that is already complete.
 type Reserved struct {
 	ID      CallID
-	Answer  *StoredAnswer // set: the call is done, nothing was reserved
-	Warned  bool          // this reservation raises a budget above its warning mark
+	Answer  *StoredAnswer // if set, the call is complete and nothing was reserved
+	Warned  bool          // this reservation raises a budget above its warning threshold
 	Warning string        // which one, for people
 }
 
-// StoredAnswer is the answer of a model call that is done.
+// StoredAnswer is the response of a completed model call.
 type StoredAnswer struct {
 	Answer json.RawMessage
 	Usage  contract.Usage
@@ -103,17 +103,15 @@ type ModelCall struct {
 	FinishedAt     *time.Time        `json:"finished_at"`
 }
 
-// ReserveCall reserves tokens and money for a model call in all its budgets, or in
-// none. A call that is done returns its answer and reserves nothing. A reservation of
-// the same (execution, turn) that is still open belonged to a worker that died; it is
-// replaced, not doubled. The messages that the model gets before the turn are stored
-// with the reservation.
+// ReserveCall reserves tokens and money for a model call in all its budgets, or in none. For a
+// completed call, it returns the stored response and reserves nothing. A reservation of the same
+// (execution, turn) that is still open belonged to a worker that died; it is replaced, not doubled.
+// The messages that the model gets before the turn are stored with the reservation.
 //
-// A call is admitted if every budget covers what is spent, what is reserved and this
-// call, or if the budget has something left and nothing is reserved: so the last call
-// may overshoot by itself and by no more. A budget that is used up is a CONFIG_ERROR
-// with CodeBudgetExceeded; one that is only held by running calls is ErrBudgetBusy, to
-// be retried shortly.
+// A call is admitted if every budget covers what is spent, what is reserved and this call, or has
+// something left and nothing reserved: only the last call can exceed a budget, and only by its own
+// amount. If a budget is used up, the error is a CONFIG_ERROR with CodeBudgetExceeded; if running
+// calls have reserved the rest, it is ErrBudgetBusy, to be retried shortly.
 func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error) {
 	r.Scopes = sortedScopes(r.Scopes)
 	var out Reserved
@@ -149,8 +147,8 @@ func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error
 	return out, nil
 }
 
-// admit moves a call that is locked and not done from its old budgets to its new ones.
-// It returns in refused why the new ones do not accept it.
+// admit moves a locked, incomplete call from its old budgets to its new ones. If the new ones do
+// not accept it, refused is the reason.
 func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.LockCallOfTurnRow) (out Reserved, refused, err error) {
 	old, err := rowconv.Decode[[]scopeKey](call.Scopes)
 	if err != nil {
@@ -184,7 +182,7 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 	if err != nil {
 		return out, nil, err
 	}
-	if len(r.NewMessages) > 0 { // only now: a call that waits for its budget gets here repeatedly
+	if len(r.NewMessages) > 0 { // only after admission: a call that waits for its budget is submitted repeatedly
 		told, err := rowconv.Encode(r.NewMessages)
 		if err != nil {
 			return out, nil, err
@@ -199,7 +197,7 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 		if err != nil {
 			return out, nil, err
 		}
-		// Nobody who holds a run's lock waits for its budgets.
+		// No holder of a run's lock waits for the run's budgets.
 		batch.queue(
 			q.LockRun(ctx, r.Execution.RunID),
 			q.AddEvent(ctx, db.AddEventParams{RunID: r.Execution.RunID, EventType: string(contract.EventBudgetWarning), Payload: payload}),
@@ -216,11 +214,11 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 	return out, nil, batch.flush(ctx)
 }
 
-// CompleteCall books what a model call used instead of what was reserved, and stores its
-// answer and the messages that it adds to the conversation as its turn, all or nothing.
-// The same attempt settled twice is booked once. An attempt that was taken over is
-// booked too, because the provider has to be paid; if it comes second, its answer is
-// dropped and it gets ErrSuperseded.
+// CompleteCall replaces a model call's reservation with its actual usage, and stores its response
+// and the messages that it adds to the conversation as its turn, all or nothing. An attempt that is
+// completed twice is booked once. An attempt that was taken over is booked too, because the
+// provider charges for it; if it finishes second, its response is dropped and it gets
+// ErrSuperseded.
 func (s *Store) CompleteCall(ctx context.Context, id CallID, usage contract.Usage, latency time.Duration, answer json.RawMessage, messages []Message) error {
 	answer, err := rowconv.Document(answer)
 	if err != nil {
@@ -264,10 +262,9 @@ func (s *Store) CompleteCall(ctx context.Context, id CallID, usage contract.Usag
 	return dberr.Explain(err, "complete model call %d", id.Call)
 }
 
-// FailCall releases what a model call had reserved and books what it still used, such
-// as a truncated answer. The row stays as failed and can be reserved again. A repeat
-// changes nothing, and neither does an attempt that was taken over, except for the
-// booking.
+// FailCall releases a model call's reservation and books its usage, such as a truncated response.
+// The row is kept as failed and can be reserved again. A repeat changes nothing. For an attempt
+// that was taken over, only the usage is booked.
 func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failure, usage contract.Usage) error {
 	if failure == nil {
 		failure = &contract.Failure{Class: contract.ClassRuntime, Code: contract.CodeUnknown, Message: "the model call failed"}
@@ -295,10 +292,9 @@ func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failu
 	return dberr.Explain(err, "end model call %d", id.Call)
 }
 
-// GiveUpCalls releases what model calls that were reserved longer than olderThan ago
-// still hold, at most limit of them, and returns how many there were. Such calls
-// belonged to workers that died and runs that nobody continued. If such a call is
-// answered after all, it is booked then.
+// GiveUpCalls releases the reservations of at most limit model calls that were reserved longer than
+// olderThan ago, and returns the number of such calls. They belonged to workers that died and runs
+// that nobody continued. If such a call completes after all, its usage is booked then.
 func (s *Store) GiveUpCalls(ctx context.Context, olderThan time.Duration, limit int) (int, error) {
 	rows, err := s.q.OpenCallsBefore(ctx, db.OpenCallsBeforeParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
 	if err != nil {
@@ -326,8 +322,8 @@ func (s *Store) giveUpCalls(ctx context.Context, executionID int64) error {
 	return nil
 }
 
-// giveUp releases what one call holds unless something has happened to it. It does not
-// count as the end of the attempt, whose usage may still come.
+// giveUp releases one call's reservation unless the call has changed in the meantime. It does not
+// end the attempt, whose usage may still be reported.
 func (s *Store) giveUp(ctx context.Context, id int64, tries int32) error {
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
 		call, err := db.New(tx).LockCall(ctx, id)
@@ -346,8 +342,8 @@ func (s *Store) giveUp(ctx context.Context, id int64, tries int32) error {
 	return dberr.Explain(err, "abandon model call %d", id)
 }
 
-// book locks the budgets of a call that is locked and queues their changes: usage is
-// spent and, if release is set, what the call holds is free.
+// book locks the budgets of a locked call and queues their changes: it adds usage to the amounts
+// spent and, if release is set, releases the call's reservation.
 func book(ctx context.Context, tx pgx.Tx, call db.LockCallRow, usage contract.Usage, release bool) (*db.Queries, *batch, error) {
 	scopes, err := rowconv.Decode[[]scopeKey](call.Scopes)
 	if err != nil {
@@ -372,8 +368,7 @@ func late(id CallID, usage contract.Usage) db.BookLateCallParams {
 	}
 }
 
-// Answer returns the stored answer of a model call, or ErrNotFound while there
-// is none.
+// Answer returns the stored response of a model call, or ErrNotFound while there is none.
 func (s *Store) Answer(ctx context.Context, executionID int64, turn int) (json.RawMessage, error) {
 	answer, err := s.q.AnswerOfTurn(ctx, db.AnswerOfTurnParams{ExecutionID: executionID, Turn: int32(turn)})
 	return answer, dberr.Or(err, dberr.NotFound("execution %d has no response for turn %d", executionID, turn), "read the response of turn %d of execution %d", turn, executionID)
@@ -390,8 +385,7 @@ func (s *Store) Usage(ctx context.Context, runID int64) (contract.Usage, error) 
 	}, nil
 }
 
-// ModelCalls returns the model calls of a run in the order in which they were
-// first reserved.
+// ModelCalls returns the model calls of a run in the order in which they were first reserved.
 func (s *Store) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, error) {
 	rows, err := s.q.ModelCalls(ctx, runID)
 	return rowconv.Convert(rows, modelCallOf), dberr.Explain(err, "read the model calls of run %d", runID)
@@ -429,7 +423,7 @@ type Budget struct {
 	Warned         bool      `json:"warned"`
 }
 
-// Budget returns what a budget has spent and holds; nothing if it was never used.
+// Budget returns the state of a budget, or a zero Budget if it was never used.
 func (s *Store) Budget(ctx context.Context, kind ScopeKind, key string) (Budget, error) {
 	row, err := s.q.Budget(ctx, db.BudgetParams{ScopeKind: string(kind), ScopeKey: key})
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -13,9 +13,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// PipelineEntries returns the blackboard, section by section in the order of first
-// writing: the newest version of each entry, or every one; with full their Head is the
-// whole text.
+// PipelineEntries returns the blackboard, section by section in the order of first writing: the
+// newest version of each entry, or every version; if full is set, Head is the whole text.
 func (s *Store) PipelineEntries(ctx context.Context, id int64, every, full bool) ([]contract.Entry, error) {
 	rows, err := s.q.PipelineEntries(ctx, db.PipelineEntriesParams{PipelineID: id, EveryVersion: every})
 	if err != nil {
@@ -35,16 +34,16 @@ func (s *Store) PipelineEntries(ctx context.Context, id int64, every, full bool)
 	return entries, s.resolveAll(ctx, id, full, len(entries), func(i int) *contract.Text { return &entries[i].Value })
 }
 
-// PipelineMessages returns messages after a number, in order, at most limit of them
-// (default and maximum 1000); with full their Head is the whole text.
+// PipelineMessages returns messages after a number, in order, at most limit of them (default and
+// maximum 1000); if full is set, Head is the whole text.
 func (s *Store) PipelineMessages(ctx context.Context, id int64, after, limit int, full bool) ([]contract.Message, error) {
 	rows, err := s.q.PipelineMessages(ctx, db.PipelineMessagesParams{PipelineID: id, AfterSeq: int32(after), Most: rowconv.Limit(limit, 1000)})
 	return s.messagesOf(ctx, id, rows, err, full)
 }
 
-// PipelineLastMessages returns the last messages of each member, at most the given
-// number of each (default contract.MessageTail), in the order in which they were
-// accepted; with full their Head is the whole text.
+// PipelineLastMessages returns the last messages of each member, at most the given number of each
+// (default contract.MessageTail), in the order in which they were accepted; if full is set, Head is
+// the whole text.
 func (s *Store) PipelineLastMessages(ctx context.Context, id int64, each int, full bool) ([]contract.Message, error) {
 	rows, err := s.q.LastPipelineMessages(ctx, db.LastPipelineMessagesParams{
 		PipelineID: id, Senders: rowconv.Convert(contract.Members(), func(m contract.Member) string { return string(m) }), Most: rowconv.Limit(each, contract.MessageTail),
@@ -63,8 +62,8 @@ func (s *Store) messagesOf(ctx context.Context, id int64, rows []json.RawMessage
 	return messages, s.resolveAll(ctx, id, full, len(messages), func(i int) *contract.Text { return &messages[i].Text })
 }
 
-// PipelineVotes returns the votes that count, in the order in which they were
-// cast; with full their Head is the whole text.
+// PipelineVotes returns the votes that count, in the order in which they were cast; if full is set,
+// Head is the whole text.
 func (s *Store) PipelineVotes(ctx context.Context, id int64, full bool) ([]contract.Vote, error) {
 	rows, err := s.q.PipelineVotes(ctx, id)
 	if err != nil {
@@ -84,8 +83,7 @@ type PipelineError struct {
 	At     time.Time `json:"at"`
 }
 
-// PipelineErrors returns what was refused or recorded of members, in order, at most
-// 1000.
+// PipelineErrors returns the refused moves and recorded errors of members, in order, at most 1000.
 func (s *Store) PipelineErrors(ctx context.Context, id int64) ([]PipelineError, error) {
 	rows, err := s.q.PipelineErrors(ctx, db.PipelineErrorsParams{PipelineID: id, Most: rowconv.Limit(0, 1000)})
 	if err != nil {
@@ -97,8 +95,8 @@ func (s *Store) PipelineErrors(ctx context.Context, id int64) ([]PipelineError, 
 	})
 }
 
-// PipelineReport returns the report of a kind (checkpoint, partial, final), or
-// ErrNotFound; with full the Head of its texts is the whole.
+// PipelineReport returns the report of a kind (checkpoint, partial, final), or ErrNotFound; if full
+// is set, Head is the whole text.
 func (s *Store) PipelineReport(ctx context.Context, id int64, kind string, full bool) (contract.DeliberationReport, error) {
 	doc, err := s.q.PipelineReport(ctx, db.PipelineReportParams{PipelineID: id, Kind: kind})
 	if err != nil {
@@ -118,8 +116,7 @@ func (s *Store) PipelineReport(ctx context.Context, id int64, kind string, full 
 	return report, s.ResolvePipelineTexts(ctx, id, texts...)
 }
 
-// NewestReported returns the newest pipeline that has a report of a kind, or
-// ErrNotFound.
+// NewestReported returns the newest pipeline that has a report of a kind, or ErrNotFound.
 func (s *Store) NewestReported(ctx context.Context, kind string) (int64, error) {
 	id, err := s.q.NewestReport(ctx, kind)
 	return id, dberr.Or(err, dberr.NotFound("no pipeline has a %s report yet", kind), "find the newest %s report", kind)
@@ -143,8 +140,8 @@ func (s *Store) SavePipelineTexts(ctx context.Context, id int64, texts ...Pipeli
 	return dberr.Explain(err, "store the text of pipeline %d", id)
 }
 
-// PipelineTexts returns texts of a pipeline, or of one that it recovers, by their refs.
-// Texts that do not exist are left out.
+// PipelineTexts returns texts of a pipeline, or of one that it recovers, by their refs. Texts that
+// do not exist are omitted.
 func (s *Store) PipelineTexts(ctx context.Context, id int64, refs []string) (map[string]string, error) {
 	rows, err := s.q.PipelineTexts(ctx, db.PipelineTextsParams{PipelineID: id, Refs: NotNil(refs)})
 	if err != nil {
@@ -157,7 +154,7 @@ func (s *Store) PipelineTexts(ctx context.Context, id int64, refs []string) (map
 	return texts, nil
 }
 
-// ResolvePipelineTexts makes the Head of texts the whole.
+// ResolvePipelineTexts replaces the Head of each text with the whole text.
 func (s *Store) ResolvePipelineTexts(ctx context.Context, id int64, texts ...*contract.Text) error {
 	var refs []string
 	for _, t := range texts {

@@ -20,9 +20,9 @@ import (
 // with all events of the run that it belongs to. (workflow id, workflow run id, Seq)
 // makes it idempotent: a repeat changes nothing.
 //
-// A terminal status never changes: a record with another status is applied without it.
-// The row that carries pipelines follows the newest of them. The workflow decides how
-// many errors are recorded (it stops at 100): rows have exactly what its history has.
+// A terminal status never changes: a record with another status is applied without it. The row that
+// accounts for pipelines follows the newest of them. The workflow limits how many errors are
+// recorded (100): the rows match its history exactly.
 func (s *Store) PipelineRecord(ctx context.Context, from Source, r contract.PipelineRecord) error {
 	params, err := pipelineParams(from, r)
 	if err != nil {
@@ -38,9 +38,9 @@ func (s *Store) PipelineRecord(ctx context.Context, from Source, r contract.Pipe
 	return nil
 }
 
-// ClosePipeline ends a pipeline whose workflow will not write how it ended: from is its
-// workflow run, or NeverStarted. What it wrote before is kept. A pipeline that has
-// ended does not change, and a repeat changes nothing.
+// ClosePipeline ends a pipeline whose workflow will not record its end: from is its workflow run,
+// or NeverStarted. Earlier records are kept. A pipeline that has ended does not change, and a
+// repeat changes nothing.
 func (s *Store) ClosePipeline(ctx context.Context, from Source, p Pipeline, status contract.PipelineStatus, failure contract.Failure) error {
 	if p.Status.Terminal() {
 		return nil
@@ -52,15 +52,15 @@ func (s *Store) ClosePipeline(ctx context.Context, from Source, p Pipeline, stat
 	})
 }
 
-// lastPipelineRecord is the number of the record that closes a pipeline in place of its
-// workflow: anything the workflow still sends is late after it.
+// lastPipelineRecord is the number of the record that closes a pipeline in place of its workflow:
+// anything the workflow sends after it counts as late.
 const lastPipelineRecord = math.MaxInt64
 
 // NeverStarted replaces the run id in a pipeline's row if its workflow never started.
 const NeverStarted = "never started"
 
-// countPipeline updates the metrics for a record that is applied for the first time: a
-// repeat does not count, nor does what came after the end.
+// countPipeline updates the metrics for a record that is applied for the first time: repeats and
+// records after the end do not count.
 func countPipeline(r contract.PipelineRecord, at time.Time, row db.PipelineRecordRow) {
 	if !row.Fresh {
 		return
@@ -117,7 +117,7 @@ func pipelineParams(from Source, r contract.PipelineRecord) (db.PipelineRecordPa
 	return p, nil
 }
 
-// newest keeps the last of those with the same key, each in its position.
+// newest keeps the last element with each key, in the original order.
 func newest[T any](list []T, key func(T) string) []T {
 	last := make(map[string]int, len(list))
 	for i, v := range list {
@@ -162,7 +162,7 @@ func changeParams(p *db.PipelineRecordParams, c *contract.PipelineChange) error 
 	return err
 }
 
-// carrierStatus returns the status of the row that carries a pipeline.
+// carrierStatus returns the status of the row that accounts for a pipeline.
 func carrierStatus(c contract.PipelineChange) contract.Status {
 	switch c.Status {
 	case contract.PipelineSpawned:

@@ -19,7 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// PipelineProject is the project of pipelines that name none.
+// PipelineProject is the project of pipelines that do not specify one.
 const PipelineProject = "pipeline"
 
 // Limits of a pipeline's objective in rows and events, in bytes.
@@ -28,24 +28,24 @@ const (
 	pipelineSummary = 500
 )
 
-// pipelineKey keeps the idempotency keys of pipelines apart from those of runs.
+// pipelineKey is a prefix that distinguishes the idempotency keys of pipelines from those of runs.
 const pipelineKey = "pipeline:"
 
 // NewPipelineRow is an independent pipeline to be created.
 type NewPipelineRow struct {
 	Tenant         string // default: DefaultTenant
 	Project        string // whose webhooks receive its events; default: PipelineProject
-	Objective      string // default: that of the task
+	Objective      string // default: the task's objective
 	Task           contract.DeliberationTask
 	Settings       contract.DeliberationSettings
-	IdempotencyKey string // the same key makes the same pipeline; empty: always a new one
+	IdempotencyKey string // the same key returns the same pipeline; empty: always a new one
 	RequestDigest  string // distinguishes a repeated request from another one with the same key
 }
 
 // Pipeline is a pipeline from its row.
 type Pipeline struct {
 	ID             int64                         `json:"pipeline_id"`
-	RunID          int64                         `json:"run_id"` // whose budget and events: the run that it plans, or the row that carries it
+	RunID          int64                         `json:"run_id"` // the run that has its budget and events: the run that it plans, or the row that accounts for it
 	ForRun         bool                          `json:"for_run"`
 	ExecutionID    int64                         `json:"execution_id,omitempty"` // of the planner, where ForRun
 	Tenant         string                        `json:"tenant"`
@@ -65,7 +65,7 @@ type Pipeline struct {
 	Analysis       []string                      `json:"analysis"`
 	AbortReason    contract.AbortReason          `json:"abort_reason,omitempty"`
 	HandoffRef     string                        `json:"handoff_ref,omitempty"`
-	Consensus      *contract.Entry               `json:"consensus,omitempty"` // with its whole text if one pipeline was requested
+	Consensus      *contract.Entry               `json:"consensus,omitempty"` // with its whole text if a single pipeline was requested
 	Failure        *contract.Failure             `json:"failure,omitempty"`
 	FailureContext *contract.FailureContext      `json:"failure_context,omitempty"`
 	Inherited      *contract.Inherited           `json:"inherited,omitempty"` // of a recovery
@@ -81,16 +81,16 @@ type Pipeline struct {
 // Cursor returns the position of the pipeline in lists.
 func (p Pipeline) Cursor() Cursor { return Cursor{CreatedAt: p.CreatedAt, ID: p.ID} }
 
-// How much of a task's lists goes into a workflow's input. The whole is in the
-// database, from which the prompts are made.
+// Limits of a task's lists in a workflow's input. The full lists are in the database, from which
+// the prompts are built.
 const (
 	inputSubtasks    = 20
 	inputConditions  = 20
 	shortenedSubtask = 128
 )
 
-// Input returns what the pipeline's workflow starts with. Its texts are cut to what a
-// history may hold; the whole texts are read from the row.
+// Input returns the input of the pipeline's workflow. Its texts are truncated to limit the
+// history's size; the whole texts are read from the row.
 func (p Pipeline) Input() contract.DeliberationInput {
 	task := p.Task
 	task.Objective = fault.Clip(task.Objective, contract.TextHead)
@@ -112,10 +112,9 @@ func heads(texts []string) []string {
 	return rowconv.Convert(texts[:min(len(texts), inputConditions)], func(s string) string { return fault.Clip(s, contract.TextHead) })
 }
 
-// SpawnPipeline stores a new pipeline, the row that carries it and the event
-// pipeline.spawned, all or nothing. With an idempotency key that the tenant has used
-// before it returns that pipeline and false; if the request was another one, it is a
-// HUMAN_ERROR with CodeConflict.
+// SpawnPipeline stores a new pipeline, the row that accounts for it and the event pipeline.spawned,
+// all or nothing. If the tenant has already used the idempotency key, it returns that pipeline and
+// false, or a HUMAN_ERROR with CodeConflict if the request was different.
 func (s *Store) SpawnPipeline(ctx context.Context, n NewPipelineRow) (Pipeline, bool, error) {
 	params, err := n.params()
 	if err != nil {
@@ -133,9 +132,8 @@ func (s *Store) SpawnPipeline(ctx context.Context, n NewPipelineRow) (Pipeline, 
 	return p, false, err
 }
 
-// PipelineByKey returns the pipeline that was created under a tenant's idempotency key,
-// or ErrNotFound. If the request was another one, it is a HUMAN_ERROR with
-// CodeConflict.
+// PipelineByKey returns the pipeline that was created with a tenant's idempotency key, or
+// ErrNotFound. If the request was different, the error is a HUMAN_ERROR with CodeConflict.
 func (s *Store) PipelineByKey(ctx context.Context, tenant, key, digest string) (Pipeline, error) {
 	known, err := s.q.PipelineByKey(ctx, db.PipelineByKeyParams{Tenant: tenant, IdempotencyKey: pipelineKey + key})
 	if err != nil {
@@ -179,8 +177,7 @@ func title(objective string) string {
 	return rowconv.Text(fault.Clip(strings.TrimSpace(line), pipelineTitle))
 }
 
-// spawnedPayload is the payload of the event of a new pipeline; its id is added when it
-// is known.
+// spawnedPayload is the payload of the event of a new pipeline; its id is added when it is known.
 func spawnedPayload(objective string, settings contract.DeliberationSettings, attempt int, prior int64) map[string]any {
 	payload := map[string]any{
 		"objective": fault.Clip(objective, pipelineSummary), "auto_continue": settings.AutoContinue, "mode": settings.Mode,
@@ -192,10 +189,10 @@ func spawnedPayload(objective string, settings contract.DeliberationSettings, at
 	return payload
 }
 
-// CreatePipeline stores a pipeline that a workflow starts, with its event: one that
-// recovers another (Prior), or that of a run's planner (Execution). A repeat returns
-// what exists. A recovery has the task of the previous pipeline, with another time if
-// one is named; a planner's is made from the run's goal.
+// CreatePipeline stores a pipeline that a workflow starts, with its event: a recovery of another
+// pipeline (Prior), or the pipeline of a run's planner (Execution). A repeat returns the existing
+// pipeline. A recovery has the task of the previous pipeline, with a different time limit if one is
+// specified; a planner's task is derived from the run's goal.
 func (s *Store) CreatePipeline(ctx context.Context, n contract.NewPipeline) (Pipeline, error) {
 	if n.Prior == 0 && (n.Execution == 0 || !n.ForRun) {
 		return Pipeline{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
@@ -222,7 +219,7 @@ func (s *Store) CreatePipeline(ctx context.Context, n contract.NewPipeline) (Pip
 	return s.Pipeline(ctx, id)
 }
 
-// priorAbort returns why the pipeline was aborted that a new one recovers.
+// priorAbort returns the reason why the pipeline that a new one recovers was aborted.
 func priorAbort(n contract.NewPipeline) contract.AbortReason {
 	if n.Inherited == nil {
 		return ""
@@ -230,7 +227,7 @@ func priorAbort(n contract.NewPipeline) contract.AbortReason {
 	return n.Inherited.AbortReason
 }
 
-// createdPipeline finds what the first of several calls has created.
+// createdPipeline finds the pipeline that the first of several calls created.
 func (s *Store) createdPipeline(ctx context.Context, n contract.NewPipeline) (int64, error) {
 	if n.Prior != 0 {
 		return s.q.PipelineOfPrior(ctx, n.Prior)
@@ -271,7 +268,7 @@ func (s *Store) newPipeline(ctx context.Context, n contract.NewPipeline) (db.Cre
 
 // taskOf returns the task of a pipeline that a workflow starts.
 func (s *Store) taskOf(ctx context.Context, n contract.NewPipeline) (string, contract.DeliberationTask, error) {
-	if n.Prior != 0 { // all of it; the workflow has only the beginnings
+	if n.Prior != 0 { // the whole task; the workflow has only the beginnings of its texts
 		prior, err := s.Pipeline(ctx, n.Prior)
 		if err == nil && prior.RunID != n.RunID {
 			err = dberr.NotFound("pipeline %d does not belong to run %d", n.Prior, n.RunID)
@@ -316,14 +313,14 @@ type PipelineFilter struct {
 	RunID  int64                     // those that plan this run
 	Text   string                    // is part of the objective, ignoring case
 	Abort  contract.AbortReason
-	ForRun *bool     // those that plan runs, or those that do not; nil: both
+	ForRun *bool     // whether the pipeline plans a run; nil: both
 	Since  time.Time // created then or later
 	Before Cursor    // pipelines after this one in the list; the zero value: from the newest on
 	Limit  int       // default 50, at most 1000
 }
 
-// ListPipelines returns pipelines, newest first. Pipeline.Cursor of the last one, as
-// PipelineFilter.Before, leads to the next page.
+// ListPipelines returns pipelines, newest first. For the next page, set PipelineFilter.Before to
+// the Cursor of the last one.
 func (s *Store) ListPipelines(ctx context.Context, f PipelineFilter) ([]Pipeline, error) {
 	params := db.ListPipelinesParams{Text: rowconv.Optional(rowconv.Text(f.Text)), Most: rowconv.Limit(f.Limit, 50)}
 	if len(f.Status) > 0 {
@@ -334,7 +331,7 @@ func (s *Store) ListPipelines(ctx context.Context, f PipelineFilter) ([]Pipeline
 	}
 	params.Abort, params.ForRun = rowconv.Optional(string(f.Abort)), f.ForRun
 	if f.RunID != 0 {
-		planning := true // the row that carries pipelines is not a run
+		planning := true // the row that accounts for pipelines is not a run
 		params.RunID, params.ForRun = &f.RunID, &planning
 	}
 	if f.Before.ID != 0 {
@@ -374,9 +371,9 @@ func pipelineOf(row db.Pipeline) (Pipeline, error) {
 	return p, nil
 }
 
-// UnstartedPipelines returns the oldest pipelines, at most limit, that were spawned
-// longer than olderThan ago and whose workflow is not known to have started. It leaves
-// out those that other workflows start.
+// UnstartedPipelines returns the oldest pipelines, at most limit, that were spawned longer than
+// olderThan ago and whose workflow is not known to have started. It omits pipelines that other
+// workflows start.
 func (s *Store) UnstartedPipelines(ctx context.Context, olderThan time.Duration, limit int) ([]Pipeline, error) {
 	ids, err := s.q.UnstartedPipelines(ctx, db.UnstartedPipelinesParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
 	if err != nil {

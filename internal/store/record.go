@@ -17,36 +17,33 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// Source is the workflow execution that sends records, which it numbers from 1. A
-// workflow that was reset continues the numbers of the one before, under a new workflow
-// run id.
+// Source is the workflow execution that sends records, which it numbers from 1. A workflow that was
+// reset continues its previous numbering under a new workflow run id.
 type Source struct {
 	WorkflowID    string
 	WorkflowRunID string
 }
 
-// Record applies one transition of a run, in one transaction and one round trip: the
-// run's row, the execution that begins or ends with its phase, the approval of the
-// notes, and the events. (workflow id, workflow run id, Seq) makes it idempotent: a
-// repeat changes nothing and returns what the first one returned. Records of one run
-// are applied one after the other.
+// Record applies one transition of a run, in one transaction and one round trip: the run's row, the
+// execution that begins or ends with its phase, the approval in the notes, and the events.
+// (workflow id, workflow run id, Seq) makes it idempotent: a repeat changes nothing and returns the
+// first result. Records of one run are applied one after the other.
 //
-// A late record no longer changes the run: one with a lower number than an
-// earlier record of its workflow, or of a workflow run that another has replaced. So a
-// status never goes back, and a terminal one changes only for a workflow run that was
-// not seen before, as after a reset, or if the run's own workflow says that it watches
-// its branch.
+// A late record does not change the run. A record is late if its number is lower than that of an
+// earlier record of its workflow, or if another workflow run has replaced its own. So a status
+// never reverts, and a terminal status changes only for a workflow run that was not seen before, as
+// after a reset, or if the run's own workflow reports that it watches its branch.
 //
-// A record is in the rows before it is in a history. If its workflow task dies in
-// between, the history does not have the record, and the task is repeated: usually the
-// same records follow. If not, another one counts under the number (by what records
-// are about, and by the history of the task), and is applied in full. A lost record
-// that comes later under another number adds no second event and begins nothing twice.
-// A worker that still writes for a task that was repeated is refused. What a lost
-// record began and never ends is closed with the run.
+// A record is in the rows before it is in a history. If its workflow task dies in between, the
+// history lacks the record, and the task is repeated: usually the same records follow. If a
+// different record follows under the same number (as its signature or the history of the task
+// shows), that one counts and is applied in full. If the lost record is sent later under another
+// number, it adds no second event and begins nothing twice. Records from a worker whose task has
+// been repeated are refused. An execution that a lost record began and that never ends is closed
+// with the run.
 //
-// An execution that ends gets the sums of its model calls; calls that are still open
-// then are given up and what they hold is released.
+// An execution that ends gets the totals of its model calls; calls that are still open then are
+// abandoned and their reservations released.
 func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (contract.RecordResult, error) {
 	params, err := recordParams(from, r)
 	if err != nil {
@@ -67,7 +64,7 @@ func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (con
 		return contract.RecordResult{}, fault.New(contract.ClassInfra, contract.CodeWorkerLost,
 			"record %d of workflow %s belongs to a workflow task that another worker has taken over; it was not applied", r.Seq, from.WorkflowID)
 	}
-	if row.OpenCalls > 0 { // for a repeat too: the first one may have died here
+	if row.OpenCalls > 0 { // also for a repeat: the first attempt may have died here
 		if err := s.giveUpCalls(ctx, r.End.ExecutionID); err != nil {
 			return contract.RecordResult{}, err
 		}
@@ -81,8 +78,8 @@ func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (con
 	return rowconv.Decode[contract.RecordResult](row.Result)
 }
 
-// count updates the metrics for a record. Only here it is known what is new: neither a
-// repeat nor a late record counts.
+// count updates the metrics for a record. Only here is it known which records are new: repeats and
+// late records do not count.
 func count(r contract.Record, row db.RecordRow) {
 	if !row.Fresh {
 		return

@@ -26,10 +26,10 @@ type NewRun struct {
 	Project         string
 	GoalTitle       string
 	GoalDescription string
-	Settings        contract.Settings // the workflow's inputs for decisions; its repository is that of the run
+	Settings        contract.Settings // the settings on which the workflow bases decisions; its repository is the run's
 	MaxRetries      int
-	Spec            any            // what else was resolved once for this run, as JSON; may be nil
-	IdempotencyKey  string         // the same key makes the same run; empty: always a new one
+	Spec            any            // everything else resolved once for this run, as JSON; may be nil
+	IdempotencyKey  string         // the same key returns the same run; empty: always a new one
 	RequestDigest   string         // distinguishes a repeated request from another one with the same key
 	GivenPlan       *contract.Plan // a plan as code; may be nil
 }
@@ -64,10 +64,10 @@ type Run struct {
 	UpdatedAt       time.Time         `json:"updated_at"`
 	StartedAt       *time.Time        `json:"started_at"`
 	FinishedAt      *time.Time        `json:"finished_at"`
-	StayingUntil    *time.Time        `json:"staying_until,omitempty"`      // of a run that watches its branch
+	StayingUntil    *time.Time        `json:"staying_until,omitempty"`      // if the run watches its branch
 	Environment     string            `json:"environment_digest,omitempty"` // of the environment of its base commit
 	Baseline        string            `json:"baseline_key,omitempty"`       // of the baseline of its base commit
-	SetupID         int64             `json:"setup_id,omitempty"`           // of the setup that created its environment, instead of its files
+	SetupID         int64             `json:"setup_id,omitempty"`           // of the setup, instead of its files, that created its environment
 }
 
 // Cursor returns the position of the run in lists.
@@ -79,7 +79,7 @@ type Cursor struct {
 	ID        int64     `json:"id"`
 }
 
-// Valid reports whether it can be the position of a run.
+// Valid reports whether the cursor can be the position of a run.
 func (c Cursor) Valid() bool { return c.ID > 0 && !c.CreatedAt.IsZero() }
 
 // Filter selects runs. Empty fields select all.
@@ -96,10 +96,9 @@ type Filter struct {
 	Limit      int       // default 50, at most 1000
 }
 
-// CreateRun stores a new run with status pending, its event run.created as number 1,
-// and the plan if one is given, all or nothing. With an idempotency key that the tenant
-// has used before it returns that run and false; if the request was another one, it is
-// a HUMAN_ERROR with CodeConflict.
+// CreateRun stores a new run with status pending, its event run.created as number 1, and the plan
+// if one is given, all or nothing. If the tenant has already used the idempotency key, it returns
+// that run and false, or a HUMAN_ERROR with CodeConflict if the request was different.
 func (s *Store) CreateRun(ctx context.Context, n NewRun) (Run, bool, error) {
 	params, err := n.params()
 	if err != nil {
@@ -117,8 +116,8 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun) (Run, bool, error) {
 	return run, false, err
 }
 
-// RunByKey returns the run that was created under an idempotency key, or ErrNotFound.
-// If the request was another one, it is a HUMAN_ERROR with CodeConflict.
+// RunByKey returns the run that was created with an idempotency key, or ErrNotFound. If the request
+// was different, the error is a HUMAN_ERROR with CodeConflict.
 func (s *Store) RunByKey(ctx context.Context, tenant, key, digest string) (Run, error) {
 	known, err := s.q.RunByKey(ctx, db.RunByKeyParams{Tenant: tenant, IdempotencyKey: key})
 	if err != nil {
@@ -162,9 +161,8 @@ func (n NewRun) params() (db.CreateRunParams, error) {
 	return p, err
 }
 
-// MarkStarted stores which workflow carries out a run, so that the reconciler skips it.
-// A repeat is harmless. The workflow run id that counts is the first one, until a
-// record comes from another.
+// MarkStarted stores which workflow carries out a run, so that the reconciler skips it. A repeat is
+// harmless. The first workflow run id counts until a record of another workflow run is applied.
 func (s *Store) MarkStarted(ctx context.Context, runID int64, workflowID, workflowRunID string) error {
 	n, err := s.q.MarkStarted(ctx, db.MarkStartedParams{WorkflowID: workflowID, WorkflowRunID: workflowRunID, RunID: runID})
 	if err == nil && n == 0 {
@@ -173,12 +171,12 @@ func (s *Store) MarkStarted(ctx context.Context, runID int64, workflowID, workfl
 	return dberr.Explain(err, "mark run %d as started", runID)
 }
 
-// waitsForTurn is what a queued run waits for.
+// waitsForTurn is the waiting_for value of a queued run.
 const waitsForTurn = "turn"
 
-// Enqueue makes a new run wait for its turn if the maximum number of runs is running,
-// or others wait before it, and reports whether it does. Runs that wait for people do
-// not count as running. 0 means no limit.
+// Enqueue makes a new run wait for its turn if the maximum number of runs are running, or earlier
+// runs are waiting, and reports whether it waits. Runs that wait for people do not count as
+// running. 0 means no limit.
 func (s *Store) Enqueue(ctx context.Context, runID int64, most int) (queued bool, err error) {
 	if most <= 0 {
 		return false, nil
@@ -195,8 +193,8 @@ func (s *Store) Enqueue(ctx context.Context, runID int64, most int) (queued bool
 	return queued, dberr.Explain(err, "check whether run %d has to wait in the queue", runID)
 }
 
-// Dequeue starts the turn of waiting runs, longest wait first, and returns them: the
-// caller must start their workflows. 0 means no limit.
+// Dequeue releases as many queued runs as the maximum allows, longest wait first, and returns them:
+// the caller must start their workflows. 0 means no limit.
 func (s *Store) Dequeue(ctx context.Context, most int) ([]int64, error) {
 	if most <= 0 {
 		most = math.MaxInt32
@@ -217,9 +215,8 @@ func (s *Store) Dequeue(ctx context.Context, most int) ([]int64, error) {
 	return ids, dberr.Explain(err, "find the next runs in the queue")
 }
 
-// PendingUnstarted returns the oldest runs, at most limit, that were created longer
-// than olderThan ago, do not wait for their turn, and whose workflow is not known to
-// have started.
+// PendingUnstarted returns the oldest runs, at most limit, that were created longer than olderThan
+// ago, do not wait for their turn, and whose workflow is not known to have started.
 func (s *Store) PendingUnstarted(ctx context.Context, olderThan time.Duration, limit int) ([]Run, error) {
 	ids, err := s.q.PendingUnstarted(ctx, db.PendingUnstartedParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
 	if err != nil {
@@ -228,9 +225,8 @@ func (s *Store) PendingUnstarted(ctx context.Context, olderThan time.Duration, l
 	return rowconv.ConvertAll(ids, func(id int64) (Run, error) { return s.Run(ctx, id) })
 }
 
-// QuietRuns returns the runs after a run, at most limit of them by id, that have a
-// workflow, have neither ended nor stopped watching their branch, and changed longer
-// than quiet ago.
+// QuietRuns returns the runs after a run, at most limit of them by id, that have a workflow, have
+// neither ended nor stopped watching their branch, and changed longer than quiet ago.
 func (s *Store) QuietRuns(ctx context.Context, quiet time.Duration, after int64, limit int) ([]int64, error) {
 	ids, err := s.q.QuietRuns(ctx, db.QuietRunsParams{QuietSeconds: quiet.Seconds(), After: after, Most: int32(limit)})
 	return ids, dberr.Explain(err, "find unfinished runs")
@@ -245,8 +241,8 @@ func (s *Store) Run(ctx context.Context, id int64) (Run, error) {
 	return runOf(row)
 }
 
-// ListRuns returns runs, newest first. Run.Cursor of the last one, as Filter.Before,
-// leads to the next page, whatever is created in between.
+// ListRuns returns runs, newest first. For the next page, set Filter.Before to the Cursor of the
+// last one; runs created in between do not matter.
 func (s *Store) ListRuns(ctx context.Context, f Filter) ([]Run, error) {
 	params := db.ListRunsParams{
 		Tenant: rowconv.Optional(f.Tenant), Project: rowconv.Optional(f.Project), Phase: rowconv.Optional(string(f.Phase)), Statuses: rowconv.Convert(f.Status, func(s contract.Status) string { return string(s) }),
@@ -287,11 +283,10 @@ func runOf(row db.GetRunRow) (Run, error) {
 	}, err
 }
 
-// SavePlan stores a plan and returns its id. It becomes the current plan when a record
-// of the run's workflow says so (RunChange.PlanID): until then it changes nothing.
-// Plans are never overwritten: a repeat for the same execution returns the existing
-// one. A zero execution id means a plan that a person edited, a new one each time;
-// author says who.
+// SavePlan stores a plan and returns its id. It becomes the current plan when a record of the run's
+// workflow selects it (RunChange.PlanID); until then it has no effect. Plans are never overwritten:
+// a repeat for the same execution returns the existing one. A zero execution id means a plan edited
+// by a person, stored as a new plan each time; author is that person.
 func (s *Store) SavePlan(ctx context.Context, runID, executionID int64, author string, plan contract.Plan) (int64, error) {
 	doc, err := rowconv.Encode(plan)
 	if err != nil {

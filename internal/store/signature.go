@@ -12,12 +12,12 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// signature identifies what a record is about, so that it is recognized under another
-// number. It does not include the time or the run's state: those differ when a workflow
-// task is repeated. It has two parts, with a | between. The first is what the rows
-// themselves protect from being done twice: the end of the run ("over"), of an
-// execution, and the events that belong to it. That may come with another record than
-// before. The second is what else happened; it is empty for none.
+// signature identifies what a record is about, so that it is recognized under another number. It
+// does not include the time or the run's state: those differ when a workflow task is repeated. It
+// has two parts, separated by |. The first describes what the rows themselves prevent from
+// happening twice: the end of the run ("over") or of an execution, and the events that belong to
+// it. These may arrive with a different record than before. The second describes everything else
+// that happened; it may be empty.
 func signature(r contract.Record) string {
 	var ended, told strings.Builder
 	if r.Run != nil && r.Run.Finished {
@@ -25,7 +25,7 @@ func signature(r contract.Record) string {
 	}
 	events := r.Events
 	if r.End != nil {
-		// Not how it ended: it ends once.
+		// The outcome is not included: an execution ends only once.
 		fmt.Fprintf(&ended, "end %d ", r.End.ExecutionID)
 		own := min(max(r.EndEvents, 0), len(events))
 		write(&ended, events[:own])
@@ -53,8 +53,8 @@ func signature(r contract.Record) string {
 	return ended.String() + "|" + told.String()
 }
 
-// write writes the types of events. For an updated run, what changed is part of what
-// the event is about: a pause is not a resume.
+// write writes the types of events. For an updated run, the changes are part of the signature: a
+// pause is not a resume.
 func write(to *strings.Builder, events []contract.EventDraft) {
 	for _, e := range events {
 		to.WriteString(strings.ReplaceAll(string(e.Type), "|", "/"))
@@ -69,7 +69,7 @@ func write(to *strings.Builder, events []contract.EventDraft) {
 func changes(payload any) string {
 	raw, err := json.Marshal(payload)
 	if err != nil {
-		return "" // encoding the record says so
+		return "" // encoding the record reports the error
 	}
 	var fields map[string]any
 	if json.Unmarshal(raw, &fields) != nil {

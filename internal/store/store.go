@@ -1,14 +1,12 @@
-// Package store is the database: runs, their executions, events, conversations, model
-// calls and budgets in PostgreSQL. Workflow history is the truth about orchestration;
-// these rows are what people and programs read, written by activities in a way that
-// makes every repeat harmless. This package writes, and reads what workflows and
-// commands need; package feed follows events, package views reads for pages and
-// reports.
+// Package store is the database: runs, their executions, events, conversations, model calls and
+// budgets in PostgreSQL. Workflow history is the source of truth for orchestration; people and
+// programs read these rows, which activities write in a way that makes every repeat harmless. This
+// package writes rows and reads them for workflows and commands; package feed follows events,
+// package views reads for pages and reports.
 //
-// Two locks order everything. Whatever adds events to a run first locks the run's row,
-// so that events are numbered without gaps in the order of their commits. Whatever
-// changes budgets first locks the model call, then the budgets in the order of their
-// keys. Nothing takes both kinds.
+// Two kinds of locks order all writes. A transaction that adds events to a run first locks the
+// run's row, so that events are numbered without gaps in the order of their commits. A transaction
+// that changes budgets first locks the model call, then the budgets in the order of their keys.
 package store
 
 import (
@@ -31,30 +29,30 @@ import (
 	"github.com/rocketgpt/orchestrator/migrations"
 )
 
-// Errors to check for with errors.Is. Each is wrapped in a fault that says what to do.
+// Errors to check for with errors.Is. Each is wrapped in a fault that describes the remedy.
 var (
-	// ErrNotFound: there is no such run, execution or row.
+	// ErrNotFound: the run, execution or row does not exist.
 	ErrNotFound = dberr.ErrNotFound
 	// ErrBudgetBusy: the call fits into the budget only if running calls cost less than
 	// was reserved for them; retry shortly.
 	ErrBudgetBusy = errors.New("the budget is reserved by calls in progress")
-	// ErrSuperseded: another attempt of the same model call was settled first. The next
-	// ReserveCall returns the answer that counts.
-	ErrSuperseded = errors.New("another attempt at this model call was settled first")
+	// ErrSuperseded: another attempt at the same model call was completed first. The next
+	// ReserveCall returns that attempt's response.
+	ErrSuperseded = errors.New("another attempt at this model call was completed first")
 )
 
 // Codes that refine failures of the store.
 const (
 	CodeNotFound               = dberr.CodeNotFound
-	CodeConflict contract.Code = "conflict" // the same idempotency key with another request
+	CodeConflict contract.Code = "conflict" // the same idempotency key with a different request
 )
 
-// Options are how a process uses the database. The zero value works.
+// Options configure how a process uses the database. The zero value is usable.
 type Options struct {
-	MaxConns         int           // connections at the same time; default 10
+	MaxConns         int           // maximum number of open connections; default 10
 	ApplicationName  string        // as pg_stat_activity shows it; default rgpt
 	ConnectTimeout   time.Duration // how long Open waits for a database that is not up yet; default 15 s
-	StatementTimeout time.Duration // longest statement; default 30 s
+	StatementTimeout time.Duration // time limit of a statement; default 30 s
 	Waiting          func(error)   // called once with the reason if Open has to wait; may be nil
 }
 
@@ -76,14 +74,13 @@ func (o Options) withDefaults() Options {
 type Store struct {
 	pool   *pgxpool.Pool
 	q      *db.Queries // each statement its own transaction
-	lists  *db.Queries // like q, planned for its parameters: filters that are not used fall away
+	lists  *db.Queries // like q, but planned for the actual parameters: unused filters are dropped
 	leases *leases
 }
 
-// Open connects to the database, waiting for one that is not up yet until
-// Options.ConnectTimeout, and checks that its schema is the one that this binary works
-// with. A database that cannot be reached is an INFRA_ERROR that names host and port; a
-// wrong URL, login or schema is a CONFIG_ERROR.
+// Open connects to the database, waiting for one that is not up yet until Options.ConnectTimeout,
+// and checks that it has the schema version that this binary requires. An unreachable database is
+// an INFRA_ERROR that names host and port; a wrong URL, login or schema is a CONFIG_ERROR.
 func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	options = options.withDefaults()
 	cfg, err := parse(url)
@@ -99,12 +96,11 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 		"statement_timeout":                   milliseconds(options.StatementTimeout),
 		"lock_timeout":                        milliseconds(options.StatementTimeout / 2),
 		"idle_in_transaction_session_timeout": milliseconds(2 * options.StatementTimeout),
-		// The queries look up keys, so one plan fits all parameters, and planning
-		// a record takes as long as carrying it out. Lists are planned each time.
+		// The queries look up keys, so one plan fits all parameters, and planning a Record query
+		// would take as long as executing it. List queries are planned each time.
 		"plan_cache_mode": "force_generic_plan",
-		// A plan for all parameters expects more rows than there ever are, so the server
-		// expects a long query and compiles it, each time: a tenth of a second or more of CPU
-		// for what takes a millisecond.
+		// A generic plan overestimates the number of rows, so the server would JIT-compile the
+		// query each time: a tenth of a second or more of CPU for a query that takes a millisecond.
 		"jit": "off",
 	} {
 		if _, given := cfg.ConnConfig.RuntimeParams[name]; !given {
@@ -143,7 +139,7 @@ func (s *Store) Close() {
 	s.pool.Close()
 }
 
-// Ping reports whether the database answers.
+// Ping returns an error if the database does not respond.
 func (s *Store) Ping(ctx context.Context) error {
 	return dberr.Explain(s.q.Ping(ctx), "reach the database")
 }
@@ -152,7 +148,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // own transaction.
 func (s *Store) Queries() *db.Queries { return s.q }
 
-// ListQueries is Queries with each statement planned for its parameters.
+// ListQueries is like Queries, with each statement planned for its parameters.
 func (s *Store) ListQueries() *db.Queries { return s.lists }
 
 // ConnConfig returns the settings of the store's connections.
@@ -167,7 +163,7 @@ func (s *Store) Snapshot(ctx context.Context, fn func(*Store) error) error {
 
 // parse reads a connection URL. Its error shows no password.
 func parse(url string) (*pgxpool.Config, error) {
-	if url == "" { // otherwise PostgreSQL's own variables and sockets would be tried
+	if url == "" { // otherwise pgx would try PostgreSQL's own variables and sockets
 		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 			"no database is configured; set DATABASE_URL (database.url), or use rgpt dev, which starts one")
 	}
@@ -179,7 +175,7 @@ func parse(url string) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// awaitUp retries until it succeeds, fails for good, or the time is over.
+// awaitUp calls try until it succeeds, fails permanently, or the limit has elapsed.
 func awaitUp(ctx context.Context, cfg *pgx.ConnConfig, limit time.Duration, waiting func(error), try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -191,7 +187,7 @@ func awaitUp(ctx context.Context, cfg *pgx.ConnConfig, limit time.Duration, wait
 			return nil
 		}
 		if last == nil || ctx.Err() == nil {
-			last = err // the last error says more than that the time is over
+			last = err // the last error is more informative than a timeout
 		}
 		if e := unreachable(last, cfg); e.Class == contract.ClassConfig {
 			return e
@@ -229,12 +225,12 @@ func timesInUTC(conn *pgx.Conn) {
 	})
 }
 
-// inTx runs fn in a transaction, which ends with it.
+// inTx runs fn in a transaction that ends when fn returns.
 func (s *Store) inTx(ctx context.Context, fn func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, s.pool, fn)
 }
 
-// checkSchema compares the schema with the one that this binary works with.
+// checkSchema compares the database's schema version with the one that this binary requires.
 func checkSchema(ctx context.Context, q *db.Queries) error {
 	have, err := schemaVersion(ctx, q)
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// Secret is a text that no log and no document shows. Reveal is for code that must know
-// it.
+// Secret is a text that is hidden in logs and documents. Reveal returns it for code that needs it.
 type Secret string
 
 const hidden = "[secret]"
@@ -63,7 +62,7 @@ type NewWebhook struct {
 	Digest                    string // of the request that the key belongs to
 }
 
-// WebhookChange is what to change; nil fields stay unchanged.
+// WebhookChange is a change to a webhook; nil fields stay unchanged.
 type WebhookChange struct {
 	URL, Project, Description *string
 	Events                    []string // nil: unchanged; empty: all
@@ -71,8 +70,8 @@ type WebhookChange struct {
 	Enabled                   *bool
 }
 
-// CreateWebhook creates a webhook, which gets events from now on. A key that was used
-// for the same request returns the webhook that it created, and false.
+// CreateWebhook creates a webhook, which receives events from now on. If the key was already used
+// for the same request, it returns the existing webhook and false.
 func (s *Store) CreateWebhook(ctx context.Context, n NewWebhook) (w Webhook, secret Secret, fresh bool, err error) {
 	id, err := s.q.CreateWebhook(ctx, db.CreateWebhookParams{
 		Url: n.URL, Events: NotNil(n.Events), Project: n.Project, Description: rowconv.Text(n.Description), Secret: n.Secret.Reveal(),
@@ -99,7 +98,7 @@ func (s *Store) CreateWebhook(ctx context.Context, n NewWebhook) (w Webhook, sec
 	return w, Secret(known.Secret), false, err
 }
 
-// Webhooks returns all webhooks, the oldest first.
+// Webhooks returns all webhooks, oldest first.
 func (s *Store) Webhooks(ctx context.Context) ([]Webhook, error) {
 	rows, err := s.q.Webhooks(ctx, nil)
 	return rowconv.Convert(rows, webhookOf), dberr.Explain(err, "list the webhooks")
@@ -158,34 +157,33 @@ func (s *Store) DeleteWebhook(ctx context.Context, id int64) error {
 	return dberr.Explain(err, "remove webhook %d", id)
 }
 
-// feedPage is how many events are turned into deliveries at once.
+// feedPage is the number of events turned into deliveries at a time.
 const feedPage = 500
 
-// QueueDeliveries turns the next events into deliveries, and reports whether there were
-// any. Several processes may do it at the same time; each event is queued once for each
-// webhook.
+// QueueDeliveries turns the next events into deliveries, and reports whether there were any.
+// Several processes may call it concurrently; each event is queued once for each webhook.
 func (s *Store) QueueDeliveries(ctx context.Context) (bool, error) {
 	n, err := s.q.FeedWebhooks(ctx, feedPage)
 	return n.Events > 0, dberr.Explain(err, "create deliveries from events")
 }
 
-// Claim limits which deliveries may be taken.
+// Claim limits which deliveries may be claimed.
 type Claim struct {
 	Busy        map[int64]int // deliveries in progress, by webhook
-	MostEach    int           // to one webhook at the same time
-	MostFailing int           // more to webhooks that fail
-	Most        int           // more in total
-	Lease       time.Duration // how long they are taken
+	MostEach    int           // maximum in progress for one webhook
+	MostFailing int           // maximum number to add for failing webhooks
+	Most        int           // maximum number to add in total
+	Lease       time.Duration // how long they are claimed
 }
 
-// DueDelivery is a delivery that must be made now, with what is needed for it.
+// DueDelivery is a delivery that must be made now, with all the data needed for it.
 type DueDelivery struct {
 	ID, WebhookID int64
 	Test          bool
 	RunID, Seq    int64
 	EventType     string
 	Attempt       int // this one, from 1
-	Used          int // of the attempts that are allowed
+	Used          int // number of allowed attempts already used
 	URL           string
 	Secret        Secret
 	Failing       bool            // its webhook fails
@@ -193,8 +191,8 @@ type DueDelivery struct {
 	CreatedAt     time.Time
 }
 
-// ClaimDeliveries takes deliveries that are due. Nobody else gets them until the lease
-// is over; then the owner counts as dead.
+// ClaimDeliveries claims due deliveries. No other process gets them until the lease expires; then
+// the owner counts as dead.
 func (s *Store) ClaimDeliveries(ctx context.Context, c Claim) ([]DueDelivery, error) {
 	p := db.ClaimDeliveriesParams{
 		BusyWebhooks: []int64{}, BusyCounts: []int32{}, MostEach: int32(c.MostEach), MostFailing: int32(c.MostFailing), Most: int32(c.Most),
@@ -216,9 +214,8 @@ func (s *Store) ClaimDeliveries(ctx context.Context, c Claim) ([]DueDelivery, er
 	}), dberr.Explain(err, "find due deliveries")
 }
 
-// TestWebhook creates a test delivery, taken for a lease by the caller. With a key that
-// was used before it returns the delivery created then, and false: it is being sent, or
-// was.
+// TestWebhook creates a test delivery, which the caller claims for a lease. If the key was already
+// used, it returns the existing delivery, which is being or has been sent, and false.
 func (s *Store) TestWebhook(ctx context.Context, id int64, eventType, key string, lease time.Duration) (DueDelivery, bool, error) {
 	r, err := s.q.TestWebhook(ctx, db.TestWebhookParams{WebhookID: id, EventType: eventType, Request: rowconv.Optional(key), LeaseSeconds: lease.Seconds()})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -254,15 +251,14 @@ type DeliveryOutcome struct {
 	Wait           time.Duration  // until then
 	ResponseCode   int            // 0: there was no response
 	Took           time.Duration
-	Error          string        // in words; empty: it arrived
-	DisableAfter   time.Duration // of failing without a success, after which the webhook is disabled
-	Gone           bool          // the receiver wants no more events: disabled at once
-	DisabledReason string        // what is shown then
+	Error          string        // error message; empty: delivered
+	DisableAfter   time.Duration // how long a webhook may fail without a success before it is disabled
+	Gone           bool          // the receiver refuses further events: disable it immediately
+	DisabledReason string        // shown if it is disabled
 }
 
-// EndDelivery records the result of an attempt, and reports whether that disabled the
-// webhook. An attempt that another server has taken over changes only its own entry,
-// unless it arrived.
+// EndDelivery records the result of an attempt, and reports whether that disabled the webhook. An
+// attempt that another server has taken over changes only its own entry, unless it was delivered.
 func (s *Store) EndDelivery(ctx context.Context, o DeliveryOutcome) (disabled bool, err error) {
 	r, err := s.q.EndDelivery(ctx, db.EndDeliveryParams{
 		ID: o.ID, Attempt: int32(o.Attempt), Status: string(o.Status), WaitSeconds: o.Wait.Seconds(), ResponseCode: int32(o.ResponseCode),
@@ -306,12 +302,12 @@ type DeliveryAttempt struct {
 // DeliveryFilter selects deliveries of a webhook.
 type DeliveryFilter struct {
 	Status DeliveryStatus // empty: all
-	Before int64          // those older than this one; 0: from the newest on
+	Before int64          // deliveries older than this one; 0: from the newest on
 	Limit  int            // default 50, at most 1000
 }
 
-// Deliveries returns deliveries of a webhook, newest first, or ErrNotFound if there is
-// no such webhook.
+// Deliveries returns deliveries of a webhook, newest first, or ErrNotFound if the webhook does not
+// exist.
 func (s *Store) Deliveries(ctx context.Context, webhook int64, f DeliveryFilter) ([]Delivery, error) {
 	if _, err := s.Webhook(ctx, webhook); err != nil {
 		return nil, err
@@ -354,8 +350,8 @@ func (s *Store) deliveries(ctx context.Context, p db.DeliveriesParams) ([]Delive
 	return out, nil
 }
 
-// MessageID names what a delivery carries: the event, however often and by whatever
-// webhook it is sent; a test has its own name.
+// MessageID identifies the content of a delivery: an event has the same ID, however often and by
+// whichever webhook it is sent; a test has its own ID.
 func MessageID(webhook, delivery, run, seq int64) string {
 	if run == 0 {
 		return contract.WebhookTestID(webhook, delivery)
@@ -363,8 +359,8 @@ func MessageID(webhook, delivery, run, seq int64) string {
 	return contract.EventID(run, seq)
 }
 
-// Redeliver makes a delivery due again, with all allowed attempts, and returns it. The
-// same key requests it once. A delivery that is being sent is refused.
+// Redeliver makes a delivery due again, with all allowed attempts, and returns it. Repeated
+// requests with the same key count once. A request for a delivery that is being sent is refused.
 func (s *Store) Redeliver(ctx context.Context, webhook, id int64, key string) (Delivery, error) {
 	if _, err := s.Webhook(ctx, webhook); err != nil {
 		return Delivery{}, err
@@ -380,10 +376,10 @@ func (s *Store) Redeliver(ctx context.Context, webhook, id int64, key string) (D
 	return d, err
 }
 
-// sweepPage is how many rows are removed at once.
+// sweepPage is the number of rows removed at a time.
 const sweepPage = 5000
 
-// SweepDeliveries removes log entries older than an age, and returns how many.
+// SweepDeliveries removes log entries older than the given age, and returns their number.
 func (s *Store) SweepDeliveries(ctx context.Context, olderThan time.Duration) (int64, error) {
 	return sweep(func() (int64, error) {
 		n, err := s.q.SweepDeliveries(ctx, db.SweepDeliveriesParams{OlderThanSeconds: olderThan.Seconds(), Most: sweepPage})
@@ -391,7 +387,7 @@ func (s *Store) SweepDeliveries(ctx context.Context, olderThan time.Duration) (i
 	})
 }
 
-// sweep removes page after page until there is nothing left.
+// sweep removes page after page until nothing is left.
 func sweep(page func() (int64, error)) (all int64, err error) {
 	for {
 		n, err := page()

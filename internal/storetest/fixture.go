@@ -15,8 +15,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// Fixture is a store with a run in it, what pages read of it, and a feed that polls
-// so seldom that a missed notification shows.
+// Fixture is a store with a run, the views of the store, and a feed that polls so rarely that a
+// missed notification is noticed.
 type Fixture struct {
 	*store.Store
 	*views.Views
@@ -26,7 +26,7 @@ type Fixture struct {
 	seq   atomic.Int64
 }
 
-// Setup returns a fixture on a database of the test's own.
+// Setup returns a fixture with its own database.
 func Setup(tb testing.TB) *Fixture {
 	tb.Helper()
 	f := &Fixture{URL: URL(tb)}
@@ -36,7 +36,7 @@ func Setup(tb testing.TB) *Fixture {
 	return f
 }
 
-// Create makes a run of what a test cares about.
+// Create creates a run, with defaults for the fields that a test does not set.
 func (f *Fixture) Create(tb testing.TB, n store.NewRun) store.Run {
 	tb.Helper()
 	run, created, err := f.CreateRun(tb.Context(), Filled(n))
@@ -46,7 +46,7 @@ func (f *Fixture) Create(tb testing.TB, n store.NewRun) store.Run {
 	return run
 }
 
-// Filled completes a run to be created.
+// Filled sets defaults for the other fields of a run to be created.
 func Filled(n store.NewRun) store.NewRun {
 	n.Project = cmp.Or(n.Project, "calculator")
 	n.GoalTitle = cmp.Or(n.GoalTitle, "Add division")
@@ -63,7 +63,7 @@ func (f *Fixture) Source() store.Source {
 // NextSeq returns the number of the next record of the fixture's run.
 func (f *Fixture) NextSeq() int64 { return f.seq.Add(1) }
 
-// Apply applies a record as the run's workflow, numbered for it.
+// Apply numbers a record and applies it as the run's workflow.
 func (f *Fixture) Apply(tb testing.TB, r contract.Record) contract.ExecutionRef {
 	tb.Helper()
 	r.RunID, r.Seq = f.First.ID, f.NextSeq()
@@ -83,7 +83,7 @@ func Drafts(n int) []contract.EventDraft {
 	return out
 }
 
-// Query runs statements on a connection of the test's own.
+// Query runs statements on a separate connection.
 func Query(tb testing.TB, url string, do func(ctx context.Context, conn *pgx.Conn)) {
 	tb.Helper()
 	ctx := context.WithoutCancel(tb.Context())

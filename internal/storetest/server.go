@@ -17,10 +17,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pgcluster"
 )
 
-// engine reports whether a Docker engine answers.
+// engine reports whether a Docker engine responds.
 func engine(ctx context.Context) bool {
 	if os.Getenv("DOCKER_HOST") == "" {
-		// Without one, testcontainers looks in many places and takes its time.
+		// Without one, testcontainers searches many places, which is slow.
 		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", "/var/run/docker.sock")
 		if err != nil {
 			return false
@@ -37,8 +37,8 @@ func engine(ctx context.Context) bool {
 // image is the PostgreSQL that containers run.
 const image = "postgres:17-alpine"
 
-// container starts a server in a container. Ryuk, the reaper of testcontainers,
-// removes it when the process is gone.
+// container starts a server in a container. Ryuk, the reaper of testcontainers, removes it when the
+// process has exited.
 func container(ctx context.Context) (string, func() error, error) {
 	c, err := postgres.Run(ctx, image,
 		postgres.WithDatabase("postgres"), postgres.WithUsername("rgpt"), postgres.WithPassword("rgpt"), postgres.BasicWaitStrategies(),
@@ -54,14 +54,14 @@ func container(ctx context.Context) (string, func() error, error) {
 	return address, stop, nil
 }
 
-// cluster starts a private cluster in a folder of its own.
+// cluster starts a private cluster in its own directory.
 func cluster(ctx context.Context) (string, func() error, error) {
 	dir, err := os.MkdirTemp("", "rgpt-storetest-")
 	if err != nil {
 		return "", nil, fmt.Errorf("create a directory for the cluster: %w", err)
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the server may run as another user, who passes through
-		return "", nil, fmt.Errorf("open the cluster directory: %w", err)
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the server may run as another user, who must be able to traverse it
+		return "", nil, fmt.Errorf("make the cluster directory accessible: %w", err)
 	}
 	data := filepath.Join(dir, "data")
 	release, err := guard(context.WithoutCancel(ctx), dir, data)
@@ -81,8 +81,8 @@ func cluster(ctx context.Context) (string, func() error, error) {
 	return c.URL("postgres"), stop, nil
 }
 
-// watch waits until the process that holds the other end of its input is gone,
-// however it went, then ends the cluster and removes its folder.
+// watch waits until the process at the other end of its input has exited, for whatever reason, then
+// stops the cluster and removes its directory.
 const watch = `
 read -r _
 if pid=$(head -n 1 "$2/postmaster.pid" 2>/dev/null); then
@@ -93,9 +93,8 @@ fi
 rm -rf "$1"
 `
 
-// guard starts the watch over a cluster's folder, which outlives every test. The
-// function that it returns
-// ends the watch, and with it the folder.
+// guard starts the watch script for a cluster's directory. The script outlives every test. The
+// returned function makes it stop the cluster and remove the directory.
 func guard(ctx context.Context, dir, data string) (func() error, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -104,7 +103,7 @@ func guard(ctx context.Context, dir, data string) (func() error, error) {
 	defer r.Close()
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", watch, "storetest-watch", dir, data)
 	cmd.Stdin = r
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // an interrupt at the terminal is not for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // protects it from interrupts at the terminal
 	if err := cmd.Start(); err != nil {
 		w.Close()
 		return nil, fmt.Errorf("watch the cluster: %w", err)

@@ -1,14 +1,13 @@
-// Package storetest gives each test a database of its own, with the schema in
-// it, on a real PostgreSQL server. The server is, in this order:
+// Package storetest gives each test its own database, with the schema, on a real PostgreSQL server.
+// The server is the first available one of these:
 //
-//   - that of TEST_DATABASE_URL, whose user may create databases;
-//   - a container, where a Docker engine answers;
+//   - the server of TEST_DATABASE_URL, whose user may create databases;
+//   - a container, if a Docker engine responds;
 //   - a private cluster of the installed PostgreSQL programs (downloaded ones
-//     where there are none), without fsync.
+//     if there are none), without fsync.
 //
-// A server that the package starts serves one test process, from its first test
-// on. It ends with the process, also when that is killed. A TestMain that looks
-// for leaks ends it before:
+// A server that the package starts serves one test process, from its first test on. It stops with
+// the process, even if the process is killed. A TestMain that looks for leaks stops it first:
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(storetest.Main(m)) }
 package storetest
@@ -36,15 +35,14 @@ import (
 	"github.com/rocketgpt/orchestrator/migrations"
 )
 
-// New returns a store on a database of the test's own. It is closed with the
-// test.
+// New returns a store on the test's own database. It is closed at the end of the test.
 func New(tb testing.TB) *store.Store {
 	tb.Helper()
 	return Open(tb, URL(tb))
 }
 
-// Open returns a store on a database, as another process would. It is closed with
-// the test.
+// Open returns a store on a database, as another process would. It is closed at the end of the
+// test.
 func Open(tb testing.TB, url string) *store.Store {
 	tb.Helper()
 	s, err := store.Open(tb.Context(), url, store.Options{MaxConns: 8, ApplicationName: "rgpt-test"})
@@ -55,7 +53,7 @@ func Open(tb testing.TB, url string) *store.Store {
 	return s
 }
 
-// Feed returns a feed of a store. It is closed with the test.
+// Feed returns a feed of a store. It is closed at the end of the test.
 func Feed(tb testing.TB, st *store.Store, o feed.Options) *feed.Feed {
 	tb.Helper()
 	f := feed.New(st, o)
@@ -63,27 +61,26 @@ func Feed(tb testing.TB, st *store.Store, o feed.Options) *feed.Feed {
 	return f
 }
 
-// URL returns the address of a new database with the schema in it, which is
-// dropped with the test.
+// URL returns the URL of a new database with the schema, which is dropped at the end of the test.
 func URL(tb testing.TB) string {
 	tb.Helper()
 	return create(tb, true)
 }
 
-// EmptyURL returns the address of a new database without a schema, which is
-// dropped with the test.
+// EmptyURL returns the URL of a new database without a schema, which is dropped at the end of the
+// test.
 func EmptyURL(tb testing.TB) string {
 	tb.Helper()
 	return create(tb, false)
 }
 
-// runner is what goleak.VerifyTestMain takes.
+// runner is the argument of goleak.VerifyTestMain.
 type runner struct{ m *testing.M }
 
-// Main returns m so that the server that tests used ends with its Run.
+// Main wraps m so that its Run also stops the server that tests used.
 func Main(m *testing.M) interface{ Run() int } { return runner{m} }
 
-// Run runs the tests, then ends the server.
+// Run runs the tests, then stops the server.
 func (r runner) Run() int {
 	code := r.m.Run()
 	shared.mu.Lock()
@@ -98,7 +95,7 @@ func (r runner) Run() int {
 	return code
 }
 
-// server is a PostgreSQL server with a pool for making databases.
+// server is a PostgreSQL server with a pool for creating databases.
 type server struct {
 	url      *url.URL // of its maintenance database
 	admin    *pgxpool.Pool
@@ -137,7 +134,7 @@ func create(tb testing.TB, migrated bool) string {
 	return s.database(name)
 }
 
-// database returns the address of a database of the server.
+// database returns the URL of a database on the server.
 func (s *server) database(name string) string {
 	u := *s.url
 	u.Path = "/" + name
@@ -149,12 +146,12 @@ func (s *server) close() error {
 	return s.stop()
 }
 
-// get returns the server, which it starts the first time.
+// get returns the server, and starts it on the first call.
 func get() (*server, error) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.server == nil && shared.err == nil {
-		shared.server, shared.err = start(context.Background()) // it outlives the test that asks first
+		shared.server, shared.err = start(context.Background()) // it outlives the first test
 	}
 	return shared.server, shared.err
 }
@@ -173,7 +170,7 @@ func start(ctx context.Context) (*server, error) {
 	return s, nil
 }
 
-// find returns the address of a server, and what ends it.
+// find returns the address of a server and the function that stops it.
 func find(ctx context.Context) (string, func() error, error) {
 	if address := os.Getenv("TEST_DATABASE_URL"); address != "" {
 		return address, func() error { return nil }, nil
@@ -184,8 +181,8 @@ func find(ctx context.Context) (string, func() error, error) {
 	return cluster(ctx)
 }
 
-// prepare makes the database that others are copied from. Its name says which
-// schema it has, so that processes that share a server share it too.
+// prepare creates the template from which databases are copied. Its name identifies its schema, so
+// that processes that share a server also share the template.
 func prepare(ctx context.Context, address string, stop func() error) (*server, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -213,15 +210,15 @@ func prepare(ctx context.Context, address string, stop func() error) (*server, e
 	return s, nil
 }
 
-// makeTemplate makes the template if nobody has, holding a lock against others
-// who do the same. The database gets its name when it is complete.
+// makeTemplate creates the template if it does not exist, holding a lock that excludes other
+// processes. The database gets its final name when it is complete.
 func (s *server) makeTemplate(ctx context.Context, lock pgx.Tx) error {
 	if _, err := lock.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext('rgpt storetest'))"); err != nil {
 		return fmt.Errorf("wait for other processes: %w", err)
 	}
 	var there bool
-	// Copying files needs a checkpoint, which is quick where nothing is synced,
-	// and is what PostgreSQL before 15 did without being asked.
+	// The FILE_COPY strategy requires a checkpoint, which is fast without fsync. It is the default
+	// before PostgreSQL 15.
 	err := lock.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1),
 			CASE WHEN current_setting('fsync') = 'off' AND current_setting('server_version_num')::int >= 150000
 			     THEN ' STRATEGY FILE_COPY' ELSE '' END`, s.template).Scan(&there, &s.strategy)

@@ -10,7 +10,7 @@ var secretEndings = []string{
 	"databaseurl", "connectionstring", "accountkey", "sharedaccesssignature", "secretkeybase", "webhookurl", "stripekey", "authkey", "masterkey", "dbpass", "userpass", "mysqlpwd", "dbpwd", "userpwd",
 }
 
-// lastOfSecret holds the last letters of secretEndings.
+// lastOfSecret contains the last letters of secretEndings.
 var lastOfSecret = func() (out [256]bool) {
 	for _, e := range secretEndings {
 		last := e[len(e)-1]
@@ -21,8 +21,8 @@ var lastOfSecret = func() (out [256]bool) {
 
 const maxNameLength = 64
 
-// IsSecretName reports whether values of this name are secret: api_key,
-// Authorization, DB_PASSWORD, clientSecret and the like.
+// IsSecretName reports whether values with this name are secret, such as api_key, Authorization,
+// DB_PASSWORD and clientSecret.
 func IsSecretName(name string) bool {
 	if name == "" || !lastOfSecret[name[len(name)-1]] {
 		return false
@@ -48,8 +48,8 @@ func IsSecretName(name string) bool {
 	return false
 }
 
-// redactAssignments removes values that follow the name of a secret: name=value,
-// name: value, "name":"value", also inside JSON inside JSON.
+// redactAssignments removes values that follow the name of a secret: name=value, name: value,
+// "name":"value", including JSON nested in JSON strings.
 func redactAssignments(s string) string {
 	c := cuts{text: s}
 	for i := 0; i < len(s); i++ {
@@ -86,10 +86,10 @@ func nameBefore(s string, i int) string {
 	return s[start:end]
 }
 
-// value is the position and the form of a value.
+// value is the position and the format of a value.
 type value struct {
-	sign, from, to int  // the = or : before it; its first byte; the one after its last
-	bare           bool // no quote and no scheme, such as Bearer, is before it
+	sign, from, to int  // offsets of the preceding = or :, of the first byte, and after the last byte
+	bare           bool // not preceded by a quote or a scheme such as Bearer
 }
 
 // valueAfter returns the value that follows the sign at i.
@@ -119,8 +119,8 @@ func valueAfter(s string, i int) value {
 	return value{sign: i, from: from, to: to, bare: quote == 0 && from == begins}
 }
 
-// endsValue reports where a value ends: inside quotes at the quote or at the backslash
-// before an inner one; without quotes at any separator.
+// endsValue reports whether a character ends a value: in quotes, the quote or the backslash before
+// an inner quote; without quotes, any separator.
 func endsValue(c, quote byte) bool {
 	if quote != 0 {
 		return c == quote || c == '\\' || c == '\n'
@@ -132,7 +132,7 @@ func endsValue(c, quote byte) bool {
 	return false
 }
 
-// skipScheme skips the scheme of an Authorization header, which stays.
+// skipScheme skips the scheme of an Authorization header, which is not redacted.
 func skipScheme(s string, from int) int {
 	for _, scheme := range []string{"bearer ", "basic ", "token ", "apikey "} {
 		if len(s)-from > len(scheme) && strings.EqualFold(s[from:from+len(scheme)], scheme) {
@@ -142,17 +142,16 @@ func skipScheme(s string, from int) int {
 	return from
 }
 
-// prose reports whether a text only talks about a token: «unexpected token: }», or
-// about a setting: «DATABASE_URL: database.url: expected a URL». The name must be bare
-// before a colon and a space, and the value must be a short word of lower-case letters
-// or signs.
+// prose reports whether a text only mentions a token («unexpected token: }») or a setting
+// («DATABASE_URL: database.url: expected a URL»). The name must be unquoted and followed by a colon
+// and a space, and the value must be a short word of lower-case letters or punctuation.
 func prose(s string, sign int, name, value string) bool {
 	const (
 		longest = 12
 		signs   = "abcdefghijklmnopqrstuvwxyz(){}[]<>:*+/%.!?^#~$@_-"
 	)
 	if strings.EqualFold(name, "DATABASE_URL") || strings.EqualFold(name, "database.url") {
-		return !strings.ContainsAny(value, "/=@") // a word of a message about it, not an address
+		return !strings.ContainsAny(value, "/=@") // a word of a message, not an address
 	}
 	bare := strings.EqualFold(name, "token") && s[sign-1] != '"' && s[sign-1] != '\''
 	return bare && strings.HasPrefix(s[sign:], ": ") && len(value) <= longest && strings.Trim(value, signs) == ""

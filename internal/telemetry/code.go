@@ -7,9 +7,9 @@ import (
 	"unicode"
 )
 
-// Source code mentions secrets far more often than it contains them: what agents and
-// people read of it must not be full of holes. These are values that a program looks
-// up, the types of variables, and words of the language.
+// Source code mentions secrets far more often than it contains them, and agents and people must be
+// able to read it. Therefore, values that a program looks up, types of variables, and keywords are
+// not redacted.
 var (
 	// called: get_token(), Buffer.from(`…
 	called = regexp.MustCompile(`^[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)*(?:<[^>]*>?)?\(`)
@@ -23,30 +23,31 @@ var (
 	typed = regexp.MustCompile(`^(?:[A-Z][a-z]+){1,4}(?:\[[\w\[\], ]*\]?|<.*)?\??$`)
 	// released: a version of a package that is named after a secret
 	released = regexp.MustCompile(`^[~^]?\d+(?:\.\d+){1,3}$`)
-	// spoken: (epoch, <id>, Raft: what a text says a token consists of
+	// spoken: (epoch, <id>, Raft: the composition of a token in prose
 	spoken = regexp.MustCompile(`^(?:[(<\[][A-Za-z_]{0,12}[>\])]?|[A-Z][a-z]{1,7})[.?!]?$`)
 	// letters: a word
 	letters = regexp.MustCompile(`^[a-z]{2,19}$`)
 )
 
-// lookups occur in the paths of members that hold what a program was given.
+// lookups are parts of member paths that refer to a program's input or configuration.
 var lookups = []string{"env", "config", "cfg", "self", "this", "opt", "arg", "req", "setting", "secret", "param", "ctx", "context", "key", "token", "credential", "password", "cookie"}
 
-// languageWords are words of languages in the place of a value.
+// languageWords are keywords of programming languages that can occur in place of a value.
 var languageWords = []string{
 	"await", "new", "async", "function", "func", "lambda", "yield", "typeof", "not", "return", "if", "await(", "const", "let", "var",
 	"none", "null", "nil", "true", "false", "undefined", "optional", "required",
 	"string", "str", "bytes", "byte", "int", "bool", "boolean", "number", "any", "object", "unknown", "char", "&str", "*string", "[]byte", "?string",
 }
 
-// code reports whether a value is source code about a secret instead of the secret.
+// code reports whether a value is source code that refers to a secret rather than the secret
+// itself.
 func code(s, name string, v value) bool {
 	text := s[v.from:v.to]
 	if !v.bare {
 		return released.MatchString(text)
 	}
 	if strings.HasPrefix(text, "$") || strings.HasPrefix(text, "{") || strings.HasPrefix(text, "%") {
-		return true // to be filled in: ${{ secrets.TOKEN }}, $TOKEN, {token}, %s
+		return true // a placeholder: ${{ secrets.TOKEN }}, $TOKEN, {token}, %s
 	}
 	lower := strings.ToLower(strings.TrimRight(text, ";"))
 	switch {
@@ -72,14 +73,14 @@ func code(s, name string, v value) bool {
 	return strings.HasPrefix(s[v.sign:], "= ") && v.sign > 0 && s[v.sign-1] == ' ' && letters.MatchString(text)
 }
 
-// isVariable reports whether a name is written like an environment variable.
+// isVariable reports whether a name has the format of an environment variable.
 func isVariable(name string) bool { return name == strings.ToUpper(name) }
 
-// isToken reports whether a name is just the word token: texts about fencing or leases
-// or parsers use it, and a real token is neither short nor a word.
+// isToken reports whether a name is just the word token. Texts about fencing, leases or parsers use
+// it, and a real token is neither short nor a word.
 func isToken(name string) bool { return strings.EqualFold(name, "token") }
 
-// isPassphrase reports whether a name is that of a secret which people choose.
+// isPassphrase reports whether a name denotes a secret that people choose.
 func isPassphrase(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc([]string{"password", "passwd", "passphrase", "secret"}, func(e string) bool { return strings.HasSuffix(name, e) })

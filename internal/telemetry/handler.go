@@ -11,14 +11,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// NewHandler wraps a slog handler: it removes secrets from messages and attributes, and
-// adds the ids of the context's trace.
+// NewHandler wraps a slog handler: it removes secrets from messages and attributes, and adds the
+// IDs of the context's trace.
 func NewHandler(next slog.Handler) slog.Handler { return &handler{next: next, plain: next} }
 
-// handler keeps two forms of the handler behind it: next has every group and attribute
-// that was added, plain only those up to the first group. The ids of the trace belong to
-// the record and not to a group, so if there are groups they go to plain and the rest is
-// added again.
+// handler keeps two versions of the wrapped handler: next has all added groups and attributes,
+// plain only those before the first group. Trace IDs belong to the record rather than to a group.
+// If there are groups, the IDs are added to plain, followed by the remaining groups and attributes.
 type handler struct {
 	next  slog.Handler
 	plain slog.Handler
@@ -96,7 +95,7 @@ func redactAttr(a slog.Attr) slog.Attr {
 	}
 }
 
-// redactAny checks a value in its output form. It keeps the value if that contains no
+// redactAny checks the output of a value, and returns the value unchanged if its output contains no
 // secret.
 func redactAny(v any) any {
 	switch v := v.(type) {
@@ -131,7 +130,7 @@ func redactAny(v any) any {
 	return clean
 }
 
-// safeString survives String methods that do not expect a nil pointer.
+// safeString recovers from String methods that do not handle a nil pointer.
 func safeString(v fmt.Stringer) (text string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -141,7 +140,7 @@ func safeString(v fmt.Stringer) (text string) {
 	return v.String()
 }
 
-// traceOf returns the ids of the context's trace as attributes; none without a trace.
+// traceOf returns the IDs of the context's trace as attributes, or none if there is no trace.
 func traceOf(ctx context.Context) []slog.Attr {
 	span := trace.SpanContextFromContext(ctx)
 	if !span.IsValid() {

@@ -18,16 +18,16 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// LogOptions are what is logged, how and where. The zero value logs at level info to
-// standard error.
+// LogOptions configure what is logged, in which format and where. The zero value logs at level info
+// to standard error.
 type LogOptions struct {
-	Component string        // worker, server: is in each record and names the file
+	Component string        // worker or server: part of each record and of the file name
 	Level     string        // debug, info, warn, error; empty: info
 	Format    string        // json, text, auto; empty: auto, which is text on a terminal
-	Dir       string        // folder of log files; empty: Console
-	MaxSize   int64         // bytes at which a file is rotated, counted in MiB; 0: 100 MiB
-	MaxAge    time.Duration // after which rotated files are removed, counted in days; 0: never
-	MaxFiles  int           // rotated files that are kept; 0: all
+	Dir       string        // directory of log files; empty: Console
+	MaxSize   int64         // size in bytes at which a file is rotated, in whole MiB; 0: 100 MiB
+	MaxAge    time.Duration // age at which rotated files are removed, in whole days; 0: never
+	MaxFiles  int           // maximum number of rotated files; 0: unlimited
 	Console   io.Writer     // nil: standard error
 }
 
@@ -56,7 +56,7 @@ func NewLogger(o LogOptions) (*slog.Logger, io.Closer, error) {
 	return logger, out, nil
 }
 
-// output opens the destination of records and decides on their format.
+// output opens the destination of records and chooses their format.
 func (o LogOptions) output() (io.WriteCloser, string, error) {
 	if o.Dir != "" {
 		file, err := o.file()
@@ -91,7 +91,7 @@ const (
 func (o LogOptions) file() (io.WriteCloser, error) {
 	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
 		f := fault.Of(err)
-		return nil, fault.Wrap(err, f.Class, f.Code, "could not create the log directory %s (logging.dir)", o.Dir)
+		return nil, fault.Wrap(err, f.Class, f.Code, "cannot create the log directory %s (logging.dir)", o.Dir)
 	}
 	size := o.MaxSize
 	if size <= 0 {
@@ -107,7 +107,7 @@ func (o LogOptions) file() (io.WriteCloser, error) {
 	}, nil
 }
 
-// fileName prevents a component's name from pointing elsewhere.
+// fileName ensures that a component's name cannot refer to another directory.
 func fileName(component string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -119,7 +119,7 @@ func fileName(component string) string {
 	return fmt.Sprintf("%s.log", clean)
 }
 
-// keepOpen is a console, which others use too.
+// keepOpen wraps a shared console, which must not be closed.
 type keepOpen struct{ io.Writer }
 
 func (keepOpen) Close() error { return nil }

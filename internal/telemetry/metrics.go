@@ -21,7 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Registry holds all metrics of this process.
+// Registry contains all metrics of this process.
 var Registry = newRegistry()
 
 func newRegistry() *prometheus.Registry {
@@ -30,81 +30,78 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-// The metrics. Labels have values from small sets only: never ids, paths or texts. The
-// functions below update them; they are exported for tests and for metrics without a
+// The metrics. Label values come only from small sets: never IDs, paths or texts. The functions
+// below update the metrics; the variables are exported for tests and for metrics without a
 // function.
 var (
 	factory = promauto.With(Registry)
 
-	// PhaseDuration is the time from the start of a phase to its end.
+	// PhaseDuration is the duration of run phases.
 	PhaseDuration = histogram("rgpt_phase_duration_seconds", "Duration of run phases, by status.",
 		[]float64{0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600}, "phase", "status")
 	// Runs counts runs that ended.
 	Runs = counter("rgpt_runs_total", "Finished runs, by status.", "status")
 	// Findings counts findings of verification.
 	Findings = counter("rgpt_findings_total", "Verification findings, by severity and category.", "severity", "category")
-	// Heals counts self-heals, once it is known whether they helped.
+	// Heals counts heals, once their result is known.
 	Heals = counter("rgpt_heals_total", "Self-heal actions, by failure class, action and result.", "class", "action", "result")
-	// Environments counts how runs got their environment; result is kept, made or failed.
+	// Environments counts the environments of runs; result is kept (reused), made (created) or
+	// failed.
 	Environments = counter("rgpt_environments_total", "Environments of runs, by result: reused (kept), created (made) or failed.", "result")
-	// EnvironmentDuration is the time until a run had its environment, waiting
-	// included.
+	// EnvironmentDuration is the time until a run's environment was ready, including waiting.
 	EnvironmentDuration = histogram("rgpt_environment_duration_seconds", "Time until a run's environment was ready, by result.",
 		[]float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1200}, "result")
-	// Egress counts requests of sandboxes to the network; verdict is allowed,
-	// refused or failed.
+	// Egress counts network requests of sandboxes; verdict is allowed, refused or failed.
 	Egress = counter("rgpt_egress_requests_total", "Network requests of sandboxed commands, by verdict.", "verdict")
-	// Pipelines counts pipelines that ended, each attempt separately; abort is why it was
-	// aborted, or none.
+	// Pipelines counts finished pipelines, each attempt separately; abort is the abort reason, or
+	// none.
 	Pipelines = counter("rgpt_pipelines_total", "Finished pipelines, by status and abort reason.", "status", "abort")
-	// PipelineDuration is the time from the start of a pipeline to its end, including the
-	// time that it waited for a person.
+	// PipelineDuration is the duration of pipelines, including the time that they waited for a
+	// person.
 	PipelineDuration = histogram("rgpt_pipeline_duration_seconds", "Duration of pipelines, by status.",
 		[]float64{1, 5, 10, 30, 60, 120, 180, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600}, "status")
-	// PipelineIterations is how many rounds of exchange a pipeline took.
+	// PipelineIterations is the number of rounds of exchange in a pipeline.
 	PipelineIterations = histogram("rgpt_pipeline_iterations", "Rounds of discussion per pipeline, by status.",
 		[]float64{0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50}, "status")
-	// Gammas counts how often GAMMA joined a pipeline.
-	Gammas = counter("rgpt_pipeline_gamma_total", "How often GAMMA joined a pipeline, by reason.", "reason")
-	// PipelineRecoveries counts recoveries that were started; abort is why the previous
-	// pipeline was aborted, or none.
+	// Gammas counts pipelines that GAMMA joined.
+	Gammas = counter("rgpt_pipeline_gamma_total", "Pipelines that GAMMA joined, by reason.", "reason")
+	// PipelineRecoveries counts started recoveries; abort is the abort reason of the previous
+	// pipeline, or none.
 	PipelineRecoveries = counter("rgpt_pipeline_recoveries_total", "Recoveries of pipelines, by abort reason of the previous pipeline.", "abort")
 	// PipelineMessages counts messages between members; kind is direct or broadcast.
 	PipelineMessages = counter("rgpt_pipeline_messages_total", "Messages between agents of pipelines, by kind.", "kind")
-	// PipelineRefused counts refused moves and signals. It has no labels, and only the
-	// processes that count it export it.
+	// PipelineRefused counts rejected moves and signals. It has no labels, and only the processes
+	// that count it export it.
 	PipelineRefused = counter("rgpt_pipeline_refused_total", "Rejected moves and signals of pipelines.")
-	// PipelineErrors counts errors that were recorded of members, by member (alpha,
-	// beta, gamma, or none) and failure class.
+	// PipelineErrors counts recorded errors of members, by member (alpha, beta, gamma, or none) and
+	// failure class.
 	PipelineErrors = counter("rgpt_pipeline_errors_total", "Errors recorded in pipelines, by agent and failure class.", "agent", "class")
-	// Tokens counts tokens that were paid for; kind is prompt or completion.
+	// Tokens counts billed tokens; kind is prompt or completion.
 	Tokens = counter("rgpt_model_tokens_total", "Billed model tokens, by provider, model and kind.", "provider", "model", "kind")
-	// Cost counts money for model calls, in US dollars.
+	// Cost is the total cost of model calls, in US dollars.
 	Cost = counter("rgpt_model_cost_usd_total", "Cost of model calls, in US dollars.", "provider", "model")
 	// ModelCallDuration is the duration of model calls, including failed ones.
 	ModelCallDuration = histogram("rgpt_model_call_duration_seconds", "Duration of model calls, including failed ones.",
 		[]float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300}, "provider", "model")
 	// ModelErrors counts failed model calls by failure class and code.
 	ModelErrors = counter("rgpt_model_errors_total", "Failed model calls, by failure class and code.", "provider", "model", "class", "code")
-	// BudgetWarnings counts budgets of runs and days that have used up
-	// models.budgets.warn_at.
-	BudgetWarnings = counter("rgpt_budget_warnings_total", "Warnings about budgets that are nearly used up.")
+	// BudgetWarnings counts budgets of runs and days whose use reached models.budgets.warn_at.
+	BudgetWarnings = counter("rgpt_budget_warnings_total", "Warnings about nearly exhausted budgets.")
 	// ToolCalls counts tool calls of agents; outcome is ok or a failure code.
 	ToolCalls = counter("rgpt_tool_calls_total", "Tool calls of agents, by outcome.", "tool", "outcome")
-	// WebhookAttempts counts attempts to deliver to webhooks. Outcome is delivered,
-	// pending (it will be retried) or failed (it was the last attempt).
+	// WebhookAttempts counts delivery attempts to webhooks. Outcome is delivered, pending (it will
+	// be retried) or failed (it was the last attempt).
 	WebhookAttempts = counter("rgpt_webhook_attempts_total", "Webhook delivery attempts, by outcome.", "outcome")
 	// DatabaseDuration is the duration of database operations.
 	DatabaseDuration = histogram("rgpt_database_duration_seconds", "Duration of database operations.",
 		[]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10}, "operation", "outcome")
-	// RequestDuration is the duration of HTTP requests: for streams, how long they were
-	// open.
+	// RequestDuration is the duration of HTTP requests; for streams, the time that they were open.
 	RequestDuration = histogram("rgpt_http_request_duration_seconds", "Duration of HTTP requests, by route and status class.",
 		[]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}, "route", "status")
-	// StreamsOpen is how many streams of events are open; kind is sse or websocket.
+	// StreamsOpen is the number of open event streams; kind is sse or websocket.
 	StreamsOpen = gauge("rgpt_streams_open", "Open event streams.", "kind")
-	// StreamsDropped counts streams that the server ended; reason is slow (the client read
-	// nothing for long) or broken (events could not be read).
+	// StreamsDropped counts streams that the server closed; reason is slow (the client did not read
+	// for too long) or broken (events could not be read).
 	StreamsDropped = counter("rgpt_streams_dropped_total", "Event streams that the server closed, by reason.", "kind", "reason")
 )
 
@@ -120,7 +117,7 @@ func histogram(name, help string, buckets []float64, labels ...string) *promethe
 	return factory.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }
 
-// The kinds of streams, and the reasons why the server ends one.
+// The kinds of streams, and the reasons why the server closes one.
 const (
 	StreamSSE       = "sse"
 	StreamWebSocket = "websocket"
@@ -129,8 +126,8 @@ const (
 	DroppedBroken = "broken"
 )
 
-// ServeStreams makes the metrics of streams begin at zero, in a process that serves
-// some.
+// ServeStreams exports the metrics of streams from the start, as 0, in a process that serves
+// streams.
 func ServeStreams() {
 	for _, kind := range []string{StreamSSE, StreamWebSocket} {
 		StreamsOpen.WithLabelValues(kind)
@@ -150,11 +147,11 @@ func StreamOpened(kind string) (closed func()) {
 	return open.Dec
 }
 
-// CountDroppedStream records that the server ended a stream.
+// CountDroppedStream records that the server closed a stream.
 func CountDroppedStream(kind, reason string) { StreamsDropped.WithLabelValues(kind, reason).Inc() }
 
-// CountSlowStream records that the server ended a stream if a write to it failed
-// because its time was over. A client that disconnected does not count as slow.
+// CountSlowStream records that the server closed a stream if err is a write timeout. A client that
+// disconnected does not count as slow.
 func CountSlowStream(kind string, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 		CountDroppedStream(kind, DroppedSlow)
@@ -172,18 +169,18 @@ func ObserveRequest(pattern string, status int, took time.Duration) {
 	RequestDuration.WithLabelValues(route, fmt.Sprintf("%dxx", status/100)).Observe(took.Seconds())
 }
 
-// maxValues is how many values a label may have whose values come from outside (a
-// model's name is whatever a request for a run says), and maxValueLength how long each
-// may be. Further or longer values count as OtherValue.
+// maxValues is the maximum number of values of a label whose values are external (for example, a
+// request for a run can contain any model name), and maxValueLength is the maximum length of each
+// value. Further or longer values count as OtherValue.
 const (
 	maxValues      = 200
 	maxValueLength = 100
 )
 
-// OtherValue replaces all values of a label beyond those that it may have.
+// OtherValue replaces all values of a label that exceed its limits.
 const OtherValue = "other"
 
-// boundedSet is the set of values that a label has so far.
+// boundedSet is the set of values that a label has had so far.
 type boundedSet struct {
 	mu   sync.Mutex
 	seen map[string]bool
@@ -191,8 +188,7 @@ type boundedSet struct {
 
 var modelValues, providerValues, codeValues, toolValues boundedSet
 
-// value returns a value, or OtherValue if there are too many. The result is a valid
-// label.
+// value returns a value, or OtherValue if there are too many. The result is a valid label.
 func (f *boundedSet) value(v string) string {
 	if len(v) > maxValueLength || !utf8.ValidString(v) {
 		return OtherValue
@@ -211,7 +207,7 @@ func (f *boundedSet) value(v string) string {
 	return v
 }
 
-// ObservePhase records that a phase ended with a status after some time.
+// ObservePhase records the status and duration of a finished phase.
 func ObservePhase(phase contract.Phase, status contract.ExecutionStatus, took time.Duration) {
 	PhaseDuration.WithLabelValues(string(phase), string(status)).Observe(took.Seconds())
 }
@@ -219,19 +215,19 @@ func ObservePhase(phase contract.Phase, status contract.ExecutionStatus, took ti
 // CountRun records that a run ended with a status.
 func CountRun(status contract.Status) { Runs.WithLabelValues(string(status)).Inc() }
 
-// none replaces the missing value of a label: an empty one is not a label.
+// none replaces a missing label value, because Prometheus treats an empty value as a missing label.
 const none = "none"
 
-// EndedPipeline records that a pipeline ended, after some time and rounds.
+// EndedPipeline records the status, duration and rounds of a finished pipeline.
 func EndedPipeline(status contract.PipelineStatus, abort contract.AbortReason, took time.Duration, rounds int) {
 	Pipelines.WithLabelValues(string(status), cmp.Or(string(abort), none)).Inc()
 	PipelineDuration.WithLabelValues(string(status)).Observe(max(took, 0).Seconds())
 	PipelineIterations.WithLabelValues(string(status)).Observe(float64(rounds))
 }
 
-// ExpectPipelines exports each possible count of pipelines from the start, as 0: an
-// increase can only be seen, and alerted on, from an earlier value. It is for the
-// processes that count them.
+// ExpectPipelines exports each possible count of pipelines from the start, as 0, because an
+// increase can only be detected, and trigger an alert, relative to an earlier value. Only the
+// processes that count pipelines call it.
 func ExpectPipelines() {
 	aborts := []string{none}
 	for _, a := range contract.AbortReasons() {
@@ -269,7 +265,7 @@ func ExpectPipelines() {
 // CountGamma records that GAMMA joined a pipeline.
 func CountGamma(reason contract.GammaReason) { Gammas.WithLabelValues(string(reason)).Inc() }
 
-// CountRecovery records that a pipeline was started that recovers another one.
+// CountRecovery records the start of a pipeline that recovers another one.
 func CountRecovery(abort contract.AbortReason) {
 	PipelineRecoveries.WithLabelValues(cmp.Or(string(abort), none)).Inc()
 }
@@ -280,7 +276,7 @@ const (
 	broadcast = "broadcast"
 )
 
-// CountMessage records a message from a member to one or all others.
+// CountMessage records a message from a member to one or all other members.
 func CountMessage(m contract.Message) {
 	kind := broadcast
 	if m.To != "" {
@@ -289,7 +285,7 @@ func CountMessage(m contract.Message) {
 	PipelineMessages.WithLabelValues(kind).Inc()
 }
 
-// CountRefused records refused moves or signals of a pipeline.
+// CountRefused records rejected moves or signals of a pipeline.
 func CountRefused(n int) { PipelineRefused.WithLabelValues().Add(float64(max(n, 0))) }
 
 // CountPipelineError records an error of a member, or of a sender that is not a member.
@@ -304,15 +300,15 @@ func CountPipelineError(e contract.Error) {
 	PipelineErrors.WithLabelValues(agent, class).Inc()
 }
 
-// ObserveEnvironment records how a run got its environment (kept, made, failed) and how
-// long that took.
+// ObserveEnvironment records the result (kept, made or failed) and duration of preparing a run's
+// environment.
 func ObserveEnvironment(result string, took time.Duration) {
 	Environments.WithLabelValues(result).Inc()
 	EnvironmentDuration.WithLabelValues(result).Observe(took.Seconds())
 }
 
-// ExpectEnvironments exports each count of environments and of requests from sandboxes
-// from the start, as 0, in the processes that count them.
+// ExpectEnvironments exports each count of environments and of sandboxes' network requests from the
+// start, as 0, in the processes that count them.
 func ExpectEnvironments() {
 	for _, result := range []string{"kept", "made", "failed"} {
 		Environments.WithLabelValues(result)
@@ -323,7 +319,7 @@ func ExpectEnvironments() {
 	}
 }
 
-// CountEgress records a request of a sandboxed command to the network.
+// CountEgress records a network request of a sandboxed command.
 func CountEgress(verdict string) { Egress.WithLabelValues(verdict).Inc() }
 
 // CountFinding records a finding.
@@ -336,8 +332,8 @@ func CountHeal(h contract.HealNote) {
 	Heals.WithLabelValues(string(h.ErrorType), string(h.Action), string(h.Status)).Inc()
 }
 
-// ObserveModelCall records a model call: how long it took and what it cost. A failed
-// one has a failure; its cost counts all the same.
+// ObserveModelCall records the duration and cost of a model call. A failed call has a failure; its
+// cost is also counted.
 func ObserveModelCall(model contract.ModelChoice, took time.Duration, usage contract.Usage, failure *contract.Failure) {
 	provider, name := providerValues.value(model.Provider), modelValues.value(model.Model)
 	ModelCallDuration.WithLabelValues(provider, name).Observe(took.Seconds())
@@ -349,14 +345,14 @@ func ObserveModelCall(model contract.ModelChoice, took time.Duration, usage cont
 	}
 }
 
-// CountToolCall records a tool call. The tool must exist: names that a model invented
-// would fill the memory of those that read the metrics. An empty code means success.
+// CountToolCall records a tool call. The tool must exist: names invented by a model would create an
+// unbounded number of time series. An empty code means success.
 func CountToolCall(tool string, code contract.Code) {
 	outcome := cmp.Or(string(code), "ok")
 	ToolCalls.WithLabelValues(toolValues.value(tool), codeValues.value(outcome)).Inc()
 }
 
-// CountWebhook records the outcome of an attempt to deliver to a webhook.
+// CountWebhook records the outcome of a delivery attempt to a webhook.
 func CountWebhook(outcome string) { WebhookAttempts.WithLabelValues(outcome).Inc() }
 
 // ObserveDatabase records a database operation, by the name of its query.
@@ -368,8 +364,7 @@ func ObserveDatabase(operation string, took time.Duration, err error) {
 	DatabaseDuration.WithLabelValues(operation, outcome).Observe(took.Seconds())
 }
 
-// Handler serves the metrics of this process, and those of more collectors, in
-// Prometheus format.
+// Handler serves the metrics of this process and of additional collectors in Prometheus format.
 func Handler(more ...prometheus.Collector) http.Handler {
 	own := prometheus.NewRegistry()
 	own.MustRegister(more...)

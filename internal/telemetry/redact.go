@@ -10,14 +10,13 @@ import (
 // Redacted replaces a secret.
 const Redacted = "[redacted]"
 
-// Redact returns the text without secrets: registered values, values after names such
-// as password= or "api_key":, tokens of known forms (OpenAI, GitHub, GitLab, Slack,
-// AWS, Google, JWT), passwords in URLs, and private keys. It is idempotent, never
-// fails, and takes time linear in the text. A text without secrets is returned
-// unchanged, without a copy.
+// Redact returns the text without secrets: registered values, values after names such as password=
+// or "api_key":, tokens in known formats (OpenAI, GitHub, GitLab, Slack, AWS, Google, JWT),
+// passwords in URLs, and private keys. It is idempotent, never fails, and takes time linear in the
+// text. A text without secrets is returned unchanged, without a copy.
 func Redact(s string) string {
-	// The replacement of one rule can only make others match less, so this ends after two
-	// rounds nearly always, and always when no letter is left.
+	// A replacement by one rule can only reduce the matches of others, so this nearly always ends
+	// after two rounds, and at the latest when no letters are left.
 	for range maxRounds {
 		next := redactOnce(s)
 		if next == s {
@@ -38,11 +37,11 @@ func redactOnce(s string) string {
 	return redactAssignments(s)
 }
 
-// cuts collects what to replace, from left to right without overlaps.
+// cuts collects the ranges to replace, from left to right without overlaps.
 type cuts struct {
 	text string
 	out  strings.Builder
-	done int // what was copied up to here
+	done int // end of the copied text
 }
 
 func (c *cuts) cut(from, to int) {
@@ -68,8 +67,8 @@ const (
 	pemDash  = "-----"
 )
 
-// redactPEM removes private keys. One without an end is removed to the end of the text:
-// a truncated log line must not show half of a key.
+// redactPEM removes private keys. A key without an end marker is removed to the end of the text,
+// because a truncated log line must not show part of a key.
 func redactPEM(s string) string {
 	c := cuts{text: s}
 	for at := 0; ; {
@@ -116,11 +115,11 @@ func redactURLs(s string) string {
 }
 
 const (
-	tokenLength = 16  // a user name that long in a URL counts as a token
-	maxUserinfo = 512 // bounds the search for its end
+	tokenLength = 16  // minimum length at which a user name in a URL counts as a token
+	maxUserinfo = 512 // limits the search for the end of the user information
 )
 
-// userinfo finds the secret after ://, empty if there is none.
+// userinfo returns the range of the secret after ://, which is empty if there is none.
 func userinfo(s string) (from, to int) {
 	authority := s
 	if i := strings.IndexAny(s, "/?# \t\r\n\"'`<>\\|"); i >= 0 {
@@ -153,14 +152,14 @@ func userinfo(s string) (from, to int) {
 
 func isPort(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
-// tokenForm is the form of one kind of token.
+// tokenForm is the format of one kind of token.
 type tokenForm struct {
 	prefix   string
-	least    int // characters after the prefix
+	least    int // minimum number of characters after the prefix
 	alphabet *[256]bool
 	start    bool // the prefix is too short to count within a word
 	jwt      bool // needs two dots
-	digit    bool // needs a digit: names of functions and packages have none
+	digit    bool // requires a digit, which names of functions and packages lack
 }
 
 var (
@@ -214,8 +213,8 @@ var tokenForms = []tokenForm{
 	{prefix: "eyJ", least: 30, alphabet: jwtChars, jwt: true},
 }
 
-// secondOfToken returns, for the first letter of a token, which letters may follow it.
-// Checking two letters saves the comparison with all forms.
+// secondOfToken maps the first letter of a token to the letters that may follow it. Checking two
+// letters avoids comparing with all formats.
 var secondOfToken = func() (out [256]*[256]bool) {
 	for _, f := range tokenForms {
 		first := f.prefix[0]
@@ -229,7 +228,7 @@ var secondOfToken = func() (out [256]*[256]bool) {
 
 func redactTokens(s string) string {
 	c := cuts{text: s}
-	noJWT := 0 // up to here there is none, which keeps the search linear
+	noJWT := 0 // there is no JWT before this offset, which keeps the search linear
 	for at := 0; at+1 < len(s); at++ {
 		second := secondOfToken[s[at]]
 		if second == nil || !second[s[at+1]] || s[at] == 'e' && at < noJWT {
@@ -248,8 +247,7 @@ func redactTokens(s string) string {
 	return c.result()
 }
 
-// tokenAt returns the form of the token that begins at i and where it ends, nil if
-// there is none.
+// tokenAt returns the format and the end of the token that starts at i, nil if there is none.
 func tokenAt(s string, i int) (*tokenForm, int) {
 	rest := s[i:]
 	for f := range tokenForms {
@@ -274,8 +272,8 @@ func random(s string) bool {
 	return strings.ContainsAny(s, "0123456789") && strings.ToLower(s) != s
 }
 
-// startsWord reports whether a word begins at i. The letter of an escape such as \n
-// does not belong to a word: texts are often JSON within JSON.
+// startsWord reports whether a word starts at i. The letter of an escape such as \n is not part of
+// a word, because texts are often JSON within JSON.
 func startsWord(s string, i int) bool {
 	if i == 0 || !wordChars[s[i-1]] || s[i-1] == '-' || s[i-1] == '_' {
 		return true
@@ -283,8 +281,8 @@ func startsWord(s string, i int) bool {
 	return i >= 2 && s[i-2] == '\\' || i >= 3 && s[i-3] == '%'
 }
 
-// RedactJSON returns a document whose strings are redacted, except the names of fields.
-// Invalid JSON is returned as a redacted string.
+// RedactJSON returns a document with redacted strings, except for field names. Invalid JSON is
+// returned as a redacted string.
 func RedactJSON(doc json.RawMessage) json.RawMessage {
 	whole := Redact(string(doc))
 	if whole == string(doc) {
@@ -303,8 +301,8 @@ func RedactJSON(doc json.RawMessage) json.RawMessage {
 	return out
 }
 
-// redactStrings redacts the strings of a decoded document; those under the name of a
-// secret completely.
+// redactStrings redacts the strings of a decoded document. Strings under the name of a secret are
+// redacted completely.
 func redactStrings(v any, name string) any {
 	switch v := v.(type) {
 	case string:

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 )
 
-// RegisterSecret makes Redact remove these values from now on, in all forms that they
-// have in URLs and JSON. Values shorter than 6 characters and plain words ("postgres")
-// are skipped: hiding them would hide ordinary text, and the rules for names and URLs
-// hide them when they are used as a secret.
+// RegisterSecret makes Redact remove these values from now on, including their URL and JSON
+// encodings. Values shorter than 6 characters and plain words ("postgres") are skipped, because
+// removing them would remove ordinary text. When they are used as a secret, the rules for names and
+// URLs remove them.
 func RegisterSecret(values ...string) { registered.add(values...) }
 
 const minSecretLength = 6
@@ -37,7 +37,7 @@ func (r *secretSet) add(values ...string) {
 			all = append(all, formsOf(v)...)
 		}
 	}
-	// Longest first, so that a secret is not cut by one that it contains.
+	// Longest first, so that a secret is not partially replaced by one that it contains.
 	slices.SortFunc(all, func(a, b string) int {
 		if d := len(b) - len(a); d != 0 {
 			return d
@@ -57,7 +57,7 @@ func distinctive(v string) bool {
 	return len(v) >= shortWord || strings.Trim(v, "abcdefghijklmnopqrstuvwxyz") != ""
 }
 
-// formsOf returns a value in its plain, URL and JSON forms.
+// formsOf returns a value in plain, URL and JSON encoding.
 func formsOf(v string) []string {
 	out := []string{v, url.QueryEscape(v), url.PathEscape(v), url.UserPassword("", v).String()[1:]}
 	if quoted, err := json.Marshal(v); err == nil {

@@ -29,15 +29,14 @@ type Options struct {
 	Instance string // distinguishes processes of one service; empty: host and process
 }
 
-// Setup makes the process send traces according to the standard OpenTelemetry
-// variables: to OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, over
-// HTTP, with OTEL_TRACES_SAMPLER, OTEL_EXPORTER_OTLP_HEADERS and the rest of them.
-// Without an endpoint, or with OTEL_SDK_DISABLED=true, spans cost next to nothing and
-// are not sent; trace ids of callers are still passed on. Secrets are removed from
-// spans.
+// Setup makes the process send traces according to the standard OpenTelemetry variables: to
+// OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, over HTTP, with
+// OTEL_TRACES_SAMPLER, OTEL_EXPORTER_OTLP_HEADERS and the other variables. Without an endpoint, or
+// with OTEL_SDK_DISABLED=true, spans have almost no cost and are not sent; trace IDs of callers are
+// still propagated. Secrets are removed from spans.
 //
-// The returned function sends the remaining spans and stops; call it before the process
-// ends, with a context that limits the wait.
+// The returned function sends the remaining spans and stops tracing. Call it before the process
+// exits, with a context that limits the wait.
 func Setup(ctx context.Context, o Options) (shutdown func(context.Context) error, err error) {
 	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
 	if !tracingWanted() {
@@ -45,7 +44,7 @@ func Setup(ctx context.Context, o Options) (shutdown func(context.Context) error
 	}
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
-		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "could not set up tracing; check the OTEL_EXPORTER_OTLP_ variables")
+		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "cannot set up tracing; check the OTEL_EXPORTER_OTLP_ variables")
 	}
 	provider, err := newProvider(ctx, exporter, o)
 	if err != nil {
@@ -71,7 +70,7 @@ func newProvider(ctx context.Context, exporter sdktrace.SpanExporter, o Options)
 	// The environment comes last, so that operators can override it.
 	res, err := resource.New(ctx, resource.WithHost(), resource.WithProcessPID(), resource.WithAttributes(attrs...), resource.WithFromEnv())
 	if err != nil && res == nil {
-		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "could not describe this process for tracing; check OTEL_RESOURCE_ATTRIBUTES")
+		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "cannot describe this process for tracing; check OTEL_RESOURCE_ATTRIBUTES")
 	}
 	return sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(redactingExporter{exporter}),
@@ -82,9 +81,9 @@ func newProvider(ctx context.Context, exporter sdktrace.SpanExporter, o Options)
 // Tracer returns the tracer for RocketGPT's own spans.
 func Tracer() trace.Tracer { return otel.Tracer(Scope) }
 
-// TracingInterceptor returns the interceptor with which Temporal clients and workers
-// carry traces through workflows and activities. Set it in client.Options.Interceptors;
-// workers of that client then have it too.
+// TracingInterceptor returns the interceptor with which Temporal clients and workers propagate
+// traces through workflows and activities. Set it in client.Options.Interceptors; workers of that
+// client then use it as well.
 func TracingInterceptor() (interceptor.Interceptor, error) {
 	return temporalotel.NewTracingInterceptor(temporalotel.TracerOptions{Tracer: Tracer()})
 }

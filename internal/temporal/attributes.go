@@ -11,8 +11,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// RegisterSearchAttributes registers those of our search attributes that a namespace
-// lacks: without them no run starts. One that exists with another type stays as it is.
+// RegisterSearchAttributes registers our search attributes that are missing in a namespace, because
+// runs cannot start without them. An attribute that exists with another type does not change.
 func RegisterSearchAttributes(ctx context.Context, c client.Client, namespace string) error {
 	service := c.OperatorService()
 	known, err := service.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})

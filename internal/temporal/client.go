@@ -1,4 +1,4 @@
-// Package temporal is how the product's processes use Temporal: the client, the data
+// Package temporal provides the product's processes with access to Temporal: the client, the data
 // converter, the limit on payload sizes, and the start of workflows.
 package temporal
 
@@ -23,10 +23,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// connectTimeout is how long Connect waits for Temporal to answer.
+// connectTimeout is how long Connect waits for Temporal to respond.
 const connectTimeout = 60 * time.Second
 
-// Connect connects to Temporal, and waits a while for it to start.
+// Connect connects to Temporal, and waits up to connectTimeout for it to start.
 func Connect(ctx context.Context, t config.Temporal, log *slog.Logger) (client.Client, error) {
 	options := client.Options{HostPort: t.Address, Namespace: t.Namespace, Identity: Identity(), Logger: telemetry.TemporalLogger(log), DataConverter: Converter()}
 	if t.TLS.Enabled {
@@ -44,7 +44,7 @@ func Connect(ctx context.Context, t config.Temporal, log *slog.Logger) (client.C
 		return nil, err
 	}
 	if loopback(t.Address) {
-		// What never leaves the machine is not worth compressing.
+		// Data that does not leave the machine is not worth compressing.
 		options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	}
 	options.Interceptors = []interceptor.ClientInterceptor{tracing, &clientInterceptor{}}
@@ -87,9 +87,9 @@ func tlsConfig(t config.TemporalTLS) (*tls.Config, error) {
 	return out, nil
 }
 
-// Identity names this process among all workers, readable for people: host:pid:3f9a. A
-// restarted process gets another one, even in a container, where host and pid are the
-// same each time.
+// Identity identifies this process among all workers in a human-readable form: host:pid:3f9a. A
+// restarted process gets a new identity, even in a container, where host and pid are always the
+// same.
 func Identity() string { return identity() }
 
 var identity = sync.OnceValue(func() string {

@@ -14,8 +14,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// CheckSize returns why values cannot go into a history: they take more than
-// contract.PayloadLimit, or are not valid JSON.
+// CheckSize returns an error if values cannot be written to a history because they exceed
+// contract.PayloadLimit or cannot be encoded as JSON.
 func CheckSize(what string, values ...any) error {
 	payloads, err := encoded(values)
 	if err != nil {
@@ -28,8 +28,8 @@ func CheckSize(what string, values ...any) error {
 	return nil
 }
 
-// encoded returns values as a history holds them. Results of local activities are
-// already in that form.
+// encoded returns values in the form stored in histories. Results of local activities are already
+// in that form.
 func encoded(values []any) (*commonpb.Payloads, error) {
 	if len(values) == 1 {
 		if done, ok := values[0].(*commonpb.Payloads); ok {
@@ -39,7 +39,7 @@ func encoded(values []any) (*commonpb.Payloads, error) {
 	return Converter().ToPayloads(values...)
 }
 
-// checkSize is CheckSize for workflow code, which gets failures as they cross Temporal.
+// checkSize is CheckSize for workflow code, which requires failures in Temporal's form.
 func checkSize(what string, values ...any) error {
 	return fault.ToTemporal(CheckSize(what, values...), 1)
 }
@@ -49,11 +49,11 @@ type sizeLimit struct {
 	interceptor.WorkerInterceptorBase
 }
 
-// NewSizeLimit returns the interceptor that fails a worker's workflows if they would
-// write more than contract.PayloadLimit into their history at once.
+// NewSizeLimit returns the interceptor that fails a worker's workflows if they would write more
+// than contract.PayloadLimit to their history in one entry.
 func NewSizeLimit() interceptor.WorkerInterceptor { return &sizeLimit{} }
 
-// InterceptWorkflow puts the limit around a workflow and the commands it issues.
+// InterceptWorkflow applies the limit to a workflow and its commands.
 func (*sizeLimit) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
 	return &workflowInbound{interceptor.WorkflowInboundInterceptorBase{Next: next}}
 }
@@ -119,8 +119,8 @@ func (f failedChild) GetChildWorkflowExecution() workflow.Future { return f }
 
 func (f failedChild) SignalChildWorkflow(workflow.Context, string, any) workflow.Future { return f }
 
-// clientInterceptor keeps oversized values from outside out of histories: inputs of
-// runs, and what people and services send them.
+// clientInterceptor keeps oversized external values out of histories: inputs of runs, and messages
+// from people and services.
 type clientInterceptor struct {
 	interceptor.ClientInterceptorBase
 }

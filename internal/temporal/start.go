@@ -13,8 +13,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// StartRun starts the workflow of a run, once however often it is called, and records
-// that it is running.
+// StartRun starts the workflow of a run, only once even if called repeatedly, and records that it
+// is running.
 func StartRun(ctx context.Context, c client.Client, db *store.Store, run store.Run) error {
 	spec, err := setup.ReadRunSpec(run)
 	if err != nil {
@@ -36,8 +36,8 @@ func StartRun(ctx context.Context, c client.Client, db *store.Store, run store.R
 	return db.MarkStarted(ctx, run.ID, workflow, started)
 }
 
-// StartPipeline starts the workflow of a pipeline, once however often it is called, and
-// records that it is running.
+// StartPipeline starts the workflow of a pipeline, only once even if called repeatedly, and records
+// that it is running.
 func StartPipeline(ctx context.Context, c client.Client, db *store.Store, p store.Pipeline) error {
 	workflow := contract.PipelineWorkflowID(p.ID)
 	started, err := startOnce(ctx, c, workflow, contract.WorkflowDeliberation, p.Input(),
@@ -51,9 +51,9 @@ func StartPipeline(ctx context.Context, c client.Client, db *store.Store, p stor
 	return db.MarkPipelineStarted(ctx, p.ID, workflow, started)
 }
 
-// startOnce starts the only workflow that ever has an id, with what Temporal shows of
-// it, and returns its workflow run id. If it is called twice, at the same time or after
-// a crash in between, it starts one; if the workflow has already ended it returns "".
+// startOnce starts a workflow at most once per ID, with its search attributes, and returns its
+// workflow run ID. If it is called twice, concurrently or after a crash, it starts only one
+// workflow; if the workflow has already ended, it returns "".
 func startOnce(ctx context.Context, c client.Client, id, kind string, input any, shown ...temporal.SearchAttributeUpdate) (workflowRunID string, err error) {
 	started, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID:                       id,

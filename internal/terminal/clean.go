@@ -1,5 +1,5 @@
-// Package terminal makes hostile text safe for a terminal: nothing that it returns
-// moves the cursor, changes colours or hides parts of the text.
+// Package terminal makes hostile text safe for a terminal: the result does not move the cursor,
+// change colours or hide parts of the text.
 package terminal
 
 import (
@@ -7,12 +7,12 @@ import (
 	"unicode"
 )
 
-// maxRunes is how much of one text is shown on a line.
+// maxRunes is the maximum number of characters of a text shown on a line.
 const maxRunes = 400
 
-// Clean makes hostile text safe for a terminal: one line of visible characters, not too
-// long. What it removes could move the cursor, change colours, respond as if it were
-// typed, reverse the direction of the text or hide parts of it.
+// Clean makes hostile text safe for a terminal: one line of limited length with visible characters
+// only. It removes characters that could move the cursor, change colours, inject input, reverse the
+// direction of the text or hide parts of it.
 func Clean(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -31,7 +31,7 @@ func Clean(s string) string {
 	return s
 }
 
-// CleanLines is Clean for a text of several lines, which stay.
+// CleanLines is Clean for a text of several lines, which are kept.
 func CleanLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {
@@ -51,6 +51,6 @@ func CleanLine(s string) string {
 	return b.String()
 }
 
-// OneLine is Clean with each run of white space reduced to one space, so that a model's
-// text does not look like output of a program.
+// OneLine is Clean with each run of white space reduced to one space, so a model's text does not
+// look like program output.
 func OneLine(text string) string { return strings.Join(strings.Fields(Clean(text)), " ") }

@@ -25,6 +25,6 @@ func runOnBase(ctx context.Context, env Env, p runCommandParams) (Result, error)
 	defer done()
 	env.Root, env.Command = c.Root, c
 	result, err := run(ctx, env, p)
-	result.Changed = false // of the workspace, which it did not see
+	result.Changed = false // of the workspace, to which it had no access
 	return result, err
 }

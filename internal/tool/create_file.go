@@ -42,7 +42,7 @@ func (f *files) create(p createFileParams) (Result, error) {
 	if err := f.makeParents(name); err != nil {
 		return Result{}, err
 	}
-	// O_EXCL also keeps a symbolic link of that name from being followed.
+	// O_EXCL also prevents following a symbolic link with that name.
 	file, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		return f.createOver(name, content)
@@ -57,8 +57,8 @@ func (f *files) create(p createFileParams) (Result, error) {
 	return Result{OK: true, Changed: true, Path: name, Text: fmt.Sprintf("Created %s with %d lines.", name, countLines(content))}, nil
 }
 
-// createOver answers if something of that name exists. Creating a file that already has
-// this content is fine: it happens when a call is repeated.
+// createOver returns the result if the path already exists. Creating a file that already has this
+// content succeeds: it happens when a call is repeated.
 func (f *files) createOver(name string, content []byte) (Result, error) {
 	there, err := f.readWhole(name, int64(f.limits.WriteBytes))
 	if err == nil && bytes.Equal(there, content) {

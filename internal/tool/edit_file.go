@@ -15,8 +15,8 @@ var editFileDescription string
 
 type editFileParams struct {
 	Path       string `json:"path" jsonschema:"minLength=1" jsonschema_description:"File to change, relative to the workspace."`
-	OldText    string `json:"old_text" jsonschema:"minLength=1" jsonschema_description:"Text to replace, exactly as it is in the file."`
-	NewText    string `json:"new_text" jsonschema_description:"Text to put in its place."`
+	OldText    string `json:"old_text" jsonschema:"minLength=1" jsonschema_description:"Text to replace, exactly as it appears in the file."`
+	NewText    string `json:"new_text" jsonschema_description:"Replacement text."`
 	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema_description:"Replace every occurrence instead of exactly one."`
 }
 
@@ -65,11 +65,11 @@ func editedText(name string, lines []int) string {
 	return fmt.Sprintf("Changed %s in %d places (lines %s).", name, len(lines), join(lines))
 }
 
-// replacement is what to replace with what, in the file's own line endings.
+// replacement is the old and the new text, with the file's own line endings.
 type replacement struct{ old, new string }
 
-// matchLineEndings lets a model, which sees and writes plain line breaks, edit a file
-// with Windows line endings, and keeps them.
+// matchLineEndings allows a model, which sees and writes plain line breaks, to edit a file with
+// Windows line endings without changing them.
 func matchLineEndings(content string, p editFileParams) replacement {
 	windows := strings.Count(content, "\r\n")
 	if 2*windows <= strings.Count(content, "\n") {
@@ -95,7 +95,7 @@ func toWindows(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\n", "\r\n")
 }
 
-// linesOf returns the line of each occurrence of a text.
+// linesOf returns the line number of each occurrence of a text.
 func linesOf(content, text string) []int {
 	var lines []int
 	line, from := 1, 0
@@ -129,8 +129,8 @@ func join(lines []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// nearMatches says where text similar to the wanted text is: equal except for spaces,
-// or lines like its first one.
+// nearMatches describes text similar to the wanted text: equal except for spaces, or with similar
+// lines.
 func nearMatches(content, wanted string) string {
 	lines := strings.Split(content, "\n")
 	target := squeezeLines(wanted)
@@ -151,8 +151,7 @@ func nearMatches(content, wanted string) string {
 	return "Similar lines:\n" + near + "Read the file again and copy the text exactly."
 }
 
-// squeezeLines returns the non-empty lines of a text, each with its runs of spaces
-// reduced to one.
+// squeezeLines returns the non-empty lines of a text, each with its runs of spaces reduced to one.
 func squeezeLines(text string) []string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -165,8 +164,7 @@ func squeezeLines(text string) []string {
 
 func squeeze(line string) string { return strings.Join(strings.Fields(line), " ") }
 
-// findSqueezed returns the index of the line where the squeezed lines begin, or
-// -1.
+// findSqueezed returns the index of the line where the squeezed lines begin, or -1.
 func findSqueezed(lines, target []string) int {
 	var text []string
 	var index []int

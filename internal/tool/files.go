@@ -26,7 +26,7 @@ func refuse(code contract.Code, format string, args ...any) error {
 	return refusal{failed(code, format, args...)}
 }
 
-// answer turns an error that the model should see into a result.
+// answer converts an error that the model should see into a result.
 func answer(r Result, err error) (Result, error) {
 	var seen refusal
 	if errors.As(err, &seen) {
@@ -38,7 +38,7 @@ func answer(r Result, err error) (Result, error) {
 	return r, nil
 }
 
-// files are the files of a workspace.
+// files provides access to the files of a workspace.
 type files struct {
 	root   *os.Root
 	limits Limits
@@ -48,14 +48,14 @@ func openFiles(env Env) (*files, error) {
 	root, err := os.OpenRoot(env.Root)
 	if err != nil {
 		f := fault.Of(err)
-		return nil, fault.Wrap(err, f.Class, f.Code, "the workspace's directory cannot be opened")
+		return nil, fault.Wrap(err, f.Class, f.Code, "cannot open the workspace's directory")
 	}
 	return &files{root: root, limits: env.Limits}, nil
 }
 
 func (f *files) close() { _ = f.root.Close() }
 
-// defineOnFiles makes a tool from a function on the files of the workspace.
+// defineOnFiles creates a tool from a function on the files of the workspace.
 func defineOnFiles[P any](d Definition, call func(ctx context.Context, f *files, params P) (Result, error)) Tool {
 	return define(d, func(ctx context.Context, env Env, params P) (Result, error) {
 		f, err := openFiles(env)
@@ -67,13 +67,13 @@ func defineOnFiles[P any](d Definition, call func(ctx context.Context, f *files,
 	})
 }
 
-// cleanPath checks a path that a model gave and returns it in its shortest form.
-// os.Root decides what a path means; what is refused here is never legitimate, or would
-// mean something else on another system.
+// cleanPath checks a path from a model and returns it in its shortest form. os.Root determines the
+// meaning of a path; paths rejected here are never legitimate, or would have another meaning on
+// another system.
 func cleanPath(name string) (string, error) {
 	switch {
 	case name == "":
-		return "", refuse(contract.CodeInvalidOutput, "The path is empty. Give a path relative to the workspace, such as src/main.go.")
+		return "", refuse(contract.CodeInvalidOutput, "The path is empty. Use a path relative to the workspace, such as src/main.go.")
 	case strings.ContainsRune(name, 0):
 		return "", refuse(contract.CodePathEscape, "The path %q contains a NUL byte.", name)
 	case path.IsAbs(name) || strings.HasPrefix(name, `\`) || hasDrive(name):
@@ -94,8 +94,7 @@ func hasDrive(name string) bool {
 	return len(name) >= 3 && name[1] == ':' && (name[2] == '\\' || name[2] == '/')
 }
 
-// explain turns a file system error about a path into a refusal, if the model can do
-// something about it.
+// explain converts a file system error about a path into a refusal if the model can resolve it.
 func explain(name string, err error) error {
 	switch {
 	case err == nil:
@@ -118,11 +117,11 @@ func explain(name string, err error) error {
 		return refuse("", "%s is not a regular file.", name)
 	}
 	f := fault.Of(err)
-	return fault.Wrap(err, f.Class, f.Code, "the file %s cannot be used", name)
+	return fault.Wrap(err, f.Class, f.Code, "cannot use the file %s", name)
 }
 
-// open opens a regular file. It refuses pipes and devices, whose open or read could
-// block for ever, without waiting for them.
+// open opens a regular file. It rejects pipes and devices immediately, because opening or reading
+// them could block forever.
 func (f *files) open(name string, flag int) (*os.File, fs.FileInfo, error) {
 	file, err := f.root.OpenFile(name, flag|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -167,7 +166,7 @@ func tooLarge(name string, size, limit int64) error {
 	return refuse("", "%s has %d bytes; at most %d are allowed here.", name, size, limit)
 }
 
-// binaryProbe is how much of a file git reads to distinguish text from binary.
+// binaryProbe is the number of bytes that git reads to distinguish text from binary.
 const binaryProbe = 8000
 
 func isBinary(content []byte) bool {
@@ -178,8 +177,7 @@ func binaryRefusal(name string, size int64) error {
 	return refuse("", "%s is a binary file of %d bytes.", name, size)
 }
 
-// overwrite replaces a file's content in place, so that its mode, and a link to it,
-// stay.
+// overwrite replaces a file's content in place, so that its mode and links to it are preserved.
 func (f *files) overwrite(name string, content []byte) error {
 	file, _, err := f.open(name, os.O_WRONLY)
 	if err != nil {
@@ -192,7 +190,7 @@ func (f *files) overwrite(name string, content []byte) error {
 	return explain(name, errors.Join(err, file.Close()))
 }
 
-// countLines counts lines; a last line without a line end counts.
+// countLines counts lines, including a last line without a line break.
 func countLines(content []byte) int {
 	n := bytes.Count(content, []byte("\n"))
 	if len(content) > 0 && content[len(content)-1] != '\n' {

@@ -66,7 +66,7 @@ func (f *files) list(ctx context.Context, p listFilesParams) (string, error) {
 	return text.String(), nil
 }
 
-// cleanDir is cleanPath in which an empty path means the top of the workspace.
+// cleanDir is cleanPath, except that an empty path means the top of the workspace.
 func cleanDir(name string) (string, error) {
 	if name == "" {
 		return ".", nil
@@ -92,7 +92,7 @@ func checkGlob(pattern string) error {
 	return nil
 }
 
-// maxShownGlob limits how much of a refused glob is quoted to the model that wrote it.
+// maxShownGlob limits how much of a rejected glob is quoted to the model.
 const maxShownGlob = 200
 
 // matches reports whether a path matches a glob, relative to dir or, as models often

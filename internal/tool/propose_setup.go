@@ -10,11 +10,11 @@ import (
 //go:embed propose_setup.md
 var proposeSetupDescription string
 
-// SetupProposal is how to set up a repository, as proposed by the environment agent.
+// SetupProposal describes how to set up a repository, as proposed by the environment agent.
 type SetupProposal struct {
 	Commands  []string          `json:"commands" jsonschema:"minItems=1,maxItems=30" jsonschema_description:"Shell commands, in order."`
 	Variables map[string]string `json:"variables,omitempty" jsonschema_description:"Variables for the setup and for every later command."`
-	Reason    string            `json:"reason" jsonschema:"minLength=1" jsonschema_description:"What the problem was, and why this solves it."`
+	Reason    string            `json:"reason" jsonschema:"minLength=1" jsonschema_description:"The problem, and why this setup solves it."`
 }
 
 func proposeSetup() Tool {

@@ -57,12 +57,12 @@ func (f *files) read(p readFileParams) (string, error) {
 type page struct {
 	lines     strings.Builder
 	last      int  // last line in it, 0 for none
-	total     int  // lines of the file, as far as it was read
+	total     int  // lines in the part of the file that was read
 	cut       bool // more was requested than fits
 	readToEnd bool
 }
 
-// countLimit limits how much of a file is read to count its lines.
+// countLimit limits the bytes of a file that are read to count its lines.
 const countLimit = 64 << 20
 
 func (f *files) readLines(reader *bufio.Reader, start, end int) (*page, error) {
@@ -99,8 +99,7 @@ func (f *files) show(page *page, line string, size, start, end int) {
 	page.last = page.total
 }
 
-// readLine reads a line, keeps only as much of it as is shown, and returns its whole
-// size.
+// readLine reads a line, keeps only the part that is shown, and returns the full size.
 func (f *files) readLine(reader *bufio.Reader) (line string, size int, err error) {
 	var kept strings.Builder
 	for {

@@ -65,9 +65,9 @@ func runFault(ctx context.Context, err error) error {
 	}
 	f := fault.Of(err)
 	if ctx.Err() == nil && f.Code == contract.CodeUnknown {
-		return fault.Wrap(err, contract.ClassConfig, contract.CodeIsolation, "the command could not be run in isolation; rgpt doctor shows what the sandbox needs")
+		return fault.Wrap(err, contract.ClassConfig, contract.CodeIsolation, "could not run the command in isolation; rgpt doctor shows what the sandbox requires")
 	}
-	return fault.Wrap(err, f.Class, f.Code, "the command could not be run to completion")
+	return fault.Wrap(err, f.Class, f.Code, "could not run the command to completion")
 }
 
 func commandCode(r sandbox.Result) contract.Code {
@@ -101,10 +101,10 @@ func commandText(r sandbox.Result, timeout time.Duration, outputBytes int) strin
 	return b.String()
 }
 
-// maxRefused limits the hosts that an answer names.
+// maxRefused limits the hosts listed in a result.
 const maxRefused = 10
 
-// refusedText says which hosts a command may not reach, and that asking again does not
+// refusedText lists the hosts that a command may not reach, and explains that retrying does not
 // help.
 func refusedText(b *strings.Builder, refused []string) {
 	hosts := slices.Compact(slices.Sorted(slices.Values(refused)))
@@ -122,18 +122,18 @@ func refusedText(b *strings.Builder, refused []string) {
 		"  execution.sandbox.network: [" + usual(hosts[0]) + "]\nTrying again does not help; do without them.\n")
 }
 
-// usual omits a port that is the default.
+// usual omits the default port.
 func usual(host string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80")
 }
 
-// output writes the beginning of a text and, if it is too long, the larger part from
-// its end: there a build or a test says what went wrong.
+// output writes a text or, if it is too long, its beginning and a larger part of its end, where
+// builds and tests report errors.
 func output(b *strings.Builder, name string, content []byte, limit int) {
 	if len(content) == 0 {
 		return
 	}
-	text := ansi.Strip(strings.ToValidUTF8(string(content), "\uFFFD")) // colours cost a model tokens and carry no information
+	text := ansi.Strip(strings.ToValidUTF8(string(content), "\uFFFD")) // colours cost tokens and contain no information
 	if len(text) > limit {
 		head, tail := text[:limit/4], text[len(text)-(limit-limit/4):]
 		text = strings.ToValidUTF8(head, "") + fmt.Sprintf("\n[… %d bytes omitted …]\n", len(text)-limit) + strings.ToValidUTF8(tail, "")

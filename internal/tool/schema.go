@@ -30,15 +30,14 @@ func (t typed[P]) Definition() Definition { return t.definition }
 func (t typed[P]) Call(ctx context.Context, env Env, args json.RawMessage) (Result, error) {
 	var params P
 	if err := json.Unmarshal(args, &params); err != nil {
-		// A number such as 1.0 or 1e9 is an integer for a schema but does not decode
-		// into an int.
+		// A number such as 1.0 or 1e9 is an integer for a schema but does not decode into an int.
 		return badArguments(t.definition, err.Error()), nil
 	}
 	return t.call(ctx, env, params)
 }
 
-// define makes a tool from a function. The schema comes from P: its tags, and every
-// field without omitempty is required.
+// define creates a tool from a function. The schema is derived from P and its tags; every field
+// without omitempty is required.
 func define[P any](d Definition, call func(ctx context.Context, env Env, params P) (Result, error)) Tool {
 	d.Parameters = schemaOf[P]()
 	d.Description = strings.TrimSpace(d.Description)
@@ -51,7 +50,7 @@ func schemaOf[P any]() json.RawMessage {
 	s.Version = ""
 	raw, err := json.Marshal(s)
 	if err != nil {
-		panic(fmt.Sprintf("schema of %T: %v", *new(P), err)) //nolint:forbidigo // a mistake in this package, which its tests find
+		panic(fmt.Sprintf("schema of %T: %v", *new(P), err)) //nolint:forbidigo // an error in this package, which its tests detect
 	}
 	return raw
 }
@@ -62,12 +61,12 @@ type schema struct {
 	optional []string // optional arguments
 }
 
-// withoutNulls removes optional arguments that are null: in a strict schema nothing can
-// be omitted, and null stands for an omitted value.
+// withoutNulls removes optional arguments that are null: a strict schema allows no omissions, so
+// null represents an omitted value.
 func withoutNulls(args json.RawMessage, optional []string) json.RawMessage {
 	var given map[string]json.RawMessage
 	if json.Unmarshal(args, &given) != nil {
-		return args // the schema finds this too
+		return args // the schema also detects this
 	}
 	found := false
 	for _, name := range optional {
@@ -116,7 +115,7 @@ func compile(raw json.RawMessage) (*schema, error) {
 	return &schema{compiled, optional}, err
 }
 
-// check returns what is wrong with arguments, "" if they are valid.
+// check returns the problem with the arguments, or "" if they are valid.
 func (s *schema) check(args json.RawMessage) string {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(args))
 	if err != nil {
@@ -147,7 +146,7 @@ func problems(e *jsonschema.ValidationError) []string {
 	return all
 }
 
-// failed is a result that tells the model why.
+// failed returns a failed result with a reason for the model.
 func failed(code contract.Code, format string, args ...any) Result {
 	return Result{Code: code, Text: fmt.Sprintf(format, args...)}
 }

@@ -53,7 +53,7 @@ func (f *files) search(ctx context.Context, p searchParams) (string, error) {
 		if !entry.Type().IsRegular() || !matches(scope.glob, ".", name) {
 			return nil
 		}
-		// A file that cannot be searched is skipped, as the description says.
+		// A file that cannot be searched is skipped, as documented in the tool's description.
 		_ = f.searchFile(ctx, name, hits)
 		if hits.full {
 			return errEnough
@@ -66,12 +66,12 @@ func (f *files) search(ctx context.Context, p searchParams) (string, error) {
 	return hits.text(complete), nil
 }
 
-// The limits of a search. The time for a line grows with its length times the size of
-// the compiled pattern, and cannot be interrupted.
+// Limits of a search. The time for a line grows with its length times the size of the compiled
+// pattern, and matching cannot be interrupted.
 const (
 	maxPattern = 1000     // bytes
 	maxProgram = 2000     // instructions
-	maxLine    = 32 << 10 // bytes that are searched of each line
+	maxLine    = 32 << 10 // bytes searched in each line
 )
 
 func compilePattern(text string) (*regexp.Regexp, error) {
@@ -91,7 +91,7 @@ func compilePattern(text string) (*regexp.Regexp, error) {
 	return regexp.Compile(text)
 }
 
-// place is where to search.
+// place is the location to search.
 type place struct {
 	dir  string
 	file bool // dir is a file
@@ -116,7 +116,7 @@ func (f *files) searchPlace(name string) (place, error) {
 	return place{dir: ".", glob: dir}, nil
 }
 
-// hits collects lines that match.
+// hits collects matching lines.
 type hits struct {
 	limits  Limits
 	pattern *regexp.Regexp
@@ -153,7 +153,7 @@ func (f *files) searchFile(ctx context.Context, name string, h *hits) error {
 	return nil
 }
 
-// maxHitBytes keeps minified files from filling an answer.
+// maxHitBytes prevents minified files from filling a result.
 const maxHitBytes = 300
 
 func (h *hits) add(name string, number int, line []byte) {

@@ -1,10 +1,9 @@
-// Package tool holds the tools that agents may call. Each tool is one file with its
-// description for models beside it.
+// Package tool contains the tools that agents may call. Each tool has its own file, with its
+// description for models next to it.
 //
-// A failure that the model should see is a Result; a Go error means that the call could
-// not be carried out, and may succeed if it is repeated. Files are accessed only below
-// the workspace, through os.Root, whatever a path or a symbolic link says; commands run
-// only in the sandbox.
+// A failure that the model should see is a Result; a Go error means that the call could not be
+// carried out, and may succeed if it is repeated. Files are accessed only below the workspace,
+// through os.Root, regardless of paths and symbolic links; commands run only in the sandbox.
 package tool
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// The names of the built-in tools.
+// Names of the built-in tools.
 const (
 	ReadFile   = "read_file"
 	ListFiles  = "list_files"
@@ -34,50 +33,49 @@ const (
 	Finish       = "finish"
 )
 
-// Definition is what a model learns about a tool, and how a call of it is scheduled.
+// Definition describes a tool to models, and how its calls are scheduled.
 type Definition struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage // JSON schema of the arguments, an object
-	ReadOnly    bool            // does not change the workspace, may run in parallel with others
+	ReadOnly    bool            // does not change the workspace, so calls may run in parallel
 	Long        bool            // may take more than 2 s
 }
 
 // Result is the outcome of a call that was carried out.
 type Result struct {
 	OK bool
-	// Code says why a call failed, for programs: path_escape, forbidden,
-	// invalid_output, timeout, command_crashed. It is empty for ordinary failures, such
-	// as a missing file or a command that ends with an error.
+	// Code is the machine-readable reason for a failure: path_escape, forbidden, invalid_output,
+	// timeout, command_crashed. It is empty for ordinary failures, such as a missing file or a
+	// command that exits with an error.
 	Code    contract.Code
-	Text    string // what the model sees
+	Text    string // text shown to the model
 	Changed bool   // the workspace may have changed
 	Path    string // with Changed: the only file that may have changed; "" if it could be any
-	Finish  bool   // the model says that it is done
-	Summary string // of what it did, with Finish
-	Blocked string // what blocks it, with Finish; empty if it is done
+	Finish  bool   // the model reports that it is done
+	Summary string // of the model's work, with Finish
+	Blocked string // obstacle, with Finish; empty if the task is done
 }
 
-// Env is what a call works with.
+// Env is the environment of a call.
 type Env struct {
 	// Root is the workspace's directory on this host.
 	Root string
 	// Runner runs commands; nil if an agent has none.
 	Runner Runner
-	// Command holds what every command of the agent gets: limits, environment, network,
-	// further paths. The call sets Shell, Root and OnOutput, and the timeout if the
-	// model asks for a shorter one.
+	// Command is the template of the agent's commands: limits, environment, network, additional
+	// paths. The call sets Shell, Root and OnOutput, and the timeout if the model requests a
+	// shorter one.
 	Command sandbox.Command
-	// Base checks out the repository as it was before any change, for one command: it
-	// returns the command to complete, and what to do when that has ended. It is nil if
-	// there is no base.
+	// Base checks out the base commit for one command: it returns the command to complete, and a
+	// function to call after the command has exited. It is nil if there is no base.
 	Base func(ctx context.Context) (c sandbox.Command, done func(), err error)
-	// Propose checks the form of a proposed setup and returns what is wrong with it,
-	// empty if nothing is. It is nil if no proposal is wanted.
+	// Propose checks the form of a proposed setup and returns the problem, or "" if there is none.
+	// It is nil if proposals are not accepted.
 	Propose func(p SetupProposal) string
-	// Limits restrict what a call reads, writes and answers.
+	// Limits restrict what a call reads, writes and returns.
 	Limits Limits
-	// OnOutput receives a command's output as it comes. May be nil.
+	// OnOutput receives a command's output live. May be nil.
 	OnOutput func(stream sandbox.Stream, chunk []byte)
 }
 
@@ -86,25 +84,25 @@ type Runner interface {
 	Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error)
 }
 
-// Limits restrict one call. Zero means the default of the same name.
+// Limits restrict one call. A zero field means its value in DefaultLimits.
 type Limits struct {
 	ReadBytes       int   // text that read_file returns
 	LineBytes       int   // of a line that read_file and search return
 	WriteBytes      int   // size of a file that create_file or edit_file creates or changes
-	ListEntries     int   // files that list_files names
+	ListEntries     int   // files that list_files returns
 	SearchHits      int   // lines that search finds
 	SearchFileBytes int64 // larger files are not searched
 	WalkEntries     int   // files that list_files and search visit
 	AnswerBytes     int   // of the lines that list_files and search return
-	OutputBytes     int   // of each output stream of a command, in the answer
+	OutputBytes     int   // of each output stream of a command, in the result
 
 	WalkTime       time.Duration // that list_files and search may take to visit files
 	CommandTimeout time.Duration // of a command whose call sets none
-	MaxTimeout     time.Duration // longest that a call may ask for
+	MaxTimeout     time.Duration // longest timeout that a call may request
 }
 
-// DefaultLimits leave a model room to work and keep one answer within a small part of
-// its context window.
+// DefaultLimits suffice for normal work and keep one result within a small part of a model's
+// context window.
 var DefaultLimits = Limits{
 	ReadBytes:       256 << 10,
 	LineBytes:       2000,
@@ -151,7 +149,7 @@ type Tool interface {
 	Call(ctx context.Context, env Env, args json.RawMessage) (Result, error)
 }
 
-// Registry holds tools by name.
+// Registry contains tools by name.
 type Registry struct{ tools []entry }
 
 type entry struct {
@@ -160,8 +158,7 @@ type entry struct {
 	schema     *schema
 }
 
-// NewRegistry returns a registry of tools. A duplicate name or an invalid schema is an
-// error.
+// NewRegistry returns a registry of tools. A duplicate name or an invalid schema is an error.
 func NewRegistry(tools ...Tool) (*Registry, error) {
 	r := &Registry{}
 	for _, t := range tools {
@@ -182,7 +179,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 func Builtin() *Registry {
 	r, err := NewRegistry(readFile(), listFiles(), search(), editFile(), createFile(), deleteFile(), runCommand(), checkBase(), proposeSetup(), finish())
 	if err != nil {
-		panic(err) //nolint:forbidigo // a mistake in this package, which its tests find
+		panic(err) //nolint:forbidigo // an error in this package, which its tests detect
 	}
 	return r
 }
@@ -217,7 +214,7 @@ func (r *Registry) ForSetup() []string {
 	})
 }
 
-// Set returns the tools that an agent may use; all if no name is given.
+// Set returns the tools that an agent may use; all if no names are given.
 func (r *Registry) Set(names ...string) (*Set, error) {
 	if len(names) == 0 {
 		names = r.Names()
@@ -230,7 +227,7 @@ func (r *Registry) Set(names ...string) (*Set, error) {
 	return &Set{registry: r, allowed: slices.Clone(names)}, nil
 }
 
-// Set is what one agent may use.
+// Set contains the tools that one agent may use.
 type Set struct {
 	registry *Registry
 	allowed  []string
@@ -253,9 +250,8 @@ func (s *Set) Definition(name string) (Definition, bool) {
 	return e.definition, ok && slices.Contains(s.allowed, name)
 }
 
-// Call carries out a model's call. An unknown tool or arguments that violate its schema
-// give a result with code invalid_output, a tool that is not in the set one with code
-// forbidden.
+// Call carries out a model's call. For an unknown tool or arguments that violate its schema, the
+// result has code invalid_output; for a tool that is not in the set, code forbidden.
 func (s *Set) Call(ctx context.Context, env Env, name string, args json.RawMessage) (Result, error) {
 	e, ok := s.registry.find(name)
 	if !ok {

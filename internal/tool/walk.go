@@ -14,16 +14,16 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
-// errEnough ends a walk early; errTooSlow does when WalkTime is over.
+// errEnough ends a walk early; errTooSlow ends it when WalkTime is over.
 var (
 	errEnough  = errors.New("enough")
 	errTooSlow = errors.New("the files took too long to check")
 )
 
-// walk calls visit for each regular file and symbolic link below a directory, in the
-// order of paths, skipping git directories and what .gitignore files name. Links are
-// not followed. It returns false if there was more than WalkEntries or WalkTime allow.
-// visit gets a context that ends with either.
+// walk calls visit for each regular file and symbolic link below a directory, in the order of
+// paths, skipping git directories and files ignored by .gitignore. Links are not followed. It
+// returns false if WalkEntries or WalkTime was exceeded. The context of visit also ends with
+// WalkTime.
 func (f *files) walk(ctx context.Context, dir string, visit func(ctx context.Context, name string, entry fs.DirEntry) error) (complete bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, f.limits.WalkTime, errTooSlow)
 	defer cancel()
@@ -60,7 +60,7 @@ func (f *files) walkDir(ctx context.Context, dir string, rules []ignoreRule, lef
 		}
 		switch {
 		case entry.IsDir():
-			// A directory that cannot be read or vanished is skipped.
+			// An unreadable or deleted directory is skipped.
 			if err := f.walkDir(ctx, name, rules, left, visit); err != nil && !errors.As(err, new(refusal)) {
 				return err
 			}
@@ -73,7 +73,7 @@ func (f *files) walkDir(ctx context.Context, dir string, rules []ignoreRule, lef
 	return nil
 }
 
-// readDir lists a directory. Root.FS would refuse names that are not UTF-8.
+// readDir lists a directory. Root.FS would reject names that are not UTF-8.
 func (f *files) readDir(dir string) ([]fs.DirEntry, error) {
 	file, err := f.root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
@@ -99,10 +99,10 @@ type ignoreRule struct {
 	keep    bool // a line with ! reverts an earlier one
 }
 
-// The limits on what is read of .gitignore files.
+// Limits on reading .gitignore files.
 const (
 	maxIgnoreFile  = 256 << 10 // bytes of one
-	maxIgnoreRules = 5000      // lines that apply to one folder; the nearest count
+	maxIgnoreRules = 5000      // lines that apply to one directory; the nearest count
 )
 
 func (f *files) ignoreRules(dir string) []ignoreRule {
@@ -136,7 +136,7 @@ func parseIgnore(dir, line string) (ignoreRule, bool) {
 	return rule, line != "" && glob.Check(rule.pattern) == nil
 }
 
-// ignored returns the verdict of the last rule that matches.
+// ignored reports whether the last matching rule ignores a path.
 func ignored(rules []ignoreRule, name string, isDir bool) bool {
 	for _, rule := range slices.Backward(rules) {
 		if rule.dirOnly && !isDir {

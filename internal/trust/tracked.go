@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// gitTime bounds the question whether git tracks something.
+// gitTime is the time limit for checking whether git tracks a path.
 const gitTime = 10 * time.Second
 
-// Tracked reports whether git tracks a path, or something below it, in the repository
-// that contains it; outside of a repository it does not. What git tracks comes from the
-// repository's authors. Git runs nothing that the repository's own configuration names,
-// and treats no folder of the repository as another repository.
+// Tracked reports whether git tracks a path, or a path below it, in the repository that contains
+// it; outside a repository, it returns false. Tracked files come from the repository's authors. Git
+// does not run programs from the repository's own configuration, and does not treat a directory of
+// the repository as another repository.
 func Tracked(path string) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), gitTime)
 	defer cancel()

@@ -1,7 +1,7 @@
-// Package trust remembers which configuration files a person trusts. A
-// folder that someone else created, such as a fresh clone, may hold a file rgpt.yaml
-// that sends keys elsewhere or opens the sandbox; only what a person trusted, as it
-// was then, counts as the operator's.
+// Package trust records which configuration files a person trusts. A directory that someone else
+// created, such as a fresh clone, may contain an rgpt.yaml that sends keys elsewhere or opens the
+// sandbox. Only a file that a person trusted, with its content at that time, counts as the
+// operator's.
 package trust
 
 import (
@@ -28,9 +28,8 @@ const maxBytes = 4 << 20
 // At returns the list in a file, which need not exist yet.
 func At(path string) List { return List{path} }
 
-// Default returns the list of a user, beside the base file of the configuration:
-// rgpt/trusted below XDG_CONFIG_HOME or ~/.config. Without either nothing is
-// trusted. getenv is usually os.Getenv.
+// Default returns the list of a user, next to the base file of the configuration: rgpt/trusted in
+// XDG_CONFIG_HOME or ~/.config. Without either, no file is trusted. getenv is usually os.Getenv.
 func Default(getenv func(string) string) List {
 	switch {
 	case getenv("XDG_CONFIG_HOME") != "":
@@ -41,7 +40,7 @@ func Default(getenv func(string) string) List {
 	return List{}
 }
 
-// Trusts reports whether a file was trusted with this content, at this place.
+// Trusts reports whether a file is trusted with this content at this path.
 func (l List) Trusts(file string, content []byte) bool {
 	lines, err := l.read()
 	if err != nil {
@@ -51,12 +50,12 @@ func (l List) Trusts(file string, content []byte) bool {
 	return err == nil && slices.Contains(lines, line)
 }
 
-// Add trusts files as they are now, in place of what they were before.
+// Add trusts files with their current content, replacing earlier entries.
 func (l List) Add(files ...string) error {
 	return l.change(files, true)
 }
 
-// Remove trusts files no longer.
+// Remove removes files from the list.
 func (l List) Remove(files ...string) error {
 	return l.change(files, false)
 }
@@ -109,7 +108,7 @@ func (l List) read() ([]string, error) {
 	return strings.FieldsFunc(string(content), func(r rune) bool { return r == '\n' }), nil
 }
 
-// write replaces the list as a whole.
+// write replaces the whole list.
 func (l List) write(text string) error {
 	err := os.MkdirAll(filepath.Dir(l.path), 0o700)
 	if err == nil {
@@ -121,8 +120,8 @@ func (l List) write(text string) error {
 	return nil
 }
 
-// lineOf is the line of a file. Links in its path are followed, so that one file has
-// one line; a line break in it is written as a space.
+// lineOf returns the line of a file. Links in its path are resolved, so each file has only one
+// line; a line break in the path is replaced by a space.
 func lineOf(file string, content []byte) (string, error) {
 	whole, err := filepath.Abs(file)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// cases are those of all executions; a command that reports no tests counts as one
+// cases returns the test cases of all executions; a command that reports no tests counts as one
 // case.
 func (r *run) cases() []output.Case {
 	var all []output.Case
@@ -56,8 +56,8 @@ func commandAsCase(e *execution) output.Case {
 	return c
 }
 
-// caseList limits number and texts of cases. Failed ones are kept first, because they
-// are the ones that are read; the order stays.
+// caseList limits the number and the texts of cases. Failed and flaky cases have priority, because
+// people read those; the order does not change.
 func caseList(cases []output.Case, f *findings) []contract.TestCase {
 	room := output.MaxCases
 	for _, c := range cases {
@@ -90,7 +90,7 @@ func caseList(cases []output.Case, f *findings) []contract.TestCase {
 	return out
 }
 
-// ranNothing: a test check that succeeded, in which no test did anything.
+// ranNothing reports whether a test check succeeded without running a single test.
 func (r *run) ranNothing() bool {
 	if r.job.Check.Category != contract.CategoryTest || len(r.executions) == 0 {
 		return false
@@ -104,8 +104,8 @@ func (r *run) ranNothing() bool {
 	return s.Passed+s.Failed+s.Flaky == 0
 }
 
-// noTests: one shard of several may have no tests if another has some; only the whole
-// can lack required tests.
+// noTests returns the finding that no tests ran. One of several shards may have no tests, so only
+// an unsharded check can lack required tests.
 func (r *run) noTests() contract.Finding {
 	what, severity := "no tests were run", contract.SeverityMinor
 	whole := r.job.Check.Shards <= 1

@@ -13,10 +13,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
-// Compile compiles what a checkout and its tests consist of into env.GoCache.Dir, and
-// runs none of it: the go tool compiles what it reads, generates nothing, and starts no
-// program of the checkout. So its output can be trusted as far as the compiler can.
-// Code that does not compile is not an error; it stays out of the cache.
+// Compile compiles a checkout and its tests into env.GoCache.Dir and runs none of the code: the go
+// tool compiles the sources, generates no code, and starts no program from the checkout. Its output
+// is therefore as trustworthy as the compiler. Code that does not compile is not an error; it is
+// not cached.
 func Compile(ctx context.Context, root string, env Env) error {
 	modules, err := checks.GoModulesIn(root)
 	if err != nil {
@@ -39,7 +39,7 @@ func Compile(ctx context.Context, root string, env Env) error {
 			case err != nil:
 				return runnerError(ctx, err)
 			case result.TimedOut, result.LimitExceeded != "":
-				return errors.New("verify: compiling a checkout " + ended(result))
+				return errors.New("verify: compile a checkout: " + ended(result))
 			case bytes.Contains(result.Stderr, []byte("GOCACHEPROG")):
 				return fmt.Errorf("verify: %s has no build cache: %s", strings.Join(args, " "), fault.Clip(errorLine(result.Stderr), 300))
 			}

@@ -43,7 +43,7 @@ func (f *findings) add(sev contract.Severity, message, location, rule string) {
 	f.list = append(f.list, finding)
 }
 
-// bounded is the list with a note about what did not fit.
+// bounded returns the list, with a note if some findings did not fit.
 func (f *findings) bounded() []contract.Finding {
 	if f.dropped == 0 {
 		return f.list
@@ -81,7 +81,7 @@ func (r *run) judge(f *findings, e *execution) {
 	}
 }
 
-// judgeNetwork reports what a failed check requested from the network and did not get.
+// judgeNetwork reports the network requests of a failed check that were blocked.
 func (r *run) judgeNetwork(f *findings, e *execution) {
 	key := checks.NetworkSetting(r.job.Check.Category)
 	switch {
@@ -95,8 +95,8 @@ func (r *run) judgeNetwork(f *findings, e *execution) {
 	}
 }
 
-// refusedHosts names some of many hosts, each once. They are what a command asked for:
-// text that it chose.
+// refusedHosts returns a few of the refused hosts, without duplicates. Their names are untrusted
+// text from the command.
 func refusedHosts(all []string) []string {
 	const most, longest = 5, 100
 	hosts := slices.Compact(slices.Sorted(slices.Values(all)))
@@ -111,7 +111,7 @@ func refusedHosts(all []string) []string {
 	return hosts
 }
 
-// offline matches what tools print when they may not reach a registry.
+// offline matches the messages of tools that cannot reach a registry.
 var offline = regexp.MustCompile(`(?i)GOPROXY=off|no required module provides package|ENOTFOUND|EAI_AGAIN|ENOTCACHED|offline mode|--offline|Could not resolve host|Temporary failure in name resolution|network is unreachable`)
 
 func (r *run) judgeCase(f *findings, c output.Case) {
@@ -132,7 +132,7 @@ func caseMessage(c output.Case, what string) string {
 	return fault.Clip(text, output.MaxMessage)
 }
 
-// unavailable grades that a command could not start: for a lint it is minor.
+// unavailable returns the severity of a command that could not start: minor for a lint.
 func (r *run) unavailable() contract.Severity {
 	if r.job.Check.Category == contract.CategoryLint {
 		return contract.SeverityMinor
@@ -140,7 +140,7 @@ func (r *run) unavailable() contract.Severity {
 	return r.severity(output.Error)
 }
 
-// severity grades what a tool calls an error, a warning or a note.
+// severity converts a tool's level (error, warning or note) to a severity.
 func (r *run) severity(l output.Level) contract.Severity {
 	c := r.job.Check.Category
 	switch {

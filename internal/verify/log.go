@@ -10,7 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// liveOutput is the output of one command on its way to the log and to the caller.
+// liveOutput passes the output of one command to the log and to the caller.
 type liveOutput struct {
 	r    *run
 	text *output.GoText // non-nil: stdout is go test -json and is shown as text
@@ -35,7 +35,7 @@ func (o *liveOutput) show(stream sandbox.Stream, chunk []byte) {
 	}
 }
 
-// close adds what a runner that does not stream has kept.
+// close writes the output of a runner that does not stream.
 func (o *liveOutput) close(result sandbox.Result) {
 	if !o.seen {
 		o.write(sandbox.Stdout, result.Stdout)
@@ -56,13 +56,13 @@ func (r *run) newOutput(inv checks.Invocation) *liveOutput {
 	return o
 }
 
-// ended says in words how a command ended.
+// ended describes how a command ended.
 func ended(r sandbox.Result) string {
 	switch {
 	case r.TimedOut:
-		return "ended at the time limit"
+		return "stopped at the time limit"
 	case r.LimitExceeded != "":
-		return "ended at the limit of " + r.LimitExceeded
+		return "stopped at the limit of " + r.LimitExceeded
 	case r.Signal != "":
 		return "terminated by signal " + r.Signal
 	}
@@ -92,7 +92,7 @@ func (b *headTail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Bytes returns what is kept, as valid UTF-8.
+// Bytes returns the kept bytes as valid UTF-8.
 func (b *headTail) Bytes() []byte {
 	tail := b.tail[max(0, len(b.tail)-b.limit/2):]
 	out := append([]byte{}, b.head...)
@@ -102,9 +102,9 @@ func (b *headTail) Bytes() []byte {
 	return []byte(strings.ToValidUTF8(string(append(out, tail...)), "�"))
 }
 
-// Limits on what is kept of a check.
+// Limits on the stored data of a check.
 const (
-	maxMessages  = 2 << 20 // bytes of all messages of its cases together
+	maxMessages  = 2 << 20 // total bytes of the messages of its cases
 	maxLog       = 512 << 10
 	maxReports   = 500
 	maxArtifacts = 200

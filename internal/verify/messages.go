@@ -11,7 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// brokenMessage says what ended a command and what to do about it.
+// brokenMessage describes why a command was interrupted.
 func brokenMessage(e *execution, r *run) string {
 	command := fault.Clip(output.Clean(e.Invocation.String()), 200)
 	switch {
@@ -26,7 +26,7 @@ func brokenMessage(e *execution, r *run) string {
 	return fmt.Sprintf("`%s` crashed: exit code %d, which indicates signal %d%s", command, e.Result.ExitCode, e.Result.ExitCode-128, because(e))
 }
 
-// unexplained is the finding about a failed command that names no cause.
+// unexplained returns the finding text for a failed command without a known cause.
 func unexplained(e *execution) string {
 	text := fmt.Sprintf("`%s` exited with code %d", fault.Clip(output.Clean(e.Invocation.String()), 200), e.Result.ExitCode)
 	switch {
@@ -40,7 +40,7 @@ func unexplained(e *execution) string {
 	return fault.Clip(text+because(e), output.MaxMessage)
 }
 
-// because quotes the most informative line of the output.
+// because quotes the most informative line of the output, if any.
 func because(e *execution) string {
 	line := errorLine(e.Result.Stderr)
 	if line == "" {
@@ -52,7 +52,7 @@ func because(e *execution) string {
 	return ": " + fault.Clip(line, 300)
 }
 
-// errorLine is the last line that mentions an error, otherwise the last line.
+// errorLine returns the last line that mentions an error, otherwise the last line.
 func errorLine(out []byte) string {
 	all := output.Lines(out[max(0, len(out)-16<<10):])
 	last := ""
@@ -70,7 +70,7 @@ func errorLine(out []byte) string {
 	return last
 }
 
-// mainMessage is the most informative line about a failed check.
+// mainMessage returns the most informative line about a failed check.
 func (r *run) mainMessage(o Outcome) string {
 	for _, e := range r.executions {
 		if o := e.startFailure(); o != nil && r.job.Check.Category != contract.CategoryLint {

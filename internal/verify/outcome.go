@@ -49,7 +49,7 @@ func (r *run) artifacts() []ArtifactFile {
 	return uniqueNames(all[:min(len(all), maxArtifacts)])
 }
 
-// code says why the check is not OK.
+// code returns the reason why the check is not OK.
 func (r *run) code(o Outcome, f findings) contract.Code {
 	red := o.Summary.Failed > 0 || f.majors > 0
 	for _, want := range []contract.Code{contract.CodeTimeout, contract.CodeCommandCrashed} {

@@ -14,42 +14,40 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// Proof says which new tests do not need the change that they came with.
+// Proof lists the new tests that do not need the change that added them.
 type Proof struct {
-	// Unproven are those that passed, or did not run, without the change.
+	// Unproven are the tests that passed or did not run without the change.
 	Unproven []Unproven
-	// Log is the output of the commands: head and tail if it was long.
+	// Log is the output of the commands; of a long output, the head and the tail.
 	Log []byte
 	// Duration is wall time.
 	Duration time.Duration
 }
 
-// Unproven is a new test that did not fail without the change. Why completes
-// "TestLogin …".
+// Unproven is a new test that did not fail without the change. Why completes "TestLogin …".
 type Unproven struct {
 	Test pin.Added
 	Why  string
 }
 
-// Why a test is not proven.
+// Reasons why a test is not proven.
 const (
 	passesAnyway  = "also passes without the change"
 	skippedAnyway = "is skipped without the change"
 	notRunAnyway  = "did not run without the change, and nothing failed there"
 )
 
-// Prove runs new tests on a checkout that has the test files of a change, and
-// everything else as it was before: a test that does not fail there does not test
-// the change. Only these tests run if their runner can select them, otherwise only
-// their files or packages; a command that the settings or a script give runs as it is.
+// Prove runs new tests on a checkout that has the test files of a change, but not the rest of the
+// change: a test that does not fail there does not test the change. Only these tests run if their
+// runner can select them, otherwise only their files or packages; a command from the settings or a
+// script runs unchanged.
 //
-// A test that does not compile or load there has failed, because it needs the change.
-// So has one that no runner finds any more. If a command failed and does not name the
-// test among its results, that counts as the test's failure: a test of which nothing is
-// known gets the benefit of the doubt. Failed tests do not run again.
+// A test that does not compile or load there has failed, because it needs the change. The same
+// applies to a test that no runner finds. If a command failed and its results do not include the
+// test, this counts as a failure of the test: an unknown result gets the benefit of the doubt.
+// Failed tests do not run again.
 //
-// Like [Run], it writes into the checkout. An error means that it could not be carried
-// out.
+// Like [Run], it writes into the checkout. An error means that it could not be completed.
 func Prove(ctx context.Context, root string, tests []pin.Added, env Env) (Proof, error) {
 	env.Settings.Shards, env.Settings.RerunFailed = 1, 0
 	r, err := prepare(root, env, func(p checks.Pipeline) (checks.Job, error) {
@@ -69,8 +67,8 @@ func Prove(ctx context.Context, root string, tests []pin.Added, env Env) (Proof,
 	return out, err
 }
 
-// prove runs what runs the tests, and returns for each why it proves nothing; those
-// that prove something are left out. Of several commands one is enough.
+// prove runs the commands that contain the tests and returns the unproven tests with the reasons.
+// If several commands run a test, a failure in one of them proves it.
 func (r *run) prove(ctx context.Context, tests []pin.Added) (map[pin.Added]string, error) {
 	seen, proven := map[pin.Added]string{}, map[pin.Added]bool{}
 	for _, inv := range r.job.Invocations {
@@ -94,8 +92,8 @@ func (r *run) prove(ctx context.Context, tests []pin.Added) (map[pin.Added]strin
 	return seen, nil
 }
 
-// narrow is the part of a command that runs tests, and which of them: none if it runs
-// none, or its tool is not installed.
+// narrow restricts a command to the given tests and returns the tests that it runs: none if it runs
+// none of them or its tool is not installed.
 func (r *run) narrow(ctx context.Context, inv checks.Invocation, tests []pin.Added) (checks.Invocation, []pin.Added, error) {
 	inv, ok, err := r.choose(ctx, inv)
 	if err != nil || !ok {
@@ -108,7 +106,7 @@ func (r *run) narrow(ctx context.Context, inv checks.Invocation, tests []pin.Add
 	return inv, covered, nil
 }
 
-// unproven says why the outcome of a command does not prove a test, "" if it does.
+// unproven returns the reason why the outcome of a command does not prove a test, or "" if it does.
 func (e *execution) unproven(t pin.Added) string {
 	var passed, skipped bool
 	for _, c := range e.casesOf(t) {
@@ -136,8 +134,8 @@ func (e *execution) unproven(t pin.Added) string {
 	return passesAnyway // a command that names no tests and succeeded
 }
 
-// casesOf are the cases of a test: those with exactly its name if there are any,
-// otherwise the tests with names that end with it ("it adds" is another test than "adds").
+// casesOf returns the cases of a test: the cases with exactly its name if there are any, otherwise
+// the cases whose names end with it ("it adds" is not the same test as "adds").
 func (e *execution) casesOf(t pin.Added) []output.Case {
 	var all, exact []output.Case
 	for _, c := range e.Parsed.Cases {
@@ -155,11 +153,11 @@ func (e *execution) casesOf(t pin.Added) []output.Case {
 	return all
 }
 
-// dividers are the separators in names of tests.
+// dividers are the separators in test names.
 var dividers = strings.NewReplacer(" › ", " > ", "::", ".")
 
-// isOf reports whether a case belongs to a test, as far as names show: the test itself,
-// one in it, or one of its parameters.
+// isOf reports whether a case belongs to a test according to its name: the test itself, a subtest,
+// or one of its parameters.
 func (e *execution) isOf(c output.Case, t pin.Added) bool {
 	if strings.HasSuffix(t.Path, ".go") {
 		dir := output.Paths{GoDirs: e.Invocation.GoDirs}.GoDir(c.Group)
@@ -189,8 +187,8 @@ var (
 	startsPart = regexp.MustCompile(`^( > |\[| \()`)
 )
 
-// isOfGo reports whether a case belongs to a Go test. Suites run under the name of a
-// test that only the suite knows.
+// isOfGo reports whether a case belongs to a Go test. A suite runs under the name of a test that
+// only the suite defines.
 func isOfGo(c output.Case, t pin.Added) bool {
 	test := checks.WithoutNumber(t.Name)
 	got := c.Test

@@ -7,9 +7,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
-// pythonInstalled ends with 0 if each package that src holds is imported from the work
-// tree already: by an editable installation. Any other copy of it would be tested
-// instead of the change.
+// pythonInstalled exits with 0 if each package in src is already imported from the work tree, by an
+// editable installation. Any other copy would be tested instead of the change.
 const pythonInstalled = `import os, sys
 sys.path = [p for p in sys.path if p not in ("", ".")]
 import importlib.util as u
@@ -27,8 +26,8 @@ for e in os.scandir(src):
     elif e.is_file() and e.name.endswith(".py"): found.append(e.name[:-3])
 sys.exit(not (found and all(here(n) for n in found if n.isidentifier())))`
 
-// withSource puts the sources on the path of a Python command if they are not installed
-// from the checkout.
+// withSource adds the sources to the path of a Python command if they are not installed from the
+// checkout.
 func (r *run) withSource(ctx context.Context, inv checks.Invocation) (checks.Invocation, error) {
 	if inv.Source == "" {
 		return inv, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// parseReport reads one report file into the execution. Whatever the format, the file's
-// first bytes must match it.
+// parseReport reads one report file into the execution. The file's first bytes must match the
+// format.
 func (e *execution) parseReport(data []byte, s output.Paths) error {
 	format := e.Invocation.Format
 	if format == "" || format == output.FormatAuto || format == output.FormatExitCode {
@@ -25,15 +25,15 @@ func (e *execution) parseReport(data []byte, s output.Paths) error {
 	return err
 }
 
-// parseOutput reads the output of a command that wrote no report file. tests says that
-// it is meant to run tests: then what runners print for people counts too.
+// parseOutput reads the output of a command that wrote no report file. tests reports whether it is
+// meant to run tests: then the human-readable output of runners also counts.
 func (e *execution) parseOutput(s output.Paths, tests bool) {
 	format := e.Invocation.Format
 	if format == "" || format == output.FormatAuto {
 		format = output.Sniff(e.Result.Stdout)
 		if format == output.FormatExitCode && tests {
 			text := e.runnersText(s)
-			// Beside another runner's summary, TAP is the output of some test of it.
+			// Next to another runner's summary, TAP is the output of one of its tests.
 			if text.NotTAP || !tapStart.Match(e.Result.Stdout) {
 				e.takeText(text)
 				return
@@ -62,16 +62,16 @@ func (e *execution) parseOutput(s output.Paths, tests bool) {
 	}
 }
 
-// tapStart is where TAP begins after other output.
+// tapStart matches the beginning of TAP after other output.
 var tapStart = regexp.MustCompile(`(?m)^TAP version 1[34]\r?$`)
 
-// parseText reads what test runners print for people. An output in which none is
-// recognized counts as one test, unless the command is known to start a runner. It
-// reports whether one was recognized.
+// parseText reads the human-readable output of test runners. Output without a recognized runner
+// counts as one test, unless the command is known to start a runner. It reports whether a runner
+// was recognized.
 func (e *execution) parseText(s output.Paths) bool { return e.takeText(e.runnersText(s)) }
 
-// runnersText is what test runners print for people. Some, such as vitest, name
-// failures on stderr and end with their summaries on stdout.
+// runnersText parses the human-readable output of test runners. Some, such as vitest, name failures
+// on stderr and print their summaries on stdout.
 func (e *execution) runnersText(s output.Paths) output.Results {
 	return output.ParseRunners(slices.Concat(e.Result.Stderr, []byte("\n"), e.Result.Stdout), s)
 }
@@ -87,7 +87,7 @@ func (e *execution) takeText(out output.Results) bool {
 	return out.Reported != nil
 }
 
-// goSetupProblems: what keeps the go tool from starting is on stderr.
+// goSetupProblems returns the problems on stderr that prevented the go tool from starting.
 func (e *execution) goSetupProblems(s output.Paths) []output.Problem {
 	if !e.failed() || len(e.Parsed.Failed()) > 0 {
 		return nil
@@ -95,7 +95,7 @@ func (e *execution) goSetupProblems(s output.Paths) []output.Problem {
 	return output.ParseText(e.Result.Stderr, s)
 }
 
-// read parses reports and output of a command that has ended.
+// read parses the reports and the output of a finished command.
 func (r *run) read(ctx context.Context, e *execution, before map[string]stamp) error {
 	s := output.Paths{Root: r.root, Dir: e.Invocation.Dir, GoDirs: e.Invocation.GoDirs}
 	if len(e.Invocation.Reports) > 0 {
@@ -132,7 +132,7 @@ func (r *run) read(ctx context.Context, e *execution, before map[string]stamp) e
 	return nil
 }
 
-// textProblems searches the output of the command for places.
+// textProblems searches the output of the command for problems with a location.
 func textProblems(e *execution, s output.Paths) []output.Problem {
 	found := output.ParseText(e.Result.Stderr, s)
 	return append(found, output.ParseText(e.Result.Stdout, s)...)

@@ -19,7 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// stamp distinguishes a file that was written from one that was already there.
+// stamp distinguishes a new or changed file from an unchanged one.
 type stamp struct {
 	size int64
 	time time.Time
@@ -27,8 +27,8 @@ type stamp struct {
 
 var errEnough = errors.New("enough files")
 
-// stamps lists the regular files that may be a command's reports. An error says that
-// not all of them were seen.
+// stamps lists the regular files that may be a command's reports. An error means that the list is
+// incomplete.
 func stamps(ctx context.Context, root *os.Root, globs []string) (map[string]stamp, error) {
 	found := map[string]stamp{}
 	for _, pattern := range globs {
@@ -51,8 +51,8 @@ func stamps(ctx context.Context, root *os.Root, globs []string) (map[string]stam
 	return found, nil
 }
 
-// clearReports removes what detected commands are about to write, so that nothing
-// committed passes for it. Files that match a configured pattern stay, as they may be
+// clearReports removes the reports that detected commands are about to write, so that committed
+// files are not mistaken for reports. Files that match a configured pattern stay, as they may be
 // fixtures; such files count only if the command changes them.
 func clearReports(root *os.Root, globs []string) error {
 	for _, p := range globs {
@@ -77,8 +77,7 @@ type report struct {
 	data []byte
 }
 
-// newReports reads the reports that are new or changed since before. Unusable ones are
-// named in notes.
+// newReports reads the reports that are new or changed since before. notes names the unusable ones.
 func newReports(ctx context.Context, root *os.Root, globs []string, before map[string]stamp) (out []report, notes []string, err error) {
 	now, err := stamps(ctx, root, globs)
 	if err != nil {
@@ -117,7 +116,7 @@ func reason(err error) string {
 	return "it cannot be opened"
 }
 
-// artifactFiles keeps the attachments that are regular files of the checkout.
+// artifactFiles returns the attachments that are regular files in the checkout.
 func artifactFiles(root *os.Root, s output.Paths, all []output.Attachment) []ArtifactFile {
 	const maxSize = 512 << 20
 	var out []ArtifactFile
@@ -137,8 +136,8 @@ func artifactFiles(root *os.Root, s output.Paths, all []output.Attachment) []Art
 	return uniqueNames(out)
 }
 
-// artifactPath is like the paths of problems, but allows the scratch directory and cuts
-// nothing.
+// artifactPath converts a path like the paths of problems, but allows the scratch directory and
+// does not shorten the path.
 func artifactPath(s output.Paths, p string) (string, bool) {
 	if path.IsAbs(p) {
 		inside, ok := s.Inside(path.Clean(p))
@@ -152,7 +151,7 @@ func artifactPath(s output.Paths, p string) (string, bool) {
 	return p, filepath.IsLocal(p) && p != "."
 }
 
-// artifactName is the end of the path, which names test and attempt.
+// artifactName returns the end of the path, which names the test and the attempt.
 func artifactName(p string) string {
 	parts := strings.Split(p, "/")
 	if len(parts) > 2 && parts[0] == output.ScratchDir {

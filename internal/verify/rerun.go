@@ -7,9 +7,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// rerun runs failed tests again, to distinguish flaky ones from broken ones. Only a
-// command whose failure its failed cases explain is run again: after a crash or a
-// compile error no results can be compared.
+// rerun runs failed tests again, to distinguish flaky ones from broken ones. Only a command whose
+// failure is explained by its failed cases runs again: after a crash or a compile error, there are
+// no results to compare.
 func (r *run) rerun(ctx context.Context) error {
 	if r.job.Check.Category != contract.CategoryTest {
 		return nil
@@ -28,9 +28,8 @@ func (e *execution) explained() bool {
 	return e.failed() && e.counted && e.interruption() == "" && !e.Parsed.Unexplained && len(e.Parsed.Failed()) > 0
 }
 
-// rerunFailed runs the failed cases of an execution once more. A case counts as passed
-// only if the command says so and its exit code agrees: with 0, or with cases that
-// still fail.
+// rerunFailed runs the failed cases of an execution once more. A case counts as passed only if the
+// command reports it and the exit code agrees: it is 0, or other cases still fail.
 func (r *run) rerunFailed(ctx context.Context, e *execution) error {
 	inv := e.Invocation
 	if inv.RerunFailed != nil {

@@ -18,10 +18,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// Run carries out one check of the plan on a checkout. It writes into the checkout, as
-// builds and tests do: give it a separate one. A failed check is an Outcome; an error
-// means that it could not be carried out, and the Outcome holds what there was until
-// then.
+// Run runs one check of the plan on a checkout. Builds and tests write into the checkout, so give
+// it a separate one. A failed check is an Outcome; an error means that the check could not be
+// completed, and the Outcome contains the results so far.
 func Run(ctx context.Context, root string, check contract.Check, env Env) (Outcome, error) {
 	r, err := prepare(root, env, func(p checks.Pipeline) (checks.Job, error) {
 		j, ok := p.Job(check.ID)
@@ -38,10 +37,10 @@ func Run(ctx context.Context, root string, check contract.Check, env Env) (Outco
 	return r.outcome(), err
 }
 
-// prepare plans the checks of a checkout and prepares it to run a job of them.
+// prepare plans the checks of a checkout and prepares to run one of the jobs.
 func prepare(root string, env Env, choose func(p checks.Pipeline) (checks.Job, error)) (*run, error) {
 	if env.Runner == nil {
-		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "there is no sandbox to run checks in")
+		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "checks need a sandbox, but none is configured")
 	}
 	root, err := filepath.Abs(root)
 	if err == nil {
@@ -69,9 +68,8 @@ func prepare(root string, env Env, choose func(p checks.Pipeline) (checks.Job, e
 	return &run{job: j, env: env, root: root, dir: dir, log: headTail{limit: maxLog}, started: time.Now()}, nil
 }
 
-// linkPackages lets the checkout find the packages that the worker provides: ES modules
-// are searched for in folders only, never in NODE_PATH. A checkout with its own
-// packages keeps those.
+// linkPackages links the packages that the worker provides into the checkout: ES modules are found
+// only in directories, never through NODE_PATH. A checkout with its own packages keeps them.
 func linkPackages(root *os.Root, given bool) error {
 	if !given {
 		return nil
@@ -82,7 +80,7 @@ func linkPackages(root *os.Root, given bool) error {
 	return root.Symlink(NodeModulesInside, "node_modules")
 }
 
-// run is one check that is running.
+// run is a running check.
 type run struct {
 	job     checks.Job
 	env     Env
@@ -99,16 +97,16 @@ type run struct {
 type execution struct {
 	checks.Finished
 	notes []string
-	// counted says that cases are the tool's own, so that an empty list means none.
+	// counted is true if the tool itself reported the cases, so an empty list means no tests.
 	counted bool
-	// passedLater says that everything that failed passed in a re-run.
+	// passedLater is true if all failed cases passed in a re-run.
 	passedLater bool
 }
 
-// failed: the command did not succeed.
+// failed reports whether the command failed.
 func (e *execution) failed() bool { return !e.Result.OK() && !e.Invocation.Advisory && !e.passedLater }
 
-// interruption says how a command ended that did not end by itself.
+// interruption returns how a command was interrupted, or "" if it exited by itself.
 func (e *execution) interruption() contract.Code {
 	r := e.Result
 	switch {
@@ -122,7 +120,7 @@ func (e *execution) interruption() contract.Code {
 	return ""
 }
 
-// all runs the commands of the check, then failed tests again.
+// all runs the commands of the check and then reruns failed tests.
 func (r *run) all(ctx context.Context) error {
 	for _, inv := range r.job.Invocations {
 		inv, ok, err := r.choose(ctx, inv)
@@ -163,8 +161,7 @@ func (r *run) choose(ctx context.Context, inv checks.Invocation) (checks.Invocat
 	return inv, true, nil
 }
 
-// execute runs a command and reads its results. A nil execution comes only with an
-// error.
+// execute runs a command and reads its results. The execution is nil only if there is an error.
 func (r *run) execute(ctx context.Context, inv checks.Invocation) (*execution, error) {
 	if err := clearReports(r.dir, inv.Reports); err != nil {
 		return nil, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written to")
@@ -218,7 +215,7 @@ func (r *run) command(ctx context.Context, inv checks.Invocation, onOutput func(
 	return result, nil
 }
 
-// timeout is the time that the whole check may take.
+// timeout returns the time limit of the whole check.
 func (r *run) timeout() (time.Duration, bool) {
 	switch {
 	case r.job.Timeout > 0:
@@ -236,8 +233,8 @@ func workDir(dir string) string {
 	return dir
 }
 
-// environment: the plan overrides what the worker provides, but apart from PYTHONPATH
-// and NODE_OPTIONS nothing is in both.
+// environment merges the variables of the worker and of the plan. The plan's variables win, but
+// paths in PYTHONPATH and NODE_PATH are joined.
 func (r *run) environment(inv checks.Invocation) map[string]string {
 	env := checks.WithEnv(r.env.Vars, inv.Env)
 	for _, list := range []string{"PYTHONPATH", "NODE_PATH"} {
@@ -259,20 +256,20 @@ func (r *run) mounts() []sandbox.Mount {
 	return append(slices.Clone(r.env.Mounts), sandbox.Mount{Host: r.env.NodeModules, Inside: NodeModulesInside})
 }
 
-// readsOutput: the output is the report, so its middle must not be lost.
+// readsOutput reports whether the output is the report, so its middle must not be cut.
 func readsOutput(inv checks.Invocation) bool {
 	return (len(inv.Reports) == 0 || inv.OrText) && inv.Format != output.FormatExitCode
 }
 
-// runnerError gives an error of the sandbox a class. If a sandbox cannot be made it is
-// the host's fault, not the repository's.
+// runnerError classifies an error of the sandbox. If a sandbox cannot be created, the host is at
+// fault, not the repository.
 func runnerError(ctx context.Context, err error) error {
 	var isolation *sandbox.IsolationError
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("verify: %w", errors.Join(context.Cause(ctx), err))
 	case errors.Is(err, sandbox.ErrInvalid):
-		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the sandbox rejected the command of a check")
+		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the sandbox rejected a check's command")
 	case errors.As(err, &isolation):
 		return fault.Wrap(err, contract.ClassConfig, contract.CodeIsolation, "checks cannot run: this machine cannot isolate commands")
 	case fault.Of(err).Code != contract.CodeUnknown:

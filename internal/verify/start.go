@@ -9,15 +9,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// startFailure is why a command could not even begin its work.
+// startFailure is the reason why a command could not start.
 type startFailure struct {
-	line string // the line that says so
+	line string // the line of output that shows it
 	what string // what is missing, if known
 }
 
-// startFailure says why a command could not do its work at all, nil if it could: its
-// program is missing, or it says that what it needs was never installed. If tests ran,
-// it could.
+// startFailure returns the reason why a command could not start, or nil if it could: its program is
+// missing, or its output reports that dependencies are not installed. If tests ran, it started.
 func (e *execution) startFailure() *startFailure {
 	r := e.Result
 	if !e.failed() || r.TimedOut || r.Signal != "" || r.LimitExceeded != "" || e.counted && e.Parsed.Summary() != (contract.TestSummary{}) {
@@ -37,7 +36,7 @@ func (e *execution) startFailure() *startFailure {
 	return o
 }
 
-// message says that a command could not start.
+// message reports that a command could not start.
 func (o *startFailure) message(e *execution) string {
 	text := fmt.Sprintf("`%s` could not start", fault.Clip(output.Clean(e.Invocation.String()), 200))
 	switch {
@@ -54,8 +53,7 @@ func (o *startFailure) message(e *execution) string {
 	return output.Message(text)
 }
 
-// unstarted is the first command of the check that could not begin its work, nil if
-// all could.
+// unstarted returns the first command of the check that could not start, or nil if all started.
 func (r *run) unstarted() *execution {
 	for _, e := range r.executions {
 		if e.startFailure() != nil {

@@ -1,9 +1,9 @@
-// Package verify finds out whether a checkout is good: it builds, tests, lints and
-// scans it, and turns the output of the tools into findings and test cases.
+// Package verify checks whether a checkout is good: it builds, tests, lints and scans it, and
+// converts the output of the tools into findings and test cases.
 //
-// Package checks plans what to run, package output reads what tools print and write.
-// [Run] carries out one check in the sandbox. [Merge] sums up outcomes. [Prove] runs new
-// tests without the change that they came with.
+// Package checks plans the commands, and package output parses the output of tools. [Run] runs one
+// check in the sandbox. [Merge] combines outcomes. [Prove] runs new tests without the change that
+// added them.
 //
 // The checkout, its tools and their output are hostile. Rules that follow from this
 // for the whole package:
@@ -15,7 +15,7 @@
 //   - texts are cut, stripped of terminal codes and made valid UTF-8;
 //   - nothing of the repository is executed on the host, not even to plan.
 //
-// A failed check is a result. An error means that the work could not be done.
+// A failed check is a result. An error means that the check could not be completed.
 package verify
 
 import (
@@ -29,14 +29,14 @@ import (
 
 // Outcome is the result of one check.
 type Outcome struct {
-	// OK: every command ended with exit code 0 (failed tests may have passed in a
-	// re-run), no test case failed and no finding is major.
+	// OK is true if every command exited with code 0 (failed tests may have passed in a re-run), no
+	// test case failed and no finding is major.
 	OK bool `json:"ok"`
-	// Started: every command could begin its work. A command whose program, package or
-	// dependencies are not installed could not; a lint is OK even then, with a minor
-	// finding, because it does not describe the code.
+	// Started is true if every command could start. A command without its program, package or
+	// dependencies cannot; a lint is OK even then, with a minor finding, because a missing tool is
+	// not a defect of the code.
 	Started bool `json:"started"`
-	// Code says why not, for programs: tests_failed, check_failed, timeout,
+	// Code is the machine-readable reason for a failure: tests_failed, check_failed, timeout,
 	// command_crashed, missing_dependency or no_tests. Empty if OK.
 	Code contract.Code `json:"code,omitempty"`
 	// Message is the most informative line about a failed check.
@@ -45,19 +45,19 @@ type Outcome struct {
 	Cause   string               `json:"cause,omitempty"`
 	Summary contract.TestSummary `json:"summary"`
 	Cases   []contract.TestCase  `json:"cases,omitempty"`
-	// Unnamed: some cases are commands that do not report single tests.
+	// Unnamed is true if some cases are commands that do not report individual tests.
 	Unnamed  bool               `json:"unnamed,omitempty"`
 	Findings []contract.Finding `json:"findings,omitempty"`
-	// Artifacts are files that the check left in the checkout.
+	// Artifacts are files that the check created in the checkout.
 	Artifacts []ArtifactFile `json:"artifacts,omitempty"`
-	// Log is the output of the commands: head and tail if it was long.
+	// Log is the output of the commands; of a long output, the head and the tail.
 	Log []byte `json:"log,omitempty"`
 	// Duration is wall time, including re-runs.
 	Duration time.Duration `json:"duration"`
 }
 
-// ArtifactFile is a file that a check left behind. Path is relative to the checkout and
-// was a regular file when it was listed; open it through os.Root.
+// ArtifactFile is a file that a check created. Path is relative to the checkout and was a regular
+// file when listed; open it through os.Root.
 type ArtifactFile struct {
 	Name string                `json:"name"` // unique within the outcome: login-fails/trace.zip
 	Path string                `json:"path"`
@@ -84,36 +84,34 @@ func (o Outcome) Result(check contract.Check) contract.CheckResult {
 	return r
 }
 
-// Env is what a check runs with.
+// Env is the environment of a check.
 type Env struct {
 	// Runner isolates the commands.
 	Runner sandbox.Runner
 	// Settings must be those the check was planned with.
 	Settings checks.Settings
-	// Limits restrict each command. Limits.Timeout limits the whole check with its
-	// re-runs.
+	// Limits restrict each command. Limits.Timeout limits the whole check with its re-runs.
 	Limits sandbox.Limits
-	// Vars are added to the environment of every command: where the
-	// toolchains are, PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH, RGPT_CHROMIUM.
+	// Vars are added to the environment of every command: toolchain locations,
+	// PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH, RGPT_CHROMIUM.
 	Vars map[string]string
-	// Mounts are the parts of the host that commands see, such as caches.
+	// Mounts are the parts of the host that commands can access, such as caches.
 	Mounts []sandbox.Mount
-	// GoCache holds what the go tool compiled. The zero value is a cache that ends with
-	// each command.
+	// GoCache is the build cache of the go tool. The zero value is a cache that lasts for one
+	// command.
 	GoCache sandbox.GoCache
-	// Outfit gives each command what the environment of the checkout provides: its
-	// home, installed packages, PATH. May be nil.
+	// Outfit adds the environment of the checkout to each command: its home, installed packages and
+	// PATH. It may be nil.
 	Outfit func(c *sandbox.Command)
-	// NodeModules is a directory with installed Node packages, outside the checkout,
-	// which commands may read at NodeModulesInside. Empty means those of the checkout,
-	// if any.
+	// NodeModules is a directory with installed Node packages, outside the checkout, which commands
+	// may read at NodeModulesInside. Empty means the checkout's own packages, if any.
 	NodeModules string
-	// Proxy gives commands that may reach hosts their way out; see
-	// sandbox.Command.Proxy. Nil means that there is none, whatever the settings say.
+	// Proxy provides network access to commands that may reach hosts; see sandbox.Command.Proxy.
+	// Nil means no network access, whatever the settings.
 	Proxy func(hosts []string) func(net.Listener) []string
-	// CACertificates are trusted by commands with a way out.
+	// CACertificates are trusted by commands with network access.
 	CACertificates []byte
-	// OnOutput receives the output of commands as it comes, ready for display.
+	// OnOutput receives the output of commands as it arrives, ready for display.
 	OnOutput func(stream sandbox.Stream, chunk []byte)
 }
 
@@ -123,5 +121,5 @@ func (e Env) outfit(c *sandbox.Command) {
 	}
 }
 
-// NodeModulesInside is where commands find Env.NodeModules.
+// NodeModulesInside is the path of Env.NodeModules inside the sandbox.
 const NodeModulesInside = "/opt/node_modules"

@@ -1,4 +1,4 @@
-// Package version says which release and which build this is.
+// Package version identifies the release and the build.
 package version
 
 // Release is the release that this code belongs to: the newest one in CHANGELOG.md.
@@ -11,5 +11,5 @@ var Revision = "dev"
 // Versioning. It has no spaces, so headers can contain it.
 var Version = Release + "+" + Revision
 
-// Long is the version for people, such as 0.1.0 (7419b7d).
+// Long returns the human-readable version, such as 0.1.0 (7419b7d).
 func Long() string { return Release + " (" + Revision + ")" }

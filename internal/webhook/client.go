@@ -17,20 +17,18 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// guardian knows the addresses that are not on the public internet, according to IANA's
-// lists.
+// guardian rejects addresses that are not on the public internet, according to IANA's lists.
 var guardian = ssrf.New(ssrf.WithAnyPort())
 
 const (
-	maxResponse       = 64 << 10 // bytes of an answer that are read, so that its connection can be reused
+	maxResponse       = 64 << 10 // bytes of a response that are read, so that its connection can be reused
 	maxResponseHeader = 64 << 10
 	idleTime          = 30 * time.Second // how long a connection to a receiver is kept
 )
 
-// newClient returns a client that follows no redirect and, unless allowed, reaches no
-// private address. The address is checked when a connection is made, after the name was
-// resolved, so changing what a name resolves to gains nothing. For the same reason no
-// proxy is used: it would resolve the name.
+// newClient returns a client that follows no redirects and, unless configured, does not connect to
+// private addresses. The address is checked on connection, after name resolution, so DNS rebinding
+// has no effect. For the same reason it uses no proxy: a proxy would resolve the name itself.
 func newClient(s config.Webhooks) *http.Client {
 	dialer := &net.Dialer{Timeout: s.Timeout}
 	if !s.AllowPrivate {
@@ -49,7 +47,7 @@ func newClient(s config.Webhooks) *http.Client {
 // response is a receiver's response to an attempt.
 type response struct {
 	code       int           // 0: none
-	wrong      string        // in words; empty: it arrived
+	wrong      string        // the error in words; empty if the delivery succeeded
 	retryAfter time.Duration // that the receiver requests
 }
 
@@ -64,7 +62,7 @@ func (h *Hooks) post(ctx context.Context, d store.DueDelivery) response {
 		return response{wrong: inWords(err, h.settings.Timeout)}
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxResponse)) // its content does not matter
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxResponse)) // the content is irrelevant
 	out := response{code: resp.StatusCode}
 	switch {
 	case resp.StatusCode >= 200 && resp.StatusCode < 300:
@@ -82,7 +80,7 @@ func status(code int) string {
 	return strings.TrimSpace(strconv.Itoa(code) + " " + http.StatusText(code))
 }
 
-// inWords returns why there was no response, without the URL.
+// inWords describes why there was no response, without the URL.
 func inWords(err error, timeout time.Duration) string {
 	var failed *url.Error
 	if errors.As(err, &failed) {
@@ -104,11 +102,10 @@ func inWords(err error, timeout time.Duration) string {
 	}
 }
 
-// retryAfter reads how long a receiver asks us to wait, in seconds or as a time; 0 if
-// it does not.
+// retryAfter parses the wait requested by a receiver, in seconds or as a time; 0 if there is none.
 func retryAfter(text string, now time.Time) time.Duration {
 	if seconds, err := strconv.Atoi(text); err == nil {
-		const most = 1 << 30 // seconds: more would not fit
+		const most = 1 << 30 // seconds: more would overflow
 		return time.Duration(max(0, min(seconds, most))) * time.Second
 	}
 	at, err := http.ParseTime(text)

@@ -17,17 +17,17 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/version"
 )
 
-// TestEvent is the type of the event that a test sends.
+// TestEvent is the type of test events.
 const TestEvent = "webhook.test"
 
-// typePrefix precedes the types of our events in places with other senders' events.
+// typePrefix distinguishes our event types from the event types of other senders.
 const typePrefix = "rgpt."
 
 // ContentType is the content type of a CloudEvent in structured mode.
 const ContentType = "application/cloudevents+json"
 
-// Envelope is a CloudEvent, version 1.0, in structured mode. The CloudEvents library
-// would add more code than these few names need.
+// Envelope is a CloudEvent, version 1.0, in structured mode. The CloudEvents library would be out
+// of proportion for these few fields.
 type Envelope struct {
 	SpecVersion     string    `json:"specversion"`
 	ID              string    `json:"id"`
@@ -52,7 +52,7 @@ func envelope(source string, d store.DueDelivery) Envelope {
 	return e
 }
 
-// request returns the request of a delivery, signed according to Standard Webhooks.
+// request returns the request for a delivery, signed according to Standard Webhooks.
 func (h *Hooks) request(ctx context.Context, d store.DueDelivery, at time.Time) (*http.Request, error) {
 	var body bytes.Buffer
 	enc := json.NewEncoder(&body)
@@ -78,7 +78,7 @@ func (h *Hooks) request(ctx context.Context, d store.DueDelivery, at time.Time) 
 	return req, nil
 }
 
-// sign signs a message: id, time and body, so that none of them can be exchanged.
+// sign signs the id, time and body of a message, so that none of them can be replaced.
 func sign(key []byte, id, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, key)
 	fmt.Fprintf(mac, "%s.%s.", id, timestamp)

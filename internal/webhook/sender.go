@@ -15,29 +15,29 @@ import (
 )
 
 const (
-	// leaseMargin is how much longer a delivery is held than its attempt may take: the
-	// time to record the result. An owner that holds one longer counts as dead.
+	// leaseMargin is the time by which a lease exceeds the timeout of an attempt, to record the
+	// result. When a lease expires, its owner counts as dead.
 	leaseMargin = 10 * time.Second
-	// poll is how often to look for due deliveries without a notification: retries, and
-	// those of other servers.
+	// poll is the interval for checking for due deliveries without a notification: retries, and
+	// deliveries of other servers.
 	poll = 500 * time.Millisecond
-	// again is how long to wait after the database did not answer.
+	// again is the pause after the database did not respond.
 	again = time.Second
-	// sweepEvery is how often old entries are removed.
+	// sweepEvery is the interval at which old entries are removed.
 	sweepEvery = time.Hour
 	// growth is the factor between one wait and the next.
 	growth = 3
-	// jitter is the random part of a wait, so that what failed together does not come
-	// again together.
+	// jitter is the random part of a wait, so that deliveries that failed together are not retried
+	// together.
 	jitter = 0.2
 )
 
-// lease returns how long a delivery is taken.
+// lease returns the duration of the lease on a delivery.
 func (h *Hooks) lease() time.Duration { return h.settings.Timeout + leaseMargin }
 
-// Run turns events into deliveries and makes them until the context ends, then waits
-// for those in progress. Any number of servers may do so at the same time; if one dies,
-// the others continue its deliveries.
+// Run queues deliveries for events and sends them until the context ends, then waits for those in
+// progress. Any number of servers may do this at the same time; if one dies, the others take over
+// its deliveries.
 func (h *Hooks) Run(ctx context.Context) {
 	defer h.client.CloseIdleConnections()
 	fed := make(chan struct{}, 1)
@@ -55,7 +55,7 @@ func ring(ch chan struct{}) {
 	}
 }
 
-// pause waits, or returns false when the context ends.
+// pause waits for the given time, or returns false if the context ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -85,7 +85,7 @@ func (h *Hooks) queue(ctx context.Context, fed func()) {
 	}
 }
 
-// underway is the deliveries that a server is making.
+// underway counts the deliveries in progress on this server.
 type underway struct {
 	byWebhook    map[int64]int
 	all, failing int
@@ -101,7 +101,7 @@ func (u *underway) add(d store.DueDelivery, n int) {
 	}
 }
 
-// deliver makes deliveries as they fall due, several at a time.
+// deliver sends deliveries when they are due, several at a time.
 func (h *Hooks) deliver(ctx context.Context, fed <-chan struct{}) {
 	busy := underway{byWebhook: map[int64]int{}}
 	done := make(chan store.DueDelivery)
@@ -112,7 +112,7 @@ func (h *Hooks) deliver(ctx context.Context, fed <-chan struct{}) {
 		for _, d := range due {
 			busy.add(d, 1)
 			go func() {
-				h.attempt(context.WithoutCancel(ctx), d) // it has a time-out; an attempt that began is finished
+				h.attempt(context.WithoutCancel(ctx), d) // it has a timeout; a started attempt is completed
 				done <- d
 			}()
 		}
@@ -133,7 +133,7 @@ func (h *Hooks) deliver(ctx context.Context, fed <-chan struct{}) {
 	}
 }
 
-// claim takes the deliveries that may be made now.
+// claim claims the deliveries that are due.
 func (h *Hooks) claim(ctx context.Context, busy *underway) []store.DueDelivery {
 	free := h.settings.MaxConcurrent - busy.all
 	if free <= 0 || ctx.Err() != nil {
@@ -171,14 +171,14 @@ func (h *Hooks) attempt(ctx context.Context, d store.DueDelivery) {
 			}
 			return
 		}
-		if !pause(held, again) { // then another server takes it over, and may send it twice
+		if !pause(held, again) { // another server then takes over the delivery and may send it twice
 			h.log.ErrorContext(ctx, "The result of a webhook delivery could not be stored", "webhook", d.WebhookID, "delivery", d.ID, "error", err)
 			return
 		}
 	}
 }
 
-// outcome decides what happens to a delivery.
+// outcome derives the next state of a delivery from the response.
 func (h *Hooks) outcome(d store.DueDelivery, r response) store.DeliveryOutcome {
 	out := store.DeliveryOutcome{
 		ID: d.ID, Attempt: d.Attempt, Status: store.DeliveryDelivered, ResponseCode: r.code, Error: r.wrong,
@@ -189,10 +189,10 @@ func (h *Hooks) outcome(d store.DueDelivery, r response) store.DeliveryOutcome {
 	}
 	out.DisabledReason = fmt.Sprintf("every delivery failed for %s; last error: %s; fix the cause and enable it again", h.settings.DisableAfter, r.wrong)
 	if out.Gone {
-		out.DisabledReason = "it responded with 410 Gone: the receiver does not want any more events"
+		out.DisabledReason = "it responded with 410 Gone: the receiver accepts no more events"
 	}
 	allowed := h.settings.Attempts
-	if d.Test { // a person is watching, and can ask again
+	if d.Test { // a person is watching and can repeat it
 		allowed = 1
 	}
 	out.Status = store.DeliveryFailed
@@ -202,8 +202,8 @@ func (h *Hooks) outcome(d store.DueDelivery, r response) store.DeliveryOutcome {
 	return out
 }
 
-// wait returns how long to wait after a number of attempts: longer each time, at least
-// as long as the receiver asks for, and never longer than the limit.
+// wait returns the wait after a number of attempts: it increases with each attempt, is at least as
+// long as the receiver requested, and never exceeds the limit.
 func (h *Hooks) wait(attempts int, asked time.Duration) time.Duration {
 	wait := h.settings.FirstWait
 	for range attempts - 1 {
@@ -213,8 +213,8 @@ func (h *Hooks) wait(attempts int, asked time.Duration) time.Duration {
 	return min(max(wait, asked), h.settings.LongestWait)
 }
 
-// Test sends a test to a webhook, enabled or not, and returns the result. The same key
-// sends one test, however often it is used.
+// Test sends a test event to a webhook, even a disabled one, and returns the result. Repeated calls
+// with the same key send only one test.
 func (h *Hooks) Test(ctx context.Context, webhook int64, key string) (store.Delivery, error) {
 	d, fresh, err := h.store.TestWebhook(ctx, webhook, TestEvent, key, h.lease())
 	if err != nil {
@@ -222,12 +222,12 @@ func (h *Hooks) Test(ctx context.Context, webhook int64, key string) (store.Deli
 	}
 	if fresh {
 		h.attempt(context.WithoutCancel(ctx), d)
-		h.client.CloseIdleConnections() // most who test have no loop that reuses them
+		h.client.CloseIdleConnections() // most callers run no delivery loop that would reuse them
 	}
 	return h.store.Delivery(ctx, webhook, d.ID)
 }
 
-// sweep removes old entries of the log, and expired answers of idempotency keys.
+// sweep removes old entries of the delivery log, and expired responses of idempotency keys.
 func (h *Hooks) sweep(ctx context.Context) {
 	for {
 		deliveries, err := h.store.SweepDeliveries(ctx, h.settings.Retention)

@@ -1,6 +1,6 @@
-// Package webhook sends events to registered receivers: as CloudEvents, signed, at
-// least once, however often receivers or our servers are down. Both the server and the
-// command line use it.
+// Package webhook sends events to registered receivers as signed CloudEvents. Each is delivered at
+// least once, even after outages of receivers or our servers. Both the server and the command line
+// use it.
 package webhook
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
 )
 
-// Hooks registers webhooks and sends to them.
+// Hooks registers webhooks and sends events to them.
 type Hooks struct {
 	store    *store.Store
 	feed     *feed.Feed
@@ -34,8 +34,7 @@ type Hooks struct {
 	client   *http.Client
 }
 
-// New returns the webhooks of an installation. They send nothing automatically until
-// Run.
+// New returns the webhooks of an installation. Before Run they send only tests.
 func New(st *store.Store, events *feed.Feed, settings config.Webhooks, log *slog.Logger) *Hooks {
 	return &Hooks{store: st, feed: events, settings: settings, log: log, client: newClient(settings)}
 }
@@ -47,7 +46,7 @@ const (
 	maxPattern     = 100
 	maxDescription = 1000
 	maxProject     = 200
-	minSecret      = 24 // bytes, as Standard Webhooks has it
+	minSecret      = 24 // bytes, as in Standard Webhooks
 	maxSecret      = 64
 	secretPrefix   = "whsec_"
 )
@@ -63,14 +62,14 @@ type Registration struct {
 	Key         string // idempotency key: the same key creates one webhook
 }
 
-// Created is a webhook that was created, with its secret, which is shown once.
+// Created is a new webhook with its secret, which is shown only once.
 type Created struct {
 	Webhook store.Webhook
 	Secret  store.Secret
-	Fresh   bool // false: the same key had created it before
+	Fresh   bool // false: already created with the same key
 }
 
-// Register creates a webhook, which gets events from now on.
+// Register creates a webhook, which receives events from now on.
 func (h *Hooks) Register(ctx context.Context, r Registration) (Created, error) {
 	if r.Events == nil {
 		r.Events = []string{}
@@ -97,8 +96,8 @@ func (h *Hooks) Register(ctx context.Context, r Registration) (Created, error) {
 	return out, err
 }
 
-// Change changes a webhook. Enabling a disabled one gives it another chance: it gets
-// what waits for it and what happens from then on.
+// Change changes a webhook. Once enabled again, a webhook receives its pending deliveries and all
+// later events.
 func (h *Hooks) Change(ctx context.Context, id int64, c store.WebhookChange) (store.Webhook, error) {
 	if err := h.check(&c); err != nil {
 		return store.Webhook{}, err
@@ -106,14 +105,15 @@ func (h *Hooks) Change(ctx context.Context, id int64, c store.WebhookChange) (st
 	return h.store.ChangeWebhook(ctx, id, c)
 }
 
-// newSecret generates a secret that nobody can guess.
+// newSecret generates a random secret.
 func newSecret() store.Secret {
 	raw := make([]byte, 32)
 	_, _ = rand.Read(raw) // never fails
 	return store.Secret(secretPrefix + base64.StdEncoding.EncodeToString(raw))
 }
 
-// digestOf identifies the same registration under a key.
+// digestOf returns a digest of a registration, to detect a different registration with the same
+// key.
 func digestOf(r Registration) (string, error) {
 	raw, err := json.Marshal([]any{r.URL, r.Events, r.Project, r.Description, r.Secret.Reveal(), r.Disabled})
 	if err != nil {
@@ -122,12 +122,12 @@ func digestOf(r Registration) (string, error) {
 	return fmt.Sprintf("%x", sha256.Sum256(raw)), nil
 }
 
-// wrong returns the error for invalid input: nothing was done.
+// wrong returns the error for invalid input.
 func wrong(format string, args ...any) error {
 	return fault.New(contract.ClassHuman, contract.CodeInvalidConfig, format, args...)
 }
 
-// check refuses what can be seen to be invalid, and normalizes patterns.
+// check validates a change and normalizes its patterns.
 func (h *Hooks) check(c *store.WebhookChange) error {
 	for name, field := range map[string]struct {
 		text *string
@@ -177,8 +177,7 @@ func (h *Hooks) checkURL(text string) error {
 
 var pattern = regexp.MustCompile(`^[a-z*][a-z_*]*(\.[a-z_*]+)*$`)
 
-// patterns checks patterns of event types. If one of them matches everything, none is
-// needed.
+// patterns validates patterns of event types. If one of them matches everything, it returns none.
 func patterns(in []string) ([]string, error) {
 	out := []string{}
 	if len(in) > maxPatterns {
@@ -196,7 +195,7 @@ func patterns(in []string) ([]string, error) {
 	return out, nil
 }
 
-// keyOf returns the signing key in a secret.
+// keyOf decodes the signing key from a secret.
 func keyOf(secret store.Secret) ([]byte, error) {
 	text, ok := strings.CutPrefix(secret.Reveal(), secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(text)

@@ -576,7 +576,7 @@ func TestWhatAKilledServerLeftIsDeliveredByAnother(t *testing.T) {
 		require.LessOrEqual(t, got[d.Message], d.Attempts, "nothing was sent that no row knows")
 		require.Len(t, d.Log, d.Attempts)
 		for _, lost := range d.Log[:d.Attempts-1] {
-			require.Equal(t, "the server that sent it went away; whether it arrived is not known", lost.Error)
+			require.Equal(t, "the server that sent it stopped; it is unknown whether the request arrived", lost.Error)
 		}
 		require.Empty(t, d.Log[d.Attempts-1].Error)
 		if d.Message == cut {

@@ -18,15 +18,14 @@ import (
 )
 
 const (
-	// beatTime limits how long one heartbeat may take to be stored, including the last
-	// one.
+	// beatTime limits the time for storing a heartbeat, including the last one.
 	beatTime = 5 * time.Second
-	// forgetEvery is how often agents are removed that have long been offline.
+	// forgetEvery is how often agents that have long been offline are removed.
 	forgetEvery = time.Minute
 )
 
-// agents makes the agents of this worker visible: what they do, and whether they can
-// work. It runs beside the work and never blocks it.
+// agents reports the state of this worker's agents: their current work and their health. It runs in
+// parallel with the work and never blocks it.
 type agents struct {
 	store    *store.Store
 	log      *slog.Logger
@@ -40,7 +39,7 @@ type agents struct {
 	mu      sync.Mutex
 	probed  bool
 	lacking map[string]string // by role, from the last probes
-	mute    bool              // the last heartbeat did not arrive
+	mute    bool              // the last heartbeat failed
 }
 
 func newAgents(parts *activities.Activities, o Options) *agents {
@@ -54,14 +53,14 @@ func newAgents(parts *activities.Activities, o Options) *agents {
 	}
 }
 
-// run sends heartbeats until ctx ends, and then reports that the agents are gone.
+// run sends heartbeats until ctx ends, and then reports the agents as offline.
 func (a *agents) run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() { _ = every(ctx, a.settings.ProbeInterval, func() { a.probe(ctx) }) })
 	beside.Go(func() { _ = every(ctx, forgetEvery, func() { a.forget(ctx) }) })
 	err := every(ctx, a.settings.Heartbeat, func() { a.report(ctx, a.status(ctx)) })
-	// No heartbeat that could overwrite this is running any more.
+	// No other heartbeat is in progress that could overwrite this one.
 	last := a.status(ctx)
 	for i := range last.Agents {
 		last.Agents[i].HealthStatus, last.Agents[i].Detail = contract.HealthOffline, "it was stopped"
@@ -70,21 +69,21 @@ func (a *agents) run(ctx context.Context) error {
 	return err
 }
 
-// report stores a heartbeat. It is not interrupted when the worker stops: an interrupted
-// one might still arrive, after the last one.
+// report stores a heartbeat. It is not interrupted when the worker stops: an interrupted heartbeat
+// might still arrive after the last one.
 func (a *agents) report(ctx context.Context, b store.Beat) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatTime)
 	defer cancel()
 	err := a.store.Heartbeat(ctx, b)
 	if err != nil && !a.mute {
-		a.log.WarnContext(ctx, "A heartbeat failed; after three the agents of this worker are unhealthy", "error", err)
+		a.log.WarnContext(ctx, "A heartbeat failed; after three failures, this worker's agents are unhealthy", "error", err)
 	} else if err == nil && a.mute {
 		a.log.InfoContext(ctx, "Heartbeats succeed again")
 	}
 	a.mute = err != nil
 }
 
-// status returns the present state of the agents.
+// status returns the current state of the agents.
 func (a *agents) status(ctx context.Context) store.Beat {
 	b := store.Beat{
 		Worker: temporal.Identity(), Version: version.Version, StartedAt: a.started, Every: a.settings.Heartbeat, OfflineAfter: a.settings.OfflineAfter,
@@ -105,7 +104,7 @@ func (a *agents) status(ctx context.Context) store.Beat {
 	return b
 }
 
-// usage returns how many cores this process used since the last call, and its memory.
+// usage returns the cores that this process has used since the last call, and its memory.
 func (a *agents) usage(ctx context.Context) (cores float64, memory int64) {
 	if a.process == nil {
 		return 0, 0
@@ -121,20 +120,20 @@ func (a *agents) usage(ctx context.Context) (cores float64, memory int64) {
 	return cores, memory
 }
 
-// probe checks what the agents lack, and logs what has changed.
+// probe checks what the agents lack, and logs changes.
 func (a *agents) probe(ctx context.Context) {
 	lacking := a.probes.lacking(ctx, a.roles)
 	if ctx.Err() != nil {
-		return // the worker stops; an interrupted probe means nothing
+		return // the worker is stopping; the result of an interrupted probe is meaningless
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, role := range a.roles {
 		switch was, is := a.lacking[role], lacking[role]; {
 		case is != "" && is != was:
-			a.log.WarnContext(ctx, "An agent lacks something it needs for its work", "role", role, "lacks", is)
+			a.log.WarnContext(ctx, "An agent lacks something that it needs", "role", role, "lacks", is)
 		case is == "" && was != "":
-			a.log.InfoContext(ctx, "An agent has everything it needs for its work again", "role", role)
+			a.log.InfoContext(ctx, "An agent has everything that it needs again", "role", role)
 		}
 	}
 	a.lacking, a.probed = lacking, true

@@ -1,6 +1,5 @@
-// Package workerhost runs workflows and activities: it connects to Temporal and the
-// database, registers the roles of a worker, and keeps them running until it is asked
-// to stop.
+// Package workerhost runs workflows and activities: it connects to Temporal and the database,
+// registers the roles of a worker, and keeps them running until it is asked to stop.
 package workerhost
 
 import (
@@ -36,7 +35,7 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows"
 )
 
-// Options are what a worker works with.
+// Options are the options of a worker.
 type Options struct {
 	Config    *config.Config
 	DataDir   string
@@ -47,15 +46,15 @@ type Options struct {
 }
 
 const (
-	// stickyTime is how long Temporal waits for the worker that has a workflow in its
-	// cache before it gives the task to another. It limits how long a run is blocked when
-	// its worker dies.
+	// stickyTime is how long Temporal waits for the worker that has a workflow in its cache before
+	// it offers the task to other workers. It limits how long a run is blocked when its worker
+	// dies.
 	stickyTime = 2 * time.Second
 	// beatThrottle limits how long the SDK delays a heartbeat.
 	beatThrottle = 500 * time.Millisecond
 )
 
-// Run works until ctx ends, then gives running activities their time to end.
+// Run runs the worker until ctx ends, then gives running activities time to finish.
 func Run(ctx context.Context, o Options) error {
 	if err := checkRoles(o); err != nil {
 		return err
@@ -73,10 +72,10 @@ func Run(ctx context.Context, o Options) error {
 	parts.Temporal = c
 	o.tasks = &tasks{}
 	telemetry.BudgetWarnings.WithLabelValues() // export 0 too; servers make no model calls
-	if has(o, "run") {                         // whose records the pipeline metrics count
+	if has(o, "run") {                         // the pipeline metrics count its records
 		telemetry.ExpectPipelines()
 	}
-	if has(o, "tester") || has(o, "builder") || has(o, "repair") { // whose commands run in sandboxes
+	if has(o, "tester") || has(o, "builder") || has(o, "repair") { // their commands run in sandboxes
 		telemetry.ExpectEnvironments()
 	}
 	workers, err := start(c, parts, o)
@@ -110,7 +109,7 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// assemble creates what activities work with.
+// assemble creates the dependencies of activities.
 func assemble(ctx context.Context, o Options) (*activities.Activities, func(), error) {
 	db, err := store.Open(ctx, o.Config.Database.URL, store.Options{MaxConns: o.Config.Database.MaxConns, ApplicationName: "rgpt-worker", Waiting: setup.LogWaiting(ctx, o.Log)})
 	if err != nil {
@@ -197,9 +196,9 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 	return append(started, own), nil
 }
 
-// startOwn serves the queue of this worker alone with the activities of all its roles,
-// for work that must be done here. Such work is rare, so one poller is enough; the
-// workflows that issue it run anywhere.
+// startOwn serves this worker's own queue with the activities of all its roles, for work that must
+// be done here. Such work is rare, so one poller is enough; the workflows that request it run
+// anywhere.
 func startOwn(c client.Client, parts *activities.Activities, o Options) (worker.Worker, error) {
 	options := workerOptions(o)
 	options.DisableWorkflowWorker, options.MaxConcurrentActivityTaskPollers = true, 1
@@ -229,7 +228,7 @@ func workerOptions(o Options) worker.Options {
 	}
 }
 
-// stop asks all roles to end their activities at the same time.
+// stop stops all roles at the same time and lets them end their activities.
 func stop(workers []worker.Worker) {
 	var done sync.WaitGroup
 	for _, w := range workers {
@@ -238,13 +237,13 @@ func stop(workers []worker.Worker) {
 	done.Wait()
 }
 
-// has reports whether the worker has a role; it has all when none is named.
+// has reports whether the worker has a role; it has all roles if none is configured.
 func has(o Options, role string) bool {
 	return len(o.Config.Worker.Roles) == 0 || slices.Contains(o.Config.Worker.Roles, role)
 }
 
-// checkRoles returns which of the configured roles have no work yet, and refuses a
-// worker that would do nothing at all.
+// checkRoles warns about configured roles that have no work yet, and refuses a worker that would do
+// nothing at all.
 func checkRoles(o Options) error {
 	var idle []string
 	for _, name := range o.Config.Worker.Roles {
@@ -272,7 +271,7 @@ func roleNames(o Options) []string {
 	return names
 }
 
-// writeReady records that the worker polls.
+// writeReady writes the file that shows that the worker polls.
 func writeReady(file string) error {
 	content, err := json.Marshal(map[string]int{"pid": os.Getpid()})
 	if err != nil {

@@ -24,7 +24,7 @@ type activityInterceptor struct {
 	log    *slog.Logger
 	worker string // identity
 	tasks  *tasks // what the agents do
-	most   int    // attempts of work that may be lost; see quarantined
+	most   int    // maximum number of lost attempts; see quarantined
 
 	stopTime time.Duration // for activities when the worker is asked to stop
 }
@@ -62,7 +62,7 @@ func (e *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.E
 	if err == nil {
 		return result, nil
 	}
-	// A worker that stops cancels its activities; the run did not ask for that.
+	// A stopping worker cancels its activities; the run did not request that.
 	if ctx.Err() != nil && stopping(ctx) {
 		err = fault.Wrap(err, contract.ClassInfra, contract.CodeWorkerLost, "the worker stopped while executing %s", info.ActivityType.Name)
 	} else if errors.Is(ctx.Err(), context.Canceled) && !info.IsLocalActivity {
@@ -73,7 +73,7 @@ func (e *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.E
 	runID, _ := contract.RunIDOfWorkflow(info.WorkflowExecution.ID)
 	e.log.WarnContext(ctx, "An activity failed", "run", runID, "workflow", info.WorkflowExecution.ID, "activity", info.ActivityType.Name,
 		"attempt", info.Attempt, "worker", e.worker, "class", failure.Class, "code", failure.Code, "error", err)
-	// Nothing secret crosses Temporal: histories are kept for long.
+	// No secrets may reach Temporal: histories are kept for a long time.
 	failure.Message, failure.Cause = telemetry.Redact(failure.Message), telemetry.Redact(failure.Cause)
 	typed := fault.Restore(*failure)
 	if known := (*fault.Error)(nil); errors.As(err, &known) {
@@ -81,15 +81,16 @@ func (e *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.E
 	}
 	stopBeat()
 	if !info.IsLocalActivity && info.HeartbeatTimeout > 0 {
-		// Sent with the failure: the SDK sends the last heartbeat of what failed first.
+		// This is sent with the failure: the SDK first sends the last heartbeat of a failed
+		// activity.
 		activity.RecordHeartbeat(ctx, answers{Failures: before.Failures + 1})
 	}
 	return nil, fault.ToTemporal(typed, int(info.Attempt))
 }
 
-// endBeforeStop returns a context that ends shortly before a stopping worker abandons
-// its activities. Work that ends with the context can still report; abandoned work
-// Temporal notices by a missing heartbeat, as if the work had killed the worker.
+// endBeforeStop returns a context that ends shortly before a stopping worker abandons its
+// activities. Work that ends with the context can still report; for abandoned work, Temporal only
+// notices a missing heartbeat, as if the work had killed the worker.
 func endBeforeStop(ctx context.Context, stopTime time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	told := activity.GetWorkerStopChannel(ctx)
@@ -110,8 +111,8 @@ func endBeforeStop(ctx context.Context, stopTime time.Duration) (context.Context
 	return ctx, cancel
 }
 
-// finalWrites is the part of its stop time, and finalWriteTimeout the maximum, that a worker
-// keeps for reporting to Temporal what it did not finish.
+// A stopping worker reserves 1/finalWrites of its stop time, at most finalWriteTimeout, for
+// reporting unfinished work to Temporal.
 const (
 	finalWrites       = 3
 	finalWriteTimeout = 3 * time.Second
@@ -127,10 +128,9 @@ func stopping(ctx context.Context) bool {
 	}
 }
 
-// sendHeartbeats sends an activity's heartbeats while it works, a few times within its
-// time-out; the start of an activity counts as its first heartbeat. The returned
-// function ends this and waits until it has ended: a heartbeat after the end would be
-// an error in Temporal's log.
+// sendHeartbeats sends an activity's heartbeats while it runs, several times per timeout; the start
+// of an activity counts as its first heartbeat. The returned function stops the heartbeats and
+// waits until they have stopped: a heartbeat after the end would be an error in Temporal's log.
 func sendHeartbeats(ctx context.Context, info activity.Info, before answers) func() {
 	if info.IsLocalActivity || info.HeartbeatTimeout <= 0 {
 		return func() {}
@@ -152,6 +152,5 @@ func sendHeartbeats(ctx context.Context, info activity.Info, before answers) fun
 	return func() { cancel(); done.Wait() }
 }
 
-// beatsPerTimeout is how often an activity sends a heartbeat within its heartbeat
-// time-out.
+// beatsPerTimeout is the number of heartbeats that an activity sends per heartbeat timeout.
 const beatsPerTimeout = 4

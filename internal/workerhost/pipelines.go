@@ -16,9 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
-// reconcilePipelines starts the workflows of pipelines whose creator died between the
-// row and the start, and ends the rows of pipelines whose workflow ended without writing
-// its end.
+// reconcilePipelines starts the workflows of pipelines whose creator died after creating the row,
+// and ends the rows of pipelines whose workflow ended without recording its end.
 func reconcilePipelines(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) error {
 	var looked time.Time
 	return every(ctx, reconcileEvery, func() {
@@ -42,9 +41,8 @@ func reconcilePipelines(ctx context.Context, c client.Client, db *store.Store, l
 	})
 }
 
-// closeAbandonedPipelines searches the newest unfinished pipelines for workflows that
-// ended without writing their end, or were never started by the creator of the
-// pipeline.
+// closeAbandonedPipelines searches the newest unfinished pipelines for workflows that ended without
+// recording their end, or were never started by the creator of the pipeline.
 func closeAbandonedPipelines(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) {
 	open, err := db.ListPipelines(ctx, store.PipelineFilter{Status: openPipelines(), Limit: abandonedRuns})
 	if err != nil {
@@ -70,10 +68,10 @@ func openPipelines() (out []contract.PipelineStatus) {
 	return out
 }
 
-// closePipelineIfEnded ends the row of a pipeline whose workflow ended without writing
-// its end, and what its members had begun if the pipeline has its own row for costs; a
-// run closes what it began itself. A pipeline that nobody will start any more is ended
-// too. What the pipeline wrote before is kept.
+// closePipelineIfEnded ends the row of a pipeline whose workflow ended without recording its end,
+// and its members' executions if the pipeline has its own row for costs; a run closes its own
+// executions. It also ends a pipeline that nothing will start any more. Everything that the
+// pipeline wrote is kept.
 func closePipelineIfEnded(ctx context.Context, look latest, db *store.Store, id int64) error {
 	workflow := contract.PipelineWorkflowID(id)
 	ended, state, err := look(ctx, workflow)
@@ -81,7 +79,7 @@ func closePipelineIfEnded(ctx context.Context, look latest, db *store.Store, id 
 	if !never && (err != nil || ongoing(state)) {
 		return err
 	}
-	p, err := db.Pipeline(ctx, id) // after the look: a workflow writes its end before it ends
+	p, err := db.Pipeline(ctx, id) // read after the workflow's state: a workflow records its end before it ends
 	if err != nil || p.Status.Terminal() {
 		return err
 	}
@@ -106,9 +104,9 @@ func gone(err error) bool {
 	return errors.As(err, &none)
 }
 
-// madeBy returns the workflow that created a pipeline and must start it as its child:
-// the run that it plans, or the pipeline that it recovers. It is empty for one that
-// a person spawned, which the reconciler starts.
+// madeBy returns the workflow that created a pipeline and must start it as its child: the run that
+// it plans, or the pipeline that it recovers. It is empty for a pipeline that a person spawned,
+// which the reconciler starts.
 func madeBy(p store.Pipeline) string {
 	switch {
 	case p.PriorID != 0:
@@ -119,8 +117,8 @@ func madeBy(p store.Pipeline) string {
 	return ""
 }
 
-// closeNeverBegan ends a pipeline whose workflow nobody will start: its creator ended
-// between its row and its start.
+// closeNeverBegan ends a pipeline whose workflow will never start: its creator ended between
+// creating the row and starting the workflow.
 func closeNeverBegan(ctx context.Context, look latest, db *store.Store, p store.Pipeline) error {
 	maker := madeBy(p)
 	if p.WorkflowID != "" || maker == "" {
@@ -138,9 +136,9 @@ func closeNeverBegan(ctx context.Context, look latest, db *store.Store, p store.
 	return db.ClosePipeline(ctx, store.Source{WorkflowID: workflow, WorkflowRunID: store.NeverStarted}, p, status, failure)
 }
 
-// neverBegan returns how a pipeline ends that never began, by how its creator ended: one
-// that returned, or was cancelled, had most likely been asked to stop. Any other end,
-// such as a termination, is not a decision about the pipeline.
+// neverBegan returns the end of a pipeline that never began, based on its creator's end: a creator
+// that returned, or was cancelled, had most likely been asked to stop. Any other end, such as a
+// termination, is not a decision about the pipeline.
 func neverBegan(maker string, state enumspb.WorkflowExecutionStatus) (contract.PipelineStatus, contract.Failure) {
 	switch state {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:

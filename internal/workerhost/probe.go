@@ -34,13 +34,13 @@ const (
 	maxDetail = 600
 )
 
-// poller returns who polls a task queue; Temporal's client does this.
+// poller returns the pollers of a task queue. Temporal's client implements it.
 type poller interface {
 	DescribeTaskQueue(ctx context.Context, queue string, kind enumspb.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error)
 }
 
-// prober checks whether the roles of a worker have what their work needs. That does not
-// include the database: an agent that cannot reach it cannot send heartbeats either.
+// prober checks whether the roles of a worker have everything that they need. That does not include
+// the database: an agent that cannot reach it cannot send heartbeats either.
 type prober struct {
 	temporal poller
 	sandbox  sandbox.Runner
@@ -50,13 +50,14 @@ type prober struct {
 	log      *slog.Logger
 }
 
-// need is something that the work of some roles needs.
+// need is a requirement of some roles.
 type need struct {
 	roles []string // none: all
 	check doctor.Check
 }
 
-// needs returns what the roles need. What concerns only one role is checked for each.
+// needs returns the requirements of the roles. Requirements that differ by role are checked
+// separately for each role.
 func (p *prober) needs(roles []string) []need {
 	all := []need{
 		{nil, doctor.Git()},
@@ -77,8 +78,7 @@ func (p *prober) needs(roles []string) []need {
 	})
 }
 
-// lacking returns, for each role, what its work needs and does not have, in words;
-// empty for all that are ready.
+// lacking returns a description of what each role lacks, empty for roles that are ready.
 func (p *prober) lacking(ctx context.Context, roles []string) map[string]string {
 	needs := p.needs(roles)
 	checks := make([]doctor.Check, len(needs))
@@ -116,7 +116,7 @@ func (p *prober) lacking(ctx context.Context, roles []string) map[string]string 
 	return out
 }
 
-// polled checks that Temporal sees this worker poll for a role's work.
+// polled checks that Temporal sees this worker poll a role's queue.
 func (p *prober) polled(ctx context.Context, role contract.WorkerRole) []doctor.Result {
 	kinds := []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_ACTIVITY}
 	if role.Workflows {
@@ -139,10 +139,10 @@ func (p *prober) polled(ctx context.Context, role contract.WorkerRole) []doctor.
 	return nil
 }
 
-// sandboxWorks runs a command that does nothing.
+// sandboxWorks runs a no-op command in the sandbox.
 func (p *prober) sandboxWorks(ctx context.Context) []doctor.Result {
 	if err := p.runSandboxProbe(ctx); err != nil {
-		p.log.DebugContext(ctx, "The sandbox did not work", "error", err)
+		p.log.DebugContext(ctx, "The sandbox probe failed", "error", err)
 		return doctor.Failed("commands cannot be isolated ("+fault.Of(err).Message+")", "run rgpt doctor on this host to see what is missing")
 	}
 	return nil

@@ -26,29 +26,28 @@ import (
 const (
 	// reconcileEvery is how often to look for runs that have a row but no workflow.
 	reconcileEvery = 2 * time.Second
-	// startEvery is how often runs that wait for their turn are started.
+	// startEvery is how often queued runs are started.
 	startEvery = 500 * time.Millisecond
-	// reconcileAfter leaves the creator of the row the time to start the workflow.
+	// reconcileAfter is the time that the creator of a row has to start the workflow.
 	reconcileAfter = 5 * time.Second
-	// abandonedAfter is when a model call that was never settled counts as
-	// abandoned: longer than the longest call that models.timeout allows
-	// (config.LongestModelCall), and as long again for its turn at the provider.
+	// abandonedAfter is the age at which an unsettled model call counts as abandoned: the longest
+	// call that models.timeout allows (config.LongestModelCall), and the same time again for
+	// waiting for the provider.
 	abandonedAfter = 2 * config.LongestModelCall
-	// abandonedEvery is how often unfinished runs are searched for workflows that ended
-	// without writing their end, abandonedRuns of them at a time; those that changed
-	// within abandonedQuiet are skipped.
+	// abandonedEvery is how often unfinished runs are searched for workflows that ended without
+	// recording their end, abandonedRuns of them at a time; those that changed within
+	// abandonedQuiet are skipped.
 	abandonedEvery = time.Minute
 	abandonedRuns  = 1000
 	abandonedQuiet = 30 * time.Second
-	// sweepEvery is how often to look for working directories whose run has ended.
+	// sweepEvery is how often working directories of ended runs are removed.
 	sweepEvery = 10 * time.Minute
 	// cacheAge is how long unused entries stay in the cache: repositories, and directories
 	// of runs that wait.
 	cacheAge = 14 * 24 * time.Hour
 )
 
-// startQueued starts the waiting runs as others end; at most this many may run at the
-// same time.
+// startQueued starts waiting runs as other runs end, up to the maximum number of concurrent runs.
 func startQueued(ctx context.Context, c client.Client, db *store.Store, most int, log *slog.Logger) error {
 	return every(ctx, startEvery, func() {
 		ids, err := db.Dequeue(ctx, most)
@@ -61,15 +60,14 @@ func startQueued(ctx context.Context, c client.Client, db *store.Store, most int
 			if err == nil {
 				err = temporal.StartRun(ctx, c, db, run)
 			}
-			if err != nil { // it no longer waits, so reconcile starts it
+			if err != nil { // it is no longer queued, so reconcile starts it
 				log.Warn("Could not start the next run in the queue; it will be retried", "run", id, "error", err)
 			}
 		}
 	})
 }
 
-// reconcile starts the workflows of runs whose creator died between the row and the
-// start.
+// reconcile starts the workflows of runs whose creator died after creating the row.
 func reconcile(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) error {
 	return every(ctx, reconcileEvery, func() {
 		runs, err := db.PendingUnstarted(ctx, reconcileAfter, 100)
@@ -91,8 +89,8 @@ func reconcile(ctx context.Context, c client.Client, db *store.Store, log *slog.
 	})
 }
 
-// closeAbandoned ends the rows of runs whose workflow ended without writing its end:
-// terminated from outside, or broken. Otherwise others would wait for them forever.
+// closeAbandoned ends the rows of runs whose workflow ended without recording its end, for example
+// because it was terminated. Otherwise, clients would wait for these runs forever.
 func closeAbandoned(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) error {
 	return every(ctx, abandonedEvery, func() {
 		closeQuiet(ctx, latestOf(c), db, abandonedQuiet, log)
@@ -118,13 +116,12 @@ func closeQuiet(ctx context.Context, look latest, db *store.Store, quiet time.Du
 	}
 }
 
-// lastRecord is the number of the record that closes a run in place of its workflow:
-// anything the workflow still sends after that is late. The numbers before it, one for
-// each execution, are those of the ends of executions.
+// lastRecord is the number of the record that closes a run in place of its workflow: any later
+// record of the workflow counts as late. The numbers just below it, one for each execution, are
+// used for the ends of executions.
 const lastRecord = math.MaxInt64
 
-// latest returns the state of a workflow id's newest workflow run, according to
-// Temporal.
+// latest returns the state of a workflow id's newest workflow run, according to Temporal.
 type latest func(ctx context.Context, workflowID string) (workflowRunID string, state enumspb.WorkflowExecutionStatus, err error)
 
 // latestOf asks Temporal.
@@ -144,20 +141,20 @@ func ongoing(state enumspb.WorkflowExecutionStatus) bool {
 	return state == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || state == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
 }
 
-// closeIfEnded ends the row of a run whose workflow ended without writing its end, and
-// all that the run had begun. A run that has ended properly meanwhile, or is being
-// replayed, is skipped.
+// closeIfEnded ends the row of a run whose workflow ended without recording its end, and everything
+// that the run had begun. A run that has ended properly in the meantime, or is being replayed, is
+// skipped.
 func closeIfEnded(ctx context.Context, look latest, db *store.Store, id int64) error {
 	workflow := contract.RunWorkflowID(id)
 	ended, state, err := look(ctx, workflow)
 	if err != nil || ongoing(state) {
 		return err
 	}
-	run, err := db.Run(ctx, id) // after the look: a workflow writes its end before it ends
+	run, err := db.Run(ctx, id) // read after the workflow's state: a workflow records its end before it ends
 	if err != nil || isFinished(run) {
 		return err
 	}
-	// Still the newest: then nobody replayed the run between the look and the row.
+	// It is still the newest, so the run was not replayed between the two reads.
 	if now, _, err := look(ctx, workflow); err != nil || now != ended {
 		return err
 	}
@@ -183,12 +180,11 @@ func closeIfEnded(ctx context.Context, look latest, db *store.Store, id int64) e
 	return err
 }
 
-// isFinished reports whether a run will write nothing more: one that watches its branch is
-// done, but still has a workflow.
+// isFinished reports whether a run will write nothing more: a run that watches its branch is done,
+// but still has a workflow.
 func isFinished(run store.Run) bool { return run.Status.Terminal() && run.StayingUntil == nil }
 
-// closeStay records that a released run no longer watches its branch. Its release
-// stays.
+// closeStay records that a released run no longer watches its branch. Its release is kept.
 func closeStay(ctx context.Context, db *store.Store, from store.Source, run store.Run, why string) error {
 	change := contract.RunChange{Phase: run.Phase, Status: run.Status, RetryCount: run.RetryCount, Finished: true, Staying: true, Failure: run.Failure}
 	if run.LastHealAction != nil {
@@ -203,7 +199,7 @@ func closeStay(ctx context.Context, db *store.Store, from store.Source, run stor
 	return err
 }
 
-// closeExecutions ends what a run had begun and nothing else will end.
+// closeExecutions ends the open executions of a run whose workflow has ended.
 func closeExecutions(ctx context.Context, db *store.Store, from store.Source, id int64, why *contract.Failure) error {
 	all, err := db.Executions(ctx, id)
 	if err != nil {
@@ -222,8 +218,7 @@ func closeExecutions(ctx context.Context, db *store.Store, from store.Source, id
 	return nil
 }
 
-// openHeals records, for heals of a run whose result nobody will find out, that the run
-// ended first.
+// openHeals records that the run ended before the result of its open heals was known.
 func openHeals(ctx context.Context, db *store.Store, id int64) ([]contract.HealNote, []contract.EventDraft, error) {
 	const result = "the run ended first"
 	all, err := db.Heals(ctx, id)
@@ -243,8 +238,8 @@ func openHeals(ctx context.Context, db *store.Store, id int64) ([]contract.HealN
 	return notes, events, err
 }
 
-// sweep removes this host's cache of ended runs, which the run itself cleaned up on
-// only one host, and what has been unused for cacheAge.
+// sweep removes this host's cache of ended runs, because a run cleans up on only one host, and
+// everything that has been unused for cacheAge.
 func sweep(ctx context.Context, parts *activities.Activities, log *slog.Logger) error {
 	return every(ctx, sweepEvery, func() {
 		err := parts.Workspaces.Sweep(ctx, func(ctx context.Context, first string) (bool, error) { return ended(ctx, parts.Store, first) })
@@ -262,15 +257,15 @@ func sweep(ctx context.Context, parts *activities.Activities, log *slog.Logger) 
 	})
 }
 
-// shownOutput is how long live output is kept: the whole output is an artifact by then.
+// shownOutput is how long live output is kept. By then, the whole output is an artifact.
 const shownOutput = time.Hour
 
-// downloadsShare is the part of environment.disk that the downloads of all repositories
-// may take, on top of it.
+// downloadsShare limits the downloads of all repositories to 1/downloadsShare of environment.disk,
+// in addition to environment.disk itself.
 const downloadsShare = 4
 
-// sweepEnvironments removes environments of this host that exceed its limits, and
-// output that nobody watches any more.
+// sweepEnvironments removes environments of this host that exceed its limits, and expired live
+// output.
 func sweepEnvironments(ctx context.Context, parts *activities.Activities, log *slog.Logger) {
 	if _, err := parts.Store.DropOutputs(ctx, shownOutput); err != nil && ctx.Err() == nil {
 		log.Warn("Could not remove old output", "error", err)
@@ -298,12 +293,12 @@ func removeArchives(ctx context.Context, parts *activities.Activities, age time.
 	return err
 }
 
-// ended reports whether working directories belong to a run that has ended. Directories
-// of something else, or of a run unknown to the database, are removed by age.
+// ended reports whether working directories belong to a run that has ended. Directories with other
+// names, or of runs unknown to the database, are removed by age.
 func ended(ctx context.Context, db *store.Store, first string) (bool, error) {
 	id, err := strconv.ParseInt(first, 10, 64)
 	if err != nil {
-		return false, nil //nolint:nilerr // the name of something else
+		return false, nil //nolint:nilerr // not the name of a run's directory
 	}
 	run, err := db.Run(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -312,7 +307,7 @@ func ended(ctx context.Context, db *store.Store, first string) (bool, error) {
 	return err == nil && run.Status.Terminal(), err
 }
 
-// every calls f at once and then repeatedly until ctx ends.
+// every calls f immediately and then repeatedly until ctx ends.
 func every(ctx context.Context, pause time.Duration, f func()) error {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()

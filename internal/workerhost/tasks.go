@@ -16,11 +16,11 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// maxShownWork is how much of an agent's current work is shown, oldest first.
+// maxShownWork is the maximum number of an agent's current activities that are shown, oldest first.
 const maxShownWork = 20
 
-// tasks is what the agents of this worker do, and how often they did it. A nil one
-// records nothing.
+// tasks records the current and completed work of this worker's agents. A nil *tasks records
+// nothing.
 type tasks struct {
 	mu    sync.Mutex
 	next  int64
@@ -29,11 +29,11 @@ type tasks struct {
 
 type roleTasks struct {
 	done, failed int64
-	under        map[int64]contract.Work // way
+	under        map[int64]contract.Work // in progress
 }
 
-// begin records an activity with its input until the returned function is called with
-// its result. Records are left out: they are short, and part of all work.
+// begin records an activity with its input until the returned function is called with its result.
+// ActivityRecord is not recorded: it is short, and part of all work.
 func (t *tasks) begin(info activity.Info, args []any) (end func(error)) {
 	if t == nil || info.ActivityType.Name == contract.ActivityRecord {
 		return func(error) {}
@@ -59,13 +59,13 @@ func (t *tasks) begin(info activity.Info, args []any) (end func(error)) {
 		switch {
 		case err == nil:
 			r.done++
-		case !errors.Is(err, context.Canceled): // which is nobody's failure
+		case !errors.Is(err, context.Canceled): // a cancellation is not a failure
 			r.failed++
 		}
 	}
 }
 
-// of returns what an agent does, and how often it succeeded and failed.
+// of returns an agent's current work, and the number of its successes and failures.
 func (t *tasks) of(role string) (work []contract.Work, done, failed int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,9 +79,8 @@ func (t *tasks) of(role string) (work []contract.Work, done, failed int64) {
 	return work[:min(len(work), maxShownWork)], r.done, r.failed
 }
 
-// roleOf returns whose work an activity is, and what it is. The queue determines the
-// role; the queue of this worker alone serves all roles, and there it is that of the
-// execution's agent.
+// roleOf returns the role of an activity, and its description as work. The queue determines the
+// role; on the worker's own queue, which serves all roles, it is the role of the execution's agent.
 func roleOf(info activity.Info, args []any) (string, contract.Work) {
 	execution := executionOf(args)
 	work := contract.Work{

@@ -12,18 +12,17 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// ChangedFile is a regular file that differs between two workspaces. Content beyond the
-// caller's limit is omitted, and so is that of a side without the file.
+// ChangedFile is a regular file that differs between two workspaces. Before and After are cut at
+// the caller's limit, and empty on a side without the file.
 type ChangedFile struct {
 	Path            string
 	Existed, Exists bool
 	Before, After   []byte
 }
 
-// Changed returns the files that differ from one workspace to another of the same base,
-// with their content, in the order of their paths. A rename is a removed file and a new
-// one. It returns only files that wanted accepts, and of each at most the given number
-// of bytes.
+// Changed returns the files that differ between two workspaces of the same base, with their
+// content, sorted by path. A rename counts as a removed file and a new one. It returns only files
+// that wanted accepts, each cut after most bytes.
 func (m *Manager) Changed(ctx context.Context, from, to contract.Workspace, wanted func(path string) bool, most int64) ([]ChangedFile, error) {
 	var files []ChangedFile
 	err := m.with(ctx, from, func(r *mirror, baseTree string) (err error) {
@@ -41,7 +40,7 @@ func (r *mirror) changed(ctx context.Context, from, to string, wanted func(path 
 	}
 	out, err := r.run(ctx, call{args: []string{"diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", from, to}})
 	if err != nil {
-		return nil, localFault(err, "two states of the repository could not be compared")
+		return nil, localFault(err, "could not compare two states of the repository")
 	}
 	var files []ChangedFile
 	var blobs []string
@@ -80,14 +79,14 @@ func (r *mirror) changed(ctx context.Context, from, to string, wanted func(path 
 
 func isRegular(mode string) bool { return strings.HasPrefix(mode, "100") }
 
-// blobs returns the content of objects, with one process; each is cut after most bytes.
+// blobs reads the content of objects with a single git process and cuts each after most bytes.
 func (r *mirror) blobs(ctx context.Context, ids []string, most int64) ([][]byte, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	out, err := r.run(ctx, call{args: []string{"cat-file", "--batch"}, stdin: strings.NewReader(strings.Join(ids, "\n") + "\n")})
 	if err != nil {
-		return nil, localFault(err, "files of the repository could not be read")
+		return nil, localFault(err, "could not read files of the repository")
 	}
 	in := bufio.NewReader(bytes.NewReader(out))
 	contents := make([][]byte, len(ids))
@@ -98,7 +97,7 @@ func (r *mirror) blobs(ctx context.Context, ids []string, most int64) ([][]byte,
 		}
 		parts := strings.Fields(head)
 		if len(parts) != 3 {
-			return nil, fmt.Errorf("read the object %s: git says %q", id, strings.TrimSpace(head))
+			return nil, fmt.Errorf("read the object %s: git reported %q", id, strings.TrimSpace(head))
 		}
 		size, err := strconv.ParseInt(parts[2], 10, 64)
 		if err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// CleanUp removes the directories of a key and of all keys below it: "42" stands for
-// "42" and "42/step-001/1", not for "421". It waits for their users.
+// CleanUp removes the directories of a key and of all keys below it: "42" includes "42/step-001/1",
+// but not "421". It waits until they are no longer in use.
 func (m *Manager) CleanUp(ctx context.Context, key string) error {
 	name, err := dirName(strings.TrimSuffix(key, "/"))
 	if err != nil {
@@ -36,10 +36,9 @@ func (m *Manager) CleanUp(ctx context.Context, key string) error {
 	return failed
 }
 
-// Sweep removes the directories of every key whose first part, such as the "42" of
-// "42/step-001/1", has ended according to the callback. Those in use stay until the
-// next time, and so do those for which ended fails; the errors are returned after all
-// others were processed.
+// Sweep removes the directories of every key whose first part, such as the "42" of "42/step-001/1",
+// has ended according to the callback. Directories that are in use, or for which ended fails, stay
+// until the next sweep; the errors are returned after all directories were processed.
 func (m *Manager) Sweep(ctx context.Context, ended func(ctx context.Context, first string) (bool, error)) error {
 	names, err := m.dirNames()
 	if err != nil {
@@ -74,8 +73,8 @@ func (m *Manager) removeIfFree(dir string) error {
 	return m.removeDir(lock, dir)
 }
 
-// Prune removes what was not used for a while: directories, mirrors, and objects from
-// before the host's last restart. What is in use stays. All of it can be rebuilt.
+// Prune removes directories and mirrors that have not been used for the given time, and objects
+// from before the host's last restart. It skips those in use. Everything it removes can be rebuilt.
 func (m *Manager) Prune(ctx context.Context, unused time.Duration) error {
 	before := time.Now().Add(-unused)
 	names, err := m.dirNames()
@@ -107,10 +106,10 @@ func (m *Manager) pruneDir(dir string, before time.Time) error {
 func (m *Manager) removeDir(lock *heldLock, dir string) error {
 	defer lock.release()
 	if err := removeTree(filepath.Join(m.dirsRoot(), dir)); err != nil {
-		return wrapf(err, "a workspace directory could not be removed")
+		return wrapf(err, "could not remove a workspace directory")
 	}
 	if err := lock.remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return wrapf(err, "a lock file could not be removed")
+		return wrapf(err, "could not remove a lock file")
 	}
 	return nil
 }
@@ -118,7 +117,7 @@ func (m *Manager) removeDir(lock *heldLock, dir string) error {
 func (m *Manager) pruneMirrors(ctx context.Context, before time.Time) error {
 	entries, err := os.ReadDir(filepath.Join(m.options.CacheDir, "repos"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return wrapf(err, "the cache directory cannot be read")
+		return wrapf(err, "cannot read the cache directory")
 	}
 	var failed error
 	for _, entry := range entries {
@@ -139,7 +138,7 @@ func (r *mirror) prune(before time.Time) error {
 	defer lock.release()
 	boots, err := filepath.Glob(filepath.Join(r.root, "boot-*"))
 	if err != nil {
-		return wrapf(err, "the cache directory cannot be read")
+		return wrapf(err, "cannot read the cache directory")
 	}
 	used := lastUse(r.gitDir())
 	for _, boot := range boots {
@@ -152,16 +151,16 @@ func (r *mirror) prune(before time.Time) error {
 		}
 	}
 	if err == nil && !used.After(before) {
-		// The lock's file goes last: a process that waits for it starts again.
+		// Remove the lock file last: a process that waits for it starts over.
 		err = errors.Join(removeTree(filepath.Join(r.root, "bases")), removeTree(r.root))
 	}
 	if err != nil {
-		return wrapf(err, "the cache of a repository could not be removed")
+		return wrapf(err, "could not remove the cache of a repository")
 	}
 	return nil
 }
 
-// lastUse is the latest change of a directory or of its direct entries.
+// lastUse returns the latest change time of a directory and its direct entries.
 func lastUse(dir string) time.Time {
 	var last time.Time
 	if info, err := os.Stat(dir); err == nil {
@@ -182,14 +181,14 @@ func (m *Manager) dirLock(dir string) string {
 	return filepath.Join(m.options.CacheDir, "locks", dir+lockSuffix)
 }
 
-// dirNames returns the names of all directories, and of those that have only their lock
-// left: a worker was killed between the two removals.
+// dirNames returns the names of all directories, including those with only a lock file left because
+// a worker was killed between the two removals.
 func (m *Manager) dirNames() ([]string, error) {
 	var names []string
 	for _, dir := range []string{m.dirsRoot(), filepath.Dir(m.dirLock(""))} {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, wrapf(err, "the cache directory cannot be read")
+			return nil, wrapf(err, "cannot read the cache directory")
 		}
 		for _, entry := range entries {
 			names = append(names, strings.TrimSuffix(entry.Name(), lockSuffix))

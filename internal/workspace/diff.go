@@ -11,16 +11,16 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// change is the difference between the base's tree and another.
+// change is the difference between the base's tree and another tree.
 type change struct {
 	patch     []byte
-	lostLinks []gitlink // submodules of the base that are missing in the tree
+	lostLinks []gitlink // submodules of the base that are missing from the tree
 }
 
 type gitlink struct{ path, id string }
 
-// limits restrict a change. size returns the size of a changed file; nil if files were
-// measured before.
+// limits restrict a change. size returns the size of a changed file; nil if sizes were checked
+// earlier.
 type limits struct {
 	files    int
 	patch    int64
@@ -28,7 +28,7 @@ type limits struct {
 	size     func(path string) int64
 }
 
-// change compares a tree with the base's.
+// change compares a tree with the base's tree.
 func (r *mirror) change(ctx context.Context, baseTree, tree string, limit limits) (change, error) {
 	if tree == baseTree {
 		return change{}, nil
@@ -39,9 +39,8 @@ func (r *mirror) change(ctx context.Context, baseTree, tree string, limit limits
 	return r.gitChange(ctx, baseTree, tree, limit)
 }
 
-// gitChange is change for all cases. One process lists the changed files and then
-// writes the patch; the list is checked before the patch is read, so that an oversized
-// change is stopped early.
+// gitChange is change with git, for all cases. One process lists the changed files and then writes
+// the patch; the list is checked before the patch is read, so an oversized change is stopped early.
 func (r *mirror) gitChange(ctx context.Context, baseTree, tree string, limit limits) (change, error) {
 	w := &changeWriter{limit: limit}
 	_, err := r.run(ctx, call{stdout: w, args: []string{
@@ -52,7 +51,7 @@ func (r *mirror) gitChange(ctx context.Context, baseTree, tree string, limit lim
 		return change{}, w.err
 	}
 	if err != nil {
-		return change{}, localFault(err, "the changes of a workspace could not be compared with its base")
+		return change{}, localFault(err, "could not compare a workspace with its base")
 	}
 	if err := w.finish(); err != nil {
 		return change{}, err
@@ -88,7 +87,7 @@ func (w *changeWriter) Write(p []byte) (int, error) {
 	return len(p), w.err
 }
 
-// finish handles a list that no patch follows, which git is not known to write.
+// finish handles a list without a patch, which git is not expected to write.
 func (w *changeWriter) finish() error {
 	if !w.inPatch {
 		return runtimeFault("git listed changed files but wrote no patch")
@@ -96,8 +95,7 @@ func (w *changeWriter) finish() error {
 	return nil
 }
 
-// readList reads lines such as
-// ":100644 100755 <id> <id> M\tpath", with unusual paths quoted.
+// readList reads lines such as ":100644 100755 <id> <id> M\tpath", with unusual paths quoted.
 func (w *changeWriter) readList(list string) error {
 	count := 0
 	for line := range strings.SplitSeq(strings.TrimSpace(list), "\n") {
@@ -120,8 +118,7 @@ func (w *changeWriter) readList(list string) error {
 	return nil
 }
 
-// unquotePath undoes git's quoting of unusual paths, the C language's with
-// octal bytes.
+// unquotePath reverses git's quoting of unusual paths: C string escapes with octal bytes.
 func unquotePath(path string) string {
 	if !strings.HasPrefix(path, `"`) {
 		return path

@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/rmtree"
 )
 
-// Dir is an open directory that holds the content of a workspace. Close it.
+// Dir is an open directory with the content of a workspace. The caller must close it.
 //
 // On disk, beside each other:
 //
@@ -22,8 +22,8 @@ import (
 //	tree    the marker: repository, boot and tree that work holds, and whether
 //	        the index is behind
 //
-// The marker is absent while the directory may be written to, so what a crash
-// leaves behind is never taken for a state.
+// The marker is absent while the directory may be written to, so the remains of a crash are never
+// mistaken for a state.
 type Dir struct {
 	m        *Manager
 	repo     *mirror
@@ -33,18 +33,17 @@ type Dir struct {
 	writable bool
 	since    time.Time // when it was opened for writing
 	stale    bool      // the index is behind the tree
-	excludes string    // file with patterns that Save skips on top of what the repository ignores; see Ignore
+	excludes string    // patterns that Save skips in addition to the repository's own; see Ignore
 	use      *heldLock
 	lock     *heldLock
 }
 
-// Open returns a directory for the key that holds exactly the workspace's content, for
-// one writer; others wait. Files that git ignores survive while the content under the
-// key goes from state to state by Save, and are removed when it changes in any other
-// way.
+// Open returns a directory for the key with exactly the workspace's content, for one writer at a
+// time; other writers wait. Files that git ignores survive as long as the content under the key
+// changes only through Save; any other change removes them.
 //
-// The key is a path-like name such as "42/step-001/1". Changes to the directory that
-// were not saved are undone by the next Open.
+// The key is a path-like name such as "42/step-001/1". The next Open undoes changes that were not
+// saved.
 func (m *Manager) Open(ctx context.Context, ws contract.Workspace, key string) (*Dir, error) {
 	d, err := m.attach(ctx, ws, key)
 	if err != nil {
@@ -63,11 +62,11 @@ func (m *Manager) Open(ctx context.Context, ws contract.Workspace, key string) (
 	return d, nil
 }
 
-// viewTries limits how often View prepares the directory before it gives way to writers
-// who change it each time.
+// viewTries limits how often View prepares the directory before it gives up because writers keep
+// changing it.
 const viewTries = 5
 
-// View is Open for readers, many at a time. Nothing may be written below Path.
+// View is Open for any number of concurrent readers, which must not write below Path.
 func (m *Manager) View(ctx context.Context, ws contract.Workspace, key string) (*Dir, error) {
 	d, err := m.attach(ctx, ws, key)
 	if err != nil {
@@ -135,8 +134,7 @@ func (d *Dir) lockPath() string {
 func (d *Dir) markerPath() string { return filepath.Join(d.root, "tree") }
 func (d *Dir) indexPath() string  { return filepath.Join(d.root, "index") }
 
-// staleIndex is the end of the marker if SaveFile recorded changes that git's index
-// does not know.
+// staleIndex is the suffix of the marker if SaveFile recorded changes that are not in git's index.
 const staleIndex = " stale"
 
 func (d *Dir) marker(tree string) string {
@@ -157,7 +155,7 @@ func (d *Dir) readMarker() (trusted, wanted bool) {
 
 func (d *Dir) removeMarker() error {
 	if err := os.Remove(d.markerPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return wrapf(err, "a workspace directory cannot be written to")
+		return wrapf(err, "cannot write to a workspace directory")
 	}
 	return nil
 }
@@ -168,12 +166,12 @@ func (d *Dir) writeMarker() error {
 		marker += staleIndex
 	}
 	if err := writeFile(d.markerPath(), marker+"\n"); err != nil {
-		return wrapf(err, "a workspace directory cannot be written to")
+		return wrapf(err, "cannot write to a workspace directory")
 	}
 	return nil
 }
 
-// prepare makes the directory hold the wanted tree; the caller has the exclusive lock.
+// prepare sets the directory's content to the wanted tree; the caller has the exclusive lock.
 func (d *Dir) prepare(ctx context.Context) error {
 	trusted, wanted := d.readMarker()
 	if wanted {
@@ -193,13 +191,13 @@ func (d *Dir) prepare(ctx context.Context) error {
 	return d.checkOut(ctx, trusted)
 }
 
-// wipe empties a directory of unknown content.
+// wipe empties a directory whose content is unknown.
 func (d *Dir) wipe() error {
 	if err := removeTree(d.root); err != nil {
-		return wrapf(err, "a workspace directory cannot be emptied")
+		return wrapf(err, "cannot empty a workspace directory")
 	}
 	if err := os.MkdirAll(d.Path(), 0o755); err != nil {
-		return wrapf(err, "a workspace directory cannot be created")
+		return wrapf(err, "cannot create a workspace directory")
 	}
 	return nil
 }
@@ -214,7 +212,7 @@ func (d *Dir) checkOut(ctx context.Context, clean bool) error {
 		return nil
 	}
 	if _, err := d.git(ctx, "clean", "-ffdxq"); err != nil {
-		return localFault(err, "a workspace directory could not be cleaned")
+		return localFault(err, "could not clean a workspace directory")
 	}
 	return nil
 }
@@ -224,7 +222,7 @@ func checkOutFault(err error) error {
 	if errors.As(err, &ge) && strings.Contains(ge.stderr, "invalid path") {
 		return repoFault("the repository contains a file that would be dangerous to check out: %s", ge.stderr)
 	}
-	return localFault(err, "a workspace could not be checked out")
+	return localFault(err, "could not check out a workspace")
 }
 
 // git runs git on the work tree.
@@ -242,7 +240,7 @@ func (d *Dir) gitCall(ctx context.Context, c call) ([]byte, error) {
 	return d.repo.run(ctx, c)
 }
 
-// removeTree removes what commands wrote, however deep and whatever its permissions.
+// removeTree removes a tree that commands wrote, regardless of its depth and permissions.
 func removeTree(path string) error { return rmtree.Remove(path) }
 
 // makeAccessible restores the owner's permissions on directories and regular files
@@ -265,14 +263,14 @@ func openMode(path string, mode fs.FileMode) {
 	}
 }
 
-// Keys become directory names that can be decoded into keys, so that a prefix of keys
-// is a prefix of names.
+// Keys are encoded as directory names reversibly, and such that a prefix of a key is a prefix of
+// its name.
 const maxNameLength = 200
 
 func dirName(key string) (string, error) {
 	name := encodeKey(key)
 	if key == "" || len(name) > maxNameLength || strings.HasPrefix(key, "/") || strings.HasSuffix(key, "/") {
-		return "", runtimeFault("%q is not a valid key of a workspace directory", key)
+		return "", runtimeFault("%q is not a valid workspace directory key", key)
 	}
 	return name, nil
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// safeSettings keep anything in a repository from running. Like ownSettings they are
-// passed at git's command scope, which overrides the configuration of any repository.
+// safeSettings prevent anything in a repository from running. Like ownSettings they are passed at
+// git's command scope, which overrides the configuration of any repository.
 var safeSettings = [][2]string{
 	{"core.hooksPath", "/dev/null"},
 	{"core.fsmonitor", "false"},
@@ -36,8 +36,8 @@ var safeSettings = [][2]string{
 	{"maintenance.auto", "false"},
 }
 
-// ownSettings apply in addition, for work on our own mirrors. In the user's repository
-// the user's own settings apply.
+// ownSettings apply in addition when git works on our own mirrors. In the user's repository, the
+// user's settings apply.
 var ownSettings = [][2]string{
 	// Content is taken byte for byte.
 	{"core.autocrlf", "false"},
@@ -50,7 +50,7 @@ var ownSettings = [][2]string{
 	// A tree must be harmless on the systems where it is checked out.
 	{"core.protectHFS", "true"},
 	{"core.protectNTFS", "true"},
-	// The same input gives the same output everywhere.
+	// The same input produces the same output everywhere.
 	{"core.quotePath", "true"},
 	{"core.abbrev", "12"},
 	{"diff.renames", "false"},
@@ -63,15 +63,14 @@ var ownSettings = [][2]string{
 	{"core.bigFileThreshold", "64m"},
 	{"core.logAllRefUpdates", "false"},
 	{"fetch.unpackLimit", "1"},
-	// A server that sends nothing for a minute is gone.
+	// A server that sends nothing for a minute is considered unavailable.
 	{"http.lowSpeedLimit", "1"},
 	{"http.lowSpeedTime", "60"},
 	{"fetch.writeCommitGraph", "false"},
 }
 
-// serverSettings are passed to upload-pack and receive-pack in a repository on this
-// host. Git removes the settings above for them, as they belong to another repository,
-// so these are passed on their command line.
+// serverSettings are passed to upload-pack and receive-pack in a repository on this host, on the
+// command line, because git does not pass the settings above on to another repository.
 var serverSettings = [][2]string{
 	{"core.hooksPath", "/dev/null"},
 	{"core.fsmonitor", "false"},
@@ -91,8 +90,7 @@ var serverSettings = [][2]string{
 const (
 	maxGitStderr = 16 << 10
 	maxGitStdout = 512 << 20
-	// gitStopGrace is how long git's helpers may keep its pipes open after git was
-	// killed.
+	// gitStopGrace is how long git's helpers may keep its pipes open after git was killed.
 	gitStopGrace = 2 * time.Second
 )
 
@@ -104,15 +102,15 @@ type call struct {
 	config [][2]string
 	stdin  io.Reader
 	stdout io.Writer // nil: captured and returned
-	allow  string    // protocols, separated by colons; "" is none
-	net    bool      // talks to another host
-	user   bool      // works in the user's repository, to read
-	// hold are lock files that the process inherits: if the worker is killed, a git
-	// process that outlives it keeps the lock until it ends too.
+	allow  string    // protocols, separated by colons; "" means none
+	net    bool      // connects to another host
+	user   bool      // reads the user's repository
+	// hold are lock files that the process inherits: if the worker is killed, a git process that
+	// outlives it keeps the lock until it exits.
 	hold []*os.File
 }
 
-// gitError is a git process that ended with an error.
+// gitError reports a git process that exited with an error.
 type gitError struct {
 	command string
 	code    int
@@ -123,8 +121,8 @@ func (e *gitError) Error() string {
 	return fmt.Sprintf("git %s exited with code %d: %s", e.command, e.code, e.stderr)
 }
 
-// git runs one git process and returns its output. Errors are *gitError, or a fault if
-// git could not be run to its end.
+// git runs one git process and returns its output. Errors are *gitError, or a fault if git could
+// not run to completion.
 func (m *Manager) git(ctx context.Context, c call) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, m.options.Git, c.args...)
 	cmd.Dir = c.dir
@@ -151,10 +149,10 @@ func (m *Manager) git(ctx context.Context, c call) ([]byte, error) {
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		// Output is returned as well: merge-tree and config use exit codes as answers.
+		// Output is returned as well: merge-tree and config report results through exit codes.
 		return stdout.Bytes(), &gitError{command: c.args[0], code: exit.ExitCode(), stderr: tidyStderr(stderr.String())}
 	}
-	return nil, wrapf(err, "git %s could not be run", c.args[0])
+	return nil, wrapf(err, "could not run git %s", c.args[0])
 }
 
 func (m *Manager) gitEnv(c call) []string {
@@ -186,7 +184,7 @@ func (m *Manager) gitEnv(c call) []string {
 	return append(env, c.env...)
 }
 
-// server returns the command for the other end in a repository on this host.
+// server returns the command that serves a repository on this host.
 func (m *Manager) server(program string, more ...[2]string) string {
 	parts := []string{shellQuote(m.options.Git)}
 	for _, kv := range append(slices.Clone(serverSettings), more...) {
@@ -202,7 +200,7 @@ var userinfo = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/@\s'"]+@`)
 // Redact removes user names and passwords from the URLs in a text.
 func Redact(text string) string { return userinfo.ReplaceAllString(text, "$1") }
 
-// tidyStderr makes git's message short and free of secrets.
+// tidyStderr shortens git's message and removes secrets.
 func tidyStderr(text string) string {
 	var lines []string
 	for line := range strings.SplitSeq(Redact(strings.ToValidUTF8(text, "?")), "\n") {
@@ -214,7 +212,7 @@ func tidyStderr(text string) string {
 	return strings.Join(lines, "; ")
 }
 
-// symptoms map what a failed git process printed to its class.
+// symptoms map the output of a failed git process to a class and code.
 var symptoms = []struct {
 	text  string
 	class contract.Class
@@ -244,7 +242,7 @@ var symptoms = []struct {
 	{"timed out", contract.ClassInfra, contract.CodeTimeout},
 }
 
-// remoteFault explains failed communication with another repository by git's message.
+// remoteFault classifies failed communication with another repository by git's message.
 func remoteFault(err error, format string, args ...any) error {
 	var ge *gitError
 	if !errors.As(err, &ge) {
@@ -258,7 +256,7 @@ func remoteFault(err error, format string, args ...any) error {
 	return fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, format+": "+escapePercent(ge.stderr), args...)
 }
 
-// localFault explains a failed git process that worked on our own files.
+// localFault classifies the failure of a git process that worked on our own files.
 func localFault(err error, format string, args ...any) error {
 	var ge *gitError
 	if !errors.As(err, &ge) {
@@ -272,7 +270,7 @@ func localFault(err error, format string, args ...any) error {
 
 func escapePercent(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 
-// limitedBuffer keeps the first bytes and drops the rest.
+// limitedBuffer stores the first bytes and drops the rest.
 type limitedBuffer struct {
 	bytes.Buffer
 	limit int
@@ -285,14 +283,14 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// errOutputLimit ends a git process that writes too much.
+// errOutputLimit stops a git process that writes too much.
 var errOutputLimit = errors.New("git wrote more output than allowed")
 
-// limitedWriter fails after a number of bytes, which ends the git process.
+// limitedWriter fails after a number of bytes, which stops the git process.
 type limitedWriter struct {
 	w    io.Writer
 	left int64
-	cut  bool // there was more
+	cut  bool // output was dropped
 }
 
 func (l *limitedWriter) Write(p []byte) (int, error) {

@@ -2,10 +2,9 @@ package workspace
 
 import "strings"
 
-// IsGitName reports whether some file system would treat a name as .git: in any case,
-// with embedded characters that macOS ignores, with trailing dots, spaces or stream
-// names that Windows ignores, or as the short name git~1. Nothing with such a name
-// belongs to a workspace.
+// IsGitName reports whether some file system would treat a name as .git: in any case, with embedded
+// characters that macOS ignores, with trailing dots, spaces or stream names that Windows ignores,
+// or as the short name git~1. Nothing with such a name belongs to a workspace.
 func IsGitName(name string) bool { return isHFSGit(name) || isNTFSGit(name) }
 
 // isHFSGit follows git's own is_hfs_dotgit.

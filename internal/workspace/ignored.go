@@ -15,9 +15,9 @@ import (
 // maxIgnoreBytes limits the size of .gitignore files that are read here.
 const maxIgnoreBytes = 64 << 10
 
-// mayBeIgnored reports whether git might ignore a new file. False is certain; anything
-// further is left to git, whose rules are many: false means that no pattern of the
-// .gitignore files on the path can match the file or a directory that it is in.
+// mayBeIgnored reports whether git might ignore a new file. False means that no pattern of the
+// .gitignore files on the path can match the file or a directory above it; everything else is left
+// to git.
 func mayBeIgnored(root *os.Root, parts []string) bool {
 	for i := range parts {
 		content, ok := readIgnoreFile(root, path.Join(path.Join(parts[:i]...), ".gitignore"))
@@ -54,12 +54,12 @@ func readIgnoreFile(root *os.Root, name string) (string, bool) {
 
 var (
 	printable = regexp.MustCompile(`^[ -~]*$`)
-	// simplePattern are patterns that git and path.Match interpret alike.
+	// simplePattern matches patterns that git and path.Match interpret identically.
 	simplePattern = regexp.MustCompile(`^([^\[\]\\]|\[[A-Za-z0-9]+\])*$`)
 )
 
-// patternMayMatch checks only a pattern's last part, which always has to match one part
-// of the path.
+// patternMayMatch checks only the last part of a pattern, which must always match one part of the
+// path.
 func patternMayMatch(line string, parts []string) bool {
 	line = strings.TrimRight(strings.TrimSuffix(line, "\r"), " ")
 	if line == "" || line[0] == '#' || line[0] == '!' { // ! only reverts an earlier pattern
@@ -76,9 +76,9 @@ func patternMayMatch(line string, parts []string) bool {
 	})
 }
 
-// Untracked lists what the work tree holds besides the workspace's files, from its
-// root, with folders of nothing else named as a whole ("node_modules/"): all of it, and
-// the part that the repository does not ignore.
+// Untracked lists the paths in the work tree, relative to its root, that are not files of the
+// workspace: all of them, and those that the repository does not ignore. A directory of only such
+// files is listed as one path ("node_modules/").
 func (d *Dir) Untracked(ctx context.Context) (all, unignored []string, err error) {
 	if _, err := d.scrub(); err != nil {
 		return nil, nil, err
@@ -89,7 +89,7 @@ func (d *Dir) Untracked(ctx context.Context) (all, unignored []string, err error
 	list := func(more ...string) ([]string, error) {
 		out, err := d.git(ctx, append([]string{"ls-files", "-z", "--others", "--directory", "--no-empty-directory"}, more...)...)
 		if err != nil {
-			return nil, localFault(err, "the files of a workspace could not be listed")
+			return nil, localFault(err, "could not list the files of a workspace")
 		}
 		return strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 }), nil
 	}
@@ -100,9 +100,9 @@ func (d *Dir) Untracked(ctx context.Context) (all, unignored []string, err error
 	return all, unignored, err
 }
 
-// Ignore makes Save skip what matches patterns in the form of .gitignore, in addition
-// to what the repository ignores, until the directory is closed. Files that the
-// workspace has are saved all the same.
+// Ignore makes Save skip files that match .gitignore patterns, in addition to those that the
+// repository ignores, until the directory is closed. Files that the workspace already contains are
+// still saved.
 func (d *Dir) Ignore(patterns []string) error {
 	d.excludes = ""
 	if len(patterns) == 0 {
@@ -110,15 +110,15 @@ func (d *Dir) Ignore(patterns []string) error {
 	}
 	file := filepath.Join(d.root, "exclude")
 	if err := writeFile(file, strings.Join(patterns, "\n")+"\n"); err != nil {
-		return wrapf(err, "a workspace directory cannot be written to")
+		return wrapf(err, "cannot write to a workspace directory")
 	}
 	d.excludes = file
 	return nil
 }
 
-// IgnorePattern is the pattern in the form of .gitignore that matches one path from the
-// root. A line break, which would begin another pattern, is replaced by a wildcard for
-// one character; nothing else is matched.
+// IgnorePattern returns the .gitignore pattern that matches only this path from the root, except
+// that a line break, which would begin another pattern, is replaced with a wildcard for one
+// character.
 func IgnorePattern(path string) string {
 	return "/" + strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, " ", `\ `, "\t", `\	`, "\n", "?", "\r", "?").Replace(path)
 }

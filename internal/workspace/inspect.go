@@ -24,7 +24,7 @@ type FileStat struct {
 	Binary  bool // lines are not counted
 }
 
-// Stat sums up a change.
+// Stat summarizes a change.
 type Stat struct {
 	Files   []FileStat // in the order of paths
 	Added   int
@@ -43,9 +43,9 @@ func count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// Diff returns the unified diff from the base to the workspace, with renames, for
-// people and prompts. It is cut after maxBytes, at the end of a line and with a note; 0
-// means DefaultDiffBytes.
+// Diff returns the unified diff from the base to the workspace, with renames, for people and
+// prompts. It is cut at the last end of a line within maxBytes, with a note; 0 means
+// DefaultDiffBytes.
 func (m *Manager) Diff(ctx context.Context, ws contract.Workspace, maxBytes int) (string, error) {
 	var text string
 	err := m.with(ctx, ws, func(r *mirror, baseTree string) (err error) {
@@ -55,7 +55,7 @@ func (m *Manager) Diff(ctx context.Context, ws contract.Workspace, maxBytes int)
 	return text, err
 }
 
-// DiffBetween is Diff from one workspace to another of the same base.
+// DiffBetween is Diff between two workspaces of the same base.
 func (m *Manager) DiffBetween(ctx context.Context, from, to contract.Workspace, maxBytes int) (string, error) {
 	var text string
 	err := m.with(ctx, from, func(r *mirror, baseTree string) (err error) {
@@ -82,19 +82,19 @@ func (r *mirror) diff(ctx context.Context, from, to string, maxBytes int) (strin
 		return strings.ToValidUTF8(text, "\uFFFD") + fmt.Sprintf("[diff truncated: it is longer than %d bytes]\n", maxBytes), nil
 	}
 	if err != nil {
-		return "", localFault(err, "the diff of a workspace could not be created")
+		return "", localFault(err, "could not create the diff of a workspace")
 	}
 	return strings.ToValidUTF8(out.String(), "\uFFFD"), nil
 }
 
-// DiffStat returns which files differ from the base, and by how many lines. A
+// DiffStat returns the files that differ from the base, with the numbers of changed lines. A
 // renamed file counts as one removed and one added.
 func (m *Manager) DiffStat(ctx context.Context, ws contract.Workspace) (Stat, error) {
 	var stat Stat
 	err := m.with(ctx, ws, func(r *mirror, baseTree string) error {
 		out, err := r.run(ctx, call{args: []string{"diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", baseTree, ws.Tree}})
 		if err != nil {
-			return localFault(err, "the diff of a workspace could not be created")
+			return localFault(err, "could not create the diff of a workspace")
 		}
 		stat = parseNumstat(string(out))
 		return nil
@@ -119,8 +119,7 @@ func parseNumstat(out string) Stat {
 	return stat
 }
 
-// Files returns the paths of all files of the workspace, sorted. The list
-// belongs to the caller.
+// Files returns the paths of all files of the workspace, sorted. The caller may modify the list.
 func (m *Manager) Files(ctx context.Context, ws contract.Workspace) ([]string, error) {
 	var files []string
 	err := m.with(ctx, ws, func(r *mirror, baseTree string) (err error) {
@@ -130,8 +129,8 @@ func (m *Manager) Files(ctx context.Context, ws contract.Workspace) ([]string, e
 	return slices.Clone(files), err
 }
 
-// files lists a tree: from the known files of the base and the differences from it, as
-// the steps of a run ask for nearly the same list again and again.
+// files lists a tree, using the known files of the base and the differences from it, because the
+// steps of a run repeatedly request nearly the same list.
 func (r *mirror) files(ctx context.Context, baseTree, tree string) ([]string, error) {
 	if files, ok := r.m.listed.get(tree); ok {
 		return files, nil
@@ -146,7 +145,7 @@ func (r *mirror) files(ctx context.Context, baseTree, tree string) ([]string, er
 	return files, err
 }
 
-// filesFrom lists a tree by its difference from the base.
+// filesFrom lists a tree using its difference from the base.
 func (r *mirror) filesFrom(ctx context.Context, baseTree, tree string) ([]string, error) {
 	if tree == baseTree {
 		return nil, errNeedsGit
@@ -182,17 +181,17 @@ func (r *mirror) filesFrom(ctx context.Context, baseTree, tree string) ([]string
 func (r *mirror) listTree(ctx context.Context, tree string) ([]string, error) {
 	out, err := r.run(ctx, call{args: []string{"ls-tree", "-r", "-z", "--name-only", tree}})
 	if err != nil {
-		return nil, localFault(err, "the files of a workspace could not be listed")
+		return nil, localFault(err, "could not list the files of a workspace")
 	}
 	files := strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 })
 	slices.Sort(files)
 	return files, nil
 }
 
-// maxListings limits the trees whose lists of files are kept in memory.
+// maxListings is the number of trees whose file lists are kept in memory.
 const maxListings = 8
 
-// listings remember the files of trees; the content of a tree never changes.
+// listings caches the files of trees; the content of a tree never changes.
 type listings struct {
 	mu    sync.Mutex
 	trees []string // most recently used last
@@ -227,8 +226,8 @@ func (l *listings) touch(tree string) {
 	l.trees = append(slices.DeleteFunc(l.trees, func(t string) bool { return t == tree }), tree)
 }
 
-// BaseFile returns the content of a file at the workspace's base commit; false if there
-// is no regular file of that name, or if its size is over the limit, most.
+// BaseFile returns the content of a file at the workspace's base commit; false if no regular file
+// has that name, or if it is larger than most bytes.
 func (m *Manager) BaseFile(ctx context.Context, ws contract.Workspace, name string, most int64) (content []byte, found bool, err error) {
 	err = m.with(ctx, ws, func(r *mirror, baseTree string) (err error) {
 		content, found, err = r.plainFile(baseTree, name, most)
@@ -257,7 +256,7 @@ func (r *mirror) plainFile(tree, name string, most int64) ([]byte, bool, error) 
 func (r *mirror) gitFile(ctx context.Context, tree, name string, most int64) ([]byte, bool, error) {
 	out, err := r.run(ctx, call{args: []string{"ls-tree", "-z", "--long", tree, "--", name}})
 	if err != nil {
-		return nil, false, localFault(err, "the file %s could not be looked up", name)
+		return nil, false, localFault(err, "could not look up the file %s", name)
 	}
 	// mode, kind, id, size, then the name after a tab
 	fields := strings.Fields(strings.SplitN(string(out), "\t", 2)[0])
@@ -273,7 +272,7 @@ func (r *mirror) gitFile(ctx context.Context, tree, name string, most int64) ([]
 	}
 	content, err := r.run(ctx, call{args: []string{"cat-file", kindBlob, fields[2]}})
 	if err != nil {
-		return nil, false, localFault(err, "the file %s could not be read", name)
+		return nil, false, localFault(err, "could not read the file %s", name)
 	}
 	return content, true, nil
 }

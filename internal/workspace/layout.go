@@ -10,17 +10,16 @@ import (
 	"strings"
 )
 
-// A foreign folder may lead git to other repositories of this host: by alternates,
-// symbolic links, core.worktree or a .git file. A run would pass their content to a
-// model and to a remote that the folder names. So what git reads of a repository must
-// be in the repository, or in something that points back to it, or where the operator
-// allows it.
+// A directory from elsewhere can redirect git to other repositories on this host through
+// alternates, symbolic links, core.worktree or a .git file. A run would then pass their content to
+// a model and to a remote configured in that directory. So the data that git reads must be inside
+// the repository, in a directory that refers back to it, or where the operator allows it.
 
-// maxLinked limits the size of a git file that names another place.
+// maxLinked limits the size of a git file that refers to another location.
 const maxLinked = 64 << 10
 
-// checkLayout refuses a repository on this host, given by the top of its work tree or
-// as a bare one, whose data is outside it.
+// checkLayout rejects a repository on this host whose data is outside it. It takes the top of a
+// work tree or a bare repository.
 func (m *Manager) checkLayout(ctx context.Context, top string) error {
 	dir, err := m.gitDirOf(ctx, top)
 	if err != nil {
@@ -49,7 +48,7 @@ func (m *Manager) gitDirOf(ctx context.Context, top string) (string, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return filepath.EvalSymlinks(top)
 	case err != nil:
-		return "", repoFault("the repository %s cannot be read: %v", top, err)
+		return "", repoFault("cannot read the repository %s: %v", top, err)
 	case stat.IsDir():
 		return filepath.EvalSymlinks(name)
 	}
@@ -69,8 +68,8 @@ func (m *Manager) gitDirOf(ctx context.Context, top string) (string, error) {
 	return "", elsewhere(top, ".git refers to "+dir, dir)
 }
 
-// pointsBack reports whether a git directory itself says that it belongs to a work
-// tree: as that of a linked worktree, or of a submodule.
+// pointsBack reports whether a git directory refers back to a work tree: the directory of a linked
+// worktree or a submodule does.
 func (m *Manager) pointsBack(ctx context.Context, dir, top string) bool {
 	if file, err := named(filepath.Join(dir, "gitdir"), ""); err == nil {
 		back, err := resolved(dir, filepath.Dir(file))
@@ -84,8 +83,8 @@ func (m *Manager) pointsBack(ctx context.Context, dir, top string) bool {
 	return err == nil && same(back, top)
 }
 
-// commonDir returns where the objects and branches of a git directory are: for a linked
-// worktree that of its repository, which has the worktree in its own folder.
+// commonDir returns the directory with the objects and branches of a git directory: for a linked
+// worktree, the git directory of its repository, which contains the worktree's own.
 func (m *Manager) commonDir(top, dir string) (string, error) {
 	name, err := named(filepath.Join(dir, "commondir"), "")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,8 +103,7 @@ func (m *Manager) commonDir(top, dir string) (string, error) {
 	return "", elsewhere(top, "its commondir refers to "+common, common)
 }
 
-// checkGitDir refuses links, and anything else that is neither a file nor a folder, in
-// what git reads of a repository.
+// checkGitDir rejects links and special files among the files of a repository that git reads.
 func (m *Manager) checkGitDir(ctx context.Context, top, dir string) error {
 	for _, name := range []string{"HEAD", "config", "config.worktree", "packed-refs", "shallow", "commondir", "gitdir", "info", "objects", "refs", "reftable", "worktrees"} {
 		root := filepath.Join(dir, name)
@@ -114,10 +112,10 @@ func (m *Manager) checkGitDir(ctx context.Context, top, dir string) error {
 		}
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			switch {
-			case errors.Is(err, fs.ErrNotExist): // git cleans up at the same time
+			case errors.Is(err, fs.ErrNotExist): // git removed it meanwhile
 				return nil
 			case err != nil:
-				return repoFault("the repository %s cannot be read: %v", top, err)
+				return repoFault("cannot read the repository %s: %v", top, err)
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case !d.IsDir() && !d.Type().IsRegular() && filepath.Dir(path) != filepath.Join(dir, "info"):
@@ -139,7 +137,7 @@ func kindOf(mode fs.FileMode) string {
 	return "a special file"
 }
 
-// checkAlternates refuses objects that are borrowed from elsewhere.
+// checkAlternates rejects objects borrowed from elsewhere.
 func (m *Manager) checkAlternates(top, common string) error {
 	objects := filepath.Join(common, "objects")
 	name := filepath.Join(objects, "info", "alternates")
@@ -158,8 +156,7 @@ func (m *Manager) checkAlternates(top, common string) error {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		// Git reads quoted paths, and paths up to a NUL. Such lines have no legitimate
-		// use.
+		// Git reads quoted paths, and paths up to a NUL. Such lines have no legitimate use.
 		if strings.HasPrefix(line, `"`) || strings.ContainsAny(line, "\x00\r\t") || strings.TrimSpace(line) != line {
 			return repoFault("%s of the repository %s contains a path that is not in canonical form: %q", name, top, line)
 		}
@@ -174,13 +171,13 @@ func (m *Manager) checkAlternates(top, common string) error {
 	return nil
 }
 
-// elsewhere is the error of a repository that has data in another place.
+// elsewhere returns the error for a repository with data in another location.
 func elsewhere(top, how, dir string) error {
 	return repoFault("the repository %s uses git data outside its own directory: %s. To allow this, add %s to git.linked_folders in your own configuration; "+
 		"otherwise make an independent clone (git clone --no-local)", top, how, dir)
 }
 
-// isLinked reports whether the operator allows repositories to use a folder.
+// isLinked reports whether the operator allows repositories to use a directory.
 func (m *Manager) isLinked(dir string) bool {
 	return slices.ContainsFunc(m.options.LinkedFolders, func(root string) bool {
 		root, err := filepath.EvalSymlinks(root)
@@ -188,13 +185,13 @@ func (m *Manager) isLinked(dir string) bool {
 	})
 }
 
-// within reports whether a path is a folder or inside it; both are free of links.
+// within reports whether a path is root or inside it; both must be free of links.
 func within(root, path string) bool {
 	rel, err := filepath.Rel(root, path)
 	return err == nil && (rel == "." || filepath.IsLocal(rel))
 }
 
-// same reports whether two paths are the same folder.
+// same reports whether two paths are the same directory.
 func same(a, b string) bool {
 	left, err := os.Stat(a)
 	if err != nil {
@@ -204,7 +201,7 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(left, right)
 }
 
-// resolved is a path named in a file in dir, without links.
+// resolved returns a path from a file in dir with all links resolved.
 func resolved(dir, path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
@@ -212,7 +209,7 @@ func resolved(dir, path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// named reads the path that a git file consists of, after a prefix.
+// named reads a git file that consists of a prefix and a path, and returns the path.
 func named(file, prefix string) (string, error) {
 	stat, err := os.Lstat(file)
 	if err != nil {

@@ -13,16 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How long to wait before checking again a lock that another process holds. Within a
-// process, waiting needs no polling.
+// Poll intervals for a lock that another process holds. Within a process, no polling is needed.
 const (
 	lockPollFirst   = time.Millisecond
 	lockPollLongest = 50 * time.Millisecond
 )
 
-// locks are reader-writer locks by path that work among goroutines and among processes:
-// a semaphore, which is fair and supports waiting with a context, and below it flock,
-// which the kernel releases however a process ends.
+// locks are reader-writer locks by path, among goroutines and processes: a semaphore, which is fair
+// and supports waiting with a context, on top of flock, which the kernel releases however a process
+// exits.
 type locks struct {
 	mu    sync.Mutex
 	paths map[string]*pathLock
@@ -63,7 +62,7 @@ func (l *locks) acquire(ctx context.Context, path string, weight int64, how int)
 	if err != nil {
 		entry.sem.Release(weight)
 		l.leave(path)
-		return nil, wrapf(err, "the lock %s could not be acquired", filepath.Base(path))
+		return nil, wrapf(err, "could not acquire the lock %s", filepath.Base(path))
 	}
 	return &heldLock{locks: l, path: path, weight: weight, file: file}, nil
 }
@@ -80,7 +79,7 @@ func (l *locks) tryExclusive(path string) (*heldLock, error) {
 		entry.sem.Release(allReaders)
 		l.leave(path)
 		if err != nil {
-			err = wrapf(err, "the lock %s could not be acquired", filepath.Base(path))
+			err = wrapf(err, "could not acquire the lock %s", filepath.Base(path))
 		}
 		return nil, err
 	}
@@ -109,9 +108,9 @@ func (l *locks) leave(path string) {
 	}
 }
 
-// release releases the lock. It unlocks before it closes: a process that is being
-// started elsewhere in this program shares the open file for the moment between its
-// fork and its exec, and closing alone would leave the lock with it.
+// release releases the lock. It unlocks the file before closing it: a process that this program is
+// starting shares the open file between fork and exec, and would keep the lock if the file were
+// only closed.
 func (h *heldLock) release() {
 	_ = unix.Flock(int(h.file.Fd()), unix.LOCK_UN)
 	_ = h.file.Close()
@@ -122,8 +121,8 @@ func (h *heldLock) release() {
 	h.locks.leave(h.path)
 }
 
-// remove deletes the lock's file. Waiters see that theirs is no longer the file of that
-// name and start again.
+// remove deletes the lock file. Waiters notice that the path no longer refers to the file that they
+// opened, and start over.
 func (h *heldLock) remove() error { return os.Remove(h.path) }
 
 func flockWait(ctx context.Context, path string, how int) (*os.File, error) {
@@ -176,7 +175,8 @@ func flock(path string, how int) (*os.File, error) {
 	return file, nil
 }
 
-// stillNamed reports whether a lock's file was not removed while we waited.
+// stillNamed reports whether the path still refers to the lock file, which another process may have
+// removed.
 func stillNamed(file *os.File, path string) bool {
 	mine, err1 := file.Stat()
 	named, err2 := os.Stat(path)

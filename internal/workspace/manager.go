@@ -13,9 +13,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Blobs stores content under its digest, sha256:<hex>. Patches go there.
+// Blobs stores content, such as patches, under its digest, sha256:<hex>.
 type Blobs interface {
-	// Put stores content and returns its digest. Repeating it is harmless.
+	// Put stores content and returns its digest. It is idempotent.
 	Put(ctx context.Context, content []byte) (digest string, err error)
 	// Get returns the content of a digest.
 	Get(ctx context.Context, digest string) ([]byte, error)
@@ -32,16 +32,16 @@ const (
 	DefaultMaxPatchBytes = 256 << 20
 	// DefaultMaxRepositoryFiles limits how many files a commit may have.
 	DefaultMaxRepositoryFiles = 500_000
-	// DefaultMaxRepositoryBytes limits what is fetched of a repository, and the total
-	// size of a commit's files.
+	// DefaultMaxRepositoryBytes limits how much of a repository is fetched, and the total size of a
+	// commit's files.
 	DefaultMaxRepositoryBytes = 20 << 30
 )
 
-// Options configure a Manager. CacheDir and Blobs are required; a zero in any other
-// field means its default.
+// Options configure a Manager. CacheDir and Blobs are required; any other field that is zero has
+// its default.
 type Options struct {
-	// CacheDir is where mirrors and directories are stored. Several processes of a host
-	// may share one; hosts may not.
+	// CacheDir is where mirrors and directories are stored. Processes on one host may share it;
+	// hosts must not.
 	CacheDir string
 	// Blobs stores patches.
 	Blobs Blobs
@@ -52,26 +52,24 @@ type Options struct {
 	MaxFileBytes    int64
 	MaxChangedFiles int
 	MaxPatchBytes   int64
-	// MaxRepositoryFiles and MaxRepositoryBytes limit how large a repository this host
-	// accepts.
+	// MaxRepositoryFiles and MaxRepositoryBytes limit how large a repository this host accepts.
 	MaxRepositoryFiles int64
 	MaxRepositoryBytes int64
-	// LinkedFolders are where repositories of this host may have data outside
-	// themselves: objects that they borrow, separate git directories.
+	// LinkedFolders are directories where repositories on this host may have external data:
+	// borrowed objects or separate git directories.
 	LinkedFolders []string
-	// NetworkEnv is the environment (KEY=value) that git gets in addition to its clean
-	// one when it connects to another host, for credentials and proxies. Default: the
-	// worker's own HOME, SSH_AUTH_SOCK, GIT_ASKPASS, SSH_ASKPASS, GIT_SSH_COMMAND,
-	// GIT_SSL_CAINFO, SSL_CERT_FILE and proxy variables.
+	// NetworkEnv (KEY=value) is added to git's clean environment when it connects to another host,
+	// for credentials and proxies. Default: the worker's own HOME, SSH_AUTH_SOCK, GIT_ASKPASS,
+	// SSH_ASKPASS, GIT_SSH_COMMAND, GIT_SSL_CAINFO, SSL_CERT_FILE and proxy variables.
 	NetworkEnv []string
 }
 
-// ErrTooLarge is wrapped by the error of Save for a change over the limits of Options;
-// its message says what to do, in a form that a model can read.
+// ErrTooLarge is wrapped by Save's error for a change over the limits of Options. The message
+// explains what to do and is suitable for a model.
 var ErrTooLarge = errors.New("the change is too large")
 
-// Manager turns workspaces into directories and directories into workspaces. It may be
-// used by many goroutines, and by many processes with the same cache.
+// Manager turns workspaces into directories and directories into workspaces. It is safe for
+// concurrent use by goroutines, and by processes that share a cache.
 type Manager struct {
 	options Options
 	boot    string // identifies this start of the host, see bootID
@@ -81,11 +79,11 @@ type Manager struct {
 	started atomic.Int64
 }
 
-// GitProcesses returns how many git processes this Manager has started, without
-// those that git starts itself.
+// GitProcesses returns how many git processes this Manager has started, not counting those that git
+// starts itself.
 func (m *Manager) GitProcesses() int64 { return m.started.Load() }
 
-// New returns a Manager and makes its cache directory.
+// New returns a Manager and creates its cache directory.
 func New(options Options) (*Manager, error) {
 	if options.Blobs == nil || options.CacheDir == "" {
 		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "workspaces need a cache directory and a blob store")
@@ -106,7 +104,7 @@ func New(options Options) (*Manager, error) {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
 	if err != nil {
-		return nil, wrapf(err, "the cache directory %s cannot be used", options.CacheDir)
+		return nil, wrapf(err, "cannot use the cache directory %s", options.CacheDir)
 	}
 	options.CacheDir = dir
 	setDefault(&options.MaxFileBytes, DefaultMaxFileBytes)
@@ -139,9 +137,8 @@ func workerNetworkEnv() []string {
 	return env
 }
 
-// bootID changes when the host restarts. What was written without fsync (work trees,
-// objects of runs) is trusted only until the next restart: after a power loss files may
-// be empty although their names are there.
+// bootID changes when the host restarts. What was written without fsync (work trees, objects of
+// runs) is trusted only until the next restart: after a power loss, files may exist but be empty.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -156,12 +153,12 @@ func wrapf(err error, format string, args ...any) error {
 	return fault.Wrap(err, f.Class, f.Code, format, args...)
 }
 
-// repoFault says that a repository or base cannot be used, which only the user can fix.
+// repoFault reports a repository or base that cannot be used, which only the user can fix.
 func repoFault(format string, args ...any) error {
 	return fault.New(contract.ClassHuman, contract.CodeRepository, format, args...)
 }
 
-// runtimeFault is for what should not happen.
+// runtimeFault reports a condition that should not occur.
 func runtimeFault(format string, args ...any) error {
 	return fault.New(contract.ClassRuntime, contract.CodeUnknown, format, args...)
 }

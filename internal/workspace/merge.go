@@ -10,9 +10,9 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Merge merges what two workspaces changed since base. All three have the same
-// repository and base commit; ours and theirs may be slim. Conflicting changes are
-// returned as a Conflict; the caller knows its step.
+// Merge merges the changes of two workspaces since base. All three have the same repository and
+// base commit; ours and theirs may be slim. Conflicting changes are returned as a Conflict, without
+// a step, which only the caller knows.
 func (m *Manager) Merge(ctx context.Context, base, ours, theirs contract.Workspace) (contract.Workspace, *contract.Conflict, error) {
 	repo, baseTree, lock, err := m.use(ctx, base.Repo, base.Base)
 	if err != nil {
@@ -22,10 +22,10 @@ func (m *Manager) Merge(ctx context.Context, base, ours, theirs contract.Workspa
 	return repo.merge(ctx, baseTree, base, ours.Of(base), theirs.Of(base))
 }
 
-// Fold integrates changes into a workspace, in order. A change that starts where the
-// previous one ended is applied as it is; any other is merged with the state that its
-// step started from as the common ancestor. It returns the workspace after all changes
-// and after each of them; with a Conflict, as far as it got.
+// Fold integrates changes into a workspace, in order. A change that starts where the previous one
+// ended is applied unchanged; any other is merged, with the state that its step started from as the
+// common ancestor. Fold returns the workspace after all changes and after each one; on a Conflict,
+// up to the last successful change.
 func (m *Manager) Fold(ctx context.Context, start contract.Workspace, changes []contract.Change) (final contract.Workspace, stages []contract.Workspace, conflict *contract.Conflict, err error) {
 	final = start
 	for len(changes) > 0 {
@@ -81,7 +81,7 @@ func (r *mirror) merge(ctx context.Context, baseTree string, base, ours, theirs 
 	if len(paths) > 0 {
 		return contract.Workspace{}, &contract.Conflict{Paths: paths}, nil
 	}
-	// Sizes of files were checked when each side was saved.
+	// File sizes were checked when each side was saved.
 	change, err := r.change(ctx, baseTree, tree, limits{files: 2 * r.m.options.MaxChangedFiles, patch: r.m.options.MaxPatchBytes})
 	if err != nil {
 		return contract.Workspace{}, nil, err
@@ -90,10 +90,9 @@ func (r *mirror) merge(ctx context.Context, baseTree string, base, ours, theirs 
 	return ws, nil, err
 }
 
-// mergeApart merges trees that differ from the base in different files, where there is
-// nothing to decide: git, which also follows renames, gives the same result. A file
-// that both changed, even in the same way, and a name that one side made a directory
-// are left to git.
+// mergeApart merges trees that differ from the base in different files, so no conflict is possible:
+// git, which also follows renames, produces the same result. A file that both sides changed, even
+// identically, and a name that one side turned into a directory are left to git.
 func (r *mirror) mergeApart(base, ours, theirs string) (string, error) {
 	tree, err := r.mergeEntries(base, ours, theirs)
 	if err == nil && tree == "" {
@@ -134,7 +133,7 @@ func (r *mirror) mergeEntries(base, ours, theirs string) (string, error) {
 	return r.writeEntries(list)
 }
 
-// mergeDirectory merges what both sides changed below a name.
+// mergeDirectory merges both sides' changes below a name.
 func (r *mirror) mergeDirectory(base, ours, theirs treeEntry) (treeEntry, error) {
 	if base.mode != "" && !base.isTree() || !ours.isTree() || !theirs.isTree() {
 		return treeEntry{}, errNeedsGit
@@ -163,7 +162,7 @@ func (r *mirror) mergeTrees(ctx context.Context, base, ours, theirs string) (tre
 	out, err := r.run(ctx, call{args: []string{"merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", sides[0], sides[1]}})
 	var ge *gitError
 	if err != nil && (!errors.As(err, &ge) || ge.code != 1) {
-		return "", nil, localFault(err, "two changes could not be merged")
+		return "", nil, localFault(err, "could not merge two changes")
 	}
 	fields := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
 	if err == nil {
@@ -172,8 +171,8 @@ func (r *mirror) mergeTrees(ctx context.Context, base, ours, theirs string) (tre
 	return "", conflictPaths(fields[1:]), nil
 }
 
-// sideSuffix is what git adds to a path when a file and a directory want the
-// same name: the commit that it comes from.
+// sideSuffix matches the commit that git appends to a path when a file and a directory have the
+// same name.
 var sideSuffix = regexp.MustCompile(`~[0-9a-f]{40,64}(_[0-9]+)?$`)
 
 func conflictPaths(fields []string) []string {
@@ -186,7 +185,7 @@ func conflictPaths(fields []string) []string {
 	slices.Sort(paths)
 	paths = slices.Compact(paths)
 	if len(paths) == 0 {
-		return []string{"."} // git says that there is a conflict, not where
+		return []string{"."} // git reports a conflict without a path
 	}
 	return paths
 }

@@ -37,8 +37,7 @@ type mirror struct {
 // commitID matches full object ids, SHA-1 and SHA-256.
 var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// privateAttributes override every .gitattributes: no conversion of content, no driver
-// of any kind.
+// privateAttributes override every .gitattributes: no conversion of content, no driver of any kind.
 const privateAttributes = "* -text !eol !crlf !ident !filter !working-tree-encoding !diff !merge !whitespace !conflict-marker-size\n"
 
 // mirrorOf returns the mirror of a repository, which may not exist yet.
@@ -71,8 +70,8 @@ func (r *mirror) base(commit string) (tree string, ok bool) {
 	return tree, err == nil && commitID.MatchString(tree)
 }
 
-// use returns the repository's mirror with the base commit in it, locked
-// against Prune, and the base's tree. The caller releases the lock.
+// use returns the repository's mirror, which contains the base commit and is locked against Prune,
+// and the base's tree. The caller releases the lock.
 func (m *Manager) use(ctx context.Context, repo, base string) (r *mirror, tree string, lock *heldLock, err error) {
 	if r, err = m.mirrorOf(repo); err != nil {
 		return nil, "", nil, err
@@ -97,7 +96,7 @@ func (m *Manager) use(ctx context.Context, repo, base string) (r *mirror, tree s
 	return r, tree, lock, nil
 }
 
-// makeBootDir makes the object store of this boot on top of the mirror's.
+// makeBootDir creates this boot's object store on top of the mirror's.
 func (r *mirror) makeBootDir() error {
 	alternates := filepath.Join(r.objects(), "info", "alternates")
 	if _, err := os.Stat(alternates); err == nil {
@@ -105,16 +104,16 @@ func (r *mirror) makeBootDir() error {
 	}
 	for _, dir := range []string{filepath.Dir(alternates), filepath.Join(r.objects(), "pack"), filepath.Join(r.bootDir(), "known")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return wrapf(err, "the cache of %s cannot be written to", r.source)
+			return wrapf(err, "cannot write to the cache of %s", r.source)
 		}
 	}
 	if err := writeFile(alternates, "../../git/objects\n"); err != nil {
-		return wrapf(err, "the cache of %s cannot be written to", r.source)
+		return wrapf(err, "cannot write to the cache of %s", r.source)
 	}
 	return nil
 }
 
-// run runs git on the mirror with new objects going to this boot's store.
+// run runs git on the mirror; new objects go to this boot's store.
 func (r *mirror) run(ctx context.Context, c call) ([]byte, error) {
 	c.env = append([]string{"GIT_DIR=" + r.gitDir(), "GIT_OBJECT_DIRECTORY=" + r.objects()}, c.env...)
 	c.config = append([][2]string{{"core.fsync", "none"}}, c.config...)
@@ -130,7 +129,7 @@ func (r *mirror) runDurable(ctx context.Context, c call) ([]byte, error) {
 	return r.m.git(ctx, c)
 }
 
-// fetch fetches a base commit into the mirror, alone and without its history.
+// fetch fetches a base commit into the mirror, without its history or any other commit.
 func (r *mirror) fetch(ctx context.Context, commit string) (tree string, err error) {
 	lock, err := r.m.locks.exclusive(ctx, r.fetchLock())
 	if err != nil {
@@ -165,13 +164,13 @@ func (r *mirror) fetch(ctx context.Context, commit string) (tree string, err err
 		err = writeFileSync(r.basePath(commit), tree+"\n")
 	}
 	if err != nil {
-		return "", wrapf(err, "the cache of %s cannot be written to", r.source)
+		return "", wrapf(err, "cannot write to the cache of %s", r.source)
 	}
 	return tree, nil
 }
 
-// checkSource refuses a repository on this host that leads elsewhere, and gives a
-// better message than git's for one that no longer exists.
+// checkSource rejects a repository on this host that refers to data elsewhere, and reports a
+// missing one more clearly than git does.
 func (r *mirror) checkSource(ctx context.Context) error {
 	path := strings.TrimPrefix(r.source.address, "file://")
 	if r.source.remote() {
@@ -183,7 +182,7 @@ func (r *mirror) checkSource(ctx context.Context) error {
 	return r.m.checkLayout(ctx, path)
 }
 
-// init makes the bare repository; a rename makes it appear complete or not at all.
+// init creates the bare repository atomically, with a rename.
 func (r *mirror) init(ctx context.Context, idLength int) error {
 	if _, err := os.Stat(r.gitDir()); err == nil {
 		return nil
@@ -194,11 +193,11 @@ func (r *mirror) init(ctx context.Context, idLength int) error {
 	}
 	tmp := r.gitDir() + ".tmp"
 	if err := os.RemoveAll(tmp); err != nil {
-		return wrapf(err, "the cache of %s cannot be written to", r.source)
+		return wrapf(err, "cannot write to the cache of %s", r.source)
 	}
 	_, err := r.m.git(ctx, call{args: []string{"init", "-q", "--bare", "--template=", "--object-format=" + format, tmp}, dir: r.root})
 	if err != nil {
-		return localFault(err, "the cache of %s cannot be created", r.source)
+		return localFault(err, "cannot create the cache of %s", r.source)
 	}
 	err = os.MkdirAll(filepath.Join(tmp, "info"), 0o755)
 	if err == nil {
@@ -208,7 +207,7 @@ func (r *mirror) init(ctx context.Context, idLength int) error {
 		err = os.Rename(tmp, r.gitDir())
 	}
 	if err != nil {
-		return wrapf(err, "the cache of %s cannot be written to", r.source)
+		return wrapf(err, "cannot write to the cache of %s", r.source)
 	}
 	return nil
 }
@@ -217,14 +216,14 @@ func (r *mirror) fetchCommit(ctx context.Context, commit string, lock *heldLock)
 	err := r.runFetch(ctx, lock, "--depth=1", commit+":refs/rgpt/base/"+commit)
 	var ge *gitError
 	if errors.As(err, &ge) && strings.Contains(ge.stderr, "unadvertised object") {
-		// An old server sends only what its branches and tags name.
+		// An old server sends only commits of its branches and tags.
 		err = r.runFetch(ctx, lock, "--force", "refs/heads/*:refs/rgpt/heads/*", "refs/tags/*:refs/rgpt/tags/*")
 	}
 	if errors.As(err, &ge) && strings.Contains(ge.stderr, "not our ref") {
 		return repoFault("%s has no commit %s", r.source, commit)
 	}
 	if err != nil {
-		return remoteFault(err, "commit %s could not be fetched from %s", commit, escapePercent(r.source.String()))
+		return remoteFault(err, "could not fetch commit %s from %s", commit, escapePercent(r.source.String()))
 	}
 	return nil
 }
@@ -245,8 +244,8 @@ func (r *mirror) runFetch(ctx context.Context, lock *heldLock, option string, re
 	return err
 }
 
-// deepen fetches the history below the base commits, which a push to a
-// repository that does not have them needs.
+// deepen fetches the history of the base commits, which is needed to push to a repository without
+// them.
 func (r *mirror) deepen(ctx context.Context) error {
 	lock, err := r.m.locks.exclusive(ctx, r.fetchLock())
 	if err != nil {
@@ -262,20 +261,20 @@ func (r *mirror) deepen(ctx context.Context) error {
 	removeStaleLocks(r.gitDir())
 	refs, err := r.runDurable(ctx, call{args: []string{"for-each-ref", "--format=%(refname:lstrip=3)", "refs/rgpt/base"}})
 	if err != nil {
-		return localFault(err, "the cache of %s cannot be read", r.source)
+		return localFault(err, "cannot read the cache of %s", r.source)
 	}
 	var specs []string
 	for _, commit := range strings.Fields(string(refs)) {
 		specs = append(specs, commit+":refs/rgpt/base/"+commit)
 	}
 	if err := r.runFetch(ctx, lock, "--unshallow", specs...); err != nil {
-		return remoteFault(err, "the history of %s could not be fetched", escapePercent(r.source.String()))
+		return remoteFault(err, "could not fetch the history of %s", escapePercent(r.source.String()))
 	}
 	return nil
 }
 
-// removeStaleLocks removes lock files that a killed git left in the mirror. Our own
-// lock, which git processes inherit, guarantees that none is running.
+// removeStaleLocks removes lock files that a killed git process left in the mirror. Our own lock,
+// which git processes inherit, guarantees that none is running.
 func removeStaleLocks(dir string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -288,17 +287,17 @@ func removeStaleLocks(dir string) {
 	})
 }
 
-// markKnown records that a tree, with all it contains, is in the object store.
+// markKnown records that a tree and all its content are in the object store.
 func (r *mirror) markKnown(tree string) error {
 	file, err := os.OpenFile(r.knownPath(tree), os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
-		return wrapf(err, "the cache of %s cannot be written to", r.source)
+		return wrapf(err, "cannot write to the cache of %s", r.source)
 	}
 	return file.Close()
 }
 
-// ensure makes sure that a workspace's tree is in the object store: it is there
-// already, or is rebuilt from the base and the patch.
+// ensure rebuilds a workspace's tree from the base and the patch unless it is already in the object
+// store.
 func (r *mirror) ensure(ctx context.Context, ws contract.Workspace, baseTree string) error {
 	if ws.Tree == baseTree {
 		return nil
@@ -314,7 +313,7 @@ func (r *mirror) ensure(ctx context.Context, ws contract.Workspace, baseTree str
 	}
 	patch, err := r.m.options.Blobs.Get(ctx, ws.Patch)
 	if err != nil {
-		return wrapf(err, "the patch %s of the workspace could not be read", ws.Patch)
+		return wrapf(err, "could not read the workspace's patch %s", ws.Patch)
 	}
 	tree, err := r.apply(ctx, baseTree, patch)
 	if err != nil {
@@ -345,8 +344,8 @@ func (r *mirror) apply(ctx context.Context, baseTree string, patch []byte) (stri
 	return strings.TrimSpace(string(out)), err
 }
 
-// Cached reports whether this host has the repository at the base commit, so that
-// opening a workspace of it fetches nothing.
+// Cached reports whether this host has the repository at the base commit, so opening a workspace of
+// it fetches nothing.
 func (m *Manager) Cached(repo, base string) bool {
 	r, err := m.mirrorOf(repo)
 	if err != nil || !commitID.MatchString(base) {
@@ -356,8 +355,7 @@ func (m *Manager) Cached(repo, base string) bool {
 	return ok
 }
 
-// Start returns the workspace with which a run of a repository begins, and fetches the
-// base commit if it is missing.
+// Start returns the initial workspace of a run, and fetches the base commit if it is missing.
 func (m *Manager) Start(ctx context.Context, repo contract.Repo) (contract.Workspace, error) {
 	_, tree, lock, err := m.use(ctx, repo.URL, repo.Base)
 	if err != nil {
@@ -367,10 +365,10 @@ func (m *Manager) Start(ctx context.Context, repo contract.Repo) (contract.Works
 	return contract.Workspace{Repo: repo.URL, Base: repo.Base, Tree: tree}, nil
 }
 
-// writeFile writes a file so that readers see all of it or nothing.
+// writeFile writes a file atomically.
 func writeFile(path, content string) error { return replaceFile(path, content, false) }
 
-// writeFileSync is writeFile for what must survive a power loss.
+// writeFileSync is writeFile for files that must survive a power loss.
 func writeFileSync(path, content string) error { return replaceFile(path, content, true) }
 
 func replaceFile(path, content string, sync bool) error {

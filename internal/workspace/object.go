@@ -30,7 +30,7 @@ const (
 	defaultEmail  = "rgpt@localhost"
 )
 
-// commitObject is a commit to be made.
+// commitObject is a commit to be created.
 type commitObject struct {
 	tree, parent string
 	name, email  string
@@ -69,23 +69,23 @@ func identity(text, fallback string) string {
 func (r *mirror) writeCommit(c commitObject) (id string, err error) {
 	id, err = r.writeObject(kindCommit, len(c.tree), c.encode())
 	if err != nil {
-		return "", wrapf(err, "a commit could not be stored")
+		return "", wrapf(err, "could not store a commit")
 	}
 	return id, nil
 }
 
-// The kinds of git's objects that are read and written here.
+// Kinds of git objects that this package reads and writes.
 const (
 	kindBlob   = "blob"
 	kindTree   = "tree"
 	kindCommit = "commit"
 )
 
-// sha1Length is the length of an object id of most repositories. Objects of the
-// others are left to git.
+// sha1Length is the length of an object id in most repositories. Objects of other repositories are
+// left to git.
 const sha1Length = 40
 
-// objectID returns the id of an object and its form before compression.
+// objectID returns the id of an object and its uncompressed form.
 func objectID(kind string, idLength int, content []byte) (id string, object []byte) {
 	object = fmt.Appendf(make([]byte, 0, len(content)+32), "%s %d\x00", kind, len(content))
 	object = append(object, content...)
@@ -96,7 +96,7 @@ func objectID(kind string, idLength int, content []byte) (id string, object []by
 	return hex.EncodeToString(sum[:]), object
 }
 
-// deflaters are expensive to make and cheap to reuse.
+// deflaters are expensive to create and cheap to reuse.
 var deflaters sync.Pool
 
 // deflate compresses an object according to core.looseCompression of ownSettings.
@@ -120,8 +120,8 @@ func deflate(object []byte) (string, error) {
 	return packed.String(), nil
 }
 
-// writeObject stores an object of this boot as a loose one. The format is simple and
-// fixed, and a git process would cost a hundred times as much.
+// writeObject stores an object of this boot in git's loose format, which is simple and fixed. A git
+// process would cost a hundred times more.
 func (r *mirror) writeObject(kind string, idLength int, content []byte) (id string, err error) {
 	id, object := objectID(kind, idLength, content)
 	path := filepath.Join(r.objects(), id[:2], id[2:])
@@ -141,22 +141,21 @@ func (r *mirror) writeObject(kind string, idLength int, content []byte) (id stri
 	return id, nil
 }
 
-// errNeedsGit says that the request is not one of the plain cases that are handled in
-// this process: the git program has to do it.
+// errNeedsGit reports that a request is not one of the plain cases handled in this process and
+// requires the git program.
 var errNeedsGit = errors.New("this requires the git program")
 
 const (
-	// maxObjectBytes limits the objects that are read into memory here; git streams
-	// larger ones.
+	// maxObjectBytes limits the objects that are read into memory here; git streams larger ones.
 	maxObjectBytes = 1 << 20
-	// maxPackStores limits the mirrors whose pack indexes are kept in memory, and
-	// packCacheBytes what is cached of each one's objects.
+	// maxPackStores limits the mirrors whose pack indexes are kept in memory, and packCacheBytes
+	// the size of each one's object cache.
 	maxPackStores  = 8
 	packCacheBytes = 4 << 20
 )
 
-// object returns the content of an object of the mirror. What cannot be read here, for
-// whatever reason, is errNeedsGit.
+// object returns the content of an object in the mirror, or errNeedsGit if it cannot be read here
+// for any reason.
 func (r *mirror) object(kind, id string) ([]byte, error) {
 	if len(id) != sha1Length {
 		return nil, errNeedsGit
@@ -168,7 +167,7 @@ func (r *mirror) object(kind, id string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s %s: %w", errNeedsGit, kind, id, err)
 	}
-	// What a crash or a bad disk left behind is never taken for content.
+	// Content damaged by a crash or a bad disk is never used.
 	if sum, _ := objectID(kind, sha1Length, content); sum != id {
 		return nil, fmt.Errorf("%w: %s %s is damaged", errNeedsGit, kind, id)
 	}
@@ -208,8 +207,8 @@ func inflate(from io.Reader) (io.ReadCloser, error) {
 	return zlib.NewReader(from)
 }
 
-// packs read what git fetched into mirrors. Their packs are never repacked, so an
-// object that was found once stays where it is.
+// packs read objects that git fetched into mirrors. Mirrors are never repacked, so an object that
+// was found once stays in its pack.
 type packs struct {
 	mu     sync.Mutex
 	stores []packStore // most recently used last
@@ -220,8 +219,8 @@ type packStore struct {
 	store  *filesystem.ObjectStorage
 }
 
-// read returns an object. A missing one may be in a pack that appeared after the store
-// was opened, so it is searched for once more in a new one.
+// read returns an object. A missing one may be in a pack that appeared after the store was opened,
+// so read searches again in a newly opened one.
 func (p *packs) read(gitDir, kind, id string) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

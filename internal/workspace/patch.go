@@ -12,20 +12,18 @@ import (
 )
 
 const (
-	// maxHunkBytes limits what the one hunk of a changed file removes and adds. For a
-	// large file with small changes far apart, git does better.
+	// maxHunkBytes limits how much the only hunk of a changed file removes and adds. For a large
+	// file with small changes far apart, git's patch is shorter.
 	maxHunkBytes = 128 << 10
 	// hunkContext is how many lines around a change a patch shows, as git does.
 	hunkContext = 3
 )
 
-// patchPath are the file names that appear in a patch as they are; git quotes the
-// others.
+// patchPath matches file names that appear unquoted in a patch.
 var patchPath = regexp.MustCompile(`^[ !#-\[\]-~]+$`)
 
-// plainChange is change for what needs no git process: text files of moderate size.
-// Whether that is possible follows from the two trees alone, and so does the patch, so
-// that every host makes the same.
+// plainChange is change without a git process, for text files of moderate size. Both the choice and
+// the patch depend only on the two trees, so every host produces the same patch.
 func (r *mirror) plainChange(ctx context.Context, baseTree, tree string, limit limits) (change, error) {
 	var patch bytes.Buffer
 	count := 0
@@ -48,8 +46,8 @@ func (r *mirror) plainChange(ctx context.Context, baseTree, tree string, limit l
 	return change{patch: patch.Bytes()}, nil
 }
 
-// writeFilePatch writes what git writes with --full-index --binary, with one
-// difference: a changed file has one hunk.
+// writeFilePatch writes a patch as git does with --full-index --binary, except that a changed file
+// has only one hunk.
 func (r *mirror) writeFilePatch(w *bytes.Buffer, c fileChange) error {
 	if !patchPath.MatchString(c.path) {
 		return errNeedsGit
@@ -85,7 +83,7 @@ func (r *mirror) writeFilePatch(w *bytes.Buffer, c fileChange) error {
 	return writeHunk(w, before, after, c.old.mode != "" && c.new.mode != "")
 }
 
-// text returns the lines of a file that a patch can show.
+// text returns the lines of a file if a patch can show them.
 func (r *mirror) text(e treeEntry) ([]string, error) {
 	if e.mode == "" {
 		return nil, nil
@@ -172,7 +170,7 @@ func bytesOf(lines []string) int {
 	return sum
 }
 
-// check refuses the file that takes a change over the limits.
+// check rejects the file with which a change exceeds the limits.
 func (l limits) check(count int, path string) error {
 	if count > l.files {
 		return tooLarge("more than %d files changed; remove generated files or list them in .gitignore", l.files)
@@ -183,7 +181,7 @@ func (l limits) check(count int, path string) error {
 	return nil
 }
 
-// checkPatch refuses a patch over the limit.
+// checkPatch rejects a patch over the limit.
 func (l limits) checkPatch(size int) error {
 	if int64(size) > l.patch {
 		return tooLarge("the changes total more than %d MB; remove generated files or list them in .gitignore", l.patch>>20)

@@ -26,8 +26,7 @@ type CommitMessage struct {
 	Date        time.Time
 }
 
-// text formats the message as git does: subject, body, trailers, with an empty line in
-// between.
+// text formats the message as git does: subject, body, trailers, with an empty line in between.
 func (c CommitMessage) text() string {
 	parts := []string{oneLine(c.Subject)}
 	parts[0] = cmp.Or(parts[0], "Change")
@@ -52,10 +51,10 @@ func cleanText(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", ""), "\r\n", "\n")
 }
 
-// Commits makes a commit for each stage on top of the base and returns the last one.
-// Stages that change nothing get none; if none changes anything the error has code
-// empty_change. The same input makes the same commits on every host. Stages may be
-// slim; each stage has one message.
+// Commits creates a commit for each stage on top of the base and returns the last one. A stage that
+// changes nothing gets no commit; if no stage changes anything, the error has code empty_change.
+// The same input produces the same commits on every host. Stages may be slim; each stage has one
+// message.
 func (m *Manager) Commits(ctx context.Context, repo contract.Repo, stages []contract.Workspace, messages []CommitMessage) (string, error) {
 	if len(stages) != len(messages) {
 		return "", runtimeFault("%d stages have %d commit messages", len(stages), len(messages))
@@ -88,24 +87,23 @@ func (m *Manager) Commits(ctx context.Context, repo contract.Repo, stages []cont
 	return head, nil
 }
 
-// PublishOptions say where else to push a branch.
+// PublishOptions specify an additional push target and the commit to replace.
 type PublishOptions struct {
-	// Remote is the name of a remote of the repository, or a URL or path, to
-	// push the branch to as well. "" pushes nowhere else.
+	// Remote is an additional push target: the name of a remote of the repository, a URL or a path.
+	// "" means none.
 	Remote string
-	// Replaces is the commit that the branch may be at now: what this run released
-	// there before. "" means none: the branch is new.
+	// Replaces is the commit that this run released to the branch before, which may be replaced. ""
+	// means that the branch is new.
 	Replaces string
 }
 
-// Publish creates a branch at a commit that Commits made on this host: in the user's
-// repository if it is a path, otherwise at its URL; and at a remote if requested. A
-// branch that is already at this commit is fine; one that is somewhere else is left
-// alone, and the error has code branch_conflict. A branch is moved only if it is
-// exactly where this run released it before.
+// Publish creates a branch at a commit that Commits created on this host: in the user's repository
+// if it is a path, otherwise at its URL; and at a remote if requested. A branch that is already at
+// this commit is accepted; a branch at another commit is left unchanged, and the error has code
+// branch_conflict. A branch is moved only if it is exactly where this run released it before.
 //
-// In a repository on this host only the branch and its objects are new: work tree,
-// index, checked-out branch and other references stay, and no hook runs.
+// In a repository on this host, only the branch and its objects are added: the work tree, index,
+// checked-out branch and other references do not change, and no hook runs.
 func (m *Manager) Publish(ctx context.Context, repo contract.Repo, commit, branch string, options PublishOptions) error {
 	r, _, lock, err := m.use(ctx, repo.URL, repo.Base)
 	if err != nil {
@@ -132,7 +130,7 @@ func (m *Manager) Publish(ctx context.Context, repo contract.Repo, commit, branc
 	return r.push(ctx, remote, commit, ref, options.Replaces)
 }
 
-// plainBranch matches names that git certainly accepts for branches.
+// plainBranch matches branch names that git is known to accept.
 var plainBranch = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]*(/[A-Za-z0-9_][A-Za-z0-9_-]*)*$`)
 
 // branchRef returns the full name of a branch.
@@ -149,11 +147,10 @@ func (m *Manager) branchRef(ctx context.Context, branch string) (string, error) 
 	return ref, err
 }
 
-// CheckBranch reports before any work is done whether Publish could create a new
-// branch: one of that name in the repository, or at the remote of the options, and one
-// that its name conflicts with, is an error with code branch_conflict. Publish detects
-// what happens in between. A repository that cannot be reached now is an error too,
-// with its own class.
+// CheckBranch checks in advance whether Publish could create a new branch: if the repository, or
+// the remote of the options, already has a branch with that name or a conflicting one, the error
+// has code branch_conflict. Publish detects branches created in between. An unreachable repository
+// is also an error, with its own class.
 func (m *Manager) CheckBranch(ctx context.Context, repo contract.Repo, branch string, options PublishOptions) error {
 	ref, err := m.branchRef(ctx, branch)
 	if err != nil {
@@ -181,7 +178,7 @@ func (m *Manager) CheckBranch(ctx context.Context, repo contract.Repo, branch st
 	return nil
 }
 
-// checkFree asks a repository for a reference, those below it and those above it.
+// checkFree returns an error if a repository has a reference, or one below or above it.
 func (m *Manager) checkFree(ctx context.Context, target source, ref string) error {
 	patterns := []string{ref, ref + "/*"}
 	for dir := path.Dir(ref); dir != "refs/heads"; dir = path.Dir(dir) {
@@ -202,8 +199,8 @@ func (m *Manager) checkFree(ctx context.Context, target source, ref string) erro
 	return nil
 }
 
-// remote finds what a user calls a remote: a name in the repository's configuration, a
-// URL or a path.
+// remote resolves a remote specified by a user: a name in the repository's configuration, a URL or
+// a path.
 func (m *Manager) remote(ctx context.Context, repo source, name string) (source, error) {
 	if strings.HasPrefix(name, "-") {
 		return source{}, unknownRemote(name, repo)
@@ -231,15 +228,15 @@ func unknownRemote(name string, repo source) error {
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s has no remote %q; specify an existing remote (git remote -v) or a URL", repo, name)
 }
 
-// push sets a reference in a repository to a commit, if it does not exist yet or is at
-// the one that it replaces. The push itself finds out which.
+// push sets a reference in a repository to a commit if the reference does not exist or is at the
+// commit to replace. The push itself determines which.
 func (r *mirror) push(ctx context.Context, to source, commit, ref, replaces string) error {
 	err := r.tryPush(ctx, to, commit, ref, "")
 	if replaces == "" || replaces == commit || err == nil {
 		return err
 	}
 	if there, lookErr := r.refAt(ctx, to, ref); lookErr != nil || there != replaces {
-		return err // it says what is in the way
+		return err // it describes the conflict
 	}
 	return r.tryPush(ctx, to, commit, ref, replaces)
 }
@@ -247,8 +244,7 @@ func (r *mirror) push(ctx context.Context, to source, commit, ref, replaces stri
 func (r *mirror) tryPush(ctx context.Context, to source, commit, ref, lease string) error {
 	err := r.runPush(ctx, to, commit, ref, lease)
 	if needsHistory(err) {
-		// The other side lacks commits below the base, and the mirror does not have
-		// them.
+		// The other side lacks commits below the base, and the mirror does not have them.
 		if err = r.deepen(ctx); err == nil {
 			err = r.runPush(ctx, to, commit, ref, lease)
 		}
@@ -256,15 +252,14 @@ func (r *mirror) tryPush(ctx context.Context, to source, commit, ref, lease stri
 	return r.explainPush(ctx, err, to, commit, ref)
 }
 
-// refAt returns the commit of a reference in another repository, "" if it does not
-// exist.
+// refAt returns the commit of a reference in another repository, "" if it does not exist.
 func (r *mirror) refAt(ctx context.Context, to source, ref string) (string, error) {
 	refs, err := r.m.remoteIDs(ctx, r.root, to, ref)
 	return refs[ref], err
 }
 
-// remoteIDs returns references of another repository that match the patterns, and some
-// more: a pattern matches the end of names, so refs/heads/x/refs/heads/y too.
+// remoteIDs returns the references of another repository that match the patterns, and possibly
+// others: a pattern matches the end of a name, so also refs/heads/x/refs/heads/y.
 func (m *Manager) remoteIDs(ctx context.Context, dir string, to source, patterns ...string) (map[string]string, error) {
 	args := []string{"ls-remote"}
 	if !to.remote() {
@@ -273,17 +268,15 @@ func (m *Manager) remoteIDs(ctx context.Context, dir string, to source, patterns
 	args = append(append(args, "--", to.address), patterns...)
 	out, err := m.git(ctx, call{args: args, dir: dir, allow: to.allow, net: to.remote()})
 	if err != nil {
-		return nil, remoteFault(err, "the repository %s cannot be read", escapePercent(to.String()))
+		return nil, remoteFault(err, "cannot read the repository %s", escapePercent(to.String()))
 	}
 	return parseRemoteRefs(out).ids, nil
 }
 
-// runPush pushes a commit to a reference that is at the lease or, for "", does not
-// exist.
+// runPush pushes a commit to a reference that is at the lease or, for "", does not exist.
 func (r *mirror) runPush(ctx context.Context, to source, commit, ref, lease string) error {
-	// The lease only restricts what the push may do: it never updates a reference that
-	// someone created or moved meanwhile, which a plain push would do if it can be
-	// fast-forwarded.
+	// The lease only restricts what the push may do: it never updates a reference that someone
+	// created or moved meanwhile, which a plain push would do if it could be fast-forwarded.
 	args := []string{"push", "-q", "--no-verify", "--no-signed", "--recurse-submodules=no", "--force-with-lease=" + ref + ":" + lease}
 	if !to.remote() {
 		var more [][2]string
@@ -297,8 +290,7 @@ func (r *mirror) runPush(ctx context.Context, to source, commit, ref, lease stri
 	return err
 }
 
-// needsHistory recognizes the ways in which a push fails because the mirror holds no
-// history.
+// needsHistory recognizes the errors of a push that failed because the mirror has no history.
 func needsHistory(err error) bool {
 	var ge *gitError
 	if !errors.As(err, &ge) {
@@ -307,8 +299,8 @@ func needsHistory(err error) bool {
 	return slices.ContainsFunc([]string{"shallow update not allowed", "did not receive expected object", "missing necessary objects", "unresolved deltas", "Could not read", "bad object"}, func(text string) bool { return strings.Contains(ge.stderr, text) })
 }
 
-// explainPush says why a push failed. It looks again for a branch that someone else,
-// perhaps our own earlier attempt, created meanwhile.
+// explainPush returns an error that explains why a push failed. It checks again for a branch
+// created meanwhile, possibly by our own earlier attempt.
 func (r *mirror) explainPush(ctx context.Context, err error, to source, commit, ref string) error {
 	var ge *gitError
 	if !errors.As(err, &ge) {
@@ -326,7 +318,7 @@ func (r *mirror) explainPush(ctx context.Context, err error, to source, commit, 
 	if strings.Contains(ge.stderr, "cannot lock ref") || strings.Contains(ge.stderr, "exists; cannot create") || strings.Contains(ge.stderr, "refname conflict") {
 		return branchConflict(to, ref, "conflicts with existing branches ("+ge.stderr+")")
 	}
-	return remoteFault(err, "the branch %s could not be created in %s", escapePercent(strings.TrimPrefix(ref, "refs/heads/")), escapePercent(to.String()))
+	return remoteFault(err, "could not create the branch %s in %s", escapePercent(strings.TrimPrefix(ref, "refs/heads/")), escapePercent(to.String()))
 }
 
 func branchConflict(to source, ref, why string) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// fetchTick is how often a fetch is measured.
+// fetchTick is the interval between measurements of a fetch.
 const fetchTick = 500 * time.Millisecond
 
 // tooLargeHere is the error for a repository that this host does not accept.
@@ -20,8 +20,8 @@ func (r *mirror) tooLargeHere(what, setting string) error {
 	return fault.New(contract.ClassConfig, contract.CodeTooLarge, "%s %s (%s)", r.source, what, setting)
 }
 
-// fitsHost refuses a commit's tree with more files, or larger ones, than this host
-// checks out. A few kilobytes of a repository can expand to any number of both.
+// fitsHost rejects a commit's tree with more files, or more bytes, than this host checks out. A few
+// kilobytes of a repository can expand to any number of either.
 func (r *mirror) fitsHost(ctx context.Context, tree string) error {
 	o := r.m.options
 	count := &treeCounter{files: o.MaxRepositoryFiles, bytes: o.MaxRepositoryBytes}
@@ -32,7 +32,7 @@ func (r *mirror) fitsHost(ctx context.Context, tree string) error {
 	case count.bytes < 0:
 		return r.tooLargeHere("takes up more than "+strconv.FormatInt(o.MaxRepositoryBytes>>20, 10)+" MiB at this commit", "git.max_size")
 	case err != nil:
-		return localFault(err, "the files of %s cannot be listed", r.source)
+		return localFault(err, "cannot list the files of %s", r.source)
 	}
 	return nil
 }
@@ -44,7 +44,7 @@ type treeCounter struct {
 	rest         []byte // of an incomplete entry
 }
 
-// Write ends git with an error once a limit is exceeded.
+// Write returns an error, which stops git, once a limit is exceeded.
 func (c *treeCounter) Write(p []byte) (int, error) {
 	c.rest = append(c.rest, p...)
 	for {
@@ -65,8 +65,8 @@ func (c *treeCounter) Write(p []byte) (int, error) {
 	}
 }
 
-// bounded is a context that ends once the mirror's packs take up more than this host
-// keeps of a repository; large then reports it. stop ends the measuring.
+// bounded returns a context that is canceled once the mirror's packs exceed this host's size limit
+// for a repository; large then reports true. stop ends the measurement.
 func (r *mirror) bounded(ctx context.Context) (within context.Context, large func() bool, stop func()) {
 	within, cancel := context.WithCancel(ctx)
 	done, over := make(chan struct{}), false
@@ -90,7 +90,7 @@ func (r *mirror) bounded(ctx context.Context) (within context.Context, large fun
 	return within, func() bool { <-done; return over }, cancel
 }
 
-// packs is the size of the mirror's packs, including those being received.
+// packs returns the size of the mirror's packs, including those being received.
 func (r *mirror) packs() (total int64) {
 	entries, _ := os.ReadDir(filepath.Join(r.gitDir(), "objects", "pack"))
 	for _, e := range entries {
@@ -101,7 +101,7 @@ func (r *mirror) packs() (total int64) {
 	return total
 }
 
-// removeStalePacks removes what a killed fetch had received.
+// removeStalePacks removes packs that a killed fetch left behind.
 func removeStalePacks(gitDir string) {
 	files, _ := filepath.Glob(filepath.Join(gitDir, "objects", "pack", "tmp_*"))
 	for _, file := range files {

@@ -16,26 +16,24 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Info is what a person should know about a repository before a run.
+// Info describes a repository to a user before a run.
 type Info struct {
 	// Path is the top of the work tree of a repository on this host, otherwise "".
 	Path string
-	// Branch is the branch that is checked out, or a URL's default branch; "" if there
-	// is none.
+	// Branch is the branch that is checked out, or a URL's default branch; "" if there is none.
 	Branch string
-	// Dirty says that the work tree has changes or files that are in no commit. They
-	// are not part of a run.
+	// Dirty reports uncommitted changes or files in the work tree. They are not part of a run.
 	Dirty bool
 }
 
-// Resolve finds the repository and the commit that a user means. The repository is an
-// absolute path, perhaps of a folder inside a work tree, or a URL; rev "" is what is
-// checked out, or the default branch of a URL. Anything wrong with them is a
-// HUMAN_ERROR with code repository and a message that says what to do.
+// Resolve finds the repository and the commit that a user specifies. The repository is a URL or an
+// absolute path, possibly of a directory inside a work tree; rev "" means the checked-out commit,
+// or the default branch of a URL. An invalid repository or rev is a HUMAN_ERROR with code
+// repository and a message that explains what to do.
 func (m *Manager) Resolve(ctx context.Context, repo, rev string) (contract.Repo, Info, error) {
 	src, err := parseSource(repo)
 	if err == nil && (strings.HasPrefix(rev, "-") || strings.ContainsAny(rev, "\x00\n\r")) {
-		err = repoFault("%q is not a valid base; give a branch, a tag or a commit id", rev)
+		err = repoFault("%q is not a valid base; specify a branch, a tag or a commit id", rev)
 	}
 	if err != nil {
 		return contract.Repo{}, Info{}, err
@@ -46,9 +44,9 @@ func (m *Manager) Resolve(ctx context.Context, repo, rev string) (contract.Repo,
 	return m.resolveURL(ctx, src, rev)
 }
 
-// local runs git in the user's repository, to read. The repository's configuration
-// applies there, overridden by our own settings, which name no program; nothing can be
-// fetched, as no protocol is allowed.
+// local runs git in the user's repository, only to read. The repository's configuration applies,
+// overridden by our own settings, which name no program; git cannot fetch anything, because no
+// protocol is allowed.
 func (m *Manager) local(ctx context.Context, dir string, config [][2]string, args ...string) (string, error) {
 	out, err := m.git(ctx, call{args: args, dir: dir, config: config, user: true})
 	return strings.TrimRight(string(out), "\n"), err
@@ -81,7 +79,7 @@ func (m *Manager) workTree(ctx context.Context, path string) (string, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", repoFault("the repository %s does not exist on this host", path)
 	case err != nil:
-		return "", repoFault("the repository %s cannot be read: %v", path, err)
+		return "", repoFault("cannot read the repository %s: %v", path, err)
 	case !stat.IsDir():
 		return "", repoFault("%s is a file; specify the directory of a git repository", path)
 	}
@@ -89,7 +87,7 @@ func (m *Manager) workTree(ctx context.Context, path string) (string, error) {
 	var ge *gitError
 	if errors.As(err, &ge) {
 		if strings.Contains(ge.stderr, "not a git repository") {
-			return "", repoFault("%s is not a git repository; run `git init` there and commit something, or give the path of another one", path)
+			return "", repoFault("%s is not a git repository; run `git init` there and create a commit, or specify another repository", path)
 		}
 		return "", repoFault("git cannot use the repository %s: %s", path, ge.stderr)
 	}
@@ -98,9 +96,9 @@ func (m *Manager) workTree(ctx context.Context, path string) (string, error) {
 	}
 	switch out {
 	case "true\ntrue", "true\nfalse":
-		return "", repoFault("%s is a bare repository; give the path of a clone with a work tree (git clone %s)", path, path)
+		return "", repoFault("%s is a bare repository; specify the path of a clone with a work tree (git clone %s)", path, path)
 	case "false\ntrue":
-		return "", repoFault("%s is inside a git directory; give the path of the work tree that it belongs to", path)
+		return "", repoFault("%s is inside a git directory; specify the path of the work tree that it belongs to", path)
 	}
 	top, err := m.local(ctx, path, nil, "rev-parse", "--show-toplevel")
 	if err != nil || !filepath.IsAbs(top) {
@@ -108,7 +106,7 @@ func (m *Manager) workTree(ctx context.Context, path string) (string, error) {
 	}
 	given, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return "", repoFault("the repository %s cannot be read: %v", path, err)
+		return "", repoFault("cannot read the repository %s: %v", path, err)
 	}
 	if !within(top, given) { // core.worktree
 		return "", elsewhere(path, "its work tree is "+top, top)
@@ -142,14 +140,14 @@ func (m *Manager) resolveRev(ctx context.Context, top, rev, branch string) (stri
 	case len(names) == 0:
 		return "", emptyFault(top)
 	case rev == "":
-		return "", repoFault("the branch %s that is checked out in %s has no commits; give a base, such as %s", branch, top, list(nearest(branch, names)))
+		return "", repoFault("the branch %s that is checked out in %s has no commits; specify a base, such as %s", branch, top, list(nearest(branch, names)))
 	default:
 		return "", unknownBase(top, rev, names)
 	}
 }
 
 func emptyFault(repo string) error {
-	return repoFault("the repository %s is empty: it has no commits; commit something first", repo)
+	return repoFault("the repository %s is empty: it has no commits; create a commit first", repo)
 }
 
 func unknownBase(repo, rev string, names []string) error {
@@ -158,13 +156,13 @@ func unknownBase(repo, rev string, names []string) error {
 
 func list(names []string) string { return strings.Join(names, ", ") }
 
-// dirty reports whether a work tree has changes. To compare files git would run the
-// filters of the repository's configuration, so they are blanked.
+// dirty reports whether a work tree has changes. To compare files git would run the filters of the
+// repository's configuration, so they are disabled.
 func (m *Manager) dirty(ctx context.Context, top string) (bool, error) {
 	names, err := m.local(ctx, top, nil, "config", "-z", "--name-only", "--get-regexp", `^filter\.`)
 	var ge *gitError
 	if err != nil && (!errors.As(err, &ge) || ge.code != 1) {
-		return false, localFault(err, "the configuration of %s could not be read", top)
+		return false, localFault(err, "could not read the configuration of %s", top)
 	}
 	var config [][2]string
 	for name := range strings.SplitSeq(names, "\x00") {
@@ -175,11 +173,10 @@ func (m *Manager) dirty(ctx context.Context, top string) (bool, error) {
 			config = append(config, [2]string{name[:driver] + ".required", "false"})
 		}
 	}
-	// Untracked files count: a new file that nobody committed is what a user would miss
-	// in a run.
+	// Untracked files count: users would not expect a new file to be missing from a run.
 	out, err := m.local(ctx, top, config, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all")
 	if err != nil {
-		return false, localFault(err, "the state of %s could not be read", top)
+		return false, localFault(err, "could not read the state of %s", top)
 	}
 	return out != "", nil
 }
@@ -192,7 +189,7 @@ func (m *Manager) resolveURL(ctx context.Context, src source, rev string) (contr
 	args = append(args, "--", src.address)
 	out, err := m.git(ctx, call{args: args, dir: m.options.CacheDir, allow: src.allow, net: src.remote()})
 	if err != nil {
-		return contract.Repo{}, Info{}, remoteFault(err, "the repository %s cannot be read", escapePercent(src.String()))
+		return contract.Repo{}, Info{}, remoteFault(err, "cannot read the repository %s", escapePercent(src.String()))
 	}
 	refs := parseRemoteRefs(out)
 	if len(refs.ids) == 0 {
@@ -207,7 +204,7 @@ func (m *Manager) resolveURL(ctx context.Context, src source, rev string) (contr
 		commit = rev
 	}
 	if commit == "" && rev == "" {
-		return contract.Repo{}, Info{}, repoFault("%s does not name its default branch; give a base, such as %s", src, list(nearest("main", refs.names)))
+		return contract.Repo{}, Info{}, repoFault("%s does not report its default branch; specify a base, such as %s", src, list(nearest("main", refs.names)))
 	}
 	if commit == "" {
 		return contract.Repo{}, Info{}, unknownBase(src.String(), rev, refs.names)
@@ -256,7 +253,7 @@ func (r remoteRefs) find(rev string) string {
 	return ""
 }
 
-// maxSuggestions is how many names a message about an unknown base lists.
+// maxSuggestions is the number of names listed in a message about an unknown base.
 const maxSuggestions = 5
 
 // nearest returns the names most similar to the wanted one, best first.
@@ -268,7 +265,7 @@ func nearest(wanted string, names []string) []string {
 	return names[:min(len(names), maxSuggestions)]
 }
 
-// unlikeness is the edit distance, smaller if one name contains the other.
+// unlikeness is the edit distance, reduced if one name contains the other.
 func unlikeness(a, b string) int {
 	a, b = strings.ToLower(a), strings.ToLower(b)
 	distance := levenshtein.ComputeDistance(a, b)

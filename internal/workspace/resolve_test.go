@@ -86,7 +86,7 @@ func TestResolveSaysWhatIsWrongWithAPath(t *testing.T) {
 	full := newRepo(t, map[string]string{"a": "a"})
 	write(t, base, "file", "")
 	for _, c := range []struct{ repo, rev, says string }{
-		{"", "", "no repository was given"},
+		{"", "", "no repository specified"},
 		{filepath.Join(base, "gone"), "", "does not exist"},
 		{filepath.Join(base, "file"), "", "is a file"},
 		{plain, "", "not a git repository"},
@@ -121,7 +121,7 @@ func TestAnUnknownBaseNamesUpToFiveSimilarBranches(t *testing.T) {
 	}
 	userGit(t, repo, "checkout", "-q", "--orphan", "fresh")
 	_, _, err := m.Resolve(t.Context(), repo, "")
-	requireRepoFault(t, err, "the branch fresh", "no commits", "give a base")
+	requireRepoFault(t, err, "the branch fresh", "no commits", "specify a base")
 }
 
 func TestResolveReadsAURLWithoutAWorkTree(t *testing.T) {
@@ -143,7 +143,7 @@ func TestResolveReadsAURLWithoutAWorkTree(t *testing.T) {
 	_, _, err := m.Resolve(t.Context(), "file://"+empty, "")
 	requireRepoFault(t, err, "empty")
 	_, _, err = m.Resolve(t.Context(), "file://"+empty+"/gone", "")
-	requireRepoFault(t, err, "cannot be read")
+	requireRepoFault(t, err, "cannot read the repository")
 }
 
 func TestTransportsThatNameAProgramAndSecretsInURLsAreRefused(t *testing.T) {

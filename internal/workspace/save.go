@@ -11,12 +11,12 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Save returns the state that the directory holds now and stores the patch that leads
-// to it. A writer calls it last: later changes may be lost.
+// Save returns the current state of the directory and stores the patch that produces it. A writer
+// calls it last: later changes may be lost.
 //
-// It first removes anything but files, directories and symbolic links, and whatever
-// some system would treat as a git directory. Submodules of the base stay as they are.
-// A change over the limits is refused with ErrTooLarge.
+// It first removes everything except files, directories and symbolic links, and anything that some
+// system would treat as a git directory. Submodules of the base do not change. A change over the
+// limits is rejected with ErrTooLarge.
 func (d *Dir) Save(ctx context.Context) (contract.Workspace, error) {
 	if !d.writable || d.lock == nil {
 		return contract.Workspace{}, notWritable()
@@ -44,11 +44,11 @@ func (d *Dir) Save(ctx context.Context) (contract.Workspace, error) {
 }
 
 func notWritable() error {
-	return runtimeFault("a workspace directory that is not open for writing cannot be saved")
+	return runtimeFault("cannot save a workspace directory that is not open for writing")
 }
 
-// Unchanged is called instead of Save if the writer changed nothing, so that the next
-// one finds the directory as it was. It costs no git process.
+// Unchanged is called instead of Save if the writer changed nothing, so the next writer can reuse
+// the directory. It starts no git process.
 func (d *Dir) Unchanged() error {
 	if !d.writable || d.lock == nil {
 		return nil
@@ -56,7 +56,7 @@ func (d *Dir) Unchanged() error {
 	return d.writeMarker()
 }
 
-// record makes a changed tree the directory's workspace.
+// record sets the directory's workspace to a changed tree.
 func (d *Dir) record(ctx context.Context, tree string) error {
 	change, err := d.repo.change(ctx, d.baseTree, tree, d.limits())
 	if err == nil && len(change.lostLinks) > 0 {
@@ -81,7 +81,7 @@ func (r *mirror) state(ctx context.Context, of contract.Workspace, tree string, 
 	if len(c.patch) > 0 {
 		digest, err := r.m.options.Blobs.Put(ctx, c.patch)
 		if err != nil {
-			return ws, wrapf(err, "the patch of a workspace could not be stored")
+			return ws, wrapf(err, "could not store the patch of a workspace")
 		}
 		ws.Patch = digest
 	}
@@ -103,7 +103,7 @@ func (d *Dir) limits() limits {
 	}
 }
 
-// addTries limits how often staging clears the way for git and tries again.
+// addTries limits how often staging removes an obstacle for git and retries.
 const addTries = 50
 
 // stage adds the work tree to the index and returns its tree.
@@ -120,7 +120,7 @@ func (d *Dir) stage(ctx context.Context) (string, error) {
 		}
 		var ge *gitError
 		if !errors.As(err, &ge) || try == addTries {
-			return "", localFault(err, "the changes of a workspace could not be recorded")
+			return "", localFault(err, "could not record the changes of a workspace")
 		}
 		switch {
 		case d.removeInvalid(ge.stderr):
@@ -128,20 +128,20 @@ func (d *Dir) stage(ctx context.Context) (string, error) {
 			makeAccessible(d.Path())
 			accessible = true
 		default:
-			return "", localFault(err, "the changes of a workspace could not be recorded")
+			return "", localFault(err, "could not record the changes of a workspace")
 		}
 	}
 	return d.writeTree(ctx)
 }
 
-// refreshIndex brings the index up to date with what SaveFile recorded before: git adds
-// no ignored file that the index does not know. The work tree is not touched.
+// refreshIndex updates the index with the changes that SaveFile recorded, because git does not add
+// ignored files that are not in the index. It does not change the work tree.
 func (d *Dir) refreshIndex(ctx context.Context) error {
 	if !d.stale {
 		return nil
 	}
 	if _, err := d.git(ctx, "read-tree", "--reset", d.ws.Tree); err != nil {
-		return localFault(err, "the changes of a workspace could not be recorded")
+		return localFault(err, "could not record the changes of a workspace")
 	}
 	d.stale = false
 	return nil
@@ -150,14 +150,13 @@ func (d *Dir) refreshIndex(ctx context.Context) error {
 func (d *Dir) writeTree(ctx context.Context) (string, error) {
 	out, err := d.git(ctx, "write-tree")
 	if err != nil {
-		return "", localFault(err, "the changes of a workspace could not be recorded")
+		return "", localFault(err, "could not record the changes of a workspace")
 	}
 	return strings.TrimSpace(string(out)), nil
 }
 
-// removeInvalid removes a file whose name git refuses, such as a symbolic link
-// named .gitmodules, and reports whether there was one. Git has more such rules
-// than scrub knows.
+// removeInvalid removes a file whose name git rejects, such as a symbolic link named .gitmodules,
+// and reports whether there was one. Git has more such rules than scrub.
 func (d *Dir) removeInvalid(stderr string) bool {
 	_, rest, found := strings.Cut(stderr, "invalid path '")
 	path, _, closed := strings.Cut(rest, "'")
@@ -175,11 +174,11 @@ func (d *Dir) removeInvalid(stderr string) bool {
 	return root.RemoveAll(path) == nil
 }
 
-// restoreLinks puts back submodules that a command removed or replaced.
+// restoreLinks restores submodules that a command removed or replaced.
 func (d *Dir) restoreLinks(ctx context.Context, links []gitlink) (string, error) {
 	root, err := os.OpenRoot(d.Path())
 	if err != nil {
-		return "", wrapf(err, "a workspace directory could not be read")
+		return "", wrapf(err, "could not read a workspace directory")
 	}
 	defer root.Close()
 	args := []string{"update-index", "--add", "--replace"}
@@ -190,13 +189,13 @@ func (d *Dir) restoreLinks(ctx context.Context, links []gitlink) (string, error)
 		args = append(args, "--cacheinfo", "160000,"+link.id+","+link.path)
 	}
 	if _, err := d.git(ctx, args...); err != nil {
-		return "", localFault(err, "a removed submodule could not be restored")
+		return "", localFault(err, "could not restore a removed submodule")
 	}
 	return d.writeTree(ctx)
 }
 
-// makeEmptyDir makes a directory, as git does for a submodule, in place of whatever is
-// in its way. Links on the path are removed, not followed.
+// makeEmptyDir creates an empty directory, as git does for a submodule, replacing anything else at
+// that path. Links on the path are removed, not followed.
 func makeEmptyDir(root *os.Root, path string) error {
 	for i := range len(path) + 1 {
 		if i < len(path) && path[i] != '/' {

@@ -13,11 +13,10 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// SaveFile is Save for a writer who changed or removed one file, and nothing else since
-// Open. The path is relative to the work tree, with slashes. It returns what Save
-// would, nearly always without a git process: it leaves to Save what is not plain
-// (links on the path, hard-linked files, unusual names, names that a .gitignore file
-// may match, large files).
+// SaveFile is Save for a writer that has changed or removed only one file since Open. The path is
+// relative to the work tree, with slashes. The result is the same as Save's, nearly always without
+// a git process; cases that are not plain are left to Save (links on the path, hard-linked files,
+// unusual names, names that a .gitignore file may match, large files).
 func (d *Dir) SaveFile(ctx context.Context, path string) (contract.Workspace, error) {
 	if !d.writable || d.lock == nil {
 		return contract.Workspace{}, notWritable()
@@ -27,19 +26,19 @@ func (d *Dir) SaveFile(ctx context.Context, path string) (contract.Workspace, er
 		return d.Save(ctx)
 	}
 	if err != nil {
-		return contract.Workspace{}, wrapf(err, "the change of a workspace could not be recorded")
+		return contract.Workspace{}, wrapf(err, "could not record the change of a workspace")
 	}
 	if tree != d.ws.Tree {
 		if err := d.record(ctx, tree); err != nil {
 			return contract.Workspace{}, err
 		}
-		d.stale = true // git's index knows nothing of this
+		d.stale = true // git's index does not include this
 	}
 	return d.ws, d.writeMarker()
 }
 
-// plainPart matches names in a path that mean the same to git and to every file system,
-// and that no rule of git's affects.
+// plainPart matches names in a path that git and every file system interpret identically, and that
+// no git rule affects.
 var plainPart = regexp.MustCompile(`^[A-Za-z0-9_.,+@=~ ()-]+$`)
 
 // plainParts splits a path; false if it is not plain.
@@ -54,7 +53,7 @@ func plainParts(path string) ([]string, bool) {
 	return parts, true
 }
 
-// treeWith returns the tree with one file as it is in the work tree now.
+// treeWith returns the tree, updated with one file from the work tree.
 func (d *Dir) treeWith(path string) (string, error) {
 	parts, plain := plainParts(path)
 	if !plain || len(d.ws.Tree) != sha1Length {
@@ -94,8 +93,7 @@ func (d *Dir) treeWith(path string) (string, error) {
 	return tree, err
 }
 
-// readPlain reads a regular file whose path has no links; mode "" means that it does
-// not exist.
+// readPlain reads a regular file whose path has no links; mode "" means that it does not exist.
 func readPlain(root *os.Root, parts []string) (mode string, content []byte, err error) {
 	var info fs.FileInfo
 	for i := range parts {
@@ -115,7 +113,7 @@ func readPlain(root *os.Root, parts []string) (mode string, content []byte, err 
 		return "", nil, errNeedsGit
 	}
 	defer file.Close()
-	// Of a hard-linked file the other names changed too.
+	// The other names of a hard-linked file have changed as well.
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || stat.Nlink != 1 {
 		return "", nil, errNeedsGit
 	}

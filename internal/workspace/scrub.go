@@ -13,34 +13,34 @@ import (
 )
 
 const (
-	// maxDepth is how deeply the folders of a work tree may be nested. No project comes
-	// near; anything deeper is out of reach of paths, and so of git.
+	// maxDepth is how deeply the directories of a work tree may be nested. No project comes close;
+	// paths, and therefore git, cannot reach anything deeper.
 	maxDepth = 200
-	// addFactor times the limit of a patch is how many bytes a change may have before
-	// git reads and stores them: patches are compressed.
+	// addFactor times the patch limit is the maximum total size of changed files that git reads and
+	// stores. It is above 1 because patches are compressed.
 	addFactor = 4
-	// clockSlack: the clock of a file system lags by up to a timer tick.
+	// clockSlack covers the lag of a file system's clock, up to one timer tick.
 	clockSlack = 20 * time.Millisecond
 	// maxListed limits the list of a change's files.
 	maxListed = 64 << 20
 )
 
-// survey is what a writer created or changed, including what git ignores: an upper
-// bound of the change that costs nothing beyond the walk.
+// survey counts the files that a writer created or changed, including those that git ignores: an
+// upper bound of the change, at no cost beyond the walk.
 type survey struct {
 	files   int
 	bytes   int64
 	largest int64
 }
 
-// scrub removes from the work tree what must not get near git on the host: names that
-// some system treats as .git, and anything but files, directories and symbolic links.
-// Links are not followed. It returns what has changed since the directory was opened.
+// scrub removes from the work tree everything that git on the host must not process: names that
+// some system treats as .git, and everything except files, directories and symbolic links. Links
+// are not followed. It returns a survey of the changes since the directory was opened.
 func (d *Dir) scrub() (survey, error) {
 	s := scrubber{root: d.Path(), since: d.since.Add(-clockSlack)}
 	err := s.walk(s.root)
 	if err != nil && !errors.Is(err, ErrTooLarge) {
-		err = wrapf(err, "a workspace directory could not be read")
+		err = wrapf(err, "could not read a workspace directory")
 	}
 	return s.found, err
 }
@@ -99,7 +99,7 @@ func (s *scrubber) note(entry fs.DirEntry) {
 	s.found.largest = max(s.found.largest, info.Size())
 }
 
-// open makes a directory readable whose permissions a command removed, and scrubs its
+// open restores the permissions of a directory that a command made unreadable, and scrubs its
 // content.
 func (s *scrubber) open(path string, cause error) error {
 	info, err := os.Lstat(path)
@@ -115,9 +115,9 @@ func (s *scrubber) open(path string, cause error) error {
 	return fs.SkipDir
 }
 
-// fits refuses a change over the limits before git reads it: git stores all that it
-// reads, even if it is refused afterwards. Git is asked what it ignores only if so much
-// has changed that it might be over the limits.
+// fits rejects a change over the limits before git reads it, because git stores everything that it
+// reads, even if the change is rejected afterwards. Git determines the ignored files only if the
+// survey exceeds the limits.
 func (d *Dir) fits(ctx context.Context, found survey) error {
 	l, most := d.limits(), addFactor*d.m.options.MaxPatchBytes
 	if found.files <= l.files && found.largest <= l.fileSize && found.bytes <= most {
@@ -134,7 +134,7 @@ func (d *Dir) fits(ctx context.Context, found survey) error {
 		return tooLarge("more than %d files changed; remove generated files or list them in .gitignore", l.files)
 	}
 	if err != nil {
-		return localFault(err, "the changes of a workspace could not be listed")
+		return localFault(err, "could not list the changes of a workspace")
 	}
 	count, bytes := 0, int64(0)
 	for path := range strings.SplitSeq(strings.TrimRight(out.String(), "\x00"), "\x00") {

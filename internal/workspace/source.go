@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// source is where a repository comes from.
+// source is the address of a repository.
 type source struct {
-	address string // as git gets it
+	address string // as passed to git
 	local   bool   // a path on this host
 	allow   string // the protocol that git may use for it
 }
@@ -18,26 +18,26 @@ type source struct {
 // server, perhaps on another host.
 func (s source) remote() bool { return s.allow != "file" }
 
-// String returns the address in a form fit for messages.
+// String returns the address without credentials, for messages.
 func (s source) String() string { return Redact(s.address) }
 
 var scpLike = regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*:[^:]`)
 
-// parseSource accepts absolute paths, file:, ssh: and https: URLs and the short form of
-// ssh (host:path). It refuses everything else, above all ext:: and other transports
-// that name a program.
+// parseSource accepts absolute paths, file:, ssh: and https: URLs and the short form of ssh
+// (host:path). It rejects everything else, in particular ext:: and other transports that name a
+// program.
 func parseSource(address string) (source, error) {
 	switch {
 	case address == "":
-		return source{}, repoFault("no repository was given; give an absolute path or a URL (https or ssh)")
+		return source{}, repoFault("no repository specified; specify an absolute path or a URL (https or ssh)")
 	case strings.ContainsAny(address, "\x00\n\r") || strings.HasPrefix(address, "-"):
-		return source{}, repoFault("%q is not a repository; give an absolute path or a URL (https or ssh)", Redact(address))
+		return source{}, repoFault("%q is not a repository; specify an absolute path or a URL (https or ssh)", Redact(address))
 	case filepath.IsAbs(address):
 		return source{address: filepath.Clean(address), local: true, allow: "file"}, nil
 	case strings.Contains(address, "://"):
 		return parseURL(address)
 	case strings.Contains(address, "::"):
-		return source{}, repoFault("the transport of %q is not allowed; give an absolute path or a URL (https or ssh)", Redact(address))
+		return source{}, repoFault("the transport of %q is not allowed; specify an absolute path or a URL (https or ssh)", Redact(address))
 	case scpLike.MatchString(address):
 		return source{address: address, allow: "ssh"}, nil
 	default:
@@ -54,7 +54,7 @@ func parseURL(address string) (source, error) {
 	switch u.Scheme {
 	case "file":
 		if u.Host != "" && u.Host != "localhost" || !filepath.IsAbs(u.Path) {
-			return source{}, repoFault("%q does not name a file on this host", Redact(address))
+			return source{}, repoFault("%q does not refer to a file on this host", Redact(address))
 		}
 		return source{address: "file://" + u.Path, allow: "file"}, nil
 	case "ssh", "git+ssh", "ssh+git":
@@ -62,7 +62,7 @@ func parseURL(address string) (source, error) {
 			return source{}, credentialsFault(address)
 		}
 	case "https":
-		// A run's repository is stored and shown; so would a token be.
+		// A run's repository is stored and displayed, and a token in it would be as well.
 		if u.User != nil {
 			return source{}, credentialsFault(address)
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The modes of tree entries.
+// Modes of tree entries.
 const (
 	modeFile       = "100644"
 	modeExecutable = "100755"
@@ -35,7 +35,7 @@ func (e treeEntry) sortKey() string {
 	return e.name
 }
 
-// entries returns the entries of a tree; "" is a missing tree.
+// entries returns the entries of a tree; "" means a missing tree.
 func (r *mirror) entries(tree string) ([]treeEntry, error) {
 	if tree == "" {
 		return nil, nil
@@ -57,7 +57,7 @@ func (r *mirror) entries(tree string) ([]treeEntry, error) {
 	return list, nil
 }
 
-// writeEntries stores a tree; one without entries is "" and not stored.
+// writeEntries stores a tree and returns its id; an empty tree is not stored and returns "".
 func (r *mirror) writeEntries(list []treeEntry) (string, error) {
 	if len(list) == 0 {
 		return "", nil
@@ -78,9 +78,8 @@ func (r *mirror) writeTreeObject(list []treeEntry) (string, error) {
 	return r.writeObject(kindTree, sha1Length, content.Bytes())
 }
 
-// withFile returns the tree in which the file at the path is leaf, or is removed if
-// leaf is nil. A path that leads through something other than a directory is left to
-// git, and so is one that names a directory.
+// withFile returns the tree in which the file at the path is leaf, or is removed if leaf is nil. A
+// path through anything other than a directory, and a path to a directory, are left to git.
 func (r *mirror) withFile(tree string, path []string, leaf *treeEntry) (string, error) {
 	list, err := r.entries(tree)
 	if err != nil {
@@ -132,7 +131,7 @@ func (r *mirror) find(tree string, path []string) (treeEntry, bool, error) {
 	return r.find(list[at].id, path[1:])
 }
 
-// pair is what two trees hold under one name; an empty mode means nothing.
+// pair consists of the entries of two trees with the same name; an empty mode means no entry.
 type pair struct{ old, new treeEntry }
 
 func (p pair) name() string {
@@ -142,8 +141,7 @@ func (p pair) name() string {
 	return p.old.name
 }
 
-// pairUp pairs the entries of two trees by name, in order of names, and leaves out
-// identical ones.
+// pairUp pairs the entries of two trees by name, in order of names, and omits identical ones.
 func (r *mirror) pairUp(oldTree, newTree string) ([]pair, error) {
 	before, err := r.entries(oldTree)
 	if err != nil {
@@ -173,12 +171,11 @@ func (r *mirror) pairUp(oldTree, newTree string) ([]pair, error) {
 // fileChange is a file that differs between two trees.
 type fileChange struct {
 	path     string
-	old, new treeEntry // an empty mode is a missing file
+	old, new treeEntry // an empty mode means a missing file
 }
 
-// changedFiles calls visit for each file in which two trees differ, in an order that
-// follows from the trees alone. Submodules that change and entries whose kind changes
-// are left to git.
+// changedFiles calls visit for each file that differs between two trees, in an order that depends
+// only on the trees. Changed submodules and entries whose kind changes are left to git.
 func (r *mirror) changedFiles(oldTree, newTree, dir string, visit func(fileChange) error) error {
 	changed, err := r.pairUp(oldTree, newTree)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// CommitTime is when a base commit was made.
+// CommitTime returns the time of a base commit.
 func (m *Manager) CommitTime(ctx context.Context, repo, base string) (time.Time, error) {
 	r, _, lock, err := m.use(ctx, repo, base)
 	if err != nil {
@@ -21,7 +21,7 @@ func (m *Manager) CommitTime(ctx context.Context, repo, base string) (time.Time,
 	defer lock.release()
 	out, err := r.run(ctx, call{args: []string{"show", "--no-patch", "--format=%ct", base}})
 	if err != nil {
-		return time.Time{}, localFault(err, "the time of commit %s could not be read", base)
+		return time.Time{}, localFault(err, "could not read the time of commit %s", base)
 	}
 	seconds, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
 	if err != nil {
@@ -30,13 +30,13 @@ func (m *Manager) CommitTime(ctx context.Context, repo, base string) (time.Time,
 	return time.Unix(seconds, 0).UTC(), nil
 }
 
-// releaseTag finds the version in the name of a tag: v1.2.3, release-1.2.
+// releaseTag matches the version in the name of a tag: v1.2.3, release-1.2.
 var releaseTag = regexp.MustCompile(`(?:^|[^0-9.])(\d+(?:\.\d+){1,3}(?:(?:a|b|rc|\.post)\d+)?)$`)
 
-// Version is the release version that a base commit follows, by the tags of its
-// repository, such as 8.1.7; empty if there is none. Some builds ask git for it, and
-// sandboxes have no git directory. In a repository on this host it is the last release
-// before the commit, in any other the highest.
+// Version returns the release version that a base commit follows, according to the tags of its
+// repository, such as 8.1.7; empty if there is none. Some builds query git for it, but sandboxes
+// have no git directory. For a repository on this host it is the last release before the commit,
+// for any other the highest.
 func (m *Manager) Version(ctx context.Context, repo, base string) (string, error) {
 	src, err := parseSource(repo)
 	if err != nil {
@@ -47,7 +47,7 @@ func (m *Manager) Version(ctx context.Context, repo, base string) (string, error
 	}
 	out, err := m.git(ctx, call{args: []string{"ls-remote", "--tags", "--refs", "--", src.address}, dir: m.options.CacheDir, allow: src.allow, net: src.remote()})
 	if err != nil {
-		return "", remoteFault(err, "the tags of %s cannot be read", escapePercent(src.String()))
+		return "", remoteFault(err, "cannot read the tags of %s", escapePercent(src.String()))
 	}
 	var versions []string
 	for line := range strings.Lines(string(out)) {
@@ -66,7 +66,7 @@ func (m *Manager) localVersion(ctx context.Context, src source, base string) (st
 	name, err := m.local(ctx, top, nil, "describe", "--tags", "--abbrev=0", base)
 	var none *gitError
 	if errors.As(err, &none) {
-		return "", nil // no tag leads there
+		return "", nil // the commit follows no tag
 	}
 	return versionIn(name), err
 }
@@ -78,8 +78,7 @@ func versionIn(tag string) string {
 	return ""
 }
 
-// compareVersions compares version numbers; one with letters is before the release that
-// it leads to.
+// compareVersions compares version numbers; a pre-release, with letters, precedes its release.
 func compareVersions(a, b string) int {
 	split := func(v string) []string { return strings.FieldsFunc(v, func(r rune) bool { return r == '.' }) }
 	x, y := split(a), split(b)
@@ -98,9 +97,9 @@ func compareVersions(a, b string) int {
 	return len(x) - len(y)
 }
 
-// Named returns the name under which runs of a repository are stored: the top of the
-// work tree of a folder, otherwise the address as git gets it. It uses no network. A
-// folder that no longer exists keeps the name given.
+// Named returns the name under which runs of a repository are stored: for a directory the top of
+// its work tree, otherwise the address that git receives. It uses no network. A directory that no
+// longer exists keeps the specified name.
 func (m *Manager) Named(ctx context.Context, repo string) (string, error) {
 	src, err := parseSource(repo)
 	if err != nil {

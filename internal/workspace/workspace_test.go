@@ -148,7 +148,7 @@ func TestAPatchThatLeadsElsewhereIsRefused(t *testing.T) {
 		require.Equal(t, contract.ClassRuntime, fault.Of(err).Class, "%v", err)
 	}
 	_, err := other.Open(t.Context(), contract.Workspace{Tree: x.Tree, Patch: "sha256:" + strings.Repeat("0", 64)}.Of(ws), "1")
-	require.ErrorContains(t, err, "could not be read")
+	require.ErrorContains(t, err, "could not read the workspace's patch")
 }
 
 func TestWhatAWriterLeftWithoutSaveIsUndone(t *testing.T) {

@@ -39,14 +39,14 @@ type Server struct {
 	Namespace  string // of Temporal
 }
 
-// Register adds the routes below /api, except those of streams. The OpenAPI document is
-// generated from the types of the operations, so it matches what they do.
+// Register adds the routes below /api, except for streams. The OpenAPI document is generated from
+// the types of the operations, so the two always match.
 func (s *Server) Register(mux *http.ServeMux) {
 	config := huma.DefaultConfig("RocketGPT Orchestrator", version.Version)
 	config.Info.Description = "A run turns a goal and a git repository into a tested branch. Errors are returned as problem+json (RFC 9457)."
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "/api/openapi", "", ""
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
-	config.CreateHooks = nil // answers hold what was asked for, without links to schemas
+	config.CreateHooks = nil // responses contain no links to schemas
 	config.RejectUnknownQueryParameters = true
 	config.Tags = []*huma.Tag{
 		{Name: "runs", Description: "Create, read and compare runs"},
@@ -54,7 +54,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 		{Name: "pipelines", Description: "Deliberations of ALPHA, BETA and GAMMA; commands wait for the pipeline's response"},
 		{Name: "environments", Description: "Environments and setups of repositories"},
 		{Name: "webhooks", Description: "Webhooks and their deliveries"},
-		{Name: "system", Description: "Agents, models, and questions that wait for people"},
+		{Name: "system", Description: "Agents, models, and questions waiting for people"},
 	}
 	api := humago.New(mux, config)
 	s.runOperations(api)
@@ -70,8 +70,8 @@ func (s *Server) Register(mux *http.ServeMux) {
 	s.Get(mux, "/api/runs/{id}/zip", s.Handle(s.getZip))
 }
 
-// schemaName names the schema of a type. Comparisons have their own findings, tests and
-// so on: the names of those, and of rows, begin with the package.
+// schemaName returns the name of a type's schema. It begins with the package name for types of diff
+// and store, as other packages have types of the same name.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
@@ -85,7 +85,7 @@ func schemaName(t reflect.Type, hint string) string {
 	return name
 }
 
-// special reports whether another path also matches this one, as /things/{id} matches
+// special reports whether another path pattern also matches this path, as /things/{id} matches
 // /things/find.
 func special(path string, all map[string]*huma.PathItem) bool {
 	parts := strings.Split(path, "/")
@@ -105,8 +105,8 @@ func special(path string, all map[string]*huma.PathItem) bool {
 	return false
 }
 
-// refuseOthers answers methods that a path does not support. A special path refuses the
-// usual ones by name, as the mux requires; the general one refuses the rest.
+// refuseOthers rejects the methods that a path does not support. A special path rejects the usual
+// methods by name, as the mux requires; a general path rejects all.
 func (s *Server) refuseOthers(mux *http.ServeMux, path string, item *huma.PathItem, special bool) {
 	var allowed []string
 	for method, op := range map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodPatch: item.Patch, http.MethodDelete: item.Delete} {
@@ -147,7 +147,7 @@ func operation(method, path, id, tag, summary string, more ...int) huma.Operatio
 // body is a response with a body.
 type body[T any] struct{ Body T }
 
-// answered returns a response, unless there is an error.
+// answered wraps a value in a response, or returns the error.
 func answered[T any](v T, err error) (*body[T], error) {
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func answered[T any](v T, err error) (*body[T], error) {
 	return &body[T]{v}, nil
 }
 
-// handle registers an operation whose errors are answered as problems.
+// handle registers an operation and turns its errors into problems.
 func handle[I, O any](s *Server, api huma.API, op huma.Operation, do func(context.Context, *I) (*O, error)) {
 	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := do(ctx, in)
@@ -166,7 +166,7 @@ func handle[I, O any](s *Server, api huma.API, op huma.Operation, do func(contex
 	})
 }
 
-// given returns an optional body.
+// given returns an optional body, or the zero value.
 func given[T any](body *T) (b T) {
 	if body != nil {
 		b = *body
@@ -176,11 +176,11 @@ func given[T any](body *T) (b T) {
 
 // Keyed is a request that is carried out once per key (middleware.Idempotency).
 type Keyed struct {
-	Key string `header:"Idempotency-Key" maxLength:"200" doc:"requests with the same key and body are carried out once, and get the same response for 24 h"`
+	Key string `header:"Idempotency-Key" maxLength:"200" doc:"requests with the same key and body are carried out once and return the same response for 24 h"`
 }
 
-// id returns the id of the thing that a request creates, the same for the same key;
-// empty without a key.
+// id returns the id of the object that a request creates, derived from the key; empty without a
+// key.
 func (k Keyed) id(what string, of ...int64) string {
 	if k.Key == "" {
 		return ""

@@ -16,8 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/server/respond"
 )
 
-// getArtifact sends a file of a run. It came from a repository or a model, so it is
-// always a download and never shown.
+// getArtifact sends a file of a run. The file is untrusted, as it came from a repository or a
+// model, so it is always sent as a download.
 func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request) error {
 	run, err := param.ID(r)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request) error {
 	return s.Download(w, r, s.Artifacts, all[i])
 }
 
-// getZip sends all files of a run as one archive, built while it is sent.
+// getZip sends all files of a run as an archive that is built on the fly.
 func (s *Server) getZip(w http.ResponseWriter, r *http.Request) error {
 	id, err := param.ID(r)
 	if err != nil {
@@ -59,8 +59,8 @@ func (s *Server) getZip(w http.ResponseWriter, r *http.Request) error {
 	out := zip.NewWriter(middleware.LiftTimeout(w, r, s.Log))
 	for _, a := range all {
 		if err := s.pack(r, out, a); err != nil {
-			// An archive without its end is recognizably broken.
-			s.Log.ErrorContext(r.Context(), "An archive ended early", "request", middleware.RequestID(r.Context()), "run", id, "artifact", a.Name, "error", err)
+			// Clients recognize an archive without its end as broken.
+			s.Log.ErrorContext(r.Context(), "An archive was not sent completely", "request", middleware.RequestID(r.Context()), "run", id, "artifact", a.Name, "error", err)
 			return nil
 		}
 	}
@@ -70,8 +70,8 @@ func (s *Server) getZip(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// pack adds a file to an archive under a name that stays below the folder where the
-// archive is unpacked.
+// pack adds a file to an archive under a name that cannot escape the directory where the archive is
+// unpacked.
 func (s *Server) pack(r *http.Request, out *zip.Writer, a contract.Artifact) error {
 	content, err := s.Artifacts.Reader(r.Context(), a.Digest)
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 )
 
-// RunCommand is what every command to a run carries.
+// RunCommand is the part common to all commands to a run.
 type RunCommand struct {
 	OfRun
 	Keyed
 }
 
-// command makes a command from a request. Its id is derived from the key, so that a
+// command converts a request to a command. The id of the command is derived from the key, so that a
 // request sent twice counts once.
 func (in RunCommand) command(name string, w apitypes.Attribution) contract.Command {
 	c := contract.Command{By: w.By, Reason: w.Reason}
@@ -64,10 +64,10 @@ func (s *Server) commandOperations(api huma.API) {
 	fork.DefaultStatus = http.StatusCreated
 	handle(s, api, fork, s.fork)
 	handle(s, api, post("models", "Switch the model of a run, starting with the next call"), s.switchModel)
-	handle(s, api, post("checks", "Report the result of a check or a review to a run that stays with its branch"), s.check)
+	handle(s, api, post("checks", "Report the result of a check or a review to a run that watches its branch"), s.check)
 }
 
-// bareCommand is a command with nothing but a reason.
+// bareCommand is a command with only a reason.
 type bareCommand struct {
 	RunCommand
 	Body *apitypes.Attribution
@@ -77,9 +77,9 @@ func resumed(a control.Resumption, err error) (*body[apitypes.Resumed], error) {
 	return answered(apitypes.Resumed{Answer: a.Ack, Replay: a.Replay}, err)
 }
 
-// answers makes a command the answer to the question that the sender saw, or refuses if
-// that is no longer the open one. A run asks for its release under one id, however
-// often its work changed meanwhile: the time of asking distinguishes those questions.
+// answers binds a command to the question that the sender saw, or returns an error if a different
+// question is open now. A run uses a single id for all questions about its release, even if the
+// changes differ, so the time of asking distinguishes them.
 func (s *Server) answers(ctx context.Context, run int64, seen apitypes.Answered, c *contract.Command) error {
 	c.ApprovalID = seen.ApprovalID
 	if seen.Asked == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/server/param"
 )
 
-// ofRepository selects what is stored for one repository.
+// ofRepository selects the entries of one repository.
 type ofRepository struct {
 	Repo  string `query:"repo" doc:"only this repository: a directory on the server's host or a URL"`
 	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"maximum number of results"`
@@ -22,7 +22,7 @@ type ofRepository struct {
 
 // OfEnvironment is a request about one environment.
 type OfEnvironment struct {
-	Digest string `path:"digest" maxLength:"64" doc:"digest of the environment, or its first six or more digits"`
+	Digest string `path:"digest" maxLength:"64" doc:"digest of the environment, or at least its first six digits"`
 }
 
 func (s *Server) environmentOperations(api huma.API) {
@@ -42,10 +42,10 @@ func (s *Server) environmentOperations(api huma.API) {
 	})
 	handle(s, api, op(http.MethodPost, "/api/environments/find", "find-environment", "Show the setup that would be used for a commit, based on its files; executes nothing", http.StatusConflict, http.StatusUnprocessableEntity), s.findEnvironment)
 	handle(s, api, op(http.MethodGet, "/api/setups", "list-setups", "List setups defined by people and agents, newest first", http.StatusUnprocessableEntity), s.listSetups)
-	add := op(http.MethodPost, "/api/setups", "add-setup", "Define how a repository is set up, starting with its next run", http.StatusConflict, http.StatusUnprocessableEntity)
+	add := op(http.MethodPost, "/api/setups", "add-setup", "Add a setup for a repository, effective from its next run", http.StatusConflict, http.StatusUnprocessableEntity)
 	add.DefaultStatus = http.StatusCreated
 	handle(s, api, add, s.addSetup)
-	handle(s, api, op(http.MethodDelete, "/api/setups/{id}", "delete-setup", "Revoke a setup; it stays in the list", http.StatusConflict), func(ctx context.Context, in *struct {
+	handle(s, api, op(http.MethodDelete, "/api/setups/{id}", "delete-setup", "Revoke a setup; it remains listed", http.StatusConflict), func(ctx context.Context, in *struct {
 		Keyed
 		ID int64 `path:"id" minimum:"1" doc:"ID of the setup"`
 	}) (*struct{}, error) {
@@ -85,7 +85,7 @@ func (s *Server) addSetup(ctx context.Context, in *struct {
 
 func (s *Server) getOutput(ctx context.Context, in *struct {
 	OfRun
-	After int64 `query:"after" minimum:"0" doc:"return pieces after this ID; 0 starts at the first"`
+	After int64 `query:"after" minimum:"0" doc:"return only output after this ID; 0: from the start"`
 	Limit int   `query:"limit" minimum:"1" maximum:"500" default:"500"`
 }) (*body[apitypes.OutputList], error) {
 	list, err := s.Runs.LiveOutput(ctx, in.ID, in.After, in.Limit)

@@ -43,11 +43,11 @@ func (s *Server) pipelineOperations(api huma.API) {
 	handle(s, api, get("/api/pipeline/logs", "get-pipeline-logs", "List messages, writes, votes, errors and status changes, in order"), s.pipelineLogs)
 	handle(s, api, get("/api/checkpoint/report", "get-report", "Get the agents' results so far"), func(ctx context.Context, in *struct {
 		Pipeline int64  `query:"pipeline_id" minimum:"1" doc:"default: the newest pipeline with such a report"`
-		Kind     string `query:"kind" enum:"checkpoint,partial,final" default:"checkpoint" doc:"checkpoint: the report after the opening work"`
+		Kind     string `query:"kind" enum:"checkpoint,partial,final" default:"checkpoint" doc:"checkpoint: the report after the agents' first work"`
 	}) (*body[contract.DeliberationReport], error) {
 		return answered(s.pipelines().Report(ctx, in.Pipeline, cmp.Or(in.Kind, contract.ReportCheckpoint)))
 	})
-	handle(s, api, post("/api/pipeline/continue", "continue-pipeline", "Continue a pipeline after its report"), s.continuePipeline)
+	handle(s, api, post("/api/pipeline/continue", "continue-pipeline", "Continue a pipeline after its checkpoint report"), s.continuePipeline)
 	handle(s, api, post("/api/pipeline/{id}/stop", "stop-pipeline", "Stop a pipeline; its results so far are kept"), func(ctx context.Context, in *struct {
 		OfPipeline
 		Keyed
@@ -67,8 +67,8 @@ func (s *Server) pipelineOperations(api huma.API) {
 // pipelines returns the operations on pipelines.
 func (s *Server) pipelines() *control.Pipelines { return s.Runs.Pipelines() }
 
-// pipelineCommand makes a command to a pipeline. Its id is derived from the key, so
-// that a request sent twice counts once.
+// pipelineCommand returns a command to a pipeline. The id of the command is derived from the key,
+// so that a request sent twice counts once.
 func (k Keyed) pipelineCommand(what string, id int64, by string) contract.PipelineCommand {
 	return contract.PipelineCommand{ID: k.id(what, id), By: cmp.Or(by, contract.ByAPI)}
 }
@@ -129,7 +129,7 @@ func (s *Server) listPipelines(ctx context.Context, in *struct {
 
 func (s *Server) pipelineLogs(ctx context.Context, in *struct {
 	Pipeline int64 `query:"pipeline_id" minimum:"1" doc:"default: the newest pipeline"`
-	After    int64 `query:"after" minimum:"0" doc:"return entries after this number; 0 starts at the first"`
+	After    int64 `query:"after" minimum:"0" doc:"return entries after this number; 0: from the first"`
 	Limit    int   `query:"limit" minimum:"1" maximum:"1000" default:"200"`
 }) (*body[apitypes.PipelineLogs], error) {
 	p := s.pipelines()

@@ -14,7 +14,7 @@ import (
 )
 
 func init() {
-	// Errors that huma itself finds in a request are problems like all others.
+	// Errors that huma itself finds in a request become problems like all others.
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		p := apitypes.Problem{Title: http.StatusText(status), Status: status, Detail: message}
 		for _, err := range errs {

@@ -92,14 +92,14 @@ type filters struct {
 	Project string   `query:"project" doc:"only runs of this project"`
 	Error   string   `query:"error" doc:"only runs that failed with this error class"`
 	Text    string   `query:"text" doc:"only runs with this text in the goal"`
-	Waiting bool     `query:"waiting" doc:"true: only runs that wait for a person"`
+	Waiting bool     `query:"waiting" doc:"true: only runs waiting for a person"`
 	Since   string   `query:"since" doc:"only runs created at or after this time, such as 2026-01-31T08:00:00Z (RFC 3339)"`
 	Until   string   `query:"until" doc:"only runs created before this time (RFC 3339)"`
 	Limit   int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"maximum number of results"`
 	Cursor  string   `query:"cursor" doc:"value of next from the previous page"`
 }
 
-// filter reads the filters, or refuses what no run can match.
+// filter returns the store filter, or an error if no run can match it.
 func (in *filters) filter() (f store.Filter, err error) {
 	f = store.Filter{Phase: contract.Phase(in.Phase), Project: in.Project, ErrorClass: contract.Class(in.Error), Text: in.Text, Limit: in.Limit}
 	for _, status := range in.Status {
@@ -127,7 +127,7 @@ func (in *filters) filter() (f store.Filter, err error) {
 	return f, param.CheckFilter(f)
 }
 
-// parseTime reads a time; an empty one is the zero value.
+// parseTime parses a time; an empty text is the zero time.
 func parseTime(name, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -152,7 +152,7 @@ func (s *Server) listRuns(ctx context.Context, in *filters) (*body[apitypes.RunL
 	return answered(page, err)
 }
 
-// newRun is a request for a run.
+// newRun is a request to create a run.
 type newRun struct {
 	Keyed
 	Body apitypes.CreateRequest
@@ -183,7 +183,7 @@ func (s *Server) createRun(ctx context.Context, in *newRun) (*body[apitypes.Crea
 	return answered(createdOf(made), err)
 }
 
-// eventPage asks for events of a run.
+// eventPage is a request for a page of a run's events.
 type eventPage struct {
 	OfRun
 	After int64 `query:"after" minimum:"0" doc:"return events after this number; 0: from the first"`
@@ -210,7 +210,7 @@ func (s *Server) getLogs(ctx context.Context, in *logQuery) (*body[apitypes.Logs
 	return answered(apitypes.Logs{Conversations: list}, err)
 }
 
-// twoRuns asks for a comparison.
+// twoRuns is a request to compare two runs.
 type twoRuns struct {
 	OfRun
 	Other        int64  `path:"other" minimum:"1" doc:"ID of the second run"`

@@ -12,7 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// maxInterventions is how many open questions are listed, the oldest first.
+// maxInterventions is the maximum number of open questions listed, the oldest first.
 const maxInterventions = 200
 
 func (s *Server) systemOperations(api huma.API) {
@@ -22,7 +22,7 @@ func (s *Server) systemOperations(api huma.API) {
 	handle(s, api, get("/api/agents", "list-agents", "List the workers' agents, their status and current work, and the task queues"), func(ctx context.Context, _ *struct{}) (*body[health.Report], error) {
 		return answered(s.Health.Report(ctx))
 	})
-	handle(s, api, get("/api/interventions", "list-interventions", "List everything that waits for a person, across all runs: interventions, and all questions with their subjects"), func(ctx context.Context, _ *struct{}) (*body[waiting], error) {
+	handle(s, api, get("/api/interventions", "list-interventions", "List everything waiting for a person across all runs: interventions, and all questions with their subjects"), func(ctx context.Context, _ *struct{}) (*body[waiting], error) {
 		list, err := s.Views.OpenInterventions(ctx, maxInterventions)
 		if err != nil {
 			return nil, err
@@ -31,13 +31,13 @@ func (s *Server) systemOperations(api huma.API) {
 		return answered(waiting{Interventions: store.NotNil(list), Questions: store.NotNil(questions)}, err)
 	})
 	handle(s, api, get("/api/models", "list-models", "List model providers, known models, and the model of each agent"), func(ctx context.Context, in *struct {
-		Check bool `query:"check" doc:"check that each provider responds and accepts its key; spends no tokens"`
+		Check bool `query:"check" doc:"check that each provider responds and accepts its key; uses no tokens"`
 	}) (*body[control.Models], error) {
 		return answered(s.Runs.Models(ctx, in.Check), nil)
 	})
 }
 
-// waiting is what runs wait for.
+// waiting lists the questions that runs wait for.
 type waiting struct {
 	Interventions []views.Intervention `json:"interventions" doc:"oldest first"`
 	Questions     []views.Question     `json:"questions" doc:"interventions and approvals, earliest deadline first"`

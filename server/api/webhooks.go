@@ -21,7 +21,7 @@ type webhooks struct {
 	Webhooks []store.Webhook `json:"webhooks"`
 }
 
-// madeWebhook is a webhook with its secret, which no other response contains.
+// madeWebhook is a new webhook with its secret, which no other response contains.
 type madeWebhook struct {
 	store.Webhook
 	Secret string `json:"secret" doc:"signs deliveries; shown only in this response"`

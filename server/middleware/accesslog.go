@@ -13,16 +13,16 @@ import (
 
 type requestIDKey struct{}
 
-// RequestID returns the id of the request that a context belongs to.
+// RequestID returns the id of a context's request.
 func RequestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestIDKey{}).(string)
 	return id
 }
 
-// RequestIDHeader carries the id of a request, in responses and in the log.
+// RequestIDHeader is the response header with the id of the request, which is also in the log.
 const RequestIDHeader = "X-Request-Id"
 
-// AccessLog gives each request an id, logs it and counts it, with its outcome.
+// AccessLog assigns each request an id, and logs and counts it with its outcome.
 func AccessLog(next http.Handler, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := uuid.NewString()
@@ -31,14 +31,14 @@ func AccessLog(next http.Handler, log *slog.Logger) http.Handler {
 		r = r.WithContext(context.WithValue(context.WithValue(r.Context(), requestIDKey{}, id), routeKey{}, &route))
 		out := httpsnoop.CaptureMetrics(next, w, r)
 		telemetry.ObserveRequest(route, out.Code, out.Duration)
-		// The path without the query, which may hold what people search for.
+		// The query is not logged, as it may contain search texts.
 		log.Log(r.Context(), levelOf(route), "Handled a request", "request", id, "method", r.Method, "path", r.URL.Path,
 			"status", out.Code, "bytes", out.Written, "took", out.Duration)
 	})
 }
 
-// levelOf keeps requests that repeat by themselves every few seconds out of the log of
-// what people and programs asked for.
+// levelOf returns the log level for a route: requests that repeat automatically every few seconds
+// get a lower one.
 func levelOf(route string) slog.Level {
 	switch route {
 	case "GET /healthz", "GET /readyz", "GET /metrics", "GET /static/":
@@ -49,7 +49,7 @@ func levelOf(route string) slog.Level {
 
 type routeKey struct{}
 
-// RecordRoute reports to AccessLog which route a mux found: middleware in between
+// RecordRoute passes the route that a mux matched back to AccessLog, as middleware in between
 // copies the request.
 func RecordRoute(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

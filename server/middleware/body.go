@@ -21,7 +21,7 @@ import (
 // bodyTimeout is how long a client may take to send a body.
 const bodyTimeout = 10 * time.Second
 
-// LimitBody refuses requests whose body has more bytes than the limit.
+// LimitBody rejects requests whose body exceeds the limit in bytes.
 func LimitBody(next http.Handler, limit int64, fail Fail) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > limit {
@@ -33,8 +33,8 @@ func LimitBody(next http.Handler, limit int64, fail Fail) http.Handler {
 	})
 }
 
-// ReadBody reads a whole request before anything is done, its body within the limits of
-// time and size. It refuses paths, queries and bodies that are not text.
+// ReadBody reads the whole body, within the limits of time and size, before the request is
+// processed. It rejects paths, queries and bodies that are not text.
 func ReadBody(next http.Handler, log *slog.Logger, fail Fail) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !param.IsText(r.URL.Path) {
@@ -51,8 +51,7 @@ func ReadBody(next http.Handler, log *slog.Logger, fail Fail) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		// While the request is carried out there is no deadline: it would end the
-		// request.
+		// The deadline applies only to reading: afterwards it would end the request.
 		conn := http.NewResponseController(w)
 		logDeadline(log, r, conn.SetReadDeadline(time.Now().Add(bodyTimeout)))
 		body, err := readBody(w, r)
@@ -66,7 +65,7 @@ func ReadBody(next http.Handler, log *slog.Logger, fail Fail) http.Handler {
 	})
 }
 
-// readBody reads a body, or returns the problem with it.
+// readBody reads the body of a request, or returns a problem.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(r.Body)
 	var large *http.MaxBytesError

@@ -9,7 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 )
 
-// HostCheck refuses requests whose Host header names another server (DNS rebinding).
+// HostCheck rejects requests whose Host header names another server (DNS rebinding).
 func HostCheck(next http.Handler, hosts []string, fail Fail) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !allowedHost(r, hosts) {
@@ -23,9 +23,8 @@ func HostCheck(next http.Handler, hosts []string, fail Fail) http.Handler {
 	})
 }
 
-// allowedHost reports whether a request's Host, with or without a port, names this
-// server: as the loopback, as the address where the request arrived, or by one of its
-// names.
+// allowedHost reports whether a request's Host, with or without a port, names this server: it is a
+// loopback name, the address at which the request arrived, or an allowed host.
 func allowedHost(r *http.Request, hosts []string) bool {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {

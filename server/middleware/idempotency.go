@@ -19,14 +19,14 @@ import (
 
 const (
 	maxKey = 200 // bytes
-	// maxKeyedPath is the longest path that is stored with a key, in bytes: more would
-	// not fit into an index, and none of our paths is half as long.
+	// maxKeyedPath is the maximum length in bytes of a path stored with a key. A longer one would
+	// not fit into an index; our paths are less than half as long.
 	maxKeyedPath = 1000
-	// keyWait is how long a request waits for another one under the same key.
+	// keyWait is how long a request waits for another one with the same key.
 	keyWait = 10 * time.Second
-	// keyRetryAfter is after how many seconds the client may try again then.
+	// keyRetryAfter is the number of seconds after which the client may then retry.
 	keyRetryAfter = "2"
-	// keepTimeout limits the time for storing a response: the client may be gone.
+	// keepTimeout limits the time for storing a response, even if the client has disconnected.
 	keepTimeout = 10 * time.Second
 )
 
@@ -38,12 +38,11 @@ type idempotency struct {
 	fail  Fail
 }
 
-// Idempotency carries out a POST or DELETE under an idempotency key once, and gives the
-// same response for store.KeepRequests. It stores the responses of requests that
-// changed something: a refusal changed nothing, so its key may be used again. A server
-// that dies in between leaves a request without a response. It is carried out again
-// then, with commands whose ids are derived from the key, so that nothing is done
-// twice.
+// Idempotency carries out a POST or DELETE with an idempotency key once, and repeats its response
+// for store.KeepRequests. It stores only the responses of requests that changed something; the key
+// of a rejected request may be used again. A request interrupted by a crash of the server has no
+// response and is carried out again. The ids of its commands are derived from the key, so nothing
+// is done twice.
 func Idempotency(next http.Handler, requests *store.Store, log *slog.Logger, fail Fail) http.Handler {
 	return &idempotency{next, requests, log, fail}
 }
@@ -76,17 +75,17 @@ func (s *idempotency) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serveOnce(w, r, key)
 }
 
-// requestDigest distinguishes the requests to one path.
+// requestDigest returns a digest that distinguishes requests to the same path.
 func requestDigest(r *http.Request, body []byte) string {
 	text := fmt.Appendf(nil, "%s\n%s", r.URL.RawQuery, body)
-	if r.Method != http.MethodPost { // POST is not part of the digest: keys that were used before this are still recognized
+	if r.Method != http.MethodPost { // POST is not part of the digest, so that keys from before other methods were supported stay valid
 		text = fmt.Appendf(nil, "%s %s", r.Method, text)
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
-// serveOnce carries out a request under a key that no other request is using, or
-// repeats the response that the key got before.
+// serveOnce carries out a request whose key no other request is using, or repeats the response
+// stored for the key.
 func (s *idempotency) serveOnce(w http.ResponseWriter, r *http.Request, key string) {
 	body, err := readBody(w, r)
 	if err != nil {
@@ -121,7 +120,7 @@ func (s *idempotency) send(w http.ResponseWriter, r *http.Request, status int, b
 	}
 }
 
-// keep stores a response before it is sent, or frees the key if nothing was done.
+// keep stores a response before it is sent, or frees the key if nothing was changed.
 func (s *idempotency) keep(r *http.Request, key string, a *bufferedResponse) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), keepTimeout)
 	defer cancel()
@@ -131,14 +130,14 @@ func (s *idempotency) keep(r *http.Request, key string, a *bufferedResponse) {
 		err = s.Store.AnswerRequest(ctx, r.URL.Path, key, store.Answer{Status: a.status, ContentType: a.Header().Get("Content-Type"), Body: a.body.Bytes()})
 	case a.status < http.StatusInternalServerError:
 		err = s.Store.ForgetRequest(ctx, r.URL.Path, key)
-	default: // it is unknown what was done: the key stays with this request
+	default: // the effect is unknown, so the key stays bound to this request
 	}
 	if err != nil {
 		s.log.ErrorContext(ctx, "The response to a request with an idempotency key could not be stored", "request", RequestID(ctx), "error", err)
 	}
 }
 
-// bufferedResponse holds a response back until it is stored.
+// bufferedResponse buffers a response until it is stored.
 type bufferedResponse struct {
 	http.ResponseWriter
 	status int

@@ -7,14 +7,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/version"
 )
 
-// contentSecurityPolicy lets pages use only what the server itself serves: no inline
-// script or style, no other host.
+// contentSecurityPolicy restricts pages to resources of this server: no inline scripts or styles,
+// no other hosts.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; media-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// SecurityHeaders sets the headers of every response: nothing is loaded from elsewhere,
-// no other site may frame a page or read a response. It adds the server's version as
-// well.
+// SecurityHeaders sets headers on every response so that pages load nothing from elsewhere and no
+// other site may frame a page or read a response. It also adds the server's version.
 func SecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -13,20 +13,20 @@ import (
 const (
 	// WriteTimeout is how long a client may take to read each Chunk of a response.
 	WriteTimeout = 10 * time.Second
-	// Chunk is how many bytes a client has to read within WriteTimeout.
+	// Chunk is the number of bytes that a client must read within WriteTimeout.
 	Chunk = 16 << 10
 )
 
 // errTimeout is the cause that ends the context of a request that took too long.
 var errTimeout = apitypes.Problem{
 	Title: "The request timed out", Status: http.StatusServiceUnavailable,
-	Detail: "It may have been partly or fully processed: check the result, or repeat it with the same Idempotency-Key. (server.request_timeout)",
+	Detail: "It may have been partly or fully processed: check the result, or repeat the request with the same Idempotency-Key. (server.request_timeout)",
 }
 
 type timerKey struct{}
 
-// Timeout limits the time of a request: until it has a response, plus WriteTimeout for
-// the client to read it.
+// Timeout limits the time until a request has a response, plus WriteTimeout for the client to read
+// it.
 func Timeout(next http.Handler, limit time.Duration, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancelCause(r.Context())
@@ -38,16 +38,15 @@ func Timeout(next http.Handler, limit time.Duration, log *slog.Logger) http.Hand
 	})
 }
 
-// logDeadline logs that a connection does not support deadlines. Those of tests do not.
+// logDeadline logs that a connection does not support deadlines, as in tests.
 func logDeadline(log *slog.Logger, r *http.Request, err error) {
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		log.InfoContext(r.Context(), "A connection does not support deadlines", "request", RequestID(r.Context()), "error", err)
 	}
 }
 
-// LiftTimeout lifts the limit that Timeout set on a request whose response lasts as
-// long as its client reads it. The returned writer gives the client WriteTimeout for
-// each Chunk.
+// LiftTimeout lifts the limit that Timeout set, for responses that last as long as the client reads
+// them. The returned writer allows the client WriteTimeout for each Chunk.
 func LiftTimeout(w http.ResponseWriter, r *http.Request, log *slog.Logger) http.ResponseWriter {
 	if timer, ok := r.Context().Value(timerKey{}).(*time.Timer); ok {
 		timer.Stop()

@@ -8,7 +8,8 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// lookEvery is how often, in seconds, a page refreshes what changes without events.
+// lookEvery is the interval in seconds at which a page refreshes content that changes without
+// events.
 const lookEvery = 5
 
 // agentsPage shows the state of the workers' agents and the task queues.

@@ -23,7 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// The most that pages of files show and read.
+// Limits of the pages for files.
 const (
 	shownArtifactRows = 100
 	treeBytes         = 1 << 20  // of a JSON document that is shown as a tree
@@ -61,7 +61,7 @@ func (s *Server) artifactsTab(ctx context.Context, r *http.Request, h *ui.RunHea
 	return ui.ArtifactsTab(l), err
 }
 
-// artifactTab shows a file according to its content, whatever its name and type say.
+// artifactTab shows a file according to its content, regardless of its name and type.
 func (s *Server) artifactTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	id, err := param.Number(r, "artifact")
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Server) artifactTab(ctx context.Context, r *http.Request, h *ui.RunHead
 	return ui.ArtifactTab(p), nil
 }
 
-// look fills in what can be shown of a file.
+// look fills in the parts of a file that can be shown.
 func (s *Server) look(r *http.Request, p *ui.ArtifactPage, file *artifact.Section) error {
 	head, err := beginningOf(file, sniffed)
 	if err != nil {
@@ -143,8 +143,8 @@ func beginningOf(file *artifact.Section, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, most))
 }
 
-// mediaOf returns the type of a picture or a video that may be shown in a page, by its
-// first bytes. A type that can hold a script, such as SVG, is excluded.
+// mediaOf detects, from its first bytes, the type of an image or a video that may be shown in a
+// page. Types that can contain scripts, such as SVG, are excluded.
 func mediaOf(head []byte) string {
 	kind := http.DetectContentType(head)
 	if slices.Contains([]string{"image/png", "image/jpeg", "image/webp", "image/gif", "video/webm", "video/mp4"}, kind) {
@@ -153,7 +153,7 @@ func mediaOf(head []byte) string {
 	return ""
 }
 
-// bounded reads at most so many bytes in total.
+// bounded limits the total number of bytes read.
 type bounded struct {
 	io.ReaderAt
 	left int64
@@ -168,7 +168,7 @@ func (b *bounded) ReadAt(p []byte, at int64) (int, error) {
 	return b.ReaderAt.ReadAt(p, at)
 }
 
-// zipEntries lists the files of an archive, and says why it does not list all.
+// zipEntries lists the files of an archive, and explains why if it does not list all.
 func zipEntries(file io.ReaderAt, size int64) ([]ui.ZipEntry, string) {
 	archive, err := zip.NewReader(&bounded{file, zipBytes}, size)
 	switch {
@@ -187,9 +187,9 @@ func zipEntries(file io.ReaderAt, size int64) ([]ui.ZipEntry, string) {
 	return out, ""
 }
 
-// artifactContent sends a picture or a video with the type of its content, and supports
-// range requests. A browser never shows any other foreign file: it is a download.
-// Opened directly, what is sent may not run or load anything.
+// artifactContent sends an image or a video with the type of its content, and supports range
+// requests. All other files are downloads, which browsers do not show. Opened directly, the content
+// may not run or load anything.
 func (s *Server) artifactContent(w http.ResponseWriter, r *http.Request) error {
 	run, err := param.ID(r)
 	if err != nil {

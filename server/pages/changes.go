@@ -25,22 +25,21 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// The most that the page of a run's changes shows at once.
+// Limits of the page of a run's changes.
 const (
 	shownFiles     = 200       // files; more are on the next pages
-	shownFileBytes = 48 << 10  // of one file's patch; a larger one is collapsed, and loaded when it is opened
+	shownFileBytes = 48 << 10  // of one file's patch; a larger one is collapsed and loaded when opened
 	shownDiffBytes = 256 << 10 // of all patches in the page together
 	oneFileBytes   = 2 << 20   // of a file's patch that is requested separately
 )
 
-// changeSource is a change that can be viewed: that of the whole run, of a step or of a
-// heal.
+// changeSource is a change that can be viewed: of the whole run, of a step or of a heal.
 type changeSource struct {
 	ui.ChangeSource
 	load func(context.Context) (patchText, error)
 }
 
-// changesTab shows what a run changes in the code.
+// changesTab shows the code changes of a run.
 func (s *Server) changesTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	q, err := param.Query(r)
 	if err != nil {
@@ -77,8 +76,7 @@ func (s *Server) changesTab(ctx context.Context, r *http.Request, h *ui.RunHead)
 	return ui.ChangesTab(c), nil
 }
 
-// fillFiles chooses which files are listed, and which of them have their patch in the
-// page.
+// fillFiles selects the files to list, and the ones with a patch on the page.
 func fillFiles(c *ui.Changes, all []ui.ChangedFile, one string) error {
 	var files []ui.ChangedFile
 	for i, f := range all {
@@ -112,8 +110,8 @@ func fillFiles(c *ui.Changes, all []ui.ChangedFile, one string) error {
 	return nil
 }
 
-// changePatch sends a change as a patch, as it is shown: without secrets, and with
-// binary files by name only unless it is a release's.
+// changePatch sends a change as a patch, as the page shows it: without secrets and, except for a
+// release, without the content of binary files.
 func (s *Server) changePatch(w http.ResponseWriter, r *http.Request) error {
 	id, err := param.ID(r)
 	if err != nil {
@@ -141,8 +139,8 @@ func (s *Server) changePatch(w http.ResponseWriter, r *http.Request) error {
 		return store.ErrNotFound
 	case err != nil:
 		return err
-	case p.cut: // half a patch must not be taken for the whole
-		return fault.New(contract.ClassHuman, contract.CodeTooLarge, "this change exceeds the limit of %s for a combined patch; the artifacts of run %d contain all of it", ui.Size(shownPatchBytes), id)
+	case p.cut: // a truncated patch must not be mistaken for the whole
+		return fault.New(contract.ClassHuman, contract.CodeTooLarge, "this change exceeds the limit of %s for a combined patch; see the artifacts of run %d for all of it", ui.Size(shownPatchBytes), id)
 	}
 	name := fmt.Sprintf("run-%d.patch", id)
 	if source.Name != "" {
@@ -159,7 +157,7 @@ func (s *Server) patchProblem(ctx context.Context, run int64, err error) string 
 		return "The patch is no longer in the artifact store."
 	}
 	s.Log.ErrorContext(ctx, "A patch could not be read", "request", middleware.RequestID(ctx), "run", run, "error", err)
-	return "The patch could not be read; see the server's log. Nothing is lost: the run has what it needs."
+	return "The patch could not be read; see the server's log. The run itself is not affected."
 }
 
 func sourceNamed(sources []changeSource, name string) (changeSource, error) {
@@ -170,7 +168,7 @@ func sourceNamed(sources []changeSource, name string) (changeSource, error) {
 	return sources[i], nil
 }
 
-// changeSources returns the changes that can be viewed, the whole first.
+// changeSources returns the changes that can be viewed, the whole change first.
 func (s *Server) changeSources(ctx context.Context, run store.Run) ([]changeSource, error) {
 	executions, err := s.Store.Executions(ctx, run.ID)
 	if err != nil {
@@ -193,8 +191,7 @@ func (s *Server) changeSources(ctx context.Context, run store.Run) ([]changeSour
 	return append(out, s.healChanges(patches, heals)...), nil
 }
 
-// wholeChange is that of the release; before there is one, that of the last work whose
-// whole result is known.
+// wholeChange returns the change of the release or, before there is one, the change so far.
 func (s *Server) wholeChange(run store.Run, executions []store.Execution, patches []contract.Artifact, heals []store.HealEvent) changeSource {
 	whole := s.workSoFar(executions, heals)
 	if run.ReleaseBranch != "" {
@@ -209,7 +206,7 @@ func (s *Server) wholeChange(run store.Run, executions []store.Execution, patche
 	return whole
 }
 
-// workSoFar is the change of the last work whose whole result is known.
+// workSoFar returns the change of the latest execution or repair whose complete result is known.
 func (s *Server) workSoFar(executions []store.Execution, heals []store.HealEvent) changeSource {
 	whole := changeSource{
 		ChangeSource: ui.ChangeSource{Label: "The whole change", What: "No changes yet."},
@@ -227,14 +224,14 @@ func (s *Server) workSoFar(executions []store.Execution, heals []store.HealEvent
 	return whole
 }
 
-// stateAfter returns the code that a phase or an accepted repair left, and a label for
-// it; for anything else the tree is empty.
+// stateAfter returns the code after a phase or an accepted repair, and a label for it; for anything
+// else the tree is empty.
 func stateAfter(e store.Execution, heals []store.HealEvent) (contract.Workspace, string) {
 	switch {
 	case len(e.Output) == 0:
 	case e.Step == "":
 		var out contract.Workspace
-		if json.Unmarshal(e.Output, &out) == nil && out.Tree != "" { // outputs of other phases have another form
+		if json.Unmarshal(e.Output, &out) == nil && out.Tree != "" { // outputs of other phases have a different structure
 			return out, fmt.Sprintf("Combined changes from the steps, as of %s attempt %d. Not released.", e.Phase, e.Attempt)
 		}
 	case e.Step == contract.StepRepair && e.Phase != contract.PhaseBuilder: // a builder's repair covers only one step's work
@@ -250,12 +247,12 @@ func stateAfter(e store.Execution, heals []store.HealEvent) (contract.Workspace,
 
 func stepOutput(e store.Execution) (out contract.StepOutput) {
 	if json.Unmarshal(e.Output, &out) != nil {
-		return contract.StepOutput{} // another form: not a step's
+		return contract.StepOutput{} // not the output of a step
 	}
 	return out
 }
 
-// stepChanges are the changes of the steps that were done, in plan order.
+// stepChanges returns the changes of the completed steps, in plan order.
 func (s *Server) stepChanges(plan contract.Plan, executions []store.Execution) []changeSource {
 	latest := map[string]contract.StepOutput{}
 	var names []string
@@ -289,7 +286,7 @@ func placeIn(plan contract.Plan, id string) int {
 	return len(plan.Steps)
 }
 
-// healChanges are the repairs, including discarded ones.
+// healChanges returns the changes of repairs, including discarded ones.
 func (s *Server) healChanges(patches []contract.Artifact, heals []store.HealEvent) []changeSource {
 	var out []changeSource
 	for _, h := range heals {
@@ -307,8 +304,8 @@ func (s *Server) healChanges(patches []contract.Artifact, heals []store.HealEven
 	return out
 }
 
-// healPatch returns the patch of a heal. A replay numbers heals from the start again;
-// the patch is that of the last one with its number.
+// healPatch returns the patch of a heal. A replay restarts the numbering of heals, so it is the
+// patch of the last heal with that number.
 func healPatch(patches []contract.Artifact, heals []store.HealEvent, h store.HealEvent) (contract.Artifact, bool) {
 	for _, other := range heals {
 		if other.Number == h.Number && other.ID > h.ID {
@@ -325,7 +322,7 @@ func healPatch(patches []contract.Artifact, heals []store.HealEvent, h store.Hea
 // maxOffset is the largest offset into a list.
 const maxOffset = 10_000_000
 
-// offset reads how many rows of a list are skipped before those that are shown.
+// offset reads the number of rows of a list to skip.
 func offset(q url.Values, name string) (int, error) {
 	if q.Get(name) == "" {
 		return 0, nil

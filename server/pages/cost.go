@@ -12,13 +12,13 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// What the page of a run's cost shows.
+// Limits of the page of a run's cost.
 const (
 	costParts    = 160 // in the chart of spending over time
 	shownDearest = 12
 )
 
-// costTab shows what a run used, and which budgets paid for it.
+// costTab shows the cost of a run and the budgets that it was charged to.
 func (s *Server) costTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (templ.Component, error) {
 	run := h.Run
 	p := ui.CostPage{Run: run}
@@ -57,7 +57,7 @@ func (s *Server) costTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (t
 	return ui.CostTab(p), nil
 }
 
-// budgets returns the budgets that pay for a run's calls: its own, and that of the day
+// budgets returns the budgets to which a run's calls are charged: its own and the one for the day
 // on which it was last active.
 func (s *Server) budgets(ctx context.Context, run store.Run, last time.Time) ([]ui.BudgetRow, error) {
 	own, err := s.Store.Budget(ctx, store.ScopeRun, fmt.Sprint(run.ID))

@@ -17,9 +17,9 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// chooseDiff leads to the comparison of a run with the one that is named, by default
-// with the run that it was forked from or that came before it in its project. The other
-// run is the first side: the page reports what is worse in this run.
+// chooseDiff redirects to the comparison of a run with the named one, by default with the run that
+// it was forked from or the previous run of its project. The other run is the first side, so the
+// page reports what is worse in this run.
 func (s *Server) chooseDiff(w http.ResponseWriter, r *http.Request) error {
 	id, err := param.ID(r)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Server) chooseDiff(w http.ResponseWriter, r *http.Request) error {
 	if before == 0 {
 		return s.page(s.noDiff)(w, r)
 	}
-	// The first of its project is compared with what came after it.
+	// The first run of a project is compared with the next one.
 	http.Redirect(w, r, diffHref(diff.Ref{Run: min(before, id)}, diff.Ref{Run: max(before, id)}, ""), http.StatusFound)
 	return nil
 }
@@ -77,7 +77,7 @@ func diffHref(a, b diff.Ref, phase string) string {
 	return to
 }
 
-// noDiff is the page for a run that has nothing to compare with.
+// noDiff is the page for a run that has no other run to compare with.
 func (s *Server) noDiff(r *http.Request, shell ui.Shell) (templ.Component, error) {
 	id, err := param.ID(r)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Server) noDiff(r *http.Request, shell ui.Shell) (templ.Component, error
 	return ui.NoDiff(shell, id), nil
 }
 
-// diffPage compares two runs, or attempts of one, what is worse first.
+// diffPage compares two runs, or two attempts of one run, regressions first.
 func (s *Server) diffPage(r *http.Request, shell ui.Shell) (templ.Component, error) {
 	refs, err := diffRefs(r)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Server) diffPage(r *http.Request, shell ui.Shell) (templ.Component, err
 	return ui.Compared(p), nil
 }
 
-// attemptsOf returns the attempts of a phase to choose from as a side.
+// attemptsOf returns the attempts of a phase that can be chosen as a side.
 func (s *Server) attemptsOf(ctx context.Context, ref diff.Ref) (out []int, err error) {
 	phases, err := s.Views.Phases(ctx, ref.Run)
 	for _, p := range phases {
@@ -123,7 +123,7 @@ func (s *Server) attemptsOf(ctx context.Context, ref diff.Ref) (out []int, err e
 	return out, err
 }
 
-// diffRefs reads which two sides a request is about.
+// diffRefs reads the two sides of a requested comparison.
 func diffRefs(r *http.Request) (refs [2]diff.Ref, err error) {
 	q, err := param.Query(r)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// What pages of environments show at most.
+// Limits of the pages of environments.
 const (
 	shownEnvironments = 200
 	shownOutputBytes  = 32 << 10
@@ -23,8 +23,8 @@ func (s *Server) environmentsPage(r *http.Request, shell ui.Shell) (templ.Compon
 	return ui.Environments(ui.EnvironmentsPage{Shell: shell, Rows: rows}), err
 }
 
-// environmentTab shows what a run prepared before its first phase. While that is being
-// prepared the page is reloaded every few seconds, as output has no events.
+// environmentTab shows the environment that a run prepares before its first phase. During the
+// preparation the page is reloaded every few seconds, as output has no events.
 func (s *Server) environmentTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (templ.Component, error) {
 	p := ui.EnvironmentPage{}
 	var err error
@@ -50,7 +50,7 @@ func (s *Server) environmentTab(ctx context.Context, _ *http.Request, h *ui.RunH
 	return ui.EnvironmentTab(p), nil
 }
 
-// lastOutput is the end of what a run's commands are printing now.
+// lastOutput returns the end of the live output of a run's commands.
 func (s *Server) lastOutput(ctx context.Context, id int64) (string, error) {
 	pieces, err := s.Views.LastOutput(ctx, id, shownOutputPieces)
 	if err != nil {

@@ -16,15 +16,15 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// The most that a page of events shows and reads.
+// Limits of a page of events.
 const (
 	shownEventRows = 100
-	scannedEvents  = 10000 // examined for a type, for each page
+	scannedEvents  = 10000 // examined per page when filtered by type
 	payloadText    = 16 << 10
 	maxPrefix      = 100
 )
 
-// eventsTab shows all that happened in a run, event by event.
+// eventsTab lists all events of a run.
 func (s *Server) eventsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	q := r.URL.Query()
 	l := ui.EventList{Head: *h, Prefix: q.Get("type"), Oldest: q.Get("order") == "oldest", Live: !h.Run.Status.Terminal() || h.Run.StayingUntil != nil}
@@ -47,8 +47,7 @@ func (s *Server) eventsTab(ctx context.Context, r *http.Request, h *ui.RunHead) 
 	return ui.EventsTab(l), nil
 }
 
-// eventPlace reads from which number, and in which direction, a request asks for
-// events.
+// eventPlace reads the start and the direction of the requested events.
 func eventPlace(q url.Values, l ui.EventList) (from int64, up bool, err error) {
 	number := func(name string) int64 {
 		n, wrong := strconv.ParseInt(q.Get(name), 10, 64)
@@ -75,7 +74,7 @@ func eventPlace(q url.Values, l ui.EventList) (from int64, up bool, err error) {
 	return l.Head.Run.EventSeq + 1, false, nil
 }
 
-// fillEvents reads a window of events next to a number.
+// fillEvents reads the events before or after a number.
 func (s *Server) fillEvents(ctx context.Context, l *ui.EventList, from int64, up bool) error {
 	from = min(max(from, 0), l.Head.Run.EventSeq+1)
 	grows := l.Oldest != up // towards larger numbers
@@ -120,7 +119,7 @@ func (s *Server) fillEvents(ctx context.Context, l *ui.EventList, from int64, up
 	return nil
 }
 
-// eventAddress returns the address of the events next to a number.
+// eventAddress returns the address of the events before or after a number.
 func eventAddress(l *ui.EventList, name string, seq int64) string {
 	q := url.Values{name: {fmt.Sprint(l.Cursor(seq))}}
 	if l.Oldest {

@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// shownFindingRows is how many findings the page of findings shows at once.
+// shownFindingRows is the number of findings per page.
 const shownFindingRows = 100
 
 // findingsTab shows the findings of a run's verification.

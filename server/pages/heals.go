@@ -17,13 +17,13 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// What the page of a run's heals shows at once.
+// Limits of the page of a run's heals.
 const (
 	shownHealCards = 40
-	shownHealBytes = 32 << 10 // of a repair's patch in the page; the page of changes has all of it
+	shownHealBytes = 32 << 10 // of a repair's patch; the page of changes shows all of it
 )
 
-// healsTab shows what failed in a run, what was done about it, and with what result.
+// healsTab shows the failures of a run, the actions taken, and their results.
 func (s *Server) healsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	q, err := param.Query(r)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Server) healsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (
 	return ui.HealsTab(p), nil
 }
 
-// during returns what people were asked during the heals that are shown.
+// during returns the interventions during the heals that are shown.
 func during(asked []views.Intervention, heals []store.HealEvent, p ui.HealsPage) (out []views.Intervention) {
 	for _, a := range asked {
 		early := len(heals) > 0 && p.From+len(heals) < p.Total && a.CreatedAt.Before(heals[0].CreatedAt)
@@ -92,9 +92,8 @@ func during(asked []views.Intervention, heals []store.HealEvent, p ui.HealsPage)
 	return out
 }
 
-// pathOf arranges what happened as one path: attempt, what was done about its failure,
-// the next attempt, and so on. Heals and interventions come in the order in which they
-// began.
+// pathOf arranges attempts, heals and interventions as one path: an attempt, the reaction to its
+// failure, the next attempt, and so on. Heals and interventions are sorted by their start.
 func pathOf(heals []store.HealEvent, asked []views.Intervention, executions []store.Execution) []ui.PathNode {
 	type moment struct {
 		heal *store.HealEvent
@@ -155,8 +154,7 @@ func first[T any](all []T, meant func(T) bool) *T {
 	return nil
 }
 
-// firstAfter returns the first attempt of a phase, or of a step, that began in a span
-// of time.
+// firstAfter returns the first attempt of a phase or step that began within a time span.
 func firstAfter(executions []store.Execution, phase contract.Phase, step string, ended bool, from, to int64) *store.Execution {
 	if !ended {
 		return nil

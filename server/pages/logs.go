@@ -31,10 +31,10 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// The most that a page of a log shows and reads.
+// Limits of a page of a log.
 const (
 	shownEntries  = 100
-	scannedLog    = 1000     // messages that are searched, for each page
+	scannedLog    = 1000     // messages searched per page
 	entryLines    = 12       // of a message; the rest has its own page
 	entryText     = 8000     // characters of a message
 	linesBefore   = 3        // lines above a match
@@ -42,12 +42,12 @@ const (
 	outputBytes   = 64 << 10 // of a check's output that is read for the log
 	searchedBytes = 1 << 20  // of a check's output that is searched
 	maxSearch     = 200      // characters to search for
-	// logOverlap is how far before its end a growing log is read again: an entry
-	// written at the same time may become visible a moment later.
+	// logOverlap is how far before its end a growing log is read again, as entries written at the
+	// same time may become visible a moment later.
 	logOverlap = 2 * time.Second
 )
 
-// logRequest is the part of a log that a request asks for.
+// logRequest is the requested part of a log.
 type logRequest struct {
 	ui.LogChoice
 	all    []store.Execution // of the run
@@ -142,8 +142,8 @@ func readLogKey(text string) (k views.LogKey, err error) {
 	return views.LogKey{At: time.UnixMicro(n[0]).UTC(), ExecutionID: n[1], Turn: int(n[2]), Place: int(n[3]), Check: parts[4]}, nil
 }
 
-// windowOf reads where a window begins or ends. An active run is shown from its end, a
-// finished one from its beginning.
+// windowOf reads the start or the end of the requested window. By default, the log of an active run
+// is shown from its end, and the log of a finished run from its beginning.
 func windowOf(q url.Values, over bool) (from views.LogKey, back bool, err error) {
 	at := q.Get("at")
 	switch {
@@ -163,7 +163,7 @@ func windowOf(q url.Values, over bool) (from views.LogKey, back bool, err error)
 	return from, false, err
 }
 
-// logsTab shows what was said and done in a run, as one stream in the order of time.
+// logsTab shows the messages and outputs of a run as one stream in chronological order.
 func (s *Server) logsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	run := h.Run.ID
 	l, err := s.logRequest(ctx, r, run)
@@ -218,12 +218,12 @@ func (s *Server) logsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (t
 	return ui.LogsTab(p), nil
 }
 
-// redactMargin is how much more of a message is read than shown, so that a secret is
-// recognized even if it is cut.
+// redactMargin is how many more characters of a message are read than shown, so that a secret at
+// the cut is recognized.
 const redactMargin = 1000
 
-// logTexts reads messages with Store.LogTexts and redacts them: tools return files and
-// output to agents unredacted. Length says how much of the whole remains.
+// logTexts reads messages with Store.LogTexts and redacts them, as tools return files and output to
+// agents unredacted. Length is the length of the whole message.
 func (s *Server) logTexts(ctx context.Context, keys []views.LogKey, cut int) (map[views.LogKey]views.LogText, error) {
 	texts, err := s.Views.LogTexts(ctx, keys, cut+redactMargin)
 	for k, t := range texts {
@@ -241,8 +241,8 @@ func (s *Server) logTexts(ctx context.Context, keys []views.LogKey, cut int) (ma
 	return texts, err
 }
 
-// logEntries reads the entries at positions of a log. Outputs of checks that do not
-// contain the search text are left out.
+// logEntries reads the entries at positions of a log. It omits outputs of checks that do not
+// contain the search text.
 func (s *Server) logEntries(ctx context.Context, run int64, l logRequest, keys []views.LogKey) ([]ui.LogEntry, error) {
 	texts, err := s.logTexts(ctx, keys, entryText)
 	if err != nil {
@@ -281,7 +281,7 @@ func (s *Server) logEntries(ctx context.Context, run int64, l logRequest, keys [
 	return out, nil
 }
 
-// entryID names an entry within a page. The id of a check is text from elsewhere.
+// entryID returns the HTML id of an entry. The id of a check is untrusted text.
 func entryID(k views.LogKey) string {
 	id := fmt.Sprintf("l-%d-%d-%d", k.ExecutionID, k.Turn, k.Place)
 	if k.Check != "" {
@@ -305,7 +305,7 @@ func fillText(e *ui.LogEntry, t views.LogText, search string) {
 	}
 }
 
-// shownPart is the beginning of a text, or the part around the first match.
+// shownPart returns the beginning of a text, or the part around the first match.
 func shownPart(text, search string) string {
 	part := ui.FirstLines(text, entryLines, entryBytes)
 	hit := strings.Index(strings.ToLower(text), strings.ToLower(search))
@@ -331,7 +331,7 @@ func (s *Server) fillEnd(e *ui.LogEntry, search string) bool {
 	return search == "" || strings.Contains(strings.ToLower(text), strings.ToLower(search))
 }
 
-// fillOutput reads the end of what a check printed.
+// fillOutput fills in the output of a check.
 func (s *Server) fillOutput(ctx context.Context, e *ui.LogEntry, o views.LogOutput, search string) (bool, error) {
 	e.Role, e.Name, e.Bad, e.Code = views.LogRoleCheck, o.Result.Check.Name, !o.Result.OK, o.Result.Code
 	e.Name = cmp.Or(e.Name, o.Result.Check.ID)
@@ -375,8 +375,8 @@ func lastLines(text string, lines int) string {
 	return ui.FirstLines(text[at+1:], lines, entryBytes)
 }
 
-// beginning reads the first part of a file as text. A file that no longer exists has
-// none.
+// beginning reads the first part of a file as text. If the file no longer exists, it returns a
+// note.
 func (s *Server) beginning(ctx context.Context, digest string, size, most int64) (string, error) {
 	if digest == "" || size == 0 {
 		return "", nil
@@ -393,7 +393,7 @@ func (s *Server) beginning(ctx context.Context, digest string, size, most int64)
 	return strings.ToValidUTF8(string(text), "\ufffd"), err
 }
 
-// logEntryTab is the whole text of one entry.
+// logEntryTab shows the whole text of one entry.
 func (s *Server) logEntryTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	k, err := readLogKey(r.PathValue("entry"))
 	if err != nil {
@@ -420,7 +420,7 @@ func (s *Server) logEntryTab(ctx context.Context, r *http.Request, h *ui.RunHead
 	return ui.LogEntryTab(p), err
 }
 
-// wholeText is how many characters of a message its own page reads.
+// wholeText is the maximum number of characters read for a message's own page.
 const wholeText = 16 << 20
 
 // entryContent opens the whole text of an entry.
@@ -447,7 +447,7 @@ func (s *Server) entryContent(ctx context.Context, run int64, k views.LogKey) (i
 	return nil, store.ErrNotFound
 }
 
-// The most that a window of a text shows and reads.
+// Limits of a window of a text.
 const (
 	shownLines  = 1000
 	lineBytes   = 2000
@@ -456,8 +456,8 @@ const (
 	foundLines  = 500
 )
 
-// textWindow reads the window of a text that a request asks for: from a line on, or the
-// lines from there on that match the search.
+// textWindow reads the requested window of a text: from a given line on, all lines or those that
+// match the search.
 func textWindow(r *http.Request, content io.Reader) (t ui.Text, err error) {
 	q := r.URL.Query()
 	from := 1
@@ -510,7 +510,7 @@ func textWindow(r *http.Request, content io.Reader) (t ui.Text, err error) {
 	return t, nil
 }
 
-// readLine reads a line, keeps its beginning, and returns how many bytes it left out.
+// readLine reads a line, keeps its beginning, and returns the number of bytes omitted.
 func readLine(r *bufio.Reader) (line []byte, rest int64, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -532,7 +532,7 @@ func readLine(r *bufio.Reader) (line []byte, rest int64, err error) {
 	}
 }
 
-// nextError leads to the next error after a position.
+// nextError redirects to the next error after a position.
 func (s *Server) nextError(w http.ResponseWriter, r *http.Request) error {
 	run, err := param.ID(r)
 	if err != nil {
@@ -555,7 +555,7 @@ func (s *Server) nextError(w http.ResponseWriter, r *http.Request) error {
 	q := l.query(from, false)
 	q.Most = 1
 	found, err := s.Views.LogWindow(r.Context(), q)
-	if err == nil && len(found.Keys) == 0 { // after the last one comes the first one
+	if err == nil && len(found.Keys) == 0 { // wrap around to the first error
 		q.From = views.LogStart
 		found, err = s.Views.LogWindow(r.Context(), q)
 	}
@@ -587,15 +587,15 @@ func (s *Server) logText(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Content-Disposition", respond.Attachment(fmt.Sprintf("run-%d.log", run)))
-	w = middleware.LiftTimeout(w, r, s.Log) // a long log takes time; each piece of it has its own limit
+	w = middleware.LiftTimeout(w, r, s.Log) // a long log takes time; each chunk has its own limit
 	for from := views.LogStart; ; {
 		page, err := s.Views.LogWindow(ctx, l.query(from, false))
 		if err == nil {
 			err = s.writeLog(ctx, w, run, l, page.Keys)
 		}
 		if err != nil {
-			s.Log.InfoContext(ctx, "A log ended early", "request", middleware.RequestID(ctx), "run", run, "error", err)
-			fmt.Fprintln(w, "\n=== The log is incomplete: reading it failed. Request it again.") // nobody is left to report to if this fails
+			s.Log.InfoContext(ctx, "A log was not sent completely", "request", middleware.RequestID(ctx), "run", run, "error", err)
+			fmt.Fprintln(w, "\n=== The log is incomplete: reading it failed. Request it again.") // an error here cannot be reported to the client
 			return nil
 		}
 		if !page.More {

@@ -18,10 +18,10 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// stateTimeout limits the query of a run for its state.
+// stateTimeout limits the time of a query for a run's state.
 const stateTimeout = 2 * time.Second
 
-// today is when the day of the budgets began, in UTC.
+// today returns the start of the current budget day, in UTC.
 func today() time.Time { return time.Now().UTC().Truncate(24 * time.Hour) }
 
 func (s *Server) modelsPage(r *http.Request, shell ui.Shell) (templ.Component, error) {
@@ -63,8 +63,7 @@ func calls(m ui.KnownModel) int {
 	return m.Today.Calls
 }
 
-// knownModels returns the models of the catalogue and those called today, by
-// provider/model.
+// knownModels returns the models of the catalogue and those called today, keyed by provider/model.
 func (s *Server) knownModels(ctx context.Context) (map[string]*ui.KnownModel, error) {
 	known := map[string]*ui.KnownModel{}
 	for _, e := range setup.Catalogue(s.Runs.Config) {
@@ -83,7 +82,7 @@ func (s *Server) knownModels(ctx context.Context) (map[string]*ui.KnownModel, er
 	return known, err
 }
 
-// providerRow reports how a provider is doing, by its last call of today.
+// providerRow returns the state of a provider according to its last call today.
 func providerRow(name, kind, key string, known []ui.KnownModel) ui.ProviderRow {
 	row := ui.ProviderRow{Name: name, Kind: kind, Key: key, State: ui.Queued, Word: "Not used today"}
 	var last *views.ModelActivity
@@ -102,7 +101,7 @@ func providerRow(name, kind, key string, known []ui.KnownModel) ui.ProviderRow {
 	return row
 }
 
-// modelsTab shows which agent of a run uses which model, and lets the user switch it.
+// modelsTab shows the model of each agent of a run, and lets the user switch it.
 func (s *Server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (templ.Component, error) {
 	m := ui.RunModels{Head: *h, Live: !h.Run.Status.Terminal()}
 	usage, err := s.Views.ModelUsage(ctx, h.Run.ID)
@@ -116,7 +115,7 @@ func (s *Server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) 
 		if view, err := s.Runs.State(ctx, h.Run.ID); err == nil {
 			now = view.Models
 		} else {
-			m.Live, m.Reason = false, "The run's workflow is not responding, so this page shows the models that the run started with. Nothing is lost; try again shortly."
+			m.Live, m.Reason = false, "The run's workflow is not responding, so this page shows the models with which the run started. Nothing is lost; try again shortly."
 			if errors.Is(err, store.ErrNotFound) {
 				return nil, err
 			}
@@ -140,9 +139,8 @@ func (s *Server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) 
 	return ui.RunModelsTab(m), nil
 }
 
-// modelOf returns the model that an agent of a run uses now, if that is known, and
-// those it used. For a run that has ended, where an agent used a single one, it is that
-// one.
+// modelOf returns the model that an agent of a run uses now, if known, and the models that it used.
+// For a finished run in which the agent used a single model, it returns that one.
 func modelOf(agent contract.Agent, at contract.ModelChoice, now map[contract.Agent]contract.ModelChoice, usage []views.ModelUsage) ui.RunModel {
 	row := ui.RunModel{Agent: agent, At: at, Now: cmp.Or(now[agent], at)}
 	var asked []contract.ModelChoice
@@ -163,8 +161,7 @@ func modelOf(agent contract.Agent, at contract.ModelChoice, now map[contract.Age
 	return row
 }
 
-// membersOf are the members of the deliberation that plans or planned a run, if there
-// is one.
+// membersOf returns the members of the deliberation that plans or planned a run, if there is one.
 func membersOf(run store.Run, now map[contract.Agent]contract.ModelChoice, usage []views.ModelUsage) (out []ui.RunModel) {
 	d := run.Settings.Deliberation
 	if d == nil {

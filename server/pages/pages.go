@@ -1,5 +1,5 @@
-// Package pages serves the dashboard: each file gathers what one page or tab shows from
-// rows and artifacts, and passes it to a template of server/ui.
+// Package pages serves the dashboard: each file collects the data of one page or tab from rows and
+// artifacts, and passes it to a template of server/ui.
 package pages
 
 import (
@@ -92,7 +92,7 @@ func (s *Server) page(p page) respond.Handler {
 	}
 }
 
-// shell is what every page has around its content.
+// shell returns the frame that every page has around its content.
 func (s *Server) shell(r *http.Request) (ui.Shell, error) {
 	shell := respond.Shell(r)
 	var err error
@@ -103,8 +103,8 @@ func (s *Server) shell(r *http.Request) (ui.Shell, error) {
 	return shell, err
 }
 
-// tab is a page of a run: its head and the content of one tab, which can read the head
-// and add to it.
+// tab returns a page of a run: its head and one tab. The function for its content can read and
+// extend the head.
 func (s *Server) tab(name string, content func(context.Context, *http.Request, *ui.RunHead) (templ.Component, error)) page {
 	return func(r *http.Request, shell ui.Shell) (templ.Component, error) {
 		id, err := param.ID(r)
@@ -127,5 +127,5 @@ func (s *Server) tab(name string, content func(context.Context, *http.Request, *
 	}
 }
 
-// streamOf is the address of the stream that keeps a run's page live.
+// streamOf returns the address of the stream that updates a run's page.
 func streamOf(id, seq int64) string { return fmt.Sprintf("/api/runs/%d/stream?after=%d", id, seq) }

@@ -18,23 +18,22 @@ import (
 
 // Limits of the patches that pages show.
 const (
-	// shownPatchBytes is how much of a patch is read. A larger one is cut.
+	// shownPatchBytes is the number of bytes after which a patch is cut.
 	shownPatchBytes = 16 << 20
-	// patchCacheBytes limits the patches that are kept in memory, so that a page which
-	// shows a large one file by file reads it once.
+	// patchCacheBytes limits the patches cached in memory. Without the cache, a page that shows a
+	// large patch file by file would read it repeatedly.
 	patchCacheBytes = 64 << 20
 )
 
-// patchText is a patch as it is shown, with its files, whose texts are parts of it.
+// patchText is a patch ready to be shown, with its files, whose texts are substrings of it.
 type patchText struct {
 	text  string
 	cut   bool
 	files []ui.ChangedFile
 }
 
-// patchCache caches the patches that were shown last, by the digests they were made
-// from. The content of a digest never changes, so nothing is ever stale. The zero value
-// is ready to use.
+// patchCache caches recently shown patches, keyed by the digests of their sources. The content of a
+// digest never changes, so entries never become stale. The zero value is ready to use.
 type patchCache struct {
 	mu    sync.Mutex
 	known map[string]patchText
@@ -80,8 +79,8 @@ func (c *patchCache) touch(key string) {
 	c.order = append(c.order, key)
 }
 
-// patchBetween returns the difference between two patches of one base, ready to be
-// shown: without secrets, as text. An empty digest means the base itself.
+// patchBetween returns the difference between two patches of the same base, ready to be shown: as
+// text, without secrets. An empty digest means the base itself.
 func (s *Server) patchBetween(ctx context.Context, from, to string) (patchText, error) {
 	return s.cachedPatch(from+".."+to, func() (patchText, error) {
 		var sides [2][]byte
@@ -94,7 +93,7 @@ func (s *Server) patchBetween(ctx context.Context, from, to string) (patchText, 
 				return patchText{}, err
 			}
 			if cut {
-				return patchText{cut: true}, nil // half a patch is of no use
+				return patchText{cut: true}, nil // a truncated patch is useless
 			}
 			sides[i] = content
 		}
@@ -139,8 +138,8 @@ func (s *Server) readPatch(ctx context.Context, digest string) (content []byte, 
 	return content, cut, err
 }
 
-// filesOf splits a patch by file. It goes by the lines with which git begins a file, so
-// that a patch from which something was removed is shown as well.
+// filesOf splits a patch by file. It relies only on the lines with which git starts a file, so it
+// can also split a patch from which parts were removed.
 func filesOf(patch string) []ui.ChangedFile {
 	const begin = "diff --git "
 	var files []ui.ChangedFile
@@ -157,14 +156,14 @@ func filesOf(patch string) []ui.ChangedFile {
 	return files
 }
 
-// digestOf distinguishes the texts of one page.
+// digestOf returns a short digest that distinguishes the texts of a page.
 func digestOf(text string) string {
 	const digestBytes = 8
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:digestBytes])
 }
 
-// fileOf reads what a patch says about one file.
+// fileOf parses the part of a patch for one file.
 func fileOf(patch string) ui.ChangedFile {
 	f := ui.ChangedFile{Status: "modified", Text: patch, Bytes: len(patch), Digest: digestOf(patch)}
 	head, body := patch, ""
@@ -185,7 +184,7 @@ func fileOf(patch string) ui.ChangedFile {
 	return f
 }
 
-// readHead reads one line of what precedes a file's changes.
+// readHead parses one of the lines before a file's changes.
 func readHead(f *ui.ChangedFile, line string) {
 	word := func(prefix string) (string, bool) { return strings.CutPrefix(line, prefix) }
 	if rest, is := word("diff --git "); is {
@@ -209,8 +208,7 @@ func readHead(f *ui.ChangedFile, line string) {
 	}
 }
 
-// nameOfBoth returns the name in "a/NAME b/NAME", where nothing else shows where one
-// ends.
+// nameOfBoth returns the name in "a/NAME b/NAME", where NAME may contain spaces.
 func nameOfBoth(both string) string {
 	if strings.HasPrefix(both, `"`) {
 		if end := strings.Index(both, `" "`); end >= 0 {
@@ -220,8 +218,8 @@ func nameOfBoth(both string) string {
 	return nameIn(both[:len(both)/2])
 }
 
-// nameIn returns a name without its leading a/ or b/. A tab ends a name that contains a
-// space.
+// nameIn returns a name without its leading a/ or b/. Git ends a name that contains a space with a
+// tab.
 func nameIn(name string) string {
 	name = unquoted(strings.TrimSuffix(name, "\t"))
 	if _, rest, ok := strings.Cut(name, "/"); ok {
@@ -230,7 +228,7 @@ func nameIn(name string) string {
 	return name
 }
 
-// unquoted reads a name that git quoted because of unusual bytes.
+// unquoted decodes a name that git quoted because of unusual bytes.
 func unquoted(name string) string {
 	if strings.HasPrefix(name, `"`) {
 		if plain, err := strconv.Unquote(name); err == nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// What pages of pipelines show at most.
+// Limits of the pages of pipelines.
 const (
 	shownPipelines = 50
 	shownAsking    = 20
@@ -37,7 +37,7 @@ func (s *Server) pipelinesPage(r *http.Request, shell ui.Shell) (templ.Component
 	if err != nil {
 		return nil, err
 	}
-	filter.Limit = shownPipelines + 1 // one more shows whether there are older ones
+	filter.Limit = shownPipelines + 1 // the extra one tells whether there are older pipelines
 	if p.Rows, err = s.Store.ListPipelines(ctx, filter); err != nil {
 		return nil, err
 	}
@@ -51,13 +51,13 @@ func (s *Server) pipelinesPage(r *http.Request, shell ui.Shell) (templ.Component
 	return ui.Pipelines(p), err
 }
 
-// askingPipelines are those that wait for a person, the newest first.
+// askingPipelines returns the pipelines that wait for a person, the newest first.
 func (s *Server) askingPipelines(ctx context.Context) ([]store.Pipeline, error) {
 	all, err := s.Store.ListPipelines(ctx, store.PipelineFilter{Status: []contract.PipelineStatus{contract.PipelineReport}, Limit: shownAsking})
 	return slices.DeleteFunc(all, func(p store.Pipeline) bool { return p.WaitingFor == "" }), err
 }
 
-// pipelineChoice reads which pipelines a request asks for.
+// pipelineChoice reads the filter of the requested pipelines.
 func pipelineChoice(r *http.Request, c *ui.PipelineChoice) (f store.PipelineFilter, err error) {
 	q, err := param.Query(r)
 	if err != nil {
@@ -92,8 +92,8 @@ func (s *Server) pipelinePage(r *http.Request, shell ui.Shell) (templ.Component,
 		return nil, err
 	}
 	q := p.Pipeline
-	// What happens after this number arrives by the stream; what happened before is in
-	// what is read from here on.
+	// The stream delivers the events after this number; earlier ones are part of the data read
+	// below.
 	seq, err := s.Feed.LastEvent(ctx, q.RunID)
 	if err != nil {
 		return nil, err
@@ -113,9 +113,8 @@ func (s *Server) pipelinePage(r *http.Request, shell ui.Shell) (templ.Component,
 	return ui.PipelineView(p), nil
 }
 
-// relatedPipelines reads what a pipeline is related to: the run that it plans, the
-// pipeline that it recovers, the one that recovers it, and the handoff it left for that
-// one.
+// relatedPipelines reads the run that a pipeline plans, the pipeline that it recovers, the pipeline
+// that recovers it, and its handoff.
 func (s *Server) relatedPipelines(ctx context.Context, p *ui.PipelinePage) error {
 	q := p.Pipeline
 	if q.ForRun {
@@ -149,7 +148,8 @@ func (s *Server) relatedPipelines(ctx context.Context, p *ui.PipelinePage) error
 	return err
 }
 
-// pipelineWork reads what the members of a pipeline did.
+// pipelineWork reads the results of a pipeline's members: entries, messages, votes, errors and
+// reports.
 func (s *Server) pipelineWork(ctx context.Context, p *ui.PipelinePage) (err error) {
 	id := p.Pipeline.ID
 	if p.Entries, err = s.Store.PipelineEntries(ctx, id, true, false); err != nil {
@@ -179,7 +179,7 @@ func (s *Server) pipelineWork(ctx context.Context, p *ui.PipelinePage) (err erro
 	return nil
 }
 
-// handoffOf returns the file that a pipeline left for the one that recovers it.
+// handoffOf returns the file that a pipeline left for its recovery.
 func (s *Server) handoffOf(ctx context.Context, p store.Pipeline) (contract.Artifact, error) {
 	if p.HandoffRef == "" {
 		return contract.Artifact{}, store.ErrNotFound
@@ -187,7 +187,7 @@ func (s *Server) handoffOf(ctx context.Context, p store.Pipeline) (contract.Arti
 	return s.Views.ArtifactNamed(ctx, p.RunID, p.HandoffRef)
 }
 
-// handoff sends the handoff of a pipeline as a file to save.
+// handoff sends the handoff of a pipeline as a download.
 func (s *Server) handoff(w http.ResponseWriter, r *http.Request) error {
 	id, err := param.ID(r)
 	if err != nil {
@@ -204,7 +204,7 @@ func (s *Server) handoff(w http.ResponseWriter, r *http.Request) error {
 	return s.Download(w, r, s.Artifacts, file)
 }
 
-// pipelineText is one long text of a pipeline.
+// pipelineText shows one long text of a pipeline.
 func (s *Server) pipelineText(r *http.Request, shell ui.Shell) (templ.Component, error) {
 	id, err := param.ID(r)
 	if err != nil {
@@ -228,7 +228,7 @@ func (s *Server) pipelineText(r *http.Request, shell ui.Shell) (templ.Component,
 	return ui.PipelineTextPage(p), nil
 }
 
-// planning returns the pipelines that plan, or planned, a run, the newest first.
+// planning returns the pipelines that plan or planned a run, the newest first.
 func (s *Server) planning(ctx context.Context, run int64) ([]store.Pipeline, error) {
 	return s.Store.ListPipelines(ctx, store.PipelineFilter{RunID: run, Limit: shownPlanning})
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// shownPlans is how many versions of a plan are listed.
+// shownPlans is the number of versions of a plan that are listed.
 const shownPlans = 50
 
 // planTab shows the plan of a run as a graph, and the state of its steps.
@@ -78,7 +78,7 @@ func planQuery(run int64, v url.Values) (q ui.PlanQuery, err error) {
 	return q, nil
 }
 
-// planVersion reads the requested version and the one that it is compared with.
+// planVersion reads the requested version of the plan and the version to compare it with.
 func (s *Server) planVersion(ctx context.Context, run store.Run, p *ui.PlanPage) (err error) {
 	asked := cmp.Or(p.Query.Version, run.PlanID)
 	if asked == 0 {
@@ -112,7 +112,7 @@ func (s *Server) planVersion(ctx context.Context, run store.Run, p *ui.PlanPage)
 	return nil
 }
 
-// step returns what is known about the selected step; nil if it does not exist.
+// step returns the details of the selected step; nil if it does not exist.
 func (s *Server) step(ctx context.Context, run int64, p ui.PlanPage, work []views.Span) (*ui.StepDetail, error) {
 	step, known := p.Plan.Step(p.Query.Step)
 	if !known {
@@ -150,7 +150,7 @@ func (s *Server) step(ctx context.Context, run int64, p ui.PlanPage, work []view
 	}
 	e, err := s.Store.Execution(ctx, run, done)
 	if errors.Is(err, store.ErrNotFound) {
-		return d, nil // it disappeared between two reads
+		return d, nil // it was deleted between two reads
 	}
 	if err != nil {
 		return nil, err

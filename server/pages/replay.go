@@ -21,14 +21,14 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// The most that the page of replays shows.
+// Limits of the page of replays.
 const (
 	shownReplays = 50
 	shownConsole = 120 // lines
 	consoleText  = 240 // characters of a line
 )
 
-// replayTab is where a run is repeated, forked or continued, and watched.
+// replayTab lets the user repeat, fork, continue and watch a run.
 func (s *Server) replayTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	p, run := ui.ReplayPage{Head: *h}, h.Run
 	q := r.URL.Query()
@@ -68,7 +68,7 @@ func (s *Server) replayTab(ctx context.Context, r *http.Request, h *ui.RunHead) 
 	return ui.ReplayTab(p), err
 }
 
-// points are the places from which a run can be repeated: phases that began, and steps
+// points returns the places from which a run can be repeated: phases that have started, and steps
 // of the builder.
 func points(phases []ui.PhaseStrip, steps []rerun.Preview, executions []store.Execution) (out []ui.ReplayPoint) {
 	latest := map[[2]string]store.Execution{}
@@ -100,7 +100,7 @@ func points(phases []ui.PhaseStrip, steps []rerun.Preview, executions []store.Ex
 	return out
 }
 
-// stepPoint is a step of the builder from which a run can be repeated.
+// stepPoint returns the point for repeating a run from a step of the builder.
 func stepPoint(o rerun.Preview, latest map[[2]string]store.Execution) ui.ReplayPoint {
 	p := ui.ReplayPoint{Phase: contract.PhaseBuilder, Step: o.Step, Kept: append([]string{string(contract.PhasePlanner)}, o.Kept...)}
 	p.Repeated = append(append(p.Repeated, o.Repeated...), string(contract.PhaseTester), string(contract.PhaseReleaser))
@@ -113,7 +113,7 @@ func stepPoint(o rerun.Preview, latest map[[2]string]store.Execution) ui.ReplayP
 	return p
 }
 
-// lastTime adds up what was spent last time on what is repeated.
+// lastTime adds up the time and cost of the previous executions of the repeated parts.
 func lastTime(p *ui.ReplayPoint, latest map[[2]string]store.Execution, again func(store.Execution) bool) {
 	for _, e := range latest {
 		if !again(e) {
@@ -121,15 +121,14 @@ func lastTime(p *ui.ReplayPoint, latest map[[2]string]store.Execution, again fun
 		}
 		p.Cost += e.Usage.MicroUSD
 		p.Token += e.Usage.PromptTokens + e.Usage.CompletionTokens
-		// The builder's own execution lasts as long as its steps.
+		// The builder's own execution already covers the time of its steps.
 		if e.FinishedAt != nil && (e.Step == "" || p.Step != "" && e.Phase == contract.PhaseBuilder) {
 			p.Took += e.FinishedAt.Sub(e.StartedAt)
 		}
 	}
 }
 
-// modelNames returns the models to choose from: those that are known, and those that
-// the run uses.
+// modelNames returns the models to choose from: the known models and those that the run uses.
 func (s *Server) modelNames(run store.Run) (out []string) {
 	for _, m := range run.Settings.Models {
 		out = append(out, m.Provider+"/"+m.Model)
@@ -156,8 +155,8 @@ func (s *Server) replayRows(ctx context.Context, run int64) (out []ui.ReplayRow,
 	return out, err
 }
 
-// console is the last of what happened, was said and was printed since a moment, line
-// by line in the order of time.
+// console returns the latest events, messages and outputs since the given time, line by line in
+// chronological order.
 func (s *Server) console(ctx context.Context, run store.Run, executions []store.Execution, since time.Time) ([]ui.ConsoleLine, error) {
 	var lines []ui.ConsoleLine
 	events, err := s.Views.EventsIn(ctx, run.ID, views.EventWindow{
@@ -216,7 +215,7 @@ func checkLine(r contract.CheckResult) string {
 	return words
 }
 
-// messageLine is a message on one line: its author, its CSS class, its text.
+// messageLine formats a message as one line: its author, CSS class and text.
 func messageLine(t views.LogText) (word, class, text string) {
 	switch t.Role {
 	case "assistant":

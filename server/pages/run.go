@@ -18,7 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// runHead reads the head of every page of a run.
+// runHead reads the data for the head of a run's pages.
 func (s *Server) runHead(ctx context.Context, shell ui.Shell, id int64, tab string) (h ui.RunHead, err error) {
 	h.Shell, h.Tab = shell, tab
 	if h.Run, err = s.Store.Run(ctx, id); err != nil {
@@ -70,7 +70,7 @@ func stripOf(attempts []views.PhaseAttempt) []ui.PhaseStrip {
 	return out
 }
 
-// The most that the first tab of a run shows.
+// Limits of the first tab of a run.
 const (
 	shownWork      = 40
 	shownRed       = 5
@@ -140,8 +140,8 @@ func (s *Server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead
 	return ui.OverviewTab(o), nil
 }
 
-// fillChange shows what would be released: the current work, whatever was released
-// before.
+// fillChange fills in the change to be released: the current one, even if an earlier one was
+// released.
 func (s *Server) fillChange(ctx context.Context, a *ui.Ask, executions []store.Execution, heals []store.HealEvent) {
 	patch, err := s.workSoFar(executions, heals).load(ctx)
 	if err != nil {
@@ -162,8 +162,8 @@ func lastFailure(executions []store.Execution) *contract.Failure {
 	return nil
 }
 
-// latestWork returns the latest execution of each phase and step, the last ones of
-// them, and how many executions that leaves out.
+// latestWork returns the most recent of the latest executions of each phase and step, and the
+// number of executions omitted.
 func latestWork(all []store.Execution) (shown []store.Execution, omitted int) {
 	type work struct {
 		phase contract.Phase
@@ -182,7 +182,7 @@ func latestWork(all []store.Execution) (shown []store.Execution, omitted int) {
 	return shown, len(all) - len(shown)
 }
 
-// redTests returns the first tests of the last verification that did not pass.
+// redTests returns the first failed and flaky tests of the last verification.
 func (s *Server) redTests(ctx context.Context, executions []store.Execution) (red []contract.TestCase, err error) {
 	var last int64
 	for _, e := range executions {

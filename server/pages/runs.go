@@ -15,7 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// The most that the list of runs shows.
+// Limits of the list of runs.
 const (
 	shownRuns      = 50
 	shownQuestions = 20
@@ -30,7 +30,7 @@ func (s *Server) runsPage(r *http.Request, shell ui.Shell) (templ.Component, err
 	if err != nil {
 		return nil, err
 	}
-	filter.Limit = shownRuns + 1 // one more shows whether there are older ones
+	filter.Limit = shownRuns + 1 // the extra one tells whether there are older runs
 	runs, err := s.Store.ListRuns(ctx, filter)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (s *Server) runsPage(r *http.Request, shell ui.Shell) (templ.Component, err
 	return ui.Runs(p), nil
 }
 
-// choiceOf reads which runs a request asks for.
+// choiceOf reads the filter of the requested runs.
 func choiceOf(r *http.Request, c *ui.Choice) (store.Filter, error) {
 	q, err := param.Query(r)
 	if err != nil {

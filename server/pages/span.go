@@ -17,7 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// Limits of what is shown of one span.
+// Limits of the details of a span.
 const (
 	shownText      = 20_000  // bytes of a text
 	shownPatch     = 200_000 // bytes of a patch
@@ -25,7 +25,7 @@ const (
 	openFirst      = 4 // texts that are expanded at first
 )
 
-// span returns what is known about a span of a run by its key, or ErrNotFound.
+// span returns the details of the span of a run with the given key, or ErrNotFound.
 func (s *Server) span(ctx context.Context, run int64, key string, known []views.Span) (*ui.SpanDetail, error) {
 	kind, rest, _ := strings.Cut(key, "-")
 	ids := numbers(rest)
@@ -49,8 +49,8 @@ func (s *Server) span(ctx context.Context, run int64, key string, known []views.
 	return nil, store.ErrNotFound
 }
 
-// numbers reads numbers separated by dashes; nil if the text is anything else. All fit
-// into the columns that store turns.
+// numbers parses numbers separated by dashes; nil if the text is anything else. All fit into the
+// database column for turns.
 func numbers(text string) []int64 {
 	var out []int64
 	for part := range strings.SplitSeq(text, "-") {
@@ -128,7 +128,7 @@ func (s *Server) callSpan(ctx context.Context, run, id int64) (*ui.SpanDetail, e
 
 // messageSections shows a message: its text, and its tool calls.
 func messageSections(m views.Spoken, open bool) (out []ui.Section) {
-	title := "Message of the " + m.Role
+	title := "Message from the " + m.Role
 	switch {
 	case m.Role == string(model.RoleSystem):
 		title, open = "Instructions", false
@@ -146,7 +146,7 @@ func messageSections(m views.Spoken, open bool) (out []ui.Section) {
 	return out
 }
 
-// textSection shows the beginning of a text and says how much is left out.
+// textSection shows the beginning of a text and notes how much is omitted.
 func textSection(title, text string, size int64, open bool) ui.Section {
 	s := ui.Section{Title: title, Text: ui.Cut(text, shownText), Open: open}
 	if int64(len(s.Text)) < size {
@@ -157,7 +157,7 @@ func textSection(title, text string, size int64, open bool) ui.Section {
 
 func toolCalls(raw json.RawMessage) (calls []model.ToolCall) {
 	if json.Unmarshal(raw, &calls) != nil {
-		return nil // an answer outside a conversation: its text is shown
+		return nil // a response outside a conversation: its text is shown
 	}
 	return calls
 }
@@ -222,8 +222,8 @@ func stateOf(ok bool) ui.State {
 	return ui.Failed
 }
 
-// patchSection shows what changed between two patches of the same base: for each file
-// in which they differ, its whole change since the base.
+// patchSection shows, for each file in which two patches of the same base differ, its whole change
+// since the base.
 func (s *Server) patchSection(ctx context.Context, before, after string) ([]ui.Section, error) {
 	was, err := s.knownPatch(ctx, before)
 	if err != nil {
@@ -255,7 +255,7 @@ func (s *Server) patchSection(ctx context.Context, before, after string) ([]ui.S
 	return []ui.Section{section}, nil
 }
 
-// knownPatch is the patch stored under a digest. One that is no longer stored is empty.
+// knownPatch returns the patch stored under a digest, or an empty one if it is no longer stored.
 func (s *Server) knownPatch(ctx context.Context, digest string) (patchText, error) {
 	if digest == "" {
 		return patchText{}, nil
@@ -310,7 +310,7 @@ func (s *Server) healSpan(ctx context.Context, run, id int64) (*ui.SpanDetail, e
 		d.Facts = append(d.Facts, usageFacts(*out.Usage)...)
 	}
 	if h.ExecutionID != 0 {
-		d.Facts = append(d.Facts, ui.Fact{Name: "failed", Value: "What failed", Href: ui.SpanHref(run, fmt.Sprintf("exec-%d", h.ExecutionID))})
+		d.Facts = append(d.Facts, ui.Fact{Name: "failed", Value: "The failed attempt", Href: ui.SpanHref(run, fmt.Sprintf("exec-%d", h.ExecutionID))})
 	}
 	if out.Message != "" {
 		d.Sections = append(d.Sections, textSection("Action taken", out.Message, int64(len(out.Message)), true))
@@ -368,7 +368,7 @@ func (s *Server) executionSpan(ctx context.Context, run, id int64) (*ui.SpanDeta
 	return d, nil
 }
 
-// changeOf shows the change that a step made.
+// changeOf shows the change made by a step.
 func (s *Server) changeOf(ctx context.Context, e store.Execution) ([]ui.Section, error) {
 	out := stepOutput(e)
 	if e.Step == "" || out.To.Patch == "" {
@@ -377,7 +377,7 @@ func (s *Server) changeOf(ctx context.Context, e store.Execution) ([]ui.Section,
 	return s.patchSection(ctx, out.From.Patch, out.To.Patch)
 }
 
-// waitSpan shows a wait as the timeline records it.
+// waitSpan shows a wait that is part of the timeline.
 func waitSpan(known []views.Span, key string) (*ui.SpanDetail, error) {
 	at := slices.IndexFunc(known, func(p views.Span) bool { return p.Key == key })
 	if at < 0 {

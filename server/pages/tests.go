@@ -19,11 +19,11 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// What the page of a run's tests shows at once.
+// Limits of the page of a run's tests.
 const (
 	shownCases     = 100
-	shownTestFiles = 500 // files of tests that are examined
-	comparedCases  = 500 // failed tests of an attempt that are compared with those of another one
+	shownTestFiles = 500 // test files that are examined
+	comparedCases  = 500 // failed tests per attempt that are compared with another attempt
 )
 
 // testsTab shows the result of a run's verification.
@@ -70,8 +70,7 @@ func (s *Server) testsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (
 	return ui.TestsTab(t), err
 }
 
-// chooseAttempt finds the tester's attempts and the requested one: the last one if none
-// is named.
+// chooseAttempt finds the tester's attempts and selects the requested one, by default the last.
 func (s *Server) chooseAttempt(ctx context.Context, t *ui.TestsPage, asked string) error {
 	phases, err := s.Views.Phases(ctx, t.Head.Run.ID)
 	if err != nil {
@@ -105,9 +104,9 @@ func attemptBefore(all []views.PhaseAttempt, shown views.PhaseAttempt) *views.Ph
 	return &all[i-1]
 }
 
-// changedTests returns the tests that fail in an attempt and did not fail in another
-// one, and those that no longer fail. A test is identified by its name and its check,
-// in whichever shard it ran.
+// changedTests returns the tests that fail in one attempt but did not fail in another, and the
+// tests that no longer fail. A test is identified by its name and its check, regardless of the
+// shard.
 func (s *Server) changedTests(ctx context.Context, before, now int64, failing int) (broken, fixed []views.Case, err error) {
 	earlier, err := s.Views.CheckRows(ctx, before)
 	if err != nil {
@@ -144,8 +143,8 @@ func (s *Server) changedTests(ctx context.Context, before, now int64, failing in
 	return broken, fixed, err
 }
 
-// failedTests returns the failed tests of an execution; it does not ask the store if
-// there are none.
+// failedTests returns the failed tests of an execution; it does not query the store if there are
+// none.
 func (s *Server) failedTests(ctx context.Context, execution int64, many int) ([]views.Case, error) {
 	if many == 0 {
 		return nil, nil
@@ -154,7 +153,7 @@ func (s *Server) failedTests(ctx context.Context, execution int64, many int) ([]
 	return cases, err
 }
 
-// shardNumber is what follows a check's name if it has shards.
+// shardNumber is the suffix of a check's name if it has shards.
 var shardNumber = regexp.MustCompile(`-[0-9]+$`)
 
 func sameTest(a, b views.Case) bool {
@@ -177,8 +176,8 @@ func logOf(files []contract.Artifact, c store.Check) *contract.Artifact {
 	})
 }
 
-// besideTests puts screenshots, videos and traces next to the tests that their names
-// refer to, and returns the others.
+// besideTests attaches screenshots, videos and traces to the tests that their names refer to, and
+// returns the other files.
 func besideTests(cases []views.Case, files []contract.Artifact) (rows []ui.CaseRow, rest []contract.Artifact) {
 	rows = make([]ui.CaseRow, len(cases))
 	for i, c := range cases {
@@ -197,9 +196,9 @@ func besideTests(cases []views.Case, files []contract.Artifact) (rows []ui.CaseR
 	return rows, rest
 }
 
-// testOfFile returns which test a file belongs to, by the name of its folder, which is
-// made from the test's name: of the tests that have all its words, the first that did
-// not pass. -1 means none, or unknown.
+// testOfFile returns the index of the test that a file belongs to, or -1. The name of the file's
+// directory is derived from the test's name. Of the tests that contain all its words, the first
+// that did not pass is chosen.
 func testOfFile(cases []views.Case, name string) int {
 	parts := strings.Split(path.Dir(name), "/") // tester/ATTEMPT/CHECK/FOLDER
 	const folderAt = 3
@@ -222,8 +221,8 @@ func testOfFile(cases []views.Case, name string) int {
 	return found
 }
 
-// noise are the words in the name of a test's folder that are not part of the test's
-// name: a browser, a retry, a digest where the name was shortened.
+// noise matches the words in the name of a test's directory that are not part of the test's name: a
+// browser, a retry, or a digest after a shortened name.
 var noise = regexp.MustCompile(`^(chromium|chrome|firefox|webkit|mobile|desktop|retry[0-9]*|[0-9a-f]{5})$`)
 
 func wordsOf(name string) (out []string) {
@@ -235,8 +234,8 @@ func wordsOf(name string) (out []string) {
 	return out
 }
 
-// hasWords reports whether all words occur among others; the beginning of a word is
-// enough, as long names are shortened.
+// hasWords reports whether each of the words is a prefix of a word in all, as long names are
+// shortened.
 func hasWords(all, words []string) bool {
 	for _, w := range words {
 		if !slices.ContainsFunc(all, func(one string) bool { return strings.HasPrefix(one, w) }) {

@@ -19,11 +19,10 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// maxSpan is the longest stretch of time that an address may ask for, and the
-// latest moment: far beyond any run.
+// maxSpan limits the duration and the end of the time range in an address: far longer than any run.
 const maxSpan = 10 * 365 * 24 * time.Hour
 
-// timelineTab shows where a run's time went.
+// timelineTab shows how a run spent its time.
 func (s *Server) timelineTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	q, err := timelineQuery(h.Run.ID, r.URL.Query())
 	if err != nil {
@@ -68,7 +67,7 @@ func (s *Server) timelineTab(ctx context.Context, r *http.Request, h *ui.RunHead
 	return ui.TimelineTab(&t), nil
 }
 
-// timelineQuery reads which part of a run's time an address asks for.
+// timelineQuery reads the part of the timeline requested in an address.
 func timelineQuery(run int64, v url.Values) (q ui.TimelineQuery, err error) {
 	q = ui.TimelineQuery{Run: run, Gaps: v.Get("gaps") == "all", Lanes: v.Get("lanes") == "all", Table: v.Get("as") == "table", Span: v.Get("span")}
 	if err := param.CheckText("span", q.Span); err != nil {

@@ -7,14 +7,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 )
 
-// Position is a place in a list from which the next page starts.
+// Position is the position in a list at which the next page starts.
 type Position interface {
-	// Valid reports whether a list may have returned it.
+	// Valid reports whether a list can have returned the position.
 	Valid() bool
 }
 
-// WriteCursor encodes a position as the opaque text that clients, and links of
-// pages, send back as cursor.
+// WriteCursor encodes a position as the opaque text that clients and links in pages send back as
+// cursor.
 func WriteCursor(p Position) string {
 	raw, err := json.Marshal(p)
 	if err != nil {
@@ -23,7 +23,7 @@ func WriteCursor(p Position) string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// ReadCursor decodes a cursor; an empty one is the beginning of the list.
+// ReadCursor decodes a cursor; an empty one stands for the beginning of the list.
 func ReadCursor[P Position](text string) (p P, err error) {
 	if text == "" {
 		return p, nil

@@ -1,5 +1,5 @@
-// Package param reads and checks the parameters of requests: parts of paths, queries,
-// and cursors of lists. It refuses with an apitypes.Problem or store.ErrNotFound.
+// Package param reads and checks the parameters of requests: path parameters, queries, and cursors
+// of lists. It returns an apitypes.Problem or store.ErrNotFound for invalid ones.
 package param
 
 import (
@@ -19,7 +19,7 @@ import (
 // ID returns the id in a path.
 func ID(r *http.Request) (int64, error) { return Number(r, "id") }
 
-// Number reads a part of a path that is a number from 1.
+// Number reads a path parameter that is a number, 1 or greater.
 func Number(r *http.Request, name string) (int64, error) {
 	id, err := strconv.ParseInt(r.PathValue(name), 10, 64)
 	if err != nil || id <= 0 {
@@ -28,7 +28,7 @@ func Number(r *http.Request, name string) (int64, error) {
 	return id, nil
 }
 
-// Query returns a request's query, whose values must be text.
+// Query returns a request's query, or an error if its values are not text.
 func Query(r *http.Request) (url.Values, error) {
 	q := r.URL.Query()
 	for name, values := range q {
@@ -39,7 +39,7 @@ func Query(r *http.Request) (url.Values, error) {
 	return q, nil
 }
 
-// OneOf refuses a parameter that is set to none of the allowed values.
+// OneOf returns an error if a parameter is set to a value that is not allowed.
 func OneOf[T ~string](name string, value T, all []T) error {
 	if value == "" || slices.Contains(all, value) {
 		return nil
@@ -50,7 +50,7 @@ func OneOf[T ~string](name string, value T, all []T) error {
 // IsText reports whether a string is text: UTF-8 without NUL.
 func IsText(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
-// CheckText refuses parameters, given as name and value, that are not text.
+// CheckText returns an error if one of the parameters, given as name and value, is not text.
 func CheckText(pairs ...string) error {
 	for i := 1; i < len(pairs); i += 2 {
 		if !IsText(pairs[i]) {
@@ -60,7 +60,7 @@ func CheckText(pairs ...string) error {
 	return nil
 }
 
-// CheckFilter refuses a filter that no run can match.
+// CheckFilter returns an error for a filter that no run can match.
 func CheckFilter(f store.Filter) error {
 	if err := CheckText("project", f.Project, "text", f.Text); err != nil {
 		return err

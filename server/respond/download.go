@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/server/middleware"
 )
 
-// Download sends an artifact as a file to save.
+// Download sends an artifact as an attachment.
 func (res *Responder) Download(w http.ResponseWriter, r *http.Request, files *artifact.Store, a contract.Artifact) error {
 	content, err := files.Reader(r.Context(), a.Digest)
 	if err != nil {
@@ -27,13 +27,13 @@ func (res *Responder) Download(w http.ResponseWriter, r *http.Request, files *ar
 		return nil
 	}
 	if _, err := io.Copy(middleware.LiftTimeout(w, r, res.Log), content); err != nil {
-		res.Log.Info("A download ended early", "run", a.RunID, "artifact", a.Name, "error", err)
+		res.Log.Info("A download was not sent completely", "run", a.RunID, "artifact", a.Name, "error", err)
 	}
 	return nil
 }
 
-// Attachment returns the Content-Disposition that offers a file under the last part of
-// its name, whatever system the name comes from.
+// Attachment returns the Content-Disposition that offers a file under the last element of its name,
+// for names from any operating system.
 func Attachment(name string) string {
 	name = path.Base(strings.ReplaceAll(name, `\`, "/"))
 	name = strings.Map(func(r rune) rune {

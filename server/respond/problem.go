@@ -14,9 +14,8 @@ import (
 	"github.com/rocketgpt/orchestrator/server/middleware"
 )
 
-// Problem returns the problem that a client gets for an error, and logs the details
-// that it does not get. If the context ended because of a problem (middleware.Timeout),
-// it returns that one.
+// Problem returns the problem to send to a client for an error, and logs the details that it omits.
+// If the context ended because of a problem (middleware.Timeout), it returns that problem.
 func (res *Responder) Problem(ctx context.Context, err error) apitypes.Problem {
 	var p apitypes.Problem
 	if !errors.As(err, &p) && !errors.As(context.Cause(ctx), &p) {
@@ -52,7 +51,7 @@ func problemOf(err error) apitypes.Problem {
 	}
 }
 
-// missing names what was not found, if that is known.
+// missing describes the object that was not found, if known.
 func missing(f *contract.Failure) string {
 	if f.Code == store.CodeNotFound {
 		return f.Message

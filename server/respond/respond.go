@@ -17,10 +17,10 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// Responder writes responses, and logs those that fail.
+// Responder writes responses and logs failures.
 type Responder struct{ Log *slog.Logger }
 
-// Handler answers a request, or returns an error to answer it with.
+// Handler responds to a request, or returns an error for the response.
 type Handler func(http.ResponseWriter, *http.Request) error
 
 // Handle turns a handler into an http.Handler.
@@ -32,7 +32,7 @@ func (res *Responder) Handle(h Handler) http.HandlerFunc {
 	}
 }
 
-// Get routes GET requests to a handler and refuses other methods.
+// Get routes GET requests to a handler and rejects other methods.
 func (res *Responder) Get(mux *http.ServeMux, path string, h http.HandlerFunc) {
 	mux.HandleFunc("GET "+path, h)
 	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
@@ -41,7 +41,7 @@ func (res *Responder) Get(mux *http.ServeMux, path string, h http.HandlerFunc) {
 	})
 }
 
-// Error answers with an error: browsers get a page, programs problem+json.
+// Error responds with an error: browsers receive a page, programs problem+json.
 func (res *Responder) Error(w http.ResponseWriter, r *http.Request, err error) {
 	p := res.Problem(r.Context(), err)
 	if !strings.HasPrefix(r.URL.Path, "/api/") && strings.Contains(r.Header.Get("Accept"), "text/html") {
@@ -53,7 +53,7 @@ func (res *Responder) Error(w http.ResponseWriter, r *http.Request, err error) {
 	res.encode(w, p.Status, apitypes.ProblemType, p)
 }
 
-// JSON answers with a value as JSON.
+// JSON responds with a value as JSON.
 func (res *Responder) JSON(w http.ResponseWriter, status int, v any) {
 	res.encode(w, status, "application/json", v)
 }
@@ -70,7 +70,7 @@ func (res *Responder) encode(w http.ResponseWriter, status int, kind string, v a
 	res.Write(w, status, kind, out.Bytes())
 }
 
-// Page answers with a page, which it renders completely before it sends any of it.
+// Page responds with a page, which it renders completely before it sends any of it.
 func (res *Responder) Page(w http.ResponseWriter, r *http.Request, status int, content templ.Component) {
 	var out bytes.Buffer
 	if err := content.Render(r.Context(), &out); err != nil {
@@ -81,7 +81,7 @@ func (res *Responder) Page(w http.ResponseWriter, r *http.Request, status int, c
 	res.Write(w, status, "text/html; charset=utf-8", out.Bytes())
 }
 
-// Write answers with content of the given type.
+// Write responds with content of the given type.
 func (res *Responder) Write(w http.ResponseWriter, status int, kind string, content []byte) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
@@ -91,9 +91,8 @@ func (res *Responder) Write(w http.ResponseWriter, status int, kind string, cont
 	}
 }
 
-// Shell is what surrounds a page's content and needs no database. Theme and rail are
-// the user's choices, stored in cookies, so that a page is rendered with them from the
-// start.
+// Shell returns the part of a page's frame that needs no database. Theme and rail are the user's
+// choices. They are stored in cookies, so a page is rendered with them from the start.
 func Shell(r *http.Request) ui.Shell {
 	shell := ui.Shell{Title: "RocketGPT"}
 	if c, err := r.Cookie("theme"); err == nil && (c.Value == "light" || c.Value == "dark") {

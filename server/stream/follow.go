@@ -14,13 +14,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
 )
 
-// follower calls a function with each event that a client wants to see and the id after
-// which the client can continue, until the context ends.
+// follower calls a function with each requested event and the id after which the client can
+// continue, until the context ends.
 type follower func(ctx context.Context, each func(id string, e contract.Event) error) error
 
-// follow returns the follower of the events of a run or of a pipeline after the last
-// one that the client knows or, if neither is given, of all runs. A pipeline's events
-// are numbered together with those of its run.
+// follow returns the follower of the events of a run or a pipeline or, if neither is given, of all
+// runs. It starts after the last event that the client knows. A pipeline shares the event numbers
+// of its run.
 func (s *Server) follow(r *http.Request, run, pipeline string) (follower, error) {
 	if run != "" && pipeline != "" {
 		return nil, apitypes.BadRequest("run and pipeline: only one may be given")
@@ -50,8 +50,8 @@ func (s *Server) follow(r *http.Request, run, pipeline string) (follower, error)
 	}, err
 }
 
-// followAll returns the follower of the events of all runs. Their ids are positions
-// among all events; a client without one begins with new events.
+// followAll returns the follower of the events of all runs. Their ids are positions among all
+// events; a client without an id receives only new events.
 func (s *Server) followAll(r *http.Request) (follower, error) {
 	after, err := s.feedCursor(r)
 	return func(ctx context.Context, each func(string, contract.Event) error) error {
@@ -61,7 +61,7 @@ func (s *Server) followAll(r *http.Request) (follower, error) {
 	}, err
 }
 
-// feedCursor reads the event of all runs after which a client continues.
+// feedCursor reads the position among the events of all runs after which a client continues.
 func (s *Server) feedCursor(r *http.Request) (c feed.Cursor, err error) {
 	last := lastID(r, "")
 	if last == "" {
@@ -78,7 +78,7 @@ func (s *Server) feedCursor(r *http.Request) (c feed.Cursor, err error) {
 	return c, nil
 }
 
-// lastID returns the id of the last event that a client knows.
+// lastID returns the id of the last event known to a client.
 func lastID(r *http.Request, none string) string {
 	return cmp.Or(r.Header.Get(apitypes.LastEventHeader), r.URL.Query().Get("after"), none)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/rocketgpt/orchestrator/server/middleware"
 )
 
-// sse sends the events of a run, of a pipeline, or of all runs as server-sent
-// events until the client goes away.
+// sse sends the events of a run, of a pipeline, or of all runs as server-sent events until the
+// client disconnects.
 func (s *Server) sse(w http.ResponseWriter, r *http.Request, run, pipeline string) error {
 	follow, err := s.follow(r, run, pipeline)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Server) sse(w http.ResponseWriter, r *http.Request, run, pipeline strin
 	defer leave()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	lines := make(chan string) // not buffered: a slow client delays only its own reading
+	lines := make(chan string) // unbuffered: a slow client delays only its own stream
 	write := func(text string) error {
 		if _, err := w.Write([]byte(text)); err != nil {
 			return err
@@ -69,7 +69,7 @@ func (s *Server) sse(w http.ResponseWriter, r *http.Request, run, pipeline strin
 		case err = <-failed:
 			if err != nil && r.Context().Err() == nil && !s.stopped() {
 				telemetry.CountDroppedStream(telemetry.StreamSSE, telemetry.DroppedBroken)
-				s.Log.ErrorContext(r.Context(), "A stream ended early", "request", middleware.RequestID(r.Context()), "error", err)
+				s.Log.ErrorContext(r.Context(), "A stream failed", "request", middleware.RequestID(r.Context()), "error", err)
 			}
 			return nil
 		}
@@ -83,9 +83,8 @@ func (s *Server) sse(w http.ResponseWriter, r *http.Request, run, pipeline strin
 	}
 }
 
-// eventLine returns the line that names an event. A client that wants every event as a
-// message, whatever its type, asks with as=message: a browser dispatches named events
-// only to listeners for those names.
+// eventLine returns the line with an event's name, or none if the client requested as=message:
+// browsers dispatch named events only to listeners for those names, and unnamed ones as messages.
 func eventLine(r *http.Request, e contract.Event) string {
 	if r.URL.Query().Get("as") == "message" {
 		return ""
@@ -93,5 +92,5 @@ func eventLine(r *http.Request, e contract.Event) string {
 	return "event: " + oneLine(string(e.Type)) + "\n"
 }
 
-// oneLine keeps a text on one line of a stream.
+// oneLine replaces the line breaks of a text with spaces.
 func oneLine(s string) string { return strings.NewReplacer("\n", " ", "\r", " ").Replace(s) }

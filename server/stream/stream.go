@@ -1,7 +1,6 @@
-// Package stream sends events as they happen: as server-sent events (sse.go) and over
-// WebSockets (websocket.go), from the same cursors. A disconnected client continues
-// after the last id that it got, without missing or repeating an event; one that reads
-// too slowly is dropped.
+// Package stream sends events as they happen: as server-sent events (sse.go) and over WebSockets
+// (websocket.go), from the same cursors. A disconnected client continues after the last id that it
+// received, without missing or repeated events. Clients that read too slowly are disconnected.
 package stream
 
 import (
@@ -17,8 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/server/respond"
 )
 
-// heartbeat is how often a stream without events sends something: proxies close
-// silent connections.
+// heartbeat is the interval at which a stream without events sends a sign of life, as proxies close
+// idle connections.
 const heartbeat = 15 * time.Second
 
 // Server serves the streams of events.
@@ -28,9 +27,9 @@ type Server struct {
 	Feed  *feed.Feed
 	Runs  *control.Runs
 
-	stopping context.Context //nolint:containedctx // of all streams: it ends with the server
+	stopping context.Context //nolint:containedctx // parent of all streams: it ends with the server
 	stop     context.CancelFunc
-	mu       sync.Mutex // no stream opens once Stop waits
+	mu       sync.Mutex // no stream opens while Stop waits
 	open     sync.WaitGroup
 }
 
@@ -51,7 +50,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	get("/ws", s.websocket)
 }
 
-// opened returns a context for a stream that ends with the given one or when the server
+// opened returns a context for a stream, which ends with the given context or when the server
 // stops, and a function to call when the stream has ended.
 func (s *Server) opened(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -73,9 +72,8 @@ func (s *Server) opened(ctx context.Context) (context.Context, func()) {
 // stopped reports whether all streams are ending.
 func (s *Server) stopped() bool { return s.stopping.Err() != nil }
 
-// Stop ends all streams, later ones as soon as they begin, and waits until they have
-// ended or the context has: their clients continue elsewhere, or here later, from their
-// last id.
+// Stop ends all streams, including any that begin later, and waits until they or the context have
+// ended. Clients continue after their last id on another server or after a restart.
 func (s *Server) Stop(ctx context.Context) {
 	s.mu.Lock()
 	s.stop()

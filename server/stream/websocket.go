@@ -13,15 +13,14 @@ import (
 	"github.com/rocketgpt/orchestrator/server/middleware"
 )
 
-// message is what a WebSocket sends: an event, and the id after which a client
-// continues.
+// message is a WebSocket message: an event, and the id after which a client continues.
 type message struct {
 	ID    string         `json:"id"`
 	Event contract.Event `json:"event"`
 }
 
-// websocket sends events over a WebSocket: those of the run or the pipeline in the
-// query, otherwise of all runs. It ignores what a client sends.
+// websocket sends events over a WebSocket: of the run or the pipeline in the query, otherwise of
+// all runs. It ignores messages from the client.
 func (s *Server) websocket(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	follow, err := s.follow(r, q.Get("run"), q.Get("pipeline"))
@@ -30,7 +29,7 @@ func (s *Server) websocket(w http.ResponseWriter, r *http.Request) error {
 	}
 	middleware.LiftTimeout(w, r, s.Log)
 	middleware.LimitSendBuffer(r, s.Log)
-	// The library refuses other origins.
+	// The library rejects other origins.
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
 		s.Log.InfoContext(r.Context(), "A WebSocket could not be opened", "request", middleware.RequestID(r.Context()), "error", err)
@@ -45,7 +44,7 @@ func (s *Server) websocket(w http.ResponseWriter, r *http.Request) error {
 	go ping(ctx, cancel, conn)
 	err = follow(following, func(id string, e contract.Event) error {
 		if following.Err() != nil {
-			return following.Err() // between events: a client gets whole events
+			return following.Err() // only between events, so that a client receives whole events
 		}
 		raw, err := json.Marshal(message{id, e})
 		if err != nil {
@@ -64,11 +63,11 @@ func (s *Server) websocket(w http.ResponseWriter, r *http.Request) error {
 		telemetry.CountDroppedStream(telemetry.StreamWebSocket, telemetry.DroppedBroken)
 		_ = conn.Close(websocket.StatusTryAgainLater, "a component is unavailable; resume after the last id")
 	}
-	s.Log.InfoContext(r.Context(), "A WebSocket ended", "request", middleware.RequestID(r.Context()), "error", err)
+	s.Log.InfoContext(r.Context(), "A WebSocket was closed", "request", middleware.RequestID(r.Context()), "error", err)
 	return nil
 }
 
-// ping ends a stream whose client left without closing the connection.
+// ping ends a stream if its client disappeared without closing the connection.
 func ping(ctx context.Context, gone context.CancelFunc, conn *websocket.Conn) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()

@@ -17,13 +17,13 @@ import (
 	"time"
 )
 
-// AgentsPage is how the workers' agents and the task queues are.
+// AgentsPage shows the state of the workers' agents and the task queues.
 type AgentsPage struct {
 	Shell
 	Report health.Report
 }
 
-// healthState is the state that a health is shown as, and the word for it.
+// healthState returns the display state of a health, and the word for it.
 func healthState(h contract.Health) (State, string) {
 	switch h {
 	case contract.HealthHealthy:
@@ -785,7 +785,8 @@ func agentRow(a views.Agent) templ.Component {
 	})
 }
 
-// workWords says what an agent does: the step, or the phase and the activity's last name.
+// workWords describes the current work of an agent: the step, or the phase and the last part of the
+// activity's name.
 func workWords(w contract.Work) string {
 	name := w.Activity[strings.LastIndexByte(w.Activity, '.')+1:]
 	if w.Step != "" {
@@ -794,7 +795,7 @@ func workWords(w contract.Work) string {
 	return strings.TrimSpace(string(w.Phase) + " " + name)
 }
 
-// lacking lists the roles that cannot work, and why.
+// lacking lists the roles without a working agent, and the reasons.
 func lacking(r health.Report) (out []string) {
 	for _, role := range contract.WorkerRoles() {
 		if words, ok := r.Roles[role.Name]; ok && words != health.OK {
@@ -804,7 +805,7 @@ func lacking(r health.Report) (out []string) {
 	return out
 }
 
-// Sparkline is how a number went, as a line; the last value is at the right.
+// Sparkline draws the history of a number as a line, with the last value at the right.
 func Sparkline(values []int64, label string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -833,7 +834,7 @@ func Sparkline(values []int64, label string) templ.Component {
 		var templ_7745c5c3_Var42 string
 		templ_7745c5c3_Var42, templ_7745c5c3_Err = templ.JoinStringErrs(label)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `agents.templ`, Line: 188, Col: 97}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `agents.templ`, Line: 189, Col: 97}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var42))
 		if templ_7745c5c3_Err != nil {
@@ -851,7 +852,7 @@ func Sparkline(values []int64, label string) templ.Component {
 			var templ_7745c5c3_Var43 string
 			templ_7745c5c3_Var43, templ_7745c5c3_Err = templ.JoinStringErrs(sparkPoints(values))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `agents.templ`, Line: 190, Col: 41}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `agents.templ`, Line: 191, Col: 41}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var43))
 			if templ_7745c5c3_Err != nil {
@@ -870,7 +871,7 @@ func Sparkline(values []int64, label string) templ.Component {
 	})
 }
 
-// sparkPoints places values in a box of 100 by 20.
+// sparkPoints scales values to a box of 100 by 20.
 func sparkPoints(values []int64) string {
 	const width, height = 100.0, 20.0
 	top := int64(1)

@@ -17,9 +17,9 @@ import (
 // ArtifactList is a page of the files of a run.
 type ArtifactList struct {
 	Head              RunHead
-	Type, Phase, Text string // what is asked for
+	Type, Phase, Text string // the filters
 	Files             []views.MadeArtifact
-	Next              string // address of the files after these; empty: none
+	Next              string // address of the next page; empty: none
 }
 
 func artifactTypes() []contract.ArtifactType {
@@ -75,7 +75,7 @@ func ArtifactsTab(l ArtifactList) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "\" maxlength=\"200\" placeholder=\"Part of the name\" aria-label=\"Search names\" data-search> <button class=\"button\" data-noscript>Show</button> <a class=\"button quiet push\" href=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "\" maxlength=\"200\" placeholder=\"Search names\" aria-label=\"Search names\" data-search> <button class=\"button\" data-noscript>Show</button> <a class=\"button quiet push\" href=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -259,12 +259,12 @@ func madeBy(a views.MadeArtifact) string {
 	return where
 }
 
-// ArtifactPage shows one file, as far as its content lets it.
+// ArtifactPage shows one file, as far as its type can be shown.
 type ArtifactPage struct {
 	Head          RunHead
 	File          views.MadeArtifact
-	Before, After int64  // the files beside it; 0: none
-	Media         string // image/png, video/webm and so on, as its content says; else empty
+	Before, After int64  // ids of the neighbouring files; 0: none
+	Media         string // type detected from the content, such as image/png or video/webm; else empty
 	Tree          *Node
 	Patch         string
 	Zip           []ZipEntry
@@ -839,15 +839,15 @@ func fileLink(p ArtifactPage, id int64, rel, key, icon, word string) templ.Compo
 	})
 }
 
-// IsImage reports whether a type of content is a picture.
+// IsImage reports whether a content type is an image.
 func IsImage(media string) bool { return len(media) > 6 && media[:6] == "image/" }
 
 func contentHref(a views.MadeArtifact) string {
 	return ArtifactHref(a.Artifact) + "/content"
 }
 
-// traceCommand opens the file under the name that its download has. Nothing of a
-// name of others is part of a command.
+// traceCommand opens the file under the name of its download. The command contains no untrusted
+// part of a name.
 func traceCommand(a views.MadeArtifact) string {
 	return fmt.Sprintf("npx playwright show-trace run-%d-artifact-%d.zip", a.RunID, a.ID)
 }

@@ -17,23 +17,23 @@ import (
 	"time"
 )
 
-// Ask is what a run asks a person, with everything that the answer is about.
+// Ask is a question of a run to a person, with all information needed to answer it.
 type Ask struct {
 	Run      store.Run
 	Branch   string // on which the run's work is released
 	Question views.Question
 	Plan     contract.Plan
 	Tests    contract.TestSummary
-	Findings []store.Finding  // that are open
-	Patch    string           // what would be released
+	Findings []store.Finding  // open findings
+	Patch    string           // the change to be released
 	Digest   string           // of the patch
 	Problem  string           // why the patch cannot be shown
-	Cut      bool             // the patch is longer than what is shown
+	Cut      bool             // the patch is truncated
 	Heal     *store.HealEvent // that led to the question; nil: none
 	Failure  *contract.Failure
 }
 
-// AskPanel is the question, what it is about, and the ways to answer it.
+// AskPanel shows the question, its subject, and the possible answers.
 func AskPanel(a Ask) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -151,7 +151,7 @@ func AskPanel(a Ask) templ.Component {
 
 func answerHref(a Ask, name string) string { return fmt.Sprintf("/api/runs/%d/%s", a.Run.ID, name) }
 
-// answerBody names the question that is answered, so that no other one is.
+// answerBody identifies the question, so that the answer cannot apply to another one.
 func answerBody(a Ask) string {
 	id := a.Question.ApprovalID
 	if id == "" && a.Question.Intervention > 0 {
@@ -162,7 +162,7 @@ func answerBody(a Ask) string {
 		Asked time.Time `json:"asked"`
 	}{id, a.Question.Since})
 	if err != nil {
-		return "{}" // never: a text and a time
+		return "{}" // cannot happen: a text and a time
 	}
 	return string(raw)
 }
@@ -390,7 +390,7 @@ func askPlan(a Ask) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = reject(a, "Reject", fmt.Sprintf("Reject this plan? Run %d fails; if you resume it, it plans again with your reason.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = reject(a, "Reject", fmt.Sprintf("Reject this plan? Run %d fails; if you resume it, the planner makes a new plan based on your reason.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -785,14 +785,14 @@ func askHelp(a Ask) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if a.Question.ActionRequired != "" {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<div><dt>What to do</dt><dd class=\"wrap\" dir=\"auto\"><pre>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<div><dt>Required action</dt><dd class=\"wrap\" dir=\"auto\"><pre>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var34 string
 			templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(Cut(a.Question.ActionRequired, 4000))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `ask.templ`, Line: 205, Col: 98}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `ask.templ`, Line: 205, Col: 103}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var34))
 			if templ_7745c5c3_Err != nil {
@@ -835,12 +835,12 @@ func askHelp(a Ask) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 64, "</dl><form class=\"stack\" id=\"help\"><label class=\"field\"><span>What you did, or instructions for the next attempt</span><textarea name=\"reason\" rows=\"3\" dir=\"auto\"></textarea></label><div class=\"line\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 64, "</dl><form class=\"stack\" id=\"help\"><label class=\"field\"><span>Action taken, or instructions for the next attempt</span><textarea name=\"reason\" rows=\"3\" dir=\"auto\"></textarea></label><div class=\"line\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		if a.Question.Kind == "quota" {
-			templ_7745c5c3_Err = Do(Command{Name: "approve", Label: "Continue now", Fields: "reason", Icon: "play", Class: "primary", Key: "a", Href: answerHref(a, "approve"), Body: answerBody(a), Ask: "Continue without waiting for the provider's limit to reset? If the limit still applies, the run waits again."}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Do(Command{Name: "approve", Label: "Continue now", Fields: "reason", Icon: "play", Class: "primary", Key: "a", Href: answerHref(a, "approve"), Body: answerBody(a), Ask: "Continue before the provider's limit resets? If the limit still applies, the run waits again."}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -848,11 +848,11 @@ func askHelp(a Ask) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = reject(a, "Give up", fmt.Sprintf("Give up on run %d? It fails with the failure that it reported; its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = reject(a, "Give up", fmt.Sprintf("Give up on run %d? It fails with the reported error; its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 66, " <span class=\"dim\">Without an answer, the run continues when the wait ends.</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 66, " <span class=\"dim\">Without an answer, the run continues after the wait.</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -861,7 +861,7 @@ func askHelp(a Ask) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 67, " <select name=\"action\" aria-label=\"Heal action\"><option value=\"\">The next action for this failure</option> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 67, " <select name=\"action\" aria-label=\"Heal action\"><option value=\"\">Next action for this failure</option> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -911,7 +911,7 @@ func askHelp(a Ask) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = reject(a, "Give up", fmt.Sprintf("Give up on run %d? It fails with the failure that it reported; its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = reject(a, "Give up", fmt.Sprintf("Give up on run %d? It fails with the reported error; its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -937,7 +937,7 @@ func askHelp(a Ask) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 75, "Other model</a></div></form>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 75, "Switch model</a></div></form>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -14,13 +14,13 @@ import (
 	"strings"
 )
 
-// The ways in which a diff is drawn.
+// The layouts of a diff.
 const (
 	ViewSide    = "side"
 	ViewUnified = "unified"
 )
 
-// Changes is what a run changes in the code.
+// Changes lists the code changes of a run.
 type Changes struct {
 	Head     RunHead
 	Sources  []ChangeSource
@@ -28,39 +28,39 @@ type Changes struct {
 	Step     string       // its name; empty: the whole
 	View     string       // ViewSide or ViewUnified; empty: side
 	Path     string       // only files with this in their path
-	From     int          // files that are left out before
-	One      bool         // one file alone was asked for
+	From     int          // number of files skipped
+	One      bool         // a single file was requested
 	Files    []ChangedFile
 	Total    int // files of the change
 	Matching int // of them, with Path
 	Added    int
 	Removed  int
 	Bytes    int
-	Cut      bool   // the change is too large to be shown whole
+	Cut      bool   // the change is too large to show in full
 	Problem  string // why it cannot be shown
 }
 
-// ChangeSource is a change that can be looked at.
+// ChangeSource is a change that can be viewed.
 type ChangeSource struct{ Name, Label, What string }
 
 // ChangedFile is one file of a patch.
 type ChangedFile struct {
 	Number  int // in the patch, from 1
 	Path    string
-	From    string // its name before, where it was another
+	From    string // its previous name, if renamed
 	Status  string // new, deleted, renamed or modified
-	Mode    string // new mode, where it changed
+	Mode    string // new mode, if changed
 	Added   int    // lines
 	Removed int
 	Binary  bool
 	Bytes   int    // of its patch
 	Text    string // the patch
 	Digest  string // of the text
-	Shown   bool   // the text is in the page; else it is asked for when the file is opened
+	Shown   bool   // the text is in the page; else it is loaded when the file is opened
 	Cut     bool
 }
 
-// CutLines bounds a text to a number of bytes, at the end of a line.
+// CutLines cuts a text at the end of a line, after at most the given number of bytes.
 func CutLines(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -91,7 +91,7 @@ func (c Changes) file(n int) templ.SafeURL {
 	return c.href(func(q url.Values) { q.Set("file", fmt.Sprint(n)) })
 }
 
-// patch is the address of the change as a file.
+// patch returns the address of the change as a file.
 func (c Changes) patch() string {
 	href := fmt.Sprintf("/runs/%d/changes.patch", c.Head.Run.ID)
 	if c.Step != "" {
@@ -205,7 +205,7 @@ func ChangesTab(c Changes) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "\" placeholder=\"Path of a file\" aria-label=\"Path of a file\" data-search> ")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "\" placeholder=\"File path\" aria-label=\"File path\" data-search> ")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -970,7 +970,7 @@ func changedFile(c Changes, f ChangedFile) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if f.Cut {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 76, "<p class=\"pad dim\">The rest of this file is in the download.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 76, "<p class=\"pad dim\">Download the patch to see the rest of this file.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1015,7 +1015,7 @@ func changedFile(c Changes, f ChangedFile) templ.Component {
 	})
 }
 
-// lazyPart is the address of what a file's fold holds, where the page does not.
+// lazyPart returns the address of a file's patch if the page does not contain it.
 func lazyPart(c Changes, f ChangedFile) string {
 	if f.Shown || f.Binary {
 		return ""
@@ -1023,7 +1023,7 @@ func lazyPart(c Changes, f ChangedFile) string {
 	return string(c.file(f.Number))
 }
 
-// Diff is a patch of one or more files, which the script draws.
+// Diff is a patch of one or more files, rendered by the script.
 func Diff(patch, digest string, side bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// The reasons why an execution was paid for.
+// The reasons for the cost of an execution.
 const (
 	firstTime = "first time"
 	forHeal   = "heals"
@@ -21,7 +21,7 @@ const (
 	again     = "repeated after a resume"
 )
 
-// CostPage is what a run used and what it may use.
+// CostPage shows the usage of a run and its budgets.
 type CostPage struct {
 	Run      store.Run
 	Usage    contract.Usage
@@ -31,7 +31,7 @@ type CostPage struct {
 	Why      CostGroup   // cost of healing and replays
 	Rows     []CostRow   // by phase, agent and model, most expensive first
 	Dearest  []store.ModelCall
-	Over     []int64 // millionths of a dollar spent, at the end of each interval; tokens if nothing cost money
+	Over     []int64 // millionths of a dollar spent by the end of each interval; tokens if all models were free
 	InTokens bool    // Over holds tokens
 	From, To time.Time
 	Limit    int64 // of Over; 0 means none
@@ -45,7 +45,7 @@ type BudgetRow struct {
 	LimitTokens, LimitMicros int64 // 0 means none
 }
 
-// CostGroup is the usage by one criterion.
+// CostGroup is the usage grouped by one criterion.
 type CostGroup struct {
 	Title string
 	Rows  []CostRow
@@ -59,8 +59,8 @@ type CostRow struct {
 
 func (u CostRow) tokens() int64 { return u.PromptTokens + u.CompletionTokens }
 
-// Reckon adds up what a run used. Work are its executions; those that followed a heal
-// or a replay are counted as caused by it.
+// Reckon adds up the usage of a run. Work lists its executions; those that followed a heal or a
+// replay are attributed to it.
 func (p *CostPage) Reckon(spending []views.Spending, work []views.Span, heals []views.Span, replays []views.Replay) {
 	of := map[int64]views.Span{}
 	for _, e := range work {
@@ -104,7 +104,7 @@ func rowsOf(by map[string]contract.Usage) []CostRow {
 	return out
 }
 
-// reasons says why executions ran, other than for the first time.
+// reasons returns why executions were repeated.
 func reasons(work, heals []views.Span, replays []views.Replay) map[int64]string {
 	type owner struct {
 		phase contract.Phase
@@ -138,7 +138,7 @@ func reasons(work, heals []views.Span, replays []views.Replay) map[int64]string 
 	return out
 }
 
-// healing is the cost of heals.
+// healing returns the cost of heals.
 func (p *CostPage) healing() contract.Usage {
 	for _, r := range p.Why.Rows {
 		if r.Name == forHeal {
@@ -154,7 +154,7 @@ const (
 	chartHeight = 180
 )
 
-// top is the highest value of the chart.
+// top returns the highest value of the chart.
 func (p *CostPage) top() int64 {
 	var most int64 = 1
 	if len(p.Over) > 0 {
@@ -166,8 +166,8 @@ func (p *CostPage) top() int64 {
 	return most
 }
 
-// limitShown reports whether the budget is near enough to be in the chart: one that is
-// far above would flatten the line.
+// limitShown reports whether the budget is low enough to be in the chart: a much higher one would
+// flatten the line.
 func (p *CostPage) limitShown() bool {
 	const near = 4
 	return p.Limit > 0 && len(p.Over) > 0 && p.Limit <= near*max(1, p.Over[len(p.Over)-1])
@@ -178,7 +178,7 @@ func (p *CostPage) y(v int64) float64 {
 	return chartHeight * (1 - head*float64(v)/float64(p.top()))
 }
 
-// line is the path of spending over time; closed, for the area below it.
+// line returns the path of spending over time; closed, it includes the area below.
 func (p *CostPage) line(closed bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "M0 %d", chartHeight)

@@ -439,7 +439,7 @@ func costOverTime(p CostPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, " is beyond this chart.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, " is above the range of this chart.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -803,7 +803,7 @@ func costGroup(p CostPage, g CostGroup) templ.Component {
 	})
 }
 
-// costBar is the share of the money, or of the tokens where nothing cost money.
+// costBar shows the share of the cost, or of the tokens if all models were free.
 func costBar(p CostPage, r CostRow) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -17,7 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// EnvironmentsPage is what repositories are set up with.
+// EnvironmentsPage lists the environments of repositories.
 type EnvironmentsPage struct {
 	Shell
 	Rows []control.Environment
@@ -227,7 +227,7 @@ func Environments(p EnvironmentsPage) templ.Component {
 	})
 }
 
-// EnvironmentPage is what a run had before its first phase.
+// EnvironmentPage shows the environment and the baseline of a run.
 type EnvironmentPage struct {
 	Head RunHead
 	views.Preparation

@@ -8,7 +8,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// eventState is the state that an event is shown as.
+// eventState returns the display state of an event.
 func eventState(t contract.EventType) State {
 	name := string(t)
 	switch t {
@@ -38,7 +38,7 @@ func eventState(t contract.EventType) State {
 	}
 }
 
-// EventWords summarizes on one line what an event holds besides its type.
+// EventWords summarizes the payload of an event on one line.
 func EventWords(e contract.Event) string {
 	var p map[string]any
 	if json.Unmarshal(e.Payload, &p) != nil {

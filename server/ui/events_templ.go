@@ -19,17 +19,17 @@ type EventList struct {
 	Prefix           string // of the type
 	Oldest           bool   // the oldest first
 	Rows             []views.ShownEvent
-	Prev, Next       string // addresses of the windows beside it
+	Prev, Next       string // addresses of the neighbouring windows
 	HasPrev, HasNext bool
-	Live             bool // new ones come
+	Live             bool // new events may follow
 }
 
-// eventKinds are beginnings of types that people ask for.
+// eventKinds returns suggested prefixes of event types.
 func eventKinds() []string {
 	return []string{"run.", "planner.", "builder.", "tester.", "releaser.", "step.", "heal.", "approval.", "intervention.", "finding.", "artifact.", "budget.", "agent.", "pipeline.", "agent_"}
 }
 
-// Cursor is the place of an event in the list: it grows downwards.
+// Cursor returns the position of an event in the list, which increases downwards.
 func (l EventList) Cursor(seq int64) int64 {
 	if l.Oldest {
 		return seq
@@ -427,7 +427,7 @@ func downWord(l EventList) string {
 	return "Older"
 }
 
-// followWord is the end at which new events come.
+// followWord names the end of the list at which new events appear.
 func followWord(l EventList) string {
 	if l.Oldest {
 		return "end"

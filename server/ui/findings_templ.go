@@ -18,29 +18,29 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// FindingsPage is what the verification of a run objected to.
+// FindingsPage lists the findings of a run's verification.
 type FindingsPage struct {
 	Head     RunHead
 	Counts   []views.FindingCount
-	Checks   []string // that found something
+	Checks   []string // checks with findings
 	Severity contract.Severity
 	Category contract.Category
 	Check    string
 	State    string // FindingsResolved, FindingsAll, or empty: open ones
-	From     int    // findings that are left out before
+	From     int    // number of findings skipped
 	Rows     []store.Finding
 }
 
-// Which findings are shown. The others are open ones.
+// The findings to show; by default, the open ones.
 const (
 	FindingsResolved = "resolved"
 	FindingsAll      = "all"
 )
 
-// FindingStates are the states that findings can be chosen by.
+// FindingStates returns the states by which findings can be filtered.
 func FindingStates() []string { return []string{FindingsResolved, FindingsAll} }
 
-// Severities are the severities, the gravest first.
+// Severities returns the severities, the most severe first.
 func Severities() []contract.Severity {
 	return []contract.Severity{contract.SeverityMajor, contract.SeverityMedium, contract.SeverityMinor}
 }
@@ -57,7 +57,7 @@ func (f FindingsPage) href(name, value string) templ.SafeURL {
 	return templ.SafeURL(strings.TrimSuffix(RunHref(f.Head.Run.ID, "findings")+"?"+q.Encode(), "?"))
 }
 
-// count counts findings for which a condition holds.
+// count returns the number of findings that meet a condition.
 func (f FindingsPage) count(holds func(views.FindingCount) bool) (n int) {
 	for _, c := range f.Counts {
 		if holds(c) {
@@ -71,7 +71,7 @@ func (f FindingsPage) open(s contract.Severity) int {
 	return f.count(func(c views.FindingCount) bool { return !c.Resolved && c.Severity == s })
 }
 
-// matching is how many findings the filters let through.
+// matching returns the number of findings that match the filters.
 func (f FindingsPage) matching() int {
 	return f.count(func(c views.FindingCount) bool {
 		return f.inState(c.Resolved) && (f.Severity == "" || c.Severity == f.Severity) && (f.Category == "" || c.Category == f.Category) && (f.Check == "" || c.CheckID == f.Check)
@@ -82,7 +82,7 @@ func (f FindingsPage) inState(resolved bool) bool {
 	return f.State == FindingsAll || resolved == (f.State == FindingsResolved)
 }
 
-// allowed is how many findings of a severity the gate lets through; -1: any number.
+// allowed returns how many findings of a severity the gate allows; -1: any number.
 func (f FindingsPage) allowed(s contract.Severity) int {
 	switch s {
 	case contract.SeverityMajor:
@@ -803,7 +803,7 @@ func findingRow(f store.Finding) templ.Component {
 	})
 }
 
-// openState is the state that an open finding is shown as: what it may stop.
+// openState returns the display state of an open finding, by severity.
 func openState(s contract.Severity) State {
 	switch s {
 	case contract.SeverityMajor:

@@ -21,13 +21,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// HealsPage is what failed in a run and what was done about it.
+// HealsPage shows the failures of a run and how they were healed.
 type HealsPage struct {
 	Head  RunHead
 	Path  []PathNode
 	Cards []HealCard // the newest first
 	Asked []views.Intervention
-	From  int // heals that are left out before
+	From  int // number of heals skipped
 	Total int
 }
 
@@ -39,14 +39,14 @@ type PathNode struct {
 	Asked   *views.Intervention
 }
 
-// HealCard is one heal with all that is known of it.
+// HealCard is one heal with its details.
 type HealCard struct {
 	store.HealEvent
 	Out         contract.HealOutput
 	Failed      *store.Execution // that it is about
 	Temporal    string           // address of its workflow; may be empty
-	Patch       string           // what was changed in the code
-	PatchDigest string           // of the whole; empty: Patch is all that is kept, and may be shortened
+	Patch       string           // the code change
+	PatchDigest string           // of the whole patch; empty: only Patch is stored, possibly shortened
 	Whole       bool             // Patch is all of it
 	Files       int
 	Problem     string // why the patch cannot be shown
@@ -108,7 +108,7 @@ func HealsTab(p HealsPage) templ.Component {
 	})
 }
 
-// The measures of the path, in CSS pixels.
+// The dimensions of the path, in CSS pixels.
 const (
 	nodeWidth, nodeHeight = 176, 48
 	nodeStep              = 204 // from one stop to the next of the same row
@@ -118,7 +118,7 @@ const (
 	pathLetters           = 24 // that fit into a stop
 )
 
-// pathStop is a node with its place.
+// pathStop is a node with its position.
 type pathStop struct {
 	PathNode
 	x, y        int
@@ -128,7 +128,7 @@ type pathStop struct {
 	arrow       string // from the one before
 }
 
-// stopsOf lays a path out: attempts above, what was done about them below.
+// stopsOf lays out a path: attempts above, heals and questions below.
 func stopsOf(path []PathNode) (stops []pathStop, width int) {
 	x := pathMargin
 	for i, n := range path {
@@ -152,8 +152,8 @@ func stopsOf(path []PathNode) (stops []pathStop, width int) {
 	return stops, x + nodeWidth + pathMargin
 }
 
-// arrowAt is where the arrow between two rows stands in the stop that it enters,
-// and as far from the end of the one that it leaves.
+// arrowAt is the distance of an arrow between two rows from the start of the stop that it enters,
+// and from the end of the stop that it leaves.
 const arrowAt = (nodeWidth - nodeHalf) / 2
 
 func arrowBetween(a, b pathStop) string {
@@ -168,7 +168,7 @@ func arrowBetween(a, b pathStop) string {
 	}
 }
 
-// describe sets what a stop says.
+// describe sets the texts, the state and the link of a stop.
 func (s *pathStop) describe() {
 	switch {
 	case s.Attempt != nil:
@@ -222,7 +222,7 @@ func byWhom(who string) string {
 	return ", " + Cut(who, 40)
 }
 
-// fitting bounds a text to letters that fit into a stop.
+// fitting cuts a text to the number of letters that fit into a stop.
 func fitting(s string, most int) string {
 	runes := []rune(s)
 	if len(runes) <= most {
@@ -894,7 +894,7 @@ func backOf(c HealCard) contract.Phase {
 	return c.Phase
 }
 
-// shownCauseLines is how many lines of a cause are shown before the rest is folded.
+// shownCauseLines is the number of lines of a cause shown before the rest is folded.
 const shownCauseLines = 5
 
 func splitCause(cause string) (first, rest string) {
@@ -925,7 +925,7 @@ func whatFailed(c HealCard) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		first, rest := splitCause(c.RootCause)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 58, "<div class=\"stack\"><h3 class=\"line\">What failed <span class=\"tag bad\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 58, "<div class=\"stack\"><h3 class=\"line\">Failure <span class=\"tag bad\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1106,7 +1106,7 @@ func whatWasTried(c HealCard) templ.Component {
 			templ_7745c5c3_Var50 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 76, "<div class=\"stack\"><h3>What was tried</h3>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 76, "<div class=\"stack\"><h3>Action</h3>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1256,7 +1256,7 @@ func whatWasTried(c HealCard) templ.Component {
 	})
 }
 
-// capital begins a text with a large letter.
+// capital capitalizes the first letter of a text.
 func capital(s string) string {
 	if s == "" {
 		return s
@@ -1266,7 +1266,7 @@ func capital(s string) string {
 
 type changedSetting struct{ name, before, after string }
 
-// changedSettings are the settings that a heal changed.
+// changedSettings returns the settings that a heal changed.
 func changedSettings(c HealCard) (rows []changedSetting) {
 	for _, name := range slices.Sorted(maps.Keys(c.Out.After)) {
 		rows = append(rows, changedSetting{Cut(name, 60), settingWords(c.Out.Before, name), settingWords(c.Out.After, name)})
@@ -1274,7 +1274,7 @@ func changedSettings(c HealCard) (rows []changedSetting) {
 	return rows
 }
 
-// unset is what is written where a setting is not known.
+// unset stands for an unknown value of a setting.
 const unset = "–"
 
 func settingWords(values map[string]any, name string) string {

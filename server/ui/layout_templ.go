@@ -10,16 +10,16 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "fmt"
 
-// Shell is what every page has around its content.
+// Shell is the frame around the content of every page.
 type Shell struct {
 	Title   string // of the browser's tab
 	Section string // of the rail: runs, pipelines, agents, models
-	Theme   string // light or dark, by hand; empty: the system's
+	Theme   string // light or dark; empty: the system's
 	Narrow  bool   // the rail shows icons only
 	Waiting int    // runs that wait for a person
 	Asking  int    // pipelines that wait for a person
 	Live    string // stream whose events change the page; empty: none
-	Every   int    // seconds after which the page is asked for again without an event; 0: never
+	Every   int    // seconds after which the page is refreshed without an event; 0: never
 }
 
 func Page(s Shell) templ.Component {
@@ -187,7 +187,7 @@ func Page(s Shell) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<span class=\"label\">Theme</span></button> <button type=\"button\" data-keys title=\"Keys (?)\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<span class=\"label\">Theme</span></button> <button type=\"button\" data-keys title=\"Keyboard shortcuts (?)\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -411,7 +411,7 @@ func keysDialog() templ.Component {
 			templ_7745c5c3_Var17 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "<dialog id=\"keys\" aria-labelledby=\"keys-title\"><div class=\"content\"><h2 id=\"keys-title\">Keys</h2><dl class=\"kv tall\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "<dialog id=\"keys\" aria-labelledby=\"keys-title\"><div class=\"content\"><h2 id=\"keys-title\">Keyboard shortcuts</h2><dl class=\"kv tall\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -439,7 +439,7 @@ func keysDialog() templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = key("Enter", "Open the row").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = key("Enter", "Open the selected row").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -548,7 +548,7 @@ func confirmDialog() templ.Component {
 	})
 }
 
-// Head is the head of a page: where it is, what it is called, what can be done.
+// Head is the head of a page: breadcrumb, title and actions.
 func Head(crumbs []Crumb, title string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -607,7 +607,7 @@ func Head(crumbs []Crumb, title string) templ.Component {
 	})
 }
 
-// Crumb is a part of the way to a page.
+// Crumb is an element of the breadcrumb.
 type Crumb struct{ Name, Href string }
 
 func Crumbs(crumbs []Crumb) templ.Component {
@@ -703,7 +703,7 @@ func Crumbs(crumbs []Crumb) templ.Component {
 	})
 }
 
-// LiveDot says whether the page follows what happens.
+// LiveDot shows whether the page is updated live.
 func LiveDot() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -733,7 +733,7 @@ func LiveDot() templ.Component {
 	})
 }
 
-// Problem is a page for what went wrong.
+// Problem is the page for an error.
 func Problem(s Shell, title, detail, instance string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -811,7 +811,7 @@ func Problem(s Shell, title, detail, instance string) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "<p>This request changed nothing. <a class=\"link\" href=\"/runs\">Go to the runs</a></p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "<p>Your request changed nothing. <a class=\"link\" href=\"/runs\">Go to the runs</a></p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

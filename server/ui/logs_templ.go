@@ -17,35 +17,35 @@ import (
 	"time"
 )
 
-// LogPage is a window of what was said and done in a run.
+// LogPage is a window of a run's log.
 type LogPage struct {
 	Head      RunHead
 	Choice    LogChoice
 	Agents    []contract.Agent
 	Steps     []string
-	One       *store.Execution // the only one whose log it is
+	One       *store.Execution // set if the log is limited to one execution
 	Entries   []LogEntry
-	Prev      string // address of the window before, and whether there is one
+	Prev      string // address of the previous window, and whether there is one
 	Next      string
 	HasPrev   bool
 	HasNext   bool
-	Looked    bool   // the window ended because enough was searched
-	Follow    bool   // new entries come at the end
-	NextError string // address that leads to the next error
+	Looked    bool   // the window ended at the search limit
+	Follow    bool   // new entries are appended
+	NextError string // address of the next error
 	Text      string // address of the log as text
 }
 
-// LogChoice is what of a log is shown.
+// LogChoice is the filter of a log.
 type LogChoice struct {
 	Phase, Agent, Step, Execution, Role, Level, Search string
 }
 
-// Any reports whether anything is left out.
+// Any reports whether any filter is set.
 func (c LogChoice) Any() bool { return c != LogChoice{} }
 
-// LogEntry is one thing that was said or done.
+// LogEntry is a message, a tool result or the output of a check.
 type LogEntry struct {
-	Key       string // its place, as an address has it
+	Key       string // its position, as in an address
 	ID        string
 	At        time.Time
 	Execution store.Execution
@@ -56,20 +56,20 @@ type LogEntry struct {
 	Code      contract.Code
 	Duration  time.Duration
 	Text      []Piece
-	Plain     string // the text that is shown, to be copied
+	Plain     string // the text shown, for copying
 	Lines     int    // of the whole text
-	Whole     string // address of the whole text, where not all of it is shown
+	Whole     string // address of the whole text, if truncated
 	Calls     []LogCall
 }
 
-// LogCall is a tool that a model wished to call.
+// LogCall is a tool call requested by a model.
 type LogCall struct {
 	Name string
 	Args Node
 	Raw  string // arguments that are not JSON
 }
 
-// LogCalls reads the tool calls of a message.
+// LogCalls parses the tool calls of a message.
 func LogCalls(raw json.RawMessage) (out []LogCall) {
 	var calls []struct{ Name, Arguments string }
 	if json.Unmarshal(raw, &calls) != nil {
@@ -93,7 +93,7 @@ func LogCalls(raw json.RawMessage) (out []LogCall) {
 
 func logRoles() []string { return []string{"system", "user", "assistant", "tool", views.LogRoleCheck} }
 
-// roleWord is a role as people read it.
+// roleWord returns the name of a role for users.
 func roleWord(role string) string {
 	switch role {
 	case "tool":
@@ -391,8 +391,8 @@ func LogsTab(p LogPage) templ.Component {
 	})
 }
 
-// more leads to the part of a long list before or after the one that is shown.
-// It stays where nothing is there yet: the list may grow.
+// more links to the previous or next part of a long list. If there is none yet, the link is only
+// hidden, as the list may grow.
 func more(rel, href string, there bool, word string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1013,7 +1013,7 @@ func entryWhere(e LogEntry) string {
 	return where
 }
 
-// pieces is text in its looks, without any space around it.
+// pieces is styled text without surrounding whitespace.
 func pieces(all []Piece) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1124,8 +1124,8 @@ func pieces(all []Piece) templ.Component {
 	})
 }
 
-// TreeView is a JSON document that can be opened part by part. So many levels
-// are open at first.
+// TreeView is a JSON document whose parts can be expanded; open is the number of levels expanded
+// initially.
 func TreeView(n Node, open int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1341,7 +1341,7 @@ func treeSize(n Node) string {
 	return plural(len(n.Kids), "item", "items")
 }
 
-// LogEntryPage is the whole text of one entry.
+// LogEntryPage shows the whole text of one entry.
 type LogEntryPage struct {
 	Head  RunHead
 	Title string

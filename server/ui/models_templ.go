@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// ModelsPage is which agent asks which model, and how the models do.
+// ModelsPage shows the model of each agent, and the state of models and providers.
 type ModelsPage struct {
 	Shell
 	Agents    []AgentModel
@@ -25,15 +25,15 @@ type ModelsPage struct {
 	Limit     int64 // of a day; 0: none
 }
 
-// AgentModel is the model of an agent where a run says nothing else.
+// AgentModel is the default model of an agent.
 type AgentModel struct {
 	Agent   contract.Agent
 	Choice  contract.ModelChoice
-	Setting string      // that it comes from
-	Known   *KnownModel // nil: the catalogue does not have it
+	Setting string      // setting that selects the model
+	Known   *KnownModel // nil: not in the catalogue
 }
 
-// KnownModel is what is known of a model, and what was asked of it.
+// KnownModel is a model with its properties and its calls today.
 type KnownModel struct {
 	Provider, Model    string
 	Context, MaxOutput int64   // tokens
@@ -42,7 +42,7 @@ type KnownModel struct {
 	Today              *views.ModelActivity // nil: nothing
 }
 
-// ProviderRow is a provider and how it does.
+// ProviderRow is a provider and its status.
 type ProviderRow struct {
 	Name, Kind, Key string
 	State           State
@@ -104,7 +104,7 @@ func Models(p ModelsPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <div class=\"cols\"><section class=\"box flat\" id=\"by-phase\"><header><h2>Model by phase</h2><span class=\"dim\">unless a run or a pipeline sets another; configured in <code>rgpt.yaml</code> under <code>models</code></span></header><div class=\"body scroll\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <div class=\"cols\"><section class=\"box flat\" id=\"by-phase\"><header><h2>Model by phase</h2><span class=\"dim\">unless overridden by a run or a pipeline; configured in <code>rgpt.yaml</code> under <code>models</code></span></header><div class=\"body scroll\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -127,7 +127,7 @@ func Models(p ModelsPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<table class=\"table rows\"><caption class=\"sr\">Model of each agent</caption> <thead><tr><th>Agent</th><th class=\"grow\">Model and its setting</th><th class=\"num\">$ per 1M, in / out</th><th class=\"num\" title=\"calls of the model by all agents\">Calls today</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<table class=\"table rows\"><caption class=\"sr\">Model of each agent</caption> <thead><tr><th>Agent</th><th class=\"grow\">Model and its setting</th><th class=\"num\">$ per 1M, in / out</th><th class=\"num\" title=\"calls to the model by all agents\">Calls today</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -578,7 +578,7 @@ func callsOf(m *KnownModel) int64 {
 	return int64(m.Today.Calls)
 }
 
-// price writes the prices of a model; free ones as such.
+// price formats the prices of a model; a free model is labelled as such.
 func price(in, out float64) string {
 	if in == 0 && out == 0 {
 		return "free"
@@ -586,12 +586,12 @@ func price(in, out float64) string {
 	return fmt.Sprintf("%g / %g", in, out)
 }
 
-// RunModels is which agent of a run asks which model from the next call on.
+// RunModels shows the model that each agent of a run uses from the next call on.
 type RunModels struct {
 	Head    RunHead
 	Agents  []RunModel
-	Members []RunModel // who plan it by deliberating; nil: nobody does
-	Known   []string   // provider/model of those that the run may be switched to
+	Members []RunModel // members of the planning deliberation; nil: none
+	Known   []string   // models to switch to, as provider/model
 	Live    bool       // the run can be switched now
 	Reason  string     // why not
 }
@@ -600,8 +600,8 @@ type RunModels struct {
 type RunModel struct {
 	Agent contract.Agent
 	Now   contract.ModelChoice
-	At    contract.ModelChoice // as the run began
-	Also  []string             // provider/model of others that it asked
+	At    contract.ModelChoice // at the start of the run
+	Also  []string             // other models used, as provider/model
 	Usage contract.Usage
 }
 
@@ -697,7 +697,7 @@ func RunModelsTab(m RunModels) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if m.Live {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 52, "<section class=\"box\" id=\"all-models\"><header><h2>All agents at once</h2></header><div class=\"body\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 52, "<section class=\"box\" id=\"all-models\"><header><h2>All agents</h2></header><div class=\"body\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -777,7 +777,7 @@ func RunModelsTab(m RunModels) templ.Component {
 	})
 }
 
-// runModelRow is an agent of a run; what can be done about its model is inside.
+// runModelRow is the row for an agent of a run; its content is the form for switching the model.
 func runModelRow(a RunModel) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -15,16 +15,16 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// Overview is what a run's phases came to, on one screen.
+// Overview shows the results of a run's phases on one screen.
 type Overview struct {
 	Head       RunHead
-	Ask        *Ask // what the run asks; nil: nothing
+	Ask        *Ask // open question; nil: none
 	Plan       contract.Plan
 	Planning   []store.Pipeline    // deliberations about the plan, the newest first
 	Executions []store.Execution   // the latest of each phase and step, in the order in which they began
 	Omitted    int                 // executions that are not shown
-	Red        []contract.TestCase // failed and flaky tests of the last verification, the first ones
-	Findings   []store.Finding     // that are open, the worst first, the first ones
+	Red        []contract.TestCase // first failed and flaky tests of the last verification
+	Findings   []store.Finding     // the first open ones, most severe first
 	Heals      []store.HealEvent   // the last first
 	Artifacts  []contract.Artifact // the first ones
 	Events     []contract.Event    // the last first
@@ -293,7 +293,7 @@ func plannerBox(o Overview) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = boxHead("Plan", RunHref(o.Head.Run.ID, "plan"), "Whole plan").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = boxHead("Plan", RunHref(o.Head.Run.ID, "plan"), "Full plan").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -629,7 +629,7 @@ func builderBox(o Overview) templ.Component {
 	})
 }
 
-// dash writes a count, and a dash for none.
+// dash formats a count, with a dash for 0.
 func dash(n int64) string {
 	if n == 0 {
 		return "–"
@@ -644,7 +644,7 @@ func workName(e store.Execution) string {
 	return Cut(e.Step, 64)
 }
 
-// logHref returns the address of what was said and done in an execution.
+// logHref returns the address of an execution's log.
 func logHref(run int64, e store.Execution) string {
 	return RunHref(run, "logs") + "?execution=" + fmt.Sprint(e.ID)
 }
@@ -1332,7 +1332,7 @@ func findingsBox(o Overview) templ.Component {
 	})
 }
 
-// Severity is how bad a finding is.
+// Severity shows the severity of a finding.
 func Severity(s contract.Severity) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1496,7 +1496,7 @@ func eventsBox(o Overview) templ.Component {
 	})
 }
 
-// EventName is the type of an event, in the colour of what it says.
+// EventName shows the type of an event, coloured by its state.
 func EventName(t contract.EventType) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Icon is one of Lucide's, always beside a word.
+// Icon is one of Lucide's icons, always shown next to a word.
 func Icon(name string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -51,7 +51,7 @@ func Icon(name string) templ.Component {
 	})
 }
 
-// Badge is a state: shape, colour and word.
+// Badge shows a state: shape, colour and word.
 func Badge(s State) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -81,7 +81,7 @@ func Badge(s State) templ.Component {
 	})
 }
 
-// BigBadge is a state in the head of a page.
+// BigBadge shows a state in the head of a page.
 func BigBadge(s State, word string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -179,7 +179,7 @@ func badge(s State, word, class string) templ.Component {
 	})
 }
 
-// Ago is how long ago something was. The script keeps it true.
+// Ago shows the time since a moment. The script updates it.
 func Ago(t time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -248,7 +248,7 @@ func Ago(t time.Time) templ.Component {
 	})
 }
 
-// Left is how long is left until a deadline.
+// Left shows the time left until a deadline.
 func Left(t time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -317,7 +317,7 @@ func Left(t time.Time) templ.Component {
 	})
 }
 
-// Took is how long something took, or takes until now.
+// Took shows a duration, or the time elapsed so far.
 func Took(from time.Time, to *time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -419,7 +419,7 @@ func Took(from time.Time, to *time.Time) templ.Component {
 	})
 }
 
-// At is a moment of today or before.
+// At shows the time of day of a moment.
 func At(t time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -488,7 +488,7 @@ func At(t time.Time) templ.Component {
 	})
 }
 
-// Meter is a share of a whole.
+// Meter shows a share of a whole as a bar.
 func Meter(part, all float64, state State, label string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -562,7 +562,7 @@ func Meter(part, all float64, state State, label string) templ.Component {
 	})
 }
 
-// Copy copies a text.
+// Copy is a button that copies a text.
 func Copy(text, what string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -639,7 +639,7 @@ func Copy(text, what string) templ.Component {
 	})
 }
 
-// Empty says what a place is for and what fills it.
+// Empty explains the purpose of an empty list or page, with a command that fills it.
 func Empty(icon, what, command string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -713,7 +713,7 @@ func Empty(icon, what, command string) templ.Component {
 	})
 }
 
-// Note is something to be read first, in the colour of a state.
+// Note is a highlighted message in the colour of a state.
 func Note(state State, title string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -796,20 +796,20 @@ func Note(state State, title string) templ.Component {
 	})
 }
 
-// Command is what a button sends, as JSON, to the API.
+// Command is a button's request to the API, as JSON.
 type Command struct {
 	Name    string // of the button: pause, stop, approve and so on
 	Label   string
 	Icon    string
 	Href    string // of the API
-	Body    string // JSON that is sent; empty: what the form around it holds
+	Body    string // JSON to send; empty: the content of the surrounding form
 	Class   string // primary, danger, quiet
-	Ask     string // what will happen; asked once; empty: not asked
-	Reason  bool   // a reason is asked for as well
-	Person  bool   // and the name of the person, which is recorded
-	Key     string // that presses it
-	Fields  string // names of the form's fields that are sent, with spaces between; empty: all
-	Outcome string // the address to go to afterwards; empty: stay
+	Ask     string // question to confirm; empty: no confirmation
+	Reason  bool   // the dialog also asks for a reason
+	Person  bool   // the dialog also asks for the person's name, which is recorded
+	Key     string // shortcut of the button
+	Fields  string // names of the form's fields to send, separated by spaces; empty: all
+	Outcome string // address to open afterwards; empty: stay on the page
 }
 
 // Do is a button that sends a command.
@@ -986,7 +986,7 @@ func Do(c Command) templ.Component {
 	})
 }
 
-// Fraction is a part of a whole, such as 3/6.
+// Fraction shows a part of a whole, such as 3/6.
 func Fraction(part, all int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

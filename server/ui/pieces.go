@@ -19,8 +19,8 @@ type Piece struct {
 	Found bool   // matches the search
 }
 
-// Pieces returns a text without control sequences; the colours they set become classes.
-// Matches of the search are marked, ignoring case.
+// Pieces splits a text into styled parts: it removes control sequences and turns their colours into
+// classes. It marks matches of the search, ignoring case.
 func Pieces(text, search string) []Piece {
 	pieces := []Piece{{Text: text}}
 	if strings.ContainsAny(text, "\x1b\u009b\r\b") {
@@ -74,14 +74,13 @@ func coloured(text string) (out []Piece) {
 	return out
 }
 
-// look is how a terminal would show text, to the extent that it is shown here: the
-// eight colours, bold and faint.
+// look is the supported part of a terminal's text style: the eight colours, bold and faint.
 type look struct {
 	colour      int // 1 to 8; 0 means none
 	bold, faint bool
 }
 
-// The numbers of a terminal's "select graphic rendition".
+// The parameters of the terminal sequence "select graphic rendition".
 const (
 	sgrBold, sgrFaint, sgrNormal    = 1, 2, 22
 	sgrColour, sgrBright, sgrColors = 30, 90, 8
@@ -130,10 +129,10 @@ func (l *look) class() string {
 	return strings.Join(names, " ")
 }
 
-// found splits a piece where it contains the search text.
+// found splits a piece at the matches of the search text.
 func found(p Piece, search string) (out []Piece) {
 	text, low, search := p.Text, strings.ToLower(p.Text), strings.ToLower(search)
-	if len(low) != len(text) { // lower case has another length: positions would be wrong
+	if len(low) != len(text) { // lower case changes the length, so positions would be wrong
 		low = text
 	}
 	for {
@@ -150,7 +149,7 @@ func found(p Piece, search string) (out []Piece) {
 	}
 }
 
-// FirstLines returns the beginning of a text, at most so many lines and bytes.
+// FirstLines returns the beginning of a text, limited to a number of lines and of bytes.
 func FirstLines(text string, lines, most int) string {
 	at := 0
 	for range lines {
@@ -168,7 +167,7 @@ func FirstLines(text string, lines, most int) string {
 	return strings.TrimRight(text, "\n")
 }
 
-// Node is a value of a JSON document, in the document's order.
+// Node is a value of a JSON document, with its children in document order.
 type Node struct {
 	Key     string // in its object; empty in an array and for the document itself
 	Kind    byte   // { [ " or 0 for true, false, null and numbers
@@ -177,7 +176,7 @@ type Node struct {
 	Omitted bool // there are more children than shown
 }
 
-// The most that a tree shows.
+// Limits of a tree.
 const (
 	treeNodes = 2000
 	treeDepth = 32
@@ -186,8 +185,7 @@ const (
 
 var errTree = errors.New("too deep")
 
-// TreeOf reads a JSON document; ok is false if it is invalid or too deeply nested to
-// show.
+// TreeOf parses a JSON document; ok is false if it is invalid or too deeply nested to show.
 func TreeOf(raw []byte) (n Node, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

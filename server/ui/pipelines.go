@@ -14,8 +14,7 @@ import (
 // PipelineHref returns the address of a pipeline's page.
 func PipelineHref(id int64) string { return fmt.Sprintf("/pipelines/%d", id) }
 
-// PipelineState returns the state that a pipeline is shown with, and the word for it:
-// that of its status.
+// PipelineState returns the display state of a pipeline, and the word for its status.
 func PipelineState(p store.Pipeline) (State, string) {
 	word := statusWord(p.Status)
 	switch p.Status {
@@ -37,10 +36,10 @@ func PipelineState(p store.Pipeline) (State, string) {
 	return Failed, word
 }
 
-// statusWord is a pipeline's status for users: Orchestration failed.
+// statusWord returns a pipeline's status for users, such as Orchestration failed.
 func statusWord(s contract.PipelineStatus) string { return capital(strings.ToLower(Words(s))) }
 
-// memberState is the state that a member is shown with, and the word for it.
+// memberState returns the display state of a member, and the word for it.
 func memberState(s contract.MemberStatus) (State, string) {
 	word := capital(Words(s))
 	switch s {
@@ -81,8 +80,8 @@ func (c PipelineChoice) Known() bool {
 		(c.Abort == "" || slices.Contains(abortReasons(), contract.AbortReason(c.Abort)))
 }
 
-// Since returns the time from which a time filter counts, the zero time without a
-// filter; false if the filter is invalid.
+// Since returns the start of the time filter, or the zero time without a filter; false if the
+// filter is invalid.
 func (c PipelineChoice) Since(now time.Time) (time.Time, bool) {
 	if c.Time == "" {
 		return time.Time{}, true
@@ -95,16 +94,16 @@ func abortReasons() []contract.AbortReason {
 	return []contract.AbortReason{contract.AbortStuck, contract.AbortIterationLimit, contract.AbortTimeout}
 }
 
-// BlackboardEntry is one place on the blackboard: its newest version, the earlier ones, and what
-// was said about it.
+// BlackboardEntry is one place on the blackboard: its newest version, the earlier ones, and the
+// remarks on it.
 type BlackboardEntry struct {
 	contract.Entry
 	Earlier []contract.Entry // the newest first
 	Said    []contract.Entry // evaluations and objections, in the order of writing
 }
 
-// PlacesOf arranges all versions of all entries: by section, in the order in which
-// places were first written. Remarks on an entry are listed with it.
+// PlacesOf arranges all versions of all entries by section, in the order in which places were first
+// written. Remarks are listed with their subject.
 func PlacesOf(entries []contract.Entry) map[contract.Section][]BlackboardEntry {
 	type at struct {
 		section contract.Section
@@ -152,27 +151,27 @@ func PlacesOf(entries []contract.Entry) map[contract.Section][]BlackboardEntry {
 	return out
 }
 
-// spoken reports whether an entry is a remark on another one.
+// spoken reports whether an entry is a remark on another entry.
 func spoken(e contract.Entry) bool {
 	return e.About != "" && (e.Kind == contract.MoveEvaluate || e.Kind == contract.MoveObject || e.Kind == contract.MoveResolve)
 }
 
-// sectionWord is a section's name for users, and its purpose.
+// sectionWord returns a section's name for users and its purpose.
 func sectionWord(s contract.Section) (word, what string) {
 	switch s {
 	case contract.SectionProblem:
-		return "Problem", "The objective and what the agents learned about it."
+		return "Problem", "The objective and the agents' analysis of it."
 	case contract.SectionSolutions:
 		return "Solutions", "Proposals and comments on them."
 	case contract.SectionSynthesis:
 		return "Synthesis", "Combined proposals to vote on."
 	case contract.SectionConsensus:
-		return "Consensus", "What ALPHA and BETA agreed on, or GAMMA decided."
+		return "Consensus", "The agreement of ALPHA and BETA, or GAMMA's decision."
 	}
 	return capital(Words(s)), ""
 }
 
-// entryKind names the kind of an entry.
+// entryKind returns the name of an entry's kind.
 func entryKind(e contract.Entry) string {
 	switch e.Kind {
 	case contract.MoveAnalyse:
@@ -196,7 +195,7 @@ func entryKind(e contract.Entry) string {
 	return Words(e.Kind)
 }
 
-// entryTag is the style for an entry's outcome.
+// entryTag returns the style for an entry's outcome.
 func entryTag(e contract.Entry) string {
 	switch e.State {
 	case contract.EntryAccepted, contract.EntryAnswered:
@@ -217,10 +216,10 @@ func entryStateWord(e contract.Entry) string {
 	return string(e.State)
 }
 
-// entryID is the anchor of an entry.
+// entryID returns the anchor of an entry.
 func entryID(e contract.Entry) string { return "entry-" + string(e.Section) + "-" + e.Key }
 
-// entryHref is the link to the anchor of an entry.
+// entryHref returns the link to the anchor of an entry.
 func entryHref(e contract.Entry) string { return "#" + query(entryID(e)) }
 
 // Ballot is one version of a synthesis with the vote of each voter.
@@ -231,8 +230,8 @@ type Ballot struct {
 	Votes   map[contract.Member]contract.Vote
 }
 
-// BallotsOf arranges votes by the versions they are about, the newest version of each
-// synthesis first. A version that nobody voted on is included.
+// BallotsOf groups votes by version, the newest version of each synthesis first. It includes
+// versions without votes.
 func BallotsOf(p PipelinePage) []Ballot {
 	entries, votes := p.Entries, p.Votes
 	type about struct {
@@ -257,8 +256,8 @@ func BallotsOf(p PipelinePage) []Ballot {
 	for _, v := range votes {
 		add(v.Key, v.Version).Votes[v.Voter] = v
 	}
-	// The state is that of the whole entry, in its newest version; the version agreed
-	// on may be an earlier one.
+	// The state belongs to the newest version of the entry, but the version agreed on may be an
+	// earlier one.
 	if c := p.Pipeline.Consensus; c != nil && c.AboutVersion > 0 {
 		for _, k := range order {
 			if b := all[k]; b.Key == c.About && b.State == contract.EntryAccepted {
@@ -283,7 +282,7 @@ func BallotsOf(p PipelinePage) []Ballot {
 	return out
 }
 
-// voters are the columns of a table of votes: GAMMA only if it voted.
+// voters returns the columns of a table of votes; GAMMA is included only if it voted.
 func voters(votes []contract.Vote) []contract.Member {
 	out := []contract.Member{contract.Alpha, contract.Beta}
 	if slices.ContainsFunc(votes, func(v contract.Vote) bool { return v.Voter == contract.Gamma }) {
@@ -344,7 +343,7 @@ func ScoreParts(m contract.DeliberationMetrics, iterations int) []ScorePart {
 // score formats a score for users.
 func score(s float64) string { return fmt.Sprintf("%.2f", s) }
 
-// points formats a part of a score: with a minus if it subtracts.
+// points formats a part of a score.
 func points(p float64) string {
 	if p < 0 {
 		return fmt.Sprintf("−%.2f", -p)
@@ -352,17 +351,17 @@ func points(p float64) string {
 	return fmt.Sprintf("%.2f", p)
 }
 
-// gammaWhy says why GAMMA joined, by the deliberation's decision rule.
+// gammaWhy explains which of the deliberation's rules made GAMMA join.
 func gammaWhy(r contract.GammaReason, s contract.DeliberationSettings) string {
 	switch r {
 	case contract.GammaStuck:
 		return "an agent made no progress for " + Lasted(s.GammaStuckAfter)
 	case contract.GammaConflict:
-		return fmt.Sprintf("%d or more proposals were unresolved at once", s.GammaConflictAt)
+		return fmt.Sprintf("%d or more proposals were unresolved at the same time", s.GammaConflictAt)
 	case contract.GammaComplexity:
 		return fmt.Sprintf("the complexity exceeded %.2f", s.GammaComplexityOver)
 	case contract.GammaSuccess:
-		return "ALPHA and BETA are done: GAMMA reviews what they agreed on"
+		return "ALPHA and BETA are done: GAMMA reviews their agreement"
 	case contract.GammaRecovery:
 		return "an earlier attempt failed: GAMMA joins from the start"
 	case contract.GammaForced:
@@ -371,7 +370,7 @@ func gammaWhy(r contract.GammaReason, s contract.DeliberationSettings) string {
 	return ""
 }
 
-// gammaWhen says when GAMMA would join.
+// gammaWhen describes when GAMMA joins.
 func gammaWhen(s contract.DeliberationSettings) string {
 	var when []string
 	if s.GammaStuckAfter > 0 {
@@ -383,10 +382,10 @@ func gammaWhen(s contract.DeliberationSettings) string {
 	if s.GammaComplexityOver > 0 {
 		when = append(when, fmt.Sprintf("at a complexity above %.2f", s.GammaComplexityOver))
 	}
-	return strings.Join(append(when, "and to validate what ALPHA and BETA agree on once both are done"), ", ")
+	return strings.Join(append(when, "and to validate the agreement of ALPHA and BETA once both are done"), ", ")
 }
 
-// abortWords says why a deliberation was aborted.
+// abortWords explains why a deliberation was aborted.
 func abortWords(p store.Pipeline) string {
 	switch p.AbortReason {
 	case contract.AbortStuck:
@@ -410,7 +409,7 @@ func abortWords(p store.Pipeline) string {
 	return ""
 }
 
-// openingWords say who has finished the opening work.
+// openingWords describes the members' progress in the opening work.
 func openingWords(p store.Pipeline) string {
 	var ready, late, gone []string
 	for _, who := range voters(nil) {
@@ -436,7 +435,7 @@ func openingWords(p store.Pipeline) string {
 		words = append(words, strings.Join(late, " and ")+" took too long; late results still count.")
 	}
 	if len(gone) > 0 {
-		words = append(words, strings.Join(gone, " and ")+" failed and left.")
+		words = append(words, strings.Join(gone, " and ")+" failed and left the pipeline.")
 	}
 	return strings.Join(words, " ")
 }
@@ -446,8 +445,8 @@ func readsAndWrites(m contract.DeliberationMetrics) string {
 	return plural(m.BlackboardWrites, "write", "writes") + ", " + plural(m.BlackboardReads, "read", "reads")
 }
 
-// agreed says who agreed on what, or how close they are to it; empty if nothing was
-// agreed on.
+// agreed describes the agreement, or the current votes; empty if the pipeline ended without an
+// agreement.
 func agreed(p store.Pipeline, ballots []Ballot) string {
 	if c := p.Consensus; c != nil && c.Achieved != nil && *c.Achieved {
 		what := strings.Join(c.From, ", ")
@@ -482,7 +481,7 @@ func agreed(p store.Pipeline, ballots []Ballot) string {
 	return fmt.Sprintf("%s v%d: %s", b.Key, b.Version, strings.Join(parts, ", "))
 }
 
-// member returns what is known about a member; nil if it does not exist.
+// member returns the state of a member; nil if it does not exist.
 func member(p store.Pipeline, m contract.Member) *contract.MemberView {
 	for i := range p.Members {
 		if p.Members[i].Member == m {
@@ -497,7 +496,7 @@ func alive(p store.Pipeline, m contract.MemberView) bool {
 	return !p.Status.Terminal() && m.Status != contract.MemberFailed && m.Status != contract.MemberRevoked
 }
 
-// totalUsage is the total usage of a pipeline's members.
+// totalUsage returns the total usage of a pipeline's members.
 func totalUsage(p store.Pipeline) (u contract.Usage) {
 	for _, m := range p.Members {
 		u = u.Add(m.Usage)
@@ -505,7 +504,7 @@ func totalUsage(p store.Pipeline) (u contract.Usage) {
 	return u
 }
 
-// PipelineActions are the commands that are possible now.
+// PipelineActions returns the commands that are currently possible.
 func PipelineActions(p store.Pipeline) []Command {
 	if p.Status.Terminal() {
 		return nil
@@ -531,7 +530,7 @@ func revokeCommand(p store.Pipeline, m contract.MemberView) Command {
 	}
 }
 
-// firstAndRest splits a text: some lines to show, and the rest to collapse.
+// firstAndRest splits a text into the lines to show and the rest to fold.
 func firstAndRest(text string, lines int) (first, rest string) {
 	first = FirstLines(text, lines, len(text))
 	return first, strings.Trim(text[len(first):], "\n")

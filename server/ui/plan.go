@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// Sizes of the drawn plan, in pixels.
+// Dimensions of a plan's drawing, in pixels.
 const (
 	planNodeWidth  = 240
 	planNodeHeight = 68
@@ -24,20 +24,20 @@ const (
 	aroundPlan     = 12
 )
 
-// PlanZooms are the zoom levels of a plan, in percent.
+// PlanZooms returns the zoom levels of a plan, in percent.
 func PlanZooms() []int { return []int{50, 75, 100, 150} }
 
 // PlanQuery is the query in a plan's address.
 type PlanQuery struct {
 	Run      int64
 	Version  int64 // 0 means the plan in force
-	Against  int64 // version that it is compared with; 0 means the previous one
+	Against  int64 // version to compare it with; 0 means the previous one
 	Step     string
 	Zoom     int // in percent
 	Critical bool
 }
 
-// Href returns the address of the plan that the query asks for.
+// Href returns the address of the requested plan.
 func (q PlanQuery) Href() string {
 	v := url.Values{}
 	for name, n := range map[string]int64{"version": q.Version, "against": q.Against} {
@@ -72,7 +72,7 @@ func StepHref(run int64, step string) string { return PlanQuery{Run: run, Step: 
 // PlanNode is a step with its position in the drawing.
 type PlanNode struct {
 	contract.Step
-	Number   int // in an order in which steps can be done, from 1
+	Number   int // in an order that respects dependencies, from 1
 	State    State
 	Attempts int
 	Took     time.Duration
@@ -81,7 +81,7 @@ type PlanNode struct {
 	X, Y     int
 }
 
-// PlanEdge is a dependency as it is drawn.
+// PlanEdge is a dependency in the drawing.
 type PlanEdge struct {
 	From, To string
 	Path     string
@@ -89,7 +89,7 @@ type PlanEdge struct {
 	Near     bool // of the selected step
 }
 
-// PlanGraph is a plan as it is drawn.
+// PlanGraph is the drawing of a plan.
 type PlanGraph struct {
 	Nodes         []PlanNode
 	Edges         []PlanEdge
@@ -106,12 +106,11 @@ type cell struct {
 	y, h   int
 }
 
-// DrawPlan lays out a plan: a step is in the layer after the last of those that it
-// needs. Dependencies implied by others are not drawn. Work are the executions of the
-// plan's steps.
+// DrawPlan lays out a plan: each step is in the layer after its last dependency. Dependencies
+// implied by others are not drawn. Work lists the executions of the plan's steps.
 func DrawPlan(plan contract.Plan, work []views.Span, run store.Run, q PlanQuery) PlanGraph {
 	order := plan.Order()
-	if len(order) != len(plan.Steps) { // a plan with a cycle cannot be carried out; it is shown as it was written
+	if len(order) != len(plan.Steps) { // a plan with a cycle cannot be carried out; its steps are shown in the original order
 		order = nil
 		for _, s := range plan.Steps {
 			order = append(order, s.ID)
@@ -164,7 +163,7 @@ func DrawPlan(plan contract.Plan, work []views.Span, run store.Run, q PlanQuery)
 	return g
 }
 
-// layersOf gives each step the layer after the last of those that it needs.
+// layersOf assigns each step to the layer after its last dependency.
 func layersOf(order []string, needs map[string][]string) (layer map[string]int, layers int) {
 	layer = map[string]int{}
 	for _, id := range order {
@@ -180,8 +179,7 @@ func layersOf(order []string, needs map[string][]string) (layer map[string]int, 
 	return layer, layers
 }
 
-// cellsOf fills the layers with steps, and with a thin cell for each edge that crosses
-// one.
+// cellsOf fills the layers with steps, and with a thin cell for each edge that crosses one.
 func cellsOf(order []string, needs map[string][]string, layer map[string]int, layers int) (of map[string]*cell, columns [][]*cell, bends map[[2]string][]*cell) {
 	of, columns, bends = map[string]*cell{}, make([][]*cell, layers), map[[2]string][]*cell{}
 	for _, id := range order {
@@ -205,7 +203,7 @@ func cellsOf(order []string, needs map[string][]string, layer map[string]int, la
 	return of, columns, bends
 }
 
-// arrange orders the cells of each layer by those of the previous layer, and centres
+// arrange orders the cells of each layer by their neighbours in the previous layer, and centres
 // each layer.
 func arrange(columns [][]*cell) {
 	tallest := 0
@@ -264,7 +262,7 @@ type stepState struct {
 	took     time.Duration
 }
 
-// stepStates are the states of a plan's steps by their latest executions.
+// stepStates returns the states of a plan's steps, according to their latest executions.
 func stepStates(work []views.Span, run store.Run) map[string]stepState {
 	out := map[string]stepState{}
 	for _, s := range work {
@@ -283,8 +281,8 @@ func stepStates(work []views.Span, run store.Run) map[string]stepState {
 	return out
 }
 
-// criticalSteps is the chain of steps that took longest, in order. If nothing was done
-// yet it is the chain that is hardest by the plan's own estimate.
+// criticalSteps returns the chain of steps that took longest, in order. Before the first execution
+// it is the chain with the highest estimated complexity.
 func criticalSteps(plan contract.Plan, order []string, needs map[string][]string, states map[string]stepState) []string {
 	until, before := map[string]time.Duration{}, map[string]string{}
 	last := ""
@@ -319,14 +317,14 @@ func levelWeight(l contract.Level) int {
 	}
 }
 
-// StepChange is how a step differs between two versions of a plan.
+// StepChange is the difference of a step between two versions of a plan.
 type StepChange struct {
 	ID, Name string
 	What     string // added, removed or changed
 	Fields   []string
 }
 
-// ComparePlans returns how the steps of a plan differ from those of an earlier one.
+// ComparePlans returns the changes of a plan's steps since an earlier version.
 func ComparePlans(before, after contract.Plan) (out []StepChange) {
 	for _, s := range after.Steps {
 		old, known := before.Step(s.ID)

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// PlanPage is a run's plan as it is shown.
+// PlanPage shows a run's plan.
 type PlanPage struct {
 	Query    PlanQuery
 	Plan     contract.Plan
@@ -25,20 +25,20 @@ type PlanPage struct {
 	Graph    PlanGraph
 	Versions []views.PlanVersion // the newest first
 	Shown    views.PlanVersion
-	Counts   int64              // version that counts
-	Before   *views.PlanVersion // that the shown one is compared with
+	Counts   int64              // current version
+	Before   *views.PlanVersion // version to compare with
 	Changes  []StepChange
 	Summary  bool // the summary differs as well
 	Detail   *StepDetail
 }
 
-// StepDetail is what is known of the step that is looked at.
+// StepDetail contains the details of the selected step.
 type StepDetail struct {
 	contract.Step
 	State    State
-	After    []contract.Step // that need it
+	After    []contract.Step // steps that depend on it
 	Needs    []contract.Step
-	Unknown  []string // that it needs and the plan does not have
+	Unknown  []string // dependencies missing from the plan
 	Attempts []views.Span
 	Change   []Section
 }
@@ -750,7 +750,7 @@ func triesWords(attempts int, took time.Duration) string {
 	}
 }
 
-// levelTag says a level that is not low.
+// levelTag shows a level unless it is low.
 func levelTag(what string, l contract.Level) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -15,29 +15,29 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// RunHead is what every page of a run begins with.
+// RunHead is the head of every page of a run.
 type RunHead struct {
 	Shell
 	Run      store.Run
 	Card     views.Card
 	Phases   []PhaseStrip
-	Question *views.Question // what the run asks; nil: nothing
+	Question *views.Question // open question; nil: none
 	Temporal string          // address of the workflow in the Temporal Web UI; may be empty
 	Tab      string          // that is shown
 	Counts   map[string]int  // for the tabs that have one
 }
 
-// PhaseStrip is a phase in the strip below the head: its last attempt.
+// PhaseStrip is the last attempt of a phase, for the strip below the head.
 type PhaseStrip struct {
 	Phase   contract.Phase
-	Attempt *views.PhaseAttempt // nil: not begun
+	Attempt *views.PhaseAttempt // nil: not started
 	Tries   int
 }
 
 // Tab is a tab of a run's page.
 type Tab struct{ Name, Word string }
 
-// Tabs are the tabs of a run's page, in their order. The first has no name in the address.
+// Tabs are the tabs of a run's page, in order. The first has no name in the address.
 var Tabs = []Tab{
 	{"", "Overview"}, {"environment", "Environment"}, {"timeline", "Timeline"}, {"plan", "Plan"}, {"changes", "Changes"}, {"tests", "Tests"}, {"findings", "Findings"},
 	{"heals", "Heals"}, {"logs", "Logs"}, {"artifacts", "Artifacts"}, {"cost", "Cost"}, {"models", "Models"}, {"replay", "Replay"}, {"events", "Events"},
@@ -337,7 +337,7 @@ func RunPage(h RunHead) templ.Component {
 	})
 }
 
-// runLinks lead to the same run elsewhere.
+// runLinks links to other views of the run.
 func runLinks(h RunHead) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -515,7 +515,7 @@ func headWord(h RunHead) string {
 	case (s == Running || s == Healing || s == Paused) && h.Run.Phase != "":
 		return s.word() + " · " + string(h.Run.Phase)
 	case h.Run.StayingUntil != nil && s == Done:
-		return "Done, stays with its branch"
+		return "Done, watching its branch"
 	}
 	return s.word()
 }
@@ -715,7 +715,7 @@ func budgetState(spent, limit int64) State {
 	}
 }
 
-// failureNote says how a run failed: all of it, or one line.
+// failureNote describes the failure of a run, in full or as one line.
 func failureNote(r store.Run, whole bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1026,8 +1026,8 @@ func phaseStrip(h RunHead) templ.Component {
 	})
 }
 
-// phaseState is the state of a phase in the strip: that of the run while the
-// phase is at work.
+// phaseState returns the state of a phase in the strip: the state of the run while the phase is
+// active.
 func phaseState(p PhaseStrip, r store.Run) State {
 	switch {
 	case p.Attempt == nil && r.Phase == p.Phase && StateOf(r.Status) == Waiting:
@@ -1044,7 +1044,7 @@ func phaseState(p PhaseStrip, r store.Run) State {
 	return ExecutionState(p.Attempt.Status)
 }
 
-// Actions are the few commands that are possible now.
+// Actions returns the commands that are currently possible.
 func Actions(r store.Run, q *views.Question) []Command {
 	api := func(name string) string { return fmt.Sprintf("/api/runs/%d/%s", r.ID, name) }
 	pause := Command{Name: "pause", Label: "Pause", Icon: "pause", Href: api("pause")}

@@ -28,16 +28,16 @@ type RunsPage struct {
 	Questions []views.Question
 	Rows      []RunRow
 	Projects  []string
-	Choice    Choice // the filters as the address says
-	Older     string // address of the page that follows
+	Choice    Choice // the filters in the address
+	Older     string // address of the next page
 }
 
-// Choice is what a list of runs is filtered by, as the address says.
+// Choice is the filter of a list of runs, as in the address.
 type Choice struct {
 	State, Phase, Project, Error, Text, Time string
 }
 
-// Any reports whether anything is chosen.
+// Any reports whether any filter is set.
 func (c Choice) Any() bool { return c != Choice{} }
 
 // stateChoices are the states to choose from, and the words for them.
@@ -46,7 +46,7 @@ var stateChoices = []struct{ Value, Word string }{
 	{"failed", "Failed"}, {"stopped", "Stopped"}, {"done", "Done"},
 }
 
-// timeChoices are how far back a list may go.
+// timeChoices are the values of the time filter.
 var timeChoices = []struct{ Value, Word string }{{"", "Any time"}, {"1h", "Last hour"}, {"24h", "Last day"}, {"168h", "Last week"}, {"720h", "Last 30 days"}}
 
 func Runs(p RunsPage) templ.Component {
@@ -320,8 +320,8 @@ func choose(name, label, chosen string, from []struct{ Value, Word string }) tem
 	})
 }
 
-// filterEnd ends a form of filters: the button for who has no scripts, and the way
-// back to everything.
+// filterEnd ends a filter form: a button for browsers without scripts, and a link that clears the
+// filters.
 func filterEnd(chosen bool, all string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -443,7 +443,7 @@ func option(value, label, chosen string) templ.Component {
 	})
 }
 
-// Questions is what waits for people, before everything else.
+// Questions lists the questions waiting for people, above all else.
 func Questions(list []views.Question) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -627,7 +627,7 @@ func Questions(list []views.Question) templ.Component {
 	})
 }
 
-// Asks says in a few words what a question is about.
+// Asks summarizes the subject of a question.
 func Asks(q views.Question) string {
 	switch {
 	case q.Kind == "plan":
@@ -643,7 +643,7 @@ func Asks(q views.Question) string {
 	}
 }
 
-// RunHref returns the address of a tab of a run's page; empty: the first.
+// RunHref returns the address of a tab of a run's page; an empty name means the first.
 func RunHref(id int64, tab string) string {
 	if tab == "" {
 		return fmt.Sprintf("/runs/%d", id)
@@ -1160,7 +1160,7 @@ func tests(s contract.TestSummary) templ.Component {
 	})
 }
 
-// Since returns from when on a choice of time counts; the zero time where it is none.
+// Since returns the start of the time filter, or the zero time without a valid one.
 func (c Choice) Since(now time.Time) time.Time {
 	for _, t := range timeChoices {
 		if d, err := time.ParseDuration(c.Time); err == nil && t.Value == c.Time {
@@ -1170,7 +1170,7 @@ func (c Choice) Since(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// Statuses returns the statuses of a run that a chosen state is about.
+// Statuses returns the run statuses that belong to the chosen state.
 func (c Choice) Statuses() (out []contract.Status) {
 	if c.State == "" {
 		return nil
@@ -1183,7 +1183,7 @@ func (c Choice) Statuses() (out []contract.Status) {
 	return out
 }
 
-// Known reports whether every choice is one that there is.
+// Known reports whether every filter has a valid value.
 func (c Choice) Known() bool {
 	return (c.State == "" || len(c.Statuses()) > 0) && (c.Time == "" || !c.Since(time.Now()).IsZero())
 }

@@ -21,23 +21,23 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// TestsPage is what one attempt of a run's verification said.
+// TestsPage shows the result of one attempt of a run's verification.
 type TestsPage struct {
 	Head        RunHead
 	Attempts    []views.PhaseAttempt // of the tester
-	Shown       views.PhaseAttempt   // that is shown; without an execution: nothing was tested
-	Chosen      bool                 // it was asked for; else it is the last one
-	Before      *views.PhaseAttempt  // that it is compared with
+	Shown       views.PhaseAttempt   // shown attempt; without an execution: nothing was tested
+	Chosen      bool                 // the attempt was requested; else it is the last one
+	Before      *views.PhaseAttempt  // attempt to compare with
 	NewFailures []views.Case         // compared with Before
 	Fixed       []views.Case
 	Checks      []CheckRow
 	Sum         contract.TestSummary
 	Status      contract.TestStatus // only cases with this outcome
 	Text        string              // only cases with this in their name
-	From        int                 // cases that are left out before
+	From        int                 // number of cases skipped
 	Cases       []CaseRow
 	Matching    int
-	Files       []contract.Artifact // of tests that nobody knows
+	Files       []contract.Artifact // of unknown tests
 }
 
 // CheckRow is a check with its output.
@@ -46,16 +46,16 @@ type CheckRow struct {
 	Log *contract.Artifact
 }
 
-// CaseRow is a test case with what it left: pictures, videos, traces.
+// CaseRow is a test case with its files: images, videos, traces.
 type CaseRow struct {
 	views.Case
 	Files []contract.Artifact
 }
 
-// ShownPicture is the size in bytes up to which a picture is shown in a page.
+// ShownPicture is the maximum size in bytes of an image shown in a page.
 const ShownPicture = 8 << 20
 
-// TestStatuses are the outcomes that cases can be chosen by.
+// TestStatuses returns the outcomes by which cases can be filtered.
 func TestStatuses() []contract.TestStatus {
 	return []contract.TestStatus{contract.TestFailed, contract.TestFlaky, contract.TestSkipped, contract.TestPassed}
 }
@@ -293,12 +293,12 @@ func testAttempts(t TestsPage) templ.Component {
 	})
 }
 
-// attemptsHref is the address of the comparison of two attempts of a run's tester.
+// attemptsHref returns the address of the comparison of two attempts of a run's tester.
 func attemptsHref(run int64, a, b int) string {
 	return fmt.Sprintf("/runs/%d/diff/%d?attempt=%d&other_attempt=%d", run, run, a, b)
 }
 
-// namedTests is how many tests that changed are named at once.
+// namedTests is the maximum number of changed tests listed by name.
 const namedTests = 12
 
 func testChanges(t TestsPage) templ.Component {
@@ -779,7 +779,7 @@ func checksTook(checks []CheckRow) (all time.Duration) {
 	return all
 }
 
-// cssID makes a name fit to be the id of an element.
+// cssID turns a name into a valid element id.
 func cssID(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {
@@ -1034,7 +1034,7 @@ func casesBox(t TestsPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 81, "\" placeholder=\"Name of a test\" aria-label=\"Name of a test\" data-search> <button class=\"button\" data-noscript>Search</button></form></header><div class=\"body\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 81, "\" placeholder=\"Test name\" aria-label=\"Test name\" data-search> <button class=\"button\" data-noscript>Search</button></form></header><div class=\"body\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1187,7 +1187,7 @@ func casePager(t TestsPage) templ.Component {
 	})
 }
 
-// shortMessage is how many bytes of a failure's message are shown unfolded.
+// shortMessage is the number of bytes of a failure's message shown unfolded.
 const shortMessage = 240
 
 func caseRow(t TestsPage, n int, c CaseRow) templ.Component {
@@ -1371,7 +1371,7 @@ func caseRow(t TestsPage, n int, c CaseRow) templ.Component {
 	})
 }
 
-// firstWords is the first line of a text that says something.
+// firstWords returns the first nonempty line of a text.
 func firstWords(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
 	return Cut(line, shortMessage)
@@ -1522,12 +1522,12 @@ func isPicture(f contract.Artifact) bool {
 	return f.Type == contract.ArtifactScreenshot && f.Size <= ShownPicture
 }
 
-// pictureHref is the address of a picture that a test made.
+// pictureHref returns the address of an image from a test.
 func pictureHref(f contract.Artifact) string {
 	return fmt.Sprintf("/runs/%d/artifacts/%d/content", f.RunID, f.ID)
 }
 
-// shownTestFiles is how many files without a test are shown.
+// shownTestFiles is the maximum number of files without a test that are shown.
 const shownTestFiles = 60
 
 func testFilesBox(t TestsPage) templ.Component {

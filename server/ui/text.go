@@ -11,7 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// State is one of the few states in which everything is shown.
+// State is a display state. All statuses are mapped to these few.
 type State string
 
 // The states.
@@ -69,10 +69,10 @@ var stateIcons = map[State]string{
 	Running: "circle-dot", Waiting: "hand", Healing: "bandage", Paused: "circle-pause", Done: "circle-check", Failed: "circle-x", Stopped: "ban",
 }
 
-// icon is the shape of a state.
+// icon returns the icon of a state.
 func (s State) icon() string { return cmp.Or(stateIcons[s], "circle-dashed") }
 
-// word is a state's name for users.
+// word returns a state's name for users.
 func (s State) word() string { return strings.ToUpper(string(s[:1])) + string(s[1:]) }
 
 func (s State) class() string { return "s-" + string(s) }
@@ -131,8 +131,7 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f %s", value, unit)
 }
 
-// Lasted formats a duration with the two units that matter: 340ms, 12s, 2m 10s, 3h 5m,
-// 2d 4h.
+// Lasted formats a duration with at most two units: 340ms, 12s, 2m 10s, 3h 5m, 2d 4h.
 func Lasted(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch d = max(d, 0); {
@@ -158,7 +157,7 @@ func twoUnits(d, big time.Duration, bigName string, small time.Duration, smallNa
 	return fmt.Sprintf("%d%s", d/big, bigName)
 }
 
-// Age formats how long ago something was, with one unit: 12s, 4m, 3h, 2d.
+// Age formats an elapsed time with one unit: 12s, 4m, 3h, 2d.
 func Age(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < time.Minute:
@@ -186,7 +185,7 @@ func Cut(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// Words formats one of our names as words: correct_json becomes correct json.
+// Words formats an identifier as words: correct_json becomes correct json.
 func Words[T ~string](name T) string { return strings.ReplaceAll(string(name), "_", " ") }
 
 // plural formats a number with its noun.

@@ -16,9 +16,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// Limits of what a timeline shows.
+// Limits of a timeline.
 const (
-	MostBars    = 1000 // of each kind of activity; shorter ones are left out until the user zooms in
+	MostBars    = 1000 // per kind of activity; shorter ones are omitted until the user zooms in
 	lanesShown  = 40   // more steps are folded into one lane
 	packedRows  = 4    // of overlapping bars in a lane
 	foldedRows  = 6
@@ -42,7 +42,7 @@ type TimelineQuery struct {
 	Span     string // the selected one
 }
 
-// Href returns the address of the timeline that the query asks for.
+// Href returns the address of the requested timeline.
 func (q TimelineQuery) Href() string {
 	v := url.Values{}
 	if q.To > q.From {
@@ -82,7 +82,7 @@ func (q TimelineQuery) with(change func(*TimelineQuery)) string {
 
 func (q TimelineQuery) hides(k views.SpanKind) bool { return slices.Contains(q.Hidden, k) }
 
-// toggled is the address that hides a kind, or shows it again.
+// toggled returns the address that hides a kind, or shows it if it is hidden.
 func (q TimelineQuery) toggled(k views.SpanKind) string {
 	return q.with(func(q *TimelineQuery) {
 		if at := slices.Index(q.Hidden, k); at >= 0 {
@@ -98,7 +98,7 @@ func SpanHref(run int64, key string) string { return TimelineQuery{Run: run, Spa
 
 // ── Time as width ──────────────────────────────────────────────────────────
 
-// Scale maps a stretch of time to a width from 0 to 1. Pauses may be narrow.
+// Scale maps a time range to positions from 0 to 1. Pauses may be shortened.
 type Scale struct{ parts []stretch }
 
 type stretch struct {
@@ -107,8 +107,8 @@ type stretch struct {
 	gap      bool
 }
 
-// NewScale makes the scale of a stretch of time. Unless drawn to scale, pauses in which
-// nothing happened and that are long compared with the active time become narrow.
+// NewScale returns the scale of a time range. Idle pauses that are long compared with the active
+// time are shortened, unless atLength is set.
 func NewScale(from, to time.Time, spans []views.Span, atLength bool) Scale {
 	if !to.After(from) {
 		to = from.Add(time.Millisecond)
@@ -146,7 +146,7 @@ func NewScale(from, to time.Time, spans []views.Span, atLength bool) Scale {
 	return Scale{parts}
 }
 
-// pauses divides a stretch of time into active parts and long pauses.
+// pauses divides a time range into active parts and long pauses.
 func pauses(from, to time.Time, spans []views.Span) []stretch {
 	var busy [][2]time.Time
 	add := func(a, b time.Time) {
@@ -169,7 +169,7 @@ func pauses(from, to time.Time, spans []views.Span) []stretch {
 			add(s.From, end)
 		case views.SpanWait:
 			add(s.From, s.From)
-		default: // an enclosing span shows only that something began and ended
+		default: // an enclosing span proves activity only at its start and end
 			add(s.From, s.From.Add(min(edge, end.Sub(s.From))))
 			add(end.Add(-min(edge, end.Sub(s.From))), end)
 		}
@@ -230,7 +230,7 @@ func (s Scale) At(x float64) time.Time {
 	return s.parts[len(s.parts)-1].to
 }
 
-// gaps returns the pauses that are drawn narrow.
+// gaps returns the shortened pauses.
 func (s Scale) gaps() []stretch {
 	return slices.DeleteFunc(slices.Clone(s.parts), func(p stretch) bool { return !p.gap })
 }
@@ -241,8 +241,7 @@ type Tick struct {
 	Word string
 }
 
-// ticks returns round times since the run began that are far enough apart to be
-// readable.
+// ticks returns labels at round times since the run began, far enough apart to be readable.
 func (s Scale) ticks(start time.Time) []Tick {
 	var shown float64 // time per full width
 	for _, p := range s.parts {
@@ -306,11 +305,11 @@ func roundStep(least time.Duration) time.Duration {
 
 // ── Lanes ──────────────────────────────────────────────────────────────────
 
-// Lane is a row of a timeline: what one phase or step did.
+// Lane is a row of a timeline: the activities of a phase or step.
 type Lane struct {
 	ID     string
 	Name   string
-	Title  string // what the step is about
+	Title  string // title of the step
 	More   string // below the name
 	Deep   bool   // a step of the phase above
 	Href   string
@@ -326,7 +325,7 @@ type Bar struct {
 	Word string // on the bar, if it fits
 }
 
-// Timeline is a run's time as it is drawn.
+// Timeline is the drawing of a run's activities over time.
 type Timeline struct {
 	Query      TimelineQuery
 	Start, End time.Time // of the whole run
@@ -415,8 +414,8 @@ type laneOwner struct {
 	step  string
 }
 
-// grouped divides the spans among their owners: phases in order, each before its steps.
-// Spans outside the time shown are left out, except executions.
+// grouped groups the spans by owner: phases in order, each before its steps. It omits spans outside
+// the time shown, except executions.
 func (t *Timeline) grouped() (owners []laneOwner, lanes map[laneOwner][]views.Span, waits, heals []views.Span) {
 	of, lanes := map[int64]laneOwner{}, map[laneOwner][]views.Span{}
 	for _, s := range t.Spans {
@@ -474,7 +473,7 @@ const (
 	betweenBar = 2
 )
 
-// work is the lane of a phase or a step: its attempts, and below them their activities.
+// work returns the lane of a phase or a step: its attempts, with their activities below.
 func (t *Timeline) work(phase contract.Phase, step string, spans []views.Span) Lane {
 	l := Lane{ID: "lane-" + string(phase) + "-" + step, Name: string(phase), Deep: step != "", Href: RunHref(t.Query.Run, "logs") + "?phase=" + string(phase)}
 	if step != "" {
@@ -516,7 +515,7 @@ func (t *Timeline) lane(id, name string, spans []views.Span, rows int) Lane {
 	return l
 }
 
-// packed arranges spans in rows so that they do not overlap, as far as there are rows.
+// packed arranges spans in rows without overlaps, as far as the number of rows allows.
 func (t *Timeline) packed(spans []views.Span, top, rows int) (bars []Bar, bottom int) {
 	spans = slices.Clone(spans)
 	slices.SortStableFunc(spans, func(a, b views.Span) int { return a.From.Compare(b.From) })
@@ -542,10 +541,10 @@ func (t *Timeline) bar(s views.Span, y, h int) Bar {
 	return Bar{Span: s, X: x0, W: max(narrowest, x1-x0), Y: y, H: h}
 }
 
-// href is the address of a span on this timeline.
+// href returns the address of a span on this timeline.
 func (t *Timeline) href(s views.Span) string { return t.spans + query(s.Key) }
 
-// label says what a span is, how long it took, and what it cost.
+// label describes a span with its duration and cost.
 func (t *Timeline) label(s views.Span) string {
 	parts := []string{spanName(s), Lasted(s.End(t.Now).Sub(s.From)), spanState(s).word()}
 	if s.Attempt > 1 {
@@ -588,7 +587,7 @@ func spanName(s views.Span) string {
 	}
 }
 
-// spanState is the state for a span.
+// spanState returns the state for a span.
 func spanState(s views.Span) State {
 	switch {
 	case s.Kind == views.SpanWait && s.Status == contract.ExecutionRunning:
@@ -608,8 +607,8 @@ func kindWord(k views.SpanKind) string { return cmp.Or(kindWords[k], "Phases") }
 // share formats a position or a width for SVG.
 func share(x float64) string { return strconv.FormatFloat(math.Round(x*1e5)/1e3, 'f', -1, 64) + "%" }
 
-// zoom returns the address of another stretch of time: the middle of what is shown, or
-// more around it.
+// zoom returns the address of the time range between two positions, which may be outside the range
+// shown.
 func (t *Timeline) zoom(x0, x1 float64) string {
 	return t.Query.with(func(q *TimelineQuery) {
 		from, to := t.extended(x0), t.extended(x1)
@@ -626,7 +625,7 @@ func (t *Timeline) zoom(x0, x1 float64) string {
 	})
 }
 
-// extended is At for positions beyond the edges as well.
+// extended is like At, but also accepts positions beyond the edges.
 func (t *Timeline) extended(x float64) time.Time {
 	whole := float64(t.To.Sub(t.From))
 	switch {
@@ -641,8 +640,8 @@ func (t *Timeline) extended(x float64) time.Time {
 
 func (t *Timeline) zoomed() bool { return t.Query.To > t.Query.From }
 
-// stretches is the scale for the script: from and to in milliseconds since the run
-// began, and their positions.
+// stretches returns the scale for the script: start and end of each part in milliseconds since the
+// run began, and their positions.
 func (t *Timeline) stretches() string {
 	out := make([][4]float64, len(t.Scale.parts))
 	for i, p := range t.Scale.parts {
@@ -655,8 +654,8 @@ func (t *Timeline) stretches() string {
 	return string(text)
 }
 
-// miniBars are the bars of the small timeline: attempts of phases, with heals and
-// waits on them.
+// miniBars returns the bars of the small timeline: attempts of phases, overlaid with heals and
+// waits.
 func miniBars(work, pauses []views.Span, run store.Run) (bars []Bar, from, to time.Time) {
 	now := time.Now()
 	all := append(slices.Clone(work), pauses...)
@@ -670,7 +669,7 @@ func miniBars(work, pauses []views.Span, run store.Run) (bars []Bar, from, to ti
 		case views.SpanPhase:
 			bars = append(bars, t.bar(s, max(0, row)*miniRow+1, miniRow-2))
 		case views.SpanHeal, views.SpanWait:
-			if row < 0 { // an approval: the planner side approves a plan
+			if row < 0 { // an approval: of a plan, in the planner's row
 				row = slices.Index(phases, contract.PhaseReleaser)
 				if s.Name == "plan" {
 					row = slices.Index(phases, contract.PhasePlanner)

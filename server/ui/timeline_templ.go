@@ -1376,7 +1376,7 @@ func timelineTable(t *Timeline) templ.Component {
 	})
 }
 
-// whereOf says in which phase, step and attempt a span is.
+// whereOf returns the phase, step and attempt of a span.
 func whereOf(t *Timeline, s views.Span) string {
 	if s.Phase == "" && s.ExecutionID != 0 {
 		for _, e := range t.Spans {
@@ -1396,7 +1396,7 @@ func whereOf(t *Timeline, s views.Span) string {
 	return words
 }
 
-// MiniTimeline is a run's time on four rows, one for each phase.
+// MiniTimeline is a small timeline with one row per phase.
 func MiniTimeline(run store.Run, work, pauses []views.Span) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1554,10 +1554,10 @@ func miniWords(work []views.Span, from, to time.Time) string {
 			attempts++
 		}
 	}
-	return fmt.Sprintf("Timeline of %s: %s", Lasted(to.Sub(from)), plural(attempts, "attempt at a phase", "attempts at phases"))
+	return fmt.Sprintf("Timeline of %s: %s", Lasted(to.Sub(from)), plural(attempts, "phase attempt", "phase attempts"))
 }
 
-// SpanDetail is what is known of one span.
+// SpanDetail contains the details of a span.
 type SpanDetail struct {
 	Title    string
 	Kind     views.SpanKind
@@ -1568,10 +1568,10 @@ type SpanDetail struct {
 	Sections []Section
 }
 
-// Fact is a short thing that is known.
+// Fact is a short detail of a span.
 type Fact struct{ Name, Value, Href string }
 
-// Section is a text that belongs to a span.
+// Section is a text of a span.
 type Section struct {
 	Title string
 	Text  string // or a patch
@@ -1614,7 +1614,7 @@ func spanPanel(t *Timeline) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 132, "</header><div class=\"body\"><p class=\"dim wrap\">This run has no span with this name. It may belong to another run, or not have started yet.</p></div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 132, "</header><div class=\"body\"><p class=\"dim wrap\">This run has no such span. It may belong to another run, or may not have started yet.</p></div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -1,9 +1,8 @@
-// Package ui renders the dashboard: its pages as templ components, its style, scripts,
-// fonts and icons. Everything is embedded; nothing is loaded from elsewhere. Pages
-// arrive rendered; the script keeps them live and sends commands.
+// Package ui renders the dashboard: its pages as templ components, its styles, scripts, fonts and
+// icons. Everything is embedded; nothing is loaded from elsewhere. Pages are rendered on the
+// server; the script updates them live and sends commands.
 //
-// After a change of a .templ file: make generate. After a change of package.json: make
-// ui.
+// After changing a .templ file, run make generate. After changing package.json, run make ui.
 package ui
 
 import (
@@ -20,8 +19,8 @@ import (
 //go:embed static icons
 var files embed.FS
 
-// assets are the files that a browser loads, below a folder named after their digest:
-// they may be cached for ever, and a new build has new names.
+// assets are the files that a browser loads, below a path that contains their digest: they may be
+// cached forever, as a new build has new names.
 var (
 	assets    = sub("static")
 	assetsDir = "/static/" + digest(assets) + "/"
@@ -30,7 +29,7 @@ var (
 func sub(dir string) fs.FS {
 	out, err := fs.Sub(files, dir)
 	if err != nil {
-		return files // cannot happen: the folder is embedded
+		return files // cannot happen: the directory is embedded
 	}
 	return out
 }
@@ -49,11 +48,11 @@ func digest(from fs.FS) string {
 	return hex.EncodeToString(sum.Sum(nil))[:12]
 }
 
-// Asset returns the address of a file in the folder static.
+// Asset returns the address of a file in the directory static.
 func Asset(name string) string { return assetsDir + name }
 
-// Static serves the files below /static/, and leaves everything else to another
-// handler. A request under the digest of another build is answered too, but not cached.
+// Static serves the files below /static/ and passes everything else to another handler. Requests
+// with the digest of another build are also served, but not cached.
 func Static(none http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		build, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/static/"), "/")
@@ -68,7 +67,7 @@ func Static(none http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// icons are the shapes of Lucide's icons by their names.
+// icons maps the names of Lucide's icons to their shapes.
 var icons = func() map[string]string {
 	out := map[string]string{}
 	dir := sub("icons")
@@ -81,6 +80,5 @@ var icons = func() map[string]string {
 	return out
 }()
 
-// shapes returns the inside of an icon. The shapes are our own, not text from
-// elsewhere.
+// shapes returns the content of an icon. It is embedded, so it is trusted.
 func shapes(name string) templ.Component { return templ.Raw(icons[name]) }

@@ -12,9 +12,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// The bare workflow does what a run does, as one would first write it down:
-// every model call, tool call and check an ordinary activity of one workflow,
-// without rows, files, git or sandbox. What it takes is the price of Temporal.
+// The bare workflow is the naive implementation of a run: every model call, tool call and check is
+// an ordinary activity of one workflow, without rows, files, git or sandbox. Its duration is the
+// cost of Temporal itself.
 const (
 	bareQueue    = "bench-bare"
 	bareWorkflow = "bench.Bare"
@@ -33,7 +33,7 @@ func startBare(c client.Client) (worker.Worker, error) {
 	return w, w.Start()
 }
 
-// pause takes as long as it is told.
+// pause waits for the given duration.
 func pause(ctx context.Context, long time.Duration) error {
 	if long <= 0 {
 		return nil
@@ -46,7 +46,7 @@ func pause(ctx context.Context, long time.Duration) error {
 	}
 }
 
-// bareRun has the shape of a run, see sample.go.
+// bareRun has the shape of a run (see sample.go).
 func bareRun(ctx workflow.Context, latency time.Duration) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
 	do := func(ctx workflow.Context, long time.Duration) workflow.Future {
@@ -78,7 +78,7 @@ func bareRun(ctx workflow.Context, latency time.Duration) error {
 // bareSteps carries out the step graph.
 func bareSteps(ctx workflow.Context, latency time.Duration, do func(workflow.Context, time.Duration) workflow.Future) error {
 	done := map[string]workflow.Future{}
-	for _, id := range stepIDs() { // each after those that it needs
+	for _, id := range stepIDs() { // each after its dependencies
 		future, set := workflow.NewFuture(ctx)
 		done[id] = future
 		workflow.Go(ctx, func(ctx workflow.Context) {
@@ -135,7 +135,7 @@ func (h *benchStack) bare(ctx context.Context, latency time.Duration, n int, atO
 	return r, nil
 }
 
-// readBare reads the history of a bare workflow: from its first event to its last.
+// readBare measures a bare workflow from the first to the last event of its history.
 func (h *benchStack) readBare(ctx context.Context, id string) (one, error) {
 	var o one
 	var first, last time.Time

@@ -11,15 +11,14 @@ import (
 	"time"
 )
 
-// buildResult is how long a build takes after a change of one line, and how
-// large the programs are.
+// buildResult has the build time after a one-line change and the sizes of the programs.
 type buildResult struct {
 	StarterMS  int64            `json:"after_a_change_in_starter_ms"`
 	WorkflowMS int64            `json:"after_a_change_in_workflows_ms"` // of both programs
 	Sizes      map[string]int64 `json:"bytes"`
 }
 
-// buildTries is how often a build is repeated; the median counts.
+// buildTries is the number of builds, of which the median counts.
 const buildTries = 3
 
 func measureBuild(ctx context.Context, bin string) (buildResult, error) {
@@ -39,10 +38,9 @@ func measureBuild(ctx context.Context, bin string) (buildResult, error) {
 
 func programNames() []string { return []string{"rgpt", "rgpt-worker", "temporal-devserver"} }
 
-// rebuild builds packages again and again, each time with another variable at
-// the end of a file (a comment alone would leave the compiled package, and so
-// the linked program, as they were). The file itself stays as it is: the
-// compiler sees an overlay.
+// rebuild builds packages repeatedly, each time with a different variable at the end of a file (a
+// comment would not change the compiled package, nor the linked program). The file itself does not
+// change: the compiler sees an overlay.
 func rebuild(ctx context.Context, file string, packages ...string) (int64, error) {
 	dir, err := os.MkdirTemp("", "rgpt-bench-build-")
 	if err != nil {
@@ -51,7 +49,7 @@ func rebuild(ctx context.Context, file string, packages ...string) (int64, error
 	defer os.RemoveAll(dir)
 	source, err := os.ReadFile(file)
 	if err != nil {
-		return 0, fmt.Errorf("the bench builds from the repository's top: %w", err)
+		return 0, fmt.Errorf("run the bench in the root of the repository: %w", err)
 	}
 	var took []time.Duration
 	for try := range buildTries + 1 {
@@ -73,7 +71,7 @@ func rebuild(ctx context.Context, file string, packages ...string) (int64, error
 	return median(took, time.Duration.Milliseconds), nil
 }
 
-// changed writes an overlay in which a file has other content.
+// changed writes an overlay that replaces the content of a file.
 func changed(dir, file, content string) (string, error) {
 	path, err := filepath.Abs(file)
 	if err != nil {
@@ -95,9 +93,9 @@ func (r *buildResult) print(out io.Writer) error {
 	if r == nil {
 		return nil
 	}
-	fmt.Fprintf(out, "\nBuild after a change of one line (median of %d): rgpt %s after one in starter/; rgpt and rgpt-worker %s after one in workflows/\n",
+	fmt.Fprintf(out, "\nBuild after a one-line change (median of %d): rgpt %s after a change in starter/; rgpt and rgpt-worker %s after a change in workflows/\n",
 		buildTries, ms(r.StarterMS), ms(r.WorkflowMS))
-	t := newTable(out, "Size of the programs", "PROGRAM", "MB")
+	t := newTable(out, "Program sizes", "PROGRAM", "MB")
 	for _, name := range programNames() {
 		t.row(name, fmt.Sprintf("%.1f", float64(r.Sizes[name])/1e6))
 	}

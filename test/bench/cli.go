@@ -11,7 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// cliResult is what `rgpt run create --wait` adds to a run.
+// cliResult is the overhead of `rgpt run create --wait`.
 type cliResult struct {
 	Runs     int   `json:"runs"`
 	WholeMS  int64 `json:"whole_ms"`  // from the start of the process to its end
@@ -19,8 +19,8 @@ type cliResult struct {
 	AfterMS  int64 `json:"after_ms"`  // after the run is done
 }
 
-// measureCLI starts runs by the command line, one after the other. What is
-// around a run counts, not the run itself.
+// measureCLI starts runs sequentially from the command line. It measures the time before and after
+// each run, not the run itself.
 func measureCLI(ctx context.Context, h *benchStack, n int) (*cliResult, error) {
 	type each struct{ whole, before, after time.Duration }
 	all := make([]each, n)
@@ -35,7 +35,7 @@ func measureCLI(ctx context.Context, h *benchStack, n int) (*cliResult, error) {
 		ended := time.Now()
 		runs, err := h.store.ListRuns(ctx, store.Filter{Limit: 1})
 		if err != nil || len(runs) == 0 || runs[0].FinishedAt == nil {
-			return nil, fmt.Errorf("the run of the command line is not there: %w", err)
+			return nil, fmt.Errorf("find the run that the command line created: %w", err)
 		}
 		all[i] = each{ended.Sub(started), runs[0].CreatedAt.Sub(started), ended.Sub(*runs[0].FinishedAt)}
 	}
@@ -51,7 +51,7 @@ func (r *cliResult) print(out io.Writer) error {
 	if r == nil {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "\nrgpt run create --wait (median of %d): %s in all, of which %s before the run exists and %s after it is done\n",
+	_, err := fmt.Fprintf(out, "\nrgpt run create --wait (median of %d): %s in total, of which %s before the run exists and %s after it is done\n",
 		r.Runs, ms(r.WholeMS), ms(r.BeforeMS), ms(r.AfterMS))
 	return err
 }

@@ -31,15 +31,15 @@ const (
 	pageAsks    = 60 // of each page
 	pageWarm    = 5
 	openStreams = 500
-	liveEvents  = 100                    // whose latency is measured
-	busyEvery   = 10 * time.Millisecond  // between events of others: 100 a second
-	idleTime    = 12 * time.Second       // over which what open streams cost is measured
-	aimPage     = 50 * time.Millisecond  // p95 of the list and a run
+	liveEvents  = 100                    // number of events whose latency is measured
+	busyEvery   = 10 * time.Millisecond  // between events of other runs: 100 per second
+	idleTime    = 12 * time.Second       // period over which the cost of open streams is measured
+	aimPage     = 50 * time.Millisecond  // p95 of the list and of a run
 	aimLive     = 250 * time.Millisecond // p95, to the browser
 	aimStreams  = 100                    // MB more for all of them
 )
 
-// dashboard is what pages, lists and streams cost on a database of a year.
+// dashboard has the cost of pages, lists and streams on a database with a year of runs.
 type dashboard struct {
 	Runs    int          `json:"runs"`
 	Events  int          `json:"events"`
@@ -53,7 +53,7 @@ type pageTimes struct {
 	Bytes int64   `json:"bytes"`
 	P50   float64 `json:"p50_ms"`
 	P95   float64 `json:"p95_ms"`
-	Ratio float64 `json:"ratio"` // of the medians, to /healthz
+	Ratio float64 `json:"ratio"` // of the median to that of /healthz
 }
 
 type liveTimes struct {
@@ -64,26 +64,26 @@ type liveTimes struct {
 
 type streamCosts struct {
 	Streams int     `json:"streams"`
-	MB      int64   `json:"mb"`           // more than before, resident
+	MB      int64   `json:"mb"`           // increase in resident memory
 	CPU     float64 `json:"idle_cpu_pct"` // of one core while nothing happens
 	Queries float64 `json:"idle_queries_per_second"`
 	All     float64 `json:"all_have_an_event_ms"`
 }
 
-// servedDashboard is a server of a filled database in a process of its own.
+// servedDashboard is a server on a filled database, in a separate process.
 type servedDashboard struct {
 	url string
 	pid int
 }
 
-// measureDashboard fills a database and asks a server of it.
+// measureDashboard fills a database and measures a server on it.
 func measureDashboard(ctx context.Context, say func(string, ...any)) (d *dashboard, err error) {
 	dir, err := os.MkdirTemp("", "rgpt-bench-dashboard-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // PostgreSQL may run as another user, who passes through
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // PostgreSQL may run as another user, who must be able to traverse it
 		return nil, err
 	}
 	cluster, err := pgcluster.Start(ctx, pgcluster.Options{Dir: filepath.Join(dir, "postgres"), Log: filepath.Join(dir, "log"), Volatile: true, Settings: map[string]string{"max_wal_size": "4GB"}})
@@ -116,8 +116,8 @@ func measureDashboard(ctx context.Context, say func(string, ...any)) (d *dashboa
 	return d, s.live(ctx, url, d)
 }
 
-// startServed starts this program as a server (serveDashboard), which ends with
-// its input.
+// startServed starts this program as a server (serveDashboard), which exits at the end of its
+// input.
 func startServed(ctx context.Context, database string) (*servedDashboard, func() error, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -139,7 +139,7 @@ func startServed(ctx context.Context, database string) (*servedDashboard, func()
 	stop := func() error { return errors.Join(in.Close(), cmd.Wait()) }
 	address, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("the server of the dashboard did not say where it listens: %w", err), stop())
+		return nil, nil, errors.Join(fmt.Errorf("read the address of the dashboard's server: %w", err), stop())
 	}
 	return &servedDashboard{url: "http://" + strings.TrimSpace(address), pid: cmd.Process.Pid}, stop, nil
 }
@@ -178,7 +178,7 @@ func serveDashboard(ctx context.Context, database string) error {
 	return nil
 }
 
-// pagePaths are what is asked for; each after a bare round trip.
+// pagePaths returns the paths to request; a bare round trip precedes each.
 func pagePaths() []string {
 	const run = showcase.ScaleRuns - 500 // one that is done
 	paths := []string{"/runs", "/runs?state=failed", "/runs?state=running", "/runs?text=login", "/runs?text=nothing+is+called+so"}
@@ -207,10 +207,10 @@ func (s *servedDashboard) pages(ctx context.Context) ([]pageTimes, error) {
 				return nil, err
 			}
 			if status == http.StatusNotFound {
-				break // a tab that has no page yet
+				break // a tab without a page
 			}
 			if status != http.StatusOK {
-				return nil, fmt.Errorf("%s answers %d", path, status)
+				return nil, fmt.Errorf("%s responds with status %d", path, status)
 			}
 			if row.Bytes = bytes; n >= pageWarm {
 				times, trips = append(times, took), append(trips, trip)
@@ -230,7 +230,7 @@ func (s *servedDashboard) pages(ctx context.Context) ([]pageTimes, error) {
 	return rows, nil
 }
 
-// ask asks for a page and takes it whole.
+// ask requests a page and reads all of it.
 func (s *servedDashboard) ask(ctx context.Context, path string) (took time.Duration, status int, bytes int64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, http.NoBody)
 	if err != nil {
@@ -248,8 +248,8 @@ func (s *servedDashboard) ask(ctx context.Context, path string) (took time.Durat
 
 func milli(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// live measures streams: how soon one event is there, alone and beside others,
-// and what many streams cost.
+// live measures streams: the latency of an event, on its own and among others, and the cost of many
+// streams.
 func (s *servedDashboard) live(ctx context.Context, database string, d *dashboard) error {
 	before := int64(memory(s.pid).VmRSS >> 20)
 	watched := int64(showcase.ScaleRuns - 600)
@@ -283,8 +283,8 @@ func (s *servedDashboard) live(ctx context.Context, database string, d *dashboar
 	return nil
 }
 
-// latencies are from the commit of an event to its bytes at a client that
-// follows all runs.
+// latencies returns the times from the commit of an event to its arrival at a client that follows
+// all runs.
 func (s *servedDashboard) latencies(ctx context.Context, database string, run int64, busy bool) ([]time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -324,13 +324,13 @@ func (s *servedDashboard) latencies(ctx context.Context, database string, run in
 		case then := <-arrived:
 			times = append(times, then.Sub(at))
 		case <-time.After(30 * time.Second):
-			return nil, fmt.Errorf("an event of run %d did not come to a stream within 30 s", run)
+			return nil, fmt.Errorf("an event of run %d did not reach the stream within 30 s", run)
 		}
 	}
 	return times, nil
 }
 
-// generateEvents lets events happen to other runs.
+// generateEvents writes events of other runs.
 func (s *servedDashboard) generateEvents(ctx context.Context, database string, others *sync.WaitGroup) error {
 	conn, err := pgx.Connect(ctx, database)
 	if err != nil {
@@ -354,7 +354,7 @@ func (s *servedDashboard) generateEvents(ctx context.Context, database string, o
 	return nil
 }
 
-// writeEvent adds an event to a run, and returns when its commit was asked for.
+// writeEvent adds an event to a run, and returns the time of the commit request.
 func writeEvent(ctx context.Context, conn *pgx.Conn, run int64) (at time.Time, err error) {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		var seq int64
@@ -371,7 +371,8 @@ func writeEvent(ctx context.Context, conn *pgx.Conn, run int64) (at time.Time, e
 	return at, err
 }
 
-// stream follows a stream until the context ends; ready gets nil once it is open.
+// stream follows a stream until the context is done, and sends nil to ready once the stream is
+// open.
 func (s *servedDashboard) stream(ctx context.Context, path string, ready chan<- error, data func(string)) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, http.NoBody)
 	if err != nil {
@@ -385,9 +386,9 @@ func (s *servedDashboard) stream(ctx context.Context, path string, ready chan<- 
 	}
 	defer resp.Body.Close()
 	lines := bufio.NewReader(resp.Body)
-	_, err = lines.ReadString('\n') // the stream's own first line
+	_, err = lines.ReadString('\n') // the first line, which is not an event
 	if resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %d", path, resp.StatusCode)
+		err = fmt.Errorf("%s responds with status %d", path, resp.StatusCode)
 	}
 	ready <- err
 	for err == nil {
@@ -398,8 +399,8 @@ func (s *servedDashboard) stream(ctx context.Context, path string, ready chan<- 
 	}
 }
 
-// openMany opens streams, half of them of all runs, the others of a run each,
-// from its end on, and counts what comes.
+// openMany opens streams, half of them for all runs and half for a single run from its last event
+// on, and counts the events received.
 func (s *servedDashboard) openMany(ctx context.Context) (*atomic.Int64, error) {
 	seen := &atomic.Int64{}
 	ready := make(chan error, openStreams)
@@ -418,8 +419,8 @@ func (s *servedDashboard) openMany(ctx context.Context) (*atomic.Int64, error) {
 	return seen, nil
 }
 
-// costs measures what open streams cost while nothing happens, and how long it
-// takes until each of them has an event.
+// costs measures the idle cost of open streams, and the time until each stream has received an
+// event.
 func (s *servedDashboard) costs(ctx context.Context, database string, before int64, seen *atomic.Int64) (*streamCosts, error) {
 	c := &streamCosts{Streams: openStreams}
 	queries, err := s.awaitIdle(ctx)
@@ -452,12 +453,12 @@ func (s *servedDashboard) costs(ctx context.Context, database string, before int
 		}
 	}
 	const half = openStreams / 2
-	want := from + half + half*half // each run's own stream has one, those of all runs have all
+	want := from + half + half*half // a run's stream receives one event, a stream of all runs receives all
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for ; seen.Load() < want; <-tick.C {
 		if time.Since(begun) > time.Minute {
-			return nil, fmt.Errorf("only %d of %d events came to the streams within a minute", seen.Load()-from, want-from)
+			return nil, fmt.Errorf("only %d of %d events reached the streams within a minute", seen.Load()-from, want-from)
 		}
 	}
 	c.All = milli(time.Since(begun))
@@ -465,8 +466,8 @@ func (s *servedDashboard) costs(ctx context.Context, database string, before int
 	return c, nil
 }
 
-// awaitIdle waits until the server has made what new streams need, and returns how
-// many queries it has made.
+// awaitIdle waits until the server has no more queries to run for new streams, and returns the
+// number of its queries.
 func (s *servedDashboard) awaitIdle(ctx context.Context) (float64, error) {
 	const settleTime, moment = 30 * time.Second, time.Second
 	last, err := s.queries(ctx)
@@ -484,7 +485,7 @@ func (s *servedDashboard) awaitIdle(ctx context.Context) (float64, error) {
 	return last, err
 }
 
-// queries is how many queries the server has made, as its metrics say.
+// queries returns the number of queries that the server has made, according to its metrics.
 func (s *servedDashboard) queries(ctx context.Context) (total float64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/metrics", http.NoBody)
 	if err != nil {
@@ -512,7 +513,7 @@ func (d *dashboard) print(out io.Writer) error {
 	if d == nil {
 		return nil
 	}
-	t := newTable(out, fmt.Sprintf("Pages and lists over %d runs and %d events, one after the other", d.Runs, d.Events), "PATH", "BYTES", "P50", "P95", "RATIO", "AIM")
+	t := newTable(out, fmt.Sprintf("Pages and lists with %d runs and %d events, one at a time", d.Runs, d.Events), "PATH", "BYTES", "P50", "P95", "RATIO", "AIM")
 	for _, p := range d.Pages {
 		aim := ""
 		if p.Path == "/runs" || p.Path == ui.RunHref(showcase.ScaleRuns-500, "") {
@@ -523,14 +524,14 @@ func (d *dashboard) print(out io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	t = newTable(out, "A live event, from its commit to a client of /api/stream", "WHEN", "P50", "P95", "AIM")
+	t = newTable(out, "Live event, from its commit to a client of /api/stream", "WHEN", "P50", "P95", "AIM")
 	for _, l := range d.Live {
 		t.row(l.What, fine(l.P50), fine(l.P95), "p95 < "+aimLive.String())
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	t = newTable(out, "Many streams, half of them of all runs, half of a run each", "STREAMS", "MEMORY", "AIM", "IDLE CPU", "IDLE QUERIES/S", "250 EVENTS AT ALL AFTER")
+	t = newTable(out, "Many streams, half for all runs, half for a single run", "STREAMS", "MEMORY", "AIM", "IDLE CPU", "IDLE QUERIES/S", "250 EVENTS AT ALL AFTER")
 	t.row(fmt.Sprint(d.Streams.Streams), fmt.Sprintf("%d MB", d.Streams.MB), fmt.Sprintf("< %d MB", aimStreams), fmt.Sprintf("%.2f %%", d.Streams.CPU),
 		fmt.Sprintf("%.1f", d.Streams.Queries), fine(d.Streams.All))
 	return t.Flush()

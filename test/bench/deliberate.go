@@ -15,14 +15,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
-// The aims of deliberations. They are printed beside what was measured; nothing
-// fails.
+// The targets for deliberations. They are printed next to the measurements; missing one is not a
+// failure.
 const (
 	aimSeen   = 100 * time.Millisecond // p95, from a message to the other agent's call, when idle
 	aimEvents = 1500                   // of all workflows of a deliberation
 )
 
-// What is deliberated about; the scenario tells them apart by it.
+// The objectives of the deliberations, by which the scenario distinguishes them.
 const (
 	topicDebate   = "Bench of agents that speak at the same time."
 	topicDialogue = "Bench of agents that wait for each other."
@@ -32,20 +32,20 @@ const (
 const (
 	deliberationTokens = 100 // of each prompt
 	answerTokens       = 10
-	dialogueFrom       = 2 // the first turn after the opening; BETA only writes and waits then
-	spokenTurns        = 4 // the last turn that says something; then they vote
+	dialogueFrom       = 2 // first turn after the opening, from which BETA only writes and waits
+	spokenTurns        = 4 // last turn with messages; after it, the agents vote
 	idleRuns           = 20
 	warmRuns           = 2
 )
 
-// marked is what makes a message of a deliberation findable in what others are told.
+// marked returns the mark by which a message can be found in the prompts of other agents.
 func marked(agent contract.Agent, turn int) string {
 	return fmt.Sprintf("[said by %s in turn %d]", agent, turn)
 }
 
-// deliberationRules are the answers of ALPHA, BETA and GAMMA. In a debate both
-// speak in each turn, whatever the other one does. In a dialogue BETA is done
-// until it is spoken to, so that a message always finds its receiver waiting.
+// deliberationRules returns the responses of ALPHA, BETA and GAMMA. In a debate, both speak in each
+// turn, independently of each other. In a dialogue, BETA is done until it receives a message, so
+// the recipient of a message is always waiting.
 func deliberationRules() []map[string]any {
 	move := func(kind contract.MoveKind, more ...any) map[string]any {
 		m := map[string]any{"move": string(kind)}
@@ -102,21 +102,21 @@ func deliberationRules() []map[string]any {
 	return rules
 }
 
-// deliberationResult is what deliberations cost, beside bare signals.
+// deliberationResult has the cost of deliberations and of bare signals.
 type deliberationResult struct {
 	Phases  []topicResult  `json:"phases"`
 	Endless *endlessResult `json:"endless"`
 	Signals []signalResult `json:"bare_signals,omitempty"`
 }
 
-// topicResult is what was measured of a number of deliberations.
+// topicResult has the measurements of a number of deliberations.
 type topicResult struct {
 	Topic  string `json:"topic"`
 	N      int    `json:"n"`
 	AtOnce bool   `json:"at_once"`
 
 	Ended     map[contract.PipelineStatus]int `json:"ended"`     // recoveries are not counted
-	Recovered int                             `json:"recovered"` // that another one followed
+	Recovered int                             `json:"recovered"` // followed by a recovery
 	Wall      float64                         `json:"wall_seconds"`
 	Decisions float64                         `json:"decisions_per_second"`
 	Turns     float64                         `json:"turns_per_second"`
@@ -138,7 +138,7 @@ type topicResult struct {
 	Load cpuLoad `json:"load"`
 }
 
-// endlessResult is the most that a deliberation with its recoveries can come to.
+// endlessResult has the maximum size of a deliberation with its recoveries.
 type endlessResult struct {
 	Attempts      int `json:"attempts"`
 	Calls         int `json:"calls"`
@@ -148,7 +148,7 @@ type endlessResult struct {
 	Deliberations int `json:"deliberations"`
 }
 
-// signalResult is what bare round trips took.
+// signalResult has the durations of bare round trips.
 type signalResult struct {
 	Pairs  int     `json:"pairs"`
 	AtOnce bool    `json:"at_once"`
@@ -192,8 +192,8 @@ func how(atOnce bool) string {
 	return "one by one"
 }
 
-// deliberate lets a number of pipelines come to a decision, and checks that each
-// that did did so once.
+// deliberate runs a number of pipelines, and checks that each one that reached a decision did so
+// once.
 func (h *benchStack) deliberate(ctx context.Context, topic string, n int, atOnce bool) (topicResult, error) {
 	r := topicResult{Topic: topic, N: n, AtOnce: atOnce, Ended: map[contract.PipelineStatus]int{}}
 	h.model.forget()
@@ -226,7 +226,7 @@ func (h *benchStack) deliberate(ctx context.Context, topic string, n int, atOnce
 	return r, err
 }
 
-// lateIn counts the agents whose opening was not waited for.
+// lateIn counts the agents whose opening was late.
 func lateIn(report contract.DeliberationReport) (n int) {
 	for _, m := range report.Agents {
 		if m.Status == contract.MemberTimedOut {
@@ -236,7 +236,7 @@ func lateIn(report contract.DeliberationReport) (n int) {
 	return n
 }
 
-// readAll reads what pipelines left, and what the model saw of them.
+// readAll reads the records of pipelines and the model's log of them.
 func (h *benchStack) readAll(ctx context.Context, pipelines []int64, r *topicResult) error {
 	var events, calls []int
 	var seen []time.Duration
@@ -279,13 +279,13 @@ func (h *benchStack) readAll(ctx context.Context, pipelines []int64, r *topicRes
 	same := func(n int) int { return n }
 	r.EventsP50, r.EventsMax, r.Calls, r.Seen = median(events, same), slices.Max(events), median(calls, same), len(seen)
 	if len(seen) == 0 {
-		return fmt.Errorf("no message of %d was seen by anybody", r.Sent)
+		return fmt.Errorf("none of %d messages was delivered", r.Sent)
 	}
 	r.SeenP50, r.SeenP95, r.SeenMax = quantile(seen, 0.5, milli), quantile(seen, 0.95, milli), milli(slices.Max(seen))
 	return nil
 }
 
-// spawn makes a pipeline and starts its workflow, as the server does.
+// spawn creates a pipeline and starts its workflow, as the server does.
 func (h *benchStack) spawn(ctx context.Context, topic string) (int64, error) {
 	p, _, err := h.store.SpawnPipeline(ctx, store.NewPipelineRow{Task: contract.DeliberationTask{Objective: topic}, Settings: h.deliberation})
 	if err != nil {
@@ -294,13 +294,13 @@ func (h *benchStack) spawn(ctx context.Context, topic string) (int64, error) {
 	return p.ID, temporal.StartPipeline(ctx, h.temporal, h.store, p)
 }
 
-// decided waits for a pipeline's workflow, and for those that recover it.
+// decided waits for a pipeline's workflow and for its recoveries.
 func (h *benchStack) decided(ctx context.Context, id int64) error {
 	return h.temporal.GetWorkflow(ctx, contract.PipelineWorkflowID(id), "").Get(ctx, nil)
 }
 
-// requireOnce checks that a pipeline that came to a consensus by itself was told and
-// paid for exactly requireOnce: its row, its events, its budget and the model agree.
+// requireOnce checks that a pipeline that reached a consensus without a recovery was reported and
+// paid for exactly once: its row, its events, its budget and the model agree.
 func (h *benchStack) requireOnce(ctx context.Context, p store.Pipeline, answered int) error {
 	events, err := h.store.Events(ctx, p.RunID, 0, 1000)
 	if err != nil {
@@ -345,14 +345,14 @@ func (h *benchStack) requireOnce(ctx context.Context, p store.Pipeline, answered
 		{"tokens held", budget.ReservedTokens, int64(0)},
 	} {
 		if c.got != c.want {
-			return fmt.Errorf("pipeline %d, %s: %v instead of %v", p.ID, c.what, c.got, c.want)
+			return fmt.Errorf("pipeline %d, %s: got %v, want %v", p.ID, c.what, c.got, c.want)
 		}
 	}
 	return nil
 }
 
-// eventsOf counts the events of a pipeline's workflow and of its members, and
-// those of the longest history among them.
+// eventsOf counts the events of a pipeline's workflow and of its members' workflows, in total and
+// in the longest history.
 func (h *benchStack) eventsOf(ctx context.Context, p store.Pipeline) (all, longest int, err error) {
 	ids := []string{contract.PipelineWorkflowID(p.ID)}
 	for _, m := range p.Members {
@@ -369,7 +369,7 @@ func (h *benchStack) eventsOf(ctx context.Context, p store.Pipeline) (all, longe
 	return all, longest, nil
 }
 
-// disagree lets pipelines use up all their rounds and recoveries.
+// disagree runs pipelines that use up all their rounds and recoveries.
 func (h *benchStack) disagree(ctx context.Context) (*endlessResult, error) {
 	r := &endlessResult{Deliberations: warmRuns}
 	for range r.Deliberations {
@@ -387,7 +387,7 @@ func (h *benchStack) disagree(ctx context.Context) (*endlessResult, error) {
 				return nil, err
 			}
 			if p.AbortReason != contract.AbortIterationLimit {
-				return nil, fmt.Errorf("pipeline %d was to use up its rounds, and ended as %s (%s)", p.ID, p.Status, p.AbortReason)
+				return nil, fmt.Errorf("pipeline %d should have used up its rounds, but ended as %s (%s)", p.ID, p.Status, p.AbortReason)
 			}
 			n, longest, err := h.eventsOf(ctx, p)
 			if err != nil {
@@ -414,7 +414,7 @@ func (d *deliberationResult) print(out io.Writer) error {
 	return nil
 }
 
-// name says what was measured.
+// name describes the measurement.
 func (p topicResult) name() []string {
 	topic := "speak at once"
 	if p.Topic == topicDialogue {
@@ -423,7 +423,7 @@ func (p topicResult) name() []string {
 	return []string{topic, fmt.Sprintf("%d, %s", p.N, how(p.AtOnce))}
 }
 
-// ended says how deliberations ended.
+// ended returns the outcomes of the deliberations.
 func (p topicResult) ended() string {
 	var parts []string
 	for _, s := range contract.PipelineStatuses() {
@@ -435,7 +435,7 @@ func (p topicResult) ended() string {
 }
 
 func (d *deliberationResult) printDecisions(out io.Writer) error {
-	t := newTable(out, "Deliberations, model at zero latency; what was completed was so exactly once (processor milliseconds of one; other: what else ran here, spoils the numbers)",
+	t := newTable(out, "Deliberations with zero model latency; every completed one was completed exactly once (CPU milliseconds per deliberation; other: unrelated processes, which distort the numbers)",
 		"AGENTS", "DELIBERATIONS", "ENDED", "RECOVERED", "WALL", "DECISIONS/S", "TURNS/S", "EACH P50", "P95", "LATE OPENINGS", "WITH GAMMA", "WORKER", "TEMPORAL", "POSTGRES", "MODEL", "OTHER")
 	for _, p := range d.Phases {
 		each := func(seconds float64) string { return fmt.Sprintf("%.0f", 1000*seconds/float64(p.N)) }
@@ -449,7 +449,7 @@ func (d *deliberationResult) printDecisions(out io.Writer) error {
 	return t.Flush()
 }
 
-// bareOf returns the bare signals that were measured under the same load.
+// bareOf returns the bare signals measured under the same load.
 func (d *deliberationResult) bareOf(atOnce bool) (signalResult, bool) {
 	for _, s := range d.Signals {
 		if s.AtOnce == atOnce {
@@ -460,7 +460,7 @@ func (d *deliberationResult) bareOf(atOnce bool) (signalResult, bool) {
 }
 
 func (d *deliberationResult) printMessages(out io.Writer) error {
-	t := newTable(out, "From a message to the other agent: from the first byte of the answer that has it at the model, to the whole request that has it (bare: two workflows signal each other, there and back)",
+	t := newTable(out, "From a message to the other agent: from the first byte of the model's response that contains it to the end of the model request that contains it (bare: a signal from one workflow to another and back)",
 		"WHAT", "HOW MANY", "MESSAGES", "SEEN", "P50", "P95", "MAX", "AIM FOR P95", "P50 TO BARE", "P95 TO BARE")
 	tenth := func(f float64) string { return fmt.Sprintf("%.1f ms", f) }
 	for _, p := range d.Phases {
@@ -481,7 +481,7 @@ func (d *deliberationResult) printMessages(out io.Writer) error {
 }
 
 func (d *deliberationResult) printEvents(out io.Writer) error {
-	t := newTable(out, "Events in the histories of a deliberation, its members included", "DELIBERATIONS", "HOW MANY", "MODEL CALLS", "EVENTS P50", "MAX", "AIM")
+	t := newTable(out, "Events in the histories of a deliberation, including its members", "DELIBERATIONS", "HOW MANY", "MODEL CALLS", "EVENTS P50", "MAX", "AIM")
 	aim := fmt.Sprintf("< %d", aimEvents)
 	for _, p := range d.Phases {
 		t.row(append(p.name(), fmt.Sprint(p.Calls), fmt.Sprint(p.EventsP50), fmt.Sprint(p.EventsMax), aim)...)
@@ -489,7 +489,7 @@ func (d *deliberationResult) printEvents(out io.Writer) error {
 	if e := d.Endless; e != nil {
 		n := fmt.Sprint(e.Deliberations)
 		t.row("never agree: all rounds, the longest attempt", n, "", "", fmt.Sprint(e.Events), aim)
-		t.row("  the longest of its histories", n, "", "", fmt.Sprint(e.Longest), "")
+		t.row("  its longest history", n, "", "", fmt.Sprint(e.Longest), "")
 		t.row(fmt.Sprintf("  all %d attempts together", e.Attempts), n, fmt.Sprint(e.Calls), "", fmt.Sprint(e.All), "")
 	}
 	return t.Flush()

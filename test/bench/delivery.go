@@ -18,8 +18,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 )
 
-// deliveryModel is a scripted model in this process that notes who says what, and when
-// somebody else is told of it.
+// deliveryModel is a scripted model in this process. It records each agent's messages and when they
+// reach another agent.
 type deliveryModel struct {
 	url    string
 	model  *scripted.Server
@@ -29,13 +29,13 @@ type deliveryModel struct {
 	runs map[int64]*callLog
 }
 
-// callLog is what passed between the model and the agents of one account.
+// callLog records the exchange between the model and the agents of one account.
 type callLog struct {
 	answered map[callKey]int
 	words    []*delivery
 }
 
-// callKey names a model call.
+// callKey identifies a model call.
 type callKey struct {
 	agent         string
 	attempt, turn int
@@ -80,9 +80,9 @@ func (m *deliveryModel) close() error {
 	return m.server.Close()
 }
 
-// ServeHTTP answers as the scenario says. The time of a request is when all of it
-// has come, that of an answer when its first byte goes out: what lies between two
-// of them is nothing that the model did.
+// ServeHTTP responds according to the scenario. The time of a request is when it has been fully
+// received, and the time of a response is when its first byte is sent: the time between a response
+// and the next request does not include the model.
 func (m *deliveryModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -105,7 +105,7 @@ func (m *deliveryModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}}, r)
 }
 
-// markDelivered notes what an agent hears of others for the first time.
+// markDelivered records the messages that reach an agent for the first time.
 func (m *deliveryModel) markDelivered(run int64, call callKey, body []byte, at time.Time) {
 	m.mu.Lock()
 	var open []*delivery
@@ -127,8 +127,8 @@ func (m *deliveryModel) markDelivered(run int64, call callKey, body []byte, at t
 	}
 }
 
-// markOf returns what is findable in the answer to a request; nil if nothing is
-// said to anybody.
+// markOf returns the mark of the message in the response to a request, or nil if there is no
+// message.
 func markOf(body []byte, call callKey) []byte {
 	agent := contract.Agent(call.agent)
 	silent := call.turn == 1 || call.turn > spokenTurns || agent == contract.AgentGamma || bytes.Contains(body, []byte(topicEndless))
@@ -138,7 +138,7 @@ func markOf(body []byte, call callKey) []byte {
 	return []byte(marked(agent, call.turn))
 }
 
-// says notes an answer, and the message in it.
+// says records a response and the message in it.
 func (m *deliveryModel) says(run int64, call callKey, mark []byte, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,7 +165,7 @@ func (m *deliveryModel) forget() {
 	clear(m.runs)
 }
 
-// of returns how many answers an account got, and its messages.
+// of returns the number of responses to an account, and its messages.
 func (m *deliveryModel) of(run int64) (answered int, words []delivery) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,7 +179,7 @@ func (m *deliveryModel) of(run int64) (answered int, words []delivery) {
 	return answered, words
 }
 
-// firstByte says when an answer begins to go out, and with what status.
+// firstByte records when the first byte of a response is sent, and its status.
 type firstByte struct {
 	http.ResponseWriter
 	out  func(status int)
@@ -194,13 +194,13 @@ func (f *firstByte) WriteHeader(status int) {
 	f.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap lets an answer be flushed.
+// Unwrap allows flushing a response.
 func (f *firstByte) Unwrap() http.ResponseWriter { return f.ResponseWriter }
 
 // watchedProvider is the provider of the model in this process.
 const watchedProvider = "watched"
 
-// config is the configuration that makes the stack know the model.
+// config returns the configuration that makes the model available to the stack.
 func (m *deliveryModel) config() ([]byte, error) {
 	text, err := yaml.Marshal(map[string]any{"models": map[string]any{"providers": map[string]any{
 		watchedProvider: map[string]any{"kind": "scripted", "base_url": m.url, "max_concurrent": 1000},

@@ -19,20 +19,20 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// The aims of healing. They are printed beside what was measured; nothing fails.
+// The targets for healing. They are printed next to the measurements; missing one is not a failure.
 const (
 	aimHeal   = 150 * time.Millisecond // median, from a failure to the next attempt, without the model
 	aimReplay = time.Second            // to the first event of the phase
-	aimResume = 5 * time.Second        // beyond the heartbeat time-out
+	aimResume = 5 * time.Second        // beyond the heartbeat timeout
 )
 
-// What the runs ask for that fail once and are healed.
+// The goals of the runs that fail once and are healed.
 const (
 	goalPlan   = "Bench of a healed plan."
 	goalRepair = "Bench of a repaired test."
 )
 
-// healRules are those of the runs that fail once: one step that makes a file.
+// healRules returns the rules for runs that fail once: one step that creates a file.
 func healRules() []map[string]any {
 	var rules []map[string]any
 	rule := func(goal string, when, reply map[string]any) {
@@ -63,7 +63,7 @@ func healRules() []map[string]any {
 	return rules
 }
 
-// spread is the middle and the worst of some durations.
+// spread has the median and the maximum of some durations.
 type spread struct {
 	N     int   `json:"n"`
 	P50MS int64 `json:"p50_ms"`
@@ -77,17 +77,17 @@ func spreadOf(all []time.Duration) spread {
 	return spread{N: len(all), P50MS: median(all, time.Duration.Milliseconds), MaxMS: slices.Max(all).Milliseconds()}
 }
 
-// healResult is how long healing and doing again take, beside their aims.
+// healResult has the durations of heals and replays.
 type healResult struct {
 	Plan   spread `json:"plan"`         // planner.error to planner.started, healed by correct_json
 	Repair spread `json:"repair"`       // tester.error to tester.started, healed by repair
-	Model  spread `json:"repair_model"` // of the model's answers then; not in Repair
-	Tools  spread `json:"repair_tools"` // of the Repair agent's tools then; in Repair
-	Bare   spread `json:"bare"`         // the same by a bare parent and child workflow
+	Model  spread `json:"repair_model"` // of the model's responses during repairs; not included in Repair
+	Tools  spread `json:"repair_tools"` // of the Repair agent's tools; included in Repair
+	Bare   spread `json:"bare"`         // the same with a bare parent and child workflow
 	Replay spread `json:"replay"`       // rgpt run replay until the phase's first event
 }
 
-// healRuns is how often each is measured, after one that warms up.
+// healRuns is the number of measurements of each, after a warm-up.
 const healRuns = 10
 
 func measureHealing(ctx context.Context, h *benchStack, o options) (*healResult, error) {
@@ -109,14 +109,14 @@ func measureHealing(ctx context.Context, h *benchStack, o options) (*healResult,
 	return r, err
 }
 
-// healedRuns are what was measured of runs that were healed once.
+// healedRuns has the measurements of runs that were healed once.
 type healedRuns struct {
 	took, model, tools []time.Duration
 	ids                []int64
 }
 
-// healed makes runs whose phase fails once, one after the other, and measures
-// from the failure to the phase's next attempt without the model's time.
+// healed creates runs whose phase fails once, one at a time, and measures from the failure to the
+// phase's next attempt, without the model's time.
 func (h *benchStack) healed(ctx context.Context, goal string, p contract.Phase) (r healedRuns, err error) {
 	for i := range healRuns + 1 {
 		id, err := h.createFor(ctx, goal)
@@ -136,8 +136,8 @@ func (h *benchStack) healed(ctx context.Context, goal string, p contract.Phase) 
 	return r, nil
 }
 
-// readHeal reads from the events of a run how long its heal took, and how long
-// of that the model and the tools.
+// readHeal computes from the events of a run the duration of its heal, and how much of it the model
+// and the tools took.
 func (h *benchStack) readHeal(ctx context.Context, id int64, p contract.Phase, r *healedRuns) error {
 	run, err := h.views.RunDetails(ctx, id)
 	if err != nil {
@@ -153,7 +153,7 @@ func (h *benchStack) readHeal(ctx context.Context, id int64, p contract.Phase, r
 		}
 	}
 	if to.IsZero() {
-		return fmt.Errorf("the %s of run %d did not fail and begin again", p, id)
+		return fmt.Errorf("the %s of run %d did not fail and restart", p, id)
 	}
 	rows, err := h.views.Timing(ctx, id)
 	if err != nil {
@@ -175,8 +175,8 @@ func (h *benchStack) readHeal(ctx context.Context, id int64, p contract.Phase, r
 	return nil
 }
 
-// replays does the tests of runs again by the command line, and measures from
-// the start of the command to the phase's first event.
+// replays replays the tester phase of runs from the command line, and measures from the start of
+// the command to the phase's first event.
 func (h *benchStack) replays(ctx context.Context, ids []int64) (spread, error) {
 	var took []time.Duration
 	for _, id := range ids {
@@ -225,8 +225,8 @@ func (h *benchStack) rgpt(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// A bare heal: an activity fails, a child workflow does one thing, the activity
-// runs again.
+// A bare heal: an activity fails, a child workflow runs one activity, and the failed activity runs
+// again.
 const (
 	bareHealedWorkflow = "bench.BareHealed"
 	bareHealWorkflow   = "bench.BareHeal"
@@ -299,17 +299,17 @@ func (r *healResult) print(out io.Writer) error {
 	if r == nil {
 		return nil
 	}
-	t := newTable(out, "Healing (model at zero latency, and without its time)", "WHAT", "N", "P50", "MAX", "AIM FOR P50")
+	t := newTable(out, "Healing (zero model latency, excluding the model's time)", "WHAT", "N", "P50", "MAX", "AIM FOR P50")
 	row := func(what string, s spread, aim string) {
 		t.row(what, fmt.Sprint(s.N), ms(s.P50MS), ms(s.MaxMS), aim)
 	}
 	under := "< " + aimHeal.String()
 	row("planner.error to planner.started, by correct_json", r.Plan, under)
 	row("tester.error to tester.started, by repair: agent loop with an edit, judgement of the patch", r.Repair, under)
-	row("  of it the edit in a working directory made for it", r.Tools, "")
-	row("  beside it the model's answer, from its reservation to its booking", r.Model, "")
+	row("  of which the edit in its temporary working directory", r.Tools, "")
+	row("  in addition: the model's response, from its reservation to its booking", r.Model, "")
 	if r.Bare.N > 0 {
-		row("bare: a failed activity to its next attempt, a child workflow with one activity between", r.Bare, "")
+		row("bare: from a failed activity to its next attempt, with a child workflow of one activity in between", r.Bare, "")
 	}
 	row("rgpt run replay --phase tester to tester.started", r.Replay, "< "+aimReplay.String())
 	return t.Flush()

@@ -1,9 +1,9 @@
-// The bench runs the product on this machine and prints what orchestration
-// costs: one run alone and many at once, with and without a model's latency,
-// beside a bare Temporal workflow with the same activities on the same server.
+// The bench runs the product on this machine and prints the cost of orchestration: for one run at a
+// time and for many in parallel, with and without model latency, compared with a bare Temporal
+// workflow with the same activities on the same server.
 //
-// It is no test: nothing fails when a number grows. Everything it starts it
-// stops at the end, also when it is interrupted.
+// It is not a test: it does not fail when a number grows. It stops everything that it started, even
+// if interrupted.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// options are what the command line asks for.
+// options are the command-line options.
 type options struct {
 	runs          int
 	parallel      int
@@ -36,19 +36,19 @@ type options struct {
 	bare          bool
 	keep          bool
 	json          bool
-	serve         string // a filled database: be its server
+	serve         string // database to serve the dashboard of
 }
 
 // The sections of the report, in their order.
 const (
-	sectionRuns    = "runs"    // one at a time and many at once, beside bare workflows
-	sectionCLI     = "cli"     // what the command line adds to a run
-	sectionRestart = "restart" // a worker killed and started again
-	sectionHeal    = "heal"    // from a failure to the next attempt, and how a replay starts
-	sectionBuild   = "build"   // a build after a small change, sizes of the programs
-	// Deliberations one by one and many at once, beside bare signals.
+	sectionRuns    = "runs"    // one at a time and in parallel, compared with bare workflows
+	sectionCLI     = "cli"     // overhead of the command line
+	sectionRestart = "restart" // a worker killed and restarted
+	sectionHeal    = "heal"    // from a failure to the next attempt, and the start of a replay
+	sectionBuild   = "build"   // a build after a small change, and program sizes
+	// Deliberations one at a time and in parallel, compared with bare signals.
 	sectionDeliberations = "deliberations"
-	// What the API, the dashboard and its streams take with a year of runs.
+	// Cost of the API, the dashboard and its streams with a year of runs.
 	sectionDashboard = "dashboard"
 )
 
@@ -81,18 +81,18 @@ func parse(args []string, errs io.Writer) (options, error) {
 	var latency, only string
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(errs)
-	fs.IntVar(&o.runs, "runs", 5, "runs one after the other")
-	fs.IntVar(&o.parallel, "parallel", 20, "runs at once; 0 leaves that part out")
-	fs.IntVar(&o.deliberations, "deliberations", 200, "deliberations at once")
+	fs.IntVar(&o.runs, "runs", 5, "number of sequential runs")
+	fs.IntVar(&o.parallel, "parallel", 20, "number of parallel runs; 0 skips this part")
+	fs.IntVar(&o.deliberations, "deliberations", 200, "number of parallel deliberations")
 	fs.StringVar(&latency, "latency", "0s,200ms", "latencies of the scripted model")
 	fs.StringVar(&o.temporal, "temporal", "sqlite", "where Temporal keeps its state: sqlite or postgres")
 	fs.StringVar(&only, "only", strings.Join(sections(), ","), "sections of the report")
 	fs.Func("dynamic-config", "dynamic config value for Temporal, as KEY=JSON; repeatable", appendTo(&o.dynamic))
 	fs.Func("postgres-setting", "setting for PostgreSQL, as name=value; repeatable", appendTo(&o.postgres))
-	fs.StringVar(&o.bin, "bin", "bin", "folder with rgpt, rgpt-worker and temporal-devserver")
-	fs.BoolVar(&o.bare, "bare", true, "measure bare Temporal workflows beside the runs")
-	fs.BoolVar(&o.keep, "keep", false, "leave the data folder in place and the stack running")
-	fs.StringVar(&o.serve, "serve-dashboard", "", "what the section dashboard starts: a server of this database, until its input ends")
+	fs.StringVar(&o.bin, "bin", "bin", "directory with rgpt, rgpt-worker and temporal-devserver")
+	fs.BoolVar(&o.bare, "bare", true, "also measure bare Temporal workflows")
+	fs.BoolVar(&o.keep, "keep", false, "keep the data folder and leave the stack running")
+	fs.StringVar(&o.serve, "serve-dashboard", "", "serve the dashboard of this database until the end of standard input; used by the dashboard section")
 	fs.BoolVar(&o.json, "json", false, "print one JSON document instead of tables")
 	if err := fs.Parse(args); err != nil {
 		return o, err
@@ -107,7 +107,7 @@ func parse(args []string, errs io.Writer) (options, error) {
 	o.sections = strings.Split(only, ",")
 	for _, s := range o.sections {
 		if !slices.Contains(sections(), s) {
-			return o, fmt.Errorf("-only: there is no section %q; there are %s", s, strings.Join(sections(), ", "))
+			return o, fmt.Errorf("-only: unknown section %q; the sections are %s", s, strings.Join(sections(), ", "))
 		}
 	}
 	if o.temporal != "postgres" && o.temporal != "sqlite" {
@@ -128,7 +128,7 @@ func appendTo(list *[]string) func(string) error {
 	}
 }
 
-// results are everything that was measured.
+// results has all measurements.
 type results struct {
 	Host          host                `json:"host"`
 	Phases        []phaseResult       `json:"phases,omitempty"`
@@ -140,7 +140,7 @@ type results struct {
 	Pages         *dashboard          `json:"dashboard,omitempty"`
 }
 
-// run brings the stack up, measures, prints, and takes the stack down again.
+// run starts the stack, measures, prints the results, and stops the stack.
 func run(ctx context.Context, o options, out, errs io.Writer) error {
 	say := func(format string, args ...any) { fmt.Fprintf(errs, format+" …\n", args...) }
 	all := results{Host: thisHost(o)}
@@ -171,7 +171,7 @@ func run(ctx context.Context, o options, out, errs io.Writer) error {
 	return all.print(out)
 }
 
-// measureStack measures what needs a running stack.
+// measureStack runs the measurements that need a running stack.
 func measureStack(ctx context.Context, o options, all *results, say func(string, ...any)) (err error) {
 	h, err := startStack(ctx, o, say)
 	if h != nil {
@@ -203,7 +203,7 @@ func measureStack(ctx context.Context, o options, all *results, say func(string,
 		}
 	}
 	if slices.Contains(o.sections, sectionRestart) {
-		say("A worker killed and started again")
+		say("A worker killed and restarted")
 		all.Restart, err = measureRestart(ctx, h)
 	}
 	return err

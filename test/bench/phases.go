@@ -11,8 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/timing"
 )
 
-// phaseResult is what a number of runs took, of the product or of the bare
-// workflow beside it.
+// phaseResult has the measurements of a number of runs, of the product or of the bare workflow.
 type phaseResult struct {
 	What    string        `json:"what"` // product or bare
 	Latency time.Duration `json:"latency_ns"`
@@ -21,20 +20,20 @@ type phaseResult struct {
 
 	WallMS     int64         `json:"wall_ms_median"`
 	P95MS      int64         `json:"wall_ms_p95"`
-	CriticalMS int64         `json:"critical_ms_median"` // as the runs' rows say; of bare workflows the ideal
-	IdealMS    int64         `json:"ideal_ms"`           // the model's latency and a shard alone
+	CriticalMS int64         `json:"critical_ms_median"` // from the runs' rows; for bare workflows, the ideal
+	IdealMS    int64         `json:"ideal_ms"`           // only the model's latency and one shard
 	Ratio      float64       `json:"ratio_median"`       // wall over critical
 	Overhead   float64       `json:"ratio_to_ideal"`     // wall over ideal
-	HopMS      float64       `json:"ms_for_each_hop"`    // wall beyond critical, over the hops of the longest path
+	HopMS      float64       `json:"ms_for_each_hop"`    // wall time beyond critical, divided by the hops of the longest path
 	PerSecond  float64       `json:"runs_per_second"`
-	Events     int           `json:"history_events"` // of a run, children included
+	Events     int           `json:"history_events"` // of a run, including children
 	Bytes      int           `json:"history_bytes"`
 	Activities int           `json:"ordinary_activities"`
 	Parts      []timing.Part `json:"parts,omitempty"` // medians
 	Load       cpuLoad       `json:"load"`
 }
 
-// one is what was measured of one run.
+// one has the measurements of one run.
 type one struct {
 	wall, critical time.Duration
 	events, bytes  int
@@ -42,8 +41,8 @@ type one struct {
 	parts          []timing.Part
 }
 
-// measurePhases measures the product and the bare workflow for each latency:
-// one at a time, then all at once.
+// measurePhases measures the product and the bare workflow for each latency: one run at a time,
+// then all in parallel.
 func measurePhases(ctx context.Context, h *benchStack, o options, say func(string, ...any)) ([]phaseResult, error) {
 	bare, err := startBare(h.temporal)
 	if err != nil {
@@ -104,7 +103,7 @@ func (h *benchStack) product(ctx context.Context, latency time.Duration, n int, 
 	return r, nil
 }
 
-// measure does something n times and reads the clock and the processes.
+// measure calls a function n times, and measures the time and the processes' usage.
 func (h *benchStack) measure(ctx context.Context, n int, atOnce bool, do func(context.Context, int) error) (phaseResult, error) {
 	m := startMeter(h.stack)
 	group, ctx := errgroup.WithContext(ctx)
@@ -119,7 +118,7 @@ func (h *benchStack) measure(ctx context.Context, n int, atOnce bool, do func(co
 	return phaseResult{Runs: n, AtOnce: atOnce, Load: used, PerSecond: float64(n) / used.Seconds}, err
 }
 
-// readRun reads what the rows and histories say of a run.
+// readRun reads the measurements of a run from its rows and histories.
 func (h *benchStack) readRun(ctx context.Context, id int64) (one, error) {
 	run, err := h.store.Run(ctx, id)
 	if err != nil {
@@ -144,7 +143,7 @@ func (h *benchStack) readRun(ctx context.Context, id int64) (one, error) {
 	}, nil
 }
 
-// take sums up what was measured of each run.
+// take aggregates the measurements of each run.
 func (r *phaseResult) take(all []one) {
 	r.WallMS = median(all, func(o one) int64 { return o.wall.Milliseconds() })
 	r.P95MS = quantile(all, 0.95, func(o one) int64 { return o.wall.Milliseconds() })
@@ -175,7 +174,7 @@ func (r phaseResult) wallOf(name string) int64 {
 
 func median[T any, N cmp.Ordered](all []T, value func(T) N) N { return quantile(all, 0.5, value) }
 
-// quantile returns the smallest value that a part of all values does not exceed.
+// quantile returns the smallest value that the given fraction of all values does not exceed.
 func quantile[T any, N cmp.Ordered](all []T, part float64, value func(T) N) N {
 	values := make([]N, len(all))
 	for i, v := range all {

@@ -10,7 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/timing"
 )
 
-// table prints rows under a head, in columns.
+// table prints rows in columns under a header.
 type table struct{ *tabwriter.Writer }
 
 func newTable(out io.Writer, title string, head ...string) table {
@@ -22,7 +22,7 @@ func newTable(out io.Writer, title string, head ...string) table {
 
 func (t table) row(cells ...string) { fmt.Fprintln(t, strings.Join(cells, "\t")) }
 
-// print prints everything that was measured.
+// print prints all measurements.
 func (r results) print(out io.Writer) error {
 	fmt.Fprintf(out, "%s, %d cores, %s, Temporal's state in %s; load before: %s\n", r.Host.CPU, r.Host.Cores, r.Host.Go, r.Host.Temporal, r.Host.Load)
 	for _, print := range []func(io.Writer) error{r.printWalls, r.printParts, r.printLoads, r.CLI.print, r.Heal.print, r.Deliberations.print, r.Restart.print, r.Build.print, r.Pages.print} {
@@ -33,7 +33,7 @@ func (r results) print(out io.Writer) error {
 	return nil
 }
 
-// name says what was measured.
+// name describes the measurement.
 func (r phaseResult) name() []string {
 	how := fmt.Sprintf("%d, one by one", r.Runs)
 	if r.AtOnce {
@@ -46,7 +46,7 @@ func (r results) printWalls(out io.Writer) error {
 	if len(r.Phases) == 0 {
 		return nil
 	}
-	t := newTable(out, fmt.Sprintf("How long runs take, %d hops on the longest path (bare: the same shape as ordinary activities alone)", hops()),
+	t := newTable(out, fmt.Sprintf("Duration of runs, with %d hops on the longest path (bare: the same shape with ordinary activities only)", hops()),
 		"LATENCY", "RUNS", "WHAT", "WALL MEDIAN", "P95", "CRITICAL PATH", "RATIO", "TO IDEAL", "EACH HOP", "RUNS/S", "EVENTS", "BYTES", "ACTIVITIES")
 	for _, p := range r.Phases {
 		t.row(append(p.name(), ms(p.WallMS), ms(p.P95MS), ms(p.CriticalMS), ratio(p.Ratio), ratio(p.Overhead), fmt.Sprintf("%.1f ms", p.HopMS),
@@ -55,13 +55,13 @@ func (r results) printWalls(out io.Writer) error {
 	return t.Flush()
 }
 
-// printParts prints where the time of the product's runs went.
+// printParts prints how the wall time of the product's runs is distributed.
 func (r results) printParts(out io.Writer) error {
 	if len(r.Phases) == 0 {
 		return nil
 	}
 	parts := []string{timing.Environment, timing.Baseline, timing.Model, timing.Tools, timing.Tests, timing.Git, timing.Queue, timing.Orchestration}
-	t := newTable(out, "Where the wall time of a run went (medians; a moment belongs to the first column that was at work)",
+	t := newTable(out, "Wall time of a run by part (medians; time with several active parts counts for the first of their columns)",
 		append([]string{"LATENCY", "RUNS", "WHAT"}, uppercased(parts)...)...)
 	for _, p := range r.Phases {
 		if len(p.Parts) == 0 {
@@ -84,12 +84,12 @@ func uppercased(words []string) []string {
 	return out
 }
 
-// printLoads prints what the phases cost the machine.
+// printLoads prints the load on the machine in each phase.
 func (r results) printLoads(out io.Writer) error {
 	if len(r.Phases) == 0 {
 		return nil
 	}
-	t := newTable(out, "Processor milliseconds of a run, and peak memory (children: git, sandbox and tests; other: what else ran here, spoils the numbers)",
+	t := newTable(out, "CPU milliseconds of a run, and peak memory (children: git, sandbox and tests; other: unrelated processes, which distort the numbers)",
 		"LATENCY", "RUNS", "WHAT", "WORKER", "CHILDREN", "TEMPORAL", "POSTGRES", "MODEL", "SERVER", "STACK", "BENCH", "OTHER", "MB: WORKER", "TEMPORAL", "POSTGRES", "SERVER")
 	for _, p := range r.Phases {
 		each := func(seconds float64) string { return fmt.Sprintf("%.0f", 1000*seconds/float64(p.Runs)) }

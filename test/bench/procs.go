@@ -12,11 +12,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/proc"
 )
 
-// ticks is the kernel's USER_HZ, in which /proc counts processor time; it is
-// 100 on every system that Go supports.
+// ticks is the kernel's USER_HZ, the unit of CPU time in /proc; it is 100 on every system that Go
+// supports.
 const ticks = 100
 
-// usage is what a process and its children have used.
+// usage is the resource usage of a process and its children.
 type usage struct {
 	Role     string  `json:"role"`
 	CPU      float64 `json:"cpu_seconds"`          // its own
@@ -24,7 +24,7 @@ type usage struct {
 	PeakMB   int64   `json:"peak_mb"`
 }
 
-// meter reads what the processes of a stack use over a phase.
+// meter measures the resource usage of a stack's processes during a phase.
 type meter struct {
 	roles  []devstack.Role
 	pids   map[devstack.Role]int
@@ -34,7 +34,7 @@ type meter struct {
 	start  time.Time
 }
 
-// startMeter takes the first readings. Peaks of memory start anew.
+// startMeter takes the first readings and resets the memory peaks.
 func startMeter(s *devstack.Stack) *meter {
 	m := &meter{pids: map[devstack.Role]int{}, before: map[devstack.Role]usage{}, start: time.Now()}
 	for _, role := range devstack.Roles() {
@@ -50,16 +50,16 @@ func startMeter(s *devstack.Stack) *meter {
 	return m
 }
 
-// cpuLoad is what a phase cost the machine.
+// cpuLoad is the load on the machine during a phase.
 type cpuLoad struct {
 	Processes []usage `json:"processes"`
-	Total     float64 `json:"cpu_seconds"`       // of the stack, children included
+	Total     float64 `json:"cpu_seconds"`       // of the stack, including children
 	Bench     float64 `json:"bench_cpu_seconds"` // of this program
-	Strangers float64 `json:"other_cpu_seconds"` // of whatever else ran: the larger, the less the numbers say
+	Strangers float64 `json:"other_cpu_seconds"` // of unrelated processes: the larger, the less reliable the numbers
 	Seconds   float64 `json:"seconds"`
 }
 
-// stop takes the last readings.
+// stop takes the final readings.
 func (m *meter) stop() cpuLoad {
 	l := cpuLoad{Seconds: time.Since(m.start).Seconds(), Bench: ownSeconds() - m.own}
 	for _, role := range m.roles {
@@ -73,9 +73,9 @@ func (m *meter) stop() cpuLoad {
 	return l
 }
 
-// read reads one process. PostgreSQL has a process for each connection; they
-// count as one: to the peak of the first, which maps the shared memory, comes
-// what each of the others has for itself at the moment.
+// read reads one process. PostgreSQL has a process for each connection; they count as one: the peak
+// of the first, which maps the shared memory, plus the current private memory of each other
+// process.
 func read(pid int, role devstack.Role) usage {
 	u := usage{Role: string(role)}
 	own, ended := cpu(pid)
@@ -92,7 +92,7 @@ func read(pid int, role devstack.Role) usage {
 	return u
 }
 
-// cpu returns the processor seconds of a process and of its ended children.
+// cpu returns the CPU seconds of a process and of its exited children.
 func cpu(pid int) (own, children float64) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -102,7 +102,7 @@ func cpu(pid int) (own, children float64) {
 	return float64(s.UTime+s.STime) / ticks, float64(s.CUTime+s.CSTime) / ticks
 }
 
-// memory returns what the kernel says about the memory of a process.
+// memory returns the kernel's memory statistics of a process.
 func memory(pid int) procfs.ProcStatus {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -112,7 +112,7 @@ func memory(pid int) procfs.ProcStatus {
 	return s
 }
 
-// resetPeak makes the kernel count the peak from now on, where it lets us.
+// resetPeak resets the kernel's peak memory of a process, if permitted.
 func resetPeak(pid int) {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
@@ -122,18 +122,18 @@ func ownSeconds() float64 {
 	return own + children
 }
 
-// busySeconds is the processor time of the whole machine that was not idle.
+// busySeconds returns the non-idle CPU time of the whole machine.
 func busySeconds() float64 {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return 0
 	}
 	s, _ := fs.Stat()
-	c := s.CPUTotal // all but idle and waiting for disks; guests count as users already
+	c := s.CPUTotal // all except idle and I/O wait; guest time is already part of user time
 	return c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal
 }
 
-// host says where it was measured.
+// host describes the machine that was measured.
 type host struct {
 	CPU      string `json:"cpu"`
 	Cores    int    `json:"cores"`

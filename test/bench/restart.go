@@ -15,15 +15,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 )
 
-// restartLatency is that of the model while a worker is killed: long enough for
-// all runs to be under way.
+// restartLatency is the model's latency while a worker is killed: long enough for all runs to be in
+// progress.
 const restartLatency = 250 * time.Millisecond
 
-// restartRuns is how many runs are under way then.
+// restartRuns is the number of runs in progress at that time.
 const restartRuns = 3
 
-// restart is what a kill -9 of the worker costs runs under way. All times count
-// from the start of the next worker.
+// restart has the cost of a kill -9 of the worker to the runs in progress. All times are from the
+// start of the next worker.
 type restart struct {
 	Runs    int    `json:"runs"`
 	Ready   spread `json:"worker_ready"`  // until it polls
@@ -34,14 +34,13 @@ type restart struct {
 	AgainMS int64  `json:"delay_ms"`      // the difference
 }
 
-// heartbeatTime is that of all activities, see package workflows.
+// heartbeatTime is the heartbeat timeout of all activities, see package workflows.
 const heartbeatTime = 2 * time.Second
 
-// restartKills is how often the worker is killed.
+// restartKills is the number of times that the worker is killed.
 const restartKills = 5
 
-// measureRestart kills the worker in mid-run and starts it again at once, again
-// and again.
+// measureRestart repeatedly kills the worker in mid-run and immediately restarts it.
 func measureRestart(ctx context.Context, h *benchStack) (*restart, error) {
 	usual, err := h.product(ctx, restartLatency, restartRuns, true)
 	if err != nil {
@@ -80,8 +79,8 @@ func measureRestart(ctx context.Context, h *benchStack) (*restart, error) {
 	return r, nil
 }
 
-// killWorker starts runs, kills the worker while all are under way, and starts
-// it again. It returns the runs, when it was started, and how long until it polled.
+// killWorker starts runs, kills the worker while all are in progress, and restarts it. It returns
+// the runs, the time of the restart, and the time until the worker polled.
 func (h *benchStack) killWorker(ctx context.Context) (ids []int64, again time.Time, polls time.Duration, err error) {
 	ids = make([]int64, restartRuns)
 	for i := range ids {
@@ -103,7 +102,7 @@ func (h *benchStack) killWorker(ctx context.Context) (ids []int64, again time.Ti
 	return ids, again, time.Since(again), err
 }
 
-// awaitStep waits until the builder of a run is at work.
+// awaitStep waits until the builder of a run is active.
 func (h *benchStack) awaitStep(ctx context.Context, id int64) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -123,9 +122,9 @@ func (h *benchStack) awaitStep(ctx context.Context, id int64) error {
 	}
 }
 
-// firstStart returns when the first activity of a run started after a moment,
-// and whether that was one that had to be noticed as lost first. Short work in a
-// workflow task counts too: its marker says when the task was over.
+// firstStart returns when the first activity of a run started after a given time, and whether that
+// activity first had to be detected as lost. Local activities count too: their marker records when
+// the workflow task was completed.
 func (h *benchStack) firstStart(ctx context.Context, id int64, after time.Time) (first time.Time, lost bool, err error) {
 	ids := []string{contract.RunWorkflowID(id)}
 	for _, step := range stepIDs() {
@@ -153,7 +152,7 @@ func (h *benchStack) firstStart(ctx context.Context, id int64, after time.Time) 
 		}
 	}
 	if first.IsZero() {
-		return first, lost, fmt.Errorf("run %d did nothing after the worker was started again", id)
+		return first, lost, fmt.Errorf("run %d made no progress after the worker was restarted", id)
 	}
 	return first, lost, nil
 }
@@ -162,10 +161,10 @@ func (r *restart) print(out io.Writer) error {
 	if r == nil {
 		return nil
 	}
-	t := newTable(out, fmt.Sprintf("Worker killed (kill -9) %d times with %d runs under way, and started again at once (from its start; the runs took %s instead of %s)",
+	t := newTable(out, fmt.Sprintf("Worker killed (kill -9) %d times with %d runs in progress, and immediately restarted (times from its start; the runs took %s instead of %s)",
 		r.Ready.N, restartRuns, ms(r.WallMS), ms(r.UsualMS)), "WHAT", "N", "P50", "MAX", "AIM")
 	t.row("it polls", fmt.Sprint(r.Ready.N), ms(r.Ready.P50MS), ms(r.Ready.MaxMS), "")
 	t.row("a run's next activity", fmt.Sprint(r.Next.N), ms(r.Next.P50MS), ms(r.Next.MaxMS), "")
-	t.row(fmt.Sprintf("  beyond the heartbeat time-out of %s, where it was lost", heartbeatTime), fmt.Sprint(r.Beyond.N), ms(r.Beyond.P50MS), ms(r.Beyond.MaxMS), "< "+aimResume.String())
+	t.row(fmt.Sprintf("  beyond the heartbeat timeout of %s, if it was lost", heartbeatTime), fmt.Sprint(r.Beyond.N), ms(r.Beyond.P50MS), ms(r.Beyond.MaxMS), "< "+aimResume.String())
 	return t.Flush()
 }

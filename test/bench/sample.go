@@ -14,8 +14,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// The shape of a run: s1, then s2, s3, s5 and s6 side by side, s4 after s2 and
-// s3; each step makes a file, edits it and finishes; then four test shards.
+// The shape of a run: s1, then s2, s3, s5 and s6 in parallel, s4 after s2 and s3; each step creates
+// a file, edits it and finishes; then four test shards.
 const (
 	turns    = 3                      // model calls of a step, each with one tool call
 	pathLen  = 3                      // steps on the longest path: s1, s2, s4
@@ -27,20 +27,20 @@ var needs = map[string][]string{"s1": {}, "s2": {"s1"}, "s3": {"s1"}, "s4": {"s2
 
 func stepIDs() []string { return []string{"s1", "s2", "s3", "s4", "s5", "s6"} }
 
-// ideal is how long a run takes whose orchestration costs nothing: the model's
-// latency of each call on the longest path, and one shard.
+// ideal returns the duration of a run without orchestration overhead: the model's latency for each
+// call on the longest path, and one shard.
 func ideal(latency time.Duration) time.Duration {
 	return time.Duration(1+pathLen*turns)*latency + testTime
 }
 
-// hops is the number of activities on the longest path: the plan, a model and a
-// tool call for each turn, integration, test plan, a shard, the release.
+// hops returns the number of activities on the longest path: the plan, a model and a tool call for
+// each turn, integration, test plan, a shard, the release.
 func hops() int { return 1 + pathLen*turns*2 + 4 }
 
-// goal is what runs of a latency ask for; the scenario tells them apart by it.
+// goal returns the goal of runs with a latency, by which the scenario distinguishes them.
 func goal(latency time.Duration) string { return fmt.Sprintf("Bench with latency %s.", latency) }
 
-// scenario makes the scripted model's answers, for each latency.
+// scenario generates the scripted model's responses for each latency.
 func scenario(latencies []time.Duration) ([]byte, error) {
 	var rules []map[string]any
 	for _, l := range latencies {
@@ -73,7 +73,7 @@ func plan() contract.Plan {
 	return p
 }
 
-// calls are the tool calls of a step, one for each turn.
+// calls returns the tool calls of a step, one for each turn.
 func calls(id string) []any {
 	call := func(name string, arguments map[string]any) any {
 		return map[string]any{"name": name, "arguments": arguments}
@@ -86,8 +86,7 @@ func calls(id string) []any {
 	}
 }
 
-// repository makes the sample repository: some files, and tests that take a
-// known time in shards.
+// repository creates the sample repository: some files, and test shards of known duration.
 func repository(ctx context.Context, dir string) error {
 	files := map[string]string{
 		"rgpt.yaml": fmt.Sprintf(`verification:
@@ -96,7 +95,7 @@ func repository(ctx context.Context, dir string) error {
   test: {command: "./test.sh $RGPT_SHARD", format: exit-code}
 `, shards),
 		"test.sh":   fmt.Sprintf("#!/bin/sh\nsleep %g\nif grep -q wrong src/made.txt 2>/dev/null; then\n  echo '--- FAIL: made.txt is wrong'\n  exit 1\nfi\necho shard $1 passed\n", testTime.Seconds()),
-		"README.md": "# Sample of the benchmark\n",
+		"README.md": "# Sample for the benchmark\n",
 	}
 	for i := range 40 {
 		files[fmt.Sprintf("src/pkg%d/file%d.txt", i%8, i)] = strings.Repeat(fmt.Sprintf("line of file %d\n", i), 50)
@@ -122,7 +121,7 @@ func repository(ctx context.Context, dir string) error {
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1")
 		if text, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("make the sample repository: git %s: %w: %s", args[0], err, text)
+			return fmt.Errorf("create the sample repository: git %s: %w: %s", args[0], err, text)
 		}
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Two bare workflows signal each other: what passes between agents goes the same
-// way, by the workflow of their deliberation.
+// Two bare workflows signal each other. Messages between agents are also signals, sent through the
+// workflow of their deliberation.
 const (
 	bareCallerWorkflow   = "bench.Caller"
 	bareAnswererWorkflow = "bench.Answerer"
@@ -19,8 +19,8 @@ const (
 	signalRounds         = 10 // of each pair
 )
 
-// bareCaller signals another workflow and awaits its signal, again and again. It
-// returns how long each round trip took, from workflow task to workflow task.
+// bareCaller repeatedly signals another workflow and waits for its signal. It returns the duration
+// of each round trip, from workflow task to workflow task.
 func bareCaller(ctx workflow.Context, other string) ([]time.Duration, error) {
 	var took []time.Duration
 	back := workflow.GetSignalChannel(ctx, bareSignal)
@@ -35,7 +35,7 @@ func bareCaller(ctx workflow.Context, other string) ([]time.Duration, error) {
 	return took, nil
 }
 
-// bareAnswerer answers each signal with one.
+// bareAnswerer responds to each signal with a signal.
 func bareAnswerer(ctx workflow.Context, caller string) error {
 	calls := workflow.GetSignalChannel(ctx, bareSignal)
 	for range signalRounds {
@@ -47,7 +47,7 @@ func bareAnswerer(ctx workflow.Context, caller string) error {
 	return nil
 }
 
-// signals measures bare round trips: of one pair at a time, and of many at once.
+// signals measures bare round trips: of one pair at a time, and of many in parallel.
 func (h *benchStack) signals(ctx context.Context, many int) ([]signalResult, error) {
 	w, err := startBare(h.temporal)
 	if err != nil {

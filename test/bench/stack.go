@@ -23,7 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
-// benchStack is a running stack with what the bench needs of it.
+// benchStack is a running stack with the connections and settings that the bench needs.
 type benchStack struct {
 	dir          string // everything lies below it
 	base         string // the base file of the configuration; empty for none
@@ -36,12 +36,12 @@ type benchStack struct {
 	feed         *feed.Feed
 	temporal     client.Client
 	newRun       store.NewRun   // of the sample repository, without a goal
-	model        *deliveryModel // of deliberations; nil where none are measured
+	model        *deliveryModel // for deliberations; nil if none are measured
 	deliberation contract.DeliberationSettings
 }
 
-// startStack makes a data folder, the sample repository and the scenario, and
-// brings a stack up. What is returned with an error must be closed too.
+// startStack creates a data folder, the sample repository and the scenario, and starts a stack. The
+// result must be closed even if there is an error.
 func startStack(ctx context.Context, o options, say func(string, ...any)) (*benchStack, error) {
 	dir, err := os.MkdirTemp("", "rgpt-bench-")
 	if err != nil {
@@ -58,7 +58,7 @@ func startStack(ctx context.Context, o options, say func(string, ...any)) (*benc
 	return h, h.open(ctx)
 }
 
-// prepare makes the files and says what stack to run.
+// prepare creates the files and sets the options of the stack.
 func (h *benchStack) prepare(ctx context.Context, o options) error {
 	settings, data := filepath.Join(h.dir, "config"), filepath.Join(h.dir, "data")
 	for _, d := range []string{h.repo, settings, data} {
@@ -89,7 +89,7 @@ func (h *benchStack) prepare(ctx context.Context, o options) error {
 		if err := os.WriteFile(h.base, own, 0o600); err != nil {
 			return err
 		}
-		if err := os.Setenv("RGPT_CONFIG_BASE", h.base); err != nil { // for what the stack starts
+		if err := os.Setenv("RGPT_CONFIG_BASE", h.base); err != nil { // for the processes of the stack
 			return err
 		}
 	}
@@ -113,9 +113,9 @@ func programs(bin string) devstack.Programs {
 	}
 }
 
-// open connects to the stack and freezes a run's inputs, once for all runs.
+// open connects to the stack and prepares the inputs that all runs share.
 func (h *benchStack) open(ctx context.Context) error {
-	// Only what the stack says counts, whatever the caller's environment names.
+	// Only the stack's settings count, not the caller's environment.
 	cfg, err := setup.Load(config.Sources{Base: h.base, Dir: h.options.ConfigDir, Env: h.stack.Environment()}, h.stack.Model)
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (h *benchStack) open(ctx context.Context) error {
 	return err
 }
 
-// create makes a run and starts its workflow, as `rgpt run create` does.
+// create creates a run and starts its workflow, as `rgpt run create` does.
 func (h *benchStack) create(ctx context.Context, latency time.Duration) (int64, error) {
 	return h.createFor(ctx, goal(latency))
 }
@@ -179,7 +179,7 @@ func (h *benchStack) createFor(ctx context.Context, goal string) (int64, error) 
 	return run.ID, temporal.StartRun(ctx, h.temporal, h.store, run)
 }
 
-// await waits for a run to end well.
+// await waits for a run to succeed.
 func (h *benchStack) await(ctx context.Context, id int64) error {
 	var result contract.RunResult
 	if err := h.temporal.GetWorkflow(ctx, contract.RunWorkflowID(id), "").Get(ctx, &result); err != nil {
@@ -195,10 +195,10 @@ func (h *benchStack) await(ctx context.Context, id int64) error {
 	return nil
 }
 
-// stopTime is how long stopping may take after an interrupt.
+// stopTime is the time limit for stopping after an interrupt.
 const stopTime = time.Minute
 
-// close stops the stack and removes its data, unless both are to be kept.
+// close stops the stack and removes its data, unless the options keep them.
 func (h *benchStack) close(ctx context.Context) error {
 	if h.temporal != nil {
 		h.temporal.Close()
@@ -208,13 +208,14 @@ func (h *benchStack) close(ctx context.Context) error {
 		h.store.Close()
 	}
 	if h.keep {
-		fmt.Fprintf(os.Stderr, "The stack goes on running; stop it with: rgpt dev stop --data-dir %s\n", h.options.DataDir)
+		fmt.Fprintf(os.Stderr, "The stack is still running; stop it with: rgpt dev stop --data-dir %s\n", h.options.DataDir)
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
 	defer func() { _ = h.model.close() }()
-	// A stack that did not come up whole left a state file with what did.
+	// A stack that failed to start completely leaves a state file that lists the processes that did
+	// start.
 	_, err := devstack.Down(ctx, h.options.DataDir)
 	if errors.Is(err, devstack.ErrNoStack) {
 		err = nil

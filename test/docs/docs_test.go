@@ -284,7 +284,7 @@ func TestVariablesInDocumentsAreRead(t *testing.T) {
 func TestEveryPackageIsInTheTableOfArchitecture(t *testing.T) {
 	t.Parallel()
 	text := documents(t)["docs/ARCHITECTURE.md"]
-	_, table, found := strings.Cut(text, "## Where each piece lives")
+	_, table, found := strings.Cut(text, "## Code structure")
 	require.True(t, found)
 	table, _, _ = strings.Cut(table, "\n## ")
 	named := map[string]bool{}
@@ -320,7 +320,7 @@ func rows(text string) (out [][]string) {
 
 func TestTheTableOfHealsIsThatOfTheCode(t *testing.T) {
 	t.Parallel()
-	_, text, found := strings.Cut(documents(t)["docs/SELF_HEALING.md"], "## What is done about which failure")
+	_, text, found := strings.Cut(documents(t)["docs/SELF_HEALING.md"], "## Actions for each failure")
 	require.True(t, found)
 	text, _, _ = strings.Cut(text, "| Action |")
 	seen := 0

@@ -160,7 +160,7 @@ func (w *stackTests) forkRefused(t *testing.T) {
 		require.Contains(t, r.Stderr, reason)
 	}
 	old := w.done(t, "diamond")
-	refused("no step step-999", arg(old.ID), "--step", "step-999")
+	refused("the plan does not contain step step-999", arg(old.ID), "--step", "step-999")
 	refused("has 2 turns, not 9", arg(old.ID), "--step", "step-002", "--turn", "9")
 	refused("--turn -2 must be 0", arg(old.ID), "--step", "step-002", "--turn", "-2")
 	refused(`model provider "nobody" not found`, arg(old.ID), "--step", "step-002", "--model", "nobody/x")

@@ -104,7 +104,7 @@ func (w *stackTests) refusals(t *testing.T) map[string]refusal {
 		"a run that is no number":  {args: []string{"run", "watch", "banana"}, says: []string{"banana"}},
 		"a run below zero":         {args: []string{"run", "pause", "--", "-5"}, says: []string{"-5"}},
 		"a run beyond numbers":     {args: []string{"run", "inspect", "99999999999999999999999"}},
-		"no run":                   {args: []string{"run", "resume"}, says: []string{"id of one run"}},
+		"no run":                   {args: []string{"run", "resume"}, says: []string{"ID of one run"}},
 		"a port in use":            {args: []string{"dev", "--detach", "--data-dir", at("data"), "--port", usedPort(t)}, says: []string{"in use"}},
 		"no such scenario":         {args: []string{"dev", "--detach", "--data-dir", at("data"), "--port", "0", "--scenario", at("none.yaml")}, says: []string{"none.yaml"}},
 		"no stack":                 {args: []string{"run", "list", "--data-dir", at("data")}, says: []string{"rgpt dev"}},

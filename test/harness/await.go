@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Await tries until ok returns true, and fails when the time is over with what it
-// waited for and what ok returned last.
+// Await calls ok until it returns true. After the time limit, it fails with a description of the
+// condition and the last state that ok returned.
 func Await(tb testing.TB, what string, most time.Duration, ok func() (bool, string)) {
 	tb.Helper()
 	deadline := time.NewTimer(most)

@@ -10,20 +10,20 @@ import (
 	"testing"
 )
 
-// binDirEnv names a folder with binaries to test instead of building them.
+// binDirEnv is the variable with the directory of prebuilt binaries to test.
 const binDirEnv = "RGPT_BIN_DIR"
 
 const devserver = "temporal-devserver"
 
-// Root returns the folder of the repository that the tests belong to.
+// Root returns the root directory of the repository.
 func Root() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 }
 
-// Binaries returns a folder with rgpt, rgpt-worker and temporal-devserver. The
-// first two are built once for each test process; the third takes minutes, so a
-// test without it is skipped.
+// Binaries returns a directory with rgpt, rgpt-worker and temporal-devserver. The first two are
+// built once for each test process; building the third takes minutes, so a test is skipped if it is
+// missing.
 func Binaries(tb testing.TB) string {
 	tb.Helper()
 	dir, err := binaries()
@@ -51,11 +51,11 @@ var binaries = sync.OnceValues(func() (string, error) {
 			return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
 		}
 	}
-	// The stack looks for it beside rgpt.
+	// The stack looks for it next to rgpt.
 	return dir, os.Symlink(filepath.Join(Root(), "bin", devserver), filepath.Join(dir, devserver))
 })
 
-// RemoveBinaries removes what Binaries built; call it at the end of TestMain.
+// RemoveBinaries removes the binaries built by Binaries; call it at the end of TestMain.
 func RemoveBinaries() {
 	if os.Getenv(binDirEnv) != "" {
 		return

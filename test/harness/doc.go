@@ -1,4 +1,4 @@
-// Package harness lets tests use the product as its users do: real processes, the
-// command line, a repository on disk. It looks inside (rows, histories, files,
-// processes) only to check invariants.
+// Package harness lets tests use the product as its users do: real processes, the command line, a
+// repository on disk. It inspects internals (rows, histories, files, processes) only to check
+// invariants.
 package harness

@@ -17,29 +17,29 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/proc"
 )
 
-// Freeze stops the process of a role and all that it started, like a paused virtual
-// machine, and returns a function that lets them continue. So does the end of the test.
+// Freeze pauses the process of a role and its descendants, like a paused virtual machine, and
+// returns a function that resumes them. They are also resumed at the end of the test.
 func (s *Stack) Freeze(tb testing.TB, role devstack.Role) (thaw func()) {
 	tb.Helper()
 	p, ok := s.state(tb).Process(role)
-	require.True(tb, ok && p.ID.Alive(), "the %s runs", role)
+	require.True(tb, ok && p.ID.Alive(), "the %s is running", role)
 	var frozen []int
 	thaw = func() {
 		for _, pid := range frozen {
 			if err := syscall.Kill(pid, syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
-				tb.Errorf("let process %d go on: %v", pid, err)
+				tb.Errorf("resume process %d: %v", pid, err)
 			}
 		}
 		frozen = nil
 	}
 	tb.Cleanup(thaw)
-	// A stopped process starts no other, so this terminates.
+	// A stopped process cannot start others, so this terminates.
 	for next := []int{p.PID}; len(next) > 0; next = next[1:] {
 		frozen = append(frozen, next[0])
 		if err := syscall.Kill(next[0], syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
 			require.NoError(tb, err, "stop process %d", next[0])
 		}
-		Await(tb, fmt.Sprintf("process %d to stand still", next[0]), 10*time.Second, func() (bool, string) {
+		Await(tb, fmt.Sprintf("process %d to stop", next[0]), 10*time.Second, func() (bool, string) {
 			state := stateOf(next[0])
 			return slices.Contains([]string{"T", "t", "Z", "X", ""}, state), state
 		})
@@ -48,7 +48,7 @@ func (s *Stack) Freeze(tb testing.TB, role devstack.Role) (thaw func()) {
 	return thaw
 }
 
-// stateOf returns the state of a process; empty means that it is gone.
+// stateOf returns the state of a process; empty if it no longer exists.
 func stateOf(pid int) string {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -58,7 +58,7 @@ func stateOf(pid int) string {
 	return s.State
 }
 
-// Tree returns a process and all that it and they started.
+// Tree returns a process and all its descendants.
 func Tree(pid int) []int {
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {
@@ -67,8 +67,8 @@ func Tree(pid int) []int {
 	return all
 }
 
-// StartWorker starts a worker beside those of the stack, with another program or
-// environment. The end of the test stops it.
+// StartWorker starts an additional worker, with another program or environment. It is stopped at
+// the end of the test.
 func (s *Stack) StartWorker(tb testing.TB, program string, env ...string) (worker proc.ID, log string) {
 	tb.Helper()
 	ctx := context.WithoutCancel(tb.Context())
@@ -84,7 +84,7 @@ func (s *Stack) StartWorker(tb testing.TB, program string, env ...string) (worke
 	Await(tb, "the worker to be ready", time.Minute, func() (bool, string) {
 		return exists(ready) || !worker.Alive(), "not ready"
 	})
-	require.True(tb, worker.Alive(), "the worker ended: %s", proc.Tail(log, 10))
+	require.True(tb, worker.Alive(), "the worker exited: %s", proc.Tail(log, 10))
 	return worker, log
 }
 

@@ -28,7 +28,7 @@ type History struct {
 	*historypb.History
 }
 
-// Histories reads the histories of a run, of its steps and of its heals.
+// Histories reads the histories of a run, its steps and its heals.
 func (s *Stack) Histories(tb testing.TB, run int64) []History {
 	tb.Helper()
 	ids := []string{contract.RunWorkflowID(run)}
@@ -69,15 +69,15 @@ func (s *Stack) historiesOf(tb testing.TB, ids []string) []History {
 	return all
 }
 
-// Follow calls tell with each event of a workflow's history once, in order and as it
-// comes, until the workflow is over or tell returns that it is enough.
+// Follow calls tell once for each event of a workflow's history, in order and as it is recorded,
+// until the workflow is closed or tell asks to stop.
 func Follow(ctx context.Context, c client.Client, id string, tell func(*historypb.HistoryEvent) (enough bool, err error)) error {
 	told := int64(0)
 	for {
 		err := followFrom(ctx, c, id, &told, tell)
 		var moved *serviceerror.InvalidArgument
-		// Pages end where Temporal writes the workflow in another way; later ones start
-		// from the beginning again.
+		// Paging fails when Temporal switches the workflow to another history branch; the next
+		// attempt starts from the beginning.
 		if !errors.As(err, &moved) || !strings.Contains(moved.Message, "branch tokens") {
 			return err
 		}
@@ -102,7 +102,7 @@ func followFrom(ctx context.Context, c client.Client, id string, told *int64, te
 	return nil
 }
 
-// Replay checks that today's code makes the same decisions.
+// Replay checks that the current code makes the same decisions.
 func (h History) Replay(tb testing.TB) {
 	tb.Helper()
 	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{})
@@ -118,7 +118,7 @@ func (h History) Replay(tb testing.TB) {
 	require.NoError(tb, err, "the history of %s does not replay", h.WorkflowID)
 }
 
-// JSON is the history as text.
+// JSON returns the history as JSON.
 func (h History) JSON(tb testing.TB) []byte {
 	tb.Helper()
 	text, err := protojson.Marshal(h.History)
@@ -126,10 +126,10 @@ func (h History) JSON(tb testing.TB) []byte {
 	return text
 }
 
-// Bytes is the size of the history.
+// Bytes returns the size of the history.
 func (h History) Bytes() int { return proto.Size(h.History) }
 
-// LargestEvent is the size of the largest event, which no payload exceeds.
+// LargestEvent returns the size and kind of the largest event; no payload is larger.
 func (h History) LargestEvent() (bytes int, kind string) {
 	for _, e := range h.Events {
 		if n := proto.Size(e); n > bytes {
@@ -139,8 +139,8 @@ func (h History) LargestEvent() (bytes int, kind string) {
 	return bytes, kind
 }
 
-// FirstStartAfter is when the first activity after a moment was started, by Temporal's
-// clock; zero if none was.
+// FirstStartAfter returns when the first activity after a given time was started, by Temporal's
+// clock; zero if there is none.
 func (h History) FirstStartAfter(at time.Time) time.Time {
 	var first time.Time
 	for _, e := range h.Events {

@@ -22,21 +22,24 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// CheckInvariants checks what must hold for runs whatever happened to them:
+// CheckInvariants checks invariants that runs must satisfy under all circumstances:
 //
-//  1. each is over, or waits with a named reason
+// 1. each run is finished, or waits for a stated reason
 //  2. each side effect happened once
-//  3. the rows are what the history says
-//  4. no phase or step ran before what it depends on
-//  5. what was booked is what the model served, and nothing was paid twice
-//  6. nothing outside the workspaces changed
-//  7. no secret is anywhere
-//  8. each history replays
-//  9. nothing is left of a run that is over
 //
-// They hold for runs that healed themselves, that were repeated by a reset of
-// their workflow, and that were forked from others. That the faults fired and
-// that most runs ended well (10) only the test knows.
+// 3. the rows match the history
+// 4. no phase or step ran before its dependencies
+// 5. the booked usage is what the model served, and nothing was paid twice
+//  6. nothing outside the workspaces changed
+//
+// 7. no secret appears anywhere
+//  8. each history replays
+//
+// 9. a finished run has left nothing behind
+//
+// They hold for runs that healed themselves, that were repeated by a reset of their workflow, and
+// that were forked from others. Only the test can check that the faults occurred and that most runs
+// succeeded (10).
 func CheckInvariants(tb testing.TB, s *Stack, runs ...int64) {
 	tb.Helper()
 	db, temporal := s.Store(tb), s.Temporal(tb)
@@ -51,7 +54,7 @@ func CheckInvariants(tb testing.TB, s *Stack, runs ...int64) {
 		c.booked()
 		c.cleanedUp()
 	}
-	require.Equal(tb, s.canary, digestOf(tb, filepath.Join(s.Dir, "canary")), "a folder outside of every workspace changed")
+	require.Equal(tb, s.canary, digestOf(tb, filepath.Join(s.Dir, "canary")), "a directory outside every workspace changed")
 	s.CheckSecrets(tb, runs...)
 }
 
@@ -80,7 +83,7 @@ func (c *checked) read() {
 	}
 }
 
-// which names what a message is about.
+// which prefixes a message with the run that it is about.
 func (c *checked) which(format string, args ...any) string {
 	return fmt.Sprintf("run %d (%s): %s", c.id, c.run.Status, fmt.Sprintf(format, args...))
 }
@@ -89,11 +92,11 @@ func (c *checked) isOver() {
 	c.Helper()
 	switch c.run.Status {
 	case contract.StatusPaused, contract.StatusWaitingForApproval:
-		require.NotEmpty(c, c.run.WaitingFor, c.which("it waits and does not say for what"))
+		require.NotEmpty(c, c.run.WaitingFor, c.which("it waits without a reason"))
 	default:
-		require.True(c, c.run.Status.Terminal(), c.which("it is neither over nor waits for somebody"))
-		require.Equal(c, c.run.Status != contract.StatusDone, c.run.Failure != nil, c.which("what is not done says why"))
-		require.NotNil(c, c.run.FinishedAt, c.which("it has no end"))
+		require.True(c, c.run.Status.Terminal(), c.which("it is neither finished nor waiting for a person"))
+		require.Equal(c, c.run.Status != contract.StatusDone, c.run.Failure != nil, c.which("a run has a failure exactly if it is not done"))
+		require.NotNil(c, c.run.FinishedAt, c.which("it has no end time"))
 	}
 }
 
@@ -103,48 +106,47 @@ func (c *checked) happenedOnce() {
 	for i, e := range c.run.Events {
 		require.Equal(c, int64(i+1), e.Seq, c.which("events are numbered without gaps"))
 	}
-	require.Equal(c, int64(len(c.run.Events)), c.run.EventSeq, c.which("the row counts its events"))
+	require.Equal(c, int64(len(c.run.Events)), c.run.EventSeq, c.which("the row has the number of its events"))
 	attempts := map[string]int{}
 	for _, e := range c.run.Executions {
 		key := string(e.Phase) + "/" + e.Step
 		attempts[key]++
-		require.Equal(c, attempts[key], e.Attempt, c.which("attempts of %s are counted from 1", key))
+		require.Equal(c, attempts[key], e.Attempt, c.which("attempts of %s are numbered from 1", key))
 		if !deliberates(e) { // recoveries of a deliberation continue the count
-			require.LessOrEqual(c, e.Attempt, 1+len(c.run.SelfHealEvents)+c.replays(), c.which("%s was carried out again without a heal", key))
+			require.LessOrEqual(c, e.Attempt, 1+len(c.run.SelfHealEvents)+c.replays(), c.which("%s was repeated without a heal", key))
 		}
 		if c.run.Status.Terminal() {
-			require.NotEqual(c, contract.ExecutionRunning, e.Status, c.which("%s runs for ever", key))
+			require.NotEqual(c, contract.ExecutionRunning, e.Status, c.which("%s is still running", key))
 		}
 	}
 	c.announcedOnce()
 	c.healedOnce()
 	for _, a := range c.run.Approvals {
-		require.False(c, c.run.Status.Terminal() && a.Status == "pending", c.which("it is over, and still asks for the approval %s", a.ID))
+		require.False(c, c.run.Status.Terminal() && a.Status == "pending", c.which("it is finished, but approval %s is still pending", a.ID))
 	}
 	names := map[string]bool{}
 	for _, a := range c.run.Artifacts {
-		require.False(c, names[a.Name], c.which("artifact %s is there twice", a.Name))
+		require.False(c, names[a.Name], c.which("artifact %s exists twice", a.Name))
 		names[a.Name] = true
 	}
 	require.Len(c, c.run.Artifacts, c.count(contract.EventArtifactAdded, ""), c.which("each artifact is announced once"))
 	require.Equal(c, 1, c.count(contract.EventRunCreated, ""), c.which("it was created once"))
 }
 
-// deliberates reports whether an execution is that of a member of the deliberation that
-// plans the run.
+// deliberates reports whether an execution belongs to a member of the deliberation that plans the
+// run.
 func deliberates(e store.Execution) bool {
 	return e.Phase == contract.PhasePlanner && slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return m.Agent() == e.Agent })
 }
 
-// replays is how often the run was repeated, by its events.
+// replays returns the number of times that the run was replayed, according to its events.
 func (c *checked) replays() int { return c.count(contract.EventRunUpdated, "replay") }
 
 // outcomes counts the outcomes of the executions of a phase or of a step.
 type outcomes struct{ began, completed, failed int }
 
-// announcedOnce checks that the events of each execution exist once: its beginning and
-// its outcome. An end that came from outside (a stop, a timeout) may be reported only
-// by the run.
+// announcedOnce checks that each execution has one event for its start and one for its outcome. An
+// end with an external cause (a stop, a timeout) may be reported only by the run.
 func (c *checked) announcedOnce() {
 	c.Helper()
 	executed := map[[2]string]outcomes{}
@@ -154,7 +156,7 @@ func (c *checked) announcedOnce() {
 		}
 		key := [2]string{string(e.Phase), e.Step}
 		if e.Step == contract.StepRepair {
-			key[0] = "" // those of all phases have the same name
+			key[0] = "" // the same in all phases
 		}
 		f := executed[key]
 		f.began++
@@ -176,13 +178,13 @@ func (c *checked) announcedOnce() {
 		require.Equal(c, f.began, c.count(started, step), c.which("each of %d executions of %s %s started once", f.began, p, step))
 		require.Equal(c, f.completed, c.count(completed, step), c.which("each execution of %s %s completed once", p, step))
 		ends := c.count(failed, step)
-		require.GreaterOrEqual(c, ends, f.failed, c.which("each execution of %s %s that failed says so", p, step))
+		require.GreaterOrEqual(c, ends, f.failed, c.which("each failed execution of %s %s has an event", p, step))
 		require.LessOrEqual(c, ends, f.began-f.completed, c.which("each execution of %s %s ended once", p, step))
 	}
 }
 
-// healedOnce checks that each heal has one row, one beginning and one end. A repeated
-// run continues the count from where it began.
+// healedOnce checks that each heal has one row, one start and one end. A replayed run continues the
+// numbering from the point of the replay.
 func (c *checked) healedOnce() {
 	c.Helper()
 	ends := 0
@@ -190,14 +192,14 @@ func (c *checked) healedOnce() {
 	for _, h := range c.run.SelfHealEvents {
 		require.LessOrEqual(c, h.Number, len(counted)+1, c.which("heals are numbered without gaps"))
 		if c.replays() == 0 {
-			require.Equal(c, len(counted)+1, h.Number, c.which("heals are numbered without doubles"))
+			require.Equal(c, len(counted)+1, h.Number, c.which("heals are numbered without duplicates"))
 		}
 		counted = append(counted[:h.Number-1], h)
 		if h.Status == contract.HealSuccess || h.Status == contract.HealFailed {
 			ends++
-			require.NotNil(c, h.FinishedAt, c.which("heal %d is %s since when", h.Number, h.Status))
+			require.NotNil(c, h.FinishedAt, c.which("heal %d is %s, but has no end time", h.Number, h.Status))
 		} else if c.run.Status.Terminal() {
-			require.Failf(c, "a heal never ended", c.which("heal %d is %s", h.Number, h.Status))
+			require.Failf(c, "a heal did not end", c.which("heal %d is %s", h.Number, h.Status))
 		}
 	}
 	require.Equal(c, len(c.run.SelfHealEvents), c.count(contract.EventHealStarted, ""), c.which("each heal began once"))
@@ -209,15 +211,15 @@ func (c *checked) healedOnce() {
 		}
 	}
 	if c.run.Status.Terminal() {
-		require.Equal(c, retries, c.run.RetryCount, c.which("heals are counted"))
+		require.Equal(c, retries, c.run.RetryCount, c.which("the row has the number of heals"))
 	}
 	for _, i := range c.run.Interventions {
-		require.False(c, i.Status == "open" && c.run.Status.Terminal(), c.which("question %d waits for ever", i.Number))
+		require.False(c, i.Status == "open" && c.run.Status.Terminal(), c.which("question %d is still open", i.Number))
 	}
 }
 
-// healsInHistory is how many heals the run's workflow knows: those before its last
-// reset and those after it.
+// healsInHistory returns the number of heals in the history of the run's workflow, before and after
+// its last reset.
 func (c *checked) healsInHistory() int {
 	c.Helper()
 	n := 0
@@ -229,7 +231,7 @@ func (c *checked) healsInHistory() int {
 	return n
 }
 
-// histories are those of the run, read once.
+// histories returns the histories of the run, which are read once.
 func (c *checked) histories() []History {
 	c.Helper()
 	if c.kept == nil {
@@ -238,7 +240,7 @@ func (c *checked) histories() []History {
 	return c.kept
 }
 
-// takenOver reports whether a step was done in the run that this one was forked from.
+// takenOver reports whether a step was completed in the run that this one was forked from.
 func (c *checked) takenOver(step string) bool {
 	f := c.run.Settings.Fork
 	return f != nil && slices.ContainsFunc(f.Kept, func(s contract.StepOutput) bool { return s.Step == step })
@@ -251,7 +253,7 @@ func (c *checked) repaired(step string) bool {
 	})
 }
 
-// count counts events of a type and, if one is named, a step.
+// count returns the number of events of a type and, unless step is empty, of a step.
 func (c *checked) count(kind contract.EventType, step string) int {
 	n := 0
 	for _, e := range c.run.Events {
@@ -262,8 +264,8 @@ func (c *checked) count(kind contract.EventType, step string) int {
 	return n
 }
 
-// releasedOnce checks the branch: its commits are those of the run's steps, and a run
-// that is not done has none.
+// releasedOnce checks that the branch has exactly the commits of the run's steps, and that a run
+// that is not done has no branch.
 func (c *checked) releasedOnce() {
 	c.Helper()
 	if strings.Contains(c.run.Repo, "://") {
@@ -276,11 +278,11 @@ func (c *checked) releasedOnce() {
 		return
 	}
 	if c.replays() > 0 && c.run.Status != contract.StatusDone {
-		return // an earlier release belongs to an earlier attempt, or to whoever moved the branch
+		return // the branch is from an earlier attempt, or was moved by someone else
 	}
-	require.Equal(c, branch+" "+c.run.ReleaseCommit, there, c.which("the branch is what was released"))
-	if c.run.Settings.Release.Stay == 0 { // one that stays may fail to fix what it released
-		require.Equal(c, contract.StatusDone, c.run.Status, c.which("it released something"))
+	require.Equal(c, branch+" "+c.run.ReleaseCommit, there, c.which("the branch is at the released commit"))
+	if c.run.Settings.Release.Stay == 0 { // a run that watches its branch may fail to repair it
+		require.Equal(c, contract.StatusDone, c.run.Status, c.which("only a run that is done has released"))
 	}
 	steps := strings.Fields(Git(c, c.run.Repo, "log", "--format=%(trailers:key=RGPT-Step,valueonly)", c.run.BaseCommit+".."+branch))
 	runs := strings.Fields(Git(c, c.run.Repo, "log", "--format=%(trailers:key=RGPT-Run,valueonly)", c.run.BaseCommit+".."+branch))
@@ -288,12 +290,12 @@ func (c *checked) releasedOnce() {
 	require.LessOrEqual(c, len(steps), len(c.plan.Steps)+len(c.run.SelfHealEvents), c.which("at most one commit for each step and heal"))
 	sorted := slices.Compact(slices.Sorted(slices.Values(steps)))
 	require.Len(c, steps, len(sorted), c.which("no step was committed twice: %v", steps))
-	require.Equal(c, []string{fmt.Sprint(c.id)}, slices.Compact(runs), c.which("all commits are of this run"))
+	require.Equal(c, []string{fmt.Sprint(c.id)}, slices.Compact(runs), c.which("all commits are from this run"))
 	merges := Git(c, c.run.Repo, "rev-list", "--count", "--merges", c.run.BaseCommit+".."+branch)
-	require.Equal(c, "0", merges, c.which("the branch is straight"))
+	require.Equal(c, "0", merges, c.which("the branch has no merges"))
 }
 
-// inOrder checks that nothing began before its dependencies were done.
+// inOrder checks that no phase or step began before its dependencies were done.
 func (c *checked) inOrder() {
 	c.Helper()
 	before := contract.EventRunCreated
@@ -313,7 +315,7 @@ func (c *checked) inOrder() {
 	}
 }
 
-// seq is the number of the first event of a type and step, 0 if none.
+// seq returns the number of the first event of a type and step, or 0 if there is none.
 func (c *checked) seq(kind contract.EventType, step string) int64 {
 	for _, e := range c.run.Events {
 		if e.Type == kind && (step == "" || strings.Contains(string(e.Payload), `"`+step+`"`)) {
@@ -330,7 +332,7 @@ func (c *checked) mustSeq(kind contract.EventType, step string) int64 {
 	return n
 }
 
-// asHistorySays checks the rows against what a worker derives from the histories.
+// asHistorySays checks the rows against the state that a worker derives from the histories.
 func (c *checked) asHistorySays() {
 	c.Helper()
 	var view contract.RunView
@@ -345,19 +347,19 @@ func (c *checked) asHistorySays() {
 	})
 	require.Equal(c, c.run.Status, view.Status, c.which("status"))
 	require.Equal(c, c.run.Phase, view.Phase, c.which("phase"))
-	require.Equal(c, c.run.WaitingFor, view.WaitingFor, c.which("what it waits for"))
+	require.Equal(c, c.run.WaitingFor, view.WaitingFor, c.which("reason for waiting"))
 	if f := view.Failure; f != nil {
 		f.Worker, f.Wait = "", 0 // inputs of a heal that rows do not store
 	}
 	require.Equal(c, c.run.Failure, view.Failure, c.which("failure"))
 	require.Equal(c, c.run.ReleaseBranch, view.Branch, c.which("branch"))
 	require.Equal(c, c.run.ReleaseCommit, view.Commit, c.which("commit"))
-	require.Equal(c, c.run.RetryCount, view.RetryCount, c.which("how often it was healed"))
+	require.Equal(c, c.run.RetryCount, view.RetryCount, c.which("number of heals"))
 	if view.PlanID != 0 {
-		require.Equal(c, c.run.PlanID, view.PlanID, c.which("which plan counts"))
+		require.Equal(c, c.run.PlanID, view.PlanID, c.which("current plan"))
 	}
 	if view.LastHealAction != "" && c.run.LastHealAction != nil {
-		require.Equal(c, *c.run.LastHealAction, view.LastHealAction, c.which("how it was healed last"))
+		require.Equal(c, *c.run.LastHealAction, view.LastHealAction, c.which("last heal action"))
 	}
 	for _, step := range view.Steps {
 		c.stepAsHistorySays(step)
@@ -382,7 +384,7 @@ func (c *checked) healsAsHistorySays() {
 			answers[h.WorkflowID] = d
 		}
 	}
-	last := map[int]store.HealEvent{} // of each number: those of earlier attempts no longer have a workflow
+	last := map[int]store.HealEvent{} // by number; heals of earlier attempts no longer have a workflow
 	for _, h := range c.run.SelfHealEvents {
 		last[h.Number] = h
 	}
@@ -416,8 +418,8 @@ func (c *checked) stepAsHistorySays(step contract.StepView) {
 	}
 	row := c.run.Executions[i]
 	if row.Status != contract.ExecutionCompleted && step.Status == contract.StepCompleted {
-		// The Repair agent has done it instead.
-		require.True(c, c.repaired(step.ID), c.which("step %s was completed by nobody", step.ID))
+		// The Repair agent completed it.
+		require.True(c, c.repaired(step.ID), c.which("step %s is completed, but neither the builder nor the Repair agent completed it", step.ID))
 		return
 	}
 	require.Equal(c, string(row.Status), string(step.Status), c.which("status of step %s", step.ID))
@@ -431,7 +433,7 @@ func (c *checked) resultAsHistorySays() {
 	ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
 	defer cancel()
 	var result contract.RunResult
-	require.NoError(c, c.temporal.GetWorkflow(ctx, contract.RunWorkflowID(c.id), "").Get(ctx, &result), c.which("its workflow ends well"))
+	require.NoError(c, c.temporal.GetWorkflow(ctx, contract.RunWorkflowID(c.id), "").Get(ctx, &result), c.which("its workflow succeeds"))
 	if f := result.Failure; f != nil {
 		f.Worker, f.Wait = "", 0
 	}
@@ -440,41 +442,40 @@ func (c *checked) resultAsHistorySays() {
 	}, result, c.which("its workflow's result"))
 }
 
-// inFlight is how long after the model logged an answer a killed process may lose that
-// answer: the time from the last byte to the commit of its row. No client can reduce
-// this to zero.
+// inFlight is the maximum time between the model's log entry of a response and the commit of its
+// row. A process killed within it may lose the response; no client can reduce this time to zero.
 const inFlight = 150 * time.Millisecond
 
-// turn names a model call.
+// turn identifies a model call.
 type turn struct {
 	agent         string
 	phase, step   string
 	attempt, turn int
 }
 
-// booked checks the money: rows, budget and the model's own log agree.
+// booked checks that the cost in rows, in the budget and in the model's own log agree.
 func (c *checked) booked() {
 	c.Helper()
 	var rows int64
 	for _, call := range c.calls {
 		rows += call.Usage.Tokens()
 		if c.run.Status.Terminal() {
-			require.NotEqual(c, "reserved", call.Status, c.which("a model call is open for ever"))
+			require.NotEqual(c, "reserved", call.Status, c.which("a model call is still reserved"))
 		}
 	}
 	budget, err := c.db.Budget(c.Context(), store.ScopeRun, fmt.Sprint(c.id))
 	require.NoError(c, err)
 	require.Equal(c, rows, budget.SpentTokens, c.which("the budget and its calls agree"))
-	require.Equal(c, rows, c.run.Usage.Tokens(), c.which("the sum that people see and its calls agree"))
+	require.Equal(c, rows, c.run.Usage.Tokens(), c.which("the displayed total and its calls agree"))
 	if c.run.Status.Terminal() {
-		require.Zero(c, budget.ReservedTokens, c.which("tokens are held for nothing"))
+		require.Zero(c, budget.ReservedTokens, c.which("tokens are still reserved"))
 	}
 	served := c.s.served(c.TB, c.id, c.which)
-	require.Equal(c, served, rows, c.which("what was booked is what the model served"))
+	require.Equal(c, served, rows, c.which("the booked tokens are those that the model served"))
 }
 
-// served returns the tokens of the model's answers in a run, each to a different turn.
-// An answer that was lost in a kill was asked for again.
+// served returns the tokens of the model's responses in a run, one response for each turn. A
+// response that was lost in a kill was requested again.
 func (s *Stack) served(tb testing.TB, run int64, which func(string, ...any) string) (tokens int64) {
 	tb.Helper()
 	answered := map[turn][]scripted.LogEntry{}
@@ -487,7 +488,7 @@ func (s *Stack) served(tb testing.TB, run int64, which func(string, ...any) stri
 	for key, entries := range answered {
 		last := len(entries) - 1
 		for _, lost := range entries[:last] {
-			require.True(tb, s.KilledAfter(lost.Time), which("the model answered %v more than once: %v", key, entries))
+			require.True(tb, s.KilledAfter(lost.Time), which("the model responded to %v more than once: %v", key, entries))
 			s.lost(tb)
 		}
 		tokens += entries[last].PromptTokens + entries[last].CompletionTokens
@@ -495,7 +496,7 @@ func (s *Stack) served(tb testing.TB, run int64, which func(string, ...any) stri
 	return tokens
 }
 
-// KilledAfter reports whether a process was killed while an answer logged at a time was
+// KilledAfter reports whether a process was killed while a response logged at the given time was
 // being written to the database.
 func (s *Stack) KilledAfter(at time.Time) bool {
 	return slices.ContainsFunc(s.Kills(), func(k Kill) bool {
@@ -503,28 +504,28 @@ func (s *Stack) KilledAfter(at time.Time) bool {
 	})
 }
 
-// lost records an answer that was lost in a kill.
+// lost records a response that was lost in a kill.
 func (s *Stack) lost(tb testing.TB) {
-	tb.Logf("note: an answer was lost between the model and its row, and was asked for again")
+	tb.Logf("note: a response was lost between the model and its row, and was requested again")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lostAnswers++
 }
 
-// LostAnswers is how many answers were lost between the model and their rows.
+// LostAnswers returns the number of responses lost between the model and their rows.
 func (s *Stack) LostAnswers() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lostAnswers
 }
 
-// cleanedUp checks that nothing is left of a run that is over.
+// cleanedUp checks that a finished run has left nothing behind.
 func (c *checked) cleanedUp() {
 	c.Helper()
 	if !c.run.Status.Terminal() {
 		return
 	}
-	Await(c, fmt.Sprintf("the working directories of run %d to be gone, and their locks", c.id), 30*time.Second, func() (bool, string) {
+	Await(c, fmt.Sprintf("the working directories of run %d and their locks to be removed", c.id), 30*time.Second, func() (bool, string) {
 		var left []string
 		for _, kind := range []string{"dirs", "locks"} {
 			found, err := filepath.Glob(filepath.Join(c.s.DataDir, "cache", kind, fmt.Sprintf("%d+*", c.id)))
@@ -537,11 +538,10 @@ func (c *checked) cleanedUp() {
 	})
 }
 
-// CheckSandboxes checks that no sandboxed process is still running; for moments when no
-// run is active.
+// CheckSandboxes checks that no sandboxed process is running. Call it while no run is active.
 func (s *Stack) CheckSandboxes(tb testing.TB) {
 	tb.Helper()
-	Await(tb, "all sandboxed processes to be gone", 20*time.Second, func() (bool, string) {
+	Await(tb, "all sandboxed processes to exit", 20*time.Second, func() (bool, string) {
 		left := sandboxesOf(s.DataDir)
 		return len(left) == 0, strings.Join(left, "; ")
 	})

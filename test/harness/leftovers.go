@@ -16,20 +16,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// CheckNothingLeft checks that nothing of a stopped stack is running or mounted.
+// CheckNothingLeft checks that a stopped stack has no running processes and no mounts.
 func (s *Stack) CheckNothingLeft(tb testing.TB) {
 	tb.Helper()
-	Await(tb, "all processes of the stack to be gone", 20*time.Second, func() (bool, string) {
+	Await(tb, "all processes of the stack to exit", 20*time.Second, func() (bool, string) {
 		left := processesOf(s.DataDir)
 		return len(left) == 0, strings.Join(left, "; ")
 	})
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(tb, err)
-	require.NotContains(tb, string(mounts), s.DataDir, "a mount is left")
+	require.NotContains(tb, string(mounts), s.DataDir, "a mount remains")
 }
 
-// processesOf describes the processes that are related to a folder: by their arguments,
-// environment, working directory or mounts.
+// processesOf describes the processes whose arguments, environment, working directory or mounts
+// refer to a directory.
 func processesOf(dir string) []string {
 	entries, _ := os.ReadDir("/proc")
 	var out []string
@@ -50,8 +50,7 @@ func processesOf(dir string) []string {
 	return out
 }
 
-// sandboxesOf describes the sandboxed processes of a stack: those with mounts
-// from below its cache.
+// sandboxesOf describes the sandboxed processes of a stack, which have mounts from its cache.
 func sandboxesOf(dataDir string) []string {
 	entries, _ := os.ReadDir("/proc")
 	var out []string
@@ -68,7 +67,7 @@ func sandboxesOf(dataDir string) []string {
 	return out
 }
 
-// digestOf is the digest of everything below a folder: names, kinds, content.
+// digestOf returns the digest of everything in a directory: names, file types and content.
 func digestOf(tb testing.TB, dir string) string {
 	tb.Helper()
 	hash := sha256.New()
@@ -88,7 +87,7 @@ func digestOf(tb testing.TB, dir string) string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-// Running reports whether a process with these arguments runs on this machine.
+// Running reports whether a process with these arguments is running on this machine.
 func Running(args ...string) bool {
 	entries, _ := os.ReadDir("/proc")
 	want := []byte(strings.Join(args, "\x00") + "\x00")

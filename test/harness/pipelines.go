@@ -16,7 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// Spawn makes a pipeline without waiting for it and returns its id.
+// Spawn creates a pipeline without waiting for it and returns its id.
 func (s *Stack) Spawn(tb testing.TB, args ...string) int64 {
 	tb.Helper()
 	var made struct {
@@ -52,8 +52,8 @@ func (s *Stack) PipelineHistories(tb testing.TB, p store.Pipeline) []History {
 	return s.historiesOf(tb, ids)
 }
 
-// CheckPipelines checks what must hold for standalone pipelines, and for those that
-// recovered them, whatever happened to them: the checks of CheckInvariants that apply.
+// CheckPipelines checks the invariants of standalone pipelines and their recoveries: the checks of
+// CheckInvariants that apply to them.
 func CheckPipelines(tb testing.TB, s *Stack, ids ...int64) {
 	tb.Helper()
 	accounts := map[int64][]store.Pipeline{}
@@ -86,12 +86,11 @@ func CheckPipelines(tb testing.TB, s *Stack, ids ...int64) {
 		c.executed()
 		c.booked()
 	}
-	require.Equal(tb, s.canary, digestOf(tb, filepath.Join(s.Dir, "canary")), "a folder outside of every workspace changed")
+	require.Equal(tb, s.canary, digestOf(tb, filepath.Join(s.Dir, "canary")), "a directory outside every workspace changed")
 	s.checkSecrets(tb, all)
 }
 
-// account is what pipelines that recovered one another spent and reported, being
-// checked.
+// account is the cost and the events of a chain of recovered pipelines that are being checked.
 type account struct {
 	testing.TB
 	s          *Stack
@@ -103,7 +102,7 @@ type account struct {
 	calls      []store.ModelCall
 }
 
-// which names what a message is about.
+// which prefixes a message with the pipeline that it is about.
 func (c *account) which(p store.Pipeline, what string) string {
 	return fmt.Sprintf("pipeline %d (%s) of account %d: %s", p.ID, p.Status, c.run, what)
 }
@@ -134,19 +133,19 @@ func (c *account) read() {
 func (c *account) isOver(p store.Pipeline) {
 	c.Helper()
 	if !p.Status.Terminal() {
-		require.NotEmpty(c, p.WaitingFor, c.which(p, "it is neither over nor waits for somebody"))
+		require.NotEmpty(c, p.WaitingFor, c.which(p, "it is neither finished nor waiting for a person"))
 		return
 	}
-	require.NotNil(c, p.FinishedAt, c.which(p, "it has no end"))
-	require.NotNil(c, p.Metrics.End, c.which(p, "its metrics have no end"))
-	require.Equal(c, p.Status == contract.PipelineCompleted, p.Consensus != nil, c.which(p, "a consensus is its end"))
-	require.Equal(c, p.Consensus != nil, p.Metrics.Consensus, c.which(p, "its metrics say so too"))
-	require.Equal(c, p.Status != contract.PipelineCompleted, p.Failure != nil, c.which(p, "what has no consensus says why"))
+	require.NotNil(c, p.FinishedAt, c.which(p, "it has no end time"))
+	require.NotNil(c, p.Metrics.End, c.which(p, "its metrics have no end time"))
+	require.Equal(c, p.Status == contract.PipelineCompleted, p.Consensus != nil, c.which(p, "it has a consensus exactly if it is completed"))
+	require.Equal(c, p.Consensus != nil, p.Metrics.Consensus, c.which(p, "its metrics agree on the consensus"))
+	require.Equal(c, p.Status != contract.PipelineCompleted, p.Failure != nil, c.which(p, "it has a failure exactly if it is not completed"))
 	_, err := c.db.Run(c.Context(), p.RunID)
-	require.ErrorIs(c, err, store.ErrNotFound, c.which(p, "what carries it is no run"))
+	require.ErrorIs(c, err, store.ErrNotFound, c.which(p, "the carrier of its events is not a run"))
 }
 
-// of returns the events of a pipeline of a type, of all types without one.
+// of returns the events of a pipeline of the given types, or of all types if none are given.
 func (c *account) of(p store.Pipeline, kinds ...contract.EventType) (out []contract.Event) {
 	for _, e := range c.events {
 		if names(e, p.ID) && (len(kinds) == 0 || slices.Contains(kinds, e.Type)) {
@@ -171,27 +170,27 @@ func (c *account) happenedOnce(p store.Pipeline) {
 	require.Len(c, c.of(p, contract.EventAgentSpawned), len(p.Members), c.which(p, "each member joined once"))
 	messages, err := c.db.PipelineMessages(c.Context(), p.ID, 0, 0, false)
 	require.NoError(c, err)
-	require.Len(c, messages, p.Metrics.TotalMessages, c.which(p, "messages are counted"))
-	require.Len(c, c.of(p, contract.EventAgentMessage), len(messages), c.which(p, "each message is told once"))
+	require.Len(c, messages, p.Metrics.TotalMessages, c.which(p, "its metrics have the number of messages"))
+	require.Len(c, c.of(p, contract.EventAgentMessage), len(messages), c.which(p, "each message is reported once"))
 	for i, m := range messages {
 		require.Equal(c, i+1, m.Seq, c.which(p, "messages are numbered without gaps"))
 	}
-	require.Len(c, c.of(p, contract.EventVoteCast), p.Metrics.Votes, c.which(p, "each vote is told once"))
+	require.Len(c, c.of(p, contract.EventVoteCast), p.Metrics.Votes, c.which(p, "each vote is reported once"))
 	entries, err := c.db.PipelineEntries(c.Context(), p.ID, true, false)
 	require.NoError(c, err)
-	require.Len(c, c.of(p, contract.EventBlackboardWritten), len(entries), c.which(p, "each write is told once"))
+	require.Len(c, c.of(p, contract.EventBlackboardWritten), len(entries), c.which(p, "each write is reported once"))
 	if !p.Status.Terminal() {
 		return
 	}
 	require.Len(c, c.of(p, contract.EventAgentEnded), len(p.Members), c.which(p, "each member ended once"))
 	require.Len(c, c.of(p, contract.EventOrchestrationComplete), 1, c.which(p, "it ended once"))
-	require.Equal(c, p.RecoveredBy != 0, len(c.of(p, contract.EventRecoveryStarted)) == 1, c.which(p, "a recovery is told once"))
+	require.Equal(c, p.RecoveredBy != 0, len(c.of(p, contract.EventRecoveryStarted)) == 1, c.which(p, "a recovery is reported once"))
 	if p.AbortReason != "" {
 		var steps []contract.EventType
 		for _, e := range c.of(p, contract.AbortSteps()...) {
 			steps = append(steps, e.Type)
 		}
-		require.Equal(c, contract.AbortSteps(), steps, c.which(p, "an abort has its steps, in order"))
+		require.Equal(c, contract.AbortSteps(), steps, c.which(p, "the steps of an abort are in order"))
 		require.NotEmpty(c, p.HandoffRef, c.which(p, "it left a handoff"))
 		require.NotNil(c, p.FailureContext, c.which(p, "it left a failure context"))
 		_, err := c.db.PipelineReport(c.Context(), p.ID, "partial", true)
@@ -199,7 +198,7 @@ func (c *account) happenedOnce(p store.Pipeline) {
 	}
 }
 
-// asHistorySays checks the row against what a worker derives from the history.
+// asHistorySays checks the row against the state that a worker derives from the history.
 func (c *account) asHistorySays(p store.Pipeline) {
 	c.Helper()
 	var view contract.DeliberationView
@@ -220,15 +219,15 @@ func (c *account) asHistorySays(p store.Pipeline) {
 	require.ElementsMatch(c, votes, view.Votes, c.which(p, "votes"))
 }
 
-// recordedErrors is how many refusals a deliberation records one by one.
+// recordedErrors is the maximum number of rejected moves that a deliberation records individually.
 const recordedErrors = 100
 
-// refused checks the rows of refusals: they are those of the history's records, in
-// order, and limited.
+// refused checks that the rows of rejected moves match the history's records, in order, and are
+// limited in number.
 func (c *account) refused(p store.Pipeline, h History) {
 	c.Helper()
 	var told, kept []contract.Error
-	reported := 0 // by somebody other than the deliberation: those are not refusals
+	reported := 0 // by others than the deliberation, so not rejected moves
 	for _, e := range h.Events {
 		if e.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest().GetInput().GetName() == contract.UpdateRecordError ||
 			e.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() == contract.UpdateRecordError {
@@ -247,22 +246,21 @@ func (c *account) refused(p store.Pipeline, h History) {
 	for _, r := range rows {
 		kept = append(kept, r.Error)
 	}
-	require.Equal(c, told, kept, c.which(p, "what was refused"))
-	require.LessOrEqual(c, len(kept), recordedErrors, c.which(p, "a flood of errors is counted"))
-	require.LessOrEqual(c, len(kept), p.Metrics.Refused+reported, c.which(p, "what is recorded is counted too"))
+	require.Equal(c, told, kept, c.which(p, "rejected moves"))
+	require.LessOrEqual(c, len(kept), recordedErrors, c.which(p, "the number of recorded errors is limited"))
+	require.LessOrEqual(c, len(kept), p.Metrics.Refused+reported, c.which(p, "every recorded error is counted"))
 }
 
-// executed checks that each member of each pipeline has one execution, and that
-// all have ended.
+// executed checks that each member of each pipeline has one execution, and that all have ended.
 func (c *account) executed() {
 	c.Helper()
 	attempts := map[string]int{}
 	for _, e := range c.executions {
 		attempts[e.Step]++
-		require.Equal(c, attempts[e.Step], e.Attempt, "attempts of %s of account %d are counted from 1", e.Step, c.run)
+		require.Equal(c, attempts[e.Step], e.Attempt, "attempts of %s of account %d are numbered from 1", e.Step, c.run)
 		require.Equal(c, contract.PhasePlanner, e.Phase)
 		if last := c.pipelines[len(c.pipelines)-1]; last.Status.Terminal() {
-			require.NotEqual(c, contract.ExecutionRunning, e.Status, "%s of account %d runs for ever", e.Step, c.run)
+			require.NotEqual(c, contract.ExecutionRunning, e.Status, "%s of account %d is still running", e.Step, c.run)
 		}
 	}
 	for _, m := range contract.Members() {
@@ -272,11 +270,12 @@ func (c *account) executed() {
 				joined++
 			}
 		}
-		require.LessOrEqual(c, attempts[string(m.Agent())], joined, "%s of account %d worked once for each time that it joined", m, c.run)
+		require.LessOrEqual(c, attempts[string(m.Agent())], joined, "%s of account %d has at most one execution for each time that it joined", m, c.run)
 	}
 }
 
-// booked checks the money: rows, budget, members and the model's own log agree.
+// booked checks that the cost in rows, in the budget, of the members and in the model's own log
+// agree.
 func (c *account) booked() {
 	c.Helper()
 	var rows, told int64
@@ -285,19 +284,19 @@ func (c *account) booked() {
 	for _, call := range c.calls {
 		rows += call.Usage.Tokens()
 		byExecution[call.ExecutionID] += call.Usage.Tokens()
-		require.False(c, over && call.Status == "reserved", "a model call of account %d is open for ever", c.run)
+		require.False(c, over && call.Status == "reserved", "a model call of account %d is still reserved", c.run)
 	}
 	for _, e := range c.executions {
 		of := byExecution[e.ID]
-		require.False(c, over && e.Usage.Tokens() != of, "%s of account %d, attempt %d, says that it took %d tokens, and its calls took %d", e.Step, c.run, e.Attempt, e.Usage.Tokens(), of)
+		require.False(c, over && e.Usage.Tokens() != of, "%s of account %d, attempt %d, reports %d tokens, but its calls used %d", e.Step, c.run, e.Attempt, e.Usage.Tokens(), of)
 	}
 	for _, p := range c.pipelines {
 		for _, m := range p.Members {
 			told += m.Usage.Tokens()
 			i := slices.IndexFunc(c.executions, func(e store.Execution) bool { return e.ID == m.ExecutionID })
-			// The answer of a cancelled or failed call may have been paid for.
+			// The response to a cancelled or failed call may have been paid for.
 			if whole := over && i >= 0 && c.executions[i].Status == contract.ExecutionCompleted; whole {
-				require.Equal(c, byExecution[m.ExecutionID], m.Usage.Tokens(), c.which(p, "what "+string(m.Member)+" says that it took"))
+				require.Equal(c, byExecution[m.ExecutionID], m.Usage.Tokens(), c.which(p, "usage reported by "+string(m.Member)))
 			}
 		}
 	}
@@ -305,11 +304,11 @@ func (c *account) booked() {
 	require.NoError(c, err)
 	require.Equal(c, rows, budget.SpentTokens, "the budget of account %d and its calls agree", c.run)
 	if over {
-		require.Zero(c, budget.ReservedTokens, "tokens of account %d are held for nothing", c.run)
-		require.LessOrEqual(c, told, rows, "members of account %d claim no more than was booked", c.run)
+		require.Zero(c, budget.ReservedTokens, "tokens of account %d are still reserved", c.run)
+		require.LessOrEqual(c, told, rows, "members of account %d do not report more than was booked", c.run)
 	}
 	served := c.s.served(c.TB, c.run, func(format string, args ...any) string {
 		return fmt.Sprintf("account %d: ", c.run) + fmt.Sprintf(format, args...)
 	})
-	require.Equal(c, served, rows, "what was booked for account %d is what the model served", c.run)
+	require.Equal(c, served, rows, "the tokens booked for account %d are those that the model served", c.run)
 }

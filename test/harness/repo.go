@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Git runs git in a folder and returns what it printed.
+// Git runs git in a directory and returns its output.
 func Git(tb testing.TB, dir string, args ...string) string {
 	tb.Helper()
 	cmd := exec.CommandContext(tb.Context(), "git", args...)
@@ -22,7 +22,7 @@ func Git(tb testing.TB, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Repo makes a repository of files with one commit, on the branch main.
+// Repo creates a repository with the given files in one commit, on the branch main.
 func Repo(tb testing.TB, dir string, files map[string]string) string {
 	tb.Helper()
 	WriteFiles(tb, dir, files)
@@ -32,7 +32,7 @@ func Repo(tb testing.TB, dir string, files map[string]string) string {
 	return dir
 }
 
-// WriteFiles writes files; those that end in .sh are executable.
+// WriteFiles writes files; *.sh files are executable.
 func WriteFiles(tb testing.TB, dir string, files map[string]string) {
 	tb.Helper()
 	for name, text := range files {
@@ -46,8 +46,8 @@ func WriteFiles(tb testing.TB, dir string, files map[string]string) {
 	}
 }
 
-// ShellRepo makes a repository whose verification is a shell script, so that a
-// run's time is that of the orchestration.
+// ShellRepo creates a repository whose verification is a shell script, so a run's duration is
+// mostly orchestration.
 func ShellRepo(tb testing.TB, dir string) string {
 	tb.Helper()
 	return Repo(tb, dir, map[string]string{
@@ -58,7 +58,7 @@ func ShellRepo(tb testing.TB, dir string) string {
 	})
 }
 
-// SampleRepo makes the sample repository of the examples.
+// SampleRepo creates a sample repository of the examples.
 func SampleRepo(tb testing.TB, kind, dir string) string {
 	tb.Helper()
 	out, err := exec.CommandContext(tb.Context(), filepath.Join(Root(), "examples", "make-sample.sh"), kind, dir).CombinedOutput()

@@ -12,17 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rules are those of a scenario of the scripted model.
+// Rules are the rules of a scripted model's scenario.
 type Rules []map[string]any
 
-// Goal returns a goal that the rules of a name answer.
+// Goal returns the goal of the runs that the rules Named(name) apply to.
 func Goal(name string) string { return "Improve the sample, as in " + mark(name) }
 
-// mark is what distinguishes the runs of one stack for the scripted model.
+// mark returns the text by which the scripted model distinguishes the runs of one stack.
 func mark(name string) string { return "<scenario " + name + ">" }
 
-// Named lets rules answer only runs whose goal is Goal(name), so that one stack serves
-// many scenarios at the same time.
+// Named restricts rules to runs whose goal is Goal(name), so one stack can serve many scenarios at
+// the same time.
 func (r Rules) Named(name string) Rules {
 	out := make(Rules, len(r))
 	for i, rule := range r {
@@ -52,8 +52,8 @@ func ReadRules(tb testing.TB, file string) Rules {
 	return doc.Rules
 }
 
-// ReadScenarios reads scenario files, each named after its file without folder and
-// extension, as one.
+// ReadScenarios reads scenario files as one scenario. The rules of each are named after its file,
+// without directory and extension.
 func ReadScenarios(tb testing.TB, globs ...string) Rules {
 	tb.Helper()
 	var all Rules
@@ -77,7 +77,7 @@ func (r Rules) Write(tb testing.TB, file string) string {
 	return file
 }
 
-// Step is a step of a plan, with what its agent does: each turn a list of calls.
+// Step is a step of a plan and the calls of its agent in each turn.
 type Step struct {
 	ID    string
 	Needs []string
@@ -95,8 +95,8 @@ func Finish(summary string) Call {
 	return Call{"finish", map[string]any{"summary": summary}}
 }
 
-// PlanRules are the rules of a planner that plans steps and of a builder that
-// carries them out, each call with a latency.
+// PlanRules returns rules for a planner that plans the steps and a builder that carries them out.
+// Each model call has the given latency.
 func PlanRules(latency string, steps ...Step) Rules {
 	var plan []any
 	var out Rules

@@ -18,10 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// CheckSecrets checks that neither the key of a model provider nor the password of the
-// database occurs anywhere: logs, rows, histories, artifacts, output of commands. The
-// files by which the owner of the data folder finds the stack contain the password on
-// purpose.
+// CheckSecrets checks that neither the key of a model provider nor the password of the database
+// occurs anywhere: logs, rows, histories, artifacts, output of commands. The files with which the
+// owner of the data folder connects to the stack contain the password on purpose.
 func (s *Stack) CheckSecrets(tb testing.TB, runs ...int64) {
 	tb.Helper()
 	var all []History
@@ -61,12 +60,12 @@ func (h secretHunt) look(where string, text []byte) {
 	h.Helper()
 	for i, secret := range h.secrets {
 		if at := bytes.Index(text, []byte(secret)); at >= 0 {
-			h.Errorf("secret %d stands in %s: …%q…", i+1, where, bytes.ReplaceAll(text[max(0, at-80):min(len(text), at+len(secret)+40)], []byte(secret), []byte("SECRET")))
+			h.Errorf("secret %d occurs in %s: …%q…", i+1, where, bytes.ReplaceAll(text[max(0, at-80):min(len(text), at+len(secret)+40)], []byte(secret), []byte("SECRET")))
 		}
 	}
 }
 
-// payloads searches what JSON shows only in base64.
+// payloads searches the payloads, which are base64-encoded in JSON.
 func (h secretHunt) payloads(history History) {
 	h.Helper()
 	var walk func(v any)
@@ -148,7 +147,7 @@ func (h secretHunt) database(address string) {
 	require.NoError(h, err)
 	var table, row string
 	_, err = pgx.ForEachRow(rows, []any{&table, &row}, func() error {
-		h.Errorf("a secret stands in a row of %s: %s", table, row)
+		h.Errorf("a secret occurs in a row of %s: %s", table, row)
 		return nil
 	})
 	require.NoError(h, err)

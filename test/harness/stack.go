@@ -29,23 +29,23 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/trust"
 )
 
-// Options say what stack a test wants.
+// Options are the options of a test's stack.
 type Options struct {
 	Scenario Rules
-	Config   string   // rgpt.yaml of the operator, who trusts it; empty means none
-	Env      []string // more environment for every command and process
+	Config   string   // rgpt.yaml of the operator, which is trusted; empty: none
+	Env      []string // additional environment variables for every command and process
 }
 
-// Stack is a running stack in its own folder, with all that belongs to it.
+// Stack is a running stack in its own directory.
 type Stack struct {
-	Dir     string // the test's folder; the data folder is below it
+	Dir     string // the test's directory, which contains the data folder
 	DataDir string
 	Work    string // where commands are run
 	Secret  string // a canary that must never appear
 
 	bin    string
 	env    []string
-	canary string // digest of a folder that must not be touched
+	canary string // digest of a directory that must not change
 
 	open                       sync.Mutex
 	db                         *store.Store
@@ -53,7 +53,7 @@ type Stack struct {
 	dbAddress, temporalAddress string
 
 	mu          sync.Mutex
-	output      bytes.Buffer // of all commands except those that show addresses
+	output      bytes.Buffer // of all commands except those that print addresses
 	kills       []Kill
 	lostAnswers int
 }
@@ -62,7 +62,7 @@ type Stack struct {
 type Kill struct {
 	Role devstack.Role
 	At   time.Time
-	Back time.Time // when it was started again
+	Back time.Time // when it was restarted
 }
 
 // Start starts a stack. It is stopped, and checked for leftovers, when the test ends.
@@ -77,8 +77,8 @@ func Start(tb testing.TB, o Options) *Stack {
 // New prepares a stack without starting it.
 func New(tb testing.TB, o Options) *Stack {
 	tb.Helper()
-	// Not tb.TempDir: the folder of a failed test stays, and PostgreSQL's user must
-	// have access to it.
+	// Not tb.TempDir: the directory of a failed test is kept, and PostgreSQL's user needs access to
+	// it.
 	dir, err := os.MkdirTemp("", "rgpt-test-") //nolint:usetesting // see above
 	require.NoError(tb, err)
 	s := &Stack{
@@ -102,7 +102,7 @@ func New(tb testing.TB, o Options) *Stack {
 
 func (s *Stack) scenario() string { return filepath.Join(s.Dir, "scenario.yaml") }
 
-// cleanEnv is the environment without what would lead to another stack.
+// cleanEnv returns the environment without variables that refer to another stack.
 func cleanEnv() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return slices.ContainsFunc([]string{"RGPT_", "DATABASE_URL=", "TEMPORAL_", "OPENAI_", "ANTHROPIC_", "GEMINI_", "OPENROUTER_"}, func(prefix string) bool { return strings.HasPrefix(v, prefix) })
@@ -115,33 +115,33 @@ type Result struct {
 	Code           int
 }
 
-// String shows all of it, for messages of failed tests.
+// String returns the whole result, for messages of failed tests.
 func (r Result) String() string {
 	return fmt.Sprintf("exit code %d\n%s\n%s", r.Code, r.Stdout, r.Stderr)
 }
 
-// JSON reads the standard output.
+// JSON decodes the standard output.
 func (r Result) JSON(tb testing.TB, v any) {
 	tb.Helper()
 	require.NoError(tb, json.Unmarshal([]byte(r.Stdout), v), "%s", r)
 }
 
-// commandTime is the longest that a command may take.
+// commandTime is the time limit of a command.
 const commandTime = 4 * time.Minute
 
-// Run runs rgpt in a folder, with the stack's data folder.
+// Run runs rgpt in a directory, with the stack's data folder.
 func (s *Stack) Run(tb testing.TB, dir string, args ...string) Result {
 	tb.Helper()
 	return s.RunWith(tb, dir, nil, "", args...)
 }
 
-// RGPT runs rgpt in the folder of the stack's configuration.
+// RGPT runs rgpt in the directory of the stack's configuration.
 func (s *Stack) RGPT(tb testing.TB, args ...string) Result {
 	tb.Helper()
 	return s.Run(tb, s.Work, args...)
 }
 
-// RunWith runs rgpt with more environment and a standard input.
+// RunWith runs rgpt with additional environment variables and standard input.
 func (s *Stack) RunWith(tb testing.TB, dir string, env []string, stdin string, args ...string) Result {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), commandTime)
@@ -157,7 +157,7 @@ func (s *Stack) RunWith(tb testing.TB, dir string, env []string, stdin string, a
 	}
 	result := Result{Stdout: out.String(), Stderr: errs.String(), Code: cmd.ProcessState.ExitCode()}
 	require.GreaterOrEqual(tb, result.Code, 0, "rgpt %.200s was killed after %s\n%s", strings.Join(args, " "), commandTime, result)
-	if len(args) == 0 || args[0] != "dev" { // which shows its owner the address of the database
+	if len(args) == 0 || args[0] != "dev" { // rgpt dev shows its owner the address of the database
 		s.mu.Lock()
 		s.output.WriteString(result.Stdout + result.Stderr)
 		s.mu.Unlock()
@@ -173,7 +173,7 @@ func (s *Stack) OK(tb testing.TB, args ...string) Result {
 	return r
 }
 
-// Up starts the stack, or the parts of it that are no longer running.
+// Up starts the stack, or its parts that are not running.
 func (s *Stack) Up(tb testing.TB) {
 	tb.Helper()
 	args := []string{"dev", "--detach", "--json"}
@@ -194,7 +194,7 @@ func (s *Stack) Up(tb testing.TB) {
 	}
 }
 
-// state is what the stack's file says.
+// state returns the content of the stack's state file.
 func (s *Stack) state(tb testing.TB) *devstack.Stack {
 	tb.Helper()
 	state, err := devstack.Load(s.DataDir)
@@ -202,15 +202,15 @@ func (s *Stack) state(tb testing.TB) *devstack.Stack {
 	return state
 }
 
-// State returns what runs where.
+// State returns the processes and addresses of the stack.
 func (s *Stack) State(tb testing.TB) *devstack.Stack { return s.state(tb) }
 
 // Kill kills the process of a role as a crash would, without warning.
 func (s *Stack) Kill(tb testing.TB, role devstack.Role) {
 	tb.Helper()
 	p, ok := s.state(tb).Process(role)
-	require.True(tb, ok, "there is no %s", role)
-	require.True(tb, p.ID.Alive(), "the %s runs", role)
+	require.True(tb, ok, "the stack has no %s", role)
+	require.True(tb, p.ID.Alive(), "the %s is running", role)
 	at := time.Now()
 	require.NoError(tb, syscall.Kill(p.PID, syscall.SIGKILL))
 	Await(tb, "the end of the killed "+string(role), 10*time.Second, func() (bool, string) { return !p.ID.Alive(), "alive" })
@@ -219,15 +219,15 @@ func (s *Stack) Kill(tb testing.TB, role devstack.Role) {
 	s.kills = append(s.kills, Kill{Role: role, At: at})
 }
 
-// Kills returns what was killed so far.
+// Kills returns the processes killed so far.
 func (s *Stack) Kills() []Kill {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.kills)
 }
 
-// End stops the stack, checks that nothing is left of it, and removes its folder. The
-// folder of a failed test stays.
+// End stops the stack, checks that it has left nothing behind, and removes its directory. The
+// directory of a failed test is kept.
 func (s *Stack) End(tb testing.TB) {
 	tb.Helper()
 	s.open.Lock()
@@ -238,13 +238,13 @@ func (s *Stack) End(tb testing.TB) {
 		s.CheckNothingLeft(tb)
 	}
 	if tb.Failed() {
-		tb.Logf("the stack's folder stays: %s", s.Dir)
+		tb.Logf("the stack's directory is kept: %s", s.Dir)
 		return
 	}
 	require.NoError(tb, os.RemoveAll(s.Dir))
 }
 
-// Store opens the database. It stays open while the stack's address stays the same.
+// Store opens the database. It is reopened only when its address changes.
 func (s *Stack) Store(tb testing.TB) *store.Store {
 	tb.Helper()
 	s.open.Lock()
@@ -273,7 +273,7 @@ func (s *Stack) Temporal(tb testing.TB) client.Client {
 	return s.temporal
 }
 
-// noAnswer is a logger that drops everything.
+// noAnswer is a logger that discards everything.
 var noAnswer = sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
 
 // close closes what Store and Temporal opened.
@@ -302,7 +302,7 @@ func (s *Stack) Requests(tb testing.TB, runs ...int64) []scripted.LogEntry {
 	return slices.DeleteFunc(all, func(e scripted.LogEntry) bool { return !slices.Contains(runs, e.Run) })
 }
 
-// Create makes a run without waiting for it and returns its id.
+// Create creates a run without waiting for it and returns its id.
 func (s *Stack) Create(tb testing.TB, args ...string) int64 {
 	tb.Helper()
 	var made struct {
@@ -336,7 +336,7 @@ func (s *Stack) AwaitRun(tb testing.TB, db *store.Store, run int64, what string,
 	return last
 }
 
-// AwaitEnd waits until a run has ended, in its row and in Temporal.
+// AwaitEnd waits until a run has ended, both in its row and in Temporal.
 func (s *Stack) AwaitEnd(tb testing.TB, db *store.Store, run int64, most time.Duration) store.Run {
 	tb.Helper()
 	return s.AwaitRun(tb, db, run, "over", most, func(r store.Run) bool { return r.Status.Terminal() })

@@ -1,5 +1,5 @@
-// Package mutate makes small mistakes in Go code, as mutation testing does: the
-// bugs of a test of healing come from it, so nobody chose them.
+// Package mutate introduces small bugs into Go code, as mutation testing does. Tests of healing use
+// them, so the bugs are not chosen by hand.
 package mutate
 
 import (
@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// Operator is a kind of mistake.
+// Operator is a kind of mutation.
 type Operator string
 
 // The operators.
@@ -26,28 +26,28 @@ const (
 	OffByOne        Operator = "off-by-one"       // 3 becomes 4, < becomes <=
 	NegateCondition Operator = "negate-condition" // if c becomes if !(c)
 	SwapLogic       Operator = "swap-logic"       // && becomes ||
-	DropStatement   Operator = "drop-statement"   // an assignment or call is not there
+	DropStatement   Operator = "drop-statement"   // an assignment or call is removed
 	SwapArithmetic  Operator = "swap-arithmetic"  // + becomes -
 )
 
-// Mutant is a file with one mistake.
+// Mutant is a file with one mutation.
 type Mutant struct {
 	File     string // relative to the module, with slashes
 	Line     int
 	Operator Operator
-	Old, New string // what was replaced by what
-	True     []byte // the whole file without the mistake
-	Text     []byte // the whole file with it
+	Old, New string // Old was replaced with New
+	True     []byte // the whole original file
+	Text     []byte // the whole mutated file
 	start    int    // where Old begins in True
 }
 
-// String says where the mistake is and what it is.
+// String returns the location of the mutation and a description.
 func (m Mutant) String() string {
 	return fmt.Sprintf("%s:%d %s: %q became %q", m.File, m.Line, m.Operator, m.Old, m.New)
 }
 
-// Inverse is the edit that takes the mistake back: a text that occurs once in the
-// mutated file, of whole lines, and what stands there in the true one.
+// Inverse returns the edit that undoes the mutation: whole lines that occur once in the mutated
+// file, and the corresponding lines of the original.
 func (m Mutant) Inverse() (from, to string) {
 	first := bytes.LastIndexByte(m.True[:m.start], '\n') + 1
 	wrongEnd, rightEnd := lineEnd(m.Text, m.start+len(m.New)), lineEnd(m.True, m.start+len(m.Old))
@@ -56,7 +56,7 @@ func (m Mutant) Inverse() (from, to string) {
 		if strings.Count(string(m.Text), from) == 1 {
 			return from, to
 		}
-		// Equal lines around both: one more before, one more after.
+		// The text is not unique: add a line before and a line after.
 		if first > 0 {
 			first = bytes.LastIndexByte(m.True[:first-1], '\n') + 1
 		}
@@ -64,7 +64,7 @@ func (m Mutant) Inverse() (from, to string) {
 	}
 }
 
-// lineEnd is the place after the line break at or after a place.
+// lineEnd returns the offset after the first line break at or after the given offset.
 func lineEnd(text []byte, at int) int {
 	if i := bytes.IndexByte(text[at:], '\n'); i >= 0 {
 		return at + i + 1
@@ -72,9 +72,8 @@ func lineEnd(text []byte, at int) int {
 	return len(text)
 }
 
-// Module makes all mutants of a module's own code: not of tests, of generated
-// files, or of files that are not built on this system. Their order follows from
-// the seed alone.
+// Module returns all mutants of a module's own code, except for tests, generated files, and files
+// that are not built on this system. Their order depends only on the seed.
 func Module(dir string, seed uint64) ([]Mutant, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -100,12 +99,12 @@ func Module(dir string, seed uint64) ([]Mutant, error) {
 		}
 		all = append(all, mutants...)
 	}
-	random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // the same for the same seed is what it is for
+	random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // must be reproducible for a seed
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all, nil
 }
 
-// File makes all mutants of one file, in their order within it.
+// File returns all mutants of one file, in source order.
 func File(name string, text []byte) ([]Mutant, error) {
 	set := token.NewFileSet()
 	parsed, err := parser.ParseFile(set, name, text, parser.ParseComments|parser.SkipObjectResolution)
@@ -169,8 +168,8 @@ func (f *file) binary(n *ast.BinaryExpr) {
 	}
 }
 
-// statements adds the mutants that lack one statement of a list. A declaration
-// stays: without it nothing compiles.
+// statements adds the mutants that lack one statement of a list. Declarations are kept, because the
+// code would not compile without them.
 func (f *file) statements(list []ast.Stmt) {
 	for _, s := range list {
 		switch s := s.(type) {

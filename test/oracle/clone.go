@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// branch is what the clone of a run has checked out.
+// branch is the branch that is checked out in the clone of a run.
 const branch = "main"
 
-// clone makes a work tree at the parent of a script's commit, with the whole
-// history up to there and its tags, and nothing that came later: neither the
-// product nor the project's own tools can look the answer up.
+// clone creates a work tree at the parent of a script's commit, with its whole history and tags,
+// but without later commits, so neither the product nor the project's own tools can look up the
+// solution.
 func (s *Script) clone(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make the folder of a clone: %w", err)
+		return fmt.Errorf("create the directory of a clone: %w", err)
 	}
 	if _, err := git(ctx, dir, "init", "--quiet", "--initial-branch", branch); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (s *Script) clone(ctx context.Context, dir string) error {
 		id, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 		wanted, refs = wanted+id+"\n", refs+fmt.Sprintf("create %s %s\n", name, id)
 	}
-	// No fetch: that fails where a mirror lacks a large file of long ago.
+	// Not with git fetch, which fails if a mirror lacks an old large file.
 	pack, err := filepath.Abs(filepath.Join(dir, ".git", "objects", "pack", "pack"))
 	if err != nil {
 		return err
@@ -45,17 +45,16 @@ func (s *Script) clone(ctx context.Context, dir string) error {
 		return err
 	}
 	if _, err := git(ctx, dir, "cat-file", "-e", s.ID); err == nil {
-		return fmt.Errorf("the clone %s has the commit %s already, so the run could look it up", dir, s.ID)
+		return fmt.Errorf("the clone %s already contains the commit %s, so the run could look it up", dir, s.ID)
 	}
 	return nil
 }
 
-// maxDiffers is how many paths of a wrong branch are named.
+// maxDiffers is the maximum number of differing paths to report.
 const maxDiffers = 20
 
-// differences returns the paths at which a branch of the clone is not the commit:
-// content, mode, or that there is something. Nothing else of the repository may
-// differ either, so whole trees are compared.
+// differences returns the paths whose content, mode or existence differs between a branch of the
+// clone and the commit. It compares whole trees, because nothing else may differ either.
 func (s *Script) differences(ctx context.Context, clone, released string) ([]string, error) {
 	want, err := treeOf(ctx, s.Source, s.ID)
 	if err != nil {

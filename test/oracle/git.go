@@ -15,23 +15,22 @@ import (
 )
 
 const (
-	// gitTime is the longest that one git command may take; a first clone of a
-	// large repository is the slowest.
+	// gitTime is the time limit of one git command; the first clone of a large repository is the
+	// slowest.
 	gitTime = 10 * time.Minute
-	// gitOutput is the most that is read of a git command's output. It bounds what
-	// a history can make this program hold; the log of a pick is the largest.
+	// gitOutput is the maximum number of bytes read from a git command. It limits this program's
+	// memory; the log of a pick is the largest output.
 	gitOutput = 256 << 20
-	// gitGrace is how long a cancelled command may take to close its pipes.
+	// gitGrace is the time that a cancelled command has to close its pipes.
 	gitGrace = 5 * time.Second
 )
 
-// git runs git in a folder, without anybody's configuration, and returns what it
-// printed.
+// git runs git in a directory, without system and user configuration, and returns its output.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
 	return gitWith(ctx, dir, "", args...)
 }
 
-// gitWith is git with a standard input.
+// gitWith is git with standard input.
 func gitWith(ctx context.Context, dir, stdin string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, gitTime)
 	defer cancel()
@@ -50,17 +49,16 @@ func gitWith(ctx context.Context, dir, stdin string, args ...string) (string, er
 	return out.String(), nil
 }
 
-// withoutGit leaves out variables that point git to another repository, as hooks
-// have them.
+// withoutGit removes variables that point git to another repository, such as those set in hooks.
 func withoutGit(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, "GIT_") })
 }
 
-// errTooMuch ends a command that prints more than is read of it.
-var errTooMuch = errors.New("it printed more than is read of it")
+// errTooMuch fails a command whose output exceeds the limit.
+var errTooMuch = errors.New("the output exceeds the limit")
 
-// bounded keeps what a command prints, and fails the command beyond its limit.
-// It is only written by the command and read after its end.
+// bounded collects a command's output, and fails the command if it exceeds the limit. Only the
+// command writes to it; it is read after the command exits.
 type bounded struct {
 	bytes.Buffer
 	most int
@@ -74,7 +72,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// Modes of files in a git tree.
+// File modes in a git tree.
 const (
 	modeNone    = "000000"
 	modeFile    = "100644"
@@ -83,8 +81,7 @@ const (
 	modeGitlink = "160000"
 )
 
-// change is what a commit does to one path. A rename is two: one path less, one
-// more.
+// change is a commit's change to one path. A rename is two changes: a deletion and an addition.
 type change struct {
 	path             string
 	oldMode, newMode string
@@ -94,7 +91,7 @@ type change struct {
 func (c change) added() bool   { return c.oldMode == modeNone }
 func (c change) deleted() bool { return c.newMode == modeNone }
 
-// changesOf returns what lies between two commits, in the order of paths.
+// changesOf returns the changes between two commits, ordered by path.
 func changesOf(ctx context.Context, repo, from, to string) ([]change, error) {
 	out, err := git(ctx, repo, "diff-tree", "-r", "-z", "--no-renames", "--raw", "--full-index", "--no-commit-id", from, to)
 	if err != nil {
@@ -105,14 +102,14 @@ func changesOf(ctx context.Context, repo, from, to string) ([]change, error) {
 	for i := 0; i+1 < len(fields); i += 2 {
 		parts := strings.Fields(strings.TrimPrefix(fields[i], ":"))
 		if len(parts) != 5 {
-			return nil, fmt.Errorf("git diff-tree between %s and %s printed %q, which is no change of a file", from, to, fields[i])
+			return nil, fmt.Errorf("git diff-tree between %s and %s printed %q, which is not a file change", from, to, fields[i])
 		}
 		all = append(all, change{path: fields[i+1], oldMode: parts[0], newMode: parts[1], oldBlob: parts[2], newBlob: parts[3]})
 	}
 	return all, nil
 }
 
-// blob returns the content of a file. One of more than most bytes is an error.
+// blob returns the content of a file. A file of more than most bytes is an error.
 func blob(ctx context.Context, repo, id string, most int) (string, error) {
 	out, err := gitWith(ctx, repo, id+"\n", "cat-file", "--batch")
 	if err != nil {
@@ -125,18 +122,16 @@ func blob(ctx context.Context, repo, id string, most int) (string, error) {
 	}
 	text = strings.TrimSuffix(text, "\n")
 	if len(text) > most {
-		return "", fmt.Errorf("it has %d bytes, and the tools take %d at most", len(text), most)
+		return "", fmt.Errorf("it has %d bytes, but the limit of the tools is %d", len(text), most)
 	}
 	return text, nil
 }
 
-// hunk is a run of changed lines, counted from 0: old[oldFrom:oldTo] became
-// new[newFrom:newTo].
+// hunk is a run of changed lines, counted from 0: old[oldFrom:oldTo] became new[newFrom:newTo].
 type hunk struct{ oldFrom, oldTo, newFrom, newTo int }
 
-// hunksOf returns what lies between two blobs, from the first line to the last.
-// Only the headers of git's diff are used: the lines themselves come from the
-// blobs, byte for byte.
+// hunksOf returns the differences between two blobs, in line order. Only the headers of git's diff
+// are used; the lines themselves are read from the blobs, byte for byte.
 func hunksOf(ctx context.Context, repo, from, to string) ([]hunk, error) {
 	out, err := git(ctx, repo, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--text", "--unified=0", from, to)
 	if err != nil {
@@ -144,7 +139,7 @@ func hunksOf(ctx context.Context, repo, from, to string) ([]hunk, error) {
 	}
 	files, _, err := gitdiff.Parse(strings.NewReader(out))
 	if err != nil {
-		return nil, fmt.Errorf("git diff printed what is no diff: %w", err)
+		return nil, fmt.Errorf("git diff printed an invalid diff: %w", err)
 	}
 	var all []hunk
 	for _, f := range files {
@@ -158,8 +153,8 @@ func hunksOf(ctx context.Context, repo, from, to string) ([]hunk, error) {
 	return all, nil
 }
 
-// span returns the lines of a hunk, from 0. Of no lines, the start is the line before
-// them.
+// span returns the lines of a hunk, counted from 0. If the hunk has no lines, start is the line
+// before it.
 func span(start, lines int) (from, to int) {
 	if lines > 0 {
 		start--

@@ -11,15 +11,14 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Test is a test that a commit added or changed, as its text names it.
+// Test is a test that a commit added or changed, with its name in the source.
 type Test struct {
 	File string `json:"file"`
 	Name string `json:"name"`
 }
 
-// declarations are how tests are declared, by the ending of their file. Each
-// takes one line, and its first group is the name. They say enough for most
-// projects; a test that they miss is not looked for.
+// declarations are patterns of test declarations, by file extension. Each matches one line, and its
+// first group is the name. They suffice for most projects; tests that they miss are ignored.
 var declarations = map[string]*regexp.Regexp{
 	".go":   regexp.MustCompile(`^func (Test[A-Za-z0-9_]*|Fuzz[A-Z][A-Za-z0-9_]*|Example[A-Za-z0-9_]*)\(`),
 	".py":   regexp.MustCompile(`^\s*(?:async )?def (test[A-Za-z0-9_]*)\(`),
@@ -28,18 +27,18 @@ var declarations = map[string]*regexp.Regexp{
 	".js":   regexp.MustCompile("^\\s*(?:it|test)\\(\\s*(?:'([^'\\\\]+)'|\"([^\"\\\\]+)\"|`([^`$\\\\]+)`)"),
 }
 
-// annotated are the endings where what stands right before a declaration makes it
-// a test, and what that holds.
+// annotated has the file extensions for which an annotation before a declaration marks a test, and
+// the text of the annotation.
 var annotated = map[string]string{".rs": "test]", ".java": "@Test"}
 
-// annotationLines is how many lines before a declaration may hold its annotation.
+// annotationLines is the number of lines before a declaration that may contain its annotation.
 const annotationLines = 4
 
-// maxTestLine is the longest line that may declare a test; a minified file has
-// longer ones.
+// maxTestLine is the maximum length of a line that declares a test; minified files have longer
+// lines.
 const maxTestLine = 1000
 
-// declarationOf returns how tests are declared in a file.
+// declarationOf returns the pattern of a file's test declarations, and the annotation.
 func declarationOf(file string) (*regexp.Regexp, string) {
 	ending := path.Ext(file)
 	switch ending {
@@ -49,8 +48,8 @@ func declarationOf(file string) (*regexp.Regexp, string) {
 	return declarations[ending], annotated[ending]
 }
 
-// testsOf returns the tests of a file that a commit added or changed: those
-// between whose declaration and the next one a line is new or went away.
+// testsOf returns the tests of a file that a commit added or changed: tests with an added or
+// removed line between their declaration and the next one.
 func testsOf(v versions) []Test {
 	declaration, mark := declarationOf(v.path)
 	if declaration == nil || v.deleted() || !isTest(v.path) && mark == "" {
@@ -73,7 +72,7 @@ func testsOf(v versions) []Test {
 			end = begins[i+1]
 		}
 		for end > begins[i]+1 && strings.TrimSpace(lines[end-1]) == "" {
-			end-- // what stands between two tests belongs to neither
+			end-- // text between two tests belongs to neither
 		}
 		if v.added() || slices.ContainsFunc(v.hunks, func(h hunk) bool { return touches(h, begins[i], end) }) {
 			touched = append(touched, t)
@@ -82,8 +81,7 @@ func testsOf(v versions) []Test {
 	return touched
 }
 
-// touches reports whether a hunk has a line of new[from:to], or took one away
-// inside.
+// touches reports whether a hunk adds a line of new[from:to], or removes a line within it.
 func touches(h hunk, from, to int) bool {
 	if h.newFrom == h.newTo {
 		return h.newFrom > from && h.newFrom < to
@@ -91,16 +89,16 @@ func touches(h hunk, from, to int) bool {
 	return h.newFrom < to && h.newTo > from
 }
 
-// OwnTests says how the tests that a commit added or changed fared.
+// OwnTests has the results of the tests that a commit added or changed.
 type OwnTests struct {
 	Passed  []Test `json:"passed,omitempty"`
 	Failed  []Test `json:"failed,omitempty"`  // a case of it failed
-	Skipped []Test `json:"skipped,omitempty"` // no case of it passed, and one was skipped
+	Skipped []Test `json:"skipped,omitempty"` // at least one case was skipped, and none passed
 	Missing []Test `json:"missing,omitempty"` // no case has its name
-	Unnamed bool   `json:"unnamed,omitempty"` // the checks report no names of tests, so nothing is known
+	Unnamed bool   `json:"unnamed,omitempty"` // the checks do not report test names, so the results are unknown
 }
 
-// ownTests looks the tests of a commit up among the cases that were reported.
+// ownTests looks up the tests of a commit in the reported cases.
 func ownTests(tests []Test, cases []contract.TestCase) OwnTests {
 	if len(cases) == 0 {
 		return OwnTests{Unnamed: true}
@@ -127,9 +125,8 @@ func ownTests(tests []Test, cases []contract.TestCase) OwnTests {
 	return own
 }
 
-// names reports whether the name of a case holds that of a test, and not only as
-// a part of a longer word: reports write package/TestA/sub, file::test_a[1],
-// module::tests::a and group > title.
+// names reports whether the name of a case contains the name of a test as a whole word. Examples of
+// reported names: package/TestA/sub, file::test_a[1], module::tests::a, group > title.
 func names(reported, test string) bool {
 	for from := 0; ; {
 		at := strings.Index(reported[from:], test)

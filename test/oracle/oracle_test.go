@@ -207,8 +207,8 @@ func TestWhatTheToolsCannotMakeIsNamed(t *testing.T) {
 		"a new file that can be run": {func(t *testing.T, h *history) { h.write("new.sh", "x\n") }, "new.sh", "mode"},
 		"a large file": {func(t *testing.T, h *history) {
 			h.write("large.txt", strings.Repeat("x\n", tool.DefaultLimits.WriteBytes))
-		}, "large.txt", "at most"},
-		"nothing": {func(*testing.T, *history) {}, "", "no file"},
+		}, "large.txt", "the limit of the tools"},
+		"nothing": {func(*testing.T, *history) {}, "", "any file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -442,7 +442,7 @@ func TestARepositoryIsFoundWhereMirrorsLie(t *testing.T) {
 		}
 	}
 	_, err := Repositories{}.Find(t.Context(), "nothing of the kind")
-	require.ErrorContains(t, err, "neither a folder")
+	require.ErrorContains(t, err, "neither a directory")
 }
 
 func TestResultsAreATableThatTheirTextsCannotBreak(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// Play plays a commit that the stack was started with, and says what came of it.
-// The clone is removed where nothing is wrong.
+// Play plays a commit that the stack was started with, and returns the result. The clone is removed
+// if there are no problems.
 func (s *Stack) Play(ctx context.Context, script *Script) Result {
 	s.played++
 	clone := filepath.Join(s.options.Dir, fmt.Sprintf("clone-%d", s.played))
@@ -33,19 +33,19 @@ func (s *Stack) Play(ctx context.Context, script *Script) Result {
 		s.once(ctx, script, clone, &again)
 		r.WarmSeconds, r.OK = again.Seconds, again.OK
 		for _, problem := range again.Problems {
-			r.wrong("played once more: %s", problem)
+			r.wrong("in the second run: %s", problem)
 		}
 	}
 	if r.OK {
 		r.Clone, r.DataDir = "", ""
 		if err := os.RemoveAll(clone); err != nil {
-			fmt.Fprintf(s.options.Log, "the clone %s cannot be removed: %v\n", clone, err)
+			fmt.Fprintf(s.options.Log, "remove the clone %s: %v\n", clone, err)
 		}
 	}
 	return r
 }
 
-// once makes one run in a clone and fills in the result.
+// once creates one run in a clone and fills in the result.
 func (s *Stack) once(ctx context.Context, script *Script, clone string, r *Result) {
 	r.Status = StatusError
 	run, took, err := s.create(ctx, script, clone)
@@ -67,38 +67,38 @@ func (s *Stack) once(ctx context.Context, script *Script, clone string, r *Resul
 	r.OK = len(r.Problems) == 0
 }
 
-// create makes a run, follows it to its end and returns its number. A run that
-// ended badly is no error here.
+// create creates a run, follows it to its end and returns its number. A run that fails is not an
+// error here.
 func (s *Stack) create(ctx context.Context, script *Script, clone string) (run int64, took time.Duration, err error) {
 	args := []string{
 		"run", "create", "--repo", clone, "--base", script.Parent, "--goal=" + script.Subject, "--description", script.Mark(), "--plan-by", "planner",
 		"--timeout", s.options.RunTime.String(), "--json",
 	}
-	// Nobody is there to help: no answer is a no.
+	// No person can help, so requests for help are rejected after a minimal wait.
 	for _, setting := range append([]string{"execution.intervention.wait=1s"}, s.options.Settings...) {
 		args = append(args, "--set", setting)
 	}
 	begun := time.Now()
 	out, err := s.run(ctx, startTime, args...)
 	if err != nil {
-		return 0, time.Since(begun), fmt.Errorf("the run was not made: %w", err)
+		return 0, time.Since(begun), fmt.Errorf("create the run: %w", err)
 	}
 	var made struct {
 		RunID int64 `json:"runId"`
 	}
 	if err := json.Unmarshal(out, &made); err != nil || made.RunID == 0 {
-		return 0, time.Since(begun), fmt.Errorf("rgpt run create printed no number of a run: %.500q", out)
+		return 0, time.Since(begun), fmt.Errorf("rgpt run create did not print a run number: %.500q", out)
 	}
 	_, err = s.run(ctx, s.options.RunTime+runGrace, "run", "watch", fmt.Sprint(made.RunID), "--json")
 	var exit *exited
 	if errors.As(err, &exit) {
-		err = nil // how it ended is read from the run
+		err = nil // the outcome is read from the run
 	}
 	return made.RunID, time.Since(begun), err
 }
 
-// details are what is read of a run. What a version of the product does not tell
-// stays empty.
+// details are the fields that are read from a run. Fields that a version of the product does not
+// report are empty.
 type details struct {
 	views.RunDetails
 	Environment *struct {
@@ -107,11 +107,11 @@ type details struct {
 	Baseline *views.RunBaseline `json:"baseline"`
 }
 
-// fill takes from a run's details what a result has.
+// fill sets the fields of a result from a run's details.
 func (r *Result) fill(raw []byte) error {
 	var d details
 	if err := json.Unmarshal(raw, &d); err != nil {
-		return fmt.Errorf("the details of the run are not as they should be: %w", err)
+		return fmt.Errorf("decode the details of the run: %w", err)
 	}
 	r.RunID, r.Status, r.Failure, r.Tokens, r.branch = d.ID, string(d.Status), d.Failure, d.Usage.Tokens(), d.ReleaseBranch
 	if d.Environment != nil && d.Environment.DurationMS != nil {
@@ -147,26 +147,26 @@ func (r *Result) fill(raw []byte) error {
 	return nil
 }
 
-// tests takes the cases of the last execution of the tester, where there is one.
+// tests reads the cases of the last execution of the tester, if there is one.
 func (r *Result) tests(output json.RawMessage) error {
 	if len(output) == 0 {
 		return nil
 	}
 	var t contract.TestResult
 	if err := json.Unmarshal(output, &t); err != nil {
-		return fmt.Errorf("what the tester of run %d put out is not as it should be: %w", r.RunID, err)
+		return fmt.Errorf("decode the output of the tester of run %d: %w", r.RunID, err)
 	}
 	r.Tests, r.cases = t.Summary, t.Results
 	return nil
 }
 
-// judge says what is wrong with a run.
+// judge adds the problems of a run to its result.
 func (s *Stack) judge(ctx context.Context, script *Script, clone string, r *Result) {
 	for _, h := range r.Heals {
 		r.wrong("it healed itself in the phase %s: %s %s: %s", h.Phase, h.Class, h.Code, h.Cause)
 	}
 	if r.Status != string(contract.StatusDone) {
-		r.wrong("the run ended %s", r.Status)
+		r.wrong("the run ended as %s", r.Status)
 		if r.Failure != nil {
 			r.wrong("%s %s: %s", r.Failure.Class, r.Failure.Code, r.Failure.Message)
 		}
@@ -180,26 +180,25 @@ func (s *Stack) judge(ctx context.Context, script *Script, clone string, r *Resu
 	if len(paths) > 0 {
 		slices.Sort(paths)
 		r.Differs = paths[:min(len(paths), maxDiffers)]
-		r.wrong("the released branch is not the commit at %d paths: %s", len(paths), strings.Join(r.Differs, ", "))
+		r.wrong("the released branch differs from the commit at %d paths: %s", len(paths), strings.Join(r.Differs, ", "))
 	}
 	if r.Tests.Failed > r.known {
-		r.wrong("%d tests failed, %d of them on the base commit too, and the run is done", r.Tests.Failed, r.known)
+		r.wrong("%d tests failed, %d of them also on the base commit, but the run is done", r.Tests.Failed, r.known)
 	}
 	if r.Tests.Passed+r.Tests.Flaky == 0 {
-		r.wrong("no test passed, so nothing is proved")
+		r.wrong("no test passed, so the run proves nothing")
 	}
 	r.Own = ownTests(script.Tests, r.cases)
 	for _, t := range r.Own.Failed {
 		r.wrong("the commit's own test %s in %s failed", t.Name, t.File)
 	}
 	for _, t := range r.Own.Missing {
-		r.wrong("the commit's own test %s in %s is not among those that ran", t.Name, t.File)
+		r.wrong("the commit's own test %s in %s did not run", t.Name, t.File)
 	}
 }
 
-// BuildEnvironment clones a commit's parent and has the product build its
-// environment and run the checks there, with `rgpt env build`, twice. What that
-// prints is the result's Built.
+// BuildEnvironment clones a commit's parent and runs `rgpt env build` twice, which builds the
+// environment and runs the checks in it. The first output is the result's Built.
 func (s *Stack) BuildEnvironment(ctx context.Context, script *Script) Result {
 	s.played++
 	clone := filepath.Join(s.options.Dir, fmt.Sprintf("clone-%d", s.played))
@@ -225,14 +224,14 @@ func (s *Stack) BuildEnvironment(ctx context.Context, script *Script) Result {
 	}
 	begun = time.Now()
 	if _, err := s.build(ctx, script, clone); err != nil {
-		r.wrong("the second time: %v", err)
+		r.wrong("the second build: %v", err)
 		return r
 	}
 	r.WarmSeconds, r.OK = time.Since(begun).Seconds(), true
 	return r
 }
 
-// build runs `rgpt env build` on a clone. A set-up that fails is a result.
+// build runs `rgpt env build` on a clone. A failed setup is a result, not an error.
 func (s *Stack) build(ctx context.Context, script *Script, clone string) (Built, error) {
 	var b Built
 	out, err := s.run(ctx, s.options.RunTime, "env", "build", "--repo", clone, "--base", script.Parent, "--json")
@@ -241,7 +240,7 @@ func (s *Stack) build(ctx context.Context, script *Script, clone string) (Built,
 		return b, err
 	}
 	if wrong := json.Unmarshal(out, &b); wrong != nil || b.RunID == 0 {
-		return b, cmp.Or(err, fmt.Errorf("rgpt env build printed what is no JSON of its kind"))
+		return b, cmp.Or(err, fmt.Errorf("rgpt env build printed unexpected output"))
 	}
 	return b, nil
 }

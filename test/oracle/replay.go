@@ -11,18 +11,17 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/tool"
 )
 
-// replayLocally makes calls with the product's own tools on the files as they were,
-// and says of which path, and why, they do not make what the commit made.
-// Nothing is said where they do.
+// replayLocally carries out calls with the product's own tools on the original files. If the result
+// differs from the commit, it returns the first such path and the reason.
 func replayLocally(ctx context.Context, files []versions, calls []Call) (path, why string, err error) {
 	dir, err := os.MkdirTemp("", "rgpt-oracle-")
 	if err != nil {
-		return "", "", fmt.Errorf("make a folder to rehearse in: %w", err)
+		return "", "", fmt.Errorf("create a directory for the rehearsal: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return "", "", fmt.Errorf("open the folder to rehearse in: %w", err)
+		return "", "", fmt.Errorf("open the directory of the rehearsal: %w", err)
 	}
 	defer root.Close()
 	for _, v := range files {
@@ -60,7 +59,7 @@ func permOf(mode string) fs.FileMode {
 	return 0o644
 }
 
-// perform makes calls in a folder, and says which was refused.
+// perform carries out calls in a directory, and returns the path and reason of a rejected call.
 func perform(ctx context.Context, dir string, calls []Call) (path, why string, err error) {
 	set, err := tool.Builtin().Set()
 	if err != nil {
@@ -76,28 +75,28 @@ func perform(ctx context.Context, dir string, calls []Call) (path, why string, e
 			return "", "", fmt.Errorf("rehearse %s of %q: %w", c.Name, c.Arguments["path"], err)
 		}
 		if !r.OK {
-			return c.Arguments["path"], "is refused by " + c.Name + ": " + r.Text, nil
+			return c.Arguments["path"], "is rejected by " + c.Name + ": " + r.Text, nil
 		}
 	}
 	return "", "", nil
 }
 
-// differs says how a file is not what the commit made of it.
+// differs describes how a file differs from the commit; empty if it does not.
 func differs(root *os.Root, v versions) string {
 	info, err := root.Lstat(v.path)
 	switch {
 	case v.deleted() && (err != nil || info.IsDir()):
-		return "" // it is gone, or its name is a folder's now
+		return "" // it was deleted, or a directory has its name
 	case v.deleted():
-		return "is still there after the calls"
+		return "still exists after the calls"
 	case err != nil:
-		return "is not there after the calls: " + err.Error()
+		return "does not exist after the calls: " + err.Error()
 	case !info.Mode().IsRegular() || info.Mode().Perm()&0o100 != permOf(v.newMode)&0o100:
-		return "has another mode after the calls"
+		return "has a different mode after the calls"
 	}
 	text, err := root.ReadFile(v.path)
 	if err != nil || string(text) != v.after {
-		return "has another content after the calls"
+		return "has different content after the calls"
 	}
 	return ""
 }

@@ -11,24 +11,23 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// Statuses of results besides those of runs.
+// Statuses of results, in addition to those of runs.
 const (
-	StatusNotPlayed = "not_played" // the tools cannot make the commit, or its repository is missing
-	StatusError     = "error"      // the product could not be asked, or did not answer
+	StatusNotPlayed = "not_played" // the tools cannot reproduce the commit, or its repository is missing
+	StatusError     = "error"      // the product could not be called, or did not respond
 )
 
-// Result is what came of one commit.
+// Result is the result of one commit.
 type Result struct {
 	Commit
-	OK       bool     `json:"ok"`                 // nothing is wrong: Problems is empty
+	OK       bool     `json:"ok"`                 // there are no Problems
 	Problems []string `json:"problems,omitempty"` // what is wrong, in words
 	RunID    int64    `json:"run_id,omitempty"`
 	Status   string   `json:"status"` // of the run, else not_played or error
 
 	Failure *contract.Failure `json:"failure,omitempty"`
-	// Seconds is how long the command took, from the wish to the released branch,
-	// with what this stack had never seen before; WarmSeconds is the same commit
-	// once more.
+	// Seconds is the duration of the command, from the goal to the released branch, on a cold
+	// stack. WarmSeconds is the duration of a second run of the same commit.
 	Seconds            float64  `json:"seconds"`
 	WarmSeconds        float64  `json:"warm_seconds,omitempty"`
 	EnvironmentSeconds *float64 `json:"environment_seconds,omitempty"` // where the run tells
@@ -39,13 +38,13 @@ type Result struct {
 	Findings []contract.Finding   `json:"findings,omitempty"` // those that are open
 	Heals    []Heal               `json:"heals,omitempty"`
 	Tokens   int64                `json:"tokens"`
-	Commands int                  `json:"commands"` // that ran in the sandbox for the checks; their outputs are counted
+	Commands int                  `json:"commands"` // commands of the checks that ran in the sandbox, counted by their outputs
 
-	// Differs are the paths at which the released branch is not the commit.
+	// Differs are the paths at which the released branch differs from the commit.
 	Differs []string `json:"differs,omitempty"`
-	Clone   string   `json:"clone,omitempty"`    // kept where something is wrong
-	DataDir string   `json:"data_dir,omitempty"` // kept where something is wrong
-	// Built is what `rgpt env build` printed the first time, in the mode -base.
+	Clone   string   `json:"clone,omitempty"`    // kept if there are problems
+	DataDir string   `json:"data_dir,omitempty"` // kept if there are problems
+	// Built is the first output of `rgpt env build`, in -base mode.
 	Built *Built `json:"built,omitempty"`
 
 	known  int                 // tests that failed on the base commit
@@ -53,7 +52,7 @@ type Result struct {
 	cases  []contract.TestCase // that ran
 }
 
-// Built is what `rgpt env build --json` prints.
+// Built is the output of `rgpt env build --json`.
 type Built struct {
 	RunID       int64                 `json:"runId"`
 	Status      contract.Status       `json:"status"`
@@ -70,8 +69,8 @@ type Phase struct {
 	Seconds float64        `json:"seconds"`
 }
 
-// Heal is what a run did about a failure of its own. A script has none to answer
-// for, so each tells of something wrong.
+// Heal is a heal of a run. A script causes no failures, so each heal indicates a problem of the
+// product.
 type Heal struct {
 	Phase  contract.Phase      `json:"phase"`
 	Class  contract.Class      `json:"class"`
@@ -98,8 +97,8 @@ func WriteLines(w io.Writer, results ...Result) error {
 	return nil
 }
 
-// cell is a text in a table of Markdown: one line of bounded length that ends no
-// cell and begins no markup.
+// cell formats a text for a Markdown table: one line of limited length that does not end the cell
+// or contain markup.
 func cell(text string, most int) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
 	if runes := []rune(text); len(runes) > most {
@@ -108,7 +107,7 @@ func cell(text string, most int) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;", "`", "'").Replace(text)
 }
 
-// Widths of the table's texts, in letters.
+// Maximum widths of the table's texts, in characters.
 const (
 	subjectWidth = 60
 	problemWidth = 300
@@ -141,7 +140,7 @@ var markdown = template.Must(template.New("results").Funcs(template.FuncMap{
 {{range .}}| {{subject .Repo}} | {{printf "%.12s" .ID}} | {{subject .Subject}} | {{.Ecosystem}} | {{.Status}} | {{if .OK}}yes{{else}}no{{end}} | {{printf "%.1f" .Seconds}} | {{warm .}} | {{.Tests.Passed}} | {{.Tests.Failed}} | {{.Tests.Skipped}} | {{own .}} | {{len .Heals}} | {{code .}} | {{problem .}} |
 {{end}}`))
 
-// WriteMarkdown writes results as a table, and how many of them are fine.
+// WriteMarkdown writes results as a table, and the number of successful ones.
 func WriteMarkdown(w io.Writer, results []Result) error {
 	fine := 0
 	for _, r := range results {
@@ -150,7 +149,7 @@ func WriteMarkdown(w io.Writer, results []Result) error {
 		}
 	}
 	if err := markdown.Execute(w, results); err != nil {
-		return fmt.Errorf("write the table of results: %w", err)
+		return fmt.Errorf("write the results table: %w", err)
 	}
 	_, err := fmt.Fprintf(w, "\n%d of %d commits are fine.\n", fine, len(results))
 	return err
@@ -170,7 +169,7 @@ var markdownOfBases = template.Must(template.New("bases").Funcs(template.FuncMap
 {{range .}}| {{subject .Repo}} | {{printf "%.12s" .ID}} | {{.Ecosystem}} | {{printf "%.1f" .Seconds}} | {{printf "%.1f" .WarmSeconds}} | {{size .}} | {{.Tests.Passed}} | {{.Tests.Failed}} | {{.Tests.Skipped}} | {{problem .}} |
 {{end}}`))
 
-// WriteBases writes results of the mode -base as a table.
+// WriteBases writes the results of -base mode as a table.
 func WriteBases(w io.Writer, results []Result) error {
 	if err := markdownOfBases.Execute(w, results); err != nil {
 		return fmt.Errorf("write the table of environments: %w", err)

@@ -11,21 +11,20 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/tool"
 )
 
-// Mark is a text that the description of a run's goal has to hold. By it the
-// scripted model tells the runs of one stack apart.
+// Mark is a text that the description of a run's goal must contain. The scripted model uses it to
+// distinguish the runs of one stack.
 func (c Commit) Mark() string { return "<oracle " + c.ID + ">" }
 
 // stepID is the only step of a script's plan.
 const stepID = "step-001"
 
-// scriptUsage is what an answer is said to cost. It is small and fixed: a large
-// diff must not end a run by its budget, for a real model may well be cheaper.
+// scriptUsage is the reported usage of a response. It is small and fixed, because a large diff must
+// not exhaust a run's budget.
 var scriptUsage = map[string]any{"prompt_tokens": 100, "completion_tokens": 20}
 
-// Scenarios returns one scenario file that plays all scripts, each in runs with
-// its Mark. Other requests have no rule, so a heal that asks a model fails. The
-// file is JSON, which is YAML, and pure ASCII: no parser of YAML has to agree
-// with anybody about what is printable.
+// Scenarios returns one scenario file that plays all scripts, each in runs with its Mark. Other
+// requests match no rule, so a heal that calls a model fails. The file is JSON, which is valid
+// YAML, and pure ASCII, because YAML parsers disagree about printable characters.
 func Scenarios(scripts ...*Script) ([]byte, error) {
 	rules := []any{}
 	for _, s := range scripts {
@@ -39,7 +38,7 @@ func Scenarios(scripts ...*Script) ([]byte, error) {
 	return []byte(text + "\n"), err
 }
 
-// rules are the planner's answer and the builder's turns.
+// rules returns the planner's response and the builder's turns.
 func (s *Script) rules() ([]any, error) {
 	answer, err := ascii(s.plan())
 	if err != nil {
@@ -81,12 +80,11 @@ func (s *Script) plan() contract.Plan {
 	}
 }
 
-// ascii writes a value as JSON in which everything but printable ASCII is
-// escaped.
+// ascii encodes a value as JSON with everything except printable ASCII escaped.
 func ascii(v any) (string, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return "", fmt.Errorf("write a scenario as JSON: %w", err)
+		return "", fmt.Errorf("encode a scenario as JSON: %w", err)
 	}
 	var out strings.Builder
 	for _, r := range string(text) {

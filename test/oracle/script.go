@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// turnCalls is how many calls the scripted builder makes in one turn.
+	// turnCalls is the maximum number of calls of the scripted builder in one turn.
 	turnCalls = 20
-	// maxTurns is how many turns a script has at most: a step has 40 by default
-	// (execution.step.turns), and the last one finishes.
+	// maxTurns is the maximum number of turns of a script, excluding the last one, which finishes:
+	// a step has 40 by default (execution.step.turns).
 	maxTurns = 39
 )
 
-// Commit is a commit of a table, and what is known of it.
+// Commit is a commit of a table and its properties.
 type Commit struct {
 	Repo      string `json:"repo" yaml:"-"`          // owner/name, path or URL, as in the table
 	ID        string `json:"commit" yaml:"commit"`   // the full id
 	Subject   string `json:"subject" yaml:"subject"` // the goal
 	Parent    string `json:"parent" yaml:"-"`        // where the run starts
-	Ecosystem string `json:"ecosystem" yaml:"-"`     // told from the files of the parent; empty when unknown
+	Ecosystem string `json:"ecosystem" yaml:"-"`     // detected from the files of the parent; empty if unknown
 }
 
 // Call is one call of a tool.
@@ -36,14 +36,14 @@ type Call struct {
 // Script is a commit as the turns of a builder.
 type Script struct {
 	Commit
-	Source string   // the git directory that has the commit
-	Files  []string // what the commit touches, sorted
-	Calls  []Call   // in the order in which they are to be made
-	Lines  int      // how many lines come or go; those of deleted files are not counted
-	Tests  []Test   // those that the commit added or changed, where their names are told from the text
+	Source string   // the git directory that contains the commit
+	Files  []string // files that the commit changes, sorted
+	Calls  []Call   // in order of execution
+	Lines  int      // number of added and removed lines, without deleted files
+	Tests  []Test   // tests that the commit added or changed, if their names are recognized in the source
 }
 
-// Unplayable is why a commit cannot be written as calls of the product's tools.
+// Unplayable is the error that a commit cannot be expressed as calls of the product's tools.
 type Unplayable struct {
 	Commit, Path, Why string
 }
@@ -56,11 +56,10 @@ func (u *Unplayable) Error() string {
 	return fmt.Sprintf("the commit %.12s cannot be played: %q %s", u.Commit, u.Path, u.Why)
 }
 
-// Scenario returns the scenario that plays one commit of the repository whose
-// git directory or work tree is repoDir. It answers only runs whose goal or
-// description holds the commit's Mark. A commit that the tools cannot make
-// (binary files, symbolic links, modes, files beyond the tools' limits, merges)
-// is an *Unplayable that names the path.
+// Scenario returns the scenario that plays one commit of the repository whose git directory or work
+// tree is repoDir. It applies only to runs whose goal or description contains the commit's Mark.
+// For a commit that the tools cannot reproduce (binary files, symbolic links, modes, files beyond
+// the tools' limits, merges), the error is an *Unplayable with the path.
 func Scenario(repoDir, commit string) ([]byte, error) {
 	s, err := Write(context.Background(), repoDir, commit)
 	if err != nil {
@@ -69,8 +68,8 @@ func Scenario(repoDir, commit string) ([]byte, error) {
 	return Scenarios(s)
 }
 
-// Write writes the script of one commit, and has rehearsed it: on the parent's
-// files, its calls make the commit's files, byte for byte.
+// Write writes and rehearses the script of one commit: on the parent's files, its calls produce the
+// commit's files, byte for byte.
 func Write(ctx context.Context, repoDir, commit string) (*Script, error) {
 	out, err := git(ctx, repoDir, "log", "-1", "--no-show-signature", "--format=%H%x00%P%x00%s", commit+"^{commit}", "--")
 	if err != nil {
@@ -78,22 +77,22 @@ func Write(ctx context.Context, repoDir, commit string) (*Script, error) {
 	}
 	fields := strings.SplitN(strings.TrimSuffix(out, "\n"), "\x00", 3)
 	if len(fields) != 3 {
-		return nil, fmt.Errorf("git log of %s printed %q, which is no commit", commit, out)
+		return nil, fmt.Errorf("git log of %s printed %q, which is not a commit", commit, out)
 	}
 	s := &Script{Source: repoDir}
 	s.ID, s.Parent, s.Subject = fields[0], fields[1], strings.ToValidUTF8(fields[2], "\uFFFD")
 	if s.Parent == "" || strings.Contains(s.Parent, " ") {
-		return nil, &Unplayable{Commit: s.ID, Why: "it is a merge or the first commit; only a commit with one parent has a diff of its own"}
+		return nil, &Unplayable{Commit: s.ID, Why: "it is a merge or the first commit; only a commit with one parent can be played"}
 	}
 	if strings.TrimSpace(s.Subject) == "" {
-		return nil, &Unplayable{Commit: s.ID, Why: "it has no subject, which would be the goal"}
+		return nil, &Unplayable{Commit: s.ID, Why: "it has no subject to use as the goal"}
 	}
 	missing, err := git(ctx, repoDir, "rev-list", "--objects", "--no-walk", "--missing=print", s.Parent)
 	if err != nil {
 		return nil, err
 	}
 	if n := strings.Count("\n"+missing, "\n?"); n > 0 {
-		return nil, &Unplayable{Commit: s.ID, Why: fmt.Sprintf("the repository %s lacks the content of %d files of its parent, so a clone is not whole; "+
+		return nil, &Unplayable{Commit: s.ID, Why: fmt.Sprintf("the repository %s lacks the content of %d files of its parent, so a clone would be incomplete; "+
 			"clone the repository again", repoDir, n)}
 	}
 	if s.Ecosystem, err = ecosystem(ctx, repoDir, s.Parent); err != nil {
@@ -104,7 +103,7 @@ func Write(ctx context.Context, repoDir, commit string) (*Script, error) {
 		return nil, err
 	}
 	if len(changes) == 0 {
-		return nil, &Unplayable{Commit: s.ID, Why: "it changes no file"}
+		return nil, &Unplayable{Commit: s.ID, Why: "it does not change any file"}
 	}
 	return s, s.write(ctx, changes)
 }
@@ -126,14 +125,14 @@ func (s *Script) write(ctx context.Context, changes []change) error {
 		s.Tests = append(s.Tests, testsOf(v)...)
 		s.Lines += v.lines()
 		if c.deleted() {
-			deletions = append(deletions, calls...) // first: a folder may take a file's place
+			deletions = append(deletions, calls...) // first, because a directory may replace a file
 			continue
 		}
 		others = append(others, calls...)
 	}
 	s.Calls = slices.Concat(deletions, others)
 	if n := len(s.Calls); n > turnCalls*maxTurns {
-		return &Unplayable{Commit: s.ID, Why: fmt.Sprintf("it takes %d calls, and a step has room for %d", n, turnCalls*maxTurns)}
+		return &Unplayable{Commit: s.ID, Why: fmt.Sprintf("it requires %d calls, but a step allows at most %d", n, turnCalls*maxTurns)}
 	}
 	if path, why, err := replayLocally(ctx, pairs, s.Calls); err != nil || why != "" {
 		if err != nil {
@@ -144,14 +143,14 @@ func (s *Script) write(ctx context.Context, changes []change) error {
 	return nil
 }
 
-// versions are a file before and after a commit.
+// versions has the content of a file before and after a commit.
 type versions struct {
 	change
 	before, after string
 	hunks         []hunk // of a changed file
 }
 
-// lines counts the lines that come or go.
+// lines returns the number of added and removed lines.
 func (v versions) lines() int {
 	if v.added() {
 		return len(linesOf(v.after))
@@ -163,7 +162,7 @@ func (v versions) lines() int {
 	return n
 }
 
-// versions reads both versions of a file, and refuses what the tools cannot make.
+// versions reads both versions of a file, and rejects a change that the tools cannot reproduce.
 func (s *Script) versions(ctx context.Context, c change) (v versions, err error) {
 	refuse := func(format string, args ...any) (versions, error) {
 		return v, &Unplayable{Commit: s.ID, Path: c.path, Why: fmt.Sprintf(format, args...)}
@@ -171,17 +170,17 @@ func (s *Script) versions(ctx context.Context, c change) (v versions, err error)
 	v.change = c
 	switch {
 	case !utf8.ValidString(c.path):
-		return refuse("is a name that is not UTF-8")
+		return refuse("has a name that is not UTF-8")
 	case c.oldMode == modeGitlink || c.newMode == modeGitlink:
 		return refuse("is a submodule")
 	case c.deleted():
-		return v, nil // whatever it was; delete_file does not read it
+		return v, nil // of any type, because delete_file does not read it
 	case c.newMode == modeLink:
 		return refuse("is a symbolic link")
 	case c.added() && c.newMode != modeFile:
-		return refuse("is created with the mode %s, and create_file makes %s", c.newMode, modeFile)
+		return refuse("is created with mode %s, but create_file uses %s", c.newMode, modeFile)
 	case !c.added() && c.oldMode != c.newMode:
-		return refuse("changes its mode from %s to %s", c.oldMode, c.newMode)
+		return refuse("changes mode from %s to %s", c.oldMode, c.newMode)
 	}
 	if v.after, err = blob(ctx, s.Source, c.newBlob, tool.DefaultLimits.WriteBytes); err != nil {
 		return refuse("cannot be read: %v", err)
@@ -196,13 +195,13 @@ func (s *Script) versions(ctx context.Context, c change) (v versions, err error)
 	}
 	for _, text := range []string{v.before, v.after} {
 		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			return refuse("is binary, or its text is not UTF-8")
+			return refuse("is binary or not UTF-8")
 		}
 	}
 	return v, nil
 }
 
-// callsOf returns the calls that make one file what the commit made it.
+// callsOf returns the calls that reproduce the commit's change to one file.
 func (s *Script) callsOf(ctx context.Context, v versions) ([]Call, error) {
 	remove := Call{tool.DeleteFile, map[string]string{"path": v.path}}
 	create := Call{tool.CreateFile, map[string]string{"path": v.path, "content": v.after}}
@@ -219,20 +218,19 @@ func (s *Script) callsOf(ctx context.Context, v versions) ([]Call, error) {
 			return edits, err
 		}
 	}
-	// edit_file cannot make it: an empty file, or one whose line ends change.
+	// edit_file cannot do this: the file is empty, or its line endings change.
 	if v.newMode != modeFile {
-		return nil, &Unplayable{Commit: s.ID, Path: v.path, Why: "cannot be made by edits, and made again it would lose its mode " + v.newMode}
+		return nil, &Unplayable{Commit: s.ID, Path: v.path, Why: "cannot be reproduced with edits, and creating it again would lose its mode " + v.newMode}
 	}
 	return []Call{remove, create}, nil
 }
 
-// editsOf turns the hunks of a file into edits, from the first to the last, each
-// with a text that is unique in the file at that moment. It reports false where
-// there is nothing to hold on to.
+// editsOf converts the hunks of a file to edits, in order, each with a text that is unique in the
+// file at that point. It reports false if there is no such text.
 func editsOf(v versions) ([]Call, bool) {
 	lines, after := linesOf(v.before), linesOf(v.after)
 	var calls []Call
-	moved := 0 // by how many lines the file has grown so far
+	moved := 0 // number of lines by which the file has grown so far
 	for _, h := range v.hunks {
 		from, to := h.oldFrom+moved, h.oldTo+moved
 		fresh := after[h.newFrom:h.newTo]
@@ -252,8 +250,8 @@ func editsOf(v versions) ([]Call, bool) {
 	return calls, len(calls) > 0
 }
 
-// unique widens lines[from:to] until its text is in the file once. The whole of
-// a file that is not empty always is.
+// unique extends lines[from:to] until its text occurs only once in the file, as the whole text of a
+// non-empty file does.
 func unique(lines []string, from, to int) (top, bottom int, ok bool) {
 	whole := strings.Join(lines, "")
 	for around := 0; ; around = max(1, 2*around) {

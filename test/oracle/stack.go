@@ -19,36 +19,36 @@ import (
 )
 
 const (
-	// startTime is how long a stack may take to start, and to stop.
+	// startTime is the time limit for starting or stopping a stack.
 	startTime = 5 * time.Minute
-	// runGrace is how much longer than its run a command may take: to be heard, to
-	// release, to tell.
+	// runGrace is the additional time that a command may take beyond its run: to start, release and
+	// report.
 	runGrace = 5 * time.Minute
-	// rgptOutput is the most that is read of a command's output; the details of a
-	// run with many tests have megabytes.
+	// rgptOutput is the maximum number of bytes read from a command; the details of a run with many
+	// tests take megabytes.
 	rgptOutput = 256 << 20
-	// maxSaid is how much is kept of what a command said of its failure.
+	// maxSaid is the maximum size of a failed command's error output that is kept.
 	maxSaid = 4 << 10
 )
 
-// Options say how commits are played.
+// Options are options for playing commits.
 type Options struct {
-	Bin string // folder of rgpt, rgpt-worker, rgpt-sandbox and temporal-devserver
-	Dir string // a folder of this stack's own, for its data and the clones
-	// Settings are given to each run, as key=value.
+	Bin string // directory of rgpt, rgpt-worker, rgpt-sandbox and temporal-devserver
+	Dir string // directory for this stack's data and clones
+	// Settings are the settings of each run, as key=value.
 	Settings []string
-	// RunTime is the longest that one run may take; DefaultRunTime when 0.
+	// RunTime is the time limit of one run; 0: DefaultRunTime.
 	RunTime time.Duration
-	// Warm plays each commit that went well once more, and notes how long it took.
+	// Warm plays each successful commit a second time and records the duration.
 	Warm bool
-	// Log is told what is done; nil: nobody.
+	// Log receives progress messages; nil: none.
 	Log io.Writer
 }
 
-// DefaultRunTime is the longest that one run may take where nobody says so.
+// DefaultRunTime is the default time limit of one run.
 const DefaultRunTime = 30 * time.Minute
 
-// Stack is a running stack whose scripted model knows a set of scripts.
+// Stack is a running stack whose scripted model can play a set of scripts.
 type Stack struct {
 	options Options
 	rgpt    string
@@ -58,8 +58,8 @@ type Stack struct {
 
 func (s *Stack) dataDir() string { return filepath.Join(s.options.Dir, "data") }
 
-// Start starts a stack that can play scripts, any of them, in any order. Without
-// scripts it has no model, which is enough for BuildEnvironment. Stop stops it.
+// Start starts a stack that can play the scripts in any order. Without scripts it has no model,
+// which suffices for BuildEnvironment. Call Stop to stop it.
 func Start(ctx context.Context, o Options, scripts ...*Script) (*Stack, error) {
 	if o.RunTime <= 0 {
 		o.RunTime = DefaultRunTime
@@ -77,7 +77,7 @@ func Start(ctx context.Context, o Options, scripts ...*Script) (*Stack, error) {
 	}
 	s := &Stack{options: o, rgpt: filepath.Join(bin, "rgpt")}
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make the folder of the stack: %w", err)
+		return nil, fmt.Errorf("create the directory of the stack: %w", err)
 	}
 	scenario, settings := filepath.Join(o.Dir, "scenario.yaml"), filepath.Join(o.Dir, "empty.yaml")
 	text, err := Scenarios(scripts...)
@@ -94,7 +94,7 @@ func Start(ctx context.Context, o Options, scripts ...*Script) (*Stack, error) {
 	return s, nil
 }
 
-// Stop stops the stack, also when the context is done. Its folder stays.
+// Stop stops the stack, even if the context is done. It keeps the directory.
 func (s *Stack) Stop(ctx context.Context) error {
 	_, err := os.Stat(filepath.Join(s.dataDir(), "stack.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,8 +104,7 @@ func (s *Stack) Stop(ctx context.Context) error {
 	return err
 }
 
-// withoutProduct leaves out what would lead to another stack, or to a model that
-// costs money.
+// withoutProduct removes variables that refer to another stack or to a paid model.
 func withoutProduct(env []string) []string {
 	prefixes := []string{"RGPT_", "DATABASE_URL=", "TEMPORAL_", "OPENAI_", "ANTHROPIC_", "GEMINI_", "OPENROUTER_"}
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
@@ -113,18 +112,18 @@ func withoutProduct(env []string) []string {
 	})
 }
 
-// exited is a command that ended with an exit code of its own.
+// exited is the error of a command that exited with a non-zero code.
 type exited struct {
 	code       int
 	args, said string
 }
 
 func (e *exited) Error() string {
-	return fmt.Sprintf("rgpt %s ended with the exit code %d: %s", e.args, e.code, e.said)
+	return fmt.Sprintf("rgpt %s exited with code %d: %s", e.args, e.code, e.said)
 }
 
-// run runs rgpt on the stack and returns what it printed, also of a command that
-// ended with an exit code, which is an *exited.
+// run runs rgpt on the stack and returns its output, also if the exit code is not 0, for which the
+// error is an *exited.
 func (s *Stack) run(ctx context.Context, most time.Duration, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -137,10 +136,10 @@ func (s *Stack) run(ctx context.Context, most time.Duration, args ...string) ([]
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("rgpt %s did not end within %s, or was interrupted: %w", args[0], most, ctx.Err())
+		return nil, fmt.Errorf("rgpt %s did not finish within %s, or was interrupted: %w", args[0], most, ctx.Err())
 	case errors.As(err, &exit) && exit.ExitCode() >= 0:
 		said := strings.TrimSpace(errs.String())
-		if said == "" { // with --json, what is wrong is said there
+		if said == "" { // with --json, errors are in the standard output
 			said = strings.TrimSpace(out.String())
 		}
 		return out.Bytes(), &exited{exit.ExitCode(), strings.Join(args[:min(2, len(args))], " "), fault.Clip(said, maxSaid)}
@@ -150,14 +149,14 @@ func (s *Stack) run(ctx context.Context, most time.Duration, args ...string) ([]
 	return out.Bytes(), nil
 }
 
-// read runs rgpt and reads its JSON.
+// read runs rgpt and decodes its JSON output.
 func (s *Stack) read(ctx context.Context, most time.Duration, into any, args ...string) error {
 	out, err := s.run(ctx, most, append(args, "--json")...)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(out, into); err != nil {
-		return fmt.Errorf("rgpt %s printed what is no JSON of its kind: %w", strings.Join(args[:min(2, len(args))], " "), err)
+		return fmt.Errorf("decode the output of rgpt %s: %w", strings.Join(args[:min(2, len(args))], " "), err)
 	}
 	return nil
 }

@@ -13,20 +13,19 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// Table is a list of repositories with commits, as a file holds it.
+// Table is a list of repositories with commits, as stored in a file.
 type Table []Entry
 
-// Entry is a repository of a table. Repo is a path, a URL, or owner/name of
-// GitHub.
+// Entry is a repository of a table. Repo is a path, a URL, or owner/name of GitHub.
 type Entry struct {
 	Repo    string   `yaml:"repo"`
 	Commits []Commit `yaml:"commits,omitempty"`
 }
 
-// maxTable bounds the file of a table.
+// maxTable is the maximum size of a table file.
 const maxTable = 4 << 20
 
-// fullID is a whole commit id: a short one may become ambiguous.
+// fullID matches a full commit ID; an abbreviated one may become ambiguous.
 var fullID = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
 // ReadTable reads a table from a YAML file and checks it.
@@ -55,19 +54,19 @@ func ReadTable(file string) (Table, error) {
 		}
 		for _, c := range e.Commits {
 			if !fullID.MatchString(c.ID) {
-				return nil, fmt.Errorf("%s: %s: the commit %q is not a full id; write all of its digits", file, e.Repo, c.ID)
+				return nil, fmt.Errorf("%s: %s: the commit %q is not a full ID; use all digits", file, e.Repo, c.ID)
 			}
 		}
 	}
 	return doc.Repositories, nil
 }
 
-// Text writes a table as a file.
+// Text returns a table as the text of a file.
 func (t Table) Text() ([]byte, error) {
 	return yaml.Marshal(map[string]any{"repositories": t})
 }
 
-// github is what owner/name stands for.
+// github is the URL prefix for owner/name.
 const github = "https://github.com/"
 
 // gitHubName is owner/name.
@@ -75,11 +74,11 @@ var gitHubName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+$`
 
 // Repositories finds repositories of tables on disk.
 type Repositories struct {
-	// Mirrors is a pattern of folders with {owner} and {name} in it, such as
-	// /mirrors/{owner}/{name}.git. One without stands for
-	// DIR/{owner}+{name}/repo. Empty: there are none.
+	// Mirrors is a pattern for directories with {owner} and {name}, such as
+	// /mirrors/{owner}/{name}.git. DIR without placeholders means DIR/{owner}+{name}/repo. Empty:
+	// no mirrors.
 	Mirrors string
-	// Cache is where what is in no mirror is cloned to, once.
+	// Cache is the directory into which repositories without a mirror are cloned, once.
 	Cache string
 }
 
@@ -96,26 +95,26 @@ func (r Repositories) Find(ctx context.Context, repo string) (string, error) {
 		return filepath.Abs(repo)
 	}
 	if !strings.Contains(repo, "://") {
-		return "", fmt.Errorf("the repository %s is neither a folder, a URL, nor owner/name", repo)
+		return "", fmt.Errorf("the repository %s is neither a directory, a URL, nor owner/name", repo)
 	}
 	dir := filepath.Join(r.Cache, strings.NewReplacer("://", "+", "/", "+", ":", "+").Replace(repo))
 	if isDir(dir) {
 		return dir, nil
 	}
 	if err := os.MkdirAll(r.Cache, 0o755); err != nil {
-		return "", fmt.Errorf("make the folder of cloned repositories: %w", err)
+		return "", fmt.Errorf("create the directory of cloned repositories: %w", err)
 	}
 	part := dir + ".part"
 	if err := os.RemoveAll(part); err != nil {
 		return "", err
 	}
 	if _, err := git(ctx, r.Cache, "clone", "--quiet", "--bare", "--", repo, part); err != nil {
-		return "", fmt.Errorf("clone %s: %w; where there is no network, give -mirrors", repo, err)
+		return "", fmt.Errorf("clone %s: %w; without network access, use -mirrors", repo, err)
 	}
 	return dir, os.Rename(part, dir)
 }
 
-// mirror returns where the mirror of owner/name is to be; empty without mirrors.
+// mirror returns the directory for the mirror of owner/name; empty without mirrors.
 func (r Repositories) mirror(name string) string {
 	pattern := r.Mirrors
 	if pattern == "" {
@@ -133,9 +132,8 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// Scripts writes the scripts of all commits of a table. Commits that cannot be
-// played are returned as results that say so; a repository that cannot be found
-// makes each of its commits one.
+// Scripts writes the scripts of all commits of a table. It returns a result for each commit that
+// cannot be played, including every commit of a repository that is not found.
 func (t Table) Scripts(ctx context.Context, where Repositories) (scripts []*Script, others []Result) {
 	for _, e := range t {
 		dir, err := where.Find(ctx, e.Repo)

@@ -53,9 +53,8 @@ type fault struct {
 	times  int
 }
 
-// everyAction is a run that a person heals by each action in turn: those of the
-// planner, then one of a step, then those of the tester, of which one finds
-// nothing to do and one mends.
+// everyAction is a run that a person heals by each action in turn: those of the planner, then one
+// of a step, then those of the tester, of which one finds nothing to do and one mends.
 func everyAction() ending {
 	e := ending{
 		name: "asked", scenario: quick, args: []string{"--set", "models.fallback=[{provider: scripted, model: safer}]", "--set", "execution.quota_wait=1s"},
@@ -217,13 +216,11 @@ func record(ctx context.Context, out, only string) error {
 // stoppedFirst is the ending of those that are stopped before their first task.
 const stoppedFirst = "stopped-first"
 
-// beforeFirst is how long the first task of a workflow is put off, for it to be
-// stopped before.
+// beforeFirst is how long the first task of a workflow is put off, for it to be stopped before.
 const beforeFirst = 2 * time.Second
 
-// recordStoppedFirst writes the histories of a member and of a step that are stopped
-// before their first task. Both are of a deliberation that is over, whose input says
-// what they need.
+// recordStoppedFirst writes the histories of a member and of a step that are stopped before their
+// first task. Both are of a deliberation that is over, whose input says what they need.
 func recordStoppedFirst(ctx context.Context, out, data string) error {
 	c, err := startStack(ctx, data, pipelineScenario)
 	if err != nil {
@@ -571,8 +568,7 @@ func write(ctx context.Context, c client.Client, out, name string, id int64) err
 	return nil
 }
 
-// pipelines names the deliberations that a run began, those that recovered them,
-// and their members.
+// pipelines names the deliberations that a run began, those that recovered them, and their members.
 func pipelines(ctx context.Context, c client.Client, name string, of *historypb.History) [][2]string {
 	var ids [][2]string
 	for children := childrenOf(of); len(children) > 0; {
@@ -601,8 +597,7 @@ func childrenOf(h *historypb.History) []string {
 	return ids
 }
 
-// way tells histories apart that went another way: what happened, and of a heal
-// by which action.
+// way tells histories apart that went another way: what happened, and of a heal by which action.
 func way(h *historypb.History) string {
 	var b strings.Builder
 	for _, e := range h.Events {

@@ -14,9 +14,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// deliberationWriter writes one deliberation through the functions of the store that its
-// workflow's activities use. Changes are collected and written with the next record.
-// The run that pays for it is a real one, or one that only carries pipelines.
+// deliberationWriter writes one deliberation through the store functions that its workflow's
+// activities use. Changes are collected and written with the next record. Its cost is booked on a
+// real run, or on a run that only represents pipelines.
 type deliberationWriter struct {
 	*runWriter
 	p      store.Pipeline
@@ -41,7 +41,7 @@ type deliberationWriter struct {
 	refused  int
 }
 
-// newDeliberation spawns a pipeline of its own.
+// newDeliberation spawns a standalone pipeline.
 func (f *dataset) newDeliberation(t *runWriter, task contract.DeliberationTask, change func(*contract.DeliberationSettings)) *deliberationWriter {
 	c := &deliberationWriter{runWriter: t, state: contract.PipelineSpawned}
 	t.do(func() error {
@@ -57,13 +57,13 @@ func (f *dataset) newDeliberation(t *runWriter, task contract.DeliberationTask, 
 	return c
 }
 
-// recovers makes the pipeline that recovers one that failed.
+// recovers creates the pipeline that recovers a failed one.
 func (c *deliberationWriter) recovers() *deliberationWriter {
 	next := &deliberationWriter{runWriter: c.runWriter, state: contract.PipelineSpawned}
 	inherited := &contract.Inherited{
 		PipelineID: c.p.ID, Attempt: c.p.Attempt, AbortReason: c.abort, HandoffRef: c.handoff,
 		Context:      fmt.Sprintf("Attempt %d ended without a consensus (%s) after %d rounds.", c.p.Attempt, c.abort, c.round),
-		Instructions: "Begin with what was proposed and objected to. Do not weigh again what both agreed on. GAMMA is there: ask it where you differ.",
+		Instructions: "Begin with the proposals and objections. Do not discuss points of agreement again. GAMMA is available: ask it when you disagree.",
 	}
 	for _, e := range c.entries {
 		if e.About == "" && e.Author != contract.SystemAuthor && (e.Section == contract.SectionSolutions || e.Section == contract.SectionSynthesis) {
@@ -92,7 +92,7 @@ func (c *deliberationWriter) recovers() *deliberationWriter {
 	return next
 }
 
-// deliberates makes the pipeline that plans a run.
+// deliberates creates the pipeline that plans a run.
 func (t *runWriter) deliberates(execution contract.ExecutionRef) *deliberationWriter {
 	c := &deliberationWriter{runWriter: t, state: contract.PipelineSpawned}
 	t.do(func() error {
@@ -107,7 +107,7 @@ func (t *runWriter) deliberates(execution contract.ExecutionRef) *deliberationWr
 	return c
 }
 
-// deliberation resolves by what a deliberation decides, as spawning one does.
+// deliberation resolves the settings of a deliberation, as spawning one does.
 func (f *dataset) deliberation(change func(*contract.DeliberationSettings)) (contract.DeliberationSettings, error) {
 	s, err := setup.Deliberation(f.cfg, contract.ModeOpenRouter)
 	if change != nil {
@@ -116,7 +116,7 @@ func (f *dataset) deliberation(change func(*contract.DeliberationSettings)) (con
 	return s, err
 }
 
-// begins is the opening: ALPHA and BETA are there, the task is on the blackboard.
+// begins starts the opening: ALPHA and BETA have joined, and the task is on the blackboard.
 func (c *deliberationWriter) begins() {
 	c.state, c.metrics.Start = contract.PipelineRunning, c.now
 	c.happened(contract.EventOrchestrationStarted, map[string]any{"attempt": c.p.Attempt})
@@ -126,13 +126,13 @@ func (c *deliberationWriter) begins() {
 	c.recordsEvent()
 }
 
-// is moves the deliberation to a status.
+// is sets the status of the deliberation.
 func (c *deliberationWriter) is(s contract.PipelineStatus) {
 	c.state = s
 	c.happened(contract.EventPipelineUpdated, map[string]any{"status": s})
 }
 
-// joins begins the work of a member.
+// joins starts the work of a member.
 func (c *deliberationWriter) joins(who contract.Member) {
 	role := map[contract.Member]string{contract.Alpha: "research", contract.Beta: "synthesis", contract.Gamma: "mediation"}[who]
 	agent := who.Agent()
@@ -145,7 +145,7 @@ func (c *deliberationWriter) joins(who contract.Member) {
 	c.happened(contract.EventAgentSpawned, map[string]any{"member": who, "role": role})
 }
 
-// gamma says why GAMMA joined.
+// gamma records why GAMMA joined.
 func (c *deliberationWriter) gamma(why contract.GammaReason) {
 	at := c.now
 	c.metrics.GammaSpawned, c.metrics.GammaReason, c.metrics.GammaAt = true, why, &at
@@ -158,10 +158,10 @@ func (c *deliberationWriter) member(who contract.Member) *contract.MemberView {
 			return &c.members[i]
 		}
 	}
-	return &contract.MemberView{} // of one that is not there nobody hears
+	return &contract.MemberView{} // a member that has not joined; changes to it have no effect
 }
 
-// thinksFor is a turn of a member: one model call.
+// thinksFor writes a turn of a member: one model call.
 func (c *deliberationWriter) thinksFor(who contract.Member, took time.Duration, say string) {
 	m := c.member(who)
 	m.Turns++
@@ -174,7 +174,7 @@ func (c *deliberationWriter) thinksFor(who contract.Member, took time.Duration, 
 	m.Progress = min(0.95, float64(m.Turns)/5)
 }
 
-// text is a text as histories have it: what is too long lies in the database.
+// text returns a text in the form used in histories: long texts are stored in the database.
 func (c *deliberationWriter) text(s string) contract.Text {
 	if len(s) <= contract.TextHead {
 		return contract.Text{Head: s, Size: len(s)}
@@ -187,7 +187,7 @@ func (c *deliberationWriter) text(s string) contract.Text {
 	return t
 }
 
-// places puts an entry on the blackboard, or another state of one.
+// places adds an entry to the blackboard, or changes its state.
 func (c *deliberationWriter) places(e contract.Entry) {
 	if e.Timestamp.IsZero() {
 		e.Timestamp = c.now
@@ -203,7 +203,7 @@ func (c *deliberationWriter) places(e contract.Entry) {
 	c.next.Entries = append(c.next.Entries, e)
 }
 
-// writes is a move of a member that leaves an entry.
+// writes writes a member's move that creates an entry.
 func (c *deliberationWriter) writes(who contract.Member, kind contract.MoveKind, key, text string, more ...func(*contract.Entry)) {
 	e := contract.Entry{Section: contract.SectionSolutions, Key: key, Author: who, Kind: kind, Value: c.text(text), Version: 1, State: contract.EntryLive}
 	switch kind {
@@ -238,7 +238,7 @@ func (c *deliberationWriter) writes(who contract.Member, kind contract.MoveKind,
 	}
 }
 
-// merges says that a synthesis took proposals over.
+// merges records that a synthesis includes proposals.
 func (c *deliberationWriter) merges(from []string) {
 	for _, e := range c.entries {
 		for _, key := range from {
@@ -249,7 +249,7 @@ func (c *deliberationWriter) merges(from []string) {
 	}
 }
 
-// becomes sets what became of the entry with a key.
+// becomes sets the state of the entry with a key.
 func (c *deliberationWriter) becomes(key string, s contract.EntryState) {
 	for _, e := range c.entries {
 		if e.Key == key {
@@ -269,7 +269,7 @@ func complexity(s float64) func(*contract.Entry) {
 	return func(e *contract.Entry) { e.ComplexityScore = &s }
 }
 
-// says is a message of a member.
+// says writes a message of a member.
 func (c *deliberationWriter) says(who, to contract.Member, text string) {
 	m := contract.Message{Seq: len(c.messages) + 1, From: who, To: to, Text: c.text(text), At: c.now}
 	m.ID = fmt.Sprintf("%s-%d-%d", who, c.member(who).Turns, m.Seq)
@@ -282,7 +282,7 @@ func (c *deliberationWriter) says(who, to contract.Member, text string) {
 	c.happened(contract.EventAgentMessage, map[string]any{"member": who, "to": to})
 }
 
-// thinksOf is a vote of a member.
+// thinksOf writes a vote of a member.
 func (c *deliberationWriter) thinksOf(who contract.Member, key string, version int, accept bool, text string) {
 	v := contract.Vote{ID: fmt.Sprintf("%s-%d-v%d", who, c.member(who).Turns, len(c.votes)), Voter: who, Key: key, Version: version, Accept: accept, Text: c.text(text), At: c.now}
 	c.votes, c.next.Votes = append(c.votes, v), append(c.next.Votes, v)
@@ -291,7 +291,7 @@ func (c *deliberationWriter) thinksOf(who contract.Member, key string, version i
 	c.happened(contract.EventVoteCast, map[string]any{"member": who, "key": key, "version": version, "accept": accept})
 }
 
-// refuses is a move that is not taken.
+// refuses writes a rejected move.
 func (c *deliberationWriter) refuses(who contract.Member, class contract.Class, code contract.Code, message string) {
 	c.next.Errors = append(c.next.Errors, contract.Error{Member: who, Class: class, Code: code, Message: message})
 	c.metrics.Refused++
@@ -300,7 +300,7 @@ func (c *deliberationWriter) refuses(who contract.Member, class contract.Class, 
 	c.happened(contract.EventAgentError, map[string]any{"member": who, "error_type": class, "message": message})
 }
 
-// conflict counts conflicts that were detected, or resolved.
+// conflict adds to the numbers of detected and resolved conflicts.
 func (c *deliberationWriter) conflict(detected, resolved int) {
 	c.metrics.ConflictsDetected += detected
 	c.metrics.ConflictsResolved += resolved
@@ -312,14 +312,14 @@ func (c *deliberationWriter) conflict(detected, resolved int) {
 	}
 }
 
-// rounds ends rounds of the exchange.
+// rounds completes rounds of the discussion.
 func (c *deliberationWriter) rounds(n int) {
 	c.round += n
 	c.metrics.Iterations = c.round
 	c.metrics.BlackboardReads += 2 * n
 }
 
-// reports writes a report of what there is.
+// reports writes a report of the current state.
 func (c *deliberationWriter) reports(kind, summary string) {
 	metrics := c.metrics
 	c.report = &contract.DeliberationReport{
@@ -329,7 +329,7 @@ func (c *deliberationWriter) reports(kind, summary string) {
 	c.recordsEvent()
 }
 
-// opened ends the opening: the report, and what waits for it.
+// opened ends the opening with the report and, if waits is set, the wait for a person.
 func (c *deliberationWriter) opened(waits bool) {
 	for i := range c.members {
 		if c.members[i].Status == contract.MemberThinking {
@@ -340,7 +340,7 @@ func (c *deliberationWriter) opened(waits bool) {
 	if waits {
 		c.asks = "continue"
 	}
-	c.reports("checkpoint", fmt.Sprintf("ALPHA and BETA have looked at the task, each on its own: %d entries. Nothing critical failed.", len(c.entries)))
+	c.reports("checkpoint", fmt.Sprintf("ALPHA and BETA have worked on the task independently: %d entries. There were no critical failures.", len(c.entries)))
 }
 
 // exchanges begins the exchange.
@@ -353,7 +353,7 @@ func (c *deliberationWriter) exchanges() {
 	c.recordsEvent()
 }
 
-// agrees ends with a consensus: by votes, or by GAMMA's verdict.
+// agrees ends the deliberation with a consensus, by votes or by GAMMA's verdict.
 func (c *deliberationWriter) agrees(by contract.Member, key, text string) {
 	yes := true
 	if by != contract.Gamma {
@@ -380,7 +380,7 @@ func (c *deliberationWriter) agrees(by contract.Member, key, text string) {
 	c.closes(contract.PipelineCompleted, "final", "They agreed on "+key+".")
 }
 
-// decide sums up what was chosen, as deliberations do.
+// decide summarizes the decision, as deliberations do.
 func (c *deliberationWriter) decide(by contract.Member, key, text string) *contract.Decision {
 	d := &contract.Decision{Key: key, Text: c.text(text)}
 	if by == contract.Gamma {
@@ -409,7 +409,7 @@ func (c *deliberationWriter) decide(by contract.Member, key, text string) *contr
 	return d
 }
 
-// givesUp ends without a consensus, in the order of an abort.
+// givesUp ends the deliberation without a consensus, with the steps of an abort.
 func (c *deliberationWriter) givesUp(status contract.PipelineStatus, why contract.AbortReason, hint string) {
 	c.abort = why
 	reason := cmp.Or(string(why), "agents_failed")
@@ -427,7 +427,7 @@ func (c *deliberationWriter) givesUp(status contract.PipelineStatus, why contrac
 			c.happened(step, nil)
 		}
 	}
-	c.closes(status, "partial", "There was no consensus. What was found so far is below.")
+	c.closes(status, "partial", "There was no consensus. The results so far are below.")
 }
 
 // leaves writes the handoff.
@@ -469,14 +469,14 @@ func (c *deliberationWriter) closes(status contract.PipelineStatus, report, summ
 	c.reports(report, summary)
 }
 
-// dies ends a member with a failure.
+// dies fails a member.
 func (c *deliberationWriter) dies(who contract.Member, failure *contract.Failure) {
 	m := c.member(who)
 	m.Status, m.Failure = contract.MemberFailed, failure
 	c.happened(contract.EventAgentEnded, map[string]any{"member": who, "status": m.Status, "error_type": failure.Class})
 }
 
-// happened is an event of the pipeline, written with the next record.
+// happened adds an event of the pipeline, which is written with the next record.
 func (c *deliberationWriter) happened(kind contract.EventType, payload map[string]any) {
 	if payload == nil {
 		payload = map[string]any{}
@@ -484,7 +484,7 @@ func (c *deliberationWriter) happened(kind contract.EventType, payload map[strin
 	c.next.Events = append(c.next.Events, contract.EventDraft{Type: kind, Payload: payload})
 }
 
-// recordsEvent writes what has gathered.
+// recordsEvent writes the collected changes.
 func (c *deliberationWriter) recordsEvent() {
 	c.number++
 	c.metrics.PerformanceScore = c.metrics.Score(c.p.Settings.Iterations)
@@ -502,7 +502,7 @@ func (c *deliberationWriter) recordsEvent() {
 	c.stamp()
 }
 
-// past moves the pipeline into the past, as told does with its run.
+// past moves the pipeline into the past, as backdate does with its run.
 func (c *deliberationWriter) past(created time.Time) {
 	c.do(func() error {
 		_, err := c.f.sql.Exec(c.ctx, "UPDATE orchestrator_pipelines SET created_at = $2, updated_at = $3 WHERE id = $1", c.p.ID, created, c.now)

@@ -8,8 +8,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// deliberations tells pipelines in every status, the oldest first. They are told
-// after the runs, whose numbers they leave alone.
+// deliberations writes pipelines in every status, the oldest first. They are written after the
+// runs, so they do not affect the numbers of runs.
 func (f *dataset) deliberations(ctx context.Context) error {
 	for _, one := range []struct {
 		ago  time.Duration
@@ -53,7 +53,7 @@ Success criteria:
 - no more than 2 GB in Redis: 1.1 GB at three times today's catalogue.
 `
 
-// agreesOnCaching is as good as it gets: two proposals, one synthesis, one round more.
+// agreesOnCaching is the ideal case: two proposals, one synthesis, and one more round.
 func (f *dataset) agreesOnCaching(t *runWriter) {
 	at := t.now
 	c := f.newDeliberation(t, contract.DeliberationTask{
@@ -102,10 +102,10 @@ func (f *dataset) agreesOnCaching(t *runWriter) {
 	c.past(at)
 }
 
-// auto lets a pipeline go on by itself.
+// auto makes a pipeline continue automatically.
 func auto(s *contract.DeliberationSettings) { s.AutoContinue = true }
 
-// timesOutAndRecovers runs out of time; its recovery agrees, with GAMMA's help.
+// timesOutAndRecovers times out; its recovery reaches a consensus with GAMMA's help.
 func (f *dataset) timesOutAndRecovers(t *runWriter) {
 	at := t.now
 	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Choose how tenants are kept apart in the reporting database", SuccessCriteria: []string{"no query of a tenant sees rows of another", "a tenant can be restored alone"}, TimeoutSeconds: 90}, auto)
@@ -146,7 +146,7 @@ func (f *dataset) timesOutAndRecovers(t *runWriter) {
 	next.past(c.now.Add(-40 * time.Second))
 }
 
-// validated is about something complex: GAMMA is there early, and decides.
+// validated has a complex objective: GAMMA joins early and decides.
 func (f *dataset) validated(t *runWriter) {
 	at := t.now
 	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Replace the nightly settlement batch with a stream, without ever paying twice and without a window in which nothing is paid, across two regions that are 80 ms apart and a ledger that only takes whole days", Complexity: 0.9}, auto)
@@ -185,7 +185,7 @@ func (f *dataset) validated(t *runWriter) {
 	c.past(at)
 }
 
-// getsStuck has an agent whose model answers slower and slower; nobody comes back to it.
+// getsStuck has an agent whose model responds more and more slowly; it is not recovered.
 func (f *dataset) getsStuck(t *runWriter) {
 	at := t.now
 	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Find out why p99 doubles every Thursday at 14:00"}, func(s *contract.DeliberationSettings) { s.AutoContinue, s.Recoveries = true, 0 })
@@ -199,13 +199,13 @@ func (f *dataset) getsStuck(t *runWriter) {
 	c.refuses(contract.Beta, contract.ClassLLM, contract.CodeInvalidOutput, "the answer is not JSON: it ends in the middle of a text")
 	c.refuses(contract.Beta, contract.ClassSafety, contract.CodeForbidden, "verdict: only GAMMA gives verdicts")
 	c.wait(31 * time.Second)
-	c.member(contract.Alpha).BlockedReason = "waits for an answer of BETA to its message 2"
+	c.member(contract.Alpha).BlockedReason = "waits for BETA's reply to its message 2"
 	c.joins(contract.Gamma)
 	c.gamma(contract.GammaStuck)
 	c.rounds(1)
 	c.recordsEvent()
 	c.wait(30 * time.Second)
-	c.givesUp(contract.PipelineOrchestrationFailed, contract.AbortStuck, "BETA's model answered late or not at all: try another model for it.")
+	c.givesUp(contract.PipelineOrchestrationFailed, contract.AbortStuck, "BETA's model responded late or not at all: try another model for BETA.")
 	c.past(at)
 }
 
@@ -249,14 +249,14 @@ func (f *dataset) bothDie(t *runWriter) {
 	c.begins()
 	c.wait(4 * time.Second)
 	for _, who := range []contract.Member{contract.Alpha, contract.Beta} {
-		c.dies(who, fail(contract.ClassConfig, contract.CodeUnauthorized, "openai refused the key of the models of "+string(who)+" (401); set OPENAI_API_KEY to a valid one", "401 invalid_api_key"))
+		c.dies(who, fail(contract.ClassConfig, contract.CodeUnauthorized, "openai rejected the API key for the model of "+string(who)+" (401); set OPENAI_API_KEY to a valid one", "401 invalid_api_key"))
 	}
-	c.failure = fail(contract.ClassConfig, contract.CodeUnauthorized, "no agent was left: openai refused the key of both (401); set OPENAI_API_KEY to a valid one, then spawn the pipeline again", "401 invalid_api_key")
-	c.givesUp(contract.PipelineFailed, "", "Mend what both failed with; nothing was decided yet.")
+	c.failure = fail(contract.ClassConfig, contract.CodeUnauthorized, "no agent was left: openai rejected the API key of both (401); set OPENAI_API_KEY to a valid key, then spawn the pipeline again", "401 invalid_api_key")
+	c.givesUp(contract.PipelineFailed, "", "Fix the cause of both failures; nothing has been decided yet.")
 	c.past(at)
 }
 
-// isStopped ends by a person's order, in the middle.
+// isStopped is stopped by a person before it finishes.
 func (f *dataset) isStopped(t *runWriter) {
 	at := t.now
 	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Compare three vendors for e-mail delivery"}, auto)
@@ -269,7 +269,7 @@ func (f *dataset) isStopped(t *runWriter) {
 	c.past(at)
 }
 
-// fromTheRight is written from the right, with long words that cannot be broken.
+// fromTheRight is written from right to left, with long words that cannot be broken.
 func (f *dataset) fromTheRight(t *runWriter) {
 	at := t.now
 	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "اختيار استراتيجية للترجمة الآلية في صفحات المساعدة، مع الحفاظ على المصطلحات (glossary v2.4) وسهولة المراجعة", Constraints: []string{"لا تُرسل بيانات العملاء إلى الخارج"}}, auto)
@@ -288,14 +288,14 @@ func (f *dataset) fromTheRight(t *runWriter) {
 	c.past(at)
 }
 
-// onePartnerLeft goes on with BETA alone.
+// onePartnerLeft continues with only BETA.
 func (f *dataset) onePartnerLeft(t *runWriter) {
 	at := t.now
 	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Decide which of the 212 feature flags can go"}, auto)
 	c.begins()
 	c.thinksFor(contract.Beta, 9*time.Second, "")
 	c.writes(contract.Beta, contract.MovePropose, "older-than-a-year", "All that are older than a year and have had one value everywhere for 90 days: 140 of them.")
-	c.dies(contract.Alpha, fail(contract.ClassInfra, contract.CodeRateLimited, "openai was asked too often, also after 5 tries; give ALPHA another model or wait", "429"))
+	c.dies(contract.Alpha, fail(contract.ClassInfra, contract.CodeRateLimited, "openai still limits the request rate after 5 attempts; give ALPHA another model or wait", "429"))
 	c.opened(false)
 	c.exchanges()
 	c.thinksFor(contract.Beta, 9*time.Second, "")
@@ -320,7 +320,7 @@ func (f *dataset) waitsToContinue(t *runWriter) {
 	c.past(at)
 }
 
-// mediates is under way, with GAMMA between two that are stuck in a conflict.
+// mediates is in progress; GAMMA mediates between two members that are stuck in a conflict.
 func (f *dataset) mediates(t *runWriter) {
 	at := t.now
 	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Agree on one retry policy for all outgoing webhooks", SuccessCriteria: []string{"a receiver that is away for a day misses nothing", "one that is slow holds nobody up"}}, auto)
@@ -352,7 +352,7 @@ func (f *dataset) mediates(t *runWriter) {
 	c.past(at)
 }
 
-// opens has both agents at their opening work.
+// opens has both agents doing their opening work.
 func (f *dataset) opens(t *runWriter) {
 	at := t.now
 	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Write down how we name things in events"}, nil)
@@ -360,13 +360,13 @@ func (f *dataset) opens(t *runWriter) {
 	c.past(at)
 }
 
-// isSpawned waits for its workflow.
+// isSpawned waits for its workflow to start.
 func (f *dataset) isSpawned(t *runWriter) {
 	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Split the monolith's scheduler out, or leave it"}, nil)
 	c.past(t.now)
 }
 
-// plansByDeliberation is a run whose plan came of a deliberation.
+// plansByDeliberation is a run whose plan is the result of a deliberation.
 func (f *dataset) plansByDeliberation(n int) scenario {
 	return func(ctx context.Context, number int64, at time.Time) error {
 		r := chance(number)
@@ -398,8 +398,8 @@ func (f *dataset) plansByDeliberation(n int) scenario {
 	}
 }
 
-// planning has ALPHA and BETA at its plan. Their pipeline is the newest of all,
-// so it is told last.
+// planning is a run that ALPHA and BETA are planning. Their pipeline is the newest one, so it is
+// written last.
 func (f *dataset) planning(ctx context.Context, _ int64, at time.Time) error {
 	t, _ := f.ordinary(ctx, 7, at)
 	e := t.starts(contract.PhasePlanner)
@@ -418,7 +418,8 @@ func (f *dataset) planning(ctx context.Context, _ int64, at time.Time) error {
 	return nil
 }
 
-// deliberates tells a deliberation that went through everything, in words of a text.
+// deliberates writes a deliberation with every kind of record, in which every text is the given
+// one.
 func (f *dataset) deliberates(ctx context.Context, at time.Time, text string) error {
 	t := &runWriter{ctx: ctx, f: f, now: at}
 	c := f.newDeliberation(t, contract.DeliberationTask{

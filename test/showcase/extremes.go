@@ -9,7 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// goesThrough tells a run that does all that its plan says and releases it.
+// goesThrough writes a run that completes all steps of its plan and releases the result.
 func (t *runWriter) goesThrough(number int64, plan contract.Plan, cases []contract.TestCase, findings ...contract.Finding) {
 	r := chance(number)
 	t.plans(plan, between(r, 9*time.Second, 30*time.Second))
@@ -29,7 +29,7 @@ func (f *dataset) longTitle(ctx context.Context, number int64, at time.Time) err
 	return t.backdate()
 }
 
-// unbreakable has texts without any place to break a line.
+// unbreakable has texts without any possible line break.
 func (f *dataset) unbreakable(ctx context.Context, number int64, at time.Time) error {
 	goal := "FixTheFactoryOf" + strings.Repeat("AbstractSingletonProxyFactoryBean", 7)
 	t := f.begin(ctx, runOptions{project: strings.Repeat("monorepo", 14), goal: goal, description: strings.Repeat("x", 3000), at: at})
@@ -56,7 +56,7 @@ func (f *dataset) longFiles(ctx context.Context, number int64, at time.Time) err
 	return t.backdate()
 }
 
-// script is a run whose texts are in another script than Latin.
+// script returns a run with texts in a non-Latin script.
 func (f *dataset) script(project, goal, description, name string) scenario {
 	return func(ctx context.Context, number int64, at time.Time) error {
 		t := f.begin(ctx, runOptions{project: project, goal: goal, description: description, at: at})
@@ -85,7 +85,7 @@ func (f *dataset) expensive(ctx context.Context, number int64, at time.Time) err
 	for i := range labours {
 		turns += len(labours[i].turns)
 	}
-	// What the planner cost is a few cents; the rest is shared among the builder's turns.
+	// The planner costs a few cents; the rest is divided among the builder's turns.
 	const total = 123_450_000
 	planner := contract.Usage{PromptTokens: 8200, CompletionTokens: int64(220 * len(plan.Steps))}
 	left := total - f.cost(t.run.Settings.Models[contract.AgentPlanner], planner)
@@ -94,7 +94,7 @@ func (f *dataset) expensive(ctx context.Context, number int64, at time.Time) err
 			w := &labours[i].turns[j]
 			share := left / int64(turns)
 			w.out = 8000
-			w.in = (share - 75*w.out) / 15 // dollars a million: 15 in, 75 out
+			w.in = (share - 75*w.out) / 15 // dollars per million: 15 in, 75 out
 			if turns == 1 {
 				w.in = (left - 75*w.out) / 15
 			}
@@ -117,12 +117,12 @@ func (f *dataset) expensive(ctx context.Context, number int64, at time.Time) err
 func (f *dataset) fiveHundredBars(ctx context.Context, number int64, at time.Time) error {
 	r := chance(number)
 	t := f.begin(ctx, runOptions{
-		project: "search", goal: "Find out why ranking is slow, and mend it without changing results", at: at,
+		project: "search", goal: "Find out why ranking is slow, and fix it without changing results", at: at,
 		settings: func(s *contract.Settings) { s.MaxRetries = 6; s.Parallel = 4 },
 	})
 	var parts []part
 	for i := range 10 {
-		p := part{name: fmt.Sprintf("Measure and mend stage %d of ranking", i+1), text: "Profile, find the hottest line, mend it, compare results byte by byte.", files: []string{fmt.Sprintf("internal/rank/stage%02d.go", i+1)}}
+		p := part{name: fmt.Sprintf("Measure and optimize stage %d of ranking", i+1), text: "Profile, find the hottest line, optimize it, and compare results byte by byte.", files: []string{fmt.Sprintf("internal/rank/stage%02d.go", i+1)}}
 		if i >= 4 {
 			p.after = []int{i - 3}
 		}
@@ -162,7 +162,7 @@ func (f *dataset) fiveHundredBars(ctx context.Context, number int64, at time.Tim
 	return t.backdate()
 }
 
-// shards is a suite in eight parts.
+// shards returns a test suite in eight parts.
 func shards(number int64, cases int, failing map[int]contract.TestCase) []inspection {
 	r := chance(number)
 	var out []inspection
@@ -221,7 +221,7 @@ func (f *dataset) browser(ctx context.Context, number int64, at time.Time) error
 	return t.backdate()
 }
 
-// stayingWaits is done and stays with its branch; stayingMends mends a red check.
+// stayingWaits is done and watches its branch; stayingMends repairs a failed check.
 func (f *dataset) stayingWaits(ctx context.Context, number int64, at time.Time) error {
 	return f.watchBranch(ctx, number, at, false)
 }
@@ -277,7 +277,7 @@ func (f *dataset) regressed(ctx context.Context, number int64, at time.Time) err
 	plan := smallPlan("Limit login attempts", "internal/auth/login.go", "internal/auth/limiter.go")
 	plan.Steps[1].Name = "Make the change in one file"
 	plan.Steps[1].Files = []string{"internal/auth/login.go"}
-	plan.Steps = append(plan.Steps, contract.Step{ID: "step-004", Name: "Tidy up", Dependencies: []string{"step-002"}, EstimatedComplexity: contract.LevelLow, RiskLevel: contract.LevelLow, Description: "Remove what is not called any more.", Files: []string{"internal/auth/legacy.go"}, VerificationCriteria: []string{}})
+	plan.Steps = append(plan.Steps, contract.Step{ID: "step-004", Name: "Tidy up", Dependencies: []string{"step-002"}, EstimatedComplexity: contract.LevelLow, RiskLevel: contract.LevelLow, Description: "Remove code that is no longer called.", Files: []string{"internal/auth/legacy.go"}, VerificationCriteria: []string{}})
 	red := map[int]contract.TestCase{12: assertion(0), 13: assertion(1), 88: assertion(2), 30: {Status: contract.TestSkipped}}
 	t.plans(plan, 51*time.Second)
 	t.implements(r, plan)

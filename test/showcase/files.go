@@ -11,8 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// What a browser left behind: a picture of a page, a film of it, and a trace
-// that Playwright's viewer opens.
+// Artifacts of a browser test: a screenshot, a video, and a trace for Playwright's viewer.
 var (
 	//go:embed testdata/login.png
 	screenshot []byte
@@ -22,7 +21,7 @@ var (
 	trace []byte
 )
 
-// browserFiles are the files of a test in a browser.
+// browserFiles returns the files of a browser test.
 func browserFiles(name string) []file {
 	return []file{
 		{name + "/test-failed-1.png", contract.ArtifactScreenshot, screenshot},
@@ -36,7 +35,7 @@ func browserFiles(name string) []file {
 	}
 }
 
-// binary is a file that is no text.
+// binary returns the content of a binary file.
 func binary(n int) []byte {
 	out := make([]byte, n)
 	for i := range out {
@@ -45,7 +44,7 @@ func binary(n int) []byte {
 	return out
 }
 
-// zipOf packs files, in the order of their names.
+// zipOf packs files into a zip archive, sorted by name.
 func zipOf(files map[string][]byte) ([]byte, error) {
 	var out bytes.Buffer
 	w := zip.NewWriter(&out)

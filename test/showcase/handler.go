@@ -16,12 +16,11 @@ import (
 	"github.com/rocketgpt/orchestrator/server"
 )
 
-// nowhere is an address at which no Temporal answers: port 1 of the loopback.
+// nowhere is an address without a Temporal server: port 1 of the loopback interface.
 const nowhere = "127.0.0.1:1"
 
-// Handler serves the dashboard over a filled database. There is no Temporal
-// behind it: commands answer 503. The function that it returns gives back what
-// it holds.
+// Handler returns a handler that serves the dashboard of a filled database. There is no Temporal
+// server, so commands respond with 503. The returned function releases its resources.
 func Handler(ctx context.Context, database string, blobs *artifact.Store, log *slog.Logger) (*server.Handler, func(), error) {
 	db, err := store.Open(ctx, database, store.Options{ApplicationName: "rgpt-showcase"})
 	if err != nil {
@@ -30,7 +29,7 @@ func Handler(ctx context.Context, database string, blobs *artifact.Store, log *s
 	temporal, err := client.NewLazyClient(client.Options{HostPort: nowhere, Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 	if err != nil {
 		db.Close()
-		return nil, nil, fmt.Errorf("make a client of Temporal: %w", err)
+		return nil, nil, fmt.Errorf("create a Temporal client: %w", err)
 	}
 	shown, events := views.New(db), feed.New(db, feed.Options{})
 	handler := server.New(server.Options{

@@ -9,7 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// healing is what self-heal does about a failure.
+// healing is self-heal's reaction to a failure.
 type healing struct {
 	action  contract.HealAction
 	cause   string // with the telling lines
@@ -17,12 +17,12 @@ type healing struct {
 	step    string
 	before  map[string]any
 	after   map[string]any
-	patch   string // that the Repair agent made
+	patch   string // of the Repair agent
 	turns   []turn // of the Repair agent
 	took    time.Duration
-	back    contract.Phase // to go on from; empty: the phase that failed
+	back    contract.Phase // to continue from; empty: the failed phase
 	failed  string         // why the action could not be carried out
-	by      string         // who asked for it; empty: the run itself
+	by      string         // who requested it; empty: the run itself
 
 	number int
 	phase  contract.Phase
@@ -30,13 +30,13 @@ type healing struct {
 	code   contract.Code
 }
 
-// recordHeal lets self-heal take care of the failure of the present phase.
+// recordHeal writes a complete heal of the current phase's failure.
 func (t *runWriter) recordHeal(m healing) {
 	t.healStarts(&m)
 	t.healEnds(m)
 }
 
-// healStarts begins a heal and leaves it under way.
+// healStarts starts a heal and leaves it in progress.
 func (t *runWriter) healStarts(m *healing) {
 	if t.err != nil {
 		return
@@ -69,7 +69,7 @@ func (t *runWriter) healWorkflow(m *healing) string {
 	return contract.HealWorkflowID(t.run.ID, m.number)
 }
 
-// repairs is the work of the Repair agent.
+// repairs writes the work of the Repair agent.
 func (t *runWriter) repairs(m healing) {
 	choice := t.run.Settings.Models[contract.AgentRepair]
 	workflow := contract.RepairWorkflowID(t.run.ID, m.number)
@@ -91,8 +91,8 @@ func (t *runWriter) repairs(m healing) {
 	})
 }
 
-// healEnds writes what a heal came to. What it was worth is told when the phase
-// has run again.
+// healEnds writes the outcome of a heal. Whether it helped is written after the phase has run
+// again.
 func (t *runWriter) healEnds(m healing) {
 	t.wait(m.took)
 	note := contract.HealNote{
@@ -128,7 +128,7 @@ func (m healing) outcome(result string) map[string]any {
 	return map[string]any{"heal": m.number, "heal_action": m.action, "error_type": m.class, "error_code": m.code, "result": result}
 }
 
-// healResults says of the heals that were applied what became of them.
+// healResults writes the results of the applied heals.
 func (t *runWriter) healResults(p contract.Phase, failure *contract.Failure) (notes []contract.HealNote, events []contract.EventDraft) {
 	for _, m := range t.applied {
 		status, kind, result := contract.HealSuccess, contract.EventHealSuccess, "the "+string(p)+" succeeded"
@@ -173,7 +173,7 @@ func (t *runWriter) answers(kind, by, reason string, granted bool) {
 	})
 }
 
-// needsHelp asks a person, who has to do something.
+// needsHelp asks a person for help.
 func (t *runWriter) needsHelp(kind, reason, action string, wait time.Duration) {
 	t.questions++
 	t.status, t.waiting = contract.StatusWaitingForApproval, kind
@@ -189,7 +189,7 @@ func (t *runWriter) needsHelp(kind, reason, action string, wait time.Duration) {
 	})
 }
 
-// helped is a person's answer to a call for help.
+// helped writes a person's answer to a request for help.
 func (t *runWriter) helped(by, answer, words string) {
 	t.waiting = ""
 	t.status = t.phase.Running()
@@ -207,13 +207,13 @@ func (t *runWriter) pauses(by, reason string) {
 	t.happens(contract.EventRunUpdated, map[string]any{"status": t.status, "by": by, "reason": reason})
 }
 
-// switches changes the model of an agent from now on.
+// switches switches the model of an agent.
 func (t *runWriter) switches(agent contract.Agent, to contract.ModelChoice, by string) {
 	t.run.Settings.Models[agent] = to
 	t.happens(contract.EventModelSwitched, map[string]any{"agent": agent, "model": to, "by": by})
 }
 
-// replays does an ended run again from a phase on, as a reset of its workflow does.
+// replays repeats an ended run from a phase on, as a reset of its workflow does.
 func (t *runWriter) replays(p contract.Phase, by, reason string, to *contract.ModelChoice) {
 	t.do(func() error {
 		_, err := t.f.store.AddReplay(t.ctx, t.run.ID, t.workflowRun, p, contract.ReplaySpec{Model: to, By: by, Reason: reason}, "")
@@ -232,7 +232,7 @@ func (t *runWriter) replays(p contract.Phase, by, reason string, to *contract.Mo
 	t.happens(contract.EventRunUpdated, map[string]any{"replay": p, "model": to, "kept_steps": []string{}, "by": by, "reason": reason})
 }
 
-// stays keeps the run with its branch.
+// stays makes the run watch its branch.
 func (t *runWriter) stays(d time.Duration) {
 	until := t.now.Add(d)
 	t.staying = &until
@@ -241,7 +241,7 @@ func (t *runWriter) stays(d time.Duration) {
 	})
 }
 
-// receives a message of a check about the branch, which is to be mended.
+// receives writes a check message about the branch that requires a repair.
 func (t *runWriter) receives(m contract.CheckMessage) {
 	m.Commit = t.commit
 	t.do(func() error {

@@ -9,16 +9,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// XSSHook is what the hostile texts set in a page that lets them run:
-// window.__xss. A page that they reach otherwise asks for something of
-// HostileHost.
+// XSSHook is the property that hostile texts set if a page executes them: window.__xss. Other
+// successful attacks send a request to HostileHost.
 const XSSHook = "__xss"
 
-// HostileHost is the site that hostile texts want to reach.
+// HostileHost is the host that hostile texts try to reach.
 const HostileHost = "evil.example"
 
-// HostileTexts are texts that try to become more than text: markup, attributes,
-// addresses, templates, and characters that terminals and readers obey.
+// HostileTexts returns texts that try to be interpreted: as markup, attributes, URLs, templates, or
+// control characters for terminals and readers.
 func HostileTexts() []string {
 	return []string{
 		`<script>window.__xss='script'</script>`,
@@ -54,8 +53,8 @@ func HostileTexts() []string {
 	}
 }
 
-// hostile tells a run for each hostile text, which stands wherever a text of a
-// model, a repository, a test or a person can stand, and one with all of them.
+// hostile writes a run for each hostile text, which is used for every text of a model, a
+// repository, a test or a person, and one run with all of them.
 func (f *dataset) hostile(ctx context.Context) error {
 	texts := HostileTexts()
 	for i, text := range append(texts, strings.Join(texts, "\n")) {
@@ -83,7 +82,7 @@ func (f *dataset) hostile(ctx context.Context) error {
 	return nil
 }
 
-// attack tells one run that went through everything, in words of the text.
+// attack writes one run with every kind of record, in which every text is the given one.
 func (f *dataset) attack(ctx context.Context, number int64, text string) error {
 	name := "src/" + text + "/" + text + ".go"
 	model := contract.ModelChoice{Provider: "ollama", Model: text}
@@ -138,7 +137,7 @@ func (f *dataset) attack(ctx context.Context, number int64, text string) error {
 	suite.red = false
 	t.tested(t.checks(suite))
 	switch number % 4 {
-	case 0: // waits for a person, in the words of the text
+	case 0: // waits for a person, with the text
 		t.asks("release", day)
 	case 1:
 		t.needsHelp(contract.InterventionHelp, text, text, day)

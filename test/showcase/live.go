@@ -7,23 +7,23 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// queued is a run whose workflow was not started yet.
+// queued returns a run whose workflow has not been started yet.
 func (f *dataset) queued(project, goal string) scenario {
 	return func(ctx context.Context, _ int64, at time.Time) error {
 		return f.begin(ctx, runOptions{project: project, goal: goal, at: at}).backdate()
 	}
 }
 
-// building has done three of six steps and is at two more.
+// building has completed three of six steps, and two more are in progress.
 func (f *dataset) building(ctx context.Context, number int64, at time.Time) error {
 	r := chance(number)
 	t := f.begin(ctx, runOptions{project: "storefront", goal: "Add dark mode", description: subjects[2].description, at: at})
-	plan := planOf("Tokens first, then the switch, then what remembers it.", 0.44,
+	plan := planOf("Tokens first, then the switch, then its persistence.", 0.44,
 		part{name: "Gather all colours as tokens", text: "One file; no colour is written anywhere else.", files: []string{"web/tokens.css"}},
 		part{name: "Give every token a dark value", text: "Contrast of at least 4.5.", files: []string{"web/tokens.css"}, after: []int{1}},
-		part{name: "Read the system's wish before the first paint", text: "Without a flash.", files: []string{"web/theme.ts"}, after: []int{1}},
+		part{name: "Read the system's preference before the first paint", text: "Without a flash.", files: []string{"web/theme.ts"}, after: []int{1}},
 		part{name: "Add the switch to the settings", text: "Three positions: light, dark, system.", files: []string{"web/settings.tsx"}, after: []int{2, 3}},
-		part{name: "Remember the choice", text: "In the profile where there is one, else in the browser.", files: []string{"web/profile.ts", "internal/profile/theme.go"}, after: []int{3}, risk: contract.LevelMedium},
+		part{name: "Remember the choice", text: "In the profile if there is one, else in the browser.", files: []string{"web/profile.ts", "internal/profile/theme.go"}, after: []int{3}, risk: contract.LevelMedium},
 		part{name: "Compare screenshots of all pages", text: "In both themes.", files: []string{"tests/themes.spec.ts"}, after: []int{4, 5}},
 	)
 	t.plans(plan, 17*time.Second)
@@ -41,7 +41,7 @@ func (f *dataset) building(ctx context.Context, number int64, at time.Time) erro
 	return t.backdate()
 }
 
-// testing has green checks and one that is under way.
+// testing has passed checks and one in progress.
 func (f *dataset) testing(ctx context.Context, number int64, at time.Time) error {
 	r := chance(number)
 	t, plan := f.ordinary(ctx, 1, at)
@@ -52,7 +52,7 @@ func (f *dataset) testing(ctx context.Context, number int64, at time.Time) error
 	return t.backdate()
 }
 
-// healing has the Repair agent at work on its second failure.
+// healing has the Repair agent working on its second failure.
 func (f *dataset) healing(ctx context.Context, number int64, at time.Time) error {
 	r := chance(number)
 	t := f.begin(ctx, runOptions{project: "payments-api", goal: "Fix the flaky login test", description: "It fails about once in forty times, always on the slow runner.", at: at})
@@ -73,7 +73,7 @@ func (f *dataset) healing(ctx context.Context, number int64, at time.Time) error
 
 func (f *dataset) waitsForPlan(ctx context.Context, _ int64, at time.Time) error {
 	t := f.begin(ctx, runOptions{
-		project: "billing", goal: "Move the ledger's export to integer cents", at: at, description: "Accounting reads these files by machine.",
+		project: "billing", goal: "Move the ledger's export to integer cents", at: at, description: "Accounting processes these files automatically.",
 		settings: func(s *contract.Settings) { s.ApprovePlan = true },
 	})
 	t.plans(migrationPlan(), 44*time.Second)
@@ -105,13 +105,13 @@ func (f *dataset) waitsForQuota(ctx context.Context, number int64, at time.Time)
 	t.plans(plan, 16*time.Second)
 	t.starts(contract.PhaseBuilder)
 	labours := works(r, plan)
-	failure := fail(contract.ClassInfra, contract.CodeQuotaExhausted, "anthropic refuses calls until 18:00 UTC: the organisation's daily limit of output tokens is used up", "429 rate_limit_error: daily output tokens")
+	failure := fail(contract.ClassInfra, contract.CodeQuotaExhausted, "anthropic rejects calls until 18:00 UTC: the organisation's daily limit of output tokens is used up", "429 rate_limit_error: daily output tokens")
 	labours[0].failure = failure
 	t.builds(labours[:1])
 	t.fails(contract.PhaseBuilder, failure)
-	t.recordHeal(healing{action: contract.HealOtherProvider, cause: failure.Cause, failed: "the fallback openrouter/qwen/qwen3-coder is at its limit, too", took: time.Second})
+	t.recordHeal(healing{action: contract.HealOtherProvider, cause: failure.Cause, failed: "the fallback openrouter/qwen/qwen3-coder has also reached its limit", took: time.Second})
 	t.failure = failure
-	m := healing{action: contract.HealWait, cause: failure.Cause, message: "waits until the window of the limit is over", took: time.Second}
+	m := healing{action: contract.HealWait, cause: failure.Cause, message: "waits for the limit to reset", took: time.Second}
 	t.healStarts(&m)
 	t.needsHelp(contract.InterventionQuota, "waits for the limit to reset: "+failure.Message, "none: the run continues at the deadline; approve to continue now, reject to give up", 3*time.Hour)
 	return t.backdate()
@@ -123,10 +123,10 @@ func (f *dataset) waitsForHelp(ctx context.Context, number int64, at time.Time) 
 	t.plans(plan, 16*time.Second)
 	t.implements(r, plan)
 	t.starts(contract.PhaseTester)
-	failure := fail(contract.ClassConfig, contract.CodeUnauthorized, "terraform could not read the state: the credentials of the worker are refused (403)", "AccessDenied: s3:GetObject on arn:aws:s3:::tf-state/prod")
+	failure := fail(contract.ClassConfig, contract.CodeUnauthorized, "terraform could not read the state: the worker's credentials were rejected (403)", "AccessDenied: s3:GetObject on arn:aws:s3:::tf-state/prod")
 	t.fails(contract.PhaseTester, failure)
 	t.recordHeal(healing{action: contract.HealAskPerson, cause: failure.Cause + "\nError: error loading state\nStatus code: 403", message: "asked a person", took: time.Second})
-	t.needsHelp(contract.InterventionHelp, failure.Message, "let the worker's role read the bucket tf-state, then let it try again", 4*time.Hour)
+	t.needsHelp(contract.InterventionHelp, failure.Message, "grant the worker's role read access to the bucket tf-state, then retry", 4*time.Hour)
 	t.wait(2 * time.Hour)
 	t.happens(contract.EventInterventionReminded, map[string]any{"intervention_id": contract.InterventionID(t.run.ID, 1), "kind": contract.InterventionHelp, "phase": contract.PhaseTester})
 	return t.backdate()

@@ -3,7 +3,7 @@ package showcase
 import (
 	"cmp"
 	"context"
-	"crypto/sha1" //nolint:gosec // the ids of git's objects are SHA-1
+	"crypto/sha1" //nolint:gosec // IDs of git objects are SHA-1 digests
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -18,10 +18,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// runWriter writes what happened to one run, in order, through the functions of the
-// store that activities use. Its clock is in the past; timestamps of the database are
-// moved there at the end. After the first error nothing more is written; backdate
-// returns it.
+// runWriter writes the history of one run, in order, through the store functions that activities
+// use. Its clock is in the past; the database's timestamps are moved there at the end. After the
+// first error it stops writing; backdate returns the error.
 type runWriter struct {
 	ctx context.Context
 	f   *dataset
@@ -60,7 +59,7 @@ type runWriter struct {
 type runOptions struct {
 	project, goal, description string
 	at                         time.Time
-	models                     map[contract.Agent]contract.ModelChoice // beside those of the configuration
+	models                     map[contract.Agent]contract.ModelChoice // in addition to those of the configuration
 	settings                   func(*contract.Settings)
 	givenPlan                  *contract.Plan
 }
@@ -91,7 +90,7 @@ func (f *dataset) begin(ctx context.Context, in runOptions) *runWriter {
 	return t
 }
 
-// do carries out one part of a run unless an earlier one failed.
+// do runs a function unless an earlier one failed.
 func (t *runWriter) do(work func() error) {
 	if t.err == nil {
 		t.err = work()
@@ -101,8 +100,8 @@ func (t *runWriter) do(work func() error) {
 // wait lets time pass.
 func (t *runWriter) wait(d time.Duration) { t.now = t.now.Add(d) }
 
-// record writes a record of the run's own workflow: its state, and the
-// completion of the phase before, as workflows write them.
+// record writes a record of the run's own workflow: its state and the completion of the previous
+// phase, as workflows write them.
 func (t *runWriter) record(r contract.Record) (result contract.RecordResult) {
 	t.do(func() (err error) {
 		if done := t.completed; done != nil {
@@ -156,7 +155,7 @@ func (t *runWriter) starts(p contract.Phase) contract.ExecutionRef {
 	return result.Execution
 }
 
-// completes ends a phase well. It is written with what follows.
+// completes ends a phase successfully. The completion is written with the next record.
 func (t *runWriter) completes(p contract.Phase, output any) {
 	t.do(func() error {
 		raw, err := json.Marshal(output)
@@ -184,7 +183,7 @@ func (t *runWriter) fails(p contract.Phase, failure *contract.Failure) {
 	})
 }
 
-// ends ends the run with a failure: as failed, or as stopped where a person did that.
+// ends ends the run with a failure: as stopped if a person stopped it, otherwise as failed.
 func (t *runWriter) ends(failure *contract.Failure) {
 	t.status, t.failure, t.waiting = contract.StatusFailed, failure, ""
 	if failure.Code == contract.CodeCancelled {
@@ -193,7 +192,7 @@ func (t *runWriter) ends(failure *contract.Failure) {
 	t.record(contract.Record{Events: event(contract.EventRunFailed, failure)})
 }
 
-// stops ends a run in the middle of a phase, by a person's order.
+// stops ends a run in the middle of a phase because a person stopped it.
 func (t *runWriter) stops(by, reason string) {
 	failure := fail(contract.ClassHuman, contract.CodeCancelled, "stopped by "+by+" ("+reason+"); partial results are kept", "")
 	t.happens(contract.EventRunUpdated, map[string]any{"stopping": true, "by": by, "reason": reason})
@@ -202,14 +201,14 @@ func (t *runWriter) stops(by, reason string) {
 	t.ends(failure)
 }
 
-// turn is one answer of a model and what its tools did.
+// turn is one response of a model and its tool calls.
 type turn struct {
 	say      string
 	calls    []use
 	in, out  int64
 	took     time.Duration
 	failure  *contract.Failure
-	inFlight bool // the model has not answered yet
+	inFlight bool // the model has not responded yet
 }
 
 // use is a tool call with its result.
@@ -222,8 +221,8 @@ type use struct {
 	changed bool // the workspace
 }
 
-// thinks makes the model calls and tool calls of one turn and returns when they
-// were over.
+// thinks writes the model calls and tool calls of one turn and returns the time at which they
+// finished.
 func (t *runWriter) thinks(e contract.ExecutionRef, choice contract.ModelChoice, version string, n int, at time.Time, w turn) time.Time {
 	done := at.Add(w.took)
 	usage := contract.Usage{Calls: 1, PromptTokens: w.in, CompletionTokens: w.out}
@@ -287,7 +286,7 @@ func (t *runWriter) uses(e contract.ExecutionRef, n, i int, started, done time.T
 	})
 }
 
-// opens stores what an agent is told first.
+// opens stores the initial prompt of an agent.
 func (t *runWriter) opens(e contract.ExecutionRef, p prompt.Prompt, err error) {
 	t.do(func() error {
 		if err != nil {
@@ -304,7 +303,7 @@ func (t *runWriter) opens(e contract.ExecutionRef, p prompt.Prompt, err error) {
 	})
 }
 
-// plans goes through the planner's phase, up to its completion.
+// plans writes the planner's phase, up to its completion.
 func (t *runWriter) plans(plan contract.Plan, took time.Duration) {
 	e := t.starts(contract.PhasePlanner)
 	p := t.asksForPlan(e)
@@ -322,7 +321,7 @@ func (t *runWriter) asksForPlan(e contract.ExecutionRef) prompt.Prompt {
 	return p
 }
 
-// takesPlan stores the planner's plan as the one that counts.
+// takesPlan stores the planner's plan as the current plan.
 func (t *runWriter) takesPlan(e contract.ExecutionRef, plan contract.Plan) {
 	t.do(func() (err error) {
 		t.plan = plan
@@ -332,7 +331,7 @@ func (t *runWriter) takesPlan(e contract.ExecutionRef, plan contract.Plan) {
 	t.completes(contract.PhasePlanner, map[string]any{"plan_id": t.planID, "steps": len(plan.Steps), "complexity_score": plan.ComplexityScore})
 }
 
-// stepWork is what the builder does about one step of the plan.
+// stepWork is the builder's work on one step of the plan.
 type stepWork struct {
 	step    string
 	turns   []turn
@@ -340,8 +339,8 @@ type stepWork struct {
 	open    bool // still running at the end
 }
 
-// builds carries out steps, those that are free at the same time, as the builder
-// does. It ends when all that were given have ended or are under way.
+// builds writes the work on steps, in parallel where possible, as the builder does it. It returns
+// when all given steps have ended or are in progress.
 func (t *runWriter) builds(work []stepWork) {
 	r := schedule{ends: map[string]time.Time{}, slots: make([]time.Time, max(1, t.run.Settings.Parallel))}
 	for i := range r.slots {
@@ -362,21 +361,21 @@ func (t *runWriter) builds(work []stepWork) {
 	}
 }
 
-// action is something that happens at a time.
+// action is an action at a certain time.
 type action struct {
 	at time.Time
 	do func()
 }
 
-// schedule says which step is done when: as soon as those that it needs are done and
-// a place is free.
+// schedule determines when each step starts: as soon as its dependencies are done and a slot is
+// free.
 type schedule struct {
 	actions []action
 	ends    map[string]time.Time
 	slots   []time.Time
 }
 
-// never is when the place of a step is free that is still under way.
+// never is when the slot of a step in progress becomes free.
 const never = 100 * time.Hour
 
 func (r *schedule) add(t *runWriter, w stepWork) {
@@ -410,7 +409,7 @@ func (r *schedule) add(t *runWriter, w stepWork) {
 	r.ends[w.step], r.slots[slot] = at, at
 }
 
-// lengthOf is how long a turn takes with its tools.
+// lengthOf returns the duration of a turn, including its tools.
 func lengthOf(w turn) time.Duration {
 	all := w.took
 	for _, c := range w.calls {
@@ -462,8 +461,7 @@ func (t *runWriter) built(patch string) {
 	t.completes(contract.PhaseBuilder, map[string]any{"steps": len(t.plan.Steps), "tree": t.tree, "patch": t.patch})
 }
 
-// implements goes through the builder's phase: every step of a plan. It returns
-// the patch.
+// implements writes the builder's phase with every step of a plan, and returns the patch.
 func (t *runWriter) implements(r *rand.Rand, plan contract.Plan) string {
 	t.starts(contract.PhaseBuilder)
 	t.builds(works(r, plan))
@@ -472,7 +470,7 @@ func (t *runWriter) implements(r *rand.Rand, plan contract.Plan) string {
 	return patch
 }
 
-// inspection is a check of the verification with what it found.
+// inspection is a check of the verification and its findings.
 type inspection struct {
 	check    contract.Check
 	took     time.Duration
@@ -484,7 +482,7 @@ type inspection struct {
 	files    []file
 }
 
-// checks carries out checks one after the other.
+// checks writes checks, one after another.
 func (t *runWriter) checks(all ...inspection) []contract.CheckResult {
 	e := t.executions[contract.PhaseTester]
 	var out []contract.CheckResult
@@ -553,7 +551,7 @@ func below(prefix string, files []file) []file {
 	return out
 }
 
-// keeps stores artifacts and returns the digest of the first.
+// keeps stores artifacts and returns the digest of the first one.
 func (t *runWriter) keeps(execution int64, files ...file) (digest string) {
 	t.do(func() error {
 		artifacts := make([]contract.Artifact, len(files))
@@ -573,7 +571,7 @@ func (t *runWriter) keeps(execution int64, files ...file) (digest string) {
 	return digest
 }
 
-// tested ends the tester's phase: well, or with what its red checks say.
+// tested ends the tester's phase, successfully or with the failures of its checks.
 func (t *runWriter) tested(results []contract.CheckResult) {
 	var sum contract.TestSummary
 	var major, medium, minor int
@@ -592,7 +590,7 @@ func (t *runWriter) tested(results []contract.CheckResult) {
 	t.completes(contract.PhaseTester, map[string]any{"summary": sum, "checks": results, "major": major, "medium": medium, "minor": minor})
 }
 
-// releases goes through the releaser's phase: the branch, the report, the zip.
+// releases writes the releaser's phase: the branch, the report, and the zip archive.
 func (t *runWriter) releases(patch string) {
 	e := t.starts(contract.PhaseReleaser)
 	t.wait(900 * time.Millisecond)
@@ -619,8 +617,7 @@ func (t *runWriter) releases(patch string) {
 	t.completes(contract.PhaseReleaser, map[string]any{"branch": t.branch, "commit": t.commit, "pushed": false})
 }
 
-// completesRelease goes through the releaser's phase and writes what is not written
-// yet of the run.
+// completesRelease writes the releaser's phase and all unwritten changes of the run.
 func (t *runWriter) completesRelease(patch string) {
 	t.releases(patch)
 	t.record(contract.Record{})
@@ -646,7 +643,7 @@ func messagesOf(messages ...model.Message) ([]store.Message, error) {
 	return out, nil
 }
 
-// jsonOf writes what cannot fail to be written.
+// jsonOf encodes a value that can always be encoded.
 func jsonOf(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -655,7 +652,7 @@ func jsonOf(v any) string {
 	return string(raw)
 }
 
-// objectID makes the id of an object of git that does not exist.
+// objectID returns the ID of a git object that does not exist.
 func objectID(parts ...any) string {
 	sum := sha1.Sum(fmt.Append(nil, parts...)) //nolint:gosec // see the import
 	return hex.EncodeToString(sum[:])

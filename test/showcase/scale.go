@@ -19,7 +19,7 @@ const (
 	scaleCalls = 12 // model calls of a run
 )
 
-// shape is how a run of the scale fill stands.
+// shape is the state of a run of the scale fill.
 type shape struct {
 	status  contract.Status
 	phase   contract.Phase
@@ -27,8 +27,8 @@ type shape struct {
 	failure contract.Class
 }
 
-// shapeOf spreads runs as an installation has them that is a year old: most are
-// done, a tenth failed, few are at work, and those are the newest.
+// shapeOf distributes the states of runs as in a year-old installation: most are done, a tenth have
+// failed, and a few of the newest are in progress.
 func shapeOf(i, runs int) shape {
 	if left := runs - i; left <= 40 {
 		return []shape{
@@ -83,7 +83,7 @@ func (f *dataset) scale(ctx context.Context, o Options) error {
 				return fmt.Errorf("copy %d rows into %s: %w", table.rows, table.name, err)
 			}
 		}
-		// What counts ids goes on after those that were copied.
+		// Sequences continue after the copied IDs.
 		for _, table := range []string{"orchestrator_runs", "orchestrator_executions"} {
 			if _, err := tx.Exec(ctx, fmt.Sprintf("SELECT setval(pg_get_serial_sequence('%s', 'id'), (SELECT max(id) FROM %s))", table, table)); err != nil {
 				return fmt.Errorf("set the next id of %s: %w", table, err)
@@ -99,13 +99,14 @@ type scaling struct {
 	settings         map[string]inputs // by project
 }
 
-// inputs are the frozen inputs of a run, as its row has them.
+// inputs are the frozen inputs of a run, as stored in its row.
 type inputs struct {
 	repo           contract.Repo
 	settings, spec string
 }
 
-// born is when a run began: a year is spread so that there are more of late.
+// born returns when a run began: runs are distributed over a year, with more recent ones than old
+// ones.
 func (s scaling) born(i int) time.Time {
 	left := float64(s.runs-i) / float64(s.runs)
 	return s.now.Add(-time.Duration(left * left * float64(365*day))).Add(-time.Second).Truncate(time.Microsecond)
@@ -147,7 +148,7 @@ func (s scaling) run(i int) ([]any, error) {
 		branch, commit = contract.Branch(id), objectID("commit", id)
 	}
 	if is.failure != "" {
-		code, message = string(contract.CodeUnknown), "the run could not go on: "+string(is.failure)
+		code, message = string(contract.CodeUnknown), "the run could not continue: "+string(is.failure)
 	}
 	started := &born
 	updated := born.Add(scaleLife)
@@ -193,7 +194,7 @@ func (s scaling) phase(row int) ([]any, error) {
 
 func (s scaling) call(row int) ([]any, error) {
 	i, n := row/scaleCalls, row%scaleCalls
-	p := n / 3 // three calls of each phase
+	p := n / 3 // three calls per phase
 	phase := contract.Phases()[p]
 	from := s.born(i).Add(time.Duration(n) * scaleLife / scaleCalls)
 	return []any{
@@ -221,7 +222,7 @@ func (s scaling) heal(row int) ([]any, error) {
 	}, nil
 }
 
-// event returns what makes the events one after the other.
+// event returns a function that generates the events in order.
 func (s scaling) event() func(int) ([]any, error) {
 	i, seq := 0, 0
 	types := []contract.EventType{

@@ -1,8 +1,7 @@
-// Package showcase fills a database with work that looks real: runs in every
-// state, with all that real ones leave behind. What is in the rows was written by
-// the functions of the store that activities use, so that pages and benchmarks
-// meet what real runs write. Plain SQL moves it into the past, and makes the mass
-// of the scale fill.
+// Package showcase fills a database with realistic sample data: runs in every state, with all
+// records of real runs. The rows are written by the store functions that activities use, so pages
+// and benchmarks process the same data as with real runs. Plain SQL moves it into the past, and
+// makes the mass of the scale fill.
 //
 // A fill is the same each time but for its clock, which ends now.
 package showcase
@@ -24,16 +23,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// Kind is what a database is filled with.
+// Kind is a kind of sample data.
 type Kind string
 
 // The kinds of fills.
 const (
-	// Showcase has some 50 runs and some 15 pipelines in every state, among them
-	// ones that are hard to show: long, large, in scripts that are written from the
-	// right.
+	// Showcase has about 50 runs and 15 pipelines in all states, including some that are hard to
+	// display: long, large, and in right-to-left scripts.
 	Showcase Kind = "showcase"
-	// Hostile has runs and pipelines whose every text tries to become more than text.
+	// Hostile has runs and pipelines in which every text is hostile.
 	Hostile Kind = "hostile"
 	// Scale has 10,000 runs and 1,000,000 events.
 	Scale Kind = "scale"
@@ -42,29 +40,29 @@ const (
 // Kinds returns all kinds of fills.
 func Kinds() []Kind { return []Kind{Showcase, Hostile, Scale} }
 
-// Runs of the showcase by what they show. Pages and their tests name them.
+// Runs of the showcase that pages and their tests refer to.
 const (
-	// Baseline and Regressed are two runs of the same goal, to be compared: the
-	// second one fails tests that the first one passed.
+	// Baseline and Regressed are two runs with the same goal, for comparison: the second one fails
+	// tests that the first one passed.
 	Baseline  = 41
 	Regressed = 42
 )
 
-// Options say what to fill.
+// Options are the options of a fill.
 type Options struct {
 	Kind      Kind
 	Database  string // URL of a database with the schema and no runs
 	Artifacts *artifact.Store
-	Now       time.Time // where the fill's clock ends; default: now
+	Now       time.Time // end of the fill's clock; default: now
 	Runs      int       // of the scale fill; default 10,000
 	Events    int       // of the scale fill; default 1,000,000
 }
 
-// ErrFilled says that a database has runs already.
-var ErrFilled = errors.New("the database has runs already")
+// ErrFilled means that a database already has runs.
+var ErrFilled = errors.New("the database already has runs")
 
-// Config is the operator's configuration of the showcase: providers and models
-// as an installation has them that pays for them.
+// Config returns the operator's configuration of the showcase, with the providers and models of a
+// typical paying installation.
 func Config() *config.Config {
 	cfg := config.Default()
 	cfg.Models.Default = config.Choice{Provider: "anthropic", Model: "claude-sonnet-4-5"}
@@ -88,10 +86,10 @@ type dataset struct {
 	now   time.Time
 	cfg   *config.Config
 	cat   model.Catalogue
-	later []func() error // what is told after all else
+	later []func() error // functions to call at the end
 }
 
-// Fill fills a database. One that has runs is left as it is, with ErrFilled.
+// Fill fills a database. If it already has runs, it does not change and the error is ErrFilled.
 func Fill(ctx context.Context, o Options) error {
 	db, err := store.Open(ctx, o.Database, store.Options{MaxConns: 4, ApplicationName: "rgpt-showcase"})
 	if err != nil {
@@ -100,7 +98,7 @@ func Fill(ctx context.Context, o Options) error {
 	defer db.Close()
 	sql, err := pgxpool.New(ctx, o.Database)
 	if err != nil {
-		return fmt.Errorf("reach the database of the showcase: %w", err)
+		return fmt.Errorf("connect to the database of the showcase: %w", err)
 	}
 	defer sql.Close()
 	if o.Now.IsZero() {
@@ -119,7 +117,7 @@ func Fill(ctx context.Context, o Options) error {
 	case Scale:
 		err = f.scale(ctx, o)
 	default:
-		return fmt.Errorf("there is no fill %q; there are %v", o.Kind, Kinds())
+		return fmt.Errorf("unknown fill %q; use one of %v", o.Kind, Kinds())
 	}
 	if err != nil {
 		return err
@@ -136,15 +134,15 @@ func errIf(filled bool) error {
 
 func (f *dataset) filled(ctx context.Context) (filled bool, err error) {
 	if err := f.sql.QueryRow(ctx, "SELECT EXISTS (SELECT FROM orchestrator_runs)").Scan(&filled); err != nil {
-		return false, fmt.Errorf("look whether the database is filled: %w", err)
+		return false, fmt.Errorf("check whether the database is filled: %w", err)
 	}
 	return filled, nil
 }
 
-// analyze lets the database know what it holds now.
+// analyze updates the statistics of the database.
 func (f *dataset) analyze(ctx context.Context) error {
 	if _, err := f.sql.Exec(ctx, "VACUUM ANALYZE"); err != nil {
-		return fmt.Errorf("gather the statistics of the fill: %w", err)
+		return fmt.Errorf("update the statistics of the database: %w", err)
 	}
 	return nil
 }
@@ -158,16 +156,16 @@ func (f *dataset) freeze(project string) (contract.Settings, setup.RunSpec, erro
 	return settings, spec, err
 }
 
-// cost prices a call as the worker does, by the catalogue.
+// cost returns the cost of a call according to the catalogue, as in the worker.
 func (f *dataset) cost(c contract.ModelChoice, u contract.Usage) int64 {
 	p := model.Provider{Name: c.Provider, Kind: model.Kind(f.cfg.Models.Providers[c.Provider].Kind)}
 	entry, _ := f.cat.Find(p, c.Model)
 	return model.Cost(u, entry)
 }
 
-// agents writes workers' agents in every health, some of which were not heard of
-// for long. Those that are well promise no beat for a day, and so stay well
-// while a database is looked at.
+// agents writes workers' agents in every health state, some of which have been silent for a long
+// time. Healthy ones have a heartbeat interval of a day, so they stay healthy while the database is
+// inspected.
 func (f *dataset) agents(ctx context.Context) error {
 	const mib, day = 1 << 20, 24 * time.Hour
 	now := time.Now()
@@ -187,7 +185,7 @@ func (f *dataset) agents(ctx context.Context) error {
 			one("analyzer", first, contract.HealthUnknown, "", 0, 0),
 		}}, time.Second},
 		{store.Beat{Worker: second, Version: "1.8.1", CPUUsage: 3.97, MemoryUsage: 7311 * mib, StartedAt: now.Add(-50 * time.Hour), Every: day, OfflineAfter: day, Agents: []store.AgentBeat{
-			one("builder", second, contract.HealthDegraded, "the sandbox cannot isolate: user namespaces are off; see rgpt doctor", 904, 71),
+			one("builder", second, contract.HealthDegraded, "the sandbox cannot isolate commands: user namespaces are disabled; see rgpt doctor", 904, 71),
 			one("repair", second, contract.HealthHealthy, "", 40, 1, contract.Work{RunID: 49, Phase: contract.PhaseTester, Step: "repair", Activity: "rgpt.tools.Run", Since: now.Add(-75 * time.Second)}),
 		}}, 4 * time.Second},
 		{store.Beat{Worker: spot, Version: "1.8.2", CPUUsage: 2.5, MemoryUsage: 2048 * mib, StartedAt: now.Add(-20 * time.Minute), Every: day, OfflineAfter: day, Agents: []store.AgentBeat{
@@ -210,7 +208,7 @@ func (f *dataset) agents(ctx context.Context) error {
 	return nil
 }
 
-// score sets what the Analyzer says of a run, which has no function of its own yet.
+// score sets the Analyzer's score of a run, for which there is no store function yet.
 func (t *runWriter) score(q float64) {
 	t.do(func() error {
 		_, err := t.f.sql.Exec(t.ctx, "UPDATE orchestrator_runs SET quality_score = $2 WHERE id = $1", t.run.ID, q)

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// stamps holds the times of rows that the database stamps with its own clock.
+// stamps has the times of rows that the database stamps with its own clock.
 type stamps struct {
 	events struct {
 		from, to []int64
@@ -40,12 +40,12 @@ func (s *stamps) check(execution int64, check string, from, to time.Time) {
 	c.from, c.to = append(c.from, from), append(c.to, to)
 }
 
-// stamp says that the events that were written since the last one happened now.
+// stamp assigns the current time to the events written since the last stamp.
 func (t *runWriter) stamp() {
 	t.do(func() error {
 		var last int64
 		if err := t.f.sql.QueryRow(t.ctx, "SELECT event_seq FROM orchestrator_runs WHERE id = $1", t.run.ID).Scan(&last); err != nil {
-			return fmt.Errorf("read how many events run %d has: %w", t.run.ID, err)
+			return fmt.Errorf("read the number of events of run %d: %w", t.run.ID, err)
 		}
 		if s := &t.stamps; last > s.lastEvent {
 			s.events.from, s.events.to, s.events.at = append(s.events.from, s.lastEvent), append(s.events.to, last), append(s.events.at, t.now)
@@ -61,7 +61,7 @@ func (t *runWriter) backdate() error {
 		return pgx.BeginFunc(t.ctx, t.f.sql, func(tx pgx.Tx) error { return t.stamps.apply(t.ctx, tx, t.run.ID, t.now) })
 	})
 	if t.err != nil {
-		return fmt.Errorf("tell run %d (%.60s): %w", t.run.ID, t.run.GoalTitle, t.err)
+		return fmt.Errorf("write run %d (%.60s): %w", t.run.ID, t.run.GoalTitle, t.err)
 	}
 	return nil
 }
@@ -106,5 +106,5 @@ func (s *stamps) apply(ctx context.Context, tx pgx.Tx, run int64, last time.Time
 	return nil
 }
 
-// created is when the run was created: at its first event.
+// created returns when the run was created, which is the time of its first event.
 func (s *stamps) created() time.Time { return s.events.at[0] }

@@ -10,10 +10,10 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// listing is what agents are shown of a repository.
+// listing is the file list of a repository that agents receive.
 const listing = "README.md\ngo.mod\ncmd/server/main.go\ninternal/auth/login.go\ninternal/auth/login_test.go\ninternal/http/routes.go\nweb/theme.css\n"
 
-// chance is a source of numbers that are the same in each fill.
+// chance returns a source of random numbers that are the same in each fill.
 func chance(seed int64) *rand.Rand {
 	return rand.New(rand.NewPCG(uint64(seed), 0x5eed)) //nolint:gosec // it need not be secret
 }
@@ -22,7 +22,7 @@ func between(r *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(r.Int64N(int64(most-least)+1)).Round(time.Millisecond)
 }
 
-// part is a step of a plan in short: what, where, after which (by number).
+// part is the short form of a plan's step: its name, files and dependencies (by number).
 type part struct {
 	name, text string
 	files      []string
@@ -36,7 +36,7 @@ func planOf(summary string, complexity float64, parts ...part) contract.Plan {
 		step := contract.Step{
 			ID: stepID(i + 1), Name: s.name, Description: s.text, Dependencies: []string{}, Files: s.files, RiskLevel: s.risk,
 			EstimatedComplexity:  []contract.Level{contract.LevelLow, contract.LevelMedium, contract.LevelHigh}[i%3],
-			VerificationCriteria: []string{"the project builds", "the tests of the files above are green"},
+			VerificationCriteria: []string{"the project builds", "the tests of the files above pass"},
 		}
 		step.RiskLevel = cmp.Or(step.RiskLevel, contract.LevelLow)
 		for _, n := range s.after {
@@ -49,19 +49,19 @@ func planOf(summary string, complexity float64, parts ...part) contract.Plan {
 
 func stepID(n int) string { return fmt.Sprintf("step-%03d", n) }
 
-// smallPlan is that of most runs: two or three steps, one after the other.
+// smallPlan returns the plan of most runs: two or three steps, one after another.
 func smallPlan(goal string, files ...string) contract.Plan {
 	parts := []part{
 		{name: "Find the place and cover it with a test", text: "Read " + strings.Join(files, ", ") + " and write a test that fails for the reason given in the goal.", files: files[:1]},
 		{name: "Make the change", text: "Carry out: " + goal, files: files, after: []int{1}, risk: contract.LevelMedium},
 	}
 	if len(files) > 1 {
-		parts = append(parts, part{name: "Say it in the documentation", text: "Tell users what is different.", files: []string{"README.md", "CHANGELOG.md"}, after: []int{2}})
+		parts = append(parts, part{name: "Update the documentation", text: "Describe the change to users.", files: []string{"README.md", "CHANGELOG.md"}, after: []int{2}})
 	}
 	return planOf("Cover the place with a test, make the change, and document it.", 0.35, parts...)
 }
 
-// migrationPlan has twelve steps in a graph that is wide in the middle.
+// migrationPlan returns a plan of twelve steps in a graph that is wide in the middle.
 func migrationPlan() contract.Plan {
 	return planOf("Move billing from floats to integer cents behind one type, module by module, with both forms side by side until the last reader has moved.", 0.87,
 		part{name: "Add the type money.Cents with arithmetic and formatting", text: "No operator may lose a cent: rounding is half to even, and division says what is left over.", files: []string{"internal/money/cents.go", "internal/money/cents_test.go"}},
@@ -71,15 +71,15 @@ func migrationPlan() contract.Plan {
 		part{name: "Move tax calculation", text: "Rates stay decimal; results are cents.", files: []string{"internal/tax/rates.go", "internal/tax/calculate.go"}, after: []int{1}, risk: contract.LevelHigh},
 		part{name: "Move discounts and coupons", text: "A coupon of 33 % on 0.10 gives 0.07, not 0.067.", files: []string{"internal/discount/apply.go"}, after: []int{1}},
 		part{name: "Move the ledger's export", text: "CSV columns keep their names and two decimals.", files: []string{"internal/ledger/export.go"}, after: []int{3}},
-		part{name: "Move the payment provider's client", text: "The provider speaks minor units already.", files: []string{"internal/provider/stripe/client.go"}, after: []int{4}, risk: contract.LevelMedium},
+		part{name: "Move the payment provider's client", text: "The provider already uses minor units.", files: []string{"internal/provider/stripe/client.go"}, after: []int{4}, risk: contract.LevelMedium},
 		part{name: "Move the public API without changing its JSON", text: "amount stays a decimal string; a golden file pins it.", files: []string{"api/v1/invoice.go", "api/v1/testdata/invoice.golden.json"}, after: []int{3, 4}, risk: contract.LevelMedium},
 		part{name: "Property test: sums of parts are the whole", text: "For random invoices, taxes and discounts.", files: []string{"internal/invoice/property_test.go"}, after: []int{5, 6}},
-		part{name: "Remove the float column's readers", text: "A linter rule refuses float64 in these packages from now on.", files: []string{".golangci.yml", "internal/invoice/legacy.go"}, after: []int{7, 8, 9}},
-		part{name: "Write the operator's guide for the switch", text: "In which order to deploy, how to go back, how long both columns stay.", files: []string{"docs/operations/money-migration.md"}, after: []int{10, 11}},
+		part{name: "Remove the float column's readers", text: "A linter rule forbids float64 in these packages from now on.", files: []string{".golangci.yml", "internal/invoice/legacy.go"}, after: []int{7, 8, 9}},
+		part{name: "Write the operator's guide for the switch", text: "The order of deployment, how to roll back, and how long to keep both columns.", files: []string{"docs/operations/money-migration.md"}, after: []int{10, 11}},
 	)
 }
 
-// readTurn and its kin are what builders do all day.
+// readTurn and the functions below return typical turns of a builder.
 func readTurn(r *rand.Rand, file string) turn {
 	return turn{
 		say: "I will look at " + file + " first.", in: 2400 + r.Int64N(2600), out: 60 + r.Int64N(120), took: between(r, 900*time.Millisecond, 4*time.Second),
@@ -121,7 +121,7 @@ func finishTurn(r *rand.Rand, summary string) turn {
 	}
 }
 
-// work is what a step of most runs takes.
+// work returns the typical work on a step.
 func work(r *rand.Rand, step contract.Step) stepWork {
 	file := "README.md"
 	if len(step.Files) > 0 {
@@ -155,7 +155,7 @@ func packageOf(file string) string {
 	return strings.ReplaceAll(parts[len(parts)-2], "-", "")
 }
 
-// diffOf is the unified diff of one file, as one hunk.
+// diffOf returns the unified diff of one file as a single hunk.
 func diffOf(file string, before, after []string) string {
 	var b strings.Builder
 	from, to := "a/"+file, "b/"+file
@@ -232,7 +232,7 @@ func (s *Service) Login(ctx context.Context, name, password string) (string, err
 	return s.sign(user)
 }`, "\n")
 
-// patchOf is the change of a run: each file that its plan names.
+// patchOf returns the patch of a run, which changes each file in its plan.
 func patchOf(plan contract.Plan) string {
 	var b strings.Builder
 	seen := map[string]bool{}
@@ -251,7 +251,7 @@ func patchOf(plan contract.Plan) string {
 	return b.String()
 }
 
-// tests are the cases of a suite; those whose names are given have another outcome.
+// tests returns the n cases of a suite, with the given ones replaced.
 func tests(r *rand.Rand, n int, other map[int]contract.TestCase) []contract.TestCase {
 	packages := []string{"internal/auth", "internal/http", "internal/invoice", "internal/ledger", "internal/tax", "api/v1"}
 	subjects := []string{"Login", "Session", "Token", "Invoice", "Refund", "Webhook", "Ledger", "Coupon", "Export", "Retry"}
@@ -273,7 +273,7 @@ func tests(r *rand.Rand, n int, other map[int]contract.TestCase) []contract.Test
 	return out
 }
 
-// logLines is the output of a long suite.
+// logLines returns the output of a long test suite.
 func logLines(n int) string {
 	var b strings.Builder
 	b.Grow(n * 90)

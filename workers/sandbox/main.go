@@ -1,6 +1,6 @@
-// rgpt-sandbox is the first process of every sandbox. The worker could start
-// itself for that, but most of what a sandbox costs is the start of this
-// process, and a small program starts in a tenth of the time.
+// rgpt-sandbox is the first process of every sandbox. The worker could start itself instead, but
+// most of a sandbox's cost is the start of this process, and a small program starts in a tenth of
+// the time.
 package main
 
 import (

@@ -17,11 +17,10 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 )
 
-// Workflow is one agent loop: the model thinks, calls tools and sees the results, until
-// it says that it is done or its budget ends. Each model call and each tool call is a
-// separate activity. The conversation stays in the database, so the history holds only
-// keys and decisions. A step that could not be done is a result with a failure, not an
-// error.
+// Workflow is one agent loop: the model thinks, calls tools and sees the results, until it reports
+// that it is done or its budget is used up. Each model call and each tool call is a separate
+// activity. The conversation stays in the database, so the history holds only keys and decisions. A
+// failed step is returned as a result with a failure, not as an error.
 func Workflow(ctx workflow.Context, in contract.StepInput) (contract.StepResult, error) {
 	l := newLoop(ctx, in)
 	if err := l.listen(ctx); err != nil {
@@ -46,7 +45,7 @@ func Workflow(ctx workflow.Context, in contract.StepInput) (contract.StepResult,
 	}
 }
 
-// loop is the state of a loop. What it carries over a continue-as-new is in LoopState.
+// loop is the state of an agent loop. LoopState is the part that survives a continue-as-new.
 type loop struct {
 	contract.LoopState
 	in       contract.StepInput
@@ -55,7 +54,7 @@ type loop struct {
 	rows     *records.Recorder
 	signals  workflow.ReceiveChannel // directives from the run
 	opened   bool
-	lost     string // the chosen worker, if it did not take work
+	lost     string // the chosen worker, if it did not accept the step
 
 	conflict *contract.Conflict // between the changes that the step starts from
 }
@@ -83,9 +82,9 @@ func newLoop(ctx workflow.Context, in contract.StepInput) *loop {
 // workerLost records that the chosen worker is lost: any worker may continue the step.
 func (l *loop) workerLost(ctx workflow.Context, worker string) {
 	l.lost = worker
-	l.log.Warn("The worker chosen for a step did not take it; any worker can take it now", "worker", worker)
-	// While a step is being opened, its first record is in progress and waits for this
-	// work.
+	l.log.Warn("The worker chosen for a step did not accept it; any worker can run it now", "worker", worker)
+	// While a step is being opened, the recorder is locked until the opening returns, so this
+	// record is written in the background.
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		if err := l.rows.Write(ctx, affinity.WorkerLostRecord(affinity.WorkKey(l.in.Phase, l.in.Step), worker, l.affinity.Queue)); err != nil {
 			l.log.Error("Could not record that a worker was lost", "worker", worker, "error", err)
@@ -93,8 +92,8 @@ func (l *loop) workerLost(ctx workflow.Context, worker string) {
 	})
 }
 
-// listen receives the directives that the run sends its steps, and answers where the
-// conversation is stored.
+// listen receives the run's directives and registers the query for where the conversation is
+// stored.
 func (l *loop) listen(ctx workflow.Context) error {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		for {
@@ -114,16 +113,15 @@ func (l *loop) listen(ctx workflow.Context) error {
 	})
 }
 
-// apply takes directives over, unless it already has newer ones.
+// apply applies directives unless newer ones have already been applied.
 func (l *loop) apply(o contract.Directives) {
 	if o.Seq > l.DirectivesSeq {
 		l.DirectivesSeq, l.Paused, l.Model = o.Seq, o.Paused, o.Model
 	}
 }
 
-// open begins the execution, merges what the step starts from, and opens the
-// conversation. This is one hop if the repository is on this host and there is little
-// to merge.
+// open begins the execution, merges the changes that the step starts from, and opens the
+// conversation. This is one hop if the repository is on this host and there is little to merge.
 func (l *loop) open(ctx workflow.Context) *contract.Failure {
 	begin := contract.Record{
 		Begin:  &contract.ExecutionBegin{Phase: l.in.Phase, Step: l.in.Step, Agent: l.in.Agent, Model: l.Model},
@@ -196,8 +194,7 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 	return !think.Finish, nil
 }
 
-// unpaused waits while the run is paused. The wait does not count against the step's
-// time.
+// unpaused waits while the run is paused. The wait does not count against the step's time.
 func (l *loop) unpaused(ctx workflow.Context) *contract.Failure {
 	asked := workflow.Now(ctx)
 	err := workflow.Await(ctx, func() bool { return !l.Paused })
@@ -344,7 +341,7 @@ func (l *loop) callTool(ctx workflow.Context, call contract.ToolCallRef) workflo
 	return result
 }
 
-// recordOutcome records what a tool call did, and stops loops and misconduct.
+// recordOutcome records the outcome of a tool call, and stops loops and misconduct.
 func (l *loop) recordOutcome(call contract.ToolCallRef, out contract.ToolOutcome) *contract.Failure {
 	l.Workspace = out.Workspace
 	if out.Code == contract.CodePathEscape || out.Code == contract.CodeForbidden {
@@ -402,8 +399,8 @@ func (l *loop) finish(ctx workflow.Context, failure *contract.Failure) (contract
 			"step": l.in.Step, "attempt": l.Execution.Attempt, "turns": l.Turn, "failure": failure,
 		}}
 	}
-	// The events belong to this end: they are written once, even if a workflow task that
-	// was lost had written another end.
+	// The event belongs to this end: it is written once, even if a lost workflow task already wrote
+	// an end.
 	return result, l.rows.Write(last, contract.Record{End: end, EndEvents: 1, Events: []contract.EventDraft{event}})
 }
 

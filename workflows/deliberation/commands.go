@@ -14,8 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
 )
 
-// handle registers the query and the commands of people and services, and listens to
-// the members.
+// handle registers the handlers of the query and the commands, and receives the members' moves.
 func (d *deliberation) handle(ctx workflow.Context) error {
 	if err := workflow.SetQueryHandler(ctx, contract.QueryBlackboard, func() (contract.DeliberationView, error) { return d.View(), nil }); err != nil {
 		return err
@@ -55,7 +54,7 @@ func (d *deliberation) handle(ctx workflow.Context) error {
 	return nil
 }
 
-// command is a command that changes the state and reports in words what happened.
+// command returns a command that changes the state and reports the outcome in a message.
 func (d *deliberation) command(name string, check func(contract.PipelineCommand) error, apply func(workflow.Context, contract.PipelineCommand) string) commands.Command[contract.PipelineCommand, contract.PipelineAck] {
 	return commands.Command[contract.PipelineCommand, contract.PipelineAck]{
 		Name: name, Check: check,
@@ -79,7 +78,8 @@ func (d *deliberation) refuse(_ workflow.Context, name string, args contract.Pip
 	}, 1)
 }
 
-// accepts returns why a command cannot be accepted now, whatever it asks for.
+// accepts performs the checks common to all commands, and returns why a command is rejected, if it
+// is.
 func (d *deliberation) accepts(name string, args contract.PipelineCommand) error {
 	if len(args.Reason) > commands.MaxReason || len(args.Context) > commands.MaxReason || len(args.By) > commands.MaxReason || len(args.ID) > commands.MaxReason {
 		return commands.Rejected("%s contains text longer than the %d bytes allowed", name, commands.MaxReason)
@@ -143,8 +143,8 @@ func (d *deliberation) switchRecoveryModels(ctx workflow.Context) {
 	SwitchModels(ctx, d.successor, contract.PipelineCommand{Order: d.ordered, Models: d.Settings.Models})
 }
 
-// SwitchModels sends a deliberation that was started, if there is one, the models that
-// its members must use. One that has just ended no longer needs them.
+// SwitchModels sends a deliberation that has been started, if any, the models that its members must
+// use. If it has just ended, it does not need them.
 func SwitchModels(ctx workflow.Context, child workflow.ChildWorkflowFuture, c contract.PipelineCommand) {
 	if child == nil || child.IsReady() {
 		return
@@ -169,9 +169,8 @@ func (d *deliberation) checkContinue(c contract.PipelineCommand) error {
 	return nil
 }
 
-// applyContinue lets the pipeline continue to its exchange. A command that comes before
-// the report takes effect when the report is ready; one that comes during the exchange
-// changes nothing.
+// applyContinue lets the pipeline continue to its exchange. A command that arrives before the
+// report takes effect when the report is ready; during the exchange it changes nothing.
 func (d *deliberation) applyContinue(_ workflow.Context, c contract.PipelineCommand) string {
 	if d.Status == contract.PipelineOrchestrating {
 		if c.Mode != "" || c.Timeout > 0 || len(c.Models) > 0 {
@@ -269,14 +268,14 @@ func (d *deliberation) checkContext(c contract.PipelineCommand) error {
 	return nil
 }
 
-// applyContext keeps a note for the failure context, if there is one later.
+// applyContext saves a note in case a failure context is written later.
 func (d *deliberation) applyContext(_ workflow.Context, c contract.PipelineCommand) string {
 	d.Ending.Notes = append(d.Ending.Notes, fault.Clip(c.Context, contract.TextHead))
 	return "saved for the failure context"
 }
 
-// newToken returns the token by which a member proves its identity. It is random:
-// knowing one token must not reveal another.
+// newToken returns the token with which a member proves its identity. It is random: knowing one
+// token must not reveal another.
 func newToken(ctx workflow.Context) string {
 	var token string
 	//workflowcheck:ignore

@@ -12,9 +12,8 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
-// deliver waits until a signal between a deliberation and a member has arrived. If
-// Temporal takes no more signals for the receiver because someone has flooded it,
-// deliver sends an update instead.
+// deliver waits until a signal between a deliberation and a member has arrived. If Temporal accepts
+// no more signals for the receiver because it was flooded, deliver sends an update instead.
 func deliver(ctx workflow.Context, signal workflow.Future, in contract.DeliverInput) error {
 	err := signal.Get(ctx, nil)
 	if err == nil || ctx.Err() != nil || hasEnded(err) {
@@ -29,7 +28,7 @@ func hasEnded(err error) bool {
 	return errors.As(err, &gone) || fault.Of(err).Code == contract.CodeCancelled
 }
 
-// validateMoves returns why moves cannot come from a member. It changes nothing.
+// validateMoves rejects moves that are not from a member. It changes no state.
 func (d *deliberation) validateMoves(_ workflow.Context, m contract.Moves) error {
 	if s := d.ByToken(m.Token); s == nil || s.Member != m.Member {
 		return commands.Rejected("these moves are not from a member of pipeline %d", d.Input.PipelineID)
@@ -37,7 +36,7 @@ func (d *deliberation) validateMoves(_ workflow.Context, m contract.Moves) error
 	return nil
 }
 
-// acceptMoveUpdates accepts moves that come as updates too.
+// acceptMoveUpdates also accepts moves that are sent as updates.
 func (d *deliberation) acceptMoveUpdates(ctx workflow.Context) error {
 	return workflow.SetUpdateHandlerWithOptions(ctx, contract.SignalMoves, func(ctx workflow.Context, m contract.Moves) error {
 		d.Receive(m, workflow.Now(ctx))
@@ -46,10 +45,10 @@ func (d *deliberation) acceptMoveUpdates(ctx workflow.Context) error {
 	}, workflow.UpdateHandlerOptions{Validator: d.validateMoves})
 }
 
-// turnBuffer is how many turns can wait to be read. A deliberation gives one at a time.
+// turnBuffer is the number of turns that can wait to be read. A deliberation sends one at a time.
 const turnBuffer = 4
 
-// acceptTurnUpdates accepts turns that come as updates too.
+// acceptTurnUpdates also accepts turns that are sent as updates.
 func (m *member) acceptTurnUpdates(ctx workflow.Context) error {
 	m.delivered = workflow.NewBufferedChannel(ctx, turnBuffer)
 	return workflow.SetUpdateHandlerWithOptions(ctx, contract.SignalTurn, func(_ workflow.Context, t contract.Turn) error {

@@ -10,10 +10,10 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 )
 
-// Member is the workflow of ALPHA, BETA or GAMMA: it waits for its turn, lets its model
-// think about what happened since its last one, and sends the model's moves to its
-// deliberation. Each turn is one model call. It ends when it is cancelled or when a
-// call fails for good; a member that failed is a result with a failure, not an error.
+// Member is the workflow of ALPHA, BETA or GAMMA: it waits for its turn, lets its model think about
+// what happened since its last one, and sends the model's moves to its deliberation. Each turn is
+// one model call. It ends when it is cancelled or when a call fails for good; a failed member is
+// returned as a result with a failure, not as an error.
 func Member(ctx workflow.Context, in contract.MemberInput) (contract.MemberResult, error) {
 	m := &member{in: in, rows: records.NewRecorder(ctx, in.RunID), log: log.With(workflow.GetLogger(ctx), "pipeline", in.PipelineID, "member", in.Member), model: in.Model}
 	failure := fault.Of(m.acceptTurnUpdates(ctx))
@@ -39,7 +39,7 @@ type member struct {
 	turns     int
 	usage     contract.Usage
 	calling   bool             // a model call was interrupted
-	delivered workflow.Channel // turns that came as updates
+	delivered workflow.Channel // turns that were sent as updates
 }
 
 // open begins the member's execution and its conversation.
@@ -86,9 +86,9 @@ func (m *member) next(ctx workflow.Context) (contract.Turn, *contract.Failure) {
 	return turn, nil
 }
 
-// takeTurn makes one model call and delivers the result. The activity signals the
-// deliberation itself, which spares the other members the wait for this workflow; if
-// the activity cannot, this workflow does. A turn that is delivered twice counts once.
+// takeTurn makes one model call and delivers the result. The activity signals the deliberation
+// itself, so that the other members need not wait for this workflow; if it cannot, this workflow
+// sends the signal. A turn that is delivered twice counts once.
 func (m *member) takeTurn(ctx workflow.Context, turn contract.Turn) *contract.Failure {
 	if turn.Model != nil {
 		m.model = *turn.Model
@@ -142,7 +142,7 @@ func (m *member) finish(ctx workflow.Context, failure *contract.Failure) (contra
 	last, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	ended, err := m.rows.WriteLatest(last, func() contract.Record { return contract.Record{End: end} })
-	if ended.Usage.Calls >= result.Usage.Calls { // a call is paid for even if its answer came too late
+	if ended.Usage.Calls >= result.Usage.Calls { // a call is paid for even if its response arrived too late
 		result.Usage = ended.Usage
 	}
 	return result, err

@@ -8,10 +8,9 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
-// recordWriter writes what happens in a deliberation to the database: one record after
-// the other, in the order in which it happened. What collects while one is being
-// written goes into the next. It retries while the database is down: nothing waits for
-// it except the deliberation's end.
+// recordWriter writes a deliberation's records to the database, one after the other. Data that
+// accumulates while a record is being written goes into the next one. It retries while the database
+// is down: nothing waits for it except the deliberation's end.
 type recordWriter struct {
 	state   *state.State
 	seq     int64
@@ -19,7 +18,7 @@ type recordWriter struct {
 	failed  error
 }
 
-// newRecordWriter starts the one coroutine that writes.
+// newRecordWriter starts the only coroutine that writes.
 func newRecordWriter(ctx workflow.Context, of *state.State) *recordWriter {
 	m := &recordWriter{state: of}
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
@@ -43,7 +42,7 @@ func (m *recordWriter) write(ctx workflow.Context) {
 	}
 }
 
-// flush waits until everything is written. It fails if something can never be written.
+// flush waits until everything is written. It fails if a record failed permanently.
 func (m *recordWriter) flush(ctx workflow.Context) error {
 	if err := workflow.Await(ctx, func() bool { return !m.writing && !m.state.HasUnwritten() }); err != nil {
 		return err

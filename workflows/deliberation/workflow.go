@@ -1,5 +1,5 @@
-// Package deliberation has the workflow of a pipeline, in which ALPHA, BETA and GAMMA
-// deliberate, and the workflow of such a member.
+// Package deliberation has the workflow of a pipeline, in which ALPHA, BETA and GAMMA deliberate,
+// and the workflow of a member.
 package deliberation
 
 import (
@@ -19,11 +19,10 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
-// Workflow is one pipeline: ALPHA and BETA work on an objective, each alone, then
-// exchange their findings until they agree, GAMMA decides, or it is aborted. What it
-// knows is in its state (package state); members are child workflows that it gives
-// turns. If it fails, another deliberation recovers it: its child, whose result it
-// returns.
+// Workflow is one pipeline: ALPHA and BETA work on an objective, each alone, then exchange their
+// findings until they agree, GAMMA decides, or it is aborted. Its state is in package state;
+// members are child workflows to which it assigns turns. If it fails, another deliberation recovers
+// it: its child, whose result it returns.
 //
 // Its history stays short enough without continue-as-new: rounds are bounded
 // (deliberation.iterations), turns within a round too (turnsInRound), and a flood is
@@ -31,7 +30,7 @@ import (
 func Workflow(ctx workflow.Context, in contract.DeliberationInput) (contract.DeliberationResult, error) {
 	d := newDeliberation(ctx, in)
 	work, cancel := workflow.WithCancel(ctx)
-	d.cancel = cancel // a command may have come before the workflow's first task
+	d.cancel = cancel // a command may arrive before the workflow's first task
 	if err := d.handle(ctx); err != nil {
 		return contract.DeliberationResult{}, err
 	}
@@ -45,14 +44,14 @@ type deliberation struct {
 	rows    *recordWriter
 	members map[contract.Member]*memberHandle
 	alarm   alarm
-	dirty   bool // something happened that the main coroutine has not seen
+	dirty   bool // the state has changed since the main coroutine last saw it
 
 	cancel      workflow.CancelFunc       // of the work
-	stop        *contract.Failure         // requested; nil: not
-	stopper     *contract.PipelineCommand // the command that requested it; nil: it was cancelled, or nobody continued it
+	stop        *contract.Failure         // why a stop was requested; nil: not requested
+	stopper     *contract.PipelineCommand // the command that requested the stop; nil: cancelled, or nobody continued it
 	continued   bool                      // requested
 	shownStatus contract.PipelineStatus
-	announced   bool                         // the end said that a recovery follows
+	announced   bool                         // the end announced a recovery
 	recovery    workflow.CancelFunc          // of the deliberation that recovers this one
 	successor   workflow.ChildWorkflowFuture // that deliberation
 	ordered     int64                        // Order of the last switch of models
@@ -75,8 +74,8 @@ func newDeliberation(ctx workflow.Context, in contract.DeliberationInput) *delib
 	return d
 }
 
-// run carries a pipeline from start to end. Work runs on its own context, which a stop
-// cancels; what must still be done afterwards runs on a disconnected one.
+// run runs a pipeline from start to end. The deliberation has its own context, which a stop
+// cancels; everything after that runs on a disconnected context.
 func (d *deliberation) run(ctx, work workflow.Context) (contract.DeliberationResult, error) {
 	out := d.live(work)
 	d.recordCancel(ctx)
@@ -95,8 +94,7 @@ func (d *deliberation) run(ctx, work workflow.Context) (contract.DeliberationRes
 	return result, d.rows.flush(last)
 }
 
-// live carries out spawn, opening, report and exchange. It returns how the deliberation
-// ends.
+// live runs the opening, the report and the exchange, and returns the outcome of the deliberation.
 func (d *deliberation) live(ctx workflow.Context) *state.Outcome {
 	for _, part := range []func(workflow.Context) (*state.Outcome, error){d.open, d.reportBack, d.orchestrate} {
 		out, err := part(ctx)
@@ -118,13 +116,13 @@ func (d *deliberation) interrupted(err error) *state.Outcome {
 	return &state.Outcome{Status: contract.PipelineStopped}
 }
 
-// recordCancel records a cancellation that came from Temporal, or from the run that
-// this deliberation plans, as a stop.
+// recordCancel records a cancellation by Temporal, or by the run that this deliberation plans, as a
+// stop.
 func (d *deliberation) recordCancel(ctx workflow.Context) {
 	if ctx.Err() == nil {
 		return
 	}
-	commands.RunSignalHandlers(ctx) // a stop that came together with it has who wants it, and why
+	commands.RunSignalHandlers(ctx) // a stop command that arrived with the cancellation names its author and reason
 	if d.stop == nil {
 		d.stop = &fault.New(contract.ClassHuman, contract.CodeCancelled, "the deliberation was cancelled; partial results are kept").Failure
 	}
@@ -176,8 +174,8 @@ func (d *deliberation) orchestrate(ctx workflow.Context) (*state.Outcome, error)
 	return out, err
 }
 
-// until gives members turns, and lets GAMMA join, until a condition holds. It acts on
-// events and deadlines; it does not poll.
+// until assigns turns to members, and lets GAMMA join, until a condition holds. It acts on events
+// and deadlines; it does not poll.
 func (d *deliberation) until(ctx workflow.Context, over func(now time.Time) bool) error {
 	defer d.alarm.off()
 	for {
@@ -193,7 +191,7 @@ func (d *deliberation) until(ctx workflow.Context, over func(now time.Time) bool
 		for _, g := range d.NextTurns(now) {
 			d.giveTurn(ctx, g)
 		}
-		for _, s := range d.Living() { // what arrived before its turn was given
+		for _, s := range d.Living() { // turns that arrived before they were assigned
 			if d.ReceiveEarly(s, now) {
 				d.dirty = true
 			}
@@ -205,7 +203,7 @@ func (d *deliberation) until(ctx workflow.Context, over func(now time.Time) bool
 	}
 }
 
-// become moves the pipeline to another status and shows it in Temporal too.
+// become changes the pipeline's status, and its search attribute in Temporal.
 func (d *deliberation) become(ctx workflow.Context, s contract.PipelineStatus, waiting string) {
 	d.SetStatus(s, workflow.Now(ctx), waiting)
 	attributes := []temporal.SearchAttributeUpdate{options.KeyStatus.ValueSet(string(s))}
@@ -218,7 +216,7 @@ func (d *deliberation) become(ctx workflow.Context, s contract.PipelineStatus, w
 	}
 }
 
-// spawn starts a member's workflow. It ends when it is cancelled, alone or with the
+// spawn starts a member's workflow. It ends when it is cancelled, on its own or with the
 // deliberation.
 func (d *deliberation) spawn(ctx workflow.Context, m contract.Member, reason contract.GammaReason) {
 	token := newToken(ctx)
@@ -251,7 +249,7 @@ func (d *deliberation) giveTurn(ctx workflow.Context, g state.TurnGrant) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		d.log.Warn("A member did not take its turn", "member", g.To, "turn", g.Turn.Number, "error", err)
+		d.log.Warn("Could not deliver a member's turn", "member", g.To, "turn", g.Turn.Number, "error", err)
 		if f := fault.Of(err); !hasEnded(err) { // a member that has ended reports that in its result
 			d.Revoke(d.Participant(g.To), "its turn could not be delivered: "+f.Message, contract.Error{Class: f.Class, Code: f.Code})
 			d.dirty = true
@@ -288,7 +286,7 @@ func (d *deliberation) dismiss(ctx workflow.Context) {
 	}
 }
 
-// end ends the deliberation, in the order of the required steps.
+// end ends the deliberation with the required steps, in order.
 func (d *deliberation) end(ctx workflow.Context, out *state.Outcome) {
 	d.Decided = true
 	d.CloseRound()
@@ -304,7 +302,7 @@ func (d *deliberation) end(ctx workflow.Context, out *state.Outcome) {
 	d.finish(ctx, out)
 }
 
-// complete makes what was chosen the consensus.
+// complete makes the chosen version the consensus.
 func (d *deliberation) complete(ctx workflow.Context, chosen *state.Choice) {
 	final := d.AcceptConsensus(chosen, workflow.Now(ctx))
 	d.Ending.Consensus = &final
@@ -369,8 +367,8 @@ func names(seats []*state.Participant) []string {
 	return out
 }
 
-// writeHandoff writes down the findings. If it fails the deliberation ends without it,
-// and records that.
+// writeHandoff writes the handoff. If that fails, the deliberation ends without a handoff, and
+// records the failure.
 func (d *deliberation) writeHandoff(ctx workflow.Context, reason string) {
 	var written contract.WriteHandoffResult
 	err := workflow.ExecuteActivity(options.Persistent(ctx), contract.ActivityWriteHandoff, contract.WriteHandoffInput{
@@ -387,7 +385,7 @@ func (d *deliberation) writeHandoff(ctx workflow.Context, reason string) {
 	d.AddEvent(contract.EventHandoffWritten, payload)
 }
 
-// finish makes the row show the end.
+// finish records the end in the row.
 func (d *deliberation) finish(ctx workflow.Context, out *state.Outcome) {
 	now := workflow.Now(ctx)
 	d.Metrics.End = &now
@@ -407,7 +405,7 @@ func (d *deliberation) finish(ctx workflow.Context, out *state.Outcome) {
 	d.AddEvent(contract.EventOrchestrationComplete, payload)
 }
 
-// recovers reports whether another deliberation follows.
+// recovers reports whether a recovery follows.
 func (d *deliberation) recovers(out *state.Outcome) bool {
 	if d.stop != nil || d.Input.Attempt > d.Settings.Recoveries {
 		return false
@@ -423,9 +421,9 @@ func (d *deliberation) recovers(out *state.Outcome) bool {
 	}
 }
 
-// recover returns the final result: of this deliberation, or of the one that recovers
-// it. A stop that comes meanwhile stops the recovery. If a recovery was announced and
-// does not come, that is recorded, so that nobody waits for it.
+// recover returns the final result, of this deliberation or of its recovery. A stop in the meantime
+// stops the recovery. If an announced recovery does not start, that is recorded, so that nobody
+// waits for it.
 func (d *deliberation) recover(ctx, outer workflow.Context, out *state.Outcome) contract.DeliberationResult {
 	own := d.result(out)
 	if !d.announced {
@@ -452,12 +450,12 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *state.Outcome) 
 			d.AddEvent(contract.EventRecoveryStarted, map[string]any{"recovered_by": next.PipelineID, "attempt": next.Attempt, "handoff_ref": d.Ending.HandoffRef})
 		},
 		Starting: func(child workflow.ChildWorkflowFuture) {
-			if d.successor = child; !SameModels(next.Settings.Models, d.Settings.Models) { // switched while its row was made
+			if d.successor = child; !SameModels(next.Settings.Models, d.Settings.Models) { // switched while its row was being created
 				d.switchRecoveryModels(ctx)
 			}
 		},
 	})
-	if err != nil { // the end of this one is unchanged
+	if err != nil { // the end of this deliberation is unchanged
 		d.log.Error("Could not recover a deliberation", "recovery", d.Ending.RecoveredBy, "error", err)
 		d.recoveryFailed(err)
 		own.Failure = d.Ending.Failure
@@ -488,12 +486,12 @@ func (d *deliberation) recoveryFailed(err error) {
 	switch {
 	case errors.As(err, &never), d.Ending.RecoveredBy == 0:
 		d.AddEvent(contract.EventRecoveryFailed, map[string]any{"error_message": why})
-	default: // a recovery that began reports in its own row
+	default: // a recovery that began is reported in its own row
 		d.RowStale = true
 	}
 }
 
-// nextAttempt is the deliberation that follows.
+// nextAttempt returns the deliberation to start as the next attempt.
 func (d *deliberation) nextAttempt(out *state.Outcome) contract.NewPipeline {
 	s := d.Settings
 	s.AutoContinue = s.AutoContinue || d.continued
@@ -504,14 +502,14 @@ func (d *deliberation) nextAttempt(out *state.Outcome) contract.NewPipeline {
 
 // Hooks connects a deliberation and the workflow that starts it.
 type Hooks struct {
-	StoppedBy func() *contract.PipelineCommand         // who stops it and why, if it must stop; nil: unknown, it is cancelled
+	StoppedBy func() *contract.PipelineCommand         // who stopped it and why; nil: unknown, so it is cancelled
 	Created   func(contract.DeliberationInput)         // its row exists
 	Starting  func(child workflow.ChildWorkflowFuture) // its workflow is about to start
 }
 
-// RunChild creates the row of a deliberation, starts its workflow as a child, and
-// returns its result. A row that exists must reach an end, so a cancellation that comes
-// while it is being created reaches the child once it has started.
+// RunChild creates the row of a deliberation, starts its workflow as a child, and returns its
+// result. A row must be closed once it exists, so a cancellation during its creation is delivered
+// after the child has started.
 func RunChild(ctx workflow.Context, n contract.NewPipeline, k Hooks) (contract.DeliberationResult, error) {
 	var result contract.DeliberationResult
 	if ctx.Err() != nil {
@@ -545,8 +543,7 @@ func RunChild(ctx workflow.Context, n contract.NewPipeline, k Hooks) (contract.D
 	return result, err
 }
 
-// neverBegan closes the row of a deliberation whose workflow could not be started, with
-// the reason.
+// neverBegan closes the row of a deliberation whose workflow could not be started, with the reason.
 func neverBegan(ctx workflow.Context, id int64, why error) error {
 	failure := fault.New(contract.ClassInfra, contract.CodeUnavailable,
 		"pipeline %d did not start: its workflow could not be started (%s); check that Temporal is available, and try again", id, fault.Of(why).Message)
@@ -573,7 +570,7 @@ func stopChild(ctx workflow.Context, child workflow.ChildWorkflowFuture, by cont
 	return ended && err == nil
 }
 
-// result returns how this deliberation ended.
+// result returns the result of this deliberation.
 func (d *deliberation) result(out *state.Outcome) contract.DeliberationResult {
 	r := contract.DeliberationResult{
 		PipelineID: d.Input.PipelineID, Status: out.Status, Consensus: d.Metrics.Consensus, AbortReason: out.Abort, Attempts: d.Input.Attempt,
@@ -588,15 +585,14 @@ func (d *deliberation) result(out *state.Outcome) contract.DeliberationResult {
 	return r
 }
 
-// alarm is the one timer of a deliberation: for the next time at which the clock alone
-// changes something.
+// alarm is the only timer of a deliberation. It fires at the next deadline.
 type alarm struct {
 	at     time.Time
 	cancel workflow.CancelFunc
 }
 
-// set moves the alarm. The timer before it is cancelled, unless it fires first anyway:
-// each progress moves the deadline, and firing too early costs less than a new timer.
+// set sets the alarm. A timer that fires earlier is kept: progress keeps moving the deadline, and
+// firing too early costs less than a new timer.
 func (a *alarm) set(ctx workflow.Context, at time.Time, ring func()) {
 	if a.cancel != nil && !at.Before(a.at) {
 		return

@@ -13,17 +13,15 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
-// reminderShare is the part of the time limit for an answer after which a person is
-// reminded: one half.
+// reminderShare divides the time limit for an answer: a person is reminded after half of it.
 const reminderShare = 2
 
-// question is something that a run asks a person: to approve its plan or its release,
-// or to help with a problem.
+// question is a request to a person: to approve a run's plan or release, or to help with a problem.
 type question struct {
 	kind  string // contract.ApprovalPlan, …; contract.InterventionHelp, …
 	phase contract.Phase
 	wait  time.Duration
-	// problem is what an intervention is about; nil for an approval.
+	// problem is the subject of an intervention; nil for an approval.
 	problem *contract.Question
 	// optional lets the run continue if nobody answers. For every other question no answer
 	// means no.
@@ -59,9 +57,8 @@ func (a *approval) payload() map[string]any {
 	return out
 }
 
-// ask asks a person and waits for the answer, or until the time limit. Meanwhile the
-// run is waiting_for_approval and shows that everywhere. A paused run keeps waiting
-// until it is resumed.
+// ask asks a person and waits for the answer, or until the time limit. Meanwhile the run's status
+// is waiting_for_approval. A paused run keeps waiting until it is resumed.
 func (r *run) ask(ctx workflow.Context, q question) (*approval, *contract.Failure) {
 	a, reminder, err := r.open(ctx, q)
 	if err == nil {
@@ -77,7 +74,7 @@ func (r *run) ask(ctx workflow.Context, q question) (*approval, *contract.Failur
 	return a, nil
 }
 
-// open records that a question is asked. It returns the record of its reminder.
+// open records a question. It returns the record of its reminder.
 func (r *run) open(ctx workflow.Context, q question) (*approval, contract.Record, error) {
 	until := workflow.Now(ctx).Add(q.wait)
 	var asked, reminder contract.Record
@@ -110,8 +107,7 @@ func (r *run) open(ctx workflow.Context, q question) (*approval, contract.Record
 	return a, reminder, err
 }
 
-// awaitAnswer waits for the answer to a question. It reminds once if no answer means
-// no.
+// awaitAnswer waits for the answer to a question. It reminds once if no answer means no.
 func (r *run) awaitAnswer(ctx workflow.Context, a *approval, q question, reminder contract.Record) error {
 	given := func() bool { return a.answered() && !r.controls.paused }
 	early := q.wait
@@ -128,8 +124,8 @@ func (r *run) awaitAnswer(ctx workflow.Context, a *approval, q question, reminde
 	return err
 }
 
-// askApproval asks a person to approve the plan or the release. If that is not
-// approved, it returns the failure that the run ends with.
+// askApproval asks a person to approve the plan or the release. If it is not approved, askApproval
+// returns the failure that the run ends with.
 func (r *run) askApproval(ctx workflow.Context, kind string) *contract.Failure {
 	a, failure := r.ask(ctx, question{kind: kind, phase: r.Phase, wait: r.in.Settings.ApprovalWait})
 	if failure != nil {
@@ -137,7 +133,7 @@ func (r *run) askApproval(ctx workflow.Context, kind string) *contract.Failure {
 	}
 	r.controls.approval = nil
 	switch {
-	case a.rejected: // recorded when the answer came, like a yes
+	case a.rejected: // recorded when the answer was received, like an approval
 		return r.notApproved(a)
 	case a.granted:
 		r.Approved[a.kind] = state.Consent{Subject: r.subject(a.kind), By: a.by}
@@ -152,13 +148,13 @@ func (r *run) askApproval(ctx workflow.Context, kind string) *contract.Failure {
 	return r.notApproved(a)
 }
 
-// hasApproval reports whether a person has already approved exactly this: a phase that
-// is healed and runs again asks again only for what has changed.
+// hasApproval reports whether a person has already approved this very plan or tree: a phase that
+// runs again after a heal asks again only if it has changed.
 func (r *run) hasApproval(kind string) bool {
 	return r.Approved[kind].Subject == r.subject(kind)
 }
 
-// approverOf returns the person who approved exactly this, "" if nobody did.
+// approverOf returns the person who approved this very plan or tree, "" if nobody did.
 func (r *run) approverOf(kind string) string {
 	if !r.hasApproval(kind) {
 		return ""
@@ -174,8 +170,8 @@ func (r *run) subject(kind string) string {
 	return "tree " + r.Workspace.Tree
 }
 
-// addNotApproved adds to a record what people read after an approval was refused or
-// expired: why the run ended, and what they can do next.
+// addNotApproved adds an explanation to a record after an approval was refused or expired: why the
+// run ended, and what people can do next.
 func (r *run) addNotApproved(rec *contract.Record, a *approval) {
 	r.Heals.Questions++
 	note, kind := r.resolution(a)
@@ -196,7 +192,7 @@ func (r *run) notApproved(a *approval) *contract.Failure {
 		"the %s was not approved within %s (execution.approval.wait), which counts as rejected", a.kind, r.in.Settings.ApprovalWait).Failure
 }
 
-// adviceNotApproved returns what people can do with a run that was not approved.
+// adviceNotApproved returns the next steps for a run that was not approved.
 func (r *run) adviceNotApproved(kind string) string {
 	if kind == contract.ApprovalPlan {
 		return fmt.Sprintf("to make a new plan and be asked again: rgpt run resume %d; for another goal or your own plan, start a new run", r.in.RunID)
@@ -211,7 +207,7 @@ const (
 	answerGiveUp = "give_up"
 )
 
-// resolution returns what rows and events show of an intervention's answer.
+// resolution returns an intervention's answer as rows and events show it.
 func (r *run) resolution(a *approval) (contract.InterventionNote, contract.EventType) {
 	note := contract.InterventionNote{Number: r.Heals.Questions, Status: "resolved", By: a.by, Answer: answerRetry, Words: a.reason}
 	switch {
@@ -229,8 +225,7 @@ func (a *approval) resolved(kind contract.EventType, note contract.InterventionN
 	return contract.EventDraft{Type: kind, Payload: map[string]any{"intervention_id": a.id, "by": note.By, "answer": note.Answer, "reason": a.reason}}
 }
 
-// notHelped returns the failure of a problem that no one helped with, nil if someone
-// did.
+// notHelped returns the failure of a problem that no one helped with, nil if someone did.
 func (r *run) notHelped(a *approval, class contract.Class, code contract.Code, problem string) *contract.Failure {
 	switch {
 	case a.rejected:
@@ -325,9 +320,9 @@ func (r *run) checkApprove(c contract.Command) error {
 	return nil
 }
 
-// readEdited reads the plan that a person edited and wants to approve. It takes effect
-// once the approval is accepted: if two people answer at the same time, the second is
-// refused and that plan changes nothing.
+// readEdited reads the plan that a person edited and wants to approve. It takes effect once the
+// approval is accepted: if two people answer at the same time, the second is refused and its plan
+// has no effect.
 func (r *run) readEdited(ctx workflow.Context, c contract.Command) error {
 	if c.PlanID == 0 {
 		return nil
@@ -361,7 +356,7 @@ func (r *run) applyReject(_ workflow.Context, c contract.Command) (contract.Reco
 
 func (r *run) checkHeal(c contract.Command) error {
 	if a := r.controls.approval; a == nil || a.answered() || a.kind != contract.InterventionHelp {
-		return commands.Rejected("run %d is not waiting for an intervention; it is %s and heals itself", r.in.RunID, r.Status)
+		return commands.Rejected("run %d is not waiting for an intervention; it is %s", r.in.RunID, r.Status)
 	}
 	if c.Action != "" && !c.Action.Valid() {
 		return commands.Rejected("unknown heal action %q", c.Action)

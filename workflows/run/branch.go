@@ -16,25 +16,23 @@ import (
 )
 
 const (
-	// MaxPendingChecks is how many messages about the branch can wait. Further ones come
-	// again: a failed check stays failed.
+	// MaxPendingChecks is the number of messages about the branch that can wait. Further ones are
+	// sent again later: a failed check stays failed.
 	MaxPendingChecks = 32
-	// MaxCheckEvents is how many events a run writes for single messages that change
-	// nothing. Further messages are reported by their number.
+	// MaxCheckEvents is the number of events that a run writes for individual messages without
+	// effect. Further messages are only counted.
 	MaxCheckEvents = 100
-	// unreportedPause is how long counted messages are collected before their number is
-	// written.
+	// unreportedPause is how long messages are counted before their number is written.
 	unreportedPause = time.Minute
-	// maxHistoryEvents and MaxHistoryBytes are how far messages may grow a history.
-	// Temporal terminates a workflow at 51,200 events or 50 MiB; the rest is enough for
-	// one more repair.
+	// maxHistoryEvents and MaxHistoryBytes limit a history's growth by messages. Temporal
+	// terminates a workflow at 51,200 events or 50 MiB; the difference is enough for one more
+	// repair.
 	maxHistoryEvents = 40_000
 	// MaxHistoryBytes is the same bound in bytes.
 	MaxHistoryBytes = 40 << 20
 )
 
-// watchesBranch reports whether the run, in its present state, watches its released
-// branch.
+// watchesBranch reports whether the run currently watches its released branch.
 func (r *run) watchesBranch() bool {
 	return r.in.Settings.Release.Stay > 0 && r.Status == contract.StatusDone && r.Commit != ""
 }
@@ -116,9 +114,8 @@ func historyFull(ctx workflow.Context) bool {
 	return info.GetCurrentHistoryLength() > maxHistoryEvents || info.GetCurrentHistorySize() > MaxHistoryBytes
 }
 
-// outdated returns why a message is about something else than the released commit, ""
-// if it is not. A check reports again what it finds in a new commit; a person does not
-// repeat a comment.
+// outdated returns why a message does not apply to the released commit, "" if it does. A check
+// reports its findings again for a new commit; a person does not repeat a comment.
 func (r *run) outdated(m contract.CheckMessage) string {
 	if m.Commit == "" || m.About(r.Commit) {
 		return ""
@@ -179,15 +176,15 @@ func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.
 	return r.checkFixed(ctx)
 }
 
-// checkFixed ends the work on a check: its fix is released.
+// checkFixed ends the work on a check whose fix is released.
 func (r *run) checkFixed(ctx workflow.Context) *contract.Failure {
 	r.Watch.CheckName = ""
 	return r.failureOf(r.flush(ctx))
 }
 
-// actionAfter returns the action to take after a person asked for another attempt, ""
-// for the phase as it is. The tests here pass although a check of the branch failed: to
-// run them again would fix nothing.
+// actionAfter returns the action to take after a person asked for another attempt, "" for the phase
+// as it is. The run's own tests pass although a check of the branch failed: running them again
+// would fix nothing.
 func (r *run) actionAfter(a *approval, failure *contract.Failure) contract.HealAction {
 	if a.action == "" && r.Watch.Check != 0 && failure.Class == contract.ClassAssertion {
 		return contract.HealRepair
@@ -195,9 +192,9 @@ func (r *run) actionAfter(a *approval, failure *contract.Failure) contract.HealA
 	return a.action
 }
 
-// endWatch decides how a run ends that watched its branch. Its release stays in any
-// case. A stop leaves the run done; a problem that could not be fixed makes it failed,
-// because the branch in this state is not what was asked for.
+// endWatch decides how a run ends that watched its branch. Its release stays in any case. A stop
+// leaves the run done; a problem that could not be fixed makes it failed, because the branch does
+// not meet the goal.
 func (r *run) endWatch(ctx workflow.Context, failure *contract.Failure) (*contract.Failure, []contract.EventDraft) {
 	reason := "its time is up"
 	if historyFull(ctx) {
@@ -226,8 +223,8 @@ func (r *run) endWatch(ctx workflow.Context, failure *contract.Failure) (*contra
 	return failure, events
 }
 
-// handleChecks registers the update and the signal by which messages come. The IDs are
-// those of messages that came before the workflow continued as new.
+// handleChecks registers the update and the signal for messages about the branch. The IDs belong to
+// messages received before the workflow continued as new.
 func (r *run) handleChecks(ctx workflow.Context, ids []string) error {
 	r.checks = commands.Commands[contract.CheckMessage, contract.Ack]{
 		ID: func(m contract.CheckMessage) string { return m.ID },
@@ -253,8 +250,7 @@ func (r *run) handleChecks(ctx workflow.Context, ids []string) error {
 	})
 }
 
-// unwanted returns why a message cannot be accepted now, "" if it can. It must not
-// change anything.
+// unwanted returns why a message cannot be accepted now, "" if it can. It must not change anything.
 func (r *run) unwanted(m contract.CheckMessage) string {
 	if wrong := m.Problem(); wrong != "" {
 		return "the message " + wrong
@@ -272,8 +268,8 @@ func (r *run) unwanted(m contract.CheckMessage) string {
 	return ""
 }
 
-// receive takes a message. It may come while the release is running or another message
-// is being fixed: then it waits.
+// receive accepts a message. If it arrives while the release is running or another message is being
+// fixed, it waits.
 func (r *run) receive(ctx workflow.Context, m contract.CheckMessage) contract.Ack {
 	if !m.Failed() {
 		r.ignore(ctx, m, contract.EventCheckPassed, "")
@@ -290,8 +286,8 @@ func (r *run) receive(ctx workflow.Context, m contract.CheckMessage) contract.Ac
 	return contract.Ack{Applied: true, Status: r.Status, Message: m.Name + " is being handled"}
 }
 
-// ignore records that a message changed nothing: the first ones one by one, those of a
-// flood by their number.
+// ignore records a message without effect: the first ones individually, those of a flood only as a
+// number.
 func (r *run) ignore(ctx workflow.Context, m contract.CheckMessage, kind contract.EventType, why string) {
 	r.Watch.Ignored++
 	if r.Watch.EventsWritten < MaxCheckEvents {
@@ -300,11 +296,11 @@ func (r *run) ignore(ctx workflow.Context, m contract.CheckMessage, kind contrac
 		return
 	}
 	if r.Watch.Unreported++; r.Watch.Unreported > 1 {
-		return // the one before is waiting to write the number
+		return // the previous call is waiting to write the number
 	}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		if workflow.Sleep(ctx, unreportedPause) != nil {
-			return // the run ends, and writes how many there were
+			return // the end of the run writes the number
 		}
 		n := r.Watch.Unreported
 		r.Watch.Unreported = 0
@@ -312,8 +308,7 @@ func (r *run) ignore(ctx workflow.Context, m contract.CheckMessage, kind contrac
 	})
 }
 
-// recordCheckEvent writes an event about messages, as long as the run's workflow is
-// running.
+// recordCheckEvent writes an event about messages, as long as the run's workflow is running.
 func (r *run) recordCheckEvent(ctx workflow.Context, kind contract.EventType, payload map[string]any) {
 	if _, err := r.transition(ctx, records.EventRecord(kind, payload)); err != nil {
 		r.log.Error("Could not record the outcome of a message about the branch", "event", kind, "error", err)

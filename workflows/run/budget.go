@@ -8,8 +8,8 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
-// recordFailure counts a failure for an agent. An agent that has used up a budget is
-// replaced by a fresh one, which gets a written record of what was tried.
+// recordFailure counts a failure for an agent. An agent that has used up a budget is replaced by a
+// fresh one, which gets a record of the attempts so far.
 func (r *run) recordFailure(ctx workflow.Context, agent contract.Agent, b contract.RepairFault) {
 	c := r.Heals.Budget(agent)
 	why := c.Spend(r.Failed.Step, &b.Failure, r.in.Settings.Agents)
@@ -22,7 +22,7 @@ func (r *run) recordFailure(ctx workflow.Context, agent contract.Agent, b contra
 	}
 }
 
-// handOff writes down what a revoked agent tried, and why it was revoked.
+// handOff records the attempts of a revoked agent, and why it was revoked.
 func (r *run) handOff(ctx workflow.Context, agent contract.Agent, generation int, why string, last contract.ExecutionRef) error {
 	var handoff contract.HandoffResult
 	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityHandoff, contract.HandoffInput{

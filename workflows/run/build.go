@@ -13,21 +13,21 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
-// stepGraph carries out the plan's steps: each as soon as those it depends on are done,
-// at most Parallel at once, each a child workflow in its own copy of the workspace. A
-// step starts from the changes of the steps that it depends on and nothing else, so
-// what it sees does not depend on which step was faster.
+// stepGraph runs the plan's steps: each as soon as its dependencies are done, at most Parallel at
+// the same time, each as a child workflow in its own copy of the workspace. A step starts only from
+// the changes of the steps that it depends on, so its input does not depend on which step was
+// faster.
 type stepGraph struct {
 	run     *run
 	order   []string
 	running int
-	ended   int // steps that ended, which the loop waits for
+	ended   int // number of steps that have ended; the loop waits for it to grow
 	done    map[string]contract.Change
 	failure *contract.Failure
 	cancel  workflow.CancelFunc
 }
 
-// build carries out the step graph and merges all changes.
+// build runs the step graph and merges all changes.
 func (r *run) build(ctx workflow.Context) (any, *contract.Failure) {
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -57,8 +57,8 @@ func (g *stepGraph) resetSteps() {
 	}
 }
 
-// carryOut starts steps as they become free until all are done, one failed, or the run
-// was stopped, and none is running any more. A paused run starts nothing.
+// carryOut starts steps as they become ready, until all are done, one has failed, or the run was
+// stopped, and then waits for the running ones. A paused run starts no steps.
 func (g *stepGraph) carryOut(ctx workflow.Context) error {
 	for {
 		g.start(ctx)
@@ -68,7 +68,7 @@ func (g *stepGraph) carryOut(ctx workflow.Context) error {
 		ended, paused := g.ended, g.run.controls.paused
 		err := workflow.Await(ctx, func() bool { return g.ended != ended || (paused && !g.run.controls.paused) })
 		if err != nil {
-			// Cancelled: the children are too, and we wait for them.
+			// The run was cancelled, and with it the children: wait for them.
 			last, done := workflow.NewDisconnectedContext(ctx)
 			defer done()
 			if waited := workflow.Await(last, func() bool { return g.running == 0 }); waited != nil {
@@ -103,7 +103,7 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 	for _, id := range r.Plan.Requires(step.ID) {
 		needs = append(needs, g.done[id])
 	}
-	// What needs no merge is done here at no cost; the step merges the rest.
+	// Changes that need no merge are applied here at no cost; the step merges the rest.
 	start, rest := contract.FastForward(r.in.Settings.Repo.Workspace(), needs)
 	model, told := r.Models[contract.AgentBuilder], r.Revision
 	child := workflow.ExecuteChildWorkflow(options.Child(ctx, contract.StepWorkflowID(r.in.RunID, step.ID), contract.QueueBuilder), contract.WorkflowStep, contract.StepInput{
@@ -124,8 +124,8 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 	})
 }
 
-// forkedConversation returns what the conversation of a forked step begins with. After
-// the first attempt it starts from scratch, like any other.
+// forkedConversation returns the beginning of a forked step's conversation. Later attempts start
+// from scratch, as in any step.
 func (r *run) forkedConversation(step string) *contract.ConversationFork {
 	if f := r.in.Settings.Fork; f != nil && f.Step == step && r.Executions[step].ID == 0 {
 		return f.Conversation
@@ -133,8 +133,8 @@ func (r *run) forkedConversation(step string) *contract.ConversationFork {
 	return nil
 }
 
-// syncStep sends a step that has just started the directives that the run got in the
-// meantime; later ones are sent at once.
+// syncStep sends a step that has just started the directives that the run got in the meantime;
+// later ones are sent immediately.
 func (g *stepGraph) syncStep(ctx workflow.Context, id string, told int64) {
 	r := g.run
 	r.reachable[id] = true
@@ -143,9 +143,9 @@ func (g *stepGraph) syncStep(ctx workflow.Context, id string, told int64) {
 	}
 }
 
-// finish records how a step ended. After the first failure no other step starts. If
-// nothing can heal the failure, the running steps are stopped too: their work could not
-// be released, but would cost money.
+// finish records how a step ended. After the first failure no other step starts. If nothing can
+// heal the failure, the running steps are stopped too: their work would cost money but could not be
+// released.
 func (g *stepGraph) finish(id string, result contract.StepResult, err error) {
 	r, view := g.run, g.run.Step(id)
 	delete(r.reachable, id)
@@ -175,8 +175,8 @@ func (g *stepGraph) finish(id string, result contract.StepResult, err error) {
 		if c := result.Conflict; c != nil {
 			r.Failed = state.FailedWork{Step: c.Step, Workspace: result.Change.From}
 		}
-		// Other steps continue while the failure may be healed: their work is then not paid
-		// for again.
+		// Other steps continue while the failure may be healed, so that their work is not paid for
+		// twice.
 		if r.MaxRetries <= 0 || fault.Final(failure) {
 			g.cancel()
 		}
@@ -213,7 +213,7 @@ func (r *run) integrate(ctx workflow.Context, g *stepGraph) (any, *contract.Fail
 	return buildOutput{Steps: len(r.Changes), Tree: head.Tree, Patch: head.Patch, Usage: r.Usage}, nil
 }
 
-// buildOutput is what a run's builder_output shows.
+// buildOutput is the content of a run's builder_output.
 type buildOutput struct {
 	Steps int            `json:"steps"`
 	Tree  string         `json:"tree"`

@@ -11,7 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 )
 
-// controls is what people asked of a run.
+// controls is the effect of people's commands on a run.
 type controls struct {
 	paused   bool
 	oneStep  bool // advance: pause again at the next phase
@@ -75,15 +75,15 @@ func (r *run) handle(ctx workflow.Context, before *snapshot) error {
 	return r.handleChecks(ctx, checkIDs)
 }
 
-// command is a command that changes the state and reports what happened: as a record
-// and, for its sender, in words.
+// command returns a command that changes the state and reports the outcome: as a record and, for
+// its sender, as a message.
 func (r *run) command(name string, check func(contract.Command) error, apply func(workflow.Context, contract.Command) (contract.Record, string)) commands.Command[contract.Command, contract.Ack] {
 	return commands.Command[contract.Command, contract.Ack]{
 		Name: name, Check: check,
 		Apply: func(ctx workflow.Context, c contract.Command) (contract.Ack, error) {
 			r.controls.changed = true
 			what, message := apply(ctx, c)
-			// The record must outlive a stop that this very command may have requested.
+			// The record must be written even if this very command requested a stop.
 			last, done := workflow.NewDisconnectedContext(ctx)
 			defer done()
 			ack := contract.Ack{Applied: true, Status: r.Status, Message: message}
@@ -127,7 +127,7 @@ func (r *run) transcriptKeys() []contract.TranscriptKey {
 	return keys
 }
 
-// accepts returns why no command of a name can be accepted now.
+// accepts returns why a command cannot be accepted now, regardless of its own check.
 func (r *run) accepts(name string, args contract.Command) error {
 	if len(args.Reason) > commands.MaxReason {
 		return commands.Rejected("the reason is %d bytes long, more than the %d allowed", len(args.Reason), commands.MaxReason)
@@ -212,8 +212,7 @@ func (r *run) applyStop(_ workflow.Context, c contract.Command) (contract.Record
 	return records.EventRecord(contract.EventRunUpdated, map[string]any{"stopping": true, "by": c.By, "reason": c.Reason}), "is being stopped"
 }
 
-// awaitStart waits until a phase may start: not paused, and approved if that is
-// required.
+// awaitStart waits until a phase may start: not paused, and approved if that is required.
 func (r *run) awaitStart(ctx workflow.Context, p contract.Phase) *contract.Failure {
 	if r.controls.oneStep && p != contract.PhasePlanner {
 		r.controls.oneStep = false

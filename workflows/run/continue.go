@@ -11,8 +11,8 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
-// snapshot is what a run carries over when its workflow continues as new: between two
-// phases, or while it watches its branch. Nothing is in progress then.
+// snapshot is the state that a run keeps when its workflow continues as new: between two phases, or
+// while it watches its branch. Nothing is in progress at that time.
 type snapshot struct {
 	State    state.State       `json:"state"`
 	Next     contract.Phase    `json:"next,omitempty"` // the next phase; empty: the run watches its branch
@@ -27,11 +27,11 @@ type snapshot struct {
 	Checks   []string          `json:"checks,omitempty"`
 }
 
-// inputReserve is the room in a continued run's input for what else Temporal counts.
+// inputReserve is the room in a continued run's input for other data that Temporal counts.
 const inputReserve = 1 << 10
 
-// restore takes over the state of a run whose workflow continued as new. It returns nil
-// if the run is just beginning.
+// restore restores the state of a run whose workflow continued as new. It returns nil if the run is
+// just beginning.
 func (r *run) restore(raw json.RawMessage) (*snapshot, error) {
 	if len(raw) == 0 {
 		return nil, nil
@@ -54,9 +54,8 @@ func (r *run) mustContinue(ctx workflow.Context) bool {
 	return !r.tooLarge && (workflow.GetInfo(ctx).GetContinueAsNewSuggested() || r.commands.Handled()+r.checks.Handled() >= contract.MaxUpdates)
 }
 
-// continueAsNew ends this history, unless something came up that must be handled first;
-// then r.continued is what the workflow returns. If the state is too large, the run
-// stays in its present history.
+// continueAsNew ends this history, unless something must be handled first: it sets r.continued,
+// which the workflow returns. If the state is too large, the run stays in its current history.
 func (r *run) continueAsNew(ctx workflow.Context, next contract.Phase) error {
 	if err := r.flush(ctx); err != nil {
 		return err
@@ -93,7 +92,7 @@ func (r *run) continueAsNew(ctx workflow.Context, next contract.Phase) error {
 	return nil
 }
 
-// inputWith returns the input of the run with a snapshot, and how many bytes it takes.
+// inputWith returns the input of the run with a snapshot, and its size in bytes.
 func (r *run) inputWith(s snapshot) (in contract.RunInput, size int, err error) {
 	in = r.in
 	if in.Continued, err = json.Marshal(s); err != nil {

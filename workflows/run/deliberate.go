@@ -9,9 +9,9 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
-// planTogether gets the run's plan from a deliberation, if that was requested or the
-// planner finds the goal too complex to plan alone. The consensus is kept: a later
-// attempt makes another plan of it, and does not pay for another deliberation.
+// planTogether gets the run's plan from a deliberation, if that was requested or the planner finds
+// the goal too complex to plan alone. The consensus is kept: a later attempt makes another plan
+// from it without paying for another deliberation.
 func (r *run) planTogether(ctx workflow.Context, execution contract.ExecutionRef) (contract.PlanResult, error) {
 	if r.Transcript != nil {
 		return r.askPlanner(ctx, execution)
@@ -40,8 +40,8 @@ func (r *run) planTogether(ctx workflow.Context, execution contract.ExecutionRef
 	return r.askPlanner(ctx, execution)
 }
 
-// deliberate lets ALPHA and BETA agree on how to reach the run's goal. A stop of the
-// run ends them; a pause lets work in progress finish, as everywhere.
+// deliberate lets ALPHA and BETA agree on how to reach the run's goal. A stop of the run ends the
+// deliberation; a pause lets work in progress finish.
 func (r *run) deliberate(ctx workflow.Context, execution contract.ExecutionRef) error {
 	settings := r.deliberationSettings()
 	r.knownMemberModels = settings.Models
@@ -66,8 +66,8 @@ func (r *run) deliberate(ctx workflow.Context, execution contract.ExecutionRef) 
 	return nil
 }
 
-// deliberationSettings returns the settings of a deliberation about the plan: those
-// that the run was started with, and the models that its members use now.
+// deliberationSettings returns the settings of a deliberation about the plan: the run's settings,
+// with the current models of the members.
 func (r *run) deliberationSettings() contract.DeliberationSettings {
 	s := *r.in.Settings.Deliberation
 	s.Models = r.memberModels()
@@ -84,8 +84,8 @@ func (r *run) syncDeliberationModels(ctx workflow.Context) {
 	deliberation.SwitchModels(ctx, r.deliberation, contract.PipelineCommand{Order: r.Revision, By: contract.RunWorkflowID(r.in.RunID), Models: r.memberModels()})
 }
 
-// keepTranscript keeps the transcript as artifacts of the run, and finds out whether
-// the consensus is already a plan.
+// keepTranscript saves the transcript as artifacts of the run, and finds out whether the consensus
+// is already a plan.
 func (r *run) keepTranscript(ctx workflow.Context, execution contract.ExecutionRef) error {
 	var minutes contract.SaveTranscriptResult
 	err := workflow.ExecuteActivity(options.Persistent(ctx), contract.ActivitySaveTranscript, contract.SaveTranscriptInput{
@@ -97,9 +97,9 @@ func (r *run) keepTranscript(ctx workflow.Context, execution contract.ExecutionR
 	return err
 }
 
-// noConsensus returns the failure of a planner whose deliberation failed. What a
-// person, a budget or a machine ended is not its plan's fault, and no heal retries what
-// a person stopped.
+// noConsensus returns the failure of a planner whose deliberation failed. A deliberation that a
+// person, a budget or a machine ended is not the plan's fault, and no heal retries one that a
+// person stopped.
 func noConsensus(result contract.DeliberationResult) error {
 	if f := result.Failure; f != nil && (result.Status == contract.PipelineStopped || result.Status == contract.PipelineFailed || f.Class == contract.ClassHuman) {
 		return fault.Restore(*f)
@@ -113,7 +113,7 @@ func noConsensus(result contract.DeliberationResult) error {
 		result.Attempts, why, result.PipelineID, result.PipelineID)
 }
 
-// pipelineID returns the deliberation that the plan came from, 0 if there is none.
+// pipelineID returns the pipeline whose deliberation produced the plan, 0 if there was none.
 func (r *run) pipelineID() int64 {
 	if r.Consensus == nil {
 		return 0

@@ -12,9 +12,8 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 )
 
-// prepare gives a run what its commands need before anything is paid for: the
-// environment of its base commit, and the results of the project's own checks there. It
-// asks a person for what it cannot get.
+// prepare sets up the run before anything is paid for: it gets the environment of the base commit,
+// and the results of the project's own checks there. If it cannot, it asks a person.
 func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 	if r.in.Settings.Environment == nil {
 		return nil
@@ -27,7 +26,7 @@ func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 			return failure
 		case problem == nil:
 			return r.failureOf(options.NewTask(ctx))
-		case r.in.Settings.PrepareOnly: // the requester has the answer
+		case r.in.Settings.PrepareOnly: // the requester gets the problem as the result
 			return &contract.Failure{Class: problem.class, Code: problem.code, Message: problem.Reason, Cause: problem.cause}
 		}
 		if failure := r.solve(ctx, &agent, problem); failure != nil {
@@ -64,13 +63,13 @@ func (r *run) solve(ctx workflow.Context, agent *environmentAgent, problem *setu
 	return r.askAboutEnvironment(ctx, *problem)
 }
 
-// setupProblem is why a run cannot begin.
+// setupProblem is the reason why a run cannot begin.
 type setupProblem struct {
 	contract.Question
 	class contract.Class
 	code  contract.Code
 	cause string // the end of the failed command's output
-	agent bool   // an agent may find another set-up
+	agent bool   // an agent may find another setup
 	ran   bool   // the checks of the baseline could run
 }
 
@@ -104,8 +103,8 @@ func (r *run) setUp(ctx workflow.Context) (*setupProblem, *contract.Failure) {
 	}, r.failureOf(err)
 }
 
-// prepareFailed records that the preparation could not be carried out. A person may
-// know what to do about it, unless the run was stopped or can never succeed.
+// prepareFailed records that the preparation failed. A person may be able to help, unless the run
+// was stopped or can never succeed.
 func (r *run) prepareFailed(ctx workflow.Context, err error) (*setupProblem, *contract.Failure) {
 	failure := r.failureOf(err)
 	if ctx.Err() != nil {
@@ -164,8 +163,8 @@ func (r *run) runBaseline(ctx workflow.Context, b contract.BaselineResult) error
 		if err := workflow.Await(ctx, func() bool { return !r.controls.paused }); err != nil {
 			return err
 		}
-		// A failed build on the base ends nothing: if a change's build fails in the same way,
-		// its tests still run, and need something to be compared with.
+		// A failed build on the base does not end the baseline: if a change's build fails in the
+		// same way, its tests still run and need results to compare with.
 		if _, err := r.verifyFor(ctx, contract.VerifyInput{
 			Execution: contract.BaselineExecution(r.in.RunID), Workspace: r.in.Settings.Repo.Workspace(), Baseline: b.Key,
 		}, stage); err != nil {
@@ -185,8 +184,8 @@ func checkNames(stages [][]contract.Check) []string {
 	return names
 }
 
-// problemOf returns what in a baseline keeps the run from beginning: checks that cannot
-// even start and, if people want to be asked, checks that fail.
+// problemOf returns the problem in a baseline that keeps the run from beginning: checks that cannot
+// start and, if the settings require asking, checks that fail.
 func (r *run) problemOf(b contract.BaselineResult) *setupProblem {
 	switch {
 	case len(b.Unavailable) > 0:

@@ -8,18 +8,18 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 )
 
-// environmentTries is how often the environment agent is asked in one run. What it does
-// not find in the second attempt, a person must answer.
+// environmentTries is how often the environment agent is asked in one run. If its second attempt
+// fails, a person is asked.
 const environmentTries = 2
 
-// environmentAgent is what a run knows about its environment agent.
+// environmentAgent is a run's state of its environment agent.
 type environmentAgent struct {
 	tries    int
 	proposed int64 // the setup being tried; 0: none
 }
 
-// askEnvironmentAgent lets an agent look for a set-up that works, and reports whether
-// it proposed one. A failed agent does not fail the run: a person is asked then.
+// askEnvironmentAgent lets an agent look for a working setup, and reports whether it proposed one.
+// If the agent fails, the run does not fail; a person is asked.
 func (r *run) askEnvironmentAgent(ctx workflow.Context, agent *environmentAgent, p *setupProblem) (bool, *contract.Failure) {
 	agent.tries--
 	settings := r.loopSettings()
@@ -57,7 +57,7 @@ func (r *run) askEnvironmentAgent(ctx workflow.Context, agent *environmentAgent,
 	return true, r.failureOf(err)
 }
 
-// judgeSetup records of a proposed setup whether the baseline could run with it.
+// judgeSetup records whether the baseline could run with a proposed setup.
 func (r *run) judgeSetup(ctx workflow.Context, agent *environmentAgent, problem *setupProblem) *contract.Failure {
 	ran := problem == nil && r.in.Settings.Environment.Baseline || problem != nil && problem.ran
 	if agent.proposed == 0 || !ran && (problem == nil || !problem.agent) {

@@ -21,7 +21,7 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 	if r.MaxRetries <= 0 || fault.Final(failure) {
 		return "", failure
 	}
-	if agent := contract.AgentOf(p); p.UsesModel() { // what the others find is not their fault
+	if agent := contract.AgentOf(p); p.UsesModel() { // the other phases report failures that they did not cause
 		r.recordFailure(ctx, agent, contract.RepairFault{Failure: *failure, Execution: r.executionOf(p, r.Failed.Step)})
 	}
 	var asked contract.Command // by a person
@@ -63,8 +63,8 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 	}
 }
 
-// askAnyway asks a person although the heal that should have asked failed: otherwise
-// the heal would begin again and again, and no budget counts questions.
+// askAnyway asks a person even if the heal that should have asked has failed: otherwise the heal
+// would be repeated endlessly, because no budget counts questions.
 func (r *run) askAnyway(p contract.Phase, failure *contract.Failure, asked contract.Command, d contract.Directive) contract.Directive {
 	if d.Failed == "" || asked.Action != contract.HealAskPerson {
 		return d
@@ -104,7 +104,7 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 		contract.WorkflowSelfHeal, in)
 	if child.GetChildWorkflowExecution().Get(ctx, nil) == nil {
 		r.Heals.UnderWay = in.Number
-		if r.Revision != in.Directives.Seq { // something was asked of the run meanwhile
+		if r.Revision != in.Directives.Seq { // the run received a command in the meantime
 			r.notifyHeal(ctx)
 		}
 	}
@@ -114,8 +114,8 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 		return d, ctx.Err()
 	}
 	if err != nil {
-		// A heal that could not even begin counts as tried: the run is about the failure to
-		// be healed, not about the failure to heal it.
+		// A heal that could not even begin counts as tried: the failure of the run is the one to be
+		// healed, not the failed heal.
 		d = contract.Directive{Number: in.Number, Action: asked.Action, Failed: fault.Of(err).Message, Class: failure.Class, Code: failure.Code}
 	}
 	if d.Failed == "" {
@@ -136,16 +136,15 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 	return d, ctx.Err() // a heal that was stopped has begun, and counts
 }
 
-// repeatable reports whether the same action may be taken again for the same failure,
-// because it would not be the same: a repair that changed something, from which the
-// next one starts; another worker, since the next one differs again; a context that
-// overflowed, which is halved again. The budget bounds them.
+// repeatable reports whether an action may be repeated for the same failure, because it would
+// differ this time: a repair starts from the changes of the last one, another worker is chosen, or
+// a context that overflowed is halved again. The budget limits the repetitions.
 func repeatable(d contract.Directive) bool {
 	return d.Failed == "" && (d.Action == contract.HealRepair || d.Worker != "" || d.Compact > 0 && d.Code == contract.CodeContextOverflow)
 }
 
-// triedAt names the failure for which actions count as tried. If other tests fail after
-// a repair, that is another failure: the repair made progress.
+// triedAt returns the key of the failure for which actions count as tried. If other tests fail
+// after a repair, that is a different failure: the repair made progress.
 func triedAt(work string, f *contract.Failure) string {
 	key := work + " " + string(f.Class)
 	if f.Class == contract.ClassAssertion {
@@ -162,7 +161,7 @@ func (r *run) executionOf(p contract.Phase, step string) contract.ExecutionRef {
 	}
 	ref := r.Executions[name]
 	ref.RunID, ref.Phase, ref.Step = r.in.RunID, p, step
-	if ref.ID == 0 { // it failed before it began: use the phase's
+	if ref.ID == 0 { // it failed before it began: use the execution of the phase
 		ref = r.Executions[string(p)]
 	}
 	return ref
@@ -199,13 +198,13 @@ func (r *run) applyDirective(ctx workflow.Context, p contract.Phase, d contract.
 	if d.Change != nil {
 		r.takeOver(p, *d.Change, *d.Credit)
 		if back == contract.PhaseReleaser {
-			back = contract.PhaseTester // nothing is released that was not verified
+			back = contract.PhaseTester // nothing is released unverified
 		}
 	} else if step != "" {
 		r.undo(step)
 	}
 	if back == contract.PhasePlanner {
-		// Another plan has other steps: what was built for this one no longer counts.
+		// Another plan has other steps: the changes made for this plan no longer count.
 		r.Done, r.Workspace = map[string]contract.Change{}, r.in.Settings.Repo.Workspace()
 		r.Heals.ForgetSteps()
 		for _, step := range workflow.DeterministicKeys(r.affinities) {
@@ -225,15 +224,15 @@ func (r *run) markApplied() {
 	}
 }
 
-// applyForm applies what a directive says about how the next attempts ask and where
-// they work.
+// applyForm applies the parts of a directive that set the schemas, the context and the worker of
+// the next attempts.
 func (r *run) applyForm(back contract.Phase, step string, d contract.Directive) {
 	key := affinity.WorkKey(back, step)
 	switch {
 	case d.Schema:
 		r.Heals.Schema[back] = true
 	case d.Code == contract.CodeBadRequest:
-		delete(r.Heals.Schema, back) // which this provider does not accept
+		delete(r.Heals.Schema, back) // this provider does not accept the strict schema
 	}
 	if d.Compact > 0 {
 		r.Heals.Compact[key] = d.Compact
@@ -258,8 +257,7 @@ func (r *run) undo(step string) {
 	}
 }
 
-// takeOver makes a patch part of the run's work. A patch of the builder replaces the
-// change of the step that failed.
+// takeOver adopts a patch. A patch of the builder's work replaces the change of the failed step.
 func (r *run) takeOver(p contract.Phase, c contract.Change, credit contract.Credit) {
 	r.Credits[c.Step] = credit
 	if p == contract.PhaseBuilder {
@@ -275,8 +273,8 @@ func (r *run) takeOver(p contract.Phase, c contract.Change, credit contract.Cred
 	r.Stages = append(r.Stages, c.To.Slim())
 }
 
-// openHealOutcomes records for heals with an unknown result that the run ended first:
-// their phase never finished, or never began.
+// openHealOutcomes records that the run ended before the result of its open heals was known: their
+// phase never finished, or never began.
 func (r *run) openHealOutcomes() ([]contract.HealNote, []contract.EventDraft) {
 	const result = "the run ended first"
 	var notes []contract.HealNote
@@ -292,9 +290,8 @@ func (r *run) openHealOutcomes() ([]contract.HealNote, []contract.EventDraft) {
 	return notes, events
 }
 
-// healOutcomes returns the results of the heals that were applied. Those of a phase
-// that succeeded have helped, and those of a step that is done. When a phase fails, no
-// other heal has.
+// healOutcomes returns the results of the applied heals. Heals of a phase that succeeded, or of a
+// step that is done, have helped. When a phase fails, no other heal has helped.
 func (r *run) healOutcomes(p contract.Phase, failure *contract.Failure) ([]contract.HealNote, []contract.EventDraft) {
 	var notes []contract.HealNote
 	var events []contract.EventDraft

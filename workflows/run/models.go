@@ -34,8 +34,8 @@ func (r *run) checkSwitchModel(c contract.Command) error {
 	return nil
 }
 
-// providers names the providers that the run was started with: the configured ones, and
-// those that its models use anyway.
+// providers returns the names of the run's providers: the configured ones, and the providers of its
+// models.
 func (r *run) providers() []string {
 	known := slices.Clone(r.in.Settings.Providers)
 	for _, agent := range workflow.DeterministicKeys(r.Models) {
@@ -63,11 +63,11 @@ func (r *run) applySwitchModel(ctx workflow.Context, c contract.Command) (contra
 		whom = "the " + string(c.Agent)
 	}
 	return records.EventRecord(contract.EventModelSwitched, map[string]any{"agent": c.Agent, "model": c.Model, "by": c.By}),
-		fmt.Sprintf("%s use %s from %s, starting with the next call", whom, c.Model.Model, c.Model.Provider)
+		fmt.Sprintf("%s switched to %s (%s), starting with the next call", whom, c.Model.Model, c.Model.Provider)
 }
 
-// setModel changes an agent's model for the rest of the run. A member that was switched
-// to the planner's model to deliberate about the plan still uses the planner's.
+// setModel changes an agent's model for the rest of the run. A member that was switched to the
+// planner's model for the deliberation about the plan keeps following the planner.
 func (r *run) setModel(agent contract.Agent, m contract.ModelChoice) {
 	if agent == contract.AgentPlanner {
 		r.followPlanner(m)
@@ -111,10 +111,9 @@ func (r *run) everyModel() map[contract.Agent]contract.ModelChoice {
 	return out
 }
 
-// memberModels returns the models of the members that deliberate about the plan: the
-// one that a person switched a member to, else the one that the run was started with. A
-// member on the planner's model uses the one that the planner was switched to since, by
-// a person or because its provider was down.
+// memberModels returns the models of the members that deliberate about the plan: the model that a
+// person chose for the member, else the model from the start of the run. A member on the planner's
+// model follows the planner when a person, or an outage of its provider, switches it.
 func (r *run) memberModels() map[contract.Agent]contract.ModelChoice {
 	s := r.in.Settings.Deliberation
 	first, now := r.in.Settings.Models[contract.AgentPlanner], r.Models[contract.AgentPlanner]
@@ -132,8 +131,7 @@ func (r *run) memberModels() map[contract.Agent]contract.ModelChoice {
 	return models
 }
 
-// followPlanner gives the members that were switched to the planner's model the
-// planner's next one.
+// followPlanner switches the members on the planner's model to the planner's next model.
 func (r *run) followPlanner(next contract.ModelChoice) {
 	planner := r.Models[contract.AgentPlanner]
 	for _, m := range contract.Members() {

@@ -21,8 +21,7 @@ func (r *run) notifyStep(ctx workflow.Context, step string) {
 	r.notify(ctx, contract.StepWorkflowID(r.in.RunID, step), contract.AgentBuilder)
 }
 
-// notifyHeal sends the directives to a running heal, which passes them on to the Repair
-// agent.
+// notifyHeal sends the directives to a running heal, which passes them on to the Repair agent.
 func (r *run) notifyHeal(ctx workflow.Context) {
 	if n := r.Heals.UnderWay; n > 0 {
 		r.notify(ctx, contract.HealWorkflowID(r.in.RunID, n), contract.AgentRepair)
@@ -37,7 +36,7 @@ func (r *run) instructionsFor(agent contract.Agent) contract.Directives {
 func (r *run) notify(ctx workflow.Context, id string, agent contract.Agent) {
 	directives := r.instructionsFor(agent)
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		// An agent that has just ended no longer needs directives.
+		// An agent that has just ended does not need directives.
 		if err := workflow.SignalExternalWorkflow(ctx, id, "", contract.SignalDirectives, directives).Get(ctx, nil); err != nil {
 			r.log.Info("Could not signal a child workflow", "workflow", id, "error", err)
 		}

@@ -7,15 +7,14 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
-// releaseOutput is what a run's releaser_output shows.
+// releaseOutput is the content of a run's releaser_output.
 type releaseOutput struct {
 	Branch string `json:"branch"`
 	Commit string `json:"commit"`
 	Pushed bool   `json:"pushed"`
 }
 
-// findProtected finds out which changed files of the run need an approval before they
-// are pushed.
+// findProtected finds the changed files that need an approval before they are pushed.
 func (r *run) findProtected(ctx workflow.Context) error {
 	s := r.in.Settings.Release
 	r.Protected = contract.ProtectedFiles{}

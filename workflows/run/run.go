@@ -20,14 +20,14 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
-// Workflow is one orchestration of one goal against one repository: planner, builder,
-// tester, releaser, in this order, each a phase with its own agent. Commands of people
-// come in as updates and signals (commands.go). The result says how the run ended; an
-// error of the workflow itself means that its last state could not be written.
+// Workflow is one orchestration of one goal against one repository: planner, builder, tester,
+// releaser, in this order, each a phase with its own agent. People's commands arrive as updates and
+// signals (commands.go). The result describes the end of the run; an error of the workflow itself
+// means that its last state could not be written.
 func Workflow(ctx workflow.Context, in contract.RunInput) (contract.RunResult, error) {
 	r := newRun(ctx, in)
 	work, cancel := workflow.WithCancel(ctx)
-	r.cancel = cancel // a command may have come before the workflow's first task
+	r.cancel = cancel // a command may arrive before the workflow's first task
 	before, err := r.restore(in.Continued)
 	if err == nil {
 		err = r.handle(ctx, before)
@@ -38,13 +38,13 @@ func Workflow(ctx workflow.Context, in contract.RunInput) (contract.RunResult, e
 	return r.run(ctx, work, before)
 }
 
-// run is the workflow's state: the run's own (pure), and what coordinates it.
+// run is the workflow's state: the run's own state (pure), and the state of its coordination.
 type run struct {
 	state.State
 	in        contract.RunInput
 	log       log.Logger
 	rows      *records.Recorder
-	controls  controls // what people asked for: pause, stop, approvals
+	controls  controls // effects of commands: pause, stop, approvals
 	commands  commands.Commands[contract.Command, contract.Ack]
 	checks    commands.Commands[contract.CheckMessage, contract.Ack]
 	cancel    workflow.CancelFunc
@@ -52,13 +52,13 @@ type run struct {
 
 	runDeadline time.Time // when the run must have ended; zero: no limit
 	tooLarge    bool      // to continue as new
-	continued   error     // that the workflow returns to continue as new
+	continued   error     // returned by the workflow to continue as new
 
 	completed         *contract.Record                        // of a phase, not written yet; see complete
 	reachable         map[string]bool                         // steps whose workflows have started and can be signalled
-	affinities        map[string]*affinity.Affinity           // where work is done, by phase or step
+	affinities        map[string]*affinity.Affinity           // by phase or step
 	errorTypeShown    bool                                    // Temporal shows the class of a failure
-	deliberation      workflow.ChildWorkflowFuture            // about the plan, the last one; nil: there was none
+	deliberation      workflow.ChildWorkflowFuture            // the latest one about the plan; nil: none
 	knownMemberModels map[contract.Agent]contract.ModelChoice // models of the deliberation's members, as last sent to them
 }
 
@@ -77,15 +77,15 @@ func newRun(ctx workflow.Context, in contract.RunInput) *run {
 	return r
 }
 
-// keepSteps takes over steps that are not repeated.
+// keepSteps adopts the results of steps that are not repeated.
 func (r *run) keepSteps(steps []contract.StepOutput) {
 	for _, s := range steps {
 		r.Done[s.Step], r.Credits[s.Step] = s.Change, s.Credit
 	}
 }
 
-// run carries out the phases. Work runs on its own context, which a stop cancels; what
-// must still be written afterwards runs on a disconnected one.
+// run runs the phases. They have their own context, which a stop cancels; the final writes run on a
+// disconnected context.
 func (r *run) run(ctx, work workflow.Context, before *snapshot) (contract.RunResult, error) {
 	r.startClock(work)
 	failure := r.carryOut(work, before)
@@ -97,7 +97,7 @@ func (r *run) run(ctx, work workflow.Context, before *snapshot) (contract.RunRes
 	return r.finish(ctx, failure)
 }
 
-// carryOut does what is left of a run: all of it, or what comes after the snapshot.
+// carryOut runs all phases, or those after the snapshot.
 func (r *run) carryOut(ctx workflow.Context, before *snapshot) (failure *contract.Failure) {
 	switch {
 	case before == nil:
@@ -120,9 +120,9 @@ func (r *run) carryOut(ctx workflow.Context, before *snapshot) (failure *contrac
 	return failure
 }
 
-// runFrom carries out the phases in order, from one on. A phase that failed and was
-// healed is repeated from where the heal says. It returns the failure that the run ends
-// with, if any.
+// runFrom runs the phases in order, starting with the given one. After a failure is healed, it
+// continues from the phase that the heal names. It returns the failure that the run ends with, if
+// any.
 func (r *run) runFrom(ctx workflow.Context, first contract.Phase) *contract.Failure {
 	phases := contract.Phases()
 	for i := slices.Index(phases, first); i < len(phases); i++ {
@@ -147,15 +147,14 @@ func (r *run) runFrom(ctx workflow.Context, first contract.Phase) *contract.Fail
 	return nil
 }
 
-// recordCancel records a cancellation that came from Temporal itself, not as a command,
-// as a stop.
+// recordCancel records a cancellation that came from Temporal itself, not as a command, as a stop.
 func (r *run) recordCancel(ctx workflow.Context) {
 	if ctx.Err() != nil && !r.controls.stopping() {
 		r.controls.stop = &fault.New(contract.ClassHuman, contract.CodeCancelled, "cancelled in Temporal; partial results are kept").Failure
 	}
 }
 
-// runPhase carries out a phase from running to completed, or returns why it could not.
+// runPhase runs a phase from running to completed, or returns its failure.
 func (r *run) runPhase(ctx workflow.Context, p contract.Phase) *contract.Failure {
 	if failure := r.awaitStart(ctx, p); failure != nil {
 		return failure
@@ -179,7 +178,7 @@ func (r *run) runPhase(ctx workflow.Context, p contract.Phase) *contract.Failure
 	return r.fail(ctx, p, execution, failure)
 }
 
-// phaseWork does the work of a phase. Its output is what the run shows of it.
+// phaseWork does the work of a phase and returns the output that the run shows.
 func (r *run) phaseWork(ctx workflow.Context, p contract.Phase, execution contract.ExecutionRef) (any, *contract.Failure) {
 	switch p {
 	case contract.PhasePlanner:
@@ -193,9 +192,8 @@ func (r *run) phaseWork(ctx workflow.Context, p contract.Phase, execution contra
 	}
 }
 
-// separateCommands makes a phase begin in a later workflow task than the last command
-// that was applied: a replay from the phase would otherwise wait for the same answer
-// again.
+// separateCommands makes a phase begin in a later workflow task than the last applied command:
+// otherwise, a replay from the phase would wait for the same answer again.
 func (r *run) separateCommands(ctx workflow.Context) *contract.Failure {
 	for r.controls.changed {
 		r.controls.changed = false
@@ -209,7 +207,7 @@ func (r *run) separateCommands(ctx workflow.Context) *contract.Failure {
 	return nil
 }
 
-// begin makes the run's phase running.
+// begin sets the run's phase to running.
 func (r *run) begin(ctx workflow.Context, p contract.Phase) (contract.ExecutionRef, error) {
 	r.Phase = p
 	if err := r.SetStatus(p.Running()); err != nil {
@@ -248,9 +246,9 @@ func (r *run) replayed(ctx workflow.Context, p contract.Phase, o contract.Replay
 	return err
 }
 
-// complete makes the run's phase completed. That is written with what follows: usually
-// the next phase begins at once, and both are one record with two events. Anything the
-// run would wait for writes it first (flush).
+// complete sets the run's phase to completed. This is written with the next change: usually the
+// next phase begins immediately, and both are one record with two events. Before the run waits for
+// anything, it is written separately (flush).
 func (r *run) complete(p contract.Phase, execution contract.ExecutionRef, output any) error {
 	if err := r.SetStatus(p.Completed()); err != nil {
 		return err
@@ -270,7 +268,7 @@ func (r *run) complete(p contract.Phase, execution contract.ExecutionRef, output
 	return nil
 }
 
-// flush writes a phase's completion that is still unwritten.
+// flush writes a phase's unwritten completion, if any.
 func (r *run) flush(ctx workflow.Context) error {
 	if r.completed == nil {
 		return nil
@@ -279,8 +277,8 @@ func (r *run) flush(ctx workflow.Context) error {
 	return err
 }
 
-// fail makes the run's phase failed. A stop is not a failure of the phase: its
-// execution is cancelled, and finish records the rest.
+// fail sets the run's phase to failed. A stop is not a failure of the phase: its execution is
+// cancelled, and finish records the rest.
 func (r *run) fail(ctx workflow.Context, p contract.Phase, execution contract.ExecutionRef, failure *contract.Failure) *contract.Failure {
 	end := &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionFailed, Failure: failure}
 	last, done := workflow.NewDisconnectedContext(ctx)
@@ -318,7 +316,7 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 	case r.Watch.On:
 		failure, events = r.endWatch(ctx, failure)
 	case r.Status == contract.StatusDone:
-		failure = nil // released before anybody could stop it
+		failure = nil // released before it could be stopped
 	case r.controls.stopping():
 		failure = r.controls.stop
 		r.Status, r.PausedFrom, r.WaitingFor = contract.StatusCancelled, "", ""
@@ -348,9 +346,8 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 	return contract.RunResult{RunID: r.in.RunID, Status: r.Status, Branch: r.Branch, Commit: r.Commit, Failure: failure}, nil
 }
 
-// cleanUp removes the run's directories on the host that most likely has them; each
-// worker sweeps its own later. They are caches: leftovers only cost disk space, so a
-// failure is only logged.
+// cleanUp removes the run's directories on the host that most likely has them; each worker sweeps
+// its own later. They are caches: leftovers only cost disk space, so a failure is only logged.
 func (r *run) cleanUp(ctx workflow.Context) {
 	activity := options.Remote(ctx, contract.QueueBuilder, options.CleanUpTimeout)
 	activity = workflow.WithScheduleToCloseTimeout(activity, options.CleanUpTimeout)
@@ -359,8 +356,7 @@ func (r *run) cleanUp(ctx workflow.Context) {
 	}
 }
 
-// plan gets the run's plan: from the model, from a deliberation, or from the run's
-// input.
+// plan gets the run's plan: from the model, from a deliberation, or from the run's input.
 func (r *run) plan(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
 	var result contract.PlanResult
 	var err error
@@ -382,8 +378,8 @@ func (r *run) plan(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 	}, nil
 }
 
-// askPlanner asks the planner's model for a plan: one made from the consensus of a
-// deliberation, if there was one.
+// askPlanner asks the planner's model for a plan, made from the consensus of a deliberation if
+// there was one.
 func (r *run) askPlanner(ctx workflow.Context, execution contract.ExecutionRef) (contract.PlanResult, error) {
 	s := r.in.Settings
 	var result contract.PlanResult
@@ -403,8 +399,8 @@ func (r *run) adopt(ctx workflow.Context, planID int64) (contract.PlanResult, er
 	return result, err
 }
 
-// branchToRelease names the branch that must be free at the end, if the run gets that
-// far and has not released it before.
+// branchToRelease returns the branch that must be free at the end, if the run has a release and has
+// not released it before.
 func (r *run) branchToRelease() string {
 	if r.in.Settings.PlanOnly || r.Commit != "" {
 		return ""
@@ -412,14 +408,14 @@ func (r *run) branchToRelease() string {
 	return r.in.Settings.Release.Branch
 }
 
-// planOutput is what a run's planner_output holds besides the plan, which is read from
-// its own table.
+// planOutput is the content of a run's planner_output besides the plan, which is read from its own
+// table.
 type planOutput struct {
 	PlanID     int64          `json:"plan_id"`
 	Steps      int            `json:"steps"`
 	Complexity float64        `json:"complexity_score"`
 	Usage      contract.Usage `json:"usage"`
-	PipelineID int64          `json:"pipeline_id,omitempty"` // of the deliberation that the plan came from
+	PipelineID int64          `json:"pipeline_id,omitempty"` // of the deliberation that produced the plan
 }
 
 // startClock stops the run when its time is up.
@@ -454,8 +450,8 @@ func (r *run) startClock(ctx workflow.Context) {
 	})
 }
 
-// timeLeft returns what is left of a run's time when the timer fires. The timer of a
-// replayed run is the one of its first attempt.
+// timeLeft returns what is left of a run's time when the timer fires. A replayed run has the timer
+// of its first attempt.
 func (r *run) timeLeft(ctx workflow.Context, most time.Duration) time.Duration {
 	var from time.Time
 	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityRunTimeFrom, r.in.RunID).Get(ctx, &from)
@@ -466,8 +462,8 @@ func (r *run) timeLeft(ctx workflow.Context, most time.Duration) time.Duration {
 	return most - workflow.Now(ctx).Sub(from)
 }
 
-// transition writes the run's present state with its events, and shows it in Temporal's
-// search attributes.
+// transition writes the run's current state with its events, and shows it in Temporal's search
+// attributes.
 func (r *run) transition(ctx workflow.Context, rec contract.Record) (contract.RecordResult, error) {
 	attributes := []temporal.SearchAttributeUpdate{
 		options.KeyPhase.ValueSet(string(r.Phase)),

@@ -10,8 +10,8 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
-// testOutput is what a run's tester_output shows besides results and artifacts, which
-// are read from their own tables.
+// testOutput is the content of a run's tester_output besides results and artifacts, which are read
+// from their own tables.
 type testOutput struct {
 	Summary contract.TestSummary   `json:"summary"`
 	Checks  []contract.CheckResult `json:"checks"`
@@ -40,7 +40,7 @@ func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 			return nil, failure
 		}
 		if isNewTestProof(stage) && slices.ContainsFunc(out.Checks, stopsRun) {
-			continue // a failed test says enough
+			continue // a test has already failed
 		}
 		results, err := r.verify(ctx, execution, stage)
 		if err != nil {
@@ -48,7 +48,7 @@ func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 		}
 		out.Checks = append(out.Checks, results...)
 		if buildFailed(results) {
-			break // what does not build cannot be tested
+			break // a change that does not build cannot be tested
 		}
 	}
 	report, err := r.report(ctx, execution)
@@ -80,12 +80,12 @@ func isNewTestProof(stage []contract.Check) bool {
 	return len(stage) == 1 && stage[0].ID == contract.CheckNewTests
 }
 
-// stopsRun reports whether a check stops the run, whatever the thresholds say.
+// stopsRun reports whether a check stops the run regardless of the thresholds.
 func stopsRun(c contract.CheckResult) bool {
 	return !c.OK && (c.Check.Category == contract.CategoryBuild || c.Check.Category == contract.CategoryTest) && c.Check.ID != contract.CheckPinnedTests
 }
 
-// report sums up the checks of an execution.
+// report summarizes the checks of an execution.
 func (r *run) report(ctx workflow.Context, execution contract.ExecutionRef) (contract.TestReportResult, error) {
 	var report contract.TestReportResult
 	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityTestReport, contract.TestReportInput{
@@ -94,9 +94,9 @@ func (r *run) report(ctx workflow.Context, execution contract.ExecutionRef) (con
 	return report, err
 }
 
-// retest repeats passed tests, as often as the run's settings say, until a round fails.
-// Each round has its own checks. The report judges failed checks; a failure means that
-// a round could not be carried out.
+// retest repeats passed tests, as often as the run's settings require, until a round fails. Each
+// round has its own checks. The report judges failed checks; retest returns a failure only if it
+// could not run a round.
 func (r *run) retest(ctx workflow.Context, execution contract.ExecutionRef, stages [][]contract.Check) ([]contract.CheckResult, *contract.Failure) {
 	var all []contract.CheckResult
 	most := r.in.Settings.StableRetests
@@ -129,12 +129,12 @@ func retestChecks(stages [][]contract.Check, round, rounds int) []contract.Check
 	return out
 }
 
-// verify carries out the checks of one stage on the run's work.
+// verify runs the checks of one stage on the run's workspace.
 func (r *run) verify(ctx workflow.Context, execution contract.ExecutionRef, stage []contract.Check) ([]contract.CheckResult, error) {
 	return r.verifyFor(ctx, contract.VerifyInput{Execution: execution, Workspace: r.Workspace}, stage)
 }
 
-// verifyFor carries out the checks of one stage in parallel, each with in.
+// verifyFor runs the checks of one stage in parallel, each with the input in.
 func (r *run) verifyFor(ctx workflow.Context, in contract.VerifyInput, stage []contract.Check) ([]contract.CheckResult, error) {
 	in.Timeout = r.in.Settings.VerifyTimeout
 	checks := make([]workflow.Future, len(stage))

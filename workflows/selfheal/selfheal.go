@@ -1,4 +1,4 @@
-// Package selfheal is the workflow that decides how one failure of a run is healed.
+// Package selfheal is the workflow that heals one failure of a run.
 package selfheal
 
 import (
@@ -15,10 +15,9 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 )
 
-// Workflow heals one failure of a run: it diagnoses the failure, chooses the next
-// action of its class that was not tried, carries it out, and answers with a directive,
-// which the run applies. An action that could not be carried out is a directive too,
-// which says so; the run asks for the next one.
+// Workflow heals one failure of a run: it diagnoses the failure, chooses the next untried action of
+// its class, carries it out, and returns a directive, which the run applies. If the action could
+// not be carried out, the directive reports that, and the run starts the next heal.
 func Workflow(ctx workflow.Context, in contract.HealInput) (contract.Directive, error) {
 	h := &heal{in: in, failure: in.Failure, rows: records.NewRecorder(ctx, in.RunID), instructions: in.Directives}
 	h.listen(ctx)
@@ -51,7 +50,7 @@ type heal struct {
 	instructions contract.Directives          // of the run, the newest
 	agent        workflow.ChildWorkflowFuture // the Repair agent, while it is running
 
-	worker string // other than the one that failed; empty: none
+	worker string // a worker other than the failed one; empty: none
 }
 
 // listen receives the run's directives, and passes them on to the Repair agent.
@@ -78,22 +77,22 @@ func (h *heal) forward(ctx workflow.Context) {
 	}
 	sent := h.agent.SignalChildWorkflow(ctx, contract.SignalDirectives, h.instructions)
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		// An agent that has just ended no longer needs directives.
+		// An agent that has just ended does not need directives.
 		if err := sent.Get(ctx, nil); err != nil {
 			workflow.GetLogger(ctx).Info("Could not signal the Repair agent", "heal", h.in.Number, "error", err)
 		}
 	})
 }
 
-// disconnected returns a context for short work between two records, which a stop does
-// not interrupt. A workflow task during which a cancellation arrives may be discarded
-// after its records were written; when it is repeated it must produce the same records,
-// or rows would show what no history knows.
+// disconnected returns a context for short work between two records, which a stop does not
+// interrupt. A workflow task during which a cancellation arrives may be discarded after its records
+// were written; its repetition must produce the same records, or the rows would not match any
+// history.
 func disconnected(ctx workflow.Context) (workflow.Context, workflow.CancelFunc) {
 	return workflow.NewDisconnectedContext(ctx)
 }
 
-// diagnose examines what the failed execution left behind.
+// diagnose examines the results of the failed execution.
 func (h *heal) diagnose(ctx workflow.Context) error {
 	ctx, done := disconnected(ctx)
 	defer done()
@@ -105,8 +104,8 @@ func (h *heal) diagnose(ctx workflow.Context) error {
 	return err
 }
 
-// lookForWorker finds a worker that can do what another one failed at, if that is the
-// next action for such a failure.
+// lookForWorker looks for another worker for the failed work, if that is the next action for such a
+// failure.
 func (h *heal) lookForWorker(ctx workflow.Context) {
 	row := fault.HealOf(h.failure.Class, h.failure.Code)
 	if h.in.Asked != "" {
@@ -126,8 +125,8 @@ func (h *heal) lookForWorker(ctx workflow.Context) {
 	h.worker = h.otherThanFailed(found.Workers)
 }
 
-// otherThanFailed picks the first worker that has not failed. If it is unknown which
-// worker failed, the only one there is must be it.
+// otherThanFailed picks the first worker that has not failed. If the failed worker is unknown and
+// there is only one worker, that one must have failed.
 func (h *heal) otherThanFailed(workers []string) string {
 	if h.in.Failure.Worker == "" && len(workers) < 2 {
 		return ""
@@ -140,8 +139,8 @@ func (h *heal) otherThanFailed(workers []string) string {
 	return ""
 }
 
-// choose returns the action that was asked for, or the next action that was not tried
-// and makes sense here. If there is none, it asks a person.
+// choose returns the requested action, or the next untried action that applies here. If there is
+// none, it asks a person.
 func (h *heal) choose() contract.HealAction {
 	if h.in.Asked != "" {
 		return h.in.Asked
@@ -172,7 +171,7 @@ func (h *heal) applies(action contract.HealAction) bool {
 	case contract.HealOtherProvider:
 		return h.otherModel(true) != nil
 	case contract.HealStricterSchema, contract.HealCompactContext:
-		return h.in.Phase == contract.PhasePlanner || h.in.Step != "" // the others do not call a model
+		return h.in.Phase == contract.PhasePlanner || h.in.Step != "" // the other phases do not call a model
 	case contract.HealOtherWorker:
 		return h.worker != ""
 	case contract.HealRepair:
@@ -188,7 +187,7 @@ func (h *heal) applies(action contract.HealAction) bool {
 	}
 }
 
-// needsModel is the set of actions that change how a model is asked, or which.
+// needsModel is the set of actions that change the model or its input.
 var needsModel = map[contract.HealAction]bool{
 	contract.HealCorrectJSON: true, contract.HealRegenerate: true, contract.HealCompactContext: true, contract.HealStricterSchema: true,
 	contract.HealLowerTemperature: true, contract.HealSaferModel: true, contract.HealOtherProvider: true,
@@ -234,8 +233,8 @@ func (h *heal) recordStart(ctx workflow.Context, action contract.HealAction) err
 	})
 }
 
-// schemas names the schemas for the answers of the work that failed, as they are and in
-// their strict form.
+// schemas returns the names of the schemas for the model responses in the failed work, in their
+// normal and strict forms.
 func (h *heal) schemas() (now, strict string) {
 	if h.in.Phase == contract.PhasePlanner {
 		return contract.PlanSchema, contract.StrictPlanSchema
@@ -243,14 +242,13 @@ func (h *heal) schemas() (now, strict string) {
 	return contract.ToolSchemas, contract.StrictToolSchemas
 }
 
-// share returns which part of a context is left after that many halvings.
+// share returns the percentage of a context that remains after the given number of halvings.
 func share(halved int) string {
 	const whole = 100.0
 	return fmt.Sprintf("%g%%", whole/float64(int(1)<<halved))
 }
 
-// maxHalvings is how often a context is halved at most: less would carry no
-// information.
+// maxHalvings is the maximum number of halvings of a context: a smaller context would be useless.
 const maxHalvings = 6
 
 // act carries out an action.
@@ -365,7 +363,7 @@ func (h *heal) runRepairAgent(ctx workflow.Context) (contract.StepResult, error)
 		})
 	if child.GetChildWorkflowExecution().Get(ctx, nil) == nil {
 		h.agent = child
-		if h.instructions.Seq != told { // something was asked of the run meanwhile
+		if h.instructions.Seq != told { // the run received a command in the meantime
 			h.forward(ctx)
 		}
 	}
@@ -397,7 +395,7 @@ func (h *heal) takeOver(ctx workflow.Context, out contract.Directive, result con
 	change, credit := result.Change, result.Credit
 	change.Step = fmt.Sprintf("heal-%d", h.in.Number)
 	if h.in.Phase == contract.PhaseBuilder {
-		change.Step = h.in.Step   // it replaces the step's own change
+		change.Step = h.in.Step   // the repair replaces the step's own change
 		if h.in.From.Tree != "" { // the repair started where the step had ended
 			change.From = h.in.From
 		}
@@ -410,8 +408,8 @@ func (h *heal) takeOver(ctx workflow.Context, out contract.Directive, result con
 	return out, nil
 }
 
-// refusal returns the Repair agent's failure when its patch is discarded: it left its
-// paths, or broke a rule.
+// refusal returns the Repair agent's failure when its patch is discarded: the patch left the
+// allowed paths, or broke a rule.
 func refusal(j contract.Judgement) contract.Failure {
 	if j.Code == contract.CodeForbidden {
 		return fault.New(contract.ClassSafety, j.Code, "%s", j.Refused).Failure
@@ -419,7 +417,7 @@ func refusal(j contract.Judgement) contract.Failure {
 	return fault.New(contract.ClassAssertion, j.Code, "%s", j.Refused).Failure
 }
 
-// judge returns why a patch is refused, if it is, and records what it changed.
+// judge returns why a patch is refused, if it is, and records its diff.
 func (h *heal) judge(ctx workflow.Context, execution contract.ExecutionRef, from, to contract.Workspace) (contract.Judgement, error) {
 	ctx, done := disconnected(ctx)
 	defer done()
@@ -430,7 +428,7 @@ func (h *heal) judge(ctx workflow.Context, execution contract.ExecutionRef, from
 	return judged, err
 }
 
-// createDefaults creates missing configuration from what the repository documents.
+// createDefaults creates missing configuration from the defaults that the repository documents.
 func (h *heal) createDefaults(ctx workflow.Context) (contract.Directive, error) {
 	out := contract.Directive{Back: h.in.Phase}
 	var made contract.DefaultsResult

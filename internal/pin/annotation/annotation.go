@@ -18,17 +18,16 @@ type file struct {
 	root   *testfile.Unit
 }
 
-// Syntax says how a language differs from the others.
+// Syntax describes the differences between languages.
 type Syntax struct {
-	// Attribute finds the annotation that begins at a token, and where it ends; the
-	// second is 0 if none begins.
+	// Attribute returns the annotation that begins at a token and the position where it ends, or 0
+	// if none begins there.
 	Attribute func(src *lexer.Source, i int) (lexer.Span, int)
 	// Function reports whether a function's name and parameters begin at a token. May be nil.
 	Function func(src *lexer.Source, i int) bool
-	// Catches: try blocks have handlers.
+	// Catches is true if try blocks have handlers.
 	Catches bool
-	// VoidTests: functions that return nothing and whose names begin with test are
-	// tests.
+	// VoidTests is true if functions whose names begin with test and that return nothing are tests.
 	VoidTests bool
 }
 
@@ -74,7 +73,7 @@ func (f *file) walk(s lexer.Span, parent *testfile.Unit, nest int) {
 	}
 }
 
-// startsFunction: a function's name and parameters begin here.
+// startsFunction reports whether a function's name and parameters begin at a token.
 func (f *file) startsFunction(i int) bool {
 	if f.At(i).Is("fn") || f.At(i).Is("fun") {
 		return f.At(i+1).Kind == lexer.Word || f.At(i+1).Is("`")
@@ -159,8 +158,7 @@ func (f *file) arguments(u *testfile.Unit, a lexer.Span) {
 	}
 }
 
-// conditionalCompilation reads #[cfg(…)]: any condition except test may leave the test
-// out.
+// conditionalCompilation reads #[cfg(…)]: any condition except test may exclude the test.
 func (f *file) conditionalCompilation(u *testfile.Unit, a lexer.Span) {
 	ordinary := true
 	for k := a.From + 1; k < a.To; k++ {
@@ -283,7 +281,7 @@ func (f *file) branch(i, end int, p *testfile.Position) (int, bool) {
 	return f.Close(open) + 1, leaves && known == testfile.True
 }
 
-// try: if the handler catches everything, what is checked cannot fail.
+// try reads a try block: if the handler catches everything, its checks cannot fail.
 func (f *file) try(i int, p testfile.Position) int {
 	stop := f.Close(i + 1)
 	if p.Nesting++; p.Nesting > lexer.MaxNesting {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// workflow judges what a CI service runs: only the loss of tests counts.
+// workflow judges the commands of a CI service: only the loss of tests counts.
 func workflow(c *Change) {
 	before, after := Uncommented(c.Before, "#"), Uncommented(c.After, "#")
 	was, is := testLines(before), testLines(after)

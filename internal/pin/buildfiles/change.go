@@ -1,6 +1,6 @@
-// Package buildfiles judges changes of files that say which tests run, and whether their
-// result counts: Makefiles, workflows, build files and rgpt.yaml. It provides what the
-// languages need to judge the settings of their own test runners.
+// Package buildfiles judges changes to files that determine which tests run and whether their
+// result counts: Makefiles, workflows, build files and rgpt.yaml. The languages use it to judge the
+// settings of their own test runners.
 //
 // No file is executed to judge it.
 package buildfiles
@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// Notice is what a change of settings does to tests.
+// Notice describes the effect of a changed setting on tests.
 type Notice struct {
-	Text   string // of the new file, to point to
+	Text   string // in the new file, to find the line
 	Reason string
 }
 
-// Change is a file of settings before and after a change.
+// Change is a settings file before and after a change.
 type Change struct {
 	Before, After   []byte
 	Existed, Exists bool
-	Excluded        []Notice // tests are left out, or their result does not count
+	Excluded        []Notice // tests are excluded, or their result does not count
 	Edited          []Notice // other changes
 }
 
-// Exclude records that tests are kept from running, or their result from counting.
+// Exclude records that tests no longer run or their result no longer counts.
 func (c *Change) Exclude(at, why string) { c.Excluded = append(c.Excluded, Notice{at, why}) }
 
 // Edit records that a setting has changed.
@@ -48,13 +48,13 @@ func (c *Change) Command(what, before, after string) {
 	}
 }
 
-// Rule says which files contain settings of tests, and how a change of one is judged.
+// Rule specifies which files contain test settings and how a change to them is judged.
 type Rule struct {
 	Path  *regexp.Regexp
 	Judge func(*Change)
 }
 
-// Rules are those of tools that are not specific to one language.
+// Rules are the rules for tools that are not specific to one language.
 var Rules = []Rule{
 	{regexp.MustCompile(`(^|/)(GNUm|[Mm])akefile$|\.mk$`), makeTargets},
 	{regexp.MustCompile(`^rgpt(\.local)?\.yaml$`), rgptSettings},

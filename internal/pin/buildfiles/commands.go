@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// suppressions match parts of commands that keep tests from running or failing.
+// suppressions match parts of commands that prevent tests from running or failing.
 var suppressions = []struct {
 	pattern *regexp.Regexp
 	why     string
@@ -28,7 +28,7 @@ var suppressions = []struct {
 	{regexp.MustCompile(`(?m)^\s*-?\s*if:\s*(\$\{\{)?\s*false`), "it never runs"},
 }
 
-// Suppressed says how a command now keeps tests from running or failing; it is empty if
+// Suppressed describes how a command now prevents tests from running or failing; it returns "" if
 // that is not new.
 func Suppressed(before, after string) string {
 	for _, s := range suppressions {
@@ -42,10 +42,10 @@ func Suppressed(before, after string) string {
 // TestRunner matches commands that run tests.
 var TestRunner = regexp.MustCompile(`\b(jest|vitest|mocha|ava|playwright|cypress|jasmine|karma|tap|pytest|unittest|nose2?|tox|nox|cargo (\+\w+ )?(nextest|test)|go test|gotestsum|ginkgo|mvnw?|gradlew?|ctest|rspec|phpunit|dotnet test|node --test|deno test|bun test|(npm|yarn|pnpm)( run)? test|npm t|make (test|check))\b|\.\/gradlew|\.\/mvnw`)
 
-// indirectRunner matches commands that may start others.
+// indirectRunner matches commands that may start other commands.
 var indirectRunner = regexp.MustCompile(`\b(npm|yarn|pnpm|bun|npx|make|\$\(MAKE\)|turbo|nx|lerna|just|task|bash|sh|node|python3?|tsx|ts-node)\b|\./`)
 
-// Uncommented returns the lines that are not comments, which begin with a sign.
+// Uncommented returns the lines that are not comments. A comment begins with a sign.
 func Uncommented(data []byte, sign string) []string {
 	var out []string
 	for line := range strings.Lines(string(data)) {
@@ -57,5 +57,5 @@ func Uncommented(data []byte, sign string) []string {
 	return out
 }
 
-// NoTests matches folders that contain no tests of the project itself.
+// NoTests matches directories that contain no tests of the project itself.
 var NoTests = regexp.MustCompile(`node_modules|dist|build|\.git|coverage|\.next|\.cache|/out/|vendor|\.turbo|target|\.\{|^\*\*/\.|__snapshots__|fixtures`)

@@ -73,7 +73,7 @@ func makeTargets(c *Change) {
 	}
 }
 
-// maxTargets is how many targets of one rule are read.
+// maxTargets is the maximum number of targets read from one rule.
 const maxTargets = 64
 
 func compareTarget(c *Change, name string, was, is *target) {
@@ -97,7 +97,7 @@ func compareTarget(c *Change, name string, was, is *target) {
 	c.Command(name, before, after)
 }
 
-// ignoredFailures counts the lines of a recipe whose failure is ignored.
+// ignoredFailures counts the recipe lines whose failure is ignored.
 func ignoredFailures(recipe string) int {
 	n := 0
 	for line := range strings.Lines(recipe) {

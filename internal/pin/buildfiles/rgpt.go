@@ -90,9 +90,9 @@ func removedSetting(c *Change, k, was string) {
 	c.Edit("", k+" is gone")
 }
 
-// settingsIn are the settings of verification and findings by their path; nil if the
-// file is not YAML. The file is read as a tree: decoded into values, a small one can
-// take up any amount of memory, by repeated keys or by aliases of aliases.
+// settingsIn returns the settings of verification and findings by path, or nil if the file is not
+// YAML. The file is read as a tree: if decoded into values, a small file could use unlimited memory
+// through repeated keys or nested aliases.
 func settingsIn(data []byte) map[string]string {
 	var doc yaml.Node
 	if yaml.Unmarshal(data, &doc) != nil {
@@ -124,11 +124,11 @@ func settingsIn(data []byte) map[string]string {
 // mergeKey merges the keys of another mapping, which the settings do not allow.
 const mergeKey = "<<"
 
-// maxSettings limits how many settings of a file are compared.
+// maxSettings limits the number of settings compared in a file.
 const maxSettings = 500
 
-// maxSettingNodes limits how many values of a settings file are read, counting those
-// behind aliases each time.
+// maxSettingNodes limits the number of values read from a settings file; values behind aliases
+// count each time.
 const maxSettingNodes = 20_000
 
 type settingsReader struct {
@@ -173,7 +173,7 @@ func (l *settingsReader) add(at string, n *yaml.Node, depth int) {
 	}
 }
 
-// nameIn is the value of the key name in a mapping.
+// nameIn returns the value of the key name in a mapping.
 func nameIn(n *yaml.Node) string {
 	if n.Kind != yaml.MappingNode {
 		return ""

@@ -41,7 +41,7 @@ func (w walker) isCheck(n *ast.CallExpr, root string) bool {
 		return assertions[f.Name] && (w.g.imports["."] != "" && w.isAssertPackage("."))
 	case *ast.SelectorExpr:
 		if _, chained := f.X.(*ast.CallExpr); chained && root != w.scope.receiver {
-			// Expect(x).To(Equal(y)): the end of the chain counts.
+			// Expect(x).To(Equal(y)): the end of the chain determines the check.
 			return gomegaEnds[f.Sel.Name] && (w.isAssertPackage(root) || w.scope.asserters[root] || w.isAssertPackage("."))
 		}
 		switch {
@@ -73,7 +73,7 @@ var (
 	gomegaEnds      = lexer.Set("To ToNot NotTo Should ShouldNot")
 )
 
-// check records an assertion, unless it holds whatever the code does.
+// check records an assertion unless it always holds.
 func (w walker) check(n *ast.CallExpr, root string) {
 	sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr)
 	name := ""
@@ -97,7 +97,7 @@ func (w walker) check(n *ast.CallExpr, root string) {
 	w.add(testfile.Check{Digest: w.g.digest(n), Vague: vagueAssertions[base], Conditional: w.depth > 0})
 }
 
-// fakeTesting recognizes new(testing.T) and &testing.T{}, whose failures go nowhere.
+// fakeTesting recognizes new(testing.T) and &testing.T{}, whose failures are ignored.
 func (w walker) fakeTesting(x ast.Expr) bool {
 	switch x := ast.Unparen(x).(type) {
 	case *ast.UnaryExpr:
@@ -109,7 +109,7 @@ func (w walker) fakeTesting(x ast.Expr) bool {
 	return false
 }
 
-// trivial reports whether it compares a thing with itself or checks only constants.
+// trivial reports whether an assertion compares a value with itself or checks only constants.
 func (w walker) trivial(name string, args []ast.Expr) bool {
 	if len(args) == 0 {
 		return false
@@ -126,7 +126,8 @@ func (w walker) trivial(name string, args []ast.Expr) bool {
 	return w.g.digest(args[0]) == w.g.digest(args[1]) && !impure(args[0]) || fixed(args[0]) && fixed(args[1])
 }
 
-// impure: two calls of the same function may differ, so comparing them is a check.
+// impure reports whether an expression is a call: two calls may return different results, so
+// comparing them is a check.
 func impure(x ast.Expr) bool {
 	_, ok := x.(*ast.CallExpr)
 	return ok
@@ -151,7 +152,7 @@ func (w walker) testingCall(n *ast.CallExpr, method string) {
 	case "Error", "Errorf", "Fatal", "Fatalf", "Fail", "FailNow":
 		at := ast.Node(n)
 		if w.guard != nil {
-			at = w.guard // the condition is what is checked
+			at = w.guard // the condition is the check
 		}
 		w.add(testfile.Check{Digest: w.g.digest(at), Conditional: w.depth > 1})
 	case "Skip", "Skipf", "SkipNow":

@@ -29,7 +29,7 @@ type file struct {
 	base    int   // of positions in this file
 	offsets []int // of tokens
 	imports map[string]string
-	tables  map[string][]ast.Expr // variables of the package that hold a list
+	tables  map[string][]ast.Expr // package variables that contain a list
 	data    []byte
 	holes   map[*testfile.Unit][]lexer.Span
 }
@@ -56,7 +56,7 @@ func parse(s *testfile.File, data []byte) {
 	g.otherStatements()
 }
 
-// excludedBy says why the go command leaves a file out on an ordinary machine.
+// excludedBy returns the reason why the go command excludes a file on an ordinary machine.
 func excludedBy(p string, f *ast.File) string {
 	for _, group := range f.Comments {
 		if group.Pos() >= f.Package {
@@ -98,7 +98,7 @@ var (
 	architectures = lexer.Set("386 amd64 arm arm64 loong64 mips mips64 mips64le mipsle ppc64 ppc64le riscv64 s390x wasm")
 )
 
-// declare records imports and lists of the package.
+// declare records the imports and lists of the package.
 func (g *file) declare() {
 	for _, i := range g.ast.Imports {
 		p, _ := strconv.Unquote(i.Path.Value)
@@ -143,7 +143,7 @@ func recordTables(tables map[string][]ast.Expr, names, values []ast.Expr) {
 	}
 }
 
-// elements are those of a literal list or map.
+// elements returns the elements of a literal list or map.
 func elements(x ast.Expr) ([]ast.Expr, bool) {
 	lit, ok := ast.Unparen(x).(*ast.CompositeLit)
 	if !ok {
@@ -175,8 +175,7 @@ func (g *file) isTable(v *ast.ValueSpec) bool {
 	return len(v.Names) == 1 && g.tables[v.Names[0].Name] != nil
 }
 
-// testKind is Test, Benchmark, Fuzz or Example for names that the go command
-// runs.
+// testKind is Test, Benchmark, Fuzz or Example for names that the go command runs.
 func testKind(name string) string {
 	for _, prefix := range []string{"Test", "Benchmark", "Fuzz", "Example"} {
 		if rest, ok := strings.CutPrefix(name, prefix); ok {
@@ -271,7 +270,7 @@ func testingType(x ast.Expr) string {
 
 var outputComment = regexp.MustCompile(`(?i)^\s*(unordered )?output:`)
 
-// example reads an example: its output comment is its check; without one it is not run.
+// example reads an example: its output comment is its check; without one, it does not run.
 func (g *file) example(u *testfile.Unit, f *ast.FuncDecl) {
 	for _, c := range slices.Backward(g.ast.Comments) {
 		if c.Pos() < f.Body.Pos() || c.End() > f.Body.End() {
@@ -287,7 +286,7 @@ func (g *file) example(u *testfile.Unit, f *ast.FuncDecl) {
 	u.Skips = append(u.Skips, testfile.Skip{Always: true, Reason: "an example without an output comment is compiled but not run"})
 }
 
-// callee is the name of what is called: f, pkg.F, x.M.
+// callee returns the name of the called function: f, pkg.F, x.M.
 func (g *file) callee(call *ast.CallExpr) string {
 	switch f := ast.Unparen(call.Fun).(type) {
 	case *ast.Ident:
@@ -347,7 +346,7 @@ func tokenKind(t token.Token) lexer.TokenKind {
 	}
 }
 
-// token is the index of the first token at or after a position.
+// token returns the index of the first token at or after a position.
 func (g *file) token(p token.Pos) int {
 	i, _ := slices.BinarySearch(g.offsets, int(p)-g.base)
 	return i
@@ -364,7 +363,7 @@ func (g *file) digest(n ast.Node) lexer.Digest {
 
 func (g *file) line(n ast.Node) int { return g.At(g.token(n.Pos())).Line }
 
-// main judges TestMain: it must run the tests and report how they ended.
+// main judges TestMain: it must run the tests and report their result.
 func (g *file) main(f *ast.FuncDecl) {
 	if g.exitsWithSuccess(f.Body.List) {
 		return

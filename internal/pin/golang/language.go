@@ -28,8 +28,8 @@ func ignored(p string) bool {
 	return false
 }
 
-// runsAlone is false for benchmarks, and for examples without an output comment: no
-// test run runs those.
+// runsAlone is false for benchmarks, and for examples without an output comment: test runs skip
+// both.
 func runsAlone(u *testfile.Unit) bool {
 	return !strings.HasPrefix(u.Name, "Benchmark") && (!strings.HasPrefix(u.Name, "Example") || len(u.Checks) > 0)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
-// scope is what names mean within one function.
+// scope maps names to their meaning within one function.
 type scope struct {
 	testing   map[string]bool // variables of type *testing.T and the like
 	asserters map[string]bool // assert.New(t), s.Require()
@@ -20,13 +20,13 @@ type scope struct {
 	receiver  string
 }
 
-// walker goes through the statements of a unit and counts what it checks.
+// walker visits the statements of a unit and counts its checks.
 type walker struct {
 	g      *file
 	u      *testfile.Unit
 	scope  *scope
-	weight int      // how often this place is reached: once for each case of a table
-	depth  int      // conditions around this place
+	weight int      // how often this statement runs: once for each case of a table
+	depth  int      // conditions around this statement
 	guard  ast.Node // the innermost condition
 	inner  bool     // in a function within the function
 }
@@ -42,7 +42,7 @@ func (w walker) parameters(f *ast.FuncType) {
 	}
 }
 
-// Visit lets ast.Walk go through a unit.
+// Visit implements ast.Visitor.
 func (w walker) Visit(n ast.Node) ast.Visitor {
 	switch n := n.(type) {
 	case *ast.BlockStmt:
@@ -105,8 +105,7 @@ func (w walker) use(name string, fallback int) {
 	w.u.Calls = append(w.u.Calls, testfile.Call{Key: name, Weight: w.weight, Conditional: w.depth > 0, Assumed: fallback})
 }
 
-// block walks statements up to the one after which nothing runs, and reports whether
-// there is one.
+// block walks statements until control flow ends, and reports whether it does.
 func (w walker) block(list []ast.Stmt) bool {
 	for i, s := range list {
 		before := len(w.u.Checks) + len(w.u.Calls)
@@ -122,8 +121,7 @@ func (w walker) block(list []ast.Stmt) bool {
 	return false
 }
 
-// ends reports whether nothing after a statement runs. It checks a limited number of
-// levels down.
+// ends reports whether control flow ends at a statement. It checks a limited number of levels.
 func (w walker) ends(s ast.Stmt, levels int) bool {
 	if levels == 0 {
 		return false
@@ -228,7 +226,7 @@ func (w walker) table(x ast.Expr) ([]ast.Expr, bool) {
 	return list, ok
 }
 
-// assign records what variables stand for.
+// assign records the values of variables.
 func (w walker) assign(n *ast.AssignStmt) ast.Visitor {
 	recordTables(w.scope.tables, n.Lhs, n.Rhs)
 	for i, x := range n.Lhs {
@@ -248,7 +246,7 @@ func (w walker) assign(n *ast.AssignStmt) ast.Visitor {
 			}
 		}
 		if w.scope.testing[id.Name] {
-			delete(w.scope.testing, id.Name) // it is something else from here on
+			delete(w.scope.testing, id.Name) // from here on, it has a different value
 		}
 		ast.Walk(w, n.Rhs[i])
 	}
@@ -260,8 +258,8 @@ func (w walker) assign(n *ast.AssignStmt) ast.Visitor {
 	return nil
 }
 
-// closure makes a function within a function a separate unit: what it checks counts
-// where it is called.
+// closure makes a function within a function a separate unit, whose checks count where it is
+// called.
 func (w walker) closure(name string, f *ast.FuncLit) {
 	u := w.g.result.Add(&testfile.Unit{
 		Name: w.u.Name + "." + name, Key: w.u.Name + localMark + name + localMark + strconv.Itoa(len(w.scope.closures)), Local: true,
@@ -276,8 +274,8 @@ func (w walker) closure(name string, f *ast.FuncLit) {
 
 func (w walker) isTesting(name string) bool { return w.scope.testing[name] }
 
-// call judges a call: a subtest, a check, a skip, or a helper. It returns nil if it
-// walked all of it.
+// call judges a call: a subtest, a check, a skip, or a helper. It returns nil if it has walked the
+// complete call.
 func (w walker) call(n *ast.CallExpr, statement bool) ast.Visitor {
 	if w.subtest(n) {
 		return nil
@@ -338,7 +336,7 @@ func (w walker) passesTesting(a ast.Expr) bool {
 	return false
 }
 
-// root is the name with which a chain of calls begins.
+// root returns the name at the beginning of a chain of calls.
 func (w walker) root(x ast.Expr) string {
 	for range testfile.MaxDepth {
 		switch t := ast.Unparen(x).(type) {

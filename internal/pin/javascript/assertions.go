@@ -58,7 +58,7 @@ func (f *file) expression(i int, p *testfile.Position) int {
 	return i + 1
 }
 
-// chain is where a chain of members and calls ends.
+// chain returns the end of a chain of members and calls.
 func (f *file) chain(i int) int {
 	for {
 		switch {
@@ -102,7 +102,7 @@ func (f *file) expect(i int, p testfile.Position) int {
 	return end
 }
 
-// trivial: a thing is compared with itself, or a constant with a constant.
+// trivial reports whether a value is compared with itself, or a constant with a constant.
 func (f *file) trivial(a, b lexer.Span) bool {
 	constant := a.To-a.From == 1 && f.At(a.From).Literal()
 	if b.To <= b.From {

@@ -29,8 +29,7 @@ var Language = language.Language{
 	},
 }
 
-// isSupportFile reports whether a file in a folder of tests by convention contains no
-// tests.
+// isSupportFile reports whether a file in a test directory contains, by convention, no tests.
 func isSupportFile(p string) bool {
 	return language.InFolder(p, []string{"support", "helpers", "utils", "mocks", "__mocks__", "node_modules"}) || language.InFolder(p, language.RecordedFolders)
 }

@@ -12,25 +12,24 @@ import (
 )
 
 var (
-	// exclusions are settings that name tests which do not run.
+	// exclusions are settings that name excluded tests.
 	exclusions = lexer.Set("testIgnore testPathIgnorePatterns exclude ignore grepInvert modulePathIgnorePatterns excludeSpecPattern excludes")
-	// selections are settings that name the tests which run.
+	// selections are settings that name the tests to run.
 	selections = lexer.Set("testMatch testRegex include testDir grep specPattern spec roots testNamePattern testPathPattern files specs")
-	// unrelatedSections are sections whose settings of the same names are about
-	// something else.
+	// unrelatedSections are sections in which settings of the same names have another meaning.
 	unrelatedSections = lexer.Set("coverage optimizeDeps plugins build resolve server deps use webServer preview css esbuild")
-	// permissiveFlags keep a run from failing.
+	// permissiveFlags prevent a run from failing.
 	permissiveFlags = lexer.Set("passWithNoTests dangerouslyIgnoreUnhandledErrors failZero allowEmpty")
 )
 
-// runnerSettings are the settings of a test runner that say which tests run.
+// runnerSettings are the settings of a test runner that select tests.
 type runnerSettings struct {
 	values map[string]map[string]bool
 	flags  map[string]bool
 }
 
-// compareRunnerSettings judges the settings of a JavaScript test runner. They are read
-// as tokens: a configuration is a program, and is not run.
+// compareRunnerSettings judges the settings of a JavaScript test runner. They are read as tokens,
+// because a configuration is a program and must not run.
 func compareRunnerSettings(c *buildfiles.Change) {
 	before, after := runnerSettingsOf(c.Before), runnerSettingsOf(c.After)
 	if !c.Exists {
@@ -56,7 +55,7 @@ func compareRunnerSettings(c *buildfiles.Change) {
 	}
 }
 
-// compareSelection judges a setting that names the tests which run.
+// compareSelection judges a setting that names the tests to run.
 func compareSelection(c *buildfiles.Change, key string, before, after map[string]bool) {
 	narrow := key == "grep" || key == "testNamePattern" || key == "testPathPattern"
 	switch {
@@ -159,7 +158,7 @@ func (p packageFile) tests() map[string]string {
 	return out
 }
 
-// runners are the settings of test runners, as JSON.
+// runners returns the settings of test runners as JSON.
 func (p packageFile) runners() []byte {
 	out := map[string]json.RawMessage{}
 	for _, key := range []string{"jest", "vitest", "mocha", "ava", "tap"} {

@@ -12,8 +12,7 @@ var (
 	groupNames = lexer.Set("describe suite context xdescribe fdescribe xcontext fcontext")
 )
 
-// testCall reads test("…", () => …), with everything allowed between the name and the
-// bracket.
+// testCall reads test("…", () => …), including everything allowed between the name and the bracket.
 func (f *file) testCall(i int, p testfile.Position) int {
 	name := f.At(i).Text
 	if !testNames[name] && !groupNames[name] || f.At(i-1).Is("function") {
@@ -97,8 +96,8 @@ func (f *file) each(j int, c *testHead) int {
 	return j
 }
 
-// isTest distinguishes the call that makes a test from others of the same name: it has
-// a title and a function, or is marked as todo.
+// isTest distinguishes calls that define a test from other calls of the same name: they have a
+// title and a function, or are marked as todo.
 func (f *file) isTest(args []lexer.Span, c *testHead) bool {
 	if len(args) == 0 {
 		return false

@@ -23,7 +23,7 @@ func scan(data []byte) *lexer.Source {
 
 func parse(s *testfile.File, data []byte) {
 	src := scan(data)
-	markup := strings.HasSuffix(path.Ext(s.Path), "x") // text in markup may contain any bracket
+	markup := strings.HasSuffix(path.Ext(s.Path), "x") // text in markup may contain unmatched brackets
 	if src.Broken != "" && (src.TooDeep || !markup) {
 		s.Broken = src.Broken
 		return
@@ -49,12 +49,12 @@ func (f *file) findTables() {
 	}
 }
 
-// walk walks statements and counts what they check.
+// walk walks statements and counts their checks.
 func (f *file) walk(s lexer.Span, p testfile.Position) {
 	if p.Nesting++; p.Nesting > lexer.MaxNesting {
 		return
 	}
-	s.To = min(s.To, len(f.Tokens)) // what markup leaves open has no end
+	s.To = min(s.To, len(f.Tokens)) // a bracket left open in markup has no end
 	for i := s.From; i < s.To; {
 		next, dead := f.step(i, s.To, &p)
 		if dead {
@@ -64,8 +64,8 @@ func (f *file) walk(s lexer.Span, p testfile.Position) {
 	}
 }
 
-// step reads what begins at a token. It returns where to continue, and whether nothing
-// after it runs.
+// step reads the construct that begins at a token. It returns the next token, and whether control
+// flow ends there.
 func (f *file) step(i, end int, p *testfile.Position) (int, bool) {
 	t := f.At(i)
 	switch t.Text {
@@ -105,10 +105,10 @@ func (f *file) step(i, end int, p *testfile.Position) (int, bool) {
 	return f.expression(i, p), false
 }
 
-// dotted are words that have a meaning after a dot too.
+// dotted are words that also have a meaning after a dot.
 var dotted = lexer.Set("test should")
 
-// body is what a condition controls: a block or one statement.
+// body returns the block or statement that a condition controls.
 func (f *file) body(i, end int) (lexer.Span, int) {
 	if f.At(i).Is("{") {
 		to := min(f.Close(i), end)
@@ -118,7 +118,7 @@ func (f *file) body(i, end int) (lexer.Span, int) {
 	return lexer.Span{From: i, To: to}, to
 }
 
-// statement is the end of a statement that is not a block.
+// statement returns the end of a statement that is not a block.
 func (f *file) statement(i, end int) int {
 	from := i
 	end = min(end, len(f.Tokens))
@@ -137,12 +137,12 @@ func (f *file) statement(i, end int) int {
 	return min(i, end)
 }
 
-// continuesLine: a line that begins like this continues the previous one.
+// continuesLine reports whether a line that begins with a token continues the previous line.
 func continuesLine(t lexer.Token) bool {
 	return t.Kind == lexer.Punct && !t.Is("{") && !t.Is("(") && !t.Is("[") && !t.Is("!") && !t.Is("}") && !t.Is("...")
 }
 
-// expectsMore: a line that ends like this continues.
+// expectsMore reports whether a line that ends with a token continues on the next line.
 func expectsMore(t lexer.Token) bool {
 	return t.Kind == lexer.Punct && !t.Is(")") && !t.Is("]") && !t.Is("}") && !t.Is(";")
 }
@@ -178,7 +178,7 @@ func (f *file) branch(i, end int, p *testfile.Position) (int, bool) {
 	return next, known == testfile.True && leaves
 }
 
-// lastStatement is where the last statement of a block seems to begin.
+// lastStatement returns the probable beginning of a block's last statement.
 func (f *file) lastStatement(s lexer.Span) int {
 	for i := s.To - 1; i >= max(s.From, s.To-4); i-- {
 		if f.At(i).Is("return") {
@@ -225,7 +225,7 @@ func (f *file) conditional(i int, p testfile.Position) int {
 	return f.Close(j) + 1
 }
 
-// try: if the handler catches everything, what is checked cannot fail.
+// try reads a try block: if the handler catches everything, its checks cannot fail.
 func (f *file) try(i int, p testfile.Position) int {
 	if !f.At(i + 1).Is("{") {
 		return i + 1
@@ -265,8 +265,8 @@ func (f *file) loop(i, end int, p testfile.Position) int {
 	return next
 }
 
-// cases records the cases of a list that begins at a token, or is named there, and
-// returns how many: 1 if unknown.
+// cases records the cases of a list that begins or is named at a token, and returns their number: 1
+// if unknown.
 func (f *file) cases(i int, u *testfile.Unit) int {
 	if f.At(i).Kind == lexer.Word {
 		open, ok := f.tables[f.At(i).Text]
@@ -314,13 +314,12 @@ func (f *file) exit(i, end int, p *testfile.Position) (int, bool) {
 	return stop, true
 }
 
-// returnsNothing: a return of nothing, or of a constant.
+// returnsNothing reports whether a return has no value or a constant.
 func returnsNothing(f *file, s lexer.Span) bool {
 	return s.To-s.From <= 2 || f.At(s.From+1).StartsLine || f.At(s.From+1).Literal() || f.At(s.From+1).Is("Promise")
 }
 
-// function makes named functions separate units: what they check counts where they are
-// called.
+// function makes named functions separate units, whose checks count where they are called.
 func (f *file) function(i, end int, p testfile.Position) int {
 	name, from := f.At(i+1), i+2
 	if f.At(i).Is("function") {
@@ -350,7 +349,7 @@ func (f *file) function(i, end int, p testfile.Position) int {
 	return next
 }
 
-// isArrow: an arrow function begins here.
+// isArrow reports whether an arrow function begins at a token.
 func (f *file) isArrow(i int) bool {
 	if f.At(i).Is("(") {
 		i = f.Close(i)
@@ -401,8 +400,8 @@ func (f *file) empty(s lexer.Span) bool {
 	return true
 }
 
-// otherStatements records the statements outside tests and the functions that tests
-// call. Imports and tables, whose cases are compared one by one, are left out.
+// otherStatements records the statements outside tests and the functions that tests call. It omits
+// imports and tables, whose cases are compared individually.
 func (f *file) otherStatements() {
 	holes := f.holes[f.root]
 	for i := 0; i < len(f.Tokens); {

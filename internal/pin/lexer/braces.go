@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Dialect says how a language with braces differs from the others.
+// Dialect describes the differences between languages with braces.
 type Dialect struct {
 	Templates      bool // `…${…}…`
 	Regexes        bool // /…/
@@ -40,7 +40,7 @@ func (b *scanner) has(s string) bool {
 	return len(b.data)-b.at >= len(s) && string(b.data[b.at:b.at+len(s)]) == s
 }
 
-// emit adds the token from here to an end.
+// emit adds the token from the current position to end.
 func (b *scanner) emit(kind TokenKind, end int, value string) {
 	b.Tokens = append(b.Tokens, Token{Kind: kind, Text: value, Line: b.line, StartsLine: b.line != b.last})
 	b.last = b.line
@@ -79,7 +79,7 @@ func (b *scanner) next() {
 	}
 }
 
-// until is the position after the next occurrence of a text, or the end.
+// until returns the position after the next occurrence of a text, or the end.
 func (b *scanner) until(s string, from int) int {
 	from = min(from, len(b.data))
 	if i := bytes.Index(b.data[from:], []byte(s)); i >= 0 {
@@ -109,8 +109,8 @@ func (b *scanner) comment() {
 	b.advance(i)
 }
 
-// quoted reads a quoted text. One that is not closed on its line is treated as an
-// apostrophe in markup.
+// quoted reads a quoted text. A quote that is not closed on its line is treated as an apostrophe in
+// markup.
 func (b *scanner) quoted(quote byte) {
 	kind := 0
 	if quote == '"' {
@@ -217,7 +217,7 @@ var beforeRegex = Set("return typeof case in of delete void throw new else do in
 // maxRegex is the longest regular expression, in bytes.
 const maxRegex = 2048
 
-// regex reads /…/ where no division can be. If it is not closed on its line it is not a
+// regex reads /…/ where a division is impossible. If it is not closed on its line, it is not a
 // regular expression.
 func (b *scanner) regex() bool {
 	if n := len(b.Tokens); n > 0 {
@@ -247,7 +247,7 @@ func (b *scanner) regex() bool {
 	return false
 }
 
-// operators of more than one character that must not be split.
+// operators are multi-character operators that must not be split.
 var operators = []string{"===", "!==", "...", "=>", "==", "!=", "&&", "||", "??", "?.", "->", "::", "<=", ">="}
 
 func (b *scanner) punct() {
@@ -257,7 +257,7 @@ func (b *scanner) punct() {
 			return
 		}
 	}
-	// What a formatter adds and removes is left out.
+	// Tokens that formatters add or remove are omitted.
 	switch c := b.data[b.at]; c {
 	case ')', ']', '}':
 		if n := len(b.Tokens); n > 0 && b.Tokens[n-1].Is(",") && b.Tokens[n-1].Kind == Punct {

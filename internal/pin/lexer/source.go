@@ -1,8 +1,7 @@
 // Package lexer splits source text into tokens.
 //
-// Strings, comments and brackets are recognized; nothing is parsed. The digest of any
-// range of tokens costs the same, however long it is, and ignores what formatters
-// change.
+// Strings, comments and brackets are recognized; nothing is parsed. The digest of any range of
+// tokens takes the same time, regardless of its length, and ignores changes by formatters.
 package lexer
 
 import (
@@ -11,8 +10,8 @@ import (
 	"math/bits"
 )
 
-// Source is a file as tokens. The digest of any range of them costs nothing: nested
-// tests would take quadratic time otherwise.
+// Source is a file as tokens. The digest of any range of tokens takes constant time; otherwise,
+// nested tests would take quadratic time.
 type Source struct {
 	Tokens  []Token
 	Pairs   []int    // index of the bracket that closes or opens this one, or -1
@@ -20,10 +19,10 @@ type Source struct {
 	counts  []int    // of the preceding significant tokens
 	powers  []uint64
 	Broken  string // why it is not valid code
-	TooDeep bool   // it is nested deeper than any real code
+	TooDeep bool   // nested deeper than real code
 }
 
-// MaxNesting is how deeply brackets may be nested.
+// MaxNesting is the maximum nesting of brackets.
 const MaxNesting = 400
 
 var (
@@ -92,12 +91,12 @@ func (s *Source) match() {
 	}
 }
 
-// Fail records why the source is not valid code. The first reason counts.
+// Fail records why the source is not valid code. Only the first reason is kept.
 func (s *Source) Fail(why string) {
 	s.Broken = cmp.Or(s.Broken, why)
 }
 
-// Digest is the digest of the tokens from (inclusive) to (exclusive).
+// Digest returns the digest of the tokens from (inclusive) to (exclusive).
 func (s *Source) Digest(from, to int) Digest {
 	from, to = max(from, 0), min(to, len(s.Tokens))
 	if from >= to {
@@ -111,7 +110,7 @@ func (s *Source) hash(from, to int) uint64 {
 	return (s.hashes[to] + hashPrime - lost) % hashPrime
 }
 
-// At is the token of an index, or an empty one.
+// At returns the token at an index, or an empty token.
 func (s *Source) At(i int) Token {
 	if i < 0 || i >= len(s.Tokens) {
 		return Token{}
@@ -119,8 +118,7 @@ func (s *Source) At(i int) Token {
 	return s.Tokens[i]
 }
 
-// Close is the index of the bracket that closes the one at i; the end of the source if
-// none does.
+// Close returns the index of the bracket that closes the bracket at i, or the end of the source.
 func (s *Source) Close(i int) int {
 	if i < 0 || i >= len(s.Pairs) {
 		return len(s.Tokens)
@@ -131,8 +129,8 @@ func (s *Source) Close(i int) int {
 	return s.Pairs[i]
 }
 
-// Split splits the tokens between an opening bracket and its end at the commas directly
-// inside; none if nothing closes it.
+// Split splits the tokens between an opening bracket and its end at the commas directly inside; it
+// returns nil if the bracket is not closed.
 func (s *Source) Split(open int) []Span {
 	end := s.Close(open)
 	if end >= len(s.Tokens) {
@@ -156,8 +154,7 @@ func (s *Source) Split(open int) []Span {
 	return out
 }
 
-// DigestWithout is the digest of a span as if some spans in it, which are sorted, did
-// not exist.
+// DigestWithout returns the digest of a span without some sorted spans inside it.
 func (s *Source) DigestWithout(whole Span, holes []Span) Digest {
 	whole = Span{max(whole.From, 0), min(whole.To, len(s.Tokens))}
 	var out uint64
@@ -177,10 +174,10 @@ func (s *Source) DigestWithout(whole Span, holes []Span) Digest {
 	return Digest(out) + 1
 }
 
-// MaxStatement is how many tokens of a statement without braces are read.
+// MaxStatement is the maximum number of tokens read from a statement without braces.
 const MaxStatement = 400
 
-// TextDigest is the digest of a text that is not a token.
+// TextDigest returns the digest of a text that is not a token.
 func TextDigest(s string) Digest {
 	return (&Source{Tokens: []Token{{Kind: Text, Text: s}}}).Index().Digest(0, 1)
 }

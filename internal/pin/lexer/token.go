@@ -13,7 +13,7 @@ type Token struct {
 	StartsLine bool // it is the first on its line
 }
 
-// Is reports whether the token is this word or sign, and not a string.
+// Is reports whether the token is this word or sign rather than a string.
 func (t Token) Is(s string) bool { return t.Kind != Text && t.Text == s }
 
 // Literal reports whether the token is a constant.

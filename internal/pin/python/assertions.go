@@ -13,8 +13,8 @@ var (
 	skipCalls  = lexer.Set("skip skipTest xfail importorskip")
 )
 
-// expression searches the tokens of a statement for checks, and reports whether nothing
-// after it runs.
+// expression searches the tokens of a statement for checks, and reports whether control flow ends
+// there.
 func (f *file) expression(s lexer.Span, p *testfile.Position) bool {
 	if f.At(s.From).Is("assert") {
 		f.assertion(s, *p)
@@ -75,7 +75,7 @@ func (f *file) marks(s lexer.Span, p *testfile.Position) {
 	}
 }
 
-// drop: a test's name means something else from here on.
+// drop records that a test's name has another meaning from here on.
 func (f *file) drop(parent *testfile.Unit, name string) {
 	if parent != f.root {
 		name = parent.Name + "::" + name

@@ -1,5 +1,4 @@
-// Package python reads tests in Python, and the settings of pytest and tox, by their
-// tokens.
+// Package python reads tests in Python, and the settings of pytest and tox, by their tokens.
 package python
 
 import (

@@ -7,14 +7,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
 )
 
-// Marks of the tokens that represent indentation.
+// Texts of the tokens that represent indentation.
 const (
 	indent = "\x01"
 	dedent = "\x02"
 )
 
-// scan makes tokens and logical lines. Texts that are statements are treated as
-// comments.
+// scan creates tokens and logical lines. Strings that are statements are treated as comments.
 func (f *file) scan(data []byte) {
 	p := &scanner{file: f, data: data, line: 1}
 	for p.at < len(data) {

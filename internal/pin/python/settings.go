@@ -16,11 +16,11 @@ var (
 	iniKey     = regexp.MustCompile(`^([A-Za-z_][\w.-]*)\s*[=:]\s*(.*)$`)
 )
 
-// pytestSections hold settings of pytest.
+// pytestSections contain settings of pytest.
 var pytestSections = map[string]bool{"pytest": true, "tool:pytest": true, "tool.pytest.ini_options": true, "tool.pytest": true}
 
-// iniFile is what an INI or TOML file says about tests: settings of pytest, and
-// commands of tox and the like.
+// iniFile contains the test settings of an INI or TOML file: settings of pytest, and commands of
+// tox and similar tools.
 type iniFile struct {
 	pytest   map[string]*strings.Builder
 	commands strings.Builder
@@ -35,8 +35,7 @@ func (f *iniFile) value(key string) string {
 
 func (f *iniFile) words(key string) []string { return wordsInValue.FindAllString(f.value(key), -1) }
 
-// readIni reads INI and TOML files alike: keys, and values with their continuation
-// lines.
+// readIni reads INI and TOML files alike: keys, and values with their continuation lines.
 func readIni(data []byte) *iniFile {
 	f := &iniFile{pytest: map[string]*strings.Builder{}}
 	section, key := "", ""
@@ -99,7 +98,7 @@ var pytestDefaults = map[string][]string{
 	"python_files": {"test_*.py", "*_test.py"}, "python_classes": {"Test"}, "python_functions": {"test"},
 }
 
-// compareSelection judges a setting that selects tests: what it selected must still be
+// compareSelection judges a setting that selects tests: previously selected tests must still be
 // selected.
 func compareSelection(c *buildfiles.Change, k string, before, after *iniFile) {
 	was, is := before.words(k), after.words(k)
@@ -128,11 +127,11 @@ func compareSelection(c *buildfiles.Change, k string, before, after *iniFile) {
 	}
 }
 
-// conftestHooks are words with which a conftest.py keeps tests from running or failing.
+// conftestHooks are words with which a conftest.py can prevent tests from running or failing.
 var conftestHooks = lexer.Set(`skip skipif xfail deselected collect_ignore collect_ignore_glob pytest_ignore_collect exitstatus outcome
 	pytest_pyfunc_call pytest_runtest_protocol pytest_runtestloop pytest_collection_modifyitems wasxfail`)
 
-// conftest judges what a conftest.py does to the tests around it.
+// conftest judges the effect of a conftest.py on the tests in and below its directory.
 func conftest(c *buildfiles.Change) {
 	count := func(data []byte) map[string]int {
 		f := &file{Source: &lexer.Source{}, result: &testfile.File{}}

@@ -16,7 +16,7 @@ type file struct {
 	holes   map[*testfile.Unit][]lexer.Span
 	root    *testfile.Unit
 	lists   map[string]int
-	dropped map[string]int // names of tests that mean something else after so many units
+	dropped map[string]int // test names that have another meaning, with the number of units before
 }
 
 func parse(s *testfile.File, data []byte) {
@@ -38,7 +38,7 @@ func parse(s *testfile.File, data []byte) {
 	f.otherStatements()
 }
 
-// walk walks logical lines and counts what they check.
+// walk walks logical lines and counts their checks.
 func (f *file) walk(from, to int, p testfile.Position) {
 	var decorators []int
 	if p.Nesting++; p.Nesting > lexer.MaxNesting {
@@ -52,7 +52,7 @@ func (f *file) walk(from, to int, p testfile.Position) {
 			continue
 		}
 		next, dead := f.step(i, to, decorators, &p)
-		if dead && p.Unit.Key != "" && !strings.HasPrefix(p.Unit.Key, "class ") { // what a file defines is reported anyway
+		if dead && p.Unit.Key != "" && !strings.HasPrefix(p.Unit.Key, "class ") { // definitions in a file are reported anyway
 			return
 		}
 		decorators = nil
@@ -109,7 +109,7 @@ func (f *file) suppresses(l logicalLine) bool {
 	return false
 }
 
-// colon is where the header of a compound statement ends.
+// colon returns the end of the header of a compound statement.
 func (f *file) colon(l logicalLine) int {
 	for k := l.from; k < l.to; k++ {
 		if f.Pairs[k] > k {
@@ -121,7 +121,7 @@ func (f *file) colon(l logicalLine) int {
 	return l.to
 }
 
-// walkBlock walks what belongs to a compound statement, on its line and below.
+// walkBlock walks the body of a compound statement, on its line and below.
 func (f *file) walkBlock(i int, p testfile.Position) {
 	l := f.lines[i]
 	if c := f.colon(l); c+1 < l.to {
@@ -177,7 +177,7 @@ func (f *file) loop(i int, p testfile.Position) {
 	f.walkBlock(i, p)
 }
 
-// cases records the cases of a list, and returns how many: 1 if unknown.
+// cases records the cases of a list and returns their number: 1 if unknown.
 func (f *file) cases(i int, u *testfile.Unit) int {
 	if open, ok := f.lists[f.At(i).Text]; ok && f.At(i).Kind == lexer.Word {
 		i = open
@@ -272,7 +272,7 @@ func (f *file) function(i, start int, decorators []int, p testfile.Position) {
 	f.holes[p.Unit] = append(f.holes[p.Unit], lexer.Span{From: from, To: end})
 }
 
-// end is where the tokens of a line and of the block below it end.
+// end returns the end of the tokens of a line and of the block below it.
 func (f *file) end(i int) int {
 	if l := f.lines[i]; l.end > i+1 {
 		return f.lines[l.end-1].to
@@ -321,8 +321,7 @@ func (f *file) class(i, start int, decorators []int, p testfile.Position) {
 	f.holes[p.Unit] = append(f.holes[p.Unit], lexer.Span{From: from, To: f.end(i)})
 }
 
-// decorate reads @pytest.mark.skip and the like, and returns how many cases a
-// parametrization has.
+// decorate reads @pytest.mark.skip and the like, and returns how many cases a parametrization has.
 func (f *file) decorate(l logicalLine, u *testfile.Unit) int {
 	for k := l.from; k < l.to && !f.At(k).Is("("); k++ {
 		name := f.At(k).Text
@@ -343,7 +342,8 @@ func (f *file) decorate(l logicalLine, u *testfile.Unit) int {
 	return 1
 }
 
-// removeShadowed: of two functions with one name in one place only the last one runs.
+// removeShadowed removes shadowed functions: of several functions with one name in the same scope,
+// only the last runs.
 func (f *file) removeShadowed() {
 	last := map[string]*testfile.Unit{}
 	for _, u := range f.result.Units {

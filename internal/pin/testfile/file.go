@@ -1,7 +1,7 @@
-// Package testfile describes the content of a test file, whatever its language: tests,
-// groups, helpers, and what they check, call and skip.
+// Package testfile describes the content of a test file in any language: tests, groups and helpers,
+// with their checks, calls and skips.
 //
-// Work grows with the size of the files: nesting, weights and names are limited.
+// Processing time grows with the size of the files: nesting, weights and names are limited.
 package testfile
 
 import (
@@ -17,13 +17,13 @@ type File struct {
 	Scope      string // files of the same scope can call each other's functions
 	Units      []*Unit
 	Statements []lexer.Digest // outside units, without imports
-	Broken     string         // why none of it runs: it is not valid code
-	Excluded   string         // why none of it runs: it is left out
-	Suppresses string         // how it keeps tests of other files from running or failing
-	Only       []*Unit        // units that keep all others from running (.only)
+	Broken     string         // reason why it is not valid code, so nothing runs
+	Excluded   string         // reason why it is excluded, so nothing runs
+	Suppresses string         // how it prevents tests in other files from running or failing
+	Only       []*Unit        // units that prevent all others from running (.only)
 
 	lists     map[int][]lexer.Digest // elements of lists, by their bracket
-	caseCount int                    // how many cases its units have
+	caseCount int                    // number of cases of its units
 }
 
 // Full reports whether no more cases are compared.
@@ -36,8 +36,8 @@ func (s *File) AddCases(u *Unit, rows []lexer.Digest) {
 	}
 }
 
-// ListCases adds the elements of the list that a bracket opens to the cases of a unit,
-// and returns how many there are.
+// ListCases adds the elements of the list that begins at a bracket to the cases of a unit, and
+// returns their number.
 func (s *File) ListCases(u *Unit, src *lexer.Source, open int) int {
 	rows, known := s.lists[open]
 	if !known {
@@ -85,6 +85,6 @@ func (s *File) NumberDuplicates() {
 	}
 }
 
-// maxCases is how many cases of tables are compared in a file. Many loops over one long
-// list would take too long otherwise.
+// maxCases is the maximum number of table cases compared in a file. Otherwise, many loops over one
+// long list would take too long.
 const maxCases = 1 << 16

@@ -2,14 +2,14 @@ package testfile
 
 import "slices"
 
-// maxWeight is where counts stop: helpers that call helpers twice each would overflow
-// any number.
+// maxWeight is the maximum count: helpers that each call other helpers twice would overflow any
+// number.
 const maxWeight = 1 << 20
 
 // Saturate limits a count.
 func Saturate(n int) int { return max(0, min(n, maxWeight)) }
 
-// Tally counts what a test checks: by itself and through what it calls.
+// Tally counts the checks of a test, including those in called functions.
 type Tally struct{ Total, Exact, Vague, Always int }
 
 func (t Tally) plus(o Tally, weight int, conditional bool) Tally {
@@ -30,8 +30,7 @@ func (c Check) tally() Tally {
 	return t
 }
 
-// Index finds the functions of all files on one side of a change, and counts what they
-// check.
+// Index finds the functions of all files on one side of a change and counts their checks.
 type Index struct {
 	helpers   map[string][]*Unit
 	local     map[*File]map[string]*Unit
@@ -53,7 +52,7 @@ func (d *Index) Add(s *File) {
 	d.local[s] = own
 }
 
-// Tally counts the checks of a unit and of what it calls, except those of the tests in
+// Tally counts the checks of a unit and its called functions, but not the checks of the tests in
 // it.
 func (d *Index) Tally(u *Unit) Tally {
 	switch u.state {
@@ -74,7 +73,7 @@ func (d *Index) Tally(u *Unit) Tally {
 	return t
 }
 
-// called is what a call checks. Of several functions with one name the weakest counts.
+// called returns the checks of a call. Of several functions with the same name, the weakest counts.
 func (d *Index) called(s *File, c Call) Tally {
 	if u := d.local[s][c.Key]; u != nil {
 		return d.Tally(u)
@@ -109,7 +108,7 @@ func (d *Index) TallyWithSubtests(u *Unit) Tally {
 	return d.inclusive[u]
 }
 
-// maxHomonyms is how many functions of one name are distinguished.
+// maxHomonyms is the maximum number of functions with the same name that are distinguished.
 const maxHomonyms = 8
 
 // NewIndex returns an empty index.

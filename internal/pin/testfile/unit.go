@@ -10,21 +10,21 @@ import (
 
 // Unit is a test, a group of tests, or a function that tests call.
 type Unit struct {
-	Name         string // of the test, with the enclosing ones
-	Key          string // by which other code calls it
+	Name         string // name of the test, with the enclosing groups
+	Key          string // name by which other code calls it
 	Test         bool   // otherwise a group or a helper
 	Local        bool   // a closure: no code outside its function calls it
-	Method       bool   // of a suite, whose name is known only at run time
+	Method       bool   // method of a suite, whose name is known only at run time
 	Line         int
 	Parent       *Unit
 	File         *File
-	Body         lexer.Digest // without its name and the units in it
+	Body         lexer.Digest // digest without its name and the units in it
 	Empty        bool         // it has no statements
 	Checks       []Check
 	Calls        []Call
 	Cases        []lexer.Digest // of a table
 	Skips        []Skip
-	EarlyReturns int // returns under a condition before anything was checked
+	EarlyReturns int // conditional returns before the first check
 
 	tallied Tally
 	state   uint8 // of the tally: 0 unknown, 1 in progress, 2 known
@@ -33,9 +33,9 @@ type Unit struct {
 // Check is an assertion.
 type Check struct {
 	Digest      lexer.Digest // of its text
-	Weight      int          // how often it is made: once for each case of a table
-	Vague       bool         // it holds for nearly anything: not nil, truthy
-	Conditional bool         // it is made under a condition
+	Weight      int          // how often it runs: once for each case of a table
+	Vague       bool         // it holds for nearly any value: not nil, truthy
+	Conditional bool         // it runs under a condition
 }
 
 // Call is the use of a function that may contain assertions.
@@ -43,10 +43,10 @@ type Call struct {
 	Key         string // of the called unit
 	Weight      int
 	Conditional bool
-	Assumed     int // how many assertions it counts as if the unit is unknown
+	Assumed     int // number of assertions to count if the unit is unknown
 }
 
-// Skip is a reason why a test does not count.
+// Skip is a reason why a test is skipped.
 type Skip struct {
 	Always bool // otherwise under a condition
 	Reason string
@@ -63,7 +63,7 @@ func ShortName(name string) string {
 // maxText is the longest name of a test in a message, in bytes.
 const maxText = 160
 
-// Clean makes a text of a repository fit for a message.
+// Clean makes a text from a repository safe for a message.
 func Clean(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -78,5 +78,5 @@ func Clean(s string) string {
 	return s
 }
 
-// MaxDepth is how many levels of nested tests are read.
+// MaxDepth is the maximum number of nested test levels that are read.
 const MaxDepth = 64

@@ -4,15 +4,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
 )
 
-// Position is the place that a walk through a file has reached.
+// Position is the current position of a walk through a file.
 type Position struct {
 	Unit       *Unit
-	Weight     int          // how often the place is reached: once for each case of a table
+	Weight     int          // how often the position is reached: once for each case of a table
 	Conditions int          // around it
 	Guard      lexer.Digest // the innermost condition
 	TopLevel   bool         // directly in the body of the unit
 	Swallowed  bool         // failures are caught here
-	Nesting    int          // how many blocks are around it
+	Nesting    int          // number of enclosing blocks
 }
 
 // Add records a check.
@@ -27,14 +27,14 @@ func (p Position) Add(c Check) {
 // Truth is what is known about a condition without running the code.
 type Truth uint8
 
-// What may be known about a condition.
+// The possible states of knowledge about a condition.
 const (
 	Unknown Truth = iota
 	True
 	False
 )
 
-// TruthOf is the truth of a known condition.
+// TruthOf returns the truth of a known condition.
 func TruthOf(b bool) Truth {
 	if b {
 		return True

@@ -12,15 +12,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// MaxPatch is how many bytes a comparison holds of the patch from the left's code to
-// the right's. The list of files is always complete.
+// MaxPatch is the maximum size in bytes of the patch in a comparison, from the left's code to the
+// right's. The list of files is always complete.
 const MaxPatch = 256 << 10
 
-// CodeDiff compares the files that both sides ended with.
+// CodeDiff compares the final files of both sides.
 type CodeDiff struct {
 	LeftRecorded  bool       `json:"left_recorded"` // false: its notes say why
 	RightRecorded bool       `json:"right_recorded"`
-	Same          bool       `json:"same"`      // every file is the same, byte for byte
+	Same          bool       `json:"same"`      // all files are identical
 	SameBase      bool       `json:"same_base"` // the runs started from the same commit of the same repository
 	Files         []FileDiff `json:"files"`     // in the order of paths
 	Added         int64      `json:"added"`     // lines, of all files
@@ -29,7 +29,7 @@ type CodeDiff struct {
 	PatchCut      bool       `json:"patch_cut"`
 }
 
-// FileStatus is what happened to a file from the left to the right.
+// FileStatus is how a file changed from the left to the right.
 type FileStatus string
 
 // The statuses of files.
@@ -46,18 +46,18 @@ type FileDiff struct {
 	Added   int64      `json:"added"` // lines
 	Removed int64      `json:"removed"`
 	Binary  bool       `json:"binary"` // lines are not counted
-	// Unsure is set if the runs started from different commits and the file may have
-	// differed before either changed it. Lines are then those of the one run that changed
-	// it, and not counted if both did.
+	// Unsure is set if the runs started from different commits and the file may have differed
+	// before either changed it. The line counts then cover only the changes of one run, and are 0
+	// if both changed the file.
 	Unsure bool `json:"unsure"`
 }
 
-// compareCode compares what both runs changed, file by file. Notes say what could not
-// be compared.
+// compareCode compares the changes of both runs, file by file. The notes list what could not be
+// compared.
 func compareCode(a, b Side) (CodeDiff, []string) {
 	d := CodeDiff{
 		LeftRecorded: a.Code.known(), RightRecorded: b.Code.known(), SameBase: a.Repo == b.Repo && a.Base == b.Base, Files: []FileDiff{},
-		Same: a.Code.Tree != "" && a.Code.Tree == b.Code.Tree, // a tree's id is determined by its content
+		Same: a.Code.Tree != "" && a.Code.Tree == b.Code.Tree, // a tree's ID depends only on its content
 	}
 	var notes []string
 	for _, s := range []Side{a, b} {
@@ -107,11 +107,11 @@ func (d *CodeDiff) compareFiles(left, right map[string]*touch) {
 	if d.PatchCut && len(text) > MaxPatch {
 		text = text[:strings.LastIndexByte(text[:MaxPatch], '\n')+1]
 	}
-	d.Patch = telemetry.Redact(text) // last: a redacted patch may not be readable
+	d.Patch = telemetry.Redact(text) // last, because a redacted patch may not be parseable
 }
 
-// compareFile compares what two runs did to a file; nil is nothing. The second result
-// is nil if the file is the same on both sides.
+// compareFile compares the changes of two runs to a file; nil means no change. The second result is
+// nil if the file is the same on both sides.
 func compareFile(left, right *touch, sameBase bool) (FileDiff, *gitdiff.File) {
 	l, r := after(left, right), after(right, left)
 	if l == r {
@@ -146,8 +146,8 @@ func compareFile(left, right *touch, sameBase bool) (FileDiff, *gitdiff.File) {
 	return file, diff
 }
 
-// after returns a file as one run left it; if it did not touch the file, as the other
-// found it.
+// after returns the final version of a file in one run or, if that run did not touch the file, the
+// version from which the other run started.
 func after(t, other *touch) version {
 	if t == nil {
 		return other.old
@@ -165,7 +165,7 @@ func inverse(fragments []*gitdiff.TextFragment) []*gitdiff.TextFragment {
 		g.OldPosition, g.OldLines, g.NewPosition, g.NewLines = f.NewPosition, f.NewLines, f.OldPosition, f.OldLines
 		g.LinesAdded, g.LinesDeleted = f.LinesDeleted, f.LinesAdded
 		g.Lines = slices.Clone(f.Lines)
-		from := 0 // of the changed lines that are sorted, removed ones first
+		from := 0 // start of the changed lines to sort, removed lines first
 		for k := range g.Lines {
 			switch line := &g.Lines[k]; line.Op {
 			case gitdiff.OpContext:
@@ -182,19 +182,19 @@ func inverse(fragments []*gitdiff.TextFragment) []*gitdiff.TextFragment {
 	return out
 }
 
-// parsePatch reads a patch into what it does to each file.
+// parsePatch returns the changes of a patch to each file.
 func parsePatch(patch []byte) (map[string]*touch, error) {
 	files, _, err := gitdiff.Parse(bytes.NewReader(patch))
 	if err != nil {
 		return nil, err
 	}
 	if len(files) == 0 && len(bytes.TrimSpace(patch)) > 0 {
-		return nil, fmt.Errorf("it does not contain a file")
+		return nil, fmt.Errorf("it contains no file")
 	}
 	out := make(map[string]*touch, len(files))
 	for _, f := range files {
 		t := touchOf(f)
-		if before := out[t.path]; before != nil { // git writes a change of kind as a removal, then an addition
+		if before := out[t.path]; before != nil { // git represents a change of the file type as a removal and an addition
 			t.old, t.gone = before.old, before.fragments
 			t.binary = t.binary || before.binary
 			t.fragments = append(slices.Clone(before.fragments), t.fragments...)

@@ -163,7 +163,7 @@ func TestChecksThatDidNotRunAreOneRegressionEach(t *testing.T) {
 	right.Status, right.Checks = "failed", []store.Check{build(false)}
 	d := diff.Compare(left, right)
 	require.Equal(t, []diff.Kind{diff.KindStatus, diff.KindCheckRed, diff.KindCheckGone}, kinds(d.Regressions))
-	require.Equal(t, "test-go did not run; it ran 2 tests before", d.Regressions[2].Message)
+	require.Equal(t, "test-go did not run; it previously ran 2 tests", d.Regressions[2].Message)
 	require.Equal(t, []string{"a", "b"}, names(d.Tests.Gone))
 	require.Empty(t, d.Findings.Fixed, "what nobody looked at is not fixed")
 	require.Len(t, d.Findings.Unchecked, 1)

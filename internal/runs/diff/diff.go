@@ -9,14 +9,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// Diff is what is different on the right, compared with the left. What is worse comes
-// first. Names and meanings of its JSON are stable; lists are never null.
+// Diff lists the differences of the right side from the left side, regressions first. The names and
+// meanings of its JSON fields are stable; lists are never null.
 type Diff struct {
 	Left         Ident        `json:"left"`
 	Right        Ident        `json:"right"`
 	Regressions  []Point      `json:"regressions"`
 	Improvements []Point      `json:"improvements"`
-	Notes        []string     `json:"notes"` // what was not recorded or not compared
+	Notes        []string     `json:"notes"` // data that was not recorded or not compared
 	Plan         PlanDiff     `json:"plan"`
 	Code         CodeDiff     `json:"code"`
 	Tests        TestsDiff    `json:"tests"`
@@ -37,30 +37,30 @@ type Ident struct {
 	Status  string            `json:"status"` // of the run, or of the attempt's execution
 	Failure *contract.Failure `json:"failure,omitempty"`
 	Base    string            `json:"base"` // commit
-	Tree    string            `json:"tree"` // git tree that it ended with; empty: no code is recorded
+	Tree    string            `json:"tree"` // final git tree; empty: no code is recorded
 }
 
-// Name returns the side's name in the form that ParseRef reads.
+// Name returns the side's name in the format that ParseRef accepts.
 func (i Ident) Name() string { return Ref{Run: i.Run, Attempt: i.Attempt}.String() }
 
-// TimingDiff compares how long the attempts of a phase took together.
+// TimingDiff compares the total duration of a phase's attempts.
 type TimingDiff struct {
 	Phase      contract.Phase `json:"phase"`
 	LeftMS     int64          `json:"left_ms"`
 	RightMS    int64          `json:"right_ms"`
 	DeltaMS    int64          `json:"delta_ms"`
-	LeftEnded  bool           `json:"left_ended"` // false: not begun or still running; its time is not judged
+	LeftEnded  bool           `json:"left_ended"` // false: not started or still running; its time is not judged
 	RightEnded bool           `json:"right_ended"`
 }
 
-// TokensDiff compares what models read and wrote.
+// TokensDiff compares the tokens that models read and wrote.
 type TokensDiff struct {
 	Left  Tokens `json:"left"`
 	Right Tokens `json:"right"`
 	Delta int64  `json:"delta"` // of the totals
 }
 
-// Tokens counts what models read and wrote.
+// Tokens counts the tokens that models read and wrote.
 type Tokens struct {
 	Prompt     int64 `json:"prompt"`
 	Completion int64 `json:"completion"`
@@ -68,20 +68,20 @@ type Tokens struct {
 	Calls      int   `json:"calls"`
 }
 
-// CostDiff compares what models cost, in millionths of a US dollar.
+// CostDiff compares the cost of model calls, in millionths of a US dollar.
 type CostDiff struct {
 	LeftMicroUSD  int64 `json:"left_micro_usd"`
 	RightMicroUSD int64 `json:"right_micro_usd"`
 	DeltaMicroUSD int64 `json:"delta_micro_usd"`
 }
 
-// HealsDiff lists what was healed on each side.
+// HealsDiff lists the heals of each side.
 type HealsDiff struct {
 	Left  []Heal `json:"left"`
 	Right []Heal `json:"right"`
 }
 
-// Heal is what self-heal did about one failure.
+// Heal is the self-healing of one failure.
 type Heal struct {
 	Phase     string `json:"phase"`
 	ErrorType string `json:"error_type"`
@@ -92,10 +92,10 @@ type Heal struct {
 type ModelsDiff struct {
 	Left  []Model `json:"left"`
 	Right []Model `json:"right"`
-	Same  bool    `json:"same"` // the same agents used the same models, however much
+	Same  bool    `json:"same"` // the same agents used the same models, regardless of usage
 }
 
-// Model is what one agent used of one model.
+// Model is the usage of one model by one agent.
 type Model struct {
 	Agent    contract.Agent `json:"agent"`
 	Provider string         `json:"provider"`
@@ -105,8 +105,8 @@ type Model struct {
 	MicroUSD int64          `json:"micro_usd"`
 }
 
-// Compare returns what is different on side b, compared with side a. It reads only its
-// arguments, and the same sides give the same answer.
+// Compare returns the differences of side b from side a. It is a pure function: the same sides
+// always produce the same result.
 func Compare(a, b Side) Diff {
 	d := Diff{
 		Left: a.ident(), Right: b.ident(), Notes: slices.Concat([]string{}, a.Notes, b.Notes),
@@ -177,7 +177,7 @@ func modelsOf(s Side) []Model {
 	return out
 }
 
-// PlanDiff compares plans step by step; a step is the one with the same id.
+// PlanDiff compares plans step by step; steps are matched by ID.
 type PlanDiff struct {
 	LeftRecorded  bool          `json:"left_recorded"`
 	RightRecorded bool          `json:"right_recorded"`
@@ -195,7 +195,7 @@ type StepName struct {
 	Name string `json:"name"`
 }
 
-// StepChange is what is different in a step.
+// StepChange lists the differences of a step.
 type StepChange struct {
 	StepName               // as on the right
 	Changed  []FieldChange `json:"changed"`
@@ -270,12 +270,12 @@ func listsOf(to []FieldChange, field string, a, b []string) []FieldChange {
 	return append(to, FieldChange{field, slices.Concat([]string{}, a), slices.Concat([]string{}, b)})
 }
 
-// FindingsDiff compares what verification found.
+// FindingsDiff compares the findings of verification.
 type FindingsDiff struct {
 	New       []Finding  `json:"new"`
 	Fixed     []Finding  `json:"fixed"`
 	Same      []Finding  `json:"same"`
-	Unchecked []Finding  `json:"unchecked"` // of the left, whose check did not run on the right: their state is unknown
+	Unchecked []Finding  `json:"unchecked"` // findings of the left whose check did not run on the right: their state is unknown
 	Left      Severities `json:"left"`
 	Right     Severities `json:"right"`
 }
@@ -297,8 +297,8 @@ type Finding struct {
 	Rule     string            `json:"rule,omitempty"`
 }
 
-// key identifies a finding on the other side: not by its line, which moves, and a
-// test's not by its message, which contains durations and addresses.
+// key returns the fields that identify a finding on both sides: without the line, which moves, and
+// for a test without the message, which contains durations and addresses.
 func (f Finding) key() Finding {
 	f.Location = fileOf(f.Location)
 	if f.Category == contract.CategoryTest && f.Rule != "" {
@@ -323,7 +323,7 @@ func compareFindings(a, b Side) FindingsDiff {
 		}
 	}
 	ran := checksOf(b)
-	for _, f := range slices.Backward(left) { // those found first are the same ones
+	for _, f := range slices.Backward(left) { // the findings found first are matched
 		if open[f.key()] == 0 {
 			continue
 		}
@@ -364,8 +364,8 @@ func findingsOf(s Side, count *Severities) []Finding {
 	return out
 }
 
-// Limits below which a difference of time or money is noise. Both must be exceeded: the
-// part of the better side, and the amount.
+// Limits below which a difference in time or cost is noise. A difference must exceed both: the
+// share of the better side's value, and the absolute amount.
 const (
 	NoisePart      = 0.20
 	SlowerLeast    = time.Second

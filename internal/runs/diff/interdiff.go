@@ -12,25 +12,25 @@ import (
 	"github.com/bluekeyes/go-gitdiff/gitdiff"
 )
 
-// Two patches of one file are enough to compare their results, without the file. They
-// contain every line that either of them changes, with three lines around; all other
-// lines are the same on both sides. So each side's content is written as a list of
-// tokens, known lines and gaps between them, and those lists are compared.
+// The results of two patches of one file can be compared without the file. The patches contain
+// every line that either of them changes, with three lines of context; all other lines are the same
+// on both sides. Therefore, each side's content is represented as a list of tokens (known lines and
+// the gaps between them), and these lists are compared.
 
-// version is a file at one moment. Its id is that of its content.
+// version is one version of a file; its id is the ID of its content.
 type version struct {
 	there bool
 	id    string
 	mode  os.FileMode
 }
 
-// touch is what a patch does to a file.
+// touch is the change of a patch to a file.
 type touch struct {
 	path      string
 	old, now  version
 	binary    bool
 	fragments []*gitdiff.TextFragment
-	gone      []*gitdiff.TextFragment // of a file that was replaced by one of another kind: its removal
+	gone      []*gitdiff.TextFragment // removal of a file that was replaced by another type of file
 }
 
 func touchOf(f *gitdiff.File) *touch {
@@ -53,7 +53,7 @@ func (t *touch) fresh() (fragments []*gitdiff.TextFragment, is bool) {
 	return t.fragments, !t.old.there
 }
 
-// base is what two patches show of the file that both started from.
+// base contains the lines of the original file that two patches show.
 type base struct {
 	numbers []int64 // of the known lines, ascending
 	lines   map[int64]string
@@ -78,8 +78,8 @@ func baseOf(touches ...*touch) base {
 	return b
 }
 
-// firstLineOf returns the number of a fragment's first old line; if it has none, that
-// of the line before which it adds.
+// firstLineOf returns the number of a fragment's first old line or, if it has none, of the line
+// before which it inserts lines.
 func firstLineOf(f *gitdiff.TextFragment) int64 {
 	if f.OldLines == 0 {
 		return f.OldPosition + 1
@@ -90,7 +90,7 @@ func firstLineOf(f *gitdiff.TextFragment) int64 {
 // token is a known line or a gap: lines of the base that no patch shows.
 type token struct {
 	text  string // with its newline
-	gap   string // not empty: which gap it is
+	gap   string // ID of the gap; empty for a line
 	lines int64
 }
 
@@ -101,7 +101,7 @@ func (t token) key() string {
 	return "+" + t.text
 }
 
-// toTheEnd is a line number after every file's last line.
+// toTheEnd exceeds the number of any file's last line.
 const toTheEnd = int64(1) << 62
 
 // copy appends the base's lines from one up to, but not including, another.
@@ -152,16 +152,16 @@ func (b base) content(t *touch) []token {
 	return b.copy(out, at, toTheEnd)
 }
 
-// interdiff returns the fragments that lead from what one patch makes of a file
-// to what another one makes of the same.
+// interdiff returns the fragments that transform the result of one patch of a file into the result
+// of another patch of the same file.
 func interdiff(left, right *touch) []*gitdiff.TextFragment {
 	b := baseOf(left, right)
 	l, r := b.content(left), b.content(right)
 	return fragmentsOf(l, r, edits(l, r))
 }
 
-// edits compares two lists of tokens: piece by piece between the gaps that both have,
-// which cannot be moved.
+// edits compares two lists of tokens, section by section between the gaps that both contain,
+// because gaps cannot move.
 func edits(l, r []token) []lcs.Diff {
 	var out []lcs.Diff
 	there := map[string]int{}
@@ -194,10 +194,10 @@ func keysOfTokens(tokens []token) []string {
 	return keys
 }
 
-// around is how many lines a fragment shows before and after what changed.
+// around is the number of context lines before and after a change in a fragment.
 const around = 3
 
-// fragmentsOf converts edits to fragments with the lines around them.
+// fragmentsOf converts edits to fragments with context lines.
 func fragmentsOf(l, r []token, all []lcs.Diff) []*gitdiff.TextFragment {
 	var out []*gitdiff.TextFragment
 	lineL, lineR := numbersOf(l), numbersOf(r)
@@ -235,12 +235,12 @@ func numbersOf(tokens []token) []int64 {
 	return out
 }
 
-// joined reports whether the lines between two changes belong in one fragment.
+// joined reports whether two changes, separated by the given lines, belong in one fragment.
 func joined(between []token) bool {
 	return len(between) <= 2*around && !slices.ContainsFunc(between, func(t token) bool { return t.gap != "" })
 }
 
-// known returns how many lines next to a change can be shown.
+// known returns the number of lines next to a change that can be shown.
 func known(tokens []token, before bool) int {
 	n := 0
 	for n < min(around, len(tokens)) {
@@ -267,8 +267,8 @@ func appendLines(to []gitdiff.Line, op gitdiff.LineOp, tokens []token) []gitdiff
 	return to
 }
 
-// counted sets the counts of a fragment, and its positions as git writes them: if there
-// are no lines, that of the line before.
+// counted sets the counts of a fragment, and its positions in git's format: if a side has no lines,
+// its position is the preceding line.
 func counted(f *gitdiff.TextFragment) *gitdiff.TextFragment {
 	for _, l := range f.Lines {
 		switch l.Op {
@@ -294,11 +294,10 @@ func counted(f *gitdiff.TextFragment) *gitdiff.TextFragment {
 	return f
 }
 
-// Between returns the patch from what one patch makes of a base to what another one
-// makes of the same base: what was done in between. An empty patch is the base itself.
-// Files are in the order of their paths, each with as few lines as show the change,
-// even if the patches have more. Nothing is removed from the text: its readers do
-// that.
+// Between returns the patch that transforms the result of one patch into the result of another
+// patch of the same base. An empty patch is the base itself. Files are sorted by path, each with
+// minimal context, even if the patches have more. The text is not redacted: that is left to the
+// caller.
 func Between(from, to []byte) (string, error) {
 	left, err := parsePatch(from)
 	if err != nil {
@@ -318,8 +317,8 @@ func Between(from, to []byte) (string, error) {
 	return strings.ToValidUTF8(patch.String(), "\uFFFD"), nil
 }
 
-// orUntouched returns what a patch does to a file, or no change if only the other patch
-// names it.
+// orUntouched returns the change of a patch to a file, or an empty change if only the other patch
+// contains the file.
 func orUntouched(t, other *touch) *touch {
 	if t != nil {
 		return t

@@ -9,7 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Point is one thing that is worse, or better, on the right.
+// Point is one regression or improvement on the right.
 type Point struct {
 	Kind     Kind              `json:"kind"`
 	Message  string            `json:"message"`
@@ -20,13 +20,13 @@ type Point struct {
 	Phase    contract.Phase    `json:"phase,omitempty"`
 }
 
-// Kind is what a point is about. Each kind of regression has an improvement.
+// Kind is the subject of a point. Each kind of regression has a corresponding kind of improvement.
 type Kind string
 
 // The kinds of regressions, most serious first.
 const (
 	KindStatus     Kind = "status"        // ended worse
-	KindUntested   Kind = "not_tested"    // the right has ended without tests
+	KindUntested   Kind = "not_tested"    // the right ended without tests
 	KindCheckRed   Kind = "check_red"     // a check passed and now fails, not because of a test
 	KindCheckGone  Kind = "check_not_run" // a check ran on the left only
 	KindFailure    Kind = "new_failure"   // a test fails
@@ -45,7 +45,7 @@ const (
 	KindCheckRan     Kind = "check_ran"
 	KindFixed        Kind = "fixed"
 	KindUnskipped    Kind = "no_longer_skipped"
-	KindNewTest      Kind = "new_test" // that passes, of a check that ran before
+	KindNewTest      Kind = "new_test" // new test that passes, of a check that ran before
 	KindFixedFinding Kind = "fixed_finding"
 	KindFaster       Kind = "faster"
 	KindCheaper      Kind = "cheaper"
@@ -63,7 +63,7 @@ func (v *verdict) add(p Point, format string, args ...any) {
 	v.points = append(v.points, p)
 }
 
-// judge collects what is worse and what is better on the right.
+// judge collects the regressions and improvements on the right.
 func judge(a, b Side, d Diff) (regressions, improvements []Point) {
 	worse := verdict{a: a, b: b, d: d, points: []Point{}}
 	worse.worseEnd()
@@ -93,7 +93,7 @@ func because(f *contract.Failure) string {
 	return fmt.Sprintf(" (%s, %s)", f.Class, f.Code)
 }
 
-// worseChecks judges what ran and ended as a whole. Failed tests are judged one by one.
+// worseChecks judges checks as a whole. Failed tests are judged individually.
 func (v *verdict) worseChecks() {
 	failing := map[string]bool{}
 	for _, t := range append(v.d.Tests.NewFailures, v.d.Tests.StillFailing...) {
@@ -108,7 +108,7 @@ func (v *verdict) worseChecks() {
 		case c.Left == CheckOK && c.Right == CheckRed && !failing[c.Check]:
 			v.add(Point{Kind: KindCheckRed, Check: c.Check}, "%s fails; it passed before", c.Check)
 		case c.Right == "" && v.b.ended() && lost[c.Check] > 0:
-			v.add(Point{Kind: KindCheckGone, Check: c.Check}, "%s did not run; it ran %s before", c.Check, plural(lost[c.Check], "test"))
+			v.add(Point{Kind: KindCheckGone, Check: c.Check}, "%s did not run; it previously ran %s", c.Check, plural(lost[c.Check], "test"))
 		case c.Right == "" && v.b.ended():
 			v.add(Point{Kind: KindCheckGone, Check: c.Check}, "%s did not run", c.Check)
 		}
@@ -135,7 +135,7 @@ func (v *verdict) worseTests() {
 	}
 }
 
-// ofTest reports whether the finding only says what one of the tests says.
+// ofTest reports whether the finding only repeats the failure of one of the tests.
 func (f Finding) ofTest(tests []Test) bool {
 	return f.Category == contract.CategoryTest && slices.ContainsFunc(tests, func(t Test) bool { return t.Check == f.Check && t.Name == f.Rule })
 }
@@ -167,11 +167,11 @@ func statusWord(s contract.TestStatus) string {
 func (v *verdict) worseCosts() {
 	for _, t := range v.d.Timing {
 		if t.LeftEnded && t.RightEnded && exceeds(t.LeftMS, t.RightMS, SlowerLeast.Milliseconds()) {
-			v.add(Point{Kind: KindSlower, Phase: t.Phase}, "the %s took %s; it was %s before", t.Phase, ms(t.RightMS), ms(t.LeftMS))
+			v.add(Point{Kind: KindSlower, Phase: t.Phase}, "the %s took %s, was %s", t.Phase, ms(t.RightMS), ms(t.LeftMS))
 		}
 	}
 	if c := v.d.Cost; exceeds(c.LeftMicroUSD, c.RightMicroUSD, DearerMicroUSD) {
-		v.add(Point{Kind: KindDearer}, "models cost $%.4f; it was $%.4f before", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
+		v.add(Point{Kind: KindDearer}, "model calls cost $%.4f, was $%.4f", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
 	}
 }
 
@@ -215,11 +215,11 @@ func (v *verdict) betterTests() {
 func (v *verdict) betterCosts() {
 	for _, t := range v.d.Timing {
 		if t.LeftEnded && t.RightEnded && exceeds(t.RightMS, t.LeftMS, SlowerLeast.Milliseconds()) {
-			v.add(Point{Kind: KindFaster, Phase: t.Phase}, "the %s took %s; it was %s before", t.Phase, ms(t.RightMS), ms(t.LeftMS))
+			v.add(Point{Kind: KindFaster, Phase: t.Phase}, "the %s took %s, was %s", t.Phase, ms(t.RightMS), ms(t.LeftMS))
 		}
 	}
 	if c := v.d.Cost; exceeds(c.RightMicroUSD, c.LeftMicroUSD, DearerMicroUSD) {
-		v.add(Point{Kind: KindCheaper}, "models cost $%.4f; it was $%.4f before", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
+		v.add(Point{Kind: KindCheaper}, "model calls cost $%.4f, was $%.4f", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// MaxPatchRead is how many bytes of a side's patch are read. A larger change is
-// compared by its tree only, and the result says so.
+// MaxPatchRead is the maximum size in bytes of a side's patch. A larger change is compared only by
+// its tree, and the result notes this.
 const MaxPatchRead = 32 << 20
 
 // Blobs reads stored patches by their digest.
@@ -26,8 +26,8 @@ type Blobs interface {
 	Reader(ctx context.Context, digest string) (io.ReadCloser, error)
 }
 
-// Load reads a side. A run or attempt that does not exist is store.ErrNotFound. Code
-// that cannot be read is not an error: the side says why it is missing.
+// Load reads a side. A run or attempt that does not exist is store.ErrNotFound. Unreadable code is
+// not an error: the side records why it is missing.
 func Load(ctx context.Context, s *store.Store, v *views.Views, blobs Blobs, ref Ref) (Side, error) {
 	details, err := v.RecentDetails(ctx, ref.Run, 1)
 	if err != nil {
@@ -61,16 +61,16 @@ func Load(ctx context.Context, s *store.Store, v *views.Views, blobs Blobs, ref 
 	return side, side.loadCode(ctx, s, blobs, details.Settings.Repo, part)
 }
 
-// extent is the executions that belong to a side, in the order in which they began.
+// extent contains the executions that belong to a side, in the order in which they started.
 type extent struct {
 	all   []store.Execution // up to the side's end
-	own   []store.Execution // those since the attempt before
+	own   []store.Execution // executions since the previous attempt
 	end   *store.Execution  // the attempt; nil: the run as it is now
-	since time.Time         // when own begin
-	until *time.Time        // when what comes after them begins; nil: nothing does
+	since time.Time         // start of own
+	until *time.Time        // start of the next execution; nil: there is none
 }
 
-// cut finds the executions of a side. Steps belong to the phase before them.
+// cut finds the executions of a side. Steps belong to the preceding phase.
 func cut(executions []store.Execution, ref Ref) (extent, error) {
 	if ref.Attempt == 0 {
 		return extent{all: executions, own: executions}, nil
@@ -90,7 +90,7 @@ func cut(executions []store.Execution, ref Ref) (extent, error) {
 	}
 	from, to := 0, nextPhase(executions, at)
 	for i := range slices.Backward(executions[:at]) {
-		if is(executions[i]) { // the attempt before, with its steps
+		if is(executions[i]) { // the previous attempt, with its steps
 			from = nextPhase(executions, i)
 			break
 		}
@@ -102,7 +102,7 @@ func cut(executions []store.Execution, ref Ref) (extent, error) {
 	return part, nil
 }
 
-// nextPhase returns where the first phase after an execution begins.
+// nextPhase returns the index of the first phase after an execution.
 func nextPhase(executions []store.Execution, after int) int {
 	for i := after + 1; i < len(executions); i++ {
 		if executions[i].Step == "" {
@@ -122,8 +122,7 @@ func (x extent) heals(all []store.HealEvent) []store.HealEvent {
 	return own
 }
 
-// last returns the last execution of a phase up to the side's end, nil if there
-// is none.
+// last returns the last execution of a phase up to the side's end, nil if there is none.
 func (x extent) last(p contract.Phase) *store.Execution {
 	for i := range slices.Backward(x.all) {
 		if e := &x.all[i]; e.Step == "" && e.Phase == p {
@@ -133,7 +132,7 @@ func (x extent) last(p contract.Phase) *store.Execution {
 	return nil
 }
 
-// count returns how many attempts of a phase there were up to the side's end.
+// count returns the number of attempts of a phase up to the side's end.
 func (x extent) count(p contract.Phase) (n int) {
 	for _, e := range x.all {
 		if e.Step == "" && e.Phase == p {
@@ -143,8 +142,8 @@ func (x extent) count(p contract.Phase) (n int) {
 	return n
 }
 
-// loadTests reads the checks and findings of the last tester. For a run as it is now
-// the open findings count, wherever they were found.
+// loadTests reads the checks and findings of the last tester. For a run in its current state, all
+// open findings count, regardless of where they were found.
 func (s *Side) loadTests(ctx context.Context, db *store.Store, part extent, findings []store.Finding) error {
 	s.Tester = part.last(contract.PhaseTester)
 	if s.Tester == nil {
@@ -165,8 +164,7 @@ func (s *Side) loadTests(ctx context.Context, db *store.Store, part extent, find
 	return err
 }
 
-// loadUsage adds up the model calls of an attempt. Those of a whole run are already
-// known.
+// loadUsage adds up the model calls of an attempt. The totals of a whole run are already known.
 func (s *Side) loadUsage(ctx context.Context, db *store.Store, part extent) error {
 	if part.end == nil {
 		return nil
@@ -199,8 +197,8 @@ func (s *Side) loadUsage(ctx context.Context, db *store.Store, part extent) erro
 	return nil
 }
 
-// loadPlan reads the plan that was used: for an attempt the one that its planner made,
-// if its output says which.
+// loadPlan reads the plan that was used. For an attempt, this is the plan of its planner, if the
+// planner's output identifies it.
 func (s *Side) loadPlan(ctx context.Context, db *store.Store, part extent) error {
 	var out struct {
 		PlanID int64 `json:"plan_id"`
@@ -228,14 +226,14 @@ func (s *Side) loadPlan(ctx context.Context, db *store.Store, part extent) error
 	return nil
 }
 
-// content is what an output says about the code it describes.
+// content identifies the code that an output describes.
 type content struct {
 	Tree  string `json:"tree"`
 	Patch string `json:"patch"`
 }
 
-// loadCode finds the code that the side ended with: that of the last phase or accepted
-// repair that recorded it, else what the last tool call of a builder left.
+// loadCode finds the final code of the side: the code recorded by the last phase or accepted
+// repair, otherwise the result of a builder's last tool call.
 func (s *Side) loadCode(ctx context.Context, db *store.Store, blobs Blobs, repo contract.Repo, part extent) error {
 	heals, err := db.Heals(ctx, s.Ref.Run)
 	if err != nil {
@@ -243,7 +241,7 @@ func (s *Side) loadCode(ctx context.Context, db *store.Store, blobs Blobs, repo 
 	}
 	for _, e := range slices.Backward(part.all) {
 		if part.end != nil && e.Step == contract.StepRepair && e.ID > part.end.ID {
-			continue // it fixed the result of the attempt; the attempt was about the code before
+			continue // the repair came after the attempt, which used the code before it
 		}
 		c := contentOf(e, heals)
 		if c.Tree == "" {
@@ -256,14 +254,14 @@ func (s *Side) loadCode(ctx context.Context, db *store.Store, blobs Blobs, repo 
 	return s.loadPartial(ctx, db, blobs, repo, part)
 }
 
-// contentOf returns the code that a phase or an accepted repair of it left; for others
-// none, which has no tree.
+// contentOf returns the code that resulted from a phase or its accepted repair. For other
+// executions it is empty, without a tree.
 func contentOf(e store.Execution, heals []store.HealEvent) (c content) {
 	switch {
 	case len(e.Output) == 0:
 	case e.Step == "":
 		if json.Unmarshal(e.Output, &c) != nil {
-			return content{} // outputs of other phases have another form
+			return content{} // outputs of other phases have a different format
 		}
 	case e.Step == contract.StepRepair && e.Phase != contract.PhaseBuilder: // a builder's repair replaces only one step's work
 		var out contract.StepOutput
@@ -279,7 +277,7 @@ func contentOf(e store.Execution, heals []store.HealEvent) (c content) {
 	return c
 }
 
-// noteLater adds a note if code and tests are not from the same attempt.
+// noteLater adds a note if code and tests are from different attempts.
 func (s *Side) noteLater(part extent, from store.Execution) {
 	if b := part.last(contract.PhaseBuilder); b != nil && b.Phase == from.Phase && b.ID != from.ID {
 		s.Notes = append(s.Notes, fmt.Sprintf("%s: the code is from attempt %d of the %s; attempt %d did not finish", s.Ref, from.Attempt, from.Phase, b.Attempt))
@@ -293,7 +291,7 @@ func (s *Side) noteLater(part extent, from store.Execution) {
 	}
 }
 
-// loadPartial uses what the last tool call left if no builder has finished.
+// loadPartial uses the result of the last tool call if no builder has finished.
 func (s *Side) loadPartial(ctx context.Context, db *store.Store, blobs Blobs, repo contract.Repo, part extent) error {
 	s.Code.Why = "no code is recorded: the builder did not run"
 	if part.last(contract.PhaseBuilder) == nil {
@@ -322,7 +320,7 @@ func (s *Side) loadPartial(ctx context.Context, db *store.Store, blobs Blobs, re
 	return nil
 }
 
-// readCode reads a patch, or says why it is missing.
+// readCode reads a patch, or records why it is missing.
 func readCode(ctx context.Context, blobs Blobs, c content, repo contract.Repo) Code {
 	code := Code{Tree: c.Tree}
 	if c.Patch == "" {

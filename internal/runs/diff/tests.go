@@ -11,8 +11,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// TestsDiff compares test results. A test is identified by its check and name, in
-// whichever shard of the check it ran. A test may be in several lists.
+// TestsDiff compares test results. A test is identified by its check and name, regardless of the
+// shard of the check in which it ran. A test may be in several lists.
 type TestsDiff struct {
 	LeftRecorded    bool         `json:"left_recorded"` // false: nothing was tested
 	RightRecorded   bool         `json:"right_recorded"`
@@ -25,8 +25,8 @@ type TestsDiff struct {
 	Gone            []Test       `json:"gone"`      // not on the right
 	NewlySkipped    []Test       `json:"newly_skipped"`
 	NoLongerSkipped []Test       `json:"no_longer_skipped"` // skipped on the left and pass on the right
-	Flaky           []Test       `json:"flaky"`             // on either side; not regressions themselves, but their findings are
-	Checks          []CheckPoint `json:"checks"`            // those with different outcomes
+	Flaky           []Test       `json:"flaky"`             // on either side; only their findings count as regressions
+	Checks          []CheckPoint `json:"checks"`            // checks with different outcomes
 	Duration        Duration     `json:"duration"`
 }
 
@@ -44,11 +44,11 @@ type Test struct {
 	Name    string              `json:"test_case"`
 	Left    contract.TestStatus `json:"left"`
 	Right   contract.TestStatus `json:"right"`
-	Message string              `json:"message,omitempty"` // of the failure, the right one's if both failed
+	Message string              `json:"message,omitempty"` // failure message, from the right if both failed
 }
 
-// CheckPoint is one check with its outcome on each side: ok, red, or empty if it did
-// not run. Shards are one check.
+// CheckPoint is one check with its outcome on each side: ok, red, or empty if it did not run. The
+// shards of a check count as one.
 type CheckPoint struct {
 	Check string `json:"check"`
 	Left  string `json:"left"`
@@ -61,7 +61,7 @@ const (
 	CheckRed = "red"
 )
 
-// Duration compares how long checks took, added up.
+// Duration compares the total duration of checks.
 type Duration struct {
 	LeftMS  int64 `json:"left_ms"`
 	RightMS int64 `json:"right_ms"`
@@ -108,7 +108,7 @@ func (d *TestsDiff) sort(t Test) {
 	add(&d.Flaky, t.Left == contract.TestFlaky || t.Right == contract.TestFlaky)
 }
 
-// testKey identifies a test. Of several with one name in one check, each is the nth.
+// testKey identifies a test. Tests of a check with the same name are numbered.
 type testKey struct {
 	check, name string
 	nth         int
@@ -118,8 +118,8 @@ func (k testKey) compare(o testKey) int {
 	return cmp.Or(cmp.Compare(k.check, o.check), cmp.Compare(k.name, o.name), cmp.Compare(k.nth, o.nth))
 }
 
-// casesOf returns a side's test cases. Those with the same name are sorted by outcome,
-// because shards deliver them as they end.
+// casesOf returns a side's test cases. Those with the same name are sorted by outcome, because
+// shards deliver them in the order in which they finish.
 func casesOf(s Side, count *Counts) map[testKey]contract.TestCase {
 	grave := map[contract.TestStatus]int{contract.TestFailed: 0, contract.TestFlaky: 1, contract.TestSkipped: 2, contract.TestPassed: 3}
 	named := map[testKey][]contract.TestCase{}
@@ -155,11 +155,11 @@ func (c *Counts) add(s contract.TestStatus) {
 	}
 }
 
-// shardNumber matches what follows the kind of tests in a check's id.
+// shardNumber matches the shard number at the end of a check's ID.
 var shardNumber = regexp.MustCompile(`-[0-9]+$`)
 
-// checkOf returns a check's name without the number of its shard: how many shards there
-// are, and which tests are in which, depends on the number of tests.
+// checkOf returns a check's name without its shard number, because the number and content of shards
+// depend on the number of tests.
 func checkOf(id string, c contract.Category) string {
 	if c == contract.CategoryTest {
 		return shardNumber.ReplaceAllString(id, "")
@@ -172,7 +172,7 @@ func checksOf(s Side) map[string]string {
 	out := map[string]string{}
 	for _, c := range s.Checks {
 		if c.Result.Check.ID == contract.CheckNewTests {
-			continue // it exists if there are new tests; its findings say the rest
+			continue // it exists only if there are new tests; its findings are compared separately
 		}
 		k := checkOf(c.Result.Check.ID, c.Result.Check.Category)
 		switch {
@@ -197,7 +197,7 @@ func keysOf[K comparable, V any](a, b map[K]V, compare func(K, K) int) []K {
 	return keys
 }
 
-// testNotes notes which tests cannot be distinguished from those that have yet to run.
+// testNotes adds notes about sides whose tests are missing or incomplete.
 func testNotes(a, b Side) (notes []string) {
 	for _, s := range []Side{a, b} {
 		switch {
@@ -210,8 +210,7 @@ func testNotes(a, b Side) (notes []string) {
 	return notes
 }
 
-// fileOf returns the file of a location, which may be file, file:line or
-// file:line:column.
+// fileOf returns the file of a location, which may be file, file:line or file:line:column.
 func fileOf(location string) string { return lineNumber.ReplaceAllString(location, "") }
 
 var lineNumber = regexp.MustCompile(`(:[0-9]+){1,2}$`)

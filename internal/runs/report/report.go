@@ -1,5 +1,5 @@
-// Package report describes for people and programs what a run did: as Markdown for a
-// release or a review, and as JSON.
+// Package report generates the report of a run: as Markdown for a release or a review, and as JSON
+// for programs.
 package report
 
 import (
@@ -25,9 +25,8 @@ func JSON(d views.RunDetails) ([]byte, error) {
 	return append(raw, '\n'), nil
 }
 
-// Markdown returns the report of a run: the request, what was done, how it was verified
-// and what it cost. Texts of models and repositories are escaped: none can become a
-// link, an image or HTML.
+// Markdown returns the report of a run: request, changes, verification and cost. Texts from models
+// and repositories are escaped so that they cannot become links, images or HTML.
 func Markdown(d views.RunDetails, changes string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Run %d: %s\n\n", d.ID, escape(d.GoalTitle))
@@ -58,7 +57,7 @@ func summary(b *strings.Builder, d views.RunDetails) {
 	row("base", code(strings.TrimSpace(d.BaseBranch+" "+short(d.BaseCommit))))
 	row("branch", code(strings.TrimSpace(d.ReleaseBranch+" "+short(d.ReleaseCommit))))
 	if d.StayingUntil != nil {
-		row("stays with its branch", "until "+d.StayingUntil.UTC().Format(time.RFC3339))
+		row("watches its branch", "until "+d.StayingUntil.UTC().Format(time.RFC3339))
 	}
 	row("started", d.CreatedAt.UTC().Format(time.RFC3339))
 	if f := d.Failure; f != nil {
@@ -87,7 +86,7 @@ func plan(b *strings.Builder, d views.RunDetails) {
 	b.WriteByte('\n')
 }
 
-// listedCases is how many test cases that did not pass a report names.
+// listedCases is the maximum number of unsuccessful test cases that a report lists.
 const listedCases = 50
 
 func tests(b *strings.Builder, d views.RunDetails) {
@@ -131,7 +130,7 @@ func findings(b *strings.Builder, d views.RunDetails) {
 	b.WriteByte('\n')
 }
 
-// heals describes what self-heal did, and what people were asked.
+// heals describes the heals of a run, and the questions to people.
 func heals(b *strings.Builder, d views.RunDetails) {
 	if len(d.SelfHealEvents) > 0 {
 		b.WriteString("## Self-heal\n\n| | phase | failure | root cause | action | result |\n| --- | --- | --- | --- | --- | --- |\n")
@@ -164,12 +163,12 @@ func costs(b *strings.Builder, d views.RunDetails) {
 	fmt.Fprintf(b, "| all | | %d | %d | %d | %s |\n", d.Usage.Calls, d.Usage.PromptTokens, d.Usage.CompletionTokens, Dollars(d.Usage.MicroUSD))
 }
 
-// Dollars writes millionths of a US dollar as dollars.
+// Dollars formats millionths of a US dollar as dollars.
 func Dollars(micros int64) string { return fmt.Sprintf("%.4f", float64(micros)/1e6) }
 
 func short(commit string) string { return commit[:min(len(commit), 12)] }
 
-// escaper escapes what Markdown or HTML would interpret.
+// escaper escapes the characters that Markdown or HTML would interpret.
 var escaper = strings.NewReplacer(
 	`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "|", `\|`, "#", `\#`, "!", `\!`, "~", `\~`, "$", `\$`,
 )
@@ -178,8 +177,8 @@ var escaper = strings.NewReplacer(
 // addresses, mentions of people and teams, issue numbers.
 var linked = regexp.MustCompile(`(?i)://|www\.|@|#\d|(mailto|xmpp|javascript|data):`)
 
-// escape writes foreign text on one line. What would become a link automatically
-// becomes code, where it stays readable and can be copied.
+// escape returns untrusted text on one line. Text that viewers would turn into links becomes inline
+// code, which is readable and can be copied.
 func escape(s string) string {
 	words := strings.Split(visible(s), " ")
 	for i, w := range words {
@@ -192,8 +191,8 @@ func escape(s string) string {
 	return strings.Join(words, " ")
 }
 
-// visible removes invisible characters: those that control a terminal or change the
-// direction of a text. Line separators become a space.
+// visible removes invisible characters that control a terminal or change the direction of text.
+// Line separators become spaces.
 func visible(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -208,7 +207,7 @@ func visible(s string) string {
 	}, s)
 }
 
-// code writes a text as inline code in a table's cell.
+// code formats a text as inline code for a table cell.
 func code(s string) string {
 	s = strings.NewReplacer("`", "'", "|", `\|`).Replace(visible(s))
 	if strings.TrimSpace(s) == "" {
@@ -217,7 +216,7 @@ func code(s string) string {
 	return "`" + s + "`"
 }
 
-// blocks matches what would begin a heading, a list or a rule at the beginning of a
+// blocks matches the characters that would start a heading, a list or a rule at the beginning of a
 // line.
 var blocks = regexp.MustCompile(`^([-+=]|\d+[.)])`)
 
@@ -229,16 +228,16 @@ func quote(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// paragraph writes foreign text as a separate line.
+// paragraph formats untrusted text as a separate line.
 func paragraph(s string) string {
 	s = strings.TrimSpace(escape(s))
 	if at := blocks.FindStringSubmatchIndex(s); at != nil {
-		s = s[:at[3]-1] + `\` + s[at[3]-1:] // before the last character of the mark
+		s = s[:at[3]-1] + `\` + s[at[3]-1:] // before the last character of the marker
 	}
 	return s
 }
 
-// fenced writes a text as a block of code that it cannot end.
+// fenced formats a text as a code block that the text itself cannot close.
 func fenced(s string) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	for i, l := range lines {

@@ -10,22 +10,22 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// ForkRequest is where a new run continues from, and what is different.
+// ForkRequest defines the point from which a new run continues, and its differences.
 type ForkRequest struct {
 	RunID        int64
-	Step         string                // of the plan; empty: the first
-	Turn         int                   // of its conversation, the last that is kept; -1: the step starts from scratch
+	Step         string                // step of the plan; empty: the first
+	Turn         int                   // last turn of its conversation that is kept; -1: the step starts from scratch
 	Model        *contract.ModelChoice // of the builder and the Repair agent
 	Instructions string                // extra instructions for the step's model
-	Plan         *contract.Plan        // another plan, which must have the step
+	Plan         *contract.Plan        // another plan, which must contain the step
 	Reason       string
-	Key          string // idempotency key: the same key creates one run, however often it is used
+	Key          string // idempotency key: requests with the same key create only one run
 }
 
-// Fork returns a new run that continues from a step of an old one, with the plan, the
-// changes of the steps that it depends on, and the step's conversation and workspace as
-// they were after a turn. Nothing of that is paid for again. The old run does not
-// change; the caller stores and starts the new one.
+// Fork returns a new run that continues from a step of an old run, with the plan, the changes of
+// the steps that it depends on, and the step's conversation and workspace up to the given turn.
+// None of this is paid for again. The old run does not change; the caller stores and starts the new
+// one.
 func Fork(ctx context.Context, st *store.Store, o ForkRequest) (store.NewRun, error) {
 	old, err := st.Run(ctx, o.RunID)
 	if err != nil {
@@ -39,7 +39,7 @@ func Fork(ctx context.Context, st *store.Store, o ForkRequest) (store.NewRun, er
 		o.Step = plan.Order()[0]
 	}
 	if _, ok := plan.Step(o.Step); !ok {
-		return store.NewRun{}, forbidden("the plan has no step %s to continue from", o.Step)
+		return store.NewRun{}, forbidden("the plan does not contain step %s", o.Step)
 	}
 	done, err := changes(ctx, st, old)
 	if err != nil {
@@ -76,7 +76,7 @@ func Fork(ctx context.Context, st *store.Store, o ForkRequest) (store.NewRun, er
 	}, nil
 }
 
-// carryOver adds what a run that is itself a fork kept from the run before.
+// carryOver adds the changes that a run which is itself a fork kept from its original run.
 func carryOver(done map[string]contract.StepOutput, run store.Run) {
 	if run.Settings.Fork == nil {
 		return
@@ -97,8 +97,8 @@ func forkedPlan(ctx context.Context, st *store.Store, o ForkRequest) (contract.P
 	return plan, err
 }
 
-// conversationFork finds the last execution of the step that has a conversation, and how far it
-// got. One that was stopped as it began has none.
+// conversationFork finds the last execution of the step that has a conversation, and its number of
+// turns. An execution that was stopped at its start has none.
 func conversationFork(ctx context.Context, st *store.Store, o ForkRequest) (*contract.ConversationFork, error) {
 	executions, err := st.Executions(ctx, o.RunID)
 	if err != nil {
@@ -129,12 +129,12 @@ func conversationFork(ctx context.Context, st *store.Store, o ForkRequest) (*con
 		most = max(most, e.Turn)
 	}
 	if o.Turn > most {
-		return nil, forbidden("the conversation of step %s of run %d has %d turns, not %d", o.Step, o.RunID, most, o.Turn)
+		return nil, forbidden("the conversation of step %s of run %d has only %d turns, not %d", o.Step, o.RunID, most, o.Turn)
 	}
 	return &contract.ConversationFork{RunID: o.RunID, ExecutionID: last, Turn: o.Turn, Instructions: o.Instructions}, nil
 }
 
-// Describe returns in words where a fork continues from.
+// Describe returns a description of the point from which a fork continues.
 func Describe(f contract.Fork) string {
 	words := fmt.Sprintf("continues from %s of run %d", f.Step, f.RunID)
 	if f.Conversation != nil {

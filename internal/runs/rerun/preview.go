@@ -8,15 +8,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// Preview is what a replay of the builder from a step on would repeat and keep.
+// Preview lists the steps that a replay of the builder from a given step would repeat and keep.
 type Preview struct {
 	Step     string   // from which on
 	Repeated []string // steps that are repeated, including the first, in the plan's order
 	Kept     []string // whose work is kept
 }
 
-// Previews returns for each step of a run's plan, in order, what a replay from there on
-// would repeat and keep. A run without a plan has none.
+// Previews returns the preview of a replay from each step of a run's plan, in order. It is empty
+// for a run without a plan.
 func Previews(ctx context.Context, st *store.Store, run store.Run) ([]Preview, error) {
 	plan, err := st.Plan(ctx, run.ID)
 	if errors.Is(err, store.ErrNotFound) {

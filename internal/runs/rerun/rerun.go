@@ -1,6 +1,6 @@
-// Package rerun repeats finished runs: from a phase on, or from where they ended, by a
-// reset of their workflow. What was finished before that point stays and is not paid
-// for again.
+// Package rerun repeats finished runs from a given phase, or from the point where they ended, by
+// resetting their workflow. Work that was finished before that point is kept and not paid for
+// again.
 package rerun
 
 import (
@@ -28,19 +28,19 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// Request is what to repeat, and what is different this time.
+// Request defines the work to repeat, and its changed settings.
 type Request struct {
 	RunID       int64
 	Phase       contract.Phase // empty: the one in which the run ended
-	Step        string         // of the builder: this step and what depends on it; empty: the whole phase
-	OnlyMissing bool           // of the builder: keep every step that was completed
+	Step        string         // builder only: repeat this step and its dependents; empty: the whole phase
+	OnlyMissing bool           // builder only: keep all completed steps
 	Model       *contract.ModelChoice
 	By          string
 	Reason      string
-	Key         string // idempotency key: the same key is one replay, however often it is used
+	Key         string // idempotency key: requests with the same key cause only one replay
 }
 
-// Result is what was started.
+// Result describes the started replay.
 type Result struct {
 	RunID         int64          `json:"runId"`
 	Phase         contract.Phase `json:"phase"`
@@ -50,16 +50,16 @@ type Result struct {
 	Started       bool           `json:"begun"` // a worker has begun it
 }
 
-// Temporal is where the workflows of runs are.
+// Temporal is the connection to the workflows of runs.
 type Temporal struct {
 	client.Client
 	Namespace string
-	Converter converter.DataConverter // of the client: only it can read histories
+	Converter converter.DataConverter // converter of the client, required to read histories
 }
 
-// Replay repeats a run from a phase on. It refuses, with a reason and as a HUMAN_ERROR,
-// a run that is still running, a phase that the run never reached, and a run whose
-// history Temporal has deleted.
+// Replay repeats a run from a given phase. It rejects, with a HUMAN_ERROR that states the reason, a
+// run that is still running, a phase that the run never reached, and a run whose history Temporal
+// has deleted.
 func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Request) (Result, error) {
 	run, err := st.Run(ctx, o.RunID)
 	if err != nil {
@@ -74,7 +74,7 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Request) 
 		return Result{}, forbidden("run %d is %s and cannot be replayed while it is in progress; stop it first: rgpt run stop %d", run.ID, run.Status, run.ID)
 	}
 	if run.StayingUntil != nil {
-		return Result{}, forbidden("run %d stays with its branch until %s and cannot be replayed while it does; stop it first: rgpt run stop %d",
+		return Result{}, forbidden("run %d watches its branch until %s and cannot be replayed until then; stop it first: rgpt run stop %d",
 			run.ID, run.StayingUntil.UTC().Format(time.RFC3339), run.ID)
 	}
 	o.Phase = cmp.Or(o.Phase, run.Phase)
@@ -99,15 +99,15 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Request) 
 		Reason:                    fmt.Sprintf("replay of the %s by %s", o.Phase, o.By),
 		WorkflowTaskFinishEventId: at.event,
 		RequestId:                 requestID(o),
-		// Directives that people gave then were meant for that attempt.
+		// Signals and updates from people were meant for the previous attempt.
 		ResetReapplyExcludeTypes: []enumspb.ResetReapplyExcludeType{
 			enumspb.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL, enumspb.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE,
 		},
 	})
 	if err != nil {
-		err = fault.Wrap(err, fault.Of(err).Class, fault.Of(err).Code, "run %d could not be reset to the start of its %s", o.RunID, o.Phase)
+		err = fault.Wrap(err, fault.Of(err).Class, fault.Of(err).Code, "cannot reset run %d to the start of its %s", o.RunID, o.Phase)
 		if !refused(err) {
-			return Result{}, err // it may have been reset: then the order is needed
+			return Result{}, err // the reset may have succeeded: then the order is needed
 		}
 		return Result{}, errors.Join(err, st.DropReplay(context.WithoutCancel(ctx), id))
 	}
@@ -116,8 +116,8 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Request) 
 	return out, err
 }
 
-// requestID lets Temporal recognize a reset that is requested again, because the first
-// requester may have died.
+// requestID lets Temporal recognize a repeated request for a reset, because the first requester may
+// have died.
 func requestID(o Request) string {
 	if o.Key == "" {
 		return uuid.NewString()
@@ -132,9 +132,8 @@ func keptSteps(o contract.ReplaySpec) (steps []string) {
 	return steps
 }
 
-// knownResult answers a replay whose key was used before, if it happened: then the run's
-// workflow is another one than it was to reset. If not, the requester died in between,
-// and nothing was done yet.
+// knownResult returns the result of an earlier replay with the same key, if it took place: then the
+// run's workflow differs from the one to be reset. Otherwise the requester died before the reset.
 func knownResult(ctx context.Context, temporal Temporal, st *store.Store, o Request) (Result, bool, error) {
 	known, err := st.ReplayByKey(ctx, o.RunID, o.Key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -156,7 +155,7 @@ func knownResult(ctx context.Context, temporal Temporal, st *store.Store, o Requ
 	return out, true, err
 }
 
-// refused reports whether Temporal has refused a reset, as opposed to not answering.
+// refused reports whether Temporal rejected a reset, as opposed to not responding.
 func refused(err error) bool {
 	var gone *serviceerror.NotFound
 	var invalid *serviceerror.InvalidArgument
@@ -165,16 +164,16 @@ func refused(err error) bool {
 }
 
 const (
-	// takeTime is how long a replay waits for a worker to begin it. It continues even if
-	// nobody waits.
+	// takeTime is the maximum wait for a worker to start a replay. The replay continues even after
+	// this time.
 	takeTime = 10 * time.Second
 	takePoll = 10 * time.Millisecond
-	// closeTime is how long a finished run may take to clean up before it can be replayed.
+	// closeTime is the maximum wait for a finished run to clean up before it can be replayed.
 	closeTime = 30 * time.Second
 )
 
-// awaitStart waits until the workflow of a replay has written its first record, so that the
-// next reader of the run does not see the end of the attempt before.
+// awaitStart waits until the workflow of a replay has written its first record, so that subsequent
+// reads of the run do not show the end of the previous attempt.
 func awaitStart(ctx context.Context, st *store.Store, runID int64, workflowRun string) (bool, error) {
 	tick := time.NewTicker(takePoll)
 	defer tick.Stop()
@@ -195,7 +194,7 @@ func awaitStart(ctx context.Context, st *store.Store, runID int64, workflowRun s
 	}
 }
 
-// specOf returns the order for the phase that is repeated.
+// specOf returns the specification of the phase to repeat.
 func specOf(ctx context.Context, st *store.Store, run store.Run, o Request) (contract.ReplaySpec, error) {
 	order := contract.ReplaySpec{Step: o.Step, Model: o.Model, By: o.By, Reason: o.Reason}
 	var err error
@@ -203,7 +202,7 @@ func specOf(ctx context.Context, st *store.Store, run store.Run, o Request) (con
 		return order, err
 	}
 	heals, err := st.Heals(ctx, o.RunID)
-	last := map[int]contract.HealStatus{} // of each number; a replay continues the numbers from where it began
+	last := map[int]contract.HealStatus{} // by number; a replay reuses the numbers after its starting point
 	for _, h := range heals {
 		last[h.Number] = h.Status
 	}
@@ -219,15 +218,15 @@ func forbidden(format string, args ...any) error {
 	return fault.New(contract.ClassHuman, contract.CodeForbidden, format, args...)
 }
 
-// point is where a run's history is reset.
+// point is the position in a run's history to reset to.
 type point struct {
-	newest      string // workflow run of the run now
-	workflowRun string // that is reset: the newest, or one that it continued as new from
-	event       int64  // of the workflow task that is repeated
+	newest      string // current workflow run
+	workflowRun string // workflow run to reset: the newest, or one from which it continued as new
+	event       int64  // event of the workflow task to repeat
 }
 
-// resetPoint finds the workflow task in which the run's last execution of a phase
-// began: history up to there stays, what follows is repeated.
+// resetPoint finds the workflow task in which the run's last execution of a phase started. The
+// history up to it is kept, and the rest is repeated.
 func resetPoint(ctx context.Context, temporal Temporal, o Request) (point, error) {
 	id := contract.RunWorkflowID(o.RunID)
 	described, err := temporal.DescribeWorkflowExecution(ctx, id, "")
@@ -250,21 +249,21 @@ func resetPoint(ctx context.Context, temporal Temporal, o Request) (point, error
 			p.workflowRun = found.continuedFrom
 			continue
 		case o.Phase == contract.PhasePlanner && found.first != 0:
-			p.event = found.first // it ended during the preparation, which comes before the planner
+			p.event = found.first // the run ended during the preparation, before the planner
 			return p, nil
 		}
 		return point{}, forbidden("run %d never reached its %s; replay an earlier phase: %v", o.RunID, o.Phase, contract.Phases())
 	}
 }
 
-// landmarks are the events of a history that a reset looks for; 0 stands for none.
+// landmarks are the events of a history that a reset needs; 0 means none.
 type landmarks struct {
-	first         int64  // workflow task that was completed
-	began         int64  // workflow task in which the phase began last
-	continuedFrom string // workflow run before this one
+	first         int64  // first completed workflow task
+	began         int64  // workflow task in which the phase last started
+	continuedFrom string // previous workflow run
 }
 
-// searchHistory looks for the start of a phase in one history of a run.
+// searchHistory searches one history of a run for the start of a phase.
 func searchHistory(ctx context.Context, temporal Temporal, workflowRun string, o Request) (out landmarks, err error) {
 	history := temporal.GetWorkflowHistory(ctx, contract.RunWorkflowID(o.RunID), workflowRun, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
@@ -285,8 +284,8 @@ func searchHistory(ctx context.Context, temporal Temporal, workflowRun string, o
 	return out, nil
 }
 
-// closed waits for the end of a workflow, which comes shortly after that of its run.
-// How it ended does not matter.
+// closed waits for the end of a workflow, which follows shortly after the end of its run. The
+// result does not matter.
 func closed(ctx context.Context, temporal Temporal, id, workflowRun string) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
@@ -303,11 +302,11 @@ func unreadable(err error, o Request) error {
 	if errors.As(err, &gone) {
 		return forbidden("Temporal no longer has the history of run %d, so the run cannot be replayed; start a new run", o.RunID)
 	}
-	return fault.Wrap(err, fault.Of(err).Class, fault.Of(err).Code, "the history of run %d could not be read", o.RunID)
+	return fault.Wrap(err, fault.Of(err).Class, fault.Of(err).Code, "cannot read the history of run %d", o.RunID)
 }
 
-// began returns the phase whose execution began with an event, if any: the answer to a
-// record is in the marker of its local activity.
+// began returns the phase whose execution started with an event, if any: the result of a record is
+// in the marker of its local activity.
 func began(e *historypb.HistoryEvent, from converter.DataConverter) contract.Phase {
 	marker := e.GetMarkerRecordedEventAttributes()
 	for _, payload := range marker.GetDetails()["result"].GetPayloads() {
@@ -319,9 +318,9 @@ func began(e *historypb.HistoryEvent, from converter.DataConverter) contract.Pha
 	return ""
 }
 
-// changes returns what the completed steps of a run's plan did, the last result of
-// each. What the Repair agent made of a failed step replaces that step's. Work for an
-// earlier plan does not count. A fork begins with what it kept from the run before.
+// changes returns the last results of the completed steps of a run's plan. The Repair agent's
+// result for a failed step replaces the step's own. Results for an earlier plan are excluded. A
+// fork starts with the results kept from its original run.
 func changes(ctx context.Context, st *store.Store, run store.Run) (map[string]contract.StepOutput, error) {
 	executions, err := st.Executions(ctx, run.ID)
 	if err != nil {
@@ -331,7 +330,7 @@ func changes(ctx context.Context, st *store.Store, run store.Run) (map[string]co
 	if err != nil {
 		return nil, err
 	}
-	repaired := map[int64][]contract.StepOutput{} // by the execution that had failed
+	repaired := map[int64][]contract.StepOutput{} // by failed execution
 	for _, h := range heals {
 		if c := h.Output().Change; c != nil {
 			repaired[h.ExecutionID] = append(repaired[h.ExecutionID], *c)

@@ -14,8 +14,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// History is what a workflow's history shows about time: activities that work on git,
-// and how long activities waited for a worker.
+// History contains the timing data of workflow histories: git activities, and how long activities
+// waited for a worker.
 type History struct {
 	Git, Queue Group
 	Events     int
@@ -23,8 +23,8 @@ type History struct {
 	Activities int
 }
 
-// gitActivities are those that spend their time on repositories. For model calls, tools
-// and checks the rows are more exact.
+// gitActivities are the activities that spend their time on repositories. For model calls, tools
+// and checks, the database rows are more accurate.
 var gitActivities = map[string]bool{
 	contract.ActivityOpenStep: true, contract.ActivityIntegrate: true, contract.ActivityRelease: true, contract.ActivityTestPlan: true,
 }
@@ -55,7 +55,7 @@ func (h *History) read(ctx context.Context, c client.Client, workflowID string) 
 		e, err := events.Next()
 		var gone *serviceerror.NotFound
 		if errors.As(err, &gone) {
-			return nil // a step that never started has none
+			return nil // a step that never started has no history
 		}
 		if err != nil {
 			return err

@@ -1,4 +1,4 @@
-// Package timing computes where a run's time went.
+// Package timing computes how a run spent its time.
 package timing
 
 import (
@@ -10,18 +10,17 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// Part is one kind of work of a run.
+// Part is one kind of work in a run.
 type Part struct {
 	Name   string `json:"name"`
 	Count  int    `json:"count"`   // pieces of work
-	BusyMS int64  `json:"busy_ms"` // their durations added up; parallel ones count each
-	WallMS int64  `json:"wall_ms"` // wall time during which this, and nothing listed before it, was running
+	BusyMS int64  `json:"busy_ms"` // sum of all durations, including parallel ones
+	WallMS int64  `json:"wall_ms"` // wall time during which this part, and none listed before it, was running
 }
 
-// Timing is where a run's time went. The wall times of the parts add up to the run's.
-// Critical is the longest chain of agents' work (model, tools, tests) that had to
-// happen one after the other: what the run would have taken if orchestration took no
-// time. Ratio is wall time divided by it.
+// Timing is how a run spent its time. The wall times of the parts add up to the wall time of the
+// run. Critical is the longest chain of sequential agent work (model, tools, tests): the time that
+// the run would have taken without orchestration. Ratio is the wall time divided by Critical.
 type Timing struct {
 	RunID      int64   `json:"runId"`
 	WallMS     int64   `json:"wall_ms"`
@@ -30,12 +29,12 @@ type Timing struct {
 	Parts      []Part  `json:"parts"`
 }
 
-// Span is a piece of work.
+// Span is the time of one piece of work.
 type Span struct {
 	From, To time.Time
 }
 
-// Group is a kind of work with its pieces.
+// Group is a kind of work with its spans.
 type Group struct {
 	Name  string
 	Spans []Span
@@ -53,8 +52,8 @@ const (
 	Orchestration = "orchestration"
 )
 
-// Of returns where a run's time went, from its rows and from what its histories add
-// (git, queue). Work that overlaps is counted once, for the part that is listed first.
+// Of returns how a run spent its time, based on its database rows and its workflow histories (git,
+// queue). Overlapping work is counted once, for the part that is listed first.
 func Of(run store.Run, plan contract.Plan, rows views.Timing, more ...Group) Timing {
 	end := time.Now()
 	if run.FinishedAt != nil {
@@ -71,8 +70,8 @@ func Of(run store.Run, plan contract.Plan, rows views.Timing, more ...Group) Tim
 	return t
 }
 
-// preparing returns when the environment was created or fetched, and when the checks
-// ran on the base commit. What has not ended lasts until end.
+// preparing returns when the environment was created or fetched, and when the checks ran on the
+// base commit. Unfinished work lasts until end.
 func preparing(events []contract.Event, end time.Time) []Group {
 	environment, baseline := Group{Name: Environment}, Group{Name: Baseline}
 	var open *Group
@@ -123,8 +122,8 @@ func checks(rows views.Timing) Group {
 	return g
 }
 
-// attribute divides a span among groups: each moment belongs to the first group that
-// was active then, and to orchestration if none was.
+// attribute divides a span among groups: each moment is attributed to the first active group, or to
+// orchestration if no group was active.
 func attribute(whole Span, groups []Group) []Part {
 	cuts := []time.Time{whole.From, whole.To}
 	for _, g := range groups {
@@ -160,9 +159,9 @@ func attribute(whole Span, groups []Group) []Part {
 	return append(parts, Part{Name: Orchestration, BusyMS: rest, WallMS: rest})
 }
 
-// critical returns the length of the longest chain of agents' work: the
-// planner's calls, the longest path through the step graph, and of each stage
-// of the verification the longest check. Only the last attempt of each counts.
+// critical returns the length of the longest chain of agent work: the planner's calls, the longest
+// path through the step graph, and the longest check of each verification stage. Only the last
+// attempts count.
 func critical(plan contract.Plan, rows views.Timing) time.Duration {
 	work := map[int64]time.Duration{}
 	for _, c := range rows.ModelCalls {

@@ -10,14 +10,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/model"
 )
 
-// Answer is a model's answer as the database keeps it. An unusable one is kept
-// with the reason: it was paid for, and asking again would pay again.
+// Answer is a model response as stored in the database. An unusable response is stored with the
+// reason, because it was paid for, and a repeated call would be paid for again.
 type Answer struct {
 	model.Response
 	Failure *contract.Failure `json:"failure,omitempty"`
 }
 
-// Err is why an answer is unusable, nil if it is usable.
+// Err returns why the response is unusable, nil if it is usable.
 func (a Answer) Err() error {
 	if a.Failure == nil {
 		return nil
@@ -25,10 +25,10 @@ func (a Answer) Err() error {
 	return fault.Restore(*a.Failure)
 }
 
-// PlanSchema returns the form that the planner's answer must have.
+// PlanSchema returns the schema of the planner's response.
 var PlanSchema = sync.OnceValue(model.SchemaOf[contract.Plan])
 
-// ReadPlan reads a model's answer as a plan that can be carried out.
+// ReadPlan reads a model response as an executable plan.
 func ReadPlan(schema model.Schema, text string) (contract.Plan, error) {
 	var plan contract.Plan
 	doc, err := model.CheckJSON(schema, text)
@@ -41,8 +41,8 @@ func ReadPlan(schema model.Schema, text string) (contract.Plan, error) {
 	return plan, Plan(plan)
 }
 
-// RecordedPlan checks a recorded answer of a planner's model like a new one, and
-// returns why it is not a plan that can be carried out.
+// RecordedPlan checks a recorded response of the planner's model like a new one, and returns an
+// error if it is not an executable plan.
 func RecordedPlan(recorded json.RawMessage) error {
 	var answer Answer
 	if err := json.Unmarshal(recorded, &answer); err != nil {

@@ -13,30 +13,29 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin"
 )
 
-// RuleMissing marks the finding that tests which ran on the base commit no longer run.
+// RuleMissing is the rule of the finding that tests of the base commit no longer run.
 const RuleMissing = "tests-missing"
 
-// Limits of what a comparison reports.
+// Limits on the content of a comparison.
 const (
-	shownMissing   = 5    // missing tests that the finding names
-	maxComparedMsg = 2000 // bytes of a message that are compared, and of a new one
+	shownMissing   = 5    // missing tests listed in the finding
+	maxComparedMsg = 2000 // maximum bytes of compared and generated messages
 )
 
-// Compared is the outcome of a check compared with that of the base commit.
+// Compared is the outcome of a check compared with its outcome on the base commit.
 type Compared struct {
-	// Result is the outcome that counts: Major, Medium and Minor hold what is new.
+	// Result is the outcome after the comparison: Major, Medium and Minor count only new findings.
 	Result contract.CheckResult
-	// Findings are all findings of the change, each with its status.
+	// Findings are all findings on the changed code, each with its status.
 	Findings []contract.Finding
-	// Fixed are those of the base commit that the change does not have.
+	// Fixed are the findings of the base commit that no longer occur.
 	Fixed []contract.Finding
 }
 
-// Compare returns what in the outcome of a check is new since the base commit, where
-// the result of the same check was base. pins are the findings about pinned tests,
-// which take precedence for tests that a change removes; mode grades the missing tests
-// that they do not mention. See "The baseline" in docs/ARCHITECTURE.md for the rules.
-// It reads nothing and runs nothing.
+// Compare compares the outcome of a check with base, the outcome of the same check on the base
+// commit. pins are the findings about pinned tests, which take precedence for tests that a change
+// removes; mode grades the missing tests that they do not mention. See "The baseline" in
+// docs/ARCHITECTURE.md for the rules. Compare reads nothing and runs nothing.
 func Compare(base, now Recorded, pins []contract.Finding, mode PinnedTests) Compared {
 	out := Compared{Result: now.Result, Findings: slices.Clone(now.Findings)}
 	tests := compareTests(base.Cases, now.Cases)
@@ -49,7 +48,7 @@ func Compare(base, now Recorded, pins []contract.Finding, mode PinnedTests) Comp
 	switch {
 	case !now.Result.OK && !base.Result.OK && asOnBase(base, now, out.Findings, tests):
 		r.OK, r.KnownOnly, r.Code = true, true, ""
-		r.Message = fault.Clip("as on the base commit: "+now.Result.Message, maxComparedMsg)
+		r.Message = fault.Clip("same as on the base commit: "+now.Result.Message, maxComparedMsg)
 		redByMissing(r, out.Findings)
 	case !now.Result.OK:
 		r.Message = firstNew(out.Findings, now.Result.Message)
@@ -59,8 +58,8 @@ func Compare(base, now Recorded, pins []contract.Finding, mode PinnedTests) Comp
 	return out
 }
 
-// recount counts what is new, starting from the check's own counts: not all of its
-// findings need be listed.
+// recount counts new findings, starting from the check's own counts: its list of findings may be
+// incomplete.
 func recount(r *contract.CheckResult, now Recorded, findings []contract.Finding) {
 	r.Known = 0
 	for i, f := range findings {
@@ -83,8 +82,7 @@ func recount(r *contract.CheckResult, now Recorded, findings []contract.Finding)
 	}
 }
 
-// redByMissing makes a check fail that failed only because tests are missing, according
-// to its findings.
+// redByMissing marks a check as failed if its findings report missing tests as major.
 func redByMissing(r *contract.CheckResult, findings []contract.Finding) {
 	for _, f := range findings {
 		if f.Rule == RuleMissing && f.Severity == contract.SeverityMajor {
@@ -93,7 +91,7 @@ func redByMissing(r *contract.CheckResult, findings []contract.Finding) {
 	}
 }
 
-// firstNew returns the most informative line of a check that fails in a new way.
+// firstNew returns the most informative line about the new failure of a check.
 func firstNew(findings []contract.Finding, message string) string {
 	for _, severity := range []contract.Severity{contract.SeverityMajor, contract.SeverityMedium} {
 		for _, f := range findings {
@@ -109,16 +107,16 @@ func firstNew(findings []contract.Finding, message string) string {
 	return message
 }
 
-// asOnBase reports whether a check that fails now, and failed on the base, fails in no
-// other way: it ended for the same reason, no test failed that did not fail before, and
-// nothing is new that could have made it fail.
+// asOnBase reports whether a check that failed both on the base and now failed in the same way: it
+// ended for the same reason, no other tests failed, and no new finding could have caused the
+// failure.
 func asOnBase(base, now Recorded, findings []contract.Finding, tests comparedTests) bool {
 	b, n := base.Result, now.Result
 	if n.Code != b.Code || len(tests.failed) > 0 || !allNamed(now, contract.TestFailed) && n.Summary.Failed > b.Summary.Failed {
 		return false
 	}
 	if n.Major+n.Medium+n.Minor > len(now.Findings) && (n.Major > b.Major || n.Medium > b.Medium || n.Minor > b.Minor) {
-		return false // what is not listed may be new
+		return false // unlisted findings may be new
 	}
 	byTests := n.Check.Category == contract.CategoryTest || n.Check.Category == contract.CategoryBuild
 	for _, f := range findings {
@@ -132,7 +130,7 @@ func asOnBase(base, now Recorded, findings []contract.Finding, tests comparedTes
 	return true
 }
 
-// allNamed reports whether the cases with a status are as many as were counted.
+// allNamed reports whether all counted failures are listed by name.
 func allNamed(r Recorded, status contract.TestStatus) bool {
 	n := 0
 	for _, c := range r.Cases {
@@ -143,16 +141,16 @@ func allNamed(r Recorded, status contract.TestStatus) bool {
 	return status == contract.TestFailed && n >= r.Result.Summary.Failed
 }
 
-// comparedTests is what a comparison knows about single tests.
+// comparedTests is the comparison of individual tests.
 type comparedTests struct {
-	known  map[string]int  // name → how many failed or flaky ones of it the base had
-	red    map[string]bool // names of failed and flaky tests, then or now
-	failed []string        // failed now, and not on the base
+	known  map[string]int  // name → number of failed or flaky tests with it on the base
+	red    map[string]bool // names of tests that are failed or flaky on the base or now
+	failed []string        // failed now, but not on the base
 	flaky  map[string]bool // flaky now
 }
 
-// compareTests finds new failures. A name may stand for several tests, in as many
-// packages: then the number counts.
+// compareTests finds new failures. If several packages contain tests with the same name, their
+// numbers are compared.
 func compareTests(base, now []contract.TestCase) comparedTests {
 	out := comparedTests{known: map[string]int{}, red: map[string]bool{}, flaky: map[string]bool{}}
 	for _, c := range base {
@@ -178,9 +176,9 @@ func compareTests(base, now []contract.TestCase) comparedTests {
 	return out
 }
 
-// match gives findings their status and returns those of the base that are gone. Each
-// finding of the base makes at most one known. Findings about tests match by the test's
-// name; the others by rule and message, first in the same file, then anywhere: files
+// match sets the status of findings and returns the findings of the base that no longer occur. Each
+// finding of the base matches at most one current finding. Findings about tests are matched by test
+// name, all others by rule and message, first in the same file, then in any file, because files
 // move.
 func (t comparedTests) match(base, now []contract.Finding) (fixed []contract.Finding) {
 	taken := make([]bool, len(base))
@@ -210,7 +208,7 @@ func (t comparedTests) match(base, now []contract.Finding) (fixed []contract.Fin
 	return fixed
 }
 
-// key is what two equal findings have in common, wherever they are.
+// key identifies a finding regardless of its location.
 func (t comparedTests) key(f contract.Finding) string {
 	if t.red[f.Rule] {
 		return "test\x00" + f.Rule
@@ -218,13 +216,13 @@ func (t comparedTests) key(f contract.Finding) string {
 	return string(f.Category) + "\x00" + f.Rule + "\x00" + timeless(f.Message)
 }
 
-// keyHere is key with the file.
+// keyHere is like key, but includes the file.
 func (t comparedTests) keyHere(f contract.Finding) string {
 	file, _, _ := strings.Cut(f.Location, ":")
 	return t.key(f) + "\x00" + file
 }
 
-// timelessParts match what differs between two runs of the same code.
+// timelessParts match text that differs between two executions of the same code.
 var timelessParts = []struct {
 	re *regexp.Regexp
 	by string
@@ -246,8 +244,8 @@ func timeless(message string) string {
 	return strings.Join(strings.Fields(message), " ")
 }
 
-// missingTests returns the finding that tests of the base no longer run, unless the
-// check ended before it could run them: then it failed for that reason.
+// missingTests returns the finding that tests of the base no longer run. There is none if the check
+// ended before it could run them, because then it failed for that reason.
 func missingTests(base, now Recorded, pins []contract.Finding, mode PinnedTests) (contract.Finding, bool) {
 	ran := executed(now.Result.Summary)
 	if !mode.On() || now.Result.Check.Category != contract.CategoryTest || !now.Result.OK && (ran == 0 || !slices.Contains([]contract.Code{contract.CodeTestsFailed, contract.CodeNoTests, ""}, now.Result.Code)) {
@@ -267,8 +265,7 @@ func missingTests(base, now Recorded, pins []contract.Finding, mode PinnedTests)
 	return missingFinding(message, mode), true
 }
 
-// missingFinding returns the finding that tests of the base are missing, with a
-// message.
+// missingFinding returns the finding for missing tests of the base, with a message.
 func missingFinding(message string, mode PinnedTests) contract.Finding {
 	f := contract.Finding{
 		Severity: contract.SeverityMajor, Category: contract.CategoryTest, Rule: RuleMissing, Status: contract.FindingNew,
@@ -280,7 +277,7 @@ func missingFinding(message string, mode PinnedTests) contract.Finding {
 	return f
 }
 
-// fewerMessage says how many tests ran, for unknown names.
+// fewerMessage returns the message for missing tests whose names are unknown.
 func fewerMessage(ran, before int) string {
 	if ran == 1 {
 		return fmt.Sprintf("1 test ran, but %d ran on the base commit", before)
@@ -288,7 +285,7 @@ func fewerMessage(ran, before int) string {
 	return fmt.Sprintf("%d tests ran, but %d ran on the base commit", ran, before)
 }
 
-// missingMessage says which tests are missing; if there are many only the first.
+// missingMessage returns the message that lists the missing tests, or the first of them.
 func missingMessage(lost []string) string {
 	if len(lost) == 1 {
 		return "1 test from the base commit is missing: " + lost[0]
@@ -300,11 +297,10 @@ func missingMessage(lost []string) string {
 	return message
 }
 
-// LostChecks compares a plan with the checks that ran tests on the base commit. Those
-// that the plan has neither under their id nor with their command are gone: a check of
-// tests that the base did not have replaces them (Check.Instead), and must run their
-// tests; if no such check runs anything, they are findings. Which tests a shard has
-// depends on the files, so shards are compared together, and replace no others.
+// LostChecks compares a plan with the checks that ran tests on the base commit. A check is lost if
+// the plan contains neither its ID nor its command. A new test check replaces it (Check.Instead)
+// and must run its tests; if there is no new test check, LostChecks returns a finding. The tests of
+// a shard depend on the files, so shards are compared as a whole and do not replace other checks.
 func LostChecks(base []contract.CheckResult, baseCommands map[string]string, stages [][]contract.Check, command func(id string) string) []contract.Finding {
 	known, kept := map[string]bool{}, map[string]bool{} // by the base, by the plan
 	for _, r := range base {
@@ -340,14 +336,14 @@ func LostChecks(base []contract.CheckResult, baseCommands map[string]string, sta
 		}
 		lost = append(lost, contract.Finding{
 			Severity: contract.SeverityMajor, Category: contract.CategoryTest, Rule: pinnedRule + string(pin.Excluded),
-			Message: fault.Clip(fmt.Sprintf("the check %s no longer runs: it ran %d tests on the base commit (`%s`), but no longer exists with the change",
+			Message: fault.Clip(fmt.Sprintf("the check %s ran %d tests on the base commit (`%s`), but no longer exists with the change",
 				c.Name, executed(r.Summary), baseCommands[c.ID]), maxComparedMsg),
 		})
 	}
 	return lost
 }
 
-// note records a check by its id and by its kind, which all of its shards have.
+// note records a check by its ID and by its kind, which its shards share.
 func note(seen map[string]bool, c contract.Check) {
 	seen["id "+c.ID], seen["kind "+kindOf(c)] = true, true
 	if c.Shards > 1 {
@@ -355,8 +351,8 @@ func note(seen map[string]bool, c contract.Check) {
 	}
 }
 
-// hasCheck reports whether a check was recorded: by its id or, if either of the two is
-// sharded, by its kind.
+// hasCheck reports whether a check was recorded: by its ID or, if either check is sharded, by its
+// kind.
 func hasCheck(seen map[string]bool, c contract.Check) bool {
 	if c.Shards > 1 {
 		return seen["kind "+kindOf(c)]
@@ -364,16 +360,15 @@ func hasCheck(seen map[string]bool, c contract.Check) bool {
 	return seen["id "+c.ID] || seen["shards "+kindOf(c)]
 }
 
-// kindOf returns the id of a check without its number: test-go of test-go-2.
+// kindOf returns the ID of a check without its shard number: test-go for test-go-2.
 func kindOf(c contract.Check) string {
 	return strings.TrimRight(strings.TrimRight(c.ID, "0123456789"), "-")
 }
 
-// Replaced judges the outcome of a check that replaced others (Check.Instead), whose
-// results on the base commit were base. All of its findings are new, and tests that
-// only the others ran are missing: compared by the last part of their names, since
-// another runner spells the rest differently, or by their number if names are not
-// known.
+// Replaced judges the outcome of a check that replaced others (Check.Instead), whose results on the
+// base commit were base. All of its findings are new, and tests that only the replaced checks ran
+// are missing. Tests are compared by the last part of their names, because runners format the rest
+// differently, or by number if names are unknown.
 func Replaced(base []Recorded, now Recorded, pins []contract.Finding, mode PinnedTests) Compared {
 	out := Compared{Result: now.Result, Findings: slices.Clone(now.Findings)}
 	for i := range out.Findings {
@@ -392,7 +387,8 @@ func Replaced(base []Recorded, now Recorded, pins []contract.Finding, mode Pinne
 	return out
 }
 
-// replacedTests returns which tests of the replaced checks a check lacks, "" for none.
+// replacedTests returns the message that lists the tests of replaced checks that a check does not
+// run, "" if there are none.
 func replacedTests(base []Recorded, now Recorded, pins []contract.Finding) string {
 	before, named := 0, true
 	var cases []contract.TestCase
@@ -418,7 +414,7 @@ func replacedTests(base []Recorded, now Recorded, pins []contract.Finding) strin
 			return missingMessage(lost)
 		}
 	case named:
-		return fmt.Sprintf("this check replaced others, which ran %d tests on the base commit, and does not report which tests it ran", before)
+		return fmt.Sprintf("this check replaces checks that ran %d tests on the base commit, but does not report which tests it ran", before)
 	case ran < before && !slices.ContainsFunc(pins, takesAway):
 		return fewerMessage(ran, before)
 	}
@@ -433,8 +429,8 @@ func complete(r Recorded) bool {
 	return len(r.Cases) > 0 && len(r.Cases) == executed(s)+s.Skipped
 }
 
-// lostTests returns the tests of the base that no longer exist under any name: a new
-// name beside those that stayed, in the same file or group, counts as a rename.
+// lostTests returns the tests of the base that no longer exist under any name. A new name in the
+// same file or group counts as a rename.
 func lostTests(base, now []contract.TestCase, pins []contract.Finding) []string {
 	count := map[string]int{}
 	for _, c := range now {
@@ -465,8 +461,8 @@ func lostTests(base, now []contract.TestCase, pins []contract.Finding) []string 
 
 var parameter = regexp.MustCompile(`\[[^\[\]]*\]$`)
 
-// group returns what precedes the last part of a test's name: its file, class, suite or
-// package, depending on the runner.
+// group returns a test's name without its last part: its file, class, suite or package, depending
+// on the runner.
 func group(name string) string {
 	head, _ := parted(name)
 	return head
@@ -478,7 +474,7 @@ func leaf(name string) string {
 	return last + parameter.FindString(name)
 }
 
-// parted splits a test's name, without its parameters, before its last part.
+// parted splits a test's name before its last part, ignoring parameters.
 func parted(name string) (head, last string) {
 	name = parameter.ReplaceAllString(name, "")
 	for _, divider := range []string{" › ", " > ", "::", "/", "."} {
@@ -489,18 +485,17 @@ func parted(name string) (head, last string) {
 	return "", name
 }
 
-// takesAway reports whether a finding about pinned tests says that a test no longer
-// runs.
+// takesAway reports whether a finding about pinned tests means that a test no longer runs.
 func takesAway(f contract.Finding) bool {
 	kind, ok := strings.CutPrefix(f.Rule, pinnedRule)
 	return ok && slices.Contains([]pin.Kind{pin.Deleted, pin.RenamedAway, pin.Excluded}, pin.Kind(kind))
 }
 
-// oneSpelling makes test names comparable that runners and sources spell differently.
+// oneSpelling normalizes test names, which runners and sources format differently.
 var oneSpelling = strings.NewReplacer(" › ", " ", " > ", " ", "::", " ", "/", " ", ".", " ", "[", " [")
 
-// goneByPins returns which tests are gone according to the findings about pinned tests:
-// those named, the tests in them, and their parameters.
+// goneByPins returns a function that reports whether a test was removed according to the findings
+// about pinned tests. This includes tests nested in a named test, and its parameters.
 func goneByPins(pins []contract.Finding) func(name string) bool {
 	var names []string
 	for _, f := range pins {

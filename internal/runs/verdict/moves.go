@@ -13,38 +13,36 @@ import (
 //go:embed moves.schema.json
 var movesSchema []byte
 
-// MovesSchema returns the form that the answer of a member of a deliberation must have.
-// It is the same for every member, so that a move that its role does not allow can be
-// told from nonsense.
+// MovesSchema returns the schema of responses in a deliberation. It is the same for every member,
+// so that a move that the member's role does not allow can be distinguished from invalid output.
 func MovesSchema() model.Schema {
 	return model.Schema{Name: "moves", JSON: movesSchema, Strict: true}
 }
 
-// Limits of what a move names, whatever the configuration allows for texts.
+// Limits on the keys in a move, independent of the configured limits on texts.
 const (
-	// maxKey is more than any key has: a longer one is refused because of its length.
-	// Members choose keys of at most 64 bytes; those of objections are longer.
+	// maxKey exceeds the length of any valid key; longer keys are rejected. Members choose keys of
+	// at most 64 bytes; keys of objections are longer.
 	maxKey = 97
-	// maxFrom is how many keys a synthesis may combine.
+	// maxFrom is the maximum number of keys that a synthesis may combine.
 	maxFrom = 16
 )
 
-// MoveBounds are the limits of a member's answer.
+// MoveBounds are the limits of a member's response.
 type MoveBounds struct {
 	Moves int // in a turn
 	Text  int // bytes of one text
 }
 
-// ModelMove is a move as a model made it. Its Text is empty: Whole is the full text.
+// ModelMove is a move in a model response. Its Text is empty: Whole is the full text.
 type ModelMove struct {
 	contract.Move
 	Whole string
 }
 
-// ReadMoves reads a model's answer as moves of a turn. It checks only their form and
-// size; whether a move is possible now is decided where it is carried out. Unusable
-// answers are an LLM_ERROR with code invalid_output, whose message can be shown to the
-// model.
+// ReadMoves reads a model response as the moves of a turn. It checks only their format and size,
+// not whether they can be applied. An unusable response is an LLM_ERROR with code invalid_output,
+// whose message can be shown to the model.
 func ReadMoves(text string, most MoveBounds) ([]ModelMove, error) {
 	doc, err := model.CheckJSON(MovesSchema(), text)
 	if err != nil {
@@ -68,7 +66,7 @@ func ReadMoves(text string, most MoveBounds) ([]ModelMove, error) {
 			return nil, unusable("the text of move %d (%s) has %d bytes, more than the %d allowed", i+1, m.Kind, n, most.Text)
 		}
 		if n := len(m.From); n > maxFrom {
-			return nil, unusable("move %d (%s) combines %d others, more than the %d allowed", i+1, m.Kind, n, maxFrom)
+			return nil, unusable("move %d (%s) combines %d contributions, more than the %d allowed", i+1, m.Kind, n, maxFrom)
 		}
 		if err := readSubtasks(i, m.Subtasks); err != nil {
 			return nil, err
@@ -86,7 +84,7 @@ func unusable(format string, args ...any) error {
 	return fault.New(contract.ClassLLM, contract.CodeInvalidOutput, format, args...)
 }
 
-// readSubtasks checks how large the subtasks of a move are.
+// readSubtasks checks the number and size of a move's subtasks.
 func readSubtasks(i int, all []contract.Subtask) error {
 	if n := len(all); n > contract.Subtasks {
 		return unusable("move %d has %d subtasks, more than the %d allowed", i+1, n, contract.Subtasks)
@@ -97,7 +95,7 @@ func readSubtasks(i int, all []contract.Subtask) error {
 			return unusable("the description of subtask %s of move %d has %d bytes, more than the %d allowed", shortKey(t.ID), i+1, n, contract.SubtaskLength)
 		}
 		if n := len(t.Dependencies); n > contract.Subtasks {
-			return unusable("subtask %s of move %d depends on %d others, more than the %d allowed", shortKey(t.ID), i+1, n, contract.Subtasks)
+			return unusable("subtask %s of move %d depends on %d other subtasks, more than the %d allowed", shortKey(t.ID), i+1, n, contract.Subtasks)
 		}
 		t.ID = shortKey(t.ID)
 		for k := range t.Dependencies {
@@ -107,7 +105,7 @@ func readSubtasks(i int, all []contract.Subtask) error {
 	return nil
 }
 
-// plainKey is the form of a key in moves: news shows it after its section.
+// plainKey is the format of a key in moves: news items show it after its section.
 func plainKey(key string) string {
 	for _, section := range contract.Sections() {
 		if rest, ok := strings.CutPrefix(key, string(section)+"/"); ok {
@@ -118,7 +116,7 @@ func plainKey(key string) string {
 	return shortKey(key)
 }
 
-// shortKey shortens a key without making one that is too long a valid one.
+// shortKey shortens a key, but keeps an overlong key invalid.
 func shortKey(key string) string {
 	if len(key) <= maxKey {
 		return key

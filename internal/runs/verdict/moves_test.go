@@ -59,7 +59,7 @@ func TestAnAnswerThatIsNoTurnIsAnErrorThatTheModelCanRead(t *testing.T) {
 		"a stranger":       {`{"moves": [{"move": "message", "to": "ROOT", "text": "x"}]}`, "/moves/0/to"},
 		"too many moves":   {many, "the response has 17 moves, more than the 16 allowed in one turn"},
 		"a long text":      {fmt.Sprintf(`{"moves": [{"move": "message", "text": %q}]}`, strings.Repeat("x", 1025)), "1025 bytes, more than the 1024 allowed"},
-		"many ingredients": {`{"moves": [{"move": "synthesise", "key": "s", "from": [` + strings.TrimSuffix(strings.Repeat(`"p",`, 17), ",") + `]}]}`, "17 others"},
+		"many ingredients": {`{"moves": [{"move": "synthesise", "key": "s", "from": [` + strings.TrimSuffix(strings.Repeat(`"p",`, 17), ",") + `]}]}`, "17 contributions"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -101,7 +101,7 @@ func TestSubtasksAreReadWithinTheirBounds(t *testing.T) {
 	for says, subtasks := range map[string]string{
 		"13 subtasks":            strings.TrimSuffix(strings.Repeat(`{"id": "t", "description": "d"},`, 13), ","),
 		"1025 bytes":             `{"id": "t", "description": "` + strings.Repeat("d", 1025) + `"}`,
-		"depends on 13 others":   `{"id": "t", "description": "d", "dependencies": [` + strings.TrimSuffix(strings.Repeat(`"x",`, 13), ",") + `]}`,
+		"depends on 13 other subtasks":   `{"id": "t", "description": "d", "dependencies": [` + strings.TrimSuffix(strings.Repeat(`"x",`, 13), ",") + `]}`,
 		"/moves/0/subtasks/0/me": `{"id": "t", "description": "d", "member": "GAMMA"}`,
 	} {
 		_, err := verdict.ReadMoves(`{"moves": [{"move": "decompose", "subtasks": [`+subtasks+`]}]}`, bounds)

@@ -9,28 +9,27 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin"
 )
 
-// PinnedTests is how a change of tests counts (verification.pinned_tests).
+// PinnedTests defines how to treat changes of tests (verification.pinned_tests).
 type PinnedTests string
 
-// The ways in which a change of tests counts. Empty means off: the run was created
-// before there was a choice.
+// The values of PinnedTests. Empty means off: the run was created before the setting existed.
 const (
 	PinnedEnforce PinnedTests = "enforce" // removing tests is major
-	PinnedReport  PinnedTests = "report"  // it is medium: people see it, the run continues
-	PinnedOff     PinnedTests = "off"     // nobody checks
+	PinnedReport  PinnedTests = "report"  // removing tests is medium: it is reported, and the run continues
+	PinnedOff     PinnedTests = "off"     // not checked
 )
 
-// PinnedModes returns the ways in which a change of tests may count.
+// PinnedModes returns all values of PinnedTests.
 func PinnedModes() []PinnedTests { return []PinnedTests{PinnedEnforce, PinnedReport, PinnedOff} }
 
-// On reports whether tests are compared with those of the base at all.
+// On reports whether tests are compared with the tests of the base.
 func (p PinnedTests) On() bool { return p == PinnedEnforce || p == PinnedReport }
 
-// pinnedRule begins the rule of each finding about pinned tests; its kind follows.
+// pinnedRule is the prefix of the rule of each finding about pinned tests; the kind follows.
 const pinnedRule = "pinned-tests/"
 
-// grade returns a finding about a pinned test with its severity in this mode. A finding
-// graded in one mode can be graded in another.
+// grade returns a finding about a pinned test with its severity in this mode. A graded finding can
+// be graded again in another mode.
 func (p PinnedTests) grade(f contract.Finding) contract.Finding {
 	kind, ok := strings.CutPrefix(f.Rule, pinnedRule)
 	if !ok || !pin.Kind(kind).Forbidden() {
@@ -43,19 +42,18 @@ func (p PinnedTests) grade(f contract.Finding) contract.Finding {
 	return f
 }
 
-// shownProblems is how many problems the message of the check names; its findings have
-// all.
+// shownProblems is the maximum number of problems in the message of the check; its findings contain
+// all of them.
 const shownProblems = 3
 
-// Pinned builds the outcome of the check of pinned tests from its findings, and returns
-// both as they count in a mode. The mode must be on.
+// Pinned builds the outcome of the check of pinned tests from its findings, and returns both as
+// graded in the given mode, which must be on.
 func Pinned(findings []contract.Finding, mode PinnedTests) (contract.CheckResult, []contract.Finding) {
 	return judged(contract.Check{ID: contract.CheckPinnedTests, Category: contract.CategoryTest, Name: "Pinned tests"}, findings, mode.grade,
 		"restore these tests, or, if the goal is to change the tests, start the run with --set verification.pinned_tests=report")
 }
 
-// judged builds the outcome of a check that counts by its findings, as a mode grades
-// them. todo says what to do if it fails.
+// judged builds the outcome of a check from its graded findings. todo is the advice if it fails.
 func judged(check contract.Check, findings []contract.Finding, grade func(contract.Finding) contract.Finding, todo string) (contract.CheckResult, []contract.Finding) {
 	out := contract.CheckResult{Check: check}
 	graded := make([]contract.Finding, len(findings))
@@ -93,13 +91,13 @@ type Recorded struct {
 	Cases    []contract.TestCase // for Compare only
 }
 
-// Modes are the ways in which changes of tests and new tests count.
+// Modes defines how to treat changes of tests and new tests.
 type Modes struct {
 	Pinned PinnedTests
 	New    NewTests
 }
 
-// Rejudge judges recorded outcomes under other thresholds and modes. Nothing is run
+// Rejudge judges recorded outcomes under different thresholds and modes, without running the checks
 // again.
 func Rejudge(recorded []Recorded, most contract.Thresholds, modes Modes) contract.TestReportResult {
 	var checks []contract.CheckResult

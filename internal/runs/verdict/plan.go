@@ -9,7 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Plan returns as a LOGIC_ERROR why a plan cannot be carried out.
+// Plan returns a LOGIC_ERROR if a plan cannot be executed.
 func Plan(plan contract.Plan) error {
 	problems := plan.Problems()
 	if len(problems) == 0 {
@@ -19,10 +19,10 @@ func Plan(plan contract.Plan) error {
 	for _, p := range problems[:min(len(problems), 10)] {
 		says = append(says, p.Problem)
 	}
-	return fault.New(contract.ClassLogic, contract.CodeInvalidPlan, "the plan cannot be carried out: %s", strings.Join(says, "; "))
+	return fault.New(contract.ClassLogic, contract.CodeInvalidPlan, "the plan cannot be executed: %s", strings.Join(says, "; "))
 }
 
-// skeletonBytes limits what a run's history holds of a plan.
+// skeletonBytes limits the size of a plan in a run's history.
 const skeletonBytes = 32 << 10
 
 func checkSize(plan contract.Plan) error {
@@ -32,7 +32,7 @@ func checkSize(plan contract.Plan) error {
 	}
 	if len(raw) > skeletonBytes {
 		return fault.New(contract.ClassLogic, contract.CodeInvalidPlan,
-			"the plan's names and dependencies take up %d bytes, more than the %d allowed; use fewer steps or shorter ids", len(raw), skeletonBytes)
+			"the plan's names and dependencies take up %d bytes, more than the %d allowed; use fewer steps or shorter IDs", len(raw), skeletonBytes)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
-// Package verdict decides what the outcomes of checks mean for a run: whether it may
-// continue, and if not, why. It reads nothing and runs nothing, so recorded outcomes
-// can be judged again under other thresholds.
+// Package verdict decides from the outcomes of checks whether a run may continue, and if not, why.
+// It reads nothing and runs nothing, so recorded outcomes can be judged again under different
+// thresholds.
 package verdict
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Of sums up the checks of one execution of the tester and decides whether the run may
-// continue. A failed test or build always stops it; other checks, including those of
-// pinned and of new tests, count by their findings. What Compare found to be known from
-// the base commit neither stops a run nor counts.
+// Of sums up the checks of one execution of the tester and decides whether the run may continue. A
+// failed test or build always stops it; other checks, including the checks of pinned and new tests,
+// are judged by their findings. Findings that Compare matched to the base commit neither stop a run
+// nor count.
 func Of(checks []contract.CheckResult, most contract.Thresholds) contract.TestReportResult {
 	var out contract.TestReportResult
 	for _, c := range checks {
@@ -32,15 +32,15 @@ func Of(checks []contract.CheckResult, most contract.Thresholds) contract.TestRe
 	}
 	switch s := out.Summary; {
 	case s.Skipped > 0 && s.Passed+s.Failed+s.Flaky == 0:
-		out.Warning = fmt.Sprintf("no test ran: all %d were skipped", s.Skipped)
+		out.Warning = fmt.Sprintf("no tests ran: all %d were skipped", s.Skipped)
 	case out.Medium > most.MaxMedium:
 		out.Warning = fmt.Sprintf("verification has %d medium findings, above the warning threshold of %d (findings.max_medium)", out.Medium, most.MaxMedium)
 	}
 	return out
 }
 
-// Judged reports whether a failure is what Of says about checks, and not that they
-// could not be carried out.
+// Judged reports whether a failure is a verdict of Of, as opposed to checks that could not be
+// executed.
 func Judged(f *contract.Failure) bool {
 	if f == nil {
 		return false
@@ -76,7 +76,7 @@ func failure(out contract.TestReportResult, checks []contract.CheckResult, most 
 	return nil
 }
 
-// stops reports whether a failed check stops a run, whatever the thresholds say.
+// stops reports whether a failed check stops a run regardless of the thresholds.
 func stops(c contract.CheckResult) bool {
 	switch c.Check.Category {
 	case contract.CategoryTest:
@@ -93,7 +93,7 @@ func redCheck(c contract.CheckResult, out contract.TestReportResult, checks []co
 	name, message := c.Check.ID, c.Message
 	switch c.Code {
 	case contract.CodeTestsFailed:
-		if out.Summary.Failed == 0 { // something other than a test is wrong with the tests
+		if out.Summary.Failed == 0 { // the failure is not in a single test
 			return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "%s failed: %s", name, message+known(c)+touched(checks))
 		}
 		return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "%d of %d tests failed, in %s: %s%s",
@@ -111,7 +111,7 @@ func redCheck(c contract.CheckResult, out contract.TestReportResult, checks []co
 	}
 }
 
-// known says how much of a failed check is not the change's fault.
+// known describes how many findings of a failed check are not caused by the change.
 func known(c contract.CheckResult) string {
 	if c.Known == 0 {
 		return ""
@@ -119,8 +119,8 @@ func known(c contract.CheckResult) string {
 	return fmt.Sprintf("; %d of its findings also exist on the base commit", c.Known)
 }
 
-// touched says what the change did to tests: a test that fails because it was changed
-// looks the same as one that found an error.
+// touched describes how the change modified tests, because a test that fails due to its
+// modification looks the same as a test that found an error.
 func touched(checks []contract.CheckResult) string {
 	for _, c := range checks {
 		if c.Check.ID == contract.CheckPinnedTests && c.Message != "" {

@@ -76,7 +76,7 @@ func TestSkippedTestsAreNoneThatPassed(t *testing.T) {
 	skipped := contract.CheckResult{Check: check("test-go-1", contract.CategoryTest), OK: true, Summary: contract.TestSummary{Skipped: 4}}
 	out := verdict.Of([]contract.CheckResult{skipped}, contract.Thresholds{MaxMedium: 10})
 	require.Zero(t, out.Summary.Passed)
-	require.Equal(t, "no test ran: all 4 were skipped", out.Warning)
+	require.Equal(t, "no tests ran: all 4 were skipped", out.Warning)
 }
 
 func TestAGreenReTestCountsNothingAndARedOneFails(t *testing.T) {

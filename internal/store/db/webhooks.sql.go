@@ -75,7 +75,7 @@ WITH possible AS (
     LIMIT $5::int
 ), lost AS (
     UPDATE orchestrator_webhook_attempts a
-    SET finished_at = clock_timestamp(), error = 'the server that sent it went away; whether it arrived is not known'
+    SET finished_at = clock_timestamp(), error = 'the server that sent it stopped; it is unknown whether the request arrived'
     FROM due u
     WHERE a.delivery_id = u.id AND a.finished_at IS NULL
 ), claimed AS (

@@ -11,16 +11,16 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Bytes of recent events that a fan-out keeps for its followers. A follower that is
-// further behind reads for itself.
+// Bytes of recent events that a fan-out keeps for its followers. A follower that is further behind
+// reads from the database itself.
 const (
 	bufferOfRun = 64 << 10
 	bufferOfAll = 1 << 20
-	firstWait   = 10 * time.Millisecond // until an announced event is looked for again
+	firstWait   = 10 * time.Millisecond // delay before another query for an announced event
 )
 
-// fanout is the events of a run, or of all runs, for their followers. One reader
-// reads each event once for all of them.
+// fanout shares the events of a run, or of all runs, among followers: one reader reads each event
+// once for all of them.
 type fanout struct {
 	id    int64
 	limit int // bytes of events that are kept
@@ -33,7 +33,7 @@ type fanout struct {
 	start     Cursor // events are complete from here
 	head      Cursor // to here
 	events    []Event
-	announced map[int64]int64 // of all runs: the last event of each run that is announced and not read
+	announced map[int64]int64 // if it follows all runs: the last event of each run that was announced but not yet read
 	err       error           // that ended the reader
 	changed   chan struct{}   // closed and replaced when any of these changes
 }
@@ -46,10 +46,10 @@ func newFanout(id int64, leave context.CancelFunc) *fanout {
 	return f
 }
 
-// progress is what a fan-out has for one follower.
+// progress is what a fan-out can deliver to one follower.
 type progress struct {
 	events  []Event
-	behind  bool   // there may be earlier events, which the fan-out does not keep
+	behind  bool   // there may be earlier events, which the fan-out has dropped
 	head    Cursor // everything up to here can be read
 	err     error
 	changed <-chan struct{}
@@ -81,7 +81,8 @@ func (f *fanout) announce(run, seq int64) {
 	}
 }
 
-// read follows the end of the events until the context ends or the database refuses.
+// read follows the end of the events until the context ends or a read fails with an error other
+// than an INFRA_ERROR.
 func (f *fanout) read(ctx context.Context, from source, pollEvery time.Duration) {
 	pages := pager{source: from}
 	timer := time.NewTimer(0)
@@ -114,7 +115,7 @@ func (f *fanout) read(ctx context.Context, from source, pollEvery time.Duration)
 
 // advance reads all available events.
 func (f *fanout) advance(ctx context.Context, pages *pager) error {
-	if !f.ready { // the reader alone writes it
+	if !f.ready { // only the reader writes it
 		end, err := pages.end(ctx)
 		if err != nil {
 			return err
@@ -151,13 +152,12 @@ func (f *fanout) add(events []Event) {
 	}
 	if drop > 0 {
 		f.start = f.events[drop-1].Cursor
-		f.events = slices.Clone(f.events[drop:]) // frees the memory of those dropped
+		f.events = slices.Clone(f.events[drop:]) // frees the memory of the dropped events
 	}
 }
 
-// caughtUp reports whether everything announced has been read. Events behind an open
-// transaction (Feed.Page) are looked for again for a while; after that polling finds
-// them.
+// caughtUp reports whether everything announced has been read. Events hidden by an open transaction
+// (see Feed.Page) are looked for again for a while; after that, polling finds them.
 func (f *fanout) caughtUp(giveUp bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,7 +184,7 @@ func signal(ch chan struct{}) {
 	}
 }
 
-// failure returns what ended the reader.
+// failure returns the error that ended the reader.
 func (f *fanout) failure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

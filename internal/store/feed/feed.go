@@ -1,7 +1,6 @@
-// Package feed follows the events of runs as they are committed. A follower gets
-// each event exactly once and in order, across lost connections: notifications
-// (LISTEN/NOTIFY) only wake it, a cursor says how far it has read. Followers of the
-// same events share one reader.
+// Package feed follows the events of runs as they are committed. A follower gets each event exactly
+// once and in order, across lost connections: notifications (LISTEN/NOTIFY) only wake it, a cursor
+// records how far it has read. Followers of the same events share one reader.
 package feed
 
 import (
@@ -23,7 +22,7 @@ import (
 // ErrStop ends Follow and FollowAll without an error.
 var ErrStop = errors.New("stop following")
 
-// Options are how a process follows events. The zero value works.
+// Options configure how a process follows events. The zero value is usable.
 type Options struct {
 	PollEvery time.Duration // how often one query finds events whose notification was lost; default 3 s
 }
@@ -46,14 +45,13 @@ func New(st *store.Store, options Options) *Feed {
 // Close ends all followers.
 func (f *Feed) Close() { f.notifier.close() }
 
-// allRuns replaces the id of a run for followers of all events.
+// allRuns is the run id that followers of all events use.
 const allRuns = 0
 
-// Follow calls fn with each event of a run after a number, in order and each exactly
-// once, and waits for more. It returns nil if fn returns ErrStop, fn's error if it
-// returns another one, and the context's error when that ends. Each follower has its
-// own pace. Followers of the same run that are at its end share one reader; while they
-// wait they send no queries.
+// Follow calls fn with each event of a run after a number, in order and each exactly once, and
+// waits for more. It returns nil if fn returns ErrStop, fn's error if it returns another one, and
+// the context's error when that ends. Each follower has its own pace. Followers of the same run
+// that are at its end share one reader; while they wait they send no queries.
 func (f *Feed) Follow(ctx context.Context, runID, afterSeq int64, fn func(contract.Event) error) error {
 	if _, err := f.q.EventSeq(ctx, runID); errors.Is(err, pgx.ErrNoRows) {
 		return dberr.NoRun(runID)
@@ -129,7 +127,7 @@ func (f *Feed) follow(ctx context.Context, id int64, after Cursor, fn func(Event
 	}
 }
 
-// deliver calls fn with events and returns the cursor of the last one it took.
+// deliver calls fn with events and returns the cursor of the last one delivered.
 func deliver(after Cursor, events []Event, fn func(Event) error) (Cursor, error) {
 	for _, e := range events {
 		if err := fn(e); err != nil {
@@ -147,8 +145,8 @@ func unlessStop(err error) error {
 	return err
 }
 
-// backOff waits a moment if the database is down. It returns an error if retrying is
-// pointless or the follower is gone.
+// backOff waits a moment if the database is down. It returns an error if retrying is pointless or
+// the follower's context has ended.
 func (f *Feed) backOff(ctx context.Context, err error) error {
 	if ctx.Err() == nil && fault.Of(err).Class != contract.ClassInfra {
 		return err
@@ -165,8 +163,8 @@ func (f *Feed) backOff(ctx context.Context, err error) error {
 	}
 }
 
-// Watch calls do until it reports that there is no more, and again whenever any run
-// has new events, or none were announced for Options.PollEvery. It ends with an error.
+// Watch calls do until it reports that there is no more, and again whenever any run has new events,
+// or none were announced for Options.PollEvery. It returns only with an error.
 func (f *Feed) Watch(ctx context.Context, do func() (more bool, err error)) error {
 	shared, leave, err := f.notifier.subscribe(allRuns, f.sourceOf(allRuns))
 	if err != nil {

@@ -75,7 +75,7 @@ func (n *notifier) drop(f *fanout) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if f.followers > 0 && f.failure() == nil {
-		return // a follower came in between
+		return // a follower has subscribed in the meantime
 	}
 	f.leave()
 	if n.fanouts[f.id] == f {
@@ -112,18 +112,18 @@ func (n *notifier) listen() {
 	}
 }
 
-// receive passes notifications on until the connection is lost. It returns nil if it
-// listened before.
+// receive passes notifications on until the connection is lost. It returns an error only if it
+// could not listen.
 func (n *notifier) receive(conn *pgx.Conn) error {
 	// sqlc knows no LISTEN.
 	if _, err := conn.Exec(n.ctx, "LISTEN rgpt_events"); err != nil {
 		return err
 	}
-	n.wakeAll() // for events of the time without a connection
+	n.wakeAll() // for events committed while there was no connection
 	for {
 		note, err := conn.WaitForNotification(n.ctx)
 		if err != nil {
-			return nil //nolint:nilerr // the connection is made again
+			return nil //nolint:nilerr // the caller reconnects
 		}
 		run, seq, _ := strings.Cut(note.Payload, ":")
 		id, err := strconv.ParseInt(run, 10, 64)
@@ -134,11 +134,11 @@ func (n *notifier) receive(conn *pgx.Conn) error {
 	}
 }
 
-// poll regularly looks for new events, for all fan-outs at once.
+// poll regularly looks for new events, with one query for all fan-outs.
 func (n *notifier) poll() {
 	tick := time.NewTicker(n.pollEvery)
 	defer tick.Stop()
-	after := int64(-1) // the transaction to look from: not known yet
+	after := int64(-1) // the transaction to start from; not known yet
 	for {
 		if upto, err := n.pollSince(after); err == nil { // else the next time
 			after = upto
@@ -151,9 +151,9 @@ func (n *notifier) poll() {
 	}
 }
 
-// pollSince wakes the readers of runs that have events since a transaction, and
-// returns the transaction to look from next. Without one, or with one that this
-// cluster has not reached (it was restored), it wakes all readers.
+// pollSince wakes the readers of runs that have events since a transaction, and returns the
+// transaction to start from next time. Without one, or with one that this cluster has not reached
+// (it was restored), it wakes all readers.
 func (n *notifier) pollSince(after int64) (int64, error) {
 	if after < 0 {
 		upto, err := n.q.FeedEnd(n.ctx)
@@ -185,7 +185,7 @@ func (n *notifier) wakeUnread(run, seq int64) {
 		f.announce(run, seq)
 	}
 	if f := n.fanouts[allRuns]; f != nil {
-		signal(f.wake) // it keeps no numbers of runs; one look finds nothing or all
+		signal(f.wake) // it does not track event numbers per run; one query finds either nothing or everything
 	}
 }
 

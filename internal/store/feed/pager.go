@@ -19,7 +19,7 @@ const (
 type pager struct {
 	source
 	most int
-	full bool // the last page was: there may be more
+	full bool // the last page was full: there may be more
 }
 
 func (p *pager) next(ctx context.Context, after Cursor) ([]Event, error) {
@@ -41,7 +41,7 @@ func (p *pager) next(ctx context.Context, after Cursor) ([]Event, error) {
 
 // sizeOf returns the approximate memory use of events.
 func sizeOf(events []Event) (bytes int) {
-	const each = 256 // of the event beside its payload
+	const each = 256 // for the event besides its payload
 	for _, e := range events {
 		bytes += each + len(e.Payload)
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 )
 
-// Agent is a worker's agent as it last reported itself, with the health that its
-// silence since then shows.
+// Agent is a worker's agent as last reported, with its health adjusted for the silence since then.
 type Agent struct {
 	Name          string          `json:"name" doc:"unique name, such as builder@host:1234:3f9a"`
 	Type          string          `json:"type" doc:"role, such as builder"`
@@ -30,12 +29,11 @@ type Agent struct {
 	StartedAt     *time.Time      `json:"started_at"`
 }
 
-// maxAgents is how many agents are shown, those that are not offline first, and the
-// same number of each role.
+// maxAgents is the maximum number of agents returned: online ones first, in equal numbers per role.
 const maxAgents = 1000
 
-// Agents returns the agents that have reported themselves, offline ones last. Their
-// health is computed now, by the database's clock.
+// Agents returns the agents that have sent heartbeats, offline ones last. Their health is computed
+// from the database's current time.
 func (v *Views) Agents(ctx context.Context) ([]Agent, error) {
 	rows, err := v.q.Agents(ctx, db.AgentsParams{Missed: contract.MissedHeartbeats, Most: maxAgents})
 	if err != nil {
@@ -57,10 +55,10 @@ func (v *Views) Agents(ctx context.Context) ([]Agent, error) {
 
 // Unfinished is unfinished work.
 type Unfinished struct {
-	Runs          map[contract.Status]int64 // by status; those without runs are 0
+	Runs          map[contract.Status]int64 // by status; 0 for statuses without runs
 	Interventions int64                     // that wait for a person
 
-	Pipelines map[contract.PipelineStatus]int64 // by status; those without pipelines are 0
+	Pipelines map[contract.PipelineStatus]int64 // by status; 0 for statuses without pipelines
 	Waiting   int64                             // pipelines that wait for a person
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// MadeArtifact is an artifact with the execution that made it.
+// MadeArtifact is an artifact with the execution that created it.
 type MadeArtifact struct {
 	contract.Artifact
 	Phase   contract.Phase
@@ -30,8 +30,8 @@ type ArtifactFilter struct {
 	Limit int    // default and maximum 1000
 }
 
-// ArtifactsOf returns artifacts of a run with what made them, in the order in which
-// they were added.
+// ArtifactsOf returns artifacts of a run with the executions that created them, in the order in
+// which they were added.
 func (v *Views) ArtifactsOf(ctx context.Context, runID int64, f ArtifactFilter) ([]MadeArtifact, error) {
 	rows, err := v.lists.ArtifactsOf(ctx, db.ArtifactsOfParams{
 		RunID: runID, AfterID: f.After, Type: string(f.Type), Phase: string(f.Phase), Text: f.Text, Most: rowconv.Limit(f.Limit, 1000),
@@ -48,8 +48,8 @@ func madeOf(runID int64, r db.ArtifactsOfRow) MadeArtifact {
 	}
 }
 
-// Artifact returns an artifact of a run, and the numbers of those before and after it,
-// 0 for none. It is ErrNotFound if the run has none with that number.
+// Artifact returns an artifact of a run, and the numbers of the artifacts before and after it, 0
+// for none. It returns ErrNotFound if the run has no artifact with that number.
 func (v *Views) Artifact(ctx context.Context, runID, id int64) (a MadeArtifact, before, after int64, err error) {
 	r, err := v.q.ArtifactOf(ctx, db.ArtifactOfParams{RunID: runID, ID: id})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -62,15 +62,14 @@ func (v *Views) Artifact(ctx context.Context, runID, id int64) (a MadeArtifact, 
 	return a, r.Before, r.After, dberr.Explain(err, "read artifact %d of run %d", id, runID)
 }
 
-// ArtifactNamed returns the artifact with a name of a run, or of the row that carries
+// ArtifactNamed returns the artifact with the given name in a run, or in the row that accounts for
 // pipelines, or ErrNotFound.
 func (v *Views) ArtifactNamed(ctx context.Context, runID int64, name string) (contract.Artifact, error) {
 	row, err := v.q.ArtifactNamed(ctx, db.ArtifactNamedParams{RunID: runID, Name: rowconv.Text(name)})
 	return rowconv.Artifact(db.ArtifactsRow(row)), dberr.Or(err, dberr.NotFound("run %d has no artifact %q", runID, name), "read artifact %q of run %d", name, runID)
 }
 
-// ArtifactsOfExecution returns the files that one execution of a run left, at most the
-// given number.
+// ArtifactsOfExecution returns the artifacts of one execution of a run, at most the given number.
 func (v *Views) ArtifactsOfExecution(ctx context.Context, runID, executionID int64, most int) ([]contract.Artifact, error) {
 	rows, err := v.q.ArtifactsOfExecution(ctx, db.ArtifactsOfExecutionParams{RunID: runID, ExecutionID: &executionID, Most: int32(most)})
 	return rowconv.Convert(rows, func(r db.ArtifactsOfExecutionRow) contract.Artifact { return rowconv.Artifact(db.ArtifactsRow(r)) }),

@@ -38,10 +38,10 @@ type CaseFilter struct {
 	ExecutionID int64
 	Status      contract.TestStatus // empty: any
 	Text        string              // in the name, ignoring case; empty: any
-	From, Most  int                 // how many are skipped, and how many are returned at most
+	From, Most  int                 // number of rows to skip, and maximum number of rows to return
 }
 
-// Cases returns test cases, those that did not pass first, and how many match in total.
+// Cases returns test cases, starting with those not passed, and the total number of matches.
 func (v *Views) Cases(ctx context.Context, f CaseFilter) (cases []Case, matching int, err error) {
 	rows, err := v.q.Cases(ctx, db.CasesParams{
 		ExecutionID: f.ExecutionID, Status: string(f.Status), Text: rowconv.Text(f.Text), FromRow: int32(f.From), Most: int32(f.Most),
@@ -68,7 +68,7 @@ func (v *Views) CasesNamed(ctx context.Context, executionID int64, names []strin
 	}), dberr.Explain(err, "read test cases of execution %d", executionID)
 }
 
-// FindingCount is how many findings of a kind a run has.
+// FindingCount is the number of findings of a kind in a run.
 type FindingCount struct {
 	Severity contract.Severity `json:"severity"`
 	Category contract.Category `json:"category"`
@@ -92,10 +92,10 @@ type FindingFilter struct {
 	Category   contract.Category
 	CheckID    string
 	Resolved   *bool
-	From, Most int // how many are skipped, and how many are returned at most
+	From, Most int // number of rows to skip, and maximum number of rows to return
 }
 
-// FindingsPage returns findings, open ones first and the worst of them first.
+// FindingsPage returns findings, open ones first, most severe first.
 func (v *Views) FindingsPage(ctx context.Context, f FindingFilter) ([]store.Finding, error) {
 	rows, err := v.q.FindingsPage(ctx, db.FindingsPageParams{
 		RunID: f.RunID, Severity: string(f.Severity), Category: string(f.Category), CheckID: rowconv.Text(f.CheckID), Resolved: f.Resolved,

@@ -7,7 +7,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 )
 
-// Card is what a list shows of a run besides its row.
+// Card is the data that a list shows about a run in addition to its row.
 type Card struct {
 	Steps     int                  `json:"steps"`      // of the current plan
 	StepsDone int                  `json:"steps_done"` // whose latest execution succeeded
@@ -39,20 +39,20 @@ func (v *Views) Projects(ctx context.Context, most int) ([]string, error) {
 	return names, dberr.Explain(err, "read the projects")
 }
 
-// Counts is how much there is of a run.
+// Counts has the numbers of a run's findings and artifacts.
 type Counts struct {
 	Findings  int // that are not resolved
 	Artifacts int
 }
 
-// Counts returns how much there is of a run.
+// Counts returns the numbers of a run's findings and artifacts.
 func (v *Views) Counts(ctx context.Context, runID int64) (Counts, error) {
 	row, err := v.q.RunCounts(ctx, runID)
 	return Counts{Findings: int(row.Findings), Artifacts: int(row.Artifacts)}, dberr.Explain(err, "count the contents of run %d", runID)
 }
 
-// Neighbour returns the run of the same project that came before a run; for the first
-// run the one after it; 0 if there is no other.
+// Neighbour returns the previous run of the same project; for the first run, the next one; 0 if
+// there is no other run.
 func (v *Views) Neighbour(ctx context.Context, runID int64) (int64, error) {
 	id, err := v.q.NeighbourRun(ctx, runID)
 	return id, dberr.OfRun(err, runID, "find the run before or after run %d", runID)

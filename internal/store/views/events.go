@@ -10,14 +10,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// ShownEvent is an event whose payload may be cut: then it is not valid JSON.
+// ShownEvent is an event whose payload may be truncated, and then is not valid JSON.
 type ShownEvent struct {
 	contract.Event
 	Payload string
 	Size    int // of the whole payload, in bytes
 }
 
-// EventWindow asks for events of a run by their numbers.
+// EventWindow selects events of a run by their numbers.
 type EventWindow struct {
 	Above, Upto int64  // numbers above the first up to and including the second
 	Prefix      string // of the type
@@ -26,8 +26,8 @@ type EventWindow struct {
 	Cut         int // characters of each payload
 }
 
-// EventsIn returns events of a window. Numbers have no gaps, so a window limits what is
-// read.
+// EventsIn returns events of a window. Numbers have no gaps, so a window limits the number of
+// events read.
 func (v *Views) EventsIn(ctx context.Context, runID int64, w EventWindow) ([]ShownEvent, error) {
 	p := db.EventsBetweenParams{Cut: int32(w.Cut), RunID: runID, Above: w.Above, Upto: w.Upto, Prefix: w.Prefix, Most: int32(w.Most)}
 	var rows []db.EventsBetweenRow

@@ -15,8 +15,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// LogKey is a position in the log of a run: that of a message of a conversation or,
-// after all messages, that of a check or of the end of an execution.
+// LogKey is a position in the log of a run: a message of a conversation or, after all messages, a
+// check or the end of an execution.
 type LogKey struct {
 	At          time.Time
 	ExecutionID int64
@@ -24,7 +24,7 @@ type LogKey struct {
 	Check       string // id of the check
 }
 
-// The entries of an execution's log after its conversation, as turns.
+// Turn numbers of the log entries that follow an execution's conversation.
 const (
 	LogCheck = math.MaxInt32 - 1 // the output of a check
 	LogEnd   = math.MaxInt32     // how the execution failed
@@ -35,13 +35,13 @@ func (k LogKey) Compare(o LogKey) int {
 	return cmp.Or(k.At.Compare(o.At), cmp.Compare(k.ExecutionID, o.ExecutionID), cmp.Compare(k.Turn, o.Turn), cmp.Compare(k.Place, o.Place), cmp.Compare(k.Check, o.Check))
 }
 
-// LogStart and LogStop are before and after everything.
+// LogStart and LogStop are the positions before and after all entries.
 var (
 	LogStart = LogKey{At: time.Unix(0, 0).UTC()}
 	LogStop  = LogKey{At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), ExecutionID: math.MaxInt64, Turn: LogEnd, Place: math.MaxInt32}
 )
 
-// LogQuery asks for a window of a run's log.
+// LogQuery selects a window of a run's log.
 type LogQuery struct {
 	Executions []store.Execution // whose log it is
 	From       LogKey            // the position after which, or before which, the window begins
@@ -49,8 +49,8 @@ type LogQuery struct {
 	Role       string            // of messages; LogRoleCheck: outputs of checks
 	Text       string            // that messages contain, ignoring case
 	Errors     bool              // only failures
-	Most       int               // how many positions are returned
-	Scan       int               // how many messages are searched for that, at most
+	Most       int               // maximum number of positions to return
+	Scan       int               // maximum number of messages to search
 }
 
 // LogRoleCheck is the role of outputs of checks.
@@ -59,8 +59,8 @@ const LogRoleCheck = "check"
 // LogWindow is a window of a log, in order of time.
 type LogWindow struct {
 	Keys []LogKey
-	// Next is the position from which to continue in the direction of the query: that of
-	// the last message that was read.
+	// Next is the position of the last message read, from which to continue in the direction of the
+	// query.
 	Next LogKey
 	More bool // there is, or may be, more in that direction
 }
@@ -83,9 +83,9 @@ func (v *Views) LogExecutions(ctx context.Context, runID int64) ([]store.Executi
 	}), dberr.Explain(err, "read the executions of run %d", runID)
 }
 
-// LogWindow returns a window of a log. The query limits what it reads, however long the
-// log is; of messages that are searched the first 20,000 characters count. Outputs of
-// checks are not searched: their text is not in the database.
+// LogWindow returns a window of a log. The query limits the amount of data read, however long the
+// log is; a search covers the first 20,000 characters of each message. Outputs of checks are not
+// searched: their text is not in the database.
 func (v *Views) LogWindow(ctx context.Context, q LogQuery) (LogWindow, error) {
 	ids := rowconv.Convert(q.Executions, func(e store.Execution) int64 { return e.ID })
 	w, bound := LogWindow{Next: q.From}, LogStop
@@ -130,7 +130,7 @@ func (q LogQuery) past(k, from LogKey) bool {
 	return k.Compare(from) > 0
 }
 
-// close sorts a window and cuts it.
+// close sorts and truncates a window.
 func (w *LogWindow) close(q LogQuery, bound LogKey) {
 	slices.SortFunc(w.Keys, func(a, b LogKey) int {
 		if q.Back {
@@ -152,8 +152,8 @@ func (w *LogWindow) close(q LogQuery, bound LogKey) {
 	}
 }
 
-// scanLog reads messages until it has enough matches, or has read as many as it may.
-// The bound is then where it ended.
+// scanLog reads messages until it has enough matches, or has reached the maximum number of
+// messages. The bound is then the position at which it stopped.
 func (v *Views) scanLog(ctx context.Context, q LogQuery, ids []int64, w *LogWindow, bound *LogKey) error {
 	filtered := q.Role != "" || q.Text != ""
 	for from, scanned := q.From, 0; ; {
@@ -168,7 +168,7 @@ func (v *Views) scanLog(ctx context.Context, q LogQuery, ids []int64, w *LogWind
 		var seen int
 		var horizon bool
 		from, seen, horizon = w.take(rows, from, q.Most, want)
-		if horizon && q.Back { // what is before the horizon's execution, and all of that
+		if horizon && q.Back { // continue with the horizon's whole execution and everything before it
 			from.Turn, from.Place = math.MaxInt32, math.MaxInt32
 		}
 		scanned += seen
@@ -182,8 +182,8 @@ func (v *Views) scanLog(ctx context.Context, q LogQuery, ids []int64, w *LogWind
 	}
 }
 
-// take adds hits to a window until there are enough of them, and returns the last
-// position, how many messages it read, and whether it reached the horizon.
+// take adds hits to a window until it has enough, and returns the last position, the number of
+// messages read, and whether it reached the horizon.
 func (w *LogWindow) take(rows []db.LogAfterRow, from LogKey, most, want int) (last LogKey, seen int, horizon bool) {
 	for _, r := range rows {
 		from = LogKey{At: r.CreatedAt, ExecutionID: r.ExecutionID, Turn: int(r.Turn), Place: int(r.Position)}
@@ -245,7 +245,7 @@ func (v *Views) outcomes(ctx context.Context, q LogQuery, ids []int64) ([]LogKey
 	return keys, err
 }
 
-// LogText is a message with what the log shows beside it.
+// LogText is a message with the details that the log shows next to it.
 type LogText struct {
 	Role     string
 	Text     string // its beginning
@@ -258,8 +258,8 @@ type LogText struct {
 	Duration time.Duration
 }
 
-// maxCalls is how many bytes of a message's tool calls are read; if there are more,
-// only the tools' names are.
+// maxCalls is the maximum size, in bytes, of a message's tool calls that are read in full; of
+// larger ones, only the tools' names are read.
 const maxCalls = 64 << 10
 
 // LogTexts returns messages by their positions, with at most the given number of
@@ -282,7 +282,7 @@ func (v *Views) LogTexts(ctx context.Context, keys []LogKey, cut int) (map[LogKe
 	return texts, dberr.Explain(err, "read %d messages", len(keys))
 }
 
-// LogOutput is a check with the artifact that holds what it printed.
+// LogOutput is a check with the artifact that contains its output.
 type LogOutput struct {
 	Result     contract.CheckResult
 	LogDigest  string
@@ -319,18 +319,18 @@ func (v *Views) LogOutputs(ctx context.Context, runID int64, keys []LogKey) (map
 // Spoken is the beginning of a conversation's message.
 type Spoken struct {
 	Turn      int
-	Index     int // of the tool call that it is the result of; -1: not a result
+	Index     int // of the tool call whose result it is; -1: not a result
 	Role      string
 	Text      string
 	Size      int64           // of the whole text, in bytes
-	ToolCalls json.RawMessage // that the model asks for, as it wrote them
+	ToolCalls json.RawMessage // requested by the model, unchanged
 }
 
-// maxSpoken is how many messages of a turn are read.
+// maxSpoken is the maximum number of messages of a turn that are read.
 const maxSpoken = 80
 
-// TurnOf returns the new messages for a model in a turn, and its answer; of long texts
-// the first 20,000 characters.
+// TurnOf returns the new messages for a model in a turn, and its response; texts are truncated to
+// 20,000 characters.
 func (v *Views) TurnOf(ctx context.Context, executionID int64, turn int) ([]Spoken, error) {
 	rows, err := v.q.SpokenInTurn(ctx, db.SpokenInTurnParams{ExecutionID: executionID, TurnBefore: int32(turn - 1), Turn: int32(turn), Results: rowconv.ToolResults, Most: maxSpoken})
 	return rowconv.Convert(rows, func(r db.SpokenInTurnRow) Spoken {

@@ -12,7 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 )
 
-// Outputs are the last outputs of a run's phases, as JSON; nil: nothing yet.
+// Outputs are the last outputs of a run's phases, as JSON; nil: no output yet.
 type Outputs struct {
 	Planner, Builder, Tester, Releaser json.RawMessage
 }
@@ -23,8 +23,8 @@ func (v *Views) Outputs(ctx context.Context, runID int64) (Outputs, error) {
 	return Outputs{row.PlannerOutput, row.BuilderOutput, row.TesterOutput, row.ReleaserOutput}, dberr.OfRun(err, runID, "read the outputs of run %d", runID)
 }
 
-// outputs adds to the outputs of phases what is in separate tables: the plan, the test
-// cases and the names of the tester's artifacts.
+// outputs adds data from separate tables to the outputs of phases: the plan, the test cases and the
+// names of the tester's artifacts.
 func (v *Views) outputs(ctx context.Context, d *RunDetails) error {
 	plan, err := v.store.Plan(ctx, d.ID)
 	switch {
@@ -43,8 +43,7 @@ func (v *Views) outputs(ctx context.Context, d *RunDetails) error {
 	return err
 }
 
-// testResult sums up the last execution of the tester. It reports false if there is
-// none yet.
+// testResult summarizes the last execution of the tester. It returns false if there is none yet.
 func (v *Views) testResult(ctx context.Context, d *RunDetails) (contract.TestResult, bool, error) {
 	out := contract.TestResult{Results: []contract.TestCase{}, Artifacts: []string{}}
 	var last int64

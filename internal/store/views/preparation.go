@@ -11,7 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// PreparationState is how far a run's environment or baseline is.
+// PreparationState is the progress of a run's environment or baseline.
 type PreparationState string
 
 // The states of an environment or a baseline.
@@ -51,8 +51,8 @@ type RunBaseline struct {
 	Failure *contract.Failure `json:"failure,omitempty" doc:"why the checks could not run; absent if the run ended first"`
 }
 
-// Preparation is what a run prepared before its first phase; a part is nil if it has
-// none.
+// Preparation is the environment and baseline that a run prepares before its first phase; each is
+// nil if the run has none.
 type Preparation struct {
 	Environment *RunEnvironment `json:"environment,omitempty"`
 	Baseline    *RunBaseline    `json:"baseline,omitempty"`
@@ -62,8 +62,7 @@ type Preparation struct {
 // attempt by a person adds at most five.
 const preparationEvents = 1000
 
-// PreparationEvents returns the events of a run's environment and baseline, in
-// order.
+// PreparationEvents returns the events of a run's environment and baseline, in order.
 func (v *Views) PreparationEvents(ctx context.Context, runID int64) ([]contract.Event, error) {
 	rows, err := v.q.EventsOf(ctx, db.EventsOfParams{RunID: runID, Most: preparationEvents, Types: []string{
 		string(contract.EventEnvironmentStarted), string(contract.EventEnvironmentReady), string(contract.EventEnvironmentError),
@@ -84,8 +83,8 @@ func (v *Views) Preparation(ctx context.Context, run store.Run) (Preparation, er
 	return p, err
 }
 
-// PreparationOf reads events about a run's environment and baseline. The last ones
-// count; others are ignored. What is unfinished when the run has ended failed with it.
+// PreparationOf reads events about a run's environment and baseline. The latest events of each kind
+// count. If the run has ended, unfinished parts count as failed.
 func PreparationOf(events []contract.Event, ended bool) (p Preparation) {
 	for _, e := range events {
 		switch e.Type {
@@ -122,8 +121,8 @@ func PreparationOf(events []contract.Event, ended bool) (p Preparation) {
 	return p
 }
 
-// fail reads an event of a failure. Once the environment is ready, it is a failure of
-// the baseline, which has no such event of its own.
+// fail reads a failure event. Once the environment is ready, the failure is the baseline's, which
+// has no failure event of its own.
 func (p *Preparation) fail(e contract.Event) {
 	if p.Environment != nil && p.Environment.State == PreparationReady {
 		p.Baseline = &RunBaseline{State: PreparationFailed, Failure: failureIn(e)}
@@ -134,7 +133,7 @@ func (p *Preparation) fail(e contract.Event) {
 	p.Environment.State, p.Environment.Failure = PreparationFailed, failureIn(e)
 }
 
-// end marks what is unfinished as failed, because its run has ended.
+// end marks unfinished parts as failed, because the run has ended.
 func (p *Preparation) end() {
 	if p.Environment != nil && p.Environment.State == PreparationRunning {
 		p.Environment.State = PreparationFailed
@@ -144,7 +143,7 @@ func (p *Preparation) end() {
 	}
 }
 
-// failureIn reads why something failed from an event that says so.
+// failureIn returns the failure that an event reports.
 func failureIn(e contract.Event) *contract.Failure {
 	var payload struct {
 		Code contract.Code `json:"error_code"`
@@ -156,7 +155,7 @@ func failureIn(e contract.Event) *contract.Failure {
 	return failure
 }
 
-// readPayload reads an event's payload; fields of another type are ignored.
+// readPayload reads an event's payload; fields of the wrong type are ignored.
 func readPayload(e contract.Event, into any) {
-	_ = json.Unmarshal(e.Payload, into) // written from these very fields
+	_ = json.Unmarshal(e.Payload, into) // encoded from the same fields
 }

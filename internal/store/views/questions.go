@@ -11,8 +11,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// Question is what a run asks a person: an approval, which has an id, or help, which
-// has the number of its intervention.
+// Question is a run's request to a person: for an approval, which has an id, or for help, which has
+// the number of its intervention.
 type Question struct {
 	RunID          int64          `json:"runId"`
 	Project        string         `json:"project"`
@@ -23,12 +23,12 @@ type Question struct {
 	Intervention   int            `json:"intervention,omitempty"`
 	Reason         string         `json:"reason,omitempty"`
 	ActionRequired string         `json:"action_required,omitempty"`
-	Deadline       *time.Time     `json:"deadline"` // no answer until then means no
+	Deadline       *time.Time     `json:"deadline"` // no answer by then counts as a rejection
 	Since          time.Time      `json:"since"`
 }
 
-// Questions returns what runs ask people, next deadline first, at most the given
-// number; of one run if its id is not 0.
+// Questions returns the open requests of runs to people, earliest deadline first, at most the given
+// number; only those of one run if its id is not 0.
 func (v *Views) Questions(ctx context.Context, runID int64, most int) ([]Question, error) {
 	params := db.QuestionsParams{Most: int32(most)}
 	if runID != 0 {
@@ -44,23 +44,23 @@ func (v *Views) Questions(ctx context.Context, runID int64, most int) ([]Questio
 	}), dberr.Explain(err, "read the requests that wait for people")
 }
 
-// Waiting returns how many runs wait for a person.
+// Waiting returns the number of runs that wait for a person.
 func (v *Views) Waiting(ctx context.Context) (int, error) {
 	n, err := v.q.CountWaiting(ctx)
 	return int(n), dberr.Explain(err, "count the requests that wait for people")
 }
 
-// WaitingPipelines returns how many pipelines wait for a person.
+// WaitingPipelines returns the number of pipelines that wait for a person.
 func (v *Views) WaitingPipelines(ctx context.Context) (int, error) {
 	n, err := v.q.CountWaitingPipelines(ctx)
 	return int(n), dberr.Explain(err, "count the pipelines that wait for a person")
 }
 
-// Intervention is something that a person has to do.
+// Intervention is an action that a person must take.
 type Intervention struct {
 	ID             int64          `json:"id"`
 	RunID          int64          `json:"runId"`
-	Number         int            `json:"number"`         // of the run's interventions, from 1; a replay continues the numbers from where it began
+	Number         int            `json:"number"`         // within the run, from 1; a replay continues the numbering from its starting point
 	Kind           string         `json:"kind,omitempty"` // intervention, quota, or the approval that was not given: plan or release
 	Phase          contract.Phase `json:"phase,omitempty"`
 	Reason         string         `json:"reason"`
@@ -74,16 +74,16 @@ type Intervention struct {
 	Words          string         `json:"words,omitempty"`  // of the person who answered
 }
 
-// Interventions returns everything that a run has asked people besides approvals, in
-// the order in which it asked. Kind is not set.
+// Interventions returns all requests of a run to people except approvals, in order. Kind is not
+// set.
 func (v *Views) Interventions(ctx context.Context, runID int64) ([]Intervention, error) {
 	rows, err := v.q.Interventions(ctx, runID)
 	return rowconv.Convert(rows, func(r db.ManualIntervention) Intervention { return interventionOf(r, "") }),
 		dberr.Explain(err, "read the interventions of run %d", runID)
 }
 
-// OpenInterventions returns what waits for a person in all runs, oldest first, at most
-// the given number.
+// OpenInterventions returns the open requests to people in all runs, oldest first, at most the
+// given number.
 func (v *Views) OpenInterventions(ctx context.Context, most int) ([]Intervention, error) {
 	rows, err := v.q.OpenInterventions(ctx, int32(most))
 	return rowconv.Convert(rows, func(r db.OpenInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) }), dberr.Explain(err, "read the requests that wait for a person")

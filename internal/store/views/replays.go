@@ -50,7 +50,7 @@ type Replay struct {
 	At          time.Time
 }
 
-// ReplayMarks returns when a run was replayed, in order.
+// ReplayMarks returns the replays of a run, in order.
 func (v *Views) ReplayMarks(ctx context.Context, runID int64) ([]Replay, error) {
 	rows, err := v.q.TimelineReplays(ctx, db.TimelineReplaysParams{RunID: runID, Most: maxReplays})
 	return rowconv.Convert(rows, func(r db.TimelineReplaysRow) Replay {

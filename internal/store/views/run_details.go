@@ -34,10 +34,10 @@ type Approval struct {
 	DecidedAt *time.Time `json:"decided_at"`
 }
 
-// RunDetails is the whole run. It marshals to the JSON of the specification.
+// RunDetails is a run with all its data. It marshals to the JSON of the specification.
 type RunDetails struct {
 	store.Run
-	// In JSON, Environment and Baseline replace the digest and the key that Run has.
+	// In JSON, Environment and Baseline replace Run's digest and key.
 	Environment    *RunEnvironment     `json:"environment,omitempty"`
 	Baseline       *RunBaseline        `json:"baseline,omitempty"`
 	PlannerOutput  json.RawMessage     `json:"planner_output"`
@@ -61,8 +61,8 @@ func (v *Views) RunDetails(ctx context.Context, id int64) (RunDetails, error) {
 	return v.snapshot(ctx, id, allEvents)
 }
 
-// RecentDetails is RunDetails with only the last events, at most 1000: what a page
-// shows of a long run.
+// RecentDetails is like RunDetails, with only the last events, at most 1000, for pages about long
+// runs.
 func (v *Views) RecentDetails(ctx context.Context, id int64, events int) (RunDetails, error) {
 	return v.snapshot(ctx, id, func(ctx context.Context, st *store.Store, run store.Run) ([]contract.Event, error) {
 		return st.Events(ctx, run.ID, max(0, run.EventSeq-int64(events)), events)
@@ -71,7 +71,7 @@ func (v *Views) RecentDetails(ctx context.Context, id int64, events int) (RunDet
 
 type eventReader func(ctx context.Context, st *store.Store, run store.Run) ([]contract.Event, error)
 
-// snapshot reads a run as of one moment, with the events that the caller wants.
+// snapshot reads a run as of one moment, with the events that the caller selects.
 func (v *Views) snapshot(ctx context.Context, id int64, events eventReader) (d RunDetails, err error) {
 	err = v.store.Snapshot(ctx, func(st *store.Store) error {
 		d, err = New(st).details(ctx, id, events)
@@ -80,7 +80,7 @@ func (v *Views) snapshot(ctx context.Context, id int64, events eventReader) (d R
 	return d, dberr.OfRun(err, id, "read run %d", id)
 }
 
-// details reads one part after the other; the transaction makes them one moment.
+// details reads the parts one by one; the transaction makes them consistent.
 func (v *Views) details(ctx context.Context, id int64, events eventReader) (d RunDetails, err error) {
 	if d.Run, err = v.store.Run(ctx, id); err != nil {
 		return d, err
@@ -116,7 +116,7 @@ func (v *Views) details(ctx context.Context, id int64, events eventReader) (d Ru
 	return d, v.outputs(ctx, &d)
 }
 
-// people reads phases, heals, questions to people and money.
+// people reads phases, heals, questions to people, and costs.
 func (v *Views) people(ctx context.Context, id int64, d *RunDetails) error {
 	var err error
 	if d.Phases, err = v.Phases(ctx, id); err != nil {

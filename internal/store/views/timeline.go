@@ -37,16 +37,16 @@ func SpanKinds() []SpanKind {
 type Span struct {
 	Key         string
 	Kind        SpanKind
-	ExecutionID int64 // that it is part of; 0: of none
+	ExecutionID int64 // that it belongs to; 0: none
 	Phase       contract.Phase
 	Step        string
 	Agent       contract.Agent
-	Attempt     int // of its phase or step; 0: of none
-	Turn        int // of a conversation; 0: of none
+	Attempt     int // of its phase or step; 0: none
+	Turn        int // of a conversation; 0: none
 	Name        string
 	Detail      string // one more line about it
 	Status      contract.ExecutionStatus
-	Tries       int // how often a model call was made
+	Tries       int // number of attempts at a model call
 	Tokens      int64
 	MicroUSD    int64
 	From        time.Time
@@ -61,7 +61,7 @@ func (s Span) End(now time.Time) time.Time {
 	return *s.To
 }
 
-// Limits of what is read for one page.
+// Maximum numbers of rows read for one page.
 const (
 	maxExecutions = 5000
 	maxHeals      = 1000
@@ -135,15 +135,15 @@ func waitedAs(status string) contract.ExecutionStatus {
 	}
 }
 
-// Window is a part of a run's time and how many spans of a kind are read of it:
-// the longest ones.
+// Window is a period of a run, and the maximum number of spans of each kind to read: the longest
+// ones.
 type Window struct {
 	From, To time.Time
 	Most     int
 }
 
-// Activity returns the model calls, tool calls and checks in a part of a run's time,
-// and how many short ones are left out. Work returns their executions.
+// Activity returns the model calls, tool calls and checks in a period of a run, and the number of
+// short ones omitted. Work returns their executions.
 func (v *Views) Activity(ctx context.Context, runID int64, w Window) (spans []Span, omitted int, err error) {
 	calls, err := v.q.TimelineCalls(ctx, db.TimelineCallsParams{RunID: runID, WindowBegin: w.From, WindowEnd: w.To, Most: int32(w.Most)})
 	if err != nil {
@@ -204,7 +204,7 @@ func endedAs(ok bool) contract.ExecutionStatus {
 	return contract.ExecutionFailed
 }
 
-// Timing is where the time of a run went: what began and ended when.
+// Timing shows how the time of a run was spent: the start and end of each activity.
 type Timing struct {
 	Executions []store.Execution `json:"executions"`
 	ModelCalls []store.ModelCall `json:"model_calls"`
@@ -214,7 +214,7 @@ type Timing struct {
 	Preparing []contract.Event `json:"preparing,omitempty"`
 }
 
-// Timing returns where the time of a run went. A run that does not exist took no time.
+// Timing returns how the time of a run was spent. For a run that does not exist, it is empty.
 func (v *Views) Timing(ctx context.Context, runID int64) (t Timing, err error) {
 	if t.Executions, err = v.store.Executions(ctx, runID); err != nil {
 		return t, err

@@ -34,7 +34,7 @@ type ModelActivity struct {
 	Provider, Model         string
 	Calls, Failed, UnderWay int
 	Usage                   contract.Usage
-	Latency                 time.Duration // median of the calls that were answered
+	Latency                 time.Duration // median of the calls that got a response
 	LastAt                  time.Time
 	LastStatus              string // reserved, done or failed
 	LastError               string // class and code of the last call that failed
@@ -63,7 +63,7 @@ type Spending struct {
 	contract.Usage
 }
 
-// Spending returns what a run used, by execution and model.
+// Spending returns a run's usage, by execution and model.
 func (v *Views) Spending(ctx context.Context, runID int64) ([]Spending, error) {
 	rows, err := v.q.CallSums(ctx, runID)
 	return rowconv.Convert(rows, func(r db.CallSumsRow) Spending {
@@ -73,8 +73,8 @@ func (v *Views) Spending(ctx context.Context, runID int64) ([]Spending, error) {
 	}), dberr.Explain(err, "sum up the usage of run %d", runID)
 }
 
-// SpentBy returns what a run had spent at the end of each of a number of equal parts of
-// a period: money and tokens, added up.
+// SpentBy divides a period into equal parts and returns a run's cumulative spending, in money and
+// tokens, at the end of each part.
 func (v *Views) SpentBy(ctx context.Context, runID int64, from, to time.Time, parts int) (micros, tokens []int64, err error) {
 	rows, err := v.q.CostOverTime(ctx, db.CostOverTimeParams{RunID: runID, WindowBegin: from, WindowEnd: to, Parts: int32(parts)})
 	micros, tokens = make([]int64, parts), make([]int64, parts)
@@ -90,8 +90,7 @@ func (v *Views) SpentBy(ctx context.Context, runID int64, from, to time.Time, pa
 	return micros, tokens, dberr.Explain(err, "sum up the spending of run %d over time", runID)
 }
 
-// DearestCalls returns the most expensive model calls of a run, at most the given
-// number.
+// DearestCalls returns the most expensive model calls of a run, at most the given number.
 func (v *Views) DearestCalls(ctx context.Context, runID int64, most int) ([]store.ModelCall, error) {
 	rows, err := v.q.DearestCalls(ctx, db.DearestCallsParams{RunID: runID, Most: int32(most)})
 	return rowconv.Convert(rows, func(r db.DearestCallsRow) store.ModelCall {

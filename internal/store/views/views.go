@@ -1,5 +1,5 @@
-// Package views reads what pages, reports and the API show: lists, sums and whole runs,
-// from the rows that package store writes. It writes nothing.
+// Package views reads data for pages, reports and the API: lists, totals and whole runs, from the
+// rows that package store writes. It writes nothing.
 package views
 
 import (
@@ -11,7 +11,7 @@ import (
 type Views struct {
 	store *store.Store
 	q     *db.Queries // each statement its own transaction
-	lists *db.Queries // like q, planned for its parameters: filters that are not used fall away
+	lists *db.Queries // like q, but planned for the actual parameters: unused filters are dropped
 }
 
 // New returns the views of a store.

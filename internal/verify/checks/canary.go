@@ -14,25 +14,24 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// Code under test runs in the process that reports on it. It can end that process
-// with exit code 0 before the tests have run, and it can print what a runner prints.
-// So exit code 0 and a list of results are not enough: where a runner allows it, a
-// command must also show that its tests came to their end, in a way that cannot be
-// predicted:
+// Code under test runs in the process that reports on it. It can end that process with exit code 0
+// before the tests have run, and it can imitate the output of a runner. So exit code 0 and a list
+// of results are not enough: where a runner allows it, a command must also prove, in an
+// unpredictable way, that its tests finished:
 //
 //   - a report has a random name (hideReports), and some runners must leave one;
 //   - a test with a random name, the canary, runs after all others (Go, unittest).
 //
-// Code that searches its own process or the checkout for those names can still
-// forge results. See "Results that nobody saw" in docs/ARCHITECTURE.md.
+// Code that searches its own process or the checkout for those names can still forge results. See
+// "Forged and incomplete results" in docs/ARCHITECTURE.md.
 
-// CanaryName is the prefix of the names of tests that are added to a run.
+// CanaryName is the name prefix of the tests added to a run.
 const CanaryName = "rgpt_canary_"
 
-// secret is a name that code written before cannot know.
+// secret returns a random name that existing code cannot know.
 func secret() string { return strings.ToLower(rand.Text()) }
 
-// MakeScratch makes ScratchDir.
+// MakeScratch creates ScratchDir.
 func MakeScratch(root *os.Root) error {
 	if info, err := root.Lstat(output.ScratchDir); err == nil && !info.IsDir() {
 		if err := root.Remove(output.ScratchDir); err != nil {
@@ -51,8 +50,8 @@ func (i Invocation) Guard(root *os.Root) (Invocation, error) {
 	return i.canary(root, i, secret())
 }
 
-// hideReports gives the reports that a detected command writes a different name each
-// time, so that nothing can be put there beforehand.
+// hideReports gives the reports of a detected command a random name each time, so that nothing can
+// be planted there beforehand.
 func hideReports(inv Invocation, secret string) Invocation {
 	if len(inv.typed) == 0 && inv.Shell == "" {
 		inv.typed = inv.Args
@@ -77,39 +76,39 @@ func hideReports(inv Invocation, secret string) Invocation {
 	return inv
 }
 
-// Finished is a command that has ended.
+// Finished is a command that has exited.
 type Finished struct {
 	Invocation Invocation
 	Result     sandbox.Result
 	Parsed     output.Results
-	// HasReport: the command left a report.
+	// HasReport is true if the command wrote a report.
 	HasReport bool
 }
 
-// DropUnseen records that the tests of a command, or of a package in dir, were not seen
-// to end. Passes there are not counted.
+// DropUnseen records that there is no sign that the tests of a command, or of the package in dir,
+// finished. Their passes are not counted.
 func (f *Finished) DropUnseen(l output.Level, dir, text string, of func(output.Case) bool) {
 	f.Parsed.Cases = slices.DeleteFunc(f.Parsed.Cases, func(c output.Case) bool { return c.Status == contract.TestPassed && of(c) })
 	f.Parsed.Reported = nil
 	f.Parsed.Problems = append(f.Parsed.Problems, output.Problem{Level: l, Path: dir, Rule: RuleCutShort, Message: text})
 }
 
-// RuleCutShort marks the finding that tests ended with exit code 0 but were not seen to
-// run to their end.
+// RuleCutShort marks the finding that a test command exited with code 0 but gave no sign that its
+// tests finished.
 const RuleCutShort = "tests-cut-short"
 
 func anyCase(output.Case) bool { return true }
 
-// unseenMessage says what was not seen of a command that ended with exit code 0. It has
-// no counts: the same finding on the base commit is recognized by its message.
+// unseenMessage names the missing sign of a command that exited with code 0. It contains no counts,
+// because the same finding on the base commit is recognized by its message.
 func unseenMessage(f *Finished, missing, causes string) string {
 	return fmt.Sprintf("`%s` exited with code 0, but there is no sign that its tests finished: %s. Tests that it reports as passed do not count. "+
 		"Code under test ended the process early, or printed its own results; look for %s in the imported and tested code",
 		fault.Clip(output.Clean(f.Invocation.String()), 200), missing, causes)
 }
 
-// mustReport fails a command that ends with exit code 0 and leaves no report, although its
-// runner always writes one.
+// mustReport fails a command that exits with code 0 without a report, although its runner always
+// writes one.
 func mustReport(causes string) func(*Finished, output.Paths) {
 	return func(f *Finished, _ output.Paths) {
 		if f.Result.OK() && !f.HasReport {

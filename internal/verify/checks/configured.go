@@ -9,8 +9,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// configuredJobs are the checks of a stage whose command the user gave. Tests are
-// sharded if the command uses the number of its shard.
+// configuredJobs returns the checks of a stage with a user-defined command. Tests are sharded if
+// the command uses its shard number.
 func configuredJobs(c contract.Category, set StageSettings, shards int) []Job {
 	if c != contract.CategoryTest || !knowsShards(set.Command) {
 		shards = 1
@@ -64,8 +64,8 @@ func customJobs(custom []Custom) []Job {
 // RuleNoTests marks the finding that no test ran.
 const RuleNoTests = "no-tests"
 
-// NoTests is the finding about a check that ran nothing: major if tests are required,
-// otherwise of the given severity.
+// NoTests returns the finding for a check that ran no tests: major if tests are required, otherwise
+// of the given severity.
 func NoTests(what string, severity contract.Severity, required bool) contract.Finding {
 	f := contract.Finding{Severity: severity, Category: contract.CategoryTest, Message: what, Rule: RuleNoTests}
 	if required {

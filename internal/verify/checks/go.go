@@ -15,7 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// GoModule is a module of the checkout, or the workspace that joins several.
+// GoModule is a module of the checkout, or a workspace of several modules.
 type GoModule struct {
 	Dir      string
 	members  []string // directories of a workspace's modules; nil: dir itself
@@ -24,8 +24,8 @@ type GoModule struct {
 	dirs     map[string]string // of all modules: path → directory
 }
 
-// planGo finds Go modules. Without go.work each module is a separate command in the
-// same check, because "./..." ends where the next module begins.
+// planGo finds Go modules. Without go.work each module is a separate command in the same check,
+// because "./..." stops at the next module.
 func planGo(t *checkout, p planning) []Job {
 	modules := goModules(t)
 	if len(modules) == 0 {
@@ -135,7 +135,7 @@ func goWorkspace(t *checkout) GoModule {
 	return w
 }
 
-// goModuleOf is the innermost module around dir, -1 if there is none.
+// goModuleOf returns the index of the innermost module that contains dir, or -1.
 func goModuleOf(modules []GoModule, dir string) int {
 	best, size := -1, -1
 	for n, m := range modules {
@@ -152,9 +152,9 @@ func goModuleOf(modules []GoModule, dir string) int {
 	return best
 }
 
-// Dependencies names what a checkout is built from besides its own packages: two
-// checkouts of one repository with the same result benefit from the same [Compile]. It
-// is "" if Compile has nothing to do.
+// Dependencies identifies what a checkout is built from besides its own packages: two checkouts of
+// one repository with the same result can share one [Compile]. It returns "" if Compile has nothing
+// to do.
 func Dependencies(root string) string {
 	t, err := openTree(root)
 	if err != nil {

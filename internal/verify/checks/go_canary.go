@@ -11,11 +11,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// goCanary adds a fuzz target with a random name to each package with tests. Those run
-// once all tests have ended, including parallel ones, and those of an external test
-// package run last. It is added by an overlay, so that the files of the checkout stay
-// as they are, and in an external test package, so that nothing else has to be compiled
-// again.
+// goCanary adds a fuzz target with a random name to each package with tests. Fuzz targets run after
+// all tests, including parallel ones, and the targets of an external test package run last. An
+// overlay leaves the files of the checkout unchanged, and an external test package avoids
+// recompiling anything else.
 func goCanary(m GoModule, packages []goPackage) func(*os.Root, Invocation, string) (Invocation, error) {
 	return func(root *os.Root, inv Invocation, secret string) (Invocation, error) {
 		target := "Fuzz_" + CanaryName + secret
@@ -82,7 +81,7 @@ func goEnded(root *os.Root, f *Finished, s output.Paths, target string, expected
 		l, text := output.Error, fmt.Sprintf("go test reports that %s passed, but there is no sign that its tests finished: a test that was added to run last did not run. Tests that it reports as passed do not count. "+
 			"Code under test ended the test program with exit code 0, or printed its own results; look for os.Exit, syscall.Exit and syscall.Exec in init functions and in the code that tests call", output.Name(pkg))
 		if !slices.ContainsFunc(f.Parsed.Cases, ofPackage) && goTestFuncs(root, dir)["TestMain"] {
-			// As tests do that need a database which is not available.
+			// Tests that need an unavailable database do this.
 			l, text = output.Warning, fmt.Sprintf("go test reports that %s passed, but none of its tests ran: its TestMain, or something before it, ended the test program with exit code 0", output.Name(pkg))
 		}
 		f.DropUnseen(l, dir, text, ofPackage)

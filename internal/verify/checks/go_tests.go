@@ -24,8 +24,8 @@ type goPackage struct {
 	name   string // without the _test of external tests; "" if unknown
 }
 
-// planGoTests shards by package. A single shard runs "./...", which also finds
-// what a scan of files cannot know about.
+// planGoTests shards by package. A single shard runs "./...", which also finds packages that a file
+// scan misses.
 func planGoTests(t *checkout, modules []GoModule, shards int) []Job {
 	packages := goTestPackages(t, modules)
 	if len(packages) == 0 {
@@ -59,7 +59,7 @@ func goShard(modules []GoModule, packages []goPackage) []Invocation {
 	return runs
 }
 
-// goPattern is the name of the package in a directory within its module.
+// goPattern returns the package pattern of a directory within its module.
 func goPattern(m GoModule, dir string) string {
 	if dir == m.Dir {
 		return "."
@@ -79,8 +79,8 @@ func goTest(modules []GoModule, n int, patterns []string, packages []goPackage) 
 	return run
 }
 
-// goTestFailed runs the failed tests in their packages. A subtest cannot run without the
-// test around it.
+// goTestFailed runs the failed tests in their packages. A subtest cannot run without its parent
+// test.
 func goTestFailed(m GoModule, packages []goPackage, failed []output.Case) Invocation {
 	var paths, tests []string
 	for _, c := range failed {
@@ -99,7 +99,7 @@ func goTestFailed(m GoModule, packages []goPackage, failed []output.Case) Invoca
 // goTestFunc finds the functions that go test runs.
 var goTestFunc = regexp.MustCompile(`(?m)^func\s+((?:Test|Fuzz|Example)\w*)\s*\(`)
 
-// goTestPackages lists the directories with tests that this platform builds.
+// goTestPackages lists the directories with tests that build on this platform.
 func goTestPackages(t *checkout, modules []GoModule) []goPackage {
 	var found []goPackage
 	seen := map[string]bool{}
@@ -116,7 +116,7 @@ func goTestPackages(t *checkout, modules []GoModule) []goPackage {
 	return found
 }
 
-// goPackageName is the name of the package that a file of tests is about.
+// goPackageName returns the name of the package that a test file tests.
 func goPackageName(source string) string {
 	f, err := parser.ParseFile(token.NewFileSet(), "", source, parser.PackageClauseOnly)
 	if err != nil {
@@ -133,9 +133,8 @@ func goBuilds(t *checkout, f string) bool {
 	return err != nil || ok
 }
 
-// dropUndeclared removes cases whose test no source file declares: a test binary can
-// print anything, including the framing of results. The exit code decides about the
-// rest.
+// dropUndeclared removes cases of tests that no source file declares: a test binary can print
+// anything, including the markers that frame results. The exit code decides the rest.
 func dropUndeclared(root *os.Root, s output.Paths, p *output.Results) {
 	declared := map[string]map[string]bool{}
 	kept := p.Cases[:0]
@@ -209,6 +208,6 @@ func goTestOnly(modules []GoModule, at int, tests []pin.Added) (Invocation, []pi
 	return run, covered
 }
 
-// maxNamed limits the names passed to go test -run: more do not fit into one argument
-// of a command, and their packages run completely.
+// maxNamed limits the bytes of names passed to go test -run, which must fit into one argument.
+// Beyond this limit, whole packages run.
 const maxNamed = 64 << 10

@@ -11,11 +11,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// Job is how a check is carried out.
+// Job describes how a check runs.
 type Job struct {
 	Check       contract.Check
 	Invocations []Invocation       // one after the other
-	Known       []contract.Finding // what planning already found
+	Known       []contract.Finding // findings from planning
 	Severity    contract.Severity  // of errors; empty means the category's default
 	Timeout     time.Duration      // 0 means Env.Limits
 }
@@ -31,34 +31,35 @@ type Invocation struct {
 	Reports []string // globs of the reports it writes, relative to the root
 	Network []string // hosts that it may reach
 
-	Setup    bool // prepares what the next commands need; if it fails they do not run
-	Advisory bool // its exit code means nothing
-	// Runner: it starts a test runner, so a failure that names no test is not a test.
+	Setup    bool // prepares for the next commands; if it fails, they do not run
+	Advisory bool // its exit code does not matter
+	// Runner is true if the command starts a test runner: a failure that names no test does not
+	// count as a test.
 	Runner bool
-	// OrText: the output counts if no report was written.
+	// OrText is true if the output counts when no report was written.
 	OrText bool
-	// PrintedSummary reads the runner's own count of its tests from its output, if its
-	// report counts differently.
+	// PrintedSummary reads the runner's own test count from its output, if its report counts
+	// differently.
 	PrintedSummary func(stdout, stderr []byte) *contract.TestSummary
-	Probe          []string    // if this ends with 0 the invocation runs, otherwise Instead
+	Probe          []string    // if it exits with 0, the invocation runs, otherwise Instead
 	Instead        *Invocation // nil means nothing
 
-	// Source is a folder of Python packages that may have to be on the path.
+	// Source is a directory of Python packages that may need to be on the path.
 	Source string
 	GoDirs map[string]string // Go modules: path → directory
-	// canary adds to the command a test with a random name that runs last; see
-	// canary.go. Nil if its runner cannot run one.
+	// canary adds a test with a random name that runs last; see canary.go. It is nil if the runner
+	// does not support this.
 	canary func(root *os.Root, inv Invocation, secret string) (Invocation, error)
 	// Ended checks that the tests ran to their end. May be nil.
 	Ended func(f *Finished, s output.Paths)
-	// HiddenTest is a test of go test that is not shown.
+	// HiddenTest is the name of a Go test that is not shown.
 	HiddenTest string
 	// Audit compares the results with the sources. May be nil.
 	Audit func(root *os.Root, s output.Paths, p *output.Results)
-	// RerunFailed narrows the command to failed cases. If nil, all of it runs again.
+	// RerunFailed narrows the command to failed cases. If nil, the whole command runs again.
 	RerunFailed func(failed []output.Case) Invocation
-	// Only narrows the command to some tests, and returns which of them it runs. If
-	// nil, all of it runs, for all of them.
+	// Only narrows the command to some tests and returns the tests that this covers. If nil, the
+	// whole command runs and covers all of them.
 	Only func(tests []pin.Added) (Invocation, []pin.Added)
 }
 

@@ -56,8 +56,8 @@ func gradle(t *checkout, dir string, network []string, f output.Format, tasks ..
 	return Invocation{Args: append(program, tasks...), Dir: dir, Format: f, Network: network}
 }
 
-// resolveJava turns the paths of packages into those of files: for each stack the
-// innermost frame whose file is in the checkout.
+// resolveJava replaces package paths with file paths: each stack is located at its innermost frame
+// whose file is in the checkout.
 func resolveJava(root *os.Root, _ output.Paths, p *output.Results) {
 	t := &checkout{root: root}
 	if t.walk() != nil {
@@ -78,7 +78,7 @@ func resolveJava(root *os.Root, _ output.Paths, p *output.Results) {
 	}
 }
 
-// endingIn is the file whose path ends in p.
+// endingIn returns the file whose path ends in p.
 func endingIn(files []string, p string) string {
 	for _, f := range files {
 		if f == p || strings.HasSuffix(f, "/"+p) {

@@ -12,9 +12,9 @@ import (
 
 var makeTarget = regexp.MustCompile(`(?m)^(build|all|test|check|lint)\s*::?(?:[^=]|$)`)
 
-// planMake offers the targets of a Makefile: build or all, test or check, and lint.
-// Like planC, it is asked only for stages that nothing else covers: a target that just
-// starts the tests of an ecosystem would run them twice.
+// planMake uses the targets of a Makefile: build or all, test or check, and lint. Like planC, it is
+// used only for stages that nothing else covers: a target that just starts an ecosystem's tests
+// would run them twice.
 func planMake(t *checkout) []Job {
 	for _, f := range []string{"GNUmakefile", "makefile", "Makefile"} {
 		if !t.has(f) {
@@ -54,9 +54,8 @@ var (
 	automakeInit = regexp.MustCompile(`\bAM_INIT_AUTOMAKE\b`)
 )
 
-// planC finds the tests of a C or C++ project: those that CMake knows, otherwise those
-// of Automake's check target. Each check has its own checkout, so each configures and
-// builds for itself.
+// planC finds the tests of a C or C++ project: CMake's tests, otherwise Automake's check target.
+// Each check has its own checkout, so each configures and builds separately.
 func planC(t *checkout) []Job {
 	switch {
 	case t.has("CMakeLists.txt"):

@@ -8,7 +8,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// inFiles are the tests of some files, and those of the files that have any.
+// inFiles returns the tests in some files, and the files that contain any.
 func inFiles(tests []pin.Added, files []string) (covered []pin.Added, has []string) {
 	for _, t := range tests {
 		if slices.Contains(files, t.Path) {
@@ -20,7 +20,7 @@ func inFiles(tests []pin.Added, files []string) (covered []pin.Added, has []stri
 	return covered, slices.Compact(has)
 }
 
-// inScripts are the tests of JavaScript and TypeScript below a directory.
+// inScripts returns the JavaScript and TypeScript tests below a directory.
 func inScripts(tests []pin.Added, dir string) []pin.Added {
 	var covered []pin.Added
 	for _, t := range tests {
@@ -33,8 +33,8 @@ func inScripts(tests []pin.Added, dir string) []pin.Added {
 
 var scriptSource = regexp.MustCompile(`\.[cm]?[jt]sx?$`)
 
-// WithoutNumber is the name of a test without the number that distinguishes it from
-// others of the same name.
+// WithoutNumber returns the name of a test without the number that distinguishes it from other
+// tests of that name.
 func WithoutNumber(test string) string { return numbered.ReplaceAllString(test, "") }
 
 var numbered = regexp.MustCompile(` #\d+$`)

@@ -28,12 +28,12 @@ type nodeProject struct {
 	manager  string // npm, pnpm, yarn or bun
 }
 
-// nodeEnv keeps npm from asking the registry about itself and tools from waiting for a
-// terminal. It does not set colours: some tests are about them.
+// nodeEnv keeps npm from contacting the registry and tools from waiting for a terminal. It does not
+// set colours, because some tests check them.
 var nodeEnv = map[string]string{
 	"CI": "1", "NO_UPDATE_NOTIFIER": "1",
 	"npm_config_update_notifier": "false", "npm_config_audit": "false", "npm_config_fund": "false",
-	// What is to be used is already installed, and nothing can be fetched.
+	// Package managers are already installed, and nothing can be downloaded.
 	"COREPACK_ENABLE_NETWORK": "0", "COREPACK_ENABLE_STRICT": "0", "npm_config_manage_package_manager_versions": "false",
 	"npm_config_verify_deps_before_run": "false", "YARN_ENABLE_TELEMETRY": "0",
 }
@@ -68,14 +68,14 @@ func nodeProjects(t *checkout) []nodeProject {
 	return projects
 }
 
-// lockFiles say which package manager a project uses.
+// lockFiles identify the package manager of a project.
 var lockFiles = []struct{ name, manager string }{
 	{"package-lock.json", "npm"}, {"npm-shrinkwrap.json", "npm"},
 	{"pnpm-lock.yaml", "pnpm"}, {"yarn.lock", "yarn"}, {"bun.lock", "bun"}, {"bun.lockb", "bun"},
 }
 
-// managerOf is the package manager of a project: the one that it names, otherwise the
-// one whose lock file is in it or in the root, otherwise npm.
+// managerOf returns the package manager of a project: the one it names, otherwise the one whose
+// lock file is in the project or in the root, otherwise npm.
 func managerOf(t *checkout, dir, named string) string {
 	named, _, _ = strings.Cut(named, "@")
 	for _, lock := range lockFiles {
@@ -103,8 +103,8 @@ func nodeScripts(projects []nodeProject, script string) []Invocation {
 	return runs
 }
 
-// script runs a script of the project with its package manager. All of them except npm
-// pass on what follows its name as it is.
+// script runs a script of the project with its package manager. All managers except npm pass on the
+// arguments after the script name unchanged.
 func (p nodeProject) script(name string, args ...string) Invocation {
 	command := []string{p.manager, "run", name}
 	switch p.manager {
@@ -120,21 +120,20 @@ func (p nodeProject) script(name string, args ...string) Invocation {
 }
 
 var (
-	// npm init writes this script; it means that there are none.
+	// npm init writes this script; it means that there are no tests.
 	noTestScript = regexp.MustCompile(`no test specified`)
 	bareRunner   = regexp.MustCompile(`^\s*node\s+--test\s*$`)
-	// What node's runner treats as tests if it is given no files.
+	// Files that node's runner treats as tests if it is given none.
 	nodeTestName = regexp.MustCompile(`(^|/)(test|test-[^/]+|[^/]+[._-]test)\.[cm]?js$`)
 	nodeSource   = regexp.MustCompile(`\.[cm]?js$`)
 	usesNodeTest = regexp.MustCompile(`['"\x60]node:test['"\x60]`)
-	// At the beginning of a line there is nothing around it that could keep it from
-	// running.
+	// At the beginning of a line, no enclosing code can keep it from running.
 	declaresNodeTest = regexp.MustCompile(`(?m)^(?:await\s+|void\s+)?(?:test|it|describe|suite)\s*\(`)
 	usesPW           = regexp.MustCompile(`['"\x60]@playwright/test['"\x60]`)
 )
 
-// nodeTests makes the test checks: files distributed over shards if node's runner runs
-// them, the script test if something else does.
+// nodeTests plans the test checks: files distributed over shards if node's runner runs them,
+// otherwise the script test.
 func nodeTests(t *checkout, projects []nodeProject, shards int) []Job {
 	dirs := make([]string, len(projects))
 	for n, p := range projects {
@@ -169,13 +168,14 @@ func nodeTests(t *checkout, projects []nodeProject, shards int) []Job {
 	return shardJobs("node", "Node tests", all)
 }
 
-// onlyPlaywright: the script runs nothing else, and Playwright has its own check.
+// onlyPlaywright reports whether the script runs only Playwright, which has its own check.
 func (p nodeProject) onlyPlaywright() bool {
 	s := runnersOf(p.manifest.Scripts, "test")
 	return len(s.calls) > 0 && !s.unknown && !slices.ContainsFunc(s.calls, func(c runnerCall) bool { return c.runner != "playwright" })
 }
 
-// isNodeTest: what node's runner would find by name and is recognizably written for it.
+// isNodeTest reports whether node's runner would find a file by its name and the file is
+// recognizably written for that runner.
 func isNodeTest(t *checkout, f string) bool {
 	if !nodeSource.MatchString(f) || inOutput(f) || inFixture(path.Dir(f)) {
 		return false
@@ -217,11 +217,10 @@ func nodeTest(dir string, files []string) Invocation {
 	return run
 }
 
-// silentFiles finds files that were written for node:test and reported no tests, for
-// example because they left by process.exit. The runner counts such a file as a passed
-// test; nothing in it has passed. A file that declares tests unconditionally was ended
-// early; another one may only exist for others to import. Without a list of files, any
-// in the checkout may have run.
+// silentFiles finds files written for node:test that reported no tests, for example because they
+// called process.exit. The runner counts such a file as a passed test although nothing in it
+// passed. A file that declares tests unconditionally exited early; any other may only exist to be
+// imported. Without a list of files, any file in the checkout may have run.
 func silentFiles(root *os.Root, files []string, p *output.Results) {
 	for n, c := range p.Cases {
 		if c.Status != contract.TestPassed || files != nil && !slices.Contains(files, c.Name) {
@@ -232,13 +231,13 @@ func silentFiles(root *os.Root, files []string, p *output.Results) {
 			continue
 		}
 		p.Cases[n].Status = contract.TestSkipped
-		p.Cases[n].Message = "the file ended without reporting a test"
+		p.Cases[n].Message = "the file exited without reporting a test"
 		if p.Reported != nil { // the runner counts it as a test that passed
 			p.Reported.Passed, p.Reported.Skipped = max(0, p.Reported.Passed-1), p.Reported.Skipped+1
 		}
 		silent := output.Problem{
 			Level: output.Warning, Path: c.Name, Rule: RuleNoTests,
-			Message: "the file imports node:test and ended without reporting a test; it is not counted as passed",
+			Message: "the file imports node:test and exited without reporting a test; it is not counted as passed",
 		}
 		if declaresNodeTest.Match(text) {
 			silent.Level = output.Error
@@ -248,8 +247,8 @@ func silentFiles(root *os.Root, files []string, p *output.Results) {
 	}
 }
 
-// caseFiles are the files of failed cases, nil unless all are known to be among those
-// that ran.
+// caseFiles returns the files of failed cases, or nil unless all of these files are known to have
+// run.
 func caseFiles(failed []output.Case, ran []string) []string {
 	var files []string
 	for _, c := range failed {
@@ -262,9 +261,9 @@ func caseFiles(failed []output.Case, ran []string) []string {
 	return slices.Compact(files)
 }
 
-// testScript runs the script test of a project as the project does, and only makes it
-// print its results in a machine-readable form: by a reporter of the one runner that it
-// starts, if arguments of the script reach that; otherwise by reading the output.
+// testScript runs the script test of a project as the project does. If the script starts a single
+// runner that its arguments reach, a reporter of that runner prints machine-readable results;
+// otherwise the output is parsed.
 func (p nodeProject) testScript() Invocation {
 	run := p.reporting()
 	whole := run
@@ -281,7 +280,7 @@ func (p nodeProject) reporting() Invocation {
 	}
 	c := found.calls[0]
 	if c.runner == "node" && !hasOption(c.args, "--test-reporter") {
-		// It reaches the runner wherever in the script that is.
+		// This option reaches the runner anywhere in the script.
 		run := p.script("test")
 		run.Format, run.Runner = output.FormatTAP, true
 		run.Env = WithEnv(run.Env, map[string]string{"NODE_OPTIONS": "--test-reporter=tap"})
@@ -303,8 +302,8 @@ func (p nodeProject) reporting() Invocation {
 	return run
 }
 
-// reporter is the option that makes a runner print its results in another form in
-// addition to or instead of its own, nil if it has none.
+// reporter returns the arguments that make a runner print its results in another format, in
+// addition to or instead of its own, or nil if it has none.
 func (c runnerCall) reporter(dir string) (args []string, f output.Format, report string) {
 	report = scratch("node", dir, 1)
 	switch {
@@ -324,8 +323,7 @@ func (c runnerCall) reporter(dir string) (args []string, f output.Format, report
 	return nil, output.FormatAuto, ""
 }
 
-// hasOption reports whether arguments contain one of some options, with a value or
-// without.
+// hasOption reports whether arguments contain one of some options, with a value or without.
 func hasOption(args []string, options ...string) bool {
 	return slices.ContainsFunc(args, func(a string) bool {
 		a, _, _ = strings.Cut(a, "=")

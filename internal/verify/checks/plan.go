@@ -20,20 +20,20 @@ import (
 
 // Pipeline is the list of checks that verify a checkout.
 type Pipeline struct {
-	// Stages lists the checks: those of a stage may run in parallel, a stage starts
-	// when the previous one has ended.
+	// Stages lists the checks. Checks of the same stage may run in parallel; a stage starts when
+	// the previous one has finished.
 	Stages [][]contract.Check
 	jobs   map[string]Job
 }
 
-// Job returns how a check is carried out.
+// Job returns the job of a check.
 func (p Pipeline) Job(checkID string) (Job, bool) {
 	j, ok := p.jobs[checkID]
 	return j, ok
 }
 
-// Command is what a check runs, as a person would type it: one line for each
-// command. It is empty for a check that only reports.
+// Command returns the commands of a check as a person would type them, one per line. It is empty
+// for a check that only reports findings.
 func (p Pipeline) Command(checkID string) string {
 	var all []string
 	for _, run := range p.jobs[checkID].Invocations {
@@ -42,13 +42,13 @@ func (p Pipeline) Command(checkID string) string {
 	return strings.Join(all, "\n")
 }
 
-// scratch is a name for one project in ScratchDir.
+// scratch returns a path in ScratchDir for one project.
 func scratch(kind, dir string, shard int) string {
 	where := cmp.Or(slug(dir), "root")
 	return path.Join(output.ScratchDir, fmt.Sprintf("%s-%s-%d", kind, where, shard))
 }
 
-// planner finds what to do for one family of tools.
+// planner plans the jobs of one family of tools.
 type planner func(t *checkout, p planning) []Job
 
 // planning is the part of the settings that planners need.
@@ -89,8 +89,8 @@ func (p *Pipeline) add(jobs ...Job) {
 	}
 }
 
-// detect asks every planner, and then CMake, Automake and Make, in this order, for the
-// stages that are still empty.
+// detect runs every planner and then tries CMake, Automake and Make, in this order, for the stages
+// that are still empty.
 func detect(t *checkout, s Settings) map[contract.Category][]Job {
 	found := map[contract.Category][]Job{}
 	if !s.AutoDetect {
@@ -110,8 +110,7 @@ func detect(t *checkout, s Settings) map[contract.Category][]Job {
 	return found
 }
 
-// stage is the list of jobs of a category: what is configured, otherwise what was
-// detected.
+// stage returns the jobs of a category: the configured ones, otherwise the detected ones.
 func stage(c contract.Category, s Settings, found []Job) []Job {
 	if c == contract.CategoryCustom {
 		return customJobs(s.Custom)
@@ -139,7 +138,7 @@ func union(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// nothingToRun makes the absence of a stage visible if it matters.
+// nothingToRun reports an empty stage if it matters.
 func nothingToRun(c contract.Category, enabled Switch, requireTests bool) []Job {
 	j := Job{Check: contract.Check{ID: string(c) + "-none", Category: c, Name: "nothing to " + verb[c]}}
 	switch {
@@ -181,7 +180,7 @@ func simpleJob(c contract.Category, kind, title string, runs ...Invocation) Job 
 
 var notSlug = regexp.MustCompile(`[^a-z0-9]+`)
 
-// slug makes a check id of a name.
+// slug turns a name into a check id.
 func slug(s string) string {
 	return strings.Trim(output.Bound(notSlug.ReplaceAllString(strings.ToLower(s), "-"), 40), "-")
 }
@@ -203,7 +202,7 @@ func groupByDir(dirs, files []string) map[string][]string {
 	return groups
 }
 
-// TestRuns are the commands of all test checks.
+// TestRuns returns the commands of all test checks.
 func (p Pipeline) TestRuns() []Invocation {
 	var runs []Invocation
 	for _, stage := range p.Stages {

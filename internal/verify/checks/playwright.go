@@ -16,15 +16,15 @@ var playwrightConfigs = []string{
 
 var playwrightTest = regexp.MustCompile(`\.(spec|test)\.[cm]?[jt]sx?$`)
 
-// playwrightCLI finds the command line of Playwright: in the checkout, in the
-// packages that the worker gives (see Env.NodeModules), or installed.
+// playwrightCLI starts Playwright's CLI from the checkout, from the packages that the worker
+// provides (see Env.NodeModules), or from an installation that npx finds.
 const playwrightCLI = `cli=node_modules/@playwright/test/cli.js
 if [ ! -e "$cli" ] && [ -n "$RGPT_NODE_MODULES" ]; then cli="$RGPT_NODE_MODULES/@playwright/test/cli.js"; fi
 if [ -e "$cli" ]; then exec node "$cli" "$@"; fi
 exec npx --no-install playwright "$@"`
 
-// planPlaywright runs Playwright, which shards by itself. Each shard is a check, so
-// that each gets its own worker and browsers.
+// planPlaywright runs Playwright with its own sharding. Each shard is a check with its own worker
+// and browsers.
 func planPlaywright(t *checkout, p planning) []Job {
 	dirs, tests := playwrightTests(t)
 	if len(tests) == 0 {
@@ -40,7 +40,7 @@ func planPlaywright(t *checkout, p planning) []Job {
 	return shardJobs("playwright", "Playwright", runs)
 }
 
-// playwrightTests lists where Playwright is configured and what its tests are.
+// playwrightTests lists the directories with a Playwright configuration, and the test files.
 func playwrightTests(t *checkout) (dirs, tests []string) {
 	dirs = t.projects(playwrightConfigs...)
 	if len(dirs) == 0 {
@@ -62,8 +62,7 @@ func playwright(dir string, known []string, shard, shards int) Invocation {
 		args = append(args, "--shard="+strconv.Itoa(shard)+"/"+strconv.Itoa(shards))
 	}
 	run := playwrightRun(dir, scratch("playwright", dir, shard), args)
-	// The second run writes elsewhere: traces and screenshots of the first explain a
-	// flaky test.
+	// The second run writes elsewhere: traces and screenshots of the first explain a flaky test.
 	again := scratch("playwright-again", dir, shard)
 	run.RerunFailed = func(failed []output.Case) Invocation {
 		var files []string
@@ -87,7 +86,7 @@ func playwright(dir string, known []string, shard, shards int) Invocation {
 	return run
 }
 
-// playwrightRun leaves its report at base.json and its files in base.
+// playwrightRun writes its report to base.json and its other files to base.
 func playwrightRun(dir, base string, args []string) Invocation {
 	report := base + ".json"
 	args = append([]string{"test", "--reporter=list,json", "--output=" + up(dir, base)}, args...)

@@ -14,21 +14,20 @@ import (
 
 var pythonMarkers = []string{"pyproject.toml", "setup.cfg", "setup.py", "pytest.ini", "tox.ini", "requirements.txt", "conftest.py"}
 
-// pythonTestName is what pytest and unittest both recognize as tests; pytest's other
-// convention, x_test.py, is run by unittest if it is given the file.
+// pythonTestName matches the test files of both pytest and unittest. unittest runs pytest's second
+// convention, x_test.py, only if it is given the file.
 var pythonTestName = regexp.MustCompile(`(^|/)(test_[^/]*|[^/]*_test|tests?)\.py$`)
 
-// pythonHas reports whether a package is installed. The checkout itself is removed from
-// the path first, or a file pytest.py in it would count.
+// pythonHas reports whether a package is installed. The checkout itself is removed from the path
+// first; otherwise a file pytest.py in it would count.
 const pythonHas = `import sys
 sys.path = [p for p in sys.path if p not in ("", ".")]
 import importlib.util as u
 sys.exit(u.find_spec(sys.argv[1]) is None)`
 
-// planPython tests with what the project is configured for and lints with what is
-// installed, which is determined in the sandbox during the run. pytest's own
-// configuration decides which tests there are; files are distributed over shards only
-// if the settings ask for several.
+// planPython tests with the runner that the project is configured for and lints with an installed
+// linter, which is determined in the sandbox during the run. pytest's own configuration selects the
+// tests; files are distributed over shards only if the settings request several.
 func planPython(t *checkout, p planning) []Job {
 	sources := t.match(func(f string) bool { return strings.HasSuffix(f, ".py") && !inOutput(f) && !inFixture(path.Dir(f)) })
 	tests := slices.DeleteFunc(slices.Clone(sources), func(f string) bool { return !pythonTestName.MatchString(f) || !isPythonTest(t, f) })
@@ -70,8 +69,8 @@ func configuresPytest(t *checkout) bool {
 	return false
 }
 
-// hasPythonAtTop: a script somewhere in a repository of another language does
-// not make it a Python project.
+// hasPythonAtTop reports whether the root contains Python files. A script elsewhere in a repository
+// of another language does not make it a Python project.
 func hasPythonAtTop(sources []string) bool {
 	return slices.ContainsFunc(sources, func(f string) bool { return !strings.Contains(f, "/") })
 }
@@ -87,8 +86,8 @@ func isPythonTest(t *checkout, f string) bool {
 	return strings.Contains(text, "unittest") || strings.Contains(text, "pytest") || strings.Contains(text, "def test_")
 }
 
-// pythonTests runs pytest as the project does, or on some files; without pytest,
-// unittest on the files that look like tests.
+// pythonTests runs pytest as the project does, or on some files. Without pytest, it runs unittest
+// on the files that look like tests.
 func pythonTests(t *checkout, files, known []string, shard int) Invocation {
 	run := pytest(t, files, known, shard)
 	run.Probe = []string{"python3", "-c", pythonHas, "pytest"}
@@ -97,8 +96,8 @@ func pythonTests(t *checkout, files, known []string, shard int) Invocation {
 	return run
 }
 
-// pytest adds to the project's own options only what makes a report, and replaces none:
-// xunit1 contains the file and line of each case.
+// pytest adds only report options to the project's own options and replaces none. The xunit1 format
+// contains the file and line of each case.
 func pytest(t *checkout, files, known []string, shard int) Invocation {
 	report := scratch("pytest", "", shard) + ".xml"
 	args := []string{"python3", "-m", "pytest", "--junitxml=" + report, "-o", "junit_family=xunit1"}
@@ -116,7 +115,7 @@ func pytest(t *checkout, files, known []string, shard int) Invocation {
 	run.Only = func(tests []pin.Added) (Invocation, []pin.Added) {
 		covered, has := inFiles(tests, known)
 		narrow := pytest(t, has, has, shard)
-		// A file that cannot be imported must not keep the tests of others from running.
+		// A file that cannot be imported must not prevent the tests in other files from running.
 		narrow.Args = append(narrow.Args, "--continue-on-collection-errors")
 		return narrow, covered
 	}
@@ -142,8 +141,8 @@ var (
 	barePythonTest  = regexp.MustCompile(`(?m)^(async\s+)?def\s+test_`)
 )
 
-// needPytest finds files that unittest cannot run or, worse, silently skips: functions
-// outside classes are not tests for it.
+// needPytest finds files that unittest cannot run or, worse, silently skips: it does not treat
+// functions outside classes as tests.
 func needPytest(root *os.Root, files []string, p *output.Results) {
 	for _, f := range files {
 		text, _ := output.ReadRegular(root, f, maxSource)
@@ -156,8 +155,8 @@ func needPytest(root *os.Root, files []string, p *output.Results) {
 	}
 }
 
-// pythonEnv keeps Python from writing into the checkout and, for unittest, lets tests
-// import what is beside them, as its discovery does.
+// pythonEnv keeps Python from writing into the checkout and, for unittest, lets tests import
+// modules next to them, as its discovery does.
 func pythonEnv(t *checkout, tests []string) map[string]string {
 	env := map[string]string{"PYTHONDONTWRITEBYTECODE": "1"}
 	var dirs []string
@@ -172,11 +171,11 @@ func pythonEnv(t *checkout, tests []string) map[string]string {
 	return env
 }
 
-// pythonSource is where packages are that can be imported only once they are installed.
+// pythonSource is the directory of packages that cannot be imported until they are installed.
 const pythonSource = "src"
 
-// sourceOf is the folder that a Python command needs on its path unless its packages
-// are installed from there, "" if none.
+// sourceOf returns the directory that a Python command needs on its path unless its packages are
+// installed, or "" if there is none.
 func sourceOf(t *checkout) string {
 	if slices.ContainsFunc(t.files, func(f string) bool { return strings.HasPrefix(f, pythonSource+"/") && strings.HasSuffix(f, ".py") }) {
 		return pythonSource
@@ -184,7 +183,7 @@ func sourceOf(t *checkout) string {
 	return ""
 }
 
-// pythonLint takes the best linter that is installed.
+// pythonLint runs the best installed linter.
 func pythonLint() Invocation {
 	env := map[string]string{"NO_COLOR": "1", "PYTHONPYCACHEPREFIX": "/tmp/rgpt-pycache"}
 	compile := Invocation{
@@ -202,8 +201,8 @@ func pythonLint() Invocation {
 	}
 }
 
-// unittestCanary adds a module with one test to the end of those that unittest runs
-// in their order.
+// unittestCanary appends a module with one test to the list of modules, which unittest runs in
+// order.
 func unittestCanary(root *os.Root, inv Invocation, secret string) (Invocation, error) {
 	module, test := CanaryName+secret[:8], "test_"+secret[8:]
 	if err := MakeScratch(root); err != nil {

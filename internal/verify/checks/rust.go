@@ -7,8 +7,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// planRust builds and tests crates. What they need is in cargo's cache or a vendor
-// folder: cargo does not try the network unless the command may use it.
+// planRust builds and tests crates. Their dependencies are in cargo's cache or a vendor directory:
+// cargo does not try the network unless the command may use it.
 func planRust(t *checkout, p planning) []Job {
 	var build, test []Invocation
 	for _, dir := range t.projects("Cargo.toml") {
@@ -39,8 +39,8 @@ var (
 	cargoEnded = regexp.MustCompile(`(?m)^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored; (\d+) measured;`)
 )
 
-// cargoFinished compares the tests that cargo's test programs announce with those in
-// their summaries: a program that was ended by a test has none.
+// cargoFinished compares the number of tests that cargo's test programs announce with the number in
+// their summaries: a program that a test terminated has no summary.
 func cargoFinished(f *Finished, _ output.Paths) {
 	if !f.Result.OK() || f.Result.StdoutTruncated {
 		return

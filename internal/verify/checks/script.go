@@ -9,32 +9,32 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Limits on what is read of the scripts of a package.json.
+// Limits on reading the scripts of a package.json.
 const (
 	maxScript     = 16 << 10 // bytes of one script
-	maxScriptHops = 8        // references from script to script
-	maxScriptRuns = 100      // simple commands of a script and those that it refers to
+	maxScriptHops = 8        // nested calls from script to script
+	maxScriptRuns = 100      // simple commands of a script and of the scripts that it calls
 )
 
 // runnerCall is a test runner that a script starts.
 type runnerCall struct {
 	runner string   // mocha, jest, vitest, …, as in runnerNames
 	args   []string // its arguments; what the shell would expand is ""
-	// last says that arguments passed to the script reach the runner, and dashes how
-	// many "--" must precede them because of the references in between.
+	// last reports whether arguments passed to the script reach the runner; dashes is the number of
+	// "--" that must precede them because of the scripts in between.
 	last   bool
 	dashes int
 }
 
-// script resolves the script of a package.json, and those that it refers to, into the
-// test runners that it starts. It executes nothing, and guesses nothing: it leaves out
-// what it does not understand.
+// script resolves a script of a package.json, including the scripts that it calls, to the test
+// runners that it starts. It executes nothing and guesses nothing: it omits anything that it does
+// not understand.
 type script struct {
 	scripts map[string]string
 	calls   []runnerCall
 	runs    int
-	// unknown says that something may run tests without being readable here, such as
-	// the scripts of other packages or an unknown program.
+	// unknown is true if something that cannot be read here may run tests, such as a script of
+	// another package or an unknown program.
 	unknown bool
 }
 
@@ -44,7 +44,8 @@ func runnersOf(scripts map[string]string, name string) script {
 	return s
 }
 
-// follow reads one script. last reports whether arguments of the whole reach its end.
+// follow reads one script. last reports whether arguments of the outermost script reach the end of
+// this one.
 func (s *script) follow(name string, last bool, dashes int, path []string) {
 	text := s.scripts[name]
 	if len(text) > maxScript || len(path) >= maxScriptHops || slices.Contains(path, name) {
@@ -76,8 +77,7 @@ func (s *script) follow(name string, last bool, dashes int, path []string) {
 	})
 }
 
-// endOf is the simple command that text appended to a script becomes part of, nil if
-// none.
+// endOf returns the simple command to which text appended to a script belongs, or nil.
 func endOf(file *syntax.File) *syntax.CallExpr {
 	if len(file.Stmts) == 0 {
 		return nil
@@ -98,7 +98,7 @@ func endOf(file *syntax.File) *syntax.CallExpr {
 	}
 }
 
-// literalWord is a word without its quotes, "" if the shell would expand it.
+// literalWord returns a word without its quotes, or "" if the shell would expand it.
 func literalWord(w *syntax.Word) string {
 	var b strings.Builder
 	for _, part := range w.Parts {
@@ -122,23 +122,23 @@ func literalWord(w *syntax.Word) string {
 	return b.String()
 }
 
-// runnerNames are the known test runners, by the name of their program.
+// runnerNames maps program names to the known test runners.
 var runnerNames = map[string]string{
 	"mocha": "mocha", "_mocha": "mocha", "jest": "jest", "vitest": "vitest", "ava": "ava", "tape": "tape",
 	"tap": "tap", "jasmine": "jasmine", "uvu": "uvu", "playwright": "playwright", "react-scripts": "jest",
 }
 
-// wrappers start another program, which follows their own arguments.
+// wrappers start another program, named after their own arguments.
 var wrappers = map[string]bool{
 	"cross-env": true, "cross-env-shell": true, "env": true, "c8": true, "nyc": true, "dotenv": true, "env-cmd": true,
 	"npx": true, "pnpx": true, "bunx": true, "time": true, "nice": true, "xvfb-run": true, "timeout": true, "exec": true,
 }
 
-// inModules finds the package in a path of an installed program:
+// inModules finds the package in the path of an installed program:
 // ./node_modules/vitest/dist/cli-wrapper.js, node_modules/.bin/mocha.
 var inModules = regexp.MustCompile(`(?:^|/)node_modules/(?:\.bin/)?((?:@[\w.-]+/)?[\w.-]+)`)
 
-// program is the name by which a program is known.
+// program returns the package or base name of a program.
 func program(word string) string {
 	if m := inModules.FindStringSubmatch(word); m != nil {
 		return m[1]
@@ -152,7 +152,7 @@ func (s *script) command(words []string, last bool, dashes int, path []string) {
 		first, rest := program(words[0]), words[1:]
 		switch {
 		case strings.Contains(words[0], "=") && !strings.HasPrefix(words[0], "-"):
-			words = rest // what cross-env and env set
+			words = rest // variables set by cross-env and env
 			continue
 		case wrappers[first]:
 			words = s.wrapped(rest)
@@ -190,9 +190,9 @@ var testless = set(
 	"graphql-codegen",
 	// servers to test against
 	"wait-on", "kill-port", "http-server", "serve",
-	// uses of coverage: nyc report, c8 check-coverage
+	// coverage tools: nyc report, c8 check-coverage
 	"report", "check-coverage", "codecov", "coveralls",
-	// package managers, and what they do besides running something
+	// package managers, and their subcommands that run nothing
 	"install", "i", "ci", "add", "pack", "publish", "audit", "link", "dedupe", "why", "husky", "patch-package",
 )
 
@@ -214,8 +214,8 @@ func (s *script) found(runner string, args []string, last bool, dashes int) {
 	s.calls = append(s.calls, runnerCall{runner: runner, args: args, last: last, dashes: dashes})
 }
 
-// wrapped is what a wrapper starts: the words from the first one that is a program
-// which can run tests. If there is none it must begin with a program that runs none.
+// wrapped returns the command that a wrapper starts: the words from the first program that can run
+// tests. Without one, the command must begin with a program that runs no tests.
 func (s *script) wrapped(words []string) []string {
 	for i, w := range words {
 		name := program(w)
@@ -232,7 +232,7 @@ func (s *script) wrapped(words []string) []string {
 	return nil
 }
 
-// node examines what node is to run: its own test runner, or another one's file.
+// node examines the arguments of node: it runs its own test runner or the file of another one.
 func (s *script) node(name string, args []string, last bool, dashes int) {
 	for i, a := range args {
 		switch {
@@ -254,8 +254,8 @@ func (s *script) node(name string, args []string, last bool, dashes int) {
 	s.unknown = s.unknown || hasOperand(args)
 }
 
-// hasOperand: node is given a program, such as scripts/check, besides options and their
-// values.
+// hasOperand reports whether node is given a program, such as scripts/check, besides options and
+// their values.
 func hasOperand(args []string) bool {
 	for i, a := range args {
 		value := i > 0 && (takesValue[args[i-1]] || evaluates[args[i-1]])
@@ -272,8 +272,8 @@ var evaluates = set("-e", "--eval", "-p", "--print", "-pe")
 // takesValue are the options of node that are followed by their value.
 var takesValue = map[string]bool{"-r": true, "--require": true, "--import": true, "--loader": true, "--experimental-loader": true, "-C": true, "--conditions": true}
 
-// manager follows a call of a package manager: a script by its name, a test runner, or
-// all packages of a workspace. It returns the words of anything else that is started.
+// manager follows a call of a package manager: a script by its name, a test runner, or all packages
+// of a workspace. It returns the words of any other command that is started.
 func (s *script) manager(name string, args []string, last bool, dashes int, path []string) []string {
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		if slices.Contains([]string{"-r", "--recursive", "-w", "--workspace", "--workspaces", "-ws", "--filter", "-F", "--cwd", "-C", "--prefix", "--dir"}, strings.SplitN(args[0], "=", 2)[0]) {
@@ -312,13 +312,12 @@ func (s *script) manager(name string, args []string, last bool, dashes int, path
 		if name == "npm" {
 			return nil
 		}
-		return append([]string{verb}, rest...) // a program of node_modules/.bin
+		return append([]string{verb}, rest...) // a program in node_modules/.bin
 	}
 	if name == "npm" && !slices.Contains(rest, "--") {
 		dashes++
 	}
-	// Arguments of the reference narrow what the script does, and say nothing about its
-	// runner.
+	// Arguments in the call narrow what the script does and do not affect its runner.
 	s.follow(verb, last, dashes, path)
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 // Switch reports whether a stage runs.
 type Switch string
 
-// The positions of a switch. Empty means auto.
+// The values of a switch. Empty means auto.
 const (
 	SwitchAuto Switch = "auto"  // if something is configured or detected
 	SwitchOn   Switch = "true"  // always; having nothing to run is a finding
@@ -36,11 +36,11 @@ type Settings struct {
 	Security     StageSettings `json:"security"`
 	Custom       []Custom      `json:"custom"`
 	RerunFailed  int           `json:"rerun_failed"`  // how often failed tests run again
-	RequireTests bool          `json:"require_tests"` // having no tests is a major finding, otherwise a minor one, or a medium one if all were skipped
-	// PinnedTests says how a change of tests counts. No check of Plan depends on it.
+	RequireTests bool          `json:"require_tests"` // true makes having no tests a major finding; otherwise it is minor, or medium if all were skipped
+	// PinnedTests specifies how a change to tests counts. It does not affect Plan.
 	PinnedTests verdict.PinnedTests `json:"pinned_tests,omitempty"`
-	// NewTests says how a new test counts that does not need its change. No check of
-	// Plan depends on it.
+	// NewTests specifies how a new test that does not need its change counts. It does not affect
+	// Plan.
 	NewTests verdict.NewTests `json:"prove_new_tests,omitempty"`
 }
 
@@ -57,7 +57,7 @@ func (s Settings) stage(c contract.Category) StageSettings {
 	}
 }
 
-// check refuses settings that would be interpreted differently than intended.
+// check rejects settings that would not do what the user intended.
 func (s Settings) check() error {
 	for _, c := range contract.Categories()[:4] {
 		set := s.stage(c)
@@ -95,7 +95,7 @@ type StageSettings struct {
 	Format   output.Format     `json:"format"`
 	Report   string            `json:"report"`   // glob of the files that the command writes, relative to the root
 	Severity contract.Severity `json:"severity"` // of errors; empty means the stage's default
-	Network  Hosts             `json:"network"`  // that its commands may reach
+	Network  Hosts             `json:"network"`  // hosts that its commands may reach
 }
 
 // Custom is a check defined by the user.
@@ -106,14 +106,14 @@ type Custom struct {
 	Report   string            `json:"report"`
 	Severity contract.Severity `json:"severity"`
 	Timeout  time.Duration     `json:"timeout"`
-	Network  Hosts             `json:"network"` // that its command may reach
+	Network  Hosts             `json:"network"` // hosts that its command may reach
 }
 
 // Hosts are patterns of hosts. An empty list means no network.
 type Hosts []string
 
-// UnmarshalJSON reads a list. The true or false of runs created before lists existed is
-// read as an empty list: an unrestricted network is no longer available.
+// UnmarshalJSON reads a list. A boolean, from runs created before lists existed, is read as an
+// empty list: an unrestricted network is no longer available.
 func (h *Hosts) UnmarshalJSON(data []byte) error {
 	var old bool
 	if json.Unmarshal(data, &old) == nil {
@@ -141,8 +141,8 @@ func badSetting(format string, args ...any) error {
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, format, args...)
 }
 
-// checkGlob says what is wrong with a pattern of reports, nil if nothing: it must not
-// leave the checkout, nor be expensive.
+// checkGlob validates a report pattern: it must not point outside the checkout or be expensive to
+// match.
 func checkGlob(pattern string) error {
 	if path.IsAbs(pattern) || !filepath.IsLocal(pattern) {
 		return errors.New("points outside the repository; expected a pattern relative to its root")
@@ -150,8 +150,7 @@ func checkGlob(pattern string) error {
 	return glob.Check(pattern)
 }
 
-// NetworkSetting names the line of configuration that lists the hosts which checks of
-// a category may reach.
+// NetworkSetting names the setting that lists the hosts that checks of a category may reach.
 func NetworkSetting(c contract.Category) string {
 	if c == contract.CategoryCustom {
 		return "network of the check in verification.custom"

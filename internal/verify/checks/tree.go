@@ -13,23 +13,22 @@ import (
 
 const (
 	maxTree   = 100_000 // entries that planning visits
-	maxSource = 1 << 20 // bytes that planning reads of one file
+	maxSource = 1 << 20 // bytes that planning reads from one file
 )
 
-// checkout is a checkout as planning sees it: its regular files, found without
-// following a symbolic link.
+// checkout is a checkout as planning sees it: its regular files, found without following symbolic
+// links.
 type checkout struct {
 	root  *os.Root
 	files []string // slash-separated, sorted
 }
 
-// skippedDirs hold third-party code, which tools leave out.
+// skippedDirs contain third-party code, which tools ignore.
 var skippedDirs = map[string]bool{
 	"node_modules": true, "bower_components": true, "site-packages": true, "__pycache__": true,
 }
 
-// outputDirs hold, by the conventions of Node and Python, dependencies and build
-// output.
+// outputDirs contain dependencies and build output, by Node and Python convention.
 var outputDirs = map[string]bool{
 	"vendor": true, "venv": true, "env": true, "target": true, "dist": true, "build": true,
 	"coverage": true, "third_party": true,
@@ -75,7 +74,7 @@ func (t *checkout) walk() error {
 		case d.Type().IsRegular():
 			t.files = append(t.files, p)
 		}
-		return nil //nolint:nilerr // what cannot be read is left out here
+		return nil //nolint:nilerr // unreadable entries are skipped here
 	})
 	slices.Sort(t.files)
 	return err
@@ -107,8 +106,8 @@ func (t *checkout) match(ok func(p string) bool) []string {
 	return out
 }
 
-// projects returns the directories of a kind of project: the root if it has one of the
-// marker files, otherwise the directories just below that have one.
+// projects returns the directories of a kind of project: the root if it has one of the marker
+// files, otherwise the directories up to two levels below it that have one.
 func (t *checkout) projects(markers ...string) []string {
 	if slices.ContainsFunc(markers, t.has) {
 		return []string{"."}
@@ -127,7 +126,7 @@ func (t *checkout) projects(markers ...string) []string {
 
 func depth(dir string) int { return strings.Count(dir, "/") + 1 }
 
-// inFixture: a project inside test data is data.
+// inFixture reports whether a directory is inside test data: a project there is data.
 func inFixture(dir string) bool {
 	for part := range strings.SplitSeq(dir, "/") {
 		if part == "testdata" || part == "fixtures" || part == "__fixtures__" || strings.HasPrefix(part, "_") {
@@ -137,7 +136,7 @@ func inFixture(dir string) bool {
 	return false
 }
 
-// relTo is p relative to dir, for p inside dir.
+// relTo returns p, which is inside dir, relative to dir.
 func relTo(dir, p string) string {
 	if dir == "." || dir == "" {
 		return p
@@ -145,7 +144,7 @@ func relTo(dir, p string) string {
 	return strings.TrimPrefix(p, dir+"/")
 }
 
-// up is p relative to dir, for any p below the root.
+// up returns p, which is anywhere below the root, relative to dir.
 func up(dir, p string) string {
 	if dir == "." || dir == "" {
 		return p
@@ -164,5 +163,5 @@ func roundRobin[T any](items []T, n int) [][]T {
 	return shards
 }
 
-// maxShards keeps a wrong setting from creating thousands of checks.
+// maxShards prevents a wrong setting from creating thousands of checks.
 const maxShards = 64

@@ -13,8 +13,8 @@ var (
 	cargoSum    = regexp.MustCompile(`^test result: \w+\. (\d+) passed; (\d+) failed;`)
 )
 
-// parseCargo reads the output of cargo test: results on stdout, the targets they belong
-// to on stderr. The two are not in step, so a case is identified by its path alone.
+// parseCargo reads the output of cargo test: results on stdout, their targets on stderr. The two
+// streams are not synchronized, so only its path identifies a case.
 func parseCargo(stdout []byte, s Paths) Results {
 	var out Results
 	failures := map[string]int{}
@@ -54,7 +54,7 @@ func parseCargo(stdout []byte, s Paths) Results {
 		}
 	}
 	if passed > ran {
-		out.Problems = append(out.Problems, Problem{Level: Warning, Message: "the output names " + itoa(passed) + " passed tests, but the summaries show only " + itoa(ran)})
+		out.Problems = append(out.Problems, Problem{Level: Warning, Message: "the output lists " + itoa(passed) + " passed tests, but the summaries count only " + itoa(ran)})
 	}
 	return out
 }
@@ -73,8 +73,8 @@ func cargoResult(m []string) Case {
 	return c
 }
 
-// cargoExplain collects the message of a failed test's panic, and its place. The output
-// before it says less, the stack after it nothing more.
+// cargoExplain collects the message and the location of a failed test's panic. The output before it
+// is less informative, and the stack after it adds nothing.
 func cargoExplain(c *Case, line string, s Paths) (more bool) {
 	if strings.HasPrefix(line, "stack backtrace:") || strings.HasPrefix(line, "note: ") {
 		return false

@@ -1,8 +1,8 @@
-// Package output reads what build tools, test runners and linters print and write: test
-// cases, problems, and the files that they leave.
+// Package output reads the output and the reports of build tools, test runners and linters: test
+// cases, problems and attached files.
 //
-// All of it is hostile. Texts are cut, stripped of terminal codes and made valid UTF-8,
-// paths outside the checkout are dropped, and work grows with the size of the input.
+// All input is hostile. Texts are cut, stripped of terminal codes and made valid UTF-8, paths
+// outside the checkout are dropped, and processing time is proportional to the input size.
 package output
 
 import (
@@ -39,8 +39,7 @@ func Parse(f Format, data []byte, s Paths, cut bool) (Results, error) {
 	}
 }
 
-// Sniff recognizes a format by its beginning. For an unknown format the exit code
-// decides.
+// Sniff recognizes a format by its first bytes. For an unknown format, the exit code decides.
 func Sniff(data []byte) Format {
 	head := bytes.TrimLeft(bytes.TrimPrefix(data[:min(len(data), 64<<10)], []byte("\xef\xbb\xbf")), " \t\r\n")
 	firstLine, _, _ := bytes.Cut(head, []byte("\n"))
@@ -61,11 +60,10 @@ func Sniff(data []byte) Format {
 	return FormatExitCode
 }
 
-// Format names what a command prints or writes.
+// Format names the format of a command's output or report.
 type Format string
 
-// The formats. Empty means auto: the report's or the output's first bytes
-// decide.
+// The formats. Empty means auto: the report's or the output's first bytes decide.
 const (
 	FormatAuto       Format = "auto"
 	FormatGoTest     Format = "go-test-json"
@@ -76,7 +74,7 @@ const (
 	FormatExitCode   Format = "exit-code"
 )
 
-// Formats of tools that only detection uses.
+// Formats used only by detected commands.
 const (
 	FormatUnittest Format = "unittest"
 	FormatCargo    Format = "cargo-test"

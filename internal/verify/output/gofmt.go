@@ -18,7 +18,7 @@ func parseFileList(data []byte, s Paths) Results {
 	return out
 }
 
-// GoIgnores reports whether the pattern ./... leaves out a directory.
+// GoIgnores reports whether the pattern ./... skips a directory.
 func GoIgnores(dir string) bool {
 	for part := range strings.SplitSeq(dir, "/") {
 		if part == "testdata" || part == "vendor" || strings.HasPrefix(part, "_") {

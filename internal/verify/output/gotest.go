@@ -22,8 +22,7 @@ type GoEvent struct {
 	FailedBuild string
 }
 
-// goTestState is what the events say about one test or, without a name, about a
-// package.
+// goTestState is the state of one test or, without a test name, of a package.
 type goTestState struct {
 	pkg, test string
 	begun     bool
@@ -36,13 +35,13 @@ type goTestState struct {
 // goKey finds a test.
 type goKey struct{ pkg, test string }
 
-// goTestParser folds events. Its rules favour failure: a test that failed once stays
-// failed, one that never began does not count, one that never ended failed.
+// goTestParser combines events into results. Its rules favour failure: a test that failed once
+// stays failed, a test that never began does not count, and a test that never ended has failed.
 type goTestParser struct {
 	tests      map[goKey]*goTestState
 	order      []goKey
 	builds     map[string]*strings.Builder
-	broken     map[string]bool // packages that did not build
+	broken     map[string]bool // packages that failed to build
 	otherLines []string        // lines that are not events
 }
 
@@ -51,8 +50,8 @@ const (
 	maxGoName     = 1000     // bytes of the name of a test or package
 )
 
-// parseGoTest reads the output of go test -json. cut says that the middle of
-// it is missing: then a test without an end has not failed.
+// parseGoTest reads the output of go test -json. cut reports that the middle of the output is
+// missing: then a test without an end has not failed.
 func parseGoTest(data []byte, s Paths, cut bool) Results {
 	p := goTestParser{tests: map[goKey]*goTestState{}, builds: map[string]*strings.Builder{}, broken: map[string]bool{}}
 	for line := range bytes.Lines(data) {
@@ -113,7 +112,7 @@ func (p *goTestParser) build(e GoEvent) {
 	}
 }
 
-// parentTest is the test around a subtest, "" for a top-level one.
+// parentTest returns the parent of a subtest, or "" for a top-level test.
 func parentTest(test string) string { return test[:max(0, strings.LastIndexByte(test, '/'))] }
 
 func (p *goTestParser) state(k goKey) *goTestState {
@@ -174,8 +173,7 @@ func (p *goTestParser) result(s Paths, cut bool) Results {
 	return out
 }
 
-// failUnfinished fails the tests that never ended, and returns which tests have a failed
-// subtest.
+// failUnfinished fails the tests that never ended, and returns which tests have a failed subtest.
 func (p *goTestParser) failUnfinished(cut bool) map[goKey]bool {
 	failedBelow := map[goKey]bool{}
 	for _, k := range p.order {
@@ -215,8 +213,8 @@ func (t *goTestState) testCase(s Paths) Case {
 	return c
 }
 
-// failureText finds where a test fails and why: its first message, or its panic with
-// the innermost frame in the checkout.
+// failureText returns the location and the reason of a failure: the first message, or the panic
+// with its innermost frame in the checkout.
 func (t *goTestState) failureText(s Paths) (file string, line int, text string) {
 	var said []string
 	panicked := ""
@@ -252,8 +250,8 @@ func (t *goTestState) failureText(s Paths) (file string, line int, text string) 
 	return file, line, text
 }
 
-// packageProblem: a package that failed without a failed test, for example by TestMain,
-// its own timeout or a fatal error.
+// packageProblem describes a package that failed without a failed test, for example because of
+// TestMain, a timeout or a fatal error.
 func (t *goTestState) packageProblem(s Paths) Problem {
 	file, line, text := t.failureText(s)
 	if text == "" || text == "the test did not finish" {
@@ -262,7 +260,7 @@ func (t *goTestState) packageProblem(s Paths) Problem {
 	return Problem{Level: Error, Path: file, Line: line, Rule: Name(t.pkg), Message: Message(t.pkg + ": " + text)}
 }
 
-// buildProblems are the messages of the compiler and of vet.
+// buildProblems adds the messages of the compiler and of vet.
 func (p *goTestParser) buildProblems(out *Results, s Paths) {
 	var text strings.Builder
 	for _, pkg := range slices.Sorted(maps.Keys(p.builds)) {

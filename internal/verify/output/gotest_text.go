@@ -5,14 +5,14 @@ import (
 	"encoding/json"
 )
 
-// GoText turns the output of go test -json, in pieces of any size, into what go test
-// prints without -json.
+// GoText converts the output of go test -json, in chunks of any size, into the output of go test
+// without -json.
 type GoText struct {
 	line   []byte
 	Hidden string // test that is left out
 }
 
-// Convert returns the text of the lines that a piece completes.
+// Convert returns the text of the lines that a chunk completes.
 func (g *GoText) Convert(chunk []byte) []byte {
 	var out []byte
 	for {
@@ -29,7 +29,7 @@ func (g *GoText) Convert(chunk []byte) []byte {
 	return out
 }
 
-// Rest returns the text of what is left at the end.
+// Rest returns the text of the incomplete last line.
 func (g *GoText) Rest() []byte {
 	out := g.text(g.line)
 	g.line = nil

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// javaFrame is a line of a stack: at com.example.AppTest.fails(AppTest.java:12)
+// javaFrame matches a stack frame: at com.example.AppTest.fails(AppTest.java:12)
 var javaFrame = regexp.MustCompile(`^\s*at (?:[^\s()/]+/)*([\w$.]+)\.[\w$<>]+\((\w+\.(?:java|kt|scala|groovy)):(\d+)\)`)
 
-// javaFrames are the places of a stack in reverse, so that the innermost comes last.
-// The path is that of the package; resolveJava finds the source root.
+// javaFrames returns the locations of a stack in reverse order: the innermost frame comes last.
+// Paths are package paths; resolveJava finds the source root.
 func javaFrames(body string) []Problem {
 	var out []Problem
 	for line := range strings.Lines(body) {

@@ -8,7 +8,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// jestReport is the JSON that jest and, in the same form, vitest write.
+// jestReport is the JSON report of jest; vitest uses the same format.
 type jestReport struct {
 	TestResults []jestFile `json:"testResults"`
 }
@@ -31,8 +31,8 @@ type jestCase struct {
 	} `json:"location"`
 }
 
-// parseJest reads the JSON of jest and vitest. A file that could not be loaded is a
-// problem, not a test: both count it that way themselves.
+// parseJest reads the JSON of jest and vitest. A file that could not be loaded is a problem, not a
+// test: both runners count it that way.
 func parseJest(data []byte, s Paths) (Results, error) {
 	var r jestReport
 	if err := json.Unmarshal(data, &r); err != nil {
@@ -57,7 +57,7 @@ func parseJest(data []byte, s Paths) (Results, error) {
 	return out, nil
 }
 
-// jestFileProblem says why a file failed in which no test failed.
+// jestFileProblem describes why a file failed although none of its tests did.
 func jestFileProblem(file, text string, s Paths) Problem {
 	p := Problem{Level: Error, Path: file, Rule: "test-file", Message: "the test file failed outside of its tests"}
 	for _, at := range locations(text, s) {

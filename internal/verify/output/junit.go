@@ -16,8 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Real reports are a handful of levels deep. The library keeps the text of every
-// element together with that of all enclosing ones, so that depth multiplies size.
+// Real reports have only a few levels. The library stores the text of each element again for every
+// enclosing element, so depth multiplies memory use.
 const (
 	maxXMLDepth    = 12
 	maxXMLElements = 400_000
@@ -39,7 +39,7 @@ func parseJUnit(data []byte, s Paths) (Results, error) {
 	return out, nil
 }
 
-// checkXML refuses what no test runner writes and what would be too expensive.
+// checkXML rejects XML that no test runner writes or that would be too expensive to parse.
 func checkXML(data []byte) error {
 	if len(data) > MaxReportBytes {
 		return ErrTooLarge
@@ -75,7 +75,7 @@ func checkXML(data []byte) error {
 
 var xmlProlog = regexp.MustCompile(`^(?:\xef\xbb\xbf)?\s*<\?xml[^>]*\?>`)
 
-// withoutProlog: the library puts the document into an element, where a
+// withoutProlog removes the XML declaration: the library wraps the document in an element, where a
 // declaration is an error.
 func withoutProlog(data []byte) []byte { return xmlProlog.ReplaceAll(data, nil) }
 
@@ -92,7 +92,7 @@ func junitSuite(out *Results, suite junit.Suite, s Paths, outer string) {
 func junitCase(t junit.Test, suite junit.Suite, s Paths, file string) Case {
 	var c Case
 	group := t.Classname
-	if group == "" || group == "test" { // what node's reporter writes
+	if group == "" || group == "test" { // names written by node's reporter
 		group = suite.Name
 	}
 	c.Name = Name(strings.TrimPrefix(group+"."+t.Name, "."))
@@ -114,7 +114,7 @@ func junitCase(t junit.Test, suite junit.Suite, s Paths, file string) Case {
 	return c
 }
 
-// junitFailure extracts message and place from a failed case.
+// junitFailure extracts the message and the location of a failed case.
 func junitFailure(c *Case, t junit.Test, s Paths) {
 	body := ""
 	if t.Error != nil {
@@ -129,7 +129,7 @@ func junitFailure(c *Case, t junit.Test, s Paths) {
 	c.Frames = javaFrames(body)
 	for _, p := range locations(body, s) {
 		if c.File == "" || p.Path == c.File {
-			c.Location = p.Location() // the last one is where it was raised
+			c.Location = p.Location() // the last one is where the error was raised
 		}
 	}
 	if c.Location == "" {

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// pattern reads a message that is on one line. Groups are named file, line, level, rule
-// and message.
+// pattern matches a single-line message. Its groups are named file, line, level, rule and message.
 type pattern struct {
 	re     *regexp.Regexp
 	groups map[string]int
@@ -27,7 +26,7 @@ func compile(expr string) pattern {
 	return p
 }
 
-// linePatterns are tried in order; the first that matches reads the line.
+// linePatterns are tried in order; the first match applies.
 var linePatterns = []pattern{
 	// javac by Maven: [ERROR] /w/src/A.java:[3,5] message
 	compile(`^\[(?P<level>ERROR|WARNING)\] (?P<file>/?[^\s:\[\]]+):\[(?P<line>\d+)(?:,\d+)?\] (?P<message>.+)$`),
@@ -49,11 +48,10 @@ var linePatterns = []pattern{
 	compile(`^(?P<file>(?:[^\s:]*/)?(?:go\.mod|go\.work|Makefile|GNUmakefile|Dockerfile)):(?P<line>\d+)(?::\d+)?: (?P<message>.+)$`),
 }
 
-// ParseText searches the output of compilers, linters and interpreters for places and
-// messages.
+// ParseText searches the output of compilers, linters and interpreters for locations and messages.
 func ParseText(data []byte, s Paths) []Problem {
 	const half = 1 << 20
-	if len(data) > 2*half { // patterns cost more than a hostile output is worth
+	if len(data) > 2*half { // limits the cost of matching hostile output
 		data = slices.Concat(data[:half], []byte("\n"), data[len(data)-half:])
 	}
 	t := textParser{paths: s}
@@ -73,12 +71,12 @@ func ParseText(data []byte, s Paths) []Problem {
 	return t.found
 }
 
-// textParser remembers what earlier lines say about later ones.
+// textParser stores context from earlier lines.
 type textParser struct {
 	paths Paths
 	found []Problem
 	file  string  // the heading of eslint or compileall
-	rustc Problem // error[E0308]: message, before its place
+	rustc Problem // error[E0308]: message, before its location
 	trace Problem // innermost frame of a Python traceback
 	in    bool    // within a traceback
 }
@@ -97,7 +95,7 @@ func (t *textParser) line(all []string, n int) {
 	}
 }
 
-// single reads messages that are on one line.
+// single reads single-line messages.
 func (t *textParser) single(line string) {
 	for _, p := range linePatterns {
 		m := p.re.FindStringSubmatch(line)
@@ -112,7 +110,7 @@ func (t *textParser) single(line string) {
 		}
 		file := t.paths.rel(get("file"))
 		if file == "" {
-			return // a place that is not in the checkout
+			return // a location outside the checkout
 		}
 		t.add(Problem{Level: textLevel(get("level")), Path: file, Line: Number(get("line")), Rule: Name(get("rule")), Message: Message(get("message"))})
 		return
@@ -144,7 +142,7 @@ func (t *textParser) python(line string) bool {
 		return true
 	}
 	if m := pythonFrame.FindStringSubmatch(line); m != nil {
-		// A syntax error comes as a frame without a traceback around it.
+		// A syntax error is a frame without a traceback.
 		if f := t.paths.rel(m[1]); f != "" {
 			t.trace = Problem{Level: Error, Path: f, Line: Number(m[2])}
 		}
@@ -201,8 +199,7 @@ var (
 	rustPlace = regexp.MustCompile(`^\s*--> (\S+?):(\d+):\d+$`)
 )
 
-// rust joins the heading of a diagnostic with the place below it. Ruff uses the same
-// format.
+// rust joins the heading of a diagnostic with the location below it. Ruff uses the same format.
 func (t *textParser) rust(line string) bool {
 	if m := rustHead.FindStringSubmatch(line); m != nil {
 		t.rustc = Problem{Level: textLevel(m[1]), Rule: m[2], Message: Message(m[3])}
@@ -243,7 +240,7 @@ var (
 	nodeError = regexp.MustCompile(`^(?:Uncaught )?(?:\w*Error|AssertionError)(?: \[\w+\])?: .+$`)
 )
 
-// node prints the place of an uncaught error, the source, and then the error.
+// node prints the location of an uncaught error, the source line, and then the error.
 func (t *textParser) node(all []string, n int) bool {
 	m := nodeHead.FindStringSubmatch(all[n])
 	if m == nil {
@@ -270,7 +267,7 @@ var locationPatterns = []*regexp.Regexp{
 	regexp.MustCompile(`^(?:E\s+)?([^\s:]+\.[A-Za-z]{1,5}):(\d+)(?::\d+)?(?::|$)`),                // pytest, Go and many
 }
 
-// locations are the places in the checkout that a stack or a message names, in order.
+// locations returns the locations in the checkout that a stack or a message names, in order.
 func locations(text string, s Paths) []Problem {
 	var out []Problem
 	for line := range strings.Lines(Bound(text, 256<<10)) {
@@ -311,7 +308,7 @@ func float(s string) float64 {
 	return f
 }
 
-// milliseconds of a duration that a tool reports. A year is more than any test takes.
+// milliseconds converts a duration that a tool reports. A year is more than any test takes.
 func milliseconds(seconds float64) int64 {
 	const year = 365 * 24 * 3600
 	if math.IsNaN(seconds) || seconds < 0 {

@@ -9,14 +9,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// Paths says where a command ran, to turn paths in its output into paths in the checkout.
+// Paths describes where a command ran. It converts paths in the output into paths in the checkout.
 type Paths struct {
 	Root   string            // on the host
 	Dir    string            // working directory, relative to Root
 	GoDirs map[string]string // Go modules: path → directory
 }
 
-// goFile is the path of a file that a test names by its base name.
+// goFile returns the path of a file that a test refers to by its base name.
 func (s Paths) goFile(pkg, file string) string {
 	if path.IsAbs(file) || strings.Contains(file, "/") {
 		return s.rel(file)
@@ -28,8 +28,8 @@ func (s Paths) goFile(pkg, file string) string {
 	return Name(path.Join(dir, file))
 }
 
-// rel turns a path as a tool prints it into one relative to the checkout. It is empty
-// for a path outside the checkout.
+// rel converts a path printed by a tool into a path relative to the checkout. It returns "" for a
+// path outside the checkout.
 func (s Paths) rel(p string) string {
 	p = strings.TrimSpace(p)
 	if rest, ok := strings.CutPrefix(p, "file://"); ok {
@@ -88,7 +88,7 @@ func Below(p, dir string) bool {
 	return dir == "." || p == dir || strings.HasPrefix(p, dir+"/")
 }
 
-// ScratchDir is where detected commands write their reports: inside the checkout, as
-// nothing else outlives the sandbox. The name begins with a dot so that linters and
-// test runners ignore it.
+// ScratchDir is the directory in which detected commands write their reports. It is inside the
+// checkout, because nothing else outlives the sandbox. The name begins with a dot so that linters
+// and test runners ignore it.
 const ScratchDir = ".rgpt-verify"

@@ -9,7 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// The report of Playwright's JSON reporter, the parts that are used.
+// pwReport contains the parts of Playwright's JSON report that are used.
 type pwReport struct {
 	Config struct {
 		RootDir string `json:"rootDir"`
@@ -135,8 +135,8 @@ func pwCase(spec pwSpec, t pwTest, titles []string, rootDir string, s Paths) Cas
 	return c
 }
 
-// status: what the reporter does not call expected, flaky or skipped failed, and what
-// it calls expected must have run.
+// status returns the status of a test: a test that is not expected, flaky or skipped has failed,
+// and an expected one without results was skipped.
 func (t pwTest) status() contract.TestStatus {
 	switch t.Status {
 	case "expected":
@@ -152,7 +152,7 @@ func (t pwTest) status() contract.TestStatus {
 	return contract.TestFailed
 }
 
-// explain takes message and place from the first error of the test.
+// explain copies the message and the location of the test's first error.
 func (t pwTest) explain(c *Case, s Paths) {
 	for _, r := range t.Results {
 		all := r.Errors
@@ -167,7 +167,7 @@ func (t pwTest) explain(c *Case, s Paths) {
 			return
 		}
 		if r.Status == "timedOut" || r.Status == "interrupted" {
-			c.Message = "the test was " + map[string]string{"timedOut": "ended at its time limit", "interrupted": "interrupted"}[r.Status]
+			c.Message = "the test was " + map[string]string{"timedOut": "stopped at its time limit", "interrupted": "interrupted"}[r.Status]
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Level is the seriousness that a tool assigns to a problem.
+// Level is the severity that a tool assigns to a problem.
 type Level string
 
 // The levels.
@@ -18,8 +18,8 @@ const (
 	Note    Level = "note"
 )
 
-// Problem is what a tool reports. Path is relative to the checkout, and empty if it is
-// outside or unknown.
+// Problem is a problem reported by a tool. Path is relative to the checkout and empty if it is
+// outside the checkout or unknown.
 type Problem struct {
 	Level   Level
 	Path    string
@@ -31,7 +31,7 @@ type Problem struct {
 // Location is the file and line of the problem.
 func (p Problem) Location() string { return Location(p.Path, p.Line) }
 
-// Location is a file and a line of it: a.go:12.
+// Location formats a file and a line: a.go:12.
 func Location(file string, line int) string {
 	switch {
 	case file == "":
@@ -52,17 +52,17 @@ type Case struct {
 	Frames []Problem
 }
 
-// Results is what the output or a report of a command says.
+// Results are the parsed results of a command, from its output or a report.
 type Results struct {
 	Cases       []Case
 	Problems    []Problem
 	Attachments []Attachment
-	// Unexplained: something failed besides the failed cases. If those pass later, the
+	// Unexplained is true if something failed besides the failed cases. If those pass later, the
 	// command has still failed.
 	Unexplained bool
-	// Reported is the runner's own count of its tests; nil if it gives none.
+	// Reported is the runner's own count of its tests; nil if it reports none.
 	Reported *contract.TestSummary
-	// NotTAP: the count is from a runner that does not write TAP.
+	// NotTAP is true if the count is from a runner that does not write TAP.
 	NotTAP bool
 }
 
@@ -84,9 +84,8 @@ func (p *Results) Add(more Results) {
 	}
 }
 
-// Summary counts the tests: by the runner's own count if it gives one, but never with
-// fewer failures than its cases have. A test that failed first and passed later is
-// flaky.
+// Summary counts the tests. It uses the runner's own count if there is one, but never returns fewer
+// failures than there are failed cases. A test that failed first and passed later is flaky.
 func (p *Results) Summary() contract.TestSummary {
 	cases := Summarize(p.Cases)
 	if p.Reported == nil {
@@ -109,8 +108,7 @@ func (p *Results) Failed() []Case {
 	return out
 }
 
-// Attachment is a file that a report names. The path is hostile: it is what the report
-// says.
+// Attachment is a file named by a report. The path is hostile input from the report.
 type Attachment struct {
 	name string
 	Path string
@@ -135,7 +133,7 @@ func Summarize(cases []Case) contract.TestSummary {
 	return s
 }
 
-// artifactType uses the media type that the reporter states, otherwise the name.
+// artifactType uses the media type that the reporter specifies, otherwise the file name.
 func artifactType(mediaType, p string) contract.ArtifactType {
 	ext := strings.ToLower(path.Ext(p))
 	switch {

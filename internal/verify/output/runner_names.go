@@ -7,14 +7,14 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// failedNames are the names of failed tests of one runner, each of them once: jest
-// repeats them in a summary.
+// failedNames are the names of one runner's failed tests without duplicates: jest repeats them in a
+// summary.
 type failedNames struct {
 	list []string
 	seen map[string]bool
 }
 
-// wait keeps the name of a failed test for the next summary of its runner.
+// wait stores the name of a failed test until the next summary of its runner.
 func (r *runnerText) wait(runner, n string) {
 	names := r.names[runner]
 	if names == nil {
@@ -30,9 +30,9 @@ func (r *runnerText) wait(runner, n string) {
 	}
 }
 
-// take returns the names that belong to a summary of a runner, at most as many as it
-// counts. The others are not its tests. Only vitest prints failures on a different
-// stream than its summaries, so that those of a later run may be among them.
+// take returns the names that belong to a summary of a runner, at most as many as it counts.
+// Surplus names are not its tests. Only vitest prints failures and summaries on different streams,
+// so its surplus names may belong to a later run.
 func (r *runnerText) take(runner string, failed int) []string {
 	names := r.names[runner]
 	if names == nil {
@@ -57,7 +57,7 @@ func (r *runnerText) failed(n string) {
 	}
 }
 
-// heading is what the lines below a runner's last heading are about.
+// heading identifies a runner's last heading and thus the meaning of the lines below it.
 type heading int
 
 const (
@@ -68,7 +68,7 @@ const (
 	skippedCTests
 )
 
-// notice remembers what is needed to read later lines.
+// notice records the context that later lines need.
 func (r *runnerText) notice(line string) {
 	switch {
 	case strings.Contains(line, " Failed Suites "):
@@ -84,14 +84,14 @@ func (r *runnerText) notice(line string) {
 	}
 }
 
-// listing is what the lines below a summary may say about its tests.
+// listing tracks the failed tests that may be listed below a summary.
 type listing struct {
 	runner string
-	left   int // failed tests that still have no name
+	left   int // failed tests without a name so far
 	named  int
 }
 
-// listed reads a line of what mocha, node and CTest list below their summaries.
+// listed reads a line of the lists that mocha, node and CTest print below their summaries.
 func (r *runnerText) listed(line string) bool {
 	switch {
 	case r.heading == failedCTests || r.heading == skippedCTests:
@@ -111,7 +111,7 @@ func (r *runnerText) listed(line string) bool {
 	return false
 }
 
-// list names a failed test of the summary above.
+// list records the name of a failed test of the summary above.
 func (r *runnerText) list(n string) {
 	r.listing.left--
 	r.listing.named++
@@ -158,7 +158,7 @@ var failedLines = []struct {
 	{"cargo", regexp.MustCompile(`^test (.+?)(?: - should panic)? \.\.\. FAILED$`)},
 }
 
-// ctest reads what is below a heading of CTest.
+// ctest reads a line below a CTest heading.
 func (r *runnerText) ctest(line string) bool {
 	m := ctestListed.FindStringSubmatch(line)
 	below := r.listing.runner == "ctest"
@@ -178,8 +178,8 @@ func (r *runnerText) ctest(line string) bool {
 	return true
 }
 
-// skippedCTest moves a test out of the summary above: there a skipped one counts as
-// passed, and a disabled one not at all.
+// skippedCTest corrects the summary above, which counts a skipped test as passed and a disabled
+// test not at all.
 func (r *runnerText) skippedCTest(why string) {
 	switch why {
 	case "Skipped":
@@ -217,7 +217,7 @@ func (r *runnerText) failure(line string) {
 	}
 }
 
-// vitest lists what is not a test under a separate heading.
+// vitest lists failures outside tests under a separate heading.
 func (r *runnerText) vitest(m []string) {
 	if m[2] == "" || r.heading == failedSuites {
 		r.file(m[1])
@@ -226,7 +226,7 @@ func (r *runnerText) vitest(m []string) {
 	r.wait("vitest", strings.ReplaceAll(strings.TrimPrefix(m[2], " > "), " > ", " › "))
 }
 
-// jest marks other things besides failed tests in the same way.
+// jest uses the same marker for failed tests and for other messages.
 func (r *runnerText) jest(title string) {
 	switch {
 	case title == "Test suite failed to run":

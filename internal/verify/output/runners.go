@@ -7,11 +7,10 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// ParseRunners reads what test runners print for people: the summaries at the end of
-// each run, and the names of failed tests. Several runs in one output, as from a script
-// that starts two runners or from the packages of a workspace, add up. The summaries
-// are the runner's own. A failed test that they do not count adds a failure; nothing
-// removes one.
+// ParseRunners reads the human-readable output of test runners: the summaries at the end of each
+// run, and the names of failed tests. Several runs in one output, for example from a script that
+// starts two runners or from the packages of a workspace, add up. The summaries are the runner's
+// own. A failed test that they do not count adds a failure; nothing removes one.
 func ParseRunners(data []byte, s Paths) Results {
 	var out Results
 	for _, stream := range streams(data) {
@@ -26,21 +25,21 @@ func ParseRunners(data []byte, s Paths) Results {
 	return out
 }
 
-// taskPrefix is what pnpm, yarn, lerna and turbo put before each line of a package:
+// taskPrefix matches the prefix that pnpm, yarn, lerna and turbo add to each line of a package:
 // "packages/a test: ", "[a]: ", "@scope/a:test: ".
 var taskPrefix = regexp.MustCompile(`^(?:\[[\w@/.-]{1,100}\]:|[\w@/.-]{1,100} (?:test|unit|spec)[\w:-]{0,50}:|[\w@/.-]{1,100}:(?:test|unit|spec)[\w:-]{0,50}:) ?`)
 
-// maxStreams is how many packages of a workspace are kept apart in one output.
+// maxStreams is the maximum number of workspace packages that are distinguished in one output.
 const maxStreams = 200
 
-// streams are the lines of an output, by the package that printed them.
+// streams groups the lines of an output by the package that printed them.
 func streams(data []byte) [][]string {
 	index := map[string]int{}
 	var out [][]string
 	for _, line := range Lines(data) {
 		line = strings.TrimRight(Clean(Bound(line, 4096)), " \t")
 		prefix := taskPrefix.FindString(line)
-		key := strings.TrimRight(prefix, " ") // its empty lines end without it
+		key := strings.TrimRight(prefix, " ") // the prefix of an empty line has no trailing space
 		at, seen := index[key]
 		if !seen {
 			if len(out) >= maxStreams {
@@ -62,21 +61,21 @@ type runnerText struct {
 	paths   Paths
 	lines   []string
 	at      int
-	names   map[string]*failedNames // failed tests that wait for a summary, by their runner
+	names   map[string]*failedNames // failed tests that await a summary, by runner
 	listing listing
 	heading heading
 	marks   int  // tests that ava marked as passed since the last summary
-	broken  bool // something failed besides tests: a file that does not load
+	broken  bool // something other than a test failed, such as loading a file
 }
 
-// runnerSum is a line with which a runner ends its report, and its meaning.
+// runnerSum describes the summary line of a runner and how to read it.
 type runnerSum struct {
 	runner string
 	re     *regexp.Regexp
 	read   func(r *runnerText, m []string) (contract.TestSummary, bool)
 }
 
-// countedWord matches counts with their words: "1 failed, 2 passed".
+// countedWord matches a count and its word, as in "1 failed, 2 passed".
 var countedWord = regexp.MustCompile(`(\d+) (?:tests? )?(known failure|expected fail|expected failure|failed|failures?|errors?|skipped|todo|pending|passed|xfailed|xpassed|deselected|ignored|uncaught|unhandled)`)
 
 func words(text string) contract.TestSummary {
@@ -97,8 +96,8 @@ func words(text string) contract.TestSummary {
 
 var pytestSubtests = regexp.MustCompile(`(\d+) subtests failed`)
 
-// pytestWords counts tests and not their subtests, as pytest collects them. Failed
-// subtests count if the test around them is not reported as failed.
+// pytestWords counts tests, as pytest collects them, and not their subtests. Failed subtests count
+// if the enclosing test is not reported as failed.
 func pytestWords(text string) contract.TestSummary {
 	sum := words(text)
 	if m := pytestSubtests.FindStringSubmatch(text); m != nil && sum.Failed == 0 {
@@ -147,7 +146,7 @@ var runnerSums = []runnerSum{
 }
 
 var (
-	// pytestSum is the last line of pytest. Without -q it is surrounded by signs.
+	// pytestSum is the last line of pytest. Without -q, it is surrounded by equals signs.
 	pytestSum = regexp.MustCompile(`^=* ?((?:no tests ran|\d+ (?:failed|passed|skipped|deselected|xfailed|xpassed|errors?|warnings?|subtests \w+))(?:, \d+ (?:subtests )?\w+)*) in [\d.]+s(?: \([\d:, a-z]+\))? ?=*$`)
 	avaSum    = regexp.MustCompile(`^ {2}(\d+) (tests? failed|known failures?|tests? passed|tests? skipped|tests? todo|uncaught exceptions?|unhandled rejections?)$`)
 )
@@ -169,7 +168,7 @@ func (r *runnerText) line(line string) {
 	}
 }
 
-// end closes the report of one run.
+// end records the summary of one run.
 func (r *runnerText) end(runner string, sum contract.TestSummary) {
 	taken := r.take(runner, sum.Failed)
 	for _, n := range taken {
@@ -230,7 +229,7 @@ func (r *runnerText) uvu(m []string) (contract.TestSummary, bool) {
 
 var bunBelow = regexp.MustCompile(`^ *(\d+) (skip|todo|fail|filtered out|snapshots?|errors?|expect\(\) calls)$|^Ran (\d+) tests? across \d+ files?`)
 
-// bun ends with "Ran 7 tests across 2 files": without it these are words of a test.
+// bun ends with "Ran 7 tests across 2 files": without that line, a test printed the counts.
 func (r *runnerText) bun(m []string) (contract.TestSummary, bool) {
 	sum, ran := contract.TestSummary{Passed: Number(m[1])}, false
 	r.below(bunBelow, func(m []string) {
@@ -246,7 +245,7 @@ func (r *runnerText) bun(m []string) (contract.TestSummary, bool) {
 	return sum, ran
 }
 
-// ava's summary is one block of lines; what was not a test is not a failed test.
+// ava's summary is one block of lines; failures outside tests do not count as failed tests.
 func (r *runnerText) ava(m []string) (contract.TestSummary, bool) {
 	var sum contract.TestSummary
 	others := 0
@@ -265,7 +264,7 @@ func (r *runnerText) ava(m []string) (contract.TestSummary, bool) {
 	}
 	add(m)
 	r.below(avaSum, add)
-	// Without "tests passed" some failed; then the marks say how many passed.
+	// After a failure, "tests passed" is missing; the marks then show how many passed.
 	if sum.Failed > 0 || others > 0 {
 		sum.Passed += r.marks
 	}
@@ -274,7 +273,7 @@ func (r *runnerText) ava(m []string) (contract.TestSummary, bool) {
 
 var pointsBelow = regexp.MustCompile(`^(?:ℹ|#) (suites|pass|fail|cancelled|skipped|skip|todo|duration_ms)\s+(\d+)(?:\.\d+)?$`)
 
-// points are the summaries of node's runner and of those that write TAP.
+// points reads the summaries of node's runner and of runners that write TAP.
 func (r *runnerText) points([]string) (contract.TestSummary, bool) {
 	var sum contract.TestSummary
 	found := false
@@ -294,7 +293,7 @@ func (r *runnerText) points([]string) (contract.TestSummary, bool) {
 
 var unittestEnds = regexp.MustCompile(`^(OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$`)
 
-// unittest prints how many ran, and on one of the next lines how they ended.
+// unittest prints the number of tests, and the results on one of the next lines.
 func (r *runnerText) unittest(m []string) (contract.TestSummary, bool) {
 	for _, line := range r.lines[r.at+1 : min(len(r.lines), r.at+5)] {
 		end := unittestEnds.FindStringSubmatch(line)
@@ -308,8 +307,7 @@ func (r *runnerText) unittest(m []string) (contract.TestSummary, bool) {
 
 var unittestCount = regexp.MustCompile(`(failures|errors|skipped|expected failures|unexpected successes)=(\d+)`)
 
-// unittestSum splits the counts: an expected failure has passed, an unexpected success
-// has failed.
+// unittestSum splits the counts: an expected failure has passed, an unexpected success has failed.
 func unittestSum(ran int, text string) contract.TestSummary {
 	var sum contract.TestSummary
 	for part := range strings.SplitSeq(text, ", ") {
@@ -348,9 +346,9 @@ func (r *runnerText) automake([]string) (contract.TestSummary, bool) {
 	return sum, found
 }
 
-// PytestPrinted is the summary that pytest prints. Its report has a test that passed
-// and whose teardown then failed once, as failed; pytest counts it as both. The
-// project's options may suppress the summary: then the report counts.
+// PytestPrinted returns the summary that pytest prints. If a test passed and its teardown failed,
+// the report contains it once, as failed; the printed summary counts it as both. The project's
+// options may suppress the summary: then the report counts.
 func PytestPrinted(stdout, _ []byte) *contract.TestSummary {
 	all := Lines(stdout)
 	for n := len(all) - 1; n >= max(0, len(all)-200); n-- {

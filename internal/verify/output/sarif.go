@@ -35,7 +35,7 @@ func parseSARIF(data []byte, s Paths) (Results, error) {
 	return out, nil
 }
 
-// counts leaves out what is not a problem here and now.
+// counts reports whether a result is a current problem.
 func counts(r *sarif.Result) bool {
 	if r.Kind != "" && r.Kind != "fail" && r.Kind != "review" && r.Kind != "open" {
 		return false
@@ -47,8 +47,8 @@ func sarifProblem(run *sarif.Run, r *sarif.Result, rules map[string]*sarif.Repor
 	rule := sarifRule(run, r, rules)
 	p := Problem{Level: sarifLevel(r.Level, rule), Rule: Name(sarifRuleID(r, rule)), Message: Message(sarifText(r, rule))}
 	p.Message = cmp.Or(p.Message, p.Rule)
-	// A suppression in the code may be the very change under review: it makes a result
-	// minor, not invisible.
+	// A suppression in the code may be part of the change under review, so it makes a result minor
+	// instead of hiding it.
 	if len(r.Suppressions) > 0 {
 		p.Level, p.Message = Note, Message("suppressed: "+p.Message)
 	}
@@ -82,7 +82,7 @@ func sarifURI(run *sarif.Run, a *sarif.ArtifactLocation) string {
 	return uri
 }
 
-// sarifRules are the rules of a run by id.
+// sarifRules maps the ids of a run's rules to the rules.
 func sarifRules(run *sarif.Run) map[string]*sarif.ReportingDescriptor {
 	rules := map[string]*sarif.ReportingDescriptor{}
 	if run.Tool == nil || run.Tool.Driver == nil {
@@ -116,8 +116,7 @@ func sarifRuleID(r *sarif.Result, rule *sarif.ReportingDescriptor) string {
 	return ""
 }
 
-// sarifLevel: the result's level, otherwise the rule's, otherwise warning, as in the
-// standard.
+// sarifLevel: the result's level, otherwise the rule's, otherwise warning, as in the standard.
 func sarifLevel(l string, rule *sarif.ReportingDescriptor) Level {
 	if l == "" && rule != nil && rule.DefaultConfiguration != nil {
 		l = rule.DefaultConfiguration.Level
@@ -157,15 +156,15 @@ func first(texts ...*string) string {
 	return ""
 }
 
-// sarifFailures: an analysis that reports that it did not succeed has found nothing
-// because it did not look.
+// sarifFailures returns the failures of an analysis: a failed analysis without results proves
+// nothing.
 func sarifFailures(run *sarif.Run) []Problem {
 	var out []Problem
 	for _, i := range run.Invocations {
 		if i == nil || i.ExecutionSuccessful == nil || *i.ExecutionSuccessful {
 			continue
 		}
-		text := "the analysis reports that it did not succeed"
+		text := "the analysis reports that it failed"
 		for _, n := range i.ToolExecutionNotifications {
 			if n != nil && n.Message != nil && first(n.Message.Text) != "" {
 				text += ": " + first(n.Message.Text)

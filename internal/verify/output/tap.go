@@ -22,7 +22,7 @@ const maxTAPDepth = 100
 // tapPoint is a test point with the diagnostics below it.
 type tapPoint struct {
 	indent   int
-	number   int // 0 if the runner gives none
+	number   int // 0 if the runner prints none
 	ok       bool
 	title    string
 	tag      string // skip, todo
@@ -31,20 +31,20 @@ type tapPoint struct {
 	children []tapPoint
 }
 
-// parseTAP reads the Test Anything Protocol, version 13 and 14, with subtests by
-// indentation as node's runner writes them. Points inside others are the cases; the
-// point around them is their group. cut: the middle is missing.
+// parseTAP reads the Test Anything Protocol, version 13 and 14, with indented subtests as node's
+// runner writes them. Nested points are the cases; the enclosing point is their group. cut reports
+// that the middle is missing.
 //
-// If the runner ends with its own summary (node, mocha, tape), that has the counts:
-// node counts the test around subtests too, and tape assertions.
+// If the runner ends with its own summary (node, mocha, tape), the counts are taken from there:
+// node also counts the parents of subtests, and tape counts assertions.
 func parseTAP(data []byte, s Paths, cut bool) Results {
 	out := tapOf(data, s, cut, false)
 	out.Reported = tapSums(data, &out)
 	return out
 }
 
-// parseAva reads the TAP of ava, whose plan does not count exceptions outside tests and
-// messages about files: they are not tests.
+// parseAva reads the TAP of ava. Its plan excludes exceptions outside tests and messages about
+// files, because they are not tests.
 func parseAva(data []byte, s Paths, cut bool) Results { return tapOf(data, s, cut, true) }
 
 func tapOf(data []byte, s Paths, cut, planOnly bool) Results {
@@ -61,7 +61,7 @@ func tapOf(data []byte, s Paths, cut, planOnly bool) Results {
 		}
 		tapCases(&out, p, "", s)
 	}
-	// What is left below the top level belongs to a point that never came.
+	// Points left below the top level belong to an enclosing point that is missing.
 	for _, level := range t.points[1:] {
 		for _, p := range level {
 			tapCases(&out, p, "", s)
@@ -71,7 +71,7 @@ func tapOf(data []byte, s Paths, cut, planOnly bool) Results {
 	return out
 }
 
-// problem is a point that is not a test.
+// problem converts a point that is not a test into a problem.
 func (p tapPoint) problem(s Paths) Problem {
 	out := Problem{Level: Error, Rule: "test-file", Message: Message(p.title)}
 	if at := locations(p.yaml["stack"]+"\n"+p.yaml["at"], s); len(at) > 0 {
@@ -82,8 +82,8 @@ func (p tapPoint) problem(s Paths) Problem {
 
 var tapSum = regexp.MustCompile(`^# (tests|pass|fail|cancelled|skipped|skip|todo)\s+(\d+)$`)
 
-// tapSums are the summaries at the end of each TAP document, nil if there are none. A
-// todo test has not passed, even if the runner counts it so.
+// tapSums adds up the summaries at the end of each TAP document, and returns nil if there are none.
+// A todo test has not passed, even if the runner counts it as passed.
 func tapSums(data []byte, p *Results) *contract.TestSummary {
 	var all []map[string]int
 	sums := map[string]int{}
@@ -102,7 +102,7 @@ func tapSums(data []byte, p *Results) *contract.TestSummary {
 		return nil
 	}
 	var out contract.TestSummary
-	uncounted := todoCases(p.Cases) // that no document counts separately from passed ones
+	uncounted := todoCases(p.Cases) // todo tests that the summaries count as passed
 	tells := true
 	for _, s := range all {
 		out.Passed += s["pass"]
@@ -130,8 +130,8 @@ func todoCases(cases []Case) int {
 	return todo
 }
 
-// tapParser holds the points not yet claimed by an enclosing point, one list for each
-// level of indentation.
+// tapParser collects points without an enclosing point so far, one list for each level of
+// indentation.
 type tapParser struct {
 	points  [maxTAPDepth][]tapPoint
 	last    *tapPoint
@@ -187,8 +187,8 @@ func (t *tapParser) point(m []string) {
 	t.last = &t.points[p.indent][len(t.points[p.indent])-1]
 }
 
-// diagnostic reads the YAML block of a point: scalars and one level of text
-// blocks, which is all that runners write about a failure.
+// diagnostic reads the YAML block of a point: scalars and one level of text blocks, the only forms
+// that runners use for a failure.
 func (t *tapParser) diagnostic(line string) {
 	trimmed := strings.TrimSpace(line)
 	depth := len(line) - len(strings.TrimLeft(line, " "))
@@ -212,7 +212,7 @@ func (t *tapParser) diagnostic(line string) {
 	}
 }
 
-// judge adds what the plan and a bail-out say.
+// judge adds problems from the plan and from a bail-out.
 func (t *tapParser) judge(out *Results, cut bool) {
 	if t.bail != "" {
 		out.Unexplained = true
@@ -223,8 +223,7 @@ func (t *tapParser) judge(out *Results, cut bool) {
 	}
 }
 
-// tapCases flattens a point, and returns how many cases failed. A point
-// without children is a case.
+// tapCases flattens a point, and returns how many cases failed. A point without children is a case.
 func tapCases(out *Results, p tapPoint, group string, s Paths) (failed int) {
 	title := p.title
 	if f := s.rel(title); f != "" && path.IsAbs(title) {
@@ -240,7 +239,7 @@ func tapCases(out *Results, p tapPoint, group string, s Paths) (failed int) {
 	for _, c := range p.children {
 		failed += tapCases(out, c, title, s)
 	}
-	// A group itself can fail, in a hook.
+	// A group itself can fail because of a hook.
 	byItself := !p.ok && p.tag == "" && p.yaml["failureType"] != "subtestsFailed" && failed == 0
 	if len(p.children) > 0 && !byItself {
 		return failed
@@ -265,7 +264,7 @@ func (p tapPoint) testCase(title string, s Paths) Case {
 	c.File = s.rel(file)
 	switch {
 	case p.tag == "skip", p.tag == "todo":
-		// A todo test has not passed, whatever it did.
+		// A todo test has not passed, whatever its result.
 		c.Status, c.Message = contract.TestSkipped, Message(p.tag+" "+p.why)
 	case p.ok:
 		c.Status = contract.TestPassed

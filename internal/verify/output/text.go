@@ -7,7 +7,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Limits on what is kept of what hostile tools print and write.
+// Limits on the data kept from the output of hostile tools.
 const (
 	MaxFindings    = 500
 	MaxCases       = 20_000
@@ -17,12 +17,11 @@ const (
 	maxLine        = 64 << 10
 )
 
-// ansi matches the escape sequences that colour and move: CSI, OSC, and the
-// short ones.
+// ansi matches escape sequences for colours and cursor movement: CSI, OSC and short ones.
 var ansi = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-Z\\\\-_])")
 
-// Clean makes one line or text of a tool presentable: valid UTF-8, without terminal
-// codes and control characters.
+// Clean makes a tool's text safe to display: valid UTF-8 without terminal codes and control
+// characters.
 func Clean(s string) string {
 	s = strings.ToValidUTF8(s, "�")
 	if strings.IndexByte(s, 0x1b) >= 0 {
@@ -41,12 +40,12 @@ func Clean(s string) string {
 	}, s)
 }
 
-// Message is a text as findings and cases show it.
+// Message cleans and shortens a text for findings and cases.
 func Message(s string) string {
 	return fault.Clip(strings.TrimSpace(Clean(Bound(s, 8*MaxMessage))), MaxMessage)
 }
 
-// Name is a text as names of cases and rules show it, in one line.
+// Name cleans and shortens a text to a single-line name of a case or rule.
 func Name(s string) string {
 	return fault.Clip(strings.Join(strings.Fields(Clean(Bound(s, 8*maxName))), " "), maxName)
 }
@@ -59,8 +58,7 @@ func Bound(s string, n int) string {
 	return s
 }
 
-// Lines splits an output into lines without their ends. Lines longer than any tool's
-// are cut.
+// Lines splits an output into lines without line endings. Overlong lines are cut.
 func Lines(data []byte) []string {
 	text := strings.ReplaceAll(strings.ToValidUTF8(string(data), "�"), "\r\n", "\n")
 	all := strings.Split(text, "\n")

@@ -17,19 +17,18 @@ var (
 	pythonError  = regexp.MustCompile(`^(?:E\s+)?((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Failure|Failed|Iteration|NotFound)?)(?:: (.*))?$`)
 )
 
-// unittestParser collects cases by id. A result is at the end of the line that names
-// the test or of a later one, because a test can have a docstring or print something
-// itself.
+// unittestParser collects cases by id. A result is at the end of the line that names the test or of
+// a later line, because a test can have a docstring or print output.
 type unittestParser struct {
 	out     Results
 	index   map[string]int // test → case
-	current string         // the test whose result is still to come
-	ran     int            // how many tests the runner says it ran; -1 if it did not say
+	current string         // the test whose result has not been read
+	ran     int            // number of tests according to the runner; -1 if unknown
 	paths   Paths
 }
 
-// parseUnittest reads the output of python3 -m unittest -v. The reports at the end
-// repeat what failed; if they and the earlier lines disagree, the reports count.
+// parseUnittest reads the output of python3 -m unittest -v. The reports at the end repeat the
+// failures; if they contradict the earlier lines, the reports count.
 func parseUnittest(data []byte, s Paths) Results {
 	p := unittestParser{index: map[string]int{}, ran: -1, paths: s}
 	all := Lines(data)
@@ -46,7 +45,7 @@ func parseUnittest(data []byte, s Paths) Results {
 		// Lines printed by the tests can look like results.
 		p.out.Problems = append(p.out.Problems, Problem{
 			Level:   Warning,
-			Message: "the output names " + itoa(passed) + " passed tests, but only " + itoa(p.ran) + " were run",
+			Message: "the output lists " + itoa(passed) + " passed tests, but only " + itoa(p.ran) + " were run",
 		})
 	}
 	return p.out
@@ -73,7 +72,7 @@ func (p *unittestParser) line(all []string, n int) {
 	}
 }
 
-// report records a failure: the first one that says why.
+// report records a failure: the first one with a reason.
 func (p *unittestParser) report(c Case) {
 	at, seen := p.index[c.Test]
 	if !seen {
@@ -92,7 +91,8 @@ func (p *unittestParser) add(c Case) {
 	}
 }
 
-// unittestID: since Python 3.11 the brackets contain the test as well.
+// unittestID returns the id of a test: since Python 3.11, the parentheses also contain the test
+// name.
 func unittestID(test, class string) string {
 	if strings.HasSuffix(class, "."+test) {
 		return class
@@ -139,7 +139,7 @@ func unittestFailure(m []string, below []string, s Paths) Case {
 	return c
 }
 
-// pythonReason is the line of a traceback that names the exception, with the rest of a
+// pythonReason returns the line of a traceback that names the exception, with the rest of a
 // multi-line message.
 func pythonReason(body string) string {
 	all := strings.Split(body, "\n")

@@ -1,23 +1,23 @@
-// What pages do beyond being read: they stay live, send commands, and answer to
-// keys. Pages arrive rendered and can be read without any of this.
+// The pages' behavior: live updates, commands and keyboard shortcuts. The server
+// renders the pages, so they can be read without this script.
 
 const $ = (selector, from = document) => from.querySelector(selector);
 const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
 const page = () => $("#page");
 
-// Names of limits and times, in milliseconds.
-const REST_LEAST = 50; // after a refresh, before the next one
+// Delays and intervals, in milliseconds.
+const REST_LEAST = 50; // shortest pause between refreshes
 const REST_MOST = 1000;
-const REST_TIMES = 1; // as long as the refresh took: a page is fresh in no time, and a busy server is not asked all the time
-const AGAIN_AFTER = 5000; // a refresh that failed is tried again
-const PLACE_AFTER = 400; // scrolling stopped: the address says what is in sight
-const TICK_EVERY = 1000; // relative times are made true again
+const REST_TIMES = 1; // pause relative to the duration of the refresh, to spare a busy server
+const AGAIN_AFTER = 5000; // until a failed refresh is retried
+const PLACE_AFTER = 400; // from the end of scrolling until the URL records the position
+const TICK_EVERY = 1000; // relative times are updated
 const TOAST_FOR = 8000;
 
 // ── Live ───────────────────────────────────────────────────────────────────
-// The stream says that something happened; the page is asked for again, as the
-// server draws it, and what differs is changed in place. A hidden page holds no
-// connection: browsers allow few for each host.
+// The stream reports that something happened. The page is then fetched again, as
+// rendered by the server, and updated in place. A hidden page has no connection,
+// because browsers allow only a few per host.
 
 let stream = null;
 let refreshing = null;
@@ -25,7 +25,7 @@ let again = false;
 let retry = 0;
 let restUntil = 0;
 let lastEvent = null;
-let cut = false; // the stream was lost since the page was drawn
+let cut = false; // the stream was disconnected after the page was rendered
 
 function liveIs(state) {
   for (const dot of $$("[data-live]")) {
@@ -44,8 +44,8 @@ function connect() {
   stream = new EventSource(url);
   stream.addEventListener("open", () => {
     liveIs("on");
-    // A stream without a last id begins with what happens now: what happened while
-    // the line was cut is only in the page as it is drawn now.
+    // A stream without a last id begins with the current events. Events that happened
+    // while disconnected are only in a newly rendered page.
     if (cut) refresh();
     cut = false;
   });
@@ -80,7 +80,7 @@ document.addEventListener("visibilitychange", () => {
   }
 });
 
-// refresh asks for the page again, at once when little happens.
+// refresh fetches the page again, immediately if there are few events.
 export function refresh() {
   if (refreshing) {
     again = true;
@@ -91,12 +91,12 @@ export function refresh() {
   refreshing = new Promise((done) => setTimeout(done, wait))
     .then(() => {
       began = performance.now();
-      again = false; // what happened until now is in what is asked for now
+      again = false; // the new page includes all events up to now
       return load();
     })
     .catch(() => {
       liveIs("reconnecting");
-      // What happened last may be in no event that is still to come.
+      // Perhaps no later event triggers a refresh, so retry.
       clearTimeout(retry);
       retry = setTimeout(() => document.hidden || refresh(), AGAIN_AFTER);
     })
@@ -127,8 +127,8 @@ async function load() {
   document.dispatchEvent(new CustomEvent("rgpt:refreshed"));
 }
 
-// morph makes one tree of the page like another, in place. What people opened,
-// wrote or scrolled stays as it is; nothing moves under the pointer.
+// morph changes one tree of the page into another, in place. It preserves opened
+// elements, input and scroll positions, and does not move rows under the pointer.
 function morph(from, to) {
   for (const table of $$("[data-hold]:hover", from)) {
     hold(table, to);
@@ -136,8 +136,8 @@ function morph(from, to) {
   lengthen(from, to);
   window.Idiomorph.morph(from, to, {
     morphStyle: "outerHTML",
-    // What has the focus and is no field, such as the page itself after a click
-    // beside things, would be left out with all that is in it.
+    // Otherwise, a focused element that is not a field, such as the page itself after
+    // a click on its background, would be skipped with all its content.
     ignoreActiveValue: Boolean(document.activeElement?.matches("input,textarea,select")),
     callbacks: {
       beforeNodeMorphed: (a, b) => {
@@ -146,10 +146,10 @@ function morph(from, to) {
         if (a.tagName === "DETAILS" && a.open) b.setAttribute("open", "");
         if (a.tagName === "DETAILS" && !a.open && a.hasAttribute("data-closed")) {
           b.removeAttribute("open");
-          b.setAttribute("data-closed", ""); // also for the next time
+          b.setAttribute("data-closed", ""); // so that it also survives the next refresh
         }
         if (a.dataset?.dirty && "value" in a) return false;
-        // The button beside a field in use answers what its user saw when writing.
+        // The button next to an edited field must refer to the state that the user saw.
         if (a.dataset?.command && $("[data-dirty]", a.form ?? a) && !refused.has(a.form)) return false;
         return true;
       },
@@ -160,8 +160,8 @@ function morph(from, to) {
 
 const caughtUp = () => refresh();
 
-// hold lets the rows of a table that the pointer is on change, but not move:
-// new ones come when the pointer has left.
+// hold updates the rows of a table under the pointer without moving them; rows are
+// added when the pointer leaves the table.
 function hold(table, to) {
   const next = table.id ? $("#" + CSS.escape(table.id), to) : $$("[data-hold]", to)[$$("[data-hold]").indexOf(table)];
   if (!next) return;
@@ -169,13 +169,13 @@ function hold(table, to) {
   const rows = new Map([...body.children].map((row) => [row.id, row]));
   const kept = [...$("tbody", table).children].map((row) => rows.get(row.id) ?? row.cloneNode(true));
   if (rows.size !== kept.length || kept.some((row) => !rows.has(row.id))) {
-    table.addEventListener("pointerleave", caughtUp, { once: true }); // one and the same: it is added once
+    table.addEventListener("pointerleave", caughtUp, { once: true }); // the same function each time, so it is added only once
   }
   body.replaceChildren(...kept);
 }
 
-// lengthen keeps the part of a long list that was scrolled to: the page as the server
-// draws it has the beginning, and a link to what follows.
+// lengthen keeps the parts of a long list that were loaded by scrolling: the page
+// from the server contains only the beginning and a link to the next part.
 function lengthen(from, to) {
   const list = $("[data-chunk]:not([data-keep])", from);
   const next = $("[data-chunk]:not([data-keep])", to);
@@ -196,7 +196,7 @@ document.addEventListener("toggle", (event) => {
   if (d.tagName === "DETAILS") d.toggleAttribute("data-closed", !d.open);
 }, true);
 
-// What changes without an event, such as heartbeats, is looked at by the clock.
+// Changes without an event, such as heartbeats, are polled.
 let looked = performance.now();
 setInterval(() => {
   const every = Number(page()?.dataset.every) * 1000;
@@ -259,7 +259,7 @@ export function toast(state, text) {
 
 // ── Commands ───────────────────────────────────────────────────────────────
 
-// confirmed asks once, and returns null for no, or what was given: a reason, a name.
+// confirmed asks for confirmation. It returns null for no; otherwise the reason and name entered.
 function confirmed(button) {
   const { ask } = button.dataset;
   if (!ask) return Promise.resolve({});
@@ -289,8 +289,8 @@ function confirmed(button) {
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes" ? given() : null), { once: true }));
 }
 
-// fields reads a form as JSON: empty fields are left out, names with a dot are
-// no objects, numbers are numbers.
+// fields returns the values of a form as an object: empty fields are omitted, names
+// with a dot are not nested, and numbers are converted.
 function fields(form, names) {
   const out = {};
   const wanted = names ? names.split(" ") : null;
@@ -306,8 +306,8 @@ function fields(form, names) {
   return out;
 }
 
-const sending = new WeakSet(); // buttons; a refresh meanwhile draws them as if they were not
-const refused = new WeakSet(); // forms whose command was about what is no longer so
+const sending = new WeakSet(); // buttons; a refresh during the request resets their aria-busy
+const refused = new WeakSet(); // forms whose command was rejected because its target had changed
 
 export async function send(button) {
   if (sending.has(button)) return;
@@ -347,7 +347,7 @@ export async function send(button) {
     if (button.dataset.then) location.href = button.dataset.then.replace("{runId}", told.runId ?? "");
     else await refresh();
   } catch {
-    toast("failed", "The server did not answer. The action may still have been carried out: check before you try again.");
+    toast("failed", "The server did not respond. The action may still have been carried out: check before you try again.");
   } finally {
     sending.delete(button);
     button.removeAttribute("aria-busy");
@@ -371,7 +371,7 @@ document.addEventListener("click", (event) => {
   const source = at("[data-copy-from]");
   if (source) {
     fetch(source.dataset.copyFrom).then((answer) => (answer.ok ? answer.text() : Promise.reject(answer))).then((text) => navigator.clipboard.writeText(text))
-      .then(() => toast("done", "Copied"), () => toast("failed", "Copying failed. Download it instead."));
+      .then(() => toast("done", "Copied"), () => toast("failed", "Copying failed. Download the file instead."));
     return;
   }
   if (at("[data-close]")) at("dialog")?.close();
@@ -466,11 +466,11 @@ document.addEventListener("keydown", (event) => {
 });
 
 // ── Long lists ─────────────────────────────────────────────────────────────
-// A list, [data-chunk], names the address of what follows (a[data-more][rel=next])
-// and of what came before (rel=prev); hidden ones lead to what may come. As they
-// come into sight, that part of the list is put here. Of a list whose rows say
-// where they are (data-cursor), what has gone far out of sight is dropped, and
-// comes again when it is scrolled to. With data-keep no refresh shortens a list.
+// A list, [data-chunk], links to its next part (a[data-more][rel=next]) and its
+// previous part (rel=prev). A hidden link leads to rows that do not exist yet. When a
+// link scrolls into view, its part is loaded into the list. If the rows have positions
+// (data-cursor), rows far out of view are removed, and loaded again when scrolled to.
+// With data-keep, a refresh does not shorten a list.
 
 const sight = new IntersectionObserver((entries) => {
   for (const entry of entries) if (entry.isIntersecting) more(entry.target);
@@ -506,7 +506,7 @@ async function more(link) {
   tick();
 }
 
-// put adds the rows that a list does not have, in the order of their places.
+// put adds the rows that a list does not contain, ordered by position.
 function put(list, rows, down) {
   const known = new Set([...list.children].map((row) => row.id).filter(Boolean));
   const fresh = rows.filter((row) => !known.has(row.id));
@@ -523,8 +523,8 @@ function put(list, rows, down) {
   }
 }
 
-const ROWS_KEPT = 1200; // of a long list
-const FAR = 3000; // pixels out of sight
+const ROWS_KEPT = 1200; // maximum number of rows kept in a long list
+const FAR = 3000; // distance from the viewport, in pixels, beyond which rows are removed
 
 function drop(list, down) {
   const other = end(down ? "prev" : "next");
@@ -547,7 +547,7 @@ function drop(list, down) {
   sight.observe(other);
 }
 
-// steady changes a list without moving what is in sight.
+// steady changes a list without moving its visible rows.
 function steady(list, change) {
   const seen = [...list.children].find((row) => row.getBoundingClientRect().bottom > 0);
   const before = seen?.getBoundingClientRect().top;
@@ -555,8 +555,8 @@ function steady(list, change) {
   if (seen?.isConnected) scrollBy(0, seen.getBoundingClientRect().top - before);
 }
 
-// A list that is followed, [data-follow], has its end in sight until the user
-// scrolls up. The address says what is in sight.
+// A followed list, [data-follow], stays scrolled to its end until the user scrolls
+// up. The URL records the scroll position.
 let following = false;
 let catching = false;
 const atEnd = () => document.documentElement.scrollHeight - innerHeight - scrollY < 60;
@@ -564,7 +564,7 @@ const toEnd = () => scrollTo(0, document.documentElement.scrollHeight);
 
 async function catchUp() {
   const list = long();
-  const top = list?.dataset.follow === "top"; // what is new comes first
+  const top = list?.dataset.follow === "top"; // newest first
   const link = end(top ? "prev" : "next");
   if (!list || !("follow" in list.dataset) || !link?.hidden || catching) return;
   catching = true;
@@ -572,7 +572,7 @@ async function catchUp() {
   catching = false;
   const chunk = there && $("[data-chunk]", there);
   if (!chunk || !list.isConnected) return;
-  const stay = top && scrollY < list.offsetTop; // the newest are in sight, and stay so
+  const stay = top && scrollY < list.offsetTop; // the newest rows are visible and must remain visible
   const change = () => put(list, [...chunk.children], !top);
   if (stay) change();
   else steady(list, change);
@@ -588,7 +588,7 @@ function follow(on) {
   for (const button of $$("[data-follow-end]")) button.hidden = on;
 }
 
-// A console, [data-console], shows its last line unless the user scrolled up.
+// A console, [data-console], shows its last line unless the user has scrolled up.
 let reading = false;
 document.addEventListener("scroll", (event) => {
   const box = event.target;
@@ -651,7 +651,7 @@ document.addEventListener("click", async (event) => {
       location.href = whole.href;
       return;
     }
-    for (const line of $$("[id]", lines)) line.removeAttribute("id"); // lines of several texts have the same ones
+    for (const line of $$("[id]", lines)) line.removeAttribute("id"); // several texts use the same line ids
     const rest = $("a[rel=next]", there);
     whole.parentElement.querySelector(":scope > pre")?.remove();
     whole.replaceWith(lines, ...(rest ? [rest] : []));
@@ -659,7 +659,7 @@ document.addEventListener("click", async (event) => {
 });
 
 // ── Diffs ──────────────────────────────────────────────────────────────────
-// A patch is text in the page; diff2html, loaded when there is one, draws it.
+// A patch is plain text in the page; diff2html, loaded on demand, renders it.
 
 let drawing = null;
 
@@ -681,7 +681,7 @@ function styled(name) {
   document.head.prepend(link);
 }
 
-// Those in sight, or nearly, are drawn: a change may have hundreds of files.
+// Only diffs in or near the viewport are rendered: a change may have hundreds of files.
 const shown = new IntersectionObserver((entries) => {
   for (const entry of entries) {
     if (!entry.isIntersecting) continue;
@@ -717,7 +717,7 @@ async function drawDiff(box) {
   box.append(target);
 }
 
-// unfold fetches what a fold holds when it is opened for the first time.
+// unfold fetches the content of a collapsed section when it is first opened.
 async function unfold(fold) {
   const body = $(".body", fold);
   const from = fold.dataset.part;
@@ -754,7 +754,7 @@ addEventListener("pageshow", () => { connect(); });
 liveIs("off");
 $("nav.tabs [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 ready();
-// On a phone, the tabs are wider than the page: the one that is shown is in sight.
+// On a phone, the tabs are wider than the page: scroll to the current one.
 const shownTab = $("nav[aria-label=Run] a[aria-current]");
 if (shownTab) {
   const bar = shownTab.parentElement;

@@ -1,19 +1,19 @@
-// Timelines and plans: links that change what a page shows without leaving it,
-// names of bars under pointer and focus, zoom by wheel and by drag. What is
-// shown is in the address, so that it can be sent, and Back works.
+// Timelines and plans: links that update a page without leaving it, tooltips for the
+// bars under the pointer or focus, and zooming with the wheel or by dragging. The URL
+// records the current view, so it can be shared, and Back works.
 
 import { refresh } from "./app.js";
 
 const $ = (selector, from = document) => from.querySelector(selector);
 const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
 
-const LIVE_EVERY = 5000; // bars of what is at work grow
-const NEAR = 5; // pixels from a bar at which it is still meant
-const DRAG_FROM = 6; // pixels; less is a click
+const LIVE_EVERY = 5000; // how often bars of active spans are extended
+const NEAR = 5; // distance from a bar, in pixels, that still counts as on it
+const DRAG_FROM = 6; // pixels; a shorter movement is a click
 const ZOOM_STEP = 1.25;
-const SHORTEST = 20; // milliseconds that can be zoomed into
+const SHORTEST = 20; // shortest time span to zoom into, in milliseconds
 
-// ── Links that stay ────────────────────────────────────────────────────────
+// ── Soft links ─────────────────────────────────────────────────────────────
 
 function go(href, push = true) {
   history[push ? "pushState" : "replaceState"](null, "", href);
@@ -34,7 +34,7 @@ document.addEventListener("click", (event) => {
 });
 addEventListener("popstate", () => refresh());
 
-// ── Names of bars ──────────────────────────────────────────────────────────
+// ── Tooltips of bars ───────────────────────────────────────────────────────
 
 const tip = document.createElement("div");
 tip.className = "tip";
@@ -60,7 +60,7 @@ function tell(bar, x, y) {
   tip.style.top = `${y + 18 + box.height > innerHeight ? y - box.height - 10 : y + 18}px`;
 }
 
-// near returns the bar at a point, or a thin one beside it.
+// near returns the bar at a point, or the nearest one within NEAR pixels to its left or right.
 function near(x, y) {
   for (let d = 0; d <= NEAR; d++) {
     for (const at of d ? [x - d, x + d] : [x]) {
@@ -89,7 +89,7 @@ document.addEventListener("focusin", (event) => {
   if (bar.matches(":focus-visible")) tell(bar, box.left, box.bottom);
 });
 
-// One bar takes Tab; arrows go to the others.
+// Tab moves to one bar; the arrow keys move to the others.
 function roving() {
   const bars = $$(".tl .bar");
   if (!bars.length || bars.includes(document.activeElement)) return;
@@ -128,7 +128,7 @@ document.addEventListener("keydown", (event) => {
 const track = () => $(".tl .axis > svg")?.getBoundingClientRect();
 const scale = () => JSON.parse($(".tl").dataset.scale);
 
-// moment returns the time at a place from 0 to 1, in milliseconds since the run began.
+// moment returns the time at a position from 0 to 1, in milliseconds since the run began.
 function moment(parts, x) {
   for (const [from, to, x0, x1] of parts) if (x <= x1 && x1 > x0) return from + ((to - from) * Math.max(0, x - x0)) / (x1 - x0);
   return parts.at(-1)[1];
@@ -193,11 +193,11 @@ document.addEventListener("pointerup", () => {
     const parts = scale();
     show(moment(parts, span[0]), moment(parts, span[1]), true);
     addEventListener("click", (event) => { event.preventDefault(); event.stopPropagation(); }, { capture: true, once: true });
-    setTimeout(() => dispatchEvent(new Event("click")), 0); // where the browser sends no click of its own
+    setTimeout(() => dispatchEvent(new Event("click")), 0); // in case the browser does not send a click
   } 
 });
 document.addEventListener("dragstart", (event) => { if (event.target.closest?.(".tl")) event.preventDefault(); });
-// A bar too thin to be met is meant all the same.
+// A click near a bar that is too thin to hit counts as a click on it.
 document.addEventListener("click", (event) => {
   if (event.target.closest?.(".tl .lane > svg") && !event.target.closest(".bar")) near(event.clientX, event.clientY)?.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true }));
 });

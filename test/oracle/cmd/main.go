@@ -1,6 +1,6 @@
-// The oracle plays commits of public repositories through the product, with a
-// model that answers with exactly the commit's own diff, and prints a table of
-// what came of them. It ends with the exit code 1 where one is not fine.
+// The oracle plays commits of public repositories through the product, with a model that reproduces
+// each commit's diff exactly, and prints a table of the results. The exit code is 1 if any of them
+// failed.
 //
 //	go run ./test/oracle/cmd -list test/oracle/commits.yaml -mirrors /mirrors
 //	go run ./test/oracle/cmd -pick 3 -repo go-chi/chi -mirrors '/mirrors/{owner}/{name}.git'
@@ -22,7 +22,7 @@ import (
 	"github.com/rocketgpt/orchestrator/test/oracle"
 )
 
-// options are what the command line asks for.
+// options are the command-line options.
 type options struct {
 	list, only     string
 	repos          []string
@@ -55,7 +55,7 @@ func main() {
 	}
 }
 
-// appendTo is a flag that may be given more than once.
+// appendTo returns the setter of a repeatable flag.
 func appendTo(list *[]string) func(string) error {
 	return func(s string) error { *list = append(*list, s); return nil }
 }
@@ -66,20 +66,20 @@ func parse(args []string, stdout, stderr io.Writer) (*options, error) {
 	f := flag.NewFlagSet("oracle", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&o.list, "list", "", "play the commits of this table (YAML)")
-	f.StringVar(&o.only, "only", "", "of the table, only repositories whose name holds this text")
+	f.StringVar(&o.only, "only", "", "play only repositories of the table whose name contains this text")
 	f.Func("repo", "repository: owner/name, path or URL; repeatable", appendTo(&o.repos))
 	f.StringVar(&o.commit, "commit", "", "play this commit of -repo")
-	f.IntVar(&o.pick, "pick", 0, "choose that many of the newest suitable commits of each -repo")
-	f.BoolVar(&o.write, "write", false, "print the chosen commits as a table, and play none")
-	f.BoolVar(&o.scenario, "scenario", false, "print the scenario of the chosen commits, and play none")
+	f.IntVar(&o.pick, "pick", 0, "number of the newest suitable commits to choose from each -repo")
+	f.BoolVar(&o.write, "write", false, "print the chosen commits as a table without playing them")
+	f.BoolVar(&o.scenario, "scenario", false, "print the scenario of the chosen commits without playing them")
 	f.BoolVar(&o.base, "base", false, "only build the environment of each commit's parent, with rgpt env build")
-	f.StringVar(&o.where.Mirrors, "mirrors", "", "folder of bare mirrors, DIR/owner+name/repo; or a pattern with {owner} and {name}")
-	f.StringVar(&o.where.Cache, "cache", filepath.Join(os.TempDir(), "rgpt-oracle-repositories"), "where repositories without a mirror are cloned to, once")
-	f.StringVar(&o.play.Bin, "bin", "bin", "folder of the product's programs")
-	f.StringVar(&o.dir, "dir", "", "folder of the stack's data and of the clones (default: a new one, removed where all is fine)")
+	f.StringVar(&o.where.Mirrors, "mirrors", "", "directory of bare mirrors, DIR/owner+name/repo; or a pattern with {owner} and {name}")
+	f.StringVar(&o.where.Cache, "cache", filepath.Join(os.TempDir(), "rgpt-oracle-repositories"), "directory into which repositories without a mirror are cloned, once")
+	f.StringVar(&o.play.Bin, "bin", "bin", "directory of the product's programs")
+	f.StringVar(&o.dir, "dir", "", "directory for the stack's data and the clones (default: a new one, removed if everything succeeds)")
 	f.StringVar(&o.out, "json", "", "append each result to this file as a line of JSON")
-	f.DurationVar(&o.play.RunTime, "run-time", oracle.DefaultRunTime, "longest time that one run may take")
-	f.BoolVar(&o.play.Warm, "warm", false, "play each commit that went well once more, to see what a second run takes")
+	f.DurationVar(&o.play.RunTime, "run-time", oracle.DefaultRunTime, "time limit of one run")
+	f.BoolVar(&o.play.Warm, "warm", false, "play each successful commit a second time to measure a warm run")
 	f.Func("set", "setting of each run, key=value; repeatable", appendTo(&o.play.Settings))
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -87,11 +87,11 @@ func parse(args []string, stdout, stderr io.Writer) (*options, error) {
 	o.play.Log = stderr
 	switch {
 	case f.NArg() > 0:
-		return nil, fmt.Errorf("%q is no flag", f.Arg(0))
+		return nil, fmt.Errorf("%q is not a flag", f.Arg(0))
 	case o.list == "" && len(o.repos) == 0:
-		return nil, errors.New("nothing is chosen: give -list, or -repo with -pick or -commit")
+		return nil, errors.New("no commits are chosen: use -list, or -repo with -pick or -commit")
 	case len(o.repos) > 0 && (o.pick > 0) == (o.commit != ""):
-		return nil, errors.New("with -repo give either -pick or -commit")
+		return nil, errors.New("-repo requires either -pick or -commit")
 	}
 	return o, nil
 }
@@ -132,7 +132,7 @@ func allFine(results []oracle.Result) bool {
 	return true
 }
 
-// choose writes the scripts of what the command line names.
+// choose creates the scripts of the commits that the command line selects.
 func (o *options) choose(ctx context.Context) (scripts []*oracle.Script, others []oracle.Result, err error) {
 	table := oracle.Table{}
 	if o.list != "" {
@@ -161,7 +161,7 @@ func (o *options) choose(ctx context.Context) (scripts []*oracle.Script, others 
 	return append(scripts, more...), others, nil
 }
 
-// pickFrom picks commits of a repository and tells what it found.
+// pickFrom picks commits of a repository and reports the result.
 func (o *options) pickFrom(ctx context.Context, repo string) ([]*oracle.Script, error) {
 	dir, err := o.where.Find(ctx, repo)
 	if err != nil {
@@ -202,7 +202,7 @@ func (o *options) printTable(scripts []*oracle.Script, others []oracle.Result) e
 	return err
 }
 
-// playAll plays all scripts on one stack, one after the other.
+// playAll plays all scripts on one stack, one at a time.
 func (o *options) playAll(ctx context.Context, scripts []*oracle.Script, results []oracle.Result) (all []oracle.Result, err error) {
 	if len(scripts) == 0 {
 		return results, nil
@@ -225,12 +225,12 @@ func (o *options) playAll(ctx context.Context, scripts []*oracle.Script, results
 		case err == nil && allFine(all):
 			err = os.RemoveAll(o.play.Dir)
 		default:
-			fmt.Fprintf(o.stderr, "The stack's data and the clones stay in %s\n", o.play.Dir)
+			fmt.Fprintf(o.stderr, "The stack's data and the clones are kept in %s\n", o.play.Dir)
 		}
 	}()
 	for _, s := range scripts {
 		if ctx.Err() != nil {
-			return results, fmt.Errorf("it was interrupted: %w", ctx.Err())
+			return results, fmt.Errorf("interrupted: %w", ctx.Err())
 		}
 		play := stack.Play
 		if o.base {
@@ -246,7 +246,7 @@ func (o *options) playAll(ctx context.Context, scripts []*oracle.Script, results
 	return results, nil
 }
 
-// tell says at once what came of a commit.
+// tell immediately reports the result of a commit.
 func (o *options) tell(r oracle.Result) {
 	took := time.Duration(r.Seconds * float64(time.Second)).Round(100 * time.Millisecond)
 	fmt.Fprintf(o.stderr, "  %s after %s\n", r.Status, took)
@@ -255,14 +255,14 @@ func (o *options) tell(r oracle.Result) {
 	}
 }
 
-// keep appends results to the file of JSON lines.
+// keep appends results to the JSON lines file.
 func (o *options) keep(results ...oracle.Result) error {
 	if o.out == "" || len(results) == 0 {
 		return nil
 	}
 	f, err := os.OpenFile(o.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return fmt.Errorf("open the file of results: %w", err)
+		return fmt.Errorf("open the results file: %w", err)
 	}
 	return errors.Join(oracle.WriteLines(f, results...), f.Close())
 }

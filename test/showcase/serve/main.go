@@ -1,9 +1,9 @@
-// Command serve shows the dashboard full of work that looks real:
+// Command serve serves the dashboard with realistic sample data:
 //
 //	go run ./test/showcase/serve [-port N] [-fill showcase|hostile|scale] [-data DIR]
 //
-// It starts a PostgreSQL of its own, fills it, serves, and prints the address as
-// JSON once it does. A data folder that is filled is served as it is.
+// It starts its own PostgreSQL server, fills the database, and prints the address as JSON once the
+// dashboard is served. A filled data folder is served unchanged.
 package main
 
 import (
@@ -40,8 +40,8 @@ func main() {
 	defer stop()
 	var o options
 	fill := flag.String("fill", string(showcase.Showcase), fmt.Sprintf("what to show: %v", showcase.Kinds()))
-	flag.IntVar(&o.port, "port", 0, "port on the loopback; 0 takes a free one")
-	flag.StringVar(&o.data, "data", "", "folder that keeps the data (default: one of its own for each fill, which goes at the end)")
+	flag.IntVar(&o.port, "port", 0, "port on the loopback interface; 0 for a free port")
+	flag.StringVar(&o.data, "data", "", "directory to keep the data in (default: a temporary one for each fill)")
 	flag.Parse()
 	o.fill, o.now = showcase.Kind(*fill), time.Now()
 	if err := run(ctx, o); err != nil {
@@ -54,13 +54,13 @@ func main() {
 func run(ctx context.Context, o options) (err error) {
 	if o.data == "" {
 		if o.data, err = os.MkdirTemp("", "rgpt-showcase-"); err != nil {
-			return fmt.Errorf("make a folder for the data: %w", err)
+			return fmt.Errorf("create a temporary data folder: %w", err)
 		}
 		defer os.RemoveAll(o.data)
 	}
-	// PostgreSQL may run as another user, who passes through.
+	// PostgreSQL may run as another user, who must be able to traverse the folder.
 	if err := os.MkdirAll(o.data, 0o755); err != nil { //nolint:gosec // see above
-		return fmt.Errorf("make the data folder: %w", err)
+		return fmt.Errorf("create the data folder: %w", err)
 	}
 	if err := os.Chmod(o.data, 0o755); err != nil { //nolint:gosec // see above
 		return fmt.Errorf("open the data folder: %w", err)
@@ -77,7 +77,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer blobs.Close()
-	// A fill that was interrupted left a database under another name.
+	// An interrupted fill leaves a database with another name.
 	database, err := prepare(ctx, cluster, blobs, o)
 	if err != nil {
 		return err
@@ -91,8 +91,8 @@ func run(ctx context.Context, o options) (err error) {
 	return serve(ctx, o, handler)
 }
 
-// prepare returns the address of the filled database. Whether it is filled says
-// a file that is written last.
+// prepare returns the address of the filled database. A file that is written last marks it as
+// filled.
 func prepare(ctx context.Context, cluster *pgcluster.Cluster, blobs *artifact.Store, o options) (string, error) {
 	name := "showcase_" + string(o.fill)
 	mark := filepath.Join(o.data, name+".filled")
@@ -112,7 +112,7 @@ func prepare(ctx context.Context, cluster *pgcluster.Cluster, blobs *artifact.St
 	}
 	fmt.Fprintf(os.Stderr, "Filled %s in %s.\n", o.fill, time.Since(o.now).Round(time.Millisecond))
 	if err := os.WriteFile(mark, []byte(name), 0o600); err != nil {
-		return "", fmt.Errorf("note that the data folder is filled: %w", err)
+		return "", fmt.Errorf("mark the data folder as filled: %w", err)
 	}
 	return url, nil
 }
@@ -127,7 +127,7 @@ func serve(ctx context.Context, o options, handler http.Handler) error {
 	if err := json.NewEncoder(os.Stdout).Encode(map[string]any{"url": "http://" + l.Addr().String(), "fill": o.fill, "data": o.data}); err != nil {
 		return err
 	}
-	context.AfterFunc(ctx, func() { _ = server.Close() }) // streams would not end by themselves
+	context.AfterFunc(ctx, func() { _ = server.Close() }) // streams would not end on their own
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

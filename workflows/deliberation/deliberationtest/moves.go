@@ -7,7 +7,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// PipelineID is the id of the first deliberation; recoveries have the ids after it.
+// PipelineID is the id of the first deliberation; recoveries use the ids that follow.
 const PipelineID = 7
 
 // Text returns a text that is short enough to be its own head.
@@ -40,7 +40,7 @@ func Sends(to, words string) contract.Move {
 	return contract.Move{Kind: contract.MoveMessage, To: to, Text: Text(words)}
 }
 
-// Analyses returns an analysis that finds a complexity.
+// Analyses returns an analysis with a complexity score.
 func Analyses(complexity float64) contract.Move {
 	return contract.Move{Kind: contract.MoveAnalyse, ComplexityScore: &complexity, Text: Text("analysis")}
 }
@@ -73,8 +73,8 @@ func Task() contract.DeliberationTask {
 	return contract.DeliberationTask{TaskID: "t1", Objective: "Design a caching strategy"}
 }
 
-// Input returns the input of a deliberation with the scripted model. The settings are
-// those that tests assume, unless changed.
+// Input returns the input of a deliberation with the scripted model. Unless changed, the settings
+// are the defaults of the tests.
 func Input(change ...func(*contract.DeliberationInput)) contract.DeliberationInput {
 	model := contract.ModelChoice{Provider: "scripted", Model: "scripted"}
 	in := contract.DeliberationInput{

@@ -8,15 +8,15 @@ import (
 const (
 	// decisionBytes bounds each list of a decision.
 	decisionBytes = 4 << 10
-	// rejectedFor is how many objections a decision keeps for what was rejected: the last
-	// ones.
+	// rejectedFor is the number of objections, the latest ones, that a decision keeps for each
+	// rejected entry.
 	rejectedFor = 3
-	// rejectedText is how many bytes a decision keeps of what was rejected, and of each
-	// objection to it. The blackboard has all of it.
+	// rejectedText is the number of bytes that a decision keeps of a rejected entry, and of each
+	// objection to it. The blackboard has the full texts.
 	rejectedText = 200
 )
 
-// decide sums up what was chosen, why, and what speaks against it. Call it once
+// decide summarizes the choice, the reasons for it and the objections to it. Call it once
 // everything else is settled.
 func (c *State) decide(chosen *post, how *Choice) *contract.Decision {
 	d := &contract.Decision{Key: how.Key, Version: how.Version, By: how.By, Text: chosen.versions[how.Version-1]}
@@ -43,7 +43,7 @@ func (c *State) decide(chosen *post, how *Choice) *contract.Decision {
 			d.Remarks = append(d.Remarks, said)
 		}
 	}
-	if how.text.Size > 0 { // last, so that it stays when reasons are left out
+	if how.text.Size > 0 { // last, so that it is kept when older reasons are omitted
 		d.Reasons = append(d.Reasons, contract.Remark{By: how.By, About: how.Key, Text: how.text})
 	}
 	var n [4]int
@@ -55,8 +55,8 @@ func (c *State) decide(chosen *post, how *Choice) *contract.Decision {
 	return d
 }
 
-// sources returns what an entry was made from, including itself: merged proposals, and
-// what those were made from.
+// sources returns the keys of an entry and of all entries that it was created from, directly or
+// indirectly.
 func (c *State) sources(key string) map[string]bool {
 	found := map[string]bool{}
 	for next := []string{key}; len(next) > 0; next = next[1:] {

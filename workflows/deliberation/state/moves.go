@@ -11,11 +11,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// post is one place on the blackboard with all entries that it has held.
+// post is an entry of the blackboard with all its versions.
 type post struct {
 	contract.Entry
 	versions []contract.Text
-	own      []string // keys of the objections against it
+	own      []string // keys of the objections to it
 	logged   int      // where it first appears in the log
 	closed   int      // where its last state appears in the log
 }
@@ -52,8 +52,8 @@ func kinds(all []contract.MoveKind) string {
 	return strings.Join(out, ", ")
 }
 
-// wrongForm returns what is wrong with a move's form, whatever its subject. The
-// activity has checked this already, but a signal may not have passed that check.
+// wrongForm returns why the form of a move is invalid, regardless of its subject. The activity has
+// already checked this, but a signal may not come from the activity.
 func (c *State) wrongForm(m contract.Move) string {
 	const share = 1.0
 	outside := func(f *float64) bool { return f != nil && !(*f >= 0 && *f <= share) }
@@ -74,8 +74,8 @@ func (c *State) wrongForm(m contract.Move) string {
 	return ""
 }
 
-// named reports whether a move answers an objection by its key. Such keys are longer
-// than those that members choose.
+// named reports whether a move answers an objection by its key. Such keys may be longer than the
+// keys that members choose.
 func (c *State) named(m contract.Move) bool {
 	return m.Kind == contract.MoveResolve && contract.IsObjectionKey(m.Key) && len(m.Key) <= objectionKeyLength
 }
@@ -122,8 +122,7 @@ func (c *State) carryOut(s *Participant, id string, m contract.Move, now time.Ti
 	}
 }
 
-// nameable returns the entry under a key that members can name: a proposal or a
-// synthesis.
+// nameable returns the entry under a key that members can name: a proposal or a synthesis.
 func (c *State) nameable(key string) (*post, string) {
 	if key == "" {
 		return nil, "it needs a key"
@@ -146,8 +145,7 @@ func (c *State) at(section contract.Section, key string) *post {
 	return nil
 }
 
-// write puts an entry on the blackboard: a new one, or a new version of the existing
-// one.
+// write puts an entry on the blackboard: a new one, or a new version of the existing one.
 func (c *State) write(e contract.Entry, now time.Time) string {
 	p := c.at(e.Section, e.Key)
 	if p == nil {
@@ -162,7 +160,7 @@ func (c *State) write(e contract.Entry, now time.Time) string {
 	p.Entry, p.versions = e, append(p.versions, e.Value)
 	c.show(p)
 	c.log = append(c.log, logEntry{by: e.Author, post: p, fresh: true})
-	if e.Inherited > 0 { // news to its author too, who wrote it in an earlier deliberation
+	if e.Inherited > 0 { // also news to its author, who wrote it in an earlier deliberation
 		c.log[len(c.log)-1].by = contract.SystemAuthor
 	}
 	c.AddEvent(contract.EventBlackboardWritten, map[string]any{
@@ -187,7 +185,7 @@ func (c *State) written(s *Participant, e contract.Entry, now time.Time) string 
 // progressed records that a member made progress.
 func (c *State) progressed(s *Participant, now time.Time) { s.progress, c.LastProgress = now, now }
 
-// show marks an entry to be written to the database in its present state.
+// show marks an entry to be written to the database in its current state.
 func (c *State) show(p *post) {
 	c.RowStale = true
 	for i, e := range c.entries {
@@ -199,7 +197,7 @@ func (c *State) show(p *post) {
 	c.entries = append(c.entries, p.Entry)
 }
 
-// restate changes the state of an entry and adds that to the log for other members.
+// restate changes the state of an entry and logs the change for the other members.
 func (c *State) restate(p *post, state contract.EntryState, by contract.Member) {
 	if p.State == state {
 		return
@@ -252,7 +250,7 @@ func (c *State) synthesise(s *Participant, m contract.Move, now time.Time) strin
 	if why := c.put(s, contract.SectionSynthesis, m, now); why != "" {
 		return why
 	}
-	// Its author supports the new version, and no longer the ones before it.
+	// The author supports the new version, and no longer any earlier one.
 	written, _ := c.nameable(m.Key)
 	for _, v := range c.votes {
 		if v.Voter == s.Member && v.Key == m.Key && v.Version < written.Version {
@@ -294,9 +292,9 @@ func (c *State) object(s *Participant, id string, m contract.Move, now time.Time
 	return ""
 }
 
-// resolve answers an objection by its key. With the key of a proposal or a synthesis it
-// answers all objections to it that the member was shown or made itself; if there are
-// none, the author of a proposal withdraws it.
+// resolve answers an objection by its key. With the key of a proposal or a synthesis, it answers
+// all objections to that entry that the member was shown or made itself; if there are none, the
+// author of a proposal withdraws the proposal.
 func (c *State) resolve(s *Participant, id string, m contract.Move, now time.Time) string {
 	if contract.IsObjectionKey(m.Key) {
 		o := c.objection(m.Key)
@@ -335,8 +333,8 @@ func (c *State) shown(s *Participant, p *post) bool {
 	return p.Author == s.Member || p.logged < s.logRead && !slices.Contains(s.deferred, p)
 }
 
-// closedMeanwhile reports whether another member closed an objection since this one was
-// shown it as open: then a reply to it is an answer and withdraws nothing.
+// closedMeanwhile reports whether another member closed an objection after this member was shown it
+// as open. A reply to it is then an answer and withdraws nothing.
 func (c *State) closedMeanwhile(s *Participant, p *post) bool {
 	return slices.ContainsFunc(p.own, func(key string) bool {
 		o := c.at(p.Section, key)
@@ -344,9 +342,8 @@ func (c *State) closedMeanwhile(s *Participant, p *post) bool {
 	})
 }
 
-// answer keeps the answer to an objection or an entry for the members who made the
-// objections, and closes the ones that are open. A member who answers its own objection
-// withdraws it.
+// answer records the answer to an objection or an entry for the members who made the objections,
+// and closes the open ones. A member who answers its own objection withdraws it.
 func (c *State) answer(s *Participant, id string, about *post, m contract.Move, now time.Time, all ...*post) string {
 	if m.Text.Size == 0 && slices.ContainsFunc(all, func(o *post) bool { return o.Author != s.Member }) {
 		return "it needs text that responds to the objection"
@@ -359,7 +356,7 @@ func (c *State) answer(s *Participant, id string, about *post, m contract.Move, 
 		}
 	}
 	for _, o := range all {
-		if o.State != contract.EntryLive { // another answer was first; this one is sent too
+		if o.State != contract.EntryLive { // another answer was first; this one is also sent
 			continue
 		}
 		state := contract.EntryAnswered
@@ -373,7 +370,7 @@ func (c *State) answer(s *Participant, id string, about *post, m contract.Move, 
 	return ""
 }
 
-// withdraw takes a proposal back, with the objections to it.
+// withdraw withdraws a proposal and the objections to it.
 func (c *State) withdraw(s *Participant, p *post, now time.Time) string {
 	if why := c.keeps(s, p); why != "" {
 		return why
@@ -402,7 +399,7 @@ func (c *State) keeps(s *Participant, p *post) string {
 	return ""
 }
 
-// objections returns the objections that nobody has answered yet.
+// objections returns the unanswered objections to an entry.
 func (c *State) objections(p *post) []*post {
 	var open []*post
 	for _, key := range p.own {
@@ -483,7 +480,7 @@ func (c *State) message(s *Participant, id string, m contract.Move, now time.Tim
 	return ""
 }
 
-// judge takes GAMMA's verdict, which is final. Only the first one counts.
+// judge records GAMMA's verdict, which is final. Only the first one counts.
 func (c *State) judge(s *Participant, m contract.Move, now time.Time) string {
 	p, why := c.nameable(m.Key)
 	switch {
@@ -501,8 +498,7 @@ func (c *State) judge(s *Participant, m contract.Move, now time.Time) string {
 	return ""
 }
 
-// liveProposals counts the unresolved proposals. Proposals for subtasks do not compete
-// with others.
+// liveProposals counts the unresolved proposals. Proposals for subtasks do not compete with others.
 func (c *State) liveProposals() int {
 	n := 0
 	for _, p := range c.board {
@@ -513,7 +509,7 @@ func (c *State) liveProposals() int {
 	return n
 }
 
-// proposals records whether live proposals compete: two or more are one conflict.
+// proposals records whether live proposals compete: two or more count as one conflict.
 func (c *State) proposals() {
 	const rivals = 2
 	compete := c.liveProposals() >= rivals
@@ -536,8 +532,8 @@ func (c *State) conflict(up bool, kind, key string) {
 	c.AddEvent(event, map[string]any{"kind": kind, "key": key, "unresolved_proposals": c.liveProposals()})
 }
 
-// AcceptConsensus makes a version of an entry the consensus: it is accepted, all other
-// entries are settled, and no conflict stays open.
+// AcceptConsensus makes a version of an entry the consensus: it is accepted, all other entries are
+// settled, and no conflict remains open.
 func (c *State) AcceptConsensus(chosen *Choice, now time.Time) contract.Entry {
 	p, _ := c.nameable(chosen.Key)
 	for _, o := range c.board {

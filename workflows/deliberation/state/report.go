@@ -11,10 +11,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// outbox holds what must be written about a deliberation, in the order in which it
-// happened.
+// outbox holds the data of a deliberation that must still be written, in order of occurrence.
 type outbox struct {
-	RowStale bool // the row does not show the state as it is
+	RowStale bool // the row does not show the current state
 	entries  []contract.Entry
 	said     []contract.Message
 	cast     []contract.Vote
@@ -41,13 +40,13 @@ func (c *State) AddEvent(kind contract.EventType, payload map[string]any) {
 	c.RowStale = true
 }
 
-// HasUnwritten reports whether anything waits to be written.
+// HasUnwritten reports whether anything must still be written.
 func (c *State) HasUnwritten() bool {
 	return c.RowStale || len(c.entries)+len(c.said)+len(c.cast)+len(c.errs)+len(c.events)+len(c.reports) > 0
 }
 
-// NextRecord takes the next record out of the outbox: as much as fits into one, with
-// the current state.
+// NextRecord moves as much of the outbox as fits into a record, and returns that record with the
+// current state.
 func (c *State) NextRecord(seq int64, now time.Time) contract.PipelineRecord {
 	room := recordBytes
 	rec := contract.PipelineRecord{PipelineID: c.Input.PipelineID, RunID: c.Input.RunID, ForRun: c.Input.ForRun, Seq: seq, At: now, Change: c.change()}
@@ -64,8 +63,8 @@ func (c *State) NextRecord(seq int64, now time.Time) contract.PipelineRecord {
 	return rec
 }
 
-// cut takes from the front of a list what fits into the room, and returns the room that
-// is left: none if something stayed behind, so that nothing later is written before it.
+// cut removes as many items from the front of a list as fit into the room, and returns the
+// remaining room: 0 if items remain, so that nothing later is written before them.
 func cut[T any](from *[]T, room int) (taken []T, left int) {
 	n := 0
 	for ; n < len(*from) && room > 0; n++ {
@@ -80,7 +79,7 @@ func cut[T any](from *[]T, room int) (taken []T, left int) {
 	return taken, room
 }
 
-// size is how many bytes a value takes in a history.
+// size returns the number of bytes that a value takes in a history.
 func size(v any) int {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -89,8 +88,8 @@ func size(v any) int {
 	return len(raw)
 }
 
-// newest returns the end of a list that fits into the room, and how many items come
-// before it.
+// newest returns the last items of a list that fit into the room, and the number of items before
+// them.
 func newest[T any](all []T, room int) (kept []T, before int) {
 	n := len(all)
 	for n > 0 {
@@ -102,7 +101,7 @@ func newest[T any](all []T, room int) (kept []T, before int) {
 	return all[n:], n
 }
 
-// leftOut notes that lists were shortened, "" if none was.
+// leftOut returns a note about the lists that were shortened, "" if none were.
 func leftOut(parts ...any) string {
 	var out []string
 	for i := 0; i+1 < len(parts); i += 2 {
@@ -116,8 +115,7 @@ func leftOut(parts ...any) string {
 	return "omitted here, but stored in the database: " + strings.Join(out, ", ")
 }
 
-// clipNews drops what is too much for one turn, and returns how many entries it
-// dropped.
+// clipNews shortens news to the size limits of a turn, and returns the number of entries dropped.
 func clipNews(n contract.News) (contract.News, int) {
 	var entries, changes, messages, votes int
 	n.Entries, entries = newest(n.Entries, newsBytes)
@@ -128,7 +126,7 @@ func clipNews(n contract.News) (contract.News, int) {
 	return n, entries
 }
 
-// change returns what the pipeline's row must show now.
+// change returns the new values of the pipeline's row.
 func (c *State) change() *contract.PipelineChange {
 	e := c.Ending
 	var altered *contract.DeliberationSettings
@@ -165,8 +163,8 @@ func (c *State) views() []contract.MemberView {
 	return out
 }
 
-// progressOf returns how far a member is: its opening work is the first third, then
-// each round counts, and done is all of it.
+// progressOf returns a member's progress from 0 to 1: the opening work is the first third, then
+// each round counts; a member that is done is at 1.
 func (c *State) progressOf(s *Participant) float64 {
 	const opening, rest, whole = 0.3, 0.6, 1.0
 	const percent, half = 100, 0.5
@@ -182,7 +180,7 @@ func (c *State) progressOf(s *Participant) float64 {
 	return float64(int(share*percent+half)) / percent
 }
 
-// waitsFor returns whom an idle member waits for.
+// waitsFor describes what an idle member is waiting for.
 func (c *State) waitsFor(s *Participant) string {
 	if c.Status == contract.PipelineReport && c.waiting != "" {
 		return "waits for " + c.waiting
@@ -223,7 +221,7 @@ func (c *State) EntriesOf(kind contract.MoveKind) []contract.Entry {
 	return out
 }
 
-// last returns the last messages of a member.
+// last returns the n latest messages of a member.
 func (c *State) last(m contract.Member, n int) []contract.Message {
 	out := []contract.Message{}
 	for _, msg := range c.messages {
@@ -250,13 +248,13 @@ func (c *State) View() contract.DeliberationView {
 	return v
 }
 
-// AddReport sums up the findings so far.
+// AddReport adds a report with the findings so far.
 func (c *State) AddReport(kind string, status contract.PipelineStatus, summary string, now time.Time) {
 	m := c.Measured()
 	r := &contract.DeliberationReport{
 		PipelineID: c.Input.PipelineID, Kind: kind, Status: status, Agents: c.views(), Metrics: &m, Analysis: m.Analysis(), Decision: c.Decision, Summary: summary, At: now,
 	}
-	const part = 4 // of the room, for the votes
+	const part = 4 // the votes may take a quarter of the report
 	var entries, votes int
 	r.Blackboard, entries = newest(c.all(), reportBytes-reportBytes/part)
 	r.Votes, votes = newest(c.votes, reportBytes/part)
@@ -278,7 +276,7 @@ func (c *State) Summary() string {
 		c.Metrics.Iterations, strings.Join(parts, ", "))
 }
 
-// Handoff returns what this deliberation leaves for the one that recovers it.
+// Handoff returns the data that this deliberation hands to its recovery.
 func (c *State) Handoff(reason string, now time.Time) contract.Handoff {
 	h := contract.Handoff{
 		PipelineID: c.Input.PipelineID, Attempt: c.Input.Attempt, AbortReason: c.Ending.AbortReason, Agents: c.views(),
@@ -302,7 +300,7 @@ func (c *State) Handoff(reason string, now time.Time) contract.Handoff {
 	return h
 }
 
-// RecoveryHint returns what the next attempt should do differently.
+// RecoveryHint returns advice for the next attempt.
 func (c *State) RecoveryHint(reason string) string {
 	switch reason {
 	case string(contract.AbortStuck):
@@ -332,7 +330,7 @@ func (c *State) RecordFailureContext(reason string, now time.Time) {
 	})
 }
 
-// seed writes the entries that are on the blackboard before any member has spoken.
+// seed writes the entries that are on the blackboard before the first turn.
 func (c *State) seed(now time.Time) {
 	system := func(key, text string) {
 		c.write(contract.Entry{Section: contract.SectionProblem, Key: key, Author: contract.SystemAuthor, Value: textOf(text)}, now)
@@ -368,7 +366,7 @@ func (c *State) Inherit(reason string) *contract.Inherited {
 			e.Inherited, e.Key = c.Input.Attempt, fmt.Sprintf("inherited_%s_%s", e.Author.Agent(), e.Key)
 		}
 		e.Key = unused(e.Key, taken)
-		e.From = nil // those have other keys now
+		e.From = nil // inherited entries have new keys
 		out.Entries = append(out.Entries, e)
 	}
 	var before int

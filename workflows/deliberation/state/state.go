@@ -1,6 +1,6 @@
-// Package state holds what a deliberation knows and decides: participants, blackboard,
-// votes, rounds. It is a pure state machine: time comes in as an argument, and what
-// must be written waits in it until it is written.
+// Package state holds the state and the decisions of a deliberation: participants, blackboard,
+// votes, rounds. It is a pure state machine: the time is an argument, and data to be written is
+// kept in an outbox.
 package state
 
 import (
@@ -14,23 +14,22 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// State is all that a deliberation knows: its members, the blackboard, messages, votes
-// and what they add up to. It is pure. What happens comes in through its methods, with
-// the time at which it happens; what must be written collects in its outbox. The
-// workflow around it carries out what it decides.
+// State is the state of a deliberation: its members, the blackboard, messages, votes and everything
+// derived from them. It is pure: its methods receive what happens, with the time, and data to be
+// written is collected in its outbox. The workflow carries out its decisions.
 type State struct {
 	outbox
 	Input         contract.DeliberationInput
 	Settings      contract.DeliberationSettings
 	SettingsStale bool // the row does not show the current settings
 	Status        contract.PipelineStatus
-	waiting       string        // what for, by name
+	waiting       string        // what it waits for, by name
 	ExchangeLimit time.Duration // of the exchange
 
 	Participants []*Participant // ALPHA, BETA, and GAMMA once it joined
 	board        []*post
 	messages     []contract.Message
-	votes        []contract.Vote    // the last one of each voter on each version
+	votes        []contract.Vote    // the latest of each voter on each version
 	outdated     map[string]bool    // ids of votes whose voters have written a new version since
 	subtasks     []contract.Subtask // GAMMA's parts of the objective
 	log          []logEntry         // what members are shown, in order
@@ -40,20 +39,20 @@ type State struct {
 	errorCount       int     // errors of members
 	verdict          *Choice // GAMMA's
 	Decision         *contract.Decision
-	validating       *Choice   // what both agreed on and GAMMA is asked to validate
-	rivalry          bool      // two proposals or more are live
+	validating       *Choice   // the version that both agreed on, for GAMMA to validate
+	rivalry          bool      // two or more proposals are live
 	maxComplexity    float64   // the highest complexity that an analysis found
 	openedAt         time.Time // when the opening began
 	exchangeAt       time.Time // when the exchange began
-	LastProgress     time.Time // of anybody
+	LastProgress     time.Time // of any member
 	reportedAt       time.Time // when the checkpoint was reported
-	roundsOver       time.Time // when the last round ended; zero: it has not
-	Decided          bool      // the outcome is known; further moves make no rounds
+	roundsOver       time.Time // when the last round ended; zero: not over
+	Decided          bool      // the outcome is known; further moves do not count towards rounds
 	Closed           bool      // further moves do not count
-	Ending           Ending    // what the row shows about the end
+	Ending           Ending    // shown in the row
 }
 
-// Ending is what a pipeline's row shows about its end.
+// Ending is the part of a pipeline's row that describes its end.
 type Ending struct {
 	AbortReason    contract.AbortReason
 	HandoffRef     string
@@ -65,7 +64,7 @@ type Ending struct {
 	Finished       bool
 }
 
-// Participant is what is known about one member.
+// Participant is the state of one member.
 type Participant struct {
 	Member contract.Member
 	token  string // proves that a signal comes from this member
@@ -76,7 +75,7 @@ type Participant struct {
 	inOpening bool // its current turn belongs to the opening
 	started   bool // it was given a turn of the exchange
 	early     map[int]contract.Moves
-	logRead   int // how much of the log it was shown
+	logRead   int // number of log entries that it was shown
 	open      bool
 	late      bool // with its opening work
 	done      bool
@@ -89,13 +88,13 @@ type Participant struct {
 	repeats      map[string]int
 	violations   int
 	seenSubtasks []string              // its own subtasks that it was shown
-	deferred     []*post               // left out of its news for lack of room
+	deferred     []*post               // omitted from its news for lack of room
 	joinReason   string                // why GAMMA joined
-	Model        *contract.ModelChoice // to be used from its next turn on
+	Model        *contract.ModelChoice // for its next turn and later ones
 	RevokeReason string                // why it is revoked; its workflow must be cancelled
 }
 
-// logEntry is one thing that members are shown.
+// logEntry is an item of the log that members are shown.
 type logEntry struct {
 	by      contract.Member
 	to      contract.Member // only this member; empty: everybody
@@ -115,20 +114,20 @@ type Choice struct {
 }
 
 const (
-	// maxEarlyTurns is how many turns of a member can wait for earlier ones.
+	// maxEarlyTurns is the number of turns of a member that can wait for earlier ones.
 	maxEarlyTurns = 4
-	// turnsInRound is how many turns a member gets within one round: a member that answers
-	// at once must not spend without limit while another one thinks.
+	// turnsInRound is the maximum number of turns per member and round: a fast member must not
+	// spend without limit while another one is thinking.
 	turnsInRound = 3
-	// MaxRefusalsRecorded is how many refusals are recorded one by one. Further ones are
-	// only counted.
+	// MaxRefusalsRecorded is the number of refusals that are recorded individually. Further ones
+	// are only counted.
 	MaxRefusalsRecorded = 100
 	// KeyLength is the maximum length of a key in bytes.
 	KeyLength = 64
 	// objectionKeyLength is the maximum length of an objection's key in bytes; it ends
 	// with the id of the move that made it.
 	objectionKeyLength = KeyLength + 32
-	// MaxContextNotes is how many notes from outside a failure context keeps.
+	// MaxContextNotes is the number of external notes that a failure context keeps.
 	MaxContextNotes = 20
 )
 
@@ -186,7 +185,7 @@ const (
 	phaseEnded    = "ended"
 )
 
-// roleOf returns what a member does.
+// roleOf returns the role of a member.
 func roleOf(m contract.Member) string {
 	switch m {
 	case contract.Alpha:
@@ -254,7 +253,7 @@ func (c *State) Living() []*Participant {
 	return out
 }
 
-// livingPeers returns which of ALPHA and BETA are still active.
+// livingPeers returns the members among ALPHA and BETA that are still active.
 func (c *State) livingPeers() []*Participant {
 	return slices.DeleteFunc(c.Living(), func(s *Participant) bool { return s.Member == contract.Gamma })
 }
@@ -267,8 +266,8 @@ func (c *State) peersDone() bool {
 
 func (s *Participant) thinking() bool { return s.granted > s.received }
 
-// Receive takes moves that arrived. The token identifies the sender. Each turn counts
-// once, in order: early ones wait, those that were already taken are dropped.
+// Receive takes moves that arrived. The token identifies the sender. Each turn counts once, in
+// order: early turns wait, and turns that were already taken are dropped.
 func (c *State) Receive(m contract.Moves, now time.Time) {
 	s := c.speaker(m)
 	if s == nil || c.Closed || s.Dead || m.Turn <= s.received {
@@ -282,10 +281,10 @@ func (c *State) Receive(m contract.Moves, now time.Time) {
 	c.ReceiveEarly(s, now)
 }
 
-// speaker returns the member that a signal is from. A sender under a false name is
-// refused, and nobody is blamed: a member's workflow gets its name from its
-// deliberation, so a sender that shows its token under another name has stolen it, and
-// must not be able to get that member revoked.
+// speaker returns the member that a signal is from. A sender with a false name is refused without
+// blaming any member: a member's workflow gets its name from its deliberation, so a sender that
+// uses its token under another name has stolen the token, and must not be able to get that member
+// revoked.
 func (c *State) speaker(m contract.Moves) *Participant {
 	if c.Closed {
 		return nil
@@ -320,7 +319,7 @@ func (c *State) ByToken(token string) *Participant {
 	return nil
 }
 
-// keepEarly keeps an early turn until the turns before it have arrived.
+// keepEarly stores an early turn until the turns before it have arrived.
 func (c *State) keepEarly(s *Participant, m contract.Moves) {
 	if _, have := s.early[m.Turn]; have {
 		return
@@ -332,8 +331,7 @@ func (c *State) keepEarly(s *Participant, m contract.Moves) {
 	s.early[m.Turn] = m
 }
 
-// ReceiveEarly takes the turns that waited for earlier ones, and reports whether there
-// were any.
+// ReceiveEarly takes the turns that waited for earlier ones, and reports whether there were any.
 func (c *State) ReceiveEarly(s *Participant, now time.Time) (heard bool) {
 	for s.received < s.granted && !s.Dead && !c.Closed {
 		m, ok := s.early[s.received+1]
@@ -383,11 +381,11 @@ func (c *State) take(s *Participant, m contract.Moves, now time.Time) {
 	c.advance()
 }
 
-// moveID names a move, or a turn as a whole: ALPHA-3-2.
+// moveID returns the id of a move, or of a whole turn: ALPHA-3-2.
 func moveID(m contract.Member, turn, n int) string { return fmt.Sprintf("%s-%d-%d", m, turn, n) }
 
-// advance updates what follows from the last change: which members wake, and whether a
-// round is over.
+// advance updates the state that depends on the last change: it wakes members and closes a round
+// that is over.
 func (c *State) advance() {
 	if c.Status != contract.PipelineOrchestrating || c.Decided {
 		return
@@ -411,9 +409,8 @@ func (c *State) advance() {
 	c.RowStale = true
 }
 
-// roundsUsedUp reports whether the last round is over. Turns that began before its end
-// still count (awaitsTurns); no other turn begins, except GAMMA's to validate an
-// agreement.
+// roundsUsedUp reports whether the last round is over. Turns that began before its end still count
+// (awaitsTurns); no other turn begins, except GAMMA's to validate an agreement.
 func (c *State) roundsUsedUp() bool { return c.Metrics.Iterations >= c.Settings.Iterations }
 
 // awaitsTurns reports whether a turn is running that began before the end of the last
@@ -447,7 +444,7 @@ func (c *State) roundOver() bool {
 	return active == 0 && g != nil && g.round > 0
 }
 
-// wakes reports whether a log entry wakes a member that said that it is done.
+// wakes reports whether a log entry wakes a member that is done.
 func (c *State) wakes(s *Participant, h logEntry) bool {
 	switch {
 	case h.by == s.Member:
@@ -468,7 +465,7 @@ func (c *State) wakes(s *Participant, h logEntry) bool {
 	return false
 }
 
-// maxStanding bounds the current states that a member is shown.
+// maxStanding is the maximum number of entries whose current state a member is shown.
 const maxStanding = 12
 
 // stands returns the current state of syntheses, and of proposals with objections, for
@@ -500,7 +497,7 @@ func (c *State) stands(s *Participant) []contract.Standing {
 	return out[max(0, len(out)-maxStanding):]
 }
 
-// concerns reports whether a log entry is news to a member.
+// concerns reports whether a log entry is news to the member.
 func (s *Participant) concerns(h logEntry) bool {
 	if h.by == s.Member || h.to != "" && h.to != s.Member {
 		return false
@@ -513,7 +510,7 @@ func (c *State) hasNews(s *Participant) bool {
 	return slices.ContainsFunc(c.log[s.logRead:], s.concerns)
 }
 
-// TurnGrant is a turn that a member is given.
+// TurnGrant is a turn for a member.
 type TurnGrant struct {
 	To   contract.Member
 	Turn contract.Turn
@@ -566,7 +563,7 @@ func (c *State) give(s *Participant, now time.Time) contract.Turn {
 	return t
 }
 
-// news returns what happened since a member was last informed.
+// news returns everything that happened since a member's last turn.
 func (c *State) news(s *Participant, now time.Time) contract.News {
 	n := contract.News{Round: c.round(), Rounds: c.Settings.Iterations, Why: s.joinReason}
 	if c.Status == contract.PipelineOrchestrating {
@@ -614,8 +611,7 @@ func (c *State) news(s *Participant, now time.Time) contract.News {
 	return n
 }
 
-// RecordRefusal counts moves and signals that were refused, and records them one by one
-// while there are few.
+// RecordRefusal counts refused moves and signals, and records each one up to a limit.
 func (c *State) RecordRefusal(e contract.Error, n int) {
 	c.Metrics.Refused += n
 	if c.refusalsRecorded >= MaxRefusalsRecorded {
@@ -630,8 +626,8 @@ func (c *State) RecordRefusal(e contract.Error, n int) {
 	c.RowStale = true
 }
 
-// RecordError refuses what a member did and counts it against the member. Above a limit
-// the member is revoked.
+// RecordError records an error and counts it against the member. Above a limit, the member is
+// revoked.
 func (c *State) RecordError(s *Participant, e contract.Error, n int) {
 	e.Member = s.Member
 	c.RecordRefusal(e, n)
@@ -655,7 +651,7 @@ func (c *State) RecordError(s *Participant, e contract.Error, n int) {
 	}
 }
 
-// Revoke ends a member. Its partner continues alone.
+// Revoke ends a member. Its partner continues without it.
 func (c *State) Revoke(s *Participant, why string, e contract.Error) {
 	if s.Dead {
 		return
@@ -664,7 +660,7 @@ func (c *State) Revoke(s *Participant, why string, e contract.Error) {
 	c.end(s, contract.MemberRevoked, &contract.Failure{Class: e.Class, Code: e.Code, Message: fmt.Sprintf("%s was revoked: %s", s.Member, why)})
 }
 
-// end records that a member is gone.
+// end records the end of a member.
 func (c *State) end(s *Participant, status contract.MemberStatus, failure *contract.Failure) {
 	s.Dead, s.done = true, false
 	s.View.Status, s.View.Phase, s.View.Failure = status, phaseEnded, failure
@@ -677,8 +673,7 @@ func (c *State) end(s *Participant, status contract.MemberStatus, failure *contr
 	c.advance()
 }
 
-// EndParticipants records how the remaining members end, together with the
-// deliberation.
+// EndParticipants records the end of the remaining members, which end with the deliberation.
 func (c *State) EndParticipants(status contract.MemberStatus) {
 	for _, s := range c.Living() {
 		s.Dead = true
@@ -687,7 +682,7 @@ func (c *State) EndParticipants(status contract.MemberStatus) {
 	}
 }
 
-// tellEnd adds the event that a member is gone, with more details.
+// tellEnd adds the event for the end of a member, with more details.
 func (c *State) tellEnd(s *Participant, more map[string]any) {
 	v := s.View
 	c.AddEvent(contract.EventAgentEnded, with(map[string]any{
@@ -726,15 +721,15 @@ func (c *State) round() int {
 	return min(c.Metrics.Iterations+1, c.Settings.Iterations)
 }
 
-// CloseRound counts a round that the end cut short, if any member took a turn in it.
+// CloseRound counts a round that was cut short by the end, if any member took a turn in it.
 func (c *State) CloseRound() {
 	if !c.roundsUsedUp() && slices.ContainsFunc(c.Participants, func(s *Participant) bool { return s.round > 0 }) {
 		c.Metrics.Iterations++
 	}
 }
 
-// MemberEnded records that a member's workflow has returned. Its usage is the exact
-// one: it includes a turn that never arrived.
+// MemberEnded records that a member's workflow has returned. Its usage is exact: it includes turns
+// that never arrived.
 func (c *State) MemberEnded(m contract.Member, r contract.MemberResult) {
 	s := c.Participant(m)
 	if r.ExecutionID != 0 {
@@ -775,7 +770,7 @@ func (c *State) OpeningOver(now time.Time) bool {
 	return !slices.ContainsFunc(c.livingPeers(), func(s *Participant) bool { return !s.open && !s.late })
 }
 
-// GammaWanted returns why GAMMA must join now, if it must. It joins once.
+// GammaWanted returns the reason why GAMMA must join now, if there is one. It joins only once.
 func (c *State) GammaWanted(now time.Time) (contract.GammaReason, bool) {
 	if c.Participant(contract.Gamma) != nil || c.roundsUsedUp() && !c.gammaOwesFirst() {
 		return "", false
@@ -812,12 +807,12 @@ func (c *State) stuckSince(now time.Time) bool {
 // agreement returns the version that all remaining peers accept, nil if there is none.
 func (c *State) agreement() *Choice { return c.agreementBy(c.counting()) }
 
-// lastAgreement returns an earlier version that all accepted, even if one of them has
-// written a new version since: it is better than ending without any.
+// lastAgreement returns the latest version that all remaining peers accepted, even if one of them
+// has written a new version since: this is better than ending without an agreement.
 func (c *State) lastAgreement() *Choice { return c.agreementBy(c.votes) }
 
-// counting returns the votes that count. Votes for earlier versions do not count if
-// their voter has written a new one since.
+// counting returns the valid votes: a vote for an earlier version is invalid if the voter has
+// written a new version since.
 func (c *State) counting() []contract.Vote {
 	return slices.DeleteFunc(slices.Clone(c.votes), func(v contract.Vote) bool { return c.outdated[v.ID] })
 }
@@ -884,7 +879,7 @@ func (c *State) PeersGone() *Outcome {
 		return nil
 	}
 	out := &Outcome{Status: contract.PipelineFailed}
-	for _, h := range c.log { // the last one that ended is the reason
+	for _, h := range c.log { // the last peer that ended is the reason
 		if s := c.Participant(h.ended); s != nil && s.Member != contract.Gamma {
 			out.Failure = s.View.Failure
 		}
@@ -892,8 +887,8 @@ func (c *State) PeersGone() *Outcome {
 	return out
 }
 
-// awaitsGamma reports whether an agreement waits for GAMMA: both peers said that they
-// are done, and GAMMA has not answered yet.
+// awaitsGamma reports whether an agreement waits for GAMMA: both peers are done, and GAMMA has not
+// responded yet.
 func (c *State) awaitsGamma(agreed *Choice) bool {
 	if c.Participant(contract.Gamma) == nil {
 		return c.peersDone()
@@ -902,7 +897,7 @@ func (c *State) awaitsGamma(agreed *Choice) bool {
 	return v != nil && v.Key == agreed.Key && v.Version == agreed.Version && !c.gammaIsThrough()
 }
 
-// gammaIsThrough reports whether no more answer from GAMMA can be expected.
+// gammaIsThrough reports whether GAMMA will take no more turns.
 func (c *State) gammaIsThrough() bool {
 	g := c.Participant(contract.Gamma)
 	return g != nil && (g.Dead || g.done)
@@ -923,8 +918,8 @@ func (c *State) abortReason(now time.Time) contract.AbortReason {
 	return ""
 }
 
-// gammaOwesFirst reports whether GAMMA was asked to validate and has not taken a turn:
-// the limit of rounds does not take that turn away.
+// gammaOwesFirst reports whether GAMMA must validate and has not taken a turn yet: it may take that
+// turn even after the last round.
 func (c *State) gammaOwesFirst() bool {
 	if c.agreement() == nil {
 		return false
@@ -933,8 +928,8 @@ func (c *State) gammaOwesFirst() bool {
 	return g == nil && c.peersDone() || g != nil && c.validating != nil && g.received == 0 && !g.Dead
 }
 
-// NextDeadline returns the next time at which the clock alone changes something; zero
-// if there is none.
+// NextDeadline returns the next time at which a time limit changes the state; zero if there is
+// none.
 func (c *State) NextDeadline(now time.Time) time.Time {
 	var next time.Time
 	at := func(t time.Time) {

@@ -9,9 +9,9 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// decompose takes GAMMA's subtasks, which ALPHA and BETA solve in the order of their
-// dependencies. A new decomposition replaces the one before; proposals for subtasks
-// that it keeps stay.
+// decompose records GAMMA's subtasks, which ALPHA and BETA solve in the order of their
+// dependencies. A new decomposition replaces the previous one; proposals for subtasks that both
+// contain are kept.
 func (c *State) decompose(s *Participant, m contract.Move, now time.Time) string {
 	if why := c.invalidSubtasks(m.Subtasks); why != "" {
 		return why
@@ -63,14 +63,13 @@ func (c *State) invalidSubtasks(parts []contract.Subtask) string {
 	return cycle(parts)
 }
 
-// hasUnseenSubtask reports whether a member has a subtask to solve that it was not
-// shown.
+// hasUnseenSubtask reports whether a member must solve a subtask that it has not been shown.
 func (c *State) hasUnseenSubtask(s *Participant) bool {
 	return slices.ContainsFunc(c.subtasksOf(s.Member), func(id string) bool { return !slices.Contains(s.seenSubtasks, id) })
 }
 
-// subtasksFor returns the subtasks as a member is shown them, with descriptions if they
-// are new to it or its own to solve.
+// subtasksFor returns the subtasks to show to a member, with the descriptions of those that are new
+// to it or assigned to it.
 func (c *State) subtasksFor(s *Participant, fresh bool) []contract.Subtask {
 	out := slices.Clone(c.subtasks)
 	for i := range out {
@@ -81,7 +80,7 @@ func (c *State) subtasksFor(s *Participant, fresh bool) []contract.Subtask {
 	return out
 }
 
-// cycle returns which subtasks wait for each other, "" if none do.
+// cycle describes the subtasks that wait for each other, "" if none do.
 func cycle(parts []contract.Subtask) string {
 	done := map[string]bool{}
 	for range parts {
@@ -113,8 +112,7 @@ func (c *State) subtask(id string) *contract.Subtask {
 	return nil
 }
 
-// assign updates the subtasks: which are done, and who takes those that no longer wait
-// for others.
+// assign updates the status of the subtasks and assigns those that are ready.
 func (c *State) assign() {
 	changed := false
 	for i := range c.subtasks {
@@ -151,8 +149,8 @@ func (c *State) solved(id string) bool {
 	return p != nil && p.Kind == contract.MovePropose && p.State != contract.EntryWithdrawn
 }
 
-// leastBusy returns the remaining peer with the fewest subtasks to solve now; on a tie
-// the one that fewer subtasks wait for.
+// leastBusy returns the remaining peer with the fewest subtasks to solve now; in a tie, the one
+// with fewer waiting subtasks.
 func (c *State) leastBusy() contract.Member {
 	load := func(m contract.Member) (n int) {
 		for _, t := range c.subtasks {

@@ -1,4 +1,4 @@
-// Package affinity decides which worker does the work of a phase or step.
+// Package affinity chooses the worker for a phase or step.
 package affinity
 
 import (
@@ -14,21 +14,21 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 )
 
-// workerPatience is how long work waits for its chosen worker. After that any worker of
-// the role does it, because the chosen one may have died.
+// workerPatience is how long work waits for its chosen worker. After that, any worker of the role
+// can do it, because the chosen one may have died.
 const workerPatience = 15 * time.Second
 
-// Affinity is where an attempt does its work: on the queue of its role or, after a
-// heal, on the queue of one worker of the role.
+// Affinity chooses the queue of an attempt: the queue of its role or, after a heal, the queue of
+// one worker of the role.
 type Affinity struct {
 	Queue  string
 	Worker string // empty: any worker of the role
-	// OnLost is called once, when the worker did not take work in time.
+	// OnLost is called once, if the worker does not accept work in time.
 	OnLost func(ctx workflow.Context, worker string)
 }
 
-// Execute carries out work that takes at most that long. If the chosen worker does not
-// take it in time, this work and all work after it goes to the role.
+// Execute runs an activity for at most the given time. If the chosen worker does not accept it in
+// time, this and all later activities go to the queue of the role.
 func (p *Affinity) Execute(ctx workflow.Context, most time.Duration, name string, args any) workflow.Future {
 	if p.Worker == "" {
 		return workflow.ExecuteActivity(options.Remote(ctx, p.Queue, most), name, args)
@@ -50,13 +50,13 @@ func (p *Affinity) Execute(ctx workflow.Context, most time.Duration, name string
 	return result
 }
 
-// workerAbsent reports whether work failed because no worker took it in time.
+// workerAbsent reports whether work failed because no worker accepted it in time.
 func workerAbsent(err error) bool {
 	var timeout *temporal.TimeoutError
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
 }
 
-// WorkKey names the work of a phase's next attempt: the phase, or one step of it.
+// WorkKey returns the key of a phase's next attempt: the phase, or one of its steps.
 func WorkKey(p contract.Phase, step string) string {
 	if step == "" {
 		return string(p)
@@ -64,14 +64,14 @@ func WorkKey(p contract.Phase, step string) string {
 	return string(p) + "/" + step
 }
 
-// LocalMerges is how many changes local work may merge. More may take longer than a
-// workflow task should wait.
+// LocalMerges is the maximum number of changes that local work may merge. More may take longer than
+// a workflow task should wait.
 const LocalMerges = 8
 
-// LocalFirst carries out work on a repository as a local activity. If that returns that
-// it would take long on this host (cold), takes long, or has many changes to merge, an
-// ordinary activity does it. Both give the same answer. Work that belongs to one worker
-// is never done as a local activity.
+// LocalFirst does work on a repository as a local activity. If the activity reports that the work
+// would take long on this host (cold), takes too long, or has many changes to merge, an ordinary
+// activity does the work. Both return the same result. Work that is bound to one worker is never
+// done as a local activity.
 func LocalFirst[R any](ctx workflow.Context, at *Affinity, name string, merges int, args func(quick bool) any, cold func(R) bool) (R, error) {
 	var result R
 	if merges <= LocalMerges && at.Worker == "" {
@@ -85,7 +85,7 @@ func LocalFirst[R any](ctx workflow.Context, at *Affinity, name string, merges i
 	return ordinary, err
 }
 
-// WorkerLostRecord returns the record that the worker chosen for work did not take it.
+// WorkerLostRecord returns the record of work that its chosen worker did not accept.
 func WorkerLostRecord(work, worker, queue string) contract.Record {
 	return records.EventRecord(contract.EventRunUpdated, map[string]any{
 		"work": work, "worker_lost": worker, "queue": queue, "waited": workerPatience.String(),

@@ -1,5 +1,5 @@
-// Package commands applies what people and services ask of a workflow, each command
-// at most once.
+// Package commands applies the commands that people and services send to a workflow, each at most
+// once.
 package commands
 
 import (
@@ -8,13 +8,12 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Command is one request that people and services can send to a workflow: as an update,
-// which is answered, or as a signal of the same name. A holds its arguments, R its
-// answer.
+// Command is one request that people and services can send to a workflow: as an update, which has a
+// response, or as a signal of the same name. A is the type of its arguments, R of its response.
 type Command[A, R any] struct {
 	Name string
-	// Check returns why the command makes no sense now, nil if it does. It changes
-	// nothing. A command without Check always makes sense.
+	// Check returns why the command cannot be applied now, nil if it can. It changes nothing. A
+	// command without Check can always be applied.
 	Check func(A) error
 	// Prepare fetches what Apply needs, if anything. It may take time, in which another
 	// command may be accepted first, so it must not change the workflow's state.
@@ -27,12 +26,12 @@ type Command[A, R any] struct {
 type Commands[A, R any] struct {
 	// ID returns the ID that a command's sender chose; empty for none.
 	ID func(A) string
-	// Accepts returns why no command of this name can be accepted now, whatever its own
-	// Check returns. It changes nothing.
+	// Accepts returns why a command of this name cannot be accepted now, regardless of its own
+	// Check. It changes nothing.
 	Accepts func(name string, args A) error
-	// Repeated returns the answer to a command that was applied before.
+	// Repeated returns the response to a command that has already been applied.
 	Repeated func(name string, args A) R
-	// Refused records why a signal had no effect: its sender gets no answer.
+	// Refused records why a signal had no effect: its sender gets no response.
 	Refused func(ctx workflow.Context, name string, args A, why error)
 
 	applied []string // IDs, oldest first
@@ -41,12 +40,12 @@ type Commands[A, R any] struct {
 	busy    int // commands being applied or refused
 }
 
-// keptIDs is how many IDs of commands a workflow keeps when it continues as new: a
-// sender that repeats a command does so soon.
+// keptIDs is the number of command IDs that a workflow keeps when it continues as new: a sender
+// that repeats a command does so soon.
 const keptIDs = 500
 
-// Register registers commands, in an order that must be the same at each replay. The
-// IDs are those of commands that an earlier run of the workflow applied.
+// Register registers commands, in an order that must be the same at each replay. The IDs belong to
+// commands that an earlier run of the workflow applied.
 func (c *Commands[A, R]) Register(ctx workflow.Context, ids []string, table ...Command[A, R]) error {
 	c.applied, c.known = nil, map[string]struct{}{}
 	for _, id := range ids {
@@ -141,8 +140,8 @@ func (c *Commands[A, R]) wasApplied(args A) bool {
 	return done
 }
 
-// RunSignalHandlers lets the coroutines that this workflow task's signals woke run
-// first. It takes no time and adds no command to the history.
+// RunSignalHandlers yields so that the coroutines woken by this workflow task's signals run first.
+// It takes no time and adds no command to the history.
 func RunSignalHandlers(ctx workflow.Context) {
 	own, done := workflow.NewDisconnectedContext(ctx)
 	defer done()

@@ -5,11 +5,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// MaxReason bounds the text that comes with a command, in bytes: it becomes part of
-// histories and prompts.
+// MaxReason is the maximum length of a command's text in bytes: the text becomes part of histories
+// and prompts.
 const MaxReason = 4 << 10
 
-// MaxName bounds a caller's name that a message repeats, in bytes.
+// MaxName is the maximum length of a caller's name in a message, in bytes.
 const MaxName = 64
 
 // Rejected returns the error for a command that cannot be accepted now. Its sender gets

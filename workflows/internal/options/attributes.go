@@ -6,7 +6,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// The search attributes by which Temporal finds runs and deliberations.
+// The search attributes for finding runs and deliberations in Temporal.
 var (
 	KeyPhase     = temporal.NewSearchAttributeKeyKeyword(contract.AttributePhase)
 	KeyStatus    = temporal.NewSearchAttributeKeyKeyword(contract.AttributeStatus)

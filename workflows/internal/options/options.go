@@ -1,5 +1,5 @@
-// Package options has the time-outs and retry policies of all activities and child
-// workflows, and the search attributes that workflows set.
+// Package options has the timeouts and retry policies of all activities and child workflows, and
+// the search attributes that workflows set.
 package options
 
 import (
@@ -13,35 +13,33 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// All retry policies and time-outs of workflow code are here. How often a failure of a
-// class is retried is a row of package fault, applied where the activity fails; the
-// policies here cover failures that never get that far, such as a lost worker.
+// All retry policies and timeouts of workflow code are here. Package fault defines how often each
+// class of failure is retried, which applies where the activity fails; the policies here cover
+// failures that never get that far, such as a lost worker.
 const (
 	// heartbeat is short enough that a dead worker is noticed within two seconds.
 	heartbeat = 2 * time.Second
 	// localTimeout bounds local activities on rows.
 	localTimeout = time.Minute
-	// localOnceTimeout bounds local activities on repositories. What takes longer becomes
-	// an ordinary activity: a workflow task must not wait.
+	// localOnceTimeout bounds local activities on repositories. Longer work becomes an ordinary
+	// activity: a workflow task must not wait.
 	localOnceTimeout = 20 * time.Second
-	// SaveTime is what saving a workspace may take after work on it, on top of the time of
-	// the work.
+	// SaveTime is the additional time for saving a workspace after work on it.
 	SaveTime = 5 * time.Minute
-	// withoutEnd is the total time for work on rows, over all attempts: what a run knows
-	// is written whenever the database is back. Temporal requires some limit.
+	// withoutEnd is the total time for work on rows, over all attempts: rows are written once the
+	// database is available again. Temporal requires a limit.
 	withoutEnd = 10 * 365 * 24 * time.Hour
 	// ModelWait is how long a model call may wait for its turn: for a free slot at the
 	// provider, or for budget that calls in progress have reserved.
 	ModelWait = 2 * time.Hour
 	// LongWork bounds work on repositories: clones, merges, releases.
 	LongWork = 30 * time.Minute
-	// overhead is what an activity may take beyond the time-out that it enforces itself,
-	// so that its own, better error comes first.
+	// overhead is the time that an activity may take beyond its own timeout, so that its own,
+	// better error comes first.
 	overhead = 30 * time.Second
-	// maxAttempts is how often other activities are attempted if their failures allow a
-	// retry: with the waits in between (package fault), for most of a day. Attempts that
-	// ended without a result, such as those of a worker that died, are bounded by the
-	// worker (worker.lost_attempts).
+	// maxAttempts is how often other activities are attempted if their failures allow a retry: with
+	// the waits in between (package fault), for most of a day. The worker limits attempts that end
+	// without a result, for example because a worker died (worker.lost_attempts).
 	maxAttempts = 2500
 	// MemberPatience is how long the end of a deliberation waits for its members. They end
 	// within seconds; those of a worker that is down end when it is back.
@@ -101,9 +99,9 @@ func Remote(ctx workflow.Context, queue string, most time.Duration) workflow.Con
 	})
 }
 
-// Persistent returns a context for work of deliberations on their rows and files: an
-// ordinary activity, so that the history has it before it is done. It is retried while
-// the database is down.
+// Persistent returns a context for a deliberation's activities on its rows and files: ordinary
+// activities, so that they are in the history before they complete. They are retried while the
+// database is down.
 func Persistent(ctx workflow.Context) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              contract.QueueRun,
@@ -126,8 +124,7 @@ func Child(ctx workflow.Context, id, queue string) workflow.Context {
 	})
 }
 
-// NewTask makes what follows begin in a new workflow task. A replay of a run from a
-// phase discards the whole task in which the phase began: without this, also what was
-// prepared or answered just before it. A timer is the one command that starts a new
-// task and has no effect.
+// NewTask starts a new workflow task. A replay of a run from a phase discards the whole task in
+// which the phase began: without this, it would also discard preparations and answers just before
+// it. A timer is the only command that starts a new task without any other effect.
 func NewTask(ctx workflow.Context) error { return workflow.Sleep(ctx, time.Millisecond) }

@@ -1,4 +1,4 @@
-// Package records writes what happens in a run into its rows, in order.
+// Package records writes the progress of a run to its rows, in order.
 package records
 
 import (
@@ -28,10 +28,10 @@ func (r *Recorder) Write(ctx workflow.Context, rec contract.Record) error {
 	return err
 }
 
-// WriteLatest writes a record and returns the execution that it began, if any. The
-// record is drafted when its turn comes, so that it shows the state at that time and
-// never an older one. A stop does not interrupt it: what happened is written. It
-// retries while the database is down: rows are late then, never lost.
+// WriteLatest writes a record and returns the execution that it began, if any. The record is
+// drafted when its turn comes, so that it shows the state at that time and never an older one. A
+// stop does not interrupt the write. It is retried while the database is down: rows may be late but
+// are never lost.
 func (r *Recorder) WriteLatest(ctx workflow.Context, draft func() contract.Record) (contract.RecordResult, error) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
@@ -44,9 +44,9 @@ func (r *Recorder) WriteLatest(ctx workflow.Context, draft func() contract.Recor
 	return result, err
 }
 
-// WriteWith lets an activity write a record beside its own work, which saves a hop. If
-// the activity fails it may or may not have written the record; then the record is
-// repeated, which is harmless, and returns the execution that it began.
+// WriteWith lets an activity write a record in addition to its own work, which saves a hop. If the
+// activity fails, it may or may not have written the record; so the record is written again, which
+// is harmless and returns the execution that it began.
 func (r *Recorder) WriteWith(ctx workflow.Context, rec contract.Record, work func(contract.Record) (contract.ExecutionRef, error)) (contract.ExecutionRef, error) {
 	last, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
@@ -66,7 +66,7 @@ func (r *Recorder) WriteWith(ctx workflow.Context, rec contract.Record, work fun
 	return result.Execution, failed
 }
 
-// next gives a record the next number of this workflow.
+// next assigns the workflow's next number to a record.
 func (r *Recorder) next(ctx workflow.Context, rec contract.Record) contract.Record {
 	r.Seq++
 	rec.RunID, rec.Seq, rec.At = r.runID, r.Seq, workflow.Now(ctx)
@@ -74,9 +74,9 @@ func (r *Recorder) next(ctx workflow.Context, rec contract.Record) contract.Reco
 	return rec
 }
 
-// BeginStopped handles a workflow that was stopped before it began its execution. An
-// earlier attempt at its first task may have begun it, in rows that no history knows
-// of. So BeginStopped begins it now, which finds the same row, for the end to close.
+// BeginStopped handles a workflow that was stopped before it began its execution. An earlier
+// attempt at its first task may have begun it, in a row that no history contains. So BeginStopped
+// begins it now, which finds that row, and the end can close it.
 func (r *Recorder) BeginStopped(ctx workflow.Context, begin contract.Record) (contract.ExecutionRef, *contract.Failure) {
 	stopped := fault.Of(ctx.Err())
 	began, err := r.WriteLatest(ctx, func() contract.Record { return begin })

@@ -11,17 +11,17 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Heals is what a run knows about its self-heals.
+// Heals is the state of a run's self-heals.
 type Heals struct {
 	Number     int // of heals so far
 	UnderWay   int `json:"-"` // the number of the running heal; 0: none
 	Questions  int // to people so far
 	Count      map[contract.Phase]int
-	Tried      map[string][]contract.HealAction // by what failed and how
+	Tried      map[string][]contract.HealAction // by failed work and kind of failure
 	Lessons    map[string][]int                 // heals that the next attempt is shown, by phase or step
 	Strict     map[contract.Phase]bool
 	Applied    []AppliedHeal                   // whose phase has not succeeded yet
-	Open       *AppliedHeal                    // carried out, but its result is not applied yet
+	Open       *AppliedHeal                    // carried out, but not applied yet
 	Schema     map[contract.Phase]bool         // phases whose providers get the strict forms of schemas
 	Compact    map[string]int                  // how often contexts were halved, by phase or step
 	ResumeFrom map[string]contract.ResumePoint // steps whose next attempt continues where the last one ended
@@ -36,11 +36,11 @@ type AppliedHeal struct {
 	Step   string // of the phase, if a step failed
 }
 
-// FailedWork is the work in which a phase failed.
+// FailedWork describes the work in which a phase failed.
 type FailedWork struct {
 	Step      string             // of the builder
-	Workspace contract.Workspace // where the work was at the failure
-	From      contract.Workspace // where the step had begun
+	Workspace contract.Workspace // state of the work at the failure
+	From      contract.Workspace // state at the beginning of the step
 }
 
 func newHeals() Heals {
@@ -58,7 +58,7 @@ func (h *Heals) Exclude(worker string) {
 	}
 }
 
-// TakeResume returns, once, where the next attempt of a step continues.
+// TakeResume returns, only once, the point at which the next attempt of a step resumes.
 func (h *Heals) TakeResume(step string) *contract.ResumePoint {
 	from, ok := h.ResumeFrom[step]
 	if !ok {
@@ -68,8 +68,8 @@ func (h *Heals) TakeResume(step string) *contract.ResumePoint {
 	return &from
 }
 
-// ForgetSteps discards what was learned about the steps of a plan that is replaced: the
-// next plan's steps may have the same names.
+// ForgetSteps discards the state of the steps when their plan is replaced: the next plan's steps
+// may have the same names.
 func (h *Heals) ForgetSteps() {
 	forgetSteps(h.Lessons)
 	forgetSteps(h.Tried)
@@ -79,7 +79,7 @@ func (h *Heals) ForgetSteps() {
 	delete(h.Schema, contract.PhaseBuilder)
 }
 
-// forgetSteps deletes what belongs to the builder and its steps.
+// forgetSteps deletes the entries of the builder and its steps.
 func forgetSteps[V any](byWork map[string]V) {
 	for _, key := range workflow.DeterministicKeys(byWork) {
 		if strings.HasPrefix(key, string(contract.PhaseBuilder)) {
@@ -113,7 +113,7 @@ func (b *ErrorBudget) Spend(step string, f *contract.Failure, l contract.AgentLi
 	b.Errors++
 	b.Same[kind]++
 	violations := 0
-	if f.Class == contract.ClassSafety { // its single violations are counted where it works
+	if f.Class == contract.ClassSafety { // individual violations are counted by the agent loop
 		violations = l.Violations + 1
 	}
 	switch l.Exceeded(b.Errors, b.Same[kind], violations) {

@@ -1,5 +1,5 @@
-// Package state is what a run knows about itself: its place in the lifecycle, its plan,
-// and the watch over its branch. It does not depend on Temporal.
+// Package state is the state of a run: its place in the lifecycle, its plan, and the watch of its
+// branch. It does not depend on Temporal.
 package state
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// State is what a run knows about itself. It changes only through its methods, which
-// check each transition against the lifecycle.
+// State is the state of a run. It changes only through its methods, which check each transition
+// against the lifecycle.
 type State struct {
 	Phase          contract.Phase
 	Status         contract.Status
@@ -33,24 +33,24 @@ type State struct {
 	Heals          Heals
 	Failed         FailedWork // what the phase failed in
 
-	Executions map[string]contract.ExecutionRef // the last of each phase and step, by name
+	Executions map[string]contract.ExecutionRef // the latest of each phase and step, by name
 	Credits    map[string]contract.Credit       // by step
 	Done       map[string]contract.Change       // by step
-	Changes    []contract.Change                // what the steps did, in plan order
+	Changes    []contract.Change                // the changes of the steps, in plan order
 	Stages     []contract.Workspace             // after each change
 	Workspace  contract.Workspace               // all changes together
 	Protected  contract.ProtectedFiles          // changed files that need an approval before they are pushed
 
-	Consensus      *contract.DeliberationResult            // that the plan is made from; nil: no deliberation reached one
+	Consensus      *contract.DeliberationResult            // from which the plan is made; nil: no deliberation reached one
 	Transcript     *contract.SaveTranscriptResult          // of that deliberation; nil: not kept yet
-	SwitchedModels map[contract.Agent]contract.ModelChoice // of the deliberation's members, as people switched them
+	SwitchedModels map[contract.Agent]contract.ModelChoice // models that people chose for the deliberation's members
 
-	Approved            map[string]Consent // what was approved, by kind
-	FailingBaseAccepted bool               // a person lets the run continue from a base commit that fails its checks
+	Approved            map[string]Consent // approvals by kind
+	FailingBaseAccepted bool               // a person accepted a base commit that fails its checks
 	Revision            int64              // of the directives that agents were last sent
 }
 
-// Consent is an approval: of what, and by whom.
+// Consent is an approval, with its subject and the person who gave it.
 type Consent struct{ Subject, By string }
 
 // New returns the state of a run that has not begun.
@@ -71,9 +71,9 @@ func New(in contract.RunInput) State {
 	}
 }
 
-// follows is the lifecycle of a run: which statuses may come after which. Failed,
-// cancelled, paused and waiting_for_approval may come after any status that is not
-// terminal, and are added by canBecome.
+// follows is the lifecycle of a run: the statuses that may follow each status. Failed, cancelled,
+// paused and waiting_for_approval may come after any status that is not terminal, and are added by
+// canBecome.
 var follows = lifecycle()
 
 func lifecycle() map[contract.Status][]contract.Status {
@@ -96,7 +96,7 @@ func lifecycle() map[contract.Status][]contract.Status {
 	return next
 }
 
-// canBecome reports whether the lifecycle lets one status follow another.
+// canBecome reports whether the lifecycle allows one status to follow another.
 func canBecome(from, to contract.Status) bool {
 	if from.Terminal() {
 		return false
@@ -139,7 +139,7 @@ func (s *State) EndInterruption() {
 	}
 }
 
-// RowChange returns what the run's row must show now.
+// RowChange returns the current values of the run's row.
 func (s *State) RowChange() *contract.RunChange {
 	return &contract.RunChange{
 		Phase: s.Phase, Status: s.Status, RetryCount: s.RetryCount, LastHealAction: s.LastHealAction, WaitingFor: s.WaitingFor,
@@ -148,7 +148,7 @@ func (s *State) RowChange() *contract.RunChange {
 	}
 }
 
-// View returns the answer to the state query.
+// View returns the result of the state query.
 func (s *State) View(runID int64, approval string) contract.RunView {
 	return contract.RunView{
 		RunID: runID, Phase: s.Phase, Status: s.Status, PausedFrom: s.PausedFrom,
@@ -175,7 +175,7 @@ func (s *State) Step(id string) *contract.StepView {
 	return &s.Steps[i]
 }
 
-// Watch is what a run knows about watching its branch after the release.
+// Watch is the state of a run that watches its branch after the release.
 type Watch struct {
 	On            bool
 	Until         *time.Time
@@ -185,13 +185,12 @@ type Watch struct {
 	Released      []string // commits that this run released
 	Check         int64    // row of the message whose failure is being healed, 0: none
 	CheckName     string   // of the message that is being fixed
-	EventsWritten int      // events about messages that changed nothing
-	Ignored       int      // messages that changed nothing
-	Unreported    int      // of those, since the last event with their number
+	EventsWritten int      // events about messages without effect
+	Ignored       int      // messages without effect
+	Unreported    int      // ignored messages since the last event with their number
 }
 
-// view returns what the state query shows, nil for a run that does not watch its
-// branch.
+// view returns the watch for the state query, nil for a run that does not watch its branch.
 func (s *Watch) view() *contract.BranchWatch {
 	if s.Until == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package dberr explains errors of the database: each becomes a fault that says what
-// was tried, with the class and code by which callers retry or give up.
+// Package dberr explains database errors: each becomes a fault that names the failed operation,
+// with the class and code by which callers decide whether to retry.
 package dberr
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// ErrNotFound means that there is no such run, execution or row.
+// ErrNotFound means that a run, execution or row does not exist.
 var ErrNotFound = errors.New("not found")
 
 // CodeNotFound is the code of ErrNotFound.
 const CodeNotFound contract.Code = "not_found"
 
-// Explain turns an error of the database into a fault that says what was tried. Faults
-// stay unchanged.
+// Explain turns a database error into a fault that names the failed operation. Faults are returned
+// unchanged.
 func Explain(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -50,9 +50,8 @@ func Explain(err error, format string, args ...any) error {
 	return fault.Wrap(err, f.Class, f.Code, "cannot %s", what)
 }
 
-// down reports whether an error means that the database was down: it could not be
-// reached, stopped in mid-statement, or is only just starting. Such work is retried for
-// as long as it takes.
+// down reports whether an error means that the database was down: it was unreachable, stopped in
+// mid-statement, or is still starting. Such operations are retried for as long as it takes.
 func down(err error) bool {
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) || strings.Contains(err.Error(), "conn closed") {
@@ -62,10 +61,10 @@ func down(err error) bool {
 	return f.Class == contract.ClassInfra && (f.Code == contract.CodeUnavailable || f.Code == contract.CodeTimeout)
 }
 
-// unable reports whether an SQLSTATE (PostgreSQL manual, appendix A) says that the
-// database runs but cannot work until someone repairs it: it is out of space or memory
-// (class 53), its disk fails (58), it is read-only (25006) or damaged (XX001, XX002).
-// No work is abandoned because of that.
+// unable reports whether an SQLSTATE (PostgreSQL manual, appendix A) means that the database is
+// running but cannot work until someone repairs it: it is out of space or memory (class 53), its
+// disk fails (58), it is read-only (25006) or damaged (XX001, XX002). No work is abandoned because
+// of that.
 func unable(state string) bool {
 	return strings.HasPrefix(state, "53") || strings.HasPrefix(state, "58") || slices.Contains([]string{"25006", "XX001", "XX002"}, state)
 }
@@ -75,12 +74,12 @@ func NotFound(format string, args ...any) error {
 	return fault.Wrap(ErrNotFound, contract.ClassHuman, CodeNotFound, format, args...)
 }
 
-// NoRun returns the error of a run that does not exist.
+// NoRun returns the error for a run that does not exist.
 func NoRun(id int64) error {
 	return NotFound("run %d not found; see rgpt run list", id)
 }
 
-// Or is Explain, except that no row means missing.
+// Or is like Explain, but returns missing if there is no row.
 func Or(err, missing error, format string, args ...any) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return missing
@@ -88,7 +87,7 @@ func Or(err, missing error, format string, args ...any) error {
 	return Explain(err, format, args...)
 }
 
-// OfRun is Explain for a statement that finds no row if the run does not exist.
+// OfRun is like Explain, for a statement that finds no row if the run does not exist.
 func OfRun(err error, runID int64, format string, args ...any) error {
 	return Or(err, NoRun(runID), format, args...)
 }

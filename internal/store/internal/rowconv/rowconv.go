@@ -19,8 +19,8 @@ const (
 	CallDone     = "done"
 )
 
-// ToolResults is the index at which the results of a turn's tool calls begin in a
-// conversation: after all messages of the model, however many those are.
+// ToolResults is the index at which the results of a turn's tool calls begin in a conversation:
+// after all messages of the model, however many there are.
 const ToolResults = 1000
 
 // PostgreSQL stores neither NUL nor invalid UTF-8 nor half a surrogate pair, all of
@@ -108,7 +108,7 @@ func Decode[T any](raw json.RawMessage) (T, error) {
 	return v, nil
 }
 
-// EncodeSome is Encode, except that nothing becomes NULL.
+// EncodeSome is like Encode, but nil becomes NULL.
 func EncodeSome[T any](v *T) (json.RawMessage, error) {
 	if v == nil {
 		return nil, nil
@@ -125,7 +125,7 @@ func Convert[A, B any](in []A, f func(A) B) []B {
 	return out
 }
 
-// ConvertAll is Convert for a function that may fail.
+// ConvertAll is like Convert, for a function that may fail.
 func ConvertAll[A, B any](in []A, f func(A) (B, error)) ([]B, error) {
 	out := make([]B, len(in))
 	for i, v := range in {
@@ -137,8 +137,7 @@ func ConvertAll[A, B any](in []A, f func(A) (B, error)) ([]B, error) {
 	return out, nil
 }
 
-// Optional returns a value for a column that may be NULL, which represents the zero
-// value.
+// Optional returns a value for a column that may be NULL, which represents the zero value.
 func Optional[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -155,7 +154,8 @@ func Deref[T any](v *T) (value T) {
 	return value
 }
 
-// Limit limits how many rows one call returns.
+// Limit returns the row limit of a call: otherwise if none was requested, and at most 1000 if one
+// was.
 func Limit(asked, otherwise int) int32 {
 	const most = 1000
 	if asked <= 0 {
@@ -164,7 +164,7 @@ func Limit(asked, otherwise int) int32 {
 	return int32(min(asked, most))
 }
 
-// Failure reads the columns of a failure; nil if there was none.
+// Failure returns the failure stored in columns, or nil if there was none.
 func Failure(class, code, message, cause string) *contract.Failure {
 	if class == "" {
 		return nil
