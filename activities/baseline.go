@@ -110,7 +110,7 @@ func (a *Activities) baselineKey(run store.Run, ws contract.Workspace, s checks.
 	s.PinnedTests, s.NewTests = "", ""
 	doc, err := json.Marshal([]any{s, p.Stages, commands, a.ToolVersions, runtime.GOOS, runtime.GOARCH})
 	if err != nil {
-		return "", fmt.Errorf("compute the key of a baseline: %w", err)
+		return "", fmt.Errorf("compute the baseline key: %w", err)
 	}
 	return digestOf("baseline 4", run.Repo, ws.Tree, run.Environment, string(doc)), nil
 }

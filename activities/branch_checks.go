@@ -66,7 +66,7 @@ func (a *Activities) evidenceOfCheck(ctx context.Context, id int64) (string, err
 	if err != nil {
 		return "", err
 	}
-	what := "The check " + m.Name + " failed outside this run. It may cover something that the tests available to you do not."
+	what := "The check " + m.Name + " failed outside this run. It may cover behaviour that the tests available to you do not cover."
 	if m.Kind == contract.CheckComment {
 		what = "A reviewer of the branch wrote (" + m.Name + "):"
 	}

@@ -244,7 +244,7 @@ func (a *Activities) movesOf(ctx context.Context, brief contract.Brief, answer s
 	}
 	size, err := json.Marshal(moves)
 	if err != nil {
-		return nil, fmt.Errorf("calculate the size of the moves: %w", err)
+		return nil, fmt.Errorf("encode the moves: %w", err)
 	}
 	if len(size) > movesBytes {
 		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the moves total %d bytes, more than the %d allowed; make fewer moves per turn", len(size), movesBytes)
@@ -395,7 +395,7 @@ func (m deliberationTranscript) markdown() string {
 		fmt.Fprintf(&b, "- %s %s %s, version %d\n", v.Voter, answer, v.Key, v.Version)
 	}
 	r := m.Result.Metrics
-	fmt.Fprintf(&b, "\n## Metrics\n\n- %d messages, %d of them direct\n- %d writes and %d reads of the blackboard\n- %d conflicts, %d resolved\n- %d votes\n- performance score %.2f\n",
+	fmt.Fprintf(&b, "\n## Metrics\n\n- %d messages, %d of them direct\n- %d blackboard writes and %d blackboard reads\n- %d conflicts, %d resolved\n- %d votes\n- performance score %.2f\n",
 		r.TotalMessages, r.DirectMessages, r.BlackboardWrites, r.BlackboardReads, r.ConflictsDetected, r.ConflictsResolved, r.Votes, r.PerformanceScore)
 	for _, line := range r.Analysis() {
 		fmt.Fprintf(&b, "- %s\n", line)

@@ -58,12 +58,12 @@ func (a *Activities) baseEnvironment(ctx context.Context, run store.Run, spec se
 	}
 	if w.digest != run.Environment {
 		return nil, fault.New(contract.ClassInfra, contract.CodeUnavailable,
-			"the environment %.12s of the base commit was lost, and this worker cannot rebuild it because it has different tools; start a new run", run.Environment)
+			"the base commit's environment %.12s was lost, and this worker cannot rebuild it because it has different tools; start a new run", run.Environment)
 	}
 	p, err := a.provide(ctx, run.ID, w, run.Settings.Environment.Timeout)
 	if err == nil && p.failed != nil {
 		err = fault.New(contract.ClassInfra, contract.CodeUnavailable,
-			"the environment %.12s of the base commit was lost and could not be rebuilt: `%s` failed (%s)", run.Environment, clipped(p.failed.Command.String(), 300), p.failed.Why)
+			"the base commit's environment %.12s was lost and could not be rebuilt: `%s` failed (%s)", run.Environment, clipped(p.failed.Command.String(), 300), p.failed.Why)
 	}
 	return p.env, err
 }
@@ -152,7 +152,7 @@ func (a *Activities) dropRemoved(ctx context.Context, digest string) error {
 }
 
 func environmentFault(err error) error {
-	return fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "cannot use the environments of this worker")
+	return fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "cannot use this worker's environments")
 }
 
 func (a *Activities) restore(ctx context.Context, row store.Environment) (*environment.Environment, error) {
@@ -276,7 +276,7 @@ func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w requiredE
 // total time: then the failure is a result, because it may have nothing to do with that host.
 func unreachable(ctx context.Context, failed *environment.Failed, r proxy.Record, timeout time.Duration) error {
 	unreached := fmt.Sprintf("%s could not be reached: %s", r.Host, r.Reason)
-	err := fault.New(contract.ClassInfra, contract.CodeUnreachable, "`%s` failed (%s) while %s", clipped(failed.Command.String(), 300), failed.Why, unreached)
+	err := fault.New(contract.ClassInfra, contract.CodeUnreachable, "`%s` failed (%s), and %s", clipped(failed.Command.String(), 300), failed.Why, unreached)
 	if r.Temporary && activity.IsActivity(ctx) {
 		info := activity.GetInfo(ctx)
 		if _, again := err.RetryDelay(int(info.Attempt)); again && time.Since(info.ScheduledTime) < timeout {

@@ -121,5 +121,5 @@ func clipped(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + fmt.Sprintf(" … (%d bytes more)", len(s)-most)
+	return strings.ToValidUTF8(s[:most], "") + fmt.Sprintf(" … (%d more bytes)", len(s)-most)
 }

@@ -440,7 +440,7 @@ func (a *Activities) conversation(ctx context.Context, execution int64, turn int
 }
 
 // unfinished is the message to a model that finished while another of its calls failed.
-const unfinished = "Not finished: another call of the same turn failed. Fix that first, then call finish again."
+const unfinished = "Not finished: another call in the same turn failed. Fix that first, then call finish again."
 
 // encode converts messages to rows.
 func encode(messages []model.Message) ([]store.Message, error) {

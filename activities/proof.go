@@ -128,7 +128,7 @@ func (a *Activities) withoutChange(ctx context.Context, in contract.VerifyInput,
 	for _, f := range changed {
 		if err = transfer(after.Path(), dir.Path(), f.Path, f.Exists); err != nil {
 			dir.Close()
-			return nil, fault.Wrap(err, contract.ClassInfra, "", "could not add the tests of a change to a checkout without the change")
+			return nil, fault.Wrap(err, contract.ClassInfra, "", "could not add a change's tests to a checkout without that change")
 		}
 	}
 	return dir, nil
@@ -170,7 +170,7 @@ func transfer(from, to, name string, exists bool) error {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	if err := target.MkdirAll(filepath.FromSlash(path.Dir(name)), 0o755); err != nil {
-		return fmt.Errorf("create the directory of %s: %w", name, err)
+		return fmt.Errorf("create the parent directory of %s: %w", name, err)
 	}
 	out, err := target.OpenFile(local, os.O_CREATE|os.O_EXCL|os.O_WRONLY, info.Mode().Perm())
 	if err != nil {
@@ -199,7 +199,7 @@ func removeObstacles(target *os.Root, name string) error {
 			err = target.Remove(at)
 		}
 		if err != nil {
-			return fmt.Errorf("remove a file in the way of %s: %w", name, err)
+			return fmt.Errorf("remove a file that blocks %s: %w", name, err)
 		}
 	}
 	return nil

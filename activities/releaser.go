@@ -33,7 +33,7 @@ const (
 func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (contract.ReleaseResult, error) {
 	if n := len(in.Stages); n == 0 || in.Stages[n-1].Tree != in.Workspace.Tree {
 		return contract.ReleaseResult{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
-			"the release of run %d would differ from what was verified; nothing was released", in.Execution.RunID)
+			"the release of run %d does not match the verified code; nothing was released", in.Execution.RunID)
 	}
 	if err := a.approved(ctx, in); err != nil {
 		return contract.ReleaseResult{}, err

@@ -244,7 +244,7 @@ func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contrac
 	}
 	edited, err := a.editedTests(ctx, in, problems)
 	if len(edited) > 0 {
-		out.Refused = "the repair was discarded because it changes the expectations of the base commit's tests: " + clipped(strings.Join(edited, "; "), causeBytes)
+		out.Refused = "the repair was discarded because it changes what the base commit's tests expect: " + clipped(strings.Join(edited, "; "), causeBytes)
 		out.Code = contract.CodeFindings
 	}
 	return out, err

@@ -84,7 +84,7 @@ func badProposal(p tool.SetupProposal) string {
 		case strings.TrimSpace(c) == "":
 			return "a command is empty"
 		case len(c) > proposedCommand:
-			return fmt.Sprintf("a command has %d bytes, more than the %d allowed", len(c), proposedCommand)
+			return fmt.Sprintf("a command is %d bytes long, more than the %d allowed", len(c), proposedCommand)
 		case strings.ContainsRune(c, 0):
 			return "a command contains a NUL byte"
 		}

@@ -162,7 +162,7 @@ func (a *Activities) check(ctx context.Context, in contract.VerifyInput) (checke
 	defer cenv.Close()
 	if cenv.failed != nil && in.Baseline != "" {
 		return checked{}, fault.New(contract.ClassInfra, contract.CodeUnavailable,
-			"the environment of the base commit could not be rebuilt: `%s` failed (%s)", cenv.failed.Command, cenv.failed.Why)
+			"the base commit's environment could not be rebuilt: `%s` failed (%s)", cenv.failed.Command, cenv.failed.Why)
 	}
 	outcome := brokenSetup(cenv)
 	way := a.checkEgress(in)
@@ -301,7 +301,7 @@ func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, roo
 	for _, f := range outcome.Artifacts {
 		artifact, err := a.keepFile(ctx, files, f)
 		if err != nil {
-			a.Log.WarnContext(ctx, "Skipped a file from a check", "run", in.Execution.RunID, "check", in.Check.ID, "file", f.Path, "error", err)
+			a.Log.WarnContext(ctx, "Skipped a file that a check produced", "run", in.Execution.RunID, "check", in.Check.ID, "file", f.Path, "error", err)
 			continue
 		}
 		artifact.ExecutionID, artifact.Name = in.Execution.ID, prefix+f.Name

@@ -80,7 +80,7 @@ func (p *Plan) Problems() []PlanProblem {
 		}
 		seen[s.ID] = true
 		if strings.TrimSpace(s.Name) == "" && strings.TrimSpace(s.Description) == "" {
-			add(s.ID, "step %q has neither name nor description", clip(s.ID))
+			add(s.ID, "step %q has neither a name nor a description", clip(s.ID))
 		}
 		for _, f := range s.Files {
 			if !insideRepository(f) {

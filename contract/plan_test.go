@@ -30,7 +30,7 @@ func TestAPlanThatCannotBeCarriedOutSaysWhy(t *testing.T) {
 		"an unknown need":    {[]contract.Step{step("a", "ghost")}, `depends on "ghost", which does not exist`},
 		"a need of itself":   {[]contract.Step{step("a", "a")}, "depends on itself"},
 		"a circle":           {[]contract.Step{step("a", "c"), step("b", "a"), step("c", "b")}, "form a dependency cycle"},
-		"an empty step":      {[]contract.Step{{ID: "a", Name: " "}}, "neither name nor description"},
+		"an empty step":      {[]contract.Step{{ID: "a", Name: " "}}, "neither a name nor a description"},
 		"a file outside":     {[]contract.Step{{ID: "a", Name: "x", Files: []string{"../etc/passwd"}}}, "not inside the repository"},
 		"an absolute file":   {[]contract.Step{{ID: "a", Name: "x", Files: []string{"/etc/passwd"}}}, "not inside the repository"},
 		"a git file":         {[]contract.Step{{ID: "a", Name: "x", Files: []string{"sub/.GIT/config"}}}, "not inside the repository"},

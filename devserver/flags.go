@@ -82,8 +82,8 @@ func newFlagSet(raw *rawFlags) *pflag.FlagSet {
 	fs.BoolVar(&o.Headless, "headless", false, "run without the Web UI")
 	fs.IntVar(&o.MetricsPort, "metrics-port", 0, "`port` on which /metrics serves Prometheus metrics (default: none)")
 
-	fs.StringVarP(&o.DatabaseFile, "db-filename", "f", "", "SQLite `file` for the state, created if it does not exist (default: in memory, lost on exit)")
-	fs.StringVar(&o.Postgres, "postgres", "", "`URL` of a Postgres server for the state; databases and schema are created and upgraded as needed. "+
+	fs.StringVarP(&o.DatabaseFile, "db-filename", "f", "", "SQLite `file` that stores the state, created if it does not exist (default: in memory, lost on exit)")
+	fs.StringVar(&o.Postgres, "postgres", "", "`URL` of a Postgres server that stores the state; databases and schema are created and upgraded as needed. "+
 		"The environment variable "+postgresEnv+" has the same effect and keeps the password out of the process list")
 	fs.StringVar(&o.PostgresDB, "postgres-db", "temporal", "`name` of the Postgres database for executions")
 	fs.StringVar(&o.PostgresVisibilityDB, "postgres-visibility-db", "temporal_visibility", "`name` of the Postgres database for visibility (lists and search)")
@@ -96,7 +96,7 @@ func newFlagSet(raw *rawFlags) *pflag.FlagSet {
 
 	fs.StringVar(&raw.logLevel, "log-level", "warn", "`level` of the server's log on standard error: debug, info, warn, error, never")
 	fs.StringVar(&o.LogFormat, "log-format", "text", "`format` of the log: text, json")
-	fs.StringVar(&o.ReadyFile, "ready-file", "", "JSON `file` with pid and addresses, written when everything is ready and removed on exit")
+	fs.StringVar(&o.ReadyFile, "ready-file", "", "JSON `file` with the pid and addresses, written when everything is ready and removed on exit")
 	fs.BoolVarP(&o.ShowVersion, "version", "v", false, "print the versions and exit")
 	return fs
 }
@@ -121,7 +121,7 @@ func parseFlags(args []string, getenv func(string) string) (Options, error) {
 
 	for _, a := range []struct{ flag, ip string }{{"ip", opts.IP}, {"ui-ip", opts.UIIP}} {
 		if a.ip != "" && net.ParseIP(a.ip) == nil {
-			return Options{}, fmt.Errorf("--%s %q is not an IP address: give one such as 127.0.0.1 or 0.0.0.0", a.flag, a.ip)
+			return Options{}, fmt.Errorf("--%s %q is not an IP address: use an address such as 127.0.0.1 or 0.0.0.0", a.flag, a.ip)
 		}
 	}
 	opts.UIIP = cmp.Or(opts.UIIP, opts.IP)
@@ -236,10 +236,10 @@ func parseSearchAttributes(values []string) (map[string]enumspb.IndexedValueType
 		}
 		t, err := enumspb.IndexedValueTypeFromString(typeName)
 		if err != nil || t == enumspb.INDEXED_VALUE_TYPE_UNSPECIFIED {
-			return nil, fmt.Errorf("--search-attribute %q: unknown type %q: use %s", v, typeName, strings.Join(searchAttributeTypes(), ", "))
+			return nil, fmt.Errorf("--search-attribute %q: unknown type %q: use one of %s", v, typeName, strings.Join(searchAttributeTypes(), ", "))
 		}
 		if other, twice := attributes[name]; twice && other != t {
-			return nil, fmt.Errorf("--search-attribute %s has two types, %s and %s: use one", name, other, t)
+			return nil, fmt.Errorf("--search-attribute %s has two types, %s and %s: use only one", name, other, t)
 		}
 		attributes[name] = t
 	}

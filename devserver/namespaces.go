@@ -136,7 +136,7 @@ func addAliases(aliases map[string]string, attributes map[string]enumspb.Indexed
 		want := attributes[name]
 		if column, ok := columnOf[name]; ok {
 			if have := columns[column]; have != want {
-				return false, fmt.Errorf("search attribute %s is registered as %s, but --search-attribute has %s: the type cannot be changed; use another name", name, have, want)
+				return false, fmt.Errorf("search attribute %s is registered as %s, but --search-attribute specifies %s: the type cannot be changed; use another name", name, have, want)
 			}
 			continue
 		}

@@ -59,7 +59,7 @@ func writeReadyFile(file string, r Ready) error {
 // ready.
 func removeReadyFile(file string) error {
 	if err := os.Remove(file); err != nil && !os.IsNotExist(err) {
-		return fmt.Errorf("removing the ready file %s of an earlier server: %w", file, err)
+		return fmt.Errorf("removing the ready file %s left by an earlier server: %w", file, err)
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func TestSearchAttributesCanBeUsedAtOnceAndSurviveARestart(t *testing.T) {
 
 		code, output := runToEnd(t, append(store, "--port", "0", "--search-attribute", "RunStatus=Int")...)
 		require.Equal(t, exitError, code)
-		require.Contains(t, output, "RunStatus is registered as Keyword, but --search-attribute has Int")
+		require.Contains(t, output, "RunStatus is registered as Keyword, but --search-attribute specifies Int")
 	})
 }
 
@@ -444,7 +444,7 @@ func TestSQLiteFileOfAnotherVersionIsRefusedWithAWayOut(t *testing.T) {
 	code, output := runToEnd(t, "--port", "0", "--db-filename", file)
 	require.Equal(t, exitError, code)
 	require.Contains(t, output, "another version of Temporal's SQLite schema")
-	require.Contains(t, output, "move the file away")
+	require.Contains(t, output, "move the file elsewhere")
 
 	code, output = runToEnd(t, "--port", "0", "--db-filename", filepath.Join(t.TempDir(), "no", "such.db"))
 	require.Equal(t, exitError, code)

@@ -109,7 +109,7 @@ func setupSQLite(ctx context.Context, path string) error {
 		// 0: created by another program with Temporal's schema, such as the
 		// official CLI; its version is unknown.
 		if found != 0 && found != checksum {
-			return fmt.Errorf("it was created with another version of Temporal's SQLite schema and cannot be upgraded: move the file away, or run the version that created it")
+			return fmt.Errorf("it was created with another version of Temporal's SQLite schema and cannot be upgraded: move the file elsewhere, or run the version that created it")
 		}
 		return nil
 	}

@@ -400,7 +400,7 @@ func TestTheReplayPageSaysWhatIsKeptAndWhatIsDoneAgain(t *testing.T) {
 	doc, said = b.page(t, fmt.Sprintf("/runs/%d/replay?from=builder&step=step-002", run))
 	require.Contains(t, attributes(doc, "data-command"), "replay")
 	require.Contains(t, attributes(doc, "data-body"), `{"phase":"builder","step":"step-002"}`)
-	require.Contains(t, said, "the branch is replaced")
+	require.Contains(t, said, "the branch will be replaced")
 	require.Contains(t, strings.Join(attributes(doc, "data-ask"), "\n"), "Replay run", "it is asked once")
 	require.Contains(t, said, "No replays yet")
 	_, err = b.AddReplay(t.Context(), run, "first", contract.PhaseBuilder, contract.ReplaySpec{Step: "step-002", By: "mia", Reason: "try again", Kept: []contract.StepOutput{{Change: contract.Change{Step: "step-003"}}}}, "")

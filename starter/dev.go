@@ -64,8 +64,8 @@ everything when interrupted.`,
 			return a.guard(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&scenario, "scenario", "", "scenario file with the responses of the scripted model")
-	cmd.Flags().IntVar(&port, "port", devstack.DefaultPort, "port of the server; 0 for a free port")
+	cmd.Flags().StringVar(&scenario, "scenario", "", "scenario file with the scripted model's responses")
+	cmd.Flags().IntVar(&port, "port", devstack.DefaultPort, "server port; 0 for a free port")
 	cmd.Flags().BoolVar(&detach, "detach", false, "run in the background; return when everything is ready")
 	cmd.AddCommand(newDevStatus(a), newDevStop(a))
 	return cmd
@@ -147,7 +147,7 @@ func answers(ctx context.Context, url string) error {
 func findPrograms(ctx context.Context, needTemporal bool) (devstack.Programs, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return devstack.Programs{}, fmt.Errorf("find this program: %w", err)
+		return devstack.Programs{}, fmt.Errorf("find the rgpt executable: %w", err)
 	}
 	p := devstack.Programs{Starter: self}
 	if p.Worker, err = findProgram(self, "rgpt-worker", "make build"); err != nil || !needTemporal {
@@ -245,7 +245,7 @@ func (a *app) printStack(s *devstack.Stack, scriptedAlone bool) {
 
 func newDevStatus(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Show the processes of the stack", Args: noArgs,
+		Use: "status", Short: "Show the stack's processes", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			dir, err := a.dataDir()
 			if err != nil {

@@ -130,7 +130,7 @@ func TestTheExitCodesOfTheREADMEAreThoseOfTheCode(t *testing.T) {
 		said = append(said, m[1]+" "+strings.ToLower(m[2]))
 	}
 	require.Len(t, said, 5)
-	for code, about := range map[int]string{exitDone: "worked", exitError: "wrong", exitFailed: "failed", exitStopped: "stopped", exitInput: "input"} {
+	for code, about := range map[int]string{exitDone: "succeeded", exitError: "error", exitFailed: "failed", exitStopped: "stopped", exitInput: "input"} {
 		require.Contains(t, said[code], about)
 	}
 }

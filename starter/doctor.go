@@ -128,7 +128,7 @@ func (a *app) programsCheck() doctor.Check {
 // stackCheck reports which processes of the stack are running.
 func stackCheck(s *devstack.Stack) doctor.Check {
 	if s == nil {
-		return found("stack", doctor.Warned("not started in this data folder", startAll+"; or set DATABASE_URL and TEMPORAL_ADDRESS to services that run elsewhere"))
+		return found("stack", doctor.Warned("not started in this data folder", startAll+"; or set DATABASE_URL and TEMPORAL_ADDRESS to use services running elsewhere"))
 	}
 	return doctor.Check{Name: "stack", Run: func(ctx context.Context) []doctor.Result {
 		var results []doctor.Result
@@ -231,7 +231,7 @@ func modelChecks(cfg *config.Config) []doctor.Check {
 			if p.Kind == model.KindScripted {
 				return doctor.Warned("responds from a scenario; no real model is used", "set models.default in "+config.FileName)
 			}
-			return doctor.Passed("responds at %s, for %v", p.Address(), agents)
+			return doctor.Passed("at %s, responding for %v", p.Address(), agents)
 		}})
 	}
 	return checks

@@ -26,7 +26,7 @@ import (
 
 func newEnv(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "env", Short: "Show and define the setups of repositories",
+		Use: "env", Short: "Show and define repository setups",
 		Long: `An environment contains the installed dependencies that the builds and tests of a repository
 need. It is built once and stored by digest. docs/ENVIRONMENTS.md describes detection, builds
 and troubleshooting.`,
@@ -77,7 +77,7 @@ func newEnvList(a *app) *cobra.Command {
 }
 
 func (a *app) printEnvironments(list []control.Environment) {
-	printList(a, "environments", list, "No environments. Each run builds the one it needs. Build one without a run: rgpt env build --repo .", "DIGEST\tREPOSITORY\tCONTENT\tSIZE\tFILES\tTOOK\tBUILT\tUSED\tIN USE", func(w io.Writer, e control.Environment) {
+	printList(a, "environments", list, "No environments. Each run builds the one it needs. To build one without a run: rgpt env build --repo .", "DIGEST\tREPOSITORY\tCONTENT\tSIZE\tFILES\tTOOK\tBUILT\tUSED\tIN USE", func(w io.Writer, e control.Environment) {
 		used := ""
 		if e.InUse {
 			used = "yes"
@@ -136,7 +136,7 @@ func (a *app) showEnvironment(ctx context.Context, h backend.Backend, s shown, a
 		run, err := h.Run(ctx, id)
 		switch {
 		case err == nil && run.Environment == "":
-			fmt.Fprintf(a.errs, "Note: run %d has no environment; showing the setup that is now detected at its base commit\n", id)
+			fmt.Fprintf(a.errs, "Note: run %d has no environment; showing the setup currently detected at its base commit\n", id)
 			return a.findEnvironment(ctx, h, run.Repo, run.BaseCommit, s.yaml)
 		case err == nil:
 			digest = run.Environment
@@ -228,7 +228,7 @@ func (a *app) printFound(f control.FoundEnvironment) {
 	section("Missing on this worker", missing)
 	section("Hints from the repository (not verified)", hints)
 	if f.TestCommand != "" {
-		section("Test command of the repository", []string{f.TestCommand})
+		section("Repository test command", []string{f.TestCommand})
 	}
 }
 
@@ -265,7 +265,7 @@ other hosts are removed by their next cleanup. The next run that needs it builds
 				if a.json {
 					a.printJSON(map[string]any{"removed": e.Digest})
 				} else {
-					fmt.Fprintf(a.out, "Removed environment %s of %s\n", short(e.Digest), terminal.Clean(e.Repo))
+					fmt.Fprintf(a.out, "Removed environment %s for %s\n", short(e.Digest), terminal.Clean(e.Repo))
 				}
 				return nil
 			})
@@ -293,7 +293,7 @@ func newEnvSet(a *app) *cobra.Command {
 	var n control.NewSetup
 	var variables []string
 	cmd := &cobra.Command{
-		Use: "set --repo PATH_OR_URL --command SHELL…", Short: "Define the setup of a repository",
+		Use: "set --repo PATH_OR_URL --command SHELL…", Short: "Define a repository's setup",
 		Long: `Defines the setup of a repository, starting with its next run. The commands run in its root in the
 given order and replace the detected ones. They take precedence over environment.setup in any rgpt.yaml;
 --env FILE overrides both for one run. Allowed hosts: public registries, and hosts that the operator allows.`,
@@ -328,7 +328,7 @@ given order and replace the detected ones. They take precedence over environment
 	}
 	f := cmd.Flags()
 	f.StringVar(&n.Repo, "repo", "", "repository: a directory or a URL")
-	f.StringArrayVar(&n.Commands, "command", nil, "shell command of the setup; repeatable, executed in the given order")
+	f.StringArrayVar(&n.Commands, "command", nil, "shell command for the setup; repeatable, executed in the given order")
 	f.StringArrayVar(&n.Hosts, "host", nil, "host that the setup may reach, replacing the detected hosts; repeatable")
 	f.StringArrayVar(&variables, "variable", nil, "variable for the setup, agents and checks: name=value; repeatable")
 	f.StringVar(&n.Reason, "reason", "", "reason to record")
@@ -339,7 +339,7 @@ given order and replace the detected ones. They take precedence over environment
 func noneEmpty(flag string, list []string) error {
 	for i, text := range list {
 		if strings.TrimSpace(text) == "" {
-			return usageError{fmt.Errorf("--%s %d is empty", flag, i+1)}
+			return usageError{fmt.Errorf("--%s number %d is empty", flag, i+1)}
 		}
 	}
 	return nil
@@ -365,7 +365,7 @@ func newEnvUnset(a *app) *cobra.Command {
 	var repo string
 	var id int64
 	cmd := &cobra.Command{
-		Use: "unset --repo PATH_OR_URL | --id N", Short: "Revoke setups of a repository",
+		Use: "unset --repo PATH_OR_URL | --id N", Short: "Revoke a repository's setups",
 		Example: `  rgpt env unset --repo .
   rgpt env unset --id 3`,
 		Args: noArgs,
@@ -389,7 +389,7 @@ func newEnvUnset(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&repo, "repo", "", "revoke all setups of this repository; detection from its files applies again")
+	cmd.Flags().StringVar(&repo, "repo", "", "revoke all of this repository's setups; the setup is again detected from its files")
 	cmd.Flags().Int64Var(&id, "id", 0, "revoke this setup; the repository's previous setup applies again")
 	return cmd
 }

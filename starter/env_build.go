@@ -49,7 +49,7 @@ Exit codes: 0 set up (checks may still fail), 2 the setup failed or a check coul
 	f := cmd.Flags()
 	f.StringVar(&c.Repo, "repo", "", "repository: a directory or a URL; with --server, a directory on the server's host")
 	f.StringVar(&c.Base, "base", "", "branch, tag or commit (default: the checked-out commit, or the default branch)")
-	f.StringVar(&c.Project, "project", "", "name of the project (default: the repository's name)")
+	f.StringVar(&c.Project, "project", "", "project name (default: the repository's name)")
 	f.StringVar(&c.Key, "idempotency-key", "", "requests with the same key create only one run")
 	f.StringVar(&env, "env", control.EnvironmentAuto, "auto, or a YAML file with an environment section, as printed by rgpt env show --yaml")
 	f.BoolVar(&wait, "wait", true, "follow the build until it ends")

@@ -163,8 +163,8 @@ func TestAnEnvironmentFlagThatSaysNothingIsNamed(t *testing.T) {
 	p := withStore(t)
 	repo := harness.Repo(t, filepath.Join(t.TempDir(), "app"), map[string]string{"a": "b"})
 	for says, flags := range map[string][]string{
-		"--command 1 is empty": {"--command", ""},
-		"--command 2 is empty": {"--command", "make deps", "--command", " "},
+		"--command number 1 is empty": {"--command", ""},
+		"--command number 2 is empty": {"--command", "make deps", "--command", " "},
 		"--host 1 is empty":    {"--host", ""},
 	} {
 		r := p.run(t, append([]string{"env", "set", "--repo", repo}, flags...)...)

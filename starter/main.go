@@ -138,7 +138,7 @@ see rgpt pipeline --help.`,
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.dataDirFlag, "data-dir", "", "data folder (default: RGPT_DATA_DIR, else .rgpt in the current directory, else .rgpt in the home directory)")
 	flags.StringVar(&a.configFile, "config", "", "configuration file (default: rgpt.yaml in the current directory, if trusted; see rgpt trust)")
-	flags.StringVar(&a.serverFlag, "server", "", "use the HTTP API of the server at this address (default: RGPT_SERVER, else the services of this machine)")
+	flags.StringVar(&a.serverFlag, "server", "", "use the HTTP API of the server at this address (default: RGPT_SERVER, else the services on this machine)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.refuseServer(cmd) }
 	root.AddCommand(newRun(a), newPipeline(a), newAgents(a), newModels(a), newEnv(a), newWebhook(a))

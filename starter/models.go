@@ -15,7 +15,7 @@ import (
 func newModels(a *app) *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
-		Use: "models", Short: "Show model providers, known models, and the model of each agent", Args: noArgs,
+		Use: "models", Short: "Show model providers, known models, and each agent's model", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			known, err := a.models(cmd.Context(), check)
 			if err != nil {

@@ -90,9 +90,9 @@ func newPipelineSpawn(a *app) *cobra.Command {
 	f.StringVar(&s.taskFile, "task", "", "file (YAML or JSON) with task_id, objective, complexity, subtasks, constraints, success_criteria, timeout_seconds; - is standard input")
 	f.StringVar(&s.Project, "project", "", "project whose webhooks receive the pipeline's events (default: pipeline)")
 	f.StringVar(&mode, "mode", "", "openrouter (the configured models) or local (the scripted model)")
-	f.StringVar(&s.Model, "model", "", "model of all agents, as provider/model")
+	f.StringVar(&s.Model, "model", "", "model for all agents, as provider/model")
 	f.StringVar(&s.Key, "idempotency-key", "", "requests with the same key create only one pipeline")
-	f.IntVar(&s.Timeout, "timeout", 0, "time limit of the exchange, in seconds (deliberation.timeout)")
+	f.IntVar(&s.Timeout, "timeout", 0, "exchange time limit, in seconds (deliberation.timeout)")
 	f.BoolVar(&s.auto, "auto-continue", false, "continue automatically after the checkpoint report")
 	f.BoolVar(&s.ForceGamma, "gamma", false, "include GAMMA from the start")
 	f.BoolVar(&s.wait, "wait", false, "follow the pipeline and its recoveries until they end")
@@ -212,8 +212,8 @@ func newPipelineContinue(a *app) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&mode, "mode", "", "openrouter or local (default: as spawned)")
-	f.StringVar(&n.Model, "model", "", "model of all agents, effective immediately, as provider/model")
-	f.IntVar(&n.Timeout, "timeout", 0, "time limit of the exchange, in seconds")
+	f.StringVar(&n.Model, "model", "", "model for all agents, effective immediately, as provider/model")
+	f.IntVar(&n.Timeout, "timeout", 0, "exchange time limit, in seconds")
 	f.BoolVar(&wait, "wait", false, "follow the pipeline and its recoveries until they end")
 	complete(cmd, "mode", contract.PipelineModes())
 	return cmd
@@ -239,7 +239,7 @@ func newPipelineSwitchModel(a *app) *cobra.Command {
 	var model modelFlags
 	var c contract.PipelineCommand
 	cmd := &cobra.Command{
-		Use: "switch-model PIPELINE --model PROVIDER/MODEL", Short: "Switch the model of a pipeline's agents, starting with their next turn", Args: onePipeline,
+		Use: "switch-model PIPELINE --model PROVIDER/MODEL", Short: "Switch the model used by a pipeline's agents, starting with their next turn", Args: onePipeline,
 		Example: `  rgpt pipeline switch-model 7 --model openai/gpt-5
   rgpt pipeline switch-model 7 --model ollama/qwen3 --agent beta --temperature 0.2`,
 		RunE: func(cmd *cobra.Command, args []string) error {

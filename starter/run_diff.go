@@ -44,7 +44,7 @@ previous attempt.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.diff(cmd, c, args) },
 	}
 	cmd.Flags().IntSliceVar(&c.attempts, "attempts", nil, "compare two attempts of one run, such as 1,2")
-	cmd.Flags().StringVar(&c.phase, "phase", string(contract.PhaseTester), "phase whose attempts are counted")
+	cmd.Flags().StringVar(&c.phase, "phase", string(contract.PhaseTester), "phase whose attempts to compare")
 	cmd.Flags().BoolVar(&c.patch, "patch", false, "print the patch from the first run's code to the second's")
 	cmd.Flags().BoolVar(&c.exitCode, "exit-code", false, "exit with code 2 if anything is worse")
 	complete(cmd, "phase", contract.Phases())
@@ -181,7 +181,7 @@ func (o diffOutput) points(title, mark string, s lipgloss.Style, points []diff.P
 		fmt.Fprintf(o, "  %s %s%s\n", o.paint(s, mark), terminal.Clean(p.Message), where)
 	}
 	for _, k := range left {
-		fmt.Fprintf(o, "  … and %d more of %s\n", shown[k]-listedPoints, k)
+		fmt.Fprintf(o, "  … and %d more (%s)\n", shown[k]-listedPoints, k)
 	}
 }
 
@@ -239,10 +239,10 @@ func (o diffOutput) plan(d diff.PlanDiff) {
 		fmt.Fprintln(o, "Plan: none in either run")
 		return
 	case !d.LeftRecorded:
-		fmt.Fprintln(o, "Plan: none in the first")
+		fmt.Fprintln(o, "Plan: only in the second")
 		return
 	case !d.RightRecorded:
-		fmt.Fprintln(o, "Plan: none in the second")
+		fmt.Fprintln(o, "Plan: only in the first")
 		return
 	case d.Same:
 		fmt.Fprintln(o, "Plan: identical")
@@ -334,10 +334,10 @@ func (o diffOutput) models(d diff.Diff) {
 	for i, heals := range [][]diff.Heal{d.Heals.Left, d.Heals.Right} {
 		var lines []string
 		for _, h := range heals {
-			lines = append(lines, fmt.Sprintf("%s of %s: %s", h.ErrorType, h.Phase, h.Action))
+			lines = append(lines, fmt.Sprintf("%s in %s: %s", h.ErrorType, h.Phase, h.Action))
 		}
 		if len(lines) > 0 {
-			fmt.Fprintf(o, "Heals of %s\n", [2]diff.Ident{d.Left, d.Right}[i].Name())
+			fmt.Fprintf(o, "Heals in %s\n", [2]diff.Ident{d.Left, d.Right}[i].Name())
 			o.lines(lines)
 		}
 	}

@@ -53,7 +53,7 @@ func newRunList(a *app) *cobra.Command {
 	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only runs with one of these statuses, such as done or builder_running")
 	cmd.Flags().StringVar(&phase, "phase", "", "only runs in this phase")
 	cmd.Flags().StringVar(&class, "error", "", "only runs that failed with this error class, such as LLM_ERROR")
-	cmd.Flags().StringVar(&f.Project, "project", "", "only runs of this project")
+	cmd.Flags().StringVar(&f.Project, "project", "", "only runs in this project")
 	cmd.Flags().StringVar(&f.Text, "text", "", "only runs with this text in the goal")
 	cmd.Flags().IntVar(&f.Limit, "limit", 50, "maximum number of results")
 	complete(cmd, "status", contract.Statuses())
@@ -175,7 +175,7 @@ const (
 func newRunExport(a *app) *cobra.Command {
 	var format, file string
 	cmd := &cobra.Command{
-		Use: "export RUN", Short: "Write the report of a run, as Markdown or JSON", Args: oneRun,
+		Use: "export RUN", Short: "Write a run's report as Markdown or JSON", Args: oneRun,
 		Example: `  rgpt run export 42 --output report.md
   rgpt run export 42 --format json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -213,7 +213,7 @@ func newRunExport(a *app) *cobra.Command {
 func newRunArtifacts(a *app) *cobra.Command {
 	var get, folder string
 	cmd := &cobra.Command{
-		Use: "artifacts RUN", Short: "List or download the files of a run", Args: oneRun,
+		Use: "artifacts RUN", Short: "List or download a run's files", Args: oneRun,
 		Example: `  rgpt run artifacts 42
   rgpt run artifacts 42 --get report.md
   rgpt run artifacts 42 --folder out`,
@@ -231,7 +231,7 @@ func newRunArtifacts(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&get, "get", "", "name of a file to download; printed unless --folder is set")
-	cmd.Flags().StringVar(&folder, "folder", "", "directory to write to; all files unless --get is set")
+	cmd.Flags().StringVar(&folder, "folder", "", "directory to write to; writes all files unless --get is set")
 	return cmd
 }
 
@@ -381,7 +381,7 @@ func newRunTiming(a *app) *cobra.Command {
 				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.0f %%\n", part.Name, part.Count, ms(part.BusyMS), ms(part.WallMS), 100*float64(part.WallMS)/float64(max(t.WallMS, 1)))
 			}
 			fmt.Fprintf(w, "wall\t\t\t%s\t\n", ms(t.WallMS))
-			fmt.Fprintf(w, "critical path of the agents\t\t\t%s\tratio %.2f\n", ms(t.CriticalMS), t.Ratio)
+			fmt.Fprintf(w, "agents' critical path\t\t\t%s\tratio %.2f\n", ms(t.CriticalMS), t.Ratio)
 			return w.Flush()
 		},
 	}

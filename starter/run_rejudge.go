@@ -19,7 +19,7 @@ type rejudgeFlags struct {
 func newRunRejudge(a *app) *cobra.Command {
 	var o rejudgeFlags
 	cmd := &cobra.Command{
-		Use: "rejudge RUN", Short: "Judge a run's recorded plans and test results again under different rules", Args: oneRun,
+		Use: "rejudge RUN", Short: "Re-judge a run's recorded plans and test results under different rules", Args: oneRun,
 		Long: `Judges a run's records again: the checks and findings of its last tester with the given
 thresholds (default: those of the run), and its planner's responses with the rules of this version.
 It runs no checks, calls no model, and does not change the run. Exits with code 2 if any result

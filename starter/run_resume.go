@@ -27,7 +27,7 @@ func newRunResume(a *app) *cobra.Command {
 	var reason string
 	var wait bool
 	cmd := &cobra.Command{
-		Use: "resume RUN", Short: "Resume a paused run, or a failed or stopped run from where it ended", Args: oneRun,
+		Use: "resume RUN", Short: "Resume a paused, failed or stopped run from where it left off", Args: oneRun,
 		Long: `Resumes a paused run. A failed or stopped run resumes from the phase in which it ended:
 finished work is kept and not paid for again.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -128,7 +128,7 @@ func (a *app) reportReplay(ctx context.Context, h backend.Backend, result rerun.
 	if !result.Started {
 		fmt.Fprintf(a.errs, "No worker has picked up run %d yet; it starts when one does (rgpt dev status)\n", run.ID)
 	}
-	fmt.Fprintf(a.out, "Run %d continues from its %s; follow it: rgpt run watch %d --after %d\n", run.ID, result.Phase, run.ID, run.EventSeq)
+	fmt.Fprintf(a.out, "Run %d continues from the %s; follow it: rgpt run watch %d --after %d\n", run.ID, result.Phase, run.ID, run.EventSeq)
 	if len(result.Kept) > 0 {
 		fmt.Fprintf(a.out, "Kept: %s\n", strings.Join(result.Kept, ", "))
 	}
@@ -139,7 +139,7 @@ func newRunHeal(a *app) *cobra.Command {
 	var c contract.Command
 	var action string
 	cmd := &cobra.Command{
-		Use: "heal RUN", Short: "Apply a heal action to a failed run, or to one that requests help", Args: oneRun,
+		Use: "heal RUN", Short: "Apply a heal action to a failed run or a run that needs help", Args: oneRun,
 		Long: `Responds to a run that requests help: the run tries the given action, or all actions
 of its failure class again. A failed run continues from where it failed.`,
 		Example: `  rgpt run heal 42
@@ -156,7 +156,7 @@ of its failure class again. A failed run continues from where it failed.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&action, "action", "", "heal action (default: the next action of the failure's class)")
+	cmd.Flags().StringVar(&action, "action", "", "heal action (default: the next action for the failure's class)")
 	cmd.Flags().StringVar(&c.Reason, "reason", "", "instructions for the next attempt")
 	return cmd
 }

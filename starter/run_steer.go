@@ -35,7 +35,7 @@ func steering(a *app) []*cobra.Command {
 	}
 	return []*cobra.Command{
 		newRunApprove(a),
-		command(contract.UpdateReject, "reject RUN", "Reject the pending request of a run", approval),
+		command(contract.UpdateReject, "reject RUN", "Reject a run's pending request", approval),
 		command(contract.UpdatePause, "pause RUN", "Pause a run after its current work finishes", nil),
 		command(contract.UpdateStop, "stop RUN", "Stop a run; its partial results are kept", nil),
 		newRunAdvance(a),
@@ -47,7 +47,7 @@ func newRunApprove(a *app) *cobra.Command {
 	var c contract.Command
 	var planFile string
 	cmd := &cobra.Command{
-		Use: "approve RUN", Short: "Approve the pending request of a run", Args: oneRun,
+		Use: "approve RUN", Short: "Approve a run's pending request", Args: oneRun,
 		Example: `  rgpt run approve 42 --reason "looks right"
   rgpt run approve 42 --plan edited.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -87,7 +87,7 @@ func newRunSwitchModel(a *app) *cobra.Command {
 	var agent string
 	var model modelFlags
 	cmd := &cobra.Command{
-		Use: "switch-model RUN --model PROVIDER/MODEL", Short: "Switch the model of a run, starting with the next call", Args: oneRun,
+		Use: "switch-model RUN --model PROVIDER/MODEL", Short: "Switch a run's model, starting with the next call", Args: oneRun,
 		Example: `  rgpt run switch-model 42 --model openai/gpt-5
   rgpt run switch-model 42 --model ollama/qwen3-coder --agent builder --temperature 0.2`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -104,7 +104,7 @@ func newRunSwitchModel(a *app) *cobra.Command {
 		},
 	}
 	model.add(cmd, "model to use, as provider/model", "sampling temperature")
-	cmd.Flags().StringVar(&agent, "agent", "", "only for this agent: planner, builder, repair, …, or alpha, beta, gamma while they deliberate on the plan")
+	cmd.Flags().StringVar(&agent, "agent", "", "only for this agent: planner, builder, repair, …, or alpha, beta, gamma while they are deliberating on the plan")
 	return cmd
 }
 
@@ -155,7 +155,7 @@ func newRunCheck(a *app) *cobra.Command {
 	var failed, passed, comment bool
 	var log string
 	cmd := &cobra.Command{
-		Use: "check RUN --name NAME --failed|--passed|--comment", Short: "Report the result of a check or a review to a run that watches its branch", Args: oneRun,
+		Use: "check RUN --name NAME --failed|--passed|--comment", Short: "Report a check or review result to a run that is watching its branch", Args: oneRun,
 		Example: `  rgpt run check 42 --name ci/unit --failed --log unit.log --commit "$SHA" --id "$CI_JOB_ID"
   rgpt run check 42 --name greet.go:12 --comment --log - < comment.txt`,
 		RunE: func(cmd *cobra.Command, args []string) error {

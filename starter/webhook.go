@@ -72,8 +72,8 @@ func newWebhookAdd(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringSliceVar(&r.Events, "event", nil, "event type or pattern such as run.*; repeatable (default: all)")
-	cmd.Flags().StringVar(&r.Project, "project", "", "only events of this project's runs")
-	cmd.Flags().StringVar(&r.Description, "description", "", "description of the webhook")
+	cmd.Flags().StringVar(&r.Project, "project", "", "only events from this project's runs")
+	cmd.Flags().StringVar(&r.Description, "description", "", "webhook description")
 	cmd.Flags().StringVar(&secretFile, "secret-file", "", "file with the secret, whsec_… (default: generated)")
 	cmd.Flags().StringVar(&r.Key, "idempotency-key", "", "requests with the same key create only one webhook")
 	return cmd
@@ -186,7 +186,7 @@ func newWebhookDeliveries(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&status, "status", "", "only deliveries with this status: pending, sending, delivered or failed")
 	cmd.Flags().IntVar(&f.Limit, "limit", 50, "maximum number of results")
-	cmd.Flags().Int64Var(&f.Before, "before", 0, "only deliveries older than this ID")
+	cmd.Flags().Int64Var(&f.Before, "before", 0, "only deliveries with an ID below this one")
 	complete(cmd, "status", store.DeliveryStatuses())
 	return cmd
 }

@@ -142,7 +142,7 @@ func ask[T any](ctx context.Context, c *Client, r call) (out T, err error) {
 				return out, nil
 			}
 			if err = json.Unmarshal(raw, &out); err != nil {
-				err = c.notThisAPI("its response is not from the rgpt API")
+				err = c.notThisAPI("its response does not match the rgpt API")
 			}
 			return out, err
 		}
@@ -192,7 +192,7 @@ func (c *Client) explainRefusal(err error, r call, lost bool) error {
 	if r.key == "" || !lost || f.Class != contract.ClassHuman {
 		return err
 	}
-	return fault.New(f.Class, f.Code, "%s; the response to an earlier attempt was lost, so that attempt may have succeeded: see rgpt run list and rgpt run inspect", f.Message)
+	return fault.New(f.Class, f.Code, "%s; the response to an earlier attempt was lost, so that attempt may have succeeded: check with rgpt run list or rgpt run inspect", f.Message)
 }
 
 // attempt makes a call once and returns the body of the response.
@@ -277,7 +277,7 @@ func (c *Client) checkVersion(server string) {
 		return
 	}
 	c.once.Do(func() {
-		c.warn(fmt.Sprintf("the server at %s is version %s, this is version %s: commands may behave differently", c.Address(), server, version.Version))
+		c.warn(fmt.Sprintf("the server at %s has version %s, but this client has version %s: commands may behave differently", c.Address(), server, version.Version))
 	})
 }
 

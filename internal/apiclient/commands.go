@@ -106,7 +106,7 @@ func (c *Client) Heal(ctx context.Context, id int64, w contract.Command) (contro
 func (c *Client) resumed(ctx context.Context, r call) (control.Resumption, error) {
 	went, err := ask[apitypes.Resumed](ctx, c, r)
 	if err == nil && went.Answer == nil && went.Replay == nil {
-		err = c.notThisAPI("its response does not state how the run continued")
+		err = c.notThisAPI("its response does not contain the result of the command")
 	}
 	return control.Resumption{Ack: went.Answer, Replay: went.Replay}, err
 }

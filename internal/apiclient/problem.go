@@ -52,7 +52,7 @@ func (c *Client) problem(resp *http.Response) error {
 		f.Class, f.Code = contract.ClassHuman, contract.CodeInvalidConfig
 	default:
 		f.Class, f.Code = contract.ClassRuntime, contract.CodeUnknown
-		f.Message = fmt.Sprintf("%s (request %s of %s)", f.Message, p.Instance, c.Address())
+		f.Message = fmt.Sprintf("%s (request %s to %s)", f.Message, p.Instance, c.Address())
 	}
 	if f.Code == store.CodeNotFound {
 		return fault.Wrap(store.ErrNotFound, f.Class, f.Code, "%s", f.Message)
@@ -63,7 +63,7 @@ func (c *Client) problem(resp *http.Response) error {
 // unavailable returns the error for an unavailable component of the server.
 func (c *Client) unavailable(resp *http.Response, p apitypes.Problem) error {
 	what := cmp.Or(textOf(p), resp.Status)
-	return fault.New(contract.ClassInfra, contract.CodeUnavailable, "the server at %s cannot process this now: %s", c.Address(), what)
+	return fault.New(contract.ClassInfra, contract.CodeUnavailable, "the server at %s cannot process this request now: %s", c.Address(), what)
 }
 
 // textOf returns a problem's text for users.

@@ -109,7 +109,7 @@ func (c *Client) followStream(ctx context.Context, s eventStream, after int64, f
 		}
 		if away := time.Since(last); away > ReconnectTimeout {
 			return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
-				"the server at %s has been unavailable for %s; the workers continue without it: to follow the events later, run %s --after %d", c.Address(), away.Round(time.Second), s.command, after)
+				"the server at %s has been unavailable for %s; the workers are continuing without it; to follow the events later, run %s --after %d", c.Address(), away.Round(time.Second), s.command, after)
 		}
 		if wait(ctx, reconnectPause) != nil {
 			return ctx.Err()
@@ -152,7 +152,7 @@ func (c *Client) readStream(ctx context.Context, s eventStream, after *int64, fn
 		case e.Seq <= *after: // already seen
 			continue
 		case e.Seq > *after+1 && !s.gaps:
-			return true, retriable{error: c.unreachable(fmt.Errorf("event %d is missing from its stream", *after+1)), sent: true}
+			return true, retriable{error: c.unreachable(fmt.Errorf("event %d is missing from the stream", *after+1)), sent: true}
 		}
 		*after = e.Seq
 		if err := fn(e); err != nil {
@@ -161,7 +161,7 @@ func (c *Client) readStream(ctx context.Context, s eventStream, after *int64, fn
 	}
 	err = lines.Err()
 	if errors.Is(err, bufio.ErrTooLong) {
-		return true, c.notThisAPI(fmt.Sprintf("its stream contains a line of more than %d MiB", maxLine>>20))
+		return true, c.notThisAPI(fmt.Sprintf("its stream contains a line longer than %d MiB", maxLine>>20))
 	}
 	if err == nil {
 		err = io.ErrUnexpectedEOF

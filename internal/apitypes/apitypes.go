@@ -82,7 +82,7 @@ type Interventions struct {
 
 // Links are the addresses of other views of a run.
 type Links struct {
-	Temporal string `json:"temporal,omitempty" doc:"workflow of the run in the Temporal Web UI"`
+	Temporal string `json:"temporal,omitempty" doc:"URL of the run's workflow in the Temporal Web UI"`
 }
 
 // CreateRequest is the request to create a run.
@@ -90,9 +90,9 @@ type CreateRequest struct {
 	Repo           string            `json:"repo" minLength:"1" doc:"repository: a directory on the server's host or a URL"`
 	Base           string            `json:"base,omitempty" doc:"branch, tag or commit to start from"`
 	Goal           string            `json:"goal,omitempty" minLength:"1" doc:"goal of the change; the first line is its title. Optional only with prepare_only"`
-	Description    string            `json:"description,omitempty" doc:"additional details of the goal"`
+	Description    string            `json:"description,omitempty" doc:"additional details about the goal"`
 	Project        string            `json:"project,omitempty" doc:"default: the repository's name"`
-	Model          string            `json:"model,omitempty" doc:"model of all agents, as provider/model"`
+	Model          string            `json:"model,omitempty" doc:"model for all agents, as provider/model"`
 	Plan           *contract.Plan    `json:"plan,omitempty" doc:"plan to use instead of asking the planner"`
 	PlanOnly       bool              `json:"plan_only,omitempty" doc:"stop after the plan"`
 	PrepareOnly    bool              `json:"prepare_only,omitempty" doc:"stop after the environment and the baseline, without calling a model or asking a person"`
@@ -102,14 +102,14 @@ type CreateRequest struct {
 	ApproveRelease bool              `json:"approve_release,omitempty" doc:"wait for approval before releasing"`
 	Push           bool              `json:"push,omitempty" doc:"also push the branch"`
 	Remote         string            `json:"remote,omitempty" doc:"remote to push to: a name or a URL"`
-	Settings       map[string]string `json:"settings,omitempty" doc:"configuration settings by dotted key, for this run only: its limits, and settings that a repository may set"`
+	Settings       map[string]string `json:"settings,omitempty" doc:"configuration settings by dotted key, for this run only: run limits and settings that a repository may override"`
 }
 
 // CreatedRun identifies a new run.
 type CreatedRun struct {
 	RunID      int64           `json:"runId"`
 	Status     contract.Status `json:"status"`
-	Created    bool            `json:"created" doc:"false: already created by a request with the same key"`
+	Created    bool            `json:"created" doc:"false: an earlier request with the same key already created the run"`
 	WorkflowID string          `json:"workflow_id"`
 	Notes      []string        `json:"notes,omitempty"`
 }
@@ -123,9 +123,9 @@ type Attribution struct {
 // Answered identifies the question being answered, so that an answer applies only to the question
 // that the sender saw.
 type Answered struct {
-	ApprovalID string `json:"approval_id,omitempty" doc:"ID of the answered question; default: the open one"`
+	ApprovalID string `json:"approval_id,omitempty" doc:"ID of the answered question; default: the open question"`
 	// Asked distinguishes questions with the same id about different results.
-	Asked *time.Time `json:"asked,omitempty" doc:"time of the question; the answer is rejected if the open question was asked at a different time. Default: any time"`
+	Asked *time.Time `json:"asked,omitempty" doc:"time at which the question was asked; if it differs from that of the open question, the answer is rejected. Default: not compared"`
 }
 
 // AnswerRequest is a person's answer to a run.
@@ -145,7 +145,7 @@ type ApproveRequest struct {
 type HealRequest struct {
 	Attribution
 	Answered
-	Action contract.HealAction `json:"action,omitempty" doc:"heal action; default: the next action of the failure's class"`
+	Action contract.HealAction `json:"action,omitempty" doc:"heal action; default: the next action for the failure's class"`
 }
 
 // ModelOverride names a model.
@@ -158,7 +158,7 @@ type ModelOverride struct {
 type ReplayRequest struct {
 	Attribution
 	ModelOverride
-	Phase contract.Phase `json:"phase,omitempty" enum:"planner,builder,tester,releaser" doc:"phase to repeat from; with a step: builder"`
+	Phase contract.Phase `json:"phase,omitempty" enum:"planner,builder,tester,releaser" doc:"phase to replay from; with a step: builder"`
 	Step  string         `json:"step,omitempty" doc:"builder only: repeat only this step and the steps that depend on it"`
 }
 
@@ -168,7 +168,7 @@ type ForkRequest struct {
 	Step         string         `json:"step,omitempty" doc:"step to continue from; default: the first step of the plan"`
 	Turn         *int           `json:"turn,omitempty" minimum:"0" doc:"retain the step's conversation up to this turn; default: the step starts over"`
 	Instructions string         `json:"instructions,omitempty" doc:"additional instructions for the model"`
-	Plan         *contract.Plan `json:"plan,omitempty" doc:"another plan that contains the step"`
+	Plan         *contract.Plan `json:"plan,omitempty" doc:"replacement plan; must contain the step"`
 	Reason       string         `json:"reason,omitempty"`
 }
 
@@ -177,7 +177,7 @@ type SwitchModelRequest struct {
 	Attribution
 	Model       string         `json:"model" minLength:"3" doc:"model, as provider/model"`
 	Temperature *float64       `json:"temperature,omitempty" minimum:"0" maximum:"2"`
-	Agent       contract.Agent `json:"agent,omitempty" doc:"only for this agent, which may also be a planning member (alpha, beta, gamma); default: all"`
+	Agent       contract.Agent `json:"agent,omitempty" doc:"agent to switch, which may also be a planning member (alpha, beta, gamma); default: all agents"`
 }
 
 // Resumed describes how a run continued: with its response, or as a replay.

@@ -9,13 +9,13 @@ import (
 // SpawnRequest is the request to create a pipeline.
 type SpawnRequest struct {
 	Objective    string                `json:"objective,omitempty" doc:"question or task to deliberate on; may be given in the task instead"`
-	AutoContinue *bool                 `json:"auto_continue,omitempty" doc:"continue automatically after the report of the opening work; default: as configured"`
+	AutoContinue *bool                 `json:"auto_continue,omitempty" doc:"continue automatically after the checkpoint report; default: as configured"`
 	Task         *control.Task         `json:"task,omitempty" doc:"details of the objective"`
 	Mode         contract.PipelineMode `json:"mode,omitempty" enum:"openrouter,local" doc:"openrouter: the configured models; local: the scripted model; default: as configured"`
-	Model        string                `json:"model,omitempty" doc:"model of all agents, as provider/model"`
-	Timeout      int                   `json:"timeout,omitempty" minimum:"0" maximum:"86400" doc:"time limit of the exchange, in seconds; default: the task's, or as configured"`
+	Model        string                `json:"model,omitempty" doc:"model for all agents, as provider/model"`
+	Timeout      int                   `json:"timeout,omitempty" minimum:"0" maximum:"86400" doc:"time limit for the exchange, in seconds; default: the task's limit, or as configured"`
 	ForceGamma   bool                  `json:"force_gamma,omitempty" doc:"have GAMMA join from the start"`
-	Project      string                `json:"project,omitempty" doc:"project that the pipeline is listed under; default: pipeline"`
+	Project      string                `json:"project,omitempty" doc:"project to list the pipeline under; default: pipeline"`
 }
 
 // SpawnedPipeline identifies a new pipeline.
@@ -23,7 +23,7 @@ type SpawnedPipeline struct {
 	PipelineID int64                   `json:"pipeline_id"`
 	Status     contract.PipelineStatus `json:"status"`
 	WorkflowID string                  `json:"workflow_id"`
-	Created    bool                    `json:"created" doc:"false: already created by a request with the same key"`
+	Created    bool                    `json:"created" doc:"false: an earlier request with the same key already created the pipeline"`
 	Notes      []string                `json:"notes,omitempty"`
 }
 
@@ -36,9 +36,9 @@ type OfPipeline struct {
 // ContinueRequest makes a pipeline continue with its exchange.
 type ContinueRequest struct {
 	OfPipeline
-	Mode    contract.PipelineMode `json:"mode,omitempty" enum:"openrouter,local" doc:"default: as spawned"`
-	Model   string                `json:"model,omitempty" doc:"model of all agents, effective immediately, as provider/model; default: as spawned"`
-	Timeout int                   `json:"timeout,omitempty" minimum:"0" maximum:"86400" doc:"time limit of the exchange, in seconds; default: unchanged"`
+	Mode    contract.PipelineMode `json:"mode,omitempty" enum:"openrouter,local" doc:"default: the mode used at the start"`
+	Model   string                `json:"model,omitempty" doc:"model for all agents, effective immediately, as provider/model; default: the model used at the start"`
+	Timeout int                   `json:"timeout,omitempty" minimum:"0" maximum:"86400" doc:"time limit for the exchange, in seconds; default: unchanged"`
 }
 
 // RecordErrorRequest records an error of an agent of a pipeline.

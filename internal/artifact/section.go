@@ -71,7 +71,7 @@ func (c *Section) Seek(offset int64, whence int) (int64, error) {
 		offset += c.size
 	}
 	if offset < 0 {
-		return 0, fmt.Errorf("seek in artifact %s to %d: the offset is negative", c.digest, offset)
+		return 0, fmt.Errorf("seek in artifact %s: negative offset %d", c.digest, offset)
 	}
 	c.at = offset
 	return offset, nil

@@ -73,7 +73,7 @@ func (s *Store) Put(ctx context.Context, data []byte) (string, error) {
 		err = s.backend.put(ctx, key, data)
 	}
 	if err != nil {
-		return "", s.explain(err, "store an artifact of %d bytes", len(data))
+		return "", s.explain(err, "store a %d-byte artifact", len(data))
 	}
 	return digest, nil
 }
@@ -105,7 +105,7 @@ func (s *Store) PutReader(ctx context.Context, r io.Reader, limit int64) (digest
 		err = staged.commit(ctx, key, size)
 	}
 	if err != nil {
-		return "", 0, s.explain(err, "store an artifact of %d bytes", size)
+		return "", 0, s.explain(err, "store a %d-byte artifact", size)
 	}
 	return digest, size, nil
 }

@@ -30,7 +30,7 @@ func (s *Store) Zip(ctx context.Context, w io.Writer, entries []Entry) error {
 		}
 	}
 	if err := archive.Close(); err != nil {
-		return fmt.Errorf("finish the zip: %w", err)
+		return fmt.Errorf("finish the zip archive: %w", err)
 	}
 	return nil
 }
@@ -46,10 +46,10 @@ func (s *Store) zipOne(ctx context.Context, archive *zip.Writer, e Entry) error 
 	defer func() { _ = r.Close() }()
 	f, err := archive.CreateHeader(&zip.FileHeader{Name: e.Name, Method: method(e.Name)})
 	if err != nil {
-		return fmt.Errorf("add %s to the zip: %w", e.Name, err)
+		return fmt.Errorf("add %s to the zip archive: %w", e.Name, err)
 	}
 	if _, err := io.Copy(f, &contextReader{ctx, r}); err != nil {
-		return fmt.Errorf("add %s to the zip: %w", e.Name, err)
+		return fmt.Errorf("add %s to the zip archive: %w", e.Name, err)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func Until(tb testing.TB, what string, holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-late:
-			tb.Fatalf("waited longer than %s: %s", deadline, what)
+			tb.Fatalf("waited longer than %s for %s", deadline, what)
 		}
 	}
 }

@@ -49,7 +49,7 @@ type Local struct {
 func OpenLocal(ctx context.Context, cfg *config.Config, dataDir string, stack *devstack.Stack, needs Needs) (_ Backend, err error) {
 	if cfg.Database.URL == "" {
 		if _, err = devstack.Load(dataDir); err == nil { // otherwise, its error explains what to do
-			err = fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the stack in %s was never started; start it with `rgpt dev`", dataDir)
+			err = fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the stack in %s has never been started; start it with `rgpt dev`", dataDir)
 		}
 		return nil, err
 	}

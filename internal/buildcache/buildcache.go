@@ -59,7 +59,7 @@ type Cache struct {
 // base of the repository. A later use with the same name finds the earlier files.
 func (s Store) Open(repo string, run int64, use string) (*Cache, error) {
 	if !filepath.IsLocal(use) {
-		return nil, fmt.Errorf("build cache: %q is not a valid name for a layer", use)
+		return nil, fmt.Errorf("build cache: invalid layer name %q", use)
 	}
 	root, err := s.open()
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *Cache) Give(command *sandbox.Command) {
 // the same key, such as the attempt of a step, share them while the layer exists.
 func (c *Cache) Home(key string) (home, tmp string, err error) {
 	if !filepath.IsLocal(key) {
-		return "", "", fmt.Errorf("build cache: %q is not a valid name for a home", key)
+		return "", "", fmt.Errorf("build cache: invalid home name %q", key)
 	}
 	at := filepath.Join(c.own, "homes", strings.ReplaceAll(key, string(filepath.Separator), "+"))
 	home, tmp = filepath.Join(at, "home"), filepath.Join(at, "tmp")

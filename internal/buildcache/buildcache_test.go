@@ -86,7 +86,7 @@ func TestTheBaseBelongsToOneRepositoryAndIsWritableByNone(t *testing.T) {
 func TestANameThatLeadsOutOfTheStoreIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := buildcache.At(t.TempDir()).Open("repo", 1, "../2/builder")
-	require.ErrorContains(t, err, "not a valid name for a layer")
+	require.ErrorContains(t, err, "invalid layer name")
 }
 
 func TestALayerIsFoundAgainUntilItIsDiscarded(t *testing.T) {

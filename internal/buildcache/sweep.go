@@ -45,7 +45,7 @@ func (s Store) Sweep(ctx context.Context, maxAge time.Duration, maxBytes int64) 
 	oldest := time.Now().Add(-maxAge)
 	for _, e := range entries {
 		if ctx.Err() != nil {
-			return fmt.Errorf("build cache: the sweep was interrupted: %w", context.Cause(ctx))
+			return fmt.Errorf("build cache: sweep interrupted: %w", context.Cause(ctx))
 		}
 		old, large := maxAge > 0 && e.used.Before(oldest), maxBytes > 0 && total > maxBytes
 		if !old && !large {

@@ -13,15 +13,15 @@ import (
 // Config holds all settings. It has been validated: values are within their ranges and the names
 // that they refer to exist.
 type Config struct {
-	Execution    Execution    `yaml:"execution" doc:"Limits, retries, approvals and isolation of runs."`
+	Execution    Execution    `yaml:"execution" doc:"Run limits, retries, approvals and isolation."`
 	Findings     Findings     `yaml:"findings" repo:"yes" doc:"Numbers of findings above which a run fails or gets a warning."`
 	Verification Verification `yaml:"verification" doc:"How changes are built, tested and checked. Commands that are not configured are detected."`
 	Environment  Environment  `yaml:"environment" doc:"How project dependencies are installed and cached."`
 	Git          Git          `yaml:"git" doc:"How changes are committed and pushed."`
-	Artifacts    Artifacts    `yaml:"artifacts" doc:"Where the files of runs are stored."`
+	Artifacts    Artifacts    `yaml:"artifacts" doc:"Where run files are stored."`
 	Logging      Logging      `yaml:"logging" doc:"Log level, format and files."`
-	Models       Models       `yaml:"models" doc:"Model providers, the model of each agent, and budgets. models.phases sets models by agent: planner, builder, repair (also used by the environment agent), alpha, beta, gamma. Models of tester, releaser and analyzer are accepted, but not used yet."`
-	Deliberation Deliberation `yaml:"deliberation" doc:"How ALPHA, BETA and GAMMA deliberate, independently or to plan a run. The limits of execution.run also apply to a deliberation."`
+	Models       Models       `yaml:"models" doc:"Model providers, each agent's model, and budgets. models.phases sets models by agent: planner, builder, repair (also used by the environment agent), alpha, beta, gamma. Models for tester, releaser and analyzer are accepted, but not used yet."`
+	Deliberation Deliberation `yaml:"deliberation" doc:"How ALPHA, BETA and GAMMA deliberate, on their own or to plan a run. The limits in execution.run also apply to deliberations."`
 	Server       Server       `yaml:"server" doc:"The HTTP API and dashboard."`
 	Temporal     Temporal     `yaml:"temporal" doc:"Connection to the Temporal service that runs workflows."`
 	Worker       Worker       `yaml:"worker" doc:"The processes that execute workflows and activities."`

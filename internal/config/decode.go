@@ -48,7 +48,7 @@ func (d *decoder) value(n *yaml.Node, s *spec, key string) (any, bool) {
 
 func (d *decoder) mistake(n *yaml.Node, s *spec, key string) {
 	if s.ofHosts() && n.ShortTag() == "!!bool" {
-		d.report.add(d.at(n), key, "is a list of hosts: replace true with the allowed hosts, such as [packages.example.com], and false with an empty list, []")
+		d.report.add(d.at(n), key, "must be a list of hosts: replace true with the allowed hosts, such as [packages.example.com], and false with an empty list, []")
 		return
 	}
 	d.report.add(d.at(n), key, "expected %s, got %s", s.expectation(), s.found(n))
@@ -219,7 +219,7 @@ func unknown(s *spec, key, name string) string {
 	what := "unknown key"
 	if key == "" {
 		if slices.Contains(later, name) {
-			return "this version has no settings in this section; remove it"
+			return "this version has no settings in this section; remove the section"
 		}
 		what = "unknown section"
 	}

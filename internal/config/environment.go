@@ -19,9 +19,9 @@ import (
 // Environment configures how the dependencies of a project are installed before agents and checks
 // begin, and how long the installation is kept.
 type Environment struct {
-	Enabled    bool               `yaml:"enabled" doc:"Install the dependencies of a project before its first step."`
+	Enabled    bool               `yaml:"enabled" doc:"Install the project's dependencies before a run's first step."`
 	Setup      []string           `yaml:"setup" repo:"yes" validate:"max=50,dive,required" doc:"Shell commands that install the dependencies, in this order. Empty: detected from the repository's files." example:"[npm ci]"`
-	Network    EnvironmentNetwork `yaml:"network" doc:"Network access of the installation."`
+	Network    EnvironmentNetwork `yaml:"network" doc:"Network access during installation."`
 	Variables  map[string]string  `yaml:"variables" repo:"yes" validate:"max=100,dive,keys,variable,endkeys" doc:"Additional environment variables for every command." example:"{DJANGO_SETTINGS_MODULE: app.settings}"`
 	Cache      []string           `yaml:"cache" repo:"yes" validate:"max=20,dive,homepath" doc:"Directories in the home directory that are reused by the next setup of the same repository, such as download caches. They are not part of the environment." example:"[~/.npm, ~/.cache/pip]"`
 	Timeout    time.Duration      `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of an installation."`
@@ -52,15 +52,15 @@ func (c HostCredential) Value(getenv func(string) string) (string, error) {
 		if value := strings.TrimSpace(getenv(c.Env)); value != "" {
 			return value, nil
 		}
-		return "", fmt.Errorf("the credential of %s is missing: the environment variable %s is empty or not set", c.Host, c.Env)
+		return "", fmt.Errorf("the credential for %s is missing: the environment variable %s is empty or not set", c.Host, c.Env)
 	}
 	data, err := os.ReadFile(c.File)
 	if err != nil {
-		return "", fmt.Errorf("the credential of %s cannot be read: %w", c.Host, err)
+		return "", fmt.Errorf("the credential for %s cannot be read: %w", c.Host, err)
 	}
 	value := strings.TrimSpace(string(data))
 	if value == "" {
-		return "", fmt.Errorf("the credential of %s is missing: the file %s is empty", c.Host, c.File)
+		return "", fmt.Errorf("the credential for %s is missing: the file %s is empty", c.Host, c.File)
 	}
 	return value, nil
 }

@@ -64,7 +64,7 @@ verification: {baseline: off, baseline_red: ask}
 func TestMistakesInTheEnvironmentSectionAreReported(t *testing.T) {
 	t.Parallel()
 	for in, says := range map[string]string{
-		"execution: {sandbox: {network: false}}":                                              "execution.sandbox.network: is a list of hosts",
+		"execution: {sandbox: {network: false}}":                                              "execution.sandbox.network: must be a list of hosts",
 		"execution: {sandbox: {network: [\"*\"]}}":                                            "execution.sandbox.network[0]: expected a host such as",
 		"environment: {network: {hosts: [10.0.0.1]}}":                                         "environment.network.hosts[0]: expected a host such as",
 		"environment: {network: {credentials: [{host: a.org, header: X}]}}":                   "expected either env (the name of a variable) or file, not both",
@@ -81,7 +81,7 @@ func TestMistakesInTheEnvironmentSectionAreReported(t *testing.T) {
 		require.ErrorContains(t, err, says, in)
 	}
 	_, err := config.Load(config.Sources{Dir: t.TempDir(), Env: []string{"RGPT_EXECUTION_SANDBOX_NETWORK=true"}})
-	require.ErrorContains(t, err, "is a list of hosts")
+	require.ErrorContains(t, err, "must be a list of hosts")
 	c, err := config.Load(config.Sources{Dir: t.TempDir(), Env: []string{"RGPT_EXECUTION_SANDBOX_NETWORK=a.org, *.b.org"}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"a.org", "*.b.org"}, c.Execution.Sandbox.Network)

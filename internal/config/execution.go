@@ -4,17 +4,17 @@ import "time"
 
 // Execution configures the limits of runs, their approvals and their isolation.
 type Execution struct {
-	ConcurrentRuns int           `yaml:"concurrent_runs" validate:"min=0,max=100000" doc:"Maximum number of runs in progress at the same time, across all workers. Additional runs are queued in order of creation. Runs that wait for a person do not count. 0: no limit."`
-	ParallelSteps  int           `yaml:"parallel_steps" repo:"lower" validate:"min=1,max=64" doc:"Maximum number of steps of a run that are built at the same time."`
+	ConcurrentRuns int           `yaml:"concurrent_runs" validate:"min=0,max=100000" doc:"Maximum number of runs in progress at the same time, across all workers. Additional runs are queued in order of creation. Runs waiting for a person do not count. 0: no limit."`
+	ParallelSteps  int           `yaml:"parallel_steps" repo:"lower" validate:"min=1,max=64" doc:"Maximum number of steps that a run builds at the same time."`
 	MaxRetries     int           `yaml:"max_retries" repo:"lower" validate:"min=0,max=20" doc:"Maximum number of times that self-heal restarts a phase before it asks a person. 0: a run fails at its first failure."`
-	StableRetests  int           `yaml:"stable_retests" repo:"raise" validate:"min=0,max=20" doc:"Number of times that a passed test run is repeated in full before the tester finishes. Failed tests are not rerun in a repetition: one failure fails the phase."`
+	StableRetests  int           `yaml:"stable_retests" repo:"raise" validate:"min=0,max=20" doc:"Number of times that a passed test run is repeated in full before the tester finishes. Failed tests are not rerun during a repetition: a single failure fails the phase."`
 	MaxGoalBytes   Size          `yaml:"max_goal_bytes" repo:"lower" validate:"min=1024,max=1048576" doc:"Maximum combined length of a goal's title and description."`
 	CommandTimeout time.Duration `yaml:"command_timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of one agent command."`
-	Step           StepLimits    `yaml:"step" repo:"limit" doc:"Limits on the agent of a step. 0: no limit."`
-	Agent          AgentLimits   `yaml:"agent" doc:"Error limits for the agents of a run. An agent that exceeds one is revoked, and another continues from a written handoff. The deliberation section has its own limits."`
+	Step           StepLimits    `yaml:"step" repo:"limit" doc:"Limits on a step's agent. 0: no limit."`
+	Agent          AgentLimits   `yaml:"agent" doc:"Error limits for a run's agents. An agent that exceeds one is revoked, and another continues from a written handoff. The deliberation section has its own limits."`
 	Run            RunLimits     `yaml:"run" repo:"limit" doc:"Limits on a whole run. 0: no limit."`
-	Sandbox        Sandbox       `yaml:"sandbox" doc:"Isolation and limits of commands run by agents and repositories."`
-	Approval       Approval      `yaml:"approval" doc:"Approvals by people."`
+	Sandbox        Sandbox       `yaml:"sandbox" doc:"Isolation and limits for commands run by agents and repositories."`
+	Approval       Approval      `yaml:"approval" doc:"Human approvals."`
 	Intervention   Intervention  `yaml:"intervention" doc:"Requests for human help when self-heal has no actions left to try."`
 	QuotaWait      time.Duration `yaml:"quota_wait" repo:"lower" validate:"min=1s,max=720h" doc:"How long a run waits for a provider's usage limit to reset if no other provider can take over and the provider does not specify a time. A person can choose not to wait."`
 	ApprovePlan    bool          `yaml:"approve_plan" repo:"stricter" doc:"Require a person's approval of each plan before it is built."`
@@ -23,9 +23,9 @@ type Execution struct {
 
 // AgentLimits limit the errors of an agent.
 type AgentLimits struct {
-	Errors     int `yaml:"errors" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of errors that an agent may cause. An agent that exceeds it is revoked. Failures of machines, configuration and people do not count."`
+	Errors     int `yaml:"errors" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of errors that an agent may cause. An agent that exceeds it is revoked. Failures caused by machines, configuration or people do not count."`
 	Repeats    int `yaml:"repeats" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of times that an agent may repeat the same error. An agent that exceeds it is revoked."`
-	Violations int `yaml:"violations" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of actions outside its allowed tools or paths that an agent may attempt in one attempt at a step. An agent that exceeds it is revoked."`
+	Violations int `yaml:"violations" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of actions outside its allowed tools or paths that an agent may try during one attempt at a step. An agent that exceeds it is revoked."`
 }
 
 // StepLimits restrict the agent loop of one step. 0 means no limit.
@@ -47,29 +47,29 @@ type RunLimits struct {
 
 // Sandbox configures how commands are confined.
 type Sandbox struct {
-	Runner          string        `yaml:"runner" validate:"oneof=process" doc:"Isolation of commands. process: namespaces, Landlock and seccomp on this host."`
-	AllowUnisolated bool          `yaml:"allow_unisolated" doc:"Run commands even if this host lacks a feature that isolation needs. Use this only on hosts that contain nothing of value."`
+	Runner          string        `yaml:"runner" validate:"oneof=process" doc:"Command isolation. process: namespaces, Landlock and seccomp on this host."`
+	AllowUnisolated bool          `yaml:"allow_unisolated" doc:"Run commands even if this host lacks a feature that isolation requires. Use this only on hosts that contain nothing of value."`
 	Network         []string      `yaml:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that agent commands and all checks may reach through the worker's proxy: a name, or *.example.com for all subdomains, with a port unless it is 443 or 80." example:"[packages.example.com, \"*.example.com\"]"`
-	Memory          Size          `yaml:"memory" validate:"min=16777216" doc:"Maximum combined memory of all processes of a command."`
-	Processes       int           `yaml:"processes" validate:"min=8,max=100000" doc:"Maximum number of concurrent processes and threads of a command."`
-	CPUTime         time.Duration `yaml:"cpu_time" validate:"min=1s" doc:"Maximum combined CPU time of all processes of a command."`
+	Memory          Size          `yaml:"memory" validate:"min=16777216" doc:"Maximum combined memory of a command's processes."`
+	Processes       int           `yaml:"processes" validate:"min=8,max=100000" doc:"Maximum number of concurrent processes and threads per command."`
+	CPUTime         time.Duration `yaml:"cpu_time" validate:"min=1s" doc:"Maximum combined CPU time of a command's processes."`
 	FileSize        Size          `yaml:"file_size" validate:"min=1048576" doc:"Maximum size of a file that a command writes."`
 	Disk            Size          `yaml:"disk" validate:"min=1048576" doc:"Maximum disk space that a command may use in the workspace."`
 	Output          Size          `yaml:"output" validate:"min=1024,max=1073741824" doc:"Maximum size of a command's stored standard output; the same limit applies separately to its standard error."`
 	ReadOnly        []string      `yaml:"read_only" validate:"dive,abspath" doc:"Additional host directories that commands may read, such as a toolchain." example:"[/opt/toolchain]"`
 
 	CacheAge  time.Duration `yaml:"cache_age" validate:"min=1h" doc:"Build caches that have not been used for this long are removed."`
-	CacheSize Size          `yaml:"cache_size" validate:"min=16777216" doc:"Disk space for the build caches of this host. The least recently used are removed first; caches in use are kept."`
+	CacheSize Size          `yaml:"cache_size" validate:"min=16777216" doc:"Disk space for this host's build caches. The least recently used are removed first; caches in use are kept."`
 }
 
 // Approval configures approvals by people.
 type Approval struct {
-	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for an answer, with a reminder halfway through. No answer counts as a rejection."`
+	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for approval, with a reminder halfway through. After that, the request counts as rejected."`
 }
 
 // Intervention configures requests for a person's help.
 type Intervention struct {
-	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for help, with a reminder halfway through. Without an answer, the run fails."`
+	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for help, with a reminder halfway through. After that, the run fails."`
 }
 
 // Findings are thresholds.
@@ -83,12 +83,12 @@ type Git struct {
 	BranchPrefix  string        `yaml:"branch_prefix" repo:"yes" validate:"refprefix" doc:"Prefix of release branch names, before the run's ID."`
 	Push          bool          `yaml:"push" doc:"Push release branches to the remote."`
 	Remote        string        `yaml:"remote" secret:"true" doc:"Name or URL of the remote to push to. Empty: the remote that the repository was cloned from."`
-	AuthorName    string        `yaml:"author_name" repo:"yes" validate:"required,person" doc:"Name of the author and committer of commits."`
-	AuthorEmail   string        `yaml:"author_email" repo:"yes" validate:"required,address" doc:"E-mail address of the author and committer."`
-	MaxFiles      int64         `yaml:"max_files" validate:"min=1,max=100000000" doc:"Maximum number of files in a repository at the base commit of a run."`
-	MaxSize       Size          `yaml:"max_size" validate:"min=1048576" doc:"Maximum download size of a repository, and maximum total size of its files at the base commit of a run."`
+	AuthorName    string        `yaml:"author_name" repo:"yes" validate:"required,person" doc:"Author and committer name for commits."`
+	AuthorEmail   string        `yaml:"author_email" repo:"yes" validate:"required,address" doc:"Author and committer e-mail address for commits."`
+	MaxFiles      int64         `yaml:"max_files" validate:"min=1,max=100000000" doc:"Maximum number of files in a repository at a run's base commit."`
+	MaxSize       Size          `yaml:"max_size" validate:"min=1048576" doc:"Maximum download size of a repository, and maximum total size of its files at a run's base commit."`
 	LinkedFolders []string      `yaml:"linked_folders" validate:"max=100,dive,required" doc:"Directories on this host in which repositories may store data outside their own directories: borrowed objects (git clone --reference) and separate git directories (git init --separate-git-dir)." example:"[/srv/git]"`
-	Protected     []string      `yaml:"protected" validate:"max=100,dive,glob" doc:"Patterns of files, such as CI configuration, that determine what runs with other people's permissions after a push. A release that changes such a file is pushed only after a named person approves it. Case is ignored." example:"[\".github/**\", deploy/**]"`
-	Stay          time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run watches its branch after the release to fix problems that failing checks or review comments report (rgpt run check). 0: the run ends with the release."`
-	MaxRepairs    int           `yaml:"max_repairs" repo:"lower" validate:"min=0,max=100" doc:"Maximum number of repairs of a branch after the release, across all runs. After that, a person is asked."`
+	Protected     []string      `yaml:"protected" validate:"max=100,dive,glob" doc:"Patterns for files, such as CI configuration, that determine what runs with other people's permissions after a push. A release that changes such a file is pushed only after a named person approves it. Case is ignored." example:"[\".github/**\", deploy/**]"`
+	Stay          time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run watches its branch after the release to fix problems found by failing checks or review comments (rgpt run check). 0: the run ends with the release."`
+	MaxRepairs    int           `yaml:"max_repairs" repo:"lower" validate:"min=0,max=100" doc:"Maximum number of repairs to a branch after the release, across all runs. After that, a person is asked."`
 }

@@ -294,7 +294,7 @@ func (l *loader) password(c *Config) {
 		l.report.add(l.origins[key], key, "cannot be read: %v", cause(err))
 		return
 	case password == "":
-		l.report.add(l.origins[key], key, "expected a file with a password, but it is empty")
+		l.report.add(l.origins[key], key, "expected a file that contains a password, but the file is empty")
 		return
 	}
 	u.User = url.UserPassword(u.User.Username(), password)

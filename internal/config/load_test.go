@@ -201,7 +201,7 @@ func TestThePasswordOfTheDatabaseMayLieInAFile(t *testing.T) {
 	_, err = from("DATABASE_URL=postgres://a@db/rgpt", "RGPT_DATABASE_PASSWORD_FILE="+filepath.Join(dir, "missing"))
 	require.ErrorContains(t, err, "environment variable RGPT_DATABASE_PASSWORD_FILE: database.password_file: cannot be read: no such file or directory")
 	_, err = from("DATABASE_URL=postgres://a@db/rgpt", "RGPT_DATABASE_PASSWORD_FILE="+write(t, dir, "empty", "\n"))
-	require.ErrorContains(t, err, "expected a file with a password")
+	require.ErrorContains(t, err, "expected a file that contains a password")
 }
 
 func TestEveryScalarSettingHasAVariable(t *testing.T) {

@@ -7,20 +7,20 @@ const LongestModelCall = time.Hour
 
 // Models configures the providers, the model of each agent, and their budgets.
 type Models struct {
-	Default         Choice              `yaml:"default" doc:"Model of every agent without an entry in models.phases. Not set: rgpt dev uses its scripted model."`
-	Phases          map[string]Choice   `yaml:"phases" repo:"models" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent: planner, builder, tester, releaser, analyzer, repair, alpha, beta, gamma. alpha, beta and gamma use the planner's model by default. The models of tester, releaser and analyzer are not used yet." example:"{planner: {provider: openai, model: gpt-5}}"`
-	Fallback        []Choice            `yaml:"fallback" validate:"max=20,dive" doc:"Models that self-heal switches to, in order, when a model or its provider fails. After these, it tries the models of the other agents." example:"[{provider: openrouter, model: some/model}]"`
+	Default         Choice              `yaml:"default" doc:"Model for every agent without an entry in models.phases. Not set: rgpt dev uses its scripted model."`
+	Phases          map[string]Choice   `yaml:"phases" repo:"models" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent: planner, builder, tester, releaser, analyzer, repair, alpha, beta, gamma. alpha, beta and gamma use the planner's model by default. The models for tester, releaser and analyzer are not used yet." example:"{planner: {provider: openai, model: gpt-5}}"`
+	Fallback        []Choice            `yaml:"fallback" validate:"max=20,dive" doc:"Models that self-heal switches to, in order, when a model or its provider fails. After these, it tries the other agents' models." example:"[{provider: openrouter, model: some/model}]"`
 	Timeout         time.Duration       `yaml:"timeout" validate:"min=1s,max=1h" doc:"Maximum duration of one model call."`
 	IdleTimeout     time.Duration       `yaml:"idle_timeout" validate:"min=1s,max=1h" doc:"Maximum time without data from the provider during a call, counted from the request. After that, the call is cancelled and retried."`
 	MaxOutputTokens int                 `yaml:"max_output_tokens" validate:"min=256,max=1000000" doc:"Maximum number of output tokens to request from the model."`
-	Budgets         Budgets             `yaml:"budgets" doc:"Limits across all runs of this installation."`
+	Budgets         Budgets             `yaml:"budgets" doc:"Limits across all runs in this installation."`
 	Providers       map[string]Provider `yaml:"providers" validate:"max=100,dive,keys,name,endkeys" doc:"Providers, each under a name of your choice."`
-	Catalogue       []CatalogueEntry    `yaml:"catalogue" validate:"max=1000,dive" doc:"Properties of models. They override the built-in catalogue." example:"[{provider: openai, model: my-model, context_window: 200000, max_output: 32000, price_in: 1.25, price_out: 10}]"`
+	Catalogue       []CatalogueEntry    `yaml:"catalogue" validate:"max=1000,dive" doc:"Model properties. They override the built-in catalogue." example:"[{provider: openai, model: my-model, context_window: 200000, max_output: 32000, price_in: 1.25, price_out: 10}]"`
 }
 
 // Choice names a model.
 type Choice struct {
-	Provider    string   `yaml:"provider" doc:"Name of a provider. Empty: the provider of models.default."`
+	Provider    string   `yaml:"provider" doc:"Name of a provider. In models.phases and models.fallback, the default is models.default.provider."`
 	Model       string   `yaml:"model" doc:"The provider's name for the model."`
 	Temperature *float64 `yaml:"temperature" validate:"omitempty,min=0,max=2" doc:"Sampling temperature. Not set: the provider's default."`
 }
@@ -29,14 +29,14 @@ type Choice struct {
 type Budgets struct {
 	DayTokens           int64    `yaml:"day_tokens" validate:"min=0" doc:"Maximum number of tokens per day. 0: no limit."`
 	DayCostUSD          MicroUSD `yaml:"day_cost_usd" validate:"min=0" doc:"Maximum cost per day, in US dollars. 0: no limit."`
-	ReserveOutputTokens int      `yaml:"reserve_output_tokens" validate:"min=0,max=1000000" doc:"Output tokens that a call reserves in the budget in advance. The actual number replaces them after the call."`
+	ReserveOutputTokens int      `yaml:"reserve_output_tokens" validate:"min=0,max=1000000" doc:"Number of output tokens that a call reserves in the budget in advance. After the call, the actual number is counted instead."`
 	WarnAt              float64  `yaml:"warn_at" validate:"min=0,max=1" doc:"Fraction of a budget at which a warning is sent."`
 }
 
 // Provider is an endpoint that serves models.
 type Provider struct {
-	Kind          string            `yaml:"kind" validate:"required,oneof=openai openrouter anthropic gemini ollama compatible scripted" doc:"Kind of provider. compatible: any endpoint with an OpenAI-compatible API."`
-	BaseURL       string            `yaml:"base_url" secret:"true" validate:"omitempty,httpurl" doc:"URL of the API. Empty: the public URL of this kind."`
+	Kind          string            `yaml:"kind" validate:"required,oneof=openai openrouter anthropic gemini ollama compatible scripted" doc:"Provider kind. compatible: any endpoint with an OpenAI-compatible API."`
+	BaseURL       string            `yaml:"base_url" secret:"true" validate:"omitempty,httpurl" doc:"API URL. Empty: the public URL for this kind of provider."`
 	APIKeyEnv     string            `yaml:"api_key_env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable that contains the API key."`
 	APIKeyFile    string            `yaml:"api_key_file" doc:"File that contains the API key. It overrides api_key_env."`
 	Timeout       time.Duration     `yaml:"timeout" validate:"min=0,max=1h" doc:"Maximum duration of one call. 0: the value of models.timeout."`
@@ -46,11 +46,11 @@ type Provider struct {
 
 // CatalogueEntry describes the properties of one model.
 type CatalogueEntry struct {
-	Provider      string   `yaml:"provider" validate:"required" doc:"Name or kind of a provider."`
+	Provider      string   `yaml:"provider" validate:"required" doc:"Provider name or kind."`
 	Model         string   `yaml:"model" validate:"required" doc:"The provider's name for the model. *: any model."`
-	ContextWindow int      `yaml:"context_window" validate:"min=0" doc:"Maximum number of combined prompt and response tokens. 0: unknown."`
+	ContextWindow int      `yaml:"context_window" validate:"min=0" doc:"Maximum combined number of prompt and response tokens. 0: unknown."`
 	MaxOutput     int      `yaml:"max_output" validate:"min=0" doc:"Maximum number of response tokens. 0: unknown."`
 	PriceIn       MicroUSD `yaml:"price_in" validate:"min=0" doc:"US dollars per million input tokens."`
 	PriceOut      MicroUSD `yaml:"price_out" validate:"min=0" doc:"US dollars per million output tokens."`
-	Capabilities  []string `yaml:"capabilities" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature" doc:"Features of the model. fixed_temperature: the model does not accept a temperature. vision and embeddings are not used yet."`
+	Capabilities  []string `yaml:"capabilities" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature" doc:"Model features. fixed_temperature: the model does not accept a temperature. vision and embeddings are not used yet."`
 }

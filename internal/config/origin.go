@@ -38,7 +38,7 @@ func (o Origin) String() string {
 	case SourceFlag:
 		return "flag " + o.Name
 	case SourceRequest:
-		return "setting " + o.Name + " of the request"
+		return "setting " + o.Name + " in the request"
 	default:
 		return "default"
 	}

@@ -35,7 +35,7 @@ func code(s string) string {
 	return "`" + s + "`"
 }
 
-const exampleHead = `# Every setting of RocketGPT with its default. All are optional: keep the lines that
+const exampleHead = `# Every RocketGPT setting with its default. All are optional: keep the lines that
 # you change, and remove the rest. Lines that begin with "#:" are examples of settings
 # without a default. docs/CONFIGURATION.md explains the rest.
 `

@@ -79,11 +79,11 @@ func LoadEnvironment(base *Config, data []byte, name string) (Environment, error
 	tree, ok := l.decode(data, name)
 	for _, key := range slices.Sorted(maps.Keys(tree)) {
 		if key != section {
-			l.report.add(l.origins[key], key, "is not allowed here; only the section %s is read", section)
+			l.report.add(l.origins[key], key, "is not allowed here; only the %s section is read", section)
 		}
 	}
 	if _, given := tree[section]; ok && !given {
-		l.report.add(at, "", "has no section %s", section)
+		l.report.add(at, "", "has no %s section", section)
 	}
 	if err := l.report.err(); err != nil {
 		return Environment{}, err

@@ -21,62 +21,62 @@ type Logging struct {
 // Server configures the HTTP API and dashboard.
 type Server struct {
 	Address           string        `yaml:"address" validate:"listen" doc:"Address and port to listen on. Port 0: any free port."`
-	ReadHeaderTimeout time.Duration `yaml:"read_header_timeout" validate:"min=100ms,max=1h" doc:"Maximum time to read the header of a request."`
+	ReadHeaderTimeout time.Duration `yaml:"read_header_timeout" validate:"min=100ms,max=1h" doc:"Maximum time to read a request's headers."`
 	ReadTimeout       time.Duration `yaml:"read_timeout" validate:"min=100ms,max=1h" doc:"Maximum time to read a whole request."`
 	RequestTimeout    time.Duration `yaml:"request_timeout" validate:"min=1s,max=1h" doc:"Maximum time to process a request and send the response. It does not apply to streams and downloads."`
 	IdleTimeout       time.Duration `yaml:"idle_timeout" validate:"min=100ms,max=24h" doc:"How long an idle connection is kept open."`
 	ShutdownTimeout   time.Duration `yaml:"shutdown_timeout" validate:"min=0,max=1h" doc:"How long open requests may take to finish when the server stops."`
-	AllowedHosts      []string      `yaml:"allowed_hosts" validate:"max=100,dive,host" doc:"Additional Host headers that the server accepts, such as the name of a proxy. localhost and the names and addresses that it listens on are always accepted." example:"[rgpt.example.com]"`
+	AllowedHosts      []string      `yaml:"allowed_hosts" validate:"max=100,dive,host" doc:"Additional Host headers that the server accepts, such as a proxy's name. localhost and the names and addresses that the server listens on are always accepted." example:"[rgpt.example.com]"`
 	MaxBody           Size          `yaml:"max_body" validate:"min=1024,max=1073741824" doc:"Maximum size of a request body."`
-	WatchInterval     time.Duration `yaml:"watch_interval" validate:"min=100ms,max=10m" doc:"How often the server refreshes the status of task queues, agents and open runs. Responses and metrics about them are at most this old."`
-	Webhooks          Webhooks      `yaml:"webhooks" doc:"Delivery of events to webhooks."`
+	WatchInterval     time.Duration `yaml:"watch_interval" validate:"min=100ms,max=10m" doc:"How often the server refreshes the status of task queues, agents and open runs. Status data in responses and metrics is at most this old."`
+	Webhooks          Webhooks      `yaml:"webhooks" doc:"Event delivery to webhooks."`
 }
 
 // Webhooks configures how events are sent to subscribers.
 type Webhooks struct {
-	AllowPrivate  bool          `yaml:"allow_private" doc:"Also deliver to private, loopback and link-local addresses. Enable it only if everyone who can register webhooks may reach everything that the server reaches."`
-	Source        string        `yaml:"source" validate:"required,max=200,urisource" doc:"Source attribute of the CloudEvents. Use a different one for each installation that sends to the same receiver."`
+	AllowPrivate  bool          `yaml:"allow_private" doc:"Also deliver to private, loopback and link-local addresses. Enable this only if everyone who can register webhooks may access everything that the server can reach."`
+	Source        string        `yaml:"source" validate:"required,max=200,urisource" doc:"CloudEvents source attribute. Use a different one for each installation that sends to the same receiver."`
 	Max           int           `yaml:"max_webhooks" validate:"min=1,max=1000" doc:"Maximum number of webhooks."`
 	Timeout       time.Duration `yaml:"timeout" validate:"min=100ms,max=5m" doc:"Maximum time for a receiver to respond."`
 	Attempts      int           `yaml:"attempts" validate:"min=1,max=100" doc:"Maximum number of attempts per delivery. With the default waits, all attempts together take about a day."`
-	FirstWait     time.Duration `yaml:"first_wait" validate:"min=10ms,max=1h" doc:"Wait before the second attempt. Each further wait is three times as long, plus or minus 20%."`
+	FirstWait     time.Duration `yaml:"first_wait" validate:"min=10ms,max=1h" doc:"Wait before the second attempt. Each subsequent wait is three times as long, plus or minus 20%."`
 	LongestWait   time.Duration `yaml:"longest_wait" validate:"min=10ms,max=168h" doc:"Maximum wait between attempts, even if a receiver requests a longer one (Retry-After)."`
 	MaxConcurrent int           `yaml:"max_concurrent" validate:"min=2,max=1000" doc:"Maximum number of concurrent deliveries per server. At most half of them go to failing webhooks."`
-	MaxEach       int           `yaml:"max_concurrent_each" validate:"min=1,max=100" doc:"Maximum number of concurrent deliveries per webhook. A failing webhook gets one."`
-	DisableAfter  time.Duration `yaml:"disable_after" validate:"min=1m,max=8760h" doc:"A webhook that fails for this long without a success is disabled."`
+	MaxEach       int           `yaml:"max_concurrent_each" validate:"min=1,max=100" doc:"Maximum number of concurrent deliveries per webhook. A failing webhook is limited to one."`
+	DisableAfter  time.Duration `yaml:"disable_after" validate:"min=1m,max=8760h" doc:"A webhook that has failed for this long without a success is disabled."`
 	Retention     time.Duration `yaml:"retention" validate:"min=1h,max=8760h" doc:"How long the delivery log is kept."`
 }
 
 // Temporal configures the connection to the Temporal service.
 type Temporal struct {
 	Address   string      `yaml:"address" validate:"hostport" doc:"Host and port of the Temporal frontend."`
-	Namespace string      `yaml:"namespace" validate:"required" doc:"Namespace of the workflows."`
+	Namespace string      `yaml:"namespace" validate:"required" doc:"Temporal namespace for the workflows."`
 	APIKeyEnv string      `yaml:"api_key_env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable that contains an API key. An API key requires TLS."`
-	TLS       TemporalTLS `yaml:"tls" doc:"TLS settings of the connection."`
+	TLS       TemporalTLS `yaml:"tls" doc:"TLS settings for the connection."`
 }
 
 // TemporalTLS configures the encryption of the connection to Temporal.
 type TemporalTLS struct {
 	Enabled    bool   `yaml:"enabled" doc:"Use TLS."`
-	CAFile     string `yaml:"ca_file" doc:"PEM file with the trusted CA certificates. Empty: the certificates of the system."`
+	CAFile     string `yaml:"ca_file" doc:"PEM file with the trusted CA certificates. Empty: the system's certificates."`
 	CertFile   string `yaml:"cert_file" doc:"PEM file with the client certificate."`
 	KeyFile    string `yaml:"key_file" doc:"PEM file with the client's private key."`
-	ServerName string `yaml:"server_name" doc:"Name that the server's certificate must have. Empty: the host of temporal.address."`
+	ServerName string `yaml:"server_name" doc:"Name that the server's certificate must have. Empty: the host in temporal.address."`
 }
 
 // Worker configures the processes that execute workflows and activities.
 type Worker struct {
 	MaxConcurrentActivities    int           `yaml:"max_concurrent_activities" validate:"min=1,max=10000" doc:"Maximum number of concurrent activities per role."`
 	MaxConcurrentWorkflowTasks int           `yaml:"max_concurrent_workflow_tasks" validate:"min=2,max=10000" doc:"Maximum number of concurrent workflow tasks per role."`
-	CachedWorkflows            int           `yaml:"cached_workflows" validate:"min=0,max=100000" doc:"Number of workflows that are kept in memory between their tasks. 0: none; each task then replays the whole history, which is slow."`
+	CachedWorkflows            int           `yaml:"cached_workflows" validate:"min=0,max=100000" doc:"Number of workflows to keep in memory between tasks. 0: none; each task then replays the whole history, which is slow."`
 	StopTimeout                time.Duration `yaml:"stop_timeout" validate:"min=0,max=1h" doc:"How long activities may continue when the worker stops. The last third, at most 3s, is reserved for reporting unfinished activities to Temporal."`
-	LostAttempts               int           `yaml:"lost_attempts" validate:"min=1,max=1000" doc:"Maximum number of times that an activity starts without finishing, because it kills its worker or times out. After that, it is not retried, and a person is asked."`
+	LostAttempts               int           `yaml:"lost_attempts" validate:"min=1,max=1000" doc:"Maximum number of times that an activity may start without finishing, because it kills its worker or times out. After that, it is not retried, and a person is asked."`
 	MetricsAddress             string        `yaml:"metrics_address" validate:"omitempty,listen" doc:"Address and port for /metrics and /healthz. Empty: they are not served."`
-	Heartbeat                  time.Duration `yaml:"heartbeat" validate:"min=100ms,max=10m" doc:"How often the worker sends a heartbeat for its agents. An agent that misses three is unhealthy."`
+	Heartbeat                  time.Duration `yaml:"heartbeat" validate:"min=100ms,max=10m" doc:"How often the worker sends a heartbeat for its agents. An agent that misses three heartbeats is unhealthy."`
 	OfflineAfter               time.Duration `yaml:"offline_after" validate:"min=1s,max=24h" doc:"Time without a heartbeat after which an agent is offline. An agent is never offline before it is unhealthy."`
 	AgentRetention             time.Duration `yaml:"agent_retention" validate:"min=1m,max=8760h" doc:"How long offline agents are kept in the list."`
-	ProbeInterval              time.Duration `yaml:"probe_interval" validate:"min=100ms,max=1h" doc:"How often the worker checks what its agents need: Temporal, git, sandbox, models, disk space."`
-	Roles                      []string      `yaml:"roles" validate:"dive,oneof=run planner builder tester releaser analyzer repair" doc:"Roles of this worker: run, planner, builder, tester, releaser, analyzer, repair. Empty: all. The analyzer is not used yet."`
+	ProbeInterval              time.Duration `yaml:"probe_interval" validate:"min=100ms,max=1h" doc:"How often the worker checks the resources that its agents need: Temporal, git, sandbox, models, disk space."`
+	Roles                      []string      `yaml:"roles" validate:"dive,oneof=run planner builder tester releaser analyzer repair" doc:"This worker's roles: run, planner, builder, tester, releaser, analyzer, repair. Empty: all. The analyzer is not used yet."`
 }
 
 // Database configures the connection to the PostgreSQL database.

@@ -53,7 +53,7 @@ var forms = map[string]form{
 	"urisource":   {"a URI or path without spaces such as /rgpt", func(s string) bool { u, err := url.Parse(s); return err == nil && u.String() == s }},
 	"hostpattern": {"a host such as packages.example.com, *.example.com or example.com:8443", isHostPattern},
 	"privatehost": {"a name such as nexus.example.com, *.example.com or nexus.example.com:8443; hosts are reached by name, not by address", isPrivateHost},
-	"variable":    {"the name of an environment variable that does not change which programs are loaded", isVariable},
+	"variable":    {"the name of an environment variable that does not affect which programs are loaded", isVariable},
 	"homepath":    {"a directory in the home directory such as ~/.npm", func(s string) bool { _, ok := HomeFolder(s); return ok }},
 	"abspath":     {"an absolute path", filepath.IsAbs},
 	"glob":        {"a path pattern such as .github/** or **/Jenkinsfile", func(s string) bool { return s != "" && glob.Check(s) == nil }},

@@ -53,7 +53,7 @@ func ParseSize(text string) (Size, error) {
 	}
 	bytes, ok := scaled(number, factor)
 	if !ok {
-		return 0, fmt.Errorf("%q is not a size", text)
+		return 0, fmt.Errorf("%q is not a valid size", text)
 	}
 	return Size(bytes), nil
 }
@@ -84,7 +84,7 @@ func (m MicroUSD) String() string {
 func ParseUSD(text string) (MicroUSD, error) {
 	micro, ok := scaled(strings.TrimSpace(text), int64(USD))
 	if !ok {
-		return 0, fmt.Errorf("%q is not an amount of dollars", text)
+		return 0, fmt.Errorf("%q is not a dollar amount", text)
 	}
 	return MicroUSD(micro), nil
 }

@@ -4,12 +4,12 @@ import "time"
 
 // Verification configures how a change is built, tested and checked.
 type Verification struct {
-	AutoDetect    bool          `yaml:"auto_detect" repo:"yes" doc:"Detect commands that are not configured from the repository's files."`
+	AutoDetect    bool          `yaml:"auto_detect" repo:"yes" doc:"Use the repository's files to detect commands that are not configured."`
 	Shards        int           `yaml:"shards" repo:"yes" validate:"min=1,max=32" doc:"Number of parallel parts to split tests into, where possible."`
 	Timeout       time.Duration `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of one check."`
 	RerunFailed   int           `yaml:"rerun_failed" repo:"yes" validate:"min=0,max=10" doc:"Maximum number of times that failed tests are rerun to distinguish flaky tests from broken ones."`
-	RequireTests  bool          `yaml:"require_tests" repo:"stricter" doc:"Fail a change if no tests are found to run."`
-	PinnedTests   string        `yaml:"pinned_tests" repo:"tighten" validate:"oneof=enforce report off" doc:"How deleted, skipped, emptied or weakened tests are reported. enforce: as major findings. report: as medium findings, for goals about the tests themselves. off: not at all."`
+	RequireTests  bool          `yaml:"require_tests" repo:"stricter" doc:"Fail a change if no tests are found."`
+	PinnedTests   string        `yaml:"pinned_tests" repo:"tighten" validate:"oneof=enforce report off" doc:"How deleted, skipped, emptied or weakened tests are reported. enforce: as major findings. report: as medium findings (intended for goals that change tests). off: not at all."`
 	Baseline      string        `yaml:"baseline" repo:"tighten" validate:"oneof=on off" doc:"Also run the checks on the base commit, to distinguish existing failures from failures that the change causes."`
 	BaselineRed   string        `yaml:"baseline_red" repo:"tighten" validate:"oneof=continue ask" doc:"Action if a run's base commit already fails checks: continue, or ask a person."`
 	ProveNewTests string        `yaml:"prove_new_tests" repo:"tighten" validate:"oneof=enforce warn off" doc:"How a new test that also passes without the change is reported. enforce: as a major finding. warn: as a medium finding. off: new tests are not run without the change."`
@@ -25,19 +25,19 @@ type Check struct {
 	Enabled  Toggle   `yaml:"enabled" validate:"oneof=auto true false" doc:"auto: run the check if it is configured or detected. true: fail if there is no command to run. false: skip it."`
 	Command  string   `yaml:"command" doc:"Shell command. Empty: detected from the repository's files."`
 	Format   string   `yaml:"format" validate:"oneof=auto go-test-json junit sarif tap playwright exit-code" doc:"Format of the command's report."`
-	Report   string   `yaml:"report" validate:"omitempty,relpath" doc:"Glob of the report files that the command writes. Empty: its output is the report."`
-	Severity string   `yaml:"severity" validate:"oneof=major medium minor" doc:"Severity of findings that have none in the report."`
+	Report   string   `yaml:"report" validate:"omitempty,relpath" doc:"Glob for the report files that the command writes. Empty: the command's output is the report."`
+	Severity string   `yaml:"severity" validate:"oneof=major medium minor" doc:"Severity of findings for which the report specifies none."`
 	Network  []string `yaml:"network" repo:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that the command may reach, in addition to execution.sandbox.network."`
 }
 
 // CustomCheck configures a check that a project adds.
 type CustomCheck struct {
-	Name     string        `yaml:"name" validate:"required,name" doc:"Name of the check in findings."`
+	Name     string        `yaml:"name" validate:"required,name" doc:"Check name, as shown in findings."`
 	Command  string        `yaml:"command" validate:"required" doc:"Shell command."`
 	Format   string        `yaml:"format" default:"exit-code" validate:"oneof=auto go-test-json junit sarif tap playwright exit-code" doc:"Format of the command's report."`
-	Report   string        `yaml:"report" validate:"omitempty,relpath" doc:"Glob of the report files that the command writes. Empty: its output is the report."`
-	Severity string        `yaml:"severity" default:"major" validate:"oneof=major medium minor" doc:"Severity of findings that have none in the report."`
-	Timeout  time.Duration `yaml:"timeout" repo:"timeout" validate:"min=0,max=24h" doc:"Maximum duration of the check. 0: the value of verification.timeout."`
+	Report   string        `yaml:"report" validate:"omitempty,relpath" doc:"Glob for the report files that the command writes. Empty: the command's output is the report."`
+	Severity string        `yaml:"severity" default:"major" validate:"oneof=major medium minor" doc:"Severity of findings for which the report specifies none."`
+	Timeout  time.Duration `yaml:"timeout" repo:"timeout" validate:"min=0,max=24h" doc:"Maximum duration of the check. 0: use verification.timeout."`
 	Network  []string      `yaml:"network" repo:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that the command may reach, in addition to execution.sandbox.network."`
 }
 

@@ -203,7 +203,7 @@ func (c Creation) goal() (title, description string, err error) {
 func (r *Runs) goal(c Creation) (title, description string, err error) {
 	title, description, err = c.goal()
 	if most := r.Config.Execution.MaxGoalBytes.Int64(); err == nil && int64(len(title)+len(description)) > most {
-		err = wrong("the goal has %d bytes, more than the %d allowed (execution.max_goal_bytes); shorten it, and move details to files in the repository",
+		err = wrong("the goal is %d bytes long, more than the %d allowed (execution.max_goal_bytes); shorten it, and move details to files in the repository",
 			len(title)+len(description), most)
 	}
 	return title, description, err
@@ -333,7 +333,7 @@ const maxConfig = 1 << 20
 // repositoryConfig merges the rgpt.yaml of the base commit, which may set fewer settings than the
 // operator's. An uncommitted file and the run's changes to the file are ignored.
 func repositoryConfig(ctx context.Context, workspaces *workspace.Manager, cfg *config.Config, start contract.Workspace, info workspace.Info) (*config.Config, error) {
-	name := config.FileName + " of the repository"
+	name := "the repository's " + config.FileName
 	if info.Path != "" {
 		name = filepath.Join(info.Path, config.FileName)
 		if here, err := filepath.Abs(config.FileName); err == nil && here == name {
@@ -345,7 +345,7 @@ func repositoryConfig(ctx context.Context, workspaces *workspace.Manager, cfg *c
 		return cfg, err
 	}
 	if len(data) > maxConfig {
-		return nil, wrong("%s has %d bytes, more than the %d allowed; it must be read in full because it may contain restrictions", name, len(data), maxConfig)
+		return nil, wrong("%s is %d bytes long, more than the %d allowed; it must be read in full because it may contain restrictions", name, len(data), maxConfig)
 	}
 	return config.LoadRepository(cfg, data, name)
 }
@@ -440,7 +440,7 @@ func projectOf(url string) string {
 func digestOf(request any) (string, error) {
 	raw, err := json.Marshal(request)
 	if err != nil {
-		return "", fmt.Errorf("compute the digest of the request: %w", err)
+		return "", fmt.Errorf("compute the request digest: %w", err)
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(raw)), nil
 }

@@ -47,7 +47,7 @@ type FoundEnvironment struct {
 	Variables   map[string]string `json:"variables"`
 	Path        []string          `json:"path,omitempty" doc:"directories to prepend to PATH"`
 	Missing     []FoundTool       `json:"missing"`
-	Hints       []FoundHint       `json:"hints" doc:"lines from the repository about its setup, not verified"`
+	Hints       []FoundHint       `json:"hints" doc:"unverified hints from the repository's files about its setup"`
 	TestCommand string            `json:"test_command,omitempty"`
 	SetupID     int64             `json:"setup_id,omitempty" doc:"ID of the stored setup that applies to the repository"`
 	YAML        string            `json:"yaml" doc:"the setup as an environment section of rgpt.yaml"`
@@ -68,7 +68,7 @@ type FoundProject struct {
 type FoundCommand struct {
 	Dir      string `json:"dir"`
 	Shell    string `json:"shell"`
-	Optional bool   `json:"optional,omitempty" doc:"if it fails, the setup continues"`
+	Optional bool   `json:"optional,omitempty" doc:"the setup continues if this command fails"`
 }
 
 // FoundTool is a tool that the repository requires but the worker lacks.
@@ -76,7 +76,7 @@ type FoundTool struct {
 	Name   string `json:"name"`
 	Wanted string `json:"wanted,omitempty"`
 	Have   string `json:"have,omitempty"`
-	From   string `json:"from" doc:"file that requires it"`
+	From   string `json:"from" doc:"file that requires the tool"`
 }
 
 // FoundHint is a line of the repository about its setup.
@@ -151,7 +151,7 @@ func environmentOf(row store.Environment, used []string) (Environment, error) {
 	e := Environment{Environment: row, InUse: slices.Contains(used, row.Digest)}
 	var recipe environment.Recipe
 	if err := json.Unmarshal(row.Recipe, &recipe); err != nil {
-		return e, fmt.Errorf("read the recipe of environment %.12s: %w", row.Digest, err)
+		return e, fmt.Errorf("read the recipe for environment %.12s: %w", row.Digest, err)
 	}
 	e.Found, e.What = foundOf(row.Repo, row.BaseCommit, recipe), recipe.Describe()
 	return e, nil
@@ -242,12 +242,12 @@ func (r *Runs) find(ctx context.Context, at contract.Repo, s environment.Setting
 	}
 	root, err := os.OpenRoot(view.Path())
 	if err != nil {
-		return recipe, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be opened")
+		return recipe, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "cannot open the checkout")
 	}
 	defer root.Close()
 	recipe, err = environment.Find(root, s, sandbox.DetectToolchains().Versions, facts)
 	if err != nil {
-		return recipe, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be read")
+		return recipe, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "cannot read the checkout")
 	}
 	return recipe, nil
 }
@@ -296,7 +296,7 @@ func (r *Runs) AddSetup(ctx context.Context, n NewSetup) (store.Setup, error) {
 		Variables map[string]string `json:",omitempty"`
 	}{n.Commands, n.Hosts, n.Variables})
 	if err != nil {
-		return store.Setup{}, fmt.Errorf("write the setup of %s: %w", repo, err)
+		return store.Setup{}, fmt.Errorf("encode the setup for %s: %w", repo, err)
 	}
 	return r.Store.AddSetup(ctx, store.Setup{Repo: repo, Source: string(environment.SourcePerson), Settings: settings, Reason: n.Reason, CreatedBy: n.By})
 }

@@ -12,7 +12,7 @@ import (
 // Models is the configuration of models.
 type Models struct {
 	Providers []ModelProvider                         `json:"providers"`
-	Agents    map[contract.Agent]contract.ModelChoice `json:"agents" doc:"model of each agent; alpha, beta and gamma deliberate"` // without agents that have no model
+	Agents    map[contract.Agent]contract.ModelChoice `json:"agents" doc:"each agent's model; alpha, beta and gamma are the pipeline agents"` // without agents that have no model
 	Settings  map[contract.Agent]string               `json:"settings" doc:"setting that each agent's model comes from, such as models.phases.planner"`
 	Catalogue model.Catalogue                         `json:"catalogue"`
 	Unset     string                                  `json:"unset,omitempty" doc:"why some agents have no model"`
@@ -24,7 +24,7 @@ type ModelProvider struct {
 	Kind    string `json:"kind"`
 	Address string `json:"address"`
 	Key     string `json:"key" doc:"source of the key; never the key itself"`
-	State   string `json:"state,omitempty" doc:"ok, or why it is not responding; only if checked"`
+	State   string `json:"state,omitempty" doc:"ok, or why the provider is not responding; only if checked"`
 }
 
 // Models returns the configuration of models. With check, it verifies that each provider responds

@@ -16,9 +16,9 @@ import (
 type Orchestration struct {
 	store.Pipeline
 	Blackboard []contract.Entry              `json:"blackboard" doc:"entries by section, in the order in which keys were first written"`
-	Votes      []contract.Vote               `json:"votes" doc:"last vote of each voter on each version"`
-	Messages   []contract.Message            `json:"messages" doc:"the last 50 messages of each agent"`
-	Errors     []store.PipelineError         `json:"errors" doc:"rejected moves and recorded errors of agents"`
+	Votes      []contract.Vote               `json:"votes" doc:"each voter's last vote on each version"`
+	Messages   []contract.Message            `json:"messages" doc:"each agent's last 50 messages"`
+	Errors     []store.PipelineError         `json:"errors" doc:"agents' rejected moves and recorded errors"`
 	Reports    []contract.DeliberationReport `json:"reports" doc:"available reports: checkpoint, partial, final"`
 }
 
@@ -107,7 +107,7 @@ const (
 
 // PipelineLog is one entry in a pipeline's log.
 type PipelineLog struct {
-	Seq       int64                   `json:"seq" doc:"number of the event; pass it to continue after this event"`
+	Seq       int64                   `json:"seq" doc:"event number; pass it to continue after this event"`
 	At        time.Time               `json:"at"`
 	Kind      LogKind                 `json:"kind" enum:"message,write,vote,error,status,event"`
 	Type      contract.EventType      `json:"event_type"`
@@ -117,12 +117,12 @@ type PipelineLog struct {
 	Key       string                  `json:"key,omitempty"`
 	Version   int                     `json:"version,omitempty"`
 	Move      contract.MoveKind       `json:"move,omitempty"`
-	Accept    *bool                   `json:"accept,omitempty" doc:"whether a vote accepts"`
+	Accept    *bool                   `json:"accept,omitempty" doc:"for a vote: true to accept, false to reject"`
 	Status    contract.PipelineStatus `json:"status,omitempty"`
 	ErrorType contract.Class          `json:"error_type,omitempty"`
 	ErrorCode contract.Code           `json:"error_code,omitempty"`
 	Text      string                  `json:"text,omitempty" doc:"full text"`
-	Details   json.RawMessage         `json:"details,omitempty" doc:"payload of an entry of kind event"`
+	Details   json.RawMessage         `json:"details,omitempty" doc:"payload, for entries of kind event"`
 }
 
 // Logs returns up to limit log entries of a pipeline after a sequence number, in order.

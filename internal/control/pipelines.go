@@ -95,7 +95,7 @@ func (s Spawning) task() (t Task, err error) {
 	}
 	own, said := strings.TrimSpace(t.Objective), strings.TrimSpace(s.Objective)
 	if own != "" && said != "" && own != said {
-		return t, wrong("the objectives of the task and of the request differ; specify only one")
+		return t, wrong("the task and the request have different objectives; specify only one")
 	}
 	if t.Objective = cmp.Or(said, own); t.Objective == "" {
 		return t, wrong(`the objective is empty; specify one, such as --objective "Design a caching strategy"`)
@@ -327,7 +327,7 @@ type KeptFailure struct {
 	PipelineID     int64                    `json:"pipeline_id"`
 	Status         contract.PipelineStatus  `json:"status"`
 	Message        string                   `json:"message"`
-	FailureContext *contract.FailureContext `json:"failure_context,omitempty" doc:"absent while the pipeline has not failed"`
+	FailureContext *contract.FailureContext `json:"failure_context,omitempty" doc:"absent unless the pipeline has failed"`
 }
 
 // FailureContext returns the failure context of a pipeline. A note for a running
@@ -357,7 +357,7 @@ func (p *Pipelines) FailureContext(ctx context.Context, id int64, c contract.Pip
 func member(m contract.Member) (contract.Member, error) {
 	known := contract.Member(strings.ToUpper(string(m)))
 	if !known.Valid() {
-		return "", wrong("%q is not an agent of a pipeline; must be one of %v", m, contract.Members())
+		return "", wrong("%q is not a pipeline agent; must be one of %v", m, contract.Members())
 	}
 	return known, nil
 }

@@ -37,26 +37,26 @@ func TestASpawningThatCannotBeUsedSaysWhy(t *testing.T) {
 	long := strings.Repeat("x", maxTaskName+1)
 	subtasks := func(s ...contract.Subtask) *Task { return &Task{Objective: "o", Subtasks: s} }
 	for why, s := range map[string]Spawning{
-		"the objective is empty":                               {},
-		"the task must be valid UTF-8 without NUL bytes":       {Objective: "a\x00b"},
-		"the objectives of the task and of the request differ": {Objective: "a", Task: &Task{Objective: "b"}},
-		`the mode "remote" is invalid`:                         {Objective: "a", Mode: "remote"},
-		"must have the form provider/model":                    {Objective: "a", Model: "gpt"},
-		"the timeout is -1":                                    {Objective: "a", Timeout: -1},
-		"timeout_seconds is 86401":                             {Objective: "a", Task: &Task{TimeoutSeconds: 86401}},
-		"task_id has 101 bytes":                                {Objective: "a", Task: &Task{TaskID: long}},
-		"a subtask needs an id":                                {Task: subtasks(contract.Subtask{Description: "d"})},
-		`two subtasks have the id "a"`:                         {Task: subtasks(contract.Subtask{ID: "a"}, contract.Subtask{ID: "a"})},
-		`"a" cannot depend on "b"`:                             {Task: subtasks(contract.Subtask{ID: "a", Dependencies: []string{"b"}})},
-		`"a" cannot depend on "a"`:                             {Task: subtasks(contract.Subtask{ID: "a", Dependencies: []string{"a"}})},
+		"the objective is empty":                             {},
+		"the task must be valid UTF-8 without NUL bytes":     {Objective: "a\x00b"},
+		"the task and the request have different objectives": {Objective: "a", Task: &Task{Objective: "b"}},
+		`the mode "remote" is invalid`:                       {Objective: "a", Mode: "remote"},
+		"must have the form provider/model":                  {Objective: "a", Model: "gpt"},
+		"the timeout is -1":                                  {Objective: "a", Timeout: -1},
+		"timeout_seconds is 86401":                           {Objective: "a", Task: &Task{TimeoutSeconds: 86401}},
+		"task_id is 101 bytes long":                          {Objective: "a", Task: &Task{TaskID: long}},
+		"a subtask requires an id":                           {Task: subtasks(contract.Subtask{Description: "d"})},
+		`two subtasks have the id "a"`:                       {Task: subtasks(contract.Subtask{ID: "a"}, contract.Subtask{ID: "a"})},
+		`"a" cannot depend on "b"`:                           {Task: subtasks(contract.Subtask{ID: "a", Dependencies: []string{"b"}})},
+		`"a" cannot depend on "a"`:                           {Task: subtasks(contract.Subtask{ID: "a", Dependencies: []string{"a"}})},
 		`["a" "b" "c"] form a dependency cycle`: {Task: subtasks(
 			contract.Subtask{ID: "free"}, contract.Subtask{ID: "a", Dependencies: []string{"free", "c"}},
 			contract.Subtask{ID: "b", Dependencies: []string{"a"}}, contract.Subtask{ID: "c", Dependencies: []string{"b"}})},
-		"101 subtasks":                                            {Task: subtasks(make([]contract.Subtask, 101)...)},
-		"more than 100 constraints or":                            {Task: &Task{Objective: "o", Constraints: make([]string, 101)}},
-		"must be valid UTF-8 without NUL bytes":                   {Objective: "a", Task: &Task{SuccessCriteria: []string{"\xff"}}},
-		"complexity is 2; must be a number":                       {Objective: "a", Task: &Task{Complexity: 2}},
-		"a subtask needs an id; id and status may have at most 1": {Task: subtasks(contract.Subtask{ID: "a", Status: long})},
+		"101 subtasks":                                               {Task: subtasks(make([]contract.Subtask, 101)...)},
+		"more than 100 constraints or":                               {Task: &Task{Objective: "o", Constraints: make([]string, 101)}},
+		"must be valid UTF-8 without NUL bytes":                      {Objective: "a", Task: &Task{SuccessCriteria: []string{"\xff"}}},
+		"complexity is 2; must be a number":                          {Objective: "a", Task: &Task{Complexity: 2}},
+		"a subtask requires an id; id and status may have at most 1": {Task: subtasks(contract.Subtask{ID: "a", Status: long})},
 	} {
 		err := s.Check()
 		require.ErrorContains(t, err, why)

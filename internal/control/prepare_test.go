@@ -66,8 +66,8 @@ func TestTheEnvironmentOfOneRunIsNoneOrWhatItsDocumentSaysWithinTheRulesOfReques
 		"environment: {network: {credentials: [{host: a.b, header: X-A, env: HOME}]}}": "environment.network.credentials",
 		"environment: {enabled: false}":                                                "environment.enabled",
 		"environment: {variables: {LD_PRELOAD: /x}}":                                   "LD_PRELOAD",
-		"execution: {max_retries: 9}\nenvironment: {}":                                 "only the section environment",
-		"{}":               "has no section",
+		"execution: {max_retries: 9}\nenvironment: {}":                                 "only the environment section",
+		"{}":               "has no environment section",
 		"environment: [":   "invalid YAML",
 		"/etc/environment": "expected",
 	} {

@@ -167,7 +167,7 @@ func (r *Runs) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, 
 		if ack, ok := r.storedAck(ctx, id, c.ID); ok {
 			return ack, nil
 		}
-		return contract.Ack{}, refused("run %d is not waiting for the approval of a plan; it is %s", id, view.Status)
+		return contract.Ack{}, refused("run %d is not waiting for plan approval; it is %s", id, view.Status)
 	}
 	if c.PlanID, err = r.Store.SavePlan(ctx, id, 0, c.By, plan); err != nil {
 		return contract.Ack{}, err

@@ -60,8 +60,8 @@ func (Complexity) Schema(huma.Registry) *huma.Schema {
 
 // Task is the task of a pipeline, as written by people.
 type Task struct {
-	TaskID          string             `json:"task_id,omitempty" maxLength:"100" doc:"ID of the task in results; default: generated"`
-	Objective       string             `json:"objective,omitempty" doc:"default: the objective of the request"`
+	TaskID          string             `json:"task_id,omitempty" maxLength:"100" doc:"task ID used in results; default: generated"`
+	Objective       string             `json:"objective,omitempty" doc:"default: the request's objective"`
 	Complexity      Complexity         `json:"complexity,omitempty"`
 	Subtasks        []contract.Subtask `json:"subtasks,omitempty" maxItems:"100"`
 	Constraints     []string           `json:"constraints,omitempty" maxItems:"100"`
@@ -78,7 +78,7 @@ func (t Task) Check() error {
 	}
 	switch {
 	case len(t.TaskID) > maxTaskName:
-		return wrong("task_id has %d bytes, more than the %d allowed", len(t.TaskID), maxTaskName)
+		return wrong("task_id is %d bytes long, more than the %d allowed", len(t.TaskID), maxTaskName)
 	case len(t.Subtasks) > maxSubtasks:
 		return wrong("the task has %d subtasks, more than the %d allowed", len(t.Subtasks), maxSubtasks)
 	case len(t.Constraints) > maxConditions, len(t.SuccessCriteria) > maxConditions:
@@ -96,7 +96,7 @@ func (t Task) checkSubtasks() error {
 	for _, s := range t.Subtasks {
 		switch {
 		case s.ID == "" || len(s.ID) > maxTaskName || len(s.Status) > maxTaskName:
-			return wrong("a subtask needs an id; id and status may have at most %d bytes each", maxTaskName)
+			return wrong("a subtask requires an id; id and status may have at most %d bytes each", maxTaskName)
 		case known[s.ID]:
 			return wrong("two subtasks have the id %q", s.ID)
 		}

@@ -49,11 +49,11 @@ func update(ctx context.Context, temporal client.Client, workflow, name, updateI
 }
 
 // errSentWithoutAnswer is the error for a command that was sent without waiting for a response.
-var errSentWithoutAnswer = errors.New("sent without a response")
+var errSentWithoutAnswer = errors.New("sent without waiting for a response")
 
 // sentWithoutAnswer returns the message for people about such a command.
 func sentWithoutAnswer(name string) string {
-	return "has reached Temporal's limit of commands for a workflow; " + name + " was sent without waiting for a response; its events will show the result"
+	return "has reached Temporal's limit on commands per workflow; " + name + " was sent without waiting for a response; its events will show the result"
 }
 
 // tooManyUpdates reports whether Temporal rejected an update because a workflow has received too

@@ -62,10 +62,10 @@ func (u *starter) usesCLI() (bool, error) {
 	switch {
 	case begun(devserverState) && !ours:
 		return false, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"temporal-devserver wrote the histories in %s, but it is missing; build it with `make devserver`, or choose another data folder", u.DataDir)
+			"the histories in %s were written by temporal-devserver, which is missing; build it with `make devserver`, or choose another data folder", u.DataDir)
 	case begun(cliState) && !begun(devserverState) && !cli:
 		return false, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"the temporal command wrote the histories in %s, but it is missing from the PATH; install it, or choose another data folder", u.DataDir)
+			"the histories in %s were written by the temporal command, which is missing from the PATH; install it, or choose another data folder", u.DataDir)
 	}
 	return !begun(devserverState) && (begun(cliState) || !ours), nil
 }

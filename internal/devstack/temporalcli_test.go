@@ -51,7 +51,7 @@ func TestADataFolderKeepsTheTemporalServerThatItBeganWith(t *testing.T) {
 
 	o.Programs.TemporalCLI = ""
 	_, err = devstack.Up(t.Context(), o)
-	require.ErrorContains(t, err, "the temporal command wrote the histories")
+	require.ErrorContains(t, err, "were written by the temporal command, which is missing")
 
 	o.DataDir, o.Programs = folder(t), both
 	up(t, o)
@@ -59,5 +59,5 @@ func TestADataFolderKeepsTheTemporalServerThatItBeganWith(t *testing.T) {
 	down(t, o.DataDir)
 	o.Programs.Devserver = ""
 	_, err = devstack.Up(t.Context(), o)
-	require.ErrorContains(t, err, "temporal-devserver wrote the histories")
+	require.ErrorContains(t, err, "were written by temporal-devserver, which is missing")
 }

@@ -21,7 +21,7 @@ import (
 func PostgreSQL() Check {
 	return Check{Name: "postgresql", Run: func(ctx context.Context) []Result {
 		if bin := pgcluster.Installed(ctx); bin != "" {
-			return append(Passed("programs in %s; rgpt dev starts a private cluster", bin), account(ctx, os.Geteuid())...)
+			return append(Passed("server programs found in %s; rgpt dev starts a private cluster", bin), account(ctx, os.Geteuid())...)
 		}
 		return Warned("PostgreSQL is not installed; rgpt dev would download it", "apt-get install postgresql, or set DATABASE_URL")
 	}}

@@ -45,7 +45,7 @@ func attributes(ctx context.Context, c client.Client, address, namespace string)
 	const name = "search attributes"
 	known, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if err != nil {
-		return []Result{{Check: name, Status: Warn, Message: "cannot list the search attributes: " + err.Error(), Remedy: "check that this client may use Temporal's operator service"}}
+		return []Result{{Check: name, Status: Warn, Message: "cannot list the search attributes: " + err.Error(), Remedy: "check that this client has access to Temporal's operator service"}}
 	}
 	var missing, remedy []string
 	for _, want := range contract.SearchAttributes() {

@@ -159,7 +159,7 @@ func (u *unpacker) entry(header *tar.Header, content io.Reader) error {
 
 func (u *unpacker) file(name string, mode fs.FileMode, header *tar.Header, content io.Reader) error {
 	if u.left -= header.Size; u.left < 0 {
-		return errors.New("the archive is larger than the limit for an environment")
+		return errors.New("the archive exceeds the environment size limit")
 	}
 	file, err := u.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if err != nil {

@@ -349,7 +349,7 @@ func removeFree(dir string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("remove the remains of an environment: %w", err)
+		return fmt.Errorf("remove an unused environment directory: %w", err)
 	}
 	defer lock.Release()
 	return removeAll(dir)

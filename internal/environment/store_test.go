@@ -100,7 +100,7 @@ func TestAnArchiveRestoresTheSameEnvironmentOnAnotherHost(t *testing.T) {
 	require.ErrorContains(t, err, "contains the environment "+someDigest)
 	small := At(filepath.Join(t.TempDir(), "e"))
 	_, err = small.Restore(t.Context(), someDigest, bytes.NewReader(archive.Bytes()), 10)
-	require.ErrorContains(t, err, "larger than the limit for an environment")
+	require.ErrorContains(t, err, "exceeds the environment size limit")
 	_, err = small.Restore(t.Context(), someDigest, bytes.NewReader(archive.Bytes()[:archive.Len()/2]), 1<<20)
 	require.Error(t, err)
 	left, err := os.ReadDir(small.root)

@@ -47,10 +47,10 @@ type Answer struct {
 // The verdicts on model responses.
 var (
 	declined     = verdict{contract.ClassLLM, contract.CodeRefusal, "the model declined", "ask again with constraints that resolve its concerns, or use another model"}
-	cutShort     = verdict{contract.ClassLLM, contract.CodeTruncated, "the model's response was truncated", "request less at once, or allow a longer response"}
+	cutShort     = verdict{contract.ClassLLM, contract.CodeTruncated, "the model's response was truncated", "request less per call, or allow a longer response"}
 	saidNothing  = verdict{contract.ClassLLM, contract.CodeEmptyOutput, "the model's response is empty", "ask again"}
-	wentRound    = verdict{contract.ClassLLM, contract.CodeLoop, "the model repeats itself", "ask again at a different temperature, or use another model"}
-	madeUp       = verdict{contract.ClassLLM, contract.CodeHallucination, "the model referred to something that does not exist", "ask again with a list of existing names"}
+	wentRound    = verdict{contract.ClassLLM, contract.CodeLoop, "the model is repeating itself", "ask again at a different temperature, or use another model"}
+	madeUp       = verdict{contract.ClassLLM, contract.CodeHallucination, "the model referred to a nonexistent tool or file", "ask again with a list of existing names"}
 	unusableForm = verdict{contract.ClassLLM, contract.CodeInvalidOutput, "the model's response does not have the required format", "report the error to the model and ask again"}
 )
 
@@ -198,7 +198,7 @@ func ofText(a Answer) (verdict, string) {
 	case !strings.HasPrefix(body, "{") && !strings.HasPrefix(body, "["):
 		return unusableForm, "the response is not JSON: " + FirstLine(body)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return cutShort, "unexpected end of the JSON"
+		return cutShort, "unexpected end of JSON"
 	}
 	return unusableForm, "the response is not JSON: " + err.Error()
 }

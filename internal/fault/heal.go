@@ -72,7 +72,7 @@ func Final(f *contract.Failure) bool { return f != nil && final[f.Code] }
 
 // adviceByClass is the advice to a person for a failure that no heal action fixed.
 var adviceByClass = map[contract.Class]string{
-	contract.ClassLLM:       "switch the model (rgpt run switch-model) or make the goal clearer, then retry",
+	contract.ClassLLM:       "switch the model (rgpt run switch-model) or clarify the goal, then retry",
 	contract.ClassInfra:     "check that the provider, the network and the workers are available, then retry",
 	contract.ClassAssertion: "inspect the failing tests; state the cause in the reason, then retry",
 	contract.ClassRuntime:   "find out why the command crashed, fix the environment, then retry",
@@ -96,12 +96,12 @@ var adviceByCode = map[contract.Code]string{
 	contract.CodeQuarantined:     "check the workers' logs for the exhausted resource (memory, time; rgpt doctor), increase it or reduce the work, then retry",
 	contract.CodeDatabaseDown:    "check that the database responds (rgpt doctor), then retry",
 	contract.CodeDiskFull:        "free disk space on the worker's host, then retry",
-	contract.CodeIsolation:       "fix what rgpt doctor reports about the sandbox on the worker's host, then retry",
-	contract.CodeMissing:         "configure the setup of the repository (rgpt env set), or install the software that the failure names on the worker's host, then retry",
-	contract.CodeBlocked:         "remove the obstacle that the agent names, or state in the reason how to proceed without it, then retry",
-	contract.CodeInvalidConfig:   "set the value that the failure names, or state in the reason which value to use instead, then retry",
+	contract.CodeIsolation:       "on the worker's host, fix the sandbox problems that rgpt doctor reports, then retry",
+	contract.CodeMissing:         "configure the repository's setup (rgpt env set), or install the missing software on the worker's host, then retry",
+	contract.CodeBlocked:         "remove the obstacle that the agent reported, or state in the reason how to proceed without it, then retry",
+	contract.CodeInvalidConfig:   "set the value named in the failure, or state in the reason which value to use instead, then retry",
 	contract.CodeIntegrity:       "find out why the download does not match its checksum; fix the source or, if the source is known to be right, the checksum, then retry",
-	contract.CodeNoTests:         "state in the reason which tests to write, or give up this run and start one whose verification has a test command",
+	contract.CodeNoTests:         "state in the reason which tests to write, or give up this run and start another with a test command in its verification settings",
 	contract.CodeMergeConflict:   "state in the reason how to reconcile the two changes, or which step must come first, then retry",
 	contract.CodeBranchConflict:  "check what the release branch contains; rename or delete that branch if it is not needed, then retry",
 	contract.CodeStepBudget:      "state in the reason how to split the step or what to omit, then retry; for a larger budget (execution.step), start a new run",

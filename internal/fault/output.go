@@ -113,7 +113,7 @@ func (v verdict) endCause(o Output, text string) string {
 	case o.Signal != "":
 		how = fmt.Sprintf("it was terminated by signal %s (exit code %d)", oneLine(o.Signal, 40), o.ExitCode)
 	case v.code == contract.CodeTimeout:
-		how = fmt.Sprintf("it exceeded the time limit that the command itself sets (exit code %d)", o.ExitCode)
+		how = fmt.Sprintf("it exceeded a time limit set by the command itself (exit code %d)", o.ExitCode)
 	}
 	if line := tellingLine(text); line != "" {
 		return line + "\n" + how
@@ -123,7 +123,7 @@ func (v verdict) endCause(o Output, text string) string {
 
 // The verdicts on commands that were terminated by a limit or a signal.
 var (
-	ranTooLong  = verdict{contract.ClassRuntime, contract.CodeTimeout, "the command exceeded its time limit", "find out what it waits for, or raise the limit"}
+	ranTooLong  = verdict{contract.ClassRuntime, contract.CodeTimeout, "the command exceeded its time limit", "find out what it is waiting for, or raise the limit"}
 	tooMuchRAM  = verdict{contract.ClassRuntime, contract.CodeCommandCrashed, "the command ran out of memory", "reduce its memory use, or raise the memory limit"}
 	badSyscall  = verdict{contract.ClassSafety, contract.CodeForbidden, "the command used a system call that the sandbox forbids", "avoid that system call"}
 	crashed     = verdict{contract.ClassRuntime, contract.CodeCommandCrashed, "the command crashed", "find the cause and fix the code"}

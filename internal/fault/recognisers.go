@@ -10,7 +10,7 @@ import (
 // The verdicts, to which the location and cause are added.
 var (
 	tampered    = verdict{contract.ClassSafety, contract.CodeIntegrity, "a download does not match its checksum", "have a person investigate; do not accept the new checksum without verification"}
-	refused     = verdict{contract.ClassSafety, contract.CodeForbidden, "a policy of the repository's host rejected the change", "change it to comply with the policy"}
+	refused     = verdict{contract.ClassSafety, contract.CodeForbidden, "the repository's host rejected the change because of a policy", "adapt the change to comply with the policy"}
 	noIsolation = verdict{contract.ClassConfig, contract.CodeIsolation, "this machine cannot isolate commands", "run rgpt doctor to see what the sandbox needs"}
 	noSpace     = verdict{contract.ClassInfra, contract.CodeDiskFull, "the disk is full", "free disk space, or use another worker"}
 	slowDown    = verdict{contract.ClassInfra, contract.CodeRateLimited, "a service received too many requests", "wait, or use credentials with a higher limit"}
@@ -22,9 +22,9 @@ var (
 	badCode     = verdict{contract.ClassAssertion, contract.CodeCheckFailed, "the code does not pass the check", "fix the code"}
 	redTest     = verdict{contract.ClassAssertion, contract.CodeTestsFailed, "a test failed", "fix the code, or the test if it is wrong"}
 	nothingRan  = verdict{contract.ClassAssertion, contract.CodeNoTests, "no tests were run", "add tests, or configure the test runner to find them"}
-	wrongRepo   = verdict{contract.ClassHuman, contract.CodeRepository, "the repository, or something named in it, cannot be used", "correct the name, or specify which one is meant"}
+	wrongRepo   = verdict{contract.ClassHuman, contract.CodeRepository, "the repository, branch, revision or path cannot be used", "correct the name, or specify which one is meant"}
 	conflict    = verdict{contract.ClassLogic, contract.CodeMergeConflict, "the changes conflict", "resolve the conflict"}
-	behind      = verdict{contract.ClassLogic, contract.CodeBranchConflict, "the branch already has other commits", "rebase the change on it"}
+	behind      = verdict{contract.ClassLogic, contract.CodeBranchConflict, "the branch already has other commits", "rebase the change onto it"}
 	noChange    = verdict{contract.ClassLogic, contract.CodeEmptyChange, "nothing was changed", "specify what to change"}
 )
 
@@ -164,7 +164,7 @@ var configuration = []recogniser{
 		pattern: re(`Validation Error:?|couldn't find an? (eslint\.config|configuration).*|No ESLint configuration found.*|(?i:failed to load config).*|Error while loading config.*`)},
 	{family: "linters", is: badConfig, hints: []string{"can't load config", "unsupported version of the configuration", "invalid configuration", "configuration error"},
 		pattern: re(`can't load config.*|(?i:invalid configuration)\b.*|(?i:configuration error).*`)},
-	{family: "files of settings", is: badConfig, more: 2, hints: []string{"yaml", "toml", "additional property", "don't meet the specifications", "unsupported argument", "unsupported block", "missing required argument", "invalid value for"},
+	{family: "settings files", is: badConfig, more: 2, hints: []string{"yaml", "toml", "additional property", "don't meet the specifications", "unsupported argument", "unsupported block", "missing required argument", "invalid value for"},
 		pattern: re(`yaml\.(scanner|parser)\.\w+.*|YAML(Exception|SyntaxError|ParseError).*|(?:error|failed|cannot).{0,40} (?:parsing|converting|unmarshal\w*|decode|read) (?:YAML|TOML).*|yaml: line \d+.*|TOMLDecodeError.*|(?m)^.*Additional propert(y|ies) .*not allowed.*$|don't meet the specifications of the schema.*|Error: (Unsupported (argument|block type)|Missing required argument|Invalid value for .*)`)},
 	{family: "rights", is: badConfig, hints: []string{"read-only file system", "eacces", "permission denied", "permissionerror"},
 		exits:   []int{1, 2, 243, 128, 13},

@@ -45,14 +45,14 @@ func fromTemporal(err error) *contract.Failure {
 		return &contract.Failure{Class: contract.ClassRuntime, Code: contract.CodeUnknown, Message: shorten(app.Error())}
 	}
 	if temporal.IsCanceledError(err) {
-		return &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeCancelled, Message: "the work was cancelled"}
+		return &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeCancelled, Message: "the operation was cancelled"}
 	}
 	var timeout *temporal.TimeoutError
 	if errors.As(err, &timeout) {
 		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_HEARTBEAT {
 			return &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeWorkerLost, Message: "the worker stopped responding and retries failed; check that workers are running (rgpt doctor)"}
 		}
-		return &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeTimeout, Message: shorten("the work exceeded its time limit: " + timeout.Error())}
+		return &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeTimeout, Message: shorten("the operation exceeded its time limit: " + timeout.Error())}
 	}
 	var panicked *temporal.PanicError
 	if errors.As(err, &panicked) {

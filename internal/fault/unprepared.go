@@ -38,7 +38,7 @@ var unprepared = []unpreparedPattern{
 	{"--offline was specified", re(`(?m)^.*attempting to make an HTTP request, but --offline was specified.*$`), "a crate in cargo's cache"},
 	{"in offline mode", re(`(?m)^.*Cannot access \S+ \(\S+\) in offline mode and the artifact (\S+) has not been downloaded.*$`), ""},
 	{"available for offline mode", re(`(?m)^.*No cached version of (\S+) available for offline mode.*$`), ""},
-	{"services.gradle.org", re(`(?m)^.*UnknownHostException: services\.gradle\.org.*$`), "the Gradle distribution of the wrapper"},
+	{"services.gradle.org", re(`(?m)^.*UnknownHostException: services\.gradle\.org.*$`), "the Gradle wrapper's distribution"},
 	{"goproxy=off", re(`(?m)^(?:.*: )?(?:(\S+@v\S+): )?module lookup disabled by GOPROXY=off$`), "a module in Go's module cache"},
 	{"toolchain not available", re(`(?m)^.*download (go[\d.]+\S*) .*toolchain not available.*$`), ""},
 }

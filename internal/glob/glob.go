@@ -25,7 +25,7 @@ const maxWalk = 1_000_000
 // Check returns an error if a pattern is invalid or exceeds a limit.
 func Check(pattern string) error {
 	if len(pattern) > MaxBytes {
-		return fmt.Errorf("has %d bytes, more than the %d allowed", len(pattern), MaxBytes)
+		return fmt.Errorf("is %d bytes long, more than the %d allowed", len(pattern), MaxBytes)
 	}
 	if alternatives(pattern) > MaxAlternatives {
 		return fmt.Errorf("expands to more than %d patterns; use fewer {…}", MaxAlternatives)

@@ -46,22 +46,22 @@ type Queue struct {
 	BacklogAge   float64 `json:"backlog_age_seconds"`
 	AddRate      float64 `json:"add_rate" doc:"tasks added per second, over the last 30 s"`
 	DispatchRate float64 `json:"dispatch_rate" doc:"tasks dispatched to workers per second, over the last 30 s"`
-	Pollers      int     `json:"pollers" doc:"workers that poll the queue"`
+	Pollers      int     `json:"pollers" doc:"workers polling the queue"`
 	// History is the backlog at the last refreshes, oldest first.
-	History []int64 `json:"history" doc:"recent values of the backlog, oldest first"`
+	History []int64 `json:"history" doc:"recent backlog values, oldest first"`
 }
 
 // Report is the state of the installation at one time.
 type Report struct {
 	Agents []views.Agent `json:"agents"`
-	Queues []Queue       `json:"queues" doc:"as of queues_at; empty if Temporal never responded"`
+	Queues []Queue       `json:"queues" doc:"as of queues_at; empty if Temporal has never responded"`
 	// QueuesAt is when Temporal last described the queues.
 	QueuesAt *time.Time `json:"queues_at,omitempty"`
 	// QueuesProblem is the reason why QueuesAt is outdated.
 	QueuesProblem string `json:"queues_problem,omitempty"`
 	// Roles maps each role to ok if at least one healthy agent polls its queue, and otherwise to a
 	// description of the problem.
-	Roles map[string]string `json:"roles" doc:"for each role: ok, or what is missing"`
+	Roles map[string]string `json:"roles" doc:"for each role: ok, or the problem"`
 
 	Unfinished views.Unfinished `json:"-"`
 }

@@ -14,12 +14,12 @@ const maxFailedRefreshes = 3
 var (
 	queueBacklog    = prometheus.NewDesc("rgpt_queue_backlog", "Approximate number of tasks waiting in a task queue.", []string{"queue"}, nil)
 	queueBacklogAge = prometheus.NewDesc("rgpt_queue_backlog_age_seconds", "Waiting time of the oldest task in a queue.", []string{"queue"}, nil)
-	queuePollers    = prometheus.NewDesc("rgpt_queue_pollers", "Workers that poll a task queue.", []string{"queue"}, nil)
+	queuePollers    = prometheus.NewDesc("rgpt_queue_pollers", "Workers polling a task queue.", []string{"queue"}, nil)
 	agentsByHealth  = prometheus.NewDesc("rgpt_agents", "Worker agents, by role and health.", []string{"role", "health"}, nil)
 	unfinishedRuns  = prometheus.NewDesc("rgpt_runs_unfinished", "Runs that have not ended, by status.", []string{"status"}, nil)
 	openPipelines   = prometheus.NewDesc("rgpt_pipelines_unfinished", "Pipelines that have not ended, by status.", []string{"status"}, nil)
-	waitPipelines   = prometheus.NewDesc("rgpt_pipelines_waiting", "Pipelines that wait for a person to continue them.", nil, nil)
-	interventions   = prometheus.NewDesc("rgpt_interventions_open", "Questions that wait for a person.", nil, nil)
+	waitPipelines   = prometheus.NewDesc("rgpt_pipelines_waiting", "Pipelines waiting for a person to continue them.", nil, nil)
+	interventions   = prometheus.NewDesc("rgpt_interventions_open", "Questions waiting for a person.", nil, nil)
 )
 
 // Describe describes the metrics of a monitor.

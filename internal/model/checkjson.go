@@ -59,7 +59,7 @@ func decodeOne(doc []byte) (any, error) {
 		return nil, fmt.Errorf("%w (byte %d)", err, dec.InputOffset())
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("unexpected text after it at byte %d", dec.InputOffset())
+		return nil, fmt.Errorf("unexpected text after the document at byte %d", dec.InputOffset())
 	}
 	return value, nil
 }
@@ -102,7 +102,7 @@ type noLoader struct{}
 
 // Load rejects every reference outside the schema.
 func (noLoader) Load(string) (any, error) {
-	return nil, errors.New("a schema must not refer to anything outside itself")
+	return nil, errors.New("a schema must not contain external references")
 }
 
 // relax makes properties that may be null optional, everywhere.

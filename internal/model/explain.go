@@ -39,7 +39,7 @@ func (x *call) explain(ctx context.Context, err error) *fault.Error {
 		return fault.Wrap(x.scrub.cause(malformed.err), contract.ClassLLM, contract.CodeInvalidOutput, "%s: the response is not valid JSON for the protocol", x.who())
 	default:
 		return fault.Wrap(x.scrub.cause(err), contract.ClassInfra, contract.CodeUnavailable,
-			"%s: could not reach the provider, or it closed the connection", x.who())
+			"%s: the provider is unreachable or closed the connection", x.who())
 	}
 }
 
@@ -133,7 +133,7 @@ func (x *call) explainStatus(e *statusError) *fault.Error {
 	said := readAPIError(e.body)
 	if e.status >= 300 && e.status < 400 {
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"%s: the address redirects elsewhere (HTTP %d), and redirects are not followed; set base_url to the final address", x.who(), e.status)
+			"%s: the address redirects to another one (HTTP %d), and redirects are not followed; set base_url to the final address", x.who(), e.status)
 	}
 	failed := x.explainAPIError(e.status, e.body, said)
 	limited := failed.Code == contract.CodeRateLimited || failed.Code == contract.CodeQuotaExhausted

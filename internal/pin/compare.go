@@ -25,7 +25,7 @@ func (j *judge) compare(b, a *testfile.Unit, m *matcher) {
 	bo, ao := j.before.Tally(b), j.after.Tally(a)
 	switch {
 	case bt.Total > 0 && at.Total == 0:
-		j.report(Emptied, a.Name, file, a.Line, "%s no longer checks anything; it used to make %d checks", name, bt.Total)
+		j.report(Emptied, a.Name, file, a.Line, "%s no longer checks anything; it used to perform %d checks", name, bt.Total)
 	case !b.Empty && a.Empty && len(m.children[a]) == 0:
 		j.report(Emptied, a.Name, file, a.Line, "%s has an empty body", name)
 	default:
@@ -50,7 +50,7 @@ func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher
 	case fewer:
 		return fmt.Sprintf("%d checks instead of %d", at.Total, bt.Total)
 	case ao.Exact < bo.Exact && at.Exact < bt.Exact && at.Vague > bt.Vague:
-		return "an exact comparison was replaced by one that almost any value satisfies"
+		return "an exact comparison was replaced by one that accepts almost any value"
 	case ao.Always < bo.Always && at.Always < bt.Always && at.Total <= bt.Total:
 		return fmt.Sprintf("%d of %d checks run only under a condition", bt.Always-at.Always, bt.Always)
 	default:
@@ -91,13 +91,13 @@ func (j *judge) judgeHelpers(p pair) {
 		}
 		bt, at := j.before.Tally(b), j.after.Tally(a)
 		if at.Total < bt.Total {
-			j.report(Weakened, "", a.File.Path, a.Line, "%s, which tests use, now makes fewer checks: %d instead of %d", testfile.Clean(a.Name), at.Total, bt.Total)
+			j.report(Weakened, "", a.File.Path, a.Line, "%s, which tests use, now performs fewer checks: %d instead of %d", testfile.Clean(a.Name), at.Total, bt.Total)
 			continue
 		}
 		j.report(Edited, "", a.File.Path, a.Line, "%s, which tests use, was edited", testfile.Clean(a.Name))
 	}
 	if lost := missing(p.before.Statements, p.after.Statements); lost > 0 {
-		j.report(Edited, "", p.file.Path, 0, "%d statements that tests in %s use have changed", lost, testfile.Clean(p.file.Path))
+		j.report(Edited, "", p.file.Path, 0, "%d statements used by tests in %s have changed", lost, testfile.Clean(p.file.Path))
 	}
 }
 

@@ -106,7 +106,7 @@ func (j *judge) judgeOversize(f File) {
 	case !f.Exists:
 		j.report(Deleted, "", f.Path, 0, "%s was deleted; it was too large to examine (more than %d bytes)", testfile.Clean(f.Path), MaxFileBytes)
 	case len(f.Before) <= MaxFileBytes:
-		j.report(Weakened, "", f.Path, 0, "%s has grown to more than %d bytes, too large to determine what it still tests; split it", testfile.Clean(f.Path), MaxFileBytes)
+		j.report(Weakened, "", f.Path, 0, "%s has grown to more than %d bytes and is too large to examine; split it", testfile.Clean(f.Path), MaxFileBytes)
 	default:
 		j.report(Edited, "", f.Path, 0, "%s was changed; it is too large to compare (more than %d bytes)", testfile.Clean(f.Path), MaxFileBytes)
 	}
@@ -157,7 +157,7 @@ func (j *judge) judgeFile(p pair, m *matcher) {
 		if !f.Exists {
 			kind, what = Deleted, "deleted"
 		}
-		j.report(kind, "", f.Path, 0, "%s is %s; it was not valid code, so what it tested is unknown: %s", testfile.Clean(f.Path), what, testfile.Clean(p.before.Broken))
+		j.report(kind, "", f.Path, 0, "%s is %s; its tests are unknown because it was not valid code: %s", testfile.Clean(f.Path), what, testfile.Clean(p.before.Broken))
 		return
 	}
 	if p.after.Broken != "" && len(p.before.Tests()) > 0 {
@@ -206,12 +206,12 @@ func (j *judge) judgeTest(p pair, b *testfile.Unit, m *matcher) {
 	}
 	name := testfile.Clean(b.Name)
 	if away := m.elsewhere(b); away != nil {
-		j.report(RenamedAway, b.Name, away.File.Path, away.Line, "%s is now %s in %s, which test runs ignore",
+		j.report(RenamedAway, b.Name, away.File.Path, away.Line, "%s is now %s in %s, a file that test runs ignore",
 			name, testfile.Clean(away.Name), testfile.Clean(away.File.Path))
 		return
 	}
 	if p.file.Exists && p.file.RenamedFrom != p.file.Path && !runs(p.file.Path) {
-		j.report(RenamedAway, b.Name, p.file.Path, 0, "%s was in %s, which is now %s, where test runs ignore it",
+		j.report(RenamedAway, b.Name, p.file.Path, 0, "%s was in %s, which is now %s, a file that test runs ignore",
 			name, testfile.Clean(p.file.RenamedFrom), testfile.Clean(p.file.Path))
 		return
 	}

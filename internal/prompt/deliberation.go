@@ -50,7 +50,7 @@ func Member(task MemberTask) (Prompt, error) {
 // MemberVersion returns the version of all templates for a member.
 func MemberVersion(m contract.Member) (string, error) {
 	if !m.Valid() {
-		return "", fmt.Errorf("there is no prompt for the member %q", m)
+		return "", fmt.Errorf("member %q has no prompt", m)
 	}
 	name := string(m.Agent())
 	hash := sha256.New()

@@ -22,7 +22,7 @@ type Lesson struct {
 // Instruction returns the instruction for the next attempt after the heal's action.
 func (l Lesson) Instruction() string { return instructions[l.Action] }
 
-const machinery = "The infrastructure failed, not the work. Do it again."
+const machinery = "The infrastructure failed, not your work. Try again."
 
 // instructions are the texts with which a heal instructs an agent.
 var instructions = map[contract.HealAction]string{
@@ -39,14 +39,14 @@ var instructions = map[contract.HealAction]string{
 	contract.HealOtherProvider:    machinery,
 	contract.HealWait:             machinery,
 	contract.HealRepair:           "The Repair agent has fixed what it could. Build on that.",
-	contract.HealRerunStrict: "Do it again with care: check each precondition before you rely on it, and run the project's build or tests " +
+	contract.HealRerunStrict: "Repeat the task carefully: check each precondition before you rely on it, and run the project's build or tests " +
 		"before you call it done.",
-	contract.HealRefinePlan: "Make a better plan: for each point of the critique, make sure that the new plan avoids the problem. " +
+	contract.HealRefinePlan: "Make a better plan: for each point in the critique, ensure that the new plan avoids the problem. " +
 		"Each step must exist for a reason and depend only on steps that exist, without cycles; steps that touch the same lines depend on each other.",
 	contract.HealRefineStep:     "Do the step differently than before: smaller edits, fewer turns, the most important part first.",
 	contract.HealCreateDefaults: "Missing configuration was created from the examples that the repository documents.",
 	contract.HealPolicyCorrection: "That broke a rule. The rules have not changed: only the tools that you are given, only paths inside the " +
-		"repository, never its .git directory, never deleted or weakened tests. Reach the goal within them; if that is impossible, finish and say so.",
+		"repository, never its .git directory, never deleted or weakened tests. Achieve the goal within them; if that is impossible, finish and say so.",
 	contract.HealAskPerson: "A person was asked and requested another attempt.",
 }
 

@@ -25,7 +25,7 @@ const (
 	unspecified class = "not a host address"
 	reserved    class = "a reserved address"
 	metadata    class = "a cloud metadata address"
-	ownHost     class = "an address of the worker's own host"
+	ownHost     class = "one of the worker host's own addresses"
 )
 
 // ranges are searched in order: narrower ones come first. The ranges for documentation are not
@@ -109,7 +109,7 @@ func publicAddress(addr netip.Addr) error {
 func hostAddresses() (map[netip.Addr]bool, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil, fmt.Errorf("list the addresses of this machine: %w", err)
+		return nil, fmt.Errorf("list this machine's addresses: %w", err)
 	}
 	own := map[netip.Addr]bool{}
 	for _, a := range all {

@@ -134,7 +134,7 @@ func TestOnlyWhatMayPassIsCalledPassing(t *testing.T) {
 		passing bool
 	}{
 		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
-		{fmt.Errorf("no connection: %w", errors.Join(&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded})), true},
+		{fmt.Errorf("connect: %w", errors.Join(&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded})), true},
 		{&net.DNSError{Err: "server misbehaving", IsTemporary: true}, true},
 		{&net.DNSError{Err: "no such host", IsNotFound: true}, false},
 		{context.DeadlineExceeded, true},

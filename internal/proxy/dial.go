@@ -38,7 +38,7 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (net.Conn, e
 		}
 		all = append(all, err)
 	}
-	return nil, fmt.Errorf("no connection: %w", errors.Join(all...))
+	return nil, fmt.Errorf("connect: %w", errors.Join(all...))
 }
 
 // minDialTimeout is the minimum time for each address of a host, as a share of Limits.Dial.

@@ -211,7 +211,7 @@ func (x *exchange) intercept(w http.ResponseWriter, secrets []secret) {
 	certificate, err := s.proxy.ca.certificateFor(x.record.Host)
 	if err != nil {
 		defer x.end()
-		x.fail(w, fmt.Errorf("cannot create a certificate for it: %w", err))
+		x.fail(w, fmt.Errorf("cannot create a certificate for the host: %w", err))
 		return
 	}
 	conn, err := accept(w)

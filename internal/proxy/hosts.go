@@ -110,7 +110,7 @@ func parsePattern(text string) (p hostPattern, err error) {
 func wildcardName(name string) error {
 	suffix, icann := publicsuffix.PublicSuffix(name)
 	if !strings.Contains(name, ".") || icann && suffix == name {
-		return fmt.Errorf("covers domains of many owners; expected a single owner's domain, as in *.example.com")
+		return fmt.Errorf("covers domains with different owners; expected a single owner's domain, as in *.example.com")
 	}
 	return nil
 }

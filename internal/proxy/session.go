@@ -99,7 +99,7 @@ type trackingListener struct {
 
 // tooMany is the response to a client with too many open connections.
 const tooMany = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" +
-	"The sandbox proxy has reached the connection limit of this command.\n"
+	"The sandbox proxy has reached this command's connection limit.\n"
 
 // Accept implements net.Listener.
 func (l *trackingListener) Accept() (net.Conn, error) {
@@ -368,7 +368,7 @@ func publicMessage(err error) string {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return "timed out"
 	case errors.Is(err, context.Canceled):
-		return "the command disconnected or ended"
+		return "the command disconnected or exited"
 	case errors.As(err, &op):
 		return clip(op.Op + ": " + op.Err.Error())
 	}

@@ -73,7 +73,7 @@ func NewProcess(options Options) (*Process, error) {
 	}
 	p := *base
 	if err := p.isolate(); err != nil {
-		missing = append(missing, Feature{Name: "namespaces by bubblewrap", Required: true, By: "bubblewrap", Detail: err.Error(), Fix: namespaceFix()})
+		missing = append(missing, Feature{Name: "namespaces (bubblewrap)", Required: true, By: "bubblewrap", Detail: err.Error(), Fix: namespaceFix()})
 	} else if base.seccomp || options.AllowUnisolated {
 		return &p, nil
 	}
@@ -160,7 +160,7 @@ func (p *Process) testOverlay() error {
 	}
 	res, err := p.runOnce(ctx, c, time.Now())
 	if err == nil && !res.OK() {
-		err = fmt.Errorf("a command that wrote over a base exited with code %d: %s", res.ExitCode, strings.TrimSpace(string(res.Stderr)))
+		err = fmt.Errorf("a test command on an overlay exited with code %d: %s", res.ExitCode, strings.TrimSpace(string(res.Stderr)))
 	}
 	return err
 }
@@ -291,7 +291,7 @@ func (p *Process) describe(cgroupErr error) []Feature {
 	}
 	features := []Feature{
 		{Name: "files outside the workspace", Available: isolated, Required: true, By: "bubblewrap", Detail: p.bwrap},
-		{Name: "processes of the host", Available: isolated, Required: true, By: "bubblewrap", Detail: p.bwrap},
+		{Name: "host processes", Available: isolated, Required: true, By: "bubblewrap", Detail: p.bwrap},
 		{Name: "network", Available: isolated || p.seccomp, Required: true, By: network, Detail: p.bwrap},
 		{Name: "privileges", Available: true, Required: true, By: "no_new_privs", Detail: p.privileges()},
 		{Name: "system calls", Available: p.seccomp, Required: true, By: "seccomp"},

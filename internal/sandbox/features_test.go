@@ -23,7 +23,7 @@ func TestMachineWithoutIsolationIsRefused(t *testing.T) {
 	p, err := NewProcess(Options{AllowUnisolated: true})
 	require.NoError(t, err)
 	require.False(t, p.Isolated())
-	require.False(t, feature(t, p, "namespaces by bubblewrap").Available)
+	require.False(t, feature(t, p, "namespaces (bubblewrap)").Available)
 	_, err = p.Run(t.Context(), Command{Root: t.TempDir(), Shell: "true", Proxy: func(net.Listener) []string { return nil }})
 	require.ErrorContains(t, err, "apt-get install -y bubblewrap")
 }
@@ -42,7 +42,7 @@ func feature(t *testing.T, p *Process, name string) Feature {
 // TestUnisolatedIsWhatItSays: it runs, only on request, with whatever is left.
 func TestUnisolatedIsWhatItSays(t *testing.T) {
 	p := unisolated(t)
-	require.False(t, feature(t, p, "processes of the host").Available)
+	require.False(t, feature(t, p, "host processes").Available)
 
 	root, outside := t.TempDir(), t.TempDir()
 	res := runCommand(t, p, Command{Root: root, Shell: "pwd; echo x >file; (setsid sleep 300 &) ; exit 3"})

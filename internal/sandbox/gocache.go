@@ -166,7 +166,7 @@ func (c GoCache) get(action []byte, to *goCacheAnswer) bool {
 // nothing, even if the writer is still writing or was killed.
 func (c GoCache) put(r goCacheRequest, body []byte, to *goCacheAnswer) error {
 	if len(r.ActionID) == 0 || len(r.OutputID) == 0 {
-		return errors.New("an id is missing")
+		return errors.New("an ID is missing")
 	}
 	path := goCacheFile(c.Dir, r.OutputID, "-output")
 	if info, err := os.Stat(path); err != nil || info.Size() != r.BodySize {

@@ -117,7 +117,7 @@ func isHelper() bool { return len(os.Args) == 3 && os.Args[1] == helperArg }
 func runStage(stage string) error {
 	// This includes files that the worker has open without close-on-exec.
 	if err := unix.CloseRange(configFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return fmt.Errorf("close inherited files (Linux 5.11 or newer is needed): %w", err)
+		return fmt.Errorf("close inherited files (requires Linux 5.11 or newer): %w", err)
 	}
 	if err := dieWithParent(); err != nil {
 		return err
@@ -166,7 +166,7 @@ func runAttach(config helperConfig) error {
 // this thread.
 func runDrop() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("become the reaper of orphans: %w", err)
+		return fmt.Errorf("become the reaper for orphaned processes: %w", err)
 	}
 	if err := dropCapabilities(); err != nil {
 		return err

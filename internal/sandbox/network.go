@@ -149,7 +149,7 @@ func (o *outlet) close() ([]string, error) {
 func noNamespaceError() error {
 	return &IsolationError{Final: true, Missing: []Feature{{
 		Name: "network through the proxy", Required: true, By: "bubblewrap", Fix: namespaceFix(),
-		Detail: "without a network namespace, a command would share the network of this host, so commands with network access do not run on it; " +
+		Detail: "without a network namespace, a command would share this host's network, so commands with network access are not run; " +
 			"enable namespaces, or remove execution.sandbox.network and the network settings of checks",
 	}}}
 }
@@ -242,7 +242,7 @@ func trustMounts(c Command) ([]mount, error) {
 			break
 		}
 		if !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("sandbox: read the certificates of this host: %w", err)
+			return nil, fmt.Errorf("sandbox: read this host's certificates: %w", err)
 		}
 	}
 	data := slices.Concat(bundle, []byte("\n"), c.CACertificates)

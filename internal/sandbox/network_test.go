@@ -356,7 +356,7 @@ func TestWithoutNamespacesThereIsNoNetworkAtAll(t *testing.T) {
 	}})
 	var missing *IsolationError
 	require.ErrorAs(t, err, &missing)
-	require.ErrorContains(t, err, "would share the network of this host")
+	require.ErrorContains(t, err, "would share this host's network")
 	require.NotContains(t, err.Error(), "allow_unisolated", "that is set, and does not help")
 	require.False(t, called)
 }

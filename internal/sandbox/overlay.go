@@ -66,7 +66,7 @@ func (s *session) prepareOverlays() error {
 			}{{filepath.Dir(o.Target), o.Target, &o.ParentFD}, {o.Base, o.Base, &o.BaseFD}} {
 				file, err := mappedMount(layer.path, layer.like)
 				if err != nil {
-					return &overlayError{fmt.Errorf("map the users of %s: %w", layer.path, err)}
+					return &overlayError{fmt.Errorf("map users for %s: %w", layer.path, err)}
 				}
 				*layer.fd = s.pass(file)
 				if layer.path != o.Base && !sameFile(file, o.Target) {
@@ -131,7 +131,7 @@ func attachOverlays(overlays []overlay) error {
 			return &overlayError{fmt.Errorf("%s: %w", filepath.Base(o.Target), err)}
 		}
 		if err := attach(fd, o.Target); err != nil {
-			return fmt.Errorf("attach the overlay of %s: %w", o.Target, err)
+			return fmt.Errorf("attach the overlay for %s: %w", o.Target, err)
 		}
 	}
 	return nil

@@ -202,7 +202,7 @@ func invalidf(format string, args ...any) error {
 // resolves Root.
 func (c Command) check() (Command, error) {
 	if (c.Shell == "") == (len(c.Args) == 0) {
-		return c, invalidf("exactly one of Shell and Args must be given")
+		return c, invalidf("exactly one of Shell and Args must be set")
 	}
 	if len(c.Args) > 0 && c.Args[0] == "" {
 		return c, invalidf("the program in Args is empty")
@@ -226,7 +226,7 @@ func (c Command) check() (Command, error) {
 		return c, fmt.Errorf("sandbox: resolve the workspace: %w", err)
 	}
 	if root == "/" {
-		return c, invalidf("the root of the file system cannot be a workspace")
+		return c, invalidf("the file system root cannot be a workspace")
 	}
 	c.Root = root
 	return c.checkPaths()
@@ -268,7 +268,7 @@ func checkRealPath(path string) error {
 	}
 	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return fmt.Errorf("sandbox: resolve a path of the command: %w", err)
+		return fmt.Errorf("sandbox: resolve a command path: %w", err)
 	}
 	if resolved != filepath.Clean(path) {
 		return invalidf("path %q resolves to %q; specify the path without symbolic links", path, resolved)
@@ -291,7 +291,7 @@ func checkDirectory(path string) error {
 // command may write to, where a mount point would be created.
 func checkInside(m Mount) error {
 	if !filepath.IsAbs(m.Inside) || m.Inside == "/" {
-		return invalidf("the target path %q of %q must be absolute and below /", m.Inside, m.Host)
+		return invalidf("the target path %q for %q must be absolute and below /", m.Inside, m.Host)
 	}
 	for _, own := range []string{Workspace, Home, tmp, "/proc", "/dev", "/run/sandbox", "/etc"} {
 		if within(own, m.Inside) || own != "/etc" && within(m.Inside, own) {
@@ -325,7 +325,7 @@ func (c Command) checkNesting() error {
 	for i, outer := range all {
 		for j, inner := range all {
 			if i != j && within(inner, outer) {
-				return invalidf("writable path %q lies inside %q", inner, outer)
+				return invalidf("writable path %q is inside %q", inner, outer)
 			}
 		}
 		for _, base := range []string{c.WorkspaceBase, c.HomeBase} {

@@ -17,7 +17,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	}
 	i, err := s.pick(req)
 	if err != nil {
-		a.fail(apiError{status: http.StatusInternalServerError, kind: "server_error", message: "cannot write the state of the scripted model: " + err.Error()})
+		a.fail(apiError{status: http.StatusInternalServerError, kind: "server_error", message: "cannot write the scripted model's state: " + err.Error()})
 		return
 	}
 	if i < 0 {
@@ -59,7 +59,7 @@ func (a *answer) log(status int, u usage) {
 	a.entry.Time = time.Now().UTC()
 	a.entry.Status, a.entry.PromptTokens, a.entry.CompletionTokens = status, u.prompt, u.completion
 	if err := a.server.log.write(a.entry); err != nil {
-		a.server.opts.Logger.Error("cannot write the request log of the scripted model", "error", err.Error())
+		a.server.opts.Logger.Error("cannot write the scripted model's request log", "error", err.Error())
 	}
 }
 

@@ -183,7 +183,7 @@ func (c *checker) fault(key string, d *faultDoc) *faultSpec {
 	if d.Status != nil {
 		f.status = int(c.whole(key+".status", d.Status, http.StatusBadRequest))
 		if f.status > 599 {
-			c.add(key+".status", "is %d; expected the HTTP status of an error, 400 to 599", f.status)
+			c.add(key+".status", "is %d; expected an HTTP error status from 400 to 599", f.status)
 		}
 	}
 	if d.Code != nil {

@@ -103,7 +103,7 @@ type apiError struct {
 // statusError returns the error that providers send for a status, so clients can distinguish an
 // exhausted quota from a rate limit.
 func statusError(f *faultSpec) apiError {
-	e := apiError{status: f.status, retryAfter: f.retryAfter, kind: "invalid_request_error", message: "the scenario says: " + strconv.Itoa(f.status) + " " + http.StatusText(f.status)}
+	e := apiError{status: f.status, retryAfter: f.retryAfter, kind: "invalid_request_error", message: "simulated by the scenario: " + strconv.Itoa(f.status) + " " + http.StatusText(f.status)}
 	switch f.status {
 	case http.StatusUnauthorized:
 		e.code = "invalid_api_key"

@@ -154,5 +154,5 @@ func (l *ledger) close() error {
 }
 
 func unusable(err error, path string) error {
-	return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "cannot use file %s of the scripted model", path)
+	return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "cannot use the scripted model's file %s", path)
 }

@@ -26,7 +26,7 @@ func (s *Store) AddBranchMessage(ctx context.Context, workflowRunID string, in c
 		WorkflowRunID: workflowRunID, Most: int32(in.MaxRepairs), Message: doc,
 	})
 	if err != nil {
-		return contract.TakeCheckResult{}, dberr.OfRun(err, in.RunID, "store a message about the branch of run %d", in.RunID)
+		return contract.TakeCheckResult{}, dberr.OfRun(err, in.RunID, "store a message about run %d's branch", in.RunID)
 	}
 	return contract.TakeCheckResult{ID: row.ID, Repair: int(row.Repair), AcceptedBefore: row.WorkflowRunID != workflowRunID}, nil
 }

@@ -105,11 +105,11 @@ func refusal(r Reservation, budgets map[scopeKey]db.Budget, carried bool) error 
 		switch {
 		case p.spent >= p.limit:
 			return fault.New(contract.ClassConfig, contract.CodeBudgetExceeded,
-				"the budget of %s is used up: %s of %s spent; raise %s and %s", p.whose(), p.amount(p.spent), p.amount(p.limit), p.setting(), p.next())
+				"the budget for %s is used up: %s of %s spent; raise %s and %s", p.whose(), p.amount(p.spent), p.amount(p.limit), p.setting(), p.next())
 		case p.spent+p.reserved+p.estimate <= p.limit, p.reserved == 0:
 		case busy == nil:
 			busy = fault.Wrap(ErrBudgetBusy, contract.ClassInfra, contract.CodeUnavailable,
-				"the budget of %s is reserved by model calls in progress: %s spent, %s reserved, %s requested, %s allowed; the call is retried",
+				"the budget for %s is reserved by model calls in progress: %s spent, %s reserved, %s requested, %s allowed; the call will be retried",
 				p.whose(), p.amount(p.spent), p.amount(p.reserved), p.amount(p.estimate), p.amount(p.limit))
 		}
 	}
@@ -138,7 +138,7 @@ func warning(near []Scope, r Reservation, budgets map[scopeKey]db.Budget, carrie
 	var lines []string
 	for _, p := range parts(r, budgets, carried) {
 		if total := p.spent + p.reserved + p.estimate; slices.Contains(near, p.scope) && float64(total) >= mark*float64(p.limit) {
-			lines = append(lines, fmt.Sprintf("the budget of %s is nearly used up: %s of %s spent or reserved (%s)",
+			lines = append(lines, fmt.Sprintf("the budget for %s is nearly used up: %s of %s spent or reserved (%s)",
 				p.whose(), p.amount(total), p.amount(p.limit), p.setting()))
 		}
 	}
@@ -185,6 +185,6 @@ func (p part) setting() string {
 		}
 		return "models.budgets.day_tokens"
 	default:
-		return "the quota of the tenant"
+		return "the tenant's quota"
 	}
 }

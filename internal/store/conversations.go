@@ -43,7 +43,7 @@ func (s *Store) OpenConversation(ctx context.Context, executionID int64, message
 		return err
 	}
 	return dberr.Explain(s.q.OpenConversation(ctx, db.OpenConversationParams{ExecutionID: executionID, Messages: doc}),
-		"open the conversation of execution %d", executionID)
+		"open the conversation for execution %d", executionID)
 }
 
 // AddBefore adds messages that a model must read before it takes a turn, after all messages of the
@@ -53,7 +53,7 @@ func (s *Store) AddBefore(ctx context.Context, executionID int64, turn int, mess
 	if err != nil || len(messages) == 0 {
 		return err
 	}
-	return dberr.Explain(s.q.AppendMessages(ctx, before(executionID, turn, doc)), "extend the conversation of execution %d before turn %d", executionID, turn)
+	return dberr.Explain(s.q.AppendMessages(ctx, before(executionID, turn, doc)), "extend the conversation for execution %d before turn %d", executionID, turn)
 }
 
 // before converts messages to be added before a turn into query parameters.
@@ -77,7 +77,7 @@ func (s *Store) Transcript(ctx context.Context, executionID int64) ([]Transcript
 		return TranscriptEntry{
 			Message: Message{Role: r.Role, Content: r.Content}, Turn: int(r.Turn), Position: int(r.Position), CreatedAt: r.CreatedAt,
 		}
-	}), dberr.Explain(err, "read the conversation of execution %d", executionID)
+	}), dberr.Explain(err, "read the conversation for execution %d", executionID)
 }
 
 // ToolCall is a tool call with its outcome.
@@ -117,7 +117,7 @@ func (s *Store) SaveToolResult(ctx context.Context, executionID int64, turn, ind
 	)
 	row, err := q.ToolCall(ctx, db.ToolCallParams{ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
 	if err != nil {
-		return ToolCall{}, dberr.Explain(err, "store tool call %d of turn %d of execution %d", index, turn, executionID)
+		return ToolCall{}, dberr.Explain(err, "store tool call %d in turn %d of execution %d", index, turn, executionID)
 	}
 	return toolCallOf(row)
 }
@@ -137,7 +137,7 @@ func (s *Store) ToolResult(ctx context.Context, executionID int64, turn, index i
 			return call, Message(message), nil
 		}
 	}
-	return ToolCall{}, Message{}, dberr.Or(err, dberr.NotFound("execution %d has no result for tool call %d of turn %d", executionID, index, turn), "read tool call %d of turn %d of execution %d", index, turn, executionID)
+	return ToolCall{}, Message{}, dberr.Or(err, dberr.NotFound("execution %d has no result for tool call %d in turn %d", executionID, index, turn), "read tool call %d in turn %d of execution %d", index, turn, executionID)
 }
 
 // ToolCalls returns the tool calls of a run in the order in which they began.
@@ -153,7 +153,7 @@ func (s *Store) ToolCalls(ctx context.Context, runID int64) ([]ToolCall, error) 
 func (s *Store) ToolCall(ctx context.Context, runID, executionID int64, turn, index int) (call ToolCall, patchBefore string, err error) {
 	row, err := s.q.ToolCallOfRun(ctx, db.ToolCallOfRunParams{RunID: runID, ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
 	if err != nil {
-		return call, "", dberr.Explain(err, "read tool call %d of turn %d of execution %d", index, turn, executionID)
+		return call, "", dberr.Explain(err, "read tool call %d in turn %d of execution %d", index, turn, executionID)
 	}
 	if call, err = toolCallOf(row); err != nil {
 		return call, "", err
@@ -162,7 +162,7 @@ func (s *Store) ToolCall(ctx context.Context, runID, executionID int64, turn, in
 	if errors.Is(err, pgx.ErrNoRows) {
 		return call, "", nil // the first one
 	}
-	return call, patchBefore, dberr.Explain(err, "read the tool calls before call %d of turn %d of execution %d", index, turn, executionID)
+	return call, patchBefore, dberr.Explain(err, "read the tool calls before call %d in turn %d of execution %d", index, turn, executionID)
 }
 
 func toolCallOf(r db.ToolCall) (ToolCall, error) {

@@ -113,7 +113,7 @@ func (s *Store) FindEnvironment(ctx context.Context, digest string) (Environment
 		return Environment{}, noEnvironment(digest)
 	}
 	if len(rows) > 1 && rows[0].Digest != digest {
-		return Environment{}, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "several environments have a digest that begins with %s; use a longer prefix", digest)
+		return Environment{}, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "several environment digests begin with %s; use a longer prefix", digest)
 	}
 	return environmentOf(rows[0]), nil
 }
@@ -262,7 +262,7 @@ func (s *Store) OpenBaseline(ctx context.Context, runID int64, b Baseline) (Base
 		Key: b.Key, Repo: rowconv.Text(b.Repo), BaseCommit: b.BaseCommit, Tree: b.Tree, Environment: b.Environment, Stages: stages, Commands: commands, RunID: rowconv.Optional(runID),
 	})
 	if err != nil {
-		return Baseline{}, dberr.Explain(err, "start the baseline of %s", b.BaseCommit)
+		return Baseline{}, dberr.Explain(err, "start the baseline for %s", b.BaseCommit)
 	}
 	if runID != 0 {
 		if _, err := s.q.SetRunBaseline(ctx, db.SetRunBaselineParams{Baseline: b.Key, RunID: runID}); err != nil {

@@ -76,7 +76,7 @@ func (s *Store) LeaseCall(ctx context.Context, executionID int64, turn int, pati
 func (s *Store) LeaseRequest(ctx context.Context, route, key string, patience time.Duration) (release func(), owned bool, err error) {
 	return awaitLease(ctx, time.After(patience), func() (func(), bool, error) {
 		release, owned, err := s.leases.exclusive(ctx, "rgpt.request/"+route+"/"+key)
-		return release, owned, dberr.Explain(err, "acquire the request of an idempotency key")
+		return release, owned, dberr.Explain(err, "acquire the request for an idempotency key")
 	})
 }
 

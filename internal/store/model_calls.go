@@ -289,7 +289,7 @@ func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failu
 		}))
 		return batch.flush(ctx)
 	})
-	return dberr.Explain(err, "end model call %d", id.Call)
+	return dberr.Explain(err, "record the failure of model call %d", id.Call)
 }
 
 // GiveUpCalls releases the reservations of at most limit model calls that were reserved longer than
@@ -335,7 +335,7 @@ func (s *Store) giveUp(ctx context.Context, id int64, tries int32) error {
 			return err
 		}
 		batch.queue(q.DropCall(ctx, db.DropCallParams{
-			ID: id, ErrorClass: string(contract.ClassInfra), ErrorCode: string(contract.CodeWorkerLost), ErrorMessage: "the call never finished",
+			ID: id, ErrorClass: string(contract.ClassInfra), ErrorCode: string(contract.CodeWorkerLost), ErrorMessage: "the call did not finish",
 		}))
 		return batch.flush(ctx)
 	})
@@ -371,14 +371,14 @@ func late(id CallID, usage contract.Usage) db.BookLateCallParams {
 // Answer returns the stored response of a model call, or ErrNotFound while there is none.
 func (s *Store) Answer(ctx context.Context, executionID int64, turn int) (json.RawMessage, error) {
 	answer, err := s.q.AnswerOfTurn(ctx, db.AnswerOfTurnParams{ExecutionID: executionID, Turn: int32(turn)})
-	return answer, dberr.Or(err, dberr.NotFound("execution %d has no response for turn %d", executionID, turn), "read the response of turn %d of execution %d", turn, executionID)
+	return answer, dberr.Or(err, dberr.NotFound("execution %d has no response for turn %d", executionID, turn), "read the response for turn %d of execution %d", turn, executionID)
 }
 
 // Usage returns what the model calls of a run have used so far.
 func (s *Store) Usage(ctx context.Context, runID int64) (contract.Usage, error) {
 	row, err := s.q.Usage(ctx, runID)
 	if err != nil {
-		return contract.Usage{}, dberr.Explain(err, "sum up the model calls of run %d", runID)
+		return contract.Usage{}, dberr.Explain(err, "total the model calls of run %d", runID)
 	}
 	return contract.Usage{
 		Calls: int(row.Calls), PromptTokens: row.PromptTokens, CompletionTokens: row.CompletionTokens, MicroUSD: row.CostMicros,
@@ -432,5 +432,5 @@ func (s *Store) Budget(ctx context.Context, kind ScopeKind, key string) (Budget,
 	return Budget{
 		Kind: kind, Key: key, SpentTokens: row.SpentTokens, SpentMicros: row.SpentMicros,
 		ReservedTokens: row.ReservedTokens, ReservedMicros: row.ReservedMicros, Warned: row.Warned,
-	}, dberr.Explain(err, "read the budget of %s %s", kind, key)
+	}, dberr.Explain(err, "read the budget for %s %s", kind, key)
 }

@@ -186,11 +186,11 @@ func TestABudgetThatAPipelineUsedUpIsReportedAsThePipelines(t *testing.T) {
 	r.Tokens = 5000
 	first, err := b.ReserveCall(t.Context(), r)
 	require.NoError(t, err)
-	require.Contains(t, first.Warning, "the budget of this pipeline and its recoveries is nearly used up")
+	require.Contains(t, first.Warning, "the budget for this pipeline and its recoveries is nearly used up")
 	require.NoError(t, b.CompleteCall(t.Context(), first.ID, used(1200), 0, raw(`{}`), nil))
 	r.Turn = 2
 	_, err = b.ReserveCall(t.Context(), r)
-	require.ErrorContains(t, err, "the budget of this pipeline and its recoveries is used up: 1200 tokens of 1000 tokens spent; raise execution.run.tokens and spawn the pipeline again")
+	require.ErrorContains(t, err, "the budget for this pipeline and its recoveries is used up: 1200 tokens of 1000 tokens spent; raise execution.run.tokens and spawn the pipeline again")
 }
 
 func TestBudgetThatIsUsedUpNamesTheSettingToRaise(t *testing.T) {
@@ -225,7 +225,7 @@ func TestBudgetThatIsUsedUpNamesTheSettingToRaise(t *testing.T) {
 	_, err = b.ReserveCall(t.Context(), r)
 	require.Equal(t, contract.ClassConfig, fault.Of(err).Class)
 	require.True(t, fault.Is(err, contract.CodeBudgetExceeded))
-	require.ErrorContains(t, err, "the budget of run 1 is used up: 4.2000 USD of 3.0000 USD spent; raise execution.run.cost_usd")
+	require.ErrorContains(t, err, "the budget for run 1 is used up: 4.2000 USD of 3.0000 USD spent; raise execution.run.cost_usd")
 	r.Turn, r.Scopes = 5, []store.Scope{store.DayScope(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), 1, 0)}
 	reserved, err := b.ReserveCall(t.Context(), r)
 	require.NoError(t, err)

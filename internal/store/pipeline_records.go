@@ -91,7 +91,7 @@ func pipelineParams(from Source, r contract.PipelineRecord) (db.PipelineRecordPa
 	}
 	if from.WorkflowID == "" || from.WorkflowRunID == "" || r.Seq < 1 {
 		return p, fault.New(contract.ClassRuntime, contract.CodeUnknown,
-			"a record of pipeline %d requires a workflow ID, a workflow run ID and a number of at least 1; got %q, %q and %d", r.PipelineID, from.WorkflowID, from.WorkflowRunID, r.Seq)
+			"a record for pipeline %d requires a workflow ID, a workflow run ID and a number of at least 1; got %q, %q and %d", r.PipelineID, from.WorkflowID, from.WorkflowRunID, r.Seq)
 	}
 	if p.At.IsZero() {
 		p.At = time.Now()

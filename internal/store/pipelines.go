@@ -196,7 +196,7 @@ func spawnedPayload(objective string, settings contract.DeliberationSettings, at
 func (s *Store) CreatePipeline(ctx context.Context, n contract.NewPipeline) (Pipeline, error) {
 	if n.Prior == 0 && (n.Execution == 0 || !n.ForRun) {
 		return Pipeline{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
-			"a pipeline started by a workflow must recover another pipeline or plan a run; the one for run %d does neither", n.RunID)
+			"a pipeline started by a workflow must either recover another pipeline or plan a run; the pipeline for run %d does neither", n.RunID)
 	}
 	params, err := s.newPipeline(ctx, n)
 	if err != nil {

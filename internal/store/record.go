@@ -110,7 +110,7 @@ func recordParams(from Source, r contract.Record) (db.RecordParams, error) {
 	p := db.RecordParams{WorkflowID: from.WorkflowID, WorkflowRunID: from.WorkflowRunID, Seq: r.Seq, RunID: r.RunID, At: r.At}
 	if from.WorkflowID == "" || from.WorkflowRunID == "" || r.Seq < 1 {
 		return p, fault.New(contract.ClassRuntime, contract.CodeUnknown,
-			"a record of run %d requires a workflow ID, a workflow run ID and a number of at least 1; got %q, %q and %d", r.RunID, from.WorkflowID, from.WorkflowRunID, r.Seq)
+			"a record for run %d requires a workflow ID, a workflow run ID and a number of at least 1; got %q, %q and %d", r.RunID, from.WorkflowID, from.WorkflowRunID, r.Seq)
 	}
 	p.Signature, p.Task = rowconv.Text(signature(r)), r.Task
 	if p.At.IsZero() {
@@ -169,7 +169,7 @@ func approvalParams(p *db.RecordParams, notes map[string]string) error {
 	if notes["deadline"] != "" {
 		deadline, err := time.Parse(time.RFC3339Nano, notes["deadline"])
 		if err != nil {
-			return fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "the deadline of approval %s is not a valid time", p.ApprovalID)
+			return fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "approval %s has an invalid deadline", p.ApprovalID)
 		}
 		p.ApprovalDeadline = &deadline
 	}

@@ -190,7 +190,7 @@ func (s *Store) Enqueue(ctx context.Context, runID int64, most int) (queued bool
 		queued = n > 0
 		return err
 	})
-	return queued, dberr.Explain(err, "check whether run %d has to wait in the queue", runID)
+	return queued, dberr.Explain(err, "check whether run %d must wait in the queue", runID)
 }
 
 // Dequeue releases as many queued runs as the maximum allows, longest wait first, and returns them:
@@ -200,7 +200,7 @@ func (s *Store) Dequeue(ctx context.Context, most int) ([]int64, error) {
 		most = math.MaxInt32
 	}
 	if queued, err := s.q.AnyQueued(ctx); err != nil || !queued { // the usual case
-		return nil, dberr.Explain(err, "check whether runs wait in the queue")
+		return nil, dberr.Explain(err, "check whether any runs are waiting in the queue")
 	}
 	var ids []int64
 	err := s.inTx(ctx, func(tx pgx.Tx) error {

@@ -38,7 +38,7 @@ var (
 	ErrBudgetBusy = errors.New("the budget is reserved by calls in progress")
 	// ErrSuperseded: another attempt at the same model call was completed first. The next
 	// ReserveCall returns that attempt's response.
-	ErrSuperseded = errors.New("another attempt at this model call was completed first")
+	ErrSuperseded = errors.New("another attempt at this model call completed first")
 )
 
 // Codes that refine failures of the store.
@@ -243,7 +243,7 @@ func checkSchema(ctx context.Context, q *db.Queries) error {
 			"the database has schema version %d, but this binary requires %d: run rgpt migrate (rgpt dev does it automatically)", have, want)
 	case have > want:
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"the database has schema version %d, newer than the %d that this binary requires: use the newer rgpt that migrated it", have, want)
+			"the database has schema version %d, newer than version %d, which this binary requires: use the newer rgpt that migrated it", have, want)
 	}
 	return nil
 }
@@ -255,5 +255,5 @@ func schemaVersion(ctx context.Context, q *db.Queries) (int64, error) {
 	if errors.As(err, &pg) && pg.Code == "42P01" { // the table does not exist
 		return 0, nil
 	}
-	return version, dberr.Explain(err, "read the version of the database schema")
+	return version, dberr.Explain(err, "read the database schema version")
 }

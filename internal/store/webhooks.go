@@ -40,8 +40,8 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 type Webhook struct {
 	ID             int64      `json:"id"`
 	URL            string     `json:"url"`
-	Events         []string   `json:"events" doc:"patterns of event types; empty means all"`
-	Project        string     `json:"project,omitempty" doc:"only events of this project's runs"`
+	Events         []string   `json:"events" doc:"event type patterns; empty means all"`
+	Project        string     `json:"project,omitempty" doc:"only events from this project's runs"`
 	Description    string     `json:"description,omitempty"`
 	Enabled        bool       `json:"enabled"`
 	DisabledReason string     `json:"disabled_reason,omitempty" doc:"why it was disabled automatically"`
@@ -271,14 +271,14 @@ func (s *Store) EndDelivery(ctx context.Context, o DeliveryOutcome) (disabled bo
 type Delivery struct {
 	ID           int64             `json:"id"`
 	WebhookID    int64             `json:"webhook_id"`
-	Message      string            `json:"message" doc:"message ID, the same in every attempt: the webhook-id header and the CloudEvent's id"`
+	Message      string            `json:"message" doc:"message ID, the same for every attempt; sent as the webhook-id header and the CloudEvent's id"`
 	Test         bool              `json:"test,omitempty"`
 	RunID        int64             `json:"runId,omitempty"`
 	Seq          int64             `json:"seq,omitempty"`
 	EventType    string            `json:"event_type"`
 	Status       DeliveryStatus    `json:"status" enum:"pending,sending,delivered,failed"`
 	Attempts     int               `json:"attempts" doc:"attempts started"`
-	NextTry      *time.Time        `json:"next_try,omitempty" doc:"time of the next attempt; during sending, the time from which another server may take over"`
+	NextTry      *time.Time        `json:"next_try,omitempty" doc:"time of the next attempt; while one is in progress, the time from which another server may take over"`
 	ResponseCode int               `json:"response_code,omitempty" doc:"HTTP status of the last attempt; absent if there was no response"`
 	DurationMS   int64             `json:"duration_ms"`
 	Error        string            `json:"error,omitempty" doc:"error of the last attempt"`

@@ -45,7 +45,7 @@ func container(ctx context.Context) (string, func() error, error) {
 		testcontainers.WithCmd("postgres", "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "max_connections=300"))
 	stop := func() error { return testcontainers.TerminateContainer(c) }
 	if err != nil {
-		return "", nil, fmt.Errorf("start a container of %s: %w", image, errors.Join(err, stop()))
+		return "", nil, fmt.Errorf("start a %s container: %w", image, errors.Join(err, stop()))
 	}
 	address, err := c.ConnectionString(ctx, "sslmode=disable")
 	if err != nil {

@@ -186,7 +186,7 @@ func find(ctx context.Context) (string, func() error, error) {
 func prepare(ctx context.Context, address string, stop func() error) (*server, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, fmt.Errorf("the address of the server is not a URL: %w", err)
+		return nil, fmt.Errorf("the server address is not a URL: %w", err)
 	}
 	version, err := digest()
 	if err != nil {
@@ -194,7 +194,7 @@ func prepare(ctx context.Context, address string, stop func() error) (*server, e
 	}
 	cfg, err := pgxpool.ParseConfig(address)
 	if err != nil {
-		return nil, fmt.Errorf("read the address of the server: %w", err)
+		return nil, fmt.Errorf("read the server address: %w", err)
 	}
 	cfg.MaxConns = 4
 	admin, err := pgxpool.NewWithConfig(ctx, cfg)
@@ -228,7 +228,7 @@ func (s *server) makeTemplate(ctx context.Context, lock pgx.Tx) error {
 	half := s.template + "_new"
 	for _, sql := range []string{"DROP DATABASE IF EXISTS " + half + " WITH (FORCE)", "CREATE DATABASE " + half} {
 		if _, err := s.admin.Exec(ctx, sql); err != nil {
-			return fmt.Errorf("create the template: %w", err)
+			return fmt.Errorf("create the template database: %w", err)
 		}
 	}
 	if err := store.Migrate(ctx, s.database(half)); err != nil {

@@ -47,12 +47,12 @@ var (
 	Heals = counter("rgpt_heals_total", "Self-heal actions, by failure class, action and result.", "class", "action", "result")
 	// Environments counts the environments of runs; result is kept (reused), made (created) or
 	// failed.
-	Environments = counter("rgpt_environments_total", "Environments of runs, by result: reused (kept), created (made) or failed.", "result")
+	Environments = counter("rgpt_environments_total", "Run environments, by result: reused (kept), created (made) or failed.", "result")
 	// EnvironmentDuration is the time until a run's environment was ready, including waiting.
 	EnvironmentDuration = histogram("rgpt_environment_duration_seconds", "Time until a run's environment was ready, by result.",
 		[]float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1200}, "result")
 	// Egress counts network requests of sandboxes; verdict is allowed, refused or failed.
-	Egress = counter("rgpt_egress_requests_total", "Network requests of sandboxed commands, by verdict.", "verdict")
+	Egress = counter("rgpt_egress_requests_total", "Network requests from sandboxed commands, by verdict.", "verdict")
 	// Pipelines counts finished pipelines, each attempt separately; abort is the abort reason, or
 	// none.
 	Pipelines = counter("rgpt_pipelines_total", "Finished pipelines, by status and abort reason.", "status", "abort")
@@ -61,18 +61,18 @@ var (
 	PipelineDuration = histogram("rgpt_pipeline_duration_seconds", "Duration of pipelines, by status.",
 		[]float64{1, 5, 10, 30, 60, 120, 180, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600}, "status")
 	// PipelineIterations is the number of rounds of exchange in a pipeline.
-	PipelineIterations = histogram("rgpt_pipeline_iterations", "Rounds of discussion per pipeline, by status.",
+	PipelineIterations = histogram("rgpt_pipeline_iterations", "Discussion rounds per pipeline, by status.",
 		[]float64{0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50}, "status")
 	// Gammas counts pipelines that GAMMA joined.
 	Gammas = counter("rgpt_pipeline_gamma_total", "Pipelines that GAMMA joined, by reason.", "reason")
 	// PipelineRecoveries counts started recoveries; abort is the abort reason of the previous
 	// pipeline, or none.
-	PipelineRecoveries = counter("rgpt_pipeline_recoveries_total", "Recoveries of pipelines, by abort reason of the previous pipeline.", "abort")
+	PipelineRecoveries = counter("rgpt_pipeline_recoveries_total", "Pipeline recoveries, by the previous pipeline's abort reason.", "abort")
 	// PipelineMessages counts messages between members; kind is direct or broadcast.
-	PipelineMessages = counter("rgpt_pipeline_messages_total", "Messages between agents of pipelines, by kind.", "kind")
+	PipelineMessages = counter("rgpt_pipeline_messages_total", "Messages between pipeline agents, by kind.", "kind")
 	// PipelineRefused counts rejected moves and signals. It has no labels, and only the processes
 	// that count it export it.
-	PipelineRefused = counter("rgpt_pipeline_refused_total", "Rejected moves and signals of pipelines.")
+	PipelineRefused = counter("rgpt_pipeline_refused_total", "Rejected pipeline moves and signals.")
 	// PipelineErrors counts recorded errors of members, by member (alpha, beta, gamma, or none) and
 	// failure class.
 	PipelineErrors = counter("rgpt_pipeline_errors_total", "Errors recorded in pipelines, by agent and failure class.", "agent", "class")
@@ -88,7 +88,7 @@ var (
 	// BudgetWarnings counts budgets of runs and days whose use reached models.budgets.warn_at.
 	BudgetWarnings = counter("rgpt_budget_warnings_total", "Warnings about nearly exhausted budgets.")
 	// ToolCalls counts tool calls of agents; outcome is ok or a failure code.
-	ToolCalls = counter("rgpt_tool_calls_total", "Tool calls of agents, by outcome.", "tool", "outcome")
+	ToolCalls = counter("rgpt_tool_calls_total", "Agent tool calls, by outcome.", "tool", "outcome")
 	// WebhookAttempts counts delivery attempts to webhooks. Outcome is delivered, pending (it will
 	// be retried) or failed (it was the last attempt).
 	WebhookAttempts = counter("rgpt_webhook_attempts_total", "Webhook delivery attempts, by outcome.", "outcome")

@@ -23,7 +23,7 @@ func CheckSize(what string, values ...any) error {
 	}
 	if n := proto.Size(payloads); n > contract.PayloadLimit {
 		return fault.New(contract.ClassRuntime, contract.CodeTooLarge,
-			"the %s has %d bytes, more than the limit of %d for one entry of a workflow history; use fewer steps or checks, or shorter names", what, n, contract.PayloadLimit)
+			"the %s is %d bytes long, more than the limit of %d for one workflow history entry; use fewer steps or checks, or shorter names", what, n, contract.PayloadLimit)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (e *workflowOutbound) SignalExternalWorkflow(ctx workflow.Context, workflow
 }
 
 func (e *workflowOutbound) NewContinueAsNewError(ctx workflow.Context, workflowFunc any, args ...any) error {
-	if err := checkSize("state with which workflow "+workflow.GetInfo(ctx).WorkflowExecution.ID+" continues", args...); err != nil {
+	if err := checkSize("state carried over by workflow "+workflow.GetInfo(ctx).WorkflowExecution.ID, args...); err != nil {
 		return err
 	}
 	return e.Next.NewContinueAsNewError(ctx, workflowFunc, args...)

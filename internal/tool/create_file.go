@@ -19,7 +19,7 @@ var createFileDescription string
 
 type createFileParams struct {
 	Path    string `json:"path" jsonschema:"minLength=1" jsonschema_description:"File to create, relative to the workspace."`
-	Content string `json:"content" jsonschema_description:"The whole content of the file."`
+	Content string `json:"content" jsonschema_description:"The complete content of the file."`
 }
 
 func createFile() Tool {

@@ -42,9 +42,9 @@ func (f *files) edit(p editFileParams) (Result, error) {
 	lines := linesOf(before, r.old)
 	switch {
 	case len(lines) == 0:
-		return Result{}, refuse("", "old_text was not found in %s, which was not changed. %s", name, nearMatches(before, p.OldText))
+		return Result{}, refuse("", "old_text was not found in %s; the file was not changed. %s", name, nearMatches(before, p.OldText))
 	case len(lines) > 1 && !p.ReplaceAll:
-		return Result{}, refuse("", "old_text occurs %d times in %s (lines %s), which was not changed. Add lines around it until it is unique, or set replace_all.", len(lines), name, join(lines))
+		return Result{}, refuse("", "old_text occurs %d times in %s (lines %s); the file was not changed. Add surrounding lines until old_text is unique, or set replace_all.", len(lines), name, join(lines))
 	case r.old == r.new:
 		return Result{}, refuse(contract.CodeInvalidOutput, "old_text and new_text are the same; %s was not changed.", name)
 	}
@@ -135,7 +135,7 @@ func nearMatches(content, wanted string) string {
 	lines := strings.Split(content, "\n")
 	target := squeezeLines(wanted)
 	if len(target) == 0 {
-		return "It contains only whitespace."
+		return "old_text contains only whitespace."
 	}
 	if at := findSqueezed(lines, target); at >= 0 {
 		var text strings.Builder

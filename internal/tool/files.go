@@ -48,7 +48,7 @@ func openFiles(env Env) (*files, error) {
 	root, err := os.OpenRoot(env.Root)
 	if err != nil {
 		f := fault.Of(err)
-		return nil, fault.Wrap(err, f.Class, f.Code, "cannot open the workspace's directory")
+		return nil, fault.Wrap(err, f.Class, f.Code, "cannot open the workspace directory")
 	}
 	return &files{root: root, limits: env.Limits}, nil
 }
@@ -81,7 +81,7 @@ func cleanPath(name string) (string, error) {
 	}
 	for _, part := range strings.FieldsFunc(name, func(r rune) bool { return r == '/' || r == '\\' }) {
 		if part == ".." {
-			return "", refuse(contract.CodePathEscape, "The path %q contains '..'. Paths are relative to the workspace and stay in it.", name)
+			return "", refuse(contract.CodePathEscape, "The path %q contains '..'. Paths are relative to the workspace and must stay inside it.", name)
 		}
 		if workspace.IsGitName(part) {
 			return "", refuse(contract.CodePathEscape, "The path %q leads into a git directory, which is not part of the workspace.", name)
@@ -112,7 +112,7 @@ func explain(name string, err error) error {
 	case errors.Is(err, syscall.ELOOP):
 		return refuse("", "%s is a symbolic link that leads to itself.", name)
 	case errors.Is(err, fs.ErrPermission):
-		return refuse("", "%s cannot be read or written: its permissions do not allow it.", name)
+		return refuse("", "%s cannot be accessed: permission denied.", name)
 	case errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.ENODEV):
 		return refuse("", "%s is not a regular file.", name)
 	}
@@ -163,7 +163,7 @@ func (f *files) readWhole(name string, limit int64) ([]byte, error) {
 }
 
 func tooLarge(name string, size, limit int64) error {
-	return refuse("", "%s has %d bytes; at most %d are allowed here.", name, size, limit)
+	return refuse("", "%s is %d bytes long; at most %d are allowed here.", name, size, limit)
 }
 
 // binaryProbe is the number of bytes that git reads to distinguish text from binary.
@@ -204,7 +204,7 @@ func numbered(b *strings.Builder, number int, line string, maxBytes int) {
 	line = strings.TrimRight(line, "\r\n")
 	cut := ""
 	if len(line) > maxBytes {
-		cut = fmt.Sprintf(" [line truncated; it has %d bytes]", len(line))
+		cut = fmt.Sprintf(" [line truncated; it is %d bytes long]", len(line))
 		line = line[:maxBytes]
 	}
 	fmt.Fprintf(b, "%6d\t%s%s\n", number, strings.ToValidUTF8(line, "\uFFFD"), cut)

@@ -59,7 +59,7 @@ func (f *files) list(ctx context.Context, p listFilesParams) (string, error) {
 	case shown == 0 && complete:
 		return "[no files]\n", nil
 	case !complete:
-		fmt.Fprintf(&text, "[%d files shown; there are too many to check all of them in time; narrow the list with path]\n", shown)
+		fmt.Fprintf(&text, "[%d files shown; there are too many to check in time; narrow the list with path]\n", shown)
 	case more > 0:
 		fmt.Fprintf(&text, "[%d of %d files shown; narrow the list with path or glob]\n", shown, shown+more)
 	}

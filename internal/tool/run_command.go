@@ -21,7 +21,7 @@ var runCommandDescription string
 
 type runCommandParams struct {
 	Command        string `json:"command" jsonschema:"minLength=1" jsonschema_description:"Shell command to run."`
-	TimeoutSeconds int    `json:"timeout_seconds,omitempty" jsonschema:"minimum=1" jsonschema_description:"Time limit in seconds. Default: the maximum time that a command may take."`
+	TimeoutSeconds int    `json:"timeout_seconds,omitempty" jsonschema:"minimum=1" jsonschema_description:"Time limit in seconds. Default: the maximum allowed."`
 }
 
 func runCommand() Tool {
@@ -118,8 +118,8 @@ func refusedText(b *strings.Builder, refused []string) {
 	if more := len(hosts) - maxRefused; more > 0 {
 		fmt.Fprintf(b, "refused: %d more\n", more)
 	}
-	b.WriteString("Commands may not reach these hosts. Only the operator can allow one, with a configuration line such as\n" +
-		"  execution.sandbox.network: [" + usual(hosts[0]) + "]\nTrying again does not help; do without them.\n")
+	b.WriteString("Commands are not allowed to reach these hosts. Only the operator can allow one, with a configuration line such as\n" +
+		"  execution.sandbox.network: [" + usual(hosts[0]) + "]\nRetrying will not help; work without them.\n")
 }
 
 // usual omits the default port.

@@ -17,7 +17,7 @@ import (
 // errEnough ends a walk early; errTooSlow ends it when WalkTime is over.
 var (
 	errEnough  = errors.New("enough")
-	errTooSlow = errors.New("the files took too long to check")
+	errTooSlow = errors.New("checking the files took too long")
 )
 
 // walk calls visit for each regular file and symbolic link below a directory, in the order of

@@ -25,7 +25,7 @@ func Run(ctx context.Context, root string, check contract.Check, env Env) (Outco
 	r, err := prepare(root, env, func(p checks.Pipeline) (checks.Job, error) {
 		j, ok := p.Job(check.ID)
 		if !ok {
-			return j, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "check %q is not part of the plan of this checkout; were the settings changed after planning?", check.ID)
+			return j, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "check %q is not in this checkout's plan; were the settings changed after planning?", check.ID)
 		}
 		return j, nil
 	})

@@ -117,7 +117,7 @@ func newSecret() store.Secret {
 func digestOf(r Registration) (string, error) {
 	raw, err := json.Marshal([]any{r.URL, r.Events, r.Project, r.Description, r.Secret.Reveal(), r.Disabled})
 	if err != nil {
-		return "", fmt.Errorf("compute the digest of the registration: %w", err)
+		return "", fmt.Errorf("compute the registration digest: %w", err)
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(raw)), nil
 }
@@ -165,7 +165,7 @@ func (h *Hooks) checkURL(text string) error {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return wrong("url: must be an http or https URL with a host")
 	case u.User != nil:
-		return wrong("url: must not contain a user or password, because everyone with access to webhooks sees it; verify the signature instead")
+		return wrong("url: must not contain a user or password, because everyone with access to webhooks can see it; verify the signature instead")
 	case u.Fragment != "":
 		return wrong("url: must not contain a fragment (#…), because it is never sent")
 	}

@@ -485,7 +485,7 @@ func TestAWebhookThatFailsForLongIsDisabledAndSaysWhy(t *testing.T) {
 		return w
 	}
 	await.Until(t, "its end", func() bool { return !hook().Enabled })
-	require.Contains(t, hook().DisabledReason, "every delivery failed for 500ms; last error: it responded with 503")
+	require.Contains(t, hook().DisabledReason, "all deliveries have failed for 500ms; last error: it responded with 503")
 	require.EqualValues(t, 1, hook().Pending, "what was not delivered waits")
 	well.Store(true)
 	d, err := b.hooks.Test(t.Context(), id, "")

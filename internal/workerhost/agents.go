@@ -76,9 +76,9 @@ func (a *agents) report(ctx context.Context, b store.Beat) {
 	defer cancel()
 	err := a.store.Heartbeat(ctx, b)
 	if err != nil && !a.mute {
-		a.log.WarnContext(ctx, "A heartbeat failed; after three failures, this worker's agents are unhealthy", "error", err)
+		a.log.WarnContext(ctx, "A heartbeat failed; after three failures, this worker's agents are marked unhealthy", "error", err)
 	} else if err == nil && a.mute {
-		a.log.InfoContext(ctx, "Heartbeats succeed again")
+		a.log.InfoContext(ctx, "Heartbeats are succeeding again")
 	}
 	a.mute = err != nil
 }
@@ -131,9 +131,9 @@ func (a *agents) probe(ctx context.Context) {
 	for _, role := range a.roles {
 		switch was, is := a.lacking[role], lacking[role]; {
 		case is != "" && is != was:
-			a.log.WarnContext(ctx, "An agent lacks something that it needs", "role", role, "lacks", is)
+			a.log.WarnContext(ctx, "An agent's requirements are not met", "role", role, "lacks", is)
 		case is == "" && was != "":
-			a.log.InfoContext(ctx, "An agent has everything that it needs again", "role", role)
+			a.log.InfoContext(ctx, "An agent's requirements are met again", "role", role)
 		}
 	}
 	a.lacking, a.probed = lacking, true

@@ -253,7 +253,7 @@ func checkRoles(o Options) error {
 	}
 	if len(idle) > 0 && len(idle) == len(o.Config.Worker.Roles) {
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"worker.roles lists only %v, which have no work yet; add other roles, or leave it empty for all", idle)
+			"worker.roles lists only %v, which have no work yet; add other roles, or leave the list empty to enable all", idle)
 	}
 	if len(idle) > 0 {
 		o.Log.Warn("Some roles in worker.roles have no work yet", "roles", idle)

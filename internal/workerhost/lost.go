@@ -38,6 +38,6 @@ func quarantined(info activity.Info, before answers, most int) error {
 		return nil
 	}
 	return fault.New(contract.ClassInfra, contract.CodeQuarantined,
-		"%s started %d times and never finished: it killed the worker or exceeded its time limit; it is not retried (worker.lost_attempts)",
+		"%s started %d times and never finished: it killed the worker or exceeded its time limit; it will not be retried (worker.lost_attempts)",
 		info.ActivityType.Name, lost)
 }

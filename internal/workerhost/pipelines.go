@@ -54,7 +54,7 @@ func closeAbandonedPipelines(ctx context.Context, c client.Client, db *store.Sto
 			continue
 		}
 		if err := closePipelineIfEnded(ctx, latestOf(c), db, p.ID); err != nil {
-			log.Warn("Could not check whether a pipeline still has its workflow", "pipeline", p.ID, "error", err)
+			log.Warn("Could not check whether a pipeline's workflow still exists", "pipeline", p.ID, "error", err)
 		}
 	}
 }

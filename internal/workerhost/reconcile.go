@@ -72,7 +72,7 @@ func reconcile(ctx context.Context, c client.Client, db *store.Store, log *slog.
 	return every(ctx, reconcileEvery, func() {
 		runs, err := db.PendingUnstarted(ctx, reconcileAfter, 100)
 		if err != nil {
-			log.Warn("Could not look for runs without a workflow", "error", err)
+			log.Warn("Could not check for runs that have no workflow", "error", err)
 			return
 		}
 		// Release budgets that workers held when they died.
@@ -106,7 +106,7 @@ func closeQuiet(ctx context.Context, look latest, db *store.Store, quiet time.Du
 		}
 		for _, id := range ids {
 			if err := closeIfEnded(ctx, look, db, id); err != nil {
-				log.Warn("Could not check whether a run still has its workflow", "run", id, "error", err)
+				log.Warn("Could not check whether a run's workflow still exists", "run", id, "error", err)
 			}
 			after = id
 		}
@@ -244,7 +244,7 @@ func sweep(ctx context.Context, parts *activities.Activities, log *slog.Logger) 
 	return every(ctx, sweepEvery, func() {
 		err := parts.Workspaces.Sweep(ctx, func(ctx context.Context, first string) (bool, error) { return ended(ctx, parts.Store, first) })
 		if err != nil && ctx.Err() == nil {
-			log.Warn("Could not remove all working directories of ended runs", "error", err)
+			log.Warn("Could not remove all working directories of finished runs", "error", err)
 		}
 		if err := parts.Workspaces.Prune(ctx, cacheAge); err != nil && ctx.Err() == nil {
 			log.Warn("Could not clean up the cache", "error", err)

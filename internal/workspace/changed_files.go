@@ -86,7 +86,7 @@ func (r *mirror) blobs(ctx context.Context, ids []string, most int64) ([][]byte,
 	}
 	out, err := r.run(ctx, call{args: []string{"cat-file", "--batch"}, stdin: strings.NewReader(strings.Join(ids, "\n") + "\n")})
 	if err != nil {
-		return nil, localFault(err, "could not read files of the repository")
+		return nil, localFault(err, "could not read files in the repository")
 	}
 	in := bufio.NewReader(bytes.NewReader(out))
 	contents := make([][]byte, len(ids))

@@ -155,7 +155,7 @@ func (r *mirror) prune(before time.Time) error {
 		err = errors.Join(removeTree(filepath.Join(r.root, "bases")), removeTree(r.root))
 	}
 	if err != nil {
-		return wrapf(err, "could not remove the cache of a repository")
+		return wrapf(err, "could not remove a repository's cache")
 	}
 	return nil
 }

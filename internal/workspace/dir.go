@@ -94,7 +94,7 @@ func (m *Manager) View(ctx context.Context, ws contract.Workspace, key string) (
 	}
 	d.Close()
 	if err == nil {
-		err = runtimeFault("the directory %s kept changing while a reader waited", key)
+		err = runtimeFault("the directory %s kept changing while a reader was waiting", key)
 	}
 	return nil, err
 }

@@ -89,7 +89,7 @@ func (d *Dir) Untracked(ctx context.Context) (all, unignored []string, err error
 	list := func(more ...string) ([]string, error) {
 		out, err := d.git(ctx, append([]string{"ls-files", "-z", "--others", "--directory", "--no-empty-directory"}, more...)...)
 		if err != nil {
-			return nil, localFault(err, "could not list the files of a workspace")
+			return nil, localFault(err, "could not list the files in a workspace")
 		}
 		return strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 }), nil
 	}

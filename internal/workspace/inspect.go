@@ -82,7 +82,7 @@ func (r *mirror) diff(ctx context.Context, from, to string, maxBytes int) (strin
 		return strings.ToValidUTF8(text, "\uFFFD") + fmt.Sprintf("[diff truncated: it is longer than %d bytes]\n", maxBytes), nil
 	}
 	if err != nil {
-		return "", localFault(err, "could not create the diff of a workspace")
+		return "", localFault(err, "could not create a workspace diff")
 	}
 	return strings.ToValidUTF8(out.String(), "\uFFFD"), nil
 }
@@ -94,7 +94,7 @@ func (m *Manager) DiffStat(ctx context.Context, ws contract.Workspace) (Stat, er
 	err := m.with(ctx, ws, func(r *mirror, baseTree string) error {
 		out, err := r.run(ctx, call{args: []string{"diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", baseTree, ws.Tree}})
 		if err != nil {
-			return localFault(err, "could not create the diff of a workspace")
+			return localFault(err, "could not create a workspace diff")
 		}
 		stat = parseNumstat(string(out))
 		return nil
@@ -181,7 +181,7 @@ func (r *mirror) filesFrom(ctx context.Context, baseTree, tree string) ([]string
 func (r *mirror) listTree(ctx context.Context, tree string) ([]string, error) {
 	out, err := r.run(ctx, call{args: []string{"ls-tree", "-r", "-z", "--name-only", tree}})
 	if err != nil {
-		return nil, localFault(err, "could not list the files of a workspace")
+		return nil, localFault(err, "could not list the files in a workspace")
 	}
 	files := strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 })
 	slices.Sort(files)

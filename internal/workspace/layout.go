@@ -95,7 +95,7 @@ func (m *Manager) commonDir(top, dir string) (string, error) {
 	}
 	common, err := resolved(dir, name)
 	if err != nil {
-		return "", repoFault("%s names %s, which cannot be read", filepath.Join(dir, "commondir"), name)
+		return "", repoFault("%s refers to %s, which cannot be read", filepath.Join(dir, "commondir"), name)
 	}
 	if m.isLinked(common) || filepath.Dir(dir) == filepath.Join(common, "worktrees") {
 		return common, nil
@@ -119,7 +119,7 @@ func (m *Manager) checkGitDir(ctx context.Context, top, dir string) error {
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case !d.IsDir() && !d.Type().IsRegular() && filepath.Dir(path) != filepath.Join(dir, "info"):
-				return repoFault("%s is %s; a repository's data must be in its own files and directories, unless git.linked_folders in your own configuration names %s", path, kindOf(d.Type()), dir)
+				return repoFault("%s is %s; a repository's data must be in its own files and directories, unless git.linked_folders in your own configuration lists %s", path, kindOf(d.Type()), dir)
 			}
 			return nil
 		})
@@ -150,7 +150,7 @@ func (m *Manager) checkAlternates(top, common string) error {
 		data, err = os.ReadFile(name)
 	}
 	if err != nil || stat.Size() > maxLinked {
-		return repoFault("%s of the repository %s cannot be read, or is too large", name, top)
+		return repoFault("%s in the repository %s cannot be read or is too large", name, top)
 	}
 	for line := range strings.SplitSeq(string(data), "\n") {
 		if line == "" || strings.HasPrefix(line, "#") {
@@ -158,7 +158,7 @@ func (m *Manager) checkAlternates(top, common string) error {
 		}
 		// Git reads quoted paths, and paths up to a NUL. Such lines have no legitimate use.
 		if strings.HasPrefix(line, `"`) || strings.ContainsAny(line, "\x00\r\t") || strings.TrimSpace(line) != line {
-			return repoFault("%s of the repository %s contains a path that is not in canonical form: %q", name, top, line)
+			return repoFault("%s in the repository %s contains a path that is not in canonical form: %q", name, top, line)
 		}
 		dir, err := resolved(objects, line)
 		if err != nil {

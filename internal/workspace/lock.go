@@ -56,7 +56,7 @@ func (l *locks) acquire(ctx context.Context, path string, weight int64, how int)
 	entry := l.enter(path)
 	if err := entry.sem.Acquire(ctx, weight); err != nil {
 		l.leave(path)
-		return nil, wrapf(context.Cause(ctx), "waiting for %s was stopped", filepath.Base(path))
+		return nil, wrapf(context.Cause(ctx), "stopped waiting for %s", filepath.Base(path))
 	}
 	file, err := flockWait(ctx, path, how)
 	if err != nil {

@@ -77,7 +77,7 @@ func (m *Manager) use(ctx context.Context, repo, base string) (r *mirror, tree s
 		return nil, "", nil, err
 	}
 	if !commitID.MatchString(base) {
-		return nil, "", nil, repoFault("the base %q of %s is not a full commit id", base, r.source)
+		return nil, "", nil, repoFault("the base %q for %s is not a full commit id", base, r.source)
 	}
 	if lock, err = m.locks.shared(ctx, r.useLock()); err != nil {
 		return nil, "", nil, err
@@ -104,11 +104,11 @@ func (r *mirror) makeBootDir() error {
 	}
 	for _, dir := range []string{filepath.Dir(alternates), filepath.Join(r.objects(), "pack"), filepath.Join(r.bootDir(), "known")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return wrapf(err, "cannot write to the cache of %s", r.source)
+			return wrapf(err, "cannot write to the cache for %s", r.source)
 		}
 	}
 	if err := writeFile(alternates, "../../git/objects\n"); err != nil {
-		return wrapf(err, "cannot write to the cache of %s", r.source)
+		return wrapf(err, "cannot write to the cache for %s", r.source)
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (r *mirror) fetch(ctx context.Context, commit string) (tree string, err err
 		err = writeFileSync(r.basePath(commit), tree+"\n")
 	}
 	if err != nil {
-		return "", wrapf(err, "cannot write to the cache of %s", r.source)
+		return "", wrapf(err, "cannot write to the cache for %s", r.source)
 	}
 	return tree, nil
 }
@@ -193,11 +193,11 @@ func (r *mirror) init(ctx context.Context, idLength int) error {
 	}
 	tmp := r.gitDir() + ".tmp"
 	if err := os.RemoveAll(tmp); err != nil {
-		return wrapf(err, "cannot write to the cache of %s", r.source)
+		return wrapf(err, "cannot write to the cache for %s", r.source)
 	}
 	_, err := r.m.git(ctx, call{args: []string{"init", "-q", "--bare", "--template=", "--object-format=" + format, tmp}, dir: r.root})
 	if err != nil {
-		return localFault(err, "cannot create the cache of %s", r.source)
+		return localFault(err, "cannot create the cache for %s", r.source)
 	}
 	err = os.MkdirAll(filepath.Join(tmp, "info"), 0o755)
 	if err == nil {
@@ -207,7 +207,7 @@ func (r *mirror) init(ctx context.Context, idLength int) error {
 		err = os.Rename(tmp, r.gitDir())
 	}
 	if err != nil {
-		return wrapf(err, "cannot write to the cache of %s", r.source)
+		return wrapf(err, "cannot write to the cache for %s", r.source)
 	}
 	return nil
 }
@@ -261,7 +261,7 @@ func (r *mirror) deepen(ctx context.Context) error {
 	removeStaleLocks(r.gitDir())
 	refs, err := r.runDurable(ctx, call{args: []string{"for-each-ref", "--format=%(refname:lstrip=3)", "refs/rgpt/base"}})
 	if err != nil {
-		return localFault(err, "cannot read the cache of %s", r.source)
+		return localFault(err, "cannot read the cache for %s", r.source)
 	}
 	var specs []string
 	for _, commit := range strings.Fields(string(refs)) {
@@ -291,7 +291,7 @@ func removeStaleLocks(dir string) {
 func (r *mirror) markKnown(tree string) error {
 	file, err := os.OpenFile(r.knownPath(tree), os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
-		return wrapf(err, "cannot write to the cache of %s", r.source)
+		return wrapf(err, "cannot write to the cache for %s", r.source)
 	}
 	return file.Close()
 }

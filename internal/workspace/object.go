@@ -256,7 +256,7 @@ func readPacked(store *filesystem.ObjectStorage, kind, id string) ([]byte, error
 		return nil, err
 	}
 	if size > maxObjectBytes {
-		return nil, fmt.Errorf("%w: it has %d bytes", errNeedsGit, size)
+		return nil, fmt.Errorf("%w: it is %d bytes long", errNeedsGit, size)
 	}
 	object, err := store.EncodedObject(plumbing.AnyObject, hash)
 	if err != nil {

@@ -57,7 +57,7 @@ func cleanText(s string) string {
 // message.
 func (m *Manager) Commits(ctx context.Context, repo contract.Repo, stages []contract.Workspace, messages []CommitMessage) (string, error) {
 	if len(stages) != len(messages) {
-		return "", runtimeFault("%d stages have %d commit messages", len(stages), len(messages))
+		return "", runtimeFault("there are %d stages but %d commit messages", len(stages), len(messages))
 	}
 	r, tree, lock, err := m.use(ctx, repo.URL, repo.Base)
 	if err != nil {

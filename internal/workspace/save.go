@@ -81,7 +81,7 @@ func (r *mirror) state(ctx context.Context, of contract.Workspace, tree string, 
 	if len(c.patch) > 0 {
 		digest, err := r.m.options.Blobs.Put(ctx, c.patch)
 		if err != nil {
-			return ws, wrapf(err, "could not store the patch of a workspace")
+			return ws, wrapf(err, "could not store a workspace patch")
 		}
 		ws.Patch = digest
 	}
@@ -120,7 +120,7 @@ func (d *Dir) stage(ctx context.Context) (string, error) {
 		}
 		var ge *gitError
 		if !errors.As(err, &ge) || try == addTries {
-			return "", localFault(err, "could not record the changes of a workspace")
+			return "", localFault(err, "could not record the changes in a workspace")
 		}
 		switch {
 		case d.removeInvalid(ge.stderr):
@@ -128,7 +128,7 @@ func (d *Dir) stage(ctx context.Context) (string, error) {
 			makeAccessible(d.Path())
 			accessible = true
 		default:
-			return "", localFault(err, "could not record the changes of a workspace")
+			return "", localFault(err, "could not record the changes in a workspace")
 		}
 	}
 	return d.writeTree(ctx)
@@ -141,7 +141,7 @@ func (d *Dir) refreshIndex(ctx context.Context) error {
 		return nil
 	}
 	if _, err := d.git(ctx, "read-tree", "--reset", d.ws.Tree); err != nil {
-		return localFault(err, "could not record the changes of a workspace")
+		return localFault(err, "could not record the changes in a workspace")
 	}
 	d.stale = false
 	return nil
@@ -150,7 +150,7 @@ func (d *Dir) refreshIndex(ctx context.Context) error {
 func (d *Dir) writeTree(ctx context.Context) (string, error) {
 	out, err := d.git(ctx, "write-tree")
 	if err != nil {
-		return "", localFault(err, "could not record the changes of a workspace")
+		return "", localFault(err, "could not record the changes in a workspace")
 	}
 	return strings.TrimSpace(string(out)), nil
 }

@@ -26,7 +26,7 @@ func (d *Dir) SaveFile(ctx context.Context, path string) (contract.Workspace, er
 		return d.Save(ctx)
 	}
 	if err != nil {
-		return contract.Workspace{}, wrapf(err, "could not record the change of a workspace")
+		return contract.Workspace{}, wrapf(err, "could not record the change in a workspace")
 	}
 	if tree != d.ws.Tree {
 		if err := d.record(ctx, tree); err != nil {

@@ -134,7 +134,7 @@ func (d *Dir) fits(ctx context.Context, found survey) error {
 		return tooLarge("more than %d files changed; remove generated files or list them in .gitignore", l.files)
 	}
 	if err != nil {
-		return localFault(err, "could not list the changes of a workspace")
+		return localFault(err, "could not list the changes in a workspace")
 	}
 	count, bytes := 0, int64(0)
 	for path := range strings.SplitSeq(strings.TrimRight(out.String(), "\x00"), "\x00") {

@@ -47,7 +47,7 @@ func (m *Manager) Version(ctx context.Context, repo, base string) (string, error
 	}
 	out, err := m.git(ctx, call{args: []string{"ls-remote", "--tags", "--refs", "--", src.address}, dir: m.options.CacheDir, allow: src.allow, net: src.remote()})
 	if err != nil {
-		return "", remoteFault(err, "cannot read the tags of %s", escapePercent(src.String()))
+		return "", remoteFault(err, "cannot read the tags in %s", escapePercent(src.String()))
 	}
 	var versions []string
 	for line := range strings.Lines(string(out)) {

@@ -35,7 +35,7 @@ func (s *Server) commandOperations(api huma.API) {
 		return operation(http.MethodPost, "/api/runs/{id}/"+name, name+"-run", "steering", summary, http.StatusConflict, http.StatusUnprocessableEntity)
 	}
 	for _, c := range []struct{ path, update, summary string }{
-		{"reject", contract.UpdateReject, "Reject the pending request of a run"},
+		{"reject", contract.UpdateReject, "Reject a run's pending request"},
 		{"pause", contract.UpdatePause, "Pause a run after its current work finishes"},
 		{"stop", contract.UpdateStop, "Stop a run; its partial results are kept"},
 	} {
@@ -51,20 +51,20 @@ func (s *Server) commandOperations(api huma.API) {
 			return answered(s.Runs.Steer(ctx, in.ID, c.update, cmd))
 		})
 	}
-	handle(s, api, post("approve", "Approve the pending request of a run, optionally with an edited plan"), s.approve)
+	handle(s, api, post("approve", "Approve a run's pending request, optionally with an edited plan"), s.approve)
 	handle(s, api, post("advance", "Resume a paused run until its next phase, or start a run that never started"), func(ctx context.Context, in *bareCommand) (*body[contract.Ack], error) {
 		return answered(s.Runs.Advance(ctx, in.ID, in.command("advance", given(in.Body))))
 	})
-	handle(s, api, post("resume", "Resume a paused run, or a failed or stopped run from where it ended"), func(ctx context.Context, in *bareCommand) (*body[apitypes.Resumed], error) {
+	handle(s, api, post("resume", "Resume a paused, failed or stopped run from where it left off"), func(ctx context.Context, in *bareCommand) (*body[apitypes.Resumed], error) {
 		return resumed(s.Runs.Resume(ctx, in.ID, in.command("resume", given(in.Body))))
 	})
-	handle(s, api, post("heal", "Apply a heal action to a failed run, or to one that requests help"), s.heal)
+	handle(s, api, post("heal", "Apply a heal action to a failed run or a run that needs help"), s.heal)
 	handle(s, api, post("replay", "Repeat a finished run, starting from a given phase"), s.replay)
 	fork := post("fork", "Start a new run from a step of an existing run")
 	fork.DefaultStatus = http.StatusCreated
 	handle(s, api, fork, s.fork)
-	handle(s, api, post("models", "Switch the model of a run, starting with the next call"), s.switchModel)
-	handle(s, api, post("checks", "Report the result of a check or a review to a run that watches its branch"), s.check)
+	handle(s, api, post("models", "Switch a run's model, starting with the next call"), s.switchModel)
+	handle(s, api, post("checks", "Report a check or review result to a run that is watching its branch"), s.check)
 }
 
 // bareCommand is a command with only a reason.

@@ -40,9 +40,9 @@ func (s *Server) environmentOperations(api huma.API) {
 		_, err := s.Runs.RemoveEnvironment(ctx, in.Digest)
 		return nil, err
 	})
-	handle(s, api, op(http.MethodPost, "/api/environments/find", "find-environment", "Show the setup that would be used for a commit, based on its files; executes nothing", http.StatusConflict, http.StatusUnprocessableEntity), s.findEnvironment)
+	handle(s, api, op(http.MethodPost, "/api/environments/find", "find-environment", "Show the setup that would be used for a commit, based on its files; runs nothing", http.StatusConflict, http.StatusUnprocessableEntity), s.findEnvironment)
 	handle(s, api, op(http.MethodGet, "/api/setups", "list-setups", "List setups defined by people and agents, newest first", http.StatusUnprocessableEntity), s.listSetups)
-	add := op(http.MethodPost, "/api/setups", "add-setup", "Add a setup for a repository, effective from its next run", http.StatusConflict, http.StatusUnprocessableEntity)
+	add := op(http.MethodPost, "/api/setups", "add-setup", "Add a setup for a repository, effective from the next run", http.StatusConflict, http.StatusUnprocessableEntity)
 	add.DefaultStatus = http.StatusCreated
 	handle(s, api, add, s.addSetup)
 	handle(s, api, op(http.MethodDelete, "/api/setups/{id}", "delete-setup", "Revoke a setup; it remains listed", http.StatusConflict), func(ctx context.Context, in *struct {

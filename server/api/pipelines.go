@@ -36,14 +36,14 @@ func (s *Server) pipelineOperations(api huma.API) {
 	})
 	handle(s, api, get("/api/pipeline/{id}/orchestration", "get-orchestration", "Get the whole pipeline: blackboard, votes, messages, errors, reports"), func(ctx context.Context, in *struct {
 		OfPipeline
-		Versions bool `query:"versions" doc:"include every version of the blackboard's entries"`
+		Versions bool `query:"versions" doc:"include all versions of the blackboard entries"`
 	}) (*body[control.Orchestration], error) {
 		return answered(s.pipelines().Orchestration(ctx, in.ID, in.Versions))
 	})
 	handle(s, api, get("/api/pipeline/logs", "get-pipeline-logs", "List messages, writes, votes, errors and status changes, in order"), s.pipelineLogs)
 	handle(s, api, get("/api/checkpoint/report", "get-report", "Get the agents' results so far"), func(ctx context.Context, in *struct {
 		Pipeline int64  `query:"pipeline_id" minimum:"1" doc:"default: the newest pipeline with such a report"`
-		Kind     string `query:"kind" enum:"checkpoint,partial,final" default:"checkpoint" doc:"checkpoint: the report after the agents' first work"`
+		Kind     string `query:"kind" enum:"checkpoint,partial,final" default:"checkpoint" doc:"checkpoint: the report after the agents' independent work"`
 	}) (*body[contract.DeliberationReport], error) {
 		return answered(s.pipelines().Report(ctx, in.Pipeline, cmp.Or(in.Kind, contract.ReportCheckpoint)))
 	})
@@ -58,8 +58,8 @@ func (s *Server) pipelineOperations(api huma.API) {
 		c.Reason = b.Reason
 		return answered(s.pipelines().Stop(ctx, in.ID, c))
 	})
-	handle(s, api, post("/api/pipeline/errors/record", "record-pipeline-error", "Record an error of an agent"), s.recordPipelineError)
-	handle(s, api, post("/api/pipeline/models", "switch-pipeline-models", "Switch the model of a pipeline's agents, starting with their next turn"), s.switchModels)
+	handle(s, api, post("/api/pipeline/errors/record", "record-pipeline-error", "Record an agent error"), s.recordPipelineError)
+	handle(s, api, post("/api/pipeline/models", "switch-pipeline-models", "Switch the model used by a pipeline's agents, starting with their next turn"), s.switchModels)
 	handle(s, api, post("/api/pipeline/revoke", "revoke-agent", "Remove an agent from a pipeline; the others continue"), s.revokeMember)
 	handle(s, api, post("/api/pipeline/failure-context", "failure-context", "Get the failure context of a pipeline, or add a note to it"), s.failureContext)
 }

@@ -46,14 +46,14 @@ func (s *Server) runOperations(api huma.API) {
 		list, err := s.Store.Findings(ctx, in.ID)
 		return answered(findings{store.NotNil(list)}, err)
 	})
-	handle(s, api, get("/api/runs/{id}/artifacts", "list-artifacts", "List the files of a run"), func(ctx context.Context, in *OfRun) (*body[artifacts], error) {
+	handle(s, api, get("/api/runs/{id}/artifacts", "list-artifacts", "List a run's files"), func(ctx context.Context, in *OfRun) (*body[artifacts], error) {
 		if _, err := s.Store.Run(ctx, in.ID); err != nil {
 			return nil, err
 		}
 		list, err := s.Store.Artifacts(ctx, in.ID)
 		return answered(artifacts{store.NotNil(list)}, err)
 	})
-	handle(s, api, get("/api/runs/{id}/interventions", "list-interventions-of-run", "List all interventions of a run"), func(ctx context.Context, in *OfRun) (*body[apitypes.Interventions], error) {
+	handle(s, api, get("/api/runs/{id}/interventions", "list-interventions-of-run", "List all of a run's interventions"), func(ctx context.Context, in *OfRun) (*body[apitypes.Interventions], error) {
 		d, err := s.Views.RecentDetails(ctx, in.ID, 1)
 		return answered(apitypes.Interventions{Interventions: store.NotNil(d.Interventions)}, err)
 	})
@@ -61,7 +61,7 @@ func (s *Server) runOperations(api huma.API) {
 	handle(s, api, get("/api/runs/{id}/timing", "get-timing", "Show how a run spent its time"), func(ctx context.Context, in *OfRun) (*body[control.Timing], error) {
 		return answered(s.Runs.Timing(ctx, in.ID))
 	})
-	rejudge := operation(http.MethodPost, "/api/runs/{id}/rejudge", "rejudge-run", "runs", "Judge a run's recorded plans and test results again under different rules; changes nothing", http.StatusUnprocessableEntity)
+	rejudge := operation(http.MethodPost, "/api/runs/{id}/rejudge", "rejudge-run", "runs", "Re-evaluate a run's recorded plans and test results under different rules; changes nothing", http.StatusUnprocessableEntity)
 	handle(s, api, rejudge, func(ctx context.Context, in *struct {
 		OfRun
 		Body *control.Rules
@@ -89,7 +89,7 @@ type (
 type filters struct {
 	Status  []string `query:"status,explode" maxItems:"20" doc:"only runs with one of these statuses; repeatable"`
 	Phase   string   `query:"phase" doc:"only runs in this phase"`
-	Project string   `query:"project" doc:"only runs of this project"`
+	Project string   `query:"project" doc:"only runs in this project"`
 	Error   string   `query:"error" doc:"only runs that failed with this error class"`
 	Text    string   `query:"text" doc:"only runs with this text in the goal"`
 	Waiting bool     `query:"waiting" doc:"true: only runs waiting for a person"`
@@ -111,7 +111,7 @@ func (in *filters) filter() (f store.Filter, err error) {
 	}
 	if in.Waiting {
 		if len(f.Status) > 0 && !slices.Contains(f.Status, contract.StatusWaitingForApproval) {
-			return f, apitypes.BadRequest(fmt.Sprintf("status and waiting: only runs with status %s wait for a person", contract.StatusWaitingForApproval))
+			return f, apitypes.BadRequest(fmt.Sprintf("status and waiting: only runs with status %s can wait for a person", contract.StatusWaitingForApproval))
 		}
 		f.Status = []contract.Status{contract.StatusWaitingForApproval}
 	}

@@ -24,7 +24,7 @@ type webhooks struct {
 // madeWebhook is a new webhook with its secret, which no other response contains.
 type madeWebhook struct {
 	store.Webhook
-	Secret string `json:"secret" doc:"signs deliveries; shown only in this response"`
+	Secret string `json:"secret" doc:"signing secret for deliveries; shown only in this response"`
 }
 
 // deliveryPlace is a position in the list of deliveries.
@@ -54,7 +54,7 @@ func (s *Server) webhookOperations(api huma.API) {
 	handle(s, api, op(http.MethodGet, "/{id}", "get-webhook", "Get a webhook and its status"), func(ctx context.Context, in *OfWebhook) (*body[store.Webhook], error) {
 		return answered(s.Store.Webhook(ctx, in.ID))
 	})
-	handle(s, api, op(http.MethodPatch, "/{id}", "change-webhook", "Change the given fields; enable a disabled webhook", http.StatusConflict, http.StatusUnprocessableEntity), s.changeWebhook)
+	handle(s, api, op(http.MethodPatch, "/{id}", "change-webhook", "Change the given fields, or enable a disabled webhook", http.StatusConflict, http.StatusUnprocessableEntity), s.changeWebhook)
 	handle(s, api, op(http.MethodDelete, "/{id}", "delete-webhook", "Remove a webhook and its delivery log"), func(ctx context.Context, in *struct {
 		OfWebhook
 		Keyed
@@ -68,7 +68,7 @@ func (s *Server) webhookOperations(api huma.API) {
 		return answered(s.Hooks.Test(ctx, in.ID, in.id("test", in.ID)))
 	})
 	handle(s, api, op(http.MethodGet, "/{id}/deliveries", "list-deliveries", "List deliveries with their attempts, newest first"), s.listDeliveries)
-	again := op(http.MethodPost, "/{id}/deliveries/{delivery}/redeliver", "redeliver", "Send a delivery again, with the full number of attempts", http.StatusConflict)
+	again := op(http.MethodPost, "/{id}/deliveries/{delivery}/redeliver", "redeliver", "Resend a delivery, with the full number of attempts", http.StatusConflict)
 	again.DefaultStatus = http.StatusAccepted
 	handle(s, api, again, func(ctx context.Context, in *struct {
 		OfWebhook
@@ -84,7 +84,7 @@ func (s *Server) createWebhook(ctx context.Context, in *struct {
 	Body struct {
 		URL         string   `json:"url" minLength:"1" doc:"http or https, without user and password"`
 		Events      []string `json:"events,omitempty" doc:"event types, or patterns such as run.* and *.failed; default: all"`
-		Project     string   `json:"project,omitempty" doc:"only events of this project's runs"`
+		Project     string   `json:"project,omitempty" doc:"only events from this project's runs"`
 		Description string   `json:"description,omitempty"`
 		Secret      string   `json:"secret,omitempty" doc:"whsec_ followed by 24 to 64 random bytes in base64; default: generated"`
 		Enabled     *bool    `json:"enabled,omitempty" doc:"default: true"`

@@ -140,7 +140,7 @@ func (s *Server) changePatch(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	case p.cut: // a truncated patch must not be mistaken for the whole
-		return fault.New(contract.ClassHuman, contract.CodeTooLarge, "this change exceeds the limit of %s for a combined patch; see the artifacts of run %d for all of it", ui.Size(shownPatchBytes), id)
+		return fault.New(contract.ClassHuman, contract.CodeTooLarge, "this change exceeds the limit of %s for a combined patch; see the artifacts of run %d for the whole change", ui.Size(shownPatchBytes), id)
 	}
 	name := fmt.Sprintf("run-%d.patch", id)
 	if source.Name != "" {

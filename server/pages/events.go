@@ -52,7 +52,7 @@ func eventPlace(q url.Values, l ui.EventList) (from int64, up bool, err error) {
 	number := func(name string) int64 {
 		n, wrong := strconv.ParseInt(q.Get(name), 10, 64)
 		if wrong != nil {
-			err = apitypes.BadRequest(name + ": must be a position in the list of events")
+			err = apitypes.BadRequest(name + ": must be a position in the event list")
 		}
 		return max(n, -n)
 	}

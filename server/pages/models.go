@@ -96,7 +96,7 @@ func providerRow(name, kind, key string, known []ui.KnownModel) ui.ProviderRow {
 	case last.LastStatus == "failed":
 		row.State, row.Word = ui.Failed, "Last call failed"
 	default:
-		row.State, row.Word = ui.Done, "Answers"
+		row.State, row.Word = ui.Done, "Responding"
 	}
 	return row
 }
@@ -115,7 +115,7 @@ func (s *Server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) 
 		if view, err := s.Runs.State(ctx, h.Run.ID); err == nil {
 			now = view.Models
 		} else {
-			m.Live, m.Reason = false, "The run's workflow is not responding, so this page shows the models with which the run started. Nothing is lost; try again shortly."
+			m.Live, m.Reason = false, "The run's workflow is not responding, so this page shows the models that the run started with. Nothing is lost; try again shortly."
 			if errors.Is(err, store.ErrNotFound) {
 				return nil, err
 			}

@@ -65,7 +65,7 @@ func planQuery(run int64, v url.Values) (q ui.PlanQuery, err error) {
 	for name, to := range map[string]*int64{"version": &q.Version, "against": &q.Against} {
 		if text := v.Get(name); text != "" {
 			if *to, err = strconv.ParseInt(text, 10, 64); err != nil || *to < 1 {
-				return q, apitypes.BadRequest(name + ": must be a version number of the plan")
+				return q, apitypes.BadRequest(name + ": must be a plan version number")
 			}
 		}
 	}

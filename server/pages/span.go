@@ -150,7 +150,7 @@ func messageSections(m views.Spoken, open bool) (out []ui.Section) {
 func textSection(title, text string, size int64, open bool) ui.Section {
 	s := ui.Section{Title: title, Text: ui.Cut(text, shownText), Open: open}
 	if int64(len(s.Text)) < size {
-		s.Note = fmt.Sprintf("Truncated: only the beginning of %s is shown. The log contains all of it.", ui.Size(size))
+		s.Note = fmt.Sprintf("Truncated: only the beginning of %s is shown. The log contains the full text.", ui.Size(size))
 	}
 	return s
 }
@@ -248,7 +248,7 @@ func (s *Server) patchSection(ctx context.Context, before, after string) ([]ui.S
 	if files == 0 {
 		return nil, nil
 	}
-	section := ui.Section{Title: "Change", Text: ui.Cut(changed.String(), shownPatch), Patch: true, Open: true, Note: "For each file changed here, all its changes since the base commit of the run."}
+	section := ui.Section{Title: "Change", Text: ui.Cut(changed.String(), shownPatch), Patch: true, Open: true, Note: "All changes since the run's base commit, for each file changed here."}
 	if changed.Len() > shownPatch {
 		section.Note += fmt.Sprintf(" Truncated: only the beginning of %s is shown.", ui.Size(int64(changed.Len())))
 	}
@@ -281,7 +281,7 @@ func (s *Server) checkSpan(ctx context.Context, run, execution int64, id string)
 		{Name: "findings", Value: fmt.Sprintf("%d major, %d medium, %d minor", c.Result.Major, c.Result.Medium, c.Result.Minor)},
 		{Name: "why", Value: ui.Words(c.Result.Code)},
 		{Name: "tests", Value: "All tests", Href: fmt.Sprintf("/runs/%d/tests?execution=%d", run, execution)},
-		{Name: "log", Value: "Log of the tester", Href: fmt.Sprintf("/runs/%d/logs?execution=%d", run, execution)},
+		{Name: "log", Value: "Tester log", Href: fmt.Sprintf("/runs/%d/logs?execution=%d", run, execution)},
 	}
 	if c.Result.Message != "" {
 		d.Sections = append(d.Sections, textSection("Message", c.Result.Message, int64(len(c.Result.Message)), true))
@@ -304,7 +304,7 @@ func (s *Server) healSpan(ctx context.Context, run, id int64) (*ui.SpanDetail, e
 	d.Facts = []ui.Fact{
 		{Name: "number", Value: strconv.Itoa(h.Number)}, {Name: "in", Value: where(h.Phase, h.Step)},
 		{Name: "for", Value: string(h.ErrorType) + " " + ui.Words(h.ErrorCode)}, {Name: "cause", Value: ui.Cut(h.RootCause, 600)},
-		{Name: "asked by", Value: ui.Cut(h.AskedBy, 80)}, {Name: "returned to", Value: string(out.Back)}, {Name: "result", Value: ui.Cut(out.Result, 400)},
+		{Name: "requested by", Value: ui.Cut(h.AskedBy, 80)}, {Name: "returned to", Value: string(out.Back)}, {Name: "result", Value: ui.Cut(out.Result, 400)},
 	}
 	if out.Usage != nil {
 		d.Facts = append(d.Facts, usageFacts(*out.Usage)...)
@@ -324,7 +324,7 @@ func (s *Server) healSpan(ctx context.Context, run, id int64) (*ui.SpanDetail, e
 		}
 		text, err := json.MarshalIndent(part.values, "", "  ")
 		if err != nil {
-			return nil, fmt.Errorf("write the changes of heal %d: %w", id, err)
+			return nil, fmt.Errorf("write the changes made by heal %d: %w", id, err)
 		}
 		d.Sections = append(d.Sections, textSection(part.title, string(text), int64(len(text)), true))
 	}

@@ -78,7 +78,7 @@ func timelineQuery(run int64, v url.Values) (q ui.TimelineQuery, err error) {
 	}
 	for _, name := range strings.FieldsFunc(v.Get("hide"), func(r rune) bool { return r == ',' }) {
 		if !slices.Contains(views.SpanKinds(), views.SpanKind(name)) {
-			return q, apitypes.BadRequest("hide: must be a list of any of model, tool, test, heal, wait")
+			return q, apitypes.BadRequest("hide: must be a list containing any of model, tool, test, heal, wait")
 		}
 		if k := views.SpanKind(name); !slices.Contains(q.Hidden, k) {
 			q.Hidden = append(q.Hidden, k)

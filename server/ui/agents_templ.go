@@ -198,7 +198,7 @@ func Agents(p AgentsPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "</span></header><div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">Agents of the workers, offline ones last</caption> <thead><tr><th>State</th><th>Agent</th><th class=\"grow\">Host</th><th>Working on</th><th>Version</th><th class=\"num\">Done / failed</th><th class=\"num\">CPU</th><th class=\"num\">Memory</th><th class=\"num\">Heartbeat</th></tr></thead> <tbody>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "</span></header><div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">Worker agents, offline agents last</caption> <thead><tr><th>State</th><th>Agent</th><th class=\"grow\">Host</th><th>Working on</th><th>Version</th><th class=\"num\">Done / failed</th><th class=\"num\">CPU</th><th class=\"num\">Memory</th><th class=\"num\">Heartbeat</th></tr></thead> <tbody>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -278,7 +278,7 @@ func Agents(p AgentsPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<table class=\"table rows\"><caption class=\"sr\">Task queues of the roles</caption> <thead><tr><th>Role</th><th>Queue</th><th class=\"num\">Workers</th><th class=\"num\">Waiting</th><th class=\"num\">Oldest wait</th><th class=\"num\">In / s</th><th class=\"num\">Out / s</th><th class=\"grow\">Backlog</th></tr></thead> <tbody>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<table class=\"table rows\"><caption class=\"sr\">Task queues by role</caption> <thead><tr><th>Role</th><th>Queue</th><th class=\"num\">Workers</th><th class=\"num\">Waiting</th><th class=\"num\">Oldest wait</th><th class=\"num\">Added / s</th><th class=\"num\">Started / s</th><th class=\"grow\">Backlog</th></tr></thead> <tbody>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -412,27 +412,27 @@ func Agents(p AgentsPage) templ.Component {
 							return templ_7745c5c3_Err
 						}
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "</td><td class=\"num\" data-label=\"in\">")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "</td><td class=\"num\" data-label=\"added\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var21 string
 					templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%.1f", q.AddRate))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `agents.templ`, Line: 109, Col: 73}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `agents.templ`, Line: 109, Col: 76}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "</td><td class=\"num\" data-label=\"out\">")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "</td><td class=\"num\" data-label=\"started\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var22 string
 					templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%.1f", q.DispatchRate))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `agents.templ`, Line: 110, Col: 79}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `agents.templ`, Line: 110, Col: 83}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 					if templ_7745c5c3_Err != nil {
@@ -442,7 +442,7 @@ func Agents(p AgentsPage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = Sparkline(q.History, fmt.Sprintf("backlog of %s: now %d", q.Name, q.Backlog)).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = Sparkline(q.History, fmt.Sprintf("%s backlog: currently %d", q.Name, q.Backlog)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

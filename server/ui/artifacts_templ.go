@@ -113,7 +113,7 @@ func ArtifactsTab(l ArtifactList) templ.Component {
 				}
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<div class=\"tablebox\"><table class=\"table rows\" data-rows><caption class=\"sr\">Files of the run</caption> <thead><tr><th class=\"grow\">Name</th><th>Type</th><th>Of</th><th class=\"num\">Size</th><th class=\"num\">Age</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<div class=\"tablebox\"><table class=\"table rows\" data-rows><caption class=\"sr\">Run files</caption> <thead><tr><th class=\"grow\">Name</th><th>Type</th><th>Of</th><th class=\"num\">Size</th><th class=\"num\">Age</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -550,7 +550,7 @@ func ArtifactTab(p ArtifactPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = Note(Queued, "A Playwright trace.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var25), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Note(Queued, "Playwright trace").Render(templ.WithChildren(ctx, templ_7745c5c3_Var25), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -386,11 +386,11 @@ func askPlan(a Ask) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		templ_7745c5c3_Err = Do(Command{Name: "approve", Label: "Approve the plan", Icon: "check", Class: "primary", Key: "a", Href: answerHref(a, "approve"), Body: answerBody(a), Reason: true,
-			Ask: fmt.Sprintf("Approve this plan? The builder will carry out %s of run %d.", plural(len(a.Plan.Steps), "step", "steps"), a.Run.ID)}).Render(ctx, templ_7745c5c3_Buffer)
+			Ask: fmt.Sprintf("Approve this plan? The builder will carry out %s for run %d.", plural(len(a.Plan.Steps), "step", "steps"), a.Run.ID)}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = reject(a, "Reject", fmt.Sprintf("Reject this plan? Run %d fails; if you resume it, the planner makes a new plan based on your reason.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = reject(a, "Reject", fmt.Sprintf("Reject this plan? Run %d fails; if you resume it, the planner writes a new plan based on your reason.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -852,7 +852,7 @@ func askHelp(a Ask) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 66, " <span class=\"dim\">Without an answer, the run continues after the wait.</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 66, " <span class=\"dim\">If you do nothing, the run continues when the limit resets.</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

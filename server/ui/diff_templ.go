@@ -627,7 +627,7 @@ func diffChoice(p DiffPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<form class=\"filters push\" method=\"get\" data-submit><label class=\"line\"><span class=\"dim\">Attempts of the</span> <select name=\"phase\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<form class=\"filters push\" method=\"get\" data-submit><label class=\"line\"><span class=\"dim\">Attempts by the</span> <select name=\"phase\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -70,7 +70,7 @@ func Environments(p EnvironmentsPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<div class=\"scroll\"><table class=\"table rows\"><thead><tr><th>Digest</th><th>Repository</th><th>Content</th><th>Size</th><th>Files</th><th>Took</th><th>Used</th><th>Built by</th><th>In use</th></tr></thead> <tbody>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<div class=\"scroll\"><table class=\"table rows\"><thead><tr><th>Digest</th><th>Repository</th><th>Content</th><th>Size</th><th>Files</th><th>Setup time</th><th>Last used</th><th>Built by</th><th>In use</th></tr></thead> <tbody>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -443,11 +443,11 @@ func keysDialog() templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = key("[ ]", "Previous, next tab").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = key("[ ]", "Previous or next tab").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = key("a", "Approve the run's question (with confirmation), or continue a pipeline").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = key("a", "Approve the run's request (with confirmation), or continue a pipeline").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -127,7 +127,7 @@ func Models(p ModelsPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<table class=\"table rows\"><caption class=\"sr\">Model of each agent</caption> <thead><tr><th>Agent</th><th class=\"grow\">Model and its setting</th><th class=\"num\">$ per 1M, in / out</th><th class=\"num\" title=\"calls to the model by all agents\">Calls today</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<table class=\"table rows\"><caption class=\"sr\">Models by agent</caption> <thead><tr><th>Agent</th><th class=\"grow\">Model and setting</th><th class=\"num\">$ per 1M, in / out</th><th class=\"num\" title=\"calls to this model by all agents\">Calls today</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -353,7 +353,7 @@ func Models(p ModelsPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, ", in use first</span></header><div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">Known models and their use today</caption> <thead><tr><th class=\"grow\">Model</th><th class=\"num\">Context</th><th class=\"num\">Max output</th><th class=\"num\">In / out, $ per 1M</th><th class=\"num\">Calls</th><th class=\"num\">Failed</th><th class=\"num\">Tokens</th><th class=\"num\">Median</th><th class=\"num\">Cost</th><th>Last call</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, ", in use first</span></header><div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">Known models and today's usage</caption> <thead><tr><th class=\"grow\">Model</th><th class=\"num\">Context</th><th class=\"num\">Max output</th><th class=\"num\">In / out, $ per 1M</th><th class=\"num\">Calls</th><th class=\"num\">Failed</th><th class=\"num\">Tokens</th><th class=\"num\">Median</th><th class=\"num\">Cost</th><th>Last call</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -626,7 +626,7 @@ func RunModelsTab(m RunModels) templ.Component {
 			templ_7745c5c3_Var31 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<section class=\"box flat\" id=\"run-models\"><header><h2>Models of this run</h2><span class=\"dim\">a switch takes effect with the next call; the run record retains the original models</span></header><div class=\"body\"><table class=\"table rows\"><caption class=\"sr\">Model of each agent</caption> <thead><tr><th>Agent</th><th class=\"grow\">Model</th><th class=\"num\">Calls</th><th class=\"num\">Tokens</th><th class=\"num\">Cost</th><th>Switch to</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<section class=\"box flat\" id=\"run-models\"><header><h2>This run's models</h2><span class=\"dim\">a switch takes effect with the next call; the run record retains the original models</span></header><div class=\"body\"><table class=\"table rows\"><caption class=\"sr\">Models by agent</caption> <thead><tr><th>Agent</th><th class=\"grow\">Model</th><th class=\"num\">Calls</th><th class=\"num\">Tokens</th><th class=\"num\">Cost</th><th>Switch to</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

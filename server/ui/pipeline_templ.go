@@ -1007,11 +1007,11 @@ func noRecovery(q store.Pipeline) string {
 	case q.Settings.Recoveries == 0:
 		return "No further attempt: recoveries are disabled. Manual review is required."
 	case q.Attempt > q.Settings.Recoveries:
-		return fmt.Sprintf("No further attempt: this is the last of %d. Manual review is required.", q.Settings.Recoveries+1)
+		return fmt.Sprintf("No further attempt: this was the last of %d attempts. Manual review is required.", q.Settings.Recoveries+1)
 	case q.Status == contract.PipelineFailed && q.Failure != nil && q.Failure.Class != contract.ClassInfra && q.Failure.Class != contract.ClassLLM:
 		return "Not recovered: the same agents would fail in the same way. Fix the cause and spawn the pipeline again."
 	}
-	return "No further attempt followed."
+	return "No further attempt was made."
 }
 
 func failureContext(c contract.FailureContext) templ.Component {
@@ -1209,9 +1209,9 @@ func continuePanel(p PipelinePage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var49 string
-		templ_7745c5c3_Var49, templ_7745c5c3_Err = templ.JoinStringErrs(openingWords(p.Pipeline) + " If you continue, they see each other's results, propose, evaluate and vote. Without an answer, the pipeline is stopped.")
+		templ_7745c5c3_Var49, templ_7745c5c3_Err = templ.JoinStringErrs(openingWords(p.Pipeline) + " If you continue, they see each other's results, propose, evaluate and vote. If nobody answers, the pipeline stops.")
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 321, Col: 170}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 321, Col: 165}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var49))
 		if templ_7745c5c3_Err != nil {
@@ -1227,14 +1227,14 @@ func continuePanel(p PipelinePage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 97, "<form class=\"stack\"><details class=\"fold\"><summary>Change the model or the time limit</summary><div class=\"fields\"><label class=\"field\"><span>Model of all agents, effective immediately</span><input type=\"text\" name=\"model\" maxlength=\"200\" placeholder=\"provider/model\"></label> <label class=\"field\"><span>Time limit of the exchange, in seconds</span><input type=\"number\" name=\"timeout\" min=\"1\" max=\"86400\" placeholder=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 97, "<form class=\"stack\"><details class=\"fold\"><summary>Change the model or the time limit</summary><div class=\"fields\"><label class=\"field\"><span>Model for all agents, effective immediately</span><input type=\"text\" name=\"model\" maxlength=\"200\" placeholder=\"provider/model\"></label> <label class=\"field\"><span>Exchange time limit, in seconds</span><input type=\"number\" name=\"timeout\" min=\"1\" max=\"86400\" placeholder=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var50 string
 		templ_7745c5c3_Var50, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%.0f", p.Pipeline.Settings.ExchangeTime(p.Pipeline.Task).Seconds()))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 330, Col: 228}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 330, Col: 221}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var50))
 		if templ_7745c5c3_Err != nil {
@@ -1460,7 +1460,7 @@ func decisionDetails(id int64, d *contract.Decision) templ.Component {
 							return templ_7745c5c3_Err
 						}
 						var templ_7745c5c3_Var57 string
-						templ_7745c5c3_Var57, templ_7745c5c3_Err = templ.JoinStringErrs("objection of " + string(r.By) + ":")
+						templ_7745c5c3_Var57, templ_7745c5c3_Err = templ.JoinStringErrs("objection by " + string(r.By) + ":")
 						if templ_7745c5c3_Err != nil {
 							return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 408, Col: 60}
 						}
@@ -1917,7 +1917,7 @@ func PipelineTextPage(p PipelineText) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = Head([]Crumb{{"Pipelines", "/pipelines"}, {fmt.Sprintf("#%d", p.Pipeline), PipelineHref(p.Pipeline)}, {"text", ""}}, "Text of the deliberation").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Head([]Crumb{{"Pipelines", "/pipelines"}, {fmt.Sprintf("#%d", p.Pipeline), PipelineHref(p.Pipeline)}, {"text", ""}}, "Deliberation text").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -2323,7 +2323,7 @@ func memberFacts(p PipelinePage, m contract.MemberView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = Meter(m.Progress, 1, progressState(m), fmt.Sprintf("%s has finished %.0f%%", m.Member, 100*m.Progress)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = Meter(m.Progress, 1, progressState(m), fmt.Sprintf("%s is %.0f%% done", m.Member, 100*m.Progress)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -3381,9 +3381,9 @@ func entryHead(e contract.Entry) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var140 string
-			templ_7745c5c3_Var140, templ_7745c5c3_Err = templ.JoinStringErrs("of " + Cut(strings.Join(e.From, ", "), 300))
+			templ_7745c5c3_Var140, templ_7745c5c3_Err = templ.JoinStringErrs("from " + Cut(strings.Join(e.From, ", "), 300))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 828, Col: 79}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 828, Col: 81}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var140))
 			if templ_7745c5c3_Err != nil {
@@ -3538,9 +3538,9 @@ func thread(p PipelinePage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var147 string
-			templ_7745c5c3_Var147, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%d, %d direct", n, p.Pipeline.Metrics.DirectMessages))
+			templ_7745c5c3_Var147, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%d (%d direct)", n, p.Pipeline.Metrics.DirectMessages))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 862, Col: 90}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 862, Col: 91}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var147))
 			if templ_7745c5c3_Err != nil {
@@ -3689,7 +3689,7 @@ func votesBox(p PipelinePage, ballots []Ballot) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 292, "<table class=\"table top\"><caption class=\"sr\">Versions of syntheses and the votes on them</caption> <thead><tr><th>Version</th>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 292, "<table class=\"table top\"><caption class=\"sr\">Synthesis versions and their votes</caption> <thead><tr><th>Version</th>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -3900,7 +3900,7 @@ func scoreBox(p store.Pipeline) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 314, "<table class=\"table\"><caption class=\"sr\">Parts of the score</caption> <thead><tr><th>Part</th><th class=\"grow\">Why</th><th class=\"num\">Points</th><th class=\"num\">Of</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 314, "<table class=\"table\"><caption class=\"sr\">Score breakdown</caption> <thead><tr><th>Part</th><th class=\"grow\">Why</th><th class=\"num\">Points</th><th class=\"num\">Of</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -4024,9 +4024,9 @@ func metricsBox(p store.Pipeline) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var167 string
-		templ_7745c5c3_Var167, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%d, %d direct", m.TotalMessages, m.DirectMessages))
+		templ_7745c5c3_Var167, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%d (%d direct)", m.TotalMessages, m.DirectMessages))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 987, Col: 95}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 987, Col: 96}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var167))
 		if templ_7745c5c3_Err != nil {
@@ -4127,7 +4127,7 @@ func metricsBox(p store.Pipeline) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Analysis) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 335, "<p class=\"dim\">These numbers show nothing unusual.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 335, "<p class=\"dim\">Nothing unusual in these metrics.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -4394,9 +4394,9 @@ func refusedBox(p PipelinePage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var183 string
-				templ_7745c5c3_Var183, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%d more rejections were only counted", more))
+				templ_7745c5c3_Var183, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%d more rejections were counted but not recorded", more))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 1085, Col: 82}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 1085, Col: 94}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var183))
 				if templ_7745c5c3_Err != nil {
@@ -4407,7 +4407,7 @@ func refusedBox(p PipelinePage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 361, "</header><div class=\"body\"><table class=\"table top\"><caption class=\"sr\">Rejected moves and recorded errors of agents, in order</caption> <thead><tr><th>Time</th><th>Agent</th><th class=\"grow\">What</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 361, "</header><div class=\"body\"><table class=\"table top\"><caption class=\"sr\">Agents' rejected moves and recorded errors, in order</caption> <thead><tr><th>Time</th><th>Agent</th><th class=\"grow\">What</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -4848,9 +4848,9 @@ func limitsBox(s contract.DeliberationSettings, exchange time.Duration) templ.Co
 			}
 		} else {
 			var templ_7745c5c3_Var204 string
-			templ_7745c5c3_Var204, templ_7745c5c3_Err = templ.JoinStringErrs("waits " + Lasted(s.ContinueWait) + " for a person to continue")
+			templ_7745c5c3_Var204, templ_7745c5c3_Err = templ.JoinStringErrs("waits up to " + Lasted(s.ContinueWait) + " for a person to continue")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 1194, Col: 72}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 1194, Col: 78}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var204))
 			if templ_7745c5c3_Err != nil {
@@ -4963,9 +4963,9 @@ func inheritedBox(in contract.Inherited) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var210 string
-		templ_7745c5c3_Var210, templ_7745c5c3_Err = templ.JoinStringErrs(plural(len(in.Entries), "entry", "entries") + " of the blackboard")
+		templ_7745c5c3_Var210, templ_7745c5c3_Err = templ.JoinStringErrs(plural(len(in.Entries), "blackboard entry", "blackboard entries"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 1219, Col: 86}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 1219, Col: 85}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var210))
 		if templ_7745c5c3_Err != nil {

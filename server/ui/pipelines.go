@@ -166,7 +166,7 @@ func sectionWord(s contract.Section) (word, what string) {
 	case contract.SectionSynthesis:
 		return "Synthesis", "Combined proposals to vote on."
 	case contract.SectionConsensus:
-		return "Consensus", "The agreement of ALPHA and BETA, or GAMMA's decision."
+		return "Consensus", "The agreement between ALPHA and BETA, or GAMMA's decision."
 	}
 	return capital(Words(s)), ""
 }
@@ -361,9 +361,9 @@ func gammaWhy(r contract.GammaReason, s contract.DeliberationSettings) string {
 	case contract.GammaComplexity:
 		return fmt.Sprintf("the complexity exceeded %.2f", s.GammaComplexityOver)
 	case contract.GammaSuccess:
-		return "ALPHA and BETA are done: GAMMA reviews their agreement"
+		return "ALPHA and BETA finished, and their agreement needed a review"
 	case contract.GammaRecovery:
-		return "an earlier attempt failed: GAMMA joins from the start"
+		return "an earlier attempt failed, so GAMMA joined at the start"
 	case contract.GammaForced:
 		return "requested when the pipeline was spawned"
 	}
@@ -377,12 +377,12 @@ func gammaWhen(s contract.DeliberationSettings) string {
 		when = append(when, "when an agent makes no progress for "+Lasted(s.GammaStuckAfter))
 	}
 	if s.GammaConflictAt > 0 {
-		when = append(when, fmt.Sprintf("at %d unresolved proposals", s.GammaConflictAt))
+		when = append(when, fmt.Sprintf("when %d proposals are unresolved", s.GammaConflictAt))
 	}
 	if s.GammaComplexityOver > 0 {
-		when = append(when, fmt.Sprintf("at a complexity above %.2f", s.GammaComplexityOver))
+		when = append(when, fmt.Sprintf("when the complexity exceeds %.2f", s.GammaComplexityOver))
 	}
-	return strings.Join(append(when, "and to validate the agreement of ALPHA and BETA once both are done"), ", ")
+	return strings.Join(append(when, "and to validate the agreement between ALPHA and BETA once both are done"), ", ")
 }
 
 // abortWords explains why a deliberation was aborted.

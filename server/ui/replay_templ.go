@@ -356,7 +356,7 @@ func replayChosen(p ReplayPage, point ReplayPoint) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, " of work</dd></div>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "</dd></div>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -392,7 +392,7 @@ func replayChosen(p ReplayPage, point ReplayPoint) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, "</div><label class=\"field\"><span>Reason (recorded, and given to the next attempt)</span><textarea name=\"reason\" rows=\"2\" maxlength=\"4000\"></textarea></label><div class=\"line\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, "</div><label class=\"field\"><span>Reason (recorded and passed to the next attempt)</span><textarea name=\"reason\" rows=\"2\" maxlength=\"4000\"></textarea></label><div class=\"line\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -485,7 +485,7 @@ func modelFields(p ReplayPage) templ.Component {
 }
 
 func releaseWords(r store.Run) string {
-	return fmt.Sprintf("%s is released at %s. If the result differs, the branch is replaced, unless someone else has moved it.", Cut(r.ReleaseBranch, 120), Short(r.ReleaseCommit))
+	return fmt.Sprintf("%s was released at %s. If the result differs, the branch will be replaced unless someone else has moved it.", Cut(r.ReleaseBranch, 120), Short(r.ReleaseCommit))
 }
 
 func replayCommand(p ReplayPage, point ReplayPoint) Command {
@@ -495,7 +495,7 @@ func replayCommand(p ReplayPage, point ReplayPoint) Command {
 	}
 	if p.Head.Run.ReleaseBranch != "" {
 		c.Class = "danger"
-		c.Ask = fmt.Sprintf("Replay run %d and overwrite its release? %s Repeated: %s.", p.Head.Run.ID, releaseWords(p.Head.Run), listed(point.Repeated))
+		c.Ask = fmt.Sprintf("Replay run %d and overwrite its release? %s Phases and steps to repeat: %s.", p.Head.Run.ID, releaseWords(p.Head.Run), listed(point.Repeated))
 	}
 	return c
 }
@@ -789,14 +789,14 @@ func continueForm(p ReplayPage) templ.Component {
 		}
 		switch StateOf(p.Head.Run.Status) {
 		case Failed, Stopped:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 56, "<p>Finished work is kept; the run continues from where it ended")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 56, "<p>Finished work is kept; the run continues from where it stopped")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var31 string
 			templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinStringErrs(endedIn(p.Head.Run))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `replay.templ`, Line: 235, Col: 89}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `replay.templ`, Line: 235, Col: 91}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var31))
 			if templ_7745c5c3_Err != nil {
@@ -807,7 +807,7 @@ func continueForm(p ReplayPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case Paused:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 58, "<p>The run is paused. Resume continues it; One phase continues it only until the next phase.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 58, "<p>The run is paused. <strong>Resume</strong> continues it; <strong>One phase</strong> runs it only until the next phase.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

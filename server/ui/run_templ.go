@@ -380,7 +380,7 @@ func runLinks(h RunHead) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "\" data-download=\"zip\" title=\"All files of the run, as an archive\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "\" data-download=\"zip\" title=\"All run files as an archive\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1066,7 +1066,7 @@ func Actions(r store.Run, q *views.Question) []Command {
 		}
 		return []Command{stop}
 	case Failed, Stopped:
-		resume.Ask = fmt.Sprintf("Resume run %d from where it ended? Finished work is not repeated.", r.ID)
+		resume.Ask = fmt.Sprintf("Resume run %d from where it stopped? Finished work is not repeated.", r.ID)
 		return []Command{resume}
 	default:
 		if r.StayingUntil != nil {

@@ -486,7 +486,7 @@ func Questions(list []views.Question) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, ")</h2></header><div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">Questions of runs, earliest deadline first</caption> <thead class=\"sr\"><tr><th>Run</th><th>Question</th><th>Project</th><th>Deadline</th><th>Answer</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, ")</h2></header><div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">Questions from runs, earliest deadline first</caption> <thead class=\"sr\"><tr><th>Run</th><th>Question</th><th>Project</th><th>Deadline</th><th>Answer</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

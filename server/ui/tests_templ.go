@@ -186,7 +186,7 @@ func testAttempts(t TestsPage) templ.Component {
 			templ_7745c5c3_Var2 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<nav class=\"line\" aria-label=\"Attempts of the tester\"><span class=\"dim\">Attempt</span><div class=\"seg\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<nav class=\"line\" aria-label=\"Tester attempts\"><span class=\"dim\">Attempt</span><div class=\"seg\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -539,9 +539,9 @@ func checksBox(t TestsPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var19 string
-		templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(plural(len(t.Checks), "check", "checks") + ", " + Lasted(checksTook(t.Checks)) + " of work")
+		templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(plural(len(t.Checks), "check", "checks") + ", " + Lasted(checksTook(t.Checks)) + " in total")
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `tests.templ`, Line: 179, Col: 114}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `tests.templ`, Line: 179, Col: 115}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 		if templ_7745c5c3_Err != nil {
@@ -557,7 +557,7 @@ func checksBox(t TestsPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<table class=\"table rows top\"><caption class=\"sr\">Checks of this attempt</caption> <thead><tr><th>State</th><th class=\"grow\">Check</th><th>Kind</th><th class=\"num\">Tests</th><th class=\"num\">Findings</th><th class=\"num\">Took</th><th>Output</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<table class=\"table rows top\"><caption class=\"sr\">Checks in this attempt</caption> <thead><tr><th>State</th><th class=\"grow\">Check</th><th>Kind</th><th class=\"num\">Tests</th><th class=\"num\">Findings</th><th class=\"num\">Took</th><th>Output</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1098,7 +1098,7 @@ func noCases(t TestsPage) string {
 	case t.Shown.FinishedAt == nil:
 		return "No test has finished yet."
 	}
-	return "The checks of this attempt reported no tests."
+	return "The checks in this attempt reported no tests."
 }
 
 func casePager(t TestsPage) templ.Component {

@@ -431,7 +431,7 @@ func timelineBar(t *Timeline) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, "</span><nav class=\"seg\" aria-label=\"Shown as\"><a href=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, "</span><nav class=\"seg\" aria-label=\"View as\"><a href=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1205,7 +1205,7 @@ func timelineTable(t *Timeline) templ.Component {
 			templ_7745c5c3_Var67 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 104, "<div class=\"tablebox scroll\" id=\"timeline\" data-charts><table class=\"table rows\" data-rows><caption class=\"sr\">All work, in order of its start</caption> <thead><tr><th class=\"num\">Started after</th><th class=\"num\">Took</th><th>State</th><th class=\"grow\">What</th><th>Where</th><th class=\"num\">Tokens</th><th class=\"num\">Cost</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 104, "<div class=\"tablebox scroll\" id=\"timeline\" data-charts><table class=\"table rows\" data-rows><caption class=\"sr\">All work, ordered by start time</caption> <thead><tr><th class=\"num\">Started after</th><th class=\"num\">Took</th><th>State</th><th class=\"grow\">What</th><th>Where</th><th class=\"num\">Tokens</th><th class=\"num\">Cost</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -82,7 +82,7 @@ func (w *stackTests) watchAndFix(t *testing.T) {
 	require.Equal(t, []string{"ASSERTION_ERROR tests_failed repair success", "ASSERTION_ERROR check_failed repair success"}, healsOf(run))
 	require.Equal(t, 2, countEvents(run, contract.EventCheckReceived))
 
-	require.Contains(t, w.RGPT(t, "run", "replay", id, "--phase", "tester").Stderr, "watches its branch")
+	require.Contains(t, w.RGPT(t, "run", "replay", id, "--phase", "tester").Stderr, "is watching its branch")
 	require.Contains(t, w.RGPT(t, "run", "pause", id).Stderr, "only watching its branch")
 	require.Contains(t, w.OK(t, "run", "watch", id).Stdout, "watches")
 	w.OK(t, "run", "stop", id)

@@ -112,7 +112,7 @@ func (w *stackTests) compactStep(t *testing.T) {
 			require.Contains(t, text, told)
 		}
 	}
-	require.Contains(t, last[1], "bytes more)")
+	require.Contains(t, last[1], "more bytes)")
 	var requests []int64
 	for _, e := range w.Requests(t, id) {
 		if e.Agent == "builder" && e.Turn == 1 && e.Status == 200 {

@@ -217,7 +217,7 @@ func (w *stackTests) againRemotely(t *testing.T) {
 	require.Equal(t, exitFailed, r.Code, "%s", r)
 	out := w.byServer(t, server, "run", "resume", arg(id), "--wait")
 	require.Contains(t, out, "is done")
-	require.Contains(t, w.byServer(t, server, "run", "replay", arg(id), "--phase", "tester", "--model", "scripted/third"), "continues from its tester")
+	require.Contains(t, w.byServer(t, server, "run", "replay", arg(id), "--phase", "tester", "--model", "scripted/third"), "continues from the tester")
 	w.end(t, id, contract.StatusDone)
 
 	id = w.createdBy(t, server, "other")

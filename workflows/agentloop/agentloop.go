@@ -361,7 +361,7 @@ func (l *loop) recordOutcome(call contract.ToolCallRef, out contract.ToolOutcome
 	l.Repeats[out.Fingerprint]++
 	if n := l.Repeats[out.Fingerprint]; n >= most {
 		return &fault.New(contract.ClassLLM, contract.CodeLoop,
-			"the agent of step %s repeated the same call of %s with the same result %d times (execution.step.loop_limit)", l.in.Step, call.Tool, n).Failure
+			"the agent of step %s made the same %s call with the same result %d times (execution.step.loop_limit)", l.in.Step, call.Tool, n).Failure
 	}
 	return nil
 }

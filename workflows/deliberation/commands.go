@@ -164,7 +164,7 @@ func (d *deliberation) checkContinue(c contract.PipelineCommand) error {
 	case c.Mode != "" && !slices.Contains(contract.PipelineModes(), c.Mode):
 		return commands.Rejected("unknown mode %q", fault.Clip(string(c.Mode), state.KeyLength))
 	case c.Timeout < 0:
-		return commands.Rejected("the time limit of the exchange cannot be negative")
+		return commands.Rejected("the exchange time limit cannot be negative")
 	}
 	return nil
 }

@@ -282,7 +282,7 @@ func (d *deliberation) dismiss(ctx workflow.Context) {
 		return true
 	})
 	if err != nil || !gone {
-		d.log.Warn("Members did not end in time; they will end when their worker is back", "waited", options.MemberPatience, "error", err)
+		d.log.Warn("Members did not stop in time; they will stop when their worker is back", "waited", options.MemberPatience, "error", err)
 	}
 }
 

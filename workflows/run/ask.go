@@ -195,7 +195,7 @@ func (r *run) notApproved(a *approval) *contract.Failure {
 // adviceNotApproved returns the next steps for a run that was not approved.
 func (r *run) adviceNotApproved(kind string) string {
 	if kind == contract.ApprovalPlan {
-		return fmt.Sprintf("to make a new plan and be asked again: rgpt run resume %d; for another goal or your own plan, start a new run", r.in.RunID)
+		return fmt.Sprintf("to get a new plan to approve: rgpt run resume %d; for a different goal, or to use your own plan, start a new run", r.in.RunID)
 	}
 	return fmt.Sprintf("to test again and be asked again: rgpt run resume %d; to build or plan again: rgpt run replay %d --phase builder, or planner",
 		r.in.RunID, r.in.RunID)
@@ -301,7 +301,7 @@ func (r *run) checkAnswer(c contract.Command) error {
 	case c.ApprovalID != "" && c.ApprovalID != a.id:
 		return commands.Rejected("run %d is waiting for approval %s, not %s", r.in.RunID, a.id, c.ApprovalID)
 	case a.answered():
-		return commands.Rejected("approval %s is already answered", a.id)
+		return commands.Rejected("approval %s has already been answered", a.id)
 	}
 	return nil
 }
@@ -313,7 +313,7 @@ func (r *run) checkApprove(c contract.Command) error {
 	a := r.controls.approval
 	switch {
 	case c.PlanID != 0 && a.kind != contract.ApprovalPlan:
-		return commands.Rejected("approval %s is about the %s; the plan can no longer be edited", a.id, a.kind)
+		return commands.Rejected("approval %s is for the %s; the plan can no longer be edited", a.id, a.kind)
 	case a.kind == contract.ApprovalRelease && r.Protected.Total > 0 && contract.Nameless(c.By):
 		return commands.Rejected("approval %s is about protected files (%s), which only a named person can approve", a.id, r.Protected.Summary())
 	}

@@ -257,7 +257,7 @@ func (r *run) unwanted(m contract.CheckMessage) string {
 	}
 	switch {
 	case r.in.Settings.Release.Stay <= 0:
-		return fmt.Sprintf("run %d does not watch its branch; to have a run watch it, create the run with --stay", r.in.RunID)
+		return fmt.Sprintf("run %d does not watch its branch; only a run created with --stay does", r.in.RunID)
 	case r.controls.stopping(), r.Watch.On && r.Watch.Until == nil, r.Status.Terminal() && r.Status != contract.StatusDone:
 		return fmt.Sprintf("run %d has ended (%s)", r.in.RunID, r.Status)
 	case r.Commit == "" && r.Phase != contract.PhaseReleaser:

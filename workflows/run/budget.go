@@ -18,7 +18,7 @@ func (r *run) recordFailure(ctx workflow.Context, agent contract.Agent, b contra
 	}
 	r.Heals.Budgets[agent] = &state.ErrorBudget{Generation: c.Generation + 1, Same: map[string]int{}}
 	if err := r.handOff(ctx, agent, c.Generation, why, b.Execution); err != nil {
-		r.log.Error("Could not hand off the work of a revoked agent; the next agent begins without it", "agent", agent, "error", err)
+		r.log.Error("Could not hand off a revoked agent's work; the next agent begins without it", "agent", agent, "error", err)
 	}
 }
 

@@ -288,7 +288,7 @@ func (h *heal) act(ctx workflow.Context, action contract.HealAction) (contract.D
 		h.changed("tries again at temperature 0", "temperature", cold)
 	case contract.HealSaferModel, contract.HealOtherProvider:
 		if again.Model = h.otherModel(action == contract.HealOtherProvider); again.Model == nil {
-			again.Failed = "no other model is configured; add some under models.fallback"
+			again.Failed = "no other model is configured; add one under models.fallback"
 			return again, nil
 		}
 		h.changed("tries again with another model", "model", again.Model.Provider+"/"+again.Model.Model)

@@ -69,7 +69,7 @@ func makeTargets(c *Change) {
 	}
 	sign := regexp.MustCompile(`(?m)^\.IGNORE\s*:|^MAKEFLAGS\s*\+?=.*(-i\b|--ignore-errors)`)
 	if sign.Match(c.After) && !sign.Match(c.Before) {
-		c.Exclude("", "failures of recipes do not count")
+		c.Exclude("", "recipe failures do not count")
 	}
 }
 

@@ -404,7 +404,7 @@ func (g *file) exitsWithSuccess(statements []ast.Stmt) bool {
 		switch g.callee(call) {
 		case "os.Exit", "syscall.Exit":
 			if lit, ok := call.Args[0].(*ast.BasicLit); ok && lit.Value == "0" {
-				g.result.Suppresses = "it ends the tests with exit code 0, whatever their result"
+				g.result.Suppresses = "it exits with code 0 regardless of the test results"
 				return true
 			}
 		}

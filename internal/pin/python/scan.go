@@ -77,7 +77,7 @@ func (p *scanner) first() {
 		p.Tokens = append(p.Tokens, lexer.Token{Kind: lexer.Punct, Text: dedent, Line: p.line})
 	}
 	if p.indent != top() {
-		p.Fail("its indentation does not match")
+		p.Fail("its indentation is inconsistent")
 	}
 	p.from = len(p.Tokens)
 }

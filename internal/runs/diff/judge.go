@@ -130,7 +130,7 @@ func (v *verdict) worseTests() {
 	}
 	for _, f := range v.d.Findings.New {
 		if f.Severity != contract.SeverityMinor && !f.ofTest(v.d.Tests.NewFailures) {
-			v.add(findingPoint(KindNewFinding, f), "new %s finding of %s: %s", f.Severity, f.Check, fault.FirstLine(f.Message))
+			v.add(findingPoint(KindNewFinding, f), "new %s finding from %s: %s", f.Severity, f.Check, fault.FirstLine(f.Message))
 		}
 	}
 }
@@ -154,7 +154,7 @@ func testOf(f Finding) string {
 func statusWord(s contract.TestStatus) string {
 	switch s {
 	case "":
-		return "; it did not exist"
+		return "; it did not exist before"
 	case contract.TestFlaky:
 		return "; it was flaky"
 	default:
@@ -167,11 +167,11 @@ func statusWord(s contract.TestStatus) string {
 func (v *verdict) worseCosts() {
 	for _, t := range v.d.Timing {
 		if t.LeftEnded && t.RightEnded && exceeds(t.LeftMS, t.RightMS, SlowerLeast.Milliseconds()) {
-			v.add(Point{Kind: KindSlower, Phase: t.Phase}, "the %s took %s, was %s", t.Phase, ms(t.RightMS), ms(t.LeftMS))
+			v.add(Point{Kind: KindSlower, Phase: t.Phase}, "the %s took %s, up from %s", t.Phase, ms(t.RightMS), ms(t.LeftMS))
 		}
 	}
 	if c := v.d.Cost; exceeds(c.LeftMicroUSD, c.RightMicroUSD, DearerMicroUSD) {
-		v.add(Point{Kind: KindDearer}, "model calls cost $%.4f, was $%.4f", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
+		v.add(Point{Kind: KindDearer}, "model calls cost $%.4f, up from $%.4f", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
 	}
 }
 
@@ -207,7 +207,7 @@ func (v *verdict) betterTests() {
 	}
 	for _, f := range v.d.Findings.Fixed {
 		if f.Severity != contract.SeverityMinor && !f.ofTest(v.d.Tests.Fixed) && !f.ofTest(v.d.Tests.Gone) {
-			v.add(findingPoint(KindFixedFinding, f), "%s finding of %s is fixed: %s", f.Severity, f.Check, fault.FirstLine(f.Message))
+			v.add(findingPoint(KindFixedFinding, f), "%s finding from %s is fixed: %s", f.Severity, f.Check, fault.FirstLine(f.Message))
 		}
 	}
 }
@@ -215,11 +215,11 @@ func (v *verdict) betterTests() {
 func (v *verdict) betterCosts() {
 	for _, t := range v.d.Timing {
 		if t.LeftEnded && t.RightEnded && exceeds(t.RightMS, t.LeftMS, SlowerLeast.Milliseconds()) {
-			v.add(Point{Kind: KindFaster, Phase: t.Phase}, "the %s took %s, was %s", t.Phase, ms(t.RightMS), ms(t.LeftMS))
+			v.add(Point{Kind: KindFaster, Phase: t.Phase}, "the %s took %s, down from %s", t.Phase, ms(t.RightMS), ms(t.LeftMS))
 		}
 	}
 	if c := v.d.Cost; exceeds(c.RightMicroUSD, c.LeftMicroUSD, DearerMicroUSD) {
-		v.add(Point{Kind: KindCheaper}, "model calls cost $%.4f, was $%.4f", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
+		v.add(Point{Kind: KindCheaper}, "model calls cost $%.4f, down from $%.4f", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
 	}
 }
 

@@ -221,7 +221,7 @@ func (s *Side) loadPlan(ctx context.Context, db *store.Store, part extent) error
 	}
 	s.Plan = &plan
 	if planners := part.count(contract.PhasePlanner); part.end != nil && out.PlanID == 0 && planners > 1 {
-		s.Notes = append(s.Notes, fmt.Sprintf("%s: this is the run's current plan; the plan of this attempt is not recorded", s.Ref))
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: the plan shown is the run's current one; this attempt's plan is not recorded", s.Ref))
 	}
 	return nil
 }
@@ -335,7 +335,7 @@ func readCode(ctx context.Context, blobs Blobs, c content, repo contract.Repo) C
 		return code
 	}
 	if len(patch) > MaxPatchRead {
-		code.Why = fmt.Sprintf("the change exceeds the limit of %d MB for comparisons", MaxPatchRead>>20)
+		code.Why = fmt.Sprintf("the change exceeds the comparison limit of %d MB", MaxPatchRead>>20)
 		return code
 	}
 	code.Patch = patch

@@ -280,6 +280,6 @@ func TestAChangeThatIsTooLargeIsComparedByItsTree(t *testing.T) {
 	require.NoError(t, err)
 	s.end(s.begin(contract.PhaseBuilder, "", 0), contract.ExecutionCompleted, map[string]any{"tree": "beef", "patch": digest})
 	side := s.side(0, "")
-	require.Contains(t, side.Code.Why, "exceeds the limit of 32 MB")
+	require.Contains(t, side.Code.Why, "exceeds the comparison limit of 32 MB")
 	require.Empty(t, side.Code.Patch)
 }

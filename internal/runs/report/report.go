@@ -57,7 +57,7 @@ func summary(b *strings.Builder, d views.RunDetails) {
 	row("base", code(strings.TrimSpace(d.BaseBranch+" "+short(d.BaseCommit))))
 	row("branch", code(strings.TrimSpace(d.ReleaseBranch+" "+short(d.ReleaseCommit))))
 	if d.StayingUntil != nil {
-		row("watches its branch", "until "+d.StayingUntil.UTC().Format(time.RFC3339))
+		row("watching its branch", "until "+d.StayingUntil.UTC().Format(time.RFC3339))
 	}
 	row("started", d.CreatedAt.UTC().Format(time.RFC3339))
 	if f := d.Failure; f != nil {
@@ -79,7 +79,7 @@ func plan(b *strings.Builder, d views.RunDetails) {
 			status[e.Step] = fmt.Sprintf("%s, %d turns", e.Status, e.Turns)
 		}
 	}
-	fmt.Fprintf(b, "## Plan\n\n%s\n\n| step | description | after | state |\n| --- | --- | --- | --- |\n", paragraph(out.Plan.Summary))
+	fmt.Fprintf(b, "## Plan\n\n%s\n\n| step | description | depends on | state |\n| --- | --- | --- | --- |\n", paragraph(out.Plan.Summary))
 	for _, s := range out.Plan.Steps {
 		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", code(s.ID), escape(s.Name), escape(strings.Join(s.Dependencies, ", ")), status[s.ID])
 	}
@@ -145,7 +145,7 @@ func heals(b *strings.Builder, d views.RunDetails) {
 	if len(d.Interventions) == 0 {
 		return
 	}
-	b.WriteString("## Questions to people\n\n| | question | status | answer |\n| --- | --- | --- | --- |\n")
+	b.WriteString("## Questions for people\n\n| | question | status | answer |\n| --- | --- | --- | --- |\n")
 	for _, i := range d.Interventions {
 		fmt.Fprintf(b, "| %d | %s | %s | %s |\n", i.Number, escape(fault.FirstLine(i.Reason)), i.Status, escape(strings.TrimSpace(i.ResolvedBy+" "+i.Answer+" "+fault.FirstLine(i.Words))))
 	}

@@ -63,7 +63,7 @@ func ReadMoves(text string, most MoveBounds) ([]ModelMove, error) {
 	said := make([]ModelMove, len(answer.Moves))
 	for i, m := range answer.Moves {
 		if n := len(m.Text); n > most.Text {
-			return nil, unusable("the text of move %d (%s) has %d bytes, more than the %d allowed", i+1, m.Kind, n, most.Text)
+			return nil, unusable("the text of move %d (%s) is %d bytes long, more than the %d allowed", i+1, m.Kind, n, most.Text)
 		}
 		if n := len(m.From); n > maxFrom {
 			return nil, unusable("move %d (%s) combines %d contributions, more than the %d allowed", i+1, m.Kind, n, maxFrom)
@@ -92,10 +92,10 @@ func readSubtasks(i int, all []contract.Subtask) error {
 	for j := range all {
 		t := &all[j]
 		if n := len(t.Description); n > contract.SubtaskLength {
-			return unusable("the description of subtask %s of move %d has %d bytes, more than the %d allowed", shortKey(t.ID), i+1, n, contract.SubtaskLength)
+			return unusable("the description of subtask %s in move %d is %d bytes long, more than the %d allowed", shortKey(t.ID), i+1, n, contract.SubtaskLength)
 		}
 		if n := len(t.Dependencies); n > contract.Subtasks {
-			return unusable("subtask %s of move %d depends on %d other subtasks, more than the %d allowed", shortKey(t.ID), i+1, n, contract.Subtasks)
+			return unusable("subtask %s in move %d depends on %d other subtasks, more than the %d allowed", shortKey(t.ID), i+1, n, contract.Subtasks)
 		}
 		t.ID = shortKey(t.ID)
 		for k := range t.Dependencies {

@@ -48,7 +48,7 @@ func TestAnAnswerThatIsNoTurnIsAnErrorThatTheModelCanRead(t *testing.T) {
 	for name, c := range map[string]struct{ text, says string }{
 		"words":            {"I agree with BETA.", "not a single JSON document"},
 		"nothing":          {"", "it is empty"},
-		"two documents":    {`{"moves": []} {"moves": []}`, "unexpected text after it"},
+		"two documents":    {`{"moves": []} {"moves": []}`, "unexpected text after the document"},
 		"a list":           {`[]`, "schema"},
 		"another member":   {`{"moves": [{"move": "done", "member": "BETA"}]}`, "member"},
 		"a sender":         {`{"from": "BETA", "moves": []}`, "from"},
@@ -58,7 +58,7 @@ func TestAnAnswerThatIsNoTurnIsAnErrorThatTheModelCanRead(t *testing.T) {
 		"a large score":    {`{"moves": [{"move": "evaluate", "key": "p", "score": 7}]}`, "/moves/0/score"},
 		"a stranger":       {`{"moves": [{"move": "message", "to": "ROOT", "text": "x"}]}`, "/moves/0/to"},
 		"too many moves":   {many, "the response has 17 moves, more than the 16 allowed in one turn"},
-		"a long text":      {fmt.Sprintf(`{"moves": [{"move": "message", "text": %q}]}`, strings.Repeat("x", 1025)), "1025 bytes, more than the 1024 allowed"},
+		"a long text":      {fmt.Sprintf(`{"moves": [{"move": "message", "text": %q}]}`, strings.Repeat("x", 1025)), "1025 bytes long, more than the 1024 allowed"},
 		"many ingredients": {`{"moves": [{"move": "synthesise", "key": "s", "from": [` + strings.TrimSuffix(strings.Repeat(`"p",`, 17), ",") + `]}]}`, "17 contributions"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,10 +99,10 @@ func TestSubtasksAreReadWithinTheirBounds(t *testing.T) {
 		{ID: "t1", Description: "first", Member: contract.Alpha}, {ID: "t2", Description: "then", Dependencies: []string{"t1"}},
 	}, said[0].Subtasks)
 	for says, subtasks := range map[string]string{
-		"13 subtasks":            strings.TrimSuffix(strings.Repeat(`{"id": "t", "description": "d"},`, 13), ","),
-		"1025 bytes":             `{"id": "t", "description": "` + strings.Repeat("d", 1025) + `"}`,
-		"depends on 13 other subtasks":   `{"id": "t", "description": "d", "dependencies": [` + strings.TrimSuffix(strings.Repeat(`"x",`, 13), ",") + `]}`,
-		"/moves/0/subtasks/0/me": `{"id": "t", "description": "d", "member": "GAMMA"}`,
+		"13 subtasks":                  strings.TrimSuffix(strings.Repeat(`{"id": "t", "description": "d"},`, 13), ","),
+		"1025 bytes":                   `{"id": "t", "description": "` + strings.Repeat("d", 1025) + `"}`,
+		"depends on 13 other subtasks": `{"id": "t", "description": "d", "dependencies": [` + strings.TrimSuffix(strings.Repeat(`"x",`, 13), ",") + `]}`,
+		"/moves/0/subtasks/0/me":       `{"id": "t", "description": "d", "member": "GAMMA"}`,
 	} {
 		_, err := verdict.ReadMoves(`{"moves": [{"move": "decompose", "subtasks": [`+subtasks+`]}]}`, bounds)
 		require.ErrorContains(t, err, says)

@@ -28,7 +28,7 @@ const skeletonBytes = 32 << 10
 func checkSize(plan contract.Plan) error {
 	raw, err := json.Marshal(plan.Skeleton())
 	if err != nil {
-		return fmt.Errorf("measure the plan: %w", err)
+		return fmt.Errorf("encode the plan: %w", err)
 	}
 	if len(raw) > skeletonBytes {
 		return fault.New(contract.ClassLogic, contract.CodeInvalidPlan,

@@ -128,7 +128,7 @@ func TestANewTestThatProvesNothingIsMajorWhereThatIsEnforcedAndMediumWhereItWarn
 	out := verdict.Of([]contract.CheckResult{passed, enforced}, contract.Thresholds{})
 	require.Equal(t, contract.ClassAssertion, out.Failure.Class)
 	require.Equal(t, contract.CodeFindings, out.Failure.Code)
-	require.Contains(t, out.Failure.Message, "new-tests: TestA also passes without the change; each new test must fail without the change")
+	require.Contains(t, out.Failure.Message, "new-tests: TestA also passes without the change; new tests must fail without the change")
 	require.Contains(t, out.Failure.Message, "verification.prove_new_tests=warn")
 	require.Nil(t, verdict.Of([]contract.CheckResult{passed, enforced}, contract.Thresholds{MaxMajor: 1}).Failure, "it counts by its findings")
 

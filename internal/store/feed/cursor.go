@@ -40,7 +40,7 @@ func (f *Feed) Page(ctx context.Context, after Cursor, limit int) ([]Event, erro
 // were committed since the oldest open transaction began.
 func (f *Feed) End(ctx context.Context) (Cursor, error) {
 	tx, err := f.q.FeedEnd(ctx)
-	return Cursor{Tx: tx}, dberr.Explain(err, "find the end of the events")
+	return Cursor{Tx: tx}, dberr.Explain(err, "find the end of the event feed")
 }
 
 // before reports whether a cursor comes before another one.

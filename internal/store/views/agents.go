@@ -18,12 +18,12 @@ type Agent struct {
 	Version       string          `json:"version"`
 	HealthStatus  contract.Health `json:"health_status" doc:"healthy, degraded, unknown, unhealthy or offline"`
 	Detail        string          `json:"detail,omitempty" doc:"why it is not healthy"`
-	CPUUsage      float64         `json:"cpu_usage" doc:"processor cores used by its process, with all its agents"`
-	MemoryUsage   int64           `json:"memory_usage" doc:"bytes of memory used by its process, with all its agents"`
+	CPUUsage      float64         `json:"cpu_usage" doc:"processor cores used by its process, including all its agents"`
+	MemoryUsage   int64           `json:"memory_usage" doc:"bytes of memory used by its process, including all its agents"`
 	LastHeartbeat *time.Time      `json:"last_heartbeat"`
 	Silent        float64         `json:"silent_seconds" doc:"time since its last heartbeat"`
 	Worker        string          `json:"worker" doc:"its process, such as host:1234:3f9a"`
-	Work          []contract.Work `json:"work" doc:"current work; empty if it sends no heartbeats"`
+	Work          []contract.Work `json:"work" doc:"current work; empty if it is not sending heartbeats"`
 	TasksDone     int64           `json:"tasks_done" doc:"activities completed since it started"`
 	TasksFailed   int64           `json:"tasks_failed" doc:"activities that failed since it started"`
 	StartedAt     *time.Time      `json:"started_at"`
@@ -47,7 +47,7 @@ func (v *Views) Agents(ctx context.Context) ([]Agent, error) {
 			TasksDone: r.TasksDone, TasksFailed: r.TasksFailed, StartedAt: r.StartedAt,
 		}
 		if err := json.Unmarshal(r.Work, &agents[i].Work); err != nil {
-			return nil, fmt.Errorf("read the work of agent %s: %w", r.Name, err)
+			return nil, fmt.Errorf("read the current work of agent %s: %w", r.Name, err)
 		}
 	}
 	return agents, nil
@@ -78,7 +78,7 @@ func (v *Views) Unfinished(ctx context.Context) (Unfinished, error) {
 		out.Runs[contract.Status(r.Status)] = r.Runs
 	}
 	if out.Interventions, err = v.q.CountInterventions(ctx); err != nil {
-		return out, dberr.Explain(err, "count the requests that wait for a person")
+		return out, dberr.Explain(err, "count the requests waiting for a person")
 	}
 	return out, v.unfinishedPipelines(ctx, &out)
 }

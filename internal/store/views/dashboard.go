@@ -48,7 +48,7 @@ type Counts struct {
 // Counts returns the numbers of a run's findings and artifacts.
 func (v *Views) Counts(ctx context.Context, runID int64) (Counts, error) {
 	row, err := v.q.RunCounts(ctx, runID)
-	return Counts{Findings: int(row.Findings), Artifacts: int(row.Artifacts)}, dberr.Explain(err, "count the contents of run %d", runID)
+	return Counts{Findings: int(row.Findings), Artifacts: int(row.Artifacts)}, dberr.Explain(err, "count the findings and artifacts of run %d", runID)
 }
 
 // Neighbour returns the previous run of the same project; for the first run, the next one; 0 if

@@ -24,13 +24,13 @@ const (
 // RunEnvironment is the state of the environment of a run's base commit.
 type RunEnvironment struct {
 	State      PreparationState  `json:"state" enum:"running,ready,failed"`
-	Digest     string            `json:"digest" doc:"digest of the environment; empty if there is none yet"`
+	Digest     string            `json:"digest" doc:"environment digest; empty if there is no environment yet"`
 	Kept       bool              `json:"kept" doc:"reused from an earlier run"`
 	Bytes      int64             `json:"bytes" doc:"unpacked size on disk"`
 	Files      int64             `json:"files"`
-	DurationMS int64             `json:"duration_ms" doc:"duration of the setup, or of restoring a saved environment"`
+	DurationMS int64             `json:"duration_ms" doc:"time taken to set up or restore the environment"`
 	Summary    string            `json:"summary" doc:"installed tools, such as: go, node (pnpm)"`
-	Missing    []string          `json:"missing,omitempty" doc:"tools that the repository requires and the worker lacks"`
+	Missing    []string          `json:"missing,omitempty" doc:"required tools that are missing on the worker"`
 	SetupID    int64             `json:"setup_id,omitempty" doc:"ID of the stored setup that created it"`
 	Failure    *contract.Failure `json:"failure,omitempty" doc:"why it failed; absent if the run ended first"`
 	Advice     string            `json:"advice,omitempty" doc:"what a person can do about the failure"`

@@ -41,19 +41,19 @@ func (v *Views) Questions(ctx context.Context, runID int64, most int) ([]Questio
 			ApprovalID: r.ApprovalID, Intervention: int(r.Intervention), Reason: r.Reason, ActionRequired: r.ActionRequired,
 			Deadline: cmp.Or(r.HelpBy, r.ApproveBy), Since: r.Since,
 		}
-	}), dberr.Explain(err, "read the requests that wait for people")
+	}), dberr.Explain(err, "read the requests waiting for people")
 }
 
 // Waiting returns the number of runs that wait for a person.
 func (v *Views) Waiting(ctx context.Context) (int, error) {
 	n, err := v.q.CountWaiting(ctx)
-	return int(n), dberr.Explain(err, "count the requests that wait for people")
+	return int(n), dberr.Explain(err, "count the requests waiting for people")
 }
 
 // WaitingPipelines returns the number of pipelines that wait for a person.
 func (v *Views) WaitingPipelines(ctx context.Context) (int, error) {
 	n, err := v.q.CountWaitingPipelines(ctx)
-	return int(n), dberr.Explain(err, "count the pipelines that wait for a person")
+	return int(n), dberr.Explain(err, "count the pipelines waiting for a person")
 }
 
 // Intervention is an action that a person must take.
@@ -86,7 +86,7 @@ func (v *Views) Interventions(ctx context.Context, runID int64) ([]Intervention,
 // given number.
 func (v *Views) OpenInterventions(ctx context.Context, most int) ([]Intervention, error) {
 	rows, err := v.q.OpenInterventions(ctx, int32(most))
-	return rowconv.Convert(rows, func(r db.OpenInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) }), dberr.Explain(err, "read the requests that wait for a person")
+	return rowconv.Convert(rows, func(r db.OpenInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) }), dberr.Explain(err, "read the requests waiting for a person")
 }
 
 func interventionOf(m db.ManualIntervention, kind string) Intervention {

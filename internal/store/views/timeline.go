@@ -108,7 +108,7 @@ func (v *Views) Pauses(ctx context.Context, runID int64) ([]Span, error) {
 			Key: "wait-" + r.Kind + "-" + r.ID, Kind: SpanWait, Phase: contract.Phase(r.Phase), Name: r.About, Detail: r.Reason,
 			Status: waitedAs(r.Status), From: r.Since, To: r.Until,
 		}
-	})...), dberr.Explain(err, "read the waits of run %d", runID)
+	})...), dberr.Explain(err, "read the waiting times of run %d", runID)
 }
 
 func healedAs(s contract.HealStatus) contract.ExecutionStatus {

@@ -70,7 +70,7 @@ func (v *Views) Spending(ctx context.Context, runID int64) ([]Spending, error) {
 		return Spending{ExecutionID: r.ExecutionID, Provider: r.Provider, Model: r.Model, Open: int(r.Open), Usage: contract.Usage{
 			Calls: int(r.Calls), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros,
 		}}
-	}), dberr.Explain(err, "sum up the usage of run %d", runID)
+	}), dberr.Explain(err, "total the usage of run %d", runID)
 }
 
 // SpentBy divides a period into equal parts and returns a run's cumulative spending, in money and
@@ -87,7 +87,7 @@ func (v *Views) SpentBy(ctx context.Context, runID int64, from, to time.Time, pa
 		micros[i] += micros[i-1]
 		tokens[i] += tokens[i-1]
 	}
-	return micros, tokens, dberr.Explain(err, "sum up the spending of run %d over time", runID)
+	return micros, tokens, dberr.Explain(err, "total the spending of run %d over time", runID)
 }
 
 // DearestCalls returns the most expensive model calls of a run, at most the given number.

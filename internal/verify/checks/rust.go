@@ -55,6 +55,6 @@ func cargoFinished(f *Finished, _ output.Paths) {
 		}
 	}
 	if begun > ended {
-		f.DropUnseen(output.Error, "", unseenMessage(f, "a test program announced more tests than its summary counts", "std::process::exit"), anyCase)
+		f.DropUnseen(output.Error, "", unseenMessage(f, "a test program announced more tests than its summary reports", "std::process::exit"), anyCase)
 	}
 }

@@ -164,7 +164,7 @@ func sarifFailures(run *sarif.Run) []Problem {
 		if i == nil || i.ExecutionSuccessful == nil || *i.ExecutionSuccessful {
 			continue
 		}
-		text := "the analysis reports that it failed"
+		text := "the analysis did not complete successfully"
 		for _, n := range i.ToolExecutionNotifications {
 			if n != nil && n.Message != nil && first(n.Message.Text) != "" {
 				text += ": " + first(n.Message.Text)

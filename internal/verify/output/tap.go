@@ -219,7 +219,7 @@ func (t *tapParser) judge(out *Results, cut bool) {
 		out.Problems = append(out.Problems, Problem{Level: Error, Message: Message(t.bail)})
 	}
 	if !cut && t.bail == "" && t.planned > t.seen {
-		out.Problems = append(out.Problems, Problem{Level: Warning, Message: "the tests announced " + itoa(t.planned) + " results and reported " + itoa(t.seen)})
+		out.Problems = append(out.Problems, Problem{Level: Warning, Message: "the tests announced " + itoa(t.planned) + " results but reported " + itoa(t.seen)})
 	}
 }
 

@@ -63,7 +63,7 @@ func (c *State) wrongForm(m contract.Move) string {
 	case len(m.Text.Head) > contract.TextHead, len(m.Text.Ref) > KeyLength:
 		return fmt.Sprintf("its text is too long: text of more than %d bytes must be stored in the database", contract.TextHead)
 	case m.Key != "" && !validKey(m.Key) && !c.named(m):
-		return fmt.Sprintf("a key must have 1 to %d letters, digits, dots, dashes and underscores", KeyLength)
+		return fmt.Sprintf("a key must be 1 to %d characters long: letters, digits, dots, dashes or underscores", KeyLength)
 	case len(m.From) > c.Settings.Entries || slices.ContainsFunc(m.From, func(k string) bool { return !validKey(k) }):
 		return "the from field has an invalid key"
 	case outside(m.Score), outside(m.ComplexityScore):

@@ -212,7 +212,7 @@ func TestSubtasksAreTakenInTheOrderOfTheirDependencies(t *testing.T) {
 		"what is nobody's goes to whoever has less to do")
 	c.receive(contract.Alpha, deliberationtest.Done())
 	c.receive(contract.Beta, deliberationtest.Proposes("t2"))
-	require.Contains(t, c.Participant(contract.Beta).errors[0].Message, "waits for others (t1)")
+	require.Contains(t, c.Participant(contract.Beta).errors[0].Message, "is waiting for other subtasks (t1)")
 	c.giveTurns()
 	require.False(t, c.Participant(contract.Alpha).done, "who was done is woken for its subtask")
 	require.Len(t, c.turns[contract.Alpha].News.Subtasks, 3)

@@ -224,7 +224,7 @@ func (c *State) Join(m contract.Member, token string, reason contract.GammaReaso
 
 // gammaReasonText is the reason why GAMMA joined, in words for GAMMA.
 var gammaReasonText = map[contract.GammaReason]string{
-	contract.GammaStuck:      "STUCK: an agent made no progress for a while; help the others continue",
+	contract.GammaStuck:      "STUCK: an agent has made no progress for a while; help the others continue",
 	contract.GammaConflict:   "CONFLICT: too many proposals are unresolved; combine them",
 	contract.GammaComplexity: "COMPLEXITY: the objective was found to be complex; break it down for the others, and keep the exchange focused on what matters",
 	contract.GammaSuccess:    "SUCCESS: the others say that they are done; validate what they agreed on, or decide where they did not agree",

@@ -67,7 +67,7 @@ func TestMovesThatMakeNoSenseAreRefused(t *testing.T) {
 	negative := -0.1
 	cases := map[string]contract.Move{
 		"it needs a key":                 {Kind: contract.MovePropose, Text: deliberationtest.Text("x")},
-		"a key must have":                deliberationtest.Proposes("no spaces"),
+		"a key must be":                  deliberationtest.Proposes("no spaces"),
 		"belongs to BETA":                deliberationtest.Proposes("pb"),
 		"use another key":                deliberationtest.Synthesises("pa"),
 		"there is no p9":                 deliberationtest.Evaluates("p9", 0.5),

@@ -191,7 +191,7 @@ func (c *State) propose(s *Participant, m contract.Move, now time.Time) string {
 	if t := c.subtask(m.Key); t != nil {
 		switch {
 		case t.Status == contract.SubtaskWaiting:
-			return fmt.Sprintf("subtask %s waits for others (%s)", t.ID, strings.Join(t.Dependencies, ", "))
+			return fmt.Sprintf("subtask %s is waiting for other subtasks (%s)", t.ID, strings.Join(t.Dependencies, ", "))
 		case t.Status == contract.SubtaskAssigned && t.Member != s.Member && !slices.Contains(s.seenSubtasks, t.ID):
 			return fmt.Sprintf("subtask %s is assigned to %s; propose under another key", t.ID, t.Member)
 		}
