@@ -165,7 +165,7 @@ func TestAnEnvironmentFlagThatSaysNothingIsNamed(t *testing.T) {
 	for says, flags := range map[string][]string{
 		"--command number 1 is empty": {"--command", ""},
 		"--command number 2 is empty": {"--command", "make deps", "--command", " "},
-		"--host 1 is empty":    {"--host", ""},
+		"--host number 1 is empty":    {"--host", ""},
 	} {
 		r := p.run(t, append([]string{"env", "set", "--repo", repo}, flags...)...)
 		require.Equal(t, exitInput, r.code)

@@ -169,7 +169,7 @@ func (h *hits) text(complete bool) string {
 	case h.full:
 		fmt.Fprintf(&h.lines, "[the first %d lines that match; narrow the search with path or pattern]\n", h.count)
 	case !complete:
-		h.lines.WriteString("[there are too many files to check all of them in time; narrow the search with path]\n")
+		h.lines.WriteString("[there are too many files to check in time; narrow the search with path]\n")
 	case h.count == 0:
 		return "[nothing matches]\n"
 	}
