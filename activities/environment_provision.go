@@ -58,7 +58,7 @@ func (a *Activities) baseEnvironment(ctx context.Context, run store.Run, spec se
 	}
 	if w.digest != run.Environment {
 		return nil, fault.New(contract.ClassInfra, contract.CodeUnavailable,
-			"the base commit's environment %.12s was lost, and this worker cannot rebuild it because it has different tools; start a new run", run.Environment)
+			"the base commit's environment %.12s was lost, and this worker has different tools and cannot rebuild it; start a new run", run.Environment)
 	}
 	p, err := a.provide(ctx, run.ID, w, run.Settings.Environment.Timeout)
 	if err == nil && p.failed != nil {

@@ -208,7 +208,7 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
 		if gone := a.Store.FailCall(last, reserved.ID, failure, contract.Usage{}); gone != nil {
-			a.Log.WarnContext(ctx, "Could not release the budget reserved for a failed model call; the next attempt takes over the reservation", "execution", q.execution.ID, "error", gone)
+			a.Log.WarnContext(ctx, "Could not release the budget reserved for a failed model call; the next attempt will take over the reservation", "execution", q.execution.ID, "error", gone)
 		}
 		return model.Response{}, err
 	}

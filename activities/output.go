@@ -185,7 +185,7 @@ func (e *egress) records() ([]byte, error) {
 	lines := json.NewEncoder(&out)
 	for _, r := range e.log {
 		if err := lines.Encode(r); err != nil {
-			return nil, fmt.Errorf("save the network requests of a sandbox: %w", err)
+			return nil, fmt.Errorf("save a sandbox's network requests: %w", err)
 		}
 	}
 	if e.dropped > 0 {

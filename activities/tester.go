@@ -237,7 +237,7 @@ func (a *Activities) checkEgress(in contract.VerifyInput) *egress {
 // discard removes a check's build cache. Any remains are swept later.
 func (a *Activities) discard(ctx context.Context, in contract.VerifyInput, cache *buildcache.Cache) {
 	if err := cache.Discard(); err != nil {
-		a.Log.WarnContext(ctx, "Could not remove the build cache of a check", "run", in.Execution.RunID, "check", in.Check.ID, "error", err)
+		a.Log.WarnContext(ctx, "Could not remove a check's build cache", "run", in.Execution.RunID, "check", in.Check.ID, "error", err)
 	}
 }
 

@@ -19,8 +19,8 @@ const (
 
 // Plan is the planner's result: a graph of steps.
 type Plan struct {
-	Summary         string  `json:"summary" jsonschema:"description=What the plan does and why in a few sentences"`
-	ComplexityScore float64 `json:"complexity_score" jsonschema:"minimum=0,maximum=1,description=How hard the goal is from 0 to 1"`
+	Summary         string  `json:"summary" jsonschema:"description=A few sentences on what the plan does and why"`
+	ComplexityScore float64 `json:"complexity_score" jsonschema:"minimum=0,maximum=1,description=Difficulty of the goal from 0 to 1"`
 	Steps           []Step  `json:"steps" jsonschema:"minItems=1"`
 }
 

@@ -142,7 +142,7 @@ func explainSQLite(err error) error {
 	case errors.Is(err, fs.ErrNotExist), strings.Contains(text, "unable to open database file"):
 		return fmt.Errorf("%w: check that its directory exists and that the file is writable", err)
 	case strings.Contains(text, "database is locked"), strings.Contains(text, "SQLITE_BUSY"):
-		return fmt.Errorf("%w: another process, perhaps another temporal-devserver, has it open: stop that process, or choose another file", err)
+		return fmt.Errorf("%w: another process, perhaps another temporal-devserver, has the file open: stop that process, or choose another file", err)
 	case strings.Contains(text, "not a database"):
 		return fmt.Errorf("%w: choose another file", err)
 	}

@@ -187,7 +187,7 @@ func TestAPipelineSaysWhyItFailedAndWhatCameOfIt(t *testing.T) {
 	p, next := b.recordPipeline(t, "harmless")
 	doc, text := b.page(t, ui.PipelineHref(p.ID))
 	for _, want := range []string{
-		"no agent made progress for 1m", "Hint: harmless", "continues from here", "recovered by", "an agent made no progress for 30s", "an agent was stuck", "60 messages, more than 50",
+		"no agent made progress for 1m", "Hint: harmless", "continues from here", "recovered by", "an agent had made no progress for 30s", "an agent was stuck", "60 messages, more than 50",
 		"rejects", "earlier version", "from attempt 1", "Errors and rejected moves", "None", "invalid output",
 	} {
 		require.Contains(t, strings.ToLower(text), strings.ToLower(want))
@@ -388,9 +388,9 @@ func TestWhoWasLateWithTheOpeningIsNamedWhereAPipelineAsks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for text, beta := range map[string]contract.MemberStatus{
-		"ALPHA and BETA have each finished their opening work.":                 contract.MemberIdle,
-		"ALPHA has finished its opening work. BETA took too long; late results": contract.MemberTimedOut,
-		"ALPHA has finished its opening work. BETA failed and left the pipeline.":            contract.MemberRevoked,
+		"ALPHA and BETA have each finished their opening work.":                   contract.MemberIdle,
+		"ALPHA has finished its opening work. BETA took too long; late results":   contract.MemberTimedOut,
+		"ALPHA has finished its opening work. BETA failed and left the pipeline.": contract.MemberRevoked,
 	} {
 		p := b.spawned(t, "o")
 		b.writePipelineRecord(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{

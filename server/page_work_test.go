@@ -257,7 +257,7 @@ func TestAChangeIsShownAsAWholeByStepAndByHeal(t *testing.T) {
 		"?step=step-002":  {[]string{"b.go", "+added", "1 file"}, []string{"-old"}},
 		"?step=heal-1":    {[]string{"a.go", "-new", "+mended"}, []string{"+added"}},
 		"?path=B.GO":      {[]string{"+added", "1 shown"}, []string{"-old"}},
-		"?path=nowhere":   {[]string{"No file path in this change matches"}, []string{"-old"}},
+		"?path=nowhere":   {[]string{"No matching file paths in this change"}, []string{"-old"}},
 		"?file=2":         {[]string{"+added", "All files"}, []string{"-old"}},
 		"?view=unified":   {[]string{"+new"}, nil},
 		"?from=1":         {[]string{"+added", "2 to 2 of 2 files"}, []string{"-old"}},

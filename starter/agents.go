@@ -84,7 +84,7 @@ func (a *app) printAgents(r health.Report, all bool) {
 	}
 	_ = w.Flush()
 	if offline > 0 {
-		fmt.Fprintf(a.out, "%d more are offline (--all shows them).\n", offline)
+		fmt.Fprintf(a.out, "%d more offline (--all shows them).\n", offline)
 	}
 	for _, agent := range r.Agents {
 		if agent.Detail != "" && agent.HealthStatus == contract.HealthDegraded {

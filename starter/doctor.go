@@ -231,7 +231,7 @@ func modelChecks(cfg *config.Config) []doctor.Check {
 			if p.Kind == model.KindScripted {
 				return doctor.Warned("responds from a scenario; no real model is used", "set models.default in "+config.FileName)
 			}
-			return doctor.Passed("at %s, responding for %v", p.Address(), agents)
+			return doctor.Passed("responds at %s; used by %v", p.Address(), agents)
 		}})
 	}
 	return checks

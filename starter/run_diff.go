@@ -44,7 +44,7 @@ previous attempt.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.diff(cmd, c, args) },
 	}
 	cmd.Flags().IntSliceVar(&c.attempts, "attempts", nil, "compare two attempts of one run, such as 1,2")
-	cmd.Flags().StringVar(&c.phase, "phase", string(contract.PhaseTester), "phase whose attempts to compare")
+	cmd.Flags().StringVar(&c.phase, "phase", string(contract.PhaseTester), "phase whose attempts are compared")
 	cmd.Flags().BoolVar(&c.patch, "patch", false, "print the patch from the first run's code to the second's")
 	cmd.Flags().BoolVar(&c.exitCode, "exit-code", false, "exit with code 2 if anything is worse")
 	complete(cmd, "phase", contract.Phases())
@@ -239,10 +239,10 @@ func (o diffOutput) plan(d diff.PlanDiff) {
 		fmt.Fprintln(o, "Plan: none in either run")
 		return
 	case !d.LeftRecorded:
-		fmt.Fprintln(o, "Plan: only in the second")
+		fmt.Fprintln(o, "Plan: only in the second run")
 		return
 	case !d.RightRecorded:
-		fmt.Fprintln(o, "Plan: only in the first")
+		fmt.Fprintln(o, "Plan: only in the first run")
 		return
 	case d.Same:
 		fmt.Fprintln(o, "Plan: identical")

@@ -104,7 +104,7 @@ func newRunSwitchModel(a *app) *cobra.Command {
 		},
 	}
 	model.add(cmd, "model to use, as provider/model", "sampling temperature")
-	cmd.Flags().StringVar(&agent, "agent", "", "only for this agent: planner, builder, repair, …, or alpha, beta, gamma while they are deliberating on the plan")
+	cmd.Flags().StringVar(&agent, "agent", "", "only for this agent: planner, builder, repair, …, or alpha, beta or gamma while they are deliberating on the plan")
 	return cmd
 }
 

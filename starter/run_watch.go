@@ -194,7 +194,7 @@ func (a *app) printEnd(ctx context.Context, h backend.Backend, run store.Run) er
 		fmt.Fprintf(a.out, "  branch     %s (%.12s) in %s\n", terminal.Clean(run.ReleaseBranch), run.ReleaseCommit, terminal.Clean(run.Repo))
 	}
 	if until := run.StayingUntil; until != nil {
-		fmt.Fprintf(a.out, "  watches    its branch until %s; report failed checks with rgpt run check %d, end the watch with rgpt run stop %d\n",
+		fmt.Fprintf(a.out, "  watches    its branch until %s; report failed checks with rgpt run check %d, or end the watch with rgpt run stop %d\n",
 			until.Local().Format(time.DateTime), run.ID, run.ID)
 	}
 	if run.ReleaseCommit != "" {

@@ -140,7 +140,7 @@ func newScripted() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&address, "address", "127.0.0.1:0", "address and port to listen on")
-	cmd.Flags().StringVar(&log, "log", "", "file to append one JSON line per request to")
+	cmd.Flags().StringVar(&log, "log", "", "append one JSON line per request to this file")
 	cmd.Flags().StringVar(&ready, "ready-file", "", "file to write when the model is listening")
 	cmd.Flags().StringVar(&file, "scenario", "", "scenario file")
 	return cmd

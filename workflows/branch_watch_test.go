@@ -177,7 +177,7 @@ func TestTheSecondRedCheckOfACommitIsIgnoredUntilItIsReportedAgain(t *testing.T)
 	ignored := w.payloads(contract.EventCheckIgnored)
 	require.Len(t, ignored, 1)
 	require.Equal(t, "b", ignored[0]["id"])
-	require.Contains(t, ignored[0]["reason"], "c0ffee2 is released")
+	require.Contains(t, ignored[0]["reason"], "the released commit is c0ffee2")
 }
 
 func TestAMessageCountsOnceHoweverOftenItComes(t *testing.T) {

@@ -71,17 +71,24 @@ func newRunFixture(t *testing.T) *runFixture {
 	RegisterStep(w.env)
 	RegisterSelfHeal(w.env)
 	w.env.SetTestTimeout(time.Minute)
-	register := func(name string, f any) {
-		w.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
-	}
-	register(contract.ActivityRecord, w.record)
-	register(contract.ActivityPlan, func(_ context.Context, in contract.PlanInput) (contract.PlanResult, error) {
+	w.registerPlanAndBuild()
+	w.registerTestAndRelease()
+	return w
+}
+
+func (w *runFixture) register(name string, f any) {
+	w.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
+}
+
+func (w *runFixture) registerPlanAndBuild() {
+	w.register(contract.ActivityRecord, w.record)
+	w.register(contract.ActivityPlan, func(_ context.Context, in contract.PlanInput) (contract.PlanResult, error) {
 		w.mu.Lock()
 		w.planned = append(w.planned, in)
 		w.mu.Unlock()
 		return contract.PlanResult{ID: madePlan, Plan: w.plan.Skeleton(), Usage: contract.Usage{Calls: 1, PromptTokens: 10}}, w.failing(contract.ActivityPlan)
 	})
-	register(contract.ActivityAdoptPlan, func(_ context.Context, in contract.AdoptPlanInput) (contract.PlanResult, error) {
+	w.register(contract.ActivityAdoptPlan, func(_ context.Context, in contract.AdoptPlanInput) (contract.PlanResult, error) {
 		if w.onAdopt != nil {
 			w.onAdopt(in)
 		}
@@ -91,10 +98,10 @@ func newRunFixture(t *testing.T) *runFixture {
 		}
 		return contract.PlanResult{ID: in.PlanID, Plan: plan.Skeleton()}, nil
 	})
-	register(contract.ActivityOpenStep, w.openStep)
-	register(contract.ActivityThink, w.think)
-	register(contract.ActivityTool, w.tool)
-	register(contract.ActivityIntegrate, func(_ context.Context, in contract.IntegrateInput) (contract.IntegrateResult, error) {
+	w.register(contract.ActivityOpenStep, w.openStep)
+	w.register(contract.ActivityThink, w.think)
+	w.register(contract.ActivityTool, w.tool)
+	w.register(contract.ActivityIntegrate, func(_ context.Context, in contract.IntegrateInput) (contract.IntegrateResult, error) {
 		w.hop(contract.ActivityIntegrate, in.LocalOnly)
 		if in.LocalOnly && w.fail["cold"] != nil {
 			return contract.IntegrateResult{Cold: true}, nil
@@ -115,14 +122,17 @@ func newRunFixture(t *testing.T) *runFixture {
 		}
 		return out, w.failing(contract.ActivityIntegrate)
 	})
-	register(contract.ActivityTestPlan, func(_ context.Context, in contract.TestPlanInput) (contract.TestPlanResult, error) {
+	w.register(contract.ActivityTestPlan, func(_ context.Context, in contract.TestPlanInput) (contract.TestPlanResult, error) {
 		w.hop(contract.ActivityTestPlan, in.LocalOnly)
 		if in.LocalOnly && w.fail["cold"] != nil {
 			return contract.TestPlanResult{Cold: true}, nil
 		}
 		return contract.TestPlanResult{Stages: w.checks}, w.failing(contract.ActivityTestPlan)
 	})
-	register(contract.ActivityVerify, func(_ context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
+}
+
+func (w *runFixture) registerTestAndRelease() {
+	w.register(contract.ActivityVerify, func(_ context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
 		w.mu.Lock()
 		if w.onVerify != nil {
 			defer w.mu.Unlock()
@@ -138,7 +148,7 @@ func newRunFixture(t *testing.T) *runFixture {
 		w.mu.Unlock()
 		return contract.CheckResult{Check: in.Check, OK: !red}, w.failing(contract.ActivityVerify)
 	})
-	register(contract.ActivityTestReport, func(context.Context, contract.TestReportInput) (contract.TestReportResult, error) {
+	w.register(contract.ActivityTestReport, func(context.Context, contract.TestReportInput) (contract.TestReportResult, error) {
 		if w.onVerify != nil {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -149,24 +159,24 @@ func newRunFixture(t *testing.T) *runFixture {
 		}
 		return contract.TestReportResult{Summary: contract.TestSummary{Passed: 3}}, w.failing(contract.ActivityTestReport)
 	})
-	register(contract.ActivityDiagnose, func(_ context.Context, in contract.DiagnoseInput) (contract.Diagnosis, error) {
+	w.register(contract.ActivityDiagnose, func(_ context.Context, in contract.DiagnoseInput) (contract.Diagnosis, error) {
 		return contract.Diagnosis{Failure: in.Failure, RootCause: "root of " + in.Failure.Message}, nil
 	})
-	register(contract.ActivityJudge, func(context.Context, contract.JudgeInput) (contract.Judgement, error) {
+	w.register(contract.ActivityJudge, func(context.Context, contract.JudgeInput) (contract.Judgement, error) {
 		return contract.Judgement{Refused: w.refused, Code: w.refusedCode, Diff: "+x"}, nil
 	})
-	register(contract.ActivityCreateDefaults, func(_ context.Context, in contract.DefaultsInput) (contract.DefaultsResult, error) {
+	w.register(contract.ActivityCreateDefaults, func(_ context.Context, in contract.DefaultsInput) (contract.DefaultsResult, error) {
 		in.Workspace.Tree += "+defaults"
 		return contract.DefaultsResult{Workspace: in.Workspace, Created: []string{".env"}}, w.failing(contract.ActivityCreateDefaults)
 	})
-	register(contract.ActivityWorkers, func(context.Context, contract.WorkersInput) (contract.WorkersResult, error) {
+	w.register(contract.ActivityWorkers, func(context.Context, contract.WorkersInput) (contract.WorkersResult, error) {
 		return contract.WorkersResult{Workers: w.workers}, nil
 	})
-	register(contract.ActivityRunTimeFrom, func(context.Context, int64) (time.Time, error) { return time.Time{}, nil })
-	register(contract.ActivityHandoff, func(_ context.Context, in contract.HandoffInput) (contract.HandoffResult, error) {
+	w.register(contract.ActivityRunTimeFrom, func(context.Context, int64) (time.Time, error) { return time.Time{}, nil })
+	w.register(contract.ActivityHandoff, func(_ context.Context, in contract.HandoffInput) (contract.HandoffResult, error) {
 		return contract.HandoffResult{Artifact: fmt.Sprintf("handoff/%s-%d.md", in.Agent, in.Generation)}, nil
 	})
-	register(contract.ActivityRelease, func(_ context.Context, in contract.ReleaseInput) (contract.ReleaseResult, error) {
+	w.register(contract.ActivityRelease, func(_ context.Context, in contract.ReleaseInput) (contract.ReleaseResult, error) {
 		w.mu.Lock()
 		w.released = in
 		if n := len(w.commits); n == 0 || w.commits[n-1] != in.Workspace.Tree {
@@ -179,12 +189,11 @@ func newRunFixture(t *testing.T) *runFixture {
 		}
 		return contract.ReleaseResult{Branch: in.Release.Branch, Commit: commitOf(n)}, w.failing(contract.ActivityRelease)
 	})
-	register(contract.ActivityProtected, func(context.Context, contract.ProtectedInput) (contract.ProtectedFiles, error) {
+	w.register(contract.ActivityProtected, func(context.Context, contract.ProtectedInput) (contract.ProtectedFiles, error) {
 		return w.protected, w.failing(contract.ActivityProtected)
 	})
-	register(contract.ActivityTakeCheck, w.takeCheck)
-	register(contract.ActivityCleanUp, func(context.Context, int64) error { return nil })
-	return w
+	w.register(contract.ActivityTakeCheck, w.takeCheck)
+	w.register(contract.ActivityCleanUp, func(context.Context, int64) error { return nil })
 }
 
 // commitOf returns the names of the released commits: c0ffee, then c0ffee2.

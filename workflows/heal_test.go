@@ -475,7 +475,7 @@ func TestAMissingApprovalSaysWhyAndWhatToDoNext(t *testing.T) {
 		}, contract.EventInterventionResolved},
 		"an unanswered release": {false, false, contract.InterventionNote{
 			Number: 1, Status: "expired", Phase: contract.PhaseTester, Answer: "give_up",
-			Reason: "the release was not approved within 1h0m0s (execution.approval.wait), which counts as rejected",
+			Reason: "the release was not approved within 1h0m0s (execution.approval.wait), which counts as a rejection",
 		}, contract.EventInterventionExpired},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -86,7 +86,7 @@ func TestOneRedReTestFailsTheTesterAndNoFurtherRoundRuns(t *testing.T) {
 	require.Equal(t, contract.StatusFailed, result.Status)
 	require.Equal(t, contract.ClassAssertion, result.Failure.Class)
 	require.Equal(t, contract.CodeTestsFailed, result.Failure.Code)
-	require.Contains(t, result.Failure.Message, "not stable: failed in retest 2 of 5: test-go-2, which passed before: TestSometimes failed")
+	require.Contains(t, result.Failure.Message, "not stable: in retest 2 of 5, test-go-2 failed after it had passed: TestSometimes failed")
 	require.NotContains(t, w.ids(), "test-go-1~4")
 	require.Empty(t, w.released.Release.Branch)
 }

@@ -125,7 +125,7 @@ type Attribution struct {
 type Answered struct {
 	ApprovalID string `json:"approval_id,omitempty" doc:"ID of the answered question; default: the open question"`
 	// Asked distinguishes questions with the same id about different results.
-	Asked *time.Time `json:"asked,omitempty" doc:"time at which the question was asked; if it differs from that of the open question, the answer is rejected. Default: not compared"`
+	Asked *time.Time `json:"asked,omitempty" doc:"time at which the question was asked; if the open question has a different time, the answer is rejected. Default: not compared"`
 }
 
 // AnswerRequest is a person's answer to a run.

@@ -14,7 +14,7 @@ import (
 // that they refer to exist.
 type Config struct {
 	Execution    Execution    `yaml:"execution" doc:"Run limits, retries, approvals and isolation."`
-	Findings     Findings     `yaml:"findings" repo:"yes" doc:"Numbers of findings above which a run fails or gets a warning."`
+	Findings     Findings     `yaml:"findings" repo:"yes" doc:"Limits on findings; a run that exceeds them fails or gets a warning."`
 	Verification Verification `yaml:"verification" doc:"How changes are built, tested and checked. Commands that are not configured are detected."`
 	Environment  Environment  `yaml:"environment" doc:"How project dependencies are installed and cached."`
 	Git          Git          `yaml:"git" doc:"How changes are committed and pushed."`

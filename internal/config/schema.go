@@ -167,7 +167,7 @@ func (s *spec) noun() string {
 	case kindSize:
 		return "a size"
 	case kindMoney:
-		return "an amount in US dollars"
+		return "a US dollar amount"
 	default:
 		return s.textNoun()
 	}
@@ -176,6 +176,9 @@ func (s *spec) noun() string {
 func (s *spec) textNoun() string {
 	for rule := range strings.SplitSeq(s.rule, ",") {
 		if options, ok := strings.CutPrefix(rule, "oneof="); ok {
+			if !strings.Contains(options, " ") {
+				return options
+			}
 			return "one of " + strings.ReplaceAll(options, " ", ", ")
 		}
 		if form, ok := forms[rule]; ok {

@@ -14,7 +14,7 @@ type Logging struct {
 	Format   string        `yaml:"format" validate:"oneof=auto json text" doc:"Log format. auto: text on a terminal, JSON elsewhere. Files are always JSON."`
 	Dir      string        `yaml:"dir" doc:"Directory for log files, one file per component. Empty: log to standard error."`
 	MaxSize  Size          `yaml:"max_size" validate:"min=1048576,max=1099511627776" doc:"Size at which a log file is rotated. Files are also rotated once a day."`
-	MaxAge   time.Duration `yaml:"max_age" validate:"min=24h" doc:"Age after which rotated files are removed, in whole days."`
+	MaxAge   time.Duration `yaml:"max_age" validate:"min=24h" doc:"Age after which rotated files are removed, rounded up to whole days."`
 	MaxFiles int           `yaml:"max_files" validate:"min=1,max=10000" doc:"Number of rotated files to keep per component."`
 }
 
@@ -39,11 +39,11 @@ type Webhooks struct {
 	Max           int           `yaml:"max_webhooks" validate:"min=1,max=1000" doc:"Maximum number of webhooks."`
 	Timeout       time.Duration `yaml:"timeout" validate:"min=100ms,max=5m" doc:"Maximum time for a receiver to respond."`
 	Attempts      int           `yaml:"attempts" validate:"min=1,max=100" doc:"Maximum number of attempts per delivery. With the default waits, all attempts together take about a day."`
-	FirstWait     time.Duration `yaml:"first_wait" validate:"min=10ms,max=1h" doc:"Wait before the second attempt. Each subsequent wait is three times as long, plus or minus 20%."`
+	FirstWait     time.Duration `yaml:"first_wait" validate:"min=10ms,max=1h" doc:"Waiting time before the second attempt. Each subsequent wait is three times as long, plus or minus 20%."`
 	LongestWait   time.Duration `yaml:"longest_wait" validate:"min=10ms,max=168h" doc:"Maximum wait between attempts, even if a receiver requests a longer one (Retry-After)."`
 	MaxConcurrent int           `yaml:"max_concurrent" validate:"min=2,max=1000" doc:"Maximum number of concurrent deliveries per server. At most half of them go to failing webhooks."`
 	MaxEach       int           `yaml:"max_concurrent_each" validate:"min=1,max=100" doc:"Maximum number of concurrent deliveries per webhook. A failing webhook is limited to one."`
-	DisableAfter  time.Duration `yaml:"disable_after" validate:"min=1m,max=8760h" doc:"A webhook that has failed for this long without a success is disabled."`
+	DisableAfter  time.Duration `yaml:"disable_after" validate:"min=1m,max=8760h" doc:"A webhook whose deliveries have all failed for this long is disabled."`
 	Retention     time.Duration `yaml:"retention" validate:"min=1h,max=8760h" doc:"How long the delivery log is kept."`
 }
 

@@ -37,11 +37,11 @@ var (
 )
 
 var forms = map[string]form{
-	"name":        {"a name of lower-case letters, digits, - and _ that begins with a letter", namePattern.MatchString},
+	"name":        {"a name that begins with a letter and has only lower-case letters, digits, - and _", namePattern.MatchString},
 	"envname":     {"the name of an environment variable, not its value", envNamePattern.MatchString},
 	"headername":  {"the name of an HTTP header", headerPattern.MatchString},
 	"headervalue": {"an HTTP header value on one line", func(s string) bool { return !strings.ContainsAny(s, "\r\n\x00") }},
-	"refprefix":   {"a prefix of a git branch name such as rgpt/run-", isRefPrefix},
+	"refprefix":   {"a git branch name prefix such as rgpt/run-", isRefPrefix},
 	"person":      {"a name without <, > or line breaks", func(s string) bool { return !strings.ContainsAny(s, "<>\r\n\x00") }},
 	"address":     {"an e-mail address", addressPattern.MatchString},
 	"hostport":    {"a host and port such as 127.0.0.1:7233", func(s string) bool { return isHostPort(s, 1) && !strings.HasPrefix(s, ":") }},
@@ -50,11 +50,11 @@ var forms = map[string]form{
 	"httpurl":     {"an http or https URL", func(s string) bool { return isURL(s, "http", "https") }},
 	"storeurl":    {"a URL such as s3://bucket or file:///path", isStoreURL},
 	"postgresurl": {"a URL such as postgres://user@host:5432/name", func(s string) bool { return isURL(s, "postgres", "postgresql") }},
-	"urisource":   {"a URI or path without spaces such as /rgpt", func(s string) bool { u, err := url.Parse(s); return err == nil && u.String() == s }},
+	"urisource":   {"a URI or path such as /rgpt, without spaces and with a length", func(s string) bool { u, err := url.Parse(s); return err == nil && u.String() == s }},
 	"hostpattern": {"a host such as packages.example.com, *.example.com or example.com:8443", isHostPattern},
 	"privatehost": {"a name such as nexus.example.com, *.example.com or nexus.example.com:8443; hosts are reached by name, not by address", isPrivateHost},
 	"variable":    {"the name of an environment variable that does not affect which programs are loaded", isVariable},
-	"homepath":    {"a directory in the home directory such as ~/.npm", func(s string) bool { _, ok := HomeFolder(s); return ok }},
+	"homepath":    {"a directory in the home directory, such as ~/.npm", func(s string) bool { _, ok := HomeFolder(s); return ok }},
 	"abspath":     {"an absolute path", filepath.IsAbs},
 	"glob":        {"a path pattern such as .github/** or **/Jenkinsfile", func(s string) bool { return s != "" && glob.Check(s) == nil }},
 	"relpath":     {"a path or glob inside the repository", isRelativePath},

@@ -68,7 +68,7 @@ func (s Spawning) Check() error {
 		err = s.checkModels()
 	}
 	if err == nil && (s.Timeout < 0 || s.Timeout > maxSeconds) {
-		err = wrong("the timeout is %d; must be 1 to %d seconds, or omitted", s.Timeout, maxSeconds)
+		err = wrong("the timeout is %d; it must be 1 to %d seconds, or omitted", s.Timeout, maxSeconds)
 	}
 	return err
 }
@@ -242,7 +242,7 @@ func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (con
 		return contract.PipelineAck{}, err
 	}
 	if c.Timeout < 0 || c.Timeout > maxSeconds {
-		return contract.PipelineAck{}, wrong("the timeout is %d; must be 1 to %d seconds, or omitted", c.Timeout, maxSeconds)
+		return contract.PipelineAck{}, wrong("the timeout is %d; it must be 1 to %d seconds, or omitted", c.Timeout, maxSeconds)
 	}
 	now, err := p.Store.Pipeline(ctx, id)
 	if err != nil {
@@ -348,7 +348,7 @@ func (p *Pipelines) FailureContext(ctx context.Context, id int64, c contract.Pip
 	}
 	out.PipelineID, out.Status, out.FailureContext = now.ID, now.Status, now.FailureContext
 	if out.FailureContext == nil && out.Message == "" {
-		out.Message = "the pipeline has not failed; its failure context is recorded when it does"
+		out.Message = "the pipeline has not failed, so it has no failure context"
 	}
 	return out, nil
 }
@@ -357,7 +357,7 @@ func (p *Pipelines) FailureContext(ctx context.Context, id int64, c contract.Pip
 func member(m contract.Member) (contract.Member, error) {
 	known := contract.Member(strings.ToUpper(string(m)))
 	if !known.Valid() {
-		return "", wrong("%q is not a pipeline agent; must be one of %v", m, contract.Members())
+		return "", wrong("the pipeline agent %q is invalid; must be one of %v", m, contract.Members())
 	}
 	return known, nil
 }

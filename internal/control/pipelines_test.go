@@ -52,11 +52,11 @@ func TestASpawningThatCannotBeUsedSaysWhy(t *testing.T) {
 		`["a" "b" "c"] form a dependency cycle`: {Task: subtasks(
 			contract.Subtask{ID: "free"}, contract.Subtask{ID: "a", Dependencies: []string{"free", "c"}},
 			contract.Subtask{ID: "b", Dependencies: []string{"a"}}, contract.Subtask{ID: "c", Dependencies: []string{"b"}})},
-		"101 subtasks":                                               {Task: subtasks(make([]contract.Subtask, 101)...)},
-		"more than 100 constraints or":                               {Task: &Task{Objective: "o", Constraints: make([]string, 101)}},
-		"must be valid UTF-8 without NUL bytes":                      {Objective: "a", Task: &Task{SuccessCriteria: []string{"\xff"}}},
-		"complexity is 2; must be a number":                          {Objective: "a", Task: &Task{Complexity: 2}},
-		"a subtask requires an id; id and status may have at most 1": {Task: subtasks(contract.Subtask{ID: "a", Status: long})},
+		"101 subtasks":                                                  {Task: subtasks(make([]contract.Subtask, 101)...)},
+		"more than 100 constraints or":                                  {Task: &Task{Objective: "o", Constraints: make([]string, 101)}},
+		"must be valid UTF-8 without NUL bytes":                         {Objective: "a", Task: &Task{SuccessCriteria: []string{"\xff"}}},
+		"complexity is 2; it must be a number":                          {Objective: "a", Task: &Task{Complexity: 2}},
+		"a subtask requires an id; id and status may each be at most 1": {Task: subtasks(contract.Subtask{ID: "a", Status: long})},
 	} {
 		err := s.Check()
 		require.ErrorContains(t, err, why)

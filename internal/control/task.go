@@ -84,9 +84,9 @@ func (t Task) Check() error {
 	case len(t.Constraints) > maxConditions, len(t.SuccessCriteria) > maxConditions:
 		return wrong("the task has more than %d constraints or success criteria", maxConditions)
 	case t.TimeoutSeconds < 0 || t.TimeoutSeconds > maxSeconds:
-		return wrong("timeout_seconds is %d; must be 1 to %d, or omitted", t.TimeoutSeconds, maxSeconds)
+		return wrong("timeout_seconds is %d; it must be 1 to %d, or omitted", t.TimeoutSeconds, maxSeconds)
 	case t.Complexity < 0 || t.Complexity > 1:
-		return wrong("complexity is %g; must be a number from 0 to 1, or low, medium or high", float64(t.Complexity))
+		return wrong("complexity is %g; it must be a number from 0 to 1, or low, medium or high", float64(t.Complexity))
 	}
 	return t.checkSubtasks()
 }
@@ -96,7 +96,7 @@ func (t Task) checkSubtasks() error {
 	for _, s := range t.Subtasks {
 		switch {
 		case s.ID == "" || len(s.ID) > maxTaskName || len(s.Status) > maxTaskName:
-			return wrong("a subtask requires an id; id and status may have at most %d bytes each", maxTaskName)
+			return wrong("a subtask requires an id; id and status may each be at most %d bytes long", maxTaskName)
 		case known[s.ID]:
 			return wrong("two subtasks have the id %q", s.ID)
 		}

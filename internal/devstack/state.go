@@ -121,8 +121,8 @@ func (s *Stack) Running() bool {
 
 const stateFile = "stack.json"
 
-// ErrNoStack is returned if no stack was ever started in a data folder.
-var ErrNoStack = errors.New("no stack was started in this data folder")
+// ErrNoStack is returned if no stack has ever been started in a data folder.
+var ErrNoStack = errors.New("no stack has been started in this data folder")
 
 // Load reads the stack of a data folder. The states of its processes are current.
 func Load(dataDir string) (*Stack, error) {

@@ -54,9 +54,9 @@ func Database(url string) Check {
 		}
 		switch want := migrations.Latest(); {
 		case have < want:
-			return Failed(fmt.Sprintf("the schema has version %d, but this rgpt requires %d", have, want), "rgpt migrate")
+			return Failed(fmt.Sprintf("the database has schema version %d, but this rgpt requires %d", have, want), "rgpt migrate")
 		case have > want:
-			return Failed(fmt.Sprintf("the schema has version %d, newer than the version %d that this rgpt requires", have, want), "use a newer rgpt")
+			return Failed(fmt.Sprintf("the database has schema version %d, newer than version %d, which this rgpt requires", have, want), "use a newer rgpt")
 		default:
 			return Passed("reachable, schema version %d", have)
 		}

@@ -39,7 +39,7 @@ func DataFolder(dir string) Check {
 		}
 		free := fs.Bavail * uint64(fs.Bsize) //nolint:gosec // a block size is positive
 		text := fmt.Sprintf("%s, %.1f GiB free", dir, float64(free)/(1<<30))
-		remedy := "free space on its disk, or choose another data folder with --data-dir or RGPT_DATA_DIR"
+		remedy := "free up disk space, or choose another data folder with --data-dir or RGPT_DATA_DIR"
 		switch {
 		case free < diskFail, fs.Files > 0 && fs.Ffree < 1000:
 			return Failed(text+": not enough", remedy)
@@ -139,7 +139,7 @@ func Toolchains(detect func() sandbox.Toolchains) Check {
 			out = append(out, Result{Status: OK, Message: found})
 		}
 		for _, refused := range t.Refused {
-			out = append(out, Result{Status: Warn, Message: "refused: " + refused, Remedy: "install it in a separate directory that contains nothing else, or for all users; then restart the worker"})
+			out = append(out, Result{Status: Warn, Message: "refused: " + refused, Remedy: "install it for all users, or in a directory that contains nothing else; then restart the worker"})
 		}
 		if len(out) == 0 {
 			return Warned("none found", "install the tools that your projects need and add them to the worker's PATH")

@@ -12,7 +12,7 @@ var (
 	tampered    = verdict{contract.ClassSafety, contract.CodeIntegrity, "a download does not match its checksum", "have a person investigate; do not accept the new checksum without verification"}
 	refused     = verdict{contract.ClassSafety, contract.CodeForbidden, "the repository's host rejected the change because of a policy", "adapt the change to comply with the policy"}
 	noIsolation = verdict{contract.ClassConfig, contract.CodeIsolation, "this machine cannot isolate commands", "run rgpt doctor to see what the sandbox needs"}
-	noSpace     = verdict{contract.ClassInfra, contract.CodeDiskFull, "the disk is full", "free disk space, or use another worker"}
+	noSpace     = verdict{contract.ClassInfra, contract.CodeDiskFull, "the disk is full", "free up disk space, or use another worker"}
 	slowDown    = verdict{contract.ClassInfra, contract.CodeRateLimited, "a service received too many requests", "wait, or use credentials with a higher limit"}
 	unreachable = verdict{contract.ClassInfra, contract.CodeUnavailable, "a resource that the command needs is not responding or is in use", "check that it is running and that network access is allowed"}
 	tooSlow     = verdict{contract.ClassInfra, contract.CodeTimeout, "a service did not respond in time", "try again, or check that the service is reachable"}

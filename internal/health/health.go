@@ -46,7 +46,7 @@ type Queue struct {
 	BacklogAge   float64 `json:"backlog_age_seconds"`
 	AddRate      float64 `json:"add_rate" doc:"tasks added per second, over the last 30 s"`
 	DispatchRate float64 `json:"dispatch_rate" doc:"tasks dispatched to workers per second, over the last 30 s"`
-	Pollers      int     `json:"pollers" doc:"workers polling the queue"`
+	Pollers      int     `json:"pollers" doc:"number of workers polling the queue"`
 	// History is the backlog at the last refreshes, oldest first.
 	History []int64 `json:"history" doc:"recent backlog values, oldest first"`
 }

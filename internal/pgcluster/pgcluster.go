@@ -250,7 +250,7 @@ func initialise(ctx context.Context, bin, dir string, who identity) error {
 	who.apply(cmd.SysProcAttr)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		if strings.Contains(string(out), "No space left on device") {
-			return fault.Wrap(err, contract.ClassInfra, contract.CodeDiskFull, "not enough disk space for a PostgreSQL cluster in %s; free disk space, or choose another data folder", dir)
+			return fault.Wrap(err, contract.ClassInfra, contract.CodeDiskFull, "not enough disk space for a PostgreSQL cluster in %s; free up disk space, or choose another data folder", dir)
 		}
 		return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
 			"initdb could not create a PostgreSQL cluster in %s: %s", dir, strings.TrimSpace(string(out)))

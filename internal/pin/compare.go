@@ -52,7 +52,7 @@ func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher
 	case ao.Exact < bo.Exact && at.Exact < bt.Exact && at.Vague > bt.Vague:
 		return "an exact comparison was replaced by one that accepts almost any value"
 	case ao.Always < bo.Always && at.Always < bt.Always && at.Total <= bt.Total:
-		return fmt.Sprintf("%d of %d checks run only under a condition", bt.Always-at.Always, bt.Always)
+		return fmt.Sprintf("%d of %d checks run only conditionally", bt.Always-at.Always, bt.Always)
 	default:
 		return ""
 	}
@@ -69,7 +69,7 @@ func (j *judge) edited(b, a *testfile.Unit) {
 		j.problems[len(j.problems)-1].Severity = contract.SeverityMinor
 		return
 	}
-	j.report(Edited, a.Name, a.File.Path, a.Line, "%s was edited: its behavior or its expectations have changed", name)
+	j.report(Edited, a.Name, a.File.Path, a.Line, "%s was edited: its behaviour or its expectations have changed", name)
 }
 
 // judgeHelpers judges code outside tests in test files: helpers that lost assertions, and other
@@ -120,10 +120,10 @@ func newSkip(b, a *testfile.Unit) string {
 				break
 			}
 		}
-		return why + " (under a condition)"
+		return why + " (conditionally)"
 	}
 	if a.EarlyReturns > b.EarlyReturns {
-		return "it returns under a condition before it checks anything"
+		return "it can return before it checks anything"
 	}
 	return ""
 }

@@ -161,7 +161,7 @@ func (j *judge) judgeFile(p pair, m *matcher) {
 		return
 	}
 	if p.after.Broken != "" && len(p.before.Tests()) > 0 {
-		j.report(Weakened, "", f.Path, 0, "%s is no longer valid code, so none of its %d tests runs: %s",
+		j.report(Weakened, "", f.Path, 0, "%s is no longer valid code, so none of its %d tests can run: %s",
 			testfile.Clean(f.Path), len(p.before.Tests()), testfile.Clean(p.after.Broken))
 		m.markReported(p.before)
 	}
@@ -181,7 +181,7 @@ func (j *judge) judgeRecorded(f File, m *matcher) {
 	case len(bytes.TrimSpace(f.After)) == 0 && len(bytes.TrimSpace(f.Before)) > 0:
 		j.report(Emptied, "", f.Path, 0, "%s, which tests compare against, is empty", name)
 	default:
-		j.report(Edited, "", f.Path, 0, "%s was changed: it determines what tests expect", name)
+		j.report(Edited, "", f.Path, 0, "%s, which determines what tests expect, was changed", name)
 	}
 }
 

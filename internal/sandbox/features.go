@@ -197,7 +197,7 @@ func (p *Process) unisolated(missing []Feature) (*Process, error) {
 
 func noSeccomp() Feature {
 	return Feature{Name: "system calls", Required: true, By: "seccomp",
-		Detail: "the kernel has no seccomp filters", Fix: "boot a kernel built with CONFIG_SECCOMP_FILTER=y"}
+		Detail: "the kernel does not support seccomp filters", Fix: "boot a kernel built with CONFIG_SECCOMP_FILTER=y"}
 }
 
 // namespaceFix returns the command that installs bubblewrap or enables user namespaces.
@@ -265,7 +265,7 @@ func (p *Process) judge(report string) error {
 		return nil
 	}
 	if pid, err := strconv.Atoi(values["Pid"]); err != nil || pid > 100 {
-		return fmt.Errorf("the self-test found process id %q", values["Pid"])
+		return fmt.Errorf("the self-test found process ID %q", values["Pid"])
 	}
 	for _, name := range interfaces {
 		if strings.HasSuffix(name, ":") && name != "lo:" {
@@ -313,7 +313,7 @@ func (p *Process) landlockFeature() Feature {
 	f := Feature{Name: "files, second layer", Available: p.landlock >= landlockMinimum, By: "landlock",
 		Detail: "version " + strconv.Itoa(p.landlock)}
 	if !f.Available {
-		f.Detail = "the kernel has no Landlock, or only version 1"
+		f.Detail = "the kernel does not support Landlock version 2 or newer"
 		f.Fix = "add landlock to the kernel's lsm= boot parameter"
 	}
 	return f

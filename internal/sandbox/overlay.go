@@ -234,7 +234,7 @@ func becomeOwner() (back func(), err error) {
 func mountOverlay(base, upper, work int) (int, error) {
 	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {
-		return 0, fmt.Errorf("the kernel has no overlayfs: %w", err)
+		return 0, fmt.Errorf("the kernel does not support overlayfs: %w", err)
 	}
 	defer func() { _ = unix.Close(fs) }()
 	for _, layer := range []struct {

@@ -434,7 +434,7 @@ func (r *run) result(o outcome, waitErr error) (Result, error) {
 	}
 	switch {
 	case o.verdict.canceled != nil:
-		return res, fmt.Errorf("sandbox: command canceled: %w", o.verdict.canceled)
+		return res, fmt.Errorf("sandbox: command cancelled: %w", o.verdict.canceled)
 	case !o.verdict.given() && (o.failed != "" || !o.ready):
 		err := r.setupError(o.failed, res.Stderr, waitErr)
 		if o.refused {

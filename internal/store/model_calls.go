@@ -257,7 +257,7 @@ func (s *Store) CompleteCall(ctx context.Context, id CallID, usage contract.Usag
 	})
 	if err == nil && superseded {
 		return fault.Wrap(ErrSuperseded, contract.ClassInfra, contract.CodeUnavailable,
-			"another worker completed model call %d first; its response is used", id.Call)
+			"another worker completed model call %d first; using that worker's response", id.Call)
 	}
 	return dberr.Explain(err, "complete model call %d", id.Call)
 }

@@ -377,7 +377,7 @@ func pipelineOf(row db.Pipeline) (Pipeline, error) {
 func (s *Store) UnstartedPipelines(ctx context.Context, olderThan time.Duration, limit int) ([]Pipeline, error) {
 	ids, err := s.q.UnstartedPipelines(ctx, db.UnstartedPipelinesParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
 	if err != nil {
-		return nil, dberr.Explain(err, "find pipelines without a workflow")
+		return nil, dberr.Explain(err, "find pipelines that have no workflow")
 	}
 	return rowconv.ConvertAll(ids, func(id int64) (Pipeline, error) { return s.Pipeline(ctx, id) })
 }

@@ -62,7 +62,7 @@ func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (con
 	}
 	if row.Overtaken {
 		return contract.RecordResult{}, fault.New(contract.ClassInfra, contract.CodeWorkerLost,
-			"record %d of workflow %s belongs to a workflow task that another worker has taken over; it was not applied", r.Seq, from.WorkflowID)
+			"record %d of workflow %s belongs to a workflow task that another worker has taken over; the record was not applied", r.Seq, from.WorkflowID)
 	}
 	if row.OpenCalls > 0 { // also for a repeat: the first attempt may have died here
 		if err := s.giveUpCalls(ctx, r.End.ExecutionID); err != nil {

@@ -220,7 +220,7 @@ func (s *Store) Dequeue(ctx context.Context, most int) ([]int64, error) {
 func (s *Store) PendingUnstarted(ctx context.Context, olderThan time.Duration, limit int) ([]Run, error) {
 	ids, err := s.q.PendingUnstarted(ctx, db.PendingUnstartedParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
 	if err != nil {
-		return nil, dberr.Explain(err, "find runs without a workflow")
+		return nil, dberr.Explain(err, "find runs that have no workflow")
 	}
 	return rowconv.ConvertAll(ids, func(id int64) (Run, error) { return s.Run(ctx, id) })
 }

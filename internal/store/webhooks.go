@@ -88,7 +88,7 @@ func (s *Store) CreateWebhook(ctx context.Context, n NewWebhook) (w Webhook, sec
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return w, "", false, fault.New(contract.ClassHuman, contract.CodeForbidden,
-			"the limit of %d webhooks is reached (server.webhooks.max_webhooks); remove one first", n.Most)
+			"the limit of %d webhooks has been reached (server.webhooks.max_webhooks); remove one first", n.Most)
 	case err != nil:
 		return w, "", false, dberr.Explain(err, "create the webhook")
 	case known.RequestDigest != n.Digest:
@@ -223,7 +223,7 @@ func (s *Store) TestWebhook(ctx context.Context, id int64, eventType, key string
 	}
 	return DueDelivery{
 		ID: r.ID, WebhookID: id, Test: true, EventType: eventType, Attempt: 1, Used: 1, URL: r.Url, Secret: Secret(r.Secret), CreatedAt: r.CreatedAt,
-	}, r.Fresh, dberr.Explain(err, "create a test delivery of webhook %d", id)
+	}, r.Fresh, dberr.Explain(err, "create a test delivery for webhook %d", id)
 }
 
 // DeliveryStatus is the state of a delivery.
@@ -252,7 +252,7 @@ type DeliveryOutcome struct {
 	ResponseCode   int            // 0: there was no response
 	Took           time.Duration
 	Error          string        // error message; empty: delivered
-	DisableAfter   time.Duration // how long a webhook may fail without a success before it is disabled
+	DisableAfter   time.Duration // how long all of a webhook's deliveries may fail before it is disabled
 	Gone           bool          // the receiver refuses further events: disable it immediately
 	DisabledReason string        // shown if it is disabled
 }

@@ -16,7 +16,7 @@ func checkBase() Tool {
 
 func runOnBase(ctx context.Context, env Env, p runCommandParams) (Result, error) {
 	if env.Base == nil {
-		return failed(contract.CodeForbidden, "There is no base here to run commands on."), nil
+		return failed(contract.CodeForbidden, "Commands cannot be run on the base here."), nil
 	}
 	c, done, err := env.Base(ctx)
 	if err != nil {

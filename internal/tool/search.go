@@ -167,7 +167,7 @@ func (h *hits) add(name string, number int, line []byte) {
 func (h *hits) text(complete bool) string {
 	switch {
 	case h.full:
-		fmt.Fprintf(&h.lines, "[the first %d lines that match; narrow the search with path or pattern]\n", h.count)
+		fmt.Fprintf(&h.lines, "[first %d matching lines shown; narrow the search with path or pattern]\n", h.count)
 	case !complete:
 		h.lines.WriteString("[there are too many files to check in time; narrow the search with path]\n")
 	case h.count == 0:

@@ -371,7 +371,7 @@ func TestSearchFindsLinesAndSkipsWhatIsNoText(t *testing.T) {
 	b.write("many", strings.Repeat("hit\n", 500))
 	result := b.call(Search, args{"pattern": "hit"})
 	require.Equal(t, DefaultLimits.SearchHits+1, strings.Count(result.Text, "\n"))
-	require.Contains(t, result.Text, "the first 200 lines")
+	require.Contains(t, result.Text, "first 200 matching lines")
 }
 
 func TestEditFileReplacesExactlyOneOccurrence(t *testing.T) {

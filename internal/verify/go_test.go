@@ -159,7 +159,7 @@ func TestLiar(t *testing.T) {
 	require.False(t, o.OK)
 	require.Equal(t, 0, o.Summary.Passed, "%+v", o.Cases)
 	require.Equal(t, contract.TestFailed, caseNamed(t, o, "TestLiar").Status)
-	require.Contains(t, located(o), "medium calc: example.com/m/calc.TestForged is reported as run, but no test file declares it; it is not counted")
+	require.Contains(t, located(o), "medium calc: example.com/m/calc.TestForged is reported as having run, but no test file declares it; it is not counted")
 }
 
 func TestAFlakyGoTestIsDistinguishedFromAFailingOne(t *testing.T) {

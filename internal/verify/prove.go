@@ -34,7 +34,7 @@ type Unproven struct {
 const (
 	passesAnyway  = "also passes without the change"
 	skippedAnyway = "is skipped without the change"
-	notRunAnyway  = "did not run without the change, and nothing failed there"
+	notRunAnyway  = "did not run without the change, although no command failed"
 )
 
 // Prove runs new tests on a checkout that has the test files of a change, but not the rest of the

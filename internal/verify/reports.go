@@ -45,7 +45,7 @@ func stamps(ctx context.Context, root *os.Root, globs []string) (map[string]stam
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case err != nil && !errors.Is(err, errEnough):
-			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeTooLarge, "cannot search for the check reports %s", pattern)
+			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeTooLarge, "cannot search for check reports matching %s", pattern)
 		}
 	}
 	return found, nil

@@ -140,7 +140,7 @@ func (m *Manager) resolveRev(ctx context.Context, top, rev, branch string) (stri
 	case len(names) == 0:
 		return "", emptyFault(top)
 	case rev == "":
-		return "", repoFault("the branch %s checked out in %s has no commits; specify a base, such as %s", branch, top, list(nearest(branch, names)))
+		return "", repoFault("the branch %s, checked out in %s, has no commits; specify a base, such as %s", branch, top, list(nearest(branch, names)))
 	default:
 		return "", unknownBase(top, rev, names)
 	}

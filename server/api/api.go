@@ -50,7 +50,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	config.RejectUnknownQueryParameters = true
 	config.Tags = []*huma.Tag{
 		{Name: "runs", Description: "Create, read and compare runs"},
-		{Name: "steering", Description: "Run commands; each waits for the run's response"},
+		{Name: "steering", Description: "Commands for a run; each waits for the run's response"},
 		{Name: "pipelines", Description: "Deliberations between ALPHA, BETA and GAMMA; commands wait for the pipeline's response"},
 		{Name: "environments", Description: "Repository environments and setups"},
 		{Name: "webhooks", Description: "Webhooks and their deliveries"},

@@ -33,7 +33,7 @@ func (s *Server) environmentOperations(api huma.API) {
 	handle(s, api, op(http.MethodGet, "/api/environments/{digest}", "get-environment", "Get an environment and its inputs", http.StatusUnprocessableEntity), func(ctx context.Context, in *OfEnvironment) (*body[control.Environment], error) {
 		return answered(s.Runs.Environment(ctx, in.Digest))
 	})
-	handle(s, api, op(http.MethodDelete, "/api/environments/{digest}", "delete-environment", "Delete an environment and its baselines; rejected while a run uses it", http.StatusConflict, http.StatusUnprocessableEntity), func(ctx context.Context, in *struct {
+	handle(s, api, op(http.MethodDelete, "/api/environments/{digest}", "delete-environment", "Delete an environment and its baselines; rejected while a run is using it", http.StatusConflict, http.StatusUnprocessableEntity), func(ctx context.Context, in *struct {
 		OfEnvironment
 		Keyed
 	}) (*struct{}, error) {

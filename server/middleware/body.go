@@ -25,7 +25,7 @@ const bodyTimeout = 10 * time.Second
 func LimitBody(next http.Handler, limit int64, fail Fail) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > limit {
-			fail(w, r, tooLarge(fmt.Sprintf("The body has %d bytes, more than the %d allowed (server.max_body).", r.ContentLength, limit)))
+			fail(w, r, tooLarge(fmt.Sprintf("The body is %d bytes long, more than the %d allowed (server.max_body).", r.ContentLength, limit)))
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, limit)

@@ -150,7 +150,7 @@ func messageSections(m views.Spoken, open bool) (out []ui.Section) {
 func textSection(title, text string, size int64, open bool) ui.Section {
 	s := ui.Section{Title: title, Text: ui.Cut(text, shownText), Open: open}
 	if int64(len(s.Text)) < size {
-		s.Note = fmt.Sprintf("Truncated: only the beginning of %s is shown. The log contains the full text.", ui.Size(size))
+		s.Note = fmt.Sprintf("Truncated: only the beginning of this %s text is shown. The log contains the full text.", ui.Size(size))
 	}
 	return s
 }
@@ -250,7 +250,7 @@ func (s *Server) patchSection(ctx context.Context, before, after string) ([]ui.S
 	}
 	section := ui.Section{Title: "Change", Text: ui.Cut(changed.String(), shownPatch), Patch: true, Open: true, Note: "All changes since the run's base commit, for each file changed here."}
 	if changed.Len() > shownPatch {
-		section.Note += fmt.Sprintf(" Truncated: only the beginning of %s is shown.", ui.Size(int64(changed.Len())))
+		section.Note += fmt.Sprintf(" Truncated: only the beginning of this %s patch is shown.", ui.Size(int64(changed.Len())))
 	}
 	return []ui.Section{section}, nil
 }

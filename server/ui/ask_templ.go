@@ -390,7 +390,7 @@ func askPlan(a Ask) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = reject(a, "Reject", fmt.Sprintf("Reject this plan? Run %d fails; if you resume it, the planner writes a new plan based on your reason.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = reject(a, "Reject", fmt.Sprintf("Reject this plan? Run %d will fail; if you resume it, the planner will write a new plan based on your reason.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -411,7 +411,7 @@ func askPlan(a Ask) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = Do(Command{Name: "approve-edited", Label: "Approve as edited", Icon: "check", Href: answerHref(a, "approve"), Body: answerBody(a), Ask: "Approve your edited plan? The builder carries it out as written."}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = Do(Command{Name: "approve-edited", Label: "Approve as edited", Icon: "check", Href: answerHref(a, "approve"), Body: answerBody(a), Ask: "Approve your edited plan? The builder will carry it out as written."}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -726,7 +726,7 @@ func askRelease(a Ask) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = reject(a, "Reject", fmt.Sprintf("Reject this release? Run %d fails and nothing is released. Its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = reject(a, "Reject", fmt.Sprintf("Reject this release? Run %d will fail and nothing will be released. Its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -840,7 +840,7 @@ func askHelp(a Ask) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if a.Question.Kind == "quota" {
-			templ_7745c5c3_Err = Do(Command{Name: "approve", Label: "Continue now", Fields: "reason", Icon: "play", Class: "primary", Key: "a", Href: answerHref(a, "approve"), Body: answerBody(a), Ask: "Continue before the provider's limit resets? If the limit still applies, the run waits again."}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Do(Command{Name: "approve", Label: "Continue now", Fields: "reason", Icon: "play", Class: "primary", Key: "a", Href: answerHref(a, "approve"), Body: answerBody(a), Ask: "Continue before the provider's limit resets? If the limit still applies, the run will wait again."}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -848,7 +848,7 @@ func askHelp(a Ask) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = reject(a, "Give up", fmt.Sprintf("Give up on run %d? It fails with the reported error; its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = reject(a, "Give up", fmt.Sprintf("Give up on run %d? It will fail with the reported error; its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -911,7 +911,7 @@ func askHelp(a Ask) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = reject(a, "Give up", fmt.Sprintf("Give up on run %d? It fails with the reported error; its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = reject(a, "Give up", fmt.Sprintf("Give up on run %d? It will fail with the reported error; its work is kept.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -409,7 +409,7 @@ func ChangesTab(c Changes) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else if c.Matching == 0 && c.Problem == "" && c.Total > 0 {
-			templ_7745c5c3_Err = Empty("file-diff", "No file path in this change matches.", "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Empty("file-diff", "No matching file paths in this change.", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -360,7 +360,7 @@ func FindingsTab(f FindingsPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<div class=\"tablebox\"><table class=\"table rows top\" data-rows id=\"findings\"><caption class=\"sr\">Findings, open ones first, most severe first</caption> <thead><tr><th>Severity</th><th class=\"grow\">Finding</th><th>Check</th><th>State</th><th class=\"num\">Found</th></tr></thead> <tbody data-chunk>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<div class=\"tablebox\"><table class=\"table rows top\" data-rows id=\"findings\"><caption class=\"sr\">Findings, open ones first, then by severity</caption> <thead><tr><th>Severity</th><th class=\"grow\">Finding</th><th>Check</th><th>State</th><th class=\"num\">Found</th></tr></thead> <tbody data-chunk>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -74,7 +74,7 @@ func HealsTab(p HealsPage) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(p.Cards)+len(p.Asked) == 0 {
-			templ_7745c5c3_Err = Empty("bandage", "No heals. When a phase fails, its heal appears here: cause, action, change, result.", "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Empty("bandage", "No heals. When a phase fails, its heal appears here: cause, action, change and result.", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

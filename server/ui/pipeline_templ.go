@@ -3679,7 +3679,7 @@ func votesBox(p PipelinePage, ballots []Ballot) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		who := voters(p.Votes)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 290, "<section class=\"box flat\" id=\"votes\" aria-labelledby=\"votes-title\"><header><h2 id=\"votes-title\">Votes</h2><span class=\"dim\">both must accept the same version</span></header><div class=\"body\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 290, "<section class=\"box flat\" id=\"votes\" aria-labelledby=\"votes-title\"><header><h2 id=\"votes-title\">Votes</h2><span class=\"dim\">ALPHA and BETA must accept the same version</span></header><div class=\"body\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -4785,7 +4785,7 @@ func limitsBox(s contract.DeliberationSettings, exchange time.Duration) templ.Co
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 393, "</dd></div><div><dt>Aborted as stuck</dt><dd>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 393, "</dd></div><div><dt>Aborted if stuck</dt><dd>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -4848,9 +4848,9 @@ func limitsBox(s contract.DeliberationSettings, exchange time.Duration) templ.Co
 			}
 		} else {
 			var templ_7745c5c3_Var204 string
-			templ_7745c5c3_Var204, templ_7745c5c3_Err = templ.JoinStringErrs("waits up to " + Lasted(s.ContinueWait) + " for a person to continue")
+			templ_7745c5c3_Var204, templ_7745c5c3_Err = templ.JoinStringErrs("waits up to " + Lasted(s.ContinueWait) + " for a person to continue the pipeline")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 1194, Col: 78}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 1194, Col: 91}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var204))
 			if templ_7745c5c3_Err != nil {

@@ -355,7 +355,7 @@ func points(p float64) string {
 func gammaWhy(r contract.GammaReason, s contract.DeliberationSettings) string {
 	switch r {
 	case contract.GammaStuck:
-		return "an agent made no progress for " + Lasted(s.GammaStuckAfter)
+		return "an agent had made no progress for " + Lasted(s.GammaStuckAfter)
 	case contract.GammaConflict:
 		return fmt.Sprintf("%d or more proposals were unresolved at the same time", s.GammaConflictAt)
 	case contract.GammaComplexity:

@@ -58,7 +58,7 @@ func (p ReplayPoint) body() string {
 		Step  string         `json:"step,omitempty"`
 	}{p.Phase, p.Step})
 	if err != nil {
-		return "{}" // cannot happen: these are texts
+		return "{}" // cannot happen: both fields are strings
 	}
 	return string(raw)
 }

@@ -416,7 +416,7 @@ func (d *deliberationResult) print(out io.Writer) error {
 
 // name describes the measurement.
 func (p topicResult) name() []string {
-	topic := "speak at once"
+	topic := "speak at the same time"
 	if p.Topic == topicDialogue {
 		topic = "wait for each other"
 	}

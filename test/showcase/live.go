@@ -113,7 +113,7 @@ func (f *dataset) waitsForQuota(ctx context.Context, number int64, at time.Time)
 	t.failure = failure
 	m := healing{action: contract.HealWait, cause: failure.Cause, message: "waits for the limit to reset", took: time.Second}
 	t.healStarts(&m)
-	t.needsHelp(contract.InterventionQuota, "waits for the limit to reset: "+failure.Message, "none: the run continues at the deadline; approve to continue now, reject to give up", 3*time.Hour)
+	t.needsHelp(contract.InterventionQuota, "waits for the limit to reset: "+failure.Message, "none: the run continues at the deadline; approve to continue now, or reject to give up", 3*time.Hour)
 	return t.backdate()
 }
 

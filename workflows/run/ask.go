@@ -189,7 +189,7 @@ func (r *run) notApproved(a *approval) *contract.Failure {
 		return &fault.New(contract.ClassHuman, contract.CodeRejected, "%s rejected the %s%s", a.by, a.kind, commands.Because(a.reason)).Failure
 	}
 	return &fault.New(contract.ClassHuman, contract.CodeApprovalExpired,
-		"the %s was not approved within %s (execution.approval.wait), which counts as rejected", a.kind, r.in.Settings.ApprovalWait).Failure
+		"the %s was not approved within %s (execution.approval.wait), which counts as a rejection", a.kind, r.in.Settings.ApprovalWait).Failure
 }
 
 // adviceNotApproved returns the next steps for a run that was not approved.
@@ -197,7 +197,7 @@ func (r *run) adviceNotApproved(kind string) string {
 	if kind == contract.ApprovalPlan {
 		return fmt.Sprintf("to get a new plan to approve: rgpt run resume %d; for a different goal, or to use your own plan, start a new run", r.in.RunID)
 	}
-	return fmt.Sprintf("to test again and be asked again: rgpt run resume %d; to build or plan again: rgpt run replay %d --phase builder, or planner",
+	return fmt.Sprintf("to test again and request approval again: rgpt run resume %d; to build or plan again: rgpt run replay %d --phase builder (or planner)",
 		r.in.RunID, r.in.RunID)
 }
 
@@ -267,7 +267,7 @@ func (r *run) intervene(ctx workflow.Context, p contract.Phase, d contract.Direc
 func (r *run) waitForQuota(ctx workflow.Context, p contract.Phase, d contract.Directive) *contract.Failure {
 	a, failure := r.ask(ctx, question{kind: contract.InterventionQuota, phase: p, wait: d.Wait, optional: true, problem: &contract.Question{
 		Reason:         "waits for the limit to reset: " + d.Reason,
-		ActionRequired: "none: the run continues at the deadline; approve to continue now, reject to give up",
+		ActionRequired: "none: the run continues at the deadline; approve to continue now, or reject to give up",
 	}})
 	if failure != nil {
 		return failure

@@ -125,7 +125,7 @@ func (r *run) outdated(m contract.CheckMessage) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("it is about commit %.12s, but %.12s is released", m.Commit, r.Commit)
+	return fmt.Sprintf("it is for commit %.12s, but the released commit is %.12s", m.Commit, r.Commit)
 }
 
 // fixCheck heals what a message reports as a failure of the tester, verifies the fix

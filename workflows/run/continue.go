@@ -85,7 +85,7 @@ func (r *run) continueAsNew(ctx workflow.Context, next contract.Phase) error {
 		return err
 	case size > contract.PayloadLimit-inputReserve:
 		r.tooLarge = true
-		r.log.Warn("The run's state is too large to continue as new; its history keeps growing", "bytes", size)
+		r.log.Warn("The run's state is too large for continue-as-new; its history keeps growing", "bytes", size)
 	default:
 		r.continued = workflow.NewContinueAsNewError(ctx, contract.WorkflowRun, in)
 	}

@@ -352,7 +352,7 @@ func (r *run) cleanUp(ctx workflow.Context) {
 	activity := options.Remote(ctx, contract.QueueBuilder, options.CleanUpTimeout)
 	activity = workflow.WithScheduleToCloseTimeout(activity, options.CleanUpTimeout)
 	if err := workflow.ExecuteActivity(activity, contract.ActivityCleanUp, r.in.RunID).Get(ctx, nil); err != nil {
-		r.log.Warn("Could not remove the run's working directories now; the worker's sweep will", "error", err)
+		r.log.Warn("Could not remove the run's working directories; the worker's sweep will remove them", "error", err)
 	}
 }
 
@@ -456,7 +456,7 @@ func (r *run) timeLeft(ctx workflow.Context, most time.Duration) time.Duration {
 	var from time.Time
 	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityRunTimeFrom, r.in.RunID).Get(ctx, &from)
 	if err != nil {
-		r.log.Error("Could not determine how long the run has been working; using its first timer", "error", err)
+		r.log.Error("Could not determine how long the run has been working; treating its time limit as reached", "error", err)
 		return 0
 	}
 	return most - workflow.Now(ctx).Sub(from)

@@ -439,7 +439,7 @@ func (h *heal) createDefaults(ctx workflow.Context) (contract.Directive, error) 
 		return out, err
 	}
 	if len(made.Created) == 0 {
-		out.Failed = "the repository documents no defaults for what is missing"
+		out.Failed = "the repository documents no defaults for the missing configuration"
 		return out, nil
 	}
 	h.changed("created "+commands.ListFew(made.Created)+" from the examples beside them", "files", made.Created)

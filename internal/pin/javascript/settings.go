@@ -40,7 +40,7 @@ func compareRunnerSettings(c *buildfiles.Change) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(after.flags)) {
 		if !before.flags[key] {
-			c.Exclude(key, key+": a run that should fail passes")
+			c.Exclude(key, key+": runs that should fail now pass")
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(exclusions)) {

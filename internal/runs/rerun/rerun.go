@@ -79,7 +79,7 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Request) 
 	}
 	o.Phase = cmp.Or(o.Phase, run.Phase)
 	if !o.Phase.Valid() {
-		return Result{}, forbidden("%q is not a phase; must be one of %v", o.Phase, contract.Phases())
+		return Result{}, forbidden("the phase %q is invalid; must be one of %v", o.Phase, contract.Phases())
 	}
 	at, err := resetPoint(ctx, temporal, o)
 	if err != nil {

@@ -34,7 +34,7 @@ func Of(checks []contract.CheckResult, most contract.Thresholds) contract.TestRe
 	case s.Skipped > 0 && s.Passed+s.Failed+s.Flaky == 0:
 		out.Warning = fmt.Sprintf("no tests ran: all %d were skipped", s.Skipped)
 	case out.Medium > most.MaxMedium:
-		out.Warning = fmt.Sprintf("verification has %d medium findings, above the warning threshold of %d (findings.max_medium)", out.Medium, most.MaxMedium)
+		out.Warning = fmt.Sprintf("verification reported %d medium findings, above the warning threshold of %d (findings.max_medium)", out.Medium, most.MaxMedium)
 	}
 	return out
 }
@@ -65,13 +65,13 @@ func failure(out contract.TestReportResult, checks []contract.CheckResult, most 
 	}
 	for _, c := range red {
 		if stops(c) {
-			return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "not stable: failed in retest %d of %d: %s, which passed before: %s",
+			return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "not stable: in retest %d of %d, %s failed after it had passed: %s",
 				c.Check.Retest, c.Check.Retests, c.Check.Original().ID, c.Message)
 		}
 	}
 	if out.Major > most.MaxMajor {
 		return fault.New(contract.ClassAssertion, contract.CodeFindings,
-			"verification has %d major findings, more than the %d allowed (findings.max_major)%s", out.Major, most.MaxMajor, firstRed(red))
+			"verification reported %d major findings, more than the %d allowed (findings.max_major)%s", out.Major, most.MaxMajor, firstRed(red))
 	}
 	return nil
 }

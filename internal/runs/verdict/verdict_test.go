@@ -95,7 +95,7 @@ func TestAGreenReTestCountsNothingAndARedOneFails(t *testing.T) {
 	red.Code = contract.CodeTimeout
 	out = verdict.Of([]contract.CheckResult{passed, again, red}, contract.Thresholds{MaxMajor: 100})
 	require.Equal(t, contract.ClassAssertion, out.Failure.Class)
-	require.Equal(t, "not stable: failed in retest 2 of 3: test-go-1, which passed before: TestGreet failed", out.Failure.Message)
+	require.Equal(t, "not stable: in retest 2 of 3, test-go-1 failed after it had passed: TestGreet failed", out.Failure.Message)
 	require.Equal(t, 1, out.Summary.Failed)
 }
 

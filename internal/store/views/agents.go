@@ -18,8 +18,8 @@ type Agent struct {
 	Version       string          `json:"version"`
 	HealthStatus  contract.Health `json:"health_status" doc:"healthy, degraded, unknown, unhealthy or offline"`
 	Detail        string          `json:"detail,omitempty" doc:"why it is not healthy"`
-	CPUUsage      float64         `json:"cpu_usage" doc:"processor cores used by its process, including all its agents"`
-	MemoryUsage   int64           `json:"memory_usage" doc:"bytes of memory used by its process, including all its agents"`
+	CPUUsage      float64         `json:"cpu_usage" doc:"processor cores used by its whole process, including the other agents in it"`
+	MemoryUsage   int64           `json:"memory_usage" doc:"bytes of memory used by its whole process, including the other agents in it"`
 	LastHeartbeat *time.Time      `json:"last_heartbeat"`
 	Silent        float64         `json:"silent_seconds" doc:"time since its last heartbeat"`
 	Worker        string          `json:"worker" doc:"its process, such as host:1234:3f9a"`

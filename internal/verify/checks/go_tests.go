@@ -153,7 +153,7 @@ func dropUndeclared(root *os.Root, s output.Paths, p *output.Results) {
 		}
 		p.Problems = append(p.Problems, output.Problem{
 			Level: output.Warning, Path: dir, Rule: output.Name(c.Test),
-			Message: output.Message(c.Name + " is reported as run, but no test file declares it; it is not counted"),
+			Message: output.Message(c.Name + " is reported as having run, but no test file declares it; it is not counted"),
 		})
 	}
 	p.Cases = kept

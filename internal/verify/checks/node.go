@@ -231,17 +231,17 @@ func silentFiles(root *os.Root, files []string, p *output.Results) {
 			continue
 		}
 		p.Cases[n].Status = contract.TestSkipped
-		p.Cases[n].Message = "the file exited without reporting a test"
+		p.Cases[n].Message = "the file's process exited without reporting a test"
 		if p.Reported != nil { // the runner counts it as a test that passed
 			p.Reported.Passed, p.Reported.Skipped = max(0, p.Reported.Passed-1), p.Reported.Skipped+1
 		}
 		silent := output.Problem{
 			Level: output.Warning, Path: c.Name, Rule: RuleNoTests,
-			Message: "the file imports node:test and exited without reporting a test; it is not counted as passed",
+			Message: "the file imports node:test, but its process exited without reporting a test; the file is not counted as passed",
 		}
 		if declaresNodeTest.Match(text) {
 			silent.Level = output.Error
-			silent.Message = "the file declares node:test tests and exited with code 0 without reporting any: code under test ended the process early; look for process.exit in the imported and tested code"
+			silent.Message = "the file declares node:test tests, but its process exited with code 0 without reporting any: code under test ended the process early; look for process.exit in the imported and tested code"
 		}
 		p.Problems = append(p.Problems, silent)
 	}

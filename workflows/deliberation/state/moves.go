@@ -59,9 +59,9 @@ func (c *State) wrongForm(m contract.Move) string {
 	outside := func(f *float64) bool { return f != nil && !(*f >= 0 && *f <= share) }
 	switch {
 	case m.Text.Size > c.Settings.TextLimit:
-		return fmt.Sprintf("its text has %d bytes, more than the %d allowed", m.Text.Size, c.Settings.TextLimit)
+		return fmt.Sprintf("its text is %d bytes long, more than the %d allowed", m.Text.Size, c.Settings.TextLimit)
 	case len(m.Text.Head) > contract.TextHead, len(m.Text.Ref) > KeyLength:
-		return fmt.Sprintf("its text is too long: text of more than %d bytes must be stored in the database", contract.TextHead)
+		return fmt.Sprintf("its text is too long: text longer than %d bytes must be stored in the database", contract.TextHead)
 	case m.Key != "" && !validKey(m.Key) && !c.named(m):
 		return fmt.Sprintf("a key must be 1 to %d characters long: letters, digits, dots, dashes or underscores", KeyLength)
 	case len(m.From) > c.Settings.Entries || slices.ContainsFunc(m.From, func(k string) bool { return !validKey(k) }):

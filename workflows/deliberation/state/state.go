@@ -296,7 +296,7 @@ func (c *State) speaker(m contract.Moves) *Participant {
 		forged.Message = "moves had a token that does not belong to any member"
 		if m.Member.Valid() {
 			forged.Member = m.Member
-			forged.Message = fmt.Sprintf("moves in the name of %s had a token that is not its own", m.Member)
+			forged.Message = fmt.Sprintf("moves in the name of %s had an invalid token", m.Member)
 		}
 		c.RecordRefusal(forged, 1)
 		return nil
@@ -365,7 +365,7 @@ func (c *State) take(s *Participant, m contract.Moves, now time.Time) {
 		m.Moves = m.Moves[:c.Settings.MovesPerTurn]
 		c.RecordError(s, contract.Error{
 			ID: moveID(s.Member, m.Turn, 0), Class: contract.ClassLLM, Code: contract.CodeInvalidOutput,
-			Message: fmt.Sprintf("a turn has at most %d moves; the others were ignored", c.Settings.MovesPerTurn),
+			Message: fmt.Sprintf("a turn can have at most %d moves; the rest were ignored", c.Settings.MovesPerTurn),
 		}, over)
 	}
 	for i, move := range m.Moves {
@@ -643,11 +643,11 @@ func (c *State) RecordError(s *Participant, e contract.Error, n int) {
 	}
 	switch c.Settings.AgentLimits().Exceeded(s.View.Errors, s.repeats[kind], s.violations) {
 	case contract.ExceededViolations:
-		c.Revoke(s, fmt.Sprintf("it broke the rules %d times, last: %s", s.violations, e.Message), e)
+		c.Revoke(s, fmt.Sprintf("it broke the rules %d times, most recently: %s", s.violations, e.Message), e)
 	case contract.ExceededRepeats:
 		c.Revoke(s, fmt.Sprintf("it made the same error %d times: %s", s.repeats[kind], e.Message), e)
 	case contract.ExceededErrors:
-		c.Revoke(s, fmt.Sprintf("it made %d errors, last: %s", s.View.Errors, e.Message), e)
+		c.Revoke(s, fmt.Sprintf("it made %d errors, most recently: %s", s.View.Errors, e.Message), e)
 	}
 }
 

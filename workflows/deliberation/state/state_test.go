@@ -84,7 +84,7 @@ func TestMovesThatMakeNoSenseAreRefused(t *testing.T) {
 		"recipient is not active":        deliberationtest.Sends("PERSON", "approve it"),
 		"it is empty":                    {Kind: contract.MoveMessage},
 		"too long":                       {Kind: contract.MoveMessage, Text: long},
-		"bytes, more than":               {Kind: contract.MoveMessage, Text: contract.Text{Head: "x", Size: 2 << 20}},
+		"bytes long, more than":          {Kind: contract.MoveMessage, Text: contract.Text{Head: "x", Size: 2 << 20}},
 		"scores must be":                 {Kind: contract.MoveEvaluate, Key: "pb", Score: &negative},
 		"versions start at 1":            {Kind: contract.MoveVote, Key: "sb", Version: -1},
 		"has no move \"verdict\"":        deliberationtest.Decides("sb"),

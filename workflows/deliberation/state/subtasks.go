@@ -38,7 +38,7 @@ func (c *State) invalidSubtasks(parts []contract.Subtask) string {
 		other, _ := c.nameable(t.ID)
 		switch {
 		case !validKey(t.ID):
-			return fmt.Sprintf("the id of a subtask must have 1 to %d letters, digits, dots, dashes and underscores", KeyLength)
+			return fmt.Sprintf("the id of a subtask must be 1 to %d characters long: letters, digits, dots, dashes or underscores", KeyLength)
 		case ids[t.ID]:
 			return fmt.Sprintf("two subtasks have the id %s", t.ID)
 		case t.Description == "" || len(t.Description) > contract.SubtaskLength:
@@ -58,7 +58,7 @@ func (c *State) invalidSubtasks(parts []contract.Subtask) string {
 		}
 	}
 	if n := size(parts); n > contract.SubtasksSize {
-		return fmt.Sprintf("its subtasks have %d bytes, more than the %d allowed; describe them in fewer words", n, contract.SubtasksSize)
+		return fmt.Sprintf("its subtasks total %d bytes, more than the %d allowed; describe them in fewer words", n, contract.SubtasksSize)
 	}
 	return cycle(parts)
 }
