@@ -229,7 +229,7 @@ func setupAdvice(run store.Run, r environment.Recipe, f environment.Failed) stri
 	}
 	out = append(out,
 		fmt.Sprintf("configure the setup: rgpt env set --repo %s --command '…', ", run.Repo)+tryAgain(run),
-		"or commit environment: {setup: ['…']} in its rgpt.yaml and start a new run",
+		"or add environment: {setup: ['…']} to the repository's rgpt.yaml, commit it and start a new run",
 		fmt.Sprintf("full output: rgpt run logs %d --environment", run.ID))
 	return strings.Join(slices.Compact(out), "; ")
 }

@@ -110,7 +110,7 @@ func TestARepairChangesNoDemandOfTheBase(t *testing.T) {
 		require.NoError(t, err)
 		return out.Refused
 	}
-	require.Contains(t, judge(base, h.with(base, "hello/old_test.go", edited)), "the expectations of the base commit's tests")
+	require.Contains(t, judge(base, h.with(base, "hello/old_test.go", edited)), "what the base commit's tests expect")
 	more := strings.Replace(was, "\tif got", "\tif Hello() == 7 {\n\t\tt.Fatal()\n\t}\n\tif got", 1)
 	require.Empty(t, judge(base, h.with(base, "hello/old_test.go", more)), "it demands more")
 	wrote := h.with(base, "hello/new_test.go", test("TestNew", "1"))

@@ -70,11 +70,11 @@ func (m CheckMessage) Problem() string {
 	case m.Name == "" || len(m.Name) > CheckName:
 		return "needs a name of 1 to 200 bytes"
 	case m.Kind != "" && m.Kind != CheckRun && m.Kind != CheckComment:
-		return "has an unknown kind; use check or comment"
+		return "has an unknown kind; use \"check\" or \"comment\""
 	case m.Kind == CheckComment && strings.TrimSpace(m.Summary+m.Details) == "":
 		return "is an empty comment; add details"
 	case m.Kind != CheckComment && m.Conclusion != ConclusionFailure && m.Conclusion != ConclusionSuccess:
-		return "needs a conclusion: failure or success"
+		return "needs a conclusion: \"failure\" or \"success\""
 	}
 	return ""
 }

@@ -94,8 +94,8 @@ func newFlagSet(raw *rawFlags) *pflag.FlagSet {
 	fs.StringArrayVar(&o.DynamicConfig, "dynamic-config-value", nil, "dynamic config value as `KEY=JSON`, e.g. frontend.rps=100; repeatable; overrides the built-in values. "+
 		"The environment variable "+dynamicConfigEnv+" can contain more values, one per line")
 
-	fs.StringVar(&raw.logLevel, "log-level", "warn", "`level` of the server's log on standard error: debug, info, warn, error, never")
-	fs.StringVar(&o.LogFormat, "log-format", "text", "`format` of the log: text, json")
+	fs.StringVar(&raw.logLevel, "log-level", "warn", "`level` of the server's log on standard error: debug, info, warn, error or never")
+	fs.StringVar(&o.LogFormat, "log-format", "text", "`format` of the log: text or json")
 	fs.StringVar(&o.ReadyFile, "ready-file", "", "JSON `file` with the pid and addresses, written when everything is ready and removed on exit")
 	fs.BoolVarP(&o.ShowVersion, "version", "v", false, "print the versions and exit")
 	return fs

@@ -158,7 +158,7 @@ func TestWhatIsRefusedAfterALostAnswerMayBeWhatTheCommandDid(t *testing.T) {
 	}), quietly)
 	_, err := c.Resume(t.Context(), 7, contract.Command{})
 	require.Equal(t, contract.CodeRejected, fault.Of(err).Code)
-	require.Contains(t, err.Error(), "run 7 is at work; the response to an earlier attempt was lost")
+	require.Contains(t, err.Error(), "run 7 is at work; an earlier attempt, whose response was lost")
 	require.Len(t, keys, 2)
 	require.NotEmpty(t, keys[0])
 	require.Equal(t, keys[0], keys[1])

@@ -454,7 +454,7 @@ func TestAReleaseIsApprovedWithWhatWouldBeReleasedInSight(t *testing.T) {
 	b.end(t, e, contract.Workspace{Tree: "t1", Patch: strings.Repeat("ab", 32)}, nil)
 	b.recordQuestion(t, gone, "release", 1)
 	_, said = shown(gone)
-	require.Contains(t, said, "The change to release cannot be shown")
+	require.Contains(t, said, "The change to be released cannot be shown")
 }
 
 func TestHalfAPatchIsNotSentAsTheWhole(t *testing.T) {

@@ -407,7 +407,7 @@ func TestTheReplayPageSaysWhatIsKeptAndWhatIsDoneAgain(t *testing.T) {
 	require.NoError(t, err)
 	_, said = b.page(t, fmt.Sprintf("/runs/%d/replay", run))
 	require.Contains(t, said, "by mia: try again")
-	require.Contains(t, said, "kept step-003")
+	require.Contains(t, said, "kept: step-003")
 }
 
 func BenchmarkPagesOfALongRun(b *testing.B) {

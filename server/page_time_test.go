@@ -171,7 +171,7 @@ func TestAPlanShowsItsStepsItsVersionsAndWhatChanged(t *testing.T) {
 	doc, text := b.page(t, fmt.Sprintf("/runs/%d/plan?step=step-002", id))
 	require.Contains(t, attributes(doc, "id"), "node-step-001")
 	require.Contains(t, attributes(doc, "id"), "edge-step-001-step-002")
-	for _, said := range []string{"added", "removed", "step-000", "by a person", "current", "Not started yet", "The summary or the complexity"} {
+	for _, said := range []string{"added", "removed", "step-000", "by a person", "current", "Not started yet", "Summary or complexity"} {
 		require.Contains(t, text, said)
 	}
 	_, text = b.page(t, fmt.Sprintf("/runs/%d/plan?step=step-001", id))

@@ -77,7 +77,7 @@ func (a *app) checks() []doctor.Check {
 	if err != nil {
 		return append(checks, mistakes(err))
 	}
-	checks = append(checks, found("configuration", doctor.Passed("%s is valid", cmp.Or(a.configFile, "the default configuration"))))
+	checks = append(checks, found("configuration", doctor.Passed("%s is valid", cmp.Or(a.configFile, "the configuration"))))
 	checks = append(checks, serviceChecks(cfg, stack)...)
 	checks = append(checks, artifactsCheck(cfg, dir))
 	checks = append(checks, modelChecks(cfg)...)

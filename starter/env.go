@@ -71,7 +71,7 @@ func newEnvList(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&repo, "repo", "", "only this repository: a directory or a URL")
+	cmd.Flags().StringVar(&repo, "repo", "", "only this repository (a directory or a URL)")
 	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of results")
 	return cmd
 }
@@ -103,7 +103,7 @@ func newEnvShow(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show [DIGEST | RUN]", Short: "Show the setup of an environment, a run or a repository",
 		Long: `Shows the projects, commands, hosts, variables, missing tools and hints of a stored
-environment or a run or, with --repo, those that a new run would detect in the
+environment or a run. With --repo, shows what a new run would detect in the
 repository's files. Nothing is executed.`,
 		Example: `  rgpt env show 3f2a9c1b7d10
   rgpt env show 42
@@ -120,9 +120,9 @@ repository's files. Nothing is executed.`,
 			return a.withEnvironments(cmd.Context(), s.repo, func(h backend.Backend) error { return a.showEnvironment(cmd.Context(), h, s, args) })
 		},
 	}
-	cmd.Flags().StringVar(&s.repo, "repo", "", "detect the setup of this repository now: a directory or a URL")
+	cmd.Flags().StringVar(&s.repo, "repo", "", "repository (a directory or a URL) whose setup is detected now")
 	cmd.Flags().StringVar(&s.base, "base", "", "branch, tag or commit of --repo (default: the checked-out commit, or the default branch)")
-	cmd.Flags().BoolVar(&s.yaml, "yaml", false, "print it as the environment section of rgpt.yaml")
+	cmd.Flags().BoolVar(&s.yaml, "yaml", false, "print the setup as the environment section of rgpt.yaml")
 	cmd.ValidArgsFunction = a.completeEnvironment
 	return cmd
 }
@@ -296,7 +296,7 @@ func newEnvSet(a *app) *cobra.Command {
 		Use: "set --repo PATH_OR_URL --command SHELL…", Short: "Define a repository's setup",
 		Long: `Defines the setup of a repository, starting with its next run. The commands run in its root in the
 given order and replace the detected ones. They take precedence over environment.setup in any rgpt.yaml;
---env FILE overrides both for one run. Allowed hosts: public registries, and hosts that the operator allows.`,
+--env FILE overrides both for one run. A host must be a public registry or be allowed by the operator.`,
 		Example: `  rgpt env set --repo . --command 'npm ci' --command 'npm run build:types' --reason "needs generated types"
   rgpt env set --repo . --variable DJANGO_SETTINGS_MODULE=app.settings`,
 		Args: noArgs,
@@ -339,7 +339,7 @@ given order and replace the detected ones. They take precedence over environment
 func noneEmpty(flag string, list []string) error {
 	for i, text := range list {
 		if strings.TrimSpace(text) == "" {
-			return usageError{fmt.Errorf("--%s number %d is empty", flag, i+1)}
+			return usageError{fmt.Errorf("value %d of --%s is empty", i+1, flag)}
 		}
 	}
 	return nil
@@ -442,7 +442,7 @@ func newEnvSetups(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&repo, "repo", "", "only this repository: a directory or a URL")
+	cmd.Flags().StringVar(&repo, "repo", "", "only this repository (a directory or a URL)")
 	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of results")
 	return cmd
 }

@@ -163,9 +163,9 @@ func TestAnEnvironmentFlagThatSaysNothingIsNamed(t *testing.T) {
 	p := withStore(t)
 	repo := harness.Repo(t, filepath.Join(t.TempDir(), "app"), map[string]string{"a": "b"})
 	for says, flags := range map[string][]string{
-		"--command number 1 is empty": {"--command", ""},
-		"--command number 2 is empty": {"--command", "make deps", "--command", " "},
-		"--host number 1 is empty":    {"--host", ""},
+		"value 1 of --command is empty": {"--command", ""},
+		"value 2 of --command is empty": {"--command", "make deps", "--command", " "},
+		"value 1 of --host is empty":    {"--host", ""},
 	} {
 		r := p.run(t, append([]string{"env", "set", "--repo", repo}, flags...)...)
 		require.Equal(t, exitInput, r.code)

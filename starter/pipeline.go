@@ -43,9 +43,10 @@ func newPipeline(a *app) *cobra.Command {
 		Long: `A pipeline is a deliberation: ALPHA and BETA first work on an objective independently,
 then exchange their results until they agree. GAMMA joins when needed.
 
-With --wait, and in watch, the last line is ORCHESTRATION_RESULT: and a JSON document
-that contains consensus, task_id, metrics, abort_reason, requires_auto_recovery (it was
-aborted, and no recovery reached a consensus), pipeline_id, status and final.
+With --wait, and in rgpt pipeline watch, the last line is ORCHESTRATION_RESULT: followed by
+a JSON document that contains consensus, task_id, metrics, abort_reason,
+requires_auto_recovery (true if the pipeline was aborted and no recovery reached a
+consensus), pipeline_id, status and final.
 
 Exit codes: 0 consensus (or the command succeeded), 1 error, 2 no consensus,
 3 aborted or stopped.`,
@@ -88,7 +89,7 @@ func newPipelineSpawn(a *app) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&s.Objective, "objective", "", "question or task to deliberate on")
 	f.StringVar(&s.taskFile, "task", "", "file (YAML or JSON) with task_id, objective, complexity, subtasks, constraints, success_criteria, timeout_seconds; - is standard input")
-	f.StringVar(&s.Project, "project", "", "project whose webhooks receive the pipeline's events (default: pipeline)")
+	f.StringVar(&s.Project, "project", "", "project whose webhooks receive the pipeline's events (default: \"pipeline\")")
 	f.StringVar(&mode, "mode", "", "openrouter (the configured models) or local (the scripted model)")
 	f.StringVar(&s.Model, "model", "", "model for all agents, as provider/model")
 	f.StringVar(&s.Key, "idempotency-key", "", "requests with the same key create only one pipeline")
@@ -122,7 +123,7 @@ func (a *app) spawnPipeline(ctx context.Context, s spawning) error {
 			fmt.Fprintln(a.errs, "rgpt: pipeline", p.ID, "was created but has not started yet; the worker will start it:", terminal.Clean(made.Waiting))
 		}
 		if made.Fresh && s.Model == "" && s.Mode == contract.ModeOpenRouter && p.Mode == contract.ModeLocal {
-			fmt.Fprintln(a.errs, "rgpt: using the scripted model (mode local), because no other model is configured; see rgpt models")
+			fmt.Fprintln(a.errs, "rgpt: using the scripted model (mode \"local\"), because no other model is configured; see rgpt models")
 		}
 		switch {
 		case s.wait:

@@ -30,8 +30,8 @@ func newRunDiff(a *app) *cobra.Command {
 	var c diffCommand
 	cmd := &cobra.Command{
 		Use: "diff RUN[@ATTEMPT] RUN[@ATTEMPT]", Short: "Compare two runs or two attempts of one run, regressions first",
-		Long: `Compares two runs, or two attempts of one run: plan, code, test results, findings,
-time, tokens, cost and heals of the second against the first.
+		Long: `Compares two runs, or two attempts of one run. Shows how the second differs from the
+first in plan, code, test results, findings, time, tokens, cost and heals.
 
 42 is the run as it is now. 42@1 is its state when the first attempt of its tester
 finished (--phase selects another phase), with the time and money spent since the
@@ -44,7 +44,7 @@ previous attempt.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.diff(cmd, c, args) },
 	}
 	cmd.Flags().IntSliceVar(&c.attempts, "attempts", nil, "compare two attempts of one run, such as 1,2")
-	cmd.Flags().StringVar(&c.phase, "phase", string(contract.PhaseTester), "phase whose attempts are compared")
+	cmd.Flags().StringVar(&c.phase, "phase", string(contract.PhaseTester), "phase whose attempts are counted")
 	cmd.Flags().BoolVar(&c.patch, "patch", false, "print the patch from the first run's code to the second's")
 	cmd.Flags().BoolVar(&c.exitCode, "exit-code", false, "exit with code 2 if anything is worse")
 	complete(cmd, "phase", contract.Phases())
@@ -239,10 +239,10 @@ func (o diffOutput) plan(d diff.PlanDiff) {
 		fmt.Fprintln(o, "Plan: none in either run")
 		return
 	case !d.LeftRecorded:
-		fmt.Fprintln(o, "Plan: only in the second run")
+		fmt.Fprintln(o, "Plan: only in the second")
 		return
 	case !d.RightRecorded:
-		fmt.Fprintln(o, "Plan: only in the first run")
+		fmt.Fprintln(o, "Plan: only in the first")
 		return
 	case d.Same:
 		fmt.Fprintln(o, "Plan: identical")

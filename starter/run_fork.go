@@ -20,15 +20,16 @@ func newRunFork(a *app) *cobra.Command {
 	o := rerun.ForkRequest{}
 	cmd := &cobra.Command{
 		Use: "fork RUN", Short: "Start a new run from a step of an existing run", Args: oneRun,
-		Long: `Starts a new run that continues from a step of an existing run. It reuses the plan, the changes of
-the steps that the step depends on and, with --turn, its conversation and workspace up to that turn.
+		Long: `Starts a new run that continues from a step of an existing run. It reuses the plan, the changes from
+the steps that this step depends on and, with --turn, this step's conversation and workspace up to
+that turn.
 None of this is paid for again, and the original run is not changed.`,
 		Example: `  rgpt run fork 42 --step step-003
   rgpt run fork 42 --step step-003 --turn 4 --model openai/gpt-5
   rgpt run fork 42 --step step-003 --instructions "Use the standard library only."`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Turn < -1 {
-				return usageError{fmt.Errorf("--turn %d must be 0 (the start of the conversation) or more", o.Turn)}
+				return usageError{fmt.Errorf("--turn %d is too small; must be at least 0 (the start of the conversation)", o.Turn)}
 			}
 			if planFile != "" {
 				plan, err := a.readPlan(planFile)

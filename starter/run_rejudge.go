@@ -20,8 +20,8 @@ func newRunRejudge(a *app) *cobra.Command {
 	var o rejudgeFlags
 	cmd := &cobra.Command{
 		Use: "rejudge RUN", Short: "Re-judge a run's recorded plans and test results under different rules", Args: oneRun,
-		Long: `Judges a run's records again: the checks and findings of its last tester with the given
-thresholds (default: those of the run), and its planner's responses with the rules of this version.
+		Long: `Judges a run's records again: the checks and findings of its last tester attempt with the
+given thresholds (default: the run's), and its planner's responses with the rules of this rgpt version.
 It runs no checks, calls no model, and does not change the run. Exits with code 2 if any result
 is worse than before.`,
 		Example: `  rgpt run rejudge 42 --max-major 0
@@ -48,7 +48,7 @@ func (o *rejudgeFlags) rules(cmd *cobra.Command) (r control.Rules, err error) {
 			continue
 		}
 		if most.value < 0 {
-			return r, usageError{fmt.Errorf("--%s %d must be 0 or more", most.name, most.value)}
+			return r, usageError{fmt.Errorf("--%s %d is too small; must be at least 0", most.name, most.value)}
 		}
 		*most.rule = &most.value
 	}

@@ -57,7 +57,7 @@ func newServer(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&temporalUI, "temporal-ui", "", "address of the Temporal Web UI, for links")
 	cmd.Flags().StringVar(&ready, "ready-file", "", "file to write when the server is listening")
 	cmd.Flags().StringVar(&configDir, "config-dir", "", "directory that contains rgpt.yaml")
-	cmd.Flags().BoolVar(&checkTrust, "check-trust", false, "unless that directory is trusted (rgpt trust), use only the settings that a repository may set")
+	cmd.Flags().BoolVar(&checkTrust, "check-trust", false, "use only the settings that a repository may set, unless the directory with rgpt.yaml is trusted (rgpt trust)")
 	return cmd
 }
 

@@ -19,9 +19,9 @@ func newTrust(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "trust [DIRECTORY]", Short: "Trust the configuration in a directory, or a data folder",
 		Long: `Trusts the current contents of rgpt.yaml and rgpt.local.yaml in a directory (default: the
-current one) as the operator's own configuration. Commands run in that directory, and
-rgpt dev, use all of their settings; from untrusted files they accept only the settings
-that a repository may set, and reject the rest. A file must be trusted again after each change.
+current one) as the operator's own configuration. rgpt dev, and commands that you run in
+that directory, use all settings in these files; from untrusted files they accept only the
+settings that a repository may set, and reject the rest. A file must be trusted again after each change.
 
 For a data folder (.rgpt), it records that the folder is yours: a data folder that was
 unpacked from an archive or moved here is not used until you trust it.

@@ -26,7 +26,7 @@ func main() {
 	dataDir := flag.String("data-dir", os.Getenv(setup.DataDir), "directory for caches and artifacts (RGPT_DATA_DIR)")
 	configDir := flag.String("config-dir", "", "directory that contains rgpt.yaml")
 	configFile := flag.String("config", "", "configuration file to read instead of the default")
-	checkTrust := flag.Bool("check-trust", false, "unless that directory is trusted (rgpt trust), accept only the settings that a repository may set")
+	checkTrust := flag.Bool("check-trust", false, "accept only the settings that a repository may set, unless the directory with rgpt.yaml is trusted (rgpt trust)")
 	ready := flag.String("ready-file", "", "file to write when the worker is ready")
 	showVersion := flag.Bool("version", false, "show the version")
 	flag.Parse()

@@ -192,7 +192,7 @@ func (c *Client) explainRefusal(err error, r call, lost bool) error {
 	if r.key == "" || !lost || f.Class != contract.ClassHuman {
 		return err
 	}
-	return fault.New(f.Class, f.Code, "%s; the response to an earlier attempt was lost, so that attempt may have succeeded: check with rgpt run list or rgpt run inspect", f.Message)
+	return fault.New(f.Class, f.Code, "%s; an earlier attempt, whose response was lost, may have succeeded: check with rgpt run list or rgpt run inspect", f.Message)
 }
 
 // attempt makes a call once and returns the body of the response.

@@ -40,7 +40,7 @@ func parameters(pairs ...string) url.Values {
 func (c *Client) ListRuns(ctx context.Context, f store.Filter) ([]store.Run, error) {
 	told := store.Filter{Status: f.Status, Phase: f.Phase, Project: f.Project, ErrorClass: f.ErrorClass, Text: f.Text, Since: f.Since, Until: f.Until, Limit: f.Limit}
 	if !reflect.DeepEqual(told, f) {
-		return nil, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "the HTTP API does not support this filter; run the command without --server on the database host")
+		return nil, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "the HTTP API does not support this filter; run the command without --server on a machine that can access the database")
 	}
 	r := read("api", "runs")
 	r.query = parameters("phase", string(f.Phase), "project", f.Project, "error", string(f.ErrorClass), "text", f.Text)

@@ -123,7 +123,7 @@ type Attribution struct {
 // Answered identifies the question being answered, so that an answer applies only to the question
 // that the sender saw.
 type Answered struct {
-	ApprovalID string `json:"approval_id,omitempty" doc:"ID of the answered question; default: the open question"`
+	ApprovalID string `json:"approval_id,omitempty" doc:"ID of the question to answer; default: the open question"`
 	// Asked distinguishes questions with the same id about different results.
 	Asked *time.Time `json:"asked,omitempty" doc:"time at which the question was asked; if the open question has a different time, the answer is rejected. Default: not compared"`
 }
@@ -177,7 +177,7 @@ type SwitchModelRequest struct {
 	Attribution
 	Model       string         `json:"model" minLength:"3" doc:"model, as provider/model"`
 	Temperature *float64       `json:"temperature,omitempty" minimum:"0" maximum:"2"`
-	Agent       contract.Agent `json:"agent,omitempty" doc:"agent to switch, which may also be a planning member (alpha, beta, gamma); default: all agents"`
+	Agent       contract.Agent `json:"agent,omitempty" doc:"agent whose model to switch, which may also be a planning member (alpha, beta or gamma); default: all agents"`
 }
 
 // Resumed describes how a run continued: with its response, or as a replay.

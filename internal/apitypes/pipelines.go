@@ -10,7 +10,7 @@ import (
 type SpawnRequest struct {
 	Objective    string                `json:"objective,omitempty" doc:"question or task to deliberate on; may be given in the task instead"`
 	AutoContinue *bool                 `json:"auto_continue,omitempty" doc:"continue automatically after the checkpoint report; default: as configured"`
-	Task         *control.Task         `json:"task,omitempty" doc:"details of the objective"`
+	Task         *control.Task         `json:"task,omitempty" doc:"additional details about the objective"`
 	Mode         contract.PipelineMode `json:"mode,omitempty" enum:"openrouter,local" doc:"openrouter: the configured models; local: the scripted model; default: as configured"`
 	Model        string                `json:"model,omitempty" doc:"model for all agents, as provider/model"`
 	Timeout      int                   `json:"timeout,omitempty" minimum:"0" maximum:"86400" doc:"time limit for the exchange, in seconds; default: the task's limit, or as configured"`

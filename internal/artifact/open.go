@@ -52,7 +52,7 @@ func Open(ctx context.Context, rawURL, dir string, opts ...Option) (*Store, erro
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "artifacts.url is not a URL; expected s3://bucket or file:///path, or empty to use a directory")
+		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "artifacts.url is not a URL; expected s3://bucket or file:///path, or an empty value to use a directory")
 	}
 	switch u.Scheme {
 	case "file":
@@ -63,7 +63,7 @@ func Open(ctx context.Context, rawURL, dir string, opts ...Option) (*Store, erro
 	case "mem":
 		return openBucket(ctx, u)
 	default:
-		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "artifacts.url: unsupported scheme %q; expected s3://bucket or file:///path, or empty to use a directory", u.Scheme)
+		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "artifacts.url: unsupported scheme %q; expected s3://bucket or file:///path, or an empty value to use a directory", u.Scheme)
 	}
 }
 

@@ -194,7 +194,7 @@ func badDigest(digest string) error {
 		digest = digest[:shown] + "…"
 	}
 	return fault.Wrap(ErrDigest, contract.ClassRuntime, contract.CodeUnknown,
-		"%q is not an artifact digest; expected sha256: and 64 lower-case hexadecimal digits", digest)
+		"%q is not an artifact digest; expected \"sha256:\" followed by 64 lower-case hexadecimal digits", digest)
 }
 
 func format(sum []byte) string { return digestPrefix + hex.EncodeToString(sum) }

@@ -23,7 +23,7 @@ type Environment struct {
 	Setup      []string           `yaml:"setup" repo:"yes" validate:"max=50,dive,required" doc:"Shell commands that install the dependencies, in this order. Empty: detected from the repository's files." example:"[npm ci]"`
 	Network    EnvironmentNetwork `yaml:"network" doc:"Network access during installation."`
 	Variables  map[string]string  `yaml:"variables" repo:"yes" validate:"max=100,dive,keys,variable,endkeys" doc:"Additional environment variables for every command." example:"{DJANGO_SETTINGS_MODULE: app.settings}"`
-	Cache      []string           `yaml:"cache" repo:"yes" validate:"max=20,dive,homepath" doc:"Directories in the home directory that are reused by the next setup of the same repository, such as download caches. They are not part of the environment." example:"[~/.npm, ~/.cache/pip]"`
+	Cache      []string           `yaml:"cache" repo:"yes" validate:"max=20,dive,homepath" doc:"Directories in the home directory, such as download caches, that the next setup of the same repository reuses. They are not part of the environment." example:"[~/.npm, ~/.cache/pip]"`
 	Timeout    time.Duration      `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of an installation."`
 	AgentTurns int                `yaml:"agent_turns" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of model calls that the environment agent may make to fix a failed setup. 0: the agent is not used."`
 	Disk       Size               `yaml:"disk" validate:"min=16777216" doc:"Disk space for all environments on this host. The least recently used are removed first; environments in use are kept."`
@@ -35,7 +35,7 @@ type Environment struct {
 type EnvironmentNetwork struct {
 	Hosts        []string         `yaml:"hosts" repo:"registries" validate:"max=200,dive,hostpattern" doc:"Hosts that an installation may reach. Empty: the public registries of the detected languages." example:"[packages.example.com, nexus.example.com]"`
 	Credentials  []HostCredential `yaml:"credentials" validate:"max=100,dive" doc:"Headers that the worker adds to requests to private registries. Commands cannot see them." example:"[{host: nexus.example.com, header: Authorization, env: NEXUS_AUTHORIZATION}]"`
-	AllowPrivate []string         `yaml:"allow_private" validate:"max=200,dive,privatehost" doc:"Hosts that may resolve to private addresses, such as a company's registry. Loopback, link-local and cloud metadata addresses are always blocked." example:"[nexus.example.com]"`
+	AllowPrivate []string         `yaml:"allow_private" validate:"max=200,dive,privatehost" doc:"Hosts, such as a company's registry, that may resolve to private addresses. Loopback, link-local and cloud metadata addresses are always blocked." example:"[nexus.example.com]"`
 }
 
 // HostCredential is a header for requests to one host, sent only inside TLS.

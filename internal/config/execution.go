@@ -7,7 +7,7 @@ type Execution struct {
 	ConcurrentRuns int           `yaml:"concurrent_runs" validate:"min=0,max=100000" doc:"Maximum number of runs in progress at the same time, across all workers. Additional runs are queued in order of creation. Runs waiting for a person do not count. 0: no limit."`
 	ParallelSteps  int           `yaml:"parallel_steps" repo:"lower" validate:"min=1,max=64" doc:"Maximum number of steps that a run builds at the same time."`
 	MaxRetries     int           `yaml:"max_retries" repo:"lower" validate:"min=0,max=20" doc:"Maximum number of times that self-heal restarts a phase before it asks a person. 0: a run fails at its first failure."`
-	StableRetests  int           `yaml:"stable_retests" repo:"raise" validate:"min=0,max=20" doc:"Number of times that a passed test run is repeated in full before the tester finishes. Failed tests are not rerun during a repetition: a single failure fails the phase."`
+	StableRetests  int           `yaml:"stable_retests" repo:"raise" validate:"min=0,max=20" doc:"Number of times that a passing test run is repeated in full before the tester finishes. Failed tests are not rerun during a repetition: a single failure fails the phase."`
 	MaxGoalBytes   Size          `yaml:"max_goal_bytes" repo:"lower" validate:"min=1024,max=1048576" doc:"Maximum combined length of a goal's title and description."`
 	CommandTimeout time.Duration `yaml:"command_timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of one agent command."`
 	Step           StepLimits    `yaml:"step" repo:"limit" doc:"Limits on a step's agent. 0: no limit."`
@@ -49,14 +49,14 @@ type RunLimits struct {
 type Sandbox struct {
 	Runner          string        `yaml:"runner" validate:"oneof=process" doc:"Command isolation. process: namespaces, Landlock and seccomp on this host."`
 	AllowUnisolated bool          `yaml:"allow_unisolated" doc:"Run commands even if this host lacks a feature that isolation requires. Use this only on hosts that contain nothing of value."`
-	Network         []string      `yaml:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that agent commands and all checks may reach through the worker's proxy: a name, or *.example.com for all subdomains, with a port unless it is 443 or 80." example:"[packages.example.com, \"*.example.com\"]"`
+	Network         []string      `yaml:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that agent commands and all checks may reach through the worker's proxy. Each entry is a name, or *.example.com for all subdomains, with a port unless it is 443 or 80." example:"[packages.example.com, \"*.example.com\"]"`
 	Memory          Size          `yaml:"memory" validate:"min=16777216" doc:"Maximum combined memory of a command's processes."`
 	Processes       int           `yaml:"processes" validate:"min=8,max=100000" doc:"Maximum number of concurrent processes and threads per command."`
 	CPUTime         time.Duration `yaml:"cpu_time" validate:"min=1s" doc:"Maximum combined CPU time of a command's processes."`
 	FileSize        Size          `yaml:"file_size" validate:"min=1048576" doc:"Maximum size of a file that a command writes."`
 	Disk            Size          `yaml:"disk" validate:"min=1048576" doc:"Maximum disk space that a command may use in the workspace."`
 	Output          Size          `yaml:"output" validate:"min=1024,max=1073741824" doc:"Maximum size of a command's stored standard output; the same limit applies separately to its standard error."`
-	ReadOnly        []string      `yaml:"read_only" validate:"dive,abspath" doc:"Additional host directories that commands may read, such as a toolchain." example:"[/opt/toolchain]"`
+	ReadOnly        []string      `yaml:"read_only" validate:"dive,abspath" doc:"Additional host directories that commands may read, such as toolchain directories." example:"[/opt/toolchain]"`
 
 	CacheAge  time.Duration `yaml:"cache_age" validate:"min=1h" doc:"Build caches that have not been used for this long are removed."`
 	CacheSize Size          `yaml:"cache_size" validate:"min=16777216" doc:"Disk space for this host's build caches. The least recently used are removed first; caches in use are kept."`

@@ -180,9 +180,9 @@ func (g *guard) refuse(trust, key string, value, base any) string {
 	case "models":
 		return g.refuseModel(key, value)
 	case "network":
-		return g.refuseHosts(value, slices.Concat(g.base.Execution.Sandbox.Network, texts(base)), "here or with execution.sandbox.network")
+		return g.refuseHosts(value, slices.Concat(g.base.Execution.Sandbox.Network, texts(base)), "in this setting or in execution.sandbox.network")
 	case "registries":
-		return g.refuseHosts(value, slices.Concat(allRegistryHosts(), g.base.Execution.Sandbox.Network, texts(base)), "here; public registries are always allowed")
+		return g.refuseHosts(value, slices.Concat(allRegistryHosts(), g.base.Execution.Sandbox.Network, texts(base)), "in this setting; public registries are always allowed")
 	default:
 		return g.who + " may not set this: " + reasonFor(key)
 	}

@@ -206,6 +206,8 @@ func (s *spec) bounds() string {
 		return fmt.Sprintf("from %s to %s", low, high)
 	case low != "":
 		return "of at least " + low
+	case high != "" && s.kind == kindText:
+		return "of at most " + high + " characters"
 	case high != "":
 		return "of at most " + high
 	default:

@@ -26,7 +26,7 @@ type Server struct {
 	RequestTimeout    time.Duration `yaml:"request_timeout" validate:"min=1s,max=1h" doc:"Maximum time to process a request and send the response. It does not apply to streams and downloads."`
 	IdleTimeout       time.Duration `yaml:"idle_timeout" validate:"min=100ms,max=24h" doc:"How long an idle connection is kept open."`
 	ShutdownTimeout   time.Duration `yaml:"shutdown_timeout" validate:"min=0,max=1h" doc:"How long open requests may take to finish when the server stops."`
-	AllowedHosts      []string      `yaml:"allowed_hosts" validate:"max=100,dive,host" doc:"Additional Host headers that the server accepts, such as a proxy's name. localhost and the names and addresses that the server listens on are always accepted." example:"[rgpt.example.com]"`
+	AllowedHosts      []string      `yaml:"allowed_hosts" validate:"max=100,dive,host" doc:"Additional Host header values that the server accepts, such as a proxy's name. localhost and the names and addresses that the server listens on are always accepted." example:"[rgpt.example.com]"`
 	MaxBody           Size          `yaml:"max_body" validate:"min=1024,max=1073741824" doc:"Maximum size of a request body."`
 	WatchInterval     time.Duration `yaml:"watch_interval" validate:"min=100ms,max=10m" doc:"How often the server refreshes the status of task queues, agents and open runs. Status data in responses and metrics is at most this old."`
 	Webhooks          Webhooks      `yaml:"webhooks" doc:"Event delivery to webhooks."`
@@ -73,7 +73,7 @@ type Worker struct {
 	LostAttempts               int           `yaml:"lost_attempts" validate:"min=1,max=1000" doc:"Maximum number of times that an activity may start without finishing, because it kills its worker or times out. After that, it is not retried, and a person is asked."`
 	MetricsAddress             string        `yaml:"metrics_address" validate:"omitempty,listen" doc:"Address and port for /metrics and /healthz. Empty: they are not served."`
 	Heartbeat                  time.Duration `yaml:"heartbeat" validate:"min=100ms,max=10m" doc:"How often the worker sends a heartbeat for its agents. An agent that misses three heartbeats is unhealthy."`
-	OfflineAfter               time.Duration `yaml:"offline_after" validate:"min=1s,max=24h" doc:"Time without a heartbeat after which an agent is offline. An agent is never offline before it is unhealthy."`
+	OfflineAfter               time.Duration `yaml:"offline_after" validate:"min=1s,max=24h" doc:"Time without a heartbeat after which an agent is considered offline, but never before it is considered unhealthy."`
 	AgentRetention             time.Duration `yaml:"agent_retention" validate:"min=1m,max=8760h" doc:"How long offline agents are kept in the list."`
 	ProbeInterval              time.Duration `yaml:"probe_interval" validate:"min=100ms,max=1h" doc:"How often the worker checks the resources that its agents need: Temporal, git, sandbox, models, disk space."`
 	Roles                      []string      `yaml:"roles" validate:"dive,oneof=run planner builder tester releaser analyzer repair" doc:"This worker's roles: run, planner, builder, tester, releaser, analyzer, repair. Empty: all. The analyzer is not used yet."`
@@ -82,6 +82,6 @@ type Worker struct {
 // Database configures the connection to the PostgreSQL database.
 type Database struct {
 	URL          string `yaml:"url" secret:"true" validate:"omitempty,postgresurl" doc:"Connection URL: postgres://user:password@host:5432/name. Prefer DATABASE_URL to storing the URL in a file. Empty: rgpt dev starts its own database."`
-	PasswordFile string `yaml:"password_file" doc:"File that contains the password if database.url has none, such as a Docker or Kubernetes secret."`
+	PasswordFile string `yaml:"password_file" doc:"File, such as a Docker or Kubernetes secret, that contains the password if database.url has none."`
 	MaxConns     int    `yaml:"max_conns" validate:"min=2,max=1000" doc:"Maximum number of connections per process."`
 }

@@ -37,7 +37,7 @@ var (
 )
 
 var forms = map[string]form{
-	"name":        {"a name that begins with a letter and has only lower-case letters, digits, - and _", namePattern.MatchString},
+	"name":        {"a name that begins with a letter and contains only lower-case letters, digits, - and _", namePattern.MatchString},
 	"envname":     {"the name of an environment variable, not its value", envNamePattern.MatchString},
 	"headername":  {"the name of an HTTP header", headerPattern.MatchString},
 	"headervalue": {"an HTTP header value on one line", func(s string) bool { return !strings.ContainsAny(s, "\r\n\x00") }},
@@ -50,7 +50,7 @@ var forms = map[string]form{
 	"httpurl":     {"an http or https URL", func(s string) bool { return isURL(s, "http", "https") }},
 	"storeurl":    {"a URL such as s3://bucket or file:///path", isStoreURL},
 	"postgresurl": {"a URL such as postgres://user@host:5432/name", func(s string) bool { return isURL(s, "postgres", "postgresql") }},
-	"urisource":   {"a URI or path such as /rgpt, without spaces and with a length", func(s string) bool { u, err := url.Parse(s); return err == nil && u.String() == s }},
+	"urisource":   {"a URI or path without spaces, such as /rgpt,", func(s string) bool { u, err := url.Parse(s); return err == nil && u.String() == s }},
 	"hostpattern": {"a host such as packages.example.com, *.example.com or example.com:8443", isHostPattern},
 	"privatehost": {"a name such as nexus.example.com, *.example.com or nexus.example.com:8443; hosts are reached by name, not by address", isPrivateHost},
 	"variable":    {"the name of an environment variable that does not affect which programs are loaded", isVariable},
@@ -257,7 +257,7 @@ func references(c *Config) []problem {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Models.Providers)) {
 		if p := c.Models.Providers[name]; p.Kind == "compatible" && p.BaseURL == "" {
-			add("models.providers."+name+".base_url", "is missing; providers of kind compatible have no default URL")
+			add("models.providers."+name+".base_url", "is missing; providers of kind \"compatible\" have no default URL")
 		}
 	}
 	names := map[string]bool{}

@@ -136,7 +136,7 @@ func (r *Runs) known(ctx context.Context, key, digest string) (*Created, error) 
 		return nil, err
 	}
 	out := Created{Run: run}
-	if run.WorkflowID == "" { // its creator died before starting it
+	if run.WorkflowID == "" { // its creator did not start it
 		r.start(ctx, &out)
 	}
 	return &out, nil

@@ -29,7 +29,7 @@ type Environment struct {
 	// Recipe is omitted: Found contains the same data in readable form.
 	Recipe json.RawMessage `json:"recipe,omitempty" hidden:"true"`
 
-	What  string `json:"what" doc:"summary of the setup, such as: go, node (pnpm)"`
+	What  string `json:"what" doc:"summary of the setup, such as \"go, node (pnpm)\""`
 	InUse bool   `json:"in_use" doc:"used by a run that has not ended"`
 	// Found is the setup of the environment, if a single environment is requested.
 	Found *FoundEnvironment `json:"found,omitempty"`
@@ -47,7 +47,7 @@ type FoundEnvironment struct {
 	Variables   map[string]string `json:"variables"`
 	Path        []string          `json:"path,omitempty" doc:"directories to prepend to PATH"`
 	Missing     []FoundTool       `json:"missing"`
-	Hints       []FoundHint       `json:"hints" doc:"unverified hints from the repository's files about its setup"`
+	Hints       []FoundHint       `json:"hints" doc:"unverified setup hints found in the repository's files"`
 	TestCommand string            `json:"test_command,omitempty"`
 	SetupID     int64             `json:"setup_id,omitempty" doc:"ID of the stored setup that applies to the repository"`
 	YAML        string            `json:"yaml" doc:"the setup as an environment section of rgpt.yaml"`

@@ -122,7 +122,7 @@ type PipelineLog struct {
 	ErrorType contract.Class          `json:"error_type,omitempty"`
 	ErrorCode contract.Code           `json:"error_code,omitempty"`
 	Text      string                  `json:"text,omitempty" doc:"full text"`
-	Details   json.RawMessage         `json:"details,omitempty" doc:"payload, for entries of kind event"`
+	Details   json.RawMessage         `json:"details,omitempty" doc:"payload, if kind is \"event\""`
 }
 
 // Logs returns up to limit log entries of a pipeline after a sequence number, in order.

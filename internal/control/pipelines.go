@@ -68,7 +68,7 @@ func (s Spawning) Check() error {
 		err = s.checkModels()
 	}
 	if err == nil && (s.Timeout < 0 || s.Timeout > maxSeconds) {
-		err = wrong("the timeout is %d; it must be 1 to %d seconds, or omitted", s.Timeout, maxSeconds)
+		err = wrong("the timeout is %d seconds; it must be 1 to %d seconds, or omitted", s.Timeout, maxSeconds)
 	}
 	return err
 }
@@ -201,7 +201,7 @@ func (p *Pipelines) models(mode contract.PipelineMode, name string) (contract.De
 	}
 	scripted := p.Config.Models.Providers[chosen.Provider].Kind == string(model.KindScripted)
 	if mode == contract.ModeLocal && !scripted {
-		return settings, wrong("mode local uses the scripted model, not %s; omit the model, or use mode openrouter", name)
+		return settings, wrong("local mode uses the scripted model, not %s; omit the model, or use openrouter mode", name)
 	}
 	deliberateWith(p.Config, &settings, chosen)
 	return settings, nil
@@ -242,7 +242,7 @@ func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (con
 		return contract.PipelineAck{}, err
 	}
 	if c.Timeout < 0 || c.Timeout > maxSeconds {
-		return contract.PipelineAck{}, wrong("the timeout is %d; it must be 1 to %d seconds, or omitted", c.Timeout, maxSeconds)
+		return contract.PipelineAck{}, wrong("the timeout is %d seconds; it must be 1 to %d seconds, or omitted", c.Timeout, maxSeconds)
 	}
 	now, err := p.Store.Pipeline(ctx, id)
 	if err != nil {

@@ -93,7 +93,7 @@ func TestTheModeOfAPipelineIsThatOfItsModels(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "other", s.Models[contract.AgentGamma].Model)
 	_, err = p.models(contract.ModeLocal, "openai/gpt-5")
-	require.ErrorContains(t, err, "mode local uses the scripted model")
+	require.ErrorContains(t, err, "local mode uses the scripted model")
 	_, err = p.models("", "nowhere/x")
 	require.ErrorContains(t, err, `model provider "nowhere" not found`)
 }

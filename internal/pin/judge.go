@@ -191,7 +191,7 @@ func (j *judge) judgeOnly(p pair) {
 		return
 	}
 	u := p.after.Only[len(p.before.Only)]
-	j.report(Skipped, u.Name, p.file.Path, u.Line, "%s runs alone (only): all other tests are skipped", testfile.Clean(u.Name))
+	j.report(Skipped, u.Name, p.file.Path, u.Line, "%s is marked to run alone, so all other tests are skipped", testfile.Clean(u.Name))
 }
 
 // judgeTest judges the change to one test.
@@ -206,7 +206,7 @@ func (j *judge) judgeTest(p pair, b *testfile.Unit, m *matcher) {
 	}
 	name := testfile.Clean(b.Name)
 	if away := m.elsewhere(b); away != nil {
-		j.report(RenamedAway, b.Name, away.File.Path, away.Line, "%s is now %s in %s, a file that test runs ignore",
+		j.report(RenamedAway, b.Name, away.File.Path, away.Line, "%s is now %s in %s, where no test run picks it up",
 			name, testfile.Clean(away.Name), testfile.Clean(away.File.Path))
 		return
 	}

@@ -228,7 +228,7 @@ func TestDiskWatchCountsWhatChangedAndNothingElse(t *testing.T) {
 	}
 	write("old/big", 1<<20)
 	var since time.Time
-	await.Until(t, "the file system's clock moved on", func() bool {
+	await.Until(t, "the file system's clock to move on", func() bool {
 		write("probe", 1)
 		old, err := os.Stat(filepath.Join(root, "old", "big"))
 		require.NoError(t, err)

@@ -240,9 +240,9 @@ func TestUnprivilegedWorkersHaveOverlaysToo(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	program := filepath.Join(dir, "sandbox.test")
-	data, err := os.ReadFile("/proc/self/exe")
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(program, data, 0o755))
+	// Another process copies: a command that a parallel test starts while this process has the
+	// program open for writing would keep it from being executed ("text file busy").
+	require.NoError(t, exec.Command("cp", fmt.Sprintf("/proc/%d/exe", os.Getpid()), program).Run())
 	require.NoError(t, os.Chown(dir, nobody, nobody))
 	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.run",
 		"^Test(BasesShow|NoCommandChanges|CommandsShare|DirectoriesOfTheCaller|LongCommandsLeave|AWorkDirectory|PathsOfLayers|RefusedOverlays)")

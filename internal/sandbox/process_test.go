@@ -224,14 +224,14 @@ func TestSandboxDiesWithItsWorker(t *testing.T) {
 	worker := exec.Command(os.Args[0])
 	worker.Env = append(os.Environ(), childVariable+"="+root+"\n"+script)
 	require.NoError(t, worker.Start())
-	await.Until(t, "the command is up", func() bool {
+	await.Until(t, "the command to be up", func() bool {
 		_, err := os.Stat(filepath.Join(root, "up"))
 		return err == nil
 	})
 	require.NotEmpty(t, processesWith(t, marker))
 	require.NoError(t, worker.Process.Kill())
 	_ = worker.Wait()
-	await.Until(t, "all processes are gone", func() bool { return len(processesWith(t, marker)) == 0 })
+	await.Until(t, "all processes to be gone", func() bool { return len(processesWith(t, marker)) == 0 })
 }
 
 func TestManyCommandsAtOnceDoNotDisturbEachOther(t *testing.T) {

@@ -80,7 +80,7 @@ func (c *checker) answer(key string, d *ruleDoc, r *rule) {
 	case d.Reply == nil && (r.fault.truncate || r.fault.malformed || r.fault.disconnect):
 		r.reply = reply{text: `{"summary": "this response was meant to be longer, but the scenario cuts it off"}`}
 	case d.Reply != nil && d.Fault != nil && (r.fault.status != 0 || r.fault.timeout):
-		c.add(key+".reply", "a rule with the fault status or timeout never replies; remove reply")
+		c.add(key+".reply", "a rule with a status or timeout fault never replies; remove the reply")
 	}
 }
 

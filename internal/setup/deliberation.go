@@ -104,7 +104,7 @@ func scriptedModel(cfg *config.Config) (contract.ModelChoice, error) {
 		return WithTimeout(cfg, choice), nil
 	}
 	return contract.ModelChoice{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-		"mode local requires a provider of kind scripted, and none is configured; use mode openrouter, or start the stack with a scenario: rgpt dev --scenario FILE")
+		"local mode requires a provider of kind \"scripted\", and none is configured; use openrouter mode, or start the stack with a scenario: rgpt dev --scenario FILE")
 }
 
 // ModeOf returns the mode in which models deliberate.

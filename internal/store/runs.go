@@ -67,7 +67,7 @@ type Run struct {
 	StayingUntil    *time.Time        `json:"staying_until,omitempty"`      // if the run watches its branch
 	Environment     string            `json:"environment_digest,omitempty"` // of the environment of its base commit
 	Baseline        string            `json:"baseline_key,omitempty"`       // of the baseline of its base commit
-	SetupID         int64             `json:"setup_id,omitempty"`           // of the setup, instead of its files, that created its environment
+	SetupID         int64             `json:"setup_id,omitempty"`           // of the setup that created its environment, instead of its files
 }
 
 // Cursor returns the position of the run in lists.

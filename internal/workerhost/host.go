@@ -184,7 +184,7 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 		role.Register(parts, w)
 		if err := w.Start(); err != nil {
 			stop(started)
-			return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "the worker's role %s cannot start", role.Name)
+			return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "cannot start the worker's %s role", role.Name)
 		}
 		started = append(started, w)
 	}
@@ -253,7 +253,7 @@ func checkRoles(o Options) error {
 	}
 	if len(idle) > 0 && len(idle) == len(o.Config.Worker.Roles) {
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"worker.roles lists only %v, which have no work yet; add other roles, or leave the list empty to enable all", idle)
+			"worker.roles lists only roles that have no work yet (%v); add other roles, or leave the list empty to enable all roles", idle)
 	}
 	if len(idle) > 0 {
 		o.Log.Warn("Some roles in worker.roles have no work yet", "roles", idle)

@@ -162,7 +162,7 @@ func (m *Manager) checkAlternates(top, common string) error {
 		}
 		dir, err := resolved(objects, line)
 		if err != nil {
-			return repoFault("the repository %s borrows objects from %s, which cannot be read; remove that line from %s", top, line, name)
+			return repoFault("the repository %s borrows objects from %s, which cannot be read; remove that path from %s", top, line, name)
 		}
 		if !m.isLinked(dir) {
 			return elsewhere(top, "it borrows objects from "+dir+" (objects/info/alternates)", filepath.Dir(dir))

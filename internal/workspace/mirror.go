@@ -239,7 +239,7 @@ func (r *mirror) runFetch(ctx context.Context, lock *heldLock, option string, re
 	stop()
 	if large() {
 		removeStalePacks(r.gitDir())
-		return r.tooLargeHere(fmt.Sprintf("has more than %d MiB to fetch", r.m.options.MaxRepositoryBytes>>20), "git.max_size")
+		return r.tooLargeHere(fmt.Sprintf("requires fetching more than %d MiB", r.m.options.MaxRepositoryBytes>>20), "git.max_size")
 	}
 	return err
 }

@@ -68,7 +68,7 @@ func (s *Server) webhookOperations(api huma.API) {
 		return answered(s.Hooks.Test(ctx, in.ID, in.id("test", in.ID)))
 	})
 	handle(s, api, op(http.MethodGet, "/{id}/deliveries", "list-deliveries", "List deliveries with their attempts, newest first"), s.listDeliveries)
-	again := op(http.MethodPost, "/{id}/deliveries/{delivery}/redeliver", "redeliver", "Resend a delivery, with the full number of attempts", http.StatusConflict)
+	again := op(http.MethodPost, "/{id}/deliveries/{delivery}/redeliver", "redeliver", "Resend a delivery, allowing the full number of attempts again", http.StatusConflict)
 	again.DefaultStatus = http.StatusAccepted
 	handle(s, api, again, func(ctx context.Context, in *struct {
 		OfWebhook
@@ -82,7 +82,7 @@ func (s *Server) webhookOperations(api huma.API) {
 func (s *Server) createWebhook(ctx context.Context, in *struct {
 	Keyed
 	Body struct {
-		URL         string   `json:"url" minLength:"1" doc:"http or https, without user and password"`
+		URL         string   `json:"url" minLength:"1" doc:"http or https URL without a user or password"`
 		Events      []string `json:"events,omitempty" doc:"event types, or patterns such as run.* and *.failed; default: all"`
 		Project     string   `json:"project,omitempty" doc:"only events from this project's runs"`
 		Description string   `json:"description,omitempty"`
@@ -102,7 +102,7 @@ func (s *Server) changeWebhook(ctx context.Context, in *struct {
 	OfWebhook
 	Body struct {
 		URL         *string       `json:"url,omitempty"`
-		Events      []string      `json:"events,omitempty" doc:"replaces the current list; [] and [\"*\"]: all"`
+		Events      []string      `json:"events,omitempty" doc:"replaces the current list; [] or [\"*\"] selects all events"`
 		Project     *string       `json:"project,omitempty" doc:"empty: all projects"`
 		Description *string       `json:"description,omitempty"`
 		Secret      *store.Secret `json:"secret,omitempty" doc:"new signing secret, effective immediately"`

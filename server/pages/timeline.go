@@ -91,7 +91,7 @@ func timelineQuery(run int64, v url.Values) (q ui.TimelineQuery, err error) {
 		return q, err
 	}
 	if q.To < q.From || q.From < 0 {
-		return q, apitypes.BadRequest("from and to: must be milliseconds since the run began; from must be less than to")
+		return q, apitypes.BadRequest("from and to: must be milliseconds since the run began, and \"from\" must not exceed \"to\"")
 	}
 	return q, nil
 }

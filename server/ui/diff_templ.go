@@ -130,7 +130,7 @@ func otherRun(id int64) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "\"><input name=\"other\" type=\"text\" required placeholder=\"Run, such as 42 or 42@2\" aria-label=\"The other run\"> <button class=\"button\">Compare</button></form>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "\"><input name=\"other\" type=\"text\" required placeholder=\"Run, such as 42 or 42@2\" aria-label=\"Other run\"> <button class=\"button\">Compare</button></form>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -2268,14 +2268,14 @@ func modelList(side string, models []diff.Model, heals []diff.Heal) templ.Compon
 		}
 		for i, h := range heals {
 			if i < namedTests {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 179, "<li class=\"wrap\"><span class=\"dim\">healed </span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 179, "<li class=\"wrap\"><span class=\"dim\">heal: </span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var98 string
 				templ_7745c5c3_Var98, templ_7745c5c3_Err = templ.JoinStringErrs(Words(h.Action) + " for " + h.ErrorType + " in the " + h.Phase)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 607, Col: 118}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 607, Col: 117}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var98))
 				if templ_7745c5c3_Err != nil {

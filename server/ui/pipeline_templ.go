@@ -1007,7 +1007,7 @@ func noRecovery(q store.Pipeline) string {
 	case q.Settings.Recoveries == 0:
 		return "No further attempt: recoveries are disabled. Manual review is required."
 	case q.Attempt > q.Settings.Recoveries:
-		return fmt.Sprintf("No further attempt: this was the last of %d attempts. Manual review is required.", q.Settings.Recoveries+1)
+		return fmt.Sprintf("No attempts left (limit: %d). Manual review is required.", q.Settings.Recoveries+1)
 	case q.Status == contract.PipelineFailed && q.Failure != nil && q.Failure.Class != contract.ClassInfra && q.Failure.Class != contract.ClassLLM:
 		return "Not recovered: the same agents would fail in the same way. Fix the cause and spawn the pipeline again."
 	}
@@ -4407,7 +4407,7 @@ func refusedBox(p PipelinePage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 361, "</header><div class=\"body\"><table class=\"table top\"><caption class=\"sr\">Agents' rejected moves and recorded errors, in order</caption> <thead><tr><th>Time</th><th>Agent</th><th class=\"grow\">What</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 361, "</header><div class=\"body\"><table class=\"table top\"><caption class=\"sr\">Agents' rejected moves and recorded errors, oldest first</caption> <thead><tr><th>Time</th><th>Agent</th><th class=\"grow\">What</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

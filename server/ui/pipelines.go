@@ -399,7 +399,7 @@ func abortWords(p store.Pipeline) string {
 	case contract.PipelineFailed:
 		return "No agents left."
 	case contract.PipelineOrchestrationFailed:
-		return "All agents finished without a consensus."
+		return "All agents finished without reaching a consensus."
 	case contract.PipelineStopped:
 		return "Stopped. The results so far are kept."
 	case contract.PipelineTimeout:

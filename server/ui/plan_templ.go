@@ -251,7 +251,7 @@ func planFacts(p PlanPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.Shown.ID != p.Counts && p.Counts != 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<div><dt class=\"sr\">which</dt><dd class=\"warn\">not the current version</dd></div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<div><dt class=\"sr\">note</dt><dd class=\"warn\">not the current version</dd></div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1691,7 +1691,7 @@ func planVersions(p PlanPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if p.Summary {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 142, "<tr><td class=\"nowrap\"><span class=\"tag\">changed</span></td><td></td><td class=\"grow\">The summary or the complexity</td></tr>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 142, "<tr><td class=\"nowrap\"><span class=\"tag\">changed</span></td><td></td><td class=\"grow\">Summary or complexity</td></tr>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -356,7 +356,7 @@ func replayChosen(p ReplayPage, point ReplayPoint) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "</dd></div>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, " of work</dd></div>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -485,7 +485,7 @@ func modelFields(p ReplayPage) templ.Component {
 }
 
 func releaseWords(r store.Run) string {
-	return fmt.Sprintf("%s was released at %s. If the result differs, the branch will be replaced unless someone else has moved it.", Cut(r.ReleaseBranch, 120), Short(r.ReleaseCommit))
+	return fmt.Sprintf("%s was released at commit %s. If the result differs, the branch will be replaced unless someone else has moved it.", Cut(r.ReleaseBranch, 120), Short(r.ReleaseCommit))
 }
 
 func replayCommand(p ReplayPage, point ReplayPoint) Command {
@@ -1036,7 +1036,7 @@ func forkForm(p ReplayPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 81, "</div><label class=\"field\"><span>Additional instructions</span><textarea name=\"instructions\" rows=\"2\" maxlength=\"20000\"></textarea></label> <details class=\"fold\"><summary>Another plan</summary><label class=\"field\"><span>The whole plan as JSON; it must contain the step</span><textarea class=\"mono\" name=\"plan\" rows=\"8\" data-type=\"json\" spellcheck=\"false\"></textarea></label></details> <label class=\"field\"><span>Reason</span><input type=\"text\" name=\"reason\" maxlength=\"4000\"></label><div class=\"line\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 81, "</div><label class=\"field\"><span>Additional instructions</span><textarea name=\"instructions\" rows=\"2\" maxlength=\"20000\"></textarea></label> <details class=\"fold\"><summary>Another plan</summary><label class=\"field\"><span>The whole plan as JSON; it must contain the selected step</span><textarea class=\"mono\" name=\"plan\" rows=\"8\" data-type=\"json\" spellcheck=\"false\"></textarea></label></details> <label class=\"field\"><span>Reason</span><input type=\"text\" name=\"reason\" maxlength=\"4000\"></label><div class=\"line\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1245,14 +1245,14 @@ func replayHistory(p ReplayPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if len(r.Kept) > 0 {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 98, "<div class=\"dim\" dir=\"auto\">kept ")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 98, "<div class=\"dim\" dir=\"auto\">kept: ")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var48 string
 					templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.JoinStringErrs(listed(r.Kept))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `replay.templ`, Line: 357, Col: 59}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `replay.templ`, Line: 357, Col: 60}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var48))
 					if templ_7745c5c3_Err != nil {

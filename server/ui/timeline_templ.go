@@ -1554,7 +1554,7 @@ func miniWords(work []views.Span, from, to time.Time) string {
 			attempts++
 		}
 	}
-	return fmt.Sprintf("Timeline of %s: %s", Lasted(to.Sub(from)), plural(attempts, "phase attempt", "phase attempts"))
+	return fmt.Sprintf("Timeline covering %s: %s", Lasted(to.Sub(from)), plural(attempts, "phase attempt", "phase attempts"))
 }
 
 // SpanDetail contains the details of a span.

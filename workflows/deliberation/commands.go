@@ -109,7 +109,7 @@ func (d *deliberation) checkModels(c contract.PipelineCommand) error {
 			return commands.Rejected("%q is not a member of a deliberation", fault.Clip(string(agent), state.KeyLength))
 		}
 		if m := c.Models[agent]; m.Provider == "" || m.Model == "" || len(m.Provider)+len(m.Model) > commands.MaxReason {
-			return commands.Rejected("%s needs a provider and a model, of at most %d bytes", agent, commands.MaxReason)
+			return commands.Rejected("%s needs a provider and a model of at most %d bytes in total", agent, commands.MaxReason)
 		}
 	}
 	return nil

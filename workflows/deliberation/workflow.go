@@ -157,7 +157,7 @@ func (d *deliberation) reportBack(ctx workflow.Context) (*state.Outcome, error) 
 	}
 	if !d.continued {
 		d.stop = &fault.New(contract.ClassHuman, contract.CodeApprovalExpired,
-			"no 'continue' was received within %s (deliberation.continue_wait); start it again, or use --auto-continue", d.Settings.ContinueWait).Failure
+			"no 'continue' command was received within %s (deliberation.continue_wait); start the pipeline again, or use --auto-continue", d.Settings.ContinueWait).Failure
 		return &state.Outcome{Status: contract.PipelineStopped}, nil
 	}
 	return nil, nil

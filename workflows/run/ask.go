@@ -297,7 +297,7 @@ func (r *run) checkAnswer(c contract.Command) error {
 	a := r.controls.approval
 	switch {
 	case a == nil:
-		return commands.Rejected("run %d is not waiting for an approval; it is %s", r.in.RunID, r.Status)
+		return commands.Rejected("run %d is not waiting for an approval; its status is %s", r.in.RunID, r.Status)
 	case c.ApprovalID != "" && c.ApprovalID != a.id:
 		return commands.Rejected("run %d is waiting for approval %s, not %s", r.in.RunID, a.id, c.ApprovalID)
 	case a.answered():
@@ -356,7 +356,7 @@ func (r *run) applyReject(_ workflow.Context, c contract.Command) (contract.Reco
 
 func (r *run) checkHeal(c contract.Command) error {
 	if a := r.controls.approval; a == nil || a.answered() || a.kind != contract.InterventionHelp {
-		return commands.Rejected("run %d is not waiting for an intervention; it is %s", r.in.RunID, r.Status)
+		return commands.Rejected("run %d is not waiting for an intervention; its status is %s", r.in.RunID, r.Status)
 	}
 	if c.Action != "" && !c.Action.Valid() {
 		return commands.Rejected("unknown heal action %q", c.Action)

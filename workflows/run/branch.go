@@ -257,11 +257,11 @@ func (r *run) unwanted(m contract.CheckMessage) string {
 	}
 	switch {
 	case r.in.Settings.Release.Stay <= 0:
-		return fmt.Sprintf("run %d does not watch its branch; only a run created with --stay does", r.in.RunID)
+		return fmt.Sprintf("run %d does not watch its branch; to have a run watch its branch, create it with --stay (git.stay)", r.in.RunID)
 	case r.controls.stopping(), r.Watch.On && r.Watch.Until == nil, r.Status.Terminal() && r.Status != contract.StatusDone:
 		return fmt.Sprintf("run %d has ended (%s)", r.in.RunID, r.Status)
 	case r.Commit == "" && r.Phase != contract.PhaseReleaser:
-		return fmt.Sprintf("run %d has not released anything yet; it is %s", r.in.RunID, r.Status)
+		return fmt.Sprintf("run %d has not released anything yet; its status is %s", r.in.RunID, r.Status)
 	case m.Failed() && len(r.Watch.Pending) >= MaxPendingChecks:
 		return fmt.Sprintf("%d messages are already waiting; send this one again later", MaxPendingChecks)
 	}

@@ -136,7 +136,7 @@ func (r *run) accepts(name string, args contract.Command) error {
 		if name == contract.UpdateStop {
 			return nil
 		}
-		return commands.Rejected("run %d is done and is only watching its branch, so %s has no effect; use stop to end the watch", r.in.RunID, name)
+		return commands.Rejected("run %d is done and is only watching its branch, so %s has no effect; stop the run to end the watch", r.in.RunID, name)
 	}
 	if r.Status.Terminal() || r.controls.stopping() {
 		return commands.Rejected("run %d has ended (%s); %s has no effect", r.in.RunID, r.Status, name)
@@ -154,7 +154,7 @@ func (r *run) checkPause(contract.Command) error {
 func (r *run) applyPause(ctx workflow.Context, c contract.Command) (contract.Record, string) {
 	r.pause(ctx, "paused by "+c.By)
 	return records.EventRecord(contract.EventRunUpdated, map[string]any{"status": r.Status, "by": c.By, "reason": c.Reason}),
-		"paused; running work finishes, no new work starts"
+		"paused; running work finishes, but no new work starts"
 }
 
 // pause pauses the run and its agents.
@@ -168,14 +168,14 @@ func (r *run) pause(ctx workflow.Context, why string) {
 
 func (r *run) checkResume(contract.Command) error {
 	if !r.controls.paused {
-		return commands.Rejected("run %d is not paused; it is %s", r.in.RunID, r.Status)
+		return commands.Rejected("run %d is not paused; its status is %s", r.in.RunID, r.Status)
 	}
 	return nil
 }
 
 func (r *run) applyResume(ctx workflow.Context, c contract.Command) (contract.Record, string) {
 	r.unpause(ctx)
-	return records.EventRecord(contract.EventRunUpdated, map[string]any{"status": r.Status, "by": c.By}), "goes on"
+	return records.EventRecord(contract.EventRunUpdated, map[string]any{"status": r.Status, "by": c.By}), "continues"
 }
 
 func (r *run) unpause(ctx workflow.Context) {
@@ -191,7 +191,7 @@ func (r *run) unpause(ctx workflow.Context) {
 
 func (r *run) checkAdvance(contract.Command) error {
 	if !r.controls.paused {
-		return commands.Rejected("run %d is %s and continues by itself; advance moves a paused run to the next phase", r.in.RunID, r.Status)
+		return commands.Rejected("run %d has the status %s and continues by itself; only a paused run can be advanced", r.in.RunID, r.Status)
 	}
 	return nil
 }

@@ -172,7 +172,7 @@ func (f *file) conditionalCompilation(u *testfile.Unit, a lexer.Span) {
 		}
 	}
 	if f.At(a.From).Is("cfg") && (!ordinary || a.To-a.From <= 3) {
-		u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it might not be compiled"})
+		u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it is compiled"})
 	}
 }
 

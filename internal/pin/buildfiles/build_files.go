@@ -10,7 +10,7 @@ func workflow(c *Change) {
 	before, after := Uncommented(c.Before, "#"), Uncommented(c.After, "#")
 	was, is := testLines(before), testLines(after)
 	if len(was) > len(is) {
-		c.Exclude("", "tests that it used to run no longer run")
+		c.Exclude("", "it no longer runs some of the tests that it ran before")
 		return
 	}
 	if why := Suppressed(strings.Join(before, "\n"), strings.Join(after, "\n")); why != "" && (len(is) > 0 || len(was) > 0) {

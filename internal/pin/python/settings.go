@@ -89,7 +89,7 @@ func pytestConfig(c *buildfiles.Change) {
 	if why := buildfiles.Suppressed(was, is); why != "" {
 		c.Exclude("commands", "commands: "+why)
 	} else if len(buildfiles.TestRunner.FindAllString(was, -1)) > len(buildfiles.TestRunner.FindAllString(is, -1)) {
-		c.Exclude("commands", "tests that it used to run no longer run")
+		c.Exclude("commands", "it no longer runs some of the tests that it ran before")
 	}
 }
 

@@ -205,7 +205,7 @@ func (s *Side) loadPlan(ctx context.Context, db *store.Store, part extent) error
 	}
 	if e := part.last(contract.PhasePlanner); part.end != nil && e != nil && len(e.Output) > 0 {
 		if err := json.Unmarshal(e.Output, &out); err != nil {
-			return fmt.Errorf("read the planner's output of run %d: %w", s.Ref.Run, err)
+			return fmt.Errorf("read the planner's output for run %d: %w", s.Ref.Run, err)
 		}
 	}
 	read := func() (contract.Plan, error) { return db.Plan(ctx, s.Ref.Run) }

@@ -29,7 +29,7 @@ type RunEnvironment struct {
 	Bytes      int64             `json:"bytes" doc:"unpacked size on disk"`
 	Files      int64             `json:"files"`
 	DurationMS int64             `json:"duration_ms" doc:"time taken to set up or restore the environment"`
-	Summary    string            `json:"summary" doc:"installed tools, such as: go, node (pnpm)"`
+	Summary    string            `json:"summary" doc:"installed tools, such as \"go, node (pnpm)\""`
 	Missing    []string          `json:"missing,omitempty" doc:"required tools that are missing on the worker"`
 	SetupID    int64             `json:"setup_id,omitempty" doc:"ID of the stored setup that created it"`
 	Failure    *contract.Failure `json:"failure,omitempty" doc:"why it failed; absent if the run ended first"`

@@ -65,7 +65,7 @@ func (c *State) wrongForm(m contract.Move) string {
 	case m.Key != "" && !validKey(m.Key) && !c.named(m):
 		return fmt.Sprintf("a key must be 1 to %d characters long: letters, digits, dots, dashes or underscores", KeyLength)
 	case len(m.From) > c.Settings.Entries || slices.ContainsFunc(m.From, func(k string) bool { return !validKey(k) }):
-		return "the from field has an invalid key"
+		return "the \"from\" field contains an invalid key"
 	case outside(m.Score), outside(m.ComplexityScore):
 		return "scores must be from 0 to 1"
 	case m.Version < 0:
@@ -420,7 +420,7 @@ func (c *State) vote(s *Participant, id string, m contract.Move, now time.Time) 
 	case m.Version > p.Version:
 		return fmt.Sprintf("%s has no version %d; its newest is %d", p.Key, m.Version, p.Version)
 	case m.Accept == nil:
-		return "it needs accept: true or false"
+		return "it needs \"accept\": true or false"
 	}
 	known := c.known(s, p)
 	if m.Version > known || known == 0 {
@@ -462,7 +462,7 @@ func (c *State) message(s *Participant, id string, m contract.Move, now time.Tim
 	case to == s.Member:
 		return "it is addressed to its sender"
 	case to != "" && !to.Valid():
-		return "its recipient is not active; the to field must be ALPHA, BETA, GAMMA or ALL"
+		return "its recipient is not active; the \"to\" field must be ALPHA, BETA, GAMMA or ALL"
 	}
 	if m.Text.Head == "" {
 		return "it is empty"

@@ -312,7 +312,7 @@ func (c *State) RecoveryHint(reason string) string {
 	case contract.ReasonAgentsFailed:
 		return "all agents failed: see their errors; another model, or shorter turns, may help"
 	}
-	return "all members finished without an agreement: let GAMMA decide where ALPHA and BETA disagree"
+	return "all members finished without reaching agreement: let GAMMA settle the points on which ALPHA and BETA disagree"
 }
 
 // RecordFailureContext records why a deliberation failed, for its failure context.

@@ -227,7 +227,7 @@ var gammaReasonText = map[contract.GammaReason]string{
 	contract.GammaStuck:      "STUCK: an agent has made no progress for a while; help the others continue",
 	contract.GammaConflict:   "CONFLICT: too many proposals are unresolved; combine them",
 	contract.GammaComplexity: "COMPLEXITY: the objective was found to be complex; break it down for the others, and keep the exchange focused on what matters",
-	contract.GammaSuccess:    "SUCCESS: the others say that they are done; validate what they agreed on, or decide where they did not agree",
+	contract.GammaSuccess:    "SUCCESS: the others say that they are done; validate their agreement, or settle the points on which they disagree",
 	contract.GammaRecovery:   "RECOVERY: an earlier attempt failed; see the recovery context",
 	contract.GammaForced:     "FORCED: you were requested when this deliberation was started",
 }
@@ -293,16 +293,16 @@ func (c *State) speaker(m contract.Moves) *Participant {
 	forged := contract.Error{Class: contract.ClassSafety, Code: contract.CodeForbidden}
 	switch {
 	case s == nil:
-		forged.Message = "moves had a token that does not belong to any member"
+		forged.Message = "moves were submitted with a token that does not belong to any member"
 		if m.Member.Valid() {
 			forged.Member = m.Member
-			forged.Message = fmt.Sprintf("moves in the name of %s had an invalid token", m.Member)
+			forged.Message = fmt.Sprintf("moves in the name of %s were submitted with an invalid token", m.Member)
 		}
 		c.RecordRefusal(forged, 1)
 		return nil
 	case m.Member != s.Member:
 		forged.Member = s.Member
-		forged.Message = fmt.Sprintf("moves in the name of another member had the token of %s", s.Member)
+		forged.Message = fmt.Sprintf("moves in the name of another member were submitted with the token of %s", s.Member)
 		c.RecordRefusal(forged, 1)
 		return nil
 	}

@@ -116,7 +116,7 @@ func (s *State) SetStatus(to contract.Status) error {
 		from = s.PausedFrom
 	}
 	if !canBecome(from, to) {
-		return fmt.Errorf("a run that is %s cannot become %s", s.Status, to)
+		return fmt.Errorf("a run with the status %s cannot change to %s", s.Status, to)
 	}
 	s.Status, s.PausedFrom, s.WaitingFor = to, "", ""
 	return nil
@@ -125,7 +125,7 @@ func (s *State) SetStatus(to contract.Status) error {
 // Interrupt interrupts the run: paused by a person, or waiting for an approval.
 func (s *State) Interrupt(status contract.Status, why string) error {
 	if !canBecome(s.Status, status) {
-		return fmt.Errorf("a run that is %s cannot become %s", s.Status, status)
+		return fmt.Errorf("a run with the status %s cannot change to %s", s.Status, status)
 	}
 	s.PausedFrom = cmp.Or(s.PausedFrom, s.Status)
 	s.Status, s.WaitingFor = status, why
