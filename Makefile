@@ -6,8 +6,8 @@ LINT  := $(BIN)/golangci-lint
 REVISION := $(shell git describe --always --exclude "*" --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X github.com/rocketgpt/orchestrator/internal/version.Revision=$(REVISION)
 
-# Leave out of Temporal what serves other installations: Kubernetes as a source of workers,
-# and Google's storage by gRPC. That is almost a third of the packages.
+# Exclude the parts of Temporal that only other installations need: Kubernetes as a source of
+# workers, and Google Cloud Storage over gRPC. That is almost a third of the packages.
 export DEVSERVER_TAGS := release,disable_grpc_modules
 
 .PHONY: help

@@ -238,7 +238,7 @@ func (a *Activities) affordable(ctx context.Context, q question, r model.Request
 		return err
 	}
 	return fault.New(contract.ClassLogic, contract.CodeStepBudget,
-		"step %s has %d %s left, but its next request needs about %d, so it was not sent. Split the step, or raise %s", q.execution.Step, has, what, needs, setting)
+		"step %s has %d %s left, but its next request needs about %d, so the request was not sent. Split the step, or raise %s", q.execution.Step, has, what, needs, setting)
 }
 
 // complete makes the call within its own span.

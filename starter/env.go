@@ -120,7 +120,7 @@ repository's files. Nothing is executed.`,
 			return a.withEnvironments(cmd.Context(), s.repo, func(h backend.Backend) error { return a.showEnvironment(cmd.Context(), h, s, args) })
 		},
 	}
-	cmd.Flags().StringVar(&s.repo, "repo", "", "repository (a directory or a URL) whose setup is detected now")
+	cmd.Flags().StringVar(&s.repo, "repo", "", "show the currently detected setup of this repository (a directory or a URL)")
 	cmd.Flags().StringVar(&s.base, "base", "", "branch, tag or commit of --repo (default: the checked-out commit, or the default branch)")
 	cmd.Flags().BoolVar(&s.yaml, "yaml", false, "print the setup as the environment section of rgpt.yaml")
 	cmd.ValidArgsFunction = a.completeEnvironment
@@ -151,7 +151,7 @@ func (a *app) showEnvironment(ctx context.Context, h backend.Backend, s shown, a
 	case a.json:
 		a.printJSON(e)
 	case e.Found == nil: // a server that does not report it
-		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the server does not return the contents of environment %s; upgrade the server to the same version as this rgpt", short(e.Digest))
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the server does not return the contents of environment %s; upgrade the server to this version of rgpt", short(e.Digest))
 	case s.yaml:
 		fmt.Fprint(a.out, terminal.CleanLines(e.Found.YAML))
 	default:
@@ -389,7 +389,7 @@ func newEnvUnset(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&repo, "repo", "", "revoke all of this repository's setups; the setup is again detected from its files")
+	cmd.Flags().StringVar(&repo, "repo", "", "revoke all of this repository's setups; later runs detect its setup from its files again")
 	cmd.Flags().Int64Var(&id, "id", 0, "revoke this setup; the repository's previous setup applies again")
 	return cmd
 }

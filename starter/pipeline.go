@@ -212,7 +212,7 @@ func newPipelineContinue(a *app) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&mode, "mode", "", "openrouter or local (default: as spawned)")
+	f.StringVar(&mode, "mode", "", "openrouter or local (default: unchanged)")
 	f.StringVar(&n.Model, "model", "", "model for all agents, effective immediately, as provider/model")
 	f.IntVar(&n.Timeout, "timeout", 0, "exchange time limit, in seconds")
 	f.BoolVar(&wait, "wait", false, "follow the pipeline and its recoveries until they end")

@@ -29,7 +29,7 @@ type diffCommand struct {
 func newRunDiff(a *app) *cobra.Command {
 	var c diffCommand
 	cmd := &cobra.Command{
-		Use: "diff RUN[@ATTEMPT] RUN[@ATTEMPT]", Short: "Compare two runs or two attempts of one run, regressions first",
+		Use: "diff RUN[@ATTEMPT] RUN[@ATTEMPT]", Short: "Compare two runs or two attempts of one run, with regressions first",
 		Long: `Compares two runs, or two attempts of one run. Shows how the second differs from the
 first in plan, code, test results, findings, time, tokens, cost and heals.
 
@@ -44,7 +44,7 @@ previous attempt.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.diff(cmd, c, args) },
 	}
 	cmd.Flags().IntSliceVar(&c.attempts, "attempts", nil, "compare two attempts of one run, such as 1,2")
-	cmd.Flags().StringVar(&c.phase, "phase", string(contract.PhaseTester), "phase whose attempts are counted")
+	cmd.Flags().StringVar(&c.phase, "phase", string(contract.PhaseTester), "phase that the attempt numbers refer to")
 	cmd.Flags().BoolVar(&c.patch, "patch", false, "print the patch from the first run's code to the second's")
 	cmd.Flags().BoolVar(&c.exitCode, "exit-code", false, "exit with code 2 if anything is worse")
 	complete(cmd, "phase", contract.Phases())

@@ -230,8 +230,8 @@ func newRunArtifacts(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&get, "get", "", "name of a file to download; printed unless --folder is set")
-	cmd.Flags().StringVar(&folder, "folder", "", "directory to write to; writes all files unless --get is set")
+	cmd.Flags().StringVar(&get, "get", "", "name of a file to download; its content is printed unless --folder is set")
+	cmd.Flags().StringVar(&folder, "folder", "", "directory to write the files to: all files, or only the one named with --get")
 	return cmd
 }
 

@@ -89,7 +89,7 @@ func (a *app) printRetrials(out control.Retrials) {
 		a.printJSON(out)
 		return
 	}
-	fmt.Fprintf(a.out, "Run %d, judged with at most %d major and %d medium findings, pinned tests: %s, new tests: %s\n",
+	fmt.Fprintf(a.out, "Run %d, judged against limits of %d major and %d medium findings, pinned tests: %s, new tests: %s\n",
 		out.RunID, out.Thresholds.MaxMajor, out.Thresholds.MaxMedium, out.PinnedTests, out.NewTests)
 	for _, r := range out.Retrials {
 		name := r.What

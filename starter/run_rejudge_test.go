@@ -87,7 +87,7 @@ func TestARunJudgedByItsOwnRulesIsAsItWas(t *testing.T) {
 	p := withStore(t)
 	id := contract.RunWorkflowID(p.tested(t, goodPlan))
 	r := p.ok(t, "run", "rejudge", id)
-	require.Contains(t, r.out, "at most 1 major and 5 medium findings, pinned tests: report, new tests: warn")
+	require.Contains(t, r.out, "limits of 1 major and 5 medium findings, pinned tests: report, new tests: warn")
 	require.Contains(t, r.out, "planner, attempt 1: same\n  before: good\n  now:    good\n")
 	require.Contains(t, r.out, "plan: same\n")
 	require.Contains(t, r.out, "tester, attempt 1: same\n  before: good\n  now:    good\n  findings: 1 major, 2 medium, 0 minor\n")

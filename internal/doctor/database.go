@@ -54,9 +54,9 @@ func Database(url string) Check {
 		}
 		switch want := migrations.Latest(); {
 		case have < want:
-			return Failed(fmt.Sprintf("the database has schema version %d, but this rgpt requires %d", have, want), "rgpt migrate")
+			return Failed(fmt.Sprintf("the database has schema version %d, but this version of rgpt requires %d", have, want), "rgpt migrate")
 		case have > want:
-			return Failed(fmt.Sprintf("the database has schema version %d, newer than version %d, which this rgpt requires", have, want), "use a newer rgpt")
+			return Failed(fmt.Sprintf("the database has schema version %d, newer than version %d, which this version of rgpt requires", have, want), "use a newer version of rgpt")
 		default:
 			return Passed("reachable, schema version %d", have)
 		}

@@ -19,7 +19,7 @@ var (
 	unfinishedRuns  = prometheus.NewDesc("rgpt_runs_unfinished", "Runs that have not ended, by status.", []string{"status"}, nil)
 	openPipelines   = prometheus.NewDesc("rgpt_pipelines_unfinished", "Pipelines that have not ended, by status.", []string{"status"}, nil)
 	waitPipelines   = prometheus.NewDesc("rgpt_pipelines_waiting", "Pipelines waiting for a person to continue them.", nil, nil)
-	interventions   = prometheus.NewDesc("rgpt_interventions_open", "Questions waiting for a person.", nil, nil)
+	interventions   = prometheus.NewDesc("rgpt_interventions_open", "Questions that need a person's answer.", nil, nil)
 )
 
 // Describe describes the metrics of a monitor.

@@ -65,7 +65,7 @@ func (s *Store) Lease(ctx context.Context, key string) (release func(), err erro
 func (s *Store) LeaseCall(ctx context.Context, executionID int64, turn int, patience time.Duration) (release func(), owned bool, err error) {
 	return awaitLease(ctx, time.After(patience), func() (func(), bool, error) {
 		release, owned, err := s.leases.shared(ctx, fmt.Sprintf("rgpt.call/%d/%d", executionID, turn))
-		return release, owned, dberr.Explain(err, "acquire model call %d of execution %d", turn, executionID)
+		return release, owned, dberr.Explain(err, "acquire the lease for model call %d of execution %d", turn, executionID)
 	})
 }
 
@@ -76,7 +76,7 @@ func (s *Store) LeaseCall(ctx context.Context, executionID int64, turn int, pati
 func (s *Store) LeaseRequest(ctx context.Context, route, key string, patience time.Duration) (release func(), owned bool, err error) {
 	return awaitLease(ctx, time.After(patience), func() (func(), bool, error) {
 		release, owned, err := s.leases.exclusive(ctx, "rgpt.request/"+route+"/"+key)
-		return release, owned, dberr.Explain(err, "acquire the request for an idempotency key")
+		return release, owned, dberr.Explain(err, "acquire the lease for an idempotency key")
 	})
 }
 

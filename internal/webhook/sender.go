@@ -187,7 +187,7 @@ func (h *Hooks) outcome(d store.DueDelivery, r response) store.DeliveryOutcome {
 	if r.wrong == "" {
 		return out
 	}
-	out.DisabledReason = fmt.Sprintf("all deliveries have failed for %s; last error: %s; fix the cause and enable the webhook again", h.settings.DisableAfter, r.wrong)
+	out.DisabledReason = fmt.Sprintf("all deliveries have failed for %s; last error: %s; fix the cause and re-enable the webhook", h.settings.DisableAfter, r.wrong)
 	if out.Gone {
 		out.DisabledReason = "it responded with 410 Gone: the receiver accepts no more events"
 	}

@@ -242,8 +242,8 @@ func has(o Options, role string) bool {
 	return len(o.Config.Worker.Roles) == 0 || slices.Contains(o.Config.Worker.Roles, role)
 }
 
-// checkRoles warns about configured roles that have no work yet, and refuses a worker that would do
-// nothing at all.
+// checkRoles warns about configured roles that are not implemented yet, and refuses a worker that
+// would do nothing at all.
 func checkRoles(o Options) error {
 	var idle []string
 	for _, name := range o.Config.Worker.Roles {
@@ -253,10 +253,10 @@ func checkRoles(o Options) error {
 	}
 	if len(idle) > 0 && len(idle) == len(o.Config.Worker.Roles) {
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"worker.roles lists only roles that have no work yet (%v); add other roles, or leave the list empty to enable all roles", idle)
+			"worker.roles lists only roles that are not implemented yet (%v); add other roles, or leave the list empty to enable all roles", idle)
 	}
 	if len(idle) > 0 {
-		o.Log.Warn("Some roles in worker.roles have no work yet", "roles", idle)
+		o.Log.Warn("Some roles in worker.roles are not implemented yet", "roles", idle)
 	}
 	return nil
 }

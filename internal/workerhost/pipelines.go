@@ -23,7 +23,7 @@ func reconcilePipelines(ctx context.Context, c client.Client, db *store.Store, l
 	return every(ctx, reconcileEvery, func() {
 		waiting, err := db.UnstartedPipelines(ctx, reconcileAfter, 100)
 		if err != nil {
-			log.Warn("Could not look for pipelines that have no workflow", "error", err)
+			log.Warn("Could not check for pipelines that have no workflow", "error", err)
 			return
 		}
 		for _, p := range waiting {
@@ -46,7 +46,7 @@ func reconcilePipelines(ctx context.Context, c client.Client, db *store.Store, l
 func closeAbandonedPipelines(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) {
 	open, err := db.ListPipelines(ctx, store.PipelineFilter{Status: openPipelines(), Limit: abandonedRuns})
 	if err != nil {
-		log.Warn("Could not look for pipelines whose workflows have ended", "error", err)
+		log.Warn("Could not check for pipelines whose workflows have ended", "error", err)
 		return
 	}
 	for _, p := range open {

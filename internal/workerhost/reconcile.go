@@ -52,7 +52,7 @@ func startQueued(ctx context.Context, c client.Client, db *store.Store, most int
 	return every(ctx, startEvery, func() {
 		ids, err := db.Dequeue(ctx, most)
 		if err != nil {
-			log.Warn("Could not look for the next runs in the queue", "error", err)
+			log.Warn("Could not find the next runs in the queue", "error", err)
 			return
 		}
 		for _, id := range ids {

@@ -29,7 +29,7 @@ func (r *mirror) plainChange(ctx context.Context, baseTree, tree string, limit l
 	count := 0
 	err := r.changedFiles(baseTree, tree, "", func(c fileChange) error {
 		if ctx.Err() != nil {
-			return wrapf(context.Cause(ctx), "comparing a workspace with its base was stopped")
+			return wrapf(context.Cause(ctx), "the comparison of a workspace with its base was stopped")
 		}
 		count++
 		if err := limit.check(count, c.path); err != nil {

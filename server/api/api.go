@@ -54,7 +54,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 		{Name: "pipelines", Description: "Deliberations between ALPHA, BETA and GAMMA; commands wait for the pipeline's response"},
 		{Name: "environments", Description: "Repository environments and setups"},
 		{Name: "webhooks", Description: "Webhooks and their deliveries"},
-		{Name: "system", Description: "Agents, models, and questions waiting for people"},
+		{Name: "system", Description: "Agents, models, and questions that need a person's answer"},
 	}
 	api := humago.New(mux, config)
 	s.runOperations(api)

@@ -60,7 +60,7 @@ func (s *Server) getZip(w http.ResponseWriter, r *http.Request) error {
 	for _, a := range all {
 		if err := s.pack(r, out, a); err != nil {
 			// Clients recognize an archive without its end as broken.
-			s.Log.ErrorContext(r.Context(), "An archive was not sent completely", "request", middleware.RequestID(r.Context()), "run", id, "artifact", a.Name, "error", err)
+			s.Log.ErrorContext(r.Context(), "An archive was only partly sent", "request", middleware.RequestID(r.Context()), "run", id, "artifact", a.Name, "error", err)
 			return nil
 		}
 	}

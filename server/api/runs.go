@@ -216,7 +216,7 @@ type twoRuns struct {
 	Other        int64  `path:"other" minimum:"1" doc:"ID of the second run"`
 	Attempt      int    `query:"attempt" minimum:"0" doc:"attempt of the first run; 0: the run as it is now"`
 	OtherAttempt int    `query:"other_attempt" minimum:"0" doc:"attempt of the second run; 0: the run as it is now"`
-	Phase        string `query:"phase" enum:"planner,builder,tester,releaser" default:"tester" doc:"phase whose attempts are counted"`
+	Phase        string `query:"phase" enum:"planner,builder,tester,releaser" default:"tester" doc:"phase that the attempt numbers refer to"`
 }
 
 func (s *Server) diffRuns(ctx context.Context, in *twoRuns) (*body[diff.Diff], error) {

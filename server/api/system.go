@@ -22,7 +22,7 @@ func (s *Server) systemOperations(api huma.API) {
 	handle(s, api, get("/api/agents", "list-agents", "List the workers' agents, their status and current work, and the task queues"), func(ctx context.Context, _ *struct{}) (*body[health.Report], error) {
 		return answered(s.Health.Report(ctx))
 	})
-	handle(s, api, get("/api/interventions", "list-interventions", "List the interventions and questions waiting for a person, across all runs"), func(ctx context.Context, _ *struct{}) (*body[waiting], error) {
+	handle(s, api, get("/api/interventions", "list-interventions", "List the interventions and questions that need a person's answer, across all runs"), func(ctx context.Context, _ *struct{}) (*body[waiting], error) {
 		list, err := s.Views.OpenInterventions(ctx, maxInterventions)
 		if err != nil {
 			return nil, err

@@ -54,7 +54,7 @@ func (s *Server) webhookOperations(api huma.API) {
 	handle(s, api, op(http.MethodGet, "/{id}", "get-webhook", "Get a webhook and its status"), func(ctx context.Context, in *OfWebhook) (*body[store.Webhook], error) {
 		return answered(s.Store.Webhook(ctx, in.ID))
 	})
-	handle(s, api, op(http.MethodPatch, "/{id}", "change-webhook", "Change the given fields, or enable a disabled webhook", http.StatusConflict, http.StatusUnprocessableEntity), s.changeWebhook)
+	handle(s, api, op(http.MethodPatch, "/{id}", "change-webhook", "Change the given fields, or re-enable a disabled webhook", http.StatusConflict, http.StatusUnprocessableEntity), s.changeWebhook)
 	handle(s, api, op(http.MethodDelete, "/{id}", "delete-webhook", "Remove a webhook and its delivery log"), func(ctx context.Context, in *struct {
 		OfWebhook
 		Keyed
@@ -106,7 +106,7 @@ func (s *Server) changeWebhook(ctx context.Context, in *struct {
 		Project     *string       `json:"project,omitempty" doc:"empty: all projects"`
 		Description *string       `json:"description,omitempty"`
 		Secret      *store.Secret `json:"secret,omitempty" doc:"new signing secret, effective immediately"`
-		Enabled     *bool         `json:"enabled,omitempty" doc:"true enables a disabled webhook again"`
+		Enabled     *bool         `json:"enabled,omitempty" doc:"true re-enables a disabled webhook"`
 	}
 }) (*body[store.Webhook], error) {
 	b := in.Body

@@ -594,7 +594,7 @@ func (s *Server) logText(w http.ResponseWriter, r *http.Request) error {
 			err = s.writeLog(ctx, w, run, l, page.Keys)
 		}
 		if err != nil {
-			s.Log.InfoContext(ctx, "A log was not sent completely", "request", middleware.RequestID(ctx), "run", run, "error", err)
+			s.Log.InfoContext(ctx, "A log was only partly sent", "request", middleware.RequestID(ctx), "run", run, "error", err)
 			fmt.Fprintln(w, "\n=== The log is incomplete: reading it failed. Request it again.") // an error here cannot be reported to the client
 			return nil
 		}

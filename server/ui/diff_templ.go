@@ -1207,9 +1207,9 @@ func planWords(p diff.PlanDiff) string {
 	case !p.LeftRecorded && !p.RightRecorded:
 		return "none in either run"
 	case !p.LeftRecorded:
-		return "none in the left run"
+		return "none in the run on the left"
 	case !p.RightRecorded:
-		return "none in the right run"
+		return "none in the run on the right"
 	case p.Same:
 		return "identical"
 	}
@@ -1689,9 +1689,9 @@ func testsWords(t diff.TestsDiff) string {
 	case !t.LeftRecorded && !t.RightRecorded:
 		return "not tested in either run"
 	case !t.LeftRecorded:
-		return "not tested in the left run"
+		return "not tested in the run on the left"
 	case !t.RightRecorded:
-		return "not tested in the right run"
+		return "not tested in the run on the right"
 	}
 	for _, list := range testLists(t) {
 		if len(list.tests) > 0 {

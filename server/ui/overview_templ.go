@@ -998,7 +998,7 @@ func releaserBox(o Overview) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = Copy(o.Head.Run.ReleaseBranch, "the branch").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Copy(o.Head.Run.ReleaseBranch, "the branch name").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1015,7 +1015,7 @@ func releaserBox(o Overview) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = Copy(o.Head.Run.ReleaseCommit, "the commit").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Copy(o.Head.Run.ReleaseCommit, "the commit hash").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

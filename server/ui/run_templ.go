@@ -585,7 +585,7 @@ func runFacts(h RunHead) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = Copy(h.Run.ReleaseBranch, "the branch").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Copy(h.Run.ReleaseBranch, "the branch name").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -99,7 +99,7 @@ func (d *deliberation) recoveryNote() string {
 	if d.Ending.RecoveredBy == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" and is recovered by pipeline %d", d.Ending.RecoveredBy)
+	return fmt.Sprintf(" and is being recovered by pipeline %d", d.Ending.RecoveredBy)
 }
 
 // checkModels returns why members cannot use the models of a command.
@@ -151,7 +151,7 @@ func SwitchModels(ctx workflow.Context, child workflow.ChildWorkflowFuture, c co
 	}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		if err := child.SignalChildWorkflow(ctx, contract.UpdateSwitchModel, c).Get(ctx, nil); err != nil {
-			workflow.GetLogger(ctx).Warn("Could not send the models to a deliberation", "error", err)
+			workflow.GetLogger(ctx).Warn("Could not notify a deliberation of its new models", "error", err)
 		}
 	})
 }

@@ -165,14 +165,14 @@ func (f *file) conditionalCompilation(u *testfile.Unit, a lexer.Span) {
 		switch f.At(k).Text {
 		case "test", "(", ")", "cfg", "all":
 		case "ignore":
-			u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it is marked ignore"})
+			u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it is marked as ignored"})
 			return
 		default:
 			ordinary = false
 		}
 	}
 	if f.At(a.From).Is("cfg") && (!ordinary || a.To-a.From <= 3) {
-		u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it is compiled"})
+		u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it is not always compiled"})
 	}
 }
 

@@ -248,7 +248,7 @@ func (f *file) function(i, start int, decorators []int, p testfile.Position) {
 	}
 	u.Name = testfile.ShortName(u.Name)
 	if p.Conditions > 0 && p.Unit == f.root {
-		u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it is defined"})
+		u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it is not always defined"})
 	}
 	if inTests && strings.HasSuffix(p.Unit.Key, "?") {
 		u.Test = false // its class contains no tests

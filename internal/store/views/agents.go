@@ -78,7 +78,7 @@ func (v *Views) Unfinished(ctx context.Context) (Unfinished, error) {
 		out.Runs[contract.Status(r.Status)] = r.Runs
 	}
 	if out.Interventions, err = v.q.CountInterventions(ctx); err != nil {
-		return out, dberr.Explain(err, "count the requests waiting for a person")
+		return out, dberr.Explain(err, "count the requests that need a person's answer")
 	}
 	return out, v.unfinishedPipelines(ctx, &out)
 }

@@ -41,13 +41,13 @@ func (v *Views) Questions(ctx context.Context, runID int64, most int) ([]Questio
 			ApprovalID: r.ApprovalID, Intervention: int(r.Intervention), Reason: r.Reason, ActionRequired: r.ActionRequired,
 			Deadline: cmp.Or(r.HelpBy, r.ApproveBy), Since: r.Since,
 		}
-	}), dberr.Explain(err, "read the requests waiting for people")
+	}), dberr.Explain(err, "read the requests that need a person's answer")
 }
 
 // Waiting returns the number of runs that wait for a person.
 func (v *Views) Waiting(ctx context.Context) (int, error) {
 	n, err := v.q.CountWaiting(ctx)
-	return int(n), dberr.Explain(err, "count the requests waiting for people")
+	return int(n), dberr.Explain(err, "count the requests that need a person's answer")
 }
 
 // WaitingPipelines returns the number of pipelines that wait for a person.
@@ -86,7 +86,7 @@ func (v *Views) Interventions(ctx context.Context, runID int64) ([]Intervention,
 // given number.
 func (v *Views) OpenInterventions(ctx context.Context, most int) ([]Intervention, error) {
 	rows, err := v.q.OpenInterventions(ctx, int32(most))
-	return rowconv.Convert(rows, func(r db.OpenInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) }), dberr.Explain(err, "read the requests waiting for a person")
+	return rowconv.Convert(rows, func(r db.OpenInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) }), dberr.Explain(err, "read the open interventions")
 }
 
 func interventionOf(m db.ManualIntervention, kind string) Intervention {

@@ -222,7 +222,7 @@ func unittestCanary(root *os.Root, inv Invocation, secret string) (Invocation, e
 			return canary
 		})
 		if f.Result.OK() && !seen && !f.Result.StderrTruncated {
-			f.DropUnseen(output.Error, "", unseenMessage(f, "the test that was added to run last did not run", pythonExits), anyCase)
+			f.DropUnseen(output.Error, "", unseenMessage(f, "the sentinel test that runs after all others did not run", pythonExits), anyCase)
 		}
 	}
 	return inv, nil

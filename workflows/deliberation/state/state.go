@@ -302,7 +302,7 @@ func (c *State) speaker(m contract.Moves) *Participant {
 		return nil
 	case m.Member != s.Member:
 		forged.Member = s.Member
-		forged.Message = fmt.Sprintf("moves in the name of another member were submitted with the token of %s", s.Member)
+		forged.Message = fmt.Sprintf("the token of %s was used to submit moves as another member", s.Member)
 		c.RecordRefusal(forged, 1)
 		return nil
 	}

@@ -149,7 +149,7 @@ func TestAStolenTokenHarmsNeitherItsOwnerNorTheImpersonatedMember(t *testing.T) 
 	require.Equal(t, often, c.Metrics.Refused)
 	require.Len(t, c.errs, often)
 	require.Equal(t, contract.Error{
-		Member: contract.Alpha, Class: contract.ClassSafety, Code: contract.CodeForbidden, Severity: contract.SeverityMajor, Message: "moves in the name of another member were submitted with the token of ALPHA",
+		Member: contract.Alpha, Class: contract.ClassSafety, Code: contract.CodeForbidden, Severity: contract.SeverityMajor, Message: "the token of ALPHA was used to submit moves as another member",
 	}, c.errs[0])
 }
 
