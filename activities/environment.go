@@ -225,7 +225,7 @@ func setupAdvice(run store.Run, r environment.Recipe, f environment.Failed) stri
 		for _, h := range f.Refused {
 			hosts = append(hosts, strings.TrimSuffix(h, ":443"))
 		}
-		out = append(out, fmt.Sprintf("allow the host in the operator's configuration (environment: {network: {hosts: [%s]}}) and start a new run, or configure a setup that does not need it", strings.Join(hosts, ", ")))
+		out = append(out, fmt.Sprintf("allow the host in the operator's configuration (environment: {network: {hosts: [%s]}}) and start a new run, or configure a setup that does not need this host", strings.Join(hosts, ", ")))
 	}
 	out = append(out,
 		fmt.Sprintf("configure the setup: rgpt env set --repo %s --command '…', ", run.Repo)+tryAgain(run),

@@ -229,7 +229,7 @@ func parseSearchAttributes(values []string) (map[string]enumspb.IndexedValueType
 	for _, v := range values {
 		name, typeName, ok := strings.Cut(v, "=")
 		if !ok || !searchAttributeName.MatchString(name) {
-			return nil, fmt.Errorf("--search-attribute %q: expected Name=Type, where the name has only letters, digits, _ and -", v)
+			return nil, fmt.Errorf("--search-attribute %q: expected Name=Type, where the name contains only letters, digits, _ and -", v)
 		}
 		if sadefs.IsReserved(name) {
 			return nil, fmt.Errorf("--search-attribute %q: %s is a built-in attribute: choose another name", v, name)

@@ -133,6 +133,7 @@ func TestFreePortsAreDifferentAndCanBeListenedOn(t *testing.T) {
 		port, err := claimPort(t.Context(), "port", loopback, 0)
 		require.NoError(t, err)
 		require.False(t, seen[port], "given out twice")
+		require.Less(t, port, ephemeralPort, "no connection of another process may take it")
 		seen[port] = true
 		listener, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
 		require.NoError(t, err)

@@ -229,7 +229,7 @@ func modelChecks(cfg *config.Config) []doctor.Check {
 				return doctor.FailedBy(err, providerRemedy(p, fault.Of(err).Code))
 			}
 			if p.Kind == model.KindScripted {
-				return doctor.Warned("responds from a scenario; no real model is used", "set models.default in "+config.FileName)
+				return doctor.Warned("takes its responses from a scenario; no real model is used", "set models.default in "+config.FileName)
 			}
 			return doctor.Passed("responds at %s; used by %v", p.Address(), agents)
 		}})

@@ -24,7 +24,7 @@ const (
 )
 
 // pipelineExits marks commands that have these exit codes.
-const pipelineExits = "has the exit codes of pipelines"
+const pipelineExits = "uses the pipeline exit codes"
 
 // exitIn maps the exit code of an error to the exit codes that a command uses.
 func exitIn(cmd *cobra.Command, code int) int {

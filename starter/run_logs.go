@@ -170,7 +170,7 @@ func (a *app) printSetupLogs(ctx context.Context, h backend.Backend, d views.Run
 	why := "this run did not build its environment"
 	if d.Run.Environment != "" {
 		if e, err := h.Environment(ctx, d.Run.Environment); err == nil && e.RunID != 0 && e.RunID != d.ID {
-			why = fmt.Sprintf("its environment was built by run %d: rgpt run logs %d --environment", e.RunID, e.RunID)
+			why = fmt.Sprintf("its environment was built by run %d; see rgpt run logs %d --environment", e.RunID, e.RunID)
 		}
 	}
 	fmt.Fprintf(a.errs, "Note: run %d has no setup log: %s\n", d.ID, why)

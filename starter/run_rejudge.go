@@ -29,7 +29,7 @@ is worse than before.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.rejudge(cmd, o, args[0]) },
 	}
 	cmd.Flags().IntVar(&o.major, "max-major", 0, "maximum number of major findings (default: the run's findings.max_major)")
-	cmd.Flags().IntVar(&o.medium, "max-medium", 0, "warn above this number of medium findings (default: the run's findings.max_medium)")
+	cmd.Flags().IntVar(&o.medium, "max-medium", 0, "maximum number of medium findings without a warning (default: the run's findings.max_medium)")
 	cmd.Flags().StringVar(&o.pinned, "pinned-tests", "", "how to treat changed tests (default: the run's verification.pinned_tests)")
 	cmd.Flags().StringVar(&o.newTests, "prove-new-tests", "", "how to treat new tests that pass without the change (default: the run's verification.prove_new_tests)")
 	complete(cmd, "pinned-tests", verdict.PinnedModes())

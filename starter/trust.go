@@ -17,7 +17,7 @@ import (
 func newTrust(a *app) *cobra.Command {
 	var remove bool
 	cmd := &cobra.Command{
-		Use: "trust [DIRECTORY]", Short: "Trust the configuration in a directory, or a data folder",
+		Use: "trust [DIRECTORY]", Short: "Trust a data folder, or the configuration in a directory",
 		Long: `Trusts the current contents of rgpt.yaml and rgpt.local.yaml in a directory (default: the
 current one) as the operator's own configuration. rgpt dev, and commands that you run in
 that directory, use all settings in these files; from untrusted files they accept only the

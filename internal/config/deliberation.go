@@ -18,7 +18,7 @@ type Deliberation struct {
 	Recoveries          int           `yaml:"recoveries" repo:"lower" validate:"min=0,max=10" doc:"Maximum number of consecutive attempts to recover a failed deliberation."`
 	ErrorLimit          int           `yaml:"error_limit" validate:"min=1,max=1000" doc:"Maximum number of errors that an agent may cause. An agent that exceeds it is revoked."`
 	RepeatLimit         int           `yaml:"repeat_limit" validate:"min=1,max=1000" doc:"Maximum number of times that an agent may repeat the same error. An agent that exceeds it is revoked."`
-	ViolationLimit      int           `yaml:"violation_limit" validate:"min=0,max=1000" doc:"Maximum number of actions outside its role that an agent may attempt. An agent that exceeds it is revoked."`
+	ViolationLimit      int           `yaml:"violation_limit" validate:"min=0,max=1000" doc:"Maximum number of times that an agent may attempt an action outside its role. An agent that exceeds it is revoked."`
 	MovesPerTurn        int           `yaml:"moves_per_turn" validate:"min=1,max=32" doc:"Maximum number of moves that an agent may make in one turn."`
 	TextLimit           Size          `yaml:"text_limit" validate:"min=1024,max=131072" doc:"Maximum length of a move's text."`
 	Entries             int           `yaml:"entries" validate:"min=10,max=1000" doc:"Maximum number of entries on the blackboard."`

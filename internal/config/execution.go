@@ -25,7 +25,7 @@ type Execution struct {
 type AgentLimits struct {
 	Errors     int `yaml:"errors" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of errors that an agent may cause. An agent that exceeds it is revoked. Failures caused by machines, configuration or people do not count."`
 	Repeats    int `yaml:"repeats" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of times that an agent may repeat the same error. An agent that exceeds it is revoked."`
-	Violations int `yaml:"violations" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of actions outside its allowed tools or paths that an agent may try during one attempt at a step. An agent that exceeds it is revoked."`
+	Violations int `yaml:"violations" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of times that an agent may try to use a tool or path that it is not allowed to use, during one attempt at a step. An agent that exceeds it is revoked."`
 }
 
 // StepLimits restrict the agent loop of one step. 0 means no limit.

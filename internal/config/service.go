@@ -70,7 +70,7 @@ type Worker struct {
 	MaxConcurrentWorkflowTasks int           `yaml:"max_concurrent_workflow_tasks" validate:"min=2,max=10000" doc:"Maximum number of concurrent workflow tasks per role."`
 	CachedWorkflows            int           `yaml:"cached_workflows" validate:"min=0,max=100000" doc:"Number of workflows to keep in memory between tasks. 0: none; each task then replays the whole history, which is slow."`
 	StopTimeout                time.Duration `yaml:"stop_timeout" validate:"min=0,max=1h" doc:"How long activities may continue when the worker stops. The last third, at most 3s, is reserved for reporting unfinished activities to Temporal."`
-	LostAttempts               int           `yaml:"lost_attempts" validate:"min=1,max=1000" doc:"Maximum number of times that an activity may start without finishing, because it kills its worker or times out. After that, it is not retried, and a person is asked."`
+	LostAttempts               int           `yaml:"lost_attempts" validate:"min=1,max=1000" doc:"Maximum number of times that an activity may start but not finish (because it kills its worker or times out). After that, it is not retried, and a person is asked."`
 	MetricsAddress             string        `yaml:"metrics_address" validate:"omitempty,listen" doc:"Address and port for /metrics and /healthz. Empty: they are not served."`
 	Heartbeat                  time.Duration `yaml:"heartbeat" validate:"min=100ms,max=10m" doc:"How often the worker sends a heartbeat for its agents. An agent that misses three heartbeats is unhealthy."`
 	OfflineAfter               time.Duration `yaml:"offline_after" validate:"min=1s,max=24h" doc:"Time without a heartbeat after which an unhealthy agent is considered offline."`
@@ -82,6 +82,6 @@ type Worker struct {
 // Database configures the connection to the PostgreSQL database.
 type Database struct {
 	URL          string `yaml:"url" secret:"true" validate:"omitempty,postgresurl" doc:"Connection URL: postgres://user:password@host:5432/name. Prefer DATABASE_URL to storing the URL in a file. Empty: rgpt dev starts its own database."`
-	PasswordFile string `yaml:"password_file" doc:"File, such as a Docker or Kubernetes secret, that contains the password if database.url has none."`
+	PasswordFile string `yaml:"password_file" doc:"File that contains the password, such as a Docker or Kubernetes secret. Used if database.url has no password."`
 	MaxConns     int    `yaml:"max_conns" validate:"min=2,max=1000" doc:"Maximum number of connections per process."`
 }

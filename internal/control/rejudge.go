@@ -16,7 +16,7 @@ import (
 // Rules are the rules for judging recorded results again. Missing rules are taken from the run.
 type Rules struct {
 	MaxMajor    *int                `json:"max_major,omitempty" minimum:"0" doc:"maximum number of major findings; default: the run's findings.max_major"`
-	MaxMedium   *int                `json:"max_medium,omitempty" minimum:"0" doc:"warn above this number of medium findings; default: the run's findings.max_medium"`
+	MaxMedium   *int                `json:"max_medium,omitempty" minimum:"0" doc:"maximum number of medium findings without a warning; default: the run's findings.max_medium"`
 	PinnedTests verdict.PinnedTests `json:"pinned_tests,omitempty" doc:"how to treat changed tests; default: the run's verification.pinned_tests"`
 	NewTests    verdict.NewTests    `json:"prove_new_tests,omitempty" doc:"how to treat new tests that pass without the change; default: the run's verification.prove_new_tests"`
 }

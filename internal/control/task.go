@@ -50,7 +50,7 @@ func (c *Complexity) UnmarshalJSON(raw []byte) error {
 func (Complexity) Schema(huma.Registry) *huma.Schema {
 	least, most := 0.0, 1.0
 	return &huma.Schema{
-		Description: "a number from 0 (unknown) to 1, or low (0.3), medium (0.6), high (0.9)",
+		Description: "a number from 0 (unknown) to 1, or low (0.3), medium (0.6) or high (0.9)",
 		OneOf: []*huma.Schema{
 			{Type: huma.TypeNumber, Minimum: &least, Maximum: &most},
 			{Type: huma.TypeString, Enum: []any{"low", "medium", "high"}},

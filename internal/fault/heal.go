@@ -72,28 +72,28 @@ func Final(f *contract.Failure) bool { return f != nil && final[f.Code] }
 
 // adviceByClass is the advice to a person for a failure that no heal action fixed.
 var adviceByClass = map[contract.Class]string{
-	contract.ClassLLM:       "switch the model (rgpt run switch-model) or clarify the goal, then retry",
+	contract.ClassLLM:       "switch to another model (rgpt run switch-model) or clarify the goal, then retry",
 	contract.ClassInfra:     "check that the provider, the network and the workers are available, then retry",
 	contract.ClassAssertion: "inspect the failing tests; state the cause in the reason, then retry",
 	contract.ClassRuntime:   "find out why the command crashed, fix the environment, then retry",
 	contract.ClassLogic:     "state in the reason how the plan should differ, then retry",
 	contract.ClassConfig:    "fix the configuration or the environment, then retry",
 	contract.ClassSafety:    "review the agent's actions; if the goal requires the rejected action, perform it manually; otherwise give up",
-	contract.ClassHuman:     "fix the goal or the repository, then retry; otherwise, reject to give up",
+	contract.ClassHuman:     "fix the goal or the repository, then retry, or reject to give up",
 }
 
 // adviceByCode is the advice for codes that are more specific than their class.
 var adviceByCode = map[contract.Code]string{
-	contract.CodeRefusal:         "give a reason that rewords the request so that the model does not decline it, or switch models (rgpt run switch-model); then retry",
+	contract.CodeRefusal:         "use the reason to reword the request so that the model does not decline it, or switch to another model (rgpt run switch-model), then retry",
 	contract.CodeTruncated:       "switch to a model that allows longer responses (rgpt run switch-model), or state in the reason how to split the request, then retry",
 	contract.CodeContextOverflow: "switch to a model with a larger context window (rgpt run switch-model), or state in the reason which files need not be read, then retry",
 	contract.CodeModelNotFound:   "switch to a model that its provider offers (rgpt models, rgpt run switch-model), then retry",
-	contract.CodeUnauthorized:    "set a key that the provider accepts (api_key_env or api_key_file in models.providers; check with rgpt doctor), or switch the model (rgpt run switch-model), then retry",
-	contract.CodeBadRequest:      "find out which setting the provider rejects and correct it (models.providers, models.catalogue), or switch the model (rgpt run switch-model), then retry",
+	contract.CodeUnauthorized:    "set a key that the provider accepts (api_key_env or api_key_file in models.providers; check with rgpt doctor), or switch to another model (rgpt run switch-model), then retry",
+	contract.CodeBadRequest:      "find out which setting the provider rejects and correct it (models.providers, models.catalogue), or switch to another model (rgpt run switch-model), then retry",
 	contract.CodeQuotaExhausted:  "raise the limit at the provider, or switch to another provider (rgpt run switch-model), then retry",
 	contract.CodeRateLimited:     "wait until the provider accepts calls again, or switch to another provider (rgpt run switch-model), then retry",
 	contract.CodeWorkerLost:      "check that workers are running and have enough memory (rgpt dev status, rgpt doctor), then retry",
-	contract.CodeQuarantined:     "find the exhausted resource, such as memory or time, in the workers' logs or with rgpt doctor; increase it or reduce the work, then retry",
+	contract.CodeQuarantined:     "find the exhausted resource, such as memory or time, in the workers' logs or with rgpt doctor; provide more of it or reduce the workload, then retry",
 	contract.CodeDatabaseDown:    "check that the database responds (rgpt doctor), then retry",
 	contract.CodeDiskFull:        "free up disk space on the worker's host, then retry",
 	contract.CodeIsolation:       "on the worker's host, fix the sandbox problems that rgpt doctor reports, then retry",

@@ -169,7 +169,7 @@ func (x *call) explainAPIError(status int, body []byte, said apiError) *fault.Er
 	case contract.CodeModelNotFound:
 		hint = "; check that the provider has this model and that base_url is correct"
 	case contract.CodeQuotaExhausted:
-		hint = "; the provider's quota is used up: raise it or switch the model"
+		hint = "; the provider's quota is used up: raise it or switch to another model"
 	default: // the provider's message is sufficient
 	}
 	return fault.New(class, code, "%s responded with %s%s", x.who(), detail, hint)

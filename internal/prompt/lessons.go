@@ -26,7 +26,7 @@ const machinery = "The infrastructure failed, not your work. Try again."
 
 // instructions are the texts with which a heal instructs an agent.
 var instructions = map[contract.HealAction]string{
-	contract.HealCorrectJSON: "Respond again. Correct exactly what was wrong: keep the content, fix the format. " +
+	contract.HealCorrectJSON: "Respond again. Correct exactly what was wrong: keep the content and fix the format. " +
 		"The response must be one JSON document that matches the schema, with no text before or after it and no code fence.",
 	contract.HealRegenerate: "Start over instead of repeating that response. Constraints: use only tools, files and steps that exist; " +
 		"keep the response short enough to be complete; respond in the required format and with nothing else.",

@@ -92,7 +92,7 @@ func parsePattern(text string) (p hostPattern, err error) {
 		host, p.wild = rest, true
 	}
 	if strings.Contains(host, "*") {
-		return p, fmt.Errorf("has a misplaced *; expected a name, or *. before a name as in *.example.com")
+		return p, fmt.Errorf("has a misplaced *; expected a name such as example.com or *.example.com")
 	}
 	if p.name, err = asciiName(host); err != nil {
 		return p, err

@@ -20,7 +20,7 @@ const copyPrefix = ".rgpt-copied-"
 
 var (
 	errCopyTooLarge = errors.New("sandbox: the base is larger than the disk limit")
-	errCopyTooSlow  = errors.New("sandbox: copying the base used up the command's time limit")
+	errCopyTooSlow  = errors.New("sandbox: copying the base exceeded the command's time limit")
 )
 
 // copied records which base was copied into a directory.

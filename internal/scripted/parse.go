@@ -89,7 +89,7 @@ func parse(data []byte) ([]rule, []mistake) {
 		return nil, []mistake{locate(nil, err)}
 	}
 	if n := documents(file); n != 1 {
-		return nil, []mistake{{line: 1, key: "rules", problem: fmt.Sprintf("expected one YAML document with the key rules; got %d documents", n)}}
+		return nil, []mistake{{line: 1, key: "rules", problem: fmt.Sprintf("expected one YAML document with the key \"rules\"; got %d documents", n)}}
 	}
 	var doc scenarioDoc
 	if err := yaml.NewDecoder(strings.NewReader(string(data)), yaml.Strict(), yaml.UseOrderedMap()).Decode(&doc); err != nil {

@@ -35,7 +35,7 @@ var (
 	ErrNotFound = dberr.ErrNotFound
 	// ErrBudgetBusy: the call fits into the budget only if running calls cost less than
 	// was reserved for them; retry shortly.
-	ErrBudgetBusy = errors.New("the budget is reserved by calls in progress")
+	ErrBudgetBusy = errors.New("the remaining budget is reserved for calls in progress")
 	// ErrSuperseded: another attempt at the same model call was completed first. The next
 	// ReserveCall returns that attempt's response.
 	ErrSuperseded = errors.New("another attempt at this model call completed first")
@@ -240,7 +240,7 @@ func checkSchema(ctx context.Context, q *db.Queries) error {
 	switch {
 	case have < want:
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"the database has schema version %d, but this binary requires %d: run rgpt migrate (rgpt dev does it automatically)", have, want)
+			"the database has schema version %d, but this binary requires %d: run rgpt migrate (rgpt dev does this automatically)", have, want)
 	case have > want:
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 			"the database has schema version %d, newer than version %d, which this binary requires: use the newer version of rgpt that migrated it", have, want)

@@ -46,7 +46,7 @@ type Webhook struct {
 	Enabled        bool       `json:"enabled"`
 	DisabledReason string     `json:"disabled_reason,omitempty" doc:"why it was disabled automatically"`
 	FailingSince   *time.Time `json:"failing_since,omitempty" doc:"time of the first failure since the last success"`
-	Pending        int64      `json:"pending" doc:"pending deliveries"`
+	Pending        int64      `json:"pending" doc:"number of pending deliveries"`
 	CreatedAt      time.Time  `json:"created_at"`
 	UpdatedAt      time.Time  `json:"updated_at"`
 }
@@ -277,8 +277,8 @@ type Delivery struct {
 	Seq          int64             `json:"seq,omitempty"`
 	EventType    string            `json:"event_type"`
 	Status       DeliveryStatus    `json:"status" enum:"pending,sending,delivered,failed"`
-	Attempts     int               `json:"attempts" doc:"attempts started"`
-	NextTry      *time.Time        `json:"next_try,omitempty" doc:"time of the next attempt; while one is in progress, the time from which another server may take over"`
+	Attempts     int               `json:"attempts" doc:"number of attempts started"`
+	NextTry      *time.Time        `json:"next_try,omitempty" doc:"time of the next attempt; while an attempt is in progress, the time after which another server may take over"`
 	ResponseCode int               `json:"response_code,omitempty" doc:"HTTP status of the last attempt; absent if there was no response"`
 	DurationMS   int64             `json:"duration_ms"`
 	Error        string            `json:"error,omitempty" doc:"error of the last attempt"`

@@ -16,7 +16,7 @@ func checkBase() Tool {
 
 func runOnBase(ctx context.Context, env Env, p runCommandParams) (Result, error) {
 	if env.Base == nil {
-		return failed(contract.CodeForbidden, "Commands cannot be run on the base here."), nil
+		return failed(contract.CodeForbidden, "Commands cannot be run on the base commit here."), nil
 	}
 	c, done, err := env.Base(ctx)
 	if err != nil {

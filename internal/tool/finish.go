@@ -10,7 +10,7 @@ var finishDescription string
 
 type finishParams struct {
 	Summary string `json:"summary" jsonschema:"minLength=1" jsonschema_description:"Summary of what was done, in a few sentences."`
-	Blocked string `json:"blocked,omitempty" jsonschema_description:"Only if the task cannot be done here: the obstacle, and what would help. A person will be asked."`
+	Blocked string `json:"blocked,omitempty" jsonschema_description:"Only if the task cannot be done here: the obstacle, and what would help. A person will be asked for help."`
 }
 
 func finish() Tool {

@@ -13,7 +13,7 @@ var proposeSetupDescription string
 // SetupProposal describes how to set up a repository, as proposed by the environment agent.
 type SetupProposal struct {
 	Commands  []string          `json:"commands" jsonschema:"minItems=1,maxItems=30" jsonschema_description:"Shell commands, in order."`
-	Variables map[string]string `json:"variables,omitempty" jsonschema_description:"Variables for the setup and for every later command."`
+	Variables map[string]string `json:"variables,omitempty" jsonschema_description:"Environment variables for the setup and for every later command."`
 	Reason    string            `json:"reason" jsonschema:"minLength=1" jsonschema_description:"The problem, and why this setup solves it."`
 }
 

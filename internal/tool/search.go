@@ -76,7 +76,7 @@ const (
 
 func compilePattern(text string) (*regexp.Regexp, error) {
 	if len(text) > maxPattern {
-		return nil, refuse(contract.CodeInvalidOutput, "The pattern is %d bytes long, more than the %d allowed. Search for several shorter ones.", len(text), maxPattern)
+		return nil, refuse(contract.CodeInvalidOutput, "The pattern is %d bytes long, more than the %d allowed. Use several shorter patterns instead.", len(text), maxPattern)
 	}
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err == nil {

@@ -164,7 +164,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 	for _, t := range tools {
 		d := t.Definition()
 		if _, ok := r.find(d.Name); ok || d.Name == "" {
-			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "there are two tools named %q, or one without a name", d.Name)
+			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "two tools are named %q, or a tool has no name", d.Name)
 		}
 		s, err := compile(d.Parameters)
 		if err != nil {

@@ -91,7 +91,7 @@ func (r *run) judgeNetwork(f *findings, e *execution) {
 		f.add(contract.SeverityMinor, fmt.Sprintf("the command tried to reach hosts that are not allowed: %s. Only the operator can allow them, in %s",
 			strings.Join(hosts, ", "), key), "", "network")
 	case len(e.Invocation.Network) == 0 && offline.Match(tail(e)):
-		f.add(contract.SeverityMinor, fmt.Sprintf("a download was blocked because commands have no network access; to allow it, list the hosts in %s, such as [packages.example.com]", key), "", "network")
+		f.add(contract.SeverityMinor, fmt.Sprintf("a download was blocked because commands have no network access; to allow it, list the hosts in %s, for example as [packages.example.com]", key), "", "network")
 	}
 }
 

@@ -62,7 +62,7 @@ func ended(r sandbox.Result) string {
 	case r.TimedOut:
 		return "stopped at the time limit"
 	case r.LimitExceeded != "":
-		return "stopped at the limit of " + r.LimitExceeded
+		return "stopped at the " + r.LimitExceeded + " limit"
 	case r.Signal != "":
 		return "terminated by signal " + r.Signal
 	}

@@ -63,7 +63,7 @@ func (s *Server) commandOperations(api huma.API) {
 	fork := post("fork", "Start a new run from a step of an existing run")
 	fork.DefaultStatus = http.StatusCreated
 	handle(s, api, fork, s.fork)
-	handle(s, api, post("models", "Switch a run's model, starting with the next call"), s.switchModel)
+	handle(s, api, post("models", "Switch a run to another model, starting with the next call"), s.switchModel)
 	handle(s, api, post("checks", "Report a check or review result to a run that is watching its branch"), s.check)
 }
 

@@ -42,7 +42,7 @@ func (s *Server) pipelineOperations(api huma.API) {
 	})
 	handle(s, api, get("/api/pipeline/logs", "get-pipeline-logs", "List messages, writes, votes, errors and status changes, in order"), s.pipelineLogs)
 	handle(s, api, get("/api/checkpoint/report", "get-report", "Get the agents' results so far"), func(ctx context.Context, in *struct {
-		Pipeline int64  `query:"pipeline_id" minimum:"1" doc:"default: the newest pipeline with such a report"`
+		Pipeline int64  `query:"pipeline_id" minimum:"1" doc:"default: the newest pipeline with a report of this kind"`
 		Kind     string `query:"kind" enum:"checkpoint,partial,final" default:"checkpoint" doc:"checkpoint: the report after the agents' independent work"`
 	}) (*body[contract.DeliberationReport], error) {
 		return answered(s.pipelines().Report(ctx, in.Pipeline, cmp.Or(in.Kind, contract.ReportCheckpoint)))
@@ -59,7 +59,7 @@ func (s *Server) pipelineOperations(api huma.API) {
 		return answered(s.pipelines().Stop(ctx, in.ID, c))
 	})
 	handle(s, api, post("/api/pipeline/errors/record", "record-pipeline-error", "Record an agent error"), s.recordPipelineError)
-	handle(s, api, post("/api/pipeline/models", "switch-pipeline-models", "Switch the model used by a pipeline's agents, starting with their next turn"), s.switchModels)
+	handle(s, api, post("/api/pipeline/models", "switch-pipeline-models", "Switch a pipeline's agents to another model, starting with their next turn"), s.switchModels)
 	handle(s, api, post("/api/pipeline/revoke", "revoke-agent", "Remove an agent from a pipeline; the others continue"), s.revokeMember)
 	handle(s, api, post("/api/pipeline/failure-context", "failure-context", "Get the failure context of a pipeline, or add a note to it"), s.failureContext)
 }

@@ -61,7 +61,7 @@ func (s *Server) runOperations(api huma.API) {
 	handle(s, api, get("/api/runs/{id}/timing", "get-timing", "Show how a run spent its time"), func(ctx context.Context, in *OfRun) (*body[control.Timing], error) {
 		return answered(s.Runs.Timing(ctx, in.ID))
 	})
-	rejudge := operation(http.MethodPost, "/api/runs/{id}/rejudge", "rejudge-run", "runs", "Re-evaluate a run's recorded plans and test results under different rules; changes nothing", http.StatusUnprocessableEntity)
+	rejudge := operation(http.MethodPost, "/api/runs/{id}/rejudge", "rejudge-run", "runs", "Re-evaluate a run's recorded plans and test results under different rules, without changing the run", http.StatusUnprocessableEntity)
 	handle(s, api, rejudge, func(ctx context.Context, in *struct {
 		OfRun
 		Body *control.Rules

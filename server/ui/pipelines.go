@@ -382,7 +382,7 @@ func gammaWhen(s contract.DeliberationSettings) string {
 	if s.GammaComplexityOver > 0 {
 		when = append(when, fmt.Sprintf("when the complexity exceeds %.2f", s.GammaComplexityOver))
 	}
-	return strings.Join(append(when, "and to validate the agreement between ALPHA and BETA once both are done"), ", ")
+	return strings.Join(append(when, "when ALPHA and BETA are both done, to validate their agreement"), ", or ")
 }
 
 // abortWords explains why a deliberation was aborted.

@@ -635,7 +635,7 @@ func Asks(q views.Question) string {
 	case q.Kind == "release":
 		return "Approve the release"
 	case q.Kind == "quota":
-		return "Provider limit: wait, or switch the model"
+		return "Provider limit: wait, or switch to another model"
 	case q.ActionRequired != "":
 		return Cut(q.ActionRequired, 160)
 	default:

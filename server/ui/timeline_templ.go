@@ -1614,7 +1614,7 @@ func spanPanel(t *Timeline) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 132, "</header><div class=\"body\"><p class=\"dim wrap\">This run has no such span. It may belong to another run, or may not have started yet.</p></div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 132, "</header><div class=\"body\"><p class=\"dim wrap\">This run has no such span. The span may belong to another run, or may not have started yet.</p></div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

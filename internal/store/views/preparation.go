@@ -25,13 +25,13 @@ const (
 type RunEnvironment struct {
 	State      PreparationState  `json:"state" enum:"running,ready,failed"`
 	Digest     string            `json:"digest" doc:"environment digest; empty if there is no environment yet"`
-	Kept       bool              `json:"kept" doc:"reused from an earlier run"`
+	Kept       bool              `json:"kept" doc:"true if the environment was reused from an earlier run"`
 	Bytes      int64             `json:"bytes" doc:"unpacked size on disk"`
 	Files      int64             `json:"files"`
 	DurationMS int64             `json:"duration_ms" doc:"time taken to set up or restore the environment"`
 	Summary    string            `json:"summary" doc:"installed tools, such as \"go, node (pnpm)\""`
 	Missing    []string          `json:"missing,omitempty" doc:"required tools that are missing on the worker"`
-	SetupID    int64             `json:"setup_id,omitempty" doc:"ID of the stored setup that created it"`
+	SetupID    int64             `json:"setup_id,omitempty" doc:"ID of the stored setup that created the environment"`
 	Failure    *contract.Failure `json:"failure,omitempty" doc:"why it failed; absent if the run ended first"`
 	Advice     string            `json:"advice,omitempty" doc:"what a person can do about the failure"`
 }
@@ -44,7 +44,7 @@ type RunBaseline struct {
 	Failed      int              `json:"failed"`
 	Skipped     int              `json:"skipped"`
 	Red         []string         `json:"red,omitempty" doc:"names of the checks that fail"`
-	Unavailable []string         `json:"unavailable,omitempty" doc:"checks that could not start, with the reason"`
+	Unavailable []string         `json:"unavailable,omitempty" doc:"checks that could not start, each with its reason"`
 	DurationMS  int64            `json:"duration_ms" doc:"wall-clock time of all checks"`
 	Advice      string           `json:"advice,omitempty" doc:"what a person can do about checks that could not start"`
 
