@@ -257,9 +257,11 @@ func (a *app) pipelineLogs(ctx context.Context, h backend.Backend, id, after int
 	if err != nil {
 		return err
 	}
-	if err := a.showLogs(ctx, h, id, &after, true); err != nil || !follow || p.Status.Terminal() {
-		return err
+	if !follow || p.Status.Terminal() {
+		return a.showLogs(ctx, h, id, &after, true)
 	}
+	// The stream begins with the past entries. Reading those separately could consume the one that
+	// ends the pipeline, for which the stream would then wait in vain.
 	return h.FollowPipeline(ctx, id, after, func(e contract.Event) error {
 		a.printPipelineLog(control.LogOf(e), true)
 		if overBy(e) {
