@@ -162,7 +162,7 @@ func (w *stackTests) forkRefused(t *testing.T) {
 	old := w.done(t, "diamond")
 	refused("the plan does not contain step step-999", arg(old.ID), "--step", "step-999")
 	refused("has only 2 turns, not 9", arg(old.ID), "--step", "step-002", "--turn", "9")
-	refused("--turn -2 must be 0", arg(old.ID), "--step", "step-002", "--turn", "-2")
+	refused("--turn -2 is too small", arg(old.ID), "--step", "step-002", "--turn", "-2")
 	refused(`model provider "nobody" not found`, arg(old.ID), "--step", "step-002", "--model", "nobody/x")
 	refused("no such file", arg(old.ID), "--plan", filepath.Join(w.Dir, "missing.yaml"))
 	refused("run 999999", "999999", "--step", "step-001")
