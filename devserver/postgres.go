@@ -323,7 +323,7 @@ func lockDatabase(ctx context.Context, cfg *pgx.ConnConfig, logger serverLogger)
 	go func() {
 		defer close(done)
 		for {
-			// There are no notifications, so this returns only when the connection breaks.
+			// Nothing is ever notified, so this returns only when the connection breaks.
 			_, err := conn.WaitForNotification(holdCtx)
 			if holdCtx.Err() == nil && err == nil {
 				continue
