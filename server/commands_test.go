@@ -344,6 +344,18 @@ func TestNoCommandIsOfferedThatTheRunWouldRefuse(t *testing.T) {
 	}
 }
 
+func TestAHealActionIsRejectedByARunThatHasFailed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	run := &liveTemporal{}
+	b.temporal.Client = run
+	id := b.runsInEveryState(t)["failed"]
+	w := b.send(t, http.MethodPost, fmt.Sprintf("/api/runs/%d/heal", id), `{"action": "repair"}`)
+	require.Equal(t, http.StatusConflict, w.Code, w.Body)
+	require.Contains(t, w.Body.String(), fmt.Sprintf("run %d has failed and is not waiting for help, so it cannot carry out the action repair; omit the action", id))
+	require.Empty(t, run.message, "the workflow is left alone")
+}
+
 // buttonOf returns the body that the page of a run sends with a command.
 func (b *fixture) buttonOf(tb testing.TB, id int64, tab, name string) string {
 	tb.Helper()

@@ -139,10 +139,10 @@ func newRunHeal(a *app) *cobra.Command {
 	var c contract.Command
 	var action string
 	cmd := &cobra.Command{
-		Use: "heal RUN", Short: "Apply a heal action to a failed run or a run that needs help", Args: oneRun,
+		Use: "heal RUN", Short: "Continue a run that needs help, or a failed run", Args: oneRun,
 		Long: `Responds to a run that requests help: the run heals the failure with the given action or,
 without one, tries again, with all actions of its failure class available. A failed run
-continues from where it failed.`,
+continues from where it failed; it does not accept an action.`,
 		Example: `  rgpt run heal 42
   rgpt run heal 42 --action repair --reason "the helper in math.go is off by one"`,
 		RunE: func(cmd *cobra.Command, args []string) error {

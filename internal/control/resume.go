@@ -24,7 +24,7 @@ func (r *Runs) Resume(ctx context.Context, id int64, c contract.Command) (Resump
 }
 
 // Heal responds to a run that requests help from a person. A failed run continues from the point of
-// failure.
+// failure; it rejects a command with an action.
 func (r *Runs) Heal(ctx context.Context, id int64, c contract.Command) (Resumption, error) {
 	return r.resume(ctx, id, contract.UpdateHeal, c, contract.StatusFailed)
 }
@@ -49,6 +49,10 @@ func (r *Runs) resume(ctx context.Context, id int64, name string, c contract.Com
 		replay = replay || replayed
 	}
 	if replay {
+		if c.Action != "" {
+			return Resumption{}, refused("run %d has failed and is not waiting for help, so it cannot carry out the action %s; "+
+				"omit the action to continue from where the run failed", id, c.Action)
+		}
 		result, err := r.Replay(ctx, rerun.Request{RunID: id, OnlyMissing: true, By: c.By, Reason: c.Reason, Key: c.ID})
 		return Resumption{Replay: &result}, err
 	}

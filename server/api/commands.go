@@ -58,7 +58,7 @@ func (s *Server) commandOperations(api huma.API) {
 	handle(s, api, post("resume", "Resume a paused, failed or stopped run from where it left off"), func(ctx context.Context, in *bareCommand) (*body[apitypes.Resumed], error) {
 		return resumed(s.Runs.Resume(ctx, in.ID, in.command("resume", given(in.Body))))
 	})
-	handle(s, api, post("heal", "Apply a heal action to a failed run or a run that needs help"), s.heal)
+	handle(s, api, post("heal", "Continue a run that needs help, or a failed run"), s.heal)
 	handle(s, api, post("replay", "Repeat a finished run, starting from a given phase"), s.replay)
 	fork := post("fork", "Start a new run from a step of an existing run")
 	fork.DefaultStatus = http.StatusCreated
