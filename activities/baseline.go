@@ -58,7 +58,7 @@ func unavailable(r contract.CheckResult) bool {
 // unavailableAdvice returns advice on a check that cannot start.
 func unavailableAdvice(run store.Run, r contract.CheckResult) string {
 	return strings.Join([]string{
-		fmt.Sprintf("configure the setup: rgpt env set --repo %s --command '…', or install what is missing on the workers, ", run.Repo) + tryAgain(run),
+		fmt.Sprintf("configure the setup: rgpt env set --repo %s --command '…', or install the missing software on the workers, ", run.Repo) + tryAgain(run),
 		fmt.Sprintf("or add verification: {%s: {command: '…'}} to the repository's rgpt.yaml ({enabled: false} to skip the check), commit it and start a new run", r.Check.Category),
 	}, "; ")
 }

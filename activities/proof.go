@@ -128,7 +128,7 @@ func (a *Activities) withoutChange(ctx context.Context, in contract.VerifyInput,
 	for _, f := range changed {
 		if err = transfer(after.Path(), dir.Path(), f.Path, f.Exists); err != nil {
 			dir.Close()
-			return nil, fault.Wrap(err, contract.ClassInfra, "", "could not add a change's tests to a checkout without that change")
+			return nil, fault.Wrap(err, contract.ClassInfra, "", "could not copy a change's tests to a checkout that lacks the change")
 		}
 	}
 	return dir, nil

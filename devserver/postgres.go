@@ -364,7 +364,7 @@ type databaseTakenError struct {
 }
 
 func (e *databaseTakenError) Error() string {
-	return fmt.Sprintf("locking %s: another temporal-devserver is using it (%s): stop it, or choose other databases with --postgres-db and --postgres-visibility-db", e.where, e.holder)
+	return fmt.Sprintf("locking %s: another temporal-devserver is using it (%s): stop that process, or choose other databases with --postgres-db and --postgres-visibility-db", e.where, e.holder)
 }
 
 // takeLock retries for a moment, in case a server was just killed: its lock is released when

@@ -363,7 +363,7 @@ func TestAPipelineReportsItsEndOnce(t *testing.T) {
 		has, not []string
 	}{
 		"stopped":            {contract.PipelineChange{Status: contract.PipelineStopped, Failure: stopped}, 2, []string{"Stopped by ann (enough); partial results are kept.", "Stopped pipelines are not recovered."}, []string{"HUMAN_ERROR"}},
-		"stuck":              {contract.PipelineChange{Status: contract.PipelineOrchestrationFailed, AbortReason: contract.AbortStuck, Failure: agreed, FailureCtx: &contract.FailureContext{RecoveryHint: hint}}, 0, []string{"no agent made progress", "recoveries are disabled"}, []string{"LOGIC_ERROR"}},
+		"stuck":              {contract.PipelineChange{Status: contract.PipelineOrchestrationFailed, AbortReason: contract.AbortStuck, Failure: agreed, FailureCtx: &contract.FailureContext{RecoveryHint: hint}}, 0, []string{"no agent made progress", "recovery is disabled"}, []string{"LOGIC_ERROR"}},
 		"stuck, then broken": {contract.PipelineChange{Status: contract.PipelineOrchestrationFailed, AbortReason: contract.AbortStuck, Failure: lost, FailureCtx: &contract.FailureContext{RecoveryHint: hint}}, 2, []string{"it could not be recovered: no row"}, nil},
 		"without a key":      {contract.PipelineChange{Status: contract.PipelineFailed, Failure: keyless, FailureCtx: &contract.FailureContext{RecoveryHint: hint}}, 2, []string{"CONFIG_ERROR", "openai refused the key", "the same agents would fail in the same way"}, nil},
 	} {

@@ -241,7 +241,7 @@ func TestTheHealsOfARunAreShownAsAPathAndAsCards(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"tester · 1: ASSERTION_ERROR", "1 repair: succeeded", "tester · 2: Done", "asked a person: retry, an assertion"}, stops)
-	for _, want := range []string{"the cause", "Patched the code", "$0.42", "1.0k tokens", "mended", "A person was asked"} {
+	for _, want := range []string{"the cause", "Patched the code", "$0.42", "1.0k tokens", "mended", "Question for a person"} {
 		require.Contains(t, text, want)
 	}
 	require.Contains(t, attributes(doc, "href"), fmt.Sprintf("http://127.0.0.1:8233/namespaces/default/workflows/run-%d%%2Fheal%%2F1", id))

@@ -223,7 +223,7 @@ func checkRemote(repo string) error {
 	if strings.HasPrefix(repo, "/") || strings.Contains(repo, ":") {
 		return nil
 	}
-	return usageError{fmt.Errorf("--repo %s: with --server, a directory must be an absolute path on the server's host; use such a path, or a URL", repo)}
+	return usageError{fmt.Errorf("--repo %s: with --server, specify the absolute path of a directory on the server's host, or a URL", repo)}
 }
 
 // with calls do with the backend of a command.

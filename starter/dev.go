@@ -233,7 +233,7 @@ func (a *app) printStack(s *devstack.Stack, scriptedAlone bool) {
 	switch {
 	case s.Model == "":
 	case !scriptedAlone:
-		fmt.Fprintln(a.out, "Note: the scripted model responds only when selected (mode \"local\" or model \"scripted/scripted\"); everything else uses the configured models")
+		fmt.Fprintln(a.out, "Note: the scripted model responds only when selected (mode \"local\" or model \"scripted/scripted\"); all other requests use the configured models")
 	default:
 		what := "responses come from " + s.Scenario
 		if s.Scenario == "" {

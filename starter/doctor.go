@@ -177,7 +177,7 @@ func serviceChecks(cfg *config.Config, stack *devstack.Stack) []doctor.Check {
 		checks = append(checks, doctor.Database(url), doctor.Clock(url))
 	}
 	if stack == nil && cfg.Origin("temporal.address").IsDefault() {
-		return append(checks, found("temporal", doctor.Warned("not started and no address configured", startAll+", or set TEMPORAL_ADDRESS")))
+		return append(checks, found("temporal", doctor.Warned("not started, and no address is configured", startAll+", or set TEMPORAL_ADDRESS")))
 	}
 	connect := func(ctx context.Context) (client.Client, error) {
 		return temporal.Connect(ctx, cfg.Temporal, slog.New(slog.DiscardHandler))

@@ -77,7 +77,7 @@ func newEnvList(a *app) *cobra.Command {
 }
 
 func (a *app) printEnvironments(list []control.Environment) {
-	printList(a, "environments", list, "No environments. Each run builds the one it needs. To build one without a run: rgpt env build --repo .", "DIGEST\tREPOSITORY\tCONTENT\tSIZE\tFILES\tTOOK\tBUILT\tUSED\tIN USE", func(w io.Writer, e control.Environment) {
+	printList(a, "environments", list, "No environments. Each run builds the environment it needs. To build one in advance: rgpt env build --repo .", "DIGEST\tREPOSITORY\tCONTENT\tSIZE\tFILES\tTOOK\tBUILT\tUSED\tIN USE", func(w io.Writer, e control.Environment) {
 		used := ""
 		if e.InUse {
 			used = "yes"
@@ -329,7 +329,7 @@ given order and replace the detected ones. They take precedence over environment
 	f := cmd.Flags()
 	f.StringVar(&n.Repo, "repo", "", "repository: a directory or a URL")
 	f.StringArrayVar(&n.Commands, "command", nil, "shell command for the setup; repeatable, executed in the given order")
-	f.StringArrayVar(&n.Hosts, "host", nil, "host that the setup may reach, replacing the detected hosts; repeatable")
+	f.StringArrayVar(&n.Hosts, "host", nil, "host that the setup may reach (instead of the detected hosts); repeatable")
 	f.StringArrayVar(&variables, "variable", nil, "variable for the setup, agents and checks: name=value; repeatable")
 	f.StringVar(&n.Reason, "reason", "", "reason to record")
 	return cmd
@@ -389,7 +389,7 @@ func newEnvUnset(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&repo, "repo", "", "revoke all of this repository's setups; later runs detect its setup from its files again")
+	cmd.Flags().StringVar(&repo, "repo", "", "revoke all setups of this repository; later runs detect its setup from its files again")
 	cmd.Flags().Int64Var(&id, "id", 0, "revoke this setup; the repository's previous setup applies again")
 	return cmd
 }
@@ -412,7 +412,7 @@ func revokeSetups(ctx context.Context, h backend.Backend, repo string, id int64)
 			}
 		}
 		if len(open) == 0 {
-			return nil, fault.New(contract.ClassHuman, store.CodeNotFound, "%s has no setup to revoke; list all with: rgpt env setups", repo)
+			return nil, fault.New(contract.ClassHuman, store.CodeNotFound, "%s has no setup to revoke; to list all setups: rgpt env setups", repo)
 		}
 	}
 	for _, id := range open {

@@ -47,7 +47,7 @@ Exit codes: 0 set up (checks may still fail), 2 the setup failed or a check coul
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Repo, "repo", "", "repository: a directory or a URL; with --server, a directory on the server's host")
+	f.StringVar(&c.Repo, "repo", "", "repository: a directory (with --server: on the server's host) or a URL")
 	f.StringVar(&c.Base, "base", "", "branch, tag or commit (default: the checked-out commit, or the default branch)")
 	f.StringVar(&c.Project, "project", "", "project name (default: the repository's name)")
 	f.StringVar(&c.Key, "idempotency-key", "", "requests with the same key create only one run")
@@ -175,7 +175,7 @@ func environmentLine(e views.RunEnvironment) string {
 	case e.State == views.PreparationRunning:
 		return "being set up"
 	case e.State == views.PreparationFailed && e.Failure == nil:
-		return "not set up: the run ended first"
+		return "the run ended before the setup finished"
 	case e.State == views.PreparationFailed:
 		return "setup failed"
 	case e.Digest == "":
@@ -194,7 +194,7 @@ func baselineLine(b views.RunBaseline) string {
 	case b.State == views.PreparationRunning:
 		return "checks are running on the base commit"
 	case b.State == views.PreparationFailed && b.Failure == nil:
-		return "the checks did not finish on the base commit: the run ended first"
+		return "the run ended before the checks on the base commit finished"
 	case b.State == views.PreparationFailed:
 		return "the checks could not run on the base commit"
 	}

@@ -93,7 +93,7 @@ func newPipelineSpawn(a *app) *cobra.Command {
 	f.StringVar(&mode, "mode", "", "openrouter (the configured models) or local (the scripted model)")
 	f.StringVar(&s.Model, "model", "", "model for all agents, as provider/model")
 	f.StringVar(&s.Key, "idempotency-key", "", "requests with the same key create only one pipeline")
-	f.IntVar(&s.Timeout, "timeout", 0, "exchange time limit, in seconds (deliberation.timeout)")
+	f.IntVar(&s.Timeout, "timeout", 0, "time limit for the exchange, in seconds (deliberation.timeout)")
 	f.BoolVar(&s.auto, "auto-continue", false, "continue automatically after the checkpoint report")
 	f.BoolVar(&s.ForceGamma, "gamma", false, "include GAMMA from the start")
 	f.BoolVar(&s.wait, "wait", false, "follow the pipeline and its recoveries until they end")
@@ -213,8 +213,8 @@ func newPipelineContinue(a *app) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&mode, "mode", "", "openrouter or local (default: unchanged)")
-	f.StringVar(&n.Model, "model", "", "model for all agents, effective immediately, as provider/model")
-	f.IntVar(&n.Timeout, "timeout", 0, "exchange time limit, in seconds")
+	f.StringVar(&n.Model, "model", "", "model for all agents, as provider/model; effective immediately")
+	f.IntVar(&n.Timeout, "timeout", 0, "time limit for the exchange, in seconds")
 	f.BoolVar(&wait, "wait", false, "follow the pipeline and its recoveries until they end")
 	complete(cmd, "mode", contract.PipelineModes())
 	return cmd

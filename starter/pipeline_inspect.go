@@ -73,7 +73,7 @@ func (a *app) printPipelines(list []store.Pipeline) {
 
 func newPipelineStatus(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "status [PIPELINE]", Short: "Show a pipeline: agents, blackboard, votes, metrics (default: the newest)", Args: perhapsPipeline,
+		Use: "status [PIPELINE]", Short: "Show the agents, blackboard, votes and metrics of a pipeline (default: the newest pipeline)", Args: perhapsPipeline,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
 				id, err := chosenPipeline(cmd.Context(), h, args)
@@ -233,7 +233,7 @@ func newPipelineLogs(a *app) *cobra.Command {
 	var follow bool
 	var after int64
 	cmd := &cobra.Command{
-		Use: "logs [PIPELINE]", Short: "Show the messages, writes, votes, errors and status changes of a pipeline (default: the newest)", Args: perhapsPipeline,
+		Use: "logs [PIPELINE]", Short: "Show the messages, writes, votes, errors and status changes of a pipeline (default: the newest pipeline)", Args: perhapsPipeline,
 		Example: `  rgpt pipeline logs 7
   rgpt pipeline logs 7 --follow --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {

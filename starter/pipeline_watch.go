@@ -48,7 +48,7 @@ type orchestrationResult struct {
 func newPipelineWatch(a *app) *cobra.Command {
 	var after int64
 	cmd := &cobra.Command{
-		Use: "watch [PIPELINE]", Short: "Follow a pipeline and its recoveries until they end (default: the newest)", Args: perhapsPipeline,
+		Use: "watch [PIPELINE]", Short: "Follow a pipeline and its recoveries until they end (default: the newest pipeline)", Args: perhapsPipeline,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
 				id, err := chosenPipeline(cmd.Context(), h, args)

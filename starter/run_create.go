@@ -51,7 +51,7 @@ func newRunCreate(a *app) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Repo, "repo", "", "repository: a directory or a URL; with --server, a directory on the server's host")
+	f.StringVar(&c.Repo, "repo", "", "repository: a directory (with --server: on the server's host) or a URL")
 	f.StringVar(&c.Base, "base", "", "branch, tag or commit to start from (default: the checked-out commit, or the default branch)")
 	f.StringVar(&c.Goal, "goal", "", "goal of the change; the first line is its title")
 	f.StringVar(&c.Description, "description", "", "additional details about the goal")

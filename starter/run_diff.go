@@ -236,13 +236,13 @@ func signed(n int64) string {
 func (o diffOutput) plan(d diff.PlanDiff) {
 	switch {
 	case !d.LeftRecorded && !d.RightRecorded:
-		fmt.Fprintln(o, "Plan: none in either run")
+		fmt.Fprintln(o, "Plan: neither run has one")
 		return
 	case !d.LeftRecorded:
-		fmt.Fprintln(o, "Plan: only in the second")
+		fmt.Fprintln(o, "Plan: only in the second run")
 		return
 	case !d.RightRecorded:
-		fmt.Fprintln(o, "Plan: only in the first")
+		fmt.Fprintln(o, "Plan: only in the first run")
 		return
 	case d.Same:
 		fmt.Fprintln(o, "Plan: identical")

@@ -57,7 +57,7 @@ None of this is paid for again, and the original run is not changed.`,
 	f.Lookup("turn").DefValue = "0" // so that the help does not show -1
 	model.add(cmd, "model for the builder, as provider/model", "sampling temperature")
 	f.StringVar(&o.Instructions, "instructions", "", "additional instructions for the model")
-	f.StringVar(&planFile, "plan", "", "file with another plan (YAML or JSON) that contains the step")
+	f.StringVar(&planFile, "plan", "", "file (YAML or JSON) with a different plan that contains the step")
 	f.StringVar(&o.Reason, "reason", "", "reason to record")
 	f.BoolVar(&wait, "wait", false, "follow the new run until it ends")
 	return cmd

@@ -29,7 +29,7 @@ is worse than before.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.rejudge(cmd, o, args[0]) },
 	}
 	cmd.Flags().IntVar(&o.major, "max-major", 0, "maximum number of major findings (default: the run's findings.max_major)")
-	cmd.Flags().IntVar(&o.medium, "max-medium", 0, "maximum number of medium findings without a warning (default: the run's findings.max_medium)")
+	cmd.Flags().IntVar(&o.medium, "max-medium", 0, "maximum number of medium findings before a warning is given (default: the run's findings.max_medium)")
 	cmd.Flags().StringVar(&o.pinned, "pinned-tests", "", "how to treat changed tests (default: the run's verification.pinned_tests)")
 	cmd.Flags().StringVar(&o.newTests, "prove-new-tests", "", "how to treat new tests that pass without the change (default: the run's verification.prove_new_tests)")
 	complete(cmd, "pinned-tests", verdict.PinnedModes())
@@ -89,7 +89,7 @@ func (a *app) printRetrials(out control.Retrials) {
 		a.printJSON(out)
 		return
 	}
-	fmt.Fprintf(a.out, "Run %d, judged against limits of %d major and %d medium findings, pinned tests: %s, new tests: %s\n",
+	fmt.Fprintf(a.out, "Run %d, judged with these rules: limits of %d major and %d medium findings; pinned tests: %s; new tests: %s\n",
 		out.RunID, out.Thresholds.MaxMajor, out.Thresholds.MaxMedium, out.PinnedTests, out.NewTests)
 	for _, r := range out.Retrials {
 		name := r.What

@@ -87,7 +87,7 @@ func TestARunJudgedByItsOwnRulesIsAsItWas(t *testing.T) {
 	p := withStore(t)
 	id := contract.RunWorkflowID(p.tested(t, goodPlan))
 	r := p.ok(t, "run", "rejudge", id)
-	require.Contains(t, r.out, "limits of 1 major and 5 medium findings, pinned tests: report, new tests: warn")
+	require.Contains(t, r.out, "limits of 1 major and 5 medium findings; pinned tests: report; new tests: warn")
 	require.Contains(t, r.out, "planner, attempt 1: same\n  before: good\n  now:    good\n")
 	require.Contains(t, r.out, "plan: same\n")
 	require.Contains(t, r.out, "tester, attempt 1: same\n  before: good\n  now:    good\n  findings: 1 major, 2 medium, 0 minor\n")
@@ -140,7 +140,7 @@ func TestARedTestFailsHoweverManyFindingsAreAllowed(t *testing.T) {
 	require.False(t, last.Now.OK)
 	require.Contains(t, out.Notes[0], "the tests were not compared")
 	out = p.ok(t, "run", "rejudge", contract.RunWorkflowID(out.RunID), "--prove-new-tests", "enforce", "--json").retrials(t)
-	require.Contains(t, out.Notes[0], "they were not run without it")
+	require.Contains(t, out.Notes[0], "new tests were not run without the change")
 }
 
 func TestWhatCannotBeJudgedAgainIsRefused(t *testing.T) {

@@ -94,7 +94,7 @@ repeated; earlier executions and artifacts are kept, numbered by attempt.`,
 		},
 	}
 	cmd.Flags().StringVar(&phase, "phase", "", "planner, builder, tester or releaser")
-	cmd.Flags().StringVar(&o.Step, "step", "", "builder only: repeat only this step and the steps that depend on it")
+	cmd.Flags().StringVar(&o.Step, "step", "", "for the builder: repeat only this step and the steps that depend on it")
 	model.add(cmd, "model for the phase, as provider/model", "sampling temperature for the phase")
 	cmd.Flags().StringVar(&o.Reason, "reason", "", "reason to record")
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the run until it ends")
@@ -118,7 +118,7 @@ func (a *app) reportReplay(ctx context.Context, h backend.Backend, result rerun.
 	switch {
 	case wait && !result.Started:
 		return fault.New(contract.ClassInfra, contract.CodeUnavailable,
-			"no worker has picked up run %d yet; it starts when one does (rgpt dev status); follow it: rgpt run watch %d --after %d", run.ID, run.ID, run.EventSeq)
+			"no worker has picked up run %d yet; it will start when one does (see rgpt dev status); to follow it: rgpt run watch %d --after %d", run.ID, run.ID, run.EventSeq)
 	case wait:
 		return a.followFrom(ctx, h, run.ID, run.EventSeq)
 	case a.json:
@@ -126,7 +126,7 @@ func (a *app) reportReplay(ctx context.Context, h backend.Backend, result rerun.
 		return nil
 	}
 	if !result.Started {
-		fmt.Fprintf(a.errs, "No worker has picked up run %d yet; it starts when one does (rgpt dev status)\n", run.ID)
+		fmt.Fprintf(a.errs, "No worker has picked up run %d yet; it will start when one does (see rgpt dev status)\n", run.ID)
 	}
 	fmt.Fprintf(a.out, "Run %d continues from the %s; follow it: rgpt run watch %d --after %d\n", run.ID, result.Phase, run.ID, run.EventSeq)
 	if len(result.Kept) > 0 {

@@ -74,7 +74,7 @@ func (a *app) approveEdited(ctx context.Context, arg, file string, c contract.Co
 
 func newRunAdvance(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "advance RUN", Short: "Resume a paused run until its next phase, or start a run that never started", Args: oneRun,
+		Use: "advance RUN", Short: "Resume a paused run until its next phase, or start a run that has not started", Args: oneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.command(cmd.Context(), args[0], func(h backend.Backend, id int64) (contract.Ack, error) {
 				return h.Advance(cmd.Context(), id, contract.Command{By: caller()})
@@ -173,7 +173,7 @@ func newRunCheck(a *app) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&m.Name, "name", "", "name of the check; for a comment, its location")
+	f.StringVar(&m.Name, "name", "", "name of the check, or the location of the comment")
 	f.BoolVar(&failed, "failed", false, "the check failed")
 	f.BoolVar(&passed, "passed", false, "the check passed")
 	f.BoolVar(&comment, "comment", false, "the report is a review comment")

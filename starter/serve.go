@@ -156,7 +156,7 @@ func newMigrate(a *app) *cobra.Command {
 				return err
 			}
 			if cfg.Database.URL == "" {
-				return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no database is configured; set DATABASE_URL, or use rgpt dev, which starts its own")
+				return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no database is configured; set DATABASE_URL, or use rgpt dev, which starts its own database")
 			}
 			if err := store.Migrate(cmd.Context(), cfg.Database.URL); err != nil {
 				return err

@@ -512,7 +512,7 @@ func TestASwitchToAProviderThatTheRunDoesNotHaveIsRefusedHoweverItComes(t *testi
 			if payload, ok := e.Payload.(map[string]any); ok && payload["refused"] == contract.UpdateSwitchModel {
 				refused++
 				require.Equal(t, contract.EventRunUpdated, e.Type)
-				require.Equal(t, `run 7 has no model provider "nobody"; it was started with scripted, spare`, payload["reason"])
+				require.Equal(t, `run 7 has no model provider "nobody"; available: scripted, spare`, payload["reason"])
 			}
 		}
 	}

@@ -158,8 +158,8 @@ type ModelOverride struct {
 type ReplayRequest struct {
 	Attribution
 	ModelOverride
-	Phase contract.Phase `json:"phase,omitempty" enum:"planner,builder,tester,releaser" doc:"phase to replay from; with a step: builder"`
-	Step  string         `json:"step,omitempty" doc:"builder only: repeat only this step and the steps that depend on it"`
+	Phase contract.Phase `json:"phase,omitempty" enum:"planner,builder,tester,releaser" doc:"phase to replay from; required unless a step is given, in which case it must be builder or omitted"`
+	Step  string         `json:"step,omitempty" doc:"for the builder: repeat only this step and the steps that depend on it"`
 }
 
 // ForkRequest selects the step and turn from which a new run continues.

@@ -37,7 +37,7 @@ type OfPipeline struct {
 type ContinueRequest struct {
 	OfPipeline
 	Mode    contract.PipelineMode `json:"mode,omitempty" enum:"openrouter,local" doc:"default: the mode used at the start"`
-	Model   string                `json:"model,omitempty" doc:"model for all agents, effective immediately, as provider/model; default: the model used at the start"`
+	Model   string                `json:"model,omitempty" doc:"model for all agents, as provider/model; effective immediately; default: the model used at the start"`
 	Timeout int                   `json:"timeout,omitempty" minimum:"0" maximum:"86400" doc:"time limit for the exchange, in seconds; default: unchanged"`
 }
 
@@ -46,7 +46,7 @@ type RecordErrorRequest struct {
 	OfPipeline
 	Agent     contract.Member   `json:"agent" doc:"ALPHA, BETA or GAMMA"`
 	ErrorType contract.Class    `json:"error_type" doc:"failure class, such as LLM_ERROR"`
-	ErrorCode contract.Code     `json:"error_code,omitempty" maxLength:"64" doc:"default: unknown"`
+	ErrorCode contract.Code     `json:"error_code,omitempty" maxLength:"64" doc:"error code; default: \"unknown\""`
 	Severity  contract.Severity `json:"severity,omitempty" enum:"major,medium,minor" doc:"default: major for SAFETY_ERROR, else medium"`
 	Message   string            `json:"message" minLength:"1"`
 }

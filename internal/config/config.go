@@ -15,7 +15,7 @@ import (
 type Config struct {
 	Execution    Execution    `yaml:"execution" doc:"Run limits, retries, approvals and isolation."`
 	Findings     Findings     `yaml:"findings" repo:"yes" doc:"Limits on findings; a run that exceeds them fails or gets a warning."`
-	Verification Verification `yaml:"verification" doc:"How changes are built, tested and checked. Commands that are not configured are detected."`
+	Verification Verification `yaml:"verification" doc:"How changes are built, tested and checked. Commands are detected from the repository's files unless they are configured."`
 	Environment  Environment  `yaml:"environment" doc:"How project dependencies are installed and cached."`
 	Git          Git          `yaml:"git" doc:"How changes are committed and pushed."`
 	Artifacts    Artifacts    `yaml:"artifacts" doc:"Where run files are stored."`

@@ -49,7 +49,7 @@ type RunLimits struct {
 type Sandbox struct {
 	Runner          string        `yaml:"runner" validate:"oneof=process" doc:"Command isolation. process: namespaces, Landlock and seccomp on this host."`
 	AllowUnisolated bool          `yaml:"allow_unisolated" doc:"Run commands even if this host lacks a feature that isolation requires. Use this only on hosts that contain nothing of value."`
-	Network         []string      `yaml:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that agent commands and all checks may reach through the worker's proxy. Each entry is a name, or *.example.com for all subdomains, with a port unless it is 443 or 80." example:"[packages.example.com, \"*.example.com\"]"`
+	Network         []string      `yaml:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that agent commands and all checks may reach through the worker's proxy. Each entry is a name, or *.example.com for all subdomains, followed by the port unless that is 443 or 80." example:"[packages.example.com, \"*.example.com\"]"`
 	Memory          Size          `yaml:"memory" validate:"min=16777216" doc:"Maximum combined memory of a command's processes."`
 	Processes       int           `yaml:"processes" validate:"min=8,max=100000" doc:"Maximum number of concurrent processes and threads per command."`
 	CPUTime         time.Duration `yaml:"cpu_time" validate:"min=1s" doc:"Maximum combined CPU time of a command's processes."`
@@ -64,12 +64,12 @@ type Sandbox struct {
 
 // Approval configures approvals by people.
 type Approval struct {
-	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for approval, with a reminder halfway through. After that, the request counts as rejected."`
+	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for approval before the request counts as rejected. A reminder is sent halfway through."`
 }
 
 // Intervention configures requests for a person's help.
 type Intervention struct {
-	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for help, with a reminder halfway through. After that, the run fails."`
+	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for help before it fails. A reminder is sent halfway through."`
 }
 
 // Findings are thresholds.
@@ -89,6 +89,6 @@ type Git struct {
 	MaxSize       Size          `yaml:"max_size" validate:"min=1048576" doc:"Maximum download size of a repository, and maximum total size of its files at a run's base commit."`
 	LinkedFolders []string      `yaml:"linked_folders" validate:"max=100,dive,required" doc:"Directories on this host in which repositories may store data outside their own directories: borrowed objects (git clone --reference) and separate git directories (git init --separate-git-dir)." example:"[/srv/git]"`
 	Protected     []string      `yaml:"protected" validate:"max=100,dive,glob" doc:"Patterns for files, such as CI configuration, that determine what runs with other people's permissions after a push. A release that changes such a file is pushed only after a named person approves it. Case is ignored." example:"[\".github/**\", deploy/**]"`
-	Stay          time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run watches its branch after the release to fix problems reported by failing checks or review comments (rgpt run check). 0: the run ends with the release."`
-	MaxRepairs    int           `yaml:"max_repairs" repo:"lower" validate:"min=0,max=100" doc:"Maximum number of repairs to a branch after the release, across all runs. After that, a person is asked."`
+	Stay          time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run continues to watch its branch after the release, to fix problems reported by failing checks or review comments (rgpt run check). 0: the run ends with the release."`
+	MaxRepairs    int           `yaml:"max_repairs" repo:"lower" validate:"min=0,max=100" doc:"Maximum number of repairs to a branch after the release, across all runs. If more are needed, a person is asked."`
 }

@@ -138,11 +138,11 @@ func (s *spec) expectation() string {
 func (s *spec) sample() string {
 	switch s.kind {
 	case kindDuration:
-		return " such as 30s, 5m or 24h"
+		return " (such as 30s, 5m or 24h)"
 	case kindSize:
-		return " such as 64KiB or 10MB"
+		return " (such as 64KiB or 10MB)"
 	case kindMoney:
-		return " such as 2.50"
+		return " (such as 2.50)"
 	default:
 		return ""
 	}

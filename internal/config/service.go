@@ -4,7 +4,7 @@ import "time"
 
 // Artifacts configures where the files of runs are stored.
 type Artifacts struct {
-	URL     string `yaml:"url" secret:"true" validate:"omitempty,storeurl" doc:"s3://bucket?region=…&endpoint=…&prefix=… or file:///path. Empty: a directory in the data folder."`
+	URL     string `yaml:"url" secret:"true" validate:"omitempty,storeurl" doc:"Storage URL: s3://bucket?region=…&endpoint=…&prefix=… or file:///path. Empty: a directory in the data folder."`
 	MaxFile Size   `yaml:"max_file" validate:"min=1024" doc:"Maximum size of a stored file. Larger files are skipped and listed."`
 }
 
@@ -39,7 +39,7 @@ type Webhooks struct {
 	Max           int           `yaml:"max_webhooks" validate:"min=1,max=1000" doc:"Maximum number of webhooks."`
 	Timeout       time.Duration `yaml:"timeout" validate:"min=100ms,max=5m" doc:"Maximum time for a receiver to respond."`
 	Attempts      int           `yaml:"attempts" validate:"min=1,max=100" doc:"Maximum number of attempts per delivery. With the default waits, all attempts together take about a day."`
-	FirstWait     time.Duration `yaml:"first_wait" validate:"min=10ms,max=1h" doc:"Waiting time before the second attempt. Each subsequent wait is three times as long, plus or minus 20%."`
+	FirstWait     time.Duration `yaml:"first_wait" validate:"min=10ms,max=1h" doc:"Waiting time before the second attempt. Each subsequent wait is three times as long as the previous one, plus or minus 20%."`
 	LongestWait   time.Duration `yaml:"longest_wait" validate:"min=10ms,max=168h" doc:"Maximum wait between attempts, even if a receiver requests a longer one (Retry-After)."`
 	MaxConcurrent int           `yaml:"max_concurrent" validate:"min=2,max=1000" doc:"Maximum number of concurrent deliveries per server. At most half of them go to failing webhooks."`
 	MaxEach       int           `yaml:"max_concurrent_each" validate:"min=1,max=100" doc:"Maximum number of concurrent deliveries per webhook. A failing webhook is limited to one."`
@@ -70,7 +70,7 @@ type Worker struct {
 	MaxConcurrentWorkflowTasks int           `yaml:"max_concurrent_workflow_tasks" validate:"min=2,max=10000" doc:"Maximum number of concurrent workflow tasks per role."`
 	CachedWorkflows            int           `yaml:"cached_workflows" validate:"min=0,max=100000" doc:"Number of workflows to keep in memory between tasks. 0: none; each task then replays the whole history, which is slow."`
 	StopTimeout                time.Duration `yaml:"stop_timeout" validate:"min=0,max=1h" doc:"How long activities may continue when the worker stops. The last third, at most 3s, is reserved for reporting unfinished activities to Temporal."`
-	LostAttempts               int           `yaml:"lost_attempts" validate:"min=1,max=1000" doc:"Maximum number of times that an activity may start but not finish (because it kills its worker or times out). After that, it is not retried, and a person is asked."`
+	LostAttempts               int           `yaml:"lost_attempts" validate:"min=1,max=1000" doc:"Maximum number of times that an activity may start without finishing (because it kills its worker or times out). After that, it is not retried, and a person is asked."`
 	MetricsAddress             string        `yaml:"metrics_address" validate:"omitempty,listen" doc:"Address and port for /metrics and /healthz. Empty: they are not served."`
 	Heartbeat                  time.Duration `yaml:"heartbeat" validate:"min=100ms,max=10m" doc:"How often the worker sends a heartbeat for its agents. An agent that misses three heartbeats is unhealthy."`
 	OfflineAfter               time.Duration `yaml:"offline_after" validate:"min=1s,max=24h" doc:"Time without a heartbeat after which an unhealthy agent is considered offline."`

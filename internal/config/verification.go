@@ -4,7 +4,7 @@ import "time"
 
 // Verification configures how a change is built, tested and checked.
 type Verification struct {
-	AutoDetect    bool          `yaml:"auto_detect" repo:"yes" doc:"Use the repository's files to detect commands that are not configured."`
+	AutoDetect    bool          `yaml:"auto_detect" repo:"yes" doc:"Use the repository's files to detect commands for checks that have none configured."`
 	Shards        int           `yaml:"shards" repo:"yes" validate:"min=1,max=32" doc:"Number of parallel parts to split tests into, where possible."`
 	Timeout       time.Duration `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of one check."`
 	RerunFailed   int           `yaml:"rerun_failed" repo:"yes" validate:"min=0,max=10" doc:"Maximum number of times that failed tests are rerun to distinguish flaky tests from broken ones."`
@@ -17,7 +17,7 @@ type Verification struct {
 	Test          Check         `yaml:"test" repo:"yes" doc:"The check that runs the tests."`
 	Lint          Check         `yaml:"lint" repo:"yes" doc:"The check that runs the linters."`
 	Security      Check         `yaml:"security" repo:"yes" doc:"The check that scans for vulnerabilities."`
-	Custom        []CustomCheck `yaml:"custom" repo:"yes" validate:"max=50,dive" doc:"Additional checks. They run last, in this order." example:"[{name: licences, command: ./scripts/licences.sh}]"`
+	Custom        []CustomCheck `yaml:"custom" repo:"yes" validate:"max=50,dive" doc:"Additional checks. They run after all other checks, in the order listed." example:"[{name: licences, command: ./scripts/licences.sh}]"`
 }
 
 // Check configures one kind of check.
@@ -27,7 +27,7 @@ type Check struct {
 	Format   string   `yaml:"format" validate:"oneof=auto go-test-json junit sarif tap playwright exit-code" doc:"Format of the command's report."`
 	Report   string   `yaml:"report" validate:"omitempty,relpath" doc:"Glob for the report files that the command writes. Empty: the command's output is the report."`
 	Severity string   `yaml:"severity" validate:"oneof=major medium minor" doc:"Severity of findings for which the report specifies none."`
-	Network  []string `yaml:"network" repo:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that the command may reach, in addition to execution.sandbox.network."`
+	Network  []string `yaml:"network" repo:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that the command may reach, in addition to those in execution.sandbox.network."`
 }
 
 // CustomCheck configures a check that a project adds.
@@ -38,7 +38,7 @@ type CustomCheck struct {
 	Report   string        `yaml:"report" validate:"omitempty,relpath" doc:"Glob for the report files that the command writes. Empty: the command's output is the report."`
 	Severity string        `yaml:"severity" default:"major" validate:"oneof=major medium minor" doc:"Severity of findings for which the report specifies none."`
 	Timeout  time.Duration `yaml:"timeout" repo:"timeout" validate:"min=0,max=24h" doc:"Maximum duration of the check. 0: use verification.timeout."`
-	Network  []string      `yaml:"network" repo:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that the command may reach, in addition to execution.sandbox.network."`
+	Network  []string      `yaml:"network" repo:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that the command may reach, in addition to those in execution.sandbox.network."`
 }
 
 // Toggle is auto, true or false.

@@ -39,7 +39,7 @@ type Environment struct {
 type FoundEnvironment struct {
 	Repo        string            `json:"repo"`
 	Base        string            `json:"base" doc:"the base commit"`
-	Source      string            `json:"source" doc:"detected, configured, agent or person"`
+	Source      string            `json:"source" doc:"source of the setup: \"detected\", \"configured\", \"agent\" or \"person\""`
 	What        string            `json:"what"`
 	Projects    []FoundProject    `json:"projects"`
 	Commands    []FoundCommand    `json:"commands"`

@@ -24,7 +24,7 @@ type ModelProvider struct {
 	Kind    string `json:"kind"`
 	Address string `json:"address"`
 	Key     string `json:"key" doc:"source of the key; never the key itself"`
-	State   string `json:"state,omitempty" doc:"ok, or why the provider is not responding; present only if checked"`
+	State   string `json:"state,omitempty" doc:"\"ok\", or why the provider is not responding; present only if the provider was checked"`
 }
 
 // Models returns the configuration of models. With check, it verifies that each provider responds

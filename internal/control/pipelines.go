@@ -114,7 +114,7 @@ func (p *Pipelines) Spawn(ctx context.Context, s Spawning) (Spawned, error) {
 		return Spawned{}, err
 	}
 	if most := p.Config.Execution.MaxGoalBytes.Int64(); int64(task.size()) > most {
-		return Spawned{}, wrong("objective and task total %d bytes, more than the %d allowed (execution.max_goal_bytes); shorten them", task.size(), most)
+		return Spawned{}, wrong("the objective and task are %d bytes long in total, more than the %d allowed (execution.max_goal_bytes); shorten them", task.size(), most)
 	}
 	digest, err := digestOf(s)
 	if err != nil {

@@ -190,7 +190,7 @@ func (r *Retrials) tests(ctx context.Context, db *store.Store, executions []stor
 			r.Notes = append(r.Notes, "changes to tests are unknown: the tests were not compared (verification.pinned_tests was off)")
 		}
 		if r.NewTests.On() && r.unproved {
-			r.Notes = append(r.Notes, "it is unknown whether new tests fail without the change: they were not run without it (verification.prove_new_tests was off)")
+			r.Notes = append(r.Notes, "new tests were not run without the change (verification.prove_new_tests was off), so it is unknown whether they fail without it")
 		}
 		now := verdict.Rejudge(recorded, r.Thresholds, verdict.Modes{Pinned: r.PinnedTests, New: r.NewTests})
 		r.Retrials = append(r.Retrials, Retrial{

@@ -536,7 +536,7 @@ func TestAStackOfAnotherFolderIsNotUsed(t *testing.T) {
 	for _, dir := range []string{other, "/does/not/exist", ""} {
 		write(dir)
 		_, err := devstack.Load(here)
-		require.ErrorContains(t, err, "it was moved or copied here", dir)
+		require.ErrorContains(t, err, "the data folder was moved or copied", dir)
 	}
 	write(here)
 	s, err := devstack.Load(here)

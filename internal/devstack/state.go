@@ -147,7 +147,7 @@ func Load(dataDir string) (*Stack, error) {
 	if !filepath.IsAbs(s.DataDir) || !sameFolder(s.DataDir, dir) {
 		// Otherwise, a copied data folder could make commands use someone else's stack.
 		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"%s describes a stack in another directory, %s: it was moved or copied here; stop that stack's processes and remove the file (the data is kept)", file, s.DataDir)
+			"%s describes a stack in another directory, %s: the data folder was moved or copied; stop that stack's processes and remove the file (the data is kept)", file, s.DataDir)
 	}
 	s.DataDir = dir
 	for i := range s.Processes {

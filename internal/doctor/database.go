@@ -56,7 +56,7 @@ func Database(url string) Check {
 		case have < want:
 			return Failed(fmt.Sprintf("the database has schema version %d, but this version of rgpt requires %d", have, want), "rgpt migrate")
 		case have > want:
-			return Failed(fmt.Sprintf("the database has schema version %d, newer than version %d, which this version of rgpt requires", have, want), "use a newer version of rgpt")
+			return Failed(fmt.Sprintf("the database has schema version %d, newer than the version that this rgpt requires (%d)", have, want), "use a newer version of rgpt")
 		default:
 			return Passed("reachable, schema version %d", have)
 		}

@@ -84,7 +84,7 @@ var adviceByClass = map[contract.Class]string{
 
 // adviceByCode is the advice for codes that are more specific than their class.
 var adviceByCode = map[contract.Code]string{
-	contract.CodeRefusal:         "use the reason to reword the request so that the model does not decline it, or switch to another model (rgpt run switch-model), then retry",
+	contract.CodeRefusal:         "retry with a reason that rewords the request so that the model does not decline it, or switch to another model (rgpt run switch-model)",
 	contract.CodeTruncated:       "switch to a model that allows longer responses (rgpt run switch-model), or state in the reason how to split the request, then retry",
 	contract.CodeContextOverflow: "switch to a model with a larger context window (rgpt run switch-model), or state in the reason which files need not be read, then retry",
 	contract.CodeModelNotFound:   "switch to a model that its provider offers (rgpt models, rgpt run switch-model), then retry",
@@ -93,7 +93,7 @@ var adviceByCode = map[contract.Code]string{
 	contract.CodeQuotaExhausted:  "raise the limit at the provider, or switch to another provider (rgpt run switch-model), then retry",
 	contract.CodeRateLimited:     "wait until the provider accepts calls again, or switch to another provider (rgpt run switch-model), then retry",
 	contract.CodeWorkerLost:      "check that workers are running and have enough memory (rgpt dev status, rgpt doctor), then retry",
-	contract.CodeQuarantined:     "find the exhausted resource, such as memory or time, in the workers' logs or with rgpt doctor; provide more of it or reduce the workload, then retry",
+	contract.CodeQuarantined:     "check the workers' logs or run rgpt doctor to find out which resource, such as memory or time, is exhausted; provide more of it or reduce the workload, then retry",
 	contract.CodeDatabaseDown:    "check that the database responds (rgpt doctor), then retry",
 	contract.CodeDiskFull:        "free up disk space on the worker's host, then retry",
 	contract.CodeIsolation:       "on the worker's host, fix the sandbox problems that rgpt doctor reports, then retry",
@@ -157,7 +157,7 @@ func QuestionAbout(p contract.Phase, step string, f *contract.Failure) *contract
 		failed += " (" + step + ")"
 	}
 	return &contract.Question{
-		Reason:         fmt.Sprintf("%s of the %s: %s", f.Class, failed, f.Message),
+		Reason:         fmt.Sprintf("%s in the %s: %s", f.Class, failed, f.Message),
 		ActionRequired: Advice(f.Class, f.Code),
 	}
 }

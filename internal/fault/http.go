@@ -100,7 +100,7 @@ var httpTodos = map[contract.Code]string{
 	contract.CodeQuotaExhausted:  "raise the quota, or use another provider until the limit resets",
 	contract.CodeRateLimited:     "wait, or use another provider",
 	contract.CodeContextOverflow: "send less context, or use a model with a larger window",
-	contract.CodeRefusal:         "ask again with constraints, or use another model",
+	contract.CodeRefusal:         "reword the request, or use another model",
 	contract.CodeUnauthorized:    "check the key and its permissions",
 	contract.CodeModelNotFound:   "check that the provider offers the model and that base_url is correct",
 	contract.CodeInvalidOutput:   "ask again",

@@ -24,7 +24,7 @@ var (
 	nothingRan  = verdict{contract.ClassAssertion, contract.CodeNoTests, "no tests were run", "add tests, or configure the test runner to find them"}
 	wrongRepo   = verdict{contract.ClassHuman, contract.CodeRepository, "the repository, branch, revision or path cannot be used", "correct the name, or specify which one is meant"}
 	conflict    = verdict{contract.ClassLogic, contract.CodeMergeConflict, "the changes conflict", "resolve the conflict"}
-	behind      = verdict{contract.ClassLogic, contract.CodeBranchConflict, "the branch already has other commits", "rebase the change onto it"}
+	behind      = verdict{contract.ClassLogic, contract.CodeBranchConflict, "the branch has commits that the change does not include", "rebase the change onto it"}
 	noChange    = verdict{contract.ClassLogic, contract.CodeEmptyChange, "nothing was changed", "specify what to change"}
 )
 

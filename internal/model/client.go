@@ -133,7 +133,7 @@ func (c *Client) Complete(ctx context.Context, req Request) (Response, error) {
 }
 
 // errNoSlot marks a call that ended while it waited for a slot.
-var errNoSlot = errors.New("all slots of the provider were in use")
+var errNoSlot = errors.New("all of the provider's slots were in use")
 
 // acquire waits for one of the provider's slots.
 func (p *endpoint) acquire(ctx context.Context) error {

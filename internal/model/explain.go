@@ -52,7 +52,7 @@ func (x *call) who() string {
 func (x *call) explainEnd(ctx context.Context, err error) *fault.Error {
 	waiting := ""
 	if errors.Is(err, errNoSlot) {
-		waiting = fmt.Sprintf(" while all %d slots of the provider were in use (max_concurrent)", x.provider.MaxConcurrent)
+		waiting = fmt.Sprintf(" while all %d of the provider's slots were in use (max_concurrent)", x.provider.MaxConcurrent)
 	}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errIdle):

@@ -412,17 +412,21 @@ func TestNoMoreCallsThanAllowedAreUnderWayAtOnce(t *testing.T) {
 	proceed.L.Unlock()
 
 	// All slots are taken: a call that cannot wait any longer says so.
+	release := func() {
+		proceed.L.Lock()
+		open = true
+		proceed.L.Unlock()
+		proceed.Broadcast()
+	}
+	defer release() // also if an assertion fails: otherwise, the server waits for its requests for ever
 	req := question()
 	ctx, cancel := contextWithTimeout(t, 20*time.Millisecond)
 	defer cancel()
 	_, err := c.Complete(ctx, req)
 	f := requireFault(t, err, contract.ClassInfra, contract.CodeTimeout)
-	require.Contains(t, f.Message, "all 3 slots")
+	require.Contains(t, f.Message, "all 3 of the provider's slots")
 
-	proceed.L.Lock()
-	open = true
-	proceed.L.Unlock()
-	proceed.Broadcast()
+	release()
 	wg.Wait()
 	require.EqualValues(t, most, peak.Load())
 }

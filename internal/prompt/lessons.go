@@ -45,9 +45,9 @@ var instructions = map[contract.HealAction]string{
 		"Each step must exist for a reason and depend only on steps that exist, without cycles; steps that touch the same lines depend on each other.",
 	contract.HealRefineStep:     "Do the step differently than before: smaller edits, fewer turns, the most important part first.",
 	contract.HealCreateDefaults: "Missing configuration was created from the examples that the repository documents.",
-	contract.HealPolicyCorrection: "That broke a rule. The rules have not changed: only the tools that you are given, only paths inside the " +
-		"repository, never its .git directory, never deleted or weakened tests. Achieve the goal within them; if that is impossible, finish and say so.",
-	contract.HealAskPerson: "A person was asked and requested another attempt.",
+	contract.HealPolicyCorrection: "That broke a rule. The rules have not changed: use only the tools that you are given and only paths inside the " +
+		"repository, never touch its .git directory, and never delete or weaken tests. Achieve the goal within these rules; if that is impossible, finish and say so.",
+	contract.HealAskPerson: "A person requested another attempt.",
 }
 
 // RepairTask is the data for the Repair agent's prompt.

@@ -257,7 +257,7 @@ func (s *session) inside(w http.ResponseWriter, r *http.Request, host string, po
 	case err != nil || named != host || at != port || r.URL.Host != "" || r.Method == http.MethodConnect:
 		x.refuse(w, fmt.Sprintf("the request inside the tunnel is for another host, %q", printable(r.Host)), false)
 	case !reads(r):
-		x.refuse(w, "the operator's credentials allow only reading: GET, HEAD, and git's POST to /git-upload-pack", false)
+		x.refuse(w, "the operator's credentials allow only read requests: GET, HEAD, and git's POST to /git-upload-pack", false)
 	case x.check(w):
 		x.forward(w, r, "https", secrets)
 	}

@@ -225,7 +225,7 @@ func (p hostPattern) matches(name string) bool {
 func canonical(host string) (string, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		if addr.Zone() != "" {
-			return "", fmt.Errorf("an address with a zone is valid on one machine only")
+			return "", fmt.Errorf("an address with a zone is valid on only one machine")
 		}
 		return addr.Unmap().String(), nil
 	}

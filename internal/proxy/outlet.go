@@ -30,11 +30,11 @@ func (p *Proxy) Outlet(s Session, log *slog.Logger) func(net.Listener) []string 
 					refused = append(refused, address)
 				}
 			}
-			log.Log(context.Background(), level, "A sandboxed command requested a host", "host", r.Host, "port", r.Port, "method", r.Method,
+			log.Log(context.Background(), level, "A sandboxed command requested access to a host", "host", r.Host, "port", r.Port, "method", r.Method,
 				"verdict", r.Verdict, "reason", r.Reason, "sent", r.Sent, "received", r.Received, "who", r.Who)
 		}
 		if err := p.Serve(l, session); err != nil {
-			log.Error("A sandboxed command has no network access because its hosts are invalid", "error", err, "who", s.Who)
+			log.Error("A sandboxed command has no network access because its list of hosts is invalid", "error", err, "who", s.Who)
 		}
 		return refused
 	}

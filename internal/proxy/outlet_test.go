@@ -35,5 +35,5 @@ func TestAnOutletReportsWhatItRefused(t *testing.T) {
 	l, err = net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.Empty(t, b.proxy.Outlet(Session{Hosts: []string{"*"}}, slog.New(slog.NewTextHandler(&log, nil)))(l))
-	require.Contains(t, log.String(), "its hosts are invalid")
+	require.Contains(t, log.String(), "its list of hosts is invalid")
 }

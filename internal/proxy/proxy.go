@@ -175,7 +175,7 @@ func New(options Options) (*Proxy, error) {
 	for _, c := range options.Credentials {
 		s, err := parseCredential(c)
 		if err != nil {
-			return nil, fmt.Errorf("proxy: credential of %q: %w", c.Host, err)
+			return nil, fmt.Errorf("proxy: credential for %q: %w", c.Host, err)
 		}
 		p.secrets = append(p.secrets, s)
 	}
@@ -229,7 +229,7 @@ func parseCredential(c Credential) (s secret, err error) {
 	case s.value == "":
 		return s, fmt.Errorf("header %s has no value; check that the variable is set or that the file is not empty", s.header)
 	case strings.ContainsFunc(s.value, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return s, fmt.Errorf("header %s has a value with line breaks or control characters", s.header)
+		return s, fmt.Errorf("the value of header %s contains line breaks or control characters", s.header)
 	}
 	return s, nil
 }

@@ -311,7 +311,7 @@ func TestCredentialsThatCannotWorkAreRefusedWithoutTheirValue(t *testing.T) {
 		"expected one host":          {Host: "*.example.com", Header: "Authorization", Value: token},
 		"is not a valid header name": {Host: "example.com", Header: "Proxy-Authorization", Value: token},
 		"is not a host":              {Host: "exam ple", Header: "Authorization", Value: token},
-		"has a value with line":      {Host: "example.com", Header: "Authorization", Value: token + "\r\nX: y"},
+		"contains line breaks":       {Host: "example.com", Header: "Authorization", Value: token + "\r\nX: y"},
 		"check that the variable is": {Host: "example.com", Header: "Authorization", Value: " "},
 		`"Au th" is not a valid hea`: {Host: "example.com", Header: "Au th", Value: token},
 	} {

@@ -311,7 +311,7 @@ func (x *exchange) check(w http.ResponseWriter) bool {
 func (x *exchange) refuse(w http.ResponseWriter, reason string, byList bool) {
 	reason = clip(reason)
 	x.record.Verdict, x.record.Reason, x.record.Unlisted = Refused, reason, byList
-	text := fmt.Sprintf("The sandbox proxy refuses %s: %s.\n", x.address(), reason)
+	text := fmt.Sprintf("The sandbox proxy refuses this request to %s: %s.\n", x.address(), reason)
 	if byList {
 		text += fmt.Sprintf("Only the operator can allow it, with this setting:\n  %s: [%s]\n", x.session.setting, Suggestion(x.record.Host, x.record.Port))
 	}

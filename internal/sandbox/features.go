@@ -265,11 +265,11 @@ func (p *Process) judge(report string) error {
 		return nil
 	}
 	if pid, err := strconv.Atoi(values["Pid"]); err != nil || pid > 100 {
-		return fmt.Errorf("the self-test found process ID %q", values["Pid"])
+		return fmt.Errorf("the self-test found process ID %q instead of one from 1 to 100", values["Pid"])
 	}
 	for _, name := range interfaces {
 		if strings.HasSuffix(name, ":") && name != "lo:" {
-			return fmt.Errorf("the self-test found network interface %s", name)
+			return fmt.Errorf("the self-test found a network interface other than lo: %s", name)
 		}
 	}
 	return nil

@@ -104,7 +104,7 @@ func (o *outlet) run() {
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
 		// The sandbox ended before its command began, which is reported elsewhere.
 	default:
-		o.err = fmt.Errorf("sandbox: the command had no proxy: %w", err)
+		o.err = fmt.Errorf("sandbox: connect the command to the proxy: %w", err)
 	}
 }
 
@@ -120,11 +120,11 @@ func (o *outlet) receive() (net.Listener, error) {
 	}
 	messages, err := unix.ParseSocketControlMessage(control[:m])
 	if err != nil || len(messages) != 1 {
-		return nil, fmt.Errorf("receive its listening socket: %w", errors.Join(err, io.ErrUnexpectedEOF))
+		return nil, fmt.Errorf("receive the proxy listener: %w", errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
 	if err != nil || len(fds) != 1 {
-		return nil, fmt.Errorf("receive its listening socket: %w", errors.Join(err, io.ErrUnexpectedEOF))
+		return nil, fmt.Errorf("receive the proxy listener: %w", errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	unix.CloseOnExec(fds[0])
 	file := os.NewFile(uintptr(fds[0]), "proxy listener")

@@ -235,7 +235,7 @@ func (c Command) check() (Command, error) {
 // checkPaths checks the host paths that the command may see.
 func (c Command) checkPaths() (Command, error) {
 	if c.HomeBase != "" && c.Home == "" {
-		return c, invalidf("a home base requires a home directory")
+		return c, invalidf("HomeBase requires Home")
 	}
 	for _, path := range []*string{&c.WorkspaceBase, &c.Home, &c.HomeBase, &c.Tmp} {
 		if *path == "" {

@@ -418,7 +418,7 @@ func (d *detection) home(name, program string, proofs ...string) {
 		}
 	}
 	if !visibleAnyway(path) {
-		d.refuse(name, path+" is not in its own directory")
+		d.refuse(name, path+" is not in a directory of its own")
 	}
 }
 

@@ -76,7 +76,7 @@ func (c *checker) answer(key string, d *ruleDoc, r *rule) {
 	}
 	switch {
 	case d.Reply == nil && d.Fault == nil:
-		c.add(key, "requires reply or fault")
+		c.add(key, "requires a reply or a fault")
 	case d.Reply == nil && (r.fault.truncate || r.fault.malformed || r.fault.disconnect):
 		r.reply = reply{text: `{"summary": "this response was meant to be longer, but the scenario cuts it off"}`}
 	case d.Reply != nil && d.Fault != nil && (r.fault.status != 0 || r.fault.timeout):

@@ -77,7 +77,7 @@ func Load(path string) (*Scenario, error) {
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxScenario {
 		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"the scenario %s is not a regular file of at most %d MiB", path, maxScenario>>20)
+			"the scenario %s must be a regular file of at most %d MiB", path, maxScenario>>20)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -52,7 +52,7 @@ func checkOwner(dir string) error {
 	switch {
 	case err != nil:
 		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig,
-			"the data folder %s is not used because its owner cannot be verified; set one with --data-dir or RGPT_DATA_DIR", dir)
+			"the data folder %s is not used because its owner cannot be verified; choose another one with --data-dir or RGPT_DATA_DIR", dir)
 	case tracked:
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 			"git tracks files in the data folder %s, so it comes from the repository and is not used. Choose another one with --data-dir or RGPT_DATA_DIR, or remove it from the repository", dir)

@@ -243,7 +243,7 @@ func checkSchema(ctx context.Context, q *db.Queries) error {
 			"the database has schema version %d, but this binary requires %d: run rgpt migrate (rgpt dev does this automatically)", have, want)
 	case have > want:
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"the database has schema version %d, newer than version %d, which this binary requires: use the newer version of rgpt that migrated it", have, want)
+			"the database has schema version %d, newer than the version that this binary requires (%d): use the newer version of rgpt that migrated the database", have, want)
 	}
 	return nil
 }

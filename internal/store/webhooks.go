@@ -44,7 +44,7 @@ type Webhook struct {
 	Project        string     `json:"project,omitempty" doc:"only events from this project's runs"`
 	Description    string     `json:"description,omitempty"`
 	Enabled        bool       `json:"enabled"`
-	DisabledReason string     `json:"disabled_reason,omitempty" doc:"why it was disabled automatically"`
+	DisabledReason string     `json:"disabled_reason,omitempty" doc:"why the webhook was disabled automatically"`
 	FailingSince   *time.Time `json:"failing_since,omitempty" doc:"time of the first failure since the last success"`
 	Pending        int64      `json:"pending" doc:"number of pending deliveries"`
 	CreatedAt      time.Time  `json:"created_at"`

@@ -78,7 +78,7 @@ func (f *files) makeParents(name string) error {
 	}
 	err := f.root.MkdirAll(dir, 0o755)
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) {
-		return refuse("", "A part of %s is a file, not a directory.", name)
+		return refuse("", "Part of the path %s is a file, not a directory.", name)
 	}
 	return explain(dir, err)
 }

@@ -104,7 +104,7 @@ func explain(name string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return refuse("", "%s does not exist. list_files shows what exists.", name)
 	case errors.Is(err, syscall.ENOTDIR):
-		return refuse("", "A part of %s is a file, not a directory.", name)
+		return refuse("", "Part of the path %s is a file, not a directory.", name)
 	case errors.Is(err, syscall.EISDIR):
 		return refuse("", "%s is a directory, not a file.", name)
 	case errors.Is(err, syscall.ENAMETOOLONG):

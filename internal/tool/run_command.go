@@ -118,7 +118,7 @@ func refusedText(b *strings.Builder, refused []string) {
 	if more := len(hosts) - maxRefused; more > 0 {
 		fmt.Fprintf(b, "refused: %d more\n", more)
 	}
-	b.WriteString("Commands are not allowed to reach these hosts. Only the operator can allow one, with a configuration line such as\n" +
+	b.WriteString("Commands are not allowed to reach these hosts. Only the operator can allow a host, with a configuration line such as\n" +
 		"  execution.sandbox.network: [" + usual(hosts[0]) + "]\nRetrying will not help; work without these hosts.\n")
 }
 

@@ -221,7 +221,7 @@ func (r *Registry) Set(names ...string) (*Set, error) {
 	}
 	for _, name := range names {
 		if _, ok := r.find(name); !ok {
-			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "there is no tool %q; the tools are %s", name, strings.Join(r.Names(), ", "))
+			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "there is no tool %q; available tools: %s", name, strings.Join(r.Names(), ", "))
 		}
 	}
 	return &Set{registry: r, allowed: slices.Clone(names)}, nil
@@ -255,10 +255,10 @@ func (s *Set) Definition(name string) (Definition, bool) {
 func (s *Set) Call(ctx context.Context, env Env, name string, args json.RawMessage) (Result, error) {
 	e, ok := s.registry.find(name)
 	if !ok {
-		return failed(contract.CodeInvalidOutput, "There is no tool %q. The tools are: %s.", fault.Clip(name, 100), strings.Join(s.names(), ", ")), nil
+		return failed(contract.CodeInvalidOutput, "There is no tool %q. Available tools: %s.", fault.Clip(name, 100), strings.Join(s.names(), ", ")), nil
 	}
 	if !slices.Contains(s.allowed, name) {
-		return failed(contract.CodeForbidden, "The tool %s is not allowed here. The tools are: %s.", name, strings.Join(s.names(), ", ")), nil
+		return failed(contract.CodeForbidden, "The tool %s is not allowed here. Allowed tools: %s.", name, strings.Join(s.names(), ", ")), nil
 	}
 	if len(strings.TrimSpace(string(args))) == 0 {
 		args = json.RawMessage("{}")

@@ -493,7 +493,7 @@ func TestRunCommandGivesTheModelExitCodeAndOutput(t *testing.T) {
 		"timed out": {sandbox.Result{TimedOut: true, ExitCode: 137, Signal: "killed"}, Result{Code: contract.CodeTimeout, Text: "The command was stopped: it ran longer than 2m0s.\n(no output)\n"}},
 		"memory":    {sandbox.Result{LimitExceeded: "memory", ExitCode: 137, Signal: "killed"}, Result{Code: contract.CodeCommandCrashed, Text: "The command was stopped: it exceeded its limit of memory.\n(no output)\n"}},
 		"refused": {sandbox.Result{ExitCode: 1, Refused: []string{"b.org:8443", "a.org:443", "a.org:443"}}, Result{Text: "exit code: 1\n(no output)\n--- network ---\n" +
-			"refused: \"a.org:443\"\nrefused: \"b.org:8443\"\nCommands are not allowed to reach these hosts. Only the operator can allow one, with a configuration line such as\n" +
+			"refused: \"a.org:443\"\nrefused: \"b.org:8443\"\nCommands are not allowed to reach these hosts. Only the operator can allow a host, with a configuration line such as\n" +
 			"  execution.sandbox.network: [a.org]\nRetrying will not help; work without these hosts.\n"}},
 		"crashed": {sandbox.Result{Signal: "segmentation fault", ExitCode: 139}, Result{Code: contract.CodeCommandCrashed, Text: "The command was terminated by a signal (segmentation fault).\n(no output)\n"}},
 	} {

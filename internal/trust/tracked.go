@@ -36,5 +36,5 @@ func Tracked(path string) (bool, error) {
 	case errors.Is(err, exec.ErrNotFound):
 		return false, errors.New("git is not installed, so it is unknown whether the directory belongs to a repository")
 	}
-	return false, fmt.Errorf("check whether git tracks it: %w: %s", err, strings.TrimSpace(said.String()))
+	return false, fmt.Errorf("check whether git tracks the path: %w: %s", err, strings.TrimSpace(said.String()))
 }

@@ -61,7 +61,7 @@ func TestAGoProgramThatEndsBeforeItsTestsIsNotGreen(t *testing.T) {
 			require.Zero(t, o.Summary.Passed)
 			require.Equal(t, checks.RuleCutShort, o.Findings[0].Rule)
 			require.Equal(t, contract.SeverityMajor, o.Findings[0].Severity)
-			require.Equal(t, "calc: go test reports that example.com/m/calc passed, but there is no sign that its tests finished: the sentinel test that runs after all others did not run. "+
+			require.Equal(t, "calc: go test reports that example.com/m/calc passed, but there is no sign that its tests finished: the sentinel test, which should run last, did not run. "+
 				"Tests that it reports as passed do not count. Code under test ended the test program with exit code 0, or printed its own results; "+
 				"look for os.Exit, syscall.Exit and syscall.Exec in init functions and in the code that tests call", o.Message, "without counts, by which it would be another one than that of the base commit")
 		})

@@ -165,7 +165,7 @@ func (h *Hooks) checkURL(text string) error {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return wrong("url: must be an http or https URL with a host")
 	case u.User != nil:
-		return wrong("url: must not contain a user or password, because everyone with access to webhooks can see it; verify the signature instead")
+		return wrong("url: must not contain a user or password, because everyone with access to webhooks can see the URL; verify the signature instead")
 	case u.Fragment != "":
 		return wrong("url: must not contain a fragment (#…), because it is never sent")
 	}

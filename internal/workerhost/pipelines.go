@@ -28,7 +28,7 @@ func reconcilePipelines(ctx context.Context, c client.Client, db *store.Store, l
 		}
 		for _, p := range waiting {
 			if err := temporal.StartPipeline(ctx, c, db, p); err != nil {
-				log.Warn("Could not start a pipeline that had no workflow", "pipeline", p.ID, "error", err)
+				log.Warn("Could not start a pipeline that has no workflow", "pipeline", p.ID, "error", err)
 				continue
 			}
 			log.Info("Started a pipeline that had no workflow", "pipeline", p.ID)
@@ -87,7 +87,7 @@ func closePipelineIfEnded(ctx context.Context, look latest, db *store.Store, id 
 		return closeNeverBegan(ctx, look, db, p)
 	}
 	failure := fault.New(contract.ClassInfra, contract.CodeWorkerLost,
-		"the pipeline's workflow ended (%s) without a deliberation result; its partial results are kept; spawn it again", state).Failure
+		"the pipeline's workflow ended (%s) without a deliberation result; partial results are kept; spawn the pipeline again", state).Failure
 	from := store.Source{WorkflowID: workflow, WorkflowRunID: ended}
 	if !p.ForRun {
 		if err := closeExecutions(ctx, db, from, p.RunID, &failure); err != nil {
@@ -143,13 +143,13 @@ func neverBegan(maker string, state enumspb.WorkflowExecutionStatus) (contract.P
 	switch state {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
 		return contract.PipelineStopped, fault.New(contract.ClassHuman, contract.CodeCancelled,
-			"it never started: %s, which created it, ended first", maker).Failure
+			"the pipeline never started: %s, which created it, ended first", maker).Failure
 	default:
 		how := state.String()
 		if state == enumspb.WORKFLOW_EXECUTION_STATUS_UNSPECIFIED {
 			how = "unknown to Temporal"
 		}
 		return contract.PipelineFailed, fault.New(contract.ClassInfra, contract.CodeWorkerLost,
-			"it never started: workflow %s, which created it, ended first (%s); spawn it again", maker, how).Failure
+			"the pipeline never started: workflow %s, which created it, ended first (%s); spawn it again", maker, how).Failure
 	}
 }

@@ -81,7 +81,7 @@ func reconcile(ctx context.Context, c client.Client, db *store.Store, log *slog.
 		}
 		for _, run := range runs {
 			if err := temporal.StartRun(ctx, c, db, run); err != nil {
-				log.Warn("Could not start a run that had no workflow", "run", run.ID, "error", err)
+				log.Warn("Could not start a run that has no workflow", "run", run.ID, "error", err)
 				continue
 			}
 			log.Info("Started a run that had no workflow", "run", run.ID)
@@ -159,7 +159,7 @@ func closeIfEnded(ctx context.Context, look latest, db *store.Store, id int64) e
 		return err
 	}
 	failure := fault.New(contract.ClassInfra, contract.CodeWorkerLost,
-		"the run's workflow ended (%s) without a result; its partial results are kept; start it again", state).Failure
+		"the run's workflow ended (%s) without a result; partial results are kept; start the run again", state).Failure
 	from := store.Source{WorkflowID: workflow, WorkflowRunID: ended}
 	if run.Status.Terminal() {
 		return closeStay(ctx, db, from, run, failure.Message)
@@ -244,7 +244,7 @@ func sweep(ctx context.Context, parts *activities.Activities, log *slog.Logger) 
 	return every(ctx, sweepEvery, func() {
 		err := parts.Workspaces.Sweep(ctx, func(ctx context.Context, first string) (bool, error) { return ended(ctx, parts.Store, first) })
 		if err != nil && ctx.Err() == nil {
-			log.Warn("Could not remove all working directories of finished runs", "error", err)
+			log.Warn("Could not clean up the working directories of finished runs", "error", err)
 		}
 		if err := parts.Workspaces.Prune(ctx, cacheAge); err != nil && ctx.Err() == nil {
 			log.Warn("Could not clean up the cache", "error", err)

@@ -52,7 +52,7 @@ func (s *Server) commandOperations(api huma.API) {
 		})
 	}
 	handle(s, api, post("approve", "Approve a run's pending request, optionally with an edited plan"), s.approve)
-	handle(s, api, post("advance", "Resume a paused run until its next phase, or start a run that never started"), func(ctx context.Context, in *bareCommand) (*body[contract.Ack], error) {
+	handle(s, api, post("advance", "Resume a paused run until its next phase, or start a run that has not started"), func(ctx context.Context, in *bareCommand) (*body[contract.Ack], error) {
 		return answered(s.Runs.Advance(ctx, in.ID, in.command("advance", given(in.Body))))
 	})
 	handle(s, api, post("resume", "Resume a paused, failed or stopped run from where it left off"), func(ctx context.Context, in *bareCommand) (*body[apitypes.Resumed], error) {

@@ -40,7 +40,7 @@ func (s *Server) environmentOperations(api huma.API) {
 		_, err := s.Runs.RemoveEnvironment(ctx, in.Digest)
 		return nil, err
 	})
-	handle(s, api, op(http.MethodPost, "/api/environments/find", "find-environment", "Show the setup that would be used for a commit, based on its files, without running it", http.StatusConflict, http.StatusUnprocessableEntity), s.findEnvironment)
+	handle(s, api, op(http.MethodPost, "/api/environments/find", "find-environment", "Show the setup that would be used for a commit, based on the commit's files; the setup is not run", http.StatusConflict, http.StatusUnprocessableEntity), s.findEnvironment)
 	handle(s, api, op(http.MethodGet, "/api/setups", "list-setups", "List setups defined by people and agents, newest first", http.StatusUnprocessableEntity), s.listSetups)
 	add := op(http.MethodPost, "/api/setups", "add-setup", "Add a setup for a repository, effective from the next run", http.StatusConflict, http.StatusUnprocessableEntity)
 	add.DefaultStatus = http.StatusCreated

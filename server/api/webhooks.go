@@ -54,7 +54,7 @@ func (s *Server) webhookOperations(api huma.API) {
 	handle(s, api, op(http.MethodGet, "/{id}", "get-webhook", "Get a webhook and its status"), func(ctx context.Context, in *OfWebhook) (*body[store.Webhook], error) {
 		return answered(s.Store.Webhook(ctx, in.ID))
 	})
-	handle(s, api, op(http.MethodPatch, "/{id}", "change-webhook", "Change the given fields, or re-enable a disabled webhook", http.StatusConflict, http.StatusUnprocessableEntity), s.changeWebhook)
+	handle(s, api, op(http.MethodPatch, "/{id}", "change-webhook", "Change the given fields of a webhook, or re-enable a disabled one", http.StatusConflict, http.StatusUnprocessableEntity), s.changeWebhook)
 	handle(s, api, op(http.MethodDelete, "/{id}", "delete-webhook", "Remove a webhook and its delivery log"), func(ctx context.Context, in *struct {
 		OfWebhook
 		Keyed
@@ -119,7 +119,7 @@ func (s *Server) listDeliveries(ctx context.Context, in *struct {
 	OfWebhook
 	Status string `query:"status" enum:"pending,sending,delivered,failed" doc:"only deliveries with this status"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"maximum number of results"`
-	Before int64  `query:"before" minimum:"0" doc:"only deliveries older than this ID; cursor takes precedence"`
+	Before int64  `query:"before" minimum:"0" doc:"only deliveries with an ID lower than this one; cursor takes precedence"`
 	Cursor string `query:"cursor" doc:"value of next from the previous page"`
 }) (*body[deliveryList], error) {
 	from, err := param.ReadCursor[deliveryPlace](in.Cursor)

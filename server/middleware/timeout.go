@@ -20,7 +20,7 @@ const (
 // errTimeout is the cause that ends the context of a request that took too long.
 var errTimeout = apitypes.Problem{
 	Title: "The request timed out", Status: http.StatusServiceUnavailable,
-	Detail: "It may have been partly or fully processed: check the result, or repeat the request with the same Idempotency-Key. (server.request_timeout)",
+	Detail: "The request may have been partly or fully processed: check the result, or repeat the request with the same Idempotency-Key. (server.request_timeout)",
 }
 
 type timerKey struct{}

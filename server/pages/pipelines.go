@@ -65,7 +65,7 @@ func pipelineChoice(r *http.Request, c *ui.PipelineChoice) (f store.PipelineFilt
 	}
 	*c = ui.PipelineChoice{Status: q.Get("status"), Kind: q.Get("kind"), Abort: q.Get("abort"), Text: q.Get("text"), Time: q.Get("time")}
 	if !c.Known() {
-		return f, apitypes.BadRequest(fmt.Sprintf("status %q, kind %q, abort %q or time %q is invalid", c.Status, c.Kind, c.Abort, c.Time))
+		return f, apitypes.BadRequest(fmt.Sprintf("invalid filter: status %q, kind %q, abort %q, time %q", c.Status, c.Kind, c.Abort, c.Time))
 	}
 	f.Text, f.Abort = c.Text, contract.AbortReason(c.Abort)
 	f.Since, _ = c.Since(time.Now())

@@ -71,7 +71,7 @@ func choiceOf(r *http.Request, c *ui.Choice) (store.Filter, error) {
 		State: q.Get("state"), Phase: q.Get("phase"), Project: q.Get("project"), Error: q.Get("error"), Text: q.Get("text"), Time: q.Get("time"),
 	}
 	if !c.Known() {
-		return store.Filter{}, apitypes.BadRequest(fmt.Sprintf("state %q or time %q is invalid", c.State, c.Time))
+		return store.Filter{}, apitypes.BadRequest(fmt.Sprintf("invalid filter: state %q, time %q", c.State, c.Time))
 	}
 	f := store.Filter{
 		Status: c.Statuses(), Since: c.Since(time.Now()), Phase: contract.Phase(c.Phase), Project: c.Project, ErrorClass: contract.Class(c.Error), Text: c.Text,

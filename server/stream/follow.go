@@ -38,7 +38,7 @@ func (s *Server) follow(r *http.Request, run, pipeline string) (follower, error)
 	}
 	after, err := strconv.ParseInt(lastID(r, "0"), 10, 64)
 	if err != nil || after < 0 {
-		return nil, apitypes.BadRequest("Last-Event-ID and after must be event numbers of the " + what)
+		return nil, apitypes.BadRequest("Last-Event-ID and \"after\" must be event numbers of the " + what)
 	}
 	if pipeline != "" {
 		_, err = s.Store.Pipeline(r.Context(), id)
@@ -73,7 +73,7 @@ func (s *Server) feedCursor(r *http.Request) (c feed.Cursor, err error) {
 		c.ID, wrong = strconv.ParseInt(id, 10, 64)
 	}
 	if !ok || err != nil || wrong != nil || c.Tx < 0 || c.ID < 0 {
-		return c, apitypes.BadRequest("Last-Event-ID and after must be ids sent by this stream")
+		return c, apitypes.BadRequest("Last-Event-ID and \"after\" must be ids sent by this stream")
 	}
 	return c, nil
 }

@@ -930,9 +930,9 @@ func changedFile(c Changes, f ChangedFile) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var39 string
-			templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs("Binary file: content not shown, " + Size(int64(f.Bytes)) + " in the patch.")
+			templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs("Binary file: content not shown (" + Size(int64(f.Bytes)) + " in the patch).")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `changes.templ`, Line: 258, Col: 102}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `changes.templ`, Line: 258, Col: 103}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 			if templ_7745c5c3_Err != nil {

@@ -496,7 +496,7 @@ func costBudgets(p CostPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "<div class=\"body\"><table class=\"table rows\"><caption class=\"sr\">Budgets, with amounts spent and reserved for calls in flight</caption> <thead><tr><th class=\"grow\">Budget</th><th class=\"num\">Spent</th><th class=\"num\">Reserved</th><th class=\"num\">Of</th><th>Used</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "<div class=\"body\"><table class=\"table rows\"><caption class=\"sr\">Budgets, with amounts spent and amounts reserved for calls in flight</caption> <thead><tr><th class=\"grow\">Budget</th><th class=\"num\">Spent</th><th class=\"num\">Reserved</th><th class=\"num\">Of</th><th>Used</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -481,7 +481,7 @@ func EnvironmentTab(p EnvironmentPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else if b.State == views.PreparationFailed {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<p>The checks did not finish on the base commit: the run ended first.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<p>The run ended before the checks on the base commit finished.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -74,7 +74,7 @@ func HealsTab(p HealsPage) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(p.Cards)+len(p.Asked) == 0 {
-			templ_7745c5c3_Err = Empty("bandage", "No heals. When a phase fails, its heal appears here: cause, action, change and result.", "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Empty("bandage", "No heals. When a phase fails, its heal appears here, with the cause, action, change and result.", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1506,7 +1506,7 @@ func askedCard(h RunHead, a views.Intervention) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 108, "\">A person was asked</h2>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 108, "\">Question for a person</h2>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

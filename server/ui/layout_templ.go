@@ -811,7 +811,7 @@ func Problem(s Shell, title, detail, instance string) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "<p>Your request changed nothing. <a class=\"link\" href=\"/runs\">View all runs</a></p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "<p>Your request did not change anything. <a class=\"link\" href=\"/runs\">View all runs</a></p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

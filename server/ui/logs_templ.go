@@ -1327,7 +1327,7 @@ func treeKey(n Node) templ.Component {
 func emptyTree(n Node) string {
 	switch {
 	case n.Omitted:
-		return "… more that cannot be shown here"
+		return "… contents not shown here"
 	case n.Kind == '{':
 		return "{}"
 	}

@@ -104,7 +104,7 @@ func Models(p ModelsPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <div class=\"cols\"><section class=\"box flat\" id=\"by-phase\"><header><h2>Model by phase</h2><span class=\"dim\">configured in <code>rgpt.yaml</code> under <code>models</code>; a run or a pipeline can override it</span></header><div class=\"body scroll\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <div class=\"cols\"><section class=\"box flat\" id=\"by-phase\"><header><h2>Model by phase</h2><span class=\"dim\">configured in <code>rgpt.yaml</code> under <code>models</code>; a run or a pipeline can override these settings</span></header><div class=\"body scroll\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -1005,7 +1005,7 @@ func noRecovery(q store.Pipeline) string {
 	case q.Status == contract.PipelineStopped:
 		return "Stopped pipelines are not recovered."
 	case q.Settings.Recoveries == 0:
-		return "No further attempts: recoveries are disabled. Manual review is required."
+		return "No further attempts: recovery is disabled. Manual review is required."
 	case q.Attempt > q.Settings.Recoveries:
 		return fmt.Sprintf("No attempts left (limit: %d). Manual review is required.", q.Settings.Recoveries+1)
 	case q.Status == contract.PipelineFailed && q.Failure != nil && q.Failure.Class != contract.ClassInfra && q.Failure.Class != contract.ClassLLM:
@@ -3041,7 +3041,7 @@ func placeView(p PipelinePage, place BlackboardEntry) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if place.Section == contract.SectionConsensus && place.Key == contract.KeyFinal && p.Pipeline.Consensus != nil {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 231, "<a class=\"link\" href=\"#consensus\">At the top of this page</a> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 231, "<a class=\"link\" href=\"#consensus\">Shown at the top of this page</a> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -4870,14 +4870,14 @@ func limitsBox(s contract.DeliberationSettings, exchange time.Duration) templ.Co
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 400, "</dd></div><div><dt>An agent is revoked</dt><dd>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 400, "</dd></div><div><dt>Agent revoked</dt><dd>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var206 string
 		templ_7745c5c3_Var206, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("after more than %s, %s or %s", plural(s.ErrorLimit, "error", "errors"), plural(s.RepeatLimit, "identical error", "identical errors"), plural(s.ViolationLimit, "violation", "violations")))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 1199, Col: 242}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pipeline.templ`, Line: 1199, Col: 236}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var206))
 		if templ_7745c5c3_Err != nil {

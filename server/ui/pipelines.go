@@ -526,7 +526,7 @@ func revokeCommand(p store.Pipeline, m contract.MemberView) Command {
 	return Command{
 		Name: "revoke", Label: "Revoke", Icon: "ban", Href: "/api/pipeline/revoke", Class: "danger small", Reason: true,
 		Body: fmt.Sprintf(`{"pipeline_id": %d, "agent": %q}`, p.ID, m.Member),
-		Ask:  fmt.Sprintf("Revoke %s in pipeline %d? Its pending model call is cancelled, and it cannot rejoin. The others continue if they can.", m.Member, p.ID),
+		Ask:  fmt.Sprintf("Revoke %s in pipeline %d? The agent's pending model call will be cancelled, and the agent cannot rejoin. The other agents continue if they can.", m.Member, p.ID),
 	}
 }
 

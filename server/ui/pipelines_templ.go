@@ -282,7 +282,7 @@ func askingPipelines(list []store.Pipeline, all int) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "</header><div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">Pipelines waiting to be continued</caption> <thead class=\"sr\"><tr><th>Pipeline</th><th>Question</th><th>Asked</th><th>Answer</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "</header><div class=\"body\"><table class=\"table rows\" data-rows><caption class=\"sr\">Pipelines waiting for your answer</caption> <thead class=\"sr\"><tr><th>Pipeline</th><th>Question</th><th>Asked</th><th>Answer</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

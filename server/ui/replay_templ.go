@@ -916,7 +916,7 @@ func endedIn(r store.Run) string {
 	if r.Phase == "" {
 		return ""
 	}
-	return ", in the " + string(r.Phase)
+	return " in the " + string(r.Phase)
 }
 
 // canHeal reports whether a run is asking a person for help.
@@ -1036,7 +1036,7 @@ func forkForm(p ReplayPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 81, "</div><label class=\"field\"><span>Additional instructions</span><textarea name=\"instructions\" rows=\"2\" maxlength=\"20000\"></textarea></label> <details class=\"fold\"><summary>Another plan</summary><label class=\"field\"><span>The whole plan as JSON; it must contain the selected step</span><textarea class=\"mono\" name=\"plan\" rows=\"8\" data-type=\"json\" spellcheck=\"false\"></textarea></label></details> <label class=\"field\"><span>Reason</span><input type=\"text\" name=\"reason\" maxlength=\"4000\"></label><div class=\"line\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 81, "</div><label class=\"field\"><span>Additional instructions</span><textarea name=\"instructions\" rows=\"2\" maxlength=\"20000\"></textarea></label> <details class=\"fold\"><summary>Use another plan</summary><label class=\"field\"><span>The whole plan as JSON; it must contain the selected step</span><textarea class=\"mono\" name=\"plan\" rows=\"8\" data-type=\"json\" spellcheck=\"false\"></textarea></label></details> <label class=\"field\"><span>Reason</span><input type=\"text\" name=\"reason\" maxlength=\"4000\"></label><div class=\"line\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -44,7 +44,7 @@ func TimelineTab(t *Timeline) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(t.Spans) == 0 {
-			templ_7745c5c3_Err = Empty("route", "No work in this period. Phases, steps, model calls, tools and tests appear here as soon as an agent starts working.", "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Empty("route", "No work in this period. When agents are working, their phases, steps, model calls, tools and tests appear here.", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

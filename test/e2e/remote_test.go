@@ -394,7 +394,7 @@ func (w *stackTests) refusedRemotely(t *testing.T) {
 	}
 	relative := w.remote(t, server, "run", "create", "--repo", ".", "--goal", "x")
 	require.Equal(t, exitInput, relative.Code)
-	require.Contains(t, relative.Stderr, "with --server, a directory must be an absolute path on the server's host")
+	require.Contains(t, relative.Stderr, "with --server, specify the absolute path of a directory on the server's host")
 	for _, args := range [][]string{{"dev"}, {"dev", "status"}, {"dev", "stop"}, {"doctor"}, {"server"}, {"migrate"}} {
 		r := w.RGPT(t, append([]string{"--server", server}, args...)...)
 		require.Equal(t, exitInput, r.Code, "%s", r)

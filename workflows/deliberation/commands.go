@@ -132,10 +132,10 @@ func (d *deliberation) applySwitchModel(ctx workflow.Context, c contract.Pipelin
 	d.SwitchModels(c.Models)
 	if d.Ending.Finished { // its usage stays in its row
 		d.switchRecoveryModels(ctx)
-		return "its recovery uses them from the next turn on"
+		return "its recovery uses the new models from the next turn on"
 	}
 	d.SettingsStale, d.RowStale = true, true
-	return "they apply from the next turn on"
+	return "the new models apply from the next turn on"
 }
 
 // switchRecoveryModels sends the running recovery the models that its members must use.
@@ -281,7 +281,7 @@ func newToken(ctx workflow.Context) string {
 	//workflowcheck:ignore
 	chance := workflow.SideEffect(ctx, func(workflow.Context) any { return rand.Text() })
 	if err := chance.Get(&token); err != nil {
-		workflow.GetLogger(ctx).Error("Could not read a token", "error", err)
+		workflow.GetLogger(ctx).Error("Could not generate a token", "error", err)
 	}
 	return token
 }

@@ -212,7 +212,7 @@ func (d *deliberation) become(ctx workflow.Context, s contract.PipelineStatus, w
 	}
 	d.shownStatus = s
 	if err := workflow.UpsertTypedSearchAttributes(ctx, attributes...); err != nil {
-		d.log.Error("Could not show the status in Temporal", "status", s, "error", err)
+		d.log.Error("Could not update the status shown in Temporal", "status", s, "error", err)
 	}
 }
 
@@ -249,7 +249,7 @@ func (d *deliberation) giveTurn(ctx workflow.Context, g state.TurnGrant) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		d.log.Warn("Could not deliver a member's turn", "member", g.To, "turn", g.Turn.Number, "error", err)
+		d.log.Warn("Could not deliver a turn to a member", "member", g.To, "turn", g.Turn.Number, "error", err)
 		if f := fault.Of(err); !hasEnded(err) { // a member that has ended reports that in its result
 			d.Revoke(d.Participant(g.To), "its turn could not be delivered: "+f.Message, contract.Error{Class: f.Class, Code: f.Code})
 			d.dirty = true

@@ -315,7 +315,7 @@ func (r *run) checkApprove(c contract.Command) error {
 	case c.PlanID != 0 && a.kind != contract.ApprovalPlan:
 		return commands.Rejected("approval %s is for the %s; the plan can no longer be edited", a.id, a.kind)
 	case a.kind == contract.ApprovalRelease && r.Protected.Total > 0 && contract.Nameless(c.By):
-		return commands.Rejected("approval %s is about protected files (%s), which only a named person can approve", a.id, r.Protected.Summary())
+		return commands.Rejected("approval %s concerns protected files (%s), which only a named person can approve", a.id, r.Protected.Summary())
 	}
 	return nil
 }

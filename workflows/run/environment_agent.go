@@ -36,7 +36,7 @@ func (r *run) askEnvironmentAgent(ctx workflow.Context, agent *environmentAgent,
 	}
 	r.Usage = r.Usage.Add(result.Usage)
 	if err != nil || result.ExecutionID == 0 {
-		r.log.Warn("The environment agent failed; asking a person", "error", err)
+		r.log.Warn("The environment agent failed; asking a person for help", "error", err)
 		return false, nil
 	}
 	if f := result.Failure; f != nil {

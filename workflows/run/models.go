@@ -17,7 +17,7 @@ func (r *run) checkSwitchModel(c contract.Command) error {
 		return commands.Rejected("switch_model needs a provider and a model")
 	}
 	if known := r.providers(); !slices.Contains(known, c.Model.Provider) {
-		return commands.Rejected("run %d has no model provider %q; it was started with %s", r.in.RunID, c.Model.Provider, commands.ListFew(known))
+		return commands.Rejected("run %d has no model provider %q; available: %s", r.in.RunID, c.Model.Provider, commands.ListFew(known))
 	}
 	_, known := r.Models[c.Agent]
 	switch isMember := slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return m.Agent() == c.Agent }); {
@@ -26,7 +26,7 @@ func (r *run) checkSwitchModel(c contract.Command) error {
 	case !isMember:
 		return commands.Rejected("unknown agent %q", fault.Clip(string(c.Agent), commands.MaxName))
 	case !r.deliberates(c.Agent):
-		return commands.Rejected("run %d has no deliberation about its plan (plan_by planner), so %s is never used; switch the planner's model instead", r.in.RunID, c.Agent)
+		return commands.Rejected("run %d has no deliberation about its plan (plan_by: planner), so %s is never used; switch the planner's model instead", r.in.RunID, c.Agent)
 	case r.Consensus != nil:
 		return commands.Rejected("the deliberation about the plan of run %d is over (pipeline %d), so %s is no longer used; to deliberate again: rgpt run replay %d --phase planner",
 			r.in.RunID, r.Consensus.PipelineID, c.Agent, r.in.RunID)

@@ -317,9 +317,9 @@ func (h *heal) act(ctx workflow.Context, action contract.HealAction) (contract.D
 // actionMessages describe, for people, the actions that change only the instructions
 // for the next attempt.
 var actionMessages = map[contract.HealAction]string{
-	contract.HealCorrectJSON:      "tries again, given the unusable response and what is wrong with it",
-	contract.HealRegenerate:       "tries again, with constraints from the failure",
-	contract.HealRefineStep:       "tries the step again, given what was wrong with it",
+	contract.HealCorrectJSON:      "tries again; the model is shown its unusable response and the errors in it",
+	contract.HealRegenerate:       "tries again, with constraints derived from the failure",
+	contract.HealRefineStep:       "tries the step again; the model is shown what was wrong with it",
 	contract.HealPolicyCorrection: "tries again, with a reminder of the broken rules, which still apply",
 }
 

@@ -150,7 +150,7 @@ func (f *file) cases(u *testfile.Unit, a lexer.Span, name string) {
 func (f *file) arguments(u *testfile.Unit, a lexer.Span) {
 	for k := a.From; k < a.To; k++ {
 		if f.At(k).Is("enabled") && f.At(k+2).Is("false") {
-			u.Skips = append(u.Skips, testfile.Skip{Always: true, Reason: "it is not enabled"})
+			u.Skips = append(u.Skips, testfile.Skip{Always: true, Reason: "it is disabled"})
 		}
 		if f.At(k).Is("expected") || f.At(k).Is("expectedExceptions") {
 			u.Skips = append(u.Skips, testfile.Skip{Always: true, Reason: "it is expected to throw"})

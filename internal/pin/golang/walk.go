@@ -377,7 +377,7 @@ func (w walker) subtest(n *ast.CallExpr) bool {
 		Empty: len(f.Body.List) == 0, Skips: nil,
 	})
 	if w.depth > 0 {
-		u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it is not always run"})
+		u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it does not always run"})
 	}
 	inner := w
 	inner.u, inner.depth, inner.guard, inner.inner = u, 0, nil, false

@@ -157,7 +157,7 @@ func (f *file) makeTest(whole lexer.Span, args []lexer.Span, c testHead, p testf
 	}
 	u.Name = testfile.ShortName(u.Name)
 	if p.Conditions > 0 {
-		u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it is not always run"})
+		u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it does not always run"})
 	}
 	if c.group {
 		u.Key = "group " + u.Name

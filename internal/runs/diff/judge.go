@@ -79,7 +79,7 @@ func judge(a, b Side, d Diff) (regressions, improvements []Point) {
 
 func (v *verdict) worseEnd() {
 	if l, r := rank(v.a.Status), rank(v.b.Status); l >= 0 && r > l {
-		v.add(Point{Kind: KindStatus}, "status is %s, was %s%s", v.b.Status, v.a.Status, because(v.b.Failure))
+		v.add(Point{Kind: KindStatus}, "the status is %s%s; it was %s before", v.b.Status, because(v.b.Failure), v.a.Status)
 	}
 	if v.a.Tester != nil && v.b.Tester == nil && v.b.over() {
 		v.add(Point{Kind: KindUntested}, "not tested")
@@ -177,7 +177,7 @@ func (v *verdict) worseCosts() {
 
 func (v *verdict) betterEnd() {
 	if l, r := rank(v.a.Status), rank(v.b.Status); r >= 0 && l > r {
-		v.add(Point{Kind: KindStatusBetter}, "status is %s, was %s", v.b.Status, v.a.Status)
+		v.add(Point{Kind: KindStatusBetter}, "the status is %s; it was %s before", v.b.Status, v.a.Status)
 	}
 	if v.b.Tester != nil && v.a.Tester == nil && v.a.over() {
 		v.add(Point{Kind: KindTested}, "tested")

@@ -283,11 +283,11 @@ func (s *Side) noteLater(part extent, from store.Execution) {
 		s.Notes = append(s.Notes, fmt.Sprintf("%s: the code is from attempt %d of the %s; attempt %d did not finish", s.Ref, from.Attempt, from.Phase, b.Attempt))
 	}
 	if s.Tester != nil && s.Tester.StartedAt.Before(from.StartedAt) && from.Step == contract.StepRepair {
-		s.Notes = append(s.Notes, fmt.Sprintf("%s: the tests are from attempt %d of the tester, before a repair changed the code", s.Ref, s.Tester.Attempt))
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: the tests are from attempt %d of the tester, which ran before a repair changed the code", s.Ref, s.Tester.Attempt))
 		return
 	}
 	if s.Tester != nil && s.Tester.StartedAt.Before(from.StartedAt) {
-		s.Notes = append(s.Notes, fmt.Sprintf("%s: the tests are from attempt %d of the tester, before attempt %d of the %s changed the code", s.Ref, s.Tester.Attempt, from.Attempt, from.Phase))
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: the tests are from attempt %d of the tester, which ran before attempt %d of the %s changed the code", s.Ref, s.Tester.Attempt, from.Attempt, from.Phase))
 	}
 }
 

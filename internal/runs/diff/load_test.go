@@ -244,7 +244,7 @@ func TestTestsOfOlderCodeAreNamed(t *testing.T) {
 	side := s.side(0, "")
 	require.Equal(t, []string{
 		fmt.Sprintf("%d: the code is from attempt 2 of the builder; attempt 3 did not finish", s.id),
-		fmt.Sprintf("%d: the tests are from attempt 1 of the tester, before attempt 2 of the builder changed the code", s.id),
+		fmt.Sprintf("%d: the tests are from attempt 1 of the tester, which ran before attempt 2 of the builder changed the code", s.id),
 	}, side.Notes)
 }
 

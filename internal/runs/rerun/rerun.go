@@ -74,7 +74,7 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Request) 
 		return Result{}, forbidden("run %d is %s and cannot be replayed while it is in progress; stop it first: rgpt run stop %d", run.ID, run.Status, run.ID)
 	}
 	if run.StayingUntil != nil {
-		return Result{}, forbidden("run %d is watching its branch until %s and cannot be replayed until then; stop it first: rgpt run stop %d",
+		return Result{}, forbidden("run %d is watching its branch until %s; to replay it before then, stop it first: rgpt run stop %d",
 			run.ID, run.StayingUntil.UTC().Format(time.RFC3339), run.ID)
 	}
 	o.Phase = cmp.Or(o.Phase, run.Phase)

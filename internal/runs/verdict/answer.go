@@ -46,7 +46,7 @@ func ReadPlan(schema model.Schema, text string) (contract.Plan, error) {
 func RecordedPlan(recorded json.RawMessage) error {
 	var answer Answer
 	if err := json.Unmarshal(recorded, &answer); err != nil {
-		return fmt.Errorf("read a recorded response of the planner: %w", err)
+		return fmt.Errorf("read a recorded planner response: %w", err)
 	}
 	if err := answer.Err(); err != nil {
 		return err

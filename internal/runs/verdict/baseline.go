@@ -336,7 +336,7 @@ func LostChecks(base []contract.CheckResult, baseCommands map[string]string, sta
 		}
 		lost = append(lost, contract.Finding{
 			Severity: contract.SeverityMajor, Category: contract.CategoryTest, Rule: pinnedRule + string(pin.Excluded),
-			Message: fault.Clip(fmt.Sprintf("the check %s ran %d tests on the base commit (`%s`), but no longer exists with the change",
+			Message: fault.Clip(fmt.Sprintf("the check %s ran %d tests on the base commit (`%s`), but no longer exists after the change",
 				c.Name, executed(r.Summary), baseCommands[c.ID]), maxComparedMsg),
 		})
 	}

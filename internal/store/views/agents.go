@@ -17,13 +17,13 @@ type Agent struct {
 	Type          string          `json:"type" doc:"role, such as builder"`
 	Version       string          `json:"version"`
 	HealthStatus  contract.Health `json:"health_status" doc:"healthy, degraded, unknown, unhealthy or offline"`
-	Detail        string          `json:"detail,omitempty" doc:"why it is not healthy"`
+	Detail        string          `json:"detail,omitempty" doc:"why the agent is not healthy"`
 	CPUUsage      float64         `json:"cpu_usage" doc:"processor cores used by the agent's whole process, including the other agents in it"`
 	MemoryUsage   int64           `json:"memory_usage" doc:"bytes of memory used by the agent's whole process, including the other agents in it"`
 	LastHeartbeat *time.Time      `json:"last_heartbeat"`
 	Silent        float64         `json:"silent_seconds" doc:"seconds since the last heartbeat"`
 	Worker        string          `json:"worker" doc:"the agent's process, such as host:1234:3f9a"`
-	Work          []contract.Work `json:"work" doc:"current work; empty if it is not sending heartbeats"`
+	Work          []contract.Work `json:"work" doc:"current work; empty if the agent is not sending heartbeats"`
 	TasksDone     int64           `json:"tasks_done" doc:"number of activities completed since the agent started"`
 	TasksFailed   int64           `json:"tasks_failed" doc:"number of activities that have failed since the agent started"`
 	StartedAt     *time.Time      `json:"started_at"`

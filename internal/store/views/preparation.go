@@ -32,7 +32,7 @@ type RunEnvironment struct {
 	Summary    string            `json:"summary" doc:"installed tools, such as \"go, node (pnpm)\""`
 	Missing    []string          `json:"missing,omitempty" doc:"required tools that are missing on the worker"`
 	SetupID    int64             `json:"setup_id,omitempty" doc:"ID of the stored setup that created the environment"`
-	Failure    *contract.Failure `json:"failure,omitempty" doc:"why it failed; absent if the run ended first"`
+	Failure    *contract.Failure `json:"failure,omitempty" doc:"why the setup failed; absent if the run ended before the setup finished"`
 	Advice     string            `json:"advice,omitempty" doc:"what a person can do about the failure"`
 }
 
@@ -48,7 +48,7 @@ type RunBaseline struct {
 	DurationMS  int64            `json:"duration_ms" doc:"wall-clock time of all checks"`
 	Advice      string           `json:"advice,omitempty" doc:"what a person can do about checks that could not start"`
 
-	Failure *contract.Failure `json:"failure,omitempty" doc:"why the checks could not run; absent if the run ended first"`
+	Failure *contract.Failure `json:"failure,omitempty" doc:"why the checks could not run; absent if the run ended before the checks finished"`
 }
 
 // Preparation is the environment and baseline that a run prepares before its first phase; each is

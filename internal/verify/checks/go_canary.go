@@ -78,7 +78,7 @@ func goEnded(root *os.Root, f *Finished, s output.Paths, target string, expected
 			continue
 		}
 		ofPackage := func(c output.Case) bool { return c.Group == pkg }
-		l, text := output.Error, fmt.Sprintf("go test reports that %s passed, but there is no sign that its tests finished: the sentinel test that runs after all others did not run. Tests that it reports as passed do not count. "+
+		l, text := output.Error, fmt.Sprintf("go test reports that %s passed, but there is no sign that its tests finished: the sentinel test, which should run last, did not run. Tests that it reports as passed do not count. "+
 			"Code under test ended the test program with exit code 0, or printed its own results; look for os.Exit, syscall.Exit and syscall.Exec in init functions and in the code that tests call", output.Name(pkg))
 		if !slices.ContainsFunc(f.Parsed.Cases, ofPackage) && goTestFuncs(root, dir)["TestMain"] {
 			// Tests that need an unavailable database do this.

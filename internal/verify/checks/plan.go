@@ -147,7 +147,7 @@ func nothingToRun(c contract.Category, enabled Switch, requireTests bool) []Job 
 	case enabled == SwitchOn:
 		j.Known = []contract.Finding{{
 			Severity: contract.SeverityMajor, Category: c,
-			Message: fmt.Sprintf("verification.%s is enabled, but nothing is configured or detected: set verification.%s.command", c, c),
+			Message: fmt.Sprintf("verification.%s is enabled, but no command is configured or detected: set verification.%s.command", c, c),
 		}}
 	default:
 		return nil

@@ -149,7 +149,7 @@ func needPytest(root *os.Root, files []string, p *output.Results) {
 		if importsPytest.Match(text) || barePythonTest.Match(text) && !importsUnittest.Match(text) {
 			p.Problems = append(p.Problems, output.Problem{
 				Level: output.Error, Path: f, Rule: RuleNoTests,
-				Message: "the tests in this file are written for pytest, which is not installed where checks run: they did not run",
+				Message: "the tests in this file did not run: they are written for pytest, which is not installed where checks run",
 			})
 		}
 	}
@@ -222,7 +222,7 @@ func unittestCanary(root *os.Root, inv Invocation, secret string) (Invocation, e
 			return canary
 		})
 		if f.Result.OK() && !seen && !f.Result.StderrTruncated {
-			f.DropUnseen(output.Error, "", unseenMessage(f, "the sentinel test that runs after all others did not run", pythonExits), anyCase)
+			f.DropUnseen(output.Error, "", unseenMessage(f, "the sentinel test, which should run last, did not run", pythonExits), anyCase)
 		}
 	}
 	return inv, nil
