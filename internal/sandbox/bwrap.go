@@ -51,8 +51,7 @@ func bubblewrap(s *session, bwrap string) (*exec.Cmd, error) {
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = "/"
-	// No parent death signal: bwrap sets one itself, just before it starts its process 1. A bwrap
-	// that is killed earlier leaves that process waiting. If the worker dies, the helper notices.
+	// No parent death signal, for the same reason as in namespaceArgs.
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	dropGroups(cmd.SysProcAttr)
 	return cmd, nil
@@ -94,7 +93,10 @@ func namespaceArgs(s *session) []string {
 		"--cap-drop", "ALL",
 		// Our helper is process 1. When it exits, the kernel kills all other processes before bwrap
 		// sees the exit, so there is no process to wait for.
-		"--as-pid-1", "--die-with-parent", "--new-session",
+		//
+		// No --die-with-parent: if bwrap died with the worker before it told process 1 to start,
+		// process 1 would wait for ever. The helper ends with the worker, and bwrap with the helper.
+		"--as-pid-1", "--new-session",
 	}
 	if s.mapped != nil {
 		// Inside the namespace of withPreparedMounts, the helper needs these capabilities to become

@@ -154,7 +154,7 @@ func runAttach(config helperConfig) error {
 	if err := keepFiles(config.Descriptors); err != nil {
 		return err
 	}
-	// See bubblewrap: bwrap sets a parent death signal itself.
+	// See namespaceArgs: bwrap must not die with the worker.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("detach from the worker: %w", err)
 	}
@@ -289,8 +289,7 @@ func quietRuntime() {
 	debug.SetGCPercent(-1)
 }
 
-// dieWithWorker ends the sandbox when the worker has exited. The kernel's parent death signal does
-// the same, but some credential changes clear it.
+// dieWithWorker ends the sandbox when the worker has exited.
 func dieWithWorker() {
 	var b [1]byte
 	for {

@@ -22,8 +22,7 @@ import (
 // of a worker.
 const canarySecret = "canary-4f1c-must-not-leak"
 
-// childVariable makes the test binary run one sandbox and wait, for the test
-// that kills it.
+// childVariable makes the test binary run sandboxes, for the tests that kill it.
 const childVariable = "RGPT_SANDBOX_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -42,11 +41,34 @@ func TestMain(m *testing.M) {
 func runChild(spec string) {
 	root, shell, _ := strings.Cut(spec, "\n")
 	p, err := NewProcess(Options{})
+	if err == nil && shell == manyChildren {
+		fmt.Println("ready")
+		startMany(p, root)
+	}
 	if err == nil {
 		_, err = p.Run(context.Background(), Command{Root: root, Shell: shell})
 	}
 	fmt.Fprintln(os.Stderr, "the sandbox ended:", err)
 	os.Exit(1)
+}
+
+// manyChildren instead of a command starts sandboxes without end.
+const manyChildren = "many"
+
+// startMany starts several sandboxes at once, again and again, and never returns.
+func startMany(p *Process, root string) {
+	for i := range 8 {
+		command := Command{Root: root, Shell: "true"}
+		if i%2 == 1 { // bwrap starts from a separate stage there
+			command.WorkspaceBase = root
+		}
+		go func() {
+			for {
+				_, _ = p.Run(context.Background(), command)
+			}
+		}()
+	}
+	select {}
 }
 
 var runner = sync.OnceValues(func() (*Process, error) { return NewProcess(Options{}) })

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -232,6 +233,25 @@ func TestSandboxDiesWithItsWorker(t *testing.T) {
 	require.NoError(t, worker.Process.Kill())
 	_ = worker.Wait()
 	await.Until(t, "all processes to be gone", func() bool { return len(processesWith(t, marker)) == 0 })
+}
+
+func TestSandboxesThatStartWhenTheirWorkerIsKilledEnd(t *testing.T) {
+	before := orphans(t)
+	for i := range 12 { // each hits eight sandboxes, at different points of their start
+		worker := exec.Command(os.Args[0])
+		worker.Env = append(os.Environ(), childVariable+"="+t.TempDir()+"\n"+manyChildren)
+		out, err := worker.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, worker.Start())
+		_, err = bufio.NewReader(out).ReadString('\n')
+		require.NoError(t, err)
+		<-time.After(100*time.Millisecond + time.Duration(i)*7*time.Millisecond) // any moment will do
+		require.NoError(t, worker.Process.Kill())
+		_ = worker.Wait()
+	}
+	await.Until(t, "the end of all sandboxes whose worker was killed", func() bool {
+		return !slices.ContainsFunc(orphans(t), func(o string) bool { return !slices.Contains(before, o) })
+	})
 }
 
 func TestManyCommandsAtOnceDoNotDisturbEachOther(t *testing.T) {

@@ -101,14 +101,20 @@ type readerPipe struct {
 	childFD int
 }
 
-// readerPipe creates a pipe that the child writes to.
+// readerPipe creates a pipe that the child writes to. The child can also read from it, so that a
+// write does not end the child if the worker has died: see namespaceArgs.
 func (s *session) readerPipe() (readerPipe, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return readerPipe{}, fmt.Errorf("sandbox: %w", err)
 	}
 	s.onClose(func() { _ = r.Close() })
-	return readerPipe{read: r, childFD: s.pass(w)}, nil
+	defer w.Close()
+	both, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", w.Fd()), os.O_RDWR, 0)
+	if err != nil {
+		return readerPipe{}, fmt.Errorf("sandbox: %w", err)
+	}
+	return readerPipe{read: r, childFD: s.pass(both)}, nil
 }
 
 func (s *session) onClose(f func()) { s.closers = append(s.closers, f) }
