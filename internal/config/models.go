@@ -29,7 +29,7 @@ type Choice struct {
 type Budgets struct {
 	DayTokens           int64    `yaml:"day_tokens" validate:"min=0" doc:"Maximum number of tokens per day. 0: no limit."`
 	DayCostUSD          MicroUSD `yaml:"day_cost_usd" validate:"min=0" doc:"Maximum cost per day, in US dollars. 0: no limit."`
-	ReserveOutputTokens int      `yaml:"reserve_output_tokens" validate:"min=0,max=1000000" doc:"Number of output tokens that a call reserves in the budget in advance. After the call, the actual number is counted instead."`
+	ReserveOutputTokens int      `yaml:"reserve_output_tokens" validate:"min=0,max=1000000" doc:"Number of output tokens to reserve in the budgets before each call. After the call, the actual number is counted instead."`
 	WarnAt              float64  `yaml:"warn_at" validate:"min=0,max=1" doc:"Fraction of a budget at which a warning is sent."`
 }
 

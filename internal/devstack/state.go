@@ -134,7 +134,7 @@ func Load(dataDir string) (*Stack, error) {
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.Wrap(ErrNoStack, contract.ClassConfig, contract.CodeInvalidConfig,
-			"no stack in %s; start one with `rgpt dev`, or select its data folder with --data-dir or RGPT_DATA_DIR", dir)
+			"no stack in %s; start one with `rgpt dev`, or select the data folder of a running stack with --data-dir or RGPT_DATA_DIR", dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the state of the stack: %w", err)

@@ -41,7 +41,7 @@ func (j *judge) report(kind Kind, test, file string, line int, format string, ar
 }
 
 // nameEnd matches the text after the name in messages about tests that no longer run.
-var nameEnd = regexp.MustCompile(` (?:is|was) deleted|, which tests compare against, (?:is|was) (?:deleted|moved)| is now | was in | is excluded from `)
+var nameEnd = regexp.MustCompile(` (?:is|was) deleted|, which contains expected test results, (?:is|was) (?:deleted|moved)| is now | was in | is excluded from `)
 
 // NameIn returns the test or file at the beginning of the message of a Deleted, RenamedAway or
 // Excluded problem, or "".
@@ -173,13 +173,13 @@ func (j *judge) judgeRecorded(f File, m *matcher) {
 	case !f.Existed:
 	case bytes.Equal(f.Before, f.After) && f.Exists:
 		if !isRecorded(f.Path) {
-			j.report(RenamedAway, "", f.Path, 0, "%s, which tests compare against, was moved to a location that they do not read", name)
+			j.report(RenamedAway, "", f.Path, 0, "%s, which contains expected test results, was moved to a location that tests do not read", name)
 		}
 	case !f.Exists && m.newContents[string(f.Before)]:
 	case !f.Exists:
-		j.report(Deleted, "", f.Path, 0, "%s, which tests compare against, was deleted", name)
+		j.report(Deleted, "", f.Path, 0, "%s, which contains expected test results, was deleted", name)
 	case len(bytes.TrimSpace(f.After)) == 0 && len(bytes.TrimSpace(f.Before)) > 0:
-		j.report(Emptied, "", f.Path, 0, "%s, which tests compare against, is empty", name)
+		j.report(Emptied, "", f.Path, 0, "%s, which contains expected test results, is empty", name)
 	default:
 		j.report(Edited, "", f.Path, 0, "%s, which determines what tests expect, was changed", name)
 	}

@@ -161,7 +161,7 @@ func asciiName(host string) (string, error) {
 	labels := strings.Split(name, ".")
 	for _, label := range labels {
 		if !validLabel(label) {
-			return "", fmt.Errorf("is not a valid host name; expected letters, digits, - and _ between dots")
+			return "", fmt.Errorf("is not a valid host name; expected parts of letters, digits, - and _, separated by dots")
 		}
 	}
 	// Some libraries read a name that ends in a number as an address, in forms such as 127.1,

@@ -309,7 +309,7 @@ func (r *mirror) ensure(ctx context.Context, ws contract.Workspace, baseTree str
 		return nil
 	}
 	if ws.Patch == "" {
-		return runtimeFault("the workspace has no patch, but its tree %s is not the tree %s of base %s", ws.Tree, baseTree, ws.Base)
+		return runtimeFault("the workspace has no patch, but its tree %s differs from the tree %s of base %s", ws.Tree, baseTree, ws.Base)
 	}
 	patch, err := r.m.options.Blobs.Get(ctx, ws.Patch)
 	if err != nil {

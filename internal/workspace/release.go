@@ -82,7 +82,7 @@ func (m *Manager) Commits(ctx context.Context, repo contract.Repo, stages []cont
 		tree = stage.Tree
 	}
 	if head == repo.Base {
-		return "", fault.New(contract.ClassLogic, contract.CodeEmptyChange, "no change to release: no step changed anything")
+		return "", fault.New(contract.ClassLogic, contract.CodeEmptyChange, "nothing to release: no step changed anything")
 	}
 	return head, nil
 }

@@ -307,7 +307,7 @@ func (c *account) booked() {
 		require.Zero(c, budget.ReservedTokens, "tokens of account %d are still reserved", c.run)
 		require.LessOrEqual(c, told, rows, "members of account %d do not report more than was booked", c.run)
 	}
-	served := c.s.served(c.TB, c.run, func(format string, args ...any) string {
+	served := c.s.served(c.TB, c.run, rows, func(format string, args ...any) string {
 		return fmt.Sprintf("account %d: ", c.run) + fmt.Sprintf(format, args...)
 	})
 	require.Equal(c, served, rows, "the tokens booked for account %d are those that the model served", c.run)

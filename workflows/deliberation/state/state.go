@@ -229,7 +229,7 @@ var gammaReasonText = map[contract.GammaReason]string{
 	contract.GammaComplexity: "COMPLEXITY: the objective was found to be complex; break it down for the others, and keep the exchange focused on what matters",
 	contract.GammaSuccess:    "SUCCESS: the others say that they are done; validate their agreement, or settle the points on which they disagree",
 	contract.GammaRecovery:   "RECOVERY: an earlier attempt failed; see the recovery context",
-	contract.GammaForced:     "FORCED: you were requested when this deliberation was started",
+	contract.GammaForced:     "FORCED: your participation was requested when this deliberation was started",
 }
 
 // Participant returns the state of a member, nil if it never joined.
@@ -758,7 +758,7 @@ func (c *State) lateOpenings(now time.Time) {
 	for _, s := range c.livingPeers() {
 		if !s.open && !s.late {
 			s.late = true
-			s.View.Status, s.View.BlockedReason = contract.MemberTimedOut, fmt.Sprintf("its opening work took longer than %s", c.Settings.OpeningTimeout)
+			s.View.Status, s.View.BlockedReason = contract.MemberTimedOut, fmt.Sprintf("its opening turn took longer than %s", c.Settings.OpeningTimeout)
 			c.RowStale = true
 		}
 	}
