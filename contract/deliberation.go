@@ -175,7 +175,7 @@ type DeliberationSettings struct {
 	Iterations          int           `json:"iterations"`                  // more rounds of exchange: iteration_limit
 	Timeout             time.Duration `json:"timeout"`                     // of the exchange: timeout
 	ContinuedTimeout    time.Duration `json:"continued_timeout,omitempty"` // set by 'continue'; overrides Timeout and the task's
-	OpeningTimeout      time.Duration `json:"opening_timeout"`             // of the opening work of each agent
+	OpeningTimeout      time.Duration `json:"opening_timeout"`             // of the opening turn of each agent
 	ContinueWait        time.Duration `json:"continue_wait"`               // for 'continue' after the report; without it the deliberation is stopped
 	Recoveries          int           `json:"recoveries"`                  // maximum number of successive recovery pipelines
 
@@ -371,7 +371,7 @@ const (
 	MemberThinking MemberStatus = "thinking" // a model call is running
 	MemberDone     MemberStatus = "done"
 	MemberFailed   MemberStatus = "failed"
-	MemberTimedOut MemberStatus = "timed_out" // did not finish its opening work in time
+	MemberTimedOut MemberStatus = "timed_out" // did not finish its opening turn in time
 	MemberRevoked  MemberStatus = "revoked"
 )
 
@@ -468,10 +468,10 @@ func (m DeliberationMetrics) Analysis() []string {
 	case open > 0:
 		out = append(out, fmt.Sprintf("%d conflicts (threshold %d), %d of them open: the success criteria may contradict each other", m.ConflictsDetected, ManyConflicts, open))
 	default:
-		out = append(out, fmt.Sprintf("%d conflicts (threshold %d) were all resolved: the members reviewed each other's work closely", m.ConflictsDetected, ManyConflicts))
+		out = append(out, fmt.Sprintf("all %d conflicts (threshold %d) were resolved: the members reviewed each other's work closely", m.ConflictsDetected, ManyConflicts))
 	}
 	if m.GammaReason == GammaStuck {
-		out = append(out, "GAMMA joined because an agent was stuck: see its last messages, its errors and the duration of its model calls")
+		out = append(out, "GAMMA joined because an agent was stuck: see that agent's last messages, its errors and the duration of its model calls")
 	}
 	return out
 }
@@ -758,7 +758,7 @@ type Handoff struct {
 
 // The kinds of reports of a pipeline.
 const (
-	ReportCheckpoint = "checkpoint" // after the opening work
+	ReportCheckpoint = "checkpoint" // after the opening turns
 	ReportPartial    = "partial"    // the findings of a deliberation that ended without a consensus
 	ReportFinal      = "final"
 )

@@ -118,7 +118,7 @@ type BaselineResult struct {
 	Key         string      `json:"key"`
 	Stages      [][]Check   `json:"stages,omitempty"`
 	Summary     TestSummary `json:"summary"`
-	Red         []string    `json:"red,omitempty"`         // names of the checks that fail
+	Red         []string    `json:"red,omitempty"`         // names of the checks that failed
 	Unavailable []string    `json:"unavailable,omitempty"` // checks that could not start, with the reason
 	Advice      string      `json:"advice,omitempty"`      // with Unavailable: what a person can do about it
 	DurationMS  int64       `json:"duration_ms"`           // of all checks together

@@ -89,7 +89,7 @@ func newFlagSet(raw *rawFlags) *pflag.FlagSet {
 	fs.StringVar(&o.PostgresVisibilityDB, "postgres-visibility-db", "temporal_visibility", "`name` of the Postgres database for visibility (lists and search)")
 
 	fs.StringArrayVarP(&raw.namespaces, "namespace", "n", nil, "`namespace` to create unless it exists; repeatable; \"default\" always exists")
-	fs.StringArrayVar(&raw.searchAttributes, "search-attribute", nil, "search attribute to register in these namespaces, as `Name=Type`; repeatable; "+
+	fs.StringArrayVar(&raw.searchAttributes, "search-attribute", nil, "search attribute to register in \"default\" and every --namespace, as `Name=Type`; repeatable; "+
 		"types: "+strings.Join(searchAttributeTypes(), ", "))
 	fs.StringArrayVar(&o.DynamicConfig, "dynamic-config-value", nil, "dynamic config value as `KEY=JSON`, e.g. frontend.rps=100; repeatable; overrides the built-in values. "+
 		"The environment variable "+dynamicConfigEnv+" can contain more values, one per line")

@@ -47,7 +47,7 @@ func (b *fixture) writePipelineRecord(tb testing.TB, p store.Pipeline, r contrac
 	require.NoError(tb, b.PipelineRecord(tb.Context(), store.Source{WorkflowID: contract.PipelineWorkflowID(p.ID), WorkflowRunID: "first"}, r))
 }
 
-// checkpoint lets a pipeline report its opening work and wait.
+// checkpoint lets a pipeline report its opening turns and wait.
 func (b *fixture) checkpoint(tb testing.TB, p store.Pipeline) {
 	tb.Helper()
 	b.writePipelineRecord(tb, p, contract.PipelineRecord{

@@ -354,7 +354,7 @@ func TestAPipelineReportsItsEndOnce(t *testing.T) {
 	b := setup(t)
 	const hint = "write less"
 	stopped := &contract.Failure{Class: contract.ClassHuman, Code: contract.CodeCancelled, Message: "stopped by ann (enough); partial results are kept"}
-	agreed := &contract.Failure{Class: contract.ClassLogic, Code: contract.CodeNoConsensus, Message: "the deliberation found no consensus (stuck): " + hint}
+	agreed := &contract.Failure{Class: contract.ClassLogic, Code: contract.CodeNoConsensus, Message: "the deliberation reached no consensus (stuck): " + hint}
 	lost := &contract.Failure{Class: contract.ClassLogic, Code: contract.CodeNoConsensus, Message: agreed.Message + "; it could not be recovered: no row"}
 	keyless := &contract.Failure{Class: contract.ClassConfig, Code: contract.CodeUnauthorized, Message: "openai refused the key"}
 	for name, c := range map[string]struct {
@@ -388,9 +388,9 @@ func TestWhoWasLateWithTheOpeningIsNamedWhereAPipelineAsks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for text, beta := range map[string]contract.MemberStatus{
-		"ALPHA and BETA have each finished their opening work.":                   contract.MemberIdle,
-		"ALPHA has finished its opening work. BETA took too long; late results":   contract.MemberTimedOut,
-		"ALPHA has finished its opening work. BETA failed and left the pipeline.": contract.MemberRevoked,
+		"ALPHA and BETA have each finished their opening turns.":                  contract.MemberIdle,
+		"ALPHA has finished its opening turn. BETA took too long; late results":   contract.MemberTimedOut,
+		"ALPHA has finished its opening turn. BETA failed and left the pipeline.": contract.MemberRevoked,
 	} {
 		p := b.spawned(t, "o")
 		b.writePipelineRecord(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{

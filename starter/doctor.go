@@ -128,7 +128,7 @@ func (a *app) programsCheck() doctor.Check {
 // stackCheck reports which processes of the stack are running.
 func stackCheck(s *devstack.Stack) doctor.Check {
 	if s == nil {
-		return found("stack", doctor.Warned("not started in this data folder", startAll+"; or set DATABASE_URL and TEMPORAL_ADDRESS to use services running elsewhere"))
+		return found("stack", doctor.Warned("not started in this data folder", startAll+", or set DATABASE_URL and TEMPORAL_ADDRESS to use services running elsewhere"))
 	}
 	return doctor.Check{Name: "stack", Run: func(ctx context.Context) []doctor.Result {
 		var results []doctor.Result
@@ -244,7 +244,7 @@ func providerRemedy(p model.Provider, code contract.Code) string {
 	if p.Kind == model.KindScripted {
 		return startAll
 	}
-	return fmt.Sprintf("check models.providers.%s (base_url, api_key_env), and that this machine can reach %s", p.Name, p.Address())
+	return fmt.Sprintf("check models.providers.%s (base_url, api_key_env), and make sure that this machine can reach %s", p.Name, p.Address())
 }
 
 // printDiagnosis prints a table, with each remedy on its own line.

@@ -120,7 +120,7 @@ repository's files. Nothing is executed.`,
 			return a.withEnvironments(cmd.Context(), s.repo, func(h backend.Backend) error { return a.showEnvironment(cmd.Context(), h, s, args) })
 		},
 	}
-	cmd.Flags().StringVar(&s.repo, "repo", "", "show the currently detected setup of this repository (a directory or a URL)")
+	cmd.Flags().StringVar(&s.repo, "repo", "", "show the setup currently detected for this repository (a directory or a URL)")
 	cmd.Flags().StringVar(&s.base, "base", "", "branch, tag or commit of --repo (default: the checked-out commit, or the default branch)")
 	cmd.Flags().BoolVar(&s.yaml, "yaml", false, "print the setup as the environment section of rgpt.yaml")
 	cmd.ValidArgsFunction = a.completeEnvironment

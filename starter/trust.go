@@ -51,7 +51,7 @@ Files given with --config, and the base configuration file, are always trusted.`
 			}
 			files := configFiles(dir)
 			if len(files) == 0 {
-				return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "cannot trust anything: found no %s in %s", config.FileName, dir)
+				return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "nothing to trust: found no %s in %s", config.FileName, dir)
 			}
 			if _, err := config.Load(config.Sources{Dir: dir, Env: a.env}); err != nil {
 				return err

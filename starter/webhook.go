@@ -186,7 +186,7 @@ func newWebhookDeliveries(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&status, "status", "", "only deliveries with this status: pending, sending, delivered or failed")
 	cmd.Flags().IntVar(&f.Limit, "limit", 50, "maximum number of results")
-	cmd.Flags().Int64Var(&f.Before, "before", 0, "only deliveries with an ID below this one")
+	cmd.Flags().Int64Var(&f.Before, "before", 0, "only deliveries with an ID lower than this")
 	complete(cmd, "status", store.DeliveryStatuses())
 	return cmd
 }

@@ -462,7 +462,7 @@ func TestATimeoutReadDuringTheReleaseEndsNoBranchWatch(t *testing.T) {
 	w.releases = func(int) { <-time.After(400 * time.Millisecond) }
 	out := w.orchestrate(t, watching, func(s *contract.Settings) { s.RunBudget.Time = 200 * time.Millisecond })
 	require.Equal(t, contract.StatusDone, out.Status)
-	require.Equal(t, "its time is up", w.payloads(contract.EventStayEnded)[0]["reason"])
+	require.Equal(t, "the time limit for watching the branch was reached", w.payloads(contract.EventStayEnded)[0]["reason"])
 }
 
 func TestAFullHistoryEndsTheBranchWatch(t *testing.T) {

@@ -177,7 +177,7 @@ type SwitchModelRequest struct {
 	Attribution
 	Model       string         `json:"model" minLength:"3" doc:"model, as provider/model"`
 	Temperature *float64       `json:"temperature,omitempty" minimum:"0" maximum:"2"`
-	Agent       contract.Agent `json:"agent,omitempty" doc:"agent whose model to switch, or a planning member (alpha, beta or gamma); default: all agents"`
+	Agent       contract.Agent `json:"agent,omitempty" doc:"agent, or planning member (alpha, beta or gamma), whose model to switch; default: all agents"`
 }
 
 // Resumed describes how a run continued: with its response, or as a replay.

@@ -8,7 +8,7 @@ import (
 
 // SpawnRequest is the request to create a pipeline.
 type SpawnRequest struct {
-	Objective    string                `json:"objective,omitempty" doc:"question or task to deliberate on; may be given in the task instead"`
+	Objective    string                `json:"objective,omitempty" doc:"question or problem to deliberate on; may be part of the task instead"`
 	AutoContinue *bool                 `json:"auto_continue,omitempty" doc:"continue automatically after the checkpoint report; default: as configured"`
 	Task         *control.Task         `json:"task,omitempty" doc:"additional details about the objective"`
 	Mode         contract.PipelineMode `json:"mode,omitempty" enum:"openrouter,local" doc:"openrouter: the configured models; local: the scripted model; default: as configured"`

@@ -21,7 +21,7 @@ type Config struct {
 	Artifacts    Artifacts    `yaml:"artifacts" doc:"Where run files are stored."`
 	Logging      Logging      `yaml:"logging" doc:"Log level, format and files."`
 	Models       Models       `yaml:"models" doc:"Model providers, each agent's model, and budgets. models.phases sets models by agent: planner, builder, repair (also used by the environment agent), alpha, beta, gamma. Models for the tester, releaser and analyzer are accepted but not used yet."`
-	Deliberation Deliberation `yaml:"deliberation" doc:"How ALPHA, BETA and GAMMA deliberate, either in a standalone pipeline or to plan a run. The limits in execution.run also apply to deliberations."`
+	Deliberation Deliberation `yaml:"deliberation" doc:"How ALPHA, BETA and GAMMA deliberate, in a standalone pipeline or when planning a run. The limits in execution.run also apply to deliberations."`
 	Server       Server       `yaml:"server" doc:"The HTTP API and dashboard."`
 	Temporal     Temporal     `yaml:"temporal" doc:"Connection to the Temporal service that runs workflows."`
 	Worker       Worker       `yaml:"worker" doc:"The processes that execute workflows and activities."`

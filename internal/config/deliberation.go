@@ -14,11 +14,11 @@ type Deliberation struct {
 	Iterations          int           `yaml:"iterations" repo:"lower" validate:"min=1,max=50" doc:"Maximum number of discussion rounds before the deliberation is aborted."`
 	Timeout             time.Duration `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of the discussion. A task may set its own limit. Also set by ORCHESTRATION_TIMEOUT (a duration or a number of seconds)."`
 	OpeningTimeout      time.Duration `yaml:"opening_timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum time to wait for an agent's opening turn."`
-	ContinueWait        time.Duration `yaml:"continue_wait" repo:"lower" validate:"min=1s,max=8760h" doc:"Maximum time that a deliberation waits to be continued after the checkpoint report. After that, it is stopped."`
+	ContinueWait        time.Duration `yaml:"continue_wait" repo:"lower" validate:"min=1s,max=8760h" doc:"Maximum time that a deliberation waits after the checkpoint report for a person to continue it. If nobody does, it is stopped."`
 	Recoveries          int           `yaml:"recoveries" repo:"lower" validate:"min=0,max=10" doc:"Maximum number of consecutive attempts to recover a failed deliberation."`
-	ErrorLimit          int           `yaml:"error_limit" validate:"min=1,max=1000" doc:"Maximum number of errors that an agent may cause. An agent that exceeds it is revoked."`
-	RepeatLimit         int           `yaml:"repeat_limit" validate:"min=1,max=1000" doc:"Maximum number of times that an agent may repeat the same error. An agent that exceeds it is revoked."`
-	ViolationLimit      int           `yaml:"violation_limit" validate:"min=0,max=1000" doc:"Maximum number of times that an agent may attempt an action outside its role. An agent that exceeds it is revoked."`
+	ErrorLimit          int           `yaml:"error_limit" validate:"min=1,max=1000" doc:"Maximum number of errors that an agent may cause. An agent that exceeds this limit is revoked."`
+	RepeatLimit         int           `yaml:"repeat_limit" validate:"min=1,max=1000" doc:"Maximum number of times that an agent may repeat the same error. An agent that exceeds this limit is revoked."`
+	ViolationLimit      int           `yaml:"violation_limit" validate:"min=0,max=1000" doc:"Maximum number of times that an agent may attempt an action outside its role. An agent that exceeds this limit is revoked."`
 	MovesPerTurn        int           `yaml:"moves_per_turn" validate:"min=1,max=32" doc:"Maximum number of moves that an agent may make in one turn."`
 	TextLimit           Size          `yaml:"text_limit" validate:"min=1024,max=131072" doc:"Maximum length of a move's text."`
 	Entries             int           `yaml:"entries" validate:"min=10,max=1000" doc:"Maximum number of entries on the blackboard."`

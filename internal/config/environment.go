@@ -20,13 +20,13 @@ import (
 // begin, and how long the installation is kept.
 type Environment struct {
 	Enabled    bool               `yaml:"enabled" doc:"Install the project's dependencies before a run's first step."`
-	Setup      []string           `yaml:"setup" repo:"yes" validate:"max=50,dive,required" doc:"Shell commands that install the dependencies. They run in the order listed. Empty: detected from the repository's files." example:"[npm ci]"`
+	Setup      []string           `yaml:"setup" repo:"yes" validate:"max=50,dive,required" doc:"Shell commands that install the dependencies. The commands run in the order listed. Empty: detected from the repository's files." example:"[npm ci]"`
 	Network    EnvironmentNetwork `yaml:"network" doc:"Network access during installation."`
 	Variables  map[string]string  `yaml:"variables" repo:"yes" validate:"max=100,dive,keys,variable,endkeys" doc:"Additional environment variables for every command." example:"{DJANGO_SETTINGS_MODULE: app.settings}"`
-	Cache      []string           `yaml:"cache" repo:"yes" validate:"max=20,dive,homepath" doc:"Directories in the home directory, such as download caches, that the next setup of the same repository reuses. They are not part of the environment." example:"[~/.npm, ~/.cache/pip]"`
+	Cache      []string           `yaml:"cache" repo:"yes" validate:"max=20,dive,homepath" doc:"Directories in the home directory, such as download caches, that the next setup of the same repository reuses. These directories are not part of the environment." example:"[~/.npm, ~/.cache/pip]"`
 	Timeout    time.Duration      `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of an installation."`
 	AgentTurns int                `yaml:"agent_turns" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of model calls that the environment agent may make to fix a failed setup. 0: the agent is not used."`
-	Disk       Size               `yaml:"disk" validate:"min=16777216" doc:"Disk space for all environments on this host. The least recently used are removed first; environments in use are kept."`
+	Disk       Size               `yaml:"disk" validate:"min=16777216" doc:"Maximum disk space for all environments on this host. The least recently used environments are removed first; environments in use are kept."`
 	Count      int                `yaml:"count" validate:"min=1,max=100000" doc:"Maximum number of environments on this host."`
 	Age        time.Duration      `yaml:"age" validate:"min=1h" doc:"Environments that have not been used for this long are removed."`
 }
@@ -34,7 +34,7 @@ type Environment struct {
 // EnvironmentNetwork configures the network access of an installation.
 type EnvironmentNetwork struct {
 	Hosts        []string         `yaml:"hosts" repo:"registries" validate:"max=200,dive,hostpattern" doc:"Hosts that an installation may reach. Empty: the public registries of the detected languages." example:"[packages.example.com, nexus.example.com]"`
-	Credentials  []HostCredential `yaml:"credentials" validate:"max=100,dive" doc:"Headers that the worker adds to requests to private registries. Commands cannot see them." example:"[{host: nexus.example.com, header: Authorization, env: NEXUS_AUTHORIZATION}]"`
+	Credentials  []HostCredential `yaml:"credentials" validate:"max=100,dive" doc:"Headers that the worker adds to requests to private registries. Commands cannot see these headers." example:"[{host: nexus.example.com, header: Authorization, env: NEXUS_AUTHORIZATION}]"`
 	AllowPrivate []string         `yaml:"allow_private" validate:"max=200,dive,privatehost" doc:"Hosts, such as a company's registry, that may resolve to private addresses. Loopback, link-local and cloud metadata addresses are always blocked." example:"[nexus.example.com]"`
 }
 
@@ -42,7 +42,7 @@ type EnvironmentNetwork struct {
 type HostCredential struct {
 	Host   string `yaml:"host" secret:"true" validate:"required,hostpattern" doc:"Host name, without a wildcard."`
 	Header string `yaml:"header" secret:"true" validate:"required,headername" doc:"Name of the header, such as Authorization."`
-	Env    string `yaml:"env" secret:"true" validate:"omitempty,envname" doc:"Name of the worker environment variable that contains the header value."`
+	Env    string `yaml:"env" secret:"true" validate:"omitempty,envname" doc:"Name of the worker's environment variable that contains the header value."`
 	File   string `yaml:"file" secret:"true" validate:"omitempty,abspath" doc:"File on the worker's host that contains the header value. Set either env or file."`
 }
 
@@ -153,7 +153,7 @@ func environmentProblems(e Environment) []problem {
 			out = append(out, problem{key, "expected either env (the name of a variable) or file, not both"})
 		}
 		if strings.HasPrefix(c.Host, "*.") {
-			out = append(out, problem{key + ".host", "expected one host without a wildcard; otherwise, the owners of other subdomains would also receive the credential"})
+			out = append(out, problem{key + ".host", "expected one host without a wildcard; with a wildcard, the owner of any matching subdomain would receive the credential"})
 		}
 	}
 	for name, value := range e.Variables {

@@ -6,26 +6,26 @@ import "time"
 type Execution struct {
 	ConcurrentRuns int           `yaml:"concurrent_runs" validate:"min=0,max=100000" doc:"Maximum number of runs in progress at the same time, across all workers. Additional runs are queued in order of creation. Runs waiting for a person do not count. 0: no limit."`
 	ParallelSteps  int           `yaml:"parallel_steps" repo:"lower" validate:"min=1,max=64" doc:"Maximum number of steps that a run builds at the same time."`
-	MaxRetries     int           `yaml:"max_retries" repo:"lower" validate:"min=0,max=20" doc:"Maximum number of times that self-heal restarts a phase before it asks a person. 0: a run fails at its first failure."`
+	MaxRetries     int           `yaml:"max_retries" repo:"lower" validate:"min=0,max=20" doc:"Maximum number of times that self-heal restarts a phase before it asks a person for help. 0: the first failure ends the run."`
 	StableRetests  int           `yaml:"stable_retests" repo:"raise" validate:"min=0,max=20" doc:"Number of times that a passing test run is repeated in full before the tester finishes. Failed tests are not rerun during a repetition: a single failure fails the phase."`
 	MaxGoalBytes   Size          `yaml:"max_goal_bytes" repo:"lower" validate:"min=1024,max=1048576" doc:"Maximum combined length of a goal's title and description."`
 	CommandTimeout time.Duration `yaml:"command_timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of one agent command."`
 	Step           StepLimits    `yaml:"step" repo:"limit" doc:"Limits on a step's agent. 0: no limit."`
 	Agent          AgentLimits   `yaml:"agent" doc:"Error limits for a run's agents. An agent that exceeds one is revoked, and another continues from a written handoff. The deliberation section has its own limits."`
 	Run            RunLimits     `yaml:"run" repo:"limit" doc:"Limits on a whole run. 0: no limit."`
-	Sandbox        Sandbox       `yaml:"sandbox" doc:"Isolation and limits for commands run by agents and repositories."`
+	Sandbox        Sandbox       `yaml:"sandbox" doc:"Isolation and limits for commands that agents run or that repositories define."`
 	Approval       Approval      `yaml:"approval" doc:"Human approvals."`
 	Intervention   Intervention  `yaml:"intervention" doc:"Requests for human help when self-heal has no actions left to try."`
-	QuotaWait      time.Duration `yaml:"quota_wait" repo:"lower" validate:"min=1s,max=720h" doc:"How long a run waits for a provider's usage limit to reset if no other provider can take over and the provider does not specify a time. A person can choose not to wait."`
+	QuotaWait      time.Duration `yaml:"quota_wait" repo:"lower" validate:"min=1s,max=720h" doc:"How long a run waits for a provider's usage limit to reset if the provider does not specify a time and no other provider can take over. A person can choose not to wait."`
 	ApprovePlan    bool          `yaml:"approve_plan" repo:"stricter" doc:"Require a person's approval of each plan before it is built."`
 	ApproveRelease bool          `yaml:"approve_release" repo:"stricter" doc:"Require a person's approval of each release."`
 }
 
 // AgentLimits limit the errors of an agent.
 type AgentLimits struct {
-	Errors     int `yaml:"errors" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of errors that an agent may cause. An agent that exceeds it is revoked. Failures caused by machines, configuration or people do not count."`
-	Repeats    int `yaml:"repeats" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of times that an agent may repeat the same error. An agent that exceeds it is revoked."`
-	Violations int `yaml:"violations" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of times that an agent may try to use a tool or path that it is not allowed to use, during one attempt at a step. An agent that exceeds it is revoked."`
+	Errors     int `yaml:"errors" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of errors that an agent may cause. An agent that exceeds this limit is revoked. Failures caused by machines, configuration or people do not count."`
+	Repeats    int `yaml:"repeats" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of times that an agent may repeat the same error. An agent that exceeds this limit is revoked."`
+	Violations int `yaml:"violations" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of times that an agent may try to use a forbidden tool or path during one attempt at a step. An agent that exceeds this limit is revoked."`
 }
 
 // StepLimits restrict the agent loop of one step. 0 means no limit.
@@ -49,7 +49,7 @@ type RunLimits struct {
 type Sandbox struct {
 	Runner          string        `yaml:"runner" validate:"oneof=process" doc:"Command isolation. process: namespaces, Landlock and seccomp on this host."`
 	AllowUnisolated bool          `yaml:"allow_unisolated" doc:"Run commands even if this host lacks a feature that isolation requires. Use this only on hosts that contain nothing of value."`
-	Network         []string      `yaml:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that agent commands and all checks may reach through the worker's proxy. Each entry is a name, or *.example.com for all subdomains, followed by the port unless that is 443 or 80." example:"[packages.example.com, \"*.example.com\"]"`
+	Network         []string      `yaml:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that agent commands and all checks may reach through the worker's proxy. Each entry is a host name, or *.example.com for all subdomains, followed by the port unless it is 443 or 80." example:"[packages.example.com, \"*.example.com\"]"`
 	Memory          Size          `yaml:"memory" validate:"min=16777216" doc:"Maximum combined memory of a command's processes."`
 	Processes       int           `yaml:"processes" validate:"min=8,max=100000" doc:"Maximum number of concurrent processes and threads per command."`
 	CPUTime         time.Duration `yaml:"cpu_time" validate:"min=1s" doc:"Maximum combined CPU time of a command's processes."`
@@ -59,7 +59,7 @@ type Sandbox struct {
 	ReadOnly        []string      `yaml:"read_only" validate:"dive,abspath" doc:"Additional host directories that commands may read, such as toolchain directories." example:"[/opt/toolchain]"`
 
 	CacheAge  time.Duration `yaml:"cache_age" validate:"min=1h" doc:"Build caches that have not been used for this long are removed."`
-	CacheSize Size          `yaml:"cache_size" validate:"min=16777216" doc:"Disk space for this host's build caches. The least recently used are removed first; caches in use are kept."`
+	CacheSize Size          `yaml:"cache_size" validate:"min=16777216" doc:"Maximum disk space for this host's build caches. The least recently used caches are removed first; caches in use are kept."`
 }
 
 // Approval configures approvals by people.
@@ -74,13 +74,13 @@ type Intervention struct {
 
 // Findings are thresholds.
 type Findings struct {
-	MaxMajor  int `yaml:"max_major" repo:"lower" validate:"min=0,max=1000000" doc:"Maximum number of major findings. A run that exceeds it fails."`
-	MaxMedium int `yaml:"max_medium" repo:"lower" validate:"min=0,max=1000000" doc:"Maximum number of medium findings. A run that exceeds it gets a warning."`
+	MaxMajor  int `yaml:"max_major" repo:"lower" validate:"min=0,max=1000000" doc:"Maximum number of major findings. A run that exceeds this limit fails."`
+	MaxMedium int `yaml:"max_medium" repo:"lower" validate:"min=0,max=1000000" doc:"Maximum number of medium findings. A run that exceeds this limit gets a warning."`
 }
 
 // Git configures how changes are committed and where they are pushed.
 type Git struct {
-	BranchPrefix  string        `yaml:"branch_prefix" repo:"yes" validate:"refprefix" doc:"Prefix of release branch names, before the run's ID."`
+	BranchPrefix  string        `yaml:"branch_prefix" repo:"yes" validate:"refprefix" doc:"Prefix of release branch names. The run's ID follows it."`
 	Push          bool          `yaml:"push" doc:"Push release branches to the remote."`
 	Remote        string        `yaml:"remote" secret:"true" doc:"Name or URL of the remote to push to. Empty: the remote that the repository was cloned from."`
 	AuthorName    string        `yaml:"author_name" repo:"yes" validate:"required,person" doc:"Author and committer name for commits."`
@@ -90,5 +90,5 @@ type Git struct {
 	LinkedFolders []string      `yaml:"linked_folders" validate:"max=100,dive,required" doc:"Directories on this host in which repositories may store data outside their own directories: borrowed objects (git clone --reference) and separate git directories (git init --separate-git-dir)." example:"[/srv/git]"`
 	Protected     []string      `yaml:"protected" validate:"max=100,dive,glob" doc:"Patterns for files, such as CI configuration, that determine what runs with other people's permissions after a push. A release that changes such a file is pushed only after a named person approves it. Case is ignored." example:"[\".github/**\", deploy/**]"`
 	Stay          time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run continues to watch its branch after the release, to fix problems reported by failing checks or review comments (rgpt run check). 0: the run ends with the release."`
-	MaxRepairs    int           `yaml:"max_repairs" repo:"lower" validate:"min=0,max=100" doc:"Maximum number of repairs to a branch after the release, across all runs. If more are needed, a person is asked."`
+	MaxRepairs    int           `yaml:"max_repairs" repo:"lower" validate:"min=0,max=100" doc:"Maximum number of repairs to a branch after the release, across all runs. If more repairs are needed, a person is asked."`
 }

@@ -9,13 +9,13 @@ const LongestModelCall = time.Hour
 type Models struct {
 	Default         Choice              `yaml:"default" doc:"Model for every agent without an entry in models.phases. Not set: rgpt dev uses its scripted model."`
 	Phases          map[string]Choice   `yaml:"phases" repo:"models" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent: planner, builder, tester, releaser, analyzer, repair, alpha, beta, gamma. alpha, beta and gamma use the planner's model by default. The models for tester, releaser and analyzer are not used yet." example:"{planner: {provider: openai, model: gpt-5}}"`
-	Fallback        []Choice            `yaml:"fallback" validate:"max=20,dive" doc:"Models that self-heal switches to, in order, when a model or its provider fails. After these, it tries the other agents' models." example:"[{provider: openrouter, model: some/model}]"`
+	Fallback        []Choice            `yaml:"fallback" validate:"max=20,dive" doc:"Models that self-heal switches to, in order, when a model or its provider fails. After these, self-heal tries the other agents' models." example:"[{provider: openrouter, model: some/model}]"`
 	Timeout         time.Duration       `yaml:"timeout" validate:"min=1s,max=1h" doc:"Maximum duration of one model call."`
-	IdleTimeout     time.Duration       `yaml:"idle_timeout" validate:"min=1s,max=1h" doc:"Maximum time without data from the provider during a call, including the wait for the first data. After that, the call is cancelled and retried."`
+	IdleTimeout     time.Duration       `yaml:"idle_timeout" validate:"min=1s,max=1h" doc:"Maximum time without data from the provider during a call, including the initial wait. After that, the call is cancelled and retried."`
 	MaxOutputTokens int                 `yaml:"max_output_tokens" validate:"min=256,max=1000000" doc:"Maximum number of output tokens to request from the model."`
 	Budgets         Budgets             `yaml:"budgets" doc:"Limits across all runs in this installation."`
 	Providers       map[string]Provider `yaml:"providers" validate:"max=100,dive,keys,name,endkeys" doc:"Providers, each under a name of your choice."`
-	Catalogue       []CatalogueEntry    `yaml:"catalogue" validate:"max=1000,dive" doc:"Model properties. They override the built-in catalogue." example:"[{provider: openai, model: my-model, context_window: 200000, max_output: 32000, price_in: 1.25, price_out: 10}]"`
+	Catalogue       []CatalogueEntry    `yaml:"catalogue" validate:"max=1000,dive" doc:"Model properties that override the built-in catalogue." example:"[{provider: openai, model: my-model, context_window: 200000, max_output: 32000, price_in: 1.25, price_out: 10}]"`
 }
 
 // Choice names a model.
@@ -38,7 +38,7 @@ type Provider struct {
 	Kind          string            `yaml:"kind" validate:"required,oneof=openai openrouter anthropic gemini ollama compatible scripted" doc:"Provider kind. compatible: any endpoint with an OpenAI-compatible API."`
 	BaseURL       string            `yaml:"base_url" secret:"true" validate:"omitempty,httpurl" doc:"API URL. Empty: the public URL for this kind of provider."`
 	APIKeyEnv     string            `yaml:"api_key_env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable that contains the API key."`
-	APIKeyFile    string            `yaml:"api_key_file" doc:"File that contains the API key. It overrides api_key_env."`
+	APIKeyFile    string            `yaml:"api_key_file" doc:"File that contains the API key. Overrides api_key_env."`
 	Timeout       time.Duration     `yaml:"timeout" validate:"min=0,max=1h" doc:"Maximum duration of one call. 0: the value of models.timeout."`
 	MaxConcurrent int               `yaml:"max_concurrent" default:"8" validate:"min=1,max=10000" doc:"Maximum number of concurrent calls per worker."`
 	Headers       map[string]string `yaml:"headers" secret:"true" validate:"max=50,dive,keys,headername,endkeys,headervalue" doc:"Additional HTTP headers to send." example:"{X-Title: RocketGPT}"`

@@ -14,8 +14,8 @@ type Logging struct {
 	Format   string        `yaml:"format" validate:"oneof=auto json text" doc:"Log format. auto: text on a terminal, JSON elsewhere. Files are always JSON."`
 	Dir      string        `yaml:"dir" doc:"Directory for log files, one file per component. Empty: log to standard error."`
 	MaxSize  Size          `yaml:"max_size" validate:"min=1048576,max=1099511627776" doc:"Size at which a log file is rotated. Files are also rotated once a day."`
-	MaxAge   time.Duration `yaml:"max_age" validate:"min=24h" doc:"Age after which rotated files are removed, rounded up to whole days."`
-	MaxFiles int           `yaml:"max_files" validate:"min=1,max=10000" doc:"Number of rotated files to keep per component."`
+	MaxAge   time.Duration `yaml:"max_age" validate:"min=24h" doc:"Age, rounded up to whole days, after which rotated files are removed."`
+	MaxFiles int           `yaml:"max_files" validate:"min=1,max=10000" doc:"Maximum number of rotated files to keep per component."`
 }
 
 // Server configures the HTTP API and dashboard.
@@ -23,7 +23,7 @@ type Server struct {
 	Address           string        `yaml:"address" validate:"listen" doc:"Address and port to listen on. Port 0: any free port."`
 	ReadHeaderTimeout time.Duration `yaml:"read_header_timeout" validate:"min=100ms,max=1h" doc:"Maximum time to read a request's headers."`
 	ReadTimeout       time.Duration `yaml:"read_timeout" validate:"min=100ms,max=1h" doc:"Maximum time to read a whole request."`
-	RequestTimeout    time.Duration `yaml:"request_timeout" validate:"min=1s,max=1h" doc:"Maximum time to process a request and send the response. It does not apply to streams and downloads."`
+	RequestTimeout    time.Duration `yaml:"request_timeout" validate:"min=1s,max=1h" doc:"Maximum time to process a request and send the response. Does not apply to streams and downloads."`
 	IdleTimeout       time.Duration `yaml:"idle_timeout" validate:"min=100ms,max=24h" doc:"How long an idle connection is kept open."`
 	ShutdownTimeout   time.Duration `yaml:"shutdown_timeout" validate:"min=0,max=1h" doc:"How long open requests may take to finish when the server stops."`
 	AllowedHosts      []string      `yaml:"allowed_hosts" validate:"max=100,dive,host" doc:"Additional Host header values that the server accepts, such as a proxy's name. localhost and the names and addresses that the server listens on are always accepted." example:"[rgpt.example.com]"`
@@ -35,14 +35,14 @@ type Server struct {
 // Webhooks configures how events are sent to subscribers.
 type Webhooks struct {
 	AllowPrivate  bool          `yaml:"allow_private" doc:"Also deliver to private, loopback and link-local addresses. Enable this only if everyone who can register webhooks may access everything that the server can reach."`
-	Source        string        `yaml:"source" validate:"required,max=200,urisource" doc:"CloudEvents source attribute. Use a different one for each installation that sends to the same receiver."`
+	Source        string        `yaml:"source" validate:"required,max=200,urisource" doc:"CloudEvents source attribute. Use a different value for each installation that sends to the same receiver."`
 	Max           int           `yaml:"max_webhooks" validate:"min=1,max=1000" doc:"Maximum number of webhooks."`
 	Timeout       time.Duration `yaml:"timeout" validate:"min=100ms,max=5m" doc:"Maximum time for a receiver to respond."`
 	Attempts      int           `yaml:"attempts" validate:"min=1,max=100" doc:"Maximum number of attempts per delivery. With the default waits, all attempts together take about a day."`
 	FirstWait     time.Duration `yaml:"first_wait" validate:"min=10ms,max=1h" doc:"Waiting time before the second attempt. Each subsequent wait is three times as long as the previous one, plus or minus 20%."`
 	LongestWait   time.Duration `yaml:"longest_wait" validate:"min=10ms,max=168h" doc:"Maximum wait between attempts, even if a receiver requests a longer one (Retry-After)."`
-	MaxConcurrent int           `yaml:"max_concurrent" validate:"min=2,max=1000" doc:"Maximum number of concurrent deliveries per server. At most half of them go to failing webhooks."`
-	MaxEach       int           `yaml:"max_concurrent_each" validate:"min=1,max=100" doc:"Maximum number of concurrent deliveries per webhook. A failing webhook is limited to one."`
+	MaxConcurrent int           `yaml:"max_concurrent" validate:"min=2,max=1000" doc:"Maximum number of concurrent deliveries per server. At most half of these deliveries go to failing webhooks."`
+	MaxEach       int           `yaml:"max_concurrent_each" validate:"min=1,max=100" doc:"Maximum number of concurrent deliveries per webhook. A failing webhook is limited to one delivery at a time."`
 	DisableAfter  time.Duration `yaml:"disable_after" validate:"min=1m,max=8760h" doc:"A webhook whose deliveries have all failed for this long is disabled."`
 	Retention     time.Duration `yaml:"retention" validate:"min=1h,max=8760h" doc:"How long the delivery log is kept."`
 }
@@ -68,10 +68,10 @@ type TemporalTLS struct {
 type Worker struct {
 	MaxConcurrentActivities    int           `yaml:"max_concurrent_activities" validate:"min=1,max=10000" doc:"Maximum number of concurrent activities per role."`
 	MaxConcurrentWorkflowTasks int           `yaml:"max_concurrent_workflow_tasks" validate:"min=2,max=10000" doc:"Maximum number of concurrent workflow tasks per role."`
-	CachedWorkflows            int           `yaml:"cached_workflows" validate:"min=0,max=100000" doc:"Number of workflows to keep in memory between tasks. 0: none; each task then replays the whole history, which is slow."`
-	StopTimeout                time.Duration `yaml:"stop_timeout" validate:"min=0,max=1h" doc:"How long activities may continue when the worker stops. The last third, at most 3s, is reserved for reporting unfinished activities to Temporal."`
+	CachedWorkflows            int           `yaml:"cached_workflows" validate:"min=0,max=100000" doc:"Maximum number of workflows to keep in memory between tasks. 0: none; each task then replays the whole history, which is slow."`
+	StopTimeout                time.Duration `yaml:"stop_timeout" validate:"min=0,max=1h" doc:"How long activities may continue when the worker stops. The last third of this time, at most 3s, is reserved for reporting unfinished activities to Temporal."`
 	LostAttempts               int           `yaml:"lost_attempts" validate:"min=1,max=1000" doc:"Maximum number of times that an activity may start without finishing (because it kills its worker or times out). After that, it is not retried, and a person is asked."`
-	MetricsAddress             string        `yaml:"metrics_address" validate:"omitempty,listen" doc:"Address and port for /metrics and /healthz. Empty: they are not served."`
+	MetricsAddress             string        `yaml:"metrics_address" validate:"omitempty,listen" doc:"Address and port for /metrics and /healthz. Empty: neither is served."`
 	Heartbeat                  time.Duration `yaml:"heartbeat" validate:"min=100ms,max=10m" doc:"How often the worker sends a heartbeat for its agents. An agent that misses three heartbeats is unhealthy."`
 	OfflineAfter               time.Duration `yaml:"offline_after" validate:"min=1s,max=24h" doc:"Time without a heartbeat after which an unhealthy agent is considered offline."`
 	AgentRetention             time.Duration `yaml:"agent_retention" validate:"min=1m,max=8760h" doc:"How long offline agents are kept in the list."`

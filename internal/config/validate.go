@@ -52,7 +52,7 @@ var forms = map[string]form{
 	"postgresurl": {"a URL such as postgres://user@host:5432/name", func(s string) bool { return isURL(s, "postgres", "postgresql") }},
 	"urisource":   {"a URI or path without spaces, such as /rgpt,", func(s string) bool { u, err := url.Parse(s); return err == nil && u.String() == s }},
 	"hostpattern": {"a host such as packages.example.com, *.example.com or example.com:8443", isHostPattern},
-	"privatehost": {"a name such as nexus.example.com, *.example.com or nexus.example.com:8443; hosts are reached by name, not by address", isPrivateHost},
+	"privatehost": {"a host name, not an address, such as nexus.example.com, *.example.com or nexus.example.com:8443", isPrivateHost},
 	"variable":    {"the name of an environment variable that does not affect which programs are loaded", isVariable},
 	"homepath":    {"a directory in the home directory, such as ~/.npm", func(s string) bool { _, ok := HomeFolder(s); return ok }},
 	"abspath":     {"an absolute path", filepath.IsAbs},

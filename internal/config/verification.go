@@ -17,7 +17,7 @@ type Verification struct {
 	Test          Check         `yaml:"test" repo:"yes" doc:"The check that runs the tests."`
 	Lint          Check         `yaml:"lint" repo:"yes" doc:"The check that runs the linters."`
 	Security      Check         `yaml:"security" repo:"yes" doc:"The check that scans for vulnerabilities."`
-	Custom        []CustomCheck `yaml:"custom" repo:"yes" validate:"max=50,dive" doc:"Additional checks. They run after all other checks, in the order listed." example:"[{name: licences, command: ./scripts/licences.sh}]"`
+	Custom        []CustomCheck `yaml:"custom" repo:"yes" validate:"max=50,dive" doc:"Additional checks. These run after all other checks, in the order listed." example:"[{name: licences, command: ./scripts/licences.sh}]"`
 }
 
 // Check configures one kind of check.

@@ -13,7 +13,7 @@ import (
 type Models struct {
 	Providers []ModelProvider                         `json:"providers"`
 	Agents    map[contract.Agent]contract.ModelChoice `json:"agents" doc:"each agent's model; alpha, beta and gamma are the pipeline agents"` // without agents that have no model
-	Settings  map[contract.Agent]string               `json:"settings" doc:"setting that each agent's model comes from, such as models.phases.planner"`
+	Settings  map[contract.Agent]string               `json:"settings" doc:"setting that determines each agent's model, such as models.phases.planner"`
 	Catalogue model.Catalogue                         `json:"catalogue"`
 	Unset     string                                  `json:"unset,omitempty" doc:"why some agents have no model"`
 }

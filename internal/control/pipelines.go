@@ -235,7 +235,7 @@ type Continuation struct {
 	contract.PipelineCommand
 }
 
-// Continue continues a pipeline that has reported its opening work. If sent before the report, the
+// Continue continues a pipeline that has reported its opening turns. If sent before the report, the
 // command takes effect when the report is ready.
 func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (contract.PipelineAck, error) {
 	if err := (Spawning{Mode: c.Mode, Model: c.Model}).checkModels(); err != nil {

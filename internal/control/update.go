@@ -53,7 +53,7 @@ var errSentWithoutAnswer = errors.New("sent without waiting for a response")
 
 // sentWithoutAnswer returns the message for people about such a command.
 func sentWithoutAnswer(name string) string {
-	return "has reached Temporal's limit on commands per workflow, so " + name + " was sent without waiting for a response; the result will appear in the events"
+	return "has reached Temporal's limit on updates per workflow, so " + name + " was sent without waiting for a response; the result will appear in the events"
 }
 
 // tooManyUpdates reports whether Temporal rejected an update because a workflow has received too

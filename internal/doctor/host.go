@@ -156,7 +156,7 @@ func features(all []sandbox.Feature, status Status) []Result {
 			if f.By == "watchdog" && f.Fix != "" {
 				out = append(out, Result{
 					Check: "sandbox: " + f.Name, Status: Warn, Remedy: f.Fix,
-					Message: "commands are stopped only after they exceed a limit that the kernel could enforce directly: " + f.Detail,
+					Message: "commands are stopped only after they exceed this limit, although the kernel could enforce it directly: " + f.Detail,
 				})
 			}
 			continue

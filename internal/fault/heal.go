@@ -79,12 +79,12 @@ var adviceByClass = map[contract.Class]string{
 	contract.ClassLogic:     "state in the reason how the plan should differ, then retry",
 	contract.ClassConfig:    "fix the configuration or the environment, then retry",
 	contract.ClassSafety:    "review the agent's actions; if the goal requires the rejected action, perform it manually; otherwise give up",
-	contract.ClassHuman:     "fix the goal or the repository, then retry, or reject to give up",
+	contract.ClassHuman:     "fix the goal or the repository and retry, or give up",
 }
 
 // adviceByCode is the advice for codes that are more specific than their class.
 var adviceByCode = map[contract.Code]string{
-	contract.CodeRefusal:         "retry with a reason that rewords the request so that the model does not decline it, or switch to another model (rgpt run switch-model)",
+	contract.CodeRefusal:         "rephrase the request in a way that the model accepts and retry with it as the reason, or switch to another model (rgpt run switch-model)",
 	contract.CodeTruncated:       "switch to a model that allows longer responses (rgpt run switch-model), or state in the reason how to split the request, then retry",
 	contract.CodeContextOverflow: "switch to a model with a larger context window (rgpt run switch-model), or state in the reason which files need not be read, then retry",
 	contract.CodeModelNotFound:   "switch to a model that its provider offers (rgpt models, rgpt run switch-model), then retry",

@@ -18,7 +18,7 @@ var (
 	agentsByHealth  = prometheus.NewDesc("rgpt_agents", "Worker agents, by role and health.", []string{"role", "health"}, nil)
 	unfinishedRuns  = prometheus.NewDesc("rgpt_runs_unfinished", "Runs that have not ended, by status.", []string{"status"}, nil)
 	openPipelines   = prometheus.NewDesc("rgpt_pipelines_unfinished", "Pipelines that have not ended, by status.", []string{"status"}, nil)
-	waitPipelines   = prometheus.NewDesc("rgpt_pipelines_waiting", "Pipelines that a person has to continue.", nil, nil)
+	waitPipelines   = prometheus.NewDesc("rgpt_pipelines_waiting", "Pipelines waiting for a person to continue them.", nil, nil)
 	interventions   = prometheus.NewDesc("rgpt_interventions_open", "Questions that need a person's answer.", nil, nil)
 )
 

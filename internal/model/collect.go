@@ -34,7 +34,7 @@ type providerError struct{ body []byte }
 
 func (e *providerError) Error() string { return "the provider reported an error in its response" }
 
-// malformedError is a response that is not valid JSON for the protocol.
+// malformedError is a response that does not match the API's JSON format.
 type malformedError struct{ err error }
 
 func (e *malformedError) Error() string { return e.err.Error() }

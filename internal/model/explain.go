@@ -36,7 +36,7 @@ func (x *call) explain(ctx context.Context, err error) *fault.Error {
 	case ctx.Err() != nil:
 		return x.explainEnd(ctx, err)
 	case errors.As(err, &malformed):
-		return fault.Wrap(x.scrub.cause(malformed.err), contract.ClassLLM, contract.CodeInvalidOutput, "%s: the response is not valid JSON for the protocol", x.who())
+		return fault.Wrap(x.scrub.cause(malformed.err), contract.ClassLLM, contract.CodeInvalidOutput, "%s: the response does not match the API's JSON format", x.who())
 	default:
 		return fault.Wrap(x.scrub.cause(err), contract.ClassInfra, contract.CodeUnavailable,
 			"%s: the provider is unreachable or closed the connection", x.who())

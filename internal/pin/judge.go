@@ -157,7 +157,7 @@ func (j *judge) judgeFile(p pair, m *matcher) {
 		if !f.Exists {
 			kind, what = Deleted, "deleted"
 		}
-		j.report(kind, "", f.Path, 0, "%s is %s; its tests are unknown because it was not valid code: %s", testfile.Clean(f.Path), what, testfile.Clean(p.before.Broken))
+		j.report(kind, "", f.Path, 0, "%s was %s; its tests are unknown because it was not valid code: %s", testfile.Clean(f.Path), what, testfile.Clean(p.before.Broken))
 		return
 	}
 	if p.after.Broken != "" && len(p.before.Tests()) > 0 {
@@ -211,7 +211,7 @@ func (j *judge) judgeTest(p pair, b *testfile.Unit, m *matcher) {
 		return
 	}
 	if p.file.Exists && p.file.RenamedFrom != p.file.Path && !runs(p.file.Path) {
-		j.report(RenamedAway, b.Name, p.file.Path, 0, "%s was in %s, which is now %s, a file that test runs ignore",
+		j.report(RenamedAway, b.Name, p.file.Path, 0, "%s was in %s, which was renamed to %s, so test runs ignore it",
 			name, testfile.Clean(p.file.RenamedFrom), testfile.Clean(p.file.Path))
 		return
 	}

@@ -31,7 +31,7 @@ var instructions = map[contract.HealAction]string{
 	contract.HealRegenerate: "Start over instead of repeating that response. Constraints: use only tools, files and steps that exist; " +
 		"keep the response short enough to be complete; respond in the required format and with nothing else.",
 	contract.HealCompactContext: "You are given less context than before; omissions are marked. Read only the parts of files that you need, and respond briefly.",
-	contract.HealStricterSchema: "The schema is now enforced strictly: every required field, no other field, and exactly the types and " +
+	contract.HealStricterSchema: "The schema is now enforced strictly: include every required field and no other fields, and use exactly the types and " +
 		"enumerations that it specifies.",
 	contract.HealLowerTemperature: "Respond as plainly and predictably as you can.",
 	contract.HealSaferModel:       "Another model failed at this. Do exactly what was asked, in the simplest way.",

@@ -98,7 +98,7 @@ func parsePattern(text string) (p hostPattern, err error) {
 		return p, err
 	}
 	if p.name == "localhost" || strings.HasSuffix(p.name, ".localhost") {
-		return p, fmt.Errorf("is this machine itself, which the proxy always blocks")
+		return p, fmt.Errorf("refers to this machine, which the proxy always blocks")
 	}
 	if p.wild {
 		err = wildcardName(p.name)
@@ -161,7 +161,7 @@ func asciiName(host string) (string, error) {
 	labels := strings.Split(name, ".")
 	for _, label := range labels {
 		if !validLabel(label) {
-			return "", fmt.Errorf("is not a valid host name; expected parts of letters, digits, - and _, separated by dots")
+			return "", fmt.Errorf("is not a valid host name; expected labels made up of letters, digits, - and _, separated by dots")
 		}
 	}
 	// Some libraries read a name that ends in a number as an address, in forms such as 127.1,

@@ -67,8 +67,8 @@ func TestPatternsThatMeanTooMuchOrNothingAreRefused(t *testing.T) {
 		"127.1":               "is neither a name nor a complete address",
 		"2130706433":          "is neither a name nor a complete address",
 		"0x7f000001":          "is neither a name nor a complete address",
-		"localhost":           "is this machine itself",
-		"api.localhost:3000":  "is this machine itself",
+		"localhost":           "refers to this machine",
+		"api.localhost:3000":  "refers to this machine",
 	} {
 		_, err := ParseHosts([]string{"example.org", pattern})
 		require.ErrorContains(t, err, says, pattern)

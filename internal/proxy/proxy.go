@@ -220,7 +220,7 @@ func parseCredential(c Credential) (s secret, err error) {
 		return s, err
 	}
 	if s.hosts = (Hosts{host}); host.wild {
-		return s, fmt.Errorf("expected one host; otherwise, the owners of other subdomains would also receive the credential")
+		return s, fmt.Errorf("expected one host; with a wildcard, the owner of any matching subdomain would receive the credential")
 	}
 	s.header, s.value = http.CanonicalHeaderKey(c.Header), strings.TrimSpace(c.Value)
 	switch {

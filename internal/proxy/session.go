@@ -298,7 +298,7 @@ func (x *exchange) address() string {
 func (x *exchange) check(w http.ResponseWriter) bool {
 	switch {
 	case !x.session.hosts.Allows(x.record.Host, x.record.Port):
-		x.refuse(w, "it is not one of the hosts that this command may reach", true)
+		x.refuse(w, "this command is not allowed to reach this host", true)
 	case x.session.overByteLimit():
 		x.refuse(w, x.session.limitReached(), false)
 	default:

@@ -265,7 +265,7 @@ func (p *Process) judge(report string) error {
 		return nil
 	}
 	if pid, err := strconv.Atoi(values["Pid"]); err != nil || pid > 100 {
-		return fmt.Errorf("the self-test found process ID %q instead of one from 1 to 100", values["Pid"])
+		return fmt.Errorf("the self-test ran with process ID %q; expected a number from 1 to 100", values["Pid"])
 	}
 	for _, name := range interfaces {
 		if strings.HasSuffix(name, ":") && name != "lo:" {
@@ -332,7 +332,7 @@ func (p *Process) limitFeatures(cgroupErr error) []Feature {
 	processes := Feature{Name: "number of processes", Available: true, Required: true, By: "rlimit"}
 	if (unix.Geteuid() == 0 && !p.mapUsers) || !processLimitIsPerSandbox() {
 		processes.By = "watchdog"
-		processes.Detail = "checked every " + quickTick.String() + "; the kernel does not limit root"
+		processes.Detail = "checked every " + quickTick.String() + "; the kernel does not enforce this limit for root"
 	}
 	return []Feature{
 		{Name: "memory", Available: true, Required: true, By: "watchdog",

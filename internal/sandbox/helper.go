@@ -175,7 +175,7 @@ func runDrop() error {
 		return err
 	}
 	err := unix.Exec("/proc/self/exe", []string{"sandbox", helperArg, stageInit}, []string{})
-	return fmt.Errorf("start stage init: %w", err)
+	return fmt.Errorf("start the init stage: %w", err)
 }
 
 func dieWithParent() error {

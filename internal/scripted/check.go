@@ -124,7 +124,7 @@ func (c *checker) reply(key string, d *replyDoc) reply {
 		}
 	}
 	if kinds != 1 {
-		c.add(key, "requires exactly one of json, text and tool_calls (text is allowed with tool_calls)")
+		c.add(key, "requires exactly one of json, text and tool_calls, except that text may accompany tool_calls")
 		return reply{}
 	}
 	var r reply

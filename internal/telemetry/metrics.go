@@ -47,7 +47,7 @@ var (
 	Heals = counter("rgpt_heals_total", "Self-heal actions, by failure class, action and result.", "class", "action", "result")
 	// Environments counts the environments of runs; result is kept (reused), made (created) or
 	// failed.
-	Environments = counter("rgpt_environments_total", "Environments that runs requested, by result: kept (already stored), made (built) or failed.", "result")
+	Environments = counter("rgpt_environments_total", "Environment requests, by result: kept (already stored), made (built) or failed.", "result")
 	// EnvironmentDuration is the time until a run's environment was ready, including waiting.
 	EnvironmentDuration = histogram("rgpt_environment_duration_seconds", "Time until a run's environment was ready, by result.",
 		[]float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1200}, "result")

@@ -82,7 +82,7 @@ func compilePattern(text string) (*regexp.Regexp, error) {
 	if err == nil {
 		var program *syntax.Prog
 		if program, err = syntax.Compile(tree.Simplify()); err == nil && len(program.Inst) > maxProgram {
-			return nil, refuse(contract.CodeInvalidOutput, "The pattern is too expensive: its repetitions, such as {1000}, make it too large. Use smaller ones, or * and +.")
+			return nil, refuse(contract.CodeInvalidOutput, "The pattern is too large because of repetitions such as {1000}. Use smaller counts, or * and +.")
 		}
 	}
 	if err != nil {

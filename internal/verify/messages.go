@@ -17,7 +17,7 @@ func brokenMessage(e *execution, r *run) string {
 	switch {
 	case e.Result.TimedOut:
 		limit, _ := r.timeout()
-		return fmt.Sprintf("`%s` was stopped at the check's time limit, %s", command, limit)
+		return fmt.Sprintf("`%s` was stopped at the check's time limit of %s", command, limit)
 	case e.Result.LimitExceeded != "":
 		return fmt.Sprintf("`%s` was stopped because it exceeded the limit of %s", command, e.Result.LimitExceeded)
 	case e.Result.Signal != "":

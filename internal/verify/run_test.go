@@ -138,7 +138,7 @@ func TestHowACommandEndedDecidesTheCode(t *testing.T) {
 		code    contract.Code
 		message string
 	}{
-		"time-out":  {sandbox.Result{ExitCode: 137, Signal: "killed", TimedOut: true}, contract.CodeTimeout, "`x` was stopped at the check's time limit, 50s"},
+		"time-out":  {sandbox.Result{ExitCode: 137, Signal: "killed", TimedOut: true}, contract.CodeTimeout, "`x` was stopped at the check's time limit of 50s"},
 		"memory":    {sandbox.Result{ExitCode: 137, Signal: "killed", LimitExceeded: sandbox.LimitMemory}, contract.CodeCommandCrashed, "exceeded the limit of memory"},
 		"signal":    {sandbox.Result{ExitCode: 139, Signal: "segmentation fault"}, contract.CodeCommandCrashed, "terminated by signal segmentation fault"},
 		"in shell":  {sandbox.Result{ExitCode: 134, Stderr: []byte("Aborted\n")}, contract.CodeCommandCrashed, "crashed: exit code 134, which indicates signal 6: Aborted"},

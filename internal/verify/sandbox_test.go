@@ -129,7 +129,7 @@ func TestATimeoutInTheSandboxIsReported(t *testing.T) {
 	env.Limits.Timeout = 2e9
 	o := runWith(t, checkout(t, nil), "build-configured", env)
 	require.Equal(t, contract.CodeTimeout, o.Code, "%+v", o)
-	require.Contains(t, o.Message, "the check's time limit, 2s")
+	require.Contains(t, o.Message, "the check's time limit of 2s")
 }
 
 func TestATestThatKillsItselfIsACrash(t *testing.T) {

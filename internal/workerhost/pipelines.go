@@ -150,6 +150,6 @@ func neverBegan(maker string, state enumspb.WorkflowExecutionStatus) (contract.P
 			how = "unknown to Temporal"
 		}
 		return contract.PipelineFailed, fault.New(contract.ClassInfra, contract.CodeWorkerLost,
-			"the pipeline never started: workflow %s, which created it, ended first (%s); spawn it again", maker, how).Failure
+			"the pipeline never started: workflow %s, which created it, ended first (%s); spawn the pipeline again", maker, how).Failure
 	}
 }

@@ -143,7 +143,7 @@ func (r *mirror) writeObject(kind string, idLength int, content []byte) (id stri
 
 // errNeedsGit reports that a request is not one of the plain cases handled in this process and
 // requires the git program.
-var errNeedsGit = errors.New("this requires the git program")
+var errNeedsGit = errors.New("the git program is required")
 
 const (
 	// maxObjectBytes limits the objects that are read into memory here; git streams larger ones.
@@ -194,7 +194,7 @@ func readLoose(path, kind string) ([]byte, error) {
 	}
 	header, content, _ := bytes.Cut(object, []byte{0})
 	if string(header) != kind+" "+strconv.Itoa(len(content)) {
-		return nil, errors.New("it has the wrong type, is larger than the read limit, or is damaged")
+		return nil, errors.New("the object has the wrong type, is larger than the read limit, or is damaged")
 	}
 	return content, nil
 }
@@ -256,7 +256,7 @@ func readPacked(store *filesystem.ObjectStorage, kind, id string) ([]byte, error
 		return nil, err
 	}
 	if size > maxObjectBytes {
-		return nil, fmt.Errorf("%w: it is %d bytes long", errNeedsGit, size)
+		return nil, fmt.Errorf("%w: the object is %d bytes long", errNeedsGit, size)
 	}
 	object, err := store.EncodedObject(plumbing.AnyObject, hash)
 	if err != nil {

@@ -311,7 +311,7 @@ func (r *mirror) explainPush(ctx context.Context, err error, to source, commit, 
 			return nil
 		}
 		if strings.Contains(ge.stderr, "checked out") {
-			return branchConflict(to, ref, "is checked out in a work tree, whose files would not be updated (check out another branch there)")
+			return branchConflict(to, ref, "is checked out in a work tree that a push would not update (check out another branch there)")
 		}
 		return branchConflict(to, ref, "is already at commit "+there)
 	}

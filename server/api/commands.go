@@ -140,7 +140,7 @@ func (s *Server) replay(ctx context.Context, in *struct {
 	case o.Phase == "":
 		return nil, apitypes.BadRequest("phase: required")
 	case o.Step != "" && o.Phase != contract.PhaseBuilder:
-		return nil, apitypes.BadRequest("step: only the builder has steps; omit the phase")
+		return nil, apitypes.BadRequest("step: only the builder has steps; omit the phase or the step")
 	}
 	run, err := s.Store.Run(ctx, in.ID)
 	if err != nil {

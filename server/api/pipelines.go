@@ -60,8 +60,8 @@ func (s *Server) pipelineOperations(api huma.API) {
 	})
 	handle(s, api, post("/api/pipeline/errors/record", "record-pipeline-error", "Record an agent error"), s.recordPipelineError)
 	handle(s, api, post("/api/pipeline/models", "switch-pipeline-models", "Switch a pipeline's agents to another model, starting with their next turn"), s.switchModels)
-	handle(s, api, post("/api/pipeline/revoke", "revoke-agent", "Remove an agent from a pipeline; the others continue"), s.revokeMember)
-	handle(s, api, post("/api/pipeline/failure-context", "failure-context", "Get the failure context of a pipeline, or add a note to it"), s.failureContext)
+	handle(s, api, post("/api/pipeline/revoke", "revoke-agent", "Remove an agent from a pipeline; the other agents continue"), s.revokeMember)
+	handle(s, api, post("/api/pipeline/failure-context", "failure-context", "Get a pipeline's failure context, optionally adding a note to it"), s.failureContext)
 }
 
 // pipelines returns the operations on pipelines.

@@ -57,7 +57,7 @@ func (s *Server) runOperations(api huma.API) {
 		d, err := s.Views.RecentDetails(ctx, in.ID, 1)
 		return answered(apitypes.Interventions{Interventions: store.NotNil(d.Interventions)}, err)
 	})
-	handle(s, api, get("/api/runs/{id}/diff/{other}", "diff-runs", "Compare two runs, or two attempts of one run, with regressions first"), s.diffRuns)
+	handle(s, api, get("/api/runs/{id}/diff/{other}", "diff-runs", "Compare two runs, or two attempts of one run, listing regressions first"), s.diffRuns)
 	handle(s, api, get("/api/runs/{id}/timing", "get-timing", "Show how a run spent its time"), func(ctx context.Context, in *OfRun) (*body[control.Timing], error) {
 		return answered(s.Runs.Timing(ctx, in.ID))
 	})

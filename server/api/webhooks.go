@@ -119,7 +119,7 @@ func (s *Server) listDeliveries(ctx context.Context, in *struct {
 	OfWebhook
 	Status string `query:"status" enum:"pending,sending,delivered,failed" doc:"only deliveries with this status"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"maximum number of results"`
-	Before int64  `query:"before" minimum:"0" doc:"only deliveries with an ID lower than this one; cursor takes precedence"`
+	Before int64  `query:"before" minimum:"0" doc:"only deliveries with a lower ID than this; cursor takes precedence"`
 	Cursor string `query:"cursor" doc:"value of next from the previous page"`
 }) (*body[deliveryList], error) {
 	from, err := param.ReadCursor[deliveryPlace](in.Cursor)

@@ -69,7 +69,7 @@ func (s *idempotency) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !owned {
 		w.Header().Set("Retry-After", keyRetryAfter)
-		s.fail(w, r, apitypes.Problem{Title: "The same request is already in progress", Status: http.StatusConflict, Detail: "Retry shortly to get its response.", Code: store.CodeConflict})
+		s.fail(w, r, apitypes.Problem{Title: "The same request is already in progress", Status: http.StatusConflict, Detail: "Retry shortly to get the response.", Code: store.CodeConflict})
 		return
 	}
 	s.serveOnce(w, r, key)

@@ -248,7 +248,7 @@ func (s *Server) patchSection(ctx context.Context, before, after string) ([]ui.S
 	if files == 0 {
 		return nil, nil
 	}
-	section := ui.Section{Title: "Change", Text: ui.Cut(changed.String(), shownPatch), Patch: true, Open: true, Note: "All changes since the run's base commit, for each file changed here."}
+	section := ui.Section{Title: "Change", Text: ui.Cut(changed.String(), shownPatch), Patch: true, Open: true, Note: "For each file changed here, all changes since the run's base commit are shown."}
 	if changed.Len() > shownPatch {
 		section.Note += fmt.Sprintf(" Truncated: only the beginning of this %s patch is shown.", ui.Size(int64(changed.Len())))
 	}

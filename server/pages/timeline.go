@@ -91,7 +91,7 @@ func timelineQuery(run int64, v url.Values) (q ui.TimelineQuery, err error) {
 		return q, err
 	}
 	if q.To < q.From || q.From < 0 {
-		return q, apitypes.BadRequest("from and to: must be milliseconds since the run began, and \"from\" must not exceed \"to\"")
+		return q, apitypes.BadRequest("from and to: must be times in milliseconds since the run began, and \"from\" must not exceed \"to\"")
 	}
 	return q, nil
 }
@@ -102,7 +102,7 @@ func milliseconds(name, text string) (time.Duration, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > maxSpan.Milliseconds() {
-		return 0, apitypes.BadRequest(name + ": must be a number of milliseconds since the run began")
+		return 0, apitypes.BadRequest(name + ": must be a time in milliseconds since the run began")
 	}
 	return time.Duration(n) * time.Millisecond, nil
 }

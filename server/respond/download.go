@@ -27,7 +27,7 @@ func (res *Responder) Download(w http.ResponseWriter, r *http.Request, files *ar
 		return nil
 	}
 	if _, err := io.Copy(middleware.LiftTimeout(w, r, res.Log), content); err != nil {
-		res.Log.Info("A download was only partly sent", "run", a.RunID, "artifact", a.Name, "error", err)
+		res.Log.Info("Only part of a download was sent", "run", a.RunID, "artifact", a.Name, "error", err)
 	}
 	return nil
 }

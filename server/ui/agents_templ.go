@@ -278,7 +278,7 @@ func Agents(p AgentsPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<table class=\"table rows\"><caption class=\"sr\">Task queues by role</caption> <thead><tr><th>Role</th><th>Queue</th><th class=\"num\">Workers</th><th class=\"num\">Waiting</th><th class=\"num\">Oldest wait</th><th class=\"num\">Added / s</th><th class=\"num\">Started / s</th><th class=\"grow\">Backlog</th></tr></thead> <tbody>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<table class=\"table rows\"><caption class=\"sr\">Task queues by role</caption> <thead><tr><th>Role</th><th>Queue</th><th class=\"num\">Workers</th><th class=\"num\">Waiting</th><th class=\"num\">Longest wait</th><th class=\"num\">Added/s</th><th class=\"num\">Started/s</th><th class=\"grow\">Backlog</th></tr></thead> <tbody>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -390,7 +390,7 @@ func askPlan(a Ask) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = reject(a, "Reject", fmt.Sprintf("Reject this plan? Run %d will fail; if you resume it, the planner will write a new plan based on your reason.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = reject(a, "Reject", fmt.Sprintf("Reject this plan? Run %d will fail; if you resume it, the planner will use your reason to write a new plan.", a.Run.ID)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

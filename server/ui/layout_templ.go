@@ -447,7 +447,7 @@ func keysDialog() templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = key("a", "Approve the run's request (with confirmation), or continue a pipeline").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = key("a", "Approve a run's request (with confirmation), or continue a pipeline").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -363,7 +363,7 @@ func gammaWhy(r contract.GammaReason, s contract.DeliberationSettings) string {
 	case contract.GammaSuccess:
 		return "ALPHA and BETA finished, and their agreement needed a review"
 	case contract.GammaRecovery:
-		return "an earlier attempt failed, so GAMMA joined at the start"
+		return "at the start, because an earlier attempt had failed"
 	case contract.GammaForced:
 		return "requested when the pipeline was spawned"
 	}
@@ -409,7 +409,7 @@ func abortWords(p store.Pipeline) string {
 	return ""
 }
 
-// openingWords describes the members' progress in the opening work.
+// openingWords describes the members' progress in the opening turns.
 func openingWords(p store.Pipeline) string {
 	var ready, late, gone []string
 	for _, who := range voters(nil) {
@@ -427,9 +427,9 @@ func openingWords(p store.Pipeline) string {
 	var words []string
 	switch len(ready) {
 	case 1:
-		words = append(words, ready[0]+" has finished its opening work.")
+		words = append(words, ready[0]+" has finished its opening turn.")
 	case 2:
-		words = append(words, "ALPHA and BETA have each finished their opening work.")
+		words = append(words, "ALPHA and BETA have each finished their opening turns.")
 	}
 	if len(late) > 0 {
 		words = append(words, strings.Join(late, " and ")+" took too long; late results still count.")

@@ -201,7 +201,7 @@ func Pipelines(p PipelinesPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = Empty("users", "All deliberations appear here. In each, ALPHA proposes, BETA evaluates, GAMMA mediates when needed, and the consensus is saved. Start the first one:", `rgpt pipeline spawn --objective "Choose a cache for sessions" --wait`).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Empty("users", "All deliberations appear here. In each, ALPHA proposes, BETA evaluates, GAMMA mediates when needed, and the consensus is saved. Start the first deliberation:", `rgpt pipeline spawn --objective "Choose a cache for sessions" --wait`).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -405,12 +405,12 @@ func replayChosen(p ReplayPage, point ReplayPoint) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else if p.Head.Run.StayingUntil != nil {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<p class=\"dim\">The run is watching its branch. Stop it before you replay it.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<p class=\"dim\">The run is watching its branch. Stop the run before you replay it.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "<p class=\"dim\">The run is in progress. Replay it after it has finished, or stop it first.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "<p class=\"dim\">The run is in progress. Wait for it to finish, or stop it, before you replay it.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -418,7 +418,7 @@ func (c *deliberationWriter) givesUp(status contract.PipelineStatus, why contrac
 		GammaSpawned: c.metrics.GammaSpawned, ErrorCount: c.refused, RecoveryHint: hint,
 	}
 	if c.failure == nil {
-		c.failure = fail(contract.ClassLogic, contract.CodeNoConsensus, "the deliberation found no consensus ("+reason+"): "+hint, "")
+		c.failure = fail(contract.ClassLogic, contract.CodeNoConsensus, "the deliberation reached no consensus ("+reason+"): "+hint, "")
 	}
 	if why != "" {
 		c.happened(contract.EventOrchestrationAborted, map[string]any{"reason": why})

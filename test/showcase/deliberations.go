@@ -352,7 +352,7 @@ func (f *dataset) mediates(t *runWriter) {
 	c.past(at)
 }
 
-// opens has both agents doing their opening work.
+// opens has both agents doing their opening turns.
 func (f *dataset) opens(t *runWriter) {
 	at := t.now
 	c := f.newDeliberation(t, contract.DeliberationTask{Objective: "Write down how we name things in events"}, nil)

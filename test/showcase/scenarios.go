@@ -248,7 +248,7 @@ func troubles(class contract.Class) (*contract.Failure, []healing) {
 			{action: contract.HealRerunStrict, cause: "exit status 137\nFATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory", message: "ran the step again with its inputs and outputs checked", took: 2 * time.Second},
 		}
 	case contract.ClassLogic:
-		return fail(class, contract.CodeMergeConflict, "the change from step step-002 conflicts in modules/state/main.tf with changes from steps that it does not depend on; make one step depend on the other", "CONFLICT (content): modules/state/main.tf"), []healing{
+		return fail(class, contract.CodeMergeConflict, "the change from step step-002 conflicts in modules/state/main.tf with changes from steps that are independent of it; add a dependency between these steps", "CONFLICT (content): modules/state/main.tf"), []healing{
 			{action: contract.HealRefineStep, step: "step-002", cause: "both steps rewrite the bucket's resource", message: "repeated step-002 on top of step-001", took: 2 * time.Second},
 			{action: contract.HealRefinePlan, cause: "both steps rewrite the bucket's resource", message: "made step-002 depend on step-001", back: contract.PhaseBuilder, took: 4 * time.Second},
 		}

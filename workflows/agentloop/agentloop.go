@@ -348,7 +348,7 @@ func (l *loop) recordOutcome(call contract.ToolCallRef, out contract.ToolOutcome
 		l.Violations++
 		if l.Violations > l.in.Settings.Agents.Violations {
 			return &fault.New(contract.ClassSafety, out.Code,
-				"the agent of step %s tried %d times to use tools or paths that are not allowed, most recently with %s", l.in.Step, l.Violations, call.Tool).Failure
+				"the agent of step %s tried %d times to use tools or paths that are not allowed; the last call was to %s", l.in.Step, l.Violations, call.Tool).Failure
 		}
 	}
 	most := l.in.Settings.Budget.LoopLimit
@@ -361,7 +361,7 @@ func (l *loop) recordOutcome(call contract.ToolCallRef, out contract.ToolOutcome
 	l.Repeats[out.Fingerprint]++
 	if n := l.Repeats[out.Fingerprint]; n >= most {
 		return &fault.New(contract.ClassLLM, contract.CodeLoop,
-			"the agent of step %s made the same %s call with the same result %d times (execution.step.loop_limit)", l.in.Step, call.Tool, n).Failure
+			"the agent of step %s made the same %s call %d times with the same result (execution.step.loop_limit)", l.in.Step, call.Tool, n).Failure
 	}
 	return nil
 }

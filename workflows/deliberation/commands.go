@@ -188,7 +188,7 @@ func (d *deliberation) applyContinue(_ workflow.Context, c contract.PipelineComm
 	}
 	d.SwitchModels(c.Models)
 	if d.Status != contract.PipelineReport {
-		return "will continue once the opening work is reported"
+		return "will continue once the opening turns are reported"
 	}
 	return "continues"
 }

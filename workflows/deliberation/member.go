@@ -80,7 +80,7 @@ func (m *member) next(ctx workflow.Context) (contract.Turn, *contract.Failure) {
 		selector.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
 		selector.Select(ctx)
 		if turn.Number > 0 && !m.isOwn(turn) {
-			m.log.Warn("Dropped a turn of another deliberation", "turn", turn.Number)
+			m.log.Warn("Dropped a turn that belongs to another deliberation", "turn", turn.Number)
 		}
 	}
 	return turn, nil

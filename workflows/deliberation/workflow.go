@@ -128,7 +128,7 @@ func (d *deliberation) recordCancel(ctx workflow.Context) {
 	}
 }
 
-// open spawns the members and waits for their opening work.
+// open spawns the members and waits for their opening turns.
 func (d *deliberation) open(ctx workflow.Context) (*state.Outcome, error) {
 	for _, m := range state.Peers() {
 		d.spawn(ctx, m, "")
@@ -146,7 +146,7 @@ func (d *deliberation) reportBack(ctx workflow.Context) (*state.Outcome, error) 
 		waiting = contract.UpdateContinue
 	}
 	d.become(ctx, contract.PipelineReport, waiting)
-	d.AddReport(contract.ReportCheckpoint, d.Status, "after the opening work: "+d.Summary(), workflow.Now(ctx))
+	d.AddReport(contract.ReportCheckpoint, d.Status, "after the opening turns: "+d.Summary(), workflow.Now(ctx))
 	if waiting == "" {
 		return nil, nil
 	}
@@ -327,7 +327,7 @@ func (d *deliberation) giveUp(ctx workflow.Context, out *state.Outcome) {
 	d.Ending.AbortReason = out.Abort
 	d.Ending.Failure = out.Failure
 	if d.Ending.Failure == nil {
-		d.Ending.Failure = &fault.New(contract.ClassLogic, contract.CodeNoConsensus, "the deliberation found no consensus (%s): %s", reason, d.RecoveryHint(reason)).Failure
+		d.Ending.Failure = &fault.New(contract.ClassLogic, contract.CodeNoConsensus, "the deliberation reached no consensus (%s): %s", reason, d.RecoveryHint(reason)).Failure
 	}
 	if out.Abort != "" {
 		d.AddEvent(contract.EventOrchestrationAborted, map[string]any{"abort_reason": out.Abort, "iteration": d.Metrics.Iterations})

@@ -195,7 +195,7 @@ func (r *run) notApproved(a *approval) *contract.Failure {
 // adviceNotApproved returns the next steps for a run that was not approved.
 func (r *run) adviceNotApproved(kind string) string {
 	if kind == contract.ApprovalPlan {
-		return fmt.Sprintf("to get a new plan to approve: rgpt run resume %d; for a different goal, or to use your own plan, start a new run", r.in.RunID)
+		return fmt.Sprintf("to get a new plan to approve: rgpt run resume %d; for a different goal or your own plan, start a new run", r.in.RunID)
 	}
 	return fmt.Sprintf("to test again and request approval again: rgpt run resume %d; to build or plan again: rgpt run replay %d --phase builder (or planner)",
 		r.in.RunID, r.in.RunID)

@@ -125,7 +125,7 @@ func (r *run) outdated(m contract.CheckMessage) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("it is for commit %.12s, but the released commit is %.12s", m.Commit, r.Commit)
+	return fmt.Sprintf("the message is for commit %.12s, but the released commit is %.12s", m.Commit, r.Commit)
 }
 
 // fixCheck heals what a message reports as a failure of the tester, verifies the fix
@@ -141,7 +141,7 @@ func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.
 		return r.failureOf(err)
 	case taken.AcceptedBefore:
 		r.Watch.CheckName = ""
-		r.ignore(ctx, m, contract.EventCheckIgnored, "it was received before the run was replayed or resumed")
+		r.ignore(ctx, m, contract.EventCheckIgnored, "the message was received before the run was replayed or resumed")
 		return nil
 	case taken.ID == 0:
 		r.Watch.CheckName = ""
@@ -196,9 +196,9 @@ func (r *run) actionAfter(a *approval, failure *contract.Failure) contract.HealA
 // leaves the run done; a problem that could not be fixed makes it failed, because the branch does
 // not meet the goal.
 func (r *run) endWatch(ctx workflow.Context, failure *contract.Failure) (*contract.Failure, []contract.EventDraft) {
-	reason := "its time is up"
+	reason := "the time limit for watching the branch was reached"
 	if historyFull(ctx) {
-		reason = "it received more messages than its history can hold; replay it or start another run to keep watching"
+		reason = "the run received more messages than its history can hold; replay the run or start another to keep watching the branch"
 	}
 	var events []contract.EventDraft
 	switch {

@@ -109,7 +109,7 @@ func noConsensus(result contract.DeliberationResult) error {
 		why = string(result.AbortReason)
 	}
 	return fault.New(contract.ClassLogic, contract.CodeNoConsensus,
-		"the deliberation about the plan found no consensus in %d attempts (%s; the last is pipeline %d); see rgpt pipeline status %d",
+		"the deliberation about the plan reached no consensus in %d attempts (%s; the last is pipeline %d); see rgpt pipeline status %d",
 		result.Attempts, why, result.PipelineID, result.PipelineID)
 }
 

@@ -70,7 +70,7 @@ func (r *run) askAnyway(p contract.Phase, failure *contract.Failure, asked contr
 		return d
 	}
 	d.Ask = fault.QuestionAbout(p, r.Failed.Step, failure)
-	d.Ask.Reason += "; and the heal failed: " + d.Failed
+	d.Ask.Reason += "; the heal also failed: " + d.Failed
 	d.Failed = ""
 	return d
 }

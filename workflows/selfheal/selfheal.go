@@ -320,7 +320,7 @@ var actionMessages = map[contract.HealAction]string{
 	contract.HealCorrectJSON:      "tries again; the model is shown its unusable response and the errors in it",
 	contract.HealRegenerate:       "tries again, with constraints derived from the failure",
 	contract.HealRefineStep:       "tries the step again; the model is shown what was wrong with it",
-	contract.HealPolicyCorrection: "tries again, with a reminder of the broken rules, which still apply",
+	contract.HealPolicyCorrection: "tries again, with a reminder of the rules that the agent broke",
 }
 
 // changed records what an action changed.

@@ -40,7 +40,7 @@ func compareRunnerSettings(c *buildfiles.Change) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(after.flags)) {
 		if !before.flags[key] {
-			c.Exclude(key, key+": some runs that should fail pass now")
+			c.Exclude(key, key+": runs that should fail may now pass")
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(exclusions)) {

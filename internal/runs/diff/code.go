@@ -189,7 +189,7 @@ func parsePatch(patch []byte) (map[string]*touch, error) {
 		return nil, err
 	}
 	if len(files) == 0 && len(bytes.TrimSpace(patch)) > 0 {
-		return nil, fmt.Errorf("it contains no files")
+		return nil, fmt.Errorf("no files found")
 	}
 	out := make(map[string]*touch, len(files))
 	for _, f := range files {

@@ -49,7 +49,7 @@ func Fork(ctx context.Context, st *store.Store, o ForkRequest) (store.NewRun, er
 	for _, id := range plan.Requires(o.Step) {
 		c, ok := done[id]
 		if !ok {
-			return store.NewRun{}, forbidden("step %s of run %d needs step %s, which was never completed; fork from that step", o.Step, o.RunID, id)
+			return store.NewRun{}, forbidden("step %s of run %d needs step %s, which was never completed; fork from step %[3]s", o.Step, o.RunID, id)
 		}
 		fork.Kept = append(fork.Kept, c)
 	}

@@ -99,7 +99,7 @@ func redCheck(c contract.CheckResult, out contract.TestReportResult, checks []co
 		return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "%d of %d tests failed, in %s: %s%s",
 			out.Summary.Failed, out.Summary.Failed+out.Summary.Passed+out.Summary.Flaky, name, message, known(c)+touched(checks))
 	case contract.CodeTimeout:
-		return fault.New(contract.ClassRuntime, contract.CodeTimeout, "%s exceeded its time limit after %s (verification.timeout): %s", name, time.Duration(c.DurationMS)*time.Millisecond, message)
+		return fault.New(contract.ClassRuntime, contract.CodeTimeout, "%s timed out after %s (verification.timeout): %s", name, time.Duration(c.DurationMS)*time.Millisecond, message)
 	case contract.CodeCommandCrashed:
 		return fault.New(contract.ClassRuntime, contract.CodeCommandCrashed, "%s crashed: %s", name, message)
 	case contract.CodeMissing:

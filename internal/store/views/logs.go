@@ -105,7 +105,7 @@ func (v *Views) LogWindow(ctx context.Context, q LogQuery) (LogWindow, error) {
 		err = v.scanLog(ctx, q, ids, &w, &bound)
 	}
 	if err != nil {
-		return w, dberr.Explain(err, "read the log of %d executions", len(ids))
+		return w, dberr.Explain(err, "read the logs of %d executions", len(ids))
 	}
 	if q.Role == "" || q.Role == LogRoleCheck {
 		others, err := v.outcomes(ctx, q, ids)

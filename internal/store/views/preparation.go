@@ -43,7 +43,7 @@ type RunBaseline struct {
 	Passed      int              `json:"passed"`
 	Failed      int              `json:"failed"`
 	Skipped     int              `json:"skipped"`
-	Red         []string         `json:"red,omitempty" doc:"names of the checks that fail"`
+	Red         []string         `json:"red,omitempty" doc:"names of the checks that failed"`
 	Unavailable []string         `json:"unavailable,omitempty" doc:"checks that could not start, each with its reason"`
 	DurationMS  int64            `json:"duration_ms" doc:"wall-clock time of all checks"`
 	Advice      string           `json:"advice,omitempty" doc:"what a person can do about checks that could not start"`

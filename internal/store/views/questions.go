@@ -41,7 +41,7 @@ func (v *Views) Questions(ctx context.Context, runID int64, most int) ([]Questio
 			ApprovalID: r.ApprovalID, Intervention: int(r.Intervention), Reason: r.Reason, ActionRequired: r.ActionRequired,
 			Deadline: cmp.Or(r.HelpBy, r.ApproveBy), Since: r.Since,
 		}
-	}), dberr.Explain(err, "read the requests that need a person's answer")
+	}), dberr.Explain(err, "read the requests that a person must answer")
 }
 
 // Waiting returns the number of runs that wait for a person.

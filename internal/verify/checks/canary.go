@@ -112,7 +112,7 @@ func unseenMessage(f *Finished, missing, causes string) string {
 func mustReport(causes string) func(*Finished, output.Paths) {
 	return func(f *Finished, _ output.Paths) {
 		if f.Result.OK() && !f.HasReport {
-			f.DropUnseen(output.Error, "", unseenMessage(f, "the report that the runner writes when it finishes is missing", causes), anyCase)
+			f.DropUnseen(output.Error, "", unseenMessage(f, "the runner's final report is missing", causes), anyCase)
 		}
 	}
 }

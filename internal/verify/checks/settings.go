@@ -153,7 +153,7 @@ func checkGlob(pattern string) error {
 // NetworkSetting names the setting that lists the hosts that checks of a category may reach.
 func NetworkSetting(c contract.Category) string {
 	if c == contract.CategoryCustom {
-		return "the network setting of the check in verification.custom"
+		return "the check's network setting under verification.custom"
 	}
 	return fmt.Sprintf("verification.%s.network", c)
 }

@@ -243,7 +243,7 @@ func (c *State) synthesise(s *Participant, m contract.Move, now time.Time) strin
 	for _, key := range m.From {
 		p, why := c.nameable(key)
 		if why != "" {
-			return why + " to create it from"
+			return "its \"from\" field is invalid: " + why
 		}
 		from = append(from, p)
 	}
@@ -392,7 +392,7 @@ func (c *State) keeps(s *Participant, p *post) string {
 	case p.Kind != contract.MovePropose:
 		return fmt.Sprintf("there is no objection to %s", p.Key)
 	case p.Author != s.Member:
-		return fmt.Sprintf("%s has no objection to resolve, and only %s can withdraw it", p.Key, p.Author)
+		return fmt.Sprintf("%s has no objection to resolve; only %s can withdraw this proposal", p.Key, p.Author)
 	case p.State != contract.EntryLive:
 		return fmt.Sprintf("%s is already %s", p.Key, p.State)
 	}
@@ -418,7 +418,7 @@ func (c *State) vote(s *Participant, id string, m contract.Move, now time.Time) 
 	case p.Kind != contract.MoveSynthesise:
 		return fmt.Sprintf("%s is not a synthesis; only a synthesis can be voted on", p.Key)
 	case m.Version > p.Version:
-		return fmt.Sprintf("%s has no version %d; its newest is %d", p.Key, m.Version, p.Version)
+		return fmt.Sprintf("%s has no version %d; its newest version is %d", p.Key, m.Version, p.Version)
 	case m.Accept == nil:
 		return "it needs \"accept\": true or false"
 	}
@@ -487,7 +487,7 @@ func (c *State) judge(s *Participant, m contract.Move, now time.Time) string {
 	case why != "":
 		return why
 	case m.Version > p.Version:
-		return fmt.Sprintf("%s has no version %d; its newest is %d", p.Key, m.Version, p.Version)
+		return fmt.Sprintf("%s has no version %d; its newest version is %d", p.Key, m.Version, p.Version)
 	case c.verdict != nil:
 		return "there is already a verdict"
 	}

@@ -163,7 +163,7 @@ func (c *State) views() []contract.MemberView {
 	return out
 }
 
-// progressOf returns a member's progress from 0 to 1: the opening work is the first third, then
+// progressOf returns a member's progress from 0 to 1: the opening turn is the first third, then
 // each round counts; a member that is done is at 1.
 func (c *State) progressOf(s *Participant) float64 {
 	const opening, rest, whole = 0.3, 0.6, 1.0

@@ -77,7 +77,7 @@ type Participant struct {
 	early     map[int]contract.Moves
 	logRead   int // number of log entries that it was shown
 	open      bool
-	late      bool // with its opening work
+	late      bool // with its opening turn
 	done      bool
 	Dead      bool
 
@@ -164,7 +164,7 @@ func (c *State) SetStatus(s contract.PipelineStatus, now time.Time, waiting stri
 	}
 }
 
-// beginExchange lets all members take part again: "done" in the opening work does not
+// beginExchange lets all members take part again: "done" in the opening turns does not
 // count for the exchange.
 func (c *State) beginExchange(now time.Time) {
 	c.exchangeAt, c.LastProgress = now, now
@@ -643,11 +643,11 @@ func (c *State) RecordError(s *Participant, e contract.Error, n int) {
 	}
 	switch c.Settings.AgentLimits().Exceeded(s.View.Errors, s.repeats[kind], s.violations) {
 	case contract.ExceededViolations:
-		c.Revoke(s, fmt.Sprintf("it broke the rules %d times, most recently: %s", s.violations, e.Message), e)
+		c.Revoke(s, fmt.Sprintf("it broke the rules %d times; the last time: %s", s.violations, e.Message), e)
 	case contract.ExceededRepeats:
 		c.Revoke(s, fmt.Sprintf("it made the same error %d times: %s", s.repeats[kind], e.Message), e)
 	case contract.ExceededErrors:
-		c.Revoke(s, fmt.Sprintf("it made %d errors, most recently: %s", s.View.Errors, e.Message), e)
+		c.Revoke(s, fmt.Sprintf("it made %d errors; the last: %s", s.View.Errors, e.Message), e)
 	}
 }
 
@@ -750,7 +750,7 @@ func (c *State) MemberEnded(m contract.Member, r contract.MemberResult) {
 	c.end(s, contract.MemberFailed, failure)
 }
 
-// lateOpenings marks the members that have not delivered their opening work in time.
+// lateOpenings marks the members that have not delivered their opening turns in time.
 func (c *State) lateOpenings(now time.Time) {
 	if c.Status != contract.PipelineRunning || now.Before(c.openedAt.Add(c.Settings.OpeningTimeout)) {
 		return

@@ -44,7 +44,7 @@ func (c *State) invalidSubtasks(parts []contract.Subtask) string {
 		case t.Description == "" || len(t.Description) > contract.SubtaskLength:
 			return fmt.Sprintf("subtask %s needs a description of at most %d bytes", t.ID, contract.SubtaskLength)
 		case t.Member != "" && !slices.Contains(Peers(), t.Member):
-			return fmt.Sprintf("the member of subtask %s must be ALPHA or BETA, or empty to allow either", t.ID)
+			return fmt.Sprintf("the member for subtask %s must be ALPHA or BETA, or empty to allow either", t.ID)
 		case other != nil && c.subtask(t.ID) == nil:
 			return fmt.Sprintf("%s is already on the blackboard; use another id for the subtask", t.ID)
 		}
@@ -193,7 +193,7 @@ func (c *State) propose(s *Participant, m contract.Move, now time.Time) string {
 		case t.Status == contract.SubtaskWaiting:
 			return fmt.Sprintf("subtask %s is waiting for other subtasks (%s)", t.ID, strings.Join(t.Dependencies, ", "))
 		case t.Status == contract.SubtaskAssigned && t.Member != s.Member && !slices.Contains(s.seenSubtasks, t.ID):
-			return fmt.Sprintf("subtask %s is assigned to %s; propose under another key", t.ID, t.Member)
+			return fmt.Sprintf("subtask %s is assigned to %s; make your proposal under another key", t.ID, t.Member)
 		}
 	}
 	return c.put(s, contract.SectionSolutions, m, now)

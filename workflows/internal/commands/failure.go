@@ -30,7 +30,7 @@ func Because(reason string) string {
 // MergeConflict returns the failure of a step whose change conflicts with the others.
 func MergeConflict(c contract.Conflict) *contract.Failure {
 	return &fault.New(contract.ClassLogic, contract.CodeMergeConflict,
-		"the change from step %s conflicts in %s with changes from steps that it does not depend on; make one step depend on the other", c.Step, ListFew(c.Paths)).Failure
+		"the change from step %s conflicts in %s with changes from steps that are independent of it; add a dependency between these steps", c.Step, ListFew(c.Paths)).Failure
 }
 
 // ListFew lists the first few of many names.
