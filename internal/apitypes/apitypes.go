@@ -145,7 +145,7 @@ type ApproveRequest struct {
 type HealRequest struct {
 	Attribution
 	Answered
-	Action contract.HealAction `json:"action,omitempty" doc:"heal action; default: the next action for the failure's class"`
+	Action contract.HealAction `json:"action,omitempty" doc:"heal action for a run that needs help (a failed run rejects it); default: the next action for the failure's class"`
 }
 
 // ModelOverride names a model.

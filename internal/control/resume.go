@@ -35,12 +35,13 @@ func (r *Runs) resume(ctx context.Context, id int64, name string, c contract.Com
 		return Resumption{}, err
 	}
 	replay := slices.Contains(over, run.Status)
+	replayed := false
 	if c.ID != "" { // the same command may already have been executed, and the run may have changed since
 		_, err := r.Store.ReplayByKey(ctx, id, c.ID)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return Resumption{}, err
 		}
-		replayed := err == nil
+		replayed = err == nil
 		if replay && !replayed {
 			if ack, ok := r.storedAck(ctx, id, c.ID); ok {
 				return Resumption{Ack: &ack}, nil
@@ -49,7 +50,7 @@ func (r *Runs) resume(ctx context.Context, id int64, name string, c contract.Com
 		replay = replay || replayed
 	}
 	if replay {
-		if c.Action != "" {
+		if c.Action != "" && !replayed {
 			return Resumption{}, refused("run %d has failed and is not waiting for help, so it cannot carry out the action %s; "+
 				"omit the action to continue from where the run failed", id, c.Action)
 		}

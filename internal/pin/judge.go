@@ -41,7 +41,7 @@ func (j *judge) report(kind Kind, test, file string, line int, format string, ar
 }
 
 // nameEnd matches the text after the name in messages about tests that no longer run.
-var nameEnd = regexp.MustCompile(` (?:is|was) deleted|, which contains expected test results, (?:is|was) (?:deleted|moved)| is now | was in | is excluded from `)
+var nameEnd = regexp.MustCompile(` (?:is|was) deleted|, which (?:contains expected test results|tests compare against), (?:is|was) (?:deleted|moved)| is now | was in | is excluded from `)
 
 // NameIn returns the test or file at the beginning of the message of a Deleted, RenamedAway or
 // Excluded problem, or "".

@@ -51,8 +51,9 @@ func bubblewrap(s *session, bwrap string) (*exec.Cmd, error) {
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = "/"
-	// No parent death signal, for the same reason as in namespaceArgs.
-	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	// No parent death signal, for the same reason as in namespaceArgs, and a session of its own: an
+	// interrupt from the worker's terminal must not kill bwrap either.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	dropGroups(cmd.SysProcAttr)
 	return cmd, nil
 }
@@ -69,7 +70,7 @@ func withPreparedMounts(s *session, command []string, mounts []mount) *exec.Cmd 
 	s.config.Descriptors = len(s.childFiles)
 	cmd := exec.Command(s.executable, helperArg, stageAttach)
 	cmd.Dir = "/"
-	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL, Setsid: true}
 	if s.mapped != nil {
 		attr.UidMappings, attr.GidMappings = userMappings(os.Geteuid()), userMappings(os.Getegid())
 		attr.GidMappingsEnableSetgroups = true

@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -251,13 +252,26 @@ func (r *run) fork() error {
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := r.cmd.Start()
+		err := startChild(r.cmd)
 		forked <- err
 		if err == nil {
 			r.waited <- r.cmd.Wait()
 		}
 	}()
 	return <-forked
+}
+
+// namespaceForks lets only one process at a time wait for the id mappings of its user namespace.
+// Such a process exits if the worker dies before it has written them, but two of them would keep
+// each other's pipes open and wait for ever.
+var namespaceForks sync.Mutex
+
+func startChild(cmd *exec.Cmd) error {
+	if cmd.SysProcAttr.Cloneflags&unix.CLONE_NEWUSER != 0 {
+		namespaceForks.Lock()
+		defer namespaceForks.Unlock()
+	}
+	return cmd.Start()
 }
 
 func (r *run) awaitInit() {

@@ -210,7 +210,13 @@ func TestACommandThatIsCanceledWhileItStartsLeavesNothingBehind(t *testing.T) {
 // and nobody ends them.
 func orphans(t *testing.T) []string {
 	t.Helper()
-	return slices.DeleteFunc(processesWith(t, helperArg), func(found string) bool {
+	return orphansWith(t, helperArg)
+}
+
+// orphansWith are the processes with a text in their command line whose parent is gone.
+func orphansWith(t *testing.T, text string) []string {
+	t.Helper()
+	return slices.DeleteFunc(processesWith(t, text), func(found string) bool {
 		file, _, _ := strings.Cut(found, ": ")
 		status, err := os.ReadFile(filepath.Join(filepath.Dir(file), "status"))
 		return err != nil || !strings.Contains(string(status), "\nPPid:\t1\n") || strings.Contains(string(status), "\nState:\tZ")
@@ -250,7 +256,8 @@ func TestSandboxesThatStartWhenTheirWorkerIsKilledEnd(t *testing.T) {
 		_ = worker.Wait()
 	}
 	await.Until(t, "the end of all sandboxes whose worker was killed", func() bool {
-		return !slices.ContainsFunc(orphans(t), func(o string) bool { return !slices.Contains(before, o) })
+		forks := orphansWith(t, os.Args[0]) // of the worker, before they become another program
+		return !slices.ContainsFunc(append(forks, orphans(t)...), func(o string) bool { return !slices.Contains(before, o) })
 	})
 }
 

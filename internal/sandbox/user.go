@@ -131,7 +131,7 @@ func newMapping(o owner) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	if err := startChild(cmd); err != nil {
 		return nil, err
 	}
 	file, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", cmd.Process.Pid))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -62,9 +63,9 @@ func startWorker(t *testing.T, roles ...string) *testWorker {
 	c := &testWorker{temporal: &fakePollers{}, helper: filepath.Join(t.TempDir(), "helper")}
 	self, err := os.Executable()
 	require.NoError(t, err)
-	content, err := os.ReadFile(self)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(c.helper, content, 0o700))
+	// Another process copies: a command that a parallel test starts while this process has the
+	// program open for writing would keep it from being executed ("text file busy").
+	require.NoError(t, exec.CommandContext(t.Context(), "cp", self, c.helper).Run())
 	runner, err := sandbox.NewProcess(sandbox.Options{Executable: c.helper, Toolchains: sandbox.DetectToolchains()})
 	var missing *sandbox.IsolationError
 	if errors.As(err, &missing) {

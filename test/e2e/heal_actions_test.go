@@ -166,10 +166,9 @@ func startWorker(t *testing.T, s *harness.Stack, name, roles string) *extraWorke
 	w := &extraWorker{dir: filepath.Join(s.Dir, "worker-"+name), ends: make(chan struct{})}
 	require.NoError(t, os.MkdirAll(w.dir, 0o755))
 	for _, program := range []string{"rgpt-worker", "rgpt-sandbox"} {
-		from := filepath.Join(harness.Binaries(t), program)
-		content, err := os.ReadFile(from)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(w.dir, program), content, 0o755))
+		// Another process copies: a command that a parallel test starts while this process has the
+		// program open for writing would keep it from being executed ("text file busy").
+		require.NoError(t, exec.CommandContext(t.Context(), "cp", filepath.Join(harness.Binaries(t), program), w.dir).Run())
 	}
 	ready := filepath.Join(w.dir, "ready.json")
 	log, err := os.Create(filepath.Join(w.dir, "worker.log"))

@@ -476,8 +476,8 @@ func (c *checked) booked() {
 
 // served returns the tokens of the model's responses in a run, one response for each turn. A
 // response that was lost in a kill was requested again, or its work ended with the kill: the other
-// member of a deliberation may have ended it in the meantime. Only responses that are missing in
-// the booked tokens can be lost in this way.
+// member of a deliberation may have ended it in the meantime. Such responses are those that explain
+// the difference to the booked tokens exactly.
 func (s *Stack) served(tb testing.TB, run, booked int64, which func(string, ...any) string) (tokens int64) {
 	tb.Helper()
 	answered := map[turn][]scripted.LogEntry{}
@@ -499,10 +499,18 @@ func (s *Stack) served(tb testing.TB, run, booked int64, which func(string, ...a
 			perhapsLost = append(perhapsLost, entries[last])
 		}
 	}
-	for _, e := range perhapsLost {
-		if tokens > booked {
-			tokens -= e.PromptTokens + e.CompletionTokens
-			s.lost(tb)
+	for selection := range 1 << min(len(perhapsLost), 16) {
+		lost, sum := 0, int64(0)
+		for i, e := range perhapsLost {
+			if selection>>i&1 == 1 {
+				lost, sum = lost+1, sum+e.PromptTokens+e.CompletionTokens
+			}
+		}
+		if tokens-sum == booked {
+			for range lost {
+				s.lost(tb)
+			}
+			return booked
 		}
 	}
 	return tokens
