@@ -14,9 +14,9 @@ import (
 
 const (
 	parallelSteps = 20
-	stepTurns     = 4
 	callTokens    = 2500
-	runTokens     = 60_000 // of the 200,000 that it would take
+	runTokens     = 60_000
+	stepTurns     = runTokens / callTokens // so no step ends before the budget does, however far ahead it gets
 )
 
 // parallelBudgetRules are those of 20 steps that depend on nothing.
