@@ -470,15 +470,14 @@ func (c *checked) booked() {
 	if c.run.Status.Terminal() {
 		require.Zero(c, budget.ReservedTokens, c.which("tokens are still reserved"))
 	}
-	served := c.s.served(c.TB, c.id, rows, c.which)
+	served := c.s.served(c.TB, c.id, func(turn) bool { return false }, c.which)
 	require.Equal(c, served, rows, c.which("the booked tokens are those that the model served"))
 }
 
 // served returns the tokens of the model's responses in a run, one response for each turn. A
-// response that was lost in a kill was requested again, or its work ended with the kill: the other
-// member of a deliberation may have ended it in the meantime. Such responses are those that explain
-// the difference to the booked tokens exactly.
-func (s *Stack) served(tb testing.TB, run, booked int64, which func(string, ...any) string) (tokens int64) {
+// response that was lost in a kill was requested again; only one for which abandoned reports true
+// may have been lost for good.
+func (s *Stack) served(tb testing.TB, run int64, abandoned func(turn) bool, which func(string, ...any) string) (tokens int64) {
 	tb.Helper()
 	answered := map[turn][]scripted.LogEntry{}
 	for _, e := range s.Requests(tb, run) {
@@ -487,30 +486,17 @@ func (s *Stack) served(tb testing.TB, run, booked int64, which func(string, ...a
 			answered[key] = append(answered[key], e)
 		}
 	}
-	var perhapsLost []scripted.LogEntry
 	for key, entries := range answered {
-		last := len(entries) - 1
-		for _, lost := range entries[:last] {
-			require.True(tb, s.KilledAfter(lost.Time), which("the model responded to %v more than once: %v", key, entries))
+		lost := entries[:len(entries)-1]
+		if abandoned(key) {
+			lost = entries
+		} else {
+			last := entries[len(entries)-1]
+			tokens += last.PromptTokens + last.CompletionTokens
+		}
+		for _, e := range lost {
+			require.True(tb, s.KilledAfter(e.Time), which("the response to %v was neither booked nor lost in a kill: %v", key, entries))
 			s.lost(tb)
-		}
-		tokens += entries[last].PromptTokens + entries[last].CompletionTokens
-		if s.KilledAfter(entries[last].Time) {
-			perhapsLost = append(perhapsLost, entries[last])
-		}
-	}
-	for selection := range 1 << min(len(perhapsLost), 16) {
-		lost, sum := 0, int64(0)
-		for i, e := range perhapsLost {
-			if selection>>i&1 == 1 {
-				lost, sum = lost+1, sum+e.PromptTokens+e.CompletionTokens
-			}
-		}
-		if tokens-sum == booked {
-			for range lost {
-				s.lost(tb)
-			}
-			return booked
 		}
 	}
 	return tokens

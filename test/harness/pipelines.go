@@ -307,8 +307,18 @@ func (c *account) booked() {
 		require.Zero(c, budget.ReservedTokens, "tokens of account %d are still reserved", c.run)
 		require.LessOrEqual(c, told, rows, "members of account %d do not report more than was booked", c.run)
 	}
-	served := c.s.served(c.TB, c.run, rows, func(format string, args ...any) string {
+	served := c.s.served(c.TB, c.run, c.abandoned, func(format string, args ...any) string {
 		return fmt.Sprintf("account %d: ", c.run) + fmt.Sprintf(format, args...)
 	})
 	require.Equal(c, served, rows, "the tokens booked for account %d are those that the model served", c.run)
+}
+
+// abandoned reports whether a turn has no booked call: if it was lost in a kill, the other member may
+// have ended the deliberation in the meantime, and the call is not repeated.
+func (c *account) abandoned(k turn) bool {
+	return !slices.ContainsFunc(c.executions, func(e store.Execution) bool {
+		return e.Attempt == k.attempt && slices.ContainsFunc(c.calls, func(call store.ModelCall) bool {
+			return call.ExecutionID == e.ID && string(call.Agent) == k.agent && call.Turn == k.turn && call.Usage.Tokens() > 0
+		})
+	})
 }
