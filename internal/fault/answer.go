@@ -110,7 +110,7 @@ func ofLoop(a Answer) (verdict, string) {
 func ofCalls(a Answer) (verdict, string) {
 	for _, call := range a.ToolCalls {
 		if !slices.Contains(a.Tools, call.Name) {
-			return madeUp, "there is no tool " + oneLine(call.Name, maxShownLine) + "; available tools: " + strings.Join(a.Tools, ", ")
+			return madeUp, "unknown tool " + oneLine(call.Name, maxShownLine) + "; available tools: " + strings.Join(a.Tools, ", ")
 		}
 		if strings.TrimSpace(call.Arguments) == "" {
 			continue // as some providers say {}

@@ -221,7 +221,7 @@ func (r *Registry) Set(names ...string) (*Set, error) {
 	}
 	for _, name := range names {
 		if _, ok := r.find(name); !ok {
-			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "there is no tool %q; available tools: %s", name, strings.Join(r.Names(), ", "))
+			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "unknown tool %q; available tools: %s", name, strings.Join(r.Names(), ", "))
 		}
 	}
 	return &Set{registry: r, allowed: slices.Clone(names)}, nil
@@ -255,7 +255,7 @@ func (s *Set) Definition(name string) (Definition, bool) {
 func (s *Set) Call(ctx context.Context, env Env, name string, args json.RawMessage) (Result, error) {
 	e, ok := s.registry.find(name)
 	if !ok {
-		return failed(contract.CodeInvalidOutput, "There is no tool %q. Available tools: %s.", fault.Clip(name, 100), strings.Join(s.names(), ", ")), nil
+		return failed(contract.CodeInvalidOutput, "Unknown tool %q. Available tools: %s.", fault.Clip(name, 100), strings.Join(s.names(), ", ")), nil
 	}
 	if !slices.Contains(s.allowed, name) {
 		return failed(contract.CodeForbidden, "The tool %s is not allowed here. Allowed tools: %s.", name, strings.Join(s.names(), ", ")), nil

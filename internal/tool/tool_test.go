@@ -129,7 +129,7 @@ func TestACallThatBreaksTheSchemaSaysWhatWasExpected(t *testing.T) {
 	t.Parallel()
 	b := newToolFixture(t, nil)
 	for _, c := range []struct{ tool, args, says string }{
-		{"no_such_tool", `{}`, "There is no tool \"no_such_tool\""},
+		{"no_such_tool", `{}`, "Unknown tool \"no_such_tool\". Available tools: "},
 		{ReadFile, `{`, "not JSON"},
 		{ReadFile, `[]`, "object"},
 		{ReadFile, ``, "path"},
