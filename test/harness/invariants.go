@@ -446,6 +446,10 @@ func (c *checked) resultAsHistorySays() {
 // row. A process killed within it may lose the response; no client can reduce this time to zero.
 const inFlight = 150 * time.Millisecond
 
+// cancelTime is the maximum time between the model's log entry of a response and the row that says
+// that its call was cancelled before the response was read.
+const cancelTime = time.Second
+
 // turn identifies a model call.
 type turn struct {
 	agent         string
@@ -470,14 +474,19 @@ func (c *checked) booked() {
 	if c.run.Status.Terminal() {
 		require.Zero(c, budget.ReservedTokens, c.which("tokens are still reserved"))
 	}
-	served := c.s.served(c.TB, c.id, func(turn) bool { return false }, c.which)
+	served := c.s.served(c.TB, c.id, unbooked{}, c.which)
 	require.Equal(c, served, rows, c.which("the booked tokens are those that the model served"))
 }
 
+// unbooked says which turns of a run may have no booked call at all. By default, none.
+type unbooked struct {
+	abandoned func(turn) bool            // a response was lost in a kill, and the call was not repeated
+	cancelled func(turn, time.Time) bool // the call was cancelled while a response of this time arrived
+}
+
 // served returns the tokens of the model's responses in a run, one response for each turn. A
-// response that was lost in a kill was requested again; only one for which abandoned reports true
-// may have been lost for good.
-func (s *Stack) served(tb testing.TB, run int64, abandoned func(turn) bool, which func(string, ...any) string) (tokens int64) {
+// response that was lost in a kill was requested again, except in unbooked turns.
+func (s *Stack) served(tb testing.TB, run int64, except unbooked, which func(string, ...any) string) (tokens int64) {
 	tb.Helper()
 	answered := map[turn][]scripted.LogEntry{}
 	for _, e := range s.Requests(tb, run) {
@@ -488,10 +497,11 @@ func (s *Stack) served(tb testing.TB, run int64, abandoned func(turn) bool, whic
 	}
 	for key, entries := range answered {
 		lost := entries[:len(entries)-1]
-		if abandoned(key) {
+		if last := entries[len(entries)-1]; except.cancelled != nil && except.cancelled(key, last.Time) {
+			tb.Logf("note: a call was cancelled while its response arrived: %v", last)
+		} else if except.abandoned != nil && except.abandoned(key) {
 			lost = entries
 		} else {
-			last := entries[len(entries)-1]
 			tokens += last.PromptTokens + last.CompletionTokens
 		}
 		for _, e := range lost {

@@ -307,7 +307,7 @@ func (c *account) booked() {
 		require.Zero(c, budget.ReservedTokens, "tokens of account %d are still reserved", c.run)
 		require.LessOrEqual(c, told, rows, "members of account %d do not report more than was booked", c.run)
 	}
-	served := c.s.served(c.TB, c.run, c.abandoned, func(format string, args ...any) string {
+	served := c.s.served(c.TB, c.run, unbooked{abandoned: c.abandoned, cancelled: c.cancelled}, func(format string, args ...any) string {
 		return fmt.Sprintf("account %d: ", c.run) + fmt.Sprintf(format, args...)
 	})
 	require.Equal(c, served, rows, "the tokens booked for account %d are those that the model served", c.run)
@@ -316,9 +316,22 @@ func (c *account) booked() {
 // abandoned reports whether a turn has no booked call: if it was lost in a kill, the other member may
 // have ended the deliberation in the meantime, and the call is not repeated.
 func (c *account) abandoned(k turn) bool {
-	return !slices.ContainsFunc(c.executions, func(e store.Execution) bool {
+	return !c.hasCall(k, func(call store.ModelCall) bool { return call.Usage.Tokens() > 0 })
+}
+
+// cancelled reports whether the call of a turn was cancelled while a response that was sent at the
+// given time arrived: the deliberation ended just then. It is not counted.
+func (c *account) cancelled(k turn, sent time.Time) bool {
+	return c.abandoned(k) && c.hasCall(k, func(call store.ModelCall) bool {
+		return call.Failure != nil && call.Failure.Code == contract.CodeCancelled && call.FinishedAt.Sub(sent).Abs() < cancelTime
+	})
+}
+
+// hasCall reports whether a turn has a call for which is reports true.
+func (c *account) hasCall(k turn, is func(store.ModelCall) bool) bool {
+	return slices.ContainsFunc(c.executions, func(e store.Execution) bool {
 		return e.Attempt == k.attempt && slices.ContainsFunc(c.calls, func(call store.ModelCall) bool {
-			return call.ExecutionID == e.ID && string(call.Agent) == k.agent && call.Turn == k.turn && call.Usage.Tokens() > 0
+			return call.ExecutionID == e.ID && string(call.Agent) == k.agent && call.Turn == k.turn && is(call)
 		})
 	})
 }
