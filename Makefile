@@ -59,7 +59,7 @@ test: setup build devserver tools ## Check generated code, lint, vulnerabilities
 
 .PHONY: race
 race: setup build tools ## Run the tests of packages with the race detector
-	@$(BIN)/gotestsum --format pkgname --format-hide-empty-pkg -- -race -timeout 40m $$($(GO) list ./... | grep -vE '/test/|/internal/devstack$$')
+	@./scripts/tmpfs.sh $(BIN)/gotestsum --format pkgname --format-hide-empty-pkg -- -race -timeout 40m $$($(GO) list ./... | grep -vE '/test/|/internal/devstack$$')
 
 .PHONY: lint
 lint: tools ## Run golangci-lint and workflowcheck

@@ -137,6 +137,9 @@ func (h *fixture) proved(ws contract.Workspace) (found []store.Finding, ran bool
 
 func TestNewTestsAreRunOnTheOldCodeWithTheFilesOfTestsAsTheChangeLeavesThem(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("compiles Go's standard library")
+	}
 	h := newFixture(t, "  []")
 	ws := h.greeter(verdict.PinnedEnforce)
 	const louder = "package greeter\n\n// Greet greets.\nfunc Greet() string { return \"Hello!\" }\n"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Formats, lints and tests changed packages, and tests the packages that depend on
-# them. Changed packages have uncommitted changes or commits that BASE does not have
+# them with -short. Changed packages have uncommitted changes or commits that BASE does not have
 # (default: the upstream branch; without one the last commit). Tests that start whole
 # stacks run only in `make test`.
 set -euo pipefail
@@ -35,5 +35,16 @@ mapfile -t packages < <(
 			  if (name in want) print name }' | sort -u | grep -vE '/test/(e2e|chaos|browser|showcase|deploy)$|/internal/devstack$'
 )
 [ ${#packages[@]} -gt 0 ] || exit 0
-printf 'Testing %d packages.\n' ${#packages[@]}
-./bin/gotestsum --format pkgname --format-hide-empty-pkg -- -vet=off -ldflags=-w -timeout 10m "${packages[@]}"
+mapfile -t dependents < <(printf '%s\n' "${packages[@]}" | grep -vxFf <(printf '%s\n' $targets))
+mapfile -t packages < <(printf '%s\n' "${packages[@]}" | grep -xFf <(printf '%s\n' $targets))
+
+# Some packages wait more than they work, hence one more at once than there are processors.
+tests() {
+	./scripts/tmpfs.sh ./bin/gotestsum --format pkgname --format-hide-empty-pkg -- \
+		-vet=off -ldflags='-s -w' -timeout 10m -p $(($(nproc) + 1)) "$@"
+}
+[ ${#packages[@]} = 0 ] || tests "${packages[@]}"
+if [ ${#dependents[@]} -gt 0 ]; then
+	printf 'Testing %d packages that depend on them, without the tests that run compilers.\n' ${#dependents[@]}
+	tests -short "${dependents[@]}"
+fi

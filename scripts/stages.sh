@@ -25,17 +25,18 @@ export GOGC=${GOGC:-400}
 # What make build made; the tests need not build it again.
 export RGPT_BIN_DIR=$bin
 
+tmpfs=() # stacks use the disk: directories of failed tests are kept
 tests() { # NAME ARGUMENTS…: go test, with a summary
 	local name=$1
 	shift
-	"$bin/gotestsum" --format pkgname --format-hide-empty-pkg --jsonfile "$records/$name.json" -- "$@"
+	"${tmpfs[@]}" "$bin/gotestsum" --format pkgname --format-hide-empty-pkg --jsonfile "$records/$name.json" -- "$@"
 }
 
 stage_generated() { ./scripts/generated.sh; }
 stage_lint() { make --no-print-directory lint; }
 stage_vulnerabilities() { ./scripts/vulnerabilities.sh; }
 stage_devserver() { (cd devserver && tests devserver $lean -tags "${DEVSERVER_TAGS:-}" -timeout 15m ./...); }
-stage_unit() { tests unit $lean -timeout 30m $($go list ./... | grep -vE "$stacks"); }
+stage_unit() { local tmpfs=(./scripts/tmpfs.sh) && tests unit $lean -timeout 30m $($go list ./... | grep -vE "$stacks"); }
 stage_stacks() { tests stacks $lean -count=1 -timeout 55m -p 2 -parallel $at_once ./test/e2e ./test/chaos ./internal/devstack; }
 stage_browser() { tests browser $lean -count=1 -timeout 10m -run TestPagesKeepTheirStateAcrossRefreshes ./test/browser; }
 

@@ -30,9 +30,13 @@ var goCache = sync.OnceValue(func() string {
 	return dir
 })
 
-// isolated returns an Env like a worker's.
+// isolated returns an Env like a worker's. Tests that use it run compilers and test
+// runners, which takes too long for `go test -short`.
 func isolated(t *testing.T, s checks.Settings) Env {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("runs real tools in a sandbox")
+	}
 	p, err := sandbox.NewProcess(sandbox.Options{Toolchains: toolchains()})
 	if err != nil {
 		t.Skipf("this machine cannot isolate: %v", err)
