@@ -24,15 +24,16 @@ mapfile -t changed < <(printf '%s\n' "${go_files[@]}" | xargs -n1 dirname | sort
 printf 'Changed: %s\n' "${changed[*]}"
 ./bin/golangci-lint run "${changed[@]/#/./}"
 
-# All packages whose code or tests import a changed package, directly or indirectly.
+# All packages whose code or tests import a changed package, directly or indirectly. Those with
+# the most dependencies come first: their tests take the longest.
 targets=$(printf "$module/%s\n" "${changed[@]}")
 mapfile -t packages < <(
 	$go list -test -deps=false -f '{{if .ForTest}}{{.ForTest}}{{else}}{{.ImportPath}}{{end}} {{join .Deps " "}}' ./... |
 		awk -v targets="$targets" '
 			BEGIN { n = split(targets, t, "\n"); for (i = 1; i <= n; i++) want[t[i]] = 1 }
 			{ name = $1; sub(/\.test$/, "", name); sub(/_test$/, "", name)
-			  for (i = 1; i <= NF; i++) { d = $i; sub(/ .*/, "", d); if (d in want) { print name; next } }
-			  if (name in want) print name }' | sort -u | grep -vE '/test/(e2e|chaos|browser|showcase|deploy)$|/internal/devstack$'
+			  for (i = 1; i <= NF; i++) { d = $i; sub(/ .*/, "", d); if (d in want) { print NF, name; next } }
+			  if (name in want) print NF, name }' | sort -rn | awk '!seen[$2]++ { print $2 }' | grep -vE '/test/(e2e|chaos|browser|showcase|deploy)$|/internal/devstack$'
 )
 [ ${#packages[@]} -gt 0 ] || exit 0
 mapfile -t dependents < <(printf '%s\n' "${packages[@]}" | grep -vxFf <(printf '%s\n' $targets))
@@ -45,6 +46,6 @@ tests() {
 }
 [ ${#packages[@]} = 0 ] || tests "${packages[@]}"
 if [ ${#dependents[@]} -gt 0 ]; then
-	printf 'Testing %d packages that depend on them, without the tests that run compilers.\n' ${#dependents[@]}
+	printf 'Testing %d packages that depend on them, without tests that take long.\n' ${#dependents[@]}
 	tests -short "${dependents[@]}"
 fi

@@ -310,6 +310,7 @@ func TestAWebSocketSendsWhatAStreamSends(t *testing.T) {
 
 // Not parallel: it counts for the whole process.
 func TestAClientThatTakesNothingIsDroppedAndCounted(t *testing.T) {
+	skipSlowClients(t)
 	b := setup(t)
 	id := b.run(t, "slow")
 	for range 4 { // more than the buffers of a connection hold

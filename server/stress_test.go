@@ -393,6 +393,7 @@ func (b *fixture) large(tb testing.TB, run int64, events int) {
 
 // Not parallel: it measures the whole process.
 func TestClientsThatTakeNothingCostLittleAndHoldUpNobody(t *testing.T) {
+	skipSlowClients(t)
 	b := setup(t)
 	id := b.run(t, "slow")
 	const small, events, stuck = 300, 500, 40
@@ -441,6 +442,7 @@ func TestClientsThatTakeNothingCostLittleAndHoldUpNobody(t *testing.T) {
 
 func TestAClientThatReadsSlowlyAndSteadilyIsKept(t *testing.T) {
 	t.Parallel()
+	skipSlowClients(t)
 	b := setup(t)
 	id := b.run(t, "slow")
 	b.large(t, id, 60)
@@ -456,6 +458,15 @@ func TestAClientThatReadsSlowlyAndSteadilyIsKept(t *testing.T) {
 		_, err := io.ReadFull(conn, chunk)
 		require.NoError(t, err, "after %s", time.Since(begun))
 		require.LessOrEqual(t, slowStreams(), dropped, "after %s", time.Since(begun)) // what the system holds also comes from a dropped one
+	}
+}
+
+// skipSlowClients skips a test that waits for the time limits of slow clients, which
+// takes too long for `go test -short`.
+func skipSlowClients(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("waits for the time limits of slow clients")
 	}
 }
 
