@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/sandbox/sandboxtest"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -28,6 +30,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/tool"
 )
+
+// toolchains are those of this machine, which are the same for all tests.
+var toolchains = sync.OnceValue(sandbox.DetectToolchains)
 
 func TestMain(m *testing.M) {
 	sandbox.MaybeRunHelper()
@@ -81,7 +86,7 @@ func newFixture(t *testing.T, rules string) *fixture {
 	t.Cleanup(h.Model.Close)
 	h.Tools, err = tool.Builtin().Set()
 	require.NoError(t, err)
-	h.Sandbox, err = setup.Sandbox(cfg, sandbox.DetectToolchains(), h.dataDir)
+	h.Sandbox, err = sandbox.NewProcess(sandbox.Options{Toolchains: toolchains(), Executable: sandboxtest.Executable(t), DataDir: h.dataDir})
 	require.NoError(t, err)
 	h.makeRun(cfg)
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/sandbox/sandboxtest"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
@@ -37,7 +38,7 @@ func isolated(t *testing.T, s checks.Settings) Env {
 	if testing.Short() {
 		t.Skip("runs real tools in a sandbox")
 	}
-	p, err := sandbox.NewProcess(sandbox.Options{Toolchains: toolchains()})
+	p, err := sandbox.NewProcess(sandbox.Options{Toolchains: toolchains(), Executable: sandboxtest.Executable(t)})
 	if err != nil {
 		t.Skipf("this machine cannot isolate: %v", err)
 	}
