@@ -8,21 +8,22 @@ import (
 
 const (
 	deadline = 3 * time.Minute
-	interval = 2 * time.Millisecond
+	// The pause between two checks of a condition grows with the time waited, because each may be a
+	// query that takes processor time from what the test waits for.
+	shortestPause = 2 * time.Millisecond
+	longestPause  = 50 * time.Millisecond
+	pauses        = 16 // in the time waited so far
 )
 
-// Until returns as soon as a condition holds. If that takes too long, the test fails with the
+// Until returns soon after a condition holds. If that takes too long, the test fails with the
 // description of the condition.
 func Until(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	late := time.After(deadline)
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-late:
+	for began := time.Now(); !holds(); {
+		waited := time.Since(began)
+		if waited > deadline {
 			tb.Fatalf("waited longer than %s for %s", deadline, what)
 		}
+		<-time.After(min(max(shortestPause, waited/pauses), longestPause))
 	}
 }

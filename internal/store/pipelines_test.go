@@ -514,6 +514,9 @@ func TestOnlyPipelinesThatNobodyStartedAreFound(t *testing.T) {
 
 func TestTheInputOfAPipelineIsSmallHoweverLargeItsTask(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("fills tables")
+	}
 	b := setup(t)
 	large := strings.Repeat("ä", 20000)
 	task := contract.DeliberationTask{Objective: large}

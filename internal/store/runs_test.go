@@ -245,6 +245,9 @@ func many(ctx context.Context, tb testing.TB, conn *pgx.Conn) {
 
 func TestListsUseIndexesWithManyRuns(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("fills tables")
+	}
 	b := setup(t)
 	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 		many(ctx, t, conn)
@@ -266,6 +269,9 @@ func TestListsUseIndexesWithManyRuns(t *testing.T) {
 
 func TestAllOtherQueriesUseIndexesWithOnePlanForAllParameters(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("fills tables")
+	}
 	b := setup(t)
 	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 		many(ctx, t, conn)

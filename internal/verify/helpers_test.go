@@ -169,6 +169,9 @@ func runCheck(t *testing.T, root, id string, s checks.Settings) Outcome {
 
 func runWith(t *testing.T, root, id string, env Env) Outcome {
 	t.Helper()
+	if _, real := env.Runner.(plainRunner); real && testing.Short() {
+		t.Skip("runs real tools")
+	}
 	if env.Limits.Timeout == 0 {
 		env.Limits.Timeout = 50 * time.Second
 	}

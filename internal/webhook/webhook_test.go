@@ -634,6 +634,9 @@ func TestTwoServersNeverSendTheSameDeliveryAtTheSameTime(t *testing.T) {
 
 func TestADeadReceiverDelaysNoOtherReceiver(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("delivers thousands of events")
+	}
 	b := setup(t)
 	dead := newReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	well := []*receiver{newReceiver(t, nil), newReceiver(t, nil)}
