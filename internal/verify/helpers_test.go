@@ -169,7 +169,7 @@ func runCheck(t *testing.T, root, id string, s checks.Settings) Outcome {
 
 func runWith(t *testing.T, root, id string, env Env) Outcome {
 	t.Helper()
-	if _, real := env.Runner.(plainRunner); real && testing.Short() {
+	if _, plain := env.Runner.(plainRunner); plain && testing.Short() {
 		t.Skip("runs real tools")
 	}
 	if env.Limits.Timeout == 0 {
