@@ -250,11 +250,11 @@ type busyTimes [][2]time.Time
 // with adds a workflow's history.
 func (b busyTimes) with(h *historypb.History) busyTimes {
 	var since time.Time
+	ends := []enumspb.EventType{enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED, enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED, enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT}
 	for _, e := range h.Events {
-		switch e.GetEventType() {
-		case enumspb.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED:
+		if e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED {
 			since = e.GetEventTime().AsTime()
-		case enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED, enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED, enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
+		} else if slices.Contains(ends, e.GetEventType()) {
 			b = append(b, [2]time.Time{since, e.GetEventTime().AsTime()})
 		}
 	}
