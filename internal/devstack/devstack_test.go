@@ -26,6 +26,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/proc"
+	"github.com/rocketgpt/orchestrator/internal/proc/proctest"
 )
 
 // programs are the binaries under test, in a folder that every user can read.
@@ -366,7 +367,7 @@ func TestABrokenScenarioIsRefusedBeforeAnythingStarts(t *testing.T) {
 	t.Parallel()
 	o := database(folder(t))
 	broken := filepath.Join(filepath.Dir(o.DataDir), "broken")
-	require.NoError(t, os.WriteFile(broken, []byte("#!/bin/sh\necho the disk of this test is made of cheese >&2\nexit 1\n"), 0o755))
+	proctest.WriteProgram(t, broken, "#!/bin/sh\necho the disk of this test is made of cheese >&2\nexit 1\n")
 	o.Programs.Starter = broken
 	t.Cleanup(func() { down(t, o.DataDir) })
 	_, err := devstack.Up(t.Context(), o)

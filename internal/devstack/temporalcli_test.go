@@ -2,13 +2,13 @@ package devstack_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/internal/proc/proctest"
 )
 
 // temporalCommand is a temporal command with our own server in it: the flags that a
@@ -18,7 +18,7 @@ func temporalCommand(t *testing.T, serverVersion string) string {
 	file := filepath.Join(t.TempDir(), "temporal")
 	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = --version ]; then\n  echo 'temporal version 1.9.1 (%s, UI 2.54.1)'\n  exit\nfi\nshift 2\nexec %s \"$@\"\n",
 		serverVersion, programs.Devserver)
-	require.NoError(t, os.WriteFile(file, []byte(script), 0o755))
+	proctest.WriteProgram(t, file, script)
 	return file
 }
 

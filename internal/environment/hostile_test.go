@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rocketgpt/orchestrator/internal/proc/proctest"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
@@ -75,10 +76,10 @@ func TestNamesFromTheRepositoryRunNothing(t *testing.T) {
 	bin, log := t.TempDir(), filepath.Join(t.TempDir(), "log")
 	for _, name := range []string{"npm", "pnpm", "yarn", "python3", "uv", "go", "mvn", "cargo", "rustc", "sed", "mkdir", "ln", "rm", "cp", "mktemp"} {
 		script := "#!/bin/sh\nprintf '%s\\n' \"$0 $*\" >> " + log + "\n"
-		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755))
+		proctest.WriteProgram(t, filepath.Join(bin, name), script)
 	}
 	marks := filepath.Join(t.TempDir(), "touched")
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "touch"), []byte("#!/bin/sh\n: > "+marks+"\n"), 0o755))
+	proctest.WriteProgram(t, filepath.Join(bin, "touch"), "#!/bin/sh\n: > "+marks+"\n")
 	for _, c := range r.Setup {
 		for _, how := range []struct{ dir, shell string }{{filepath.Join(root.Name(), c.Dir), c.Shell}, {root.Name(), c.line()}} {
 			cmd := exec.Command("/bin/bash", "-c", how.shell)

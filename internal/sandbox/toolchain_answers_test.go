@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/proc/proctest"
 )
 
 func TestToolchainsAreAskedAgainOnlyWhenTheyMayAnswerDifferently(t *testing.T) { //nolint:paralleltest // it changes the environment
@@ -15,7 +17,7 @@ func TestToolchainsAreAskedAgainOnlyWhenTheyMayAnswerDifferently(t *testing.T) {
 	asked := filepath.Join(home, "asked")
 	tool := func(version string) {
 		script := "#!/bin/sh\necho x >>" + asked + "\necho " + version + "\n"
-		require.NoError(t, os.WriteFile(filepath.Join(bin, "mvn"), []byte(script), 0o755))
+		proctest.WriteProgram(t, filepath.Join(bin, "mvn"), script)
 	}
 	t.Setenv("HOME", home)
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
@@ -65,7 +67,7 @@ func TestToolchainsAreAskedAgainOnlyWhenTheyMayAnswerDifferently(t *testing.T) {
 	version()
 	require.Equal(t, 6, times())
 
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "mvn"), []byte("#!/bin/sh\necho x >>"+asked+"\nexit 1\n"), 0o755))
+	proctest.WriteProgram(t, filepath.Join(bin, "mvn"), "#!/bin/sh\necho x >>"+asked+"\nexit 1\n")
 	require.Empty(t, version())
 	require.Empty(t, version())
 	require.Equal(t, 8, times(), "a failure is no answer")

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/proc/proctest"
 )
 
 var detectOnce = sync.OnceValue(DetectToolchains)
@@ -244,7 +246,7 @@ func TestAProgramAmongOthersExposesNothingElse(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(home, "bin", "node"), data, 0o755))
 	mvn := filepath.Join(home, "bin", "mvn")
-	require.NoError(t, os.WriteFile(mvn, []byte("#!/bin/sh\necho Apache Maven 9.9\n"), 0o755))
+	proctest.WriteProgram(t, mvn, "#!/bin/sh\necho Apache Maven 9.9\n")
 	t.Setenv("HOME", home)
 	t.Setenv("PATH", filepath.Join(home, "bin")+":"+os.Getenv("PATH"))
 	tools := DetectToolchains()

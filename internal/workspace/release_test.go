@@ -12,6 +12,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/proc/proctest"
 )
 
 // release is a repository with two stages of work on it.
@@ -143,7 +144,7 @@ func TestSSHURLsAreFetchedAndPushedTo(t *testing.T) {
 	bare := filepath.Join(t.TempDir(), "bare.git")
 	userGit(t, source, "clone", "-q", "--bare", source, bare)
 	ssh := filepath.Join(t.TempDir(), "ssh")
-	require.NoError(t, os.WriteFile(ssh, []byte("#!/bin/sh\ncase \"$*\" in *-G*) exit 0;; esac\nfor last; do :; done\nexec sh -c \"$last\"\n"), 0o755))
+	proctest.WriteProgram(t, ssh, "#!/bin/sh\ncase \"$*\" in *-G*) exit 0;; esac\nfor last; do :; done\nexec sh -c \"$last\"\n")
 	m := newManager(t, func(o *Options) { o.NetworkEnv = []string{"GIT_SSH_COMMAND=" + ssh} })
 	for i, address := range []string{"ssh://git@host.example" + bare, "git@host.example:" + bare} {
 		r, ws := start(t, m, address)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/proc/proctest"
 )
 
 // canaryProgram returns a program that leaves a trace, and a check that it never ran.
@@ -22,7 +23,7 @@ func canaryProgram(t *testing.T) (command string, neverRan func()) {
 	t.Helper()
 	canary := filepath.Join(t.TempDir(), "ran")
 	script := filepath.Join(t.TempDir(), "trap")
-	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\necho \"$0 $*\" >> "+canary+"\ncat\n"), 0o755))
+	proctest.WriteProgram(t, script, "#!/bin/sh\necho \"$0 $*\" >> "+canary+"\ncat\n")
 	return script, func() {
 		t.Helper()
 		content, _ := os.ReadFile(canary)
