@@ -11,10 +11,10 @@ import (
 
 // compare judges a test that still exists by its worst change.
 func (j *judge) compare(b, a *testfile.Unit, m *matcher) {
-	name, file := testfile.Clean(a.Name), a.File.Path
+	name := testfile.Clean(a.Name)
 	if why := newSkip(b, a); why != "" {
 		if a.Parent == nil || !inherited(b, a) {
-			j.report(Skipped, a.Name, file, a.Line, "%s is now skipped: %s; a skipped test never counts as passed", name, why)
+			j.reportTest(Skipped, b, a, "%s is now skipped: %s; a skipped test never counts as passed", name, why)
 		}
 		return
 	}
@@ -25,12 +25,12 @@ func (j *judge) compare(b, a *testfile.Unit, m *matcher) {
 	bo, ao := j.before.Tally(b), j.after.Tally(a)
 	switch {
 	case bt.Total > 0 && at.Total == 0:
-		j.report(Emptied, a.Name, file, a.Line, "%s no longer checks anything; it used to perform %d checks", name, bt.Total)
+		j.reportTest(Emptied, b, a, "%s no longer checks anything; it used to perform %d checks", name, bt.Total)
 	case !b.Empty && a.Empty && len(m.children[a]) == 0:
-		j.report(Emptied, a.Name, file, a.Line, "%s has an empty body", name)
+		j.reportTest(Emptied, b, a, "%s has an empty body", name)
 	default:
 		if why := j.weakening(b, a, bo, ao, m); why != "" {
-			j.report(Weakened, a.Name, file, a.Line, "%s checks less: %s", name, why)
+			j.reportTest(Weakened, b, a, "%s checks less: %s", name, why)
 			return
 		}
 		j.edited(b, a)
@@ -43,7 +43,8 @@ func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher
 	if lost := lostCases(b, a, m.addedCases); len(a.Cases) > 0 && lost > 0 {
 		return fmt.Sprintf("%d of its %d cases were removed", lost, len(b.Cases))
 	}
-	fewer := ao.Total < bo.Total && at.Total < bt.Total
+	awaited := awaitedInstead(b, a)
+	fewer := ao.Total+awaited < bo.Total && at.Total+awaited < bt.Total
 	switch {
 	case fewer && m.split(b, a):
 		return ""
@@ -51,11 +52,25 @@ func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher
 		return fmt.Sprintf("%d checks instead of %d", at.Total, bt.Total)
 	case ao.Exact < bo.Exact && at.Exact < bt.Exact && at.Vague > bt.Vague:
 		return "an exact comparison was replaced by one that accepts almost any value"
-	case ao.Always < bo.Always && at.Always < bt.Always && at.Total <= bt.Total:
+	case ao.Always+awaited < bo.Always && at.Always+awaited < bt.Always && at.Total <= bt.Total:
 		return fmt.Sprintf("%d of %d checks run only conditionally", bt.Always-at.Always, bt.Always)
 	default:
 		return ""
 	}
+}
+
+// awaitedInstead returns the number of checks that a callback received no error which a test no longer
+// needs, because it awaits the calls: a failed one ends the test.
+func awaitedInstead(b, a *testfile.Unit) int {
+	noErrors := func(u *testfile.Unit) (n int) {
+		for _, c := range u.Checks {
+			if c.NoError {
+				n++
+			}
+		}
+		return n
+	}
+	return max(0, min(noErrors(b)-noErrors(a), a.Awaits-b.Awaits))
 }
 
 // edited reports a test that changed without checking less.
@@ -65,11 +80,11 @@ func (j *judge) edited(b, a *testfile.Unit) {
 	}
 	name := testfile.Clean(a.Name)
 	if onlyGrows(b, a) {
-		j.report(Edited, a.Name, a.File.Path, a.Line, "%s was edited; all of its earlier checks remain", name)
+		j.reportTest(Edited, b, a, "%s was edited; all of its earlier checks remain", name)
 		j.problems[len(j.problems)-1].Severity = contract.SeverityMinor
 		return
 	}
-	j.report(Edited, a.Name, a.File.Path, a.Line, "%s was edited: its behaviour or its expectations have changed", name)
+	j.reportTest(Edited, b, a, "%s was edited: its behaviour or its expectations have changed", name)
 }
 
 // judgeHelpers judges code outside tests in test files: helpers that lost assertions, and other
@@ -78,17 +93,8 @@ func (j *judge) judgeHelpers(p pair) {
 	if p.file.same() || !p.file.Existed || !p.file.Exists || p.after.Broken != "" || p.after.Excluded != "" || languageOf(p.before.Path).IgnoreHelpers {
 		return
 	}
-	helpers := map[string]*testfile.Unit{}
-	for _, u := range p.after.Units {
-		if !u.Test {
-			helpers[u.Key] = u
-		}
-	}
-	for _, b := range p.before.Units {
-		a := helpers[b.Key]
-		if b.Test || b.Key == "" || a == nil || a.Body == b.Body || b.Local {
-			continue
-		}
+	for _, h := range changedHelpers(p.before.Units, p.after.Units) {
+		b, a := h[0], h[1]
 		bt, at := j.before.Tally(b), j.after.Tally(a)
 		if at.Total < bt.Total {
 			j.report(Weakened, "", a.File.Path, a.Line, "%s, which tests use, now performs fewer checks: %d instead of %d", testfile.Clean(a.Name), at.Total, bt.Total)
@@ -99,6 +105,45 @@ func (j *judge) judgeHelpers(p pair) {
 	if lost := missing(p.before.Statements, p.after.Statements); lost > 0 {
 		j.report(Edited, "", p.file.Path, 0, "%d statements used by tests in %s have changed", lost, testfile.Clean(p.file.Path))
 	}
+}
+
+// changedHelpers returns the functions outside tests whose body has changed, before and after. Many
+// functions may have the same name: methods of several types, functions inside functions. Those
+// with the same body are not changed, wherever in the file they are now; of the others, those with
+// the same full name belong together, in their order.
+func changedHelpers(before, after []*testfile.Unit) (changed [][2]*testfile.Unit) {
+	helper := func(u *testfile.Unit) bool { return !u.Test && u.Key != "" && !u.Local }
+	same := func(u *testfile.Unit) key { return key{name: u.Key, body: u.Body} }
+	kept := map[key]int{}
+	for _, a := range after {
+		if helper(a) {
+			kept[same(a)]++
+		}
+	}
+	lost := map[string][]*testfile.Unit{}
+	matched := map[key]int{}
+	for _, b := range before {
+		switch {
+		case !helper(b):
+		case kept[same(b)] > 0:
+			kept[same(b)]--
+			matched[same(b)]++
+		default:
+			lost[b.Name] = append(lost[b.Name], b)
+		}
+	}
+	for _, a := range after {
+		if !helper(a) {
+			continue
+		}
+		if matched[same(a)] > 0 {
+			matched[same(a)]--
+		} else if of := lost[a.Name]; len(of) > 0 {
+			changed = append(changed, [2]*testfile.Unit{of[0], a})
+			lost[a.Name] = of[1:]
+		}
+	}
+	return changed
 }
 
 // newSkip returns the reason why a test no longer runs, if that is new.

@@ -30,6 +30,16 @@ type pair struct {
 
 func newJudge() *judge { return &judge{before: testfile.NewIndex(), after: testfile.NewIndex()} }
 
+// reportTest reports a problem with a test that exists before and after the change.
+func (j *judge) reportTest(kind Kind, b, a *testfile.Unit, format string, args ...any) {
+	j.report(kind, a.Name, a.File.Path, a.Line, format, args...)
+	if b.Name != a.Name {
+		p := &j.problems[len(j.problems)-1]
+		p.Was = testfile.Clean(b.Name)
+		p.Message += "; it was named " + p.Was
+	}
+}
+
 func (j *judge) report(kind Kind, test, file string, line int, format string, args ...any) {
 	severity := contract.SeverityMajor
 	if kind == Edited {

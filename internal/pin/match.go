@@ -1,12 +1,14 @@
 package pin
 
 import (
+	"slices"
+
 	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
 // matcher matches each test of before with one of after: in the same file by name, anywhere by name
-// and body, anywhere by body, elsewhere by name. Each test of after matches at most one test of
+// and body, anywhere by body, elsewhere by name, anywhere by similarity. Each test of after matches at most one test of
 // before.
 type matcher struct {
 	pairs       []pair
@@ -18,6 +20,8 @@ type matcher struct {
 	newContents map[string]bool // contents of new files
 	helpers     map[key]*testfile.Unit
 	added       map[*testfile.File][]*testfile.Unit // new tests by file
+	// addedElsewhere are the new tests in new files.
+	addedElsewhere []*testfile.Unit
 }
 
 func newMatcher(pairs []pair) *matcher {
@@ -61,6 +65,7 @@ func (m *matcher) match() {
 	m.matchBy(func(u *testfile.Unit) (key, bool) {
 		return key{u.File.Language, u.Name, 0}, u.Parent == nil || !u.Parent.Test
 	})
+	m.matchSimilar()
 	m.recordAdded()
 }
 
@@ -117,8 +122,11 @@ func (m *matcher) recordAdded() {
 			switch {
 			case a.Test && !m.taken[a]:
 				m.added[p.after] = append(m.added[p.after], a)
+				if !p.file.Existed {
+					m.addedElsewhere = append(m.addedElsewhere, a)
+				}
 			case !a.Test && !a.Empty:
-				m.helpers[key{a.File.Language, "", a.Body}] = a
+				m.helpers[key{a.File.Language, "", a.Bare()}] = a
 			}
 		}
 	}
@@ -129,7 +137,7 @@ func (m *matcher) elsewhere(b *testfile.Unit) *testfile.Unit {
 	if b.Empty {
 		return nil
 	}
-	return m.helpers[key{b.File.Language, "", b.Body}]
+	return m.helpers[key{b.File.Language, "", b.Bare()}]
 }
 
 // The limits of the search for the other half of a test that was split: new tests of
@@ -139,18 +147,19 @@ const (
 	maxSplitChecks = 200
 )
 
-// split reports whether all checks that a test lost, at least two, are in one new test of its file.
+// split reports whether all checks that a test lost, at least two, are in one new test of its file
+// or of a new file.
 // A single check proves nothing: many tests end with the same check.
 func (m *matcher) split(b, a *testfile.Unit) bool {
 	lost := missing(texts(b), texts(a))
 	if lost < 2 {
 		return false
 	}
-	for i, u := range m.added[a.File] {
+	for i, u := range slices.Concat(m.added[a.File], m.addedElsewhere) {
 		if i >= maxSplit {
 			break
 		}
-		if len(u.Checks) > maxSplitChecks {
+		if u.File.Language != a.File.Language || len(u.Checks) > maxSplitChecks {
 			continue
 		}
 		if missing(texts(b), append(texts(a), texts(u)...)) == 0 && len(u.Checks) >= lost && len(allSkips(u)) == 0 {

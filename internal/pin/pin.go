@@ -92,6 +92,8 @@ type Problem struct {
 	// Test is its name: TestLogin/expired, "login > rejects", TestLogin::test_expired. It is empty
 	// for a problem with a whole file.
 	Test string
+	// Was is its name before the change, if the test was renamed.
+	Was string
 	// Path and Line are the location in the current file, or in the previous version if the test or
 	// the file was deleted. Line 0 means the whole file.
 	Path string

@@ -14,8 +14,10 @@ import (
 type file struct {
 	*lexer.Source
 	Syntax
-	result *testfile.File
-	root   *testfile.Unit
+	result  *testfile.File
+	root    *testfile.Unit
+	extends map[*testfile.Unit]bool // groups that are classes with a superclass
+	inTests map[*testfile.Unit]bool // groups that are compiled only for tests
 }
 
 // Syntax describes the differences between languages.
@@ -25,9 +27,15 @@ type Syntax struct {
 	Attribute func(src *lexer.Source, i int) (lexer.Span, int)
 	// Function reports whether a function's name and parameters begin at a token. May be nil.
 	Function func(src *lexer.Source, i int) bool
+	// BesideCode is true if tests and code are in the same files: only what is marked with cfg(test)
+	// is called by tests.
+	BesideCode bool
+	// MacroTests is true if macros outside functions define tests: name!(test, …).
+	MacroTests bool
 	// Catches is true if try blocks have handlers.
 	Catches bool
-	// VoidTests is true if functions whose names begin with test and that return nothing are tests.
+	// VoidTests is true if methods whose names begin with test and that return nothing are tests
+	// in classes that extend another one.
 	VoidTests bool
 }
 
@@ -37,7 +45,8 @@ func Parse(s *testfile.File, src *lexer.Source, language Syntax) {
 		s.Broken = src.Broken
 		return
 	}
-	f := &file{Source: src, Syntax: language, result: s, root: &testfile.Unit{File: s}}
+	f := &file{Source: src, Syntax: language, result: s, root: &testfile.Unit{File: s}, extends: map[*testfile.Unit]bool{}, inTests: map[*testfile.Unit]bool{}}
+	f.inTests[f.root] = !language.BesideCode
 	f.walk(lexer.Span{From: 0, To: len(f.Tokens)}, f.root, 0)
 }
 
@@ -55,22 +64,31 @@ func (f *file) walk(s lexer.Span, parent *testfile.Unit, nest int) {
 			continue
 		}
 		switch {
-		case t.Is("mod") || t.Is("impl") || t.Is("class") || t.Is("object"):
+		case f.startsGroup(i):
 			i = f.group(i, s.To, parent, attributes, nest)
 			attributes = nil
 		case f.startsFunction(i):
 			i = f.define(i, s.To, parent, attributes)
 			attributes = nil
+		case f.MacroTests && f.inTests[parent] && f.definesTest(i):
+			i = f.macro(i, parent, attributes)
+			attributes = nil
 		case t.Is("{"):
 			i = f.Close(i) + 1
 			attributes = nil
-		case t.Is(";"):
+		case t.Is(";") || t.Is("val") || t.Is("var"): // a field in Java, a property in Kotlin
 			attributes = nil
 			i++
 		default:
 			i++
 		}
 	}
+}
+
+// startsGroup reports whether a class or module begins at a token, unlike in this::class.
+func (f *file) startsGroup(i int) bool {
+	t := f.At(i)
+	return (t.Is("mod") || t.Is("impl") || t.Is("class") || t.Is("object")) && !f.At(i-1).Is(":") && !f.At(i-1).Is("::") && !f.At(i-1).Is(".")
 }
 
 // startsFunction reports whether a function's name and parameters begin at a token.
@@ -81,13 +99,58 @@ func (f *file) startsFunction(i int) bool {
 	return f.Function != nil && f.Function(f.Source, i)
 }
 
+// onlyForTests reports whether attributes contain cfg(test).
+func (f *file) onlyForTests(attributes []lexer.Span) bool {
+	for _, a := range attributes {
+		for k := a.From; k < a.To; k++ {
+			if f.At(a.From).Is("cfg") && f.At(k).Is("test") && !f.At(k-2).Is("not") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// definesTest reports whether a macro call whose first argument is a name begins at a token.
+func (f *file) definesTest(i int) bool {
+	if f.At(i).Kind != lexer.Word || !f.At(i+1).Is("!") || !f.At(i+2).Is("(") && !f.At(i+2).Is("{") {
+		return false
+	}
+	args := f.Split(i + 2)
+	return len(args) > 1 && args[0].To-args[0].From == 1 && f.At(args[0].From).Kind == lexer.Word
+}
+
+// macro reads a test that is defined by a macro.
+func (f *file) macro(i int, parent *testfile.Unit, attributes []lexer.Span) int {
+	name, stop := f.At(i+3), f.Close(i+2)
+	u := f.result.Add(&testfile.Unit{Name: name.Text, Line: name.Line, Parent: parent, Test: true})
+	if parent != f.root {
+		u.Name = testfile.ShortName(parent.Name + "." + name.Text)
+	}
+	f.annotate(u, attributes)
+	p := testfile.Position{Unit: u, Weight: 1, TopLevel: true}
+	f.walkBody(lexer.Span{From: i + 4, To: stop}, p)
+	if len(u.Checks) == 0 {
+		p.Add(testfile.Check{Digest: f.Digest(i, i+1)}) // the macro checks its arguments
+	}
+	u.Source, u.Text = f.Source, lexer.Span{From: i + 4, To: stop}
+	u.Body = f.Digest(i+4, stop)
+	for _, a := range attributes {
+		u.Body = u.Body*31 + f.Digest(a.From, a.To)
+	}
+	return stop + 1
+}
+
 func (f *file) group(i, end int, parent *testfile.Unit, attributes []lexer.Span, nest int) int {
 	name := f.At(i + 1)
-	open := i + 1
+	open, extends := i+1, false
 	for open < end && !f.At(open).Is("{") && !f.At(open).Is(";") {
+		extends = extends || f.At(open).Is("extends") || f.At(open).Is(":")
 		open++
 	}
 	u := f.result.Add(&testfile.Unit{Name: name.Text, Line: name.Line, Parent: parent})
+	f.extends[u] = extends
+	f.inTests[u] = f.inTests[parent] || f.onlyForTests(attributes)
 	if parent != f.root {
 		u.Name = parent.Name + "." + name.Text
 	}
@@ -158,22 +221,83 @@ func (f *file) arguments(u *testfile.Unit, a lexer.Span) {
 	}
 }
 
-// conditionalCompilation reads #[cfg(…)]: any condition except test may exclude the test.
+// conditionalCompilation reads #[cfg(…)]: any condition that does not always hold on an ordinary
+// machine may exclude the test.
 func (f *file) conditionalCompilation(u *testfile.Unit, a lexer.Span) {
-	ordinary := true
-	for k := a.From + 1; k < a.To; k++ {
-		switch f.At(k).Text {
-		case "test", "(", ")", "cfg", "all":
-		case "ignore":
+	open := a.From + 1
+	for k := open; k < a.To; k++ {
+		if f.At(k).Is("ignore") {
 			u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it is marked as ignored"})
 			return
-		default:
-			ordinary = false
 		}
 	}
-	if f.At(a.From).Is("cfg") && (!ordinary || a.To-a.From <= 3) {
+	if args := f.Split(open); f.At(a.From).Is("cfg") && (len(args) != 1 || f.holds(args[0], 0) != testfile.True) {
 		u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it is not always compiled"})
 	}
+}
+
+// holds evaluates a condition of cfg for tests on Linux.
+func (f *file) holds(s lexer.Span, depth int) testfile.Truth {
+	name := f.At(s.From).Text
+	if depth > testfile.MaxDepth {
+		return testfile.Unknown
+	}
+	if !f.At(s.From + 1).Is("(") {
+		return conditionHolds(name, strings.Trim(f.At(s.From+2).Text, `"`))
+	}
+	args := f.Split(s.From + 1)
+	switch {
+	case name == "not" && len(args) == 1:
+		switch f.holds(args[0], depth+1) {
+		case testfile.True:
+			return testfile.False
+		case testfile.False:
+			return testfile.True
+		case testfile.Unknown:
+		}
+		return testfile.Unknown
+	case name != "all" && name != "any":
+		return testfile.Unknown
+	}
+	all, some := testfile.True, testfile.False
+	for _, arg := range args {
+		switch f.holds(arg, depth+1) {
+		case testfile.True:
+			some = testfile.True
+		case testfile.False:
+			all = testfile.False
+		case testfile.Unknown:
+			if all == testfile.True {
+				all = testfile.Unknown
+			}
+			if some == testfile.False {
+				some = testfile.Unknown
+			}
+		}
+	}
+	if name == "all" {
+		return all
+	}
+	return some
+}
+
+// conditionHolds returns what is known about a condition of cfg, such as target_os = "linux".
+func conditionHolds(name, value string) testfile.Truth {
+	switch name {
+	case "test", "unix", "debug_assertions":
+		return testfile.True
+	case "windows", "miri":
+		return testfile.False
+	case "target_os":
+		return testfile.TruthOf(value == "linux")
+	case "target_family":
+		return testfile.TruthOf(value == "unix")
+	case "target_pointer_width":
+		return testfile.TruthOf(value == "64")
+	case "target_endian":
+		return testfile.TruthOf(value == "little")
+	}
+	return testfile.Unknown
 }
 
 func (f *file) define(i, end int, parent *testfile.Unit, attributes []lexer.Span) int {
@@ -197,9 +321,17 @@ func (f *file) define(i, end int, parent *testfile.Unit, attributes []lexer.Span
 	if parent != f.root {
 		u.Name = parent.Name + "." + name.Text
 	}
-	u.Test = f.annotate(u, attributes) || f.VoidTests && strings.HasPrefix(name.Text, "test") && f.At(i-1).Is("void")
+	if !f.inTests[parent] && !f.onlyForTests(attributes) {
+		u.Key = "" // the code under test may have the same names
+	}
+	u.Test = f.annotate(u, attributes) || f.VoidTests && f.extends[parent] && strings.HasPrefix(name.Text, "test") && f.At(i-1).Is("void")
+	if u.Test {
+		u.Key = "" // nothing calls it
+	}
 	f.walkBody(lexer.Span{From: open + 1, To: stop}, testfile.Position{Unit: u, Weight: max(1, len(u.Cases)), TopLevel: true})
-	u.Body = f.Digest(i+1, stop)
+	u.Source, u.Text = f.Source, lexer.Span{From: i + 1, To: stop}
+	u.Code = f.Digest(i+1, stop)
+	u.Body = u.Code
 	for _, a := range attributes {
 		u.Body = u.Body*31 + f.Digest(a.From, a.To)
 	}
@@ -235,11 +367,23 @@ func (f *file) walkBody(s lexer.Span, p testfile.Position) {
 			if strings.HasPrefix(t.Text, "assume") {
 				p.Unit.Skips = append(p.Unit.Skips, testfile.Skip{Always: false, Reason: "it calls " + t.Text})
 			}
-			if !p.Swallowed {
+			if f.callsOwn(i) && !p.Swallowed {
 				p.Unit.Calls = append(p.Unit.Calls, testfile.Call{Key: t.Text, Weight: 1, Conditional: p.Conditions > 0})
 			}
 		}
 	}
+}
+
+// callsOwn reports whether a call may be one of a function of the tests. A method of the code under
+// test may have the same name.
+func (f *file) callsOwn(i int) bool {
+	switch before := f.At(i - 1); {
+	case before.Is("."), before.Is("::"):
+		return f.At(i-2).Is("this") || f.At(i-2).Is("super") || f.At(i-2).Is("self") || f.At(i-2).Is("Self") || f.At(i-2).Is("crate")
+	case before.Is(":"):
+		return !f.At(i-2).Is(":") || f.At(i-3).Is("super") || f.At(i-3).Is("self") || f.At(i-3).Is("Self") || f.At(i-3).Is("crate")
+	}
+	return true
 }
 
 func (f *file) branch(i, end int, p *testfile.Position) (int, bool) {

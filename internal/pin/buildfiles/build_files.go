@@ -32,6 +32,9 @@ var buildSuppressions = regexp.MustCompile(`(?im)^\s*(autotests|test|harness|doc
 
 // buildFile judges Cargo.toml, pom.xml and build.gradle.
 func buildFile(c *Change) {
+	if !c.Existed {
+		return // no test ran by it before
+	}
 	strip := func(data []byte) string {
 		return strings.Join(Uncommented([]byte(strings.Join(Uncommented(data, "#"), "\n")), "//"), "\n")
 	}

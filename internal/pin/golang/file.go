@@ -208,7 +208,8 @@ func (g *file) function(f *ast.FuncDecl) {
 	if w.block(f.Body.List) && f.Name.Name == "init" && f.Recv == nil {
 		g.exitsWithSuccess(f.Body.List)
 	}
-	u.Body = g.DigestWithout(lexer.Span{From: g.token(f.Type.Params.Pos()), To: g.token(f.End())}, g.holes[u])
+	u.Source, u.Text = g.Source, lexer.Span{From: g.token(f.Type.Params.Pos()), To: g.token(f.End())}
+	u.Body = g.DigestWithout(u.Text, g.holes[u])
 	if kind == "Example" && u.Test {
 		g.example(u, f)
 	}

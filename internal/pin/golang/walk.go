@@ -383,8 +383,8 @@ func (w walker) subtest(n *ast.CallExpr) bool {
 	inner.u, inner.depth, inner.guard, inner.inner = u, 0, nil, false
 	inner.parameters(f.Type)
 	inner.block(f.Body.List)
-	whole := lexer.Span{From: w.g.token(f.Type.Pos()), To: w.g.token(f.End())}
-	u.Body = w.g.DigestWithout(whole, w.g.holes[u])
+	u.Source, u.Text = w.g.Source, lexer.Span{From: w.g.token(f.Type.Pos()), To: w.g.token(f.End())}
+	u.Body = w.g.DigestWithout(u.Text, w.g.holes[u])
 	w.g.holes[w.u] = append(w.g.holes[w.u], w.g.span(n))
 	return true
 }

@@ -14,6 +14,10 @@ import (
 
 var testFile = regexp.MustCompile(`(^Test\w*|Tests?|TestCase|IT|Spec)\.(java|kt)$`)
 
+// annotated matches the imports of frameworks that run only annotated methods. Without them, the
+// methods of a JUnit 3 TestCase are tests by their names.
+var annotated = regexp.MustCompile(`(?m)^\s*import\s+(static\s+)?(org\.junit\.(Test|jupiter|\*)|org\.testng|kotlin\.test)\b`)
+
 // Language is Java and Kotlin.
 var Language = language.Language{
 	Name: "java", Extensions: []string{".java", ".kt"}, IgnoreHelpers: true,
@@ -22,7 +26,7 @@ var Language = language.Language{
 	},
 	Parse: func(s *testfile.File, data []byte) {
 		annotation.Parse(s, lexer.ScanBraces(data, lexer.Dialect{TripleQuotes: true}), annotation.Syntax{
-			Attribute: annotationAt, Function: methodAt, Catches: true, VoidTests: true,
+			Attribute: annotationAt, Function: methodAt, Catches: true, VoidTests: !annotated.Match(data),
 		})
 	},
 }

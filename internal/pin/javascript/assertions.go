@@ -2,6 +2,7 @@ package javascript
 
 import (
 	"regexp"
+	"strings"
 
 	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
@@ -19,7 +20,11 @@ func (f *file) method(i int, p *testfile.Position) bool {
 		p.Unit.Skips = append(p.Unit.Skips, testfile.Skip{Always: always, Reason: "it calls skip"})
 		return always
 	case name == "expect", object.Is("t") && tapAssertions[name]:
-		p.Add(testfile.Check{Digest: f.Digest(i, f.Close(i+1)), Conditional: p.Conditions > 0})
+		if (name == "ok" || name == "true" || name == "truthy") && f.trivialArgs("ok", f.Split(i+1)) {
+			return false
+		}
+		p.Add(testfile.Check{Digest: f.Digest(i, f.Close(i+1)), Vague: noError[name], Conditional: p.Conditions > 0, NoError: noError[name]})
+		f.expectedError(i, *p)
 	case helperName.MatchString(name):
 		p.Unit.Calls = append(p.Unit.Calls, testfile.Call{Key: "." + name, Weight: p.Weight, Conditional: p.Conditions > 0, Assumed: 1})
 	}
@@ -28,11 +33,25 @@ func (f *file) method(i int, p *testfile.Position) bool {
 
 var (
 	tapAssertions = lexer.Set(`is not deepEqual notDeepEqual like throws throwsAsync notThrows true false truthy falsy regex snapshot equal
-		same ok match notOk strictEqual notEqual fail pass rejects resolves has matchSnapshot`)
+		same ok match notOk strictEqual notEqual fail rejects resolves has matchSnapshot equals isEqual notEquals
+		deepEquals deepLooseEqual looseEqual notDeepLooseEqual error ifError ifErr iferror doesNotThrow notSame strictSame
+		strictNotSame strictDeepEqual type`)
+	noError       = lexer.Set("error ifError ifErr iferror")
 	helperName    = regexp.MustCompile(`^(expect|assert|verify|should|check)[A-Z_]`)
 	vagueMatchers = lexer.Set("toBeDefined toBeTruthy exist toBeNaN ok toBeInstanceOf isOk exists isDefined isNotNull toHaveBeenCalled called")
 	vagueNegated  = lexer.Set("toBeNull toBeUndefined toThrow toThrowError toBe toEqual null undefined throw equal")
 )
+
+// expectedError counts what throws(f, {code: …}) demands of the error as a check of its own, as it is
+// in the longer form that takes the error and compares its code.
+func (f *file) expectedError(i int, p testfile.Position) {
+	switch f.At(i).Text {
+	case "throws", "throwsAsync", "rejects":
+		if args := f.Split(i + 1); len(args) > 1 && (f.At(args[1].From).Kind != lexer.Text || strings.HasPrefix(f.At(args[1].From).Text, "/")) {
+			p.Add(testfile.Check{Digest: f.Digest(args[1].From, args[1].To), Conditional: p.Conditions > 0})
+		}
+	}
+}
 
 // expression reads a word at which a check or a call may begin.
 func (f *file) expression(i int, p *testfile.Position) int {
@@ -44,6 +63,8 @@ func (f *file) expression(i int, p *testfile.Position) int {
 		return f.assert(i, *p)
 	case t.Is("should") && f.At(i-1).Is("."):
 		p.Add(testfile.Check{Digest: f.Digest(i-2, f.chain(i+1)), Conditional: p.Conditions > 0})
+	case t.Is("await"):
+		p.Unit.Awaits++
 	case t.Is("fail") && f.At(i+1).Is("("):
 		p.Add(testfile.Check{Digest: p.Guard ^ 1, Conditional: p.Conditions > 1})
 	case t.Is("pending") && f.At(i+1).Is("("):
@@ -129,12 +150,16 @@ func (f *file) assert(i int, p testfile.Position) int {
 		p.Add(testfile.Check{Digest: p.Guard ^ 1, Conditional: p.Conditions > 1})
 	case len(args) == 0 || f.trivialArgs(name, args):
 	default:
-		p.Add(testfile.Check{Digest: f.Digest(i, end), Vague: vagueMatchers[name], Conditional: p.Conditions > 0})
+		p.Add(testfile.Check{Digest: f.Digest(i, end), Vague: vagueMatchers[name] || noError[name], Conditional: p.Conditions > 0, NoError: noError[name]})
+		f.expectedError(j-1, p)
 	}
 	return end
 }
 
 func (f *file) trivialArgs(name string, args []lexer.Span) bool {
+	if len(args) == 0 {
+		return false
+	}
 	if name == "" || name == "ok" || len(args) == 1 || name == "isTrue" {
 		return testfile.Constant(f.Source, args[0]) != testfile.Unknown || args[0].To-args[0].From == 1 && f.At(args[0].From).Literal()
 	}

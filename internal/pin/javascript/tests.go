@@ -147,6 +147,9 @@ func (f *file) skipCall(i, stop int, args []lexer.Span, c *testHead, p testfile.
 	return 0
 }
 
+// maxConditions is how many conditions around a test are counted.
+const maxConditions = 8
+
 func (f *file) makeTest(whole lexer.Span, args []lexer.Span, c testHead, p testfile.Position) {
 	at := f.At(whole.From)
 	u := f.result.Add(&testfile.Unit{
@@ -156,7 +159,7 @@ func (f *file) makeTest(whole lexer.Span, args []lexer.Span, c testHead, p testf
 		u.Name = p.Unit.Name + " > " + c.title
 	}
 	u.Name = testfile.ShortName(u.Name)
-	if p.Conditions > 0 {
+	for range min(p.Conditions, maxConditions) {
 		u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it does not always run"})
 	}
 	if c.group {
@@ -181,6 +184,7 @@ func (f *file) makeTest(whole lexer.Span, args []lexer.Span, c testHead, p testf
 		body, _ := f.callback(a.From, a.To)
 		u.Empty = u.Empty && f.empty(body)
 		f.walk(body, testfile.Position{Unit: u, Weight: max(1, c.weight), TopLevel: true, Nesting: p.Nesting})
+		u.Source, u.Text = f.Source, a
 		u.Body = f.DigestWithout(a, f.holes[u])
 	}
 	f.holes[p.Unit] = append(f.holes[p.Unit], whole)

@@ -82,7 +82,7 @@ func (f *file) step(i, end int, p *testfile.Position) (int, bool) {
 			return to, false
 		}
 	}
-	if t.Kind != lexer.Word || f.At(i+1).Is(":") || f.At(i-1).Is(".") && !dotted[t.Text] {
+	if t.Kind != lexer.Word || f.At(i+1).Is(":") || f.At(i-1).Is(".") && (!dotted[t.Text] || f.At(i-2).Is("console")) {
 		return i + 1, f.method(i, p)
 	}
 	switch t.Text {
@@ -106,7 +106,7 @@ func (f *file) step(i, end int, p *testfile.Position) (int, bool) {
 }
 
 // dotted are words that also have a meaning after a dot.
-var dotted = lexer.Set("test should")
+var dotted = lexer.Set("test should assert")
 
 // body returns the block or statement that a condition controls.
 func (f *file) body(i, end int) (lexer.Span, int) {
@@ -168,6 +168,9 @@ func (f *file) branch(i, end int, p *testfile.Position) (int, bool) {
 	}
 	if leaves && known == testfile.Unknown && p.TopLevel && checks == 0 && len(p.Unit.Checks) == 0 {
 		p.Unit.EarlyReturns++
+	}
+	if leaves && known == testfile.Unknown && !p.Unit.Test {
+		p.Conditions++ // what follows, such as the definition of a test, does not always run
 	}
 	if f.At(next).Is("else") {
 		next = f.otherwise(next, end, known, *p)
@@ -343,6 +346,9 @@ func (f *file) function(i, end int, p testfile.Position) int {
 		return i + 1
 	}
 	u := f.result.Add(&testfile.Unit{Name: name.Text, Key: name.Text, Line: name.Line, Empty: f.empty(body)})
+	if p.Unit != f.root {
+		u.Inside = p.Unit
+	}
 	f.walkBody(u, body, p)
 	u.Body = f.DigestWithout(lexer.Span{From: from, To: next}, f.holes[u])
 	f.holes[p.Unit] = append(f.holes[p.Unit], lexer.Span{From: i, To: next})

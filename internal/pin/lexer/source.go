@@ -110,6 +110,34 @@ func (s *Source) hash(from, to int) uint64 {
 	return (s.hashes[to] + hashPrime - lost) % hashPrime
 }
 
+// Lines returns the digests of the lines of a span, at most the first most of them. Lines of brackets
+// alone are omitted.
+func (s *Source) Lines(span Span, most int) (lines []Digest) {
+	from, word := span.From, false
+	for i := span.From; i < min(span.To, len(s.Tokens)) && len(lines) < most; i++ {
+		word = word || s.Tokens[i].Kind != Punct
+		if i+1 < span.To && !s.At(i+1).StartsLine {
+			continue
+		}
+		if word {
+			lines = append(lines, s.Digest(from, i+1))
+		}
+		from, word = i+1, false
+	}
+	return lines
+}
+
+// Words returns the digests of the tokens of a span that are not punctuation, at most the first most of
+// them.
+func (s *Source) Words(span Span, most int) (words []Digest) {
+	for i := span.From; i < min(span.To, len(s.Tokens)) && len(words) < most; i++ {
+		if s.Tokens[i].Kind != Punct {
+			words = append(words, s.Digest(i, i+1))
+		}
+	}
+	return words
+}
+
 // At returns the token at an index, or an empty token.
 func (s *Source) At(i int) Token {
 	if i < 0 || i >= len(s.Tokens) {

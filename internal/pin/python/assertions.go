@@ -35,19 +35,29 @@ func (f *file) expression(s lexer.Span, p *testfile.Position) bool {
 		case called && member && (strings.HasPrefix(t.Text, "assert") || t.Is("raises") || t.Is("warns") || t.Is("fail")):
 			f.assertionCall(i, *p)
 		default:
-			c := testfile.Call{Key: t.Text, Weight: p.Weight, Conditional: p.Conditions > 0}
-			if member {
-				c.Key = "." + t.Text
-			}
-			if called && helperName.MatchString(t.Text) {
-				c.Assumed = 1
-			}
-			if !p.Swallowed {
-				p.Unit.Calls = append(p.Unit.Calls, c)
-			}
+			f.call(i, *p)
 		}
 	}
 	return dead
+}
+
+// call records that a function is called or passed on.
+func (f *file) call(i int, p testfile.Position) {
+	name := f.At(i).Text
+	helper, receiver := helperName.MatchString(name), f.At(i-2)
+	c := testfile.Call{Key: name, Weight: p.Weight, Conditional: p.Conditions > 0}
+	if f.At(i - 1).Is(".") {
+		c.Key = "." + name
+		if !helper && !receiver.Is("self") && !receiver.Is("cls") && !receiver.Is(")") {
+			return // a method of the code under test may have the name of a helper
+		}
+	}
+	if helper && f.At(i+1).Is("(") {
+		c.Assumed = 1
+	}
+	if !p.Swallowed {
+		p.Unit.Calls = append(p.Unit.Calls, c)
+	}
 }
 
 // marks reads pytestmark = …, __test__ = False, test_x = None, del test_x.

@@ -240,10 +240,10 @@ func (f *file) function(i, start int, decorators []int, p testfile.Position) {
 	})
 	if p.Unit != f.root {
 		u.Name = p.Unit.Name + "::" + name.Text
-		if u.Parent = p.Unit; !inTests {
-			u.Parent = nil
+		if u.Parent = p.Unit; inTests {
+			u.Key, u.Inside = "."+name.Text, p.Unit.Inside
 		} else {
-			u.Key = "." + name.Text
+			u.Parent, u.Inside = nil, p.Unit
 		}
 	}
 	u.Name = testfile.ShortName(u.Name)
@@ -263,7 +263,8 @@ func (f *file) function(i, start int, decorators []int, p testfile.Position) {
 	}
 	f.walk(i+1, l.end, inner)
 	end := f.end(i)
-	u.Body = f.DigestWithout(lexer.Span{From: start + 2, To: end}, f.holes[u])
+	u.Source, u.Text = f.Source, lexer.Span{From: start + 2, To: end}
+	u.Body = f.DigestWithout(u.Text, f.holes[u])
 	from := l.from
 	if len(decorators) > 0 {
 		from = f.lines[decorators[0]].from
@@ -305,6 +306,9 @@ func (f *file) class(i, start int, decorators []int, p testfile.Position) {
 	if p.Unit != f.root {
 		u.Name = p.Unit.Name + "::" + u.Name
 		u.Parent = p.Unit
+		if u.Inside = p.Unit.Inside; !strings.HasPrefix(p.Unit.Key, "class ") {
+			u.Inside = p.Unit
+		}
 	}
 	if !tests {
 		u.Key += "?"

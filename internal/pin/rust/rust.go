@@ -13,7 +13,9 @@ var Language = language.Language{
 	Name: "rust", Extensions: []string{".rs"}, BesideCode: true, IgnoreHelpers: true,
 	IsTest: func(string) bool { return true },
 	Parse: func(s *testfile.File, data []byte) {
-		annotation.Parse(s, lexer.ScanBraces(data, lexer.Dialect{RawTexts: true, NestedComments: true}), annotation.Syntax{Attribute: attribute})
+		annotation.Parse(s, lexer.ScanBraces(data, lexer.Dialect{RawTexts: true, NestedComments: true}), annotation.Syntax{
+			Attribute: attribute, BesideCode: !language.InFolder(s.Path, language.TestFolders), MacroTests: true,
+		})
 	},
 }
 

@@ -1,6 +1,9 @@
 package testfile
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // maxWeight is the maximum count: helpers that each call other helpers twice would overflow any
 // number.
@@ -33,18 +36,27 @@ func (c Check) tally() Tally {
 // Index finds the functions of all files on one side of a change and counts their checks.
 type Index struct {
 	helpers   map[string][]*Unit
-	local     map[*File]map[string]*Unit
+	local     map[*File]map[scoped]*Unit
 	inclusive map[*Unit]Tally
+}
+
+// scoped is a name within a function, or in the whole file.
+type scoped struct {
+	inside *Unit
+	key    string
 }
 
 // Add adds the functions of a file.
 func (d *Index) Add(s *File) {
-	own := map[string]*Unit{}
+	own := map[scoped]*Unit{}
 	for _, u := range s.Units {
 		if u.Key == "" {
 			continue
 		}
-		own[u.Key] = u
+		own[scoped{u.Inside, u.Key}] = u
+		if u.Inside != nil {
+			continue
+		}
 		if k := s.Scope + u.Key; len(d.helpers[k]) < maxHomonyms {
 			d.helpers[k] = append(d.helpers[k], u)
 		}
@@ -67,18 +79,26 @@ func (d *Index) Tally(u *Unit) Tally {
 		t = t.plus(c.tally(), c.Weight, c.Conditional)
 	}
 	for _, c := range u.Calls {
-		t = t.plus(d.called(u.File, c), c.Weight, c.Conditional)
+		t = t.plus(d.called(u, c), c.Weight, c.Conditional)
 	}
 	u.tallied, u.state = t, 2
 	return t
 }
 
-// called returns the checks of a call. Of several functions with the same name, the weakest counts.
-func (d *Index) called(s *File, c Call) Tally {
-	if u := d.local[s][c.Key]; u != nil {
-		return d.Tally(u)
+// called returns the checks of a call from a unit to the innermost function of that name around it.
+// Of several functions with the same name in other files, the weakest counts.
+func (d *Index) called(from *Unit, c Call) Tally {
+	around := from
+	for depth := 0; depth < MaxDepth; depth++ {
+		if u := d.local[from.File][scoped{around, c.Key}]; u != nil {
+			return d.Tally(u)
+		}
+		if around == nil {
+			break
+		}
+		around = cmp.Or(around.Inside, around.Parent)
 	}
-	candidates := d.helpers[s.Scope+c.Key]
+	candidates := d.helpers[from.File.Scope+c.Key]
 	if len(candidates) == 0 {
 		return Tally{Total: c.Assumed, Exact: c.Assumed, Always: c.Assumed}
 	}
@@ -113,5 +133,5 @@ const maxHomonyms = 8
 
 // NewIndex returns an empty index.
 func NewIndex() *Index {
-	return &Index{helpers: map[string][]*Unit{}, local: map[*File]map[string]*Unit{}}
+	return &Index{helpers: map[string][]*Unit{}, local: map[*File]map[scoped]*Unit{}}
 }

@@ -1,6 +1,7 @@
 package testfile
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -15,20 +16,28 @@ type Unit struct {
 	Test         bool   // otherwise a group or a helper
 	Local        bool   // a closure: no code outside its function calls it
 	Method       bool   // method of a suite, whose name is known only at run time
+	Inside       *Unit  // the function around it, outside which nothing calls it; nil for none
 	Line         int
 	Parent       *Unit
 	File         *File
 	Body         lexer.Digest // digest without its name and the units in it
-	Empty        bool         // it has no statements
+	Code         lexer.Digest // Body without the annotations before it, or 0 if that is the same
+	Source       *lexer.Source
+	Text         lexer.Span // of a test, in Source
+	Empty        bool       // it has no statements
 	Checks       []Check
 	Calls        []Call
 	Cases        []lexer.Digest // of a table
 	Skips        []Skip
 	EarlyReturns int // conditional returns before the first check
+	Awaits       int // calls whose failure ends the test
 
 	tallied Tally
 	state   uint8 // of the tally: 0 unknown, 1 in progress, 2 known
 }
+
+// Bare returns the digest of the body without the annotations that make it a test.
+func (u *Unit) Bare() lexer.Digest { return cmp.Or(u.Code, u.Body) }
 
 // Check is an assertion.
 type Check struct {
@@ -36,6 +45,7 @@ type Check struct {
 	Weight      int          // how often it runs: once for each case of a table
 	Vague       bool         // it holds for nearly any value: not nil, truthy
 	Conditional bool         // it runs under a condition
+	NoError     bool         // it holds if a call, which does not end the test if it fails, did not fail
 }
 
 // Call is the use of a function that may contain assertions.
