@@ -22,6 +22,7 @@ type matcher struct {
 	added       map[*testfile.File][]*testfile.Unit // new tests by file
 	// addedElsewhere are the new tests in new files.
 	addedElsewhere []*testfile.Unit
+	gained         []gain
 }
 
 func newMatcher(pairs []pair) *matcher {
@@ -67,6 +68,7 @@ func (m *matcher) match() {
 	})
 	m.matchSimilar()
 	m.recordAdded()
+	m.recordGains()
 }
 
 type key struct {
@@ -167,4 +169,53 @@ func (m *matcher) split(b, a *testfile.Unit) bool {
 		}
 	}
 	return false
+}
+
+// merged reports whether one test now does what a test did that is gone: it has gained all of its
+// checks, at least two, or all cases of its table.
+func (m *matcher) merged(b *testfile.Unit) bool {
+	if len(b.Cases) > 0 {
+		for _, r := range b.Cases {
+			if m.addedCases[r] <= 0 {
+				return false
+			}
+		}
+		return true
+	}
+	if len(b.Checks) < 2 {
+		return false
+	}
+	for i, g := range m.gained {
+		if i >= maxSplit {
+			break
+		}
+		if g.language == b.File.Language && missing(texts(b), g.checks) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// gain is the checks that a test has gained.
+type gain struct {
+	language string
+	checks   []lexer.Digest
+}
+
+// recordGains records what tests gained that are not skipped.
+func (m *matcher) recordGains() {
+	for b, a := range m.found {
+		if len(a.Checks) > len(b.Checks) && len(a.Checks) <= maxSplitChecks && len(allSkips(a)) == 0 {
+			had := count(texts(b))
+			var gained []lexer.Digest
+			for _, t := range texts(a) {
+				if had[t] > 0 {
+					had[t]--
+				} else {
+					gained = append(gained, t)
+				}
+			}
+			m.gained = append(m.gained, gain{a.File.Language, gained})
+		}
+	}
 }

@@ -2,6 +2,7 @@ package pin
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
@@ -79,7 +80,8 @@ func (c candidate) isSubtest() bool { return c.Parent != nil && c.Parent.Test }
 // probably the same test.
 func (c candidate) resembles(o candidate) (share float64, enough bool) {
 	share = similarity(c.lines, o.lines)
-	if share >= minSimilarity || c.File.Path != o.File.Path {
+	sameName := len(c.name) > 0 && slices.Equal(c.name, o.name)
+	if share >= minSimilarity || c.File.Path != o.File.Path && !sameName {
 		return share, share >= minSimilarity
 	}
 	words := similarity(c.words, o.words)

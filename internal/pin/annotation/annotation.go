@@ -144,8 +144,11 @@ func (f *file) macro(i int, parent *testfile.Unit, attributes []lexer.Span) int 
 func (f *file) group(i, end int, parent *testfile.Unit, attributes []lexer.Span, nest int) int {
 	name := f.At(i + 1)
 	open, extends := i+1, false
-	for open < end && !f.At(open).Is("{") && !f.At(open).Is(";") {
+	for open < end && !f.At(open).Is("{") && !f.At(open).Is(";") && !f.startsDeclaration(open) {
 		extends = extends || f.At(open).Is("extends") || f.At(open).Is(":")
+		if f.At(open).Is("(") {
+			open = f.Close(open)
+		}
 		open++
 	}
 	u := f.result.Add(&testfile.Unit{Name: name.Text, Line: name.Line, Parent: parent})
@@ -156,12 +159,24 @@ func (f *file) group(i, end int, parent *testfile.Unit, attributes []lexer.Span,
 	}
 	u.Name = testfile.ShortName(u.Name)
 	f.annotate(u, attributes)
+	if f.startsDeclaration(open) || f.At(open).Is("}") {
+		return open
+	}
 	if !f.At(open).Is("{") {
 		return open + 1
 	}
 	f.walk(lexer.Span{From: open + 1, To: f.Close(open)}, u, nest+1)
 	return f.Close(open) + 1
 }
+
+// startsDeclaration reports whether a declaration begins with a line: a Kotlin class without a body has
+// no end of its own.
+func (f *file) startsDeclaration(i int) bool {
+	t := f.At(i)
+	return t.StartsLine && (t.Is("@") || t.Is("}") || declarations[t.Text])
+}
+
+var declarations = lexer.Set("fun val var class object interface private internal public protected override data sealed abstract open enum companion inline suspend")
 
 // annotate reads #[ignore], #[cfg(…)], @Disabled and the like.
 func (f *file) annotate(u *testfile.Unit, attributes []lexer.Span) (test bool) {
