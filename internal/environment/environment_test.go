@@ -59,73 +59,77 @@ func (r Recipe) lines() []string {
 	return out
 }
 
+const (
+	createVenv = "python3 -m venv /home/sandbox/.venv"
+	pipInstall = "/home/sandbox/.venv/bin/python -m pip install "
+)
+
+// managerCases are repositories, each with the manager and the commands that install what it needs.
+var managerCases = []struct {
+	name, files string
+	manager     string
+	commands    []string // that the set-up begins with, in order; each may be cut off
+}{
+	{"go", "-- go.mod --\nmodule m\ngo 1.22\nrequire example.com/x v1.0.0\n", "go", []string{goOnline + "go mod download"}},
+	{"go without requirements", "-- go.mod --\nmodule m\ngo 1.22\n", "go", nil},
+	{"go vendored", "-- go.mod --\nmodule m\nrequire example.com/x v1.0.0\n-- vendor/modules.txt --\n", "go", nil},
+	{"go workspace", "-- go.work --\ngo 1.22\nuse (\n./a\n./b\n)\n-- a/go.mod --\nmodule a\nrequire x.y/z v1.0.0\n-- b/go.mod --\nmodule b\n-- c/go.mod --\nmodule c\nrequire x.y/z v1.0.0\n", "go",
+		[]string{goOnline + "go mod download", "(cd c && { GOWORK=off " + goOnline + "go mod download"}},
+	{"npm with a lock file", "-- package.json --\n{}\n-- package-lock.json --\n{}\n", "npm", []string{"npm ci || "}},
+	{"npm with a shrinkwrap", "-- package.json --\n{}\n-- npm-shrinkwrap.json --\n{}\n", "npm", []string{"npm ci || "}},
+	{"npm without a lock file", "-- package.json --\n{\"devDependencies\": {\"mocha\": \"1\"}}\n", "npm", []string{"npm install --no-package-lock || "}},
+	{"npm without dependencies", "-- package.json --\n{\"scripts\": {\"test\": \"node --test\"}}\n", "npm", nil},
+	{"pnpm of a field", "-- package.json --\n{\"packageManager\": \"pnpm@10.28.0+sha512.abc\"}\n-- pnpm-lock.yaml --\nlockfileVersion: '9.0'\n", "pnpm",
+		[]string{"npm install --global --prefix /home/sandbox/.local pnpm@10.28.0", "pnpm install --frozen-lockfile || "}},
+	{"pnpm of a lock file of version 6", "-- package.json --\n{}\n-- pnpm-lock.yaml --\nlockfileVersion: '6.0'\n", "pnpm",
+		[]string{"npm install --global --prefix /home/sandbox/.local pnpm@8"}},
+	{"pnpm that this Node cannot run", "-- package.json --\n{\"packageManager\": \"pnpm@11.1.0\"}\n-- pnpm-lock.yaml --\nlockfileVersion: '9.0'\n", "pnpm",
+		[]string{"npm install --global --prefix /home/sandbox/.local pnpm@10"}},
+	{"pnpm of devEngines", "-- package.json --\n{\"devEngines\": {\"packageManager\": {\"name\": \"pnpm\", \"version\": \"9.1.0\"}}}\n-- pnpm-lock.yaml --\n", "pnpm",
+		[]string{"npm install --global --prefix /home/sandbox/.local pnpm@9.1.0"}},
+	{"yarn 1", "-- package.json --\n{}\n-- yarn.lock --\n# yarn lockfile v1\n", "yarn",
+		[]string{"npm install --global --prefix /home/sandbox/.local yarn@1", "yarn install --frozen-lockfile"}},
+	{"yarn 4 of a field", "-- package.json --\n{\"packageManager\": \"yarn@4.4.1\"}\n-- yarn.lock --\n__metadata:\n", "yarn-berry",
+		[]string{"npm install --global --prefix /home/sandbox/.local @yarnpkg/cli-dist@4.4.1", berryOnline + "yarn install --immutable"}},
+	{"yarn 3 of yarnPath", "-- package.json --\n{}\n-- .yarnrc.yml --\nyarnPath: .yarn/releases/yarn-3.6.4.cjs\n-- yarn.lock --\n", "yarn-berry",
+		[]string{"npm install --global --prefix /home/sandbox/.local @yarnpkg/cli-dist@3.6.4"}},
+	{"bun", "-- package.json --\n{}\n-- bun.lock --\n{}\n", "bun",
+		[]string{"npm install --global --prefix /home/sandbox/.local bun@1", "bun install --frozen-lockfile || "}},
+	{"as workflows do without scripts", "-- package.json --\n{}\n-- package-lock.json --\n{}\n-- .github/workflows/ci.yml --\njobs:\n  test:\n    steps:\n      - run: npm ci --ignore-scripts\n      - run: npm test\n", "npm",
+		[]string{"npm ci --ignore-scripts || "}},
+	{"uv", "-- pyproject.toml --\n[project]\nname = 'x'\n[dependency-groups]\ntests = ['pytest']\ndocs = ['sphinx']\n-- uv.lock --\n", "uv",
+		[]string{createVenv, "python3 -m venv /home/sandbox/.local/lib/uv && ", "uv sync --inexact --group tests --all-extras --frozen || uv sync --inexact --group tests --frozen || "}},
+	{"poetry", "-- pyproject.toml --\n[tool.poetry]\nname = 'x'\n[tool.poetry.dependencies]\npython = '^3.8'\n[tool.poetry.group.test]\noptional = true\n-- poetry.lock --\n", "poetry",
+		[]string{createVenv, "python3 -m venv /home/sandbox/.local/lib/poetry && ", "poetry install --with test --all-extras || "}},
+	{"poetry without a lock file", "-- pyproject.toml --\n[tool.poetry]\nname = 'x'\n[tool.poetry.dependencies]\npython = '^3.8'\n", "poetry", []string{createVenv}},
+	{"pdm", "-- pyproject.toml --\n[project]\nname = 'x'\n-- pdm.lock --\n", "pdm", []string{createVenv, "python3 -m venv /home/sandbox/.local/lib/pdm && ", "pdm install --frozen-lockfile"}},
+	{"pipenv", "-- Pipfile --\n-- Pipfile.lock --\n{}\n", "pipenv", []string{createVenv, "python3 -m venv /home/sandbox/.local/lib/pipenv && ", "pipenv sync --dev || "}},
+	{"pip with extras for tests", "-- pyproject.toml --\n[project]\nname = 'x'\n[project.optional-dependencies]\ntest = ['pytest']\ndocs = ['sphinx']\n-- tests/test_x.py --\n", "pip", []string{createVenv, pipInstall + "-e '.[test]'"}},
+	{"pip with groups", "-- pyproject.toml --\n[project]\nname = 'x'\n[dependency-groups]\ndev = ['pytest']\n-- test_x.py --\n", "pip", []string{createVenv, pipInstall + "'pip>=25.1'", pipInstall + "-e . --group dev || "}},
+	{"requirements", "-- requirements.txt --\nflask\n-- requirements-dev.txt --\npytest\n-- test_x.py --\n", "pip", []string{createVenv, pipInstall + "-r requirements-dev.txt -r requirements.txt || "}},
+	{"requirements in a folder", "-- requirements/test.txt --\npytest\n-- setup.py --\nsetup()\n-- test_x.py --\n", "pip", []string{createVenv, pipInstall + "-e . -r requirements/test.txt || "}},
+	{"requirements of a workflow", "-- requirements.txt --\n-r requirements-docs.txt\n-- requirements-tests.txt --\npytest\n-- .github/workflows/t.yml --\njobs:\n  t:\n    steps:\n      - run: pip install -r requirements-tests.txt\n      - run: pytest\n-- test_x.py --\n", "pip",
+		[]string{createVenv, pipInstall + "-r requirements-tests.txt"}},
+	{"setup.py with extras", "-- setup.py --\nsetup(extras_require={'pg': ['x'], 'tests': ['pytest']})\n-- test_x.py --\n", "pip", []string{createVenv, pipInstall + "-e '.[tests]' pytest || "}},
+	{"setup.cfg with extras", "-- setup.cfg --\n[metadata]\nname = x\n[options.extras_require]\ntest =\n    pytest\n    hypothesis\n-- test_x.py --\n", "pip", []string{createVenv, pipInstall + "-e '.[test]'"}},
+	{"extras by which requirements install the project", "-- setup.py --\nsetup()\n-- requirements.txt --\n-e .[pg]\npytest\n-- test_x.py --\n", "pip", []string{createVenv, pipInstall + "-e '.[pg]' -r requirements.txt || "}},
+	{"tox", "-- setup.py --\nsetup()\n-- tox.ini --\n[testenv]\nextras = socks\ndeps =\n  pytest>=7\n  mypy: mypy\n-- test_x.py --\n", "pip", []string{createVenv, pipInstall + "-e '.[socks]' 'pytest>=7' || "}},
+	{"nox", "-- setup.py --\nsetup()\n-- noxfile.py --\n@nox.session\ndef tests(session):\n    session.install('-e', '.[speed]', 'pytest')\n    session.install(*deps)\ndef docs(session):\n    session.install('sphinx')\n-- test_x.py --\n", "pip", []string{createVenv, pipInstall + "-e '.[speed]' pytest || "}},
+	{"hatch", "-- pyproject.toml --\n[project]\nname = 'x'\n[tool.hatch.envs.default]\ndependencies = ['pytest', 'anyio']\n-- test_x.py --\n", "pip", []string{createVenv, pipInstall + "-e . anyio pytest || "}},
+	{"pytest that nothing brings, with its plugins", "-- pyproject.toml --\n[project]\nname = 'x'\n[tool.pytest.ini_options]\naddopts = '--cov=x -n auto'\nasyncio_mode = 'auto'\n-- tests/test_x.py --\n", "pip",
+		[]string{createVenv, pipInstall + "-e . pytest pytest-asyncio pytest-cov pytest-xdist || "}},
+	{"tests without a manifest", "-- test_x.py --\n", "pip", []string{createVenv, pipInstall + "pytest"}},
+	{"cargo with a lock file", "-- Cargo.toml --\n[package]\nname='x'\n-- Cargo.lock --\n", "cargo", []string{`CARGO_NET_OFFLINE=false cargo fetch --target "$(rustc -vV | sed -n 's/^host: //p')" --locked || `}},
+	{"cargo without one", "-- Cargo.toml --\n[workspace]\nmembers=['a']\n-- a/Cargo.toml --\n[package]\nname='a'\n", "cargo", []string{`CARGO_NET_OFFLINE=false cargo fetch --target "$(rustc -vV | sed -n 's/^host: //p')"`}},
+	{"maven", "-- pom.xml --\n<project/>\n", "maven", []string{javaOnline + "mvn --batch-mode --no-transfer-progress '-Dtest=*#noSuchTest'"}},
+	{"gradle with a wrapper", "-- settings.gradle.kts --\n-- gradlew --\n-- app/build.gradle.kts --\n", "gradle", []string{javaOnline + "init=$(mktemp"}},
+	{"make", "-- Makefile --\ntest:\n\ttrue\n-- x.c --\n", "make", nil},
+	{"cmake", "-- CMakeLists.txt --\n-- x.c --\n", "cmake", nil},
+}
+
 func TestEachManagerInstallsInItsWay(t *testing.T) {
 	t.Parallel()
-	const (
-		pip  = "/home/sandbox/.venv/bin/python -m pip install "
-		venv = "python3 -m venv /home/sandbox/.venv"
-	)
-	for _, c := range []struct {
-		name, files string
-		manager     string
-		commands    []string // that the set-up begins with, in order; each may be cut off
-	}{
-		{"go", "-- go.mod --\nmodule m\ngo 1.22\nrequire example.com/x v1.0.0\n", "go", []string{goOnline + "go mod download"}},
-		{"go without requirements", "-- go.mod --\nmodule m\ngo 1.22\n", "go", nil},
-		{"go vendored", "-- go.mod --\nmodule m\nrequire example.com/x v1.0.0\n-- vendor/modules.txt --\n", "go", nil},
-		{"go workspace", "-- go.work --\ngo 1.22\nuse (\n./a\n./b\n)\n-- a/go.mod --\nmodule a\nrequire x.y/z v1.0.0\n-- b/go.mod --\nmodule b\n-- c/go.mod --\nmodule c\nrequire x.y/z v1.0.0\n", "go",
-			[]string{goOnline + "go mod download", "(cd c && { GOWORK=off " + goOnline + "go mod download"}},
-		{"npm with a lock file", "-- package.json --\n{}\n-- package-lock.json --\n{}\n", "npm", []string{"npm ci || "}},
-		{"npm with a shrinkwrap", "-- package.json --\n{}\n-- npm-shrinkwrap.json --\n{}\n", "npm", []string{"npm ci || "}},
-		{"npm without a lock file", "-- package.json --\n{\"devDependencies\": {\"mocha\": \"1\"}}\n", "npm", []string{"npm install --no-package-lock || "}},
-		{"npm without dependencies", "-- package.json --\n{\"scripts\": {\"test\": \"node --test\"}}\n", "npm", nil},
-		{"pnpm of a field", "-- package.json --\n{\"packageManager\": \"pnpm@10.28.0+sha512.abc\"}\n-- pnpm-lock.yaml --\nlockfileVersion: '9.0'\n", "pnpm",
-			[]string{"npm install --global --prefix /home/sandbox/.local pnpm@10.28.0", "pnpm install --frozen-lockfile || "}},
-		{"pnpm of a lock file of version 6", "-- package.json --\n{}\n-- pnpm-lock.yaml --\nlockfileVersion: '6.0'\n", "pnpm",
-			[]string{"npm install --global --prefix /home/sandbox/.local pnpm@8"}},
-		{"pnpm that this Node cannot run", "-- package.json --\n{\"packageManager\": \"pnpm@11.1.0\"}\n-- pnpm-lock.yaml --\nlockfileVersion: '9.0'\n", "pnpm",
-			[]string{"npm install --global --prefix /home/sandbox/.local pnpm@10"}},
-		{"pnpm of devEngines", "-- package.json --\n{\"devEngines\": {\"packageManager\": {\"name\": \"pnpm\", \"version\": \"9.1.0\"}}}\n-- pnpm-lock.yaml --\n", "pnpm",
-			[]string{"npm install --global --prefix /home/sandbox/.local pnpm@9.1.0"}},
-		{"yarn 1", "-- package.json --\n{}\n-- yarn.lock --\n# yarn lockfile v1\n", "yarn",
-			[]string{"npm install --global --prefix /home/sandbox/.local yarn@1", "yarn install --frozen-lockfile"}},
-		{"yarn 4 of a field", "-- package.json --\n{\"packageManager\": \"yarn@4.4.1\"}\n-- yarn.lock --\n__metadata:\n", "yarn-berry",
-			[]string{"npm install --global --prefix /home/sandbox/.local @yarnpkg/cli-dist@4.4.1", berryOnline + "yarn install --immutable"}},
-		{"yarn 3 of yarnPath", "-- package.json --\n{}\n-- .yarnrc.yml --\nyarnPath: .yarn/releases/yarn-3.6.4.cjs\n-- yarn.lock --\n", "yarn-berry",
-			[]string{"npm install --global --prefix /home/sandbox/.local @yarnpkg/cli-dist@3.6.4"}},
-		{"bun", "-- package.json --\n{}\n-- bun.lock --\n{}\n", "bun",
-			[]string{"npm install --global --prefix /home/sandbox/.local bun@1", "bun install --frozen-lockfile || "}},
-		{"as workflows do without scripts", "-- package.json --\n{}\n-- package-lock.json --\n{}\n-- .github/workflows/ci.yml --\njobs:\n  test:\n    steps:\n      - run: npm ci --ignore-scripts\n      - run: npm test\n", "npm",
-			[]string{"npm ci --ignore-scripts || "}},
-		{"uv", "-- pyproject.toml --\n[project]\nname = 'x'\n[dependency-groups]\ntests = ['pytest']\ndocs = ['sphinx']\n-- uv.lock --\n", "uv",
-			[]string{venv, "python3 -m venv /home/sandbox/.local/lib/uv && ", "uv sync --inexact --group tests --all-extras --frozen || uv sync --inexact --group tests --frozen || "}},
-		{"poetry", "-- pyproject.toml --\n[tool.poetry]\nname = 'x'\n[tool.poetry.dependencies]\npython = '^3.8'\n[tool.poetry.group.test]\noptional = true\n-- poetry.lock --\n", "poetry",
-			[]string{venv, "python3 -m venv /home/sandbox/.local/lib/poetry && ", "poetry install --with test --all-extras || "}},
-		{"poetry without a lock file", "-- pyproject.toml --\n[tool.poetry]\nname = 'x'\n[tool.poetry.dependencies]\npython = '^3.8'\n", "poetry", []string{venv}},
-		{"pdm", "-- pyproject.toml --\n[project]\nname = 'x'\n-- pdm.lock --\n", "pdm", []string{venv, "python3 -m venv /home/sandbox/.local/lib/pdm && ", "pdm install --frozen-lockfile"}},
-		{"pipenv", "-- Pipfile --\n-- Pipfile.lock --\n{}\n", "pipenv", []string{venv, "python3 -m venv /home/sandbox/.local/lib/pipenv && ", "pipenv sync --dev || "}},
-		{"pip with extras for tests", "-- pyproject.toml --\n[project]\nname = 'x'\n[project.optional-dependencies]\ntest = ['pytest']\ndocs = ['sphinx']\n-- tests/test_x.py --\n", "pip", []string{venv, pip + "-e '.[test]'"}},
-		{"pip with groups", "-- pyproject.toml --\n[project]\nname = 'x'\n[dependency-groups]\ndev = ['pytest']\n-- test_x.py --\n", "pip", []string{venv, pip + "'pip>=25.1'", pip + "-e . --group dev || "}},
-		{"requirements", "-- requirements.txt --\nflask\n-- requirements-dev.txt --\npytest\n-- test_x.py --\n", "pip", []string{venv, pip + "-r requirements-dev.txt -r requirements.txt || "}},
-		{"requirements in a folder", "-- requirements/test.txt --\npytest\n-- setup.py --\nsetup()\n-- test_x.py --\n", "pip", []string{venv, pip + "-e . -r requirements/test.txt || "}},
-		{"requirements of a workflow", "-- requirements.txt --\n-r requirements-docs.txt\n-- requirements-tests.txt --\npytest\n-- .github/workflows/t.yml --\njobs:\n  t:\n    steps:\n      - run: pip install -r requirements-tests.txt\n      - run: pytest\n-- test_x.py --\n", "pip",
-			[]string{venv, pip + "-r requirements-tests.txt"}},
-		{"setup.py with extras", "-- setup.py --\nsetup(extras_require={'pg': ['x'], 'tests': ['pytest']})\n-- test_x.py --\n", "pip", []string{venv, pip + "-e '.[tests]' pytest || "}},
-		{"setup.cfg with extras", "-- setup.cfg --\n[metadata]\nname = x\n[options.extras_require]\ntest =\n    pytest\n    hypothesis\n-- test_x.py --\n", "pip", []string{venv, pip + "-e '.[test]'"}},
-		{"extras by which requirements install the project", "-- setup.py --\nsetup()\n-- requirements.txt --\n-e .[pg]\npytest\n-- test_x.py --\n", "pip", []string{venv, pip + "-e '.[pg]' -r requirements.txt || "}},
-		{"tox", "-- setup.py --\nsetup()\n-- tox.ini --\n[testenv]\nextras = socks\ndeps =\n  pytest>=7\n  mypy: mypy\n-- test_x.py --\n", "pip", []string{venv, pip + "-e '.[socks]' 'pytest>=7' || "}},
-		{"nox", "-- setup.py --\nsetup()\n-- noxfile.py --\n@nox.session\ndef tests(session):\n    session.install('-e', '.[speed]', 'pytest')\n    session.install(*deps)\ndef docs(session):\n    session.install('sphinx')\n-- test_x.py --\n", "pip", []string{venv, pip + "-e '.[speed]' pytest || "}},
-		{"hatch", "-- pyproject.toml --\n[project]\nname = 'x'\n[tool.hatch.envs.default]\ndependencies = ['pytest', 'anyio']\n-- test_x.py --\n", "pip", []string{venv, pip + "-e . anyio pytest || "}},
-		{"pytest that nothing brings, with its plugins", "-- pyproject.toml --\n[project]\nname = 'x'\n[tool.pytest.ini_options]\naddopts = '--cov=x -n auto'\nasyncio_mode = 'auto'\n-- tests/test_x.py --\n", "pip",
-			[]string{venv, pip + "-e . pytest pytest-asyncio pytest-cov pytest-xdist || "}},
-		{"tests without a manifest", "-- test_x.py --\n", "pip", []string{venv, pip + "pytest"}},
-		{"cargo with a lock file", "-- Cargo.toml --\n[package]\nname='x'\n-- Cargo.lock --\n", "cargo", []string{`CARGO_NET_OFFLINE=false cargo fetch --target "$(rustc -vV | sed -n 's/^host: //p')" --locked || `}},
-		{"cargo without one", "-- Cargo.toml --\n[workspace]\nmembers=['a']\n-- a/Cargo.toml --\n[package]\nname='a'\n", "cargo", []string{`CARGO_NET_OFFLINE=false cargo fetch --target "$(rustc -vV | sed -n 's/^host: //p')"`}},
-		{"maven", "-- pom.xml --\n<project/>\n", "maven", []string{javaOnline + "mvn --batch-mode --no-transfer-progress '-Dtest=*#noSuchTest'"}},
-		{"gradle with a wrapper", "-- settings.gradle.kts --\n-- gradlew --\n-- app/build.gradle.kts --\n", "gradle", []string{javaOnline + "init=$(mktemp"}},
-		{"make", "-- Makefile --\ntest:\n\ttrue\n-- x.c --\n", "make", nil},
-		{"cmake", "-- CMakeLists.txt --\n-- x.c --\n", "cmake", nil},
-	} {
+	for _, c := range managerCases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r := find(t, c.files)

@@ -2,6 +2,7 @@ package pin_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,8 +54,12 @@ func goCase(name, before, after string, want ...string) example {
 
 func TestGoTestsArePinned(t *testing.T) {
 	t.Parallel()
-	r := strings.NewReplacer
-	try(t, []example{
+	try(t, slices.Concat(deletedGoTests(), skippedGoTests(), weakenedGoTests(), excludedGoTests(), changedGoExpectations()))
+}
+
+// deletedGoTests are tests that are gone.
+func deletedGoTests() []example {
+	return []example{
 		goCase("deleted", goPlain+goTable, goTable, "deleted TestLogin"),
 		one("deleted with its file", "auth/login_test.go", goFile(goPlain), gone, "deleted TestLogin"),
 		goCase("a benchmark is deleted", goPlain+"\nfunc BenchmarkX(b *testing.B) { for b.Loop() { X() } }", goPlain, "deleted BenchmarkX"),
@@ -67,6 +72,13 @@ func TestA(t *testing.T) {
 func TestA(t *testing.T) {
 	t.Run("good case", func(t *testing.T) { require.NoError(t, A(1)) })
 }`, "deleted TestA/bad"),
+	}
+}
+
+// skippedGoTests are tests that never run, or only sometimes.
+func skippedGoTests() []example {
+	r := strings.NewReplacer
+	return []example{
 		goCase("skipped", goPlain, r(`user, err`, "t.Skip(\"flaky\")\n user, err").Replace(goPlain), "skipped TestLogin"),
 		goCase("skipped at the end", goPlain, strings.TrimSuffix(goPlain, "}")+"t.SkipNow()\n}", "skipped TestLogin"),
 		goCase("skipped in short runs", goPlain, r(`user, err`, "if testing.Short() { t.Skip() }\n user, err").Replace(goPlain), "skipped TestLogin"),
@@ -90,6 +102,13 @@ func TestA(t *testing.T) {
 		t.Run("a", func(t *testing.T) { require.NoError(t, A(1)) })
 	}
 }`, "edited TestA", "skipped TestA/a"),
+	}
+}
+
+// weakenedGoTests are tests that check less than before, or nothing.
+func weakenedGoTests() []example {
+	r := strings.NewReplacer
+	return []example{
 		goCase("emptied", goPlain, "func TestLogin(t *testing.T) {}", "emptied TestLogin"),
 		goCase("logs instead of failing", goPlain, r("t.Fatalf", "t.Logf", "t.Errorf", "t.Logf").Replace(goPlain), "emptied TestLogin"),
 		goCase("one check fewer", goPlain, r("t.Errorf", "t.Logf").Replace(goPlain), "weakened TestLogin"),
@@ -111,7 +130,6 @@ func TestA(t *testing.T) {
 }`, "weakened TestA"),
 		goCase("a case of a table is gone", goTable, r("\t\t{\"two\", \"2\", 2},\n", "").Replace(goTable), "weakened TestParse"),
 		goCase("all cases of a table are gone", goTable, r(`{"empty", "", 0},`, "", `{"one", "1", 1},`, "", `{"two", "2", 2},`, "").Replace(goTable), "emptied TestParse"),
-		goCase("another case is expected", goTable, r(`{"two", "2", 2}`, `{"two", "2", 3}`).Replace(goTable), "edited TestParse"),
 		goCase("a helper checks nothing any more", `
 func checkUser(t *testing.T, u User) { require.Equal(t, "ada", u.Name) }
 func TestA(t *testing.T) { checkUser(t, A()) }`, `
@@ -134,6 +152,17 @@ func TestA(t *testing.T) {
 func TestA(t *testing.T) {
 	_ = func() { require.NoError(t, A()) }
 }`, "emptied TestA"),
+		{"a test lost its check to a new test that shares its last line", []change{{"a_test.go", goFile(`
+func TestA(t *testing.T) { require.NoError(t, err); require.Equal(t, 1, A()) }`), goFile(`
+func TestA(t *testing.T) { require.Equal(t, 1, A()) }
+func TestB(t *testing.T) { require.NoError(t, err) }`)}}, []string{"weakened TestA"}},
+	}
+}
+
+// excludedGoTests are tests that Go does not run any more, or whose failures it does not report.
+func excludedGoTests() []example {
+	r := strings.NewReplacer
+	return []example{
 		goCase("renamed so that it does not run", goPlain, r("TestLogin", "testLogin").Replace(goPlain), "renamed_away TestLogin"),
 		goCase("renamed with a prefix", goPlain, r("TestLogin", "XTestLogin").Replace(goPlain), "renamed_away TestLogin"),
 		one("its file is no test any more", "a_test.go → a_tests.go", goFile(goPlain), goFile(goPlain), "renamed_away TestLogin"),
@@ -147,6 +176,14 @@ func TestA(t *testing.T) {
 		goCase("TestMain tells of success", goPlain, goPlain+"\nfunc TestMain(m *testing.M) { m.Run(); os.Exit(0) }", "excluded"),
 		goCase("TestMain runs nothing", goPlain, goPlain+"\nfunc TestMain(m *testing.M) { }", "excluded"),
 		one("a new file ends the tests", "z_test.go", gone, goFile("func init() { os.Exit(0) }"), "excluded"),
+	}
+}
+
+// changedGoExpectations are tests that no longer expect what they expected.
+func changedGoExpectations() []example {
+	r := strings.NewReplacer
+	return []example{
+		goCase("another case is expected", goTable, r(`{"two", "2", 2}`, `{"two", "2", 3}`).Replace(goTable), "edited TestParse"),
 		goCase("an example loses its output", "func ExampleA() {\n\tA()\n\t// Output: 1\n}", "func ExampleA() {\n\tA()\n}", "skipped ExampleA"),
 		goCase("an example expects something else", "func ExampleA() {\n\tA()\n\t// Output: 1\n}", "func ExampleA() {\n\tA()\n\t// Output: 2\n}", "edited ExampleA"),
 		goCase("a seed of a fuzz test is gone", `
@@ -160,11 +197,7 @@ func FuzzA(f *testing.F) {
 }`, "weakened FuzzA"),
 		goCase("an expected value outside of a test is changed", "const want = 1\nfunc TestA(t *testing.T) { require.Equal(t, want, A()) }",
 			"const want = 2\nfunc TestA(t *testing.T) { require.Equal(t, want, A()) }", "edited"),
-		{"a test lost its check to a new test that shares its last line", []change{{"a_test.go", goFile(`
-func TestA(t *testing.T) { require.NoError(t, err); require.Equal(t, 1, A()) }`), goFile(`
-func TestA(t *testing.T) { require.Equal(t, 1, A()) }
-func TestB(t *testing.T) { require.NoError(t, err) }`)}}, []string{"weakened TestA"}},
-	})
+	}
 }
 
 func TestLegitimateChangesOfGoTestsAreNoFindings(t *testing.T) {

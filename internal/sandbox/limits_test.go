@@ -13,32 +13,30 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/await"
 )
 
-// TestLimitsEndCommands uses numbers so small that even a limit that did not work would
-// not hurt the machine within the timeout.
-func TestLimitsEndCommands(t *testing.T) {
-	cases := []struct {
-		limit  string
-		name   string
-		limits Limits
-		shell  string
-	}{
-		{LimitMemory, "private memory", Limits{MemoryBytes: 64 << 20},
-			`python3 -c 'import time; x = b"x" * (160 << 20); time.sleep(60)'`},
-		{LimitMemory, "memory of many processes", Limits{MemoryBytes: 96 << 20},
-			`for i in 1 2 3 4; do python3 -c 'import time; x = b"x" * (40 << 20); time.sleep(60)' & done; wait`},
-		{LimitMemory, "files in memory", Limits{MemoryBytes: 64 << 20},
-			`dd if=/dev/zero of=/tmp/a bs=1M count=100 status=none; dd if=/dev/zero of=/dev/shm/a bs=1M count=100 status=none; sleep 60`},
-		{LimitMemory, "shared memory whose pages were given back", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import mmap, time
+// limitCases are commands that use more than they may, each with the limit that ends it.
+var limitCases = []struct {
+	limit  string
+	name   string
+	limits Limits
+	shell  string
+}{
+	{LimitMemory, "private memory", Limits{MemoryBytes: 64 << 20},
+		`python3 -c 'import time; x = b"x" * (160 << 20); time.sleep(60)'`},
+	{LimitMemory, "memory of many processes", Limits{MemoryBytes: 96 << 20},
+		`for i in 1 2 3 4; do python3 -c 'import time; x = b"x" * (40 << 20); time.sleep(60)' & done; wait`},
+	{LimitMemory, "files in memory", Limits{MemoryBytes: 64 << 20},
+		`dd if=/dev/zero of=/tmp/a bs=1M count=100 status=none; dd if=/dev/zero of=/dev/shm/a bs=1M count=100 status=none; sleep 60`},
+	{LimitMemory, "shared memory whose pages were given back", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import mmap, time
 m, part = mmap.mmap(-1, 512 << 20), 16 << 20
 for at in range(0, len(m), part):
     m[at:at + part] = b"x" * part
     m.madvise(mmap.MADV_DONTNEED, at, part)
 time.sleep(60)'`},
-		{LimitMemory, "memory behind descriptors", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import os, time
+	{LimitMemory, "memory behind descriptors", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import os, time
 held = [os.memfd_create("x") for _ in range(64)]
 for fd in held: os.write(fd, b"x" * (8 << 20))
 time.sleep(60)'`},
-		{LimitMemory, "descriptors that wait to be received", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import array, os, socket, time
+	{LimitMemory, "descriptors that wait to be received", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import array, os, socket, time
 a, b = socket.socketpair()
 for _ in range(64):
     fd = os.memfd_create("x")
@@ -46,7 +44,7 @@ for _ in range(64):
     a.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))])
     os.close(fd)
 time.sleep(60)'`},
-		{LimitMemory, "buffers of sockets", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import socket, time
+	{LimitMemory, "buffers of sockets", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import socket, time
 held = []
 for _ in range(1900):
     held.append(socket.socketpair())
@@ -56,27 +54,27 @@ for _ in range(1900):
             while True: s.send(b"x" * 65536)
         except BlockingIOError: pass
 time.sleep(60)'`},
-		{LimitMemory, "page tables", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import mmap, time
+	{LimitMemory, "page tables", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import mmap, time
 m = mmap.mmap(-1, 100 << 30, flags=0x4022, prot=mmap.PROT_READ)
 m.madvise(15)
 for at in range(0, len(m), 2 << 20): m[at]
 time.sleep(60)'`},
-		{LimitMemory, "empty files in memory", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import os, time
+	{LimitMemory, "empty files in memory", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import os, time
 for n in range(100_000): os.mknod("/tmp/%d" % n)
 time.sleep(60)'`},
-		{LimitProcesses, "fork bomb", Limits{Processes: 40}, `bomb() { bomb | bomb & }; bomb; sleep 60`},
-		{LimitProcesses, "threads", Limits{Processes: 40},
-			`python3 -c 'import threading, time
+	{LimitProcesses, "fork bomb", Limits{Processes: 40}, `bomb() { bomb | bomb & }; bomb; sleep 60`},
+	{LimitProcesses, "threads", Limits{Processes: 40},
+		`python3 -c 'import threading, time
 for i in range(100): threading.Thread(target=time.sleep, args=(60,)).start()'; sleep 60`},
-		{LimitCPU, "one hog", Limits{CPUTime: 200 * time.Millisecond}, `while :; do :; done`},
-		{LimitCPU, "hogs that end", Limits{CPUTime: 300 * time.Millisecond},
-			`while :; do python3 -c 'sum(range(300000))'; done`},
-		{LimitFile, "10 GB in one file", Limits{FileBytes: 8 << 20}, `exec dd if=/dev/zero of=big bs=1M count=10240 status=none`},
-		{LimitDisk, "many files", Limits{DiskBytes: 16 << 20},
-			`for i in $(seq 100); do dd if=/dev/zero of=f$i bs=1M count=4 status=none; done; sleep 60`},
-		{LimitDisk, "a file without a name", Limits{DiskBytes: 16 << 20},
-			`exec 3>f; rm f; dd if=/dev/zero bs=1M count=64 status=none >&3; sleep 60`},
-		{LimitDisk, "mapped files without a name", Limits{DiskBytes: 16 << 20}, `python3 -c 'import mmap, os, time
+	{LimitCPU, "one hog", Limits{CPUTime: 200 * time.Millisecond}, `while :; do :; done`},
+	{LimitCPU, "hogs that end", Limits{CPUTime: 300 * time.Millisecond},
+		`while :; do python3 -c 'sum(range(300000))'; done`},
+	{LimitFile, "10 GB in one file", Limits{FileBytes: 8 << 20}, `exec dd if=/dev/zero of=big bs=1M count=10240 status=none`},
+	{LimitDisk, "many files", Limits{DiskBytes: 16 << 20},
+		`for i in $(seq 100); do dd if=/dev/zero of=f$i bs=1M count=4 status=none; done; sleep 60`},
+	{LimitDisk, "a file without a name", Limits{DiskBytes: 16 << 20},
+		`exec 3>f; rm f; dd if=/dev/zero bs=1M count=64 status=none >&3; sleep 60`},
+	{LimitDisk, "mapped files without a name", Limits{DiskBytes: 16 << 20}, `python3 -c 'import mmap, os, time
 held = []
 for _ in range(3):
     fd = os.open("f", os.O_RDWR | os.O_CREAT)
@@ -85,7 +83,7 @@ for _ in range(3):
     os.unlink("f")
     os.close(fd)
 time.sleep(60)'`},
-		{LimitDisk, "files that wait to be received", Limits{DiskBytes: 16 << 20}, `python3 -c 'import array, os, socket, time
+	{LimitDisk, "files that wait to be received", Limits{DiskBytes: 16 << 20}, `python3 -c 'import array, os, socket, time
 a, b = socket.socketpair()
 for _ in range(3):
     fd = os.open("f", os.O_RDWR | os.O_CREAT)
@@ -94,14 +92,18 @@ for _ in range(3):
     os.unlink("f")
     os.close(fd)
 time.sleep(60)'`},
-		{LimitDisk, "empty files", Limits{DiskBytes: 16 << 20}, `python3 -c 'import os, time
+	{LimitDisk, "empty files", Limits{DiskBytes: 16 << 20}, `python3 -c 'import os, time
 for n in range(10_000): os.mknod("f%d" % n)
 time.sleep(60)'`},
-		{LimitDisk, "reserved space", Limits{DiskBytes: 16 << 20}, `fallocate -l 64M f; sleep 60`},
-		{LimitOutput, "endless output", Limits{OutputBytes: 4 << 10}, `yes`},
-	}
+	{LimitDisk, "reserved space", Limits{DiskBytes: 16 << 20}, `fallocate -l 64M f; sleep 60`},
+	{LimitOutput, "endless output", Limits{OutputBytes: 4 << 10}, `yes`},
+}
+
+// TestLimitsEndCommands uses numbers so small that even a limit that did not work would
+// not hurt the machine within the timeout.
+func TestLimitsEndCommands(t *testing.T) {
 	p := isolated(t)
-	for _, c := range cases {
+	for _, c := range limitCases {
 		t.Run(c.limit+": "+c.name, func(t *testing.T) {
 			if c.name == "fork bomb" && feature(t, p, "number of processes").By == "watchdog" {
 				t.Skip("not without the kernel's help; see TestWatchdogBoundsProcesses")

@@ -142,27 +142,39 @@ func TestRecordsMissingFromHistoryAreWrittenOnceAndHideNothing(t *testing.T) {
 		}
 		events, err := b.Events(context.Background(), run.ID, 0, 0)
 		require.NoError(t, err)
-		got := map[string]int{}
-		for i, e := range events {
-			require.EqualValues(t, i+1, e.Seq)
-			got[string(e.Type)+strings.NewReplacer(`{"`, "map[", `": `, ":", `"`, "", "}", "]").Replace(string(e.Payload))]++
-		}
-		delete(got, "run.createdmap[]")
-		for name, n := range got {
-			require.Equal(t, 1, n, "%s is told once: %v", name, got)
-		}
-		require.Subset(t, slices.Collect(maps.Keys(got)), slices.Collect(maps.Keys(told)))
-		executions, err := b.Executions(context.Background(), run.ID)
-		require.NoError(t, err)
-		require.Len(t, executions, phases, "each begun once")
-		for _, e := range executions {
-			require.Equal(t, contract.ExecutionCompleted, e.Status)
-		}
-		now, err := b.Run(context.Background(), run.ID)
-		require.NoError(t, err)
-		require.Equal(t, contract.StatusDone, now.Status)
-		require.EqualValues(t, len(events), now.EventSeq)
+		requireToldOnce(t, events, told)
+		b.requireDone(t, run.ID, phases, len(events))
 	})
+}
+
+// requireToldOnce requires that a run's events have no gap, that none of them is repeated, and
+// that what anybody wrote is among them.
+func requireToldOnce(t *rapid.T, events []contract.Event, told map[string]struct{}) {
+	got := map[string]int{}
+	for i, e := range events {
+		require.EqualValues(t, i+1, e.Seq)
+		got[string(e.Type)+strings.NewReplacer(`{"`, "map[", `": `, ":", `"`, "", "}", "]").Replace(string(e.Payload))]++
+	}
+	delete(got, "run.createdmap[]")
+	for name, n := range got {
+		require.Equal(t, 1, n, "%s is told once: %v", name, got)
+	}
+	require.Subset(t, slices.Collect(maps.Keys(got)), slices.Collect(maps.Keys(told)))
+}
+
+// requireDone requires that a run is done, that each of its phases began once and completed, and
+// that the run counts its events.
+func (b *fixture) requireDone(t *rapid.T, run int64, phases, events int) {
+	executions, err := b.Executions(context.Background(), run)
+	require.NoError(t, err)
+	require.Len(t, executions, phases, "each begun once")
+	for _, e := range executions {
+		require.Equal(t, contract.ExecutionCompleted, e.Status)
+	}
+	now, err := b.Run(context.Background(), run)
+	require.NoError(t, err)
+	require.Equal(t, contract.StatusDone, now.Status)
+	require.EqualValues(t, events, now.EventSeq)
 }
 
 // createFor creates a run for one case of a property.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -145,11 +146,24 @@ func aCircle() map[string]any {
 	}}}
 }
 
+// writesOutside is a call that leaves the repository.
+func writesOutside() map[string]any {
+	return calls(call("create_file", "path", "../out.txt", "content", "gotcha"))
+}
+
 // healCases are those that end by themselves.
 func (w *healTests) healCases() map[string]healCase {
-	escape := calls(call("create_file", "path", "../out.txt", "content", "gotcha"))
-	reading := calls(call("read_file", "path", "notes.txt"))
-	conflict := harness.ReadRules(w.t, filepath.Join("testdata", "conflict.yaml"))
+	cases := map[string]healCase{}
+	for _, group := range []map[string]healCase{
+		w.planCases(), w.builderCases(), providerCases(), w.conflictCases(), w.repairCases(), weakenedTestCases(), severalCases(),
+	} {
+		maps.Copy(cases, group)
+	}
+	return cases
+}
+
+// planCases are planners whose plans cannot be used.
+func (w *healTests) planCases() map[string]healCase {
 	return map[string]healCase{
 		"plan-no-json": {
 			rules:  first(makes("right"), rule(on("agent", "planner", "attempt", 1), says(halfAPlan), 300)),
@@ -160,15 +174,6 @@ func (w *healTests) healCases() map[string]healCase {
 			rules:  first(makes("right"), rule(on("agent", "planner", "attempt", 1), aCircle(), 300)),
 			status: contract.StatusDone, heals: []string{"LOGIC_ERROR invalid_plan refine_plan success"},
 			check: w.requireReceived("planner", "without cycles", "dependency cycle"),
-		},
-		"builder-refuses": {
-			rules:  first(makes("right"), rule(on("agent", "builder", "attempt", 1), says(declined), 300)),
-			status: contract.StatusDone, heals: []string{"LLM_ERROR refusal regenerate success"},
-		},
-		"builder-loops": {
-			rules:  first(makes("right"), rule(on("agent", "builder", "attempt", 1), reading, 50), rule(on("agent", "builder", "attempt", 2), reading, 50)),
-			status: contract.StatusDone,
-			heals:  []string{"LLM_ERROR loop regenerate failed", "LLM_ERROR loop lower_temperature success"},
 		},
 		"every-form-fails": {
 			rules:  first(makes("right"), rule(on("agent", "planner", "model", "safer", "attempt", 6), makes("right")[0], 0), rule(on("agent", "planner"), says(halfAPlan), 300)),
@@ -185,14 +190,25 @@ func (w *healTests) healCases() map[string]healCase {
 				requireArtifact(t, run, "handoff/planner-1.md")
 			},
 		},
-		"one-red-test": {
-			rules: first(makes(wrong), repairs(wrong, "right", "phase", "tester_running")), repo: healableRepo(),
-			status: contract.StatusDone, heals: []string{"ASSERTION_ERROR tests_failed repair success"},
-			check: repairedBy("heal-1"),
+	}
+}
+
+// builderCases are builders that refuse, loop or leave the repository.
+func (w *healTests) builderCases() map[string]healCase {
+	reading := calls(call("read_file", "path", "notes.txt"))
+	return map[string]healCase{
+		"builder-refuses": {
+			rules:  first(makes("right"), rule(on("agent", "builder", "attempt", 1), says(declined), 300)),
+			status: contract.StatusDone, heals: []string{"LLM_ERROR refusal regenerate success"},
+		},
+		"builder-loops": {
+			rules:  first(makes("right"), rule(on("agent", "builder", "attempt", 1), reading, 50), rule(on("agent", "builder", "attempt", 2), reading, 50)),
+			status: contract.StatusDone,
+			heals:  []string{"LLM_ERROR loop regenerate failed", "LLM_ERROR loop lower_temperature success"},
 		},
 		"escapes-in-one-step": {
 			rules: first(harness.PlanRules("20ms", writes("step-001"), writes("step-002")),
-				rule(on("agent", "builder", "step", "step-001", "attempt", 1), delayed(calls(call("create_file", "path", "../out.txt", "content", "gotcha")), "700ms"), 50),
+				rule(on("agent", "builder", "step", "step-001", "attempt", 1), delayed(writesOutside(), "700ms"), 50),
 				rule(on("agent", "builder", "step", "step-002", "attempt", 2, "turn", 1), delayed(says(declined), "1500ms"), 50),
 				rule(on("agent", "builder", "step", "step-002", "attempt", 1), delayed(says(declined), "20s"), 50),
 				rule(on("agent", "builder", "step", "step-002", "attempt", 2), says(declined), 50)),
@@ -200,7 +216,7 @@ func (w *healTests) healCases() map[string]healCase {
 			heals:  []string{"SAFETY_ERROR path_escape policy_correction success", "LLM_ERROR refusal regenerate success"},
 		},
 		"escapes": {
-			rules:  first(makes("right"), rule(on("agent", "builder", "attempt", 1), escape, 50)),
+			rules:  first(makes("right"), rule(on("agent", "builder", "attempt", 1), writesOutside(), 50)),
 			status: contract.StatusDone, heals: []string{"SAFETY_ERROR path_escape policy_correction success"},
 			check: func(t *testing.T, run views.RunDetails) {
 				t.Helper()
@@ -209,6 +225,12 @@ func (w *healTests) healCases() map[string]healCase {
 				w.requireReceived("builder", "The rules have not changed", "take over from an agent that was revoked")(t, run)
 			},
 		},
+	}
+}
+
+// providerCases are providers that refuse to answer.
+func providerCases() map[string]healCase {
+	return map[string]healCase{
 		"quota-elsewhere": {
 			rules:  first(makes("right"), rule(on("agent", "builder", "attempt", 1), status(429, "code", "insufficient_quota"), 0)),
 			status: contract.StatusDone, heals: []string{"INFRA_ERROR quota_exhausted other_provider success"},
@@ -241,14 +263,26 @@ func (w *healTests) healCases() map[string]healCase {
 			rules:  first(makes("right"), withTimes(rule(on("agent", "builder"), status(429, "retry_after", "1s"), 0), 1)),
 			status: contract.StatusDone,
 		},
-		"no-settings": {
-			rules: makes("right"), repo: unconfigured(),
-			status: contract.StatusDone, heals: []string{"CONFIG_ERROR invalid_config create_defaults success"},
+		"nobody-helps": {
+			rules: first(makes("right"), rule(on("agent", "builder"), status(401), 0)),
+			args:  []string{"--set", helpInTime}, status: contract.StatusFailed,
+			heals: []string{"CONFIG_ERROR unauthorized ask_person failed"},
 			check: func(t *testing.T, run views.RunDetails) {
 				t.Helper()
-				require.Equal(t, "greeting: hello", harness.Git(t, run.Repo, "show", run.ReleaseBranch+":settings.yaml"))
+				require.Equal(t, 1, countEvents(run, contract.EventInterventionRequested))
+				require.Equal(t, 1, countEvents(run, contract.EventInterventionReminded))
+				require.Equal(t, 1, countEvents(run, contract.EventInterventionExpired))
+				require.Equal(t, "expired", run.Interventions[0].Status)
+				require.Contains(t, run.Failure.Message, "no answer was received within 2s")
 			},
 		},
+	}
+}
+
+// conflictCases are steps whose changes conflict.
+func (w *healTests) conflictCases() map[string]healCase {
+	conflict := harness.ReadRules(w.t, filepath.Join("testdata", "conflict.yaml"))
+	return map[string]healCase{
 		"conflict": {
 			rules: first(conflict, rule(on("agent", "repair"), calls(
 				call("edit_file", "path", "notes.txt", "old_text", "zwei", "new_text", "zwei deux"), harness.Finish("both")), 300)),
@@ -270,23 +304,29 @@ func (w *healTests) healCases() map[string]healCase {
 				"LOGIC_ERROR merge_conflict repair failed", "LOGIC_ERROR merge_conflict refine_step failed", "LOGIC_ERROR merge_conflict refine_plan success",
 			},
 		},
+	}
+}
+
+// repairCases are verifications that fail, and how they are mended, or are not.
+func (w *healTests) repairCases() map[string]healCase {
+	return map[string]healCase{
+		"one-red-test": {
+			rules: first(makes(wrong), repairs(wrong, "right", "phase", "tester_running")), repo: healableRepo(),
+			status: contract.StatusDone, heals: []string{"ASSERTION_ERROR tests_failed repair success"},
+			check: repairedBy("heal-1"),
+		},
+		"no-settings": {
+			rules: makes("right"), repo: unconfigured(),
+			status: contract.StatusDone, heals: []string{"CONFIG_ERROR invalid_config create_defaults success"},
+			check: func(t *testing.T, run views.RunDetails) {
+				t.Helper()
+				require.Equal(t, "greeting: hello", harness.Git(t, run.Repo, "show", run.ReleaseBranch+":settings.yaml"))
+			},
+		},
 		"crash": {
 			rules: first(makes("crash"), repairs("crash", "right")), repo: healableRepo(),
 			status: contract.StatusDone,
 			heals:  []string{"RUNTIME_ERROR command_crashed rerun_strict failed", "RUNTIME_ERROR command_crashed repair success"},
-		},
-		"nobody-helps": {
-			rules: first(makes("right"), rule(on("agent", "builder"), status(401), 0)),
-			args:  []string{"--set", helpInTime}, status: contract.StatusFailed,
-			heals: []string{"CONFIG_ERROR unauthorized ask_person failed"},
-			check: func(t *testing.T, run views.RunDetails) {
-				t.Helper()
-				require.Equal(t, 1, countEvents(run, contract.EventInterventionRequested))
-				require.Equal(t, 1, countEvents(run, contract.EventInterventionReminded))
-				require.Equal(t, 1, countEvents(run, contract.EventInterventionExpired))
-				require.Equal(t, "expired", run.Interventions[0].Status)
-				require.Contains(t, run.Failure.Message, "no answer was received within 2s")
-			},
 		},
 		"never-mended": {
 			rules: first(makes(wrong),
@@ -310,6 +350,12 @@ func (w *healTests) healCases() map[string]healCase {
 				require.Equal(t, "RGPT-Step: heal-2", harness.Git(t, run.Repo, "log", "-1", "--format=RGPT-Step: %(trailers:key=RGPT-Step,valueonly)", run.ReleaseBranch))
 			},
 		},
+	}
+}
+
+// weakenedTestCases are Repair agents that delete or change the test instead of mending what it finds.
+func weakenedTestCases() map[string]healCase {
+	return map[string]healCase{
 		"deletes-test": {
 			rules: first(makes(wrong), rule(on("agent", "repair"), calls(call("delete_file", "path", "calc_test.go"), harness.Finish("all green")), 300)),
 			repo:  healableRepo(), args: []string{"--set", helpInTime}, status: contract.StatusFailed, heals: thrownAway(), check: saysThrownAway,
@@ -322,11 +368,17 @@ func (w *healTests) healCases() map[string]healCase {
 			rules: first(makes(wrong), edits("\t\tt.Fatal(\"it says wrong\")\n", "")),
 			repo:  healableRepo(), args: []string{"--set", helpInTime}, status: contract.StatusFailed, heals: thrownAway(), check: saysThrownAway,
 		},
+	}
+}
+
+// severalCases are runs that meet failures of several kinds.
+func severalCases() map[string]healCase {
+	return map[string]healCase{
 		"several": {
 			rules: first(makes(wrong),
 				rule(on("agent", "planner", "attempt", 1), says(halfAPlan), 300),
 				rule(on("agent", "planner", "attempt", 2), aCircle(), 300),
-				rule(on("agent", "builder", "attempt", 1), escape, 50),
+				rule(on("agent", "builder", "attempt", 1), writesOutside(), 50),
 				rule(on("agent", "builder", "attempt", 2), says(declined), 50),
 				rule(on("agent", "builder", "attempt", 3), status(402), 0),
 				repairs(wrong, "crash", "attempt", 1), repairs("crash", "right", "attempt", 2)),

@@ -578,76 +578,102 @@ func TestAThousandDeliberationsLoseAndRepeatNothingAndEnd(t *testing.T) {
 	require.GreaterOrEqual(t, len(joined), 4, "GAMMA joins for many reasons: %v", joined)
 }
 
+// written is what the records of a deliberation hold.
+type written struct {
+	counts   contract.DeliberationMetrics // as the deliberation should have counted
+	seen     map[string]bool              // messages and votes, by id
+	refused  map[string]bool              // moves, by id
+	refusals int
+}
+
 // check compares what was written with what members did.
 func (p *randomDeliberation) check(t *testing.T, seed uint64, out *Outcome) {
 	t.Helper()
-	want := contract.DeliberationMetrics{}
-	seen := map[string]bool{}
+	w := p.readRecords(t, seed)
+	p.checkMoves(t, seed, w)
+	p.checkMetrics(t, seed, w)
+	p.checkOutcome(t, seed, out)
+	p.checkVotes(t, seed)
+}
+
+// readRecords reads the records, in which each message and vote is one that a member sent, once.
+func (p *randomDeliberation) readRecords(t *testing.T, seed uint64) *written {
+	t.Helper()
+	w := &written{seen: map[string]bool{}, refused: map[string]bool{}}
 	once := func(id string) contract.Move {
-		require.False(t, seen[id], "seed %d: %s is written twice", seed, id)
-		seen[id] = true
+		require.False(t, w.seen[id], "seed %d: %s is written twice", seed, id)
+		w.seen[id] = true
 		move, ok := p.said[id]
 		require.True(t, ok, "seed %d: nobody did %s", seed, id)
 		return move
 	}
-	refused, refusals := map[string]bool{}, 0
 	for _, rec := range p.records {
 		for _, m := range rec.Messages {
 			move := once(m.ID)
-			want.TotalMessages++
-			require.Equal(t, want.TotalMessages, m.Seq, "seed %d", seed)
+			w.counts.TotalMessages++
+			require.Equal(t, w.counts.TotalMessages, m.Seq, "seed %d", seed)
 			require.True(t, strings.HasPrefix(m.ID, string(m.From)+"-"), "seed %d", seed)
 			if move.To != "" && move.To != "ALL" {
-				want.DirectMessages++
+				w.counts.DirectMessages++
 			}
 		}
 		for _, v := range rec.Votes {
 			once(v.ID)
-			want.Votes++
+			w.counts.Votes++
 		}
 		for _, e := range rec.Errors {
-			refused[e.ID] = true
-			refusals++
+			w.refused[e.ID] = true
+			w.refusals++
 		}
 		for _, e := range rec.Events {
 			payload, _ := e.Payload.(map[string]any)
 			switch e.Type {
 			case contract.EventBlackboardWritten:
 				if move := payload["move"]; move != contract.MoveKind("") && move != contract.MoveVerdict {
-					want.BlackboardWrites++
+					w.counts.BlackboardWrites++
 				}
 			case contract.EventConflictDetected:
-				want.ConflictsDetected++
+				w.counts.ConflictsDetected++
 			case contract.EventConflictResolved:
-				want.ConflictsResolved++
+				w.counts.ConflictsResolved++
 			case contract.EventGammaSpawned:
-				require.False(t, want.GammaSpawned, "seed %d: GAMMA joins once", seed)
-				want.GammaSpawned = true
+				require.False(t, w.counts.GammaSpawned, "seed %d: GAMMA joins once", seed)
+				w.counts.GammaSpawned = true
 			default:
 			}
 		}
 	}
-	// Each move of a turn that counted was accepted or refused; if the member was revoked,
-	// those after the decisive move are neither.
-	revoked := slices.ContainsFunc(p.Participants, func(s *Participant) bool { return s.RevokeReason != "" })
+	return w
+}
+
+// checkMoves requires that no message or vote was lost, and counts the decisions. Each move of a
+// turn that counted was accepted or refused; if the member was revoked, those after the decisive
+// move are neither.
+func (p *randomDeliberation) checkMoves(t *testing.T, seed uint64, w *written) {
+	t.Helper()
 	for id, move := range p.said {
 		s := p.Participant(contract.Member(strings.Split(id, "-")[0]))
-		if refused[id] || p.turnOf(id) > s.received || s.RevokeReason != "" && p.turnOf(id) == s.received {
+		if w.refused[id] || p.turnOf(id) > s.received || s.RevokeReason != "" && p.turnOf(id) == s.received {
 			continue
 		}
-		want.Decisions++
+		w.counts.Decisions++
 		if move.Kind == contract.MoveMessage || move.Kind == contract.MoveVote {
-			require.True(t, seen[id], "seed %d: %s was lost: %+v", seed, id, move)
+			require.True(t, w.seen[id], "seed %d: %s was lost: %+v", seed, id, move)
 		}
 	}
-	got := p.Metrics
-	if revoked {
+}
+
+// checkMetrics compares the metrics with what was written.
+func (p *randomDeliberation) checkMetrics(t *testing.T, seed uint64, w *written) {
+	t.Helper()
+	want, got := w.counts, p.Metrics
+	if slices.ContainsFunc(p.Participants, func(s *Participant) bool { return s.RevokeReason != "" }) {
 		require.LessOrEqual(t, want.Decisions, got.Decisions, "seed %d", seed)
 	} else {
 		require.Equal(t, want.Decisions, got.Decisions, "seed %d", seed)
 	}
-	if refusals < MaxRefusalsRecorded {
-		require.Equal(t, refusals, got.Refused, "seed %d", seed)
+	if w.refusals < MaxRefusalsRecorded {
+		require.Equal(t, w.refusals, got.Refused, "seed %d", seed)
 	}
 	require.Equal(t, want.TotalMessages, got.TotalMessages, "seed %d", seed)
 	require.Equal(t, want.DirectMessages, got.DirectMessages, "seed %d", seed)
@@ -657,17 +683,28 @@ func (p *randomDeliberation) check(t *testing.T, seed uint64, out *Outcome) {
 	require.Equal(t, want.ConflictsResolved, got.ConflictsResolved, "seed %d", seed)
 	require.Equal(t, want.GammaSpawned, got.GammaSpawned, "seed %d", seed)
 	require.LessOrEqual(t, got.Iterations, p.Settings.Iterations, "seed %d", seed)
+}
+
+// checkOutcome requires that no turn was cut off, and that a consensus has the votes of all peers
+// that are left, or is the decision of GAMMA.
+func (p *randomDeliberation) checkOutcome(t *testing.T, seed uint64, out *Outcome) {
+	t.Helper()
 	if out.Abort == contract.AbortIterationLimit && p.now.Before(p.LastProgress.Add(p.Settings.AbortAfter)) && p.now.Before(p.roundsOver.Add(p.Settings.ModelTimeout)) {
 		require.False(t, slices.ContainsFunc(p.Living(), (*Participant).thinking), "seed %d: a turn is cut off", seed)
 	}
 	if out.Status == contract.PipelineCompleted {
-		require.Equal(t, got.ConflictsDetected, got.ConflictsResolved, "seed %d", seed)
+		require.Equal(t, p.Metrics.ConflictsDetected, p.Metrics.ConflictsResolved, "seed %d", seed)
 		for _, s := range p.livingPeers() {
 			require.True(t, out.Choice.By == contract.Gamma || slices.ContainsFunc(p.votes, func(v contract.Vote) bool {
 				return v.Voter == s.Member && v.Key == out.Choice.Key && v.Version == out.Choice.Version && v.Accept
 			}), "seed %d", seed)
 		}
 	}
+}
+
+// checkVotes requires that a member has one vote on a version.
+func (p *randomDeliberation) checkVotes(t *testing.T, seed uint64) {
+	t.Helper()
 	votes := map[string]bool{}
 	for _, v := range p.votes {
 		key := fmt.Sprint(v.Voter, v.Key, v.Version)
