@@ -24,7 +24,8 @@ build: ## Build rgpt, rgpt-worker and rgpt-sandbox into bin/
 	@# do. The images are built with it.
 	@$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/rgpt ./starter
 	@$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/rgpt-worker ./workers
-	@$(GO) build -ldflags "-s -w" -o $(BIN)/rgpt-sandbox ./workers/sandbox
+	@# Statically linked, because it also starts in containers with another C library.
+	@CGO_ENABLED=0 $(GO) build -ldflags "-s -w" -o $(BIN)/rgpt-sandbox ./workers/sandbox
 
 .PHONY: devserver
 devserver: $(BIN)/temporal-devserver ## Build Temporal and its Web UI (the first time takes minutes)

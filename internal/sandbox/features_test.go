@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/sandbox/sandboxtest"
 )
 
 func TestMachineWithoutIsolationIsRefused(t *testing.T) {
@@ -49,8 +51,8 @@ func TestUnisolatedIsWhatItSays(t *testing.T) {
 	require.Equal(t, 3, res.ExitCode, "%s", res.Stderr)
 	require.Equal(t, root+"\n", string(res.Stdout))
 	require.FileExists(t, filepath.Join(root, "file"))
-	services := startHostServices(t)
-	res = runCommand(t, p, Command{Root: root, Shell: "exec 3<>/dev/tcp/" + strings.Replace(services.tcp, ":", "/", 1)})
+	services := sandboxtest.StartHostServices(t)
+	res = runCommand(t, p, Command{Root: root, Shell: "exec 3<>/dev/tcp/" + strings.Replace(services.TCP, ":", "/", 1)})
 	require.NotZero(t, res.ExitCode)
 	if landlockVersion() >= landlockMinimum {
 		res = runCommand(t, p, Command{Root: root, Shell: "echo x >" + filepath.Join(outside, "new")})
@@ -61,7 +63,7 @@ func TestUnisolatedIsWhatItSays(t *testing.T) {
 	res = runCommand(t, p, Command{Root: root, Limits: Limits{Timeout: 300e6},
 		Shell: ": " + marker + "; (setsid bash -c 'sleep 300; : " + marker + "' &); sleep 300"})
 	require.True(t, res.TimedOut)
-	require.Empty(t, processesWith(t, marker))
+	require.Empty(t, sandboxtest.ProcessesWith(t, marker))
 }
 
 func TestFeaturesNameWhatProvidesThem(t *testing.T) {

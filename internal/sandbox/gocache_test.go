@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/sandbox/sandboxtest"
 )
 
 // goProject has packages that import nothing, so that the standard library need
@@ -32,17 +34,10 @@ func ofGo(t *testing.T, files map[string]string, cache GoCache, shell string) Co
 		t.Skip("go is not installed")
 	}
 	root := t.TempDir()
-	writeFiles(t, root, files)
+	sandboxtest.WriteFiles(t, root, files)
 	return Command{Root: root, Shell: shell, GoCache: cache, Limits: Limits{
 		Timeout: 3 * time.Minute, MemoryBytes: 2 << 30, Processes: 400, DiskBytes: 1 << 30, FileBytes: 512 << 20,
 	}}
-}
-
-func realDir(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	require.NoError(t, err)
-	return dir
 }
 
 func filesIn(t *testing.T, dir, suffix string) (n int) {
@@ -59,41 +54,41 @@ func filesIn(t *testing.T, dir, suffix string) (n int) {
 func TestWhatTheBaseHoldsIsNotCompiledAgain(t *testing.T) {
 	t.Parallel()
 	p := withToolchains(t, "")
-	base := realDir(t)
+	base := sandboxtest.RealDir(t)
 	const build = "go build ./..."
 	first := runCommand(t, p, ofGo(t, goProject("first"), GoCache{Dir: base}, build))
 	require.True(t, first.OK(), "%s", first.Stderr)
 	compiled := filesIn(t, base, "-entry")
 	require.GreaterOrEqual(t, compiled, 20)
-	before := hashTree(t, base)
+	before := sandboxtest.HashTree(t, base)
 
-	layer := realDir(t)
+	layer := sandboxtest.RealDir(t)
 	second := runCommand(t, p, ofGo(t, goProject("second"), GoCache{Base: base, Dir: layer}, build))
 	require.True(t, second.OK(), "%s", second.Stderr)
 	entries := filesIn(t, layer, "-entry")
 	require.Positive(t, entries, "the change was not compiled")
 	require.Less(t, entries, compiled/4, "what is unchanged was compiled again")
-	require.Equal(t, before, hashTree(t, base), "the base was changed")
+	require.Equal(t, before, sandboxtest.HashTree(t, base), "the base was changed")
 }
 
 func TestTheBaseCannotBeWritten(t *testing.T) {
 	p := isolated(t)
-	base, layer := realDir(t), realDir(t)
-	writeFiles(t, base, map[string]string{"ab/ab00-entry": "true", "ab/ab00-output": "true"})
-	before := hashTree(t, base)
+	base, layer := sandboxtest.RealDir(t), sandboxtest.RealDir(t)
+	sandboxtest.WriteFiles(t, base, map[string]string{"ab/ab00-entry": "true", "ab/ab00-output": "true"})
+	before := sandboxtest.HashTree(t, base)
 	res := runCommand(t, p, Command{GoCache: GoCache{Base: base, Dir: layer}, Shell: `
 			set -- $GOCACHEPROG; base=$(eval echo "$3")
 			cat $base/ab/ab00-entry || exit 9
-			echo evil >$base/ab/ab00-output; rm -f $base/ab/ab00-entry; mkdir $base/cd; chmod 777 $base
+			echo evil >$base/ab/ab00-output; rm -f $base/ab/ab00-entry; sandboxtest.Mkdir $base/cd; chmod 777 $base
 			mv $base/ab $base/xy; ln -f $base/ab/ab00-output $GOCACHE/x && echo evil >$GOCACHE/x
 			echo done`})
 	require.Equal(t, "truedone\n", string(res.Stdout), "%s", res.Stderr)
-	require.Equal(t, before, hashTree(t, base))
+	require.Equal(t, before, sandboxtest.HashTree(t, base))
 }
 
 func TestABaseThatIsNotThereYetIsNone(t *testing.T) {
 	p := isolated(t)
-	layer := realDir(t)
+	layer := sandboxtest.RealDir(t)
 	res := runCommand(t, p, Command{GoCache: GoCache{Base: filepath.Join(layer, "not", "there"), Dir: layer}, Shell: "echo x >$GOCACHE/x"})
 	require.True(t, res.OK(), "%s", res.Stderr)
 	require.FileExists(t, filepath.Join(layer, "x"))
@@ -138,7 +133,7 @@ func TestTheGoCacheAnswersByTheProtocol(t *testing.T) {
 func TestADamagedEntryIsAMiss(t *testing.T) {
 	t.Parallel()
 	c := GoCache{Dir: t.TempDir()}
-	writeFiles(t, c.Dir, map[string]string{
+	sandboxtest.WriteFiles(t, c.Dir, map[string]string{
 		"aa/aaaa-entry": "", "bb/bbbb-entry": "zz 1 1\n", "cc/cccc-entry": "cdcd 5 1\n", "cd/cdcd-output": "half",
 	})
 	for _, id := range []string{"qqo=", "u7s=", "zMw="} {

@@ -26,6 +26,8 @@ const (
 	stageAttach = "attach" // before bwrap, in namespaces around it: attach prepared mounts
 	stageDrop   = "drop"   // no namespaces available: drop what can be dropped, then stageInit
 	stageInit   = "init"   // process 1: confine itself, run the command, reap orphans
+	// process 1 of a container: receive the inherited files through ControlSocket, then stageInit
+	stageContainer = "container"
 )
 
 // File descriptors that a stage inherits in addition to the three standard ones.
@@ -115,6 +117,11 @@ func MaybeRunHelper() {
 func isHelper() bool { return len(os.Args) == 3 && os.Args[1] == helperArg }
 
 func runStage(stage string) error {
+	if stage == stageContainer {
+		if err := receiveFiles(); err != nil {
+			return err
+		}
+	}
 	// This includes files that the worker has open without close-on-exec.
 	if err := unix.CloseRange(configFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close inherited files (requires Linux 5.11 or newer): %w", err)
@@ -131,7 +138,7 @@ func runStage(stage string) error {
 		return runAttach(config)
 	case stageDrop:
 		return runDrop()
-	case stageInit:
+	case stageInit, stageContainer:
 		return runInit(config)
 	}
 	return fmt.Errorf("unknown stage %q", stage)

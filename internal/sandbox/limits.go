@@ -118,6 +118,13 @@ func (l Limits) rlimits() []rlimit {
 	return limits
 }
 
+// inContainer returns the limits without the number of processes: a container shares its user with
+// others, so its cgroup counts them.
+func (l Limits) inContainer() []rlimit {
+	l.Processes = 0
+	return l.rlimits()
+}
+
 // processLimitIsPerSandbox reports whether processes are counted for each user namespace, as since
 // Linux 5.14. Before, RLIMIT_NPROC would also count the user's processes outside the sandbox. The
 // kernel never applies it to the host's root, hence the watchdog in watch.go.

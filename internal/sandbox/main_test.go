@@ -1,14 +1,9 @@
 package sandbox
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,11 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-)
 
-// canarySecret is in the environment of the test process, as keys are in that
-// of a worker.
-const canarySecret = "canary-4f1c-must-not-leak"
+	"github.com/rocketgpt/orchestrator/internal/sandbox/sandboxtest"
+)
 
 // childVariable makes the test binary run sandboxes, for the tests that kill it.
 const childVariable = "RGPT_SANDBOX_TEST_CHILD"
@@ -30,7 +23,7 @@ func TestMain(m *testing.M) {
 	if spec := os.Getenv(childVariable); spec != "" {
 		runChild(spec)
 	}
-	if err := os.Setenv("RGPT_TEST_API_KEY", canarySecret); err != nil {
+	if err := os.Setenv("RGPT_TEST_API_KEY", sandboxtest.CanarySecret); err != nil {
 		panic(err) //nolint:forbidigo // there is no test yet that could fail
 	}
 	goleak.VerifyTestMain(m)
@@ -124,44 +117,4 @@ func shellOutput(t *testing.T, p *Process, script string) string {
 	res := runCommand(t, p, Command{Shell: script})
 	require.True(t, res.OK(), "%s\n%+v\n%s", script, res, res.Stderr)
 	return string(res.Stdout)
-}
-
-// processesWith lists host processes whose command line holds a marker.
-func processesWith(t *testing.T, marker string) []string {
-	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	require.NoError(t, err)
-	var found []string
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err == nil && bytes.Contains(data, []byte(marker)) && !strings.HasPrefix(file, fmt.Sprintf("/proc/%d/", os.Getpid())) {
-			found = append(found, file+": "+string(bytes.ReplaceAll(data, []byte{0}, []byte{' '})))
-		}
-	}
-	return found
-}
-
-// hashTree changes when anything in a directory does.
-func hashTree(t *testing.T, dir string) string {
-	t.Helper()
-	sum := sha256.New()
-	require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(sum, path, info.Mode(), info.ModTime().UnixNano(), info.Size())
-		if info.Mode().IsRegular() {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			sum.Write(data)
-		}
-		return nil
-	}))
-	return hex.EncodeToString(sum.Sum(nil))
 }

@@ -210,8 +210,8 @@ func trustEnv(bundle string) map[string]string {
 const (
 	// systemBundle is the path that programs of most distributions use.
 	systemBundle = "/etc/ssl/certs/ca-certificates.crt"
-	// ownBundle is the path on other hosts.
-	ownBundle = "/run/sandbox/ca-certificates.crt"
+	// CertificatesPath is the path on other hosts, and in containers.
+	CertificatesPath = "/run/sandbox/ca-certificates.crt"
 )
 
 // bundleTarget is the path of the certificates that a command trusts.
@@ -219,7 +219,7 @@ func bundleTarget() string {
 	if info, err := os.Lstat(systemBundle); err == nil && info.Mode().IsRegular() {
 		return systemBundle
 	}
-	return ownBundle
+	return CertificatesPath
 }
 
 // hostBundles are the paths of the certificate authorities that hosts trust.
@@ -234,6 +234,19 @@ func trustMounts(c Command) ([]mount, error) {
 	if c.Proxy == nil || len(c.CACertificates) == 0 {
 		return nil, nil
 	}
+	data, err := TrustBundle(c.CACertificates)
+	if err != nil {
+		return nil, err
+	}
+	target := bundleTarget()
+	if target == CertificatesPath {
+		return []mount{{Kind: mountFile, Target: target, Data: data}}, nil
+	}
+	return []mount{{Kind: mountOver, Target: target, Data: data}}, nil
+}
+
+// TrustBundle returns the certificate authorities of the host and the given ones, in PEM.
+func TrustBundle(certificates []byte) ([]byte, error) {
 	var bundle []byte
 	for _, path := range slices.Concat([]string{os.Getenv("SSL_CERT_FILE")}, hostBundles) {
 		data, err := os.ReadFile(path)
@@ -245,10 +258,5 @@ func trustMounts(c Command) ([]mount, error) {
 			return nil, fmt.Errorf("sandbox: read this host's certificates: %w", err)
 		}
 	}
-	data := slices.Concat(bundle, []byte("\n"), c.CACertificates)
-	target := bundleTarget()
-	if target == ownBundle {
-		return []mount{{Kind: mountFile, Target: target, Data: data}}, nil
-	}
-	return []mount{{Kind: mountOver, Target: target, Data: data}}, nil
+	return slices.Concat(bundle, []byte("\n"), certificates), nil
 }

@@ -17,9 +17,9 @@ import (
 // sandbox. It therefore stores its metadata in user attributes (userxattr) and does not follow
 // redirects.
 
-// workPrefix is the name prefix of the directory next to an upper directory in which overlayfs
+// OverlayPrefix is the name prefix of the directory next to an upper directory in which overlayfs
 // prepares its changes.
-const workPrefix = ".rgpt-overlay-"
+const OverlayPrefix = ".rgpt-overlay-"
 
 // overlay is a merged directory for the child to create.
 type overlay struct {
@@ -37,7 +37,7 @@ func (e *overlayError) Error() string { return "overlay: " + e.err.Error() }
 func (e *overlayError) Unwrap() error { return e.err }
 
 func workDirectory(upper string) string {
-	return filepath.Join(filepath.Dir(upper), workPrefix+filepath.Base(upper))
+	return filepath.Join(filepath.Dir(upper), OverlayPrefix+filepath.Base(upper))
 }
 
 // bases returns the pairs of upper directory and base.
@@ -95,22 +95,22 @@ func (s *session) makeWorkDirectory(upper string) error {
 	}
 	work := workDirectory(upper)
 	// A killed worker may have left one behind.
-	if err := removeWorkDirectory(work); err != nil {
+	if err := RemoveWorkDirectory(work); err != nil {
 		return err
 	}
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return err
 	}
-	s.onClose(func() { _ = removeWorkDirectory(work) })
+	s.onClose(func() { _ = RemoveWorkDirectory(work) })
 	if int(stat.Uid) == unix.Geteuid() && int(stat.Gid) == unix.Getegid() {
 		return nil
 	}
 	return os.Lchown(work, int(stat.Uid), int(stat.Gid))
 }
 
-// removeWorkDirectory removes the directory that overlayfs created without permissions: a non-root
+// RemoveWorkDirectory removes the directory that overlayfs created without permissions: a non-root
 // user must change its mode first.
-func removeWorkDirectory(work string) error {
+func RemoveWorkDirectory(work string) error {
 	if os.RemoveAll(work) == nil {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (o overlay) make() (int, error) {
 		return 0, err
 	}
 	defer func() { _ = unix.Close(upper) }()
-	work, err := openPath(parent, workPrefix+name)
+	work, err := openPath(parent, OverlayPrefix+name)
 	if err != nil {
 		return 0, err
 	}

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -109,13 +108,18 @@ func (p *Process) runOnce(ctx context.Context, c Command, started time.Time) (Re
 		return Result{}, err
 	}
 	s.toolchains = p.options.Toolchains.mounts
-	r, err := p.start(s, started)
+	r, err := p.start(ctx, s, started)
 	if err != nil {
 		return Result{}, err
 	}
+	return r.complete(ctx)
+}
+
+// complete waits until the run and its network access have ended.
+func (r *run) complete(ctx context.Context) (Result, error) {
 	result, err := r.supervise(ctx)
-	if s.outlet != nil {
-		refused, failed := s.outlet.close()
+	if outlet := r.session.outlet; outlet != nil {
+		refused, failed := outlet.close()
 		result.Refused = refused
 		if err == nil {
 			err = failed
@@ -172,20 +176,22 @@ func (p *Process) check(c Command) (Command, error) {
 
 // run is a started command.
 type run struct {
-	session *session
-	cmd     *exec.Cmd
-	cgroup  *cgroup
-	started time.Time
+	session  *session
+	instance Instance
+	cgroup   *cgroup
+	started  time.Time
+	// countsMemory is true if the kernel limits memory, with or without cgroup.
+	countsMemory bool
 
 	stdout, stderr *capture
 
-	waited   chan error        // the child was reaped
+	waited   chan error        // the instance has ended and its output was read
 	initPID  chan int          // the helper's process exists
 	messages chan helperStatus // from the helper; closed when it has exited
 	killedAt time.Time         // time of the first kill, by closing the life pipe
 }
 
-func (p *Process) start(s *session, started time.Time) (*run, error) {
+func (p *Process) start(ctx context.Context, s *session, started time.Time) (*run, error) {
 	if p.mapUsers {
 		if _, err := s.mapMounts(); err != nil {
 			return nil, err
@@ -198,25 +204,7 @@ func (p *Process) start(s *session, started time.Time) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.writeConfig(); err != nil {
-		return nil, err
-	}
-	out := &sink{fn: s.command.OnOutput}
-	r := &run{
-		session: s, cmd: cmd, started: started,
-		stdout:   &capture{stream: Stdout, limit: s.command.Limits.OutputBytes, sink: out},
-		stderr:   &capture{stream: Stderr, limit: s.command.Limits.OutputBytes, sink: out},
-		waited:   make(chan error, 1),
-		initPID:  make(chan int, 1),
-		messages: make(chan helperStatus, 4),
-	}
-	cmd.Stdout, cmd.Stderr = r.stdout, r.stderr
-	if len(s.command.Stdin) > 0 {
-		cmd.Stdin = bytes.NewReader(s.command.Stdin)
-	}
-	cmd.Env = []string{}
-	cmd.ExtraFiles = s.childFiles
-	cmd.WaitDelay = 5 * time.Second
+	r := newRun(s, started)
 	if p.cgroup != "" {
 		if r.cgroup, err = newCgroup(p.cgroup, s.command.Limits); err != nil {
 			return nil, err
@@ -224,17 +212,55 @@ func (p *Process) start(s *session, started time.Time) (*run, error) {
 		s.onClose(r.cgroup.close)
 		r.cgroup.attach(cmd.SysProcAttr)
 	}
-	if err := r.fork(); err != nil {
-		return nil, fmt.Errorf("sandbox: start the sandbox process: %w", err)
+	return r, r.begin(ctx, &localBackend{cmd: cmd, findInit: s.findInit})
+}
+
+func newRun(s *session, started time.Time) *run {
+	out := &sink{fn: s.command.OnOutput}
+	return &run{
+		session: s, started: started,
+		stdout:   &capture{stream: Stdout, limit: s.command.Limits.OutputBytes, sink: out},
+		stderr:   &capture{stream: Stderr, limit: s.command.Limits.OutputBytes, sink: out},
+		waited:   make(chan error, 1),
+		initPID:  make(chan int, 1),
+		messages: make(chan helperStatus, 4),
+	}
+}
+
+// begin starts the helper, which runs the command.
+func (r *run) begin(ctx context.Context, b Backend) error {
+	s := r.session
+	if err := s.writeConfig(); err != nil {
+		return err
+	}
+	files, err := openPipes(s.command.Stdin)
+	if err != nil {
+		return err
+	}
+	r.instance, err = b.Start(ctx, Launch{
+		Command: s.command, Stdin: files.stdin, Stdout: files.stdout.write, Stderr: files.stderr.write, Files: s.childFiles,
+	})
+	if err != nil {
+		files.close()
+		return err
 	}
 	s.closeChildFiles()
+	files.begin(s.command.Stdin, r.stdout, r.stderr)
 	if s.outlet != nil {
 		go s.outlet.run()
 	}
+	go func() {
+		err := r.instance.Wait()
+		files.drain(outputDelay)
+		r.waited <- err
+	}()
 	go r.awaitInit()
 	go r.readMessages()
-	return r, nil
+	return nil
 }
+
+// outputDelay is the time for which the output of a command is read after its sandbox has ended.
+const outputDelay = 5 * time.Second
 
 // prepare returns the program to start, which becomes stageInit with s.config, and
 // fills s.findInit.
@@ -245,20 +271,62 @@ func (p *Process) prepare(s *session) (*exec.Cmd, error) {
 	return direct(s)
 }
 
-// fork starts the child from a thread that lives as long as the child does: the kernel
-// sends the parent death signal when the thread ends.
-func (r *run) fork() error {
+// localBackend starts the helper as a process of this host.
+type localBackend struct {
+	cmd      *exec.Cmd
+	findInit func() (int, error)
+}
+
+// localInstance is a helper that is a process of this host.
+type localInstance struct {
+	*localBackend
+	waited chan error // the child was reaped
+}
+
+// Start implements Backend. The child starts from a thread that lives as long as the child does: the
+// kernel sends the parent death signal when the thread ends.
+func (b *localBackend) Start(_ context.Context, l Launch) (Instance, error) {
+	b.cmd.Stdin, b.cmd.Stdout, b.cmd.Stderr = l.Stdin, l.Stdout, l.Stderr
+	b.cmd.Env, b.cmd.ExtraFiles = []string{}, l.Files
+	i := &localInstance{localBackend: b, waited: make(chan error, 1)}
 	forked := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := startChild(r.cmd)
+		err := startChild(b.cmd)
 		forked <- err
 		if err == nil {
-			r.waited <- r.cmd.Wait()
+			i.waited <- b.cmd.Wait()
 		}
 	}()
-	return <-forked
+	if err := <-forked; err != nil {
+		return nil, fmt.Errorf("sandbox: start the sandbox process: %w", err)
+	}
+	return i, nil
+}
+
+// PID implements Instance.
+func (i *localInstance) PID() (int, error) { return i.findInit() }
+
+// Wait implements Instance.
+func (i *localInstance) Wait() error { return <-i.waited }
+
+// Kill implements Instance.
+func (i *localInstance) Kill() { _ = i.cmd.Process.Kill() }
+
+// Exceeded implements Instance.
+func (i *localInstance) Exceeded() string { return "" }
+
+// Usage implements Instance.
+func (i *localInstance) Usage() (cpu time.Duration, maxRSS int64, limit string) {
+	state := i.cmd.ProcessState
+	if state == nil {
+		return 0, 0, ""
+	}
+	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
+		maxRSS = usage.Maxrss * 1024
+	}
+	return state.UserTime() + state.SystemTime(), maxRSS, ""
 }
 
 // namespaceForks lets only one process at a time wait for the id mappings of its user namespace.
@@ -275,7 +343,7 @@ func startChild(cmd *exec.Cmd) error {
 }
 
 func (r *run) awaitInit() {
-	if pid, err := r.session.findInit(); err == nil {
+	if pid, err := r.instance.PID(); err == nil {
 		r.initPID <- pid
 	}
 }
@@ -346,8 +414,8 @@ func (r *run) supervise(ctx context.Context) (Result, error) {
 				r.kill(init)
 			}
 		case message, ok := <-messages:
-			if !ok {
-				messages = nil
+			if !ok { // the helper has ended, and with it what the watchdog measures
+				messages, ticks = nil, nil
 				continue
 			}
 			o.take(message)
@@ -423,7 +491,7 @@ func (r *run) kill(init *initProcess) {
 		r.killedAt = time.Now()
 	}
 	if time.Since(r.killedAt) > startsWithin {
-		_ = r.cmd.Process.Kill()
+		r.instance.Kill()
 	}
 }
 
@@ -464,12 +532,8 @@ func (r *run) result(o outcome, waitErr error) (Result, error) {
 func (r *run) killedResult(res *Result) {
 	res.ExitCode = 128 + int(unix.SIGKILL)
 	res.Signal = unix.SIGKILL.String()
-	if state := r.cmd.ProcessState; state != nil {
-		res.CPU = max(res.CPU, state.UserTime()+state.SystemTime())
-		if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
-			res.MaxRSS = usage.Maxrss * 1024
-		}
-	}
+	cpu, maxRSS, _ := r.instance.Usage()
+	res.CPU, res.MaxRSS = max(res.CPU, cpu), max(res.MaxRSS, maxRSS)
 }
 
 // limitExceeded returns the exceeded limit: the watchdog's verdict, the cgroup's report, or the
@@ -482,6 +546,9 @@ func (r *run) limitExceeded(o outcome) string {
 		if limit := r.cgroup.exceeded(); limit != "" {
 			return limit
 		}
+	}
+	if _, _, limit := r.instance.Usage(); limit != "" {
+		return limit
 	}
 	switch unix.Signal(o.final.Code - 128) {
 	case unix.SIGXFSZ:

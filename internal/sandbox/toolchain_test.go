@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/internal/proc/proctest"
+	"github.com/rocketgpt/orchestrator/internal/sandbox/sandboxtest"
 )
 
 var detectOnce = sync.OnceValue(DetectToolchains)
@@ -24,15 +25,6 @@ func withToolchains(t *testing.T, cache string) *Process {
 	p, err := NewProcess(Options{Toolchains: detectOnce(), CacheDir: cache})
 	require.NoError(t, err)
 	return p
-}
-
-func writeFiles(t *testing.T, root string, files map[string]string) {
-	t.Helper()
-	for name, content := range files {
-		path := filepath.Join(root, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
-	}
 }
 
 // projects are small repositories and how to check their build.
@@ -78,7 +70,7 @@ func TestProjectsBuildAndTestWithoutNetwork(t *testing.T) {
 				t.Skip("not installed: ", project.needs)
 			}
 			root := t.TempDir()
-			writeFiles(t, root, project.files)
+			sandboxtest.WriteFiles(t, root, project.files)
 			p := withToolchains(t, sharedCache(t))
 			res := runCommand(t, p, Command{Root: root, Shell: project.shell, Limits: Limits{
 				Timeout: 5 * time.Minute, MemoryBytes: 2 << 30, Processes: 400, DiskBytes: 1 << 30, FileBytes: 512 << 20,
@@ -182,7 +174,7 @@ func TestToolchainsWorkAtTheirNeutralPlaces(t *testing.T) {
 			}
 			root := t.TempDir()
 			if c.files != "" {
-				writeFiles(t, root, map[string]string{c.files: extension})
+				sandboxtest.WriteFiles(t, root, map[string]string{c.files: extension})
 			}
 			p := withToolchains(t, "")
 			res := runCommand(t, p, Command{Root: root, Shell: c.shell, Limits: Limits{
@@ -240,8 +232,8 @@ func TestAProgramAmongOthersExposesNothingElse(t *testing.T) {
 	if node == "" {
 		t.Skip("node is not installed")
 	}
-	home := realDir(t)
-	writeFiles(t, home, map[string]string{".ssh/id_rsa": canarySecret, "lib/node_modules/npm/package.json": "{}", "bin/other": canarySecret})
+	home := sandboxtest.RealDir(t)
+	sandboxtest.WriteFiles(t, home, map[string]string{".ssh/id_rsa": sandboxtest.CanarySecret, "lib/node_modules/npm/package.json": "{}", "bin/other": sandboxtest.CanarySecret})
 	data, err := os.ReadFile(node)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(home, "bin", "node"), data, 0o755))
@@ -263,11 +255,11 @@ func TestDirectoriesThatHoldMoreThanAToolchainAreRefused(t *testing.T) {
 	t.Parallel()
 	home, err := os.UserHomeDir()
 	require.NoError(t, err)
-	data := mkdir(t, realDir(t), "data")
+	data := sandboxtest.Mkdir(t, sandboxtest.RealDir(t), "data")
 	for _, dir := range []string{home, "/root", "/home", filepath.Dir(data), data} {
 		require.NotEmpty(t, exposes(dir, data), dir)
 	}
-	require.Empty(t, exposes(mkdir(t, data, "cache"), data), "what lies in the data folder is the caller's to give")
+	require.Empty(t, exposes(sandboxtest.Mkdir(t, data, "cache"), data), "what lies in the data folder is the caller's to give")
 	require.Empty(t, exposes("/usr/share", data))
 
 	p, err := NewProcess(Options{DataDir: data})

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/sandbox/sandboxtest"
 )
 
 func TestWithoutNamespacesAndFiltersNoCommandRuns(t *testing.T) {
@@ -22,7 +24,7 @@ func TestWithoutNamespacesAndFiltersNoCommandRuns(t *testing.T) {
 func TestACopyOfABaseThatIsInterruptedBeginsAnew(t *testing.T) {
 	t.Parallel()
 	base, root := t.TempDir(), t.TempDir()
-	writeFiles(t, base, map[string]string{"a/one": "1", "a/b/two": "2", "three": "3"})
+	sandboxtest.WriteFiles(t, base, map[string]string{"a/one": "1", "a/b/two": "2", "three": "3"})
 	filled := filepath.Join(root, "filled")
 	require.NoError(t, os.Mkdir(filled, 0o755))
 	// Each check of the context may be the last one before the worker dies.

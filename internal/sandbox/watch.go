@@ -79,6 +79,9 @@ func (w *watchdog) checkUsage(pids []int) string {
 	if w.limits.MemoryBytes > 0 && host.shared-w.before.shared > w.limits.MemoryBytes/sharedSuspect {
 		use.files = w.procs.sharedFiles(pids)
 	}
+	if limit := w.run.instance.Exceeded(); limit != "" {
+		return limit
+	}
 	w.cpu = max(w.cpu, use.cpu)
 	output := max(w.run.stdout.written(), w.run.stderr.written())
 	switch {
@@ -90,7 +93,7 @@ func (w *watchdog) checkUsage(pids []int) string {
 		return LimitOutput
 	case w.limits.MemoryBytes > 0 && use.memory() > w.limits.MemoryBytes && w.procs.exactMemory(pids, use.files) > w.limits.MemoryBytes:
 		return LimitMemory
-	case w.limits.MemoryBytes > 0 && w.run.cgroup == nil && w.hides(pids, host, use):
+	case w.limits.MemoryBytes > 0 && w.run.cgroup == nil && !w.run.countsMemory && w.hides(pids, host, use):
 		return LimitMemory
 	}
 	return ""

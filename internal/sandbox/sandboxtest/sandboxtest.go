@@ -34,7 +34,9 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", nil
 	}
 	path := filepath.Join(dir, "rgpt-sandbox")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/rocketgpt/orchestrator/workers/sandbox").CombinedOutput()
+	cmd := exec.Command("go", "build", "-o", path, "github.com/rocketgpt/orchestrator/workers/sandbox")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // it also starts in containers
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}

@@ -1,0 +1,133 @@
+package docker
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
+)
+
+// sweepEvery is how often containers and files of workers that no longer exist are removed.
+const sweepEvery = 10 * time.Second
+
+// sweeper removes what killed workers of the same data folder left behind, and looks after the
+// containers that were created in advance. A worker holds a lock on a file while it lives.
+type sweeper struct {
+	runner *Runner
+	alive  *os.File
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// startSweeper sweeps once, and then regularly.
+func startSweeper(r *Runner) *sweeper {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &sweeper{runner: r, stop: stop}
+	s.alive = s.lock()
+	s.sweep(ctx)
+	s.done.Go(func() {
+		tick := time.NewTicker(sweepEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				s.sweep(ctx)
+			}
+		}
+	})
+	return s
+}
+
+// lockSuffix ends the names of the lock files of workers.
+const lockSuffix = ".lock"
+
+// lock marks this worker as alive.
+func (s *sweeper) lock() *os.File {
+	f, err := os.OpenFile(s.lockPath(s.runner.worker), os.O_CREATE|os.O_RDWR, 0o600)
+	if err == nil {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		s.runner.options.Log.Warn("This worker could not be marked as alive; another one may remove its containers.", "error", err)
+	}
+	return f
+}
+
+func (s *sweeper) lockPath(worker string) string {
+	return filepath.Join(s.runner.dir, worker+lockSuffix)
+}
+
+// isAlive reports whether a worker holds its lock.
+func (s *sweeper) isAlive(worker string) bool {
+	if worker == s.runner.worker {
+		return true
+	}
+	f, err := os.Open(s.lockPath(worker))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil
+}
+
+// sweep removes the containers and files of dead workers.
+func (s *sweeper) sweep(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, engineTime)
+	defer cancel()
+	before := time.Now()
+	found, err := s.runner.engine.ContainerList(ctx, client.ContainerListOptions{
+		All: true, Filters: client.Filters{}.Add("label", labelOwner+"="+s.runner.owner),
+	})
+	if err != nil {
+		if ctx.Err() == nil {
+			s.runner.options.Log.Warn("Containers could not be listed; the next sweep tries again.", "error", err)
+		}
+		return
+	}
+	own := map[string]bool{}
+	for _, c := range found.Items {
+		switch worker := c.Labels[labelWorker]; {
+		case worker == s.runner.worker:
+			own[c.ID] = true
+		case !s.isAlive(worker):
+			_, err := s.runner.engine.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+			if err != nil && !cerrdefs.IsNotFound(err) && !cerrdefs.IsConflict(err) {
+				s.runner.options.Log.Warn("A container of a worker that was killed could not be removed; the next sweep tries again.", "container", c.ID, "error", err)
+			}
+		}
+	}
+	s.runner.pool.check(own, before)
+	s.runner.pool.expire(before)
+	s.removeFiles()
+}
+
+// removeFiles removes the slots and locks of dead workers.
+func (s *sweeper) removeFiles() {
+	entries, err := os.ReadDir(s.runner.dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if len(name) < 2*workerBytes || s.isAlive(name[:2*workerBytes]) {
+			continue
+		}
+		_ = os.RemoveAll(filepath.Join(s.runner.dir, name))
+	}
+}
+
+func (s *sweeper) close() {
+	s.stop()
+	s.done.Wait()
+	if s.alive != nil {
+		_ = s.alive.Close()
+		_ = os.Remove(s.alive.Name())
+	}
+}
