@@ -31,7 +31,7 @@ func (a *Activities) project(ctx context.Context, run store.Run) (*prompt.Projec
 	}
 	p := &prompt.Project{}
 	for _, name := range slices.Sorted(maps.Keys(a.ToolVersions)) {
-		if name == "git" {
+		if name == "git" || name == environment.ImageTool {
 			continue // git is only for setups; a workspace has no history
 		}
 		p.Tools = append(p.Tools, name+" "+a.ToolVersions[name])

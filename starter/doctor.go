@@ -81,11 +81,43 @@ func (a *app) checks() []doctor.Check {
 	checks = append(checks, serviceChecks(cfg, stack)...)
 	checks = append(checks, artifactsCheck(cfg, dir))
 	checks = append(checks, modelChecks(cfg)...)
-	tools := sync.OnceValue(sandbox.DetectToolchains)
-	return append(checks,
-		doctor.Toolchains(tools),
-		doctor.Sandbox(func() (*sandbox.Process, error) { return setup.Sandbox(cfg, tools(), dir) }, cfg.Execution.Sandbox.AllowUnisolated),
-		doctor.Chromium(a.getenv))
+	return append(append(checks, sandboxChecks(cfg, dir)...), doctor.Chromium(a.getenv))
+}
+
+// sandboxChecks check the isolation and the tools of commands.
+func sandboxChecks(cfg *config.Config, dir string) []doctor.Check {
+	var once sync.Once
+	var commands *setup.Commands
+	var failure error
+	open := func(ctx context.Context) (*setup.Commands, error) {
+		once.Do(func() {
+			if commands, failure = setup.OpenSandbox(ctx, cfg, dir, slog.New(slog.DiscardHandler)); failure == nil {
+				commands.Close() // nothing is to run; the features are known
+			}
+		})
+		return commands, failure
+	}
+	isolation := func(ctx context.Context) (doctor.Isolation, error) {
+		c, err := open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	}
+	if cfg.Execution.Sandbox.Runner == config.RunnerDocker {
+		versions := func(ctx context.Context) (map[string]string, error) {
+			c, err := open(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return c.Tools, nil
+		}
+		return []doctor.Check{doctor.Sandbox("containers", isolation, false), doctor.ImageTools(versions)}
+	}
+	return []doctor.Check{
+		doctor.Toolchains(sync.OnceValue(sandbox.DetectToolchains)),
+		doctor.Sandbox("bubblewrap", isolation, cfg.Execution.Sandbox.AllowUnisolated),
+	}
 }
 
 func found(name string, results []doctor.Result) doctor.Check {

@@ -47,7 +47,8 @@ type RunLimits struct {
 
 // Sandbox configures how commands are confined.
 type Sandbox struct {
-	Runner          string        `yaml:"runner" validate:"oneof=process" doc:"Command isolation. process: namespaces, Landlock and seccomp on this host."`
+	Runner          string        `yaml:"runner" validate:"oneof=process docker" doc:"Command isolation. process: namespaces, Landlock and seccomp on this host. docker: a container for each command."`
+	Docker          Docker        `yaml:"docker"`
 	AllowUnisolated bool          `yaml:"allow_unisolated" doc:"Run commands even if this host lacks a feature that isolation requires. Use this only on hosts that contain nothing of value."`
 	Network         []string      `yaml:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that agent commands and all checks may reach through the worker's proxy. Each entry is a host name, or *.example.com for all subdomains, followed by the port unless it is 443 or 80." example:"[packages.example.com, \"*.example.com\"]"`
 	Memory          Size          `yaml:"memory" validate:"min=16777216" doc:"Maximum combined memory of a command's processes."`
@@ -60,6 +61,20 @@ type Sandbox struct {
 
 	CacheAge  time.Duration `yaml:"cache_age" validate:"min=1h" doc:"Build caches that have not been used for this long are removed."`
 	CacheSize Size          `yaml:"cache_size" validate:"min=16777216" doc:"Maximum disk space for this host's build caches. The least recently used caches are removed first; caches in use are kept."`
+}
+
+// The values of execution.sandbox.runner.
+const (
+	RunnerProcess = "process"
+	RunnerDocker  = "docker"
+)
+
+// Docker configures the containers of the docker runner.
+type Docker struct {
+	Image string  `yaml:"image" validate:"max=500" doc:"Image in which commands run. It must contain the toolchains that your projects need, and be present on the Docker host." example:"registry.example.com/toolchains:2026-11"`
+	Host  string  `yaml:"host" validate:"max=500" doc:"Address of the Docker engine, which must run on the worker's host. Default: DOCKER_HOST, the current Docker context, or the usual sockets." example:"unix:///run/docker.sock"`
+	CPUs  float64 `yaml:"cpus" validate:"min=0,max=1024" doc:"Number of processors that one container may use at once. 0: no limit."`
+	Warm  int     `yaml:"warm" validate:"min=0,max=32" doc:"Number of containers that are created in advance for each kind of command, so that commands start faster."`
 }
 
 // Approval configures approvals by people.

@@ -96,12 +96,12 @@ func TestTheDataFolderMustBeWritable(t *testing.T) {
 
 func TestWhatTheSandboxLacksIsNamedWithItsRemedy(t *testing.T) {
 	t.Parallel()
-	lacks := func() (*sandbox.Process, error) {
+	lacks := func(context.Context) (Isolation, error) {
 		return nil, &sandbox.IsolationError{Missing: []sandbox.Feature{{Name: "network", Detail: "no user namespaces", Fix: "sysctl kernel.unprivileged_userns_clone=1"}}}
 	}
-	results := Sandbox(lacks, false).Run(t.Context())
+	results := Sandbox("bubblewrap", lacks, false).Run(t.Context())
 	require.Equal(t, []Result{{Check: "sandbox: network", Status: Fail, Message: "missing: no user namespaces", Remedy: "sysctl kernel.unprivileged_userns_clone=1"}}, results)
-	results = Sandbox(func() (*sandbox.Process, error) { return nil, errors.New("strange") }, false).Run(t.Context())
+	results = Sandbox("bubblewrap", func(context.Context) (Isolation, error) { return nil, errors.New("strange") }, false).Run(t.Context())
 	require.Equal(t, Fail, results[0].Status)
 }
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -105,10 +107,17 @@ func judgeGit(said string) []Result {
 	return Passed("%s", strings.TrimPrefix(m[0], "git version "))
 }
 
-// Sandbox checks the isolation of commands from models and repositories on this host.
-func Sandbox(build func() (*sandbox.Process, error), allowed bool) Check {
-	return Check{Name: "sandbox", Run: func(context.Context) []Result {
-		p, err := build()
+// Isolation is a sandbox whose isolation is known.
+type Isolation interface {
+	Features() []sandbox.Feature
+	Isolated() bool
+}
+
+// Sandbox checks the isolation of commands from models and repositories on this host. by names what
+// isolates them.
+func Sandbox(by string, build func(context.Context) (Isolation, error), allowed bool) Check {
+	return Check{Name: "sandbox", Run: func(ctx context.Context) []Result {
+		p, err := build(ctx)
 		var missing *sandbox.IsolationError
 		if errors.As(err, &missing) {
 			return features(missing.Missing, Fail)
@@ -116,7 +125,7 @@ func Sandbox(build func() (*sandbox.Process, error), allowed bool) Check {
 		if err != nil {
 			return FailedBy(err, "check that this machine runs Linux with user namespaces, and install bubblewrap")
 		}
-		results := Passed("commands are isolated by bubblewrap")
+		results := Passed("commands are isolated by %s", by)
 		if !p.Isolated() {
 			results = Warned("commands run WITHOUT isolation, as the configuration allows", "install bubblewrap and set execution.sandbox.allow_unisolated: false")
 		} else if allowed {
@@ -126,6 +135,21 @@ func Sandbox(build func() (*sandbox.Process, error), allowed bool) Check {
 			})
 		}
 		return append(results, features(p.Features(), Warn)...)
+	}}
+}
+
+// ImageTools reports which compilers and interpreters commands find in the image of their containers.
+func ImageTools(versions func(context.Context) (map[string]string, error)) Check {
+	return Check{Name: "tool chains", Run: func(ctx context.Context) []Result {
+		found, err := versions(ctx)
+		if err != nil {
+			return nil // the check of the sandbox reports it
+		}
+		var out []Result
+		for _, name := range slices.Sorted(maps.Keys(found)) {
+			out = append(out, Result{Status: OK, Message: name + " " + found[name]})
+		}
+		return out
 	}}
 }
 

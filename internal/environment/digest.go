@@ -41,6 +41,9 @@ func (r Recipe) Digest(open func(path string) (io.ReadCloser, error), tools Tool
 	if r.Source != SourceDetected { // what such commands use is unknown
 		maps.Copy(versions, tools)
 	}
+	if image, ok := tools[ImageTool]; ok { // another system
+		versions[ImageTool] = image
+	}
 	for _, p := range r.Projects {
 		for _, name := range usedTools[p.Ecosystem] {
 			versions[name] = tools[name]

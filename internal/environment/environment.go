@@ -29,6 +29,9 @@ type Settings struct {
 // java, maven, gradle, make, gcc. A missing name means that the worker does not have the tool.
 type Tools map[string]string
 
+// ImageTool is the name in Tools of the image in which commands run, if they run in containers.
+const ImageTool = "image"
+
 // Facts are properties of the commit that git knows but its files do not contain.
 type Facts struct {
 	// Version is the output of `git describe --tags`, for packages that take

@@ -42,7 +42,7 @@ func newWatchdog(r *run, pid int) *watchdog {
 	if err != nil {
 		return nil
 	}
-	procs.memory = r.session.memoryDirs()
+	procs.openMemory(r.session.memoryDirs())
 	w := &watchdog{run: r, limits: r.session.command.Limits, procs: procs, before: readHostMemory()}
 	if w.limits.DiskBytes > 0 {
 		w.disk = startDiskWatch(r.session, w.limits.DiskBytes, procs)
@@ -131,8 +131,9 @@ type processes struct {
 	dir  *os.File // the sandbox's /proc
 	root *os.File // the sandbox's /
 	path string   // dir as a path
-	// memory lists the sandbox's in-memory directories.
-	memory []string
+	// memory are the sandbox's in-memory directories. They are open: when the sandbox ends, their
+	// paths lead to the disk below.
+	memory []*os.File
 	tree   int // without namespaces: the process whose descendants count
 }
 
@@ -167,8 +168,31 @@ func sameDevice(f *os.File, path string) bool {
 	return unix.Fstat(int(f.Fd()), &a) != nil || unix.Stat(path, &b) != nil || a.Dev == b.Dev
 }
 
+// openMemory opens the in-memory directories.
+func (p *processes) openMemory(dirs []string) {
+	if p.root == nil {
+		return
+	}
+	for _, dir := range dirs {
+		path := fmt.Sprintf("/proc/self/fd/%d%s", p.root.Fd(), dir)
+		var stat unix.Statfs_t
+		f, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err != nil {
+			continue
+		}
+		if unix.Fstatfs(int(f.Fd()), &stat) != nil || stat.Type != unix.TMPFS_MAGIC {
+			_ = f.Close()
+			continue
+		}
+		p.memory = append(p.memory, f)
+	}
+}
+
 func (p *processes) close() {
 	_ = p.dir.Close()
+	for _, f := range p.memory {
+		_ = f.Close()
+	}
 	if p.root != nil {
 		_ = p.root.Close()
 	}
@@ -313,13 +337,10 @@ func kilobytes(data []byte, label string) int64 {
 
 // scratch returns the size of the private directories: memory that is not attributed to a process.
 func (p *processes) scratch() int64 {
-	if p.root == nil {
-		return 0
-	}
 	var total int64
 	for _, dir := range p.memory {
 		var stat unix.Statfs_t
-		if unix.Statfs(fmt.Sprintf("/proc/self/fd/%d%s", p.root.Fd(), dir), &stat) == nil {
+		if unix.Fstatfs(int(dir.Fd()), &stat) == nil {
 			total += int64(stat.Blocks-stat.Bfree)*stat.Bsize + int64(stat.Files-stat.Ffree)*inodeMemory
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/sandbox/docker"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
@@ -127,12 +129,61 @@ func Downloads(dataDir string) environment.Downloads {
 	return environment.DownloadsAt(filepath.Join(dataDir, "cache", "downloads"))
 }
 
-// Sandbox returns the runner for the commands of models and repositories. Their files
-// are in dataDir.
-func Sandbox(cfg *config.Config, tools sandbox.Toolchains, dataDir string) (*sandbox.Process, error) {
-	return sandbox.NewProcess(sandbox.Options{
+// Sandbox runs the commands of models and repositories.
+type Sandbox interface {
+	sandbox.Runner
+	// Features reports the isolation of commands.
+	Features() []sandbox.Feature
+	// Isolated is false if commands run without isolation, because the configuration allows it.
+	Isolated() bool
+}
+
+// Commands is a sandbox with what its commands can use.
+type Commands struct {
+	Sandbox
+	// Tools are the versions of the tools that commands can use. With the docker runner, they include
+	// the image.
+	Tools environment.Tools
+	// Toolchains describe the tools of the process runner.
+	Toolchains sandbox.Toolchains
+	// Close ends what runs in the background.
+	Close func()
+}
+
+// OpenSandbox returns the configured sandbox. Its files are in dataDir.
+func OpenSandbox(ctx context.Context, cfg *config.Config, dataDir string, log *slog.Logger) (*Commands, error) {
+	if cfg.Execution.Sandbox.Runner == config.RunnerDocker {
+		return openContainers(ctx, cfg, dataDir, log)
+	}
+	tools := sandbox.DetectToolchains()
+	runner, err := sandbox.NewProcess(sandbox.Options{
 		AllowUnisolated: cfg.Execution.Sandbox.AllowUnisolated, Toolchains: tools, Executable: sandboxHelper(), DataDir: dataDir,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return &Commands{Sandbox: runner, Tools: environment.Tools(tools.Versions), Toolchains: tools, Close: func() {}}, nil
+}
+
+// openContainers connects to Docker.
+func openContainers(ctx context.Context, cfg *config.Config, dataDir string, log *slog.Logger) (*Commands, error) {
+	helper := sandboxHelper()
+	if helper == "" {
+		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "execution.sandbox.runner: docker needs the program rgpt-sandbox beside this one; install all programs of a release in one directory")
+	}
+	if err := ClaimDataDir(dataDir); err != nil {
+		return nil, err
+	}
+	d := cfg.Execution.Sandbox.Docker
+	runner, err := docker.New(ctx, docker.Options{
+		Host: d.Host, Image: d.Image, CPUs: d.CPUs, Warm: d.Warm, DataDir: dataDir, Helper: helper, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	tools := environment.Tools{environment.ImageTool: runner.Image()}
+	maps.Copy(tools, runner.Versions())
+	return &Commands{Sandbox: runner, Tools: tools, Close: runner.Close}, nil
 }
 
 // sandboxHelper returns the small program that starts each sandbox, if it is next to this one.

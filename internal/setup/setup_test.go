@@ -368,7 +368,10 @@ func TestPartsAreMadeOfTheConfiguration(t *testing.T) {
 	require.DirExists(t, filepath.Join(dir, "artifacts"))
 	_, err = setup.Workspaces(cfg, dir, blobs)
 	require.NoError(t, err)
-	_, err = setup.Sandbox(cfg, sandbox.Toolchains{}, dir)
+	commands, err := setup.OpenSandbox(t.Context(), cfg, dir, slog.New(slog.DiscardHandler))
+	if err == nil {
+		commands.Close()
+	}
 	var missing *sandbox.IsolationError
 	if err != nil {
 		require.ErrorAs(t, err, &missing, "only a host that cannot isolate may refuse")

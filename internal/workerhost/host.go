@@ -23,9 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
-	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
@@ -131,12 +129,12 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 		closeAll()
 		return nil, nil, err
 	}
-	toolchains := sandbox.DetectToolchains()
-	runner, err := setup.Sandbox(o.Config, toolchains, o.DataDir)
+	commands, err := setup.OpenSandbox(ctx, o.Config, o.DataDir, o.Log)
 	if err != nil {
 		closeAll()
 		return nil, nil, err
 	}
+	closeAll = func() { commands.Close(); _ = blobs.Close(); db.Close() }
 	outlet, err := setup.Proxy(o.Config)
 	if err != nil {
 		closeAll()
@@ -153,8 +151,8 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 		return nil, nil, err
 	}
 	return &activities.Activities{
-		Store: db, Views: views.New(db), Model: models, Workspaces: workspaces, Tools: tools, SetupTools: setupTools, Sandbox: runner, Proxy: outlet, Artifacts: blobs,
-		ToolVersions: environment.Tools(toolchains.Versions), Config: o.Config, DataDir: o.DataDir, Log: o.Log,
+		Store: db, Views: views.New(db), Model: models, Workspaces: workspaces, Tools: tools, SetupTools: setupTools, Sandbox: commands, Proxy: outlet, Artifacts: blobs,
+		ToolVersions: commands.Tools, Config: o.Config, DataDir: o.DataDir, Log: o.Log,
 	}, closeAll, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -151,8 +152,22 @@ func (i *instance) inspect(ctx context.Context) error {
 	if i.pid <= 0 {
 		return fmt.Errorf("%w: it has ended%s", errNotStarted, i.runner.whyNot(i.slot))
 	}
+	// In a PID namespace of the worker's own, the number may be that of another process.
+	cgroups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", i.pid))
+	if err != nil || !strings.Contains(string(cgroups), i.slot.id) {
+		return unseen()
+	}
 	i.cgroup = memoryEventsOf(i.pid)
 	return nil
+}
+
+// unseen reports that limits cannot be enforced.
+func unseen() error {
+	return &sandbox.IsolationError{Final: true, Missing: []sandbox.Feature{{
+		Name: "processes of containers", Required: true, By: "watchdog",
+		Detail: "the worker cannot see them, so it cannot limit their time, disk space and output",
+		Fix:    "run the worker as root on the Docker host, outside a container or with --pid=host",
+	}}}
 }
 
 // await waits until the container has ended, cleans up after it, and remembers how it ended. It does not
@@ -263,12 +278,8 @@ func (r *Runner) makeWorkDirectories(c sandbox.Command) (made []string, err erro
 	return made, nil
 }
 
-// give makes the user of commands the owner of the files that the command may change, if the worker
-// is root: commands are not.
+// give makes the user of commands the owner of the files that the command may change.
 func (r *Runner) give(c sandbox.Command) error {
-	if os.Geteuid() != 0 {
-		return nil
-	}
 	paths := []string{c.Root, c.Home, c.Tmp}
 	for _, m := range c.Mounts {
 		if m.Writable {
@@ -302,7 +313,7 @@ func (r *Runner) giveBases(c sandbox.Command) error {
 		if err != nil {
 			return fmt.Errorf("read the owner of a base: %w", err)
 		}
-		if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) == r.uid {
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid == nobody {
 			continue
 		}
 		if err := r.giveTree(base); err != nil {
@@ -321,7 +332,7 @@ func (r *Runner) giveTree(root string) error {
 		return r.giveFile(path, d)
 	})
 	if err == nil {
-		err = os.Lchown(root, r.uid, r.gid)
+		err = os.Lchown(root, nobody, nobody)
 	}
 	if err != nil {
 		return fmt.Errorf("give the files of a command to its user: %w", err)
@@ -334,8 +345,8 @@ func (r *Runner) giveFile(path string, d fs.DirEntry) error {
 	if err != nil {
 		return err
 	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) == r.uid && int(stat.Gid) == r.gid {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid == nobody && stat.Gid == nobody {
 		return nil
 	}
-	return os.Lchown(path, r.uid, r.gid)
+	return os.Lchown(path, nobody, nobody)
 }

@@ -48,16 +48,26 @@ type kind struct {
 	CPUs      int64 // in billionths
 	Scratch   int64 // size of each directory in memory
 	Home, Tmp bool  // on disk
-	Bases     [2]string
-	Mounts    []sandbox.Mount
-	Trust     string // digest of the certificates
+	// WorkspaceBase and HomeBase are true if there is a base below.
+	WorkspaceBase, HomeBase bool
+	Mounts                  []target
+	Trust                   string // digest of the certificates
+}
+
+// target is where a command's mount appears.
+type target struct {
+	Inside   string
+	Writable bool
 }
 
 // kindOf returns the kind of container for a command.
 func (r *Runner) kindOf(c sandbox.Command) kind {
 	k := kind{
 		Image: r.image.id, Memory: c.Limits.MemoryBytes, CPUs: int64(r.options.CPUs * 1e9), Scratch: scratch(c.Limits),
-		Home: c.Home != "", Tmp: c.Tmp != "", Bases: [2]string{c.WorkspaceBase, c.HomeBase}, Mounts: c.Mounts,
+		Home: c.Home != "", Tmp: c.Tmp != "", WorkspaceBase: c.WorkspaceBase != "", HomeBase: c.HomeBase != "",
+	}
+	for _, m := range c.Mounts {
+		k.Mounts = append(k.Mounts, target{m.Inside, m.Writable})
 	}
 	if k.Memory > 0 {
 		k.Memory += helperMemory
@@ -106,7 +116,9 @@ type slot struct {
 // The names in a slot's directory.
 const (
 	linkRoot, linkHome, linkTmp         = "root", "home", "tmp"
+	linkRootBase, linkHomeBase          = "root-base", "home-base"
 	linkRootWork, linkHomeWork          = "root-work", "home-work"
+	linkMount                           = "mount-" // with its number
 	controlName                         = "control"
 	passwdName, groupName, hostsName    = "passwd", "group", "hosts"
 	resolvName, certificatesName, empty = "resolv.conf", "certificates.crt", "empty"
@@ -132,7 +144,7 @@ func (r *Runner) create(ctx context.Context, k kind, certificates []byte) (*slot
 	result, err := r.engine.ContainerCreate(ctx, client.ContainerCreateOptions{
 		Name: "rgpt-" + filepath.Base(dir),
 		Config: &container.Config{
-			Image: k.Image, User: fmt.Sprintf("%d:%d", r.uid, r.gid), Hostname: "sandbox", WorkingDir: "/",
+			Image: k.Image, User: fmt.Sprintf("%d:%d", nobody, nobody), Hostname: "sandbox", WorkingDir: "/",
 			Entrypoint: append([]string{sandbox.HelperPath}, sandbox.HelperArgs()...), Cmd: []string{}, Env: []string{},
 			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 			Labels:      map[string]string{labelOwner: r.owner, labelWorker: r.worker},
@@ -169,7 +181,7 @@ func resources(k kind) container.Resources {
 // fill writes the files of a slot, with links to an empty directory where those of the command will
 // be.
 func (r *Runner) fill(s *slot, k kind, certificates []byte) error {
-	passwd, group := sandbox.Identity(r.uid, r.gid)
+	passwd, group := sandbox.Identity(nobody, nobody)
 	files := map[string][]byte{
 		passwdName: passwd, groupName: group, hostsName: []byte("127.0.0.1 localhost sandbox\n::1 localhost\n"),
 		resolvName: nil, // the host's name servers are private
@@ -187,7 +199,11 @@ func (r *Runner) fill(s *slot, k kind, certificates []byte) error {
 			return fmt.Errorf("create a directory for a container: %w", err)
 		}
 	}
-	for _, name := range []string{linkRoot, linkHome, linkTmp, linkRootWork, linkHomeWork} {
+	links := []string{linkRoot, linkHome, linkTmp, linkRootBase, linkHomeBase, linkRootWork, linkHomeWork}
+	for i := range k.Mounts {
+		links = append(links, linkMount+strconv.Itoa(i))
+	}
+	for _, name := range links {
 		if err := os.Symlink(filepath.Join(s.dir, empty), filepath.Join(s.dir, name)); err != nil {
 			return fmt.Errorf("create a link for a container: %w", err)
 		}
@@ -208,42 +224,44 @@ func (r *Runner) mounts(s *slot, k kind) ([]mount.Mount, error) {
 	if k.Trust != "" {
 		mounts = append(mounts, ro(in(certificatesName), sandbox.CertificatesPath))
 	}
-	root, err := directory(in(linkRoot), in(linkRootWork), k.Bases[0], sandbox.Workspace)
-	if err != nil {
-		return nil, err
-	}
-	mounts = append(mounts, root)
-	if k.Home {
-		home, err := directory(in(linkHome), in(linkHomeWork), k.Bases[1], sandbox.Home)
-		if err != nil {
-			return nil, err
+	for _, d := range []struct {
+		wanted, base               bool
+		upper, lower, work, inside string
+	}{
+		{true, k.WorkspaceBase, linkRoot, linkRootBase, linkRootWork, sandbox.Workspace},
+		{k.Home, k.HomeBase, linkHome, linkHomeBase, linkHomeWork, sandbox.Home},
+	} {
+		switch {
+		case !d.wanted:
+		case d.base:
+			overlay, err := overlay(in(d.upper), in(d.lower), in(d.work), d.inside)
+			if err != nil {
+				return nil, err
+			}
+			mounts = append(mounts, overlay)
+		default:
+			mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: in(d.upper), Target: d.inside})
 		}
-		mounts = append(mounts, home)
 	}
 	if k.Tmp {
 		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: in(linkTmp), Target: "/tmp"})
 	}
-	for _, m := range k.Mounts {
-		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: m.Host, Target: m.Inside, ReadOnly: !m.Writable})
+	for i, m := range k.Mounts {
+		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: in(linkMount + strconv.Itoa(i)), Target: m.Inside, ReadOnly: !m.Writable})
 	}
 	return mounts, nil
 }
 
-// directory mounts a directory, above a base if there is one. The overlay stores its metadata as
-// those of sandboxes on the host do, so both can use its layers.
-func directory(upper, work, base, target string) (mount.Mount, error) {
-	if base == "" {
-		return mount.Mount{Type: mount.TypeBind, Source: upper, Target: target}, nil
+// overlay mounts a directory above a base. It stores its metadata as the overlays of sandboxes on the
+// host do, so both can use its layers.
+func overlay(upper, lower, work, inside string) (mount.Mount, error) {
+	if strings.ContainsAny(upper, ":,\\") { // as are the others, which are beside it
+		return mount.Mount{}, fmt.Errorf("%w: the data folder's path %q cannot be part of an overlay, because it contains a colon, comma or backslash", sandbox.ErrInvalid, filepath.Dir(upper))
 	}
-	for _, p := range []string{upper, work, base} {
-		if strings.ContainsAny(p, ":,\\") {
-			return mount.Mount{}, fmt.Errorf("%w: the path %q cannot be part of an overlay, because it contains a colon, comma or backslash", sandbox.ErrInvalid, p)
-		}
-	}
-	return mount.Mount{Type: mount.TypeVolume, Target: target, VolumeOptions: &mount.VolumeOptions{
+	return mount.Mount{Type: mount.TypeVolume, Target: inside, VolumeOptions: &mount.VolumeOptions{
 		NoCopy: true,
 		DriverConfig: &mount.Driver{Name: "local", Options: map[string]string{
-			"type": "overlay", "device": "overlay", "o": fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,userxattr", base, upper, work),
+			"type": "overlay", "device": "overlay", "o": fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,userxattr", lower, upper, work),
 		}},
 	}}, nil
 }
@@ -256,7 +274,7 @@ func (r *Runner) tmpfs(k kind) map[string]string {
 		dirs["/tmp"] = "rw,nosuid,nodev,exec,mode=1777," + size
 	}
 	if !k.Home {
-		dirs[path.Clean(sandbox.Home)] = fmt.Sprintf("rw,nosuid,nodev,exec,mode=0755,uid=%d,gid=%d,%s", r.uid, r.gid, size)
+		dirs[path.Clean(sandbox.Home)] = fmt.Sprintf("rw,nosuid,nodev,exec,mode=0755,uid=%d,gid=%d,%s", nobody, nobody, size)
 	}
 	return dirs
 }
@@ -265,10 +283,13 @@ func (r *Runner) tmpfs(k kind) map[string]string {
 func (s *slot) aim(c sandbox.Command) error {
 	targets := map[string]string{linkRoot: c.Root, linkHome: c.Home, linkTmp: c.Tmp}
 	if c.WorkspaceBase != "" {
-		targets[linkRootWork] = workDir(c.Root)
+		targets[linkRootBase], targets[linkRootWork] = c.WorkspaceBase, workDir(c.Root)
 	}
 	if c.HomeBase != "" {
-		targets[linkHomeWork] = workDir(c.Home)
+		targets[linkHomeBase], targets[linkHomeWork] = c.HomeBase, workDir(c.Home)
+	}
+	for i, m := range c.Mounts {
+		targets[linkMount+strconv.Itoa(i)] = m.Host
 	}
 	for name, target := range targets {
 		if target == "" {

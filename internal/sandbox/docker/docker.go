@@ -56,8 +56,6 @@ type Runner struct {
 	worker   string // identifies the containers of this runner
 	owner    string // identifies the containers of all runners of the data folder
 	dir      string // of control directories
-	uid      int    // of commands, on the host
-	gid      int
 	how      sandbox.Supervision
 	giving   sync.Mutex // while the owner of a base changes
 	discards sync.WaitGroup
@@ -70,7 +68,7 @@ type Runner struct {
 // workerBytes is the size of a runner's id, which is also the beginning of its files' names.
 const workerBytes = 6
 
-// nobody is the user of commands if the worker is root.
+// nobody is the user and group of commands, on the host and in containers.
 const nobody = 65534
 
 // New connects to Docker, removes what earlier workers of the data folder left behind, and runs a
@@ -102,6 +100,9 @@ func New(ctx context.Context, o Options) (*Runner, error) {
 
 // connect finds the engine and prepares the data folder.
 func connect(ctx context.Context, o Options) (*Runner, error) {
+	if os.Geteuid() != 0 {
+		return nil, unseen()
+	}
 	engine, err := findEngine(ctx, o.Host)
 	if err != nil {
 		return nil, unavailable(o.Host, err)
@@ -120,13 +121,10 @@ func connect(ctx context.Context, o Options) (*Runner, error) {
 	id := make([]byte, workerBytes)
 	_, _ = rand.Read(id)
 	r := &Runner{
-		options: o, engine: engine, worker: hex.EncodeToString(id), owner: ownerOf(data), dir: dir, uid: os.Geteuid(), gid: os.Getegid(),
+		options: o, engine: engine, worker: hex.EncodeToString(id), owner: ownerOf(data), dir: dir,
 		how: sandbox.Supervision{Seccomp: true, Landlock: true, CountsMemory: true},
 	}
 	r.options.DataDir = data
-	if r.uid == 0 {
-		r.uid, r.gid = nobody, nobody
-	}
 	return r, nil
 }
 

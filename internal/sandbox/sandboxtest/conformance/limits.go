@@ -161,7 +161,7 @@ func (s *suite) scratchSpaceIsBounded(t *testing.T) {
 func (s *suite) usageIsMeasured(t *testing.T) {
 	p := s.parallel(t)
 	res := run(t, p, sandbox.Command{Shell: `python3 -c 'x = b"x" * (50 << 20); sum(range(3000000))'`})
-	require.True(t, res.OK(), "%s", res.Stderr)
+	require.True(t, res.OK(), "%+v\n%s", res, res.Stderr)
 	require.Greater(t, res.MaxRSS, int64(50<<20))
 	require.Less(t, res.MaxRSS, int64(200<<20))
 	require.Greater(t, res.CPU, 20*time.Millisecond)
