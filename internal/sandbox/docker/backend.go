@@ -166,7 +166,7 @@ func unseen() error {
 	return &sandbox.IsolationError{Final: true, Missing: []sandbox.Feature{{
 		Name: "processes of containers", Required: true, By: "watchdog",
 		Detail: "the worker cannot see them, so it cannot limit their time, disk space and output",
-		Fix:    "run the worker as root on the Docker host, outside a container or with --pid=host",
+		Fix:    "run the worker as root on the Docker host, outside a container or in the host's PID namespace",
 	}}}
 }
 
