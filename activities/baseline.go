@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/tester"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
@@ -82,7 +83,7 @@ func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contrac
 	if err != nil {
 		return store.Baseline{}, err
 	}
-	commands := commandsOf(pipeline)
+	commands := tester.Commands(pipeline)
 	key, err := a.baselineKey(run, ws, spec.Verification, pipeline, commands)
 	if err != nil {
 		return store.Baseline{}, err
@@ -90,17 +91,6 @@ func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contrac
 	return a.Store.OpenBaseline(ctx, run.ID, store.Baseline{
 		Key: key, Repo: run.Repo, BaseCommit: ws.Base, Tree: ws.Tree, Environment: run.Environment, Stages: pipeline.Stages, Commands: commands,
 	})
-}
-
-// commandsOf returns the command of each check by the check's identifier.
-func commandsOf(p checks.Pipeline) map[string]string {
-	commands := map[string]string{}
-	for _, stage := range p.Stages {
-		for _, c := range stage {
-			commands[c.ID] = p.Command(c.ID)
-		}
-	}
-	return commands
 }
 
 // baselineKey identifies a baseline by everything that its outcomes depend on: the files, the
@@ -112,7 +102,7 @@ func (a *Activities) baselineKey(run store.Run, ws contract.Workspace, s checks.
 	if err != nil {
 		return "", fmt.Errorf("compute the baseline key: %w", err)
 	}
-	return digestOf("baseline 4", run.Repo, ws.Tree, run.Environment, string(doc)), nil
+	return tester.DigestOf("baseline 4", run.Repo, ws.Tree, run.Environment, string(doc)), nil
 }
 
 // openChecks returns the checks of a baseline that have no outcome, or only a transient one unless
@@ -178,11 +168,6 @@ func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *ch
 	if err != nil || b == nil {
 		return err
 	}
-	base, ok := baseResult(b, in.Check.Original())
-	instead := replacedResults(b, in.Check)
-	if !ok && len(instead) == 0 {
-		return nil
-	}
 	spec, err := specOf(run)
 	if err != nil {
 		return err
@@ -191,60 +176,22 @@ func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *ch
 	if err != nil {
 		return err
 	}
-	if c.result.Code == contract.CodeTimeout || c.result.Code == contract.CodeCommandCrashed {
-		return nil // its final outcome is unknown, so none of its problems count as known
-	}
-	if ok && c.result.Code == contract.CodeMissing && base.Result.Code != contract.CodeMissing {
-		// The base commit has everything that the check needs: the change removed the missing part,
-		// or failed to declare it. An agent can fix that.
-		c.result.Code = contract.CodeCheckFailed
-	}
 	now := verdict.Recorded{Result: c.result, Cases: c.outcome.Cases, Findings: c.outcome.Findings}
-	var compared verdict.Compared
-	if ok {
-		compared = verdict.Compare(base, now, pins, spec.Verification.PinnedTests)
-	} else {
-		compared = verdict.Replaced(instead, now, pins, spec.Verification.PinnedTests)
-	}
+	compared := recorded(b).Compare(now, pins, spec.Verification.PinnedTests)
 	c.result, c.outcome.Findings = compared.Result, compared.Findings
 	return nil
 }
 
-// replacedResults returns the base commit's results of the checks that a check replaces.
-func replacedResults(b *store.Baseline, check contract.Check) []verdict.Recorded {
-	var all []verdict.Recorded
-	for _, id := range check.Instead {
-		if done, ok := b.Check(id); ok {
-			all = append(all, verdict.Recorded{Result: done.Result, Cases: done.Cases, Findings: done.Findings})
-		}
+// recorded returns a baseline in the form in which outcomes are judged.
+func recorded(b *store.Baseline) *verdict.Baseline {
+	if b == nil {
+		return nil
 	}
-	return all
-}
-
-// baseResult returns the base commit's result of a check. The tests in a shard depend on the files,
-// so only the combined failures of all shards are known.
-func baseResult(b *store.Baseline, check contract.Check) (verdict.Recorded, bool) {
-	done, ok := b.Check(check.ID)
-	if !ok {
-		return verdict.Recorded{}, false
+	out := &verdict.Baseline{Commands: b.Commands}
+	for _, c := range b.Checks {
+		out.Checks = append(out.Checks, verdict.Recorded{Result: c.Result, Cases: c.Cases, Findings: c.Findings})
 	}
-	base := verdict.Recorded{Result: done.Result, Cases: done.Cases, Findings: done.Findings}
-	if check.Shards <= 1 {
-		return base, true
-	}
-	base.Cases, base.Findings, base.Result.Summary = nil, nil, contract.TestSummary{}
-	for _, other := range b.Checks {
-		if c := other.Result.Check; c.Category != check.Category || c.Shards != check.Shards {
-			continue
-		}
-		base.Findings = append(base.Findings, other.Findings...)
-		for _, t := range other.Cases {
-			if t.Status == contract.TestFailed || t.Status == contract.TestFlaky {
-				base.Cases = append(base.Cases, t)
-			}
-		}
-	}
-	return base, true
+	return out
 }
 
 // pinFindings returns the findings of the comparison of tests in an execution.

@@ -8,50 +8,17 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/environment"
-	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/tester"
 )
-
-// commandEnv is the surroundings of one workspace's commands: its environment, if any, and a
-// single-use home and /tmp.
-type commandEnv struct {
-	recipe environment.Recipe
-	env    *environment.Environment // nil: nothing was set up
-	// failed is the reason why the environment required by the workspace's own manifests could not
-	// be created; env is then the base commit's.
-	failed    *environment.Failed
-	ofBase    bool // env is the base commit's
-	home, tmp string
-}
-
-// Close releases the environment.
-func (s *commandEnv) Close() { s.env.Close() }
-
-// outfit sets a command's environment, home and /tmp.
-func (s *commandEnv) outfit(c *sandbox.Command) {
-	s.recipe.Outfit(c)
-	c.Home, c.Tmp = s.home, s.tmp
-	if s.env != nil {
-		c.HomeBase, c.WorkspaceBase = s.env.Home(), s.env.Work()
-	}
-}
-
-// unignored returns patterns of files that the environment added to the work tree and that the
-// repository does not ignore. They are not an agent's changes.
-func (s *commandEnv) unignored() []string {
-	if s.env == nil {
-		return nil
-	}
-	return s.env.Unignored
-}
 
 // commandEnv returns the environment for commands on a checkout of a run's workspace. If an agent
 // changed a manifest or a lock file, it is the environment that the change requires, created now
 // unless it exists.
-func (a *Activities) commandEnv(ctx context.Context, run store.Run, spec setup.RunSpec, ws contract.Workspace, checkout string) (*commandEnv, error) {
+func (a *Activities) commandEnv(ctx context.Context, run store.Run, spec setup.RunSpec, ws contract.Workspace, checkout string) (*tester.CommandEnv, error) {
 	if run.Settings.Environment == nil {
-		return &commandEnv{ofBase: true}, nil
+		return &tester.CommandEnv{OfBase: true}, nil
 	}
 	var known store.Setup
 	var err error
@@ -66,29 +33,29 @@ func (a *Activities) commandEnv(ctx context.Context, run store.Run, spec setup.R
 	}
 	// The base commit keeps the environment set up for the run, regardless of later changes on this
 	// host.
-	s := &commandEnv{recipe: w.recipe, ofBase: ws.Tree == run.Settings.Repo.Tree || w.digest == run.Environment}
-	if s.ofBase {
-		s.env, err = a.baseEnvironment(ctx, run, spec, known)
+	s := &tester.CommandEnv{Recipe: w.Recipe, OfBase: ws.Tree == run.Settings.Repo.Tree || w.Digest == run.Environment}
+	if s.OfBase {
+		s.Environment, err = a.baseEnvironment(ctx, run, spec, known)
 		return s, err
 	}
-	if w.digest == "" {
+	if w.Digest == "" {
 		return s, nil
 	}
 	// The key includes the tree because a file that is not an input of the digest may fix the
 	// failure.
-	attempt := w.digest + "@" + ws.Tree
-	if s.failed = a.failedSince(attempt, time.Now().Add(-failedFor)); s.failed == nil {
+	attempt := w.Digest + "@" + ws.Tree
+	if s.Failed = a.failedSince(attempt, time.Now().Add(-failedFor)); s.Failed == nil {
 		p, err := a.provide(ctx, run.ID, w, run.Settings.Environment.Timeout)
 		if err != nil {
 			return nil, err
 		}
-		if s.env, s.failed = p.env, p.failed; s.failed == nil {
+		if s.Environment, s.Failed = p.env, p.failed; s.Failed == nil {
 			return s, nil
 		}
-		a.rememberFailed(attempt, s.failed)
+		a.rememberFailed(attempt, s.Failed)
 	}
 	// The environment that the change requires cannot be created, so the base commit's is used.
-	s.env, err = a.baseEnvironment(ctx, run, spec, known)
+	s.Environment, err = a.baseEnvironment(ctx, run, spec, known)
 	return s, err
 }
 

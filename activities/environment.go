@@ -2,33 +2,18 @@ package activities
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/environment"
-	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/tester"
 )
-
-// requiredEnvironment is the environment that a workspace needs.
-type requiredEnvironment struct {
-	recipe    environment.Recipe
-	digest    string // empty: no setup is needed
-	scope     string // commits that may share the result: all of a repository, or of one branch
-	workspace contract.Workspace
-	setup     int64 // of the stored setup that the recipe follows; 0: none
-	unproven  bool  // an agent proposed the setup, and no baseline has proven it yet
-	private   bool  // it belongs to a change, for its run on this host only
-}
 
 // Environment determines the environment that a run's base commit needs, and creates it unless it
 // exists. If several runs need the same one, one of them creates it.
@@ -55,9 +40,9 @@ func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInp
 	if err != nil {
 		return contract.EnvironmentResult{}, err
 	}
-	out := contract.EnvironmentResult{Digest: w.digest, Summary: w.recipe.Describe(), Missing: w.recipe.Absent(), Kept: true}
-	if w.digest != "" {
-		if err := a.dropRemoved(ctx, w.digest); err != nil {
+	out := contract.EnvironmentResult{Digest: w.Digest, Summary: w.Recipe.Describe(), Missing: w.Recipe.Absent(), Kept: true}
+	if w.Digest != "" {
+		if err := a.dropRemoved(ctx, w.Digest); err != nil {
 			return out, err
 		}
 		p, err := a.provide(ctx, run.ID, w, in.Timeout)
@@ -68,7 +53,7 @@ func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInp
 		out.Kept = p.kept
 		if p.failed != nil {
 			out.Digest, out.DurationMS = "", time.Since(started).Milliseconds()
-			out.Failure, out.Advice = setupFailure(*p.failed, w.recipe), setupAdvice(run, w.recipe, *p.failed)
+			out.Failure, out.Advice = tester.SetupFailure(*p.failed, w.Recipe), setupAdvice(run, w.Recipe, *p.failed)
 			telemetry.ObserveEnvironment("failed", time.Since(started))
 			return out, nil
 		}
@@ -76,7 +61,7 @@ func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInp
 		telemetry.ObserveEnvironment(map[bool]string{true: "kept", false: "made"}[p.kept], time.Since(started))
 	}
 	out.DurationMS = time.Since(started).Milliseconds()
-	return out, a.Store.SetRunEnvironment(ctx, run.ID, w.digest, w.setup)
+	return out, a.Store.SetRunEnvironment(ctx, run.ID, w.Digest, known.ID)
 }
 
 // setupFor returns the stored setup that a run follows: the one that the environment
@@ -95,47 +80,36 @@ func (a *Activities) setupFor(ctx context.Context, run store.Run, spec setup.Run
 	return setup.StoredSetup(ctx, a.Store, run.Repo, spec.Environment)
 }
 
-// wantedBy determines the environment that a checkout of a run's repository needs.
-func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.RunSpec, known store.Setup, ws contract.Workspace, checkout string) (requiredEnvironment, error) {
-	w := requiredEnvironment{workspace: ws, setup: known.ID}
+// originOf returns the state that the workspaces of a run start from. known is the stored setup that
+// the run follows, if any.
+func originOf(run store.Run, spec setup.RunSpec, known store.Setup) (tester.Origin, error) {
 	settings, err := setup.WithStored(spec.Environment, known)
 	if err != nil {
-		return w, err
+		return tester.Origin{}, err
 	}
-	root, err := os.OpenRoot(checkout)
-	if err != nil {
-		return w, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "cannot open the checkout")
-	}
-	defer root.Close()
-	facts, err := a.factsOf(ctx, run)
-	if err != nil {
-		return w, err
-	}
-	if w.recipe, err = environment.Find(root, settings, a.ToolVersions, facts); err != nil {
-		return w, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "cannot read the checkout")
+	out := tester.Origin{
+		Repo: repoOf(run), Settings: settings, Scope: scopeOf(run.Settings.Repo), Environment: run.Environment, Owner: fmt.Sprint("run ", run.ID),
 	}
 	if known.ID != 0 {
-		w.recipe.Source, w.unproven = environment.Source(known.Source), !known.Proven
+		out.Source, out.Unproven = environment.Source(known.Source), !known.Proven
 	}
-	if len(w.recipe.Setup) == 0 {
-		return w, nil
-	}
-	digest, err := w.recipe.Digest(func(name string) (io.ReadCloser, error) { return openInput(root, name) }, a.ToolVersions)
+	return out, nil
+}
+
+// repoOf returns a run's repository under the name that it is stored with.
+func repoOf(run store.Run) contract.Repo {
+	repo := run.Settings.Repo
+	repo.URL = run.Repo
+	return repo
+}
+
+// wantedBy determines the environment that a checkout of a run's repository needs.
+func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.RunSpec, known store.Setup, ws contract.Workspace, checkout string) (tester.Requirement, error) {
+	origin, err := originOf(run, spec, known)
 	if err != nil {
-		return w, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "cannot read the checkout")
+		return tester.Requirement{}, err
 	}
-	// A repository's setup runs its own code, so no other repository may use the result, nor
-	// another branch if that code goes beyond the declared inputs. The result for an agent's change
-	// is for its run only.
-	w.scope = run.Repo
-	if w.recipe.RunsCode || known.ID != 0 {
-		w.scope = digestOf(run.Repo, scopeOf(run.Settings.Repo))
-	}
-	w.digest = digestOf(w.scope, digest)
-	if ws.Tree != run.Settings.Repo.Tree && w.digest != run.Environment {
-		w.digest, w.private = digestOf(w.scope, digest, fmt.Sprint("run ", run.ID)), true
-	}
-	return w, nil
+	return a.host().Require(ctx, origin, ws, checkout)
 }
 
 // scopeOf identifies the commits whose setups trust each other: all of a branch, or only the base
@@ -145,68 +119,6 @@ func scopeOf(repo contract.Repo) string {
 		return "commit " + repo.Base
 	}
 	return "branch " + repo.Branch
-}
-
-// openInput opens a file whose content determines an environment.
-func openInput(root *os.Root, name string) (io.ReadCloser, error) {
-	info, err := root.Lstat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", name)
-	}
-	return root.Open(name)
-}
-
-func digestOf(parts ...string) string {
-	hash := sha256.New()
-	for _, p := range parts {
-		fmt.Fprintf(hash, "%d:%s", len(p), p)
-	}
-	return hex.EncodeToString(hash.Sum(nil))
-}
-
-// factsOf returns facts from git about a run's base commit.
-func (a *Activities) factsOf(ctx context.Context, run store.Run) (environment.Facts, error) {
-	key := run.Repo + "@" + run.Settings.Repo.Base
-	if known, ok := a.facts.Load(key); ok {
-		return known.(environment.Facts), nil //nolint:forcetypeassert // nothing else is stored
-	}
-	version, err := a.Workspaces.Version(ctx, run.Repo, run.Settings.Repo.Base)
-	if err != nil {
-		return environment.Facts{}, err
-	}
-	made, err := a.Workspaces.CommitTime(ctx, run.Repo, run.Settings.Repo.Base)
-	if err != nil {
-		return environment.Facts{}, err
-	}
-	facts := environment.Facts{Version: version, Time: made}
-	a.facts.Store(key, facts)
-	return facts, nil
-}
-
-// shownOutput limits the output of a failed command in a question.
-const shownOutput = 1500
-
-// setupFailure describes a failed setup to users.
-func setupFailure(f environment.Failed, r environment.Recipe) *contract.Failure {
-	code := contract.CodeCheckFailed
-	if f.Missing || len(r.Missing) > 0 {
-		code = contract.CodeMissing
-	}
-	text := fmt.Sprintf("the repository could not be set up: `%s` failed (%s)", clipped(f.Command.String(), 300), f.Why)
-	if len(f.Refused) > 0 {
-		text += "; it tried to reach " + strings.Join(f.Refused, ", ") + ", which is not allowed"
-	}
-	if missing := r.Absent(); len(missing) > 0 {
-		text += "; the repository requires " + strings.Join(missing, ", ")
-	}
-	output := f.Output
-	if over := len(output) - shownOutput; over > 0 {
-		output = "…" + strings.ToValidUTF8(output[over:], "")
-	}
-	return &contract.Failure{Class: contract.ClassConfig, Code: code, Message: clipped(text, 1000), Cause: output}
 }
 
 // tryAgain returns advice on how to retry a run, or the preparation of an environment.

@@ -10,6 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/tester"
 )
 
 const (
@@ -117,9 +118,4 @@ func redChecks(checks []store.Check) string {
 }
 
 // clipped cuts a text at its end, with a note.
-func clipped(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + fmt.Sprintf(" … (%d more bytes)", len(s)-most)
-}
+func clipped(s string, most int) string { return tester.Clipped(s, most) }

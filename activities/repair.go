@@ -225,7 +225,7 @@ func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contrac
 		out.Refused, out.Code = "the patch was discarded because it changes "+touched[0].Path+", which agents must not change", contract.CodeForbidden
 		return out, nil
 	}
-	changed, err := a.pinned(ctx, in.From, in.To)
+	changed, err := a.host().TestFiles(ctx, in.From, in.To)
 	if err != nil {
 		return out, err
 	}
@@ -285,7 +285,7 @@ func (a *Activities) editedTests(ctx context.Context, in contract.JudgeInput, pr
 
 // demands returns the tests whose expectations differ after a change.
 func (a *Activities) demands(ctx context.Context, from, to contract.Workspace) ([]pin.Problem, error) {
-	files, err := a.pinned(ctx, from, to)
+	files, err := a.host().TestFiles(ctx, from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -296,19 +296,6 @@ func (a *Activities) demands(ctx context.Context, from, to contract.Workspace) (
 // demandsOther reports whether a test is edited in any way other than by adding checks.
 func demandsOther(p pin.Problem) bool {
 	return p.Kind == pin.Edited && p.Severity != contract.SeverityMinor
-}
-
-// pinned returns the changes in tests, and in the files that determine which tests run.
-func (a *Activities) pinned(ctx context.Context, from, to contract.Workspace) ([]pin.File, error) {
-	changed, err := a.Workspaces.Changed(ctx, from, to, pin.Watches, pin.MaxFileBytes+1)
-	if err != nil {
-		return nil, err
-	}
-	files := make([]pin.File, len(changed))
-	for i, c := range changed {
-		files[i] = pin.File{Path: c.Path, Before: c.Before, After: c.After, Existed: c.Existed, Exists: c.Exists}
-	}
-	return files, nil
 }
 
 // examples are the suffixes with which repositories document a configuration file that they do not

@@ -16,13 +16,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/tester"
 	"github.com/rocketgpt/orchestrator/internal/tool"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
 // setupEnv prepares the environment agent's tools: a shell on the base commit, as in a setup, and
 // the check of a proposal's form.
-func (a *Activities) setupEnv(ctx context.Context, in contract.ToolInput, env *tool.Env, checkout string, cache *buildcache.Cache, way *egress) error {
+func (a *Activities) setupEnv(ctx context.Context, in contract.ToolInput, env *tool.Env, checkout string, cache *buildcache.Cache, way *tester.Egress) error {
 	recipe, err := a.detected(ctx, in.Execution.RunID, checkout)
 	if err != nil {
 		return err
@@ -31,10 +32,10 @@ func (a *Activities) setupEnv(ctx context.Context, in contract.ToolInput, env *t
 	if err != nil {
 		return err
 	}
-	c := a.limited()
+	c := a.host().Limited()
 	recipe.Outfit(&c)
 	c.Home, c.Tmp = home, tmp
-	c.Proxy, c.CACertificates = way.serve(recipe.Hosts), a.Proxy.CACertificate()
+	c.Proxy, c.CACertificates = way.Serve(recipe.Hosts), a.Proxy.CACertificate()
 	env.Command = c
 	env.Propose = badProposal
 	return nil
@@ -50,7 +51,7 @@ func (a *Activities) detected(ctx context.Context, runID int64, checkout string)
 	if err != nil {
 		return environment.Recipe{}, err
 	}
-	facts, err := a.factsOf(ctx, run)
+	facts, err := a.host().FactsOf(ctx, repoOf(run))
 	if err != nil {
 		return environment.Recipe{}, err
 	}
@@ -156,7 +157,7 @@ func plannedChecks(run store.Run, checkout string) ([]prompt.Check, error) {
 	if err != nil {
 		return nil, err
 	}
-	return promptChecks(pipeline.Stages, commandsOf(pipeline)), nil
+	return promptChecks(pipeline.Stages, tester.Commands(pipeline)), nil
 }
 
 // Proposal stores the setup that the environment agent proposed last, for its run to try.

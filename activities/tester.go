@@ -6,23 +6,23 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/buildcache"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
-	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/tester"
 	"github.com/rocketgpt/orchestrator/internal/verify"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
-// maxLocalFiles is how many files a local activity lays out in a directory. More may take
-// longer than a workflow task should wait.
-const maxLocalFiles = 2000
+// Limits of a local activity. More may take longer than a workflow task should wait.
+const (
+	maxLocalFiles = 2000 // files that it lays out in a directory
+	maxLocalPins  = 100  // changed test files that it compares
+)
 
 // PlanTests returns the checks of a workspace's verification, and carries out the part that needs
 // no command: the comparison of the change's tests with the previous ones.
@@ -53,37 +53,32 @@ func (a *Activities) PlanTests(ctx context.Context, in contract.TestPlanInput) (
 	return a.planOfTests(ctx, in, run, spec, pipeline)
 }
 
-// planOfTests adds the checks of the change's own tests to a plan.
+// planOfTests adds the checks of the change's own tests to a plan, and stores the outcome of the one
+// that needs no command.
 func (a *Activities) planOfTests(ctx context.Context, in contract.TestPlanInput, run store.Run, spec setup.RunSpec, pipeline checks.Pipeline) (contract.TestPlanResult, error) {
-	base := run.Settings.Repo.Workspace()
-	out := contract.TestPlanResult{Stages: pipeline.Stages}
-	if !spec.Verification.PinnedTests.On() && !spec.Verification.NewTests.On() {
-		return out, nil
+	change := tester.Change{
+		Base: run.Settings.Repo.Workspace(), Workspace: in.Workspace, Pipeline: pipeline, Settings: spec.Verification,
+		Baseline: func(ctx context.Context) (*verdict.Baseline, error) {
+			b, err := a.baselineOf(ctx, run)
+			return recorded(b), err
+		},
 	}
-	started := time.Now()
-	files, err := a.pinned(ctx, base, in.Workspace)
-	if err != nil || in.LocalOnly && len(files) > maxLocalPins {
-		return contract.TestPlanResult{Cold: true}, err
+	if in.LocalOnly {
+		change.MostFiles = maxLocalPins
 	}
-	if spec.Verification.NewTests.On() && hasTests(pipeline.Stages) {
-		tests, err := a.toProve(ctx, base, in.Workspace, files)
-		if err != nil {
-			return contract.TestPlanResult{}, err
-		}
-		if len(tests) > 0 {
-			out.Stages = append(out.Stages, []contract.Check{verdict.ProofCheck()})
-		}
+	plan, err := a.host().PlanChange(ctx, change)
+	if err != nil || plan.TooMany {
+		return contract.TestPlanResult{Cold: plan.TooMany}, err
 	}
-	if spec.Verification.PinnedTests.On() {
-		lost, err := a.lostChecks(ctx, run, pipeline)
-		if err != nil {
-			return contract.TestPlanResult{}, err
+	out := contract.TestPlanResult{Stages: plan.Stages}
+	if p := plan.Pinned; p != nil {
+		for _, f := range p.Findings {
+			telemetry.CountFinding(f.Severity, f.Category)
 		}
-		if out.Done, err = a.comparePins(ctx, in, files, lost, spec.Verification.PinnedTests, started); err != nil {
-			return contract.TestPlanResult{}, err
-		}
+		out.Done = []contract.CheckResult{p.Result}
+		err = a.Store.SaveCheck(ctx, in.Execution, p.Result.Check.ID, p.Result, nil, p.Findings, "")
 	}
-	return out, nil
+	return out, err
 }
 
 // fitsLocalActivity reports whether a workspace can be laid out quickly: its repository is on this
@@ -145,152 +140,57 @@ func (a *Activities) check(ctx context.Context, in contract.VerifyInput) (checke
 	if err != nil {
 		return checked{}, err
 	}
-	dir, err := a.Workspaces.Open(ctx, in.Workspace, directory(in.Execution)+"/"+in.Check.ID)
-	if err != nil {
-		return checked{}, err
+	var c checked
+	task := a.task(run, spec, in, &c.log)
+	task.Follow = func() (func([]byte), func()) {
+		out := a.output(ctx, in.Execution.RunID, in.Check.ID)
+		return out.write, out.close
 	}
-	defer dir.Close()
-	cache, err := a.checkCache(in)
-	if err != nil {
-		return checked{}, err
-	}
-	defer a.discard(ctx, in, cache)
-	cenv, err := a.checkCommandEnv(ctx, run, spec, in, dir.Path(), cache)
-	if err != nil {
-		return checked{}, err
-	}
-	defer cenv.Close()
-	if cenv.failed != nil && in.Baseline != "" {
-		return checked{}, fault.New(contract.ClassInfra, contract.CodeUnavailable,
-			"the base commit's environment could not be rebuilt: `%s` failed (%s)", cenv.failed.Command, cenv.failed.Why)
-	}
-	outcome := brokenSetup(cenv)
-	way := a.checkEgress(in)
-	if outcome == nil {
-		env := a.verifyEnv(spec, cache, cenv, way)
-		if outcome, err = a.runCheck(ctx, in, dir.Path(), env, cache, cenv.ofBase); err != nil {
-			return checked{}, err
-		}
-	}
-	redact(outcome)
-	log, err := a.keepFiles(ctx, in, dir.Path(), *outcome, way)
-	if err != nil {
-		return checked{}, err
-	}
-	result := outcome.Result(in.Check)
-	result.Code = outcome.Code
-	return checked{outcome: *outcome, result: result, log: log}, nil
+	c.outcome, c.result, err = a.host().Check(ctx, task)
+	return c, err
 }
 
-func (a *Activities) checkCommandEnv(
-	ctx context.Context, run store.Run, spec setup.RunSpec, in contract.VerifyInput, checkout string, cache *buildcache.Cache,
-) (*commandEnv, error) {
-	cenv, err := a.commandEnv(ctx, run, spec, in.Workspace, checkout)
-	if err != nil {
-		return nil, err
-	}
-	if cenv.home, cenv.tmp, err = cache.Home("check"); err != nil {
-		cenv.Close()
-		return nil, err
-	}
-	return cenv, nil
-}
-
-// brokenSetup returns the outcome of each check of a change whose environment cannot be
-// created, nil if it can.
-func brokenSetup(cenv *commandEnv) *verify.Outcome {
-	f := cenv.failed
-	if f == nil {
-		return nil
-	}
-	text := fmt.Sprintf("the environment that the change needs could not be set up: `%s` failed (%s)", clipped(f.Command.String(), 300), f.Why)
-	return &verify.Outcome{
-		Code: contract.CodeCheckFailed, Message: text, Log: []byte(text + "\n\n" + f.Output + "\n"),
-		Findings: []contract.Finding{{Severity: contract.SeverityMajor, Category: contract.CategoryBuild, Rule: "environment", Message: text + ": " + clipped(f.Output, 1000)}},
-	}
-}
-
-func (a *Activities) runCheck(
-	ctx context.Context, in contract.VerifyInput, checkout string, env verify.Env, cache *buildcache.Cache, ofBase bool,
-) (*verify.Outcome, error) {
-	started := time.Now()
-	if ofBase {
-		a.fillBase(ctx, in, checkout, env, cache)
-	}
-	env.Limits.Timeout = timeLeft(in, started)
-	if in.Check.Retest > 0 {
-		env.Settings.RerunFailed = 0 // a second attempt would hide the failures that re-tests look for
-	}
-	out := a.output(ctx, in.Execution.RunID, in.Check.ID)
-	defer out.close()
-	env.OnOutput = func(_ sandbox.Stream, chunk []byte) { out.write(chunk) }
-	outcome, err := verify.Run(ctx, checkout, in.Check.Original(), env)
-	return &outcome, err
-}
-
-// checkEgress returns the network access for the commands of one check, limited by its
-// own settings.
-func (a *Activities) checkEgress(in contract.VerifyInput) *egress {
-	return a.egress("run "+directory(in.Execution)+"/"+in.Check.ID, checks.NetworkSetting(in.Check.Category))
-}
-
-// discard removes a check's build cache. Any remains are swept later.
-func (a *Activities) discard(ctx context.Context, in contract.VerifyInput, cache *buildcache.Cache) {
-	if err := cache.Discard(); err != nil {
-		a.Log.WarnContext(ctx, "Could not remove a check's build cache", "run", in.Execution.RunID, "check", in.Check.ID, "error", err)
-	}
-}
-
-func (a *Activities) verifyEnv(spec setup.RunSpec, cache *buildcache.Cache, cenv *commandEnv, way *egress) verify.Env {
-	command := a.command(cache)
-	for _, name := range []string{"RGPT_CHROMIUM", "PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH"} {
-		if value := os.Getenv(name); value != "" {
-			command.Env[name] = value
-		}
-	}
-	env := verify.Env{
-		Runner: a.Sandbox, Settings: spec.Verification, Limits: command.Limits, Vars: command.Env, GoCache: command.GoCache,
-		Mounts: command.Mounts, NodeModules: os.Getenv("RGPT_NODE_MODULES"), Outfit: cenv.outfit,
-	}
-	if a.Proxy != nil {
-		env.CACertificates = a.Proxy.CACertificate()
-		env.Proxy = way.serve
-	}
-	return env
-}
-
-// redact removes secrets from the output of tests and tools, which is stored, shown in events, and
-// included in prompts.
-func redact(o *verify.Outcome) {
-	o.Message = telemetry.Redact(o.Message)
-	for i := range o.Cases {
-		o.Cases[i].Message = telemetry.Redact(o.Cases[i].Message)
-	}
-	for i := range o.Findings {
-		o.Findings[i].Message = telemetry.Redact(o.Findings[i].Message)
+// task returns a check of a run. Once it was carried out, log is the digest of its log.
+func (a *Activities) task(run store.Run, spec setup.RunSpec, in contract.VerifyInput, log *string) tester.Task {
+	return tester.Task{
+		Check: in.Check, Workspace: in.Workspace, Settings: spec.Verification, Timeout: in.Timeout,
+		Key: directory(in.Execution), BaseKey: fmt.Sprintf("%d/base", in.Execution.RunID), Who: "run " + directory(in.Execution) + "/" + in.Check.ID,
+		Run: in.Execution.RunID, Layer: checkLayer(in),
+		Environment: func(ctx context.Context, ws contract.Workspace, checkout string) (*tester.CommandEnv, error) {
+			cenv, err := a.commandEnv(ctx, run, spec, ws, checkout)
+			if err == nil && cenv.Failed != nil && in.Baseline != "" {
+				cenv.Close()
+				return nil, fault.New(contract.ClassInfra, contract.CodeUnavailable,
+					"the base commit's environment could not be rebuilt: `%s` failed (%s)", cenv.Failed.Command, cenv.Failed.Why)
+			}
+			return cenv, err
+		},
+		Keep: func(ctx context.Context, f tester.Files) (err error) {
+			*log, err = a.keepFiles(ctx, in, f)
+			return err
+		},
 	}
 }
 
 // keepFiles stores the log of a check and the files that it produced, and returns the log's digest.
-func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, root string, outcome verify.Outcome, way *egress) (string, error) {
+func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, f tester.Files) (string, error) {
 	prefix := fmt.Sprintf("tester/%d/%s/", in.Execution.Attempt, in.Check.ID)
 	if in.Baseline != "" {
 		prefix = contract.StepBaseline + "/" + in.Check.ID + "/"
 	}
-	text := []byte(telemetry.Redact(string(outcome.Log)))
-	log, err := a.Artifacts.Put(ctx, text)
+	log, err := a.Artifacts.Put(ctx, f.Log)
 	if err != nil {
 		return "", err
 	}
 	kept := []contract.Artifact{{
-		ExecutionID: in.Execution.ID, Name: prefix + "output.log", Type: contract.ArtifactLog, Size: int64(len(text)), Digest: log,
+		ExecutionID: in.Execution.ID, Name: prefix + "output.log", Type: contract.ArtifactLog, Size: int64(len(f.Log)), Digest: log,
 	}}
-	files, err := os.OpenRoot(root)
+	files, err := os.OpenRoot(f.Root)
 	if err != nil {
 		return "", fmt.Errorf("open the checkout: %w", err)
 	}
 	defer files.Close()
-	requests, err := way.artifact(ctx, prefix+"network.jsonl")
+	requests, err := a.requestsArtifact(ctx, f.Egress, prefix+"network.jsonl")
 	if err != nil {
 		return "", err
 	}
@@ -298,13 +198,13 @@ func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, roo
 		requests[i].ExecutionID = in.Execution.ID
 	}
 	kept = append(kept, requests...)
-	for _, f := range outcome.Artifacts {
-		artifact, err := a.keepFile(ctx, files, f)
+	for _, made := range f.Artifacts {
+		artifact, err := a.keepFile(ctx, files, made)
 		if err != nil {
-			a.Log.WarnContext(ctx, "Skipped a file that a check produced", "run", in.Execution.RunID, "check", in.Check.ID, "file", f.Path, "error", err)
+			a.Log.WarnContext(ctx, "Skipped a file that a check produced", "run", in.Execution.RunID, "check", in.Check.ID, "file", made.Path, "error", err)
 			continue
 		}
-		artifact.ExecutionID, artifact.Name = in.Execution.ID, prefix+f.Name
+		artifact.ExecutionID, artifact.Name = in.Execution.ID, prefix+made.Name
 		kept = append(kept, artifact)
 	}
 	return log, a.Store.AddArtifacts(ctx, in.Execution.RunID, kept)

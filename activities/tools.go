@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/tester"
 	"github.com/rocketgpt/orchestrator/internal/tool"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
@@ -93,9 +94,9 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 			return tool.Result{}, in.Workspace, err
 		}
 		defer cenv.Close()
-		cenv.outfit(&env.Command)
-		if cenv.failed != nil {
-			note = setupNote(cenv.failed)
+		cenv.Outfit(&env.Command)
+		if cenv.Failed != nil {
+			note = setupNote(cenv.Failed)
 		}
 		env.Base = func(ctx context.Context) (sandbox.Command, func(), error) { return a.baseCommand(ctx, in, cache) }
 	}
@@ -106,7 +107,7 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 	}
 	result, err := tools.Call(ctx, env, call.Name, json.RawMessage(call.Arguments))
 	result.Text = note + result.Text
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), tester.KeepTime)
 	defer cancel()
 	err = errors.Join(err, a.keepRequests(last, in, way))
 	if err != nil || !known || def.ReadOnly {
@@ -133,17 +134,17 @@ func save(ctx context.Context, dir *workspace.Dir, result tool.Result) (contract
 
 // agentEgress returns the network access for one tool call of an agent. The environment agent has
 // the network access of a setup.
-func (a *Activities) agentEgress(e contract.ExecutionRef) *egress {
+func (a *Activities) agentEgress(e contract.ExecutionRef) *tester.Egress {
 	setting := "execution.sandbox.network"
 	if e.Agent == contract.AgentEnvironment {
 		setting = "environment.network.hosts"
 	}
-	return a.egress("run "+directory(e), setting)
+	return a.host().Egress("run "+directory(e), setting)
 }
 
 // keepRequests stores a tool call's network requests, if any, as an artifact of the run.
-func (a *Activities) keepRequests(ctx context.Context, in contract.ToolInput, way *egress) error {
-	kept, err := way.artifact(ctx, fmt.Sprintf("network/%s/%d/%d-%d.jsonl", nameOf(in.Execution), in.Execution.Attempt, in.Turn, in.Index))
+func (a *Activities) keepRequests(ctx context.Context, in contract.ToolInput, way *tester.Egress) error {
+	kept, err := a.requestsArtifact(ctx, way, fmt.Sprintf("network/%s/%d/%d-%d.jsonl", nameOf(in.Execution), in.Execution.Attempt, in.Turn, in.Index))
 	for i := range kept {
 		kept[i].ExecutionID = in.Execution.ID
 	}
@@ -154,10 +155,10 @@ func (a *Activities) keepRequests(ctx context.Context, in contract.ToolInput, wa
 }
 
 // toolEnv returns the environment of a tool.
-func (a *Activities) toolEnv(in contract.ToolInput, root string, cache *buildcache.Cache, way *egress) tool.Env {
-	command := a.command(cache)
+func (a *Activities) toolEnv(in contract.ToolInput, root string, cache *buildcache.Cache, way *tester.Egress) tool.Env {
+	command := a.host().Command(cache)
 	if hosts := a.Config.Execution.Sandbox.Network; len(hosts) > 0 && a.Proxy != nil {
-		command.Proxy, command.CACertificates = way.serve(hosts), a.Proxy.CACertificate()
+		command.Proxy, command.CACertificates = way.Serve(hosts), a.Proxy.CACertificate()
 	}
 	return tool.Env{
 		Root: root, Runner: a.Sandbox, Command: command,
@@ -174,7 +175,7 @@ func (a *Activities) toolsOf(e contract.ExecutionRef) *tool.Set {
 }
 
 // agentCommandEnv returns the environment for the commands of an agent's attempt.
-func (a *Activities) agentCommandEnv(ctx context.Context, in contract.ToolInput, dir *workspace.Dir, cache *buildcache.Cache) (*commandEnv, error) {
+func (a *Activities) agentCommandEnv(ctx context.Context, in contract.ToolInput, dir *workspace.Dir, cache *buildcache.Cache) (*tester.CommandEnv, error) {
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
 	if err != nil {
 		return nil, err
@@ -187,8 +188,8 @@ func (a *Activities) agentCommandEnv(ctx context.Context, in contract.ToolInput,
 	if err != nil {
 		return nil, err
 	}
-	if cenv.home, cenv.tmp, err = cache.Home(fmt.Sprintf("%s/%d", nameOf(in.Execution), in.Execution.Attempt)); err == nil {
-		err = dir.Ignore(cenv.unignored())
+	if cenv.Home, cenv.Tmp, err = cache.Home(fmt.Sprintf("%s/%d", nameOf(in.Execution), in.Execution.Attempt)); err == nil {
+		err = dir.Ignore(cenv.Unignored())
 	}
 	if err != nil {
 		cenv.Close()
@@ -219,16 +220,16 @@ func (a *Activities) baseCommand(ctx context.Context, in contract.ToolInput, cac
 	}
 	done := func() { cenv.Close(); dir.Close() }
 	own := fmt.Sprintf("%s/%d", nameOf(in.Execution), in.Execution.Attempt)
-	if cenv.home, _, err = cache.Home(own + "/base"); err == nil {
-		_, cenv.tmp, err = cache.Home(own) // commands on both workspaces share /tmp
+	if cenv.Home, _, err = cache.Home(own + "/base"); err == nil {
+		_, cenv.Tmp, err = cache.Home(own) // commands on both workspaces share /tmp
 	}
 	if err != nil {
 		done()
 		return sandbox.Command{}, none, err
 	}
-	c := a.command(cache)
+	c := a.host().Command(cache)
 	c.Root = dir.Path()
-	cenv.outfit(&c)
+	cenv.Outfit(&c)
 	return c, done, nil
 }
 

@@ -39,7 +39,7 @@ func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 		if failure := r.awaitUnpaused(ctx); failure != nil {
 			return nil, failure
 		}
-		if isNewTestProof(stage) && slices.ContainsFunc(out.Checks, stopsRun) {
+		if contract.IsNewTestProof(stage) && slices.ContainsFunc(out.Checks, contract.CheckResult.StopsRun) {
 			continue // a test has already failed
 		}
 		results, err := r.verify(ctx, execution, stage)
@@ -47,7 +47,7 @@ func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 			return nil, r.failureOf(err)
 		}
 		out.Checks = append(out.Checks, results...)
-		if buildFailed(results) {
+		if contract.BuildFailed(results) {
 			break // a change that does not build cannot be tested
 		}
 	}
@@ -75,16 +75,6 @@ func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 	return out, nil
 }
 
-// isNewTestProof reports whether a stage runs new tests without their change.
-func isNewTestProof(stage []contract.Check) bool {
-	return len(stage) == 1 && stage[0].ID == contract.CheckNewTests
-}
-
-// stopsRun reports whether a check stops the run regardless of the thresholds.
-func stopsRun(c contract.CheckResult) bool {
-	return !c.OK && (c.Check.Category == contract.CategoryBuild || c.Check.Category == contract.CategoryTest) && c.Check.ID != contract.CheckPinnedTests
-}
-
 // report summarizes the checks of an execution.
 func (r *run) report(ctx workflow.Context, execution contract.ExecutionRef) (contract.TestReportResult, error) {
 	var report contract.TestReportResult
@@ -104,7 +94,7 @@ func (r *run) retest(ctx workflow.Context, execution contract.ExecutionRef, stag
 		if failure := r.awaitUnpaused(ctx); failure != nil {
 			return nil, failure
 		}
-		results, err := r.verify(ctx, execution, retestChecks(stages, round, most))
+		results, err := r.verify(ctx, execution, contract.RetestChecks(stages, round, most))
 		if err != nil {
 			return nil, r.failureOf(err)
 		}
@@ -114,19 +104,6 @@ func (r *run) retest(ctx workflow.Context, execution contract.ExecutionRef, stag
 		}
 	}
 	return all, nil
-}
-
-// retestChecks returns the test checks of a plan as one round of re-tests.
-func retestChecks(stages [][]contract.Check, round, rounds int) []contract.Check {
-	var out []contract.Check
-	for _, stage := range stages {
-		for _, c := range stage {
-			if c.Category == contract.CategoryTest && c.ID != contract.CheckNewTests {
-				out = append(out, c.AsRetest(round, rounds))
-			}
-		}
-	}
-	return out
 }
 
 // verify runs the checks of one stage on the run's workspace.
@@ -150,9 +127,4 @@ func (r *run) verifyFor(ctx workflow.Context, in contract.VerifyInput, stage []c
 		}
 	}
 	return results, first
-}
-
-// buildFailed reports whether a build check failed.
-func buildFailed(results []contract.CheckResult) bool {
-	return slices.ContainsFunc(results, func(c contract.CheckResult) bool { return c.Check.Category == contract.CategoryBuild && !c.OK })
 }

@@ -1,0 +1,114 @@
+package tester
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/pin"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
+)
+
+// Change is a workspace with the plan of its checks, and the base that it is compared with.
+type Change struct {
+	Base, Workspace contract.Workspace
+	Pipeline        checks.Pipeline
+	Settings        checks.Settings // which the checks were planned with
+	// MostFiles is how many changed test files may be compared. 0: any number.
+	MostFiles int
+	// Baseline returns the outcome of the checks on the base; nil if there is none.
+	Baseline func(ctx context.Context) (*verdict.Baseline, error)
+}
+
+// ChangePlan lists the checks of a change, including those of its own tests.
+type ChangePlan struct {
+	Stages [][]contract.Check
+	// Pinned is the outcome of the comparison of the change's tests with those of the base, which
+	// needs no command. Nil: they are not compared.
+	Pinned *verdict.Recorded
+	// TooMany means that the change has more test files than MostFiles, so there is no plan.
+	TooMany bool
+}
+
+// PlanChange adds the checks of a change's own tests to a plan, and carries out the part that needs
+// no command.
+func (h *Host) PlanChange(ctx context.Context, c Change) (ChangePlan, error) {
+	out := ChangePlan{Stages: c.Pipeline.Stages}
+	if !c.Settings.PinnedTests.On() && !c.Settings.NewTests.On() {
+		return out, nil
+	}
+	started := time.Now()
+	files, err := h.TestFiles(ctx, c.Base, c.Workspace)
+	if err != nil || c.MostFiles > 0 && len(files) > c.MostFiles {
+		return ChangePlan{TooMany: true}, err
+	}
+	if c.Settings.NewTests.On() && hasTests(c.Pipeline.Stages) {
+		tests, err := h.toProve(ctx, c.Base, c.Workspace, files)
+		if err != nil {
+			return ChangePlan{}, err
+		}
+		if len(tests) > 0 {
+			out.Stages = append(out.Stages, []contract.Check{verdict.ProofCheck()})
+		}
+	}
+	if c.Settings.PinnedTests.On() {
+		if out.Pinned, err = comparePins(ctx, c, files); err != nil {
+			return ChangePlan{}, err
+		}
+		out.Pinned.Result.DurationMS = time.Since(started).Milliseconds()
+	}
+	return out, nil
+}
+
+// comparePins compares the tests of a change with those of its base, using the changed files and
+// the checks that are lost: those that ran tests on the base, and no longer run.
+func comparePins(ctx context.Context, c Change, files []pin.File) (*verdict.Recorded, error) {
+	baseline, err := c.Baseline(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var lost []contract.Finding
+	if baseline != nil {
+		lost = verdict.LostChecks(baseline.Results(), baseline.Commands, c.Pipeline.Stages, c.Pipeline.Command)
+	}
+	problems, err := pin.Check(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	var out verdict.Recorded
+	out.Result, out.Findings = verdict.Pinned(slices.Concat(pin.Findings(problems), lost), c.Settings.PinnedTests)
+	return &out, nil
+}
+
+// TestFiles returns the changes in tests, and in the files that determine which tests run.
+func (h *Host) TestFiles(ctx context.Context, from, to contract.Workspace) ([]pin.File, error) {
+	changed, err := h.Workspaces.Changed(ctx, from, to, pin.Watches, pin.MaxFileBytes+1)
+	if err != nil {
+		return nil, err
+	}
+	files := make([]pin.File, len(changed))
+	for i, c := range changed {
+		files[i] = pin.File{Path: c.Path, Before: c.Before, After: c.After, Existed: c.Existed, Exists: c.Exists}
+	}
+	return files, nil
+}
+
+// hasTests reports whether a plan runs tests at all.
+func hasTests(stages [][]contract.Check) bool {
+	return slices.ContainsFunc(stages, func(stage []contract.Check) bool {
+		return slices.ContainsFunc(stage, func(c contract.Check) bool { return c.Category == contract.CategoryTest })
+	})
+}
+
+// Commands returns the command of each check of a plan by the check's identifier.
+func Commands(p checks.Pipeline) map[string]string {
+	commands := map[string]string{}
+	for _, stage := range p.Stages {
+		for _, c := range stage {
+			commands[c.ID] = p.Command(c.ID)
+		}
+	}
+	return commands
+}
