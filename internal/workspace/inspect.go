@@ -230,12 +230,26 @@ func (l *listings) touch(tree string) {
 // has that name, or if it is larger than most bytes.
 func (m *Manager) BaseFile(ctx context.Context, ws contract.Workspace, name string, most int64) (content []byte, found bool, err error) {
 	err = m.with(ctx, ws, func(r *mirror, baseTree string) (err error) {
-		content, found, err = r.plainFile(baseTree, name, most)
-		if errors.Is(err, errNeedsGit) {
-			content, found, err = r.gitFile(ctx, baseTree, name, most)
-		}
+		content, found, err = r.file(ctx, baseTree, name, most)
 		return err
 	})
+	return content, found, err
+}
+
+// File is BaseFile for the content of the workspace itself.
+func (m *Manager) File(ctx context.Context, ws contract.Workspace, name string, most int64) (content []byte, found bool, err error) {
+	err = m.with(ctx, ws, func(r *mirror, _ string) (err error) {
+		content, found, err = r.file(ctx, ws.Tree, name, most)
+		return err
+	})
+	return content, found, err
+}
+
+func (r *mirror) file(ctx context.Context, tree, name string, most int64) ([]byte, bool, error) {
+	content, found, err := r.plainFile(tree, name, most)
+	if errors.Is(err, errNeedsGit) {
+		return r.gitFile(ctx, tree, name, most)
+	}
 	return content, found, err
 }
 

@@ -156,22 +156,11 @@ func unknownBase(repo, rev string, names []string) error {
 
 func list(names []string) string { return strings.Join(names, ", ") }
 
-// dirty reports whether a work tree has changes. To compare files git would run the filters of the
-// repository's configuration, so they are disabled.
+// dirty reports whether a work tree has changes.
 func (m *Manager) dirty(ctx context.Context, top string) (bool, error) {
-	names, err := m.local(ctx, top, nil, "config", "-z", "--name-only", "--get-regexp", `^filter\.`)
-	var ge *gitError
-	if err != nil && (!errors.As(err, &ge) || ge.code != 1) {
-		return false, localFault(err, "could not read the configuration of %s", top)
-	}
-	var config [][2]string
-	for name := range strings.SplitSeq(names, "\x00") {
-		if driver := strings.LastIndexByte(name, '.'); driver > len("filter.") {
-			for _, key := range []string{".clean", ".smudge", ".process"} {
-				config = append(config, [2]string{name[:driver] + key, ""})
-			}
-			config = append(config, [2]string{name[:driver] + ".required", "false"})
-		}
+	config, err := m.withoutFilters(ctx, top)
+	if err != nil {
+		return false, err
 	}
 	// Untracked files count: users would not expect a new file to be missing from a run.
 	out, err := m.local(ctx, top, config, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all")
