@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -327,27 +326,16 @@ func withPath(repo string) (string, error) {
 	return abs, nil
 }
 
-// maxConfig is the maximum size of a repository's rgpt.yaml.
-const maxConfig = 1 << 20
-
 // repositoryConfig merges the rgpt.yaml of the base commit, which may set fewer settings than the
 // operator's. An uncommitted file and the run's changes to the file are ignored.
 func repositoryConfig(ctx context.Context, workspaces *workspace.Manager, cfg *config.Config, start contract.Workspace, info workspace.Info) (*config.Config, error) {
-	name := "the repository's " + config.FileName
 	if info.Path != "" {
-		name = filepath.Join(info.Path, config.FileName)
+		name := filepath.Join(info.Path, config.FileName)
 		if here, err := filepath.Abs(config.FileName); err == nil && here == name {
 			return cfg, nil // already read as the operator's configuration
 		}
 	}
-	data, found, err := workspaces.BaseFile(ctx, start, config.FileName, math.MaxInt64)
-	if err != nil || !found {
-		return cfg, err
-	}
-	if len(data) > maxConfig {
-		return nil, wrong("%s is %d bytes long, more than the %d allowed; it must be read in full because it may contain restrictions", name, len(data), maxConfig)
-	}
-	return config.LoadRepository(cfg, data, name)
+	return setup.RepositoryConfig(ctx, workspaces, cfg, start, info)
 }
 
 // chooseModel sets the model of all agents, as provider/model.

@@ -16,7 +16,6 @@ import (
 	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
-	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -42,9 +41,6 @@ const (
 	abandonedQuiet = 30 * time.Second
 	// sweepEvery is how often working directories of ended runs are removed.
 	sweepEvery = 10 * time.Minute
-	// cacheAge is how long unused entries stay in the cache: repositories, and directories
-	// of runs that wait.
-	cacheAge = 14 * 24 * time.Hour
 )
 
 // startQueued starts waiting runs as other runs end, up to the maximum number of concurrent runs.
@@ -239,19 +235,18 @@ func openHeals(ctx context.Context, db *store.Store, id int64) ([]contract.HealN
 }
 
 // sweep removes this host's cache of ended runs, because a run cleans up on only one host, and
-// everything that has been unused for cacheAge.
+// everything that has been unused for setup.CacheAge.
 func sweep(ctx context.Context, parts *activities.Activities, log *slog.Logger) error {
 	return every(ctx, sweepEvery, func() {
 		err := parts.Workspaces.Sweep(ctx, func(ctx context.Context, first string) (bool, error) { return ended(ctx, parts.Store, first) })
 		if err != nil && ctx.Err() == nil {
 			log.Warn("Could not clean up the working directories of finished runs", "error", err)
 		}
-		if err := parts.Workspaces.Prune(ctx, cacheAge); err != nil && ctx.Err() == nil {
+		if err := parts.Workspaces.Prune(ctx, setup.CacheAge); err != nil && ctx.Err() == nil {
 			log.Warn("Could not clean up the cache", "error", err)
 		}
 		sweepEnvironments(ctx, parts, log)
-		bounds := parts.Config.Execution.Sandbox
-		if err := setup.BuildCaches(parts.DataDir).Sweep(ctx, bounds.CacheAge, bounds.CacheSize.Int64()); err != nil && ctx.Err() == nil {
+		if err := setup.SweepBuildCaches(ctx, parts.Config, parts.DataDir); err != nil && ctx.Err() == nil {
 			log.Warn("Could not clean up the build caches", "error", err)
 		}
 	})
@@ -259,10 +254,6 @@ func sweep(ctx context.Context, parts *activities.Activities, log *slog.Logger) 
 
 // shownOutput is how long live output is kept. By then, the whole output is an artifact.
 const shownOutput = time.Hour
-
-// downloadsShare limits the downloads of all repositories to 1/downloadsShare of environment.disk,
-// in addition to environment.disk itself.
-const downloadsShare = 4
 
 // sweepEnvironments removes environments of this host that exceed its limits, and expired live
 // output.
@@ -272,11 +263,9 @@ func sweepEnvironments(ctx context.Context, parts *activities.Activities, log *s
 	}
 	used, err := parts.Store.EnvironmentsInUse(ctx)
 	if err == nil {
-		e := parts.Config.Environment
 		err = errors.Join(
-			setup.Environments(parts.DataDir).Sweep(ctx, environment.Retention{Age: e.Age, Bytes: e.Disk.Int64(), Count: e.Count},
-				func(digest string) bool { return slices.Contains(used, digest) }),
-			setup.Downloads(parts.DataDir).Sweep(ctx, e.Age, e.Disk.Int64()/downloadsShare), removeArchives(ctx, parts, e.Age))
+			setup.SweepEnvironments(ctx, parts.Config, parts.DataDir, func(digest string) bool { return slices.Contains(used, digest) }),
+			removeArchives(ctx, parts, parts.Config.Environment.Age))
 	}
 	if err != nil && ctx.Err() == nil {
 		log.Warn("Could not clean up the environments", "error", err)
