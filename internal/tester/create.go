@@ -86,7 +86,7 @@ func (h *Host) Create(ctx context.Context, c Creation) (*environment.Environment
 
 // EnvironmentFault reports that the environments on this host cannot be used.
 func EnvironmentFault(err error) error {
-	return fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "cannot use this worker's environments")
+	return fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "cannot use this host's environments")
 }
 
 // downloadShare limits the downloads of one repository to a tenth of environment.disk.

@@ -269,7 +269,7 @@ func missingTests(base, now Recorded, pins []contract.Finding, mode PinnedTests)
 func missingFinding(message string, mode PinnedTests) contract.Finding {
 	f := contract.Finding{
 		Severity: contract.SeverityMajor, Category: contract.CategoryTest, Rule: RuleMissing, Status: contract.FindingNew,
-		Message: fault.Clip(message+"; restore them, or, if the goal is to change the tests, start the run with --set verification.pinned_tests=report", maxComparedMsg),
+		Message: fault.Clip(message+"; restore them, or, if the goal is to change the tests, start again with --set verification.pinned_tests=report", maxComparedMsg),
 	}
 	if mode == PinnedReport {
 		f.Severity = contract.SeverityMedium

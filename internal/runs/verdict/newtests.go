@@ -42,5 +42,5 @@ func ProofCheck() contract.Check {
 // in the given mode, which must be on.
 func Proved(findings []contract.Finding, mode NewTests) (contract.CheckResult, []contract.Finding) {
 	return judged(ProofCheck(), findings, mode.grade,
-		"new tests must fail without the change; if they are meant to pass with and without it, as in a refactoring, start the run with --set verification.prove_new_tests=warn")
+		"new tests must fail without the change; if they are meant to pass with and without it, as in a refactoring, start again with --set verification.prove_new_tests=warn")
 }

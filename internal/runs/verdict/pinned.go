@@ -50,7 +50,7 @@ const shownProblems = 3
 // graded in the given mode, which must be on.
 func Pinned(findings []contract.Finding, mode PinnedTests) (contract.CheckResult, []contract.Finding) {
 	return judged(contract.Check{ID: contract.CheckPinnedTests, Category: contract.CategoryTest, Name: "Pinned tests"}, findings, mode.grade,
-		"restore these tests, or, if the goal is to change the tests, start the run with --set verification.pinned_tests=report")
+		"restore these tests, or, if the goal is to change the tests, start again with --set verification.pinned_tests=report")
 }
 
 // judged builds the outcome of a check from its graded findings. todo is the advice if it fails.
