@@ -39,6 +39,9 @@ type Sources struct {
 	// has the rights of a repository's file (see LoadRepository), because anybody may have put it
 	// there. If nil, all files of Dir are trusted.
 	Trusts func(file string, content []byte) bool
+	// LeftOut is called with the files of Dir that are not trusted, which are then left out. If
+	// nil, they are read with the rights of a repository's file.
+	LeftOut func(file string)
 	// Env is the environment in the form of os.Environ. Nil means that of this process;
 	// empty but not nil means none.
 	Env []string
@@ -112,13 +115,13 @@ func (l *loader) files(from Sources) {
 		l.file(localPath(project), false)
 		return
 	}
-	l.found(project, from.Trusts)
-	l.found(localPath(project), from.Trusts)
+	l.found(project, from)
+	l.found(localPath(project), from)
 }
 
-// found reads a file that was not named explicitly, and restricts its settings if it is not
-// trusted.
-func (l *loader) found(path string, trusts func(string, []byte) bool) {
+// found reads a file that was not named explicitly. If it is not trusted, it restricts its settings,
+// or leaves it out.
+func (l *loader) found(path string, from Sources) {
 	data, err := readFile(path)
 	if err != nil {
 		l.file(path, false) // it reports the error
@@ -126,8 +129,12 @@ func (l *loader) found(path string, trusts func(string, []byte) bool) {
 	}
 	whole := Origin{Source: SourceFile, File: path}
 	l.report.layer(whole)
-	if trusts(path, data) {
+	if from.Trusts(path, data) {
 		l.yaml(data, path)
+		return
+	}
+	if from.LeftOut != nil {
+		from.LeftOut(path)
 		return
 	}
 	base, err := l.soFar()

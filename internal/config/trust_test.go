@@ -70,3 +70,18 @@ func TestWhatAFileMayLowerIsMeasuredByTheLayersBelowIt(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 5000, c.Execution.Run.Tokens, "what the operator says in the environment counts last")
 }
+
+func TestAFileThatNobodyTrustedCanBeLeftOut(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ours, theirs := filepath.Join(dir, config.FileName), filepath.Join(dir, config.LocalName)
+	require.NoError(t, os.WriteFile(ours, []byte("findings: {max_medium: 3}\n"), 0o600))
+	require.NoError(t, os.WriteFile(theirs, []byte("findings: {max_medium: 1}\nmodels: invalid"), 0o600))
+	var left []string
+	c, err := config.Load(config.Sources{
+		Dir: dir, Env: []string{}, Trusts: func(file string, _ []byte) bool { return file == ours }, LeftOut: func(file string) { left = append(left, file) },
+	})
+	require.NoError(t, err)
+	require.Equal(t, 3, c.Findings.MaxMedium)
+	require.Equal(t, []string{theirs}, left)
+}
