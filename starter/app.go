@@ -146,8 +146,11 @@ func (a *app) terminal() bool {
 const plainColumns = 80
 
 // columns is the width of the terminal.
-func (a *app) columns() int {
-	if f, ok := a.out.(*os.File); ok {
+func (a *app) columns() int { return columnsOf(a.out) }
+
+// columnsOf is the width of the terminal that output goes to.
+func columnsOf(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 1 {
 			return width
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/terminal"
+	"github.com/rocketgpt/orchestrator/internal/tester/standalone"
 	"github.com/rocketgpt/orchestrator/internal/version"
 )
 
@@ -25,8 +26,8 @@ import (
 const (
 	exitDone    = 0 // success; the run is done
 	exitError   = 1 // something other than the run failed
-	exitFailed  = 2 // the run failed
-	exitStopped = 3 // the run was stopped or timed out
+	exitFailed  = 2 // the run or a check failed
+	exitStopped = 3 // the run was stopped or timed out; the command was interrupted
 	exitInput   = 4 // invalid input; nothing was done
 )
 
@@ -90,6 +91,10 @@ func codeOf(err error) (code int, silent bool) {
 	if errors.As(err, &usage) {
 		return exitInput, false
 	}
+	var unjudged *standalone.Unjudged
+	if errors.As(err, &unjudged) {
+		return exitError, false
+	}
 	f := fault.Of(err)
 	if f.Code == contract.CodeDiskFull { // only the caller can free space
 		return exitInput, false
@@ -119,8 +124,8 @@ webhook commands use that server's HTTP API and print the same output. Repositor
 then refer to directories on the server's host.
 
 Exit codes: 0 done, 1 error, 2 run failed, 3 run stopped or timed out,
-4 invalid input (nothing was done). rgpt pipeline has its own exit codes:
-see rgpt pipeline --help.`,
+4 invalid input (nothing was done). rgpt pipeline has its own exit codes,
+and rgpt verify uses them for checks: see their help.`,
 		Args:              noArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Version:           version.Long(),
@@ -142,7 +147,7 @@ see rgpt pipeline --help.`,
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.refuseServer(cmd) }
 	root.AddCommand(newRun(a), newPipeline(a), newAgents(a), newModels(a), newEnv(a), newWebhook(a))
-	root.AddCommand(local(newDev(a), newTrust(a), newDoctor(a), newServer(a), newScripted(), newMigrate(a))...)
+	root.AddCommand(local(newVerify(a), newDev(a), newTrust(a), newDoctor(a), newServer(a), newScripted(), newMigrate(a))...)
 	root.InitDefaultCompletionCmd()
 	refuseArgs(root)
 	return root

@@ -1,0 +1,288 @@
+package standalone
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/proxy"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/sandbox/sandboxtest"
+)
+
+func TestMain(m *testing.M) {
+	sandbox.MaybeRunHelper()
+	goleak.VerifyTestMain(m)
+}
+
+// quiet is a progress that nobody sees.
+type quiet struct{}
+
+func (quiet) Begin(Report)                        {}
+func (quiet) Note(string)                         {}
+func (quiet) SettingUp(bool, string)              {}
+func (quiet) Ready(bool, Environment)             {}
+func (quiet) Started(bool, contract.Check)        {}
+func (quiet) Finished(bool, contract.CheckResult) {}
+func (quiet) Output([]byte)                       {}
+
+// newRepo makes a repository with one commit of the files.
+func newRepo(t *testing.T, files map[string]string) string {
+	t.Helper()
+	sandboxtest.Executable(t)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	for name, text := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	git(t, dir, "init", "-q", "-b", "main")
+	git(t, dir, "add", "-A")
+	git(t, dir, "commit", "-qm", "First")
+	return dir
+}
+
+func git(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return strings.TrimSpace(string(out))
+}
+
+func options(t *testing.T, repo string) Options {
+	t.Helper()
+	return Options{Config: config.Default(), Repo: repo, DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Progress: quiet{}}
+}
+
+// publicly resolves all names to a public address.
+type publicly struct{}
+
+func (publicly) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.MustParseAddr("203.0.114.7")}, nil
+}
+
+func TestASetupThatCannotReachAHostIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "from the registry") }))
+	t.Cleanup(registry.Close)
+	var dialled atomic.Int64
+	outlet, err := proxy.New(proxy.Options{Resolver: publicly{}, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		if dialled.Add(1) == 1 {
+			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+		}
+		return new(net.Dialer).DialContext(ctx, network, registry.Listener.Addr().String())
+	}})
+	require.NoError(t, err)
+	o := options(t, newRepo(t, map[string]string{"Makefile": "test:\n\t@grep -q yes made.out\n"}))
+	o.Config.Environment.Network.Hosts = []string{"registry.test:80"}
+	o.Config.Environment.Setup = []string{`bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128
+printf "GET http://registry.test/ HTTP/1.0\r\nHost: registry.test\r\n\r\n" >&3
+grep -q "from the registry" <&3 && echo yes > made.out'`}
+	v := newVerification(o)
+	require.NoError(t, v.open(t.Context()))
+	defer v.close(t.Context())
+	v.host.Proxy = outlet
+	require.NoError(t, v.plan(t.Context()))
+	require.NoError(t, v.verify(t.Context()))
+	require.True(t, v.report.OK, "%+v", v.report.Failure)
+	require.Len(t, v.report.Notes, 1)
+	require.Contains(t, v.report.Notes[0], "registry.test could not be reached: dial: connection refused; trying again")
+}
+
+// watched is a progress that records environments.
+type watched struct {
+	quiet
+	kept map[string]bool // by "base" and "tree"
+}
+
+func (w watched) Ready(base bool, e Environment) {
+	w.kept[map[bool]string{true: "base", false: "tree"}[base]] = e.Kept
+}
+
+func TestEnvironmentsAreUsedAgainByThoseThatMayTrustThem(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"boot.sh": "echo one > made.out\n", "Makefile": "test:\n\t@cat made.out\n"})
+	o := options(t, repo)
+	o.Config.Environment.Setup = []string{"sh boot.sh"}
+	verify := func(commit, base string) map[string]bool {
+		t.Helper()
+		w := watched{kept: map[string]bool{}}
+		o.Commit, o.Base, o.Progress = commit, base, w
+		r, err := Verify(t.Context(), o)
+		require.NoError(t, err)
+		require.True(t, r.OK, "%+v", r.Failure)
+		return w.kept
+	}
+	write := func(name, text string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(filepath.Join(repo, name), []byte(text), 0o644))
+	}
+	made, kept := map[string]bool{"tree": false}, map[string]bool{"tree": true}
+	require.Equal(t, made, verify("", ""))
+	write("unrelated.txt", "changed")
+	require.Equal(t, kept, verify("", ""))
+	git(t, repo, "add", "-A")
+	git(t, repo, "commit", "-qm", "Unrelated")
+	require.Equal(t, kept, verify("", ""), "the work tree is the user's, whatever is checked out")
+	write("unrelated.txt", "changed again")
+	require.Equal(t, map[string]bool{"base": false, "tree": true}, verify("", "HEAD"),
+		"a commit must not get what a work tree made, because a setup runs any code; the change needs the environment of its base")
+	require.Equal(t, kept, verify("HEAD", ""))
+	require.Equal(t, made, verify("HEAD~", ""), "nor what another commit made")
+	write("boot.sh", "echo two > made.out\n")
+	require.Equal(t, map[string]bool{"base": true, "tree": false}, verify("", "HEAD"))
+	require.Equal(t, map[string]bool{"base": true, "tree": true}, verify("", "HEAD"))
+	require.Equal(t, made, verify("", ""), "what a change made is for changes of that base")
+}
+
+func TestAChangeWhoseSetupFailsFailsItsChecks(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"boot.sh": "true\n", "Makefile": "test:\n\t@true\n"})
+	o := options(t, repo)
+	o.Config.Environment.Setup, o.Base = []string{"sh boot.sh"}, "HEAD"
+	require.NoError(t, os.WriteFile(filepath.Join(repo, "boot.sh"), []byte("echo no such package; exit 1\n"), 0o644))
+	r, err := Verify(t.Context(), o)
+	require.NoError(t, err)
+	require.False(t, r.OK)
+	require.True(t, r.Judged(), "the base can be set up, so the change is at fault")
+	require.Contains(t, r.Failure.Message, "the environment that the change needs could not be set up")
+	o.Base = ""
+	r, err = Verify(t.Context(), o)
+	require.NoError(t, err)
+	require.False(t, r.Judged())
+	require.Contains(t, r.Failure.Cause, "no such package")
+	require.Contains(t, r.Advice, "--env FILE")
+}
+
+func TestStableRetestsRepeatPassedTests(t *testing.T) {
+	t.Parallel()
+	o := options(t, newRepo(t, map[string]string{"Makefile": "test:\n\t@true\n"}))
+	o.Config.Execution.StableRetests = 2
+	r, err := Verify(t.Context(), o)
+	require.NoError(t, err)
+	require.True(t, r.OK)
+	var ids []string
+	for _, c := range r.Checks {
+		ids = append(ids, c.Check.ID)
+	}
+	require.Equal(t, []string{"test-make-1", "test-make-1~2", "test-make-1~3"}, ids)
+	require.Equal(t, 1, r.Summary.Passed, "a repetition is no other test")
+}
+
+func TestWithoutAMergeBaseTheBaseItselfCounts(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"Makefile": "test:\n\t@true\n"})
+	git(t, repo, "commit", "-qm", "Second", "--allow-empty")
+	clone := filepath.Join(t.TempDir(), "clone")
+	git(t, repo, "clone", "-q", "--depth=1", "file://"+repo, clone)
+	first := git(t, repo, "rev-parse", "HEAD~")
+	git(t, clone, "fetch", "-q", "--depth=1", "origin", first)
+	o := options(t, clone)
+	o.Base = first
+	r, err := Verify(t.Context(), o)
+	require.NoError(t, err)
+	require.True(t, r.OK)
+	require.Equal(t, first, r.Base)
+	require.Len(t, r.Notes, 1)
+	require.Contains(t, r.Notes[0], "no known common ancestor")
+}
+
+func TestKeptFilesAreBounded(t *testing.T) {
+	t.Parallel()
+	k, err := openKeeper(filepath.Join(t.TempDir(), "new", "kept"), 100)
+	require.NoError(t, err)
+	defer k.close()
+	require.NoError(t, k.reserve("a/b", 100))
+	require.ErrorContains(t, k.reserve("c", 101), "artifacts.max_file")
+	for _, name := range []string{"../c", "/c", "a/../../c", ""} {
+		require.ErrorContains(t, k.reserve(name, 1), "is not the name of a file", name)
+	}
+	k.bytes = KeptBytes - 10
+	require.NoError(t, k.reserve("d", 10))
+	require.ErrorContains(t, k.reserve("e", 1), "would be kept")
+	require.Equal(t, []string{"a/b", "d"}, k.list())
+}
+
+func TestCachesAreSweptOnceADay(t *testing.T) {
+	t.Parallel()
+	o := options(t, newRepo(t, map[string]string{"Makefile": "test:\n\t@true\n"}))
+	cache := filepath.Join(o.DataDir, "cache")
+	layer, checkout, ofRun := filepath.Join(cache, "build", "runs", "-7"), filepath.Join(cache, "dirs", "verify-x+plan"), filepath.Join(cache, "dirs", "42+plan")
+	verify := func(age time.Duration) {
+		t.Helper()
+		for _, dir := range []string{layer, checkout, ofRun} {
+			require.NoError(t, os.MkdirAll(dir, 0o700))
+			then := time.Now().Add(-age)
+			require.NoError(t, os.Chtimes(dir, then, then))
+		}
+		_, err := Verify(t.Context(), o)
+		require.NoError(t, err)
+	}
+	verify(2 * o.Config.Execution.Sandbox.CacheAge)
+	require.NoDirExists(t, layer, "what a killed verification left")
+	require.NoDirExists(t, checkout)
+	verify(2 * o.Config.Execution.Sandbox.CacheAge)
+	require.DirExists(t, layer, "it was looked for just now")
+	sweepAgain := func() {
+		t.Helper()
+		old := time.Now().Add(-2 * sweepEvery)
+		require.NoError(t, os.Chtimes(filepath.Join(cache, "swept"), old, old))
+	}
+	sweepAgain()
+	verify(2 * sweepEvery)
+	require.NoDirExists(t, checkout)
+	require.DirExists(t, ofRun, "only the database knows whether a run has ended")
+	sweepAgain()
+	verify(0)
+	require.DirExists(t, checkout, "it may belong to a verification in progress")
+}
+
+func TestAVerdictNeedsAFailureThatIsCertain(t *testing.T) {
+	t.Parallel()
+	missing := &contract.Failure{Class: contract.ClassConfig, Code: contract.CodeMissing}
+	check := func(code contract.Code) contract.CheckResult {
+		return contract.CheckResult{Check: contract.Check{Category: contract.CategoryTest}, Code: code}
+	}
+	for _, c := range []struct {
+		r      Report
+		judged bool
+	}{
+		{Report{}, true},
+		{Report{Failure: &contract.Failure{Class: contract.ClassAssertion, Code: contract.CodeTestsFailed}}, true},
+		{Report{Failure: &contract.Failure{Class: contract.ClassRuntime, Code: contract.CodeTimeout}}, true},
+		{Report{Failure: missing}, false},
+		{Report{Failure: missing, Checks: []contract.CheckResult{check(contract.CodeMissing)}}, false},
+		{Report{Failure: missing, Checks: []contract.CheckResult{check(contract.CodeMissing), check(contract.CodeTestsFailed)}}, true},
+		{Report{Failure: &contract.Failure{Class: contract.ClassConfig, Code: contract.CodeCheckFailed}}, false}, // a setup
+	} {
+		require.Equal(t, c.judged, c.r.Judged(), "%+v", c.r)
+	}
+}
+
+func TestAnUnusableDataFolderIsReported(t *testing.T) {
+	t.Parallel()
+	o := options(t, newRepo(t, map[string]string{"Makefile": "test:\n\t@true\n"}))
+	o.DataDir = filepath.Join(o.Repo, "Makefile")
+	_, err := Verify(t.Context(), o)
+	require.Error(t, err)
+	require.NotErrorAs(t, err, new(*Unjudged))
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
+	"github.com/rocketgpt/orchestrator/internal/tester/standalone"
+)
+
+// shownOfEach is how many failed tests and findings are printed. The JSON output contains all.
+const shownOfEach = 50
+
+// printChecks prints a table of checks.
+func (a *app) printChecks(checks []contract.CheckResult) {
+	if len(checks) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out)
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "CHECK\tRESULT\tTESTS\tFINDINGS\tTOOK")
+	for _, c := range checks {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", terminal.Clean(c.Check.ID), checkWord(c), checkTests(c), checkFindings(c), lasted(c.DurationMS))
+	}
+	_ = w.Flush()
+}
+
+// checkWord describes the outcome of a check.
+func checkWord(c contract.CheckResult) string {
+	switch {
+	case c.KnownOnly:
+		return "passed (as on the base)"
+	case c.OK:
+		return "passed"
+	case c.Code == contract.CodeMissing:
+		return "could not start"
+	case c.Code == contract.CodeTimeout:
+		return "timed out"
+	case c.Code == contract.CodeCommandCrashed:
+		return "crashed"
+	default:
+		return "failed"
+	}
+}
+
+func checkTests(c contract.CheckResult) string {
+	if c.Summary == (contract.TestSummary{DurationMS: c.Summary.DurationMS}) {
+		return "-"
+	}
+	return testCounts(c.Summary)
+}
+
+// testCounts lists the counts that are not zero.
+func testCounts(s contract.TestSummary) string {
+	var parts []string
+	for _, part := range []struct {
+		n    int
+		what string
+	}{{s.Passed, "passed"}, {s.Failed, "failed"}, {s.Flaky, "flaky"}, {s.Skipped, "skipped"}} {
+		if part.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// testsLine summarizes all tests.
+func testsLine(s contract.TestSummary) string {
+	n := s.Passed + s.Failed + s.Flaky + s.Skipped
+	if n == 0 {
+		return "No tests"
+	}
+	return counted(fmt.Sprint(n), "test") + ": " + testCounts(s)
+}
+
+func checkFindings(c contract.CheckResult) string {
+	var parts []string
+	for _, part := range []struct {
+		n    int
+		what string
+	}{{c.Major, "major"}, {c.Medium, "medium"}, {c.Minor, "minor"}, {c.Known, "known"}} {
+		if part.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
+		}
+	}
+	return cmp.Or(strings.Join(parts, ", "), "-")
+}
+
+// printFailedTests prints the tests that failed or are flaky.
+func (a *app) printFailedTests(r standalone.Report) {
+	failed := slices.DeleteFunc(slices.Clone(r.Results), func(t contract.TestCase) bool {
+		return t.Status != contract.TestFailed && t.Status != contract.TestFlaky
+	})
+	if len(failed) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out, "\nFailed tests")
+	for _, t := range failed[:min(len(failed), shownOfEach)] {
+		flaky := ""
+		if t.Status == contract.TestFlaky {
+			flaky = " (flaky)"
+		}
+		fmt.Fprintf(a.out, "  %s%s%s\n", located(t.Location), terminal.Clean(t.Name), flaky)
+		if t.Message != "" {
+			fmt.Fprintf(a.out, "    %s\n", terminal.OneLine(t.Message))
+		}
+	}
+	a.printRest(len(failed))
+}
+
+// located is the location of a finding before its text.
+func located(location string) string {
+	if location == "" {
+		return ""
+	}
+	return terminal.Clean(location) + ": "
+}
+
+func (a *app) printRest(n int) {
+	if n > shownOfEach {
+		fmt.Fprintf(a.out, "  … and %d more; --json lists all\n", n-shownOfEach)
+	}
+}
+
+// printFindings prints the findings that are not failed tests, the worst first.
+func (a *app) printFindings(r standalone.Report) {
+	tests := map[string]bool{}
+	for _, t := range r.Results {
+		tests[t.Name] = t.Status == contract.TestFailed || t.Status == contract.TestFlaky
+	}
+	found := slices.DeleteFunc(slices.Clone(r.Findings), func(f standalone.Finding) bool { return tests[f.Rule] })
+	if len(found) == 0 {
+		return
+	}
+	order := []contract.Severity{contract.SeverityMajor, contract.SeverityMedium, contract.SeverityMinor}
+	slices.SortStableFunc(found, func(x, y standalone.Finding) int {
+		if known := cmp.Compare(isKnown(x), isKnown(y)); known != 0 {
+			return known
+		}
+		return cmp.Compare(slices.Index(order, x.Severity), slices.Index(order, y.Severity))
+	})
+	fmt.Fprintln(a.out, "\nFindings")
+	for _, f := range found[:min(len(found), shownOfEach)] {
+		severity := string(f.Severity)
+		if isKnown(f) > 0 {
+			severity += ", known"
+		}
+		rule := ""
+		if f.Rule != "" {
+			rule = " [" + terminal.Clean(f.Rule) + "]"
+		}
+		fmt.Fprintf(a.out, "  %-6s  %-12s  %s%s%s\n", severity, terminal.Clean(f.Check), located(f.Location), terminal.OneLine(f.Message), rule)
+	}
+	a.printRest(len(found))
+}
+
+// isKnown is 1 for a finding that the base has as well, which does not count.
+func isKnown(f standalone.Finding) int {
+	if f.Status == contract.FindingKnown {
+		return 1
+	}
+	return 0
+}
