@@ -16,8 +16,8 @@ type matcher struct {
 	taken       map[*testfile.Unit]bool
 	reported    map[*testfile.Unit]bool // with its file
 	children    map[*testfile.Unit][]*testfile.Unit
-	addedCases  map[lexer.Digest]int
-	newContents map[string]bool // contents of new files
+	addedCases  map[lexer.Digest]int // how many more there are after the change, in all tests
+	newContents map[string]bool      // contents of new files
 	helpers     map[key]*testfile.Unit
 	added       map[*testfile.File][]*testfile.Unit // new tests by file
 	// addedElsewhere are the new tests in new files.
@@ -174,48 +174,47 @@ func (m *matcher) split(b, a *testfile.Unit) bool {
 // merged reports whether one test now does what a test did that is gone: it has gained all of its
 // checks, at least two, or all cases of its table.
 func (m *matcher) merged(b *testfile.Unit) bool {
-	if len(b.Cases) > 0 {
-		for _, r := range b.Cases {
-			if m.addedCases[r] <= 0 {
-				return false
-			}
-		}
-		return true
-	}
-	if len(b.Checks) < 2 {
-		return false
-	}
 	for i, g := range m.gained {
-		if i >= maxSplit {
-			break
-		}
-		if g.language == b.File.Language && missing(texts(b), g.checks) == 0 {
+		switch {
+		case i >= maxSplit:
+			return false
+		case g.test.File.Language != b.File.Language:
+		case len(b.Cases) > 0 && missing(b.Cases, g.cases) == 0 && missing(texts(b), texts(g.test)) == 0,
+			len(b.Cases) == 0 && len(b.Checks) > 1 && missing(texts(b), g.checks) == 0:
 			return true
 		}
 	}
 	return false
 }
 
-// gain is the checks that a test has gained.
+// gain is the checks and cases that a test has gained.
 type gain struct {
-	language string
-	checks   []lexer.Digest
+	test          *testfile.Unit
+	checks, cases []lexer.Digest
 }
 
 // recordGains records what tests gained that are not skipped.
 func (m *matcher) recordGains() {
-	for b, a := range m.found {
-		if len(a.Checks) > len(b.Checks) && len(a.Checks) <= maxSplitChecks && len(allSkips(a)) == 0 {
-			had := count(texts(b))
-			var gained []lexer.Digest
-			for _, t := range texts(a) {
-				if had[t] > 0 {
-					had[t]--
-				} else {
-					gained = append(gained, t)
-				}
+	for _, p := range m.pairs {
+		for _, b := range p.before.Tests() {
+			a := m.found[b]
+			if a == nil || len(a.Checks) > maxSplitChecks || len(a.Checks)+len(a.Cases) <= len(b.Checks)+len(b.Cases) || len(allSkips(a)) > 0 {
+				continue
 			}
-			m.gained = append(m.gained, gain{a.File.Language, gained})
+			m.gained = append(m.gained, gain{a, more(texts(a), texts(b)), more(a.Cases, b.Cases)})
 		}
 	}
+}
+
+// more returns the digests that are not among the others.
+func more(of, among []lexer.Digest) (out []lexer.Digest) {
+	have := count(among)
+	for _, d := range of {
+		if have[d] > 0 {
+			have[d]--
+		} else {
+			out = append(out, d)
+		}
+	}
+	return out
 }

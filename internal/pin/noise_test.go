@@ -109,6 +109,20 @@ func TestLogout(t *testing.T) {
 	require.True(t, strings.HasSuffix(problems[0].Message, "it was named TestLogin"), problems[0].Message)
 }
 
+func TestCasesThatMoveToAnotherTableAreNotLost(t *testing.T) {
+	t.Parallel()
+	table := func(name, rows string) string {
+		return "\nfunc " + name + "(t *testing.T) {\n\tfor _, c := range []struct{ a, b int }{" + rows + "} {\n\t\trequire.Equal(t, c.b, Add(c.a))\n\t}\n}\n"
+	}
+	before := goFile(table("TestSmall", "{1, 2}, {2, 3}, {9, 10}") + table("TestLarge", "{100, 101}"))
+	try(t, []example{
+		one("a case", "add_test.go", before, goFile(table("TestSmall", "{1, 2}, {2, 3}")+table("TestLarge", "{9, 10}, {100, 101}")), "edited TestSmall", "edited TestLarge"),
+		one("all cases, and the test is gone", "add_test.go", before, goFile(table("TestLarge", "{1, 2}, {2, 3}, {9, 10}, {100, 101}")), "edited TestLarge"),
+		one("a case is gone", "add_test.go", before, goFile(table("TestSmall", "{1, 2}, {2, 3}")+table("TestLarge", "{100, 101}")), "weakened TestSmall"),
+		one("a test is gone", "add_test.go", before, goFile(table("TestLarge", "{1, 2}, {2, 3}, {100, 101}")), "deleted TestSmall", "edited TestLarge"),
+	})
+}
+
 func TestTestsAreFoundWhereverRunnersFindThem(t *testing.T) {
 	t.Parallel()
 	const jsTest = "it('adds', () => {\n  assert.equal(add(1, 2), 3)\n  t.error(err)\n})\n"
