@@ -33,7 +33,7 @@ func StartHostServices(t *testing.T) *HostServices {
 	t.Helper()
 	h := &HostServices{
 		Abstract: fmt.Sprintf("rgpt-sandbox-test-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-")),
-		Path:     filepath.Join(t.TempDir(), "service.sock"),
+		Path:     filepath.Join(shortDir(t), "service.sock"),
 	}
 	tcp := h.listen(t, "tcp", "127.0.0.1:0")
 	h.TCP = tcp.Addr().String()
@@ -49,6 +49,15 @@ func StartHostServices(t *testing.T) *HostServices {
 		}
 	}()
 	return h
+}
+
+// shortDir returns a directory whose path, unlike that of t.TempDir, is short enough for a socket.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rgpt-") //nolint:usetesting // see above
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 func (h *HostServices) listen(t *testing.T, network, address string) net.Listener {
