@@ -40,7 +40,8 @@ type Instance interface {
 	Wait() error
 	// Kill ends the helper if it does not end by itself.
 	Kill()
-	// Exceeded returns the limit that the backend has enforced on the running command, or "".
+	// Exceeded returns the limit that the backend has enforced on a command whose helper has not yet
+	// ended, or "".
 	Exceeded() string
 	// Usage returns what the backend knows after Wait: processor time and the largest resident size
 	// of a process in bytes, or 0, and the limit that ended the command, or "".
@@ -170,6 +171,7 @@ func Supervise(ctx context.Context, b Backend, how Supervision, c Command, start
 	config := initialConfig(c, how.Seccomp, 0)
 	config.Rlimits = c.Limits.inContainer()
 	config.Niceness = niceness
+	config.Lingers = true
 	if how.Landlock {
 		config.Landlock = &landlockRules{ReadOnly: []string{"/"}, Writable: writablePaths(c)}
 	}

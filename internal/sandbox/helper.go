@@ -51,6 +51,9 @@ type helperConfig struct {
 	NoSockets bool
 	// Isolated requires process ids and capabilities as in a namespace; otherwise the helper stops.
 	Isolated bool
+	// Lingers makes the helper wait, after its last message, until the worker has read what would go
+	// with it.
+	Lingers  bool
 	Niceness int
 	// SwitchUser is true if stageInit starts with the rights to become the command's user and must
 	// do so.
@@ -281,6 +284,9 @@ func runInit(config helperConfig) error {
 	}
 	if config.Isolated {
 		report(reapUntil(child))
+		if config.Lingers {
+			select {} // until dieWithWorker
+		}
 		return nil
 	}
 	status := reapTree(child)

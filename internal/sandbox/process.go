@@ -364,7 +364,8 @@ type outcome struct {
 	ready   bool
 	final   helperStatus
 	failed  string
-	refused bool // it failed because of an overlay
+	refused bool   // it failed because of an overlay
+	limit   string // that the backend had enforced when the command ended
 	verdict verdict
 	cpu     time.Duration // last seen by the watchdog
 }
@@ -419,6 +420,10 @@ func (r *run) supervise(ctx context.Context) (Result, error) {
 				continue
 			}
 			o.take(message)
+			if r.session.config.Lingers && (message.Exited || message.Failed != "") {
+				o.limit = r.instance.Exceeded()
+				_ = r.session.life.Close()
+			}
 			if message.Ready && watch == nil {
 				ticker := time.NewTicker(quickTick)
 				defer ticker.Stop()
@@ -541,6 +546,9 @@ func (r *run) killedResult(res *Result) {
 func (r *run) limitExceeded(o outcome) string {
 	if o.verdict.limit != "" {
 		return o.verdict.limit
+	}
+	if o.limit != "" {
+		return o.limit
 	}
 	if r.cgroup != nil {
 		if limit := r.cgroup.exceeded(); limit != "" {

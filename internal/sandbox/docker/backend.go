@@ -8,12 +8,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/events"
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
 
@@ -175,7 +177,7 @@ func unseen() error {
 func (i *instance) await() {
 	defer close(i.ended)
 	i.err = waitForExit(i.pid)
-	i.limit = i.cgroup.exceeded()
+	i.limit = i.exceeded()
 	i.cgroup.close()
 	if len(i.work) == 0 {
 		i.runner.discards.Go(func() { i.runner.discard(i.slot) })
@@ -184,6 +186,33 @@ func (i *instance) await() {
 	i.runner.discard(i.slot) // with its overlays, whose layers the caller may now use
 	i.removeWork()
 }
+
+// exceeded returns the limit that ended the helper. The engine may already have removed the cgroup, but
+// it remembers its last events.
+func (i *instance) exceeded() string {
+	limit, known := i.cgroup.exceeded()
+	if known {
+		return limit
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), eventTime)
+	defer cancel()
+	found := i.runner.engine.Events(ctx, client.EventsListOptions{
+		Since:   strconv.FormatInt(i.slot.made.Unix(), 10),
+		Filters: make(client.Filters).Add("container", i.slot.id).Add("event", string(events.ActionOOM), string(events.ActionDie)),
+	})
+	select {
+	case first := <-found.Messages:
+		if first.Action == events.ActionOOM {
+			return sandbox.LimitMemory
+		}
+	case err := <-found.Err:
+		i.runner.options.Log.Warn("The engine did not say how a container ended.", "container", i.slot.id, "error", err)
+	}
+	return ""
+}
+
+// eventTime is how long the engine may take to report the end of a container that has ended.
+const eventTime = 2 * time.Second
 
 // waitForExit waits for the end of a process that is not a child of this one.
 func waitForExit(pid int) error {
@@ -223,7 +252,10 @@ func (i *instance) Kill() {
 }
 
 // Exceeded implements sandbox.Instance.
-func (i *instance) Exceeded() string { return i.cgroup.exceeded() }
+func (i *instance) Exceeded() string {
+	limit, _ := i.cgroup.exceeded()
+	return limit
+}
 
 // Usage implements sandbox.Instance.
 func (i *instance) Usage() (cpu time.Duration, maxRSS int64, limit string) {

@@ -40,22 +40,26 @@ func memoryEventsOf(pid int) memoryEvents {
 	return memoryEvents{}
 }
 
-// exceeded returns the memory limit if the kernel has killed a process because of it.
-func (m memoryEvents) exceeded() string {
+// exceeded returns the memory limit if the kernel has killed a process because of it. known is false
+// if the cgroup is gone.
+func (m memoryEvents) exceeded() (limit string, known bool) {
 	if m.file == nil {
-		return ""
+		return "", false
 	}
 	data := make([]byte, 4<<10)
-	n, _ := m.file.ReadAt(data, 0)
+	n, err := m.file.ReadAt(data, 0)
+	if n == 0 && err != nil {
+		return "", false
+	}
 	_, rest, found := bytes.Cut(data[:n], []byte("oom_kill "))
 	if !found {
-		return ""
+		return "", false
 	}
 	line, _, _ := bytes.Cut(rest, []byte("\n"))
 	if kills, err := strconv.Atoi(strings.TrimSpace(string(line))); err == nil && kills > 0 {
-		return sandbox.LimitMemory
+		return sandbox.LimitMemory, true
 	}
-	return ""
+	return "", true
 }
 
 func (m memoryEvents) close() {
