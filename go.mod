@@ -62,6 +62,8 @@ require (
 
 require github.com/google/renameio/v2 v2.0.2
 
+require github.com/pandatix/go-cvss v0.6.4 // indirect
+
 require (
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
 	github.com/danielgtaylor/huma/v2 v2.37.2

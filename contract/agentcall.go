@@ -322,8 +322,8 @@ type CheckResult struct {
 	Medium     int         `json:"medium"`
 	Minor      int         `json:"minor"`
 	DurationMS int64       `json:"duration_ms"`
-	Code       Code        `json:"code,omitempty"`    // why a check failed, for programs
-	Message    string      `json:"message,omitempty"` // the most informative line of a failed check
+	Code       Code        `json:"code,omitempty"`    // why a check failed or was skipped, for programs
+	Message    string      `json:"message,omitempty"` // the most informative line of a failed or skipped check
 	// Known is the number of findings that the base commit has as well. The counts above do not
 	// include them.
 	Known int `json:"known,omitempty"`
@@ -332,6 +332,10 @@ type CheckResult struct {
 	// KnownOnly: it failed, but only in the same way as on the base commit. It counts as
 	// passed, and OK is set.
 	KnownOnly bool `json:"known_only,omitempty"`
+	// Skipped: it could not judge the commit, because its program is not installed or its database
+	// cannot be reached; Code and Message contain the reason. It has neither passed nor failed. OK is
+	// set, because it does not stop a run.
+	Skipped bool `json:"skipped,omitempty"`
 }
 
 // Counts reports whether the tests of a check are counted. The tests of a passed re-test have

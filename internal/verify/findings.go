@@ -8,6 +8,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
@@ -63,13 +64,16 @@ func (r *run) judge(f *findings, e *execution) {
 		r.judgeCase(f, c)
 	}
 	if o := e.startFailure(); o != nil {
-		f.add(r.unavailable(), o.message(e), "", ruleUnavailable)
+		f.add(r.unavailable(), o.message(e), "", verdict.RuleUnavailable)
 		return
+	}
+	if e.unjudged != "" && !r.absent() {
+		f.add(contract.SeverityMinor, "skipped: "+e.unjudged, "", verdict.RuleUnavailable)
 	}
 	explained := len(e.Parsed.Failed()) > 0
 	for _, p := range e.Parsed.Problems {
 		explained = explained || p.Level == output.Error
-		f.add(r.severity(p.Level), p.Message, p.Location(), p.Rule)
+		f.add(r.graded(p), p.Message, p.Location(), p.Rule)
 	}
 	r.judgeNetwork(f, e)
 	switch {

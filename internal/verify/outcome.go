@@ -37,6 +37,7 @@ func (r *run) outcome() Outcome {
 	if e := r.unstarted(); e != nil {
 		o.Started, o.Cause = false, e.startFailure().what
 	}
+	r.judgeSkipped(&o)
 	return o
 }
 

@@ -101,10 +101,19 @@ type execution struct {
 	counted bool
 	// passedLater is true if all failed cases passed in a re-run.
 	passedLater bool
+	// unjudged is the reason why a scan could not judge the checkout. If absent is true, the scanner
+	// is not installed.
+	unjudged string
+	absent   bool
 }
 
 // failed reports whether the command failed.
-func (e *execution) failed() bool { return !e.Result.OK() && !e.Invocation.Advisory && !e.passedLater }
+func (e *execution) failed() bool {
+	if e.Invocation.Scan != nil {
+		return e.interruption() != ""
+	}
+	return !e.Result.OK() && !e.Invocation.Advisory && !e.passedLater
+}
 
 // interruption returns how a command was interrupted, or "" if it exited by itself.
 func (e *execution) interruption() contract.Code {
@@ -114,7 +123,7 @@ func (e *execution) interruption() contract.Code {
 		return ""
 	case r.TimedOut:
 		return contract.CodeTimeout
-	case r.Signal != "", r.LimitExceeded != "", r.ExitCode > 128 && r.ExitCode < 128+65:
+	case r.Signal != "", r.LimitExceeded != "", e.Invocation.Scan == nil && r.ExitCode > 128 && r.ExitCode < 128+65:
 		return contract.CodeCommandCrashed
 	}
 	return ""
@@ -122,12 +131,15 @@ func (e *execution) interruption() contract.Code {
 
 // all runs the commands of the check and then reruns failed tests.
 func (r *run) all(ctx context.Context) error {
-	for _, inv := range r.job.Invocations {
-		inv, ok, err := r.choose(ctx, inv)
+	for _, planned := range r.job.Invocations {
+		inv, ok, err := r.choose(ctx, planned)
 		if err != nil {
 			return err
 		}
 		if !ok {
+			if planned.Scan != nil {
+				r.executions = append(r.executions, &execution{Finished: checks.Finished{Invocation: planned}, unjudged: notInstalled(planned.Tools()), absent: true})
+			}
 			continue
 		}
 		e, err := r.execute(ctx, inv)
@@ -163,6 +175,9 @@ func (r *run) choose(ctx context.Context, inv checks.Invocation) (checks.Invocat
 
 // execute runs a command and reads its results. The execution is nil only if there is an error.
 func (r *run) execute(ctx context.Context, inv checks.Invocation) (*execution, error) {
+	if reason := r.unreachable(inv); reason != "" {
+		return &execution{Finished: checks.Finished{Invocation: inv}, unjudged: reason}, nil
+	}
 	if err := clearReports(r.dir, inv.Reports); err != nil {
 		return nil, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written to")
 	}
@@ -183,6 +198,9 @@ func (r *run) execute(ctx context.Context, inv checks.Invocation) (*execution, e
 	e := &execution{Finished: checks.Finished{Invocation: inv, Result: result}}
 	if err != nil {
 		return e, err
+	}
+	if inv.Scan != nil {
+		return e, r.readScan(ctx, e, before)
 	}
 	return e, r.read(ctx, e, before)
 }
@@ -208,6 +226,9 @@ func (r *run) command(ctx context.Context, inv checks.Invocation, onOutput func(
 		command.Proxy, command.CACertificates = r.env.Proxy(inv.Network), r.env.CACertificates
 	}
 	r.env.outfit(&command)
+	if inv.Scan != nil && inv.Scan.TreeOnly {
+		command.WorkspaceBase = ""
+	}
 	result, err := r.env.Runner.Run(ctx, command)
 	if err != nil {
 		return result, runnerError(ctx, err)

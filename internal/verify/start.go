@@ -62,6 +62,3 @@ func (r *run) unstarted() *execution {
 	}
 	return nil
 }
-
-// ruleUnavailable marks the finding that a check could not start.
-const ruleUnavailable = "check-unavailable"

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
@@ -35,7 +36,7 @@ func TestACheckThatCannotStartNamesWhatIsMissing(t *testing.T) {
 			require.True(t, o.OK, "a lint that cannot start says nothing about the code")
 			require.False(t, o.Started)
 			require.Len(t, o.Findings, 1)
-			require.Equal(t, []any{contract.SeverityMinor, ruleUnavailable}, []any{o.Findings[0].Severity, o.Findings[0].Rule})
+			require.Equal(t, []any{contract.SeverityMinor, verdict.RuleUnavailable}, []any{o.Findings[0].Severity, o.Findings[0].Rule})
 		})
 	}
 }

@@ -32,12 +32,16 @@ type Outcome struct {
 	// OK is true if every command exited with code 0 (failed tests may have passed in a re-run), no
 	// test case failed and no finding is major.
 	OK bool `json:"ok"`
+	// Skipped is true if no scan of the check could judge the checkout; Message contains the reason,
+	// and OK is true. The check has neither passed nor failed.
+	Skipped bool `json:"skipped,omitempty"`
 	// Started is true if every command could start. A command without its program, package or
 	// dependencies cannot; a lint is OK even then, with a minor finding, because a missing tool is
 	// not a defect of the code.
 	Started bool `json:"started"`
 	// Code is the machine-readable reason for a failure: tests_failed, check_failed, timeout,
-	// command_crashed, missing_dependency or no_tests. Empty if OK.
+	// command_crashed, missing_dependency or no_tests. Empty if OK. Of a skipped check, it is
+	// missing_dependency or unavailable.
 	Code contract.Code `json:"code,omitempty"`
 	// Message is the most informative line about a failed check.
 	Message string `json:"message,omitempty"`
@@ -69,7 +73,7 @@ type ArtifactFile struct {
 func (o Outcome) Result(check contract.Check) contract.CheckResult {
 	r := contract.CheckResult{
 		Check: check, OK: o.OK, Summary: o.Summary, Message: o.Message,
-		DurationMS: o.Duration.Milliseconds(), Unnamed: o.Unnamed,
+		DurationMS: o.Duration.Milliseconds(), Unnamed: o.Unnamed, Skipped: o.Skipped,
 	}
 	for _, f := range o.Findings {
 		switch f.Severity {

@@ -16,6 +16,9 @@ import (
 // RuleMissing is the rule of the finding that tests of the base commit no longer run.
 const RuleMissing = "tests-missing"
 
+// RuleUnavailable is the rule of the finding that a check could not judge the commit.
+const RuleUnavailable = "check-unavailable"
+
 // Limits on the content of a comparison.
 const (
 	shownMissing   = 5    // missing tests listed in the finding

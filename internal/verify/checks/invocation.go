@@ -18,6 +18,8 @@ type Job struct {
 	Known       []contract.Finding // findings from planning
 	Severity    contract.Severity  // of errors; empty means the category's default
 	Timeout     time.Duration      // 0 means Env.Limits
+	// Required means that a scan that is not installed is a finding.
+	Required bool
 }
 
 // Invocation is one command of a check.
@@ -43,6 +45,7 @@ type Invocation struct {
 	PrintedSummary func(stdout, stderr []byte) *contract.TestSummary
 	Probe          []string    // if it exits with 0, the invocation runs, otherwise Instead
 	Instead        *Invocation // nil means nothing
+	Scan           *Scan       // nil if it searches for no vulnerabilities or secrets
 
 	// Source is a directory of Python packages that may need to be on the path.
 	Source string
@@ -91,6 +94,8 @@ func WithEnv(base map[string]string, more map[string]string) map[string]string {
 // addNetwork lets commands reach more hosts.
 func addNetwork(runs []Invocation, hosts []string) {
 	for n := range runs {
-		runs[n].Network = union(runs[n].Network, hosts)
+		for at := &runs[n]; at != nil; at = at.Instead {
+			at.Network = union(at.Network, hosts)
+		}
 	}
 }

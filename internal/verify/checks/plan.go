@@ -53,11 +53,12 @@ type planner func(t *checkout, p planning) []Job
 
 // planning is the part of the settings that planners need.
 type planning struct {
-	shards  int
-	network []string // verification.build.network
+	shards    int
+	network   []string // verification.build.network
+	databases Databases
 }
 
-var planners = []planner{planGo, planNode, planPlaywright, planPython, planRust, planJava}
+var planners = []planner{planGo, planNode, planPlaywright, planPython, planRust, planJava, planSecurity}
 
 // Plan lists the checks of a checkout. The same files and settings give the
 // same plan on every host, so that a check planned on one runs on another.
@@ -96,7 +97,7 @@ func detect(t *checkout, s Settings) map[contract.Category][]Job {
 	if !s.AutoDetect {
 		return found
 	}
-	p := planning{shards: max(1, s.Shards), network: s.Build.Network}
+	p := planning{shards: max(1, s.Shards), network: s.Build.Network, databases: s.Databases}
 	for _, plan := range planners {
 		for _, j := range plan(t, p) {
 			found[j.Check.Category] = append(found[j.Check.Category], j)
@@ -124,6 +125,7 @@ func stage(c contract.Category, s Settings, found []Job) []Job {
 	}
 	for i := range found {
 		found[i].Severity = set.Severity
+		found[i].Required = set.Enabled == SwitchOn
 		addNetwork(found[i].Invocations, set.Network)
 	}
 	if len(found) == 0 {

@@ -37,6 +37,8 @@ type Settings struct {
 	Custom       []Custom      `json:"custom"`
 	RerunFailed  int           `json:"rerun_failed"`  // how often failed tests run again
 	RequireTests bool          `json:"require_tests"` // true makes having no tests a major finding; otherwise it is minor, or medium if all were skipped
+	// Databases are copies of vulnerability databases on the workers.
+	Databases Databases `json:"databases,omitzero"`
 	// PinnedTests specifies how a change to tests counts. It does not affect Plan.
 	PinnedTests verdict.PinnedTests `json:"pinned_tests,omitempty"`
 	// NewTests specifies how a new test that does not need its change counts. It does not affect

@@ -38,8 +38,13 @@ func TestNoOutputIsTooDearToRead(t *testing.T) {
 		"text: no end":      {FormatExitCode, []byte(strings.Repeat("a:", size/2))},
 		"sarif: rules": {FormatSARIF, []byte(`{"version":"2.1.0","runs":[{"tool":{"driver":{"rules":[` + strings.TrimSuffix(string(fill(`{"id":"r%d"},`)), ",") +
 			`]}},"results":[` + strings.TrimSuffix(string(fill(`{"ruleId":"x%d"},`)), ",") + `]}]}`)},
-		"playwright: deep": {FormatPlaywright, []byte(`{"suites":` + strings.Repeat(`[{"title":"t","specs":[{"tests":[{}]}],"suites":`, 4000) + `[]` + strings.Repeat(`}]`, 4000) + `}`)},
-		"junit: wide":      {FormatJUnit, []byte("<testsuite>" + string(fill(`<testcase name="%d"/>`)) + "</testsuite>")},
+		"playwright: deep":  {FormatPlaywright, []byte(`{"suites":` + strings.Repeat(`[{"title":"t","specs":[{"tests":[{}]}],"suites":`, 4000) + `[]` + strings.Repeat(`}]`, 4000) + `}`)},
+		"govulncheck: many": {FormatGovulncheck, append([]byte(`{"config":{}}`), fill(`{"finding":{"osv":"GO-%d","trace":[{"module":"m","function":"f"}]}}`)...)},
+		"npm audit: many":   {FormatNPMAudit, []byte(`{"vulnerabilities":{"a":{"via":[` + strings.TrimSuffix(string(fill(`{"source":%d,"title":"`+deep[:900]+`"},`)), ",") + `]}}}`)},
+		"osv-scanner: many": {FormatOSV, []byte(`{"results":[{"packages":[{"groups":[` + strings.TrimSuffix(string(fill(`{"ids":["X-%d","Y"]},`)), ",") + `],"vulnerabilities":[{"id":"Y","affected":[{"ranges":[{"events":[` + strings.TrimSuffix(string(fill(`{"fixed":"%d"},`)), ",") + `]}]}]}]}]}]}`)},
+		"cargo audit: many": {FormatCargoAudit, []byte(`{"vulnerabilities":{"list":[` + strings.TrimSuffix(string(fill(`{"advisory":{"id":"R%d","cvss":"CVSS:4.0/AV:N/AC:L/AT:N/PR:N/UI:N/VC:H/VI:H/VA:H/SC:N/SI:N/SA:N"}},`)), ",") + `]}}`)},
+		"gitleaks: many":    {FormatGitleaks, []byte(`[` + strings.TrimSuffix(string(fill(`{"RuleID":"r%d","File":"a/b"},`)), ",") + `]`)},
+		"junit: wide":       {FormatJUnit, []byte("<testsuite>" + string(fill(`<testcase name="%d"/>`)) + "</testsuite>")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -34,6 +34,22 @@ func Parse(f Format, data []byte, s Paths, cut bool) (Results, error) {
 		return parseCargo(data, s), nil
 	case FormatFileList:
 		return parseFileList(data, s), nil
+	case FormatGovulncheck:
+		return parseGovulncheck(data, s)
+	case FormatNPMAudit:
+		return parseNPMAudit(data)
+	case FormatYarnAudit:
+		return parseYarnAudit(data)
+	case FormatBunAudit:
+		return parseBunAudit(data)
+	case FormatPipAudit:
+		return parsePipAudit(data)
+	case FormatCargoAudit:
+		return parseCargoAudit(data)
+	case FormatOSV:
+		return parseOSV(data, s)
+	case FormatGitleaks:
+		return parseGitleaks(data, s)
 	default:
 		return Results{Problems: ParseText(data, s)}, nil
 	}
@@ -82,4 +98,13 @@ const (
 	FormatAva      Format = "ava-tap"
 	formatRunners  Format = "test-runner-text"
 	FormatFileList Format = "file-list"
+
+	FormatGovulncheck Format = "govulncheck"
+	FormatNPMAudit    Format = "npm-audit" // also of pnpm
+	FormatYarnAudit   Format = "yarn-audit"
+	FormatBunAudit    Format = "bun-audit"
+	FormatPipAudit    Format = "pip-audit"
+	FormatCargoAudit  Format = "cargo-audit"
+	FormatOSV         Format = "osv-scanner"
+	FormatGitleaks    Format = "gitleaks"
 )

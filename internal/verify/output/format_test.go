@@ -23,7 +23,11 @@ func golden(t *testing.T, file string, p Results) {
 		fmt.Fprintf(&b, "case %s %q %dms file=%s at=%s\n%s", c.Status, c.Name, c.DurationMS, c.File, c.Location, indented(c.Message))
 	}
 	for _, q := range p.Problems {
-		fmt.Fprintf(&b, "problem %s at=%s rule=%s\n%s", q.Level, q.Location(), q.Rule, indented(q.Message))
+		grade := string(q.Level)
+		if q.Severity != "" {
+			grade += " " + string(q.Severity)
+		}
+		fmt.Fprintf(&b, "problem %s at=%s rule=%s\n%s", grade, q.Location(), q.Rule, indented(q.Message))
 	}
 	for _, a := range p.Attachments {
 		fmt.Fprintf(&b, "artifact %s %q %s\n", a.Kind, a.name, a.Path)
@@ -60,6 +64,8 @@ func TestReportsAreReadAsRecorded(t *testing.T) {
 		"gotest": FormatGoTest, "junit": FormatJUnit, "sarif": FormatSARIF, "tap": FormatTAP, "playwright": FormatPlaywright,
 		"unittest": FormatUnittest, "cargo": FormatCargo, "text": FormatExitCode,
 		"runners": formatRunners, "jest": FormatJest, "ava": FormatAva,
+		"govulncheck": FormatGovulncheck, "npmaudit": FormatNPMAudit, "yarnaudit": FormatYarnAudit, "bunaudit": FormatBunAudit,
+		"pipaudit": FormatPipAudit, "cargoaudit": FormatCargoAudit, "osvscanner": FormatOSV, "gitleaks": FormatGitleaks,
 	}
 	files, err := filepath.Glob("testdata/*/*")
 	require.NoError(t, err)

@@ -42,6 +42,7 @@ func fuzzFormat(f *testing.F, format Format, dir string) {
 		for _, q := range p.Problems {
 			harmless(t, q.Message, MaxMessage)
 			harmless(t, q.Rule, maxName)
+			harmless(t, q.Package, maxName)
 			inside(t, q.Location())
 		}
 	})
@@ -97,3 +98,12 @@ func FuzzTestRunnerText(f *testing.F) { fuzzFormat(f, formatRunners, "runners") 
 func FuzzJest(f *testing.F) { fuzzFormat(f, FormatJest, "jest") }
 
 func FuzzAva(f *testing.F) { fuzzFormat(f, FormatAva, "ava") }
+
+func FuzzGovulncheck(f *testing.F) { fuzzFormat(f, FormatGovulncheck, "govulncheck") }
+func FuzzNPMAudit(f *testing.F)    { fuzzFormat(f, FormatNPMAudit, "npmaudit") }
+func FuzzYarnAudit(f *testing.F)   { fuzzFormat(f, FormatYarnAudit, "yarnaudit") }
+func FuzzBunAudit(f *testing.F)    { fuzzFormat(f, FormatBunAudit, "bunaudit") }
+func FuzzPipAudit(f *testing.F)    { fuzzFormat(f, FormatPipAudit, "pipaudit") }
+func FuzzCargoAudit(f *testing.F)  { fuzzFormat(f, FormatCargoAudit, "cargoaudit") }
+func FuzzOSV(f *testing.F)         { fuzzFormat(f, FormatOSV, "osvscanner") }
+func FuzzGitleaks(f *testing.F)    { fuzzFormat(f, FormatGitleaks, "gitleaks") }

@@ -26,6 +26,18 @@ type Problem struct {
 	Line    int
 	Rule    string
 	Message string
+	// Severity is the tool's own grade; empty if it only has levels, or none.
+	Severity contract.Severity
+	// Package is the vulnerable dependency, as its ecosystem spells it; empty for other problems.
+	Package string
+	// Secret describes a secret in the file; nil for other problems.
+	Secret *Secret
+}
+
+// Secret describes a secret without its value.
+type Secret struct {
+	EndLine int     // the last line that it is on
+	Entropy float32 // Shannon entropy of its value, in bits for each byte
 }
 
 // Location is the file and line of the problem.
