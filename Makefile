@@ -78,11 +78,14 @@ ui: ## Update the dashboard's scripts, fonts and icons from npm
 	@cd server/ui && npm ci --no-audit --no-fund && node vendor.mjs
 
 .PHONY: tools
-tools: $(LINT) ## Build the pinned tools
+tools: $(LINT) $(BIN)/gitleaks ## Build the pinned tools
 
 $(LINT): tools/lint/go.mod
 	@echo "Building the pinned linters; the first time takes minutes."
 	@cd tools/lint && $(GO) build -o $(BIN)/ tool
+
+$(BIN)/gitleaks: tools/scan/go.mod
+	@cd tools/scan && $(GO) build -o $(BIN)/ tool
 
 .PHONY: bench
 bench: build devserver ## Run benchmarks, and print ratios side by side

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -68,6 +69,24 @@ func unavailableAdvice(run store.Run, r contract.CheckResult) string {
 // a check that could not start, crashed or took too long is retried for the next run.
 var passing = []contract.Code{contract.CodeMissing, contract.CodeTimeout, contract.CodeCommandCrashed, contract.CodeUnavailable}
 
+// databaseAge is how long the result of a scan that uses a vulnerability database is reused. The
+// database may change although the commit does not; a vulnerability that became known since is not
+// the change's fault.
+const databaseAge = time.Hour
+
+// outdated reports whether a result for the base commit may be different now: it was transient, or
+// its scan used a vulnerability database some time ago. That a scanner is not installed is final,
+// because the tools belong to the key of a baseline.
+func outdated(c store.BaselineCheck) bool {
+	switch {
+	case c.Result.Skipped:
+		return c.Result.Code != contract.CodeMissing
+	case checks.UsesDatabase(c.Result.Check):
+		return time.Since(c.CreatedAt) > databaseAge || slices.Contains(passing, c.Result.Code)
+	}
+	return slices.Contains(passing, c.Result.Code)
+}
+
 // openBaseline plans the checks of the base commit, and finds the known results.
 func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contract.Workspace) (store.Baseline, error) {
 	spec, err := specOf(run)
@@ -98,21 +117,21 @@ func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contrac
 // they are excluded.
 func (a *Activities) baselineKey(run store.Run, ws contract.Workspace, s checks.Settings, p checks.Pipeline, commands map[string]string) (string, error) {
 	s.PinnedTests, s.NewTests = "", ""
-	doc, err := json.Marshal([]any{s, p.Stages, commands, a.ToolVersions, runtime.GOOS, runtime.GOARCH})
+	doc, err := json.Marshal([]any{s, p.Stages, commands, a.ToolVersions, a.Scanners, runtime.GOOS, runtime.GOARCH})
 	if err != nil {
 		return "", fmt.Errorf("compute the baseline key: %w", err)
 	}
-	return tester.DigestOf("baseline 4", run.Repo, ws.Tree, run.Environment, string(doc)), nil
+	return tester.DigestOf("baseline 5", run.Repo, ws.Tree, run.Environment, string(doc)), nil
 }
 
-// openChecks returns the checks of a baseline that have no outcome, or only a transient one unless
+// openChecks returns the checks of a baseline that have no outcome, or only an outdated one unless
 // they ran for this run.
 func openChecks(b store.Baseline, done bool) [][]contract.Check {
 	var stages [][]contract.Check
 	for _, stage := range b.Stages {
 		var open []contract.Check
 		for _, c := range stage {
-			if known, ok := b.Check(c.ID); !ok || !done && slices.Contains(passing, known.Result.Code) {
+			if known, ok := b.Check(c.ID); !ok || !done && outdated(known) {
 				open = append(open, c)
 			}
 		}
@@ -140,7 +159,7 @@ func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput
 	}
 	if done, ok := b.Check(in.Check.ID); ok {
 		// The outcome from another run counts for all runs that waited for it, whatever it is.
-		if was, _ := before.Check(in.Check.ID); !slices.Contains(passing, done.Result.Code) || done.CreatedAt.After(was.CreatedAt) {
+		if was, _ := before.Check(in.Check.ID); !outdated(done) || done.CreatedAt.After(was.CreatedAt) {
 			return done.Result, nil
 		}
 	}
@@ -149,7 +168,7 @@ func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput
 		return contract.CheckResult{}, err
 	}
 	// An infrastructure failure does not describe the commit, so it is not stored.
-	if fails := checked.result.Code; fails == contract.CodeUnavailable {
+	if fails := checked.result.Code; fails == contract.CodeUnavailable && !checked.result.Skipped {
 		return checked.result, fault.New(contract.ClassInfra, fails, "%s could not run: %s", in.Check.Name, checked.result.Message)
 	}
 	return checked.result, a.Store.SaveBaselineCheck(ctx, in.Baseline, store.BaselineCheck{
@@ -178,8 +197,39 @@ func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *ch
 	}
 	now := verdict.Recorded{Result: c.result, Cases: c.outcome.Cases, Findings: c.outcome.Findings}
 	compared := recorded(b).Compare(now, pins, spec.Verification.PinnedTests)
+	if known, ok := b.Check(in.Check.ID); ok && worse(compared) && checks.UsesDatabase(in.Check) && outdated(known) {
+		compared = recorded(a.scanBaseAgain(ctx, run, in, b)).Compare(now, pins, spec.Verification.PinnedTests)
+	}
 	c.result, c.outcome.Findings = compared.Result, compared.Findings
 	return nil
+}
+
+// worse reports whether a check has a new finding.
+func worse(r verdict.Recorded) bool {
+	return slices.ContainsFunc(r.Findings, func(f contract.Finding) bool { return f.Status == contract.FindingNew })
+}
+
+// rescanMargin is the part of an activity's time that a repeated scan leaves for storing results.
+const rescanMargin = 30 * time.Second
+
+// scanBaseAgain repeats a scan of the base commit, whose outcome is outdated, and returns the
+// baseline with the new outcome. If that fails, the old outcome counts.
+func (a *Activities) scanBaseAgain(ctx context.Context, run store.Run, in contract.VerifyInput, old *store.Baseline) *store.Baseline {
+	in.Execution, in.Workspace, in.Baseline = contract.BaselineExecution(run.ID), run.Settings.Repo.Workspace(), run.Baseline
+	if deadline, ok := ctx.Deadline(); ok {
+		if in.Timeout = min(in.Timeout, time.Until(deadline)-rescanMargin); in.Timeout <= 0 {
+			return old
+		}
+	}
+	_, err := a.verifyBaseline(ctx, in)
+	if err == nil {
+		var now store.Baseline
+		if now, err = a.Store.Baseline(ctx, run.Baseline); err == nil {
+			return &now
+		}
+	}
+	a.Log.WarnContext(ctx, "Could not scan the base commit again", "run", run.ID, "check", in.Check.ID, "error", err)
+	return old
 }
 
 // recorded returns a baseline in the form in which outcomes are judged.

@@ -44,6 +44,8 @@ type Activities struct {
 	Log        *slog.Logger
 	// ToolVersions are the versions of the tool chains available to commands.
 	ToolVersions environment.Tools
+	// Scanners are the versions of the scanners for vulnerabilities and secrets available to checks.
+	Scanners map[string]string
 
 	prompts  sync.Map                                // versions of prompts whose text is stored
 	facts    sync.Map                                // facts from git about base commits, by repository and commit

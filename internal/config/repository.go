@@ -260,6 +260,7 @@ func show(v any) string { return (&spec{}).showValue(v) }
 var reasons = [][2]string{
 	{"execution.sandbox", "the sandbox protects the operator's host"},
 	{"environment.", "only the operator decides what is stored and trusted on the worker's host"},
+	{"verification.databases", "only the operator decides which directories of the worker's host commands can read"},
 	{"git.", "only the operator decides where changes are pushed"},
 	{"deliberation", "it affects what the operator pays"},
 	{"models.", "providers, keys and budgets belong to the operator"},

@@ -16,7 +16,8 @@ type Verification struct {
 	Build         Check         `yaml:"build" repo:"yes" doc:"The check that builds the project."`
 	Test          Check         `yaml:"test" repo:"yes" doc:"The check that runs the tests."`
 	Lint          Check         `yaml:"lint" repo:"yes" doc:"The check that runs the linters."`
-	Security      Check         `yaml:"security" repo:"yes" doc:"The check that scans for vulnerabilities."`
+	Security      Check         `yaml:"security" repo:"yes" doc:"The checks that scan for vulnerabilities and secrets. If enabled is true, a check whose scanner is not installed fails instead of being skipped."`
+	Databases     Databases     `yaml:"databases" doc:"Copies of vulnerability databases on the workers, for scanners without access to the original ones."`
 	Custom        []CustomCheck `yaml:"custom" repo:"yes" validate:"max=50,dive" doc:"Additional checks. These run after all other checks, in the order listed." example:"[{name: licences, command: ./scripts/licences.sh}]"`
 }
 
@@ -28,6 +29,13 @@ type Check struct {
 	Report   string   `yaml:"report" validate:"omitempty,relpath" doc:"Glob for the report files that the command writes. Empty: the command's output is the report."`
 	Severity string   `yaml:"severity" validate:"oneof=major medium minor" doc:"Severity of findings for which the report specifies none."`
 	Network  []string `yaml:"network" repo:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that the command may reach, in addition to those in execution.sandbox.network."`
+}
+
+// Databases are directories on the workers with copies of vulnerability databases.
+type Databases struct {
+	Go   string `yaml:"go" validate:"omitempty,abspath" doc:"Directory on the workers with a copy of vuln.go.dev, for govulncheck. Empty: govulncheck needs access to vuln.go.dev."`
+	OSV  string `yaml:"osv" validate:"omitempty,abspath" doc:"Directory on the workers with copies of OSV's databases (osv-scanner/npm/all.zip, ...), for osv-scanner. Empty: osv-scanner needs access to api.osv.dev."`
+	Rust string `yaml:"rust" validate:"omitempty,abspath" doc:"Directory on the workers with a clone of RustSec's advisory-db, for cargo audit. Empty: cargo audit needs access to github.com."`
 }
 
 // CustomCheck configures a check that a project adds.

@@ -37,6 +37,9 @@ type Toolchains struct {
 	// names are go, node, npm, python, pip, rust, cargo, java, maven, gradle, make, cmake, gcc,
 	// clang and git.
 	Versions map[string]string
+	// Scanners are the versions of the scanners for vulnerabilities and secrets that checks can use:
+	// govulncheck, gitleaks, osv-scanner, cargo-audit, pip-audit.
+	Scanners map[string]string
 
 	mounts []mount
 }
@@ -62,13 +65,14 @@ func DetectToolchains() Toolchains {
 	d.home("maven", "mvn", "lib/maven-core-*.jar")
 	d.home("gradle", "gradle", "lib/gradle-launcher-*.jar", "lib/gradle-cli-*.jar")
 	d.hidePackages()
+	scanners := d.scan()
 	d.env["PATH"] = strings.Join(append(d.bin, defaultPath), ":")
 	found := <-versions
 	d.save()
 	for _, name := range d.hidden {
 		delete(found, name)
 	}
-	return Toolchains{Env: d.env, Online: d.online, Found: d.found, Refused: d.refused, Versions: found, mounts: d.mounts}
+	return Toolchains{Env: d.env, Online: d.online, Found: d.found, Refused: d.refused, Versions: found, Scanners: scanners, mounts: d.mounts}
 }
 
 type detection struct {
@@ -77,6 +81,7 @@ type detection struct {
 	bin, found, refused []string
 	hidden              []string // names of refused tools
 	env, online         map[string]string
+	pythonVersion       string // 3.11; empty if commands have no Python
 }
 
 // refuse excludes a tool.
@@ -250,6 +255,9 @@ func (d *detection) python() {
 		return
 	}
 	inside := d.add("python", answer[0], prefix)
+	if inside != "" {
+		d.pythonVersion = answer[3]
+	}
 	if inside == "" || inside == prefix {
 		return
 	}

@@ -81,6 +81,7 @@ verification:
   test: {enabled: "false", command: t, format: junit, report: t.xml, severity: medium, network: [t.example.com]}
   lint: {enabled: "true", command: l, format: tap, severity: major}
   security: {enabled: "false", command: s, format: exit-code, severity: minor}
+  databases: {go: /srv/go, osv: /srv/osv, rust: /srv/rust}
   custom: [{name: licences, command: c, format: exit-code, report: c.txt, severity: minor, timeout: 63s, network: [c.example.com]}]
 models:
   timeout: 71s
@@ -157,10 +158,11 @@ func TestEveryKeyOfVerificationReachesIt(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, checks.Settings{
 		Shards: 6, RerunFailed: 3, RequireTests: true, PinnedTests: verdict.PinnedReport, NewTests: verdict.NewEnforce,
-		Build:    checks.StageSettings{Enabled: "true", Command: "b", Format: "sarif", Report: "b.sarif", Severity: contract.SeverityMinor, Network: checks.Hosts{"b.example.com"}},
-		Test:     checks.StageSettings{Enabled: "false", Command: "t", Format: "junit", Report: "t.xml", Severity: contract.SeverityMedium, Network: checks.Hosts{"t.example.com"}},
-		Lint:     checks.StageSettings{Enabled: "true", Command: "l", Format: "tap", Severity: contract.SeverityMajor},
-		Security: checks.StageSettings{Enabled: "false", Command: "s", Format: "exit-code", Severity: contract.SeverityMinor},
+		Build:     checks.StageSettings{Enabled: "true", Command: "b", Format: "sarif", Report: "b.sarif", Severity: contract.SeverityMinor, Network: checks.Hosts{"b.example.com"}},
+		Test:      checks.StageSettings{Enabled: "false", Command: "t", Format: "junit", Report: "t.xml", Severity: contract.SeverityMedium, Network: checks.Hosts{"t.example.com"}},
+		Lint:      checks.StageSettings{Enabled: "true", Command: "l", Format: "tap", Severity: contract.SeverityMajor},
+		Security:  checks.StageSettings{Enabled: "false", Command: "s", Format: "exit-code", Severity: contract.SeverityMinor},
+		Databases: checks.Databases{Go: "/srv/go", OSV: "/srv/osv", Rust: "/srv/rust"},
 		Custom: []checks.Custom{{
 			Name: "licences", Command: "c", Format: "exit-code", Report: "c.txt", Severity: contract.SeverityMinor, Timeout: 63 * time.Second, Network: checks.Hosts{"c.example.com"},
 		}},

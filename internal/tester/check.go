@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -178,7 +179,7 @@ func (s *surroundings) files(log []byte, artifacts []verify.ArtifactFile) Files 
 }
 
 func (s *surroundings) check(ctx context.Context) (*verify.Outcome, error) {
-	env := s.env()
+	env := s.env(ctx)
 	s.limit(ctx, &env)
 	if s.task.Check.Retest > 0 {
 		env.Settings.RerunFailed = 0 // a second attempt would hide the failures that re-tests look for
@@ -193,9 +194,12 @@ func (s *surroundings) check(ctx context.Context) (*verify.Outcome, error) {
 }
 
 // env returns the environment of the check.
-func (s *surroundings) env() verify.Env {
+func (s *surroundings) env(ctx context.Context) verify.Env {
 	h := s.host
 	command := h.Command(s.cache)
+	if checks.UsesDatabase(s.task.Check) {
+		command.Mounts = append(command.Mounts, h.databases(ctx, s.task.Settings.Databases)...)
+	}
 	for _, name := range []string{"RGPT_CHROMIUM", "PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH"} {
 		if value := os.Getenv(name); value != "" {
 			command.Env[name] = value
@@ -210,6 +214,21 @@ func (s *surroundings) env() verify.Env {
 		env.Proxy = s.way.Serve
 	}
 	return env
+}
+
+// databases makes the copies of vulnerability databases visible that this host has. A scan that needs
+// another one is skipped.
+func (h *Host) databases(ctx context.Context, d checks.Databases) []sandbox.Mount {
+	var mounts []sandbox.Mount
+	for inside, host := range d.Inside() {
+		path, err := filepath.EvalSymlinks(host)
+		if err != nil {
+			h.Log.WarnContext(ctx, "A vulnerability database is not on this host", "directory", host, "error", err)
+			continue
+		}
+		mounts = append(mounts, sandbox.Mount{Host: path, Inside: inside})
+	}
+	return mounts
 }
 
 // limit sets the time limit of the check, after it has compiled the base commit.

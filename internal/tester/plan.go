@@ -33,9 +33,13 @@ type ChangePlan struct {
 }
 
 // PlanChange adds the checks of a change's own tests to a plan, and carries out the part that needs
-// no command.
+// no command. It removes the scans that cannot judge the base because no scanner is installed.
 func (h *Host) PlanChange(ctx context.Context, c Change) (ChangePlan, error) {
-	out := ChangePlan{Stages: c.Pipeline.Stages}
+	baseline, err := c.Baseline(ctx)
+	if err != nil {
+		return ChangePlan{}, err
+	}
+	out := ChangePlan{Stages: withoutMissingScans(baseline, c.Pipeline.Stages)}
 	if !c.Settings.PinnedTests.On() && !c.Settings.NewTests.On() {
 		return out, nil
 	}
@@ -54,7 +58,7 @@ func (h *Host) PlanChange(ctx context.Context, c Change) (ChangePlan, error) {
 		}
 	}
 	if c.Settings.PinnedTests.On() {
-		if out.Pinned, err = comparePins(ctx, c, files); err != nil {
+		if out.Pinned, err = comparePins(ctx, c, baseline, files); err != nil {
 			return ChangePlan{}, err
 		}
 		out.Pinned.Result.DurationMS = time.Since(started).Milliseconds()
@@ -62,13 +66,28 @@ func (h *Host) PlanChange(ctx context.Context, c Change) (ChangePlan, error) {
 	return out, nil
 }
 
+// withoutMissingScans removes the scans from a plan whose scanners are not installed, according to
+// the baseline.
+func withoutMissingScans(b *verdict.Baseline, stages [][]contract.Check) [][]contract.Check {
+	if b == nil {
+		return stages
+	}
+	var out [][]contract.Check
+	for _, stage := range stages {
+		stage = slices.DeleteFunc(slices.Clone(stage), func(c contract.Check) bool {
+			base, ok := b.Check(c.ID)
+			return ok && base.Result.Skipped && base.Result.Code == contract.CodeMissing
+		})
+		if len(stage) > 0 {
+			out = append(out, stage)
+		}
+	}
+	return out
+}
+
 // comparePins compares the tests of a change with those of its base, using the changed files and
 // the checks that are lost: those that ran tests on the base, and no longer run.
-func comparePins(ctx context.Context, c Change, files []pin.File) (*verdict.Recorded, error) {
-	baseline, err := c.Baseline(ctx)
-	if err != nil {
-		return nil, err
-	}
+func comparePins(ctx context.Context, c Change, baseline *verdict.Baseline, files []pin.File) (*verdict.Recorded, error) {
 	var lost []contract.Finding
 	if baseline != nil {
 		lost = verdict.LostChecks(baseline.Results(), baseline.Commands, c.Pipeline.Stages, c.Pipeline.Command)

@@ -58,7 +58,7 @@ func (h *Host) Prove(ctx context.Context, t Task, base contract.Workspace, mode 
 		return verdict.Recorded{}, err
 	}
 	defer s.close(ctx)
-	env := s.env()
+	env := s.env(ctx)
 	s.limit(ctx, &env)
 	proof, err := verify.Prove(ctx, s.checkout, tests, env)
 	if err != nil {

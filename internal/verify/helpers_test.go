@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +26,10 @@ import (
 
 func TestMain(m *testing.M) {
 	sandbox.MaybeRunHelper()
+	// The scanners that make tools builds.
+	if bin, err := filepath.Abs("../../bin"); err == nil {
+		os.Setenv("PATH", os.Getenv("PATH")+string(filepath.ListSeparator)+bin)
+	}
 	os.Exit(m.Run())
 }
 
@@ -148,15 +153,30 @@ func plan(t *testing.T, root string, s checks.Settings) checks.Pipeline {
 	return p
 }
 
-// ids are the check ids, stage by stage.
+// ids are the check ids, stage by stage, without those of detected scans; see scans.
 func ids(p checks.Pipeline) [][]string {
+	return idsOf(p, func(c contract.Check) bool { return !isScan(c) })
+}
+
+// scans are the ids of the detected checks that scan for vulnerabilities and secrets.
+func scans(p checks.Pipeline) []string { return slices.Concat(idsOf(p, isScan)...) }
+
+func isScan(c contract.Check) bool {
+	return c.Category == contract.CategorySecurity && c.ID != "security-configured"
+}
+
+func idsOf(p checks.Pipeline, of func(contract.Check) bool) [][]string {
 	var out [][]string
 	for _, stage := range p.Stages {
 		var names []string
 		for _, c := range stage {
-			names = append(names, c.ID)
+			if of(c) {
+				names = append(names, c.ID)
+			}
 		}
-		out = append(out, names)
+		if len(names) > 0 {
+			out = append(out, names)
+		}
 	}
 	return out
 }

@@ -132,7 +132,11 @@ func (e *execution) interruption() contract.Code {
 // all runs the commands of the check and then reruns failed tests.
 func (r *run) all(ctx context.Context) error {
 	for _, planned := range r.job.Invocations {
-		inv, ok, err := r.choose(ctx, planned)
+		choose := r.choose
+		if planned.Scan != nil {
+			choose = r.chooseScan
+		}
+		inv, ok, err := choose(ctx, planned)
 		if err != nil {
 			return err
 		}

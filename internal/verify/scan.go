@@ -19,12 +19,33 @@ import (
 // exit code does not decide, because scanners use it to say that they found something, and it may be
 // unable to judge the checkout. Then the check is skipped.
 
-// unreachable returns why a scan cannot reach its database even before it runs, or "".
+// unreachable returns why a scan cannot reach its database, known before it runs, or "".
 func (r *run) unreachable(inv checks.Invocation) string {
-	if inv.Scan == nil || !inv.Scan.NeedsNetwork() || len(inv.Network) > 0 && r.env.Proxy != nil {
+	if inv.Scan == nil || inv.Scan.Reaches(nil) || r.env.Proxy != nil && inv.Scan.Reaches(inv.Network) {
 		return ""
 	}
-	return "the vulnerability database of " + inv.Scan.Tool + " cannot be reached without network access: " + inv.Scan.Remedy()
+	return "the vulnerability database of " + inv.Scan.Tool + " cannot be reached: " + inv.Scan.Remedy()
+}
+
+// chooseScan finds the first scanner that is installed and can reach its database. Without one, it
+// returns the first installed one. The choice depends only on the environment and the settings, so
+// that the base commit and the change are judged by the same scanner.
+func (r *run) chooseScan(ctx context.Context, planned checks.Invocation) (checks.Invocation, bool, error) {
+	first, found := planned, false
+	for at := &planned; at != nil; {
+		inv, ok, err := r.choose(ctx, *at)
+		if err != nil || !ok {
+			return first, found, err
+		}
+		if r.unreachable(inv) == "" {
+			return inv, true, nil
+		}
+		if !found {
+			first, found = inv, true
+		}
+		at = inv.Instead
+	}
+	return first, found, nil
 }
 
 // readScan reads the report of a scan.
@@ -83,7 +104,7 @@ func (r *run) unjudged(e *execution, reason string) string {
 	if reason != "" {
 		text += ": " + fault.Clip(reason, 300)
 	}
-	if scan.NeedsNetwork() && offline.MatchString(reason) {
+	if !scan.Reaches(nil) && offline.MatchString(reason) {
 		text = fmt.Sprintf("the vulnerability database of %s cannot be reached (%s): %s", scan.Tool, text, scan.Remedy())
 	}
 	return output.Message(text)

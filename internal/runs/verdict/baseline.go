@@ -43,6 +43,12 @@ func Compare(base, now Recorded, pins []contract.Finding, mode PinnedTests) Comp
 	out := Compared{Result: now.Result, Findings: slices.Clone(now.Findings)}
 	tests := compareTests(base.Cases, now.Cases)
 	out.Fixed = tests.match(base.Findings, out.Findings)
+	if now.Result.Skipped {
+		out.Fixed = nil // it is unknown what still occurs
+	}
+	if !base.Result.Skipped {
+		lostScan(&out, now)
+	}
 	if f, lost := missingTests(base, now, pins, mode); lost {
 		out.Findings = append(out.Findings, f)
 	}
@@ -59,6 +65,29 @@ func Compare(base, now Recorded, pins []contract.Finding, mode PinnedTests) Comp
 		redByMissing(r, out.Findings)
 	}
 	return out
+}
+
+// lostScan makes it a medium finding that a scan which judged the base cannot judge the change: the
+// change may have made it impossible.
+func lostScan(c *Compared, now Recorded) {
+	found := false
+	for i := range c.Findings {
+		f := &c.Findings[i]
+		if f.Category != contract.CategorySecurity || f.Rule != RuleUnavailable {
+			continue
+		}
+		found = true
+		if f.Status == contract.FindingNew && f.Severity == contract.SeverityMinor {
+			f.Severity = contract.SeverityMedium
+			c.Result.Minor, c.Result.Medium = max(0, c.Result.Minor-1), c.Result.Medium+1
+		}
+	}
+	if now.Result.Skipped && !found {
+		c.Findings = append(c.Findings, contract.Finding{
+			Severity: contract.SeverityMedium, Category: now.Result.Check.Category, Rule: RuleUnavailable, Status: contract.FindingNew,
+			Message: fault.Clip("the scan judged the base commit, but not the change: "+now.Result.Message, maxComparedMsg),
+		})
+	}
 }
 
 // recount counts new findings, starting from the check's own counts: its list of findings may be
@@ -126,11 +155,18 @@ func asOnBase(base, now Recorded, findings []contract.Finding, tests comparedTes
 		switch {
 		case f.Status == contract.FindingKnown, f.Rule == RuleMissing:
 		case byTests && (f.Severity == contract.SeverityMinor || tests.flaky[f.Rule]):
+		case byFindings(n.Check) && f.Severity != contract.SeverityMajor:
 		default:
 			return false
 		}
 	}
 	return true
+}
+
+// byFindings reports whether only major findings make a check fail: it is a detected scan, whose exit
+// code does not count.
+func byFindings(c contract.Check) bool {
+	return c.Category == contract.CategorySecurity && c.ID != string(c.Category)+"-configured"
 }
 
 // allNamed reports whether all counted failures are listed by name.
@@ -182,23 +218,29 @@ func compareTests(base, now []contract.TestCase) comparedTests {
 // match sets the status of findings and returns the findings of the base that no longer occur. Each
 // finding of the base matches at most one current finding. Findings about tests are matched by test
 // name, all others by rule and message, first in the same file, then in any file, because files
-// move.
+// move. Then vulnerabilities are matched by their id and the dependency, unless they are more severe
+// than on the base: another vulnerable version is no new vulnerability, but calling vulnerable code
+// that was only imported is.
 func (t comparedTests) match(base, now []contract.Finding) (fixed []contract.Finding) {
 	taken := make([]bool, len(base))
 	for i := range now {
 		now[i].Status = contract.FindingNew
 	}
-	for _, key := range []func(contract.Finding) string{t.keyHere, t.key} {
+	for pass, key := range []func(contract.Finding) string{t.keyHere, t.key, vulnerabilityKey} {
 		free := map[string][]int{}
 		for j := len(base) - 1; j >= 0; j-- {
-			if !taken[j] {
-				free[key(base[j])] = append(free[key(base[j])], j)
+			if k := key(base[j]); !taken[j] && k != "" {
+				free[k] = append(free[k], j)
 			}
 		}
 		for i := range now {
 			k := key(now[i])
-			if at := free[k]; now[i].Status == contract.FindingNew && len(at) > 0 {
-				last := len(at) - 1
+			at := free[k]
+			if now[i].Status != contract.FindingNew || len(at) == 0 {
+				continue
+			}
+			last := len(at) - 1
+			if pass < 2 || !graver(now[i].Severity, base[at[last]].Severity) {
 				now[i].Status, taken[at[last]], free[k] = contract.FindingKnown, true, at[:last]
 			}
 		}
@@ -209,6 +251,29 @@ func (t comparedTests) match(base, now []contract.Finding) (fixed []contract.Fin
 		}
 	}
 	return fixed
+}
+
+// vulnerabilityIDs match the ids of known vulnerabilities.
+var vulnerabilityIDs = regexp.MustCompile(`^(?:CVE|GHSA|GO|OSV|PYSEC|RUSTSEC|MAL|npm)-[\w-]+$`)
+
+func isVulnerability(f contract.Finding) bool {
+	return f.Category == contract.CategorySecurity && vulnerabilityIDs.MatchString(f.Rule)
+}
+
+// vulnerabilityKey identifies a known vulnerability of a dependency, whose name begins the message. It
+// is empty for other findings.
+func vulnerabilityKey(f contract.Finding) string {
+	dependency, _, ok := strings.Cut(f.Message, ": ")
+	if !ok || !isVulnerability(f) {
+		return ""
+	}
+	return f.Rule + "\x00" + dependency
+}
+
+// graver reports whether a severity is higher than another.
+func graver(a, b contract.Severity) bool {
+	all := contract.Severities()
+	return slices.Index(all, a) < slices.Index(all, b)
 }
 
 // key identifies a finding regardless of its location.

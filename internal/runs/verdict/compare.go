@@ -29,7 +29,7 @@ func (b Baseline) Compare(now Recorded, pins []contract.Finding, mode PinnedTest
 	if now.Result.Code == contract.CodeTimeout || now.Result.Code == contract.CodeCommandCrashed {
 		return now // its final outcome is unknown, so none of its problems count as known
 	}
-	if ok && now.Result.Code == contract.CodeMissing && base.Result.Code != contract.CodeMissing {
+	if ok && !now.Result.Skipped && now.Result.Code == contract.CodeMissing && base.Result.Code != contract.CodeMissing {
 		// The base commit has everything that the check needs: the change removed the missing part,
 		// or failed to declare it. Its author can fix that.
 		now.Result.Code = contract.CodeCheckFailed
@@ -43,8 +43,8 @@ func (b Baseline) Compare(now Recorded, pins []contract.Finding, mode PinnedTest
 	return Recorded{Result: compared.Result, Findings: compared.Findings, Cases: now.Cases}
 }
 
-// check returns the outcome of a check.
-func (b Baseline) check(id string) (Recorded, bool) {
+// Check returns the outcome of a check, and whether there is one.
+func (b Baseline) Check(id string) (Recorded, bool) {
 	for _, c := range b.Checks {
 		if c.Result.Check.ID == id {
 			return c, true
@@ -57,7 +57,7 @@ func (b Baseline) check(id string) (Recorded, bool) {
 func (b Baseline) replaced(check contract.Check) []Recorded {
 	var all []Recorded
 	for _, id := range check.Instead {
-		if done, ok := b.check(id); ok {
+		if done, ok := b.Check(id); ok {
 			all = append(all, done)
 		}
 	}
@@ -67,7 +67,7 @@ func (b Baseline) replaced(check contract.Check) []Recorded {
 // of returns the outcome of a check. The tests in a shard depend on the files, so only the combined
 // failures of all shards are known.
 func (b Baseline) of(check contract.Check) (Recorded, bool) {
-	base, ok := b.check(check.ID)
+	base, ok := b.Check(check.ID)
 	if !ok || check.Shards <= 1 {
 		return base, ok
 	}

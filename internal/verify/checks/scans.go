@@ -3,10 +3,12 @@ package checks
 import (
 	"encoding/json"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
@@ -73,7 +75,7 @@ var (
 	npmDatabaseHosts  = []string{"registry.npmjs.org"}
 	yarnDatabaseHosts = []string{"registry.yarnpkg.com"}
 	pipDatabaseHosts  = []string{"pypi.org"}
-	rustDatabaseHosts = []string{"github.com", "index.crates.io"}
+	rustDatabaseHosts = []string{"github.com"}
 )
 
 // CheckSecrets is the id of the check that searches for secrets.
@@ -118,7 +120,8 @@ func installed(program string) []string {
 	return []string{"sh", "-c", `command -v "$1" >/dev/null`, "sh", program}
 }
 
-// firstInstalled chains the invocations of scanners of which the first installed one runs.
+// firstInstalled chains the invocations of scanners of which the first one runs that is installed and
+// can reach its database.
 func firstInstalled(runs ...Invocation) Invocation {
 	for n := len(runs) - 2; n >= 0; n-- {
 		runs[n].Instead = &runs[n+1]
@@ -243,8 +246,7 @@ func scanLockFiles(t *checkout, p planning) []Invocation {
 	return []Invocation{osvScan("other", "", p, files[:min(len(files), maxScans)]...)}
 }
 
-// scanPython scans the packages of the virtual environment with pip-audit. pip-audit has no copy of
-// its database, so osv-scanner takes precedence if it has one.
+// scanPython scans the packages of the virtual environment with pip-audit.
 func scanPython(t *checkout, p planning) []Invocation {
 	var files []string
 	for _, dir := range t.projects(pythonRequirements...) {
@@ -276,12 +278,7 @@ func scanPython(t *checkout, p planning) []Invocation {
 		run(installed("pip-audit"), "pip-audit"),
 	}
 	if locks := lockedPython(files); len(locks) > 0 {
-		osv := osvScan("python", "", p, locks...)
-		if p.databases.OSV != "" {
-			all = append([]Invocation{osv}, all...)
-		} else {
-			all = append(all, osv)
-		}
+		all = append(all, osvScan("python", "", p, locks...))
 	}
 	return []Invocation{firstInstalled(all...)}
 }
@@ -336,8 +333,7 @@ const yarnAudit = `case $(yarn --version) in
 *) exec yarn npm audit --json --recursive --all --no-deprecations ;;
 esac`
 
-// scanNode scans each lock file with the package manager that wrote it. Package managers have no
-// copy of their database, so osv-scanner takes precedence if it has one.
+// scanNode scans each lock file with the package manager that wrote it.
 func scanNode(t *checkout, p planning) []Invocation {
 	var runs []Invocation
 	for _, dir := range t.projects("package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock") {
@@ -348,17 +344,12 @@ func scanNode(t *checkout, p planning) []Invocation {
 		}
 		run := Invocation{
 			Args: audit.args, Dir: dir, Format: audit.format, Env: WithEnv(nodeEnv, auditEnv),
-			Scan:  &Scan{Tool: manager + " audit", Hosts: audit.hosts, Copy: osvDatabaseSetting, Codes: audit.codes},
+			Scan:  &Scan{Tool: manager + " audit", Hosts: registryHosts(t, dir, audit.hosts), Copy: osvDatabaseSetting, Codes: audit.codes},
 			Probe: installed(manager), Audit: locating([]string{lock, path.Join(dir, "package.json")}, nodeSettings(t, dir)...),
 		}
 		run = run.printing(scanReport("audit", dir))
 		run.typed = []string{manager, "audit", "--json"}
-		osv := osvScan("node", dir, p, lock)
-		if p.databases.OSV != "" {
-			runs = append(runs, firstInstalled(osv, run))
-		} else {
-			runs = append(runs, firstInstalled(run, osv))
-		}
+		runs = append(runs, firstInstalled(run, osvScan("node", dir, p, lock)))
 	}
 	return runs
 }
@@ -380,6 +371,19 @@ func lockOf(t *checkout, dir string) (manager, lock string) {
 		}
 	}
 	return manager, lock
+}
+
+// otherRegistry matches the line with which a project selects the registry of its packages.
+var otherRegistry = regexp.MustCompile(`(?m)^\s*(?:registry\s*=|npmAuditRegistry:|npmRegistryServer:|registry)\s*["']?https://([A-Za-z0-9.-]+(?::\d+)?)`)
+
+// registryHosts returns the host of the registry that a package manager asks.
+func registryHosts(t *checkout, dir string, usual []string) []string {
+	for _, name := range []string{".npmrc", ".yarnrc.yml", ".yarnrc", "../.npmrc"} {
+		if found := otherRegistry.FindStringSubmatch(t.read(path.Join(dir, name))); found != nil {
+			return []string{strings.ToLower(found[1])}
+		}
+	}
+	return usual
 }
 
 // nodeSettings lists the files that may make an audit ignore advisories.
@@ -428,8 +432,25 @@ func (i Invocation) Tools() []string {
 	return names
 }
 
-// NeedsNetwork reports whether a scan has to reach hosts.
-func (s *Scan) NeedsNetwork() bool { return len(s.Hosts) > 0 }
+// Reaches reports whether a scan with access to some hosts can reach its database.
+func (s *Scan) Reaches(allowed []string) bool {
+	if len(s.Hosts) == 0 {
+		return true
+	}
+	has, err := proxy.ParseHosts(allowed)
+	if err != nil {
+		return false
+	}
+	var needs []string
+	for _, host := range s.Hosts {
+		if !strings.Contains(host, ":") {
+			host += ":443"
+		}
+		needs = append(needs, host)
+	}
+	wanted, err := proxy.ParseHosts(needs)
+	return err == nil && has.Covers(wanted)
+}
 
 // Remedy says what to configure so that a scan reaches its database.
 func (s *Scan) Remedy() string {

@@ -98,9 +98,9 @@ func (p osvPackage) each(add func(vulnerability)) {
 	}
 }
 
-// osvRule returns the identifier by which a vulnerability is best known.
+// osvRule returns the identifier by which a vulnerability is best known in its ecosystem.
 func osvRule(ids []string) string {
-	for _, prefix := range []string{"GHSA-", "GO-", "RUSTSEC-", "CVE-"} {
+	for _, prefix := range []string{"GO-", "RUSTSEC-", "GHSA-", "CVE-"} {
 		if i := slices.IndexFunc(ids, func(id string) bool { return strings.HasPrefix(id, prefix) }); i >= 0 {
 			return ids[i]
 		}
