@@ -36,6 +36,7 @@ var toolchains = sync.OnceValue(sandbox.DetectToolchains)
 
 func TestMain(m *testing.M) {
 	sandbox.MaybeRunHelper()
+	sandboxtest.UseBuiltTools()
 	goleak.VerifyTestMain(storetest.Main(m))
 }
 

@@ -40,6 +40,8 @@ func (a *Activities) Baseline(ctx context.Context, in contract.BaselineInput) (c
 		out.Summary = out.Summary.Add(r.Summary)
 		out.DurationMS += r.DurationMS
 		switch {
+		case r.Skipped:
+			out.Unjudged = append(out.Unjudged, clipped(strings.TrimPrefix(r.Message, "skipped: "), 600))
 		case r.OK:
 		case unavailable(r):
 			out.Unavailable = append(out.Unavailable, fmt.Sprintf("%s (`%s`): %s", r.Check.Name, clipped(b.Commands[r.Check.ID], 200), clipped(r.Message, 600)))

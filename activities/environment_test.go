@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/setup"
@@ -262,6 +263,7 @@ func TestASetUpThatCannotReachAHostIsTriedAgain(t *testing.T) {
 func TestAnOutcomeThatIsNotKeptOutlastsThatAnotherRunAsks(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")
+	h.Config.Verification.Security.Enabled = config.Off
 	h.Config.Verification.Test.Command = "sh -c 'exit 127'"
 	require.Nil(t, h.setUpBy("true").Failure)
 	one := h.run.ID

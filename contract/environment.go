@@ -120,6 +120,7 @@ type BaselineResult struct {
 	Summary     TestSummary `json:"summary"`
 	Red         []string    `json:"red,omitempty"`         // names of the checks that failed
 	Unavailable []string    `json:"unavailable,omitempty"` // checks that could not start, with the reason
+	Unjudged    []string    `json:"unjudged,omitempty"`    // why scans were skipped
 	Advice      string      `json:"advice,omitempty"`      // with Unavailable: what a person can do about it
 	DurationMS  int64       `json:"duration_ms"`           // of all checks together
 }

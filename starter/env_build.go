@@ -164,6 +164,9 @@ func (a *app) printPreparation(d views.RunDetails) {
 	for _, u := range b.Unavailable {
 		fmt.Fprintf(a.out, "    cannot run %s\n", terminal.Clean(u))
 	}
+	for _, u := range b.Unjudged {
+		fmt.Fprintf(a.out, "    skipped    %s\n", terminal.Clean(u))
+	}
 	if b.Advice != "" {
 		fmt.Fprintf(a.out, "    to do      %s\n", terminal.Clean(b.Advice))
 	}

@@ -20,16 +20,14 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/sandbox/sandboxtest"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
 func TestMain(m *testing.M) {
 	sandbox.MaybeRunHelper()
-	// The scanners that make tools builds.
-	if bin, err := filepath.Abs("../../bin"); err == nil {
-		os.Setenv("PATH", os.Getenv("PATH")+string(filepath.ListSeparator)+bin)
-	}
+	sandboxtest.UseBuiltTools()
 	os.Exit(m.Run())
 }
 

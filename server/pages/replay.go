@@ -203,7 +203,10 @@ func (s *Server) console(ctx context.Context, run store.Run, executions []store.
 
 func checkLine(r contract.CheckResult) string {
 	words := "ok"
-	if !r.OK {
+	switch {
+	case r.Skipped: // the message says so
+		return oneLine(r.Message)
+	case !r.OK:
 		words = "failed " + string(r.Code)
 	}
 	if r.Summary.Passed+r.Summary.Failed > 0 {

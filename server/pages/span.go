@@ -222,6 +222,14 @@ func stateOf(ok bool) ui.State {
 	return ui.Failed
 }
 
+// checkState returns the display state of a check.
+func checkState(r contract.CheckResult) ui.State {
+	if r.Skipped {
+		return ui.Queued
+	}
+	return stateOf(r.OK)
+}
+
 // patchSection shows, for each file in which two patches of the same base differ, its whole change
 // since the base.
 func (s *Server) patchSection(ctx context.Context, before, after string) ([]ui.Section, error) {
@@ -273,7 +281,7 @@ func (s *Server) checkSpan(ctx context.Context, run, execution int64, id string)
 	if err != nil {
 		return nil, err
 	}
-	d := &ui.SpanDetail{Title: "Check " + c.Result.Check.ID, Kind: views.SpanTest, State: stateOf(c.Result.OK), From: c.StartedAt, To: &c.FinishedAt}
+	d := &ui.SpanDetail{Title: "Check " + c.Result.Check.ID, Kind: views.SpanTest, State: checkState(c.Result), From: c.StartedAt, To: &c.FinishedAt}
 	sum := c.Result.Summary
 	d.Facts = []ui.Fact{
 		{Name: "what", Value: ui.Cut(c.Result.Check.Name, 200)}, {Name: "kind", Value: string(c.Result.Check.Category)},

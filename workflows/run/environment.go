@@ -150,9 +150,13 @@ func (r *run) baseline(ctx workflow.Context) (*setupProblem, *contract.Failure) 
 			return r.prepareFailed(ctx, err)
 		}
 	}
-	if _, err := r.transition(ctx, records.EventRecord(contract.EventBaselineReady, map[string]any{
+	ready := map[string]any{
 		"summary": b.Summary, "red": b.Red, "unavailable": b.Unavailable, "duration_ms": b.DurationMS, "baseline": b.Key, "advice": b.Advice,
-	})); err != nil {
+	}
+	if len(b.Unjudged) > 0 {
+		ready["unjudged"] = b.Unjudged
+	}
+	if _, err := r.transition(ctx, records.EventRecord(contract.EventBaselineReady, ready)); err != nil {
 		return nil, r.failureOf(err)
 	}
 	return r.problemOf(b), nil

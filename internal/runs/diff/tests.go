@@ -47,8 +47,8 @@ type Test struct {
 	Message string              `json:"message,omitempty"` // failure message, from the right if both failed
 }
 
-// CheckPoint is one check with its outcome on each side: ok, red, or empty if it did not run. The
-// shards of a check count as one.
+// CheckPoint is one check with its outcome on each side: ok, red, skipped if it could not judge the
+// change, or empty if it did not run. The shards of a check count as one.
 type CheckPoint struct {
 	Check string `json:"check"`
 	Left  string `json:"left"`
@@ -57,8 +57,9 @@ type CheckPoint struct {
 
 // Outcomes of a check.
 const (
-	CheckOK  = "ok"
-	CheckRed = "red"
+	CheckOK      = "ok"
+	CheckRed     = "red"
+	CheckSkipped = "skipped"
 )
 
 // Duration compares the total duration of checks.
@@ -178,6 +179,8 @@ func checksOf(s Side) map[string]string {
 		switch {
 		case !c.Result.OK:
 			out[k] = CheckRed
+		case c.Result.Skipped:
+			out[k] = CheckSkipped
 		case out[k] == "":
 			out[k] = CheckOK
 		}

@@ -45,6 +45,7 @@ type RunBaseline struct {
 	Skipped     int              `json:"skipped"`
 	Red         []string         `json:"red,omitempty" doc:"names of the checks that failed"`
 	Unavailable []string         `json:"unavailable,omitempty" doc:"checks that could not start, each with its reason"`
+	Unjudged    []string         `json:"unjudged,omitempty" doc:"why scans for vulnerabilities and secrets were skipped"`
 	DurationMS  int64            `json:"duration_ms" doc:"wall-clock time of all checks"`
 	Advice      string           `json:"advice,omitempty" doc:"what a person can do about checks that could not start"`
 
