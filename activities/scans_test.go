@@ -146,6 +146,8 @@ type registry struct {
 	absent  string // a program that is not installed
 	reports string // "": the registry cannot be reached
 	audits  int
+
+	commands []sandbox.Command
 }
 
 var reportFile = regexp.MustCompile(`\.rgpt-verify/\S+\.json`)
@@ -153,6 +155,7 @@ var reportFile = regexp.MustCompile(`\.rgpt-verify/\S+\.json`)
 func (r *registry) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.commands = append(r.commands, c)
 	args := strings.Join(c.Args, " ")
 	switch {
 	case r.absent != "" && strings.Contains(args, r.absent):
@@ -259,6 +262,27 @@ func TestAScanWithoutItsDatabaseNeitherPassesNorFailsARun(t *testing.T) {
 	require.True(t, result.Skipped)
 	require.Equal(t, []any{1, contract.SeverityMedium, contract.FindingNew}, []any{result.Medium, found[0].Severity, found[0].Status}, "the change may have made it impossible")
 	require.Nil(t, report.Failure)
+}
+
+func TestACopyOfADatabaseIsVisibleToScansOfDependenciesAlone(t *testing.T) {
+	t.Parallel()
+	h, registry := audited(t, oneAdvisory)
+	database := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(database, "advisory"), nil, 0o600))
+	h.Config.Verification.Databases = config.Databases{OSV: database, Rust: filepath.Join(database, "missing")}
+	h.setUpWith("true")
+	_, asked := h.baselineOfScans()
+	require.Contains(t, asked, "security-node")
+	seen := map[string][]string{}
+	for _, c := range registry.commands {
+		for _, m := range c.Mounts {
+			if m.Host == database {
+				seen[c.Args[len(c.Args)-1]] = append(seen[c.Args[len(c.Args)-1]], m.Inside)
+			}
+			require.NotContains(t, m.Host, "missing", "a directory that this host lacks is no reason to fail")
+		}
+	}
+	require.Equal(t, map[string][]string{"npm": {"/var/lib/vulnerabilities/osv"}, "--package-lock-only": {"/var/lib/vulnerabilities/osv"}}, seen)
 }
 
 func TestAScannerThatIsNotInstalledIsAskedForOnce(t *testing.T) {

@@ -437,6 +437,36 @@ func TestFindingsAreChosenByWhatTheyAreAndCountedAgainstTheGate(t *testing.T) {
 	require.Less(t, strings.Index(text, "grave one"), strings.Index(text, "small one"), "the worst is first")
 }
 
+func TestFindingsOfTheBaseAreShownAndDoNotCountAgainstTheGate(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "goal")
+	e := b.begin(t, id, contract.PhaseTester, "", contract.AgentTester)
+	b.check(t, e, "security-go", nil,
+		contract.Finding{Severity: contract.SeverityMajor, Category: contract.CategorySecurity, Message: "was there", Status: contract.FindingKnown},
+		contract.Finding{Severity: contract.SeverityMajor, Category: contract.CategorySecurity, Message: "is new", Status: contract.FindingNew})
+	_, text := b.page(t, fmt.Sprintf("/runs/%d/findings", id))
+	text = strings.Join(strings.Fields(text), " ")
+	require.Contains(t, text, "1 of 0 allowed")
+	require.Contains(t, text, "was there")
+	require.Equal(t, 1, strings.Count(text, "security Known"), text)
+}
+
+func TestASkippedCheckIsNeitherShownAsPassedNorAsFailed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "goal")
+	e := b.begin(t, id, contract.PhaseTester, "", contract.AgentTester)
+	require.NoError(t, b.SaveCheck(t.Context(), e, "security-go", contract.CheckResult{
+		Check: contract.Check{ID: "security-go", Name: "govulncheck", Category: contract.CategorySecurity}, OK: true, Skipped: true, Code: contract.CodeUnavailable,
+		Message: "skipped: the database cannot be reached",
+	}, nil, nil, ""))
+	_, text := b.page(t, fmt.Sprintf("/runs/%d/tests", id))
+	text = strings.Join(strings.Fields(text), " ")
+	require.Contains(t, text, "Skippedgovulncheck skipped: the database cannot be reached")
+	require.NotContains(t, text, "Passedgovulncheck")
+}
+
 func TestARunIsComparedWithTheOneBeforeItUnlessAnotherIsNamed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

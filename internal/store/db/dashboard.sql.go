@@ -210,8 +210,8 @@ func (q *Queries) CountWaiting(ctx context.Context) (int32, error) {
 }
 
 const findingCounts = `-- name: FindingCounts :many
-SELECT severity, category, check_id, resolved, count(*)::int AS n FROM orchestrator_findings
-WHERE run_id = $1 GROUP BY severity, category, check_id, resolved ORDER BY check_id
+SELECT severity, category, check_id, resolved, (coalesce(status, '') = 'known')::boolean AS known, count(*)::int AS n FROM orchestrator_findings
+WHERE run_id = $1 GROUP BY severity, category, check_id, resolved, known ORDER BY check_id
 `
 
 type FindingCountsRow struct {
@@ -219,6 +219,7 @@ type FindingCountsRow struct {
 	Category string
 	CheckID  string
 	Resolved bool
+	Known    bool
 	N        int32
 }
 
@@ -236,6 +237,7 @@ func (q *Queries) FindingCounts(ctx context.Context, runID int64) ([]FindingCoun
 			&i.Category,
 			&i.CheckID,
 			&i.Resolved,
+			&i.Known,
 			&i.N,
 		); err != nil {
 			return nil, err

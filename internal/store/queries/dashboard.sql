@@ -110,8 +110,8 @@ FROM orchestrator_artifacts WHERE run_id = @run_id AND type = 'patch' ORDER BY i
 SELECT * FROM orchestrator_manual_interventions WHERE run_id = @run_id ORDER BY id;
 
 -- name: FindingCounts :many
-SELECT severity, category, check_id, resolved, count(*)::int AS n FROM orchestrator_findings
-WHERE run_id = @run_id GROUP BY severity, category, check_id, resolved ORDER BY check_id;
+SELECT severity, category, check_id, resolved, (coalesce(status, '') = 'known')::boolean AS known, count(*)::int AS n FROM orchestrator_findings
+WHERE run_id = @run_id GROUP BY severity, category, check_id, resolved, known ORDER BY check_id;
 
 -- name: FindingsPage :many
 -- Open ones first, the most severe of them first.

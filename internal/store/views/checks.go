@@ -74,6 +74,7 @@ type FindingCount struct {
 	Category contract.Category `json:"category"`
 	CheckID  string            `json:"check_id"`
 	Resolved bool              `json:"resolved"`
+	Known    bool              `json:"known"` // the base commit has them, too
 	N        int               `json:"n"`
 }
 
@@ -81,7 +82,7 @@ type FindingCount struct {
 func (v *Views) FindingCounts(ctx context.Context, runID int64) ([]FindingCount, error) {
 	rows, err := v.q.FindingCounts(ctx, runID)
 	return rowconv.Convert(rows, func(r db.FindingCountsRow) FindingCount {
-		return FindingCount{contract.Severity(r.Severity), contract.Category(r.Category), r.CheckID, r.Resolved, int(r.N)}
+		return FindingCount{contract.Severity(r.Severity), contract.Category(r.Category), r.CheckID, r.Resolved, r.Known, int(r.N)}
 	}), dberr.Explain(err, "count the findings of run %d", runID)
 }
 
