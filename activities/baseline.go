@@ -77,12 +77,12 @@ var passing = []contract.Code{contract.CodeMissing, contract.CodeTimeout, contra
 const databaseAge = time.Hour
 
 // outdated reports whether a result for the base commit may be different now: it was transient, or
-// its scan used a vulnerability database some time ago. That a scanner is not installed is final,
-// because the tools belong to the key of a baseline.
+// its scan used a vulnerability database some time ago. That a scanner is not installed, or may not
+// reach its database, is final, because tools and settings belong to the key of a baseline.
 func outdated(c store.BaselineCheck) bool {
 	switch {
 	case c.Result.Skipped:
-		return c.Result.Code != contract.CodeMissing
+		return c.Result.Code == contract.CodeUnavailable
 	case checks.UsesDatabase(c.Result.Check):
 		return time.Since(c.CreatedAt) > databaseAge || slices.Contains(passing, c.Result.Code)
 	}

@@ -264,6 +264,22 @@ func TestAScanWithoutItsDatabaseNeitherPassesNorFailsARun(t *testing.T) {
 	require.Nil(t, report.Failure)
 }
 
+func TestAScanThatMayNotReachItsDatabaseIsNotRepeatedOnTheBase(t *testing.T) {
+	t.Parallel()
+	h, registry := audited(t, oneAdvisory)
+	h.Config.Verification.Security.Network = nil
+	h.setUpWith("true")
+	_, asked := h.baselineOfScans()
+	require.Contains(t, asked, "security-node")
+	h.setUpWith("true")
+	_, asked = h.baselineOfScans()
+	require.NotContains(t, asked, "security-node")
+	result, _, report := h.scan(h.repo.Workspace(), "security-node")
+	require.Equal(t, []any{true, contract.CodeForbidden}, []any{result.Skipped, result.Code}, "the change shows it, too")
+	require.Nil(t, report.Failure)
+	require.Zero(t, registry.audits)
+}
+
 func TestACopyOfADatabaseIsVisibleToScansOfDependenciesAlone(t *testing.T) {
 	t.Parallel()
 	h, registry := audited(t, oneAdvisory)

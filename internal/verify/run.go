@@ -101,10 +101,11 @@ type execution struct {
 	counted bool
 	// passedLater is true if all failed cases passed in a re-run.
 	passedLater bool
-	// unjudged is the reason why a scan could not judge the checkout. If absent is true, the scanner
-	// is not installed.
-	unjudged string
-	absent   bool
+	// unjudged is the reason why a scan could not judge the checkout. Its code is missing_dependency
+	// if no scanner is installed, forbidden if the settings do not let it reach its database, or
+	// unavailable.
+	unjudged     string
+	unjudgedCode contract.Code
 }
 
 // failed reports whether the command failed.
@@ -142,7 +143,7 @@ func (r *run) all(ctx context.Context) error {
 		}
 		if !ok {
 			if planned.Scan != nil {
-				r.executions = append(r.executions, &execution{Finished: checks.Finished{Invocation: planned}, unjudged: notInstalled(planned.Tools()), absent: true})
+				r.executions = append(r.executions, &execution{Finished: checks.Finished{Invocation: planned}, unjudged: notInstalled(planned.Tools()), unjudgedCode: contract.CodeMissing})
 			}
 			continue
 		}
@@ -180,7 +181,7 @@ func (r *run) choose(ctx context.Context, inv checks.Invocation) (checks.Invocat
 // execute runs a command and reads its results. The execution is nil only if there is an error.
 func (r *run) execute(ctx context.Context, inv checks.Invocation) (*execution, error) {
 	if reason := r.unreachable(inv); reason != "" {
-		return &execution{Finished: checks.Finished{Invocation: inv}, unjudged: reason}, nil
+		return &execution{Finished: checks.Finished{Invocation: inv}, unjudged: reason, unjudgedCode: contract.CodeForbidden}, nil
 	}
 	if err := clearReports(r.dir, inv.Reports); err != nil {
 		return nil, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written to")

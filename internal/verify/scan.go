@@ -82,7 +82,7 @@ func (r *run) readScan(ctx context.Context, e *execution, before map[string]stam
 		return nil
 	}
 	e.Parsed = output.Results{}
-	e.unjudged = r.unjudged(e, reason)
+	e.unjudged, e.unjudgedCode = r.unjudged(e, reason), contract.CodeUnavailable
 	return nil
 }
 
@@ -145,31 +145,37 @@ func notInstalled(tools []string) string {
 
 // absent reports whether no scanner of the check is installed.
 func (r *run) absent() bool {
-	return !slices.ContainsFunc(r.executions, func(e *execution) bool { return !e.absent })
+	return !slices.ContainsFunc(r.executions, func(e *execution) bool { return e.unjudgedCode != contract.CodeMissing })
 }
 
-// skipped returns why no scan of the check could judge the checkout, or "" if one did.
-func (r *run) skipped() string {
-	if len(r.executions) == 0 || slices.ContainsFunc(r.executions, func(e *execution) bool { return e.unjudged == "" }) {
-		return ""
+// skipped returns why no scan of the check could judge the checkout, or "" if one did. Of several
+// reasons, the one counts that may be different the next time.
+func (r *run) skipped() (reason string, code contract.Code) {
+	for _, e := range r.executions {
+		switch {
+		case e.unjudged == "":
+			return "", ""
+		case reason == "" || code != contract.CodeUnavailable && e.unjudgedCode == contract.CodeUnavailable:
+			reason, code = e.unjudged, e.unjudgedCode
+		}
 	}
-	return r.executions[0].unjudged
+	return reason, code
 }
 
 // judgeSkipped turns a check that could not judge anything into a skipped one. If its scanner is not
 // installed although the stage is always to run, it fails.
 func (r *run) judgeSkipped(o *Outcome) {
-	reason, code := r.skipped(), contract.CodeUnavailable
-	if r.absent() {
-		code = contract.CodeMissing
+	reason, code := r.skipped()
+	if reason == "" {
+		return
 	}
-	switch {
-	case reason == "":
-	case code == contract.CodeMissing && r.job.Required:
-		text := fmt.Sprintf("verification.%s is enabled, but %s", r.job.Check.Category, reason)
+	text := "skipped: " + reason
+	if r.absent() && r.job.Required {
+		text = fmt.Sprintf("verification.%s is enabled, but %s", r.job.Check.Category, reason)
 		o.Findings = append(o.Findings, contract.Finding{Severity: contract.SeverityMajor, Category: r.job.Check.Category, Message: text, Rule: verdict.RuleUnavailable})
 		o.Code, o.Message, o.OK = contract.CodeCheckFailed, text, false
-	default:
-		o.Skipped, o.Code, o.Message, o.OK = true, code, "skipped: "+reason, true
+	} else {
+		o.Skipped, o.Code, o.Message, o.OK = true, code, text, true
 	}
+	o.Log = append(o.Log, text+"\n"...)
 }

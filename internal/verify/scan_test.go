@@ -160,7 +160,8 @@ func TestWithoutANetworkAScanSaysWhatToAllow(t *testing.T) {
 	t.Parallel()
 	s := newScanner(t, map[string]string{"package.json": "{}", "package-lock.json": "{}"}, sandbox.Result{}, "", "npm")
 	o := s.check(t, "security-node", func(s *checks.Settings) { s.Security.Network = nil })
-	require.Equal(t, []any{true, true, contract.CodeUnavailable}, []any{o.OK, o.Skipped, o.Code})
+	require.Equal(t, []any{true, true, contract.CodeForbidden}, []any{o.OK, o.Skipped, o.Code})
+	require.Contains(t, string(o.Log), o.Message)
 	const text = "skipped: the vulnerability database of npm audit cannot be reached: allow registry.npmjs.org in verification.security.network, " +
 		"or install osv-scanner and configure a copy of its database in verification.databases.osv"
 	require.Equal(t, text, o.Message)

@@ -41,7 +41,7 @@ type Outcome struct {
 	Started bool `json:"started"`
 	// Code is the machine-readable reason for a failure: tests_failed, check_failed, timeout,
 	// command_crashed, missing_dependency or no_tests. Empty if OK. Of a skipped check, it is
-	// missing_dependency or unavailable.
+	// missing_dependency, forbidden (the settings do not allow access to the database) or unavailable.
 	Code contract.Code `json:"code,omitempty"`
 	// Message is the most informative line about a failed check.
 	Message string `json:"message,omitempty"`
