@@ -202,6 +202,7 @@ func (a *app) includes(leftOut []string) func(top string) bool {
 // printVerified prints the result of a verification that kept its files in a directory.
 func (a *app) printVerified(r standalone.Report, artifacts string) {
 	a.printChecks(r.Checks)
+	a.printSkipped(r)
 	a.printFailedTests(r)
 	a.printFindings(r)
 	if len(r.Checks) > 0 {
@@ -215,6 +216,8 @@ func (a *app) printVerified(r standalone.Report, artifacts string) {
 	}
 	f := r.Failure
 	switch {
+	case r.OK && len(r.Checks) == 0 && len(skippedChecks(r)) > 0:
+		fmt.Fprintln(a.out, "\nNothing could be checked.")
 	case r.OK && len(r.Checks) == 0:
 		fmt.Fprintln(a.out, "\nNothing to check was found.")
 	case r.OK:

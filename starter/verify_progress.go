@@ -208,7 +208,10 @@ func (p *verifyProgress) Started(base bool, c contract.Check) { p.start(onBase(b
 func (p *verifyProgress) Finished(base bool, r contract.CheckResult) {
 	p.end(onBase(base, r.Check.ID))
 	word, style := checkWord(r), styleGood
-	if !r.OK {
+	switch {
+	case r.Skipped:
+		style = styleWait
+	case !r.OK:
 		style = styleBad
 	}
 	if p.live {
@@ -218,7 +221,10 @@ func (p *verifyProgress) Finished(base bool, r contract.CheckResult) {
 	if tests := checkTests(r); tests != "-" {
 		parts = append(parts, tests)
 	}
-	if r.Message != "" && !r.OK {
+	switch {
+	case r.Skipped:
+		parts = append(parts, skipReason(r))
+	case r.Message != "" && !r.OK:
 		parts = append(parts, terminal.OneLine(r.Message))
 	}
 	p.say("%-22s %s", terminal.Clean(onBase(base, r.Check.ID)), strings.Join(parts, "  "))

@@ -32,6 +32,8 @@ func (a *app) printChecks(checks []contract.CheckResult) {
 // checkWord describes the outcome of a check.
 func checkWord(c contract.CheckResult) string {
 	switch {
+	case c.Skipped:
+		return "skipped"
 	case c.KnownOnly:
 		return "passed (as on the base)"
 	case c.OK:
@@ -88,6 +90,39 @@ func checkFindings(c contract.CheckResult) string {
 		}
 	}
 	return cmp.Or(strings.Join(parts, ", "), "-")
+}
+
+// printSkipped prints why checks could not judge the verified state.
+func (a *app) printSkipped(r standalone.Report) {
+	skipped := skippedChecks(r)
+	if len(skipped) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out, "\nSkipped")
+	for _, c := range skipped {
+		fmt.Fprintf(a.out, "  %s: %s\n", terminal.Clean(c.Check.ID), skipReason(c))
+	}
+}
+
+// skippedChecks returns the checks that could not judge the verified state. If no scanner is installed
+// for a check, the base alone shows it, as in a run.
+func skippedChecks(r standalone.Report) []contract.CheckResult {
+	var skipped []contract.CheckResult
+	judged := map[string]bool{}
+	for _, c := range r.Checks {
+		judged[c.Check.ID] = true
+	}
+	for _, c := range slices.Concat(r.Checks, r.Baseline) {
+		if c.Skipped && (judged[c.Check.ID] || c.Code == contract.CodeMissing) && !slices.ContainsFunc(skipped, func(s contract.CheckResult) bool { return s.Check.ID == c.Check.ID }) {
+			skipped = append(skipped, c)
+		}
+	}
+	return skipped
+}
+
+// skipReason returns why a check was skipped.
+func skipReason(c contract.CheckResult) string {
+	return terminal.OneLine(strings.TrimPrefix(c.Message, "skipped: "))
 }
 
 // printFailedTests prints the tests that failed or are flaky.

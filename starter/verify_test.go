@@ -33,7 +33,7 @@ func newVerified(t *testing.T, files map[string]string) *verified {
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	v := &verified{t: t, repo: filepath.Join(top, "repo"), data: filepath.Join(top, "data")}
-	v.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(top, "home")}
+	v.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(top, "home"), "RGPT_VERIFICATION__SECURITY__ENABLED=false"}
 	require.NoError(t, os.Mkdir(v.repo, 0o755))
 	v.git("init", "-q", "-b", "main")
 	v.commit(files)
@@ -417,6 +417,62 @@ func TestVerifyRejectsInvalidInput(t *testing.T) {
 		{[]string{"extra"}, "takes no arguments"},
 	} {
 		require.Contains(t, v.verify(exitInput, c.args...).errs, c.says, c.args)
+	}
+}
+
+func TestVerifySaysWhyScansAreSkipped(t *testing.T) {
+	t.Parallel()
+	v := newVerified(t, map[string]string{"Gemfile.lock": "GEM\n  remote: https://rubygems.org/\n  specs:\n    rack (1.0.0)\n"})
+	args := []string{"--set", "verification.security.enabled=auto", "--only", "security-osv"}
+	r := v.verify(exitDone, args...)
+	require.Regexp(t, `(?m)^security-osv +skipped +\d.* osv-scanner .*`, r.out, "the progress says why")
+	require.Regexp(t, `(?m)^security-osv +skipped +- +- +`, r.out)
+	require.Regexp(t, `\nSkipped\n  security-osv: .*osv-scanner .*(is not installed where checks run|cannot be reached)`, "\n"+r.out[strings.Index(r.out, "Skipped\n"):])
+	require.Contains(t, r.out, "\nPassed.\n", "it does not fail a verification")
+	report := v.report(exitDone, args...)
+	require.Len(t, report.Checks, 1)
+	require.True(t, report.Checks[0].Skipped)
+	require.Contains(t, report.Checks[0].Message, "osv-scanner")
+
+	// With a base, a check without a scanner runs on it alone.
+	compared := v.report(exitDone, append(args, "--base", "HEAD")...)
+	require.Len(t, compared.Baseline, 1)
+	require.True(t, compared.Baseline[0].Skipped)
+	if compared.Baseline[0].Code == contract.CodeMissing {
+		require.Empty(t, compared.Checks)
+		require.Contains(t, printed(compared), "\nNothing could be checked.\n")
+	}
+	require.Contains(t, printed(compared), "\nSkipped\n  security-osv: ")
+}
+
+// TestVerifyComparesSecretsWithThoseOfTheBase splits its secrets, which are none, so that they are not
+// in this file.
+func TestVerifyComparesSecretsWithThoseOfTheBase(t *testing.T) {
+	t.Setenv("PATH", os.Getenv("PATH"))
+	sandboxtest.UseBuiltTools()
+	if _, err := exec.LookPath("gitleaks"); err != nil {
+		t.Skip("gitleaks is not installed")
+	}
+	const old, added = "AKIAQWERTZU" + "IOP234567", "xoxb-781236542736" + "-2364535789652-GkwFDQoHqzXDVsC6GzqYUypD"
+	v := newVerified(t, map[string]string{"deploy.env": "AWS_KEY=" + old + "\n"})
+	args := []string{"--set", "verification.security.enabled=auto", "--only", "security-secrets"}
+	v.report(exitFailed, args...)
+	args = append(args, "--base", "HEAD", "--artifacts", filepath.Join(v.data, "../kept"))
+	report := v.report(exitDone, args...)
+	require.True(t, report.Checks[0].KnownOnly)
+	require.Len(t, report.Findings, 1)
+	require.Equal(t, []any{contract.FindingKnown, "deploy.env:1"}, []any{report.Findings[0].Status, report.Findings[0].Location})
+
+	v.write(map[string]string{"notify.py": "token = \"" + added + "\"\n"})
+	r := v.verify(exitFailed, args...)
+	require.Contains(t, r.out, "\n  major   security-secrets  notify.py:1: Identified a Slack Bot token")
+	require.Contains(t, r.out, "1 major, 0 medium and 0 minor findings")
+	log, err := os.ReadFile(filepath.Join(v.data, "../kept/security-secrets/output.log"))
+	require.NoError(t, err)
+	require.Contains(t, string(log), "notify.py:1")
+	for _, text := range []string{r.out, r.errs, string(log)} {
+		require.NotContains(t, text, added)
+		require.NotContains(t, text, old)
 	}
 }
 

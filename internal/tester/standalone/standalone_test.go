@@ -70,7 +70,9 @@ func git(t *testing.T, dir string, args ...string) string {
 
 func options(t *testing.T, repo string) Options {
 	t.Helper()
-	return Options{Config: config.Default(), Repo: repo, DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Progress: quiet{}}
+	cfg := config.Default()
+	cfg.Verification.Security.Enabled = config.Off
+	return Options{Config: cfg, Repo: repo, DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Progress: quiet{}}
 }
 
 // publicly resolves all names to a public address.
