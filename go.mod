@@ -60,9 +60,11 @@ require (
 	golang.org/x/mod v0.42.0
 )
 
-require github.com/google/renameio/v2 v2.0.2
-
-require github.com/pandatix/go-cvss v0.6.4 // indirect
+require (
+	github.com/google/renameio/v2 v2.0.2
+	github.com/pandatix/go-cvss v0.6.4
+	github.com/tailscale/hujson v0.0.0-20260727124030-b80ff77dac4f
+)
 
 require (
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -105,7 +106,11 @@ func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contrac
 		return store.Baseline{}, err
 	}
 	commands := tester.Commands(pipeline)
-	key, err := a.baselineKey(run, ws, spec.Verification, pipeline, commands)
+	tools, err := a.toolsOfRun(ctx, run)
+	if err != nil {
+		return store.Baseline{}, err
+	}
+	key, err := a.baselineKey(run, ws, tools, spec.Verification, pipeline, commands)
 	if err != nil {
 		return store.Baseline{}, err
 	}
@@ -117,9 +122,9 @@ func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contrac
 // baselineKey identifies a baseline by everything that its outcomes depend on: the files, the
 // environment, the tools, and the checks. PinnedTests and NewTests apply only after a change, so
 // they are excluded.
-func (a *Activities) baselineKey(run store.Run, ws contract.Workspace, s checks.Settings, p checks.Pipeline, commands map[string]string) (string, error) {
+func (a *Activities) baselineKey(run store.Run, ws contract.Workspace, tools environment.Tools, s checks.Settings, p checks.Pipeline, commands map[string]string) (string, error) {
 	s.PinnedTests, s.NewTests = "", ""
-	doc, err := json.Marshal([]any{s, p.Stages, commands, a.ToolVersions, a.Scanners, runtime.GOOS, runtime.GOARCH})
+	doc, err := json.Marshal([]any{s, p.Stages, commands, tools, a.Scanners, runtime.GOOS, runtime.GOARCH})
 	if err != nil {
 		return "", fmt.Errorf("compute the baseline key: %w", err)
 	}

@@ -20,12 +20,9 @@ func (a *Activities) commandEnv(ctx context.Context, run store.Run, spec setup.R
 	if run.Settings.Environment == nil {
 		return &tester.CommandEnv{OfBase: true}, nil
 	}
-	var known store.Setup
-	var err error
-	if run.SetupID != 0 {
-		if known, err = a.Store.SetupByID(ctx, run.SetupID); err != nil {
-			return nil, err
-		}
+	known, err := a.setupOf(ctx, run)
+	if err != nil {
+		return nil, err
 	}
 	w, err := a.wantedBy(ctx, run, spec, known, ws, checkout)
 	if err != nil {
@@ -57,6 +54,31 @@ func (a *Activities) commandEnv(ctx context.Context, run store.Run, spec setup.R
 	// The environment that the change requires cannot be created, so the base commit's is used.
 	s.Environment, err = a.baseEnvironment(ctx, run, spec, known)
 	return s, err
+}
+
+// setupOf returns the stored setup of a run, the zero Setup if it uses none.
+func (a *Activities) setupOf(ctx context.Context, run store.Run) (store.Setup, error) {
+	if run.SetupID == 0 {
+		return store.Setup{}, nil
+	}
+	return a.Store.SetupByID(ctx, run.SetupID)
+}
+
+// toolsOfRun returns the tools that a run's commands can use.
+func (a *Activities) toolsOfRun(ctx context.Context, run store.Run) (environment.Tools, error) {
+	spec, err := specOf(run)
+	if err != nil {
+		return nil, err
+	}
+	known, err := a.setupOf(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := setup.WithStored(spec.Environment, known)
+	if err != nil {
+		return nil, err
+	}
+	return a.host().ToolsOf(ctx, settings.Image)
 }
 
 // failedSetup is a failed setup that a change required, with the time of the failure.

@@ -301,7 +301,9 @@ func TestToolsOfAnotherVersionMakeABaselineOfTheirOwn(t *testing.T) {
 	require.Nil(t, h.setUpBy("true").Failure)
 	keys := map[string]bool{}
 	for _, version := range []string{"1", "2", "1"} {
-		h.ToolVersions = environment.Tools{"make": version}
+		h.CommandTools = func(context.Context, string) (environment.Tools, error) {
+			return environment.Tools{"make": version}, nil
+		}
 		out, err := h.Baseline(t.Context(), contract.BaselineInput{RunID: h.run.ID, Workspace: h.repo.Workspace()})
 		require.NoError(t, err)
 		keys[out.Key] = true

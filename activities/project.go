@@ -29,12 +29,16 @@ func (a *Activities) project(ctx context.Context, run store.Run) (*prompt.Projec
 	if run.Settings.Environment == nil {
 		return nil, nil
 	}
+	tools, err := a.toolsOfRun(ctx, run)
+	if err != nil {
+		return nil, err
+	}
 	p := &prompt.Project{}
-	for _, name := range slices.Sorted(maps.Keys(a.ToolVersions)) {
+	for _, name := range slices.Sorted(maps.Keys(tools)) {
 		if name == "git" || name == environment.ImageTool {
 			continue // git is only for setups; a workspace has no history
 		}
-		p.Tools = append(p.Tools, name+" "+a.ToolVersions[name])
+		p.Tools = append(p.Tools, name+" "+tools[name])
 	}
 	if run.Environment != "" {
 		row, err := a.Store.Environment(ctx, run.Environment)

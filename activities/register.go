@@ -42,8 +42,8 @@ type Activities struct {
 	Temporal   client.Client
 	DataDir    string
 	Log        *slog.Logger
-	// ToolVersions are the versions of the tool chains available to commands.
-	ToolVersions environment.Tools
+	// CommandTools returns the tools that commands can use; nil: there are none.
+	CommandTools environment.ToolsOf
 	// Scanners are the versions of the scanners for vulnerabilities and secrets available to checks.
 	Scanners map[string]string
 

@@ -62,7 +62,11 @@ func (a *Activities) detected(ctx context.Context, runID int64, checkout string)
 	defer root.Close()
 	settings := spec.Environment
 	settings.Setup = nil
-	recipe, err := environment.Find(root, settings, a.ToolVersions, facts)
+	tools, err := a.host().ToolsOf(ctx, settings.Image)
+	if err != nil {
+		return environment.Recipe{}, err
+	}
+	recipe, err := environment.Find(root, settings, tools, facts)
 	if err == nil && len(recipe.Hosts) == 0 { // nothing was detected: the agent must determine the setup
 		for _, hosts := range config.RegistryHosts() {
 			recipe.Hosts = append(recipe.Hosts, hosts...)

@@ -19,6 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/doctor"
+	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
@@ -110,7 +111,9 @@ func sandboxChecks(cfg *config.Config, dir string) []doctor.Check {
 			if err != nil {
 				return nil, err
 			}
-			return c.Tools, nil
+			tools, err := c.Tools(ctx, "")
+			delete(tools, environment.ImageTool)
+			return tools, err
 		}
 		return []doctor.Check{doctor.Sandbox("containers", isolation, false), doctor.ImageTools(versions)}
 	}

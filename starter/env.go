@@ -220,6 +220,9 @@ func (a *app) printFound(f control.FoundEnvironment) {
 	for _, hint := range f.Hints {
 		hints = append(hints, fmt.Sprintf("%s:%d: %s", hint.File, hint.Line, hint.Text))
 	}
+	if f.Image != "" {
+		section("Image", []string{f.Image})
+	}
 	section("Projects", projects)
 	section("Commands", commands)
 	section("Hosts that the setup may reach", f.Hosts)
@@ -296,9 +299,12 @@ func newEnvSet(a *app) *cobra.Command {
 		Use: "set --repo PATH_OR_URL --command SHELL…", Short: "Define a repository's setup",
 		Long: `Defines the setup of a repository, starting with its next run. The commands run in its root in the
 given order and replace the detected ones. They take precedence over environment.setup in any rgpt.yaml;
---env FILE overrides both for one run. A host must be a public registry or be allowed by the operator.`,
+--env FILE overrides both for one run. A host must be a public registry or be allowed by the operator.
+With the docker runner, --image names the image in which all commands of the repository's runs are
+executed; the operator must allow it (execution.sandbox.docker.images).`,
 		Example: `  rgpt env set --repo . --command 'npm ci' --command 'npm run build:types' --reason "needs generated types"
-  rgpt env set --repo . --variable DJANGO_SETTINGS_MODULE=app.settings`,
+  rgpt env set --repo . --variable DJANGO_SETTINGS_MODULE=app.settings
+  rgpt env set --repo . --image node:24-bookworm`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -328,6 +334,7 @@ given order and replace the detected ones. They take precedence over environment
 	}
 	f := cmd.Flags()
 	f.StringVar(&n.Repo, "repo", "", "repository: a directory or a URL")
+	f.StringVar(&n.Image, "image", "", "container image in which all commands run; default: as configured")
 	f.StringArrayVar(&n.Commands, "command", nil, "shell command for the setup; repeatable, executed in the given order")
 	f.StringArrayVar(&n.Hosts, "host", nil, "host that the setup may reach (instead of the detected hosts); repeatable")
 	f.StringArrayVar(&variables, "variable", nil, "variable for the setup, agents and checks: name=value; repeatable")
@@ -460,7 +467,7 @@ func (a *app) printSetups(list []store.Setup) {
 	})
 }
 
-// setupLine renders a setup on one line: variables in shell syntax, commands in order, hosts.
+// setupLine renders a setup on one line: variables in shell syntax, the image, commands in order, hosts.
 func setupLine(settings json.RawMessage) string {
 	var s environment.Settings
 	if err := json.Unmarshal(settings, &s); err != nil {
@@ -469,6 +476,9 @@ func setupLine(settings json.RawMessage) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(s.Variables)) {
 		parts = append(parts, name+"="+s.Variables[name])
+	}
+	if s.Image != "" {
+		parts = append(parts, "(image: "+s.Image+")")
 	}
 	parts = append(parts, s.Setup...)
 	if len(s.Hosts) > 0 {

@@ -20,6 +20,7 @@ import (
 // begin, and how long the installation is kept.
 type Environment struct {
 	Enabled    bool               `yaml:"enabled" doc:"Install the project's dependencies before a run's first step."`
+	Image      string             `yaml:"image" repo:"images" validate:"omitempty,max=500,image" doc:"Container image in which all commands of a run are executed: the setup, agents and checks. Requires execution.sandbox.runner: docker, and the image on the workers' Docker hosts. Empty: execution.sandbox.docker.image." example:"node:24-bookworm"`
 	Setup      []string           `yaml:"setup" repo:"yes" validate:"max=50,dive,required" doc:"Shell commands that install the dependencies. The commands run in the order listed. Empty: detected from the repository's files." example:"[npm ci]"`
 	Network    EnvironmentNetwork `yaml:"network" doc:"Network access during installation."`
 	Variables  map[string]string  `yaml:"variables" repo:"yes" validate:"max=100,dive,keys,variable,endkeys" doc:"Additional environment variables for every command." example:"{DJANGO_SETTINGS_MODULE: app.settings}"`

@@ -1,6 +1,11 @@
 package config
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/internal/glob"
+)
 
 // Execution configures the limits of runs, their approvals and their isolation.
 type Execution struct {
@@ -47,7 +52,7 @@ type RunLimits struct {
 
 // Sandbox configures how commands are confined.
 type Sandbox struct {
-	Runner          string        `yaml:"runner" validate:"oneof=process docker" doc:"Command isolation. process: namespaces, Landlock and seccomp on this host. docker: a container for each command."`
+	Runner          string        `yaml:"runner" validate:"oneof=process docker" doc:"Command isolation. process: namespaces, Landlock and seccomp on this host. docker: a container for each command." example:"docker"`
 	Docker          Docker        `yaml:"docker"`
 	AllowUnisolated bool          `yaml:"allow_unisolated" doc:"Run commands even if this host lacks a feature that isolation requires. Use this only on hosts that contain nothing of value."`
 	Network         []string      `yaml:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that agent commands and all checks may reach through the worker's proxy. Each entry is a host name, or *.example.com for all subdomains, followed by the port unless it is 443 or 80." example:"[packages.example.com, \"*.example.com\"]"`
@@ -71,10 +76,21 @@ const (
 
 // Docker configures the containers of the docker runner.
 type Docker struct {
-	Image string  `yaml:"image" validate:"max=500" doc:"Image in which commands run. It must contain the toolchains that your projects need, and be present on the Docker host." example:"registry.example.com/toolchains:2026-11"`
-	Host  string  `yaml:"host" validate:"max=500" doc:"Address of the Docker engine, which must run on the worker's host. Default: DOCKER_HOST, the current Docker context, or the usual sockets." example:"unix:///run/docker.sock"`
-	CPUs  float64 `yaml:"cpus" validate:"min=0,max=1024" doc:"Number of processors that one container may use at once. 0: no limit."`
-	Warm  int     `yaml:"warm" validate:"min=0,max=32" doc:"Number of containers that are created in advance for each kind of command, so that commands start faster."`
+	Image  string   `yaml:"image" validate:"max=500" doc:"Image in which commands run, unless environment.image names another. It must contain the toolchains that your projects need, and be present on the Docker host." example:"registry.example.com/toolchains:2026-11"`
+	Images []string `yaml:"images" validate:"max=200,dive,imageglob" doc:"Patterns for the images that repositories and requests may choose with environment.image. A pattern's * matches any characters but a slash." example:"[\"node:*\", registry.example.com/ci/**]"`
+	Host   string   `yaml:"host" validate:"max=500" doc:"Address of the Docker engine, which must run on the worker's host. Default: DOCKER_HOST, the current Docker context, or the usual sockets." example:"unix:///run/docker.sock"`
+	CPUs   float64  `yaml:"cpus" validate:"min=0,max=1024" doc:"Number of processors that one container may use at once. 0: no limit."`
+	Warm   int      `yaml:"warm" validate:"min=0,max=32" doc:"Number of containers that are created in advance for each kind of command, so that commands start faster."`
+}
+
+// IsImage reports whether a text has the form of an image's name.
+func IsImage(name string) bool { return len(name) <= maxImage && imagePattern.MatchString(name) }
+
+const maxImage = 500
+
+// AllowsImage reports whether repositories and requests may choose an image.
+func (c *Config) AllowsImage(name string) bool {
+	return slices.ContainsFunc(c.Execution.Sandbox.Docker.Images, func(pattern string) bool { return glob.Match(pattern, name) })
 }
 
 // Approval configures approvals by people.

@@ -77,6 +77,7 @@ var rights = map[string]string{
 	"tighten":    "stricter only",
 	"network":    "hosts that the operator allows",
 	"registries": "registries, and hosts that the operator allows",
+	"images":     "images that the operator allows",
 	"models":     "models that the operator lists",
 	"timeout":    "up to verification.timeout",
 }

@@ -21,6 +21,7 @@ import (
 //     about changed tests and new tests, but not the reverse;
 //   - it may let a check reach only hosts that the operator allows for that check
 //     or the sandbox, and an installation only those and the public registries;
+//   - it may choose an image that the operator allows;
 //   - anything else is refused, unless it equals the operator's setting.
 //
 // Errors are like those of Load and name the file by filename. base is not changed.
@@ -181,6 +182,8 @@ func (g *guard) refuse(trust, key string, value, base any) string {
 		return g.refuseModel(key, value)
 	case "network":
 		return g.refuseHosts(value, slices.Concat(g.base.Execution.Sandbox.Network, texts(base)), "in this setting or in execution.sandbox.network")
+	case "images":
+		return g.refuseImage(value)
 	case "registries":
 		return g.refuseHosts(value, slices.Concat(allRegistryHosts(), g.base.Execution.Sandbox.Network, texts(base)), "in this setting; public registries are always allowed")
 	default:
@@ -214,6 +217,15 @@ func (g *guard) refuseHosts(value any, allowed []string, where string) string {
 		}
 	}
 	return ""
+}
+
+// refuseImage rejects an image that the operator does not allow.
+func (g *guard) refuseImage(value any) string {
+	name, _ := value.(string)
+	if name == "" || g.base.AllowsImage(name) {
+		return ""
+	}
+	return g.who + " may choose only images that the operator allows in execution.sandbox.docker.images"
 }
 
 // texts returns the entries of a list.

@@ -30,6 +30,7 @@ type form struct {
 
 var (
 	namePattern      = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
+	imagePattern     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_./:@-]*$`)
 	envNamePattern   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	headerPattern    = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
 	refPrefixPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*(/[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*)*/?$`)
@@ -57,6 +58,8 @@ var forms = map[string]form{
 	"homepath":    {"a directory in the home directory, such as ~/.npm", func(s string) bool { _, ok := HomeFolder(s); return ok }},
 	"abspath":     {"an absolute path", filepath.IsAbs},
 	"glob":        {"a path pattern such as .github/** or **/Jenkinsfile", func(s string) bool { return s != "" && glob.Check(s) == nil }},
+	"image":       {"the name of a container image such as node:24-bookworm", IsImage},
+	"imageglob":   {"a pattern for images such as node:* or registry.example.com/ci/**", func(s string) bool { return s != "" && glob.Check(s) == nil }},
 	"relpath":     {"a path or glob inside the repository", isRelativePath},
 }
 
@@ -268,6 +271,9 @@ func references(c *Config) []problem {
 		names[check.Name] = true
 	}
 	out = append(out, environmentProblems(c.Environment)...)
+	if runner := c.Execution.Sandbox.Runner; c.Environment.Image != "" && runner != RunnerDocker {
+		add("environment.image", "requires execution.sandbox.runner: docker; the operator's runner is "+runner+", which has no containers")
+	}
 	tls := c.Temporal.TLS
 	switch {
 	case tls.CertFile != "" && tls.KeyFile == "":

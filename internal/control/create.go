@@ -311,6 +311,13 @@ func (r *Runs) resolve(ctx context.Context, c Creation, out *Created) (contract.
 			"%s has uncommitted changes. The run does not include them; it starts from %.12s.", info.Path, repo.Base))
 	}
 	cfg, err := repositoryConfig(ctx, workspaces, r.Config, start, info)
+	if err != nil || c.Environment != "" && c.Environment != EnvironmentAuto {
+		return repo, cfg, err
+	}
+	cfg, note, err := withDevContainer(ctx, workspaces, cfg, start)
+	if note != "" {
+		out.Notes = append(out.Notes, note)
+	}
 	return repo, cfg, err
 }
 

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,6 +42,7 @@ type FoundEnvironment struct {
 	Base        string            `json:"base" doc:"the base commit"`
 	Source      string            `json:"source" doc:"source of the setup: \"detected\", \"configured\", \"agent\" or \"person\""`
 	What        string            `json:"what"`
+	Image       string            `json:"image,omitempty" doc:"container image in which all commands run; absent: that of the worker, which may use none"`
 	Projects    []FoundProject    `json:"projects"`
 	Commands    []FoundCommand    `json:"commands"`
 	Hosts       []string          `json:"hosts" doc:"hosts that the setup may reach"`
@@ -89,7 +91,7 @@ type FoundHint struct {
 func foundOf(repo, base string, r environment.Recipe) *FoundEnvironment {
 	f := &FoundEnvironment{
 		Repo: repo, Base: base, Source: string(r.Source), What: r.Describe(), Hosts: store.NotNil(r.Hosts), Variables: r.Variables, Path: r.Path,
-		TestCommand: r.TestCommand, YAML: string(r.YAML()),
+		Image: r.ImageName, TestCommand: r.TestCommand, YAML: string(r.YAML()),
 		Projects: []FoundProject{}, Commands: []FoundCommand{}, Missing: []FoundTool{}, Hints: []FoundHint{},
 	}
 	for _, p := range r.Projects {
@@ -215,6 +217,11 @@ func (r *Runs) FindEnvironment(ctx context.Context, repo, base string) (FoundEnv
 	}
 	out := foundOf(at.URL, at.Base, recipe)
 	out.SetupID, out.Notes = known.ID, notes.Notes
+	if cfg.Execution.Sandbox.Runner == config.RunnerDocker {
+		image := cmp.Or(settings.Image, cfg.Execution.Sandbox.Docker.Image)
+		out.Image, out.Missing = settings.Image, []FoundTool{}
+		out.Notes = append(out.Notes, "commands run in containers of the image "+image+"; only the workers know which tools it contains (rgpt env build)")
+	}
 	if !cfg.Environment.Enabled {
 		out.Notes = append(out.Notes, "environments are disabled in the operator's configuration (environment.enabled): runs do not build this environment")
 	}
@@ -261,10 +268,11 @@ func factsOf(ctx context.Context, workspaces *workspace.Manager, at contract.Rep
 	return environment.Facts{Version: version, Time: made}, err
 }
 
-// NewSetup is the setup of a repository defined by a person. It contains at least one command, host
-// or variable.
+// NewSetup is the setup of a repository defined by a person. It contains an image or at least one
+// command, host or variable.
 type NewSetup struct {
 	Repo      string            `json:"repo" minLength:"1" doc:"a directory on the server's host or a URL"`
+	Image     string            `json:"image,omitempty" maxLength:"500" doc:"container image in which all commands run; default: as configured"`
 	Commands  []string          `json:"commands,omitempty" maxItems:"50" doc:"shell commands, executed in this order in the root of the repository; default: detected from its files"`
 	Hosts     []string          `json:"hosts,omitempty" maxItems:"200" doc:"hosts that the setup may reach: public registries, and hosts that the operator allows; default: as configured"`
 	Variables map[string]string `json:"variables,omitempty" doc:"variables for the setup, agents and checks"`
@@ -275,8 +283,8 @@ type NewSetup struct {
 // AddSetup stores a person's setup of a repository. Runs that are prepared from now on use it,
 // unless the configuration overrides it.
 func (r *Runs) AddSetup(ctx context.Context, n NewSetup) (store.Setup, error) {
-	if len(n.Commands)+len(n.Hosts)+len(n.Variables) == 0 {
-		return store.Setup{}, wrong("the setup is empty; specify at least one command, host or variable (--command, --host, --variable)")
+	if len(n.Commands)+len(n.Hosts)+len(n.Variables) == 0 && n.Image == "" {
+		return store.Setup{}, wrong("the setup is empty; specify an image or at least one command, host or variable (--image, --command, --host, --variable)")
 	}
 	if n.Repo == "" {
 		return store.Setup{}, wrong("no repository given; specify a directory or a URL (--repo)")
@@ -291,10 +299,11 @@ func (r *Runs) AddSetup(ctx context.Context, n NewSetup) (store.Setup, error) {
 	// Missing values stay as configured, because environment.Settings is applied on top of the
 	// configuration.
 	settings, err := json.Marshal(struct {
+		Image     string            `json:",omitempty"`
 		Setup     []string          `json:",omitempty"`
 		Hosts     []string          `json:",omitempty"`
 		Variables map[string]string `json:",omitempty"`
-	}{n.Commands, n.Hosts, n.Variables})
+	}{n.Image, n.Commands, n.Hosts, n.Variables})
 	if err != nil {
 		return store.Setup{}, fmt.Errorf("encode the setup for %s: %w", repo, err)
 	}
@@ -307,6 +316,9 @@ func (r *Runs) checkSetup(n NewSetup) error {
 		return wrong("the reason must not contain NUL bytes")
 	}
 	section := map[string]any{}
+	if n.Image != "" {
+		section["image"] = n.Image
+	}
 	if len(n.Commands) > 0 {
 		section["setup"] = n.Commands
 	}

@@ -85,6 +85,7 @@ func digestOf(open func(path string) (io.ReadCloser, error), name string) (strin
 func (r Recipe) YAML() []byte {
 	var file struct {
 		Environment struct {
+			Image   string   `yaml:"image,omitempty"`
 			Setup   []string `yaml:"setup,omitempty"`
 			Network struct {
 				Hosts []string `yaml:"hosts,omitempty"`
@@ -96,6 +97,7 @@ func (r Recipe) YAML() []byte {
 	for _, c := range r.Setup {
 		file.Environment.Setup = append(file.Environment.Setup, c.line())
 	}
+	file.Environment.Image = r.ImageName
 	file.Environment.Network.Hosts = r.Hosts
 	file.Environment.Variables = r.Variables
 	for _, folder := range r.Cache {

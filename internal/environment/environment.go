@@ -4,6 +4,7 @@
 package environment
 
 import (
+	"context"
 	"maps"
 	"os"
 	"slices"
@@ -15,6 +16,9 @@ import (
 
 // Settings is the environment section of rgpt.yaml, already validated.
 type Settings struct {
+	// Image is the container image in which all commands run; "" is that of the worker, which may use
+	// none.
+	Image string `json:"image,omitempty"`
 	// Setup commands run in order in the root of the repository, instead of the detected commands.
 	Setup []string `json:"setup,omitempty"`
 	// Hosts may be reached during the setup; empty means the registries of the detected ecosystems.
@@ -31,6 +35,10 @@ type Tools map[string]string
 
 // ImageTool is the name in Tools of the image in which commands run, if they run in containers.
 const ImageTool = "image"
+
+// ToolsOf returns the tools in an image, with its id as ImageTool. "" is where the worker's commands run
+// by default. The error says why commands cannot run in the image.
+type ToolsOf func(ctx context.Context, image string) (Tools, error)
 
 // Facts are properties of the commit that git knows but its files do not contain.
 type Facts struct {
@@ -60,6 +68,10 @@ type Recipe struct {
 	Projects []Project
 	// Setup commands run in order. A command that fails ends the setup, unless it is optional.
 	Setup []Command
+	// Image is the id of the container image in which all commands run, and ImageName its name in
+	// Settings; both are empty if Settings name none.
+	Image     string `json:",omitempty"`
+	ImageName string `json:",omitempty"`
 	// RunsCode means that the setup runs code of the repository that Inputs may not include:
 	// commands that a person wrote, install scripts, a setup.py. Its result is only as trustworthy
 	// as the branch.
@@ -154,6 +166,9 @@ func Find(root *os.Root, s Settings, tools Tools, facts Facts) (Recipe, error) {
 	}
 	f.r.TestCommand = f.testCommand()
 	f.applySettings(s)
+	if s.Image != "" {
+		f.r.Image, f.r.ImageName = tools[ImageTool], s.Image
+	}
 	return f.r, nil
 }
 

@@ -142,13 +142,13 @@ func (c Command) String() string {
 	return "(cd " + sandbox.Quote(c.Dir) + " && " + c.Shell + ")"
 }
 
-// Outfit prepares a command for this environment: it sets the recipe's variables, which override
-// the worker's, and prepends the recipe's directories to PATH.
+// Outfit prepares a command for this environment: it sets the recipe's image and variables, which
+// override the worker's, and prepends the recipe's directories to PATH.
 func (r Recipe) Outfit(c *sandbox.Command) {
 	env := make(map[string]string, len(c.Env)+len(r.Variables))
 	maps.Copy(env, c.Env)
 	maps.Copy(env, r.Variables)
-	c.Env, c.Path = env, r.Path
+	c.Env, c.Path, c.Image = env, r.Path, r.Image
 }
 
 // Keep moves the results of a setup into the draft: everything in the checkout that untracked

@@ -12,6 +12,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox/sandboxtest"
 )
 
+func TestARunnerWithoutContainersRefusesCommandsThatNameAnImage(t *testing.T) {
+	t.Parallel()
+	var missing *IsolationError
+	_, err := (&Process{}).Run(t.Context(), Command{Root: t.TempDir(), Shell: "true", Image: "node:24"})
+	require.ErrorAs(t, err, &missing)
+	require.True(t, missing.Final)
+	require.ErrorContains(t, err, "the image node:24, but this worker's runner uses none")
+}
+
 func TestMachineWithoutIsolationIsRefused(t *testing.T) {
 	t.Setenv("PATH", t.TempDir()) // no bwrap
 	_, err := NewProcess(Options{})

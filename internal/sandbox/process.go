@@ -131,6 +131,9 @@ func (r *run) complete(ctx context.Context) (Result, error) {
 // complete checks c and adds what the runner's options specify.
 func (p *Process) complete(c Command) (_ Command, err error) {
 	c.Limits = c.Limits.withDefaults()
+	if c.Image != "" {
+		return c, ErrNoContainers(c.Image)
+	}
 	if c.Proxy != nil && !p.Isolated() {
 		return c, noNamespaceError()
 	}
@@ -473,6 +476,14 @@ func (o *outcome) drain(messages <-chan helperStatus) {
 	for message := range messages {
 		o.take(message)
 	}
+}
+
+// ErrNoContainers refuses a command that names an image, because the runner has no containers.
+func ErrNoContainers(image string) error {
+	return &IsolationError{Final: true, Missing: []Feature{{
+		Name: "containers", Required: true, By: "docker", Detail: "the environment is to run in the image " + image + ", but this worker's runner uses none",
+		Fix: "set execution.sandbox.runner: docker, or remove environment.image",
+	}}}
 }
 
 // kill ends all processes of the run. The death of process 1 ends its namespace.

@@ -68,6 +68,9 @@ type Command struct {
 	// Shell is run with bash -c, or sh -c if there is no bash. Exactly one of Shell and Args must
 	// be set.
 	Shell string
+	// Image is the container image in which the command runs, by name or id; "" is the runner's own. A
+	// runner without containers refuses the command.
+	Image string
 	// Args is a program and its arguments. The program is searched for in the PATH of the sandbox.
 	// As in a shell, the exit code is 127 if the program is not found and 126 if it is not
 	// executable.

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,7 @@ func WithStored(configured environment.Settings, known store.Setup) (environment
 		return configured, fmt.Errorf("read setup %d: %w", known.ID, err)
 	}
 	out := configured
+	out.Image = cmp.Or(own.Image, configured.Image)
 	if len(own.Setup) > 0 {
 		out.Setup = own.Setup
 	}

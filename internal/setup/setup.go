@@ -141,9 +141,8 @@ type Sandbox interface {
 // Commands is a sandbox with what its commands can use.
 type Commands struct {
 	Sandbox
-	// Tools are the versions of the tools that commands can use. With the docker runner, they include
-	// the image.
-	Tools environment.Tools
+	// Tools returns the tools that commands can use.
+	Tools environment.ToolsOf
 	// Toolchains describe the tools of the process runner.
 	Toolchains sandbox.Toolchains
 	// Close ends what runs in the background.
@@ -162,7 +161,13 @@ func OpenSandbox(ctx context.Context, cfg *config.Config, dataDir string, log *s
 	if err != nil {
 		return nil, err
 	}
-	return &Commands{Sandbox: runner, Tools: environment.Tools(tools.Versions), Toolchains: tools, Close: func() {}}, nil
+	onHost := func(_ context.Context, image string) (environment.Tools, error) {
+		if image != "" {
+			return nil, sandbox.ErrNoContainers(image)
+		}
+		return environment.Tools(tools.Versions), nil
+	}
+	return &Commands{Sandbox: runner, Tools: onHost, Toolchains: tools, Close: func() {}}, nil
 }
 
 // openContainers connects to Docker.
@@ -181,9 +186,16 @@ func openContainers(ctx context.Context, cfg *config.Config, dataDir string, log
 	if err != nil {
 		return nil, err
 	}
-	tools := environment.Tools{environment.ImageTool: runner.Image()}
-	maps.Copy(tools, runner.Versions())
-	return &Commands{Sandbox: runner, Tools: tools, Close: runner.Close}, nil
+	inImage := func(ctx context.Context, image string) (environment.Tools, error) {
+		id, versions, err := runner.Tools(ctx, image)
+		if err != nil {
+			return nil, err
+		}
+		tools := environment.Tools{environment.ImageTool: id}
+		maps.Copy(tools, versions)
+		return tools, nil
+	}
+	return &Commands{Sandbox: runner, Tools: inImage, Close: runner.Close}, nil
 }
 
 // sandboxHelper returns the small program that starts each sandbox, if it is next to this one.
@@ -252,7 +264,7 @@ func environmentOf(cfg *config.Config) (*contract.EnvironmentSettings, environme
 
 // EnvironmentSettings returns the setup settings of the section environment.
 func EnvironmentSettings(e config.Environment) environment.Settings {
-	return environment.Settings{Setup: e.Setup, Hosts: e.Network.Hosts, Variables: e.Variables, Cache: e.Cache}
+	return environment.Settings{Image: e.Image, Setup: e.Setup, Hosts: e.Network.Hosts, Variables: e.Variables, Cache: e.Cache}
 }
 
 // RunSpec has the inputs of a run, apart from the settings that its workflow uses, as resolved at

@@ -34,8 +34,8 @@ type Host struct {
 	Proxy      *proxy.Proxy // the sandboxes' network access; nil: none
 	DataDir    string
 	Log        *slog.Logger
-	// ToolVersions are the versions of the tool chains available to commands.
-	ToolVersions environment.Tools
+	// Tools returns the tools that commands can use; nil: there are none.
+	Tools environment.ToolsOf
 	// Facts caches facts from git about base commits.
 	Facts *sync.Map
 }

@@ -50,7 +50,11 @@ func (h *Host) Require(ctx context.Context, o Origin, ws contract.Workspace, che
 	if err != nil {
 		return w, err
 	}
-	if w.Recipe, err = environment.Find(root, o.Settings, h.ToolVersions, facts); err != nil {
+	tools, err := h.ToolsOf(ctx, o.Settings.Image)
+	if err != nil {
+		return w, err
+	}
+	if w.Recipe, err = environment.Find(root, o.Settings, tools, facts); err != nil {
 		return w, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "cannot read the checkout")
 	}
 	if o.Source != "" {
@@ -59,7 +63,7 @@ func (h *Host) Require(ctx context.Context, o Origin, ws contract.Workspace, che
 	if len(w.Recipe.Setup) == 0 {
 		return w, nil
 	}
-	digest, err := w.Recipe.Digest(func(name string) (io.ReadCloser, error) { return openInput(root, name) }, h.ToolVersions)
+	digest, err := w.Recipe.Digest(func(name string) (io.ReadCloser, error) { return openInput(root, name) }, tools)
 	if err != nil {
 		return w, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "cannot read the checkout")
 	}
@@ -75,6 +79,18 @@ func (h *Host) Require(ctx context.Context, o Origin, ws contract.Workspace, che
 		w.Digest, w.Private = DigestOf(w.Scope, digest, o.Owner), true
 	}
 	return w, nil
+}
+
+// ToolsOf returns the tools in an image; see environment.ToolsOf.
+func (h *Host) ToolsOf(ctx context.Context, image string) (environment.Tools, error) {
+	if h.Tools == nil {
+		return nil, nil //nolint:nilnil // no tools
+	}
+	tools, err := h.Tools(ctx, image)
+	if err != nil && image != "" {
+		return nil, setupError(ctx, fmt.Errorf("prepare the image %s (environment.image): %w", image, err))
+	}
+	return tools, err
 }
 
 // openInput opens a file whose content determines an environment.

@@ -15,14 +15,19 @@ import (
 )
 
 // TestRunsWorkInContainersAndLeaveNone kills the worker while a setup runs in a container. The runs
-// need what the setup installs, and are done.
+// need what the setup installs, and the image that the repository names, and are done.
 func TestRunsWorkInContainersAndLeaveNone(t *testing.T) {
 	t.Parallel()
 	engine := dockertest.Start(t)
+	engine.Variant(t, "example.com/variant:1", "VARIANT", "two")
 	s := harness.Start(t, harness.Options{Scenario: quickRules("20ms"), Env: []string{
 		"RGPT_EXECUTION_SANDBOX_RUNNER=docker", "RGPT_EXECUTION_SANDBOX_DOCKER_HOST=" + engine.Host, "RGPT_EXECUTION_SANDBOX_DOCKER_IMAGE=" + dockertest.Image,
+		"RGPT_EXECUTION_SANDBOX_DOCKER_IMAGES=[example.com/*]",
 	}})
-	repo := harness.Repo(t, filepath.Join(s.Dir, "cold"), needing(busySetup))
+	files := needing(busySetup)
+	files["rgpt.yaml"] += "  image: example.com/variant:1\n"
+	files["test.sh"] = "#!/bin/sh\n[ \"$VARIANT\" = two ] || { echo 'another image'; exit 1; }\n" + files["test.sh"]
+	repo := harness.Repo(t, filepath.Join(s.Dir, "cold"), files)
 	db := s.Store(t)
 	first := s.Create(t, "--repo", repo, "--goal", "Quick")
 	c, err := client.New(client.WithHost(engine.Host))

@@ -77,7 +77,7 @@ func (r *Runner) start(ctx context.Context, s *slot, l sandbox.Launch) (*instanc
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	if _, err = r.engine.ContainerStart(ctx, s.id, client.ContainerStartOptions{}); err != nil {
-		return nil, fmt.Errorf("start a container of the image %s: %w", r.options.Image, err)
+		return nil, fmt.Errorf("start a container of the image %s: %w", l.Command.Image, err)
 	}
 	if err = i.inspect(ctx); err != nil {
 		return nil, err

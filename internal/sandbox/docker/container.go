@@ -63,7 +63,7 @@ type target struct {
 // kindOf returns the kind of container for a command.
 func (r *Runner) kindOf(c sandbox.Command) kind {
 	k := kind{
-		Image: r.image.id, Memory: c.Limits.MemoryBytes, CPUs: int64(r.options.CPUs * 1e9), Scratch: scratch(c.Limits),
+		Image: c.Image, Memory: c.Limits.MemoryBytes, CPUs: int64(r.options.CPUs * 1e9), Scratch: scratch(c.Limits),
 		Home: c.Home != "", Tmp: c.Tmp != "", WorkspaceBase: c.WorkspaceBase != "", HomeBase: c.HomeBase != "",
 	}
 	for _, m := range c.Mounts {
@@ -160,7 +160,7 @@ func (r *Runner) create(ctx context.Context, k kind, certificates []byte) (*slot
 	})
 	if err != nil {
 		_ = os.RemoveAll(dir)
-		return nil, fmt.Errorf("create a container of the image %s: %w", r.options.Image, err)
+		return nil, fmt.Errorf("create a container of the image %s: %w", k.Image, err)
 	}
 	s.id, s.made = result.ID, time.Now()
 	return s, nil

@@ -34,7 +34,8 @@ type Options struct {
 	// Host is the address of the Docker engine, such as unix:///run/docker.sock. "" uses
 	// DOCKER_HOST, the current Docker context, or the usual sockets.
 	Host string
-	// Image contains the toolchains of commands. It must be present on the Docker host.
+	// Image contains the toolchains of commands that name no other image. Images must be present on
+	// the Docker host.
 	Image string
 	// CPUs is the number of processors that one container may use at once; 0 means no limit.
 	CPUs float64
@@ -52,11 +53,11 @@ type Options struct {
 type Runner struct {
 	options  Options
 	engine   *client.Client
-	image    image
-	worker   string // identifies the containers of this runner
-	owner    string // identifies the containers of all runners of the data folder
-	dir      string // of control directories
-	how      sandbox.Supervision
+	image    *image // Options.Image
+	images   images
+	worker   string     // identifies the containers of this runner
+	owner    string     // identifies the containers of all runners of the data folder
+	dir      string     // of control directories
 	giving   sync.Mutex // while the owner of a base changes
 	discards sync.WaitGroup
 	pool     *pool
@@ -80,21 +81,13 @@ func New(ctx context.Context, o Options) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.image, err = r.inspectImage(ctx, o.Image); err != nil {
-		_ = r.engine.Close()
-		return nil, err
-	}
-	r.how.Environment = r.image.environment
 	r.pool = newPool(r, o.Warm)
 	r.sweeper = startSweeper(r)
-	err = r.selfTest(ctx)
-	if err == nil {
-		err = r.detectVersions(ctx)
-	}
-	if err != nil {
+	if r.image, err = r.imageOf(ctx, o.Image); err != nil {
 		r.Close()
 		return nil, err
 	}
+	r.features = r.image.features
 	return r, nil
 }
 
@@ -122,7 +115,6 @@ func connect(ctx context.Context, o Options) (*Runner, error) {
 	_, _ = rand.Read(id)
 	r := &Runner{
 		options: o, engine: engine, worker: hex.EncodeToString(id), owner: ownerOf(data), dir: dir,
-		how: sandbox.Supervision{Seccomp: true, Landlock: true, CountsMemory: true},
 	}
 	r.options.DataDir = data
 	return r, nil
@@ -165,11 +157,16 @@ func (r *Runner) Features() []sandbox.Feature { return r.features }
 // Isolated is true: commands always run in containers.
 func (r *Runner) Isolated() bool { return true }
 
-// Image returns the id of the image in which commands run.
-func (r *Runner) Image() string { return r.image.id }
-
-// Versions returns the versions of the tools in the image, as in sandbox.Toolchains.
-func (r *Runner) Versions() map[string]string { return r.image.versions }
+// Tools returns the id of an image, "" for that of the options, and the versions of the tools in it, as
+// in sandbox.Toolchains. It tests an image that is new. The error is an *sandbox.IsolationError if the
+// image is missing or commands in it are not isolated.
+func (r *Runner) Tools(ctx context.Context, name string) (id string, versions map[string]string, err error) {
+	img, err := r.imageOf(ctx, name)
+	if err != nil {
+		return "", nil, err
+	}
+	return img.id, img.versions, nil
+}
 
 // Run implements sandbox.Runner.
 func (r *Runner) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error) {
@@ -177,6 +174,17 @@ func (r *Runner) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, er
 	if err := ctx.Err(); err != nil {
 		return sandbox.Result{}, fmt.Errorf("sandbox: %w", context.Cause(ctx))
 	}
+	img, err := r.imageOf(ctx, c.Image)
+	if err != nil {
+		return sandbox.Result{}, err
+	}
+	result, err := r.runIn(ctx, img, c, started)
+	result.Duration = time.Since(started)
+	return result, err
+}
+
+// runIn runs a command in a container of an image.
+func (r *Runner) runIn(ctx context.Context, img *image, c sandbox.Command, started time.Time) (sandbox.Result, error) {
 	c = sandbox.WithGoCache(c, sandbox.HelperPath)
 	c, err := sandbox.Complete(c, r.options.DataDir)
 	if err != nil {
@@ -185,10 +193,9 @@ func (r *Runner) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, er
 	if err := r.give(c); err != nil {
 		return sandbox.Result{}, err
 	}
-	b := &backend{runner: r}
-	result, err := sandbox.Supervise(ctx, b, r.how, c, started)
-	result.Duration = time.Since(started)
-	return result, err
+	c.Image = img.id
+	how := sandbox.Supervision{Seccomp: true, Landlock: img.landlock, CountsMemory: true, Environment: img.environment}
+	return sandbox.Supervise(ctx, &backend{runner: r}, how, c, started)
 }
 
 // Close removes the containers that were created in advance, and disconnects. No command may run any
@@ -202,83 +209,6 @@ func (r *Runner) Close() {
 		r.sweeper.close()
 	}
 	_ = r.engine.Close()
-}
-
-// selfTest runs a command with each layer of the helper that containers of this host may refuse, and
-// checks what it can do.
-func (r *Runner) selfTest(ctx context.Context) error {
-	dir, err := os.MkdirTemp(r.dir, r.worker+"-probe-")
-	if err != nil {
-		return fmt.Errorf("create a directory for the container test: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	probe := func() (sandbox.Result, error) {
-		return r.Run(ctx, sandbox.Command{Root: dir, Shell: probeScript, Limits: sandbox.Limits{Timeout: probeTime}})
-	}
-	result, err := probe()
-	detail := ""
-	if err != nil && r.how.Landlock && ctx.Err() == nil {
-		detail = "Docker's system call filter does not allow it: " + err.Error()
-		r.how.Landlock = false
-		result, err = probe()
-	}
-	if err != nil {
-		return err
-	}
-	return r.judge(result, detail)
-}
-
-// probeTime limits the test command; the first container of an image may have to be unpacked.
-const probeTime = time.Minute
-
-// probeScript prints what the command may do, a line for each.
-const probeScript = `
-touch /probe 2>/dev/null && echo "root writable"
-touch /workspace/probe && echo "workspace writable"
-[ "$(id -u 2>/dev/null || echo 1)" = 0 ] && echo "user root"
-grep -q '^CapEff:.0000000000000000$' /proc/self/status && echo "no capabilities"
-grep -q '^NoNewPrivs:.1$' /proc/self/status && echo "no new privileges"
-while read -r line; do case $line in *:*) case ${line%%:*} in *lo) ;; *) echo "network ${line%%:*}";; esac;; esac; done </proc/net/dev
-cat /proc/1/environ >/dev/null 2>&1 && echo "helper readable"
-exit 0
-`
-
-// judge decides from the test command's output whether containers isolate, and describes it.
-func (r *Runner) judge(result sandbox.Result, noLandlock string) error {
-	out := string(result.Stdout)
-	has := func(line string) bool { return strings.Contains(out, line) }
-	if !result.OK() {
-		return fmt.Errorf("sandbox: the test command in a container of %s failed with exit code %d: %s", r.options.Image, result.ExitCode, strings.TrimSpace(string(result.Stderr)))
-	}
-	checks := []struct {
-		name, by, problem string
-		good              bool
-	}{
-		{"file system", "docker", "the root of the container is writable", !has("root writable")},
-		{"workspace", "docker", "the workspace is not writable", has("workspace writable")},
-		{"user", "docker", "commands run as root", !has("user root")},
-		{"privileges", "docker", "commands have capabilities or may gain privileges", has("no capabilities") && has("no new privileges")},
-		{"network", "docker", "the container has a network interface", !has("network ")},
-		{"processes", "docker", "commands can read the memory of the helper", !has("helper readable")},
-	}
-	var missing []sandbox.Feature
-	for _, c := range checks {
-		f := sandbox.Feature{Name: c.name, Available: c.good, Required: true, By: c.by, Detail: "image " + r.options.Image}
-		if !c.good {
-			f.Detail = c.problem
-			missing = append(missing, f)
-		}
-		r.features = append(r.features, f)
-	}
-	r.features = append(r.features,
-		sandbox.Feature{Name: "files again", Available: noLandlock == "", By: "landlock", Detail: noLandlock},
-		sandbox.Feature{Name: "system calls", Available: true, By: "seccomp", Detail: "Docker's filter and the sandbox's own"},
-		sandbox.Feature{Name: "memory, processors, number of processes", Available: true, By: "cgroup"},
-	)
-	if len(missing) > 0 {
-		return &sandbox.IsolationError{Missing: missing, Final: true}
-	}
-	return nil
 }
 
 // errNotStarted means that a container did not become a sandbox.

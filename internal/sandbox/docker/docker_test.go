@@ -206,11 +206,41 @@ func TestAMissingImageOrEngineIsExplained(t *testing.T) {
 	require.ErrorContains(t, err, "unix:///no/such/docker.sock")
 }
 
-func TestTheToolsOfTheImageAreKnown(t *testing.T) {
+func TestTheToolsOfAnImageAreKnown(t *testing.T) {
 	r := newRunner(t, engine(t), t.TempDir())
-	require.Regexp(t, `^3\.\d+`, r.Versions()["python"])
-	require.Regexp(t, `^2\.\d+`, r.Versions()["git"])
-	require.NotContains(t, r.Versions(), "go")
+	_, versions, err := r.Tools(t.Context(), "")
+	require.NoError(t, err)
+	require.Regexp(t, `^3\.\d+`, versions["python"])
+	require.Regexp(t, `^2\.\d+`, versions["git"])
+	require.NotContains(t, versions, "go")
+}
+
+func TestACommandRunsInTheImageThatItNames(t *testing.T) {
+	e := engine(t)
+	e.Variant(t, "example.com/variant:1", "VARIANT", "two")
+	r := newRunner(t, e, t.TempDir())
+	id, versions, err := r.Tools(t.Context(), "example.com/variant:1")
+	require.NoError(t, err)
+	require.Regexp(t, `^3\.\d+`, versions["python"])
+	own, _, err := r.Tools(t.Context(), "")
+	require.NoError(t, err)
+	require.NotEqual(t, own, id)
+
+	say := func(image string) string {
+		t.Helper()
+		res, err := r.Run(t.Context(), sandbox.Command{Root: t.TempDir(), Image: image, Shell: `echo "variant: $VARIANT"`})
+		require.NoError(t, err)
+		require.True(t, res.OK(), "%s", res.Stderr)
+		return string(res.Stdout)
+	}
+	require.Equal(t, "variant: two\n", say("example.com/variant:1"))
+	require.Equal(t, "variant: two\n", say(id))
+	require.Equal(t, "variant: \n", say(""))
+
+	var missing *sandbox.IsolationError
+	_, err = r.Run(t.Context(), sandbox.Command{Root: t.TempDir(), Image: "example.com/no-such-image:1", Shell: "true"})
+	require.ErrorAs(t, err, &missing)
+	require.ErrorContains(t, err, "docker pull example.com/no-such-image:1")
 }
 
 // markerOf returns a text in the command lines of a workspace's processes.

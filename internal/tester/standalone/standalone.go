@@ -413,7 +413,7 @@ func (v *verification) openSandbox(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v.commands, v.host.Sandbox, v.host.ToolVersions = commands, commands, commands.Tools
+	v.commands, v.host.Sandbox, v.host.Tools = commands, commands, commands.Tools
 	return nil
 }
 

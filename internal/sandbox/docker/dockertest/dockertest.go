@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
+	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/internal/await"
 )
@@ -226,6 +227,27 @@ func (e *Engine) importImage(ctx context.Context) error {
 	defer result.Close()
 	_, err = io.Copy(io.Discard, result)
 	return err
+}
+
+// Variant makes another image from Image, with a variable of its own.
+func (e *Engine) Variant(tb testing.TB, name, key, value string) {
+	tb.Helper()
+	var files bytes.Buffer
+	out := tar.NewWriter(&files)
+	dockerfile := fmt.Sprintf("FROM %s\nENV %s=%s\n", Image, key, value)
+	require.NoError(tb, out.WriteHeader(&tar.Header{Name: "Dockerfile", Mode: 0o644, Size: int64(len(dockerfile))}))
+	_, err := io.WriteString(out, dockerfile)
+	require.NoError(tb, err)
+	require.NoError(tb, out.Close())
+	engine, err := client.New(client.WithHost(e.Host))
+	require.NoError(tb, err)
+	defer func() { _ = engine.Close() }()
+	built, err := engine.ImageBuild(tb.Context(), &files, client.ImageBuildOptions{Tags: []string{name}})
+	require.NoError(tb, err)
+	defer built.Body.Close()
+	said, err := io.ReadAll(built.Body)
+	require.NoError(tb, err)
+	require.Contains(tb, string(said), "Successfully tagged")
 }
 
 // packageFiles lists the files of the packages and of those that they need.
