@@ -179,6 +179,10 @@ func (f *file) makeTest(whole lexer.Span, args []lexer.Span, c testHead, p testf
 				u.Calls = append(u.Calls, testfile.Call{Key: f.At(a.From).Text, Weight: c.weight})
 				u.Empty = false
 			}
+			if u.Source == nil { // without a function, its text is its arguments
+				u.Source, u.Text = f.Source, lexer.Span{From: a.From, To: whole.To - 1}
+				u.Body = f.Digest(u.Text.From, u.Text.To)
+			}
 			continue
 		}
 		body, _ := f.callback(a.From, a.To)
