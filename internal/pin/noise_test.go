@@ -162,3 +162,14 @@ func TestTestsAreFoundWhereverRunnersFindThem(t *testing.T) {
 		one("java: by annotation", "src/test/java/AddTest.java", junit4, with(junit4, "    @Test\n", ""), "renamed_away AddTest.testAdds"),
 	})
 }
+
+func TestAClassIsNotEditedWhenItsLastMethodGoes(t *testing.T) {
+	t.Parallel()
+	const class = "class TestA:\n    limit = 3\n\n    def test_a(self):\n        assert a() == 1\n\n    def test_b(self):\n        if b():\n            assert b() == 2\n"
+	last := class[strings.Index(class, "\n    def test_b"):]
+	try(t, []example{
+		pyCase("at the end", class, with(class, last, ""), "deleted TestA::test_b"),
+		pyCase("before another one", class+"\n\nclass TestC:\n    limit = 4\n", with(class, last, "")+"\n\nclass TestC:\n    limit = 4\n", "deleted TestA::test_b"),
+		pyCase("and an attribute changes", class, with(class, last, "", "limit = 3", "limit = 4"), "edited", "deleted TestA::test_b"),
+	})
+}

@@ -193,9 +193,9 @@ func (s *Source) DigestWithout(whole Span, holes []Span) Digest {
 		}
 	}
 	for _, h := range holes {
-		if h.From >= at && h.To <= whole.To {
+		if h.From >= at && h.From < whole.To {
 			add(h.From)
-			at = h.To
+			at = min(h.To, whole.To)
 		}
 	}
 	add(whole.To)

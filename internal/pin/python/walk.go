@@ -270,7 +270,7 @@ func (f *file) function(i, start int, decorators []int, p testfile.Position) {
 		from = f.lines[decorators[0]].from
 		u.Body ^= f.Digest(from, l.from)
 	}
-	f.holes[p.Unit] = append(f.holes[p.Unit], lexer.Span{From: from, To: end})
+	f.holes[p.Unit] = append(f.holes[p.Unit], lexer.Span{From: from, To: f.dedented(end)})
 }
 
 // end returns the end of the tokens of a line and of the block below it.
@@ -279,6 +279,15 @@ func (f *file) end(i int) int {
 		return f.lines[l.end-1].to
 	}
 	return f.lines[i].to
+}
+
+// dedented returns the position after the tokens that end blocks: they belong to a definition, so that
+// without it nothing else has changed.
+func (f *file) dedented(i int) int {
+	for f.At(i).Kind == lexer.Punct && f.At(i).Text == dedent {
+		i++
+	}
+	return i
 }
 
 func (f *file) empty(i int) bool {
@@ -322,7 +331,7 @@ func (f *file) class(i, start int, decorators []int, p testfile.Position) {
 	if len(decorators) > 0 {
 		from = f.lines[decorators[0]].from
 	}
-	f.holes[p.Unit] = append(f.holes[p.Unit], lexer.Span{From: from, To: f.end(i)})
+	f.holes[p.Unit] = append(f.holes[p.Unit], lexer.Span{From: from, To: f.dedented(f.end(i))})
 }
 
 // decorate reads @pytest.mark.skip and the like, and returns how many cases a parametrization has.
