@@ -1,6 +1,7 @@
 package pin
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,50 +26,99 @@ const (
 	// minName is the number of letters in common by which two names are related, if the shorter one
 	// has no other words.
 	minName = 6
+	// minNames is the share of words that the names of two tests in the same place must have in common.
+	minNames = 0.6
+	// minRenamed is the number of words and literals that make a text long enough to recognize
+	// that only names in it have changed, and maxRenamed the number of such names.
+	minRenamed, maxRenamed = 8, 2
+	// minPlural is the length over which a word that ends with s is a plural.
+	minPlural = 3
 )
 
 // candidate is a test without a counterpart.
 type candidate struct {
 	*testfile.Unit
-	lines []lexer.Digest
-	words []lexer.Digest
-	name  []string
+	order  []lexer.Digest // of words and literals
+	lines  []lexer.Digest // sorted
+	words  []lexer.Digest // sorted
+	name   []string
+	of     int // index of its pair of files
+	at     int // index among the tests of its file
+	lo, hi int // indexes in the other file between which its neighbours leave place for it
 }
 
-// matchSimilar matches tests that were renamed and edited. They are then compared as if
-// only their bodies had been edited, so a renamed test that checks less is still found.
+// matchSimilar matches tests that were renamed and edited, the most similar first. They are then
+// compared as if only their bodies had been edited, so a renamed test that checks less is still
+// found.
 func (m *matcher) matchSimilar() {
 	var before, after []candidate
-	for _, p := range m.pairs {
-		before = appendCandidates(before, p.before.Tests(), func(b *testfile.Unit) bool {
-			return m.found[b] == nil && !m.reported[b] && !b.Empty
+	for i, p := range m.pairs {
+		places := m.places(p)
+		before = appendCandidates(before, p.before.Tests(), func(at int, b *testfile.Unit) (candidate, bool) {
+			return candidate{Unit: b, of: i, at: at, lo: places[at][0], hi: places[at][1]}, m.found[b] == nil && !m.reported[b] && !b.Empty
 		})
-		after = appendCandidates(after, p.after.Tests(), func(a *testfile.Unit) bool {
-			return !m.taken[a] && p.after.Broken == "" && p.after.Excluded == ""
+		after = appendCandidates(after, p.after.Tests(), func(at int, a *testfile.Unit) (candidate, bool) {
+			return candidate{Unit: a, of: i, at: at}, !m.taken[a] && p.after.Broken == "" && p.after.Excluded == ""
 		})
 	}
+	type match struct {
+		b, a  *testfile.Unit
+		share float64
+	}
+	var matches []match
 	for _, b := range before {
-		var best *testfile.Unit
-		most := 0.0
 		for _, a := range after {
-			if m.taken[a.Unit] || a.File.Language != b.File.Language || a.isSubtest() != b.isSubtest() {
+			if a.File.Language != b.File.Language || a.isSubtest() != b.isSubtest() {
 				continue
 			}
-			if share, enough := b.resembles(a); enough && share >= most {
-				best, most = a.Unit, share
+			if share, enough := m.resemble(b, a); enough {
+				matches = append(matches, match{b.Unit, a.Unit, share})
 			}
 		}
-		if best != nil {
-			m.found[b.Unit], m.taken[best] = best, true
+	}
+	slices.SortStableFunc(matches, func(x, y match) int { return cmp.Compare(y.share, x.share) })
+	for _, x := range matches {
+		if m.found[x.b] == nil && !m.taken[x.a] {
+			m.found[x.b], m.taken[x.a] = x.a, true
 		}
 	}
+}
+
+// places returns for each test of a file before the change the indexes of the tests in the file after
+// it that its nearest neighbours with a counterpart there have.
+func (m *matcher) places(p pair) [][2]int {
+	at := map[*testfile.Unit]int{}
+	for i, a := range p.after.Tests() {
+		at[a] = i
+	}
+	tests := p.before.Tests()
+	out := make([][2]int, len(tests))
+	last := -1
+	for i, b := range tests {
+		out[i][0] = last
+		if k, ok := at[m.found[b]]; ok {
+			last = k
+		}
+	}
+	last = len(at)
+	for i, b := range slices.Backward(tests) {
+		out[i][1] = last
+		if k, ok := at[m.found[b]]; ok {
+			last = k
+		}
+	}
+	return out
 }
 
 // appendCandidates appends the wanted tests, up to the limit.
-func appendCandidates(list []candidate, tests []*testfile.Unit, wanted func(*testfile.Unit) bool) []candidate {
-	for _, u := range tests {
-		if len(list) < maxSimilar && wanted(u) {
-			list = append(list, candidateOf(u))
+func appendCandidates(list []candidate, tests []*testfile.Unit, wanted func(at int, u *testfile.Unit) (candidate, bool)) []candidate {
+	for at, u := range tests {
+		if len(list) == maxSimilar {
+			break
+		}
+		if c, ok := wanted(at, u); ok {
+			c.read()
+			list = append(list, c)
 		}
 	}
 	return list
@@ -76,41 +126,109 @@ func appendCandidates(list []candidate, tests []*testfile.Unit, wanted func(*tes
 
 func (c candidate) isSubtest() bool { return c.Parent != nil && c.Parent.Test }
 
-// resembles returns the share of lines that two tests have in common, and whether they are
-// probably the same test.
-func (c candidate) resembles(o candidate) (share float64, enough bool) {
-	share = similarity(c.lines, o.lines)
-	sameName := len(c.name) > 0 && slices.Equal(c.name, o.name)
-	if share >= minSimilarity || c.File.Path != o.File.Path && !sameName {
-		return share, share >= minSimilarity
+// resemble returns how similar two tests are, and whether they are probably the same test.
+func (m *matcher) resemble(b, a candidate) (share float64, enough bool) {
+	lines, words := similarity(b.lines, a.lines), similarity(b.words, a.words)
+	names := sharedWords(b.name, a.name)
+	share = lines + words + names
+	sameName := len(b.name) > 0 && slices.Equal(b.name, a.name)
+	switch {
+	case lines >= minSimilarity:
+		return share, true
+	case a.File.Path != b.File.Path && !sameName:
+		return share, false
+	case words >= minTokens, (lines >= minSimilarityNamed || words >= minTokensNamed) && related(b.name, a.name):
+		return share, true
 	}
-	words := similarity(c.words, o.words)
-	return share, words >= minTokens || (share >= minSimilarityNamed || words >= minTokensNamed) && related(c.name, o.name)
+	place := a.of == b.of && b.lo < a.at && a.at < b.hi && m.sameGroup(b.Parent, a.Parent)
+	return share, place && (related(b.name, a.name) || names >= minNames && words >= minTokensNamed || onlyRenames(b.order, a.order))
 }
 
-func candidateOf(u *testfile.Unit) candidate {
-	c := candidate{Unit: u}
-	if u.Source != nil {
-		c.lines = u.Source.Lines(u.Text, maxLines)
-		c.words = u.Source.Words(u.Text, maxLines)
+// sameGroup reports whether two groups, or tests with subtests, are the same before and after.
+func (m *matcher) sameGroup(b, a *testfile.Unit) bool {
+	if b == nil || a == nil {
+		return (b == nil || b.Name == "") && (a == nil || a.Name == "")
 	}
-	title := u.Name
-	if u.Parent != nil && u.Parent.Name != "" {
-		title = strings.TrimPrefix(title, u.Parent.Name)
+	return b.Name == a.Name || m.found[b] == a
+}
+
+// read reads the text and the name of a candidate.
+func (c *candidate) read() {
+	if c.Source != nil {
+		c.lines = c.Source.Lines(c.Text, maxLines)
+		c.order = c.Source.Words(c.Text, maxLines)
+		c.words = slices.Clone(c.order)
+		slices.Sort(c.lines)
+		slices.Sort(c.words)
+	}
+	title := c.Name
+	if c.Parent != nil && c.Parent.Name != "" {
+		title = strings.TrimPrefix(title, c.Parent.Name)
 	}
 	c.name = nameWords(title)
-	return c
 }
 
-// similarity returns the share of digests that two lists have in common, between 0 and 1.
+// similarity returns the share of digests that two sorted lists have in common, between 0 and 1.
 func similarity(a, b []lexer.Digest) float64 {
 	if len(a)+len(b) == 0 {
 		return 0
 	}
-	return 2 * float64(len(a)-missing(a, b)) / float64(len(a)+len(b))
+	same := 0
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		switch {
+		case a[i] == b[j]:
+			same++
+			i++
+			j++
+		case a[i] < b[j]:
+			i++
+		default:
+			j++
+		}
+	}
+	return 2 * float64(same) / float64(len(a)+len(b))
 }
 
-// related reports whether one name has all the words of the other, in their order.
+// onlyRenames reports whether two texts differ only in words that are replaced by others throughout,
+// such as after the type under test was renamed.
+func onlyRenames(a, b []lexer.Digest) bool {
+	if len(a) != len(b) || len(a) < minRenamed {
+		return false
+	}
+	to, from := map[lexer.Digest]lexer.Digest{}, map[lexer.Digest]lexer.Digest{}
+	renamed := 0
+	for i := range a {
+		x, known := to[a[i]]
+		y, taken := from[b[i]]
+		if known && x != b[i] || taken && y != a[i] {
+			return false
+		}
+		to[a[i]], from[b[i]] = b[i], a[i]
+		if !known && a[i] != b[i] {
+			renamed++
+		}
+	}
+	return renamed <= maxRenamed
+}
+
+// sharedWords returns the share of words that two names have in common, between 0 and 1.
+func sharedWords(a, b []string) float64 {
+	if len(a)+len(b) == 0 {
+		return 0
+	}
+	same := 0
+	rest := slices.Clone(b)
+	for _, w := range a {
+		if i := slices.Index(rest, w); i >= 0 {
+			same++
+			rest = slices.Delete(rest, i, i+1)
+		}
+	}
+	return 2 * float64(same) / float64(len(a)+len(b))
+}
+
+// related reports whether one name has all the words of the other, in their order, and none that
+// says the opposite.
 func related(a, b []string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -120,6 +238,8 @@ func related(a, b []string) bool {
 		if found < len(a) && a[found] == word {
 			found++
 			letters += len(word)
+		} else if negations[word] {
+			return false
 		}
 	}
 	return found == len(a) && letters >= minName
@@ -128,10 +248,16 @@ func related(a, b []string) bool {
 // wordOfName matches a word of a name in any notation: testIntWrite, test_int_write, "writes ints".
 var wordOfName = regexp.MustCompile(`\p{Lu}?[\p{Ll}\p{Nd}]+|\p{Lu}+`)
 
-// nameWords returns the words of a name, without test.
+// negations are words that make the name of a test that of another one.
+var negations = lexer.Set("not non no never without cannot doesn don isn")
+
+// nameWords returns the words of a name in the singular, without test.
 func nameWords(name string) (words []string) {
 	for _, w := range wordOfName.FindAllString(name, -1) {
 		if w = strings.ToLower(w); w != "test" {
+			if len(w) > minPlural {
+				w = strings.TrimSuffix(w, "s")
+			}
 			words = append(words, w)
 		}
 	}
