@@ -43,6 +43,9 @@ func (s *Source) Index() *Source {
 	s.hashes, s.powers, s.counts = make([]uint64, n+1), make([]uint64, n+1), make([]int, n+1)
 	s.powers[0] = 1
 	for i, t := range s.Tokens {
+		if t.StartsLine && t.Is("<") && s.conflictAt(i) {
+			s.Fail("it contains conflict markers")
+		}
 		s.powers[i+1] = mulmod(s.powers[i], hashBase)
 		s.hashes[i+1], s.counts[i+1] = s.hashes[i], s.counts[i]
 		if t.Is(";") { // formatters add and remove them
@@ -57,6 +60,18 @@ func (s *Source) Index() *Source {
 	}
 	s.match()
 	return s
+}
+
+// conflictAt reports whether a marker that git leaves for an unresolved conflict begins at a token:
+// <<<<<<< ours.
+func (s *Source) conflictAt(i int) bool {
+	const marker = 7
+	for k := range marker {
+		if !s.At(i+k).Is("<") || s.At(i+k).Line != s.At(i).Line {
+			return false
+		}
+	}
+	return true
 }
 
 var closers = map[string]string{"(": ")", "[": "]", "{": "}"}
