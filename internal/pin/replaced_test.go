@@ -1,0 +1,39 @@
+package pin_test
+
+import "testing"
+
+func TestChecksThatReplaceOthersAreNoLoss(t *testing.T) {
+	t.Parallel()
+	before := goFile(`
+func TestLogin(t *testing.T) {
+	page := Login("ada")
+	require.NotNil(t, page)
+	require.Equal(t, "Hello", page.Title)
+	require.Equal(t, "ada", page.User)
+	require.Equal(t, 200, page.Status)
+}`)
+	const parts = "\trequire.NotNil(t, page)\n\trequire.Equal(t, \"Hello\", page.Title)\n\trequire.Equal(t, \"ada\", page.User)\n"
+	try(t, []example{
+		one("one of the whole takes the place of two of parts", "login_test.go", before,
+			with(before, parts, "\trequire.Equal(t, Page{\"Hello\", \"ada\"}, page)\n"), "edited TestLogin"),
+		one("one takes the place of three", "login_test.go", before,
+			with(before, parts, "", "require.Equal(t, 200, page.Status)", "require.Less(t, page.Status, 400)"), "weakened TestLogin"),
+		one("one that nearly always holds takes the place of another", "login_test.go", before,
+			with(before, parts, "\trequire.NotEmpty(t, page)\n"), "weakened TestLogin"),
+		one("one takes the place of one in a loop", "login_test.go",
+			goFile("func TestA(t *testing.T) {\n\tfor _, n := range []int{1, 2, 3} {\n\t\trequire.True(t, Positive(n))\n\t}\n}"),
+			goFile("func TestA(t *testing.T) {\n\tfor _, n := range []int{1, 2, 3} {\n\t\tPositive(n)\n\t}\n\trequire.True(t, Positive(1))\n}"), "weakened TestA"),
+	})
+}
+
+func TestConflictMarkersAreNoCode(t *testing.T) {
+	t.Parallel()
+	const ours, theirs = "    assert_eq!(add(1, 2), 3);\n", "    assert_eq!(add(2, 1), 3);\n"
+	const head, tail = "#[test]\nfn adds() {\n", "}\n"
+	conflict := head + "<<<<<<< HEAD\n" + ours + "=======\n" + theirs + ">>>>>>> origin/main\n" + tail
+	try(t, []example{
+		one("resolved", "tests/add.rs", conflict, head+ours+tail, "edited"),
+		one("left", "tests/add.rs", head+ours+tail, conflict, "weakened"),
+		one("in a text", "tests/merge.rs", head+"    merge(r\"\n<<<<<<< HEAD\n\");\n"+ours+tail, head+"    merge(r\"\n<<<<<<< HEAD\n\");\n"+tail, "emptied adds"),
+	})
+}
