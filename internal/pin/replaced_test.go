@@ -37,3 +37,14 @@ func TestConflictMarkersAreNoCode(t *testing.T) {
 		one("in a text", "tests/merge.rs", head+"    merge(r\"\n<<<<<<< HEAD\n\");\n"+ours+tail, head+"    merge(r\"\n<<<<<<< HEAD\n\");\n"+tail, "emptied adds"),
 	})
 }
+
+func TestATestThatDoesNotRunHasNothingToLose(t *testing.T) {
+	t.Parallel()
+	before := with(javaPlain, "@Test", "@Disabled\n    @Test")
+	weaker := with(before, `        assertEquals("Hello", page.title());`, "")
+	const fails = "#[test]\n#[should_panic]\nfn divides() {\n    assert_eq!(div(1, 0), 0);\n    assert_eq!(div(2, 0), 0);\n}\n"
+	try(t, []example{
+		one("disabled", "src/test/java/LoginTest.java", before, weaker, "edited LoginTest.greets"),
+		one("expected to panic", "tests/div.rs", fails, with(fails, "    assert_eq!(div(2, 0), 0);\n", ""), "weakened divides"),
+	})
+}

@@ -198,7 +198,7 @@ func (f *file) annotate(u *testfile.Unit, attributes []lexer.Span) (test bool) {
 		case strings.HasPrefix(name, "DisabledOn") || strings.HasPrefix(name, "EnabledOn") || strings.HasPrefix(name, "DisabledIf") || strings.HasPrefix(name, "EnabledIf"):
 			u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it is marked " + name})
 		case name == "should_panic":
-			u.Skips = append(u.Skips, testfile.Skip{Always: true, Reason: "it is expected to panic"})
+			u.Skips = append(u.Skips, testfile.Skip{Always: true, Fails: true, Reason: "it is expected to panic"})
 		case name == "cfg" || name == "cfg_attr":
 			f.conditionalCompilation(u, a)
 		}
@@ -231,7 +231,7 @@ func (f *file) arguments(u *testfile.Unit, a lexer.Span) {
 			u.Skips = append(u.Skips, testfile.Skip{Always: true, Reason: "it is disabled"})
 		}
 		if f.At(k).Is("expected") || f.At(k).Is("expectedExceptions") {
-			u.Skips = append(u.Skips, testfile.Skip{Always: true, Reason: "it is expected to throw"})
+			u.Skips = append(u.Skips, testfile.Skip{Always: true, Fails: true, Reason: "it is expected to throw"})
 		}
 	}
 }

@@ -60,7 +60,7 @@ func (f *file) modifiers(j int, c *testHead) int {
 		j += 2
 		switch c.last {
 		case "skip", "todo", "fixme", "fail", "fails", "failing":
-			c.skips = append(c.skips, testfile.Skip{Always: true, Reason: "it is marked " + c.last})
+			c.skips = append(c.skips, testfile.Skip{Always: true, Fails: strings.HasPrefix(c.last, "fail"), Reason: "it is marked " + c.last})
 		case "only":
 			c.only = true
 		case "describe":

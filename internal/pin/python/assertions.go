@@ -67,7 +67,7 @@ func (f *file) marks(s lexer.Span, p *testfile.Position) {
 	case first.Is("pytestmark") && second.Is("="):
 		for k := s.From; k < s.To; k++ {
 			if t := f.At(k).Text; t == "skip" || t == "skipif" || t == "xfail" {
-				p.Unit.Skips = append(p.Unit.Skips, testfile.Skip{Always: t != "skipif", Reason: "pytestmark says " + t})
+				p.Unit.Skips = append(p.Unit.Skips, testfile.Skip{Always: t != "skipif", Fails: t == "xfail", Reason: "pytestmark says " + t})
 			}
 		}
 	case first.Is("__test__") && second.Is("=") && f.At(s.From+2).Is("False"):

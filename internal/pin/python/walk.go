@@ -345,7 +345,7 @@ func (f *file) decorate(l logicalLine, u *testfile.Unit) int {
 				known := testfile.Constant(f.Source, args[0])
 				always = known == testfile.True && name != "skipUnless" || known == testfile.False && name == "skipUnless"
 			}
-			u.Skips = append(u.Skips, testfile.Skip{Always: always, Reason: "it is marked " + name})
+			u.Skips = append(u.Skips, testfile.Skip{Always: always, Fails: name == "expectedFailure" || name == "xfail", Reason: "it is marked " + name})
 		case "parametrize":
 			if args := f.Split(k + 1); f.At(k+1).Is("(") && len(args) > 1 {
 				return f.cases(args[1].From, u)

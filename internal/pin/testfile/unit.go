@@ -59,6 +59,7 @@ type Call struct {
 // Skip is a reason why a test is skipped.
 type Skip struct {
 	Always bool // otherwise under a condition
+	Fails  bool // it runs, but is expected to fail
 	Reason string
 }
 
