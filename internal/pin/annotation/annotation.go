@@ -18,6 +18,8 @@ type file struct {
 	root    *testfile.Unit
 	extends map[*testfile.Unit]bool // groups that are classes with a superclass
 	inTests map[*testfile.Unit]bool // groups that are compiled only for tests
+	// properties is the end of a macro call in which all functions are tests.
+	properties int
 }
 
 // Syntax describes the differences between languages.
@@ -70,6 +72,12 @@ func (f *file) walk(s lexer.Span, parent *testfile.Unit, nest int) {
 		case f.startsFunction(i):
 			i = f.define(i, s.To, parent, attributes)
 			attributes = nil
+		case f.MacroTests && f.inTests[parent] && f.wrapsTests(i):
+			if t.Is("quickcheck") {
+				f.properties = f.Close(i + 2)
+			}
+			i += 3
+			attributes = nil
 		case f.MacroTests && f.inTests[parent] && f.definesTest(i):
 			i = f.macro(i, parent, attributes)
 			attributes = nil
@@ -118,6 +126,12 @@ func (f *file) definesTest(i int) bool {
 	}
 	args := f.Split(i + 2)
 	return len(args) > 1 && args[0].To-args[0].From == 1 && f.At(args[0].From).Kind == lexer.Word
+}
+
+// wrapsTests reports whether a call of a macro whose argument is functions begins at a token: they check
+// a property with random values.
+func (f *file) wrapsTests(i int) bool {
+	return (f.At(i).Is("quickcheck") || f.At(i).Is("proptest")) && f.At(i+1).Is("!") && f.At(i+2).Is("{")
 }
 
 // macro reads a test that is defined by a macro.
@@ -339,11 +353,15 @@ func (f *file) define(i, end int, parent *testfile.Unit, attributes []lexer.Span
 	if !f.inTests[parent] && !f.onlyForTests(attributes) {
 		u.Key = "" // the code under test may have the same names
 	}
-	u.Test = f.annotate(u, attributes) || f.VoidTests && f.extends[parent] && strings.HasPrefix(name.Text, "test") && f.At(i-1).Is("void")
+	u.Test = f.annotate(u, attributes) || i < f.properties || f.VoidTests && f.extends[parent] && strings.HasPrefix(name.Text, "test") && f.At(i-1).Is("void")
 	if u.Test {
 		u.Key = "" // nothing calls it
 	}
-	f.walkBody(lexer.Span{From: open + 1, To: stop}, testfile.Position{Unit: u, Weight: max(1, len(u.Cases)), TopLevel: true})
+	p := testfile.Position{Unit: u, Weight: max(1, len(u.Cases)), TopLevel: true}
+	if u.Test && f.At(open-1).Is("bool") {
+		p.Add(testfile.Check{Digest: f.Digest(open-1, open)}) // its result is the check
+	}
+	f.walkBody(lexer.Span{From: open + 1, To: stop}, p)
 	u.Source, u.Text = f.Source, lexer.Span{From: i + 1, To: stop}
 	u.Code = f.Digest(i+1, stop)
 	u.Body = u.Code
