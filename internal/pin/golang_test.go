@@ -321,3 +321,22 @@ func TestDeletingAnyTestIsAlwaysFound(t *testing.T) {
 		require.Empty(t, back, "a new test is no finding")
 	})
 }
+
+func TestSuitesOfGocheckArePinned(t *testing.T) {
+	t.Parallel()
+	const head = "package login\n\nimport . \"gopkg.in/check.v1\"\n"
+	before := head + `
+func (s *S) TestGreets(c *C) {
+	page := Login("ada")
+	c.Assert(page.Title, Equals, "Hello")
+	c.Check(page.User, Equals, "ada")
+}
+`
+	try(t, []example{
+		one("deleted", "auth/login_test.go", before, head+"\nfunc (s *S) SetUpTest(c *C) {}\n", "deleted S/TestGreets"),
+		one("skipped", "auth/login_test.go", before, with(before, "page :=", "c.Skip(\"flaky\")\n\tpage :="), "skipped S/TestGreets"),
+		one("one check fewer", "auth/login_test.go", before, with(before, "\tc.Check(page.User, Equals, \"ada\")\n", ""), "weakened S/TestGreets"),
+		one("failed by hand", "auth/login_test.go", before, with(before, "\tc.Check(page.User, Equals, \"ada\")\n", "\tif page.User != \"ada\" {\n\t\tc.Fatal(page.User)\n\t}\n"), "edited S/TestGreets"),
+		one("a method with another parameter is no test", "auth/login_test.go", with(before, "\"gopkg.in/check.v1\"", "\"example.com/c\""), head),
+	})
+}

@@ -30,6 +30,7 @@ type file struct {
 	offsets []int // of tokens
 	imports map[string]string
 	tables  map[string][]ast.Expr // package variables that contain a list
+	gocheck bool                  // its suites are those of gocheck
 	data    []byte
 	holes   map[*testfile.Unit][]lexer.Span
 }
@@ -98,6 +99,9 @@ var (
 	architectures = lexer.Set("386 amd64 arm arm64 loong64 mips mips64 mips64le mipsle ppc64 ppc64le riscv64 s390x wasm")
 )
 
+// gocheckPackage matches the path of a package whose suites have methods with a parameter of type *C.
+var gocheckPackage = regexp.MustCompile(`(^|/)(gocheck|go-check|check\.v1)(/|$)`)
+
 // declare records the imports and lists of the package.
 func (g *file) declare() {
 	for _, i := range g.ast.Imports {
@@ -107,6 +111,7 @@ func (g *file) declare() {
 			name = i.Name.Name
 		}
 		g.imports[name] = p
+		g.gocheck = g.gocheck || gocheckPackage.MatchString(p)
 	}
 	for _, d := range g.ast.Decls {
 		if gen, ok := d.(*ast.GenDecl); ok {
@@ -201,7 +206,7 @@ func (g *file) function(f *ast.FuncDecl) {
 		if len(f.Recv.List[0].Names) == 1 {
 			w.scope.receiver = f.Recv.List[0].Names[0].Name
 		}
-		u.Test = kind == "Test" && f.Type.Params.NumFields() == 0 && f.Type.Results.NumFields() == 0
+		u.Test = kind == "Test" && f.Type.Results.NumFields() == 0 && (f.Type.Params.NumFields() == 0 || g.gocheck && f.Type.Params.NumFields() == 1)
 	} else {
 		u.Test = g.isTest(kind, f)
 	}
@@ -253,13 +258,13 @@ func (g *file) isTest(kind string, f *ast.FuncDecl) bool {
 	return testingType(f.Type.Params.List[0].Type) == want
 }
 
-// testingType is T for *testing.T.
+// testingType is T for *testing.T, and C for gocheck's *check.C.
 func testingType(x ast.Expr) string {
 	if star, ok := x.(*ast.StarExpr); ok {
 		x = star.X
 	}
 	if sel, ok := x.(*ast.SelectorExpr); ok {
-		if id, ok := sel.X.(*ast.Ident); ok && id.Name == "testing" {
+		if id, ok := sel.X.(*ast.Ident); ok && (id.Name == "testing" || sel.Sel.Name == "C") {
 			return sel.Sel.Name
 		}
 	}

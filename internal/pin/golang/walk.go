@@ -38,6 +38,11 @@ func (w walker) parameters(f *ast.FuncType) {
 			for _, n := range p.Names {
 				w.scope.testing[n.Name] = true
 			}
+		case "C":
+			for _, n := range p.Names {
+				w.scope.testing[n.Name] = w.g.gocheck
+				w.scope.asserters[n.Name] = w.g.gocheck
+			}
 		}
 	}
 }
@@ -284,7 +289,7 @@ func (w walker) call(n *ast.CallExpr, statement bool) ast.Visitor {
 	x, method, _ := strings.Cut(name, ".")
 	root := w.root(n.Fun)
 	switch {
-	case w.isTesting(x) && method != "" || root == w.scope.receiver && root != "" && testingMethod(n.Fun):
+	case w.isTesting(x) && method != "" && !(w.scope.asserters[x] && assertions[method]) || root == w.scope.receiver && root != "" && testingMethod(n.Fun):
 		w.testingCall(n, name[strings.LastIndexByte(name, '.')+1:])
 		return w
 	case w.isCheck(n, root):

@@ -11,7 +11,9 @@ import (
 // Language is Rust.
 var Language = language.Language{
 	Name: "rust", Extensions: []string{".rs"}, BesideCode: true, IgnoreHelpers: true,
-	IsTest: func(p string) bool { return language.InFolder(p, []string{"src"}) || !language.InFolder(p, []string{"benches", "examples"}) },
+	IsTest: func(p string) bool {
+		return language.InFolder(p, []string{"src"}) || !language.InFolder(p, []string{"benches", "examples"})
+	},
 	Parse: func(s *testfile.File, data []byte) {
 		annotation.Parse(s, lexer.ScanBraces(data, lexer.Dialect{RawTexts: true, NestedComments: true}), annotation.Syntax{
 			Attribute: attribute, BesideCode: !language.InFolder(s.Path, language.TestFolders), MacroTests: true,
