@@ -162,10 +162,13 @@ func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:]
 // duplicate matches the number of a test whose name occurs more than once.
 var duplicate = regexp.MustCompile(` #\d+$`)
 
+// caseID matches the case of a parametrized test in the notation of pytest: findings name the test alone.
+var caseID = regexp.MustCompile(`^([\w:.]+)\[[^\[\]]+\]$`)
+
 // parts splits the name of a test and simplifies each part.
 func parts(name string) []string {
 	var out []string
-	name = duplicate.ReplaceAllString(name, "")
+	name = caseID.ReplaceAllString(duplicate.ReplaceAllString(name, ""), "$1")
 	if i := strings.LastIndexByte(name, '.'); i > 0 && !strings.ContainsAny(name, " /:") {
 		out = append(out, parts(name[:i])...) // Class.method, module.function
 		name = name[i+1:]
