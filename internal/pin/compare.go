@@ -42,7 +42,7 @@ func (j *judge) compare(b, a *testfile.Unit, m *matcher) {
 // weakening describes how a test checks less than before, or returns "".
 func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher) string {
 	bt, at := j.before.TallyWithSubtests(b), j.after.TallyWithSubtests(a)
-	if lost := lostCases(b, a, m.addedCases); len(a.Cases) > 0 && lost > 0 {
+	if lost := m.lostCases(b, a); len(a.Cases) > 0 && lost > 0 {
 		return fmt.Sprintf("%d of its %d cases were removed", lost, len(b.Cases))
 	}
 	awaited := awaitedInstead(b, a)
@@ -211,23 +211,6 @@ func allSkips(u *testfile.Unit) []testfile.Skip {
 // inherited reports whether an enclosing test is newly skipped, which is reported there.
 func inherited(b, a *testfile.Unit) bool {
 	return a.Parent.Test && b.Parent != nil && newSkip(b.Parent, a.Parent) != ""
-}
-
-// lostCases returns the number of removed table cases that are not found in another test.
-func lostCases(b, a *testfile.Unit, added map[lexer.Digest]int) int {
-	if len(a.Cases) >= len(b.Cases) {
-		return 0
-	}
-	have := count(a.Cases)
-	lost := len(b.Cases) - len(a.Cases)
-	for _, r := range b.Cases {
-		if have[r] > 0 {
-			have[r]--
-		} else if added[r] >= 0 {
-			lost--
-		}
-	}
-	return max(0, lost)
 }
 
 func count(digests []lexer.Digest) map[lexer.Digest]int {

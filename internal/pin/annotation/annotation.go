@@ -225,13 +225,11 @@ func (f *file) annotate(u *testfile.Unit, attributes []lexer.Span) (test bool) {
 func (f *file) cases(u *testfile.Unit, a lexer.Span, name string) {
 	switch name {
 	case "case", "test_case":
-		u.Cases = append(u.Cases, f.Digest(a.From, a.To))
+		f.result.AddCases(u, f.Source, []lexer.Span{a})
 	case "ValueSource", "CsvSource":
 		for k := a.From; k < a.To; k++ {
 			if f.At(k).Is("{") {
-				for _, r := range f.Split(k) {
-					u.Cases = append(u.Cases, f.Digest(r.From, r.To))
-				}
+				f.result.ListCases(u, f.Source, k)
 				return
 			}
 		}

@@ -162,7 +162,7 @@ func (w walker) testingCall(n *ast.CallExpr, method string) {
 		}
 		w.u.Skips = append(w.u.Skips, s)
 	case "Add": // a case of a fuzz test
-		w.u.Cases = append(w.u.Cases, w.g.digest(n))
+		w.g.result.AddCases(w.u, w.g.Source, []lexer.Span{w.g.span(n)})
 	}
 }
 

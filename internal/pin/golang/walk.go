@@ -206,11 +206,11 @@ func (w walker) loop(n *ast.RangeStmt) {
 	if list, ok := w.table(n.X); ok {
 		w.weight = testfile.Saturate(w.weight * len(list))
 		if !w.g.result.Full() {
-			rows := make([]lexer.Digest, 0, len(list))
+			rows := make([]lexer.Span, 0, len(list))
 			for _, e := range list {
-				rows = append(rows, w.g.digest(e))
+				rows = append(rows, w.g.span(e))
 			}
-			w.g.result.AddCases(w.u, rows)
+			w.g.result.AddCases(w.u, w.g.Source, rows)
 		}
 	}
 	w.block(n.Body.List)

@@ -22,18 +22,43 @@ type File struct {
 	Suppresses string         // how it prevents tests in other files from running or failing
 	Only       []*Unit        // units that prevent all others from running (.only)
 
-	lists     map[int][]lexer.Digest // elements of lists, by their bracket
-	caseCount int                    // number of cases of its units
+	lists     map[int][]lexer.Span  // elements of lists, by their bracket
+	texts     map[lexer.Digest]text // of cases
+	caseCount int                   // number of cases of its units
 }
 
 // Full reports whether no more cases are compared.
 func (s *File) Full() bool { return s.caseCount > maxCases }
 
-// AddCases adds cases to those of a unit.
-func (s *File) AddCases(u *Unit, rows []lexer.Digest) {
-	if s.caseCount += len(rows); s.caseCount <= maxCases {
-		u.Cases = append(u.Cases, rows...)
+// AddCases adds cases to those of a unit: parts of a source.
+func (s *File) AddCases(u *Unit, src *lexer.Source, rows []lexer.Span) {
+	if s.caseCount += len(rows); s.caseCount > maxCases {
+		return
 	}
+	if s.texts == nil {
+		s.texts = map[lexer.Digest]text{}
+	}
+	for _, r := range rows {
+		d := src.Digest(r.From, r.To)
+		s.texts[d] = text{src, r}
+		u.Cases = append(u.Cases, d)
+	}
+}
+
+// text is a part of a source.
+type text struct {
+	src  *lexer.Source
+	span lexer.Span
+}
+
+// CaseWords returns the digests of the words and literals of a case, at most the first most of them. It
+// returns none for a case whose text is unknown.
+func (s *File) CaseWords(c lexer.Digest, most int) []lexer.Digest {
+	t := s.texts[c]
+	if t.src == nil {
+		return nil
+	}
+	return t.src.Words(t.span, most)
 }
 
 // ListCases adds the elements of the list that begins at a bracket to the cases of a unit, and
@@ -41,15 +66,13 @@ func (s *File) AddCases(u *Unit, rows []lexer.Digest) {
 func (s *File) ListCases(u *Unit, src *lexer.Source, open int) int {
 	rows, known := s.lists[open]
 	if !known {
-		for _, r := range src.Split(open) {
-			rows = append(rows, src.Digest(r.From, r.To))
-		}
+		rows = src.Split(open)
 		if s.lists == nil {
-			s.lists = map[int][]lexer.Digest{}
+			s.lists = map[int][]lexer.Span{}
 		}
 		s.lists[open] = rows
 	}
-	s.AddCases(u, rows)
+	s.AddCases(u, src, rows)
 	return len(rows)
 }
 

@@ -1,0 +1,126 @@
+package pin
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
+	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
+)
+
+// The limits of the comparison of table cases.
+const (
+	// maxChangedCases is the maximum number of cases of a table that are gone, or new, and still
+	// compared. In a table with more, only the number of cases counts.
+	maxChangedCases = 300
+	// maxCaseWords is the maximum number of compared words and literals of a case.
+	maxCaseWords = 200
+	// minSimilarCase is the share of words and literals that an edited case keeps.
+	minSimilarCase = 0.5
+	// minMovedCase is the share of words and literals that a case keeps which moved to another table, and
+	// minMovedWords their least number.
+	minMovedCase, minMovedWords = 0.7, 4
+)
+
+// lostCases returns the number of removed table cases that are neither in another test nor were
+// edited. If most cases have changed, the table was rewritten, and only their number counts.
+func (m *matcher) lostCases(b, a *testfile.Unit) int {
+	changed, added := more(b.Cases, a.Cases), more(a.Cases, b.Cases)
+	var gone []lexer.Digest
+	for _, c := range changed {
+		if m.addedCases[c] < 0 {
+			gone = append(gone, c)
+		}
+	}
+	many := len(gone) > maxChangedCases || len(added) > maxChangedCases
+	if fewer := len(b.Cases) - len(a.Cases) - (len(changed) - len(gone)); fewer > 0 {
+		if !many {
+			fewer -= m.movedCases(b.File, gone, added)
+		}
+		return max(0, fewer)
+	}
+	if many || 2*len(changed) > len(b.Cases) {
+		return 0
+	}
+	return unpaired(readCases(b.File, gone), readCases(a.File, added))
+}
+
+// movedCases returns the number of cases that other tests have gained with few changes.
+func (m *matcher) movedCases(of *testfile.File, gone, here []lexer.Digest) (moved int) {
+	for _, g := range readCases(of, gone) {
+		i := slices.IndexFunc(m.newCases, func(n tableCase) bool {
+			return len(g.words) >= minMovedWords && similarity(g.words, n.words) >= minMovedCase && !slices.Contains(here, n.digest)
+		})
+		if i >= 0 {
+			moved++
+			m.newCases = slices.Delete(m.newCases, i, i+1)
+		}
+	}
+	return moved
+}
+
+// recordCases records the cases that tests have gained.
+func (m *matcher) recordCases() {
+	for _, p := range m.pairs {
+		for _, a := range p.after.Tests() {
+			for _, c := range a.Cases {
+				if m.addedCases[c] > 0 && len(m.newCases) < maxChangedCases {
+					m.newCases = append(m.newCases, readCases(p.after, []lexer.Digest{c})...)
+				}
+			}
+		}
+	}
+}
+
+// tableCase is a case of a table that is compared with others.
+type tableCase struct {
+	digest lexer.Digest
+	first  lexer.Digest   // its first word, of several
+	words  []lexer.Digest // sorted
+}
+
+// readCases returns cases with their words.
+func readCases(s *testfile.File, cases []lexer.Digest) []tableCase {
+	out := make([]tableCase, 0, len(cases))
+	for _, d := range cases {
+		c := tableCase{digest: d, words: s.CaseWords(d, maxCaseWords)}
+		if len(c.words) > 1 {
+			c.first = c.words[0]
+		}
+		slices.Sort(c.words)
+		out = append(out, c)
+	}
+	return out
+}
+
+// unpaired returns the number of cases that have become none of the others. Each of the others is the
+// edited version of at most one case: of one that begins with the same word, or else of the most
+// similar one.
+func unpaired(gone, added []tableCase) int {
+	type pair struct {
+		gone, added int
+		share       float64
+	}
+	var pairs []pair
+	for i, g := range gone {
+		for k, a := range added {
+			share := similarity(g.words, a.words)
+			if g.first != 0 && g.first == a.first {
+				share++
+			}
+			if share >= minSimilarCase {
+				pairs = append(pairs, pair{i, k, share})
+			}
+		}
+	}
+	slices.SortStableFunc(pairs, func(x, y pair) int { return cmp.Compare(y.share, x.share) })
+	lost := len(gone)
+	from, to := make([]bool, len(gone)), make([]bool, len(added))
+	for _, p := range pairs {
+		if !from[p.gone] && !to[p.added] {
+			from[p.gone], to[p.added] = true, true
+			lost--
+		}
+	}
+	return lost
+}

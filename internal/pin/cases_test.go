@@ -1,0 +1,41 @@
+package pin_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestReplacedCasesOfATableAreLostAndEditedOnesAreNot(t *testing.T) {
+	t.Parallel()
+	table := func(rows ...string) string {
+		return "VERSIONS = [\n    " + strings.Join(rows, ",\n    ") + ",\n]\n\n\n@pytest.mark.parametrize(\"version\", VERSIONS)\ndef test_parses(version):\n    assert parse(version)\n"
+	}
+	before := table(`"1.0"`, `"1.1"`, `"1.0a12"`, `"1.2+abc"`)
+	pairs := table(`("1.0", "1")`, `("1.0.dev6", "1.dev6")`, `("1.1", "1.1")`, `("1.2", "1.2")`, `("1.3", "1.3")`)
+	try(t, []example{
+		pyCase("replaced", before, table(`"1.0"`, `"1.1"`, `"1.0a0"`, `"1.0b0"`, `"1.2+abc"`), "weakened test_parses"),
+		pyCase("more of them", before, table(`"0.9"`, `"1.0"`, `"1.1"`, `"1.0a12"`, `"1.2+abc"`), "edited test_parses"),
+		pyCase("with other results", pairs, with(pairs, `"1")`, `"1.0")`, `"1.dev6"`, `"1.0.dev6"`), "edited test_parses"),
+		pyCase("with another input and result", pairs, with(pairs, `("1.1", "1.1")`, `("2.1", "2.1")`), "weakened test_parses"),
+		pyCase("all rewritten", before, table(`("1.0", 1)`, `("1.1", 1)`, `("1.0a12", 1)`, `("1.2+abc", 1)`), "edited test_parses"),
+	})
+}
+
+func TestCasesThatMoveToAnotherTableMayChangeALittle(t *testing.T) {
+	t.Parallel()
+	table := func(name string, rows ...string) string {
+		return fmt.Sprintf("func Test%s(t *testing.T) {\n\tfor _, c := range []testCase{%s} {\n\t\tc.run(t)\n\t}\n}\n", name, "{\""+strings.Join(rows, "}, {\"")+"}")
+	}
+	const a, b = `file", func(w *W) { touch("a"); w.Add("a") }, "write /a"`, `dir", func(w *W) { mkdir("d"); w.Add("d") }, "create /d"`
+	const link = `link", func(w *W) { if !links() { t.Skip("none") }; touch("f"); link("f", "l"); w.Add("l"); cat("f") }, "write /l"`
+	shorter := strings.Replace(link, `if !links() { t.Skip("none") }; `, "", 1)
+	before := goFile(table("Watch", a, b, link) + table("Links", b))
+	after := func(watch, links []string) string {
+		return goFile(table("Watch", watch...) + table("Links", links...))
+	}
+	try(t, []example{
+		one("moved", "watch_test.go", before, after([]string{a, b}, []string{b, shorter}), "edited TestWatch", "edited TestLinks"),
+		one("another one is new there", "watch_test.go", before, after([]string{a, b}, []string{b, `loop", func(w *W) { loop(3); w.Remove("z") }, "none"`}), "weakened TestWatch", "edited TestLinks"),
+	})
+}
