@@ -1,7 +1,6 @@
 package pin
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
@@ -42,13 +41,22 @@ func (m *matcher) lostCases(b, a *testfile.Unit) int {
 	if many || 2*len(changed) > len(b.Cases) {
 		return 0
 	}
-	return unpaired(readCases(b.File, gone), readCases(a.File, added))
+	return unpaired(readCases(b.File, gone), readCases(a.File, added), editedCase)
+}
+
+// editedCase reports whether two cases begin with the same word, such as a name, or are similar.
+func editedCase(b, a part) (share float64, is bool) {
+	share = similarity(b.words, a.words)
+	if b.first != 0 && b.first == a.first {
+		share++
+	}
+	return share, share >= minSimilarCase
 }
 
 // movedCases returns the number of cases that other tests have gained with few changes.
 func (m *matcher) movedCases(of *testfile.File, gone, here []lexer.Digest) (moved int) {
 	for _, g := range readCases(of, gone) {
-		i := slices.IndexFunc(m.newCases, func(n tableCase) bool {
+		i := slices.IndexFunc(m.newCases, func(n part) bool {
 			return len(g.words) >= minMovedWords && similarity(g.words, n.words) >= minMovedCase && !slices.Contains(here, n.digest)
 		})
 		if i >= 0 {
@@ -72,18 +80,11 @@ func (m *matcher) recordCases() {
 	}
 }
 
-// tableCase is a case of a table that is compared with others.
-type tableCase struct {
-	digest lexer.Digest
-	first  lexer.Digest   // its first word, of several
-	words  []lexer.Digest // sorted
-}
-
 // readCases returns cases with their words.
-func readCases(s *testfile.File, cases []lexer.Digest) []tableCase {
-	out := make([]tableCase, 0, len(cases))
+func readCases(s *testfile.File, cases []lexer.Digest) []part {
+	out := make([]part, 0, len(cases))
 	for _, d := range cases {
-		c := tableCase{digest: d, words: s.CaseWords(d, maxCaseWords)}
+		c := part{digest: d, words: s.CaseWords(d, maxCaseWords)}
 		if len(c.words) > 1 {
 			c.first = c.words[0]
 		}
@@ -91,36 +92,4 @@ func readCases(s *testfile.File, cases []lexer.Digest) []tableCase {
 		out = append(out, c)
 	}
 	return out
-}
-
-// unpaired returns the number of cases that have become none of the others. Each of the others is the
-// edited version of at most one case: of one that begins with the same word, or else of the most
-// similar one.
-func unpaired(gone, added []tableCase) int {
-	type pair struct {
-		gone, added int
-		share       float64
-	}
-	var pairs []pair
-	for i, g := range gone {
-		for k, a := range added {
-			share := similarity(g.words, a.words)
-			if g.first != 0 && g.first == a.first {
-				share++
-			}
-			if share >= minSimilarCase {
-				pairs = append(pairs, pair{i, k, share})
-			}
-		}
-	}
-	slices.SortStableFunc(pairs, func(x, y pair) int { return cmp.Compare(y.share, x.share) })
-	lost := len(gone)
-	from, to := make([]bool, len(gone)), make([]bool, len(added))
-	for _, p := range pairs {
-		if !from[p.gone] && !to[p.added] {
-			from[p.gone], to[p.added] = true, true
-			lost--
-		}
-	}
-	return lost
 }

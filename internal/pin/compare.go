@@ -49,7 +49,7 @@ func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher
 	fewer := ao.Total+awaited < bo.Total && at.Total+awaited < bt.Total
 	moved := len(a.Cases) < len(b.Cases) // to other tables
 	switch {
-	case fewer && (m.split(b, a) || moved && missing(texts(b), texts(a)) == 0 || 2*at.Total >= bt.Total && replaced(b, a)):
+	case fewer && (m.split(b, a) || moved && missing(texts(b), texts(a)) == 0 || bo.Total-ao.Total <= len(b.Checks)-len(a.Checks) && replaced(b, a)):
 		return ""
 	case fewer:
 		return fmt.Sprintf("%d checks instead of %d", at.Total, bt.Total)
@@ -60,24 +60,6 @@ func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher
 	default:
 		return ""
 	}
-}
-
-// replaced reports whether other checks took the place of those that a test lost, but for at most one: two
-// checks of parts of a value often become one of the whole. Checks that hold for nearly any value
-// neither count as lost nor replace others.
-func replaced(b, a *testfile.Unit) bool {
-	lost, gained := missing(exact(b), exact(a)), missing(exact(a), exact(b))
-	return gained > 0 && lost-gained <= 1
-}
-
-// exact returns the checks that do not hold for nearly any value.
-func exact(u *testfile.Unit) (out []lexer.Digest) {
-	for _, c := range u.Checks {
-		if !c.Vague {
-			out = append(out, c.Digest)
-		}
-	}
-	return out
 }
 
 // awaitedInstead returns the number of checks that a callback received no error which a test no longer

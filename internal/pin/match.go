@@ -17,7 +17,7 @@ type matcher struct {
 	reported    map[*testfile.Unit]bool // with its file
 	children    map[*testfile.Unit][]*testfile.Unit
 	addedCases  map[lexer.Digest]int // how many more there are after the change, in all tests
-	newCases    []tableCase          // of these, the first ones
+	newCases    []part               // of these, the first ones
 	newContents map[string]bool      // contents of new files
 	helpers     map[key]*testfile.Unit
 	added       map[*testfile.File][]*testfile.Unit // new tests by file

@@ -18,6 +18,8 @@ func TestLogin(t *testing.T) {
 			with(before, parts, "\trequire.Equal(t, Page{\"Hello\", \"ada\"}, page)\n"), "edited TestLogin"),
 		one("one takes the place of three", "login_test.go", before,
 			with(before, parts, "", "require.Equal(t, 200, page.Status)", "require.Less(t, page.Status, 400)"), "weakened TestLogin"),
+		one("the expected value of one is edited, and another is gone", "login_test.go", before,
+			with(before, "\"Hello\"", "\"Welcome\"", "\trequire.Equal(t, \"ada\", page.User)\n", ""), "weakened TestLogin"),
 		one("one that nearly always holds takes the place of another", "login_test.go", before,
 			with(before, parts, "\trequire.NotEmpty(t, page)\n"), "weakened TestLogin"),
 		one("one takes the place of one in a loop", "login_test.go",

@@ -500,5 +500,5 @@ func (f *file) check(i int, p testfile.Position) {
 			return
 		}
 	}
-	p.Add(testfile.Check{Digest: f.Digest(i, f.Close(open)), Vague: vagueAssertions[name], Conditional: p.Conditions > 0})
+	p.Add(testfile.Check{Digest: f.Digest(i, f.Close(open)), Text: lexer.Span{From: i, To: f.Close(open)}, Vague: vagueAssertions[name], Conditional: p.Conditions > 0})
 }

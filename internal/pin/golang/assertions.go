@@ -94,7 +94,7 @@ func (w walker) check(n *ast.CallExpr, root string) {
 	if w.trivial(base, args) {
 		return
 	}
-	w.add(testfile.Check{Digest: w.g.digest(n), Vague: vagueAssertions[base], Conditional: w.depth > 0})
+	w.add(testfile.Check{Digest: w.g.digest(n), Text: w.g.span(n), Vague: vagueAssertions[base], Conditional: w.depth > 0})
 }
 
 // fakeTesting recognizes new(testing.T) and &testing.T{}, whose failures are ignored.

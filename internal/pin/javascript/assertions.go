@@ -23,7 +23,7 @@ func (f *file) method(i int, p *testfile.Position) bool {
 		if (name == "ok" || name == "true" || name == "truthy") && f.trivialArgs("ok", f.Split(i+1)) {
 			return false
 		}
-		p.Add(testfile.Check{Digest: f.Digest(i, f.Close(i+1)), Vague: noError[name], Conditional: p.Conditions > 0, NoError: noError[name]})
+		p.Add(testfile.Check{Digest: f.Digest(i, f.Close(i+1)), Text: lexer.Span{From: i, To: f.Close(i + 1)}, Vague: noError[name], Conditional: p.Conditions > 0, NoError: noError[name]})
 		f.expectedError(i, *p)
 	case helperName.MatchString(name):
 		p.Unit.Calls = append(p.Unit.Calls, testfile.Call{Key: "." + name, Weight: p.Weight, Conditional: p.Conditions > 0, Assumed: 1})
@@ -62,7 +62,7 @@ func (f *file) expression(i int, p *testfile.Position) int {
 	case t.Is("assert"):
 		return f.assert(i, *p)
 	case t.Is("should") && f.At(i-1).Is("."):
-		p.Add(testfile.Check{Digest: f.Digest(i-2, f.chain(i+1)), Conditional: p.Conditions > 0})
+		p.Add(testfile.Check{Digest: f.Digest(i-2, f.chain(i+1)), Text: lexer.Span{From: i - 2, To: f.chain(i + 1)}, Conditional: p.Conditions > 0})
 	case t.Is("await"):
 		p.Unit.Awaits++
 	case t.Is("fail") && f.At(i+1).Is("("):
@@ -119,7 +119,7 @@ func (f *file) expect(i int, p testfile.Position) int {
 		return end
 	}
 	vague := vagueMatchers[matcher] && !negated || negated && vagueNegated[matcher] || f.At(args.From).Is("expect") && f.At(args.From+2).Is("anything")
-	p.Add(testfile.Check{Digest: f.Digest(i, end), Vague: vague, Conditional: p.Conditions > 0})
+	p.Add(testfile.Check{Digest: f.Digest(i, end), Text: lexer.Span{From: i, To: end}, Vague: vague, Conditional: p.Conditions > 0})
 	return end
 }
 
@@ -150,7 +150,7 @@ func (f *file) assert(i int, p testfile.Position) int {
 		p.Add(testfile.Check{Digest: p.Guard ^ 1, Conditional: p.Conditions > 1})
 	case len(args) == 0 || f.trivialArgs(name, args):
 	default:
-		p.Add(testfile.Check{Digest: f.Digest(i, end), Vague: vagueMatchers[name] || noError[name], Conditional: p.Conditions > 0, NoError: noError[name]})
+		p.Add(testfile.Check{Digest: f.Digest(i, end), Text: lexer.Span{From: i, To: end}, Vague: vagueMatchers[name] || noError[name], Conditional: p.Conditions > 0, NoError: noError[name]})
 		f.expectedError(j-1, p)
 	}
 	return end

@@ -113,7 +113,7 @@ func (f *file) assertion(s lexer.Span, p testfile.Position) {
 		return
 	}
 	vague := size == 1 || size >= 4 && f.At(whole.To-1).Is("None") && f.At(whole.To-2).Is("not") || f.At(whole.From).Is("isinstance")
-	p.Add(testfile.Check{Digest: f.Digest(whole.From, whole.To), Vague: vague, Conditional: p.Conditions > 0})
+	p.Add(testfile.Check{Digest: f.Digest(whole.From, whole.To), Text: whole, Vague: vague, Conditional: p.Conditions > 0})
 }
 
 var vagueAssertions = lexer.Set("assertIsNotNone assertTrue assertIsInstance assertNotEqual assert_called")
@@ -139,5 +139,5 @@ func (f *file) assertionCall(i int, p testfile.Position) {
 		p.Add(testfile.Check{Digest: p.Guard ^ text, Conditional: p.Conditions > 1})
 		return
 	}
-	p.Add(testfile.Check{Digest: text, Vague: vagueAssertions[name], Conditional: p.Conditions > 0})
+	p.Add(testfile.Check{Digest: text, Text: lexer.Span{From: i, To: f.Close(i + 1)}, Vague: vagueAssertions[name], Conditional: p.Conditions > 0})
 }

@@ -42,6 +42,7 @@ func (u *Unit) Bare() lexer.Digest { return cmp.Or(u.Code, u.Body) }
 // Check is an assertion.
 type Check struct {
 	Digest      lexer.Digest // of its text
+	Text        lexer.Span   // in the source of the unit; empty if it is part of a statement
 	Weight      int          // how often it runs: once for each case of a table
 	Vague       bool         // it holds for nearly any value: not nil, truthy
 	Conditional bool         // it runs under a condition

@@ -1,0 +1,83 @@
+package pin
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
+	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
+)
+
+// replaced reports whether new checks took the place of those that a test lost, but for at most one: two
+// checks of parts of a value often become one of the whole. A check that was only edited replaces no
+// other, and those that hold for nearly any value neither count as lost nor replace others.
+func replaced(b, a *testfile.Unit) bool {
+	lost, gained := onlyIn(b, a), onlyIn(a, b)
+	if len(lost) > maxSplitChecks || len(gained) > maxSplitChecks {
+		return false
+	}
+	rest := unpaired(lost, gained, editedCheck)
+	added := len(gained) - (len(lost) - rest)
+	return added > 0 && rest-added <= 1
+}
+
+// onlyIn returns the checks of a test that another one lacks, without those that hold for nearly any
+// value.
+func onlyIn(u, other *testfile.Unit) (out []part) {
+	have := count(texts(other))
+	for _, c := range u.Checks {
+		switch {
+		case have[c.Digest] > 0:
+			have[c.Digest]--
+		case !c.Vague:
+			p := part{digest: c.Digest}
+			if u.Source != nil {
+				p.words = u.Source.Words(c.Text, maxCaseWords)
+				slices.Sort(p.words)
+			}
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// editedCheck reports whether two checks differ in at most one word or literal, such as the expected value.
+func editedCheck(b, a part) (share float64, is bool) {
+	share = similarity(b.words, a.words)
+	same := int(share*float64(len(b.words)+len(a.words))/2 + 0.5)
+	return share, same > 0 && max(len(b.words), len(a.words)) <= same+1
+}
+
+// part is a part of a test that is compared with others: a check, or a case of a table.
+type part struct {
+	digest lexer.Digest
+	first  lexer.Digest   // its first word, if that names it
+	words  []lexer.Digest // sorted
+}
+
+// unpaired returns the number of parts that have become none of the others. Each of the others is the
+// edited version of at most one part, the most similar one.
+func unpaired(gone, added []part, edited func(b, a part) (share float64, is bool)) int {
+	type pair struct {
+		gone, added int
+		share       float64
+	}
+	var pairs []pair
+	for i, g := range gone {
+		for k, a := range added {
+			if share, is := edited(g, a); is {
+				pairs = append(pairs, pair{i, k, share})
+			}
+		}
+	}
+	slices.SortStableFunc(pairs, func(x, y pair) int { return cmp.Compare(y.share, x.share) })
+	lost := len(gone)
+	from, to := make([]bool, len(gone)), make([]bool, len(added))
+	for _, p := range pairs {
+		if !from[p.gone] && !to[p.added] {
+			from[p.gone], to[p.added] = true, true
+			lost--
+		}
+	}
+	return lost
+}
