@@ -23,6 +23,9 @@ const (
 	// minTokens is the share of words and literals that two tests of a file must have in common if
 	// most of their lines differ, such as after a function that they call was renamed.
 	minTokens, minTokensNamed = 0.8, 0.5
+	// minTokensElsewhere is that share for tests of different files, if they have at least
+	// minWordsElsewhere words and literals.
+	minTokensElsewhere, minWordsElsewhere = 0.85, 12
 	// minName is the number of letters in common by which two names are related, if the shorter one
 	// has no other words.
 	minName = 6
@@ -136,11 +139,12 @@ func (m *matcher) resemble(b, a candidate) (share float64, enough bool) {
 	case lines >= minSimilarity:
 		return share, true
 	case a.File.Path != b.File.Path && !sameName:
-		return share, false
+		return share, words >= minTokensElsewhere && min(len(b.words), len(a.words)) >= minWordsElsewhere
 	case words >= minTokens, (lines >= minSimilarityNamed || words >= minTokensNamed) && related(b.name, a.name):
 		return share, true
 	}
-	place := a.of == b.of && b.lo < a.at && a.at < b.hi && m.sameGroup(b.Parent, a.Parent)
+	place := a.of == b.of && b.lo < a.at && a.at < b.hi && m.sameGroup(b.Parent, a.Parent) &&
+		(len(b.Cases) == 0 || missing(b.Cases, a.Cases) < len(b.Cases))
 	return share, place && (related(b.name, a.name) || names >= minNames && words >= minTokensNamed || onlyRenames(b.order, a.order))
 }
 
