@@ -19,6 +19,9 @@ const (
 	// minMovedCase is the share of words and literals that a case keeps which moved to another table, and
 	// minMovedWords their least number.
 	minMovedCase, minMovedWords = 0.7, 4
+	// minOwn is the share of the words of a case that a test has from which it was made, and of the
+	// other words of that test, at least minBody, that the test with the table has.
+	minOwn, minBody = 0.65, 5
 )
 
 // lostCases returns the number of removed table cases that are neither in another test nor were
@@ -73,11 +76,38 @@ func (m *matcher) recordCases() {
 		for _, a := range p.after.Tests() {
 			for _, c := range a.Cases {
 				if m.addedCases[c] > 0 && len(m.newCases) < maxChangedCases {
-					m.newCases = append(m.newCases, readCases(p.after, []lexer.Digest{c})...)
+					added := readCases(p.after, []lexer.Digest{c})[0]
+					added.in = a
+					m.newCases = append(m.newCases, added)
 				}
 			}
 		}
 	}
+}
+
+// becameCase reports whether a test that is gone became a new case of a test in its file: it has the words of
+// the case, and the other test has its other words and at least as many checks. Each case stands for
+// one test.
+func (m *matcher) becameCase(b *testfile.Unit) bool {
+	if len(b.Cases) > 0 || b.Source == nil {
+		return false
+	}
+	words := b.Source.Words(b.Text, maxLines)
+	slices.Sort(words)
+	for i, c := range m.newCases {
+		if c.in.File.Path != b.File.Path || len(c.in.Checks) < len(b.Checks) || len(allSkips(c.in)) > 0 || c.in.Source == nil {
+			continue
+		}
+		rest := more(words, c.words)
+		lacking := len(c.words) - (len(words) - len(rest))
+		others := more(rest, c.in.Source.Words(c.in.Text, maxLines))
+		if len(c.words) > 0 && len(rest) >= minBody &&
+			float64(lacking) <= (1-minOwn)*float64(len(c.words)) && float64(len(others)) <= (1-minOwn)*float64(len(rest)) {
+			m.newCases = slices.Delete(m.newCases, i, i+1)
+			return true
+		}
+	}
+	return false
 }
 
 // readCases returns cases with their words.

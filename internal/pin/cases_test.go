@@ -39,3 +39,21 @@ func TestCasesThatMoveToAnotherTableMayChangeALittle(t *testing.T) {
 		one("another one is new there", "watch_test.go", before, after([]string{a, b}, []string{b, `loop", func(w *W) { loop(3); w.Remove("z") }, "none"`}), "weakened TestWatch", "edited TestLinks"),
 	})
 }
+
+func TestTestsThatBecomeCasesOfOneAreNotLost(t *testing.T) {
+	t.Parallel()
+	test := func(name, field string) string {
+		return "\ndef test_empty_" + name + "():\n    field = fields." + field + "()\n    with pytest.raises(UnmarshallingError):\n        field.deserialize(None)\n"
+	}
+	merged := func(check string, fields ...string) string {
+		return "\n@pytest.mark.parametrize('kind', [fields." + strings.Join(fields, "(), fields.") + "()])\ndef test_none_is_an_error(kind):\n    with pytest.raises(UnmarshallingError) as e:\n        kind.deserialize(None)\n" + check
+	}
+	before := test("date", "Date") + test("time", "Time")
+	const check = "    assert 'not' in str(e)\n"
+	try(t, []example{
+		pyCase("all", before, merged(check, "Date", "Time")),
+		pyCase("all but one", before, merged(check, "Date", "Number"), "deleted test_empty_time"),
+		pyCase("the one for all is skipped", before, "\n@pytest.mark.skip"+merged(check, "Date", "Time"), "deleted test_empty_date", "deleted test_empty_time"),
+		pyCase("the one for all does something else", before, with(merged(check, "Date", "Time"), "kind.deserialize(None)", "kind.serialize(1, 'a')", "UnmarshallingError", "ValueError"), "deleted test_empty_date", "deleted test_empty_time"),
+	})
+}

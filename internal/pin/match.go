@@ -174,8 +174,11 @@ func (m *matcher) split(b, a *testfile.Unit) bool {
 }
 
 // merged reports whether one test now does what a test did that is gone: it has gained all of its
-// checks, at least two, or all cases of its table.
+// checks, at least two, or all cases of its table, or has a new case for it.
 func (m *matcher) merged(b *testfile.Unit) bool {
+	if m.becameCase(b) {
+		return true
+	}
 	for i, g := range m.gained {
 		switch {
 		case i >= maxSplit:

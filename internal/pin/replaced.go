@@ -53,6 +53,7 @@ type part struct {
 	digest lexer.Digest
 	first  lexer.Digest   // its first word, if that names it
 	words  []lexer.Digest // sorted
+	in     *testfile.Unit // of a new case
 }
 
 // unpaired returns the number of parts that have become none of the others. Each of the others is the
