@@ -92,14 +92,14 @@ func (j *judge) edited(b, a *testfile.Unit) {
 
 // judgeHelpers judges code outside tests in test files: helpers that lost assertions, and other
 // code that tests need.
-func (j *judge) judgeHelpers(p pair) {
+func (j *judge) judgeHelpers(p pair, m *matcher) {
 	if p.file.same() || !p.file.Existed || !p.file.Exists || p.after.Broken != "" || p.after.Excluded != "" || languageOf(p.before.Path).IgnoreHelpers {
 		return
 	}
 	for _, h := range changedHelpers(p.before.Units, p.after.Units) {
 		b, a := h[0], h[1]
 		bt, at := j.before.Tally(b), j.after.Tally(a)
-		if at.Total < bt.Total {
+		if at.Total < bt.Total-m.gainedIn(p.after) {
 			j.report(Weakened, "", a.File.Path, a.Line, "%s, which tests use, now performs fewer checks: %d instead of %d", testfile.Clean(a.Name), at.Total, bt.Total)
 			continue
 		}

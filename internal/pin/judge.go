@@ -140,7 +140,7 @@ func (j *judge) judge() {
 				j.judgeTest(p, b, m)
 			}
 		}
-		j.judgeHelpers(p)
+		j.judgeHelpers(p, m)
 	}
 }
 

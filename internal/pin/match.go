@@ -211,6 +211,17 @@ func (m *matcher) recordGains() {
 	}
 }
 
+// gainedIn returns the number of checks that tests of a file have gained. Checks of a helper may have
+// moved there; tests that call it are judged with its checks anyway.
+func (m *matcher) gainedIn(s *testfile.File) (n int) {
+	for _, g := range m.gained {
+		if g.test.File == s {
+			n += len(g.checks)
+		}
+	}
+	return n
+}
+
 // more returns the digests that are not among the others.
 func more(of, among []lexer.Digest) (out []lexer.Digest) {
 	have := count(among)

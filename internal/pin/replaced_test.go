@@ -50,3 +50,16 @@ func TestATestThatDoesNotRunHasNothingToLose(t *testing.T) {
 		one("expected to panic", "tests/div.rs", fails, with(fails, "    assert_eq!(div(2, 0), 0);\n", ""), "weakened divides"),
 	})
 }
+
+func TestChecksThatMoveFromAHelperToATestAreNoLoss(t *testing.T) {
+	t.Parallel()
+	before := goFile(`
+func (s *S) TearDownTest() { s.Contains(s.names, "first") }
+
+func TestRun(t *testing.T) { suite.Run(t, new(S)); require.True(t, ran()) }`)
+	gone := with(before, `s.Contains(s.names, "first")`, `s.names = append(s.names, s.T().Name())`)
+	try(t, []example{
+		one("moved", "suite_test.go", before, with(gone, "require.True", "require.Equal(t, s.names, []string{\"first\"}); require.True"), "edited", "edited TestRun"),
+		one("gone", "suite_test.go", before, gone, "weakened"),
+	})
+}
