@@ -47,7 +47,7 @@ func (m *matcher) lostCases(b, a *testfile.Unit) int {
 	return unpaired(readCases(b.File, gone), readCases(a.File, added), editedCase)
 }
 
-// editedCase reports whether two cases begin with the same word, such as a name, or are similar.
+// editedCase reports whether two cases begin with the same literal, such as a name, or are similar.
 func editedCase(b, a part) (share float64, is bool) {
 	share = similarity(b.words, a.words)
 	if b.first != 0 && b.first == a.first {
@@ -116,7 +116,7 @@ func readCases(s *testfile.File, cases []lexer.Digest) []part {
 	for _, d := range cases {
 		c := part{digest: d, words: s.CaseWords(d, maxCaseWords)}
 		if len(c.words) > 1 {
-			c.first = c.words[0]
+			c.first = s.CaseName(d)
 		}
 		slices.Sort(c.words)
 		out = append(out, c)

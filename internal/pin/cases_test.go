@@ -57,3 +57,22 @@ func TestTestsThatBecomeCasesOfOneAreNotLost(t *testing.T) {
 		pyCase("the one for all does something else", before, with(merged(check, "Date", "Time"), "kind.deserialize(None)", "kind.serialize(1, 'a')", "UnmarshallingError", "ValueError"), "deleted test_empty_date", "deleted test_empty_time"),
 	})
 }
+
+func TestSkippingANewCaseTakesNothingAway(t *testing.T) {
+	t.Parallel()
+	table := func(rows, skip string) string {
+		return goFile("func TestAdd(t *testing.T) {\n\tfor _, c := range []testCase{\n" + rows + "} {\n\t\tt.Run(c.name, func(t *testing.T) {\n" + skip + "\t\t\trequire.Equal(t, c.want, Add(c.a, c.b))\n\t\t})\n\t}\n}\n")
+	}
+	const one1, two = "{name: \"small\", a: 1, b: 2, want: 3},\n", "{name: \"large\", a: 1 << 40, b: 2, want: 1<<40 + 2},\n"
+	const skip = "\t\t\tif c.skip != \"\" {\n\t\t\t\tt.Skip(c.skip)\n\t\t\t}\n"
+	later := with(two, "name:", "skip: \"overflows\", name:")
+	const old, inNew = "{\"a\", func(t *testing.T) { require.True(t, A()) }},\n", "{\"b\", func(t *testing.T) {\nif darwin {\nt.Skip()\n}\nrequire.False(t, B())\n}},\n"
+	inOld := with(old, "{ require", "{\nif darwin {\nt.Skip()\n}\nrequire")
+	try(t, []example{
+		one("a field of it says so", "add_test.go", table(one1, ""), table(one1+later, skip), "edited TestAdd"),
+		one("a field of an old one says so", "add_test.go", table(one1+two, ""), table(one1+later, skip), "skipped TestAdd"),
+		one("another condition", "add_test.go", table(one1, ""), table(one1+later, with(skip, "c.skip != \"\"", "slow")), "skipped TestAdd"),
+		one("it skips itself", "add_test.go", table(old, ""), table(old+inNew, ""), "edited TestAdd"),
+		one("an old one skips itself", "add_test.go", table(old, ""), table(inOld, ""), "skipped TestAdd"),
+	})
+}

@@ -151,7 +151,8 @@ func changedHelpers(before, after []*testfile.Unit) (changed [][2]*testfile.Unit
 
 // newSkip returns the reason why a test no longer runs, if that is new.
 func newSkip(b, a *testfile.Unit) string {
-	was, is := allSkips(b), allSkips(a)
+	was := allSkips(b)
+	is := slices.DeleteFunc(allSkips(a), func(s testfile.Skip) bool { return onlyNewCases(s, b, a) })
 	if slices.ContainsFunc(was, func(s testfile.Skip) bool { return s.Always }) {
 		return ""
 	}
@@ -163,7 +164,7 @@ func newSkip(b, a *testfile.Unit) string {
 	if len(is) > len(was) {
 		why := is[len(is)-1].Reason
 		for _, s := range is {
-			if !slices.Contains(was, s) {
+			if !slices.ContainsFunc(was, func(w testfile.Skip) bool { return w.Always == s.Always && w.Reason == s.Reason }) {
 				why = s.Reason
 				break
 			}
@@ -174,6 +175,24 @@ func newSkip(b, a *testfile.Unit) string {
 		return "it can return before it checks anything"
 	}
 	return ""
+}
+
+// onlyNewCases reports whether a skip can skip only cases of a table that are new.
+func onlyNewCases(s testfile.Skip, b, a *testfile.Unit) bool {
+	if s.Cases == nil || s.Always {
+		return false
+	}
+	gone, added := more(b.Cases, a.Cases), more(a.Cases, b.Cases)
+	if len(added) > maxChangedCases || len(gone) > maxChangedCases {
+		return false
+	}
+	_, were := pairParts(readCases(b.File, gone), readCases(a.File, added), editedCase)
+	for _, c := range s.Cases {
+		if i := slices.Index(added, c); i < 0 || were[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // idle reports whether a test does not run at all, so that nothing can be taken from it.

@@ -51,14 +51,26 @@ func editedCheck(b, a part) (share float64, is bool) {
 // part is a part of a test that is compared with others: a check, or a case of a table.
 type part struct {
 	digest lexer.Digest
-	first  lexer.Digest   // its first word, if that names it
+	first  lexer.Digest   // its first literal of several words, which often names it
 	words  []lexer.Digest // sorted
 	in     *testfile.Unit // of a new case
 }
 
-// unpaired returns the number of parts that have become none of the others. Each of the others is the
-// edited version of at most one part, the most similar one.
-func unpaired(gone, added []part, edited func(b, a part) (share float64, is bool)) int {
+// unpaired returns the number of parts that have become none of the others.
+func unpaired(gone, added []part, edited func(b, a part) (share float64, is bool)) (lost int) {
+	become, _ := pairParts(gone, added, edited)
+	for _, known := range become {
+		if !known {
+			lost++
+		}
+	}
+	return lost
+}
+
+// pairParts finds parts that were edited: it reports for each part whether it has become one of the
+// others, and for each of these whether it was one before. Each of the others is the edited version of
+// at most one part, the most similar one.
+func pairParts(gone, added []part, edited func(b, a part) (share float64, is bool)) (become, were []bool) {
 	type pair struct {
 		gone, added int
 		share       float64
@@ -72,13 +84,11 @@ func unpaired(gone, added []part, edited func(b, a part) (share float64, is bool
 		}
 	}
 	slices.SortStableFunc(pairs, func(x, y pair) int { return cmp.Compare(y.share, x.share) })
-	lost := len(gone)
-	from, to := make([]bool, len(gone)), make([]bool, len(added))
+	become, were = make([]bool, len(gone)), make([]bool, len(added))
 	for _, p := range pairs {
-		if !from[p.gone] && !to[p.added] {
-			from[p.gone], to[p.added] = true, true
-			lost--
+		if !become[p.gone] && !were[p.added] {
+			become[p.gone], were[p.added] = true, true
 		}
 	}
-	return lost
+	return become, were
 }

@@ -156,7 +156,7 @@ func (w walker) testingCall(n *ast.CallExpr, method string) {
 		}
 		w.add(testfile.Check{Digest: w.g.digest(at), Conditional: w.depth > 1})
 	case "Skip", "Skipf", "SkipNow":
-		s := testfile.Skip{Always: w.depth == 0 && !w.inner, Reason: "it calls " + method}
+		s := testfile.Skip{Always: w.depth == 0 && !w.inner, Reason: "it calls " + method, Cases: w.skippable()}
 		if w.depth > 0 && w.guard != nil && strings.Contains(w.condition(), "testing.Short") {
 			s.Reason = "it is skipped in short runs"
 		}

@@ -29,6 +29,9 @@ type walker struct {
 	depth  int      // conditions around this statement
 	guard  ast.Node // the innermost condition
 	inner  bool     // in a function within the function
+	row    ast.Expr // the element of a list around this statement
+	each   string   // variable of the loop over a table, and the table
+	list   []ast.Expr
 }
 
 func (w walker) parameters(f *ast.FuncType) {
@@ -77,6 +80,15 @@ func (w walker) Visit(n ast.Node) ast.Visitor {
 		inner.parameters(n.Type)
 		inner.block(n.Body.List)
 		return nil
+	case *ast.CompositeLit:
+		if list, ok := elements(n); ok {
+			for _, e := range list {
+				row := w
+				row.row = e
+				ast.Walk(row, e)
+			}
+			return nil
+		}
 	case *ast.CallExpr:
 		return w.call(n, false)
 	case *ast.ExprStmt:
@@ -212,8 +224,52 @@ func (w walker) loop(n *ast.RangeStmt) {
 			}
 			w.g.result.AddCases(w.u, w.g.Source, rows)
 		}
+		if value, ok := n.Value.(*ast.Ident); ok {
+			w.each, w.list = value.Name, list
+		}
 	}
 	w.block(n.Body.List)
+}
+
+// skippable returns the cases of a table that a call of Skip here can skip: the one around it, or those
+// that set the field which the condition around it reads. It returns nil for all.
+func (w walker) skippable() []lexer.Digest {
+	if w.row != nil {
+		return []lexer.Digest{w.g.digest(w.row)}
+	}
+	n, ok := w.guard.(*ast.IfStmt)
+	if !ok || w.each == "" {
+		return nil
+	}
+	field := ""
+	ast.Inspect(n.Cond, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := sel.X.(*ast.Ident); ok && x.Name == w.each {
+				field = sel.Sel.Name
+			}
+		}
+		return true
+	})
+	if field == "" {
+		return nil
+	}
+	cases := []lexer.Digest{}
+	for _, row := range w.list {
+		lit, ok := row.(*ast.CompositeLit)
+		if !ok {
+			return nil
+		}
+		for _, e := range lit.Elts {
+			set, ok := e.(*ast.KeyValueExpr)
+			if !ok {
+				return nil // fields without names
+			}
+			if key, ok := set.Key.(*ast.Ident); ok && key.Name == field {
+				cases = append(cases, w.g.digest(row))
+			}
+		}
+	}
+	return cases
 }
 
 func (w walker) table(x ast.Expr) ([]ast.Expr, bool) {

@@ -61,6 +61,20 @@ func (s *File) CaseWords(c lexer.Digest, most int) []lexer.Digest {
 	return t.src.Words(t.span, most)
 }
 
+// CaseName returns the digest of the first literal of a case, which often names it, or 0.
+func (s *File) CaseName(c lexer.Digest) lexer.Digest {
+	t := s.texts[c]
+	if t.src == nil {
+		return 0
+	}
+	for i := t.span.From; i < t.span.To; i++ {
+		if k := t.src.At(i).Kind; k == lexer.Text || k == lexer.Number {
+			return t.src.Digest(i, i+1)
+		}
+	}
+	return 0
+}
+
 // ListCases adds the elements of the list that begins at a bracket to the cases of a unit, and
 // returns their number.
 func (s *File) ListCases(u *Unit, src *lexer.Source, open int) int {

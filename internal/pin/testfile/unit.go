@@ -62,6 +62,7 @@ type Skip struct {
 	Always bool // otherwise under a condition
 	Fails  bool // it runs, but is expected to fail
 	Reason string
+	Cases  []lexer.Digest // the cases of a table that it can skip; nil for all
 }
 
 // ShortName limits a name. Nesting would make names grow quadratically.
