@@ -45,6 +45,9 @@ func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher
 	if lost := m.lostCases(b, a); len(a.Cases) > 0 && lost > 0 {
 		return fmt.Sprintf("%d of its %d cases were removed", lost, len(b.Cases))
 	}
+	if was, is := j.shorterLoop(b, a); was > is && at.Total <= bt.Total {
+		return fmt.Sprintf("a loop with checks goes to %d instead of %d", is, was)
+	}
 	awaited := awaitedInstead(b, a)
 	fewer := ao.Total+awaited < bo.Total && at.Total+awaited < bt.Total
 	moved := len(a.Cases) < len(b.Cases) // to other tables

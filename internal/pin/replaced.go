@@ -41,6 +41,24 @@ func onlyIn(u, other *testfile.Unit) (out []part) {
 	return out
 }
 
+// shorterLoop returns the bounds before and after of a loop with checks that now has fewer iterations; all
+// other loops must have the same bounds, or smaller ones.
+func (j *judge) shorterLoop(b, a *testfile.Unit) (was, is int) {
+	if len(b.Loops) != len(a.Loops) {
+		return 0, 0
+	}
+	for i, l := range b.Loops {
+		n := a.Loops[i]
+		if n.Head != l.Head || n.Most > l.Most {
+			return 0, 0
+		}
+		if n.Most < l.Most && was == 0 && j.before.Checks(b, l) {
+			was, is = l.Most, n.Most
+		}
+	}
+	return was, is
+}
+
 // editedCheck reports whether two checks differ in at most one word or literal, such as the expected value.
 func editedCheck(b, a part) (share float64, is bool) {
 	share = similarity(b.words, a.words)

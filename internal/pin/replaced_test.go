@@ -63,3 +63,26 @@ func TestRun(t *testing.T) { suite.Run(t, new(S)); require.True(t, ran()) }`)
 		one("gone", "suite_test.go", before, gone, "weakened"),
 	})
 }
+
+func TestALoopWithFewerIterationsChecksLess(t *testing.T) {
+	t.Parallel()
+	rust := func(body string) string { return "#[test]\nfn counts() {\n" + body + "}\n" }
+	const rustLoop = "    for n in 0..=10 {\n        for k in 0..=10 {\n            assert_eq!(count(n, k), binomial(n, k));\n        }\n    }\n"
+	const pyLoop = "def test_counts():\n    for n in range(1, 10):\n        assert count(n) == n\n"
+	const javaLoop = "        for (int i = 0; i < 10; i++) { assertEquals(i, count(i)); }\n"
+	java := func(loop string) string { return with(javaPlain, "        var page", loop+"        var page") }
+	goLoop := goFile("func TestCount(t *testing.T) {\n\tfor i := 0; i < 10; i++ {\n\t\trequire.Equal(t, i, Count(i))\n\t}\n}")
+	const jsLoop = "test('counts', () => { for (let i = 0; i < 10; i++) { expect(count(i)).toBe(i) } })\n"
+	try(t, []example{
+		one("rust", "tests/count.rs", rust(rustLoop), rust(with(rustLoop, "10", "4")), "weakened counts"),
+		one("rust: more", "tests/count.rs", rust(rustLoop), rust(with(rustLoop, "10", "20")), "edited counts"),
+		one("rust: one fewer, one more", "tests/count.rs", rust(rustLoop), rust(with(rustLoop, "n in 0..=10", "n in 0..=4", "k in 0..=10", "k in 0..=20")), "edited counts"),
+		one("rust: with a function that checks", "tests/count.rs", rust("    for n in 0..10 { is_even(2 * n) }\n")+"fn is_even(n: u8) { assert_eq!(n % 2, 0); }\n", rust("    for n in 0..5 { is_even(2 * n) }\n")+"fn is_even(n: u8) { assert_eq!(n % 2, 0); }\n", "weakened counts"),
+		one("rust: without checks", "tests/count.rs", rust("    for n in 0..10 { push(&mut v, n) }\n    assert_eq!(v.len(), 10);\n"), rust("    for n in 0..9 { push(&mut v, n) }\n    assert_eq!(v.len(), 9);\n"), "edited counts"),
+		pyCase("python", pyLoop, with(pyLoop, "10", "3"), "weakened test_counts"),
+		one("java", "src/test/java/LoginTest.java", java(javaLoop), java(with(javaLoop, "10", "3")), "weakened LoginTest.greets"),
+		one("go", "count_test.go", goLoop, with(goLoop, "10", "3"), "weakened TestCount"),
+		one("go: by range", "count_test.go", with(goLoop, "i := 0; i < 10; i++", "i := range 10"), with(goLoop, "i := 0; i < 10; i++", "i := range 5"), "weakened TestCount"),
+		one("js", "test/count.js", jsLoop, with(jsLoop, "10", "3"), "weakened counts"),
+	})
+}

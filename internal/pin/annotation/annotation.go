@@ -385,6 +385,8 @@ func (f *file) walkBody(s lexer.Span, p testfile.Position) {
 				return
 			}
 			i = max(to-1, i)
+		case t.Is("for"):
+			i = f.loop(i, s.To, p)
 		case t.Is("return") && p.TopLevel:
 			if len(p.Unit.Checks)+len(p.Unit.Calls) == 0 && f.At(i+1).Is(";") && i+2 < s.To {
 				p.Unit.Skips = append(p.Unit.Skips, testfile.Skip{Always: true, Reason: "it returns before it checks anything"})
@@ -454,6 +456,25 @@ func (f *file) branch(i, end int, p *testfile.Position) (int, bool) {
 		p.Unit.Skips = append(p.Unit.Skips, testfile.Skip{Always: true, Reason: "it returns before it checks anything"})
 	}
 	return f.Close(open) + 1, leaves && known == testfile.True
+}
+
+// loop reads a loop, and returns its last token.
+func (f *file) loop(i, end int, p testfile.Position) int {
+	open := i + 1
+	for open < min(end, i+lexer.MaxStatement) && !f.At(open).Is("{") && !f.At(open).Is(";") {
+		if f.Pairs[open] > open {
+			open = f.Pairs[open]
+		}
+		open++
+	}
+	if p.Nesting++; !f.At(open).Is("{") || p.Nesting > lexer.MaxNesting {
+		return i
+	}
+	p.TopLevel = false
+	before := p.Unit.Extent()
+	f.walkBody(lexer.Span{From: open + 1, To: f.Close(open)}, p)
+	p.Unit.AddLoop(f.Source, lexer.Span{From: i, To: open}, before)
+	return f.Close(open)
 }
 
 // try reads a try block: if the handler catches everything, its checks cannot fail.

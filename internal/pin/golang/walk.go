@@ -67,9 +67,10 @@ func (w walker) Visit(n ast.Node) ast.Visitor {
 		w.loop(n)
 		return nil
 	case *ast.ForStmt:
-		if n.Cond != nil && constant(w.g, n.Cond) == testfile.False {
-			return nil
+		if n.Cond == nil || constant(w.g, n.Cond) != testfile.False {
+			w.forLoop(n)
 		}
+		return nil
 	case *ast.AssignStmt:
 		return w.assign(n)
 	case *ast.ValueSpec:
@@ -228,7 +229,27 @@ func (w walker) loop(n *ast.RangeStmt) {
 			w.each, w.list = value.Name, list
 		}
 	}
-	w.block(n.Body.List)
+	w.counted(n, n.Body)
+}
+
+func (w walker) forLoop(n *ast.ForStmt) {
+	if n.Init != nil {
+		ast.Walk(w, n.Init)
+	}
+	if n.Cond != nil {
+		ast.Walk(w, n.Cond)
+	}
+	if n.Post != nil {
+		ast.Walk(w, n.Post)
+	}
+	w.counted(n, n.Body)
+}
+
+// counted walks a loop, and records its bounds.
+func (w walker) counted(n ast.Node, body *ast.BlockStmt) {
+	before := w.u.Extent()
+	w.block(body.List)
+	w.u.AddLoop(w.g.Source, lexer.Span{From: w.g.token(n.Pos()), To: w.g.token(body.Pos())}, before)
 }
 
 // skippable returns the cases of a table that a call of Skip here can skip: the one around it, or those

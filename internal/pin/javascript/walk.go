@@ -264,7 +264,9 @@ func (f *file) loop(i, end int, p testfile.Position) int {
 	}
 	body, next := f.body(stop+1, end)
 	p.TopLevel = false
+	before := p.Unit.Extent()
 	f.walk(body, p)
+	p.Unit.AddLoop(f.Source, lexer.Span{From: j, To: stop}, before)
 	return next
 }
 

@@ -174,7 +174,9 @@ func (f *file) loop(i int, p testfile.Position) {
 	}
 	f.expression(lexer.Span{From: l.from + 1, To: colon}, &p)
 	p.TopLevel = false
+	before := p.Unit.Extent()
 	f.walkBlock(i, p)
+	p.Unit.AddLoop(f.Source, lexer.Span{From: l.from, To: colon}, before)
 }
 
 // cases records the cases of a list and returns their number: 1 if unknown.

@@ -29,6 +29,7 @@ type Unit struct {
 	Calls        []Call
 	Cases        []lexer.Digest // of a table
 	Skips        []Skip
+	Loops        []Loop
 	EarlyReturns int // conditional returns before the first check
 	Awaits       int // calls whose failure ends the test
 
