@@ -366,7 +366,7 @@ func (w walker) call(n *ast.CallExpr, statement bool) ast.Visitor {
 	x, method, _ := strings.Cut(name, ".")
 	root := w.root(n.Fun)
 	switch {
-	case w.isTesting(x) && method != "" && !(w.scope.asserters[x] && assertions[method]) || root == w.scope.receiver && root != "" && testingMethod(n.Fun):
+	case w.isTesting(x) && method != "" && (!w.scope.asserters[x] || !assertions[method]) || root == w.scope.receiver && root != "" && testingMethod(n.Fun):
 		w.testingCall(n, name[strings.LastIndexByte(name, '.')+1:])
 		return w
 	case w.isCheck(n, root):
