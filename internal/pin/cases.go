@@ -22,6 +22,8 @@ const (
 	// minOwn is the share of the words of a case that a test has from which it was made, and of the
 	// other words of that test, at least minBody, that the test with the table has.
 	minOwn, minBody = 0.65, 5
+	// maxCompared is the maximum number of cases and tests that are gone and compared with new cases.
+	maxCompared = 1000
 )
 
 // lostCases returns the number of removed table cases that are neither in another test nor were
@@ -59,6 +61,9 @@ func editedCase(b, a part) (share float64, is bool) {
 // movedCases returns the number of cases that other tests have gained with few changes.
 func (m *matcher) movedCases(of *testfile.File, gone, here []lexer.Digest) (moved int) {
 	for _, g := range readCases(of, gone) {
+		if m.compared++; m.compared > maxCompared {
+			break
+		}
 		i := slices.IndexFunc(m.newCases, func(n part) bool {
 			return len(g.words) >= minMovedWords && similarity(g.words, n.words) >= minMovedCase && !slices.Contains(here, n.digest)
 		})
@@ -74,10 +79,15 @@ func (m *matcher) movedCases(of *testfile.File, gone, here []lexer.Digest) (move
 func (m *matcher) recordCases() {
 	for _, p := range m.pairs {
 		for _, a := range p.after.Tests() {
+			var body []lexer.Digest
 			for _, c := range a.Cases {
 				if m.addedCases[c] > 0 && len(m.newCases) < maxChangedCases {
 					added := readCases(p.after, []lexer.Digest{c})[0]
-					added.in = a
+					if body == nil && a.Source != nil {
+						body = a.Source.Words(a.Text, maxLines)
+						slices.Sort(body)
+					}
+					added.in, added.body = a, body
 					m.newCases = append(m.newCases, added)
 				}
 			}
@@ -92,17 +102,19 @@ func (m *matcher) becameCase(b *testfile.Unit) bool {
 	if len(b.Cases) > 0 || b.Source == nil {
 		return false
 	}
+	if m.compared++; m.compared > maxCompared {
+		return false
+	}
 	words := b.Source.Words(b.Text, maxLines)
 	slices.Sort(words)
 	for i, c := range m.newCases {
-		if c.in.File.Path != b.File.Path || len(c.in.Checks) < len(b.Checks) || len(allSkips(c.in)) > 0 || c.in.Source == nil {
+		own := common(words, c.words)
+		if own == 0 || float64(own) < minOwn*float64(len(c.words)) || c.in.File.Path != b.File.Path || len(c.in.Checks) < len(b.Checks) || len(allSkips(c.in)) > 0 {
 			continue
 		}
 		rest := more(words, c.words)
-		lacking := len(c.words) - (len(words) - len(rest))
-		others := more(rest, c.in.Source.Words(c.in.Text, maxLines))
-		if len(c.words) > 0 && len(rest) >= minBody &&
-			float64(lacking) <= (1-minOwn)*float64(len(c.words)) && float64(len(others)) <= (1-minOwn)*float64(len(rest)) {
+		slices.Sort(rest)
+		if len(rest) >= minBody && float64(common(rest, c.body)) >= minOwn*float64(len(rest)) {
 			m.newCases = slices.Delete(m.newCases, i, i+1)
 			return true
 		}

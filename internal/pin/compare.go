@@ -155,7 +155,7 @@ func changedHelpers(before, after []*testfile.Unit) (changed [][2]*testfile.Unit
 // newSkip returns the reason why a test no longer runs, if that is new.
 func newSkip(b, a *testfile.Unit) string {
 	was := allSkips(b)
-	is := slices.DeleteFunc(allSkips(a), func(s testfile.Skip) bool { return onlyNewCases(s, b, a) })
+	is := withoutNewCases(allSkips(a), b, a)
 	if slices.ContainsFunc(was, func(s testfile.Skip) bool { return s.Always }) {
 		return ""
 	}
@@ -180,22 +180,24 @@ func newSkip(b, a *testfile.Unit) string {
 	return ""
 }
 
-// onlyNewCases reports whether a skip can skip only cases of a table that are new.
-func onlyNewCases(s testfile.Skip, b, a *testfile.Unit) bool {
-	if s.Cases == nil || s.Always {
-		return false
+// withoutNewCases returns the skips of a test except for those that can skip only new cases of its table.
+func withoutNewCases(skips []testfile.Skip, b, a *testfile.Unit) []testfile.Skip {
+	limited := func(s testfile.Skip) bool { return s.Cases != nil && !s.Always }
+	if !slices.ContainsFunc(skips, limited) {
+		return skips
 	}
 	gone, added := more(b.Cases, a.Cases), more(a.Cases, b.Cases)
 	if len(added) > maxChangedCases || len(gone) > maxChangedCases {
-		return false
+		return skips
 	}
 	_, were := pairParts(readCases(b.File, gone), readCases(a.File, added), editedCase)
-	for _, c := range s.Cases {
-		if i := slices.Index(added, c); i < 0 || were[i] {
-			return false
-		}
+	isNew := map[lexer.Digest]bool{}
+	for i, c := range added {
+		isNew[c] = !were[i]
 	}
-	return true
+	return slices.DeleteFunc(skips, func(s testfile.Skip) bool {
+		return limited(s) && !slices.ContainsFunc(s.Cases, func(c lexer.Digest) bool { return !isNew[c] })
+	})
 }
 
 // idle reports whether a test does not run at all, so that nothing can be taken from it.

@@ -18,6 +18,7 @@ type matcher struct {
 	children    map[*testfile.Unit][]*testfile.Unit
 	addedCases  map[lexer.Digest]int // how many more there are after the change, in all tests
 	newCases    []part               // of these, the first ones
+	compared    int                  // how many cases and tests were compared with them
 	newContents map[string]bool      // contents of new files
 	helpers     map[key]*testfile.Unit
 	added       map[*testfile.File][]*testfile.Unit // new tests by file

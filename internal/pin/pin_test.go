@@ -214,8 +214,11 @@ func TestFilesThatAreMadeToTakeLongDoNot(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]pin.File{
 		"decorators of Python": {Path: "test_a.py", After: []byte(strings.Repeat("@pytest.mark.skip\ndef test_a(): pass\n", 25_000)), Exists: true},
-		"keys of YAML":         {Path: "rgpt.yaml", Before: []byte("verification: {}\n"), After: []byte(strings.Repeat("a: 1\n", 100_000)), Existed: true, Exists: true},
-		"aliases of YAML":      {Path: "rgpt.yaml", Before: []byte("verification: {}\n"), After: []byte(aliases()), Existed: true, Exists: true},
+		"tests that may have become cases": {Path: "test_a.py", Existed: true, Exists: true,
+			Before: numbered(15_000, "def test_a%d():\n    assert add(1, 2, 3, 4, 5) == %d\n"),
+			After:  []byte("@pytest.mark.parametrize('n', [\n" + string(numbered(20_000, "add(1, 2, 3, %d, %d),\n")) + "])\ndef test_b(n):\n    assert add(1, 2, 3, 4, n) == 7\n")},
+		"keys of YAML":    {Path: "rgpt.yaml", Before: []byte("verification: {}\n"), After: []byte(strings.Repeat("a: 1\n", 100_000)), Existed: true, Exists: true},
+		"aliases of YAML": {Path: "rgpt.yaml", Before: []byte("verification: {}\n"), After: []byte(aliases()), Existed: true, Exists: true},
 	} {
 		began := time.Now()
 		checked([]pin.File{f})
@@ -225,6 +228,15 @@ func TestFilesThatAreMadeToTakeLongDoNot(t *testing.T) {
 	cancel()
 	_, err := pin.Check(ctx, []pin.File{{Path: "test_a.py", After: []byte("x"), Exists: true}})
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// numbered repeats a text with two places for its number.
+func numbered(times int, text string) []byte {
+	var out []byte
+	for i := range times {
+		out = fmt.Appendf(out, text, i, i)
+	}
+	return out
 }
 
 // aliases is a document that is small, and large once its aliases are followed.

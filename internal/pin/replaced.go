@@ -72,6 +72,7 @@ type part struct {
 	first  lexer.Digest   // its first literal of several words, which often names it
 	words  []lexer.Digest // sorted
 	in     *testfile.Unit // of a new case
+	body   []lexer.Digest // words of that test, sorted
 }
 
 // unpaired returns the number of parts that have become none of the others.

@@ -145,7 +145,7 @@ func (m *matcher) resemble(b, a candidate) (share float64, enough bool) {
 	}
 	place := a.of == b.of && b.lo < a.at && a.at < b.hi && m.sameGroup(b.Parent, a.Parent) &&
 		(len(b.Cases) == 0 || missing(b.Cases, a.Cases) < len(b.Cases))
-	return share, place && (related(b.name, a.name) || names >= minNames && words >= minTokensNamed || onlyRenames(b.order, a.order))
+	return share, place && (related(b.name, a.name) || names >= minNames && words >= minTokensNamed || words >= minSimilarityNamed && onlyRenames(b.order, a.order))
 }
 
 // sameGroup reports whether two groups, or tests with subtests, are the same before and after.
@@ -177,7 +177,11 @@ func similarity(a, b []lexer.Digest) float64 {
 	if len(a)+len(b) == 0 {
 		return 0
 	}
-	same := 0
+	return 2 * float64(common(a, b)) / float64(len(a)+len(b))
+}
+
+// common returns the number of digests that two sorted lists have in common.
+func common(a, b []lexer.Digest) (same int) {
 	for i, j := 0, 0; i < len(a) && j < len(b); {
 		switch {
 		case a[i] == b[j]:
@@ -190,7 +194,7 @@ func similarity(a, b []lexer.Digest) float64 {
 			j++
 		}
 	}
-	return 2 * float64(same) / float64(len(a)+len(b))
+	return same
 }
 
 // onlyRenames reports whether two texts differ only in words that are replaced by others throughout,
