@@ -65,7 +65,7 @@ func (m *matcher) movedCases(of *testfile.File, gone, here []lexer.Digest) (move
 			break
 		}
 		i := slices.IndexFunc(m.newCases, func(n part) bool {
-			return len(g.words) >= minMovedWords && similarity(g.words, n.words) >= minMovedCase && !slices.Contains(here, n.digest)
+			return len(g.words) >= minMovedWords && !idle(n.in) && similarity(g.words, n.words) >= minMovedCase && !slices.Contains(here, n.digest)
 		})
 		if i >= 0 {
 			moved++

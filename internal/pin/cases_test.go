@@ -34,7 +34,11 @@ func TestCasesThatMoveToAnotherTableMayChangeALittle(t *testing.T) {
 	after := func(watch, links []string) string {
 		return goFile(table("Watch", watch...) + table("Links", links...))
 	}
+	skipped := func(test string) string {
+		return strings.Replace(test, "TestLinks(t *testing.T) {\n", "TestLinks(t *testing.T) {\n\tt.Skip()\n", 1)
+	}
 	try(t, []example{
+		one("moved to a test that is skipped", "watch_test.go", skipped(before), skipped(after([]string{a, b}, []string{b, shorter})), "weakened TestWatch", "edited TestLinks"),
 		one("moved", "watch_test.go", before, after([]string{a, b}, []string{b, shorter}), "edited TestWatch", "edited TestLinks"),
 		one("another one is new there", "watch_test.go", before, after([]string{a, b}, []string{b, `loop", func(w *W) { loop(3); w.Remove("z") }, "none"`}), "weakened TestWatch", "edited TestLinks"),
 	})

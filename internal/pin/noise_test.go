@@ -158,6 +158,8 @@ func TestTestsAreFoundWhereverRunnersFindThem(t *testing.T) {
 		one("rust: always compiled on Linux", "tests/open.rs", rustUnix, "#[cfg(all(unix, not(windows)))]\n"+rustUnix, "edited opens"),
 		one("rust: compiled on Windows", "tests/open.rs", rustUnix, "#[cfg(windows)]\n"+rustUnix, "skipped opens"),
 		one("kotlin: properties", "src/test/FileTest.kt", kotlin, with(kotlin, "@JvmField @Rule val timeout = Timeout(5)", "val limit = 5")),
+		one("python: in a package of tests", "app/testsuite/views.py", "class ViewsTestCase(TestCase):\n    def test_a(self):\n        self.assertEqual(a(), 1)\n", "x = 1\n", "deleted ViewsTestCase::test_a"),
+		one("python: its start is no test", "app/testsuite/__init__.py", "def test_suite():\n    return 1\n", "x = 1\n"),
 		one("java: by name", "src/test/java/AddTest.java", junit3, with(junit3, "testAdds", "adds"), "renamed_away AddTest.testAdds"),
 		one("java: by annotation", "src/test/java/AddTest.java", junit4, with(junit4, "    @Test\n", ""), "renamed_away AddTest.testAdds"),
 	})

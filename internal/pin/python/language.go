@@ -15,7 +15,9 @@ var testFile = regexp.MustCompile(`^(test_.*|.*_test|tests?)\.py$`)
 // Language is Python.
 var Language = language.Language{
 	Name: "python", Extensions: []string{".py"},
-	IsTest: func(p string) bool { return testFile.MatchString(path.Base(p)) },
+	IsTest: func(p string) bool {
+		return testFile.MatchString(path.Base(p)) || language.InFolder(p, []string{"testsuite"}) && path.Base(p) != "__init__.py"
+	},
 	IsSupport: func(p string) bool {
 		return path.Base(p) == "conftest.py" || language.InFolder(p, language.TestFolders)
 	},
