@@ -122,7 +122,7 @@ func reportOf(c sandbox.Command) string {
 }
 
 // checkout writes files into a new directory.
-func checkout(t *testing.T, files map[string]string) string {
+func checkout(t testing.TB, files map[string]string) string {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
@@ -219,7 +219,7 @@ func located(o Outcome) []string {
 	return out
 }
 
-func needs(t *testing.T, program string) {
+func needs(t testing.TB, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
 		t.Skip(program + " is not installed")

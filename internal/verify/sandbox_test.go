@@ -33,7 +33,7 @@ var goCache = sync.OnceValue(func() string {
 
 // isolated returns an Env like a worker's. Tests that use it run compilers and test
 // runners, which takes too long for `go test -short`.
-func isolated(t *testing.T, s checks.Settings) Env {
+func isolated(t testing.TB, s checks.Settings) Env {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("runs real tools in a sandbox")

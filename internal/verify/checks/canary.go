@@ -41,8 +41,25 @@ func MakeScratch(root *os.Root) error {
 	return root.MkdirAll(output.ScratchDir, 0o755)
 }
 
-// Guard makes the results of a command hard to forge.
+// writeScratch writes a file into ScratchDir, in place of whatever the repository has there.
+func writeScratch(root *os.Root, name, text string) error {
+	if err := MakeScratch(root); err != nil {
+		return err
+	}
+	file := path.Join(output.ScratchDir, name)
+	if err := root.RemoveAll(file); err != nil {
+		return err
+	}
+	return root.WriteFile(file, []byte(text), 0o644)
+}
+
+// Guard writes the files that a command needs, and makes its results hard to forge.
 func (i Invocation) Guard(root *os.Root) (Invocation, error) {
+	for name, text := range i.files {
+		if err := writeScratch(root, name, text); err != nil {
+			return i, err
+		}
+	}
 	i = hideReports(i, secret())
 	if i.canary == nil {
 		return i, nil

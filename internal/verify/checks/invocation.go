@@ -24,10 +24,11 @@ type Job struct {
 
 // Invocation is one command of a check.
 type Invocation struct {
-	Args    []string // either args
-	Shell   string   // or shell
-	typed   []string // what a person would type instead of Args
-	Dir     string   // working directory, slash-separated, relative to the root
+	Args    []string          // either args
+	Shell   string            // or shell
+	typed   []string          // what a person would type instead of Args
+	files   map[string]string // files that it needs in ScratchDir, by their names
+	Dir     string            // working directory, slash-separated, relative to the root
 	Env     map[string]string
 	Format  output.Format
 	Reports []string // globs of the reports it writes, relative to the root

@@ -56,6 +56,7 @@ type planning struct {
 	shards    int
 	network   []string // verification.build.network
 	databases Databases
+	durations Durations
 }
 
 var planners = []planner{planGo, planNode, planPlaywright, planPython, planRust, planJava, planSecurity}
@@ -97,7 +98,7 @@ func detect(t *checkout, s Settings) map[contract.Category][]Job {
 	if !s.AutoDetect {
 		return found
 	}
-	p := planning{shards: max(1, s.Shards), network: s.Build.Network, databases: s.Databases}
+	p := planning{shards: max(1, s.Shards), network: s.Build.Network, databases: s.Databases, durations: s.Durations}
 	for _, plan := range planners {
 		for _, j := range plan(t, p) {
 			found[j.Check.Category] = append(found[j.Check.Category], j)

@@ -1,10 +1,13 @@
 package checks
 
 import (
+	_ "embed"
+	"encoding/json"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
+	"strings"
 
 	"github.com/rocketgpt/orchestrator/internal/pin"
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
@@ -16,88 +19,194 @@ var playwrightConfigs = []string{
 
 var playwrightTest = regexp.MustCompile(`\.(spec|test)\.[cm]?[jt]sx?$`)
 
-// playwrightCLI starts Playwright's CLI from the checkout, from the packages that the worker
-// provides (see Env.NodeModules), or from an installation that npx finds.
-const playwrightCLI = `cli=node_modules/@playwright/test/cli.js
-if [ ! -e "$cli" ] && [ -n "$RGPT_NODE_MODULES" ]; then cli="$RGPT_NODE_MODULES/@playwright/test/cli.js"; fi
-if [ -e "$cli" ]; then exec node "$cli" "$@"; fi
-exec npx --no-install playwright "$@"`
+// playwrightStart starts Playwright with the repository's configuration and additions that keep what
+// explains a failed test; see its own comment.
+//
+//go:embed playwright.cjs
+var playwrightStart string
 
-// planPlaywright runs Playwright with its own sharding. Each shard is a check with its own worker
-// and browsers.
+// playwrightStartName is its name in ScratchDir.
+const playwrightStartName = "playwright.cjs"
+
+// playwrightSuite is one run of Playwright.
+type playwrightSuite struct {
+	dir    string
+	config string // relative to dir; empty: Playwright's default
+}
+
+// planPlaywright distributes the tests over shards. Each shard is a check with its own worker and
+// browsers.
 func planPlaywright(t *checkout, p planning) []Job {
-	dirs, tests := playwrightTests(t)
+	suites, tests := playwrightTests(t)
 	if len(tests) == 0 {
 		return nil
 	}
-	shards := max(1, min(p.shards, len(tests), maxShards))
+	shards := playwrightShards(t, suites, tests, p.shards)
 	runs := make([][]Invocation, shards)
-	for n := range runs {
-		for _, dir := range dirs {
-			runs[n] = append(runs[n], playwright(dir, tests, n+1, shards))
+	for _, suite := range suites {
+		for n, part := range suite.split(t, tests, p.durations, shards) {
+			runs[n] = append(runs[n], suite.shard(tests, n+1, part))
 		}
 	}
 	return shardJobs("playwright", "Playwright", runs)
 }
 
-// playwrightTests lists the directories with a Playwright configuration, and the test files.
-func playwrightTests(t *checkout) (dirs, tests []string) {
-	dirs = t.projects(playwrightConfigs...)
-	if len(dirs) == 0 {
-		dirs = []string{"."}
-	}
+// playwrightTests lists the runs of Playwright and the test files.
+func playwrightTests(t *checkout) (suites []playwrightSuite, tests []string) {
+	suites = playwrightSuites(t)
 	tests = t.match(func(f string) bool {
 		return playwrightTest.MatchString(f) && !inOutput(f) && usesPW.MatchString(t.read(f))
 	})
-	if !slices.ContainsFunc(playwrightConfigs, func(c string) bool { return t.has(path.Join(dirs[0], c)) }) {
+	if len(suites) == 0 {
+		suites = []playwrightSuite{{dir: "."}}
 		tests = slices.DeleteFunc(tests, func(f string) bool { return !output.Below(f, "tests") })
 	}
-	return dirs, tests
+	return suites, tests
 }
 
-// playwright is one shard of the tests below a directory.
-func playwright(dir string, known []string, shard, shards int) Invocation {
-	var args []string
-	if shards > 1 {
-		args = append(args, "--shard="+strconv.Itoa(shard)+"/"+strconv.Itoa(shards))
+// playwrightSuites lists the configurations that the test scripts name, and those with a default
+// name in other directories.
+func playwrightSuites(t *checkout) []playwrightSuite {
+	var suites []playwrightSuite
+	named := map[string]bool{} // directories of the scripts and of the configurations
+	manifests := t.match(func(f string) bool {
+		return path.Base(f) == "package.json" && !inOutput(f) && !inFixture(path.Dir(f))
+	})
+	for _, file := range manifests[:min(len(manifests), maxManifests)] {
+		var m manifest
+		_ = json.Unmarshal([]byte(t.read(file)), &m) // the package manager reports a broken one
+		dir := path.Dir(file)
+		for _, call := range runnersOf(m.Scripts, "test").calls {
+			suite := playwrightSuite{dir: dir, config: call.playwrightConfig()}
+			if suite.config == "" || !suite.exists(t) || slices.Contains(suites, suite) {
+				continue
+			}
+			suites = append(suites, suite)
+			at := path.Join(dir, suite.config)
+			named[dir], named[path.Dir(at)], named[at] = true, true, true
+		}
 	}
-	run := playwrightRun(dir, scratch("playwright", dir, shard), args)
+	for _, dir := range t.projects(playwrightConfigs...) {
+		if !named[dir] {
+			suites = append(suites, playwrightSuite{dir: dir})
+		}
+	}
+	return suites
+}
+
+// maxManifests limits the packages of a monorepo that are read.
+const maxManifests = 100
+
+// playwrightConfig returns the configuration that a call of Playwright names, or "".
+func (c runnerCall) playwrightConfig() string {
+	if c.runner != "playwright" {
+		return ""
+	}
+	for n, arg := range c.args {
+		for _, option := range []string{"--config", "-c"} {
+			switch {
+			case arg == option && n+1 < len(c.args):
+				return path.Clean(c.args[n+1])
+			case strings.HasPrefix(arg, option+"="):
+				return path.Clean(strings.TrimPrefix(arg, option+"="))
+			}
+		}
+	}
+	return ""
+}
+
+// exists reports whether the configuration is a file of the checkout, or a directory with a default
+// one.
+func (s playwrightSuite) exists(t *checkout) bool {
+	at := path.Join(s.dir, s.config)
+	return filepath.IsLocal(at) && (t.has(at) || slices.ContainsFunc(playwrightConfigs, func(c string) bool { return t.has(path.Join(at, c)) }))
+}
+
+// scratch returns a path in ScratchDir for the files of one shard.
+func (s playwrightSuite) scratch(kind string, shard int) string {
+	if s.config != "" {
+		kind += "-" + slug(s.config)
+	}
+	return scratch(kind, s.dir, shard)
+}
+
+// shard is one shard of the tests of a suite.
+func (s playwrightSuite) shard(known []string, shard int, part playwrightPart) Invocation {
+	whole := func(kind string) Invocation {
+		options, patterns, selection := part.args(s.dir)
+		run := s.run(s.scratch(kind, shard), slices.Concat(options, patterns))
+		if selection != "" {
+			run = run.selected(selection, len(patterns))
+		}
+		return run
+	}
+	run := whole("playwright")
 	// The second run writes elsewhere: traces and screenshots of the first explain a flaky test.
-	again := scratch("playwright-again", dir, shard)
 	run.RerunFailed = func(failed []output.Case) Invocation {
 		var files []string
 		for _, c := range failed {
 			if c.File == "" {
-				return playwrightRun(dir, again, args)
+				return whole("playwright-again")
 			}
-			files = append(files, regexp.QuoteMeta(relTo(dir, c.File)))
+			files = append(files, regexp.QuoteMeta(relTo(s.dir, c.File)))
 		}
 		slices.Sort(files)
-		return playwrightRun(dir, again, slices.Compact(files))
+		return s.run(s.scratch("playwright-again", shard), slices.Compact(files))
 	}
 	run.Only = func(tests []pin.Added) (Invocation, []pin.Added) {
-		covered, has := inFiles(tests, slices.DeleteFunc(slices.Clone(known), func(f string) bool { return !output.Below(f, dir) }))
+		covered, has := inFiles(tests, slices.DeleteFunc(slices.Clone(known), func(f string) bool { return !output.Below(f, s.dir) }))
 		var files []string
 		for _, f := range has {
-			files = append(files, regexp.QuoteMeta(relTo(dir, f)))
+			files = append(files, regexp.QuoteMeta(relTo(s.dir, f)))
 		}
-		return playwrightRun(dir, scratch("playwright", dir, shard), files), covered
+		return s.run(s.scratch("playwright", shard), files), covered
 	}
 	return run
 }
 
-// playwrightRun writes its report to base.json and its other files to base.
-func playwrightRun(dir, base string, args []string) Invocation {
+// run writes its report to base.json and its other files to base.
+func (s playwrightSuite) run(base string, args []string) Invocation {
 	report := base + ".json"
-	args = append([]string{"test", "--reporter=list,json", "--output=" + up(dir, base)}, args...)
+	options := []string{"test", "--reporter=list,json", "--output=" + up(s.dir, base)}
+	if s.config != "" {
+		options = append(options, "--config="+s.config)
+	}
+	args = slices.Concat(options, args)
 	return Invocation{
-		Args:  append([]string{"sh", "-c", playwrightCLI, "playwright"}, args...),
+		Args:  append([]string{"node", up(s.dir, path.Join(output.ScratchDir, playwrightStartName))}, args...),
 		typed: append([]string{"npx", "playwright"}, args...),
-		Dir:   dir,
+		files: map[string]string{playwrightStartName: playwrightStart},
+		Dir:   s.dir,
 		Env: WithEnv(nodeEnv, map[string]string{
-			"PLAYWRIGHT_JSON_OUTPUT_NAME": up(dir, report), "PLAYWRIGHT_JSON_OUTPUT_FILE": up(dir, report),
+			"PLAYWRIGHT_JSON_OUTPUT_NAME": up(s.dir, report), "PLAYWRIGHT_JSON_OUTPUT_FILE": up(s.dir, report),
 			"PLAYWRIGHT_HTML_OPEN": "never", "FORCE_COLOR": "0",
 		}),
-		Format: output.FormatPlaywright, Reports: []string{report}, Ended: mustReport("process.exit"),
+		Format: output.FormatPlaywright, Reports: []string{report}, Ended: playwrightEnded,
+	}
+}
+
+// selected replaces the patterns at the end of the arguments by a file with the exact selection.
+func (i Invocation) selected(selection string, patterns int) Invocation {
+	const name = "playwright-files.json"
+	i.files = WithEnv(i.files, map[string]string{name: selection})
+	i.Args = append(slices.Clone(i.Args[:len(i.Args)-patterns]), "--files="+up(i.Dir, path.Join(output.ScratchDir, name)))
+	return i
+}
+
+// playwrightNote matches what playwright.cjs could not do.
+var playwrightNote = regexp.MustCompile(`(?m)^RocketGPT: (.{1,1000})$`)
+
+// maxPlaywrightNotes limits the notes of one run. Tests can print such lines too, so they are only
+// minor findings.
+const maxPlaywrightNotes = 5
+
+// playwrightEnded requires a report, and says why a failed test has no screenshot, video or trace.
+func playwrightEnded(f *Finished, s output.Paths) {
+	mustReport("process.exit")(f, s)
+	if f.Result.OK() {
+		return
+	}
+	for _, m := range playwrightNote.FindAllSubmatch(f.Result.Stderr, maxPlaywrightNotes) {
+		f.Parsed.Problems = append(f.Parsed.Problems, output.Problem{Level: output.Note, Message: output.Message(string(m[1]))})
 	}
 }

@@ -39,6 +39,8 @@ type Settings struct {
 	RequireTests bool          `json:"require_tests"` // true makes having no tests a major finding; otherwise it is minor, or medium if all were skipped
 	// Databases are copies of vulnerability databases on the workers.
 	Databases Databases `json:"databases,omitzero"`
+	// Durations of test files in earlier runs balance the shards. They do not affect which tests run.
+	Durations Durations `json:"durations,omitempty"`
 	// PinnedTests specifies how a change to tests counts. It does not affect Plan.
 	PinnedTests verdict.PinnedTests `json:"pinned_tests,omitempty"`
 	// NewTests specifies how a new test that does not need its change counts. It does not affect

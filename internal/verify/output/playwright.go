@@ -1,9 +1,11 @@
 package output
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -73,6 +75,7 @@ func parsePlaywright(data []byte, s Paths) (Results, error) {
 	for _, suite := range report.Suites {
 		pwWalk(&out, suite, nil, report.Config.RootDir, s)
 	}
+	slices.SortStableFunc(out.Attachments, func(a, b Attachment) int { return cmp.Compare(a.rank, b.rank) })
 	for _, e := range report.Errors {
 		out.Unexplained = true
 		out.Problems = append(out.Problems, e.problem(s))
@@ -172,12 +175,15 @@ func (t pwTest) explain(c *Case, s Paths) {
 	}
 }
 
+// attachments lists the files of a test. Those of failed tests rank first, because only some files
+// of a check are kept.
 func (t pwTest) attachments() []Attachment {
 	var out []Attachment
+	rank := map[contract.TestStatus]int{contract.TestFailed: -2, contract.TestFlaky: -1}[t.status()]
 	for _, r := range t.Results {
 		for _, a := range r.Attachments {
 			if a.Path != "" && len(a.Path) < 4096 && !strings.ContainsRune(a.Path, 0) {
-				out = append(out, Attachment{name: Name(a.Name), Path: a.Path, Kind: artifactType(a.ContentType, a.Path)})
+				out = append(out, Attachment{name: Name(a.Name), Path: a.Path, Kind: artifactType(a.ContentType, a.Path), rank: rank})
 			}
 		}
 	}

@@ -125,6 +125,7 @@ type Attachment struct {
 	name string
 	Path string
 	Kind contract.ArtifactType
+	rank int // lower ones are kept first
 }
 
 // Summarize counts cases by status.
