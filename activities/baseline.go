@@ -96,6 +96,7 @@ func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contrac
 	if err != nil {
 		return store.Baseline{}, err
 	}
+	spec.Verification = baselineSettings(spec.Verification)
 	view, err := a.Workspaces.View(ctx, ws, fmt.Sprintf("%d/source", run.ID))
 	if err != nil {
 		return store.Baseline{}, err
@@ -117,6 +118,14 @@ func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contrac
 	return a.Store.OpenBaseline(ctx, run.ID, store.Baseline{
 		Key: key, Repo: run.Repo, BaseCommit: ws.Base, Tree: ws.Tree, Environment: run.Environment, Stages: pipeline.Stages, Commands: commands,
 	})
+}
+
+// baselineSettings returns the settings of the checks on a base commit. Other runs use their
+// outcomes, and may carry out some of them, so these checks are the same for all: durations of
+// earlier runs do not divide them.
+func baselineSettings(s checks.Settings) checks.Settings {
+	s.Durations = nil
+	return s
 }
 
 // baselineKey identifies a baseline by everything that its outcomes depend on: the files, the

@@ -140,6 +140,9 @@ func (a *Activities) check(ctx context.Context, in contract.VerifyInput) (checke
 	if err != nil {
 		return checked{}, err
 	}
+	if in.Baseline != "" {
+		spec.Verification = baselineSettings(spec.Verification)
+	}
 	var c checked
 	task := a.task(run, spec, in, &c.log)
 	task.Follow = func() (func([]byte), func()) {

@@ -22,6 +22,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
@@ -232,10 +233,27 @@ func (r *Runs) prepare(ctx context.Context, c Creation, out *Created) (store.New
 	if err := choosePlanner(ctx, cfg, c, s); err != nil {
 		return store.NewRun{}, err
 	}
+	project := cmp.Or(c.Project, projectOf(repo.URL))
+	if spec.Verification.Durations, err = r.durations(ctx, project, repo.URL, spec.Verification.Shards); err != nil {
+		return store.NewRun{}, err
+	}
 	return store.NewRun{
-		Tenant: store.DefaultTenant, Project: cmp.Or(c.Project, projectOf(repo.URL)), MaxRetries: s.MaxRetries, IdempotencyKey: c.Key,
+		Tenant: store.DefaultTenant, Project: project, MaxRetries: s.MaxRetries, IdempotencyKey: c.Key,
 		GivenPlan: c.Plan, Settings: settings, Spec: spec,
 	}, nil
+}
+
+// durations returns how long the test files of a repository took in earlier runs, if they are divided
+// into shards.
+func (r *Runs) durations(ctx context.Context, project, repo string, shards int) (checks.Durations, error) {
+	if shards < 2 {
+		return nil, nil
+	}
+	tests, err := r.Store.TestDurations(ctx, project, repo, checks.PlaywrightChecks)
+	if err != nil {
+		return nil, err
+	}
+	return checks.PlaywrightDurations(tests), nil
 }
 
 // freeze resolves the inputs of a run, without models if it calls none.

@@ -10,6 +10,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -84,4 +87,40 @@ func preparer(tb testing.TB, dir string) *Runs {
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = blobs.Close() })
 	return &Runs{Config: cfg, DataDir: dir, Artifacts: blobs}
+}
+
+func TestARunDividesItsBrowserTestsByTheDurationsOfEarlierRuns(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f := storetest.Setup(t)
+	runs := preparer(t, dir)
+	runs.Store = f.Store
+	repo := harness.Repo(t, filepath.Join(dir, "app"), map[string]string{"a": "b"})
+	prepared := func() (store.NewRun, checks.Durations) {
+		made, err := runs.prepare(t.Context(), Creation{Repo: repo, PrepareOnly: true}, &Created{})
+		require.NoError(t, err)
+		return made, made.Spec.(setup.RunSpec).Verification.Durations
+	}
+	runs.Config.Verification.Shards = 2
+	made, durations := prepared()
+	require.Empty(t, durations, "nothing was measured")
+
+	made.GoalTitle = "Set up app"
+	earlier, _, err := f.CreateRun(t.Context(), made)
+	require.NoError(t, err)
+	_, err = f.OpenBaseline(t.Context(), earlier.ID, store.Baseline{Key: "k", Repo: earlier.Repo})
+	require.NoError(t, err)
+	require.NoError(t, f.SaveBaselineCheck(t.Context(), "k", store.BaselineCheck{
+		Result: contract.CheckResult{Check: contract.Check{ID: "test-playwright-1"}},
+		Cases: []contract.TestCase{
+			{Name: "[one] login.spec.ts › logs in", Status: contract.TestPassed, DurationMS: 100}, {Name: "[two] login.spec.ts › logs in › again", Status: contract.TestPassed, DurationMS: 20},
+			{Name: "sub/cart.spec.ts › adds", Status: contract.TestPassed, DurationMS: 7}, {Name: "npx playwright test", Status: contract.TestPassed, DurationMS: 9},
+		},
+	}))
+	_, durations = prepared()
+	require.Equal(t, checks.Durations{"login.spec.ts": 120, "sub/cart.spec.ts": 7}, durations)
+
+	runs.Config.Verification.Shards = 1
+	_, durations = prepared()
+	require.Empty(t, durations, "there is nothing to divide")
 }

@@ -74,6 +74,26 @@ func (s *Store) Checks(ctx context.Context, executionID int64) ([]Check, error) 
 	return rowconv.ConvertAll(rows, checkOf)
 }
 
+// Limits of TestDurations.
+const (
+	measuredRuns  = 20     // newest runs that are read
+	measuredTests = 20_000 // tests that are returned
+)
+
+// TestDurations returns how many milliseconds each test took in its newest result of a check whose
+// ID begins with a prefix, in the newest runs of a repository and on their base commits.
+func (s *Store) TestDurations(ctx context.Context, project, repo, prefix string) (map[string]int64, error) {
+	rows, err := s.q.TestDurations(ctx, db.TestDurationsParams{Project: project, Repo: repo, Prefix: prefix, Runs: measuredRuns, Most: measuredTests})
+	if err != nil {
+		return nil, dberr.Explain(err, "read the durations of tests")
+	}
+	out := make(map[string]int64, len(rows))
+	for _, r := range rows {
+		out[r.Name] = r.Ms
+	}
+	return out, nil
+}
+
 // Check returns a check of a run, or ErrNotFound.
 func (s *Store) Check(ctx context.Context, runID, executionID int64, checkID string) (Check, error) {
 	row, err := s.q.CheckOfRun(ctx, db.CheckOfRunParams{RunID: runID, ExecutionID: executionID, CheckID: checkID})

@@ -539,3 +539,65 @@ func (q *Queries) SaveCheck(ctx context.Context, arg SaveCheckParams) (SaveCheck
 	err := row.Scan(&i.Added, &i.Notified)
 	return i, err
 }
+
+const testDurations = `-- name: TestDurations :many
+WITH recent AS (
+    SELECT id, baseline FROM orchestrator_runs
+    WHERE project = $2 AND repo = $3 ORDER BY created_at DESC, id DESC LIMIT $4::int
+), results AS (
+    SELECT c.cases, c.finished_at AS at
+    FROM orchestrator_checks c JOIN orchestrator_executions e ON e.id = c.execution_id JOIN recent r ON r.id = e.run_id
+    WHERE starts_with(c.check_id, $5::text)
+    UNION ALL
+    SELECT c.cases, c.created_at
+    FROM orchestrator_baseline_checks c
+    WHERE c.key IN (SELECT baseline FROM recent WHERE baseline <> '') AND starts_with(c.check_id, $5::text)
+)
+SELECT DISTINCT ON (t.doc ->> 'test_case') (t.doc ->> 'test_case')::text AS name, (t.doc ->> 'duration_ms')::bigint AS ms
+FROM results CROSS JOIN LATERAL jsonb_array_elements(results.cases) AS t(doc)
+WHERE t.doc ->> 'status' <> 'skipped' AND (t.doc ->> 'duration_ms')::bigint > 0
+ORDER BY t.doc ->> 'test_case', results.at DESC
+LIMIT $1::int
+`
+
+type TestDurationsParams struct {
+	Most    int32
+	Project string
+	Repo    string
+	Runs    int32
+	Prefix  string
+}
+
+type TestDurationsRow struct {
+	Name string
+	Ms   int64
+}
+
+// The newest duration of each test in the newest runs of a repository, and on
+// their base commits, of the checks whose id begins with a prefix. A test that
+// was skipped has none.
+func (q *Queries) TestDurations(ctx context.Context, arg TestDurationsParams) ([]TestDurationsRow, error) {
+	rows, err := q.db.Query(ctx, testDurations,
+		arg.Most,
+		arg.Project,
+		arg.Repo,
+		arg.Runs,
+		arg.Prefix,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TestDurationsRow{}
+	for rows.Next() {
+		var i TestDurationsRow
+		if err := rows.Scan(&i.Name, &i.Ms); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

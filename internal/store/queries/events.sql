@@ -148,3 +148,25 @@ SELECT run_id, seq, event_type, payload, created_at FROM orchestrator_events
 WHERE run_id = @run_id AND event_type = ANY(@types::text[])
 ORDER BY seq
 LIMIT @most::int;
+
+-- name: TestDurations :many
+-- The newest duration of each test in the newest runs of a repository, and on
+-- their base commits, of the checks whose id begins with a prefix. A test that
+-- was skipped has none.
+WITH recent AS (
+    SELECT id, baseline FROM orchestrator_runs
+    WHERE project = @project AND repo = @repo ORDER BY created_at DESC, id DESC LIMIT @runs::int
+), results AS (
+    SELECT c.cases, c.finished_at AS at
+    FROM orchestrator_checks c JOIN orchestrator_executions e ON e.id = c.execution_id JOIN recent r ON r.id = e.run_id
+    WHERE starts_with(c.check_id, @prefix::text)
+    UNION ALL
+    SELECT c.cases, c.created_at
+    FROM orchestrator_baseline_checks c
+    WHERE c.key IN (SELECT baseline FROM recent WHERE baseline <> '') AND starts_with(c.check_id, @prefix::text)
+)
+SELECT DISTINCT ON (t.doc ->> 'test_case') (t.doc ->> 'test_case')::text AS name, (t.doc ->> 'duration_ms')::bigint AS ms
+FROM results CROSS JOIN LATERAL jsonb_array_elements(results.cases) AS t(doc)
+WHERE t.doc ->> 'status' <> 'skipped' AND (t.doc ->> 'duration_ms')::bigint > 0
+ORDER BY t.doc ->> 'test_case', results.at DESC
+LIMIT @most::int;

@@ -3,6 +3,7 @@ package checks
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"math"
 	"path"
 	"regexp"
@@ -19,6 +20,32 @@ type Durations map[string]int64
 
 // MaxDurations limits the test files whose durations are kept.
 const MaxDurations = 2000
+
+// PlaywrightChecks is the beginning of the IDs of checks that run Playwright.
+const PlaywrightChecks = "test-playwright-"
+
+// PlaywrightDurations adds up the durations of the tests of each file. The name of a test is that of
+// its project in brackets, if any, its file, and its titles; see package output.
+func PlaywrightDurations(tests map[string]int64) Durations {
+	files := Durations{}
+	for name, ms := range tests {
+		if strings.HasPrefix(name, "[") {
+			_, name, _ = strings.Cut(name, "] ")
+		}
+		file, _, found := strings.Cut(name, " › ")
+		if found && playwrightTest.MatchString(file) {
+			files[file] += ms
+		}
+	}
+	if len(files) <= MaxDurations {
+		return files
+	}
+	longest := slices.SortedFunc(maps.Keys(files), func(a, b string) int { return cmp.Or(cmp.Compare(files[b], files[a]), cmp.Compare(a, b)) })
+	for _, file := range longest[MaxDurations:] {
+		delete(files, file)
+	}
+	return files
+}
 
 // of returns the duration of a file, 0 if it is unknown.
 func (d Durations) of(file string) int64 {
