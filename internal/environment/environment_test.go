@@ -148,6 +148,30 @@ func TestEachManagerInstallsInItsWay(t *testing.T) {
 	}
 }
 
+func TestTheBrowserComesWithTheVersionOfPlaywrightThatIsInstalled(t *testing.T) {
+	t.Parallel()
+	const download = "env -u PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD "
+	for name, c := range map[string]struct{ files, dir, command string }{
+		"npm":           {"-- package.json --\n{\"devDependencies\": {\"@playwright/test\": \"^1.50\"}}\n-- package-lock.json --\n{}\n", ".", download + "npx --no-install playwright install --only-shell chromium || " + download + "npx --no-install playwright install chromium"},
+		"pnpm":          {"-- package.json --\n{\"dependencies\": {\"playwright\": \"1\"}}\n-- pnpm-lock.yaml --\nlockfileVersion: '9.0'\n", ".", download + "pnpm exec playwright install --only-shell chromium || "},
+		"yarn 4":        {"-- package.json --\n{\"packageManager\": \"yarn@4.4.1\", \"devDependencies\": {\"@playwright/test\": \"1\"}}\n-- yarn.lock --\n", ".", download + "yarn playwright install --only-shell chromium || "},
+		"in the member": {"-- package.json --\n{\"workspaces\": [\"apps/*\"]}\n-- package-lock.json --\n{}\n-- apps/web/package.json --\n{\"devDependencies\": {\"@playwright/test\": \"1\"}}\n", "apps/web", download + "npx --no-install playwright install --only-shell chromium || "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := find(t, c.files)
+			last := r.Setup[len(r.Setup)-1]
+			require.Equal(t, c.dir, last.Dir)
+			require.True(t, strings.HasPrefix(last.Shell, c.command), last.Shell)
+			require.True(t, last.Optional, "without it, the worker's browser is used")
+			require.Contains(t, r.Hosts, "cdn.playwright.dev")
+		})
+	}
+	for _, other := range find(t, "-- package.json --\n{\"devDependencies\": {\"mocha\": \"1\"}}\n-- package-lock.json --\n{}\n").Setup {
+		require.NotContains(t, other.Shell, "playwright")
+	}
+}
+
 func TestMembersOfAWorkspaceComeWithItsRoot(t *testing.T) {
 	t.Parallel()
 	r := find(t, `

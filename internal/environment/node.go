@@ -83,6 +83,7 @@ var nodeLocks = []struct{ file, manager string }{
 type nodeProject struct {
 	Project
 	manifest packageJSON
+	members  []string // directories of its workspace
 }
 
 // findNode installs packages. Members of a workspace are installed with its root; a directory below
@@ -103,8 +104,9 @@ func findNode(f *finder) {
 		if !f.project(p.Project) {
 			break
 		}
+		p.members = f.workspace(p)
 		projects = append(projects, p)
-		members = append(members, f.workspace(p)...)
+		members = append(members, p.members...)
 	}
 	if len(projects) == 0 {
 		return
@@ -352,6 +354,37 @@ func (f *finder) nodeInstall(p nodeProject) {
 		return
 	}
 	f.command(Command{Dir: p.Dir, Shell: install, Optional: p.Dir != "." && len(f.r.Projects) > 1})
+	for _, dir := range append([]string{p.Dir}, p.members...) {
+		if f.t.readPackage(path.Join(dir, "package.json")).usesPlaywright() {
+			f.tryRun(dir, browserCommand(p.Manager))
+			return
+		}
+	}
+}
+
+// usesPlaywright reports whether a package runs Playwright's tests.
+func (m packageJSON) usesPlaywright() bool {
+	for _, name := range []string{"@playwright/test", "playwright"} {
+		if m.Dependencies[name] != nil || m.DevDependencies[name] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// browserCommand installs the Chromium that the installed version of Playwright was made for, and
+// its ffmpeg for videos. Old versions have no separate browser without a window. If this fails, tests
+// use the worker's Chromium, if there is one.
+func browserCommand(manager string) string {
+	run := "npx --no-install playwright"
+	switch manager {
+	case "pnpm":
+		run = "pnpm exec playwright"
+	case "yarn-berry":
+		run = "yarn playwright"
+	}
+	run = "env -u PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD " + run + " install "
+	return firstSuccess(run+"--only-shell chromium", run+"chromium")
 }
 
 // nodeCommand first installs strictly from the lock file; then, if that does not match the
