@@ -373,6 +373,22 @@ func TestTestsAreShownByThePage(t *testing.T) {
 	require.Len(t, seen, 250)
 }
 
+func TestFilesOfATestWithALongNameAreShownBesideIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "goal")
+	e := b.begin(t, id, contract.PhaseTester, "", contract.AgentTester)
+	b.check(t, e, "test-playwright-1", []contract.TestCase{
+		{Name: "[Mobile Safari] e2e/checkout.spec.ts › Checkout › shows an order confirmation after the customer pays with a stored card", Status: contract.TestFailed},
+		{Name: "[Mobile Safari] e2e/checkout.spec.ts › Checkout › another", Status: contract.TestFailed},
+	})
+	// As Playwright names the directory: the beginning, a digest and the end of the name.
+	const name = "tester/1/test-playwright-1/e2e-checkout-Checkout-show-1a2b3-stomer-pays-with-a-stored-card-Mobile-Safari-retry1/trace.zip"
+	require.NoError(t, b.AddArtifacts(t.Context(), id, []contract.Artifact{{RunID: id, ExecutionID: e.ID, Name: name, Type: contract.ArtifactTrace, Size: 2, Digest: b.storeArtifact(t, "PK")}}))
+	_, text := b.page(t, fmt.Sprintf("/runs/%d/tests", id))
+	require.NotContains(t, text, "Other test files")
+}
+
 func TestPicturesOfATestAreShownBesideItAndAsNothingElse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -399,7 +415,11 @@ func TestPicturesOfATestAreShownBesideItAndAsNothingElse(t *testing.T) {
 	}
 	require.Contains(t, text, "Other test files", "the second picture is of no test that is known")
 	sources := attributes(doc, "src")
-	require.Contains(t, sources, fmt.Sprintf("/runs/%d/artifacts/%d/content", id, ids["test-failed-1.png"]))
+	shown := fmt.Sprintf("/runs/%d/artifacts/%d/content", id, ids["test-failed-1.png"])
+	require.Contains(t, sources, shown)
+	first, _ := b.page(t, fmt.Sprintf("/runs/%d", id))
+	require.Equal(t, []string{shown}, attributes(first, "src")[len(attributes(first, "src"))-1:], "the run's first page has that of the failed test")
+	require.Contains(t, attributes(first, "href"), fmt.Sprintf("/runs/%d/artifacts/%d", id, ids["trace.zip"]))
 	for n := range doc.Descendants() {
 		if n.Data == "tr" && strings.Contains(textOf(n), "logs in") {
 			require.Contains(t, attributes(n, "src"), fmt.Sprintf("/runs/%d/artifacts/%d/content", id, ids["test-failed-1.png"]))

@@ -95,7 +95,12 @@ func (s *Server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead
 		return nil, err
 	}
 	o.Executions, o.Omitted = latestWork(executions)
-	if o.Red, err = s.redTests(ctx, executions); err != nil {
+	files, err := s.Store.Artifacts(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	o.Artifacts = firstOf(files, shownArtifacts)
+	if o.Red, err = s.redTests(ctx, executions, files); err != nil {
 		return nil, err
 	}
 	findings, err := s.Store.Findings(ctx, id)
@@ -111,11 +116,6 @@ func (s *Server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead
 	}
 	slices.Reverse(heals)
 	o.Heals = firstOf(heals, shownHeals)
-	files, err := s.Store.Artifacts(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	o.Artifacts = firstOf(files, shownArtifacts)
 	if o.Events, err = s.Store.Events(ctx, id, max(0, h.Run.EventSeq-shownEvents), shownEvents); err != nil {
 		return nil, err
 	}
@@ -182,8 +182,9 @@ func latestWork(all []store.Execution) (shown []store.Execution, omitted int) {
 	return shown, len(all) - len(shown)
 }
 
-// redTests returns the first failed and flaky tests of the last verification.
-func (s *Server) redTests(ctx context.Context, executions []store.Execution) (red []contract.TestCase, err error) {
+// redTests returns the first failed and flaky tests of the last verification, with their
+// screenshots, videos and traces.
+func (s *Server) redTests(ctx context.Context, executions []store.Execution, files []contract.Artifact) ([]ui.CaseRow, error) {
 	var last int64
 	for _, e := range executions {
 		if e.Phase == contract.PhaseTester && e.Step == "" {
@@ -194,15 +195,21 @@ func (s *Server) redTests(ctx context.Context, executions []store.Execution) (re
 		return nil, nil
 	}
 	checks, err := s.Store.Checks(ctx, last)
+	if err != nil {
+		return nil, err
+	}
+	var red []views.Case
 	for _, c := range checks {
 		for _, t := range c.Cases {
 			if c.Result.Counts() && (t.Status == contract.TestFailed || t.Status == contract.TestFlaky) {
-				red = append(red, t)
+				red = append(red, views.Case{TestCase: t, CheckID: c.Result.Check.ID})
 			}
 		}
 	}
-	slices.SortStableFunc(red, func(a, b contract.TestCase) int { return strings.Compare(string(a.Status), string(b.Status)) })
-	return firstOf(red, shownRed), err
+	slices.SortStableFunc(red, func(a, b views.Case) int { return strings.Compare(string(a.Status), string(b.Status)) })
+	files = slices.DeleteFunc(slices.Clone(files), func(f contract.Artifact) bool { return f.ExecutionID != last })
+	rows, _ := besideTests(firstOf(red, shownRed), files)
+	return rows, nil
 }
 
 func severityRank(s contract.Severity) int {

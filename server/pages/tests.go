@@ -234,11 +234,11 @@ func wordsOf(name string) (out []string) {
 	return out
 }
 
-// hasWords reports whether each of the words is a prefix of a word in all, as long names are
-// shortened.
+// hasWords reports whether each of the words begins or ends a word in all: of a long name, the
+// beginning and the end remain.
 func hasWords(all, words []string) bool {
 	for _, w := range words {
-		if !slices.ContainsFunc(all, func(one string) bool { return strings.HasPrefix(one, w) }) {
+		if !slices.ContainsFunc(all, func(one string) bool { return strings.HasPrefix(one, w) || strings.HasSuffix(one, w) }) {
 			return false
 		}
 	}

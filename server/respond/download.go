@@ -11,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/server/middleware"
+	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
 // Download sends an artifact as an attachment.
@@ -21,7 +22,7 @@ func (res *Responder) Download(w http.ResponseWriter, r *http.Request, files *ar
 	}
 	defer content.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Disposition", Attachment(a.Name))
+	w.Header().Set("Content-Disposition", Attachment(ui.DownloadName(a)))
 	w.Header().Set("Content-Length", strconv.FormatInt(a.Size, 10))
 	if r.Method == http.MethodHead {
 		return nil

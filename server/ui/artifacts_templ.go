@@ -846,10 +846,18 @@ func contentHref(a views.MadeArtifact) string {
 	return ArtifactHref(a.Artifact) + "/content"
 }
 
-// traceCommand opens the file under the name of its download. The command contains no untrusted
-// part of a name.
+// traceCommand opens the file under the name of its download.
 func traceCommand(a views.MadeArtifact) string {
-	return fmt.Sprintf("npx playwright show-trace run-%d-artifact-%d.zip", a.RunID, a.ID)
+	return "npx playwright show-trace " + DownloadName(a.Artifact)
+}
+
+// DownloadName returns the name under which a file is downloaded. All traces have the same name, so
+// theirs is a new one, which contains no untrusted text.
+func DownloadName(a contract.Artifact) string {
+	if a.Type == contract.ArtifactTrace {
+		return fmt.Sprintf("run-%d-artifact-%d.zip", a.RunID, a.ID)
+	}
+	return a.Name
 }
 
 var _ = templruntime.GeneratedTemplate

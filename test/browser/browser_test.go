@@ -58,6 +58,28 @@ func TestPagesKeepTheirStateAcrossRefreshes(t *testing.T) {
 	p.passes(t, "refresh", "RGPT_BROWSER_URL="+dashboard(t, showcase.Showcase))
 }
 
+// TestARunShowsWhatItsFailedBrowserTestsLeft goes from the page of a run to the screenshot, the video
+// and the trace.
+func TestARunShowsWhatItsFailedBrowserTestsLeft(t *testing.T) {
+	p := find(t)
+	url, db := filled(t, showcase.Showcase)
+	const run, test = 34, "login.spec.ts › logs in with a right password" // see pages.json
+	executions, err := db.Executions(t.Context(), run)
+	require.NoError(t, err)
+	var last int64
+	for _, e := range executions {
+		if e.Phase == contract.PhaseTester && e.Step == "" {
+			last = e.ID
+		}
+	}
+	check := contract.Check{ID: "test-playwright", Category: contract.CategoryTest, Name: "playwright test"}
+	failed := contract.TestCase{Name: test, Status: contract.TestFailed, DurationMS: 5031, Message: "Error: expect(locator).toHaveText(expected)", Location: "tests/login.spec.ts:31"}
+	require.NoError(t, db.SaveCheck(t.Context(), contract.ExecutionRef{ID: last, RunID: run}, check.ID, contract.CheckResult{
+		Check: check, Code: contract.CodeTestsFailed, Summary: contract.TestSummary{Failed: 1}, Message: test + " failed",
+	}, []contract.TestCase{failed}, nil, ""))
+	p.passes(t, "evidence", "RGPT_BROWSER_URL="+url, fmt.Sprintf("RGPT_EVIDENCE=%d", run))
+}
+
 // TestHostileTextsAreEscaped opens pages whose every text tries to become more.
 func TestHostileTextsAreEscaped(t *testing.T) {
 	p := find(t)
