@@ -5,7 +5,7 @@ import "time"
 // Verification configures how a change is built, tested and checked.
 type Verification struct {
 	AutoDetect    bool          `yaml:"auto_detect" repo:"yes" doc:"Use the repository's files to detect commands for checks that have none configured."`
-	Shards        int           `yaml:"shards" repo:"yes" validate:"min=1,max=32" doc:"Number of parallel parts to split tests into, where possible."`
+	Shards        int           `yaml:"shards" repo:"yes" validate:"min=1,max=32" doc:"Number of parallel parts to split tests into, where possible. Those of Playwright are balanced by the durations of earlier runs."`
 	Timeout       time.Duration `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of one check."`
 	RerunFailed   int           `yaml:"rerun_failed" repo:"yes" validate:"min=0,max=10" doc:"Maximum number of times that failed tests are rerun to distinguish flaky tests from broken ones."`
 	RequireTests  bool          `yaml:"require_tests" repo:"stricter" doc:"Fail a change if no tests are found."`

@@ -200,15 +200,23 @@ func features(all []sandbox.Feature, status Status) []Result {
 // Chromium checks for a browser, which only browser tests need.
 func Chromium(getenv func(string) string) Check {
 	return Check{Name: "browser tests", Run: func(context.Context) []Result {
-		if file := getenv("PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH"); file != "" {
-			if info, err := os.Stat(file); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
-				return Warned(fmt.Sprintf("PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH is %s, which is not an executable", file), "correct or unset it")
+		videos := ""
+		if _, err := exec.LookPath("ffmpeg"); err != nil {
+			videos = "; without ffmpeg (apt-get install ffmpeg), failed tests may have no video"
+		}
+		for _, name := range []string{"PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH", "RGPT_CHROMIUM"} {
+			file := getenv(name)
+			if file == "" {
+				continue
 			}
-			return Passed("%s", file)
+			if info, err := os.Stat(file); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
+				return Warned(fmt.Sprintf("%s is %s, which is not an executable", name, file), "correct or unset it")
+			}
+			return Passed("%s", file+videos)
 		}
 		for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
 			if file, err := exec.LookPath(name); err == nil {
-				return Passed("%s", file)
+				return Passed("%s", file+videos)
 			}
 		}
 		return Warned("Chromium is not installed; only browser tests need it", "apt-get install chromium, or npx playwright install chromium")
