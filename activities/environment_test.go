@@ -24,6 +24,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
 func TestRunsThatWaitForASetupThatFailsDoNotTryItAgain(t *testing.T) {
@@ -309,6 +310,21 @@ func TestToolsOfAnotherVersionMakeABaselineOfTheirOwn(t *testing.T) {
 		keys[out.Key] = true
 	}
 	require.Len(t, keys, 2)
+}
+
+func TestRunsShareABaselineWhateverEarlierRunsMeasured(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []")
+	keys := map[string]bool{}
+	for _, measured := range []checks.Durations{nil, {"a.spec.ts": 10}, {"a.spec.ts": 20}} {
+		spec := setup.RunSpec{Verification: checks.Settings{AutoDetect: true, Shards: 2, Durations: measured}}
+		run, _, err := h.Store.CreateRun(t.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: h.run.Settings, Spec: spec})
+		require.NoError(t, err)
+		out, err := h.Baseline(t.Context(), contract.BaselineInput{RunID: run.ID, Workspace: h.repo.Workspace()})
+		require.NoError(t, err)
+		keys[out.Key] = true
+	}
+	require.Len(t, keys, 1)
 }
 
 func TestASetUpFindsWhatTheLastOneOfItsRepositoryDownloaded(t *testing.T) {
