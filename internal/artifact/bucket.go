@@ -3,8 +3,10 @@ package artifact
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
+	"time"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
@@ -20,15 +22,46 @@ type bucket struct {
 // file. Most artifacts are smaller.
 const memoryStage = 1 << 20
 
-func (b *bucket) has(ctx context.Context, key string, size int64) (bool, error) {
+func (b *bucket) stat(ctx context.Context, key string) (blobInfo, error) {
 	attrs, err := b.Attributes(ctx, key)
 	if gcerrors.Code(err) == gcerrors.NotFound {
+		return blobInfo{}, ErrNotFound
+	}
+	if err != nil {
+		return blobInfo{}, err
+	}
+	return blobInfo{attrs.Size, attrs.ModTime}, nil
+}
+
+// refresh leaves the work to another write: only that changes an object's time.
+func (b *bucket) refresh(context.Context, string) (bool, error) { return false, nil }
+
+func (b *bucket) list(ctx context.Context, fn func(key string, info blobInfo) error) error {
+	all := b.List(nil)
+	for {
+		o, err := all.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := fn(o.Key, blobInfo{o.Size, o.ModTime}); err != nil {
+			return err
+		}
+	}
+}
+
+// removeOlder relies on Store.exclude: S3 has no conditional deletion.
+func (b *bucket) removeOlder(ctx context.Context, key string, than time.Time) (bool, error) {
+	info, err := b.stat(ctx, key)
+	if errors.Is(err, ErrNotFound) || err == nil && info.modified.After(than) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	return size < 0 || attrs.Size == size, nil
+	return true, b.remove(ctx, key)
 }
 
 // options returns writer options that avoid content type detection, and multipart uploads of

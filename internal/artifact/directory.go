@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -20,6 +21,8 @@ import (
 type directory struct {
 	root string
 	sync bool
+
+	moved func() // for tests: called while a file is about to be removed
 }
 
 const (
@@ -39,6 +42,7 @@ func openDirectory(root string, sync bool) (*directory, error) {
 	}
 	d := &directory{root: root, sync: sync}
 	d.sweep()
+	d.restore()
 	return d, nil
 }
 
@@ -57,19 +61,125 @@ func (d *directory) sweep() {
 
 func (d *directory) path(key string) string { return filepath.Join(d.root, filepath.FromSlash(key)) }
 
-// has also compares the size, so the next Put rewrites a file that was truncated by a power
-// failure.
-func (d *directory) has(_ context.Context, key string, size int64) (bool, error) {
-	info, err := os.Lstat(d.path(key))
+// stat returns a size that differs from the blob's if the file was truncated by a power failure; the
+// next Put then writes it again.
+func (d *directory) stat(_ context.Context, key string) (blobInfo, error) {
+	return statFile(d.path(key))
+}
+
+func statFile(path string) (blobInfo, error) {
+	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		return blobInfo{}, ErrNotFound
+	case err != nil:
+		return blobInfo{}, err
+	case !info.Mode().IsRegular():
+		return blobInfo{}, fmt.Errorf("%s is not a regular file", path)
+	}
+	return blobInfo{info.Size(), info.ModTime()}, nil
+}
+
+func (d *directory) refresh(_ context.Context, key string) (bool, error) {
+	err := os.Chtimes(d.path(key), time.Time{}, time.Now())
+	if errors.Is(err, fs.ErrNotExist) { // it was removed just now
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (d *directory) list(ctx context.Context, fn func(key string, info blobInfo) error) error {
+	folders, err := os.ReadDir(d.root)
+	if err != nil {
+		return err
+	}
+	for _, folder := range folders {
+		if !folder.IsDir() || folder.Name() == partialDir || folder.Name() == trashDir {
+			continue
+		}
+		files, err := os.ReadDir(filepath.Join(d.root, folder.Name()))
+		if err != nil {
+			return err
+		}
+		for _, f := range files {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			info, err := f.Info()
+			if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if err := fn(folder.Name()+"/"+f.Name(), blobInfo{info.Size(), info.ModTime()}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// trashDir contains files that are about to be removed, under the names of their keys.
+const trashDir = "trash"
+
+// removeOlder first moves the file away. A refresh at the same moment either finds the file gone,
+// and writes it again, or has made it young, and then it is moved back.
+func (d *directory) removeOlder(ctx context.Context, key string, than time.Time) (bool, error) {
+	info, err := d.stat(ctx, key)
+	if errors.Is(err, ErrNotFound) || err == nil && info.modified.After(than) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	trash := d.trash(key)
+	if err := os.MkdirAll(filepath.Dir(trash), 0o750); err != nil {
+		return false, err
+	}
+	if err := os.Rename(d.path(key), trash); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		return false, err
+	}
+	if d.moved != nil {
+		d.moved()
+	}
+	info, err = statFile(trash)
+	switch {
+	case errors.Is(err, ErrNotFound): // another process has just restored it
 		return false, nil
 	case err != nil:
 		return false, err
-	case !info.Mode().IsRegular():
-		return false, fmt.Errorf("%s is not a regular file", d.path(key))
+	case info.modified.After(than):
+		return false, d.rename(trash, key)
 	}
-	return size < 0 || info.Size() == size, nil
+	return true, d.remove(ctx, filepath.Join(trashDir, filepath.Base(trash)))
+}
+
+func (d *directory) trash(key string) string {
+	return filepath.Join(d.root, trashDir, strings.ReplaceAll(key, "/", ""))
+}
+
+// restore moves files back whose removal was interrupted. The next reclaim decides about them again.
+func (d *directory) restore() {
+	files, err := os.ReadDir(filepath.Join(d.root, trashDir))
+	if err != nil {
+		return
+	}
+	for _, f := range files {
+		key, ok := keyOfDigits(f.Name())
+		if !ok {
+			continue
+		}
+		from := filepath.Join(d.root, trashDir, f.Name())
+		if _, err := statFile(d.path(key)); err == nil { // it was stored again
+			_ = os.Remove(from)
+		} else {
+			_ = d.rename(from, key)
+		}
+	}
 }
 
 func (d *directory) put(ctx context.Context, key string, data []byte) error {

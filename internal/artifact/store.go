@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -33,14 +34,28 @@ var (
 // processes on the same directory or bucket.
 type Store struct {
 	backend backend
+	exclude func(ctx context.Context) (release func(), err error) // nil: nothing else removes blobs
+}
+
+// blobInfo is what a backend knows about a key.
+type blobInfo struct {
+	size     int64
+	modified time.Time
 }
 
 // backend is where the bytes are stored. Keys are made from digests and need no
 // checking. Errors of a missing key match ErrNotFound with errors.Is.
 type backend interface {
-	// has reports whether the key exists with exactly size bytes; a negative size checks only the
-	// key.
-	has(ctx context.Context, key string, size int64) (bool, error)
+	// stat returns the size and age of a key.
+	stat(ctx context.Context, key string) (blobInfo, error)
+	// refresh makes an existing key as young as a new one. It reports false if the key does not
+	// exist, or if only writing it again makes it young.
+	refresh(ctx context.Context, key string) (bool, error)
+	// list calls fn with each key of a blob.
+	list(ctx context.Context, fn func(key string, info blobInfo) error) error
+	// removeOlder removes a key unless it was written or refreshed after a time, even if that
+	// happens at the same moment. It reports whether it removed the key.
+	removeOlder(ctx context.Context, key string, than time.Time) (bool, error)
 	// put writes the bytes atomically: readers see all of them or none.
 	put(ctx context.Context, key string, data []byte) error
 	// stage receives bytes whose key is not known yet.
@@ -62,16 +77,58 @@ type stage interface {
 	discard()
 }
 
+// refreshAge is the age at which a blob that is stored again becomes young again. The reclaim of
+// unused blobs removes only those that have not been stored for longer than that.
+const refreshAge = time.Hour
+
+// RefreshAge is how much older than its last use a blob may look.
+const RefreshAge = refreshAge
+
+// keep makes sure that a key is stored with exactly size bytes and is young, because a blob that is
+// about to be used must not be reclaimed as unused. If only write can do that, it calls write, and
+// otherwise discard.
+func (s *Store) keep(ctx context.Context, key string, size int64, write func() error, discard func()) error {
+	info, err := s.backend.stat(ctx, key)
+	switch {
+	case errors.Is(err, ErrNotFound), err == nil && info.size != size:
+		return write()
+	case err == nil && time.Since(info.modified) < refreshAge:
+		discard()
+		return nil
+	case err != nil:
+		discard()
+		return err
+	}
+	young, err := s.backend.refresh(ctx, key)
+	if young || err != nil {
+		discard()
+		return err
+	}
+	// It is about to be written again, perhaps while a reclaim is about to remove it.
+	release, err := s.alone(ctx)
+	if err != nil {
+		discard()
+		return err
+	}
+	defer release()
+	return write()
+}
+
+// alone excludes the reclaim of blobs until the returned function is called.
+func (s *Store) alone(ctx context.Context) (release func(), err error) {
+	if s.exclude == nil {
+		return func() {}, nil
+	}
+	return s.exclude(ctx)
+}
+
 // Put stores data and returns its digest. Data that is already stored is not written
-// again. A full disk is an INFRA_ERROR with code disk_full.
+// again, but counts as stored just now. A full disk is an INFRA_ERROR with code disk_full.
 func (s *Store) Put(ctx context.Context, data []byte) (string, error) {
 	sum := sha256.Sum256(data)
 	digest := format(sum[:])
 	key := keyOf(digest)
-	there, err := s.backend.has(ctx, key, int64(len(data)))
-	if err == nil && !there {
-		err = s.backend.put(ctx, key, data)
-	}
+	err := s.keep(ctx, key, int64(len(data)), func() error { return s.backend.put(ctx, key, data) }, func() {})
 	if err != nil {
 		return "", s.explain(err, "store a %d-byte artifact", len(data))
 	}
@@ -94,17 +151,7 @@ func (s *Store) PutReader(ctx context.Context, r io.Reader, limit int64) (digest
 	}
 	digest = format(hash.Sum(nil))
 	key := keyOf(digest)
-	there, err := s.backend.has(ctx, key, size)
-	switch {
-	case err != nil:
-		staged.discard()
-	case there:
-		staged.discard()
-		return digest, size, nil
-	default:
-		err = staged.commit(ctx, key, size)
-	}
-	if err != nil {
+	if err := s.keep(ctx, key, size, func() error { return staged.commit(ctx, key, size) }, staged.discard); err != nil {
 		return "", 0, s.explain(err, "store a %d-byte artifact", size)
 	}
 	return digest, size, nil
@@ -143,11 +190,14 @@ func (s *Store) Exists(ctx context.Context, digest string) (bool, error) {
 	if err := Validate(digest); err != nil {
 		return false, err
 	}
-	there, err := s.backend.has(ctx, keyOf(digest), -1)
+	_, err := s.backend.stat(ctx, keyOf(digest))
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
 	if err != nil {
 		return false, s.explain(err, "find artifact %s", digest)
 	}
-	return there, nil
+	return true, nil
 }
 
 // Remove permanently removes a blob, also for others that stored the same content: call it only if
