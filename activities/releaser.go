@@ -168,7 +168,7 @@ func (a *Activities) zip(ctx context.Context, execution contract.ExecutionRef, m
 	name := attemptName(fmt.Sprintf("run-%d.zip", execution.RunID), execution.Attempt)
 	var entries []artifact.Entry
 	for _, f := range append(all, more...) {
-		if f.Type != contract.ArtifactZip && !hasEntry(entries, f.Name) {
+		if f.Type != contract.ArtifactZip && f.Missing() == "" && !hasEntry(entries, f.Name) {
 			entries = append(entries, artifact.Entry{Name: path.Clean(f.Name), Digest: f.Digest})
 		}
 	}

@@ -27,8 +27,23 @@ type Artifact struct {
 	Name        string       `json:"name"`
 	Type        ArtifactType `json:"type"`
 	Size        int64        `json:"size"`   // bytes
-	Digest      string       `json:"digest"` // sha256:<hex> of the content
+	Digest      string       `json:"digest"` // sha256:<hex> of the content; empty if it was left out
 	CreatedAt   time.Time    `json:"created_at"`
+	// LeftOut is why the content was not stored; empty if it was. Such a file has no digest.
+	LeftOut string `json:"left_out,omitempty"`
+	// DeletedAt is when retention deleted the content.
+	DeletedAt *time.Time `json:"deleted_at,omitempty"`
+}
+
+// Missing returns why the content of the file cannot be read; empty if it can.
+func (a Artifact) Missing() string {
+	switch {
+	case a.LeftOut != "":
+		return "not stored: " + a.LeftOut
+	case a.DeletedAt != nil:
+		return "deleted by retention on " + a.DeletedAt.UTC().Format(time.DateOnly)
+	}
+	return ""
 }
 
 // Severity grades a finding.

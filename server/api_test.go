@@ -23,7 +23,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 )
@@ -89,6 +91,9 @@ func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
 	pipeline := b.spawnRow(t, "Design a caching strategy")
 	b.checkpoint(t, pipeline)
 	require.Equal(t, id, fmt.Sprint(pipeline.ID), "one id is known everywhere")
+	cleanup, err := retain.New(b.Store).Begin(t.Context(), retention.OriginPerson, "ann", retention.Policy{})
+	require.NoError(t, err)
+	require.Equal(t, id, fmt.Sprint(cleanup), "one id is known everywhere")
 	for path, methods := range b.document(t).Paths {
 		for method, op := range methods {
 			method = strings.ToUpper(method)

@@ -132,6 +132,12 @@ func newRunInspect(a *app) *cobra.Command {
 
 func (a *app) printDetails(d views.RunDetails) {
 	fmt.Fprintf(a.out, "Run %d: %s\n%s at %.12s, project %s\n\n", d.ID, terminal.Clean(d.GoalTitle), terminal.Clean(d.Repo), d.BaseCommit, terminal.Clean(d.Project))
+	if d.FilesDeletedAt != nil {
+		fmt.Fprintf(a.out, "Its files were deleted by retention on %s; it can no longer be repeated.\n\n", d.FilesDeletedAt.UTC().Format(time.DateOnly))
+	}
+	if d.Hold != nil {
+		fmt.Fprintf(a.out, "On hold: %s keeps its files: %s\n\n", terminal.Clean(d.Hold.By), terminal.Clean(d.Hold.Reason))
+	}
 	if d.Environment != nil {
 		a.printPreparation(d)
 		fmt.Fprintln(a.out)
@@ -241,9 +247,9 @@ func (a *app) printArtifacts(d views.RunDetails) {
 		return
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tTYPE\tBYTES\tDIGEST")
+	fmt.Fprintln(w, "NAME\tTYPE\tBYTES\tDIGEST\tMISSING")
 	for _, f := range d.Artifacts {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%.19s\n", terminal.Clean(f.Name), f.Type, f.Size, f.Digest)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%.19s\t%s\n", terminal.Clean(f.Name), f.Type, f.Size, f.Digest, terminal.Clean(f.Missing()))
 	}
 	_ = w.Flush()
 }
@@ -290,6 +296,10 @@ func (a *app) getArtifacts(ctx context.Context, h backend.Backend, d views.RunDe
 	failed := 0
 	for _, f := range d.Artifacts {
 		w := written{Name: f.Name, File: filepath.Join(folder, f.Name)}
+		if why := f.Missing(); why != "" {
+			files = append(files, written{Name: f.Name, Error: "it was " + why})
+			continue
+		}
 		if err := writeArtifact(ctx, h, root, f); err != nil {
 			failed++
 			w.File, w.Error = "", err.Error()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/backend"
+	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
@@ -40,7 +41,57 @@ func steering(a *app) []*cobra.Command {
 		command(contract.UpdateStop, "stop RUN", "Stop a run; its partial results are kept", nil),
 		newRunAdvance(a),
 		newRunSwitchModel(a),
+		newRunHold(a),
+		newRunReleaseHold(a),
 	}
+}
+
+func newRunHold(a *app) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "hold RUN --reason TEXT", Short: "Keep a run's files, whatever the retention policy says", Args: oneRun,
+		Example: `  rgpt run hold 42 --reason "evidence for the incident of May 3"`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.hold(cmd.Context(), args[0], func(h backend.Backend, id int64) (retain.Hold, error) {
+				return h.Hold(cmd.Context(), id, reason, caller())
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why the files are needed (required)")
+	return cmd
+}
+
+func newRunReleaseHold(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "release-hold RUN", Short: "Let retention delete a run's files again", Args: oneRun,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.hold(cmd.Context(), args[0], func(h backend.Backend, id int64) (retain.Hold, error) {
+				return h.ReleaseHold(cmd.Context(), id, caller())
+			})
+		},
+	}
+}
+
+// hold changes the hold of a run, and prints it.
+func (a *app) hold(ctx context.Context, arg string, change func(backend.Backend, int64) (retain.Hold, error)) error {
+	id, err := runID(arg)
+	if err != nil {
+		return err
+	}
+	return a.with(ctx, 0, func(h backend.Backend) error {
+		hold, err := change(h, id)
+		switch {
+		case err != nil:
+			return err
+		case a.json:
+			a.printJSON(hold)
+		case hold.ReleasedAt != nil:
+			fmt.Fprintf(a.out, "Run %d is no longer on hold; retention may delete its files.\n", id)
+		default:
+			fmt.Fprintf(a.out, "Run %d is on hold: %s keeps its files: %s\n", id, terminal.Clean(hold.By), terminal.Clean(hold.Reason))
+		}
+		return nil
+	})
 }
 
 func newRunApprove(a *app) *cobra.Command {

@@ -1,35 +1,43 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"slices"
 	"sync"
+	"text/tabwriter"
 	"time"
 
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 	"github.com/rocketgpt/orchestrator/migrations"
 	"github.com/rocketgpt/orchestrator/server"
 	"github.com/rocketgpt/orchestrator/server/middleware"
+	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
 // newServer serves the HTTP API and the dashboard.
@@ -82,6 +90,7 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 	if err != nil {
 		return err
 	}
+	retention.Exclude(blobs, db)
 	defer blobs.Close()
 	client, err := temporal.Connect(ctx, cfg.Temporal, service.Log)
 	if err != nil {
@@ -169,6 +178,119 @@ func newMigrate(a *app) *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// newClean deletes what is no longer needed.
+func newClean(a *app) *cobra.Command {
+	var c control.Cleaning
+	var olderThan, maxSize string
+	var only []string
+	var history bool
+	cmd := &cobra.Command{
+		Use: "clean", Short: "Delete files of old runs, unused environments and unreferenced contents", Args: noArgs,
+		Long: `Deletes what the configuration (retention, environment.age) or the flags say is no longer needed:
+files of runs (reports, logs, screenshots, patches), archives of environments, and contents that
+nothing refers to. Runs that have not ended, that are on hold (rgpt run hold) or from which another
+run continues keep their files. A run without its files remains readable, but can no longer be
+repeated. Space is freed once no run can use the contents, which may take a few hours.
+
+Workers clean up in the same way every retention.every. They remove working directories, unpacked
+environments and build caches of their own hosts themselves, every ten minutes.`,
+		Example: `  rgpt clean --dry-run
+  rgpt clean --older-than 720h --max-size 50GiB
+  rgpt clean --only logs --older-than 168h
+  rgpt clean --history`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := readCleaning(&c, olderThan, maxSize, only); err != nil {
+				return usageError{err}
+			}
+			c.By = caller()
+			return a.with(cmd.Context(), backend.NeedArtifacts, func(h backend.Backend) error {
+				if history {
+					list, err := h.Cleanups(cmd.Context(), 50)
+					if err == nil {
+						a.printCleanups(list)
+					}
+					return err
+				}
+				report, err := h.Clean(cmd.Context(), c)
+				if err == nil || report.ID != 0 {
+					a.printCleaned(report)
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&olderThan, "older-than", "", "delete what belongs to runs that ended longer ago, such as 720h (default: as configured)")
+	cmd.Flags().StringVar(&maxSize, "max-size", "", "delete files of the oldest runs until the files of all runs fit, such as 50GiB (default: as configured)")
+	cmd.Flags().StringSliceVar(&only, "only", nil, "delete only these: files, logs, environments, blobs")
+	cmd.Flags().BoolVar(&c.DryRun, "dry-run", false, "only show what would be deleted")
+	cmd.Flags().BoolVar(&history, "history", false, "list earlier clean-ups instead")
+	return cmd
+}
+
+func readCleaning(c *control.Cleaning, olderThan, maxSize string, only []string) error {
+	for _, k := range only {
+		c.Only = append(c.Only, retain.Kind(k))
+	}
+	if olderThan != "" {
+		age, err := time.ParseDuration(olderThan)
+		if err != nil || age < 0 {
+			return fmt.Errorf("--older-than %q is not a duration; example: 720h", olderThan)
+		}
+		seconds := int64(age / time.Second)
+		c.OlderThanSeconds = &seconds
+	}
+	if maxSize != "" {
+		size, err := config.ParseSize(maxSize)
+		if err != nil || size < 1 {
+			return fmt.Errorf("--max-size %q is not a size; example: 50GiB", maxSize)
+		}
+		bytes := size.Int64()
+		c.MaxBytes = &bytes
+	}
+	return nil
+}
+
+func (a *app) printCleaned(r retention.CleanupReport) {
+	if a.json {
+		a.printJSON(r)
+		return
+	}
+	verb := "Deleted"
+	if r.DryRun {
+		verb = "Would delete"
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, run := range r.Runs {
+		fmt.Fprintf(w, "run %d\tended %s ago\t%d files\t%s\n", run.RunID, age(run.EndedAt), run.Count, ui.Size(run.Bytes))
+	}
+	_ = w.Flush()
+	fmt.Fprintf(a.out, "%s: %d files and %d logs of runs (%s), %d environments (%s).\n", verb,
+		r.Files.Count, r.Logs.Count, ui.Size(r.Files.Bytes+r.Logs.Bytes), r.Environments.Count, ui.Size(r.Environments.Bytes))
+	if r.DryRun {
+		fmt.Fprintf(a.out, "Contents that nothing refers to: %d (%s). The files of all runs take %s.\n", r.Blobs.Count, ui.Size(r.Blobs.Bytes), ui.Size(r.Total))
+	} else {
+		fmt.Fprintf(a.out, "Freed: %s (%d contents).\n", ui.Size(r.Blobs.Bytes), r.Blobs.Count)
+	}
+	if r.Later.Count > 0 {
+		fmt.Fprintf(a.out, "Freed by a later clean-up, because a run may still use them: %s (%d contents).\n", ui.Size(r.Later.Bytes), r.Later.Count)
+	}
+	if r.Held+r.Continued > 0 {
+		fmt.Fprintf(a.out, "Kept: %d expired runs on hold, %d from which another run continues.\n", r.Held, r.Continued)
+	}
+}
+
+func (a *app) printCleanups(list []retain.Cleanup) {
+	printList(a, "cleanups", list, "No clean-ups yet.", "ID\tSTARTED\tBY\tFILES\tLOGS\tENVIRONMENTS\tFREED\tERROR", func(w io.Writer, c retain.Cleanup) {
+		by := cmp.Or(terminal.Clean(c.By), c.Origin)
+		var r retention.CleanupReport
+		if c.Report == nil || json.Unmarshal(c.Report, &r) != nil {
+			fmt.Fprintf(w, "%d\t%s ago\t%s\t\t\t\t\tnot finished\n", c.ID, age(c.StartedAt), by)
+			return
+		}
+		fmt.Fprintf(w, "%d\t%s ago\t%s\t%d\t%d\t%d\t%s\t%s\n", c.ID, age(c.StartedAt), by, r.Files.Count, r.Logs.Count, r.Environments.Count, ui.Size(r.Blobs.Bytes), terminal.Clean(r.Error))
+	})
 }
 
 // listen serves until the context ends, then gives open requests time to finish. stop ends the

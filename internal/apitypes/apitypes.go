@@ -11,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
@@ -184,6 +185,22 @@ type SwitchModelRequest struct {
 type Resumed struct {
 	Answer *contract.Ack `json:"answer,omitempty"`
 	Replay *rerun.Result `json:"replay,omitempty"`
+}
+
+// CleanupList is a list of clean-ups, newest first.
+type CleanupList struct {
+	Cleanups []retain.Cleanup `json:"cleanups"`
+}
+
+// DeletionList is what a clean-up deleted.
+type DeletionList struct {
+	Deletions []retain.Deletion `json:"deletions"`
+}
+
+// HoldRequest asks to keep the files of a run.
+type HoldRequest struct {
+	Reason string `json:"reason" minLength:"1" maxLength:"2000" doc:"why the files are needed"`
+	By     string `json:"by,omitempty" maxLength:"200" doc:"who holds the run; default: api"`
 }
 
 // EnvironmentList is a list of stored environments.

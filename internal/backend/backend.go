@@ -11,9 +11,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/apiclient"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 )
@@ -63,6 +65,11 @@ type Backend interface {
 	AddSetup(ctx context.Context, n control.NewSetup) (store.Setup, error)
 	RevokeSetup(ctx context.Context, id int64, by string) (store.Setup, error)
 	LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error)
+
+	Clean(ctx context.Context, c control.Cleaning) (retention.CleanupReport, error)
+	Cleanups(ctx context.Context, limit int) ([]retain.Cleanup, error)
+	Hold(ctx context.Context, id int64, reason, by string) (retain.Hold, error)
+	ReleaseHold(ctx context.Context, id int64, by string) (retain.Hold, error)
 
 	Spawn(ctx context.Context, s control.Spawning) (control.Spawned, error)
 	ListPipelines(ctx context.Context, f store.PipelineFilter) ([]store.Pipeline, error)

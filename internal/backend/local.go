@@ -12,6 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -72,6 +73,7 @@ func OpenLocal(ctx context.Context, cfg *config.Config, dataDir string, stack *d
 		if l.Artifacts, err = setup.Artifacts(ctx, cfg, dataDir); err != nil {
 			return nil, err
 		}
+		retention.Exclude(l.Artifacts, l.Store)
 	}
 	return l, nil
 }

@@ -44,6 +44,7 @@ func Default() *Config {
 			Protected: ProtectedFiles(),
 		},
 		Artifacts: Artifacts{MaxFile: 512 * MiB},
+		Retention: Retention{Every: 24 * time.Hour},
 		Logging:   Logging{Level: "info", Format: "auto", MaxSize: 100 * MiB, MaxAge: 7 * 24 * time.Hour, MaxFiles: 10},
 		Models: Models{
 			Phases:          map[string]Choice{},

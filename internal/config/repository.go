@@ -277,6 +277,7 @@ var reasons = [][2]string{
 	{"deliberation", "it affects what the operator pays"},
 	{"models.", "providers, keys and budgets belong to the operator"},
 	{"artifacts", "only the operator decides where data is stored"},
+	{"retention", "only the operator decides what is deleted"},
 	{"logging", "it affects the operator's hosts"},
 	{"server", "it affects the operator's hosts"},
 	{"temporal", "it affects the operator's hosts"},

@@ -8,6 +8,14 @@ type Artifacts struct {
 	MaxFile Size   `yaml:"max_file" validate:"min=1024" doc:"Maximum size of a stored file. Larger files are skipped and listed."`
 }
 
+// Retention configures what is deleted, and when.
+type Retention struct {
+	Every   time.Duration `yaml:"every" validate:"min=0,max=8760h" doc:"How often a worker cleans up; of several workers, one does. 0: only rgpt clean deletes anything. Contents that nothing refers to are always removed."`
+	MaxAge  time.Duration `yaml:"max_age" validate:"min=0,max=87600h" doc:"Files of runs that ended longer ago are deleted. Such a run remains readable, but can no longer be repeated. 0: they are kept."`
+	LogAge  time.Duration `yaml:"log_age" validate:"min=0,max=87600h" doc:"Logs of checks and setups of runs that ended longer ago are deleted, even if their other files are kept. 0: they are kept as long as the other files."`
+	MaxSize Size          `yaml:"max_size" validate:"min=0" doc:"Maximum total size of the files of all runs. The files of the runs that ended first are deleted until the rest fits. 0: no limit."`
+}
+
 // Logging configures the log's level, format and files.
 type Logging struct {
 	Level    string        `yaml:"level" validate:"oneof=debug info warn error" doc:"Lowest level that is logged."`

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -175,7 +177,7 @@ func (r *Runs) RemoveEnvironment(ctx context.Context, digest string) (Environmen
 		return e, err
 	}
 	if archive != "" {
-		if err := r.Artifacts.Remove(ctx, archive); err != nil {
+		if err := retention.New(r.Store, r.Artifacts, slog.New(slog.DiscardHandler)).Reclaim(ctx, []string{archive}); err != nil {
 			return e, err
 		}
 	}

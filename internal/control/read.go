@@ -69,6 +69,9 @@ func (r *Runs) Diff(ctx context.Context, left, right diff.Ref) (diff.Diff, error
 
 // File opens a file of a run. The caller closes it.
 func (r *Runs) File(ctx context.Context, f contract.Artifact) (io.ReadCloser, error) {
+	if why := f.Missing(); why != "" {
+		return nil, fault.Wrap(store.ErrNotFound, contract.ClassHuman, store.CodeNotFound, "cannot read %s of run %d: it was %s", f.Name, f.RunID, why)
+	}
 	return r.Artifacts.Reader(ctx, f.Digest)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/environment"
+	"github.com/rocketgpt/orchestrator/internal/retention"
 )
 
 // CacheAge is how long unused repositories and working directories stay in a host's cache.
@@ -23,6 +24,12 @@ func SweepEnvironments(ctx context.Context, cfg *config.Config, dataDir string, 
 	return errors.Join(
 		Environments(dataDir).Sweep(ctx, environment.Retention{Age: e.Age, Bytes: e.Disk.Int64(), Count: e.Count}, needed),
 		Downloads(dataDir).Sweep(ctx, e.Age, e.Disk.Int64()/downloadsShare))
+}
+
+// RetentionPolicy returns what scheduled clean-ups delete.
+func RetentionPolicy(cfg *config.Config) retention.Policy {
+	r := cfg.Retention
+	return retention.Policy{MaxAge: r.MaxAge, LogAge: r.LogAge, MaxSize: r.MaxSize.Int64(), EnvironmentAge: cfg.Environment.Age, Blobs: true}
 }
 
 // SweepBuildCaches removes this host's build caches that exceed its limits.

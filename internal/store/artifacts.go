@@ -21,10 +21,11 @@ func (s *Store) AddArtifacts(ctx context.Context, runID int64, artifacts []contr
 		Type        contract.ArtifactType `json:"type"`
 		Size        int64                 `json:"size"`
 		Digest      string                `json:"digest"`
+		LeftOut     string                `json:"left_out,omitempty"`
 	}
 	rows := make([]row, len(artifacts))
 	for i, a := range artifacts {
-		rows[i] = row{Name: a.Name, Type: a.Type, Size: a.Size, Digest: a.Digest}
+		rows[i] = row{Name: a.Name, Type: a.Type, Size: a.Size, Digest: a.Digest, LeftOut: rowconv.Text(a.LeftOut)}
 		if a.ExecutionID != 0 {
 			rows[i].ExecutionID = &a.ExecutionID
 		}

@@ -57,6 +57,12 @@ func (s *Store) Lease(ctx context.Context, key string) (release func(), err erro
 	return release, err
 }
 
+// TryLease is Lease without waiting: it reports whether the caller has the lease.
+func (s *Store) TryLease(ctx context.Context, key string) (release func(), owned bool, err error) {
+	release, owned, err = s.leases.exclusive(ctx, "rgpt."+key)
+	return release, owned, dberr.Explain(err, "own %s", key)
+}
+
 // LeaseCall gives this process the exclusive right to make a model call. While another live process
 // is making it, LeaseCall waits, at most for patience, because that process may hang. It reports
 // whether the call is owned; the returned function, which is never nil, releases it.

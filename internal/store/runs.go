@@ -68,6 +68,7 @@ type Run struct {
 	Environment     string            `json:"environment_digest,omitempty"` // of the environment of its base commit
 	Baseline        string            `json:"baseline_key,omitempty"`       // of the baseline of its base commit
 	SetupID         int64             `json:"setup_id,omitempty"`           // of the setup that created its environment, instead of its files
+	FilesDeletedAt  *time.Time        `json:"files_deleted_at,omitempty"`   // when retention deleted its files: it can no longer be repeated
 }
 
 // Cursor returns the position of the run in lists.
@@ -279,7 +280,7 @@ func runOf(row db.GetRunRow) (Run, error) {
 		ReleaseBranch: row.ReleaseBranch, ReleaseCommit: row.ReleaseCommit, Settings: settings, Spec: row.Spec, PlanID: rowconv.Deref(row.PlanID),
 		WorkflowID: row.WorkflowID, WorkflowRunID: row.WorkflowRunID, EventSeq: row.EventSeq,
 		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, StartedAt: row.StartedAt, FinishedAt: row.FinishedAt, StayingUntil: row.StayingUntil,
-		Environment: row.Environment, Baseline: row.Baseline, SetupID: rowconv.Deref(row.SetupID),
+		Environment: row.Environment, Baseline: row.Baseline, SetupID: rowconv.Deref(row.SetupID), FilesDeletedAt: row.FilesDeletedAt,
 	}, err
 }
 

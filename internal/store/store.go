@@ -225,6 +225,9 @@ func timesInUTC(conn *pgx.Conn) {
 	})
 }
 
+// InTx calls fn in a transaction, which is committed unless fn fails.
+func (s *Store) InTx(ctx context.Context, fn func(pgx.Tx) error) error { return s.inTx(ctx, fn) }
+
 // inTx runs fn in a transaction that ends when fn returns.
 func (s *Store) inTx(ctx context.Context, fn func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, s.pool, fn)

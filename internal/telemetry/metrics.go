@@ -51,6 +51,10 @@ var (
 	// EnvironmentDuration is the time until a run's environment was ready, including waiting.
 	EnvironmentDuration = histogram("rgpt_environment_duration_seconds", "Time until a run's environment was ready, by result.",
 		[]float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1200}, "result")
+	// Deleted counts what clean-ups deleted, and DeletedBytes its size; kind is files, logs,
+	// environments or blobs.
+	Deleted      = counter("rgpt_deleted_total", "Items deleted by retention, by kind: files, logs, environments or blobs.", "kind")
+	DeletedBytes = counter("rgpt_deleted_bytes_total", "Bytes deleted by retention, by kind. Only blobs free space: files and logs may share a blob.", "kind")
 	// Egress counts network requests of sandboxes; verdict is allowed, refused or failed.
 	Egress = counter("rgpt_egress_requests_total", "Network requests from sandboxed commands, by verdict.", "verdict")
 	// Pipelines counts finished pipelines, each attempt separately; abort is the abort reason, or
@@ -305,6 +309,12 @@ func CountPipelineError(e contract.Error) {
 func ObserveEnvironment(result string, took time.Duration) {
 	Environments.WithLabelValues(result).Inc()
 	EnvironmentDuration.WithLabelValues(result).Observe(took.Seconds())
+}
+
+// CountDeleted counts what a clean-up deleted of a kind.
+func CountDeleted(kind string, count, bytes int64) {
+	Deleted.WithLabelValues(kind).Add(float64(count))
+	DeletedBytes.WithLabelValues(kind).Add(float64(bytes))
 }
 
 // ExpectEnvironments exports each count of environments and of sandboxes' network requests from the

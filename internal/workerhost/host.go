@@ -24,6 +24,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
@@ -84,6 +85,9 @@ func Run(ctx context.Context, o Options) error {
 	if has(o, "run") {
 		group.Go(func() error { return reconcile(ctx, c, parts.Store, o.Log) })
 		group.Go(func() error { return startQueued(ctx, c, parts.Store, o.Config.Execution.ConcurrentRuns, o.Log) })
+		group.Go(func() error {
+			return retention.New(parts.Store, parts.Artifacts, o.Log).Schedule(ctx, o.Config.Retention.Every, setup.RetentionPolicy(o.Config))
+		})
 		group.Go(func() error { return closeAbandoned(ctx, c, parts.Store, o.Log) })
 		group.Go(func() error { return reconcilePipelines(ctx, c, parts.Store, o.Log) })
 	}
@@ -118,6 +122,7 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 		db.Close()
 		return nil, nil, err
 	}
+	retention.Exclude(blobs, db)
 	closeAll := func() { _ = blobs.Close(); db.Close() }
 	workspaces, err := setup.Workspaces(o.Config, o.DataDir, blobs)
 	if err != nil {

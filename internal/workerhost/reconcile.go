@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
@@ -276,10 +277,7 @@ func sweepEnvironments(ctx context.Context, parts *activities.Activities, log *s
 // longer than age. A run that needs one again creates it again.
 func removeArchives(ctx context.Context, parts *activities.Activities, age time.Duration) error {
 	archives, err := parts.Store.RemoveUnusedEnvironments(ctx, age)
-	for _, archive := range archives {
-		err = errors.Join(err, parts.Artifacts.Remove(ctx, archive))
-	}
-	return err
+	return errors.Join(err, retention.New(parts.Store, parts.Artifacts, parts.Log).Reclaim(ctx, archives))
 }
 
 // ended reports whether working directories belong to a run that has ended. Directories with other

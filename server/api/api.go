@@ -53,6 +53,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 		{Name: "steering", Description: "Commands for a run; each waits for the run's response"},
 		{Name: "pipelines", Description: "Deliberations between ALPHA, BETA and GAMMA; commands wait for the pipeline's response"},
 		{Name: "environments", Description: "Repository environments and setups"},
+		{Name: "retention", Description: "Clean-ups, and holds that keep the files of runs"},
 		{Name: "webhooks", Description: "Webhooks and their deliveries"},
 		{Name: "system", Description: "Agents, models, and questions that need a person's answer"},
 	}
@@ -61,6 +62,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	s.commandOperations(api)
 	s.pipelineOperations(api)
 	s.environmentOperations(api)
+	s.retentionOperations(api)
 	s.webhookOperations(api)
 	s.systemOperations(api)
 	for path, item := range api.OpenAPI().Paths {

@@ -57,11 +57,21 @@ func (s *Server) getZip(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	out := zip.NewWriter(middleware.LiftTimeout(w, r, s.Log))
+	var missing strings.Builder
 	for _, a := range all {
+		if why := a.Missing(); why != "" {
+			fmt.Fprintf(&missing, "%s (%d bytes): %s\n", archived(a.Name), a.Size, why)
+			continue
+		}
 		if err := s.pack(r, out, a); err != nil {
 			// Clients recognize an archive without its end as broken.
 			s.Log.ErrorContext(r.Context(), "An archive was only partly sent", "request", middleware.RequestID(r.Context()), "run", id, "artifact", a.Name, "error", err)
 			return nil
+		}
+	}
+	if missing.Len() > 0 {
+		if to, err := out.Create("missing-files.txt"); err == nil {
+			_, _ = io.WriteString(to, missing.String()) // Close reports it
 		}
 	}
 	if err := out.Close(); err != nil {

@@ -71,6 +71,10 @@ func (s *Server) artifactTab(ctx context.Context, r *http.Request, h *ui.RunHead
 	if p.File, p.Before, p.After, err = s.Views.Artifact(ctx, h.Run.ID, id); err != nil {
 		return nil, err
 	}
+	if why := p.File.Missing(); why != "" {
+		p.Words = "The content of this file was " + why + "."
+		return ui.ArtifactTab(p), nil
+	}
 	file, err := s.Artifacts.Section(ctx, p.File.Digest, p.File.Size)
 	if errors.Is(err, artifact.ErrNotFound) {
 		p.Words = "The content of this file is no longer stored."
@@ -202,6 +206,9 @@ func (s *Server) artifactContent(w http.ResponseWriter, r *http.Request) error {
 	a, _, _, err := s.Views.Artifact(r.Context(), run, id)
 	if err != nil {
 		return err
+	}
+	if a.Missing() != "" {
+		return store.ErrNotFound
 	}
 	file, err := s.Artifacts.Section(r.Context(), a.Digest, a.Size)
 	if errors.Is(err, artifact.ErrNotFound) {

@@ -383,7 +383,7 @@ func (s *Server) beginning(ctx context.Context, digest string, size, most int64)
 	}
 	file, err := s.Artifacts.Section(ctx, digest, size)
 	if errors.Is(err, artifact.ErrNotFound) {
-		return "(the output is no longer stored)", nil
+		return "(the output is no longer stored; retention may have deleted it)", nil
 	}
 	if err != nil {
 		return "", err
@@ -432,7 +432,11 @@ func (s *Server) entryContent(ctx context.Context, run int64, k views.LogKey) (i
 		}
 		for _, o := range outputs {
 			if o.LogDigest != "" {
-				return s.Artifacts.Section(ctx, o.LogDigest, o.Size)
+				content, err := s.Artifacts.Section(ctx, o.LogDigest, o.Size)
+				if errors.Is(err, artifact.ErrNotFound) {
+					return nil, store.ErrNotFound
+				}
+				return content, err
 			}
 		}
 		return nil, store.ErrNotFound

@@ -42,6 +42,9 @@ func (s *Server) runHead(ctx context.Context, shell ui.Shell, id int64, tab stri
 		return h, err
 	}
 	h.Counts = map[string]int{"findings": counts.Findings, "artifacts": counts.Artifacts, "heals": h.Card.Heals, "plan": h.Card.Steps, "events": int(h.Run.EventSeq)}
+	if h.Hold, err = s.Views.Hold(ctx, id); err != nil {
+		return h, err
+	}
 	if h.Run.Status == contract.StatusWaitingForApproval {
 		questions, err := s.Views.Questions(ctx, id, 1)
 		if err != nil {

@@ -10,12 +10,17 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/server/middleware"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
 // Download sends an artifact as an attachment.
 func (res *Responder) Download(w http.ResponseWriter, r *http.Request, files *artifact.Store, a contract.Artifact) error {
+	if why := a.Missing(); why != "" {
+		return fault.Wrap(store.ErrNotFound, contract.ClassHuman, store.CodeNotFound, "cannot read %s of run %d: it was %s", a.Name, a.RunID, why)
+	}
 	content, err := files.Reader(r.Context(), a.Digest)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/retain"
 )
 
 // ForkRequest defines the point from which a new run continues, and its differences.
@@ -29,6 +30,9 @@ type ForkRequest struct {
 func Fork(ctx context.Context, st *store.Store, o ForkRequest) (store.NewRun, error) {
 	old, err := st.Run(ctx, o.RunID)
 	if err != nil {
+		return store.NewRun{}, err
+	}
+	if err := retain.Repeatable(old); err != nil {
 		return store.NewRun{}, err
 	}
 	plan, err := forkedPlan(ctx, st, o)

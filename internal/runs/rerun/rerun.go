@@ -26,6 +26,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/retain"
 )
 
 // Request defines the work to repeat, and its changed settings.
@@ -76,6 +77,9 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Request) 
 	if run.StayingUntil != nil {
 		return Result{}, forbidden("run %d is watching its branch until %s; to replay it before then, stop it first: rgpt run stop %d",
 			run.ID, run.StayingUntil.UTC().Format(time.RFC3339), run.ID)
+	}
+	if err := retain.Repeatable(run); err != nil {
+		return Result{}, err
 	}
 	o.Phase = cmp.Or(o.Phase, run.Phase)
 	if !o.Phase.Valid() {

@@ -12,7 +12,7 @@ import (
 )
 
 const artifactsOfExecution = `-- name: ArtifactsOfExecution :many
-SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at
+SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at, left_out, deleted_at
 FROM orchestrator_artifacts WHERE execution_id = $1 AND run_id = $2 ORDER BY id LIMIT $3::int
 `
 
@@ -31,6 +31,8 @@ type ArtifactsOfExecutionRow struct {
 	Size        int64
 	Hash        string
 	CreatedAt   time.Time
+	LeftOut     string
+	DeletedAt   *time.Time
 }
 
 func (q *Queries) ArtifactsOfExecution(ctx context.Context, arg ArtifactsOfExecutionParams) ([]ArtifactsOfExecutionRow, error) {
@@ -51,6 +53,8 @@ func (q *Queries) ArtifactsOfExecution(ctx context.Context, arg ArtifactsOfExecu
 			&i.Size,
 			&i.Hash,
 			&i.CreatedAt,
+			&i.LeftOut,
+			&i.DeletedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -429,7 +433,7 @@ func (q *Queries) NeighbourRun(ctx context.Context, id int64) (int64, error) {
 }
 
 const patches = `-- name: Patches :many
-SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at
+SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at, left_out, deleted_at
 FROM orchestrator_artifacts WHERE run_id = $1 AND type = 'patch' ORDER BY id
 `
 
@@ -442,6 +446,8 @@ type PatchesRow struct {
 	Size        int64
 	Hash        string
 	CreatedAt   time.Time
+	LeftOut     string
+	DeletedAt   *time.Time
 }
 
 func (q *Queries) Patches(ctx context.Context, runID int64) ([]PatchesRow, error) {
@@ -462,6 +468,8 @@ func (q *Queries) Patches(ctx context.Context, runID int64) ([]PatchesRow, error
 			&i.Size,
 			&i.Hash,
 			&i.CreatedAt,
+			&i.LeftOut,
+			&i.DeletedAt,
 		); err != nil {
 			return nil, err
 		}

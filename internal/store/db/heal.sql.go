@@ -20,6 +20,7 @@ INSERT INTO orchestrator_replays (run_id, phase, replay_order, created_at, reque
 SELECT r.id, $1, $2, clock_timestamp(), $3, $4::text
 FROM orchestrator_runs r
 WHERE r.id = $5 AND r.status IN ('done', 'failed', 'cancelled') AND r.workflow_run_id IN ('', $4::text)
+  AND r.files_deleted_at IS NULL
   AND NOT EXISTS (SELECT FROM orchestrator_replays o
                   WHERE o.run_id = r.id AND o.execution_id IS NULL AND o.created_at >= clock_timestamp() - interval '1 minute')
 RETURNING id

@@ -12,7 +12,7 @@ import (
 )
 
 const artifactOf = `-- name: ArtifactOf :one
-SELECT a.id, coalesce(a.execution_id, 0)::bigint AS execution_id, a.name, a.type, a.size, a.hash, a.created_at,
+SELECT a.id, coalesce(a.execution_id, 0)::bigint AS execution_id, a.name, a.type, a.size, a.hash, a.created_at, a.left_out, a.deleted_at,
        coalesce(e.phase, '')::text AS phase, coalesce(e.step, '')::text AS step, coalesce(e.attempt, 0)::int AS attempt, coalesce(e.agent, '')::text AS agent,
        coalesce((SELECT max(b.id) FROM orchestrator_artifacts b WHERE b.run_id = a.run_id AND b.id < a.id), 0)::bigint AS before,
        coalesce((SELECT min(b.id) FROM orchestrator_artifacts b WHERE b.run_id = a.run_id AND b.id > a.id), 0)::bigint AS after
@@ -33,6 +33,8 @@ type ArtifactOfRow struct {
 	Size        int64
 	Hash        string
 	CreatedAt   time.Time
+	LeftOut     string
+	DeletedAt   *time.Time
 	Phase       string
 	Step        string
 	Attempt     int32
@@ -52,6 +54,8 @@ func (q *Queries) ArtifactOf(ctx context.Context, arg ArtifactOfParams) (Artifac
 		&i.Size,
 		&i.Hash,
 		&i.CreatedAt,
+		&i.LeftOut,
+		&i.DeletedAt,
 		&i.Phase,
 		&i.Step,
 		&i.Attempt,
@@ -63,7 +67,7 @@ func (q *Queries) ArtifactOf(ctx context.Context, arg ArtifactOfParams) (Artifac
 }
 
 const artifactsOf = `-- name: ArtifactsOf :many
-SELECT a.id, coalesce(a.execution_id, 0)::bigint AS execution_id, a.name, a.type, a.size, a.hash, a.created_at,
+SELECT a.id, coalesce(a.execution_id, 0)::bigint AS execution_id, a.name, a.type, a.size, a.hash, a.created_at, a.left_out, a.deleted_at,
        coalesce(e.phase, '')::text AS phase, coalesce(e.step, '')::text AS step, coalesce(e.attempt, 0)::int AS attempt, coalesce(e.agent, '')::text AS agent
 FROM orchestrator_artifacts a LEFT JOIN orchestrator_executions e ON e.id = a.execution_id
 WHERE a.run_id = $1 AND a.id > $2
@@ -89,6 +93,8 @@ type ArtifactsOfRow struct {
 	Size        int64
 	Hash        string
 	CreatedAt   time.Time
+	LeftOut     string
+	DeletedAt   *time.Time
 	Phase       string
 	Step        string
 	Attempt     int32
@@ -120,6 +126,8 @@ func (q *Queries) ArtifactsOf(ctx context.Context, arg ArtifactsOfParams) ([]Art
 			&i.Size,
 			&i.Hash,
 			&i.CreatedAt,
+			&i.LeftOut,
+			&i.DeletedAt,
 			&i.Phase,
 			&i.Step,
 			&i.Attempt,

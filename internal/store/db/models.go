@@ -51,6 +51,8 @@ type Artifact struct {
 	Size        int64
 	Hash        string
 	CreatedAt   time.Time
+	LeftOut     string
+	DeletedAt   *time.Time
 }
 
 type Baseline struct {
@@ -97,6 +99,27 @@ type Check struct {
 	DurationMs  int64
 	StartedAt   time.Time
 	FinishedAt  time.Time
+}
+
+type Cleanup struct {
+	ID         int64
+	Origin     string
+	AskedBy    string
+	Policy     json.RawMessage
+	Report     json.RawMessage
+	StartedAt  time.Time
+	FinishedAt *time.Time
+}
+
+type Deletion struct {
+	ID        int64
+	CleanupID int64
+	Kind      string
+	RunID     *int64
+	Name      string
+	Count     int64
+	Bytes     int64
+	DeletedAt time.Time
 }
 
 type Environment struct {
@@ -169,6 +192,16 @@ type GooseDbVersion struct {
 	VersionID int64
 	IsApplied bool
 	Tstamp    pgtype.Timestamp
+}
+
+type Hold struct {
+	ID         int64
+	RunID      int64
+	Reason     string
+	HeldBy     string
+	CreatedAt  time.Time
+	ReleasedAt *time.Time
+	ReleasedBy string
 }
 
 type ManualIntervention struct {
@@ -487,6 +520,16 @@ type Run struct {
 	Baseline          string
 	SetupID           *int64
 	QueuedAt          *time.Time
+	FilesDeletedAt    *time.Time
+}
+
+type RunEnd struct {
+	ID             int64
+	CreatedAt      time.Time
+	FilesDeletedAt *time.Time
+	EndedAt        time.Time
+	Held           bool
+	Continued      bool
 }
 
 type SelfHealEvent struct {

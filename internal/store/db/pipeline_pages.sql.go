@@ -11,7 +11,7 @@ import (
 )
 
 const artifactNamed = `-- name: ArtifactNamed :one
-SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at
+SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at, left_out, deleted_at
 FROM orchestrator_artifacts WHERE run_id = $1 AND name = $2
 `
 
@@ -29,6 +29,8 @@ type ArtifactNamedRow struct {
 	Size        int64
 	Hash        string
 	CreatedAt   time.Time
+	LeftOut     string
+	DeletedAt   *time.Time
 }
 
 func (q *Queries) ArtifactNamed(ctx context.Context, arg ArtifactNamedParams) (ArtifactNamedRow, error) {
@@ -43,6 +45,8 @@ func (q *Queries) ArtifactNamed(ctx context.Context, arg ArtifactNamedParams) (A
 		&i.Size,
 		&i.Hash,
 		&i.CreatedAt,
+		&i.LeftOut,
+		&i.DeletedAt,
 	)
 	return i, err
 }

@@ -175,7 +175,7 @@ SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, bas
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
        error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
        settings, spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until,
-       environment, baseline, setup_id
+       environment, baseline, setup_id, files_deleted_at
 FROM orchestrator_runs WHERE id = $1 AND kind = 'run'
 `
 
@@ -215,6 +215,7 @@ type GetRunRow struct {
 	Environment     string
 	Baseline        string
 	SetupID         *int64
+	FilesDeletedAt  *time.Time
 }
 
 func (q *Queries) GetRun(ctx context.Context, id int64) (GetRunRow, error) {
@@ -256,6 +257,7 @@ func (q *Queries) GetRun(ctx context.Context, id int64) (GetRunRow, error) {
 		&i.Environment,
 		&i.Baseline,
 		&i.SetupID,
+		&i.FilesDeletedAt,
 	)
 	return i, err
 }
@@ -265,7 +267,7 @@ SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, bas
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
        error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
        settings, NULL::jsonb AS spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until,
-       environment, baseline, setup_id
+       environment, baseline, setup_id, files_deleted_at
 FROM orchestrator_runs
 WHERE kind = 'run'
   AND ($1::text IS NULL OR tenant = $1)
@@ -331,6 +333,7 @@ type ListRunsRow struct {
 	Environment     string
 	Baseline        string
 	SetupID         *int64
+	FilesDeletedAt  *time.Time
 }
 
 // Newest first. Planned for each call, so that unused filters are dropped and the
@@ -392,6 +395,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 			&i.Environment,
 			&i.Baseline,
 			&i.SetupID,
+			&i.FilesDeletedAt,
 		); err != nil {
 			return nil, err
 		}

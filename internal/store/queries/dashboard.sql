@@ -99,11 +99,11 @@ WHERE c.execution_id = @execution_id AND (coalesce((c.result #>> '{check,retest}
   AND t.doc ->> 'test_case' = ANY (@names::text[]);
 
 -- name: ArtifactsOfExecution :many
-SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at
+SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at, left_out, deleted_at
 FROM orchestrator_artifacts WHERE execution_id = @execution_id AND run_id = @run_id ORDER BY id LIMIT @most::int;
 
 -- name: Patches :many
-SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at
+SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at, left_out, deleted_at
 FROM orchestrator_artifacts WHERE run_id = @run_id AND type = 'patch' ORDER BY id;
 
 -- name: Interventions :many

@@ -38,19 +38,19 @@ SELECT event_seq FROM orchestrator_runs WHERE id = @run_id;
 WITH given AS (
     SELECT n, @artifacts::jsonb -> (n - 1) AS a FROM generate_series(1, jsonb_array_length(@artifacts)) AS n
 ), added AS (
-    INSERT INTO orchestrator_artifacts (run_id, execution_id, name, path, type, size, hash)
+    INSERT INTO orchestrator_artifacts (run_id, execution_id, name, path, type, size, hash, left_out)
     SELECT @run_id::bigint, (g.a ->> 'execution_id')::bigint, g.a ->> 'name', g.a ->> 'name', g.a ->> 'type',
-           (g.a ->> 'size')::bigint, g.a ->> 'digest'
+           (g.a ->> 'size')::bigint, g.a ->> 'digest', coalesce(g.a ->> 'left_out', '')
     FROM given g
     ORDER BY g.n
     ON CONFLICT (run_id, name) DO NOTHING
-    RETURNING id, run_id, execution_id, name, type, size, hash
+    RETURNING id, run_id, execution_id, name, type, size, hash, left_out
 ), numbered AS (
-    SELECT a.id, a.run_id, a.execution_id, a.name, a.type, a.size, a.hash, row_number() OVER (ORDER BY a.id) AS n FROM added a
+    SELECT a.id, a.run_id, a.execution_id, a.name, a.type, a.size, a.hash, a.left_out, row_number() OVER (ORDER BY a.id) AS n FROM added a
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
     SELECT r.id, r.event_seq + a.n, @event_type::text, jsonb_strip_nulls(jsonb_build_object(
-        'id', a.id, 'execution_id', a.execution_id, 'name', a.name, 'type', a.type, 'size', a.size, 'digest', a.hash))
+        'id', a.id, 'execution_id', a.execution_id, 'name', a.name, 'type', a.type, 'size', a.size, 'digest', nullif(a.hash, ''), 'left_out', nullif(a.left_out, '')))
     FROM numbered a JOIN orchestrator_runs r ON r.id = @run_id
     ORDER BY a.n
 ), counted AS (
@@ -76,7 +76,7 @@ WITH counted AS (
 SELECT pg_notify('rgpt_events', c.id || ':' || c.event_seq)::text AS notified FROM counted c;
 
 -- name: Artifacts :many
-SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at
+SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at, left_out, deleted_at
 FROM orchestrator_artifacts WHERE run_id = @run_id ORDER BY id;
 
 -- name: DropFindings :exec

@@ -124,7 +124,7 @@ CROSS JOIN LATERAL (
 
 -- name: ArtifactsOf :many
 -- Artifacts of a run that match the filter, after a given one, with their origin.
-SELECT a.id, coalesce(a.execution_id, 0)::bigint AS execution_id, a.name, a.type, a.size, a.hash, a.created_at,
+SELECT a.id, coalesce(a.execution_id, 0)::bigint AS execution_id, a.name, a.type, a.size, a.hash, a.created_at, a.left_out, a.deleted_at,
        coalesce(e.phase, '')::text AS phase, coalesce(e.step, '')::text AS step, coalesce(e.attempt, 0)::int AS attempt, coalesce(e.agent, '')::text AS agent
 FROM orchestrator_artifacts a LEFT JOIN orchestrator_executions e ON e.id = a.execution_id
 WHERE a.run_id = @run_id AND a.id > @after_id
@@ -133,7 +133,7 @@ WHERE a.run_id = @run_id AND a.id > @after_id
 ORDER BY a.id LIMIT @most::int;
 
 -- name: ArtifactOf :one
-SELECT a.id, coalesce(a.execution_id, 0)::bigint AS execution_id, a.name, a.type, a.size, a.hash, a.created_at,
+SELECT a.id, coalesce(a.execution_id, 0)::bigint AS execution_id, a.name, a.type, a.size, a.hash, a.created_at, a.left_out, a.deleted_at,
        coalesce(e.phase, '')::text AS phase, coalesce(e.step, '')::text AS step, coalesce(e.attempt, 0)::int AS attempt, coalesce(e.agent, '')::text AS agent,
        coalesce((SELECT max(b.id) FROM orchestrator_artifacts b WHERE b.run_id = a.run_id AND b.id < a.id), 0)::bigint AS before,
        coalesce((SELECT min(b.id) FROM orchestrator_artifacts b WHERE b.run_id = a.run_id AND b.id > a.id), 0)::bigint AS after

@@ -74,7 +74,7 @@ SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, bas
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
        error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
        settings, spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until,
-       environment, baseline, setup_id
+       environment, baseline, setup_id, files_deleted_at
 FROM orchestrator_runs WHERE id = @id AND kind = 'run';
 
 -- name: RunOutputs :one
@@ -87,7 +87,7 @@ SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, bas
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
        error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
        settings, NULL::jsonb AS spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until,
-       environment, baseline, setup_id
+       environment, baseline, setup_id, files_deleted_at
 FROM orchestrator_runs
 WHERE kind = 'run'
   AND (sqlc.narg(tenant)::text IS NULL OR tenant = sqlc.narg(tenant))

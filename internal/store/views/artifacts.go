@@ -43,6 +43,7 @@ func madeOf(runID int64, r db.ArtifactsOfRow) MadeArtifact {
 	return MadeArtifact{
 		Artifact: contract.Artifact{
 			ID: r.ID, RunID: runID, ExecutionID: r.ExecutionID, Name: r.Name, Type: contract.ArtifactType(r.Type), Size: r.Size, Digest: r.Hash, CreatedAt: r.CreatedAt,
+			LeftOut: r.LeftOut, DeletedAt: r.DeletedAt,
 		},
 		Phase: contract.Phase(r.Phase), Step: r.Step, Attempt: int(r.Attempt), Agent: contract.Agent(r.Agent),
 	}
@@ -56,7 +57,7 @@ func (v *Views) Artifact(ctx context.Context, runID, id int64) (a MadeArtifact, 
 		return a, 0, 0, dberr.NotFound("run %d has no artifact %d", runID, id)
 	}
 	a = madeOf(runID, db.ArtifactsOfRow{
-		ID: r.ID, ExecutionID: r.ExecutionID, Name: r.Name, Type: r.Type, Size: r.Size, Hash: r.Hash, CreatedAt: r.CreatedAt,
+		ID: r.ID, ExecutionID: r.ExecutionID, Name: r.Name, Type: r.Type, Size: r.Size, Hash: r.Hash, CreatedAt: r.CreatedAt, LeftOut: r.LeftOut, DeletedAt: r.DeletedAt,
 		Phase: r.Phase, Step: r.Step, Attempt: r.Attempt, Agent: r.Agent,
 	})
 	return a, r.Before, r.After, dberr.Explain(err, "read artifact %d of run %d", id, runID)

@@ -10,6 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
+	"github.com/rocketgpt/orchestrator/internal/store/retain"
 )
 
 // PhaseAttempt is one attempt of a phase in a run's timeline.
@@ -50,6 +51,7 @@ type RunDetails struct {
 	SelfHealEvents []store.HealEvent   `json:"self_heal_events"`
 	Findings       []store.Finding     `json:"findings"`
 	Artifacts      []contract.Artifact `json:"artifacts"`
+	Hold           *retain.Hold        `json:"hold,omitempty"` // keeps the files of the run
 	Approvals      []Approval          `json:"approvals"`
 	Interventions  []Intervention      `json:"manual_interventions"`
 	Usage          contract.Usage      `json:"usage"`
@@ -67,6 +69,11 @@ func (v *Views) RecentDetails(ctx context.Context, id int64, events int) (RunDet
 	return v.snapshot(ctx, id, func(ctx context.Context, st *store.Store, run store.Run) ([]contract.Event, error) {
 		return st.Events(ctx, run.ID, max(0, run.EventSeq-int64(events)), events)
 	})
+}
+
+// Hold returns the hold that keeps the files of a run; nil if it has none.
+func (v *Views) Hold(ctx context.Context, id int64) (*retain.Hold, error) {
+	return retain.New(v.store).HoldOf(ctx, id)
 }
 
 type eventReader func(ctx context.Context, st *store.Store, run store.Run) ([]contract.Event, error)
@@ -105,6 +112,9 @@ func (v *Views) details(ctx context.Context, id int64, events eventReader) (d Ru
 		return d, err
 	}
 	if d.Artifacts, err = v.store.Artifacts(ctx, id); err != nil {
+		return d, err
+	}
+	if d.Hold, err = v.Hold(ctx, id); err != nil {
 		return d, err
 	}
 	if d.Usage, err = v.store.Usage(ctx, id); err != nil {

@@ -176,7 +176,7 @@ func Failure(class, code, message, cause string) *contract.Failure {
 func Artifact(r db.ArtifactsRow) contract.Artifact {
 	return contract.Artifact{
 		ID: r.ID, RunID: r.RunID, ExecutionID: r.ExecutionID, Name: r.Name, Type: contract.ArtifactType(r.Type),
-		Size: r.Size, Digest: r.Hash, CreatedAt: r.CreatedAt,
+		Size: r.Size, Digest: r.Hash, CreatedAt: r.CreatedAt, LeftOut: r.LeftOut, DeletedAt: r.DeletedAt,
 	}
 }
 

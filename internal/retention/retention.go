@@ -1,0 +1,345 @@
+// Package retention deletes what is no longer needed: the files of runs that ended long ago or that
+// do not fit into a total size, the archives of unused environments, and contents that nothing refers
+// to.
+//
+// Deletion has two parts, so that it can stop anywhere. First, rows are marked as deleted, each run
+// under its lock, together with a note of the clean-up: from then on, everything that shows or
+// repeats the run says so. Then the contents are removed to which no row refers, by looking at all
+// contents that are stored; what one clean-up could not remove, the next one finds.
+//
+// A content may be in use although no row refers to it: the history of a run that has not ended has
+// references that are not in the database, and so has that of a run which may be repeated. Contents
+// know no owner, but the time at which they were last stored. Therefore a content is kept if it was
+// stored
+//
+//   - since the creation of the oldest run that has not ended, or within the last hour, or
+//   - while a run was active that still has its files, unless it is known to have been nothing but
+//     a file of runs whose files were deleted.
+package retention
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/retain"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+)
+
+// Policy is what a clean-up deletes. Zero limits delete nothing.
+type Policy struct {
+	MaxAge         time.Duration `json:"max_age,omitempty"`         // files of runs that ended longer ago
+	LogAge         time.Duration `json:"log_age,omitempty"`         // their logs
+	MaxSize        int64         `json:"max_size,omitempty"`        // bytes of the files of all runs; the oldest go first
+	EnvironmentAge time.Duration `json:"environment_age,omitempty"` // archives of environments that were unused for longer
+	Blobs          bool          `json:"blobs,omitempty"`           // contents without a reference
+}
+
+// Origins of clean-ups.
+const (
+	OriginSchedule = "schedule"
+	OriginPerson   = "person"
+)
+
+// Request asks for a clean-up.
+type Request struct {
+	Policy
+	DryRun bool   // only report what would be deleted
+	Origin string // OriginSchedule, OriginPerson
+	By     string // the person
+}
+
+// Amount is how much was deleted.
+type Amount struct {
+	Count int64 `json:"count"`
+	Bytes int64 `json:"bytes"`
+}
+
+func (a *Amount) add(count, bytes int64) { a.Count += count; a.Bytes += bytes }
+
+// RunAmount is how much was deleted of a run.
+type RunAmount struct {
+	RunID   int64     `json:"run_id"`
+	EndedAt time.Time `json:"ended_at"`
+	Amount
+}
+
+// shownRuns is the maximum number of runs that a report lists.
+const shownRuns = 1000
+
+// CleanupReport is what a clean-up deleted or, of a dry run, would delete.
+type CleanupReport struct {
+	ID           int64       `json:"id,omitempty" doc:"number of the clean-up; none for a dry run"`
+	DryRun       bool        `json:"dry_run,omitempty"`
+	Total        int64       `json:"total_bytes" doc:"size of all files of runs before"`
+	Files        Amount      `json:"files" doc:"files of runs; a content that runs share counts for each"`
+	Logs         Amount      `json:"logs" doc:"logs of runs that keep their other files"`
+	Environments Amount      `json:"environments" doc:"archives of environments"`
+	Blobs        Amount      `json:"blobs" doc:"contents that were removed from the store"`
+	Later        Amount      `json:"later" doc:"contents without a reference that a later clean-up removes, because a run may still use them"`
+	Runs         []RunAmount `json:"runs" doc:"the runs whose files or logs these are, at most 1,000"`
+	Held         int64       `json:"held" doc:"expired runs that keep their files because they are on hold"`
+	Continued    int64       `json:"continued" doc:"expired runs that keep their files because a run continues from them"`
+	Error        string      `json:"error,omitempty" doc:"why the clean-up stopped early"`
+}
+
+const (
+	// grace is the time between storing a content and storing the row that refers to it, for
+	// writers that belong to no run, and an allowance for clocks that differ.
+	grace = time.Hour
+	// runBatch is how many runs are read at a time, blobBatch how many contents.
+	runBatch  = 200
+	blobBatch = 500
+	// lease is the right to clean up.
+	lease = "retention"
+)
+
+// Cleaner cleans up. It is safe for concurrent use.
+type Cleaner struct {
+	store *store.Store
+	rows  *retain.Rows
+	blobs *artifact.Store
+	log   *slog.Logger
+	now   func() time.Time
+}
+
+// New returns the cleaner of an installation. The store's blobs may be written by others meanwhile,
+// if their stores use Exclude.
+func New(st *store.Store, blobs *artifact.Store, log *slog.Logger) *Cleaner {
+	return &Cleaner{store: st, rows: retain.New(st), blobs: blobs, log: log, now: time.Now}
+}
+
+// Exclude makes a store of blobs safe to use while a clean-up runs in another process. It must be
+// called before the store is used.
+func Exclude(blobs *artifact.Store, st *store.Store) {
+	blobs.Excluding(func(ctx context.Context) (func(), error) { return st.Lease(ctx, lease+"/blobs") })
+}
+
+// Clean deletes what a request asks for, one clean-up at a time. It never touches a run that has not
+// ended, that a person holds, or from which another run continues that has its files. It returns
+// what was deleted even if it stopped early.
+func (c *Cleaner) Clean(ctx context.Context, r Request) (CleanupReport, error) {
+	if !r.DryRun {
+		release, err := c.store.Lease(ctx, lease)
+		if err != nil {
+			return CleanupReport{}, err
+		}
+		defer release()
+	}
+	return c.clean(ctx, r)
+}
+
+// clean is Clean for the owner of the lease.
+func (c *Cleaner) clean(ctx context.Context, r Request) (CleanupReport, error) {
+	w := &work{Cleaner: c, Request: r, began: c.now()}
+	w.report.DryRun, w.report.Runs = r.DryRun, []RunAmount{}
+	if !r.DryRun {
+		id, err := c.rows.Begin(ctx, r.Origin, r.By, r.Policy)
+		if err != nil {
+			return w.report, err
+		}
+		w.report.ID = id
+	}
+	err := w.do(ctx)
+	if r.DryRun {
+		return w.report, err
+	}
+	if err != nil {
+		w.report.Error = err.Error()
+	}
+	return w.report, errors.Join(err, w.finish(ctx))
+}
+
+// work is one clean-up.
+type work struct {
+	*Cleaner
+	Request
+	began  time.Time
+	report CleanupReport
+}
+
+func (w *work) do(ctx context.Context) error {
+	if err := w.files(ctx); err != nil {
+		return err
+	}
+	if w.LogAge > 0 {
+		if err := w.expire(ctx, retain.Logs, w.began.Add(-w.LogAge), &w.report.Logs); err != nil {
+			return err
+		}
+	}
+	if w.EnvironmentAge > 0 {
+		if err := w.environments(ctx); err != nil {
+			return err
+		}
+	}
+	if w.Blobs {
+		return w.reclaim(ctx)
+	}
+	return nil
+}
+
+// files deletes the files of runs by age and size.
+func (w *work) files(ctx context.Context) error {
+	bySize, total, err := w.rows.SizeCutoff(ctx, w.MaxSize)
+	if err != nil {
+		return err
+	}
+	w.report.Total = total
+	var before time.Time
+	if w.MaxAge > 0 {
+		before = w.began.Add(-w.MaxAge)
+	}
+	if w.MaxSize > 0 && bySize.After(before) {
+		before = bySize
+	}
+	if before.IsZero() {
+		return nil
+	}
+	if err := w.expire(ctx, retain.Files, before, &w.report.Files); err != nil {
+		return err
+	}
+	w.report.Held, w.report.Continued, err = w.rows.Kept(ctx, before)
+	return err
+}
+
+// expire deletes the files of a kind of all runs that ended before a time. A run from which another
+// one continued expires after that one, so it goes on until nothing more expires.
+func (w *work) expire(ctx context.Context, k retain.Kind, before time.Time, sum *Amount) error {
+	for {
+		expired, err := w.rows.Expired(ctx, k, before, runBatch)
+		if err != nil {
+			return err
+		}
+		deleted := false
+		for _, run := range expired {
+			files, bytes := run.Files, run.Bytes
+			if !w.DryRun {
+				if files, bytes, err = w.rows.DeleteFiles(ctx, w.report.ID, k, run.RunID, before); err != nil {
+					return err
+				}
+			}
+			if files == 0 { // it may no longer be deleted
+				continue
+			}
+			deleted = true
+			sum.add(files, bytes)
+			if len(w.report.Runs) < shownRuns {
+				w.report.Runs = append(w.report.Runs, RunAmount{run.RunID, run.EndedAt, Amount{files, bytes}})
+			}
+		}
+		if !deleted || w.DryRun {
+			return nil
+		}
+	}
+}
+
+// environments deletes the rows of unused environments. Their archives lose their references.
+func (w *work) environments(ctx context.Context) error {
+	unused, err := w.rows.UnusedEnvironments(ctx, w.EnvironmentAge)
+	if err != nil {
+		return err
+	}
+	if w.DryRun {
+		for _, e := range unused {
+			w.report.Environments.add(1, e.Bytes)
+		}
+		return nil
+	}
+	for len(unused) > 0 {
+		archives, err := w.store.RemoveUnusedEnvironments(ctx, w.EnvironmentAge)
+		if err != nil || len(archives) == 0 {
+			return err
+		}
+		left, err := w.rows.UnusedEnvironments(ctx, w.EnvironmentAge)
+		if err != nil {
+			return err
+		}
+		for _, e := range unused {
+			if slices.ContainsFunc(left, func(l retain.UnusedEnvironment) bool { return l.Digest == e.Digest }) {
+				continue
+			}
+			w.report.Environments.add(1, e.Bytes)
+			if err := w.rows.Deleted(ctx, w.report.ID, retain.Environments, e.Digest, 1, e.Bytes); err != nil {
+				return err
+			}
+		}
+		unused = left
+	}
+	return nil
+}
+
+// finishTime is how long noting the result may take after the caller has given up.
+const finishTime = 10 * time.Second
+
+// finish notes the result, also if the clean-up was stopped.
+func (w *work) finish(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
+	defer cancel()
+	for kind, a := range map[retain.Kind]Amount{
+		retain.Files: w.report.Files, retain.Logs: w.report.Logs, retain.Environments: w.report.Environments, retain.Blobs: w.report.Blobs,
+	} {
+		telemetry.CountDeleted(string(kind), a.Count, a.Bytes)
+	}
+	var err error
+	if w.report.Blobs.Count > 0 {
+		err = w.rows.Deleted(ctx, w.report.ID, retain.Blobs, "", w.report.Blobs.Count, w.report.Blobs.Bytes)
+	}
+	err = errors.Join(err, w.rows.End(ctx, w.report.ID, w.report))
+	attrs := []any{
+		"cleanup", w.report.ID, "origin", w.Origin, "by", w.By, "runs", len(w.report.Runs), "files", w.report.Files.Count, "logs", w.report.Logs.Count,
+		"environments", w.report.Environments.Count, "blobs", w.report.Blobs.Count, "freed", w.report.Blobs.Bytes, "held", w.report.Held,
+	}
+	if w.report.Error != "" {
+		w.log.WarnContext(ctx, "A clean-up stopped early; the next one continues", append(attrs, "error", w.report.Error)...)
+	} else {
+		w.log.InfoContext(ctx, "Cleaned up", attrs...)
+	}
+	return err
+}
+
+// Schedule cleans up by a policy at an interval, until ctx ends. Of all processes that share the
+// database, one at a time does. An interval of 0 means never.
+func (c *Cleaner) Schedule(ctx context.Context, interval time.Duration, p Policy) error {
+	if interval <= 0 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	tick := time.NewTicker(min(interval, scheduleEvery))
+	defer tick.Stop()
+	for {
+		if err := c.due(ctx, interval, p); err != nil && ctx.Err() == nil {
+			c.log.WarnContext(ctx, "A scheduled clean-up failed", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// scheduleEvery is how often a process checks whether a clean-up is due.
+const scheduleEvery = time.Minute
+
+// due cleans up if no process has done so within the interval, or is doing so.
+func (c *Cleaner) due(ctx context.Context, interval time.Duration, p Policy) error {
+	release, owned, err := c.store.TryLease(ctx, lease)
+	if err != nil || !owned {
+		return err
+	}
+	defer release()
+	since, err := c.rows.ScheduledSince(ctx)
+	if err != nil || since < interval {
+		return err
+	}
+	_, err = c.clean(ctx, Request{Policy: p, Origin: OriginSchedule})
+	if err != nil {
+		return fmt.Errorf("clean up: %w", err)
+	}
+	return nil
+}

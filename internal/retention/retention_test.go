@@ -1,0 +1,390 @@
+package retention_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/await"
+	"github.com/rocketgpt/orchestrator/internal/retention"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/retain"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(storetest.Main(m)) }
+
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+)
+
+// installation is a database with a directory of blobs, in which tests decide how old things are.
+type installation struct {
+	*storetest.Fixture
+	t       *testing.T
+	dir     string
+	blobs   *artifact.Store
+	rows    *retain.Rows
+	cleaner *retention.Cleaner
+}
+
+func install(t *testing.T) *installation {
+	t.Helper()
+	i := &installation{Fixture: storetest.Setup(t), t: t, dir: t.TempDir()}
+	var err error
+	i.blobs, err = artifact.Open(t.Context(), "", i.dir, artifact.WithSync(false))
+	require.NoError(t, err)
+	i.rows, i.cleaner = retain.New(i.Store), retention.New(i.Store, i.blobs, slog.New(slog.DiscardHandler))
+	i.exec("UPDATE orchestrator_runs SET status = 'done', created_at = now() - interval '400 days', finished_at = now() - interval '400 days'")
+	return i
+}
+
+func (i *installation) exec(sql string, args ...any) {
+	i.t.Helper()
+	storetest.Query(i.t, i.URL, func(ctx context.Context, conn *pgx.Conn) {
+		_, err := conn.Exec(ctx, sql, args...)
+		require.NoError(i.t, err)
+	})
+}
+
+// run creates a run that was active between two ages; an end of 0 means that it is still active.
+func (i *installation) run(began, ended time.Duration) int64 {
+	i.t.Helper()
+	run := i.Create(i.t, store.NewRun{})
+	i.exec("UPDATE orchestrator_runs SET created_at = now() - make_interval(secs => $2) WHERE id = $1", run.ID, began.Seconds())
+	if ended > 0 {
+		i.exec("UPDATE orchestrator_runs SET status = 'done', finished_at = now() - make_interval(secs => $2) WHERE id = $1", run.ID, ended.Seconds())
+	}
+	return run.ID
+}
+
+// blob stores a content of an age.
+func (i *installation) blob(text string, age time.Duration) string {
+	i.t.Helper()
+	digest, err := i.blobs.Put(i.t.Context(), []byte(text))
+	require.NoError(i.t, err)
+	i.age(digest, age)
+	return digest
+}
+
+func (i *installation) path(digest string) string {
+	return filepath.Join(i.dir, digest[7:9], digest[9:])
+}
+
+func (i *installation) age(digest string, age time.Duration) {
+	i.t.Helper()
+	at := time.Now().Add(-age)
+	require.NoError(i.t, os.Chtimes(i.path(digest), at, at))
+}
+
+// file adds a file to a run.
+func (i *installation) file(run int64, name string, kind contract.ArtifactType, text string, age time.Duration) string {
+	i.t.Helper()
+	digest := i.blob(text, age)
+	require.NoError(i.t, i.AddArtifacts(i.t.Context(), run, []contract.Artifact{{Name: name, Type: kind, Size: int64(len(text)), Digest: digest}}))
+	return digest
+}
+
+func (i *installation) clean(p retention.Policy) retention.CleanupReport {
+	i.t.Helper()
+	report, err := i.cleaner.Clean(i.t.Context(), retention.Request{Policy: p, Origin: retention.OriginPerson, By: "ann"})
+	require.NoError(i.t, err)
+	return report
+}
+
+func (i *installation) stored(digest string) bool {
+	i.t.Helper()
+	there, err := i.blobs.Exists(i.t.Context(), digest)
+	require.NoError(i.t, err)
+	return there
+}
+
+// deleted reports which files of a run are marked as deleted.
+func (i *installation) deleted(run int64) []string {
+	i.t.Helper()
+	all, err := i.Artifacts(i.t.Context(), run)
+	require.NoError(i.t, err)
+	names := []string{}
+	for _, a := range all {
+		if a.DeletedAt != nil {
+			names = append(names, a.Name)
+		}
+	}
+	return names
+}
+
+func TestOldRunsLoseTheirFilesAndSaySo(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	old, young := i.run(11*day, 10*day), i.run(2*day, day)
+	log, shot := i.file(old, "output.log", contract.ArtifactLog, "log of old", 10*day), i.file(old, "shot.png", contract.ArtifactScreenshot, "picture", 10*day)
+	kept := i.file(young, "output.log", contract.ArtifactLog, "log of young", day)
+
+	report := i.clean(retention.Policy{MaxAge: week, Blobs: true})
+	require.Equal(t, retention.Amount{Count: 2, Bytes: 17}, report.Files)
+	require.Equal(t, retention.Amount{Count: 2, Bytes: 17}, report.Blobs)
+	require.Equal(t, old, report.Runs[0].RunID)
+	require.Equal(t, []string{"output.log", "shot.png"}, i.deleted(old))
+	require.False(t, i.stored(log) || i.stored(shot))
+	require.Empty(t, i.deleted(young))
+	require.True(t, i.stored(kept))
+	run, err := i.Run(t.Context(), old)
+	require.NoError(t, err)
+	require.NotNil(t, run.FilesDeletedAt)
+	require.ErrorContains(t, retain.Repeatable(run), "were deleted by retention on")
+
+	list, err := i.rows.Cleanups(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, "ann", list[0].By)
+	require.NotNil(t, list[0].FinishedAt)
+	gone, err := i.rows.Deletions(t.Context(), report.ID, 10)
+	require.NoError(t, err)
+	require.Len(t, gone, 2)
+	require.Equal(t, old, gone[0].RunID)
+	require.EqualValues(t, 2, gone[0].Count)
+	require.Equal(t, retain.Blobs, gone[1].Kind)
+}
+
+func TestADryRunDeletesNothing(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	old := i.run(11*day, 10*day)
+	log := i.file(old, "output.log", contract.ArtifactLog, "log", 10*day)
+	orphan := i.blob("orphan", 300*day)
+
+	report, err := i.cleaner.Clean(t.Context(), retention.Request{Policy: retention.Policy{MaxAge: week, Blobs: true}, DryRun: true})
+	require.NoError(t, err)
+	require.Equal(t, retention.Amount{Count: 1, Bytes: 3}, report.Files)
+	require.Equal(t, retention.Amount{Count: 1, Bytes: 6}, report.Blobs, "the orphan")
+	require.Len(t, report.Runs, 1)
+	require.Empty(t, i.deleted(old))
+	require.True(t, i.stored(log) && i.stored(orphan))
+	list, err := i.rows.Cleanups(t.Context(), 10)
+	require.NoError(t, err)
+	require.Empty(t, list)
+}
+
+// TestRunsThatAreNotOverKeepTheirFiles has a case for each way of not being over.
+func TestRunsThatAreNotOverKeepTheirFiles(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	for name, sql := range map[string]string{
+		"running":           "UPDATE orchestrator_runs SET status = 'builder_running', finished_at = NULL WHERE id = $1",
+		"waiting":           "UPDATE orchestrator_runs SET status = 'waiting_for_approval', finished_at = NULL WHERE id = $1",
+		"paused":            "UPDATE orchestrator_runs SET status = 'paused', finished_at = NULL WHERE id = $1",
+		"queued":            "UPDATE orchestrator_runs SET status = 'pending', queued_at = now(), finished_at = NULL WHERE id = $1",
+		"with its branch":   "UPDATE orchestrator_runs SET staying_until = now() + interval '1 day' WHERE id = $1",
+		"about to replay":   "INSERT INTO orchestrator_replays (run_id, phase) VALUES ($1, 'builder')",
+		"an open pipeline":  "WITH r AS (UPDATE orchestrator_runs SET kind = 'pipeline' WHERE id = $1 RETURNING id) INSERT INTO orchestrator_pipelines (run_id, objective, task, settings, mode) SELECT id, 'x', '{}', '{}', 'local' FROM r",
+		"a waiting one":     "WITH r AS (UPDATE orchestrator_runs SET kind = 'pipeline' WHERE id = $1 RETURNING id) INSERT INTO orchestrator_pipelines (run_id, objective, task, settings, mode, finished_at, waiting_for) SELECT id, 'x', '{}', '{}', 'local', now() - interval '90 days', 'a person' FROM r",
+		"on hold":           "INSERT INTO orchestrator_holds (run_id, reason) VALUES ($1, 'evidence')",
+		"continued by fork": `INSERT INTO orchestrator_runs (project, goal_title, repo, settings) VALUES ('p', 't', 'r', jsonb_build_object('fork', jsonb_build_object('run_id', $1::bigint)))`,
+	} {
+		run := i.run(100*day, 90*day)
+		digest := i.file(run, "output.log", contract.ArtifactLog, name, 90*day)
+		patch := i.blob("workspace of "+name, 95*day) // only the run's history refers to it
+		i.exec(sql, run)
+		i.clean(retention.Policy{MaxAge: day, LogAge: day, MaxSize: 1, Blobs: true})
+		require.Empty(t, i.deleted(run), name)
+		require.True(t, i.stored(digest), name)
+		require.True(t, i.stored(patch), name)
+		i.exec("DELETE FROM orchestrator_runs WHERE id >= $1", run)
+	}
+	control := i.run(100*day, 90*day)
+	i.file(control, "output.log", contract.ArtifactLog, "control", 90*day)
+	i.clean(retention.Policy{MaxAge: day})
+	require.Len(t, i.deleted(control), 1, "the same run without a reason to keep it")
+}
+
+func TestAReleasedHoldNoLongerKeepsFiles(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	run := i.run(100*day, 90*day)
+	i.file(run, "output.log", contract.ArtifactLog, "log", 90*day)
+	hold, err := i.rows.Hold(t.Context(), run, "incident 7", "ann")
+	require.NoError(t, err)
+	again, err := i.rows.Hold(t.Context(), run, "another reason", "bob")
+	require.NoError(t, err)
+	require.Equal(t, hold, again, "the first hold counts")
+
+	report := i.clean(retention.Policy{MaxAge: day})
+	require.EqualValues(t, 1, report.Held)
+	require.Empty(t, i.deleted(run))
+
+	_, err = i.rows.Release(t.Context(), run, "ann")
+	require.NoError(t, err)
+	_, err = i.rows.Release(t.Context(), run, "ann")
+	require.ErrorIs(t, err, store.ErrNotFound)
+	i.clean(retention.Policy{MaxAge: day})
+	require.Len(t, i.deleted(run), 1)
+	_, err = i.rows.Hold(t.Context(), run+1000, "x", "ann")
+	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func TestTheOldestRunsMakeRoomForTheRest(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	var runs []int64
+	for n := range 4 { // the oldest first
+		age := time.Duration(40-10*n) * day
+		run := i.run(age+day, age)
+		i.file(run, "own", contract.ArtifactFile, fmt.Sprintf("own file %d", n), age) // 10 bytes
+		i.file(run, "shared", contract.ArtifactFile, "shared by all of them", age)    // 21 bytes, once
+		runs = append(runs, run)
+	}
+	report := i.clean(retention.Policy{MaxSize: 45})
+	require.EqualValues(t, 61, report.Total, "what runs share counts once")
+	require.Len(t, i.deleted(runs[0]), 2)
+	require.Len(t, i.deleted(runs[1]), 2)
+	require.Empty(t, i.deleted(runs[2]))
+	require.Empty(t, i.deleted(runs[3]))
+	require.Zero(t, i.clean(retention.Policy{MaxSize: 45}).Files.Count, "the rest fits")
+}
+
+func TestAContentThatAnotherRunSharesIsKept(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	old, young := i.run(100*day, 90*day), i.run(2*day, day)
+	shared := i.file(old, "output.log", contract.ArtifactLog, "the same output", 90*day)
+	i.file(young, "output.log", contract.ArtifactLog, "the same output", 90*day)
+	report := i.clean(retention.Policy{MaxAge: week, Blobs: true})
+	require.EqualValues(t, 1, report.Files.Count)
+	require.Zero(t, report.Blobs.Count)
+	require.True(t, i.stored(shared))
+}
+
+func TestLogsExpireBeforeOtherFiles(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	run := i.run(11*day, 10*day)
+	log, shot := i.file(run, "output.log", contract.ArtifactLog, "log", 10*day), i.file(run, "shot.png", contract.ArtifactScreenshot, "picture", 10*day)
+	report := i.clean(retention.Policy{MaxAge: 30 * day, LogAge: week, Blobs: true})
+	require.EqualValues(t, 1, report.Logs.Count)
+	require.Equal(t, []string{"output.log"}, i.deleted(run))
+	require.False(t, i.stored(log))
+	require.True(t, i.stored(shot))
+	found, err := i.Run(t.Context(), run)
+	require.NoError(t, err)
+	require.Nil(t, found.FilesDeletedAt, "it can still be repeated")
+}
+
+func TestWhatARunStoredWithoutARowIsKeptAsLongAsItsFiles(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	run := i.run(100*day, 90*day)
+	i.file(run, "output.log", contract.ArtifactLog, "log", 90*day)
+	patch := i.blob("a workspace", 95*day)
+	before, after := i.blob("before the run", 120*day), i.blob("after the run", 80*day)
+
+	report := i.clean(retention.Policy{Blobs: true})
+	require.True(t, i.stored(patch))
+	require.Equal(t, retention.Amount{Count: 1, Bytes: 11}, report.Later)
+	require.False(t, i.stored(before) || i.stored(after), "no run was active then")
+
+	i.clean(retention.Policy{MaxAge: day, Blobs: true})
+	require.True(t, i.stored(patch), "a run may just be continuing from it")
+	i.exec("UPDATE orchestrator_runs SET files_deleted_at = now() - interval '2 hours' WHERE id = $1", run)
+	i.clean(retention.Policy{Blobs: true})
+	require.False(t, i.stored(patch))
+}
+
+func TestAContentThatIsStoredAgainIsNotRemoved(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	digest := i.blob("an old content", 90*day)
+	i.blob("an old content", 90*day)
+	_, err := i.blobs.Put(t.Context(), []byte("an old content")) // a run stores it, and will add its row
+	require.NoError(t, err)
+	i.clean(retention.Policy{Blobs: true})
+	require.True(t, i.stored(digest))
+}
+
+func TestEnvironmentsAndBaselinesKeepTheirContents(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	archive, other, baseline := i.blob("archive", 90*day), i.blob("old archive", 90*day), i.blob("log of the base", 90*day)
+	for digest, archive := range map[string]string{"aa": archive, "bb": other, "cc": other} {
+		require.NoError(t, i.SaveEnvironment(t.Context(), store.Environment{Digest: digest, Repo: "/r", Source: "detected", Recipe: []byte("{}"), Archive: archive, ArchiveSize: 11}))
+	}
+	_, err := i.OpenBaseline(t.Context(), 0, store.Baseline{Key: "k", Repo: "/r"})
+	require.NoError(t, err)
+	require.NoError(t, i.SaveBaselineCheck(t.Context(), "k", store.BaselineCheck{Result: contract.CheckResult{Check: contract.Check{ID: "c"}}, LogDigest: baseline}))
+	i.exec("UPDATE orchestrator_environments SET used_at = now() - interval '90 days' WHERE digest <> 'aa'")
+	i.exec("UPDATE orchestrator_environments SET used_at = now() - interval '10 days' WHERE digest = 'cc'")
+
+	report := i.clean(retention.Policy{EnvironmentAge: 30 * day, Blobs: true})
+	require.Equal(t, retention.Amount{Count: 1, Bytes: 11}, report.Environments)
+	require.True(t, i.stored(archive) && i.stored(other) && i.stored(baseline), "another environment has the same archive")
+	require.NoError(t, i.cleaner.Reclaim(t.Context(), []string{other}))
+	require.True(t, i.stored(other), "another environment has the same archive")
+	i.clean(retention.Policy{EnvironmentAge: day, Blobs: true})
+	require.False(t, i.stored(other))
+	require.True(t, i.stored(archive))
+}
+
+// TestACrashBetweenRowsAndContentsIsMadeGood stops a clean-up after the rows, as a crash would.
+func TestACrashBetweenRowsAndContentsIsMadeGood(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	run := i.run(100*day, 90*day)
+	digest := i.file(run, "output.log", contract.ArtifactLog, "log", 90*day)
+	i.clean(retention.Policy{MaxAge: day}) // without the contents
+	require.Len(t, i.deleted(run), 1, "the row says so before the content is gone")
+	require.True(t, i.stored(digest))
+	require.EqualValues(t, 1, i.clean(retention.Policy{Blobs: true}).Blobs.Count, "the next clean-up finds it")
+	require.False(t, i.stored(digest))
+}
+
+func TestACleanupThatStopsEarlyNotesWhatItDeleted(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	run := i.run(100*day, 90*day)
+	i.file(run, "output.log", contract.ArtifactLog, "log", 90*day)
+	require.NoError(t, os.Chmod(i.dir, 0o700))
+	require.NoError(t, os.RemoveAll(i.dir)) // the store cannot be listed
+	report, err := i.cleaner.Clean(t.Context(), retention.Request{Policy: retention.Policy{MaxAge: day, Blobs: true}, Origin: retention.OriginSchedule})
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.EqualValues(t, 1, report.Files.Count)
+	list, err := i.rows.Cleanups(t.Context(), 1)
+	require.NoError(t, err)
+	require.Contains(t, string(list[0].Report), "could not list the artifacts")
+	require.NotNil(t, list[0].FinishedAt)
+}
+
+func TestOfSeveralProcessesOneCleansUpPerInterval(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	for range 4 {
+		st := storetest.Open(t, i.URL)
+		go func() {
+			done <- retention.New(st, i.blobs, slog.New(slog.DiscardHandler)).Schedule(ctx, time.Hour, retention.Policy{Blobs: true})
+		}()
+	}
+	await.Until(t, "a scheduled clean-up", func() bool {
+		list, err := i.rows.Cleanups(t.Context(), 10)
+		return err == nil && len(list) > 0 && list[0].FinishedAt != nil
+	})
+	cancel()
+	for range 4 {
+		require.ErrorIs(t, <-done, context.Canceled)
+	}
+	list, err := i.rows.Cleanups(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, retention.OriginSchedule, list[0].Origin)
+}
