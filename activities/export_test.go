@@ -1,6 +1,19 @@
 package activities
 
+import (
+	"context"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/tester"
+)
+
 // Waiting returns how many attempts wait for a model call that is running here.
 func (a *Activities) Waiting(execution int64, turn int) int {
 	return a.calls.Waiting(callKey{execution, turn})
+}
+
+// KeepFiles stores the files of a check, and returns how many were left out.
+func (a *Activities) KeepFiles(ctx context.Context, in contract.VerifyInput, f tester.Files) (leftOut int, err error) {
+	kept, err := a.keepFiles(ctx, in, f)
+	return kept.leftOut, err
 }

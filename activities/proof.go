@@ -20,8 +20,8 @@ func (a *Activities) prove(ctx context.Context, in contract.VerifyInput) (contra
 	}
 	// The log is stored for users, not as the log of a failed check: the failures in it were
 	// expected.
-	var log string
-	proof, err := a.host().Prove(ctx, a.task(run, spec, in, &log), run.Settings.Repo.Workspace(), spec.Verification.NewTests)
+	var kept keptFiles
+	proof, err := a.host().Prove(ctx, a.task(run, spec, in, &kept), run.Settings.Repo.Workspace(), spec.Verification.NewTests)
 	if err != nil {
 		return contract.CheckResult{}, err
 	}

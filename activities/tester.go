@@ -3,11 +3,14 @@ package activities
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/setup"
@@ -144,17 +147,25 @@ func (a *Activities) check(ctx context.Context, in contract.VerifyInput) (checke
 		spec.Verification = baselineSettings(spec.Verification)
 	}
 	var c checked
-	task := a.task(run, spec, in, &c.log)
+	var kept keptFiles
+	task := a.task(run, spec, in, &kept)
 	task.Follow = func() (func([]byte), func()) {
 		out := a.output(ctx, in.Execution.RunID, in.Check.ID)
 		return out.write, out.close
 	}
 	c.outcome, c.result, err = a.host().Check(ctx, task)
+	c.log, c.result.LeftOut = kept.log, kept.leftOut
 	return c, err
 }
 
-// task returns a check of a run. Once it was carried out, log is the digest of its log.
-func (a *Activities) task(run store.Run, spec setup.RunSpec, in contract.VerifyInput, log *string) tester.Task {
+// keptFiles are the stored files of a check.
+type keptFiles struct {
+	log     string // digest
+	leftOut int    // files that were not stored
+}
+
+// task returns a check of a run. Once it was carried out, kept are its files.
+func (a *Activities) task(run store.Run, spec setup.RunSpec, in contract.VerifyInput, kept *keptFiles) tester.Task {
 	return tester.Task{
 		Check: in.Check, Workspace: in.Workspace, Settings: spec.Verification, Timeout: in.Timeout,
 		Key: directory(in.Execution), BaseKey: fmt.Sprintf("%d/base", in.Execution.RunID), Who: "run " + directory(in.Execution) + "/" + in.Check.ID,
@@ -169,48 +180,135 @@ func (a *Activities) task(run store.Run, spec setup.RunSpec, in contract.VerifyI
 			return cenv, err
 		},
 		Keep: func(ctx context.Context, f tester.Files) (err error) {
-			*log, err = a.keepFiles(ctx, in, f)
+			*kept, err = a.keepFiles(ctx, in, f)
 			return err
 		},
 	}
 }
 
-// keepFiles stores the log of a check and the files that it produced, and returns the log's digest.
-func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, f tester.Files) (string, error) {
+// keepFiles stores the log of a check and the files that it produced.
+func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, f tester.Files) (keptFiles, error) {
 	prefix := fmt.Sprintf("tester/%d/%s/", in.Execution.Attempt, in.Check.ID)
 	if in.Baseline != "" {
 		prefix = contract.StepBaseline + "/" + in.Check.ID + "/"
 	}
 	log, err := a.Artifacts.Put(ctx, f.Log)
 	if err != nil {
-		return "", err
+		return keptFiles{}, err
 	}
 	kept := []contract.Artifact{{
 		ExecutionID: in.Execution.ID, Name: prefix + "output.log", Type: contract.ArtifactLog, Size: int64(len(f.Log)), Digest: log,
 	}}
 	files, err := os.OpenRoot(f.Root)
 	if err != nil {
-		return "", fmt.Errorf("open the checkout: %w", err)
+		return keptFiles{}, fmt.Errorf("open the checkout: %w", err)
 	}
 	defer files.Close()
 	requests, err := a.requestsArtifact(ctx, f.Egress, prefix+"network.jsonl")
 	if err != nil {
-		return "", err
+		return keptFiles{}, err
 	}
 	for i := range requests {
 		requests[i].ExecutionID = in.Execution.ID
 	}
 	kept = append(kept, requests...)
+	made, left, err := a.keepMade(ctx, in, f, files)
+	if err != nil {
+		return keptFiles{}, err
+	}
+	for i := range made {
+		made[i].ExecutionID, made[i].Name = in.Execution.ID, prefix+made[i].Name
+	}
+	return keptFiles{log, left}, a.Store.AddArtifacts(ctx, in.Execution.RunID, append(kept, made...))
+}
+
+// shownLeftOut is how many of the files of a check that were not stored are listed one by one.
+const shownLeftOut = 50
+
+// keepMade stores the files that a check created, as far as the limits allow, in their order. It
+// returns a row for each file, also for those that were left out; if these are many, the last row
+// stands for the rest. left is the number of files that were left out.
+func (a *Activities) keepMade(ctx context.Context, in contract.VerifyInput, f tester.Files, root *os.Root) (out []contract.Artifact, left int, err error) {
+	room, err := a.roomFor(ctx, in.Execution.RunID)
+	if err != nil {
+		return nil, 0, err
+	}
+	more := contract.Artifact{Name: "more-files", Type: contract.ArtifactFile}
 	for _, made := range f.Artifacts {
-		artifact, err := a.keepFile(ctx, files, made)
-		if err != nil {
-			a.Log.WarnContext(ctx, "Skipped a file that a check produced", "run", in.Execution.RunID, "check", in.Check.ID, "file", made.Path, "error", err)
+		kept := contract.Artifact{Type: made.Type, Size: made.Size}
+		why := room.refuse(made.Size)
+		if why == "" {
+			if kept, err = a.keepFile(ctx, root, made); err != nil {
+				a.Log.WarnContext(ctx, "Left out a file that a check created", "run", in.Execution.RunID, "check", in.Check.ID, "file", made.Path, "error", err)
+				why, kept.Size = "it could not be stored", made.Size
+				if errors.Is(err, artifact.ErrTooLarge) {
+					why = "it exceeds artifacts.max_file"
+				}
+			}
+		}
+		if why == "" {
+			room.take(kept.Size)
+		} else if left++; left > shownLeftOut {
+			more.Size += made.Size
 			continue
 		}
-		artifact.ExecutionID, artifact.Name = in.Execution.ID, prefix+made.Name
-		kept = append(kept, artifact)
+		kept.Name, kept.Type, kept.LeftOut = made.Name, made.Type, why
+		if why != "" {
+			kept.Digest = ""
+		}
+		out = append(out, kept)
 	}
-	return log, a.Store.AddArtifacts(ctx, in.Execution.RunID, kept)
+	if n := max(0, left-shownLeftOut) + f.Unlisted; n > 0 {
+		more.LeftOut = fmt.Sprintf("%d more files were left out for such reasons", n)
+		out = append(out, more)
+	}
+	return out, left + f.Unlisted, nil
+}
+
+// room is how much of the files that a check created can still be stored.
+type room struct {
+	limits   config.Artifacts
+	files    int // of the check
+	size     int64
+	runFiles int
+	runSize  int64
+}
+
+func (a *Activities) roomFor(ctx context.Context, runID int64) (room, error) {
+	r := room{limits: a.Config.Artifacts}
+	all, err := a.Store.Artifacts(ctx, runID)
+	for _, f := range all {
+		if f.Missing() == "" {
+			r.runFiles++
+			r.runSize += f.Size
+		}
+	}
+	return r, err
+}
+
+// refuse returns why a file of a size may not be stored; empty if it may.
+func (r *room) refuse(size int64) string {
+	switch {
+	case size > r.limits.MaxFile.Int64():
+		return fmt.Sprintf("it exceeds artifacts.max_file (%s)", r.limits.MaxFile)
+	case r.files >= r.limits.MaxCheckFiles:
+		return fmt.Sprintf("the check has more than artifacts.max_check_files (%d) files", r.limits.MaxCheckFiles)
+	case r.size+size > r.limits.MaxCheckSize.Int64():
+		return fmt.Sprintf("the files of the check exceed artifacts.max_check_size (%s)", r.limits.MaxCheckSize)
+	case r.runFiles >= r.limits.MaxRunFiles:
+		return fmt.Sprintf("the run has artifacts.max_run_files (%d) files", r.limits.MaxRunFiles)
+	case r.runSize+size > r.limits.MaxRunSize.Int64():
+		return fmt.Sprintf("the files of the run exceed artifacts.max_run_size (%s)", r.limits.MaxRunSize)
+	}
+	return ""
+}
+
+// take counts a stored file.
+func (r *room) take(size int64) {
+	r.files++
+	r.runFiles++
+	r.size += size
+	r.runSize += size
 }
 
 func (a *Activities) keepFile(ctx context.Context, root *os.Root, f verify.ArtifactFile) (contract.Artifact, error) {

@@ -336,6 +336,9 @@ type CheckResult struct {
 	// cannot be reached; Code and Message contain the reason. It has neither passed nor failed. OK is
 	// set, because it does not stop a run.
 	Skipped bool `json:"skipped,omitempty"`
+	// LeftOut is the number of files that the check created and that were not stored, because of a
+	// limit or an error. The run's files list them, with the reasons.
+	LeftOut int `json:"left_out,omitempty"`
 }
 
 // Counts reports whether the tests of a check are counted. The tests of a passed re-test have

@@ -43,7 +43,7 @@ func Default() *Config {
 			BranchPrefix: "rgpt/run-", AuthorName: "RocketGPT", AuthorEmail: "rgpt@localhost", MaxRepairs: 3, MaxFiles: 500_000, MaxSize: 20 * GiB,
 			Protected: ProtectedFiles(),
 		},
-		Artifacts: Artifacts{MaxFile: 512 * MiB},
+		Artifacts: Artifacts{MaxFile: 512 * MiB, MaxCheckFiles: 200, MaxCheckSize: GiB, MaxRunFiles: 5000, MaxRunSize: 8 * GiB},
 		Retention: Retention{Every: 24 * time.Hour},
 		Logging:   Logging{Level: "info", Format: "auto", MaxSize: 100 * MiB, MaxAge: 7 * 24 * time.Hour, MaxFiles: 10},
 		Models: Models{

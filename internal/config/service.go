@@ -6,6 +6,11 @@ import "time"
 type Artifacts struct {
 	URL     string `yaml:"url" secret:"true" validate:"omitempty,storeurl" doc:"Storage URL: s3://bucket?region=…&endpoint=…&prefix=… or file:///path. Empty: a directory in the data folder."`
 	MaxFile Size   `yaml:"max_file" validate:"min=1024" doc:"Maximum size of a stored file. Larger files are skipped and listed."`
+
+	MaxCheckFiles int  `yaml:"max_check_files" validate:"min=0,max=2000" doc:"Maximum number of files to store that one check created, such as screenshots and traces. Files of failed tests come first. The others are listed, with the reason."`
+	MaxCheckSize  Size `yaml:"max_check_size" validate:"min=0" doc:"Maximum total size of the files to store that one check created."`
+	MaxRunFiles   int  `yaml:"max_run_files" validate:"min=0,max=1000000" doc:"Number of files of a run from which on checks store none of the files that they created, except logs."`
+	MaxRunSize    Size `yaml:"max_run_size" validate:"min=0" doc:"Total size of a run's files from which on checks store none of the files that they created, except logs."`
 }
 
 // Retention configures what is deleted, and when.

@@ -80,6 +80,7 @@ type Files struct {
 	Log       []byte // redacted
 	Egress    *Egress
 	Artifacts []verify.ArtifactFile
+	Unlisted  int // files beyond those in Artifacts
 }
 
 // Check carries out a check. A check of a workspace whose environment cannot be created fails.
@@ -104,7 +105,7 @@ func (h *Host) Check(ctx context.Context, t Task) (verify.Outcome, contract.Chec
 		}
 	}
 	redact(outcome)
-	if err := t.Keep(ctx, s.files(outcome.Log, outcome.Artifacts)); err != nil {
+	if err := t.Keep(ctx, s.files(outcome.Log, outcome.Artifacts, outcome.Unlisted)); err != nil {
 		return none(err)
 	}
 	result := outcome.Result(t.Check)
@@ -174,8 +175,8 @@ func (s *surroundings) close(ctx context.Context) {
 	}
 }
 
-func (s *surroundings) files(log []byte, artifacts []verify.ArtifactFile) Files {
-	return Files{Root: s.checkout, Log: []byte(telemetry.Redact(string(log))), Egress: s.way, Artifacts: artifacts}
+func (s *surroundings) files(log []byte, artifacts []verify.ArtifactFile, unlisted int) Files {
+	return Files{Root: s.checkout, Log: []byte(telemetry.Redact(string(log))), Egress: s.way, Artifacts: artifacts, Unlisted: unlisted}
 }
 
 func (s *surroundings) check(ctx context.Context) (*verify.Outcome, error) {

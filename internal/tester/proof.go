@@ -64,7 +64,7 @@ func (h *Host) Prove(ctx context.Context, t Task, base contract.Workspace, mode 
 	if err != nil {
 		return verdict.Recorded{}, err
 	}
-	if err := t.Keep(ctx, s.files(proof.Log, nil)); err != nil {
+	if err := t.Keep(ctx, s.files(proof.Log, nil, 0)); err != nil {
 		return verdict.Recorded{}, err
 	}
 	var found []contract.Finding

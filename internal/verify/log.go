@@ -107,6 +107,6 @@ const (
 	maxMessages  = 2 << 20 // total bytes of the messages of its cases
 	maxLog       = 512 << 10
 	maxReports   = 500
-	maxArtifacts = 200
+	maxArtifacts = 2000     // listed; the caller's limits decide which of them are stored
 	maxOutput    = 16 << 20 // bytes of a stream that is itself a report
 )

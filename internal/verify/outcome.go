@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -26,7 +27,7 @@ func (r *run) outcome() Outcome {
 	})
 	o.Summary.DurationMS = o.Duration.Milliseconds()
 	o.Findings = f.bounded()
-	o.Artifacts = r.artifacts()
+	o.Artifacts, o.Unlisted = r.artifacts()
 	o.Log = []byte(output.Clean(string(r.log.Bytes())))
 	o.Code = r.code(o, f)
 	o.OK = o.Code == ""
@@ -41,13 +42,30 @@ func (r *run) outcome() Outcome {
 	return o
 }
 
-func (r *run) artifacts() []ArtifactFile {
+func (r *run) artifacts() (listed []ArtifactFile, unlisted int) {
 	var all []ArtifactFile
 	for _, e := range r.executions {
 		s := output.Paths{Root: r.root, Dir: e.Invocation.Dir}
 		all = append(all, artifactFiles(r.dir, s, e.Parsed.Attachments)...)
 	}
-	return uniqueNames(all[:min(len(all), maxArtifacts)])
+	slices.SortStableFunc(all, func(a, b ArtifactFile) int { return cmp.Compare(a.rank(), b.rank()) })
+	listed = all[:min(len(all), maxArtifacts)]
+	return uniqueNames(listed), len(all) - len(listed)
+}
+
+// ranks order files by how much they say about a failure for their size.
+var ranks = []contract.ArtifactType{
+	contract.ArtifactScreenshot, contract.ArtifactLog, contract.ArtifactReport, contract.ArtifactJSON, contract.ArtifactPatch,
+	contract.ArtifactFile, contract.ArtifactTrace, contract.ArtifactVideo, contract.ArtifactZip,
+}
+
+// rank is lower for a file that helps more: files of failed tests come before all others.
+func (f ArtifactFile) rank() int {
+	rank := slices.Index(ranks, f.Type)
+	if !f.failed {
+		rank += len(ranks)
+	}
+	return rank
 }
 
 // code returns the reason why the check is not OK.

@@ -118,22 +118,21 @@ func reason(err error) string {
 
 // artifactFiles returns the attachments that are regular files in the checkout.
 func artifactFiles(root *os.Root, s output.Paths, all []output.Attachment) []ArtifactFile {
-	const maxSize = 512 << 20
 	var out []ArtifactFile
 	seen := map[string]bool{}
 	for _, a := range all {
 		p, ok := artifactPath(s, a.Path)
-		if !ok || seen[p] || len(out) >= maxArtifacts {
+		if !ok || seen[p] {
 			continue
 		}
 		seen[p] = true
 		info, err := root.Lstat(p)
-		if err != nil || !info.Mode().IsRegular() || info.Size() > maxSize {
+		if err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		out = append(out, ArtifactFile{Name: artifactName(p), Path: p, Type: a.Kind, Size: info.Size()})
+		out = append(out, ArtifactFile{Name: artifactName(p), Path: p, Type: a.Kind, Size: info.Size(), failed: a.Failed})
 	}
-	return uniqueNames(out)
+	return out
 }
 
 // artifactPath converts a path like the paths of problems, but allows the scratch directory and

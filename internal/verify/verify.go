@@ -52,8 +52,11 @@ type Outcome struct {
 	// Unnamed is true if some cases are commands that do not report individual tests.
 	Unnamed  bool               `json:"unnamed,omitempty"`
 	Findings []contract.Finding `json:"findings,omitempty"`
-	// Artifacts are files that the check created in the checkout.
+	// Artifacts are files that the check created in the checkout; those that help most to understand
+	// a failure come first.
 	Artifacts []ArtifactFile `json:"artifacts,omitempty"`
+	// Unlisted is the number of files that reports name in addition, beyond the maximum.
+	Unlisted int `json:"unlisted,omitempty"`
 	// Log is the output of the commands; of a long output, the head and the tail.
 	Log []byte `json:"log,omitempty"`
 	// Duration is wall time, including re-runs.
@@ -67,6 +70,8 @@ type ArtifactFile struct {
 	Path string                `json:"path"`
 	Type contract.ArtifactType `json:"type"`
 	Size int64                 `json:"size"`
+
+	failed bool // of a failed test
 }
 
 // Result is the outcome without its texts.

@@ -38,11 +38,37 @@ func Markdown(d views.RunDetails, changes string) string {
 	tests(&b, d)
 	findings(&b, d)
 	heals(&b, d)
+	leftOut(&b, d)
 	if changes != "" {
 		fmt.Fprintf(&b, "## Changes\n\n%s\n\n", fenced(changes))
 	}
 	costs(&b, d)
 	return b.String()
+}
+
+// listedFiles is the maximum number of files that were not stored that a report lists.
+const listedFiles = 100
+
+// leftOut lists the files that were not stored.
+func leftOut(b *strings.Builder, d views.RunDetails) {
+	n := 0
+	for _, f := range d.Artifacts {
+		if f.LeftOut == "" {
+			continue
+		}
+		if n++; n == 1 {
+			b.WriteString("## Files that were not stored\n\n| file | bytes | why |\n| --- | --- | --- |\n")
+		}
+		if n <= listedFiles {
+			fmt.Fprintf(b, "| %s | %d | %s |\n", code(f.Name), f.Size, escape(f.LeftOut))
+		}
+	}
+	if n > listedFiles {
+		fmt.Fprintf(b, "\n%d more are not listed here.\n", n-listedFiles)
+	}
+	if n > 0 {
+		b.WriteByte('\n')
+	}
 }
 
 func summary(b *strings.Builder, d views.RunDetails) {

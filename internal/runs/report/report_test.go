@@ -63,6 +63,10 @@ func details(tb testing.TB, text func(string) string) views.RunDetails {
 		{Finding: contract.Finding{Severity: contract.SeverityMinor, Category: contract.CategoryLint, Location: "calc.go:9", Message: text("unused"), Resolved: true}},
 	}
 	d.ModelUsage = []views.ModelUsage{{Agent: contract.AgentBuilder, Provider: "scripted", Model: text("m"), Usage: contract.Usage{Calls: 3, PromptTokens: 1000, CompletionTokens: 50, MicroUSD: 12345}}}
+	d.Artifacts = []contract.Artifact{
+		{Name: "tester/1/test/output.log", Size: 7, Digest: "sha256:1"},
+		{Name: text("tester/1/test/trace.zip"), Size: 1 << 30, LeftOut: text("it exceeds artifacts.max_file (512MiB)")},
+	}
 	d.Usage = d.ModelUsage[0].Usage
 	return d
 }

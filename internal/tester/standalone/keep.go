@@ -143,6 +143,9 @@ func (v *verification) keepFiles(folder string, f tester.Files) error {
 			v.note("%s was not kept: %v", name, err)
 		}
 	}
+	if f.Unlisted > 0 {
+		v.note("%d more files of %s were not kept", f.Unlisted, folder)
+	}
 	return nil
 }
 

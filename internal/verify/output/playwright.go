@@ -1,11 +1,9 @@
 package output
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -75,7 +73,6 @@ func parsePlaywright(data []byte, s Paths) (Results, error) {
 	for _, suite := range report.Suites {
 		pwWalk(&out, suite, nil, report.Config.RootDir, s)
 	}
-	slices.SortStableFunc(out.Attachments, func(a, b Attachment) int { return cmp.Compare(a.rank, b.rank) })
 	for _, e := range report.Errors {
 		out.Unexplained = true
 		out.Problems = append(out.Problems, e.problem(s))
@@ -107,8 +104,9 @@ func pwWalk(out *Results, suite pwSuite, titles []string, rootDir string, s Path
 	titles = append(titles[:len(titles):len(titles)], Bound(suite.Title, maxName))
 	for _, spec := range suite.Specs {
 		for _, t := range spec.Tests {
-			out.Cases = append(out.Cases, pwCase(spec, t, titles, rootDir, s))
-			out.Attachments = append(out.Attachments, t.attachments()...)
+			c := pwCase(spec, t, titles, rootDir, s)
+			out.Cases = append(out.Cases, c)
+			out.Attachments = append(out.Attachments, t.attachments(c.Status == contract.TestFailed || c.Status == contract.TestFlaky)...)
 		}
 	}
 	for _, inner := range suite.Suites {
@@ -175,15 +173,13 @@ func (t pwTest) explain(c *Case, s Paths) {
 	}
 }
 
-// attachments lists the files of a test. Those of failed tests rank first, because only some files
-// of a check are kept.
-func (t pwTest) attachments() []Attachment {
+// attachments lists the files of a test.
+func (t pwTest) attachments(failed bool) []Attachment {
 	var out []Attachment
-	rank := map[contract.TestStatus]int{contract.TestFailed: -2, contract.TestFlaky: -1}[t.status()]
 	for _, r := range t.Results {
 		for _, a := range r.Attachments {
 			if a.Path != "" && len(a.Path) < 4096 && !strings.ContainsRune(a.Path, 0) {
-				out = append(out, Attachment{name: Name(a.Name), Path: a.Path, Kind: artifactType(a.ContentType, a.Path), rank: rank})
+				out = append(out, Attachment{name: Name(a.Name), Path: a.Path, Kind: artifactType(a.ContentType, a.Path), Failed: failed})
 			}
 		}
 	}

@@ -125,7 +125,8 @@ type Attachment struct {
 	name string
 	Path string
 	Kind contract.ArtifactType
-	rank int // lower ones are kept first
+	// Failed: it belongs to a test that failed, also if it then passed.
+	Failed bool
 }
 
 // Summarize counts cases by status.
