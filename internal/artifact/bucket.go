@@ -80,13 +80,20 @@ func (b *bucket) open(ctx context.Context, key string) (io.ReadCloser, error) {
 
 func (b *bucket) openAt(ctx context.Context, key string, offset int64) (io.ReadCloser, error) {
 	r, err := b.NewRangeReader(ctx, key, offset, -1, nil)
-	if gcerrors.Code(err) == gcerrors.NotFound {
+	if gcerrors.Code(err) == gcerrors.NotFound && !noBucket(err) {
 		return nil, ErrNotFound
 	}
 	if err != nil {
 		return nil, err
 	}
 	return r, nil
+}
+
+// noBucket reports whether an error means that the bucket itself does not exist. Then nothing is known
+// about its objects.
+func noBucket(err error) bool {
+	var code interface{ ErrorCode() string }
+	return errors.As(err, &code) && code.ErrorCode() == "NoSuchBucket"
 }
 
 func (b *bucket) remove(ctx context.Context, key string) error {

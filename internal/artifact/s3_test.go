@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(stopGateway))
 }
 
 // s3Store opens a bucket of an S3-compatible server in this process.

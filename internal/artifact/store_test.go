@@ -40,7 +40,8 @@ func everyStore(t *testing.T, claim func(t *testing.T, s *artifact.Store)) {
 			require.NoError(t, err)
 			return s
 		},
-		"s3": s3Store,
+		"s3":         s3Store,
+		"s3 gateway": realStore,
 	}
 	for name, open := range kinds {
 		t.Run(name, func(t *testing.T) {
