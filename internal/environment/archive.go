@@ -110,7 +110,7 @@ func unpack(ctx context.Context, r io.Reader, dir string, most int64) error {
 		return fmt.Errorf("unpack an environment: %w", err)
 	}
 	defer root.Close()
-	u := unpacker{root: root, left: most, modes: map[string]fs.FileMode{}}
+	u := unpacker{root: root, left: most, entries: maxArchived, modes: map[string]fs.FileMode{}}
 	in := tar.NewReader(expanded)
 	for {
 		header, err := in.Next()
@@ -129,13 +129,28 @@ func unpack(ctx context.Context, r io.Reader, dir string, most int64) error {
 	}
 }
 
+const (
+	// maxArchived is the maximum number of files, directories and links in an archive. Compressed,
+	// millions of empty ones take no space, but each takes an inode.
+	maxArchived = 5_000_000
+	// maxName is the maximum length of a name, which limits the depth of directories.
+	maxName = 4096
+)
+
 type unpacker struct {
-	root  *os.Root
-	left  int64
-	modes map[string]fs.FileMode // of directories that their owner may not write to
+	root    *os.Root
+	left    int64
+	entries int
+	modes   map[string]fs.FileMode // of directories that their owner may not write to
 }
 
 func (u *unpacker) entry(header *tar.Header, content io.Reader) error {
+	if u.entries--; u.entries < 0 {
+		return fmt.Errorf("the archive contains more than %d files", maxArchived)
+	}
+	if len(header.Name) > maxName {
+		return fmt.Errorf("the archive contains a name of %d bytes", len(header.Name))
+	}
 	name := path.Clean(header.Name)
 	if !filepath.IsLocal(name) {
 		return fmt.Errorf("the archive contains the invalid name %q", header.Name)

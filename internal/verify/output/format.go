@@ -7,10 +7,18 @@ package output
 
 import (
 	"bytes"
+	"fmt"
 )
 
 // Parse reads data in a known format.
 func Parse(f Format, data []byte, s Paths, cut bool) (Results, error) {
+	switch f {
+	case FormatSARIF, FormatPlaywright, FormatJest, FormatNPMAudit, FormatBunAudit, FormatPipAudit, FormatCargoAudit, FormatOSV, FormatGitleaks:
+		if err := checkJSON(data); err != nil {
+			return Results{}, err
+		}
+	default: // read line by line, or checked by its parser
+	}
 	switch f {
 	case FormatGoTest:
 		return parseGoTest(data, s, cut), nil
@@ -53,6 +61,32 @@ func Parse(f Format, data []byte, s Paths, cut bool) (Results, error) {
 	default:
 		return Results{Problems: ParseText(data, s)}, nil
 	}
+}
+
+// maxJSONValues is the maximum number of objects and arrays of a document that is decoded as a whole.
+const maxJSONValues = 400_000
+
+// checkJSON rejects documents that would take far more memory than they are long: decoded, an object
+// that is three bytes long can take hundreds. Nesting is limited by the decoder.
+func checkJSON(data []byte) error {
+	if len(data) > MaxReportBytes+1 {
+		return ErrTooLarge
+	}
+	values, text := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case !text && (c == '{' || c == '['):
+			values++
+		}
+	}
+	if values > maxJSONValues {
+		return fmt.Errorf("it has more than %d objects and arrays", maxJSONValues)
+	}
+	return nil
 }
 
 // Sniff recognizes a format by its first bytes. For an unknown format, the exit code decides.
