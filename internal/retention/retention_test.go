@@ -388,3 +388,30 @@ func TestOfSeveralProcessesOneCleansUpPerInterval(t *testing.T) {
 	require.Len(t, list, 1)
 	require.Equal(t, retention.OriginSchedule, list[0].Origin)
 }
+
+func TestAHoldOrAReplayAtTheLastMomentCounts(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	held, replayed, gone := i.run(100*day, 90*day), i.run(100*day, 90*day), i.run(100*day, 90*day)
+	for _, run := range []int64{held, replayed, gone} {
+		i.file(run, "output.log", contract.ArtifactLog, fmt.Sprint(run), 90*day)
+	}
+	cleanup, err := i.rows.Begin(t.Context(), retention.OriginPerson, "ann", retention.Policy{})
+	require.NoError(t, err)
+	before := time.Now().Add(-day)
+	expired, err := i.rows.Expired(t.Context(), retain.Files, before, 10)
+	require.NoError(t, err)
+	require.Len(t, expired, 3)
+
+	_, err = i.rows.Hold(t.Context(), held, "evidence", "ann") // after they were listed
+	require.NoError(t, err)
+	_, err = i.AddReplay(t.Context(), replayed, "", contract.PhaseBuilder, contract.ReplaySpec{}, "")
+	require.NoError(t, err)
+	for _, run := range []int64{held, replayed, gone} {
+		files, _, err := i.rows.DeleteFiles(t.Context(), cleanup, retain.Files, run, before)
+		require.NoError(t, err)
+		require.Equal(t, run == gone, files == 1)
+	}
+	_, err = i.AddReplay(t.Context(), gone, "", contract.PhaseBuilder, contract.ReplaySpec{}, "")
+	require.Error(t, err, "its files are gone")
+}
