@@ -276,6 +276,9 @@ func (a *app) printCleaned(r retention.CleanupReport) {
 	if r.Later.Count > 0 {
 		fmt.Fprintf(a.out, "Freed by a later clean-up, because a run may still use them: %s (%d contents).\n", ui.Size(r.Later.Bytes), r.Later.Count)
 	}
+	if !r.DryRun && r.Files.Count+r.Logs.Count+r.Environments.Count > 0 {
+		fmt.Fprintln(a.out, "Contents that were stored in the last two hours, or since the oldest unfinished run was created, are freed by a later clean-up.")
+	}
 	if r.Held+r.Continued > 0 {
 		fmt.Fprintf(a.out, "Kept: %d expired runs on hold, %d from which another run continues.\n", r.Held, r.Continued)
 	}
