@@ -288,6 +288,9 @@ func TestAllOtherQueriesUseIndexesWithOnePlanForAllParameters(t *testing.T) {
 				if slices.Contains([]string{"ListRuns", "ListPipelines", "ListEnvironments", "ListSetups", "Questions", "Agents", "ForgetAgents", "SchemaVersion", "Deliveries"}, name) {
 					continue // planned for its parameters; reads all of a small table
 				}
+				if slices.Contains([]string{"ExpiredRuns", "KeptRuns", "SizeCutoff", "LiveSince", "Windows", "UnusedEnvironments", "Cleanups", "ScheduledSince", "Referenced", "DeletedFiles"}, name) {
+					continue // of a clean-up: planned for its parameters; once a day, it looks at all runs
+				}
 				described, err := conn.Prepare(ctx, name, sql)
 				require.NoError(t, err, name)
 				call := "EXECUTE \"" + name + "\""
