@@ -335,8 +335,8 @@ func TestArtifactsAreFilesOfTheCheckout(t *testing.T) {
 	}}
 	o := runWith(t, root, "test-playwright-1", Env{Runner: runner, Settings: detected()})
 	require.Equal(t, []ArtifactFile{
-		{Name: "a-t/trace.zip", Path: ".rgpt-verify/playwright-root-1/a-t/trace.zip", Type: contract.ArtifactTrace, Size: 3},
-		{Name: "a-t/video.webm", Path: ".rgpt-verify/playwright-root-1/a-t/video.webm", Type: contract.ArtifactVideo},
+		{Name: "a-t/trace.zip", Path: ".rgpt-verify/playwright-root-1/a-t/trace.zip", Type: contract.ArtifactTrace, Size: 3, failed: true},
+		{Name: "a-t/video.webm", Path: ".rgpt-verify/playwright-root-1/a-t/video.webm", Type: contract.ArtifactVideo, failed: true},
 	}, o.Artifacts)
 	require.Equal(t, []string{"major tests/a.spec.js:4: a.spec.js › t failed: boom"}, located(o))
 }
