@@ -187,20 +187,28 @@ func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput
 	if fails := checked.result.Code; fails == contract.CodeUnavailable && !checked.result.Skipped {
 		return checked.result, fault.New(contract.ClassInfra, fails, "%s could not run: %s", in.Check.Name, checked.result.Message)
 	}
-	return checked.result, a.Store.SaveBaselineCheck(ctx, in.Baseline, store.BaselineCheck{
+	err = a.Store.SaveBaselineCheck(ctx, in.Baseline, store.BaselineCheck{
 		Result: checked.result, Cases: checked.outcome.Cases, Findings: checked.outcome.Findings, LogDigest: checked.log,
 	})
+	if err == nil {
+		a.recordTests(ctx, in, checked, checked.outcome.Cases)
+	}
+	return checked.result, err
 }
 
-// compare compares the outcome of a check with its outcome on the base commit: problems that
-// existed before are known, and do not count against the change.
+// compare applies the quarantine of the execution to the outcome of a check, and compares it with its
+// outcome on the base commit: problems that existed before are known, and do not count against the
+// change.
 func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *checked) error {
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
 	if err != nil {
 		return err
 	}
 	b, err := a.baselineOf(ctx, run)
-	if err != nil || b == nil {
+	if err != nil {
+		return err
+	}
+	if err := a.applyQuarantine(ctx, in, c, recorded(b)); err != nil || b == nil {
 		return err
 	}
 	spec, err := specOf(run)

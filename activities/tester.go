@@ -66,6 +66,10 @@ func (a *Activities) planOfTests(ctx context.Context, in contract.TestPlanInput,
 			return recorded(b), err
 		},
 	}
+	var err error
+	if change.Quarantine, err = a.currentQuarantine(ctx, run); err != nil {
+		return contract.TestPlanResult{}, err
+	}
 	if in.LocalOnly {
 		change.MostFiles = maxLocalPins
 	}
@@ -74,6 +78,9 @@ func (a *Activities) planOfTests(ctx context.Context, in contract.TestPlanInput,
 		return contract.TestPlanResult{Cold: plan.TooMany}, err
 	}
 	out := contract.TestPlanResult{Stages: plan.Stages}
+	if out.Quarantined, err = a.useQuarantine(ctx, in.Execution, plan.Quarantine); err != nil {
+		return contract.TestPlanResult{}, err
+	}
 	if p := plan.Pinned; p != nil {
 		for _, f := range p.Findings {
 			telemetry.CountFinding(f.Severity, f.Category)
@@ -116,13 +123,19 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 	if err != nil {
 		return contract.CheckResult{}, err
 	}
+	cases := c.outcome.Cases
 	if err := a.compare(ctx, in, &c); err != nil {
 		return contract.CheckResult{}, err
 	}
 	for _, f := range c.outcome.Findings {
 		telemetry.CountFinding(f.Severity, f.Category)
 	}
-	return c.result, a.Store.SaveCheck(ctx, in.Execution, in.Check.ID, c.result, c.outcome.Cases, c.outcome.Findings, c.log)
+	telemetry.CountTests(c.result.Summary)
+	if err := a.Store.SaveCheck(ctx, in.Execution, in.Check.ID, c.result, c.outcome.Cases, c.outcome.Findings, c.log); err != nil {
+		return contract.CheckResult{}, err
+	}
+	a.recordTests(ctx, in, c, cases)
+	return c.result, nil
 }
 
 // checked is a check that was carried out.

@@ -293,12 +293,32 @@ func (c Check) Original() Check {
 	return c
 }
 
+// Kind returns the ID of a check without its re-test and shard, which do not belong to the identity of
+// a test: test-go for test-go-2.
+func (c Check) Kind() string {
+	id := c.Original().ID
+	if kind, shard, ok := cutLast(id, "-"); ok && c.Category == CategoryTest && shard != "" && strings.Trim(shard, "0123456789") == "" {
+		return kind
+	}
+	return id
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
 // TestPlanResult lists the checks by stage: checks of the same stage may run in parallel; a stage
 // starts when the previous one has ended.
 type TestPlanResult struct {
 	Cold   bool          `json:"cold,omitempty"` // it would take long on this host; repeat without LocalOnly
 	Stages [][]Check     `json:"stages"`
 	Done   []CheckResult `json:"done,omitempty"` // checks that needed no command and are already stored
+	// Quarantined is the number of quarantined tests of the project when the plan was made. They are
+	// stored with the execution, whose checks all use this list.
+	Quarantined int `json:"quarantined,omitempty"`
 }
 
 // VerifyInput is the input for running one check on a clean checkout.
@@ -339,6 +359,11 @@ type CheckResult struct {
 	// LeftOut is the number of files that the check created and that were not stored, because of a
 	// limit or an error. The run's files list them, with the reasons.
 	LeftOut int `json:"left_out,omitempty"`
+	// OnlyTests: it failed, and the failed test cases that it lists by name are the only reason. No
+	// command crashed, did not compile, or failed without an explanation.
+	OnlyTests bool `json:"only_tests,omitempty"`
+	// Warning describes quarantined tests that need attention. It does not make the check fail.
+	Warning string `json:"warning,omitempty"`
 }
 
 // Counts reports whether the tests of a check are counted. The tests of a passed re-test have

@@ -109,6 +109,8 @@ const (
 	TestFailed  TestStatus = "failed"
 	TestSkipped TestStatus = "skipped"
 	TestFlaky   TestStatus = "flaky" // failed, then passed when repeated
+	// TestQuarantined: failed each time, but is quarantined, so the failure does not count.
+	TestQuarantined TestStatus = "quarantined"
 )
 
 // TestCase is the result of one test case.
@@ -120,20 +122,24 @@ type TestCase struct {
 	Location   string     `json:"location,omitempty"`
 }
 
-// TestSummary counts test cases. Skipped is never counted as passed.
+// TestSummary counts test cases. Skipped is never counted as passed, and Quarantined never as failed.
 type TestSummary struct {
-	Passed     int   `json:"passed"`
-	Failed     int   `json:"failed"`
-	Skipped    int   `json:"skipped"`
-	Flaky      int   `json:"flaky"`
-	DurationMS int64 `json:"duration"`
+	Passed      int   `json:"passed"`
+	Failed      int   `json:"failed"`
+	Skipped     int   `json:"skipped"`
+	Flaky       int   `json:"flaky"`
+	Quarantined int   `json:"quarantined,omitempty"` // failures of quarantined tests
+	DurationMS  int64 `json:"duration"`
 }
+
+// Ran returns the number of tests that ran, whatever their outcome.
+func (s TestSummary) Ran() int { return s.Passed + s.Failed + s.Flaky + s.Quarantined }
 
 // Add returns the sum of two summaries.
 func (s TestSummary) Add(t TestSummary) TestSummary {
 	return TestSummary{
 		Passed: s.Passed + t.Passed, Failed: s.Failed + t.Failed, Skipped: s.Skipped + t.Skipped,
-		Flaky: s.Flaky + t.Flaky, DurationMS: s.DurationMS + t.DurationMS,
+		Flaky: s.Flaky + t.Flaky, Quarantined: s.Quarantined + t.Quarantined, DurationMS: s.DurationMS + t.DurationMS,
 	}
 }
 

@@ -1,6 +1,9 @@
 package contract
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // These functions define the order of a verification, stage by stage: a failed build ends it, and
 // new tests run without their change only if no test has failed.
@@ -29,4 +32,20 @@ func RetestChecks(stages [][]Check, round, rounds int) []Check {
 		}
 	}
 	return out
+}
+
+// QuarantinedTest is a test of a project whose failures do not count until ExpiresAt.
+type QuarantinedTest struct {
+	ID        int64     `json:"id"`
+	Check     string    `json:"check,omitempty"` // Check.Kind; empty: any check
+	Test      string    `json:"test"`            // the exact name of the test case, with its parameters
+	Reason    string    `json:"reason"`
+	ExpiresAt time.Time `json:"expires_at"`
+	// Ignored is the reason why the entry has no effect on this verification. Empty: it has one.
+	Ignored string `json:"ignored,omitempty"`
+}
+
+// Covers reports whether the entry is about a test of a check.
+func (q QuarantinedTest) Covers(check Check, test string) bool {
+	return q.Test == test && (q.Check == "" || q.Check == check.Kind() || q.Check == check.Original().ID)
 }

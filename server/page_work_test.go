@@ -72,6 +72,8 @@ func (b *fixture) check(tb testing.TB, e contract.ExecutionRef, id string, cases
 		case contract.TestFailed:
 			result.Summary.Failed++
 			result.OK = false
+		case contract.TestQuarantined:
+			result.Summary.Quarantined++
 		case contract.TestFlaky:
 			result.Summary.Flaky++
 		case contract.TestSkipped:

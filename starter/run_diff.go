@@ -194,6 +194,9 @@ func (o diffOutput) table(d diff.Diff) {
 	count("tests failed", d.Tests.Left.Failed, d.Tests.Right.Failed)
 	count("tests skipped", d.Tests.Left.Skipped, d.Tests.Right.Skipped)
 	count("tests flaky", d.Tests.Left.Flaky, d.Tests.Right.Flaky)
+	if d.Tests.Left.Quarantined+d.Tests.Right.Quarantined > 0 {
+		count("tests quarantined", d.Tests.Left.Quarantined, d.Tests.Right.Quarantined)
+	}
 	count("findings major", d.Findings.Left.Major, d.Findings.Right.Major)
 	count("findings medium", d.Findings.Left.Medium, d.Findings.Right.Medium)
 	count("findings minor", d.Findings.Left.Minor, d.Findings.Right.Minor)

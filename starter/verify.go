@@ -24,8 +24,9 @@ import (
 // verification is a request of `verify`.
 type verification struct {
 	standalone.Options
-	env string
-	set []string
+	env        string
+	set        []string
+	quarantine string
 }
 
 func newVerify(a *app) *cobra.Command {
@@ -40,6 +41,9 @@ By default, the work tree is verified as it is, with changed and new files, but 
 files that git ignores. With --base, the checks also run on the base, so that known failures
 do not count, and removed, weakened and unproven tests are reported.
 
+With --quarantine, failures of the tests in the file do not count, as in a run. The
+repository itself cannot quarantine tests.
+
 Caches are stored in the user's cache directory (~/.cache/rgpt), unless --data-dir or
 RGPT_DATA_DIR names a data folder.
 
@@ -48,7 +52,8 @@ start, or an error occurred), 2 a check failed, 3 interrupted, 4 invalid input.`
 		Example: `  rgpt verify
   rgpt verify --base main --json
   rgpt verify --commit v1.2.0 --only build,test
-  rgpt verify --repo ~/src/app --artifacts out`,
+  rgpt verify --repo ~/src/app --artifacts out
+  rgpt verify --base main --quarantine quarantine.json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.verify(cmd.Context(), v) },
 	}
@@ -60,6 +65,7 @@ start, or an error occurred), 2 a check failed, 3 interrupted, 4 invalid input.`
 	f.StringVar(&v.env, "env", control.EnvironmentAuto, "auto: set up as configured; none: no environment and no baseline; FILE: a YAML file with an environment section")
 	f.StringVar(&v.Artifacts, "artifacts", "", "keep logs, reports and screenshots in this directory")
 	f.StringArrayVar(&v.set, "set", nil, "set a configuration key: key=value; repeatable")
+	f.StringVar(&v.quarantine, "quarantine", "", "file with quarantined tests, the output of rgpt quarantine list --json; -: standard input")
 	_ = cmd.RegisterFlagCompletionFunc("env", cobra.FixedCompletions([]cobra.Completion{control.EnvironmentAuto, control.EnvironmentNone}, cobra.ShellCompDirectiveDefault))
 	complete(cmd, "only", stages())
 	return cmd
@@ -118,6 +124,11 @@ func (a *app) prepareVerify(v *verification, show *verifyProgress) error {
 	}
 	if v.NoEnvironment = environment == control.EnvironmentNone; !v.NoEnvironment {
 		v.Environment = environment
+	}
+	if v.quarantine != "" {
+		if v.Quarantine, err = a.readQuarantine(v.quarantine); err != nil {
+			return err
+		}
 	}
 	if v.Repo == "" {
 		return usageError{errors.New("--repo is empty; specify a directory or a URL")}

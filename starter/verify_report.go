@@ -62,7 +62,7 @@ func testCounts(s contract.TestSummary) string {
 	for _, part := range []struct {
 		n    int
 		what string
-	}{{s.Passed, "passed"}, {s.Failed, "failed"}, {s.Flaky, "flaky"}, {s.Skipped, "skipped"}} {
+	}{{s.Passed, "passed"}, {s.Failed, "failed"}, {s.Flaky, "flaky"}, {s.Quarantined, "quarantined"}, {s.Skipped, "skipped"}} {
 		if part.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
 		}
@@ -72,7 +72,7 @@ func testCounts(s contract.TestSummary) string {
 
 // testsLine summarizes all tests.
 func testsLine(s contract.TestSummary) string {
-	n := s.Passed + s.Failed + s.Flaky + s.Skipped
+	n := s.Ran() + s.Skipped
 	if n == 0 {
 		return "No tests"
 	}
@@ -125,26 +125,31 @@ func skipReason(c contract.CheckResult) string {
 	return terminal.OneLine(strings.TrimPrefix(c.Message, "skipped: "))
 }
 
-// printFailedTests prints the tests that failed or are flaky.
+// printFailedTests prints the tests that failed, are flaky or are quarantined.
 func (a *app) printFailedTests(r standalone.Report) {
 	failed := slices.DeleteFunc(slices.Clone(r.Results), func(t contract.TestCase) bool {
-		return t.Status != contract.TestFailed && t.Status != contract.TestFlaky
+		return !red(t.Status)
 	})
 	if len(failed) == 0 {
 		return
 	}
 	fmt.Fprintln(a.out, "\nFailed tests")
 	for _, t := range failed[:min(len(failed), shownOfEach)] {
-		flaky := ""
-		if t.Status == contract.TestFlaky {
-			flaky = " (flaky)"
+		note := ""
+		if t.Status != contract.TestFailed {
+			note = fmt.Sprintf(" (%s)", t.Status)
 		}
-		fmt.Fprintf(a.out, "  %s%s%s\n", located(t.Location), terminal.Clean(t.Name), flaky)
+		fmt.Fprintf(a.out, "  %s%s%s\n", located(t.Location), terminal.Clean(t.Name), note)
 		if t.Message != "" {
 			fmt.Fprintf(a.out, "    %s\n", terminal.OneLine(t.Message))
 		}
 	}
 	a.printRest(len(failed))
+}
+
+// red reports whether a test failed at least once, whether or not that counts.
+func red(s contract.TestStatus) bool {
+	return s == contract.TestFailed || s == contract.TestFlaky || s == contract.TestQuarantined
 }
 
 // located is the location of a finding before its text.
@@ -165,7 +170,7 @@ func (a *app) printRest(n int) {
 func (a *app) printFindings(r standalone.Report) {
 	tests := map[string]bool{}
 	for _, t := range r.Results {
-		tests[t.Name] = t.Status == contract.TestFailed || t.Status == contract.TestFlaky
+		tests[t.Name] = red(t.Status)
 	}
 	found := slices.DeleteFunc(slices.Clone(r.Findings), func(f standalone.Finding) bool { return tests[f.Rule] })
 	if len(found) == 0 {

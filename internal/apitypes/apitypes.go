@@ -11,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/flaky"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
@@ -217,6 +218,16 @@ type FindRequest struct {
 // SetupList is a list of stored setups, the newest first.
 type SetupList struct {
 	Setups []store.Setup `json:"setups"`
+}
+
+// FlakyList is a list of flaky tests, the flakiest first.
+type FlakyList struct {
+	Tests []flaky.Test `json:"tests"`
+}
+
+// QuarantineList is a list of quarantined tests, the newest first.
+type QuarantineList struct {
+	Quarantine []flaky.Entry `json:"quarantine"`
 }
 
 // OutputList is the output of a run's commands.

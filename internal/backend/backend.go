@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/flaky"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
@@ -64,6 +65,10 @@ type Backend interface {
 	Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error)
 	AddSetup(ctx context.Context, n control.NewSetup) (store.Setup, error)
 	RevokeSetup(ctx context.Context, id int64, by string) (store.Setup, error)
+	FlakyTests(ctx context.Context, repo string, limit int) ([]flaky.Test, error)
+	Quarantine(ctx context.Context, repo string, all bool, limit int) ([]flaky.Entry, error)
+	AddQuarantine(ctx context.Context, n control.NewQuarantine) (flaky.Entry, error)
+	RemoveQuarantine(ctx context.Context, id int64, by string) (flaky.Entry, error)
 	LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error)
 
 	Clean(ctx context.Context, c control.Cleaning) (retention.CleanupReport, error)

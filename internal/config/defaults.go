@@ -30,6 +30,10 @@ func Default() *Config {
 		Verification: Verification{
 			AutoDetect: true, Shards: 1, Timeout: 15 * time.Minute, RerunFailed: 1, PinnedTests: "enforce", ProveNewTests: "warn",
 			Baseline: "on", BaselineRed: "continue",
+			Flaky: Flaky{
+				Window: 30 * 24 * time.Hour, History: 90 * 24 * time.Hour, Quarantine: "suggest", QuarantineAfter: 2,
+				QuarantineFor: 14 * 24 * time.Hour, QuarantineMax: 90 * 24 * time.Hour, MaxQuarantined: 100, ReadyAfter: 20,
+			},
 			Build: check("major"), Test: check("major"), Lint: check("minor"), Security: check("medium"),
 			Custom: []CustomCheck{},
 		},

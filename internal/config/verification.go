@@ -13,6 +13,7 @@ type Verification struct {
 	Baseline      string        `yaml:"baseline" repo:"tighten" validate:"oneof=on off" doc:"Also run the checks on the base commit, to distinguish existing failures from failures that the change causes."`
 	BaselineRed   string        `yaml:"baseline_red" repo:"tighten" validate:"oneof=continue ask" doc:"Action if a run's base commit already fails checks: continue, or ask a person."`
 	ProveNewTests string        `yaml:"prove_new_tests" repo:"tighten" validate:"oneof=enforce warn off" doc:"How a new test that also passes without the change is reported. enforce: as a major finding. warn: as a medium finding. off: new tests are not run without the change."`
+	Flaky         Flaky         `yaml:"flaky" doc:"The history of tests over runs, and the quarantine of flaky ones."`
 	Build         Check         `yaml:"build" repo:"yes" doc:"The check that builds the project."`
 	Test          Check         `yaml:"test" repo:"yes" doc:"The check that runs the tests."`
 	Lint          Check         `yaml:"lint" repo:"yes" doc:"The check that runs the linters."`
@@ -29,6 +30,19 @@ type Check struct {
 	Report   string   `yaml:"report" validate:"omitempty,relpath" doc:"Glob for the report files that the command writes. Empty: the command's output is the report."`
 	Severity string   `yaml:"severity" validate:"oneof=major medium minor" doc:"Severity of findings for which the report specifies none."`
 	Network  []string `yaml:"network" repo:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that the command may reach, in addition to those in execution.sandbox.network."`
+}
+
+// Flaky configures the history of tests over runs, and the quarantine of flaky ones. A repository may
+// not change it: otherwise, a change could decide which of its failures count.
+type Flaky struct {
+	Window          time.Duration `yaml:"window" validate:"min=24h,max=8760h" doc:"A test is flaky if it both passed and failed at the same state of the code, environment and tools within this time."`
+	History         time.Duration `yaml:"history" validate:"min=24h,max=17520h" doc:"How long the history of a test that no longer runs is kept, and the outcomes at each state of the code."`
+	Quarantine      string        `yaml:"quarantine" validate:"oneof=off suggest auto" doc:"How flaky tests are quarantined. off: not at all; existing entries have no effect. suggest: by people; rgpt flaky suggests tests. auto: also by RocketGPT."`
+	QuarantineAfter int           `yaml:"quarantine_after" validate:"min=1,max=100" doc:"Number of states of the code at which a test must have been flaky before it is suggested or quarantined automatically. One can be caused by an overloaded host."`
+	QuarantineFor   time.Duration `yaml:"quarantine_for" validate:"min=1h,max=8760h" doc:"How long a test is quarantined unless the request specifies it."`
+	QuarantineMax   time.Duration `yaml:"quarantine_max" validate:"min=1h,max=8760h" doc:"Maximum duration of a quarantine. It can be renewed."`
+	MaxQuarantined  int           `yaml:"max_quarantined" validate:"min=1,max=1000" doc:"Maximum number of quarantined tests per repository."`
+	ReadyAfter      int           `yaml:"ready_after" validate:"min=1,max=10000" doc:"Number of times in a row that a quarantined test must pass before it is reported as ready for removal."`
 }
 
 // Databases are directories on the workers with copies of vulnerability databases.

@@ -43,6 +43,10 @@ var (
 	Runs = counter("rgpt_runs_total", "Finished runs, by status.", "status")
 	// Findings counts findings of verification.
 	Findings = counter("rgpt_findings_total", "Verification findings, by severity and category.", "severity", "category")
+	// FlakyTests counts tests that failed and then passed in a re-run of the same verification.
+	FlakyTests = counter("rgpt_flaky_tests_total", "Tests that failed, then passed in a re-run of the same verification.")
+	// QuarantinedFailures counts failures of quarantined tests, which did not count.
+	QuarantinedFailures = counter("rgpt_quarantined_failures_total", "Failures of quarantined tests, which did not fail a verification.")
 	// Heals counts heals, once their result is known.
 	Heals = counter("rgpt_heals_total", "Self-heal actions, by failure class, action and result.", "class", "action", "result")
 	// Environments counts the environments of runs; result is kept (reused), made (created) or
@@ -335,6 +339,12 @@ func CountEgress(verdict string) { Egress.WithLabelValues(verdict).Inc() }
 // CountFinding records a finding.
 func CountFinding(severity contract.Severity, category contract.Category) {
 	Findings.WithLabelValues(string(severity), string(category)).Inc()
+}
+
+// CountTests records the tests of a check that are flaky, and the failures of quarantined ones.
+func CountTests(s contract.TestSummary) {
+	FlakyTests.WithLabelValues().Add(float64(s.Flaky))
+	QuarantinedFailures.WithLabelValues().Add(float64(s.Quarantined))
 }
 
 // CountHeal records the result of a heal.

@@ -16,6 +16,8 @@ type Change struct {
 	Base, Workspace contract.Workspace
 	Pipeline        checks.Pipeline
 	Settings        checks.Settings // which the checks were planned with
+	// Quarantine are the quarantined tests of the project.
+	Quarantine []contract.QuarantinedTest
 	// MostFiles is how many changed test files may be compared. 0: any number.
 	MostFiles int
 	// Baseline returns the outcome of the checks on the base; nil if there is none.
@@ -28,6 +30,9 @@ type ChangePlan struct {
 	// Pinned is the outcome of the comparison of the change's tests with those of the base, which
 	// needs no command. Nil: they are not compared.
 	Pinned *verdict.Recorded
+	// Quarantine are the quarantined tests of the project. Those that the change adds or edits are
+	// ignored.
+	Quarantine []contract.QuarantinedTest
 	// TooMany means that the change has more test files than MostFiles, so there is no plan.
 	TooMany bool
 }
@@ -40,13 +45,16 @@ func (h *Host) PlanChange(ctx context.Context, c Change) (ChangePlan, error) {
 		return ChangePlan{}, err
 	}
 	out := ChangePlan{Stages: withoutMissingScans(baseline, c.Pipeline.Stages)}
-	if !c.Settings.PinnedTests.On() && !c.Settings.NewTests.On() {
+	if !c.Settings.PinnedTests.On() && !c.Settings.NewTests.On() && len(c.Quarantine) == 0 {
 		return out, nil
 	}
 	started := time.Now()
 	files, err := h.TestFiles(ctx, c.Base, c.Workspace)
 	if err != nil || c.MostFiles > 0 && len(files) > c.MostFiles {
 		return ChangePlan{TooMany: true}, err
+	}
+	if out.Quarantine, err = untouched(ctx, c.Quarantine, files); err != nil {
+		return ChangePlan{}, err
 	}
 	if c.Settings.NewTests.On() && hasTests(c.Pipeline.Stages) {
 		tests, err := h.toProve(ctx, c.Base, c.Workspace, files)
@@ -83,6 +91,30 @@ func withoutMissingScans(b *verdict.Baseline, stages [][]contract.Check) [][]con
 		}
 	}
 	return out
+}
+
+// untouched ignores the quarantined tests that a change adds or edits, because their failures may be
+// caused by it.
+func untouched(ctx context.Context, quarantine []contract.QuarantinedTest, files []pin.File) ([]contract.QuarantinedTest, error) {
+	if len(quarantine) == 0 || len(files) == 0 {
+		return quarantine, nil
+	}
+	problems, err := pin.Check(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	tests, err := pin.NewTests(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	var edited, added []string
+	for _, p := range problems {
+		edited = append(edited, p.Test, p.Was)
+	}
+	for _, t := range tests {
+		added = append(added, t.Name)
+	}
+	return verdict.TouchedTests(quarantine, edited, added), nil
 }
 
 // comparePins compares the tests of a change with those of its base, using the changed files and

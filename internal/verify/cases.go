@@ -101,7 +101,7 @@ func (r *run) ranNothing() bool {
 		}
 	}
 	s := r.summary()
-	return s.Passed+s.Failed+s.Flaky == 0
+	return s.Ran() == 0
 }
 
 // noTests returns the finding that no tests ran. One of several shards may have no tests, so only

@@ -124,7 +124,7 @@ func (r *run) judgeCase(f *findings, c output.Case) {
 		f.add(r.severity(output.Error), caseMessage(c, "failed"), c.Location, c.Name)
 	case contract.TestFlaky:
 		f.add(contract.SeverityMedium, caseMessage(c, "is flaky: it failed, then passed when run again"), c.Location, c.Name)
-	case contract.TestPassed, contract.TestSkipped:
+	case contract.TestPassed, contract.TestSkipped, contract.TestQuarantined:
 	}
 }
 

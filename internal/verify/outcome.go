@@ -33,6 +33,7 @@ func (r *run) outcome() Outcome {
 	o.OK = o.Code == ""
 	if !o.OK {
 		o.Message = r.mainMessage(o)
+		o.OnlyTests = r.onlyTests(o, f)
 	}
 	o.Started = true
 	if e := r.unstarted(); e != nil {
@@ -40,6 +41,31 @@ func (r *run) outcome() Outcome {
 	}
 	r.judgeSkipped(&o)
 	return o
+}
+
+// onlyTests reports whether the failed cases of a failed check are the only reason for its failure,
+// and all of them are listed by name. A report of fewer failures than the runner counted, a command
+// that failed without a failed case, or a finding that is not about a case, is another reason.
+func (r *run) onlyTests(o Outcome, f findings) bool {
+	if o.Code != contract.CodeTestsFailed || o.Unnamed || f.dropped > 0 {
+		return false
+	}
+	for _, e := range r.executions {
+		if e.failed() && !e.explained() {
+			return false
+		}
+	}
+	failed := map[string]bool{}
+	listed := 0
+	for _, c := range o.Cases {
+		if c.Status == contract.TestFailed {
+			failed[c.Name] = true
+			listed++
+		}
+	}
+	return listed > 0 && listed == o.Summary.Failed && !slices.ContainsFunc(o.Findings, func(f contract.Finding) bool {
+		return f.Severity == contract.SeverityMajor && !failed[f.Rule]
+	})
 }
 
 func (r *run) artifacts() (listed []ArtifactFile, unlisted int) {

@@ -35,6 +35,9 @@ type Outcome struct {
 	// Skipped is true if no scan of the check could judge the checkout; Message contains the reason,
 	// and OK is true. The check has neither passed nor failed.
 	Skipped bool `json:"skipped,omitempty"`
+	// OnlyTests is true if the check failed and its failed cases, all of which are listed by name,
+	// are the only reason.
+	OnlyTests bool `json:"only_tests,omitempty"`
 	// Started is true if every command could start. A command without its program, package or
 	// dependencies cannot; a lint is OK even then, with a minor finding, because a missing tool is
 	// not a defect of the code.
@@ -78,7 +81,7 @@ type ArtifactFile struct {
 func (o Outcome) Result(check contract.Check) contract.CheckResult {
 	r := contract.CheckResult{
 		Check: check, OK: o.OK, Summary: o.Summary, Message: o.Message,
-		DurationMS: o.Duration.Milliseconds(), Unnamed: o.Unnamed, Skipped: o.Skipped,
+		DurationMS: o.Duration.Milliseconds(), Unnamed: o.Unnamed, Skipped: o.Skipped, OnlyTests: o.OnlyTests,
 	}
 	for _, f := range o.Findings {
 		switch f.Severity {

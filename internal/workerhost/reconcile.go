@@ -20,6 +20,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/flaky"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
@@ -256,11 +257,14 @@ func sweep(ctx context.Context, parts *activities.Activities, log *slog.Logger) 
 // shownOutput is how long live output is kept. By then, the whole output is an artifact.
 const shownOutput = time.Hour
 
-// sweepEnvironments removes environments of this host that exceed its limits, and expired live
-// output.
+// sweepEnvironments removes environments of this host that exceed its limits, expired live output and
+// the old history of tests.
 func sweepEnvironments(ctx context.Context, parts *activities.Activities, log *slog.Logger) {
 	if _, err := parts.Store.DropOutputs(ctx, shownOutput); err != nil && ctx.Err() == nil {
 		log.Warn("Could not remove old output", "error", err)
+	}
+	if err := flaky.New(parts.Store).Clean(ctx, parts.Config.Verification.Flaky.History); err != nil && ctx.Err() == nil {
+		log.Warn("Could not clean up the history of tests", "error", err)
 	}
 	used, err := parts.Store.EnvironmentsInUse(ctx)
 	if err == nil {

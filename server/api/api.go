@@ -54,6 +54,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 		{Name: "pipelines", Description: "Deliberations between ALPHA, BETA and GAMMA; commands wait for the pipeline's response"},
 		{Name: "environments", Description: "Repository environments and setups"},
 		{Name: "retention", Description: "Clean-ups, and holds that keep the files of runs"},
+		{Name: "flaky", Description: "Flaky tests and their quarantine"},
 		{Name: "webhooks", Description: "Webhooks and their deliveries"},
 		{Name: "system", Description: "Agents, models, and questions that need a person's answer"},
 	}
@@ -63,6 +64,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	s.pipelineOperations(api)
 	s.environmentOperations(api)
 	s.retentionOperations(api)
+	s.flakyOperations(api)
 	s.webhookOperations(api)
 	s.systemOperations(api)
 	for path, item := range api.OpenAPI().Paths {

@@ -46,6 +46,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	get("/runs/{id}/models", s.tab("models", s.modelsTab))
 	get("/agents", s.agentsPage)
 	get("/environments", s.environmentsPage)
+	get("/quarantine", s.quarantinePage)
 	get("/runs/{id}/environment", s.tab("environment", s.environmentTab))
 	get("/settings/models", s.modelsPage)
 	get("/pipelines", s.pipelinesPage)

@@ -185,8 +185,8 @@ func latestWork(all []store.Execution) (shown []store.Execution, omitted int) {
 	return shown, len(all) - len(shown)
 }
 
-// redTests returns the first failed and flaky tests of the last verification, with their
-// screenshots, videos and traces.
+// redTests returns the first failed, flaky and quarantined tests of the last verification, with
+// their screenshots, videos and traces.
 func (s *Server) redTests(ctx context.Context, executions []store.Execution, files []contract.Artifact) ([]ui.CaseRow, error) {
 	var last int64
 	for _, e := range executions {
@@ -204,7 +204,7 @@ func (s *Server) redTests(ctx context.Context, executions []store.Execution, fil
 	var red []views.Case
 	for _, c := range checks {
 		for _, t := range c.Cases {
-			if c.Result.Counts() && (t.Status == contract.TestFailed || t.Status == contract.TestFlaky) {
+			if c.Result.Counts() && notGreen(t.Status) {
 				red = append(red, views.Case{TestCase: t, CheckID: c.Result.Check.ID})
 			}
 		}
@@ -213,6 +213,11 @@ func (s *Server) redTests(ctx context.Context, executions []store.Execution, fil
 	files = slices.DeleteFunc(slices.Clone(files), func(f contract.Artifact) bool { return f.ExecutionID != last })
 	rows, _ := besideTests(firstOf(red, shownRed), files)
 	return rows, nil
+}
+
+// notGreen reports whether a test failed at least once, whether or not that counts.
+func notGreen(s contract.TestStatus) bool {
+	return s == contract.TestFailed || s == contract.TestFlaky || s == contract.TestQuarantined
 }
 
 func severityRank(s contract.Severity) int {

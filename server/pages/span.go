@@ -285,7 +285,7 @@ func (s *Server) checkSpan(ctx context.Context, run, execution int64, id string)
 	sum := c.Result.Summary
 	d.Facts = []ui.Fact{
 		{Name: "what", Value: ui.Cut(c.Result.Check.Name, 200)}, {Name: "kind", Value: string(c.Result.Check.Category)},
-		{Name: "tests", Value: fmt.Sprintf("%d passed, %d failed, %d flaky, %d skipped", sum.Passed, sum.Failed, sum.Flaky, sum.Skipped)},
+		{Name: "tests", Value: ui.TestCounts(sum)},
 		{Name: "findings", Value: fmt.Sprintf("%d major, %d medium, %d minor", c.Result.Major, c.Result.Medium, c.Result.Minor)},
 		{Name: "why", Value: ui.Words(c.Result.Code)},
 		{Name: "tests", Value: "All tests", Href: fmt.Sprintf("/runs/%d/tests?execution=%d", run, execution)},
@@ -295,7 +295,7 @@ func (s *Server) checkSpan(ctx context.Context, run, execution int64, id string)
 		d.Sections = append(d.Sections, textSection("Message", c.Result.Message, int64(len(c.Result.Message)), true))
 	}
 	for _, t := range c.Cases {
-		if (t.Status == contract.TestFailed || t.Status == contract.TestFlaky) && len(d.Sections) < shownSpanCases {
+		if notGreen(t.Status) && len(d.Sections) < shownSpanCases {
 			d.Sections = append(d.Sections, textSection(string(t.Status)+": "+ui.Cut(t.Name, 120), strings.TrimSpace(t.Location+"\n"+t.Message), int64(len(t.Message)), len(d.Sections) < openFirst))
 		}
 	}

@@ -1950,6 +1950,9 @@ func numbers(d diff.Diff) (out []diffNumber) {
 	count("Tests failed", d.Tests.Left.Failed, d.Tests.Right.Failed, moreIsBad)
 	count("Tests skipped", d.Tests.Left.Skipped, d.Tests.Right.Skipped, plain)
 	count("Tests flaky", d.Tests.Left.Flaky, d.Tests.Right.Flaky, moreIsBad)
+	if d.Tests.Left.Quarantined+d.Tests.Right.Quarantined > 0 {
+		count("Tests quarantined", d.Tests.Left.Quarantined, d.Tests.Right.Quarantined, plain)
+	}
 	count("Findings, major", d.Findings.Left.Major, d.Findings.Right.Major, moreIsBad)
 	count("Findings, medium", d.Findings.Left.Medium, d.Findings.Right.Medium, moreIsBad)
 	count("Findings, minor", d.Findings.Left.Minor, d.Findings.Right.Minor, plain)
@@ -2021,7 +2024,7 @@ func diffNumbers(d diff.Diff) templ.Component {
 		var templ_7745c5c3_Var84 string
 		templ_7745c5c3_Var84, templ_7745c5c3_Err = templ.JoinStringErrs(d.Left.Name())
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 563, Col: 68}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 566, Col: 68}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var84))
 		if templ_7745c5c3_Err != nil {
@@ -2034,7 +2037,7 @@ func diffNumbers(d diff.Diff) templ.Component {
 		var templ_7745c5c3_Var85 string
 		templ_7745c5c3_Var85, templ_7745c5c3_Err = templ.JoinStringErrs(d.Right.Name())
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 563, Col: 107}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 566, Col: 107}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var85))
 		if templ_7745c5c3_Err != nil {
@@ -2052,7 +2055,7 @@ func diffNumbers(d diff.Diff) templ.Component {
 			var templ_7745c5c3_Var86 string
 			templ_7745c5c3_Var86, templ_7745c5c3_Err = templ.JoinStringErrs(n.name)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 567, Col: 31}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 570, Col: 31}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var86))
 			if templ_7745c5c3_Err != nil {
@@ -2065,7 +2068,7 @@ func diffNumbers(d diff.Diff) templ.Component {
 			var templ_7745c5c3_Var87 string
 			templ_7745c5c3_Var87, templ_7745c5c3_Err = templ.JoinStringErrs(n.left)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 568, Col: 31}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 571, Col: 31}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var87))
 			if templ_7745c5c3_Err != nil {
@@ -2078,7 +2081,7 @@ func diffNumbers(d diff.Diff) templ.Component {
 			var templ_7745c5c3_Var88 string
 			templ_7745c5c3_Var88, templ_7745c5c3_Err = templ.JoinStringErrs(n.right)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 569, Col: 32}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 572, Col: 32}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var88))
 			if templ_7745c5c3_Err != nil {
@@ -2113,7 +2116,7 @@ func diffNumbers(d diff.Diff) templ.Component {
 			var templ_7745c5c3_Var91 string
 			templ_7745c5c3_Var91, templ_7745c5c3_Err = templ.JoinStringErrs(n.change)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 570, Col: 46}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 573, Col: 46}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var91))
 			if templ_7745c5c3_Err != nil {
@@ -2211,7 +2214,7 @@ func modelList(side string, models []diff.Model, heals []diff.Heal) templ.Compon
 		var templ_7745c5c3_Var94 string
 		templ_7745c5c3_Var94, templ_7745c5c3_Err = templ.JoinStringErrs(side)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 600, Col: 12}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 603, Col: 12}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var94))
 		if templ_7745c5c3_Err != nil {
@@ -2229,7 +2232,7 @@ func modelList(side string, models []diff.Model, heals []diff.Heal) templ.Compon
 			var templ_7745c5c3_Var95 string
 			templ_7745c5c3_Var95, templ_7745c5c3_Err = templ.JoinStringErrs(string(m.Agent) + " ")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 603, Col: 62}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 606, Col: 62}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var95))
 			if templ_7745c5c3_Err != nil {
@@ -2242,7 +2245,7 @@ func modelList(side string, models []diff.Model, heals []diff.Heal) templ.Compon
 			var templ_7745c5c3_Var96 string
 			templ_7745c5c3_Var96, templ_7745c5c3_Err = templ.JoinStringErrs(Cut(m.Provider+"/"+m.Model, 100))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 603, Col: 111}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 606, Col: 111}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var96))
 			if templ_7745c5c3_Err != nil {
@@ -2255,7 +2258,7 @@ func modelList(side string, models []diff.Model, heals []diff.Heal) templ.Compon
 			var templ_7745c5c3_Var97 string
 			templ_7745c5c3_Var97, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf(" %s tokens, %s", Count(m.Tokens), Dollars(m.MicroUSD)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 603, Col: 207}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 606, Col: 207}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var97))
 			if templ_7745c5c3_Err != nil {
@@ -2275,7 +2278,7 @@ func modelList(side string, models []diff.Model, heals []diff.Heal) templ.Compon
 				var templ_7745c5c3_Var98 string
 				templ_7745c5c3_Var98, templ_7745c5c3_Err = templ.JoinStringErrs(Words(h.Action) + " for " + h.ErrorType + " in the " + h.Phase)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 607, Col: 117}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 610, Col: 117}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var98))
 				if templ_7745c5c3_Err != nil {
@@ -2295,7 +2298,7 @@ func modelList(side string, models []diff.Model, heals []diff.Heal) templ.Compon
 			var templ_7745c5c3_Var99 string
 			templ_7745c5c3_Var99, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("and %d more heals", n))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 611, Col: 57}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 614, Col: 57}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var99))
 			if templ_7745c5c3_Err != nil {

@@ -157,6 +157,8 @@ func statusWord(s contract.TestStatus) string {
 		return "; it did not exist before"
 	case contract.TestFlaky:
 		return "; it was flaky"
+	case contract.TestQuarantined:
+		return "; it was quarantined"
 	default:
 		return "; it " + map[contract.TestStatus]string{
 			contract.TestPassed: "passed", contract.TestFailed: "failed", contract.TestSkipped: "was skipped",

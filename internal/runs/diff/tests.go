@@ -25,7 +25,7 @@ type TestsDiff struct {
 	Gone            []Test       `json:"gone"`      // not on the right
 	NewlySkipped    []Test       `json:"newly_skipped"`
 	NoLongerSkipped []Test       `json:"no_longer_skipped"` // skipped on the left and pass on the right
-	Flaky           []Test       `json:"flaky"`             // on either side; only their findings count as regressions
+	Flaky           []Test       `json:"flaky"`             // or quarantined, on either side; only their findings count as regressions
 	Checks          []CheckPoint `json:"checks"`            // checks with different outcomes
 	Duration        Duration     `json:"duration"`
 }
@@ -36,6 +36,8 @@ type Counts struct {
 	Failed  int `json:"failed"`
 	Skipped int `json:"skipped"`
 	Flaky   int `json:"flaky"`
+	// Quarantined are failures of quarantined tests.
+	Quarantined int `json:"quarantined,omitempty"`
 }
 
 // Test is one test with its outcome on each side, empty if it did not run.
@@ -106,7 +108,11 @@ func (d *TestsDiff) sort(t Test) {
 	add(&d.Gone, t.Right == "")
 	add(&d.NewlySkipped, t.Right == contract.TestSkipped && t.Left != contract.TestSkipped && t.Left != "")
 	add(&d.NoLongerSkipped, t.Left == contract.TestSkipped && passes)
-	add(&d.Flaky, t.Left == contract.TestFlaky || t.Right == contract.TestFlaky)
+	add(&d.Flaky, unstable(t.Left) || unstable(t.Right))
+}
+
+func unstable(s contract.TestStatus) bool {
+	return s == contract.TestFlaky || s == contract.TestQuarantined
 }
 
 // testKey identifies a test. Tests of a check with the same name are numbered.
@@ -122,7 +128,7 @@ func (k testKey) compare(o testKey) int {
 // casesOf returns a side's test cases. Those with the same name are sorted by outcome, because
 // shards deliver them in the order in which they finish.
 func casesOf(s Side, count *Counts) map[testKey]contract.TestCase {
-	grave := map[contract.TestStatus]int{contract.TestFailed: 0, contract.TestFlaky: 1, contract.TestSkipped: 2, contract.TestPassed: 3}
+	grave := map[contract.TestStatus]int{contract.TestFailed: 0, contract.TestQuarantined: 1, contract.TestFlaky: 2, contract.TestSkipped: 3, contract.TestPassed: 4}
 	named := map[testKey][]contract.TestCase{}
 	for _, c := range s.Checks {
 		for _, t := range c.Cases {
@@ -153,6 +159,8 @@ func (c *Counts) add(s contract.TestStatus) {
 		c.Skipped++
 	case contract.TestFlaky:
 		c.Flaky++
+	case contract.TestQuarantined:
+		c.Quarantined++
 	}
 }
 

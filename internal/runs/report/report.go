@@ -121,7 +121,11 @@ func tests(b *strings.Builder, d views.RunDetails) {
 		return
 	}
 	s := out.Summary
-	fmt.Fprintf(b, "## Tests\n\n%d passed, %d failed, %d skipped, %d flaky, in %s.\n\n", s.Passed, s.Failed, s.Skipped, s.Flaky,
+	quarantined := ""
+	if n := s.Quarantined; n > 0 {
+		quarantined = fmt.Sprintf(", %d failed but quarantined", n)
+	}
+	fmt.Fprintf(b, "## Tests\n\n%d passed, %d failed, %d skipped, %d flaky%s, in %s.\n\n", s.Passed, s.Failed, s.Skipped, s.Flaky, quarantined,
 		(time.Duration(s.DurationMS) * time.Millisecond).Round(time.Millisecond))
 	n := 0
 	for _, c := range out.Results {

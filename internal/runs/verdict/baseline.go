@@ -183,9 +183,9 @@ func allNamed(r Recorded, status contract.TestStatus) bool {
 // comparedTests is the comparison of individual tests.
 type comparedTests struct {
 	known  map[string]int  // name → number of failed or flaky tests with it on the base
-	red    map[string]bool // names of tests that are failed or flaky on the base or now
+	red    map[string]bool // names of tests that are failed, flaky or quarantined on the base or now
 	failed []string        // failed now, but not on the base
-	flaky  map[string]bool // flaky now
+	flaky  map[string]bool // flaky or quarantined now
 }
 
 // compareTests finds new failures. If several packages contain tests with the same name, their
@@ -207,7 +207,7 @@ func compareTests(base, now []contract.TestCase) comparedTests {
 				out.failed = append(out.failed, c.Name)
 			}
 			out.red[c.Name] = true
-		case contract.TestFlaky:
+		case contract.TestFlaky, contract.TestQuarantined:
 			out.red[c.Name], out.flaky[c.Name] = true, true
 		case contract.TestPassed, contract.TestSkipped:
 		}
@@ -489,7 +489,7 @@ func replacedTests(base []Recorded, now Recorded, pins []contract.Finding) strin
 	return ""
 }
 
-func executed(s contract.TestSummary) int { return s.Passed + s.Failed + s.Flaky }
+func executed(s contract.TestSummary) int { return s.Ran() }
 
 // complete reports whether all tests of an outcome are known by name.
 func complete(r Recorded) bool {
@@ -567,15 +567,24 @@ var oneSpelling = strings.NewReplacer(" › ", " ", " > ", " ", "::", " ", "/", 
 func goneByPins(pins []contract.Finding) func(name string) bool {
 	var names []string
 	for _, f := range pins {
-		if !takesAway(f) {
-			continue
+		if takesAway(f) {
+			names = append(names, pin.NameIn(f.Message))
 		}
-		if name := pin.NameIn(f.Message); name != "" {
-			names = append(names, " "+oneSpelling.Replace(name)+" ")
+	}
+	return namedBy(names)
+}
+
+// namedBy returns a function that reports whether the name of a test, as a runner formats it, contains
+// one of some names from sources.
+func namedBy(sources []string) func(name string) bool {
+	var names []string
+	for _, name := range sources {
+		if name = strings.TrimSpace(oneSpelling.Replace(name)); name != "" {
+			names = append(names, " "+name+" ")
 		}
 	}
 	return func(name string) bool {
 		padded := " " + oneSpelling.Replace(name) + " "
-		return slices.ContainsFunc(names, func(n string) bool { return strings.TrimSpace(n) != "" && strings.Contains(padded, n) })
+		return slices.ContainsFunc(names, func(n string) bool { return strings.Contains(padded, n) })
 	}
 }

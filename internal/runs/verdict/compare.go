@@ -1,6 +1,10 @@
 package verdict
 
-import "github.com/rocketgpt/orchestrator/contract"
+import (
+	"slices"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
 
 // Baseline is the outcome of the checks on a base commit.
 type Baseline struct {
@@ -51,6 +55,34 @@ func (b Baseline) Check(id string) (Recorded, bool) {
 		}
 	}
 	return Recorded{}, false
+}
+
+// Whole returns the outcome of a check on the base commit with the tests of all of its shards, nil if
+// there is none. Which shard a test is in depends on the files.
+func (b *Baseline) Whole(check contract.Check) *Recorded {
+	if b == nil {
+		return nil
+	}
+	check = check.Original()
+	if check.Shards <= 1 {
+		if base, ok := b.Check(check.ID); ok {
+			return &base
+		}
+		return nil
+	}
+	var whole *Recorded
+	for _, other := range b.Checks {
+		if c := other.Result.Check; c.Kind() != check.Kind() || c.Shards != check.Shards {
+			continue
+		}
+		if whole == nil {
+			whole = &Recorded{Result: other.Result, Cases: slices.Clone(other.Cases)}
+			continue
+		}
+		whole.Cases = append(whole.Cases, other.Cases...)
+		whole.Result.Summary = whole.Result.Summary.Add(other.Result.Summary)
+	}
+	return whole
 }
 
 // replaced returns the outcomes of the checks that a check replaces.

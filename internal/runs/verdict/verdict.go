@@ -19,6 +19,7 @@ import (
 // nor count.
 func Of(checks []contract.CheckResult, most contract.Thresholds) contract.TestReportResult {
 	var out contract.TestReportResult
+	var warnings []string
 	for _, c := range checks {
 		if c.Counts() {
 			out.Summary = out.Summary.Add(c.Summary)
@@ -26,15 +27,22 @@ func Of(checks []contract.CheckResult, most contract.Thresholds) contract.TestRe
 		out.Major += c.Major
 		out.Medium += c.Medium
 		out.Minor += c.Minor
+		if c.Warning != "" && c.Counts() {
+			warnings = append(warnings, c.Check.ID+": "+c.Warning)
+		}
 	}
 	if e := failure(out, checks, most); e != nil {
 		out.Failure = &e.Failure
 	}
 	switch s := out.Summary; {
-	case s.Skipped > 0 && s.Passed+s.Failed+s.Flaky == 0:
+	case s.Skipped > 0 && s.Ran() == 0:
 		out.Warning = fmt.Sprintf("no tests ran: all %d were skipped", s.Skipped)
 	case out.Medium > most.MaxMedium:
 		out.Warning = fmt.Sprintf("verification reported %d medium findings, above the warning threshold of %d (findings.max_medium)", out.Medium, most.MaxMedium)
+	}
+	if len(warnings) > 0 {
+		all := slices.DeleteFunc(append(warnings, out.Warning), func(w string) bool { return w == "" })
+		out.Warning = fault.Clip(strings.Join(all, "; "), maxComparedMsg)
 	}
 	return out
 }
@@ -97,7 +105,7 @@ func redCheck(c contract.CheckResult, out contract.TestReportResult, checks []co
 			return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "%s failed: %s", name, message+known(c)+touched(checks))
 		}
 		return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "%d of %d tests failed, in %s: %s%s",
-			out.Summary.Failed, out.Summary.Failed+out.Summary.Passed+out.Summary.Flaky, name, message, known(c)+touched(checks))
+			out.Summary.Failed, out.Summary.Ran(), name, message, known(c)+touched(checks))
 	case contract.CodeTimeout:
 		return fault.New(contract.ClassRuntime, contract.CodeTimeout, "%s timed out after %s (verification.timeout): %s", name, time.Duration(c.DurationMS)*time.Millisecond, message)
 	case contract.CodeCommandCrashed:

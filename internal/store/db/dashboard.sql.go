@@ -68,7 +68,7 @@ func (q *Queries) ArtifactsOfExecution(ctx context.Context, arg ArtifactsOfExecu
 
 const cases = `-- name: Cases :many
 WITH cases AS MATERIALIZED (
-    SELECT c.check_id, t.nr, t.doc, CASE t.doc ->> 'status' WHEN 'failed' THEN 0 WHEN 'flaky' THEN 1 WHEN 'skipped' THEN 2 ELSE 3 END AS rank
+    SELECT c.check_id, t.nr, t.doc, CASE t.doc ->> 'status' WHEN 'failed' THEN 0 WHEN 'quarantined' THEN 1 WHEN 'flaky' THEN 2 WHEN 'skipped' THEN 3 ELSE 4 END AS rank
     FROM orchestrator_checks c CROSS JOIN LATERAL jsonb_array_elements(c.cases) WITH ORDINALITY AS t(doc, nr)
     WHERE c.execution_id = $3 AND (coalesce((c.result #>> '{check,retest}')::int, 0) = 0 OR NOT c.ok)
       AND ($4::text = '' OR t.doc ->> 'status' = $4::text)
@@ -592,7 +592,7 @@ SELECT r.id, coalesce(p.step_count, 0)::int AS steps,
             ORDER BY e.step, e.attempt DESC) latest
         JOIN jsonb_array_elements(CASE jsonb_typeof(p.plan -> 'steps') WHEN 'array' THEN p.plan -> 'steps' END) AS planned (step) ON planned.step ->> 'id' = latest.step
         WHERE latest.status = 'completed')::int AS steps_done,
-       t.passed, t.failed, t.skipped, t.flaky,
+       t.passed, t.failed, t.skipped, t.flaky, t.quarantined,
        (SELECT count(*) FROM orchestrator_self_heal_events h WHERE h.run_id = r.id)::int AS heals,
        coalesce(b.spent_tokens, 0)::bigint AS tokens, coalesce(b.spent_micros, 0)::bigint AS micros
 FROM unnest($1::bigint[]) AS wanted(id)
@@ -601,7 +601,8 @@ LEFT JOIN orchestrator_plans p ON p.id = r.plan_id
 LEFT JOIN orchestrator_budgets b ON b.scope_kind = 'run' AND b.scope_key = r.id::text
 CROSS JOIN LATERAL (
     SELECT coalesce(sum((c.summary ->> 'passed')::int), 0)::int AS passed, coalesce(sum((c.summary ->> 'failed')::int), 0)::int AS failed,
-           coalesce(sum((c.summary ->> 'skipped')::int), 0)::int AS skipped, coalesce(sum((c.summary ->> 'flaky')::int), 0)::int AS flaky
+           coalesce(sum((c.summary ->> 'skipped')::int), 0)::int AS skipped, coalesce(sum((c.summary ->> 'flaky')::int), 0)::int AS flaky,
+           coalesce(sum((c.summary ->> 'quarantined')::int), 0)::int AS quarantined
     FROM orchestrator_checks c
     WHERE (coalesce((c.result #>> '{check,retest}')::int, 0) = 0 OR NOT c.ok) AND c.execution_id = (
         SELECT e.id FROM orchestrator_executions e
@@ -609,16 +610,17 @@ CROSS JOIN LATERAL (
 `
 
 type RunCardsRow struct {
-	ID        int64
-	Steps     int32
-	StepsDone int32
-	Passed    int32
-	Failed    int32
-	Skipped   int32
-	Flaky     int32
-	Heals     int32
-	Tokens    int64
-	Micros    int64
+	ID          int64
+	Steps       int32
+	StepsDone   int32
+	Passed      int32
+	Failed      int32
+	Skipped     int32
+	Flaky       int32
+	Quarantined int32
+	Heals       int32
+	Tokens      int64
+	Micros      int64
 }
 
 // Data that a list shows next to the rows of runs. For a step of the current plan,
@@ -640,6 +642,7 @@ func (q *Queries) RunCards(ctx context.Context, ids []int64) ([]RunCardsRow, err
 			&i.Failed,
 			&i.Skipped,
 			&i.Flaky,
+			&i.Quarantined,
 			&i.Heals,
 			&i.Tokens,
 			&i.Micros,

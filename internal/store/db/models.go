@@ -271,6 +271,12 @@ type OrchestratorOutput struct {
 	CreatedAt time.Time
 }
 
+type OrchestratorQuarantineUse struct {
+	ExecutionID int64
+	Tests       json.RawMessage
+	CreatedAt   time.Time
+}
+
 type OrchestratorReplay struct {
 	ID              int64
 	RunID           int64
@@ -473,6 +479,20 @@ type Prompt struct {
 	CreatedAt time.Time
 }
 
+type Quarantine struct {
+	ID        int64
+	Repo      string
+	CheckID   string
+	Name      string
+	Source    string
+	Reason    string
+	CreatedBy string
+	CreatedAt time.Time
+	ExpiresAt time.Time
+	RemovedAt *time.Time
+	RemovedBy string
+}
+
 type Run struct {
 	ID                int64
 	Tenant            string
@@ -573,6 +593,42 @@ type StoredRecord struct {
 	CreatedAt     time.Time
 	Signature     string
 	Task          int64
+}
+
+type TestHistory struct {
+	Key          []byte
+	Repo         string
+	CheckID      string
+	Name         string
+	Passes       int64
+	Failures     int64
+	Reruns       int64
+	BaseFailures int64
+	Streak       int64
+	DurationMs   int64
+	PassedState  string
+	FailedAt     *time.Time
+	SeenAt       time.Time
+	CreatedAt    time.Time
+}
+
+type TestRecording struct {
+	Source    string
+	Repo      string
+	CheckID   string
+	RunID     int64
+	CreatedAt time.Time
+}
+
+type TestState struct {
+	Key      []byte
+	State    string
+	Passes   int64
+	Failures int64
+	Reruns   int64
+	RunID    int64
+	FirstAt  time.Time
+	LastAt   time.Time
 }
 
 type ToolCall struct {

@@ -8,7 +8,7 @@ SELECT r.id, coalesce(p.step_count, 0)::int AS steps,
             ORDER BY e.step, e.attempt DESC) latest
         JOIN jsonb_array_elements(CASE jsonb_typeof(p.plan -> 'steps') WHEN 'array' THEN p.plan -> 'steps' END) AS planned (step) ON planned.step ->> 'id' = latest.step
         WHERE latest.status = 'completed')::int AS steps_done,
-       t.passed, t.failed, t.skipped, t.flaky,
+       t.passed, t.failed, t.skipped, t.flaky, t.quarantined,
        (SELECT count(*) FROM orchestrator_self_heal_events h WHERE h.run_id = r.id)::int AS heals,
        coalesce(b.spent_tokens, 0)::bigint AS tokens, coalesce(b.spent_micros, 0)::bigint AS micros
 FROM unnest(@ids::bigint[]) AS wanted(id)
@@ -17,7 +17,8 @@ LEFT JOIN orchestrator_plans p ON p.id = r.plan_id
 LEFT JOIN orchestrator_budgets b ON b.scope_kind = 'run' AND b.scope_key = r.id::text
 CROSS JOIN LATERAL (
     SELECT coalesce(sum((c.summary ->> 'passed')::int), 0)::int AS passed, coalesce(sum((c.summary ->> 'failed')::int), 0)::int AS failed,
-           coalesce(sum((c.summary ->> 'skipped')::int), 0)::int AS skipped, coalesce(sum((c.summary ->> 'flaky')::int), 0)::int AS flaky
+           coalesce(sum((c.summary ->> 'skipped')::int), 0)::int AS skipped, coalesce(sum((c.summary ->> 'flaky')::int), 0)::int AS flaky,
+           coalesce(sum((c.summary ->> 'quarantined')::int), 0)::int AS quarantined
     FROM orchestrator_checks c
     WHERE (coalesce((c.result #>> '{check,retest}')::int, 0) = 0 OR NOT c.ok) AND c.execution_id = (
         SELECT e.id FROM orchestrator_executions e
@@ -82,7 +83,7 @@ FROM orchestrator_checks WHERE execution_id = @execution_id ORDER BY started_at,
 -- before and are omitted, as everywhere. Materialized, so that each document is
 -- unpacked once.
 WITH cases AS MATERIALIZED (
-    SELECT c.check_id, t.nr, t.doc, CASE t.doc ->> 'status' WHEN 'failed' THEN 0 WHEN 'flaky' THEN 1 WHEN 'skipped' THEN 2 ELSE 3 END AS rank
+    SELECT c.check_id, t.nr, t.doc, CASE t.doc ->> 'status' WHEN 'failed' THEN 0 WHEN 'quarantined' THEN 1 WHEN 'flaky' THEN 2 WHEN 'skipped' THEN 3 ELSE 4 END AS rank
     FROM orchestrator_checks c CROSS JOIN LATERAL jsonb_array_elements(c.cases) WITH ORDINALITY AS t(doc, nr)
     WHERE c.execution_id = @execution_id AND (coalesce((c.result #>> '{check,retest}')::int, 0) = 0 OR NOT c.ok)
       AND (@status::text = '' OR t.doc ->> 'status' = @status::text)

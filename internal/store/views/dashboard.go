@@ -27,7 +27,7 @@ func (v *Views) Cards(ctx context.Context, ids []int64) (map[int64]Card, error) 
 	for _, r := range rows {
 		cards[r.ID] = Card{
 			Steps: int(r.Steps), StepsDone: int(r.StepsDone), Heals: int(r.Heals), Tokens: r.Tokens, MicroUSD: r.Micros,
-			Tests: contract.TestSummary{Passed: int(r.Passed), Failed: int(r.Failed), Skipped: int(r.Skipped), Flaky: int(r.Flaky)},
+			Tests: contract.TestSummary{Passed: int(r.Passed), Failed: int(r.Failed), Skipped: int(r.Skipped), Flaky: int(r.Flaky), Quarantined: int(r.Quarantined)},
 		}
 	}
 	return cards, nil

@@ -72,11 +72,13 @@ func (v *verification) stages(ctx context.Context) ([][]contract.Check, error) {
 	}
 	plan, err := v.host.PlanChange(ctx, tester.Change{
 		Base: v.base, Workspace: v.ws, Pipeline: v.pipeline, Settings: v.spec.Verification,
-		Baseline: func(context.Context) (*verdict.Baseline, error) { return v.baseline, nil },
+		Baseline:   func(context.Context) (*verdict.Baseline, error) { return v.baseline, nil },
+		Quarantine: v.Quarantine,
 	})
 	if err != nil {
 		return nil, err
 	}
+	v.Quarantine = plan.Quarantine
 	if p := plan.Pinned; p != nil {
 		v.pins = p.Findings
 		if v.selected(p.Result.Check) {
@@ -161,6 +163,9 @@ func (v *verification) check(ctx context.Context, c contract.Check, base bool) (
 	} else {
 		outcome, result, failed := v.host.Check(ctx, v.task(c, base))
 		out, err = verdict.Recorded{Result: result, Findings: outcome.Findings, Cases: outcome.Cases}, failed
+		if err == nil && !base {
+			out = verdict.Quarantine(v.Quarantine, out, v.baseline.Whole(c))
+		}
 		if err == nil && !base && v.baseline != nil {
 			out = v.baseline.Compare(out, v.pins, mode)
 		}

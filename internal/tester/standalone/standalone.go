@@ -46,6 +46,9 @@ type Options struct {
 	Base string
 	// Only lists the stages and checks to run. Empty: all.
 	Only []string
+	// Quarantine are tests whose failures do not count. There is no access to the quarantine of an
+	// installation, and the repository cannot quarantine its own tests.
+	Quarantine []contract.QuarantinedTest
 	// NoEnvironment disables the environment, and with it the baseline.
 	NoEnvironment bool
 	// Environment is a YAML document with the section environment; see config.LoadEnvironment.

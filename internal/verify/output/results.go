@@ -142,6 +142,7 @@ func Summarize(cases []Case) contract.TestSummary {
 			s.Skipped++
 		case contract.TestFlaky:
 			s.Flaky++
+		case contract.TestQuarantined: // the quarantine applies to outcomes later
 		}
 	}
 	return s
