@@ -147,3 +147,21 @@ func TestNewTestsAreNotProvenWhereTestsAreRed(t *testing.T) {
 	require.Equal(t, contract.StatusFailed, w.orchestrate(t).Status)
 	require.NotContains(t, w.ids(), contract.CheckNewTests)
 }
+
+func TestFlakyAndQuarantinedTestsCauseNoHeal(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.onVerify = func(in contract.VerifyInput) contract.CheckResult {
+		r := green(in)
+		if in.Check.Category == contract.CategoryTest {
+			r.Summary, r.Medium, r.Warning = contract.TestSummary{Passed: 1, Flaky: 1, Quarantined: 1}, 1, "a quarantined test failed"
+		}
+		return r
+	}
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
+	require.Empty(t, w.actions())
+	require.Equal(t, 1, w.begun["tester/"])
+	out := w.tested(t)
+	require.Equal(t, contract.TestSummary{Passed: 3, Flaky: 2, Quarantined: 2}, out.Summary)
+	require.Contains(t, out.Warning, "test-go-1: a quarantined test failed; test-go-2: a quarantined test failed")
+}

@@ -14,8 +14,8 @@ import (
 	"github.com/rocketgpt/orchestrator/server/param"
 )
 
-// ofRepository selects the entries of one repository.
-type ofRepository struct {
+// OfRepository selects the entries of one repository.
+type OfRepository struct {
 	Repo  string `query:"repo" doc:"only this repository: a directory on the server's host or a URL"`
 	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"maximum number of results"`
 }
@@ -55,7 +55,7 @@ func (s *Server) environmentOperations(api huma.API) {
 	handle(s, api, operation(http.MethodGet, "/api/runs/{id}/output", "get-output", "runs", "Get the live output of a run's setup, checks and commands; kept for an hour"), s.getOutput)
 }
 
-func (s *Server) listEnvironments(ctx context.Context, in *ofRepository) (*body[apitypes.EnvironmentList], error) {
+func (s *Server) listEnvironments(ctx context.Context, in *OfRepository) (*body[apitypes.EnvironmentList], error) {
 	list, err := s.Runs.Environments(ctx, in.Repo, in.Limit)
 	return answered(apitypes.EnvironmentList{Environments: list}, err)
 }
@@ -70,7 +70,7 @@ func (s *Server) findEnvironment(ctx context.Context, in *struct {
 	return answered(s.Runs.FindEnvironment(ctx, in.Body.Repo, in.Body.Base))
 }
 
-func (s *Server) listSetups(ctx context.Context, in *ofRepository) (*body[apitypes.SetupList], error) {
+func (s *Server) listSetups(ctx context.Context, in *OfRepository) (*body[apitypes.SetupList], error) {
 	list, err := s.Runs.Setups(ctx, in.Repo, in.Limit)
 	return answered(apitypes.SetupList{Setups: store.NotNil(list)}, err)
 }

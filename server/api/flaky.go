@@ -18,12 +18,12 @@ func (s *Server) flakyOperations(api huma.API) {
 	op := func(method, path, id, summary string, more ...int) huma.Operation {
 		return operation(method, path, id, "flaky", summary, more...)
 	}
-	handle(s, api, op(http.MethodGet, "/api/flaky", "list-flaky-tests", "List flaky tests with their history, the flakiest first", http.StatusUnprocessableEntity), func(ctx context.Context, in *ofRepository) (*body[apitypes.FlakyList], error) {
+	handle(s, api, op(http.MethodGet, "/api/flaky", "list-flaky-tests", "List flaky tests with their history, the flakiest first", http.StatusUnprocessableEntity), func(ctx context.Context, in *OfRepository) (*body[apitypes.FlakyList], error) {
 		list, err := s.Runs.FlakyTests(ctx, in.Repo, in.Limit)
 		return answered(apitypes.FlakyList{Tests: store.NotNil(list)}, err)
 	})
 	handle(s, api, op(http.MethodGet, "/api/quarantine", "list-quarantine", "List quarantined tests, newest first", http.StatusUnprocessableEntity), func(ctx context.Context, in *struct {
-		ofRepository
+		OfRepository
 		All bool `query:"all" doc:"also entries that expired or were removed"`
 	}) (*body[apitypes.QuarantineList], error) {
 		list, err := s.Runs.Quarantine(ctx, in.Repo, in.All, in.Limit)
