@@ -71,7 +71,7 @@ func (a *Activities) recordTests(ctx context.Context, in contract.VerifyInput, c
 }
 
 func (a *Activities) recordIn(ctx context.Context, run store.Run, in contract.VerifyInput, cases []contract.TestCase) error {
-	state, err := a.stateOf(run, in.Workspace)
+	state, err := a.stateOf(ctx, run, in.Workspace)
 	if err != nil {
 		return err
 	}
@@ -101,8 +101,12 @@ func (a *Activities) recordIn(ctx context.Context, run store.Run, in contract.Ve
 
 // stateOf identifies everything that the outcome of a test that is not flaky depends on: the files, the
 // environment and the tools.
-func (a *Activities) stateOf(run store.Run, ws contract.Workspace) (string, error) {
-	tools, err := json.Marshal(a.ToolVersions)
+func (a *Activities) stateOf(ctx context.Context, run store.Run, ws contract.Workspace) (string, error) {
+	available, err := a.toolsOfRun(ctx, run)
+	if err != nil {
+		return "", err
+	}
+	tools, err := json.Marshal(available)
 	if err != nil {
 		return "", fmt.Errorf("identify the tools: %w", err)
 	}
