@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -156,6 +157,12 @@ func (a *app) printDetails(d views.RunDetails) {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%s\n", e.Phase, terminal.Clean(e.Step), e.Attempt, e.Status, e.Turns, e.Usage.Tokens(), took)
 	}
 	_ = w.Flush()
+	var tested struct {
+		Warning string `json:"warning"`
+	}
+	if json.Unmarshal(d.TesterOutput, &tested) == nil && tested.Warning != "" {
+		fmt.Fprintln(a.out, "Warning:", terminal.Clean(tested.Warning))
+	}
 	for _, f := range d.Findings {
 		if !f.Resolved {
 			fmt.Fprintf(a.out, "%s %s %s %s\n", f.Severity, f.Category, terminal.Clean(f.Location), terminal.Clean(f.Message))

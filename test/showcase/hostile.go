@@ -67,6 +67,11 @@ func (f *dataset) hostile(ctx context.Context) error {
 			return err
 		}
 	}
+	for _, text := range texts {
+		if err := f.flakyTests(ctx, cut(text, 500), []string{text}, text); err != nil {
+			return err
+		}
+	}
 	for i, text := range texts {
 		health := contract.HealthDegraded
 		if i%2 == 0 {

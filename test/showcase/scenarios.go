@@ -50,6 +50,10 @@ func (f *dataset) showcase(ctx context.Context) error {
 			return err
 		}
 	}
+	tests := []string{"example.com/payments/auth.TestLoginIsLimitedPerAccount", "example.com/payments/webhook.TestRetriesGrow/after_an_hour", "example.com/payments/db.TestPoolRecovers"}
+	if err := f.flakyTests(ctx, "/repos/payments-api", tests, "times out on slow disks"); err != nil {
+		return err
+	}
 	return f.deliberations(ctx)
 }
 

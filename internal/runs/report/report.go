@@ -116,17 +116,27 @@ func plan(b *strings.Builder, d views.RunDetails) {
 const listedCases = 50
 
 func tests(b *strings.Builder, d views.RunDetails) {
-	var out contract.TestResult
+	var out struct {
+		contract.TestResult
+		Warning string `json:"warning"`
+	}
 	if json.Unmarshal(d.TesterOutput, &out) != nil {
 		return
 	}
 	s := out.Summary
 	quarantined := ""
-	if n := s.Quarantined; n > 0 {
-		quarantined = fmt.Sprintf(", %d failed but quarantined", n)
+	switch s.Quarantined {
+	case 0:
+	case 1:
+		quarantined = ", 1 quarantined failure"
+	default:
+		quarantined = fmt.Sprintf(", %d quarantined failures", s.Quarantined)
 	}
 	fmt.Fprintf(b, "## Tests\n\n%d passed, %d failed, %d skipped, %d flaky%s, in %s.\n\n", s.Passed, s.Failed, s.Skipped, s.Flaky, quarantined,
 		(time.Duration(s.DurationMS) * time.Millisecond).Round(time.Millisecond))
+	if out.Warning != "" {
+		fmt.Fprintf(b, "Warning: %s\n\n", escape(out.Warning))
+	}
 	n := 0
 	for _, c := range out.Results {
 		if c.Status == contract.TestPassed {

@@ -184,3 +184,16 @@ func TestDollarsAreWrittenFromMillionths(t *testing.T) {
 		require.Equal(t, want, report.Dollars(micros))
 	}
 }
+
+func TestAReportCountsQuarantinedFailuresApartAndContainsTheWarning(t *testing.T) {
+	t.Parallel()
+	d := details(t, func(s string) string { return s })
+	d.TesterOutput = encode(t, map[string]any{
+		"summary": contract.TestSummary{Passed: 2, Quarantined: 2}, "warning": "test-go-1: a quarantined test <b>failed</b>",
+		"results": []contract.TestCase{{Name: "Test`<b>`", Status: contract.TestQuarantined, Message: "too late"}},
+	})
+	text := report.Markdown(d, "")
+	require.Contains(t, text, "2 passed, 0 failed, 0 skipped, 0 flaky, 2 quarantined failures, in 0s.")
+	require.Contains(t, text, "Warning: test-go-1: a quarantined test &lt;b&gt;failed&lt;/b&gt;\n")
+	require.Contains(t, text, "- quarantined: `Test'<b>'` too late\n")
+}
