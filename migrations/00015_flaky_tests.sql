@@ -21,6 +21,7 @@ CREATE TABLE orchestrator_tests (
 );
 CREATE INDEX orchestrator_tests_seen ON orchestrator_tests (repo, seen_at DESC);
 CREATE INDEX orchestrator_tests_failed ON orchestrator_tests (repo, failed_at DESC) WHERE failed_at IS NOT NULL;
+CREATE INDEX orchestrator_tests_failed_at ON orchestrator_tests (failed_at DESC) WHERE failed_at IS NOT NULL;
 CREATE INDEX orchestrator_tests_name ON orchestrator_tests (md5(name));
 
 -- Outcomes of tests that failed recently, by state: a digest of the tree, the
