@@ -532,6 +532,8 @@ func counted(c contract.TestCase) contract.TestSummary {
 		s.Skipped = 1
 	case contract.TestFlaky:
 		s.Flaky = 1
+	case contract.TestQuarantined:
+		s.Quarantined = 1
 	}
 	return s
 }
