@@ -20,6 +20,7 @@ CREATE TABLE orchestrator_tests (
     created_at    TIMESTAMPTZ NOT NULL DEFAULT now()
 );
 CREATE INDEX orchestrator_tests_seen ON orchestrator_tests (repo, seen_at DESC);
+CREATE INDEX orchestrator_tests_age ON orchestrator_tests (seen_at);
 CREATE INDEX orchestrator_tests_failed ON orchestrator_tests (repo, failed_at DESC) WHERE failed_at IS NOT NULL;
 CREATE INDEX orchestrator_tests_failed_at ON orchestrator_tests (failed_at DESC) WHERE failed_at IS NOT NULL;
 CREATE INDEX orchestrator_tests_name ON orchestrator_tests (md5(name));
@@ -69,6 +70,7 @@ CREATE TABLE orchestrator_quarantine (
     CHECK (expires_at > created_at)
 );
 CREATE INDEX orchestrator_quarantine_repo ON orchestrator_quarantine (repo, expires_at) WHERE removed_at IS NULL;
+CREATE INDEX orchestrator_quarantine_name ON orchestrator_quarantine (repo, name, expires_at);
 
 -- The quarantined tests that all checks of an execution use, as they were when
 -- its checks were planned.

@@ -121,7 +121,8 @@ func (q *Queries) DropOldTestStates(ctx context.Context, ageSeconds float64) (in
 
 const dropOldTests = `-- name: DropOldTests :execrows
 DELETE FROM orchestrator_tests WHERE key = ANY (ARRAY(
-    SELECT t.key FROM orchestrator_tests t WHERE t.seen_at < now() - make_interval(secs => $1::float8) LIMIT $2::int))
+    SELECT t.key FROM orchestrator_tests t WHERE t.seen_at < now() - make_interval(secs => $1::float8)
+    ORDER BY t.seen_at LIMIT $2::int))
 `
 
 type DropOldTestsParams struct {

@@ -162,8 +162,10 @@ WITH recent AS (
     WHERE starts_with(c.check_id, @prefix::text)
     UNION ALL
     SELECT c.cases, c.created_at
-    FROM orchestrator_baseline_checks c
-    WHERE c.key IN (SELECT baseline FROM recent WHERE baseline <> '') AND starts_with(c.check_id, @prefix::text)
+    FROM (SELECT DISTINCT baseline FROM recent WHERE baseline <> '') b CROSS JOIN LATERAL (
+        SELECT * FROM orchestrator_baseline_checks WHERE key = b.baseline OFFSET 0 -- by its index, however small
+    ) c
+    WHERE starts_with(c.check_id, @prefix::text)
 )
 SELECT DISTINCT ON (t.doc ->> 'test_case') (t.doc ->> 'test_case')::text AS name, (t.doc ->> 'duration_ms')::bigint AS ms
 FROM results CROSS JOIN LATERAL jsonb_array_elements(results.cases) AS t(doc)

@@ -142,7 +142,8 @@ SELECT tests FROM orchestrator_quarantine_uses WHERE execution_id = @execution_i
 
 -- name: DropOldTests :execrows
 DELETE FROM orchestrator_tests WHERE key = ANY (ARRAY(
-    SELECT t.key FROM orchestrator_tests t WHERE t.seen_at < now() - make_interval(secs => @age_seconds::float8) LIMIT @most::int));
+    SELECT t.key FROM orchestrator_tests t WHERE t.seen_at < now() - make_interval(secs => @age_seconds::float8)
+    ORDER BY t.seen_at LIMIT @most::int));
 
 -- name: DropExcessTests :execrows
 -- Removes the tests of a repository that were seen the longest time ago, beyond a
