@@ -364,6 +364,8 @@ type CheckResult struct {
 	OnlyTests bool `json:"only_tests,omitempty"`
 	// Warning describes quarantined tests that need attention. It does not make the check fail.
 	Warning string `json:"warning,omitempty"`
+	// Coverage reports which lines its tests executed; nil if that is unknown.
+	Coverage *Coverage `json:"coverage,omitempty"`
 }
 
 // Counts reports whether the tests of a check are counted. The tests of a passed re-test have

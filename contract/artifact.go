@@ -148,4 +148,6 @@ type TestResult struct {
 	Summary   TestSummary `json:"summary"`
 	Results   []TestCase  `json:"results"`
 	Artifacts []string    `json:"artifacts"`
+	// Coverage is the coverage by all checks together; nil if none measured it.
+	Coverage *Coverage `json:"coverage,omitempty"`
 }

@@ -219,6 +219,7 @@ func (a *app) printVerified(r standalone.Report, artifacts string) {
 	if len(r.Checks) > 0 {
 		fmt.Fprintf(a.out, "\n%s; %d major, %d medium and %d minor findings, in %s\n", testsLine(r.Summary), r.Major, r.Medium, r.Minor, lasted(r.DurationMS))
 	}
+	a.printCoverage(r.Coverage)
 	if len(r.Artifacts) > 0 {
 		fmt.Fprintf(a.out, "%s kept in %s\n", counted(fmt.Sprint(len(r.Artifacts)), "file"), terminal.Clean(artifacts))
 	}

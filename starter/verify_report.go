@@ -198,6 +198,22 @@ func (a *app) printFindings(r standalone.Report) {
 	a.printRest(len(found))
 }
 
+// printCoverage prints which of the changed lines the tests executed.
+func (a *app) printCoverage(c *contract.Coverage) {
+	if c == nil {
+		return
+	}
+	fmt.Fprintln(a.out, c.Summary())
+	if c.Note != "" {
+		fmt.Fprintf(a.out, "  %s\n", terminal.OneLine(c.Note))
+	}
+	missed := c.Missed()
+	for _, f := range missed[:min(len(missed), shownOfEach)] {
+		fmt.Fprintf(a.out, "  not covered: %s: %s\n", terminal.Clean(f.Path), f.MissedText())
+	}
+	a.printRest(len(missed))
+}
+
 // isKnown is 1 for a finding that the base has as well, which does not count.
 func isKnown(f standalone.Finding) int {
 	if f.Status == contract.FindingKnown {

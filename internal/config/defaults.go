@@ -29,7 +29,7 @@ func Default() *Config {
 		Findings: Findings{MaxMajor: 0, MaxMedium: 10},
 		Verification: Verification{
 			AutoDetect: true, Shards: 1, Timeout: 15 * time.Minute, RerunFailed: 1, PinnedTests: "enforce", ProveNewTests: "warn",
-			Baseline: "on", BaselineRed: "continue",
+			Baseline: "on", BaselineRed: "continue", Coverage: "off",
 			Flaky: Flaky{
 				Window: 30 * 24 * time.Hour, History: 90 * 24 * time.Hour, Quarantine: "suggest", QuarantineAfter: 2,
 				QuarantineFor: 14 * 24 * time.Hour, QuarantineMax: 90 * 24 * time.Hour, MaxQuarantined: 100, ReadyAfter: 20,

@@ -239,7 +239,7 @@ func Verification(cfg *config.Config) checks.Settings {
 		AutoDetect: v.AutoDetect, Shards: v.Shards, RerunFailed: v.RerunFailed, RequireTests: v.RequireTests,
 		PinnedTests: verdict.PinnedTests(v.PinnedTests), NewTests: verdict.NewTests(v.ProveNewTests),
 		Build: stage(v.Build), Test: stage(v.Test), Lint: stage(v.Lint), Security: stage(v.Security),
-		Databases: checks.Databases(v.Databases),
+		Databases: checks.Databases(v.Databases), Coverage: checks.CoverageMode(v.Coverage),
 	}
 	for _, c := range v.Custom {
 		out.Custom = append(out.Custom, checks.Custom{

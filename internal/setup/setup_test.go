@@ -77,6 +77,7 @@ verification:
   pinned_tests: report
   baseline_red: ask
   prove_new_tests: enforce
+  coverage: auto
   build: {enabled: "true", command: b, format: sarif, report: b.sarif, severity: minor, network: [b.example.com]}
   test: {enabled: "false", command: t, format: junit, report: t.xml, severity: medium, network: [t.example.com]}
   lint: {enabled: "true", command: l, format: tap, severity: major}
@@ -157,7 +158,7 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 func TestEveryKeyOfVerificationReachesIt(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, checks.Settings{
-		Shards: 6, RerunFailed: 3, RequireTests: true, PinnedTests: verdict.PinnedReport, NewTests: verdict.NewEnforce,
+		Shards: 6, RerunFailed: 3, RequireTests: true, PinnedTests: verdict.PinnedReport, NewTests: verdict.NewEnforce, Coverage: checks.CoverageAuto,
 		Build:     checks.StageSettings{Enabled: "true", Command: "b", Format: "sarif", Report: "b.sarif", Severity: contract.SeverityMinor, Network: checks.Hosts{"b.example.com"}},
 		Test:      checks.StageSettings{Enabled: "false", Command: "t", Format: "junit", Report: "t.xml", Severity: contract.SeverityMedium, Network: checks.Hosts{"t.example.com"}},
 		Lint:      checks.StageSettings{Enabled: "true", Command: "l", Format: "tap", Severity: contract.SeverityMajor},

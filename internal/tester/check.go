@@ -110,6 +110,7 @@ func (h *Host) Check(ctx context.Context, t Task) (verify.Outcome, contract.Chec
 	}
 	result := outcome.Result(t.Check)
 	result.Code = outcome.Code
+	result.Coverage = s.coverage(ctx, outcome)
 	return *outcome, result, nil
 }
 
@@ -184,6 +185,7 @@ func (s *surroundings) check(ctx context.Context) (*verify.Outcome, error) {
 	s.limit(ctx, &env)
 	if s.task.Check.Retest > 0 {
 		env.Settings.RerunFailed = 0 // a second attempt would hide the failures that re-tests look for
+		env.Settings.Coverage = checks.CoverageOff
 	}
 	if s.task.Follow != nil {
 		write, ended := s.task.Follow()

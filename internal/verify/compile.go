@@ -23,12 +23,16 @@ func Compile(ctx context.Context, root string, env Env) error {
 		return fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be read")
 	}
 	for _, m := range modules {
-		for _, args := range [][]string{
+		commands := [][]string{
 			{"go", "vet"},
 			// Each test program is passed to true instead of being started. go test
 			// vets packages in its own way and cannot use the results of go vet.
 			{"go", "test", "-count=1", "-exec=true"},
-		} {
+		}
+		if env.Settings.Coverage.On() {
+			commands = append(commands, append([]string{"go", "test", "-count=1", "-exec=true"}, m.CoverOptions()...))
+		}
+		for _, args := range commands {
 			c := sandbox.Command{
 				Args: append(args, m.Patterns...), Root: root, Dir: workDir(m.Dir), Env: checks.WithEnv(env.Vars, m.Env),
 				Limits: env.Limits, Mounts: env.Mounts, GoCache: env.GoCache,

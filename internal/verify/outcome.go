@@ -28,6 +28,7 @@ func (r *run) outcome() Outcome {
 	o.Summary.DurationMS = o.Duration.Milliseconds()
 	o.Findings = f.bounded()
 	o.Artifacts, o.Unlisted = r.artifacts()
+	o.Coverage, o.CoverageNote = r.coverage()
 	o.Log = []byte(output.Clean(string(r.log.Bytes())))
 	o.Code = r.code(o, f)
 	o.OK = o.Code == ""

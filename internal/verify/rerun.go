@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
@@ -14,11 +15,29 @@ func (r *run) rerun(ctx context.Context) error {
 	if r.job.Check.Category != contract.CategoryTest {
 		return nil
 	}
-	for _, e := range r.executions {
-		for attempt := 0; attempt < r.env.Settings.RerunFailed && e.explained(); attempt++ {
-			if err := r.rerunFailed(ctx, e); err != nil {
-				return err
-			}
+	for i := range r.executions {
+		if err := r.rerunAll(ctx, r.executions[i]); err != nil {
+			return err
+		}
+		e, err := r.confirm(ctx, r.executions[i])
+		if err != nil {
+			return err
+		}
+		if e == r.executions[i] {
+			continue
+		}
+		r.executions[i] = e
+		if err := r.rerunAll(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) rerunAll(ctx context.Context, e *execution) error {
+	for attempt := 0; attempt < r.env.Settings.RerunFailed && e.explained(); attempt++ {
+		if err := r.rerunFailed(ctx, e); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -34,6 +53,12 @@ func (r *run) rerunFailed(ctx context.Context, e *execution) error {
 	inv := e.Invocation
 	if inv.RerunFailed != nil {
 		inv = inv.RerunFailed(e.Parsed.Failed())
+		if e.way != nil { // the conditions are the same
+			dir := checks.CoverageDir()
+			if err := r.dir.Mkdir(dir, 0o755); err == nil {
+				inv = inv.Measured(e.way.Coverage, dir, e.Invocation.Most)
+			}
+		}
 	}
 	second, err := r.execute(ctx, inv)
 	if err != nil {

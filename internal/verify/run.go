@@ -90,6 +90,7 @@ type run struct {
 	started time.Time
 
 	executions []*execution
+	measured   measurement
 	installed  *bool // whether Python finds the checkout's packages; nil if not yet checked
 }
 
@@ -106,6 +107,9 @@ type execution struct {
 	// unavailable.
 	unjudged     string
 	unjudgedCode contract.Code
+	// way is how it measured coverage; nil if it did not.
+	way     *way
+	reports []coverageReport
 }
 
 // failed reports whether the command failed.
@@ -147,7 +151,7 @@ func (r *run) all(ctx context.Context) error {
 			}
 			continue
 		}
-		e, err := r.execute(ctx, inv)
+		e, err := r.test(ctx, inv)
 		if e != nil {
 			r.executions = append(r.executions, e)
 		}
@@ -214,7 +218,10 @@ func (r *run) execute(ctx context.Context, inv checks.Invocation) (*execution, e
 func (r *run) command(ctx context.Context, inv checks.Invocation, onOutput func(sandbox.Stream, []byte)) (sandbox.Result, error) {
 	limits := r.env.Limits
 	if timeout, bounded := r.timeout(); bounded {
-		limits.Timeout = timeout - time.Since(r.started)
+		limits.Timeout = r.left(ctx, timeout)
+		if inv.Most > 0 {
+			limits.Timeout = min(limits.Timeout, inv.Most)
+		}
 		if limits.Timeout < time.Millisecond {
 			return sandbox.Result{ExitCode: -1, TimedOut: true}, nil
 		}
@@ -239,6 +246,20 @@ func (r *run) command(ctx context.Context, inv checks.Invocation, onOutput func(
 		return result, runnerError(ctx, err)
 	}
 	return result, nil
+}
+
+// left returns the remaining time of the check. Time that was lost to coverage does not count, as
+// far as the context allows.
+func (r *run) left(ctx context.Context, timeout time.Duration) time.Duration {
+	left := timeout - time.Since(r.started)
+	if r.measured.lost == 0 {
+		return left
+	}
+	more := left + r.measured.lost
+	if deadline, ok := ctx.Deadline(); ok {
+		more = min(more, time.Until(deadline)-keepTime)
+	}
+	return max(left, more)
 }
 
 // timeout returns the time limit of the whole check.

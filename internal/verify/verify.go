@@ -25,6 +25,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
+	"github.com/rocketgpt/orchestrator/internal/verify/coverage"
 )
 
 // Outcome is the result of one check.
@@ -60,6 +61,10 @@ type Outcome struct {
 	Artifacts []ArtifactFile `json:"artifacts,omitempty"`
 	// Unlisted is the number of files that reports name in addition, beyond the maximum.
 	Unlisted int `json:"unlisted,omitempty"`
+	// Coverage is which lines the tests executed; nil if it was not measured. CoverageNote is the
+	// reason why it is missing or incomplete, if there is one.
+	Coverage     *coverage.Profile `json:"-"`
+	CoverageNote string            `json:"-"`
 	// Log is the output of the commands; of a long output, the head and the tail.
 	Log []byte `json:"log,omitempty"`
 	// Duration is wall time, including re-runs.

@@ -10,7 +10,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/bluekeyes/go-gitdiff/gitdiff"
+
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
 // DefaultDiffBytes limits the text of Diff if the caller does not.
@@ -85,6 +88,44 @@ func (r *mirror) diff(ctx context.Context, from, to string, maxBytes int) (strin
 		return "", localFault(err, "could not create a workspace diff")
 	}
 	return strings.ToValidUTF8(out.String(), "\uFFFD"), nil
+}
+
+// maxAddedDiff limits the diff that AddedLines reads.
+const maxAddedDiff = 16 << 20
+
+// AddedLines returns the lines of a workspace that its base does not have, by file. Of a moved file,
+// only edited lines count.
+func (m *Manager) AddedLines(ctx context.Context, ws contract.Workspace) (map[string][]contract.LineRange, error) {
+	added := map[string][]contract.LineRange{}
+	err := m.with(ctx, ws, func(r *mirror, baseTree string) error {
+		if baseTree == ws.Tree {
+			return nil
+		}
+		var out bytes.Buffer
+		limited := &limitedWriter{w: &out, left: maxAddedDiff}
+		_, err := r.run(ctx, call{stdout: limited, args: []string{
+			"diff-tree", "-r", "-p", "-U0", "-M", "--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", "--src-prefix=a/", "--dst-prefix=b/", baseTree, ws.Tree,
+		}})
+		if limited.cut {
+			return fault.New(contract.ClassRuntime, contract.CodeTooLarge, "the diff is larger than %d MiB", maxAddedDiff>>20)
+		}
+		if err != nil {
+			return localFault(err, "could not create a workspace diff")
+		}
+		files, _, err := gitdiff.Parse(&out)
+		if err != nil {
+			return fmt.Errorf("read a workspace diff: %w", err)
+		}
+		for _, f := range files {
+			for _, part := range f.TextFragments {
+				if part.NewLines > 0 {
+					added[f.NewName] = append(added[f.NewName], contract.LineRange{First: int(part.NewPosition), Last: int(part.NewPosition + part.NewLines - 1)})
+				}
+			}
+		}
+		return nil
+	})
+	return added, err
 }
 
 // DiffStat returns the files that differ from the base, with the numbers of changed lines. A

@@ -615,3 +615,28 @@ func BenchmarkWorkspace(b *testing.B) {
 		}
 	})
 }
+
+func TestAddedLinesAreThoseThatTheBaseLacks(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{
+		"a.go": "one\ntwo\nthree\nfour\n", "gone.go": "x\n", "old.go": strings.Repeat("same line\n", 20), "bin": "\x00\x01", "same.go": "x\n",
+	})
+	m := newManager(t)
+	_, ws := start(t, m, repo)
+	none, err := m.AddedLines(t.Context(), ws)
+	require.NoError(t, err)
+	require.Empty(t, none)
+	after := edit(t, m, ws, "1/step-001/1", func(dir string) {
+		write(t, dir, "a.go", "one\nTWO\n++ b/x\n--- a/y\nfour\nfive")
+		write(t, dir, "new name\t.go", "1\n2\n")
+		write(t, dir, "bin", "\x00\x02")
+		write(t, dir, "moved.go", strings.Repeat("same line\n", 20)+"and one more\n")
+		require.NoError(t, os.Remove(filepath.Join(dir, "old.go")))
+		require.NoError(t, os.Remove(filepath.Join(dir, "gone.go")))
+	})
+	added, err := m.AddedLines(t.Context(), after)
+	require.NoError(t, err)
+	require.Equal(t, map[string][]contract.LineRange{
+		"a.go": {{First: 2, Last: 4}, {First: 6, Last: 6}}, "new name\t.go": {{First: 1, Last: 2}}, "moved.go": {{First: 21, Last: 21}},
+	}, added)
+}

@@ -51,6 +51,11 @@ func (s *Server) testsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (
 	if err != nil {
 		return nil, err
 	}
+	results := make([]contract.CheckResult, len(checks))
+	for i, c := range checks {
+		results[i] = c.Result
+	}
+	t.Coverage = contract.MergeCoverage(results)
 	for _, c := range checks {
 		t.Checks = append(t.Checks, ui.CheckRow{Check: c, Log: logOf(files, c)})
 		if c.Result.Counts() {

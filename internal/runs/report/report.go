@@ -137,6 +137,7 @@ func tests(b *strings.Builder, d views.RunDetails) {
 	if out.Warning != "" {
 		fmt.Fprintf(b, "Warning: %s\n\n", escape(out.Warning))
 	}
+	coverage(b, out.Coverage)
 	n := 0
 	for _, c := range out.Results {
 		if c.Status == contract.TestPassed {
@@ -151,6 +152,30 @@ func tests(b *strings.Builder, d views.RunDetails) {
 		fmt.Fprintf(b, "- and %d more\n", n-listedCases)
 	}
 	if n > 0 {
+		b.WriteByte('\n')
+	}
+}
+
+// listedUncovered is the maximum number of files whose uncovered lines a report lists.
+const listedUncovered = 20
+
+// coverage describes which of the changed lines the tests executed.
+func coverage(b *strings.Builder, c *contract.Coverage) {
+	if c == nil {
+		return
+	}
+	fmt.Fprintf(b, "%s.\n\n", escape(c.Summary()))
+	if c.Note != "" {
+		fmt.Fprintf(b, "%s.\n\n", paragraph(fault.FirstLine(c.Note)))
+	}
+	missed := c.Missed()
+	for _, f := range missed[:min(len(missed), listedUncovered)] {
+		fmt.Fprintf(b, "- not covered: %s %s\n", code(f.Path), escape(f.MissedText()))
+	}
+	if more := len(missed) - listedUncovered; more > 0 {
+		fmt.Fprintf(b, "- and %d more files\n", more)
+	}
+	if len(missed) > 0 {
 		b.WriteByte('\n')
 	}
 }

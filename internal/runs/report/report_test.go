@@ -57,6 +57,14 @@ func details(tb testing.TB, text func(string) string) views.RunDetails {
 			{Name: text("TestDivide"), Status: contract.TestFailed, Message: text("got 2, want 3") + "\nsecond line"},
 			{Name: "TestAdd", Status: contract.TestPassed},
 		},
+		Coverage: &contract.Coverage{
+			LineCount: contract.LineCount{Lines: 100, Covered: 81}, Base: &contract.LineCount{Lines: 90, Covered: 72},
+			Changed: &contract.ChangedLines{LineCount: contract.LineCount{Lines: 47, Covered: 41}, Files: []contract.FileCoverage{
+				{Path: text("calc/divide.go"), LineCount: contract.LineCount{Lines: 46, Covered: 40}, Missed: []contract.LineRange{{First: 3, Last: 3}, {First: 7, Last: 11}}},
+				{Path: "calc/add.go", LineCount: contract.LineCount{Lines: 1, Covered: 1}},
+			}},
+			Note: text("one report was not read"),
+		},
 	})
 	d.Findings = []store.Finding{
 		{Finding: contract.Finding{Severity: contract.SeverityMajor, Category: contract.CategoryTest, Location: text("calc.go:7"), Message: text("got 2, want 3")}},

@@ -54,6 +54,7 @@ func Compare(base, now Recorded, pins []contract.Finding, mode PinnedTests) Comp
 	}
 	r := &out.Result
 	recount(r, now, out.Findings)
+	r.Coverage = withBase(base.Result.Coverage, now.Result.Coverage)
 	switch {
 	case !now.Result.OK && !base.Result.OK && asOnBase(base, now, out.Findings, tests):
 		r.OK, r.KnownOnly, r.Code = true, true, ""
@@ -65,6 +66,16 @@ func Compare(base, now Recorded, pins []contract.Finding, mode PinnedTests) Comp
 		redByMissing(r, out.Findings)
 	}
 	return out
+}
+
+// withBase adds the coverage of the base commit to that of a change.
+func withBase(base, now *contract.Coverage) *contract.Coverage {
+	if base == nil || now == nil || base.Lines == 0 {
+		return now
+	}
+	out := *now
+	out.Base = &base.LineCount
+	return &out
 }
 
 // lostScan makes it a medium finding that a scan which judged the base cannot judge the change: the

@@ -358,3 +358,19 @@ func TestTheBaseBesideItselfHasNothingNew(t *testing.T) {
 		require.Nil(t, verdict.Of([]contract.CheckResult{got.Result}, contract.Thresholds{}).Failure)
 	})
 }
+
+func TestTheCoverageOfTheBaseIsPartOfTheResult(t *testing.T) {
+	t.Parallel()
+	measured := func(c *contract.Coverage) verdict.Recorded {
+		return verdict.Recorded{Result: contract.CheckResult{Check: check("test-go-1", contract.CategoryTest), OK: true, Coverage: c}}
+	}
+	before := &contract.Coverage{LineCount: contract.LineCount{Lines: 10, Covered: 5}}
+	now := &contract.Coverage{LineCount: contract.LineCount{Lines: 12, Covered: 9}}
+	out := verdict.Compare(measured(before), measured(now), nil, verdict.PinnedEnforce)
+	require.Equal(t, &contract.LineCount{Lines: 10, Covered: 5}, out.Result.Coverage.Base)
+	require.Nil(t, now.Base, "the outcome itself does not change")
+	require.True(t, out.Result.OK)
+	require.Empty(t, out.Findings, "coverage is no finding")
+	require.Nil(t, verdict.Compare(measured(before), measured(nil), nil, verdict.PinnedEnforce).Result.Coverage)
+	require.Equal(t, now, verdict.Compare(measured(nil), measured(now), nil, verdict.PinnedEnforce).Result.Coverage)
+}

@@ -103,7 +103,7 @@ func (b Baseline) of(check contract.Check) (Recorded, bool) {
 	if !ok || check.Shards <= 1 {
 		return base, ok
 	}
-	base.Cases, base.Findings, base.Result.Summary = nil, nil, contract.TestSummary{}
+	base.Cases, base.Findings, base.Result.Summary, base.Result.Coverage = nil, nil, contract.TestSummary{}, nil
 	for _, other := range b.Checks {
 		if c := other.Result.Check; c.Category != check.Category || c.Shards != check.Shards {
 			continue

@@ -39,7 +39,11 @@ func (v *Views) outputs(ctx context.Context, d *RunDetails) error {
 	if err != nil || !ran {
 		return err
 	}
-	d.TesterOutput, err = with(d.TesterOutput, map[string]any{"summary": result.Summary, "results": result.Results, "artifacts": result.Artifacts})
+	more := map[string]any{"summary": result.Summary, "results": result.Results, "artifacts": result.Artifacts}
+	if result.Coverage != nil {
+		more["coverage"] = result.Coverage
+	}
+	d.TesterOutput, err = with(d.TesterOutput, more)
 	return err
 }
 
@@ -59,7 +63,9 @@ func (v *Views) testResult(ctx context.Context, d *RunDetails) (contract.TestRes
 	if err != nil {
 		return out, false, err
 	}
+	var all []contract.CheckResult
 	for _, c := range checks {
+		all = append(all, c.Result)
 		if !c.Result.Counts() {
 			continue
 		}
@@ -71,6 +77,7 @@ func (v *Views) testResult(ctx context.Context, d *RunDetails) (contract.TestRes
 			out.Artifacts = append(out.Artifacts, a.Name)
 		}
 	}
+	out.Coverage = contract.MergeCoverage(all)
 	return out, true, nil
 }
 

@@ -41,6 +41,7 @@ func (v *verification) verify(ctx context.Context) error {
 		report = v.judge()
 	}
 	v.report.OK, v.report.Failure, v.report.Warning = report.Failure == nil, report.Failure, report.Warning
+	v.report.Coverage = contract.MergeCoverage(v.report.Checks)
 	v.report.Summary, v.report.Major, v.report.Medium, v.report.Minor = report.Summary, report.Major, report.Medium, report.Minor
 	return nil
 }

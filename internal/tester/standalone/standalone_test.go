@@ -288,3 +288,27 @@ func TestAnUnusableDataFolderIsReported(t *testing.T) {
 	require.Error(t, err)
 	require.NotErrorAs(t, err, new(*Unjudged))
 }
+
+func TestTheCoverageOfTheChangedLinesIsReported(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{
+		"go.mod": "module example.com/m\n\ngo 1.24\n", "m.go": "package m\n\nfunc Half(n int) int {\n\treturn n / 2\n}\n",
+		"m_test.go": "package m\n\nimport \"testing\"\n\nfunc TestHalf(t *testing.T) {\n\tif Half(4) != 2 {\n\t\tt.Fatal()\n\t}\n}\n",
+	}
+	o := options(t, newRepo(t, files))
+	o.Base, o.Only = "HEAD", []string{"test-go-1"}
+	o.Config.Verification.Coverage = "auto"
+	changed := files["m.go"] + "\nfunc Double(n int) int {\n\treturn 2 * n\n}\n"
+	require.NoError(t, os.WriteFile(filepath.Join(o.Repo, "m.go"), []byte(changed), 0o644))
+	r, err := Verify(t.Context(), o)
+	require.NoError(t, err)
+	require.True(t, r.OK, "%+v", r.Failure)
+	require.NotNil(t, r.Coverage)
+	require.Equal(t, "Coverage of the changed lines: 0 % (0 of 2); was 100 % overall, is 50 %", r.Coverage.Summary())
+	require.Equal(t, []contract.LineRange{{First: 7, Last: 8}}, r.Coverage.Changed.Files[0].Missed)
+	require.Zero(t, r.Major+r.Medium+r.Minor, "coverage is no finding")
+	o.Config.Verification.Coverage = "off"
+	r, err = Verify(t.Context(), o)
+	require.NoError(t, err)
+	require.Nil(t, r.Coverage)
+}

@@ -22,6 +22,7 @@ type GoModule struct {
 	Patterns []string // the pattern for "all packages" here
 	Env      map[string]string
 	dirs     map[string]string // of all modules: path → directory
+	tests    int               // packages with tests, once they have been counted
 }
 
 // planGo finds Go modules. Without go.work each module is a separate command in the same check,
@@ -63,7 +64,9 @@ func GoModulesIn(root string) ([]GoModule, error) {
 		return nil, err
 	}
 	defer t.close()
-	return goModules(t), nil
+	modules := goModules(t)
+	countTests(modules, goTestPackages(t, modules))
+	return modules, nil
 }
 
 // goModules lists the modules whose packages are to be verified.

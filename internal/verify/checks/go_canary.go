@@ -42,7 +42,7 @@ func goCanary(m GoModule, packages []goPackage) func(*os.Root, Invocation, strin
 		if err != nil {
 			return inv, err
 		}
-		inv.typed, inv.Args = inv.Args, slices.Insert(slices.Clone(inv.Args), 2, "-overlay="+up(m.Dir, overlay))
+		inv.Args = slices.Insert(slices.Clone(inv.Args), 2, "-overlay="+up(m.Dir, overlay))
 		if n := slices.Index(inv.Args, "-run") + 1; n > 0 {
 			inv.Args[n] += "|^" + target + "$"
 		}

@@ -31,6 +31,7 @@ func planGoTests(t *checkout, modules []GoModule, shards int) []Job {
 	if len(packages) == 0 {
 		return nil
 	}
+	countTests(modules, packages)
 	if shards == 1 {
 		var runs []Invocation
 		for n, m := range modules {
@@ -45,6 +46,13 @@ func planGoTests(t *checkout, modules []GoModule, shards int) []Job {
 		all = append(all, goShard(modules, shard))
 	}
 	return shardJobs("go", "go test", all)
+}
+
+// countTests records how many packages of each module have tests.
+func countTests(modules []GoModule, packages []goPackage) {
+	for _, p := range packages {
+		modules[p.module].tests++
+	}
 }
 
 func goShard(modules []GoModule, packages []goPackage) []Invocation {
@@ -73,7 +81,7 @@ func goTest(modules []GoModule, n int, patterns []string, packages []goPackage) 
 	m := modules[n]
 	packages = slices.DeleteFunc(slices.Clone(packages), func(p goPackage) bool { return p.module != n })
 	run := m.run(append([]string{"go", "test", "-json", "-count=1"}, patterns...), output.FormatGoTest)
-	run.Audit, run.canary = dropUndeclared, goCanary(m, packages)
+	run.Audit, run.canary, run.Coverage = dropUndeclared, goCanary(m, packages), goCoverage(m)
 	run.RerunFailed = func(failed []output.Case) Invocation { return goTestFailed(m, packages, failed) }
 	run.Only = func(tests []pin.Added) (Invocation, []pin.Added) { return goTestOnly(modules, n, tests) }
 	return run

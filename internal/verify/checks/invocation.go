@@ -36,6 +36,9 @@ type Invocation struct {
 
 	Setup    bool // prepares for the next commands; if it fails, they do not run
 	Advisory bool // its exit code does not matter
+	// Coverage are the ways in which it can measure coverage, the best first.
+	Coverage []Coverage
+	Most     time.Duration // limit of its duration, besides that of the check; 0: none
 	// Runner is true if the command starts a test runner: a failure that names no test does not
 	// count as a test.
 	Runner bool

@@ -149,7 +149,7 @@ func nodeTests(t *checkout, projects []nodeProject, shards int) []Job {
 			own = append(own, files[p.dir]...)
 		case p.onlyPlaywright():
 		default:
-			scripts = append(scripts, p.testScript())
+			scripts = append(scripts, p.testScript(t))
 		}
 	}
 	var all [][]Invocation
@@ -202,7 +202,7 @@ func nodeTest(dir string, files []string) Invocation {
 	for _, f := range files {
 		args = append(args, "./"+relTo(dir, f))
 	}
-	run := Invocation{Args: args, Dir: dir, Env: nodeEnv, Format: output.FormatTAP}
+	run := Invocation{Args: args, Dir: dir, Env: nodeEnv, Format: output.FormatTAP, Coverage: nodeCoverage(dir)}
 	run.Audit = func(root *os.Root, _ output.Paths, p *output.Results) { silentFiles(root, files, p) }
 	run.RerunFailed = func(failed []output.Case) Invocation {
 		if known := caseFiles(failed, files); len(known) > 0 {
@@ -264,14 +264,14 @@ func caseFiles(failed []output.Case, ran []string) []string {
 // testScript runs the script test of a project as the project does. If the script starts a single
 // runner that its arguments reach, a reporter of that runner prints machine-readable results;
 // otherwise the output is parsed.
-func (p nodeProject) testScript() Invocation {
-	run := p.reporting()
+func (p nodeProject) testScript(t *checkout) Invocation {
+	run := p.reporting(t)
 	whole := run
 	run.Only = func(tests []pin.Added) (Invocation, []pin.Added) { return whole, inScripts(tests, p.dir) }
 	return run
 }
 
-func (p nodeProject) reporting() Invocation {
+func (p nodeProject) reporting(t *checkout) Invocation {
 	found := runnersOf(p.manifest.Scripts, "test")
 	if len(found.calls) != 1 || found.unknown {
 		run := p.script("test")
@@ -288,7 +288,8 @@ func (p nodeProject) reporting() Invocation {
 		return run
 	}
 	args, f, report := c.reporter(p.dir)
-	if !c.last || args == nil {
+	reached := c.last && args != nil
+	if !reached {
 		args, f, report = nil, output.FormatAuto, ""
 	}
 	for range c.dashes {
@@ -296,6 +297,9 @@ func (p nodeProject) reporting() Invocation {
 	}
 	run := p.script("test", args...)
 	run.Format, run.Runner = f, true
+	if reached {
+		run.Coverage = c.coverage(t, p.dir)
+	}
 	if report != "" {
 		run.Reports, run.OrText = []string{report}, true
 	}

@@ -104,7 +104,7 @@ func pytest(t *checkout, files, known []string, shard int) Invocation {
 	run := Invocation{
 		Args: append(args, files...), Env: pythonEnv(t, nil), Source: sourceOf(t),
 		Format: output.FormatJUnit, Reports: []string{report}, OrText: true, Runner: true, PrintedSummary: output.PytestPrinted,
-		Ended: mustReport(pythonExits),
+		Ended: mustReport(pythonExits), Coverage: pytestCoverage(t),
 	}
 	run.RerunFailed = func(failed []output.Case) Invocation {
 		if narrow := caseFiles(failed, known); len(narrow) > 0 {
@@ -126,7 +126,8 @@ func unittest(t *checkout, files []string) Invocation {
 	run := Invocation{
 		Args: append([]string{"python3", "-m", "unittest", "-v"}, files...),
 		Env:  pythonEnv(t, files), Source: sourceOf(t), Format: output.FormatUnittest, Runner: true, canary: unittestCanary,
-		Audit: func(root *os.Root, _ output.Paths, p *output.Results) { needPytest(root, files, p) },
+		Audit:    func(root *os.Root, _ output.Paths, p *output.Results) { needPytest(root, files, p) },
+		Coverage: []Coverage{coveragePy(false)},
 	}
 	run.Only = func(tests []pin.Added) (Invocation, []pin.Added) {
 		covered, has := inFiles(tests, files)
@@ -212,7 +213,7 @@ func unittestCanary(root *os.Root, inv Invocation, secret string) (Invocation, e
 	if err := root.WriteFile(path.Join(output.ScratchDir, module+".py"), []byte(source), 0o644); err != nil {
 		return inv, err
 	}
-	inv.typed, inv.Args = inv.Args, append(slices.Clone(inv.Args), module)
+	inv.Args = append(slices.Clone(inv.Args), module)
 	inv.Env = WithEnv(inv.Env, map[string]string{"PYTHONPATH": strings.TrimSuffix(output.ScratchDir+":"+inv.Env["PYTHONPATH"], ":")})
 	inv.Ended = func(f *Finished, _ output.Paths) {
 		seen := false

@@ -37,6 +37,9 @@ type Settings struct {
 	Custom       []Custom      `json:"custom"`
 	RerunFailed  int           `json:"rerun_failed"`  // how often failed tests run again
 	RequireTests bool          `json:"require_tests"` // true makes having no tests a major finding; otherwise it is minor, or medium if all were skipped
+	// Coverage specifies whether test commands also report which lines they execute. It does not
+	// affect Plan.
+	Coverage CoverageMode `json:"coverage,omitempty"`
 	// Databases are copies of vulnerability databases on the workers.
 	Databases Databases `json:"databases,omitzero"`
 	// Durations of test files in earlier runs balance the shards. They do not affect which tests run.

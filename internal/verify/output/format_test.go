@@ -130,7 +130,7 @@ func TestPathsOfToolsStayInsideTheCheckout(t *testing.T) {
 		"/workspace/x.py": "x.py", "/workspace": "", "/workspace/../etc/passwd": "", "/srv/checkout/y.py": "y.py",
 		"file:///workspace/a%20b.js": "a b.js", "/srv/checkout2/z": "", "": "", "/workspace/.rgpt-verify/r.xml": "", "..": "",
 	} {
-		require.Equal(t, want, s.rel(p), p)
+		require.Equal(t, want, s.Rel(p), p)
 	}
 }
 

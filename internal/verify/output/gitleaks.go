@@ -35,7 +35,7 @@ func parseGitleaks(data []byte, s Paths) (Results, error) {
 			text = "Detected a secret"
 		}
 		out.Problems = append(out.Problems, Problem{
-			Level: Error, Severity: contract.SeverityMajor, Path: s.rel(f.File), Line: max(0, f.StartLine), Rule: Name(f.RuleID),
+			Level: Error, Severity: contract.SeverityMajor, Path: s.Rel(f.File), Line: max(0, f.StartLine), Rule: Name(f.RuleID),
 			Message: Message(text), Secret: &Secret{EndLine: f.EndLine, Entropy: f.Entropy},
 		})
 	}

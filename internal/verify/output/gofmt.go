@@ -9,7 +9,7 @@ import (
 func parseFileList(data []byte, s Paths) Results {
 	var out Results
 	for _, line := range Lines(data) {
-		f := s.rel(strings.TrimSpace(line))
+		f := s.Rel(strings.TrimSpace(line))
 		if f == "" || !strings.HasSuffix(f, ".go") || GoIgnores(path.Dir(f)) || strings.HasPrefix(f, ".") || strings.Contains(f, "/.") || strings.Contains(f, "node_modules/") {
 			continue
 		}

@@ -225,7 +225,7 @@ func (t *goTestState) failureText(s Paths) (file string, line int, text string) 
 			file, line = "", 0
 		}
 		if m := goFrame.FindStringSubmatch(l); m != nil && panicked != "" && file == "" {
-			if f := s.rel(m[1]); f != "" {
+			if f := s.Rel(m[1]); f != "" {
 				file, line = f, Number(m[2])
 			}
 		}

@@ -132,7 +132,7 @@ func (f *govulnFinding) read(s Paths) govulnProblem {
 	for _, frame := range f.Trace[1:] {
 		dir, own := s.GoDirs[frame.Module]
 		if own && frame.Position != nil {
-			p.path, p.line = Paths{Root: s.Root}.rel(path.Join(dir, frame.Position.Filename)), max(0, frame.Position.Line)
+			p.path, p.line = Paths{Root: s.Root}.Rel(path.Join(dir, frame.Position.Filename)), max(0, frame.Position.Line)
 			break
 		}
 	}

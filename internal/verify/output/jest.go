@@ -40,7 +40,7 @@ func parseJest(data []byte, s Paths) (Results, error) {
 	}
 	var out Results
 	for _, f := range r.TestResults {
-		file, failed := s.rel(f.Name), false
+		file, failed := s.Rel(f.Name), false
 		for _, c := range f.AssertionResults {
 			if len(out.Cases) >= 2*MaxCases {
 				break

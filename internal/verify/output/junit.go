@@ -100,7 +100,7 @@ func junitCase(t junit.Test, suite junit.Suite, s Paths, file string) Case {
 	if f := t.Properties["file"]; f != "" {
 		file = f
 	}
-	c.File = s.rel(file)
+	c.File = s.Rel(file)
 	switch t.Status {
 	case junit.StatusPassed:
 		c.Status = contract.TestPassed

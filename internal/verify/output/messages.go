@@ -108,7 +108,7 @@ func (t *textParser) single(line string) {
 			}
 			return ""
 		}
-		file := t.paths.rel(get("file"))
+		file := t.paths.Rel(get("file"))
 		if file == "" {
 			return // a location outside the checkout
 		}
@@ -143,7 +143,7 @@ func (t *textParser) python(line string) bool {
 	}
 	if m := pythonFrame.FindStringSubmatch(line); m != nil {
 		// A syntax error is a frame without a traceback.
-		if f := t.paths.rel(m[1]); f != "" {
+		if f := t.paths.Rel(m[1]); f != "" {
 			t.trace = Problem{Level: Error, Path: f, Line: Number(m[2])}
 		}
 		t.in = true
@@ -177,14 +177,14 @@ var compiling = regexp.MustCompile(`^\*\*\* Error compiling '([^']+)'`)
 // compileall names the file above the error, which contains only its last part.
 func (t *textParser) compileall(line string) bool {
 	if m := compiling.FindStringSubmatch(line); m != nil {
-		t.file = t.paths.rel(m[1])
+		t.file = t.paths.Rel(m[1])
 		return true
 	}
 	m := pythonSorry.FindStringSubmatch(line)
 	if m == nil {
 		return false
 	}
-	file := t.paths.rel(m[3])
+	file := t.paths.Rel(m[3])
 	if path.Base(t.file) == path.Base(m[3]) {
 		file = t.file
 	}
@@ -209,7 +209,7 @@ func (t *textParser) rust(line string) bool {
 	if m == nil || t.rustc.Message == "" {
 		return false
 	}
-	if f := t.paths.rel(m[1]); f != "" {
+	if f := t.paths.Rel(m[1]); f != "" {
 		t.rustc.Path, t.rustc.Line = f, Number(m[2])
 		t.add(t.rustc)
 	}
@@ -225,7 +225,7 @@ var (
 // eslint's default format has the file on a separate line.
 func (t *textParser) eslint(line string) bool {
 	if eslintFile.MatchString(line) {
-		t.file = t.paths.rel(line)
+		t.file = t.paths.Rel(line)
 		return false
 	}
 	if m := eslintRow.FindStringSubmatch(line); m != nil && t.file != "" {
@@ -246,7 +246,7 @@ func (t *textParser) node(all []string, n int) bool {
 	if m == nil {
 		return false
 	}
-	file := t.paths.rel(m[1])
+	file := t.paths.Rel(m[1])
 	for _, line := range all[n+1 : min(len(all), n+12)] {
 		if !nodeError.MatchString(line) {
 			continue
@@ -277,7 +277,7 @@ func locations(text string, s Paths) []Problem {
 			if m == nil {
 				continue
 			}
-			if f := s.rel(m[1]); f != "" && !strings.Contains(f, "node_modules/") {
+			if f := s.Rel(m[1]); f != "" && !strings.Contains(f, "node_modules/") {
 				out = append(out, Problem{Level: Error, Path: f, Line: Number(m[2])})
 			}
 			break

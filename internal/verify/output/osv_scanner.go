@@ -63,7 +63,7 @@ func parseOSV(data []byte, s Paths) (Results, error) {
 	}
 	var all distinct
 	for _, r := range *doc.Results {
-		at := s.rel(r.Source.Path)
+		at := s.Rel(r.Source.Path)
 		for _, p := range r.Packages {
 			p.each(func(v vulnerability) { all.add(v, at) })
 		}

@@ -19,7 +19,7 @@ type Paths struct {
 // goFile returns the path of a file that a test refers to by its base name.
 func (s Paths) goFile(pkg, file string) string {
 	if path.IsAbs(file) || strings.Contains(file, "/") {
-		return s.rel(file)
+		return s.Rel(file)
 	}
 	dir := s.GoDir(pkg)
 	if dir == "" && len(s.GoDirs) > 0 {
@@ -28,9 +28,9 @@ func (s Paths) goFile(pkg, file string) string {
 	return Name(path.Join(dir, file))
 }
 
-// rel converts a path printed by a tool into a path relative to the checkout. It returns "" for a
+// Rel converts a path printed by a tool into a path relative to the checkout. It returns "" for a
 // path outside the checkout.
-func (s Paths) rel(p string) string {
+func (s Paths) Rel(p string) string {
 	p = strings.TrimSpace(p)
 	if rest, ok := strings.CutPrefix(p, "file://"); ok {
 		p = rest

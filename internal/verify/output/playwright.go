@@ -83,7 +83,7 @@ func parsePlaywright(data []byte, s Paths) (Results, error) {
 func (e pwError) problem(s Paths) Problem {
 	p := Problem{Level: Error, Message: Message(e.text())}
 	if e.Location != nil {
-		p.Path, p.Line = s.rel(e.Location.File), max(0, e.Location.Line)
+		p.Path, p.Line = s.Rel(e.Location.File), max(0, e.Location.Line)
 	}
 	return p
 }
@@ -128,7 +128,7 @@ func pwCase(spec pwSpec, t pwTest, titles []string, rootDir string, s Paths) Cas
 	if rootDir != "" && !path.IsAbs(file) {
 		file = path.Join(rootDir, file)
 	}
-	c.File = s.rel(file)
+	c.File = s.Rel(file)
 	if c.Status == contract.TestFailed || c.Status == contract.TestFlaky {
 		c.Location = Location(c.File, spec.Line)
 		t.explain(&c, s)

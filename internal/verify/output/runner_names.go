@@ -239,7 +239,7 @@ func (r *runnerText) jest(title string) {
 // file records a test file that failed as a whole, with the error below it.
 func (r *runnerText) file(p string) {
 	r.broken = true
-	f := r.paths.rel(p)
+	f := r.paths.Rel(p)
 	if f == "" || len(r.out.Problems) >= MaxFindings {
 		return
 	}

@@ -56,7 +56,7 @@ func sarifProblem(run *sarif.Run, r *sarif.Result, rules map[string]*sarif.Repor
 		if l == nil || l.PhysicalLocation == nil || l.PhysicalLocation.ArtifactLocation == nil {
 			continue
 		}
-		p.Path = s.rel(sarifURI(run, l.PhysicalLocation.ArtifactLocation))
+		p.Path = s.Rel(sarifURI(run, l.PhysicalLocation.ArtifactLocation))
 		if region := l.PhysicalLocation.Region; region != nil && region.StartLine != nil {
 			p.Line = max(0, *region.StartLine)
 		}

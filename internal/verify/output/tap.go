@@ -226,7 +226,7 @@ func (t *tapParser) judge(out *Results, cut bool) {
 // tapCases flattens a point, and returns how many cases failed. A point without children is a case.
 func tapCases(out *Results, p tapPoint, group string, s Paths) (failed int) {
 	title := p.title
-	if f := s.rel(title); f != "" && path.IsAbs(title) {
+	if f := s.Rel(title); f != "" && path.IsAbs(title) {
 		title = f // a file of node's runner
 	}
 	if group != "" {
@@ -261,7 +261,7 @@ func (p tapPoint) testCase(title string, s Paths) Case {
 	if file == "" {
 		file, line = p.yaml["file"], Number(p.yaml["line"])
 	}
-	c.File = s.rel(file)
+	c.File = s.Rel(file)
 	switch {
 	case p.tag == "skip", p.tag == "todo":
 		// A todo test has not passed, whatever its result.

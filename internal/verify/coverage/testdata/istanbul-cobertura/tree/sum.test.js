@@ -1,0 +1,3 @@
+const { add, sub } = require('./sum.js');
+test('adds', () => expect(add(1, 2)).toBe(3));
+test('subtracts', () => expect(sub(2, 1)).toBe(1));
