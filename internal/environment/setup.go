@@ -134,12 +134,14 @@ func workDir(dir string) string {
 	return dir
 }
 
-// String returns the command as a user would type it in the root of the repository.
+// String returns the command as a user would type it in the root of the repository, without what only
+// passes the proxy to Java.
 func (c Command) String() string {
+	shell := strings.ReplaceAll(c.Shell, javaOnline, "")
 	if c.Dir == "" || c.Dir == "." {
-		return c.Shell
+		return shell
 	}
-	return "(cd " + sandbox.Quote(c.Dir) + " && " + c.Shell + ")"
+	return "(cd " + sandbox.Quote(c.Dir) + " && " + shell + ")"
 }
 
 // Outfit prepares a command for this environment: it sets the recipe's image and variables, which

@@ -2,7 +2,6 @@ package tester
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -121,10 +120,10 @@ func brokenSetup(cenv *CommandEnv) *verify.Outcome {
 	if f == nil {
 		return nil
 	}
-	text := fmt.Sprintf("the environment that the change needs could not be set up: `%s` failed (%s)", Clipped(f.Command.String(), 300), f.Why)
+	text := "the environment that the change needs could not be set up: " + commandFailure(*f)
 	return &verify.Outcome{
 		Code: contract.CodeCheckFailed, Message: text, Log: []byte(text + "\n\n" + f.Output + "\n"),
-		Findings: []contract.Finding{{Severity: contract.SeverityMajor, Category: contract.CategoryBuild, Rule: "environment", Message: text + ": " + Clipped(f.Output, 1000)}},
+		Findings: []contract.Finding{{Severity: contract.SeverityMajor, Category: contract.CategoryBuild, Rule: "environment", Message: text + "\n" + Clipped(f.Output, 1000)}},
 	}
 }
 

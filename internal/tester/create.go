@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
@@ -181,22 +182,31 @@ func patterns(paths []string) []string {
 // shownOutput limits the output of a failed command in a failure.
 const shownOutput = 1500
 
+// commandFailure says which setup command failed and why, with the line of its output that says most.
+func commandFailure(f environment.Failed) string {
+	text := fmt.Sprintf("`%s` failed (%s)", Clipped(f.Command.String(), 300), f.Why)
+	if line := output.ErrorLine([]byte(f.Output)); line != "" {
+		text += ": " + Clipped(line, 300)
+	}
+	return text
+}
+
 // SetupFailure describes a failed setup to users.
 func SetupFailure(f environment.Failed, r environment.Recipe) *contract.Failure {
 	code := contract.CodeCheckFailed
 	if f.Missing || len(r.Missing) > 0 {
 		code = contract.CodeMissing
 	}
-	text := fmt.Sprintf("the repository could not be set up: `%s` failed (%s)", Clipped(f.Command.String(), 300), f.Why)
+	text := "the repository could not be set up: " + commandFailure(f)
 	if len(f.Refused) > 0 {
 		text += "; it tried to reach " + strings.Join(f.Refused, ", ") + ", which is not allowed"
 	}
 	if missing := r.Absent(); len(missing) > 0 {
 		text += "; the repository requires " + strings.Join(missing, ", ")
 	}
-	output := f.Output
-	if over := len(output) - shownOutput; over > 0 {
-		output = "…" + strings.ToValidUTF8(output[over:], "")
+	shown := f.Output
+	if over := len(shown) - shownOutput; over > 0 {
+		shown = "…" + strings.ToValidUTF8(shown[over:], "")
 	}
-	return &contract.Failure{Class: contract.ClassConfig, Code: code, Message: Clipped(text, 1000), Cause: output}
+	return &contract.Failure{Class: contract.ClassConfig, Code: code, Message: Clipped(text, 1000), Cause: shown}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
 // Compile compiles a checkout and its tests into env.GoCache.Dir and runs none of the code: the go
@@ -45,7 +46,7 @@ func Compile(ctx context.Context, root string, env Env) error {
 			case result.TimedOut, result.LimitExceeded != "":
 				return errors.New("verify: compile a checkout: " + ended(result))
 			case bytes.Contains(result.Stderr, []byte("GOCACHEPROG")):
-				return fmt.Errorf("verify: %s has no build cache: %s", strings.Join(args, " "), fault.Clip(errorLine(result.Stderr), 300))
+				return fmt.Errorf("verify: %s has no build cache: %s", strings.Join(args, " "), fault.Clip(output.ErrorLine(result.Stderr), 300))
 			}
 		}
 	}

@@ -1,10 +1,8 @@
 package verify
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -42,32 +40,14 @@ func unexplained(e *execution) string {
 
 // because quotes the most informative line of the output, if any.
 func because(e *execution) string {
-	line := errorLine(e.Result.Stderr)
+	line := output.ErrorLine(e.Result.Stderr)
 	if line == "" {
-		line = errorLine(e.Result.Stdout)
+		line = output.ErrorLine(e.Result.Stdout)
 	}
 	if line == "" {
 		return ""
 	}
 	return ": " + fault.Clip(line, 300)
-}
-
-// errorLine returns the last line that mentions an error, otherwise the last line.
-func errorLine(out []byte) string {
-	all := output.Lines(out[max(0, len(out)-16<<10):])
-	last := ""
-	for n := len(all) - 1; n >= 0; n-- {
-		line := strings.TrimSpace(output.Clean(all[n]))
-		if line == "" {
-			continue
-		}
-		low := strings.ToLower(line)
-		if strings.Contains(low, "error") || strings.Contains(low, "fail") || strings.Contains(low, "not found") || strings.Contains(low, "denied") {
-			return line
-		}
-		last = cmp.Or(last, line)
-	}
-	return last
 }
 
 // mainMessage returns the most informative line about a failed check.

@@ -29,7 +29,7 @@ func (e *execution) startFailure() *startFailure {
 	if r.ExitCode != 126 && r.ExitCode != 127 {
 		return nil
 	}
-	o := &startFailure{line: fault.Clip(errorLine([]byte(text)), 300)}
+	o := &startFailure{line: fault.Clip(output.ErrorLine([]byte(text)), 300)}
 	if len(e.Invocation.Args) > 0 && strings.TrimSpace(text) == "" {
 		o.what = e.Invocation.Args[0]
 	}

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"cmp"
 	"math"
 	"path"
 	"regexp"
@@ -316,3 +317,38 @@ func milliseconds(seconds float64) int64 {
 	}
 	return int64(math.Round(min(seconds, year) * 1000))
 }
+
+// ErrorLine returns the last line that mentions an error and does not merely follow from an earlier
+// one, otherwise the last line that mentions an error, otherwise the last line. It reads the last 16 KiB.
+func ErrorLine(out []byte) string {
+	all := Lines(out[max(0, len(out)-16<<10):])
+	followed, last := "", ""
+	for n := len(all) - 1; n >= 0; n-- {
+		line := strings.TrimSpace(Clean(all[n]))
+		low := strings.ToLower(line)
+		switch {
+		case line == "":
+		case !strings.Contains(low, "error") && !strings.Contains(low, "fail") && !strings.Contains(low, "not found") && !strings.Contains(low, "denied"):
+			last = cmp.Or(last, line)
+		case consequence.MatchString(low):
+			followed = cmp.Or(followed, line)
+		default:
+			return line
+		}
+	}
+	return cmp.Or(followed, last)
+}
+
+// consequence matches what cargo, Maven, make, npm, pnpm, yarn and Gradle print after the error
+// itself, in lower case: that a part failed because of it, or where to read more.
+var consequence = regexp.MustCompile(`^(?:` + strings.Join([]string{
+	`error: (?:could not compile|aborting due to|build failed|process didn't exit successfully)`,
+	`warning: build failed`,
+	`\[error\](?: *$| -> \[help| \[help \d| (?:to see the full stack trace|re-run maven|for more information|after correcting the problems|failed to execute goal .*: there are test failures))`,
+	`make(?:\[\d+\])?: \*\*\* `,
+	`npm (?:err!|error) (?:code|errno|path|command|a complete log|lifecycle)`,
+	`(?:.*\s)?elifecycle\b`,
+	`error command failed with exit code`,
+	`build failed(?: in \S+)?$`,
+	`failure: build failed with an exception`,
+}, `|`) + `)`)
