@@ -1,9 +1,11 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
@@ -66,4 +69,59 @@ func TestARunOnHoldIsKeptAndThenSaysThatItsFilesWereDeleted(t *testing.T) {
 	require.Equal(t, http.StatusConflict, b.send(t, "POST", at+"/hold", `{"reason": "too late"}`).Code)
 	require.Contains(t, b.get(t, fmt.Sprintf("/api/cleanups/%d/deletions", gone.ID)).Body.String(), fmt.Sprintf(`"run_id":%d`, run))
 	require.Contains(t, b.get(t, "/api/cleanups").Body.String(), `"by":"api"`)
+}
+
+func TestAnAgeThatNoDurationCanHoldDeletesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	run := endedLongAgo(t, b)
+	for _, c := range []string{`{"older_than_seconds": 10000000000}`, `{"older_than_seconds": -1}`, `{"max_bytes": 0}`} {
+		w := b.send(t, "POST", "/api/cleanups", c)
+		require.Equal(t, http.StatusUnprocessableEntity, w.Code, w.Body)
+	}
+	tooMuch := int64(10_000_000_000)
+	runs := &control.Runs{Store: b.Store, Artifacts: b.artifacts, Config: b.config}
+	_, err := runs.Clean(t.Context(), control.Cleaning{OlderThanSeconds: &tooMuch})
+	require.ErrorContains(t, err, "older_than_seconds is 10000000000; it must be 0 to 3153600000")
+	found, err := b.Run(t.Context(), run)
+	require.NoError(t, err)
+	require.Nil(t, found.FilesDeletedAt)
+}
+
+// endedLongAgo creates a run with a file that ended 90 days ago.
+func endedLongAgo(t *testing.T, b *fixture) int64 {
+	t.Helper()
+	run := b.run(t, "Add dark mode")
+	digest, err := b.artifacts.Put(t.Context(), []byte("the log"))
+	require.NoError(t, err)
+	require.NoError(t, b.AddArtifacts(t.Context(), run, []contract.Artifact{{Name: "output.log", Type: contract.ArtifactLog, Size: 7, Digest: digest}}))
+	storetest.Query(t, b.address, func(ctx context.Context, conn *pgx.Conn) {
+		_, err := conn.Exec(ctx, "UPDATE orchestrator_runs SET status = 'done', finished_at = now() - interval '90 days' WHERE id = $1", run)
+		require.NoError(t, err)
+	})
+	return run
+}
+
+func TestACleanUpThatAPersonRequestsIsLoggedAndCounted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	endedLongAgo(t, b)
+	var log bytes.Buffer
+	runs := &control.Runs{Store: b.Store, Artifacts: b.artifacts, Config: b.config, Log: slog.New(slog.NewJSONHandler(&log, nil))}
+	age := int64(3600)
+	_, err := runs.Clean(t.Context(), control.Cleaning{OlderThanSeconds: &age, DryRun: true, By: "ann"})
+	require.NoError(t, err)
+	require.Empty(t, log.String(), "a dry run deletes nothing")
+	_, err = runs.Clean(t.Context(), control.Cleaning{OlderThanSeconds: &age, By: "ann"})
+	require.NoError(t, err)
+	var line struct {
+		Msg, Origin, By string
+		Runs, Files     int
+	}
+	require.NoError(t, json.Unmarshal(log.Bytes(), &line), log.String())
+	require.Equal(t, "Cleaned up", line.Msg)
+	require.Equal(t, "person ann", line.Origin+" "+line.By)
+	require.Equal(t, 1, line.Runs)
+	require.Equal(t, 1, line.Files)
+	require.Regexp(t, `rgpt_cleanups_total{origin="person",result="completed"} [1-9]`, b.get(t, "/metrics").Body.String())
 }

@@ -106,7 +106,7 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 	defer func() { stop(); running.Wait() }()
 	handler := server.New(server.Options{
 		Store: db, Views: shown, Feed: events, Artifacts: blobs, Temporal: client,
-		Runs:       &control.Runs{Store: db, Views: shown, Feed: events, Temporal: client, Artifacts: blobs, Config: cfg, DataDir: dir},
+		Runs:       &control.Runs{Store: db, Views: shown, Feed: events, Temporal: client, Artifacts: blobs, Config: cfg, DataDir: dir, Log: service.Log},
 		TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,
 		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(), RequestTimeout: cfg.Server.RequestTimeout, Hooks: hooks, Health: board,
 	})
@@ -195,7 +195,8 @@ run continues keep their files. A run without its files remains readable, but ca
 repeated. Space is freed once no run can use the contents, which may take a few hours.
 
 Workers clean up in the same way every retention.every. They remove working directories, unpacked
-environments and build caches of their own hosts themselves, every ten minutes.`,
+environments and build caches of their own hosts themselves, every ten minutes. With --dry-run on a
+worker's host, rgpt clean also shows how much space these take.`,
 		Example: `  rgpt clean --dry-run
   rgpt clean --older-than 720h --max-size 50GiB
   rgpt clean --only logs --older-than 168h
@@ -215,7 +216,7 @@ environments and build caches of their own hosts themselves, every ten minutes.`
 				}
 				report, err := h.Clean(cmd.Context(), c)
 				if err == nil || report.ID != 0 {
-					a.printCleaned(report)
+					a.printCleaned(report, a.hostUsage(cmd.Context(), h, c))
 				}
 				return err
 			})
@@ -252,9 +253,26 @@ func readCleaning(c *control.Cleaning, olderThan, maxSize string, only []string)
 	return nil
 }
 
-func (a *app) printCleaned(r retention.CleanupReport) {
+// hostUsage returns what else takes space on this host, if a dry run asks for everything and the data
+// folder is here; otherwise, nothing.
+func (a *app) hostUsage(ctx context.Context, b backend.Backend, c control.Cleaning) []setup.HostUsage {
+	local, ok := b.(*backend.Local)
+	if !ok || !c.DryRun || len(c.Only) > 0 {
+		return nil
+	}
+	list, err := setup.UsageOfHost(ctx, local.Config, local.DataDir)
+	if err != nil { // the answer about the clean-up is complete without it
+		fmt.Fprintf(a.errs, "%v\n", err)
+	}
+	return list
+}
+
+func (a *app) printCleaned(r retention.CleanupReport, host []setup.HostUsage) {
 	if a.json {
-		a.printJSON(r)
+		a.printJSON(struct {
+			retention.CleanupReport
+			Host []setup.HostUsage `json:"host,omitempty"`
+		}{r, host})
 		return
 	}
 	verb := "Deleted"
@@ -269,19 +287,39 @@ func (a *app) printCleaned(r retention.CleanupReport) {
 	fmt.Fprintf(a.out, "%s: %d files and %d logs of runs (%s), %d environments (%s).\n", verb,
 		r.Files.Count, r.Logs.Count, ui.Size(r.Files.Bytes+r.Logs.Bytes), r.Environments.Count, ui.Size(r.Environments.Bytes))
 	if r.DryRun {
-		fmt.Fprintf(a.out, "Contents that nothing refers to: %d (%s). The files of all runs take %s.\n", r.Blobs.Count, ui.Size(r.Blobs.Bytes), ui.Size(r.Total))
+		fmt.Fprintf(a.out, "Would free: %s (%d contents). The files of all runs take %s.\n", ui.Size(r.Blobs.Bytes), r.Blobs.Count, ui.Size(r.Total))
 	} else {
 		fmt.Fprintf(a.out, "Freed: %s (%d contents).\n", ui.Size(r.Blobs.Bytes), r.Blobs.Count)
 	}
 	if r.Later.Count > 0 {
 		fmt.Fprintf(a.out, "Freed by a later clean-up, because a run may still use them: %s (%d contents).\n", ui.Size(r.Later.Bytes), r.Later.Count)
 	}
-	if !r.DryRun && r.Files.Count+r.Logs.Count+r.Environments.Count > 0 {
+	if r.Files.Count+r.Logs.Count+r.Environments.Count > 0 {
 		fmt.Fprintln(a.out, "Contents that were stored in the last two hours, or since the oldest unfinished run was created, are freed by a later clean-up.")
 	}
 	if r.Held+r.Continued > 0 {
 		fmt.Fprintf(a.out, "Kept: %d expired runs on hold, %d from which another run continues.\n", r.Held, r.Continued)
 	}
+	if r.Over > 0 {
+		fmt.Fprintf(a.out, "The maximum size is exceeded by %s of files that may not be deleted: of unfinished runs, runs on hold, and those from which they continue.\n", ui.Size(r.Over))
+	}
+	a.printHostUsage(host)
+}
+
+func (a *app) printHostUsage(list []setup.HostUsage) {
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out, "\nOn this host:")
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, u := range list {
+		limit := ""
+		if u.Limit > 0 {
+			limit = "of " + ui.Size(u.Limit)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\tremoved %s\n", u.Kind, ui.Size(u.Bytes), limit, u.Removed)
+	}
+	_ = w.Flush()
 }
 
 func (a *app) printCleanups(list []retain.Cleanup) {

@@ -3,6 +3,8 @@
 package control
 
 import (
+	"log/slog"
+
 	"go.temporal.io/sdk/client"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -23,6 +25,7 @@ type Runs struct {
 	Artifacts *artifact.Store
 	Config    *config.Config // the operator's; each run freezes its own settings from it
 	DataDir   string         // directory that contains mirrors of repositories
+	Log       *slog.Logger   // nil: the caller sees the results
 }
 
 // wrong returns the error for invalid input, before anything was changed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,12 +15,15 @@ import (
 
 // Cleaning is a person's request for a clean-up.
 type Cleaning struct {
-	OlderThanSeconds *int64        `json:"older_than_seconds,omitempty" minimum:"0" doc:"delete what runs that ended at least this long ago have; environments: unused for this long; default: as configured (retention.max_age, log_age, environment.age)"`
+	OlderThanSeconds *int64        `json:"older_than_seconds,omitempty" minimum:"0" maximum:"3153600000" doc:"delete what runs that ended at least this long ago have; environments: unused for this long; default: as configured (retention.max_age, log_age, environment.age)"`
 	MaxBytes         *int64        `json:"max_bytes,omitempty" minimum:"1" doc:"delete the files of the oldest runs until the files of all runs fit; default: as configured (retention.max_size)"`
 	Only             []retain.Kind `json:"only,omitempty" enum:"files,logs,environments,blobs" doc:"what to delete; default: all"`
 	DryRun           bool          `json:"dry_run,omitempty" doc:"only report what would be deleted"`
 	By               string        `json:"by,omitempty" maxLength:"200" doc:"who requests it; default: api"`
 }
+
+// maxCleanSeconds is the maximum age in a request, a hundred years: a duration has room for it.
+const maxCleanSeconds = 100 * 365 * 24 * 60 * 60
 
 // policy applies a request to the configured policy.
 func (c Cleaning) policy(p retention.Policy) (retention.Policy, error) {
@@ -28,13 +32,14 @@ func (c Cleaning) policy(p retention.Policy) (retention.Policy, error) {
 			return p, wrong("cannot delete %q; must be files, logs, environments or blobs", k)
 		}
 	}
+	if age := c.OlderThanSeconds; age != nil && (*age < 0 || *age > maxCleanSeconds) {
+		return p, wrong("older_than_seconds is %d; it must be 0 to %d", *age, maxCleanSeconds)
+	}
+	if c.MaxBytes != nil && *c.MaxBytes < 1 {
+		return p, wrong("max_bytes is %d; it must be at least 1", *c.MaxBytes)
+	}
 	wanted := func(k retain.Kind) bool {
-		for _, o := range c.Only {
-			if o == k {
-				return true
-			}
-		}
-		return len(c.Only) == 0
+		return len(c.Only) == 0 || slices.Contains(c.Only, k)
 	}
 	if c.OlderThanSeconds != nil {
 		// An age of 0 would mean that nothing is deleted.
@@ -66,8 +71,11 @@ func (r *Runs) Clean(ctx context.Context, c Cleaning) (retention.CleanupReport, 
 	if err != nil {
 		return retention.CleanupReport{}, err
 	}
-	// The requester gets the report, and the database keeps it.
-	return retention.New(r.Store, r.Artifacts, slog.New(slog.DiscardHandler)).Clean(ctx, retention.Request{Policy: p, DryRun: c.DryRun, Origin: retention.OriginPerson, By: c.By})
+	log := r.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return retention.New(r.Store, r.Artifacts, log).Clean(ctx, retention.Request{Policy: p, DryRun: c.DryRun, Origin: retention.OriginPerson, By: c.By})
 }
 
 // Cleanups returns the last clean-ups, newest first.

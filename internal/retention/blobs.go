@@ -11,6 +11,11 @@ import (
 
 // reclaim removes contents that nothing refers to.
 func (w *work) reclaim(ctx context.Context) error {
+	if w.DryRun {
+		if err := w.plan(ctx); err != nil {
+			return err
+		}
+	}
 	// The order matters: anything that uses a content which was not stored after the cutoff either has a
 	// row by now, or began before the cutoff was determined and is covered by it.
 	live, err := w.rows.LiveSince(ctx)
@@ -42,11 +47,20 @@ func (w *work) reclaim(ctx context.Context) error {
 
 // remove removes those of the given contents that nothing refers to and that nobody may use.
 func (w *work) remove(ctx context.Context, batch []artifact.Blob, active []retain.Window, cutoff time.Time) error {
-	loose, err := w.unreferenced(ctx, batch)
+	if len(batch) == 0 {
+		return nil
+	}
+	find := w.rows.Referenced
+	if w.DryRun { // its rows were not deleted
+		find = func(ctx context.Context, digests []string) ([]string, error) {
+			return w.rows.ReferencedAfter(ctx, digests, w.planned)
+		}
+	}
+	loose, err := unreferenced(ctx, find, batch)
 	if err != nil || len(loose) == 0 {
 		return err
 	}
-	known, err := w.rows.DeletedFiles(ctx, digestsOf(loose))
+	known, err := w.rows.OnlyFiles(ctx, digestsOf(loose))
 	if err != nil {
 		return err
 	}
@@ -74,12 +88,15 @@ func (w *work) remove(ctx context.Context, batch []artifact.Blob, active []retai
 // Reclaim removes those of the given contents that nothing refers to and that were not stored
 // recently; a clean-up removes the others later. They were nothing but archives of environments.
 func (c *Cleaner) Reclaim(ctx context.Context, digests []string) error {
+	if len(digests) == 0 {
+		return nil
+	}
 	cutoff := c.now().Add(-grace - artifact.RefreshAge)
 	blobs := make([]artifact.Blob, len(digests))
 	for i, d := range digests {
 		blobs[i].Digest = d
 	}
-	loose, err := c.unreferenced(ctx, blobs)
+	loose, err := unreferenced(ctx, c.rows.Referenced, blobs)
 	if err != nil || len(loose) == 0 {
 		return err
 	}
@@ -87,11 +104,9 @@ func (c *Cleaner) Reclaim(ctx context.Context, digests []string) error {
 	return err
 }
 
-func (c *Cleaner) unreferenced(ctx context.Context, blobs []artifact.Blob) ([]artifact.Blob, error) {
-	if len(blobs) == 0 {
-		return nil, nil
-	}
-	used, err := c.rows.Referenced(ctx, digestsOf(blobs))
+// unreferenced returns those of the given contents that nothing refers to, according to find.
+func unreferenced(ctx context.Context, find func(context.Context, []string) ([]string, error), blobs []artifact.Blob) ([]artifact.Blob, error) {
+	used, err := find(ctx, digestsOf(blobs))
 	if err != nil {
 		return nil, err
 	}

@@ -84,6 +84,7 @@ type CleanupReport struct {
 	Later        Amount      `json:"later" doc:"contents without a reference that a later clean-up removes, because a run may still use them"`
 	Runs         []RunAmount `json:"runs" doc:"the runs whose files or logs these are, at most 1,000"`
 	Held         int64       `json:"held" doc:"expired runs that keep their files because they are on hold"`
+	Over         int64       `json:"over_bytes,omitempty" doc:"bytes by which the maximum size is exceeded by files that no clean-up may delete: of runs that have not ended or are on hold, and of those from which they continue"`
 	Continued    int64       `json:"continued" doc:"expired runs that keep their files because a run continues from them"`
 	Error        string      `json:"error,omitempty" doc:"why the clean-up stopped early"`
 }
@@ -92,8 +93,10 @@ const (
 	// grace is the time between storing a content and storing the row that refers to it, for
 	// writers that belong to no run, and an allowance for clocks that differ.
 	grace = time.Hour
-	// runBatch is how many runs are read at a time, blobBatch how many contents.
-	runBatch  = 200
+	// runBatch is how many expired runs are read at a time, lockBatch how many of them lose their
+	// files in one transaction, and blobBatch how many contents are looked up at a time.
+	runBatch  = 10_000
+	lockBatch = 50
 	blobBatch = 500
 	// lease is the right to clean up.
 	lease = "retention"
@@ -159,8 +162,10 @@ func (c *Cleaner) clean(ctx context.Context, r Request) (CleanupReport, error) {
 type work struct {
 	*Cleaner
 	Request
-	began  time.Time
-	report CleanupReport
+	began   time.Time
+	report  CleanupReport
+	planned retain.Planned // by a dry run
+	runs    int            // number of runs that lost files
 }
 
 func (w *work) do(ctx context.Context) error {
@@ -168,7 +173,7 @@ func (w *work) do(ctx context.Context) error {
 		return err
 	}
 	if w.LogAge > 0 {
-		if err := w.expire(ctx, retain.Logs, w.began.Add(-w.LogAge), &w.report.Logs); err != nil {
+		if err := w.logs(ctx); err != nil {
 			return err
 		}
 	}
@@ -183,59 +188,101 @@ func (w *work) do(ctx context.Context) error {
 	return nil
 }
 
+// plan completes what a dry run knows about what would be deleted.
+func (w *work) plan(ctx context.Context) (err error) {
+	if w.planned.FilesContinued, err = w.rows.Continued(ctx, w.planned.FilesBefore); err != nil {
+		return err
+	}
+	w.planned.LogsContinued, err = w.rows.Continued(ctx, w.planned.LogsBefore)
+	return err
+}
+
 // files deletes the files of runs by age and size.
 func (w *work) files(ctx context.Context) error {
-	bySize, total, err := w.rows.SizeCutoff(ctx, w.MaxSize)
+	sizes, err := w.rows.Sizes(ctx, w.MaxSize)
 	if err != nil {
 		return err
 	}
-	w.report.Total = total
+	w.report.Total = sizes.Total
 	var before time.Time
 	if w.MaxAge > 0 {
 		before = w.began.Add(-w.MaxAge)
 	}
-	if w.MaxSize > 0 && bySize.After(before) {
-		before = bySize
+	if w.MaxSize > 0 {
+		w.report.Over = max(0, sizes.Fixed-w.MaxSize)
+		if sizes.Cutoff.After(before) {
+			before = sizes.Cutoff
+		}
 	}
 	if before.IsZero() {
 		return nil
 	}
-	if err := w.expire(ctx, retain.Files, before, &w.report.Files); err != nil {
+	w.planned.FilesBefore = before
+	if err := w.expire(ctx, retain.Files, before, retain.Position{}, &w.report.Files); err != nil {
 		return err
 	}
 	w.report.Held, w.report.Continued, err = w.rows.Kept(ctx, before)
 	return err
 }
 
-// expire deletes the files of a kind of all runs that ended before a time. A run from which another
-// one continued expires after that one, so it goes on until nothing more expires.
-func (w *work) expire(ctx context.Context, k retain.Kind, before time.Time, sum *Amount) error {
+// logs deletes the logs of runs by age, except of those that just lost all files.
+func (w *work) logs(ctx context.Context) error {
+	w.planned.LogsBefore = w.began.Add(-w.LogAge)
+	return w.expire(ctx, retain.Logs, w.planned.LogsBefore, retain.Position{ExpiresAt: w.planned.FilesBefore}, &w.report.Logs)
+}
+
+// expire deletes the files of a kind of all runs that expired before a time, and after a position.
+func (w *work) expire(ctx context.Context, k retain.Kind, before time.Time, after retain.Position, sum *Amount) error {
 	for {
-		expired, err := w.rows.Expired(ctx, k, before, runBatch)
-		if err != nil {
+		expired, err := w.rows.Expired(ctx, k, before, after, runBatch)
+		if err != nil || len(expired) == 0 {
 			return err
 		}
-		deleted := false
-		for _, run := range expired {
-			files, bytes := run.Files, run.Bytes
-			if !w.DryRun {
-				if files, bytes, err = w.rows.DeleteFiles(ctx, w.report.ID, k, run.RunID, before); err != nil {
-					return err
-				}
-			}
-			if files == 0 { // it may no longer be deleted
-				continue
-			}
-			deleted = true
-			sum.add(files, bytes)
-			if len(w.report.Runs) < shownRuns {
-				w.report.Runs = append(w.report.Runs, RunAmount{run.RunID, run.EndedAt, Amount{files, bytes}})
+		for batch := range slices.Chunk(expired, lockBatch) {
+			if err := w.expireBatch(ctx, k, before, batch, sum); err != nil {
+				return err
 			}
 		}
-		if !deleted || w.DryRun {
-			return nil
+		last := expired[len(expired)-1]
+		after = retain.Position{ExpiresAt: last.ExpiresAt, RunID: last.RunID}
+	}
+}
+
+// expireBatch deletes the files of some expired runs, unless they may no longer be deleted.
+func (w *work) expireBatch(ctx context.Context, k retain.Kind, before time.Time, batch []retain.Expired, sum *Amount) error {
+	deleted := map[int64]retain.Deleted{}
+	if !w.DryRun {
+		ids := make([]int64, len(batch))
+		for i, run := range batch {
+			ids[i] = run.RunID
+		}
+		var err error
+		if deleted, err = w.rows.DeleteFiles(ctx, w.report.ID, k, before, ids...); err != nil {
+			return err
 		}
 	}
+	for _, run := range batch {
+		gone, ok := deleted[run.RunID]
+		switch {
+		case w.DryRun:
+			gone = retain.Deleted{Files: run.Files, Bytes: run.Bytes}
+		case !ok: // perhaps it was only kept by a fork in the same batch
+			again, err := w.rows.DeleteFiles(ctx, w.report.ID, k, before, run.RunID)
+			if err != nil {
+				return err
+			}
+			gone = again[run.RunID]
+		}
+		if gone.Files == 0 {
+			continue
+		}
+		sum.add(gone.Files, gone.Bytes)
+		w.runs++
+		if len(w.report.Runs) < shownRuns {
+			w.report.Runs = append(w.report.Runs, RunAmount{run.RunID, run.EndedAt, Amount{gone.Files, gone.Bytes}})
+		}
+	}
+	return nil
 }
 
 // environments deletes the rows of unused environments. Their archives lose their references.
@@ -247,6 +294,7 @@ func (w *work) environments(ctx context.Context) error {
 	if w.DryRun {
 		for _, e := range unused {
 			w.report.Environments.add(1, e.Bytes)
+			w.planned.Environments = append(w.planned.Environments, e.Digest)
 		}
 		return nil
 	}
@@ -285,14 +333,20 @@ func (w *work) finish(ctx context.Context) error {
 	} {
 		telemetry.CountDeleted(string(kind), a.Count, a.Bytes)
 	}
+	telemetry.CountCleanup(w.Origin, w.report.Error == "")
 	var err error
 	if w.report.Blobs.Count > 0 {
 		err = w.rows.Deleted(ctx, w.report.ID, retain.Blobs, "", w.report.Blobs.Count, w.report.Blobs.Bytes)
 	}
 	err = errors.Join(err, w.rows.End(ctx, w.report.ID, w.report))
 	attrs := []any{
-		"cleanup", w.report.ID, "origin", w.Origin, "by", w.By, "runs", len(w.report.Runs), "files", w.report.Files.Count, "logs", w.report.Logs.Count,
+		"cleanup", w.report.ID, "origin", w.Origin, "by", w.By, "runs", w.runs, "files", w.report.Files.Count, "logs", w.report.Logs.Count,
 		"environments", w.report.Environments.Count, "blobs", w.report.Blobs.Count, "freed", w.report.Blobs.Bytes, "held", w.report.Held,
+		"continued", w.report.Continued, "took", w.now().Sub(w.began).Round(time.Millisecond),
+	}
+	if w.report.Over > 0 {
+		w.log.WarnContext(ctx, "The files of runs exceed the maximum size even though everything that may be deleted was deleted; release holds, end old runs, or raise retention.max_size",
+			"cleanup", w.report.ID, "over", w.report.Over, "total", w.report.Total)
 	}
 	if w.report.Error != "" {
 		w.log.WarnContext(ctx, "A clean-up stopped early; the next one continues", append(attrs, "error", w.report.Error)...)

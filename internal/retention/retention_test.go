@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/await"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
@@ -168,7 +169,7 @@ func TestADryRunDeletesNothing(t *testing.T) {
 	report, err := i.cleaner.Clean(t.Context(), retention.Request{Policy: retention.Policy{MaxAge: week, Blobs: true}, DryRun: true})
 	require.NoError(t, err)
 	require.Equal(t, retention.Amount{Count: 1, Bytes: 3}, report.Files)
-	require.Equal(t, retention.Amount{Count: 1, Bytes: 6}, report.Blobs, "the orphan")
+	require.Equal(t, retention.Amount{Count: 2, Bytes: 9}, report.Blobs, "the log and the orphan")
 	require.Len(t, report.Runs, 1)
 	require.Empty(t, i.deleted(old))
 	require.True(t, i.stored(log) && i.stored(orphan))
@@ -389,6 +390,13 @@ func TestOfSeveralProcessesOneCleansUpPerInterval(t *testing.T) {
 	require.Equal(t, retention.OriginSchedule, list[0].Origin)
 }
 
+func idsOf(runs []retain.Expired) (ids []int64) {
+	for _, r := range runs {
+		ids = append(ids, r.RunID)
+	}
+	return ids
+}
+
 func TestAHoldOrAReplayAtTheLastMomentCounts(t *testing.T) {
 	t.Parallel()
 	i := install(t)
@@ -399,19 +407,46 @@ func TestAHoldOrAReplayAtTheLastMomentCounts(t *testing.T) {
 	cleanup, err := i.rows.Begin(t.Context(), retention.OriginPerson, "ann", retention.Policy{})
 	require.NoError(t, err)
 	before := time.Now().Add(-day)
-	expired, err := i.rows.Expired(t.Context(), retain.Files, before, 10)
+	expired, err := i.rows.Expired(t.Context(), retain.Files, before, retain.Position{}, 10)
 	require.NoError(t, err)
-	require.Len(t, expired, 3)
+	require.Subset(t, idsOf(expired), []int64{held, replayed, gone})
 
 	_, err = i.rows.Hold(t.Context(), held, "evidence", "ann") // after they were listed
 	require.NoError(t, err)
 	_, err = i.AddReplay(t.Context(), replayed, "", contract.PhaseBuilder, contract.ReplaySpec{}, "")
 	require.NoError(t, err)
 	for _, run := range []int64{held, replayed, gone} {
-		files, _, err := i.rows.DeleteFiles(t.Context(), cleanup, retain.Files, run, before)
+		deleted, err := i.rows.DeleteFiles(t.Context(), cleanup, retain.Files, before, run)
 		require.NoError(t, err)
-		require.Equal(t, run == gone, files == 1)
+		require.Equal(t, run == gone, deleted[run].Files == 1)
 	}
 	_, err = i.AddReplay(t.Context(), gone, "", contract.PhaseBuilder, contract.ReplaySpec{}, "")
 	require.Error(t, err, "its files are gone")
+}
+
+func TestAForkAtTheLastMomentEitherKeepsTheFilesOrIsRefused(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	forked, gone := i.run(100*day, 90*day), i.run(100*day, 90*day)
+	for _, run := range []int64{forked, gone} {
+		i.file(run, "output.log", contract.ArtifactLog, fmt.Sprint(run), 90*day)
+	}
+	fork := func(of int64) error {
+		n := storetest.Filled(store.NewRun{})
+		n.Settings.Fork = &contract.Fork{RunID: of, Step: "step-001"}
+		_, _, err := i.CreateRun(t.Context(), n)
+		return err
+	}
+	cleanup, err := i.rows.Begin(t.Context(), retention.OriginPerson, "ann", retention.Policy{})
+	require.NoError(t, err)
+	require.NoError(t, fork(forked)) // after the clean-up has listed it
+	deleted, err := i.rows.DeleteFiles(t.Context(), cleanup, retain.Files, time.Now().Add(-day), forked, gone)
+	require.NoError(t, err)
+	require.Contains(t, deleted, gone)
+	require.NotContains(t, deleted, forked)
+
+	err = fork(gone) // after it was checked that the run can be continued
+	require.Equal(t, contract.CodeForbidden, fault.Of(err).Code, err)
+	require.ErrorContains(t, err, "its files have just been deleted by retention")
+	require.NoError(t, fork(forked))
 }

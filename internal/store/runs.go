@@ -99,7 +99,8 @@ type Filter struct {
 
 // CreateRun stores a new run with status pending, its event run.created as number 1, and the plan
 // if one is given, all or nothing. If the tenant has already used the idempotency key, it returns
-// that run and false, or a HUMAN_ERROR with CodeConflict if the request was different.
+// that run and false, or a HUMAN_ERROR with CodeConflict if the request was different. A fork of a run
+// whose files were deleted is a HUMAN_ERROR with CodeForbidden.
 func (s *Store) CreateRun(ctx context.Context, n NewRun) (Run, bool, error) {
 	params, err := n.params()
 	if err != nil {
@@ -114,6 +115,10 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun) (Run, bool, error) {
 		return Run{}, false, dberr.Explain(err, "create the run")
 	}
 	run, err := s.RunByKey(ctx, params.Tenant, n.IdempotencyKey, n.RequestDigest)
+	if params.ForkOf != nil && errors.Is(err, ErrNotFound) {
+		err = fault.New(contract.ClassHuman, contract.CodeForbidden,
+			"run %d cannot be forked: its files have just been deleted by retention; start a new run", *params.ForkOf)
+	}
 	return run, false, err
 }
 
@@ -140,6 +145,9 @@ func (n NewRun) params() (db.CreateRunParams, error) {
 	p.Tenant = cmp.Or(p.Tenant, DefaultTenant)
 	if n.IdempotencyKey != "" {
 		p.IdempotencyKey = &n.IdempotencyKey
+	}
+	if n.Settings.Fork != nil {
+		p.ForkOf = &n.Settings.Fork.RunID
 	}
 	var err error
 	if p.Settings, err = rowconv.Encode(n.Settings); err != nil {

@@ -59,6 +59,8 @@ var (
 	// environments or blobs.
 	Deleted      = counter("rgpt_deleted_total", "Items deleted by retention, by kind: files, logs, environments or blobs.", "kind")
 	DeletedBytes = counter("rgpt_deleted_bytes_total", "Bytes deleted by retention, by kind. Only blobs free space: files and logs may share a blob.", "kind")
+	// Cleanups counts clean-ups; origin is schedule or person, result is completed or failed.
+	Cleanups = counter("rgpt_cleanups_total", "Clean-ups, by origin (schedule or person) and result (completed or failed).", "origin", "result")
 	// Egress counts network requests of sandboxes; verdict is allowed, refused or failed.
 	Egress = counter("rgpt_egress_requests_total", "Network requests from sandboxed commands, by verdict.", "verdict")
 	// Pipelines counts finished pipelines, each attempt separately; abort is the abort reason, or
@@ -319,6 +321,15 @@ func ObserveEnvironment(result string, took time.Duration) {
 func CountDeleted(kind string, count, bytes int64) {
 	Deleted.WithLabelValues(kind).Add(float64(count))
 	DeletedBytes.WithLabelValues(kind).Add(float64(bytes))
+}
+
+// CountCleanup counts a clean-up that ended.
+func CountCleanup(origin string, completed bool) {
+	result := "completed"
+	if !completed {
+		result = "failed"
+	}
+	Cleanups.WithLabelValues(origin, result).Inc()
 }
 
 // ExpectEnvironments exports each count of environments and of sandboxes' network requests from the

@@ -299,6 +299,14 @@ type OrchestratorRequest struct {
 	CreatedAt   time.Time
 }
 
+type OrchestratorRunExpiry struct {
+	ID             int64
+	EndedAt        time.Time
+	Held           bool
+	FilesDeletedAt *time.Time
+	ExpiresAt      time.Time
+}
+
 type OrchestratorWebhook struct {
 	ID             int64
 	Tenant         string

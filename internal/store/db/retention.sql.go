@@ -123,27 +123,56 @@ func (q *Queries) Cleanups(ctx context.Context, most int32) ([]Cleanup, error) {
 	return items, nil
 }
 
-const deleteRunFiles = `-- name: DeleteRunFiles :one
+const continuedRuns = `-- name: ContinuedRuns :many
+SELECT e.id FROM orchestrator_run_expiry e
+WHERE e.ended_at <= $1::timestamptz AND e.expires_at > $1::timestamptz AND NOT e.held
+`
+
+// Runs that ended at the given time or before and are not on hold, but from which a
+// run continues that has not expired by then.
+func (q *Queries) ContinuedRuns(ctx context.Context, before time.Time) ([]int64, error) {
+	rows, err := q.db.Query(ctx, continuedRuns, before)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []int64{}
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const deleteRunFiles = `-- name: DeleteRunFiles :many
 WITH may AS (
     SELECT e.id FROM orchestrator_run_ends e
-    WHERE e.id = $1::bigint AND e.ended_at <= $2::timestamptz AND NOT e.held AND NOT e.continued
+    WHERE e.id = ANY ($1::bigint[]) AND e.ended_at <= $2::timestamptz AND NOT e.held AND ($3::text <> '' OR NOT e.continued)
 ), gone AS (
     UPDATE orchestrator_artifacts a SET deleted_at = clock_timestamp()
     FROM may
     WHERE a.run_id = may.id AND a.deleted_at IS NULL AND a.left_out = '' AND ($3::text = '' OR a.type = $3::text)
-    RETURNING a.size
+    RETURNING a.run_id, a.size
 ), marked AS (
     UPDATE orchestrator_runs r SET files_deleted_at = coalesce(r.files_deleted_at, clock_timestamp())
     FROM may WHERE r.id = may.id AND $3::text = ''
 ), noted AS (
     INSERT INTO orchestrator_deletions (cleanup_id, kind, run_id, count, bytes)
-    SELECT $4::bigint, $5::text, $1::bigint, count(*), coalesce(sum(g.size), 0) FROM gone g HAVING count(*) > 0
+    SELECT $4::bigint, $5::text, g.run_id, count(*), sum(g.size) FROM gone g GROUP BY g.run_id
 )
-SELECT count(*) AS files, coalesce(sum(g.size), 0)::bigint AS bytes FROM gone g
+SELECT m.id, count(g.size) AS files, coalesce(sum(g.size), 0)::bigint AS bytes
+FROM may m LEFT JOIN gone g ON g.run_id = m.id
+GROUP BY m.id
 `
 
 type DeleteRunFilesParams struct {
-	RunID     int64
+	Runs      []int64
 	Before    time.Time
 	Type      string
 	CleanupID int64
@@ -151,46 +180,33 @@ type DeleteRunFilesParams struct {
 }
 
 type DeleteRunFilesRow struct {
+	ID    int64
 	Files int64
 	Bytes int64
 }
 
-// Marks the files of a run as deleted, and notes it. Runs under the lock of the run,
-// and checks again that they may be deleted.
-func (q *Queries) DeleteRunFiles(ctx context.Context, arg DeleteRunFilesParams) (DeleteRunFilesRow, error) {
-	row := q.db.QueryRow(ctx, deleteRunFiles,
-		arg.RunID,
+// Marks the files of runs as deleted, and notes it. Runs under the locks of the runs,
+// and checks again that they may be deleted: it returns those of which this is true.
+// A run that has just begun to continue from another needs its files, but not its logs.
+func (q *Queries) DeleteRunFiles(ctx context.Context, arg DeleteRunFilesParams) ([]DeleteRunFilesRow, error) {
+	rows, err := q.db.Query(ctx, deleteRunFiles,
+		arg.Runs,
 		arg.Before,
 		arg.Type,
 		arg.CleanupID,
 		arg.Kind,
 	)
-	var i DeleteRunFilesRow
-	err := row.Scan(&i.Files, &i.Bytes)
-	return i, err
-}
-
-const deletedFiles = `-- name: DeletedFiles :many
-SELECT a.hash FROM orchestrator_artifacts a
-WHERE a.hash = ANY ($1::text[])
-GROUP BY a.hash HAVING bool_and(a.deleted_at IS NOT NULL AND a.type <> 'patch')
-`
-
-// Those of the given digests that were nothing but files of runs. A patch may also be
-// part of a workspace.
-func (q *Queries) DeletedFiles(ctx context.Context, digests []string) ([]string, error) {
-	rows, err := q.db.Query(ctx, deletedFiles, digests)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []string{}
+	items := []DeleteRunFilesRow{}
 	for rows.Next() {
-		var hash string
-		if err := rows.Scan(&hash); err != nil {
+		var i DeleteRunFilesRow
+		if err := rows.Scan(&i.ID, &i.Files, &i.Bytes); err != nil {
 			return nil, err
 		}
-		items = append(items, hash)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -251,31 +267,51 @@ func (q *Queries) EndCleanup(ctx context.Context, arg EndCleanupParams) error {
 }
 
 const expiredRuns = `-- name: ExpiredRuns :many
-SELECT e.id, e.ended_at::timestamptz AS ended_at, count(*) AS files, sum(a.size)::bigint AS bytes
-FROM orchestrator_run_ends e
-JOIN orchestrator_artifacts a ON a.run_id = e.id AND a.deleted_at IS NULL AND a.left_out = '' AND ($1::text = '' OR a.type = $1::text)
-WHERE e.ended_at <= $2::timestamptz AND NOT e.held AND NOT e.continued
-GROUP BY e.id, e.ended_at
-ORDER BY e.ended_at, e.id LIMIT $3::int
+SELECT x.id, x.ended_at, x.expires_at, a.files, a.bytes
+FROM (
+    SELECT e.id, e.ended_at::timestamptz AS ended_at, e.expires_at
+    FROM orchestrator_run_expiry e
+    WHERE e.expires_at <= $1::timestamptz
+      AND (e.expires_at > $2::timestamptz OR e.expires_at = $2::timestamptz AND e.id < $3::bigint)
+      AND ($4::text = '' AND e.files_deleted_at IS NULL
+           OR EXISTS (SELECT FROM orchestrator_artifacts a
+                      WHERE a.run_id = e.id AND a.deleted_at IS NULL AND a.left_out = '' AND ($4::text = '' OR a.type = $4::text)))
+    ORDER BY e.expires_at, e.id DESC LIMIT $5::int
+) x CROSS JOIN LATERAL (
+    SELECT count(*) AS files, coalesce(sum(a.size), 0)::bigint AS bytes FROM orchestrator_artifacts a
+    WHERE a.run_id = x.id AND a.deleted_at IS NULL AND a.left_out = '' AND ($4::text = '' OR a.type = $4::text)
+) a
+ORDER BY x.expires_at, x.id DESC
 `
 
 type ExpiredRunsParams struct {
-	Type   string
-	Before time.Time
-	Most   int32
+	Before  time.Time
+	After   time.Time
+	AfterID int64
+	Type    string
+	Most    int32
 }
 
 type ExpiredRunsRow struct {
-	ID      int64
-	EndedAt time.Time
-	Files   int64
-	Bytes   int64
+	ID        int64
+	EndedAt   time.Time
+	ExpiresAt time.Time
+	Files     int64
+	Bytes     int64
 }
 
-// Runs whose files may be deleted and that ended at the given time or before, the
-// oldest first, with what they have. An empty type selects all files.
+// Runs whose files of a type expired at the given time or before, with what they
+// have, in the order in which they may be deleted: forks before the runs from which
+// they continue. An empty type selects all files, and also runs that have none but
+// can still be repeated.
 func (q *Queries) ExpiredRuns(ctx context.Context, arg ExpiredRunsParams) ([]ExpiredRunsRow, error) {
-	rows, err := q.db.Query(ctx, expiredRuns, arg.Type, arg.Before, arg.Most)
+	rows, err := q.db.Query(ctx, expiredRuns,
+		arg.Before,
+		arg.After,
+		arg.AfterID,
+		arg.Type,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -286,6 +322,7 @@ func (q *Queries) ExpiredRuns(ctx context.Context, arg ExpiredRunsParams) ([]Exp
 		if err := rows.Scan(
 			&i.ID,
 			&i.EndedAt,
+			&i.ExpiresAt,
 			&i.Files,
 			&i.Bytes,
 		); err != nil {
@@ -319,9 +356,9 @@ func (q *Queries) HoldOf(ctx context.Context, runID int64) (Hold, error) {
 }
 
 const keptRuns = `-- name: KeptRuns :one
-SELECT count(*) FILTER (WHERE e.held) AS held, count(*) FILTER (WHERE e.continued AND NOT e.held) AS continued
-FROM orchestrator_run_ends e
-WHERE e.ended_at <= $1::timestamptz AND e.files_deleted_at IS NULL AND (e.held OR e.continued)
+SELECT count(*) FILTER (WHERE e.held) AS held, count(*) FILTER (WHERE NOT e.held) AS continued
+FROM orchestrator_run_expiry e
+WHERE e.ended_at <= $1::timestamptz AND e.expires_at > $1::timestamptz AND e.files_deleted_at IS NULL
   AND EXISTS (SELECT FROM orchestrator_artifacts a WHERE a.run_id = e.id AND a.deleted_at IS NULL AND a.left_out = '')
 `
 
@@ -350,6 +387,44 @@ func (q *Queries) LiveSince(ctx context.Context) (time.Time, error) {
 	return since, err
 }
 
+const lockRuns = `-- name: LockRuns :exec
+SELECT id FROM orchestrator_runs WHERE id = ANY ($1::bigint[]) ORDER BY id FOR NO KEY UPDATE
+`
+
+// Like LockRun, for several runs.
+func (q *Queries) LockRuns(ctx context.Context, runs []int64) error {
+	_, err := q.db.Exec(ctx, lockRuns, runs)
+	return err
+}
+
+const onlyFiles = `-- name: OnlyFiles :many
+SELECT a.hash FROM orchestrator_artifacts a
+WHERE a.hash = ANY ($1::text[])
+GROUP BY a.hash HAVING bool_and(a.type <> 'patch')
+`
+
+// Those of the given digests that were files of runs and nothing else. A patch may
+// also be part of a workspace.
+func (q *Queries) OnlyFiles(ctx context.Context, digests []string) ([]string, error) {
+	rows, err := q.db.Query(ctx, onlyFiles, digests)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var hash string
+		if err := rows.Scan(&hash); err != nil {
+			return nil, err
+		}
+		items = append(items, hash)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const referenced = `-- name: Referenced :many
 SELECT d.digest::text AS digest FROM unnest($1::text[]) AS d (digest)
 WHERE EXISTS (SELECT FROM orchestrator_artifacts a WHERE a.hash = d.digest AND a.deleted_at IS NULL)
@@ -360,6 +435,59 @@ WHERE EXISTS (SELECT FROM orchestrator_artifacts a WHERE a.hash = d.digest AND a
 // Those of the given digests that a row refers to.
 func (q *Queries) Referenced(ctx context.Context, digests []string) ([]string, error) {
 	rows, err := q.db.Query(ctx, referenced, digests)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var digest string
+		if err := rows.Scan(&digest); err != nil {
+			return nil, err
+		}
+		items = append(items, digest)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const referencedAfter = `-- name: ReferencedAfter :many
+SELECT d.digest::text AS digest FROM unnest($1::text[]) AS d (digest)
+WHERE EXISTS (
+        SELECT FROM orchestrator_artifacts a
+        WHERE a.hash = d.digest AND a.deleted_at IS NULL
+          AND NOT EXISTS (
+              SELECT FROM orchestrator_run_ends e
+              WHERE e.id = a.run_id AND NOT e.held
+                AND (e.ended_at <= $2::timestamptz AND e.id <> ALL ($3::bigint[])
+                     OR a.type = 'log' AND e.ended_at <= $4::timestamptz AND e.id <> ALL ($5::bigint[]))))
+   OR EXISTS (SELECT FROM orchestrator_environments e WHERE e.archive = d.digest AND e.digest <> ALL ($6::text[]))
+   OR EXISTS (SELECT FROM orchestrator_baseline_checks b WHERE b.log_digest = d.digest AND b.log_digest <> '')
+`
+
+type ReferencedAfterParams struct {
+	Digests      []string
+	FilesBefore  time.Time
+	FilesKept    []int64
+	LogsBefore   time.Time
+	LogsKept     []int64
+	Environments []string
+}
+
+// Those of the given digests that a row would still refer to if the files of runs that
+// ended by a time were deleted, and the logs of those that ended by another, except of
+// the given runs, and the given environments.
+func (q *Queries) ReferencedAfter(ctx context.Context, arg ReferencedAfterParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, referencedAfter,
+		arg.Digests,
+		arg.FilesBefore,
+		arg.FilesKept,
+		arg.LogsBefore,
+		arg.LogsKept,
+		arg.Environments,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -431,31 +559,33 @@ func (q *Queries) ScheduledSince(ctx context.Context) (float64, error) {
 
 const sizeCutoff = `-- name: SizeCutoff :one
 WITH kept AS (
-    SELECT a.hash, max(a.size) AS size,
-           max(CASE WHEN e.ended_at IS NULL OR e.held OR e.continued THEN 'infinity' ELSE e.ended_at END) AS last
-    FROM orchestrator_artifacts a JOIN orchestrator_run_ends e ON e.id = a.run_id
+    SELECT a.hash, max(a.size) AS size, max(e.expires_at) AS last
+    FROM orchestrator_artifacts a JOIN orchestrator_run_expiry e ON e.id = a.run_id
     WHERE a.deleted_at IS NULL AND a.left_out = ''
     GROUP BY a.hash
 ), ranked AS (
     SELECT k.last, sum(sum(k.size)) OVER (ORDER BY k.last DESC) AS total FROM kept k GROUP BY k.last
 )
 SELECT least(coalesce(max(r.last) FILTER (WHERE r.total > $1::bigint), 'epoch'), clock_timestamp())::timestamptz AS cutoff,
-       coalesce(max(r.total), 0)::bigint AS total
+       coalesce(max(r.total), 0)::bigint AS total,
+       coalesce(max(r.total) FILTER (WHERE r.last = 'infinity'), 0)::bigint AS fixed
 FROM ranked r
 `
 
 type SizeCutoffRow struct {
 	Cutoff time.Time
 	Total  int64
+	Fixed  int64
 }
 
-// The end of the newest run whose files do not fit, if files are kept from the newest
-// run to the oldest. A file belongs to the newest of the runs that have it; what is
-// kept anyway comes first. The epoch if all files fit.
+// The time at which the newest run expires whose files do not fit, if files are kept
+// from the last to expire to the first. A file belongs to the last of the runs that
+// have it; what never expires comes first, and its size is also returned. The epoch
+// if all files fit.
 func (q *Queries) SizeCutoff(ctx context.Context, most int64) (SizeCutoffRow, error) {
 	row := q.db.QueryRow(ctx, sizeCutoff, most)
 	var i SizeCutoffRow
-	err := row.Scan(&i.Cutoff, &i.Total)
+	err := row.Scan(&i.Cutoff, &i.Total, &i.Fixed)
 	return i, err
 }
 

@@ -57,25 +57,29 @@ func (q *Queries) Approvals(ctx context.Context, runID int64) ([]Approval, error
 }
 
 const createRun = `-- name: CreateRun :one
-WITH created AS (
+WITH original AS (
+    SELECT r.id FROM orchestrator_runs r WHERE r.id = $1::bigint AND r.files_deleted_at IS NULL FOR SHARE
+), created AS (
     INSERT INTO orchestrator_runs (tenant, project, goal_title, goal_description, repo, base_commit, base_branch,
                                    max_retries, settings, spec, idempotency_key, request_digest, event_seq, plan_id)
-    VALUES ($1, $2, $3, $4, $5, $6, $7,
-            $8, $9, $10, $11, $12, 1,
-            CASE WHEN $13::jsonb IS NOT NULL THEN nextval('orchestrator_plans_id_seq') END)
+    SELECT $2, $3, $4, $5, $6, $7, $8,
+           $9, $10, $11, $12, $13, 1,
+           CASE WHEN $14::jsonb IS NOT NULL THEN nextval('orchestrator_plans_id_seq') END
+    WHERE $1::bigint IS NULL OR EXISTS (SELECT FROM original)
     ON CONFLICT (tenant, idempotency_key) DO NOTHING
     RETURNING id, plan_id
 ), event AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
-    SELECT c.id, 1, $14::text, $15::jsonb FROM created c
+    SELECT c.id, 1, $15::text, $16::jsonb FROM created c
 ), given AS (
     INSERT INTO orchestrator_plans (id, run_id, author, plan)
-    SELECT c.plan_id, c.id, $16::text, $13 FROM created c WHERE c.plan_id IS NOT NULL
+    SELECT c.plan_id, c.id, $17::text, $14 FROM created c WHERE c.plan_id IS NOT NULL
 )
 SELECT c.id, pg_notify('rgpt_events', c.id || ':1')::text AS notified FROM created c
 `
 
 type CreateRunParams struct {
+	ForkOf          *int64
 	Tenant          string
 	Project         string
 	GoalTitle       string
@@ -100,9 +104,12 @@ type CreateRunRow struct {
 }
 
 // Inserts a run with its first event and, if one is given, its plan. No row:
-// the tenant has used the idempotency key before.
+// the tenant has used the idempotency key before, or the files of the run from which
+// it continues were deleted. The lock lets a clean-up that is about to delete them
+// either finish first or see the new run.
 func (q *Queries) CreateRun(ctx context.Context, arg CreateRunParams) (CreateRunRow, error) {
 	row := q.db.QueryRow(ctx, createRun,
+		arg.ForkOf,
 		arg.Tenant,
 		arg.Project,
 		arg.GoalTitle,

@@ -1,55 +1,80 @@
 -- name: ExpiredRuns :many
--- Runs whose files may be deleted and that ended at the given time or before, the
--- oldest first, with what they have. An empty type selects all files.
-SELECT e.id, e.ended_at::timestamptz AS ended_at, count(*) AS files, sum(a.size)::bigint AS bytes
-FROM orchestrator_run_ends e
-JOIN orchestrator_artifacts a ON a.run_id = e.id AND a.deleted_at IS NULL AND a.left_out = '' AND (@type::text = '' OR a.type = @type::text)
-WHERE e.ended_at <= @before::timestamptz AND NOT e.held AND NOT e.continued
-GROUP BY e.id, e.ended_at
-ORDER BY e.ended_at, e.id LIMIT @most::int;
+-- Runs whose files of a type expired at the given time or before, with what they
+-- have, in the order in which they may be deleted: forks before the runs from which
+-- they continue. An empty type selects all files, and also runs that have none but
+-- can still be repeated.
+SELECT x.id, x.ended_at, x.expires_at, a.files, a.bytes
+FROM (
+    SELECT e.id, e.ended_at::timestamptz AS ended_at, e.expires_at
+    FROM orchestrator_run_expiry e
+    WHERE e.expires_at <= @before::timestamptz
+      AND (e.expires_at > @after::timestamptz OR e.expires_at = @after::timestamptz AND e.id < @after_id::bigint)
+      AND (@type::text = '' AND e.files_deleted_at IS NULL
+           OR EXISTS (SELECT FROM orchestrator_artifacts a
+                      WHERE a.run_id = e.id AND a.deleted_at IS NULL AND a.left_out = '' AND (@type::text = '' OR a.type = @type::text)))
+    ORDER BY e.expires_at, e.id DESC LIMIT @most::int
+) x CROSS JOIN LATERAL (
+    SELECT count(*) AS files, coalesce(sum(a.size), 0)::bigint AS bytes FROM orchestrator_artifacts a
+    WHERE a.run_id = x.id AND a.deleted_at IS NULL AND a.left_out = '' AND (@type::text = '' OR a.type = @type::text)
+) a
+ORDER BY x.expires_at, x.id DESC;
 
 -- name: KeptRuns :one
 -- Runs with files that ended at the given time or before, but that are kept.
-SELECT count(*) FILTER (WHERE e.held) AS held, count(*) FILTER (WHERE e.continued AND NOT e.held) AS continued
-FROM orchestrator_run_ends e
-WHERE e.ended_at <= @before::timestamptz AND e.files_deleted_at IS NULL AND (e.held OR e.continued)
+SELECT count(*) FILTER (WHERE e.held) AS held, count(*) FILTER (WHERE NOT e.held) AS continued
+FROM orchestrator_run_expiry e
+WHERE e.ended_at <= @before::timestamptz AND e.expires_at > @before::timestamptz AND e.files_deleted_at IS NULL
   AND EXISTS (SELECT FROM orchestrator_artifacts a WHERE a.run_id = e.id AND a.deleted_at IS NULL AND a.left_out = '');
 
--- name: DeleteRunFiles :one
--- Marks the files of a run as deleted, and notes it. Runs under the lock of the run,
--- and checks again that they may be deleted.
+-- name: ContinuedRuns :many
+-- Runs that ended at the given time or before and are not on hold, but from which a
+-- run continues that has not expired by then.
+SELECT e.id FROM orchestrator_run_expiry e
+WHERE e.ended_at <= @before::timestamptz AND e.expires_at > @before::timestamptz AND NOT e.held;
+
+-- name: LockRuns :exec
+-- Like LockRun, for several runs.
+SELECT id FROM orchestrator_runs WHERE id = ANY (@runs::bigint[]) ORDER BY id FOR NO KEY UPDATE;
+
+-- name: DeleteRunFiles :many
+-- Marks the files of runs as deleted, and notes it. Runs under the locks of the runs,
+-- and checks again that they may be deleted: it returns those of which this is true.
+-- A run that has just begun to continue from another needs its files, but not its logs.
 WITH may AS (
     SELECT e.id FROM orchestrator_run_ends e
-    WHERE e.id = @run_id::bigint AND e.ended_at <= @before::timestamptz AND NOT e.held AND NOT e.continued
+    WHERE e.id = ANY (@runs::bigint[]) AND e.ended_at <= @before::timestamptz AND NOT e.held AND (@type::text <> '' OR NOT e.continued)
 ), gone AS (
     UPDATE orchestrator_artifacts a SET deleted_at = clock_timestamp()
     FROM may
     WHERE a.run_id = may.id AND a.deleted_at IS NULL AND a.left_out = '' AND (@type::text = '' OR a.type = @type::text)
-    RETURNING a.size
+    RETURNING a.run_id, a.size
 ), marked AS (
     UPDATE orchestrator_runs r SET files_deleted_at = coalesce(r.files_deleted_at, clock_timestamp())
     FROM may WHERE r.id = may.id AND @type::text = ''
 ), noted AS (
     INSERT INTO orchestrator_deletions (cleanup_id, kind, run_id, count, bytes)
-    SELECT @cleanup_id::bigint, @kind::text, @run_id::bigint, count(*), coalesce(sum(g.size), 0) FROM gone g HAVING count(*) > 0
+    SELECT @cleanup_id::bigint, @kind::text, g.run_id, count(*), sum(g.size) FROM gone g GROUP BY g.run_id
 )
-SELECT count(*) AS files, coalesce(sum(g.size), 0)::bigint AS bytes FROM gone g;
+SELECT m.id, count(g.size) AS files, coalesce(sum(g.size), 0)::bigint AS bytes
+FROM may m LEFT JOIN gone g ON g.run_id = m.id
+GROUP BY m.id;
 
 -- name: SizeCutoff :one
--- The end of the newest run whose files do not fit, if files are kept from the newest
--- run to the oldest. A file belongs to the newest of the runs that have it; what is
--- kept anyway comes first. The epoch if all files fit.
+-- The time at which the newest run expires whose files do not fit, if files are kept
+-- from the last to expire to the first. A file belongs to the last of the runs that
+-- have it; what never expires comes first, and its size is also returned. The epoch
+-- if all files fit.
 WITH kept AS (
-    SELECT a.hash, max(a.size) AS size,
-           max(CASE WHEN e.ended_at IS NULL OR e.held OR e.continued THEN 'infinity' ELSE e.ended_at END) AS last
-    FROM orchestrator_artifacts a JOIN orchestrator_run_ends e ON e.id = a.run_id
+    SELECT a.hash, max(a.size) AS size, max(e.expires_at) AS last
+    FROM orchestrator_artifacts a JOIN orchestrator_run_expiry e ON e.id = a.run_id
     WHERE a.deleted_at IS NULL AND a.left_out = ''
     GROUP BY a.hash
 ), ranked AS (
     SELECT k.last, sum(sum(k.size)) OVER (ORDER BY k.last DESC) AS total FROM kept k GROUP BY k.last
 )
 SELECT least(coalesce(max(r.last) FILTER (WHERE r.total > @most::bigint), 'epoch'), clock_timestamp())::timestamptz AS cutoff,
-       coalesce(max(r.total), 0)::bigint AS total
+       coalesce(max(r.total), 0)::bigint AS total,
+       coalesce(max(r.total) FILTER (WHERE r.last = 'infinity'), 0)::bigint AS fixed
 FROM ranked r;
 
 -- name: LiveSince :one
@@ -70,12 +95,28 @@ WHERE EXISTS (SELECT FROM orchestrator_artifacts a WHERE a.hash = d.digest AND a
    OR EXISTS (SELECT FROM orchestrator_environments e WHERE e.archive = d.digest)
    OR EXISTS (SELECT FROM orchestrator_baseline_checks b WHERE b.log_digest = d.digest AND b.log_digest <> '');
 
--- name: DeletedFiles :many
--- Those of the given digests that were nothing but files of runs. A patch may also be
--- part of a workspace.
+-- name: ReferencedAfter :many
+-- Those of the given digests that a row would still refer to if the files of runs that
+-- ended by a time were deleted, and the logs of those that ended by another, except of
+-- the given runs, and the given environments.
+SELECT d.digest::text AS digest FROM unnest(@digests::text[]) AS d (digest)
+WHERE EXISTS (
+        SELECT FROM orchestrator_artifacts a
+        WHERE a.hash = d.digest AND a.deleted_at IS NULL
+          AND NOT EXISTS (
+              SELECT FROM orchestrator_run_ends e
+              WHERE e.id = a.run_id AND NOT e.held
+                AND (e.ended_at <= @files_before::timestamptz AND e.id <> ALL (@files_kept::bigint[])
+                     OR a.type = 'log' AND e.ended_at <= @logs_before::timestamptz AND e.id <> ALL (@logs_kept::bigint[]))))
+   OR EXISTS (SELECT FROM orchestrator_environments e WHERE e.archive = d.digest AND e.digest <> ALL (@environments::text[]))
+   OR EXISTS (SELECT FROM orchestrator_baseline_checks b WHERE b.log_digest = d.digest AND b.log_digest <> '');
+
+-- name: OnlyFiles :many
+-- Those of the given digests that were files of runs and nothing else. A patch may
+-- also be part of a workspace.
 SELECT a.hash FROM orchestrator_artifacts a
 WHERE a.hash = ANY (@digests::text[])
-GROUP BY a.hash HAVING bool_and(a.deleted_at IS NOT NULL AND a.type <> 'patch');
+GROUP BY a.hash HAVING bool_and(a.type <> 'patch');
 
 -- name: UnusedEnvironments :many
 -- The environments that RemoveUnusedEnvironments removes.

@@ -1,12 +1,17 @@
 -- name: CreateRun :one
 -- Inserts a run with its first event and, if one is given, its plan. No row:
--- the tenant has used the idempotency key before.
-WITH created AS (
+-- the tenant has used the idempotency key before, or the files of the run from which
+-- it continues were deleted. The lock lets a clean-up that is about to delete them
+-- either finish first or see the new run.
+WITH original AS (
+    SELECT r.id FROM orchestrator_runs r WHERE r.id = sqlc.narg(fork_of)::bigint AND r.files_deleted_at IS NULL FOR SHARE
+), created AS (
     INSERT INTO orchestrator_runs (tenant, project, goal_title, goal_description, repo, base_commit, base_branch,
                                    max_retries, settings, spec, idempotency_key, request_digest, event_seq, plan_id)
-    VALUES (@tenant, @project, @goal_title, @goal_description, @repo, @base_commit, @base_branch,
-            @max_retries, @settings, sqlc.narg(spec), sqlc.narg(idempotency_key), @request_digest, 1,
-            CASE WHEN sqlc.narg(plan)::jsonb IS NOT NULL THEN nextval('orchestrator_plans_id_seq') END)
+    SELECT @tenant, @project, @goal_title, @goal_description, @repo, @base_commit, @base_branch,
+           @max_retries, @settings, sqlc.narg(spec), sqlc.narg(idempotency_key), @request_digest, 1,
+           CASE WHEN sqlc.narg(plan)::jsonb IS NOT NULL THEN nextval('orchestrator_plans_id_seq') END
+    WHERE sqlc.narg(fork_of)::bigint IS NULL OR EXISTS (SELECT FROM original)
     ON CONFLICT (tenant, idempotency_key) DO NOTHING
     RETURNING id, plan_id
 ), event AS (

@@ -42,10 +42,17 @@ func New(st *store.Store) *Rows { return &Rows{store: st, q: st.Queries(), lists
 
 // Expired is a run whose files may be deleted.
 type Expired struct {
-	RunID   int64
-	EndedAt time.Time
-	Files   int64
-	Bytes   int64
+	RunID     int64
+	EndedAt   time.Time
+	ExpiresAt time.Time // the end of the run, or of the last run that continues from it
+	Files     int64
+	Bytes     int64
+}
+
+// Position is a position in the list of expired runs. The zero value is before the first.
+type Position struct {
+	ExpiresAt time.Time
+	RunID     int64
 }
 
 // typeOf returns the type of the files of a kind; empty for all.
@@ -56,12 +63,13 @@ func typeOf(k Kind) string {
 	return ""
 }
 
-// Expired returns the runs that ended at the given time or before and whose files of a kind may be
-// deleted, oldest first.
-func (r *Rows) Expired(ctx context.Context, k Kind, before time.Time, most int) ([]Expired, error) {
-	rows, err := r.lists.ExpiredRuns(ctx, db.ExpiredRunsParams{Type: typeOf(k), Before: before, Most: int32(most)})
+// Expired returns the next runs after a position whose files of a kind expired at the given time or
+// before: those that expired first come first, but forks before the runs from which they continue. For
+// Files, they include runs that have no files, but could still be repeated.
+func (r *Rows) Expired(ctx context.Context, k Kind, before time.Time, after Position, most int) ([]Expired, error) {
+	rows, err := r.lists.ExpiredRuns(ctx, db.ExpiredRunsParams{Type: typeOf(k), Before: before, After: after.ExpiresAt, AfterID: after.RunID, Most: int32(most)})
 	return rowconv.Convert(rows, func(e db.ExpiredRunsRow) Expired {
-		return Expired{RunID: e.ID, EndedAt: e.EndedAt, Files: e.Files, Bytes: e.Bytes}
+		return Expired{RunID: e.ID, EndedAt: e.EndedAt, ExpiresAt: e.ExpiresAt, Files: e.Files, Bytes: e.Bytes}
 	}), dberr.Explain(err, "find runs whose files have expired")
 }
 
@@ -72,16 +80,38 @@ func (r *Rows) Kept(ctx context.Context, before time.Time) (held, continued int6
 	return row.Held, row.Continued, dberr.Explain(err, "count the runs that keep their files")
 }
 
-// DeleteFiles marks the files of a kind of a run as deleted, and notes it under a clean-up, all or
-// nothing. It deletes nothing if the run may no longer lose its files. The content is removed
-// later, by the reclaim of blobs: a row never points to a missing file without saying so.
-func (r *Rows) DeleteFiles(ctx context.Context, cleanup int64, k Kind, runID int64, before time.Time) (files, bytes int64, err error) {
-	err = r.locked(ctx, runID, func(q *db.Queries) error {
-		row, err := q.DeleteRunFiles(ctx, db.DeleteRunFilesParams{RunID: runID, Before: before, Type: typeOf(k), CleanupID: cleanup, Kind: string(k)})
-		files, bytes = row.Files, row.Bytes
+// Continued returns the runs that ended at the given time or before and that only keep their files
+// because a run continues from them.
+func (r *Rows) Continued(ctx context.Context, before time.Time) ([]int64, error) {
+	ids, err := r.lists.ContinuedRuns(ctx, before)
+	return ids, dberr.Explain(err, "find the runs from which others continue")
+}
+
+// Deleted is what was deleted of a run.
+type Deleted struct{ Files, Bytes int64 }
+
+// DeleteFiles marks the files of a kind of some runs as deleted, and notes it under a clean-up, all or
+// nothing. It skips runs that may not lose their files, or may no longer, and returns what it deleted
+// of each of the others. If a fork and the run from which it continues are both given, the latter is
+// skipped. The content is removed later, by the reclaim of blobs: a row never points to a missing file
+// without saying so.
+func (r *Rows) DeleteFiles(ctx context.Context, cleanup int64, k Kind, before time.Time, runs ...int64) (map[int64]Deleted, error) {
+	out := map[int64]Deleted{}
+	err := r.store.InTx(ctx, func(tx pgx.Tx) error {
+		q := db.New(tx)
+		if err := q.LockRuns(ctx, runs); err != nil {
+			return err
+		}
+		rows, err := q.DeleteRunFiles(ctx, db.DeleteRunFilesParams{Runs: runs, Before: before, Type: typeOf(k), CleanupID: cleanup, Kind: string(k)})
+		for _, row := range rows {
+			out[row.ID] = Deleted{row.Files, row.Bytes}
+		}
 		return err
 	})
-	return files, bytes, dberr.OfRun(err, runID, "delete the files of run %d", runID)
+	if err != nil {
+		return nil, dberr.Explain(err, "delete the files of %d runs", len(runs))
+	}
+	return out, nil
 }
 
 // locked calls fn in a transaction that holds the lock of a run.
@@ -95,11 +125,18 @@ func (r *Rows) locked(ctx context.Context, runID int64, fn func(*db.Queries) err
 	})
 }
 
-// SizeCutoff returns the end of the newest run whose files exceed a total size, if the newest runs
-// keep theirs, and the total size of all files. Contents that runs share count once.
-func (r *Rows) SizeCutoff(ctx context.Context, most int64) (cutoff time.Time, total int64, err error) {
+// Sizes are the sizes of the files of runs. Contents that runs share count once.
+type Sizes struct {
+	Total  int64
+	Fixed  int64     // of runs that have not ended or are on hold, and of those from which they continue
+	Cutoff time.Time // runs that expire by then must lose their files, so that the rest fits
+}
+
+// Sizes adds up the files of runs. If all runs together exceed a size, those that expire last keep their
+// files.
+func (r *Rows) Sizes(ctx context.Context, most int64) (Sizes, error) {
 	row, err := r.lists.SizeCutoff(ctx, most)
-	return row.Cutoff, row.Total, dberr.Explain(err, "add up the files of runs")
+	return Sizes{Total: row.Total, Fixed: row.Fixed, Cutoff: row.Cutoff}, dberr.Explain(err, "add up the files of runs")
 }
 
 // LiveSince returns the time since when contents may be in use by a run that has not ended.
@@ -125,11 +162,26 @@ func (r *Rows) Referenced(ctx context.Context, digests []string) ([]string, erro
 	return out, dberr.Explain(err, "find references to files")
 }
 
-// DeletedFiles returns which of the given digests were nothing but files of runs, all of them
-// deleted.
-func (r *Rows) DeletedFiles(ctx context.Context, digests []string) ([]string, error) {
-	out, err := r.lists.DeletedFiles(ctx, digests)
-	return out, dberr.Explain(err, "find deleted files")
+// Planned is what a clean-up would delete besides contents.
+type Planned struct {
+	FilesBefore, LogsBefore       time.Time
+	FilesContinued, LogsContinued []int64 // as Continued returns them
+	Environments                  []string
+}
+
+// ReferencedAfter returns which of the given digests rows would refer to after a clean-up.
+func (r *Rows) ReferencedAfter(ctx context.Context, digests []string, p Planned) ([]string, error) {
+	out, err := r.lists.ReferencedAfter(ctx, db.ReferencedAfterParams{
+		Digests: digests, FilesBefore: p.FilesBefore, FilesKept: store.NotNil(p.FilesContinued), LogsBefore: p.LogsBefore, LogsKept: store.NotNil(p.LogsContinued),
+		Environments: store.NotNil(p.Environments),
+	})
+	return out, dberr.Explain(err, "find references to files")
+}
+
+// OnlyFiles returns which of the given digests were files of runs and nothing else, as far as rows tell.
+func (r *Rows) OnlyFiles(ctx context.Context, digests []string) ([]string, error) {
+	out, err := r.lists.OnlyFiles(ctx, digests)
+	return out, dberr.Explain(err, "find references to files")
 }
 
 // UnusedEnvironment is an environment that no run has used for a while.
