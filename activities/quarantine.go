@@ -27,7 +27,7 @@ func (a *Activities) currentQuarantine(ctx context.Context, run store.Run) ([]co
 	if s.Quarantine == quarantineOff {
 		return nil, nil
 	}
-	return flaky.New(a.Store).Current(ctx, run.Repo, s.MaxQuarantined)
+	return flaky.New(a.Store).Current(ctx, run, s.MaxQuarantined)
 }
 
 // useQuarantine stores the quarantined tests that apply to all checks of an execution, and returns their
@@ -87,11 +87,6 @@ func (a *Activities) recordIn(ctx context.Context, run store.Run, in contract.Ve
 	if err := history.Record(ctx, r); err != nil || s.Quarantine != quarantineAuto {
 		return err
 	}
-	release, err := a.Store.Lease(ctx, "quarantine/"+run.Repo)
-	if err != nil {
-		return err
-	}
-	defer release()
 	added, err := history.Apply(ctx, run.Repo, flaky.Policy{Window: s.Window, After: s.QuarantineAfter, Expiry: min(s.QuarantineFor, s.QuarantineMax), Most: s.MaxQuarantined})
 	for _, e := range added {
 		a.Log.WarnContext(ctx, "Quarantined a flaky test", "run", run.ID, "repo", run.Repo, "check", e.Check, "test", e.Test, "reason", e.Reason, "expires", e.ExpiresAt)

@@ -39,7 +39,7 @@ type Flaky struct {
 	Window          time.Duration `yaml:"window" validate:"min=24h,max=8760h" doc:"A test is flaky if it both passed and failed at the same state of the code, environment and tools within this time."`
 	History         time.Duration `yaml:"history" validate:"min=24h,max=17520h" doc:"How long the history of a test that no longer runs is kept, and the outcomes at each state of the code."`
 	Quarantine      string        `yaml:"quarantine" validate:"oneof=off suggest auto" doc:"How flaky tests are quarantined. off: not at all; existing entries have no effect. suggest: by people; rgpt flaky suggests tests. auto: also by RocketGPT."`
-	QuarantineAfter int           `yaml:"quarantine_after" validate:"min=1,max=100" doc:"Number of states of the code at which a test must have been flaky before it is suggested or quarantined automatically. One can be caused by an overloaded host."`
+	QuarantineAfter int           `yaml:"quarantine_after" validate:"min=1,max=100" doc:"Number of states of the code at which a test must have been flaky before it is suggested or, if each was in a run of its own, quarantined automatically. One can be caused by an overloaded host."`
 	QuarantineFor   time.Duration `yaml:"quarantine_for" validate:"min=1h,max=8760h" doc:"How long a test is quarantined unless the request specifies it."`
 	QuarantineMax   time.Duration `yaml:"quarantine_max" validate:"min=1h,max=8760h" doc:"Maximum duration of a quarantine. It can be renewed."`
 	MaxQuarantined  int           `yaml:"max_quarantined" validate:"min=1,max=1000" doc:"Maximum number of quarantined tests per repository."`

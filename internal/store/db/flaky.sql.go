@@ -311,6 +311,16 @@ func (q *Queries) ListQuarantine(ctx context.Context, arg ListQuarantineParams) 
 	return items, nil
 }
 
+const lockQuarantine = `-- name: LockQuarantine :exec
+SELECT pg_advisory_xact_lock(hashtextextended('rgpt quarantine of ' || $1::text, 0))
+`
+
+// Serializes transactions that add to the quarantine of a repository.
+func (q *Queries) LockQuarantine(ctx context.Context, repo string) error {
+	_, err := q.db.Exec(ctx, lockQuarantine, repo)
+	return err
+}
+
 const quarantineByID = `-- name: QuarantineByID :one
 SELECT id, repo, check_id, name, source, reason, created_by, created_at, expires_at, removed_at, removed_by FROM orchestrator_quarantine WHERE id = $1
 `
@@ -343,7 +353,7 @@ WITH ended AS (
     WHERE t.repo = $4 AND t.failed_at > now() - make_interval(secs => $5::float8)
       AND (s.reruns > 0 OR s.passes > 0 AND s.failures > 0) AND s.last_at > now() - make_interval(secs => $5::float8) AND s.last_at > coalesce(e.ended_at, '-infinity')
     GROUP BY t.repo, t.check_id, t.name, t.failed_at
-    HAVING count(*) >= $6::int
+    HAVING count(DISTINCT s.run_id) >= $6::int
 )
 INSERT INTO orchestrator_quarantine (repo, check_id, name, source, reason, created_by, expires_at)
 SELECT f.repo, f.check_id, f.name, 'policy', 'passed and failed at ' || f.n || $1::text,
@@ -365,9 +375,10 @@ type QuarantineFlakyParams struct {
 	LeastFlips    int32
 }
 
-// Quarantines the tests of a repository that are flaky at enough states and are
-// not quarantined. States from before the removal or the expiry of an earlier
-// entry do not count again.
+// Quarantines the tests of a repository that are flaky at enough states, each in a
+// run of its own, and are not quarantined: one change is not enough, because it may be
+// what makes the test flaky. States from before the removal or the expiry of an
+// earlier entry do not count again.
 func (q *Queries) QuarantineFlaky(ctx context.Context, arg QuarantineFlakyParams) ([]Quarantine, error) {
 	rows, err := q.db.Query(ctx, quarantineFlaky,
 		arg.Within,
@@ -408,16 +419,31 @@ func (q *Queries) QuarantineFlaky(ctx context.Context, arg QuarantineFlakyParams
 }
 
 const quarantinedTests = `-- name: QuarantinedTests :many
-SELECT id, repo, check_id, name, source, reason, created_by, created_at, expires_at, removed_at, removed_by FROM orchestrator_quarantine WHERE repo = $1 AND removed_at IS NULL AND expires_at > now() ORDER BY id LIMIT $2::int
+SELECT id, repo, check_id, name, source, reason, created_by, created_at, expires_at, removed_at, removed_by FROM orchestrator_quarantine q
+WHERE q.repo = $1 AND q.removed_at IS NULL AND q.expires_at > now()
+  AND NOT (q.source = 'policy' AND q.created_at > $2::timestamptz
+           AND EXISTS (SELECT FROM orchestrator_tests t JOIN orchestrator_test_states s ON s.key = t.key
+                       WHERE md5(t.name) = md5(q.name) AND t.name = q.name AND t.repo = q.repo
+                         AND s.run_id = $3::bigint AND s.failures + s.reruns > 0))
+ORDER BY q.id LIMIT $4::int
 `
 
 type QuarantinedTestsParams struct {
-	Repo string
-	Most int32
+	Repo         string
+	RunCreatedAt time.Time
+	RunID        int64
+	Most         int32
 }
 
+// The current entries for a run. An entry of the policy that is younger than the run
+// does not apply if the test failed in the run: its evidence may be the run's change.
 func (q *Queries) QuarantinedTests(ctx context.Context, arg QuarantinedTestsParams) ([]Quarantine, error) {
-	rows, err := q.db.Query(ctx, quarantinedTests, arg.Repo, arg.Most)
+	rows, err := q.db.Query(ctx, quarantinedTests,
+		arg.Repo,
+		arg.RunCreatedAt,
+		arg.RunID,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -41,12 +41,13 @@ const (
 
 // Store is the history and the quarantine. It is safe for concurrent use.
 type Store struct {
+	store *store.Store
 	q     *db.Queries // each statement its own transaction
 	lists *db.Queries // like q, but planned for the actual parameters: unused filters are dropped
 }
 
 // New returns the history and the quarantine in a database.
-func New(st *store.Store) *Store { return &Store{q: st.Queries(), lists: st.ListQueries()} }
+func New(st *store.Store) *Store { return &Store{store: st, q: st.Queries(), lists: st.ListQueries()} }
 
 // Recording is the outcome of the tests of one check.
 type Recording struct {

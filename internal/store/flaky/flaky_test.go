@@ -2,6 +2,7 @@ package flaky_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -192,7 +193,7 @@ func TestTheHistoryOfARepositoryIsBounded(t *testing.T) {
 // quarantined returns the names that verifications of the repository use.
 func (h *history) quarantined() (names []string) {
 	h.t.Helper()
-	list, err := h.Current(h.t.Context(), repo, 100)
+	list, err := h.Current(h.t.Context(), store.Run{Repo: repo}, 100)
 	require.NoError(h.t, err)
 	for _, e := range list {
 		names = append(names, e.Test)
@@ -331,6 +332,70 @@ func TestAPolicyQuarantinesATestOnceForTheSameEvidence(t *testing.T) {
 	}
 	require.Len(t, apply(), 1, "no more than the maximum")
 	require.Len(t, h.quarantined(), 2)
+}
+
+func TestPeopleWhoQuarantineAtTheSameTimeDoNotExceedTheMaximum(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	const most, people = 3, 24
+	done := make(chan error)
+	for n := range people {
+		go func() {
+			_, err := h.Add(t.Context(), entry(fmt.Sprint("m.", n%(2*most))), most)
+			done <- err
+		}()
+	}
+	for range people {
+		if err := <-done; err != nil {
+			require.ErrorContains(t, err, "already has 3 quarantined tests, the maximum")
+		}
+	}
+	names := h.quarantined()
+	require.Len(t, names, most)
+	slices.Sort(names)
+	require.Len(t, slices.Compact(names), most, "one entry for each test, so that removing it ends its quarantine")
+}
+
+// A change that makes a test flaky must not be the reason why the test no longer counts.
+func TestTheFlakinessOfOneRunQuarantinesNothing(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	policy := flaky.Policy{Window: window, After: 2, Expiry: 14 * 24 * time.Hour, Most: 10}
+	attempt := func(run int64, state string) []flaky.Entry {
+		h.n++
+		r := h.recording(fmt.Sprintf("execution/%d", h.n), state, rerun("m.A"))
+		r.RunID = run
+		require.NoError(t, h.Record(t.Context(), r))
+		added, err := h.Apply(t.Context(), repo, policy)
+		require.NoError(t, err)
+		return added
+	}
+	for _, state := range []string{"a", "b", "c"} {
+		require.Empty(t, attempt(1, state), "only attempts of one run")
+	}
+	require.Equal(t, map[string]int{"m.A": 3}, h.flips(), "which people can see")
+	before := time.Now()
+	require.Len(t, attempt(2, "d"), 1, "another run has the same trouble")
+
+	for name, c := range map[string]struct {
+		run     store.Run
+		applies bool
+	}{
+		"the run that gave the last evidence": {store.Run{ID: 2, CreatedAt: before.Add(-time.Hour)}, false},
+		"the run that gave the first":         {store.Run{ID: 1, CreatedAt: before.Add(-time.Hour)}, false},
+		"a run that began before the entry":   {store.Run{ID: 3, CreatedAt: before.Add(-time.Hour)}, true},
+		"a later run":                         {store.Run{ID: 4, CreatedAt: before.Add(time.Hour)}, true},
+	} {
+		c.run.Repo = repo
+		list, err := h.Current(t.Context(), c.run, 10)
+		require.NoError(t, err)
+		require.Equal(t, c.applies, len(list) == 1, name)
+	}
+	_, err := h.Add(t.Context(), entry("m.A"), 10)
+	require.NoError(t, err)
+	list, err := h.Current(t.Context(), store.Run{ID: 2, Repo: repo, CreatedAt: before.Add(-time.Hour)}, 10)
+	require.NoError(t, err)
+	require.Len(t, list, 1, "a person may decide that at any time")
 }
 
 func TestTheQuarantineOfAnExecutionIsTheOneThatWasStoredFirst(t *testing.T) {

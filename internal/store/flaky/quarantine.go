@@ -58,8 +58,12 @@ func (s *Store) Add(ctx context.Context, e Entry, most int) (Entry, error) {
 	if err := checkEntry(e); err != nil {
 		return Entry{}, err
 	}
-	row, err := s.q.AddQuarantine(ctx, db.AddQuarantineParams{
-		Repo: rowconv.Text(e.Repo), Name: e.Test, CheckID: e.Check, Reason: e.Reason, CreatedBy: rowconv.Text(e.CreatedBy), ExpiresAt: e.ExpiresAt, Most: int32(most),
+	var row db.Quarantine
+	err := s.adding(ctx, e.Repo, func(q *db.Queries) (err error) {
+		row, err = q.AddQuarantine(ctx, db.AddQuarantineParams{
+			Repo: rowconv.Text(e.Repo), Name: e.Test, CheckID: e.Check, Reason: e.Reason, CreatedBy: rowconv.Text(e.CreatedBy), ExpiresAt: e.ExpiresAt, Most: int32(most),
+		})
+		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Entry{}, invalid("%s already has %d quarantined tests, the maximum (verification.flaky.max_quarantined); fix or remove some of them first: rgpt quarantine list", e.Repo, most)
@@ -90,21 +94,36 @@ func checkEntry(e Entry) error {
 // Policy defines which tests are quarantined automatically.
 type Policy struct {
 	Window time.Duration // flips before that do not count
-	After  int           // number of flips
+	After  int           // number of flips, each in a run of its own
 	Expiry time.Duration // duration of a quarantine
 	Most   int           // maximum number of current entries of a repository
 }
 
-// Apply quarantines the tests of a repository to which a policy applies, and returns the new entries. It
-// must not run concurrently for one repository.
+// adding calls fn in a transaction, one at a time for each repository, so that each sees what earlier ones
+// have added.
+func (s *Store) adding(ctx context.Context, repo string, fn func(*db.Queries) error) error {
+	return s.store.InTx(ctx, func(tx pgx.Tx) error {
+		q := db.New(tx)
+		if err := q.LockQuarantine(ctx, rowconv.Text(repo)); err != nil {
+			return err
+		}
+		return fn(q)
+	})
+}
+
+// Apply quarantines the tests of a repository to which a policy applies, and returns the new entries.
 func (s *Store) Apply(ctx context.Context, repo string, p Policy) ([]Entry, error) {
-	current, err := s.q.CountQuarantine(ctx, rowconv.Text(repo))
-	if err != nil {
-		return nil, dberr.Explain(err, "count the quarantined tests of %s", repo)
-	}
-	rows, err := s.q.QuarantineFlaky(ctx, db.QuarantineFlakyParams{
-		Repo: rowconv.Text(repo), WindowSeconds: p.Window.Seconds(), LeastFlips: int32(p.After), ExpirySeconds: p.Expiry.Seconds(), Most: max(0, int32(p.Most)-current),
-		Within: fmt.Sprintf(" states of the code in %.0f days", p.Window.Hours()/24),
+	var rows []db.Quarantine
+	err := s.adding(ctx, repo, func(q *db.Queries) error {
+		current, err := q.CountQuarantine(ctx, rowconv.Text(repo))
+		if err != nil {
+			return err
+		}
+		rows, err = q.QuarantineFlaky(ctx, db.QuarantineFlakyParams{
+			Repo: rowconv.Text(repo), WindowSeconds: p.Window.Seconds(), LeastFlips: int32(p.After), ExpirySeconds: p.Expiry.Seconds(), Most: max(0, int32(p.Most)-current),
+			Within: fmt.Sprintf(" states of the code in %.0f days", p.Window.Hours()/24),
+		})
+		return err
 	})
 	return rowconv.Convert(rows, entryOf), dberr.Explain(err, "quarantine the flaky tests of %s", repo)
 }
@@ -136,10 +155,12 @@ func (s *Store) List(ctx context.Context, repo string, all bool, limit int) ([]E
 	}), dberr.Explain(err, "list the quarantine")
 }
 
-// Current returns at most limit current entries of a repository, as verifications use them.
-func (s *Store) Current(ctx context.Context, repo string, limit int) ([]contract.QuarantinedTest, error) {
-	rows, err := s.q.QuarantinedTests(ctx, db.QuarantinedTestsParams{Repo: rowconv.Text(repo), Most: int32(limit)})
-	return rowconv.Convert(rows, func(r db.Quarantine) contract.QuarantinedTest { return entryOf(r).Quarantined() }), dberr.Explain(err, "read the quarantine of %s", repo)
+// Current returns at most limit current entries of a run's repository, as its verifications use them. It
+// leaves out tests that the policy quarantined since the run was created and that failed in the run,
+// because the run's change may be what makes them fail.
+func (s *Store) Current(ctx context.Context, run store.Run, limit int) ([]contract.QuarantinedTest, error) {
+	rows, err := s.q.QuarantinedTests(ctx, db.QuarantinedTestsParams{Repo: rowconv.Text(run.Repo), RunID: run.ID, RunCreatedAt: run.CreatedAt, Most: int32(limit)})
+	return rowconv.Convert(rows, func(r db.Quarantine) contract.QuarantinedTest { return entryOf(r).Quarantined() }), dberr.Explain(err, "read the quarantine of %s", run.Repo)
 }
 
 // Use stores the quarantine that applies to an execution, and returns it. The first list that is stored

@@ -64,9 +64,10 @@ ORDER BY flaky.flips DESC, flaky.failed_at DESC, flaky.name
 LIMIT @most::int;
 
 -- name: QuarantineFlaky :many
--- Quarantines the tests of a repository that are flaky at enough states and are
--- not quarantined. States from before the removal or the expiry of an earlier
--- entry do not count again.
+-- Quarantines the tests of a repository that are flaky at enough states, each in a
+-- run of its own, and are not quarantined: one change is not enough, because it may be
+-- what makes the test flaky. States from before the removal or the expiry of an
+-- earlier entry do not count again.
 WITH ended AS (
     SELECT e.name, max(least(e.expires_at, coalesce(e.removed_at, e.expires_at))) AS ended_at FROM orchestrator_quarantine e WHERE e.repo = @repo::text GROUP BY e.name
 ), flips AS (
@@ -75,7 +76,7 @@ WITH ended AS (
     WHERE t.repo = @repo AND t.failed_at > now() - make_interval(secs => @window_seconds::float8)
       AND (s.reruns > 0 OR s.passes > 0 AND s.failures > 0) AND s.last_at > now() - make_interval(secs => @window_seconds::float8) AND s.last_at > coalesce(e.ended_at, '-infinity')
     GROUP BY t.repo, t.check_id, t.name, t.failed_at
-    HAVING count(*) >= @least_flips::int
+    HAVING count(DISTINCT s.run_id) >= @least_flips::int
 )
 INSERT INTO orchestrator_quarantine (repo, check_id, name, source, reason, created_by, expires_at)
 SELECT f.repo, f.check_id, f.name, 'policy', 'passed and failed at ' || f.n || @within::text,
@@ -89,6 +90,10 @@ RETURNING *;
 
 -- name: CountQuarantine :one
 SELECT count(*)::int FROM orchestrator_quarantine WHERE repo = @repo AND removed_at IS NULL AND expires_at > now();
+
+-- name: LockQuarantine :exec
+-- Serializes transactions that add to the quarantine of a repository.
+SELECT pg_advisory_xact_lock(hashtextextended('rgpt quarantine of ' || @repo::text, 0));
 
 -- name: AddQuarantine :one
 -- Replaces the current entry for the same test. Nothing is added if the
@@ -111,7 +116,15 @@ UPDATE orchestrator_quarantine SET removed_at = now(), removed_by = @removed_by 
 SELECT * FROM orchestrator_quarantine WHERE id = @id;
 
 -- name: QuarantinedTests :many
-SELECT * FROM orchestrator_quarantine WHERE repo = @repo AND removed_at IS NULL AND expires_at > now() ORDER BY id LIMIT @most::int;
+-- The current entries for a run. An entry of the policy that is younger than the run
+-- does not apply if the test failed in the run: its evidence may be the run's change.
+SELECT * FROM orchestrator_quarantine q
+WHERE q.repo = @repo AND q.removed_at IS NULL AND q.expires_at > now()
+  AND NOT (q.source = 'policy' AND q.created_at > @run_created_at::timestamptz
+           AND EXISTS (SELECT FROM orchestrator_tests t JOIN orchestrator_test_states s ON s.key = t.key
+                       WHERE md5(t.name) = md5(q.name) AND t.name = q.name AND t.repo = q.repo
+                         AND s.run_id = @run_id::bigint AND s.failures + s.reruns > 0))
+ORDER BY q.id LIMIT @most::int;
 
 -- name: ListQuarantine :many
 -- Entries with the history of their tests, current ones first. A test is missing
