@@ -38,6 +38,7 @@ func TestARunOnHoldIsKeptAndThenSaysThatItsFilesWereDeleted(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, b.send(t, "POST", at+"/hold", `{}`).Code, "a hold has a reason")
 	require.Equal(t, http.StatusOK, b.send(t, "POST", at+"/hold", `{"reason": "evidence <1>", "by": "ann"}`).Code)
 	page := b.get(t, fmt.Sprintf("/runs/%d", run)).Body.String()
+	require.Contains(t, page, "Replay from…")
 	require.Contains(t, page, "ann keeps the files of this run: evidence &lt;1&gt;")
 	require.Contains(t, b.get(t, at).Body.String(), `"reason":"evidence <1>"`)
 
@@ -59,6 +60,8 @@ func TestARunOnHoldIsKeptAndThenSaysThatItsFilesWereDeleted(t *testing.T) {
 	require.NoError(t, json.Unmarshal(b.get(t, at).Body.Bytes(), &details))
 	require.NotNil(t, details.FilesDeletedAt)
 	require.Contains(t, b.get(t, fmt.Sprintf("/runs/%d", run)).Body.String(), "The files of this run were deleted by retention on ")
+	require.NotContains(t, b.get(t, fmt.Sprintf("/runs/%d", run)).Body.String(), "Replay from…", "the server would refuse it")
+	require.Contains(t, b.get(t, fmt.Sprintf("/runs/%d/replay", run)).Body.String(), "The files of this run were deleted, so it cannot be replayed.")
 	for i, why := range []string{"deleted by retention on ", "not stored: larger than artifacts.max_file"} {
 		require.Contains(t, b.get(t, fmt.Sprintf("/runs/%d/artifacts", run)).Body.String(), why)
 		require.Contains(t, b.get(t, fmt.Sprintf("/runs/%d/artifacts/%d", run, details.Artifacts[i].ID)).Body.String(), "The content of this file was "+why)

@@ -13,7 +13,7 @@ import (
 
 // flakyTests writes tests with both outcomes at several states of the code, and quarantines some of
 // them.
-func (f *dataset) flakyTests(ctx context.Context, repo string, names []string, reason string) error {
+func (f *dataset) flakyTests(ctx context.Context, repo string, names []string, reason, by string) error {
 	history := flaky.New(f.store)
 	for i, name := range names {
 		for state := range 2 + i%3 {
@@ -37,7 +37,7 @@ func (f *dataset) flakyTests(ctx context.Context, repo string, names []string, r
 			}
 			return r
 		}, name)
-		if _, err := history.Add(ctx, flaky.Entry{Repo: repo, Test: cut(test, flaky.MaxName), Reason: cut(reason, 1000), CreatedBy: cut(reason, 100), ExpiresAt: time.Now().Add(14 * day)}, 100); err != nil {
+		if _, err := history.Add(ctx, flaky.Entry{Repo: repo, Test: cut(test, flaky.MaxName), Reason: cut(reason, 1000), CreatedBy: cut(by, 100), ExpiresAt: time.Now().Add(14 * day)}, 100); err != nil {
 			return err
 		}
 	}

@@ -68,7 +68,7 @@ func (f *dataset) hostile(ctx context.Context) error {
 		}
 	}
 	for _, text := range texts {
-		if err := f.flakyTests(ctx, cut(text, 500), []string{text}, text); err != nil {
+		if err := f.flakyTests(ctx, cut(text, 500), []string{text}, text, text); err != nil {
 			return err
 		}
 	}

@@ -51,7 +51,7 @@ func (f *dataset) showcase(ctx context.Context) error {
 		}
 	}
 	tests := []string{"example.com/payments/auth.TestLoginIsLimitedPerAccount", "example.com/payments/webhook.TestRetriesGrow/after_an_hour", "example.com/payments/db.TestPoolRecovers"}
-	if err := f.flakyTests(ctx, "/repos/payments-api", tests, "times out on slow disks"); err != nil {
+	if err := f.flakyTests(ctx, "/repos/payments-api", tests, "times out on slow disks", "ann"); err != nil {
 		return err
 	}
 	return f.deliberations(ctx)
