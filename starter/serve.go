@@ -310,14 +310,15 @@ func (a *app) printHostUsage(list []setup.HostUsage) {
 	if len(list) == 0 {
 		return
 	}
-	fmt.Fprintln(a.out, "\nOn this host:")
+	fmt.Fprintln(a.out)
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ON THIS HOST\tSIZE\tLIMIT\tREMOVED")
 	for _, u := range list {
 		limit := ""
 		if u.Limit > 0 {
-			limit = "of " + ui.Size(u.Limit)
+			limit = ui.Size(u.Limit)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\tremoved %s\n", u.Kind, ui.Size(u.Bytes), limit, u.Removed)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", u.Kind, ui.Size(u.Bytes), limit, u.Removed)
 	}
 	_ = w.Flush()
 }

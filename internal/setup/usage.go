@@ -37,7 +37,7 @@ func UsageOfHost(ctx context.Context, cfg *config.Config, dataDir string) ([]Hos
 	if cfg.Artifacts.URL == "" {
 		kinds = append(kinds, HostUsage{"contents of files", filepath.Join(dataDir, "artifacts"), 0, 0, "by rgpt clean and retention"})
 	}
-	kinds = append(kinds, HostUsage{"everything else", dataDir, 0, 0, "never: databases, logs"})
+	kinds = append(kinds, HostUsage{"everything else", dataDir, 0, 0, "never: databases and logs"})
 	known := map[string]int{}
 	for i, k := range kinds {
 		known[k.Path] = i
