@@ -51,27 +51,47 @@ func (s *Store) Excluding(lock func(ctx context.Context) (release func(), err er
 	}
 }
 
+// maxFailures is the number of blobs that RemoveOlder fails to remove before it gives up.
+const maxFailures = 10
+
 // RemoveOlder removes those of the given blobs that were not stored after a time, not even in this
 // moment, and returns their number and size. The caller knows that nothing refers to them, and that
-// nobody uses blobs that were not stored since.
+// nobody uses blobs that were not stored since. A blob that cannot be removed does not prevent the
+// removal of the others; the error is about the first.
 func (s *Store) RemoveOlder(ctx context.Context, blobs []Blob, than time.Time) (count, bytes int64, err error) {
 	release, err := s.alone(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer release()
+	var first error
+	failures := 0
 	for _, b := range blobs {
-		if err := Validate(b.Digest); err != nil {
-			return count, bytes, err
-		}
-		removed, err := s.backend.removeOlder(ctx, keyOf(b.Digest), than)
-		if err != nil {
-			return count, bytes, s.explain(err, "remove artifact %s", b.Digest)
-		}
+		removed, err := s.removeOlder(ctx, b.Digest, than)
 		if removed {
 			count++
 			bytes += b.Size
 		}
+		if err == nil {
+			continue
+		}
+		if failures++; failures == 1 {
+			first = err
+		}
+		if ctx.Err() != nil || failures == maxFailures {
+			break
+		}
 	}
-	return count, bytes, nil
+	return count, bytes, first
+}
+
+func (s *Store) removeOlder(ctx context.Context, digest string, than time.Time) (bool, error) {
+	if err := Validate(digest); err != nil {
+		return false, err
+	}
+	removed, err := s.backend.removeOlder(ctx, keyOf(digest), than)
+	if err != nil {
+		return false, s.explain(err, "remove artifact %s", digest)
+	}
+	return removed, nil
 }

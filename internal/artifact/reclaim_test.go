@@ -2,7 +2,13 @@ package artifact_test
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,4 +71,35 @@ func TestARemovalFromABucketExcludesOthers(t *testing.T) {
 	_, _, err := s.RemoveOlder(t.Context(), []artifact.Blob{{Digest: digest}}, time.Now().Add(time.Minute))
 	require.NoError(t, err)
 	require.Equal(t, 1, locked)
+}
+
+func TestABlobThatCannotBeRemovedKeepsNoOther(t *testing.T) {
+	t.Parallel()
+	backend, err := url.Parse(fakeS3(t))
+	require.NoError(t, err)
+	var kept atomic.Value // end of the path of the blob that cannot be removed
+	kept.Store("none")
+	proxy := httputil.NewSingleHostReverseProxy(backend)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, kept.Load().(string)) {
+			http.Error(w, "<Error><Code>AccessDenied</Code><Message>locked</Message></Error>", http.StatusForbidden)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	s := s3StoreAt(t, front.URL, "")
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	var blobs []artifact.Blob
+	for _, text := range []string{"one", "locked", "three"} {
+		blobs = append(blobs, artifact.Blob{Digest: put(t, s, text), Size: int64(len(text))})
+	}
+	kept.Store(blobs[1].Digest[9:])
+	count, bytes, err := s.RemoveOlder(t.Context(), blobs, time.Now().Add(time.Minute))
+	require.ErrorContains(t, err, "could not remove artifact "+blobs[1].Digest)
+	require.EqualValues(t, 2, count)
+	require.EqualValues(t, 8, bytes)
+	left := blobsOf(t, s)
+	require.Len(t, left, 1)
+	require.Contains(t, left, blobs[1].Digest)
 }

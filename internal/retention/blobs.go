@@ -2,6 +2,7 @@ package retention
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -39,11 +40,14 @@ func (w *work) reclaim(ctx context.Context) error {
 		defer func() { batch = batch[:0] }()
 		return w.remove(ctx, batch, active, cutoff)
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = w.remove(ctx, batch, active, cutoff)
 	}
-	return w.remove(ctx, batch, active, cutoff)
+	return errors.Join(err, w.failed)
 }
+
+// maxFailures is the number of batches with contents that cannot be removed before a clean-up gives up.
+const maxFailures = 10
 
 // remove removes those of the given contents that nothing refers to and that nobody may use.
 func (w *work) remove(ctx context.Context, batch []artifact.Blob, active []retain.Window, cutoff time.Time) error {
@@ -82,7 +86,16 @@ func (w *work) remove(ctx context.Context, batch []artifact.Blob, active []retai
 	}
 	count, bytes, err := w.blobs.RemoveOlder(ctx, useless, cutoff)
 	w.report.Blobs.add(count, bytes)
-	return err
+	if err == nil {
+		return nil
+	}
+	if w.failures++; w.failures == maxFailures || ctx.Err() != nil {
+		return err
+	}
+	if w.failed == nil { // the other contents do not depend on it
+		w.failed = err
+	}
+	return nil
 }
 
 // Reclaim removes those of the given contents that nothing refers to and that were not stored

@@ -166,6 +166,9 @@ type work struct {
 	report  CleanupReport
 	planned retain.Planned // by a dry run
 	runs    int            // number of runs that lost files
+
+	failures int   // batches with contents that could not be removed
+	failed   error // the first reason
 }
 
 func (w *work) do(ctx context.Context) error {

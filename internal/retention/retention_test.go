@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -449,4 +450,79 @@ func TestAForkAtTheLastMomentEitherKeepsTheFilesOrIsRefused(t *testing.T) {
 	require.Equal(t, contract.CodeForbidden, fault.Of(err).Code, err)
 	require.ErrorContains(t, err, "its files have just been deleted by retention")
 	require.NoError(t, fork(forked))
+}
+
+// TestCleanUpsAndHoldsAtTheSameTimeAgree lets two clean-ups and a person compete for the same runs.
+func TestCleanUpsAndHoldsAtTheSameTimeAgree(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	const runs = 120
+	ids := make([]int64, runs)
+	for n := range ids {
+		ids[n] = i.run(100*day, 90*day)
+		i.file(ids[n], "output.log", contract.ArtifactLog, fmt.Sprint("log ", n), 90*day)
+	}
+	reports, held := make(chan retention.CleanupReport, 2), make(chan error, 1)
+	for range 2 {
+		st := storetest.Open(t, i.URL)
+		go func() {
+			r, err := retention.New(st, i.blobs, slog.New(slog.DiscardHandler)).Clean(t.Context(),
+				retention.Request{Policy: retention.Policy{MaxAge: day, Blobs: true}, Origin: retention.OriginPerson, By: "ann"})
+			if err != nil {
+				r.Error = err.Error()
+			}
+			reports <- r
+		}()
+	}
+	go func() {
+		for _, id := range ids {
+			if _, err := i.rows.Hold(t.Context(), id, "evidence", "bob"); err != nil {
+				held <- err
+				return
+			}
+		}
+		held <- nil
+	}()
+	one, two := <-reports, <-reports
+	require.Empty(t, one.Error+two.Error)
+	require.NoError(t, <-held)
+	gone := 0
+	for n, id := range ids {
+		run, err := i.Run(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, run.FilesDeletedAt != nil, len(i.deleted(id)) == 1)
+		if run.FilesDeletedAt != nil {
+			gone++
+			continue
+		}
+		require.True(t, i.stored(artifact.Digest(fmt.Append(nil, "log ", n))), "the hold came first")
+	}
+	require.EqualValues(t, gone, one.Files.Count+two.Files.Count, "each file was deleted once")
+}
+
+// TestAContentThatCannotBeRemovedKeepsNoOther has more contents than a clean-up looks up at a time.
+func TestAContentThatCannotBeRemovedKeepsNoOther(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	const contents = 1100
+	digests := make([]string, contents)
+	for n := range digests {
+		digests[n] = i.blob(fmt.Sprint("orphan ", n), 300*day)
+	}
+	slices.Sort(digests) // the order in which a directory is listed
+	stuck := digests[0]
+	inTheWay := filepath.Join(i.dir, "trash", stuck[7:], "x") // contents are moved there first
+	require.NoError(t, os.MkdirAll(inTheWay, 0o700))
+
+	for range 2 { // the next clean-up has the same trouble
+		report, err := i.cleaner.Clean(t.Context(), retention.Request{Policy: retention.Policy{Blobs: true}, Origin: retention.OriginPerson})
+		require.ErrorContains(t, err, "could not remove artifact "+stuck)
+		require.Contains(t, report.Error, stuck)
+		for _, d := range digests[1:] {
+			require.False(t, i.stored(d))
+		}
+		require.True(t, i.stored(stuck))
+	}
+	require.NoError(t, os.RemoveAll(filepath.Dir(inTheWay)))
+	require.EqualValues(t, 1, i.clean(retention.Policy{Blobs: true}).Blobs.Count)
 }
