@@ -18,7 +18,10 @@ func Default() *Config {
 			Agent:          AgentLimits{Errors: 8, Repeats: 2, Violations: 1},
 			Run:            RunLimits{Tokens: 4_000_000, CostUSD: 25 * USD, Time: 72 * time.Hour},
 			Sandbox: Sandbox{
-				Runner: RunnerProcess, Docker: Docker{Warm: 2}, Memory: 4 * GiB, Processes: 512, CPUTime: 40 * time.Minute,
+				Runner: RunnerProcess, Docker: Docker{Warm: 2, Pull: PullNever, PullTimeout: 15 * time.Minute, Build: Build{
+					Timeout: 30 * time.Minute, ContextSize: 256 * MiB, Network: "none", Memory: 4 * GiB, Log: 4 * KiB, Age: 7 * 24 * time.Hour,
+				}},
+				Memory: 4 * GiB, Processes: 512, CPUTime: 40 * time.Minute,
 				FileSize: 512 * MiB, Disk: 4 * GiB, Output: MiB, ReadOnly: []string{}, Network: []string{},
 				CacheAge: 14 * 24 * time.Hour, CacheSize: 20 * GiB,
 			},

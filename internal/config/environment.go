@@ -20,7 +20,9 @@ import (
 // begin, and how long the installation is kept.
 type Environment struct {
 	Enabled    bool               `yaml:"enabled" doc:"Install the project's dependencies before a run's first step."`
-	Image      string             `yaml:"image" repo:"images" validate:"omitempty,max=500,image" doc:"Container image in which all commands of a run are executed: the setup, agents and checks. Requires execution.sandbox.runner: docker, and the image on the workers' Docker hosts. Empty: execution.sandbox.docker.image." example:"node:24-bookworm"`
+	Image      string             `yaml:"image" repo:"images" validate:"omitempty,max=500,image" doc:"Container image in which all commands of a run are executed: the setup, agents and checks. Requires execution.sandbox.runner: docker. Empty: execution.sandbox.docker.image." example:"node:24-bookworm"`
+	Dockerfile string             `yaml:"dockerfile" repo:"builds" validate:"omitempty,max=500,relpath" doc:"Dockerfile in the repository from which the image is built instead. Requires execution.sandbox.docker.build.enabled." example:".rgpt/Dockerfile"`
+	Build      DockerfileBuild    `yaml:"build" doc:"How environment.dockerfile is built."`
 	Setup      []string           `yaml:"setup" repo:"yes" validate:"max=50,dive,required" doc:"Shell commands that install the dependencies. The commands run in the order listed. Empty: detected from the repository's files." example:"[npm ci]"`
 	Network    EnvironmentNetwork `yaml:"network" doc:"Network access during installation."`
 	Variables  map[string]string  `yaml:"variables" repo:"yes" validate:"max=100,dive,keys,variable,endkeys" doc:"Additional environment variables for every command." example:"{DJANGO_SETTINGS_MODULE: app.settings}"`
@@ -30,6 +32,13 @@ type Environment struct {
 	Disk       Size               `yaml:"disk" validate:"min=16777216" doc:"Maximum disk space for all environments on this host. The least recently used environments are removed first; environments in use are kept."`
 	Count      int                `yaml:"count" validate:"min=1,max=100000" doc:"Maximum number of environments on this host."`
 	Age        time.Duration      `yaml:"age" validate:"min=1h" doc:"Environments that have not been used for this long are removed."`
+}
+
+// DockerfileBuild configures the build of environment.dockerfile.
+type DockerfileBuild struct {
+	Context string            `yaml:"context" repo:"yes" validate:"omitempty,max=500,relpath" doc:"Directory whose files the Dockerfile may copy. Empty: the repository's root." example:"services/api"`
+	Target  string            `yaml:"target" repo:"yes" validate:"max=100" doc:"Stage to build. Empty: the last." example:"dev"`
+	Args    map[string]string `yaml:"args" repo:"yes" validate:"max=100,dive,keys,envname,endkeys,max=4096" doc:"Values of the Dockerfile's ARG instructions. They are not secret." example:"{NODE_VERSION: \"24\"}"`
 }
 
 // EnvironmentNetwork configures the network access of an installation.
@@ -148,6 +157,12 @@ func VariableProblem(name, value string) string {
 // environmentProblems returns the conflicting or invalid settings of the section.
 func environmentProblems(e Environment) []problem {
 	var out []problem
+	switch b := e.Build; {
+	case e.Image != "" && e.Dockerfile != "":
+		out = append(out, problem{"environment.dockerfile", "conflicts with environment.image, which is " + strconv.Quote(e.Image) + "; set only one of them, and the other to \"\""})
+	case e.Dockerfile == "" && (b.Context != "" || b.Target != "" || len(b.Args) > 0):
+		out = append(out, problem{"environment.build", "requires environment.dockerfile"})
+	}
 	for i, c := range e.Network.Credentials {
 		key := "environment.network.credentials[" + strconv.Itoa(i) + "]"
 		if (c.Env == "") == (c.File == "") {

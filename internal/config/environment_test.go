@@ -51,7 +51,7 @@ verification: {baseline: off, baseline_red: ask}
 	require.NoError(t, err)
 	require.Equal(t, config.Environment{
 		Setup: []string{"npm ci", "make deps"}, Variables: map[string]string{"A_B": "c"}, Cache: []string{"~/.npm"}, Timeout: 5 * time.Minute, AgentTurns: 3,
-		Disk: config.GiB, Count: 7, Age: 24 * time.Hour,
+		Disk: config.GiB, Count: 7, Age: 24 * time.Hour, Build: config.DockerfileBuild{Args: map[string]string{}},
 		Network: config.EnvironmentNetwork{
 			Hosts: []string{"nexus.example.com"}, AllowPrivate: []string{"nexus.example.com"},
 			Credentials: []config.HostCredential{{Host: "nexus.example.com", Header: "Authorization", Env: "NEXUS"}},
@@ -75,6 +75,12 @@ func TestMistakesInTheEnvironmentSectionAreReported(t *testing.T) {
 		"environment: {variables: {GIT_SSH_COMMAND: x}}":                                      "environment.variables.GIT_SSH_COMMAND: invalid key; expected",
 		"environment: {variables: {NODE_OPTIONS: \"-r ./x\"}}":                                "environment.variables.NODE_OPTIONS: has an option",
 		"environment: {variables: {MAVEN_OPTS: \"-javaagent:x.jar\"}}":                        "environment.variables.MAVEN_OPTS: has an option",
+		"environment: {dockerfile: ../Dockerfile}":                                            "environment.dockerfile",
+		"environment: {dockerfile: Dockerfile}":                                               "environment.dockerfile: requires execution.sandbox.runner: docker",
+		"environment: {build: {target: dev}}":                                                 "environment.build: requires environment.dockerfile",
+		"execution: {sandbox: {runner: docker}}\nenvironment: {dockerfile: a, image: b}":      "environment.dockerfile: conflicts with environment.image, which is \"b\"",
+		"execution: {sandbox: {docker: {build: {network: container:x}}}}":                     "expected one of none, bridge, host",
+		"execution: {sandbox: {docker: {pull: always}}}":                                      "expected one of never, missing",
 		"verification: {baseline: maybe}":                                                     "expected one of on, off",
 	} {
 		_, err := load(t, in)

@@ -76,11 +76,32 @@ const (
 
 // Docker configures the containers of the docker runner.
 type Docker struct {
-	Image  string   `yaml:"image" validate:"max=500" doc:"Image in which commands run, unless environment.image names another. It must contain the toolchains that your projects need, and be present on the Docker host." example:"registry.example.com/toolchains:2026-11"`
-	Images []string `yaml:"images" validate:"max=200,dive,imageglob" doc:"Patterns for the images that repositories and requests may choose with environment.image. A pattern's * matches any characters but a slash." example:"[\"node:*\", registry.example.com/ci/**]"`
+	Image  string   `yaml:"image" validate:"max=500" doc:"Image in which commands run, unless the environment section chooses another. It must contain the toolchains that your projects need." example:"registry.example.com/toolchains:2026-11"`
+	Images []string `yaml:"images" validate:"max=200,dive,imageglob" doc:"Patterns for the images that repositories and requests may choose with environment.image, and that Dockerfiles may use. A pattern's * matches any characters but a slash." example:"[\"node:*\", registry.example.com/ci/**]"`
 	Host   string   `yaml:"host" validate:"max=500" doc:"Address of the Docker engine, which must run on the worker's host. Default: DOCKER_HOST, the current Docker context, or the usual sockets." example:"unix:///run/docker.sock"`
 	CPUs   float64  `yaml:"cpus" validate:"min=0,max=1024" doc:"Number of processors that one container may use at once. 0: no limit."`
 	Warm   int      `yaml:"warm" validate:"min=0,max=32" doc:"Number of containers that are created in advance for each kind of command, so that commands start faster."`
+
+	Pull        string        `yaml:"pull" validate:"oneof=never missing" doc:"never: images must be present on the Docker host. missing: the engine pulls images that are allowed but missing, without credentials."`
+	PullTimeout time.Duration `yaml:"pull_timeout" validate:"min=1s,max=24h" doc:"Maximum duration of a pull."`
+	Build       Build         `yaml:"build" doc:"Images that are built from the Dockerfiles of repositories."`
+}
+
+// The values of execution.sandbox.docker.pull.
+const (
+	PullNever   = "never"
+	PullMissing = "missing"
+)
+
+// Build configures the builds of images.
+type Build struct {
+	Enabled     bool          `yaml:"enabled" doc:"Build the image of environment.dockerfile, or of a dev container, if it uses only allowed images. The Docker engine executes the RUN instructions of such a Dockerfile as root in its own containers, outside the sandbox."`
+	Timeout     time.Duration `yaml:"timeout" validate:"min=1s,max=24h" doc:"Maximum duration of a build."`
+	ContextSize Size          `yaml:"context_size" validate:"min=1024" doc:"Maximum total size of the files that a build may copy. It also has at most 100,000 files."`
+	Network     string        `yaml:"network" validate:"oneof=none bridge host" doc:"Network of RUN instructions. none: no network. bridge, host: the engine's network without the worker's proxy, so that RUN instructions may reach all that the Docker host can reach."`
+	Memory      Size          `yaml:"memory" validate:"min=16777216" doc:"Maximum memory of a RUN instruction."`
+	Log         Size          `yaml:"log" validate:"min=1024,max=1048576" doc:"Maximum size of the end of a failed build's output that its error contains."`
+	Age         time.Duration `yaml:"age" validate:"min=1h" doc:"Built images that have not been used for this long are removed, unless a container uses them or they have another name."`
 }
 
 // IsImage reports whether a text has the form of an image's name.

@@ -78,6 +78,7 @@ var rights = map[string]string{
 	"network":    "hosts that the operator allows",
 	"registries": "registries, and hosts that the operator allows",
 	"images":     "images that the operator allows",
+	"builds":     "if the operator allows builds",
 	"models":     "models that the operator lists",
 	"timeout":    "up to verification.timeout",
 }

@@ -184,6 +184,11 @@ func (g *guard) refuse(trust, key string, value, base any) string {
 		return g.refuseHosts(value, slices.Concat(g.base.Execution.Sandbox.Network, texts(base)), "in this setting or in execution.sandbox.network")
 	case "images":
 		return g.refuseImage(value)
+	case "builds":
+		if value == "" || g.base.Execution.Sandbox.Docker.Build.Enabled {
+			return ""
+		}
+		return g.who + " may have an image built only if the operator allows it with execution.sandbox.docker.build.enabled"
 	case "registries":
 		return g.refuseHosts(value, slices.Concat(allRegistryHosts(), g.base.Execution.Sandbox.Network, texts(base)), "in this setting; public registries are always allowed")
 	default:

@@ -274,6 +274,9 @@ func references(c *Config) []problem {
 	if runner := c.Execution.Sandbox.Runner; c.Environment.Image != "" && runner != RunnerDocker {
 		add("environment.image", "requires execution.sandbox.runner: docker; the operator's runner is "+runner+", which has no containers")
 	}
+	if runner := c.Execution.Sandbox.Runner; c.Environment.Dockerfile != "" && runner != RunnerDocker {
+		add("environment.dockerfile", "requires execution.sandbox.runner: docker; the operator's runner is "+runner+", which has no containers")
+	}
 	tls := c.Temporal.TLS
 	switch {
 	case tls.CertFile != "" && tls.KeyFile == "":

@@ -35,8 +35,15 @@ type Options struct {
 	// DOCKER_HOST, the current Docker context, or the usual sockets.
 	Host string
 	// Image contains the toolchains of commands that name no other image. Images must be present on
-	// the Docker host.
+	// the Docker host, or be pulled.
 	Image string
+	// Allowed reports whether repositories may choose an image; nil: they may choose none.
+	Allowed func(name string) bool
+	// Pull has missing images pulled that are allowed. PullTimeout limits that; 0 means no limit.
+	Pull        bool
+	PullTimeout time.Duration
+	// Build says whether and how images are built from Dockerfiles.
+	Build BuildOptions
 	// CPUs is the number of processors that one container may use at once; 0 means no limit.
 	CPUs float64
 	// Warm is the number of containers that are created in advance for each kind of command.
@@ -55,6 +62,7 @@ type Runner struct {
 	engine   *client.Client
 	image    *image // Options.Image
 	images   images
+	builds   builds
 	worker   string     // identifies the containers of this runner
 	owner    string     // identifies the containers of all runners of the data folder
 	dir      string     // of control directories

@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("RGPT_TEST_API_KEY", sandboxtest.CanarySecret); err != nil {
 		panic(err) //nolint:forbidigo // there is no test that could fail
 	}
+	if spec := os.Getenv(buildVariable); spec != "" {
+		runBuild(spec)
+	}
 	if spec := os.Getenv(childVariable); spec != "" {
 		runChild(spec)
 	}

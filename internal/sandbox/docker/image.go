@@ -11,6 +11,7 @@ import (
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
 
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
@@ -75,9 +76,15 @@ func (i *images) of(id string) *testedImage {
 	return i.known[id]
 }
 
-// inspectImage finds an image on the Docker host.
+// inspectImage finds an image on the Docker host, where it is pulled if it is missing and may be.
 func (r *Runner) inspectImage(ctx context.Context, name string) (*image, error) {
 	found, err := r.engine.ImageInspect(ctx, name)
+	if cerrdefs.IsNotFound(err) && r.pulls(name) {
+		if err := r.pull(ctx, name); err != nil {
+			return nil, err
+		}
+		found, err = r.engine.ImageInspect(ctx, name)
+	}
 	switch {
 	case cerrdefs.IsNotFound(err):
 		return nil, missingImage("the image "+name+" is not on the Docker host", "docker pull "+name+", or build it there")
@@ -219,4 +226,35 @@ func (i *image) judge(result sandbox.Result, noLandlock string) error {
 		return &sandbox.IsolationError{Missing: missing, Final: true}
 	}
 	return nil
+}
+
+// pull has the engine pull an image.
+func (r *Runner) pull(ctx context.Context, name string) error {
+	started := time.Now()
+	outer := ctx
+	if r.options.PullTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.options.PullTimeout)
+		defer cancel()
+	}
+	result, err := r.engine.ImagePull(ctx, name, client.ImagePullOptions{})
+	if err == nil {
+		err = readMessages(result, &logTail{})
+		_ = result.Close()
+	}
+	switch {
+	case outer.Err() != nil:
+		return fmt.Errorf("pull the image %s: %w", name, context.Cause(outer))
+	case ctx.Err() != nil:
+		return missingImage(fmt.Sprintf("pulling the image %s took longer than %s", name, r.options.PullTimeout), "raise execution.sandbox.docker.pull_timeout, or pull it there: docker pull "+name)
+	case err != nil:
+		return missingImage(fmt.Sprintf("the image %s could not be pulled: %s", name, clean(err.Error())), "check its name and the registry, or pull it there: docker pull "+name)
+	}
+	r.options.Log.Info("An image was pulled.", "image", name, "duration", time.Since(started))
+	return nil
+}
+
+// pulls reports whether a missing image may be pulled.
+func (r *Runner) pulls(name string) bool {
+	return r.options.Pull && r.allows(name) && !strings.HasPrefix(name, builtPrefix) && !strings.HasPrefix(name, "sha256:")
 }

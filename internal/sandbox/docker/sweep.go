@@ -2,14 +2,20 @@ package docker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
+
+	"github.com/rocketgpt/orchestrator/internal/sandbox/docker/dockerfile"
 )
 
 // sweepEvery is how often containers and files of workers that no longer exist are removed.
@@ -33,12 +39,17 @@ func startSweeper(r *Runner) *sweeper {
 	s.done.Go(func() {
 		tick := time.NewTicker(sweepEvery)
 		defer tick.Stop()
+		next := time.NewTimer(0)
+		defer next.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
 				s.sweep(ctx)
+			case <-next.C:
+				s.sweepImages(ctx)
+				next.Reset(sweepImagesEvery)
 			}
 		}
 	})
@@ -130,4 +141,102 @@ func (s *sweeper) close() {
 		_ = s.alive.Close()
 		_ = os.Remove(s.alive.Name())
 	}
+}
+
+// sweepImages removes what killed engines left of builds, and images that nobody has used for a long
+// time. The engine refuses to remove an image that a container uses.
+func (s *sweeper) sweepImages(ctx context.Context) {
+	limits := s.runner.options.Build
+	if !limits.Enabled {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, sweepImagesTime)
+	defer cancel()
+	if err := errors.Join(s.removeBuilders(ctx, limits.over()), s.removeBuilt(ctx, time.Now().Add(-limits.Age))); err != nil && ctx.Err() == nil {
+		s.runner.options.Log.Warn("Images that are not needed could not be removed; a later sweep tries again.", "error", err)
+	}
+}
+
+const (
+	// sweepImagesEvery is how often images are swept.
+	sweepImagesEvery = 10 * time.Minute
+	// sweepImagesTime limits a sweep.
+	sweepImagesTime = 2 * time.Minute
+	// builderMargin is the time after the limit of builds in which one certainly has ended.
+	builderMargin = 10 * time.Minute
+)
+
+// over returns the time before which all builds that have ended by now began; zero if there is none.
+func (b BuildOptions) over() time.Time {
+	if b.Timeout <= 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(-b.Timeout - builderMargin)
+}
+
+// removeBuilders removes containers of builds that ended without the engine cleaning up, and images of
+// builds that did not succeed, if they were created before a time.
+func (s *sweeper) removeBuilders(ctx context.Context, before time.Time) error {
+	if before.IsZero() {
+		return nil
+	}
+	building := dockerfile.LabelBuilding + "=" + dockerfile.Building
+	found, err := s.runner.engine.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", building)})
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, c := range found.Items {
+		if time.Unix(c.Created, 0).After(before) {
+			continue
+		}
+		_, err := s.runner.engine.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if err != nil && !cerrdefs.IsNotFound(err) && !cerrdefs.IsConflict(err) {
+			problems = append(problems, err)
+		}
+	}
+	_, err = s.runner.engine.ImagePrune(ctx, client.ImagePruneOptions{
+		Filters: client.Filters{}.Add("dangling", "true").Add("label", building).Add("until", fmt.Sprint(before.Unix())),
+	})
+	if err != nil && !cerrdefs.IsConflict(err) { // another worker is at it
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+// removeBuilt removes built images that were last used before a time.
+func (s *sweeper) removeBuilt(ctx context.Context, before time.Time) error {
+	found, err := s.runner.engine.ImageList(ctx, client.ImageListOptions{
+		Filters: client.Filters{}.Add("label", dockerfile.LabelBuilding+"="+dockerfile.Built),
+	})
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, listed := range found.Items {
+		img, err := s.runner.engine.ImageInspect(ctx, listed.ID)
+		if cerrdefs.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		if img.Metadata.LastTagTime.After(before) || !onlyBuilt(img.RepoTags) {
+			continue
+		}
+		for _, name := range img.RepoTags {
+			_, err := s.runner.engine.ImageRemove(ctx, name, client.ImageRemoveOptions{PruneChildren: true})
+			if err != nil && !cerrdefs.IsNotFound(err) && !cerrdefs.IsConflict(err) {
+				problems = append(problems, err)
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// onlyBuilt reports whether an image has names, and all are those of built images: one that somebody
+// else named is theirs.
+func onlyBuilt(names []string) bool {
+	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(name, builtPrefix) })
 }
