@@ -15,7 +15,7 @@ func (a *Activities) caches() buildcache.Store { return setup.BuildCaches(a.Data
 func (a *Activities) host() *tester.Host {
 	return &tester.Host{
 		Config: a.Config, Workspaces: a.Workspaces, Sandbox: a.Sandbox, Proxy: a.Proxy, DataDir: a.DataDir, Log: a.Log,
-		Tools: a.CommandTools, Facts: &a.facts,
+		Tools: a.CommandTools, BuildImage: a.BuildImage, Facts: &a.facts,
 	}
 }
 

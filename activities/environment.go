@@ -89,6 +89,7 @@ func originOf(run store.Run, spec setup.RunSpec, known store.Setup) (tester.Orig
 	}
 	out := tester.Origin{
 		Repo: repoOf(run), Settings: settings, Scope: scopeOf(run.Settings.Repo), Environment: run.Environment, Owner: fmt.Sprint("run ", run.ID),
+		Key: fmt.Sprint(run.ID),
 	}
 	if known.ID != 0 {
 		out.Source, out.Unproven = environment.Source(known.Source), !known.Proven

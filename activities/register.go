@@ -5,6 +5,7 @@
 package activities
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/sandbox/docker"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/tool"
@@ -44,6 +46,8 @@ type Activities struct {
 	Log        *slog.Logger
 	// CommandTools returns the tools that commands can use; nil: there are none.
 	CommandTools environment.ToolsOf
+	// BuildImage builds the image that commands name; nil: commands do not run in containers.
+	BuildImage func(context.Context, docker.Source) (docker.Built, error)
 	// Scanners are the versions of the scanners for vulnerabilities and secrets available to checks.
 	Scanners map[string]string
 

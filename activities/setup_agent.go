@@ -62,7 +62,7 @@ func (a *Activities) detected(ctx context.Context, runID int64, checkout string)
 	defer root.Close()
 	settings := spec.Environment
 	settings.Setup = nil
-	tools, err := a.host().ToolsOf(ctx, settings.Image)
+	tools, err := a.host().ToolsOf(ctx, fmt.Sprint(run.ID), repoOf(run), settings)
 	if err != nil {
 		return environment.Recipe{}, err
 	}

@@ -31,7 +31,7 @@ func newEnv(a *app) *cobra.Command {
 need. It is built once and stored by digest. docs/ENVIRONMENTS.md describes detection, builds
 and troubleshooting.`,
 	}
-	cmd.AddCommand(newEnvList(a), newEnvShow(a), newEnvBuild(a), newEnvRemove(a), newEnvSet(a), newEnvUnset(a), newEnvSetups(a))
+	cmd.AddCommand(newEnvList(a), newEnvShow(a), newEnvBuild(a), newEnvImage(a), newEnvRemove(a), newEnvSet(a), newEnvUnset(a), newEnvSetups(a))
 	return cmd
 }
 
@@ -223,6 +223,9 @@ func (a *app) printFound(f control.FoundEnvironment) {
 	if f.Image != "" {
 		section("Image", []string{f.Image})
 	}
+	if f.Dockerfile != "" {
+		section("Image built from", []string{f.Dockerfile})
+	}
 	section("Projects", projects)
 	section("Commands", commands)
 	section("Hosts that the setup may reach", f.Hosts)
@@ -301,7 +304,8 @@ func newEnvSet(a *app) *cobra.Command {
 given order and replace the detected ones. They take precedence over environment.setup in any rgpt.yaml;
 --env FILE overrides both for one run. A host must be a public registry or be allowed by the operator.
 With the docker runner, --image names the image in which all commands of the repository's runs are
-executed; the operator must allow it (execution.sandbox.docker.images).`,
+executed, and --dockerfile a file of the repository from which it is built; the operator must allow it
+(execution.sandbox.docker.images, execution.sandbox.docker.build.enabled).`,
 		Example: `  rgpt env set --repo . --command 'npm ci' --command 'npm run build:types' --reason "needs generated types"
   rgpt env set --repo . --variable DJANGO_SETTINGS_MODULE=app.settings
   rgpt env set --repo . --image node:24-bookworm`,
@@ -335,6 +339,7 @@ executed; the operator must allow it (execution.sandbox.docker.images).`,
 	f := cmd.Flags()
 	f.StringVar(&n.Repo, "repo", "", "repository: a directory or a URL")
 	f.StringVar(&n.Image, "image", "", "container image in which all commands run; default: as configured")
+	f.StringVar(&n.Dockerfile, "dockerfile", "", "Dockerfile in the repository from which that image is built instead")
 	f.StringArrayVar(&n.Commands, "command", nil, "shell command for the setup; repeatable, executed in the given order")
 	f.StringArrayVar(&n.Hosts, "host", nil, "host that the setup may reach (instead of the detected hosts); repeatable")
 	f.StringArrayVar(&variables, "variable", nil, "variable for the setup, agents and checks: name=value; repeatable")
@@ -479,6 +484,9 @@ func setupLine(settings json.RawMessage) string {
 	}
 	if s.Image != "" {
 		parts = append(parts, "(image: "+s.Image+")")
+	}
+	if s.Dockerfile != nil {
+		parts = append(parts, "(image built from "+s.Dockerfile.Path+")")
 	}
 	parts = append(parts, s.Setup...)
 	if len(s.Hosts) > 0 {

@@ -1,18 +1,25 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/backend"
+	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/terminal"
+	"github.com/rocketgpt/orchestrator/internal/tester/standalone"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -202,4 +209,107 @@ func baselineLine(b views.RunBaseline) string {
 		return "the checks could not run on the base commit"
 	}
 	return fmt.Sprintf("%d passed, %d failed, %d skipped in %s", b.Passed, b.Failed, b.Skipped, lasted(b.DurationMS))
+}
+
+// image is the result of `env image`.
+type image struct {
+	Name       string            `json:"name"`
+	ID         string            `json:"id"`
+	Bytes      int64             `json:"bytes"`
+	Kept       bool              `json:"kept"` // it existed already
+	DurationMS int64             `json:"durationMs"`
+	Dockerfile string            `json:"dockerfile"`
+	Tools      map[string]string `json:"tools"`
+}
+
+func newEnvImage(a *app) *cobra.Command {
+	v := verification{env: control.EnvironmentAuto}
+	var given environment.Dockerfile
+	var args []string
+	cmd := &cobra.Command{
+		Use: "image", Short: "Build the container image of a repository on this machine",
+		Long: `Builds the image of a repository's Dockerfile with this machine's Docker engine, as a worker with the
+docker runner does before a run's environment, and tests whether commands can run in it. The Dockerfile is
+--dockerfile, or environment.dockerfile in rgpt.yaml, or that of the dev container. By default, the work
+tree is used as it is; a run uses its base commit.
+
+Your configuration must set execution.sandbox.runner: docker and allow builds
+(execution.sandbox.docker.build.enabled) and the images that the Dockerfile uses
+(execution.sandbox.docker.images). The command needs no running components.`,
+		Example: `  rgpt env image
+  rgpt env image --repo ~/src/app --dockerfile .rgpt/Dockerfile
+  rgpt env image --dockerfile Dockerfile --target dev --arg NODE_VERSION=24 --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if given.Args, err = pairs("arg", args); err != nil {
+				return err
+			}
+			if given.Path == "" && (given.Context != "" || given.Target != "" || len(args) > 0) {
+				return usageError{errors.New("--context, --target and --arg need --dockerfile")}
+			}
+			return a.buildImage(cmd.Context(), v, given)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&v.Repo, "repo", ".", "repository: a directory or a URL")
+	f.StringVar(&v.Commit, "commit", "", "use this branch, tag or commit instead of the work tree")
+	f.StringVar(&given.Path, "dockerfile", "", "path of the Dockerfile in the repository; default: as the repository chooses")
+	f.StringVar(&given.Context, "context", "", "directory whose files the Dockerfile may copy; default: the repository's root")
+	f.StringVar(&given.Target, "target", "", "stage to build; default: the last")
+	f.StringArrayVar(&args, "arg", nil, "value of an ARG instruction: name=value; repeatable")
+	return cmd
+}
+
+// buildImage builds the image of a repository and says how to use it.
+func (a *app) buildImage(ctx context.Context, v verification, given environment.Dockerfile) error {
+	if given.Path != "" {
+		if err := config.CheckDockerfile(config.Environment{Dockerfile: given.Path, Build: config.DockerfileBuild{Context: given.Context, Target: given.Target, Args: given.Args}}); err != nil {
+			return usageError{err}
+		}
+		v.env = control.EnvironmentNone // what the repository chooses does not matter
+	}
+	show := a.newVerifyProgress()
+	defer show.close()
+	if err := a.prepareVerify(&v, show); err != nil {
+		return err
+	}
+	v.Progress = &buildProgress{verifyProgress: show}
+	made, err := standalone.BuildImage(ctx, v.Options, given)
+	show.close()
+	if err != nil {
+		return err
+	}
+	if a.json {
+		a.printJSON(image{
+			Name: made.Name, ID: made.ID, Bytes: made.Bytes, Kept: made.Kept, DurationMS: made.Time.Milliseconds(), Dockerfile: made.Dockerfile.Path, Tools: made.Tools,
+		})
+		return nil
+	}
+	how := "built in " + lasted(made.Time.Milliseconds())
+	if made.Kept {
+		how = "it existed already"
+	}
+	fmt.Fprintf(a.out, "Image %s\n  %s, %s\n  id     %s\n", made.Name, ui.Size(made.Bytes), how, made.ID)
+	var tools []string
+	for _, name := range slices.Sorted(maps.Keys(made.Tools)) {
+		if name != environment.ImageTool {
+			tools = append(tools, name+" "+made.Tools[name])
+		}
+	}
+	fmt.Fprintf(a.out, "  tools  %s\n", terminal.Clean(cmp.Or(strings.Join(tools, ", "), "none that RocketGPT knows")))
+	if given.Path != "" {
+		fmt.Fprintf(a.out, "To use it, add this to the repository's rgpt.yaml: environment: {dockerfile: %s}\nor for this installation: rgpt env set --repo %s --dockerfile %s\n",
+			terminal.Clean(given.Path), terminal.Clean(v.Repo), terminal.Clean(given.Path))
+	} else {
+		fmt.Fprintln(a.out, "Runs of the repository use it: its files choose it.")
+	}
+	return nil
+}
+
+// buildProgress prints the output of a build.
+type buildProgress struct{ *verifyProgress }
+
+// Output implements standalone.Progress.
+func (p *buildProgress) Output(chunk []byte) {
+	fmt.Fprint(p.writer(), terminal.CleanLines(string(chunk)))
 }

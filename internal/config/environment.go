@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -40,6 +41,36 @@ type DockerfileBuild struct {
 	Target  string            `yaml:"target" repo:"yes" validate:"max=100" doc:"Stage to build. Empty: the last." example:"dev"`
 	Args    map[string]string `yaml:"args" repo:"yes" validate:"max=100,dive,keys,envname,endkeys,max=4096" doc:"Values of the Dockerfile's ARG instructions. They are not secret." example:"{NODE_VERSION: \"24\"}"`
 }
+
+// CheckDockerfile checks environment.dockerfile and environment.build where they come from another file
+// than rgpt.yaml. The error says what is wrong.
+func CheckDockerfile(e Environment) error {
+	for _, p := range []string{e.Dockerfile, e.Build.Context} {
+		if len(p) > maxPath || !isRelativePath(p) || strings.ContainsFunc(p, unicode.IsControl) {
+			return fmt.Errorf("%.100q is not a path inside the repository", p)
+		}
+	}
+	if len(e.Build.Target) > maxTarget {
+		return fmt.Errorf("the name of its target is longer than %d bytes", maxTarget)
+	}
+	if len(e.Build.Args) > maxArgs {
+		return fmt.Errorf("it has more than %d arguments", maxArgs)
+	}
+	for name, value := range e.Build.Args {
+		if !envNamePattern.MatchString(name) || len(value) > maxArg {
+			return fmt.Errorf("the argument %.100q has an invalid name or a value of more than %d bytes", name, maxArg)
+		}
+	}
+	return nil
+}
+
+// The limits of environment.dockerfile and environment.build, which their tags repeat.
+const (
+	maxPath   = 500
+	maxTarget = 100
+	maxArgs   = 100
+	maxArg    = 4096
+)
 
 // EnvironmentNetwork configures the network access of an installation.
 type EnvironmentNetwork struct {

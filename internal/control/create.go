@@ -332,7 +332,7 @@ func (r *Runs) resolve(ctx context.Context, c Creation, out *Created) (contract.
 	if err != nil || c.Environment != "" && c.Environment != EnvironmentAuto {
 		return repo, cfg, err
 	}
-	cfg, note, err := withDevContainer(ctx, workspaces, cfg, start)
+	cfg, note, err := setup.WithImage(ctx, workspaces, cfg, start)
 	if note != "" {
 		out.Notes = append(out.Notes, note)
 	}

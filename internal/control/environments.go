@@ -45,6 +45,7 @@ type FoundEnvironment struct {
 	Source      string            `json:"source" doc:"source of the setup: \"detected\", \"configured\", \"agent\" or \"person\""`
 	What        string            `json:"what"`
 	Image       string            `json:"image,omitempty" doc:"container image in which all commands run; absent: that of the worker, which may use none"`
+	Dockerfile  string            `json:"dockerfile,omitempty" doc:"Dockerfile from which the image is built instead"`
 	Projects    []FoundProject    `json:"projects"`
 	Commands    []FoundCommand    `json:"commands"`
 	Hosts       []string          `json:"hosts" doc:"hosts that the setup may reach"`
@@ -107,6 +108,9 @@ func foundOf(repo, base string, r environment.Recipe) *FoundEnvironment {
 	}
 	for _, h := range r.Hints {
 		f.Hints = append(f.Hints, FoundHint{h.File, h.Line, h.Text})
+	}
+	if r.Dockerfile != nil {
+		f.Dockerfile = r.Dockerfile.Path
 	}
 	return f
 }
@@ -220,9 +224,12 @@ func (r *Runs) FindEnvironment(ctx context.Context, repo, base string) (FoundEnv
 	out := foundOf(at.URL, at.Base, recipe)
 	out.SetupID, out.Notes = known.ID, notes.Notes
 	if cfg.Execution.Sandbox.Runner == config.RunnerDocker {
-		image := cmp.Or(settings.Image, cfg.Execution.Sandbox.Docker.Image)
+		image := "the image " + cmp.Or(settings.Image, cfg.Execution.Sandbox.Docker.Image)
+		if d := settings.Dockerfile; d != nil {
+			image = "an image that is built from " + d.Path
+		}
 		out.Image, out.Missing = settings.Image, []FoundTool{}
-		out.Notes = append(out.Notes, "commands run in containers of the image "+image+"; only the workers know which tools it contains (rgpt env build)")
+		out.Notes = append(out.Notes, "commands run in containers of "+image+"; only the workers know which tools it contains (rgpt env build)")
 	}
 	if !cfg.Environment.Enabled {
 		out.Notes = append(out.Notes, "environments are disabled in the operator's configuration (environment.enabled): runs do not build this environment")
@@ -270,23 +277,24 @@ func factsOf(ctx context.Context, workspaces *workspace.Manager, at contract.Rep
 	return environment.Facts{Version: version, Time: made}, err
 }
 
-// NewSetup is the setup of a repository defined by a person. It contains an image or at least one
-// command, host or variable.
+// NewSetup is the setup of a repository defined by a person. It contains an image, a Dockerfile or at
+// least one command, host or variable.
 type NewSetup struct {
-	Repo      string            `json:"repo" minLength:"1" doc:"a directory on the server's host or a URL"`
-	Image     string            `json:"image,omitempty" maxLength:"500" doc:"container image in which all commands run; default: as configured"`
-	Commands  []string          `json:"commands,omitempty" maxItems:"50" doc:"shell commands, executed in this order in the root of the repository; default: detected from its files"`
-	Hosts     []string          `json:"hosts,omitempty" maxItems:"200" doc:"hosts that the setup may reach: public registries, and hosts that the operator allows; default: as configured"`
-	Variables map[string]string `json:"variables,omitempty" doc:"variables for the setup, agents and checks"`
-	Reason    string            `json:"reason,omitempty"`
-	By        string            `json:"by,omitempty" maxLength:"200" doc:"author of the setup; default: api"`
+	Repo       string            `json:"repo" minLength:"1" doc:"a directory on the server's host or a URL"`
+	Image      string            `json:"image,omitempty" maxLength:"500" doc:"container image in which all commands run; default: as configured"`
+	Dockerfile string            `json:"dockerfile,omitempty" maxLength:"500" doc:"Dockerfile in the repository from which the image is built instead, if the operator allows it"`
+	Commands   []string          `json:"commands,omitempty" maxItems:"50" doc:"shell commands, executed in this order in the root of the repository; default: detected from its files"`
+	Hosts      []string          `json:"hosts,omitempty" maxItems:"200" doc:"hosts that the setup may reach: public registries, and hosts that the operator allows; default: as configured"`
+	Variables  map[string]string `json:"variables,omitempty" doc:"variables for the setup, agents and checks"`
+	Reason     string            `json:"reason,omitempty"`
+	By         string            `json:"by,omitempty" maxLength:"200" doc:"author of the setup; default: api"`
 }
 
 // AddSetup stores a person's setup of a repository. Runs that are prepared from now on use it,
 // unless the configuration overrides it.
 func (r *Runs) AddSetup(ctx context.Context, n NewSetup) (store.Setup, error) {
-	if len(n.Commands)+len(n.Hosts)+len(n.Variables) == 0 && n.Image == "" {
-		return store.Setup{}, wrong("the setup is empty; specify an image or at least one command, host or variable (--image, --command, --host, --variable)")
+	if len(n.Commands)+len(n.Hosts)+len(n.Variables) == 0 && n.Image+n.Dockerfile == "" {
+		return store.Setup{}, wrong("the setup is empty; specify an image, a Dockerfile or at least one command, host or variable (--image, --dockerfile, --command, --host, --variable)")
 	}
 	if n.Repo == "" {
 		return store.Setup{}, wrong("no repository given; specify a directory or a URL (--repo)")
@@ -300,12 +308,17 @@ func (r *Runs) AddSetup(ctx context.Context, n NewSetup) (store.Setup, error) {
 	}
 	// Missing values stay as configured, because environment.Settings is applied on top of the
 	// configuration.
+	var file *environment.Dockerfile
+	if n.Dockerfile != "" {
+		file = &environment.Dockerfile{Path: n.Dockerfile}
+	}
 	settings, err := json.Marshal(struct {
-		Image     string            `json:",omitempty"`
-		Setup     []string          `json:",omitempty"`
-		Hosts     []string          `json:",omitempty"`
-		Variables map[string]string `json:",omitempty"`
-	}{n.Image, n.Commands, n.Hosts, n.Variables})
+		Image      string                  `json:",omitempty"`
+		Dockerfile *environment.Dockerfile `json:",omitempty"`
+		Setup      []string                `json:",omitempty"`
+		Hosts      []string                `json:",omitempty"`
+		Variables  map[string]string       `json:",omitempty"`
+	}{n.Image, file, n.Commands, n.Hosts, n.Variables})
 	if err != nil {
 		return store.Setup{}, fmt.Errorf("encode the setup for %s: %w", repo, err)
 	}
@@ -320,6 +333,12 @@ func (r *Runs) checkSetup(n NewSetup) error {
 	section := map[string]any{}
 	if n.Image != "" {
 		section["image"] = n.Image
+	}
+	switch {
+	case n.Dockerfile != "":
+		section["dockerfile"], section["image"] = n.Dockerfile, n.Image // not the configured image
+	case n.Image != "":
+		section["dockerfile"] = ""
 	}
 	if len(n.Commands) > 0 {
 		section["setup"] = n.Commands

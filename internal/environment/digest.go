@@ -85,8 +85,10 @@ func digestOf(open func(path string) (io.ReadCloser, error), name string) (strin
 func (r Recipe) YAML() []byte {
 	var file struct {
 		Environment struct {
-			Image   string   `yaml:"image,omitempty"`
-			Setup   []string `yaml:"setup,omitempty"`
+			Image   string      `yaml:"image,omitempty"`
+			File    string      `yaml:"dockerfile,omitempty"`
+			Build   *Dockerfile `yaml:"build,omitempty"`
+			Setup   []string    `yaml:"setup,omitempty"`
 			Network struct {
 				Hosts []string `yaml:"hosts,omitempty"`
 			} `yaml:"network,omitempty"`
@@ -98,6 +100,12 @@ func (r Recipe) YAML() []byte {
 		file.Environment.Setup = append(file.Environment.Setup, c.line())
 	}
 	file.Environment.Image = r.ImageName
+	if d := r.Dockerfile; d != nil {
+		file.Environment.File = d.Path
+		if d.Context != "" || d.Target != "" || len(d.Args) > 0 {
+			file.Environment.Build = d
+		}
+	}
 	file.Environment.Network.Hosts = r.Hosts
 	file.Environment.Variables = r.Variables
 	for _, folder := range r.Cache {

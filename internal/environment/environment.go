@@ -19,6 +19,8 @@ type Settings struct {
 	// Image is the container image in which all commands run; "" is that of the worker, which may use
 	// none.
 	Image string `json:"image,omitempty"`
+	// Dockerfile is what the image is built from instead; nil: nothing.
+	Dockerfile *Dockerfile `json:"dockerfile,omitempty"`
 	// Setup commands run in order in the root of the repository, instead of the detected commands.
 	Setup []string `json:"setup,omitempty"`
 	// Hosts may be reached during the setup; empty means the registries of the detected ecosystems.
@@ -27,6 +29,14 @@ type Settings struct {
 	Variables map[string]string `json:"variables,omitempty"`
 	// Cache lists directories below the home that a setup saves for the next one.
 	Cache []string `json:"cache,omitempty"`
+}
+
+// Dockerfile is a file from which an image is built, as in the section environment of rgpt.yaml.
+type Dockerfile struct {
+	Path    string            `json:"path" yaml:"-"`
+	Context string            `json:"context,omitempty" yaml:"context,omitempty"`
+	Target  string            `json:"target,omitempty" yaml:"target,omitempty"`
+	Args    map[string]string `json:"args,omitempty" yaml:"args,omitempty"`
 }
 
 // Tools maps the names of the worker's tools to their versions: go, node, npm, python, rust, cargo,
@@ -69,9 +79,10 @@ type Recipe struct {
 	// Setup commands run in order. A command that fails ends the setup, unless it is optional.
 	Setup []Command
 	// Image is the id of the container image in which all commands run, and ImageName its name in
-	// Settings; both are empty if Settings name none.
-	Image     string `json:",omitempty"`
-	ImageName string `json:",omitempty"`
+	// Settings; both are empty if Settings name none. Dockerfile is what it was built from, if it was.
+	Image      string      `json:",omitempty"`
+	ImageName  string      `json:",omitempty"`
+	Dockerfile *Dockerfile `json:",omitempty"`
 	// RunsCode means that the setup runs code of the repository that Inputs may not include:
 	// commands that a person wrote, install scripts, a setup.py. Its result is only as trustworthy
 	// as the branch.
@@ -166,8 +177,8 @@ func Find(root *os.Root, s Settings, tools Tools, facts Facts) (Recipe, error) {
 	}
 	f.r.TestCommand = f.testCommand()
 	f.applySettings(s)
-	if s.Image != "" {
-		f.r.Image, f.r.ImageName = tools[ImageTool], s.Image
+	if s.Image != "" || s.Dockerfile != nil {
+		f.r.Image, f.r.ImageName, f.r.Dockerfile = tools[ImageTool], s.Image, s.Dockerfile
 	}
 	return f.r, nil
 }

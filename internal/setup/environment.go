@@ -1,7 +1,6 @@
 package setup
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,7 +33,9 @@ func WithStored(configured environment.Settings, known store.Setup) (environment
 		return configured, fmt.Errorf("read setup %d: %w", known.ID, err)
 	}
 	out := configured
-	out.Image = cmp.Or(own.Image, configured.Image)
+	if own.Image != "" || own.Dockerfile != nil {
+		out.Image, out.Dockerfile = own.Image, own.Dockerfile
+	}
 	if len(own.Setup) > 0 {
 		out.Setup = own.Setup
 	}

@@ -143,6 +143,8 @@ type Commands struct {
 	Sandbox
 	// Tools returns the tools that commands can use.
 	Tools environment.ToolsOf
+	// BuildImage builds the image that commands name; nil: commands do not run in containers.
+	BuildImage func(context.Context, docker.Source) (docker.Built, error)
 	// Toolchains describe the tools of the process runner.
 	Toolchains sandbox.Toolchains
 	// Close ends what runs in the background.
@@ -182,6 +184,11 @@ func openContainers(ctx context.Context, cfg *config.Config, dataDir string, log
 	d := cfg.Execution.Sandbox.Docker
 	runner, err := docker.New(ctx, docker.Options{
 		Host: d.Host, Image: d.Image, CPUs: d.CPUs, Warm: d.Warm, DataDir: dataDir, Helper: helper, Log: log,
+		Allowed: cfg.AllowsImage, Pull: d.Pull == config.PullMissing, PullTimeout: d.PullTimeout,
+		Build: docker.BuildOptions{
+			Enabled: d.Build.Enabled, Timeout: d.Build.Timeout, ContextBytes: d.Build.ContextSize.Int64(), Network: d.Build.Network,
+			Memory: d.Build.Memory.Int64(), LogBytes: d.Build.Log.Int64(), Age: d.Build.Age,
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -195,7 +202,7 @@ func openContainers(ctx context.Context, cfg *config.Config, dataDir string, log
 		maps.Copy(tools, versions)
 		return tools, nil
 	}
-	return &Commands{Sandbox: runner, Tools: inImage, Close: runner.Close}, nil
+	return &Commands{Sandbox: runner, Tools: inImage, BuildImage: runner.Build, Close: runner.Close}, nil
 }
 
 // sandboxHelper returns the small program that starts each sandbox, if it is next to this one.
@@ -264,7 +271,11 @@ func environmentOf(cfg *config.Config) (*contract.EnvironmentSettings, environme
 
 // EnvironmentSettings returns the setup settings of the section environment.
 func EnvironmentSettings(e config.Environment) environment.Settings {
-	return environment.Settings{Image: e.Image, Setup: e.Setup, Hosts: e.Network.Hosts, Variables: e.Variables, Cache: e.Cache}
+	out := environment.Settings{Image: e.Image, Setup: e.Setup, Hosts: e.Network.Hosts, Variables: e.Variables, Cache: e.Cache}
+	if e.Dockerfile != "" {
+		out.Dockerfile = &environment.Dockerfile{Path: e.Dockerfile, Context: e.Build.Context, Target: e.Build.Target, Args: e.Build.Args}
+	}
+	return out
 }
 
 // RunSpec has the inputs of a run, apart from the settings that its workflow uses, as resolved at

@@ -7,6 +7,7 @@
 package tester
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/sandbox/docker"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
@@ -36,6 +38,8 @@ type Host struct {
 	Log        *slog.Logger
 	// Tools returns the tools that commands can use; nil: there are none.
 	Tools environment.ToolsOf
+	// BuildImage builds the image that commands name; nil: commands do not run in containers.
+	BuildImage func(context.Context, docker.Source) (docker.Built, error)
 	// Facts caches facts from git about base commits.
 	Facts *sync.Map
 }

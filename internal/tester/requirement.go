@@ -24,6 +24,8 @@ type Origin struct {
 	// Environment is the digest of the state's own environment, as soon as it is known. Empty: it
 	// is not known, or needs no setup.
 	Environment string
+	// Key is the beginning of the keys of working directories.
+	Key string
 	// Owner is the only user of environments that changes of the state require.
 	Owner string
 }
@@ -50,7 +52,7 @@ func (h *Host) Require(ctx context.Context, o Origin, ws contract.Workspace, che
 	if err != nil {
 		return w, err
 	}
-	tools, err := h.ToolsOf(ctx, o.Settings.Image)
+	tools, err := h.ToolsOf(ctx, o.Key, o.Repo, o.Settings)
 	if err != nil {
 		return w, err
 	}
@@ -79,18 +81,6 @@ func (h *Host) Require(ctx context.Context, o Origin, ws contract.Workspace, che
 		w.Digest, w.Private = DigestOf(w.Scope, digest, o.Owner), true
 	}
 	return w, nil
-}
-
-// ToolsOf returns the tools in an image; see environment.ToolsOf.
-func (h *Host) ToolsOf(ctx context.Context, image string) (environment.Tools, error) {
-	if h.Tools == nil {
-		return nil, nil //nolint:nilnil // no tools
-	}
-	tools, err := h.Tools(ctx, image)
-	if err != nil && image != "" {
-		return nil, setupError(ctx, fmt.Errorf("prepare the image %s (environment.image): %w", image, err))
-	}
-	return tools, err
 }
 
 // openInput opens a file whose content determines an environment.

@@ -157,7 +157,7 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 	}
 	return &activities.Activities{
 		Store: db, Views: views.New(db), Model: models, Workspaces: workspaces, Tools: tools, SetupTools: setupTools, Sandbox: commands, Proxy: outlet, Artifacts: blobs,
-		CommandTools: commands.Tools, Scanners: commands.Toolchains.Scanners, Config: o.Config, DataDir: o.DataDir, Log: o.Log,
+		CommandTools: commands.Tools, BuildImage: commands.BuildImage, Scanners: commands.Toolchains.Scanners, Config: o.Config, DataDir: o.DataDir, Log: o.Log,
 	}, closeAll, nil
 }
 

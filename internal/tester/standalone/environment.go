@@ -28,7 +28,7 @@ type prepared struct {
 // cannot be set up.
 func (v *verification) prepareAll(ctx context.Context) (bool, error) {
 	origin := tester.Origin{
-		Repo: v.settings.Repo, Settings: v.spec.Environment, Scope: "commit " + v.report.Commit, Owner: "commit " + v.report.Commit,
+		Repo: v.settings.Repo, Settings: v.spec.Environment, Scope: "commit " + v.report.Commit, Owner: "commit " + v.report.Commit, Key: v.key,
 	}
 	if v.report.WorkTree {
 		origin.Scope, origin.Owner = "work tree", "work tree"

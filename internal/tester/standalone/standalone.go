@@ -329,15 +329,24 @@ func (v *verification) resolveBase(ctx context.Context, repo contract.Repo, info
 // configure resolves the settings: those of the user, restricted further by the rgpt.yaml of the
 // base, or, without one, of the verified state.
 func (v *verification) configure(ctx context.Context, repo contract.Repo, info workspace.Info) error {
-	cfg := v.Config
+	cfg, of := v.Config, v.ws
+	if v.compares() {
+		of = v.base
+	}
 	if info.Path == "" || v.Includes == nil || !v.Includes(info.Path) {
-		of := v.ws
-		if v.compares() {
-			of = v.base
-		}
 		var err error
 		if cfg, err = setup.RepositoryConfig(ctx, v.host.Workspaces, cfg, of, info); err != nil {
 			return err
+		}
+	}
+	if v.Environment == "" && !v.NoEnvironment {
+		var note string
+		var err error
+		if cfg, note, err = setup.WithImage(ctx, v.host.Workspaces, cfg, of); err != nil {
+			return err
+		}
+		if note != "" {
+			v.note("%s", note)
 		}
 	}
 	v.settings, v.spec = setup.FreezeWithoutModels(cfg, repo)
@@ -416,7 +425,7 @@ func (v *verification) openSandbox(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v.commands, v.host.Sandbox, v.host.Tools = commands, commands, commands.Tools
+	v.commands, v.host.Sandbox, v.host.Tools, v.host.BuildImage = commands, commands, commands.Tools, commands.BuildImage
 	return nil
 }
 
