@@ -66,6 +66,8 @@ require (
 	github.com/tailscale/hujson v0.0.0-20260727124030-b80ff77dac4f
 )
 
+require github.com/google/go-containerregistry v0.22.1
+
 require (
 	github.com/containerd/typeurl/v2 v2.3.0 // indirect
 	github.com/moby/buildkit v0.34.2

@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"text/tabwriter"
@@ -23,6 +25,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/sandbox/docker"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
@@ -115,12 +118,37 @@ func sandboxChecks(cfg *config.Config, dir string) []doctor.Check {
 			delete(tools, environment.ImageTool)
 			return tools, err
 		}
-		return []doctor.Check{doctor.Sandbox("containers", isolation, false), doctor.ImageTools(versions)}
+		d := cfg.Execution.Sandbox.Docker
+		build := func(ctx context.Context) error {
+			c, err := open(ctx)
+			if err != nil {
+				return err
+			}
+			return tryBuild(ctx, c, d.Image)
+		}
+		return []doctor.Check{doctor.Sandbox("containers", isolation, false), doctor.ImageTools(versions), doctor.ImageBuilds(d.Build.Enabled, d.Images, build)}
 	}
 	return []doctor.Check{
 		doctor.Toolchains(sync.OnceValue(sandbox.DetectToolchains)),
 		doctor.Sandbox("bubblewrap", isolation, cfg.Execution.Sandbox.AllowUnisolated),
 	}
+}
+
+// tryBuild builds a small image, which the engine has from then on.
+func tryBuild(ctx context.Context, c *setup.Commands, from string) error {
+	dir, err := os.MkdirTemp("", "rgpt-doctor-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte("FROM "+from+"\nRUN true\n"), 0o600); err != nil {
+		return err
+	}
+	_, err = c.BuildImage(ctx, docker.Source{Dockerfile: "Dockerfile", Files: func(context.Context) (*os.Root, func(), error) {
+		root, err := os.OpenRoot(dir)
+		return root, func() { _ = root.Close() }, err
+	}})
+	return err
 }
 
 func found(name string, results []doctor.Result) doctor.Check {

@@ -83,7 +83,7 @@ func TestADevContainerOrADockerfileIsBuiltIfTheOperatorAllowsItAndItsImages(t *t
 		note, wrong string
 	}{
 		"dev container": {
-			files:      map[string]string{".devcontainer/devcontainer.json": `{"build": {"dockerfile": "Dockerfile", "context": "..", "target": "dev", "args": {"V": "2"}}}`, ".devcontainer/Dockerfile": "ARG V\nFROM example.com/a:$V AS dev\n"},
+			files:      map[string]string{".devcontainer/devcontainer.json": `{"build": {"dockerfile": "Dockerfile", "context": "..", "target": "dev", "args": {"V": "2"}}} // ours`, ".devcontainer/Dockerfile": "ARG V\nFROM example.com/a:$V AS dev\n"},
 			dockerfile: ".devcontainer/Dockerfile", build: config.DockerfileBuild{Context: ".", Target: "dev", Args: map[string]string{"V": "2"}},
 			note: "Commands run in the image of the dev container, built from .devcontainer/Dockerfile",
 		},

@@ -153,6 +153,23 @@ func ImageTools(versions func(context.Context) (map[string]string, error)) Check
 	}}
 }
 
+// ImageBuilds reports whether images can be built from Dockerfiles. images are the patterns for those
+// that Dockerfiles may use; build builds a small image.
+func ImageBuilds(enabled bool, images []string, build func(context.Context) error) Check {
+	return Check{Name: "image builds", Run: func(ctx context.Context) []Result {
+		if !enabled {
+			return Passed("images are not built from Dockerfiles (execution.sandbox.docker.build.enabled)")
+		}
+		if err := build(ctx); err != nil {
+			return FailedBy(err, "fix the Docker engine, or set execution.sandbox.docker.build.enabled: false")
+		}
+		if len(images) == 0 {
+			return Warned("the Docker engine builds images, but a Dockerfile may use only the image of execution.sandbox.docker.image", "list the images that Dockerfiles may use in execution.sandbox.docker.images")
+		}
+		return Passed("the Docker engine builds images, from images that match %s", strings.Join(images, ", "))
+	}}
+}
+
 // Toolchains reports which compilers and interpreters commands find in the sandbox, and which ones
 // this host has but cannot expose there.
 func Toolchains(detect func() sandbox.Toolchains) Check {

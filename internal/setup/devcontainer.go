@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/tailscale/hujson"
@@ -70,7 +71,7 @@ func devContainer(cfg *config.Config, name string, data []byte) (what, reason st
 	if len(data) > maxDevContainer {
 		return "", fmt.Sprintf("the file is larger than %d bytes", maxDevContainer)
 	}
-	standard, err := hujson.Standardize(data)
+	standard, err := hujson.Standardize(append(slices.Clone(data), '\n')) // a comment may end the file
 	var file devContainerFile
 	if err == nil {
 		err = json.Unmarshal(standard, &file)
@@ -79,9 +80,10 @@ func devContainer(cfg *config.Config, name string, data []byte) (what, reason st
 		return "", "the file is not valid JSON with comments"
 	}
 	if file.Image != "" || file.Build == nil && file.DockerFile == "" {
-		return file.Image, file.image(cfg)
+		return file.Image, file.setImage(cfg)
 	}
-	return "built from " + cfg.Environment.Dockerfile, file.build(cfg, path.Dir(name))
+	reason = file.setBuild(cfg, path.Dir(name))
+	return "built from " + cfg.Environment.Dockerfile, reason
 }
 
 // devContainerFile contains the properties of a dev container that choose its image.
@@ -100,8 +102,8 @@ type devContainerBuild struct {
 	Args       map[string]string `json:"args"`
 }
 
-// image sets the image that a dev container names, or returns the reason why it cannot be used.
-func (f devContainerFile) image(cfg *config.Config) (reason string) {
+// setImage sets the image that a dev container names, or returns the reason why it cannot be used.
+func (f devContainerFile) setImage(cfg *config.Config) (reason string) {
 	switch {
 	case f.Image == "" && len(f.Compose) > 0:
 		return "it consists of several containers; set environment.image"
@@ -118,9 +120,9 @@ func (f devContainerFile) image(cfg *config.Config) (reason string) {
 	return ""
 }
 
-// build sets the Dockerfile of a dev container in a directory, or returns the reason why it cannot be
+// setBuild sets the Dockerfile of a dev container in a directory, or returns the reason why it cannot be
 // used.
-func (f devContainerFile) build(cfg *config.Config, dir string) (reason string) {
+func (f devContainerFile) setBuild(cfg *config.Config, dir string) (reason string) {
 	if !cfg.Execution.Sandbox.Docker.Build.Enabled {
 		return "it is built from a Dockerfile, which the operator does not allow (execution.sandbox.docker.build.enabled)"
 	}

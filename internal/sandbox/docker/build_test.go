@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +17,7 @@ import (
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
+	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 	"github.com/stretchr/testify/require"
@@ -310,4 +315,54 @@ func TestImagesThatNobodyUsesAreRemovedAndThoseInUseAreKept(t *testing.T) {
 	require.True(t, cerrdefs.IsNotFound(err), "the container of a build that the engine did not end")
 	require.NoError(t, os.WriteFile(filepath.Join(root, "go"), nil, 0o644))
 	require.NoError(t, <-ended)
+}
+
+func TestAnAllowedImageThatIsMissingIsPulledOnlyIfTheOperatorSaysSo(t *testing.T) {
+	e := engine(t)
+	api := apiOf(t, e)
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	host := strings.TrimPrefix(server.URL, "http://")
+	e.Variant(t, host+"/dev:1", "PULLED", "yes")
+	push, err := api.ImagePush(t.Context(), host+"/dev:1", client.ImagePushOptions{RegistryAuth: "e30="})
+	require.NoError(t, err)
+	require.NoError(t, push.Wait(t.Context()))
+	_, err = api.ImageRemove(t.Context(), host+"/dev:1", client.ImageRemoveOptions{})
+	require.NoError(t, err)
+
+	o := buildOptions(t, e)
+	o.Allowed = func(name string) bool { return strings.HasPrefix(name, host+"/dev") }
+	_, _, err = builder(t, o).Tools(t.Context(), host+"/dev:1")
+	require.ErrorContains(t, err, "docker pull "+host+"/dev:1")
+
+	o.DataDir, o.Pull, o.PullTimeout = t.TempDir(), true, time.Minute
+	r := builder(t, o)
+	_, _, err = r.Tools(t.Context(), host+"/dev:missing")
+	require.ErrorContains(t, err, "could not be pulled")
+	_, _, err = r.Tools(t.Context(), host+"/other:1")
+	require.ErrorContains(t, err, "is not on the Docker host")
+	built, err := r.Build(t.Context(), source(t, map[string]string{"Dockerfile": "FROM " + host + "/dev:1\n" + marked(t)}))
+	require.NoError(t, err)
+	res, err := r.Run(t.Context(), sandbox.Command{Root: t.TempDir(), Image: built.Name, Shell: `echo "$PULLED"`})
+	require.NoError(t, err)
+	require.Equal(t, "yes\n", string(res.Stdout))
+}
+
+func TestAPullThatTakesTooLongIsEnded(t *testing.T) {
+	e := engine(t)
+	stop := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-stop:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(stop) })
+	o := buildOptions(t, e)
+	o.Allowed, o.Pull, o.PullTimeout = func(string) bool { return true }, true, time.Second
+	name := strings.TrimPrefix(server.URL, "http://") + "/slow:1"
+	_, _, err := builder(t, o).Tools(t.Context(), name)
+	require.ErrorContains(t, err, "took longer than 1s")
+	require.ErrorContains(t, err, "execution.sandbox.docker.pull_timeout")
 }
