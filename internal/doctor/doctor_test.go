@@ -112,3 +112,13 @@ func TestABrowserIsOptional(t *testing.T) {
 	require.Equal(t, Warn, check("/nothing/chromium").Status)
 	require.Equal(t, OK, check("/bin/sh").Status)
 }
+
+func TestBuildsOfImagesAreTriedOnlyIfTheyAreEnabled(t *testing.T) {
+	t.Parallel()
+	fails := func(context.Context) error { return errors.New("no engine") }
+	works := func(context.Context) error { return nil }
+	require.Equal(t, OK, ImageBuilds(false, nil, fails).Run(t.Context())[0].Status)
+	require.Equal(t, Fail, ImageBuilds(true, []string{"a"}, fails).Run(t.Context())[0].Status)
+	require.Equal(t, OK, ImageBuilds(true, []string{"a"}, works).Run(t.Context())[0].Status)
+	require.Equal(t, Warn, ImageBuilds(true, nil, works).Run(t.Context())[0].Status)
+}

@@ -163,7 +163,7 @@ func cannotBuild(ctx context.Context, workspaces *workspace.Manager, cfg *config
 	}
 	file, err := dockerfile.Parse(data, b.Target, b.Args)
 	if err != nil {
-		return fmt.Sprintf("%s: %s", name, err), nil //nolint:nilerr // it is the reason
+		return fmt.Sprintf("%s: %s", name, err), nil
 	}
 	for _, image := range file.Images {
 		if image != cfg.Execution.Sandbox.Docker.Image && !cfg.AllowsImage(image) {

@@ -270,7 +270,7 @@ func TestImagesThatNobodyUsesAreRemovedAndThoseInUseAreKept(t *testing.T) {
 		return b
 	}
 	idle, used, named := build("idle"), build("used"), build("named")
-	_, err := api.ImageTag(t.Context(), client.ImageTagOptions{Source: named.Name, Target: "somebody:1"})
+	_, err := api.ImageTag(t.Context(), client.ImageTagOptions{Source: named.Name, Target: "someone:1"})
 	require.NoError(t, err)
 	root := t.TempDir()
 	ended := make(chan error, 1)
@@ -308,7 +308,7 @@ func TestImagesThatNobodyUsesAreRemovedAndThoseInUseAreKept(t *testing.T) {
 	require.NoError(t, docker.SweepBuilds(t.Context(), r, after, after))
 	require.True(t, gone(idle.Name))
 	require.False(t, gone(used.Name), "a container uses it")
-	require.False(t, gone(named.Name), "somebody named it")
+	require.False(t, gone(named.Name), "someone named it")
 	require.False(t, gone(dockertest.Image))
 	require.Zero(t, failed())
 	_, err = api.ContainerInspect(t.Context(), left.ID, client.ContainerInspectOptions{})

@@ -235,7 +235,7 @@ func (s *sweeper) removeBuilt(ctx context.Context, before time.Time) error {
 	return errors.Join(problems...)
 }
 
-// onlyBuilt reports whether an image has names, and all are those of built images: one that somebody
+// onlyBuilt reports whether an image has names, and all are those of built images: one that someone
 // else named is theirs.
 func onlyBuilt(names []string) bool {
 	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(name, builtPrefix) })
