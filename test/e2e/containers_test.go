@@ -64,6 +64,13 @@ func TestRunsWorkInContainersAndLeaveNone(t *testing.T) {
 		require.NotNil(t, run.Environment)
 	}
 	harness.CheckInvariants(t, s, first, second, third)
+	failed := s.RGPT(t, "env", "build", "--repo", harness.Repo(t, filepath.Join(s.Dir, "failing"), map[string]string{
+		"rgpt.yaml": "environment: {dockerfile: Dockerfile}\n", "Dockerfile": "FROM example.com/variant:1\nRUN echo 'the reason'; exit 3\n",
+	}), "--json")
+	require.Equal(t, 2, failed.Code, "%s", failed)
+	require.Contains(t, failed.Stdout, "the build of Dockerfile failed")
+	require.Contains(t, failed.Stdout, "CONFIG_ERROR")
+	require.Contains(t, failed.Stdout, "the reason")
 	var image struct {
 		Name  string
 		Kept  bool

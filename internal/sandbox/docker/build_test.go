@@ -269,8 +269,12 @@ func TestImagesThatNobodyUsesAreRemovedAndThoseInUseAreKept(t *testing.T) {
 		require.NoError(t, err)
 		return b
 	}
-	idle, used, named := build("idle"), build("used"), build("named")
-	_, err := api.ImageTag(t.Context(), client.ImageTagOptions{Source: named.Name, Target: "someone:1"})
+	idle, used, named, unnamed := build("idle"), build("used"), build("named"), build("unnamed")
+	_, err := api.ImageTag(t.Context(), client.ImageTagOptions{Source: dockertest.Image, Target: unnamed.Name})
+	require.NoError(t, err)
+	_, err = api.ImageRemove(t.Context(), unnamed.Name, client.ImageRemoveOptions{})
+	require.NoError(t, err)
+	_, err = api.ImageTag(t.Context(), client.ImageTagOptions{Source: named.Name, Target: "someone:1"})
 	require.NoError(t, err)
 	root := t.TempDir()
 	ended := make(chan error, 1)
@@ -307,6 +311,7 @@ func TestImagesThatNobodyUsesAreRemovedAndThoseInUseAreKept(t *testing.T) {
 	after := time.Now().Add(time.Hour)
 	require.NoError(t, docker.SweepBuilds(t.Context(), r, after, after))
 	require.True(t, gone(idle.Name))
+	require.True(t, gone(unnamed.ID))
 	require.False(t, gone(used.Name), "a container uses it")
 	require.False(t, gone(named.Name), "someone named it")
 	require.False(t, gone(dockertest.Image))

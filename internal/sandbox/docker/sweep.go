@@ -225,7 +225,11 @@ func (s *sweeper) removeBuilt(ctx context.Context, before time.Time) error {
 		if img.Metadata.LastTagTime.After(before) || !onlyBuilt(img.RepoTags) {
 			continue
 		}
-		for _, name := range img.RepoTags {
+		names := img.RepoTags
+		if len(names) == 0 { // another worker built it as well
+			names = []string{img.ID}
+		}
+		for _, name := range names {
 			_, err := s.runner.engine.ImageRemove(ctx, name, client.ImageRemoveOptions{PruneChildren: true})
 			if err != nil && !cerrdefs.IsNotFound(err) && !cerrdefs.IsConflict(err) {
 				problems = append(problems, err)
@@ -235,8 +239,8 @@ func (s *sweeper) removeBuilt(ctx context.Context, before time.Time) error {
 	return errors.Join(problems...)
 }
 
-// onlyBuilt reports whether an image has names, and all are those of built images: one that someone
-// else named is theirs.
+// onlyBuilt reports whether all names of an image are those of built images: one that someone else named
+// is theirs.
 func onlyBuilt(names []string) bool {
-	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(name, builtPrefix) })
+	return !slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(name, builtPrefix) })
 }
