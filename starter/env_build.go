@@ -297,13 +297,20 @@ func (a *app) buildImage(ctx context.Context, v verification, given environment.
 		}
 	}
 	fmt.Fprintf(a.out, "  tools  %s\n", terminal.Clean(cmp.Or(strings.Join(tools, ", "), "none that RocketGPT knows")))
-	if given.Path != "" {
-		fmt.Fprintf(a.out, "To use it, add this to the repository's rgpt.yaml: environment: {dockerfile: %s}\nor for this installation: rgpt env set --repo %s --dockerfile %s\n",
-			terminal.Clean(given.Path), terminal.Clean(v.Repo), terminal.Clean(given.Path))
-	} else {
-		fmt.Fprintln(a.out, "Runs of the repository use it: its files choose it.")
-	}
+	a.sayHowToUse(v.Repo, given)
 	return nil
+}
+
+// sayHowToUse says how runs use an image that was built from a Dockerfile, "" if they already do.
+func (a *app) sayHowToUse(repo string, d environment.Dockerfile) {
+	if d.Path == "" {
+		fmt.Fprintln(a.out, "Runs of the repository use it: its files choose it.")
+		return
+	}
+	fmt.Fprintf(a.out, "To use it, add this to the repository's rgpt.yaml:\n\n%s\n", terminal.CleanLines(string(environment.Recipe{Dockerfile: &d}.YAML())))
+	if d.Context == "" && d.Target == "" && len(d.Args) == 0 {
+		fmt.Fprintf(a.out, "or, for this installation only: rgpt env set --repo %s --dockerfile %s\n", terminal.Clean(repo), terminal.Clean(d.Path))
+	}
 }
 
 // buildProgress prints the output of a build.
@@ -311,5 +318,7 @@ type buildProgress struct{ *verifyProgress }
 
 // Output implements standalone.Progress.
 func (p *buildProgress) Output(chunk []byte) {
-	fmt.Fprint(p.writer(), terminal.CleanLines(string(chunk)))
+	if text := strings.TrimSpace(string(chunk)); text != "" { // the engine sends line breaks on their own
+		fmt.Fprintln(p.writer(), terminal.CleanLines(text))
+	}
 }
