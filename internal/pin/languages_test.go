@@ -47,6 +47,7 @@ func TestJavaScriptTestsArePinned(t *testing.T) {
 		jsCase("skipIf", jsPlain, with(jsPlain, "test('greets'", "test.skipIf(process.env.CI)('greets'"), "skipped "+greets),
 		jsCase("skipped from inside", jsPlain, with(jsPlain, "const page", "test.skip()\nconst page"), "skipped "+greets),
 		jsCase("skipped from inside under a condition", jsPlain, with(jsPlain, "const page", "test.skip(browser === 'webkit', 'slow')\nconst page"), "skipped "+greets),
+		jsCase("skipped by a variable", jsPlain, with(jsPlain, "test('greets', ", "test('greets', { skip }, "), "skipped "+greets),
 		jsCase("skipped by an option", jsPlain, with(jsPlain, "test('greets', ", "test('greets', { skip: true }, "), "skipped "+greets),
 		jsCase("mocha's this.skip", jsPlain, with(jsPlain, "const page", "this.skip();\nconst page"), "skipped "+greets),
 		jsCase("only", jsPlain, with(jsPlain, "it.each", "it.only.each"), "skipped "+rejects),
@@ -147,6 +148,8 @@ class LoginTest(unittest.TestCase):
 		pyCase("pytest.skip under a condition", pyPlain, with(pyPlain, "page = login", "if os.environ.get('CI'):\n            pytest.skip('x')\n        page = login"), "skipped "+greets),
 		pyCase("pytest.skip of the module", pyPlain, with(pyPlain, "class Test", "pytest.skip('x', allow_module_level=True)\n\nclass Test"), "skipped "+greets, "skipped test_rejects", "skipped test_raises"),
 		pyCase("self.skipTest", unit, with(unit, "got =", "self.skipTest('x')\n        got ="), "skipped LoginTest::test_code"),
+		pyCase("self.skipTest before each test", unit, with(unit, "    def test", "    def setUp(self):\n        if os.environ.get('CI'):\n            self.skipTest('x')\n\n    def test"), "skipped LoginTest::test_code"),
+		pyCase("self.skipTest in a method that nothing calls", unit, with(unit, "    def test", "    def prepare(self):\n        self.skipTest('x')\n\n    def test")),
 		pyCase("raise SkipTest", unit, with(unit, "got =", "raise unittest.SkipTest('x')\n        got ="), "skipped LoginTest::test_code"),
 		pyCase("__test__", pyPlain, with(pyPlain, "    def test_greets", "    __test__ = False\n\n    def test_greets"), "edited", "skipped "+greets),
 		pyCase("given away", pyPlain, pyPlain+"\n\ntest_raises = None\n", "skipped test_raises"),
@@ -206,6 +209,27 @@ mod tests {
 }
 `
 
+func TestKotlinTestsArePinned(t *testing.T) {
+	t.Parallel()
+	const plain = `class LoginTest {
+  @Test
+  fun greets() {
+    val page = login("ada")
+    assertEquals("Hello", page.title)
+    assertEquals("ada", page.user)
+  }
+}
+`
+	kotlin := func(name, after string, want ...string) example {
+		return one("kotlin: "+name, "src/test/kotlin/LoginTest.kt", plain, after, want...)
+	}
+	try(t, []example{
+		kotlin("assumed before each test, unless a value is missing", with(plain, "  @Test", "  @Before\n  fun prepare() {\n    val ci = env(\"CI\") ?: return\n    assumeFalse(ci)\n  }\n\n  @Test"), "skipped LoginTest.greets"),
+		kotlin("returns if a value is missing", with(plain, "login(\"ada\")", "login(\"ada\") ?: return"), "skipped LoginTest.greets"),
+		kotlin("one check fewer after a conditional return", with(plain, "    assertEquals(\"ada\", page.user)\n", "    val x = page.user ?: return\n"), "weakened LoginTest.greets"),
+	})
+}
+
 const javaPlain = `class LoginTest {
     @Test
     void greets() {
@@ -240,6 +264,8 @@ func TestRustAndJavaTestsArePinned(t *testing.T) {
 		java("its class is disabled", with(javaPlain, "class", "@Disabled class"), "skipped LoginTest.greets"),
 		java("not enabled", with(javaPlain, "@Test", "@Test(enabled = false)"), "skipped LoginTest.greets"),
 		java("assumed", with(javaPlain, "var page", "assumeTrue(isCI());\n        var page"), "skipped LoginTest.greets"),
+		java("assumed before each test", with(javaPlain, "    @Test", "    @BeforeEach\n    void prepare() {\n        assumeTrue(isCI());\n    }\n\n    @Test"), "skipped LoginTest.greets"),
+		java("assumed in a method that nothing calls", with(javaPlain, "    @Test", "    void prepare() {\n        assumeTrue(isCI());\n    }\n\n    @Test")),
 		java("no test any more", with(javaPlain, "    @Test\n", ""), "renamed_away LoginTest.greets"),
 		java("one check fewer", with(javaPlain, `        assertEquals("Hello", page.title());`, ""), "weakened LoginTest.greets"),
 		java("caught", with(javaPlain, "var page", "try { var page", "(\"ada\");\n    }", "(\"ada\"); } catch (Throwable e) { }\n    }"), "emptied LoginTest.greets"),

@@ -4,6 +4,7 @@ package annotation
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
@@ -327,6 +328,14 @@ func conditionHolds(name, value string) testfile.Truth {
 	return testfile.Unknown
 }
 
+// isSetup reports whether an annotation makes a method run before the tests of its class: those of
+// JUnit, TestNG and kotlin.test.
+func (f *file) isSetup(a lexer.Span) bool {
+	return setupAnnotations[f.At(a.From).Text]
+}
+
+var setupAnnotations = lexer.Set("Before BeforeEach BeforeAll BeforeClass BeforeMethod BeforeTest BeforeSuite")
+
 func (f *file) define(i, end int, parent *testfile.Unit, attributes []lexer.Span) int {
 	name := f.At(i)
 	if name.Is("fn") || name.Is("fun") {
@@ -360,6 +369,9 @@ func (f *file) define(i, end int, parent *testfile.Unit, attributes []lexer.Span
 		p.Add(testfile.Check{Digest: f.Digest(open-1, open)}) // its result is the check
 	}
 	f.walkBody(lexer.Span{From: open + 1, To: stop}, p)
+	if parent != f.root && !u.Test && (f.VoidTests && u.Name == parent.Name+".setUp" || slices.ContainsFunc(attributes, f.isSetup)) {
+		u.RunsBeforeTests()
+	}
 	u.Source, u.Text = f.Source, lexer.Span{From: i + 1, To: stop}
 	u.Code = f.Digest(i+1, stop)
 	u.Body = u.Code
@@ -373,6 +385,21 @@ var (
 	assertion       = regexp.MustCompile(`^(debug_|prop_)?assert|^(verify|fail|expectThrows|shouldThrow|panic|check)$|^assert`)
 	vagueAssertions = lexer.Set("assertNotNull assertDoesNotThrow isNotNull")
 )
+
+// leaves reads a return at the top level of a function, and reports whether it always ends the
+// function: in Kotlin, "value ?: return" does so only if the value is null.
+func (f *file) leaves(i, end int, u *testfile.Unit) bool {
+	if f.At(i-1).Is(":") && f.At(i-2).Is("?") {
+		if len(u.Checks) == 0 {
+			u.EarlyReturns++
+		}
+		return false
+	}
+	if len(u.Checks)+len(u.Calls) == 0 && f.At(i+1).Is(";") && i+2 < end {
+		u.Skips = append(u.Skips, testfile.Skip{Always: true, Reason: "it returns before it checks anything"})
+	}
+	return true
+}
 
 // walkBody walks the body of a function.
 func (f *file) walkBody(s lexer.Span, p testfile.Position) {
@@ -388,10 +415,9 @@ func (f *file) walkBody(s lexer.Span, p testfile.Position) {
 		case t.Is("for"):
 			i = f.loop(i, s.To, p)
 		case t.Is("return") && p.TopLevel:
-			if len(p.Unit.Checks)+len(p.Unit.Calls) == 0 && f.At(i+1).Is(";") && i+2 < s.To {
-				p.Unit.Skips = append(p.Unit.Skips, testfile.Skip{Always: true, Reason: "it returns before it checks anything"})
+			if f.leaves(i, s.To, p.Unit) {
+				return
 			}
-			return
 		case t.Is("try") && f.At(i+1).Is("{") && f.Catches:
 			i = f.try(i, p)
 		case t.Kind == lexer.Word && assertion.MatchString(t.Text):

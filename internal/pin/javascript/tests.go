@@ -194,16 +194,17 @@ func (f *file) makeTest(whole lexer.Span, args []lexer.Span, c testHead, p testf
 	f.holes[p.Unit] = append(f.holes[p.Unit], whole)
 }
 
-// options reads {skip: true, only: true}.
+// options reads {skip: true, only: true}, and {skip}, where a variable decides.
 func (f *file) options(open int, u *testfile.Unit) {
 	for _, a := range f.Split(open) {
 		key, value := f.At(a.From), f.At(a.From+2)
-		if !f.At(a.From+1).Is(":") || value.Is("false") {
+		variable := a.To == a.From+1 && !key.Is("only")
+		if !variable && (!f.At(a.From+1).Is(":") || value.Is("false")) {
 			continue
 		}
 		switch key.Text {
 		case "skip", "todo", "ignore":
-			u.Skips = append(u.Skips, testfile.Skip{Always: value.Literal(), Reason: "it is marked " + key.Text})
+			u.Skips = append(u.Skips, testfile.Skip{Always: !variable && value.Literal(), Reason: "it is marked " + key.Text})
 		case "only":
 			f.result.Only = append(f.result.Only, u)
 		}

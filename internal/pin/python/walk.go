@@ -231,6 +231,9 @@ func (f *file) exit(i, to int, p *testfile.Position) {
 	}
 }
 
+// setupMethods run before the tests of their class, in unittest and pytest.
+var setupMethods = lexer.Set("setUp setUpClass asyncSetUp setup_method setup_class")
+
 // function makes a function a unit.
 func (f *file) function(i, start int, decorators []int, p testfile.Position) {
 	l := f.lines[i]
@@ -264,6 +267,9 @@ func (f *file) function(i, start int, decorators []int, p testfile.Position) {
 		f.expression(lexer.Span{From: c + 1, To: l.to}, &inner)
 	}
 	f.walk(i+1, l.end, inner)
+	if inTests && p.Unit != f.root && setupMethods[name.Text] {
+		u.RunsBeforeTests()
+	}
 	end := f.end(i)
 	u.Source, u.Text = f.Source, lexer.Span{From: start + 2, To: end}
 	u.Body = f.DigestWithout(u.Text, f.holes[u])

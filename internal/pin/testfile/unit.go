@@ -66,6 +66,14 @@ type Skip struct {
 	Cases  []lexer.Digest // the cases of a table that it can skip; nil for all
 }
 
+// RunsBeforeTests records that all tests of the group around a unit, if any, begin with it: what
+// skips the unit skips them.
+func (u *Unit) RunsBeforeTests() {
+	if u.Parent != nil {
+		u.Parent.Skips = append(u.Parent.Skips, u.Skips...)
+	}
+}
+
 // ShortName limits a name. Nesting would make names grow quadratically.
 func ShortName(name string) string {
 	if len(name) > 8*maxText {
