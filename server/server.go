@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
@@ -78,6 +79,7 @@ func New(o Options) *Handler {
 	streams := stream.New(res, o.Store, o.Feed, o.Runs)
 	mux := http.NewServeMux()
 	(&probes{res, o.Views, o.Temporal}).register(mux)
+	telemetry.ExpectCleanups(retention.OriginPerson)
 	res.Get(mux, "/metrics", telemetry.Handler(o.Health).ServeHTTP)
 	(&api.Server{
 		Responder: res, Store: o.Store, Views: o.Views, Artifacts: o.Artifacts, Runs: o.Runs, Hooks: o.Hooks, Health: o.Health,

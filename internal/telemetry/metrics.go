@@ -332,6 +332,19 @@ func CountCleanup(origin string, completed bool) {
 	Cleanups.WithLabelValues(origin, result).Inc()
 }
 
+// ExpectCleanups exports each count of clean-ups from the start, as 0, in the processes that count
+// them; origins are those of the clean-ups that the process carries out.
+func ExpectCleanups(origins ...string) {
+	for _, kind := range []string{"files", "logs", "environments", "blobs"} {
+		CountDeleted(kind, 0, 0)
+	}
+	for _, origin := range origins {
+		for _, result := range []string{"completed", "failed"} {
+			Cleanups.WithLabelValues(origin, result)
+		}
+	}
+}
+
 // ExpectEnvironments exports each count of environments and of sandboxes' network requests from the
 // start, as 0, in the processes that count them.
 func ExpectEnvironments() {
