@@ -21,7 +21,7 @@ type Coverage struct {
 	LineCount
 	// Base is the same count on the base commit; nil if it is unknown.
 	Base *LineCount `json:"base,omitempty"`
-	// Changed counts the lines that the change adds or edits; nil if there is no change.
+	// Changed counts the lines that the change adds or edits; nil if it adds none, or if they are unknown.
 	Changed *ChangedLines `json:"changed,omitempty"`
 	// Note is the reason why the coverage is unknown or incomplete.
 	Note string `json:"note,omitempty"`

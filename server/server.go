@@ -79,7 +79,7 @@ func New(o Options) *Handler {
 	streams := stream.New(res, o.Store, o.Feed, o.Runs)
 	mux := http.NewServeMux()
 	(&probes{res, o.Views, o.Temporal}).register(mux)
-	telemetry.ExpectCleanups(retention.OriginPerson)
+	retention.ExpectMetrics(retention.OriginPerson)
 	res.Get(mux, "/metrics", telemetry.Handler(o.Health).ServeHTTP)
 	(&api.Server{
 		Responder: res, Store: o.Store, Views: o.Views, Artifacts: o.Artifacts, Runs: o.Runs, Hooks: o.Hooks, Health: o.Health,

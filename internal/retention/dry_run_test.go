@@ -124,7 +124,7 @@ func TestFilesThatMayNotBeDeletedAreReportedIfTheyExceedTheSize(t *testing.T) {
 	require.EqualValues(t, 3, i.dryRun(retention.Policy{MaxSize: 7}).Over)
 	require.EqualValues(t, 3, i.clean(retention.Policy{MaxSize: 7}).Over)
 	require.Zero(t, i.clean(retention.Policy{MaxSize: 10}).Over)
-	require.Zero(t, i.clean(retention.Policy{}).Over, "there is no limit")
+	require.Zero(t, i.clean(retention.Policy{}).Over, "no limit is set")
 	require.Empty(t, i.deleted(held))
 }
 

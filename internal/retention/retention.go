@@ -46,6 +46,11 @@ const (
 	OriginPerson   = "person"
 )
 
+// ExpectMetrics exports the metrics of clean-ups from an origin before the first one.
+func ExpectMetrics(origin string) {
+	telemetry.ExpectCleanups(origin, string(retain.Files), string(retain.Logs), string(retain.Environments), string(retain.Blobs))
+}
+
 // Request asks for a clean-up.
 type Request struct {
 	Policy

@@ -19,7 +19,7 @@ type HostUsage struct {
 	Path    string `json:"path"`
 	Bytes   int64  `json:"bytes"`
 	Limit   int64  `json:"limit_bytes,omitempty"`
-	Removed string `json:"removed"` // by whom and when
+	Removed string `json:"removed"` // what removes it, and when
 }
 
 // UsageOfHost returns what the data folder of this host contains besides what a clean-up deletes, and who

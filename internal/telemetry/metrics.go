@@ -332,16 +332,14 @@ func CountCleanup(origin string, completed bool) {
 	Cleanups.WithLabelValues(origin, result).Inc()
 }
 
-// ExpectCleanups exports each count of clean-ups from the start, as 0, in the processes that count
-// them; origins are those of the clean-ups that the process carries out.
-func ExpectCleanups(origins ...string) {
-	for _, kind := range []string{"files", "logs", "environments", "blobs"} {
+// ExpectCleanups exports each count of clean-ups from an origin, and of the kinds that they delete, from
+// the start, as 0, in the processes that count them.
+func ExpectCleanups(origin string, kinds ...string) {
+	for _, kind := range kinds {
 		CountDeleted(kind, 0, 0)
 	}
-	for _, origin := range origins {
-		for _, result := range []string{"completed", "failed"} {
-			Cleanups.WithLabelValues(origin, result)
-		}
+	for _, result := range []string{"completed", "failed"} {
+		Cleanups.WithLabelValues(origin, result)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/sandbox/docker"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 // ToolsOf returns the tools where the commands of a repository run: in the image that the settings name,
@@ -87,8 +88,9 @@ func imageError(ctx context.Context, err error) error {
 	if failed.Refused {
 		code = contract.CodeInvalidConfig
 	}
-	out := fault.New(contract.ClassConfig, code, "%s", Clipped(failed.Reason, shownReason))
-	out.Cause = failed.Log
+	// Redacted before they are shortened, because a shortened secret is not recognized.
+	out := fault.New(contract.ClassConfig, code, "%s", Clipped(telemetry.Redact(failed.Reason), shownReason))
+	out.Cause = telemetry.Redact(failed.Log)
 	if over := len(out.Cause) - shownOutput; over > 0 {
 		out.Cause = "…" + strings.ToValidUTF8(out.Cause[over:], "")
 	}

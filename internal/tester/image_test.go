@@ -83,3 +83,16 @@ func TestABuildThatFailedIsAConfigurationErrorWithTheEndOfItsOutput(t *testing.T
 	_, err := h.ToolsOf(t.Context(), "7", repo, environment.Settings{Dockerfile: &environment.Dockerfile{Path: "ci/Dockerfile"}})
 	require.Equal(t, contract.ClassConfig, fault.Of(err).Class, "without containers, nothing else runs the commands: %v", err)
 }
+
+func TestSecretsInTheOutputOfAFailedBuildAreRedacted(t *testing.T) {
+	t.Parallel()
+	secret := "ghp_" + strings.Repeat("x9Y", 12)
+	h, repo := imageHost(t, func(context.Context, docker.Source) (docker.Built, error) {
+		// Shortened to the shown end, the output would begin in the middle of the secret.
+		return docker.Built{}, &docker.BuildError{Reason: "RUN curl -H " + secret, Log: strings.Repeat("x ", 500) + secret + strings.Repeat("y", 1480)}
+	})
+	_, err := h.ToolsOf(t.Context(), "7", repo, environment.Settings{Dockerfile: &environment.Dockerfile{Path: "ci/Dockerfile"}})
+	f := fault.Of(err)
+	require.NotContains(t, f.Message, secret)
+	require.NotContains(t, f.Cause, secret[len(secret)-10:])
+}

@@ -73,7 +73,7 @@ func Run(ctx context.Context, o Options) error {
 	telemetry.BudgetWarnings.WithLabelValues() // export 0 too; servers make no model calls
 	if has(o, "run") {                         // the pipeline metrics count its records
 		telemetry.ExpectPipelines()
-		telemetry.ExpectCleanups(retention.OriginSchedule)
+		retention.ExpectMetrics(retention.OriginSchedule)
 	}
 	if has(o, "tester") || has(o, "builder") || has(o, "repair") { // their commands run in sandboxes
 		telemetry.ExpectEnvironments()

@@ -370,7 +370,7 @@ func TestTheCoverageOfTheBaseIsPartOfTheResult(t *testing.T) {
 	require.Equal(t, &contract.LineCount{Lines: 10, Covered: 5}, out.Result.Coverage.Base)
 	require.Nil(t, now.Base, "the outcome itself does not change")
 	require.True(t, out.Result.OK)
-	require.Empty(t, out.Findings, "coverage is no finding")
+	require.Empty(t, out.Findings, "coverage must not add findings")
 	require.Nil(t, verdict.Compare(measured(before), measured(nil), nil, verdict.PinnedEnforce).Result.Coverage)
 	require.Equal(t, now, verdict.Compare(measured(nil), measured(now), nil, verdict.PinnedEnforce).Result.Coverage)
 }

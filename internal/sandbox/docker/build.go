@@ -61,7 +61,7 @@ type Built struct {
 	Time  time.Duration // of the build
 }
 
-// BuildError says why there is no image.
+// BuildError is the reason why an image could not be built.
 type BuildError struct {
 	// Refused is true if the build did not begin, because it is not allowed or cannot succeed.
 	Refused bool

@@ -306,7 +306,7 @@ func TestTheCoverageOfTheChangedLinesIsReported(t *testing.T) {
 	require.NotNil(t, r.Coverage)
 	require.Equal(t, "Coverage of the changed lines: 0 % (0 of 2); was 100 % overall, is 50 %", r.Coverage.Summary())
 	require.Equal(t, []contract.LineRange{{First: 7, Last: 8}}, r.Coverage.Changed.Files[0].Missed)
-	require.Zero(t, r.Major+r.Medium+r.Minor, "coverage is no finding")
+	require.Zero(t, r.Major+r.Medium+r.Minor, "coverage must not add findings")
 	o.Config.Verification.Coverage = "off"
 	r, err = Verify(t.Context(), o)
 	require.NoError(t, err)

@@ -36,7 +36,7 @@ var errTooMuch = fmt.Errorf("it has more than %d files or %d lines", maxFiles, m
 type Profile struct {
 	root  *os.Root
 	files map[string]*lines // by path relative to the checkout
-	paths map[string]string // named by reports → relative to the checkout; "" if there is no such file
+	paths map[string]string // as reports name them → relative to the checkout; "" where it lacks the file
 	index *index            // of the checkout; nil until a report needs it
 	marks int
 }
