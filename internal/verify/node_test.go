@@ -3,6 +3,7 @@ package verify
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -194,6 +195,82 @@ func TestAScriptOfPlaywrightAloneIsNotRunTwice(t *testing.T) {
 		"package.json": `{"scripts":{"test":"npm run e2e","e2e":"playwright test"}}`, "tests/a.spec.ts": "from '@playwright/test'",
 	}), detected())
 	require.Equal(t, [][]string{{"test-playwright-1"}}, ids(p))
+}
+
+func TestScriptsOfOtherRunnersRunWithoutPlaywright(t *testing.T) {
+	t.Parallel()
+	const report = ".rgpt-verify/node-unit-root-1.json"
+	const whole = "npm run --silent test"
+	for scripts, want := range map[string]string{
+		`"test":"npm run unit && npm run e2e","unit":"jest","e2e":"npx playwright test"`:                     "npm run --silent unit -- --json --outputFile=" + report,
+		`"test":"npm run unit -- --ci && npm run e2e","unit":"jest","e2e":"playwright test"`:                 "npm run --silent unit -- --ci --json --outputFile=" + report,
+		`"test":"yarn lint && yarn unit && yarn e2e","unit":"./u","e2e":"playwright test","lint":"x"`:        "npm run --silent lint\nnpm run --silent unit",
+		`"pretest":"npm run gen","test":"pnpm run e2e && bun run unit","unit":"./u","e2e":"playwright test"`: "npm run --silent pretest\nnpm run --silent unit",
+		`"test":"npm run unit && npm run e2e","unit":"./u","e2e":"cypress run"`:                              whole,
+		`"test":"npm run unit && playwright test","unit":"./u"`:                                              whole,
+		`"test":"npm run unit || npm run e2e","unit":"./u","e2e":"playwright test"`:                          whole,
+		`"test":"npm run unit & npm run e2e","unit":"./u","e2e":"playwright test"`:                           whole,
+		`"test":"A=1 npm run unit && npm run e2e","unit":"./u","e2e":"playwright test"`:                      whole,
+		`"test":"npm run unit && npm run e2e","posttest":"x","unit":"./u","e2e":"playwright test"`:           whole,
+		`"test":"npm --prefix a run unit && npm run e2e","unit":"./u","e2e":"playwright test"`:               whole,
+	} {
+		p := plan(t, checkout(t, map[string]string{
+			"package.json": `{"scripts":{` + scripts + `}}`, "tests/a.spec.ts": "from '@playwright/test'",
+		}), detected())
+		require.Equal(t, want, p.Command("test-node-1"), scripts)
+		require.Contains(t, slices.Concat(ids(p)...), "test-playwright-1", scripts)
+	}
+}
+
+func TestTestsOfBuildOutputAreRunAfterABuild(t *testing.T) {
+	t.Parallel()
+	const cli = "import '../dist/cli.js'"
+	for name, c := range map[string]struct {
+		manifest, test string
+		builds         bool
+	}{
+		"the script does not build":     {`"bin":"./dist/cli.js","scripts":{"build":"tsc","test":"mocha"}`, cli, true},
+		"a path of parts":               {`"exports":{".":{"import":["./dist/a.mjs"]}},"scripts":{"build":"tsc","test":"mocha"}`, "join(root, 'dist', 'a.mjs')", true},
+		"tests of sources":              {`"bin":"./dist/cli.js","scripts":{"build":"tsc","test":"mocha"}`, "import '../src/cli.js'", false},
+		"an entry point in the sources": {`"main":"dist/cli.js","scripts":{"build":"tsc","test":"mocha"}`, "import '../src/dist.js'", false},
+		"the script builds":             {`"bin":"./dist/cli.js","scripts":{"build":"tsc","test":"npm run build && mocha"}`, cli, false},
+		"the script compiles":           {`"bin":"./dist/cli.js","scripts":{"build":"tsc","test":"tsc -p . && mocha"}`, cli, false},
+		"the script checks types":       {`"bin":"./dist/cli.js","scripts":{"build":"tsc","test":"tsc --noEmit && mocha"}`, cli, true},
+		"npm builds before":             {`"bin":"./dist/cli.js","scripts":{"build":"tsc","pretest":"npm run build","test":"mocha"}`, cli, false},
+		"no script build":               {`"bin":"./dist/cli.js","scripts":{"test":"mocha"}`, cli, false},
+		"an entry point outside":        {`"bin":"../dist/cli.js","scripts":{"build":"tsc","test":"mocha"}`, "'../..//'", false},
+		"something broken":              {`"bin":7,"main":null,"scripts":{"build":"tsc","test":"mocha"}`, cli, false},
+	} {
+		p := plan(t, checkout(t, map[string]string{"package.json": "{" + c.manifest + "}", "test/a.js": c.test, "src/cli.js": ""}), detected())
+		require.Equal(t, c.builds, strings.HasPrefix(p.Command("test-node-1"), "npm run --silent build\n"), "%s: %s", name, p.Command("test-node-1"))
+	}
+	p := plan(t, checkout(t, map[string]string{
+		"package.json": `{"main":"dist/cli.js","scripts":{"build":"tsc"}}`, "test/a.test.js": cli, "test/b.test.js": cli, "dist/.keep": "",
+	}), checks.Settings{AutoDetect: true, Shards: 2})
+	for _, check := range []string{"test-node-1", "test-node-2"} {
+		require.Contains(t, p.Command(check), "npm run --silent build\nnode --test ", "each shard of node's runner")
+	}
+	p = plan(t, checkout(t, map[string]string{
+		"package.json": `{"main":"dist/cli.js","scripts":{"build":"tsc","test":"mocha"}}`, "test/a.js": cli, "dist/cli.js": "",
+	}), detected())
+	require.NotContains(t, p.Command("test-node-1"), "build", "the entry point is in the checkout")
+}
+
+func TestATestOfBuildOutputPasses(t *testing.T) {
+	t.Parallel()
+	needs(t, "npm")
+	files := map[string]string{
+		"package.json":    `{"main":"dist/a.cjs","scripts":{"build":"mkdir dist && cp src/a.cjs dist/","test":"node --test test/"}}`,
+		"src/a.cjs":       "module.exports = 3",
+		"test/a.test.cjs": "const test = require('node:test'), assert = require('node:assert')\ntest('three', () => assert.equal(require('../dist/a.cjs'), 3))",
+	}
+	o := runWith(t, checkout(t, files), "test-node-1", isolated(t, detected()))
+	require.True(t, o.OK, o.Message)
+	require.Equal(t, contract.TestPassed, caseNamed(t, o, "three").Status)
+	files["package.json"] = strings.Replace(files["package.json"], "mkdir dist", "echo no compiler; false", 1)
+	o = runWith(t, checkout(t, files), "test-node-1", isolated(t, detected()))
+	require.False(t, o.OK)
+	require.Zero(t, o.Summary.Passed+o.Summary.Failed, "without a build, no test is judged")
 }
 
 // printing answers the script of a project with an output.

@@ -274,3 +274,79 @@ func TestPlaywrightRunsTheConfigurationsThatTheTestScriptNames(t *testing.T) {
 		})
 	}
 }
+
+func TestBrowserTestsRunAfterABuildUnlessTheirServerCompiles(t *testing.T) {
+	t.Parallel()
+	const scripts = `"build":"vite build","dev":"vite","start":"node server.mjs","site":"npm run build && serve dist"`
+	for config, builds := range map[string]bool{
+		"webServer: { command: 'npm run start', port: 3000 }":                                  true,
+		"webServer: { command: \"npx vite preview\" }":                                         true,
+		"webServer: {\n command: `yarn start`,\n}":                                             true,
+		"webServer: { command: process.env.CI ? 'vite preview' : 'vite dev' }":                 true,
+		"webServer: [{ command: 'npm run dev' }, { command: 'npm start -- --port 1' }]":        true,
+		"webServer: {\n command: process.env.CI\n ? 'vite preview'\n : 'vite dev', url: 'x' }": true,
+		"webServer: { command: 'npm run dev', url: 'http://localhost:3000' }":                  false,
+		"webServer: serverFromElsewhere":                                                       true,
+		"use: {}":                                                                              true,
+		"webServer: { command: 'npm run dev -- --port 3000' }":                                 false,
+		"webServer: { command: 'npm run site' }":                                               false,
+		"webServer: { command: 'pnpm build && pnpm start' }":                                   false,
+		"webServer: [{ command: 'npm run dev' }, { command: 'next dev --turbo' }]":             false,
+		"// import { defineConfig } from '@playwright/experimental-ct-react'\nuse: {}":         false,
+	} {
+		s := detected()
+		s.Shards = 2
+		p := plan(t, checkout(t, map[string]string{
+			"package.json": `{"scripts":{` + scripts + `}}`, "playwright.config.ts": config,
+			"tests/a.spec.ts": playwrightESM, "tests/b.spec.ts": playwrightESM,
+		}), s)
+		for _, id := range []string{"test-playwright-1", "test-playwright-2"} {
+			require.Equal(t, builds, strings.HasPrefix(p.Command(id), "npm run --silent build\nnpx playwright test"), "%s: %s", config, p.Command(id))
+		}
+	}
+	p := plan(t, checkout(t, map[string]string{
+		"package.json": `{"scripts":{"build":"x"}}`, "e2e/package.json": "{}", "e2e/playwright.config.ts": "", "e2e/a.spec.ts": playwrightESM,
+	}), detected())
+	require.Contains(t, p.Command("test-playwright-1"), "npm run --silent build\n(cd e2e &&", "the package around the tests is built")
+}
+
+func TestTestsOfPlaywrightAreFoundByWhatTheyAreWrittenFor(t *testing.T) {
+	t.Parallel()
+	const (
+		fixtures = "import { test } from '../fixtures';\ntest('a', async ({ page }) => {})\n"
+		unit     = "import { test } from 'vitest';\ntest('a', () => {})\n"
+		helper   = "import { expect } from '@playwright/test';\n"
+	)
+	for name, c := range map[string]struct {
+		files  map[string]string
+		shards int
+	}{
+		"names of its own":         {map[string]string{"playwright.config.ts": "testMatch: /_tests\\.js/", "t/a_tests.js": playwrightESM + "test('a', () => {})", "t/b_tests.js": playwrightESM + "test('b', () => {})"}, 2},
+		"helpers":                  {map[string]string{"playwright.config.ts": "testMatch: /_tests\\.js/", "t/a_tests.js": playwrightESM + "test('a', () => {})", "t/h.js": helper}, 1},
+		"no testMatch":             {map[string]string{"playwright.config.ts": "", "t/a_tests.js": playwrightESM + "test('a', () => {})"}, 0},
+		"a fixture of its own":     {map[string]string{"playwright.config.ts": "", "t/a.spec.ts": fixtures, "t/b.spec.ts": fixtures, "src/c.test.ts": unit}, 2},
+		"without a configuration":  {map[string]string{"t/a.spec.ts": fixtures}, 0},
+		"outside of the directory": {map[string]string{"e2e/playwright.config.ts": "", "t/a.spec.ts": fixtures}, 0},
+	} {
+		s := detected()
+		s.Shards = 4
+		p := plan(t, checkout(t, c.files), s)
+		_, last := p.Job(fmt.Sprintf("test-playwright-%d", c.shards))
+		_, beyond := p.Job(fmt.Sprintf("test-playwright-%d", c.shards+1))
+		require.Equal(t, c.shards > 0, last, name)
+		require.False(t, beyond, name)
+	}
+}
+
+func TestAPageThatABuildWritesIsThereForBrowserTests(t *testing.T) {
+	t.Parallel()
+	env := withPlaywright(t, detected())
+	o := runWith(t, checkout(t, map[string]string{
+		"package.json":          `{"scripts":{"build":"mkdir dist && cp src/index.html dist/","test":"npm run e2e","e2e":"playwright test"}}`,
+		"src/index.html":        "<h1>Hello</h1>",
+		"playwright.config.cjs": "module.exports = { testDir: 'tests' }",
+		"tests/a.spec.js":       playwrightCJS + "test('built', async ({ page }) => { await page.goto('file://' + require('path').resolve('dist/index.html')); await expect(page.locator('h1')).toHaveText('Hello') })",
+	}), "test-playwright-1", env)
+	require.True(t, o.OK, o.Message)
+	require.Equal(t, 1, o.Summary.Passed)
+}

@@ -18,6 +18,11 @@ import (
 type manifest struct {
 	Scripts        map[string]string `json:"scripts"`
 	PackageManager string            `json:"packageManager"`
+
+	Main    json.RawMessage `json:"main"`
+	Module  json.RawMessage `json:"module"`
+	Bin     json.RawMessage `json:"bin"`
+	Exports json.RawMessage `json:"exports"`
 }
 
 // nodeProject is a directory with a package.json, or the root of a checkout
@@ -45,7 +50,7 @@ func planNode(t *checkout, p planning) []Job {
 	if build := nodeScripts(projects, "build"); len(build) > 0 {
 		jobs = append(jobs, simpleJob(contract.CategoryBuild, "node", projects[0].manager+" run build", build...))
 	}
-	jobs = append(jobs, nodeTests(t, projects, p.shards)...)
+	jobs = append(jobs, nodeTests(t, projects, p)...)
 	if lint := nodeScripts(projects, "lint"); len(lint) > 0 {
 		jobs = append(jobs, simpleJob(contract.CategoryLint, "node", projects[0].manager+" run lint", lint...))
 	}
@@ -59,13 +64,17 @@ func nodeProjects(t *checkout) []nodeProject {
 	}
 	var projects []nodeProject
 	for _, dir := range dirs {
-		p := nodeProject{dir: dir}
-		// The package manager reports a broken package.json.
-		_ = json.Unmarshal([]byte(t.read(path.Join(dir, "package.json"))), &p.manifest)
-		p.manager = managerOf(t, dir, p.manifest.PackageManager)
-		projects = append(projects, p)
+		projects = append(projects, nodeProjectAt(t, dir))
 	}
 	return projects
+}
+
+func nodeProjectAt(t *checkout, dir string) nodeProject {
+	p := nodeProject{dir: dir}
+	// The package manager reports a broken package.json.
+	_ = json.Unmarshal([]byte(t.read(path.Join(dir, "package.json"))), &p.manifest)
+	p.manager = managerOf(t, dir, p.manifest.PackageManager)
+	return p
 }
 
 // lockFiles identify the package manager of a project.
@@ -129,33 +138,36 @@ var (
 	usesNodeTest = regexp.MustCompile(`['"\x60]node:test['"\x60]`)
 	// At the beginning of a line, no enclosing code can keep it from running.
 	declaresNodeTest = regexp.MustCompile(`(?m)^(?:await\s+|void\s+)?(?:test|it|describe|suite)\s*\(`)
-	usesPW           = regexp.MustCompile(`['"\x60]@playwright/test['"\x60]`)
 )
 
 // nodeTests plans the test checks: files distributed over shards if node's runner runs them,
 // otherwise the script test.
-func nodeTests(t *checkout, projects []nodeProject, shards int) []Job {
+func nodeTests(t *checkout, projects []nodeProject, plan planning) []Job {
 	dirs := make([]string, len(projects))
 	for n, p := range projects {
 		dirs[n] = p.dir
 	}
 	files := groupByDir(dirs, t.match(func(f string) bool { return isNodeTest(t, f) }))
 	var own []string
-	var scripts []Invocation
+	var scripts, setup []Invocation
 	for _, p := range projects {
-		script := p.manifest.Scripts["test"]
+		script, build := p.manifest.Scripts["test"], []Invocation(nil)
+		if p.testsItsBuild(t) {
+			build = p.buildSetup(plan.network)
+		}
 		switch {
 		case script == "" || noTestScript.MatchString(script) || bareRunner.MatchString(script):
 			own = append(own, files[p.dir]...)
-		case p.onlyPlaywright():
+			setup = append(setup, build...)
+		case p.onlyPlaywright("test"):
 		default:
-			scripts = append(scripts, p.testScript(t))
+			scripts = append(withSetup(scripts, build), p.testScripts(t)...)
 		}
 	}
 	var all [][]Invocation
 	if len(own) > 0 {
-		for _, shard := range roundRobin(own, shards) {
-			all = append(all, nodeShard(groupByDir(dirs, shard)))
+		for _, shard := range roundRobin(own, plan.shards) {
+			all = append(all, slices.Concat(setup, nodeShard(groupByDir(dirs, shard))))
 		}
 	}
 	if len(scripts) > 0 && len(all) == 0 {
@@ -168,9 +180,9 @@ func nodeTests(t *checkout, projects []nodeProject, shards int) []Job {
 	return shardJobs("node", "Node tests", all)
 }
 
-// onlyPlaywright reports whether the script runs only Playwright, which has its own check.
-func (p nodeProject) onlyPlaywright() bool {
-	s := runnersOf(p.manifest.Scripts, "test")
+// onlyPlaywright reports whether a script runs only Playwright, which has its own check.
+func (p nodeProject) onlyPlaywright(script string) bool {
+	s := runnersOf(p.manifest.Scripts, script)
 	return len(s.calls) > 0 && !s.unknown && !slices.ContainsFunc(s.calls, func(c runnerCall) bool { return c.runner != "playwright" })
 }
 
@@ -261,41 +273,62 @@ func caseFiles(failed []output.Case, ran []string) []string {
 	return slices.Compact(files)
 }
 
-// testScript runs the script test of a project as the project does. If the script starts a single
-// runner that its arguments reach, a reporter of that runner prints machine-readable results;
-// otherwise the output is parsed.
-func (p nodeProject) testScript(t *checkout) Invocation {
-	run := p.reporting(t)
+// testScripts runs the script test of a project as the project does. If it runs other scripts, of
+// which some run only Playwright, the others run instead of it.
+func (p nodeProject) testScripts(t *checkout) []Invocation {
+	calls := scriptsCalled(p.manifest.Scripts["test"])
+	others := slices.DeleteFunc(slices.Clone(calls), func(c scriptCall) bool { return p.onlyPlaywright(c.script) })
+	known := !slices.ContainsFunc(calls, func(c scriptCall) bool { return p.manifest.Scripts[c.script] == "" })
+	if !known || len(others) == len(calls) || p.manifest.Scripts["posttest"] != "" {
+		return []Invocation{p.testScript(t, scriptCall{script: "test"})}
+	}
+	var runs []Invocation
+	if p.manifest.Scripts["pretest"] != "" {
+		before := p.script("pretest")
+		before.Setup = true
+		runs = append(runs, before)
+	}
+	for _, c := range others {
+		runs = append(runs, p.testScript(t, c))
+	}
+	return runs
+}
+
+// testScript runs a script with tests. If the script starts a single runner that its arguments
+// reach, a reporter of that runner prints machine-readable results; otherwise the output is parsed.
+func (p nodeProject) testScript(t *checkout, call scriptCall) Invocation {
+	run := p.reporting(t, call)
 	whole := run
 	run.Only = func(tests []pin.Added) (Invocation, []pin.Added) { return whole, inScripts(tests, p.dir) }
 	return run
 }
 
-func (p nodeProject) reporting(t *checkout) Invocation {
-	found := runnersOf(p.manifest.Scripts, "test")
+func (p nodeProject) reporting(t *checkout, call scriptCall) Invocation {
+	found := runnersOf(p.manifest.Scripts, call.script)
 	if len(found.calls) != 1 || found.unknown {
-		run := p.script("test")
+		run := p.script(call.script, call.args...)
 		run.Format, run.Runner = output.FormatAuto, len(found.calls) > 0
 		return run
 	}
 	c := found.calls[0]
 	if c.runner == "node" && !hasOption(c.args, "--test-reporter") {
 		// This option reaches the runner anywhere in the script.
-		run := p.script("test")
+		run := p.script(call.script, call.args...)
 		run.Format, run.Runner = output.FormatTAP, true
 		run.Env = WithEnv(run.Env, map[string]string{"NODE_OPTIONS": "--test-reporter=tap"})
 		run.Audit = func(root *os.Root, _ output.Paths, p *output.Results) { silentFiles(root, nil, p) }
 		return run
 	}
-	args, f, report := c.reporter(p.dir)
+	args, f, report := c.reporter(p.dir, call.script)
 	reached := c.last && args != nil
 	if !reached {
 		args, f, report = nil, output.FormatAuto, ""
 	}
+	args = slices.Concat(call.args, args)
 	for range c.dashes {
 		args = append([]string{"--"}, args...)
 	}
-	run := p.script("test", args...)
+	run := p.script(call.script, args...)
 	run.Format, run.Runner = f, true
 	if reached {
 		run.Coverage = c.coverage(t, p.dir)
@@ -308,8 +341,12 @@ func (p nodeProject) reporting(t *checkout) Invocation {
 
 // reporter returns the arguments that make a runner print its results in another format, in
 // addition to or instead of its own, or nil if it has none.
-func (c runnerCall) reporter(dir string) (args []string, f output.Format, report string) {
-	report = scratch("node", dir, 1)
+func (c runnerCall) reporter(dir, script string) (args []string, f output.Format, report string) {
+	kind := "node"
+	if script != "test" {
+		kind += "-" + slug(script)
+	}
+	report = scratch(kind, dir, 1)
 	switch {
 	case c.runner == "vitest" && !hasOption(c.args, "--outputFile", "--root", "-r", "--dir"):
 		return []string{"--reporter=default", "--reporter=json", "--outputFile.json=" + up(dir, report+".json")}, output.FormatJest, report + ".json"

@@ -17,6 +17,6 @@ func TestCoverageOfOneRunnerKeepsItsReporter(t *testing.T) {
 	} {
 		var m manifest
 		require.NoError(t, json.Unmarshal([]byte(`{"scripts":{`+scripts+`}}`), &m))
-		require.Equal(t, want, nodeProject{dir: ".", manifest: m, manager: "npm"}.reporting(&checkout{}).Format, scripts)
+		require.Equal(t, want, nodeProject{dir: ".", manifest: m, manager: "npm"}.reporting(&checkout{}, scriptCall{script: "test"}).Format, scripts)
 	}
 }

@@ -17,7 +17,14 @@ var playwrightConfigs = []string{
 	"playwright.config.ts", "playwright.config.js", "playwright.config.mjs", "playwright.config.cjs", "playwright.config.mts",
 }
 
-var playwrightTest = regexp.MustCompile(`\.(spec|test)\.[cm]?[jt]sx?$`)
+var (
+	playwrightTest = regexp.MustCompile(`\.(spec|test)\.[cm]?[jt]sx?$`)
+	usesPW         = regexp.MustCompile(`['"\x60]@playwright/test['"\x60]`)
+	// usesFixtures matches a test with Playwright's fixtures, whose function test may be the
+	// repository's own.
+	usesFixtures = regexp.MustCompile(`\btest(?:\.\w+)*\s*\([^\n]*\(\s*\{[^}\n]*\b(?:page|context|browser|request)\b`)
+	testMatch    = regexp.MustCompile(`\btestMatch\s*:`)
+)
 
 // playwrightStart starts Playwright with the repository's configuration and additions that keep what
 // explains a failed test; see its own comment.
@@ -44,8 +51,9 @@ func planPlaywright(t *checkout, p planning) []Job {
 	shards := playwrightShards(t, suites, tests, p.shards)
 	runs := make([][]Invocation, shards)
 	for _, suite := range suites {
+		build := suite.buildSetup(t, p.network)
 		for n, part := range suite.split(t, tests, p.durations, shards) {
-			runs[n] = append(runs[n], suite.shard(tests, n+1, part))
+			runs[n] = append(withSetup(runs[n], build), suite.shard(tests, n+1, part))
 		}
 	}
 	return shardJobs("playwright", "Playwright", runs)
@@ -54,14 +62,34 @@ func planPlaywright(t *checkout, p planning) []Job {
 // playwrightTests lists the runs of Playwright and the test files.
 func playwrightTests(t *checkout) (suites []playwrightSuite, tests []string) {
 	suites = playwrightSuites(t)
-	tests = t.match(func(f string) bool {
-		return playwrightTest.MatchString(f) && !inOutput(f) && usesPW.MatchString(t.read(f))
-	})
+	tests = t.match(func(f string) bool { return isPlaywrightTest(t, suites, f) })
 	if len(suites) == 0 {
 		suites = []playwrightSuite{{dir: "."}}
 		tests = slices.DeleteFunc(tests, func(f string) bool { return !output.Below(f, "tests") })
 	}
 	return suites, tests
+}
+
+// isPlaywrightTest reports whether Playwright would find a file by its name, or a configuration sets
+// testMatch, and the file is recognizably written for Playwright. Files beyond these run as well, but
+// do not count when the tests are divided.
+func isPlaywrightTest(t *checkout, suites []playwrightSuite, f string) bool {
+	if !scriptSource.MatchString(f) || inOutput(f) {
+		return false
+	}
+	named := playwrightTest.MatchString(f)
+	configured := func(s playwrightSuite) bool {
+		return output.Below(f, s.dir) && (named || testMatch.MatchString(t.read(s.configFile(t))))
+	}
+	inSuite := slices.ContainsFunc(suites, configured)
+	if !named && !inSuite {
+		return false
+	}
+	text := t.read(f)
+	if usesPW.MatchString(text) {
+		return named || pwTestCall.MatchString(text)
+	}
+	return inSuite && usesFixtures.MatchString(text)
 }
 
 // playwrightSuites lists the configurations that the test scripts name, and those with a default
@@ -118,8 +146,7 @@ func (c runnerCall) playwrightConfig() string {
 // exists reports whether the configuration is a file of the checkout, or a directory with a default
 // one.
 func (s playwrightSuite) exists(t *checkout) bool {
-	at := path.Join(s.dir, s.config)
-	return filepath.IsLocal(at) && (t.has(at) || slices.ContainsFunc(playwrightConfigs, func(c string) bool { return t.has(path.Join(at, c)) }))
+	return filepath.IsLocal(path.Join(s.dir, s.config)) && s.configFile(t) != ""
 }
 
 // scratch returns a path in ScratchDir for the files of one shard.

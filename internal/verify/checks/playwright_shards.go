@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"math"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -33,7 +32,7 @@ func PlaywrightDurations(tests map[string]int64) Durations {
 			_, name, _ = strings.Cut(name, "] ")
 		}
 		file, _, found := strings.Cut(name, " › ")
-		if found && playwrightTest.MatchString(file) {
+		if found && scriptSource.MatchString(file) {
 			files[file] += ms
 		}
 	}
@@ -81,7 +80,7 @@ var (
 
 // parallelFiles returns the files of a suite that Playwright can split.
 func (s playwrightSuite) parallelFiles(t *checkout, tests []string) map[string]bool {
-	all := slices.ContainsFunc(s.configs(), func(c string) bool { return parallelConfig.MatchString(t.read(c)) })
+	all := parallelConfig.MatchString(t.read(s.configFile(t)))
 	parallel := map[string]bool{}
 	for _, f := range tests {
 		if output.Below(f, s.dir) && (all || parallelMode.MatchString(t.read(f))) {
@@ -89,16 +88,6 @@ func (s playwrightSuite) parallelFiles(t *checkout, tests []string) map[string]b
 		}
 	}
 	return parallel
-}
-
-// configs returns the possible paths of the configuration.
-func (s playwrightSuite) configs() []string {
-	at := path.Join(s.dir, s.config)
-	paths := []string{at}
-	for _, name := range playwrightConfigs {
-		paths = append(paths, path.Join(at, name))
-	}
-	return paths
 }
 
 // playwrightShards returns the number of shards that get at least one test, as far as the files

@@ -36,6 +36,15 @@ type script struct {
 	// unknown is true if something that cannot be read here may run tests, such as a script of
 	// another package or an unknown program.
 	unknown bool
+	builds  bool // something compiles or bundles sources, or is called a build
+	serves  bool // a server compiles sources on demand
+}
+
+// runnersIn resolves a command as if it were a script.
+func runnersIn(scripts map[string]string, command string) script {
+	s := script{scripts: scripts}
+	s.read(command, true, 0, nil)
+	return s
 }
 
 func runnersOf(scripts map[string]string, name string) script {
@@ -47,8 +56,18 @@ func runnersOf(scripts map[string]string, name string) script {
 // follow reads one script. last reports whether arguments of the outermost script reach the end of
 // this one.
 func (s *script) follow(name string, last bool, dashes int, path []string) {
-	text := s.scripts[name]
-	if len(text) > maxScript || len(path) >= maxScriptHops || slices.Contains(path, name) {
+	s.builds = s.builds || buildName.MatchString(name)
+	s.serves = s.serves || serverName.MatchString(name)
+	if slices.Contains(path, name) {
+		s.unknown = true
+		return
+	}
+	s.read(s.scripts[name], last, dashes, append(slices.Clone(path), name))
+}
+
+// read reads the text of a script; path are the names of the scripts that led to it.
+func (s *script) read(text string, last bool, dashes int, path []string) {
+	if len(text) > maxScript || len(path) > maxScriptHops {
 		s.unknown = true
 		return
 	}
@@ -58,7 +77,6 @@ func (s *script) follow(name string, last bool, dashes int, path []string) {
 		return
 	}
 	end := endOf(file)
-	path = append(slices.Clone(path), name)
 	syntax.Walk(file, func(n syntax.Node) bool {
 		call, ok := n.(*syntax.CallExpr)
 		if !ok || len(call.Args) == 0 {
@@ -150,6 +168,8 @@ func program(word string) string {
 func (s *script) command(words []string, last bool, dashes int, path []string) {
 	for len(words) > 0 {
 		first, rest := program(words[0]), words[1:]
+		s.builds = s.builds || compiles(first, rest)
+		s.serves = s.serves || compilesOnDemand(first, rest)
 		switch {
 		case strings.Contains(words[0], "=") && !strings.HasPrefix(words[0], "-"):
 			words = rest // variables set by cross-env and env
@@ -320,4 +340,110 @@ func (s *script) manager(name string, args []string, last bool, dashes int, path
 	// Arguments in the call narrow what the script does and do not affect its runner.
 	s.follow(verb, last, dashes, path)
 	return nil
+}
+
+// scriptCall is a call of a script of the same package.
+type scriptCall struct {
+	script string
+	args   []string
+}
+
+// scriptsCalled returns the scripts that a script runs one after the other, each only if those
+// before it succeeded, or nil if it does anything else.
+func scriptsCalled(text string) []scriptCall {
+	if len(text) > maxScript {
+		return nil
+	}
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(text), "")
+	if err != nil || len(file.Stmts) != 1 {
+		return nil
+	}
+	var calls []scriptCall
+	var add func(stmt *syntax.Stmt) bool
+	add = func(stmt *syntax.Stmt) bool {
+		if stmt.Background || stmt.Negated || len(stmt.Redirs) > 0 {
+			return false
+		}
+		switch cmd := stmt.Cmd.(type) {
+		case *syntax.BinaryCmd:
+			return cmd.Op == syntax.AndStmt && add(cmd.X) && add(cmd.Y)
+		case *syntax.CallExpr:
+			call, ok := scriptIn(cmd)
+			calls = append(calls, call)
+			return ok
+		}
+		return false
+	}
+	if !add(file.Stmts[0]) {
+		return nil
+	}
+	return calls
+}
+
+// scriptIn reads a simple command that runs a script, such as npm run unit -- --run.
+func scriptIn(cmd *syntax.CallExpr) (scriptCall, bool) {
+	var words []string
+	for _, w := range cmd.Args {
+		words = append(words, literalWord(w))
+	}
+	if len(cmd.Assigns) > 0 || len(words) < 2 || slices.Contains(words, "") {
+		return scriptCall{}, false
+	}
+	manager, rest := words[0], words[1:]
+	run := rest[0] == "run" || rest[0] == "run-script"
+	switch {
+	case run:
+		rest = rest[1:]
+	case manager == "npm" || manager == "bun":
+		return scriptCall{}, false
+	}
+	if !slices.Contains([]string{"npm", "pnpm", "yarn", "bun"}, manager) || len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
+		return scriptCall{}, false
+	}
+	call := scriptCall{script: rest[0], args: rest[1:]}
+	if len(call.args) > 0 && call.args[0] == "--" {
+		call.args = call.args[1:]
+	} else if manager == "npm" && len(call.args) > 0 {
+		return scriptCall{}, false // options of npm itself
+	}
+	return call, true
+}
+
+var (
+	buildName  = regexp.MustCompile(`(?i)(?:^|[:_-])(?:pre)?(?:build|compile|bundle)(?:$|[:_-])`)
+	serverName = regexp.MustCompile(`(?i)(?:^|[:_-])(?:dev|develop|watch)(?:$|[:_-])`)
+)
+
+// compilers write what they compile or bundle; some only with a subcommand.
+var compilers = set("rollup", "webpack", "tsup", "tsdown", "unbuild", "microbundle", "esbuild", "swc", "babel", "ncc", "bunchee", "parcel", "rspack", "rsbuild")
+
+// compiles reports whether a program writes build output.
+func compiles(program string, args []string) bool {
+	switch {
+	case len(args) > 0 && (args[0] == "build" || args[0] == "export" || args[0] == "bundle"):
+		return true
+	case program == "tsc" || program == "vue-tsc" || program == "tspc" || program == "tsgo":
+		return !hasOption(args, "--noEmit", "--noemit", "--version", "-v", "--emitDeclarationOnly")
+	}
+	return compilers[program] && !compilesOnDemand(program, args)
+}
+
+// compilesOnDemand reports whether a program is a development server.
+func compilesOnDemand(program string, args []string) bool {
+	first := ""
+	if len(args) > 0 {
+		first = args[0]
+	}
+	switch first {
+	case "dev", "develop", "watch":
+		return true
+	case "serve", "server":
+		return slices.Contains([]string{"ng", "webpack", "vite", "vue-cli-service", "rspack", "ember", "parcel"}, program)
+	case "start":
+		return program == "react-scripts" || program == "docusaurus"
+	}
+	if program == "vite" || program == "parcel" {
+		return first != "build" && first != "preview"
+	}
+	return program == "webpack-dev-server" || program == "nodemon" || hasOption(args, "--watch", "-w")
 }
