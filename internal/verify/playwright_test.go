@@ -199,15 +199,36 @@ func TestABrowserThatTheRepositoryNamesIsUsed(t *testing.T) {
 	require.Contains(t, string(o.Log), "/opt/none/chromium")
 }
 
-func TestWithoutABrowserTheResultSaysWhatToDo(t *testing.T) {
-	t.Parallel()
+// onlyNode is an Env with Playwright whose PATH contains nothing but node.
+func onlyNode(t *testing.T) Env {
+	t.Helper()
 	env := withPlaywright(t, detected())
 	node, err := exec.LookPath("node")
 	require.NoError(t, err)
-	tools := t.TempDir() // a PATH without browsers
+	tools := t.TempDir()
 	require.NoError(t, os.Symlink(node, filepath.Join(tools, "node")))
 	env.Vars = checks.WithEnv(env.Vars, map[string]string{"PATH": "/opt/tools"})
 	env.Mounts = append(env.Mounts, sandbox.Mount{Host: tools, Inside: "/opt/tools"})
+	return env
+}
+
+func TestVideosThatCannotBeRecordedFailNoTest(t *testing.T) {
+	t.Parallel()
+	env := onlyNode(t)
+	chromium, err := exec.LookPath("chromium")
+	require.NoError(t, err)
+	env.Vars = checks.WithEnv(env.Vars, map[string]string{"RGPT_CHROMIUM": chromium})
+	o := runWith(t, checkout(t, map[string]string{
+		"package.json": "{}", "tests/a.spec.js": playwrightCJS + pageTests,
+		"playwright.config.js": "module.exports = { use: { video: 'on' }, projects: [{ name: 'p', use: { video: { mode: 'retain-on-failure' } } }] };\n",
+	}), "test-playwright-1", env)
+	require.Equal(t, contract.TestSummary{Passed: 1, Failed: 1}, withoutTime(o.Summary), "%s", o.Log)
+	require.Contains(t, strings.Join(located(o), "\n"), "No videos of failed tests: ffmpeg is not installed")
+}
+
+func TestWithoutABrowserTheResultSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	env := onlyNode(t)
 	o := runWith(t, checkout(t, map[string]string{"package.json": "{}", "tests/a.spec.js": playwrightCJS + pageTests}), "test-playwright-1", env)
 	require.Equal(t, contract.TestSummary{Failed: 2}, withoutTime(o.Summary), "%s", o.Log)
 	require.Contains(t, strings.Join(located(o), "\n"), "There is no Chromium for Playwright 1.")

@@ -15,7 +15,8 @@ const { spawnSync } = require('child_process');
 const EXTENSIONS = ['.ts', '.js', '.mts', '.mjs', '.cts', '.cjs'];
 
 // overlay returns a configuration that keeps trace, screenshot and video of each failed test, and
-// starts an installed Chromium where the bundled one is missing. Whatever keeps more stays as it is.
+// starts an installed Chromium where the bundled one is missing. Whatever keeps more stays as it is,
+// except videos that cannot be recorded.
 // Its source becomes part of the generated configuration, so it uses nothing from outside.
 function overlay(loaded, facts) {
   const own = loaded && typeof loaded === 'object' && 'default' in loaded ? loaded.default : loaded;
@@ -47,7 +48,8 @@ function overlay(loaded, facts) {
     const get = (name) => (use[name] === undefined ? inherited[name] : use[name]);
     const out = { ...use, trace: recording(get('trace')), screenshot: picture(get('screenshot')), ...browser(use, inherited) };
     // A recorded page cannot be reused by the next test, which may rely on it.
-    if (facts.video && !get('reuseContext') && get('_optionContextReuseMode') !== 'when-possible') out.video = recording(get('video'));
+    if (!facts.video) out.video = 'off'; // otherwise each page fails to open
+    else if (!get('reuseContext') && get('_optionContextReuseMode') !== 'when-possible') out.video = recording(get('video'));
     return out;
   };
   const use = own.use || {};
