@@ -13,7 +13,7 @@ type file struct {
 	*lexer.Source
 	result *testfile.File
 	root   *testfile.Unit // the file itself
-	tables map[string]int // literal lists, by name: their bracket
+	tables lexer.Lists    // literal lists, by name
 	holes  map[*testfile.Unit][]lexer.Span
 }
 
@@ -28,7 +28,7 @@ func parse(s *testfile.File, data []byte) {
 		s.Broken = src.Broken
 		return
 	}
-	f := &file{Source: src, result: s, root: &testfile.Unit{File: s}, tables: map[string]int{}, holes: map[*testfile.Unit][]lexer.Span{}}
+	f := &file{Source: src, result: s, root: &testfile.Unit{File: s}, tables: lexer.NewLists(len(src.Tokens)), holes: map[*testfile.Unit][]lexer.Span{}}
 	f.findTables()
 	f.walk(lexer.Span{From: 0, To: len(f.Tokens)}, testfile.Position{Unit: f.root, Weight: 1})
 	f.otherStatements()
@@ -36,13 +36,20 @@ func parse(s *testfile.File, data []byte) {
 
 // findTables records const name = […].
 func (f *file) findTables() {
+	ends := []int{len(f.Tokens)} // of the blocks around a token
 	for i, t := range f.Tokens {
+		for len(ends) > 1 && ends[len(ends)-1] <= i {
+			ends = ends[:len(ends)-1]
+		}
+		if t.Is("{") && f.Pairs[i] > i {
+			ends = append(ends, f.Pairs[i])
+		}
 		if !t.Is("=") || !f.At(i+1).Is("[") {
 			continue
 		}
 		for j := i - 1; j > max(0, i-16); j-- {
 			if p := f.At(j - 1); f.At(j).Kind == lexer.Word && (p.Is("const") || p.Is("let") || p.Is("var")) {
-				f.tables[f.At(j).Text] = i + 1
+				f.tables.Add(f.At(j).Text, i+1, ends[len(ends)-1])
 				break
 			}
 		}
@@ -58,9 +65,22 @@ func (f *file) walk(s lexer.Span, p testfile.Position) {
 	for i := s.From; i < s.To; {
 		next, dead := f.step(i, s.To, &p)
 		if dead {
+			f.hoisted(lexer.Span{From: next, To: s.To}, p)
 			return
 		}
 		i = max(next, i+1)
+	}
+}
+
+// hoisted reads the functions that are declared after a return: code before it can call them.
+func (f *file) hoisted(s lexer.Span, p testfile.Position) {
+	for i := s.From; i < s.To; i++ {
+		switch {
+		case f.At(i).Is("function"):
+			i = max(f.function(i, s.To, p)-1, i)
+		case f.Pairs[i] > i:
+			i = f.Pairs[i]
+		}
 	}
 }
 
@@ -274,11 +294,7 @@ func (f *file) loop(i, end int, p testfile.Position) int {
 // if unknown.
 func (f *file) cases(i int, u *testfile.Unit) int {
 	if f.At(i).Kind == lexer.Word {
-		open, ok := f.tables[f.At(i).Text]
-		if !ok {
-			return 1
-		}
-		i = open
+		i = f.tables.Find(f.At(i).Text, i)
 	}
 	if !f.At(i).Is("[") {
 		return 1

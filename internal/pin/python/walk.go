@@ -15,12 +15,12 @@ type file struct {
 	lines   []logicalLine
 	holes   map[*testfile.Unit][]lexer.Span
 	root    *testfile.Unit
-	lists   map[string]int
+	lists   lexer.Lists
 	dropped map[string]int // test names that have another meaning, with the number of units before
 }
 
 func parse(s *testfile.File, data []byte) {
-	f := &file{Source: &lexer.Source{}, result: s, holes: map[*testfile.Unit][]lexer.Span{}, root: &testfile.Unit{File: s}, lists: map[string]int{}, dropped: map[string]int{}}
+	f := &file{Source: &lexer.Source{}, result: s, holes: map[*testfile.Unit][]lexer.Span{}, root: &testfile.Unit{File: s}, dropped: map[string]int{}}
 	f.scan(data)
 	f.Index()
 	if f.Broken != "" {
@@ -28,11 +28,8 @@ func parse(s *testfile.File, data []byte) {
 		return
 	}
 	f.findBlockEnds()
-	for _, l := range f.lines {
-		if f.At(l.from+1).Is("=") && f.At(l.from+2).Is("[") {
-			f.lists[f.At(l.from).Text] = l.from + 2
-		}
-	}
+	f.lists = lexer.NewLists(len(f.Tokens))
+	f.findLists()
 	f.walk(0, len(f.lines), testfile.Position{Unit: f.root, Weight: 1})
 	f.removeShadowed()
 	f.otherStatements()
@@ -181,13 +178,35 @@ func (f *file) loop(i int, p testfile.Position) {
 
 // cases records the cases of a list and returns their number: 1 if unknown.
 func (f *file) cases(i int, u *testfile.Unit) int {
-	if open, ok := f.lists[f.At(i).Text]; ok && f.At(i).Kind == lexer.Word {
-		i = open
+	if f.At(i).Kind == lexer.Word {
+		if open := f.lists.Find(f.At(i).Text, i); open >= 0 {
+			i = open
+		}
 	}
 	if tuple := f.At(i).Is("(") && len(f.Split(i)) > 1; !tuple && !f.At(i).Is("[") {
 		return 1
 	}
 	return f.result.ListCases(u, f.Source, i)
+}
+
+// findLists records name = […].
+func (f *file) findLists() {
+	var around []int // the lines of the blocks around a line
+	for i, l := range f.lines {
+		for len(around) > 0 && f.lines[around[len(around)-1]].end <= i {
+			around = around[:len(around)-1]
+		}
+		if f.At(l.from+1).Is("=") && f.At(l.from+2).Is("[") {
+			end := len(f.Tokens)
+			if len(around) > 0 {
+				end = f.end(around[len(around)-1])
+			}
+			f.lists.Add(f.At(l.from).Text, l.from+2, end)
+		}
+		if l.end > i+1 {
+			around = append(around, i)
+		}
+	}
 }
 
 // swallows reports whether a following handler catches every failed assertion.
