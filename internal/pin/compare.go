@@ -156,13 +156,20 @@ func changedHelpers(before, after []*testfile.Unit) (changed [][2]*testfile.Unit
 func newSkip(b, a *testfile.Unit) string {
 	was := allSkips(b)
 	is := withoutNewCases(allSkips(a), b, a)
-	if slices.ContainsFunc(was, func(s testfile.Skip) bool { return s.Always }) {
+	runs, expectsFailure := true, false
+	for _, s := range was {
+		runs, expectsFailure = runs && (!s.Always || s.Fails), expectsFailure || s.Always && s.Fails
+	}
+	if !runs {
 		return ""
 	}
 	for _, s := range is {
-		if s.Always {
+		if s.Always && !(s.Fails && expectsFailure) {
 			return s.Reason
 		}
+	}
+	if expectsFailure {
+		return ""
 	}
 	if len(is) > len(was) {
 		why := is[len(is)-1].Reason

@@ -40,6 +40,14 @@ def test_all():
   })
 })
 `
+	const hook = `describe('numbers', () => {
+  let numbers
+
+  before(() => { numbers = [new Base()] })
+
+  it('odd', () => { numbers.forEach(n => { expect(even(n)).toBe(false) }) })
+})
+`
 	try(t, []example{
 		pyCase("python: a list of another test", py, with(py, "numbers = [1, 2]", "numbers = [1, 2, 3]", "count(2)", "count(3)"), "edited test_all"),
 		pyCase("python: a new test has one", py, py+"\n\ndef test_added():\n    numbers = [9]\n    EVEN = [6]\n    assert sum(numbers + EVEN) == 15\n"),
@@ -47,7 +55,7 @@ def test_all():
 		pyCase("python: the list of the file", py, with(py, "EVEN = [2, 4]", "EVEN = [2]"), "weakened test_even"),
 		pyCase("python: the list of the file, defined below", with(py, "EVEN = [2, 4]\n", "")+"\nEVEN = [2, 4]\n", with(py, "EVEN = [2, 4]\n", "")+"\nEVEN = [2]\n", "weakened test_even"),
 		jsCase("js: a list of another test", js, with(js, "numbers = [1, 2]", "numbers = [1, 2, 3]", "count(2)", "count(3)"), "edited numbers > all"),
-		jsCase("js: a list of a hook", with(js, "    const numbers = [1, 3]\n", ""), with(js, "    const numbers = [1, 3]\n", "", "[new Base()]", "[new Base(1)]"), "edited"),
+		jsCase("js: a list of a hook", hook, with(hook, "[new Base()]", "[new Base(1)]"), "edited"),
 		jsCase("js: its own list", js, with(js, "numbers = [1, 3]", "numbers = [1]"), "weakened numbers > odd"),
 	})
 }
