@@ -6,6 +6,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/pin/buildfiles"
@@ -162,6 +163,9 @@ func (j *judge) judgeFile(p pair, m *matcher) {
 		j.report(Excluded, "", f.Path, 0, "%s is excluded from the test run: %s", testfile.Clean(f.Path), testfile.Clean(p.after.Excluded))
 		m.markReported(p.before)
 	}
+	if lost := lostSystems(p.before, p.after); lost != "" && len(p.before.Tests()) > 0 {
+		j.report(Excluded, "", f.Path, 0, "%s is excluded from test runs on %s", testfile.Clean(f.Path), lost)
+	}
 	if p.before.Broken != "" && f.Existed {
 		kind, what := Edited, "changed"
 		if !f.Exists {
@@ -175,6 +179,15 @@ func (j *judge) judgeFile(p pair, m *matcher) {
 			testfile.Clean(f.Path), len(p.before.Tests()), testfile.Clean(p.after.Broken))
 		m.markReported(p.before)
 	}
+}
+
+// lostSystems returns the operating systems on which the tests of a file no longer run, as words. It
+// returns "" for a file that no longer runs at all.
+func lostSystems(b, a *testfile.File) string {
+	if b.Excluded != "" || a.Excluded != "" || a.Systems == nil {
+		return ""
+	}
+	return strings.Join(slices.DeleteFunc(slices.Clone(b.Systems), func(s string) bool { return slices.Contains(a.Systems, s) }), ", ")
 }
 
 func (j *judge) judgeRecorded(f File, m *matcher) {

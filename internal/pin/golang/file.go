@@ -47,7 +47,7 @@ func parse(s *testfile.File, data []byte) {
 		imports: map[string]string{}, tables: map[string][]ast.Expr{}, holes: map[*testfile.Unit][]lexer.Span{},
 	}
 	g.scan(data)
-	s.Excluded = excludedBy(s.Path, parsed)
+	constrain(s, parsed)
 	g.declare()
 	for _, d := range parsed.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
@@ -57,39 +57,69 @@ func parse(s *testfile.File, data []byte) {
 	g.otherStatements()
 }
 
-// excludedBy returns the reason why the go command excludes a file on an ordinary machine.
-func excludedBy(p string, f *ast.File) string {
+// constrain determines on which machines the go command compiles a file.
+func constrain(s *testfile.File, f *ast.File) {
+	x, err := constraintOf(f)
+	if err != nil {
+		s.Excluded = "its build constraint is not valid"
+		return
+	}
+	var limits []string // in the name of the file
+	parts := strings.Split(strings.TrimSuffix(strings.TrimSuffix(path.Base(s.Path), ".go"), "_test"), "_")
+	for _, part := range parts[max(1, len(parts)-2):] {
+		if systems[part] || architectures[part] {
+			limits = append(limits, part)
+		}
+	}
+	for _, system := range []string{"linux", "darwin", "windows", "freebsd"} {
+		holds := func(tag string) bool { return tagHolds(tag, system) }
+		if (x == nil || x.Eval(holds)) && !slices.ContainsFunc(limits, func(l string) bool { return !holds(l) }) {
+			s.Systems = append(s.Systems, system)
+		}
+	}
+	switch {
+	case slices.Contains(s.Systems, "linux"):
+	case x != nil && !x.Eval(func(tag string) bool { return tagHolds(tag, "linux") }):
+		s.Excluded = "build constraint " + x.String()
+	default:
+		s.Excluded = "its name limits it to " + strings.Join(limits, " and ")
+	}
+}
+
+// constraintOf returns the build constraint of a file, or nil. Lines in the old notation count only
+// without one in the new notation.
+func constraintOf(f *ast.File) (constraint.Expr, error) {
+	var old constraint.Expr
 	for _, group := range f.Comments {
 		if group.Pos() >= f.Package {
 			break
 		}
 		for _, c := range group.List {
-			if !constraint.IsGoBuild(c.Text) {
-				continue
-			}
-			x, err := constraint.Parse(c.Text)
-			if err != nil {
-				return "its build constraint is not valid"
-			}
-			if !x.Eval(tagHolds) {
-				return "build constraint " + x.String()
+			switch {
+			case constraint.IsGoBuild(c.Text):
+				return constraint.Parse(c.Text)
+			case constraint.IsPlusBuild(c.Text):
+				x, err := constraint.Parse(c.Text)
+				if err != nil {
+					return nil, err
+				}
+				if old != nil {
+					x = &constraint.AndExpr{X: old, Y: x}
+				}
+				old = x
 			}
 		}
 	}
-	parts := strings.Split(strings.TrimSuffix(strings.TrimSuffix(path.Base(p), ".go"), "_test"), "_")
-	for _, part := range parts[max(1, len(parts)-2):] {
-		if (systems[part] || architectures[part]) && !tagHolds(part) {
-			return "its name limits it to " + part
-		}
-	}
-	return ""
+	return old, nil
 }
 
-// tagHolds reports whether a build tag holds on an ordinary machine.
-func tagHolds(tag string) bool {
+// tagHolds reports whether a build tag holds on an ordinary machine with an operating system.
+func tagHolds(tag, system string) bool {
 	switch tag {
-	case "linux", "unix", "amd64", "gc", "cgo":
+	case system, "amd64", "gc", "cgo":
 		return true
+	case "unix":
+		return system != "windows"
 	}
 	return strings.HasPrefix(tag, "go1.")
 }

@@ -19,6 +19,7 @@ type File struct {
 	Statements []lexer.Digest // outside units, without imports
 	Broken     string         // reason why it is not valid code, so nothing runs
 	Excluded   string         // reason why it is excluded, so nothing runs
+	Systems    []string       // operating systems on which it runs, of some that are known; nil for all
 	Suppresses string         // how it prevents tests in other files from running or failing
 	Only       []*Unit        // units that prevent all others from running (.only)
 
