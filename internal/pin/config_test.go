@@ -60,6 +60,7 @@ func TestConfigurationThatTurnsTestsOffIsFound(t *testing.T) {
 
 		one("a workflow loses its tests", ".github/workflows/ci.yml", ci, "jobs:\n  test:\n    steps:\n      - run: npm ci\n", "excluded"),
 		one("a workflow goes on", ".github/workflows/ci.yml", ci, ci+"        continue-on-error: true\n", "excluded"),
+		one("a workflow only builds with an old toolchain", ".github/workflows/ci.yml", "- run: cargo test\n- run: cargo +1.57.0 test\n", "- run: cargo test\n- run: cargo +1.57.0 build\n", "excluded"),
 		one("a workflow is deleted", ".github/workflows/ci.yml", ci, gone, "excluded"),
 		one("a workflow does more", ".github/workflows/ci.yml", ci, ci+"      - run: npm run lint\n"),
 		one("another workflow", ".github/workflows/release.yml", "jobs:\n  a:\n    steps:\n      - run: make release\n", gone),

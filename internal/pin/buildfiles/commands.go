@@ -40,7 +40,7 @@ func Suppressed(before, after string) string {
 }
 
 // TestRunner matches commands that run tests.
-var TestRunner = regexp.MustCompile(`\b(jest|vitest|mocha|ava|playwright|cypress|jasmine|karma|tap|pytest|unittest|nose2?|tox|nox|cargo (\+\w+ )?(nextest|test)|go test|gotestsum|ginkgo|mvnw?|gradlew?|ctest|rspec|phpunit|dotnet test|node --test|deno test|bun test|(npm|yarn|pnpm)( run)? test|npm t|make (test|check))\b|\.\/gradlew|\.\/mvnw`)
+var TestRunner = regexp.MustCompile(`\b(jest|vitest|mocha|ava|playwright|cypress|jasmine|karma|tap|pytest|unittest|nose2?|tox|nox|cargo (\+\S+ )?(nextest|test)|go test|gotestsum|ginkgo|mvnw?|gradlew?|ctest|rspec|phpunit|dotnet test|node --test|deno test|bun test|(npm|yarn|pnpm)( run)? test|npm t|make (test|check))\b|\.\/gradlew|\.\/mvnw`)
 
 // indirectRunner matches commands that may start other commands.
 var indirectRunner = regexp.MustCompile(`\b(npm|yarn|pnpm|bun|npx|make|\$\(MAKE\)|turbo|nx|lerna|just|task|bash|sh|node|python3?|tsx|ts-node)\b|\./`)
