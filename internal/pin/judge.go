@@ -10,6 +10,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/pin/buildfiles"
+	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
@@ -156,6 +157,7 @@ func (j *judge) judgeFile(p pair, m *matcher) {
 		return
 	}
 	j.judgeOnly(p)
+	j.judgeSuites(p)
 	if p.after.Suppresses != "" && p.before.Suppresses == "" {
 		j.report(Excluded, "", f.Path, 0, "%s prevents tests from running or failing: %s", testfile.Clean(f.Path), p.after.Suppresses)
 	}
@@ -215,6 +217,20 @@ func (j *judge) judgeOnly(p pair) {
 	}
 	u := p.after.Only[len(p.before.Only)]
 	j.report(Skipped, u.Name, p.file.Path, u.Line, "%s is marked to run alone, so all other tests are skipped", testfile.Clean(u.Name))
+}
+
+// judgeSuites judges suites that are told to skip more of their tests. If an earlier reason to skip is
+// gone, the reasons were probably rewritten, which is reported as an edit.
+func (j *judge) judgeSuites(p pair) {
+	before := map[string][]lexer.Digest{}
+	for _, s := range p.before.Suites {
+		before[s.Name] = s.Skips
+	}
+	for _, s := range p.after.Suites {
+		if skips, existed := before[s.Name]; existed && len(s.Skips) > len(skips) && missing(skips, s.Skips) == 0 {
+			j.report(Skipped, s.Name, p.file.Path, s.Line, "%s is now skipped in part: it is told to skip %d more of its tests or groups of tests", testfile.Clean(s.Name), len(s.Skips)-len(skips))
+		}
+	}
 }
 
 // judgeTest judges the change to one test.

@@ -1,6 +1,9 @@
 package pin_test
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestATestThatIsExpectedToFailCanBeSkipped(t *testing.T) {
 	t.Parallel()
@@ -28,5 +31,32 @@ mod tests {
 		one("rust: it is ignored", "src/lib.rs", rust, with(rust, "    #[test]", "    #[ignore]\n    #[test]"), "skipped tests.overflows"),
 		pyCase("python: it is skipped", py, "@pytest.mark.skip\n"+py, "skipped test_rejects"),
 		pyCase("python: it is skipped instead of run", "@pytest.mark.skip\n"+py, py, "edited test_rejects"),
+	})
+}
+
+func TestASuiteThatIsToldToSkipMoreIsSkippedInPart(t *testing.T) {
+	t.Parallel()
+	const suite = `def skip(message, **kwargs):
+    return lambda test: message if matches(test, kwargs) else None
+
+
+TestDraft4 = DRAFT4.to_testcase(
+    DRAFT4.tests(),
+    Validator=Draft4Validator,
+    skip=skip(message="vocabulary", subject="vocabulary"),
+)
+`
+	const first, second = `skip(message="vocabulary", subject="vocabulary")`, `skip(message="bug", subject="ref")`
+	skips := func(filter string) string { return with(suite, "skip="+first, filter) }
+	many := skips("skip=[" + first + ", " + second + "]")
+	try(t, []example{
+		pyCase("one more", suite, skips("skip=lambda test: (\n        "+first+"(test)\n        or "+second+"(test)\n    )"), "edited", "skipped TestDraft4"),
+		pyCase("one more in a list", many, with(many, "]", ", unicode]"), "edited", "skipped TestDraft4"),
+		pyCase("the first one", skips(""), suite, "edited", "skipped TestDraft4"),
+		pyCase("fewer", many, suite, "edited"),
+		pyCase("another argument", suite, skips("skip="+first+",\n    format=date"), "edited"),
+		pyCase("rewritten", suite, skips("skip=lambda test: without_vocabulary(test) or without_vocabularies(test)"), "edited"),
+		pyCase("a new suite", suite, suite+with(suite[strings.Index(suite, "TestDraft4"):], "4", "6")),
+		pyCase("no suite", with(suite, "TestDraft4", "draft"), with(many, "TestDraft4", "draft"), "edited"),
 	})
 }

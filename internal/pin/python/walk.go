@@ -33,6 +33,7 @@ func parse(s *testfile.File, data []byte) {
 	f.walk(0, len(f.lines), testfile.Position{Unit: f.root, Weight: 1})
 	f.removeShadowed()
 	f.otherStatements()
+	f.suites()
 }
 
 // walk walks logical lines and counts their checks.
@@ -415,4 +416,64 @@ func (f *file) otherStatements() {
 			f.result.Statements = append(f.result.Statements, f.Digest(l.from, l.to))
 		}
 	}
+}
+
+// suites reads TestX = make(…, skip=…): a class of tests that a call makes.
+func (f *file) suites() {
+	for _, l := range f.lines {
+		name := f.At(l.from)
+		if l.indent > 0 || !strings.HasPrefix(name.Text, "Test") || !f.At(l.from+1).Is("=") || !f.At(l.to-1).Is(")") {
+			continue
+		}
+		open := f.Pairs[l.to-1]
+		if open <= l.from+2 {
+			continue // not a call
+		}
+		s := testfile.Suite{Name: name.Text, Line: name.Line}
+		for _, a := range f.Split(open) {
+			if skipArguments[f.At(a.From).Text] && f.At(a.From+1).Is("=") {
+				s.Skips = append(s.Skips, f.alternatives(lexer.Span{From: a.From + 2, To: a.To})...)
+			}
+		}
+		f.result.Suites = append(f.result.Suites, s)
+	}
+}
+
+// skipArguments are the names of arguments that say which tests not to run.
+var skipArguments = lexer.Set("skip skips skipped exclude excluded ignore ignored xfail xfails")
+
+// alternatives returns the digests of the parts of an expression any of which skips a test: a or b,
+// [a, b], lambda test: a or b.
+func (f *file) alternatives(s lexer.Span) (parts []lexer.Digest) {
+	parameter := ""
+	if f.At(s.From).Is("lambda") {
+		parameter = f.At(s.From + 1).Text
+		for s.From < s.To && !f.At(s.From).Is(":") {
+			s.From++
+		}
+		s.From++
+	}
+	if end := f.Pairs[min(s.From, len(f.Pairs)-1)]; end == s.To-1 && end > s.From {
+		s = lexer.Span{From: s.From + 1, To: end}
+	}
+	add := func(from, to int) {
+		if parameter != "" && f.At(to-1).Is(")") && f.At(to-2).Is(parameter) && f.At(to-3).Is("(") {
+			to -= 3 // lambda test: a(test) is a
+		}
+		if from < to {
+			parts = append(parts, f.Digest(from, to))
+		}
+	}
+	from := s.From
+	for i := s.From; i < s.To; i++ {
+		switch {
+		case f.Pairs[i] > i:
+			i = f.Pairs[i]
+		case f.At(i).Is("or") || f.At(i).Is(",") || f.At(i).Is("|"):
+			add(from, i)
+			from = i + 1
+		}
+	}
+	add(from, s.To)
+	return parts
 }

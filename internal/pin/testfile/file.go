@@ -22,6 +22,7 @@ type File struct {
 	Systems    []string       // operating systems on which it runs, of some that are known; nil for all
 	Suppresses string         // how it prevents tests in other files from running or failing
 	Only       []*Unit        // units that prevent all others from running (.only)
+	Suites     []Suite
 
 	lists     map[int][]lexer.Span  // elements of lists, by their bracket
 	texts     map[lexer.Digest]text // of cases
@@ -44,6 +45,13 @@ func (s *File) AddCases(u *Unit, src *lexer.Source, rows []lexer.Span) {
 		s.texts[d] = text{src, r}
 		u.Cases = append(u.Cases, d)
 	}
+}
+
+// Suite is tests that a call makes, of data or of other code, except for those that it is told to skip.
+type Suite struct {
+	Name  string
+	Line  int
+	Skips []lexer.Digest // each skips some of the tests
 }
 
 // text is a part of a source.
