@@ -52,7 +52,7 @@ func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher
 	if was, is := j.shorterLoop(b, a); was > is && at.Total <= bt.Total {
 		return fmt.Sprintf("a loop with checks goes to %d instead of %d", is, was)
 	}
-	awaited := awaitedInstead(b, a)
+	awaited := awaitedInstead(b, a, bo, ao)
 	fewer := ao.Total+awaited < bo.Total && at.Total+awaited < bt.Total
 	moved := len(a.Cases) < len(b.Cases) // to other tables
 	switch {
@@ -71,16 +71,8 @@ func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher
 
 // awaitedInstead returns the number of checks that a callback received no error which a test no longer
 // needs, because it awaits the calls: a failed one ends the test.
-func awaitedInstead(b, a *testfile.Unit) int {
-	noErrors := func(u *testfile.Unit) (n int) {
-		for _, c := range u.Checks {
-			if c.NoError {
-				n++
-			}
-		}
-		return n
-	}
-	return max(0, min(noErrors(b)-noErrors(a), a.Awaits-b.Awaits))
+func awaitedInstead(b, a *testfile.Unit, bo, ao testfile.Tally) int {
+	return max(0, min(bo.NoError-ao.NoError, a.Awaits-b.Awaits))
 }
 
 // edited reports a test that changed without checking less.
@@ -106,7 +98,8 @@ func (j *judge) judgeHelpers(p pair, m *matcher) {
 	for _, h := range changedHelpers(p.before.Units, p.after.Units) {
 		b, a := h[0], h[1]
 		bt, at := j.before.Tally(b), j.after.Tally(a)
-		if at.Total < bt.Total-m.gainedIn(p.after) {
+		fewer := bt.Total - at.Total - m.gainedIn(p.after)
+		if fewer > 0 && fewer > min(bt.NoError-at.NoError, m.awaitsGainedIn(p.before)) {
 			j.report(Weakened, "", a.File.Path, a.Line, "%s, which tests use, now performs fewer checks: %d instead of %d", testfile.Clean(a.Name), at.Total, bt.Total)
 			continue
 		}

@@ -1,6 +1,7 @@
 package pin
 
 import (
+	"path"
 	"slices"
 
 	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
@@ -69,6 +70,7 @@ func (m *matcher) match() {
 		return key{u.File.Language, u.Name, 0}, u.Parent == nil || !u.Parent.Test
 	})
 	m.matchSimilar()
+	m.matchInPlace()
 	m.recordAdded()
 	m.recordCases()
 	m.recordGains()
@@ -135,6 +137,22 @@ func (m *matcher) recordAdded() {
 			}
 		}
 	}
+}
+
+// otherBuild reports whether the package of a test has a test of the same name and body, in a file of
+// which only one was compiled with the test.
+func (m *matcher) otherBuild(b *testfile.Unit) bool {
+	for _, p := range m.pairs {
+		if !languageOf(p.after.Path).FolderScope || p.after.Excluded != "" || p.after.Broken != "" || path.Dir(p.after.Path) != path.Dir(b.File.Path) {
+			continue
+		}
+		for _, a := range p.after.Tests() {
+			if a.Name == b.Name && a.Body == b.Body {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // elsewhere finds the body of a test in a function that is not a test.
@@ -218,6 +236,16 @@ func (m *matcher) gainedIn(s *testfile.File) (n int) {
 	for _, g := range m.gained {
 		if g.test.File == s {
 			n += len(g.checks)
+		}
+	}
+	return n
+}
+
+// awaitsGainedIn returns the number of calls that the tests of a file now await.
+func (m *matcher) awaitsGainedIn(s *testfile.File) (n int) {
+	for _, b := range s.Tests() {
+		if a := m.found[b]; a != nil {
+			n += max(0, a.Awaits-b.Awaits)
 		}
 	}
 	return n

@@ -31,6 +31,8 @@ const (
 	minName = 6
 	// minNames is the share of words that the names of two tests in the same place must have in common.
 	minNames = 0.6
+	// minNamesInPlace is that share if there is only one new test in their place.
+	minNamesInPlace = 0.45
 	// minRenamed is the number of words and literals that make a text long enough to recognize
 	// that only names in it have changed, and maxRenamed the number of such names.
 	minRenamed, maxRenamed = 8, 2
@@ -87,6 +89,38 @@ func (m *matcher) matchSimilar() {
 	}
 }
 
+// matchInPlace matches tests that are gone with the only new test in their place, if it has some of their
+// words.
+func (m *matcher) matchInPlace() {
+	for i, p := range m.pairs {
+		places := m.places(p)
+		before := appendCandidates(nil, p.before.Tests(), func(at int, b *testfile.Unit) (candidate, bool) {
+			return candidate{Unit: b, of: i, at: at, lo: places[at][0], hi: places[at][1]}, m.found[b] == nil && !m.reported[b] && !b.Empty
+		})
+		after := appendCandidates(nil, p.after.Tests(), func(at int, a *testfile.Unit) (candidate, bool) {
+			return candidate{Unit: a, of: i, at: at}, !m.taken[a] && p.after.Broken == "" && p.after.Excluded == ""
+		})
+		for _, b := range before {
+			rivals := 0
+			for _, o := range before {
+				if o.lo == b.lo && o.hi == b.hi && m.sameGroup(o.Parent, b.Parent) {
+					rivals++
+				}
+			}
+			var here []candidate
+			for _, a := range after {
+				if b.lo < a.at && a.at < b.hi && m.sameGroup(b.Parent, a.Parent) {
+					here = append(here, a)
+				}
+			}
+			if rivals == 1 && len(here) == 1 && similarity(b.words, here[0].words) >= minSimilarityNamed &&
+				sharedWords(b.name, here[0].name) >= minNamesInPlace && negates(b.name) == negates(here[0].name) {
+				m.take(b.Unit, []*testfile.Unit{here[0].Unit})
+			}
+		}
+	}
+}
+
 // places returns for each test of a file before the change the indexes of the tests in the file after
 // it that its nearest neighbours with a counterpart there have.
 func (m *matcher) places(p pair) [][2]int {
@@ -137,6 +171,8 @@ func (m *matcher) resemble(b, a candidate) (share float64, enough bool) {
 	sameName := len(b.name) > 0 && slices.Equal(b.name, a.name)
 	switch {
 	case lines >= minSimilarity:
+		return share, true
+	case sameName && a.of == b.of && words >= minSimilarityNamed && related(b.name, a.name): // its group is another one
 		return share, true
 	case a.File.Path != b.File.Path && !sameName:
 		return share, words >= minTokensElsewhere && min(len(b.words), len(a.words)) >= minWordsElsewhere
@@ -251,6 +287,11 @@ func related(a, b []string) bool {
 		}
 	}
 	return found == len(a) && letters >= minName
+}
+
+// negates reports whether a name says that something does not happen.
+func negates(name []string) bool {
+	return slices.ContainsFunc(name, func(w string) bool { return negations[w] })
 }
 
 // wordOfName matches a word of a name in any notation: testIntWrite, test_int_write, "writes ints".

@@ -14,6 +14,9 @@ func (f *file) method(i int, p *testfile.Position) bool {
 		return false
 	}
 	name := f.At(i).Text
+	if name == "then" {
+		p.Unit.Awaits++
+	}
 	switch object := f.At(i - 2); {
 	case name == "skip" && (object.Is("this") || object.Is("t") || object.Is("ctx") || object.Is("context") || object.Is("task")):
 		always := p.Conditions == 0
@@ -37,6 +40,7 @@ var (
 		deepEquals deepLooseEqual looseEqual notDeepLooseEqual error ifError ifErr iferror doesNotThrow notSame strictSame
 		strictNotSame strictDeepEqual type`)
 	noError       = lexer.Set("error ifError ifErr iferror")
+	errorName     = regexp.MustCompile(`^(?i)_?err(or)?$`)
 	helperName    = regexp.MustCompile(`^(expect|assert|verify|should|check)[A-Z_]`)
 	vagueMatchers = lexer.Set("toBeDefined toBeTruthy exist toBeNaN ok toBeInstanceOf isOk exists isDefined isNotNull toHaveBeenCalled called")
 	vagueNegated  = lexer.Set("toBeNull toBeUndefined toThrow toThrowError toBe toEqual null undefined throw equal")
@@ -60,6 +64,8 @@ func (f *file) expression(i int, p *testfile.Position) int {
 	case t.Is("expect"):
 		return f.expect(i, *p)
 	case t.Is("assert"):
+		return f.assert(i, *p)
+	case t.Is("should") && !f.At(i-1).Is(".") && f.At(i+1).Is("."):
 		return f.assert(i, *p)
 	case t.Is("should") && f.At(i-1).Is("."):
 		p.Add(testfile.Check{Digest: f.Digest(i-2, f.chain(i+1)), Text: lexer.Span{From: i - 2, To: f.chain(i + 1)}, Conditional: p.Conditions > 0})
@@ -132,12 +138,13 @@ func (f *file) trivial(a, b lexer.Span) bool {
 	return constant && b.To-b.From == 1 && f.At(b.From).Literal() || f.Digest(a.From, a.To) == f.Digest(b.From, b.To) && !f.At(a.To-1).Is(")")
 }
 
-// assert reads assert(x) and assert.equal(x, y).
+// assert reads assert(x), assert.equal(x, y) and should.not.exist(x).
 func (f *file) assert(i int, p testfile.Position) int {
 	j := i + 1
-	name := ""
+	name, negated := "", false
 	for f.At(j).Is(".") && f.At(j+1).Kind == lexer.Word {
 		name = f.At(j + 1).Text
+		negated = negated || name == "not"
 		j += 2
 	}
 	if !f.At(j).Is("(") {
@@ -150,7 +157,8 @@ func (f *file) assert(i int, p testfile.Position) int {
 		p.Add(testfile.Check{Digest: p.Guard ^ 1, Conditional: p.Conditions > 1})
 	case len(args) == 0 || f.trivialArgs(name, args):
 	default:
-		p.Add(testfile.Check{Digest: f.Digest(i, end), Text: lexer.Span{From: i, To: end}, Vague: vagueMatchers[name] || noError[name], Conditional: p.Conditions > 0, NoError: noError[name]})
+		succeeds := noError[name] || negated && name == "exist" && errorName.MatchString(f.At(args[0].From).Text)
+		p.Add(testfile.Check{Digest: f.Digest(i, end), Text: lexer.Span{From: i, To: end}, Vague: vagueMatchers[name] || succeeds, Conditional: p.Conditions > 0, NoError: succeeds})
 		f.expectedError(j-1, p)
 	}
 	return end

@@ -13,12 +13,13 @@ const maxWeight = 1 << 20
 func Saturate(n int) int { return max(0, min(n, maxWeight)) }
 
 // Tally counts the checks of a test, including those in called functions.
-type Tally struct{ Total, Exact, Vague, Always int }
+type Tally struct{ Total, Exact, Vague, Always, NoError int }
 
 func (t Tally) plus(o Tally, weight int, conditional bool) Tally {
 	t.Total = Saturate(t.Total + Saturate(o.Total)*weight)
 	t.Exact = Saturate(t.Exact + Saturate(o.Exact)*weight)
 	t.Vague = Saturate(t.Vague + Saturate(o.Vague)*weight)
+	t.NoError = Saturate(t.NoError + Saturate(o.NoError)*weight)
 	if !conditional {
 		t.Always = Saturate(t.Always + Saturate(o.Always)*weight)
 	}
@@ -29,6 +30,9 @@ func (c Check) tally() Tally {
 	t := Tally{Total: 1, Exact: 1, Always: 1}
 	if c.Vague {
 		t.Exact, t.Vague = 0, 1
+	}
+	if c.NoError {
+		t.NoError = 1
 	}
 	return t
 }
