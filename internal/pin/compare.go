@@ -56,7 +56,7 @@ func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher
 	fewer := ao.Total+awaited < bo.Total && at.Total+awaited < bt.Total
 	moved := len(a.Cases) < len(b.Cases) // to other tables
 	switch {
-	case fewer && (m.split(b, a) || moved && missing(texts(b), texts(a)) == 0 || bo.Total-ao.Total <= len(b.Checks)-len(a.Checks) && replaced(b, a)):
+	case fewer && (m.split(b, a) || m.scattered(b, a, bt.Total-at.Total) || rewritten(b, a) || moved && missing(texts(b), texts(a)) == 0 || bo.Total-ao.Total <= len(b.Checks)-len(a.Checks) && replaced(b, a)):
 		return ""
 	case fewer:
 		return fmt.Sprintf("%d checks instead of %d", at.Total, bt.Total)
@@ -161,7 +161,7 @@ func newSkip(b, a *testfile.Unit) string {
 		return ""
 	}
 	for _, s := range is {
-		if s.Always && !(s.Fails && expectsFailure) {
+		if s.Always && (!s.Fails || !expectsFailure) {
 			return s.Reason
 		}
 	}

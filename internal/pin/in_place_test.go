@@ -1,6 +1,9 @@
 package pin_test
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestTheOnlyNewTestInThePlaceOfATestReplacesIt(t *testing.T) {
 	t.Parallel()
@@ -65,5 +68,72 @@ func TestAssertionsOfShouldAreChecks(t *testing.T) {
 		jsCase("a promise is returned, and the checks are in a function",
 			"it('adds', function (done) {\n  add(1, 2, three)\n  function three(err, sum) { should.not.exist(err); should.equal(sum, 3); done() }\n})\n",
 			"it('adds', function () {\n  return add(1, 2).then(three)\n  function three(sum) { should.equal(sum, 3) }\n})\n", "edited adds", "edited"),
+	})
+}
+
+func TestATestMayBecomeATestOfANewGroup(t *testing.T) {
+	t.Parallel()
+	const js = `describe('strict', () => {
+  it('accepts', () => {
+    expect(compile({ type: 'string' })).toBeTruthy()
+  })
+
+  it('should prohibit base case', () => {
+    expect(() => compile({ type: 'object', properties: { a: {} }, required: ['test'] })).toThrow('required property test is not defined')
+  })
+})
+`
+	const was, is = "strict > should prohibit base case", "strict > base case > should prohibit with strictRequired: true"
+	old := js[strings.Index(js, "  it('should"):strings.LastIndex(js, "})")]
+	group := func(tests string) string {
+		return with(js, old, "  describe('base case', () => {\n    const schema = { type: 'object', properties: { a: {} }, required: ['test'] }\n\n"+tests+"  })\n")
+	}
+	const throws = "    it('should prohibit with strictRequired: true', () => {\n      expect(() => compile(schema)).toThrow('required property test is not defined')\n    })\n"
+	const accepts = "    it('should NOT prohibit when strictRequired is not set', () => {\n      expect(() => new Ajv().compile(schema)).not.toThrow()\n    })\n"
+	const py = `class TestNative:
+    def test_booleans(self, env):
+        t = env.from_string("{{ value }}")
+        result = t.render(value=True)
+        assert isinstance(result, bool)
+        assert result is True
+
+        t = env.from_string("{{ value }}")
+        result = t.render(value=False)
+        assert isinstance(result, bool)
+        assert result is False
+
+        t = env.from_string("{{ 1 == 1 }}")
+        result = t.render()
+        assert isinstance(result, bool)
+        assert result is True
+
+        t = env.from_string("{{ 2 + 2 == 5 }}")
+        result = t.render()
+        assert isinstance(result, bool)
+        assert result is False
+
+        t = env.from_string("{{ None == None }}")
+        result = t.render()
+        assert isinstance(result, bool)
+        assert result is True
+`
+	const table = `@pytest.mark.parametrize("source,expect", [
+    ("{{ value }}", True),
+    ("{{ value }}", False),
+    ("{{ 1 == 1 }}", True),
+    ("{{ 2 + 2 == 5 }}", False),
+    ("{{ None is none }}", True),
+])
+def test_booleans(env, source, expect):
+    result = env.from_string(source).render(value=expect)
+    assert isinstance(result, bool)
+    assert result is expect
+`
+	try(t, []example{
+		jsCase("with a test of the opposite", js, group(throws+"\n"+accepts), "edited "+is),
+		jsCase("only the test of the opposite", js, group(accepts), "deleted "+was),
+		pyCase("a test of a class becomes a function with cases", py, table, "edited test_booleans"),
+		pyCase("with fewer cases", py, with(table, "    (\"{{ value }}\", False),\n", ""), "weakened test_booleans"),
+		pyCase("with another name", py, with(table, "test_booleans", "test_render"), "deleted TestNative::test_booleans"),
 	})
 }

@@ -192,6 +192,29 @@ func (m *matcher) split(b, a *testfile.Unit) bool {
 	return false
 }
 
+// scattered reports whether new tests of a file contain all strings that a test lost, at least minTexts of
+// them, and as many checks.
+func (m *matcher) scattered(b, a *testfile.Unit, lost int) bool {
+	if b.Source == nil || a.Source == nil {
+		return false
+	}
+	gone := more(b.Source.Texts(b.Text, maxLines), a.Source.Texts(a.Text, maxLines))
+	if len(count(gone)) < minTexts {
+		return false
+	}
+	var have []lexer.Digest
+	for i, u := range m.added[a.File] {
+		if i >= maxSplit {
+			break
+		}
+		if len(u.Checks) > 0 && u.Source != nil && len(allSkips(u)) == 0 {
+			have = append(have, u.Source.Texts(u.Text, maxLines)...)
+			lost -= len(u.Checks)
+		}
+	}
+	return lost <= 0 && missing(gone, have) == 0
+}
+
 // merged reports whether one test now does what a test did that is gone: it has gained all of its
 // checks, at least two, or all cases of its table, or has a new case for it.
 func (m *matcher) merged(b *testfile.Unit) bool {

@@ -21,6 +21,26 @@ func replaced(b, a *testfile.Unit) bool {
 	return added > 0 && rest-added <= 1
 }
 
+// rewritten reports whether a test compares all strings that it compared before, at least minTexts of them, and
+// has new checks for at least half of those that it lost: the values that it checks now have another form.
+func rewritten(b, a *testfile.Unit) bool {
+	lost, gained := onlyIn(b, a), onlyIn(a, b)
+	if len(lost) > maxSplitChecks || len(gained) > maxSplitChecks || 2*len(gained) < len(lost) {
+		return false
+	}
+	compared := func(u *testfile.Unit, checks []part) (out []lexer.Digest) {
+		for _, c := range checks {
+			out = append(out, u.Source.Texts(c.text, maxCaseWords)...)
+		}
+		return out
+	}
+	were := compared(b, lost)
+	return len(count(were)) >= minTexts && missing(were, compared(a, gained)) == 0
+}
+
+// minTexts is the number of different strings by which parts of tests are recognized.
+const minTexts = 2
+
 // onlyIn returns the checks of a test that another one lacks, without those that hold for nearly any
 // value.
 func onlyIn(u, other *testfile.Unit) (out []part) {
@@ -30,7 +50,7 @@ func onlyIn(u, other *testfile.Unit) (out []part) {
 		case have[c.Digest] > 0:
 			have[c.Digest]--
 		case !c.Vague:
-			p := part{digest: c.Digest}
+			p := part{digest: c.Digest, text: c.Text}
 			if u.Source != nil {
 				p.words = u.Source.Words(c.Text, maxCaseWords)
 				slices.Sort(p.words)
@@ -71,6 +91,7 @@ type part struct {
 	digest lexer.Digest
 	first  lexer.Digest   // its first literal of several words, which often names it
 	words  []lexer.Digest // sorted
+	text   lexer.Span     // of a check
 	in     *testfile.Unit // of a new case
 	body   []lexer.Digest // words of that test, sorted
 }

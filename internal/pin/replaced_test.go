@@ -1,6 +1,9 @@
 package pin_test
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestChecksThatReplaceOthersAreNoLoss(t *testing.T) {
 	t.Parallel()
@@ -84,5 +87,43 @@ func TestALoopWithFewerIterationsChecksLess(t *testing.T) {
 		one("go", "count_test.go", goLoop, with(goLoop, "10", "3"), "weakened TestCount"),
 		one("go: by range", "count_test.go", with(goLoop, "i := 0; i < 10; i++", "i := range 10"), with(goLoop, "i := 0; i < 10; i++", "i := range 5"), "weakened TestCount"),
 		one("js", "test/count.js", jsLoop, with(jsLoop, "10", "3"), "weakened counts"),
+	})
+}
+
+func TestAStringThatIsComparedInAnotherFormIsStillCompared(t *testing.T) {
+	t.Parallel()
+	const rust = `#[test]
+fn drain() {
+    let (name, values) = iter.next().unwrap();
+    assert_eq!(name.as_str(), "hello");
+    let values: Vec<_> = values.collect();
+    assert_eq!(values.len(), 2);
+    assert_eq!(values[0], "world");
+    assert_eq!(values[1], "world2");
+    let (name, values) = iter.next().unwrap();
+    assert_eq!(name.as_str(), "zomg");
+    let values: Vec<_> = values.collect();
+    assert_eq!(values.len(), 1);
+    assert_eq!(values[0], "bar");
+}
+`
+	is := func(checks ...string) string {
+		return "#[test]\nfn drain() {\n    let (name, value) = iter.next().unwrap();\n    assert_eq!(name.unwrap().as_str(), \"hello\");\n    assert_eq!(" + strings.Join(checks, ");\n    assert_eq!(") + ");\n}\n"
+	}
+	const world, world2, zomg, bar = `value, "world"`, `iter.next().unwrap().1, "world2"`, `iter.next().unwrap().0.unwrap().as_str(), "zomg"`, `value, "bar"`
+	py := "def test_finds():\n    check(find('http://a/draft-03'), Draft3)\n    check(find('http://a/draft-03#'), Draft3)\n    check(find('http://a/draft-04'), Draft4)\n    assert find('x') is None\n\n\ndef check(a, b):\n    assert a is b\n"
+	fewer := py[strings.Index(py, "\n\n\ndef check"):]
+	split := func(tests string) string {
+		return "def test_finds():\n    assert find('x') is None\n\n\n" + tests + fewer
+	}
+	const draft3, draft4 = "def test_draft_3():\n    assert find('http://a/draft-03') is Draft3\n    assert find('http://a/draft-03#') is Draft3\n", "\n\ndef test_draft_4():\n    assert find('http://a/draft-04') is Draft4\n"
+	try(t, []example{
+		one("without lengths", "tests/header_map.rs", rust, is(world, world2, zomg, bar), "edited drain"),
+		one("without a string", "tests/header_map.rs", rust, is(world, zomg, bar), "weakened drain"),
+		one("only the lengths are not checked", "tests/header_map.rs", rust, with(rust, "    assert_eq!(values.len(), 2);\n", "", "    assert_eq!(values.len(), 1);\n", ""), "weakened drain"),
+		pyCase("in two new tests", py, split(draft3+draft4), "edited test_finds"),
+		pyCase("in one new test and not in another", py, split(draft3), "weakened test_finds"),
+		pyCase("in a new test that is skipped", py, split(draft3+with(draft4, "def", "@pytest.mark.skip\ndef")), "weakened test_finds"),
+		pyCase("with fewer checks", py, split(with(draft3, "    assert find('http://a/draft-03#') is Draft3\n", "    find('http://a/draft-03#')\n")+draft4), "weakened test_finds"),
 	})
 }

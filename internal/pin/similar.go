@@ -50,6 +50,10 @@ type candidate struct {
 	of     int // index of its pair of files
 	at     int // index among the tests of its file
 	lo, hi int // indexes in the other file between which its neighbours leave place for it
+	// outer is the innermost group around a test that existed before the change, if it is not the
+	// test's own group, and inGroups is its name with those of the new groups.
+	outer    *testfile.Unit
+	inGroups []string
 }
 
 // matchSimilar matches tests that were renamed and edited, the most similar first. They are then
@@ -57,14 +61,8 @@ type candidate struct {
 // found.
 func (m *matcher) matchSimilar() {
 	var before, after []candidate
-	for i, p := range m.pairs {
-		places := m.places(p)
-		before = appendCandidates(before, p.before.Tests(), func(at int, b *testfile.Unit) (candidate, bool) {
-			return candidate{Unit: b, of: i, at: at, lo: places[at][0], hi: places[at][1]}, m.found[b] == nil && !m.reported[b] && !b.Empty
-		})
-		after = appendCandidates(after, p.after.Tests(), func(at int, a *testfile.Unit) (candidate, bool) {
-			return candidate{Unit: a, of: i, at: at}, !m.taken[a] && p.after.Broken == "" && p.after.Excluded == ""
-		})
+	for i := range m.pairs {
+		before, after = m.appendFree(i, before, after)
 	}
 	type match struct {
 		b, a  *testfile.Unit
@@ -92,14 +90,8 @@ func (m *matcher) matchSimilar() {
 // matchInPlace matches tests that are gone with the only new test in their place, if it has some of their
 // words.
 func (m *matcher) matchInPlace() {
-	for i, p := range m.pairs {
-		places := m.places(p)
-		before := appendCandidates(nil, p.before.Tests(), func(at int, b *testfile.Unit) (candidate, bool) {
-			return candidate{Unit: b, of: i, at: at, lo: places[at][0], hi: places[at][1]}, m.found[b] == nil && !m.reported[b] && !b.Empty
-		})
-		after := appendCandidates(nil, p.after.Tests(), func(at int, a *testfile.Unit) (candidate, bool) {
-			return candidate{Unit: a, of: i, at: at}, !m.taken[a] && p.after.Broken == "" && p.after.Excluded == ""
-		})
+	for i := range m.pairs {
+		before, after := m.appendFree(i, nil, nil)
 		for _, b := range before {
 			rivals := 0
 			for _, o := range before {
@@ -107,18 +99,19 @@ func (m *matcher) matchInPlace() {
 					rivals++
 				}
 			}
-			var here []candidate
-			for _, a := range after {
-				if b.lo < a.at && a.at < b.hi && m.sameGroup(b.Parent, a.Parent) {
-					here = append(here, a)
-				}
-			}
-			if rivals == 1 && len(here) == 1 && similarity(b.words, here[0].words) >= minSimilarityNamed &&
-				sharedWords(b.name, here[0].name) >= minNamesInPlace && negates(b.name) == negates(here[0].name) {
+			here := slices.DeleteFunc(slices.Clone(after), func(a candidate) bool {
+				return a.at <= b.lo || b.hi <= a.at || !m.sameGroup(b.Parent, a.Parent)
+			})
+			if rivals == 1 && len(here) == 1 && b.replacedBy(here[0]) {
 				m.take(b.Unit, []*testfile.Unit{here[0].Unit})
 			}
 		}
 	}
+}
+
+// replacedBy reports whether a test may have replaced another one in its place.
+func (c candidate) replacedBy(a candidate) bool {
+	return similarity(c.words, a.words) >= minSimilarityNamed && sharedWords(c.name, a.name) >= minNamesInPlace && negates(c.name) == negates(a.name)
 }
 
 // places returns for each test of a file before the change the indexes of the tests in the file after
@@ -147,6 +140,21 @@ func (m *matcher) places(p pair) [][2]int {
 	return out
 }
 
+// appendFree appends the tests of a pair of files that have no counterpart, up to the limit.
+func (m *matcher) appendFree(of int, before, after []candidate) (b, a []candidate) {
+	p := m.pairs[of]
+	places, groups := m.places(p), groupsOf(p.before)
+	b = appendCandidates(before, p.before.Tests(), func(at int, u *testfile.Unit) (candidate, bool) {
+		return candidate{Unit: u, of: of, at: at, lo: places[at][0], hi: places[at][1]}, m.found[u] == nil && !m.reported[u] && !u.Empty
+	})
+	a = appendCandidates(after, p.after.Tests(), func(at int, u *testfile.Unit) (candidate, bool) {
+		c := candidate{Unit: u, of: of, at: at}
+		c.findOuter(groups)
+		return c, !m.taken[u] && p.after.Broken == "" && p.after.Excluded == ""
+	})
+	return b, a
+}
+
 // appendCandidates appends the wanted tests, up to the limit.
 func appendCandidates(list []candidate, tests []*testfile.Unit, wanted func(at int, u *testfile.Unit) (candidate, bool)) []candidate {
 	for at, u := range tests {
@@ -172,17 +180,47 @@ func (m *matcher) resemble(b, a candidate) (share float64, enough bool) {
 	switch {
 	case lines >= minSimilarity:
 		return share, true
-	case sameName && a.of == b.of && words >= minSimilarityNamed && related(b.name, a.name): // its group is another one
+	case sameName && a.of == b.of && similarity(distinct(b.words), distinct(a.words)) >= minSimilarityNamed && related(b.name, a.name): // in another group
 		return share, true
 	case a.File.Path != b.File.Path && !sameName:
 		return share, words >= minTokensElsewhere && min(len(b.words), len(a.words)) >= minWordsElsewhere
 	case words >= minTokens, (lines >= minSimilarityNamed || words >= minTokensNamed) && related(b.name, a.name):
 		return share, true
 	}
-	place := a.of == b.of && b.lo < a.at && a.at < b.hi && m.sameGroup(b.Parent, a.Parent) &&
+	group := a.Parent
+	if a.outer != nil {
+		group, names = a.outer, max(names, sharedWords(b.name, a.inGroups))
+	}
+	place := a.of == b.of && b.lo < a.at && a.at < b.hi && (m.sameGroup(b.Parent, a.Parent) || m.sameGroup(b.Parent, group)) &&
 		(len(b.Cases) == 0 || missing(b.Cases, a.Cases) < len(b.Cases))
 	return share, place && (related(b.name, a.name) || names >= minNames && words >= minTokensNamed || words >= minSimilarityNamed && onlyRenames(b.order, a.order))
 }
+
+// groupsOf returns the names of the groups of a file.
+func groupsOf(s *testfile.File) map[string]bool {
+	out := map[string]bool{}
+	for _, u := range s.Units {
+		if !u.Test {
+			out[u.Name] = true
+		}
+	}
+	return out
+}
+
+// findOuter finds the group around the new groups around a test.
+func (c *candidate) findOuter(groups map[string]bool) {
+	g := c.Parent
+	for depth := 0; g != nil && !g.Test && g.Name != "" && !groups[g.Name] && depth < testfile.MaxDepth; depth++ {
+		c.outer = g.Parent
+		g = g.Parent
+	}
+	if c.outer != nil {
+		c.inGroups = nameWords(strings.TrimPrefix(c.Name, c.outer.Name))
+	}
+}
+
+// distinct returns the digests of a sorted list without repetitions.
+func distinct(sorted []lexer.Digest) []lexer.Digest { return slices.Compact(slices.Clone(sorted)) }
 
 // sameGroup reports whether two groups, or tests with subtests, are the same before and after.
 func (m *matcher) sameGroup(b, a *testfile.Unit) bool {

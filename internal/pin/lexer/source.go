@@ -153,6 +153,16 @@ func (s *Source) Words(span Span, most int) (words []Digest) {
 	return words
 }
 
+// Texts returns the digests of the strings of a span, at most the first most of them.
+func (s *Source) Texts(span Span, most int) (texts []Digest) {
+	for i := span.From; i < min(span.To, len(s.Tokens)) && len(texts) < most; i++ {
+		if s.Tokens[i].Kind == Text {
+			texts = append(texts, s.Digest(i, i+1))
+		}
+	}
+	return texts
+}
+
 // At returns the token at an index, or an empty token.
 func (s *Source) At(i int) Token {
 	if i < 0 || i >= len(s.Tokens) {
