@@ -272,3 +272,22 @@ func TestRustAndJavaTestsArePinned(t *testing.T) {
 		java("formatted", with(javaPlain, "        ", "\t\t// x\n\t\t")),
 	})
 }
+
+func TestFilesOfTypeChecksArePinned(t *testing.T) {
+	t.Parallel()
+	const file = `import { expectType, expectError } from 'tsd'
+import { login } from '.'
+
+expectType<string>(login('ada').name)
+expectType<number>(login('ada').age)
+expectError(login(1))
+`
+	try(t, []example{
+		one("deleted", "test/login.test-d.ts", file, gone, "deleted login.test-d.ts"),
+		one("a check less", "source/login.test-d.ts", file, with(file, "expectType<number>(login('ada').age)\n", ""), "weakened login.test-d.ts"),
+		one("a call less", "test/login.test-d.ts", file, with(file, "expectError(login(1))\n", ""), "weakened login.test-d.ts"),
+		one("no check", "test/login.test-d.ts", file, "import { login } from '.'\n\nlogin('ada')\n", "emptied login.test-d.ts"),
+		one("a check more", "test/login.test-d.ts", file, file+"expectError(login())\n", "edited login.test-d.ts"),
+		one("renamed", "test/login.test-d.ts → test/types/login.test-d.ts", file, file),
+	})
+}

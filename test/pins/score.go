@@ -91,9 +91,23 @@ func (s *score) addEdit(where string, p pin.Problem, files []pin.File) {
 	if i < 0 || p.Line == 0 || !files[i].Exists {
 		return
 	}
-	if block := blockAt(files[i].After, p.Line); len(block) > 0 && bytes.Contains(files[i].Before, block) {
+	if block := blockAt(files[i].After, p.Line); len(block) > 0 && containsBlock(files[i].Before, block) {
 		s.untouched++
 		s.say("untouched %s %s: %s", where, place(p), p.Message)
+	}
+}
+
+// containsBlock reports whether a file contains a definition with this text and no more lines.
+func containsBlock(data, block []byte) bool {
+	for {
+		at := bytes.Index(data, block)
+		if at < 0 {
+			return false
+		}
+		data = data[at+len(block):]
+		if next := bytes.TrimLeft(data, "\r\n"); len(next) < len(data) && indent(next) <= indent(block) || len(data) == 0 {
+			return true
+		}
 	}
 }
 

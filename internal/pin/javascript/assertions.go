@@ -75,6 +75,9 @@ func (f *file) expression(i int, p *testfile.Position) int {
 		p.Add(testfile.Check{Digest: p.Guard ^ 1, Conditional: p.Conditions > 1})
 	case t.Is("pending") && f.At(i+1).Is("("):
 		p.Unit.Skips = append(p.Unit.Skips, testfile.Skip{Always: p.Conditions == 0, Reason: "it calls pending"})
+	case f.At(i+1).Is("<") && helperName.MatchString(t.Text): // expectType<string>(x)
+		end := f.statement(i, len(f.Tokens))
+		p.Add(testfile.Check{Digest: f.Digest(i, end), Text: lexer.Span{From: i, To: end}, Conditional: p.Conditions > 0})
 	case f.At(i+1).Is("(") || f.At(i-1).Is("(") || f.At(i-1).Is(","):
 		fallback := 0
 		if f.At(i+1).Is("(") && helperName.MatchString(t.Text) {

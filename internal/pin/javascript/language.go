@@ -11,7 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
-var testFile = regexp.MustCompile(`(?i)(^|[._-])(test|tests|spec|cy|e2e)\.[cm]?[jt]sx?$`)
+var testFile = regexp.MustCompile(`(?i)(^|[._-])(test|tests|spec|cy|e2e)(-d)?\.[cm]?[jt]sx?$`)
 
 // Language is JavaScript and TypeScript.
 var Language = language.Language{

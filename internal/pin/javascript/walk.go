@@ -2,6 +2,7 @@ package javascript
 
 import (
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
@@ -31,7 +32,24 @@ func parse(s *testfile.File, data []byte) {
 	f := &file{Source: src, result: s, root: &testfile.Unit{File: s}, tables: lexer.NewLists(len(src.Tokens)), holes: map[*testfile.Unit][]lexer.Span{}}
 	f.findTables()
 	f.walk(lexer.Span{From: 0, To: len(f.Tokens)}, testfile.Position{Unit: f.root, Weight: 1})
+	f.typeTest()
 	f.otherStatements()
+}
+
+// typeTestFile matches files that a checker of types reads, such as tsd.
+var typeTestFile = regexp.MustCompile(`\.(test|spec)-d\.[cm]?tsx?$`)
+
+// typeTest makes a file of checks of types a test, unless it contains tests.
+func (f *file) typeTest() {
+	if !typeTestFile.MatchString(f.result.Path) || len(f.result.Tests()) > 0 || len(f.root.Checks)+len(f.root.Calls) == 0 {
+		return
+	}
+	whole := lexer.Span{From: 0, To: len(f.Tokens)}
+	f.result.Add(&testfile.Unit{
+		Name: path.Base(f.result.Path), Test: true, Parent: f.root,
+		Checks: f.root.Checks, Calls: f.root.Calls, Source: f.Source, Text: whole, Body: f.Digest(whole.From, whole.To),
+	})
+	f.holes[f.root] = []lexer.Span{whole}
 }
 
 // findTables records const name = […].
