@@ -219,7 +219,7 @@ func (j *judge) judgeOnly(p pair) {
 	j.report(Skipped, u.Name, p.file.Path, u.Line, "%s is marked to run alone, so all other tests are skipped", testfile.Clean(u.Name))
 }
 
-// judgeSuites judges suites that are told to skip more of their tests. If an earlier reason to skip is
+// judgeSuites judges suites with new reasons to skip their tests. If an earlier reason to skip is
 // gone, the reasons were probably rewritten, which is reported as an edit.
 func (j *judge) judgeSuites(p pair) {
 	before := map[string][]lexer.Digest{}
@@ -228,7 +228,7 @@ func (j *judge) judgeSuites(p pair) {
 	}
 	for _, s := range p.after.Suites {
 		if skips, existed := before[s.Name]; existed && len(s.Skips) > len(skips) && missing(skips, s.Skips) == 0 {
-			j.report(Skipped, s.Name, p.file.Path, s.Line, "%s is now skipped in part: it is told to skip %d more of its tests or groups of tests", testfile.Clean(s.Name), len(s.Skips)-len(skips))
+			j.report(Skipped, s.Name, p.file.Path, s.Line, "%s is now skipped in part: it has %d more reasons to skip its tests", testfile.Clean(s.Name), len(s.Skips)-len(skips))
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (s *File) AddCases(u *Unit, src *lexer.Source, rows []lexer.Span) {
 	}
 }
 
-// Suite is tests that a call makes, of data or of other code, except for those that it is told to skip.
+// Suite is tests that a call makes, of data or of other code, except for those that it skips.
 type Suite struct {
 	Name  string
 	Line  int
