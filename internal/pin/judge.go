@@ -21,6 +21,8 @@ type judge struct {
 	before   *testfile.Index
 	after    *testfile.Index
 	problems []Problem
+	// someRunners is true if the repository has tests in files in which only some runners look for them.
+	someRunners bool
 }
 
 // pair is the two versions of a file. A version that is missing, in an unknown language, or not a
@@ -81,19 +83,22 @@ func (j *judge) add(f File) {
 		return
 	}
 	p := pair{file: f, before: &testfile.File{Path: f.RenamedFrom}, after: &testfile.File{Path: f.Path}}
-	if f.Existed && (runs(f.RenamedFrom) || supports(f.RenamedFrom)) {
-		p.before = parse(f.RenamedFrom, f.Before)
+	if f.Existed && (j.runs(f.RenamedFrom) || supports(f.RenamedFrom)) {
+		p.before = j.parse(f.RenamedFrom, f.Before)
 	}
 	if f.Exists && !isRecorded(f.Path) {
-		p.after = parse(f.Path, f.After)
+		p.after = j.parse(f.Path, f.After)
 	}
 	j.before.Add(p.before)
 	j.after.Add(p.after)
 	j.pairs = append(j.pairs, p)
 }
 
+// runs reports whether the test runner of the repository looks for tests in a file of this path.
+func (j *judge) runs(p string) bool { return runs(p) || j.someRunners && mayRun(p) }
+
 // parse reads a file by its language.
-func parse(p string, data []byte) *testfile.File {
+func (j *judge) parse(p string, data []byte) *testfile.File {
 	l := languageOf(p)
 	s := &testfile.File{Path: p, Language: l.Name, Scope: l.Name + ":"}
 	if l.FolderScope {
@@ -102,7 +107,7 @@ func parse(p string, data []byte) *testfile.File {
 	if l.Parse != nil {
 		l.Parse(s, bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
 	}
-	if !runs(p) {
+	if !j.runs(p) {
 		for _, u := range s.Units {
 			u.Test = false
 		}
@@ -249,7 +254,7 @@ func (j *judge) judgeTest(p pair, b *testfile.Unit, m *matcher) {
 			name, testfile.Clean(away.Name), testfile.Clean(away.File.Path))
 		return
 	}
-	if p.file.Exists && p.file.RenamedFrom != p.file.Path && !runs(p.file.Path) {
+	if p.file.Exists && p.file.RenamedFrom != p.file.Path && !j.runs(p.file.Path) {
 		j.report(RenamedAway, b.Name, p.file.Path, 0, "%s was in %s, which was renamed to %s, so test runs ignore it",
 			name, testfile.Clean(p.file.RenamedFrom), testfile.Clean(p.file.Path))
 		return

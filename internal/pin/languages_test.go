@@ -291,3 +291,13 @@ expectError(login(1))
 		one("renamed", "test/login.test-d.ts → test/types/login.test-d.ts", file, file),
 	})
 }
+
+func TestPythonFilesNamedTestsAreTests(t *testing.T) {
+	t.Parallel()
+	try(t, []example{
+		one("the convention of nose", "tests/parser_tests.py", pyPlain, gone, "deleted TestLogin::test_greets", "deleted test_rejects", "deleted test_raises"),
+		one("renamed", "tests/parser_tests.py → tests/lexer_tests.py", pyPlain, pyPlain),
+		{"renamed, passed as two files", []change{{"tests/parser_tests.py", pyPlain, gone}, {"tests/lexer_tests.py", gone, pyPlain}}, nil},
+		one("only words", "parsers/contests.py", pyPlain, gone),
+	})
+}

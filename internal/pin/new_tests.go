@@ -96,7 +96,7 @@ func inSuite(u *testfile.Unit) bool {
 // belong to them.
 func OfTests(p string) bool {
 	p = cleanPath(p)
-	return p != "" && !languageOf(p).BesideCode && (runs(p) || supports(p) || isRecorded(p))
+	return p != "" && !languageOf(p).BesideCode && (runs(p) || mayRun(p) || supports(p) || isRecorded(p))
 }
 
 var (

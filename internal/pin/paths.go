@@ -19,13 +19,19 @@ func cleanPath(p string) string {
 // test helpers, expected results or test settings.
 func Watches(p string) bool {
 	p = cleanPath(p)
-	return p != "" && (runs(p) || supports(p) || isRecorded(p) || settingsOf(p) != nil)
+	return p != "" && (runs(p) || mayRun(p) || supports(p) || isRecorded(p) || settingsOf(p) != nil)
 }
 
 // runs reports whether a test runner looks for tests in a file of this path.
 func runs(p string) bool {
 	l := languageOf(p)
 	return l.IsTest != nil && l.IsTest(p)
+}
+
+// mayRun reports whether only some test runners look for tests in a file of this path.
+func mayRun(p string) bool {
+	l := languageOf(p)
+	return l.MayBeTest != nil && l.MayBeTest(p)
 }
 
 // supports reports whether a file is code that tests call.

@@ -148,6 +148,9 @@ func Check(ctx context.Context, files []File) ([]Problem, error) {
 func readFiles(ctx context.Context, files []File) (*judge, error) {
 	j := newJudge()
 	for _, f := range files {
+		j.someRunners = j.someRunners || f.Existed && mayRun(cmp.Or(f.RenamedFrom, f.Path))
+	}
+	for _, f := range files {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

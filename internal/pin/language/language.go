@@ -17,6 +17,9 @@ type Language struct {
 	Extensions []string
 	// IsTest reports whether a test runner looks for tests in the file at a path.
 	IsTest func(path string) bool
+	// MayBeTest reports whether only some test runners look for tests in the file at a path. They do so
+	// in a repository that already has such files. It is nil if all agree.
+	MayBeTest func(path string) bool
 	// IsSupport reports whether the file at a path is code that tests call. It is nil if there is
 	// no such code.
 	IsSupport func(path string) bool

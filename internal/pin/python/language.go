@@ -4,6 +4,7 @@ package python
 import (
 	"path"
 	"regexp"
+	"strings"
 
 	"github.com/rocketgpt/orchestrator/internal/pin/buildfiles"
 	"github.com/rocketgpt/orchestrator/internal/pin/language"
@@ -18,6 +19,7 @@ var Language = language.Language{
 	IsTest: func(p string) bool {
 		return testFile.MatchString(path.Base(p)) || language.InFolder(p, []string{"testsuite"}) && path.Base(p) != "__init__.py"
 	},
+	MayBeTest: func(p string) bool { return strings.HasSuffix(p, "_tests.py") }, // for nose, not for pytest
 	IsSupport: func(p string) bool {
 		return path.Base(p) == "conftest.py" || language.InFolder(p, language.TestFolders)
 	},
