@@ -178,6 +178,11 @@ func newSkip(b, a *testfile.Unit) string {
 		}
 		return why + " (conditionally)"
 	}
+	for _, s := range is {
+		if s.Unless && !slices.ContainsFunc(was, func(w testfile.Skip) bool { return w.Unless }) {
+			return s.Reason + " unless something holds, not only if something holds"
+		}
+	}
 	if a.EarlyReturns > b.EarlyReturns {
 		return "it can return before it checks anything"
 	}

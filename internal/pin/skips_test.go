@@ -60,3 +60,16 @@ TestDraft4 = DRAFT4.to_testcase(
 		pyCase("no suite", with(suite, "TestDraft4", "draft"), with(many, "TestDraft4", "draft"), "edited"),
 	})
 }
+
+func TestATestThatIsSkippedUnlessSomethingHoldsUsedToRun(t *testing.T) {
+	t.Parallel()
+	const py = "@pytest.mark.skipif(IS_WHEEL, reason='slow')\ndef test_fuzz():\n    assert quote('a')\n"
+	const unit = "class FuzzTest(TestCase):\n    @skipIf(WHEEL, 'slow')\n    def test_fuzz(self):\n        self.assertEqual(quote('a'), 'a')\n"
+	try(t, []example{
+		pyCase("opt-out becomes opt-in", py, with(py, "IS_WHEEL", "not FUZZ"), "skipped test_fuzz"),
+		pyCase("opt-out becomes opt-in in unittest", unit, with(unit, "skipIf(WHEEL", "skipUnless(FUZZ"), "skipped FuzzTest::test_fuzz"),
+		pyCase("opt-in becomes opt-out", with(py, "IS_WHEEL", "not FUZZ"), py, "edited test_fuzz"),
+		pyCase("the condition has another name", with(py, "IS_WHEEL", "not PY310"), with(py, "IS_WHEEL", "not PY_310_PLUS"), "edited test_fuzz"),
+		pyCase("in other words", with(unit, "skipIf(WHEEL", "skipIf(not FUZZ"), with(unit, "skipIf(WHEEL", "skipUnless(FUZZ"), "edited FuzzTest::test_fuzz"),
+	})
+}

@@ -369,11 +369,13 @@ func (f *file) decorate(l logicalLine, u *testfile.Unit) int {
 		switch name {
 		case "skip", "expectedFailure", "skipIf", "skipUnless", "skipif", "xfail":
 			always := name == "skip" || name == "expectedFailure" || name == "xfail"
+			unless := name == "skipUnless"
 			if args := f.Split(k + 1); !always && f.At(k+1).Is("(") && len(args) > 0 {
+				unless = unless != f.At(args[0].From).Is("not")
 				known := testfile.Constant(f.Source, args[0])
 				always = known == testfile.True && name != "skipUnless" || known == testfile.False && name == "skipUnless"
 			}
-			u.Skips = append(u.Skips, testfile.Skip{Always: always, Fails: name == "expectedFailure" || name == "xfail", Reason: "it is marked " + name})
+			u.Skips = append(u.Skips, testfile.Skip{Always: always, Fails: name == "expectedFailure" || name == "xfail", Reason: "it is marked " + name, Unless: unless})
 		case "parametrize":
 			if args := f.Split(k + 1); f.At(k+1).Is("(") && len(args) > 1 {
 				return f.cases(args[1].From, u)

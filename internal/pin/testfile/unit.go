@@ -63,6 +63,7 @@ type Skip struct {
 	Always bool // otherwise under a condition
 	Fails  bool // it runs, but is expected to fail
 	Reason string
+	Unless bool           // it is skipped unless something holds
 	Cases  []lexer.Digest // the cases of a table that it can skip; nil for all
 }
 
