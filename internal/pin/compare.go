@@ -168,6 +168,17 @@ func newSkip(b, a *testfile.Unit) string {
 	if expectsFailure {
 		return ""
 	}
+	if why := newCondition(was, is); why != "" {
+		return why
+	}
+	if a.EarlyReturns > b.EarlyReturns {
+		return "it can return before it checks anything"
+	}
+	return ""
+}
+
+// newCondition returns the reason why a test that was not always skipped runs under fewer conditions.
+func newCondition(was, is []testfile.Skip) string {
 	if len(is) > len(was) {
 		why := is[len(is)-1].Reason
 		for _, s := range is {
@@ -182,9 +193,6 @@ func newSkip(b, a *testfile.Unit) string {
 		if s.Unless && !slices.ContainsFunc(was, func(w testfile.Skip) bool { return w.Unless }) {
 			return s.Reason + " unless something holds, not only if something holds"
 		}
-	}
-	if a.EarlyReturns > b.EarlyReturns {
-		return "it can return before it checks anything"
 	}
 	return ""
 }

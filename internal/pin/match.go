@@ -23,6 +23,7 @@ type matcher struct {
 	newContents map[string]bool      // contents of new files
 	helpers     map[key]*testfile.Unit
 	added       map[*testfile.File][]*testfile.Unit // new tests by file
+	becomes     map[*testfile.File]*testfile.File   // the version of a file after the change
 	// addedElsewhere are the new tests in new files.
 	addedElsewhere []*testfile.Unit
 	gained         []gain
@@ -33,8 +34,10 @@ func newMatcher(pairs []pair) *matcher {
 		pairs: pairs, found: map[*testfile.Unit]*testfile.Unit{}, taken: map[*testfile.Unit]bool{}, reported: map[*testfile.Unit]bool{},
 		children: map[*testfile.Unit][]*testfile.Unit{}, addedCases: map[lexer.Digest]int{}, newContents: map[string]bool{},
 		helpers: map[key]*testfile.Unit{}, added: map[*testfile.File][]*testfile.Unit{},
+		becomes: map[*testfile.File]*testfile.File{},
 	}
 	for _, p := range pairs {
+		m.becomes[p.before] = p.after
 		if p.file.Exists && !p.file.Existed && isRecorded(p.file.Path) {
 			m.newContents[string(p.file.After)] = true
 		}
@@ -215,10 +218,32 @@ func (m *matcher) scattered(b, a *testfile.Unit, lost int) bool {
 	return lost <= 0 && missing(gone, have) == 0
 }
 
+// distributed reports whether new tests of its file have all checks of a test that is gone, at least
+// minDistributed different ones.
+func (m *matcher) distributed(b *testfile.Unit) bool {
+	checks := texts(b)
+	if len(b.Cases) > 0 || len(checks) > maxSplitChecks || len(count(checks)) < minDistributed {
+		return false
+	}
+	var have []lexer.Digest
+	for i, u := range m.added[m.becomes[b.File]] {
+		if i >= maxSplit {
+			break
+		}
+		if len(allSkips(u)) == 0 && len(u.Checks) <= maxSplitChecks {
+			have = append(have, texts(u)...)
+		}
+	}
+	return missing(checks, have) == 0
+}
+
+// minDistributed is the number of different checks by which a test is recognized that became several.
+const minDistributed = 3
+
 // merged reports whether one test now does what a test did that is gone: it has gained all of its
 // checks, at least two, or all cases of its table, or has a new case for it.
 func (m *matcher) merged(b *testfile.Unit) bool {
-	if m.becameCase(b) {
+	if m.becameCase(b) || m.distributed(b) {
 		return true
 	}
 	for i, g := range m.gained {

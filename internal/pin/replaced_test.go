@@ -127,3 +127,39 @@ fn drain() {
 		pyCase("with fewer checks", py, split(with(draft3, "    assert find('http://a/draft-03#') is Draft3\n", "    find('http://a/draft-03#')\n")+draft4), "weakened test_finds"),
 	})
 }
+
+func TestATestMayBecomeSeveral(t *testing.T) {
+	t.Parallel()
+	const js = `it('Trim', async () => {
+  let res = await app.request('/a')
+  let status = res.status
+  expect(status).toBe(200)
+
+  res = await app.request('/a/')
+  status = res.status
+  expect(status).toBe(301)
+  expect(new URL(res.headers.get('location')).pathname).toBe('/a')
+})
+`
+	const first = `  it('keeps a path', async () => {
+    const { status } = await app.request('/a')
+    expect(status).toBe(200)
+  })
+`
+	const second = `  it('redirects', async () => {
+    const res = await app.request('/a/')
+    const status = res.status
+    expect(status).toBe(301)
+    expect(new URL(res.headers.get('location')).pathname).toBe('/a')
+  })
+`
+	group := func(tests ...string) string {
+		return "describe('trailing slashes', () => {\n" + strings.Join(tests, "\n") + "})\n"
+	}
+	try(t, []example{
+		jsCase("with all checks", js, group(first, second)),
+		jsCase("without one check", js, group(with(first, "    expect(status).toBe(200)\n", ""), second), "deleted Trim"),
+		jsCase("one of them is skipped", js, group(with(first, "it(", "it.skip("), second), "deleted Trim"),
+		jsCase("it keeps its name", js, with(js, "  expect(status).toBe(301)\n", "")+second, "weakened Trim"),
+	})
+}
