@@ -301,3 +301,47 @@ func TestPythonFilesNamedTestsAreTests(t *testing.T) {
 		one("only words", "parsers/contests.py", pyPlain, gone),
 	})
 }
+
+func TestKotlinTestsWithNamesOfWordsOrWithoutABodyArePinned(t *testing.T) {
+	t.Parallel()
+	const file = `class ScopeTest {
+    @Test
+    fun ` + "`can't find a scope`" + `() {
+        assertNull(koin.find("a"))
+    }
+
+    @Test
+    fun ` + "`finds a scope`" + `() = runTest {
+        val scope = koin.find("b")
+        assertEquals("b", scope.id)
+        assertTrue(scope.open)
+    }
+
+    @Test fun closes() = assertTrue(koin.close("b"))
+}
+`
+	const never, finds, closes = "ScopeTest.can't find a scope", "ScopeTest.finds a scope", "ScopeTest.closes"
+	first := file[strings.Index(file, "    @Test"):strings.Index(file, "    @Test\n    fun `finds")]
+	kotlin := func(name, after string, want ...string) example {
+		return one(name, "core/src/commonTest/kotlin/Scopes.kt", file, after, want...)
+	}
+	try(t, []example{
+		kotlin("a test whose name has spaces is deleted", with(file, first, ""), "deleted "+never),
+		kotlin("a test that is an expression is deleted", with(file, "    @Test fun closes() = assertTrue(koin.close(\"b\"))\n", ""), "deleted "+closes),
+		kotlin("a test that is an expression checks less", with(file, "        assertTrue(scope.open)\n", ""), "weakened "+finds),
+		kotlin("a test that is an expression is ignored", with(file, "    @Test fun", "    @Ignore @Test fun"), "skipped "+closes),
+		kotlin("a test is added", with(file, first, first+with(first, "can't find", "can't close", "find(", "close("))),
+		one("no folder of tests", "core/src/commonMain/kotlin/Scopes.kt", file, gone),
+	})
+}
+
+func TestAPythonMarkMayHaveAName(t *testing.T) {
+	t.Parallel()
+	const py = "unix_only = pytest.mark.skipif(sys.platform == 'win32', reason='Unix')\nslow = pytest.mark.slow(1)\n\n\ndef test_stale():\n    assert stale()\n"
+	try(t, []example{
+		pyCase("it skips", py, with(py, "def test", "@unix_only\ndef test"), "skipped test_stale"),
+		pyCase("it does not skip", py, with(py, "def test", "@slow\ndef test"), "edited test_stale"),
+		pyCase("it no longer skips", with(py, "def test", "@unix_only\ndef test"), py, "edited test_stale"),
+		pyCase("another one", py, with(py, "def test", "@fixture\ndef test"), "edited test_stale"),
+	})
+}

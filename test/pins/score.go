@@ -179,11 +179,16 @@ var duplicate = regexp.MustCompile(` #\d+$`)
 // caseID matches the case of a parametrized test in the notation of pytest: findings name the test alone.
 var caseID = regexp.MustCompile(`^([\w:.]+)\[[^\[\]]+\]$`)
 
+// methodWithSpaces matches the name of a Kotlin test whose method has a name with spaces.
+var methodWithSpaces = regexp.MustCompile(`^([A-Z]\w*)\.([^/:>›#]* [^/:>›#]*)$`)
+
 // parts splits the name of a test and simplifies each part.
 func parts(name string) []string {
 	var out []string
 	name = caseID.ReplaceAllString(duplicate.ReplaceAllString(name, ""), "$1")
-	if i := strings.LastIndexByte(name, '.'); i > 0 && !strings.ContainsAny(name, " /:") {
+	if m := methodWithSpaces.FindStringSubmatch(name); m != nil {
+		out, name = append(out, parts(m[1])...), m[2]
+	} else if i := strings.LastIndexByte(name, '.'); i > 0 && !strings.ContainsAny(name, " /:") {
 		out = append(out, parts(name[:i])...) // Class.method, module.function
 		name = name[i+1:]
 	}

@@ -103,7 +103,7 @@ func (f *file) startsGroup(i int) bool {
 // startsFunction reports whether a function's name and parameters begin at a token.
 func (f *file) startsFunction(i int) bool {
 	if f.At(i).Is("fn") || f.At(i).Is("fun") {
-		return f.At(i+1).Kind == lexer.Word || f.At(i+1).Is("`")
+		return f.At(i+1).Kind == lexer.Word
 	}
 	return f.Function != nil && f.Function(f.Source, i)
 }
@@ -349,10 +349,14 @@ func (f *file) define(i, end int, parent *testfile.Unit, attributes []lexer.Span
 		}
 		open++
 	}
-	if !f.At(open).Is("{") {
+	stop := f.Close(open)
+	switch {
+	case f.At(open).Is("{"):
+	case f.At(open).Is("=") && f.At(i-1).Is("fun"):
+		stop = f.expression(open+1, end)
+	default:
 		return max(open, i+1)
 	}
-	stop := f.Close(open)
 	u := f.result.Add(&testfile.Unit{Name: name.Text, Key: name.Text, Line: name.Line, Parent: parent, Empty: stop == open+1})
 	if parent != f.root {
 		u.Name = parent.Name + "." + name.Text
@@ -378,7 +382,24 @@ func (f *file) define(i, end int, parent *testfile.Unit, attributes []lexer.Span
 	for _, a := range attributes {
 		u.Body = u.Body*31 + f.Digest(a.From, a.To)
 	}
+	if !f.At(open).Is("{") {
+		return stop
+	}
 	return stop + 1
+}
+
+// expression returns the end of the expression that is a Kotlin function: the next declaration, or the
+// end of the class.
+func (f *file) expression(i, end int) int {
+	for k := i; k < end; k++ {
+		if k > i && f.startsDeclaration(k) || f.At(k).Is("}") {
+			return k
+		}
+		if f.Pairs[k] > k {
+			k = f.Pairs[k]
+		}
+	}
+	return end
 }
 
 var (

@@ -14,6 +14,7 @@ type Dialect struct {
 	RawTexts       bool // r#"…"#
 	NestedComments bool // /* /* */ */
 	TripleQuotes   bool // """…"""
+	QuotedNames    bool // `a name with spaces`
 }
 
 // scanner tokenizes a language with braces.
@@ -70,6 +71,7 @@ func (b *scanner) next() {
 		b.character()
 	case c == '`' && b.Templates:
 		b.template()
+	case c == '`' && b.QuotedNames && b.quotedName():
 	case b.RawTexts && c == 'r' && b.rawText():
 	case IsWord(c):
 		b.word()
@@ -137,6 +139,16 @@ func (b *scanner) quoted(quote byte) {
 	}
 	b.Fail("a string is not closed")
 	b.emit(Text, len(b.data), "")
+}
+
+// quotedName reads a name in backticks as a word, and reports whether it ends on its line.
+func (b *scanner) quotedName() bool {
+	name, _, closed := bytes.Cut(b.data[b.at+1:], []byte("`"))
+	if !closed || len(name) == 0 || bytes.ContainsRune(name, '\n') {
+		return false
+	}
+	b.emit(Word, b.at+len(name)+2, string(name))
+	return true
 }
 
 func (b *scanner) character() {

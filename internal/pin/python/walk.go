@@ -11,12 +11,14 @@ import (
 // file is a Python file that is being read.
 type file struct {
 	*lexer.Source
-	result  *testfile.File
-	lines   []logicalLine
-	holes   map[*testfile.Unit][]lexer.Span
-	root    *testfile.Unit
-	lists   lexer.Lists
-	dropped map[string]int // test names that have another meaning, with the number of units before
+	result *testfile.File
+	lines  []logicalLine
+	holes  map[*testfile.Unit][]lexer.Span
+	root   *testfile.Unit
+	lists  lexer.Lists
+	// decorators are definitions outside functions that may give decorators a name.
+	decorators map[string]logicalLine
+	dropped    map[string]int // test names that have another meaning, with the number of units before
 }
 
 func parse(s *testfile.File, data []byte) {
@@ -28,7 +30,7 @@ func parse(s *testfile.File, data []byte) {
 		return
 	}
 	f.findBlockEnds()
-	f.lists = lexer.NewLists(len(f.Tokens))
+	f.lists, f.decorators = lexer.NewLists(len(f.Tokens)), map[string]logicalLine{}
 	f.findLists()
 	f.walk(0, len(f.lines), testfile.Position{Unit: f.root, Weight: 1})
 	f.removeShadowed()
@@ -190,7 +192,7 @@ func (f *file) cases(i int, u *testfile.Unit) int {
 	return f.result.ListCases(u, f.Source, i)
 }
 
-// findLists records name = […].
+// findLists records name = […], and name = decorator(…).
 func (f *file) findLists() {
 	var around []int // the lines of the blocks around a line
 	for i, l := range f.lines {
@@ -203,6 +205,9 @@ func (f *file) findLists() {
 				end = f.end(around[len(around)-1])
 			}
 			f.lists.Add(f.At(l.from).Text, l.from+2, end)
+		}
+		if l.indent == 0 && f.At(l.from+1).Is("=") && f.At(l.to-1).Is(")") {
+			f.decorators[f.At(l.from).Text] = l
 		}
 		if l.end > i+1 {
 			around = append(around, i)
@@ -364,6 +369,9 @@ func (f *file) class(i, start int, decorators []int, p testfile.Position) {
 
 // decorate reads @pytest.mark.skip and the like, and returns how many cases a parametrization has.
 func (f *file) decorate(l logicalLine, u *testfile.Unit) int {
+	if named, ok := f.decorators[f.At(l.from+1).Text]; ok && l.to == l.from+2 {
+		l = named
+	}
 	for k := l.from; k < l.to && !f.At(k).Is("("); k++ {
 		name := f.At(k).Text
 		switch name {
