@@ -97,21 +97,24 @@ func (p *Profile) mark(file string, first, last int, executed bool) error {
 
 // find returns the file that a report names, "" if the checkout has no such file.
 func (p *Profile) find(name string, s output.Paths) string {
-	key := s.Dir + "\x00" + name
-	if found, ok := p.paths[key]; ok {
-		return found
-	}
-	if len(p.paths) > 2*maxFiles {
-		return ""
-	}
-	found := ""
-	for _, at := range []output.Paths{s, {Root: s.Root}} {
-		if f := at.Rel(name); f != "" && p.isFile(f) {
-			found = f
-			break
+	return p.remember(s.Dir+"\x00"+name, func() string {
+		for _, at := range []output.Paths{s, {Root: s.Root}} {
+			if f := at.Rel(name); f != "" && p.isFile(f) {
+				return f
+			}
 		}
+		return ""
+	})
+}
+
+// remember returns the file for a key and searches for it only once. Keys beyond a limit have no
+// file.
+func (p *Profile) remember(key string, search func() string) string {
+	found, ok := p.paths[key]
+	if !ok && len(p.paths) <= 2*maxFiles {
+		found = search()
+		p.paths[key] = found
 	}
-	p.paths[key] = found
 	return found
 }
 
@@ -161,21 +164,16 @@ func (p *Profile) Total() contract.LineCount {
 	return sum
 }
 
-// measured reports whether the file was measured, even if a report lists only files with executable
-// lines.
-func (p *Profile) measured(name string) bool {
-	if p.files[name] != nil {
-		return true
-	}
-	switch ext := path.Ext(name); ext {
-	case ".go", ".java", ".kt":
-		for other := range p.files {
-			if path.Dir(other) == path.Dir(name) && path.Ext(other) == ext {
-				return true
-			}
+// packages returns the directories of JVM packages that were measured. JaCoCo lists only files with
+// executable lines, so the other files in them count as measured.
+func (p *Profile) packages() map[string]bool {
+	out := map[string]bool{}
+	for name := range p.files {
+		if jvmSource[path.Ext(name)] {
+			out[path.Dir(name)] = true
 		}
 	}
-	return false
+	return out
 }
 
 // Changed returns the coverage of the lines that a change added or edited, by file. Only source
@@ -183,13 +181,13 @@ func (p *Profile) measured(name string) bool {
 // are bounded, the counts are complete.
 func (p *Profile) Changed(root *os.Root, added map[string][]contract.LineRange, ignored func(path string) bool) *contract.ChangedLines {
 	out := &contract.ChangedLines{}
-	left, ranges := int64(maxSources), contract.MaxCoverageRanges
+	left, ranges, packages := int64(maxSources), contract.MaxCoverageRanges, p.packages()
 	for _, name := range slices.Sorted(maps.Keys(added)) {
 		if !isSource(name) || ignored(name) || installed(name) {
 			continue
 		}
 		f := contract.FileCoverage{Path: name}
-		if p.measured(name) {
+		if p.files[name] != nil || jvmSource[path.Ext(name)] && packages[path.Dir(name)] {
 			f = p.changed(name, added[name])
 		} else if code, ok := codeLines(root, name, &left); ok {
 			f.Unknown = len(within(code, added[name]))

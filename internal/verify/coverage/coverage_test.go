@@ -111,7 +111,7 @@ func TestOnlyCodeOfTheCheckoutCounts(t *testing.T) {
 
 func TestHostileReportsAreRefusedOrBounded(t *testing.T) {
 	t.Parallel()
-	files := map[string]string{"a.go": "package a\n", "go.mod": "module m\n"}
+	files := map[string]string{"a.go": "package a\n\nfunc f() { f() }\n", "go.mod": "module m\n"}
 	s := output.Paths{Root: "/srv/checkout", GoDirs: map[string]string{"m": "."}}
 	for name, report := range map[string]string{
 		"too large":     "TN:" + strings.Repeat(" ", MaxReportBytes),
@@ -124,6 +124,9 @@ func TestHostileReportsAreRefusedOrBounded(t *testing.T) {
 		"wide":          "<coverage>" + strings.Repeat("<a/>", maxXMLElements+1) + "</coverage>",
 		"entities":      `<?xml version="1.0"?><!DOCTYPE coverage [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;">]><coverage><source>&b;</source></coverage>`,
 		"external":      `<!DOCTYPE report [<!ENTITY x SYSTEM "file:///etc/passwd">]><report>&x;</report>`,
+		"large tag":     "<coverage " + strings.Repeat(`a="" `, maxXMLToken/5) + "/>",
+		"large text":    "<coverage>" + strings.Repeat("a", maxXMLToken) + "</coverage>",
+		"large comment": "<coverage><!--" + strings.Repeat("a", maxXMLToken) + "--></coverage>",
 		"cut off":       "<report><package name='a'>",
 		"crossed":       "<coverage><class></coverage></class>",
 		"not a profile": "<html></html>",
@@ -134,7 +137,36 @@ func TestHostileReportsAreRefusedOrBounded(t *testing.T) {
 	p, _ := tree(t, files)
 	require.NoError(t, p.Read([]byte("mode: set\nm/a.go:1.1,2000000000.1 1 1\nm/../../etc/passwd:1.1,2.1 1 1\n"), s))
 	p.Finish(pin.OfTests)
-	require.Equal(t, "a.go: executed [1], missed []\n", text(p), "a file has no more lines than it has")
+	require.Equal(t, "a.go: executed [3], missed []\n", text(p), "a file has no more lines than it has")
+}
+
+func TestAGoPackageWhoseNameEndsInTestIsNotMistakenForAnother(t *testing.T) {
+	t.Parallel()
+	source := "package m\n\nfunc F() {\n\tprintln()\n}\n\nfunc Empty() {}\n"
+	p, _ := tree(t, map[string]string{"db/a.go": source, "db_test/a.go": source})
+	report := "mode: set\nexample.com/m/db_test/a.go:3.10,5.2 1 1\nexample.com/m/db_test/a.go:7.14,7.15 0 0\n"
+	require.NoError(t, p.Read([]byte(report), output.Paths{Root: "/srv/checkout", GoDirs: map[string]string{"example.com/m": "."}}))
+	p.Finish(func(string) bool { return false })
+	require.Equal(t, "db_test/a.go: executed [3-4], missed []\n", text(p), "an empty function has nothing to execute")
+}
+
+func TestAClassIsFoundAmongManyOfItsName(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{}
+	for n := range 300 {
+		files[fmt.Sprintf("src/p%d/A.java", n)] = "class A {\n  int a = 1;\n}\n"
+	}
+	p, _ := tree(t, files)
+	class := `<package name="p7"><sourcefile name="A.java"><line nr="2" ci="1"/></sourcefile></package>`
+	searches := 0
+	require.NoError(t, p.Read([]byte("<report>"+strings.Repeat(class, 50_000)+"</report>"), output.Paths{Root: "/srv/checkout"}))
+	for key := range p.paths {
+		searches++
+		require.Contains(t, key, "p7/A.java")
+	}
+	require.Equal(t, 1, searches, "a class that a report names repeatedly is searched for once")
+	p.Finish(pin.OfTests)
+	require.Equal(t, "src/p7/A.java: executed [2], missed []\n", text(p))
 }
 
 // manyBlocks are blocks of a Go profile that together have more lines than any project.
@@ -151,6 +183,8 @@ func TestChangedLinesAreCountedByFile(t *testing.T) {
 	p, root := tree(t, map[string]string{
 		"a.py": "a\nb\nc\nd\n", "sub/new.py": "x\n\ny\n", "test_a.py": "t\n", "README.md": "text\n",
 		"m/b.go": "package m\n\nfunc F() {\n\tprintln()\n}\n", "m/types.go": "package m\n\ntype T int\n",
+		"m/b_windows.go": "package m\n\nimport \"os\"\n\nvar G = func() int {\n\t// comment\n\treturn len(\n\t\tos.Args,\n\t)\n}\n",
+		"m/none.go":      "package m\n\nfunc (T) Empty() {}\n\nfunc body() int\n", "comments.py": "# a\n  # b\nx = 1\n",
 	})
 	s := output.Paths{Root: "/srv/checkout", GoDirs: map[string]string{"m": "m"}}
 	require.NoError(t, p.Read([]byte("SF:a.py\nDA:1,1\nDA:2,0\nDA:3,1\nDA:4,0\nend_of_record\n"), s))
@@ -159,13 +193,16 @@ func TestChangedLinesAreCountedByFile(t *testing.T) {
 	all := []contract.LineRange{{First: 1, Last: 100}}
 	got := p.Changed(root, map[string][]contract.LineRange{
 		"a.py": {{First: 2, Last: 3}}, "sub/new.py": all, "test_a.py": all, "README.md": all, "m/b.go": all, "m/types.go": all, "gone.py": all,
+		"m/b_windows.go": all, "m/none.go": all, "comments.py": all,
 	}, pin.OfTests)
 	line := func(n int) []contract.LineRange { return []contract.LineRange{{First: n, Last: n}} }
 	require.Equal(t, &contract.ChangedLines{
-		LineCount: contract.LineCount{Lines: 4, Covered: 1}, Unknown: 2,
+		LineCount: contract.LineCount{Lines: 4, Covered: 1}, Unknown: 6,
 		Files: []contract.FileCoverage{
 			{Path: "a.py", LineCount: contract.LineCount{Lines: 2, Covered: 1}, Executed: line(3), Missed: line(2)},
+			{Path: "comments.py", Unknown: 1},
 			{Path: "m/b.go", LineCount: contract.LineCount{Lines: 2}, Missed: []contract.LineRange{{First: 3, Last: 4}}},
+			{Path: "m/b_windows.go", Unknown: 3},
 			{Path: "sub/new.py", Unknown: 2},
 		},
 	}, got)

@@ -2,7 +2,6 @@ package coverage
 
 import (
 	"bytes"
-	"path"
 
 	"golang.org/x/tools/cover"
 
@@ -17,11 +16,15 @@ func (p *Profile) readGo(data []byte, s output.Paths) error {
 	}
 	for _, f := range profiles {
 		file, from := f.FileName, s
-		if dir := s.GoDir(path.Dir(file)); dir != "" {
-			file, from = path.Join(dir, path.Base(file)), output.Paths{Root: s.Root}
+		// Of a package, GoDir would take the suffix _test for that of external tests.
+		if inside := s.GoDir(file); inside != "" {
+			file, from = inside, output.Paths{Root: s.Root}
 		}
 		name := p.find(file, from)
 		for _, b := range f.Blocks {
+			if b.NumStmt == 0 {
+				continue // an empty function or case
+			}
 			if err := p.mark(name, b.StartLine, b.EndLine, b.Count > 0); err != nil {
 				return err
 			}

@@ -25,14 +25,21 @@ func (p *Profile) readJaCoCo(data []byte, s output.Paths) error {
 	}, nil)
 }
 
-// maxIndexed limits the files of a checkout that are searched for the classes of a report.
-const maxIndexed = 200_000
+// Limits on the files of a checkout that are searched for the classes of a report.
+const (
+	maxIndexed  = 200_000
+	maxSameName = 1000 // files of the same base name; further ones are not found
+)
 
 // index finds source files by their base name.
 type index struct{ byBase map[string][]string }
 
 // endingIn returns the only file below dir whose path ends in name.
 func (p *Profile) endingIn(name, dir string) string {
+	return p.remember("\x00"+dir+"\x00"+name, func() string { return p.searched(name, dir) })
+}
+
+func (p *Profile) searched(name, dir string) string {
 	if p.index == nil {
 		p.index = p.newIndex()
 	}
@@ -62,7 +69,7 @@ func (p *Profile) newIndex() *index {
 			return fs.SkipDir
 		case e.IsDir() && name != "." && (strings.HasPrefix(e.Name(), ".") || e.Name() == "node_modules"):
 			return fs.SkipDir
-		case e.Type().IsRegular() && jvmSource[path.Ext(name)]:
+		case e.Type().IsRegular() && jvmSource[path.Ext(name)] && len(out.byBase[e.Name()]) < maxSameName:
 			out.byBase[e.Name()] = append(out.byBase[e.Name()], name)
 		}
 		return nil

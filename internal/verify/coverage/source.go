@@ -2,6 +2,8 @@ package coverage
 
 import (
 	"bytes"
+	"go/ast"
+	"go/parser"
 	"go/scanner"
 	"go/token"
 	"os"
@@ -42,12 +44,45 @@ func codeLines(root *os.Root, name string, left *int64) (set, bool) {
 		return goLines(data), true
 	case ".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts":
 		return scriptLines(data), true
+	case ".py":
+		return blankFree(data, func(line []byte) bool { return line[0] != '#' }), true
 	}
 	return blankFree(data, func([]byte) bool { return true }), true
 }
 
-// goLines returns the lines on which a token other than a bracket or a separator begins.
+// goLines returns the lines in functions on which a token other than a bracket or a separator begins.
 func goLines(data []byte) set {
+	out := goTokenLines(data)
+	files := token.NewFileSet()
+	parsed, err := parser.ParseFile(files, "", data, parser.SkipObjectResolution)
+	if err != nil {
+		return out // a newer version of Go may read it
+	}
+	var bodies set
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		var body *ast.BlockStmt
+		switch f := n.(type) {
+		case *ast.FuncDecl:
+			body = f.Body
+		case *ast.FuncLit:
+			body = f.Body
+		default:
+			return true
+		}
+		if body == nil || len(body.List) == 0 {
+			return false
+		}
+		last := files.PositionFor(body.Rbrace, false).Line
+		for line := files.PositionFor(body.Lbrace, false).Line; line <= min(last, maxLine); line++ {
+			bodies.add(line)
+		}
+		return false
+	})
+	out.keep(bodies)
+	return out
+}
+
+func goTokenLines(data []byte) set {
 	var s scanner.Scanner
 	files := token.NewFileSet()
 	file := files.AddFile("", files.Base(), len(data))

@@ -13,14 +13,37 @@ import (
 const (
 	maxXMLDepth    = 20
 	maxXMLElements = 2_000_000
+	maxXMLToken    = 1 << 20 // bytes of a tag, a comment or a text
 )
 
+// errXMLToken is the reason why the rest of a document is not read.
+var errXMLToken = fmt.Errorf("it has a tag, a comment or a text of more than %d MiB", maxXMLToken>>20)
+
+// tokenBytes are the bytes of a document. Each token may take a limited number of them, because the
+// attributes of a single tag may need many times their own size in memory.
+type tokenBytes struct {
+	bytes.Reader
+	left int
+}
+
+// ReadByte implements io.ByteReader, which the decoder uses instead of Read.
+func (b *tokenBytes) ReadByte() (byte, error) {
+	if b.left--; b.left < 0 {
+		return 0, errXMLToken
+	}
+	return b.Reader.ReadByte()
+}
+
 // eachElement calls begin for the start of each element of a document, with the names of the elements
-// around it, and text for the text in an element. Nothing but the predefined entities is expanded, and nothing external is read.
+// around it, and text for the text in an element. Nothing but the predefined entities is expanded,
+// and nothing external is read.
 func eachElement(data []byte, begin func(e xml.StartElement, around []string) error, text func(element, content string)) error {
-	d := xml.NewDecoder(bytes.NewReader(data))
+	in := tokenBytes{}
+	in.Reset(data)
+	d := xml.NewDecoder(&in)
 	var open []string
 	for elements := 0; ; {
+		in.left = maxXMLToken
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
 			return nil // all elements are closed
