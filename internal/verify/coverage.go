@@ -27,6 +27,10 @@ const (
 	measuredShare = 2
 	// maxCoverageReports limits the reports of one command.
 	maxCoverageReports = 100
+	// maxCoverageBytes limits the reports of all commands of a check, which are held in memory.
+	maxCoverageBytes = 64 << 20
+	// maxConvert limits the time in which data is turned into reports.
+	maxConvert = 2 * time.Minute
 	// keepTime is the part of an activity's time that repeated commands leave for storing results.
 	keepTime = 30 * time.Second
 )
@@ -34,8 +38,12 @@ const (
 // measurement is the coverage of a check.
 type measurement struct {
 	note string
-	// lost is the time that commands took whose outcome does not count because of coverage.
+	// lost is the time that coverage took: that of commands whose outcome does not count because of
+	// it, and half of the time of those whose outcome does.
 	lost time.Duration
+	read int64 // bytes of reports
+	// asked reports whether the code asks whether coverage is measured; nil if that is unknown.
+	asked *bool
 }
 
 // way is how an execution measured coverage.
@@ -70,10 +78,24 @@ func (r *run) test(ctx context.Context, inv checks.Invocation) (*execution, erro
 		return e, err
 	}
 	e.way = &way{Coverage: how, plain: inv}
-	if e.undisturbed() || e.explained() {
+	if (e.undisturbed() || e.explained()) && !r.hidesTests(e) {
+		r.measured.lost += time.Since(started) / measuredShare
 		return e, nil
 	}
 	return r.withoutCoverage(ctx, e, started)
+}
+
+// hidesTests reports whether tests may have been skipped because coverage was measured.
+func (r *run) hidesTests(e *execution) bool {
+	sum := output.Summarize(e.Parsed.Cases)
+	if sum.Skipped == 0 {
+		return false
+	}
+	if r.measured.asked == nil {
+		asked := e.way.AskedFor(r.root)
+		r.measured.asked = &asked
+	}
+	return *r.measured.asked || sum.Ran() == 0
 }
 
 // chooseCoverage returns the first way to measure coverage that is possible. Without one, only the
@@ -114,9 +136,11 @@ func (r *run) collect(ctx context.Context, inv checks.Invocation, how checks.Cov
 		return e, err
 	}
 	if how.Convert != nil && e.interruption() == "" {
-		if _, err := r.command(ctx, checks.Invocation{Shell: how.Convert(dir), Dir: inv.Dir, Env: e.Invocation.Env, Network: inv.Network}, nil); err != nil {
+		started := time.Now()
+		if _, err := r.command(ctx, checks.Invocation{Shell: how.Convert(dir), Dir: inv.Dir, Env: e.Invocation.Env, Network: inv.Network, Most: maxConvert}, nil); err != nil {
 			return e, err
 		}
+		r.measured.lost += time.Since(started)
 	}
 	return e, r.readCoverage(ctx, e, append(globs, path.Join(dir, "*")), before)
 }
@@ -137,10 +161,15 @@ func (r *run) readCoverage(ctx context.Context, e *execution, globs []string, be
 		if read++; read > maxCoverageReports {
 			break
 		}
-		data, err := output.ReadRegular(r.dir, p, coverage.MaxReportBytes)
+		most := min(coverage.MaxReportBytes, maxCoverageBytes-r.measured.read)
+		data, err := output.ReadRegular(r.dir, p, most)
 		if err == nil {
+			r.measured.read += int64(len(data))
 			e.reports = append(e.reports, coverageReport{path: p, data: data, s: s})
 			continue
+		}
+		if errors.Is(err, output.ErrTooLarge) && most < coverage.MaxReportBytes {
+			err = errCoverageBytes
 		}
 		r.noteCoverage("the coverage report %s was not read: %s", output.Name(path.Base(p)), coverageReason(err))
 	}
@@ -153,6 +182,8 @@ type coverageReport struct {
 	data []byte
 	s    output.Paths
 }
+
+var errCoverageBytes = fmt.Errorf("the coverage reports of the check are larger than %d MiB together", maxCoverageBytes>>20)
 
 func coverageReason(err error) string {
 	switch {
@@ -182,6 +213,7 @@ func (e *execution) undisturbed() bool {
 // withoutCoverage runs the command of an execution again, without coverage. That outcome counts.
 func (r *run) withoutCoverage(ctx context.Context, e *execution, started time.Time) (*execution, error) {
 	r.measured.lost += time.Since(started)
+	fmt.Fprint(&r.log, "\n[coverage was measured above; that outcome does not count, and the command runs again without it]\n")
 	plain, err := r.execute(ctx, e.way.plain)
 	if err != nil {
 		return plain, err
@@ -190,10 +222,12 @@ func (r *run) withoutCoverage(ctx context.Context, e *execution, started time.Ti
 	return plain, nil
 }
 
-// judgeMeasured keeps the coverage of a command that ran again without it, unless coverage was the
-// reason why the first attempt failed.
+// judgeMeasured keeps the coverage of a command that ran again without it, unless the first attempt
+// was not complete, or coverage was the reason why it failed.
 func (r *run) judgeMeasured(e, plain *execution) {
 	switch {
+	case e.undisturbed():
+		plain.reports = e.reports
 	case e.Result.TimedOut:
 		r.noteCoverage("the tests took longer than half of verification.timeout while coverage was measured, so they ran again without it")
 	case plain.undisturbed():

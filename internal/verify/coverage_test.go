@@ -6,8 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -309,6 +311,90 @@ func TestTestsThatTakeTooLongWithCoverageRunWithoutIt(t *testing.T) {
 	require.Len(t, r.commands, 3, "the probe, the attempt with coverage and the one without")
 	require.LessOrEqual(t, r.commands[1].Limits.Timeout, 30*time.Second)
 	require.Greater(t, r.commands[2].Limits.Timeout, 30*time.Second)
+}
+
+func TestATestThatCoverageSkipsIsJudgedWithoutIt(t *testing.T) {
+	t.Parallel()
+	module := func(condition, others string) map[string]string {
+		return map[string]string{
+			"go.mod": "module example.com/m\n\ngo 1.24\n", "m.go": goDiv,
+			"m_test.go": "package m\n\nimport (\n\t\"os\"\n\t\"strings\"\n\t\"testing\"\n)\n\nvar args = strings.Join(os.Args, \" \")\n\n" + others +
+				"func TestAllocations(t *testing.T) {\n\tif " + condition + " {\n\t\tt.Skip(\"coverage\")\n\t}\n\tt.Fatal(\"too many\")\n}\n",
+		}
+	}
+	for name, files := range map[string]map[string]string{
+		"the code asks":          module(`testing.CoverMode() != ""`, "func TestDiv(t *testing.T) { Div(1, 1) }\n\n"),
+		"another test fails too": module(`testing.CoverMode() != ""`, "func TestDiv(t *testing.T) { t.Fatal() }\n\n"),
+		"nothing else runs":      module(`strings.Contains(args, "coverprofile")`, ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := runCheck(t, checkout(t, files), "test-go-1", measuring())
+			require.False(t, o.OK)
+			require.Equal(t, contract.TestFailed, caseNamed(t, o, "TestAllocations").Status)
+			require.Contains(t, string(o.Log), "[coverage was measured above; that outcome does not count, and the command runs again without it]\n")
+		})
+	}
+	o := runCheck(t, checkout(t, module("true || args != \"\"", "func TestDiv(t *testing.T) { Div(1, 1) }\n\n")), "test-go-1", measuring())
+	require.True(t, o.OK)
+	require.Equal(t, 1, strings.Count(string(o.Log), "$ go test"), "the test is always skipped")
+	require.NotNil(t, o.Coverage)
+}
+
+func TestSlowCoverageTakesNoTimeFromOtherCommands(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{}
+	for _, dir := range []string{"a", "b", "c"} {
+		files[dir+"/go.mod"], files[dir+"/m_test.go"] = "module example.com/"+dir+"\n\ngo 1.24\n", "package m\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) {}\n"
+	}
+	root := checkout(t, files)
+	synctest.Test(t, func(t *testing.T) {
+		r := &cannedRunner{answer: func(_ int, c sandbox.Command) (sandbox.Result, error) {
+			if c.Dir == "c" && strings.Contains(strings.Join(c.Args, " "), "-cover") {
+				time.Sleep(c.Limits.Timeout)
+				return sandbox.Result{ExitCode: 137, Signal: "killed", TimedOut: true}, nil
+			}
+			time.Sleep(40 * time.Second)
+			return sandbox.Result{}, nil
+		}}
+		runWith(t, root, "test-go-1", Env{Runner: r, Settings: measuring(), Limits: sandbox.Limits{Timeout: 100 * time.Second}})
+		last := r.commands[len(r.commands)-1]
+		require.Equal(t, "c", last.Dir)
+		require.NotContains(t, strings.Join(last.Args, " "), "-cover")
+		require.GreaterOrEqual(t, last.Limits.Timeout, 50*time.Second, "without coverage, two commands would have left it more")
+	})
+}
+
+func TestTheConversionOfCoverageDataIsBounded(t *testing.T) {
+	t.Parallel()
+	root := checkout(t, map[string]string{"a_test.py": "import unittest\n", "setup.py": ""})
+	r := &cannedRunner{answer: func(_ int, c sandbox.Command) (sandbox.Result, error) {
+		switch {
+		case c.Shell != "":
+			return sandbox.Result{ExitCode: 137, Signal: "killed", TimedOut: true}, nil
+		case strings.Contains(strings.Join(c.Args, " "), "unittest -v"):
+			return sandbox.Result{Stderr: []byte("test_a (a_test.T.test_a) ... ok\n\n----\nRan 1 test in 0.001s\n\nOK\n")}, nil
+		case strings.Contains(strings.Join(c.Args, " "), "pytest"):
+			return sandbox.Result{ExitCode: 1}, nil
+		}
+		return sandbox.Result{}, nil
+	}}
+	o := runWith(t, root, "test-python-1", Env{Runner: r, Settings: measuring(), Limits: sandbox.Limits{Timeout: time.Hour}})
+	require.NotEqual(t, contract.CodeTimeout, o.Code)
+	at := slices.IndexFunc(r.commands, func(c sandbox.Command) bool { return strings.Contains(c.Shell, "coverage xml") })
+	require.GreaterOrEqual(t, at, 0)
+	require.Equal(t, maxConvert, r.commands[at].Limits.Timeout)
+}
+
+func TestTheReportsOfACheckAreBoundedTogether(t *testing.T) {
+	t.Parallel()
+	root := checkout(t, map[string]string{"a.py": "one\ntwo\n"})
+	s := testCommand("printf 'SF:a.py\nDA:1,1\nend_of_record\n' > c.out; for f in coverage.out coverage.xml lcov.info; do head -c 30000000 /dev/zero > $f; done", output.FormatAuto, "")
+	s.Coverage = checks.CoverageAuto
+	o := runCheck(t, root, "test-configured-1", s)
+	require.True(t, o.OK, o.Message)
+	require.Equal(t, "the coverage report lcov.info was not read: the coverage reports of the check are larger than 64 MiB together", o.CoverageNote)
+	require.Equal(t, contract.LineCount{Lines: 1, Covered: 1}, o.Coverage.Total(), "the others are read")
 }
 
 func TestReportsOfConfiguredCommandsAreRead(t *testing.T) {

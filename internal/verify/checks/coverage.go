@@ -36,6 +36,29 @@ type Coverage struct {
 	Convert func(dir string) string
 	// Reports are globs of reports that are not in dir, relative to the root.
 	Reports []string
+	// asks matches code that asks whether coverage is measured.
+	asks *regexp.Regexp
+}
+
+var (
+	goAsksCoverage     = regexp.MustCompile(`\btesting\.CoverMode\(`)
+	nodeAsksCoverage   = regexp.MustCompile(`\b__coverage__\b|\bNODE_V8_COVERAGE\b|["'` + "`" + `]--(experimental-test-)?coverage["'` + "`" + `]`)
+	pythonAsksCoverage = regexp.MustCompile(`\bsys\.(gettrace|monitoring)\b|\bCOVERAGE_\w+|\bCOV_CORE_\w+|\bpytest_cov\b`)
+	codeFile           = regexp.MustCompile(`\.(go|py|[cm]?[jt]sx?)$`)
+)
+
+// AskedFor reports whether code in a checkout asks whether coverage is measured, as tests do that
+// skip themselves then.
+func (c Coverage) AskedFor(root string) bool {
+	if c.asks == nil {
+		return false
+	}
+	t, err := openTree(root)
+	if err != nil {
+		return true
+	}
+	defer t.close()
+	return slices.ContainsFunc(t.files, func(f string) bool { return codeFile.MatchString(f) && c.asks.MatchString(t.read(f)) })
 }
 
 // Measured returns the command with the options of a way to measure coverage, limited to a time. The
@@ -88,7 +111,7 @@ func (m GoModule) CoverOptions() []string {
 
 // goCoverage measures coverage with the go tool.
 func goCoverage(m GoModule) []Coverage {
-	return []Coverage{{With: func(inv Invocation, dir string) Invocation {
+	return []Coverage{{asks: goAsksCoverage, With: func(inv Invocation, dir string) Invocation {
 		inv.Args = slices.Insert(inv.Args, 2, append(m.CoverOptions(), "-coverprofile="+up(m.Dir, path.Join(dir, "go.out")))...)
 		return inv
 	}}}
@@ -100,7 +123,7 @@ const nodeLCOV = `process.exit(require("node:test/reporters").lcov ? 0 : 1)`
 // nodeCoverage measures coverage with node's test runner.
 func nodeCoverage(dir string) []Coverage {
 	return []Coverage{{
-		Probe: []string{"node", "-e", nodeLCOV},
+		Probe: []string{"node", "-e", nodeLCOV}, asks: nodeAsksCoverage,
 		With: func(inv Invocation, to string) Invocation {
 			inv.Args = slices.Insert(inv.Args, slices.Index(inv.Args, "--test-reporter=tap")+1, "--test-reporter-destination=stdout",
 				"--experimental-test-coverage", "--test-reporter=lcov", "--test-reporter-destination="+up(dir, path.Join(to, "lcov.info")))
@@ -130,12 +153,12 @@ func (c runnerCall) coverage(t *checkout, dir string) []Coverage {
 	}
 	switch c.runner {
 	case "jest":
-		return []Coverage{{With: with("--coverage", "--coverageReporters=lcovonly", "--coverageDirectory=DIR", "--coverageThreshold={}")}}
+		return []Coverage{{asks: nodeAsksCoverage, With: with("--coverage", "--coverageReporters=lcovonly", "--coverageDirectory=DIR", "--coverageThreshold={}")}}
 	case "vitest":
 		var ways []Coverage
 		for _, provider := range []string{"v8", "istanbul"} {
 			ways = append(ways, Coverage{
-				Probe: []string{"node", "-e", vitestHas, provider},
+				Probe: []string{"node", "-e", vitestHas, provider}, asks: nodeAsksCoverage,
 				With: with("--coverage.enabled=true", "--coverage.provider="+provider, "--coverage.reporter=lcovonly", "--coverage.reportsDirectory=DIR",
 					"--coverage.thresholds.lines=0", "--coverage.thresholds.functions=0", "--coverage.thresholds.branches=0", "--coverage.thresholds.statements=0"),
 			})
@@ -179,7 +202,7 @@ func pytestCoverage(t *checkout) []Coverage {
 	own := slices.ContainsFunc(pytestOptions, has(pytestCovers))
 	chosen := slices.ContainsFunc([]string{".coveragerc", "setup.cfg", "tox.ini", "pyproject.toml"}, has(coverageSource))
 	plugin := Coverage{
-		Probe: []string{"python3", "-c", pythonHas, "pytest_cov"},
+		Probe: []string{"python3", "-c", pythonHas, "pytest_cov"}, asks: pythonAsksCoverage,
 		With: func(inv Invocation, dir string) Invocation {
 			options := []string{"--cov-report=xml:" + path.Join(dir, "coverage.xml")}
 			if !own { // otherwise the project measures in each run, and its threshold decides
@@ -205,7 +228,7 @@ func pytestCoverage(t *checkout) []Coverage {
 // them.
 func coveragePy(chosen bool) Coverage {
 	return Coverage{
-		Probe: []string{"python3", "-c", hasCoverageAlone},
+		Probe: []string{"python3", "-c", hasCoverageAlone}, asks: pythonAsksCoverage,
 		With: func(inv Invocation, dir string) Invocation {
 			options := []string{"-m", "coverage", "run"}
 			if !chosen {
