@@ -227,7 +227,8 @@ func (c *ChangedLines) merge(files map[string][]FileCoverage, omitted int, check
 		for _, f := range left.Files {
 			left.Lines, left.Covered, left.Unknown = left.Lines-f.Lines, left.Covered-f.Covered, left.Unknown-f.Unknown
 		}
-		if left.Lines > rest.Lines || rest.Lines == 0 && left.Unknown > rest.Unknown {
+		// Each shard executes some of the lines, so the greatest count is the nearest.
+		if left.Lines > rest.Lines || left.Lines == rest.Lines && left.Covered > rest.Covered || rest.Lines == 0 && left.Unknown > rest.Unknown {
 			rest = left
 		}
 	}
@@ -243,24 +244,47 @@ func mergeFile(all []FileCoverage) FileCoverage {
 	}
 	out := measured[0]
 	if len(measured) > 1 {
-		executed, executable := map[int]bool{}, map[int]bool{}
-		for _, f := range measured {
-			out.Omitted = max(out.Omitted, f.Omitted)
-			eachLine(f.Executed, func(n int) { executed[n], executable[n] = true, true })
-			eachLine(f.Missed, func(n int) { executable[n] = true })
-		}
-		var missed []int
-		for _, n := range slices.Sorted(maps.Keys(executable)) {
-			if !executed[n] {
-				missed = append(missed, n)
-			}
-		}
-		out.Missed = Ranges(missed)
-		if out.Omitted == 0 {
-			out.LineCount = LineCount{Lines: len(executable), Covered: len(executed)}
-		}
+		out = mergeMeasured(measured)
 	}
 	out.Executed = nil
+	return out
+}
+
+// mergeMeasured returns the coverage of a file that several checks measured. Where their lists of
+// ranges are cut, it lists only lines that certainly no check executed, and the count of covered
+// lines may be too low.
+func mergeMeasured(all []FileCoverage) FileCoverage {
+	out := FileCoverage{Path: all[0].Path}
+	executed, missed := map[int]bool{}, map[int]int{}
+	cut, allMissed := 0, true
+	for _, f := range all {
+		out.Omitted = max(out.Omitted, f.Omitted)
+		out.Lines, out.Covered = max(out.Lines, f.Lines), max(out.Covered, f.Covered)
+		if f.Omitted > 0 {
+			cut++
+		}
+		eachLine(f.Executed, func(n int) { executed[n] = true })
+		listed := 0
+		eachLine(f.Missed, func(n int) { missed[n]++; listed++ })
+		allMissed = allMissed && listed == f.Lines-f.Covered
+	}
+	executable := maps.Clone(executed)
+	var certain []int
+	for _, n := range slices.Sorted(maps.Keys(missed)) {
+		executable[n] = true
+		if !executed[n] && (cut == 0 || missed[n] == len(all)) {
+			certain = append(certain, n)
+		}
+	}
+	out.Missed = Ranges(certain)
+	switch {
+	case cut == 0:
+		out.LineCount = LineCount{Lines: len(executable), Covered: len(executed)}
+	case allMissed: // only executed lines are not listed
+		out.Omitted, out.Covered = 0, out.Lines-len(certain)
+	default:
+		out.Covered = max(out.Covered, len(executed))
+	}
 	return out
 }
 

@@ -60,6 +60,37 @@ func TestShardsHaveNoOverallCoverage(t *testing.T) {
 	require.Empty(t, got.Missed())
 }
 
+func TestLinesThatAShardDoesNotListAreNotCountedAsMissed(t *testing.T) {
+	t.Parallel()
+	shard := func(f FileCoverage) CheckResult {
+		f.Path, f.Lines = "a.go", 100
+		r := covering("test-go-1", LineCount{}, nil, f)
+		r.Check.Shards = 2
+		return r
+	}
+	// The first lists all lines that it missed, and the second does, but not all that they executed.
+	idle := shard(FileCoverage{LineCount: LineCount{Covered: 2}, Executed: []LineRange{{1, 2}}, Missed: []LineRange{{3, 100}}})
+	busy := shard(FileCoverage{LineCount: LineCount{Covered: 90}, Executed: []LineRange{{40, 50}}, Missed: []LineRange{{91, 100}}, Omitted: 40})
+	got := MergeCoverage([]CheckResult{idle, busy})
+	require.Equal(t, LineCount{100, 90}, got.Changed.LineCount)
+	require.Equal(t, []string{"a.go lines 91-100"}, missedOf(got))
+	// The second does not list all that it missed either.
+	busy = shard(FileCoverage{LineCount: LineCount{Covered: 80}, Missed: []LineRange{{91, 100}}, Omitted: 50})
+	got = MergeCoverage([]CheckResult{idle, busy})
+	require.Equal(t, LineCount{100, 80}, got.Changed.LineCount, "at least")
+	require.Equal(t, []string{"a.go lines 91-100, …"}, missedOf(got))
+}
+
+func TestOfFilesThatAreNotListedTheBestShardCounts(t *testing.T) {
+	t.Parallel()
+	shard := func(covered int) CheckResult {
+		r := covering("test-go-1", LineCount{}, nil)
+		r.Check.Shards, r.Coverage.Changed.LineCount, r.Coverage.Changed.Omitted = 2, LineCount{100, covered}, 3
+		return r
+	}
+	require.Equal(t, LineCount{100, 80}, MergeCoverage([]CheckResult{shard(10), shard(80), shard(20)}).Changed.LineCount)
+}
+
 func TestFilesThatAreNotListedStillCount(t *testing.T) {
 	t.Parallel()
 	one := covering("test-go-1", LineCount{}, nil, FileCoverage{Path: "a.go", LineCount: LineCount{4, 1}, Missed: []LineRange{{1, 2}}, Omitted: 1})

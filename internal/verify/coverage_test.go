@@ -351,10 +351,10 @@ func TestSlowCoverageTakesNoTimeFromOtherCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &cannedRunner{answer: func(_ int, c sandbox.Command) (sandbox.Result, error) {
 			if c.Dir == "c" && strings.Contains(strings.Join(c.Args, " "), "-cover") {
-				time.Sleep(c.Limits.Timeout)
+				<-time.After(c.Limits.Timeout)
 				return sandbox.Result{ExitCode: 137, Signal: "killed", TimedOut: true}, nil
 			}
-			time.Sleep(40 * time.Second)
+			<-time.After(40 * time.Second)
 			return sandbox.Result{}, nil
 		}}
 		runWith(t, root, "test-go-1", Env{Runner: r, Settings: measuring(), Limits: sandbox.Limits{Timeout: 100 * time.Second}})
