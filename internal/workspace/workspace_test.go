@@ -616,6 +616,32 @@ func BenchmarkWorkspace(b *testing.B) {
 	})
 }
 
+func TestAddedLinesAreFoundInFilesOfAnyKind(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{
+		"crlf.go": "one\r\ntwo\r\nthree\r\n", "größe.py": "x\n", "no newline.go": "one\ntwo", "cut.go": "1\n2\n3\n4\n", "mode.sh": "x\n", "hidden.go": "a\n",
+		".gitattributes": "hidden.go -diff binary\n",
+	})
+	m := newManager(t)
+	_, ws := start(t, m, repo)
+	after := edit(t, m, ws, "1/step-001/1", func(dir string) {
+		write(t, dir, "crlf.go", "one\r\nTWO\r\nthree\r\n")
+		write(t, dir, "größe.py", "x\ny\n")
+		write(t, dir, "日本/\"q\".py", "1")
+		write(t, dir, "no newline.go", "one\ntwo\n")
+		write(t, dir, "cut.go", "1\n4\n")
+		write(t, dir, "hidden.go", "a\nb\n")
+		write(t, dir, "empty.go", "")
+		require.NoError(t, os.Chmod(filepath.Join(dir, "mode.sh"), 0o755))
+	})
+	added, err := m.AddedLines(t.Context(), after)
+	require.NoError(t, err)
+	line := func(n int) []contract.LineRange { return []contract.LineRange{{First: n, Last: n}} }
+	require.Equal(t, map[string][]contract.LineRange{
+		"crlf.go": line(2), "größe.py": line(2), "日本/\"q\".py": line(1), "no newline.go": line(2), "hidden.go": line(2),
+	}, added)
+}
+
 func TestAddedLinesAreThoseThatTheBaseLacks(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t, map[string]string{
