@@ -251,6 +251,9 @@ func (s *surroundings) fillBase(ctx context.Context, env verify.Env) {
 	if dependencies == "" {
 		return
 	}
+	if env.Settings.Coverage.On() {
+		dependencies += "-covered" // compiled differently
+	}
 	h, t := s.host, s.task
 	err := s.cache.Fill(ctx, dependencies, func(ctx context.Context, dir string) error {
 		ctx, cancel := context.WithTimeout(ctx, t.Timeout/2)

@@ -37,6 +37,7 @@ type options struct {
 	keep          bool
 	json          bool
 	serve         string // database to serve the dashboard of
+	repositories  []string
 }
 
 // The sections of the report, in their order.
@@ -50,10 +51,12 @@ const (
 	sectionDeliberations = "deliberations"
 	// Cost of the API, the dashboard and its streams with a year of runs.
 	sectionDashboard = "dashboard"
+	// Tests of given repositories without and with coverage.
+	sectionCoverage = "coverage"
 )
 
 func sections() []string {
-	return []string{sectionRuns, sectionCLI, sectionHeal, sectionDeliberations, sectionRestart, sectionBuild, sectionDashboard}
+	return []string{sectionRuns, sectionCLI, sectionHeal, sectionDeliberations, sectionRestart, sectionBuild, sectionDashboard, sectionCoverage}
 }
 
 func main() {
@@ -89,6 +92,10 @@ func parse(args []string, errs io.Writer) (options, error) {
 	fs.StringVar(&only, "only", strings.Join(sections(), ","), "sections of the report")
 	fs.Func("dynamic-config", "dynamic config value for Temporal, as KEY=JSON; repeatable", appendTo(&o.dynamic))
 	fs.Func("postgres-setting", "setting for PostgreSQL, as name=value; repeatable", appendTo(&o.postgres))
+	fs.Func("repository", "repository to test without and with coverage, as a directory or a URL; repeatable", func(repo string) error {
+		o.repositories = append(o.repositories, repo)
+		return nil
+	})
 	fs.StringVar(&o.bin, "bin", "bin", "directory with rgpt, rgpt-worker and temporal-devserver")
 	fs.BoolVar(&o.bare, "bare", true, "also measure bare Temporal workflows")
 	fs.BoolVar(&o.keep, "keep", false, "keep the data folder and leave the stack running")
@@ -109,6 +116,9 @@ func parse(args []string, errs io.Writer) (options, error) {
 		if !slices.Contains(sections(), s) {
 			return o, fmt.Errorf("-only: unknown section %q; the sections are %s", s, strings.Join(sections(), ", "))
 		}
+	}
+	if only == sectionCoverage && len(o.repositories) == 0 {
+		return o, errors.New("-only coverage: name repositories with -repository")
 	}
 	if o.temporal != "postgres" && o.temporal != "sqlite" {
 		return o, fmt.Errorf("-temporal %q: choose postgres or sqlite", o.temporal)
@@ -138,6 +148,7 @@ type results struct {
 	Restart       *restart            `json:"restart,omitempty"`
 	Build         *buildResult        `json:"build,omitempty"`
 	Pages         *dashboard          `json:"dashboard,omitempty"`
+	Coverage      []coverageResult    `json:"coverage,omitempty"`
 }
 
 // run starts the stack, measures, prints the results, and stops the stack.
@@ -158,7 +169,13 @@ func run(ctx context.Context, o options, out, errs io.Writer) error {
 			return err
 		}
 	}
-	if slices.ContainsFunc(o.sections, func(s string) bool { return s != sectionBuild && s != sectionDashboard }) {
+	if slices.Contains(o.sections, sectionCoverage) {
+		var err error
+		if all.Coverage, err = measureCoverage(ctx, o, say); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(o.sections, needsStack) {
 		if err := measureStack(ctx, o, &all, say); err != nil {
 			return err
 		}
@@ -169,6 +186,10 @@ func run(ctx context.Context, o options, out, errs io.Writer) error {
 		return enc.Encode(all)
 	}
 	return all.print(out)
+}
+
+func needsStack(section string) bool {
+	return !slices.Contains([]string{sectionBuild, sectionDashboard, sectionCoverage}, section)
 }
 
 // measureStack runs the measurements that need a running stack.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -297,18 +298,32 @@ func TestTheCoverageOfTheChangedLinesIsReported(t *testing.T) {
 	}
 	o := options(t, newRepo(t, files))
 	o.Base, o.Only = "HEAD", []string{"test-go-1"}
-	o.Config.Verification.Coverage = "auto"
+	o.Config.Verification.Coverage = "off"
 	changed := files["m.go"] + "\nfunc Double(n int) int {\n\treturn 2 * n\n}\n"
 	require.NoError(t, os.WriteFile(filepath.Join(o.Repo, "m.go"), []byte(changed), 0o644))
 	r, err := Verify(t.Context(), o)
+	require.NoError(t, err)
+	require.Nil(t, r.Coverage)
+	before := compiled(t, o.DataDir)
+	o.Config.Verification.Coverage = "auto"
+	r, err = Verify(t.Context(), o)
 	require.NoError(t, err)
 	require.True(t, r.OK, "%+v", r.Failure)
 	require.NotNil(t, r.Coverage)
 	require.Equal(t, "Coverage of the changed lines: 0 % (0 of 2); was 100 % overall, is 50 %", r.Coverage.Summary())
 	require.Equal(t, []contract.LineRange{{First: 7, Last: 8}}, r.Coverage.Changed.Files[0].Missed)
 	require.Zero(t, r.Major+r.Medium+r.Minor, "coverage must not add findings")
-	o.Config.Verification.Coverage = "off"
-	r, err = Verify(t.Context(), o)
-	require.NoError(t, err)
-	require.Nil(t, r.Coverage)
+	require.Greater(t, compiled(t, o.DataDir), before, "what coverage compiles differently is also kept for the next check")
+}
+
+// compiled counts the files that the build caches keep of base commits.
+func compiled(t *testing.T, data string) (n int) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(filepath.Join(data, "cache", "build", "repos"), func(_ string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			n++
+		}
+		return err
+	}))
+	return n
 }
