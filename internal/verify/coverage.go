@@ -39,7 +39,7 @@ const (
 type measurement struct {
 	note string
 	// lost is the time that coverage took: that of commands whose outcome does not count because of
-	// it, and half of the time of those whose outcome does.
+	// it, and half of the time of all other measured commands.
 	lost time.Duration
 	read int64 // bytes of reports
 	// asked reports whether the code asks whether coverage is measured; nil if that is unknown.
