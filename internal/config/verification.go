@@ -14,7 +14,7 @@ type Verification struct {
 	BaselineRed   string        `yaml:"baseline_red" repo:"tighten" validate:"oneof=continue ask" doc:"Action if a run's base commit already fails checks: continue, or ask a person."`
 	ProveNewTests string        `yaml:"prove_new_tests" repo:"tighten" validate:"oneof=enforce warn off" doc:"How a new test that also passes without the change is reported. enforce: as a major finding. warn: as a medium finding. off: new tests are not run without the change."`
 	Flaky         Flaky         `yaml:"flaky" doc:"The history of tests over runs, and the quarantine of flaky ones."`
-	Coverage      string        `yaml:"coverage" repo:"yes" validate:"oneof=auto off" doc:"Whether tests also measure which lines they execute. auto: if the test runner supports it without further installation; tests take longer then. off: not at all. Coverage is reported, and never makes a check fail."`
+	Coverage      string        `yaml:"coverage" repo:"yes" validate:"oneof=auto off" doc:"Whether tests also measure which lines they execute. auto: if the test runner supports it without further installation; tests then take longer, in Python about twice as long. off: not at all. Coverage is reported, and never makes a check fail."`
 	Build         Check         `yaml:"build" repo:"yes" doc:"The check that builds the project."`
 	Test          Check         `yaml:"test" repo:"yes" doc:"The check that runs the tests."`
 	Lint          Check         `yaml:"lint" repo:"yes" doc:"The check that runs the linters."`

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/tester/standalone"
@@ -29,7 +30,8 @@ type coverageResult struct {
 	Ratio      float64 `json:"ratio"` // median of the ratios of the pairs
 	Lowest     float64 `json:"lowest_ratio"`
 	Highest    float64 `json:"highest_ratio"`
-	Lines      int     `json:"lines"` // measured
+	CPU        float64 `json:"cpu_ratio"` // of the whole commands; other load on the machine hardly affects it
+	Lines      int     `json:"lines"`     // measured
 	Note       string  `json:"note,omitempty"`
 	// Different lists tests whose outcome differed between the two in any pair.
 	Different []string `json:"different,omitempty"`
@@ -44,13 +46,18 @@ func measureCoverage(ctx context.Context, o options, say func(string, ...any)) (
 	}
 	defer os.RemoveAll(dir)
 	var out []coverageResult
-	for _, repo := range o.repositories {
+	for n, repo := range o.repositories {
 		say("Coverage of %s", repo)
-		r, err := compareCoverage(ctx, o, filepath.Join(dir, fmt.Sprint(len(out))), repo)
+		r, err := compareCoverage(ctx, o, filepath.Join(dir, fmt.Sprint(n)), repo)
 		if err != nil {
-			return out, err
+			if ctx.Err() != nil {
+				return out, err
+			}
+			say("  %v", err) // the other repositories can still be compared
+			continue
 		}
 		out = append(out, r)
+		say("  without %s, with %s, %.2f times (%.2f to %.2f), CPU time %.2f times", ms(r.OffMS), ms(r.AutoMS), r.Ratio, r.Lowest, r.Highest, r.CPU)
 	}
 	return out, nil
 }
@@ -59,15 +66,14 @@ func compareCoverage(ctx context.Context, o options, dir, repo string) (coverage
 	out := coverageResult{Repository: path.Base(filepath.ToSlash(repo)), Pairs: o.runs}
 	modes := []string{"off", "auto"}
 	took := map[string][]int64{}
-	var ratios []float64
+	var ratios, cpu []float64
 	for pair := range o.runs + 1 {
-		reports := map[string]standalone.Report{}
+		reports, used := map[string]standalone.Report{}, map[string]time.Duration{}
 		for _, mode := range modes {
-			r, err := verified(ctx, o, filepath.Join(dir, mode), repo, mode)
-			if err != nil {
+			var err error
+			if reports[mode], used[mode], err = verified(ctx, o, filepath.Join(dir, mode), repo, mode); err != nil {
 				return out, err
 			}
-			reports[mode] = r
 		}
 		slices.Reverse(modes)
 		out.Different = append(out.Different, differences(reports["off"], reports["auto"])...)
@@ -77,6 +83,7 @@ func compareCoverage(ctx context.Context, o options, dir, repo string) (coverage
 		off, auto := testTimeOf(reports["off"]), testTimeOf(reports["auto"])
 		took["off"], took["auto"] = append(took["off"], off), append(took["auto"], auto)
 		ratios = append(ratios, float64(auto)/float64(max(off, 1)))
+		cpu = append(cpu, float64(used["auto"])/float64(max(used["off"], 1)))
 		r := reports["auto"]
 		out.Commit, out.Tests = r.Commit, r.Summary.Ran()
 		if r.Coverage != nil {
@@ -85,16 +92,17 @@ func compareCoverage(ctx context.Context, o options, dir, repo string) (coverage
 	}
 	same := func(n int64) int64 { return n }
 	out.OffMS, out.AutoMS = median(took["off"], same), median(took["auto"], same)
-	out.Ratio = median(ratios, func(r float64) float64 { return r })
+	itself := func(r float64) float64 { return r }
+	out.Ratio, out.CPU = median(ratios, itself), median(cpu, itself)
 	out.Lowest, out.Highest = slices.Min(ratios), slices.Max(ratios)
 	slices.Sort(out.Different)
 	out.Different = slices.Compact(out.Different)
 	return out, nil
 }
 
-// verified runs the tests of a repository, which may fail. Each mode has its own caches, as each
-// installation has one setting.
-func verified(ctx context.Context, o options, data, repo, mode string) (standalone.Report, error) {
+// verified runs the tests of a repository, which may fail, and returns the CPU time of the command
+// and its children. Each mode has its own caches, as each installation has one setting.
+func verified(ctx context.Context, o options, data, repo, mode string) (standalone.Report, time.Duration, error) {
 	var report standalone.Report
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, filepath.Join(o.bin, "rgpt"), "verify", "--repo", repo, "--commit", "HEAD", "--only", "test",
@@ -103,12 +111,12 @@ func verified(ctx context.Context, o options, data, repo, mode string) (standalo
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		return report, fmt.Errorf("rgpt verify: %w", err)
+		return report, 0, fmt.Errorf("rgpt verify: %w", err)
 	}
 	if failed := json.Unmarshal(stdout.Bytes(), &report); failed != nil || !report.Judged() || report.Summary.Ran() == 0 {
-		return report, fmt.Errorf("rgpt verify of %s ran no test: %w: %s%s", repo, err, stdout.Bytes(), stderr.Bytes())
+		return report, 0, fmt.Errorf("rgpt verify of %s ran no test: %w: %s%s", repo, err, stdout.Bytes(), stderr.Bytes())
 	}
-	return report, nil
+	return report, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
 }
 
 func testTimeOf(r standalone.Report) (sum int64) {
@@ -150,7 +158,7 @@ func (r results) printCoverage(out io.Writer) error {
 		return nil
 	}
 	t := newTable(out, "Duration of the test checks of rgpt verify without and with coverage (medians of alternating pairs)",
-		"REPOSITORY", "COMMIT", "TESTS", "PAIRS", "WITHOUT", "WITH", "RATIO", "LOWEST", "HIGHEST", "LINES", "OUTCOME")
+		"REPOSITORY", "COMMIT", "TESTS", "PAIRS", "WITHOUT", "WITH", "RATIO", "LOWEST", "HIGHEST", "CPU RATIO", "LINES", "OUTCOME")
 	for _, c := range r.Coverage {
 		outcome := "the same"
 		if len(c.Different) > 0 {
@@ -160,7 +168,7 @@ func (r results) printCoverage(out io.Writer) error {
 			outcome += "; " + c.Note
 		}
 		t.row(c.Repository, c.Commit[:min(len(c.Commit), 12)], fmt.Sprint(c.Tests), fmt.Sprint(c.Pairs), ms(c.OffMS), ms(c.AutoMS),
-			ratio(c.Ratio), ratio(c.Lowest), ratio(c.Highest), fmt.Sprint(c.Lines), outcome)
+			ratio(c.Ratio), ratio(c.Lowest), ratio(c.Highest), ratio(c.CPU), fmt.Sprint(c.Lines), outcome)
 	}
 	return t.Flush()
 }
