@@ -31,11 +31,17 @@ func (j *judge) compare(b, a *testfile.Unit, m *matcher) {
 	case idle(b):
 		j.edited(b, a)
 	case bt.Total > 0 && at.Total == 0:
+		if j.leansOnHelper(b, a, Emptied) {
+			return
+		}
 		j.reportTest(Emptied, b, a, "%s no longer checks anything; it used to perform %d checks", name, bt.Total)
 	case !b.Empty && a.Empty && len(m.children[a]) == 0:
 		j.reportTest(Emptied, b, a, "%s has an empty body", name)
 	default:
 		if why := j.weakening(b, a, bo, ao, m); why != "" {
+			if j.leansOnHelper(b, a, Weakened) {
+				return
+			}
 			j.reportTest(Weakened, b, a, "%s checks less: %s", name, why)
 			return
 		}
@@ -87,66 +93,6 @@ func (j *judge) edited(b, a *testfile.Unit) {
 		return
 	}
 	j.reportTest(Edited, b, a, "%s was edited: its behaviour or its expectations have changed", name)
-}
-
-// judgeHelpers judges code outside tests in test files: helpers that lost assertions, and other
-// code that tests need.
-func (j *judge) judgeHelpers(p pair, m *matcher) {
-	if p.file.same() || !p.file.Existed || !p.file.Exists || p.after.Broken != "" || p.after.Excluded != "" || languageOf(p.before.Path).IgnoreHelpers {
-		return
-	}
-	for _, h := range changedHelpers(p.before.Units, p.after.Units) {
-		b, a := h[0], h[1]
-		bt, at := j.before.Tally(b), j.after.Tally(a)
-		fewer := bt.Total - at.Total - m.gainedIn(p.after)
-		if fewer > 0 && fewer > min(bt.NoError-at.NoError, m.awaitsGainedIn(p.before)) {
-			j.report(Weakened, "", a.File.Path, a.Line, "%s, which tests use, now performs fewer checks: %d instead of %d", testfile.Clean(a.Name), at.Total, bt.Total)
-			continue
-		}
-		j.report(Edited, "", a.File.Path, a.Line, "%s, which tests use, was edited", testfile.Clean(a.Name))
-	}
-	if lost := missing(p.before.Statements, p.after.Statements); lost > 0 {
-		j.report(Edited, "", p.file.Path, 0, "%d statements used by tests in %s have changed", lost, testfile.Clean(p.file.Path))
-	}
-}
-
-// changedHelpers returns the functions outside tests whose body has changed, before and after. Many
-// functions may have the same name: methods of several types, functions inside functions. Those
-// with the same body are not changed, wherever in the file they are now; of the others, those with
-// the same full name belong together, in their order.
-func changedHelpers(before, after []*testfile.Unit) (changed [][2]*testfile.Unit) {
-	helper := func(u *testfile.Unit) bool { return !u.Test && u.Key != "" && !u.Local }
-	same := func(u *testfile.Unit) key { return key{name: u.Key, body: u.Body} }
-	kept := map[key]int{}
-	for _, a := range after {
-		if helper(a) {
-			kept[same(a)]++
-		}
-	}
-	lost := map[string][]*testfile.Unit{}
-	matched := map[key]int{}
-	for _, b := range before {
-		switch {
-		case !helper(b):
-		case kept[same(b)] > 0:
-			kept[same(b)]--
-			matched[same(b)]++
-		default:
-			lost[b.Name] = append(lost[b.Name], b)
-		}
-	}
-	for _, a := range after {
-		if !helper(a) {
-			continue
-		}
-		if matched[same(a)] > 0 {
-			matched[same(a)]--
-		} else if of := lost[a.Name]; len(of) > 0 {
-			changed = append(changed, [2]*testfile.Unit{of[0], a})
-			lost[a.Name] = of[1:]
-		}
-	}
-	return changed
 }
 
 // newSkip returns the reason why a test no longer runs, if that is new.

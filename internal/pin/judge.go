@@ -23,6 +23,8 @@ type judge struct {
 	problems []Problem
 	// someRunners is true if the repository has tests in files in which only some runners look for them.
 	someRunners bool
+	helpers     map[*testfile.Unit]*testfile.Unit // those whose body has changed, and what they became
+	leaning     map[*testfile.Unit][]loss         // unchanged tests that check less, by the changed helper
 }
 
 // pair is the two versions of a file. A version that is missing, in an unknown language, or not a
@@ -141,12 +143,15 @@ func (j *judge) judge() {
 		j.judgeFile(p, m)
 	}
 	m.match()
+	j.recordHelpers()
 	for _, p := range j.pairs {
 		for _, b := range p.before.Units {
 			if b.Test && !m.reported[b] {
 				j.judgeTest(p, b, m)
 			}
 		}
+	}
+	for _, p := range j.pairs { // after all tests, because they may lean on helpers in other files
 		j.judgeHelpers(p, m)
 	}
 }

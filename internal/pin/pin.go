@@ -98,6 +98,9 @@ type Problem struct {
 	// the file was deleted. Line 0 means the whole file.
 	Path string
 	Line int
+	// Leaning are the names of the unchanged tests that check less because of a problem with a helper,
+	// which stands for all of them.
+	Leaning []string
 	// Message describes the change to the test and the evidence.
 	Message string
 	// Severity is major for a forbidden change, medium for an edit, and minor for an edit that only
@@ -183,7 +186,9 @@ func limited(problems []Problem) []Problem {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line),
 			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Test, b.Test), cmp.Compare(a.Message, b.Message))
 	})
-	problems = slices.Compact(problems)
+	problems = slices.CompactFunc(problems, func(a, b Problem) bool {
+		return a.Path == b.Path && a.Line == b.Line && a.Kind == b.Kind && a.Test == b.Test && a.Message == b.Message
+	})
 	if len(problems) <= MaxProblems {
 		return problems
 	}

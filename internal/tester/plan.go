@@ -110,6 +110,7 @@ func untouched(ctx context.Context, quarantine []contract.QuarantinedTest, files
 	var edited, added []string
 	for _, p := range problems {
 		edited = append(edited, p.Test, p.Was)
+		edited = append(edited, p.Leaning...)
 	}
 	for _, t := range tests {
 		added = append(added, t.Name)

@@ -152,6 +152,13 @@ var nameParts = regexp.MustCompile(`\s*(?:/|::| > | › |#)\s*`)
 // matches reports whether a finding is about the test of a label. A finding about a group
 // covers the tests in it, and the reverse.
 func matches(p pin.Problem, l label) bool {
+	for _, name := range p.Leaning {
+		test := p
+		test.Test, test.Leaning = name, nil
+		if matches(test, l) {
+			return true
+		}
+	}
 	if p.Test == "" || l.Test == "" {
 		return p.Path == l.Path || base(p.Path) == base(l.Path)
 	}

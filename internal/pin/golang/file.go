@@ -229,6 +229,7 @@ func (g *file) function(f *ast.FuncDecl) {
 	kind := testKind(f.Name.Name)
 	w := walker{g: g, u: u, scope: &scope{
 		testing: map[string]bool{}, asserters: map[string]bool{}, closures: map[string]string{}, tables: map[string][]ast.Expr{},
+		callbacks: map[string]testfile.Use{},
 	}, weight: 1}
 	w.parameters(f.Type)
 	if f.Recv != nil {
@@ -243,6 +244,7 @@ func (g *file) function(f *ast.FuncDecl) {
 	if w.block(f.Body.List) && f.Name.Name == "init" && f.Recv == nil {
 		g.exitsWithSuccess(f.Body.List)
 	}
+	u.Callbacks = w.usedCallbacks(f.Type)
 	u.Source, u.Text = g.Source, lexer.Span{From: g.token(f.Type.Params.Pos()), To: g.token(f.End())}
 	u.Body = g.DigestWithout(u.Text, g.holes[u])
 	if kind == "Example" && u.Test {

@@ -17,6 +17,7 @@ type scope struct {
 	asserters map[string]bool // assert.New(t), s.Require()
 	closures  map[string]string
 	tables    map[string][]ast.Expr
+	callbacks map[string]testfile.Use // parameters that are functions
 	receiver  string
 }
 
@@ -32,10 +33,16 @@ type walker struct {
 	row    ast.Expr // the element of a list around this statement
 	each   string   // variable of the loop over a table, and the table
 	list   []ast.Expr
+	given  *testfile.Given // the function that another one is given around this statement
 }
 
 func (w walker) parameters(f *ast.FuncType) {
 	for _, p := range f.Params.List {
+		if _, ok := ast.Unparen(p.Type).(*ast.FuncType); ok {
+			for _, n := range p.Names {
+				w.scope.callbacks[n.Name] = testfile.Unused
+			}
+		}
 		switch testingType(p.Type) {
 		case "T", "B", "F", "TB":
 			for _, n := range p.Names {
@@ -80,6 +87,7 @@ func (w walker) Visit(n ast.Node) ast.Visitor {
 		inner.inner = true
 		inner.parameters(n.Type)
 		inner.block(n.Body.List)
+		inner.leave(n.Type)
 		return nil
 	case *ast.CompositeLit:
 		if list, ok := elements(n); ok {
@@ -115,12 +123,43 @@ func walkCall(v ast.Visitor, call *ast.CallExpr) {
 	}
 }
 
-// use records that a function is called or passed on.
-func (w walker) use(name string, fallback int) {
+// key returns the key of the function that a name means.
+func (w walker) key(name string) string {
 	if local, ok := w.scope.closures[name]; ok {
-		name = local
+		return local
 	}
-	w.u.Calls = append(w.u.Calls, testfile.Call{Key: name, Weight: w.weight, Conditional: w.depth > 0, Assumed: fallback})
+	return name
+}
+
+// use records that a function is called or passed on. One that the unit is given contains no checks of
+// its own: they count where it is written.
+func (w walker) use(name string, fallback int) {
+	if use, given := w.scope.callbacks[name]; given {
+		n := testfile.Always
+		if w.depth > 0 {
+			n = testfile.Sometimes
+		}
+		w.scope.callbacks[name] = max(use, n)
+		return
+	}
+	w.u.Calls = append(w.u.Calls, testfile.Call{Key: w.key(name), Weight: w.weight, Conditional: w.depth > 0, Assumed: fallback, Given: w.given})
+}
+
+// usedCallbacks returns how a function whose body was read uses the functions that it is given.
+func (w walker) usedCallbacks(f *ast.FuncType) (uses map[int]testfile.Use) {
+	at := 0
+	for _, p := range f.Params.List {
+		for i, n := range p.Names {
+			if use, ok := w.scope.callbacks[n.Name]; ok {
+				if uses == nil {
+					uses = map[int]testfile.Use{}
+				}
+				uses[at+i] = use
+			}
+		}
+		at += max(1, len(p.Names))
+	}
+	return uses
 }
 
 // block walks statements until control flow ends, and reports whether it does.
@@ -321,6 +360,10 @@ func (w walker) assign(n *ast.AssignStmt) ast.Visitor {
 		case *ast.FuncLit:
 			w.closure(id.Name, v)
 			continue
+		case *ast.Ident:
+			if id.Name == "_" {
+				continue // no use of it
+			}
 		case *ast.CallExpr:
 			if w.isAsserter(v) {
 				w.scope.asserters[id.Name] = true
@@ -349,9 +392,20 @@ func (w walker) closure(name string, f *ast.FuncLit) {
 	})
 	w.scope.closures[name] = u.Key
 	inner := w
-	inner.u, inner.weight, inner.depth, inner.inner = u, 1, 0, true
+	inner.u, inner.weight, inner.depth, inner.inner, inner.given = u, 1, 0, true, nil
 	inner.parameters(f.Type)
 	inner.block(f.Body.List)
+	u.Callbacks = inner.usedCallbacks(f.Type)
+	inner.leave(f.Type)
+}
+
+// leave forgets the functions that a function within a function is given.
+func (w walker) leave(f *ast.FuncType) {
+	for _, p := range f.Params.List {
+		for _, n := range p.Names {
+			delete(w.scope.callbacks, n.Name)
+		}
+	}
 }
 
 func (w walker) isTesting(name string) bool { return w.scope.testing[name] }
@@ -380,8 +434,13 @@ func (w walker) call(n *ast.CallExpr, statement bool) ast.Visitor {
 	switch f := ast.Unparen(n.Fun).(type) {
 	case *ast.Ident:
 		w.use(f.Name, fallback)
-		for _, a := range n.Args {
-			ast.Walk(w, a)
+		for i, a := range n.Args {
+			arg := w
+			switch ast.Unparen(a).(type) {
+			case *ast.FuncLit, *ast.Ident:
+				arg.given = &testfile.Given{To: w.key(f.Name), Position: i, Outer: w.given}
+			}
+			ast.Walk(arg, a)
 		}
 		return nil
 	case *ast.SelectorExpr:
@@ -438,7 +497,7 @@ func (w walker) root(x ast.Expr) string {
 }
 
 func (w walker) add(c testfile.Check) {
-	c.Weight = w.weight
+	c.Weight, c.Given = w.weight, w.given
 	w.u.Checks = append(w.u.Checks, c)
 }
 

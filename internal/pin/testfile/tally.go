@@ -80,29 +80,52 @@ func (d *Index) Tally(u *Unit) Tally {
 	u.state = 1
 	var t Tally
 	for _, c := range u.Checks {
-		t = t.plus(c.tally(), c.Weight, c.Conditional)
+		if use := d.use(u, c.Given); use != Unused {
+			t = t.plus(c.tally(), c.Weight, c.Conditional || use == Sometimes)
+		}
 	}
 	for _, c := range u.Calls {
-		t = t.plus(d.called(u, c), c.Weight, c.Conditional)
+		if use := d.use(u, c.Given); use != Unused {
+			t = t.plus(d.called(u, c), c.Weight, c.Conditional || use == Sometimes)
+		}
 	}
 	u.tallied, u.state = t, 2
 	return t
 }
 
-// called returns the checks of a call from a unit to the innermost function of that name around it.
-// Of several functions with the same name in other files, the weakest counts.
-func (d *Index) called(from *Unit, c Call) Tally {
+// use returns how functions use what they are given. Unknown functions call it.
+func (d *Index) use(from *Unit, g *Given) Use {
+	use := Always
+	for depth := 0; g != nil && depth < MaxDepth; g, depth = g.Outer, depth+1 {
+		for _, u := range d.Callees(from, g.To) {
+			if n, isCallback := u.Callbacks[g.Position]; isCallback {
+				use = min(use, n)
+			}
+		}
+	}
+	return use
+}
+
+// Callees returns what a key means in a unit: the innermost function of that name around it, or those
+// of that name in other files.
+func (d *Index) Callees(from *Unit, key string) []*Unit {
 	around := from
 	for depth := 0; depth < MaxDepth; depth++ {
-		if u := d.local[from.File][scoped{around, c.Key}]; u != nil {
-			return d.Tally(u)
+		if u := d.local[from.File][scoped{around, key}]; u != nil {
+			return []*Unit{u}
 		}
 		if around == nil {
 			break
 		}
 		around = cmp.Or(around.Inside, around.Parent)
 	}
-	candidates := d.helpers[from.File.Scope+c.Key]
+	return d.helpers[from.File.Scope+key]
+}
+
+// called returns the checks of a call from a unit. Of several functions with the same name in other
+// files, the weakest counts.
+func (d *Index) called(from *Unit, c Call) Tally {
+	candidates := d.Callees(from, c.Key)
 	if len(candidates) == 0 {
 		return Tally{Total: c.Assumed, Exact: c.Assumed, Always: c.Assumed}
 	}

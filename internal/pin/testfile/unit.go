@@ -30,8 +30,9 @@ type Unit struct {
 	Cases        []lexer.Digest // of a table
 	Skips        []Skip
 	Loops        []Loop
-	EarlyReturns int // conditional returns before the first check
-	Awaits       int // calls whose failure ends the test
+	EarlyReturns int         // conditional returns before the first check
+	Awaits       int         // calls whose failure ends the test
+	Callbacks    map[int]Use // functions that it is given, by the position of the parameter
 
 	tallied Tally
 	state   uint8 // of the tally: 0 unknown, 1 in progress, 2 known
@@ -48,6 +49,25 @@ type Check struct {
 	Vague       bool         // it holds for nearly any value: not nil, truthy
 	Conditional bool         // it runs under a condition
 	NoError     bool         // it holds if a call, which does not end the test if it fails, did not fail
+	Given       *Given       // the innermost function around it that another one is given, or nil
+}
+
+// Use is how a function uses one that it is given.
+type Use uint8
+
+// The uses of a function that another one is given.
+const (
+	Unused    Use = iota // it is neither called nor passed on
+	Sometimes            // under a condition
+	Always
+)
+
+// Given is a function that another one is given as an argument: what it contains counts only if that one
+// calls it.
+type Given struct {
+	To       string // key of the other function
+	Position int    // of the argument
+	Outer    *Given // the function around it, if that is also given to one
 }
 
 // Call is the use of a function that may contain assertions.
@@ -56,6 +76,7 @@ type Call struct {
 	Weight      int
 	Conditional bool
 	Assumed     int // number of assertions to count if the unit is unknown
+	Given       *Given
 }
 
 // Skip is a reason why a test is skipped.
