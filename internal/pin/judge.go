@@ -264,7 +264,7 @@ func (j *judge) judgeTest(p pair, b *testfile.Unit, m *matcher) {
 			name, testfile.Clean(p.file.RenamedFrom), testfile.Clean(p.file.Path))
 		return
 	}
-	if m.merged(b) || m.otherBuild(b) {
+	if m.merged(b) || m.otherBuild(b) || j.becamePart(b, m) {
 		return
 	}
 	j.report(Deleted, b.Name, p.before.Path, b.Line, "%s was deleted", name)

@@ -3,6 +3,7 @@ package pin
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
@@ -131,4 +132,35 @@ func pairParts(gone, added []part, edited func(b, a part) (share float64, is boo
 		}
 	}
 	return become, were
+}
+
+// becamePart reports whether a benchmark that is gone became part of a new one in its file: it only called a
+// function, which is also gone, and the new one has the words of that function, runs them for several
+// values, and has the beginning of its name. Benchmarks check nothing, so no check is lost.
+func (j *judge) becamePart(b *testfile.Unit, m *matcher) bool {
+	if len(b.Cases) > 0 || len(b.Calls) == 0 || j.before.Tally(b).Total > 0 {
+		return false
+	}
+	callees := j.before.Callees(b, b.Calls[0].Key)
+	if len(callees) != 1 || callees[0].File != b.File || callees[0].Test || callees[0].Source == nil || m.compared >= maxCompared {
+		return false
+	}
+	m.compared++
+	f, after := callees[0], m.becomes[b.File]
+	if slices.ContainsFunc(after.Units, func(u *testfile.Unit) bool { return u.Key == f.Key }) {
+		return false
+	}
+	words := sortedWords(f)
+	return len(words) >= minBody && slices.ContainsFunc(m.added[after][:min(len(m.added[after]), maxSplit)], func(a *testfile.Unit) bool {
+		several := len(a.Cases) > 1 || slices.ContainsFunc(a.Loops, func(l testfile.Loop) bool { return l.Most > 1 })
+		return several && a.Source != nil && strings.HasPrefix(b.Name, a.Name) && len(allSkips(a)) == 0 &&
+			float64(common(words, sortedWords(a))) >= minOwn*float64(len(words))
+	})
+}
+
+// sortedWords returns the words and literals of a function.
+func sortedWords(u *testfile.Unit) []lexer.Digest {
+	words := u.Source.Words(u.Text, maxLines)
+	slices.Sort(words)
+	return words
 }

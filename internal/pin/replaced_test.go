@@ -163,3 +163,19 @@ func TestATestMayBecomeSeveral(t *testing.T) {
 		jsCase("it keeps its name", js, with(js, "  expect(status).toBe(301)\n", "")+second, "weakened Trim"),
 	})
 }
+
+func TestBenchmarksThatBecomeOneWithSubbenchmarksAreNoLoss(t *testing.T) {
+	t.Parallel()
+	const body = "\tx, y := generate(n, 0.05)\n\tb.SetBytes(int64(len(x) + len(y)))\n\tfor i := 0; i < b.N; i++ {\n\t\tCompare(x, y)\n\t}\n"
+	before := "\nfunc benchmarkCompare(b *testing.B, n int) {\n" + body + "}\n" +
+		"func BenchmarkCompare1K(b *testing.B) { benchmarkCompare(b, 1<<10) }\nfunc BenchmarkCompare4K(b *testing.B) { benchmarkCompare(b, 1<<12) }\n"
+	all := "\nfunc BenchmarkCompare(b *testing.B) {\n\tfor n := 1 << 10; n <= 1<<12; n <<= 2 {\n\t\tb.Run(fmt.Sprint(n), func(b *testing.B) {\n" + body + "\t\t})\n\t}\n}\n"
+	gone := []string{"deleted BenchmarkCompare1K", "deleted BenchmarkCompare4K"}
+	try(t, []example{
+		goCase("for all values", before, all),
+		goCase("for one value", before, with(all, "for n := 1 << 10; n <= 1<<12; n <<= 2 {", "for n := range sizes {"), gone...),
+		goCase("of something else", before, with(all, body, "\t\t\tSort(n)\n"), gone...),
+		goCase("under another name", before, with(all, "BenchmarkCompare", "BenchmarkOthers"), gone...),
+		goCase("with checks", with(before, "Compare(x, y)", "require.True(b, Compare(x, y))"), all, gone...),
+	})
+}
