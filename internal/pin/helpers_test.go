@@ -38,6 +38,13 @@ func TestAFunctionThatWrapsRunCountsLikeRun(t *testing.T) {
 	never := strings.Split(wrapper, "\tvar any")[0] + "\t_ = f\n}"
 	sometimes := strings.Split(wrapper, "\tvar any")[0] + "\tif os.Getenv(\"CI\") != \"\" {\n\t\tf(t)\n\t}\n}"
 	named := "\nfunc checkA(t *testing.T) { require.Equal(t, 1, A(1)) }\nfunc TestA(t *testing.T) { subtest(t, \"n\", checkA) }"
+	nothing := with(never, "subtest", "nothing")
+	nested := func(run string) string {
+		return "\nfunc TestA(t *testing.T) {\n\t" + run + "title(), func(t *testing.T) {\n\t\tsubtest(t, \"m\", func(t *testing.T) { require.Equal(t, 1, A(1)) })\n\t})\n}"
+	}
+	shadowed := func(last string) string {
+		return "\nfunc f(t *testing.T) { require.True(t, C()) }\nfunc TestB(t *testing.T) {\n\trun := func(f func(*testing.T)) { f(t) }\n\trun(func(t *testing.T) { require.True(t, B()) })\n\t" + last + "\n}"
+	}
 	local := func(body string) string {
 		return "\nfunc TestA(t *testing.T) {\n\trun := func(f func(t *testing.T)) {\n\t\t" + body + "\n\t}\n\trun(func(t *testing.T) { require.Equal(t, 1, A(1)) })\n}"
 	}
@@ -49,6 +56,9 @@ func TestAFunctionThatWrapsRunCountsLikeRun(t *testing.T) {
 		goCase("it runs what it is given under a condition", wrapped+always, wrapped+sometimes, "weakened"),
 		goCase("it no longer runs what no test gives it", goPlain+always, goPlain+never, "weakened"),
 		goCase("a function that runs nothing replaces Run", with(wrapped, call, "\t\tt.Run(\"n\", ")+never, wrapped+never, "emptied TestA"),
+		goCase("a function that sometimes runs it replaces Run", with(wrapped, call, "\t\tt.Run(title(n), ")+sometimes, wrapped+sometimes, "weakened TestA"),
+		goCase("what it is given is in a function that nothing runs", nested("t.Run(")+always+nothing, nested("nothing(t, ")+always+nothing, "emptied TestA"),
+		goCase("a function has the name of a parameter elsewhere", goPlain+shadowed("f(t)"), goPlain+shadowed(""), "weakened TestB"),
 		goCase("a function within the test no longer runs it", local("f(t)"), local("_ = f"), "emptied TestA"),
 		goCase("a function within the test is replaced by Run", local("f(t)"), with(local("f(t)"), "f(t)", "t.Run(\"n\", f)"), "edited TestA"),
 	})
@@ -95,12 +105,14 @@ func checkUser(t *testing.T, u User) {
 	require.Contains(t, problems[0].Message, "checkUser, which tests use, checks less; ")
 }
 
-func TestATestWhoseHelperIsGoneIsReportedByItself(t *testing.T) {
+func TestATestWhoseLossIsNotThatOfAHelperIsReportedByItself(t *testing.T) {
 	t.Parallel()
 	const test = "\nfunc TestA(t *testing.T) { checkUser(t, A()) }"
 	const helper = "\nfunc checkUser(t *testing.T, u User) {\n\trequire.Equal(t, \"ada\", u.Name)\n\trequire.Equal(t, 36, u.Age)\n}"
 	try(t, []example{
 		goCase("deleted", test+helper, test, "weakened TestA"),
+		goCase("weaker, like the test", with(test, "A()) }", "A()); require.True(t, B()) }")+helper,
+			test+with(helper, "\trequire.Equal(t, 36, u.Age)\n", ""), "weakened TestA", "weakened"),
 		{"replaced in another file", []change{
 			{"a_test.go", goFile(test + helper), goFile(test)},
 			{"b_test.go", gone, goFile("\nfunc checkUser(t *testing.T, u User) {}")},
