@@ -68,6 +68,8 @@ require (
 
 require github.com/google/go-containerregistry v0.22.1
 
+require github.com/anthropics/anthropic-sdk-go v1.84.0
+
 require (
 	github.com/containerd/typeurl/v2 v2.3.0 // indirect
 	github.com/moby/buildkit v0.34.2

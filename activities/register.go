@@ -19,6 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/inflight"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/modelclient"
 	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/sandbox/docker"
@@ -33,7 +34,7 @@ import (
 type Activities struct {
 	Store      *store.Store
 	Views      *views.Views // data of reports
-	Model      *model.Client
+	Model      *modelclient.Client
 	Workspaces *workspace.Manager
 	Tools      *tool.Set // for agents that work on a goal
 	SetupTools *tool.Set // of the environment agent

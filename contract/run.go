@@ -279,11 +279,15 @@ type Directives struct {
 	Model  ModelChoice `json:"model"`
 }
 
-// Usage is the paid model usage.
+// Usage is the paid model usage. Prompt tokens include those that the provider read from its cache
+// and those that it wrote to it; completion tokens include those of reasoning.
 type Usage struct {
 	Calls            int   `json:"calls"`
 	PromptTokens     int64 `json:"prompt_tokens"`
+	CachedTokens     int64 `json:"cached_tokens,omitempty"`      // read from the provider's cache
+	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"` // written to it, if that has its own price
 	CompletionTokens int64 `json:"completion_tokens"`
+	ReasoningTokens  int64 `json:"reasoning_tokens,omitempty"`
 	MicroUSD         int64 `json:"micro_usd"`
 }
 
@@ -292,7 +296,10 @@ func (u Usage) Add(v Usage) Usage {
 	return Usage{
 		Calls:            u.Calls + v.Calls,
 		PromptTokens:     u.PromptTokens + v.PromptTokens,
+		CachedTokens:     u.CachedTokens + v.CachedTokens,
+		CacheWriteTokens: u.CacheWriteTokens + v.CacheWriteTokens,
 		CompletionTokens: u.CompletionTokens + v.CompletionTokens,
+		ReasoningTokens:  u.ReasoningTokens + v.ReasoningTokens,
 		MicroUSD:         u.MicroUSD + v.MicroUSD,
 	}
 }

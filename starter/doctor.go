@@ -24,6 +24,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/modelclient"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/sandbox/docker"
 	"github.com/rocketgpt/orchestrator/internal/setup"
@@ -288,7 +289,7 @@ func modelChecks(cfg *config.Config) []doctor.Check {
 		}
 		slices.Sort(agents)
 		checks = append(checks, doctor.Check{Name: "model: " + p.Name, Run: func(ctx context.Context) []doctor.Result {
-			if err := model.Probe(ctx, p); err != nil {
+			if err := modelclient.Probe(ctx, p); err != nil {
 				return doctor.FailedBy(err, providerRemedy(p, fault.Of(err).Code))
 			}
 			if p.Kind == model.KindScripted {

@@ -51,6 +51,8 @@ type CatalogueEntry struct {
 	ContextWindow int      `yaml:"context_window" validate:"min=0" doc:"Maximum combined number of prompt and response tokens. 0: unknown."`
 	MaxOutput     int      `yaml:"max_output" validate:"min=0" doc:"Maximum number of response tokens. 0: unknown."`
 	PriceIn       MicroUSD `yaml:"price_in" validate:"min=0" doc:"US dollars per million input tokens."`
+	PriceCached   MicroUSD `yaml:"price_cached" validate:"min=0" doc:"US dollars per million input tokens that the provider reads from its prompt cache. 0: as price_in."`
+	PriceWrite    MicroUSD `yaml:"price_cache_write" validate:"min=0" doc:"US dollars per million input tokens that the provider writes to its prompt cache. 0: as price_in."`
 	PriceOut      MicroUSD `yaml:"price_out" validate:"min=0" doc:"US dollars per million output tokens."`
 	Capabilities  []string `yaml:"capabilities" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature" doc:"Model features. fixed_temperature: the model does not accept a temperature. vision and embeddings are not used yet."`
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/modelclient"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -428,7 +428,7 @@ func reachable(ctx context.Context, cfg *config.Config, names []string, what str
 		if !slices.Contains(names, p.Name) {
 			continue
 		}
-		if why := fault.Of(model.Probe(ctx, p)); why != nil {
+		if why := fault.Of(modelclient.Probe(ctx, p)); why != nil {
 			return fault.New(contract.ClassConfig, why.Code, "%s: %s", what, why.Message)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/modelclient"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 )
 
@@ -35,7 +36,7 @@ func (r *Runs) Models(ctx context.Context, check bool) Models {
 		row := ModelProvider{Name: p.Name, Kind: string(p.Kind), Address: p.Address(), Key: p.KeySource()}
 		if check {
 			row.State = "ok"
-			if err := model.Probe(ctx, p); err != nil {
+			if err := modelclient.Probe(ctx, p); err != nil {
 				row.State = fault.Of(err).Message
 			}
 		}

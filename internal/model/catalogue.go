@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	_ "embed"
 	"math"
 	"slices"
@@ -33,10 +34,13 @@ type CatalogueEntry struct {
 	// ContextWindow and MaxOutput are in tokens; 0 means unknown.
 	ContextWindow int64 `koanf:"context_window" yaml:"context_window,omitempty" json:"context_window,omitempty" validate:"gte=0"`
 	MaxOutput     int64 `koanf:"max_output" yaml:"max_output,omitempty" json:"max_output,omitempty" validate:"gte=0"`
-	// PriceIn and PriceOut are US dollars per million tokens.
-	PriceIn      float64      `koanf:"price_in" yaml:"price_in,omitempty" json:"price_in,omitempty" validate:"gte=0"`
-	PriceOut     float64      `koanf:"price_out" yaml:"price_out,omitempty" json:"price_out,omitempty" validate:"gte=0"`
-	Capabilities []Capability `koanf:"capabilities" yaml:"capabilities,omitempty" json:"capabilities,omitempty" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature"`
+	// PriceIn and PriceOut are US dollars per million tokens. PriceCached and PriceCacheWrite apply to
+	// the part of the prompt that the provider reads from its cache and writes to it; 0 means PriceIn.
+	PriceIn         float64      `koanf:"price_in" yaml:"price_in,omitempty" json:"price_in,omitempty" validate:"gte=0"`
+	PriceCached     float64      `koanf:"price_cached" yaml:"price_cached,omitempty" json:"price_cached,omitempty" validate:"gte=0"`
+	PriceCacheWrite float64      `koanf:"price_cache_write" yaml:"price_cache_write,omitempty" json:"price_cache_write,omitempty" validate:"gte=0"`
+	PriceOut        float64      `koanf:"price_out" yaml:"price_out,omitempty" json:"price_out,omitempty" validate:"gte=0"`
+	Capabilities    []Capability `koanf:"capabilities" yaml:"capabilities,omitempty" json:"capabilities,omitempty" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature"`
 }
 
 // Can reports whether the model has a capability.
@@ -102,10 +106,25 @@ const maxTokens = 1 << 40
 
 // Cost returns the cost of a usage at an entry's prices, in millionths of a US dollar, rounded up.
 func Cost(u contract.Usage, e CatalogueEntry) int64 {
+	u = Plausible(u)
 	// Dollars per million tokens are millionths of a dollar per token.
-	micro := float64(clamp(u.PromptTokens))*e.PriceIn + float64(clamp(u.CompletionTokens))*e.PriceOut
+	micro := float64(u.PromptTokens-u.CachedTokens-u.CacheWriteTokens)*e.PriceIn +
+		float64(u.CachedTokens)*cmp.Or(e.PriceCached, e.PriceIn) +
+		float64(u.CacheWriteTokens)*cmp.Or(e.PriceCacheWrite, e.PriceIn) +
+		float64(u.CompletionTokens)*e.PriceOut
 	// Binary fractions turn 0.3 into 0.3000000004, which must not be rounded up to one more.
 	return int64(math.Ceil(micro - 1e-6))
 }
 
-func clamp(tokens int64) int64 { return min(max(tokens, 0), maxTokens) }
+// Plausible returns a usage as it counts, whatever the provider reported: a part is at most as large
+// as the whole.
+func Plausible(u contract.Usage) contract.Usage {
+	u.PromptTokens, u.CompletionTokens = PlausibleTokens(u.PromptTokens), PlausibleTokens(u.CompletionTokens)
+	u.CachedTokens = min(PlausibleTokens(u.CachedTokens), u.PromptTokens)
+	u.CacheWriteTokens = min(PlausibleTokens(u.CacheWriteTokens), u.PromptTokens-u.CachedTokens)
+	u.ReasoningTokens = min(PlausibleTokens(u.ReasoningTokens), u.CompletionTokens)
+	return u
+}
+
+// PlausibleTokens returns a number of tokens as it counts, whatever the provider reported.
+func PlausibleTokens(n int64) int64 { return min(max(n, 0), maxTokens) }

@@ -122,42 +122,6 @@ func TestATranscriptSurvivesItsJSON(t *testing.T) {
 	require.Equal(t, in, out)
 }
 
-func TestProvidersWithMistakesAreRefused(t *testing.T) {
-	t.Parallel()
-	for name, list := range map[string][]Provider{
-		"no name":     {{Kind: KindOpenAI}},
-		"no kind":     {{Name: "a"}},
-		"wrong kind":  {{Name: "a", Kind: "azure"}},
-		"no address":  {{Name: "a", Kind: KindCompatible}},
-		"no scheme":   {{Name: "a", Kind: KindCompatible, BaseURL: "localhost:8080/v1"}},
-		"a query":     {{Name: "a", Kind: KindCompatible, BaseURL: "http://h/v1?x=y"}},
-		"twice":       {{Name: "a", Kind: KindOllama}, {Name: "a", Kind: KindOpenAI}},
-		"less than 0": {{Name: "a", Kind: KindOllama, MaxConcurrent: -1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := New(list, nil, Options{})
-			_ = requireFault(t, err, contract.ClassConfig, contract.CodeInvalidConfig)
-		})
-	}
-}
-
-func TestAChoiceThatIsNotConfiguredIsRefused(t *testing.T) {
-	t.Parallel()
-	c := newClient(t, Provider{Kind: KindOllama}, Options{})
-	for _, choice := range []contract.ModelChoice{{Provider: "other", Model: "m"}, {Provider: "p"}} {
-		req := question()
-		req.Choice = choice
-		_, err := c.Complete(t.Context(), req)
-		_ = requireFault(t, err, contract.ClassConfig, contract.CodeInvalidConfig)
-	}
-	e, known := c.Entry(contract.ModelChoice{Provider: "p", Model: "m"})
-	require.True(t, known)
-	require.True(t, e.Can(CapabilityTools))
-	_, known = c.Entry(contract.ModelChoice{Provider: "other", Model: "m"})
-	require.False(t, known)
-}
-
 // defaultProviders returns the providers that need no configuration except a key, each
 // named after its kind.
 func defaultProviders() []Provider {

@@ -24,6 +24,15 @@ type Message struct {
 	Text       string     `json:"text,omitempty"`
 	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`   // of an assistant
 	ToolCallID string     `json:"tool_call_id,omitempty"` // for a tool's result: the id of its call
+	Reasoning  *Reasoning `json:"reasoning,omitempty"`    // of an assistant
+}
+
+// Reasoning is what a model thought before its turn, in the form of its provider's API, which may be
+// encrypted. The same model gets it back unchanged with later turns; other models do not.
+type Reasoning struct {
+	API   string          `json:"api"`
+	Model string          `json:"model"`
+	Items json.RawMessage `json:"items"`
 }
 
 // ToolCall is a model's request to call a tool. Arguments is the JSON object as the model wrote it.
@@ -79,6 +88,7 @@ type Request struct {
 type Response struct {
 	Text         string         `json:"text"`
 	ToolCalls    []ToolCall     `json:"tool_calls,omitempty"`
+	Reasoning    *Reasoning     `json:"reasoning,omitempty"`
 	FinishReason string         `json:"finish_reason"`       // stop, tool_calls, length, content_filter
 	Usage        contract.Usage `json:"usage"`               // with the price from the catalogue
 	Estimated    bool           `json:"estimated,omitempty"` // the provider did not report the usage
@@ -89,5 +99,5 @@ type Response struct {
 
 // Message returns the response as the assistant's turn of the conversation.
 func (r Response) Message() Message {
-	return Message{Role: RoleAssistant, Text: r.Text, ToolCalls: r.ToolCalls}
+	return Message{Role: RoleAssistant, Text: r.Text, ToolCalls: r.ToolCalls, Reasoning: r.Reasoning}
 }

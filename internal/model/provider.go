@@ -64,6 +64,9 @@ var kindDefaults = map[Kind]struct{ baseURL, keyEnv string }{
 	KindScripted:   {},
 }
 
+// DefaultBaseURL returns the base URL of a kind, or "" if it has none.
+func DefaultBaseURL(kind Kind) string { return kindDefaults[kind].baseURL }
+
 // WithDefaults returns the provider with the defaults of its kind filled in.
 func (p Provider) WithDefaults() Provider {
 	d := kindDefaults[p.Kind]
@@ -126,8 +129,9 @@ func (p Provider) KeySource() string {
 	}
 }
 
-// key reads the provider's key. A provider without a source has no key.
-func (p Provider) key(getenv func(string) string) (string, error) {
+// Key reads the provider's key. A provider without a source has no key. A CONFIG_ERROR states what to
+// set.
+func (p Provider) Key(getenv func(string) string) (string, error) {
 	var key string
 	switch {
 	case p.APIKeyFile != "":

@@ -6,6 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
 // Bounds are JSON schema keywords by their place in a schema: names of properties and, for the
@@ -31,6 +34,22 @@ func (s Schema) Bounded(name string, bounds Bounds) Schema {
 		panic("model: the schema " + name + ": " + err.Error()) //nolint:forbidigo // an error in our own code, which its tests detect
 	}
 	return Schema{Name: name, JSON: text, Strict: s.Strict}
+}
+
+// Schema returns the JSON schema of the tool's arguments, in the strict form that providers can
+// enforce if asked for.
+func (t Tool) Schema(strict bool) (map[string]any, error) {
+	parameters := map[string]any{"type": "object", "properties": map[string]any{}}
+	if len(t.Parameters) > 0 {
+		parameters = nil
+		if err := json.Unmarshal(t.Parameters, &parameters); err != nil || parameters == nil {
+			return nil, fault.New(contract.ClassRuntime, contract.CodeUnknown, "the parameters of tool %q are not a JSON schema", t.Name)
+		}
+	}
+	if strict {
+		parameters, _ = stricter(parameters).(map[string]any)
+	}
+	return parameters, nil
 }
 
 // placeIn finds a place in a schema, or returns nil if there is none.

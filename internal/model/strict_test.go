@@ -2,7 +2,6 @@ package model
 
 import (
 	"encoding/json"
-	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -48,32 +47,4 @@ func TestBoundsAreAddedWhereTheyBelongAndNowhereElse(t *testing.T) {
 		require.NoError(t, err, text)
 	}
 	require.Panics(t, func() { was.Bounded("more", Bounds{"list.id": {"pattern": "x"}}) })
-}
-
-func TestAStrictRequestHoldsTheModelToItsTools(t *testing.T) {
-	t.Parallel()
-	for kind, parallel := range map[Kind]any{KindOpenAI: false, KindCompatible: nil} {
-		for _, strict := range []bool{false, true} {
-			var body map[string]any
-			url := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				_ = json.NewDecoder(r.Body).Decode(&body)
-				w.WriteHeader(http.StatusUnauthorized)
-			})
-			req := question()
-			req.Strict = strict
-			req.Tools = []Tool{{Name: "read", Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}}}`)}}
-			_, err := newClient(t, Provider{Kind: kind, BaseURL: url, APIKeyEnv: "KEY"}, Options{Getenv: func(string) string { return "a-key" }}).Complete(t.Context(), req)
-			require.Error(t, err)
-			function := body["tools"].([]any)[0].(map[string]any)["function"].(map[string]any)
-			if !strict {
-				require.NotContains(t, function, "strict")
-				require.NotContains(t, body, "tool_choice")
-				continue
-			}
-			require.Equal(t, true, function["strict"])
-			require.Equal(t, []any{"path"}, function["parameters"].(map[string]any)["required"])
-			require.Equal(t, "required", body["tool_choice"])
-			require.Equal(t, parallel, body["parallel_tool_calls"])
-		}
-	}
 }

@@ -3,7 +3,7 @@ package model
 // EstimateTokens estimates the tokens of a request before it is sent, to reserve budgets and to
 // check whether it fits the context window. It errs on the high side for English and code:
 //
-//	bytes of all texts, tool calls and tool definitions / 4, plus a tenth,
+//	bytes of all texts, reasoning, tool calls and tool definitions / 4, plus a tenth,
 //	plus 8 for each message, 8 for each tool call and 16 for each tool, plus 3
 //
 // Bytes, not characters: scripts with long encodings also need more tokens.
@@ -15,6 +15,9 @@ func EstimateTokens(messages []Message, tools []Tool) int64 {
 	size, fixed := int64(0), int64(perRequest)
 	for _, m := range messages {
 		size += int64(len(m.Text))
+		if m.Reasoning != nil {
+			size += int64(len(m.Reasoning.Items))
+		}
 		fixed += perMessage
 		for _, c := range m.ToolCalls {
 			size += int64(len(c.Name) + len(c.Arguments))

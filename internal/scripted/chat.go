@@ -10,7 +10,12 @@ import (
 // chat answers POST /v1/chat/completions.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	req, problem := s.readChat(w, r)
-	a := answer{server: s, w: w, r: r, entry: entryOf(req)}
+	s.answer(w, r, req, problem)
+}
+
+// answer answers a request for a completion by the first rule that matches it.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, req *chatRequest, problem *apiError) {
+	a := answer{server: s, w: w, r: r, form: req.form, entry: entryOf(req)}
 	if problem != nil {
 		a.fail(*problem)
 		return
@@ -35,7 +40,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 		a.injectFault(req, rule)
 		return
 	}
-	a.complete(newCompletion(req, a.entry.Rule, rule))
+	a.complete(s.newCompletion(req, a.entry.Rule, rule))
 }
 
 // entryOf starts the log line of a request.
@@ -51,6 +56,7 @@ type answer struct {
 	server *Server
 	w      http.ResponseWriter
 	r      *http.Request
+	form   form
 	entry  LogEntry
 }
 
@@ -58,6 +64,7 @@ type answer struct {
 func (a *answer) log(status int, u usage) {
 	a.entry.Time = time.Now().UTC()
 	a.entry.Status, a.entry.PromptTokens, a.entry.CompletionTokens = status, u.prompt, u.completion
+	a.entry.CachedTokens, a.entry.CacheWriteTokens = u.cached, u.written
 	if err := a.server.log.write(a.entry); err != nil {
 		a.server.opts.Logger.Error("cannot write the scripted model's request log", "error", err.Error())
 	}
@@ -81,7 +88,7 @@ func abort() {
 
 // fail responds with an error.
 func (a *answer) fail(e apiError) {
-	a.send(e.status, e.header(), e.body(), usage{})
+	a.send(e.status, e.header(), a.form.problem(e), usage{})
 }
 
 // complete responds with a completion, streamed if requested.
@@ -90,7 +97,7 @@ func (a *answer) complete(c *completion) {
 		a.stream(c)
 		return
 	}
-	a.send(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, c.document(), c.usage)
+	a.send(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, a.form.document(c), c.usage)
 }
 
 // send responds with a complete body.
@@ -128,7 +135,7 @@ func (a *answer) put(b []byte) bool {
 // would be the largest cost.
 func (a *answer) stream(c *completion) {
 	a.start(http.StatusOK, streamHeader, -1)
-	for event := range c.events() {
+	for event := range a.form.events(c) {
 		if !a.put(event) {
 			a.gone()
 		}
@@ -137,7 +144,7 @@ func (a *answer) stream(c *completion) {
 		a.gone()
 	}
 	a.log(http.StatusOK, c.usage)
-	_, _ = a.w.Write(doneEvent)
+	_, _ = a.w.Write(a.form.final(c))
 }
 
 var (
@@ -146,8 +153,8 @@ var (
 )
 
 // newCompletion creates a rule's response to a request.
-func newCompletion(req *chatRequest, number int, r *rule) *completion {
-	c := &completion{req: req, text: r.reply.text, calls: r.reply.calls, finish: "stop", id: completionID(req, number)}
+func (s *Server) newCompletion(req *chatRequest, number int, r *rule) *completion {
+	c := &completion{req: req, text: r.reply.text, reasoning: r.reply.reasoning, calls: r.reply.calls, finish: "stop", id: completionID(req, number)}
 	if len(c.calls) > 0 {
 		c.finish = "tool_calls"
 	}
@@ -155,13 +162,14 @@ func newCompletion(req *chatRequest, number int, r *rule) *completion {
 		c.usage = *r.usage
 	} else {
 		c.usage = usage{prompt: req.promptTokens(), completion: c.tokens()}
+		c.usage.cached, c.usage.written = s.cache.account(req)
 	}
 	return c
 }
 
 // tokens estimates the number of tokens in a completion.
 func (c *completion) tokens() int64 {
-	chars := utf8.RuneCountInString(c.text)
+	chars := utf8.RuneCountInString(c.text) + utf8.RuneCountInString(c.reasoning)
 	for _, call := range c.calls {
 		chars += utf8.RuneCountInString(call.name) + utf8.RuneCountInString(call.arguments)
 	}

@@ -131,6 +131,9 @@ func (c *checker) reply(key string, d *replyDoc) reply {
 	if d.Text != nil {
 		r.text = *d.Text
 	}
+	if d.Reasoning != nil {
+		r.reasoning = *d.Reasoning
+	}
 	if d.JSON != nil {
 		text, err := toJSON(d.JSON)
 		if err != nil {

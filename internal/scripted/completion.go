@@ -11,14 +11,53 @@ import (
 	"unicode/utf8"
 )
 
-// completion is a response that can be sent in either of the protocol's two forms.
+// completion is a response that can be sent on any wire, streamed or as one document.
 type completion struct {
-	req    *chatRequest
-	id     string
-	text   string
-	calls  []toolCall
-	finish string
-	usage  usage
+	req       *chatRequest
+	id        string
+	text      string
+	reasoning string
+	calls     []toolCall
+	finish    string // stop, tool_calls or length
+	usage     usage
+}
+
+// form is the JSON of one wire.
+type form interface {
+	// document returns a completion as a single document.
+	document(c *completion) []byte
+	// events returns a completion as server-sent events, without the final ones.
+	events(c *completion) iter.Seq[[]byte]
+	// final returns the events that end a stream.
+	final(c *completion) []byte
+	// started returns the usage that the first event of a stream reports.
+	started(c *completion) usage
+	// opening returns the events before the text of a completion, and piece those of a part of it.
+	opening(c *completion) []byte
+	piece(c *completion, text string) []byte
+	// problem returns the document of an error.
+	problem(e apiError) []byte
+}
+
+// chatForm is that of OpenAI's chat completions.
+type chatForm struct{}
+
+func (chatForm) final(*completion) []byte { return doneEvent }
+
+func (chatForm) started(*completion) usage { return usage{} }
+
+func (chatForm) opening(c *completion) []byte { return c.delta(wireMessage{Role: "assistant"}, nil) }
+
+func (chatForm) piece(c *completion, text string) []byte {
+	return c.delta(wireMessage{Content: &text}, nil)
+}
+
+func (chatForm) problem(e apiError) []byte {
+	detail := map[string]any{"message": e.message, "type": e.kind, "param": nil, "code": nil}
+	if e.code != "" {
+		detail["code"] = e.code
+	}
+	return encode(map[string]any{"error": detail})
 }
 
 // completionID returns the same ID for the same request, so a repeated request gets the same tool
@@ -63,15 +102,23 @@ type (
 		PromptTokens     int64 `json:"prompt_tokens"`
 		CompletionTokens int64 `json:"completion_tokens"`
 		TotalTokens      int64 `json:"total_tokens"`
+
+		PromptTokensDetails *wirePromptTokens `json:"prompt_tokens_details,omitempty"`
+	}
+	wirePromptTokens struct {
+		CachedTokens int64 `json:"cached_tokens"`
 	}
 )
 
 func (u usage) wire() *wireUsage {
-	return &wireUsage{PromptTokens: u.prompt, CompletionTokens: u.completion, TotalTokens: u.prompt + u.completion}
+	w := &wireUsage{PromptTokens: u.prompt, CompletionTokens: u.completion, TotalTokens: u.prompt + u.completion}
+	if u.cached > 0 {
+		w.PromptTokensDetails = &wirePromptTokens{CachedTokens: u.cached}
+	}
+	return w
 }
 
-// document returns the completion as a single document.
-func (c *completion) document() []byte {
+func (chatForm) document(c *completion) []byte {
 	message := &wireMessage{Role: "assistant"}
 	if c.text != "" || len(c.calls) == 0 {
 		message.Content = &c.text
@@ -87,8 +134,7 @@ func (c *completion) document() []byte {
 	})
 }
 
-// events returns the completion as server-sent events, without the final [DONE].
-func (c *completion) events() iter.Seq[[]byte] {
+func (chatForm) events(c *completion) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		empty := ""
 		if !yield(c.delta(wireMessage{Role: "assistant", Content: &empty}, nil)) {

@@ -61,7 +61,7 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 	var req embeddingRequest
 	problem := s.readBody(w, r, &req)
-	a := answer{server: s, w: w, r: r, entry: entryOf(&chatRequest{Model: req.Model, caller: callerOf(r.Header)})}
+	a := answer{server: s, w: w, r: r, form: chatForm{}, entry: entryOf(&chatRequest{Model: req.Model, caller: callerOf(r.Header)})}
 	req.Dimensions = cmp.Or(req.Dimensions, defaultDimensions)
 	switch {
 	case problem != nil:

@@ -17,11 +17,11 @@ func (a *answer) injectFault(req *chatRequest, r *rule) {
 	case f.timeout:
 		a.hang()
 	case f.truncate:
-		a.complete(truncated(newCompletion(req, a.entry.Rule, r), r))
+		a.complete(truncated(a.server.newCompletion(req, a.entry.Rule, r), r))
 	case f.malformed:
-		a.malformed(newCompletion(req, a.entry.Rule, r))
+		a.malformed(a.server.newCompletion(req, a.entry.Rule, r))
 	default:
-		a.disconnect(newCompletion(req, a.entry.Rule, r))
+		a.disconnect(a.server.newCompletion(req, a.entry.Rule, r))
 	}
 }
 
@@ -52,30 +52,29 @@ func truncated(c *completion, r *rule) *completion {
 // malformed responds with HTTP 200 and invalid JSON.
 func (a *answer) malformed(c *completion) {
 	if !c.req.Stream {
-		doc := c.document()
+		doc := c.req.form.document(c)
 		a.send(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, doc[:len(doc)/2], usage{})
 		return
 	}
 	a.start(http.StatusOK, streamHeader, -1)
-	role := c.delta(wireMessage{Role: "assistant"}, nil)
-	part := c.delta(wireMessage{Content: &c.text}, nil)
+	f := c.req.form
+	part := f.piece(c, c.text)
 	broken := append(append([]byte(nil), part[:len(part)/2]...), "\n\n"...)
-	if !a.write(role) {
+	if !a.write(f.opening(c)) {
 		a.gone()
 	}
-	a.log(http.StatusOK, usage{}) // before the data that makes the client give up
-	_, _ = a.w.Write(append(broken, doneEvent...))
+	a.log(http.StatusOK, f.started(c)) // before the data that makes the client give up
+	_, _ = a.w.Write(append(broken, f.final(c)...))
 }
 
 // disconnect breaks the connection after half of the response was sent.
 func (a *answer) disconnect(c *completion) {
 	if c.req.Stream {
 		a.start(http.StatusOK, streamHeader, -1)
-		a.write(c.delta(wireMessage{Role: "assistant"}, nil))
-		half := firstHalf(c.text)
-		a.write(c.delta(wireMessage{Content: &half}, nil))
+		a.write(c.req.form.opening(c))
+		a.write(c.req.form.piece(c, firstHalf(c.text)))
 	} else {
-		doc := c.document()
+		doc := c.req.form.document(c)
 		a.start(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, len(doc))
 		a.write(doc[:len(doc)/2])
 	}
@@ -140,17 +139,9 @@ func (e apiError) header() http.Header {
 	return h
 }
 
-func (e apiError) body() []byte {
-	detail := map[string]any{"message": e.message, "type": e.kind, "param": nil, "code": nil}
-	if e.code != "" {
-		detail["code"] = e.code
-	}
-	return encode(map[string]any{"error": detail})
-}
-
 // writeError responds to a request that is not for the model.
 func writeError(w http.ResponseWriter, e apiError) {
 	maps.Copy(w.Header(), e.header())
 	w.WriteHeader(e.status)
-	_, _ = w.Write(e.body())
+	_, _ = w.Write(chatForm{}.problem(e))
 }

@@ -33,6 +33,8 @@ type LogEntry struct {
 	Rule             int       `json:"rule"`
 	Status           int       `json:"status"`
 	PromptTokens     int64     `json:"prompt_tokens"`
+	CachedTokens     int64     `json:"cached_tokens,omitempty"`
+	CacheWriteTokens int64     `json:"cache_write_tokens,omitempty"`
 	CompletionTokens int64     `json:"completion_tokens"`
 	// Schema is the name of the JSON schema required for the response, or StrictTools; empty if
 	// neither.

@@ -41,6 +41,7 @@ type whenDoc struct {
 type replyDoc struct {
 	JSON      any       `yaml:"json"`
 	Text      *string   `yaml:"text"`
+	Reasoning *string   `yaml:"reasoning"`
 	ToolCalls []callDoc `yaml:"tool_calls"`
 }
 

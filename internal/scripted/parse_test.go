@@ -139,9 +139,12 @@ func FuzzParse(f *testing.F) {
 			r := &s.rules[i]
 			require.GreaterOrEqual(t, r.times, int64(0))
 			require.GreaterOrEqual(t, r.latency.Nanoseconds(), int64(0))
-			c := newCompletion(&chatRequest{}, i+1, r)
-			_ = c.document()
-			for range c.events() {
+			c := (&Server{}).newCompletion(&chatRequest{}, i+1, r)
+			_ = chatForm{}.document(c)
+			_ = messagesForm{}.document(c)
+			for range (messagesForm{}).events(c) {
+			}
+			for range (chatForm{}).events(c) {
 			}
 		}
 	})

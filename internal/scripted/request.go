@@ -40,12 +40,9 @@ func (c caller) String() string {
 
 // chatRequest has the fields of a chat-completions request that are used here.
 type chatRequest struct {
-	Model    string `json:"model"`
-	Messages []struct {
-		Role    string  `json:"role"`
-		Content content `json:"content"`
-	} `json:"messages"`
-	Stream        bool `json:"stream"`
+	Model         string        `json:"model"`
+	Messages      []chatMessage `json:"messages"`
+	Stream        bool          `json:"stream"`
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
@@ -55,14 +52,12 @@ type chatRequest struct {
 			Name string `json:"name"`
 		} `json:"json_schema"`
 	} `json:"response_format"`
-	Tools []struct {
-		Function struct {
-			Strict bool `json:"strict"`
-		} `json:"function"`
-	} `json:"tools"`
+	Tools []chatTool `json:"tools"`
 
 	caller caller
 	key    string // digest of the Idempotency-Key; empty without one
+	form   form
+	prefix []segment // what the provider's cache may hold
 }
 
 // schema returns the name of the schema that the response must match.
@@ -74,11 +69,59 @@ func (r *chatRequest) schema() string {
 		return ""
 	}
 	for _, t := range r.Tools {
-		if !t.Function.Strict {
+		if !t.strict {
 			return ""
 		}
 	}
 	return StrictTools
+}
+
+// chatMessage is a message, with its JSON.
+type chatMessage struct {
+	Content content `json:"content"`
+	raw     []byte
+}
+
+// UnmarshalJSON keeps the JSON besides what is read from it.
+func (m *chatMessage) UnmarshalJSON(data []byte) error {
+	type plain chatMessage
+	m.raw = bytes.Clone(data)
+	return json.Unmarshal(data, (*plain)(m))
+}
+
+// chatTool is a tool, with its JSON.
+type chatTool struct {
+	strict bool
+	raw    []byte
+}
+
+// UnmarshalJSON keeps the JSON besides what is read from it.
+func (t *chatTool) UnmarshalJSON(data []byte) error {
+	var doc struct {
+		Function struct {
+			Strict bool `json:"strict"`
+		} `json:"function"`
+	}
+	t.raw = bytes.Clone(data)
+	err := json.Unmarshal(data, &doc)
+	t.strict = doc.Function.Strict
+	return err
+}
+
+// segments returns the parts of the request in the order in which the provider caches them.
+func (r *chatRequest) segments() []segment {
+	parts := make([]segment, 0, len(r.Tools)+len(r.Messages))
+	for _, t := range r.Tools {
+		parts = append(parts, segment{text: t.raw})
+	}
+	for _, m := range r.Messages {
+		chars := 0
+		for _, text := range m.Content {
+			chars += utf8.RuneCountInString(text)
+		}
+		parts = append(parts, segment{text: m.raw, chars: chars})
+	}
+	return parts
 }
 
 // content is a message's text: a string, null, or a list of parts.
@@ -124,10 +167,8 @@ func (r *chatRequest) contains(s string) bool {
 // promptTokens estimates the request's size for rules without usage.
 func (r *chatRequest) promptTokens() int64 {
 	chars := 0
-	for i := range r.Messages {
-		for _, text := range r.Messages[i].Content {
-			chars += utf8.RuneCountInString(text)
-		}
+	for _, part := range r.prefix {
+		chars += part.chars
 	}
 	return tokens(chars)
 }
@@ -142,13 +183,14 @@ func tokens(chars int) int64 {
 
 // readChat reads and parses a request.
 func (s *Server) readChat(w http.ResponseWriter, r *http.Request) (*chatRequest, *apiError) {
-	req := &chatRequest{caller: callerOf(r.Header), key: keyOf(r.Header)}
+	req := &chatRequest{caller: callerOf(r.Header), key: keyOf(r.Header), form: chatForm{}}
 	if problem := s.readBody(w, r, req); problem != nil {
 		return req, problem
 	}
 	if len(req.Messages) == 0 {
 		return req, &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", message: "messages is missing or empty"}
 	}
+	req.prefix = req.segments()
 	return req, nil
 }
 

@@ -41,8 +41,9 @@ type when struct {
 
 // reply is the model's response.
 type reply struct {
-	text  string
-	calls []toolCall
+	text      string
+	reasoning string
+	calls     []toolCall
 }
 
 type toolCall struct {
@@ -50,8 +51,10 @@ type toolCall struct {
 	arguments string // JSON, unless the scenario makes it invalid
 }
 
+// usage counts tokens. The prompt includes what was read from the cache and written to it.
 type usage struct {
 	prompt, completion int64
+	cached, written    int64
 }
 
 // faultSpec is the fault to inject instead of a normal response; exactly one kind is set.

@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/modelclient"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/sandbox/docker"
@@ -79,7 +80,8 @@ func Catalogue(cfg *config.Config) model.Catalogue {
 	for _, e := range cfg.Models.Catalogue {
 		entry := model.CatalogueEntry{
 			Provider: e.Provider, Model: e.Model, ContextWindow: int64(e.ContextWindow), MaxOutput: int64(e.MaxOutput),
-			PriceIn: float64(e.PriceIn.Int64()) / 1e6, PriceOut: float64(e.PriceOut.Int64()) / 1e6,
+			PriceIn: float64(e.PriceIn.Int64()) / 1e6, PriceCached: float64(e.PriceCached.Int64()) / 1e6,
+			PriceCacheWrite: float64(e.PriceWrite.Int64()) / 1e6, PriceOut: float64(e.PriceOut.Int64()) / 1e6,
 		}
 		for _, c := range e.Capabilities {
 			entry.Capabilities = append(entry.Capabilities, model.Capability(c))
@@ -90,8 +92,8 @@ func Catalogue(cfg *config.Config) model.Catalogue {
 }
 
 // Model returns the client that calls models.
-func Model(cfg *config.Config) (*model.Client, error) {
-	return model.New(Providers(cfg), Catalogue(cfg), model.Options{IdleTimeout: cfg.Models.IdleTimeout})
+func Model(cfg *config.Config) (*modelclient.Client, error) {
+	return modelclient.New(Providers(cfg), Catalogue(cfg), modelclient.Options{IdleTimeout: cfg.Models.IdleTimeout})
 }
 
 // Artifacts opens the artifact store.

@@ -129,6 +129,7 @@ func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error
 		if call.Status == rowconv.CallDone {
 			out = Reserved{ID: CallID{Call: call.ID, Try: int(call.Tries)}, Answer: &StoredAnswer{Answer: call.Answer, Usage: contract.Usage{
 				Calls: 1, PromptTokens: call.PromptTokens, CompletionTokens: call.CompletionTokens, MicroUSD: call.CostMicros,
+				CachedTokens: call.CachedTokens, CacheWriteTokens: call.CacheWriteTokens, ReasoningTokens: call.ReasoningTokens,
 			}}}
 			return nil
 		}
@@ -249,6 +250,7 @@ func (s *Store) CompleteCall(ctx context.Context, id CallID, usage contract.Usag
 		batch.queue(
 			q.CompleteCall(ctx, db.CompleteCallParams{
 				ID: id.Call, Try: int32(id.Try), PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens,
+				CachedTokens: usage.CachedTokens, CacheWriteTokens: usage.CacheWriteTokens, ReasoningTokens: usage.ReasoningTokens,
 				CostMicros: usage.MicroUSD, LatencyMs: latency.Milliseconds(), Answer: answer,
 			}),
 			q.AppendMessages(ctx, db.AppendMessagesParams{ExecutionID: call.ExecutionID, Turn: call.Turn, Messages: added}),
@@ -285,6 +287,7 @@ func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failu
 		}
 		batch.queue(q.FailCall(ctx, db.FailCallParams{
 			ID: id.Call, Try: int32(id.Try), PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD,
+			CachedTokens: usage.CachedTokens, CacheWriteTokens: usage.CacheWriteTokens, ReasoningTokens: usage.ReasoningTokens,
 			ErrorClass: string(failure.Class), ErrorCode: string(failure.Code), ErrorMessage: rowconv.Text(failure.Message),
 		}))
 		return batch.flush(ctx)
@@ -365,6 +368,7 @@ func book(ctx context.Context, tx pgx.Tx, call db.LockCallRow, usage contract.Us
 func late(id CallID, usage contract.Usage) db.BookLateCallParams {
 	return db.BookLateCallParams{
 		ID: id.Call, Try: int32(id.Try), PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD,
+		CachedTokens: usage.CachedTokens, CacheWriteTokens: usage.CacheWriteTokens, ReasoningTokens: usage.ReasoningTokens,
 	}
 }
 
@@ -382,6 +386,7 @@ func (s *Store) Usage(ctx context.Context, runID int64) (contract.Usage, error) 
 	}
 	return contract.Usage{
 		Calls: int(row.Calls), PromptTokens: row.PromptTokens, CompletionTokens: row.CompletionTokens, MicroUSD: row.CostMicros,
+		CachedTokens: row.CachedTokens, CacheWriteTokens: row.CacheWriteTokens, ReasoningTokens: row.ReasoningTokens,
 	}, nil
 }
 
@@ -402,7 +407,10 @@ func modelCallOf(r db.ModelCall) ModelCall {
 		ID: r.ID, RunID: r.RunID, ExecutionID: r.ExecutionID, Turn: int(r.Turn), Phase: contract.Phase(r.Phase), Step: r.Step,
 		Agent: contract.Agent(r.Agent), Provider: r.Provider, Model: r.Model, PromptVersion: r.PromptVersion, Status: r.Status,
 		Tries: int(r.Tries), ReservedTokens: r.ReservedTokens, ReservedMicros: r.ReservedMicros,
-		Usage:     contract.Usage{PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros},
+		Usage: contract.Usage{
+			PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros,
+			CachedTokens: r.CachedTokens, CacheWriteTokens: r.CacheWriteTokens, ReasoningTokens: r.ReasoningTokens,
+		},
 		LatencyMS: r.LatencyMs, Failure: rowconv.Failure(r.ErrorClass, r.ErrorCode, r.ErrorMessage, ""),
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 	}

@@ -88,6 +88,9 @@ var (
 	PipelineErrors = counter("rgpt_pipeline_errors_total", "Errors recorded in pipelines, by agent and failure class.", "agent", "class")
 	// Tokens counts billed tokens; kind is prompt or completion.
 	Tokens = counter("rgpt_model_tokens_total", "Billed model tokens, by provider, model and kind.", "provider", "model", "kind")
+	// TokenParts counts parts of the billed tokens: cached and cache_write of the prompt, reasoning of
+	// the completion.
+	TokenParts = counter("rgpt_model_token_parts_total", "Parts of the billed model tokens, by provider, model and part.", "provider", "model", "part")
 	// Cost is the total cost of model calls, in US dollars.
 	Cost = counter("rgpt_model_cost_usd_total", "Cost of model calls, in US dollars.", "provider", "model")
 	// ModelCallDuration is the duration of model calls, including failed ones.
@@ -381,6 +384,9 @@ func ObserveModelCall(model contract.ModelChoice, took time.Duration, usage cont
 	ModelCallDuration.WithLabelValues(provider, name).Observe(took.Seconds())
 	Tokens.WithLabelValues(provider, name, "prompt").Add(float64(max(usage.PromptTokens, 0)))
 	Tokens.WithLabelValues(provider, name, "completion").Add(float64(max(usage.CompletionTokens, 0)))
+	TokenParts.WithLabelValues(provider, name, "cached").Add(float64(max(usage.CachedTokens, 0)))
+	TokenParts.WithLabelValues(provider, name, "cache_write").Add(float64(max(usage.CacheWriteTokens, 0)))
+	TokenParts.WithLabelValues(provider, name, "reasoning").Add(float64(max(usage.ReasoningTokens, 0)))
 	Cost.WithLabelValues(provider, name).Add(float64(max(usage.MicroUSD, 0)) / 1e6)
 	if failure != nil {
 		ModelErrors.WithLabelValues(provider, name, string(failure.Class), codeValues.value(string(failure.Code))).Inc()

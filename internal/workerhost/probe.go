@@ -17,7 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/doctor"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/modelclient"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
@@ -44,7 +44,7 @@ type poller interface {
 type prober struct {
 	temporal poller
 	sandbox  sandbox.Runner
-	models   *model.Client
+	models   *modelclient.Client
 	config   *config.Config
 	dataDir  string
 	log      *slog.Logger

@@ -73,7 +73,7 @@ func logFact(run, execution int64, turn int) ui.Fact {
 
 func usageFacts(u contract.Usage) []ui.Fact {
 	return []ui.Fact{
-		{Name: "tokens", Value: fmt.Sprintf("%s in, %s out", ui.Count(u.PromptTokens), ui.Count(u.CompletionTokens))},
+		{Name: "tokens", Value: ui.TokensOf(u)},
 		{Name: "cost", Value: ui.Dollars(u.MicroUSD)},
 	}
 }

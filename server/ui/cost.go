@@ -57,6 +57,23 @@ type CostRow struct {
 	contract.Usage
 }
 
+// TokensOf describes the tokens of a usage: 12,000 in (9,000 cached), 800 out (300 reasoning).
+func TokensOf(u contract.Usage) string {
+	in, out := Count(u.PromptTokens)+" in", Count(u.CompletionTokens)+" out"
+	switch {
+	case u.CachedTokens > 0 && u.CacheWriteTokens > 0:
+		in += fmt.Sprintf(" (%s cached, %s written to the cache)", Count(u.CachedTokens), Count(u.CacheWriteTokens))
+	case u.CachedTokens > 0:
+		in += fmt.Sprintf(" (%s cached)", Count(u.CachedTokens))
+	case u.CacheWriteTokens > 0:
+		in += fmt.Sprintf(" (%s written to the cache)", Count(u.CacheWriteTokens))
+	}
+	if u.ReasoningTokens > 0 {
+		out += fmt.Sprintf(" (%s reasoning)", Count(u.ReasoningTokens))
+	}
+	return in + ", " + out
+}
+
 func (u CostRow) tokens() int64 { return u.PromptTokens + u.CompletionTokens }
 
 // Reckon adds up the usage of a run. Work lists its executions; those that followed a heal or a
@@ -78,19 +95,13 @@ func (p *CostPage) Reckon(spending []views.Spending, work []views.Span, heals []
 			if by[group] == nil {
 				by[group] = map[string]contract.Usage{}
 			}
-			by[group][name] = sum(by[group][name], s.Usage)
+			by[group][name] = by[group][name].Add(s.Usage)
 		}
-		p.Usage = sum(p.Usage, s.Usage)
+		p.Usage = p.Usage.Add(s.Usage)
 		p.Open += s.Open
 	}
 	p.Groups = []CostGroup{{"By phase", rowsOf(by["phase"])}, {"By agent", rowsOf(by["agent"])}, {"By model", rowsOf(by["model"])}}
 	p.Why, p.Rows = CostGroup{"Cost of healing", rowsOf(by["why"])}, rowsOf(by["row"])
-}
-
-func sum(a, b contract.Usage) contract.Usage {
-	return contract.Usage{
-		Calls: a.Calls + b.Calls, PromptTokens: a.PromptTokens + b.PromptTokens, CompletionTokens: a.CompletionTokens + b.CompletionTokens, MicroUSD: a.MicroUSD + b.MicroUSD,
-	}
 }
 
 func rowsOf(by map[string]contract.Usage) []CostRow {

@@ -225,7 +225,14 @@ func costs(b *strings.Builder, d views.RunDetails) {
 	for _, u := range d.ModelUsage {
 		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %s |\n", u.Agent, code(u.Provider+"/"+u.Model), u.Calls, u.PromptTokens, u.CompletionTokens, Dollars(u.MicroUSD))
 	}
-	fmt.Fprintf(b, "| all | | %d | %d | %d | %s |\n", d.Usage.Calls, d.Usage.PromptTokens, d.Usage.CompletionTokens, Dollars(d.Usage.MicroUSD))
+	u := d.Usage
+	fmt.Fprintf(b, "| all | | %d | %d | %d | %s |\n", u.Calls, u.PromptTokens, u.CompletionTokens, Dollars(u.MicroUSD))
+	if u.CachedTokens+u.CacheWriteTokens > 0 {
+		fmt.Fprintf(b, "\nOf the prompt tokens, %d were read from the providers' caches, and %d were written to them.\n", u.CachedTokens, u.CacheWriteTokens)
+	}
+	if u.ReasoningTokens > 0 {
+		fmt.Fprintf(b, "\nOf the response tokens, %d were reasoning.\n", u.ReasoningTokens)
+	}
 }
 
 // Dollars formats millionths of a US dollar as dollars.

@@ -43,14 +43,19 @@ const bookLateCall = `-- name: BookLateCall :exec
 UPDATE orchestrator_model_calls
 SET settled = array_append(settled, $1::int),
     prompt_tokens = prompt_tokens + $2, completion_tokens = completion_tokens + $3,
-    cost_micros = cost_micros + $4
-WHERE id = $5
+    cached_tokens = cached_tokens + $4, cache_write_tokens = cache_write_tokens + $5,
+    reasoning_tokens = reasoning_tokens + $6,
+    cost_micros = cost_micros + $7
+WHERE id = $8
 `
 
 type BookLateCallParams struct {
 	Try              int32
 	PromptTokens     int64
 	CompletionTokens int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
 	CostMicros       int64
 	ID               int64
 }
@@ -61,6 +66,9 @@ func (q *Queries) BookLateCall(ctx context.Context, arg BookLateCallParams) erro
 		arg.Try,
 		arg.PromptTokens,
 		arg.CompletionTokens,
+		arg.CachedTokens,
+		arg.CacheWriteTokens,
+		arg.ReasoningTokens,
 		arg.CostMicros,
 		arg.ID,
 	)
@@ -95,15 +103,20 @@ const completeCall = `-- name: CompleteCall :exec
 UPDATE orchestrator_model_calls
 SET status = 'done', answer_try = $1::int, settled = array_append(settled, $1), reserved_tokens = 0, reserved_micros = 0,
     prompt_tokens = prompt_tokens + $2, completion_tokens = completion_tokens + $3,
-    cost_micros = cost_micros + $4, latency_ms = $5, answer = $6,
+    cached_tokens = cached_tokens + $4, cache_write_tokens = cache_write_tokens + $5,
+    reasoning_tokens = reasoning_tokens + $6,
+    cost_micros = cost_micros + $7, latency_ms = $8, answer = $9,
     error_class = '', error_code = '', error_message = '', finished_at = clock_timestamp()
-WHERE id = $7
+WHERE id = $10
 `
 
 type CompleteCallParams struct {
 	Try              int32
 	PromptTokens     int64
 	CompletionTokens int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
 	CostMicros       int64
 	LatencyMs        int64
 	Answer           json.RawMessage
@@ -115,6 +128,9 @@ func (q *Queries) CompleteCall(ctx context.Context, arg CompleteCallParams) erro
 		arg.Try,
 		arg.PromptTokens,
 		arg.CompletionTokens,
+		arg.CachedTokens,
+		arg.CacheWriteTokens,
+		arg.ReasoningTokens,
 		arg.CostMicros,
 		arg.LatencyMs,
 		arg.Answer,
@@ -152,15 +168,20 @@ const failCall = `-- name: FailCall :exec
 UPDATE orchestrator_model_calls
 SET status = 'failed', settled = array_append(settled, $1::int), reserved_tokens = 0, reserved_micros = 0,
     prompt_tokens = prompt_tokens + $2, completion_tokens = completion_tokens + $3,
-    cost_micros = cost_micros + $4,
-    error_class = $5, error_code = $6, error_message = $7, finished_at = clock_timestamp()
-WHERE id = $8
+    cached_tokens = cached_tokens + $4, cache_write_tokens = cache_write_tokens + $5,
+    reasoning_tokens = reasoning_tokens + $6,
+    cost_micros = cost_micros + $7,
+    error_class = $8, error_code = $9, error_message = $10, finished_at = clock_timestamp()
+WHERE id = $11
 `
 
 type FailCallParams struct {
 	Try              int32
 	PromptTokens     int64
 	CompletionTokens int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
 	CostMicros       int64
 	ErrorClass       string
 	ErrorCode        string
@@ -173,6 +194,9 @@ func (q *Queries) FailCall(ctx context.Context, arg FailCallParams) error {
 		arg.Try,
 		arg.PromptTokens,
 		arg.CompletionTokens,
+		arg.CachedTokens,
+		arg.CacheWriteTokens,
+		arg.ReasoningTokens,
 		arg.CostMicros,
 		arg.ErrorClass,
 		arg.ErrorCode,
@@ -307,7 +331,8 @@ func (q *Queries) LockCall(ctx context.Context, id int64) (LockCallRow, error) {
 }
 
 const lockCallOfTurn = `-- name: LockCallOfTurn :one
-SELECT id, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, answer,
+SELECT id, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens,
+       cached_tokens, cache_write_tokens, reasoning_tokens, cost_micros, answer,
        EXISTS (SELECT FROM orchestrator_runs r WHERE r.id = orchestrator_model_calls.run_id AND r.kind = 'pipeline')::bool AS carried
 FROM orchestrator_model_calls WHERE execution_id = $1 AND turn = $2 FOR UPDATE
 `
@@ -327,6 +352,9 @@ type LockCallOfTurnRow struct {
 	ReservedMicros   int64
 	PromptTokens     int64
 	CompletionTokens int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
 	CostMicros       int64
 	Answer           json.RawMessage
 	Carried          bool
@@ -345,6 +373,9 @@ func (q *Queries) LockCallOfTurn(ctx context.Context, arg LockCallOfTurnParams) 
 		&i.ReservedMicros,
 		&i.PromptTokens,
 		&i.CompletionTokens,
+		&i.CachedTokens,
+		&i.CacheWriteTokens,
+		&i.ReasoningTokens,
 		&i.CostMicros,
 		&i.Answer,
 		&i.Carried,
@@ -384,7 +415,7 @@ func (q *Queries) MarkWarned(ctx context.Context, arg MarkWarnedParams) error {
 }
 
 const modelCalls = `-- name: ModelCalls :many
-SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at FROM orchestrator_model_calls WHERE run_id = $1 ORDER BY id
+SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens FROM orchestrator_model_calls WHERE run_id = $1 ORDER BY id
 `
 
 func (q *Queries) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, error) {
@@ -424,6 +455,9 @@ func (q *Queries) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, err
 			&i.ErrorMessage,
 			&i.StartedAt,
 			&i.FinishedAt,
+			&i.CachedTokens,
+			&i.CacheWriteTokens,
+			&i.ReasoningTokens,
 		); err != nil {
 			return nil, err
 		}
@@ -537,6 +571,9 @@ const usage = `-- name: Usage :one
 SELECT count(*) FILTER (WHERE status = 'done')::bigint AS calls,
        coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens,
        coalesce(sum(completion_tokens), 0)::bigint AS completion_tokens,
+       coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
+       coalesce(sum(cache_write_tokens), 0)::bigint AS cache_write_tokens,
+       coalesce(sum(reasoning_tokens), 0)::bigint AS reasoning_tokens,
        coalesce(sum(cost_micros), 0)::bigint AS cost_micros
 FROM orchestrator_model_calls WHERE run_id = $1
 `
@@ -545,6 +582,9 @@ type UsageRow struct {
 	Calls            int64
 	PromptTokens     int64
 	CompletionTokens int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
 	CostMicros       int64
 }
 
@@ -555,6 +595,9 @@ func (q *Queries) Usage(ctx context.Context, runID int64) (UsageRow, error) {
 		&i.Calls,
 		&i.PromptTokens,
 		&i.CompletionTokens,
+		&i.CachedTokens,
+		&i.CacheWriteTokens,
+		&i.ReasoningTokens,
 		&i.CostMicros,
 	)
 	return i, err
@@ -564,6 +607,9 @@ const usageByModel = `-- name: UsageByModel :many
 SELECT agent, provider, model, count(*) FILTER (WHERE status = 'done')::bigint AS calls,
        coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens,
        coalesce(sum(completion_tokens), 0)::bigint AS completion_tokens,
+       coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
+       coalesce(sum(cache_write_tokens), 0)::bigint AS cache_write_tokens,
+       coalesce(sum(reasoning_tokens), 0)::bigint AS reasoning_tokens,
        coalesce(sum(cost_micros), 0)::bigint AS cost_micros
 FROM orchestrator_model_calls WHERE run_id = $1
 GROUP BY agent, provider, model ORDER BY agent, provider, model
@@ -576,6 +622,9 @@ type UsageByModelRow struct {
 	Calls            int64
 	PromptTokens     int64
 	CompletionTokens int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
 	CostMicros       int64
 }
 
@@ -595,6 +644,9 @@ func (q *Queries) UsageByModel(ctx context.Context, runID int64) ([]UsageByModel
 			&i.Calls,
 			&i.PromptTokens,
 			&i.CompletionTokens,
+			&i.CachedTokens,
+			&i.CacheWriteTokens,
+			&i.ReasoningTokens,
 			&i.CostMicros,
 		); err != nil {
 			return nil, err

@@ -358,6 +358,7 @@ const modelActivity = `-- name: ModelActivity :many
 SELECT provider, model, count(*)::int AS calls, count(*) FILTER (WHERE status = 'failed')::int AS failed,
        count(*) FILTER (WHERE status = 'reserved')::int AS under_way,
        coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens, coalesce(sum(completion_tokens), 0)::bigint AS completion_tokens,
+       coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
        coalesce(sum(cost_micros), 0)::bigint AS micros,
        coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE status = 'done'), 0)::bigint AS latency_ms,
        max(started_at)::timestamptz AS last_at,
@@ -376,6 +377,7 @@ type ModelActivityRow struct {
 	UnderWay         int32
 	PromptTokens     int64
 	CompletionTokens int64
+	CachedTokens     int64
 	Micros           int64
 	LatencyMs        int64
 	LastAt           time.Time
@@ -401,6 +403,7 @@ func (q *Queries) ModelActivity(ctx context.Context, since time.Time) ([]ModelAc
 			&i.UnderWay,
 			&i.PromptTokens,
 			&i.CompletionTokens,
+			&i.CachedTokens,
 			&i.Micros,
 			&i.LatencyMs,
 			&i.LastAt,

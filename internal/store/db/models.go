@@ -249,6 +249,9 @@ type ModelCall struct {
 	ErrorMessage     string
 	StartedAt        time.Time
 	FinishedAt       *time.Time
+	CachedTokens     int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
 }
 
 type OrchestratorBranchMessage struct {

@@ -12,7 +12,7 @@ import (
 )
 
 const callOfRun = `-- name: CallOfRun :one
-SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at FROM orchestrator_model_calls WHERE id = $1 AND run_id = $2
+SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens FROM orchestrator_model_calls WHERE id = $1 AND run_id = $2
 `
 
 type CallOfRunParams struct {
@@ -51,6 +51,9 @@ func (q *Queries) CallOfRun(ctx context.Context, arg CallOfRunParams) (ModelCall
 		&i.ErrorMessage,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.CachedTokens,
+		&i.CacheWriteTokens,
+		&i.ReasoningTokens,
 	)
 	return i, err
 }
@@ -58,6 +61,8 @@ func (q *Queries) CallOfRun(ctx context.Context, arg CallOfRunParams) (ModelCall
 const callSums = `-- name: CallSums :many
 SELECT c.execution_id, c.provider, c.model, count(*) FILTER (WHERE c.status = 'done')::bigint AS calls, count(*) FILTER (WHERE c.status = 'reserved')::bigint AS open,
        coalesce(sum(c.prompt_tokens), 0)::bigint AS prompt_tokens, coalesce(sum(c.completion_tokens), 0)::bigint AS completion_tokens,
+       coalesce(sum(c.cached_tokens), 0)::bigint AS cached_tokens, coalesce(sum(c.cache_write_tokens), 0)::bigint AS cache_write_tokens,
+       coalesce(sum(c.reasoning_tokens), 0)::bigint AS reasoning_tokens,
        coalesce(sum(c.cost_micros), 0)::bigint AS cost_micros
 FROM orchestrator_model_calls c WHERE c.run_id = $1
 GROUP BY c.execution_id, c.provider, c.model ORDER BY c.execution_id, c.provider, c.model
@@ -71,6 +76,9 @@ type CallSumsRow struct {
 	Open             int64
 	PromptTokens     int64
 	CompletionTokens int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
 	CostMicros       int64
 }
 
@@ -91,6 +99,9 @@ func (q *Queries) CallSums(ctx context.Context, runID int64) ([]CallSumsRow, err
 			&i.Open,
 			&i.PromptTokens,
 			&i.CompletionTokens,
+			&i.CachedTokens,
+			&i.CacheWriteTokens,
+			&i.ReasoningTokens,
 			&i.CostMicros,
 		); err != nil {
 			return nil, err
@@ -180,7 +191,8 @@ func (q *Queries) CostOverTime(ctx context.Context, arg CostOverTimeParams) ([]C
 }
 
 const dearestCalls = `-- name: DearestCalls :many
-SELECT c.id, c.execution_id, c.turn, c.agent, c.phase, c.step, c.provider, c.model, c.prompt_tokens, c.completion_tokens, c.cost_micros, c.started_at, c.finished_at
+SELECT c.id, c.execution_id, c.turn, c.agent, c.phase, c.step, c.provider, c.model, c.prompt_tokens, c.completion_tokens, c.cached_tokens,
+       c.cost_micros, c.started_at, c.finished_at
 FROM orchestrator_model_calls c WHERE c.run_id = $1 AND c.cost_micros > 0 ORDER BY c.cost_micros DESC, c.id LIMIT $2::int
 `
 
@@ -200,6 +212,7 @@ type DearestCallsRow struct {
 	Model            string
 	PromptTokens     int64
 	CompletionTokens int64
+	CachedTokens     int64
 	CostMicros       int64
 	StartedAt        time.Time
 	FinishedAt       *time.Time
@@ -225,6 +238,7 @@ func (q *Queries) DearestCalls(ctx context.Context, arg DearestCallsParams) ([]D
 			&i.Model,
 			&i.PromptTokens,
 			&i.CompletionTokens,
+			&i.CachedTokens,
 			&i.CostMicros,
 			&i.StartedAt,
 			&i.FinishedAt,

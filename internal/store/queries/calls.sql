@@ -5,7 +5,8 @@ VALUES (@run_id, @execution_id, @turn, @phase, @step, @agent, @provider, @model,
 ON CONFLICT (execution_id, turn) DO NOTHING;
 
 -- name: LockCallOfTurn :one
-SELECT id, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, answer,
+SELECT id, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens,
+       cached_tokens, cache_write_tokens, reasoning_tokens, cost_micros, answer,
        EXISTS (SELECT FROM orchestrator_runs r WHERE r.id = orchestrator_model_calls.run_id AND r.kind = 'pipeline')::bool AS carried
 FROM orchestrator_model_calls WHERE execution_id = @execution_id AND turn = @turn FOR UPDATE;
 
@@ -62,6 +63,8 @@ WHERE id = @id;
 UPDATE orchestrator_model_calls
 SET status = 'done', answer_try = @try::int, settled = array_append(settled, @try), reserved_tokens = 0, reserved_micros = 0,
     prompt_tokens = prompt_tokens + @prompt_tokens, completion_tokens = completion_tokens + @completion_tokens,
+    cached_tokens = cached_tokens + @cached_tokens, cache_write_tokens = cache_write_tokens + @cache_write_tokens,
+    reasoning_tokens = reasoning_tokens + @reasoning_tokens,
     cost_micros = cost_micros + @cost_micros, latency_ms = @latency_ms, answer = @answer,
     error_class = '', error_code = '', error_message = '', finished_at = clock_timestamp()
 WHERE id = @id;
@@ -70,6 +73,8 @@ WHERE id = @id;
 UPDATE orchestrator_model_calls
 SET status = 'failed', settled = array_append(settled, @try::int), reserved_tokens = 0, reserved_micros = 0,
     prompt_tokens = prompt_tokens + @prompt_tokens, completion_tokens = completion_tokens + @completion_tokens,
+    cached_tokens = cached_tokens + @cached_tokens, cache_write_tokens = cache_write_tokens + @cache_write_tokens,
+    reasoning_tokens = reasoning_tokens + @reasoning_tokens,
     cost_micros = cost_micros + @cost_micros,
     error_class = @error_class, error_code = @error_code, error_message = @error_message, finished_at = clock_timestamp()
 WHERE id = @id;
@@ -79,6 +84,8 @@ WHERE id = @id;
 UPDATE orchestrator_model_calls
 SET settled = array_append(settled, @try::int),
     prompt_tokens = prompt_tokens + @prompt_tokens, completion_tokens = completion_tokens + @completion_tokens,
+    cached_tokens = cached_tokens + @cached_tokens, cache_write_tokens = cache_write_tokens + @cache_write_tokens,
+    reasoning_tokens = reasoning_tokens + @reasoning_tokens,
     cost_micros = cost_micros + @cost_micros
 WHERE id = @id;
 
@@ -98,6 +105,9 @@ SELECT * FROM orchestrator_model_calls WHERE run_id = @run_id ORDER BY id;
 SELECT count(*) FILTER (WHERE status = 'done')::bigint AS calls,
        coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens,
        coalesce(sum(completion_tokens), 0)::bigint AS completion_tokens,
+       coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
+       coalesce(sum(cache_write_tokens), 0)::bigint AS cache_write_tokens,
+       coalesce(sum(reasoning_tokens), 0)::bigint AS reasoning_tokens,
        coalesce(sum(cost_micros), 0)::bigint AS cost_micros
 FROM orchestrator_model_calls WHERE run_id = @run_id;
 
@@ -105,6 +115,9 @@ FROM orchestrator_model_calls WHERE run_id = @run_id;
 SELECT agent, provider, model, count(*) FILTER (WHERE status = 'done')::bigint AS calls,
        coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens,
        coalesce(sum(completion_tokens), 0)::bigint AS completion_tokens,
+       coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
+       coalesce(sum(cache_write_tokens), 0)::bigint AS cache_write_tokens,
+       coalesce(sum(reasoning_tokens), 0)::bigint AS reasoning_tokens,
        coalesce(sum(cost_micros), 0)::bigint AS cost_micros
 FROM orchestrator_model_calls WHERE run_id = @run_id
 GROUP BY agent, provider, model ORDER BY agent, provider, model;

@@ -64,6 +64,7 @@ SELECT (SELECT count(*) FROM orchestrator_findings f WHERE f.run_id = @run_id AN
 SELECT provider, model, count(*)::int AS calls, count(*) FILTER (WHERE status = 'failed')::int AS failed,
        count(*) FILTER (WHERE status = 'reserved')::int AS under_way,
        coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens, coalesce(sum(completion_tokens), 0)::bigint AS completion_tokens,
+       coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
        coalesce(sum(cost_micros), 0)::bigint AS micros,
        coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE status = 'done'), 0)::bigint AS latency_ms,
        max(started_at)::timestamptz AS last_at,

@@ -90,6 +90,8 @@ FROM orchestrator_plans p WHERE p.run_id = @run_id ORDER BY p.id DESC LIMIT @mos
 -- name: CallSums :many
 SELECT c.execution_id, c.provider, c.model, count(*) FILTER (WHERE c.status = 'done')::bigint AS calls, count(*) FILTER (WHERE c.status = 'reserved')::bigint AS open,
        coalesce(sum(c.prompt_tokens), 0)::bigint AS prompt_tokens, coalesce(sum(c.completion_tokens), 0)::bigint AS completion_tokens,
+       coalesce(sum(c.cached_tokens), 0)::bigint AS cached_tokens, coalesce(sum(c.cache_write_tokens), 0)::bigint AS cache_write_tokens,
+       coalesce(sum(c.reasoning_tokens), 0)::bigint AS reasoning_tokens,
        coalesce(sum(c.cost_micros), 0)::bigint AS cost_micros
 FROM orchestrator_model_calls c WHERE c.run_id = @run_id
 GROUP BY c.execution_id, c.provider, c.model ORDER BY c.execution_id, c.provider, c.model;
@@ -102,5 +104,6 @@ FROM orchestrator_model_calls c WHERE c.run_id = @run_id AND c.cost_micros + c.p
 GROUP BY 1 ORDER BY 1;
 
 -- name: DearestCalls :many
-SELECT c.id, c.execution_id, c.turn, c.agent, c.phase, c.step, c.provider, c.model, c.prompt_tokens, c.completion_tokens, c.cost_micros, c.started_at, c.finished_at
+SELECT c.id, c.execution_id, c.turn, c.agent, c.phase, c.step, c.provider, c.model, c.prompt_tokens, c.completion_tokens, c.cached_tokens,
+       c.cost_micros, c.started_at, c.finished_at
 FROM orchestrator_model_calls c WHERE c.run_id = @run_id AND c.cost_micros > 0 ORDER BY c.cost_micros DESC, c.id LIMIT @most::int;

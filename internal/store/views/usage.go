@@ -25,6 +25,7 @@ func (v *Views) ModelUsage(ctx context.Context, runID int64) ([]ModelUsage, erro
 	return rowconv.Convert(usage, func(u db.UsageByModelRow) ModelUsage {
 		return ModelUsage{Agent: contract.Agent(u.Agent), Provider: u.Provider, Model: u.Model, Usage: contract.Usage{
 			Calls: int(u.Calls), PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, MicroUSD: u.CostMicros,
+			CachedTokens: u.CachedTokens, CacheWriteTokens: u.CacheWriteTokens, ReasoningTokens: u.ReasoningTokens,
 		}}
 	}), dberr.Explain(err, "read the model usage of run %d", runID)
 }
@@ -47,7 +48,7 @@ func (v *Views) ModelActivity(ctx context.Context, since time.Time) ([]ModelActi
 		return ModelActivity{
 			Provider: r.Provider, Model: r.Model, Calls: int(r.Calls), Failed: int(r.Failed), UnderWay: int(r.UnderWay),
 			Usage: contract.Usage{
-				Calls: int(r.Calls), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.Micros,
+				Calls: int(r.Calls), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.Micros, CachedTokens: r.CachedTokens,
 			},
 			Latency: time.Duration(r.LatencyMs) * time.Millisecond, LastAt: r.LastAt, LastStatus: r.LastStatus, LastError: r.LastError,
 		}
@@ -69,6 +70,7 @@ func (v *Views) Spending(ctx context.Context, runID int64) ([]Spending, error) {
 	return rowconv.Convert(rows, func(r db.CallSumsRow) Spending {
 		return Spending{ExecutionID: r.ExecutionID, Provider: r.Provider, Model: r.Model, Open: int(r.Open), Usage: contract.Usage{
 			Calls: int(r.Calls), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros,
+			CachedTokens: r.CachedTokens, CacheWriteTokens: r.CacheWriteTokens, ReasoningTokens: r.ReasoningTokens,
 		}}
 	}), dberr.Explain(err, "total the usage of run %d", runID)
 }
@@ -96,7 +98,7 @@ func (v *Views) DearestCalls(ctx context.Context, runID int64, most int) ([]stor
 	return rowconv.Convert(rows, func(r db.DearestCallsRow) store.ModelCall {
 		return store.ModelCall{
 			ID: r.ID, RunID: runID, ExecutionID: r.ExecutionID, Turn: int(r.Turn), Phase: contract.Phase(r.Phase), Step: r.Step, Agent: contract.Agent(r.Agent),
-			Provider: r.Provider, Model: r.Model, Usage: contract.Usage{Calls: 1, PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros},
+			Provider: r.Provider, Model: r.Model, Usage: contract.Usage{Calls: 1, PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, CachedTokens: r.CachedTokens, MicroUSD: r.CostMicros},
 			StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 		}
 	}), dberr.Explain(err, "read the most expensive model calls of run %d", runID)

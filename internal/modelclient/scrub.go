@@ -1,4 +1,4 @@
-package model
+package modelclient
 
 import (
 	"encoding/base64"
@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/rocketgpt/orchestrator/internal/model"
 )
 
 // scrubber removes a provider's secrets from texts: its key, the user name and password
@@ -21,7 +23,7 @@ var keyLike = regexp.MustCompile(`\b(sk|pk|rk|gsk|xai|AIza)[-_][\w.*…-]{6,}|\b
 
 const redacted = "[redacted]"
 
-func newScrubber(p Provider, key string) *scrubber {
+func newScrubber(p model.Provider, key string) *scrubber {
 	secrets := []string{key}
 	if u, err := url.Parse(p.BaseURL); err == nil && u.User != nil {
 		password, _ := u.User.Password()

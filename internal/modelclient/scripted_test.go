@@ -1,4 +1,4 @@
-package model
+package modelclient
 
 import (
 	"context"
@@ -11,24 +11,42 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/await"
+	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 )
 
-// bothWays runs a test with a server that streams and with one that says it
-// cannot, so that the answer comes in one piece.
-func bothWays(t *testing.T, yaml string, test func(t *testing.T, c *Client, log string, streamed bool)) {
-	t.Run("streamed", func(t *testing.T) {
-		t.Parallel()
-		url, log := scenario(t, yaml)
-		test(t, newClient(t, Provider{BaseURL: url}, Options{}), log, true)
-	})
-	t.Run("in one piece", func(t *testing.T) {
-		t.Parallel()
-		url, log := scenario(t, yaml)
-		c := newClient(t, Provider{BaseURL: url}, Options{})
-		c.providers["p"].complete.Store("m", true)
-		test(t, c, log, false)
-	})
+// overEachWire runs a test with a server of each API that streams, and with one that says it cannot,
+// so that the answer comes in one piece.
+func overEachWire(t *testing.T, yaml string, test func(t *testing.T, c *Client, log string, streamed bool)) {
+	for _, kind := range []model.Kind{model.KindScripted, model.KindAnthropic} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			t.Run("streamed", func(t *testing.T) {
+				t.Parallel()
+				c, log := wireClient(t, kind, yaml)
+				test(t, c, log, true)
+			})
+			t.Run("in one piece", func(t *testing.T) {
+				t.Parallel()
+				c, log := wireClient(t, kind, yaml)
+				c.providers["p"].complete.Store("m", true)
+				test(t, c, log, false)
+			})
+		})
+	}
+}
+
+// wireClient returns a client of a scripted model, called by the API of a kind of provider.
+func wireClient(t *testing.T, kind model.Kind, yaml string) (c *Client, log string) {
+	t.Helper()
+	url, log := scenario(t, yaml)
+	c, err := New([]model.Provider{{Name: "p", Kind: kind, BaseURL: url, APIKeyEnv: "KEY"}}, model.Catalogue{{
+		Provider: "p", Model: "*", PriceIn: 1, PriceCached: 0.1, PriceCacheWrite: 1.25, PriceOut: 4, MaxOutput: 64000,
+		Capabilities: []model.Capability{model.CapabilityTools, model.CapabilityJSONSchema},
+	}}, Options{Getenv: func(string) string { return "a-key" }})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c, log
 }
 
 func TestEveryReplyArrivesAsTheScenarioSaysIt(t *testing.T) {
@@ -36,7 +54,7 @@ func TestEveryReplyArrivesAsTheScenarioSaysIt(t *testing.T) {
 	cases := map[string]struct {
 		rule   string
 		text   string
-		calls  []ToolCall
+		calls  []model.ToolCall
 		finish string
 	}{
 		"text":       {rule: `reply: {text: "héllo\nwörld ☃ and a good deal more text so that it takes several pieces"}`, text: "héllo\nwörld ☃ and a good deal more text so that it takes several pieces", finish: "stop"},
@@ -44,18 +62,18 @@ func TestEveryReplyArrivesAsTheScenarioSaysIt(t *testing.T) {
 		"json":       {rule: `reply: {json: {summary: done, steps: [{id: step-001, files: []}], n: 1.5}}`, text: `{"summary":"done","steps":[{"id":"step-001","files":[]}],"n":1.5}`, finish: "stop"},
 		"one tool call": {
 			rule:  `reply: {tool_calls: [{name: edit_file, arguments: {path: a.go, old_text: x, new_text: "y\n"}}]}`,
-			calls: []ToolCall{{Name: "edit_file", Arguments: `{"path":"a.go","old_text":"x","new_text":"y\n"}`}}, finish: "tool_calls",
+			calls: []model.ToolCall{{Name: "edit_file", Arguments: `{"path":"a.go","old_text":"x","new_text":"y\n"}`}}, finish: "tool_calls",
 		},
 		"several tool calls and a word": {
 			rule:  `reply: {text: "let me look", tool_calls: [{name: read_file, arguments: {path: a}}, {name: list_files}]}`,
 			text:  "let me look",
-			calls: []ToolCall{{Name: "read_file", Arguments: `{"path":"a"}`}, {Name: "list_files", Arguments: `{}`}}, finish: "tool_calls",
+			calls: []model.ToolCall{{Name: "read_file", Arguments: `{"path":"a"}`}, {Name: "list_files", Arguments: `{}`}}, finish: "tool_calls",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bothWays(t, "rules:\n  - "+tc.rule+"\n    usage: {prompt_tokens: 1200, completion_tokens: 300}\n",
+			overEachWire(t, "rules:\n  - "+tc.rule+"\n    usage: {prompt_tokens: 1200, completion_tokens: 300}\n",
 				func(t *testing.T, c *Client, log string, streamed bool) {
 					r, err := c.Complete(t.Context(), question())
 					require.NoError(t, err)
@@ -122,7 +140,7 @@ func TestEveryFaultOfAScenarioIsTypedAndLogged(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bothWays(t, "rules:\n  - fault: "+tc.fault+"\n    times: 1\n  - reply: {text: second}\n    times: 1\n",
+			overEachWire(t, "rules:\n  - fault: "+tc.fault+"\n    times: 1\n  - reply: {text: second}\n    times: 1\n",
 				func(t *testing.T, c *Client, log string, _ bool) {
 					req := question()
 					req.IdempotencyKey = "execution-1/turn-1"
@@ -151,7 +169,7 @@ func TestEveryFaultOfAScenarioIsTypedAndLogged(t *testing.T) {
 
 func TestASilentProviderEndsByTheDeadline(t *testing.T) {
 	t.Parallel()
-	bothWays(t, "rules:\n  - fault: {timeout: true}\n", func(t *testing.T, c *Client, log string, _ bool) {
+	overEachWire(t, "rules:\n  - fault: {timeout: true}\n", func(t *testing.T, c *Client, log string, _ bool) {
 		req := question()
 		req.Timeout = 50 * time.Millisecond
 		_, err := c.Complete(t.Context(), req)
@@ -167,7 +185,7 @@ func TestASilentProviderEndsByTheDeadline(t *testing.T) {
 func TestASilentStreamEndsByTheIdleTimeout(t *testing.T) {
 	t.Parallel()
 	url, _ := scenario(t, "rules:\n  - fault: {timeout: true}\n")
-	c := newClient(t, Provider{BaseURL: url}, Options{IdleTimeout: 40 * time.Millisecond})
+	c := newClient(t, model.Provider{BaseURL: url}, Options{IdleTimeout: 40 * time.Millisecond})
 	_, err := c.Complete(t.Context(), question())
 	f := requireFault(t, err, contract.ClassInfra, contract.CodeTimeout)
 	require.Contains(t, f.Message, "no data received for 40ms")
@@ -188,7 +206,7 @@ func TestAStreamThatKeepsSendingOutlivesTheIdleTimeout(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(`data: {"choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"))
 	})
-	c := newClient(t, Provider{BaseURL: url}, Options{IdleTimeout: idle})
+	c := newClient(t, model.Provider{BaseURL: url}, Options{IdleTimeout: idle})
 	r, err := c.Complete(t.Context(), question())
 	require.NoError(t, err)
 	require.Equal(t, "ok", r.Text)
@@ -203,7 +221,7 @@ func TestACancelledCallEndsAtOnceAndSaysSo(t *testing.T) {
 		cancel()
 		<-r.Context().Done()
 	})
-	c := newClient(t, Provider{BaseURL: url}, Options{})
+	c := newClient(t, model.Provider{BaseURL: url}, Options{})
 	_, err := c.Complete(ctx, question())
 	_ = requireFault(t, err, contract.ClassInfra, contract.CodeCancelled)
 	require.ErrorIs(t, err, context.Canceled)
@@ -212,7 +230,7 @@ func TestACancelledCallEndsAtOnceAndSaysSo(t *testing.T) {
 func TestTheCallersDeadlineIsATimeout(t *testing.T) {
 	t.Parallel()
 	url, _ := scenario(t, "rules:\n  - reply: {text: late}\n    latency: 1h\n")
-	c := newClient(t, Provider{BaseURL: url}, Options{})
+	c := newClient(t, model.Provider{BaseURL: url}, Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	_, err := c.Complete(ctx, question())
@@ -223,9 +241,9 @@ func TestTheCallersDeadlineIsATimeout(t *testing.T) {
 func TestARequestThatNoRuleAnswersSaysWhichItWas(t *testing.T) {
 	t.Parallel()
 	url, _ := scenario(t, "rules: []\n")
-	c := newClient(t, Provider{BaseURL: url}, Options{})
+	c := newClient(t, model.Provider{BaseURL: url}, Options{})
 	req := question()
-	req.Headers = Identity{Run: 7, Agent: "builder", Phase: "builder_running", Step: "stream-not-supported", Attempt: 2, Turn: 3}
+	req.Headers = model.Identity{Run: 7, Agent: "builder", Phase: "builder_running", Step: "stream-not-supported", Attempt: 2, Turn: 3}
 	_, err := c.Complete(t.Context(), req)
 	f := requireFault(t, err, contract.ClassConfig, contract.CodeBadRequest)
 	require.Contains(t, f.Message, `no rule in the scenario matches this request: run 7, agent "builder", phase "builder_running", step "stream-not-supported", attempt 2, turn 3, model "m"`)
@@ -236,12 +254,14 @@ func TestBrokenToolArgumentsAreInvalidOutputThatIsPaidFor(t *testing.T) {
 	for name, arguments := range map[string]string{"cut off": `{"path": "a`, "a list": `[1]`, "null": `null`} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bothWays(t, "rules:\n  - reply: {tool_calls: [{name: read_file, arguments: '"+arguments+"'}]}\n    usage: {prompt_tokens: 10, completion_tokens: 5}\n",
-				func(t *testing.T, c *Client, _ string, _ bool) {
+			overEachWire(t, "rules:\n  - reply: {tool_calls: [{name: read_file, arguments: '"+arguments+"'}]}\n    usage: {prompt_tokens: 10, completion_tokens: 5}\n",
+				func(t *testing.T, c *Client, _ string, streamed bool) {
 					r, err := c.Complete(t.Context(), question())
 					f := requireFault(t, err, contract.ClassLLM, contract.CodeInvalidOutput)
 					require.Contains(t, f.Message, "tool call 1 (read_file)")
-					require.Equal(t, arguments, r.ToolCalls[0].Arguments)
+					if streamed || c.providers["p"].Kind != model.KindAnthropic { // whose documents hold no broken JSON
+						require.Equal(t, arguments, r.ToolCalls[0].Arguments)
+					}
 					require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 10, CompletionTokens: 5, MicroUSD: 30}, r.Usage)
 				})
 		})

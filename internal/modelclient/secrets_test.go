@@ -1,4 +1,4 @@
-package model
+package modelclient
 
 import (
 	"encoding/base64"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
 )
 
 // The canaries; none of them may ever appear in an error.
@@ -99,7 +100,7 @@ func TestNoErrorEverHoldsAKey(t *testing.T) {
 				u, err := url.Parse(serve(t, h))
 				require.NoError(t, err)
 				u.User = url.UserPassword(canaryUser, canaryPassword)
-				p := Provider{Kind: KindCompatible, BaseURL: u.String(), Headers: map[string]string{"X-Secret": canaryHeader}}
+				p := model.Provider{Kind: model.KindCompatible, BaseURL: u.String(), Headers: map[string]string{"X-Secret": canaryHeader}}
 				if withKey {
 					p.APIKeyEnv = "CANARY"
 				}
@@ -127,7 +128,7 @@ func TestConfigurationErrorsHoldNoPassword(t *testing.T) {
 		"ftp://" + canaryUser + ":" + canaryHeader + "@host/v1",
 		"http://" + canaryUser + ":" + canaryHeader + "@host/v1?key=" + canaryHeader,
 	} {
-		_, err := New([]Provider{{Name: "p", Kind: KindCompatible, BaseURL: base}}, nil, Options{})
+		_, err := New([]model.Provider{{Name: "p", Kind: model.KindCompatible, BaseURL: base}}, nil, Options{})
 		_ = requireFault(t, err, contract.ClassConfig, contract.CodeInvalidConfig)
 		requireNoCanary(t, everywhere(t, err))
 	}
@@ -145,7 +146,7 @@ func TestAKeyGoesToItsOwnProviderOnly(t *testing.T) {
 		events(`{"choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":"stop"}]}`, "[DONE]")(w, r)
 	})
 	t.Setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/never")
-	c := newClient(t, Provider{Kind: KindCompatible, BaseURL: base}, Options{})
+	c := newClient(t, model.Provider{Kind: model.KindCompatible, BaseURL: base}, Options{})
 	_, err := c.Complete(t.Context(), question())
 	require.NoError(t, err)
 	require.NotContains(t, fmt.Sprint(seen), canaryKey)
@@ -160,26 +161,26 @@ func TestKeysComeFromTheEnvironmentOrAFile(t *testing.T) {
 		return map[string]string{"OPENAI_API_KEY": " usual ", "OTHER": "other", "BAD": "a\nb"}[name]
 	}
 	cases := map[string]struct {
-		p    Provider
+		p    model.Provider
 		want string
 		says string // of the error
 	}{
-		"usual variable":    {p: Provider{Kind: KindOpenAI}, want: "usual"},
-		"own variable":      {p: Provider{Kind: KindOpenAI, APIKeyEnv: "OTHER"}, want: "other"},
-		"file wins":         {p: Provider{Kind: KindOpenAI, APIKeyEnv: "OTHER", APIKeyFile: file}, want: "from-file"},
-		"none needed":       {p: Provider{Kind: KindOllama}},
-		"unset variable":    {p: Provider{Kind: KindGemini}, says: "GEMINI_API_KEY"},
-		"named but unset":   {p: Provider{Kind: KindCompatible, BaseURL: "http://h/v1", APIKeyEnv: "NONE"}, says: "NONE"},
-		"file not there":    {p: Provider{Kind: KindOpenAI, APIKeyFile: file + ".gone"}, says: ".gone"},
-		"several lines":     {p: Provider{Kind: KindOpenAI, APIKeyEnv: "BAD"}, says: "control characters"},
-		"a directory":       {p: Provider{Kind: KindOpenAI, APIKeyFile: filepath.Dir(file)}, says: filepath.Dir(file)},
-		"unset, OpenRouter": {p: Provider{Kind: KindOpenRouter}, says: "OPENROUTER_API_KEY"},
+		"usual variable":    {p: model.Provider{Kind: model.KindOpenAI}, want: "usual"},
+		"own variable":      {p: model.Provider{Kind: model.KindOpenAI, APIKeyEnv: "OTHER"}, want: "other"},
+		"file wins":         {p: model.Provider{Kind: model.KindOpenAI, APIKeyEnv: "OTHER", APIKeyFile: file}, want: "from-file"},
+		"none needed":       {p: model.Provider{Kind: model.KindOllama}},
+		"unset variable":    {p: model.Provider{Kind: model.KindGemini}, says: "GEMINI_API_KEY"},
+		"named but unset":   {p: model.Provider{Kind: model.KindCompatible, BaseURL: "http://h/v1", APIKeyEnv: "NONE"}, says: "NONE"},
+		"file not there":    {p: model.Provider{Kind: model.KindOpenAI, APIKeyFile: file + ".gone"}, says: ".gone"},
+		"several lines":     {p: model.Provider{Kind: model.KindOpenAI, APIKeyEnv: "BAD"}, says: "control characters"},
+		"a directory":       {p: model.Provider{Kind: model.KindOpenAI, APIKeyFile: filepath.Dir(file)}, says: filepath.Dir(file)},
+		"unset, OpenRouter": {p: model.Provider{Kind: model.KindOpenRouter}, says: "OPENROUTER_API_KEY"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tc.p.Name = "p"
-			key, err := tc.p.WithDefaults().key(env)
+			key, err := tc.p.WithDefaults().Key(env)
 			if tc.says == "" {
 				require.NoError(t, err)
 				require.Equal(t, tc.want, key)

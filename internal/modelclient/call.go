@@ -1,4 +1,4 @@
-package model
+package modelclient
 
 import (
 	"bytes"
@@ -8,23 +8,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"time"
 
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/ssestream"
-
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/modelclient/wire"
 )
 
 // call is one call in progress.
 type call struct {
 	client    *Client
 	provider  *endpoint
-	entry     CatalogueEntry
-	req       Request
+	entry     model.CatalogueEntry
+	req       model.Request
 	key       string
 	scrub     *scrubber
 	watch     *watch
@@ -34,7 +32,7 @@ type call struct {
 
 // run makes the call within its own deadline: streamed, or in one piece if the provider reports
 // that it cannot stream.
-func (x *call) run(ctx context.Context) (Response, error) {
+func (x *call) run(ctx context.Context) (model.Response, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, x.timeout(), errDeadline)
 	defer cancel()
 	if _, known := x.provider.complete.Load(x.req.Choice.Model); !known {
@@ -57,49 +55,27 @@ func (x *call) timeout() time.Duration {
 }
 
 // send makes one HTTP request and collects its response.
-func (x *call) send(ctx context.Context, stream bool) (Response, error) {
+func (x *call) send(ctx context.Context, stream bool) (model.Response, error) {
 	x.streaming, x.body = stream, nil
 	if stream {
 		x.watch.touch()
 	} else {
 		x.watch.ignoreSilence()
 	}
-	params, err := x.params()
-	if err != nil {
-		return Response{}, err
-	}
 	start := time.Now()
-	var raw *http.Response
-	// Not openai.NewClient, which would send keys and headers from the OPENAI_
-	// variables of the environment to any provider.
-	client := openai.Client{}
-	if err := client.Post(ctx, "chat/completions", params, &raw, x.options(stream)...); err != nil {
-		return Response{}, err
-	}
-	defer func() { _ = raw.Body.Close() }()
-	c := collector{limit: x.client.opts.MaxResponse}
-	if isStream(raw) {
-		err = c.stream(ssestream.NewStream[openai.ChatCompletionChunk](ssestream.NewDecoder(raw), nil))
-	} else {
-		err = c.complete(raw.Body)
-	}
+	resp, err := wire.For(x.provider.Kind).Send(ctx, &wire.Call{
+		Request: x.req, Provider: x.provider.Provider, Entry: x.entry, Key: x.key, MaxResponse: x.client.opts.MaxResponse,
+		HTTP: &http.Client{Transport: x, CheckRedirect: x.client.http.CheckRedirect},
+	}, stream)
 	if x.body != nil && x.body.err != nil {
 		err = x.body.err // the reason, not the parser's interpretation of it
 	}
-	resp := c.response()
-	resp.Latency, resp.Streamed = time.Since(start), isStream(raw)
+	resp.Latency = time.Since(start)
 	return resp, err
 }
 
-// isStream reports whether a response is a stream of events; some servers respond in one piece even
-// if streaming was requested.
-func isStream(r *http.Response) bool {
-	t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	return t == "text/event-stream"
-}
-
 // conclude converts the outcome of a call into the caller's result.
-func (x *call) conclude(ctx context.Context, resp Response, err error) (Response, error) {
+func (x *call) conclude(ctx context.Context, resp model.Response, err error) (model.Response, error) {
 	if err == nil {
 		err = check(&resp)
 	}
@@ -110,7 +86,7 @@ func (x *call) conclude(ctx context.Context, resp Response, err error) (Response
 	}
 	explained := x.explain(ctx, err)
 	if explained.Class != contract.ClassLLM {
-		return Response{}, explained
+		return model.Response{}, explained
 	}
 	var status *statusError
 	if !errors.As(err, &status) { // a rejected request costs nothing
@@ -121,10 +97,10 @@ func (x *call) conclude(ctx context.Context, resp Response, err error) (Response
 
 // account completes the usage of a response: it estimates the tokens if the provider did not report
 // them, and adds the price. A response that could not be read at all has no usage.
-func (x *call) account(r *Response) {
+func (x *call) account(r *model.Response) {
 	u := &r.Usage
 	u.Calls = 1
-	u.PromptTokens, u.CompletionTokens = clamp(u.PromptTokens), clamp(u.CompletionTokens)
+	*u = model.Plausible(*u)
 	if u.Tokens() == 0 {
 		size := len(r.Text)
 		for _, c := range r.ToolCalls {
@@ -134,9 +110,9 @@ func (x *call) account(r *Response) {
 			return
 		}
 		r.Estimated = true
-		u.PromptTokens, u.CompletionTokens = EstimateTokens(x.req.Messages, x.req.Tools), int64(size+3)/4
+		u.PromptTokens, u.CompletionTokens = model.EstimateTokens(x.req.Messages, x.req.Tools), int64(size+3)/4
 	}
-	u.MicroUSD = Cost(*u, x.entry)
+	u.MicroUSD = model.Cost(*u, x.entry)
 }
 
 // unusable is the reason why a response that arrived cannot be used.
@@ -148,7 +124,7 @@ type unusable struct {
 func (e *unusable) Error() string { return e.reason }
 
 // check checks that a response is complete and usable, and normalizes it.
-func check(r *Response) error {
+func check(r *model.Response) error {
 	switch r.FinishReason {
 	case "":
 		return io.ErrUnexpectedEOF
@@ -168,7 +144,7 @@ func check(r *Response) error {
 	return nil
 }
 
-func checkCall(i int, c *ToolCall) error {
+func checkCall(i int, c *model.ToolCall) error {
 	if c.ID == "" {
 		c.ID = fmt.Sprintf("call_%d", i)
 	}

@@ -1,4 +1,4 @@
-package model
+package modelclient
 
 import (
 	"encoding/json"
@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/model"
 )
 
 // answer writes one JSON document with a status.
@@ -103,7 +104,7 @@ func TestWhatProvidersSayOfAnErrorDecidesItsCode(t *testing.T) {
 				requests.Add(1)
 				tc.h(w, r)
 			})
-			_, err := newClient(t, Provider{Kind: KindCompatible, BaseURL: url}, Options{}).Complete(t.Context(), question())
+			_, err := newClient(t, model.Provider{Kind: model.KindCompatible, BaseURL: url}, Options{}).Complete(t.Context(), question())
 			f := requireFault(t, err, tc.class, tc.code)
 			require.Contains(t, f.Message, tc.says)
 			require.EqualValues(t, 1, requests.Load(), "the client never tries again")
@@ -118,7 +119,7 @@ func TestUnreachableProvidersAreUnavailable(t *testing.T) {
 	for name, url := range map[string]string{"refused": gone.URL + "/v1", "no such host": "http://model.invalid/v1"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newClient(t, Provider{BaseURL: url}, Options{})
+			c := newClient(t, model.Provider{BaseURL: url}, Options{})
 			_, err := c.Complete(t.Context(), question())
 			_ = requireFault(t, err, contract.ClassInfra, contract.CodeUnavailable)
 			_ = requireFault(t, c.Probe(t.Context(), "p"), contract.ClassInfra, contract.CodeUnavailable)
@@ -138,7 +139,7 @@ func TestABrokenReusedConnectionIsNotRetriedByTheTransport(t *testing.T) {
 		key.Store(r.Header.Get("Idempotency-Key"))
 		breakConnection(w, r)
 	})
-	c := newClient(t, Provider{BaseURL: url}, Options{})
+	c := newClient(t, model.Provider{BaseURL: url}, Options{})
 	req := question()
 	req.IdempotencyKey = "k"
 	_, err := c.Complete(t.Context(), req)
@@ -170,7 +171,7 @@ func TestAProviderThatCannotStreamIsAskedForOnePiece(t *testing.T) {
 				whole.Add(1)
 				answer(200, `{"model":"real-name","choices":[{"message":{"content":"ok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":2,"completion_tokens":1}}`)(w, r)
 			})
-			c := newClient(t, Provider{BaseURL: url}, Options{})
+			c := newClient(t, model.Provider{BaseURL: url}, Options{})
 			for range 3 {
 				r, err := c.Complete(t.Context(), question())
 				require.NoError(t, err)
@@ -187,10 +188,10 @@ func TestAProviderThatCannotStreamIsAskedForOnePiece(t *testing.T) {
 func TestAnUnstreamedAnswerToAStreamedRequestIsAccepted(t *testing.T) {
 	t.Parallel()
 	url := serve(t, answer(200, `{"choices":[{"message":{"content":"ok","tool_calls":[{"id":"a","function":{"name":"f","arguments":""}}]},"finish_reason":"stop"}]}`))
-	r, err := newClient(t, Provider{BaseURL: url}, Options{}).Complete(t.Context(), question())
+	r, err := newClient(t, model.Provider{BaseURL: url}, Options{}).Complete(t.Context(), question())
 	require.NoError(t, err)
 	require.Equal(t, "ok", r.Text)
-	require.Equal(t, []ToolCall{{ID: "a", Name: "f", Arguments: "{}"}}, r.ToolCalls)
+	require.Equal(t, []model.ToolCall{{ID: "a", Name: "f", Arguments: "{}"}}, r.ToolCalls)
 	require.Equal(t, "tool_calls", r.FinishReason)
 	require.True(t, r.Estimated, "no usage was told")
 	require.Positive(t, r.Usage.PromptTokens)
@@ -206,12 +207,12 @@ func TestToolCallsThatShareAnIndexStayApart(t *testing.T) {
 		`{"choices":[{"index":1,"delta":{"content":"another choice"}}]}`,
 		`{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`,
 		`{"choices":[],"usage":{"prompt_tokens":-5,"completion_tokens":9223372036854775807}}`, "[DONE]"))
-	r, err := newClient(t, Provider{BaseURL: url}, Options{}).Complete(t.Context(), question())
+	r, err := newClient(t, model.Provider{BaseURL: url}, Options{}).Complete(t.Context(), question())
 	require.NoError(t, err)
-	require.Equal(t, []ToolCall{{ID: "a", Name: "f", Arguments: `{"x":1}`}, {ID: "b", Name: "g", Arguments: "{}"}}, r.ToolCalls)
+	require.Equal(t, []model.ToolCall{{ID: "a", Name: "f", Arguments: `{"x":1}`}, {ID: "b", Name: "g", Arguments: "{}"}}, r.ToolCalls)
 	require.Empty(t, r.Text)
 	require.EqualValues(t, 0, r.Usage.PromptTokens, "hostile numbers are bounded")
-	require.EqualValues(t, maxTokens, r.Usage.CompletionTokens)
+	require.Equal(t, int64(1)<<40, r.Usage.CompletionTokens)
 	require.Positive(t, r.Usage.MicroUSD)
 }
 
@@ -221,14 +222,14 @@ func TestTheRequestHoldsWhatTheProtocolAsksFor(t *testing.T) {
 		header http.Header
 		body   map[string]any
 	}
-	send := func(t *testing.T, kind Kind, catalogue Catalogue, req Request) wire {
+	send := func(t *testing.T, kind model.Kind, catalogue model.Catalogue, req model.Request) wire {
 		var got wire
 		url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			got.header = r.Header.Clone()
 			_ = json.NewDecoder(r.Body).Decode(&got.body)
 			events(`{"choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":"stop"}]}`, "[DONE]")(w, r)
 		})
-		c, err := New([]Provider{{Name: "p", Kind: kind, BaseURL: url, APIKeyEnv: "KEY", Headers: map[string]string{"X-Title": "rocket"}}}, catalogue,
+		c, err := New([]model.Provider{{Name: "p", Kind: kind, BaseURL: url, APIKeyEnv: "KEY", Headers: map[string]string{"X-Title": "rocket"}}}, catalogue,
 			Options{Getenv: func(string) string { return "the-key" }})
 		require.NoError(t, err)
 		t.Cleanup(c.Close)
@@ -236,9 +237,9 @@ func TestTheRequestHoldsWhatTheProtocolAsksFor(t *testing.T) {
 		require.NoError(t, err)
 		return got
 	}
-	full := func() Request {
+	full := func() model.Request {
 		temperature := 0.2
-		schema := SchemaOf[struct {
+		schema := model.SchemaOf[struct {
 			A string `json:"a"`
 		}]()
 		req := question()
@@ -247,15 +248,15 @@ func TestTheRequestHoldsWhatTheProtocolAsksFor(t *testing.T) {
 		req.MaxOutput = 5000
 		req.IdempotencyKey = "run-42/turn-1\n"
 		req.Headers.Step = "step-001"
-		req.Tools = []Tool{{Name: "finish", Description: "ends", Parameters: json.RawMessage(`{"type":"object","properties":{"summary":{"type":"string"}}}`)}, {Name: "bare"}}
+		req.Tools = []model.Tool{{Name: "finish", Description: "ends", Parameters: json.RawMessage(`{"type":"object","properties":{"summary":{"type":"string"}}}`)}, {Name: "bare"}}
 		req.Messages = append(req.Messages,
-			Message{Role: RoleAssistant, ToolCalls: []ToolCall{{ID: "c1", Name: "finish", Arguments: "{}"}}},
-			Message{Role: RoleTool, ToolCallID: "c1", Text: "done"})
+			model.Message{Role: model.RoleAssistant, ToolCalls: []model.ToolCall{{ID: "c1", Name: "finish", Arguments: "{}"}}},
+			model.Message{Role: model.RoleTool, ToolCallID: "c1", Text: "done"})
 		return req
 	}
 	t.Run("headers, tools, schema, temperature", func(t *testing.T) {
 		t.Parallel()
-		got := send(t, KindCompatible, nil, full())
+		got := send(t, model.KindCompatible, nil, full())
 		for name, want := range map[string]string{
 			"X-RGPT-Run": "42", "X-RGPT-Agent": "planner", "X-RGPT-Phase": "planner_running", "X-RGPT-Step": "step-001",
 			"X-RGPT-Attempt": "1", "X-RGPT-Turn": "1", "Idempotency-Key": "run-42/turn-1?", "Authorization": "Bearer the-key", "X-Title": "rocket",
@@ -277,14 +278,14 @@ func TestTheRequestHoldsWhatTheProtocolAsksFor(t *testing.T) {
 	})
 	t.Run("OpenAI's names and reasoning models", func(t *testing.T) {
 		t.Parallel()
-		got := send(t, KindOpenAI, Catalogue{{Provider: "p", Model: "m", MaxOutput: 100, Capabilities: []Capability{CapabilityJSONSchema, CapabilityFixedTemperature}}}, full())
+		got := send(t, model.KindOpenAI, model.Catalogue{{Provider: "p", Model: "m", MaxOutput: 100, Capabilities: []model.Capability{model.CapabilityJSONSchema, model.CapabilityFixedTemperature}}}, full())
 		require.NotContains(t, got.body, "temperature")
 		require.NotContains(t, got.body, "max_tokens")
 		require.EqualValues(t, 100, got.body["max_completion_tokens"], "no more than the model can do")
 	})
 	t.Run("a schema in words where none is enforced", func(t *testing.T) {
 		t.Parallel()
-		got := send(t, KindAnthropic, Catalogue{{Provider: "p", Model: "m", MaxOutput: 7}}, func() Request { r := full(); r.MaxOutput = 0; return r }())
+		got := send(t, model.KindCompatible, model.Catalogue{{Provider: "p", Model: "m", MaxOutput: 7}}, full())
 		require.NotContains(t, got.body, "response_format")
 		require.EqualValues(t, 7, got.body["max_tokens"])
 		system := got.body["messages"].([]any)[0].(map[string]any)["content"].(string)
@@ -337,7 +338,7 @@ func TestAnAnswerOver50MegabytesIsCutWithoutBeingHeld(t *testing.T) {
 	}
 	for name, h := range answers {
 		t.Run(name, func(t *testing.T) {
-			c := newClient(t, Provider{BaseURL: serve(t, h)}, Options{MaxResponse: 2 << 20})
+			c := newClient(t, model.Provider{BaseURL: serve(t, h)}, Options{MaxResponse: 2 << 20})
 			peak := peakHeap(t)
 			_, err := c.Complete(t.Context(), question())
 			f := requireFault(t, err, contract.ClassLLM, contract.CodeTruncated)
@@ -397,7 +398,7 @@ func TestNoMoreCallsThanAllowedAreUnderWayAtOnce(t *testing.T) {
 		now.Add(-1)
 		events(`{"choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":"stop"}]}`, "[DONE]")(w, r)
 	})
-	c := newClient(t, Provider{BaseURL: url, MaxConcurrent: most}, Options{})
+	c := newClient(t, model.Provider{BaseURL: url, MaxConcurrent: most}, Options{})
 	var wg sync.WaitGroup
 	for range calls {
 		wg.Go(func() {

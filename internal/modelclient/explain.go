@@ -1,4 +1,4 @@
-package model
+package modelclient
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/modelclient/wire"
 )
 
 // explain converts the error that ended a call into a failure without secrets.
@@ -20,8 +21,8 @@ func (x *call) explain(ctx context.Context, err error) *fault.Error {
 	var typed *fault.Error
 	var status *statusError
 	var bad *unusable
-	var reported *providerError
-	var malformed *malformedError
+	var reported *wire.ReportedError
+	var malformed *wire.MalformedError
 	switch {
 	case errors.As(err, &typed):
 		return typed
@@ -29,14 +30,14 @@ func (x *call) explain(ctx context.Context, err error) *fault.Error {
 		return x.explainStatus(status)
 	case errors.As(err, &bad):
 		return fault.New(contract.ClassLLM, bad.code, "%s: %s", x.who(), x.scrub.clean(bad.reason))
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, wire.ErrTooLarge):
 		return fault.New(contract.ClassLLM, contract.CodeTruncated, "%s: the response exceeds %d bytes and was cut off", x.who(), x.client.opts.MaxResponse)
 	case errors.As(err, &reported):
 		return x.explainReported(reported)
 	case ctx.Err() != nil:
 		return x.explainEnd(ctx, err)
 	case errors.As(err, &malformed):
-		return fault.Wrap(x.scrub.cause(malformed.err), contract.ClassLLM, contract.CodeInvalidOutput, "%s: the response does not match the API's JSON format", x.who())
+		return fault.Wrap(x.scrub.cause(malformed.Err), contract.ClassLLM, contract.CodeInvalidOutput, "%s: the response does not match the API's JSON format", x.who())
 	default:
 		return fault.Wrap(x.scrub.cause(err), contract.ClassInfra, contract.CodeUnavailable,
 			"%s: the provider is unreachable or closed the connection", x.who())
@@ -146,13 +147,13 @@ func (x *call) explainStatus(e *statusError) *fault.Error {
 }
 
 // explainReported explains an error reported with HTTP 200.
-func (x *call) explainReported(e *providerError) *fault.Error {
-	said := readAPIError(e.body)
+func (x *call) explainReported(e *wire.ReportedError) *fault.Error {
+	said := readAPIError(e.Body)
 	status, err := strconv.Atoi(said.code())
 	if err != nil || status < 400 || status > 599 {
 		status = http.StatusOK
 	}
-	return x.explainAPIError(status, e.body, said)
+	return x.explainAPIError(status, e.Body, said)
 }
 
 func (x *call) explainAPIError(status int, body []byte, said apiError) *fault.Error {

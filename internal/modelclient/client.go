@@ -1,4 +1,4 @@
-package model
+package modelclient
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
 )
 
 // Options configure a client. The zero value is usable.
@@ -35,7 +36,7 @@ const (
 // Client calls models. It is safe for concurrent use.
 type Client struct {
 	providers map[string]*endpoint
-	catalogue Catalogue
+	catalogue model.Catalogue
 	opts      Options
 	http      *http.Client
 	close     func()
@@ -43,14 +44,14 @@ type Client struct {
 
 // endpoint is a provider in use.
 type endpoint struct {
-	Provider
+	model.Provider
 	slots    chan struct{} // one token for each call in progress
 	complete sync.Map      // models found unable to stream
 }
 
 // New creates a client. An unusable provider is a CONFIG_ERROR; missing keys are reported only when
 // they are needed, because a run uses few of the providers.
-func New(providers []Provider, catalogue Catalogue, opts Options) (*Client, error) {
+func New(providers []model.Provider, catalogue model.Catalogue, opts Options) (*Client, error) {
 	c := &Client{providers: map[string]*endpoint{}, catalogue: catalogue, opts: opts.withDefaults()}
 	for _, p := range providers {
 		if err := p.Check(); err != nil {
@@ -84,10 +85,10 @@ func (c *Client) Close() { c.close() }
 
 // Entry returns the catalogue's entry for a model; see Catalogue.Find. It also returns false if the
 // provider is not configured.
-func (c *Client) Entry(choice contract.ModelChoice) (CatalogueEntry, bool) {
+func (c *Client) Entry(choice contract.ModelChoice) (model.CatalogueEntry, bool) {
 	p, ok := c.providers[choice.Provider]
 	if !ok {
-		return CatalogueEntry{Provider: choice.Provider, Model: choice.Model}, false
+		return model.CatalogueEntry{Provider: choice.Provider, Model: choice.Model}, false
 	}
 	return c.catalogue.Find(p.Provider, choice.Model)
 }
@@ -99,7 +100,7 @@ func (c *Client) Configured(provider string) error {
 	if !ok {
 		return unknownProvider(provider)
 	}
-	_, err := p.key(c.opts.Getenv)
+	_, err := p.Key(c.opts.Getenv)
 	return err
 }
 
@@ -108,25 +109,25 @@ func (c *Client) Configured(provider string) error {
 // Every error is a *fault.Error. With an LLM_ERROR, the response contains the data received and its
 // usage: a refusal, or a truncated or unusable response, costs as much as a good one. With any
 // other error, the response is empty.
-func (c *Client) Complete(ctx context.Context, req Request) (Response, error) {
+func (c *Client) Complete(ctx context.Context, req model.Request) (model.Response, error) {
 	p, ok := c.providers[req.Choice.Provider]
 	if !ok {
-		return Response{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+		return model.Response{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 			"model provider %q not found; configure it under models.providers", req.Choice.Provider)
 	}
 	if req.Choice.Model == "" {
-		return Response{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no model is selected for provider %s", p.Name)
+		return model.Response{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no model is selected for provider %s", p.Name)
 	}
-	key, err := p.key(c.opts.Getenv)
+	key, err := p.Key(c.opts.Getenv)
 	if err != nil {
-		return Response{}, err
+		return model.Response{}, err
 	}
 	entry, _ := c.catalogue.Find(p.Provider, req.Choice.Model)
 	x := &call{client: c, provider: p, entry: entry, req: req, key: key, scrub: newScrubber(p.Provider, key)}
 	ctx, x.watch = startWatch(ctx, c.opts.IdleTimeout)
 	defer x.watch.stop()
 	if err := p.acquire(ctx); err != nil {
-		return Response{}, x.explain(ctx, err)
+		return model.Response{}, x.explain(ctx, err)
 	}
 	defer p.release()
 	return x.run(ctx)

@@ -1,4 +1,4 @@
-package model
+package modelclient
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/modelclient/wire"
 )
 
 // probeTimeout limits a probe, because a user waits for it.
@@ -21,7 +23,7 @@ const probeTimeout = 10 * time.Second
 // requests the list of models. An INFRA_ERROR means that the provider cannot be reached, a
 // CONFIG_ERROR states what to set; messages contain the provider, its base URL and the source of
 // the key. A provider that responds but is busy (HTTP 429) is healthy.
-func Probe(ctx context.Context, p Provider) error {
+func Probe(ctx context.Context, p model.Provider) error {
 	client, closeIdle := newHTTPClient(nil)
 	defer closeIdle()
 	return probe(ctx, client, p, os.Getenv)
@@ -31,19 +33,19 @@ func unknownProvider(name string) error {
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "model provider %q not found; configure it under models.providers", name)
 }
 
-func probe(ctx context.Context, client *http.Client, p Provider, getenv func(string) string) error {
+func probe(ctx context.Context, client *http.Client, p model.Provider, getenv func(string) string) error {
 	if err := p.Check(); err != nil {
 		return err
 	}
 	p = p.WithDefaults()
-	key, err := p.key(getenv)
+	key, err := p.Key(getenv)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	path := "/models"
-	if p.Kind == KindOpenRouter { // its list of models is public
+	if p.Kind == model.KindOpenRouter { // its list of models is public
 		path = "/key"
 	}
 	status, err := ask(ctx, client, p, key, path)
@@ -58,16 +60,16 @@ func probe(ctx context.Context, client *http.Client, p Provider, getenv func(str
 }
 
 // ask makes one request and returns its status.
-func ask(ctx context.Context, client *http.Client, p Provider, key, path string) (int, error) {
+func ask(ctx context.Context, client *http.Client, p model.Provider, key, path string) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.BaseURL, "/")+path, http.NoBody)
 	if err != nil {
 		return 0, err
 	}
-	req.Header.Set("User-Agent", userAgent)
+	req.Header.Set("User-Agent", wire.UserAgent)
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
-	if p.Kind == KindAnthropic && key != "" { // the list of models is not part of the compatible endpoint
+	if p.Kind == model.KindAnthropic && key != "" { // the list of models is not part of the compatible endpoint
 		req.Header.Del("Authorization")
 		req.Header.Set("X-Api-Key", key)
 		req.Header.Set("Anthropic-Version", "2023-06-01")
@@ -96,7 +98,7 @@ func unreachable(ctx context.Context, err error, scrub *scrubber, who string) er
 }
 
 // probed judges a probe's HTTP status.
-func probed(p Provider, who string, status int) error {
+func probed(p model.Provider, who string, status int) error {
 	switch {
 	case status >= 200 && status < 300, status == http.StatusTooManyRequests:
 		return nil
@@ -106,7 +108,7 @@ func probed(p Provider, who string, status int) error {
 		return fault.New(contract.ClassInfra, contract.CodeUnavailable, "%s is unavailable (HTTP %d)", who, status)
 	case status < 400:
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s redirects to another address (HTTP %d); set base_url to the final address", who, status)
-	case p.Kind != KindScripted && p.BaseURL != kindDefaults[p.Kind].baseURL:
+	case p.Kind != model.KindScripted && p.BaseURL != model.DefaultBaseURL(p.Kind):
 		return nil // many compatible servers have no list of models; the first call will reveal problems
 	default:
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s does not provide a list of models (HTTP %d); check base_url, which usually ends in /v1", who, status)

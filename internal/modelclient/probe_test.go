@@ -1,4 +1,4 @@
-package model
+package modelclient
 
 import (
 	"context"
@@ -9,31 +9,32 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/model"
 )
 
 func TestProbeSaysWhatToFix(t *testing.T) {
 	t.Parallel()
 	status := func(n int) http.HandlerFunc { return answer(n, `{}`) }
 	cases := map[string]struct {
-		kind  Kind
+		kind  model.Kind
 		h     http.HandlerFunc
 		class contract.Class // empty: it is healthy
 		code  contract.Code
 	}{
-		"well":                   {kind: KindOpenAI, h: answer(200, `{"data":[]}`)},
-		"busy":                   {kind: KindOpenAI, h: status(429)},
-		"no list, compatible":    {kind: KindCompatible, h: status(404)},
-		"no list, scripted":      {kind: KindScripted, h: status(404), class: contract.ClassConfig, code: contract.CodeInvalidConfig},
-		"401":                    {kind: KindOpenAI, h: status(401), class: contract.ClassConfig, code: contract.CodeUnauthorized},
-		"403":                    {kind: KindOpenAI, h: status(403), class: contract.ClassConfig, code: contract.CodeUnauthorized},
-		"Gemini's 400":           {kind: KindGemini, h: answer(400, `[{"error":{"message":"API key not valid."}}]`), class: contract.ClassConfig, code: contract.CodeUnauthorized},
-		"500":                    {kind: KindOpenAI, h: status(500), class: contract.ClassInfra, code: contract.CodeUnavailable},
-		"a redirect":             {kind: KindOpenAI, h: status(302), class: contract.ClassConfig, code: contract.CodeInvalidConfig},
-		"a broken connection":    {kind: KindOpenAI, h: breakConnection, class: contract.ClassInfra, code: contract.CodeUnavailable},
-		"OpenRouter: bad key":    {kind: KindOpenRouter, h: byPath("/v1/key", 401, "/v1/models", 200), class: contract.ClassConfig, code: contract.CodeUnauthorized},
-		"OpenRouter: good key":   {kind: KindOpenRouter, h: byPath("/v1/key", 200, "", 0)},
-		"OpenRouter's imitation": {kind: KindOpenRouter, h: byPath("/v1/models", 200, "", 0)},
-		"Anthropic's headers": {kind: KindAnthropic, h: func(w http.ResponseWriter, r *http.Request) {
+		"well":                   {kind: model.KindOpenAI, h: answer(200, `{"data":[]}`)},
+		"busy":                   {kind: model.KindOpenAI, h: status(429)},
+		"no list, compatible":    {kind: model.KindCompatible, h: status(404)},
+		"no list, scripted":      {kind: model.KindScripted, h: status(404), class: contract.ClassConfig, code: contract.CodeInvalidConfig},
+		"401":                    {kind: model.KindOpenAI, h: status(401), class: contract.ClassConfig, code: contract.CodeUnauthorized},
+		"403":                    {kind: model.KindOpenAI, h: status(403), class: contract.ClassConfig, code: contract.CodeUnauthorized},
+		"Gemini's 400":           {kind: model.KindGemini, h: answer(400, `[{"error":{"message":"API key not valid."}}]`), class: contract.ClassConfig, code: contract.CodeUnauthorized},
+		"500":                    {kind: model.KindOpenAI, h: status(500), class: contract.ClassInfra, code: contract.CodeUnavailable},
+		"a redirect":             {kind: model.KindOpenAI, h: status(302), class: contract.ClassConfig, code: contract.CodeInvalidConfig},
+		"a broken connection":    {kind: model.KindOpenAI, h: breakConnection, class: contract.ClassInfra, code: contract.CodeUnavailable},
+		"OpenRouter: bad key":    {kind: model.KindOpenRouter, h: byPath("/v1/key", 401, "/v1/models", 200), class: contract.ClassConfig, code: contract.CodeUnauthorized},
+		"OpenRouter: good key":   {kind: model.KindOpenRouter, h: byPath("/v1/key", 200, "", 0)},
+		"OpenRouter's imitation": {kind: model.KindOpenRouter, h: byPath("/v1/models", 200, "", 0)},
+		"Anthropic's headers": {kind: model.KindAnthropic, h: func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("X-Api-Key") != "the-key" || r.Header.Get("Anthropic-Version") == "" || r.Header.Get("Authorization") != "" {
 				w.WriteHeader(http.StatusUnauthorized)
 			}
@@ -43,7 +44,7 @@ func TestProbeSaysWhatToFix(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			base := serve(t, tc.h)
-			c := newClient(t, Provider{Kind: tc.kind, BaseURL: base, APIKeyEnv: "MY_KEY"}, Options{Getenv: func(string) string { return "the-key" }})
+			c := newClient(t, model.Provider{Kind: tc.kind, BaseURL: base, APIKeyEnv: "MY_KEY"}, Options{Getenv: func(string) string { return "the-key" }})
 			err := c.Probe(t.Context(), "p")
 			if tc.class == "" {
 				require.NoError(t, err)
@@ -75,15 +76,15 @@ func byPath(path1 string, status1 int, path2 string, status2 int) http.HandlerFu
 func TestProbeReachesTheScriptedModel(t *testing.T) {
 	t.Parallel()
 	url, _ := scenario(t, "rules: []\n")
-	require.NoError(t, Probe(t.Context(), Provider{Name: "s", Kind: KindScripted, BaseURL: url}))
+	require.NoError(t, Probe(t.Context(), model.Provider{Name: "s", Kind: model.KindScripted, BaseURL: url}))
 	for _, wrong := range []string{url + "/wrong", ""} {
-		_ = requireFault(t, Probe(t.Context(), Provider{Name: "s", Kind: KindScripted, BaseURL: wrong}), contract.ClassConfig, contract.CodeInvalidConfig)
+		_ = requireFault(t, Probe(t.Context(), model.Provider{Name: "s", Kind: model.KindScripted, BaseURL: wrong}), contract.ClassConfig, contract.CodeInvalidConfig)
 	}
 }
 
 func TestProbeSaysWhichVariableHoldsNoKey(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, Provider{Kind: KindOpenRouter}, Options{Getenv: func(string) string { return "" }})
+	c := newClient(t, model.Provider{Kind: model.KindOpenRouter}, Options{Getenv: func(string) string { return "" }})
 	f := requireFault(t, c.Probe(t.Context(), "p"), contract.ClassConfig, contract.CodeUnauthorized)
 	require.Contains(t, f.Message, "https://openrouter.ai/api/v1")
 	require.Contains(t, f.Message, "OPENROUTER_API_KEY")

@@ -1,4 +1,4 @@
-package model
+package wire
 
 import (
 	"cmp"
@@ -11,10 +11,11 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/model"
 )
 
-// collector assembles a response and stops it if it exceeds a limit.
-type collector struct {
+// chatCollector assembles a response and stops it if it exceeds a limit.
+type chatCollector struct {
 	limit, size int64
 
 	text, refusal strings.Builder
@@ -29,18 +30,8 @@ type callBuilder struct {
 	arguments strings.Builder
 }
 
-// providerError is an error that a provider reports inside a response.
-type providerError struct{ body []byte }
-
-func (e *providerError) Error() string { return "the provider reported an error in its response" }
-
-// malformedError is a response that does not match the API's JSON format.
-type malformedError struct{ err error }
-
-func (e *malformedError) Error() string { return e.err.Error() }
-
 // stream collects server-sent events.
-func (c *collector) stream(s *ssestream.Stream[openai.ChatCompletionChunk]) error {
+func (c *chatCollector) stream(s *ssestream.Stream[openai.ChatCompletionChunk]) error {
 	defer func() { _ = s.Close() }()
 	for s.Next() {
 		chunk := s.Current()
@@ -53,13 +44,13 @@ func (c *collector) stream(s *ssestream.Stream[openai.ChatCompletionChunk]) erro
 	case err == nil:
 		return nil
 	case errors.As(err, &reported):
-		return &providerError{body: reported.Event.Data}
+		return &ReportedError{Body: reported.Event.Data}
 	default:
-		return &malformedError{err}
+		return &MalformedError{err}
 	}
 }
 
-func (c *collector) add(chunk *openai.ChatCompletionChunk) error {
+func (c *chatCollector) add(chunk *openai.ChatCompletionChunk) error {
 	if chunk.Model != "" {
 		c.model = chunk.Model
 	}
@@ -86,7 +77,7 @@ func (c *collector) add(chunk *openai.ChatCompletionChunk) error {
 
 // addCall adds a piece of a tool call. Pieces with the same index belong together, but a new id
 // with an old index is a new call, because some providers number all calls 0.
-func (c *collector) addCall(d *openai.ChatCompletionChunkChoiceDeltaToolCall) {
+func (c *chatCollector) addCall(d *openai.ChatCompletionChunkChoiceDeltaToolCall) {
 	b := c.byIndex[d.Index]
 	if b == nil || (d.ID != "" && b.id != "" && d.ID != b.id) {
 		b = &callBuilder{}
@@ -109,15 +100,15 @@ func (c *collector) addCall(d *openai.ChatCompletionChunkChoiceDeltaToolCall) {
 // reach the limit.
 const callOverhead = 64
 
-func (c *collector) checkSize() error {
+func (c *chatCollector) checkSize() error {
 	if c.size > c.limit {
-		return errTooLarge
+		return ErrTooLarge
 	}
 	return nil
 }
 
 // complete collects a response in one piece.
-func (c *collector) complete(body io.Reader) error {
+func (c *chatCollector) complete(body io.Reader) error {
 	data, err := io.ReadAll(body)
 	if err != nil {
 		return err
@@ -127,16 +118,16 @@ func (c *collector) complete(body io.Reader) error {
 	}
 	var answer openai.ChatCompletion
 	if err := json.Unmarshal(data, &doc); err != nil {
-		return &malformedError{err}
+		return &MalformedError{err}
 	}
 	if err := json.Unmarshal(data, &answer); err != nil {
-		return &malformedError{err}
+		return &MalformedError{err}
 	}
 	if len(answer.Choices) == 0 {
 		if len(doc.Error) > 0 && string(doc.Error) != "null" {
-			return &providerError{body: data}
+			return &ReportedError{Body: data}
 		}
-		return &malformedError{errors.New("it contains no choices")}
+		return &MalformedError{errors.New("it contains no choices")}
 	}
 	c.model = answer.Model
 	if answer.JSON.Usage.Valid() {
@@ -146,7 +137,7 @@ func (c *collector) complete(body io.Reader) error {
 	return c.checkSize()
 }
 
-func (c *collector) take(choice *openai.ChatCompletionChoice) {
+func (c *chatCollector) take(choice *openai.ChatCompletionChoice) {
 	c.finish = choice.FinishReason
 	c.text.WriteString(choice.Message.Content)
 	c.refusal.WriteString(choice.Message.Refusal)
@@ -159,19 +150,21 @@ func (c *collector) take(choice *openai.ChatCompletionChoice) {
 	}
 }
 
-func (c *collector) use(u openai.CompletionUsage) {
+func (c *chatCollector) use(u openai.CompletionUsage) {
 	c.usage.PromptTokens, c.usage.CompletionTokens = u.PromptTokens, u.CompletionTokens
+	c.usage.CachedTokens, c.usage.CacheWriteTokens = u.PromptTokensDetails.CachedTokens, u.PromptTokensDetails.CacheWriteTokens
+	c.usage.ReasoningTokens = u.CompletionTokensDetails.ReasoningTokens
 }
 
 // response returns the collected response, which may be incomplete.
-func (c *collector) response() Response {
-	r := Response{Text: c.text.String(), FinishReason: c.finish, Usage: c.usage, Model: c.model}
+func (c *chatCollector) response() model.Response {
+	r := model.Response{Text: c.text.String(), FinishReason: c.finish, Usage: c.usage, Model: c.model}
 	if c.refusal.Len() > 0 {
 		r.FinishReason = "content_filter"
 		r.Text += c.refusal.String()
 	}
 	for _, b := range c.calls {
-		r.ToolCalls = append(r.ToolCalls, ToolCall{ID: b.id, Name: b.name, Arguments: b.arguments.String()})
+		r.ToolCalls = append(r.ToolCalls, model.ToolCall{ID: b.id, Name: b.name, Arguments: b.arguments.String()})
 	}
 	return r
 }

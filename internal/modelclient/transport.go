@@ -1,12 +1,16 @@
-package model
+package modelclient
 
 import (
 	"bytes"
 	"errors"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/modelclient/wire"
 )
 
 // newHTTPClient creates the HTTP client for all calls. Redirects are not followed: they would send
@@ -19,7 +23,7 @@ func newHTTPClient(transport http.RoundTripper) (*http.Client, func()) {
 			DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 			ForceAttemptHTTP2:     true,
 			MaxIdleConns:          256,
-			MaxIdleConnsPerHost:   DefaultMaxConcurrent,
+			MaxIdleConnsPerHost:   model.DefaultMaxConcurrent,
 			IdleConnTimeout:       90 * time.Second,
 			TLSHandshakeTimeout:   10 * time.Second,
 			ExpectContinueTimeout: time.Second,
@@ -44,13 +48,11 @@ func (e *statusError) Error() string { return http.StatusText(e.status) }
 // maxErrorBody limits how much of a failed response is read.
 const maxErrorBody = 64 << 10
 
-// errTooLarge marks a response over the limit.
-var errTooLarge = errors.New("the response is too large")
-
-// middleware sits between openai-go and the network.
-func (x *call) middleware(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+// RoundTrip sits between the SDK of an API and the network.
+func (x *call) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context()) // a RoundTripper must not change the request
 	hideFromRetry(req.Header)
-	resp, err := next(req)
+	resp, err := x.client.http.Transport.RoundTrip(req)
 	if err != nil {
 		return resp, err
 	}
@@ -110,7 +112,7 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	}
 	switch {
 	case b.size > b.limit:
-		b.err = errTooLarge
+		b.err = wire.ErrTooLarge
 		return 0, b.err
 	case err != nil && !errors.Is(err, io.EOF):
 		b.err = err
@@ -140,3 +142,9 @@ func (b *countedBody) count(p []byte) {
 
 // Close closes the body.
 func (b *countedBody) Close() error { return b.body.Close() }
+
+// isStream reports whether a response is a stream of events.
+func isStream(r *http.Response) bool {
+	t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return t == "text/event-stream"
+}

@@ -1,0 +1,154 @@
+package wire
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/param"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+	"github.com/openai/openai-go/v3/shared"
+
+	"github.com/rocketgpt/orchestrator/internal/model"
+)
+
+// chat is the API of OpenAI's chat completions, which most providers offer.
+type chat struct{}
+
+// Send implements Adapter.
+func (chat) Send(ctx context.Context, c *Call, stream bool) (model.Response, error) {
+	params, err := chatParams(c)
+	if err != nil {
+		return model.Response{}, err
+	}
+	var raw *http.Response
+	// Not openai.NewClient, which would send keys and headers from the OPENAI_
+	// variables of the environment to any provider.
+	client := openai.Client{}
+	if err := client.Post(ctx, "chat/completions", params, &raw, chatOptions(c, stream)...); err != nil {
+		return model.Response{}, err
+	}
+	defer func() { _ = raw.Body.Close() }()
+	r := chatCollector{limit: c.MaxResponse}
+	if isStream(raw) {
+		err = r.stream(ssestream.NewStream[openai.ChatCompletionChunk](ssestream.NewDecoder(raw), nil))
+	} else {
+		err = r.complete(raw.Body)
+	}
+	resp := r.response()
+	resp.Streamed = isStream(raw)
+	return resp, err
+}
+
+// chatOptions returns everything that is sent with the request besides its body.
+func chatOptions(c *Call, stream bool) []option.RequestOption {
+	opts := []option.RequestOption{
+		option.WithBaseURL(c.Provider.BaseURL),
+		option.WithHTTPClient(c.HTTP),
+		option.WithMaxRetries(0),
+	}
+	if c.Key != "" {
+		opts = append(opts, option.WithAPIKey(c.Key))
+	}
+	for _, h := range c.headers() {
+		opts = append(opts, option.WithHeader(h[0], h[1]))
+	}
+	if stream {
+		opts = append(opts, option.WithJSONSet("stream", true), option.WithJSONSet("stream_options.include_usage", true),
+			option.WithHeader("Accept", "text/event-stream"))
+	}
+	return opts
+}
+
+// chatParams returns the request's body.
+func chatParams(c *Call) (openai.ChatCompletionNewParams, error) {
+	p := openai.ChatCompletionNewParams{Model: c.Request.Choice.Model}
+	messages := c.Request.Messages
+	if s := c.Request.Schema; s != nil {
+		if c.Entry.Can(model.CapabilityJSONSchema) {
+			p.ResponseFormat = chatFormat(s)
+		} else {
+			messages = withSchemaInWords(messages, s)
+		}
+	}
+	for _, m := range messages {
+		p.Messages = append(p.Messages, chatMessage(m))
+	}
+	for _, t := range c.Request.Tools {
+		tool, err := chatTool(t, c.Request.Strict)
+		if err != nil {
+			return p, err
+		}
+		p.Tools = append(p.Tools, tool)
+	}
+	if c.Request.Strict && len(p.Tools) > 0 {
+		p.ToolChoice = openai.ChatCompletionToolChoiceOptionUnionParam{OfAuto: param.NewOpt(string(openai.ChatCompletionToolChoiceOptionAutoRequired))}
+		if c.Provider.Kind == model.KindOpenAI { // it enforces schemas only for one call at a time
+			p.ParallelToolCalls = param.NewOpt(false)
+		}
+	}
+	if t := c.Request.Choice.Temperature; t != nil && !c.Entry.Can(model.CapabilityFixedTemperature) {
+		p.Temperature = param.NewOpt(*t)
+	}
+	if n := c.maxOutput(); n > 0 {
+		if c.Provider.Kind == model.KindOpenAI { // its reasoning models reject the old name
+			p.MaxCompletionTokens = param.NewOpt(n)
+		} else {
+			p.MaxTokens = param.NewOpt(n)
+		}
+	}
+	return p, nil
+}
+
+func chatFormat(s *model.Schema) openai.ChatCompletionNewParamsResponseFormatUnion {
+	name := cmp.Or(s.Name, "answer")
+	return openai.ChatCompletionNewParamsResponseFormatUnion{OfJSONSchema: &shared.ResponseFormatJSONSchemaParam{
+		JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: name, Schema: s.JSON, Strict: param.NewOpt(s.Strict)},
+	}}
+}
+
+func chatMessage(m model.Message) openai.ChatCompletionMessageParamUnion {
+	switch m.Role {
+	case model.RoleSystem:
+		return openai.SystemMessage(m.Text)
+	case model.RoleTool:
+		return openai.ToolMessage(m.Text, m.ToolCallID)
+	case model.RoleAssistant:
+		return chatAssistant(m)
+	default:
+		return openai.UserMessage(m.Text)
+	}
+}
+
+func chatAssistant(m model.Message) openai.ChatCompletionMessageParamUnion {
+	var a openai.ChatCompletionAssistantMessageParam
+	if m.Text != "" || len(m.ToolCalls) == 0 {
+		a.Content.OfString = param.NewOpt(m.Text)
+	}
+	for _, c := range m.ToolCalls {
+		a.ToolCalls = append(a.ToolCalls, openai.ChatCompletionMessageToolCallUnionParam{
+			OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
+				ID:       c.ID,
+				Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{Name: c.Name, Arguments: c.Arguments},
+			},
+		})
+	}
+	return openai.ChatCompletionMessageParamUnion{OfAssistant: &a}
+}
+
+func chatTool(t model.Tool, strict bool) (openai.ChatCompletionToolUnionParam, error) {
+	parameters, err := t.Schema(strict)
+	if err != nil {
+		return openai.ChatCompletionToolUnionParam{}, err
+	}
+	f := shared.FunctionDefinitionParam{Name: t.Name, Parameters: parameters}
+	if strict {
+		f.Strict = param.NewOpt(true)
+	}
+	if t.Description != "" {
+		f.Description = param.NewOpt(t.Description)
+	}
+	return openai.ChatCompletionFunctionTool(f), nil
+}

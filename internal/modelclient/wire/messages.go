@@ -1,0 +1,227 @@
+package wire
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/anthropics/anthropic-sdk-go/packages/param"
+	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
+
+	"github.com/rocketgpt/orchestrator/internal/model"
+)
+
+// messages is Anthropic's Messages API.
+type messages struct{}
+
+// messagesAPI identifies the reasoning of this API in stored conversations.
+const messagesAPI = "anthropic-messages"
+
+// defaultMessagesOutput is the output limit of models that the catalogue does not know: the API
+// requires one, and all models that it still offers accept this.
+const defaultMessagesOutput = 8192
+
+// Send implements Adapter.
+func (messages) Send(ctx context.Context, c *Call, stream bool) (model.Response, error) {
+	params, err := messagesParams(c)
+	if err != nil {
+		return model.Response{}, err
+	}
+	opts := []option.RequestOption{
+		option.WithBaseURL(c.Provider.BaseURL),
+		option.WithHTTPClient(c.HTTP),
+		option.WithMaxRetries(0),
+	}
+	if c.Key != "" {
+		opts = append(opts, option.WithAPIKey(c.Key))
+	}
+	for _, h := range c.headers() {
+		opts = append(opts, option.WithHeader(h[0], h[1]))
+	}
+	if stream {
+		opts = append(opts, option.WithJSONSet("stream", true), option.WithHeader("Accept", "text/event-stream"))
+	}
+	var raw *http.Response
+	// Not anthropic.NewClient, which would read keys and addresses from the environment and from files.
+	client := anthropic.Client{}
+	if err := client.Post(ctx, "messages", params, &raw, opts...); err != nil {
+		return model.Response{}, err
+	}
+	defer func() { _ = raw.Body.Close() }()
+	r := messagesCollector{limit: c.MaxResponse}
+	if isStream(raw) {
+		err = r.stream(ssestream.NewStream[anthropic.MessageStreamEventUnion](ssestream.NewDecoder(raw), nil))
+	} else {
+		err = r.complete(raw.Body)
+	}
+	resp := r.response(c.Request.Choice.Model)
+	resp.Streamed = isStream(raw)
+	return resp, err
+}
+
+// messagesParams returns the request's body.
+func messagesParams(c *Call) (anthropic.MessageNewParams, error) {
+	p := anthropic.MessageNewParams{
+		Model:     c.Request.Choice.Model,
+		MaxTokens: cmp.Or(c.maxOutput(), c.Entry.MaxOutput, defaultMessagesOutput),
+	}
+	conversation := c.Request.Messages
+	if s := c.Request.Schema; s != nil {
+		switch schema, err := enforceable(s.JSON); {
+		case err != nil:
+			return p, err
+		case s.Strict && c.Entry.Can(model.CapabilityJSONSchema):
+			p.OutputConfig = anthropic.OutputConfigParam{Format: anthropic.JSONOutputFormatParam{Schema: schema}}
+		default:
+			conversation = withSchemaInWords(conversation, s)
+		}
+	}
+	p.System, p.Messages = messagesConversation(conversation, c.Request.Choice.Model)
+	for _, t := range c.Request.Tools {
+		tool, err := messagesTool(t, c.Request.Strict)
+		if err != nil {
+			return p, err
+		}
+		p.Tools = append(p.Tools, anthropic.ToolUnionParam{OfTool: tool})
+	}
+	if c.Request.Strict && len(p.Tools) > 0 {
+		p.ToolChoice = anthropic.ToolChoiceUnionParam{OfAny: &anthropic.ToolChoiceAnyParam{}}
+	}
+	if t := c.Request.Choice.Temperature; t != nil && !c.Entry.Can(model.CapabilityFixedTemperature) {
+		p.Temperature = param.NewOpt(min(*t, 1)) // other providers allow up to 2
+	}
+	markForCache(&p)
+	return p, nil
+}
+
+// markForCache sets breakpoints up to which the provider caches the request, at most the four that
+// it allows: after the tools, after the system prompt, and at the end of the last two messages of
+// the user, so that a turn finds the prefix that the turn before it wrote.
+func markForCache(p *anthropic.MessageNewParams) {
+	mark := anthropic.NewCacheControlEphemeralParam()
+	if n := len(p.Tools); n > 0 {
+		p.Tools[n-1].OfTool.CacheControl = mark
+	}
+	if n := len(p.System); n > 0 {
+		p.System[n-1].CacheControl = mark
+	}
+	left := 2
+	for i := len(p.Messages) - 1; i >= 0 && left > 0; i-- {
+		content := p.Messages[i].Content
+		if p.Messages[i].Role != anthropic.MessageParamRoleUser || len(content) == 0 {
+			continue
+		}
+		if control := content[len(content)-1].GetCacheControl(); control != nil {
+			*control = mark
+			left--
+		}
+	}
+}
+
+// messagesConversation splits off the system prompt. Messages of one side that follow each other
+// become one, because the API wants both sides in turn, and all results of a turn's tools together.
+func messagesConversation(all []model.Message, modelName string) (system []anthropic.TextBlockParam, turns []anthropic.MessageParam) {
+	for _, m := range all {
+		var blocks []anthropic.ContentBlockParamUnion
+		role := anthropic.MessageParamRoleUser
+		switch {
+		case m.Role == model.RoleSystem && len(turns) == 0:
+			if m.Text != "" {
+				system = append(system, anthropic.TextBlockParam{Text: m.Text})
+			}
+			continue
+		case m.Role == model.RoleTool:
+			blocks = append(blocks, anthropic.NewToolResultBlock(toolID(m.ToolCallID), m.Text, false))
+		case m.Role == model.RoleAssistant:
+			role, blocks = anthropic.MessageParamRoleAssistant, assistantBlocks(m, modelName)
+		case m.Text != "": // the API rejects empty texts
+			blocks = append(blocks, anthropic.NewTextBlock(m.Text))
+		}
+		switch n := len(turns); {
+		case len(blocks) == 0:
+		case n > 0 && turns[n-1].Role == role:
+			turns[n-1].Content = append(turns[n-1].Content, blocks...)
+		default:
+			turns = append(turns, anthropic.MessageParam{Role: role, Content: blocks})
+		}
+	}
+	return system, turns
+}
+
+// assistantBlocks returns the content of a turn of the model: what it thought, unchanged and only for
+// the same model, its text and its calls.
+func assistantBlocks(m model.Message, modelName string) []anthropic.ContentBlockParamUnion {
+	var blocks []anthropic.ContentBlockParamUnion
+	if r := m.Reasoning; r != nil && r.API == messagesAPI && r.Model == modelName {
+		var thoughts []thought
+		_ = json.Unmarshal(r.Items, &thoughts) // written below
+		for _, t := range thoughts {
+			if t.Redacted != "" {
+				blocks = append(blocks, anthropic.NewRedactedThinkingBlock(t.Redacted))
+			} else {
+				blocks = append(blocks, anthropic.NewThinkingBlock(t.Signature, t.Text))
+			}
+		}
+	}
+	if strings.TrimSpace(m.Text) != "" { // the API rejects texts of white space alone
+		blocks = append(blocks, anthropic.NewTextBlock(m.Text))
+	}
+	for _, call := range m.ToolCalls {
+		blocks = append(blocks, anthropic.NewToolUseBlock(toolID(call.ID), json.RawMessage(call.Arguments), call.Name))
+	}
+	return blocks
+}
+
+// thought is a thinking block, or a redacted one.
+type thought struct {
+	Text      string `json:"text,omitempty"`
+	Signature string `json:"signature,omitempty"`
+	Redacted  string `json:"redacted,omitempty"`
+}
+
+var notInToolID = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+
+// toolID replaces characters that the API rejects in the id of a call. Other providers use them.
+func toolID(id string) string { return notInToolID.ReplaceAllString(id, "_") }
+
+func messagesTool(t model.Tool, strict bool) (*anthropic.ToolParam, error) {
+	schema, err := t.Schema(strict)
+	if err != nil {
+		return nil, err
+	}
+	tool := &anthropic.ToolParam{Name: t.Name}
+	if t.Description != "" {
+		tool.Description = param.NewOpt(t.Description)
+	}
+	if strict {
+		tool.Strict = param.NewOpt(true)
+		schema, _ = withoutBounds(schema).(map[string]any)
+	}
+	tool.InputSchema.ExtraFields = map[string]any{}
+	for k, v := range schema {
+		switch k {
+		case "type":
+		case "properties":
+			tool.InputSchema.Properties = v
+		case "required":
+			for _, name := range asList(v) {
+				if s, ok := name.(string); ok {
+					tool.InputSchema.Required = append(tool.InputSchema.Required, s)
+				}
+			}
+		default:
+			tool.InputSchema.ExtraFields[k] = v
+		}
+	}
+	return tool, nil
+}
+
+func asList(v any) []any {
+	list, _ := v.([]any)
+	return list
+}
