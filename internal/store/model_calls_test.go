@@ -174,6 +174,30 @@ func TestFailedCallGivesItsReservationBackAndCanBeMadeAgain(t *testing.T) {
 	require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 48, CompletionTokens: 2, MicroUSD: 5}, usage, "the failed try was paid for too")
 }
 
+func TestPartsOfTheTokensAreAddedUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	execution := b.begin(t, contract.PhaseBuilder, "step-001")
+	failed := contract.Usage{PromptTokens: 100, CachedTokens: 40, CacheWriteTokens: 10, CompletionTokens: 9, ReasoningTokens: 3, MicroUSD: 5}
+	first, err := b.ReserveCall(t.Context(), reservation(execution, 1))
+	require.NoError(t, err)
+	require.NoError(t, b.FailCall(t.Context(), first.ID, &contract.Failure{Class: contract.ClassLLM, Code: contract.CodeTruncated}, failed))
+	second, err := b.ReserveCall(t.Context(), reservation(execution, 1))
+	require.NoError(t, err)
+	done := contract.Usage{PromptTokens: 200, CachedTokens: 150, CacheWriteTokens: 20, CompletionTokens: 7, ReasoningTokens: 1, MicroUSD: 6}
+	require.NoError(t, b.CompleteCall(t.Context(), second.ID, done, 0, raw(`{}`), nil))
+	all := contract.Usage{Calls: 1, PromptTokens: 300, CachedTokens: 190, CacheWriteTokens: 30, CompletionTokens: 16, ReasoningTokens: 4, MicroUSD: 11}
+	usage, err := b.Usage(t.Context(), b.First.ID)
+	require.NoError(t, err)
+	require.Equal(t, all, usage)
+	calls, err := b.ModelCalls(t.Context(), b.First.ID)
+	require.NoError(t, err)
+	require.Equal(t, all, calls[0].Usage)
+	again, err := b.ReserveCall(t.Context(), reservation(execution, 1))
+	require.NoError(t, err)
+	require.Equal(t, all, again.Answer.Usage)
+}
+
 func TestABudgetThatAPipelineUsedUpIsReportedAsThePipelines(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
