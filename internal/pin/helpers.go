@@ -41,8 +41,8 @@ func (j *judge) recordHelpers() {
 	}
 }
 
-// leansOnHelper reports whether a test checks less only because of a changed helper, on which the loss is
-// then recorded: whoever reads that one problem knows the cause of all.
+// leansOnHelper reports whether a test checks less only because of a changed helper, on which the loss
+// is then recorded: one problem tells the cause of all.
 func (j *judge) leansOnHelper(b, a *testfile.Unit, kind Kind) bool {
 	if b.Body != a.Body || !slices.Equal(b.Cases, a.Cases) {
 		return false

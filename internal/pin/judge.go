@@ -23,7 +23,7 @@ type judge struct {
 	problems []Problem
 	// someRunners is true if the repository has tests in files in which only some runners look for them.
 	someRunners bool
-	helpers     map[*testfile.Unit]*testfile.Unit // those whose body has changed, and what they became
+	helpers     map[*testfile.Unit]*testfile.Unit // helpers with a changed body, and what they became
 	leaning     map[*testfile.Unit][]loss         // unchanged tests that check less, by the changed helper
 }
 
