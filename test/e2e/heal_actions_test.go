@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
@@ -272,6 +273,7 @@ func TestAChosenWorkerThatIsKilledDoesNotHoldARunUp(t *testing.T) {
 	})
 	i := slices.IndexFunc(good, func(g *extraWorker) bool { return g.is(chosen) })
 	require.GreaterOrEqual(t, i, 0, chosen)
+	w.NoteKill(devstack.RoleWorker, time.Now())
 	good[i].stop(t, syscall.SIGKILL)
 	w.end(t, id, contract.StatusDone)
 	run := w.Inspect(t, id)

@@ -214,6 +214,12 @@ func (s *Stack) Kill(tb testing.TB, role devstack.Role) {
 	at := time.Now()
 	require.NoError(tb, syscall.Kill(p.PID, syscall.SIGKILL))
 	Await(tb, "the end of the killed "+string(role), 10*time.Second, func() (bool, string) { return !p.ID.Alive(), "alive" })
+	s.NoteKill(role, at)
+}
+
+// NoteKill records a kill. Tests that kill a process of their own, such as another worker, call it,
+// because a response may be lost in that kill too.
+func (s *Stack) NoteKill(role devstack.Role, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kills = append(s.kills, Kill{Role: role, At: at})
