@@ -101,7 +101,20 @@ type ModelChoice struct {
 	// Timeout is the limit of a single call if the provider has its own; 0: the run's
 	// Settings.ModelTimeout.
 	Timeout time.Duration `json:"timeout,omitempty"`
+	// Effort is how much the model reasons before it responds; empty: the provider's default. Models
+	// without this setting ignore it.
+	Effort Effort `json:"effort,omitempty"`
 }
+
+// Effort is an amount of reasoning.
+type Effort string
+
+// Amounts of reasoning. Each provider translates them to its own setting.
+const (
+	EffortLow    Effort = "low"
+	EffortMedium Effort = "medium"
+	EffortHigh   Effort = "high"
+)
 
 // StepBudget limits one agent loop. Zero means no limit of that kind.
 type StepBudget struct {

@@ -23,6 +23,8 @@ const (
 	CapabilityEmbeddings Capability = "embeddings"
 	// CapabilityFixedTemperature marks a model that rejects a temperature, so none is sent.
 	CapabilityFixedTemperature Capability = "fixed_temperature"
+	// CapabilityEffort marks a reasoning model whose amount of reasoning can be set.
+	CapabilityEffort Capability = "effort"
 )
 
 // CatalogueEntry describes one model.
@@ -40,7 +42,7 @@ type CatalogueEntry struct {
 	PriceCached     float64      `koanf:"price_cached" yaml:"price_cached,omitempty" json:"price_cached,omitempty" validate:"gte=0"`
 	PriceCacheWrite float64      `koanf:"price_cache_write" yaml:"price_cache_write,omitempty" json:"price_cache_write,omitempty" validate:"gte=0"`
 	PriceOut        float64      `koanf:"price_out" yaml:"price_out,omitempty" json:"price_out,omitempty" validate:"gte=0"`
-	Capabilities    []Capability `koanf:"capabilities" yaml:"capabilities,omitempty" json:"capabilities,omitempty" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature"`
+	Capabilities    []Capability `koanf:"capabilities" yaml:"capabilities,omitempty" json:"capabilities,omitempty" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature effort"`
 }
 
 // Can reports whether the model has a capability.

@@ -25,6 +25,15 @@ type Message struct {
 	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`   // of an assistant
 	ToolCallID string     `json:"tool_call_id,omitempty"` // for a tool's result: the id of its call
 	Reasoning  *Reasoning `json:"reasoning,omitempty"`    // of an assistant
+	// Images accompany the text of a user or of a tool's result. A model without CapabilityVision gets
+	// a note in their place.
+	Images []Image `json:"images,omitempty"`
+}
+
+// Image is a picture for models with CapabilityVision.
+type Image struct {
+	MediaType string `json:"media_type"` // image/png, image/jpeg, image/gif or image/webp
+	Data      []byte `json:"data"`
 }
 
 // Reasoning is what a model thought before its turn, in the form of its provider's API, which may be
