@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -17,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
@@ -34,6 +36,9 @@ const (
 func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (contract.Diagnosis, error) {
 	out := contract.Diagnosis{Failure: in.Failure, RootCause: in.Failure.Cause}
 	out.RootCause = cmp.Or(out.RootCause, in.Failure.Message)
+	if err := a.readTraits(ctx, in, &out.Model); err != nil {
+		return out, err
+	}
 	if in.Check != 0 {
 		return out, nil // it was examined on arrival; the last tests passed
 	}
@@ -76,6 +81,24 @@ func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (c
 		break // the first failed check is the cause of the later ones
 	}
 	return out, nil
+}
+
+// readTraits finds out which settings of a failed execution's model can change its next response.
+func (a *Activities) readTraits(ctx context.Context, in contract.DiagnoseInput, out *contract.Traits) error {
+	if in.Model.Model == "" {
+		return nil
+	}
+	entry, _ := a.Model.Entry(in.Model)
+	out.FixedTemperature, out.Effort = entry.Can(model.CapabilityFixedTemperature), entry.Can(model.CapabilityEffort)
+	if !out.Effort || in.Failure.Code != contract.CodeTruncated {
+		return nil
+	}
+	last, err := a.Store.LastUsage(ctx, in.Execution.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	out.ReasonedMost = last.ReasoningTokens > 0 && 2*last.ReasoningTokens >= last.CompletionTokens
+	return err
 }
 
 // readLog returns the failure that the log of a failed check describes.

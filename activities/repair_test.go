@@ -11,7 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/tool"
 )
@@ -256,4 +258,38 @@ func TestTheEnvironmentAgentsPromptHasTheChecksThoughTheSetUpFailed(t *testing.T
 	}
 	require.Contains(t, all.String(), "make test", "the command of the repository's test check")
 	require.Contains(t, all.String(), "SHARED=yes", "a variable that its commands and the checks have")
+}
+
+func TestADiagnosisSaysWhichSettingsOfTheModelCanChangeItsResponse(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		capabilities []string
+		reasoning    int64 // of 100 tokens
+		want         contract.Traits
+	}{
+		"neither":                 {[]string{"tools"}, 90, contract.Traits{}},
+		"reasoned most":           {[]string{"tools", "effort", "fixed_temperature"}, 50, contract.Traits{Effort: true, FixedTemperature: true, ReasonedMost: true}},
+		"wrote most":              {[]string{"tools", "effort"}, 49, contract.Traits{Effort: true}},
+		"reasons without a limit": {[]string{"tools", "fixed_temperature"}, 100, contract.Traits{FixedTemperature: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newFixture(t, "  []")
+			h.Config.Models.Catalogue = append(h.Config.Models.Catalogue, config.CatalogueEntry{Provider: choice.Provider, Model: choice.Model, Capabilities: c.capabilities})
+			var err error
+			h.Model, err = setup.Model(h.Config)
+			require.NoError(t, err)
+			t.Cleanup(h.Model.Close)
+			e := h.begin(contract.PhasePlanner, "")
+			for turn, usage := range []contract.Usage{{PromptTokens: 1, CompletionTokens: 100}, {PromptTokens: 1, CompletionTokens: 100, ReasoningTokens: c.reasoning}} {
+				reserved, err := h.Store.ReserveCall(t.Context(), store.Reservation{Execution: e, Turn: turn + 1, Provider: choice.Provider, Model: choice.Model})
+				require.NoError(t, err)
+				require.NoError(t, h.Store.FailCall(t.Context(), reserved.ID, &contract.Failure{Class: contract.ClassLLM, Code: contract.CodeTruncated}, usage))
+			}
+			cut := contract.Failure{Class: contract.ClassLLM, Code: contract.CodeTruncated, Message: "cut off"}
+			out, err := h.Diagnose(t.Context(), contract.DiagnoseInput{Execution: e, Failure: cut, Model: choice})
+			require.NoError(t, err)
+			require.Equal(t, c.want, out.Model)
+		})
+	}
 }

@@ -21,6 +21,10 @@ const (
 	HealStricterSchema HealAction = "stricter_schema"
 	// HealLowerTemperature asks again at temperature 0.
 	HealLowerTemperature HealAction = "lower_temperature"
+	// HealMoreReasoning and HealLessReasoning ask again with the next amount of reasoning: more from a
+	// model that takes no temperature, less if reasoning used up the response.
+	HealMoreReasoning HealAction = "more_reasoning"
+	HealLessReasoning HealAction = "less_reasoning"
 	// HealSaferModel asks another model, one that is known to be reliable.
 	HealSaferModel HealAction = "safer_model"
 	// HealWait waits on a durable timer until a limit's window ends.
@@ -49,7 +53,7 @@ const (
 // HealActions returns all heal actions, cheapest first.
 func HealActions() []HealAction {
 	return []HealAction{
-		HealCorrectJSON, HealRegenerate, HealCompactContext, HealStricterSchema, HealLowerTemperature, HealSaferModel,
+		HealCorrectJSON, HealRegenerate, HealCompactContext, HealStricterSchema, HealLowerTemperature, HealMoreReasoning, HealLessReasoning, HealSaferModel,
 		HealWait, HealOtherWorker, HealOtherProvider, HealRerunStrict, HealRepair, HealRefineStep, HealRefinePlan,
 		HealCreateDefaults, HealPolicyCorrection, HealAskPerson,
 	}

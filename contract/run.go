@@ -116,6 +116,31 @@ const (
 	EffortHigh   Effort = "high"
 )
 
+// More returns the next larger amount of reasoning, and whether there is one. Without a setting,
+// providers reason a medium amount.
+func (e Effort) More() (Effort, bool) {
+	switch e {
+	case EffortLow:
+		return EffortMedium, true
+	case EffortHigh:
+		return e, false
+	case EffortMedium:
+	}
+	return EffortHigh, true
+}
+
+// Less returns the next smaller amount of reasoning, and whether there is one.
+func (e Effort) Less() (Effort, bool) {
+	switch e {
+	case EffortHigh:
+		return EffortMedium, true
+	case EffortLow:
+		return e, false
+	case EffortMedium:
+	}
+	return EffortLow, true
+}
+
 // StepBudget limits one agent loop. Zero means no limit of that kind.
 type StepBudget struct {
 	Turns      int           `json:"turns"`

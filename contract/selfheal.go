@@ -194,12 +194,23 @@ type DiagnoseInput struct {
 	Execution ExecutionRef `json:"execution"`
 	Failure   Failure      `json:"failure"`
 	Check     int64        `json:"check,omitempty"`
+	Model     ModelChoice  `json:"model,omitzero"` // of the failed execution
 }
 
 // Diagnosis is a failure after an examination of the execution's results.
 type Diagnosis struct {
 	Failure   Failure `json:"failure"` // its class may have changed
 	RootCause string  `json:"root_cause"`
+	Model     Traits  `json:"model,omitzero"`
+}
+
+// Traits are the properties of a failed execution's model that determine which heal actions change
+// its next request.
+type Traits struct {
+	FixedTemperature bool `json:"fixed_temperature,omitempty"` // it takes no temperature
+	Effort           bool `json:"effort,omitempty"`            // its amount of reasoning can be set
+	// ReasonedMost is set if at least half of its last response was reasoning.
+	ReasonedMost bool `json:"reasoned_most,omitempty"`
 }
 
 // JudgeInput is the input for checking whether a repair is acceptable.

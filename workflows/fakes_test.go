@@ -45,6 +45,7 @@ type runFixture struct {
 	opened      map[string]contract.OpenStepInput
 	edited      map[int64]contract.Plan // plans that people stored
 	refusedCode contract.Code
+	traits      contract.Traits                                 // of every model
 	onVerify    func(contract.VerifyInput) contract.CheckResult // if set, reports are verdicts over its results
 	verified    []contract.CheckResult
 	onThink     func(contract.ThinkInput)
@@ -160,7 +161,7 @@ func (w *runFixture) registerTestAndRelease() {
 		return contract.TestReportResult{Summary: contract.TestSummary{Passed: 3}}, w.failing(contract.ActivityTestReport)
 	})
 	w.register(contract.ActivityDiagnose, func(_ context.Context, in contract.DiagnoseInput) (contract.Diagnosis, error) {
-		return contract.Diagnosis{Failure: in.Failure, RootCause: "root of " + in.Failure.Message}, nil
+		return contract.Diagnosis{Failure: in.Failure, RootCause: "root of " + in.Failure.Message, Model: w.traits}, nil
 	})
 	w.register(contract.ActivityJudge, func(context.Context, contract.JudgeInput) (contract.Judgement, error) {
 		return contract.Judgement{Refused: w.refused, Code: w.refusedCode, Diff: "+x"}, nil

@@ -69,3 +69,35 @@ func TestAContextThatStillOverflowsIsHalvedAgainAndTheStepContinues(t *testing.T
 	require.NotZero(t, last.Resume.Execution)
 	require.Equal(t, "7ree", last.Resume.From.Tree)
 }
+
+func TestReasoningIsSetWhereATemperatureWouldChangeNothing(t *testing.T) {
+	t.Parallel()
+	refusal := fault.New(contract.ClassLLM, contract.CodeRefusal, "no")
+	cut := fault.New(contract.ClassLLM, contract.CodeTruncated, "cut off")
+	for name, c := range map[string]struct {
+		traits contract.Traits
+		fails  *fault.Error
+		want   []contract.HealAction
+		effort contract.Effort // after the last one
+	}{
+		"no temperature":               {contract.Traits{FixedTemperature: true, Effort: true}, refusal, []contract.HealAction{contract.HealRegenerate, contract.HealMoreReasoning}, contract.EffortHigh},
+		"no temperature, no effort":    {contract.Traits{FixedTemperature: true}, refusal, []contract.HealAction{contract.HealRegenerate, contract.HealSaferModel}, ""},
+		"both":                         {contract.Traits{Effort: true}, refusal, []contract.HealAction{contract.HealRegenerate, contract.HealLowerTemperature}, ""},
+		"cut off by reasoning":         {contract.Traits{Effort: true, ReasonedMost: true}, cut, []contract.HealAction{contract.HealLessReasoning, contract.HealRegenerate}, contract.EffortLow},
+		"cut off by a long response":   {contract.Traits{Effort: true}, cut, []contract.HealAction{contract.HealRegenerate, contract.HealCompactContext}, ""},
+		"reasoning that cannot be set": {contract.Traits{}, cut, []contract.HealAction{contract.HealRegenerate, contract.HealCompactContext}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRunFixture(t)
+			w.traits = c.traits
+			w.failTimes(contract.ActivityPlan, 2, c.fails)
+			require.Equal(t, contract.StatusDone, w.orchestrate(t, func(s *contract.Settings) {
+				healing(s)
+				s.Fallbacks = []contract.ModelChoice{{Provider: "spare", Model: "safer"}}
+			}).Status)
+			require.Equal(t, c.want, w.actions())
+			require.Equal(t, c.effort, w.planned[len(w.planned)-1].Model.Effort)
+		})
+	}
+}

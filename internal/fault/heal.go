@@ -10,7 +10,7 @@ import (
 // heals is the specification's table of heal actions, in the order in which they are
 // tried. No action weakens a policy.
 var heals = map[contract.Class][]contract.HealAction{
-	contract.ClassLLM:       {contract.HealCorrectJSON, contract.HealRegenerate, contract.HealStricterSchema, contract.HealLowerTemperature, contract.HealSaferModel},
+	contract.ClassLLM:       {contract.HealCorrectJSON, contract.HealRegenerate, contract.HealStricterSchema, contract.HealLowerTemperature, contract.HealMoreReasoning, contract.HealSaferModel},
 	contract.ClassInfra:     {contract.HealOtherWorker, contract.HealOtherProvider},
 	contract.ClassAssertion: {contract.HealRepair},
 	contract.ClassRuntime:   {contract.HealRerunStrict, contract.HealRepair},
@@ -24,11 +24,11 @@ var heals = map[contract.Class][]contract.HealAction{
 // Every row ends with a question to a person, except for final codes.
 var healsByCode = map[contract.Code][]contract.HealAction{
 	// These responses contain no JSON to correct.
-	contract.CodeRefusal:         {contract.HealRegenerate, contract.HealLowerTemperature, contract.HealSaferModel},
-	contract.CodeEmptyOutput:     {contract.HealRegenerate, contract.HealLowerTemperature, contract.HealSaferModel},
-	contract.CodeLoop:            {contract.HealRegenerate, contract.HealLowerTemperature, contract.HealSaferModel},
-	contract.CodeHallucination:   {contract.HealRegenerate, contract.HealStricterSchema, contract.HealLowerTemperature, contract.HealSaferModel},
-	contract.CodeTruncated:       {contract.HealRegenerate, contract.HealCompactContext, contract.HealSaferModel},
+	contract.CodeRefusal:         {contract.HealRegenerate, contract.HealLowerTemperature, contract.HealMoreReasoning, contract.HealSaferModel},
+	contract.CodeEmptyOutput:     {contract.HealRegenerate, contract.HealLowerTemperature, contract.HealMoreReasoning, contract.HealSaferModel},
+	contract.CodeLoop:            {contract.HealRegenerate, contract.HealLowerTemperature, contract.HealMoreReasoning, contract.HealSaferModel},
+	contract.CodeHallucination:   {contract.HealRegenerate, contract.HealStricterSchema, contract.HealLowerTemperature, contract.HealMoreReasoning, contract.HealSaferModel},
+	contract.CodeTruncated:       {contract.HealLessReasoning, contract.HealRegenerate, contract.HealCompactContext, contract.HealSaferModel},
 	contract.CodeContextOverflow: {contract.HealCompactContext, contract.HealRegenerate, contract.HealSaferModel},
 	// Another worker would use the same provider.
 	contract.CodeRateLimited:    {contract.HealWait, contract.HealOtherProvider},

@@ -14,7 +14,7 @@ import (
 func TestEachClassHealsAsTheSpecificationSays(t *testing.T) {
 	t.Parallel()
 	for class, want := range map[contract.Class][]contract.HealAction{
-		contract.ClassLLM:       {"correct_json", "regenerate", "stricter_schema", "lower_temperature", "safer_model", "ask_person"},
+		contract.ClassLLM:       {"correct_json", "regenerate", "stricter_schema", "lower_temperature", "more_reasoning", "safer_model", "ask_person"},
 		contract.ClassInfra:     {"other_worker", "other_provider", "ask_person"},
 		contract.ClassAssertion: {"repair", "ask_person"},
 		contract.ClassRuntime:   {"rerun_strict", "repair", "ask_person"},
@@ -39,6 +39,7 @@ func TestACodeHealsInItsOwnWay(t *testing.T) {
 	require.Equal(t, contract.HealOtherProvider, first(contract.ClassInfra, contract.CodeQuotaExhausted))
 	require.Equal(t, contract.HealWait, first(contract.ClassInfra, contract.CodeRateLimited))
 	require.Equal(t, contract.HealRepair, first(contract.ClassLogic, contract.CodeMergeConflict))
+	require.Equal(t, contract.HealLessReasoning, first(contract.ClassLLM, contract.CodeTruncated))
 	require.Equal(t, contract.HealRegenerate, first(contract.ClassLLM, contract.CodeRefusal), "a refusal has no JSON to correct")
 	for _, code := range []contract.Code{contract.CodeBranchConflict, contract.CodeIntegrity, contract.CodeUnauthorized} {
 		require.Equal(t, []contract.HealAction{contract.HealAskPerson}, fault.HealOf(contract.ClassConfig, code), "only a person decides about %s", code)

@@ -34,6 +34,8 @@ var instructions = map[contract.HealAction]string{
 	contract.HealStricterSchema: "The schema is now enforced strictly: include every required field and no other fields, and use exactly the types and " +
 		"enumerations that it specifies.",
 	contract.HealLowerTemperature: "Respond as plainly and predictably as you can.",
+	contract.HealMoreReasoning:    "Think the problem through before you respond; check your response against what was asked.",
+	contract.HealLessReasoning:    "Your response was cut off because you reasoned too long. Decide quickly, and respond briefly.",
 	contract.HealSaferModel:       "Another model failed at this. Do exactly what was asked, in the simplest way.",
 	contract.HealOtherWorker:      machinery,
 	contract.HealOtherProvider:    machinery,

@@ -378,6 +378,15 @@ func (s *Store) Answer(ctx context.Context, executionID int64, turn int) (json.R
 	return answer, dberr.Or(err, dberr.NotFound("execution %d has no response for turn %d", executionID, turn), "read the response for turn %d of execution %d", turn, executionID)
 }
 
+// LastUsage returns what the newest model call of an execution has used; ErrNotFound if it made none.
+func (s *Store) LastUsage(ctx context.Context, executionID int64) (contract.Usage, error) {
+	row, err := s.q.LastUsage(ctx, executionID)
+	return contract.Usage{
+		Calls: 1, PromptTokens: row.PromptTokens, CompletionTokens: row.CompletionTokens, MicroUSD: row.CostMicros,
+		CachedTokens: row.CachedTokens, CacheWriteTokens: row.CacheWriteTokens, ReasoningTokens: row.ReasoningTokens,
+	}, dberr.Or(err, dberr.NotFound("execution %d has made no model call", executionID), "read the newest model call of execution %d", executionID)
+}
+
 // Usage returns what the model calls of a run have used so far.
 func (s *Store) Usage(ctx context.Context, runID int64) (contract.Usage, error) {
 	row, err := s.q.Usage(ctx, runID)

@@ -57,10 +57,12 @@ type fault struct {
 // of a step, then those of the tester, of which one finds nothing to do and one mends.
 func everyAction() ending {
 	e := ending{
-		name: "asked", scenario: quick, args: []string{"--set", "models.fallback=[{provider: scripted, model: safer}]", "--set", "execution.quota_wait=1s"},
+		name: "asked", scenario: quick, args: []string{"--set", "models.fallback=[{provider: scripted, model: safer}]", "--set", "execution.quota_wait=1s",
+			"--set", `models.catalogue=[{provider: scripted, model: "*", capabilities: [json_schema, tools, effort]}]`},
 	}
 	ofPlanner := []contract.HealAction{
 		contract.HealCorrectJSON, contract.HealRegenerate, contract.HealCompactContext, contract.HealStricterSchema, contract.HealLowerTemperature,
+		contract.HealMoreReasoning, contract.HealLessReasoning,
 		contract.HealSaferModel, contract.HealWait, contract.HealRerunStrict, contract.HealPolicyCorrection, contract.HealRefinePlan,
 	}
 	// What cannot be done leads to the next question, not to the next attempt.

@@ -2,6 +2,7 @@
 package selfheal
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -45,6 +46,7 @@ type heal struct {
 	in           contract.HealInput
 	failure      contract.Failure // after the diagnosis
 	rootCause    string
+	traits       contract.Traits // of the failed execution's model
 	rows         *records.Recorder
 	output       contract.HealOutput
 	instructions contract.Directives          // of the run, the newest
@@ -98,9 +100,9 @@ func (h *heal) diagnose(ctx workflow.Context) error {
 	defer done()
 	var d contract.Diagnosis
 	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityDiagnose, contract.DiagnoseInput{
-		Execution: h.in.Execution, Failure: h.in.Failure, Check: h.in.Check,
+		Execution: h.in.Execution, Failure: h.in.Failure, Check: h.in.Check, Model: h.in.Model,
 	}).Get(ctx, &d)
-	h.failure, h.rootCause = d.Failure, d.RootCause
+	h.failure, h.rootCause, h.traits = d.Failure, d.RootCause, d.Model
 	return err
 }
 
@@ -165,7 +167,13 @@ func (h *heal) applies(action contract.HealAction) bool {
 	}
 	switch action {
 	case contract.HealLowerTemperature:
-		return h.in.Model.Temperature == nil || *h.in.Model.Temperature > 0
+		return !h.traits.FixedTemperature && (h.in.Model.Temperature == nil || *h.in.Model.Temperature > 0)
+	case contract.HealMoreReasoning:
+		_, more := h.in.Model.Effort.More()
+		return h.traits.Effort && more && (h.traits.FixedTemperature || h.in.Asked == action)
+	case contract.HealLessReasoning:
+		_, less := h.in.Model.Effort.Less()
+		return h.traits.Effort && less && (h.traits.ReasonedMost || h.in.Asked == action)
 	case contract.HealSaferModel:
 		return h.otherModel(false) != nil
 	case contract.HealOtherProvider:
@@ -190,7 +198,7 @@ func (h *heal) applies(action contract.HealAction) bool {
 // needsModel is the set of actions that change the model or its input.
 var needsModel = map[contract.HealAction]bool{
 	contract.HealCorrectJSON: true, contract.HealRegenerate: true, contract.HealCompactContext: true, contract.HealStricterSchema: true,
-	contract.HealLowerTemperature: true, contract.HealSaferModel: true, contract.HealOtherProvider: true,
+	contract.HealLowerTemperature: true, contract.HealMoreReasoning: true, contract.HealLessReasoning: true, contract.HealSaferModel: true, contract.HealOtherProvider: true,
 }
 
 // otherModel returns the first model that is not the one that failed, at another
@@ -211,6 +219,8 @@ func (h *heal) recordStart(ctx workflow.Context, action contract.HealAction) err
 		h.output.Before["temperature"] = *t
 	}
 	switch action {
+	case contract.HealMoreReasoning, contract.HealLessReasoning:
+		h.output.Before["reasoning"] = cmp.Or(string(h.in.Model.Effort), "the provider's default")
 	case contract.HealStricterSchema:
 		h.output.Before["schema"], _ = h.schemas()
 	case contract.HealCompactContext:
@@ -286,6 +296,15 @@ func (h *heal) act(ctx workflow.Context, action contract.HealAction) (contract.D
 		model.Temperature = &cold
 		again.Model = &model
 		h.changed("tries again at temperature 0", "temperature", cold)
+	case contract.HealMoreReasoning, contract.HealLessReasoning:
+		model := h.in.Model
+		if action == contract.HealMoreReasoning {
+			model.Effort, _ = model.Effort.More()
+		} else {
+			model.Effort, _ = model.Effort.Less()
+		}
+		again.Model = &model
+		h.changed("tries again with reasoning set to "+string(model.Effort), "reasoning", model.Effort)
 	case contract.HealSaferModel, contract.HealOtherProvider:
 		if again.Model = h.otherModel(action == contract.HealOtherProvider); again.Model == nil {
 			again.Failed = "no other model is configured; add one under models.fallback"

@@ -25,3 +25,31 @@ func (q *Queries) AnswerOfTurn(ctx context.Context, arg AnswerOfTurnParams) (jso
 	err := row.Scan(&answer)
 	return answer, err
 }
+
+const lastUsage = `-- name: LastUsage :one
+SELECT prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, cost_micros
+FROM orchestrator_model_calls WHERE execution_id = $1 ORDER BY turn DESC LIMIT 1
+`
+
+type LastUsageRow struct {
+	PromptTokens     int64
+	CompletionTokens int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
+	CostMicros       int64
+}
+
+func (q *Queries) LastUsage(ctx context.Context, executionID int64) (LastUsageRow, error) {
+	row := q.db.QueryRow(ctx, lastUsage, executionID)
+	var i LastUsageRow
+	err := row.Scan(
+		&i.PromptTokens,
+		&i.CompletionTokens,
+		&i.CachedTokens,
+		&i.CacheWriteTokens,
+		&i.ReasoningTokens,
+		&i.CostMicros,
+	)
+	return i, err
+}
