@@ -53,10 +53,12 @@ const (
 	sectionDashboard = "dashboard"
 	// Tests of given repositories without and with coverage.
 	sectionCoverage = "coverage"
+	// Conversations with models: caching, cost, and what the client adds to a call.
+	sectionModels = "models"
 )
 
 func sections() []string {
-	return []string{sectionRuns, sectionCLI, sectionHeal, sectionDeliberations, sectionRestart, sectionBuild, sectionDashboard, sectionCoverage}
+	return []string{sectionRuns, sectionCLI, sectionHeal, sectionDeliberations, sectionRestart, sectionBuild, sectionDashboard, sectionCoverage, sectionModels}
 }
 
 func main() {
@@ -149,6 +151,7 @@ type results struct {
 	Build         *buildResult        `json:"build,omitempty"`
 	Pages         *dashboard          `json:"dashboard,omitempty"`
 	Coverage      []coverageResult    `json:"coverage,omitempty"`
+	Models        []modelResult       `json:"models,omitempty"`
 }
 
 // run starts the stack, measures, prints the results, and stops the stack.
@@ -175,6 +178,12 @@ func run(ctx context.Context, o options, out, errs io.Writer) error {
 			return err
 		}
 	}
+	if slices.Contains(o.sections, sectionModels) {
+		var err error
+		if all.Models, err = measureModels(ctx, o.runs, say); err != nil {
+			return err
+		}
+	}
 	if slices.ContainsFunc(o.sections, needsStack) {
 		if err := measureStack(ctx, o, &all, say); err != nil {
 			return err
@@ -189,7 +198,7 @@ func run(ctx context.Context, o options, out, errs io.Writer) error {
 }
 
 func needsStack(section string) bool {
-	return !slices.Contains([]string{sectionBuild, sectionDashboard, sectionCoverage}, section)
+	return !slices.Contains([]string{sectionBuild, sectionDashboard, sectionCoverage, sectionModels}, section)
 }
 
 // measureStack runs the measurements that need a running stack.
