@@ -57,12 +57,10 @@ type fault struct {
 // of a step, then those of the tester, of which one finds nothing to do and one mends.
 func everyAction() ending {
 	e := ending{
-		name: "asked", scenario: quick, args: []string{"--set", "models.fallback=[{provider: scripted, model: safer}]", "--set", "execution.quota_wait=1s",
-			"--set", `models.catalogue=[{provider: scripted, model: "*", capabilities: [json_schema, tools, effort]}]`},
+		name: "asked", scenario: quick, args: []string{"--set", "models.fallback=[{provider: scripted, model: safer}]", "--set", "execution.quota_wait=1s"},
 	}
 	ofPlanner := []contract.HealAction{
 		contract.HealCorrectJSON, contract.HealRegenerate, contract.HealCompactContext, contract.HealStricterSchema, contract.HealLowerTemperature,
-		contract.HealMoreReasoning, contract.HealLessReasoning,
 		contract.HealSaferModel, contract.HealWait, contract.HealRerunStrict, contract.HealPolicyCorrection, contract.HealRefinePlan,
 	}
 	// What cannot be done leads to the next question, not to the next attempt.
@@ -76,6 +74,16 @@ func everyAction() ending {
 		{agent: contract.AgentRepair, status: http.StatusUnauthorized, times: 1},
 	}
 	return e
+}
+
+// reasoning is a run whose planner's model reasons more, and then less.
+func reasoning() ending {
+	return ending{
+		name: "reasoning", scenario: quick,
+		args:    []string{"--set", `models.catalogue=[{provider: scripted, model: "*", capabilities: [json_schema, tools, effort]}]`},
+		answers: []string{"heal --action " + string(contract.HealMoreReasoning), "heal --action " + string(contract.HealLessReasoning)},
+		faults:  []fault{{agent: contract.AgentPlanner, status: http.StatusUnauthorized, times: 2}},
+	}
 }
 
 // quick is the scenario of endings that no example shows. It has a repository of
@@ -128,6 +136,7 @@ var endings = []ending{
 		args: []string{"--set", "models.fallback=[]"}, answers: []string{"approve"},
 	},
 	everyAction(),
+	reasoning(),
 	{name: "replayed", scenario: quick, again: []string{"replay", "--phase", "tester"}},
 	{name: "resumed", scenario: quick, args: unhealed, again: []string{"resume"}},
 	{name: "forked", scenario: quick, again: []string{"fork", "--step", "step-002"}},
