@@ -35,8 +35,9 @@ type Budgets struct {
 
 // Provider is an endpoint that serves models.
 type Provider struct {
-	Kind          string            `yaml:"kind" validate:"required,oneof=openai openrouter anthropic gemini ollama compatible scripted" doc:"Provider kind. compatible: any endpoint with an OpenAI-compatible API."`
-	BaseURL       string            `yaml:"base_url" secret:"true" validate:"omitempty,httpurl" doc:"API URL. Empty: the public URL for this kind of provider."`
+	Kind          string            `yaml:"kind" validate:"required,oneof=openai azure openrouter anthropic gemini ollama compatible scripted" doc:"Provider kind. azure: OpenAI's models at Azure, by its v1 API. compatible: any endpoint with an OpenAI-compatible API."`
+	BaseURL       string            `yaml:"base_url" secret:"true" validate:"omitempty,httpurl" doc:"API URL. Empty: the public URL for this kind of provider. azure: https://RESOURCE.openai.azure.com/openai/v1."`
+	API           string            `yaml:"api" validate:"omitempty,oneof=chat responses" doc:"For kinds openai, azure, compatible and scripted: chat completions or OpenAI's Responses. Empty: responses for azure and at OpenAI's own addresses, otherwise chat."`
 	APIKeyEnv     string            `yaml:"api_key_env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable that contains the API key."`
 	APIKeyFile    string            `yaml:"api_key_file" doc:"File that contains the API key. Overrides api_key_env."`
 	Timeout       time.Duration     `yaml:"timeout" validate:"min=0,max=1h" doc:"Maximum duration of one call. 0: the value of models.timeout."`

@@ -258,11 +258,7 @@ func references(c *Config) []problem {
 			add("models.catalogue["+strconv.Itoa(i)+"].provider", "expected "+oneOfProviders(c)+", got "+strconv.Quote(e.Provider))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Models.Providers)) {
-		if p := c.Models.Providers[name]; p.Kind == "compatible" && p.BaseURL == "" {
-			add("models.providers."+name+".base_url", "is missing; providers of kind \"compatible\" have no default URL")
-		}
-	}
+	c.providerProblems(add)
 	names := map[string]bool{}
 	for i, check := range c.Verification.Custom {
 		if names[check.Name] {
@@ -292,6 +288,21 @@ func references(c *Config) []problem {
 func (c *Config) knows(provider string) bool {
 	_, ok := c.Models.Providers[provider]
 	return ok
+}
+
+// kindsWithAPIs are the kinds of providers that may offer several APIs.
+var kindsWithAPIs = []string{"openai", "azure", "compatible", "scripted"}
+
+func (c *Config) providerProblems(add func(key, problem string)) {
+	for _, name := range slices.Sorted(maps.Keys(c.Models.Providers)) {
+		p := c.Models.Providers[name]
+		if (p.Kind == "compatible" || p.Kind == "azure") && p.BaseURL == "" {
+			add("models.providers."+name+".base_url", "is missing; providers of kind "+strconv.Quote(p.Kind)+" have no default URL")
+		}
+		if p.API != "" && !slices.Contains(kindsWithAPIs, p.Kind) {
+			add("models.providers."+name+".api", "is allowed only for the kinds "+strings.Join(kindsWithAPIs, ", "))
+		}
+	}
 }
 
 func (c *Config) knowsKind(kind string) bool {

@@ -77,7 +77,8 @@ func (c Catalogue) With(entries ...CatalogueEntry) Catalogue {
 // provider charges, it has the highest known prices of its kind, so that budgets err on the safe
 // side.
 func (c Catalogue) Find(p Provider, model string) (CatalogueEntry, bool) {
-	for _, want := range [][2]string{{p.Name, model}, {string(p.Kind), model}, {p.Name, "*"}, {string(p.Kind), "*"}} {
+	kind := p.Kind.inCatalogue()
+	for _, want := range [][2]string{{p.Name, model}, {string(p.Kind), model}, {kind, model}, {p.Name, "*"}, {string(p.Kind), "*"}} {
 		for _, e := range slices.Backward(c) {
 			if e.Provider == want[0] && e.Model == want[1] {
 				e.Provider, e.Model = p.Name, model
@@ -88,6 +89,14 @@ func (c Catalogue) Find(p Provider, model string) (CatalogueEntry, bool) {
 	return c.guess(p, model), false
 }
 
+// inCatalogue returns the kind whose entries also apply to a kind: Azure serves OpenAI's models.
+func (k Kind) inCatalogue() string {
+	if k == KindAzure {
+		return string(KindOpenAI)
+	}
+	return string(k)
+}
+
 // guess returns an assumed entry for an unknown model.
 func (c Catalogue) guess(p Provider, model string) CatalogueEntry {
 	guess := CatalogueEntry{Provider: p.Name, Model: model, Capabilities: []Capability{CapabilityTools}}
@@ -95,7 +104,7 @@ func (c Catalogue) guess(p Provider, model string) CatalogueEntry {
 		guess.Capabilities = append(guess.Capabilities, CapabilityJSONSchema)
 	}
 	for _, e := range c {
-		if e.Provider == p.Name || e.Provider == string(p.Kind) {
+		if e.Provider == p.Name || e.Provider == string(p.Kind) || e.Provider == p.Kind.inCatalogue() {
 			guess.PriceIn, guess.PriceOut = max(guess.PriceIn, e.PriceIn), max(guess.PriceOut, e.PriceOut)
 		}
 	}

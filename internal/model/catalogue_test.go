@@ -53,6 +53,8 @@ func TestFindPrefersWhatIsNearestToTheProvider(t *testing.T) {
 	}{
 		"by name":                                {mine, "m", 2, true},
 		"by kind, the later entry":               {Provider{Name: "other", Kind: KindOpenAI}, "m", 3, true},
+		"Azure serves OpenAI's":                  {Provider{Name: "az", Kind: KindAzure}, "m", 3, true},
+		"unknown at Azure":                       {Provider{Name: "az", Kind: KindAzure}, "my-deployment", 9, false},
 		"by any":                                 {Provider{Name: "o", Kind: KindOllama}, "llama", 0.5, true},
 		"unknown: the dearest of who charges":    {mine, "new", 9, false},
 		"unknown and nothing known of who sells": {Provider{Name: "c", Kind: KindCompatible}, "new", 0, false},
@@ -120,6 +122,28 @@ func TestATranscriptSurvivesItsJSON(t *testing.T) {
 	var out []Message
 	require.NoError(t, json.Unmarshal(data, &out))
 	require.Equal(t, in, out)
+}
+
+func TestOpenAIsOwnModelsAreCalledByResponses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		p    Provider
+		want API
+	}{
+		"OpenAI":             {Provider{Kind: KindOpenAI}, APIResponses},
+		"a region of OpenAI": {Provider{Kind: KindOpenAI, BaseURL: "https://eu.api.openai.com/v1"}, APIResponses},
+		"Azure":              {Provider{Kind: KindAzure, BaseURL: "https://r.openai.azure.com/openai/v1"}, APIResponses},
+		"as set":             {Provider{Kind: KindOpenAI, API: APIChat}, APIChat},
+		"an imitation":       {Provider{Kind: KindOpenAI, BaseURL: "https://api.openai.com.example/v1"}, APIChat},
+		"compatible":         {Provider{Kind: KindCompatible, BaseURL: "https://h/v1"}, APIChat},
+		"compatible, as set": {Provider{Kind: KindCompatible, BaseURL: "https://h/v1", API: APIResponses}, APIResponses},
+		"Anthropic":          {Provider{Kind: KindAnthropic}, ""},
+		"OpenRouter":         {Provider{Kind: KindOpenRouter}, ""},
+	} {
+		tc.p.Name = "p"
+		require.NoError(t, tc.p.Check(), name)
+		require.Equal(t, tc.want, tc.p.WithDefaults().API, name)
+	}
 }
 
 // defaultProviders returns the providers that need no configuration except a key, each

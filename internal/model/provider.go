@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"fmt"
 	"net/url"
 	"os"
 	"strings"
@@ -17,6 +18,7 @@ type Kind string
 // Kinds of providers.
 const (
 	KindOpenAI     Kind = "openai"
+	KindAzure      Kind = "azure" // OpenAI's models at Azure, by its v1 API
 	KindOpenRouter Kind = "openrouter"
 	KindAnthropic  Kind = "anthropic" // at its OpenAI-compatible endpoint
 	KindGemini     Kind = "gemini"    // at its OpenAI-compatible endpoint
@@ -25,15 +27,47 @@ const (
 	KindScripted   Kind = "scripted"   // the scripted model server
 )
 
+// API is the API by which a provider of some kinds is called.
+type API string
+
+// APIs of OpenAI and of providers that offer the same.
+const (
+	APIChat      API = "chat"      // chat completions
+	APIResponses API = "responses" // Responses
+)
+
+// choosesAPI reports whether providers of a kind may offer several of the APIs.
+func (k Kind) choosesAPI() bool {
+	return k == KindOpenAI || k == KindAzure || k == KindCompatible || k == KindScripted
+}
+
+// defaultAPI returns the API of a provider that has none set: Responses where OpenAI's own models
+// are served, chat completions where another server may imitate OpenAI's.
+func (p Provider) defaultAPI() API {
+	if p.Kind == KindAzure || p.Kind == KindOpenAI && ownedByOpenAI(p.BaseURL) {
+		return APIResponses
+	}
+	return APIChat
+}
+
+// ownedByOpenAI reports whether an address is one of OpenAI's, which also has regional ones.
+func ownedByOpenAI(baseURL string) bool {
+	u, err := url.Parse(baseURL)
+	return err == nil && (u.Hostname() == "api.openai.com" || strings.HasSuffix(u.Hostname(), ".api.openai.com"))
+}
+
 // Provider is one configured model provider. Keys are never part of it: they are read from the
 // environment or a file when a call is made, so that a changed key needs no restart.
 type Provider struct {
 	// Name identifies the provider in rules and in the catalogue.
 	Name string `koanf:"name" yaml:"name" json:"name" validate:"required"`
-	Kind Kind   `koanf:"kind" yaml:"kind" json:"kind" validate:"required,oneof=openai openrouter anthropic gemini ollama compatible scripted"`
+	Kind Kind   `koanf:"kind" yaml:"kind" json:"kind" validate:"required,oneof=openai azure openrouter anthropic gemini ollama compatible scripted"`
 	// BaseURL is the base of the protocol's paths, such as https://api.openai.com/v1. Empty means
 	// the kind's default.
 	BaseURL string `koanf:"base_url" yaml:"base_url,omitempty" json:"base_url,omitempty" validate:"omitempty,url"`
+	// API is the API of a kind that has several: openai, azure, compatible and scripted. Empty means
+	// Responses at OpenAI's own addresses and at Azure, otherwise chat completions.
+	API API `koanf:"api" yaml:"api,omitempty" json:"api,omitempty" validate:"omitempty,oneof=chat responses"`
 	// APIKeyEnv is the environment variable with the key, APIKeyFile a file with the key; the file
 	// takes precedence. If both are empty, the kind's usual variable is used.
 	APIKeyEnv  string `koanf:"api_key_env" yaml:"api_key_env,omitempty" json:"api_key_env,omitempty"`
@@ -56,6 +90,7 @@ const (
 // works without a key.
 var kindDefaults = map[Kind]struct{ baseURL, keyEnv string }{
 	KindOpenAI:     {"https://api.openai.com/v1", "OPENAI_API_KEY"},
+	KindAzure:      {"", "AZURE_OPENAI_API_KEY"},
 	KindOpenRouter: {"https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"},
 	KindAnthropic:  {"https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"},
 	KindGemini:     {"https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"},
@@ -71,6 +106,9 @@ func DefaultBaseURL(kind Kind) string { return kindDefaults[kind].baseURL }
 func (p Provider) WithDefaults() Provider {
 	d := kindDefaults[p.Kind]
 	p.BaseURL = cmp.Or(p.BaseURL, d.baseURL)
+	if p.Kind.choosesAPI() {
+		p.API = cmp.Or(p.API, p.defaultAPI())
+	}
 	if p.APIKeyEnv == "" && p.APIKeyFile == "" {
 		p.APIKeyEnv = d.keyEnv
 	}
@@ -89,7 +127,7 @@ func (p Provider) Check() error {
 		return bad("a model provider has no name")
 	}
 	if _, ok := kindDefaults[p.Kind]; !ok {
-		return bad("model provider %s: invalid kind %q; expected openai, openrouter, anthropic, gemini, ollama, compatible or scripted", p.Name, p.Kind)
+		return bad("model provider %s: invalid kind %q; expected openai, azure, openrouter, anthropic, gemini, ollama, compatible or scripted", p.Name, p.Kind)
 	}
 	if p.BaseURL == "" {
 		return bad("model provider %s: kind %s requires a base_url", p.Name, p.Kind)
@@ -101,10 +139,30 @@ func (p Provider) Check() error {
 	if u.RawQuery != "" || u.Fragment != "" {
 		return bad("model provider %s: base_url must not have a query or fragment (? or #); send such values as headers", p.Name)
 	}
+	if err := p.checkAPI(u); err != nil {
+		return err
+	}
 	if p.Timeout < 0 || p.MaxConcurrent < 0 {
 		return bad("model provider %s: timeout and max_concurrent must not be negative", p.Name)
 	}
 	return nil
+}
+
+// checkAPI reports a problem with the API that is called at an address.
+func (p Provider) checkAPI(at *url.URL) error {
+	problem := ""
+	switch {
+	case p.API != "" && !p.Kind.choosesAPI():
+		problem = fmt.Sprintf("kind %s has one API only; remove api", p.Kind)
+	case p.API != "" && p.API != APIChat && p.API != APIResponses:
+		problem = fmt.Sprintf("invalid api %q; expected chat or responses", p.API)
+	case p.Kind == KindAzure && (strings.Trim(at.Path, "/") == "" || strings.Contains(at.Path, "/deployments/")):
+		problem = "the base_url of kind azure is that of the resource's v1 API, such as https://RESOURCE.openai.azure.com/openai/v1"
+	}
+	if problem == "" {
+		return nil
+	}
+	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "model provider %s: %s", p.Name, problem)
 }
 
 // Address returns the base URL without user name, password, query and fragment, for messages.

@@ -4,13 +4,13 @@ package model
 // check whether it fits the context window. It errs on the high side for English and code:
 //
 //	bytes of all texts, reasoning, tool calls and tool definitions / 4, plus a tenth,
-//	plus 8 for each message, 8 for each tool call and 16 for each tool, plus 3
+//	plus 8 for each message, 8 for each tool call, 16 for each tool and 1600 for each picture, plus 3
 //
 // Bytes, not characters: scripts with long encodings also need more tokens.
 func EstimateTokens(messages []Message, tools []Tool) int64 {
 	const (
-		perMessage, perCall, perTool, perRequest = 8, 8, 16, 3
-		bytesPerToken                            = 4
+		perMessage, perCall, perTool, perPicture, perRequest = 8, 8, 16, 1600, 3
+		bytesPerToken                                        = 4
 	)
 	size, fixed := int64(0), int64(perRequest)
 	for _, m := range messages {
@@ -18,7 +18,7 @@ func EstimateTokens(messages []Message, tools []Tool) int64 {
 		if m.Reasoning != nil {
 			size += int64(len(m.Reasoning.Items))
 		}
-		fixed += perMessage
+		fixed += perMessage + perPicture*int64(len(m.Images))
 		for _, c := range m.ToolCalls {
 			size += int64(len(c.Name) + len(c.Arguments))
 			fixed += perCall

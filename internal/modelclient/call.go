@@ -63,7 +63,7 @@ func (x *call) send(ctx context.Context, stream bool) (model.Response, error) {
 		x.watch.ignoreSilence()
 	}
 	start := time.Now()
-	resp, err := wire.For(x.provider.Kind).Send(ctx, &wire.Call{
+	resp, err := wire.For(x.provider.Provider).Send(ctx, &wire.Call{
 		Request: x.req, Provider: x.provider.Provider, Entry: x.entry, Key: x.key, MaxResponse: x.client.opts.MaxResponse,
 		HTTP: &http.Client{Transport: x, CheckRedirect: x.client.http.CheckRedirect},
 	}, stream)

@@ -150,6 +150,9 @@ func (x *call) explainStatus(e *statusError) *fault.Error {
 func (x *call) explainReported(e *wire.ReportedError) *fault.Error {
 	said := readAPIError(e.Body)
 	status, err := strconv.Atoi(said.code())
+	if e.Status != 0 {
+		status, err = e.Status, nil
+	}
 	if err != nil || status < 400 || status > 599 {
 		status = http.StatusOK
 	}

@@ -162,7 +162,7 @@ func TestWhatAnthropicThoughtIsKeptForItselfOnly(t *testing.T) {
 	for name, stream := range map[string]bool{"streamed": true, "in one piece": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, _ := wireClient(t, model.KindAnthropic, readsOn)
+			c, _ := wireClient(t, anthropicWire, readsOn)
 			if !stream {
 				c.providers["p"].complete.Store("m", true)
 			}
@@ -184,7 +184,7 @@ func TestWhatAnthropicThoughtIsKeptForItselfOnly(t *testing.T) {
 			req.Choice.Model = "m2"
 			_, err = c.Complete(t.Context(), req)
 			require.NoError(t, err, "another model gets none of it")
-			other, _ := wireClient(t, model.KindScripted, readsOn)
+			other, _ := wireClient(t, chatWire, readsOn)
 			_, err = other.Complete(t.Context(), req)
 			require.NoError(t, err)
 		})

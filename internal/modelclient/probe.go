@@ -69,6 +69,10 @@ func ask(ctx context.Context, client *http.Client, p model.Provider, key, path s
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
+	if p.Kind == model.KindAzure && key != "" {
+		req.Header.Del("Authorization")
+		req.Header.Set("Api-Key", key)
+	}
 	if p.Kind == model.KindAnthropic && key != "" { // the list of models is not part of the compatible endpoint
 		req.Header.Del("Authorization")
 		req.Header.Set("X-Api-Key", key)

@@ -34,6 +34,11 @@ func TestProbeSaysWhatToFix(t *testing.T) {
 		"OpenRouter: bad key":    {kind: model.KindOpenRouter, h: byPath("/v1/key", 401, "/v1/models", 200), class: contract.ClassConfig, code: contract.CodeUnauthorized},
 		"OpenRouter: good key":   {kind: model.KindOpenRouter, h: byPath("/v1/key", 200, "", 0)},
 		"OpenRouter's imitation": {kind: model.KindOpenRouter, h: byPath("/v1/models", 200, "", 0)},
+		"Azure's header": {kind: model.KindAzure, h: func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Api-Key") != "the-key" || r.Header.Get("Authorization") != "" {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+		}},
 		"Anthropic's headers": {kind: model.KindAnthropic, h: func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("X-Api-Key") != "the-key" || r.Header.Get("Anthropic-Version") == "" || r.Header.Get("Authorization") != "" {
 				w.WriteHeader(http.StatusUnauthorized)

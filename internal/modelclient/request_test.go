@@ -16,7 +16,12 @@ func TestProvidersWithMistakesAreRefused(t *testing.T) {
 	for name, list := range map[string][]model.Provider{
 		"no name":     {{Kind: model.KindOpenAI}},
 		"no kind":     {{Name: "a"}},
-		"wrong kind":  {{Name: "a", Kind: "azure"}},
+		"wrong kind":  {{Name: "a", Kind: "bedrock"}},
+		"wrong API":   {{Name: "a", Kind: model.KindOpenAI, API: "assistants"}},
+		"no choice":   {{Name: "a", Kind: model.KindAnthropic, API: model.APIChat}},
+		"no resource": {{Name: "a", Kind: model.KindAzure}},
+		"no v1 API":   {{Name: "a", Kind: model.KindAzure, BaseURL: "https://r.openai.azure.com/"}},
+		"deployment":  {{Name: "a", Kind: model.KindAzure, BaseURL: "https://r.openai.azure.com/openai/deployments/gpt"}},
 		"no address":  {{Name: "a", Kind: model.KindCompatible}},
 		"no scheme":   {{Name: "a", Kind: model.KindCompatible, BaseURL: "localhost:8080/v1"}},
 		"a query":     {{Name: "a", Kind: model.KindCompatible, BaseURL: "http://h/v1?x=y"}},

@@ -15,20 +15,29 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 )
 
+// wires has a provider for each API.
+var wires = []model.Provider{chatWire, responsesWire, anthropicWire}
+
+var (
+	chatWire      = model.Provider{Kind: model.KindScripted, API: model.APIChat}
+	responsesWire = model.Provider{Kind: model.KindScripted, API: model.APIResponses}
+	anthropicWire = model.Provider{Kind: model.KindAnthropic}
+)
+
 // overEachWire runs a test with a server of each API that streams, and with one that says it cannot,
 // so that the answer comes in one piece.
 func overEachWire(t *testing.T, yaml string, test func(t *testing.T, c *Client, log string, streamed bool)) {
-	for _, kind := range []model.Kind{model.KindScripted, model.KindAnthropic} {
-		t.Run(string(kind), func(t *testing.T) {
+	for _, p := range wires {
+		t.Run(string(p.Kind)+string(p.API), func(t *testing.T) {
 			t.Parallel()
 			t.Run("streamed", func(t *testing.T) {
 				t.Parallel()
-				c, log := wireClient(t, kind, yaml)
+				c, log := wireClient(t, p, yaml)
 				test(t, c, log, true)
 			})
 			t.Run("in one piece", func(t *testing.T) {
 				t.Parallel()
-				c, log := wireClient(t, kind, yaml)
+				c, log := wireClient(t, p, yaml)
 				c.providers["p"].complete.Store("m", true)
 				test(t, c, log, false)
 			})
@@ -36,13 +45,14 @@ func overEachWire(t *testing.T, yaml string, test func(t *testing.T, c *Client, 
 	}
 }
 
-// wireClient returns a client of a scripted model, called by the API of a kind of provider.
-func wireClient(t *testing.T, kind model.Kind, yaml string) (c *Client, log string) {
+// wireClient returns a client of a scripted model, called by the API of a provider.
+func wireClient(t *testing.T, p model.Provider, yaml string) (c *Client, log string) {
 	t.Helper()
-	url, log := scenario(t, yaml)
-	c, err := New([]model.Provider{{Name: "p", Kind: kind, BaseURL: url, APIKeyEnv: "KEY"}}, model.Catalogue{{
+	p.Name, p.APIKeyEnv = "p", "KEY"
+	p.BaseURL, log = scenario(t, yaml)
+	c, err := New([]model.Provider{p}, model.Catalogue{{
 		Provider: "p", Model: "*", PriceIn: 1, PriceCached: 0.1, PriceCacheWrite: 1.25, PriceOut: 4, MaxOutput: 64000,
-		Capabilities: []model.Capability{model.CapabilityTools, model.CapabilityJSONSchema},
+		Capabilities: []model.Capability{model.CapabilityTools, model.CapabilityJSONSchema, model.CapabilityVision, model.CapabilityEffort},
 	}}, Options{Getenv: func(string) string { return "a-key" }})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)

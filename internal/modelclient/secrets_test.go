@@ -174,6 +174,7 @@ func TestKeysComeFromTheEnvironmentOrAFile(t *testing.T) {
 		"file not there":    {p: model.Provider{Kind: model.KindOpenAI, APIKeyFile: file + ".gone"}, says: ".gone"},
 		"several lines":     {p: model.Provider{Kind: model.KindOpenAI, APIKeyEnv: "BAD"}, says: "control characters"},
 		"a directory":       {p: model.Provider{Kind: model.KindOpenAI, APIKeyFile: filepath.Dir(file)}, says: filepath.Dir(file)},
+		"usual, at Azure":   {p: model.Provider{Kind: model.KindAzure, BaseURL: "https://r.openai.azure.com/openai/v1"}, says: "AZURE_OPENAI_API_KEY"},
 		"unset, OpenRouter": {p: model.Provider{Kind: model.KindOpenRouter}, says: "OPENROUTER_API_KEY"},
 	}
 	for name, tc := range cases {

@@ -74,7 +74,7 @@ func (c *promptCache) account(r *chatRequest) (read, written int64) {
 // prefixes returns, for each segment, the digest of the request up to its end, and the tokens.
 func (r *chatRequest) prefixes() (digests [][32]byte, sizes []int64) {
 	chars := 0
-	digest := sha256.Sum256([]byte(r.Model))
+	digest := sha256.Sum256([]byte(r.Model + "\n" + r.CacheKey)) // a key sends requests to a cache of its own
 	for _, s := range r.prefix {
 		h := sha256.New()
 		h.Write(digest[:])

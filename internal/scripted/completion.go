@@ -20,6 +20,7 @@ type completion struct {
 	calls     []toolCall
 	finish    string // stop, tool_calls or length
 	usage     usage
+	sequence  int // number of the next event, on the wires that number them
 }
 
 // form is the JSON of one wire.

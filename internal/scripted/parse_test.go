@@ -142,6 +142,9 @@ func FuzzParse(f *testing.F) {
 			c := (&Server{}).newCompletion(&chatRequest{}, i+1, r)
 			_ = chatForm{}.document(c)
 			_ = messagesForm{}.document(c)
+			_ = responsesForm{}.document(c)
+			for range (responsesForm{}).events(c) {
+			}
 			for range (messagesForm{}).events(c) {
 			}
 			for range (chatForm{}).events(c) {

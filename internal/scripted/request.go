@@ -52,12 +52,15 @@ type chatRequest struct {
 			Name string `json:"name"`
 		} `json:"json_schema"`
 	} `json:"response_format"`
-	Tools []chatTool `json:"tools"`
+	Tools    []chatTool `json:"tools"`
+	CacheKey string     `json:"prompt_cache_key"`
 
 	caller caller
 	key    string // digest of the Idempotency-Key; empty without one
 	form   form
 	prefix []segment // what the provider's cache may hold
+
+	encrypted bool // Responses: what the model thinks is returned encrypted
 }
 
 // schema returns the name of the schema that the response must match.

@@ -57,6 +57,7 @@ func New(scenario *Scenario, opts Options) (*Server, error) {
 	s := &Server{scenario: scenario, opts: opts, ledger: ledger, log: log, closing: make(chan struct{})}
 	s.mux = http.NewServeMux()
 	s.mux.HandleFunc("POST /v1/chat/completions", s.chat)
+	s.mux.HandleFunc("POST /v1/responses", s.responses)
 	s.mux.HandleFunc("POST /v1/messages", s.messages)
 	s.mux.HandleFunc("POST /v1/embeddings", s.embeddings)
 	s.mux.HandleFunc("GET /v1/models", s.models)
@@ -93,7 +94,7 @@ func (s *Server) Close() error {
 func (s *Server) nothing(w http.ResponseWriter, r *http.Request) {
 	writeError(w, apiError{
 		status: http.StatusNotFound, kind: "invalid_request_error", code: "unknown_url",
-		message: "the scripted model serves POST /v1/chat/completions, POST /v1/messages, POST /v1/embeddings, GET /v1/models and GET /healthz, not " + r.Method + " " + r.URL.Path,
+		message: "the scripted model serves POST /v1/chat/completions, POST /v1/responses, POST /v1/messages, POST /v1/embeddings, GET /v1/models and GET /healthz, not " + r.Method + " " + r.URL.Path,
 	})
 }
 

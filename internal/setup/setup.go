@@ -65,7 +65,7 @@ func Providers(cfg *config.Config) []model.Provider {
 	var all []model.Provider
 	for name, p := range cfg.Models.Providers {
 		all = append(all, model.Provider{
-			Name: name, Kind: model.Kind(p.Kind), BaseURL: p.BaseURL, APIKeyEnv: p.APIKeyEnv, APIKeyFile: p.APIKeyFile,
+			Name: name, Kind: model.Kind(p.Kind), BaseURL: p.BaseURL, API: model.API(p.API), APIKeyEnv: p.APIKeyEnv, APIKeyFile: p.APIKeyFile,
 			Timeout: cmp.Or(p.Timeout, cfg.Models.Timeout), MaxConcurrent: p.MaxConcurrent, Headers: p.Headers,
 		}.WithDefaults())
 	}

@@ -42,19 +42,28 @@ func (chat) Send(ctx context.Context, c *Call, stream bool) (model.Response, err
 	return resp, err
 }
 
-// chatOptions returns everything that is sent with the request besides its body.
-func chatOptions(c *Call, stream bool) []option.RequestOption {
+// openAIOptions returns what is sent with a request of OpenAI's APIs besides its body.
+func openAIOptions(c *Call) []option.RequestOption {
 	opts := []option.RequestOption{
 		option.WithBaseURL(c.Provider.BaseURL),
 		option.WithHTTPClient(c.HTTP),
 		option.WithMaxRetries(0),
 	}
-	if c.Key != "" {
+	switch {
+	case c.Key == "":
+	case c.Provider.Kind == model.KindAzure:
+		opts = append(opts, option.WithHeader("Api-Key", c.Key))
+	default:
 		opts = append(opts, option.WithAPIKey(c.Key))
 	}
 	for _, h := range c.headers() {
 		opts = append(opts, option.WithHeader(h[0], h[1]))
 	}
+	return opts
+}
+
+func chatOptions(c *Call, stream bool) []option.RequestOption {
+	opts := openAIOptions(c)
 	if stream {
 		opts = append(opts, option.WithJSONSet("stream", true), option.WithJSONSet("stream_options.include_usage", true),
 			option.WithHeader("Accept", "text/event-stream"))
@@ -85,7 +94,7 @@ func chatParams(c *Call) (openai.ChatCompletionNewParams, error) {
 	}
 	if c.Request.Strict && len(p.Tools) > 0 {
 		p.ToolChoice = openai.ChatCompletionToolChoiceOptionUnionParam{OfAuto: param.NewOpt(string(openai.ChatCompletionToolChoiceOptionAutoRequired))}
-		if c.Provider.Kind == model.KindOpenAI { // it enforces schemas only for one call at a time
+		if c.byOpenAI() { // it enforces schemas only for one call at a time
 			p.ParallelToolCalls = param.NewOpt(false)
 		}
 	}
@@ -93,7 +102,7 @@ func chatParams(c *Call) (openai.ChatCompletionNewParams, error) {
 		p.Temperature = param.NewOpt(*t)
 	}
 	if n := c.maxOutput(); n > 0 {
-		if c.Provider.Kind == model.KindOpenAI { // its reasoning models reject the old name
+		if c.byOpenAI() { // its reasoning models reject the old name
 			p.MaxCompletionTokens = param.NewOpt(n)
 		} else {
 			p.MaxTokens = param.NewOpt(n)

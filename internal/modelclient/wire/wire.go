@@ -5,7 +5,10 @@ package wire
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"strconv"
@@ -33,19 +36,27 @@ type Adapter interface {
 	Send(ctx context.Context, c *Call, stream bool) (model.Response, error)
 }
 
-// For returns the adapter for a kind of provider.
-func For(kind model.Kind) Adapter {
-	if kind == model.KindAnthropic {
+// For returns the adapter for a provider with its defaults.
+func For(p model.Provider) Adapter {
+	switch {
+	case p.Kind == model.KindAnthropic:
 		return messages{}
+	case p.API == model.APIResponses:
+		return openAIResponses{}
+	default:
+		return chat{}
 	}
-	return chat{}
 }
 
 // ErrTooLarge marks a response over the limit.
 var ErrTooLarge = errors.New("the response is too large")
 
-// ReportedError is an error that a provider reports inside a response.
-type ReportedError struct{ Body []byte }
+// ReportedError is an error that a provider reports inside a response. Status is the HTTP status that
+// it usually has; 0 means unknown.
+type ReportedError struct {
+	Body   []byte
+	Status int
+}
 
 // Error does not repeat the body, which may quote secrets.
 func (e *ReportedError) Error() string { return "the provider reported an error in its response" }
@@ -112,6 +123,36 @@ func (c *Call) maxOutput() int64 {
 		n = min(n, most)
 	}
 	return n
+}
+
+// byOpenAI reports whether OpenAI's own implementation of its APIs is called.
+func (c *Call) byOpenAI() bool {
+	return c.Provider.Kind == model.KindOpenAI || c.Provider.Kind == model.KindAzure
+}
+
+// reasons reports whether the model is known to think before it responds.
+func (c *Call) reasons() bool {
+	return c.Entry.Can(model.CapabilityEffort) || c.Entry.Can(model.CapabilityFixedTemperature)
+}
+
+// effort returns how much the model shall think; empty means the provider's default.
+func (c *Call) effort() string {
+	if !c.Entry.Can(model.CapabilityEffort) {
+		return ""
+	}
+	return string(c.Request.Choice.Effort)
+}
+
+// conversationKey is the same for all turns of a conversation, so that the provider sends them to the
+// same cache; empty if nothing is known about the caller.
+func (c *Call) conversationKey() string {
+	h := c.Request.Headers
+	h.Turn = 0
+	if h == (model.Identity{}) {
+		return ""
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %q %q %q %d", h.Run, h.Agent, h.Phase, h.Step, h.Attempt))
+	return "rgpt-" + hex.EncodeToString(sum[:16])
 }
 
 // withSchemaInWords adds a schema to the conversation, for models that cannot enforce one.
