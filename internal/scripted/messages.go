@@ -41,6 +41,7 @@ type messagesRequest struct {
 	Stream       bool     `json:"stream"`
 	Temperature  *float64 `json:"temperature"`
 	OutputConfig struct {
+		Effort *string `json:"effort"`
 		Format struct {
 			Type   string         `json:"type"`
 			Schema map[string]any `json:"schema"`
@@ -76,16 +77,21 @@ func (r *messagesRequest) UnmarshalJSON(data []byte) error {
 
 // messagesBlock is a block of content.
 type messagesBlock struct {
-	Type         string          `json:"type"`
-	Text         string          `json:"text"`
-	Thinking     string          `json:"thinking"`
-	Signature    string          `json:"signature"`
-	Data         string          `json:"data"`
-	ID           string          `json:"id"`
-	Name         string          `json:"name"`
-	Input        json.RawMessage `json:"input"`
-	ToolUseID    string          `json:"tool_use_id"`
-	Content      json.RawMessage `json:"content"`
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	Thinking  string          `json:"thinking"`
+	Signature string          `json:"signature"`
+	Data      string          `json:"data"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Input     json.RawMessage `json:"input"`
+	ToolUseID string          `json:"tool_use_id"`
+	Content   json.RawMessage `json:"content"`
+	Source    struct {
+		Type      string `json:"type"`
+		MediaType string `json:"media_type"`
+		Data      string `json:"data"`
+	} `json:"source"`
 	CacheControl *struct {
 		Type string `json:"type"`
 		TTL  string `json:"ttl"`
@@ -193,11 +199,16 @@ func (r *messagesRequest) checkFields() string {
 	case r.Temperature != nil && (*r.Temperature < 0 || *r.Temperature > 1):
 		return "temperature: range: 0..1"
 	}
+	if e := r.OutputConfig.Effort; e != nil && !slices.Contains(messagesEfforts, *e) {
+		return "output_config.effort: Input should be '" + strings.Join(messagesEfforts, "', '") + "'"
+	}
 	if r.OutputConfig.Format.Type == "json_schema" {
 		return unenforceable("output_config.format.schema", r.OutputConfig.Format.Schema)
 	}
 	return ""
 }
+
+var messagesEfforts = []string{"low", "medium", "high", "xhigh", "max"}
 
 // checkTurns checks the blocks of each message, and that each call has its result.
 func (r *messagesRequest) checkTurns() string {
@@ -246,6 +257,11 @@ func (b messagesBlock) check(role string, at int, all []messagesBlock, open, cal
 			return "`tool_result` blocks must come first in the message"
 		}
 		*open = slices.Delete(*open, n, n+1)
+		return b.checkResult()
+	case "image":
+		if role != "user" || !b.validPicture() {
+			return "image.source: a picture in base64 and its media type are required, in a message of the user"
+		}
 	case "tool_use":
 		var input map[string]any
 		if role != "assistant" || b.ID == "" || notIDCharacter(b.ID) || b.Name == "" || json.Unmarshal(b.Input, &input) != nil || input == nil {
@@ -270,6 +286,41 @@ func (b messagesBlock) check(role string, at int, all []messagesBlock, open, cal
 		return "type: unexpected value " + quote(b.Type)
 	}
 	return ""
+}
+
+// checkResult checks what a tool's result contains.
+func (b messagesBlock) checkResult() string {
+	inner, err := blocksOf(b.Content)
+	if err != nil {
+		return "content: " + err.Error()
+	}
+	for _, i := range inner {
+		switch {
+		case i.Type == "text":
+		case i.Type != "image":
+			return "content: unexpected value " + quote(i.Type)
+		case !i.validPicture():
+			return "content: image.source: a picture in base64 and its media type are required"
+		}
+	}
+	return ""
+}
+
+func (b messagesBlock) validPicture() bool {
+	return b.Source.Type == "base64" && validPicture("data:"+b.Source.MediaType+";base64,"+b.Source.Data)
+}
+
+// pictures returns the number of pictures in a block.
+func (b messagesBlock) pictures() int {
+	if b.Type != "tool_result" {
+		return map[bool]int{true: 1}[b.Type == "image"]
+	}
+	n := 0
+	inner, _ := blocksOf(b.Content) // checked before
+	for _, i := range inner {
+		n += i.pictures()
+	}
+	return n
 }
 
 func notIDCharacter(id string) bool {
@@ -373,7 +424,7 @@ func (r *messagesRequest) translate(req *chatRequest) {
 		for _, b := range blocks {
 			said := b.said()
 			req.Messages = append(req.Messages, chatMessage{Content: content{said}})
-			chars := utf8.RuneCountInString(said) + utf8.RuneCountInString(b.Thinking) + len(b.Input)
+			chars := utf8.RuneCountInString(said) + utf8.RuneCountInString(b.Thinking) + len(b.Input) + b.pictures()*pictureChars
 			req.prefix = append(req.prefix, segment{text: append([]byte{byte(min(i, 255))}, b.raw...), chars: chars, mark: b.CacheControl != nil})
 		}
 	}

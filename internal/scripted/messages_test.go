@@ -50,6 +50,9 @@ func TestTheScriptedModelRejectsWhatAnthropicRejects(t *testing.T) {
 		}
 		return `{"role":"user","content":[` + strings.Join(blocks, ",") + `]}`
 	}
+	picture := func(kind, data string) string {
+		return `{"type":"image","source":{"type":"base64","media_type":"` + kind + `","data":"` + data + `"}}`
+	}
 	request := func(more string, messages ...string) string {
 		return `{"model":"m","max_tokens":5` + more + `,"messages":[` + strings.Join(messages, ",") + `]}`
 	}
@@ -77,6 +80,14 @@ func TestTheScriptedModelRejectsWhatAnthropicRejects(t *testing.T) {
 		"a hot model":                    {request(`,"temperature":1.5`, user), "temperature"},
 		"a bound in a schema":            {request(`,"output_config":{"format":{"type":"json_schema","schema":{"type":"object","additionalProperties":false,"properties":{"n":{"type":"integer","minimum":1}}}}}`, user), "property 'minimum' is not supported"},
 		"an open object in a schema":     {request(`,"output_config":{"format":{"type":"json_schema","schema":{"type":"object","properties":{}}}}`, user), "additionalProperties"},
+		"an effort":                      {request(`,"output_config":{"effort":"low"}`, user), ""},
+		"a bad effort":                   {request(`,"output_config":{"effort":"minimal"}`, user), "output_config.effort"},
+		"a picture":                      {request("", `{"role":"user","content":[`+picture("image/png", "AAAA")+`]}`), ""},
+		"a picture as a result":          {request("", user, call, strings.Replace(result("a", "b"), `"x"`, `[{"type":"text","text":"x"},`+picture("image/gif", "AAAA")+`]`, 1)), ""},
+		"a picture of an unknown kind":   {request("", `{"role":"user","content":[`+picture("image/tiff", "AAAA")+`]}`), "image.source"},
+		"a picture that is not base64":   {request("", user, call, strings.Replace(result("a", "b"), `"x"`, `[`+picture("image/png", "!")+`]`, 1)), "image.source"},
+		"a model's picture":              {request("", user, `{"role":"assistant","content":[`+picture("image/png", "AAAA")+`]}`), "image.source"},
+		"a call as a result":             {request("", user, call, strings.Replace(result("a", "b"), `"x"`, `[{"type":"tool_use"}]`, 1)), "unexpected value"},
 		"a tool without a schema":        {request(`,"tools":[{"name":"f"}]`, user), "input_schema"},
 		"an open strict tool":            {request(`,"tools":[{"name":"f","strict":true,"input_schema":{"type":"object"}}]`, user), "additionalProperties"},
 	} {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -54,6 +55,7 @@ type chatRequest struct {
 	} `json:"response_format"`
 	Tools    []chatTool `json:"tools"`
 	CacheKey string     `json:"prompt_cache_key"`
+	Effort   *string    `json:"reasoning_effort"`
 
 	caller caller
 	key    string // digest of the Idempotency-Key; empty without one
@@ -81,15 +83,49 @@ func (r *chatRequest) schema() string {
 
 // chatMessage is a message, with its JSON.
 type chatMessage struct {
-	Content content `json:"content"`
-	raw     []byte
+	Content  content `json:"content"`
+	raw      []byte
+	pictures int
 }
 
 // UnmarshalJSON keeps the JSON besides what is read from it.
 func (m *chatMessage) UnmarshalJSON(data []byte) error {
 	type plain chatMessage
 	m.raw = bytes.Clone(data)
+	if bytes.Contains(data, []byte(`"image_url"`)) {
+		if err := m.readPictures(data); err != nil {
+			return err
+		}
+	}
 	return json.Unmarshal(data, (*plain)(m))
+}
+
+// readPictures counts the pictures of a message. Only a user may show some.
+func (m *chatMessage) readPictures(data []byte) error {
+	var doc struct {
+		Role    string `json:"role"`
+		Content []struct {
+			Type     string `json:"type"`
+			ImageURL struct {
+				URL string `json:"url"`
+			} `json:"image_url"`
+		} `json:"content"`
+	}
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return nil //nolint:nilerr // the name of the part in a text: no parts
+	}
+	for _, part := range doc.Content {
+		switch {
+		case part.Type != "image_url":
+			continue
+		case doc.Role != "user":
+			return errors.New("image_url is supported only in messages of the role user")
+		case !validPicture(part.ImageURL.URL):
+			return errors.New("image_url: expected a data URL with a base64-encoded image")
+		}
+		m.pictures++
+	}
+	return nil
 }
 
 // chatTool is a tool, with its JSON.
@@ -122,7 +158,7 @@ func (r *chatRequest) segments() []segment {
 		for _, text := range m.Content {
 			chars += utf8.RuneCountInString(text)
 		}
-		parts = append(parts, segment{text: m.raw, chars: chars})
+		parts = append(parts, segment{text: m.raw, chars: chars + m.pictures*pictureChars})
 	}
 	return parts
 }
@@ -192,6 +228,9 @@ func (s *Server) readChat(w http.ResponseWriter, r *http.Request) (*chatRequest,
 	}
 	if len(req.Messages) == 0 {
 		return req, &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", message: "messages is missing or empty"}
+	}
+	if e := req.Effort; e != nil && !slices.Contains(efforts, *e) {
+		return req, &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", message: badEffort(*e)}
 	}
 	req.prefix = req.segments()
 	return req, nil

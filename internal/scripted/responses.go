@@ -208,7 +208,7 @@ func (r *responsesRequest) checkFields() string {
 	case len(r.PromptCacheKey) > maxCacheKey:
 		return fmt.Sprintf("Invalid 'prompt_cache_key': string too long. Expected a string with maximum length %d, but got a string with length %d instead.", maxCacheKey, len(r.PromptCacheKey))
 	case r.Reasoning.Effort != nil && !slices.Contains(efforts, *r.Reasoning.Effort):
-		return "Invalid value: '" + firstLine(*r.Reasoning.Effort) + "'. Supported values are: '" + strings.Join(efforts, "', '") + "'."
+		return badEffort(*r.Reasoning.Effort)
 	}
 	for i, name := range r.Include {
 		if !slices.Contains(includes, name) {
@@ -229,6 +229,10 @@ func (r *responsesRequest) checkFields() string {
 		}
 	}
 	return ""
+}
+
+func badEffort(effort string) string {
+	return "Invalid value: '" + firstLine(effort) + "'. Supported values are: '" + strings.Join(efforts, "', '") + "'."
 }
 
 func (r *responsesRequest) checkFormat() string {

@@ -174,3 +174,31 @@ func TestALongPrefixOfAResponsesRequestIsReadFromTheCacheOfItsKey(t *testing.T) 
 	require.Contains(t, usage("k", short, "one1"), `"cached_tokens":0}`)
 	require.Contains(t, usage("k", short, "one1"), `"cached_tokens":0}`, "too short")
 }
+
+func TestTheScriptedModelRejectsWhatChatCompletionsReject(t *testing.T) {
+	t.Parallel()
+	url := serveFine(t) + "/v1/chat/completions"
+	picture := func(role, url string) string {
+		return `{"model":"m","messages":[{"role":"` + role + `","tool_call_id":"a","content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"` + url + `"}}]}]}`
+	}
+	for name, c := range map[string]struct{ body, says string }{
+		"a picture":                    {picture("user", "data:image/png;base64,AAAA"), ""},
+		"a text about image_url":       {`{"model":"m","messages":[{"role":"tool","content":"\"image_url\""}]}`, ""},
+		"a picture as a result":        {picture("tool", "data:image/png;base64,AAAA"), "only in messages of the role user"},
+		"a picture elsewhere":          {picture("user", "https://example.com/a.png"), "image_url"},
+		"a picture that is not base64": {picture("user", "data:image/png;base64,!"), "image_url"},
+		"an effort":                    {`{"model":"m","reasoning_effort":"low","messages":[{"role":"user","content":"hi"}]}`, ""},
+		"a bad effort":                 {`{"model":"m","reasoning_effort":"hard","messages":[{"role":"user","content":"hi"}]}`, "Supported values"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status, body := post(t, url, c.body)
+			if c.says == "" {
+				require.Equal(t, http.StatusOK, status, body)
+				return
+			}
+			require.Equal(t, http.StatusBadRequest, status, body)
+			require.Contains(t, body, c.says)
+		})
+	}
+}

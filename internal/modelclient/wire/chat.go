@@ -82,9 +82,7 @@ func chatParams(c *Call) (openai.ChatCompletionNewParams, error) {
 			messages = withSchemaInWords(messages, s)
 		}
 	}
-	for _, m := range messages {
-		p.Messages = append(p.Messages, chatMessage(m))
-	}
+	p.Messages = chatConversation(c, messages)
 	for _, t := range c.Request.Tools {
 		tool, err := chatTool(t, c.Request.Strict)
 		if err != nil {
@@ -97,6 +95,10 @@ func chatParams(c *Call) (openai.ChatCompletionNewParams, error) {
 		if c.byOpenAI() { // it enforces schemas only for one call at a time
 			p.ParallelToolCalls = param.NewOpt(false)
 		}
+	}
+	p.ReasoningEffort = shared.ReasoningEffort(c.effort())
+	if key := c.conversationKey(); key != "" && c.byOpenAI() {
+		p.PromptCacheKey = param.NewOpt(key)
 	}
 	if t := c.Request.Choice.Temperature; t != nil && !c.Entry.Can(model.CapabilityFixedTemperature) {
 		p.Temperature = param.NewOpt(*t)
@@ -118,17 +120,49 @@ func chatFormat(s *model.Schema) openai.ChatCompletionNewParamsResponseFormatUni
 	}}
 }
 
-func chatMessage(m model.Message) openai.ChatCompletionMessageParamUnion {
-	switch m.Role {
-	case model.RoleSystem:
-		return openai.SystemMessage(m.Text)
-	case model.RoleTool:
-		return openai.ToolMessage(m.Text, m.ToolCallID)
-	case model.RoleAssistant:
-		return chatAssistant(m)
-	default:
-		return openai.UserMessage(m.Text)
+// chatConversation returns the messages. A tool's result cannot have pictures: a message of the user
+// shows them, after the results of all calls, because nothing may come between those.
+func chatConversation(c *Call, all []model.Message) []openai.ChatCompletionMessageParamUnion {
+	var out []openai.ChatCompletionMessageParamUnion
+	var later []openai.ChatCompletionContentPartUnionParam
+	for i, m := range all {
+		text, pictures := c.shown(m)
+		switch m.Role {
+		case model.RoleSystem:
+			out = append(out, openai.SystemMessage(text))
+		case model.RoleAssistant:
+			out = append(out, chatAssistant(m))
+		case model.RoleTool:
+			if len(pictures) > 0 {
+				text = joined(text, "[a picture is shown after the results of all calls]")
+				later = append(later, chatParts("The picture in the result of call "+m.ToolCallID+":", pictures)...)
+			}
+			out = append(out, openai.ToolMessage(text, m.ToolCallID))
+		default:
+			if len(pictures) > 0 {
+				out = append(out, openai.UserMessage(chatParts(text, pictures)))
+			} else {
+				out = append(out, openai.UserMessage(text))
+			}
+		}
+		if len(later) > 0 && (i+1 == len(all) || all[i+1].Role != model.RoleTool) {
+			out = append(out, openai.UserMessage(later))
+			later = nil
+		}
 	}
+	return out
+}
+
+// chatParts returns a text, if there is one, and pictures as parts of a message.
+func chatParts(text string, pictures []model.Image) []openai.ChatCompletionContentPartUnionParam {
+	var parts []openai.ChatCompletionContentPartUnionParam
+	if text != "" {
+		parts = append(parts, openai.TextContentPart(text))
+	}
+	for _, p := range pictures {
+		parts = append(parts, openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: dataURL(p)}))
+	}
+	return parts
 }
 
 func chatAssistant(m model.Message) openai.ChatCompletionMessageParamUnion {

@@ -3,6 +3,7 @@ package wire
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"regexp"
@@ -81,7 +82,8 @@ func messagesParams(c *Call) (anthropic.MessageNewParams, error) {
 			conversation = withSchemaInWords(conversation, s)
 		}
 	}
-	p.System, p.Messages = messagesConversation(conversation, c.Request.Choice.Model)
+	p.OutputConfig.Effort = anthropic.OutputConfigEffort(c.effort())
+	p.System, p.Messages = messagesConversation(c, conversation)
 	for _, t := range c.Request.Tools {
 		tool, err := messagesTool(t, c.Request.Strict)
 		if err != nil {
@@ -125,7 +127,7 @@ func markForCache(p *anthropic.MessageNewParams) {
 
 // messagesConversation splits off the system prompt. Messages of one side that follow each other
 // become one, because the API wants both sides in turn, and all results of a turn's tools together.
-func messagesConversation(all []model.Message, modelName string) (system []anthropic.TextBlockParam, turns []anthropic.MessageParam) {
+func messagesConversation(c *Call, all []model.Message) (system []anthropic.TextBlockParam, turns []anthropic.MessageParam) {
 	for _, m := range all {
 		var blocks []anthropic.ContentBlockParamUnion
 		role := anthropic.MessageParamRoleUser
@@ -136,11 +138,11 @@ func messagesConversation(all []model.Message, modelName string) (system []anthr
 			}
 			continue
 		case m.Role == model.RoleTool:
-			blocks = append(blocks, anthropic.NewToolResultBlock(toolID(m.ToolCallID), m.Text, false))
+			blocks = append(blocks, resultBlock(c, m))
 		case m.Role == model.RoleAssistant:
-			role, blocks = anthropic.MessageParamRoleAssistant, assistantBlocks(m, modelName)
-		case m.Text != "": // the API rejects empty texts
-			blocks = append(blocks, anthropic.NewTextBlock(m.Text))
+			role, blocks = anthropic.MessageParamRoleAssistant, assistantBlocks(m, c.Request.Choice.Model)
+		default:
+			blocks = userBlocks(c, m)
 		}
 		switch n := len(turns); {
 		case len(blocks) == 0:
@@ -175,6 +177,32 @@ func assistantBlocks(m model.Message, modelName string) []anthropic.ContentBlock
 		blocks = append(blocks, anthropic.NewToolUseBlock(toolID(call.ID), json.RawMessage(call.Arguments), call.Name))
 	}
 	return blocks
+}
+
+func userBlocks(c *Call, m model.Message) []anthropic.ContentBlockParamUnion {
+	var blocks []anthropic.ContentBlockParamUnion
+	text, pictures := c.shown(m)
+	if text != "" { // the API rejects empty texts
+		blocks = append(blocks, anthropic.NewTextBlock(text))
+	}
+	for _, p := range pictures {
+		blocks = append(blocks, anthropic.NewImageBlockBase64(p.MediaType, base64.StdEncoding.EncodeToString(p.Data)))
+	}
+	return blocks
+}
+
+func resultBlock(c *Call, m model.Message) anthropic.ContentBlockParamUnion {
+	text, pictures := c.shown(m)
+	block := anthropic.NewToolResultBlock(toolID(m.ToolCallID), text, false)
+	result := block.OfToolResult
+	if text == "" && len(pictures) > 0 {
+		result.Content = nil
+	}
+	for _, p := range pictures {
+		picture := anthropic.NewImageBlockBase64(p.MediaType, base64.StdEncoding.EncodeToString(p.Data))
+		result.Content = append(result.Content, anthropic.ToolResultBlockParamContentUnion{OfImage: picture.OfImage})
+	}
+	return block
 }
 
 // thought is a thinking block, or a redacted one.
