@@ -573,3 +573,63 @@ func TestEachAPITellsErrorsApart(t *testing.T) {
 		})
 	}
 }
+
+func TestOpenRouterPassesAnthropicsCacheBreakpointsOn(t *testing.T) {
+	t.Parallel()
+	const response = `{"choices":[{"message":{"content":"ok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3000,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":2000,"cache_write_tokens":900}}}`
+	req := question()
+	req.Tools = []model.Tool{{Name: "look"}, {Name: "read"}}
+	calls := []model.ToolCall{{ID: "a", Name: "look", Arguments: "{}"}, {ID: "b", Name: "read", Arguments: "{}"}}
+	for range 3 {
+		req.Messages = append(req.Messages, model.Message{Role: model.RoleAssistant, Text: "let me look", ToolCalls: calls},
+			model.Message{Role: model.RoleTool, ToolCallID: "a", Text: "one", Images: []model.Image{{MediaType: "image/png", Data: []byte("x")}}},
+			model.Message{Role: model.RoleTool, ToolCallID: "b", Text: "two"})
+	}
+	vision := model.CatalogueEntry{Capabilities: []model.Capability{model.CapabilityVision}}
+	marks := func(kind model.Kind, name string) []string {
+		asked := req
+		asked.Choice.Model = name
+		var got recorded
+		url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			got.body = nil
+			_ = json.NewDecoder(r.Body).Decode(&got.body)
+			answer(http.StatusOK, response)(w, r)
+		})
+		entry := vision
+		entry.Provider, entry.Model, entry.PriceIn, entry.PriceCached, entry.PriceCacheWrite = "p", "*", 10, 1, 20
+		c, err := New([]model.Provider{{Name: "p", Kind: kind, BaseURL: url, APIKeyEnv: "KEY"}}, model.Catalogue{entry}, Options{Getenv: func(string) string { return "k" }})
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		r, err := c.Complete(t.Context(), asked)
+		require.NoError(t, err)
+		require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 3000, CachedTokens: 2000, CacheWriteTokens: 900, CompletionTokens: 5, MicroUSD: 2000 + 18000 + 1000}, r.Usage)
+		require.Equal(t, kind == model.KindOpenRouter, got.body["session_id"] != nil)
+		var at []string
+		for i, tool := range got.body["tools"].([]any) {
+			if _, ok := tool.(map[string]any)["cache_control"]; ok {
+				at = append(at, fmt.Sprint("tool ", i))
+			}
+		}
+		for i, m := range got.body["messages"].([]any) {
+			parts, _ := m.(map[string]any)["content"].([]any)
+			for j, p := range parts {
+				if control, ok := p.(map[string]any)["cache_control"]; ok {
+					require.Equal(t, map[string]any{"type": "ephemeral"}, control)
+					require.NotEmpty(t, p.(map[string]any)["text"])
+					at = append(at, fmt.Sprintf("message %d, part %d", i, j))
+				}
+			}
+		}
+		return at
+	}
+	// The messages: system, user, and three times assistant, two results and their picture.
+	require.Equal(t, []string{"tool 1", "message 0, part 0", "message 9, part 0", "message 13, part 0"}, marks(model.KindOpenRouter, "anthropic/claude-sonnet-4.5"))
+	require.Empty(t, marks(model.KindOpenRouter, "openai/gpt-5"))
+	require.Empty(t, marks(model.KindCompatible, "anthropic/claude-sonnet-4.5"))
+	vision = model.CatalogueEntry{}
+	require.Equal(t, []string{"tool 1", "message 0, part 0", "message 7, part 0", "message 10, part 0"}, marks(model.KindOpenRouter, "anthropic/claude-sonnet-4.5"))
+	req.Messages = req.Messages[:2]
+	require.Equal(t, []string{"tool 1", "message 0, part 0", "message 1, part 0"}, marks(model.KindOpenRouter, "anthropic/claude-sonnet-4.5"))
+	req.Messages = append(req.Messages, model.Message{Role: model.RoleAssistant, ToolCalls: calls}, model.Message{Role: model.RoleTool, ToolCallID: "a"}, model.Message{Role: model.RoleTool, ToolCallID: "b"})
+	require.Equal(t, []string{"tool 1", "message 0, part 0", "message 1, part 0"}, marks(model.KindOpenRouter, "anthropic/claude-sonnet-4.5"), "Anthropic rejects a breakpoint at an empty text")
+}

@@ -64,6 +64,9 @@ func openAIOptions(c *Call) []option.RequestOption {
 
 func chatOptions(c *Call, stream bool) []option.RequestOption {
 	opts := openAIOptions(c)
+	if key := c.conversationKey(); key != "" && c.Provider.Kind == model.KindOpenRouter {
+		opts = append(opts, option.WithJSONSet("session_id", key)) // all turns go to the provider that has them in its cache
+	}
 	if stream {
 		opts = append(opts, option.WithJSONSet("stream", true), option.WithJSONSet("stream_options.include_usage", true),
 			option.WithHeader("Accept", "text/event-stream"))
@@ -109,6 +112,9 @@ func chatParams(c *Call) (openai.ChatCompletionNewParams, error) {
 		} else {
 			p.MaxTokens = param.NewOpt(n)
 		}
+	}
+	if needsMarks(c) {
+		markChatForCache(&p)
 	}
 	return p, nil
 }
