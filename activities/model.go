@@ -200,7 +200,9 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 		return answer.Response, answer.Err()
 	}
 	paid()
+	hide := a.showText(ctx, q, reserved.ID.Try, &request)
 	response, err := a.complete(ctx, request)
+	hide()
 	failure := fault.Of(err)
 	telemetry.ObserveModelCall(q.choice, response.Latency, response.Usage, failure)
 	if failure != nil && failure.Class != contract.ClassLLM {

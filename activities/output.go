@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/livetext"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/tester"
 )
@@ -101,6 +104,20 @@ func (o *output) flush(all bool) {
 func (o *output) close() {
 	close(o.stop)
 	<-o.stopped
+}
+
+// showText shows what the model writes in a call while it writes it, if anyone watches the run, until
+// the returned function is called.
+func (a *Activities) showText(ctx context.Context, q question, try int, r *model.Request) (end func()) {
+	if !a.Config.Models.LiveText {
+		return func() {}
+	}
+	e := q.execution
+	w := livetext.Start(ctx, a.Store, store.LiveText{
+		RunID: e.RunID, ExecutionID: e.ID, Turn: q.turn, Try: try, Phase: e.Phase, Agent: e.Agent, Step: e.Step, Attempt: e.Attempt,
+	}, a.Config.Models.LiveTextEvery, a.Log)
+	r.Delta = w.Add
+	return w.End
 }
 
 // requestsArtifact stores network requests, and returns them as an artifact with the given name, or

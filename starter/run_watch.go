@@ -222,6 +222,7 @@ type progress struct {
 	mu        sync.Mutex // guards all fields above, and the terminal
 	preparing bool       // the environment is being set up, or the base commit checked
 	last      string     // last line printed by the preparation
+	writes    writing    // what a model writes
 	stop      func()     // ends tail; nil if it was not started
 }
 
@@ -337,6 +338,8 @@ func (p *progress) draw() {
 	}
 	if p.last != "" {
 		parts = append(parts, p.last)
+	} else if text := p.writes.line(); text != "" {
+		parts = append(parts, text)
 	}
 	line := strings.Join(parts, "  ")
 	if most := p.a.columns() - 1; len([]rune(line)) > most {
@@ -367,8 +370,8 @@ const outputPoll = 500 * time.Millisecond
 // outputPage is the maximum number of pieces of output per request.
 const outputPage = 500
 
-// tail shows the last line of output of the setup or a baseline check on a terminal, until close.
-// Read errors are ignored.
+// tail shows the last line of output of the setup or a baseline check on a terminal, and what models
+// write, until close. Read errors are ignored.
 func (p *progress) tail(ctx context.Context, h backend.Backend) {
 	if !p.live {
 		return
@@ -376,6 +379,7 @@ func (p *progress) tail(ctx context.Context, h backend.Backend) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	p.stop = func() { cancel(); wg.Wait() }
+	wg.Go(func() { _ = h.FollowTexts(ctx, p.run.ID, p.showText) })
 	wg.Go(func() {
 		for after := int64(0); ; {
 			select {
@@ -417,6 +421,57 @@ func (p *progress) showLast(pieces []views.Output) {
 			}
 		}
 	}
+}
+
+// writing is what a model writes at the moment; if several do, the one whose text came last.
+type writing struct {
+	text store.LiveText
+	at   time.Time
+}
+
+// textAge is the time after which a text that was not shown again is dropped: its worker died.
+const textAge = 3 * store.LiveTextRenewal
+
+// textWidth is the maximum number of characters of a text on the status line.
+const textWidth = 60
+
+// line describes what is written, with the end of its last line.
+func (w writing) line() string {
+	t := w.text
+	if w.at.IsZero() || time.Since(w.at) > textAge {
+		return ""
+	}
+	who := terminal.OneLine(strings.TrimSpace(string(t.Agent) + " " + t.Step))
+	switch {
+	case t.Thinking:
+		return who + ": thinking…"
+	case t.Tool != "":
+		return fmt.Sprintf("%s: writing %s (%d characters)", who, terminal.OneLine(t.Tool+" "+t.Path), t.Characters)
+	}
+	lines := strings.Split(strings.TrimSpace(t.Text), "\n")
+	last := []rune(terminal.OneLine(lines[len(lines)-1]))
+	if over := len(last) - textWidth; over > 0 {
+		last = append([]rune("…"), last[over:]...)
+	}
+	return who + ": " + string(last)
+}
+
+// showText shows what a model writes on the status line, until its call ends.
+func (p *progress) showText(t store.LiveText) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	same := p.writes.text.ExecutionID == t.ExecutionID && p.writes.text.Turn == t.Turn
+	switch {
+	case !t.Over:
+		p.writes = writing{t, time.Now()}
+	case same:
+		p.writes = writing{}
+	default:
+		return nil // of a call whose text is not shown
+	}
+	p.clear()
+	p.draw()
+	return nil
 }
 
 // ofDeliberation reports whether an event belongs to a deliberation. The events of a planner's

@@ -2,12 +2,14 @@ package apiclient
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
 )
 
@@ -167,4 +170,64 @@ func (c *Client) readStream(ctx context.Context, s eventStream, after *int64, fn
 		err = io.ErrUnexpectedEOF
 	}
 	return true, retriable{error: c.unreachable(err), sent: true}
+}
+
+// FollowTexts calls fn with what models write in a run while they write it, like
+// feed.Feed.FollowTexts. It reopens a lost connection until the context ends: texts are sent once,
+// and nothing waits for them.
+func (c *Client) FollowTexts(ctx context.Context, id int64, fn func(store.LiveText) error) error {
+	for {
+		err := c.readTexts(ctx, id, fn)
+		var ended callbackError
+		var again retriable
+		switch {
+		case errors.As(err, &ended):
+			if errors.Is(ended.error, feed.ErrStop) {
+				return nil
+			}
+			return ended.error
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !errors.As(err, &again):
+			return err
+		}
+		if wait(ctx, reconnectPause) != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// readTexts reads the texts of a stream until it ends. Another server may send events instead, which
+// are skipped.
+func (c *Client) readTexts(ctx context.Context, id int64, fn func(store.LiveText) error) error {
+	r := read(runPath(id, "stream")...)
+	r.query = url.Values{"text": {"only"}}
+	body, err := c.openStream(ctx, r, http.Header{"Accept": {"text/event-stream"}})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }()
+	lines := bufio.NewScanner(body)
+	lines.Buffer(make([]byte, 64<<10), maxLine)
+	name, data := "", ""
+	for lines.Scan() {
+		switch key, value, _ := strings.Cut(lines.Text(), ": "); key {
+		case "event":
+			name = value
+		case "data":
+			data = value
+		case "": // a text is complete when an empty line follows
+			if name == apitypes.TextEvent && data != "" {
+				var t store.LiveText
+				if json.Unmarshal([]byte(data), &t) != nil || t.RunID != id {
+					return c.notThisAPI("its stream contains unexpected data")
+				}
+				if err := fn(t); err != nil {
+					return callbackError{err}
+				}
+			}
+			name, data = "", ""
+		}
+	}
+	return retriable{error: c.unreachable(cmp.Or(lines.Err(), io.ErrUnexpectedEOF)), sent: true}
 }

@@ -25,6 +25,8 @@ const (
 	ReplayedHeader = "Idempotency-Replayed"
 	// LastEventHeader contains the event after which a stream continues.
 	LastEventHeader = "Last-Event-ID"
+	// TextEvent is the name of the server-sent events with what a model writes while it writes it.
+	TextEvent = "text"
 	// ProblemType is the media type of a Problem.
 	ProblemType = "application/problem+json"
 )

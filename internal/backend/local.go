@@ -115,6 +115,11 @@ func (l Local) Follow(ctx context.Context, id, after int64, fn func(contract.Eve
 	return l.Feed.Follow(ctx, id, after, fn)
 }
 
+// FollowTexts calls fn with what models write in a run.
+func (l Local) FollowTexts(ctx context.Context, id int64, fn func(store.LiveText) error) error {
+	return l.Feed.FollowTexts(ctx, id, fn)
+}
+
 // OpenInterventions returns the questions that wait for a person, oldest first.
 func (l Local) OpenInterventions(ctx context.Context, limit int) ([]views.Intervention, error) {
 	return l.Views.OpenInterventions(ctx, limit)

@@ -59,6 +59,8 @@ func Default() *Config {
 			Timeout:         120 * time.Second,
 			IdleTimeout:     3 * time.Minute, // reasoning models may think for a long time without output
 			MaxOutputTokens: 16_384,
+			LiveText:        true,
+			LiveTextEvery:   500 * time.Millisecond,
 			Budgets:         Budgets{ReserveOutputTokens: 1024, WarnAt: 0.8},
 			Providers:       defaultProviders(),
 			Catalogue:       []CatalogueEntry{},

@@ -13,6 +13,8 @@ type Models struct {
 	Timeout         time.Duration       `yaml:"timeout" validate:"min=1s,max=1h" doc:"Maximum duration of one model call."`
 	IdleTimeout     time.Duration       `yaml:"idle_timeout" validate:"min=1s,max=1h" doc:"Maximum time without data from the provider during a call, including the initial wait. After that, the call is cancelled and retried."`
 	MaxOutputTokens int                 `yaml:"max_output_tokens" validate:"min=256,max=1000000" doc:"Maximum number of output tokens to request from the model."`
+	LiveText        bool                `yaml:"live_text" doc:"Show what models write while they write it, on pages and in clients that follow the run. It is sent through the database and stored nowhere."`
+	LiveTextEvery   time.Duration       `yaml:"live_text_interval" validate:"min=100ms,max=1m" doc:"How often the text of a call is shown while it is written."`
 	Budgets         Budgets             `yaml:"budgets" doc:"Limits across all runs in this installation."`
 	Providers       map[string]Provider `yaml:"providers" validate:"max=100,dive,keys,name,endkeys" doc:"Providers, each under a name of your choice."`
 	Catalogue       []CatalogueEntry    `yaml:"catalogue" validate:"max=1000,dive" doc:"Model properties that override the built-in catalogue." example:"[{provider: openai, model: my-model, context_window: 200000, max_output: 32000, price_in: 1.25, price_out: 10}]"`

@@ -91,7 +91,21 @@ type Request struct {
 	// IdempotencyKey is the same for the same request, so that a provider that supports the header
 	// does not process, and charge for, it twice.
 	IdempotencyKey string
+	// Delta, if set, gets the pieces of a streamed response in order, while they arrive. It must
+	// return quickly. A response in one piece has none.
+	Delta func(kind DeltaKind, text string)
 }
+
+// DeltaKind is the kind of a piece of a streamed response.
+type DeltaKind int
+
+// The kinds of pieces.
+const (
+	DeltaText      DeltaKind = iota // of the text
+	DeltaReasoning                  // of what the model thinks; may be empty
+	DeltaTool                       // a tool call begins; the text is the tool's name
+	DeltaArguments                  // of the arguments of the last tool call
+)
 
 // Response is a model's response.
 type Response struct {

@@ -136,7 +136,8 @@ func (a *answer) put(b []byte) bool {
 func (a *answer) stream(c *completion) {
 	a.start(http.StatusOK, streamHeader, -1)
 	for event := range a.form.events(c) {
-		if !a.put(event) {
+		paced := c.pace == 0 || a.write(nil) && a.server.wait(a.r, c.pace)
+		if !paced || !a.put(event) {
 			a.gone()
 		}
 	}
@@ -154,7 +155,7 @@ var (
 
 // newCompletion creates a rule's response to a request.
 func (s *Server) newCompletion(req *chatRequest, number int, r *rule) *completion {
-	c := &completion{req: req, text: r.reply.text, reasoning: r.reply.reasoning, calls: r.reply.calls, finish: "stop", id: completionID(req, number)}
+	c := &completion{req: req, text: r.reply.text, reasoning: r.reply.reasoning, calls: r.reply.calls, finish: "stop", id: completionID(req, number), pace: r.pace}
 	if len(c.calls) > 0 {
 		c.finish = "tool_calls"
 	}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -50,10 +51,17 @@ func (c *checker) rule(key string, d *ruleDoc) rule {
 	if d.Times != nil {
 		r.times = c.whole(key+".times", d.Times, 1)
 	}
-	if d.Latency != nil {
+	for _, wait := range []struct {
+		key   string
+		given *string
+		to    *time.Duration
+	}{{".latency", d.Latency, &r.latency}, {".pace", d.Pace, &r.pace}} {
+		if wait.given == nil {
+			continue
+		}
 		var err error
-		if r.latency, err = duration(*d.Latency); err != nil {
-			c.add(key+".latency", "%v", err)
+		if *wait.to, err = duration(*wait.given); err != nil {
+			c.add(key+wait.key, "%v", err)
 		}
 	}
 	if d.Usage != nil {

@@ -20,7 +20,8 @@ type completion struct {
 	calls     []toolCall
 	finish    string // stop, tool_calls or length
 	usage     usage
-	sequence  int // number of the next event, on the wires that number them
+	sequence  int           // number of the next event, on the wires that number them
+	pace      time.Duration // between the pieces of a stream
 }
 
 // form is the JSON of one wire.

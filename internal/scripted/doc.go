@@ -15,6 +15,7 @@
 //	      model: some-model    # exactly
 //	    times: 1               # how often the rule can be used; default: always
 //	    latency: 200ms         # before the response
+//	    pace: 100ms            # between the pieces of a streamed response
 //	    reply:                 # one of json, text, tool_calls; text may go with tool_calls
 //	      json: {summary: done}
 //	      text: plain text

@@ -23,6 +23,7 @@ type ruleDoc struct {
 	When    whenDoc   `yaml:"when"`
 	Times   any       `yaml:"times"`
 	Latency *string   `yaml:"latency"`
+	Pace    *string   `yaml:"pace"`
 	Reply   *replyDoc `yaml:"reply"`
 	Usage   *usageDoc `yaml:"usage"`
 	Fault   *faultDoc `yaml:"fault"`

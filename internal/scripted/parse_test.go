@@ -38,6 +38,7 @@ func TestMistakesAreNamedByFileLineAndKey(t *testing.T) {
 		"times 0":                {"rules:\n  - times: 0\n    reply: {text: a}\n", []string{"rules[0].times: is 0"}},
 		"times 1.5":              {"rules:\n  - times: 1.5\n    reply: {text: a}\n", []string{`rules[0].times: "1.5" is not a whole number`}},
 		"latency without unit":   {"rules:\n  - latency: 200\n    reply: {text: a}\n", []string{"s.yaml:2: rules[0].latency", "such as 200ms"}},
+		"pace without unit":      {"rules:\n  - pace: 200\n    reply: {text: a}\n", []string{"s.yaml:2: rules[0].pace", "such as 200ms"}},
 		"latency less than 0":    {"rules:\n  - latency: -1s\n    reply: {text: a}\n", []string{"rules[0].latency"}},
 		"tokens less than 0":     {"rules:\n  - reply: {text: a}\n    usage: {prompt_tokens: -1}\n", []string{"s.yaml:3: rules[0].usage.prompt_tokens"}},
 		"two replies":            {"rules:\n  - reply: {text: a, json: {}}\n", []string{"rules[0].reply: requires exactly one"}},

@@ -28,6 +28,7 @@ type rule struct {
 	when    when
 	times   int64 // 0 means always
 	latency time.Duration
+	pace    time.Duration // between the pieces of a streamed response
 	reply   reply
 	usage   *usage
 	fault   *faultSpec

@@ -2,8 +2,11 @@ package store
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"time"
 
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
@@ -20,3 +23,53 @@ func (s *Store) DropOutputs(ctx context.Context, age time.Duration) (int64, erro
 	n, err := s.q.DropOutputs(ctx, age.Seconds())
 	return n, dberr.Explain(err, "remove old output")
 }
+
+// LiveText is what a model has written so far in a call that is in progress. It is sent to clients
+// that watch, and stored nowhere.
+type LiveText struct {
+	RunID       int64          `json:"run_id"`
+	ExecutionID int64          `json:"execution_id"`
+	Turn        int            `json:"turn"`
+	Try         int            `json:"try"` // of the call; a later one replaces the text of an earlier one
+	Phase       contract.Phase `json:"phase"`
+	Agent       contract.Agent `json:"agent"`
+	Step        string         `json:"step,omitempty"`
+	Attempt     int            `json:"attempt"`
+	Text        string         `json:"text,omitempty"` // its end, at most LiveTextBytes
+	Thinking    bool           `json:"thinking,omitempty"`
+	Tool        string         `json:"tool,omitempty"` // the tool call that the model writes now
+	Path        string         `json:"path,omitempty"` // in its arguments
+	Characters  int            `json:"characters,omitempty"`
+	Over        bool           `json:"over,omitempty"` // the call has ended: the text is gone, and its response is stored
+}
+
+const (
+	// LiveTextBytes is the maximum length of a text that is shown while it is written.
+	LiveTextBytes = 2 << 10
+	// LiveTextRenewal is how often a text is shown again if it does not change. A reader drops a text
+	// that was not shown for several times as long: its worker died.
+	LiveTextRenewal = 5 * time.Second
+	// maxNotification is PostgreSQL's limit for the payload of a notification.
+	maxNotification = 7999
+)
+
+// ShowText sends a text to the readers of its run's texts (feed.FollowTexts), and reports whether
+// there are any. Otherwise it writes nothing.
+func (s *Store) ShowText(ctx context.Context, t LiveText) (watched bool, err error) {
+	payload, err := json.Marshal(t)
+	if err == nil && len(payload) > maxNotification {
+		err = fmt.Errorf("the text of run %d is too long: %d bytes", t.RunID, len(payload))
+	}
+	if err != nil {
+		return false, err
+	}
+	n, err := s.q.ShowText(ctx, db.ShowTextParams{Lock: TextLock(t.RunID), Channel: TextChannel(t.RunID), Payload: string(payload)})
+	return n > 0, dberr.Explain(err, "show what a model writes in run %d", t.RunID)
+}
+
+// TextChannel is the channel on which the texts of a run are sent, and TextLock the key of the lock
+// that its readers share.
+func TextChannel(runID int64) string { return fmt.Sprintf("rgpt_text_%d", runID) }
+
+// TextLock is described at TextChannel.
+func TextLock(runID int64) string { return fmt.Sprintf("rgpt.texts/%d", runID) }

@@ -98,6 +98,8 @@ var (
 		[]float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300}, "provider", "model")
 	// ModelErrors counts failed model calls by failure class and code.
 	ModelErrors = counter("rgpt_model_errors_total", "Failed model calls, by failure class and code.", "provider", "model", "class", "code")
+	// LiveTexts counts attempts to show what a model writes; outcome is shown, unwatched or failed.
+	LiveTexts = counter("rgpt_model_live_texts_total", "Attempts to show what a model writes while it writes it, by outcome: shown, unwatched (nobody watched) or failed.", "outcome")
 	// BudgetWarnings counts budgets of runs and days whose use reached models.budgets.warn_at.
 	BudgetWarnings = counter("rgpt_budget_warnings_total", "Warnings about nearly exhausted budgets.")
 	// ToolCalls counts tool calls of agents; outcome is ok or a failure code.
@@ -169,6 +171,18 @@ func CountSlowStream(kind string, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 		CountDroppedStream(kind, DroppedSlow)
 	}
+}
+
+// CountLiveText records an attempt to show what a model writes.
+func CountLiveText(watched bool, err error) {
+	outcome := "unwatched"
+	switch {
+	case err != nil:
+		outcome = "failed"
+	case watched:
+		outcome = "shown"
+	}
+	LiveTexts.WithLabelValues(outcome).Inc()
 }
 
 // ObserveRequest records an HTTP request by the pattern of its route, never its path,

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Redacted replaces a secret.
@@ -26,6 +28,29 @@ func Redact(s string) string {
 	}
 	return s
 }
+
+// RedactUnfinished is Redact for a text that is still being written: it also leaves out the end,
+// which may be the beginning of a secret.
+func RedactUnfinished(s string) string { return Redact(s[:settled(s)]) }
+
+// settled returns the length of the beginning of a text whose secrets can be recognized, whatever
+// follows: without the last word, because the formats of secrets allow no spaces, and without the
+// beginning of a registered value, which may have some.
+func settled(s string) int {
+	end := len(s)
+	for end > 0 {
+		r, size := utf8.DecodeLastRuneInString(s[:end])
+		if unicode.IsSpace(r) || unicode.In(r, unspaced...) {
+			break
+		}
+		end -= size
+	}
+	return registered.settled(s[:end])
+}
+
+// unspaced are the scripts that put no spaces between words. They do not occur in the formats of
+// secrets.
+var unspaced = []*unicode.RangeTable{unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar}
 
 const maxRounds = 8
 

@@ -217,3 +217,47 @@ func TestAMistakeInTheDatabasesAddressIsReported(t *testing.T) {
 		require.NotContains(t, telemetry.Redact(secret), "hunter2")
 	}
 }
+
+func TestATextThatIsBeingWrittenNeverShowsTheBeginningOfASecret(t *testing.T) {
+	t.Parallel()
+	passphrase := "correct horse Ünïque battery " + "4711"
+	telemetry.RegisterSecret(passphrase)
+	for name, secret := range map[string]string{
+		"an OpenAI key": openAI, "a GitHub token": github, "an AWS key id": aws, "a JWT": jwt, "a Slack token": slack,
+		"a registered value with spaces": passphrase, "a private key": "MIIEow\nabc",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, text := range []string{
+				"It is " + secret + " and nothing else.\n", "密钥是" + secret + "。\n", "https://user:" + secret + "@host/ is the address \n",
+				"export API_TOKEN=" + secret + " ; next\n", `{"password": "` + secret + `"} ` + "\n", "\n" + secret + "\n",
+			} {
+				if secret == "MIIEow\nabc" {
+					text = strings.ReplaceAll(text, secret, pemKey)
+				}
+				for end := range len(text) + 1 {
+					shown := telemetry.RedactUnfinished(text[:end])
+					for n := 4; n <= len(secret); n++ {
+						// The prefix of a format is not secret: sk-, ghp_, xoxb-.
+						require.NotContains(t, shown, secret[n-4:n+min(2, len(secret)-n)], "after %q", text[:end])
+					}
+				}
+				require.Equal(t, strings.TrimRight(telemetry.Redact(text), "\n"), strings.TrimRight(telemetry.RedactUnfinished(text), "\n"), "the rest is shown in the end")
+			}
+		})
+	}
+}
+
+func TestOrdinaryTextIsShownWhileItIsWrittenExceptItsLastWord(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"":                "",
+		"The first wor":   "The first ",
+		"The first word ": "The first word ",
+		"line\nnext":      "line\n",
+		"私は設定ファイルを読みます":             "私は設定ファイルを読みます",
+		strings.Repeat("x", 40_000): "",
+	} {
+		require.Equal(t, want, telemetry.RedactUnfinished(in))
+	}
+}

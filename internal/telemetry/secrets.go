@@ -78,3 +78,18 @@ func (r *secretSet) redact(s string) string {
 	}
 	return s
 }
+
+// settled returns the length of a text without the beginning of a registered value at its end.
+func (r *secretSet) settled(s string) int {
+	longest := 0
+	if values := r.values.Load(); values != nil {
+		for _, v := range *values {
+			for n := min(len(v)-1, len(s)); n > longest; n-- {
+				if s[len(s)-n:] == v[:n] {
+					longest = n
+				}
+			}
+		}
+	}
+	return len(s) - longest
+}

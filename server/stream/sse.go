@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/server/middleware"
 )
@@ -17,6 +19,10 @@ import (
 // client disconnects.
 func (s *Server) sse(w http.ResponseWriter, r *http.Request, run, pipeline string) error {
 	follow, err := s.follow(r, run, pipeline)
+	if err != nil {
+		return err
+	}
+	texts, err := textsOf(r, run)
 	if err != nil {
 		return err
 	}
@@ -42,20 +48,25 @@ func (s *Server) sse(w http.ResponseWriter, r *http.Request, run, pipeline strin
 	if write("retry: 1000\n\n") != nil {
 		return nil
 	}
+	send := func(head string, v any) error {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		select {
+		case lines <- fmt.Sprintf("%sdata: %s\n\n", head, raw):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	failed := make(chan error, 1)
 	go func() {
-		failed <- follow(ctx, func(id string, e contract.Event) error {
-			raw, err := json.Marshal(e)
-			if err != nil {
-				return err
-			}
-			select {
-			case lines <- fmt.Sprintf("id: %s\n%sdata: %s\n\n", id, eventLine(r, e), raw):
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
+		failed <- s.pass(ctx, texts, func(ctx context.Context) error {
+			return follow(ctx, func(id string, e contract.Event) error {
+				return send(fmt.Sprintf("id: %s\n%s", id, eventLine(r, e)), e)
+			})
+		}, func(t store.LiveText) error { return send("event: "+apitypes.TextEvent+"\n", t) }) // no id: it cannot be sent again
 	}()
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()

@@ -9,6 +9,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/server/middleware"
 )
@@ -19,11 +20,21 @@ type message struct {
 	Event contract.Event `json:"event"`
 }
 
+// textMessage is a WebSocket message with what a model writes. It has no id: texts are stored nowhere
+// and cannot be sent again.
+type textMessage struct {
+	Text store.LiveText `json:"text"`
+}
+
 // websocket sends events over a WebSocket: of the run or the pipeline in the query, otherwise of
 // all runs. It ignores messages from the client.
 func (s *Server) websocket(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	follow, err := s.follow(r, q.Get("run"), q.Get("pipeline"))
+	if err != nil {
+		return err
+	}
+	texts, err := textsOf(r, q.Get("run"))
 	if err != nil {
 		return err
 	}
@@ -42,18 +53,21 @@ func (s *Server) websocket(w http.ResponseWriter, r *http.Request) error {
 	following, leave := s.opened(ctx)
 	defer leave()
 	go ping(ctx, cancel, conn)
-	err = follow(following, func(id string, e contract.Event) error {
+	send := func(v any) error {
 		if following.Err() != nil {
-			return following.Err() // only between events, so that a client receives whole events
+			return following.Err() // only between messages, so that a client receives whole ones
 		}
-		raw, err := json.Marshal(message{id, e})
+		raw, err := json.Marshal(v)
 		if err != nil {
 			return err
 		}
 		write, done := context.WithTimeout(ctx, middleware.WriteTimeout*time.Duration(1+len(raw)/middleware.Chunk))
 		defer done()
 		return conn.Write(write, websocket.MessageText, raw)
-	})
+	}
+	err = s.pass(following, texts, func(ctx context.Context) error {
+		return follow(ctx, func(id string, e contract.Event) error { return send(message{id, e}) })
+	}, func(t store.LiveText) error { return send(textMessage{t}) })
 	telemetry.CountSlowStream(telemetry.StreamWebSocket, err) // its connection is already closed
 	switch {
 	case ctx.Err() != nil: // the client left

@@ -31,7 +31,7 @@ func (chat) Send(ctx context.Context, c *Call, stream bool) (model.Response, err
 		return model.Response{}, err
 	}
 	defer func() { _ = raw.Body.Close() }()
-	r := chatCollector{limit: c.MaxResponse}
+	r := chatCollector{limit: c.MaxResponse, delta: c.delta}
 	if isStream(raw) {
 		err = r.stream(ssestream.NewStream[openai.ChatCompletionChunk](ssestream.NewDecoder(raw), nil))
 	} else {

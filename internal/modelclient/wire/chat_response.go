@@ -17,6 +17,7 @@ import (
 // chatCollector assembles a response and stops it if it exceeds a limit.
 type chatCollector struct {
 	limit, size int64
+	delta       func(model.DeltaKind, string) // gets the pieces of a stream
 
 	text, refusal strings.Builder
 	calls         []*callBuilder
@@ -68,11 +69,26 @@ func (c *chatCollector) add(chunk *openai.ChatCompletionChunk) error {
 		c.text.WriteString(choice.Delta.Content)
 		c.refusal.WriteString(choice.Delta.Refusal)
 		c.size += int64(len(choice.Delta.Content) + len(choice.Delta.Refusal))
+		c.show(&choice.Delta)
 		for j := range choice.Delta.ToolCalls {
 			c.addCall(&choice.Delta.ToolCalls[j])
 		}
 	}
 	return c.checkSize()
+}
+
+// show passes on what a piece adds to the text, and that the model thinks: the providers that stream
+// its thoughts do so in fields of their own.
+func (c *chatCollector) show(d *openai.ChatCompletionChunkChoiceDelta) {
+	if text := d.Content + d.Refusal; text != "" {
+		c.delta(model.DeltaText, text)
+		return
+	}
+	for _, name := range []string{"reasoning_content", "reasoning"} {
+		if raw := d.JSON.ExtraFields[name].Raw(); raw != "" && raw != "null" && raw != `""` {
+			c.delta(model.DeltaReasoning, "")
+		}
+	}
 }
 
 // addCall adds a piece of a tool call. Pieces with the same index belong together, but a new id
@@ -91,7 +107,13 @@ func (c *chatCollector) addCall(d *openai.ChatCompletionChunkChoiceDeltaToolCall
 	if d.ID != "" {
 		b.id = d.ID
 	}
+	if b.name == "" && d.Function.Name != "" {
+		c.delta(model.DeltaTool, d.Function.Name)
+	}
 	b.name = cmp.Or(b.name, d.Function.Name)
+	if d.Function.Arguments != "" {
+		c.delta(model.DeltaArguments, d.Function.Arguments)
+	}
 	b.arguments.WriteString(d.Function.Arguments)
 	c.size += int64(len(d.ID) + len(d.Function.Name) + len(d.Function.Arguments))
 }

@@ -54,7 +54,7 @@ func (messages) Send(ctx context.Context, c *Call, stream bool) (model.Response,
 		return model.Response{}, err
 	}
 	defer func() { _ = raw.Body.Close() }()
-	r := messagesCollector{limit: c.MaxResponse}
+	r := messagesCollector{limit: c.MaxResponse, delta: c.delta}
 	if isStream(raw) {
 		err = r.stream(ssestream.NewStream[anthropic.MessageStreamEventUnion](ssestream.NewDecoder(raw), nil))
 	} else {

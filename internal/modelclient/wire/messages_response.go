@@ -16,6 +16,7 @@ import (
 // messagesCollector assembles a response and stops it if it exceeds a limit.
 type messagesCollector struct {
 	limit, size int64
+	delta       func(model.DeltaKind, string) // gets the pieces of a stream
 
 	blocks       []*block
 	stop         anthropic.StopReason
@@ -84,6 +85,10 @@ func (c *messagesCollector) open(e *anthropic.MessageStreamEventUnion) error {
 	b := &block{kind: start.Type, id: start.ID, name: start.Name, signature: start.Signature, redacted: start.Data}
 	b.text.WriteString(start.Text + start.Thinking)
 	c.blocks = append(c.blocks, b)
+	if b.kind == "tool_use" {
+		c.delta(model.DeltaTool, b.name)
+	}
+	c.show(b, b.text.String())
 	return c.grow(blockOverhead + len(start.ID) + len(start.Name) + len(start.Data) + len(start.Signature) + b.text.Len())
 }
 
@@ -94,7 +99,21 @@ func (c *messagesCollector) extend(e *anthropic.MessageStreamEventUnion) error {
 	b, d := c.blocks[e.Index], e.Delta
 	b.text.WriteString(d.Text + d.Thinking + d.PartialJSON)
 	b.signature += d.Signature
+	c.show(b, d.Text+d.Thinking+d.PartialJSON)
 	return c.grow(len(d.Text) + len(d.Thinking) + len(d.PartialJSON) + len(d.Signature))
+}
+
+// show passes on a piece of a block.
+func (c *messagesCollector) show(b *block, piece string) {
+	switch {
+	case b.kind == "thinking" || b.kind == "redacted_thinking":
+		c.delta(model.DeltaReasoning, piece)
+	case piece == "":
+	case b.kind == "tool_use":
+		c.delta(model.DeltaArguments, piece)
+	case b.kind == "text":
+		c.delta(model.DeltaText, piece)
+	}
 }
 
 func (c *messagesCollector) grow(n int) error {

@@ -28,6 +28,13 @@ type Call struct {
 	MaxResponse int64
 }
 
+// delta passes on a piece of a streamed response.
+func (c *Call) delta(kind model.DeltaKind, text string) {
+	if c.Request.Delta != nil {
+		c.Request.Delta(kind, text)
+	}
+}
+
 // Adapter speaks the API of a provider.
 type Adapter interface {
 	// Send makes one request and collects its response. With an error, the response has what was

@@ -139,3 +139,23 @@ func (q *Queries) Outputs(ctx context.Context, arg OutputsParams) ([]OutputsRow,
 	}
 	return items, nil
 }
+
+const showText = `-- name: ShowText :execrows
+SELECT pg_notify($1::text, $2::text) WHERE NOT pg_try_advisory_xact_lock(hashtextextended($3::text, 0))
+`
+
+type ShowTextParams struct {
+	Channel string
+	Payload string
+	Lock    string
+}
+
+// The readers of a run's texts share its lock. If there are none, the statement gets the lock, and
+// writes nothing.
+func (q *Queries) ShowText(ctx context.Context, arg ShowTextParams) (int64, error) {
+	result, err := q.db.Exec(ctx, showText, arg.Channel, arg.Payload, arg.Lock)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}

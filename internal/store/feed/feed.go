@@ -1,6 +1,7 @@
 // Package feed follows the events of runs as they are committed. A follower gets each event exactly
 // once and in order, across lost connections: notifications (LISTEN/NOTIFY) only wake it, a cursor
-// records how far it has read. Followers of the same events share one reader.
+// records how far it has read. Followers of the same events share one reader. It also passes on what
+// models write while they write it, which is stored nowhere.
 package feed
 
 import (
@@ -32,6 +33,7 @@ type Feed struct {
 	store    *store.Store
 	q        *db.Queries
 	notifier *notifier
+	texts    *texts
 }
 
 // New returns the feed of a store. It opens no connection until something follows.
@@ -39,11 +41,14 @@ func New(st *store.Store, options Options) *Feed {
 	if options.PollEvery <= 0 {
 		options.PollEvery = 3 * time.Second
 	}
-	return &Feed{store: st, q: st.Queries(), notifier: newNotifier(st.ConnConfig(), st.Queries(), options.PollEvery)}
+	return &Feed{store: st, q: st.Queries(), notifier: newNotifier(st.ConnConfig(), st.Queries(), options.PollEvery), texts: newTexts(st.ConnConfig())}
 }
 
 // Close ends all followers.
-func (f *Feed) Close() { f.notifier.close() }
+func (f *Feed) Close() {
+	f.notifier.close()
+	f.texts.close()
+}
 
 // allRuns is the run id that followers of all events use.
 const allRuns = 0

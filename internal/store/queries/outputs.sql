@@ -21,3 +21,8 @@ ORDER BY o.id;
 
 -- name: DropOutputs :execrows
 DELETE FROM orchestrator_outputs WHERE created_at < now() - make_interval(secs => @older_than_seconds::float8);
+
+-- name: ShowText :execrows
+-- The readers of a run's texts share its lock. If there are none, the statement gets the lock, and
+-- writes nothing.
+SELECT pg_notify(@channel::text, @payload::text) WHERE NOT pg_try_advisory_xact_lock(hashtextextended(@lock::text, 0));

@@ -13,6 +13,7 @@ const AGAIN_AFTER = 5000; // until a failed refresh is retried
 const PLACE_AFTER = 400; // from the end of scrolling until the URL records the position
 const TICK_EVERY = 1000; // relative times are updated
 const TOAST_FOR = 8000;
+const TEXT_FOR = 15000; // a model's text is dropped if it is not renewed
 
 // ── Live ───────────────────────────────────────────────────────────────────
 // The stream reports that something happened. The page is then fetched again, as
@@ -41,7 +42,9 @@ function connect() {
   const url = new URL(address, location);
   url.searchParams.set("as", "message");
   if (lastEvent?.path === url.pathname) url.searchParams.set("after", lastEvent.id);
+  if ($("[data-writing]")) url.searchParams.set("text", "true");
   stream = new EventSource(url);
+  stream.addEventListener("text", (event) => showText(JSON.parse(event.data)));
   stream.addEventListener("open", () => {
     liveIs("on");
     // A stream without a last id begins with the current events. Events that happened
@@ -51,6 +54,7 @@ function connect() {
   });
   stream.addEventListener("error", () => {
     cut = true;
+    forgetTexts();
     liveIs("reconnecting");
     if (stream?.readyState === EventSource.CLOSED) {
       disconnect();
@@ -68,7 +72,77 @@ function connect() {
 function disconnect() {
   stream?.close();
   stream = null;
+  forgetTexts();
 }
+
+// ── Texts ──────────────────────────────────────────────────────────────────
+// What models write while they write it. Each message contains the end of the text of
+// a call. A call that has ended has a response, which is part of the page's content.
+
+const texts = new Map(); // by call
+
+function showText(text) {
+  const box = $("[data-writing]");
+  const key = `${text.execution_id}/${text.turn}`;
+  const known = texts.get(key);
+  if (!box || known?.try > text.try) return;
+  if (text.over) {
+    known?.remove();
+    refresh();
+    return;
+  }
+  const shown = known ?? newText(key);
+  shown.try = text.try;
+  shown.at = performance.now();
+  shown.fill(text);
+  if (!shown.element.isConnected) box.append(shown.element);
+  box.hidden = false;
+}
+
+// newText creates the element of a call. All of it is set as text, never as HTML.
+function newText(key) {
+  const element = document.createElement("article");
+  const head = document.createElement("header");
+  const who = document.createElement("strong");
+  const doing = document.createElement("span");
+  const said = document.createElement("pre");
+  element.className = "box writing";
+  doing.className = "dim";
+  said.dir = "auto";
+  head.append(who, doing);
+  element.append(head, said);
+  const shown = {
+    element,
+    fill: (t) => {
+      who.textContent = [t.agent, t.step].filter(Boolean).join(" ");
+      doing.textContent = doingOf(t);
+      said.textContent = t.text ?? "";
+      said.hidden = !t.text;
+      said.scrollTop = said.scrollHeight;
+    },
+    remove: () => {
+      element.remove();
+      texts.delete(key);
+      const box = $("[data-writing]");
+      if (box) box.hidden = texts.size === 0;
+    },
+  };
+  texts.set(key, shown);
+  return shown;
+}
+
+function doingOf(t) {
+  if (t.thinking) return "thinking…";
+  if (t.tool) return `writing ${[t.tool, t.path].filter(Boolean).join(" ")} (${t.characters ?? 0} characters)…`;
+  return "writing…";
+}
+
+function forgetTexts(before = Infinity) {
+  for (const shown of [...texts.values()]) if (shown.at < before) shown.remove();
+}
+
+// Texts are shown again every few seconds; without that, their worker died.
+setInterval(() => forgetTexts(performance.now() - TEXT_FOR), TICK_EVERY);
 
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) {
