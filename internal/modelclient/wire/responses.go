@@ -39,7 +39,7 @@ func (openAIResponses) Send(ctx context.Context, c *Call, stream bool) (model.Re
 		return model.Response{}, err
 	}
 	defer func() { _ = raw.Body.Close() }()
-	r := responsesCollector{limit: c.MaxResponse}
+	r := responsesCollector{limit: c.MaxResponse, delta: c.delta}
 	if isStream(raw) {
 		err = r.stream(ssestream.NewStream[responses.ResponseStreamEventUnion](ssestream.NewDecoder(raw), nil))
 	} else {

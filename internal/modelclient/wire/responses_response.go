@@ -19,6 +19,7 @@ import (
 // responsesCollector assembles a response and stops it if it exceeds a limit.
 type responsesCollector struct {
 	limit, size int64
+	delta       func(model.DeltaKind, string) // gets the pieces of a stream
 
 	items  map[int64]*outputItem // by their place in the response
 	status responses.ResponseStatus
@@ -65,14 +66,22 @@ func (c *responsesCollector) add(e *responses.ResponseStreamEventUnion) error {
 	case "response.created":
 		c.model = e.Response.Model
 	case "response.output_item.added":
+		if e.Item.Type == "function_call" {
+			c.delta(model.DeltaTool, e.Item.Name)
+		}
 		return c.put(e.OutputIndex, newItem(&e.Item, false))
 	case "response.output_item.done":
 		return c.put(e.OutputIndex, newItem(&e.Item, true))
-	case "response.output_text.delta", "response.function_call_arguments.delta":
+	case "response.output_text.delta":
+		c.delta(model.DeltaText, e.Delta)
+		return c.extend(e, func(i *outputItem) { i.text.WriteString(e.Delta) })
+	case "response.function_call_arguments.delta":
+		c.delta(model.DeltaArguments, e.Delta)
 		return c.extend(e, func(i *outputItem) { i.text.WriteString(e.Delta) })
 	case "response.refusal.delta":
 		return c.extend(e, func(i *outputItem) { i.refusal.WriteString(e.Delta) })
 	case "response.reasoning_text.delta", "response.reasoning_summary_text.delta":
+		c.delta(model.DeltaReasoning, e.Delta)
 		return c.extend(e, func(*outputItem) {}) // the item's end repeats it
 	case "response.completed", "response.incomplete", "response.failed":
 		return c.end(&e.Response)
