@@ -1,12 +1,16 @@
 package activities_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -52,6 +56,9 @@ type fixture struct {
 	url     string // of the database
 	dataDir string
 	seq     int64
+
+	mu     sync.Mutex
+	limits []int64 // output limits of the model's requests
 }
 
 var choice = contract.ModelChoice{Provider: setup.Scripted, Model: setup.Scripted}
@@ -65,7 +72,7 @@ func newFixture(t *testing.T, rules string) *fixture {
 	require.NoError(t, err)
 	model, err := scripted.New(scenario, scripted.Options{LogPath: h.log})
 	require.NoError(t, err)
-	web := httptest.NewServer(model)
+	web := httptest.NewServer(h.recordLimits(model))
 	t.Cleanup(func() { require.NoError(t, model.Close()); web.Close() })
 
 	cfg, err := setup.Load(config.Sources{Env: []string{}}, web.URL+"/v1")
@@ -449,22 +456,126 @@ func TestProtectedFilesThatALaterCommitTakesBackNeedAnApprovalToo(t *testing.T) 
 	require.Empty(t, h.git("-C", remote, "branch", "--list"))
 }
 
-func TestABudgetThatIsUsedUpEndsTheCalls(t *testing.T) {
+// recordLimits keeps the output limit of each request that a model gets.
+func (h *fixture) recordLimits(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		raw, err := io.ReadAll(r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		var body struct {
+			MaxTokens           int64 `json:"max_tokens"`
+			MaxCompletionTokens int64 `json:"max_completion_tokens"`
+		}
+		if json.Unmarshal(raw, &body) == nil {
+			h.mu.Lock()
+			h.limits = append(h.limits, body.MaxTokens+body.MaxCompletionTokens)
+			h.mu.Unlock()
+		}
+		r.Body = io.NopCloser(bytes.NewReader(raw))
+		next.ServeHTTP(w, r)
+	})
+}
+
+// lists is a model that calls a tool in every turn.
+const lists = `
+  - when: {agent: builder}
+    reply: {tool_calls: [{name: list_files, arguments: {}}]}
+    usage: {prompt_tokens: 9000, completion_tokens: 1000}
+`
+
+func TestCallsAskForWhatABudgetHasLeftAndEndBeforeItsLimit(t *testing.T) {
+	t.Parallel()
+	const limit = 100_000
+	for name, budget := range map[string]contract.RunBudget{
+		"run":   {Tokens: limit},
+		"agent": {Agents: map[contract.Agent]contract.AgentBudget{contract.AgentBuilder: {Tokens: limit}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newFixture(t, lists)
+			e, _ := h.openStep()
+			in := contract.ThinkInput{Execution: e, Model: choice, Budget: budget}
+			var failure *contract.Failure
+			for in.Turn = 1; in.Turn <= 20 && failure == nil; in.Turn++ {
+				_, failure = do[contract.ThinkResult](h, h.Think, in)
+			}
+			require.NotNil(t, failure)
+			require.Contains(t, failure.Message, string(contract.CodeBudgetExceeded))
+			require.Contains(t, failure.Message, "does not cover the next model call")
+			most := int64(h.Config.Models.MaxOutputTokens)
+			require.Equal(t, most, h.limits[0], "there is enough for the first call")
+			last := h.limits[len(h.limits)-1]
+			require.Less(t, last, most)
+			require.GreaterOrEqual(t, last, int64(h.Config.Models.Budgets.MinOutputTokens))
+			require.Len(t, h.limits, h.served())
+			spent, err := h.Store.Usage(t.Context(), 1)
+			require.NoError(t, err)
+			require.LessOrEqual(t, spent.Tokens(), int64(limit))
+			require.Greater(t, spent.Tokens(), int64(limit)/2)
+			events, err := h.Store.Events(t.Context(), 1, 0, 1000)
+			require.NoError(t, err)
+			warnings := slices.DeleteFunc(events, func(e contract.Event) bool { return e.Type != contract.EventBudgetWarning })
+			require.LessOrEqual(t, len(warnings), 1)
+		})
+	}
+}
+
+func TestTheBudgetsOfTheProjectTheTenantAndTheDayLimitCalls(t *testing.T) {
+	t.Parallel()
+	for setting, limit := range map[string]func(*config.Budgets) *int64{
+		"day_tokens":           func(b *config.Budgets) *int64 { return &b.DayTokens },
+		"project_day_tokens":   func(b *config.Budgets) *int64 { return &b.ProjectDayTokens },
+		"project_month_tokens": func(b *config.Budgets) *int64 { return &b.ProjectMonthTokens },
+		"tenant_day_tokens":    func(b *config.Budgets) *int64 { return &b.TenantDayTokens },
+		"tenant_month_tokens":  func(b *config.Budgets) *int64 { return &b.TenantMonthTokens },
+	} {
+		t.Run(setting, func(t *testing.T) {
+			t.Parallel()
+			h := newFixture(t, lists)
+			*limit(&h.Config.Models.Budgets) = 1000
+			e, _ := h.openStep()
+			in := contract.ThinkInput{Execution: e, Turn: 1, Model: choice}
+			_, failure := do[contract.ThinkResult](h, h.Think, in)
+			require.NotNil(t, failure)
+			require.Contains(t, failure.Message, "raise models.budgets."+setting)
+			require.Zero(t, h.served())
+			*limit(&h.Config.Models.Budgets) = 1 << 30
+			_, failure = do[contract.ThinkResult](h, h.Think, in)
+			require.Nil(t, failure, "a raised limit counts at once")
+		})
+	}
+}
+
+func TestACallAsksForWhatItsStepHasLeft(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, lists)
+	e, _ := h.openStep()
+	in := contract.ThinkInput{Execution: e, Turn: 1, Model: choice}
+	_, failure := do[contract.ThinkResult](h, h.Think, in)
+	require.Nil(t, failure)
+	in.Turn, in.Left = 2, &contract.StepLeft{Tokens: 15_000}
+	_, failure = do[contract.ThinkResult](h, h.Think, in)
+	require.Nil(t, failure)
+	require.Len(t, h.limits, 2)
+	require.Less(t, h.limits[1], int64(15_000-9000), "the provider counted 9,000 tokens before")
+	require.Greater(t, h.limits[1], int64(1024))
+}
+
+func TestATruncatedResponseNamesTheBudgetThatLimitedIt(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, `
   - when: {agent: builder}
-    reply: {tool_calls: [{name: list_files, arguments: {}}]}
+    reply: {text: "Half an ans"}
+    fault: {truncate: true}
     usage: {prompt_tokens: 900, completion_tokens: 100}
 `)
 	e, _ := h.openStep()
-	in := contract.ThinkInput{Execution: e, Model: choice, Budget: contract.RunBudget{Tokens: 1500}}
-	var failure *contract.Failure
-	for in.Turn = 1; in.Turn <= 5 && failure == nil; in.Turn++ {
-		_, failure = do[contract.ThinkResult](h, h.Think, in)
-	}
-	require.NotNil(t, failure)
-	require.Contains(t, failure.Message, string(contract.CodeBudgetExceeded))
-	require.Equal(t, 2, h.served(), "the last call may overshoot by itself and no more")
+	result, failure := do[contract.ThinkResult](h, h.Think, contract.ThinkInput{Execution: e, Turn: 1, Model: choice, Budget: contract.RunBudget{Tokens: 20_000}})
+	require.Nil(t, failure)
+	require.Contains(t, result.Bad, "the response was cut off at the output limit, which the budget for run 1")
+	require.Contains(t, result.Bad, "execution.run.tokens) lowered to")
 }
 
 func TestACallWhoseRequestIsMoreThanItsStepHasLeftIsNotMade(t *testing.T) {

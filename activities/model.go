@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,9 +15,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/budget"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
+	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/tool"
@@ -176,21 +179,20 @@ func (a *Activities) leaseCall(ctx context.Context, q question) (release func(),
 // call reserves the budget of a call, makes it, and records its cost together with the response,
 // under (execution, turn).
 func (a *Activities) call(ctx context.Context, q question, paid func()) (model.Response, error) {
-	messages, err := a.conversation(ctx, q.execution.ID, q.turn, q.told...)
+	plan, err := a.plan(ctx, q)
 	if err != nil {
 		return model.Response{}, err
 	}
-	request := q.request(messages, int64(a.Config.Models.MaxOutputTokens))
-	if err := a.affordable(ctx, q, request); err != nil {
+	if err := a.affordable(ctx, q, &plan); err != nil {
 		return model.Response{}, err
 	}
-	reserved, err := a.reserve(ctx, q, request)
+	reserved, err := a.reserve(ctx, q, plan)
 	if err != nil {
 		return model.Response{}, err
 	}
-	if reserved.Warned {
-		telemetry.BudgetWarnings.WithLabelValues().Inc()
-		a.Log.WarnContext(ctx, reserved.Warning, "run", q.execution.RunID)
+	for _, w := range reserved.Warnings {
+		telemetry.BudgetWarnings.WithLabelValues(string(w.Kind)).Inc()
+		a.Log.WarnContext(ctx, "A budget is nearly used up", "warning", w.Text, "run", q.execution.RunID)
 	}
 	if reserved.Answer != nil {
 		var answer stored
@@ -199,12 +201,19 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 		}
 		return answer.Response, answer.Err()
 	}
+	request := plan.request
+	if limit := reserved.Output; limit < plan.asked {
+		request.MaxOutput = limit
+		request.IdempotencyKey += fmt.Sprintf("-%d", limit) // a different request
+	}
 	paid()
 	hide := a.showText(ctx, q, reserved.ID.Try, &request)
 	response, err := a.complete(ctx, request)
 	hide()
+	err = plan.explain(err, reserved)
 	failure := fault.Of(err)
 	telemetry.ObserveModelCall(q.choice, response.Latency, response.Usage, failure)
+	a.reportExcess(ctx, q, reserved, response.Usage)
 	if failure != nil && failure.Class != contract.ClassLLM {
 		// The reservation is released even if we are being cancelled.
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
@@ -220,19 +229,108 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 	return response, err
 }
 
-// affordable rejects a call whose request would exceed the rest of its step's budget. Reading a
-// response that is already paid for is free.
-func (a *Activities) affordable(ctx context.Context, q question, r model.Request) error {
+// callPlan is a model call before it is made, and the most that it can use.
+type callPlan struct {
+	request model.Request
+	entry   model.CatalogueEntry
+	basis   store.CallBasis
+	prompt  int64 // upper bound of the prompt's tokens
+	asked   int64 // output limit of the request
+	output  int64 // what the budgets that have been checked allow of it
+	least   int64 // lowest useful limit
+}
+
+// cost returns the most that the call can cost with an output limit.
+func (p callPlan) cost(output int64) int64 { return budget.Cost(p.prompt, output, p.entry) }
+
+// plan prepares a call. If the same model has responded in the previous turn, the tokens of the
+// conversation up to there are known.
+func (a *Activities) plan(ctx context.Context, q question) (callPlan, error) {
+	var p callPlan
+	rows, err := a.Store.Transcript(ctx, q.execution.ID)
+	if err != nil {
+		return p, err
+	}
+	messages, err := messagesBefore(rows, q.execution.ID, q.turn, q.told...)
+	if err != nil {
+		return p, err
+	}
+	if p.basis, err = a.Store.CallBasis(ctx, q.execution, q.turn); err != nil {
+		return p, err
+	}
+	p.request = q.request(messages, int64(a.Config.Models.MaxOutputTokens))
+	p.entry, _ = a.Model.Entry(q.choice)
+	known, err := counted(rows, q, p.basis)
+	if err != nil {
+		return p, err
+	}
+	p.prompt = budget.Prompt(p.request, known)
+	p.asked = budget.Output(p.request.MaxOutput, p.entry)
+	p.output, p.least = p.asked, int64(a.Config.Models.Budgets.MinOutputTokens)
+	if p.entry.Can(model.CapabilityEffort) {
+		p.least = int64(a.Config.Models.Budgets.MinReasoningTokens)
+	}
+	p.least = min(p.least, p.asked)
+	return p, nil
+}
+
+// counted returns the part of a conversation that the same model counted in the previous turn.
+// Messages that were added right before that turn do not belong to it: if two attempts ran, each may
+// have sent its own.
+func counted(rows []store.TranscriptEntry, q question, basis store.CallBasis) (budget.Known, error) {
+	if basis.Provider != q.choice.Provider || basis.Model != q.choice.Model {
+		return budget.Known{}, nil
+	}
+	var last stored
+	if err := json.Unmarshal(basis.Answer, &last); err != nil {
+		return budget.Known{}, fmt.Errorf("read the stored response of execution %d, turn %d: %w", q.execution.ID, q.turn-1, err)
+	}
+	if last.Estimated {
+		return budget.Known{}, nil
+	}
+	before := slices.DeleteFunc(slices.Clone(rows), func(row store.TranscriptEntry) bool { return row.AddedBefore(q.turn - 1) })
+	messages, err := messagesBefore(before, q.execution.ID, q.turn-1)
+	return budget.Known{Messages: len(messages), Tokens: last.Usage.PromptTokens}, err
+}
+
+// explain adds to the failure of a truncated response that a budget limited its length.
+func (p callPlan) explain(err error, reserved store.Reserved) error {
+	if !fault.Is(err, contract.CodeTruncated) || reserved.Output >= p.asked {
+		return err
+	}
+	f := fault.Of(err)
+	return fault.Wrap(err, f.Class, f.Code, "%s, which %s lowered to %d tokens", f.Message, cmp.Or(reserved.Limited, "the budget of the step"), reserved.Output)
+}
+
+// reportExcess reports a provider that charged more than the call could use: it ignored the output
+// limit, or counts tokens differently. The excess is booked like any usage.
+func (a *Activities) reportExcess(ctx context.Context, q question, reserved store.Reserved, used contract.Usage) {
+	if used.Tokens() <= reserved.Tokens && used.MicroUSD <= reserved.MicroUSD {
+		return
+	}
+	telemetry.BudgetExcesses.WithLabelValues(q.choice.Provider, q.choice.Model).Inc()
+	a.Log.WarnContext(ctx, "A provider charged more for a model call than was reserved", "run", q.execution.RunID, "execution", q.execution.ID, "turn", q.turn,
+		"provider", q.choice.Provider, "model", q.choice.Model, "tokens", used.Tokens(), "reserved_tokens", reserved.Tokens,
+		"micro_usd", used.MicroUSD, "reserved_micro_usd", reserved.MicroUSD)
+}
+
+// affordable lowers a call's output limit to what its step has left. It rejects the call if that is
+// too little. Reading a response that is already paid for is free.
+func (a *Activities) affordable(ctx context.Context, q question, p *callPlan) error {
 	if q.left == nil {
 		return nil
 	}
-	entry, _ := a.Model.Entry(q.choice)
-	prompt := contract.Usage{PromptTokens: model.EstimateTokens(r.Messages, r.Tools)}
-	what, setting, needs, has := "tokens", "execution.step.tokens", prompt.PromptTokens, q.left.Tokens
-	if cost := model.Cost(prompt, entry); q.left.MicroUSD > 0 && cost > q.left.MicroUSD {
+	what, setting, needs, has := "tokens", "execution.step.tokens", p.prompt+p.least, q.left.Tokens
+	if cost := p.cost(p.least); q.left.MicroUSD > 0 && cost > q.left.MicroUSD {
 		what, setting, needs, has = "micro-dollars", "execution.step.cost_usd", cost, q.left.MicroUSD
 	}
 	if has <= 0 || needs <= has {
+		if q.left.Tokens > 0 {
+			p.output = min(p.output, q.left.Tokens-p.prompt)
+		}
+		if q.left.MicroUSD > 0 {
+			p.output = budget.Affordable(q.left.MicroUSD, p.output, p.cost)
+		}
 		return nil
 	}
 	_, err := a.Store.Answer(ctx, q.execution.ID, q.turn)
@@ -240,7 +338,7 @@ func (a *Activities) affordable(ctx context.Context, q question, r model.Request
 		return err
 	}
 	return fault.New(contract.ClassLogic, contract.CodeStepBudget,
-		"step %s has %d %s left, but its next request needs about %d, so the request was not sent. Split the step, or raise %s", q.execution.Step, has, what, needs, setting)
+		"step %s has %d %s left, but its next request can use up to %d, so the request was not sent. Split the step, or raise %s", q.execution.Step, has, what, needs, setting)
 }
 
 // complete makes the call within its own span.
@@ -280,24 +378,18 @@ func (q question) request(messages []model.Message, maxOutput int64) model.Reque
 	return r
 }
 
-// reserve reserves the maximum cost of a call in the budgets of its run and of the day. While
-// running calls have reserved the rest of a budget, it waits for them to settle.
-func (a *Activities) reserve(ctx context.Context, q question, r model.Request) (store.Reserved, error) {
-	budgets := a.Config.Models.Budgets
-	estimate := contract.Usage{PromptTokens: model.EstimateTokens(r.Messages, r.Tools), CompletionTokens: int64(budgets.ReserveOutputTokens)}
-	entry, _ := a.Model.Entry(q.choice)
+// reserve reserves the most that a call can use in all its budgets. While running calls have
+// reserved the rest of a budget, it waits for them to settle.
+func (a *Activities) reserve(ctx context.Context, q question, p callPlan) (store.Reserved, error) {
 	told, err := encode(q.told)
 	if err != nil {
 		return store.Reserved{}, err
 	}
-	scopes := []store.Scope{
-		store.RunScope(q.execution.RunID, q.budget),
-		store.DayScope(time.Now(), budgets.DayTokens, budgets.DayCostUSD.Int64()),
-	}
 	for {
 		reserved, err := a.Store.ReserveCall(ctx, store.Reservation{
 			Execution: q.execution, Turn: q.turn, Provider: q.choice.Provider, Model: q.choice.Model, PromptVersion: q.prompt,
-			Tokens: estimate.Tokens(), MicroUSD: model.Cost(estimate, entry), WarnAt: budgets.WarnAt, Scopes: scopes, NewMessages: told,
+			Prompt: p.prompt, Output: p.output, MinOutput: p.least, Cost: p.cost,
+			WarnAt: a.Config.Models.Budgets.WarnAt, Scopes: setup.Scopes(a.Config, q.execution.RunID, q.execution.Agent, q.budget, p.basis.Tenant, p.basis.Project, time.Now()), NewMessages: told,
 		})
 		if !errors.Is(err, store.ErrBudgetBusy) {
 			return reserved, err
@@ -396,14 +488,19 @@ func answerMessages(q question, answer stored) []model.Message {
 	return []model.Message{{Role: model.RoleAssistant, Text: text}, {Role: model.RoleUser, Text: wrong}}
 }
 
-// conversation reads the messages before a turn. The messages to the model before the turn come
-// last, unless they are already stored. A tool call without a result, such as `finish` beside
-// failed calls, gets one here: providers reject a conversation with open calls.
+// conversation reads the messages before a turn.
 func (a *Activities) conversation(ctx context.Context, execution int64, turn int, told ...model.Message) ([]model.Message, error) {
 	rows, err := a.Store.Transcript(ctx, execution)
 	if err != nil {
 		return nil, err
 	}
+	return messagesBefore(rows, execution, turn, told...)
+}
+
+// messagesBefore returns the messages before a turn. The messages to the model before the turn come
+// last, unless they are already stored. A tool call without a result, such as `finish` beside
+// failed calls, gets one here: providers reject a conversation with open calls.
+func messagesBefore(rows []store.TranscriptEntry, execution int64, turn int, told ...model.Message) ([]model.Message, error) {
 	var out []model.Message
 	open := map[string]bool{}
 	var order []string

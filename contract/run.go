@@ -153,9 +153,16 @@ type StepBudget struct {
 
 // RunBudget limits a whole run. Zero means no limit of that kind.
 type RunBudget struct {
-	Tokens   int64         `json:"tokens"`
-	MicroUSD int64         `json:"micro_usd"`
-	Time     time.Duration `json:"time"`
+	Tokens   int64                 `json:"tokens"`
+	MicroUSD int64                 `json:"micro_usd"`
+	Time     time.Duration         `json:"time"`
+	Agents   map[Agent]AgentBudget `json:"agents,omitempty"` // of single agents, within the run's
+}
+
+// AgentBudget limits the model calls of one agent in a run. Zero means no limit of that kind.
+type AgentBudget struct {
+	Tokens   int64 `json:"tokens,omitempty"`
+	MicroUSD int64 `json:"micro_usd,omitempty"`
 }
 
 // Thresholds limit a run's findings. More than MaxMajor major findings fail the run; more than

@@ -40,11 +40,11 @@ func (b *fixture) recordSpans(tb testing.TB, run int64, text string) []string {
 		return store.Message{Role: string(m.Role), Content: content}
 	}
 	require.NoError(tb, b.OpenConversation(ctx, step.ID, []store.Message{said(model.Message{Role: model.RoleUser, Text: "asked " + text})}))
-	held, err := b.ReserveCall(ctx, store.Reservation{Execution: step, Turn: 1, Provider: text, Model: text, Tokens: 100, MicroUSD: 50_000, Scopes: []store.Scope{store.RunScope(run, contract.RunBudget{}), store.DayScope(time.Now(), 0, 0)}})
+	held, err := b.ReserveCall(ctx, store.Reservation{Execution: step, Turn: 1, Provider: text, Model: text, Prompt: 100, Cost: func(int64) int64 { return 50_000 }, Scopes: []store.Scope{store.RunScope(run, contract.RunBudget{}), store.DayScope(time.Now(), 0, 0)}})
 	require.NoError(tb, err)
 	require.NoError(tb, b.CompleteCall(ctx, held.ID, contract.Usage{Calls: 1, PromptTokens: 1000, CompletionTokens: 234, MicroUSD: 420_000}, time.Second, []byte(`{}`),
 		[]store.Message{said(model.Message{Role: model.RoleAssistant, Text: "answered " + text, ToolCalls: []model.ToolCall{{ID: "1", Name: "write_file", Arguments: fmt.Sprintf(`{"path":%q}`, "written "+text)}}})}))
-	open, err := b.ReserveCall(ctx, store.Reservation{Execution: step, Turn: 2, Provider: text, Model: text, Tokens: 100, MicroUSD: 70_000, Scopes: []store.Scope{store.RunScope(run, contract.RunBudget{})}})
+	open, err := b.ReserveCall(ctx, store.Reservation{Execution: step, Turn: 2, Provider: text, Model: text, Prompt: 100, Cost: func(int64) int64 { return 70_000 }, Scopes: []store.Scope{store.RunScope(run, contract.RunBudget{})}})
 	require.NoError(tb, err)
 	was, err := b.artifacts.Put(ctx, []byte("diff --git a/same b/same\n+same\n"))
 	require.NoError(tb, err)

@@ -69,7 +69,7 @@ func (p *testEnv) answer(t *testing.T, e contract.ExecutionRef, text string) {
 	raw, err := json.Marshal(map[string]string{"text": text})
 	require.NoError(t, err)
 	require.NoError(t, p.OpenConversation(t.Context(), e.ID, []store.Message{{Role: "user", Content: json.RawMessage(`{"role":"user","text":"plan"}`)}}))
-	call, err := p.ReserveCall(t.Context(), store.Reservation{Execution: e, Turn: 1, Provider: "scripted", Model: "m", PromptVersion: "planner@1", Tokens: 1})
+	call, err := p.ReserveCall(t.Context(), store.Reservation{Execution: e, Turn: 1, Provider: "scripted", Model: "m", PromptVersion: "planner@1", Prompt: 1})
 	require.NoError(t, err)
 	require.NoError(t, p.CompleteCall(t.Context(), call.ID, contract.Usage{Calls: 1}, 0, raw, nil))
 }

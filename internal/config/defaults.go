@@ -17,6 +17,7 @@ func Default() *Config {
 			Step:           StepLimits{Turns: 40, Tokens: 400_000, CostUSD: 5 * USD, Time: 30 * time.Minute, LoopLimit: 5, ErrorLimit: 3},
 			Agent:          AgentLimits{Errors: 8, Repeats: 2, Violations: 1},
 			Run:            RunLimits{Tokens: 4_000_000, CostUSD: 25 * USD, Time: 72 * time.Hour},
+			Agents:         map[string]AgentBudget{},
 			Sandbox: Sandbox{
 				Runner: RunnerProcess, Docker: Docker{Warm: 2, Pull: PullNever, PullTimeout: 15 * time.Minute, Build: Build{
 					Timeout: 30 * time.Minute, ContextSize: 256 * MiB, Network: "none", Memory: 4 * GiB, Log: 4 * KiB, Age: 7 * 24 * time.Hour,
@@ -61,7 +62,7 @@ func Default() *Config {
 			MaxOutputTokens: 16_384,
 			LiveText:        true,
 			LiveTextEvery:   500 * time.Millisecond,
-			Budgets:         Budgets{ReserveOutputTokens: 1024, WarnAt: 0.8},
+			Budgets:         Budgets{MinOutputTokens: 1024, MinReasoningTokens: 4096, WarnAt: 0.8},
 			Providers:       defaultProviders(),
 			Catalogue:       []CatalogueEntry{},
 		},

@@ -9,21 +9,22 @@ import (
 
 // Execution configures the limits of runs, their approvals and their isolation.
 type Execution struct {
-	ConcurrentRuns int           `yaml:"concurrent_runs" validate:"min=0,max=100000" doc:"Maximum number of runs in progress at the same time, across all workers. Additional runs are queued in order of creation. Runs waiting for a person do not count. 0: no limit."`
-	ParallelSteps  int           `yaml:"parallel_steps" repo:"lower" validate:"min=1,max=64" doc:"Maximum number of steps that a run builds at the same time."`
-	MaxRetries     int           `yaml:"max_retries" repo:"lower" validate:"min=0,max=20" doc:"Maximum number of times that self-heal restarts a phase before it asks a person for help. 0: the first failure ends the run."`
-	StableRetests  int           `yaml:"stable_retests" repo:"raise" validate:"min=0,max=20" doc:"Number of times that a passing test run is repeated in full before the tester finishes. Failed tests are not rerun during a repetition: a single failure fails the phase."`
-	MaxGoalBytes   Size          `yaml:"max_goal_bytes" repo:"lower" validate:"min=1024,max=1048576" doc:"Maximum combined length of a goal's title and description."`
-	CommandTimeout time.Duration `yaml:"command_timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of one agent command."`
-	Step           StepLimits    `yaml:"step" repo:"limit" doc:"Limits on a step's agent. 0: no limit."`
-	Agent          AgentLimits   `yaml:"agent" doc:"Error limits for a run's agents. An agent that exceeds one is revoked, and another continues from a written handoff. The deliberation section has its own limits."`
-	Run            RunLimits     `yaml:"run" repo:"limit" doc:"Limits on a whole run. 0: no limit."`
-	Sandbox        Sandbox       `yaml:"sandbox" doc:"Isolation and limits for commands that agents run or that repositories define."`
-	Approval       Approval      `yaml:"approval" doc:"Human approvals."`
-	Intervention   Intervention  `yaml:"intervention" doc:"Requests for human help when self-heal has no actions left to try."`
-	QuotaWait      time.Duration `yaml:"quota_wait" repo:"lower" validate:"min=1s,max=720h" doc:"How long a run waits for a provider's usage limit to reset if the provider does not specify a time and no other provider can take over. A person can choose not to wait."`
-	ApprovePlan    bool          `yaml:"approve_plan" repo:"stricter" doc:"Require a person's approval of each plan before it is built."`
-	ApproveRelease bool          `yaml:"approve_release" repo:"stricter" doc:"Require a person's approval of each release."`
+	ConcurrentRuns int                    `yaml:"concurrent_runs" validate:"min=0,max=100000" doc:"Maximum number of runs in progress at the same time, across all workers. Additional runs are queued in order of creation. Runs waiting for a person do not count. 0: no limit."`
+	ParallelSteps  int                    `yaml:"parallel_steps" repo:"lower" validate:"min=1,max=64" doc:"Maximum number of steps that a run builds at the same time."`
+	MaxRetries     int                    `yaml:"max_retries" repo:"lower" validate:"min=0,max=20" doc:"Maximum number of times that self-heal restarts a phase before it asks a person for help. 0: the first failure ends the run."`
+	StableRetests  int                    `yaml:"stable_retests" repo:"raise" validate:"min=0,max=20" doc:"Number of times that a passing test run is repeated in full before the tester finishes. Failed tests are not rerun during a repetition: a single failure fails the phase."`
+	MaxGoalBytes   Size                   `yaml:"max_goal_bytes" repo:"lower" validate:"min=1024,max=1048576" doc:"Maximum combined length of a goal's title and description."`
+	CommandTimeout time.Duration          `yaml:"command_timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of one agent command."`
+	Step           StepLimits             `yaml:"step" repo:"limit" doc:"Limits on a step's agent. 0: no limit."`
+	Agent          AgentLimits            `yaml:"agent" doc:"Error limits for a run's agents. An agent that exceeds one is revoked, and another continues from a written handoff. The deliberation section has its own limits."`
+	Run            RunLimits              `yaml:"run" repo:"limit" doc:"Limits on a whole run. 0: no limit."`
+	Agents         map[string]AgentBudget `yaml:"agents" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Limits on the model calls of single agents within a run, by agent as in models.phases." example:"{builder: {tokens: 2000000, cost_usd: 10}}"`
+	Sandbox        Sandbox                `yaml:"sandbox" doc:"Isolation and limits for commands that agents run or that repositories define."`
+	Approval       Approval               `yaml:"approval" doc:"Human approvals."`
+	Intervention   Intervention           `yaml:"intervention" doc:"Requests for human help when self-heal has no actions left to try."`
+	QuotaWait      time.Duration          `yaml:"quota_wait" repo:"lower" validate:"min=1s,max=720h" doc:"How long a run waits for a provider's usage limit to reset if the provider does not specify a time and no other provider can take over. A person can choose not to wait."`
+	ApprovePlan    bool                   `yaml:"approve_plan" repo:"stricter" doc:"Require a person's approval of each plan before it is built."`
+	ApproveRelease bool                   `yaml:"approve_release" repo:"stricter" doc:"Require a person's approval of each release."`
 }
 
 // AgentLimits limit the errors of an agent.
@@ -48,6 +49,12 @@ type RunLimits struct {
 	Tokens  int64         `yaml:"tokens" validate:"min=0" doc:"Maximum number of prompt and completion tokens in a whole run. 0: no limit."`
 	CostUSD MicroUSD      `yaml:"cost_usd" validate:"min=0" doc:"Maximum cost of a run's model calls, in US dollars. 0: no limit."`
 	Time    time.Duration `yaml:"time" validate:"min=0" doc:"Maximum wall-clock time of a run, including time spent waiting for people. 0: no limit."`
+}
+
+// AgentBudget restricts the model calls of one agent in a run. 0 means no limit.
+type AgentBudget struct {
+	Tokens  int64    `yaml:"tokens" validate:"min=0" doc:"Maximum number of the agent's prompt and completion tokens in a run. 0: no limit."`
+	CostUSD MicroUSD `yaml:"cost_usd" validate:"min=0" doc:"Maximum cost of the agent's model calls in a run, in US dollars. 0: no limit."`
 }
 
 // Sandbox configures how commands are confined.

@@ -31,7 +31,16 @@ type Choice struct {
 type Budgets struct {
 	DayTokens           int64    `yaml:"day_tokens" validate:"min=0" doc:"Maximum number of tokens per day. 0: no limit."`
 	DayCostUSD          MicroUSD `yaml:"day_cost_usd" validate:"min=0" doc:"Maximum cost per day, in US dollars. 0: no limit."`
-	ReserveOutputTokens int      `yaml:"reserve_output_tokens" validate:"min=0,max=1000000" doc:"Number of output tokens to reserve in the budgets before each call. After the call, the actual number is counted instead."`
+	ProjectDayTokens    int64    `yaml:"project_day_tokens" validate:"min=0" doc:"Maximum number of tokens per project and day. 0: no limit."`
+	ProjectDayCostUSD   MicroUSD `yaml:"project_day_cost_usd" validate:"min=0" doc:"Maximum cost per project and day, in US dollars. 0: no limit."`
+	ProjectMonthTokens  int64    `yaml:"project_month_tokens" validate:"min=0" doc:"Maximum number of tokens per project and calendar month. 0: no limit."`
+	ProjectMonthCostUSD MicroUSD `yaml:"project_month_cost_usd" validate:"min=0" doc:"Maximum cost per project and calendar month, in US dollars. 0: no limit."`
+	TenantDayTokens     int64    `yaml:"tenant_day_tokens" validate:"min=0" doc:"Maximum number of tokens per tenant and day. 0: no limit."`
+	TenantDayCostUSD    MicroUSD `yaml:"tenant_day_cost_usd" validate:"min=0" doc:"Maximum cost per tenant and day, in US dollars. 0: no limit."`
+	TenantMonthTokens   int64    `yaml:"tenant_month_tokens" validate:"min=0" doc:"Maximum number of tokens per tenant and calendar month. 0: no limit."`
+	TenantMonthCostUSD  MicroUSD `yaml:"tenant_month_cost_usd" validate:"min=0" doc:"Maximum cost per tenant and calendar month, in US dollars. 0: no limit."`
+	MinOutputTokens     int      `yaml:"min_output_tokens" validate:"min=1,max=1000000" doc:"Each call reserves the most that it can use. If a budget does not cover that, the call asks for fewer output tokens, but not for fewer than this."`
+	MinReasoningTokens  int      `yaml:"min_reasoning_tokens" validate:"min=1,max=1000000" doc:"The same for models whose reasoning effort can be set: they also reason within their output tokens."`
 	WarnAt              float64  `yaml:"warn_at" validate:"min=0,max=1" doc:"Fraction of a budget at which a warning is sent."`
 }
 

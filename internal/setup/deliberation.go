@@ -26,10 +26,9 @@ func Deliberation(cfg *config.Config, mode contract.PipelineMode) (contract.Deli
 	if err != nil {
 		return contract.DeliberationSettings{}, err
 	}
-	run := cfg.Execution.Run
 	return contract.DeliberationSettings{
 		Mode: ModeOf(cfg, models), AutoContinue: d.AutoContinue, Models: models,
-		Budget: contract.RunBudget{Tokens: run.Tokens, MicroUSD: run.CostUSD.Int64(), Time: run.Time}, ModelTimeout: cfg.Models.Timeout,
+		Budget: runBudget(cfg), ModelTimeout: cfg.Models.Timeout,
 		GammaStuckAfter: d.GammaStuckAfter, GammaConflictAt: d.GammaConflictAt, GammaComplexityOver: d.GammaComplexityOver,
 		AbortAfter: d.AbortAfter, Iterations: d.Iterations, Timeout: d.Timeout, OpeningTimeout: d.OpeningTimeout, ContinueWait: d.ContinueWait,
 		Recoveries: d.Recoveries, ErrorLimit: d.ErrorLimit, RepeatLimit: d.RepeatLimit, ViolationLimit: d.ViolationLimit,

@@ -335,7 +335,7 @@ func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Setti
 			LoopLimit: e.Step.LoopLimit, ErrorLimit: e.Step.ErrorLimit,
 		},
 		Agents:           contract.AgentLimits{Errors: e.Agent.Errors, Repeats: e.Agent.Repeats, Violations: e.Agent.Violations},
-		RunBudget:        contract.RunBudget{Tokens: e.Run.Tokens, MicroUSD: e.Run.CostUSD.Int64(), Time: e.Run.Time},
+		RunBudget:        runBudget(cfg),
 		StableRetests:    e.StableRetests,
 		Thresholds:       contract.Thresholds{MaxMajor: cfg.Findings.MaxMajor, MaxMedium: cfg.Findings.MaxMedium},
 		Release:          contract.ReleaseSettings{Push: cfg.Git.Push, Remote: cfg.Git.Remote, AuthorName: cfg.Git.AuthorName, AuthorEmail: cfg.Git.AuthorEmail, Protected: cfg.Git.Protected, Stay: cfg.Git.Stay, MaxRepairs: cfg.Git.MaxRepairs},

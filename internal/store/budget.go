@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/budget"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 )
@@ -75,84 +76,134 @@ func lockBudgets(ctx context.Context, tx pgx.Tx, scopes []scopeKey) (map[scopeKe
 
 // part is one side of a budget: its tokens or its money.
 type part struct {
-	scope                            Scope
-	unit                             string
-	spent, reserved, estimate, limit int64
+	scope                  Scope
+	unit                   string
+	spent, reserved, limit int64
+	lost                   int64 // the part of reserved that earlier attempts of the same call hold
 
 	carried bool // the run's row exists only for a pipeline: users do not see it as a run
 }
 
 // parts returns the sides of the reservation's budgets that have a limit.
-func parts(r Reservation, budgets map[scopeKey]db.Budget, carried bool) []part {
+func parts(r Reservation, budgets map[scopeKey]db.Budget, earlier []hold, carried bool) []part {
 	var out []part
 	for _, s := range r.Scopes {
-		b := budgets[scopeKey{s.Kind, s.Key}]
+		key := scopeKey{s.Kind, s.Key}
+		b := budgets[key]
+		var lost hold
+		for _, h := range earlier {
+			if slices.Contains(h.Scopes, key) {
+				lost.Tokens, lost.Micros = lost.Tokens+h.Tokens, lost.Micros+h.Micros
+			}
+		}
 		if s.LimitTokens > 0 {
-			out = append(out, part{s, "tokens", b.SpentTokens, b.ReservedTokens, r.Tokens, s.LimitTokens, carried})
+			out = append(out, part{s, "tokens", b.SpentTokens, b.ReservedTokens, s.LimitTokens, lost.Tokens, carried})
 		}
 		if s.LimitMicros > 0 {
-			out = append(out, part{s, "money", b.SpentMicros, b.ReservedMicros, r.MicroUSD, s.LimitMicros, carried})
+			out = append(out, part{s, "money", b.SpentMicros, b.ReservedMicros, s.LimitMicros, lost.Micros, carried})
 		}
 	}
 	return out
 }
 
-// refusal returns the reason why the budgets reject a reservation, or nil if they accept it. A
-// budget that is used up takes precedence over one that is busy.
-func refusal(r Reservation, budgets map[scopeKey]db.Budget, carried bool) error {
+// needs returns the most that a call with an output limit takes from this part.
+func (p part) needs(r Reservation, output int64) int64 {
+	if p.unit == "money" {
+		return r.micros(output)
+	}
+	return r.Prompt + output
+}
+
+// grant is what the budgets allow a call.
+type grant struct {
+	output  int64
+	limited string // why it is less than requested
+	near    []near
+}
+
+// near is a budget that is nearly used up.
+type near struct {
+	Warning
+	scope Scope
+}
+
+// grantOf decides what the budgets allow a call, or why they reject it. A budget that is used up
+// takes precedence over one that is busy.
+func grantOf(r Reservation, budgets map[scopeKey]db.Budget, earlier []hold, carried bool) (grant, error) {
+	g := grant{output: r.Output}
+	least := min(r.MinOutput, r.Output)
 	var busy error
-	for _, p := range parts(r, budgets, carried) {
-		switch {
+	for _, p := range parts(r, budgets, earlier, carried) {
+		needed := p.needs(r, least)
+		switch free := p.limit - p.spent - p.reserved; {
 		case p.spent >= p.limit:
-			return fault.New(contract.ClassConfig, contract.CodeBudgetExceeded,
+			return g, fault.New(contract.ClassConfig, contract.CodeBudgetExceeded,
 				"the budget for %s is used up: %s of %s spent; raise %s and %s", p.whose(), p.amount(p.spent), p.amount(p.limit), p.setting(), p.next())
-		case p.spent+p.reserved+p.estimate <= p.limit, p.reserved == 0:
-		case busy == nil:
-			busy = fault.Wrap(ErrBudgetBusy, contract.ClassInfra, contract.CodeUnavailable,
-				"the budget for %s is reserved by model calls in progress: %s spent, %s reserved, %s requested, %s allowed; the call will be retried",
-				p.whose(), p.amount(p.spent), p.amount(p.reserved), p.amount(p.estimate), p.amount(p.limit))
+		case needed > p.limit-p.spent-p.lost:
+			return g, fault.New(contract.ClassConfig, contract.CodeBudgetExceeded,
+				"the budget for %s does not cover the next model call: %s of %s spent%s, and the call can use up to %s; raise %s and %s",
+				p.whose(), p.amount(p.spent), p.amount(p.limit), p.lostNote(), p.amount(needed), p.setting(), p.next())
+		case needed > free:
+			if busy == nil {
+				busy = fault.Wrap(ErrBudgetBusy, contract.ClassInfra, contract.CodeUnavailable,
+					"the budget for %s is reserved by model calls in progress: %s spent, %s reserved, %s requested, %s allowed; the call will be retried",
+					p.whose(), p.amount(p.spent), p.amount(p.reserved), p.amount(needed), p.amount(p.limit))
+			}
+		default:
+			if most := budget.Affordable(free, g.output, func(n int64) int64 { return p.needs(r, n) }); most < g.output {
+				g.output = most
+				g.limited = fmt.Sprintf("the budget for %s (%s of %s spent, %s reserved; %s)", p.whose(), p.amount(p.spent), p.amount(p.limit), p.amount(p.reserved), p.setting())
+			}
+			g.near = p.warn(g.near, r, budgets)
 		}
 	}
-	return busy
+	return g, busy
 }
 
-// nearing returns the budgets that the reservation raises above their warning threshold; each
-// budget warns once.
-func nearing(r Reservation, budgets map[scopeKey]db.Budget) []Scope {
-	mark := cmp.Or(r.WarnAt, defaultWarnAt)
-	var out []Scope
-	for _, p := range parts(r, budgets, false) {
-		if budgets[scopeKey{p.scope.Kind, p.scope.Key}].Warned || slices.Contains(out, p.scope) {
-			continue
-		}
-		if float64(p.spent+p.reserved+p.estimate) >= mark*float64(p.limit) {
-			out = append(out, p.scope)
-		}
+// warn adds the budget to those that are nearly used up if its spending has reached the warning
+// threshold. Each budget warns once.
+func (p part) warn(all []near, r Reservation, budgets map[scopeKey]db.Budget) []near {
+	if float64(p.spent) < cmp.Or(r.WarnAt, defaultWarnAt)*float64(p.limit) || budgets[scopeKey{p.scope.Kind, p.scope.Key}].Warned {
+		return all
 	}
-	return out
+	text := fmt.Sprintf("the budget for %s is nearly used up: %s of %s spent (%s)", p.whose(), p.amount(p.spent), p.amount(p.limit), p.setting())
+	if i := slices.IndexFunc(all, func(n near) bool { return n.scope == p.scope }); i >= 0 {
+		all[i].Text += "; " + text
+		return all
+	}
+	return append(all, near{Warning{p.scope.Kind, text}, p.scope})
 }
 
-// warning names the budgets that are nearly used up.
-func warning(near []Scope, r Reservation, budgets map[scopeKey]db.Budget, carried bool) string {
-	mark := cmp.Or(r.WarnAt, defaultWarnAt)
-	var lines []string
-	for _, p := range parts(r, budgets, carried) {
-		if total := p.spent + p.reserved + p.estimate; slices.Contains(near, p.scope) && float64(total) >= mark*float64(p.limit) {
-			lines = append(lines, fmt.Sprintf("the budget for %s is nearly used up: %s of %s spent or reserved (%s)",
-				p.whose(), p.amount(total), p.amount(p.limit), p.setting()))
-		}
+// lostNote mentions what earlier attempts of the same call may still cost.
+func (p part) lostNote() string {
+	if p.lost == 0 {
+		return ""
 	}
-	return strings.Join(lines, "; ")
+	return fmt.Sprintf(", %s reserved for an attempt of this call whose worker was lost", p.amount(p.lost))
 }
 
 func (p part) whose() string {
-	switch {
-	case p.scope.Kind == ScopeDay:
-		return "the day " + p.scope.Key
-	case p.scope.Kind == ScopeRun && p.carried:
+	if p.scope.Kind == ScopeRun && p.carried {
 		return "this pipeline and its recoveries"
 	}
-	return string(p.scope.Kind) + " " + p.scope.Key
+	return p.scope.Whose()
+}
+
+// Whose describes what the budget is for.
+func (s Scope) Whose() string {
+	switch s.Kind {
+	case ScopeDay:
+		return "the day " + s.Key
+	case ScopeAgent:
+		run, agent, _ := strings.Cut(s.Key, "/")
+		return "the agent " + agent + " in run " + run
+	case ScopeProject, ScopeTenant:
+		if i := strings.LastIndexByte(s.Key, ' '); i >= 0 {
+			return fmt.Sprintf("the %s %s in %s", s.Kind, s.Key[:i], s.Key[i+1:])
+		}
+	case ScopeRun:
+	}
+	return string(s.Kind) + " " + s.Key
 }
 
 // next returns the action to take after the limit has been raised.
@@ -172,19 +223,29 @@ func (p part) amount(n int64) string {
 
 // setting returns the configuration key that sets the limit.
 func (p part) setting() string {
-	money := p.unit == "money"
-	switch p.scope.Kind {
-	case ScopeRun:
-		if money {
-			return "execution.run.cost_usd"
-		}
-		return "execution.run.tokens"
-	case ScopeDay:
-		if money {
-			return "models.budgets.day_cost_usd"
-		}
-		return "models.budgets.day_tokens"
-	default:
-		return "the tenant's quota"
+	section, _ := p.scope.Setting()
+	if p.unit == "money" {
+		return section + "cost_usd"
 	}
+	return section + "tokens"
+}
+
+// Setting returns the beginning of the names of the settings that limit the budget, which end with
+// tokens and cost_usd, and reports whether a run's settings contain them.
+func (s Scope) Setting() (beginning string, frozen bool) {
+	switch s.Kind {
+	case ScopeAgent:
+		_, agent, _ := strings.Cut(s.Key, "/")
+		return "execution.agents." + agent + ".", true
+	case ScopeRun:
+		return "execution.run.", true
+	case ScopeProject, ScopeTenant:
+		period := "day"
+		if i := strings.LastIndexByte(s.Key, ' '); len(s.Key)-i-1 == len(Monthly) {
+			period = "month"
+		}
+		return fmt.Sprintf("models.budgets.%s_%s_", s.Kind, period), false
+	case ScopeDay:
+	}
+	return "models.budgets.day_", false
 }

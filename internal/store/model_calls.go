@@ -22,28 +22,52 @@ type ScopeKind string
 
 // The kinds of budgets.
 const (
-	ScopeRun    ScopeKind = "run"
-	ScopeTenant ScopeKind = "tenant"
-	ScopeDay    ScopeKind = "day"
+	ScopeAgent   ScopeKind = "agent"   // of a run
+	ScopeRun     ScopeKind = "run"     // a whole run
+	ScopeProject ScopeKind = "project" // in a day or a month
+	ScopeTenant  ScopeKind = "tenant"  // in a day or a month
+	ScopeDay     ScopeKind = "day"     // of this installation
 )
+
+// ScopeKinds returns all kinds of budgets.
+func ScopeKinds() []ScopeKind {
+	return []ScopeKind{ScopeAgent, ScopeRun, ScopeProject, ScopeTenant, ScopeDay}
+}
 
 // Scope is a budget that a model call is charged to. A zero limit means no limit; spending is still
 // counted.
 type Scope struct {
 	Kind        ScopeKind
-	Key         string // run id, tenant, or day as 2006-01-02
+	Key         string // run id, run id/agent, project or tenant and period, or day as 2006-01-02
 	LimitTokens int64
 	LimitMicros int64
 }
+
+// The periods of budgets, in UTC, as layouts of their keys.
+const (
+	Daily   = time.DateOnly
+	Monthly = "2006-01"
+)
 
 // RunScope returns the budget of a run.
 func RunScope(runID int64, limits contract.RunBudget) Scope {
 	return Scope{Kind: ScopeRun, Key: fmt.Sprint(runID), LimitTokens: limits.Tokens, LimitMicros: limits.MicroUSD}
 }
 
+// AgentScope returns the budget of an agent within a run.
+func AgentScope(runID int64, agent contract.Agent, limits contract.RunBudget) Scope {
+	own := limits.Agents[agent]
+	return Scope{Kind: ScopeAgent, Key: fmt.Sprintf("%d/%s", runID, agent), LimitTokens: own.Tokens, LimitMicros: own.MicroUSD}
+}
+
 // DayScope returns the budget of the day, in UTC, of this installation.
 func DayScope(at time.Time, limitTokens, limitMicros int64) Scope {
-	return Scope{Kind: ScopeDay, Key: at.UTC().Format(time.DateOnly), LimitTokens: limitTokens, LimitMicros: limitMicros}
+	return Scope{Kind: ScopeDay, Key: at.UTC().Format(Daily), LimitTokens: limitTokens, LimitMicros: limitMicros}
+}
+
+// PeriodScope returns the budget of a project or a tenant in the period that includes a time.
+func PeriodScope(kind ScopeKind, name string, at time.Time, period string, limitTokens, limitMicros int64) Scope {
+	return Scope{Kind: kind, Key: name + " " + at.UTC().Format(period), LimitTokens: limitTokens, LimitMicros: limitMicros}
 }
 
 // Reservation sets tokens and money aside for a model call.
@@ -53,11 +77,21 @@ type Reservation struct {
 	Provider      string
 	Model         string
 	PromptVersion string
-	Tokens        int64 // estimate for prompt and response
-	MicroUSD      int64 // estimate
+	Prompt        int64                    // the most tokens that the prompt can have
+	Output        int64                    // requested limit of the response's tokens
+	MinOutput     int64                    // lowest useful limit, at most Output; the call is not admitted with less
+	Cost          func(output int64) int64 // the most that the call can cost with this limit; never falls as it grows; nil: nothing
 	Scopes        []Scope
-	WarnAt        float64   // fraction of a budget at which Reserved.Warned is set, once; default 0.8
+	WarnAt        float64   // fraction of a budget at which Reserved.Warnings includes it, once; default 0.8
 	NewMessages   []Message // added to the conversation before the turn, like AddBefore
+}
+
+// micros returns the most that the call can cost with an output limit.
+func (r Reservation) micros(output int64) int64 {
+	if r.Cost == nil {
+		return 0
+	}
+	return r.Cost(output)
 }
 
 // CallID identifies one attempt of a model call.
@@ -68,10 +102,19 @@ type CallID struct {
 
 // Reserved is a model call that may be made, or one that is already complete.
 type Reserved struct {
-	ID      CallID
-	Answer  *StoredAnswer // if set, the call is complete and nothing was reserved
-	Warned  bool          // this reservation raises a budget above its warning threshold
-	Warning string        // which one, for people
+	ID       CallID
+	Answer   *StoredAnswer // if set, the call is complete and nothing was reserved
+	Output   int64         // granted limit of the response's tokens
+	Tokens   int64         // reserved: the prompt and Output
+	MicroUSD int64         // reserved
+	Limited  string        // if Output is less than requested: the budget that limits it, for people
+	Warnings []Warning     // budgets that are nearly used up; each is reported once
+}
+
+// Warning reports that a budget is nearly used up.
+type Warning struct {
+	Kind ScopeKind
+	Text string // for people
 }
 
 // StoredAnswer is the response of a completed model call.
@@ -104,18 +147,21 @@ type ModelCall struct {
 }
 
 // ReserveCall reserves tokens and money for a model call in all its budgets, or in none. For a
-// completed call, it returns the stored response and reserves nothing. A reservation of the same
-// (execution, turn) that is still open belonged to a worker that died; it is replaced, not doubled.
-// The messages that the model gets before the turn are stored with the reservation.
+// completed call, it returns the stored response and reserves nothing. The messages that the model
+// gets before the turn are stored with the reservation.
 //
-// A call is admitted if every budget covers what is spent, what is reserved and this call, or has
-// something left and nothing reserved: only the last call can exceed a budget, and only by its own
-// amount. If a budget is used up, the error is a CONFIG_ERROR with CodeBudgetExceeded; if running
-// calls have reserved the rest, it is ErrBudgetBusy, to be retried shortly.
+// A call is admitted only if every budget covers what is spent, what is reserved and the most that
+// this call can use. If a budget does not, the call gets a lower output limit, but at least
+// MinOutput. If even that is too much for a budget, the error is a CONFIG_ERROR with
+// CodeBudgetExceeded; if it is too much only because other calls hold reservations, the error is
+// ErrBudgetBusy, to be retried shortly.
+//
+// A reservation of the same (execution, turn) that is still open belonged to a worker that died, or
+// that lost its connection. Its provider may still charge for it, so it remains reserved until the
+// attempt is settled, the execution ends, or GiveUpCalls releases it.
 func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error) {
 	r.Scopes = sortedScopes(r.Scopes)
 	var out Reserved
-	var refused error // committed, because an older reservation is released with it
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
 		q, batch := newBatch(tx)
 		batch.queue(q.OpenCall(ctx, db.OpenCallParams{
@@ -133,93 +179,89 @@ func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error
 			}}}
 			return nil
 		}
-		out, refused, err = s.admit(ctx, tx, r, call)
-		if err == nil && refused != nil && call.Status != rowconv.CallReserved {
-			return refused // nothing to keep
-		}
+		out, err = admit(ctx, tx, r, call)
 		return err
 	})
-	if err == nil {
-		err = refused
-	}
 	if err != nil {
 		return Reserved{}, dberr.Explain(err, "reserve model call %d of execution %d", r.Turn, r.Execution.ID)
 	}
 	return out, nil
 }
 
-// admit moves a locked, incomplete call from its old budgets to its new ones. If the new ones do
-// not accept it, refused is the reason.
-func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.LockCallOfTurnRow) (out Reserved, refused, err error) {
-	old, err := rowconv.Decode[[]scopeKey](call.Scopes)
+// admit reserves the budgets of a locked, incomplete call. A reservation of an earlier attempt is
+// kept beside the new one.
+func admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.LockCallOfTurnRow) (Reserved, error) {
+	earlier, err := holdsOf(call.Status, call.Tries, call.Scopes, call.ReservedTokens, call.ReservedMicros, call.Superseded)
 	if err != nil {
-		return out, nil, err
-	}
-	if call.Status != rowconv.CallReserved {
-		old = nil
+		return Reserved{}, err
 	}
 	now := keysOf(r.Scopes)
-	budgets, err := lockBudgets(ctx, tx, append(slices.Clone(old), now...))
+	budgets, err := lockBudgets(ctx, tx, now)
 	if err != nil {
-		return out, nil, err
+		return Reserved{}, err
 	}
-	for _, key := range old {
-		b := budgets[key]
-		b.ReservedTokens, b.ReservedMicros = b.ReservedTokens-call.ReservedTokens, b.ReservedMicros-call.ReservedMicros
-		budgets[key] = b
-	}
-	q, batch := newBatch(tx)
-	if len(old) > 0 {
-		batch.queue(q.AddToBudgets(ctx, addition(old, 0, 0, -call.ReservedTokens, -call.ReservedMicros)))
-	}
-	if refused = refusal(r, budgets, call.Carried); refused != nil {
-		f := fault.Of(refused)
-		batch.queue(q.DropCall(ctx, db.DropCallParams{
-			ID: call.ID, ErrorClass: string(f.Class), ErrorCode: string(f.Code), ErrorMessage: f.Message,
-		}))
-		return out, refused, batch.flush(ctx)
+	g, err := grantOf(r, budgets, earlier, call.Carried)
+	if err != nil {
+		return Reserved{}, err
 	}
 	scopes, err := rowconv.Encode(now)
 	if err != nil {
-		return out, nil, err
+		return Reserved{}, err
 	}
+	superseded, err := rowconv.Encode(NotNil(earlier))
+	if err != nil {
+		return Reserved{}, err
+	}
+	q, batch := newBatch(tx)
 	if len(r.NewMessages) > 0 { // only after admission: a call that waits for its budget is submitted repeatedly
 		told, err := rowconv.Encode(r.NewMessages)
 		if err != nil {
-			return out, nil, err
+			return Reserved{}, err
 		}
 		batch.queue(q.AppendMessages(ctx, before(r.Execution.ID, r.Turn, told)))
 	}
-	if near := nearing(r, budgets); len(near) > 0 {
-		out.Warned, out.Warning = true, warning(near, r, budgets, call.Carried)
-		kinds, keys := split(keysOf(near))
-		batch.queue(q.MarkWarned(ctx, db.MarkWarnedParams{Kinds: kinds, Keys: keys}))
-		payload, err := rowconv.Encode(map[string]any{"warning": out.Warning, "agent": r.Execution.Agent, "step": r.Execution.Step})
-		if err != nil {
-			return out, nil, err
-		}
-		// No holder of a run's lock waits for the run's budgets.
-		batch.queue(
-			q.LockRun(ctx, r.Execution.RunID),
-			q.AddEvent(ctx, db.AddEventParams{RunID: r.Execution.RunID, EventType: string(contract.EventBudgetWarning), Payload: payload}),
-		)
+	if err := warn(ctx, q, batch, r, g.near); err != nil {
+		return Reserved{}, err
+	}
+	out := Reserved{
+		ID: CallID{Call: call.ID, Try: int(call.Tries) + 1}, Output: g.output, Tokens: r.Prompt + g.output, MicroUSD: r.micros(g.output),
+		Limited: g.limited, Warnings: rowconv.Convert(g.near, func(n near) Warning { return n.Warning }),
 	}
 	batch.queue(
-		q.AddToBudgets(ctx, addition(now, 0, 0, r.Tokens, r.MicroUSD)),
+		q.AddToBudgets(ctx, addition(now, 0, 0, out.Tokens, out.MicroUSD)),
 		q.HoldCall(ctx, db.HoldCallParams{
 			ID: call.ID, Provider: r.Provider, Model: r.Model, PromptVersion: r.PromptVersion,
-			Scopes: scopes, ReservedTokens: r.Tokens, ReservedMicros: r.MicroUSD,
+			Scopes: scopes, Superseded: superseded, ReservedTokens: out.Tokens, ReservedMicros: out.MicroUSD,
 		}),
 	)
-	out.ID = CallID{Call: call.ID, Try: int(call.Tries) + 1}
-	return out, nil, batch.flush(ctx)
+	return out, batch.flush(ctx)
+}
+
+// warn queues an event for each budget that is nearly used up, and marks it, so that it warns once.
+func warn(ctx context.Context, q *db.Queries, batch *batch, r Reservation, all []near) error {
+	if len(all) == 0 {
+		return nil
+	}
+	kinds, keys := split(rowconv.Convert(all, func(n near) scopeKey { return scopeKey{n.scope.Kind, n.scope.Key} }))
+	// No holder of a run's lock waits for the run's budgets.
+	batch.queue(q.MarkWarned(ctx, db.MarkWarnedParams{Kinds: kinds, Keys: keys}), q.LockRun(ctx, r.Execution.RunID))
+	for _, n := range all {
+		payload, err := rowconv.Encode(map[string]any{
+			"warning": n.Text, "agent": r.Execution.Agent, "step": r.Execution.Step, "scope": n.Kind, "budget": n.scope.Key,
+		})
+		if err != nil {
+			return err
+		}
+		batch.queue(q.AddEvent(ctx, db.AddEventParams{RunID: r.Execution.RunID, EventType: string(contract.EventBudgetWarning), Payload: payload}))
+	}
+	return nil
 }
 
 // CompleteCall replaces a model call's reservation with its actual usage, and stores its response
 // and the messages that it adds to the conversation as its turn, all or nothing. An attempt that is
 // completed twice is booked once. An attempt that was taken over is booked too, because the
 // provider charges for it; if it finishes second, its response is dropped and it gets
-// ErrSuperseded.
+// ErrSuperseded. The reservations of other attempts remain until these are settled.
 func (s *Store) CompleteCall(ctx context.Context, id CallID, usage contract.Usage, latency time.Duration, answer json.RawMessage, messages []Message) error {
 	answer, err := rowconv.Document(answer)
 	if err != nil {
@@ -239,17 +281,17 @@ func (s *Store) CompleteCall(ctx context.Context, id CallID, usage contract.Usag
 		if slices.Contains(call.Settled, int32(id.Try)) {
 			return nil
 		}
-		q, batch, err := book(ctx, tx, call, usage, call.Status == rowconv.CallReserved)
+		q, batch, rest, err := book(ctx, tx, call, id.Try, usage)
 		if err != nil {
 			return err
 		}
 		if superseded {
-			batch.queue(q.BookLateCall(ctx, late(id, usage)))
+			batch.queue(q.BookLateCall(ctx, late(id, usage, rest)))
 			return batch.flush(ctx)
 		}
 		batch.queue(
 			q.CompleteCall(ctx, db.CompleteCallParams{
-				ID: id.Call, Try: int32(id.Try), PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens,
+				ID: id.Call, Try: int32(id.Try), Superseded: rest, PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens,
 				CachedTokens: usage.CachedTokens, CacheWriteTokens: usage.CacheWriteTokens, ReasoningTokens: usage.ReasoningTokens,
 				CostMicros: usage.MicroUSD, LatencyMs: latency.Milliseconds(), Answer: answer,
 			}),
@@ -276,17 +318,15 @@ func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failu
 		if err != nil || slices.Contains(call.Settled, int32(id.Try)) {
 			return err
 		}
-		current := call.Status == rowconv.CallReserved && int(call.Tries) == id.Try
-		q, batch, err := book(ctx, tx, call, usage, current)
+		if call.Status != rowconv.CallReserved || int(call.Tries) != id.Try {
+			return bookLate(ctx, tx, call, id, usage)
+		}
+		q, batch, rest, err := book(ctx, tx, call, id.Try, usage)
 		if err != nil {
 			return err
 		}
-		if !current {
-			batch.queue(q.BookLateCall(ctx, late(id, usage)))
-			return batch.flush(ctx)
-		}
 		batch.queue(q.FailCall(ctx, db.FailCallParams{
-			ID: id.Call, Try: int32(id.Try), PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD,
+			ID: id.Call, Try: int32(id.Try), Superseded: rest, PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD,
 			CachedTokens: usage.CachedTokens, CacheWriteTokens: usage.CacheWriteTokens, ReasoningTokens: usage.ReasoningTokens,
 			ErrorClass: string(failure.Class), ErrorCode: string(failure.Code), ErrorMessage: rowconv.Text(failure.Message),
 		}))
@@ -325,51 +365,118 @@ func (s *Store) giveUpCalls(ctx context.Context, executionID int64) error {
 	return nil
 }
 
-// giveUp releases one call's reservation unless the call has changed in the meantime. It does not
-// end the attempt, whose usage may still be reported.
+// giveUp releases the reservations of one call unless the call has changed in the meantime. It does
+// not end the attempts, whose usage may still be reported.
 func (s *Store) giveUp(ctx context.Context, id int64, tries int32) error {
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
 		call, err := db.New(tx).LockCall(ctx, id)
-		if err != nil || call.Status != rowconv.CallReserved || call.Tries != tries {
+		if err != nil || call.Tries != tries {
 			return err
 		}
-		q, batch, err := book(ctx, tx, call, contract.Usage{}, true)
-		if err != nil {
+		holds, err := holdsOf(call.Status, call.Tries, call.Scopes, call.ReservedTokens, call.ReservedMicros, call.Superseded)
+		if err != nil || len(holds) == 0 {
 			return err
 		}
-		batch.queue(q.DropCall(ctx, db.DropCallParams{
-			ID: id, ErrorClass: string(contract.ClassInfra), ErrorCode: string(contract.CodeWorkerLost), ErrorMessage: "the call did not finish",
-		}))
+		q, batch := newBatch(tx)
+		var scopes []scopeKey
+		for _, h := range holds {
+			scopes = append(scopes, h.Scopes...)
+		}
+		kinds, keys := split(scopes)
+		batch.queue(q.LockBudgetsOnly(ctx, db.LockBudgetsOnlyParams{Kinds: kinds, Keys: keys}))
+		for _, h := range holds {
+			batch.queue(q.AddToBudgets(ctx, addition(h.Scopes, 0, 0, -h.Tokens, -h.Micros)))
+		}
+		if call.Status == rowconv.CallReserved {
+			batch.queue(q.DropCall(ctx, db.DropCallParams{
+				ID: id, ErrorClass: string(contract.ClassInfra), ErrorCode: string(contract.CodeWorkerLost), ErrorMessage: "the call did not finish",
+			}))
+		} else {
+			batch.queue(q.DropSuperseded(ctx, id))
+		}
 		return batch.flush(ctx)
 	})
 	return dberr.Explain(err, "abandon model call %d", id)
 }
 
-// book locks the budgets of a locked call and queues their changes: it adds usage to the amounts
-// spent and, if release is set, releases the call's reservation.
-func book(ctx context.Context, tx pgx.Tx, call db.LockCallRow, usage contract.Usage, release bool) (*db.Queries, *batch, error) {
-	scopes, err := rowconv.Decode[[]scopeKey](call.Scopes)
+// hold is the reservation of one attempt of a call.
+type hold struct {
+	Try    int32      `json:"try"`
+	Scopes []scopeKey `json:"scopes"`
+	Tokens int64      `json:"tokens"`
+	Micros int64      `json:"micros"`
+}
+
+// holdsOf returns the reservations of a call's attempts that are not settled. The current attempt,
+// if it holds one, comes last.
+func holdsOf(status string, tries int32, scopes json.RawMessage, tokens, micros int64, superseded json.RawMessage) ([]hold, error) {
+	holds, err := rowconv.Decode[[]hold](superseded)
+	if err != nil || status != rowconv.CallReserved {
+		return holds, err
+	}
+	keys, err := rowconv.Decode[[]scopeKey](scopes)
+	return append(holds, hold{tries, keys, tokens, micros}), err
+}
+
+// book locks the budgets of an attempt of a locked call and queues their changes: it adds usage to
+// the amounts spent and releases the attempt's reservation, if it still has one. It returns the
+// reservations of the other attempts as they must be stored.
+func book(ctx context.Context, tx pgx.Tx, call db.LockCallRow, try int, usage contract.Usage) (*db.Queries, *batch, json.RawMessage, error) {
+	holds, err := holdsOf(call.Status, call.Tries, call.Scopes, call.ReservedTokens, call.ReservedMicros, call.Superseded)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	var tokens, micros int64
-	if release {
-		tokens, micros = -call.ReservedTokens, -call.ReservedMicros
+	var own hold
+	if i := slices.IndexFunc(holds, func(h hold) bool { return int(h.Try) == try }); i >= 0 {
+		own = holds[i]
+		holds = slices.Delete(holds, i, i+1)
+	} else if own.Scopes, err = rowconv.Decode[[]scopeKey](call.Scopes); err != nil {
+		return nil, nil, nil, err
 	}
-	kinds, keys := split(scopes)
+	rest, err := rowconv.Encode(NotNil(holds))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	kinds, keys := split(own.Scopes)
 	q, batch := newBatch(tx)
 	batch.queue(
 		q.LockBudgetsOnly(ctx, db.LockBudgetsOnlyParams{Kinds: kinds, Keys: keys}),
-		q.AddToBudgets(ctx, addition(scopes, usage.Tokens(), usage.MicroUSD, tokens, micros)),
+		q.AddToBudgets(ctx, addition(own.Scopes, usage.Tokens(), usage.MicroUSD, -own.Tokens, -own.Micros)),
 	)
-	return q, batch, nil
+	return q, batch, rest, nil
 }
 
-func late(id CallID, usage contract.Usage) db.BookLateCallParams {
+// bookLate books the usage of an attempt that is not the current one of a locked call.
+func bookLate(ctx context.Context, tx pgx.Tx, call db.LockCallRow, id CallID, usage contract.Usage) error {
+	if call.Status == rowconv.CallReserved {
+		call.Status = rowconv.CallFailed // its current attempt keeps its own reservation, in its row
+	}
+	q, batch, rest, err := book(ctx, tx, call, id.Try, usage)
+	if err != nil {
+		return err
+	}
+	batch.queue(q.BookLateCall(ctx, late(id, usage, rest)))
+	return batch.flush(ctx)
+}
+
+func late(id CallID, usage contract.Usage, rest json.RawMessage) db.BookLateCallParams {
 	return db.BookLateCallParams{
-		ID: id.Call, Try: int32(id.Try), PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD,
+		ID: id.Call, Try: int32(id.Try), Superseded: rest, PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD,
 		CachedTokens: usage.CachedTokens, CacheWriteTokens: usage.CacheWriteTokens, ReasoningTokens: usage.ReasoningTokens,
 	}
+}
+
+// CallBasis is what is known before a model call.
+type CallBasis struct {
+	Tenant, Project string          // of the run
+	Provider, Model string          // of the previous turn's call; empty if it is not complete
+	Answer          json.RawMessage // to the previous turn's call
+}
+
+// CallBasis returns what is known before a turn of an execution.
+func (s *Store) CallBasis(ctx context.Context, execution contract.ExecutionRef, turn int) (CallBasis, error) {
+	row, err := s.q.CallBasis(ctx, db.CallBasisParams{ExecutionID: execution.ID, Turn: int32(turn - 1), RunID: execution.RunID})
+	return CallBasis(row), dberr.Explain(err, "read what precedes turn %d of execution %d", turn, execution.ID)
 }
 
 // Answer returns the stored response of a model call, or ErrNotFound while there is none.

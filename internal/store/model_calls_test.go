@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +21,8 @@ import (
 // reservation is one of 100 tokens and 10 millionths, for a run of 1000 tokens.
 func reservation(execution contract.ExecutionRef, turn int) store.Reservation {
 	return store.Reservation{
-		Execution: execution, Turn: turn, Provider: "scripted", Model: "m", PromptVersion: "v1", Tokens: 100, MicroUSD: 10,
+		Execution: execution, Turn: turn, Provider: "scripted", Model: "m", PromptVersion: "v1", Prompt: 60, Output: 40, MinOutput: 40,
+		Cost:   func(int64) int64 { return 10 },
 		Scopes: []store.Scope{store.RunScope(execution.RunID, contract.RunBudget{Tokens: 1000})},
 	}
 }
@@ -36,48 +38,6 @@ func (b *fixture) requireBudget(tb testing.TB, spent, reserved int64) {
 	require.Equal(tb, []int64{spent, reserved}, []int64{budget.SpentTokens, budget.ReservedTokens}, "spent and reserved tokens")
 }
 
-func TestParallelReservationsOvershootByNoMoreThanCallsInFlight(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	const workers, limit, estimate, cost = 20, 1000, 100, 130 // each call costs more than estimated
-	var g errgroup.Group
-	for w := range workers {
-		execution := b.begin(t, contract.PhaseBuilder, string(rune('a'+w)))
-		g.Go(func() error {
-			for turn := 1; ; {
-				r := reservation(execution, turn)
-				r.Scopes = append(r.Scopes, store.DayScope(time.Now(), 0, 0), store.Scope{Kind: store.ScopeTenant, Key: "local"})
-				reserved, err := b.ReserveCall(t.Context(), r)
-				switch {
-				case errors.Is(err, store.ErrBudgetBusy):
-					continue
-				case fault.Is(err, contract.CodeBudgetExceeded):
-					return nil
-				case err != nil:
-					return err
-				}
-				if err := b.CompleteCall(t.Context(), reserved.ID, used(cost), 0, raw(`{}`), nil); err != nil {
-					return err
-				}
-				turn++
-			}
-		})
-	}
-	require.NoError(t, g.Wait())
-	budget, err := b.Budget(t.Context(), store.ScopeRun, "1")
-	require.NoError(t, err)
-	require.Zero(t, budget.ReservedTokens)
-	require.GreaterOrEqual(t, budget.SpentTokens, int64(limit))
-	require.LessOrEqual(t, budget.SpentTokens, int64(limit+limit/estimate*(cost-estimate)+cost), "by the error of the estimates and one call")
-	usage, err := b.Usage(t.Context(), b.First.ID)
-	require.NoError(t, err)
-	require.Equal(t, budget.SpentTokens, usage.Tokens(), "what is booked is what was served")
-	tenant, err := b.Budget(t.Context(), store.ScopeTenant, "local")
-	require.NoError(t, err)
-	require.Equal(t, budget.SpentTokens, tenant.SpentTokens)
-	require.Equal(t, budget.SpentMicros, tenant.SpentMicros)
-}
-
 func TestAReservationTakenOverIsNotCountedTwice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -86,19 +46,19 @@ func TestAReservationTakenOverIsNotCountedTwice(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, first.ID.Try)
 	r := reservation(execution, 1)
-	r.Tokens = 150
+	r.Prompt = 110
 	r.Scopes = append(r.Scopes, store.DayScope(time.Now(), 0, 0)) // a day may begin in between
 	second, err := b.ReserveCall(t.Context(), r)
 	require.NoError(t, err)
 	require.Equal(t, store.CallID{Call: first.ID.Call, Try: 2}, second.ID)
-	b.requireBudget(t, 0, 150)
+	b.requireBudget(t, 0, 250)
 
 	// The first worker was only slow. Both calls cost money, one answer counts.
 	messages := func(text string) []store.Message {
 		return []store.Message{{Role: "assistant", Content: raw("%q", text)}}
 	}
 	require.NoError(t, b.CompleteCall(t.Context(), first.ID, used(40), time.Second, raw(`"first"`), messages("first")))
-	b.requireBudget(t, 40, 0)
+	b.requireBudget(t, 40, 150)
 	err = b.CompleteCall(t.Context(), second.ID, used(50), time.Second, raw(`"second"`), messages("second"))
 	require.ErrorIs(t, err, store.ErrSuperseded)
 	require.ErrorIs(t, b.CompleteCall(t.Context(), second.ID, used(50), time.Second, raw(`"second"`), nil), store.ErrSuperseded, "a repeat hears the same")
@@ -207,59 +167,108 @@ func TestABudgetThatAPipelineUsedUpIsReportedAsThePipelines(t *testing.T) {
 	})
 	require.NoError(t, err)
 	r := reservation(opened.Execution, 1)
-	r.Tokens = 5000
 	first, err := b.ReserveCall(t.Context(), r)
 	require.NoError(t, err)
-	require.Contains(t, first.Warning, "the budget for this pipeline and its recoveries is nearly used up")
-	require.NoError(t, b.CompleteCall(t.Context(), first.ID, used(1200), 0, raw(`{}`), nil))
+	require.NoError(t, b.CompleteCall(t.Context(), first.ID, used(850), 0, raw(`{}`), nil))
 	r.Turn = 2
+	second, err := b.ReserveCall(t.Context(), r)
+	require.NoError(t, err)
+	require.Len(t, second.Warnings, 1)
+	require.Equal(t, "the budget for this pipeline and its recoveries is nearly used up: 850 tokens of 1000 tokens spent (execution.run.tokens)", second.Warnings[0].Text)
+	require.NoError(t, b.CompleteCall(t.Context(), second.ID, used(350), 0, raw(`{}`), nil))
+	r.Turn = 3
 	_, err = b.ReserveCall(t.Context(), r)
 	require.ErrorContains(t, err, "the budget for this pipeline and its recoveries is used up: 1200 tokens of 1000 tokens spent; raise execution.run.tokens and spawn the pipeline again")
 }
 
-func TestBudgetThatIsUsedUpNamesTheSettingToRaise(t *testing.T) {
+func TestEachBudgetNamesWhatItIsForAndTheSettingToRaise(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	execution := b.begin(t, contract.PhaseBuilder, "step-001")
-	r := reservation(execution, 1)
-	r.Tokens, r.MicroUSD = 5000, 5
-	r.Scopes[0].LimitMicros = 3_000_000
-	first, err := b.ReserveCall(t.Context(), r)
-	require.NoError(t, err, "the last call may overshoot by itself")
-	require.True(t, first.Warned)
-	require.Contains(t, first.Warning, "5000 tokens of 1000 tokens")
+	at := time.Date(2026, 1, 2, 23, 0, 0, 0, time.UTC)
+	frozen := contract.RunBudget{Tokens: 50, MicroUSD: 5, Agents: map[contract.Agent]contract.AgentBudget{contract.AgentBuilder: {Tokens: 50, MicroUSD: 5}}}
+	for whose, scope := range map[string]store.Scope{
+		"run 1; execution.run.":                                         store.RunScope(1, frozen),
+		"the agent builder in run 1; execution.agents.builder.":         store.AgentScope(1, contract.AgentBuilder, frozen),
+		"the project my app in 2026-01-02; models.budgets.project_day_": store.PeriodScope(store.ScopeProject, "my app", at, store.Daily, 50, 5),
+		"the project my app in 2026-01; models.budgets.project_month_":  store.PeriodScope(store.ScopeProject, "my app", at, store.Monthly, 50, 5),
+		"the tenant local in 2026-01-02; models.budgets.tenant_day_":    store.PeriodScope(store.ScopeTenant, "local", at, store.Daily, 50, 5),
+		"the tenant local in 2026-01; models.budgets.tenant_month_":     store.PeriodScope(store.ScopeTenant, "local", at, store.Monthly, 50, 5),
+		"the day 2026-01-02; models.budgets.day_":                       store.DayScope(at, 50, 5),
+	} {
+		name, setting, _ := strings.Cut(whose, "; ")
+		require.Equal(t, name, scope.Whose())
+		r := reservation(b.begin(t, contract.PhaseBuilder, string(scope.Kind)+scope.Key), 1)
+		r.Scopes = []store.Scope{scope}
+		r.Scopes[0].LimitMicros = 0
+		_, err := b.ReserveCall(t.Context(), r)
+		require.ErrorContains(t, err, "the budget for "+name+" does not cover the next model call: 0 tokens of 50 tokens spent, and the call can use up to 100 tokens; raise "+setting+"tokens and resume the run")
+		require.True(t, fault.Is(err, contract.CodeBudgetExceeded))
+		r.Scopes[0].LimitTokens, r.Scopes[0].LimitMicros = 0, 5
+		_, err = b.ReserveCall(t.Context(), r)
+		require.ErrorContains(t, err, "and the call can use up to 0.0000 USD; raise "+setting+"cost_usd")
+	}
+	calls, err := b.ModelCalls(t.Context(), b.First.ID)
+	require.NoError(t, err)
+	require.Empty(t, calls, "what was refused leaves nothing behind")
+}
 
-	_, err = b.ReserveCall(t.Context(), reservation(execution, 2))
-	require.ErrorIs(t, err, store.ErrBudgetBusy, "the call in flight may cost less")
+func TestACallAsksForLessIfABudgetDoesNotCoverItsOutput(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := reservation(b.begin(t, contract.PhaseBuilder, "one"), 1)
+	r.Output, r.MinOutput, r.Cost = 5000, 40, func(output int64) int64 { return 2 * output }
+	first, err := b.ReserveCall(t.Context(), r)
+	require.NoError(t, err)
+	require.EqualValues(t, 940, first.Output, "the limit without the prompt")
+	require.Equal(t, "the budget for run 1 (0 tokens of 1000 tokens spent, 0 tokens reserved; execution.run.tokens)", first.Limited)
+	require.Equal(t, []int64{1000, 1880}, []int64{first.Tokens, first.MicroUSD})
+	b.requireBudget(t, 0, 1000)
+
+	other := r
+	other.Execution = b.begin(t, contract.PhaseBuilder, "two")
+	_, err = b.ReserveCall(t.Context(), other)
+	require.ErrorIs(t, err, store.ErrBudgetBusy)
 	require.Equal(t, contract.ClassInfra, fault.Of(err).Class)
-	require.NoError(t, b.CompleteCall(t.Context(), first.ID, used(10), 0, raw(`{}`), nil))
-	second, err := b.ReserveCall(t.Context(), reservation(execution, 2))
-	require.NoError(t, err, "it did")
-	require.False(t, second.Warned, "a budget warns once")
+	require.NoError(t, b.CompleteCall(t.Context(), first.ID, used(200), 0, raw(`{}`), nil))
+	other.Scopes = []store.Scope{store.RunScope(1, contract.RunBudget{Tokens: 1000, MicroUSD: 20 + 901})}
+	second, err := b.ReserveCall(t.Context(), other)
+	require.NoError(t, err)
+	require.EqualValues(t, 450, second.Output, "901 millionths are left, at 2 each")
+	require.Contains(t, second.Limited, "execution.run.cost_usd")
+	require.NoError(t, b.CompleteCall(t.Context(), second.ID, used(705), 0, raw(`{}`), nil))
+	third := r
+	third.Turn = 2
+	_, err = b.ReserveCall(t.Context(), third)
+	require.True(t, fault.Is(err, contract.CodeBudgetExceeded), "95 are left, and the least is 100")
+}
+
+func TestABudgetWarnsOnceWhenSpendingReachesTheThreshold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := b.begin(t, contract.PhaseBuilder, "step-001")
+	at := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	call := func(turn int, tokens int64, day time.Time) []store.Warning {
+		r := reservation(e, turn)
+		r.Scopes = append(r.Scopes, store.DayScope(day, 1000, 0))
+		reserved, err := b.ReserveCall(t.Context(), r)
+		require.NoError(t, err)
+		require.NoError(t, b.CompleteCall(t.Context(), reserved.ID, used(tokens), 0, raw(`{}`), nil))
+		return reserved.Warnings
+	}
+	require.Empty(t, call(1, 799, at))
+	require.Empty(t, call(2, 2, at), "799 of 1000 are not 80 %")
+	warnings := call(3, 2, at)
+	require.Len(t, warnings, 2)
+	require.Equal(t, []store.ScopeKind{store.ScopeDay, store.ScopeRun}, []store.ScopeKind{warnings[0].Kind, warnings[1].Kind})
+	require.Equal(t, "the budget for the day 2026-01-02 is nearly used up: 801 tokens of 1000 tokens spent (models.budgets.day_tokens)", warnings[0].Text)
+	require.Empty(t, call(4, 2, at))
+	require.Empty(t, call(5, 2, at.AddDate(0, 0, 1)), "the next day has spent nothing")
 	events, err := b.Events(t.Context(), b.First.ID, 0, 100)
 	require.NoError(t, err)
 	events = slices.DeleteFunc(events, func(e contract.Event) bool { return e.Type != contract.EventBudgetWarning })
-	require.Len(t, events, 1)
-	require.Contains(t, string(events[0].Payload), "5000 tokens of 1000 tokens")
-	require.NoError(t, b.CompleteCall(t.Context(), second.ID, contract.Usage{PromptTokens: 10, MicroUSD: 4_200_000}, 0, raw(`{}`), nil))
-
-	_, err = b.ReserveCall(t.Context(), reservation(execution, 3))
-	require.NoError(t, err, "this one has no limit of money")
-	r.Turn = 4
-	_, err = b.ReserveCall(t.Context(), r)
-	require.Equal(t, contract.ClassConfig, fault.Of(err).Class)
-	require.True(t, fault.Is(err, contract.CodeBudgetExceeded))
-	require.ErrorContains(t, err, "the budget for run 1 is used up: 4.2000 USD of 3.0000 USD spent; raise execution.run.cost_usd")
-	r.Turn, r.Scopes = 5, []store.Scope{store.DayScope(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), 1, 0)}
-	reserved, err := b.ReserveCall(t.Context(), r)
-	require.NoError(t, err)
-	require.NoError(t, b.CompleteCall(t.Context(), reserved.ID, used(2), 0, raw(`{}`), nil))
-	r.Turn = 6
-	_, err = b.ReserveCall(t.Context(), r)
-	require.ErrorContains(t, err, "the day 2026-01-02 is used up: 2 tokens of 1 tokens spent; raise models.budgets.day_tokens")
-	calls, err := b.ModelCalls(t.Context(), b.First.ID)
-	require.NoError(t, err)
-	require.Len(t, calls, 4, "what was refused leaves nothing behind")
+	require.Len(t, events, 2)
+	require.Contains(t, string(events[0].Payload), `"scope": "day"`)
+	require.Contains(t, string(events[1].Payload), `"budget": "1"`)
 }
 
 func TestMessagesAddedBeforeATurnAreStoredWithTheReservationAndKept(t *testing.T) {
@@ -284,7 +293,7 @@ func TestMessagesAddedBeforeATurnAreStoredWithTheReservationAndKept(t *testing.T
 	require.False(t, all[0].AddedBefore(3))
 
 	full := telling(two, "news")
-	full.Tokens = 5000
+	full.Prompt = 900
 	_, err = b.ReserveCall(t.Context(), full)
 	require.ErrorIs(t, err, store.ErrBudgetBusy)
 	all, err = b.Transcript(t.Context(), two.ID)
@@ -292,7 +301,7 @@ func TestMessagesAddedBeforeATurnAreStoredWithTheReservationAndKept(t *testing.T
 	require.Empty(t, all, "a call that may not be made tells nothing")
 }
 
-func TestRefusedTakeoverGivesTheOldReservationBack(t *testing.T) {
+func TestALostAttemptsReservationIsKeptWhileItMaySettle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	one, two := b.begin(t, contract.PhaseBuilder, "one"), b.begin(t, contract.PhaseBuilder, "two")
@@ -300,12 +309,36 @@ func TestRefusedTakeoverGivesTheOldReservationBack(t *testing.T) {
 	require.NoError(t, err)
 	other, err := b.ReserveCall(t.Context(), reservation(two, 1))
 	require.NoError(t, err)
-	require.NoError(t, b.CompleteCall(t.Context(), other.ID, used(1000), 0, raw(`{}`), nil))
+	require.NoError(t, b.CompleteCall(t.Context(), other.ID, used(850), 0, raw(`{}`), nil))
 	_, err = b.ReserveCall(t.Context(), reservation(one, 1))
-	require.True(t, fault.Is(err, contract.CodeBudgetExceeded))
-	b.requireBudget(t, 1000, 0)
+	require.True(t, fault.Is(err, contract.CodeBudgetExceeded), "both attempts may be charged for")
+	require.ErrorContains(t, err, "100 tokens reserved for an attempt of this call whose worker was lost")
+	b.requireBudget(t, 850, 100)
 	require.NoError(t, b.CompleteCall(t.Context(), dead.ID, used(70), 0, raw(`{}`), nil), "it was alive after all")
-	b.requireBudget(t, 1070, 0)
+	b.requireBudget(t, 920, 0)
+}
+
+func TestTheEndOfAnExecutionReleasesItsLostAttempts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := b.begin(t, contract.PhaseBuilder, "step-001")
+	var last store.Reserved
+	for try := range 3 {
+		var err error
+		last, err = b.ReserveCall(t.Context(), reservation(e, 1))
+		require.NoError(t, err)
+		b.requireBudget(t, 0, 100*int64(try+1))
+	}
+	require.NoError(t, b.CompleteCall(t.Context(), last.ID, used(50), 0, raw(`{}`), nil))
+	b.requireBudget(t, 50, 200)
+	b.Apply(t, contract.Record{End: &contract.ExecutionEnd{ExecutionID: e.ID, Status: contract.ExecutionCompleted}})
+	b.requireBudget(t, 50, 0)
+	calls, err := b.ModelCalls(t.Context(), b.First.ID)
+	require.NoError(t, err)
+	require.Equal(t, "done", calls[0].Status)
+	first := store.CallID{Call: last.ID.Call, Try: 1}
+	require.ErrorIs(t, b.CompleteCall(t.Context(), first, used(30), 0, raw(`{}`), nil), store.ErrSuperseded)
+	b.requireBudget(t, 80, 0)
 }
 
 func TestCallsThatNobodyFinishesAreGivenUp(t *testing.T) {

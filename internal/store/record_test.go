@@ -105,7 +105,7 @@ func TestRecordCarriesARunThroughItsLife(t *testing.T) {
 		Events: []contract.EventDraft{{Type: contract.PhasePlanner.Started(), Payload: map[string]int{"attempt": 1}}},
 	})
 	require.Equal(t, contract.ExecutionRef{ID: execution.ID, RunID: b.First.ID, Phase: contract.PhasePlanner, Agent: contract.AgentPlanner, Attempt: 1}, execution)
-	reserved, err := b.ReserveCall(t.Context(), store.Reservation{Execution: execution, Turn: 1, Provider: "scripted", Model: "m", Tokens: 50})
+	reserved, err := b.ReserveCall(t.Context(), store.Reservation{Execution: execution, Turn: 1, Provider: "scripted", Model: "m", Prompt: 50})
 	require.NoError(t, err)
 	require.NoError(t, b.CompleteCall(t.Context(), reserved.ID, contract.Usage{PromptTokens: 30, CompletionTokens: 7, MicroUSD: 11}, time.Second, raw(`{"x":1}`), nil))
 

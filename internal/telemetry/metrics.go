@@ -100,8 +100,11 @@ var (
 	ModelErrors = counter("rgpt_model_errors_total", "Failed model calls, by failure class and code.", "provider", "model", "class", "code")
 	// LiveTexts counts attempts to show what a model writes; outcome is shown, unwatched or failed.
 	LiveTexts = counter("rgpt_model_live_texts_total", "Attempts to show what a model writes while it writes it, by outcome: shown, unwatched (nobody watched) or failed.", "outcome")
-	// BudgetWarnings counts budgets of runs and days whose use reached models.budgets.warn_at.
-	BudgetWarnings = counter("rgpt_budget_warnings_total", "Warnings about nearly exhausted budgets.")
+	// BudgetWarnings counts budgets whose use reached models.budgets.warn_at; scope is agent, run,
+	// project, tenant or day.
+	BudgetWarnings = counter("rgpt_budget_warnings_total", "Warnings about nearly exhausted budgets, by scope.", "scope")
+	// BudgetExcesses counts model calls that a provider charged more for than they had reserved.
+	BudgetExcesses = counter("rgpt_budget_excesses_total", "Model calls charged above their reservation.", "provider", "model")
 	// ToolCalls counts tool calls of agents; outcome is ok or a failure code.
 	ToolCalls = counter("rgpt_tool_calls_total", "Agent tool calls, by outcome.", "tool", "outcome")
 	// WebhookAttempts counts delivery attempts to webhooks. Outcome is delivered, pending (it will

@@ -70,8 +70,10 @@ func Run(ctx context.Context, o Options) error {
 	defer c.Close()
 	parts.Temporal = c
 	o.tasks = &tasks{}
-	telemetry.BudgetWarnings.WithLabelValues() // export 0 too; servers make no model calls
-	if has(o, "run") {                         // the pipeline metrics count its records
+	for _, scope := range store.ScopeKinds() { // export 0 too; servers make no model calls
+		telemetry.BudgetWarnings.WithLabelValues(string(scope))
+	}
+	if has(o, "run") { // the pipeline metrics count its records
 		telemetry.ExpectPipelines()
 		retention.ExpectMetrics(retention.OriginSchedule)
 	}

@@ -2,12 +2,15 @@ package pages
 
 import (
 	"context"
-	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/a-h/templ"
 
+	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -57,25 +60,44 @@ func (s *Server) costTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (t
 	return ui.CostTab(p), nil
 }
 
-// budgets returns the budgets to which a run's calls are charged: its own and the one for the day
-// on which it was last active.
+// budgets returns the budgets to which a run's calls are charged: its own, those of its agents that
+// have a limit, and those that it shares with other runs in the period in which it was last active.
+// Of the shared ones, those of the installation's day and those with a limit are shown.
 func (s *Server) budgets(ctx context.Context, run store.Run, last time.Time) ([]ui.BudgetRow, error) {
-	own, err := s.Store.Budget(ctx, store.ScopeRun, fmt.Sprint(run.ID))
-	if err != nil {
-		return nil, err
+	limits := run.Settings.RunBudget
+	scopes := []store.Scope{store.RunScope(run.ID, limits)}
+	for _, agent := range slices.Sorted(maps.Keys(limits.Agents)) {
+		scopes = append(scopes, store.AgentScope(run.ID, agent, limits))
 	}
-	scope := store.DayScope(last, 0, 0)
-	day, err := s.Store.Budget(ctx, scope.Kind, scope.Key)
-	if err != nil {
-		return nil, err
+	if s.Runs == nil {
+		scopes = append(scopes, store.DayScope(last, 0, 0))
+	} else {
+		for _, scope := range setup.SharedScopes(s.Runs.Config.Models.Budgets, run.Tenant, run.Project, last) {
+			if scope.Kind == store.ScopeDay || scope.LimitTokens > 0 || scope.LimitMicros > 0 {
+				scopes = append(scopes, scope)
+			}
+		}
 	}
-	rows := []ui.BudgetRow{
-		{Name: "This run", Setting: "execution.run", Budget: own, LimitTokens: run.Settings.RunBudget.Tokens, LimitMicros: run.Settings.RunBudget.MicroUSD},
-		{Name: "The day " + scope.Key, Setting: "models.budgets", Budget: day},
-	}
-	if s.Runs != nil {
-		limits := s.Runs.Config.Models.Budgets
-		rows[1].LimitTokens, rows[1].LimitMicros = limits.DayTokens, limits.DayCostUSD.Int64()
+	var rows []ui.BudgetRow
+	for _, scope := range scopes {
+		budget, err := s.Store.Budget(ctx, scope.Kind, scope.Key)
+		if err != nil {
+			return nil, err
+		}
+		setting, _ := scope.Setting()
+		rows = append(rows, ui.BudgetRow{
+			Name: budgetName(scope), Setting: strings.TrimRight(setting, "._"), Budget: budget,
+			LimitTokens: scope.LimitTokens, LimitMicros: scope.LimitMicros,
+		})
 	}
 	return rows, nil
+}
+
+// budgetName returns the name of a budget on the page of a run.
+func budgetName(scope store.Scope) string {
+	if scope.Kind == store.ScopeRun {
+		return "This run"
+	}
+	whose := scope.Whose()
+	return strings.ToUpper(whose[:1]) + whose[1:]
 }

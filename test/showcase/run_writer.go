@@ -230,7 +230,7 @@ func (t *runWriter) thinks(e contract.ExecutionRef, choice contract.ModelChoice,
 	t.do(func() error {
 		reserved, err := t.f.store.ReserveCall(t.ctx, store.Reservation{
 			Execution: e, Turn: n, Provider: choice.Provider, Model: choice.Model, PromptVersion: version,
-			Tokens: w.in + w.out + 500, MicroUSD: usage.MicroUSD + 100,
+			Prompt: w.in, Output: w.out + 500, Cost: func(int64) int64 { return usage.MicroUSD + 100 },
 			Scopes: []store.Scope{store.RunScope(t.run.ID, contract.RunBudget{}), store.DayScope(at, 0, 0)},
 		})
 		t.stamps.call(e.ID, n, at, done, w.inFlight)

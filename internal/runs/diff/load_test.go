@@ -74,7 +74,7 @@ func (s *runRecorder) begin(phase contract.Phase, step string, tokens int64) con
 	s.tb.Helper()
 	ref := s.record(contract.Record{Begin: &contract.ExecutionBegin{Phase: phase, Step: step, Agent: contract.AgentOf(phase)}})
 	if tokens > 0 {
-		call, err := s.ReserveCall(s.tb.Context(), store.Reservation{Execution: ref, Turn: 1, Provider: "scripted", Model: "m", Tokens: tokens})
+		call, err := s.ReserveCall(s.tb.Context(), store.Reservation{Execution: ref, Turn: 1, Provider: "scripted", Model: "m", Prompt: tokens})
 		require.NoError(s.tb, err)
 		usage := contract.Usage{PromptTokens: tokens, MicroUSD: tokens * 1000}
 		require.NoError(s.tb, s.CompleteCall(s.tb.Context(), call.ID, usage, time.Millisecond, json.RawMessage(`{}`), nil))

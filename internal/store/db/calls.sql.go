@@ -41,16 +41,17 @@ func (q *Queries) AddToBudgets(ctx context.Context, arg AddToBudgetsParams) erro
 
 const bookLateCall = `-- name: BookLateCall :exec
 UPDATE orchestrator_model_calls
-SET settled = array_append(settled, $1::int),
-    prompt_tokens = prompt_tokens + $2, completion_tokens = completion_tokens + $3,
-    cached_tokens = cached_tokens + $4, cache_write_tokens = cache_write_tokens + $5,
-    reasoning_tokens = reasoning_tokens + $6,
-    cost_micros = cost_micros + $7
-WHERE id = $8
+SET settled = array_append(settled, $1::int), superseded = $2,
+    prompt_tokens = prompt_tokens + $3, completion_tokens = completion_tokens + $4,
+    cached_tokens = cached_tokens + $5, cache_write_tokens = cache_write_tokens + $6,
+    reasoning_tokens = reasoning_tokens + $7,
+    cost_micros = cost_micros + $8
+WHERE id = $9
 `
 
 type BookLateCallParams struct {
 	Try              int32
+	Superseded       json.RawMessage
 	PromptTokens     int64
 	CompletionTokens int64
 	CachedTokens     int64
@@ -64,6 +65,7 @@ type BookLateCallParams struct {
 func (q *Queries) BookLateCall(ctx context.Context, arg BookLateCallParams) error {
 	_, err := q.db.Exec(ctx, bookLateCall,
 		arg.Try,
+		arg.Superseded,
 		arg.PromptTokens,
 		arg.CompletionTokens,
 		arg.CachedTokens,
@@ -99,19 +101,55 @@ func (q *Queries) Budget(ctx context.Context, arg BudgetParams) (Budget, error) 
 	return i, err
 }
 
+const callBasis = `-- name: CallBasis :one
+SELECT r.tenant, r.project, coalesce(c.provider, '')::text AS provider, coalesce(c.model, '')::text AS model, c.answer
+FROM orchestrator_runs r
+LEFT JOIN orchestrator_model_calls c ON c.execution_id = $1 AND c.turn = $2 AND c.status = 'done'
+WHERE r.id = $3
+`
+
+type CallBasisParams struct {
+	ExecutionID int64
+	Turn        int32
+	RunID       int64
+}
+
+type CallBasisRow struct {
+	Tenant   string
+	Project  string
+	Provider string
+	Model    string
+	Answer   json.RawMessage
+}
+
+// What is known before a call: to whom its run belongs, and the call of the previous turn.
+func (q *Queries) CallBasis(ctx context.Context, arg CallBasisParams) (CallBasisRow, error) {
+	row := q.db.QueryRow(ctx, callBasis, arg.ExecutionID, arg.Turn, arg.RunID)
+	var i CallBasisRow
+	err := row.Scan(
+		&i.Tenant,
+		&i.Project,
+		&i.Provider,
+		&i.Model,
+		&i.Answer,
+	)
+	return i, err
+}
+
 const completeCall = `-- name: CompleteCall :exec
 UPDATE orchestrator_model_calls
-SET status = 'done', answer_try = $1::int, settled = array_append(settled, $1), reserved_tokens = 0, reserved_micros = 0,
-    prompt_tokens = prompt_tokens + $2, completion_tokens = completion_tokens + $3,
-    cached_tokens = cached_tokens + $4, cache_write_tokens = cache_write_tokens + $5,
-    reasoning_tokens = reasoning_tokens + $6,
-    cost_micros = cost_micros + $7, latency_ms = $8, answer = $9,
+SET status = 'done', answer_try = $1::int, settled = array_append(settled, $1), superseded = $2, reserved_tokens = 0, reserved_micros = 0,
+    prompt_tokens = prompt_tokens + $3, completion_tokens = completion_tokens + $4,
+    cached_tokens = cached_tokens + $5, cache_write_tokens = cache_write_tokens + $6,
+    reasoning_tokens = reasoning_tokens + $7,
+    cost_micros = cost_micros + $8, latency_ms = $9, answer = $10,
     error_class = '', error_code = '', error_message = '', finished_at = clock_timestamp()
-WHERE id = $10
+WHERE id = $11
 `
 
 type CompleteCallParams struct {
 	Try              int32
+	Superseded       json.RawMessage
 	PromptTokens     int64
 	CompletionTokens int64
 	CachedTokens     int64
@@ -126,6 +164,7 @@ type CompleteCallParams struct {
 func (q *Queries) CompleteCall(ctx context.Context, arg CompleteCallParams) error {
 	_, err := q.db.Exec(ctx, completeCall,
 		arg.Try,
+		arg.Superseded,
 		arg.PromptTokens,
 		arg.CompletionTokens,
 		arg.CachedTokens,
@@ -141,7 +180,7 @@ func (q *Queries) CompleteCall(ctx context.Context, arg CompleteCallParams) erro
 
 const dropCall = `-- name: DropCall :exec
 UPDATE orchestrator_model_calls
-SET status = 'failed', reserved_tokens = 0, reserved_micros = 0,
+SET status = 'failed', superseded = '[]', reserved_tokens = 0, reserved_micros = 0,
     error_class = $1, error_code = $2, error_message = $3, finished_at = clock_timestamp()
 WHERE id = $4
 `
@@ -153,7 +192,7 @@ type DropCallParams struct {
 	ID           int64
 }
 
-// Ends a call that could not be reserved again.
+// Ends the attempts of a call that did not finish.
 func (q *Queries) DropCall(ctx context.Context, arg DropCallParams) error {
 	_, err := q.db.Exec(ctx, dropCall,
 		arg.ErrorClass,
@@ -164,19 +203,29 @@ func (q *Queries) DropCall(ctx context.Context, arg DropCallParams) error {
 	return err
 }
 
+const dropSuperseded = `-- name: DropSuperseded :exec
+UPDATE orchestrator_model_calls SET superseded = '[]' WHERE id = $1
+`
+
+func (q *Queries) DropSuperseded(ctx context.Context, id int64) error {
+	_, err := q.db.Exec(ctx, dropSuperseded, id)
+	return err
+}
+
 const failCall = `-- name: FailCall :exec
 UPDATE orchestrator_model_calls
-SET status = 'failed', settled = array_append(settled, $1::int), reserved_tokens = 0, reserved_micros = 0,
-    prompt_tokens = prompt_tokens + $2, completion_tokens = completion_tokens + $3,
-    cached_tokens = cached_tokens + $4, cache_write_tokens = cache_write_tokens + $5,
-    reasoning_tokens = reasoning_tokens + $6,
-    cost_micros = cost_micros + $7,
-    error_class = $8, error_code = $9, error_message = $10, finished_at = clock_timestamp()
-WHERE id = $11
+SET status = 'failed', settled = array_append(settled, $1::int), superseded = $2, reserved_tokens = 0, reserved_micros = 0,
+    prompt_tokens = prompt_tokens + $3, completion_tokens = completion_tokens + $4,
+    cached_tokens = cached_tokens + $5, cache_write_tokens = cache_write_tokens + $6,
+    reasoning_tokens = reasoning_tokens + $7,
+    cost_micros = cost_micros + $8,
+    error_class = $9, error_code = $10, error_message = $11, finished_at = clock_timestamp()
+WHERE id = $12
 `
 
 type FailCallParams struct {
 	Try              int32
+	Superseded       json.RawMessage
 	PromptTokens     int64
 	CompletionTokens int64
 	CachedTokens     int64
@@ -192,6 +241,7 @@ type FailCallParams struct {
 func (q *Queries) FailCall(ctx context.Context, arg FailCallParams) error {
 	_, err := q.db.Exec(ctx, failCall,
 		arg.Try,
+		arg.Superseded,
 		arg.PromptTokens,
 		arg.CompletionTokens,
 		arg.CachedTokens,
@@ -209,9 +259,9 @@ func (q *Queries) FailCall(ctx context.Context, arg FailCallParams) error {
 const holdCall = `-- name: HoldCall :exec
 UPDATE orchestrator_model_calls
 SET status = 'reserved', tries = tries + 1, provider = $1, model = $2, prompt_version = $3,
-    scopes = $4, reserved_tokens = $5, reserved_micros = $6,
+    scopes = $4, superseded = $5, reserved_tokens = $6, reserved_micros = $7,
     error_class = '', error_code = '', error_message = '', started_at = clock_timestamp(), finished_at = NULL
-WHERE id = $7
+WHERE id = $8
 `
 
 type HoldCallParams struct {
@@ -219,6 +269,7 @@ type HoldCallParams struct {
 	Model          string
 	PromptVersion  string
 	Scopes         json.RawMessage
+	Superseded     json.RawMessage
 	ReservedTokens int64
 	ReservedMicros int64
 	ID             int64
@@ -230,6 +281,7 @@ func (q *Queries) HoldCall(ctx context.Context, arg HoldCallParams) error {
 		arg.Model,
 		arg.PromptVersion,
 		arg.Scopes,
+		arg.Superseded,
 		arg.ReservedTokens,
 		arg.ReservedMicros,
 		arg.ID,
@@ -295,7 +347,7 @@ func (q *Queries) LockBudgetsOnly(ctx context.Context, arg LockBudgetsOnlyParams
 }
 
 const lockCall = `-- name: LockCall :one
-SELECT id, execution_id, turn, status, tries, settled, answer_try, scopes, reserved_tokens, reserved_micros
+SELECT id, execution_id, turn, status, tries, settled, answer_try, scopes, superseded, reserved_tokens, reserved_micros
 FROM orchestrator_model_calls WHERE id = $1 FOR UPDATE
 `
 
@@ -308,6 +360,7 @@ type LockCallRow struct {
 	Settled        []int32
 	AnswerTry      int32
 	Scopes         json.RawMessage
+	Superseded     json.RawMessage
 	ReservedTokens int64
 	ReservedMicros int64
 }
@@ -324,6 +377,7 @@ func (q *Queries) LockCall(ctx context.Context, id int64) (LockCallRow, error) {
 		&i.Settled,
 		&i.AnswerTry,
 		&i.Scopes,
+		&i.Superseded,
 		&i.ReservedTokens,
 		&i.ReservedMicros,
 	)
@@ -331,7 +385,7 @@ func (q *Queries) LockCall(ctx context.Context, id int64) (LockCallRow, error) {
 }
 
 const lockCallOfTurn = `-- name: LockCallOfTurn :one
-SELECT id, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens,
+SELECT id, status, tries, settled, scopes, superseded, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens,
        cached_tokens, cache_write_tokens, reasoning_tokens, cost_micros, answer,
        EXISTS (SELECT FROM orchestrator_runs r WHERE r.id = orchestrator_model_calls.run_id AND r.kind = 'pipeline')::bool AS carried
 FROM orchestrator_model_calls WHERE execution_id = $1 AND turn = $2 FOR UPDATE
@@ -348,6 +402,7 @@ type LockCallOfTurnRow struct {
 	Tries            int32
 	Settled          []int32
 	Scopes           json.RawMessage
+	Superseded       json.RawMessage
 	ReservedTokens   int64
 	ReservedMicros   int64
 	PromptTokens     int64
@@ -369,6 +424,7 @@ func (q *Queries) LockCallOfTurn(ctx context.Context, arg LockCallOfTurnParams) 
 		&i.Tries,
 		&i.Settled,
 		&i.Scopes,
+		&i.Superseded,
 		&i.ReservedTokens,
 		&i.ReservedMicros,
 		&i.PromptTokens,
@@ -415,7 +471,7 @@ func (q *Queries) MarkWarned(ctx context.Context, arg MarkWarnedParams) error {
 }
 
 const modelCalls = `-- name: ModelCalls :many
-SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens FROM orchestrator_model_calls WHERE run_id = $1 ORDER BY id
+SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens, superseded FROM orchestrator_model_calls WHERE run_id = $1 ORDER BY id
 `
 
 func (q *Queries) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, error) {
@@ -458,6 +514,7 @@ func (q *Queries) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, err
 			&i.CachedTokens,
 			&i.CacheWriteTokens,
 			&i.ReasoningTokens,
+			&i.Superseded,
 		); err != nil {
 			return nil, err
 		}
@@ -503,7 +560,7 @@ func (q *Queries) OpenCall(ctx context.Context, arg OpenCallParams) error {
 
 const openCallsBefore = `-- name: OpenCallsBefore :many
 SELECT id, tries FROM orchestrator_model_calls
-WHERE status = 'reserved' AND started_at <= clock_timestamp() - make_interval(secs => $1::float8)
+WHERE (status = 'reserved' OR superseded <> '[]') AND started_at <= clock_timestamp() - make_interval(secs => $1::float8)
 ORDER BY started_at
 LIMIT $2::int
 `
@@ -539,7 +596,7 @@ func (q *Queries) OpenCallsBefore(ctx context.Context, arg OpenCallsBeforeParams
 }
 
 const openCallsOfExecution = `-- name: OpenCallsOfExecution :many
-SELECT id, tries FROM orchestrator_model_calls WHERE execution_id = $1 AND status = 'reserved' ORDER BY id
+SELECT id, tries FROM orchestrator_model_calls WHERE execution_id = $1 AND (status = 'reserved' OR superseded <> '[]') ORDER BY id
 `
 
 type OpenCallsOfExecutionRow struct {

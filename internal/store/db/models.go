@@ -252,6 +252,7 @@ type ModelCall struct {
 	CachedTokens     int64
 	CacheWriteTokens int64
 	ReasoningTokens  int64
+	Superseded       json.RawMessage
 }
 
 type OrchestratorBranchMessage struct {

@@ -154,7 +154,7 @@ WITH prior AS (
     WHERE r.workflow_id = $1 AND r.workflow_run_id = $2 AND r.seq = (SELECT a.seq FROM again a)
 ), used AS (
     SELECT count(*) FILTER (WHERE c.status = 'done')::int AS turns,
-           count(*) FILTER (WHERE c.status = 'reserved')::int AS open,
+           count(*) FILTER (WHERE c.status = 'reserved' OR c.superseded <> '[]')::int AS open,
            coalesce(sum(c.prompt_tokens), 0)::bigint AS prompt_tokens,
            coalesce(sum(c.completion_tokens), 0)::bigint AS completion_tokens,
            coalesce(sum(c.cost_micros), 0)::bigint AS cost_micros
@@ -184,7 +184,7 @@ WITH prior AS (
 ), open_unneeded AS (
     SELECT coalesce(array_agg(DISTINCT c.execution_id), '{}')::bigint[] AS executions
     FROM orchestrator_model_calls c
-    WHERE $22 AND NOT EXISTS (SELECT FROM overtaken) AND c.run_id = $6 AND c.status = 'reserved' AND c.execution_id = ANY (ARRAY(SELECT n.id FROM unneeded n))
+    WHERE $22 AND NOT EXISTS (SELECT FROM overtaken) AND c.run_id = $6 AND (c.status = 'reserved' OR c.superseded <> '[]') AND c.execution_id = ANY (ARRAY(SELECT n.id FROM unneeded n))
 ), unneeded_ended AS (
     UPDATE orchestrator_executions e
     SET status = 'cancelled', finished_at = $15

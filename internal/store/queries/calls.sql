@@ -5,13 +5,13 @@ VALUES (@run_id, @execution_id, @turn, @phase, @step, @agent, @provider, @model,
 ON CONFLICT (execution_id, turn) DO NOTHING;
 
 -- name: LockCallOfTurn :one
-SELECT id, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens,
+SELECT id, status, tries, settled, scopes, superseded, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens,
        cached_tokens, cache_write_tokens, reasoning_tokens, cost_micros, answer,
        EXISTS (SELECT FROM orchestrator_runs r WHERE r.id = orchestrator_model_calls.run_id AND r.kind = 'pipeline')::bool AS carried
 FROM orchestrator_model_calls WHERE execution_id = @execution_id AND turn = @turn FOR UPDATE;
 
 -- name: LockCall :one
-SELECT id, execution_id, turn, status, tries, settled, answer_try, scopes, reserved_tokens, reserved_micros
+SELECT id, execution_id, turn, status, tries, settled, answer_try, scopes, superseded, reserved_tokens, reserved_micros
 FROM orchestrator_model_calls WHERE id = @id FOR UPDATE;
 
 -- name: MakeBudgets :exec
@@ -48,20 +48,23 @@ SELECT * FROM orchestrator_budgets WHERE scope_kind = @scope_kind AND scope_key 
 -- name: HoldCall :exec
 UPDATE orchestrator_model_calls
 SET status = 'reserved', tries = tries + 1, provider = @provider, model = @model, prompt_version = @prompt_version,
-    scopes = @scopes, reserved_tokens = @reserved_tokens, reserved_micros = @reserved_micros,
+    scopes = @scopes, superseded = @superseded, reserved_tokens = @reserved_tokens, reserved_micros = @reserved_micros,
     error_class = '', error_code = '', error_message = '', started_at = clock_timestamp(), finished_at = NULL
 WHERE id = @id;
 
 -- name: DropCall :exec
--- Ends a call that could not be reserved again.
+-- Ends the attempts of a call that did not finish.
 UPDATE orchestrator_model_calls
-SET status = 'failed', reserved_tokens = 0, reserved_micros = 0,
+SET status = 'failed', superseded = '[]', reserved_tokens = 0, reserved_micros = 0,
     error_class = @error_class, error_code = @error_code, error_message = @error_message, finished_at = clock_timestamp()
 WHERE id = @id;
 
+-- name: DropSuperseded :exec
+UPDATE orchestrator_model_calls SET superseded = '[]' WHERE id = @id;
+
 -- name: CompleteCall :exec
 UPDATE orchestrator_model_calls
-SET status = 'done', answer_try = @try::int, settled = array_append(settled, @try), reserved_tokens = 0, reserved_micros = 0,
+SET status = 'done', answer_try = @try::int, settled = array_append(settled, @try), superseded = @superseded, reserved_tokens = 0, reserved_micros = 0,
     prompt_tokens = prompt_tokens + @prompt_tokens, completion_tokens = completion_tokens + @completion_tokens,
     cached_tokens = cached_tokens + @cached_tokens, cache_write_tokens = cache_write_tokens + @cache_write_tokens,
     reasoning_tokens = reasoning_tokens + @reasoning_tokens,
@@ -71,7 +74,7 @@ WHERE id = @id;
 
 -- name: FailCall :exec
 UPDATE orchestrator_model_calls
-SET status = 'failed', settled = array_append(settled, @try::int), reserved_tokens = 0, reserved_micros = 0,
+SET status = 'failed', settled = array_append(settled, @try::int), superseded = @superseded, reserved_tokens = 0, reserved_micros = 0,
     prompt_tokens = prompt_tokens + @prompt_tokens, completion_tokens = completion_tokens + @completion_tokens,
     cached_tokens = cached_tokens + @cached_tokens, cache_write_tokens = cache_write_tokens + @cache_write_tokens,
     reasoning_tokens = reasoning_tokens + @reasoning_tokens,
@@ -82,19 +85,26 @@ WHERE id = @id;
 -- name: BookLateCall :exec
 -- Counts the usage of a superseded attempt. The call itself does not change.
 UPDATE orchestrator_model_calls
-SET settled = array_append(settled, @try::int),
+SET settled = array_append(settled, @try::int), superseded = @superseded,
     prompt_tokens = prompt_tokens + @prompt_tokens, completion_tokens = completion_tokens + @completion_tokens,
     cached_tokens = cached_tokens + @cached_tokens, cache_write_tokens = cache_write_tokens + @cache_write_tokens,
     reasoning_tokens = reasoning_tokens + @reasoning_tokens,
     cost_micros = cost_micros + @cost_micros
 WHERE id = @id;
 
+-- name: CallBasis :one
+-- What is known before a call: to whom its run belongs, and the call of the previous turn.
+SELECT r.tenant, r.project, coalesce(c.provider, '')::text AS provider, coalesce(c.model, '')::text AS model, c.answer
+FROM orchestrator_runs r
+LEFT JOIN orchestrator_model_calls c ON c.execution_id = @execution_id AND c.turn = @turn AND c.status = 'done'
+WHERE r.id = @run_id;
+
 -- name: OpenCallsOfExecution :many
-SELECT id, tries FROM orchestrator_model_calls WHERE execution_id = @execution_id AND status = 'reserved' ORDER BY id;
+SELECT id, tries FROM orchestrator_model_calls WHERE execution_id = @execution_id AND (status = 'reserved' OR superseded <> '[]') ORDER BY id;
 
 -- name: OpenCallsBefore :many
 SELECT id, tries FROM orchestrator_model_calls
-WHERE status = 'reserved' AND started_at <= clock_timestamp() - make_interval(secs => @older_than_seconds::float8)
+WHERE (status = 'reserved' OR superseded <> '[]') AND started_at <= clock_timestamp() - make_interval(secs => @older_than_seconds::float8)
 ORDER BY started_at
 LIMIT @most::int;
 

@@ -125,7 +125,7 @@ WITH prior AS (
     WHERE r.workflow_id = @workflow_id AND r.workflow_run_id = @workflow_run_id AND r.seq = (SELECT a.seq FROM again a)
 ), used AS (
     SELECT count(*) FILTER (WHERE c.status = 'done')::int AS turns,
-           count(*) FILTER (WHERE c.status = 'reserved')::int AS open,
+           count(*) FILTER (WHERE c.status = 'reserved' OR c.superseded <> '[]')::int AS open,
            coalesce(sum(c.prompt_tokens), 0)::bigint AS prompt_tokens,
            coalesce(sum(c.completion_tokens), 0)::bigint AS completion_tokens,
            coalesce(sum(c.cost_micros), 0)::bigint AS cost_micros
@@ -155,7 +155,7 @@ WITH prior AS (
 ), open_unneeded AS (
     SELECT coalesce(array_agg(DISTINCT c.execution_id), '{}')::bigint[] AS executions
     FROM orchestrator_model_calls c
-    WHERE @finished AND NOT EXISTS (SELECT FROM overtaken) AND c.run_id = @run_id AND c.status = 'reserved' AND c.execution_id = ANY (ARRAY(SELECT n.id FROM unneeded n))
+    WHERE @finished AND NOT EXISTS (SELECT FROM overtaken) AND c.run_id = @run_id AND (c.status = 'reserved' OR c.superseded <> '[]') AND c.execution_id = ANY (ARRAY(SELECT n.id FROM unneeded n))
 ), unneeded_ended AS (
     UPDATE orchestrator_executions e
     SET status = 'cancelled', finished_at = @at

@@ -17,6 +17,7 @@ import (
 const (
 	CallReserved = "reserved"
 	CallDone     = "done"
+	CallFailed   = "failed"
 )
 
 // ToolResults is the index at which the results of a turn's tool calls begin in a conversation:

@@ -1,0 +1,39 @@
+package setup
+
+import (
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// runBudget resolves the limits of a run and of its agents.
+func runBudget(cfg *config.Config) contract.RunBudget {
+	run := cfg.Execution.Run
+	out := contract.RunBudget{Tokens: run.Tokens, MicroUSD: run.CostUSD.Int64(), Time: run.Time}
+	for agent, own := range cfg.Execution.Agents {
+		if out.Agents == nil {
+			out.Agents = map[contract.Agent]contract.AgentBudget{}
+		}
+		out.Agents[contract.Agent(agent)] = contract.AgentBudget{Tokens: own.Tokens, MicroUSD: own.CostUSD.Int64()}
+	}
+	return out
+}
+
+// Scopes returns the budgets that a model call of an agent is charged to. The limits of the run and
+// its agents are those that were frozen with it; the others are the installation's current ones.
+func Scopes(cfg *config.Config, runID int64, agent contract.Agent, frozen contract.RunBudget, tenant, project string, at time.Time) []store.Scope {
+	return append([]store.Scope{store.AgentScope(runID, agent, frozen), store.RunScope(runID, frozen)}, SharedScopes(cfg.Models.Budgets, tenant, project, at)...)
+}
+
+// SharedScopes returns the budgets that the runs of a tenant's project share with others.
+func SharedScopes(b config.Budgets, tenant, project string, at time.Time) []store.Scope {
+	return []store.Scope{
+		store.PeriodScope(store.ScopeProject, project, at, store.Daily, b.ProjectDayTokens, b.ProjectDayCostUSD.Int64()),
+		store.PeriodScope(store.ScopeProject, project, at, store.Monthly, b.ProjectMonthTokens, b.ProjectMonthCostUSD.Int64()),
+		store.PeriodScope(store.ScopeTenant, tenant, at, store.Daily, b.TenantDayTokens, b.TenantDayCostUSD.Int64()),
+		store.PeriodScope(store.ScopeTenant, tenant, at, store.Monthly, b.TenantMonthTokens, b.TenantMonthCostUSD.Int64()),
+		store.DayScope(at, b.DayTokens, b.DayCostUSD.Int64()),
+	}
+}

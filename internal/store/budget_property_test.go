@@ -1,0 +1,175 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
+)
+
+const (
+	propertyRounds   = 1000
+	parallelAttempts = 50
+)
+
+// spender makes the calls of one round. Its workers may die between any two steps, take calls over
+// from each other, and settle twice or late.
+type spender struct {
+	*fixture
+	turn   int
+	scopes []store.Scope
+	tokens atomic.Int64 // settled
+	micros atomic.Int64
+	ended  atomic.Int64 // calls that a budget refused
+}
+
+// reservation is one of a random size.
+func (s *spender) reservation(e contract.ExecutionRef, random *rand.Rand) store.Reservation {
+	prompt := 1 + random.Int64N(60)
+	return store.Reservation{
+		Execution: e, Turn: s.turn, Provider: "scripted", Model: "m", Prompt: prompt, Output: 50, MinOutput: 10,
+		Cost: func(output int64) int64 { return priceOf(prompt, output) }, Scopes: s.scopes,
+	}
+}
+
+func priceOf(prompt, output int64) int64 { return 3*prompt + 7*output }
+
+// settle books what a provider charges that respects the granted limit: often all of it, sometimes
+// for a failed attempt, sometimes twice.
+func (s *spender) settle(ctx context.Context, r store.Reservation, got store.Reserved, random *rand.Rand) error {
+	u := contract.Usage{Calls: 1, PromptTokens: r.Prompt, CompletionTokens: got.Output}
+	if random.IntN(2) == 0 {
+		u.PromptTokens, u.CompletionTokens = random.Int64N(r.Prompt+1), random.Int64N(got.Output+1)
+	}
+	u.MicroUSD = priceOf(u.PromptTokens, u.CompletionTokens)
+	fails, times := random.IntN(4) == 0, 1+random.IntN(2)
+	for range times {
+		if settled := s.end(ctx, got.ID, fails, u); settled != nil && !errors.Is(settled, store.ErrSuperseded) {
+			return settled
+		}
+	}
+	s.tokens.Add(u.Tokens())
+	s.micros.Add(u.MicroUSD)
+	return nil
+}
+
+func (s *spender) end(ctx context.Context, id store.CallID, fails bool, u contract.Usage) error {
+	if fails {
+		return s.FailCall(ctx, id, nil, u)
+	}
+	return s.CompleteCall(ctx, id, u, 0, raw(`{}`), nil)
+}
+
+// work makes attempts of one call until one succeeds, a budget refuses it, or all workers died.
+func (s *spender) work(ctx context.Context, e contract.ExecutionRef, random *rand.Rand) error {
+	var late []func() error // attempts of workers that were only cut off
+	for range 3 {
+		r := s.reservation(e, random)
+		got, err := s.ReserveCall(ctx, r)
+		if errors.Is(err, store.ErrBudgetBusy) {
+			continue
+		}
+		if fault.Is(err, contract.CodeBudgetExceeded) {
+			s.ended.Add(1)
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if got.Answer != nil {
+			break
+		}
+		settle := func() error { return s.settle(ctx, r, got, random) }
+		switch random.IntN(4) {
+		case 0: // dies: nobody learns whether the provider charged
+			continue
+		case 1:
+			late = append(late, settle)
+			continue
+		}
+		if err := settle(); err != nil {
+			return err
+		}
+	}
+	for _, settle := range late {
+		if err := settle(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// guard makes the database reject every statement after which a budget would be overspent.
+const guard = `
+	CREATE TABLE limits (scope_kind TEXT, scope_key TEXT, tokens BIGINT, micros BIGINT, PRIMARY KEY (scope_kind, scope_key));
+	CREATE FUNCTION within_limits() RETURNS trigger LANGUAGE plpgsql AS $$
+	DECLARE most limits;
+	BEGIN
+		SELECT * INTO most FROM limits l WHERE l.scope_kind = NEW.scope_kind AND l.scope_key = NEW.scope_key;
+		IF NEW.spent_tokens + NEW.reserved_tokens > most.tokens OR NEW.spent_micros + NEW.reserved_micros > most.micros THEN
+			RAISE EXCEPTION 'overspent: % of %', NEW, most;
+		END IF;
+		RETURN NEW;
+	END $$;
+	CREATE TRIGGER within_limits BEFORE UPDATE ON orchestrator_budgets FOR EACH ROW EXECUTE FUNCTION within_limits()`
+
+// TestNoBudgetIsOverspentAtAnyMoment lets 50 workers spend the same budgets in each round. In the
+// end, nothing is reserved, and what is spent is what was settled.
+func TestNoBudgetIsOverspentAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	rounds := propertyRounds
+	if testing.Short() {
+		rounds /= 50
+	}
+	b := setup(t)
+	var executions []contract.ExecutionRef
+	for i := range parallelAttempts / 2 { // two workers for each call
+		executions = append(executions, b.begin(t, contract.PhaseBuilder, fmt.Sprint("step-", i)))
+	}
+	const seed = 20261126
+	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a seeded test
+	refused, settled := int64(0), int64(0)
+	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
+		_, err := conn.Exec(ctx, guard)
+		require.NoError(t, err)
+		for round := range rounds {
+			s := &spender{fixture: b, turn: round + 1}
+			for _, kind := range store.ScopeKinds() {
+				scope := store.Scope{Kind: kind, Key: fmt.Sprint("round ", round), LimitTokens: 200 + random.Int64N(4000), LimitMicros: 1000 + random.Int64N(20_000)}
+				s.scopes = append(s.scopes, scope)
+				_, err := conn.Exec(ctx, "INSERT INTO limits VALUES ($1, $2, $3, $4)", scope.Kind, scope.Key, scope.LimitTokens, scope.LimitMicros)
+				require.NoError(t, err)
+			}
+			var g errgroup.Group
+			for i := range parallelAttempts {
+				own := rand.New(rand.NewPCG(seed, uint64(1+round*parallelAttempts+i))) //nolint:gosec // a seeded test
+				g.Go(func() error { return s.work(ctx, executions[i/2], own) })
+			}
+			require.NoError(t, g.Wait(), "round %d", round)
+			for n := 1; n > 0; {
+				n, err = s.GiveUpCalls(ctx, 0, parallelAttempts)
+				require.NoError(t, err)
+			}
+			for _, scope := range s.scopes {
+				budget, err := s.Budget(ctx, scope.Kind, scope.Key)
+				require.NoError(t, err)
+				require.Equal(t, []int64{s.tokens.Load(), s.micros.Load(), 0, 0},
+					[]int64{budget.SpentTokens, budget.SpentMicros, budget.ReservedTokens, budget.ReservedMicros}, "round %d, %s", round, scope.Kind)
+			}
+			refused, settled = refused+s.ended.Load(), settled+s.tokens.Load()
+		}
+	})
+	require.Positive(t, refused, "limits are reached")
+	require.Positive(t, settled)
+}
