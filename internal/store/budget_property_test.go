@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	propertyRounds   = 1000
+	propertyRounds   = 250 // take about a minute on two processors
 	parallelAttempts = 50
 )
 
@@ -130,7 +130,7 @@ func TestNoBudgetIsOverspentAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	rounds := propertyRounds
 	if testing.Short() {
-		rounds /= 50
+		rounds /= 10
 	}
 	b := setup(t)
 	var executions []contract.ExecutionRef
