@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -357,4 +358,38 @@ func TestTheModelsOfARunAreThoseThatItUses(t *testing.T) {
 	require.Contains(t, ended["gamma"], "p/better switched", "all that it asked")
 	require.Contains(t, ended["alpha"], "also used p/better")
 	require.NotContains(t, ended["alpha"], "can be switched")
+}
+
+func TestTheCostOfARunShowsItsBudgets(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.config.Models.Budgets.ProjectMonthTokens = 9000
+	limits := contract.RunBudget{Tokens: 1000, Agents: map[contract.Agent]contract.AgentBudget{contract.AgentBuilder: {Tokens: 700}}}
+	run, _, err := b.CreateRun(t.Context(), store.NewRun{Project: "<b>app", GoalTitle: "g", Settings: contract.Settings{RunBudget: limits}})
+	require.NoError(t, err)
+	e := b.begin(t, run.ID, contract.PhaseBuilder, "step", contract.AgentBuilder)
+	month := store.PeriodScope(store.ScopeProject, "<b>app", time.Now(), store.Monthly, 9000, 0)
+	reservation := store.Reservation{Execution: e, Turn: 1, Provider: "p", Model: "m", Prompt: 640, Scopes: append(store.RunScopes(run.ID, limits), month)}
+	call, err := b.ReserveCall(t.Context(), reservation)
+	require.NoError(t, err)
+	require.NoError(t, b.CompleteCall(t.Context(), call.ID, contract.Usage{Calls: 1, PromptTokens: 640}, time.Second, json.RawMessage(`{}`), nil))
+	reservation.Turn, reservation.Prompt = 2, 37
+	_, err = b.ReserveCall(t.Context(), reservation)
+	require.NoError(t, err)
+
+	_, text := b.page(t, ui.RunHref(run.ID, "cost"))
+	text = strings.Join(strings.Fields(text), " ")
+	for _, shown := range []string{
+		"The agent builder in run 1 execution.agents.builder warned", "This run execution.run", "The day " + time.Now().UTC().Format(time.DateOnly),
+		"The project <b>app in " + time.Now().UTC().Format("2006-01") + " models.budgets.project_month",
+	} {
+		require.Contains(t, text, shown)
+	}
+	require.NotContains(t, text, "The tenant", "it has no limit")
+	var d views.RunDetails
+	require.NoError(t, json.Unmarshal(b.ask(t, http.MethodGet, "/api/runs/1").Body.Bytes(), &d))
+	require.Equal(t, []views.BudgetState{
+		{Budget: store.Budget{Kind: store.ScopeRun, Key: "1", SpentTokens: 640, ReservedTokens: 37}, LimitTokens: 1000},
+		{Budget: store.Budget{Kind: store.ScopeAgent, Key: "1/builder", SpentTokens: 640, ReservedTokens: 37, Warned: true}, LimitTokens: 700},
+	}, d.Budgets)
 }

@@ -178,6 +178,34 @@ func (a *app) printDetails(d views.RunDetails) {
 	}
 	fmt.Fprintf(a.out, "\n%d model calls, %d tokens, $%s; %d artifacts (rgpt run artifacts %d)\n",
 		d.Usage.Calls, d.Usage.Tokens(), report.Dollars(d.Usage.MicroUSD), len(d.Artifacts), d.ID)
+	for _, b := range d.Budgets {
+		a.printBudget(b)
+	}
+}
+
+// printBudget prints what a budget with a limit has spent and reserved.
+func (a *app) printBudget(b views.BudgetState) {
+	var parts []string
+	part := func(spent, reserved, limit int64, amount func(int64) string) {
+		if limit <= 0 {
+			return
+		}
+		text := fmt.Sprintf("%s of %s", amount(spent), amount(limit))
+		if reserved > 0 {
+			text += fmt.Sprintf(" (%s reserved)", amount(reserved))
+		}
+		parts = append(parts, text)
+	}
+	part(b.SpentTokens, b.ReservedTokens, b.LimitTokens, func(n int64) string { return fmt.Sprintf("%d tokens", n) })
+	part(b.SpentMicros, b.ReservedMicros, b.LimitMicros, func(n int64) string { return "$" + report.Dollars(n) })
+	if len(parts) == 0 {
+		return
+	}
+	warned := ""
+	if b.Warned {
+		warned = "; nearly used up"
+	}
+	fmt.Fprintf(a.out, "budget for %s: %s%s\n", terminal.Clean(store.Scope{Kind: b.Kind, Key: b.Key}.Whose()), strings.Join(parts, ", "), warned)
 }
 
 const (

@@ -223,7 +223,7 @@ func (p part) amount(n int64) string {
 
 // setting returns the configuration key that sets the limit.
 func (p part) setting() string {
-	section, _ := p.scope.Setting()
+	section := p.scope.Setting()
 	if p.unit == "money" {
 		return section + "cost_usd"
 	}
@@ -231,21 +231,21 @@ func (p part) setting() string {
 }
 
 // Setting returns the beginning of the names of the settings that limit the budget, which end with
-// tokens and cost_usd, and reports whether a run's settings contain them.
-func (s Scope) Setting() (beginning string, frozen bool) {
+// tokens and cost_usd.
+func (s Scope) Setting() string {
 	switch s.Kind {
 	case ScopeAgent:
 		_, agent, _ := strings.Cut(s.Key, "/")
-		return "execution.agents." + agent + ".", true
+		return "execution.agents." + agent + "."
 	case ScopeRun:
-		return "execution.run.", true
+		return "execution.run."
 	case ScopeProject, ScopeTenant:
 		period := "day"
 		if i := strings.LastIndexByte(s.Key, ' '); len(s.Key)-i-1 == len(Monthly) {
 			period = "month"
 		}
-		return fmt.Sprintf("models.budgets.%s_%s_", s.Kind, period), false
+		return fmt.Sprintf("models.budgets.%s_%s_", s.Kind, period)
 	case ScopeDay:
 	}
-	return "models.budgets.day_", false
+	return "models.budgets.day_"
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -52,6 +53,15 @@ const (
 // RunScope returns the budget of a run.
 func RunScope(runID int64, limits contract.RunBudget) Scope {
 	return Scope{Kind: ScopeRun, Key: fmt.Sprint(runID), LimitTokens: limits.Tokens, LimitMicros: limits.MicroUSD}
+}
+
+// RunScopes returns the budget of a run and those of its agents that have a limit.
+func RunScopes(runID int64, limits contract.RunBudget) []Scope {
+	scopes := []Scope{RunScope(runID, limits)}
+	for _, agent := range slices.Sorted(maps.Keys(limits.Agents)) {
+		scopes = append(scopes, AgentScope(runID, agent, limits))
+	}
+	return scopes
 }
 
 // AgentScope returns the budget of an agent within a run.

@@ -2,9 +2,7 @@ package pages
 
 import (
 	"context"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -64,11 +62,7 @@ func (s *Server) costTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (t
 // have a limit, and those that it shares with other runs in the period in which it was last active.
 // Of the shared ones, those of the installation's day and those with a limit are shown.
 func (s *Server) budgets(ctx context.Context, run store.Run, last time.Time) ([]ui.BudgetRow, error) {
-	limits := run.Settings.RunBudget
-	scopes := []store.Scope{store.RunScope(run.ID, limits)}
-	for _, agent := range slices.Sorted(maps.Keys(limits.Agents)) {
-		scopes = append(scopes, store.AgentScope(run.ID, agent, limits))
-	}
+	scopes := store.RunScopes(run.ID, run.Settings.RunBudget)
 	if s.Runs == nil {
 		scopes = append(scopes, store.DayScope(last, 0, 0))
 	} else {
@@ -78,17 +72,13 @@ func (s *Server) budgets(ctx context.Context, run store.Run, last time.Time) ([]
 			}
 		}
 	}
-	var rows []ui.BudgetRow
-	for _, scope := range scopes {
-		budget, err := s.Store.Budget(ctx, scope.Kind, scope.Key)
-		if err != nil {
-			return nil, err
-		}
-		setting, _ := scope.Setting()
-		rows = append(rows, ui.BudgetRow{
-			Name: budgetName(scope), Setting: strings.TrimRight(setting, "._"), Budget: budget,
-			LimitTokens: scope.LimitTokens, LimitMicros: scope.LimitMicros,
-		})
+	states, err := s.Views.Budgets(ctx, scopes)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]ui.BudgetRow, len(states))
+	for i, state := range states {
+		rows[i] = ui.BudgetRow{Name: budgetName(scopes[i]), Setting: strings.TrimRight(scopes[i].Setting(), "._"), BudgetState: state}
 	}
 	return rows, nil
 }

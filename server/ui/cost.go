@@ -41,8 +41,7 @@ type CostPage struct {
 type BudgetRow struct {
 	Name    string
 	Setting string // that sets its limits
-	store.Budget
-	LimitTokens, LimitMicros int64 // 0 means none
+	views.BudgetState
 }
 
 // CostGroup is the usage grouped by one criterion.

@@ -56,6 +56,27 @@ type RunDetails struct {
 	Interventions  []Intervention      `json:"manual_interventions"`
 	Usage          contract.Usage      `json:"usage"`
 	ModelUsage     []ModelUsage        `json:"model_usage"`
+	Budgets        []BudgetState       `json:"budgets"` // of the run, then of its agents that have one
+}
+
+// BudgetState is a budget with its limits; 0 means none.
+type BudgetState struct {
+	store.Budget
+	LimitTokens int64 `json:"limit_tokens"`
+	LimitMicros int64 `json:"limit_micros"`
+}
+
+// Budgets returns the states of budgets.
+func (v *Views) Budgets(ctx context.Context, scopes []store.Scope) ([]BudgetState, error) {
+	out := make([]BudgetState, 0, len(scopes))
+	for _, scope := range scopes {
+		b, err := v.store.Budget(ctx, scope.Kind, scope.Key)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, BudgetState{Budget: b, LimitTokens: scope.LimitTokens, LimitMicros: scope.LimitMicros})
+	}
+	return out, nil
 }
 
 // RunDetails returns the whole run as of one moment, or ErrNotFound.
@@ -118,6 +139,9 @@ func (v *Views) details(ctx context.Context, id int64, events eventReader) (d Ru
 		return d, err
 	}
 	if d.Usage, err = v.store.Usage(ctx, id); err != nil {
+		return d, err
+	}
+	if d.Budgets, err = v.Budgets(ctx, store.RunScopes(id, d.Settings.RunBudget)); err != nil {
 		return d, err
 	}
 	if err := v.people(ctx, id, &d); err != nil {
