@@ -163,8 +163,9 @@ const (
 type DeliberationSettings struct {
 	Mode         PipelineMode          `json:"mode"`
 	AutoContinue bool                  `json:"auto_continue"`
-	ForceGamma   bool                  `json:"force_gamma,omitempty"` // GAMMA joins at the start
-	Models       map[Agent]ModelChoice `json:"models"`                // of alpha, beta and gamma
+	ForceGamma   bool                  `json:"force_gamma,omitempty"`   // GAMMA joins at the start
+	Models       map[Agent]ModelChoice `json:"models"`                  // of alpha, beta and gamma
+	ModelSources map[Agent]string      `json:"model_sources,omitempty"` // what determined each model at the creation
 	Budget       RunBudget             `json:"budget"`
 	ModelTimeout time.Duration         `json:"model_timeout"` // of a single model call
 

@@ -72,7 +72,7 @@ func (b *fixture) send(tb testing.TB, method, path, body string, headers ...stri
 
 // in inserts ids into the path of an operation.
 func in(path, id string) string {
-	return strings.NewReplacer("{digest}", keptDigest, "{id}", id, "{other}", id, "{delivery}", id).Replace(path)
+	return strings.NewReplacer("{digest}", keptDigest, "{id}", id, "{other}", id, "{delivery}", id, "{agent}", "builder").Replace(path)
 }
 
 func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {

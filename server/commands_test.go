@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	installation "github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -258,9 +259,15 @@ func (b *fixture) requests(tb testing.TB) requests {
 
 // takes reports whether the API accepts a body at an address of a run.
 func (r requests) takes(method, href string, run int64, body map[string]any) error {
-	path := strings.Replace(href, fmt.Sprintf("/runs/%d/", run), "/runs/{id}/", 1)
+	path, _, _ := strings.Cut(strings.Replace(href, fmt.Sprintf("/runs/%d/", run), "/runs/{id}/", 1), "?")
+	if agent, ok := strings.CutPrefix(path, "/api/models/agents/"); ok && !strings.Contains(agent, "/") {
+		path = "/api/models/agents/{agent}"
+	}
 	if r.paths[path][strings.ToLower(method)] == nil {
 		return fmt.Errorf("the API knows no %s %s", method, path)
+	}
+	if method == http.MethodDelete { // its parameters are in the address
+		return nil
 	}
 	at := strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(path)
 	schema, err := r.compiler.Compile(fmt.Sprintf("api.json#/paths/%s/%s/requestBody/content/application~1json/schema", at, strings.ToLower(method)))
@@ -283,6 +290,8 @@ func TestEveryCommandOfThePagesIsOneThatTheAPITakes(t *testing.T) {
 	b := setup(t)
 	b.temporal.Client = &liveTemporal{view: contract.RunView{Models: modelsOfRuns}}
 	takes := b.requests(t)
+	_, err := modelchoices.New(b.Store).Set(t.Context(), contract.AgentBuilder, contract.ModelChoice{Provider: "openai", Model: "gpt-5"}, nil, "ana")
+	require.NoError(t, err)
 	known := map[string]int{}
 	for state, id := range b.runsInEveryState(t) {
 		var paths []string
@@ -312,7 +321,7 @@ func TestEveryCommandOfThePagesIsOneThatTheAPITakes(t *testing.T) {
 	}
 	for _, want := range []string{
 		"asks plan: approve", "asks plan: reject", "asks plan: approve-edited", "asks release: approve", "asks release: reject", "asks intervention: approve",
-		"asks intervention: heal", "asks intervention: reject", "asks quota: approve", "asks quota: reject", "builder_running: pause", "builder_running: stop", "builder_running: switch-model",
+		"asks intervention: heal", "asks intervention: reject", "asks quota: approve", "asks quota: reject", "builder_running: pause", "builder_running: stop", "builder_running: switch-model", "done: set-model", "done: unset-model",
 		"paused: resume", "paused: advance", "pending: advance", "failed: resume", "failed: replay", "failed: fork", "cancelled: resume", "done: replay", "released: replay", "staying: stop",
 	} {
 		require.NotZero(t, known[want], "%s: known are %v", want, slices.Sorted(maps.Keys(known)))

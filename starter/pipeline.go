@@ -252,11 +252,12 @@ func newPipelineSwitchModel(a *app) *cobra.Command {
 			}
 			c.By = caller()
 			return a.pipelineCommand(cmd.Context(), args[0], func(h backend.Backend, id int64) (contract.PipelineAck, error) {
-				return h.SwitchPipelineModel(cmd.Context(), id, contract.Member(strings.ToUpper(agent)), model.model, model.temperatureFlag(), c)
+				return h.SwitchPipelineModel(cmd.Context(), id, contract.Member(strings.ToUpper(agent)), model.model, model.temperatureFlag(), contract.Effort(model.effort), c)
 			}, false)
 		},
 	}
 	model.add(cmd, "model to use, as provider/model", "sampling temperature")
+	model.addEffort(cmd)
 	cmd.Flags().StringVar(&agent, "agent", "", "only for this agent: alpha, beta or gamma")
 	cmd.Flags().StringVar(&c.Reason, "reason", "", "reason to record")
 	complete(cmd, "agent", contract.Members())

@@ -83,8 +83,8 @@ func (c *Client) Advance(ctx context.Context, id int64, w contract.Command) (con
 }
 
 // SwitchModel switches a run to another model, starting with the next call.
-func (c *Client) SwitchModel(ctx context.Context, id int64, model string, temperature *float64, w contract.Command) (contract.Ack, error) {
-	return ask[contract.Ack](ctx, c, command(apitypes.SwitchModelRequest{Attribution: attribution(w), Model: model, Temperature: temperature, Agent: w.Agent}, runPath(id, "models")...))
+func (c *Client) SwitchModel(ctx context.Context, id int64, model string, temperature *float64, effort contract.Effort, w contract.Command) (contract.Ack, error) {
+	return ask[contract.Ack](ctx, c, command(apitypes.SwitchModelRequest{Attribution: attribution(w), Model: model, Temperature: temperature, Effort: effort, Agent: w.Agent}, runPath(id, "models")...))
 }
 
 // Check reports the result of a check or a review to a run that watches its branch.

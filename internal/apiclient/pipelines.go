@@ -99,9 +99,9 @@ func (c *Client) RevokeMember(ctx context.Context, id int64, m contract.Member, 
 }
 
 // SwitchPipelineModel switches one agent of a pipeline, or all, to another model.
-func (c *Client) SwitchPipelineModel(ctx context.Context, id int64, m contract.Member, model string, temperature *float64, w contract.PipelineCommand) (contract.PipelineAck, error) {
+func (c *Client) SwitchPipelineModel(ctx context.Context, id int64, m contract.Member, model string, temperature *float64, effort contract.Effort, w contract.PipelineCommand) (contract.PipelineAck, error) {
 	return ask[contract.PipelineAck](ctx, c, command(apitypes.SwitchModelsRequest{
-		OfPipeline: apitypes.OfPipeline{PipelineID: id, By: w.By}, Agent: m, Model: model, Temperature: temperature, Reason: w.Reason,
+		OfPipeline: apitypes.OfPipeline{PipelineID: id, By: w.By}, Agent: m, Model: model, Temperature: temperature, Effort: effort, Reason: w.Reason,
 	}, "api", "pipeline", "models"))
 }
 

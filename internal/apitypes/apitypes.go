@@ -12,6 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/flaky"
+	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
@@ -179,9 +180,20 @@ type ForkRequest struct {
 // SwitchModelRequest switches a run to another model.
 type SwitchModelRequest struct {
 	Attribution
-	Model       string         `json:"model" minLength:"3" doc:"model, as provider/model"`
-	Temperature *float64       `json:"temperature,omitempty" minimum:"0" maximum:"2"`
-	Agent       contract.Agent `json:"agent,omitempty" doc:"agent, or planning member (alpha, beta or gamma), whose model to switch; default: all agents"`
+	Model       string          `json:"model" minLength:"3" doc:"model, as provider/model"`
+	Temperature *float64        `json:"temperature,omitempty" minimum:"0" maximum:"2"`
+	Effort      contract.Effort `json:"effort,omitempty" enum:"low,medium,high" doc:"amount of reasoning; default: the provider's"`
+	Agent       contract.Agent  `json:"agent,omitempty" doc:"agent, or planning member (alpha, beta or gamma), whose model to switch; default: all agents"`
+}
+
+// AgentModelList lists the models that new runs and pipelines use.
+type AgentModelList struct {
+	Agents []control.AgentModel `json:"agents"`
+}
+
+// ModelChangeList lists changes of the models that people chose, the newest first.
+type ModelChangeList struct {
+	Changes []modelchoices.Change `json:"changes"`
 }
 
 // Resumed describes how a run continued: with its response, or as a replay.

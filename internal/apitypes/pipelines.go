@@ -64,6 +64,7 @@ type SwitchModelsRequest struct {
 	Agent       contract.Member `json:"agent,omitempty" doc:"ALPHA, BETA or GAMMA; default: all"`
 	Model       string          `json:"model" minLength:"1" maxLength:"400" doc:"model, as provider/model"`
 	Temperature *float64        `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"sampling temperature"`
+	Effort      contract.Effort `json:"effort,omitempty" enum:"low,medium,high" doc:"amount of reasoning; default: the provider's"`
 	Reason      string          `json:"reason,omitempty" doc:"reason to record"`
 }
 

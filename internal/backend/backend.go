@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/flaky"
+	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
@@ -38,6 +39,10 @@ type Backend interface {
 	Timing(ctx context.Context, id int64) (control.Timing, error)
 	Rejudge(ctx context.Context, id int64, rules control.Rules) (control.Retrials, error)
 	Models(ctx context.Context, check bool) (control.Models, error)
+	AgentModels(ctx context.Context) ([]control.AgentModel, error)
+	SetAgentModel(ctx context.Context, agent contract.Agent, n control.NewModelChoice) (control.AgentModel, error)
+	UnsetAgentModel(ctx context.Context, agent contract.Agent, seen *int64, by string) (control.AgentModel, error)
+	ModelChanges(ctx context.Context, agent contract.Agent, limit int) ([]modelchoices.Change, error)
 	Agents(ctx context.Context) (health.Report, error)
 	// Links returns the URLs of a run in the dashboard and in Temporal; empty if unknown.
 	Links(ctx context.Context, id int64) (dashboard, temporal string, err error)
@@ -50,7 +55,7 @@ type Backend interface {
 	Steer(ctx context.Context, id int64, name string, c contract.Command) (contract.Ack, error)
 	ApproveEdited(ctx context.Context, id int64, plan contract.Plan, c contract.Command) (contract.Ack, error)
 	Advance(ctx context.Context, id int64, c contract.Command) (contract.Ack, error)
-	SwitchModel(ctx context.Context, id int64, model string, temperature *float64, c contract.Command) (contract.Ack, error)
+	SwitchModel(ctx context.Context, id int64, model string, temperature *float64, effort contract.Effort, c contract.Command) (contract.Ack, error)
 	Check(ctx context.Context, id int64, m contract.CheckMessage) (contract.Ack, error)
 
 	Webhooks(ctx context.Context) ([]store.Webhook, error)
@@ -85,7 +90,7 @@ type Backend interface {
 	FollowPipeline(ctx context.Context, id, after int64, fn func(contract.Event) error) error
 	ContinuePipeline(ctx context.Context, id int64, n control.Continuation) (contract.PipelineAck, error)
 	StopPipeline(ctx context.Context, id int64, c contract.PipelineCommand) (contract.PipelineAck, error)
-	SwitchPipelineModel(ctx context.Context, id int64, m contract.Member, model string, temperature *float64, c contract.PipelineCommand) (contract.PipelineAck, error)
+	SwitchPipelineModel(ctx context.Context, id int64, m contract.Member, model string, temperature *float64, effort contract.Effort, c contract.PipelineCommand) (contract.PipelineAck, error)
 	RevokeMember(ctx context.Context, id int64, m contract.Member, c contract.PipelineCommand) (contract.PipelineAck, error)
 }
 

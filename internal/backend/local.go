@@ -261,6 +261,6 @@ func (l Local) RevokeMember(ctx context.Context, id int64, m contract.Member, c 
 }
 
 // SwitchPipelineModel switches the model of a pipeline member.
-func (l Local) SwitchPipelineModel(ctx context.Context, id int64, m contract.Member, model string, temperature *float64, c contract.PipelineCommand) (contract.PipelineAck, error) {
-	return l.Pipelines().SwitchModel(ctx, id, m, model, temperature, c)
+func (l Local) SwitchPipelineModel(ctx context.Context, id int64, m contract.Member, model string, temperature *float64, effort contract.Effort, c contract.PipelineCommand) (contract.PipelineAck, error) {
+	return l.Pipelines().SwitchModel(ctx, id, m, model, temperature, effort, c)
 }

@@ -21,7 +21,7 @@ type Config struct {
 	Artifacts    Artifacts    `yaml:"artifacts" doc:"Where run files are stored."`
 	Retention    Retention    `yaml:"retention" doc:"What is deleted when it is no longer needed. Runs that have not ended or that are on hold are never touched."`
 	Logging      Logging      `yaml:"logging" doc:"Log level, format and files."`
-	Models       Models       `yaml:"models" doc:"Model providers, each agent's model, and budgets. models.phases sets models by agent: planner, builder, repair (also used by the environment agent), alpha, beta, gamma. Models for the tester, releaser and analyzer are accepted but not used yet."`
+	Models       Models       `yaml:"models" doc:"Model providers, each agent's model, and budgets. models.phases sets models by agent: planner, builder, repair (also used by the environment agent), alpha, beta, gamma. The tester, releaser and analyzer call no model; entries for them are accepted but have no effect."`
 	Deliberation Deliberation `yaml:"deliberation" doc:"How ALPHA, BETA and GAMMA deliberate, in a standalone pipeline or when planning a run. The limits in execution.run also apply to deliberations."`
 	Server       Server       `yaml:"server" doc:"The HTTP API and dashboard."`
 	Temporal     Temporal     `yaml:"temporal" doc:"Connection to the Temporal service that runs workflows."`

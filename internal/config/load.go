@@ -67,6 +67,8 @@ type loader struct {
 	report  report
 	origins map[string]Origin
 	merged  *koanf.Koanf
+	// repository is set if the file that is read is a repository's.
+	repository bool
 }
 
 // delimiter separates keys only inside koanf. Names of headers may contain dots; this
@@ -230,7 +232,9 @@ func (l *loader) yaml(data []byte, path string) {
 
 // decode reads a file's content against the schema.
 func (l *loader) decode(data []byte, path string) (map[string]any, bool) {
-	at := func(line int) Origin { return Origin{Source: SourceFile, File: path, Line: line} }
+	at := func(line int) Origin {
+		return Origin{Source: SourceFile, File: path, Line: line, Repository: l.repository}
+	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc yaml.Node
 	err := dec.Decode(&doc)

@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // LongestModelCall is the maximum of models.timeout and of a provider's own timeout.
 const LongestModelCall = time.Hour
@@ -8,7 +11,7 @@ const LongestModelCall = time.Hour
 // Models configures the providers, the model of each agent, and their budgets.
 type Models struct {
 	Default         Choice              `yaml:"default" doc:"Model for every agent without an entry in models.phases. Not set: rgpt dev uses its scripted model."`
-	Phases          map[string]Choice   `yaml:"phases" repo:"models" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent: planner, builder, tester, releaser, analyzer, repair, alpha, beta, gamma. alpha, beta and gamma use the planner's model by default. The models for tester, releaser and analyzer are not used yet." example:"{planner: {provider: openai, model: gpt-5}}"`
+	Phases          map[string]Choice   `yaml:"phases" repo:"models" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent: planner, builder, tester, releaser, analyzer, repair, alpha, beta, gamma. alpha, beta and gamma use the planner's model by default. These agents also use the models that people choose for them on the settings page, which override this file. tester, releaser and analyzer call no model; entries for them have no effect." example:"{planner: {provider: openai, model: gpt-5}}"`
 	Fallback        []Choice            `yaml:"fallback" validate:"max=20,dive" doc:"Models that self-heal switches to, in order, when a model or its provider fails. After these, self-heal tries the other agents' models." example:"[{provider: openrouter, model: some/model}]"`
 	Timeout         time.Duration       `yaml:"timeout" validate:"min=1s,max=1h" doc:"Maximum duration of one model call."`
 	IdleTimeout     time.Duration       `yaml:"idle_timeout" validate:"min=1s,max=1h" doc:"Maximum time without data from the provider during a call, including the initial wait. After that, the call is cancelled and retried."`
@@ -25,6 +28,33 @@ type Choice struct {
 	Provider    string   `yaml:"provider" doc:"Name of a provider. In models.phases and models.fallback, the default is models.default.provider."`
 	Model       string   `yaml:"model" doc:"The provider's name for the model."`
 	Temperature *float64 `yaml:"temperature" validate:"omitempty,min=0,max=2" doc:"Sampling temperature. Not set: the provider's default."`
+	Effort      string   `yaml:"effort" validate:"omitempty,oneof=low medium high" doc:"Amount of reasoning: low, medium or high. Empty: the provider's default. Models without the capability effort ignore it."`
+}
+
+// WithChoice returns the configuration with the model that a person chose for an agent while the
+// system was running. It overrides the operator's settings, but not those that a repository or a
+// request has set over them. origin names the choice.
+func (c *Config) WithChoice(operator *Config, agent string, choice Choice, origin Origin) *Config {
+	key := func(field string) string { return "models.phases." + agent + "." + field }
+	overridden := func(field string) bool { return c.origins[key(field)] != operator.origins[key(field)] }
+	if overridden("provider") || overridden("model") {
+		return c
+	}
+	out := c.clone()
+	out.Models.Phases = maps.Clone(c.Models.Phases)
+	if out.Models.Phases == nil {
+		out.Models.Phases = map[string]Choice{}
+	}
+	given := c.Models.Phases[agent]
+	if overridden("temperature") {
+		choice.Temperature = given.Temperature
+	}
+	if overridden("effort") {
+		choice.Effort = given.Effort
+	}
+	out.Models.Phases[agent] = choice
+	out.origins[key("model")] = origin
+	return out
 }
 
 // Budgets are limits across all runs of this installation.
@@ -66,5 +96,5 @@ type CatalogueEntry struct {
 	PriceCached   MicroUSD `yaml:"price_cached" validate:"min=0" doc:"US dollars per million input tokens that the provider reads from its prompt cache. 0: as price_in."`
 	PriceWrite    MicroUSD `yaml:"price_cache_write" validate:"min=0" doc:"US dollars per million input tokens that the provider writes to its prompt cache. 0: as price_in."`
 	PriceOut      MicroUSD `yaml:"price_out" validate:"min=0" doc:"US dollars per million output tokens."`
-	Capabilities  []string `yaml:"capabilities" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature" doc:"Model features. fixed_temperature: the model does not accept a temperature. vision and embeddings are not used yet."`
+	Capabilities  []string `yaml:"capabilities" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature effort" doc:"Model features. fixed_temperature: the model does not accept a temperature. effort: its amount of reasoning can be set. vision and embeddings are not used yet."`
 }

@@ -12,6 +12,9 @@ const (
 	SourceEnv     Source = "env"
 	SourceFlag    Source = "flag"
 	SourceRequest Source = "request" // for a run
+	// SourceSettings is a choice that a person made while the system was running. It is stored in the
+	// database.
+	SourceSettings Source = "settings"
 )
 
 // Origin is the place where a value was set. The zero value is the default.
@@ -19,7 +22,9 @@ type Origin struct {
 	Source Source
 	File   string // of SourceFile
 	Line   int    // of SourceFile, from 1; 0 when it concerns the whole file
-	Name   string // of SourceEnv: the variable; of SourceFlag and SourceRequest: the key
+	// Repository is set if the file is a repository's, not the operator's.
+	Repository bool
+	Name       string // of SourceEnv: the variable; of SourceFlag and SourceRequest: the key; of SourceSettings: who chose it, and when
 }
 
 // IsDefault reports whether the value is the default.
@@ -39,6 +44,8 @@ func (o Origin) String() string {
 		return "flag " + o.Name
 	case SourceRequest:
 		return "setting " + o.Name + " in the request"
+	case SourceSettings:
+		return "settings page, " + o.Name
 	default:
 		return "default"
 	}

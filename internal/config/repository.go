@@ -27,6 +27,7 @@ import (
 // Errors are like those of Load and name the file by filename. base is not changed.
 func LoadRepository(base *Config, data []byte, filename string) (*Config, error) {
 	l := newLoader(base)
+	l.repository = true
 	l.report.layer(Origin{Source: SourceFile, File: filename})
 	if len(data) > maxFile {
 		l.report.add(Origin{Source: SourceFile, File: filename}, "", "is larger than %s", Size(maxFile))
@@ -201,12 +202,23 @@ func (g *guard) refuse(trust, key string, value, base any) string {
 func (g *guard) refuseModel(key string, value any) string {
 	m := g.base.Models
 	named := append(slices.Collect(maps.Values(m.Phases)), append(slices.Clone(m.Fallback), m.Default)...)
+	if strings.HasSuffix(key, ".effort") {
+		return g.refuseEffort(value, named)
+	}
 	if g.limits || strings.HasSuffix(key, ".temperature") || slices.ContainsFunc(named, func(c Choice) bool {
 		return strings.HasSuffix(key, ".provider") && c.Provider == value || strings.HasSuffix(key, ".model") && c.Model == value
 	}) {
 		return ""
 	}
 	return g.who + " may choose only models that the operator lists in models.default, models.fallback or models.phases"
+}
+
+// refuseEffort rejects more reasoning than the operator has agreed to pay for.
+func (g *guard) refuseEffort(value any, named []Choice) string {
+	if g.limits || value == "" || value == "low" || slices.ContainsFunc(named, func(c Choice) bool { return c.Effort == value }) {
+		return ""
+	}
+	return g.who + " may choose only low, or an effort that the operator sets in models.default, models.fallback or models.phases"
 }
 
 // refuseHosts rejects hosts that are not allowed.

@@ -70,6 +70,7 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	if err := c.Check(); err != nil {
 		return out, err
 	}
+	operator := r.Config
 	if settings := c.settings(); len(settings) > 0 {
 		asked := *r
 		var err error
@@ -92,7 +93,7 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	if known, err := r.known(ctx, c.Key, digest); known != nil || err != nil {
 		return deref(known), err
 	}
-	prepared, err := r.prepare(ctx, c, &out)
+	prepared, err := r.prepare(ctx, c, operator, &out)
 	if err != nil {
 		return out, err
 	}
@@ -209,11 +210,17 @@ func (r *Runs) goal(c Creation) (title, description string, err error) {
 	return title, description, err
 }
 
-// prepare resolves and freezes all inputs of a run.
-func (r *Runs) prepare(ctx context.Context, c Creation, out *Created) (store.NewRun, error) {
+// prepare resolves and freezes all inputs of a run. operator is the configuration without the settings
+// of the request.
+func (r *Runs) prepare(ctx context.Context, c Creation, operator *config.Config, out *Created) (store.NewRun, error) {
 	repo, cfg, err := r.resolve(ctx, c, out)
 	if err != nil {
 		return store.NewRun{}, err
+	}
+	if !c.PrepareOnly && c.Model == "" { // otherwise no choice counts
+		if cfg, err = withChoices(ctx, r.Store, cfg, operator); err != nil {
+			return store.NewRun{}, err
+		}
 	}
 	settings, spec, err := freeze(cfg, repo, c)
 	if err != nil {
@@ -229,6 +236,9 @@ func (r *Runs) prepare(ctx context.Context, c Creation, out *Created) (store.New
 	}
 	if s.Release.Push && s.Release.Remote == "" {
 		s.Release.Remote = "origin"
+	}
+	if c.Model != "" {
+		spec.ModelSources = requested(spec.ModelSources)
 	}
 	if err := choosePlanner(ctx, cfg, c, s); err != nil {
 		return store.NewRun{}, err
@@ -379,6 +389,15 @@ func chooseModel(cfg *config.Config, s *contract.Settings, choice string) error 
 		deliberateWith(cfg, s.Deliberation, chosen)
 	}
 	return nil
+}
+
+// requested returns the sources of models that a request names for all agents.
+func requested(sources map[contract.Agent]string) map[contract.Agent]string {
+	out := map[contract.Agent]string{}
+	for agent := range sources {
+		out[agent] = "the request (--model)"
+	}
+	return out
 }
 
 // CheckModel returns an error unless a model is named as provider/model.

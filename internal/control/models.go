@@ -8,15 +8,17 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/modelclient"
 	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
 )
 
 // Models is the configuration of models.
 type Models struct {
 	Providers []ModelProvider                         `json:"providers"`
 	Agents    map[contract.Agent]contract.ModelChoice `json:"agents" doc:"each agent's model; alpha, beta and gamma are the pipeline agents"` // without agents that have no model
-	Settings  map[contract.Agent]string               `json:"settings" doc:"setting that determines each agent's model, such as models.phases.planner"`
+	Settings  map[contract.Agent]string               `json:"settings" doc:"what determines each agent's model: a setting such as models.phases.planner, or a choice on the settings page"`
 	Catalogue model.Catalogue                         `json:"catalogue"`
 	Unset     string                                  `json:"unset,omitempty" doc:"why some agents have no model"`
+	Problems  []string                                `json:"problems,omitempty" doc:"models that people chose, but new runs cannot use; new runs fail until they are changed"`
 }
 
 // ModelProvider is one provider of models.
@@ -31,7 +33,9 @@ type ModelProvider struct {
 // Models returns the configuration of models. With check, it verifies that each provider responds
 // and accepts its key; this uses no tokens.
 func (r *Runs) Models(ctx context.Context, check bool) Models {
-	out := Models{Providers: []ModelProvider{}, Catalogue: setup.Catalogue(r.Config)}
+	out := Models{
+		Providers: []ModelProvider{}, Agents: map[contract.Agent]contract.ModelChoice{}, Settings: map[contract.Agent]string{}, Catalogue: setup.Catalogue(r.Config),
+	}
 	for _, p := range setup.Providers(r.Config) {
 		row := ModelProvider{Name: p.Name, Kind: string(p.Kind), Address: p.Address(), Key: p.KeySource()}
 		if check {
@@ -42,8 +46,23 @@ func (r *Runs) Models(ctx context.Context, check bool) Models {
 		}
 		out.Providers = append(out.Providers, row)
 	}
-	var unset error
-	if out.Agents, out.Settings, unset = setup.EveryModel(r.Config); unset != nil {
+	var chosen []modelchoices.Choice
+	if r.Store != nil {
+		var err error
+		if chosen, err = r.choices().List(ctx); err != nil {
+			out.Problems = append(out.Problems, "The models that people chose are unknown, so only the configuration is shown: "+fault.Of(err).Message)
+		}
+	}
+	models, unset := r.agentModels(chosen)
+	for _, m := range models {
+		if m.Model != nil {
+			out.Agents[m.Agent], out.Settings[m.Agent] = *m.Model, m.Source
+		}
+		if m.Problem != "" {
+			out.Problems = append(out.Problems, m.Problem)
+		}
+	}
+	if unset != nil {
 		out.Unset = fault.Of(unset).Message
 	}
 	return out

@@ -174,7 +174,7 @@ func (p *Pipelines) start(ctx context.Context, s *Spawned) {
 // settings resolves and freezes the settings of a pipeline, and checks that its models are
 // reachable.
 func (p *Pipelines) settings(ctx context.Context, s Spawning) (contract.DeliberationSettings, error) {
-	settings, err := p.models(s.Mode, s.Model)
+	settings, err := p.models(ctx, s.Mode, s.Model)
 	if err != nil {
 		return settings, err
 	}
@@ -190,8 +190,15 @@ func (p *Pipelines) settings(ctx context.Context, s Spawning) (contract.Delibera
 
 // models returns the settings with the models of a mode, or with one model for all members. A
 // scripted model always uses mode local.
-func (p *Pipelines) models(mode contract.PipelineMode, name string) (contract.DeliberationSettings, error) {
-	settings, err := setup.Deliberation(p.Config, mode)
+func (p *Pipelines) models(ctx context.Context, mode contract.PipelineMode, name string) (contract.DeliberationSettings, error) {
+	cfg := p.Config
+	if name == "" {
+		var err error
+		if cfg, err = withChoices(ctx, p.Store, cfg, cfg); err != nil {
+			return contract.DeliberationSettings{}, err
+		}
+	}
+	settings, err := setup.Deliberation(cfg, mode)
 	if err != nil || name == "" {
 		return settings, err
 	}
@@ -216,6 +223,7 @@ func deliberateWith(cfg *config.Config, s *contract.DeliberationSettings, chosen
 	for agent := range s.Models {
 		s.Models[agent] = chosen
 	}
+	s.ModelSources = requested(s.ModelSources)
 }
 
 // probe checks that the members' models are reachable, before anything is created or changed.
@@ -251,7 +259,7 @@ func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (con
 	command := c.PipelineCommand
 	command.Timeout = time.Duration(c.Timeout) * time.Second
 	if c.Model != "" || c.Mode != "" && c.Mode != now.Mode { // otherwise the frozen models are kept
-		settings, err := p.models(c.Mode, c.Model)
+		settings, err := p.models(ctx, c.Mode, c.Model)
 		if err != nil {
 			return contract.PipelineAck{}, err
 		}
@@ -279,7 +287,7 @@ func (p *Pipelines) Revoke(ctx context.Context, id int64, m contract.Member, c c
 
 // SwitchModel switches the model of a member, or of all members if m is empty, starting with the
 // next turn. The model is named as provider/model.
-func (p *Pipelines) SwitchModel(ctx context.Context, id int64, m contract.Member, name string, temperature *float64, c contract.PipelineCommand) (contract.PipelineAck, error) {
+func (p *Pipelines) SwitchModel(ctx context.Context, id int64, m contract.Member, name string, temperature *float64, effort contract.Effort, c contract.PipelineCommand) (contract.PipelineAck, error) {
 	members := contract.Members()
 	if m != "" {
 		one, err := member(m)
@@ -292,7 +300,10 @@ func (p *Pipelines) SwitchModel(ctx context.Context, id int64, m contract.Member
 	if err != nil {
 		return contract.PipelineAck{}, err
 	}
-	choice.Temperature = temperature
+	if err := CheckSampling(temperature, effort); err != nil {
+		return contract.PipelineAck{}, err
+	}
+	choice.Temperature, choice.Effort = temperature, effort
 	c.Models = map[contract.Agent]contract.ModelChoice{}
 	for _, m := range members {
 		c.Models[m.Agent()] = choice

@@ -78,23 +78,23 @@ func TestTheModeOfAPipelineIsThatOfItsModels(t *testing.T) {
 	t.Parallel()
 	p := &Pipelines{Config: scriptedConfig()}
 	for _, mode := range []contract.PipelineMode{"", contract.ModeOpenRouter, contract.ModeLocal} {
-		s, err := p.models(mode, "")
+		s, err := p.models(t.Context(), mode, "")
 		require.NoError(t, err)
 		require.Equal(t, contract.ModeLocal, s.Mode, "nothing but the scripted model is there")
 		require.Len(t, s.Models, 3)
 	}
-	s, err := p.models("", "openai/gpt-5")
+	s, err := p.models(t.Context(), "", "openai/gpt-5")
 	require.NoError(t, err)
 	require.Equal(t, contract.ModeOpenRouter, s.Mode)
 	for _, m := range contract.Members() {
 		require.Equal(t, "gpt-5", s.Models[m.Agent()].Model)
 	}
-	s, err = p.models(contract.ModeLocal, "scripted/other")
+	s, err = p.models(t.Context(), contract.ModeLocal, "scripted/other")
 	require.NoError(t, err)
 	require.Equal(t, "other", s.Models[contract.AgentGamma].Model)
-	_, err = p.models(contract.ModeLocal, "openai/gpt-5")
+	_, err = p.models(t.Context(), contract.ModeLocal, "openai/gpt-5")
 	require.ErrorContains(t, err, "local mode uses the scripted model")
-	_, err = p.models("", "nowhere/x")
+	_, err = p.models(t.Context(), "", "nowhere/x")
 	require.ErrorContains(t, err, `model provider "nowhere" not found`)
 }
 

@@ -23,7 +23,7 @@ func TestARunThatOnlyPreparesNeedsNeitherModelNorGoal(t *testing.T) {
 	runs := preparer(t, dir)
 	c := Creation{Repo: repo, PrepareOnly: true}
 	require.NoError(t, c.Check())
-	made, err := runs.prepare(t.Context(), c, &Created{})
+	made, err := runs.prepare(t.Context(), c, runs.Config, &Created{})
 	require.NoError(t, err)
 	require.True(t, made.Settings.PrepareOnly)
 	require.Empty(t, made.Settings.Models)
@@ -31,11 +31,11 @@ func TestARunThatOnlyPreparesNeedsNeitherModelNorGoal(t *testing.T) {
 	c.nameGoal()
 	require.Equal(t, "Set up app", c.Goal)
 
-	_, err = runs.prepare(t.Context(), Creation{Repo: repo, Goal: "x"}, &Created{})
+	_, err = runs.prepare(t.Context(), Creation{Repo: repo, Goal: "x"}, runs.Config, &Created{})
 	require.ErrorContains(t, err, "no model is configured", "any other run needs one")
 
 	runs.Config.Environment.Enabled = false
-	_, err = runs.prepare(t.Context(), c, &Created{})
+	_, err = runs.prepare(t.Context(), c, runs.Config, &Created{})
 	require.ErrorContains(t, err, "environment.enabled")
 }
 
@@ -97,7 +97,7 @@ func TestARunDividesItsBrowserTestsByTheDurationsOfEarlierRuns(t *testing.T) {
 	runs.Store = f.Store
 	repo := harness.Repo(t, filepath.Join(dir, "app"), map[string]string{"a": "b"})
 	prepared := func() (store.NewRun, checks.Durations) {
-		made, err := runs.prepare(t.Context(), Creation{Repo: repo, PrepareOnly: true}, &Created{})
+		made, err := runs.prepare(t.Context(), Creation{Repo: repo, PrepareOnly: true}, runs.Config, &Created{})
 		require.NoError(t, err)
 		return made, made.Spec.(setup.RunSpec).Verification.Durations
 	}

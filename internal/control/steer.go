@@ -192,12 +192,15 @@ func (r *Runs) Advance(ctx context.Context, id int64, c contract.Command) (contr
 
 // SwitchModel switches the model of a run, or of one of its agents, starting with the next call.
 // The model is named as provider/model.
-func (r *Runs) SwitchModel(ctx context.Context, id int64, name string, temperature *float64, c contract.Command) (contract.Ack, error) {
+func (r *Runs) SwitchModel(ctx context.Context, id int64, name string, temperature *float64, effort contract.Effort, c contract.Command) (contract.Ack, error) {
 	choice, err := Model(r.Config, name)
 	if err != nil {
 		return contract.Ack{}, err
 	}
-	choice.Temperature = temperature
+	if err := CheckSampling(temperature, effort); err != nil {
+		return contract.Ack{}, err
+	}
+	choice.Temperature, choice.Effort = temperature, effort
 	c.Model = &choice
 	return r.Steer(ctx, id, contract.UpdateSwitchModel, c)
 }

@@ -27,7 +27,7 @@ func Deliberation(cfg *config.Config, mode contract.PipelineMode) (contract.Deli
 		return contract.DeliberationSettings{}, err
 	}
 	return contract.DeliberationSettings{
-		Mode: ModeOf(cfg, models), AutoContinue: d.AutoContinue, Models: models,
+		Mode: ModeOf(cfg, models), AutoContinue: d.AutoContinue, Models: models, ModelSources: memberSources(cfg, cmp.Or(mode, contract.PipelineMode(d.Mode))),
 		Budget: runBudget(cfg), ModelTimeout: cfg.Models.Timeout,
 		GammaStuckAfter: d.GammaStuckAfter, GammaConflictAt: d.GammaConflictAt, GammaComplexityOver: d.GammaComplexityOver,
 		AbortAfter: d.AbortAfter, Iterations: d.Iterations, Timeout: d.Timeout, OpeningTimeout: d.OpeningTimeout, ContinueWait: d.ContinueWait,
@@ -60,36 +60,6 @@ func MemberModels(cfg *config.Config, mode contract.PipelineMode) (map[contract.
 	return out, nil
 }
 
-// EveryModel returns the model of each agent of runs, and of each member of deliberations in the
-// configured mode, with the setting that it comes from, such as models.phases.planner. The error
-// explains why some agents have no model; the others are still returned.
-func EveryModel(cfg *config.Config) (models map[contract.Agent]contract.ModelChoice, from map[contract.Agent]string, err error) {
-	models, from = map[contract.Agent]contract.ModelChoice{}, map[contract.Agent]string{}
-	runs, err := Models(cfg)
-	for agent, choice := range runs {
-		models[agent], from[agent] = choice, settingOf(cfg, agent)
-	}
-	mode := contract.PipelineMode(cfg.Deliberation.Mode)
-	members, missing := MemberModels(cfg, mode)
-	for agent, choice := range members {
-		models[agent], from[agent] = choice, settingOf(cfg, agent, contract.AgentPlanner)
-		if mode == contract.ModeLocal {
-			from[agent] = "deliberation.mode"
-		}
-	}
-	return models, from, cmp.Or(err, missing)
-}
-
-// settingOf returns the name of the setting from which modelOf reads an agent's model.
-func settingOf(cfg *config.Config, agent contract.Agent, others ...contract.Agent) string {
-	for _, a := range append([]contract.Agent{agent}, others...) {
-		if cfg.Models.Phases[string(a)].Model != "" {
-			return "models.phases." + string(a)
-		}
-	}
-	return "models.default"
-}
-
 // scriptedModel returns the model that responds according to a scenario.
 func scriptedModel(cfg *config.Config) (contract.ModelChoice, error) {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Models.Providers)) {
@@ -98,7 +68,7 @@ func scriptedModel(cfg *config.Config) (contract.ModelChoice, error) {
 		}
 		choice := contract.ModelChoice{Provider: name, Model: Scripted}
 		if own := cfg.Models.Default; own.Provider == name && own.Model != "" {
-			choice.Model, choice.Temperature = own.Model, own.Temperature
+			choice.Model, choice.Temperature, choice.Effort = own.Model, own.Temperature, contract.Effort(own.Effort)
 		}
 		return WithTimeout(cfg, choice), nil
 	}

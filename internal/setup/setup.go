@@ -289,6 +289,8 @@ type RunSpec struct {
 	// EnvironmentGiven is set if Environment was specified for this run only. Then no stored setup
 	// is used, except the one that its own environment agent proposes.
 	EnvironmentGiven bool `json:"environment_given,omitempty"`
+	// ModelSources has, for each agent that calls models, what determined its model at the creation.
+	ModelSources map[contract.Agent]string `json:"model_sources,omitempty"`
 }
 
 // ReadRunSpec reads the RunSpec in a run's row; the zero value for a run created without one.
@@ -322,6 +324,7 @@ func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec,
 	if settings.Fallbacks, err = Fallbacks(cfg); err != nil {
 		return contract.Settings{}, RunSpec{}, err
 	}
+	spec.ModelSources = Sources(cfg)
 	return settings, spec, planBy(cfg, &settings)
 }
 
@@ -357,7 +360,7 @@ func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Setti
 func Fallbacks(cfg *config.Config) ([]contract.ModelChoice, error) {
 	var out []contract.ModelChoice
 	for i, c := range cfg.Models.Fallback {
-		m := WithTimeout(cfg, contract.ModelChoice{Provider: cmp.Or(c.Provider, cfg.Models.Default.Provider), Model: c.Model, Temperature: c.Temperature})
+		m := WithTimeout(cfg, contract.ModelChoice{Provider: cmp.Or(c.Provider, cfg.Models.Default.Provider), Model: c.Model, Temperature: c.Temperature, Effort: contract.Effort(c.Effort)})
 		if _, ok := cfg.Models.Providers[m.Provider]; !ok || m.Model == "" {
 			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 				"models.fallback[%d] requires a model and a provider from models.providers; got model %q and provider %q", i, m.Model, m.Provider)
@@ -382,14 +385,21 @@ func Models(cfg *config.Config) (map[contract.Agent]contract.ModelChoice, error)
 // modelOf returns the model of an agent: its own, else the model of the first of others that has
 // one, else the default.
 func modelOf(cfg *config.Config, agent contract.Agent, others ...contract.Agent) (contract.ModelChoice, error) {
-	base := contract.ModelChoice{Provider: cfg.Models.Default.Provider, Model: cfg.Models.Default.Model, Temperature: cfg.Models.Default.Temperature}
+	base := contract.ModelChoice{
+		Provider: cfg.Models.Default.Provider, Model: cfg.Models.Default.Model,
+		Temperature: cfg.Models.Default.Temperature, Effort: contract.Effort(cfg.Models.Default.Effort),
+	}
 	chosen := base
 	for _, a := range slices.Backward(append([]contract.Agent{agent}, others...)) {
-		switch own := cfg.Models.Phases[string(a)]; {
-		case own.Model != "":
-			chosen = contract.ModelChoice{Provider: cmp.Or(own.Provider, base.Provider), Model: own.Model, Temperature: own.Temperature}
-		case own.Temperature != nil:
+		own := cfg.Models.Phases[string(a)]
+		if own.Model != "" {
+			chosen = contract.ModelChoice{Provider: cmp.Or(own.Provider, base.Provider), Model: own.Model}
+		}
+		if own.Model != "" || own.Temperature != nil {
 			chosen.Temperature = own.Temperature
+		}
+		if own.Model != "" || own.Effort != "" {
+			chosen.Effort = contract.Effort(own.Effort)
 		}
 	}
 	if chosen.Provider == "" || chosen.Model == "" {
@@ -397,8 +407,7 @@ func modelOf(cfg *config.Config, agent contract.Agent, others ...contract.Agent)
 			"no model is configured for the %s; set models.default (provider and model) in rgpt.yaml, or start the stack with a scenario: rgpt dev --scenario FILE", agent)
 	}
 	if _, ok := cfg.Models.Providers[chosen.Provider]; !ok {
-		return chosen, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"the model of the %s uses provider %q, which is not configured under models.providers", agent, chosen.Provider)
+		return chosen, notConfigured(cfg, agent, chosen, others...)
 	}
 	return WithTimeout(cfg, chosen), nil
 }

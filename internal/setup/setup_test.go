@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/trust"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
@@ -86,14 +87,14 @@ verification:
   custom: [{name: licences, command: c, format: exit-code, report: c.txt, severity: minor, timeout: 63s, network: [c.example.com]}]
 models:
   timeout: 71s
-  fallback: [{provider: other, model: spare, temperature: 0.4}]
-  default: {provider: house, model: small, temperature: 0.1}
+  fallback: [{provider: other, model: spare, temperature: 0.4, effort: medium}]
+  default: {provider: house, model: small, temperature: 0.1, effort: high}
   phases:
     planner: {provider: other, model: big, temperature: 0.2}
     builder: {model: middle}
     tester: {temperature: 0.3}
     beta: {model: second}
-    gamma: {temperature: 0.5}
+    gamma: {temperature: 0.5, effort: low}
   providers:
     house: {kind: compatible, base_url: "http://127.0.0.1:1/v1", api_key_env: HOUSE_KEY, timeout: 72s, max_concurrent: 73, headers: {X-Team: a}}
     other: {kind: ollama}
@@ -122,10 +123,10 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 		Models: map[contract.Agent]contract.ModelChoice{
 			contract.AgentPlanner:  {Provider: "other", Model: "big", Temperature: warm(0.2)},
 			contract.AgentBuilder:  {Provider: "house", Model: "middle", Timeout: 72 * time.Second},
-			contract.AgentTester:   {Provider: "house", Model: "small", Temperature: warm(0.3), Timeout: 72 * time.Second},
-			contract.AgentReleaser: {Provider: "house", Model: "small", Temperature: warm(0.1), Timeout: 72 * time.Second},
-			contract.AgentAnalyzer: {Provider: "house", Model: "small", Temperature: warm(0.1), Timeout: 72 * time.Second},
-			contract.AgentRepair:   {Provider: "house", Model: "small", Temperature: warm(0.1), Timeout: 72 * time.Second},
+			contract.AgentTester:   {Provider: "house", Model: "small", Temperature: warm(0.3), Effort: contract.EffortHigh, Timeout: 72 * time.Second},
+			contract.AgentReleaser: {Provider: "house", Model: "small", Temperature: warm(0.1), Effort: contract.EffortHigh, Timeout: 72 * time.Second},
+			contract.AgentAnalyzer: {Provider: "house", Model: "small", Temperature: warm(0.1), Effort: contract.EffortHigh, Timeout: 72 * time.Second},
+			contract.AgentRepair:   {Provider: "house", Model: "small", Temperature: warm(0.1), Effort: contract.EffortHigh, Timeout: 72 * time.Second},
 		},
 		StepBudget:  contract.StepBudget{Turns: 11, Tokens: 1201, MicroUSD: 1_300_000, Time: 14 * time.Minute, LoopLimit: 15, ErrorLimit: 16},
 		Agents:      contract.AgentLimits{Errors: 17, Repeats: 18, Violations: 19},
@@ -133,7 +134,7 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 		Thresholds:  contract.Thresholds{MaxMajor: 51, MaxMedium: 52},
 		Release:     contract.ReleaseSettings{Push: true, Remote: "upstream", AuthorName: "Ada", AuthorEmail: "ada@example.com", Protected: []string{"deploy/**"}, Stay: 32 * time.Hour, MaxRepairs: 33},
 		ApprovePlan: true, ApproveRelease: true, ApprovalWait: 31 * time.Minute,
-		Fallbacks:        []contract.ModelChoice{{Provider: "other", Model: "spare", Temperature: warm(0.4)}},
+		Fallbacks:        []contract.ModelChoice{{Provider: "other", Model: "spare", Temperature: warm(0.4), Effort: contract.EffortMedium}},
 		InterventionWait: 32 * time.Minute, QuotaWait: 33 * time.Minute,
 		CommandTimeout: 61 * time.Second, VerifyTimeout: 62 * time.Second, ModelTimeout: 71 * time.Second,
 		Environment: &contract.EnvironmentSettings{Timeout: 91 * time.Second, Baseline: true, AskIfRed: true, AgentTurns: 19},
@@ -143,7 +144,10 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 			Models: map[contract.Agent]contract.ModelChoice{
 				contract.AgentAlpha: {Provider: "other", Model: "big", Temperature: warm(0.2)},
 				contract.AgentBeta:  {Provider: "house", Model: "second", Timeout: 72 * time.Second},
-				contract.AgentGamma: {Provider: "other", Model: "big", Temperature: warm(0.5)},
+				contract.AgentGamma: {Provider: "other", Model: "big", Temperature: warm(0.5), Effort: contract.EffortLow},
+			},
+			ModelSources: map[contract.Agent]string{
+				contract.AgentAlpha: "models.phases.planner", contract.AgentBeta: "models.phases.beta", contract.AgentGamma: "models.phases.planner",
 			},
 			Budget: contract.RunBudget{Tokens: 2101, MicroUSD: 2_200_000, Time: 23 * time.Hour}, ModelTimeout: 71 * time.Second,
 			GammaStuckAfter: 81 * time.Second, GammaConflictAt: 4, GammaComplexityOver: 0.7, AbortAfter: 82 * time.Second, Iterations: 12,
@@ -152,6 +156,9 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 		},
 	}, settings)
 	require.Equal(t, "work/", spec.BranchPrefix)
+	require.Len(t, spec.ModelSources, len(setup.ModelAgents()))
+	require.Equal(t, "models.phases.builder", spec.ModelSources[contract.AgentBuilder])
+	require.Equal(t, "models.default", spec.ModelSources[contract.AgentRepair])
 	require.Equal(t, setup.Verification(cfg), spec.Verification)
 }
 
@@ -309,12 +316,12 @@ func TestTheSettingOfEachModelIsNamed(t *testing.T) {
 	cfg.Models.Phases = map[string]config.Choice{"planner": {Model: "p"}, "gamma": {Model: "g"}}
 	models, from, err := setup.EveryModel(cfg)
 	require.NoError(t, err)
-	require.Len(t, models, len(contract.Agents()))
+	require.Len(t, models, len(setup.ModelAgents()), "without the agents that call no model")
 	require.Equal(t, []string{"p", "p", "g", setup.Scripted}, []string{
-		models[contract.AgentPlanner].Model, models[contract.AgentAlpha].Model, models[contract.AgentGamma].Model, models[contract.AgentTester].Model,
+		models[contract.AgentPlanner].Model, models[contract.AgentAlpha].Model, models[contract.AgentGamma].Model, models[contract.AgentBuilder].Model,
 	})
 	require.Equal(t, []string{"models.phases.planner", "models.phases.planner", "models.phases.gamma", "models.default"}, []string{
-		from[contract.AgentPlanner], from[contract.AgentAlpha], from[contract.AgentGamma], from[contract.AgentTester],
+		from[contract.AgentPlanner], from[contract.AgentAlpha], from[contract.AgentGamma], from[contract.AgentBuilder],
 	})
 
 	cfg.Deliberation.Mode = string(contract.ModeLocal)
@@ -327,6 +334,53 @@ func TestTheSettingOfEachModelIsNamed(t *testing.T) {
 	models, _, err = setup.EveryModel(bare)
 	require.ErrorContains(t, err, "models.default")
 	require.Empty(t, models)
+}
+
+func TestAChosenModelOverridesTheOperatorsAndYieldsToTheRepositorysAndTheRequests(t *testing.T) {
+	t.Parallel()
+	operator := load(t, whole)
+	at := time.Date(2026, 5, 3, 10, 0, 0, 0, time.UTC)
+	chosen := []modelchoices.Choice{
+		{Agent: contract.AgentPlanner, Model: contract.ModelChoice{Provider: "house", Model: "chosen", Temperature: warm(0.9), Effort: contract.EffortHigh}, By: "ana", At: at},
+		{Agent: contract.AgentBuilder, Model: contract.ModelChoice{Provider: "other", Model: "chosen"}, By: "ben", At: at},
+	}
+	settings, spec, err := setup.Freeze(setup.WithChoices(operator, operator, chosen), contract.Repo{})
+	require.NoError(t, err)
+	require.Equal(t, contract.ModelChoice{Provider: "house", Model: "chosen", Temperature: warm(0.9), Effort: contract.EffortHigh, Timeout: 72 * time.Second}, settings.Models[contract.AgentPlanner])
+	require.Equal(t, "chosen", settings.Models[contract.AgentBuilder].Model)
+	require.Equal(t, "small", settings.Models[contract.AgentRepair].Model, "as configured")
+	require.Equal(t, map[contract.Agent]string{
+		contract.AgentPlanner: "settings page, by ana at 2026-05-03T10:00:00Z", contract.AgentBuilder: "settings page, by ben at 2026-05-03T10:00:00Z",
+		contract.AgentRepair: "models.default", contract.AgentAlpha: "settings page, by ana at 2026-05-03T10:00:00Z, for the planner",
+		contract.AgentBeta: "models.phases.beta", contract.AgentGamma: "settings page, by ana at 2026-05-03T10:00:00Z, for the planner",
+	}, spec.ModelSources)
+	require.Equal(t, "middle", operator.Models.Phases["builder"].Model, "the operator's configuration stays as it is")
+
+	repository, err := config.LoadRepository(operator, []byte("models: {phases: {builder: {provider: other, model: spare}, planner: {temperature: 0.1}}}\n"), "theirs.yaml")
+	require.NoError(t, err)
+	settings, spec, err = setup.Freeze(setup.WithChoices(repository, operator, chosen), contract.Repo{})
+	require.NoError(t, err)
+	require.Equal(t, "spare", settings.Models[contract.AgentBuilder].Model)
+	require.Equal(t, "models.phases.builder in theirs.yaml:1", spec.ModelSources[contract.AgentBuilder])
+	require.Equal(t, contract.ModelChoice{Provider: "house", Model: "chosen", Temperature: warm(0.1), Effort: contract.EffortHigh, Timeout: 72 * time.Second}, settings.Models[contract.AgentPlanner])
+
+	request, err := config.LoadRequest(operator, map[string]string{"models.phases.builder.model": "asked"})
+	require.NoError(t, err)
+	settings, spec, err = setup.Freeze(setup.WithChoices(request, operator, chosen), contract.Repo{})
+	require.NoError(t, err)
+	require.Equal(t, "asked", settings.Models[contract.AgentBuilder].Model)
+	require.Equal(t, "setting models.phases.builder.model in the request", spec.ModelSources[contract.AgentBuilder])
+	require.Equal(t, "chosen", settings.Models[contract.AgentPlanner].Model)
+}
+
+func TestAChosenModelOfAProviderThatIsGoneFailsWithWhatToDo(t *testing.T) {
+	t.Parallel()
+	operator := load(t, whole)
+	gone := []modelchoices.Choice{{Agent: contract.AgentPlanner, Model: contract.ModelChoice{Provider: "gone", Model: "m"}, By: "ana", At: time.Now()}}
+	_, _, err := setup.Freeze(setup.WithChoices(operator, operator, gone), contract.Repo{})
+	for _, part := range []string{"planner", "by ana", `"gone"`, "rgpt models set planner", "rgpt models unset planner"} {
+		require.ErrorContains(t, err, part)
+	}
 }
 
 func TestWhoPlansRunsIsTheOperatorsToSay(t *testing.T) {

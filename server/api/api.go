@@ -66,6 +66,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	s.retentionOperations(api)
 	s.flakyOperations(api)
 	s.webhookOperations(api)
+	s.modelOperations(api)
 	s.systemOperations(api)
 	for path, item := range api.OpenAPI().Paths {
 		s.refuseOthers(mux, path, item, special(path, api.OpenAPI().Paths))

@@ -178,7 +178,7 @@ func (s *Server) switchModel(ctx context.Context, in *struct {
 }) (*body[contract.Ack], error) {
 	c := in.command("models", in.Body.Attribution)
 	c.Agent = in.Body.Agent
-	return answered(s.Runs.SwitchModel(ctx, in.ID, in.Body.Model, in.Body.Temperature, c))
+	return answered(s.Runs.SwitchModel(ctx, in.ID, in.Body.Model, in.Body.Temperature, in.Body.Effort, c))
 }
 
 func (s *Server) check(ctx context.Context, in *struct {

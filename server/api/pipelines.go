@@ -180,7 +180,7 @@ func (s *Server) switchModels(ctx context.Context, in *struct {
 	b := in.Body
 	c := in.pipelineCommand("switch-pipeline-models", b.PipelineID, b.By)
 	c.Reason = b.Reason
-	return answered(s.pipelines().SwitchModel(ctx, b.PipelineID, b.Agent, b.Model, b.Temperature, c))
+	return answered(s.pipelines().SwitchModel(ctx, b.PipelineID, b.Agent, b.Model, b.Temperature, b.Effort, c))
 }
 
 func (s *Server) failureContext(ctx context.Context, in *struct {

@@ -38,7 +38,7 @@ type idempotency struct {
 	fail  Fail
 }
 
-// Idempotency carries out a POST or DELETE with an idempotency key once, and repeats its response
+// Idempotency carries out a POST, PUT or DELETE with an idempotency key once, and repeats its response
 // for store.KeepRequests. It stores only the responses of requests that changed something; the key
 // of a rejected request may be used again. A request interrupted by a crash of the server has no
 // response and is carried out again. The ids of its commands are derived from the key, so nothing
@@ -49,7 +49,7 @@ func Idempotency(next http.Handler, requests *store.Store, log *slog.Logger, fai
 
 func (s *idempotency) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key := r.Header.Get(apitypes.KeyHeader)
-	if key == "" || (r.Method != http.MethodPost && r.Method != http.MethodDelete) || !strings.HasPrefix(r.URL.Path, "/api/") {
+	if key == "" || (r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodDelete) || !strings.HasPrefix(r.URL.Path, "/api/") {
 		s.next.ServeHTTP(w, r)
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -11,7 +12,10 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
@@ -20,6 +24,9 @@ import (
 
 // stateTimeout limits the time of a query for a run's state.
 const stateTimeout = 2 * time.Second
+
+// shownChanges is the number of changes of models on their page.
+const shownChanges = 20
 
 // today returns the start of the current budget day, in UTC.
 func today() time.Time { return time.Now().UTC().Truncate(24 * time.Hour) }
@@ -41,19 +48,52 @@ func (s *Server) modelsPage(r *http.Request, shell ui.Shell) (templ.Component, e
 	slices.SortFunc(p.Known, func(a, b ui.KnownModel) int {
 		return cmp.Or(cmp.Compare(calls(b), calls(a)), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Model, b.Model))
 	})
-	models, settings, missing := setup.EveryModel(s.Runs.Config)
-	if missing != nil {
+	agents, err := s.Runs.AgentModels(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, missing := setup.EveryModel(s.Runs.Config); missing != nil && slices.ContainsFunc(agents, func(m control.AgentModel) bool { return m.Model == nil }) {
 		p.Missing = fault.Of(missing).Message
 	}
-	for _, agent := range contract.Agents() {
-		if choice, ok := models[agent]; ok {
-			p.Agents = append(p.Agents, ui.AgentModel{Agent: agent, Choice: choice, Setting: settings[agent], Known: known[choice.Provider+"/"+choice.Model]})
+	for _, m := range agents {
+		row := ui.AgentModel{AgentModel: m, Groups: modelGroups(s.Runs.Config, m.Agent)}
+		if m.Model != nil {
+			row.Known = known[m.Model.Provider+"/"+m.Model.Model]
 		}
+		p.Agents = append(p.Agents, row)
+	}
+	if p.Changes, err = s.Runs.ModelChanges(ctx, "", shownChanges); err != nil {
+		return nil, err
 	}
 	for _, v := range setup.Providers(s.Runs.Config) {
 		p.Providers = append(p.Providers, providerRow(v.Name, string(v.Kind), v.KeySource(), p.Known))
 	}
 	return ui.Models(p), nil
+}
+
+// modelGroups returns the models of the catalogue that an agent can use, by configured provider.
+func modelGroups(cfg *config.Config, agent contract.Agent) (out []ui.ModelGroup) {
+	catalogue := setup.Catalogue(cfg)
+	for _, p := range setup.Providers(cfg) {
+		group := ui.ModelGroup{Provider: p.Name}
+		for _, e := range catalogue {
+			if e.Model == "*" || e.Provider != p.Name && e.Provider != string(p.Kind) || !control.CanServe(e, agent) {
+				continue
+			}
+			e, _ = catalogue.Find(p, e.Model)
+			option := ui.ModelOption{
+				Name: p.Name + "/" + e.Model, FixedTemperature: e.Can(model.CapabilityFixedTemperature), Effort: e.Can(model.CapabilityEffort),
+				Text: fmt.Sprintf("%s: %s tokens, $ %s", e.Model, ui.Count(e.ContextWindow), ui.Price(e.PriceIn, e.PriceOut)),
+			}
+			if !slices.ContainsFunc(group.Models, func(m ui.ModelOption) bool { return m.Name == option.Name }) {
+				group.Models = append(group.Models, option)
+			}
+		}
+		if len(group.Models) > 0 {
+			out = append(out, group)
+		}
+	}
+	return out
 }
 
 func calls(m ui.KnownModel) int {
@@ -123,14 +163,23 @@ func (s *Server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) 
 	} else {
 		m.Reason = "The run has ended. A replay or a fork may use another model."
 	}
+	spec, err := setup.ReadRunSpec(h.Run)
+	if err != nil {
+		return nil, err
+	}
 	for _, agent := range contract.Agents() {
 		at, ok := h.Run.Settings.Models[agent]
-		if !ok {
+		if !ok || !setup.CallsModels(agent) {
 			continue
 		}
-		m.Agents = append(m.Agents, modelOf(agent, at, now, usage))
+		row := modelOf(agent, at, now, usage)
+		row.Source = spec.ModelSources[agent]
+		m.Agents = append(m.Agents, row)
 	}
 	m.Members = membersOf(h.Run, now, usage)
+	for i := range m.Members {
+		m.Members[i].Source = spec.ModelSources[m.Members[i].Agent]
+	}
 	for _, e := range setup.Catalogue(s.Runs.Config) {
 		if slices.Contains(h.Run.Settings.Providers, e.Provider) {
 			m.Known = append(m.Known, e.Provider+"/"+e.Model)

@@ -255,6 +255,26 @@ type ModelCall struct {
 	Superseded       json.RawMessage
 }
 
+type ModelChoice struct {
+	Agent       string
+	Provider    string
+	Model       string
+	Temperature *float64
+	Effort      string
+	Version     int64
+	ChangedBy   string
+	ChangedAt   time.Time
+}
+
+type ModelChoiceChange struct {
+	ID        int64
+	Agent     string
+	OldChoice json.RawMessage
+	NewChoice json.RawMessage
+	ChangedBy string
+	ChangedAt time.Time
+}
+
 type OrchestratorBranchMessage struct {
 	ID            int64
 	RunID         int64

@@ -466,6 +466,20 @@ document.addEventListener("click", (event) => {
   if (row && !at("a,button,summary,input,select,label") && !String(getSelection())) open(row);
 });
 
+// A model that accepts no temperature, or no effort, disables these fields.
+function offer(form) {
+  const select = $("select[name=model]", form);
+  const other = $("input[name=model]", form).value.trim() !== ""; // an unknown model may accept both
+  const data = select.selectedOptions[0]?.dataset ?? {};
+  $("[name=temperature]", form).disabled = !other && "fixedTemperature" in data;
+  $("[name=effort]", form).disabled = !other && "noEffort" in data;
+}
+document.addEventListener("input", (event) => {
+  const form = event.target.closest?.("form[data-choose]");
+  if (form) offer(form);
+});
+document.addEventListener("rgpt:refreshed", () => $$("form[data-choose]").forEach(offer));
+
 document.addEventListener("submit", (event) => {
   const button = $("[data-command]", event.target);
   if (button && event.target.method !== "dialog") {
