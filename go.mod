@@ -70,6 +70,18 @@ require github.com/google/go-containerregistry v0.22.1
 
 require github.com/anthropics/anthropic-sdk-go v1.84.0
 
+require google.golang.org/genai v1.77.0
+
+require (
+	cloud.google.com/go v0.123.0 // indirect
+	cloud.google.com/go/auth v0.23.2 // indirect
+	cloud.google.com/go/compute/metadata v0.9.0 // indirect
+	github.com/google/go-cmp v0.7.0 // indirect
+	github.com/google/s2a-go v0.1.9 // indirect
+	github.com/googleapis/enterprise-certificate-proxy v0.3.21 // indirect
+	github.com/gorilla/websocket v1.5.3 // indirect
+)
+
 require (
 	github.com/containerd/typeurl/v2 v2.3.0 // indirect
 	github.com/moby/buildkit v0.34.2

@@ -31,6 +31,9 @@ func statusIn(statuses ...int) func(int) bool {
 
 // bodyRules are tried from top to bottom.
 var bodyRules = []bodyRule{
+	// Gemini says the same of an exhausted quota and of a limit per minute, except in the details.
+	{re(`per[_-]?(day|month)|quota exceeded for metric[^\n"]{0,300}limit: 0\b`), statusIn(http.StatusTooManyRequests), contract.ClassInfra, contract.CodeQuotaExhausted},
+	{re(`google\.rpc\.quotafailure[\s\S]*per[_-]?minute|google\.rpc\.retryinfo`), statusIn(http.StatusTooManyRequests), contract.ClassInfra, contract.CodeRateLimited},
 	{re(`insufficient_quota|exceeded your current quota|credit balance is too low|insufficient (credits|balance|funds)|requires more credits|billing.{0,10}hard.{0,3}limit|quota_exceeded|per[_-]?day|(daily|monthly) (usage )?(limit|quota)|usage_limit|spend(ing)? limit|payment required|out of credits`), nil, contract.ClassInfra, contract.CodeQuotaExhausted},
 	{re(`rate.?limit|too many requests|throttl|slow down|resource.{0,10}exhausted`), statusIn(http.StatusTooManyRequests, http.StatusForbidden, http.StatusBadRequest), contract.ClassInfra, contract.CodeRateLimited},
 	{re(`context_length_exceeded|maximum context length|context (window|length|limit|size)|exceeds? (the )?max(imum)? (context )?length|context_exceeded|prompt is too long|(input|prompt|request) is too (long|large)|input token count .* exceeds|exceeds the maximum number of tokens|too many (input )?tokens|string_above_max_length|exceed_context_size|max_new_tokens.{0,5} must be|request_too_large|reduce the length of`), statusIn(http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusOK, http.StatusNotFound), contract.ClassLLM, contract.CodeContextOverflow},

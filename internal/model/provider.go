@@ -20,8 +20,8 @@ const (
 	KindOpenAI     Kind = "openai"
 	KindAzure      Kind = "azure" // OpenAI's models at Azure, by its v1 API
 	KindOpenRouter Kind = "openrouter"
-	KindAnthropic  Kind = "anthropic" // at its OpenAI-compatible endpoint
-	KindGemini     Kind = "gemini"    // at its OpenAI-compatible endpoint
+	KindAnthropic  Kind = "anthropic" // by its own API
+	KindGemini     Kind = "gemini"    // by its own API
 	KindOllama     Kind = "ollama"
 	KindCompatible Kind = "compatible" // any other OpenAI-compatible endpoint
 	KindScripted   Kind = "scripted"   // the scripted model server
@@ -93,7 +93,7 @@ var kindDefaults = map[Kind]struct{ baseURL, keyEnv string }{
 	KindAzure:      {"", "AZURE_OPENAI_API_KEY"},
 	KindOpenRouter: {"https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"},
 	KindAnthropic:  {"https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"},
-	KindGemini:     {"https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"},
+	KindGemini:     {"https://generativelanguage.googleapis.com", "GEMINI_API_KEY"},
 	KindOllama:     {"http://127.0.0.1:11434/v1", ""},
 	KindCompatible: {},
 	KindScripted:   {},
@@ -158,6 +158,8 @@ func (p Provider) checkAPI(at *url.URL) error {
 		problem = fmt.Sprintf("invalid api %q; expected chat or responses", p.API)
 	case p.Kind == KindAzure && (strings.Trim(at.Path, "/") == "" || strings.Contains(at.Path, "/deployments/")):
 		problem = "the base_url of kind azure is that of the resource's v1 API, such as https://RESOURCE.openai.azure.com/openai/v1"
+	case p.Kind == KindGemini && strings.HasSuffix(strings.TrimRight(at.Path, "/"), "/openai"):
+		problem = "the base_url is Gemini's endpoint for OpenAI clients, which kind gemini does not use; remove /openai from it, or set kind: compatible and api_key_env: " + cmp.Or(p.APIKeyEnv, "GEMINI_API_KEY")
 	}
 	if problem == "" {
 		return nil

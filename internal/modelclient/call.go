@@ -132,6 +132,8 @@ func check(r *model.Response) error {
 		return &unusable{contract.CodeTruncated, "the response was cut off at the output limit"}
 	case "content_filter":
 		return &unusable{contract.CodeRefusal, "the model declined, or a content filter stopped the response"}
+	case wire.FinishUnusable:
+		return &unusable{contract.CodeInvalidOutput, "the provider found the response unusable, such as a malformed tool call"}
 	}
 	for i := range r.ToolCalls {
 		if err := checkCall(i, &r.ToolCalls[i]); err != nil {

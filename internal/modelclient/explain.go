@@ -139,6 +139,9 @@ func (x *call) explainStatus(e *statusError) *fault.Error {
 	failed := x.explainAPIError(e.status, e.body, said)
 	limited := failed.Code == contract.CodeRateLimited || failed.Code == contract.CodeQuotaExhausted
 	wait := retryAfter(e.header, time.Now(), limited)
+	if wait == 0 && failed.Code != contract.CodeQuotaExhausted {
+		wait = retryDelay(e.body)
+	}
 	failed = failed.After(min(wait, MaxRetryAfter))
 	if failed.Code == contract.CodeQuotaExhausted && wait > 0 {
 		failed.Wait = min(max(wait, MinQuotaWait), MaxQuotaWait)

@@ -61,7 +61,12 @@ func probe(ctx context.Context, client *http.Client, p model.Provider, getenv fu
 
 // ask makes one request and returns its status.
 func ask(ctx context.Context, client *http.Client, p model.Provider, key, path string) (int, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.BaseURL, "/")+path, http.NoBody)
+	base := strings.TrimSuffix(p.BaseURL, "/")
+	if p.Kind == model.KindGemini {
+		address, version := wire.GeminiAddress(base)
+		base = address + "/" + version
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, http.NoBody)
 	if err != nil {
 		return 0, err
 	}
@@ -69,14 +74,18 @@ func ask(ctx context.Context, client *http.Client, p model.Provider, key, path s
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
-	if p.Kind == model.KindAzure && key != "" {
+	switch {
+	case key == "":
+	case p.Kind == model.KindAzure:
 		req.Header.Del("Authorization")
 		req.Header.Set("Api-Key", key)
-	}
-	if p.Kind == model.KindAnthropic && key != "" { // the list of models is not part of the compatible endpoint
+	case p.Kind == model.KindAnthropic:
 		req.Header.Del("Authorization")
 		req.Header.Set("X-Api-Key", key)
 		req.Header.Set("Anthropic-Version", "2023-06-01")
+	case p.Kind == model.KindGemini:
+		req.Header.Del("Authorization")
+		req.Header.Set("X-Goog-Api-Key", key)
 	}
 	for name, value := range p.Headers {
 		req.Header.Set(name, value)

@@ -3,6 +3,7 @@ package modelclient
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,11 @@ func TestProbeSaysWhatToFix(t *testing.T) {
 		"OpenRouter's imitation": {kind: model.KindOpenRouter, h: byPath("/v1/models", 200, "", 0)},
 		"Azure's header": {kind: model.KindAzure, h: func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Api-Key") != "the-key" || r.Header.Get("Authorization") != "" {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+		}},
+		"Gemini's headers": {kind: model.KindGemini, h: func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/v1/models" || r.Header.Get("X-Goog-Api-Key") != "the-key" || r.Header.Get("Authorization") != "" {
 				w.WriteHeader(http.StatusUnauthorized)
 			}
 		}},
@@ -82,6 +88,7 @@ func TestProbeReachesTheScriptedModel(t *testing.T) {
 	t.Parallel()
 	url, _ := scenario(t, "rules: []\n")
 	require.NoError(t, Probe(t.Context(), model.Provider{Name: "s", Kind: model.KindScripted, BaseURL: url}))
+	require.NoError(t, probe(t.Context(), http.DefaultClient, model.Provider{Name: "g", Kind: model.KindGemini, BaseURL: strings.TrimSuffix(url, "/v1")}, func(string) string { return "a-key" }))
 	for _, wrong := range []string{url + "/wrong", ""} {
 		_ = requireFault(t, Probe(t.Context(), model.Provider{Name: "s", Kind: model.KindScripted, BaseURL: wrong}), contract.ClassConfig, contract.CodeInvalidConfig)
 	}

@@ -14,19 +14,20 @@ import (
 func TestProvidersWithMistakesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, list := range map[string][]model.Provider{
-		"no name":     {{Kind: model.KindOpenAI}},
-		"no kind":     {{Name: "a"}},
-		"wrong kind":  {{Name: "a", Kind: "bedrock"}},
-		"wrong API":   {{Name: "a", Kind: model.KindOpenAI, API: "assistants"}},
-		"no choice":   {{Name: "a", Kind: model.KindAnthropic, API: model.APIChat}},
-		"no resource": {{Name: "a", Kind: model.KindAzure}},
-		"no v1 API":   {{Name: "a", Kind: model.KindAzure, BaseURL: "https://r.openai.azure.com/"}},
-		"deployment":  {{Name: "a", Kind: model.KindAzure, BaseURL: "https://r.openai.azure.com/openai/deployments/gpt"}},
-		"no address":  {{Name: "a", Kind: model.KindCompatible}},
-		"no scheme":   {{Name: "a", Kind: model.KindCompatible, BaseURL: "localhost:8080/v1"}},
-		"a query":     {{Name: "a", Kind: model.KindCompatible, BaseURL: "http://h/v1?x=y"}},
-		"twice":       {{Name: "a", Kind: model.KindOllama}, {Name: "a", Kind: model.KindOpenAI}},
-		"less than 0": {{Name: "a", Kind: model.KindOllama, MaxConcurrent: -1}},
+		"no name":                              {{Kind: model.KindOpenAI}},
+		"no kind":                              {{Name: "a"}},
+		"wrong kind":                           {{Name: "a", Kind: "bedrock"}},
+		"wrong API":                            {{Name: "a", Kind: model.KindOpenAI, API: "assistants"}},
+		"no choice":                            {{Name: "a", Kind: model.KindAnthropic, API: model.APIChat}},
+		"no resource":                          {{Name: "a", Kind: model.KindAzure}},
+		"no v1 API":                            {{Name: "a", Kind: model.KindAzure, BaseURL: "https://r.openai.azure.com/"}},
+		"deployment":                           {{Name: "a", Kind: model.KindAzure, BaseURL: "https://r.openai.azure.com/openai/deployments/gpt"}},
+		"no address":                           {{Name: "a", Kind: model.KindCompatible}},
+		"no scheme":                            {{Name: "a", Kind: model.KindCompatible, BaseURL: "localhost:8080/v1"}},
+		"a query":                              {{Name: "a", Kind: model.KindCompatible, BaseURL: "http://h/v1?x=y"}},
+		"twice":                                {{Name: "a", Kind: model.KindOllama}, {Name: "a", Kind: model.KindOpenAI}},
+		"less than 0":                          {{Name: "a", Kind: model.KindOllama, MaxConcurrent: -1}},
+		"Gemini's endpoint for OpenAI clients": {{Name: "a", Kind: model.KindGemini, BaseURL: "https://generativelanguage.googleapis.com/v1beta/openai/"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,7 @@
 package modelclient
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -46,6 +47,35 @@ func retryAfter(h http.Header, now time.Time, limited bool) time.Duration {
 		return lasting(n-float64(now.UnixMilli()), time.Millisecond)
 	} else if ok && n > secondsFrom {
 		return lasting(n-float64(now.Unix()), time.Second)
+	}
+	return 0
+}
+
+// retryDelay reads the wait that Google's APIs request in the body of an error, at most MaxQuotaWait.
+// It is not for an exhausted quota: Gemini also requests seconds if the quota is that of the day.
+func retryDelay(body []byte) time.Duration {
+	var doc struct {
+		Error struct {
+			Details []struct {
+				Type  string `json:"@type"`
+				Delay string `json:"retryDelay"`
+			} `json:"details"`
+		} `json:"error"`
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
+		body = list[0]
+	}
+	if json.Unmarshal(body, &doc) != nil {
+		return 0
+	}
+	for _, d := range doc.Error.Details {
+		if !strings.HasSuffix(d.Type, "google.rpc.RetryInfo") {
+			continue
+		}
+		if wait, err := time.ParseDuration(d.Delay); err == nil {
+			return min(max(wait, 0), MaxQuotaWait)
+		}
 	}
 	return 0
 }

@@ -17,15 +17,19 @@ type segment struct {
 
 // Rules of the providers' caches.
 const (
-	cacheMinimum  = 1024 // tokens of the shortest prefix that is cached
-	cacheStep     = 128  // OpenAI counts cached tokens in steps
-	cacheLookback = 20   // segments before a breakpoint that Anthropic looks at
+	cacheMinimum = 1024 // tokens of the shortest prefix that is cached
+	cacheStep    = 128  // OpenAI counts cached tokens in steps
+
+	oldGeminiMinimum = 2048 // of Gemini 2.5
+	geminiMinimum    = 4096 // of Gemini 3
+
+	cacheLookback = 20 // segments before a breakpoint that Anthropic looks at
 	cacheLifetime = 5 * time.Minute
 	maxCached     = 100_000 // prefixes; the oldest are forgotten all at once
 )
 
 // promptCache simulates the caches of providers, as they document them: Anthropic caches prefixes up
-// to the breakpoints of a request, OpenAI any long prefix.
+// to the breakpoints of a request, OpenAI and Gemini any long prefix.
 type promptCache struct {
 	mu    sync.Mutex
 	until map[[32]byte]time.Time // by the digest of a prefix
@@ -40,11 +44,12 @@ func (c *promptCache) account(r *chatRequest) (read, written int64) {
 	if c.until == nil || len(c.until) > maxCached {
 		c.until = map[[32]byte]time.Time{}
 	}
-	known := func(i int) bool { return sizes[i] >= cacheMinimum && c.until[digests[i]].After(now) }
+	least, step := r.cacheRules()
+	known := func(i int) bool { return sizes[i] >= least && c.until[digests[i]].After(now) }
 	if _, ok := r.form.(messagesForm); !ok {
 		for i := range digests {
 			if known(i) {
-				read = sizes[i] / cacheStep * cacheStep
+				read = sizes[i] / step * step
 			}
 			c.until[digests[i]] = now.Add(cacheLifetime)
 		}
@@ -69,6 +74,17 @@ func (c *promptCache) account(r *chatRequest) (read, written int64) {
 		}
 	}
 	return read, last - read
+}
+
+// cacheRules returns the tokens of the shortest prefix that is cached, and in which steps they count.
+func (r *chatRequest) cacheRules() (least, step int64) {
+	if _, ok := r.form.(geminiForm); !ok {
+		return cacheMinimum, cacheStep
+	}
+	if beforeGemini3(r.Model) {
+		return oldGeminiMinimum, 1
+	}
+	return geminiMinimum, 1
 }
 
 // prefixes returns, for each segment, the digest of the request up to its end, and the tokens.

@@ -88,7 +88,11 @@ func abort() {
 
 // fail responds with an error.
 func (a *answer) fail(e apiError) {
-	a.send(e.status, e.header(), a.form.problem(e), usage{})
+	h := e.header()
+	if _, ok := a.form.(geminiForm); ok { // it says in the body how long to wait
+		h = jsonHeader()
+	}
+	a.send(e.status, h, a.form.problem(e), usage{})
 }
 
 // complete responds with a completion, streamed if requested.

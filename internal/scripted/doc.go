@@ -1,6 +1,7 @@
 // Package scripted is a model server that responds according to a scenario file. It implements the
-// OpenAI chat-completions protocol (tools, JSON schema, streaming) and embeddings, so
-// demonstrations, tests and offline installations use it exactly like any provider.
+// OpenAI chat-completions protocol (tools, JSON schema, streaming) and embeddings, Anthropic's
+// Messages and Google's Gemini, so demonstrations, tests and offline installations use it exactly
+// like any provider.
 //
 // A scenario is YAML (or JSON):
 //

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -59,6 +60,8 @@ func New(scenario *Scenario, opts Options) (*Server, error) {
 	s.mux.HandleFunc("POST /v1/chat/completions", s.chat)
 	s.mux.HandleFunc("POST /v1/responses", s.responses)
 	s.mux.HandleFunc("POST /v1/messages", s.messages)
+	s.mux.HandleFunc("POST /v1beta/models/{call...}", s.gemini)
+	s.mux.HandleFunc("GET /v1beta/models", s.geminiModels)
 	s.mux.HandleFunc("POST /v1/embeddings", s.embeddings)
 	s.mux.HandleFunc("GET /v1/models", s.models)
 	s.mux.HandleFunc("GET /healthz", s.healthz)
@@ -94,7 +97,7 @@ func (s *Server) Close() error {
 func (s *Server) nothing(w http.ResponseWriter, r *http.Request) {
 	writeError(w, apiError{
 		status: http.StatusNotFound, kind: "invalid_request_error", code: "unknown_url",
-		message: "the scripted model serves POST /v1/chat/completions, POST /v1/responses, POST /v1/messages, POST /v1/embeddings, GET /v1/models and GET /healthz, not " + r.Method + " " + r.URL.Path,
+		message: "the scripted model serves POST /v1/chat/completions, POST /v1/responses, POST /v1/messages, POST /v1beta/models/MODEL:generateContent, POST /v1/embeddings, GET /v1/models and GET /healthz, not " + r.Method + " " + r.URL.Path,
 	})
 }
 
@@ -103,7 +106,7 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// models lists the models that the scenario matches, after the generic one.
+// models lists the models.
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	type entry struct {
 		ID      string `json:"id"`
@@ -111,16 +114,23 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 		Created int64  `json:"created"`
 		OwnedBy string `json:"owned_by"`
 	}
-	list := []entry{{ID: "scripted", Object: "model", OwnedBy: "rocketgpt"}}
-	seen := map[string]bool{"scripted": true}
-	for i := range s.scenario.rules {
-		if m := s.scenario.rules[i].when.model; m != nil && !seen[*m] {
-			seen[*m] = true
-			list = append(list, entry{ID: *m, Object: "model", OwnedBy: "rocketgpt"})
-		}
+	list := []entry{}
+	for _, name := range s.modelNames() {
+		list = append(list, entry{ID: name, Object: "model", OwnedBy: "rocketgpt"})
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(encode(map[string]any{"object": "list", "data": list}))
+}
+
+// modelNames returns the models that the scenario matches, after the generic one.
+func (s *Server) modelNames() []string {
+	names := []string{"scripted"}
+	for i := range s.scenario.rules {
+		if m := s.scenario.rules[i].when.model; m != nil && !slices.Contains(names, *m) {
+			names = append(names, *m)
+		}
+	}
+	return names
 }
 
 // wait waits for a rule's latency. It returns false if the client disconnects or the server closes

@@ -48,12 +48,18 @@ func For(p model.Provider) Adapter {
 	switch {
 	case p.Kind == model.KindAnthropic:
 		return messages{}
+	case p.Kind == model.KindGemini:
+		return gemini{}
 	case p.API == model.APIResponses:
 		return openAIResponses{}
 	default:
 		return chat{}
 	}
 }
+
+// FinishUnusable is the finish reason of a response that its provider calls unusable, such as one with
+// a malformed tool call.
+const FinishUnusable = "unusable"
 
 // ErrTooLarge marks a response over the limit.
 var ErrTooLarge = errors.New("the response is too large")
