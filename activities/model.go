@@ -267,7 +267,7 @@ func (a *Activities) plan(ctx context.Context, q question) (callPlan, error) {
 	p.prompt = budget.Prompt(p.request, known)
 	p.asked = budget.Output(p.request.MaxOutput, p.entry)
 	p.output, p.least = p.asked, int64(a.Config.Models.Budgets.MinOutputTokens)
-	if p.entry.Can(model.CapabilityEffort) {
+	if p.entry.Can(model.CapabilityEffort) || p.entry.Can(model.CapabilityFixedTemperature) { // it reasons
 		p.least = int64(a.Config.Models.Budgets.MinReasoningTokens)
 	}
 	p.least = min(p.least, p.asked)

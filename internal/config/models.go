@@ -70,7 +70,7 @@ type Budgets struct {
 	TenantMonthTokens   int64    `yaml:"tenant_month_tokens" validate:"min=0" doc:"Maximum number of tokens per tenant and calendar month. 0: no limit."`
 	TenantMonthCostUSD  MicroUSD `yaml:"tenant_month_cost_usd" validate:"min=0" doc:"Maximum cost per tenant and calendar month, in US dollars. 0: no limit."`
 	MinOutputTokens     int      `yaml:"min_output_tokens" validate:"min=1,max=1000000" doc:"Each call reserves the most that it can use. If a budget does not cover that, the call asks for fewer output tokens, but not for fewer than this."`
-	MinReasoningTokens  int      `yaml:"min_reasoning_tokens" validate:"min=1,max=1000000" doc:"The same for models whose reasoning effort can be set: they also reason within their output tokens."`
+	MinReasoningTokens  int      `yaml:"min_reasoning_tokens" validate:"min=1,max=1000000" doc:"The same for models with the capability effort or fixed_temperature: they also reason within their output tokens."`
 	WarnAt              float64  `yaml:"warn_at" validate:"min=0,max=1" doc:"Fraction of a budget at which a warning is sent."`
 }
 
