@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -56,14 +57,16 @@ const (
 // ShowText sends a text to the readers of its run's texts (feed.FollowTexts), and reports whether
 // there are any. Otherwise it writes nothing.
 func (s *Store) ShowText(ctx context.Context, t LiveText) (watched bool, err error) {
-	payload, err := json.Marshal(t)
-	if err == nil && len(payload) > maxNotification {
-		err = fmt.Errorf("the text of run %d is too long: %d bytes", t.RunID, len(payload))
+	var payload strings.Builder
+	encoder := json.NewEncoder(&payload)
+	encoder.SetEscapeHTML(false) // it would make a text of < six times as long
+	if err := encoder.Encode(t); err != nil {
+		return false, fmt.Errorf("encode the text of run %d: %w", t.RunID, err)
 	}
-	if err != nil {
-		return false, err
+	if n := payload.Len(); n > maxNotification {
+		return false, fmt.Errorf("show what a model writes in run %d: the message has %d bytes, more than the %d that PostgreSQL allows", t.RunID, n, maxNotification)
 	}
-	n, err := s.q.ShowText(ctx, db.ShowTextParams{Lock: TextLock(t.RunID), Channel: TextChannel(t.RunID), Payload: string(payload)})
+	n, err := s.q.ShowText(ctx, db.ShowTextParams{Lock: TextLock(t.RunID), Channel: TextChannel(t.RunID), Payload: payload.String()})
 	return n > 0, dberr.Explain(err, "show what a model writes in run %d", t.RunID)
 }
 
