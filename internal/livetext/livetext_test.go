@@ -16,9 +16,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/livetext"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(storetest.Main(m)) }
 
 const every = 500 * time.Millisecond
 
