@@ -80,6 +80,28 @@ func TestARunShowsWhatItsFailedBrowserTestsLeft(t *testing.T) {
 	p.passes(t, "evidence", "RGPT_BROWSER_URL="+url, fmt.Sprintf("RGPT_EVIDENCE=%d", run))
 }
 
+// TestAPageShowsWhatModelsWrite shows texts of a run's models while its page is open.
+func TestAPageShowsWhatModelsWrite(t *testing.T) {
+	p := find(t)
+	url, db := filled(t, showcase.Showcase)
+	building, err := db.ListRuns(t.Context(), store.Filter{Status: []contract.Status{contract.PhaseBuilder.Running()}, Limit: 1})
+	require.NoError(t, err)
+	require.NotEmpty(t, building)
+	worker := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text := store.LiveText{RunID: building[0].ID, ExecutionID: 1, Turn: 1, Try: 1, Agent: contract.AgentBuilder, Step: "step-001"}
+		if err := json.NewDecoder(r.Body).Decode(&text); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		watched, err := db.ShowText(r.Context(), text)
+		_ = json.NewEncoder(w).Encode(map[string]bool{"watched": watched && err == nil})
+	}))
+	t.Cleanup(worker.Close)
+	writes, err := json.Marshal(map[string]any{"run": building[0].ID, "show": worker.URL})
+	require.NoError(t, err)
+	p.passes(t, "writing", "RGPT_BROWSER_URL="+url, "RGPT_WRITING="+string(writes))
+}
+
 // TestHostileTextsAreEscaped opens pages whose every text tries to become more.
 func TestHostileTextsAreEscaped(t *testing.T) {
 	p := find(t)
