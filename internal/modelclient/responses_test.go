@@ -109,7 +109,7 @@ func TestAllTurnsOfAConversationShareACacheKey(t *testing.T) {
 	} {
 		require.NotEqual(t, first, key(change), name)
 	}
-	require.Nil(t, key(func(i *model.Identity) { *i = model.Identity{} }))
+	require.Nil(t, key(func(i *model.Identity) { *i = model.Identity{Turn: 3} }), "nothing is known about the caller")
 }
 
 func TestResponsesEnforcesSchemas(t *testing.T) {
@@ -324,6 +324,23 @@ func TestAStreamOfResponsesIsReadEventByEvent(t *testing.T) {
 	items := ask(fewer)
 	require.NotContains(t, items, "reasoning rs_2", "the API rejects thoughts that nothing follows")
 	require.Contains(t, items, "reasoning rs_1")
+}
+
+func TestThoughtsThatTheProviderWouldLookUpAreNotKept(t *testing.T) {
+	t.Parallel()
+	const message = `{"type":"message","role":"assistant","content":[{"type":"output_text","text":"ok"}]}`
+	for thought, kept := range map[string]bool{
+		`{"type":"reasoning","id":"rs_1","summary":[]}`:                                                     false,
+		`{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":null}`:                            false,
+		`{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"AAA"}`:                           true,
+		`{"type":"reasoning","id":"rs_1","summary":[],"content":[{"type":"reasoning_text","text":"open"}]}`: true,
+	} {
+		url := serve(t, answer(http.StatusOK, `{"status":"completed","output":[`+thought+`,`+message+`]}`))
+		r, err := responsesClient(t, url, Options{}).Complete(t.Context(), question())
+		require.NoError(t, err)
+		require.Equal(t, "ok", r.Text)
+		require.Equal(t, kept, r.Reasoning != nil, thought)
+	}
 }
 
 func TestAStreamOfResponsesThatBreaksIsNeverAnAnswer(t *testing.T) {
