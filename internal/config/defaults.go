@@ -32,7 +32,7 @@ func Default() *Config {
 		},
 		Findings: Findings{MaxMajor: 0, MaxMedium: 10},
 		Verification: Verification{
-			AutoDetect: true, Shards: 1, Timeout: 15 * time.Minute, RerunFailed: 1, PinnedTests: "enforce", ProveNewTests: "warn",
+			AutoDetect: true, Shards: 1, Timeout: 15 * time.Minute, RerunFailed: 1, Recordings: "rerun", PinnedTests: "enforce", ProveNewTests: "warn",
 			Baseline: "on", BaselineRed: "continue", Coverage: "off",
 			Flaky: Flaky{
 				Window: 30 * 24 * time.Hour, History: 90 * 24 * time.Hour, Quarantine: "suggest", QuarantineAfter: 2,

@@ -8,6 +8,7 @@ type Verification struct {
 	Shards        int           `yaml:"shards" repo:"yes" validate:"min=1,max=32" doc:"Number of parallel parts to split tests into, where possible. Those of Playwright are balanced by the durations of earlier runs."`
 	Timeout       time.Duration `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of one check."`
 	RerunFailed   int           `yaml:"rerun_failed" repo:"yes" validate:"min=0,max=10" doc:"Maximum number of times that failed tests are rerun to distinguish flaky tests from broken ones."`
+	Recordings    string        `yaml:"recordings" repo:"yes" validate:"oneof=rerun always off" doc:"When trace and video of Playwright tests are recorded, which takes time and can disturb tests. rerun: when failed tests are rerun; with rerun_failed: 0, like always. always: from the first run on. off: only as the repository's own configuration says. Failed tests always leave a screenshot."`
 	RequireTests  bool          `yaml:"require_tests" repo:"stricter" doc:"Fail a change if no tests are found."`
 	PinnedTests   string        `yaml:"pinned_tests" repo:"tighten" validate:"oneof=enforce report off" doc:"How deleted, skipped, emptied or weakened tests are reported. enforce: as major findings. report: as medium findings (intended for goals that change tests). off: not at all."`
 	Baseline      string        `yaml:"baseline" repo:"tighten" validate:"oneof=on off" doc:"Also run the checks on the base commit, to distinguish existing failures from failures that the change causes."`

@@ -249,6 +249,7 @@ func Verification(cfg *config.Config) checks.Settings {
 		PinnedTests: verdict.PinnedTests(v.PinnedTests), NewTests: verdict.NewTests(v.ProveNewTests),
 		Build: stage(v.Build), Test: stage(v.Test), Lint: stage(v.Lint), Security: stage(v.Security),
 		Databases: checks.Databases(v.Databases), Coverage: checks.CoverageMode(v.Coverage),
+		Recordings: checks.Recordings(v.Recordings),
 	}
 	for _, c := range v.Custom {
 		out.Custom = append(out.Custom, checks.Custom{

@@ -74,6 +74,7 @@ verification:
   shards: 6
   timeout: 62s
   rerun_failed: 3
+  recordings: always
   require_tests: true
   pinned_tests: report
   baseline_red: ask
@@ -165,7 +166,7 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 func TestEveryKeyOfVerificationReachesIt(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, checks.Settings{
-		Shards: 6, RerunFailed: 3, RequireTests: true, PinnedTests: verdict.PinnedReport, NewTests: verdict.NewEnforce, Coverage: checks.CoverageAuto,
+		Shards: 6, RerunFailed: 3, Recordings: checks.RecordAlways, RequireTests: true, PinnedTests: verdict.PinnedReport, NewTests: verdict.NewEnforce, Coverage: checks.CoverageAuto,
 		Build:     checks.StageSettings{Enabled: "true", Command: "b", Format: "sarif", Report: "b.sarif", Severity: contract.SeverityMinor, Network: checks.Hosts{"b.example.com"}},
 		Test:      checks.StageSettings{Enabled: "false", Command: "t", Format: "junit", Report: "t.xml", Severity: contract.SeverityMedium, Network: checks.Hosts{"t.example.com"}},
 		Lint:      checks.StageSettings{Enabled: "true", Command: "l", Format: "tap", Severity: contract.SeverityMajor},

@@ -184,6 +184,9 @@ func (s *surroundings) check(ctx context.Context) (*verify.Outcome, error) {
 	s.limit(ctx, &env)
 	if s.task.Check.Retest > 0 {
 		env.Settings.RerunFailed = 0 // a second attempt would hide the failures that re-tests look for
+		if env.Settings.Recordings != checks.RecordAlways {
+			env.Settings.Recordings = checks.RecordOff // the tests passed without being recorded
+		}
 		env.Settings.Coverage = checks.CoverageOff
 	}
 	if s.task.Follow != nil {

@@ -254,7 +254,7 @@ func (r *run) confirm(ctx context.Context, e *execution) (*execution, error) {
 		}
 		return e, err
 	}
-	narrow, err := r.execute(ctx, plain.RerunFailed(e.Parsed.Failed()))
+	narrow, err := r.execute(ctx, plain.RerunFailed(e.Parsed.Failed(), 1))
 	if err != nil || failsLike(narrow, e) {
 		return e, err
 	}

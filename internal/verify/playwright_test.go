@@ -82,7 +82,7 @@ func requireKept(t *testing.T, o Outcome) {
 	folders := kept(o)
 	require.Len(t, folders, 1, "%v\n%s", folders, o.Log)
 	for _, types := range folders {
-		require.Equal(t, want, types, "%s", o.Log)
+		require.Equal(t, want, slices.Compact(types), "%s", o.Log) // each run takes a screenshot
 	}
 }
 
@@ -117,7 +117,7 @@ func TestAFailedBrowserTestKeepsItsEvidenceWhateverItsConfigurationSays(t *testi
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			env := withPlaywright(t, detected())
+			env := withPlaywright(t, rerunning(1))
 			root := checkout(t, files)
 			o := runWith(t, root, "test-playwright-1", env)
 			requireKept(t, o)
@@ -126,6 +126,21 @@ func TestAFailedBrowserTestKeepsItsEvidenceWhateverItsConfigurationSays(t *testi
 			top, err := filepath.Glob(filepath.Join(root, ".rgpt-*.config.*"))
 			require.NoError(t, err)
 			require.Empty(t, append(hidden, top...), "the generated configuration is removed")
+		})
+	}
+}
+
+func TestAFailedBrowserTestThatDoesNotRunAgainKeepsItsEvidence(t *testing.T) {
+	t.Parallel()
+	always := rerunning(1)
+	always.Recordings = checks.RecordAlways
+	for name, s := range map[string]checks.Settings{"no re-runs": detected(), "recorded always": always} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			requireKept(t, runWith(t, checkout(t, map[string]string{
+				"package.json": "{}", "e2e/a.spec.js": playwrightCJS + pageTests,
+				"playwright.config.js": "module.exports = { testDir: 'e2e', preserveOutput: 'never', projects: [{ name: 'p', use: { " + keepsNothing + " } }] };\n",
+			}), "test-playwright-1", withPlaywright(t, s)))
 		})
 	}
 }
@@ -139,7 +154,7 @@ func keptModes(trace, screenshot, preserve string) string {
 `, trace, screenshot, preserve)
 }
 
-func TestWhatARepositoryKeepsBeyondFailuresIsLeftAsItIs(t *testing.T) {
+func TestWithoutRerunsWhatARepositoryKeepsBeyondFailuresIsLeftAsItIs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ use, trace, screenshot string }{
 		"nothing":       {"", "'retain-on-failure'", "'only-on-failure'"},

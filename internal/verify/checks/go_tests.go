@@ -82,7 +82,7 @@ func goTest(modules []GoModule, n int, patterns []string, packages []goPackage) 
 	packages = slices.DeleteFunc(slices.Clone(packages), func(p goPackage) bool { return p.module != n })
 	run := m.run(append([]string{"go", "test", "-json", "-count=1"}, patterns...), output.FormatGoTest)
 	run.Audit, run.canary, run.Coverage = dropUndeclared, goCanary(m, packages), goCoverage(m)
-	run.RerunFailed = func(failed []output.Case) Invocation { return goTestFailed(m, packages, failed) }
+	run.RerunFailed = func(failed []output.Case, _ int) Invocation { return goTestFailed(m, packages, failed) }
 	run.Only = func(tests []pin.Added) (Invocation, []pin.Added) { return goTestOnly(modules, n, tests) }
 	return run
 }

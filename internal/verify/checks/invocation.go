@@ -63,8 +63,12 @@ type Invocation struct {
 	HiddenTest string
 	// Audit compares the results with the sources. May be nil.
 	Audit func(root *os.Root, s output.Paths, p *output.Results)
-	// RerunFailed narrows the command to failed cases. If nil, the whole command runs again.
-	RerunFailed func(failed []output.Case) Invocation
+	// RerunFailed narrows the command to failed cases; attempt counts from 1. If nil, the whole
+	// command runs again.
+	RerunFailed func(failed []output.Case, attempt int) Invocation
+	// Recorded is true if it records its tests, unlike the first run. This slows tests down and can
+	// make them fail.
+	Recorded bool
 	// Only narrows the command to some tests and returns the tests that this covers. If nil, the
 	// whole command runs and covers all of them.
 	Only func(tests []pin.Added) (Invocation, []pin.Added)

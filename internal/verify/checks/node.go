@@ -216,7 +216,7 @@ func nodeTest(dir string, files []string) Invocation {
 	}
 	run := Invocation{Args: args, Dir: dir, Env: nodeEnv, Format: output.FormatTAP, Coverage: nodeCoverage(dir)}
 	run.Audit = func(root *os.Root, _ output.Paths, p *output.Results) { silentFiles(root, files, p) }
-	run.RerunFailed = func(failed []output.Case) Invocation {
+	run.RerunFailed = func(failed []output.Case, _ int) Invocation {
 		if known := caseFiles(failed, files); len(known) > 0 {
 			files = known
 		}

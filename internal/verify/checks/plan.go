@@ -57,6 +57,7 @@ type planning struct {
 	network   []string // verification.build.network
 	databases Databases
 	durations Durations
+	recording recording
 }
 
 var planners = []planner{planGo, planNode, planPlaywright, planPython, planRust, planJava, planSecurity}
@@ -98,7 +99,7 @@ func detect(t *checkout, s Settings) map[contract.Category][]Job {
 	if !s.AutoDetect {
 		return found
 	}
-	p := planning{shards: max(1, s.Shards), network: s.Build.Network, databases: s.Databases, durations: s.Durations}
+	p := planning{shards: max(1, s.Shards), network: s.Build.Network, databases: s.Databases, durations: s.Durations, recording: s.recording()}
 	for _, plan := range planners {
 		for _, j := range plan(t, p) {
 			found[j.Check.Category] = append(found[j.Check.Category], j)

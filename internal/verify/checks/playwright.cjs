@@ -1,8 +1,11 @@
 // Starts Playwright with the repository's configuration and the additions of function overlay, which
 // keep what explains a failed test. It runs in the sandbox, in the directory of the tests:
 //
-//   node playwright.cjs test [--config=FILE] [--files=FILE] [ARGUMENT]...
+//   node playwright.cjs --record=nothing|failures|tests test [--config=FILE] [--files=FILE] [ARGUMENT]...
 //
+// With nothing, only the screenshot of a failed test is added to what the repository itself records.
+// With failures, all tests are recorded and the recordings of failed ones kept; with tests, those of
+// all tests.
 // Lines of stderr that begin with "RocketGPT: " become findings of the check.
 'use strict';
 
@@ -14,9 +17,9 @@ const { spawnSync } = require('child_process');
 // Playwright's own list, in its order.
 const EXTENSIONS = ['.ts', '.js', '.mts', '.mjs', '.cts', '.cjs'];
 
-// overlay returns a configuration that keeps trace, screenshot and video of each failed test, and
-// starts an installed Chromium where the bundled one is missing. Whatever keeps more stays as it is,
-// except videos that cannot be recorded.
+// overlay returns a configuration that records what facts.record says, and starts an installed
+// Chromium where the bundled one is missing. Whatever keeps more stays as it is, except videos that
+// cannot be recorded.
 // Its source becomes part of the generated configuration, so it uses nothing from outside.
 function overlay(loaded, facts) {
   const own = loaded && typeof loaded === 'object' && 'default' in loaded ? loaded.default : loaded;
@@ -24,15 +27,18 @@ function overlay(loaded, facts) {
   const keepsFailures = ['on', 'retain-on-failure', 'retain-on-first-failure', 'retain-on-failure-and-retries'];
   const keepsRetries = ['on-first-retry', 'on-all-retries', 'retry-with-trace', 'retry-with-video'];
   const recording = (value) => {
+    if (facts.record === 'nothing') return value;
     const mode = (value && typeof value === 'object' ? value.mode : value) || 'off';
+    if (facts.record === 'tests') return value && typeof value === 'object' ? { ...value, mode: 'on' } : 'on';
     if (keepsFailures.includes(mode) || (mode !== 'off' && !keepsRetries.includes(mode))) return value;
     const raised = mode !== 'off' && facts.retries ? 'retain-on-failure-and-retries' : 'retain-on-failure';
     return value && typeof value === 'object' ? { ...value, mode: raised } : raised;
   };
   const picture = (value) => {
     const mode = (value && typeof value === 'object' ? value.mode : value) || 'off';
-    if (mode !== 'off') return value;
-    return value && typeof value === 'object' ? { ...value, mode: 'only-on-failure' } : 'only-on-failure';
+    if (mode !== 'off' && facts.record !== 'tests') return value;
+    const raised = facts.record === 'tests' ? 'on' : 'only-on-failure';
+    return value && typeof value === 'object' ? { ...value, mode: raised } : raised;
   };
   const browser = (use, inherited) => {
     const get = (name) => (use[name] === undefined ? inherited[name] : use[name]);
@@ -54,7 +60,8 @@ function overlay(loaded, facts) {
   };
   const use = own.use || {};
   const config = { ...own, use: raise(use, {}) };
-  if (own.preserveOutput === 'never') config.preserveOutput = 'failures-only';
+  if (facts.record === 'tests') config.preserveOutput = 'always';
+  else if (own.preserveOutput === 'never') config.preserveOutput = 'failures-only';
   if (Array.isArray(own.projects)) {
     config.projects = own.projects.map((p) => (p && typeof p === 'object' ? { ...p, use: raise(p.use || {}, use) } : p));
   }
@@ -143,13 +150,14 @@ function packages(cli) {
 }
 
 // examine returns what overlay needs to know about this installation of Playwright.
-function examine(cli) {
+function examine(cli, record) {
   const { types, core } = packages(cli);
   const { version } = json(path.join(core, 'package.json'));
   const full = installed(core, 'chromium');
   const shell = installed(core, 'chromium-headless-shell') || full;
   const given = [process.env.PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH, process.env.RGPT_CHROMIUM];
   const facts = {
+    record,
     missingBrowser: !full || !full.complete,
     missingShell: !shell || !shell.complete,
     chromium: given.find((p) => p && executable(p)) || inPath(['chromium', 'chromium-browser', 'google-chrome-stable', 'google-chrome']),
@@ -229,17 +237,18 @@ function start(cli, args) {
 }
 
 function main() {
-  const args = selected(process.argv.slice(2));
+  const record = process.argv[2].slice('--record='.length);
+  const args = selected(process.argv.slice(3));
   const cli = find('@playwright/test/cli.js');
   const at = args.findIndex((a) => a.startsWith('--config='));
   try {
     if (!cli) throw new Error('@playwright/test is not in node_modules');
     const config = configuration(at < 0 ? '' : args[at].slice('--config='.length));
-    const file = write(config, config ? path.dirname(config) : process.cwd(), examine(cli));
+    const file = write(config, config ? path.dirname(config) : process.cwd(), examine(cli, record));
     args.splice(at < 0 ? args.length : at, at < 0 ? 0 : 1, `--config=${file}`);
   } catch (e) {
     say(`Failed tests keep only what the repository's own configuration asks for: ${e.message}`);
-    if (cli) args.push('--trace=retain-on-failure');
+    if (cli && record !== 'nothing') args.push(record === 'tests' ? '--trace=on' : '--trace=retain-on-failure');
   }
   start(cli, args);
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/internal/pin"
@@ -41,6 +42,47 @@ type playwrightSuite struct {
 	config string // relative to dir; empty: Playwright's default
 }
 
+// Recordings specifies when trace and video of browser tests are recorded (verification.recordings).
+// A failed test always leaves a screenshot, and what the repository itself records stays as it is.
+type Recordings string
+
+// The values of Recordings. Empty means rerun.
+const (
+	RecordRerun  Recordings = "rerun"  // when a failed test runs again; if it does not, from the first run on
+	RecordAlways Recordings = "always" // from the first run on
+	RecordOff    Recordings = "off"    // never
+)
+
+// recordMode specifies what playwright.cjs adds to the repository's recordings.
+type recordMode string
+
+const (
+	recordNothing  recordMode = "nothing"  // but the screenshot of a failed test
+	recordFailures recordMode = "failures" // records all tests, keeps the recordings of failed ones
+	recordTests    recordMode = "tests"    // records all tests, keeps everything
+)
+
+// recording are the modes of the first run and of the re-runs of failed tests.
+type recording struct {
+	first recordMode
+	again []recordMode // the last one also applies to all further re-runs
+}
+
+// recording chooses the modes. Recording can disturb a test, so only the first re-run does it: a test
+// that fails only then can still pass in a second one, which keeps the recordings of the first.
+func (s Settings) recording() recording {
+	switch {
+	case s.Recordings == RecordOff:
+		return recording{recordNothing, []recordMode{recordNothing}}
+	case s.Recordings == RecordAlways, s.RerunFailed == 0:
+		return recording{recordFailures, []recordMode{recordFailures}}
+	}
+	return recording{recordNothing, []recordMode{recordTests, recordNothing}}
+}
+
+// attempt returns the mode of a re-run; attempts count from 1.
+func (r recording) attempt(n int) recordMode { return r.again[min(n, len(r.again))-1] }
+
 // planPlaywright distributes the tests over shards. Each shard is a check with its own worker and
 // browsers.
 func planPlaywright(t *checkout, p planning) []Job {
@@ -50,10 +92,11 @@ func planPlaywright(t *checkout, p planning) []Job {
 	}
 	shards := playwrightShards(t, suites, tests, p.shards)
 	runs := make([][]Invocation, shards)
+	selectable := separateTests(t, tests)
 	for _, suite := range suites {
 		build := suite.buildSetup(t, p.network)
 		for n, part := range suite.split(t, tests, p.durations, shards) {
-			runs[n] = append(withSetup(runs[n], build), suite.shard(tests, n+1, part))
+			runs[n] = append(withSetup(runs[n], build), suite.shard(tests, n+1, part, selectable, p.recording))
 		}
 	}
 	return shardJobs("playwright", "Playwright", runs)
@@ -157,28 +200,62 @@ func (s playwrightSuite) scratch(kind string, shard int) string {
 	return scratch(kind, s.dir, shard)
 }
 
+// separateTests returns the files whose tests can run without those before them in the file.
+func separateTests(t *checkout, tests []string) map[string]bool {
+	separate := map[string]bool{}
+	for _, f := range tests {
+		separate[f] = !pwSerial.MatchString(t.read(f))
+	}
+	return separate
+}
+
+// pwSerial matches what test.describe.serial and the mode serial have in common.
+var pwSerial = regexp.MustCompile(`\bserial\b`)
+
+// maxSelected limits the tests that a command names one by one.
+const maxSelected = 500
+
+// patterns select failed tests: each by its line where it can run separately, otherwise by its file.
+// It returns nil if the file of a test is unknown.
+func (s playwrightSuite) patterns(failed []output.Case, separate map[string]bool) []string {
+	var out []string
+	for _, c := range failed {
+		if c.File == "" {
+			return nil
+		}
+		pattern := regexp.QuoteMeta(relTo(s.dir, c.File))
+		if c.Line > 0 && separate[c.File] && len(failed) <= maxSelected {
+			pattern = output.Location(pattern, c.Line)
+		}
+		out = append(out, pattern)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // shard is one shard of the tests of a suite.
-func (s playwrightSuite) shard(known []string, shard int, part playwrightPart) Invocation {
-	whole := func(kind string) Invocation {
+func (s playwrightSuite) shard(known []string, shard int, part playwrightPart, separate map[string]bool, rec recording) Invocation {
+	whole := func(kind string, mode recordMode) Invocation {
 		options, patterns, selection := part.args(s.dir)
-		run := s.run(s.scratch(kind, shard), slices.Concat(options, patterns))
+		run := s.run(s.scratch(kind, shard), mode, slices.Concat(options, patterns))
 		if selection != "" {
 			run = run.selected(selection, len(patterns))
 		}
 		return run
 	}
-	run := whole("playwright")
-	// The second run writes elsewhere: traces and screenshots of the first explain a flaky test.
-	run.RerunFailed = func(failed []output.Case) Invocation {
-		var files []string
-		for _, c := range failed {
-			if c.File == "" {
-				return whole("playwright-again")
-			}
-			files = append(files, regexp.QuoteMeta(relTo(s.dir, c.File)))
+	run := whole("playwright", rec.first)
+	// Each run writes elsewhere: what the others left explains a flaky test.
+	run.RerunFailed = func(failed []output.Case, attempt int) Invocation {
+		kind, mode := "playwright-again", rec.attempt(attempt)
+		if attempt > 1 {
+			kind += "-" + strconv.Itoa(attempt)
 		}
-		slices.Sort(files)
-		return s.run(s.scratch("playwright-again", shard), slices.Compact(files))
+		again := whole(kind, mode)
+		if patterns := s.patterns(failed, separate); patterns != nil {
+			again = s.run(s.scratch(kind, shard), mode, patterns)
+		}
+		again.Recorded = mode != rec.first && mode != recordNothing
+		return again
 	}
 	run.Only = func(tests []pin.Added) (Invocation, []pin.Added) {
 		covered, has := inFiles(tests, slices.DeleteFunc(slices.Clone(known), func(f string) bool { return !output.Below(f, s.dir) }))
@@ -186,13 +263,13 @@ func (s playwrightSuite) shard(known []string, shard int, part playwrightPart) I
 		for _, f := range has {
 			files = append(files, regexp.QuoteMeta(relTo(s.dir, f)))
 		}
-		return s.run(s.scratch("playwright", shard), files), covered
+		return s.run(s.scratch("playwright", shard), rec.first, files), covered
 	}
 	return run
 }
 
 // run writes its report to base.json and its other files to base.
-func (s playwrightSuite) run(base string, args []string) Invocation {
+func (s playwrightSuite) run(base string, mode recordMode, args []string) Invocation {
 	report := base + ".json"
 	options := []string{"test", "--reporter=list,json", "--output=" + up(s.dir, base)}
 	if s.config != "" {
@@ -200,7 +277,7 @@ func (s playwrightSuite) run(base string, args []string) Invocation {
 	}
 	args = slices.Concat(options, args)
 	return Invocation{
-		Args:  append([]string{"node", up(s.dir, path.Join(output.ScratchDir, playwrightStartName))}, args...),
+		Args:  append([]string{"node", up(s.dir, path.Join(output.ScratchDir, playwrightStartName)), "--record=" + string(mode)}, args...),
 		typed: append([]string{"npx", "playwright"}, args...),
 		files: map[string]string{playwrightStartName: playwrightStart},
 		Dir:   s.dir,

@@ -106,7 +106,7 @@ func pytest(t *checkout, files, known []string, shard int) Invocation {
 		Format: output.FormatJUnit, Reports: []string{report}, OrText: true, Runner: true, PrintedSummary: output.PytestPrinted,
 		Ended: mustReport(pythonExits), Coverage: pytestCoverage(t),
 	}
-	run.RerunFailed = func(failed []output.Case) Invocation {
+	run.RerunFailed = func(failed []output.Case, _ int) Invocation {
 		if narrow := caseFiles(failed, known); len(narrow) > 0 {
 			return pytest(t, narrow, narrow, shard)
 		}

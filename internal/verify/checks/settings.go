@@ -40,6 +40,8 @@ type Settings struct {
 	// Coverage specifies whether test commands also report which lines they execute. It does not
 	// affect Plan.
 	Coverage CoverageMode `json:"coverage,omitempty"`
+	// Recordings specifies which runs of browser tests are recorded.
+	Recordings Recordings `json:"recordings,omitempty"`
 	// Databases are copies of vulnerability databases on the workers.
 	Databases Databases `json:"databases,omitzero"`
 	// Durations of test files in earlier runs balance the shards. They do not affect which tests run.

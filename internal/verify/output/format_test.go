@@ -20,7 +20,7 @@ func golden(t *testing.T, file string, p Results) {
 	t.Helper()
 	var b strings.Builder
 	for _, c := range p.Cases {
-		fmt.Fprintf(&b, "case %s %q %dms file=%s at=%s\n%s", c.Status, c.Name, c.DurationMS, c.File, c.Location, indented(c.Message))
+		fmt.Fprintf(&b, "case %s %q %dms file=%s at=%s\n%s", c.Status, c.Name, c.DurationMS, Location(c.File, c.Line), c.Location, indented(c.Message))
 	}
 	for _, q := range p.Problems {
 		grade := string(q.Level)
@@ -30,7 +30,7 @@ func golden(t *testing.T, file string, p Results) {
 		fmt.Fprintf(&b, "problem %s at=%s rule=%s\n%s", grade, q.Location(), q.Rule, indented(q.Message))
 	}
 	for _, a := range p.Attachments {
-		fmt.Fprintf(&b, "artifact %s %q %s\n", a.Kind, a.name, a.Path)
+		fmt.Fprintf(&b, "artifact %s %q %s\n", a.Kind, a.Test, a.Path)
 	}
 	if p.Unexplained {
 		b.WriteString("unexplained\n")

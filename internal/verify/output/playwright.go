@@ -37,6 +37,9 @@ type pwTest struct {
 	ProjectName string     `json:"projectName"`
 	Status      string     `json:"status"`
 	Results     []pwResult `json:"results"`
+	Annotations []struct {
+		Type string `json:"type"`
+	} `json:"annotations"`
 }
 
 type pwResult struct {
@@ -45,7 +48,6 @@ type pwResult struct {
 	Errors      []pwError `json:"errors"`
 	Error       *pwError  `json:"error"`
 	Attachments []struct {
-		Name        string `json:"name"`
 		ContentType string `json:"contentType"`
 		Path        string `json:"path"`
 	} `json:"attachments"`
@@ -71,7 +73,7 @@ func parsePlaywright(data []byte, s Paths) (Results, error) {
 	}
 	var out Results
 	for _, suite := range report.Suites {
-		pwWalk(&out, suite, nil, report.Config.RootDir, s)
+		pwWalk(&out, suite, suite.File, nil, report.Config.RootDir, s)
 	}
 	for _, e := range report.Errors {
 		out.Unexplained = true
@@ -96,7 +98,7 @@ func (e pwError) text() string {
 }
 
 // pwWalk descends the describe blocks. The outermost suite is the file.
-func pwWalk(out *Results, suite pwSuite, titles []string, rootDir string, s Paths) {
+func pwWalk(out *Results, suite pwSuite, file string, titles []string, rootDir string, s Paths) {
 	const maxDepth = 50
 	if len(titles) > maxDepth {
 		return
@@ -104,17 +106,19 @@ func pwWalk(out *Results, suite pwSuite, titles []string, rootDir string, s Path
 	titles = append(titles[:len(titles):len(titles)], Bound(suite.Title, maxName))
 	for _, spec := range suite.Specs {
 		for _, t := range spec.Tests {
-			c := pwCase(spec, t, titles, rootDir, s)
+			c := pwCase(spec, t, file, titles, rootDir, s)
 			out.Cases = append(out.Cases, c)
-			out.Attachments = append(out.Attachments, t.attachments(c.Status == contract.TestFailed || c.Status == contract.TestFlaky)...)
+			out.Attachments = append(out.Attachments, t.attachments(c)...)
 		}
 	}
 	for _, inner := range suite.Suites {
-		pwWalk(out, inner, titles, rootDir, s)
+		pwWalk(out, inner, file, titles, rootDir, s)
 	}
 }
 
-func pwCase(spec pwSpec, t pwTest, titles []string, rootDir string, s Paths) Case {
+// pwCase returns the case of a test of a file. A test that another file defines, such as a helper,
+// has its location there, but Playwright finds it only by the file that it runs.
+func pwCase(spec pwSpec, t pwTest, file string, titles []string, rootDir string, s Paths) Case {
 	var c Case
 	c.Name = Name(strings.Join(append(titles[:len(titles):len(titles)], spec.Title), " › "))
 	if t.ProjectName != "" {
@@ -124,16 +128,36 @@ func pwCase(spec pwSpec, t pwTest, titles []string, rootDir string, s Paths) Cas
 	for _, r := range t.Results {
 		c.DurationMS += milliseconds(r.Duration / 1000)
 	}
-	file := spec.File
-	if rootDir != "" && !path.IsAbs(file) {
-		file = path.Join(rootDir, file)
+	defined := pwFile(spec.File, rootDir, s)
+	c.File = defined
+	if file != "" {
+		c.File = pwFile(file, rootDir, s)
 	}
-	c.File = s.Rel(file)
+	if c.File == defined && !t.serial() {
+		c.Line = max(0, spec.Line)
+	}
 	if c.Status == contract.TestFailed || c.Status == contract.TestFlaky {
-		c.Location = Location(c.File, spec.Line)
+		c.Location = Location(defined, spec.Line)
 		t.explain(&c, s)
 	}
 	return c
+}
+
+func pwFile(file, rootDir string, s Paths) string {
+	if rootDir != "" && !path.IsAbs(file) {
+		file = path.Join(rootDir, file)
+	}
+	return s.Rel(file)
+}
+
+// serial reports whether a test needs those before it. Versions before 1.58 do not say so.
+func (t pwTest) serial() bool {
+	for _, a := range t.Annotations {
+		if a.Type == "serial" {
+			return true
+		}
+	}
+	return false
 }
 
 // status returns the status of a test: a test that is not expected, flaky or skipped has failed,
@@ -174,12 +198,13 @@ func (t pwTest) explain(c *Case, s Paths) {
 }
 
 // attachments lists the files of a test.
-func (t pwTest) attachments(failed bool) []Attachment {
+func (t pwTest) attachments(c Case) []Attachment {
 	var out []Attachment
+	failed := c.Status == contract.TestFailed || c.Status == contract.TestFlaky
 	for _, r := range t.Results {
 		for _, a := range r.Attachments {
 			if a.Path != "" && len(a.Path) < 4096 && !strings.ContainsRune(a.Path, 0) {
-				out = append(out, Attachment{name: Name(a.Name), Path: a.Path, Kind: artifactType(a.ContentType, a.Path), Failed: failed})
+				out = append(out, Attachment{Test: c.Name, Path: a.Path, Kind: artifactType(a.ContentType, a.Path), Failed: failed})
 			}
 		}
 	}

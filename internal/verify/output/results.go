@@ -60,6 +60,8 @@ type Case struct {
 	Test  string // the runner's own name for it
 	Group string // Go: the package
 	File  string // relative to the checkout
+	// Line is where the test begins in File, if its runner can select it by that; otherwise 0.
+	Line int
 	// Frames is the stack by package, innermost last (Java).
 	Frames []Problem
 }
@@ -122,7 +124,7 @@ func (p *Results) Failed() []Case {
 
 // Attachment is a file named by a report. The path is hostile input from the report.
 type Attachment struct {
-	name string
+	Test string // name of its case
 	Path string
 	Kind contract.ArtifactType
 	// Failed: it belongs to a test that failed, also if it then passed.
