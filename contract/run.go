@@ -334,6 +334,7 @@ type Usage struct {
 	CompletionTokens int64 `json:"completion_tokens"`
 	ReasoningTokens  int64 `json:"reasoning_tokens,omitempty"`
 	MicroUSD         int64 `json:"micro_usd"`
+	EstimatedPrice   bool  `json:"estimated_price,omitempty"` // some of it is of models without a known price
 }
 
 // Add returns the sum of two usages.
@@ -346,6 +347,7 @@ func (u Usage) Add(v Usage) Usage {
 		CompletionTokens: u.CompletionTokens + v.CompletionTokens,
 		ReasoningTokens:  u.ReasoningTokens + v.ReasoningTokens,
 		MicroUSD:         u.MicroUSD + v.MicroUSD,
+		EstimatedPrice:   u.EstimatedPrice || v.EstimatedPrice,
 	}
 }
 

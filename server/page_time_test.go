@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
@@ -108,6 +109,23 @@ func TestEveryPieceOfWorkHasABarARowAndAnAddress(t *testing.T) {
 	other := b.run(t, "other")
 	_, text = b.page(t, fmt.Sprintf("/runs/%d/timeline?span=%s", other, keys[1]))
 	require.NotContains(t, text, "answered words", "a span of another run is not shown")
+}
+
+func TestACostWithoutAKnownPriceIsShownAsEstimated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.config.Models.Default = config.Choice{Provider: "openai", Model: "of-tomorrow"}
+	id := b.run(t, "goal")
+	step := b.record(t, contract.Record{RunID: id, Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder}})
+	held, err := b.ReserveCall(t.Context(), store.Reservation{Execution: step, Turn: 1, Provider: "openai", Model: "of-tomorrow", Scopes: []store.Scope{store.RunScope(id, contract.RunBudget{})}})
+	require.NoError(t, err)
+	require.NoError(t, b.CompleteCall(t.Context(), held.ID, contract.Usage{PromptTokens: 10, CompletionTokens: 2, MicroUSD: 420_000, EstimatedPrice: true}, time.Second, []byte(`{}`), nil))
+	for _, path := range []string{fmt.Sprintf("/runs/%d/cost", id), fmt.Sprintf("/runs/%d", id), "/runs", fmt.Sprintf("/runs/%d/timeline?span=call-%d", id, held.ID.Call), "/settings/models"} {
+		_, text := b.page(t, path)
+		require.Contains(t, text, "$0.42 (estimated)", path)
+	}
+	_, text := b.page(t, "/settings/models")
+	require.Contains(t, text, "unknown (estimated: ")
 }
 
 func TestPagesOfTimePlanAndCostAnswerWhateverIsAsked(t *testing.T) {

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -14,14 +18,20 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/model/modelsource"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 func newModels(a *app) *cobra.Command {
-	var check bool
+	var check, all bool
 	cmd := &cobra.Command{
 		Use: "models", Short: "Show model providers, known models, and each agent's model", Args: noArgs,
+		Example: `  rgpt models --check
+  rgpt models --all
+  rgpt models update --file api.json --dry-run`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			known, err := a.models(cmd.Context(), check)
 			if err != nil {
@@ -31,49 +41,107 @@ func newModels(a *app) *cobra.Command {
 				a.printJSON(known)
 				return nil
 			}
-			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "PROVIDER\tKIND\tADDRESS\tKEY FROM\tSTATE")
-			for _, p := range known.Providers {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, p.Kind, p.Address, p.Key, p.State)
-			}
-			_ = w.Flush()
-			fmt.Fprintln(a.out)
-			w = tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "AGENT\tMODEL\tSET BY")
-			for _, agent := range contract.Agents() {
-				if c, ok := known.Agents[agent]; ok {
-					fmt.Fprintf(w, "%s\t%s\t%s\n", agent, terminal.Clean(choiceText(&c)), terminal.Clean(known.Settings[agent]))
-				}
-			}
-			_ = w.Flush()
-			for _, p := range known.Problems {
-				fmt.Fprintln(a.out, "\n"+terminal.CleanLines(p))
-			}
-			if known.Unset != "" {
-				fmt.Fprintln(a.out, "\n"+terminal.CleanLines(known.Unset))
-			}
-			fmt.Fprintln(a.out)
-			w = tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "PROVIDER\tMODEL\tCONTEXT\tOUTPUT\tUSD/M IN\tUSD/M OUT")
-			for _, e := range known.Catalogue {
-				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%g\t%g\n", e.Provider, e.Model, e.ContextWindow, e.MaxOutput, e.PriceIn, e.PriceOut)
-			}
-			return w.Flush()
+			a.printModels(known, all)
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "check that each provider responds and accepts its key")
+	cmd.Flags().BoolVar(&all, "all", false, "show all models of the catalogue, not only the newest of each provider")
 	cmd.AddCommand(newModelsSet(a), newModelsUnset(a), newModelsHistory(a))
+	cmd.AddCommand(local(newModelsUpdate(a))...)
 	return cmd
 }
 
-// models returns the known models. No component of the stack needs to be running.
+// newestModels is the number of models of each provider that are shown without --all.
+const newestModels = 12
+
+func (a *app) printModels(known control.Models, all bool) {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PROVIDER\tKIND\tADDRESS\tKEY FROM\tSTATE")
+	for _, p := range known.Providers {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, p.Kind, p.Address, p.Key, p.State)
+	}
+	_ = w.Flush()
+	fmt.Fprintln(a.out)
+	w = tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "AGENT\tMODEL\tUSD/M IN, OUT\tSET BY")
+	for _, agent := range contract.Agents() {
+		if c, ok := known.Agents[agent]; ok {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", agent, terminal.Clean(choiceText(&c)), priceOf(known.Prices[agent]), terminal.Clean(known.Settings[agent]))
+		}
+	}
+	_ = w.Flush()
+	for _, p := range known.Problems {
+		fmt.Fprintln(a.out, "\n"+terminal.CleanLines(p))
+	}
+	if known.Unset != "" {
+		fmt.Fprintln(a.out, "\n"+terminal.CleanLines(known.Unset))
+	}
+	fmt.Fprintln(a.out)
+	shown, hidden := known.Catalogue, 0
+	if !all {
+		shown, hidden = newestOf(known.Catalogue)
+	}
+	w = tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PROVIDER\tMODEL\tCONTEXT\tOUTPUT\tUSD/M IN\tUSD/M OUT\tRELEASED\tUNTIL\tSOURCE")
+	for _, e := range shown {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%g\t%g\t%s\t%s\t%s\n", e.Provider, terminal.Clean(e.Model), e.ContextWindow, e.MaxOutput, e.PriceIn, e.PriceOut,
+			e.Released, e.Deprecated, strings.TrimSpace(terminal.Clean(e.Source)+" "+e.SourceDate))
+	}
+	_ = w.Flush()
+	if hidden > 0 {
+		fmt.Fprintf(a.out, "%d older models are not shown; show them with --all.\n", hidden)
+	}
+	if known.Missing != "" {
+		fmt.Fprintln(a.out, "Without what this installation has stored about models:", terminal.CleanLines(known.Missing))
+	}
+}
+
+// priceOf describes the price of an agent's model.
+func priceOf(p control.ModelPrice) string {
+	switch {
+	case p.Estimated && p.In == 0 && p.Out == 0:
+		return "unknown"
+	case p.Estimated:
+		return fmt.Sprintf("unknown (estimated: %g, %g)", p.In, p.Out)
+	case p.In == 0 && p.Out == 0:
+		return "free"
+	default:
+		return fmt.Sprintf("%g, %g", p.In, p.Out)
+	}
+}
+
+// newestOf returns the newest models of each provider, and the number of the others. Models without a
+// day of release count as new: they are few, and often a person's own.
+func newestOf(c model.Catalogue) (shown model.Catalogue, hidden int) {
+	byAge := slices.Clone(c)
+	slices.SortStableFunc(byAge, func(a, b model.CatalogueEntry) int {
+		return cmp.Compare(cmp.Or(b.Released, "9999"), cmp.Or(a.Released, "9999"))
+	})
+	counts, newest := map[string]int{}, map[[2]string]bool{}
+	for _, e := range byAge {
+		if e.Released == "" || counts[e.Provider] < newestModels {
+			newest[[2]string{e.Provider, e.Model}] = true
+		}
+		counts[e.Provider]++
+	}
+	for _, e := range c {
+		if newest[[2]string{e.Provider, e.Model}] {
+			shown = append(shown, e)
+		}
+	}
+	return shown, len(c) - len(shown)
+}
+
+// models returns the known models. No component of the stack needs to be running, but only its
+// database knows what was chosen and stored.
 func (a *app) models(ctx context.Context, check bool) (control.Models, error) {
 	if a.server() == "" {
 		cfg, err := a.config()
 		if err != nil {
 			return control.Models{}, err
 		}
-		if cfg.Database.URL == "" {
+		if cfg.Database.URL == "" { // nothing was ever stored
 			return (&control.Runs{Config: cfg}).Models(ctx, check), nil
 		}
 	}
@@ -89,15 +157,125 @@ func (a *app) models(ctx context.Context, check bool) (control.Models, error) {
 }
 
 // configuredModels returns the models according to the configuration alone, because the database, with
-// the models that people chose, cannot be read.
+// the models that people chose and what was stored about models, cannot be read.
 func (a *app) configuredModels(ctx context.Context, check bool, why error) (control.Models, error) {
 	cfg, err := a.config()
 	if err != nil {
 		return control.Models{}, err
 	}
 	out := (&control.Runs{Config: cfg}).Models(ctx, check)
-	out.Problems = append(out.Problems, "The models that people chose are unknown, so only the configuration is shown: "+fault.Of(why).Message)
+	out.Missing = fault.Of(why).Message
+	out.Problems = append(out.Problems, "The models that people chose are unknown, so only the configuration is shown: "+out.Missing)
 	return out, nil
+}
+
+func newModelsUpdate(a *app) *cobra.Command {
+	var file, date string
+	var dryRun, reset bool
+	cmd := &cobra.Command{
+		Use: "update", Short: "Update the catalogue of models from a file", Args: noArgs,
+		Long: `Update compares a file with the catalogue of models, shows what changes, and stores it in the
+database. Workers and servers use it within a minute, without a restart; calls that were made keep
+their costs. Entries of models.catalogue in the configuration stay in force.
+
+The file is LiteLLM's model_prices_and_context_window.json, the api.json of models.dev, or a
+catalogue file like internal/model/catalogue.yaml. An entry counts until a later release of rgpt
+has one of a newer source.`,
+		Example: `  rgpt models update --file api.json --dry-run
+  rgpt models update --file model_prices_and_context_window.json --date 2026-11-20
+  rgpt models update --reset`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if (file == "") == !reset {
+				return usageError{errors.New("specify either --file or --reset")}
+			}
+			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
+				runs, ok := h.(*backend.Local)
+				if !ok {
+					return usageError{errors.New("rgpt models update works only on this machine, not through a server")}
+				}
+				if reset {
+					return a.resetModels(cmd.Context(), runs)
+				}
+				return a.updateModels(cmd.Context(), runs, file, date, dryRun)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&file, "file", "", "file with the models")
+	cmd.Flags().StringVar(&date, "date", "", "day of the file's data, such as 2026-11-20 (default: the day on which the file was changed)")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, and store nothing")
+	cmd.Flags().BoolVar(&reset, "reset", false, "remove what was stored by updates and checks")
+	return cmd
+}
+
+// updateModels shows what a file changes in the catalogue, and stores it unless it is a dry run.
+func (a *app) updateModels(ctx context.Context, runs *backend.Local, file, date string, dryRun bool) error {
+	source, err := readSource(file, date)
+	if err != nil {
+		return usageError{err}
+	}
+	changes, err := runs.UpdateCatalogue(ctx, source.Models, !dryRun, caller())
+	if err != nil {
+		return err
+	}
+	if a.json {
+		a.printJSON(map[string]any{"format": source.Format, "stored": !dryRun, "changes": store.NotNil(changes)})
+		return nil
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, c := range changes {
+		fmt.Fprintf(w, "%s\t%s/%s\t%s\n", c.Kind, c.Provider, terminal.Clean(c.Model), terminal.Clean(c.Detail))
+	}
+	_ = w.Flush()
+	stored := "Stored; workers use it within a minute."
+	if dryRun {
+		stored = "Nothing was stored, because of --dry-run."
+	}
+	if len(changes) == 0 {
+		stored = "The catalogue has all of it already."
+	}
+	fmt.Fprintf(a.out, "%d models in the file (%s), %d changes. %s\n", len(source.Models), source.Format, len(changes), stored)
+	return nil
+}
+
+// readSource reads a source of models from a file.
+func readSource(file, date string) (modelsource.Document, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return modelsource.Document{}, fmt.Errorf("cannot read the models: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return modelsource.Document{}, fmt.Errorf("cannot read the models: %w", err)
+	}
+	asOf := info.ModTime()
+	if date != "" {
+		if asOf, err = time.Parse(time.DateOnly, date); err != nil {
+			return modelsource.Document{}, fmt.Errorf("--date %s is not a day such as 2026-11-20", date)
+		}
+	}
+	data, err := io.ReadAll(io.LimitReader(f, modelsource.MaxSize+1))
+	if err != nil {
+		return modelsource.Document{}, fmt.Errorf("cannot read the models: %w", err)
+	}
+	d, err := modelsource.Read(data, asOf)
+	if err != nil {
+		return d, fmt.Errorf("cannot read the models in %s: %w", file, err)
+	}
+	return d, nil
+}
+
+func (a *app) resetModels(ctx context.Context, runs *backend.Local) error {
+	n, err := runs.ResetCatalogue(ctx)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		a.printJSON(map[string]any{"removed": n})
+		return nil
+	}
+	fmt.Fprintf(a.out, "Removed %d stored entries; the built-in catalogue applies again.\n", n)
+	return nil
 }
 
 // modelFlags are the flags that select another model.

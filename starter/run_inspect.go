@@ -177,7 +177,7 @@ func (a *app) printDetails(d views.RunDetails) {
 		}
 	}
 	fmt.Fprintf(a.out, "\n%d model calls, %d tokens, $%s; %d artifacts (rgpt run artifacts %d)\n",
-		d.Usage.Calls, d.Usage.Tokens(), report.Dollars(d.Usage.MicroUSD), len(d.Artifacts), d.ID)
+		d.Usage.Calls, d.Usage.Tokens(), report.Cost(d.Usage), len(d.Artifacts), d.ID)
 	for _, b := range d.Budgets {
 		a.printBudget(b)
 	}

@@ -89,6 +89,9 @@ func escaped(s string) int64 {
 // the provider reads from its cache or writes to it.
 func Cost(prompt, output int64, entry model.CatalogueEntry) int64 {
 	u := contract.Usage{PromptTokens: prompt, CompletionTokens: output}
+	if entry.PriceReasoning > entry.PriceOut {
+		u.ReasoningTokens = output
+	}
 	plain := model.Cost(u, entry)
 	u.CachedTokens = prompt
 	cached := model.Cost(u, entry)

@@ -45,7 +45,7 @@ func TestTheExamplesInTheExampleWork(t *testing.T) {
 	text = strings.Replace(text, "  image: node:24-bookworm\n", "", 1) // conflicts with environment.dockerfile
 	c, err := load(t, text)
 	require.NoError(t, err)
-	require.Equal(t, "gpt-5", c.Models.Phases["planner"].Model)
+	require.Equal(t, "gpt-6-sol", c.Models.Phases["planner"].Model)
 	require.Equal(t, "licences", c.Verification.Custom[0].Name)
 	require.Equal(t, []string{"/opt/toolchain"}, c.Execution.Sandbox.ReadOnly)
 	require.Equal(t, 10*config.USD, c.Models.Catalogue[0].PriceOut)

@@ -11,7 +11,7 @@ const LongestModelCall = time.Hour
 // Models configures the providers, the model of each agent, and their budgets.
 type Models struct {
 	Default         Choice              `yaml:"default" doc:"Model for every agent without an entry in models.phases. Not set: rgpt dev uses its scripted model."`
-	Phases          map[string]Choice   `yaml:"phases" repo:"models" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent: planner, builder, tester, releaser, analyzer, repair, alpha, beta, gamma. alpha, beta and gamma use the planner's model by default. These agents also use the models that people choose for them on the settings page, which override this file. tester, releaser and analyzer call no model; entries for them have no effect." example:"{planner: {provider: openai, model: gpt-5}}"`
+	Phases          map[string]Choice   `yaml:"phases" repo:"models" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent: planner, builder, tester, releaser, analyzer, repair, alpha, beta, gamma. alpha, beta and gamma use the planner's model by default. These agents also use the models that people choose for them on the settings page, which override this file. tester, releaser and analyzer call no model; entries for them have no effect." example:"{planner: {provider: openai, model: gpt-6-sol}}"`
 	Fallback        []Choice            `yaml:"fallback" validate:"max=20,dive" doc:"Models that self-heal switches to, in order, when a model or its provider fails. After these, self-heal tries the other agents' models." example:"[{provider: openrouter, model: some/model}]"`
 	Timeout         time.Duration       `yaml:"timeout" validate:"min=1s,max=1h" doc:"Maximum duration of one model call."`
 	IdleTimeout     time.Duration       `yaml:"idle_timeout" validate:"min=1s,max=1h" doc:"Maximum time without data from the provider during a call, including the initial wait. After that, the call is cancelled and retried."`
@@ -88,13 +88,36 @@ type Provider struct {
 
 // CatalogueEntry describes the properties of one model.
 type CatalogueEntry struct {
-	Provider      string   `yaml:"provider" validate:"required" doc:"Provider name or kind."`
-	Model         string   `yaml:"model" validate:"required" doc:"The provider's name for the model. *: any model."`
-	ContextWindow int      `yaml:"context_window" validate:"min=0" doc:"Maximum combined number of prompt and response tokens. 0: unknown."`
-	MaxOutput     int      `yaml:"max_output" validate:"min=0" doc:"Maximum number of response tokens. 0: unknown."`
-	PriceIn       MicroUSD `yaml:"price_in" validate:"min=0" doc:"US dollars per million input tokens."`
-	PriceCached   MicroUSD `yaml:"price_cached" validate:"min=0" doc:"US dollars per million input tokens that the provider reads from its prompt cache. 0: as price_in."`
-	PriceWrite    MicroUSD `yaml:"price_cache_write" validate:"min=0" doc:"US dollars per million input tokens that the provider writes to its prompt cache. 0: as price_in."`
-	PriceOut      MicroUSD `yaml:"price_out" validate:"min=0" doc:"US dollars per million output tokens."`
-	Capabilities  []string `yaml:"capabilities" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature effort" doc:"Model features. fixed_temperature: the model does not accept a temperature. effort: its amount of reasoning can be set. vision and embeddings are not used yet."`
+	Provider       string      `yaml:"provider" validate:"required" doc:"Provider name or kind."`
+	Model          string      `yaml:"model" validate:"required" doc:"The provider's name for the model. *: any model."`
+	ContextWindow  int         `yaml:"context_window" validate:"min=0" doc:"Maximum combined number of prompt and response tokens. 0: unknown."`
+	MaxOutput      int         `yaml:"max_output" validate:"min=0" doc:"Maximum number of response tokens. 0: unknown."`
+	PriceIn        MicroUSD    `yaml:"price_in" validate:"min=0" doc:"US dollars per million input tokens."`
+	PriceCached    MicroUSD    `yaml:"price_cached" validate:"min=0" doc:"US dollars per million input tokens that the provider reads from its prompt cache. 0: as price_in."`
+	PriceWrite     MicroUSD    `yaml:"price_cache_write" validate:"min=0" doc:"US dollars per million input tokens that the provider writes to its prompt cache. 0: as price_in."`
+	PriceOut       MicroUSD    `yaml:"price_out" validate:"min=0" doc:"US dollars per million output tokens."`
+	PriceReasoning MicroUSD    `yaml:"price_reasoning" validate:"min=0" doc:"US dollars per million output tokens that are reasoning. 0: as price_out."`
+	LongContext    LongContext `yaml:"long_context" doc:"Prices of calls with long prompts. Not set: as for other calls."`
+	Capabilities   []string    `yaml:"capabilities" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature effort" doc:"Model features. fixed_temperature: the model does not accept a temperature. effort: the amount of reasoning can be set. embeddings is not used yet."`
+	API            string      `yaml:"api" validate:"omitempty,oneof=responses" doc:"The only API of the provider that serves the model. Empty: any of its APIs."`
+	Released       string      `yaml:"released" validate:"omitempty,datetime=2006-01-02" doc:"Day on which the provider offered the model first."`
+	Deprecated     string      `yaml:"deprecated" validate:"omitempty,datetime=2006-01-02" doc:"Last day on which the provider offers the model."`
+	Scores         []Score     `yaml:"scores" validate:"max=20,dive" doc:"Results of the model in benchmarks." example:"[{name: coding, value: 0.76, source: our own tests, date: 2026-11-01}]"`
+}
+
+// LongContext has the prices of calls with long prompts.
+type LongContext struct {
+	Above       int      `yaml:"above" validate:"min=0" doc:"Number of prompt tokens above which these prices apply to the call. 0: never."`
+	PriceIn     MicroUSD `yaml:"price_in" validate:"min=0" doc:"US dollars per million input tokens. 0: as for other calls."`
+	PriceCached MicroUSD `yaml:"price_cached" validate:"min=0" doc:"US dollars per million input tokens read from the prompt cache. 0: as for other calls."`
+	PriceWrite  MicroUSD `yaml:"price_cache_write" validate:"min=0" doc:"US dollars per million input tokens written to the prompt cache. 0: as for other calls."`
+	PriceOut    MicroUSD `yaml:"price_out" validate:"min=0" doc:"US dollars per million output tokens. 0: as for other calls."`
+}
+
+// Score is a model's result in a benchmark.
+type Score struct {
+	Name   string  `yaml:"name" validate:"required" doc:"What it measures, such as coding, agentic_coding or reasoning."`
+	Value  float64 `yaml:"value" validate:"min=0,max=1" doc:"Fraction of the possible points."`
+	Source string  `yaml:"source" doc:"The benchmark."`
+	Date   string  `yaml:"date" validate:"omitempty,datetime=2006-01-02" doc:"Day of the result."`
 }

@@ -2,7 +2,9 @@ package model
 
 import (
 	"cmp"
-	_ "embed"
+	"embed"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -27,6 +29,11 @@ const (
 	CapabilityEffort Capability = "effort"
 )
 
+// Capabilities returns all capabilities.
+func Capabilities() []Capability {
+	return []Capability{CapabilityJSONSchema, CapabilityTools, CapabilityVision, CapabilityEmbeddings, CapabilityFixedTemperature, CapabilityEffort}
+}
+
 // CatalogueEntry describes one model.
 type CatalogueEntry struct {
 	// Provider is a provider's name or kind; Model is the provider's name for the model, "*" means
@@ -38,34 +45,147 @@ type CatalogueEntry struct {
 	MaxOutput     int64 `koanf:"max_output" yaml:"max_output,omitempty" json:"max_output,omitempty" validate:"gte=0"`
 	// PriceIn and PriceOut are US dollars per million tokens. PriceCached and PriceCacheWrite apply to
 	// the part of the prompt that the provider reads from its cache and writes to it; 0 means PriceIn.
-	PriceIn         float64      `koanf:"price_in" yaml:"price_in,omitempty" json:"price_in,omitempty" validate:"gte=0"`
-	PriceCached     float64      `koanf:"price_cached" yaml:"price_cached,omitempty" json:"price_cached,omitempty" validate:"gte=0"`
-	PriceCacheWrite float64      `koanf:"price_cache_write" yaml:"price_cache_write,omitempty" json:"price_cache_write,omitempty" validate:"gte=0"`
-	PriceOut        float64      `koanf:"price_out" yaml:"price_out,omitempty" json:"price_out,omitempty" validate:"gte=0"`
-	Capabilities    []Capability `koanf:"capabilities" yaml:"capabilities,omitempty" json:"capabilities,omitempty" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature effort"`
+	// PriceReasoning applies to the part of the response that is reasoning; 0 means PriceOut.
+	PriceIn         float64 `koanf:"price_in" yaml:"price_in,omitempty" json:"price_in,omitempty" validate:"gte=0"`
+	PriceCached     float64 `koanf:"price_cached" yaml:"price_cached,omitempty" json:"price_cached,omitempty" validate:"gte=0"`
+	PriceCacheWrite float64 `koanf:"price_cache_write" yaml:"price_cache_write,omitempty" json:"price_cache_write,omitempty" validate:"gte=0"`
+	PriceOut        float64 `koanf:"price_out" yaml:"price_out,omitempty" json:"price_out,omitempty" validate:"gte=0"`
+	PriceReasoning  float64 `koanf:"price_reasoning" yaml:"price_reasoning,omitempty" json:"price_reasoning,omitempty" validate:"gte=0"`
+	// LongContext has the prices of calls with long prompts; nil: the same.
+	LongContext  *LongContext `koanf:"long_context" yaml:"long_context,omitempty" json:"long_context,omitempty"`
+	Capabilities []Capability `koanf:"capabilities" yaml:"capabilities,omitempty" json:"capabilities,omitempty" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature effort"`
+	// API is the only API of the provider that serves the model: "responses"; empty: any of its APIs.
+	API string `koanf:"api" yaml:"api,omitempty" json:"api,omitempty" validate:"omitempty,oneof=responses"`
+	// Released and Deprecated are the days on which the provider offers the model first and last;
+	// empty: unknown.
+	Released   string  `koanf:"released" yaml:"released,omitempty" json:"released,omitempty" validate:"omitempty,datetime=2006-01-02"`
+	Deprecated string  `koanf:"deprecated" yaml:"deprecated,omitempty" json:"deprecated,omitempty" validate:"omitempty,datetime=2006-01-02"`
+	Scores     []Score `koanf:"scores" yaml:"scores,omitempty" json:"scores,omitempty" validate:"dive"`
+	// Source names where the prices come from, and SourceDate is the day of that source; empty:
+	// unknown.
+	Source     string `koanf:"-" yaml:"source,omitempty" json:"source,omitempty"`
+	SourceDate string `koanf:"-" yaml:"-" json:"source_date,omitempty" validate:"omitempty,datetime=2006-01-02"`
+	// Assumed is set if the model's prices are unknown: those here are assumed.
+	Assumed bool `koanf:"-" yaml:"-" json:"assumed,omitempty"`
+	// Checked is the day on which the capabilities were last tried at the provider; empty: never.
+	Checked string `koanf:"-" yaml:"-" json:"checked,omitempty"`
+}
+
+// LongContext has the prices of a call whose prompt is longer than Above tokens. 0 means as for
+// other calls.
+type LongContext struct {
+	Above           int64   `koanf:"above" yaml:"above" json:"above" validate:"gt=0"`
+	PriceIn         float64 `koanf:"price_in" yaml:"price_in,omitempty" json:"price_in,omitempty" validate:"gte=0"`
+	PriceCached     float64 `koanf:"price_cached" yaml:"price_cached,omitempty" json:"price_cached,omitempty" validate:"gte=0"`
+	PriceCacheWrite float64 `koanf:"price_cache_write" yaml:"price_cache_write,omitempty" json:"price_cache_write,omitempty" validate:"gte=0"`
+	PriceOut        float64 `koanf:"price_out" yaml:"price_out,omitempty" json:"price_out,omitempty" validate:"gte=0"`
+}
+
+// Names of scores.
+const (
+	ScoreCoding        = "coding"
+	ScoreAgenticCoding = "agentic_coding"
+	ScoreReasoning     = "reasoning"
+)
+
+// Score is a model's result in a public benchmark.
+type Score struct {
+	Name   string  `koanf:"name" yaml:"name" json:"name" validate:"required"`
+	Value  float64 `koanf:"value" yaml:"value" json:"value" validate:"gte=0,lte=1" doc:"fraction of the possible points"`
+	Source string  `koanf:"source" yaml:"source" json:"source" doc:"benchmark, and the name of the model's result there"`
+	Date   string  `koanf:"date" yaml:"date" json:"date" validate:"omitempty,datetime=2006-01-02" doc:"day of the benchmark's questions, or of the test"`
+}
+
+// Score returns a score of the model; false if it is unknown.
+func (e CatalogueEntry) Score(name string) (float64, bool) {
+	for _, s := range e.Scores {
+		if s.Name == name {
+			return s.Value, true
+		}
+	}
+	return 0, false
 }
 
 // Can reports whether the model has a capability.
 func (e CatalogueEntry) Can(c Capability) bool { return slices.Contains(e.Capabilities, c) }
 
+// at returns the entry with the prices of a call with a prompt of this size.
+func (e CatalogueEntry) at(prompt int64) CatalogueEntry {
+	if long := e.LongContext; long != nil && prompt > long.Above {
+		e.PriceIn = cmp.Or(long.PriceIn, e.PriceIn)
+		e.PriceCached, e.PriceCacheWrite = cmp.Or(long.PriceCached, e.PriceCached), cmp.Or(long.PriceCacheWrite, e.PriceCacheWrite)
+		e.PriceReasoning = 0
+		e.PriceOut = cmp.Or(long.PriceOut, e.PriceOut)
+	}
+	return e
+}
+
 // Catalogue lists models. If two entries describe the same model, the later one applies.
 type Catalogue []CatalogueEntry
 
-//go:embed catalogue.yaml
-var catalogueYAML []byte
+// CatalogueFile is a catalogue with its sources.
+type CatalogueFile struct {
+	Sources []CatalogueSource `yaml:"sources" validate:"required,dive"`
+	Models  Catalogue         `yaml:"models" validate:"dive"`
+}
 
-var defaultCatalogue = sync.OnceValue(func() Catalogue {
-	var file struct {
-		Models Catalogue `yaml:"models"`
+// CatalogueSource is where entries of a catalogue come from.
+type CatalogueSource struct {
+	Name     string `yaml:"name" validate:"required"` // which entries refer to
+	URL      string `yaml:"url,omitempty"`
+	Revision string `yaml:"revision,omitempty"`
+	Date     string `yaml:"date" validate:"required,datetime=2006-01-02"`
+	License  string `yaml:"license,omitempty"`
+}
+
+// ReadCatalogue reads a catalogue file. Each entry states its source, by default the first one.
+func ReadCatalogue(data []byte) (CatalogueFile, error) {
+	var file CatalogueFile
+	if err := yaml.UnmarshalWithOptions(data, &file, yaml.Strict()); err != nil {
+		return file, err
 	}
-	if err := yaml.UnmarshalWithOptions(catalogueYAML, &file, yaml.Strict()); err != nil {
-		panic("the embedded catalogue: " + err.Error()) //nolint:forbidigo // a broken build, which the tests detect
+	if len(file.Sources) == 0 {
+		return file, errors.New("the file has no sources")
 	}
-	return file.Models
+	for i := range file.Models {
+		e := &file.Models[i]
+		e.Source = cmp.Or(e.Source, file.Sources[0].Name)
+		at := slices.IndexFunc(file.Sources, func(s CatalogueSource) bool { return s.Name == e.Source })
+		if at < 0 {
+			return file, fmt.Errorf("%s/%s comes from %q, which is not one of the file's sources", e.Provider, e.Model, e.Source)
+		}
+		e.SourceDate = file.Sources[at].Date
+	}
+	return file, nil
+}
+
+// The embedded catalogue: catalogue.yaml is generated from public sources, by the command in its
+// head; catalogue_own.yaml has the models that they do not have.
+//
+//go:embed catalogue.yaml catalogue_own.yaml
+var catalogueFiles embed.FS
+
+var defaultCatalogue = sync.OnceValue(func() CatalogueFile {
+	var all CatalogueFile
+	for _, name := range []string{"catalogue.yaml", "catalogue_own.yaml"} {
+		data, err := catalogueFiles.ReadFile(name)
+		if err == nil {
+			var file CatalogueFile
+			file, err = ReadCatalogue(data)
+			all.Sources, all.Models = append(all.Sources, file.Sources...), append(all.Models, file.Models...)
+		}
+		if err != nil {
+			panic("the embedded " + name + ": " + err.Error()) //nolint:forbidigo // a broken build, which the tests detect
+		}
+	}
+	return all
 })
 
 // DefaultCatalogue returns the embedded catalogue.
-func DefaultCatalogue() Catalogue { return slices.Clone(defaultCatalogue()) }
+func DefaultCatalogue() Catalogue { return slices.Clone(defaultCatalogue().Models) }
+
+// DefaultSources returns the sources of the embedded catalogue.
+func DefaultSources() []CatalogueSource { return slices.Clone(defaultCatalogue().Sources) }
 
 // With returns the catalogue with entries added; they override existing entries for the same model.
 func (c Catalogue) With(entries ...CatalogueEntry) Catalogue {
@@ -75,14 +195,14 @@ func (c Catalogue) With(entries ...CatalogueEntry) Catalogue {
 // Find returns the entry for a provider's model: by the provider's name, otherwise by its kind,
 // otherwise by "*" of either. For an unknown model it returns false and an assumed entry: if the
 // provider charges, it has the highest known prices of its kind, so that budgets err on the safe
-// side.
+// side. A cost that is computed from it is an estimate.
 func (c Catalogue) Find(p Provider, model string) (CatalogueEntry, bool) {
 	kind := p.Kind.inCatalogue()
 	for _, want := range [][2]string{{p.Name, model}, {string(p.Kind), model}, {kind, model}, {p.Name, "*"}, {string(p.Kind), "*"}} {
 		for _, e := range slices.Backward(c) {
 			if e.Provider == want[0] && e.Model == want[1] {
 				e.Provider, e.Model = p.Name, model
-				return e, true
+				return e, !e.Assumed
 			}
 		}
 	}
@@ -99,12 +219,12 @@ func (k Kind) inCatalogue() string {
 
 // guess returns an assumed entry for an unknown model.
 func (c Catalogue) guess(p Provider, model string) CatalogueEntry {
-	guess := CatalogueEntry{Provider: p.Name, Model: model, Capabilities: []Capability{CapabilityTools}}
+	guess := CatalogueEntry{Provider: p.Name, Model: model, Assumed: true, Capabilities: []Capability{CapabilityTools}}
 	if p.Kind != KindAnthropic {
 		guess.Capabilities = append(guess.Capabilities, CapabilityJSONSchema)
 	}
 	for _, e := range c {
-		if e.Provider == p.Name || e.Provider == string(p.Kind) || e.Provider == p.Kind.inCatalogue() {
+		if (e.Provider == p.Name || e.Provider == string(p.Kind) || e.Provider == p.Kind.inCatalogue()) && !e.Assumed {
 			guess.PriceIn, guess.PriceOut = max(guess.PriceIn, e.PriceIn), max(guess.PriceOut, e.PriceOut)
 		}
 	}
@@ -118,11 +238,13 @@ const maxTokens = 1 << 40
 // Cost returns the cost of a usage at an entry's prices, in millionths of a US dollar, rounded up.
 func Cost(u contract.Usage, e CatalogueEntry) int64 {
 	u = Plausible(u)
+	e = e.at(u.PromptTokens)
 	// Dollars per million tokens are millionths of a dollar per token.
 	micro := float64(u.PromptTokens-u.CachedTokens-u.CacheWriteTokens)*e.PriceIn +
 		float64(u.CachedTokens)*cmp.Or(e.PriceCached, e.PriceIn) +
 		float64(u.CacheWriteTokens)*cmp.Or(e.PriceCacheWrite, e.PriceIn) +
-		float64(u.CompletionTokens)*e.PriceOut
+		float64(u.CompletionTokens-u.ReasoningTokens)*e.PriceOut +
+		float64(u.ReasoningTokens)*cmp.Or(e.PriceReasoning, e.PriceOut)
 	// Binary fractions turn 0.3 into 0.3000000004, which must not be rounded up to one more.
 	return int64(math.Ceil(micro - 1e-6))
 }

@@ -3,6 +3,8 @@ package model
 import (
 	"encoding/json"
 	"math"
+	"os"
+	"regexp"
 	"testing"
 
 	"github.com/go-playground/validator/v10"
@@ -24,6 +26,14 @@ func TestTheEmbeddedCatalogueIsValid(t *testing.T) {
 		kinds[e.Provider] = true
 		require.Contains(t, kindDefaults, Kind(e.Provider))
 		require.NotEmpty(t, e.Capabilities)
+		require.LessOrEqual(t, e.PriceCached, e.PriceIn, "%s/%s", e.Provider, e.Model)
+		if long := e.LongContext; long != nil {
+			require.GreaterOrEqual(t, long.PriceIn, e.PriceIn, "%s/%s", e.Provider, e.Model)
+			require.GreaterOrEqual(t, long.PriceOut, e.PriceOut, "%s/%s", e.Provider, e.Model)
+		}
+		if e.Deprecated != "" {
+			require.GreaterOrEqual(t, e.Deprecated, e.SourceDate, "%s/%s is over", e.Provider, e.Model)
+		}
 		if e.Provider != "ollama" {
 			require.Positive(t, e.PriceIn, "%s/%s", e.Provider, e.Model)
 		}
@@ -31,10 +41,34 @@ func TestTheEmbeddedCatalogueIsValid(t *testing.T) {
 	for _, k := range []Kind{KindOpenAI, KindOpenRouter, KindAnthropic, KindGemini, KindOllama, KindScripted} {
 		require.True(t, kinds[string(k)], k)
 	}
+	for _, s := range DefaultSources() {
+		require.NoError(t, v.Struct(s), "each source states its day")
+	}
 	for _, p := range defaultProviders() {
 		require.NoError(t, v.Struct(p))
 		require.NoError(t, p.Check())
 	}
+}
+
+// named matches a model in the documents and examples.
+var named = regexp.MustCompile(`provider: ([a-z]+), model: ([a-zA-Z0-9./-]+)[,}]`)
+
+func TestModelsThatDocumentsAndExamplesSelectAreKnown(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	for _, file := range []string{"../../README.md", "../../deploy/compose/rgpt.yaml", "../../docs/CONFIGURATION.md", "../../examples/rgpt.yaml"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			if m[2] == "my-model" || m[2] == "some/model" { // examples of unknown ones
+				continue
+			}
+			_, known := DefaultCatalogue().Find(Provider{Name: m[1], Kind: Kind(m[1])}, m[2])
+			require.True(t, known, "%s selects %s/%s", file, m[1], m[2])
+			seen++
+		}
+	}
+	require.Positive(t, seen)
 }
 
 func TestFindPrefersWhatIsNearestToTheProvider(t *testing.T) {
@@ -82,6 +116,14 @@ func TestCostIsExactAndRoundedUp(t *testing.T) {
 	require.EqualValues(t, 500_000, cost(1_000_000, 1_000_000))
 	require.EqualValues(t, 0, cost(-5, math.MinInt64))
 	require.Positive(t, cost(math.MaxInt64, math.MaxInt64))
+}
+
+func TestReasoningAndLongPromptsHaveTheirOwnPrices(t *testing.T) {
+	t.Parallel()
+	e := CatalogueEntry{PriceIn: 1, PriceCached: 0.5, PriceOut: 2, PriceReasoning: 3, LongContext: &LongContext{Above: 100, PriceIn: 10, PriceOut: 20}}
+	require.EqualValues(t, 100+4*2+6*3, Cost(contract.Usage{PromptTokens: 100, CompletionTokens: 10, ReasoningTokens: 6}, e))
+	require.EqualValues(t, 91*10+5+10*20, Cost(contract.Usage{PromptTokens: 101, CachedTokens: 10, CompletionTokens: 10, ReasoningTokens: 6}, e))
+	require.EqualValues(t, 7*3, Cost(contract.Usage{CompletionTokens: 7, ReasoningTokens: 7}, CatalogueEntry{PriceOut: 3}), "otherwise reasoning is output")
 }
 
 func TestCostNeverFallsWhenTokensGrow(t *testing.T) {

@@ -22,6 +22,7 @@ type call struct {
 	client    *Client
 	provider  *endpoint
 	entry     model.CatalogueEntry
+	priced    bool // the entry's prices are known
 	req       model.Request
 	key       string
 	scrub     *scrubber
@@ -96,7 +97,7 @@ func (x *call) conclude(ctx context.Context, resp model.Response, err error) (mo
 }
 
 // account completes the usage of a response: it estimates the tokens if the provider did not report
-// them, and adds the price. A response that could not be read at all has no usage.
+// them, and adds the cost, which is marked as estimated if the price is unknown. A response that could not be read at all has no usage.
 func (x *call) account(r *model.Response) {
 	u := &r.Usage
 	u.Calls = 1
@@ -112,7 +113,7 @@ func (x *call) account(r *model.Response) {
 		r.Estimated = true
 		u.PromptTokens, u.CompletionTokens = model.EstimateTokens(x.req.Messages, x.req.Tools), int64(size+3)/4
 	}
-	u.MicroUSD = model.Cost(*u, x.entry)
+	u.MicroUSD, u.EstimatedPrice = model.Cost(*u, x.entry), !x.priced
 }
 
 // unusable is the reason why a response that arrived cannot be used.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -36,7 +37,7 @@ const (
 // Client calls models. It is safe for concurrent use.
 type Client struct {
 	providers map[string]*endpoint
-	catalogue model.Catalogue
+	catalogue atomic.Pointer[model.Catalogue]
 	opts      Options
 	http      *http.Client
 	close     func()
@@ -52,7 +53,8 @@ type endpoint struct {
 // New creates a client. An unusable provider is a CONFIG_ERROR; missing keys are reported only when
 // they are needed, because a run uses few of the providers.
 func New(providers []model.Provider, catalogue model.Catalogue, opts Options) (*Client, error) {
-	c := &Client{providers: map[string]*endpoint{}, catalogue: catalogue, opts: opts.withDefaults()}
+	c := &Client{providers: map[string]*endpoint{}, opts: opts.withDefaults()}
+	c.SetCatalogue(catalogue)
 	for _, p := range providers {
 		if err := p.Check(); err != nil {
 			return nil, err
@@ -83,6 +85,9 @@ func (o Options) withDefaults() Options {
 // Close closes idle connections.
 func (c *Client) Close() { c.close() }
 
+// SetCatalogue replaces the catalogue. It counts from the next call on.
+func (c *Client) SetCatalogue(catalogue model.Catalogue) { c.catalogue.Store(&catalogue) }
+
 // Entry returns the catalogue's entry for a model; see Catalogue.Find. It also returns false if the
 // provider is not configured.
 func (c *Client) Entry(choice contract.ModelChoice) (model.CatalogueEntry, bool) {
@@ -90,7 +95,7 @@ func (c *Client) Entry(choice contract.ModelChoice) (model.CatalogueEntry, bool)
 	if !ok {
 		return model.CatalogueEntry{Provider: choice.Provider, Model: choice.Model}, false
 	}
-	return c.catalogue.Find(p.Provider, choice.Model)
+	return c.catalogue.Load().Find(p.Provider, choice.Model)
 }
 
 // Configured checks, without any request, that calls to a provider are possible: the provider is
@@ -122,8 +127,8 @@ func (c *Client) Complete(ctx context.Context, req model.Request) (model.Respons
 	if err != nil {
 		return model.Response{}, err
 	}
-	entry, _ := c.catalogue.Find(p.Provider, req.Choice.Model)
-	x := &call{client: c, provider: p, entry: entry, req: req, key: key, scrub: newScrubber(p.Provider, key)}
+	entry, priced := c.catalogue.Load().Find(p.Provider, req.Choice.Model)
+	x := &call{client: c, provider: p, entry: entry, priced: priced, req: req, key: key, scrub: newScrubber(p.Provider, key)}
 	ctx, x.watch = startWatch(ctx, c.opts.IdleTimeout)
 	defer x.watch.stop()
 	if err := p.acquire(ctx); err != nil {

@@ -243,7 +243,7 @@ func TestAStreamOfAnthropicIsReadEventByEvent(t *testing.T) {
 	require.Equal(t, "tool_calls", r.FinishReason)
 	require.JSONEq(t, `[{"text":"hm","signature":"abc"},{"redacted":"secret"}]`, string(r.Reasoning.Items))
 	r.Usage.MicroUSD = 0
-	require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 30, CachedTokens: 20, CacheWriteTokens: 3, CompletionTokens: 30, ReasoningTokens: 12}, r.Usage)
+	require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 30, CachedTokens: 20, CacheWriteTokens: 3, CompletionTokens: 30, ReasoningTokens: 12, EstimatedPrice: true}, r.Usage)
 }
 
 func TestAStreamOfAnthropicThatBreaksIsNeverAnAnswer(t *testing.T) {

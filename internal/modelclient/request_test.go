@@ -80,3 +80,19 @@ func TestAStrictRequestHoldsTheModelToItsTools(t *testing.T) {
 		}
 	}
 }
+
+func TestACostWithoutAKnownPriceIsAnEstimate(t *testing.T) {
+	t.Parallel()
+	url, _ := scenario(t, `rules: [{reply: {text: hi}, usage: {prompt_tokens: 10, completion_tokens: 5}}]`)
+	c, err := New([]model.Provider{{Name: "p", Kind: model.KindCompatible, BaseURL: url}}, model.Catalogue{{Provider: "p", Model: "dear", PriceIn: 2, PriceOut: 3}}, Options{})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	usage := func() contract.Usage {
+		r, err := c.Complete(t.Context(), question())
+		require.NoError(t, err)
+		return r.Usage
+	}
+	require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 10, CompletionTokens: 5, MicroUSD: 35, EstimatedPrice: true}, usage(), "at the highest known prices")
+	c.SetCatalogue(model.Catalogue{{Provider: "p", Model: "m", PriceIn: 1, PriceOut: 1}})
+	require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 10, CompletionTokens: 5, MicroUSD: 15}, usage())
+}

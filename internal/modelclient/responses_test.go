@@ -292,7 +292,7 @@ func TestAStreamOfResponsesIsReadEventByEvent(t *testing.T) {
 	require.Equal(t, []model.ToolCall{{ID: "c1", Name: "read", Arguments: `{"p":1}`}, {ID: "c2", Name: "read", Arguments: `{}`}}, r.ToolCalls)
 	require.Equal(t, "tool_calls", r.FinishReason)
 	r.Usage.MicroUSD = 0
-	require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 30, CachedTokens: 20, CacheWriteTokens: 3, CompletionTokens: 30, ReasoningTokens: 12}, r.Usage)
+	require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 30, CachedTokens: 20, CacheWriteTokens: 3, CompletionTokens: 30, ReasoningTokens: 12, EstimatedPrice: true}, r.Usage)
 
 	results := []model.Message{{Role: model.RoleTool, ToolCallID: "c1", Text: "1"}, {Role: model.RoleTool, ToolCallID: "c2", Text: "2"}}
 	ask := func(m model.Message) []string {
@@ -421,7 +421,7 @@ func TestAResponseThatIsNotCompleteIsNotAnAnswer(t *testing.T) {
 				r, err := responsesClient(t, serve(t, h), Options{}).Complete(t.Context(), question())
 				_ = requireFault(t, err, contract.ClassLLM, tc.code)
 				require.Equal(t, tc.text, r.Text)
-				require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 5, CompletionTokens: 7}, r.Usage, "it costs as much as a good one")
+				require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 5, CompletionTokens: 7, EstimatedPrice: true}, r.Usage, "it costs as much as a good one")
 			}
 		})
 	}

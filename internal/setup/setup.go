@@ -41,6 +41,9 @@ const ScriptedURL = "RGPT_SCRIPTED_URL"
 // DataDir is the environment variable with the path of the data folder.
 const DataDir = "RGPT_DATA_DIR"
 
+// SourceConfig is the source of entries of the catalogue that come from models.catalogue.
+const SourceConfig = "configuration"
+
 // Load reads the configuration of a directory and adds the stack's scripted model, which is used by
 // default.
 func Load(from config.Sources, scriptedURL string) (*config.Config, error) {
@@ -75,20 +78,39 @@ func Providers(cfg *config.Config) []model.Provider {
 
 // Catalogue returns the known properties of models: the built-in catalogue, overridden by the
 // configured entries.
-func Catalogue(cfg *config.Config) model.Catalogue {
-	var own []model.CatalogueEntry
+func Catalogue(cfg *config.Config) model.Catalogue { return LearnedCatalogue(cfg, model.Learned{}) }
+
+// LearnedCatalogue is Catalogue with what the installation has stored: updates override the built-in
+// catalogue, configured entries override both, and capabilities that were tried at a provider
+// override all of them.
+func LearnedCatalogue(cfg *config.Config, learned model.Learned) model.Catalogue {
+	own := make([]model.CatalogueEntry, 0, len(cfg.Models.Catalogue))
 	for _, e := range cfg.Models.Catalogue {
-		entry := model.CatalogueEntry{
-			Provider: e.Provider, Model: e.Model, ContextWindow: int64(e.ContextWindow), MaxOutput: int64(e.MaxOutput),
-			PriceIn: float64(e.PriceIn.Int64()) / 1e6, PriceCached: float64(e.PriceCached.Int64()) / 1e6,
-			PriceCacheWrite: float64(e.PriceWrite.Int64()) / 1e6, PriceOut: float64(e.PriceOut.Int64()) / 1e6,
-		}
-		for _, c := range e.Capabilities {
-			entry.Capabilities = append(entry.Capabilities, model.Capability(c))
-		}
-		own = append(own, entry)
+		own = append(own, configured(e))
 	}
-	return model.DefaultCatalogue().With(own...)
+	return model.DefaultCatalogue().Learn(learned).With(own...).Correct(learned.Checks, Providers(cfg))
+}
+
+// configured returns an entry of models.catalogue.
+func configured(e config.CatalogueEntry) model.CatalogueEntry {
+	price := func(m config.MicroUSD) float64 { return float64(m.Int64()) / 1e6 }
+	entry := model.CatalogueEntry{
+		Provider: e.Provider, Model: e.Model, ContextWindow: int64(e.ContextWindow), MaxOutput: int64(e.MaxOutput),
+		PriceIn: price(e.PriceIn), PriceCached: price(e.PriceCached), PriceCacheWrite: price(e.PriceWrite), PriceOut: price(e.PriceOut),
+		PriceReasoning: price(e.PriceReasoning), API: e.API, Released: e.Released, Deprecated: e.Deprecated, Source: SourceConfig,
+	}
+	if long := e.LongContext; long.Above > 0 {
+		entry.LongContext = &model.LongContext{
+			Above: int64(long.Above), PriceIn: price(long.PriceIn), PriceCached: price(long.PriceCached), PriceCacheWrite: price(long.PriceWrite), PriceOut: price(long.PriceOut),
+		}
+	}
+	for _, c := range e.Capabilities {
+		entry.Capabilities = append(entry.Capabilities, model.Capability(c))
+	}
+	for _, s := range e.Scores {
+		entry.Scores = append(entry.Scores, model.Score{Name: s.Name, Value: s.Value, Source: s.Source, Date: s.Date})
+	}
+	return entry
 }
 
 // Model returns the client that calls models.

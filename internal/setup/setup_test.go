@@ -236,8 +236,32 @@ func TestAnEntryOfTheCatalogueCountsBeforeTheBuiltInOnes(t *testing.T) {
 	i := slices.IndexFunc(catalogue, func(e model.CatalogueEntry) bool { return e.Provider == "house" })
 	require.GreaterOrEqual(t, i, 0)
 	require.Equal(t, model.CatalogueEntry{
-		Provider: "house", Model: "small", ContextWindow: 81, MaxOutput: 82, PriceIn: 1.25, PriceOut: 10, Capabilities: []model.Capability{"tools"},
+		Provider: "house", Model: "small", ContextWindow: 81, MaxOutput: 82, PriceIn: 1.25, PriceOut: 10, Capabilities: []model.Capability{"tools"}, Source: setup.SourceConfig,
 	}, catalogue[i])
+}
+
+func TestConfiguredEntriesCountBeforeUpdatesAndWhatWasFoundCountsBeforeBoth(t *testing.T) {
+	t.Parallel()
+	cfg := load(t, whole)
+	cfg.Models.Catalogue = []config.CatalogueEntry{{
+		Provider: "openai", Model: "a", PriceIn: 3 * config.USD, PriceReasoning: 4 * config.USD, LongContext: config.LongContext{Above: 5, PriceIn: 6 * config.USD},
+		Scores: []config.Score{{Name: "coding", Value: 0.5, Source: "ours", Date: "2026-11-01"}}, Capabilities: []string{"tools", "vision"},
+	}}
+	catalogue := setup.LearnedCatalogue(cfg, model.Learned{
+		Updates: model.Catalogue{{Provider: "openai", Model: "a", PriceIn: 1, SourceDate: "2026-12-01"}, {Provider: "openai", Model: "b", PriceIn: 1, SourceDate: "2026-12-01"}},
+		Checks:  []model.Checked{{Provider: "openai", Model: "a", Found: map[model.Capability]bool{model.CapabilityVision: false}}},
+	})
+	p := model.Provider{Name: "openai", Kind: model.KindOpenAI}
+	a, known := catalogue.Find(p, "a")
+	require.True(t, known)
+	require.InDelta(t, 3, a.PriceIn, 0)
+	require.InDelta(t, 4, a.PriceReasoning, 0)
+	require.Equal(t, &model.LongContext{Above: 5, PriceIn: 6}, a.LongContext)
+	require.Equal(t, []model.Score{{Name: "coding", Value: 0.5, Source: "ours", Date: "2026-11-01"}}, a.Scores)
+	require.Equal(t, []model.Capability{model.CapabilityTools}, a.Capabilities)
+	b, known := catalogue.Find(p, "b")
+	require.True(t, known)
+	require.InDelta(t, 1, b.PriceIn, 0)
 }
 
 // elsewhere are the sections about how processes run, not about what a run is: they are

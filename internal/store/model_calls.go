@@ -185,7 +185,7 @@ func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error
 		if call.Status == rowconv.CallDone {
 			out = Reserved{ID: CallID{Call: call.ID, Try: int(call.Tries)}, Answer: &StoredAnswer{Answer: call.Answer, Usage: contract.Usage{
 				Calls: 1, PromptTokens: call.PromptTokens, CompletionTokens: call.CompletionTokens, MicroUSD: call.CostMicros,
-				CachedTokens: call.CachedTokens, CacheWriteTokens: call.CacheWriteTokens, ReasoningTokens: call.ReasoningTokens,
+				CachedTokens: call.CachedTokens, CacheWriteTokens: call.CacheWriteTokens, ReasoningTokens: call.ReasoningTokens, EstimatedPrice: call.PriceEstimated,
 			}}}
 			return nil
 		}
@@ -303,7 +303,7 @@ func (s *Store) CompleteCall(ctx context.Context, id CallID, usage contract.Usag
 			q.CompleteCall(ctx, db.CompleteCallParams{
 				ID: id.Call, Try: int32(id.Try), Superseded: rest, PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens,
 				CachedTokens: usage.CachedTokens, CacheWriteTokens: usage.CacheWriteTokens, ReasoningTokens: usage.ReasoningTokens,
-				CostMicros: usage.MicroUSD, LatencyMs: latency.Milliseconds(), Answer: answer,
+				CostMicros: usage.MicroUSD, PriceEstimated: usage.EstimatedPrice, LatencyMs: latency.Milliseconds(), Answer: answer,
 			}),
 			q.AppendMessages(ctx, db.AppendMessagesParams{ExecutionID: call.ExecutionID, Turn: call.Turn, Messages: added}),
 		)
@@ -336,7 +336,7 @@ func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failu
 			return err
 		}
 		batch.queue(q.FailCall(ctx, db.FailCallParams{
-			ID: id.Call, Try: int32(id.Try), Superseded: rest, PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD,
+			ID: id.Call, Try: int32(id.Try), Superseded: rest, PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD, PriceEstimated: usage.EstimatedPrice,
 			CachedTokens: usage.CachedTokens, CacheWriteTokens: usage.CacheWriteTokens, ReasoningTokens: usage.ReasoningTokens,
 			ErrorClass: string(failure.Class), ErrorCode: string(failure.Code), ErrorMessage: rowconv.Text(failure.Message),
 		}))
@@ -471,7 +471,7 @@ func bookLate(ctx context.Context, tx pgx.Tx, call db.LockCallRow, id CallID, us
 
 func late(id CallID, usage contract.Usage, rest json.RawMessage) db.BookLateCallParams {
 	return db.BookLateCallParams{
-		ID: id.Call, Try: int32(id.Try), Superseded: rest, PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD,
+		ID: id.Call, Try: int32(id.Try), Superseded: rest, PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD, PriceEstimated: usage.EstimatedPrice,
 		CachedTokens: usage.CachedTokens, CacheWriteTokens: usage.CacheWriteTokens, ReasoningTokens: usage.ReasoningTokens,
 	}
 }
@@ -512,7 +512,7 @@ func (s *Store) Usage(ctx context.Context, runID int64) (contract.Usage, error) 
 	}
 	return contract.Usage{
 		Calls: int(row.Calls), PromptTokens: row.PromptTokens, CompletionTokens: row.CompletionTokens, MicroUSD: row.CostMicros,
-		CachedTokens: row.CachedTokens, CacheWriteTokens: row.CacheWriteTokens, ReasoningTokens: row.ReasoningTokens,
+		CachedTokens: row.CachedTokens, CacheWriteTokens: row.CacheWriteTokens, ReasoningTokens: row.ReasoningTokens, EstimatedPrice: row.PriceEstimated,
 	}, nil
 }
 
@@ -535,7 +535,7 @@ func modelCallOf(r db.ModelCall) ModelCall {
 		Tries: int(r.Tries), ReservedTokens: r.ReservedTokens, ReservedMicros: r.ReservedMicros,
 		Usage: contract.Usage{
 			PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros,
-			CachedTokens: r.CachedTokens, CacheWriteTokens: r.CacheWriteTokens, ReasoningTokens: r.ReasoningTokens,
+			CachedTokens: r.CachedTokens, CacheWriteTokens: r.CacheWriteTokens, ReasoningTokens: r.ReasoningTokens, EstimatedPrice: r.PriceEstimated,
 		},
 		LatencyMS: r.LatencyMs, Failure: rowconv.Failure(r.ErrorClass, r.ErrorCode, r.ErrorMessage, ""),
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,

@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
@@ -421,4 +422,48 @@ func TestTakeoversAndCompletionsInAnyOrderKeepBudgetsConsistent(t *testing.T) {
 		require.NoError(t, conn.QueryRow(ctx, "SELECT 10 * sum(cardinality(settled)) FROM orchestrator_model_calls").Scan(&booked))
 		require.Equal(t, booked, usage.Tokens(), "every try that was settled is booked, each once")
 	})
+}
+
+func TestACostWithoutAKnownPriceStaysMarkedAsEstimated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	v := views.New(b.Store)
+	execution := b.begin(t, contract.PhaseBuilder, "step-001")
+	for turn, estimated := range []bool{false, true, false} {
+		reserved, err := b.ReserveCall(t.Context(), reservation(execution, turn+1))
+		require.NoError(t, err)
+		usage := used(20)
+		usage.EstimatedPrice = estimated
+		require.NoError(t, b.CompleteCall(t.Context(), reserved.ID, usage, 0, raw(`{}`), nil))
+		total, err := b.Usage(t.Context(), b.First.ID)
+		require.NoError(t, err)
+		require.Equal(t, turn > 0, total.EstimatedPrice)
+		calls, err := b.ModelCalls(t.Context(), b.First.ID)
+		require.NoError(t, err)
+		require.Equal(t, estimated, calls[turn].Usage.EstimatedPrice)
+		again, err := b.ReserveCall(t.Context(), reservation(execution, turn+1))
+		require.NoError(t, err)
+		require.Equal(t, estimated, again.Answer.Usage.EstimatedPrice)
+		spending, err := v.Spending(t.Context(), b.First.ID)
+		require.NoError(t, err)
+		require.Equal(t, turn > 0, spending[0].EstimatedPrice)
+		byModel, err := v.ModelUsage(t.Context(), b.First.ID)
+		require.NoError(t, err)
+		require.Equal(t, turn > 0, byModel[0].EstimatedPrice)
+		activity, err := v.ModelActivity(t.Context(), time.Now().Add(-time.Hour))
+		require.NoError(t, err)
+		require.Equal(t, turn > 0, activity[0].Usage.EstimatedPrice)
+		cards, err := v.Cards(t.Context(), []int64{b.First.ID})
+		require.NoError(t, err)
+		require.Equal(t, turn > 0, cards[b.First.ID].Estimated)
+	}
+	dearest, err := v.DearestCalls(t.Context(), b.First.ID, 3)
+	require.NoError(t, err)
+	estimated := 0
+	for _, c := range dearest {
+		if c.Usage.EstimatedPrice {
+			estimated++
+		}
+	}
+	require.Equal(t, 1, estimated)
 }

@@ -95,6 +95,7 @@ func Run(ctx context.Context, o Options) error {
 		group.Go(func() error { return reconcilePipelines(ctx, c, parts.Store, o.Log) })
 	}
 	group.Go(func() error { return sweep(ctx, parts, o.Log) })
+	group.Go(func() error { return followCatalogue(ctx, parts, o.Config, o.Log) })
 	group.Go(func() error { return newAgents(parts, o).run(ctx) })
 	if address := o.Config.Worker.MetricsAddress; address != "" {
 		group.Go(func() error { return serveMetrics(ctx, address) })

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/a-h/templ"
@@ -35,7 +36,15 @@ func (s *Server) modelsPage(r *http.Request, shell ui.Shell) (templ.Component, e
 	ctx := r.Context()
 	shell.Section, shell.Title, shell.Live = "models", "Models", "/api/stream"
 	p := ui.ModelsPage{Shell: shell, Limit: s.Runs.Config.Models.Budgets.DayCostUSD.Int64()}
-	known, err := s.knownModels(ctx)
+	agents, err := s.Runs.AgentModels(ctx)
+	if err != nil {
+		return nil, err
+	}
+	catalogue, err := s.Runs.Catalogue(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known, err := s.knownModels(ctx, catalogue, agents)
 	if err != nil {
 		return nil, err
 	}
@@ -48,15 +57,11 @@ func (s *Server) modelsPage(r *http.Request, shell ui.Shell) (templ.Component, e
 	slices.SortFunc(p.Known, func(a, b ui.KnownModel) int {
 		return cmp.Or(cmp.Compare(calls(b), calls(a)), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Model, b.Model))
 	})
-	agents, err := s.Runs.AgentModels(ctx)
-	if err != nil {
-		return nil, err
-	}
 	if _, _, missing := setup.EveryModel(s.Runs.Config); missing != nil && slices.ContainsFunc(agents, func(m control.AgentModel) bool { return m.Model == nil }) {
 		p.Missing = fault.Of(missing).Message
 	}
 	for _, m := range agents {
-		row := ui.AgentModel{AgentModel: m, Groups: modelGroups(s.Runs.Config, m.Agent)}
+		row := ui.AgentModel{AgentModel: m, Groups: modelGroups(s.Runs.Config, catalogue, m.Agent)}
 		if m.Model != nil {
 			row.Known = known[m.Model.Provider+"/"+m.Model.Model]
 		}
@@ -72,8 +77,7 @@ func (s *Server) modelsPage(r *http.Request, shell ui.Shell) (templ.Component, e
 }
 
 // modelGroups returns the models of the catalogue that an agent can use, by configured provider.
-func modelGroups(cfg *config.Config, agent contract.Agent) (out []ui.ModelGroup) {
-	catalogue := setup.Catalogue(cfg)
+func modelGroups(cfg *config.Config, catalogue model.Catalogue, agent contract.Agent) (out []ui.ModelGroup) {
 	for _, p := range setup.Providers(cfg) {
 		group := ui.ModelGroup{Provider: p.Name}
 		for _, e := range catalogue {
@@ -83,7 +87,7 @@ func modelGroups(cfg *config.Config, agent contract.Agent) (out []ui.ModelGroup)
 			e, _ = catalogue.Find(p, e.Model)
 			option := ui.ModelOption{
 				Name: p.Name + "/" + e.Model, FixedTemperature: e.Can(model.CapabilityFixedTemperature), Effort: e.Can(model.CapabilityEffort),
-				Text: fmt.Sprintf("%s: %s tokens, $ %s", e.Model, ui.Count(e.ContextWindow), ui.Price(e.PriceIn, e.PriceOut)),
+				Text: fmt.Sprintf("%s: %s tokens, $ %s", e.Model, ui.Count(e.ContextWindow), ui.PriceOf(*knownModel(e))),
 			}
 			if !slices.ContainsFunc(group.Models, func(m ui.ModelOption) bool { return m.Name == option.Name }) {
 				group.Models = append(group.Models, option)
@@ -103,23 +107,45 @@ func calls(m ui.KnownModel) int {
 	return m.Today.Calls
 }
 
-// knownModels returns the models of the catalogue and those called today, keyed by provider/model.
-func (s *Server) knownModels(ctx context.Context) (map[string]*ui.KnownModel, error) {
+// knownModels returns the models of the catalogue, those of agents and those called today, keyed by
+// provider/model.
+func (s *Server) knownModels(ctx context.Context, catalogue model.Catalogue, agents []control.AgentModel) (map[string]*ui.KnownModel, error) {
 	known := map[string]*ui.KnownModel{}
-	for _, e := range setup.Catalogue(s.Runs.Config) {
-		known[e.Provider+"/"+e.Model] = &ui.KnownModel{
-			Provider: e.Provider, Model: e.Model, Context: e.ContextWindow, MaxOutput: e.MaxOutput, PriceIn: e.PriceIn, PriceOut: e.PriceOut,
+	add := func(e model.CatalogueEntry) { known[e.Provider+"/"+e.Model] = knownModel(e) }
+	for _, e := range catalogue {
+		add(e)
+	}
+	providers := setup.Providers(s.Runs.Config)
+	look := func(provider, name string) {
+		if known[provider+"/"+name] != nil {
+			return
+		}
+		p := model.Provider{Name: provider}
+		if i := slices.IndexFunc(providers, func(p model.Provider) bool { return p.Name == provider }); i >= 0 {
+			p = providers[i]
+		}
+		e, _ := catalogue.Find(p, name)
+		add(e)
+	}
+	for _, m := range agents {
+		if m.Model != nil {
+			look(m.Model.Provider, m.Model.Model)
 		}
 	}
 	activity, err := s.Views.ModelActivity(ctx, today())
 	for i, a := range activity {
-		name := a.Provider + "/" + a.Model
-		if known[name] == nil {
-			known[name] = &ui.KnownModel{Provider: a.Provider, Model: a.Model}
-		}
-		known[name].Today = &activity[i]
+		look(a.Provider, a.Model)
+		known[a.Provider+"/"+a.Model].Today = &activity[i]
 	}
 	return known, err
+}
+
+// knownModel returns an entry of the catalogue as the page shows it.
+func knownModel(e model.CatalogueEntry) *ui.KnownModel {
+	return &ui.KnownModel{
+		Provider: e.Provider, Model: e.Model, Context: e.ContextWindow, MaxOutput: e.MaxOutput, PriceIn: e.PriceIn, PriceOut: e.PriceOut,
+		Assumed: e.Assumed, Source: strings.TrimSpace(e.Source + " " + e.SourceDate), Deprecated: e.Deprecated,
+	}
 }
 
 // providerRow returns the state of a provider according to its last call today.
@@ -180,7 +206,11 @@ func (s *Server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) 
 	for i := range m.Members {
 		m.Members[i].Source = spec.ModelSources[m.Members[i].Agent]
 	}
-	for _, e := range setup.Catalogue(s.Runs.Config) {
+	catalogue, err := s.Runs.Catalogue(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range catalogue {
 		if slices.Contains(h.Run.Settings.Providers, e.Provider) {
 			m.Known = append(m.Known, e.Provider+"/"+e.Model)
 		}

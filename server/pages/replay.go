@@ -14,7 +14,6 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
-	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/param"
@@ -56,7 +55,9 @@ func (s *Server) replayTab(ctx context.Context, r *http.Request, h *ui.RunHead) 
 			p.Chosen = &p.Points[i]
 		}
 	}
-	p.Models = s.modelNames(run)
+	if p.Models, err = s.modelNames(ctx, run); err != nil {
+		return nil, err
+	}
 	if p.History, err = s.replayRows(ctx, run.ID); err != nil {
 		return nil, err
 	}
@@ -129,17 +130,21 @@ func lastTime(p *ui.ReplayPoint, latest map[[2]string]store.Execution, again fun
 }
 
 // modelNames returns the models to choose from: the known models and those that the run uses.
-func (s *Server) modelNames(run store.Run) (out []string) {
+func (s *Server) modelNames(ctx context.Context, run store.Run) (out []string, err error) {
 	for _, m := range run.Settings.Models {
 		out = append(out, m.Provider+"/"+m.Model)
 	}
 	if s.Runs != nil && s.Runs.Config != nil {
-		for _, e := range setup.Catalogue(s.Runs.Config) {
+		catalogue, err := s.Runs.Catalogue(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range catalogue {
 			out = append(out, e.Provider+"/"+e.Model)
 		}
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	return slices.Compact(out), nil
 }
 
 func (s *Server) replayRows(ctx context.Context, run int64) (out []ui.ReplayRow, err error) {

@@ -74,7 +74,7 @@ func logFact(run, execution int64, turn int) ui.Fact {
 func usageFacts(u contract.Usage) []ui.Fact {
 	return []ui.Fact{
 		{Name: "tokens", Value: ui.TokensOf(u)},
-		{Name: "cost", Value: ui.Dollars(u.MicroUSD)},
+		{Name: "cost", Value: ui.CostOf(u)},
 	}
 }
 

@@ -77,6 +77,16 @@ func (s State) word() string { return strings.ToUpper(string(s[:1])) + string(s[
 
 func (s State) class() string { return "s-" + string(s) }
 
+// CostOf formats the cost of a usage, and says if it is estimated because a price is unknown.
+func CostOf(u contract.Usage) string { return costOf(u.MicroUSD, u.EstimatedPrice) }
+
+func costOf(micros int64, estimated bool) string {
+	if estimated {
+		return Dollars(micros) + " (estimated)"
+	}
+	return Dollars(micros)
+}
+
 // Dollars formats millionths of a dollar: $0.42, $0.0031, $12.
 func Dollars(micros int64) string {
 	d := float64(micros) / 1e6

@@ -223,12 +223,15 @@ func costs(b *strings.Builder, d views.RunDetails) {
 	}
 	b.WriteString("## Cost\n\n| agent | model | calls | prompt tokens | response tokens | US dollars |\n| --- | --- | ---: | ---: | ---: | ---: |\n")
 	for _, u := range d.ModelUsage {
-		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %s |\n", u.Agent, code(u.Provider+"/"+u.Model), u.Calls, u.PromptTokens, u.CompletionTokens, Dollars(u.MicroUSD))
+		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %s |\n", u.Agent, code(u.Provider+"/"+u.Model), u.Calls, u.PromptTokens, u.CompletionTokens, Cost(u.Usage))
 	}
 	u := d.Usage
-	fmt.Fprintf(b, "| all | | %d | %d | %d | %s |\n", u.Calls, u.PromptTokens, u.CompletionTokens, Dollars(u.MicroUSD))
+	fmt.Fprintf(b, "| all | | %d | %d | %d | %s |\n", u.Calls, u.PromptTokens, u.CompletionTokens, Cost(u))
 	if u.CachedTokens+u.CacheWriteTokens > 0 {
 		fmt.Fprintf(b, "\nOf the prompt tokens, %d were read from the providers' caches, and %d were written to them.\n", u.CachedTokens, u.CacheWriteTokens)
+	}
+	if u.EstimatedPrice {
+		b.WriteString("\nThe price of a model is unknown; its costs are estimated with the highest known prices of its kind of provider.\n")
 	}
 	if u.ReasoningTokens > 0 {
 		fmt.Fprintf(b, "\nOf the response tokens, %d were reasoning.\n", u.ReasoningTokens)
@@ -237,6 +240,14 @@ func costs(b *strings.Builder, d views.RunDetails) {
 
 // Dollars formats millionths of a US dollar as dollars.
 func Dollars(micros int64) string { return fmt.Sprintf("%.4f", float64(micros)/1e6) }
+
+// Cost formats the cost of a usage as US dollars, and says if it is estimated.
+func Cost(u contract.Usage) string {
+	if u.EstimatedPrice {
+		return Dollars(u.MicroUSD) + " (estimated)"
+	}
+	return Dollars(u.MicroUSD)
+}
 
 func short(commit string) string { return commit[:min(len(commit), 12)] }
 

@@ -186,6 +186,16 @@ func TestTheReportAsJSONIsTheRun(t *testing.T) {
 	require.Equal(t, "\n", string(raw[len(raw)-1:]))
 }
 
+func TestAReportSaysWhichCostsAreEstimated(t *testing.T) {
+	t.Parallel()
+	d := details(t, plain)
+	require.NotContains(t, report.Markdown(d, ""), "estimated")
+	d.ModelUsage[0].EstimatedPrice, d.Usage.EstimatedPrice = true, true
+	text := report.Markdown(d, "")
+	require.Equal(t, 2, strings.Count(text, "0.0123 (estimated) |"))
+	require.Contains(t, text, "The price of a model is unknown")
+}
+
 func TestDollarsAreWrittenFromMillionths(t *testing.T) {
 	t.Parallel()
 	for micros, want := range map[int64]string{0: "0.0000", 1: "0.0000", 12345: "0.0123", 1_000_000: "1.0000", 123_456_789: "123.4568"} {

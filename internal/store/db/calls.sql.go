@@ -45,8 +45,8 @@ SET settled = array_append(settled, $1::int), superseded = $2,
     prompt_tokens = prompt_tokens + $3, completion_tokens = completion_tokens + $4,
     cached_tokens = cached_tokens + $5, cache_write_tokens = cache_write_tokens + $6,
     reasoning_tokens = reasoning_tokens + $7,
-    cost_micros = cost_micros + $8
-WHERE id = $9
+    price_estimated = price_estimated OR $8, cost_micros = cost_micros + $9
+WHERE id = $10
 `
 
 type BookLateCallParams struct {
@@ -57,6 +57,7 @@ type BookLateCallParams struct {
 	CachedTokens     int64
 	CacheWriteTokens int64
 	ReasoningTokens  int64
+	PriceEstimated   bool
 	CostMicros       int64
 	ID               int64
 }
@@ -71,6 +72,7 @@ func (q *Queries) BookLateCall(ctx context.Context, arg BookLateCallParams) erro
 		arg.CachedTokens,
 		arg.CacheWriteTokens,
 		arg.ReasoningTokens,
+		arg.PriceEstimated,
 		arg.CostMicros,
 		arg.ID,
 	)
@@ -142,9 +144,9 @@ SET status = 'done', answer_try = $1::int, settled = array_append(settled, $1), 
     prompt_tokens = prompt_tokens + $3, completion_tokens = completion_tokens + $4,
     cached_tokens = cached_tokens + $5, cache_write_tokens = cache_write_tokens + $6,
     reasoning_tokens = reasoning_tokens + $7,
-    cost_micros = cost_micros + $8, latency_ms = $9, answer = $10,
+    price_estimated = price_estimated OR $8, cost_micros = cost_micros + $9, latency_ms = $10, answer = $11,
     error_class = '', error_code = '', error_message = '', finished_at = clock_timestamp()
-WHERE id = $11
+WHERE id = $12
 `
 
 type CompleteCallParams struct {
@@ -155,6 +157,7 @@ type CompleteCallParams struct {
 	CachedTokens     int64
 	CacheWriteTokens int64
 	ReasoningTokens  int64
+	PriceEstimated   bool
 	CostMicros       int64
 	LatencyMs        int64
 	Answer           json.RawMessage
@@ -170,6 +173,7 @@ func (q *Queries) CompleteCall(ctx context.Context, arg CompleteCallParams) erro
 		arg.CachedTokens,
 		arg.CacheWriteTokens,
 		arg.ReasoningTokens,
+		arg.PriceEstimated,
 		arg.CostMicros,
 		arg.LatencyMs,
 		arg.Answer,
@@ -218,9 +222,9 @@ SET status = 'failed', settled = array_append(settled, $1::int), superseded = $2
     prompt_tokens = prompt_tokens + $3, completion_tokens = completion_tokens + $4,
     cached_tokens = cached_tokens + $5, cache_write_tokens = cache_write_tokens + $6,
     reasoning_tokens = reasoning_tokens + $7,
-    cost_micros = cost_micros + $8,
-    error_class = $9, error_code = $10, error_message = $11, finished_at = clock_timestamp()
-WHERE id = $12
+    price_estimated = price_estimated OR $8, cost_micros = cost_micros + $9,
+    error_class = $10, error_code = $11, error_message = $12, finished_at = clock_timestamp()
+WHERE id = $13
 `
 
 type FailCallParams struct {
@@ -231,6 +235,7 @@ type FailCallParams struct {
 	CachedTokens     int64
 	CacheWriteTokens int64
 	ReasoningTokens  int64
+	PriceEstimated   bool
 	CostMicros       int64
 	ErrorClass       string
 	ErrorCode        string
@@ -247,6 +252,7 @@ func (q *Queries) FailCall(ctx context.Context, arg FailCallParams) error {
 		arg.CachedTokens,
 		arg.CacheWriteTokens,
 		arg.ReasoningTokens,
+		arg.PriceEstimated,
 		arg.CostMicros,
 		arg.ErrorClass,
 		arg.ErrorCode,
@@ -386,7 +392,7 @@ func (q *Queries) LockCall(ctx context.Context, id int64) (LockCallRow, error) {
 
 const lockCallOfTurn = `-- name: LockCallOfTurn :one
 SELECT id, status, tries, settled, scopes, superseded, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens,
-       cached_tokens, cache_write_tokens, reasoning_tokens, cost_micros, answer,
+       cached_tokens, cache_write_tokens, reasoning_tokens, cost_micros, price_estimated, answer,
        EXISTS (SELECT FROM orchestrator_runs r WHERE r.id = orchestrator_model_calls.run_id AND r.kind = 'pipeline')::bool AS carried
 FROM orchestrator_model_calls WHERE execution_id = $1 AND turn = $2 FOR UPDATE
 `
@@ -411,6 +417,7 @@ type LockCallOfTurnRow struct {
 	CacheWriteTokens int64
 	ReasoningTokens  int64
 	CostMicros       int64
+	PriceEstimated   bool
 	Answer           json.RawMessage
 	Carried          bool
 }
@@ -433,6 +440,7 @@ func (q *Queries) LockCallOfTurn(ctx context.Context, arg LockCallOfTurnParams) 
 		&i.CacheWriteTokens,
 		&i.ReasoningTokens,
 		&i.CostMicros,
+		&i.PriceEstimated,
 		&i.Answer,
 		&i.Carried,
 	)
@@ -471,7 +479,7 @@ func (q *Queries) MarkWarned(ctx context.Context, arg MarkWarnedParams) error {
 }
 
 const modelCalls = `-- name: ModelCalls :many
-SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens, superseded FROM orchestrator_model_calls WHERE run_id = $1 ORDER BY id
+SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens, superseded, price_estimated FROM orchestrator_model_calls WHERE run_id = $1 ORDER BY id
 `
 
 func (q *Queries) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, error) {
@@ -515,6 +523,7 @@ func (q *Queries) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, err
 			&i.CacheWriteTokens,
 			&i.ReasoningTokens,
 			&i.Superseded,
+			&i.PriceEstimated,
 		); err != nil {
 			return nil, err
 		}
@@ -631,7 +640,7 @@ SELECT count(*) FILTER (WHERE status = 'done')::bigint AS calls,
        coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
        coalesce(sum(cache_write_tokens), 0)::bigint AS cache_write_tokens,
        coalesce(sum(reasoning_tokens), 0)::bigint AS reasoning_tokens,
-       coalesce(sum(cost_micros), 0)::bigint AS cost_micros
+       coalesce(sum(cost_micros), 0)::bigint AS cost_micros, coalesce(bool_or(price_estimated), false)::bool AS price_estimated
 FROM orchestrator_model_calls WHERE run_id = $1
 `
 
@@ -643,6 +652,7 @@ type UsageRow struct {
 	CacheWriteTokens int64
 	ReasoningTokens  int64
 	CostMicros       int64
+	PriceEstimated   bool
 }
 
 func (q *Queries) Usage(ctx context.Context, runID int64) (UsageRow, error) {
@@ -656,6 +666,7 @@ func (q *Queries) Usage(ctx context.Context, runID int64) (UsageRow, error) {
 		&i.CacheWriteTokens,
 		&i.ReasoningTokens,
 		&i.CostMicros,
+		&i.PriceEstimated,
 	)
 	return i, err
 }
@@ -667,7 +678,7 @@ SELECT agent, provider, model, count(*) FILTER (WHERE status = 'done')::bigint A
        coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
        coalesce(sum(cache_write_tokens), 0)::bigint AS cache_write_tokens,
        coalesce(sum(reasoning_tokens), 0)::bigint AS reasoning_tokens,
-       coalesce(sum(cost_micros), 0)::bigint AS cost_micros
+       coalesce(sum(cost_micros), 0)::bigint AS cost_micros, coalesce(bool_or(price_estimated), false)::bool AS price_estimated
 FROM orchestrator_model_calls WHERE run_id = $1
 GROUP BY agent, provider, model ORDER BY agent, provider, model
 `
@@ -683,6 +694,7 @@ type UsageByModelRow struct {
 	CacheWriteTokens int64
 	ReasoningTokens  int64
 	CostMicros       int64
+	PriceEstimated   bool
 }
 
 func (q *Queries) UsageByModel(ctx context.Context, runID int64) ([]UsageByModelRow, error) {
@@ -705,6 +717,7 @@ func (q *Queries) UsageByModel(ctx context.Context, runID int64) ([]UsageByModel
 			&i.CacheWriteTokens,
 			&i.ReasoningTokens,
 			&i.CostMicros,
+			&i.PriceEstimated,
 		); err != nil {
 			return nil, err
 		}

@@ -359,7 +359,7 @@ SELECT provider, model, count(*)::int AS calls, count(*) FILTER (WHERE status = 
        count(*) FILTER (WHERE status = 'reserved')::int AS under_way,
        coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens, coalesce(sum(completion_tokens), 0)::bigint AS completion_tokens,
        coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
-       coalesce(sum(cost_micros), 0)::bigint AS micros,
+       coalesce(sum(cost_micros), 0)::bigint AS micros, coalesce(bool_or(price_estimated), false)::bool AS price_estimated,
        coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE status = 'done'), 0)::bigint AS latency_ms,
        max(started_at)::timestamptz AS last_at,
        (array_agg(status ORDER BY started_at DESC))[1]::text AS last_status,
@@ -379,6 +379,7 @@ type ModelActivityRow struct {
 	CompletionTokens int64
 	CachedTokens     int64
 	Micros           int64
+	PriceEstimated   bool
 	LatencyMs        int64
 	LastAt           time.Time
 	LastStatus       string
@@ -405,6 +406,7 @@ func (q *Queries) ModelActivity(ctx context.Context, since time.Time) ([]ModelAc
 			&i.CompletionTokens,
 			&i.CachedTokens,
 			&i.Micros,
+			&i.PriceEstimated,
 			&i.LatencyMs,
 			&i.LastAt,
 			&i.LastStatus,
@@ -597,7 +599,8 @@ SELECT r.id, coalesce(p.step_count, 0)::int AS steps,
         WHERE latest.status = 'completed')::int AS steps_done,
        t.passed, t.failed, t.skipped, t.flaky, t.quarantined,
        (SELECT count(*) FROM orchestrator_self_heal_events h WHERE h.run_id = r.id)::int AS heals,
-       coalesce(b.spent_tokens, 0)::bigint AS tokens, coalesce(b.spent_micros, 0)::bigint AS micros
+       coalesce(b.spent_tokens, 0)::bigint AS tokens, coalesce(b.spent_micros, 0)::bigint AS micros,
+       EXISTS (SELECT FROM orchestrator_model_calls c WHERE c.run_id = r.id AND c.price_estimated) AS price_estimated
 FROM unnest($1::bigint[]) AS wanted(id)
 JOIN orchestrator_runs r ON r.id = wanted.id AND r.kind = 'run'
 LEFT JOIN orchestrator_plans p ON p.id = r.plan_id
@@ -613,17 +616,18 @@ CROSS JOIN LATERAL (
 `
 
 type RunCardsRow struct {
-	ID          int64
-	Steps       int32
-	StepsDone   int32
-	Passed      int32
-	Failed      int32
-	Skipped     int32
-	Flaky       int32
-	Quarantined int32
-	Heals       int32
-	Tokens      int64
-	Micros      int64
+	ID             int64
+	Steps          int32
+	StepsDone      int32
+	Passed         int32
+	Failed         int32
+	Skipped        int32
+	Flaky          int32
+	Quarantined    int32
+	Heals          int32
+	Tokens         int64
+	Micros         int64
+	PriceEstimated bool
 }
 
 // Data that a list shows next to the rows of runs. For a step of the current plan,
@@ -649,6 +653,7 @@ func (q *Queries) RunCards(ctx context.Context, ids []int64) ([]RunCardsRow, err
 			&i.Heals,
 			&i.Tokens,
 			&i.Micros,
+			&i.PriceEstimated,
 		); err != nil {
 			return nil, err
 		}

@@ -253,6 +253,7 @@ type ModelCall struct {
 	CacheWriteTokens int64
 	ReasoningTokens  int64
 	Superseded       json.RawMessage
+	PriceEstimated   bool
 }
 
 type ModelChoice struct {
@@ -614,6 +615,15 @@ type Setup struct {
 	CreatedAt time.Time
 	RevokedAt *time.Time
 	RevokedBy string
+}
+
+type StoredModel struct {
+	Provider  string
+	Model     string
+	Kind      string
+	Content   json.RawMessage
+	ChangedBy string
+	ChangedAt time.Time
 }
 
 type StoredRecord struct {

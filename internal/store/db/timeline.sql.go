@@ -12,7 +12,7 @@ import (
 )
 
 const callOfRun = `-- name: CallOfRun :one
-SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens, superseded FROM orchestrator_model_calls WHERE id = $1 AND run_id = $2
+SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens, superseded, price_estimated FROM orchestrator_model_calls WHERE id = $1 AND run_id = $2
 `
 
 type CallOfRunParams struct {
@@ -55,6 +55,7 @@ func (q *Queries) CallOfRun(ctx context.Context, arg CallOfRunParams) (ModelCall
 		&i.CacheWriteTokens,
 		&i.ReasoningTokens,
 		&i.Superseded,
+		&i.PriceEstimated,
 	)
 	return i, err
 }
@@ -64,7 +65,7 @@ SELECT c.execution_id, c.provider, c.model, count(*) FILTER (WHERE c.status = 'd
        coalesce(sum(c.prompt_tokens), 0)::bigint AS prompt_tokens, coalesce(sum(c.completion_tokens), 0)::bigint AS completion_tokens,
        coalesce(sum(c.cached_tokens), 0)::bigint AS cached_tokens, coalesce(sum(c.cache_write_tokens), 0)::bigint AS cache_write_tokens,
        coalesce(sum(c.reasoning_tokens), 0)::bigint AS reasoning_tokens,
-       coalesce(sum(c.cost_micros), 0)::bigint AS cost_micros
+       coalesce(sum(c.cost_micros), 0)::bigint AS cost_micros, coalesce(bool_or(c.price_estimated), false)::bool AS price_estimated
 FROM orchestrator_model_calls c WHERE c.run_id = $1
 GROUP BY c.execution_id, c.provider, c.model ORDER BY c.execution_id, c.provider, c.model
 `
@@ -81,6 +82,7 @@ type CallSumsRow struct {
 	CacheWriteTokens int64
 	ReasoningTokens  int64
 	CostMicros       int64
+	PriceEstimated   bool
 }
 
 func (q *Queries) CallSums(ctx context.Context, runID int64) ([]CallSumsRow, error) {
@@ -104,6 +106,7 @@ func (q *Queries) CallSums(ctx context.Context, runID int64) ([]CallSumsRow, err
 			&i.CacheWriteTokens,
 			&i.ReasoningTokens,
 			&i.CostMicros,
+			&i.PriceEstimated,
 		); err != nil {
 			return nil, err
 		}
@@ -193,7 +196,7 @@ func (q *Queries) CostOverTime(ctx context.Context, arg CostOverTimeParams) ([]C
 
 const dearestCalls = `-- name: DearestCalls :many
 SELECT c.id, c.execution_id, c.turn, c.agent, c.phase, c.step, c.provider, c.model, c.prompt_tokens, c.completion_tokens, c.cached_tokens,
-       c.cost_micros, c.started_at, c.finished_at
+       c.cost_micros, c.price_estimated, c.started_at, c.finished_at
 FROM orchestrator_model_calls c WHERE c.run_id = $1 AND c.cost_micros > 0 ORDER BY c.cost_micros DESC, c.id LIMIT $2::int
 `
 
@@ -215,6 +218,7 @@ type DearestCallsRow struct {
 	CompletionTokens int64
 	CachedTokens     int64
 	CostMicros       int64
+	PriceEstimated   bool
 	StartedAt        time.Time
 	FinishedAt       *time.Time
 }
@@ -241,6 +245,7 @@ func (q *Queries) DearestCalls(ctx context.Context, arg DearestCallsParams) ([]D
 			&i.CompletionTokens,
 			&i.CachedTokens,
 			&i.CostMicros,
+			&i.PriceEstimated,
 			&i.StartedAt,
 			&i.FinishedAt,
 		); err != nil {

@@ -6,7 +6,7 @@ ON CONFLICT (execution_id, turn) DO NOTHING;
 
 -- name: LockCallOfTurn :one
 SELECT id, status, tries, settled, scopes, superseded, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens,
-       cached_tokens, cache_write_tokens, reasoning_tokens, cost_micros, answer,
+       cached_tokens, cache_write_tokens, reasoning_tokens, cost_micros, price_estimated, answer,
        EXISTS (SELECT FROM orchestrator_runs r WHERE r.id = orchestrator_model_calls.run_id AND r.kind = 'pipeline')::bool AS carried
 FROM orchestrator_model_calls WHERE execution_id = @execution_id AND turn = @turn FOR UPDATE;
 
@@ -68,7 +68,7 @@ SET status = 'done', answer_try = @try::int, settled = array_append(settled, @tr
     prompt_tokens = prompt_tokens + @prompt_tokens, completion_tokens = completion_tokens + @completion_tokens,
     cached_tokens = cached_tokens + @cached_tokens, cache_write_tokens = cache_write_tokens + @cache_write_tokens,
     reasoning_tokens = reasoning_tokens + @reasoning_tokens,
-    cost_micros = cost_micros + @cost_micros, latency_ms = @latency_ms, answer = @answer,
+    price_estimated = price_estimated OR @price_estimated, cost_micros = cost_micros + @cost_micros, latency_ms = @latency_ms, answer = @answer,
     error_class = '', error_code = '', error_message = '', finished_at = clock_timestamp()
 WHERE id = @id;
 
@@ -78,7 +78,7 @@ SET status = 'failed', settled = array_append(settled, @try::int), superseded = 
     prompt_tokens = prompt_tokens + @prompt_tokens, completion_tokens = completion_tokens + @completion_tokens,
     cached_tokens = cached_tokens + @cached_tokens, cache_write_tokens = cache_write_tokens + @cache_write_tokens,
     reasoning_tokens = reasoning_tokens + @reasoning_tokens,
-    cost_micros = cost_micros + @cost_micros,
+    price_estimated = price_estimated OR @price_estimated, cost_micros = cost_micros + @cost_micros,
     error_class = @error_class, error_code = @error_code, error_message = @error_message, finished_at = clock_timestamp()
 WHERE id = @id;
 
@@ -89,7 +89,7 @@ SET settled = array_append(settled, @try::int), superseded = @superseded,
     prompt_tokens = prompt_tokens + @prompt_tokens, completion_tokens = completion_tokens + @completion_tokens,
     cached_tokens = cached_tokens + @cached_tokens, cache_write_tokens = cache_write_tokens + @cache_write_tokens,
     reasoning_tokens = reasoning_tokens + @reasoning_tokens,
-    cost_micros = cost_micros + @cost_micros
+    price_estimated = price_estimated OR @price_estimated, cost_micros = cost_micros + @cost_micros
 WHERE id = @id;
 
 -- name: CallBasis :one
@@ -118,7 +118,7 @@ SELECT count(*) FILTER (WHERE status = 'done')::bigint AS calls,
        coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
        coalesce(sum(cache_write_tokens), 0)::bigint AS cache_write_tokens,
        coalesce(sum(reasoning_tokens), 0)::bigint AS reasoning_tokens,
-       coalesce(sum(cost_micros), 0)::bigint AS cost_micros
+       coalesce(sum(cost_micros), 0)::bigint AS cost_micros, coalesce(bool_or(price_estimated), false)::bool AS price_estimated
 FROM orchestrator_model_calls WHERE run_id = @run_id;
 
 -- name: UsageByModel :many
@@ -128,6 +128,6 @@ SELECT agent, provider, model, count(*) FILTER (WHERE status = 'done')::bigint A
        coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
        coalesce(sum(cache_write_tokens), 0)::bigint AS cache_write_tokens,
        coalesce(sum(reasoning_tokens), 0)::bigint AS reasoning_tokens,
-       coalesce(sum(cost_micros), 0)::bigint AS cost_micros
+       coalesce(sum(cost_micros), 0)::bigint AS cost_micros, coalesce(bool_or(price_estimated), false)::bool AS price_estimated
 FROM orchestrator_model_calls WHERE run_id = @run_id
 GROUP BY agent, provider, model ORDER BY agent, provider, model;

@@ -10,7 +10,8 @@ SELECT r.id, coalesce(p.step_count, 0)::int AS steps,
         WHERE latest.status = 'completed')::int AS steps_done,
        t.passed, t.failed, t.skipped, t.flaky, t.quarantined,
        (SELECT count(*) FROM orchestrator_self_heal_events h WHERE h.run_id = r.id)::int AS heals,
-       coalesce(b.spent_tokens, 0)::bigint AS tokens, coalesce(b.spent_micros, 0)::bigint AS micros
+       coalesce(b.spent_tokens, 0)::bigint AS tokens, coalesce(b.spent_micros, 0)::bigint AS micros,
+       EXISTS (SELECT FROM orchestrator_model_calls c WHERE c.run_id = r.id AND c.price_estimated) AS price_estimated
 FROM unnest(@ids::bigint[]) AS wanted(id)
 JOIN orchestrator_runs r ON r.id = wanted.id AND r.kind = 'run'
 LEFT JOIN orchestrator_plans p ON p.id = r.plan_id
@@ -65,7 +66,7 @@ SELECT provider, model, count(*)::int AS calls, count(*) FILTER (WHERE status = 
        count(*) FILTER (WHERE status = 'reserved')::int AS under_way,
        coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens, coalesce(sum(completion_tokens), 0)::bigint AS completion_tokens,
        coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
-       coalesce(sum(cost_micros), 0)::bigint AS micros,
+       coalesce(sum(cost_micros), 0)::bigint AS micros, coalesce(bool_or(price_estimated), false)::bool AS price_estimated,
        coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE status = 'done'), 0)::bigint AS latency_ms,
        max(started_at)::timestamptz AS last_at,
        (array_agg(status ORDER BY started_at DESC))[1]::text AS last_status,

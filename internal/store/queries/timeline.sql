@@ -92,7 +92,7 @@ SELECT c.execution_id, c.provider, c.model, count(*) FILTER (WHERE c.status = 'd
        coalesce(sum(c.prompt_tokens), 0)::bigint AS prompt_tokens, coalesce(sum(c.completion_tokens), 0)::bigint AS completion_tokens,
        coalesce(sum(c.cached_tokens), 0)::bigint AS cached_tokens, coalesce(sum(c.cache_write_tokens), 0)::bigint AS cache_write_tokens,
        coalesce(sum(c.reasoning_tokens), 0)::bigint AS reasoning_tokens,
-       coalesce(sum(c.cost_micros), 0)::bigint AS cost_micros
+       coalesce(sum(c.cost_micros), 0)::bigint AS cost_micros, coalesce(bool_or(c.price_estimated), false)::bool AS price_estimated
 FROM orchestrator_model_calls c WHERE c.run_id = @run_id
 GROUP BY c.execution_id, c.provider, c.model ORDER BY c.execution_id, c.provider, c.model;
 
@@ -105,5 +105,5 @@ GROUP BY 1 ORDER BY 1;
 
 -- name: DearestCalls :many
 SELECT c.id, c.execution_id, c.turn, c.agent, c.phase, c.step, c.provider, c.model, c.prompt_tokens, c.completion_tokens, c.cached_tokens,
-       c.cost_micros, c.started_at, c.finished_at
+       c.cost_micros, c.price_estimated, c.started_at, c.finished_at
 FROM orchestrator_model_calls c WHERE c.run_id = @run_id AND c.cost_micros > 0 ORDER BY c.cost_micros DESC, c.id LIMIT @most::int;

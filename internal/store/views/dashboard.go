@@ -15,6 +15,7 @@ type Card struct {
 	Heals     int                  `json:"heals"`
 	Tokens    int64                `json:"tokens"`    // spent
 	MicroUSD  int64                `json:"micro_usd"` // spent, in millionths of a US dollar
+	Estimated bool                 `json:"estimated_price,omitempty" doc:"some of the cost is of models without a known price"`
 }
 
 // Cards returns the cards of runs. A run that does not exist has none.
@@ -26,7 +27,7 @@ func (v *Views) Cards(ctx context.Context, ids []int64) (map[int64]Card, error) 
 	cards := make(map[int64]Card, len(rows))
 	for _, r := range rows {
 		cards[r.ID] = Card{
-			Steps: int(r.Steps), StepsDone: int(r.StepsDone), Heals: int(r.Heals), Tokens: r.Tokens, MicroUSD: r.Micros,
+			Steps: int(r.Steps), StepsDone: int(r.StepsDone), Heals: int(r.Heals), Tokens: r.Tokens, MicroUSD: r.Micros, Estimated: r.PriceEstimated,
 			Tests: contract.TestSummary{Passed: int(r.Passed), Failed: int(r.Failed), Skipped: int(r.Skipped), Flaky: int(r.Flaky), Quarantined: int(r.Quarantined)},
 		}
 	}

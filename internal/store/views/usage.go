@@ -25,7 +25,7 @@ func (v *Views) ModelUsage(ctx context.Context, runID int64) ([]ModelUsage, erro
 	return rowconv.Convert(usage, func(u db.UsageByModelRow) ModelUsage {
 		return ModelUsage{Agent: contract.Agent(u.Agent), Provider: u.Provider, Model: u.Model, Usage: contract.Usage{
 			Calls: int(u.Calls), PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, MicroUSD: u.CostMicros,
-			CachedTokens: u.CachedTokens, CacheWriteTokens: u.CacheWriteTokens, ReasoningTokens: u.ReasoningTokens,
+			CachedTokens: u.CachedTokens, CacheWriteTokens: u.CacheWriteTokens, ReasoningTokens: u.ReasoningTokens, EstimatedPrice: u.PriceEstimated,
 		}}
 	}), dberr.Explain(err, "read the model usage of run %d", runID)
 }
@@ -48,7 +48,7 @@ func (v *Views) ModelActivity(ctx context.Context, since time.Time) ([]ModelActi
 		return ModelActivity{
 			Provider: r.Provider, Model: r.Model, Calls: int(r.Calls), Failed: int(r.Failed), UnderWay: int(r.UnderWay),
 			Usage: contract.Usage{
-				Calls: int(r.Calls), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.Micros, CachedTokens: r.CachedTokens,
+				Calls: int(r.Calls), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.Micros, CachedTokens: r.CachedTokens, EstimatedPrice: r.PriceEstimated,
 			},
 			Latency: time.Duration(r.LatencyMs) * time.Millisecond, LastAt: r.LastAt, LastStatus: r.LastStatus, LastError: r.LastError,
 		}
@@ -70,7 +70,7 @@ func (v *Views) Spending(ctx context.Context, runID int64) ([]Spending, error) {
 	return rowconv.Convert(rows, func(r db.CallSumsRow) Spending {
 		return Spending{ExecutionID: r.ExecutionID, Provider: r.Provider, Model: r.Model, Open: int(r.Open), Usage: contract.Usage{
 			Calls: int(r.Calls), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros,
-			CachedTokens: r.CachedTokens, CacheWriteTokens: r.CacheWriteTokens, ReasoningTokens: r.ReasoningTokens,
+			CachedTokens: r.CachedTokens, CacheWriteTokens: r.CacheWriteTokens, ReasoningTokens: r.ReasoningTokens, EstimatedPrice: r.PriceEstimated,
 		}}
 	}), dberr.Explain(err, "total the usage of run %d", runID)
 }
@@ -98,7 +98,7 @@ func (v *Views) DearestCalls(ctx context.Context, runID int64, most int) ([]stor
 	return rowconv.Convert(rows, func(r db.DearestCallsRow) store.ModelCall {
 		return store.ModelCall{
 			ID: r.ID, RunID: runID, ExecutionID: r.ExecutionID, Turn: int(r.Turn), Phase: contract.Phase(r.Phase), Step: r.Step, Agent: contract.Agent(r.Agent),
-			Provider: r.Provider, Model: r.Model, Usage: contract.Usage{Calls: 1, PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, CachedTokens: r.CachedTokens, MicroUSD: r.CostMicros},
+			Provider: r.Provider, Model: r.Model, Usage: contract.Usage{Calls: 1, PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, CachedTokens: r.CachedTokens, MicroUSD: r.CostMicros, EstimatedPrice: r.PriceEstimated},
 			StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 		}
 	}), dberr.Explain(err, "read the most expensive model calls of run %d", runID)

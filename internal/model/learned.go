@@ -1,0 +1,66 @@
+package model
+
+import (
+	"slices"
+	"time"
+)
+
+// Learned is what an installation knows about models beyond the embedded catalogue and its
+// configuration.
+type Learned struct {
+	Updates Catalogue // newer entries from a source
+	Checks  []Checked
+}
+
+// Checked has the capabilities of a model that were tried at its provider.
+type Checked struct {
+	Provider string              `json:"provider"` // a provider's name
+	Model    string              `json:"model"`
+	Found    map[Capability]bool `json:"found"`
+	At       time.Time           `json:"at"`
+}
+
+// Learn adds what an installation has learned. An update counts unless the catalogue has an entry of
+// a later source, as after an upgrade of the program.
+func (c Catalogue) Learn(l Learned) Catalogue {
+	out := slices.Clone(c)
+	for _, u := range l.Updates {
+		newer := slices.ContainsFunc(c, func(e CatalogueEntry) bool {
+			return e.Provider == u.Provider && e.Model == u.Model && e.SourceDate > u.SourceDate
+		})
+		if !newer {
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+// Correct replaces the capabilities of models by those found at their providers, for the providers
+// that are configured.
+func (c Catalogue) Correct(checks []Checked, providers []Provider) Catalogue {
+	out := slices.Clone(c)
+	for _, check := range checks {
+		i := slices.IndexFunc(providers, func(p Provider) bool { return p.Name == check.Provider })
+		if i < 0 {
+			continue
+		}
+		e, _ := c.Find(providers[i], check.Model)
+		out = append(out, e.corrected(check))
+	}
+	return out
+}
+
+// corrected returns the entry with the capabilities that were found.
+func (e CatalogueEntry) corrected(check Checked) CatalogueEntry {
+	e.Capabilities = slices.DeleteFunc(slices.Clone(e.Capabilities), func(c Capability) bool {
+		found, tried := check.Found[c]
+		return tried && !found
+	})
+	for _, c := range Capabilities() {
+		if check.Found[c] && !e.Can(c) {
+			e.Capabilities = append(e.Capabilities, c)
+		}
+	}
+	e.Checked = check.At.UTC().Format(time.DateOnly)
+	return e
+}
