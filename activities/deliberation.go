@@ -103,7 +103,7 @@ func (a *Activities) deliberate(ctx context.Context, in contract.ThinkInput) (co
 	bounds := verdict.MoveBounds{Moves: brief.MovesPerTurn, Text: brief.TextLimit}
 	answer, err := a.ask(ctx, question{
 		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout,
-		schema: &schema, strict: in.Schema, prompt: version, member: true, told: news,
+		schema: &schema, strict: in.Schema, prompt: version, member: true, told: news, fallbacks: in.Fallbacks,
 		keep: func(text string) bool { return canReuse(text, bounds) },
 	})
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {

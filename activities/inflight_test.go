@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -249,4 +252,43 @@ func (h *fixture) otherWorker() *activities.Activities {
 		Store: db, Views: views.New(db), Model: h.Model, Workspaces: h.Workspaces, Tools: h.Tools, Sandbox: h.Sandbox, Artifacts: h.Artifacts,
 		Config: h.Config, DataDir: h.DataDir, Log: h.Log,
 	}
+}
+
+func TestWhileAProviderIsOutACallUsesTheRunsOtherModel(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, editHello)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close() // nothing listens at its address any more
+	h.Config.Models.Providers["main"] = config.Provider{Kind: "scripted", BaseURL: gone.URL + "/v1"}
+	h.Model.Close()
+	var err error
+	h.Model, err = setup.Model(h.Config)
+	require.NoError(t, err)
+	t.Cleanup(h.Model.Close)
+	h.Admission = setup.Admission(h.Config, h.Store, h.Model, h.Log)
+
+	e, _ := h.openStep()
+	out := contract.ModelChoice{Provider: "main", Model: "large"}
+	in := contract.ThinkInput{Execution: e, Turn: 1, Model: out, Fallbacks: []contract.ModelChoice{out, choice}}
+	for range 4 {
+		_, err = h.Think(t.Context(), in)
+		require.Equal(t, contract.CodeUnavailable, fault.Of(err).Code)
+	}
+	result, err := h.Think(t.Context(), in)
+	require.NoError(t, err, "the fifth failure opens the breaker, and the call continues with the other model")
+	require.True(t, result.Finish)
+	calls, err := h.Store.ModelCalls(t.Context(), h.run.ID)
+	require.NoError(t, err)
+	require.Len(t, calls, 1)
+	require.Equal(t, choice.Provider+"/"+choice.Model, calls[0].Provider+"/"+calls[0].Model, "the model that is paid")
+	events, err := h.Store.Events(t.Context(), h.run.ID, 0, 0)
+	require.NoError(t, err)
+	require.Len(t, slices.DeleteFunc(events, func(e contract.Event) bool { return e.Type != contract.EventModelFallback }), 1)
+	budget, err := h.Store.Budget(t.Context(), store.ScopeRun, strconv.FormatInt(h.run.ID, 10))
+	require.NoError(t, err)
+	require.Zero(t, budget.ReservedTokens)
+
+	again, err := h.Think(t.Context(), contract.ThinkInput{Execution: e, Turn: 1, Model: out})
+	require.NoError(t, err, "a stored response needs no provider")
+	require.Equal(t, result, again)
 }

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/admission"
 	"github.com/rocketgpt/orchestrator/internal/budget"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
@@ -33,6 +34,7 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 	}
 	answer, err := a.ask(ctx, question{
 		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, left: in.Left, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
+		fallbacks: in.Fallbacks,
 	})
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
 		// The model sees the problem and may fix it; the workflow counts the attempts.
@@ -115,6 +117,7 @@ type question struct {
 	execution contract.ExecutionRef
 	turn      int
 	choice    contract.ModelChoice
+	fallbacks []contract.ModelChoice // to use while the choice is out
 	budget    contract.RunBudget
 	left      *contract.StepLeft
 	timeout   time.Duration
@@ -150,7 +153,12 @@ func (a *Activities) ask(ctx context.Context, q question) (model.Response, error
 			return model.Response{}, err
 		}
 		defer release()
-		return a.call(ctx, q, paid)
+		for {
+			response, err := a.call(ctx, q, paid)
+			if !admission.ShouldSwitch(err) {
+				return response, err
+			}
+		}
 	})
 	if q.strict && fault.Is(err, contract.CodeBadRequest) {
 		// The form that a heal requested caused the error; other actions remain without it.
@@ -179,6 +187,9 @@ func (a *Activities) leaseCall(ctx context.Context, q question) (release func(),
 // call reserves the budget of a call, makes it, and records its cost together with the response,
 // under (execution, turn).
 func (a *Activities) call(ctx context.Context, q question, paid func()) (model.Response, error) {
+	pass := a.Admission.Choose(ctx, admission.Call{Execution: q.execution, Choice: q.choice, Fallbacks: q.fallbacks})
+	defer pass.Close()
+	q.choice, q.timeout = pass.Choice, cmp.Or(pass.Choice.Timeout, q.timeout)
 	plan, err := a.plan(ctx, q)
 	if err != nil {
 		return model.Response{}, err
@@ -206,10 +217,12 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 		request.MaxOutput = limit
 		request.IdempotencyKey += fmt.Sprintf("-%d", limit) // a different request
 	}
-	paid()
-	hide := a.showText(ctx, q, reserved.ID.Try, &request)
-	response, err := a.complete(ctx, request)
-	hide()
+	response, err := pass.Do(ctx, request, func(r model.Request) (model.Response, error) {
+		paid()
+		hide := a.showText(ctx, q, reserved.ID.Try, &r)
+		defer hide()
+		return a.complete(ctx, r)
+	})
 	err = plan.explain(err, reserved)
 	failure := fault.Of(err)
 	telemetry.ObserveModelCall(q.choice, response.Latency, response.Usage, failure)

@@ -88,7 +88,7 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 	}
 	answer, err := a.ask(ctx, question{
 		execution: in.Execution, turn: turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout,
-		schema: &schema, strict: in.Lessons.Schema, prompt: p.Version,
+		schema: &schema, strict: in.Lessons.Schema, prompt: p.Version, fallbacks: in.Fallbacks,
 	})
 	if err != nil {
 		return contract.PlanResult{}, err

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/admission"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/environment"
@@ -35,6 +36,7 @@ type Activities struct {
 	Store      *store.Store
 	Views      *views.Views // data of reports
 	Model      *modelclient.Client
+	Admission  *admission.Gate // decides when models may be called; nil: at any time
 	Workspaces *workspace.Manager
 	Tools      *tool.Set // for agents that work on a goal
 	SetupTools *tool.Set // of the environment agent

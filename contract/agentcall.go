@@ -17,6 +17,7 @@ type PlanInput struct {
 	Lessons   Lessons       `json:"lessons,omitzero"`
 
 	Consensus *DeliberationResult `json:"consensus,omitempty"` // of a deliberation about the run: the plan must be made from it
+	Fallbacks []ModelChoice       `json:"fallbacks,omitempty"` // models to use while Model is out, in order
 }
 
 // PlanResult is the plan without its long texts; those stay in the database.
@@ -82,6 +83,7 @@ type LoopSettings struct {
 	VerifyTimeout  time.Duration `json:"verify_timeout,omitempty"` // of a check, in strict mode
 	SetupTimeout   time.Duration `json:"setup_timeout,omitempty"`  // of an environment that a command must wait for
 	Agents         AgentLimits   `json:"agents"`
+	Fallbacks      []ModelChoice `json:"fallbacks,omitempty"` // models to use while the agent's is out, in order
 }
 
 // LoopState is the state that an agent loop keeps from turn to turn.
@@ -167,9 +169,10 @@ type ThinkInput struct {
 	Model     ModelChoice   `json:"model"`
 	Budget    RunBudget     `json:"budget"`
 	Timeout   time.Duration `json:"timeout"`
-	Schema    bool          `json:"schema,omitempty"` // send the strict forms of the tools' schemas
-	Left      *StepLeft     `json:"left,omitempty"`   // nil: the step has no limits of its own
-	Brief     *Brief        `json:"brief,omitempty"`  // set for a member of a deliberation: it has moves instead of tools
+	Schema    bool          `json:"schema,omitempty"`    // send the strict forms of the tools' schemas
+	Left      *StepLeft     `json:"left,omitempty"`      // nil: the step has no limits of its own
+	Brief     *Brief        `json:"brief,omitempty"`     // set for a member of a deliberation: it has moves instead of tools
+	Fallbacks []ModelChoice `json:"fallbacks,omitempty"` // models to use while Model is out, in order
 }
 
 // StepLeft is the remaining budget of a step: a call is not made if its request already exceeds it.

@@ -186,6 +186,8 @@ type DeliberationSettings struct {
 	MovesPerTurn   int `json:"moves_per_turn"`
 	TextLimit      int `json:"text_limit"` // bytes of one text; more is refused
 	Entries        int `json:"entries"`    // maximum number on the blackboard; more are refused
+
+	Fallbacks []ModelChoice `json:"fallbacks,omitempty"` // models to use while an agent's is out, in order
 }
 
 // ExchangeTime returns the time limit of the exchange about a task: the limit set by the person who
@@ -581,6 +583,7 @@ type MemberInput struct {
 	ModelTimeout time.Duration `json:"model_timeout"`
 	MovesPerTurn int           `json:"moves_per_turn"`
 	TextLimit    int           `json:"text_limit"`
+	Fallbacks    []ModelChoice `json:"fallbacks,omitempty"` // models to use while Model is out, in order
 }
 
 // MemberResult is the result of a member's workflow. If the member failed, it has a failure.

@@ -25,6 +25,8 @@ const (
 	EventApprovalExpired   EventType = "approval.expired"
 	EventBudgetWarning     EventType = "budget.warning" // a budget is nearly used up
 	EventModelSwitched     EventType = "model.switched"
+	EventModelFallback     EventType = "model.fallback" // an agent uses another model, because its own is out
+	EventModelRestored     EventType = "model.restored" // an agent uses its own model again
 	EventHealStarted       EventType = "heal.started"
 	EventHealSuccess       EventType = "heal.success" // the phase succeeded afterwards
 	EventHealFailed        EventType = "heal.failed"

@@ -57,9 +57,9 @@ const newestModels = 12
 
 func (a *app) printModels(known control.Models, all bool) {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PROVIDER\tKIND\tADDRESS\tKEY FROM\tSTATE")
+	fmt.Fprintln(w, "PROVIDER\tKIND\tADDRESS\tKEY FROM\tLIMITS\tBREAKER\tSTATE")
 	for _, p := range known.Providers {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, p.Kind, p.Address, p.Key, p.State)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, p.Kind, p.Address, p.Key, limitsOf(p), terminal.Clean(known.Breaker(p.Name)), p.State)
 	}
 	_ = w.Flush()
 	fmt.Fprintln(a.out)
@@ -131,6 +131,15 @@ func newestOf(c model.Catalogue) (shown model.Catalogue, hidden int) {
 		}
 	}
 	return shown, len(c) - len(shown)
+}
+
+// limitsOf describes the limits of a provider, and the calls that wait for it.
+func limitsOf(p control.ModelProvider) string {
+	text := p.Limits.String()
+	if q := p.Queue; q != nil && q.Waiting > 0 {
+		text += fmt.Sprintf(" (%d waiting)", q.Waiting)
+	}
+	return text
 }
 
 // models returns the known models. No component of the stack needs to be running, but only its

@@ -171,6 +171,9 @@ func (a *app) printDetails(d views.RunDetails) {
 	for _, h := range d.SelfHealEvents {
 		fmt.Fprintf(a.out, "heal %d  %s  %s %s  %s: %s\n", h.Number, h.ErrorType, h.Phase, terminal.Clean(h.Step), h.HealAction, h.Status)
 	}
+	for _, c := range d.WaitingCalls {
+		fmt.Fprintln(a.out, terminal.Clean(c.String()))
+	}
 	for _, i := range d.Interventions {
 		if i.Status == "open" {
 			fmt.Fprintf(a.out, "waiting for a person: %s\n  to do: %s (rgpt run interventions %d)\n", terminal.Clean(i.Reason), terminal.Clean(i.ActionRequired), d.ID)

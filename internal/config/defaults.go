@@ -63,6 +63,7 @@ func Default() *Config {
 			LiveText:        true,
 			LiveTextEvery:   500 * time.Millisecond,
 			Budgets:         Budgets{MinOutputTokens: 1024, MinReasoningTokens: 4096, WarnAt: 0.8},
+			Breaker:         Breaker{Failures: 5, Pause: 30 * time.Second, LongestPause: 2 * time.Minute, ProbeLease: 15 * time.Second},
 			Providers:       defaultProviders(),
 			Catalogue:       []CatalogueEntry{},
 		},

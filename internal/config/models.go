@@ -12,13 +12,14 @@ const LongestModelCall = time.Hour
 type Models struct {
 	Default         Choice              `yaml:"default" doc:"Model for every agent without an entry in models.phases. Not set: rgpt dev uses its scripted model."`
 	Phases          map[string]Choice   `yaml:"phases" repo:"models" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent: planner, builder, tester, releaser, analyzer, repair, alpha, beta, gamma. alpha, beta and gamma use the planner's model by default. These agents also use the models that people choose for them on the settings page, which override this file. tester, releaser and analyzer call no model; entries for them have no effect." example:"{planner: {provider: openai, model: gpt-6-sol}}"`
-	Fallback        []Choice            `yaml:"fallback" validate:"max=20,dive" doc:"Models that self-heal switches to, in order, when a model or its provider fails. After these, self-heal tries the other agents' models." example:"[{provider: openrouter, model: some/model}]"`
+	Fallback        []Choice            `yaml:"fallback" validate:"max=20,dive" doc:"Models to use, in order, while a model or its provider is out, and that self-heal switches to when a model fails. After these, the other agents' models are tried." example:"[{provider: openrouter, model: some/model}]"`
 	Timeout         time.Duration       `yaml:"timeout" validate:"min=1s,max=1h" doc:"Maximum duration of one model call."`
 	IdleTimeout     time.Duration       `yaml:"idle_timeout" validate:"min=1s,max=1h" doc:"Maximum time without data from the provider during a call, including the initial wait. After that, the call is cancelled and retried."`
 	MaxOutputTokens int                 `yaml:"max_output_tokens" validate:"min=256,max=1000000" doc:"Maximum number of output tokens to request from the model."`
 	LiveText        bool                `yaml:"live_text" doc:"Show what models write while they write it, on pages and in clients that follow the run. It is sent through the database and stored nowhere."`
 	LiveTextEvery   time.Duration       `yaml:"live_text_interval" validate:"min=100ms,max=1m" doc:"How often the text of a call is shown while it is written."`
 	Budgets         Budgets             `yaml:"budgets" doc:"Limits across all runs in this installation."`
+	Breaker         Breaker             `yaml:"breaker" doc:"Circuit breakers of models and providers, shared by all workers."`
 	Providers       map[string]Provider `yaml:"providers" validate:"max=100,dive,keys,name,endkeys" doc:"Providers, each under a name of your choice."`
 	Catalogue       []CatalogueEntry    `yaml:"catalogue" validate:"max=1000,dive" doc:"Model properties that override the built-in catalogue." example:"[{provider: openai, model: my-model, context_window: 200000, max_output: 32000, price_in: 1.25, price_out: 10}]"`
 }
@@ -74,16 +75,27 @@ type Budgets struct {
 	WarnAt              float64  `yaml:"warn_at" validate:"min=0,max=1" doc:"Fraction of a budget at which a warning is sent."`
 }
 
+// Breaker configures when calls of a failing model or provider stop.
+type Breaker struct {
+	Failures     int           `yaml:"failures" validate:"min=0,max=1000" doc:"Number of failures in a row after which a model or provider is not called for a while: it is unreachable, responds with HTTP 5xx, or exceeds a time limit. 0: never."`
+	Pause        time.Duration `yaml:"pause" validate:"min=10ms,max=1h" doc:"Time until one call tries whether it is back. Each further failure doubles it."`
+	LongestPause time.Duration `yaml:"longest_pause" validate:"min=10ms,max=24h" doc:"Maximum of this time."`
+	ProbeLease   time.Duration `yaml:"probe_lease" validate:"min=1s,max=10m" doc:"Time after which another call tries if the worker of the first one has died."`
+}
+
 // Provider is an endpoint that serves models.
 type Provider struct {
-	Kind          string            `yaml:"kind" validate:"required,oneof=openai azure openrouter anthropic gemini ollama compatible scripted" doc:"Provider kind. azure: OpenAI's models at Azure, by its v1 API. compatible: any endpoint with an OpenAI-compatible API."`
-	BaseURL       string            `yaml:"base_url" secret:"true" validate:"omitempty,httpurl" doc:"API URL. Empty: the public URL for this kind of provider. azure: https://RESOURCE.openai.azure.com/openai/v1."`
-	API           string            `yaml:"api" validate:"omitempty,oneof=chat responses" doc:"For kinds openai, azure, compatible and scripted: chat completions or OpenAI's Responses. Empty: responses for azure and at OpenAI's own addresses, otherwise chat."`
-	APIKeyEnv     string            `yaml:"api_key_env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable that contains the API key."`
-	APIKeyFile    string            `yaml:"api_key_file" doc:"File that contains the API key. Overrides api_key_env."`
-	Timeout       time.Duration     `yaml:"timeout" validate:"min=0,max=1h" doc:"Maximum duration of one call. 0: the value of models.timeout."`
-	MaxConcurrent int               `yaml:"max_concurrent" default:"8" validate:"min=1,max=10000" doc:"Maximum number of concurrent calls per worker."`
-	Headers       map[string]string `yaml:"headers" secret:"true" validate:"max=50,dive,keys,headername,endkeys,headervalue" doc:"Additional HTTP headers to send." example:"{X-Title: RocketGPT}"`
+	Kind               string            `yaml:"kind" validate:"required,oneof=openai azure openrouter anthropic gemini ollama compatible scripted" doc:"Provider kind. azure: OpenAI's models at Azure, by its v1 API. compatible: any endpoint with an OpenAI-compatible API."`
+	BaseURL            string            `yaml:"base_url" secret:"true" validate:"omitempty,httpurl" doc:"API URL. Empty: the public URL for this kind of provider. azure: https://RESOURCE.openai.azure.com/openai/v1."`
+	API                string            `yaml:"api" validate:"omitempty,oneof=chat responses" doc:"For kinds openai, azure, compatible and scripted: chat completions or OpenAI's Responses. Empty: responses for azure and at OpenAI's own addresses, otherwise chat."`
+	APIKeyEnv          string            `yaml:"api_key_env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable that contains the API key."`
+	APIKeyFile         string            `yaml:"api_key_file" doc:"File that contains the API key. Overrides api_key_env."`
+	Timeout            time.Duration     `yaml:"timeout" validate:"min=0,max=1h" doc:"Maximum duration of one call. 0: the value of models.timeout."`
+	MaxConcurrent      int               `yaml:"max_concurrent" default:"8" validate:"min=1,max=10000" doc:"Maximum number of concurrent calls per worker."`
+	MaxConcurrentTotal int               `yaml:"max_concurrent_total" validate:"min=0,max=100000" doc:"Maximum number of concurrent calls of all workers together. 0: no limit."`
+	RequestsPerMinute  int64             `yaml:"requests_per_minute" validate:"min=0" doc:"Maximum number of calls per minute of all workers together. 0: no limit."`
+	TokensPerMinute    int64             `yaml:"tokens_per_minute" validate:"min=0" doc:"Maximum number of tokens per minute of all workers together: an estimate of the prompt and models.max_output_tokens until the response arrives, then the actual number. 0: no limit."`
+	Headers            map[string]string `yaml:"headers" secret:"true" validate:"max=50,dive,keys,headername,endkeys,headervalue" doc:"Additional HTTP headers to send." example:"{X-Title: RocketGPT}"`
 }
 
 // CatalogueEntry describes the properties of one model.

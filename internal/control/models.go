@@ -1,8 +1,11 @@
 package control
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -13,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store/catalogue"
 	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
+	"github.com/rocketgpt/orchestrator/internal/store/providers"
 )
 
 // Models is the configuration of models.
@@ -25,6 +29,27 @@ type Models struct {
 	Missing   string                                  `json:"missing,omitempty" doc:"why the catalogue lacks what the installation has stored"`
 	Unset     string                                  `json:"unset,omitempty" doc:"why some agents have no model"`
 	Problems  []string                                `json:"problems,omitempty" doc:"models that people chose, but new runs cannot use; new runs fail until they are changed"`
+
+	Breakers []ModelBreaker `json:"breakers" doc:"circuit breakers with a failure since the last success; all others are closed"`
+	Unknown  string         `json:"unknown,omitempty" doc:"why breakers and queues are not known"`
+}
+
+// ModelBreaker is the circuit breaker of a model, or of a provider as a whole.
+type ModelBreaker struct {
+	Provider string          `json:"provider"`
+	Model    string          `json:"model,omitempty" doc:"empty: the provider as a whole"`
+	State    providers.State `json:"state" doc:"closed, open or half_open"`
+	Failures int             `json:"failures" doc:"in a row"`
+	RetryIn  float64         `json:"retry_in_seconds" doc:"until one call tries whether it is back"`
+	Reason   string          `json:"reason" doc:"the last failure"`
+	OpenedAt *time.Time      `json:"opened_at,omitempty"`
+}
+
+// ProviderLimits are the limits of all workers together; 0 means none.
+type ProviderLimits struct {
+	RequestsPerMinute int64 `json:"requests_per_minute"`
+	TokensPerMinute   int64 `json:"tokens_per_minute"`
+	MaxConcurrent     int64 `json:"max_concurrent_total"`
 }
 
 // ModelPrice is the price of a model, in US dollars per million tokens.
@@ -41,6 +66,9 @@ type ModelProvider struct {
 	Address string `json:"address"`
 	Key     string `json:"key" doc:"source of the key; never the key itself"`
 	State   string `json:"state,omitempty" doc:"\"ok\", or why the provider is not responding; present only if the provider was checked"`
+
+	Limits ProviderLimits   `json:"limits"`
+	Queue  *providers.Queue `json:"queue,omitempty" doc:"its calls now; absent if there are none"`
 }
 
 // Models returns the configuration of models. With check, it verifies that each provider responds
@@ -48,14 +76,17 @@ type ModelProvider struct {
 func (r *Runs) Models(ctx context.Context, check bool) Models {
 	out := Models{
 		Providers: []ModelProvider{}, Agents: map[contract.Agent]contract.ModelChoice{}, Settings: map[contract.Agent]string{}, Prices: map[contract.Agent]ModelPrice{},
+		Breakers: []ModelBreaker{}, Unknown: "no database is connected",
 	}
 	var missing error
 	if out.Catalogue, missing = r.Catalogue(ctx); missing != nil {
 		out.Catalogue, out.Missing = setup.Catalogue(r.Config), fault.Of(missing).Message
 	}
-	providers := setup.Providers(r.Config)
-	for _, p := range providers {
+	all := setup.Providers(r.Config)
+	for _, p := range all {
 		row := ModelProvider{Name: p.Name, Kind: string(p.Kind), Address: p.Address(), Key: p.KeySource()}
+		own := r.Config.Models.Providers[p.Name]
+		row.Limits = ProviderLimits{RequestsPerMinute: own.RequestsPerMinute, TokensPerMinute: own.TokensPerMinute, MaxConcurrent: int64(own.MaxConcurrentTotal)}
 		if check {
 			row.State = "ok"
 			if err := modelclient.Probe(ctx, p); err != nil {
@@ -84,9 +115,15 @@ func (r *Runs) Models(ctx context.Context, check bool) Models {
 		out.Unset = fault.Of(unset).Message
 	}
 	for agent, choice := range out.Agents {
-		if i := slices.IndexFunc(providers, func(p model.Provider) bool { return p.Name == choice.Provider }); i >= 0 {
-			e, known := out.Catalogue.Find(providers[i], choice.Model)
+		if i := slices.IndexFunc(all, func(p model.Provider) bool { return p.Name == choice.Provider }); i >= 0 {
+			e, known := out.Catalogue.Find(all[i], choice.Model)
 			out.Prices[agent] = ModelPrice{In: e.PriceIn, Out: e.PriceOut, Estimated: !known}
+		}
+	}
+	if r.Views != nil {
+		out.Unknown = ""
+		if err := r.addProviderState(ctx, &out); err != nil {
+			out.Unknown = fault.Of(err).Message
 		}
 	}
 	return out
@@ -121,4 +158,65 @@ func (r *Runs) UpdateCatalogue(ctx context.Context, source model.Catalogue, appl
 // entries.
 func (r *Runs) ResetCatalogue(ctx context.Context) (int64, error) {
 	return catalogue.New(r.Store).Reset(ctx)
+}
+
+// addProviderState adds what all workers know about the providers.
+func (r *Runs) addProviderState(ctx context.Context, out *Models) error {
+	breakers, err := r.Views.Breakers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, b := range breakers {
+		out.Breakers = append(out.Breakers, ModelBreaker{
+			Provider: b.Provider, Model: b.Model, State: b.State, Failures: b.Failures, RetryIn: b.RetryIn.Seconds(), Reason: b.Reason, OpenedAt: b.OpenedAt,
+		})
+	}
+	queues, err := r.Views.ProviderQueues(ctx)
+	for i, q := range queues {
+		for p := range out.Providers {
+			if out.Providers[p].Name == q.Provider {
+				out.Providers[p].Queue = &queues[i]
+			}
+		}
+	}
+	return err
+}
+
+// Breaker describes the breakers of a provider and its models in a few words.
+func (m Models) Breaker(provider string) string {
+	if m.Unknown != "" {
+		return "unknown"
+	}
+	var out []string
+	for _, b := range m.Breakers {
+		if b.Provider != provider || b.State == providers.Closed {
+			continue
+		}
+		text := string(b.State)
+		if b.Model != "" {
+			text = b.Model + " " + text
+		}
+		if b.RetryIn > 0 {
+			text += fmt.Sprintf(", next call in %.0fs", b.RetryIn)
+		}
+		out = append(out, text)
+	}
+	if len(out) == 0 {
+		return string(providers.Closed)
+	}
+	return strings.Join(out, "; ")
+}
+
+// String describes the limits in a few words.
+func (l ProviderLimits) String() string {
+	var out []string
+	for _, part := range []struct {
+		n    int64
+		what string
+	}{{l.RequestsPerMinute, "requests/min"}, {l.TokensPerMinute, "tokens/min"}, {l.MaxConcurrent, "at a time"}} {
+		if part.n > 0 {
+			out = append(out, fmt.Sprintf("%d %s", part.n, part.what))
+		}
+	}
+	return cmp.Or(strings.Join(out, ", "), "none")
 }

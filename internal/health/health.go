@@ -19,6 +19,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/providers"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
@@ -35,6 +36,8 @@ const (
 	// polledWithin is the maximum time since a poller's last poll for it to count: a poll stays
 	// open for a minute, then the next one follows.
 	polledWithin = 75 * time.Second
+	// maxBreakers is the maximum number of breakers in metrics.
+	maxBreakers = 200
 )
 
 // Queue is a task queue as Temporal last described it.
@@ -63,7 +66,9 @@ type Report struct {
 	// description of the problem.
 	Roles map[string]string `json:"roles" doc:"for each role: ok, or the problem"`
 
-	Unfinished views.Unfinished `json:"-"`
+	Unfinished views.Unfinished    `json:"-"`
+	Breakers   []providers.Breaker `json:"-"` // that have failed since the process started
+	Providers  []providers.Queue   `json:"-"` // with limits
 }
 
 // OK is the value in Report.Roles for a role that has a healthy agent.
@@ -145,12 +150,20 @@ func (m *Monitor) refresh(ctx context.Context) {
 	var queues []Queue
 	var unfinished views.Unfinished
 	var agents []views.Agent
+	var breakers []providers.Breaker
+	var calls []providers.Queue
 	var queuesErr, viewsErr error
 	var both sync.WaitGroup
 	both.Go(func() { queues, queuesErr = Queues(ctx, m.temporal, m.namespace) })
 	both.Go(func() {
 		if agents, viewsErr = m.views.Agents(ctx); viewsErr == nil {
 			unfinished, viewsErr = m.views.Unfinished(ctx)
+		}
+		if viewsErr == nil {
+			breakers, viewsErr = m.views.Breakers(ctx)
+		}
+		if viewsErr == nil {
+			calls, viewsErr = m.views.ProviderQueues(ctx)
 		}
 	})
 	both.Wait()
@@ -166,8 +179,20 @@ func (m *Monitor) refresh(ctx context.Context) {
 	}
 	if viewsErr == nil {
 		m.last.Agents, m.last.Unfinished, m.at = agents, unfinished, began
+		m.last.Breakers, m.last.Providers = withClosed(breakers, m.last.Breakers), calls
 		m.logChanges(ctx, agents)
 	}
+}
+
+// withClosed returns breakers with those among earlier ones that have closed: a metric should return
+// to 0 instead of disappearing.
+func withClosed(now, earlier []providers.Breaker) []providers.Breaker {
+	for _, b := range earlier {
+		if len(now) < maxBreakers && !slices.ContainsFunc(now, func(n providers.Breaker) bool { return n.Provider == b.Provider && n.Model == b.Model }) {
+			now = append(now, providers.Breaker{Provider: b.Provider, Model: b.Model, State: providers.Closed})
+		}
+	}
+	return now
 }
 
 // recordQueues stores the state of the queues, with the backlogs of the last refreshes.

@@ -1,11 +1,15 @@
 package health
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store/providers"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 // maxFailedRefreshes is the number of failed refreshes after which outdated metrics are omitted.
@@ -19,12 +23,18 @@ var (
 	unfinishedRuns  = prometheus.NewDesc("rgpt_runs_unfinished", "Runs that have not ended, by status.", []string{"status"}, nil)
 	openPipelines   = prometheus.NewDesc("rgpt_pipelines_unfinished", "Pipelines that have not ended, by status.", []string{"status"}, nil)
 	waitPipelines   = prometheus.NewDesc("rgpt_pipelines_waiting", "Pipelines waiting for a person to continue them.", nil, nil)
+	breakerState    = prometheus.NewDesc("rgpt_provider_breaker_state", "Circuit breaker of a model, or of a provider (model=\"all\"): 0 closed, 1 half-open, 2 open.", []string{"provider", "model"}, nil)
+	callsWaiting    = prometheus.NewDesc("rgpt_provider_queue_length", "Model calls that wait for their turn at a provider with limits.", []string{"provider"}, nil)
+	callsActive     = prometheus.NewDesc("rgpt_provider_calls_active", "Model calls being made at a provider with limits.", []string{"provider"}, nil)
 	interventions   = prometheus.NewDesc("rgpt_interventions_open", "Questions that need a person's answer.", nil, nil)
 )
 
+// stateValues are the values of rgpt_provider_breaker_state.
+var stateValues = map[providers.State]float64{providers.Closed: 0, providers.HalfOpen: 1, providers.Open: 2}
+
 // Describe describes the metrics of a monitor.
 func (m *Monitor) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{queueBacklog, queueBacklogAge, queuePollers, agentsByHealth, unfinishedRuns, openPipelines, waitPipelines, interventions} {
+	for _, d := range []*prometheus.Desc{queueBacklog, queueBacklogAge, queuePollers, agentsByHealth, unfinishedRuns, openPipelines, waitPipelines, interventions, breakerState, callsWaiting, callsActive} {
 		to <- d
 	}
 }
@@ -69,4 +79,11 @@ func (m *Monitor) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(waitPipelines, float64(r.Unfinished.Waiting))
 	gauge(interventions, float64(r.Unfinished.Interventions))
+	for _, q := range r.Providers {
+		gauge(callsWaiting, float64(q.Waiting), strings.ToValidUTF8(q.Provider, "?"))
+		gauge(callsActive, float64(q.Active), strings.ToValidUTF8(q.Provider, "?"))
+	}
+	for _, b := range r.Breakers {
+		gauge(breakerState, stateValues[b.State], strings.ToValidUTF8(b.Provider, "?"), cmp.Or(strings.ToValidUTF8(b.Model, "?"), telemetry.AllModels))
+	}
 }

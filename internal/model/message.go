@@ -2,6 +2,7 @@ package model
 
 import (
 	"encoding/json"
+	"net/http"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -88,6 +89,9 @@ type Request struct {
 	// Timeout limits the call, excluding the wait for one of the provider's slots; 0 means the
 	// provider's. The context limits both.
 	Timeout time.Duration
+	// Observe, if set, is called with the status and the headers of each HTTP response, whatever
+	// becomes of it.
+	Observe func(status int, header http.Header) `json:"-"`
 	// IdempotencyKey is the same for the same request, so that a provider that supports the header
 	// does not process, and charge for, it twice.
 	IdempotencyKey string

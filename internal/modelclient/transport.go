@@ -56,6 +56,9 @@ func (x *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return resp, err
 	}
+	if x.req.Observe != nil {
+		x.req.Observe(resp.StatusCode, resp.Header)
+	}
 	x.watch.touchIf(x.streaming)
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))

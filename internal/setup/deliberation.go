@@ -26,6 +26,10 @@ func Deliberation(cfg *config.Config, mode contract.PipelineMode) (contract.Deli
 	if err != nil {
 		return contract.DeliberationSettings{}, err
 	}
+	fallbacks, err := memberFallbacks(cfg, models)
+	if err != nil {
+		return contract.DeliberationSettings{}, err
+	}
 	return contract.DeliberationSettings{
 		Mode: ModeOf(cfg, models), AutoContinue: d.AutoContinue, Models: models, ModelSources: memberSources(cfg, cmp.Or(mode, contract.PipelineMode(d.Mode))),
 		Budget: runBudget(cfg), ModelTimeout: cfg.Models.Timeout,
@@ -33,7 +37,25 @@ func Deliberation(cfg *config.Config, mode contract.PipelineMode) (contract.Deli
 		AbortAfter: d.AbortAfter, Iterations: d.Iterations, Timeout: d.Timeout, OpeningTimeout: d.OpeningTimeout, ContinueWait: d.ContinueWait,
 		Recoveries: d.Recoveries, ErrorLimit: d.ErrorLimit, RepeatLimit: d.RepeatLimit, ViolationLimit: d.ViolationLimit,
 		MovesPerTurn: d.MovesPerTurn, TextLimit: int(d.TextLimit.Int64()), Entries: d.Entries,
+		Fallbacks: fallbacks,
 	}, nil
+}
+
+// memberFallbacks returns the models that members use while their own is out: the configured
+// fallbacks, then the models of the other members. Scripted deliberations have none, because their
+// responses must come from the scenario.
+func memberFallbacks(cfg *config.Config, models map[contract.Agent]contract.ModelChoice) ([]contract.ModelChoice, error) {
+	if ModeOf(cfg, models) == contract.ModeLocal {
+		return nil, nil
+	}
+	out, err := Fallbacks(cfg)
+	for _, member := range contract.Members() {
+		m := models[member.Agent()]
+		if !slices.ContainsFunc(out, func(o contract.ModelChoice) bool { return o.Provider == m.Provider && o.Model == m.Model }) {
+			out = append(out, m)
+		}
+	}
+	return out, err
 }
 
 // MemberModels returns the model of each member of a deliberation: its own, else the planner's; in

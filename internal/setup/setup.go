@@ -15,6 +15,7 @@ import (
 	"strconv"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/admission"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/buildcache"
 	"github.com/rocketgpt/orchestrator/internal/config"
@@ -26,6 +27,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/sandbox/docker"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/providers"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
@@ -116,6 +118,19 @@ func configured(e config.CatalogueEntry) model.CatalogueEntry {
 // Model returns the client that calls models.
 func Model(cfg *config.Config) (*modelclient.Client, error) {
 	return modelclient.New(Providers(cfg), Catalogue(cfg), modelclient.Options{IdleTimeout: cfg.Models.IdleTimeout})
+}
+
+// Admission returns what decides when the models of a client may be called.
+func Admission(cfg *config.Config, db *store.Store, models *modelclient.Client, log *slog.Logger) *admission.Gate {
+	b := cfg.Models.Breaker
+	limits := map[string]providers.Limits{}
+	for name, p := range cfg.Models.Providers {
+		limits[name] = providers.Limits{Requests: p.RequestsPerMinute, Tokens: p.TokensPerMinute, Concurrent: int64(p.MaxConcurrentTotal)}
+	}
+	return admission.New(db, admission.Options{
+		Limits:   limits,
+		Failures: b.Failures, Pause: b.Pause, LongestPause: b.LongestPause, ProbeLease: b.ProbeLease, Configured: models.Configured, Log: log,
+	})
 }
 
 // Artifacts opens the artifact store.

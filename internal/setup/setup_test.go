@@ -154,6 +154,10 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 			GammaStuckAfter: 81 * time.Second, GammaConflictAt: 4, GammaComplexityOver: 0.7, AbortAfter: 82 * time.Second, Iterations: 12,
 			Timeout: 83 * time.Second, OpeningTimeout: 84 * time.Second, ContinueWait: 85 * time.Minute, Recoveries: 3,
 			ErrorLimit: 9, RepeatLimit: 5, ViolationLimit: 6, MovesPerTurn: 17, TextLimit: 18 << 10, Entries: 190,
+			Fallbacks: []contract.ModelChoice{
+				{Provider: "other", Model: "spare", Temperature: warm(0.4)},
+				{Provider: "other", Model: "big", Temperature: warm(0.2)}, {Provider: "house", Model: "second", Timeout: 72 * time.Second},
+			},
 		},
 	}, settings)
 	require.Equal(t, "work/", spec.BranchPrefix)

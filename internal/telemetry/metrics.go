@@ -100,6 +100,14 @@ var (
 	ModelErrors = counter("rgpt_model_errors_total", "Failed model calls, by failure class and code.", "provider", "model", "class", "code")
 	// LiveTexts counts attempts to show what a model writes; outcome is shown, unwatched or failed.
 	LiveTexts = counter("rgpt_model_live_texts_total", "Attempts to show what a model writes while it writes it, by outcome: shown, unwatched (nobody watched) or failed.", "outcome")
+	// ModelFallbacks counts switches of runs' agents to another model, because the breaker of their own
+	// was open.
+	ModelFallbacks = counter("rgpt_model_fallbacks_total", "Switches of a run's agent to another model while its own was out.", "provider", "model", "to_provider", "to_model")
+	// BreakersOpened counts how often circuit breakers opened; model is all for that of a provider.
+	BreakersOpened = counter("rgpt_provider_breaker_opened_total", "Times that a circuit breaker opened; model is all for the provider as a whole.", "provider", "model")
+	// ProviderWait is the time that model calls waited for their turn at a provider with limits.
+	ProviderWait = histogram("rgpt_provider_wait_seconds", "Time that model calls waited for their turn at a provider with limits.",
+		[]float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800}, "provider")
 	// BudgetWarnings counts budgets whose use reached models.budgets.warn_at; scope is agent, run,
 	// project, tenant or day.
 	BudgetWarnings = counter("rgpt_budget_warnings_total", "Warnings about nearly exhausted budgets, by scope.", "scope")
@@ -408,6 +416,25 @@ func ObserveModelCall(model contract.ModelChoice, took time.Duration, usage cont
 	if failure != nil {
 		ModelErrors.WithLabelValues(provider, name, string(failure.Class), codeValues.value(string(failure.Code))).Inc()
 	}
+}
+
+// AllModels is the value of the label model for what concerns a provider as a whole.
+const AllModels = "all"
+
+// CountFallback records that an agent switched to another model, because its own is out.
+func CountFallback(from, to contract.ModelChoice) {
+	ModelFallbacks.WithLabelValues(providerValues.value(from.Provider), modelValues.value(from.Model), providerValues.value(to.Provider), modelValues.value(to.Model)).Inc()
+}
+
+// CountBreaker records that the circuit breaker of a model opened, or of a provider if model is
+// empty.
+func CountBreaker(provider, model string) {
+	BreakersOpened.WithLabelValues(providerValues.value(provider), modelValues.value(cmp.Or(model, AllModels))).Inc()
+}
+
+// ObserveProviderWait records how long a call waited for its turn at a provider.
+func ObserveProviderWait(provider string, waited time.Duration) {
+	ProviderWait.WithLabelValues(providerValues.value(provider)).Observe(waited.Seconds())
 }
 
 // CountToolCall records a tool call. The tool must exist: names invented by a model would create an

@@ -19,6 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/providers"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -70,8 +71,18 @@ func (s *Server) modelsPage(r *http.Request, shell ui.Shell) (templ.Component, e
 	if p.Changes, err = s.Runs.ModelChanges(ctx, "", shownChanges); err != nil {
 		return nil, err
 	}
-	for _, v := range setup.Providers(s.Runs.Config) {
-		p.Providers = append(p.Providers, providerRow(v.Name, string(v.Kind), v.KeySource(), p.Known))
+	state := s.Runs.Models(ctx, false)
+	for _, v := range state.Providers {
+		row := providerRow(v.Name, v.Kind, v.Key, p.Known)
+		if row.Breaker = state.Breaker(v.Name); row.Breaker == string(providers.Closed) {
+			row.Breaker = ""
+		} else if state.Unknown == "" {
+			row.State, row.Word = ui.Failed, "Out"
+		}
+		if row.Limits = v.Limits.String(); v.Queue != nil && v.Queue.Waiting > 0 {
+			row.Limits += fmt.Sprintf(" · %d waiting", v.Queue.Waiting)
+		}
+		p.Providers = append(p.Providers, row)
 	}
 	return ui.Models(p), nil
 }

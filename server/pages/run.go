@@ -123,6 +123,9 @@ func (s *Server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead
 		return nil, err
 	}
 	slices.Reverse(o.Events)
+	if o.Waiting, err = s.Views.WaitingCalls(ctx, id); err != nil {
+		return nil, err
+	}
 	if h.Question != nil {
 		o.Ask = &ui.Ask{Run: h.Run, Question: *h.Question, Plan: o.Plan, Tests: h.Card.Tests, Findings: findings, Failure: lastFailure(executions)}
 		if h.Question.Kind == "release" {

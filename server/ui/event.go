@@ -12,6 +12,10 @@ import (
 func eventState(t contract.EventType) State {
 	name := string(t)
 	switch t {
+	case contract.EventModelFallback:
+		return Waiting
+	case contract.EventModelRestored:
+		return Done
 	case contract.EventAgentError, contract.EventOrchestrationAborted, contract.EventRecoveryFailed:
 		return Failed
 	case contract.EventConsensusReached, contract.EventConflictResolved:

@@ -170,7 +170,7 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 	var think contract.ThinkResult
 	err := l.affinity.Execute(ctx, l.in.Settings.ModelTimeout+options.ModelWait, contract.ActivityThink, contract.ThinkInput{
 		Execution: l.Execution, Turn: l.Turn, Model: l.Model, Budget: l.in.Settings.RunBudget, Timeout: l.in.Settings.ModelTimeout,
-		Schema: l.in.Lessons.Schema, Left: l.budgetLeft(),
+		Schema: l.in.Lessons.Schema, Left: l.budgetLeft(), Fallbacks: l.in.Settings.Fallbacks,
 	}).Get(ctx, &think)
 	if err != nil {
 		return false, fault.Of(err)

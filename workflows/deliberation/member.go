@@ -103,6 +103,7 @@ func (m *member) takeTurn(ctx workflow.Context, turn contract.Turn) *contract.Fa
 	var think contract.ThinkResult
 	err := workflow.ExecuteActivity(options.Remote(ctx, contract.QueuePlanner, m.in.ModelTimeout+options.ModelWait), contract.ActivityThink, contract.ThinkInput{
 		Execution: m.execution, Turn: m.turns, Model: m.model, Budget: m.in.Budget, Timeout: m.in.ModelTimeout, Brief: &brief,
+		Fallbacks: m.in.Fallbacks,
 	}).Get(ctx, &think)
 	if err != nil {
 		return fault.Of(err)

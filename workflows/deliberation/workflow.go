@@ -227,6 +227,7 @@ func (d *deliberation) spawn(ctx workflow.Context, m contract.Member, reason con
 		options.Child(own, contract.MemberWorkflowID(d.Input.PipelineID, m), contract.QueuePlanner), contract.WorkflowMember, contract.MemberInput{
 			PipelineID: d.Input.PipelineID, RunID: d.Input.RunID, Attempt: d.Input.Attempt, Member: m, Token: token,
 			Model: s.Models[m.Agent()], Budget: s.Budget, ModelTimeout: s.ModelTimeout, MovesPerTurn: s.MovesPerTurn, TextLimit: s.TextLimit,
+			Fallbacks: s.Fallbacks,
 		})
 	h := &memberHandle{child: child, cancel: cancel}
 	d.members[m] = h

@@ -80,8 +80,8 @@ func (r *run) setModel(agent contract.Agent, m contract.ModelChoice) {
 	r.Models = next
 }
 
-// otherModels returns the models that a heal may switch to: the configured fallbacks,
-// then those of the other agents.
+// otherModels returns the models that a heal may switch to, and that agents use while their own is
+// out: the configured fallbacks, then those of the other agents.
 func (r *run) otherModels() []contract.ModelChoice {
 	others := slices.Clone(r.in.Settings.Fallbacks)
 	for _, agent := range workflow.DeterministicKeys(r.Models) {

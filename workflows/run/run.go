@@ -386,6 +386,7 @@ func (r *run) askPlanner(ctx workflow.Context, execution contract.ExecutionRef) 
 	err := r.affinityOf(contract.PhasePlanner, "").Execute(ctx, s.ModelTimeout+options.ModelWait, contract.ActivityPlan, contract.PlanInput{
 		Execution: execution, Repo: s.Repo, Model: r.Models[contract.AgentPlanner], Budget: s.RunBudget, Timeout: s.ModelTimeout,
 		Branch: r.branchToRelease(), Lessons: r.lessonsOf(contract.PhasePlanner, ""), Consensus: r.Consensus,
+		Fallbacks: r.otherModels(),
 	}).Get(ctx, &result)
 	return result, err
 }

@@ -288,12 +288,61 @@ type OrchestratorBranchMessage struct {
 	CreatedAt     time.Time
 }
 
+type OrchestratorBreaker struct {
+	Provider   string
+	Model      string
+	Failures   int32
+	Trips      int32
+	OpenedAt   *time.Time
+	OpenUntil  *time.Time
+	TrippedAt  *time.Time
+	Probe      string
+	ProbeUntil *time.Time
+	Reason     string
+	FailedAt   time.Time
+}
+
+type OrchestratorModelFallback struct {
+	ID         int64
+	RunID      int64
+	Agent      string
+	Provider   string
+	Model      string
+	ToProvider string
+	ToModel    string
+	Reason     string
+	StartedAt  time.Time
+	EndedAt    *time.Time
+}
+
 type OrchestratorOutput struct {
 	ID        int64
 	RunID     int64
 	Source    string
 	Text      string
 	CreatedAt time.Time
+}
+
+type OrchestratorProviderCall struct {
+	ID         int64
+	Provider   string
+	Model      string
+	RunID      int64
+	Agent      string
+	Step       string
+	Tokens     int64
+	QueuedAt   time.Time
+	AdmittedAt *time.Time
+	FinishedAt *time.Time
+	LeaseUntil time.Time
+	Position   int32
+}
+
+type OrchestratorProviderPause struct {
+	Provider    string
+	PausedUntil time.Time
+	Reason      string
+	UpdatedAt   time.Time
 }
 
 type OrchestratorQuarantineUse struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
+	"github.com/rocketgpt/orchestrator/internal/store/providers"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 )
 
@@ -57,6 +58,7 @@ type RunDetails struct {
 	Usage          contract.Usage      `json:"usage"`
 	ModelUsage     []ModelUsage        `json:"model_usage"`
 	Budgets        []BudgetState       `json:"budgets"` // of the run, then of its agents that have one
+	WaitingCalls   []providers.Waiting `json:"waiting_calls" doc:"model calls that wait for their turn at a provider with limits"`
 }
 
 // BudgetState is a budget with its limits; 0 means none.
@@ -145,6 +147,9 @@ func (v *Views) details(ctx context.Context, id int64, events eventReader) (d Ru
 		return d, err
 	}
 	if err := v.people(ctx, id, &d); err != nil {
+		return d, err
+	}
+	if d.WaitingCalls, err = v.WaitingCalls(ctx, id); err != nil {
 		return d, err
 	}
 	return d, v.outputs(ctx, &d)

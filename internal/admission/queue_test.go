@@ -1,0 +1,269 @@
+package admission_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/admission"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/store/providers"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
+)
+
+// seed makes the random choices of these tests repeatable.
+const seed = 20
+
+// limited returns options with limits of the provider.
+func limited(l providers.Limits) admission.Options {
+	o := options()
+	o.Limits = map[string]providers.Limits{own.Provider: l}
+	o.Poll, o.Lease = 4*time.Millisecond, 10*time.Second
+	return o
+}
+
+// of returns a call of a run that the queue need not know.
+func of(run int64) admission.Call {
+	return admission.Call{Execution: contract.ExecutionRef{ID: run, RunID: run, Agent: contract.AgentBuilder, Step: "step-001", Attempt: 1}, Choice: own}
+}
+
+// send makes a call through a worker.
+func send(ctx context.Context, g *admission.Gate, c admission.Call, r model.Request, call func() (model.Response, error)) error {
+	pass := g.Choose(ctx, c)
+	defer pass.Close()
+	_, err := pass.Do(ctx, r, func(model.Request) (model.Response, error) { return call() })
+	return err
+}
+
+// waiting returns the calls of a run that wait.
+func (c *cluster) waiting(run int64) []providers.Waiting {
+	c.t.Helper()
+	list, err := providers.New(c.fixture.Store).WaitingOf(c.t.Context(), run)
+	require.NoError(c.t, err)
+	return list
+}
+
+func TestAllWorkersTogetherSendNoMoreRequestsThanAllowed(t *testing.T) {
+	t.Parallel()
+	const requests, calls, window = 7, 50, 400 * time.Millisecond
+	c := newCluster(t, 3, limited(providers.Limits{Requests: requests, Window: window}))
+	storetest.Query(t, c.fixture.URL, func(ctx context.Context, conn *pgx.Conn) {
+		_, err := conn.Exec(ctx, `CREATE TABLE admissions (at timestamptz);
+			CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO admissions VALUES (NEW.admitted_at); RETURN NEW; END $$;
+			CREATE TRIGGER note AFTER UPDATE ON orchestrator_provider_calls FOR EACH ROW WHEN (OLD.admitted_at IS NULL AND NEW.admitted_at IS NOT NULL) EXECUTE FUNCTION note()`)
+		require.NoError(t, err)
+	})
+	random := rand.New(rand.NewPCG(seed, 1))
+	var all sync.WaitGroup
+	for i := range calls {
+		run, long := int64(1+random.IntN(4)), time.Duration(random.IntN(20))*time.Millisecond
+		all.Go(func() {
+			require.NoError(t, send(t.Context(), c.workers[i%3], of(run), model.Request{}, func() (model.Response, error) {
+				<-time.After(long)
+				return model.Response{}, nil
+			}))
+		})
+	}
+	all.Wait()
+	storetest.Query(t, c.fixture.URL, func(ctx context.Context, conn *pgx.Conn) {
+		var total, most int
+		require.NoError(t, conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM admissions),
+			max((SELECT count(*) FROM admissions b WHERE b.at >= a.at AND b.at < a.at + $1::float8 * interval '1 second')) FROM admissions a`, window.Seconds()).Scan(&total, &most))
+		require.Equal(t, calls, total)
+		require.Equal(t, requests, most, "in any window, and all that is allowed")
+	})
+}
+
+func TestAllWorkersTogetherMakeNoMoreCallsAtATimeThanAllowed(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, limited(providers.Limits{Concurrent: 4}))
+	var active, most atomic.Int32
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			require.NoError(t, send(t.Context(), c.workers[i%3], of(int64(i%5)), model.Request{}, func() (model.Response, error) {
+				n := active.Add(1)
+				defer active.Add(-1)
+				for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+				}
+				<-time.After(5 * time.Millisecond)
+				return model.Response{}, nil
+			}))
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, 4, most.Load())
+}
+
+func TestTokensAreReservedByEstimateAndCorrectedAfterwards(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2, limited(providers.Limits{Tokens: 1000, Window: time.Hour}))
+	finish := make(chan int64)
+	results := make(chan error, 3)
+	begun := make(chan struct{}, 3)
+	call := func(worker int) {
+		results <- send(t.Context(), c.workers[worker], of(1), model.Request{MaxOutput: 600}, func() (model.Response, error) {
+			begun <- struct{}{}
+			return model.Response{Usage: contract.Usage{PromptTokens: <-finish}}, nil
+		})
+	}
+	go call(0)
+	<-begun
+	go call(1)
+	await(t, "the second call waits", func() bool { w := c.waiting(1); return len(w) == 1 && w[0].Position == 1 })
+	finish <- 350 // far less than the estimate
+	require.NoError(t, <-results)
+	<-begun
+	finish <- 600
+	require.NoError(t, <-results)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- send(ctx, c.workers[0], of(2), model.Request{MaxOutput: 600}, nil) }()
+	await(t, "nothing is left for an hour", func() bool { return len(c.waiting(2)) == 1 })
+	cancel()
+	require.Equal(t, contract.CodeCancelled, fault.Of(<-stopped).Code)
+	require.Empty(t, c.waiting(2), "it left the queue")
+}
+
+func TestACallLargerThanTheLimitIsMadeAlone(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, limited(providers.Limits{Tokens: 100}))
+	require.NoError(t, send(t.Context(), c.workers[0], of(1), model.Request{MaxOutput: 5000}, func() (model.Response, error) { return model.Response{}, nil }))
+}
+
+func TestARunWithManyCallsDoesNotStarveTheOthers(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, limited(providers.Limits{Concurrent: 2, Window: time.Millisecond}))
+	const flood, others, each = 120, 6, 15
+	var mu sync.Mutex
+	waits := map[bool][]time.Duration{} // by whether the run is the large one
+	call := func(worker int, run int64) {
+		began := time.Now()
+		require.NoError(t, send(t.Context(), c.workers[worker], of(run), model.Request{}, func() (model.Response, error) {
+			mu.Lock()
+			waits[run == 1] = append(waits[run == 1], time.Since(began))
+			mu.Unlock()
+			<-time.After(3 * time.Millisecond)
+			return model.Response{}, nil
+		}))
+	}
+	var all sync.WaitGroup
+	for i := range flood {
+		all.Go(func() { call(i%3, 1) })
+	}
+	await(t, "the large run waits", func() bool { return len(c.waiting(1)) > flood/2 })
+	for run := range others {
+		all.Go(func() {
+			for i := range each {
+				call((run+i)%3, int64(run+2))
+			}
+		})
+	}
+	all.Wait()
+	large, small := summary(waits[true]), summary(waits[false])
+	t.Logf("large run: median %s, most %s; others: median %s, most %s", large.median, large.most, small.median, small.most)
+	require.Len(t, waits[true], flood, "it is not starved either")
+	require.LessOrEqual(t, small.most, 3*small.median, "no call of the others waits much longer than usual")
+	require.Less(t, small.most, large.median, "nor behind the large run")
+}
+
+type waited struct{ median, most time.Duration }
+
+func summary(all []time.Duration) waited {
+	slices.Sort(all)
+	return waited{all[len(all)/2], all[len(all)-1]}
+}
+
+func TestAllWorkersWaitUntilAProviderAcceptsCallsAgain(t *testing.T) {
+	t.Parallel()
+	const pause = 300 * time.Millisecond
+	for name, o := range map[string]outcome{
+		"nothing left":   {status: http.StatusOK, header: http.Header{"X-Ratelimit-Remaining-Requests": {"0"}, "X-Ratelimit-Reset-Requests": {pause.String()}}},
+		"limit exceeded": {status: http.StatusTooManyRequests, err: fault.New(contract.ClassInfra, contract.CodeRateLimited, "HTTP 429").After(pause)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			settings := options()
+			settings.Poll = 4 * time.Millisecond
+			c := newCluster(t, 2, settings)
+			began := time.Now()
+			_, _ = do(t.Context(), c.workers[0], c.call(), always(o))
+			var sent time.Time
+			_, err := do(t.Context(), c.workers[1], c.call(), func(contract.ModelChoice) outcome { sent = time.Now(); return fine })
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, sent.Sub(began), pause)
+		})
+	}
+}
+
+func TestTheCallsOfADeadWorkerDoNotBlockTheQueue(t *testing.T) {
+	t.Parallel()
+	o := limited(providers.Limits{Concurrent: 1})
+	o.Lease = 400 * time.Millisecond
+	f := storetest.Setup(t)
+	dies := storetest.Open(t, f.URL)
+	c := &cluster{t: t, fixture: f, workers: []*admission.Gate{admission.New(dies, o), admission.New(storetest.Open(t, f.URL), o)}}
+	begun, end := make(chan struct{}), make(chan struct{})
+	dead := make(chan error, 1)
+	go func() {
+		dead <- send(t.Context(), c.workers[0], of(1), model.Request{}, func() (model.Response, error) {
+			close(begun)
+			<-end
+			return model.Response{}, nil
+		})
+	}()
+	<-begun
+	next := make(chan error, 1)
+	go func() {
+		next <- send(t.Context(), c.workers[1], of(2), model.Request{}, func() (model.Response, error) { return model.Response{}, nil })
+	}()
+	await(t, "the second call waits", func() bool { w := c.waiting(2); return len(w) == 1 && w[0].Position == 1 })
+	dies.Close() // it cannot renew its lease any more
+	require.NoError(t, <-next)
+	close(end)
+	require.NoError(t, <-dead)
+}
+
+func TestAWaitingCallUsesAnotherModelWhenItsOwnGoesOut(t *testing.T) {
+	t.Parallel()
+	o := limited(providers.Limits{Concurrent: 1})
+	o.Pause, o.LongestPause = time.Hour, time.Hour
+	c := newCluster(t, 1, o)
+	begun, end := make(chan struct{}), make(chan struct{})
+	first := make(chan error, 1)
+	go func() {
+		first <- send(t.Context(), c.workers[0], of(1), model.Request{}, func() (model.Response, error) {
+			close(begun)
+			<-end
+			return model.Response{}, nil
+		})
+	}()
+	<-begun
+	waiting := c.call(other)
+	second := make(chan error, 1)
+	go func() {
+		second <- send(t.Context(), c.workers[0], waiting, model.Request{}, func() (model.Response, error) { return model.Response{}, fmt.Errorf("it was made") })
+	}()
+	await(t, "the second call waits", func() bool { return len(c.waiting(waiting.Execution.RunID)) == 1 })
+	rows := providers.New(c.fixture.Store)
+	for range 5 {
+		_, _, err := rows.Fail(t.Context(), providers.Failure{Provider: own.Provider, Reason: "down", Threshold: 5, Pause: time.Hour, Longest: time.Hour})
+		require.NoError(t, err)
+	}
+	close(end)
+	require.NoError(t, <-first)
+	require.True(t, admission.ShouldSwitch(<-second), "it is chosen again")
+	require.Equal(t, other, c.used(0, other))
+}
