@@ -612,7 +612,7 @@ const tryQueueLock = `-- name: TryQueueLock :one
 SELECT pg_try_advisory_xact_lock(hashtextextended('rgpt calls of ' || $1::text, 0)) AS owned
 `
 
-// Whoever has the lock admits calls for all workers.
+// The worker with the lock admits calls for all of them.
 func (q *Queries) TryQueueLock(ctx context.Context, provider string) (bool, error) {
 	row := q.db.QueryRow(ctx, tryQueueLock, provider)
 	var owned bool

@@ -91,7 +91,7 @@ VALUES (@provider, @model, @run_id, @agent, @step, @tokens, now() + make_interva
 RETURNING id;
 
 -- name: TryQueueLock :one
--- Whoever has the lock admits calls for all workers.
+-- The worker with the lock admits calls for all of them.
 SELECT pg_try_advisory_xact_lock(hashtextextended('rgpt calls of ' || @provider::text, 0)) AS owned;
 
 -- name: ForgetCalls :exec
