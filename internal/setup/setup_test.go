@@ -155,7 +155,7 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 			Timeout: 83 * time.Second, OpeningTimeout: 84 * time.Second, ContinueWait: 85 * time.Minute, Recoveries: 3,
 			ErrorLimit: 9, RepeatLimit: 5, ViolationLimit: 6, MovesPerTurn: 17, TextLimit: 18 << 10, Entries: 190,
 			Fallbacks: []contract.ModelChoice{
-				{Provider: "other", Model: "spare", Temperature: warm(0.4)},
+				{Provider: "other", Model: "spare", Temperature: warm(0.4), Effort: contract.EffortMedium},
 				{Provider: "other", Model: "big", Temperature: warm(0.2)}, {Provider: "house", Model: "second", Timeout: 72 * time.Second},
 			},
 		},
